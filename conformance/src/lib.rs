@@ -1,0 +1,1 @@
+//! Driver against model, clause by clause; the tests are under `tests/`.

@@ -1,0 +1,92 @@
+//! The one lock of `irq` and `drivers`: it saves interrupts, and its word holds its owner.
+
+use crate::{Hal, IrqState, Word};
+use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+
+/// A spin lock that keeps interrupts off while held. Guards nest last-in first-out and stay on their CPU.
+pub struct Lock<H: Hal, T> {
+    hal: H,
+    /// 0 when free, else the owner's CPU number + 1.
+    owner: H::Word,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached through a guard only, and the owner word admits one guard at a time.
+#[allow(unsafe_code)]
+unsafe impl<H: Hal, T: Send> Sync for Lock<H, T> {}
+// SAFETY: the lock owns its value.
+#[allow(unsafe_code)]
+unsafe impl<H: Hal, T: Send> Send for Lock<H, T> {}
+
+impl<H: Hal, T> Lock<H, T> {
+    /// A free lock round `value`.
+    pub fn new(hal: H, value: T) -> Self {
+        Self { hal, owner: H::Word::new(0), value: UnsafeCell::new(value) }
+    }
+
+    /// Takes the lock, interrupts off until the guard goes.
+    ///
+    /// # Panics
+    /// When this CPU holds it already: recursion would spin for ever.
+    pub fn lock(&self) -> LockGuard<'_, H, T> {
+        let irq = self.hal.irq_save();
+        let me = u64::from(self.hal.cpu().0) + 1;
+        while let Err(owner) = self.owner.compare_exchange(0, me) {
+            assert!(owner != me, "CPU {} takes a lock that it holds", me - 1);
+            self.hal.relax_on(&self.owner, owner, u64::MAX);
+        }
+        LockGuard { lock: self, irq, not_send: PhantomData }
+    }
+
+    /// Takes the lock if it is free now.
+    pub fn try_lock(&self) -> Option<LockGuard<'_, H, T>> {
+        let irq = self.hal.irq_save();
+        let me = u64::from(self.hal.cpu().0) + 1;
+        match self.owner.compare_exchange(0, me) {
+            Ok(_) => Some(LockGuard { lock: self, irq, not_send: PhantomData }),
+            Err(_) => {
+                self.hal.irq_restore(irq);
+                None
+            }
+        }
+    }
+
+    /// The value, which the exclusive reference protects.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+}
+
+/// The right to the value of a [`Lock`].
+pub struct LockGuard<'a, H: Hal, T> {
+    lock: &'a Lock<H, T>,
+    irq: IrqState,
+    /// The guard goes on the CPU that took it.
+    not_send: PhantomData<*const ()>,
+}
+
+impl<H: Hal, T> Deref for LockGuard<'_, H, T> {
+    type Target = T;
+    #[allow(unsafe_code)]
+    fn deref(&self) -> &T {
+        // SAFETY: this guard is the only one (see the owner word), and it lends the value no longer than itself.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<H: Hal, T> DerefMut for LockGuard<'_, H, T> {
+    #[allow(unsafe_code)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`, and the guard is borrowed exclusively.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<H: Hal, T> Drop for LockGuard<'_, H, T> {
+    fn drop(&mut self) {
+        self.lock.owner.set(0);
+        self.lock.hal.irq_restore(self.irq);
+    }
+}

@@ -1,0 +1,51 @@
+/// Work that the code names as it does it. Free on hardware; on the machine the platform file gives each unit a cost.
+///
+/// The names are those of the published cost tables: one unit is one I/O, one entry, one interrupt.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Work {
+    /// Entry of one hardware interrupt, up to the first line of its flow handler.
+    IrqEntry,
+    /// Return from one hardware interrupt.
+    IrqExit,
+    /// A device's handler, without its entries.
+    IrqHandler,
+    /// One completion entry taken by a handler or a poll.
+    ReapEntry,
+    /// One harvest pass over a posted descriptor that found something: read and swap.
+    PirHarvest,
+    /// The atomic clear of ON.
+    PidClearOn,
+    /// One I/O of an application in user mode, libaio.
+    UserAio,
+    /// One I/O submitted in the kernel, libaio.
+    SubmitAio,
+    /// One I/O completed in the kernel, libaio.
+    CompleteAio,
+    /// One I/O of an application in user mode, io_uring.
+    UserUring,
+    /// One I/O submitted in the kernel, io_uring.
+    SubmitUring,
+    /// One I/O completed in the kernel, io_uring.
+    CompleteUring,
+    /// One I/O of an application in user mode, polled io_uring.
+    UserPolled,
+    /// One I/O submitted in the kernel, polled io_uring.
+    SubmitPolled,
+    /// One I/O completed in the kernel, polled io_uring.
+    CompletePolled,
+    /// One look at a completion queue by a polling submitter.
+    PollLook,
+    /// One context switch from a thread to another.
+    ContextSwitch,
+}
+
+impl Work {
+    /// How many kinds there are.
+    pub const COUNT: usize = Work::ContextSwitch as usize + 1;
+
+    /// Whether the kind runs in user mode; everything else is kernel time.
+    pub fn is_user(self) -> bool {
+        matches!(self, Self::UserAio | Self::UserUring | Self::UserPolled)
+    }
+}

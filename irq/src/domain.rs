@@ -1,0 +1,84 @@
+//! Hierarchical domains: vector ← remapping ← PCI MSI, each with its own chip and hardware number.
+
+use crate::{HardwareIrq, Irq, IrqChip, IrqError, RequesterId, Target};
+use alloc::sync::Arc;
+use hal::CpuSet;
+
+/// One level of one line.
+pub struct LevelData {
+    /// The chip of this level.
+    pub chip: Arc<dyn IrqChip>,
+    /// The line's number at this level.
+    pub hwirq: HardwareIrq,
+}
+
+/// A view of one level of one line, from which the levels towards the CPU can be reached.
+#[derive(Clone, Copy)]
+pub struct Level<'a> {
+    irq: Irq,
+    /// From the device's level to the CPU's.
+    levels: &'a [LevelData],
+}
+
+impl<'a> Level<'a> {
+    /// The view of the first of `levels`, which are ordered from the device to the CPU.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn new(irq: Irq, levels: &'a [LevelData]) -> Self {
+        assert!(!levels.is_empty(), "line {irq} has no level");
+        Self { irq, levels }
+    }
+
+    /// The line.
+    pub fn irq(&self) -> Irq {
+        self.irq
+    }
+
+    /// The line's number at this level.
+    pub fn hwirq(&self) -> HardwareIrq {
+        self.levels[0].hwirq
+    }
+
+    /// The chip of this level.
+    pub fn chip(&self) -> &'a dyn IrqChip {
+        &*self.levels[0].chip
+    }
+
+    /// The next level towards the CPU.
+    pub fn parent(&self) -> Option<Self> {
+        (self.levels.len() > 1).then(|| Self { irq: self.irq, levels: &self.levels[1..] })
+    }
+}
+
+/// What a line is allocated for.
+#[derive(Clone, Debug)]
+pub struct AllocRequest {
+    /// The device whose messages these are.
+    pub requester: RequesterId,
+    /// Which of the device's own interrupts: the MSI-X entry, the pin of an IOAPIC.
+    pub index: u32,
+    /// Where it may be delivered.
+    pub affinity: CpuSet,
+    /// Managed: the line belongs to these CPUs for life, is shut down with the last of them and comes back with them.
+    pub managed: bool,
+}
+
+/// A place where lines are numbered.
+pub trait IrqDomain: Send + Sync {
+    /// Shown in the debug view.
+    fn name(&self) -> &str;
+    /// The domain towards the CPU; none for the CPU's vectors themselves.
+    fn parent(&self) -> Option<&dyn IrqDomain>;
+    /// Takes a number for a line and says which chip serves it. Called from the CPU's level outwards. Undone by
+    /// [`IrqChip::release`].
+    ///
+    /// # Errors
+    /// When the domain is full, or cannot serve what is asked.
+    fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError>;
+    /// Makes the hardware of this level deliver to `target` for the first time.
+    ///
+    /// # Errors
+    /// When the hardware refuses.
+    fn activate(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError>;
+}

@@ -1,0 +1,1 @@
+//! The laboratory: joins machine, drivers and workloads, and reports what it measured.

@@ -1,0 +1,2 @@
+//! The `campanile` command.
+fn main() {}

@@ -1,0 +1,2 @@
+//! The simulated machine.
+pub mod time;

@@ -1,0 +1,2 @@
+//! See ARCHITECTURE.md.
+#![no_std]
