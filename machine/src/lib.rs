@@ -1,2 +1,3 @@
 //! The simulated machine.
+pub mod engine;
 pub mod time;

@@ -1,0 +1,267 @@
+//! The event queue: a calendar of narrow buckets, of which only the next is sorted.
+//!
+//! A heap pays a mispredicted comparison at every level; here an event is appended to the bucket of its time and
+//! sorted with its few neighbours when that bucket comes up. Events beyond the ring wait in a heap.
+
+use super::occupied::Occupied;
+use super::sort::BucketSort;
+use crate::time::Ps;
+use core::cmp::Ordering;
+use core::mem;
+use std::collections::BinaryHeap;
+
+#[cfg(test)]
+mod tests;
+
+/// A bucket is 2^14 ps wide: about 16 ns.
+pub(super) const BUCKET_BITS: u32 = 14;
+/// Buckets in the ring, which thus looks 67 µs ahead.
+const RING: u64 = Occupied::LEN as u64;
+
+/// A pending event.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry<T> {
+    pub(super) at: Ps,
+    sequence: u64,
+    payload: T,
+}
+
+impl<T> Entry<T> {
+    /// Time, then sequence number, as one number: compared without a branch.
+    pub(super) fn key(&self) -> u128 {
+        key(self.at, self.sequence)
+    }
+
+    fn bucket(&self) -> u64 {
+        self.at.0 >> BUCKET_BITS
+    }
+}
+
+fn key(at: Ps, sequence: u64) -> u128 {
+    (u128::from(at.0) << 64) | u128::from(sequence)
+}
+
+/// Ordered for a max-heap: the earliest is the greatest.
+impl<T> Ord for Entry<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.key().cmp(&self.key())
+    }
+}
+
+impl<T> PartialOrd for Entry<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> PartialEq for Entry<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<T> Eq for Entry<T> {}
+
+/// Pending events in the order of (time, sequence number).
+///
+/// Whenever anything is pending, `head` holds the earliest bucket's events; so the next key is one load away. An event
+/// pushed before that bucket steps the head back, which moves no event.
+#[derive(Debug)]
+pub struct Calendar<T> {
+    /// The events of the earliest bucket, latest first.
+    head: Vec<Entry<T>>,
+    /// The number of that bucket; meaningless while `head` is empty.
+    head_bucket: u64,
+    /// The key popped last; nothing may be pushed before it.
+    present: u128,
+    /// Buckets `base()` to `base()` + `RING` − 1, unsorted, except the head.
+    ring: Box<[Vec<Entry<T>>]>,
+    occupied: Occupied,
+    /// Events beyond the ring.
+    far: BinaryHeap<Entry<T>>,
+    /// Storage of buckets that have emptied, for the next ones.
+    spare: Vec<Vec<Entry<T>>>,
+    sort: BucketSort<T>,
+    next_sequence: u64,
+    len: usize,
+}
+
+impl<T: Copy> Default for Calendar<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Copy> Calendar<T> {
+    /// An empty calendar at time 0.
+    pub fn new() -> Self {
+        Self {
+            head: Vec::new(),
+            head_bucket: 0,
+            present: 0,
+            ring: (0..RING).map(|_| Vec::new()).collect(),
+            occupied: Occupied::new(),
+            far: BinaryHeap::new(),
+            spare: Vec::new(),
+            sort: BucketSort::new(),
+            next_sequence: 0,
+            len: 0,
+        }
+    }
+
+    /// How many events are pending.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing is pending.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Takes the next sequence number, for an event that may be pushed later, or never.
+    pub fn reserve_sequence(&mut self) -> u64 {
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        sequence
+    }
+
+    /// Adds an event at `at`, after those of the same time already there.
+    ///
+    /// # Panics
+    /// When `at` is before the event popped last.
+    pub fn push(&mut self, at: Ps, payload: T) {
+        let sequence = self.reserve_sequence();
+        self.push_with_sequence(at, sequence, payload);
+    }
+
+    /// Adds an event under a number from [`Calendar::reserve_sequence`], which is used once.
+    ///
+    /// # Panics
+    /// When (`at`, `sequence`) is before the event popped last.
+    pub fn push_with_sequence(&mut self, at: Ps, sequence: u64, payload: T) {
+        let entry = Entry { at, sequence, payload };
+        if entry.key() < self.present {
+            self.reject(&entry);
+        }
+        self.len += 1;
+        let bucket = entry.bucket();
+        if self.head.is_empty() || bucket < self.head_bucket {
+            self.step_back();
+            self.head_bucket = bucket;
+            self.head.push(entry);
+        } else if bucket == self.head_bucket {
+            let place = self.head.partition_point(|other| other.key() > entry.key());
+            self.head.insert(place, entry);
+        } else {
+            self.store(entry);
+        }
+    }
+
+    /// The key of the next event: one load.
+    pub fn next_key(&self) -> Option<(Ps, u64)> {
+        self.head.last().map(|entry| (entry.at, entry.sequence))
+    }
+
+    /// Takes the next event, which becomes the present.
+    pub fn pop(&mut self) -> Option<(Ps, u64, T)> {
+        let entry = self.head.pop()?;
+        let base = self.base();
+        self.len -= 1;
+        self.present = entry.key();
+        if self.base() != base {
+            self.admit_far();
+        }
+        if self.head.is_empty() && self.len != 0 {
+            self.advance();
+        }
+        Some((entry.at, entry.sequence, entry.payload))
+    }
+
+    /// Takes the next event if its key is less than `limit`.
+    pub fn pop_before(&mut self, limit: (Ps, u64)) -> Option<(Ps, u64, T)> {
+        let next = self.head.last()?;
+        if next.key() < key(limit.0, limit.1) { self.pop() } else { None }
+    }
+
+    /// The bucket of the present, the first of the ring.
+    fn base(&self) -> u64 {
+        (self.present >> (64 + BUCKET_BITS)) as u64
+    }
+
+    /// Puts an event after the head into the ring, or beyond it.
+    fn store(&mut self, entry: Entry<T>) {
+        let bucket = entry.bucket();
+        if bucket - self.base() >= RING {
+            self.far.push(entry);
+            return;
+        }
+        let position = (bucket % RING) as usize;
+        let events = &mut self.ring[position];
+        if events.is_empty() {
+            *events = self.spare.pop().unwrap_or_default();
+            self.occupied.insert(position);
+        }
+        events.push(entry);
+    }
+
+    /// Gives the head's events back to where they came from, since an earlier bucket is about to be the head.
+    fn step_back(&mut self) {
+        if self.head.is_empty() {
+            return;
+        }
+        let empty = self.spare.pop().unwrap_or_default();
+        let mut events = mem::replace(&mut self.head, empty);
+        if self.head_bucket - self.base() >= RING {
+            self.far.extend(events.drain(..));
+            self.spare.push(events);
+        } else {
+            let position = (self.head_bucket % RING) as usize;
+            self.ring[position] = events;
+            self.occupied.insert(position);
+        }
+    }
+
+    /// Moves what the ring has come to cover out of the far heap.
+    fn admit_far(&mut self) {
+        let end = self.base() + RING;
+        while let Some(first) = self.far.peek()
+            && first.bucket() < end
+            && let Some(entry) = self.far.pop()
+        {
+            debug_assert!(self.head.is_empty() || entry.bucket() > self.head_bucket, "the head takes a bucket whole");
+            self.store(entry);
+        }
+    }
+
+    /// Makes the earliest bucket the head, which is empty.
+    fn advance(&mut self) {
+        let base = self.base();
+        if let Some(distance) = self.occupied.distance_from((base % RING) as usize) {
+            self.head_bucket = base + distance as u64;
+            let position = (self.head_bucket % RING) as usize;
+            self.occupied.remove(position);
+            let events = mem::take(&mut self.ring[position]);
+            self.spare.push(mem::replace(&mut self.head, events));
+            self.sort.sort(&mut self.head);
+            return;
+        }
+        let Some(first) = self.far.peek() else { return };
+        self.head_bucket = first.bucket();
+        while let Some(next) = self.far.peek()
+            && next.bucket() == self.head_bucket
+        {
+            self.head.extend(self.far.pop());
+        }
+        self.head.reverse();
+    }
+
+    #[cold]
+    fn reject(&self, entry: &Entry<T>) -> ! {
+        let present = Ps((self.present >> 64) as u64);
+        panic!(
+            "event {} pushed at {}, before the present: event {} at {present}",
+            entry.sequence, entry.at, self.present as u64
+        );
+    }
+}
