@@ -1,1 +1,5 @@
 //! The laboratory: joins machine, drivers and workloads, and reports what it measured.
+
+pub mod input;
+pub mod plan;
+pub mod platform;

@@ -1,0 +1,199 @@
+//! Where input came from, and what is wrong with it.
+
+use std::fmt;
+
+/// A place in a file or on the command line that somebody can go to and correct.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Place {
+    /// The file's path as it was given, `--set` and the like for the command line.
+    pub file: String,
+    /// The line, from 1, where there is one.
+    pub line: Option<u32>,
+}
+
+impl Place {
+    /// A whole file.
+    pub fn file(file: impl Into<String>) -> Self {
+        Self { file: file.into(), line: None }
+    }
+
+    /// One line of a file.
+    pub fn line(file: impl Into<String>, line: u32) -> Self {
+        Self { file: file.into(), line: Some(line) }
+    }
+
+    /// An option of the command line.
+    pub fn option(option: impl Into<String>) -> Self {
+        Self::file(option)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}", self.file),
+            None => f.write_str(&self.file),
+        }
+    }
+}
+
+/// Wrong input: where, which key, what is wrong, and what would be valid. Ends the program with code 2.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InputError {
+    /// Where.
+    pub place: Place,
+    /// The dotted key or the option; empty when the whole file is meant.
+    pub key: String,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// What can be wrong with input.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Problem {
+    /// The file cannot be read or written; the text is the system's.
+    Io(String),
+    /// The text follows no grammar.
+    Syntax(String),
+    /// Nothing has that name. The nearest valid names, or all of them when none is near.
+    UnknownKey {
+        /// Valid names.
+        valid: Vec<String>,
+    },
+    /// A key that must be given is not.
+    Missing {
+        /// What would be valid.
+        valid: String,
+    },
+    /// The value cannot be.
+    Value {
+        /// The value as given.
+        value: String,
+        /// What is wrong with it, as the rest of the sentence "`value` …".
+        why: String,
+        /// What would be valid.
+        valid: String,
+    },
+}
+
+impl InputError {
+    /// An error at `place` about `key`.
+    pub fn new(place: &Place, key: impl Into<String>, problem: Problem) -> Self {
+        Self { place: place.clone(), key: key.into(), problem }
+    }
+
+    /// A value that cannot be.
+    pub fn value(
+        place: &Place,
+        key: impl Into<String>,
+        value: impl fmt::Display,
+        why: impl Into<String>,
+        valid: impl Into<String>,
+    ) -> Self {
+        let problem = Problem::Value { value: value.to_string(), why: why.into(), valid: valid.into() };
+        Self::new(place, key, problem)
+    }
+
+    /// A name that nothing has; `valid` are all names that would do.
+    pub fn unknown<'a>(place: &Place, key: &str, valid: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::new(place, key, Problem::UnknownKey { valid: nearest(key, valid) })
+    }
+}
+
+impl fmt::Display for InputError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.place)?;
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        match &self.problem {
+            Problem::Io(text) | Problem::Syntax(text) => f.write_str(text),
+            Problem::UnknownKey { valid } => write!(f, "nothing has this name; valid: {}", valid.join(", ")),
+            Problem::Missing { valid } => write!(f, "must be given; valid: {valid}"),
+            Problem::Value { value, why, valid } => write!(f, "`{value}` {why}; valid: {valid}"),
+        }
+    }
+}
+
+impl std::error::Error for InputError {}
+
+/// Something that the result must be read with: an option that is not modelled, a span that was cut.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Warning {
+    /// Where.
+    pub place: Place,
+    /// The option or key.
+    pub key: String,
+    /// What it means for the result.
+    pub meaning: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.place, self.key, self.meaning)
+    }
+}
+
+/// The names of `valid` that a writer of `given` may have meant, at most three; all of them when none is near.
+fn nearest<'a>(given: &str, valid: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
+    let mut by_distance: Vec<(usize, &str)> = valid
+        .into_iter()
+        .map(|name| (edit_distance(given, name).min(edit_distance(&last(given), &last(name)) + 1), name))
+        .collect();
+    by_distance.sort_by_key(|&(distance, _)| distance);
+    let near = |&&(distance, _): &&(usize, &str)| distance <= 1 + given.chars().count().min(40) / 4;
+    let close: Vec<String> = by_distance.iter().take(3).filter(near).map(|&(_, name)| name.to_owned()).collect();
+    if !close.is_empty() {
+        return close;
+    }
+    let mut all: Vec<String> = by_distance.into_iter().map(|(_, name)| name.to_owned()).collect();
+    all.sort();
+    all
+}
+
+/// Levenshtein's distance; of long strings only the first 64 characters are looked at.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().take(64).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().take(64).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &cb) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(ca != cb);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_where_what_and_what_would_do() {
+        let error =
+            InputError::value(&Place::line("a.toml", 3), "cpus", -1, "is negative", "a whole number from 1 to 1024");
+        assert_eq!(error.to_string(), "a.toml:3: cpus: `-1` is negative; valid: a whole number from 1 to 1024");
+    }
+
+    #[test]
+    fn an_unknown_name_gets_near_ones_or_all() {
+        let valid = ["fabric.dispatch", "fabric.posted_update", "cpu.eoi"];
+        let error = InputError::unknown(&Place::option("--set"), "fabric.dispach", valid);
+        assert_eq!(error.to_string(), "--set: fabric.dispach: nothing has this name; valid: fabric.dispatch");
+        let error = InputError::unknown(&Place::option("--set"), "zzz", valid);
+        assert_eq!(
+            error.to_string(),
+            "--set: zzz: nothing has this name; valid: cpu.eoi, fabric.dispatch, fabric.posted_update"
+        );
+    }
+
+    #[test]
+    fn a_missing_group_is_no_distance() {
+        let error = InputError::unknown(&Place::option("--set"), "dispatch", ["fabric.dispatch", "cpu.eoi"]);
+        assert_eq!(error.to_string(), "--set: dispatch: nothing has this name; valid: fabric.dispatch");
+    }
+}

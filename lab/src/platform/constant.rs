@@ -1,0 +1,91 @@
+//! One calibrated constant, and the groups that a platform has of them.
+
+use super::Unit;
+use crate::input::Place;
+
+/// A hardware constant: a value with its unit and the reason for it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Constant {
+    /// In the unit of its [`Spec`]: nanoseconds, bytes a second, or a plain number.
+    pub value: f64,
+    /// Why this value.
+    pub reason: String,
+    /// Free: `campanile calibrate` may vary it. Everything else is held.
+    pub fit: bool,
+    /// Where it was set last.
+    pub place: Place,
+}
+
+impl Constant {
+    /// A time in whole picoseconds, the machine's unit.
+    pub fn ps(&self) -> u64 {
+        (self.value * 1000.0).round() as u64
+    }
+
+    /// A time in whole nanoseconds.
+    pub fn ns(&self) -> u64 {
+        self.value.round() as u64
+    }
+
+    /// A count, a percentage or a rate as a whole number.
+    pub fn whole(&self) -> u64 {
+        self.value.round() as u64
+    }
+
+    /// A flag.
+    pub fn is_set(&self) -> bool {
+        self.value != 0.0
+    }
+}
+
+/// What a constant may be.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Spec {
+    /// Its name in its group.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: Unit,
+    /// Smallest value, in the base of the unit.
+    pub min: f64,
+    /// Largest value, in the base of the unit.
+    pub max: f64,
+}
+
+/// Declares a group of constants: the fields, their units and bounds, and access by name.
+macro_rules! constants {
+    ($(#[$doc:meta])* $group:ident { $($(#[$field_doc:meta])* $field:ident: $unit:ident $min:literal $max:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Debug)]
+        pub struct $group {
+            $($(#[$field_doc])* pub $field: Constant,)*
+        }
+
+        impl $group {
+            /// What the constants of this group may be, in their order.
+            pub const SPECS: &[Spec] = &[
+                $(Spec { name: stringify!($field), unit: Unit::$unit, min: $min, max: $max },)*
+            ];
+
+            /// Builds the group from a source of constants, asked once a field in the order of [`Self::SPECS`].
+            ///
+            /// # Errors
+            /// The first that the source gives.
+            pub fn build<E>(mut source: impl FnMut(&'static Spec) -> Result<Constant, E>) -> Result<Self, E> {
+                let mut specs = Self::SPECS.iter();
+                $(let $field = source(specs.next().expect("a spec a field"))?;)*
+                Ok(Self { $($field,)* })
+            }
+
+            /// Every constant with its spec, in order.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static Spec, &Constant)> {
+                Self::SPECS.iter().zip([$(&self.$field,)*])
+            }
+
+            /// The constant of that name, to change.
+            pub fn get_mut(&mut self, name: &str) -> Option<(&'static Spec, &mut Constant)> {
+                Self::SPECS.iter().zip([$(&mut self.$field,)*]).find(|(spec, _)| spec.name == name)
+            }
+        }
+    };
+}
+pub(super) use constants;

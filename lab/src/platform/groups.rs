@@ -1,0 +1,145 @@
+//! The constants that every platform has.
+
+use super::Unit;
+use super::constant::{Constant, Spec, constants};
+use hal::Work;
+
+constants! {
+    /// What a CPU takes for the work that the code names, and for reaching registers. Times are scaled by `scale`.
+    Cpu {
+        /// Factor on every time of this group, so that one core can be stated as a multiple of another.
+        scale: Ratio 0.1 10.0,
+        /// [`Work::IrqEntry`].
+        irq_entry: Time 0.0 1e6,
+        /// [`Work::IrqExit`].
+        irq_exit: Time 0.0 1e6,
+        /// [`Work::IrqHandler`].
+        irq_handler: Time 0.0 1e6,
+        /// [`Work::ReapEntry`].
+        reap_entry: Time 0.0 1e6,
+        /// [`Work::PirHarvest`].
+        pir_harvest: Time 0.0 1e6,
+        /// [`Work::PidClearOn`].
+        pid_clear_on: Time 0.0 1e6,
+        /// [`Work::UserAio`].
+        user_aio: Time 0.0 1e6,
+        /// [`Work::SubmitAio`].
+        submit_aio: Time 0.0 1e6,
+        /// [`Work::CompleteAio`].
+        complete_aio: Time 0.0 1e6,
+        /// [`Work::UserUring`].
+        user_uring: Time 0.0 1e6,
+        /// [`Work::SubmitUring`].
+        submit_uring: Time 0.0 1e6,
+        /// [`Work::CompleteUring`].
+        complete_uring: Time 0.0 1e6,
+        /// [`Work::UserPolled`].
+        user_polled: Time 0.0 1e6,
+        /// [`Work::SubmitPolled`].
+        submit_polled: Time 0.0 1e6,
+        /// [`Work::CompletePolled`].
+        complete_polled: Time 0.0 1e6,
+        /// [`Work::PollLook`]. Not zero: a poll that takes no time would never end.
+        poll_look: Time 1.0 1e6,
+        /// [`Work::ContextSwitch`].
+        context_switch: Time 0.0 1e6,
+        /// From the interrupt's arrival at an idle CPU to its entry.
+        idle_wake: Time 0.0 1e6,
+        /// A write of the EOI register (x2APIC MSR).
+        eoi: Time 0.0 1e6,
+        /// A posted write of a device's doorbell.
+        doorbell: Time 0.0 1e6,
+        /// A write of any other register.
+        register_write: Time 0.0 1e6,
+        /// A read of a device register: a round trip. Not zero: a poll that takes no time would never end.
+        register_read: Time 1.0 1e6,
+        /// Taking a cache line that another agent wrote last.
+        line_transfer: Time 0.0 1e6,
+    }
+}
+
+impl Cpu {
+    /// What one unit of `work` takes, scaled, in picoseconds.
+    pub fn work_ps(&self, work: Work) -> u64 {
+        self.scaled_ps(match work {
+            Work::IrqEntry => &self.irq_entry,
+            Work::IrqExit => &self.irq_exit,
+            Work::IrqHandler => &self.irq_handler,
+            Work::ReapEntry => &self.reap_entry,
+            Work::PirHarvest => &self.pir_harvest,
+            Work::PidClearOn => &self.pid_clear_on,
+            Work::UserAio => &self.user_aio,
+            Work::SubmitAio => &self.submit_aio,
+            Work::CompleteAio => &self.complete_aio,
+            Work::UserUring => &self.user_uring,
+            Work::SubmitUring => &self.submit_uring,
+            Work::CompleteUring => &self.complete_uring,
+            Work::UserPolled => &self.user_polled,
+            Work::SubmitPolled => &self.submit_polled,
+            Work::CompletePolled => &self.complete_polled,
+            Work::PollLook => &self.poll_look,
+            Work::ContextSwitch => &self.context_switch,
+        })
+    }
+
+    /// A time of this group (`platform.cpu.scaled_ps(&platform.cpu.eoi)`) times `scale`, in picoseconds.
+    pub fn scaled_ps(&self, time: &Constant) -> u64 {
+        (time.value * self.scale.value * 1000.0).round() as u64
+    }
+}
+
+constants! {
+    /// Root ports, IOMMUs and the dispatch of translated MSIs, and how drives hang on them: drive n is behind root
+    /// port n / `drives_per_port` and IOMMU n / `drives_per_iommu`, whose socket is its number /
+    /// `iommus_per_socket`, wrapped at `sockets`.
+    Fabric {
+        /// Processor sockets.
+        sockets: Count 1.0 16.0,
+        /// CPUs of the whole machine.
+        cpus: Count 1.0 1024.0,
+        /// IOMMUs of a socket.
+        iommus_per_socket: Count 1.0 64.0,
+        /// Drives behind one IOMMU.
+        drives_per_iommu: Count 1.0 1024.0,
+        /// Drives behind one root port.
+        drives_per_port: Count 1.0 64.0,
+        /// Remapping of one MSI, a server per IOMMU (r_s).
+        remap_service: Time 0.0 1e6,
+        /// Dispatch of one interrupt to a CPU, a server per socket (g).
+        dispatch: Time 0.0 1e6,
+        /// One atomic update of a posted descriptor (p), serial per IOMMU and per cache line.
+        posted_update: Time 0.0 1e6,
+        /// How long an MSI stalls later DMA of its root port (t_ord).
+        ordering_stall: Time 0.0 1e6,
+        /// MSIs that wait in a root port before it blocks.
+        port_queue_depth: Count 1.0 1024.0,
+        /// Half-width of the seeded jitter on every hardware time.
+        jitter: Percent 0.0 90.0,
+        /// The IOMMU can post interrupts (VT-d capability register, bit 59).
+        posted_capability: Flag 0.0 1.0,
+    }
+}
+
+constants! {
+    /// One kind of NVMe drive.
+    Drive {
+        /// From a completion entry to its MSI, per vector; entries inside that window merge into it (t_msi).
+        msi_interval: Time 0.0 1e7,
+        /// Payload rate of its link.
+        link: ByteRate 1e6 1e12,
+        /// Fetch of one submission entry; serial, round robin over the queues.
+        fetch: Time 0.0 1e6,
+        /// Commands in service at once.
+        slots: Count 1.0 65536.0,
+        /// Mean time of one command in service.
+        media_mean: Time 1.0 1e9,
+        /// Smallest time of one command in service. What is between it and the mean is exponential; equal: fixed.
+        media_floor: Time 0.0 1e9,
+        /// Most entries of one queue (CAP.MQES + 1).
+        queue_entries: Count 2.0 65536.0,
+        /// MSI-X vectors; one belongs to the admin queue.
+        vectors: Count 2.0 2048.0,
+        /// Logical block.
+        block: Size 512.0 65536.0,
+    }
+}
