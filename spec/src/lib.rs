@@ -1,2 +1,9 @@
-//! See ARCHITECTURE.md.
+//! Hardware layouts, and nothing else: offsets, bit fields and codes, each with its source.
+//!
+//! No behaviour, so that a driver and a model of the same device agree on the bits without depending on each other.
 #![no_std]
+
+pub mod apic;
+pub mod hpet;
+pub mod msi;
+pub mod vtd;
