@@ -1,5 +1,6 @@
 //! The laboratory: joins machine, drivers and workloads, and reports what it measured.
 
 pub mod input;
+pub mod outcome;
 pub mod plan;
 pub mod platform;

@@ -1,0 +1,259 @@
+//! What one run measured, as plain data, and what several runs say together.
+//!
+//! [`Outcome`] is one (delivery, seed) run: counts and times over the measured span only, ramp excluded. [`Summary`]
+//! reduces the outcomes of one delivery to a mean and a confidence for every quantity of [`QUANTITIES`].
+
+use serde::{Deserialize, Serialize};
+
+mod bottleneck;
+mod latency;
+mod quantity;
+mod summary;
+
+pub use bottleneck::{Bottleneck, Finding, SATURATED};
+pub use latency::{Latency, PERCENTILES};
+pub use quantity::{QUANTITIES, Quantity, Section, Unit};
+pub use summary::{Estimate, Figure, Summary, student_t_95};
+
+/// The result of one run: one delivery, one seed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// How interrupts were delivered, as the tables name it: `remapped`, `posted`, `polled`.
+    pub delivery: String,
+    /// The seed of every random stream of the run.
+    pub seed: u64,
+    /// Simulated time that was measured, ramp excluded, in ns. Shorter than asked for in an interrupted run.
+    pub span_ns: u64,
+    /// One entry a drive, in the platform's order.
+    pub drives: Vec<Drive>,
+    /// What the delivery path did, all devices together.
+    pub interrupts: Interrupts,
+    /// Where each CPU's time went; only the CPUs that the scenario uses.
+    pub cpus: Vec<CpuTime>,
+    /// From submission to the application's sight of the completion.
+    pub completion_latency: Latency,
+    /// Spent inside the submitting call.
+    pub submission_latency: Latency,
+    /// The shared servers of the MSI path. Links, media and CPUs are in `drives` and `cpus`.
+    pub servers: Vec<Server>,
+    /// Everything the IOMMUs and controllers recorded as faulty.
+    pub faults: Vec<Fault>,
+    /// The kernel's interrupt accounting at the end of the span, in the format of `/proc/interrupts`.
+    pub interrupt_table: String,
+    /// Activity over the measured span.
+    pub timeline: Timeline,
+    /// Where the time of one I/O goes.
+    pub stages: Stages,
+    /// What the simulation itself cost.
+    pub engine: Engine,
+}
+
+/// One drive's share of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Drive {
+    /// As the platform names it.
+    pub name: String,
+    /// Completed I/Os.
+    pub ios: u64,
+    /// Payload bytes of the completed I/Os.
+    pub bytes: u64,
+    /// I/Os that completed with an error status.
+    pub errors: u64,
+    /// MSI writes that the drive emitted.
+    pub msis: u64,
+    /// Fraction of the span in which the link was moving data.
+    pub link_busy: f64,
+    /// Fraction of the media's slots in use, averaged over the span.
+    pub media_busy: f64,
+}
+
+/// Counts of the delivery path over the measured span.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interrupts {
+    /// Device vectors that were allocated to the workload's queues.
+    pub vectors: u64,
+    /// MSI writes by devices (device messages).
+    pub msis: u64,
+    /// Posted-MSI notifications taken by CPUs (PMN).
+    pub notifications: u64,
+    /// Notifications whose handler found no PIR bit set.
+    pub empty_notifications: u64,
+    /// Device vectors dispatched through the vector table, directly or from a notification.
+    pub dispatched: u64,
+    /// Action handlers run; more than `dispatched` on shared lines.
+    pub handlers: u64,
+    /// Handlers that found no completion.
+    pub empty_handlers: u64,
+    /// Completion entries reaped inside a handler.
+    pub reaped_by_interrupt: u64,
+    /// Completion entries reaped by polling.
+    pub reaped_by_poll: u64,
+}
+
+impl Interrupts {
+    /// Completion entries reaped, either way.
+    pub fn completions(&self) -> u64 {
+        self.reaped_by_interrupt + self.reaped_by_poll
+    }
+}
+
+/// Where one CPU's time went, in ns; the four add up to the span.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuTime {
+    /// The CPU's number.
+    pub cpu: u32,
+    /// Application code.
+    pub user_ns: u64,
+    /// System calls and kernel threads.
+    pub system_ns: u64,
+    /// Interrupt entry, handlers, exit.
+    pub irq_ns: u64,
+    /// Waiting for an interrupt.
+    pub idle_ns: u64,
+}
+
+impl CpuTime {
+    /// The span as this CPU saw it, in ns.
+    pub fn total_ns(&self) -> u64 {
+        self.user_ns + self.system_ns + self.irq_ns + self.idle_ns
+    }
+
+    /// Fraction not idle; zero of an empty span.
+    pub fn busy(&self) -> f64 {
+        ratio(self.total_ns() - self.idle_ns, self.total_ns()).unwrap_or(0.0)
+    }
+}
+
+/// One server of the MSI path and how much of the span it was occupied.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Server {
+    /// What it is.
+    pub kind: ServerKind,
+    /// Which one of its kind.
+    pub index: u32,
+    /// Fraction of the span in which it could not take the next request. For a root port that is the stall by MSI
+    /// ordering plus the time blocked by waiting MSIs, data movement excluded.
+    pub busy: f64,
+}
+
+/// The servers of the MSI path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerKind {
+    /// A root port, held by MSIs that may not be overtaken.
+    #[default]
+    RootPort,
+    /// An IOMMU's interrupt-remapping unit.
+    Remapping,
+    /// A socket's unit that delivers interrupts to LAPICs.
+    Dispatch,
+    /// The cache line of one CPU's posted-interrupt descriptor.
+    PostedLine,
+}
+
+impl ServerKind {
+    /// As texts name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RootPort => "root port",
+            Self::Remapping => "remapping unit",
+            Self::Dispatch => "dispatch unit",
+            Self::PostedLine => "posted descriptor line",
+        }
+    }
+}
+
+/// A kind of recorded fault and how often it occurred.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Fault {
+    /// Kind as the recording unit names it, for example `source-id mismatch`.
+    pub kind: String,
+    /// PCI requester id: bus 15:8, device 7:3, function 2:0.
+    pub requester: u16,
+    /// How often.
+    pub count: u64,
+    /// What happened, for a person.
+    pub text: String,
+}
+
+impl Fault {
+    /// The requester as `bus:device.function`.
+    pub fn requester_name(&self) -> String {
+        let id = self.requester;
+        format!("{:02x}:{:02x}.{}", id >> 8, id >> 3 & 0x1f, id & 7)
+    }
+}
+
+/// Activity in equal buckets of the measured span; the three rows are equally long.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timeline {
+    /// Width of a bucket in ns.
+    pub bucket_ns: u64,
+    /// I/Os completed in each bucket.
+    pub ios: Vec<u64>,
+    /// MSIs emitted in each bucket.
+    pub msis: Vec<u64>,
+    /// Notifications taken in each bucket.
+    pub notifications: Vec<u64>,
+}
+
+/// Mean time of one I/O in each stage, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stages {
+    /// Application code.
+    pub user_ns: f64,
+    /// The submitting call, to the doorbell.
+    pub submit_ns: f64,
+    /// In the submission queue, until the drive fetches it.
+    pub queue_ns: f64,
+    /// In the drive's media.
+    pub media_ns: f64,
+    /// Waiting for and on the link and root port.
+    pub link_ns: f64,
+    /// From the posted completion entry to its MSI.
+    pub post_to_msi_ns: f64,
+    /// From the MSI to its handler's first instruction.
+    pub msi_to_handler_ns: f64,
+    /// From the handler to the application.
+    pub handler_to_application_ns: f64,
+}
+
+impl Stages {
+    /// Every stage in the order of an I/O's life, with its name.
+    pub fn named(&self) -> [(&'static str, f64); 8] {
+        [
+            ("user", self.user_ns),
+            ("submit", self.submit_ns),
+            ("drive queue", self.queue_ns),
+            ("media", self.media_ns),
+            ("link and port", self.link_ns),
+            ("entry to MSI", self.post_to_msi_ns),
+            ("MSI to handler", self.msi_to_handler_ns),
+            ("handler to application", self.handler_to_application_ns),
+        ]
+    }
+}
+
+/// What the simulation itself cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Engine {
+    /// Events executed.
+    pub events: u64,
+    /// Coroutine switches.
+    pub switches: u64,
+    /// Wall time of the host in ns: the one figure that differs between equal runs, so never in a file by default.
+    #[serde(skip)]
+    pub host_ns: u64,
+    /// Digest of the event log: equal inputs, equal digest.
+    pub digest: u64,
+}
+
+/// `a / b`, or nothing of nothing.
+fn ratio(a: u64, b: u64) -> Option<f64> {
+    (b != 0).then(|| a as f64 / b as f64)
+}
+
+#[cfg(test)]
+pub(crate) mod samples;
+#[cfg(test)]
+mod tests;
