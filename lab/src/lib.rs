@@ -1,6 +1,8 @@
 //! The laboratory: joins machine, drivers and workloads, and reports what it measured.
 
+pub mod document;
 pub mod input;
 pub mod outcome;
 pub mod plan;
 pub mod platform;
+pub mod setting;

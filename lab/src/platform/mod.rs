@@ -2,11 +2,18 @@
 
 mod constant;
 mod groups;
+mod read;
+#[cfg(test)]
+mod tests;
 mod unit;
 
 pub use constant::{Constant, Spec};
 pub use groups::{Cpu, Drive, Fabric};
+pub use read::EMBEDDED;
 pub use unit::Unit;
+
+use crate::input::InputError;
+use crate::setting::Setting;
 
 /// A server's constants.
 #[derive(Clone, PartialEq, Debug)]
@@ -19,7 +26,7 @@ pub struct Platform {
     pub cpu: Cpu,
     /// Between drives and CPUs.
     pub fabric: Fabric,
-    /// Kinds of drive by name, in the file's order.
+    /// Kinds of drive by name, in the file's order; at least one.
     pub drives: Vec<(String, Drive)>,
 }
 
@@ -27,5 +34,49 @@ impl Platform {
     /// The kind of drive of that name.
     pub fn drive(&self, kind: &str) -> Option<&Drive> {
         self.drives.iter().find(|(name, _)| name == kind).map(|(_, drive)| drive)
+    }
+
+    /// Every constant with its dotted key, in the order of the file.
+    pub fn constants(&self) -> Vec<(String, &'static Spec, &Constant)> {
+        let cpu = self.cpu.iter().map(|(spec, constant)| (format!("cpu.{}", spec.name), spec, constant));
+        let fabric = self.fabric.iter().map(|(spec, constant)| (format!("fabric.{}", spec.name), spec, constant));
+        let drives = self.drives.iter().flat_map(|(kind, drive)| {
+            drive.iter().map(move |(spec, constant)| (format!("drive.{kind}.{}", spec.name), spec, constant))
+        });
+        cpu.chain(fabric).chain(drives).collect()
+    }
+
+    /// The constants that `campanile calibrate` may vary.
+    pub fn free_constants(&self) -> Vec<(String, &'static Spec, &Constant)> {
+        self.constants().into_iter().filter(|(_, _, constant)| constant.fit).collect()
+    }
+
+    /// The constant with that dotted key, to change.
+    pub fn get_mut(&mut self, key: &str) -> Option<(&'static Spec, &mut Constant)> {
+        let (group, name) = key.rsplit_once('.')?;
+        match group {
+            "cpu" => self.cpu.get_mut(name),
+            "fabric" => self.fabric.get_mut(name),
+            _ => {
+                let kind = group.strip_prefix("drive.")?;
+                let (_, drive) = self.drives.iter_mut().find(|(known, _)| known == kind)?;
+                drive.get_mut(name)
+            }
+        }
+    }
+
+    /// Sets one constant. It is then no longer free, and its reason is that it was set.
+    ///
+    /// # Errors
+    /// Nothing has that key, or the value has the wrong unit or is out of bounds.
+    pub fn set(&mut self, setting: &Setting) -> Result<(), InputError> {
+        let Some((spec, constant)) = self.get_mut(&setting.key) else {
+            let names: Vec<String> = self.constants().into_iter().map(|(key, ..)| key).collect();
+            return Err(setting.unknown(names.iter().map(String::as_str)));
+        };
+        let value = spec.unit.read(setting, spec.min, spec.max)?;
+        let reason = format!("set by {}", setting.place);
+        *constant = Constant { value, reason, fit: false, place: setting.place.clone() };
+        Ok(())
     }
 }

@@ -1,0 +1,191 @@
+//! TOML with the line of every value. Serde would tell the line of a syntax error only.
+
+use crate::input::{InputError, Place, Problem};
+use crate::setting::Setting;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A TOML file.
+pub struct Document<'t> {
+    file: &'t str,
+    text: &'t str,
+    root: Spanned<DeTable<'t>>,
+}
+
+impl<'t> Document<'t> {
+    /// Parses `text`; errors name `file` and the line.
+    ///
+    /// # Errors
+    /// The text is no TOML.
+    pub fn parse(file: &'t str, text: &'t str) -> Result<Self, InputError> {
+        let root = DeTable::parse(text).map_err(|error| {
+            let line = error.span().map(|span| line_of(text, span.start));
+            let place = Place { file: file.to_owned(), line };
+            InputError::new(&place, "", Problem::Syntax(error.message().replace('\n', "; ")))
+        })?;
+        Ok(Self { file, text, root })
+    }
+
+    /// The whole file as one table.
+    pub fn root(&self) -> Table<'_, 't> {
+        Table { document: self, prefix: String::new(), place: Place::file(self.file), table: self.root.get_ref() }
+    }
+}
+
+/// A table of a document.
+#[derive(Clone)]
+pub struct Table<'d, 't> {
+    document: &'d Document<'t>,
+    prefix: String,
+    /// Where it begins.
+    pub place: Place,
+    table: &'d DeTable<'t>,
+}
+
+/// What a key holds.
+pub enum Node<'d, 't> {
+    /// A string, number or flag.
+    Scalar(Setting),
+    /// A table.
+    Table(Table<'d, 't>),
+    /// An array, with its place and dotted key.
+    Array(Setting, Vec<Node<'d, 't>>),
+}
+
+impl<'d, 't> Table<'d, 't> {
+    /// Its keys, without the prefix, and what they hold, in the file's order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'d str, Node<'d, 't>)> + '_ {
+        self.table.iter().map(|(key, value)| {
+            (
+                key.get_ref().as_ref(),
+                self.document.node(self.document.place(key.span().start), self.key(key.get_ref()), value.get_ref()),
+            )
+        })
+    }
+
+    /// The dotted key of its key `name`.
+    pub fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    /// What `key` holds.
+    pub fn get(&self, key: &str) -> Option<Node<'d, 't>> {
+        self.iter().find(|(name, _)| *name == key).map(|(_, node)| node)
+    }
+
+    /// The scalar that `key` holds.
+    ///
+    /// # Errors
+    /// It is a table or an array, or it is not there; `valid` says what it should be.
+    pub fn scalar(&self, key: &str, valid: &str) -> Result<Setting, InputError> {
+        match self.get(key) {
+            Some(node) => node.scalar(valid),
+            None => Err(InputError::new(&self.place, self.key(key), Problem::Missing { valid: valid.to_owned() })),
+        }
+    }
+
+    /// Refuses every key but those of `valid`.
+    ///
+    /// # Errors
+    /// The first other key, with its line.
+    pub fn only(&self, valid: &[&str]) -> Result<(), InputError> {
+        for (key, node) in self.iter() {
+            if !valid.contains(&key) {
+                return Err(InputError::unknown(&node.place(), &self.key(key), valid.iter().copied()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Node<'_, '_> {
+    /// Where its key stands.
+    pub fn place(&self) -> Place {
+        match self {
+            Self::Scalar(setting) | Self::Array(setting, _) => setting.place.clone(),
+            Self::Table(table) => table.place.clone(),
+        }
+    }
+
+    /// Itself as a scalar.
+    ///
+    /// # Errors
+    /// It is a table or an array.
+    pub fn scalar(self, valid: &str) -> Result<Setting, InputError> {
+        match self {
+            Self::Scalar(setting) => Ok(setting),
+            Self::Array(setting, _) => Err(setting.wrong("is a list", valid)),
+            Self::Table(table) => {
+                let key = table.prefix.trim_end_matches('.').to_owned();
+                Err(InputError::value(&table.place, key, "{…}", "is a table", valid))
+            }
+        }
+    }
+}
+
+impl<'t> Document<'t> {
+    fn place(&self, offset: usize) -> Place {
+        Place::line(self.file, line_of(self.text, offset))
+    }
+
+    fn node<'d>(&'d self, place: Place, key: String, value: &'d DeValue<'t>) -> Node<'d, 't> {
+        match value {
+            DeValue::Table(table) => Node::Table(Table { document: self, prefix: format!("{key}."), place, table }),
+            DeValue::Array(array) => {
+                let node = |item: &'d Spanned<DeValue<'t>>| {
+                    self.node(self.place(item.span().start), key.clone(), item.get_ref())
+                };
+                let items = array.iter().map(node).collect();
+                Node::Array(Setting::new(place, key.clone(), "[…]"), items)
+            }
+            DeValue::String(text) => Node::Scalar(Setting::new(place, key, text.as_ref())),
+            DeValue::Integer(number) => {
+                let text = match i64::from_str_radix(number.as_str(), number.radix()) {
+                    Ok(value) => value.to_string(),
+                    Err(_) => number.as_str().to_owned(),
+                };
+                Node::Scalar(Setting::new(place, key, text))
+            }
+            DeValue::Float(number) => Node::Scalar(Setting::new(place, key, number.as_str())),
+            DeValue::Boolean(flag) => Node::Scalar(Setting::new(place, key, flag.to_string())),
+            DeValue::Datetime(date) => Node::Scalar(Setting::new(place, key, date.to_string())),
+        }
+    }
+}
+
+/// The line, from 1, of a byte of `text`.
+fn line_of(text: &str, offset: usize) -> u32 {
+    1 + text.bytes().take(offset).filter(|&byte| byte == b'\n').count() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_knows_its_line_and_key() {
+        let text = "a = 1\n[b.c]\nd = \"x\"\ne = [0x10,\n  2.5]\n";
+        let document = Document::parse("f.toml", text).unwrap();
+        let Some(Node::Table(b)) = document.root().get("b") else { panic!("a table") };
+        let Some(Node::Table(c)) = b.get("c") else { panic!("a table") };
+        assert_eq!(c.scalar("d", "").unwrap(), Setting::new(Place::line("f.toml", 3), "b.c.d", "x"));
+        let Some(Node::Array(_, items)) = c.get("e") else { panic!("a list") };
+        let items: Vec<Setting> = items.into_iter().map(|item| item.scalar("").unwrap()).collect();
+        assert_eq!(items[0], Setting::new(Place::line("f.toml", 4), "b.c.e", "16"));
+        assert_eq!(items[1], Setting::new(Place::line("f.toml", 5), "b.c.e", "2.5"));
+    }
+
+    #[test]
+    fn syntax_and_shape_errors_name_their_line() {
+        let error = Document::parse("f.toml", "a = 1\nb = = 2\n").err().unwrap();
+        assert_eq!(error.place, Place::line("f.toml", 2));
+        let document = Document::parse("f.toml", "a = 1\nbb = 2\n[t]\n").unwrap();
+        let root = document.root();
+        assert_eq!(
+            root.only(&["a", "b", "t"]).unwrap_err().to_string(),
+            "f.toml:2: bb: nothing has this name; valid: b"
+        );
+        assert_eq!(root.scalar("t", "a name").unwrap_err().to_string(), "f.toml:3: t: `{…}` is a table; valid: a name");
+        assert_eq!(root.scalar("z", "a name").unwrap_err().to_string(), "f.toml: z: must be given; valid: a name");
+    }
+}

@@ -1,0 +1,165 @@
+//! Reading a platform file.
+//!
+//! ```toml
+//! about = "one line"
+//! base = "emr"                # optional: another platform, whose constants hold unless this file gives them
+//! [fabric]
+//! dispatch = { value = 112, unit = "ns", fit = true, reason = "why this value" }
+//! [drive.gen5]                # one table a kind of drive
+//! ```
+
+use super::{Constant, Cpu, Drive, Fabric, Platform, Spec};
+use crate::document::{Document, Node, Table};
+use crate::input::{InputError, Place, Problem};
+use crate::setting::Setting;
+
+/// The platforms that the program carries: name, path in the project, text.
+pub const EMBEDDED: [(&str, &str, &str); 3] = [
+    ("emr", "platforms/emr.toml", include_str!("../../../platforms/emr.toml")),
+    ("spr", "platforms/spr.toml", include_str!("../../../platforms/spr.toml")),
+    ("optane", "platforms/optane.toml", include_str!("../../../platforms/optane.toml")),
+];
+
+impl Platform {
+    /// The platform that `setting` names: one that the program carries, or a file (a path with a `/` or `.toml`).
+    ///
+    /// # Errors
+    /// No such platform or file, or the file is wrong.
+    pub fn load(setting: &Setting) -> Result<Self, InputError> {
+        Self::load_within(setting, 0)
+    }
+
+    /// As [`Self::load`], `depth` files below the first.
+    fn load_within(setting: &Setting, depth: u32) -> Result<Self, InputError> {
+        let name = setting.text.as_str();
+        if depth > 4 {
+            return Err(setting.wrong("is the base of itself", "a platform without a base"));
+        }
+        if let Some((name, file, text)) = EMBEDDED.iter().find(|(known, ..)| *known == name) {
+            return Self::parse(name, file, text, depth);
+        }
+        if !name.contains('/') && !name.ends_with(".toml") {
+            let known = EMBEDDED.map(|(name, ..)| name).join(", ");
+            return Err(setting.wrong("is no platform", format!("{known}, or the path of a file (./my.toml)")));
+        }
+        let text = std::fs::read_to_string(name)
+            .map_err(|error| setting.wrong(format!("cannot be read ({error})"), "the path of a platform file"))?;
+        let stem = std::path::Path::new(name).file_stem().map_or(name.into(), |stem| stem.to_string_lossy());
+        Self::parse(&stem, name, &text, depth)
+    }
+
+    fn parse(name: &str, file: &str, text: &str, depth: u32) -> Result<Self, InputError> {
+        let document = Document::parse(file, text)?;
+        let root = document.root();
+        root.only(&["about", "base", "cpu", "fabric", "drive"])?;
+        let about = root.scalar("about", "one line about the platform")?.text;
+        let base = match root.get("base") {
+            Some(node) => Some(Self::load_within(&node.scalar("the name of a platform")?, depth + 1)?),
+            None => None,
+        };
+        let base = base.as_ref();
+        let cpu_reader = Group::of(&root, "cpu", Cpu::SPECS)?;
+        let cpu = Cpu::build(|spec| cpu_reader.constant(spec, base.map(|base| base.cpu.iter())))?;
+        let fabric_reader = Group::of(&root, "fabric", Fabric::SPECS)?;
+        let fabric = Fabric::build(|spec| fabric_reader.constant(spec, base.map(|base| base.fabric.iter())))?;
+        let drives = drives(&root, base)?;
+        let platform = Self { name: name.to_owned(), about, cpu, fabric, drives };
+        for (kind, drive) in &platform.drives {
+            if drive.media_floor.value > drive.media_mean.value {
+                let value = super::Unit::Time.format(drive.media_floor.value);
+                let key = format!("drive.{kind}.media_floor");
+                let valid = format!("at most drive.{kind}.media_mean");
+                return Err(InputError::value(&drive.media_floor.place, key, value, "is above the mean", valid));
+            }
+        }
+        Ok(platform)
+    }
+}
+
+/// The kinds of drive of a file, each over the base's kind of the same name; without any, those of the base.
+fn drives(root: &Table<'_, '_>, base: Option<&Platform>) -> Result<Vec<(String, Drive)>, InputError> {
+    let valid = "a table a kind of drive: [drive.gen5]";
+    let lent = |kind: &str| base.and_then(|base| base.drive(kind)).map(Drive::iter);
+    let read = |kind: &str, group: &Group<'_, '_>| {
+        Ok((kind.to_owned(), Drive::build(|spec| group.constant(spec, lent(kind)))?))
+    };
+    match (root.get("drive"), base) {
+        (Some(Node::Table(kinds)), _) if kinds.iter().next().is_some() => {
+            kinds.iter().map(|(kind, _)| read(kind, &Group::of(&kinds, kind, Drive::SPECS)?)).collect()
+        }
+        (Some(node), _) => Err(node.scalar(valid)?.wrong("is no table", valid)),
+        (None, Some(base)) => {
+            base.drives.iter().map(|(kind, _)| read(kind, &Group::of(root, "drive", Drive::SPECS)?)).collect()
+        }
+        (None, None) => Err(InputError::new(&root.place, "drive", Problem::Missing { valid: valid.into() })),
+    }
+}
+
+/// One group's table, which may be absent.
+struct Group<'d, 't> {
+    table: Option<Table<'d, 't>>,
+    place: Place,
+    key: String,
+}
+
+impl<'d, 't> Group<'d, 't> {
+    fn of(parent: &Table<'d, 't>, key: &str, specs: &[Spec]) -> Result<Self, InputError> {
+        let table = match parent.get(key) {
+            Some(Node::Table(table)) => Some(table),
+            Some(node) => {
+                return Err(node.scalar("a table")?.wrong("is no table", format!("[{key}] and its constants")));
+            }
+            None => None,
+        };
+        if let Some(table) = &table {
+            table.only(&specs.iter().map(|spec| spec.name).collect::<Vec<_>>())?;
+        }
+        let place = table.as_ref().map_or_else(|| parent.place.clone(), |table| table.place.clone());
+        Ok(Self { table, place, key: parent.key(key) })
+    }
+
+    /// The constant of `spec`: this file's, else the base's.
+    fn constant<'a>(
+        &self,
+        spec: &Spec,
+        base: Option<impl Iterator<Item = (&'static Spec, &'a Constant)>>,
+    ) -> Result<Constant, InputError> {
+        let valid = "{ value = 1, unit = \"ns\", reason = \"why\" }";
+        match self.table.as_ref().and_then(|table| table.get(spec.name)) {
+            Some(Node::Table(fields)) => read_constant(&fields, spec),
+            Some(node) => {
+                let scalar = node.scalar(valid)?;
+                Err(scalar.wrong("has neither unit nor reason", valid))
+            }
+            None => base
+                .and_then(|mut base| base.find(|(known, _)| known.name == spec.name))
+                .map(|(_, constant)| Constant { fit: false, ..constant.clone() })
+                .ok_or_else(|| {
+                    let key = format!("{}.{}", self.key, spec.name);
+                    InputError::new(&self.place, key, Problem::Missing { valid: valid.into() })
+                }),
+        }
+    }
+}
+
+/// `{ value, unit, reason, fit }`. A plain number has the unit `""`, or none.
+fn read_constant(fields: &Table<'_, '_>, spec: &Spec) -> Result<Constant, InputError> {
+    fields.only(&["value", "unit", "reason", "fit"])?;
+    let value = fields.scalar("value", "a number")?;
+    let unit = match fields.get("unit") {
+        Some(node) => node.scalar("the name of a unit")?.text,
+        None => String::new(),
+    };
+    let reason = fields.scalar("reason", "why it has this value")?;
+    if reason.text.trim().is_empty() {
+        return Err(reason.wrong("says nothing", "why the constant has this value"));
+    }
+    let fit = match fields.get("fit") {
+        Some(node) => super::Unit::Flag.read(&node.scalar("true or false")?, 0.0, 1.0)? != 0.0,
+        None => false,
+    };
+    let place = value.place.clone();
+    let quantity = Setting::new(value.place, value.key.trim_end_matches(".value"), format!("{} {unit}", value.text));
+    let value = spec.unit.read(&Setting { text: quantity.text.trim().to_owned(), ..quantity }, spec.min, spec.max)?;
+    Ok(Constant { value, reason: reason.text, fit, place })
+}

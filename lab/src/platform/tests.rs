@@ -1,0 +1,111 @@
+use super::*;
+use crate::input::Place;
+
+fn load(name: &str) -> Platform {
+    Platform::load(&Setting::new(Place::option("--platform"), "", name)).unwrap()
+}
+
+/// A platform file that is `emr` but for `lines`.
+fn variant(lines: &str) -> Result<Platform, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    std::fs::write(&path, format!("about = \"a variant\"\nbase = \"emr\"\n{lines}\n")).unwrap();
+    let path = path.to_str().unwrap();
+    Platform::load(&Setting::new(Place::option("--platform"), "", path))
+        .map_err(|error| error.to_string().replace(path, "mine.toml"))
+}
+
+#[test]
+fn every_platform_that_is_carried_loads_and_gives_reasons() {
+    for (name, ..) in EMBEDDED {
+        let platform = load(name);
+        assert_eq!(platform.name, name);
+        for (key, _, constant) in platform.constants() {
+            assert!(constant.reason.len() > 10, "{name}: {key}: no reason");
+        }
+    }
+}
+
+#[test]
+fn no_platform_has_more_free_constants_than_fitted_rows() {
+    let rows = include_str!("../../../scenarios/published.csv");
+    for (name, ..) in EMBEDDED {
+        let fitted = rows.lines().filter(|row| row.contains(&format!(",{name},")) && row.contains(",fit,")).count();
+        let free = load(name).free_constants().len();
+        assert!(0 < free && free <= fitted, "{name}: {free} free constants, {fitted} fitted rows");
+    }
+}
+
+#[test]
+fn a_base_lends_what_the_file_does_not_give() {
+    let spr = load("spr");
+    assert_eq!(spr.cpu.user_aio.value, load("emr").cpu.user_aio.value);
+    assert_eq!(spr.cpu.scaled_ps(&spr.cpu.user_aio), (482.0 * 1.32 * 1000.0_f64).round() as u64);
+    assert_eq!(spr.cpu.work_ps(hal::Work::IrqEntry), 264_000);
+    assert!(!spr.cpu.user_aio.fit, "what is lent is not fitted anew");
+}
+
+#[test]
+fn a_constant_needs_unit_reason_and_bounds() {
+    let case = |line: &str| variant(&format!("[fabric]\n{line}")).unwrap_err();
+    assert_eq!(
+        case("dispatch = { value = 112, unit = \"MHz\", reason = \"r\" }"),
+        "mine.toml:4: fabric.dispatch: `112 MHz` has the wrong unit `MHz`; \
+         valid: a time with ns, us, ms or s, from 0 ns to 1 ms"
+    );
+    assert_eq!(
+        case("dispatch = { value = 112, unit = \"ns\" }"),
+        "mine.toml:4: fabric.dispatch.reason: must be given; valid: why it has this value"
+    );
+    assert_eq!(
+        case("dispatch = 112"),
+        "mine.toml:4: fabric.dispatch: `112` has neither unit nor reason; \
+         valid: { value = 1, unit = \"ns\", reason = \"why\" }"
+    );
+    assert_eq!(
+        case("dispatch = { value = -1, unit = \"ns\", reason = \"r\" }"),
+        "mine.toml:4: fabric.dispatch: `-1 ns` is negative; valid: a time with ns, us, ms or s, from 0 ns to 1 ms"
+    );
+    assert_eq!(
+        case("dipsatch = { value = 1, unit = \"ns\", reason = \"r\" }"),
+        "mine.toml:4: fabric.dipsatch: nothing has this name; valid: dispatch"
+    );
+    assert_eq!(
+        variant("[drive.gen5]\nmedia_floor = { value = 2, unit = \"s\", reason = \"r\" }").unwrap_err(),
+        "mine.toml:4: drive.gen5.media_floor: `2 s` is out of bounds; \
+         valid: a time with ns, us, ms or s, from 0 ns to 1 s"
+    );
+    assert_eq!(
+        variant("[drive.gen5]\nmedia_floor = { value = 2, unit = \"ms\", reason = \"r\" }").unwrap_err(),
+        "mine.toml:4: drive.gen5.media_floor: `2 ms` is above the mean; valid: at most drive.gen5.media_mean"
+    );
+    assert_eq!(
+        variant("[drive.new]\nslots = { value = 2, reason = \"r\" }").unwrap_err(),
+        "mine.toml:3: drive.new.msi_interval: must be given; valid: { value = 1, unit = \"ns\", reason = \"why\" }"
+    );
+}
+
+#[test]
+fn a_platform_that_is_not_there_is_an_error() {
+    let load =
+        |name: &str| Platform::load(&Setting::new(Place::option("--platform"), "", name)).unwrap_err().to_string();
+    assert_eq!(
+        load("emx"),
+        "--platform: `emx` is no platform; valid: emr, spr, optane, or the path of a file (./my.toml)"
+    );
+    assert!(load("./no-such.toml").contains("cannot be read"));
+}
+
+#[test]
+fn a_set_constant_is_checked_and_says_so() {
+    let mut emr = load("emr");
+    emr.set(&Setting::from_option("fabric.dispatch=56ns").unwrap()).unwrap();
+    assert_eq!(emr.fabric.dispatch.ps(), 56_000);
+    assert_eq!(emr.fabric.dispatch.reason, "set by --set");
+    emr.set(&Setting::from_option("drive.gen5.link=1 GB/s").unwrap()).unwrap();
+    assert_eq!(emr.drive("gen5").unwrap().link.whole(), 1_000_000_000);
+    emr.set(&Setting::from_option("fabric.posted_capability=false").unwrap()).unwrap();
+    assert!(!emr.fabric.posted_capability.is_set());
+    let error = emr.set(&Setting::from_option("fabric.dispach=1ns").unwrap()).unwrap_err();
+    assert_eq!(error.to_string(), "--set: fabric.dispach: nothing has this name; valid: fabric.dispatch");
+}
