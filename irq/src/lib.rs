@@ -7,6 +7,7 @@ extern crate alloc;
 mod chip;
 mod domain;
 mod error;
+pub mod posted;
 mod types;
 
 pub use chip::{ChipOps, IrqChip};

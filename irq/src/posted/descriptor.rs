@@ -1,0 +1,221 @@
+//! The protocol on one descriptor: post, harvest, clear.
+
+use crate::Vector;
+use hal::{Word, Work};
+use spec::vtd::posted::{CONTROL_WORD, Control, PIR_WORDS, WORDS};
+
+/// First vector that a device may have; lower ones are exceptions (Intel SDM vol. 3, "Exception and Interrupt
+/// Vectors").
+const FIRST_DEVICE_VECTOR: u8 = 0x20;
+const OUTSTANDING: u64 = Control::new().with_outstanding(true).into_bits();
+
+/// A notification that the poster must send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Notification {
+    /// NV, the vector to send.
+    pub vector: Vector,
+    /// NDST, where to, in the descriptor's own encoding.
+    pub destination: u32,
+}
+
+/// The vectors that a notification handler dispatches: 0x20 up to, not including, the notification vector.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Deliverable([u64; PIR_WORDS]);
+
+impl Deliverable {
+    /// The vectors below `notification`.
+    pub const fn below(notification: Vector) -> Self {
+        let mut words = [0; PIR_WORDS];
+        let mut vector = FIRST_DEVICE_VECTOR;
+        while vector < notification.0 {
+            words[vector as usize / 64] |= 1 << (vector % 64);
+            vector += 1;
+        }
+        Self(words)
+    }
+}
+
+/// Requests that were taken out of a descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Harvest([u64; PIR_WORDS]);
+
+impl Harvest {
+    /// Whether nothing was requested.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0[0] | self.0[1] | self.0[2] | self.0[3] == 0
+    }
+
+    /// Calls `dispatch` for each vector that is `deliverable`, ascending, and returns how many were.
+    #[inline]
+    pub fn dispatch(&self, deliverable: &Deliverable, mut dispatch: impl FnMut(Vector)) -> u32 {
+        let mut count = 0;
+        for (index, (&taken, &mask)) in self.0.iter().zip(&deliverable.0).enumerate() {
+            let mut bits = taken & mask;
+            while bits != 0 {
+                dispatch(Vector((index as u32 * 64 + bits.trailing_zeros()) as u8));
+                bits &= bits - 1;
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// How many vectors are not `deliverable`: somebody posted a vector that no device may have.
+    #[inline]
+    pub fn stray(&self, deliverable: &Deliverable) -> u32 {
+        let mut count = 0;
+        for (&taken, &mask) in self.0.iter().zip(&deliverable.0) {
+            let strays = taken & !mask;
+            if strays != 0 {
+                count += strays.count_ones();
+            }
+        }
+        count
+    }
+}
+
+/// What one notification brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Served {
+    /// Harvests that found something.
+    pub passes: u32,
+    /// Vectors dispatched.
+    pub vectors: u32,
+    /// Requests cleared that no device vector stands for.
+    pub stray: u32,
+}
+
+/// A view of one posted descriptor: eight words that the remapping unit, and other posters, write too.
+#[derive(Debug)]
+pub struct Descriptor<'a, W> {
+    pir: &'a [W; PIR_WORDS],
+    control: &'a W,
+}
+
+impl<W> Clone for Descriptor<'_, W> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<W> Copy for Descriptor<'_, W> {}
+
+impl<'a, W: Word> Descriptor<'a, W> {
+    /// The descriptor that `words` are.
+    ///
+    /// # Panics
+    /// When there are not eight of them.
+    #[inline]
+    pub fn new(words: &'a [W]) -> Self {
+        let words: &[W; WORDS] = words.try_into().expect("a posted descriptor has eight words");
+        let pir = words.first_chunk().expect("the requests are the first four words");
+        Self { pir, control: &words[CONTROL_WORD] }
+    }
+
+    /// Empties it and says what its notifications are. Only while nobody posts to it.
+    pub fn initialise(self, notification: Notification) {
+        for word in self.pir {
+            word.set(0);
+        }
+        let control =
+            Control::new().with_notification_vector(notification.vector.0).with_destination(notification.destination);
+        self.control.set(control.into_bits());
+    }
+
+    /// Requests `vector`, as the remapping unit does; returns the notification that the caller must now send, if any.
+    ///
+    /// The unit updates the whole descriptor in one access, software in two. The second is a read-modify-write even
+    /// when it changes nothing: so it is either before the handler's clear of ON, whose final look then sees the
+    /// request, or after it, and notifies.
+    pub fn post(self, vector: Vector, urgent: bool) -> Option<Notification> {
+        self.pir[usize::from(vector.0 / 64)].fetch_or(1 << (vector.0 % 64));
+        let mut seen = self.control.get();
+        loop {
+            let control = Control::from_bits(seen);
+            let notify = !control.outstanding() && (urgent || !control.suppress());
+            match self
+                .control
+                .compare_exchange(seen, control.with_outstanding(control.outstanding() | notify).into_bits())
+            {
+                Ok(_) => {
+                    return notify.then_some(Notification {
+                        vector: Vector(control.notification_vector()),
+                        destination: control.destination(),
+                    });
+                }
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Whether `vector` is requested now. Free.
+    #[inline]
+    pub fn is_pending(self, vector: Vector) -> bool {
+        self.pir[usize::from(vector.0 / 64)].get() & (1 << (vector.0 % 64)) != 0
+    }
+
+    /// Whether a notification is outstanding now. Free.
+    pub fn is_outstanding(self) -> bool {
+        Control::from_bits(self.control.get()).outstanding()
+    }
+
+    /// Takes all requests: plain looks at all four words, then a swap of each that is not zero, so that an empty
+    /// descriptor stays shared in the cache. `found` is called between the two, when there is something.
+    #[inline]
+    pub fn harvest(self, found: impl FnOnce()) -> Harvest {
+        // Each word is loaded once: `get` is single-copy atomic, and what was seen is not looked up again.
+        let mut taken = Harvest([self.pir[0].get(), self.pir[1].get(), self.pir[2].get(), self.pir[3].get()]);
+        if taken.is_empty() {
+            return taken;
+        }
+        found();
+        for (taken, word) in taken.0.iter_mut().zip(self.pir) {
+            if *taken != 0 {
+                *taken = word.swap(0);
+            }
+        }
+        taken
+    }
+
+    /// Clears ON: the next post notifies. What was posted before is seen by a harvest after.
+    #[inline]
+    pub fn clear_outstanding(self) {
+        self.control.fetch_and(!OUTSTANDING);
+    }
+
+    /// Serves one notification: up to `passes` harvests, each dispatched, until one finds nothing; then clears ON;
+    /// then harvests once more whatever the passes found, for a post between the last of them and the clear would wait
+    /// for the next notification. Never waits for posts. `name` is told each unit of work just before it is done.
+    ///
+    /// Interrupts must be off. The caller ends with one EOI, and only then runs deferred work.
+    #[inline]
+    pub fn serve(
+        self,
+        passes: u32,
+        deliverable: &Deliverable,
+        mut name: impl FnMut(Work),
+        mut dispatch: impl FnMut(Vector),
+    ) -> Served {
+        let mut served = Served::default();
+        let mut passes_left = passes;
+        loop {
+            let last = passes_left == 0;
+            if last {
+                name(Work::PidClearOn);
+                self.clear_outstanding();
+            }
+            let taken = self.harvest(|| name(Work::PirHarvest));
+            let found = !taken.is_empty();
+            if found {
+                served.passes += 1;
+                served.vectors += taken.dispatch(deliverable, &mut dispatch);
+                served.stray += taken.stray(deliverable);
+            }
+            if last {
+                return served;
+            }
+            passes_left = if found { passes_left - 1 } else { 0 };
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The descriptors of all CPUs, and the handler of the notification vector.
+
+use super::descriptor::{Deliverable, Descriptor, Notification, Served};
+use crate::{Target, Vector};
+use alloc::vec::Vec;
+use core::fmt;
+use hal::{CpuId, DeviceAddress, Dma, DmaError, Hal, Word};
+use spec::vtd::posted::SIZE;
+
+/// How notifications are handled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PostedConfig {
+    /// NV, the vector of notifications, the same on every CPU. Only vectors below it are dispatched.
+    pub notification_vector: Vector,
+    /// Harvest passes before ON is cleared, at most; the pass after the clear comes on top and is unconditional.
+    pub passes: u32,
+}
+
+impl Default for PostedConfig {
+    /// Linux's vector and number of passes.
+    fn default() -> Self {
+        Self { notification_vector: Vector(0xeb), passes: 2 }
+    }
+}
+
+/// Why posted delivery could not be set up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PostedError {
+    /// No CPU was named.
+    NoCpu,
+    /// A notification vector that leaves no vector for devices below it.
+    NotificationVector(Vector),
+    /// No memory for a descriptor.
+    Memory(DmaError),
+}
+
+impl fmt::Display for PostedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoCpu => write!(f, "posted delivery was asked for 0 CPUs; at least 1 is needed"),
+            Self::NotificationVector(vector) => {
+                write!(f, "notification vector {:#04x} is not in 0x21 to 0xff", vector.0)
+            }
+            Self::Memory(error) => write!(f, "posted descriptor: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for PostedError {}
+
+/// What the notifications of one CPU brought since boot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Statistics {
+    /// Notifications taken: the PMN row of `/proc/interrupts`.
+    pub notifications: u64,
+    /// Notifications that found no vector to dispatch.
+    pub empty_notifications: u64,
+    /// Harvests that found something.
+    pub passes: u64,
+    /// Vectors dispatched.
+    pub vectors: u64,
+    /// Requests cleared that no device vector stands for.
+    pub stray: u64,
+}
+
+/// One CPU's state. Only its own CPU writes the words, so they need no atomic updates.
+#[repr(align(64))]
+struct PerCpu<H: Hal> {
+    descriptor: H::Dma,
+    /// 1 while the notification handler runs.
+    serving: H::Word,
+    notifications: H::Word,
+    empty_notifications: H::Word,
+    passes: H::Word,
+    vectors: H::Word,
+    stray: H::Word,
+}
+
+impl<H: Hal> PerCpu<H> {
+    fn new(hal: H, notification: Notification) -> Result<Self, DmaError> {
+        let descriptor = hal.dma_alloc(SIZE, SIZE)?;
+        Descriptor::new(descriptor.words()).initialise(notification);
+        let word = || H::Word::new(0);
+        Ok(Self {
+            descriptor,
+            serving: word(),
+            notifications: word(),
+            empty_notifications: word(),
+            passes: word(),
+            vectors: word(),
+            stray: word(),
+        })
+    }
+
+    #[inline]
+    fn account(&self, served: Served) {
+        let add = |word: &H::Word, count: u32| word.set(word.get() + u64::from(count));
+        add(&self.notifications, 1);
+        if served.vectors == 0 {
+            add(&self.empty_notifications, 1);
+        }
+        add(&self.passes, served.passes);
+        add(&self.vectors, served.vectors);
+        if served.stray != 0 {
+            add(&self.stray, served.stray);
+        }
+    }
+}
+
+/// Posted delivery of a machine: a descriptor a CPU, and the handler of their notifications.
+pub struct PostedMsi<H: Hal> {
+    hal: H,
+    passes: u32,
+    deliverable: Deliverable,
+    cpus: Vec<PerCpu<H>>,
+}
+
+impl<H: Hal> PostedMsi<H> {
+    /// Descriptors for CPUs 0 up to the number of `destinations`, each of which is its CPU's NDST: the APIC id in
+    /// x2APIC mode, the id shifted left by 8 in xAPIC mode (VT-d, "Posted Interrupt Descriptor (PID)").
+    ///
+    /// # Errors
+    /// [`PostedError`] without CPUs, without vectors below the notification's, or without memory.
+    pub fn new(hal: H, config: PostedConfig, destinations: &[u32]) -> Result<Self, PostedError> {
+        let vector = config.notification_vector;
+        if destinations.is_empty() {
+            return Err(PostedError::NoCpu);
+        }
+        if vector.0 <= 0x20 {
+            return Err(PostedError::NotificationVector(vector));
+        }
+        let cpus = destinations
+            .iter()
+            .map(|&destination| PerCpu::new(hal, Notification { vector, destination }))
+            .collect::<Result<_, _>>()
+            .map_err(PostedError::Memory)?;
+        Ok(Self { hal, passes: config.passes, deliverable: Deliverable::below(vector), cpus })
+    }
+
+    /// Handles one notification on this CPU, whose interrupts must be off: counts it, serves the descriptor
+    /// ([`Descriptor::serve`]), and calls `eoi` once. The caller has entered interrupt context, and leaves it (and
+    /// runs deferred work) after this returns.
+    ///
+    /// # Panics
+    /// When this CPU has no descriptor.
+    #[inline]
+    pub fn handle(&self, dispatch: impl FnMut(Vector), eoi: impl FnOnce()) -> Served {
+        let cpu = &self.cpus[self.hal.cpu().index()];
+        cpu.serving.set(1);
+        let hal = self.hal;
+        let served = Descriptor::new(cpu.descriptor.words()).serve(
+            self.passes,
+            &self.deliverable,
+            |work| hal.work(work, 1),
+            dispatch,
+        );
+        cpu.account(served);
+        eoi();
+        cpu.serving.set(0);
+        served
+    }
+
+    /// Whether this CPU runs the notification handler, further down its stack. A vector dispatched there must not be
+    /// acknowledged at the LAPIC, which never saw it; the same vector taken directly (a retrigger) must be, or it and
+    /// all of lower priority stay blocked on that CPU.
+    #[inline]
+    pub fn is_serving(&self) -> bool {
+        self.cpus.get(self.hal.cpu().index()).is_some_and(|cpu| cpu.serving.get() != 0)
+    }
+
+    /// The descriptor of `cpu`; none for a CPU it was not set up for.
+    pub fn descriptor(&self, cpu: CpuId) -> Option<Descriptor<'_, H::Word>> {
+        self.cpus.get(cpu.index()).map(|cpu| Descriptor::new(cpu.descriptor.words()))
+    }
+
+    /// Where the remapping unit finds the descriptor of `cpu`.
+    pub fn descriptor_address(&self, cpu: CpuId) -> Option<DeviceAddress> {
+        self.cpus.get(cpu.index()).map(|cpu| cpu.descriptor.device_address())
+    }
+
+    /// Whether `target`'s vector waits in its descriptor. It may also wait in the LAPIC, see
+    /// [`crate::IrqChip::is_pending`].
+    pub fn is_pending(&self, target: Target) -> bool {
+        self.descriptor(target.cpu).is_some_and(|descriptor| descriptor.is_pending(target.vector))
+    }
+
+    /// What the notifications of `cpu` brought; zero for a CPU it was not set up for.
+    pub fn statistics(&self, cpu: CpuId) -> Statistics {
+        self.cpus.get(cpu.index()).map_or(Statistics::default(), |cpu| Statistics {
+            notifications: cpu.notifications.get(),
+            empty_notifications: cpu.empty_notifications.get(),
+            passes: cpu.passes.get(),
+            vectors: cpu.vectors.get(),
+            stray: cpu.stray.get(),
+        })
+    }
+}

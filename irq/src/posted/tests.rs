@@ -1,0 +1,211 @@
+use super::*;
+use crate::Vector;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use hal::{Word, Work};
+use proptest::prelude::*;
+
+struct TestWord {
+    value: AtomicU64,
+    /// Plain looks.
+    looks: AtomicU64,
+    /// Exclusive accesses: swaps and other read-modify-writes.
+    taken: AtomicU64,
+}
+
+impl TestWord {
+    fn update(&self, new: impl Fn(u64) -> u64) -> u64 {
+        self.taken.fetch_add(1, SeqCst);
+        let old = self.value.load(SeqCst);
+        self.value.store(new(old), SeqCst);
+        old
+    }
+}
+
+impl Word for TestWord {
+    fn new(value: u64) -> Self {
+        Self { value: AtomicU64::new(value), looks: AtomicU64::new(0), taken: AtomicU64::new(0) }
+    }
+    fn get(&self) -> u64 {
+        self.looks.fetch_add(1, SeqCst);
+        self.value.load(SeqCst)
+    }
+    fn set(&self, value: u64) {
+        self.value.store(value, SeqCst);
+    }
+    fn load(&self) -> u64 {
+        self.get()
+    }
+    fn swap(&self, value: u64) -> u64 {
+        self.update(|_| value)
+    }
+    fn compare_exchange(&self, current: u64, new: u64) -> Result<u64, u64> {
+        let old = self.update(|old| if old == current { new } else { old });
+        if old == current { Ok(old) } else { Err(old) }
+    }
+    fn fetch_or(&self, mask: u64) -> u64 {
+        self.update(|old| old | mask)
+    }
+    fn fetch_and(&self, mask: u64) -> u64 {
+        self.update(|old| old & mask)
+    }
+    fn fetch_add(&self, value: u64) -> u64 {
+        self.update(|old| old.wrapping_add(value))
+    }
+}
+
+const NV: Vector = Vector(0xeb);
+const DEVICE: Deliverable = Deliverable::below(NV);
+
+fn words() -> Vec<TestWord> {
+    let words: Vec<_> = (0..8).map(|_| TestWord::new(0)).collect();
+    Descriptor::new(&words).initialise(Notification { vector: NV, destination: 0x123 });
+    words
+}
+
+fn accesses(words: &[TestWord]) -> Vec<u64> {
+    words.iter().map(|word| word.taken.load(SeqCst)).collect()
+}
+
+#[test]
+fn a_fresh_descriptor_is_the_manuals() {
+    let values: Vec<_> = words().iter().map(|word| word.get()).collect();
+    assert_eq!(values, [0, 0, 0, 0, 0x0000_0123_00eb_0000, 0, 0, 0]);
+}
+
+#[test]
+fn a_burst_notifies_once() {
+    let words = words();
+    let descriptor = Descriptor::new(&words);
+    let notification = Notification { vector: NV, destination: 0x123 };
+    assert_eq!(descriptor.post(Vector(0x41), false), Some(notification));
+    assert_eq!(descriptor.post(Vector(0x42), false), None);
+    assert_eq!(descriptor.post(Vector(0xc3), true), None, "urgent, but one is outstanding");
+    assert_eq!(words[1].get(), 0b110);
+    assert_eq!(words[3].get(), 0b1000);
+    assert_eq!(words[4].get(), 0x0000_0123_00eb_0001);
+}
+
+#[test]
+fn suppression_silences_all_but_the_urgent() {
+    let words = words();
+    words[4].fetch_or(0b10);
+    let descriptor = Descriptor::new(&words);
+    assert_eq!(descriptor.post(Vector(0x41), false), None);
+    assert!(!descriptor.is_outstanding() && descriptor.is_pending(Vector(0x41)));
+    assert!(descriptor.post(Vector(0x42), true).is_some());
+    assert_eq!(words[4].get(), 0x0000_0123_00eb_0003);
+}
+
+#[test]
+fn a_harvest_takes_only_the_words_that_hold_something() {
+    let words = words();
+    words[2].set(0b101);
+    let taken = Descriptor::new(&words).harvest(|| ());
+    let mut vectors = Vec::new();
+    taken.dispatch(&DEVICE, |vector| vectors.push(vector.0));
+    assert_eq!(vectors, [0x80, 0x82]);
+    assert!(words[..4].iter().all(|word| word.looks.load(SeqCst) == 1), "what is dispatched was looked at once");
+    assert_eq!(accesses(&words), [0, 0, 1, 0, 0, 0, 0, 0], "each exclusive access is a cache line moved");
+}
+
+#[test]
+fn an_empty_notification_touches_nothing_but_on() {
+    let words = words();
+    words[4].fetch_or(1);
+    let mut work = Vec::new();
+    let served = Descriptor::new(&words).serve(2, &DEVICE, |named| work.push(named), |_| panic!("nothing was posted"));
+    assert_eq!(served, Served::default());
+    assert_eq!(work, [Work::PidClearOn]);
+    assert_eq!(accesses(&words), [0, 0, 0, 0, 2, 0, 0, 0]);
+}
+
+/// Posts from within the handlers stand for posts that come while it runs.
+#[test]
+fn the_order_is_passes_then_clear_then_the_final_pass() {
+    let words = words();
+    let descriptor = Descriptor::new(&words);
+    descriptor.post(Vector(0x31), false);
+    let log = core::cell::RefCell::new(Vec::new());
+    let served = descriptor.serve(
+        2,
+        &DEVICE,
+        |work| log.borrow_mut().push((work, descriptor.is_outstanding())),
+        |vector| {
+            // Each vector's handler sees the next one posted, for ever.
+            let notified = descriptor.post(Vector(vector.0 + 1), false).is_some();
+            assert_eq!(notified, vector.0 == 0x33, "only the post after the clear notifies");
+        },
+    );
+    let passes =
+        [(Work::PirHarvest, true), (Work::PirHarvest, true), (Work::PidClearOn, true), (Work::PirHarvest, false)];
+    assert_eq!(*log.borrow(), passes);
+    assert_eq!(served, Served { passes: 3, vectors: 3, stray: 0 });
+    assert!(descriptor.is_pending(Vector(0x34)) && descriptor.is_outstanding());
+}
+
+#[test]
+fn a_post_between_the_last_harvest_and_the_clear_is_found() {
+    for passes in 0..4 {
+        let words = words();
+        let descriptor = Descriptor::new(&words);
+        descriptor.post(Vector(0x31), false);
+        let mut seen = Vec::new();
+        let late = |work| {
+            if work == Work::PidClearOn {
+                assert_eq!(descriptor.post(Vector(0x50), false), None);
+            }
+        };
+        descriptor.serve(passes, &DEVICE, late, |vector| seen.push(vector.0));
+        assert_eq!(seen, [0x31, 0x50], "{passes} passes");
+        assert!(!descriptor.is_outstanding());
+    }
+}
+
+#[test]
+fn vectors_no_device_may_have_are_cleared_and_counted() {
+    let words = words();
+    let descriptor = Descriptor::new(&words);
+    for vector in [0x02, 0x1f, 0x20, 0xea, 0xeb, 0xff] {
+        descriptor.post(Vector(vector), false);
+    }
+    let mut seen = Vec::new();
+    let served = descriptor.serve(2, &DEVICE, |_| (), |vector| seen.push(vector.0));
+    assert_eq!(seen, [0x20, 0xea]);
+    assert_eq!(served, Served { passes: 1, vectors: 2, stray: 4 });
+    assert!(words[..4].iter().all(|word| word.get() == 0));
+}
+
+proptest! {
+    /// However posts fall between passes, each is dispatched once, ascending within a pass, and the descriptor is
+    /// left either empty or with a notification on its way.
+    #[test]
+    fn every_post_is_dispatched_or_notified(
+        first in prop::collection::btree_set(0x20u8..0xeb, 0..200),
+        late in prop::collection::vec(0x20u8..0xeb, 0..8),
+        passes in 0u32..5,
+    ) {
+        let words = words();
+        let descriptor = Descriptor::new(&words);
+        for &vector in &first {
+            descriptor.post(Vector(vector), false);
+        }
+        let mut notified = false;
+        let mut seen = Vec::new();
+        let mut posted = first.len();
+        let mut late = late.into_iter();
+        descriptor.serve(passes, &DEVICE, |_| (), |vector| {
+            seen.push(vector.0);
+            if let Some(next) = late.next()
+                && !descriptor.is_pending(Vector(next))
+            {
+                posted += 1;
+                notified |= descriptor.post(Vector(next), false).is_some();
+            }
+        });
+        prop_assert!(seen.starts_with(&first.iter().copied().collect::<Vec<_>>()));
+        let left: u32 = words[..4].iter().map(|word| word.get().count_ones()).sum();
+        prop_assert_eq!(seen.len() + left as usize, posted);
+        prop_assert!(left == 0 || notified && descriptor.is_outstanding(), "{} left behind in silence", left);
+    }
+}

@@ -1,0 +1,186 @@
+//! Every interleaving of posts with the notification handler: no vector is lost.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p campanile-irq --test loom_posted --release`
+//!
+//! The model has the least that can lose a vector: posters, one descriptor, and a LAPIC that holds one notification
+//! (its IRR bit). The tests that should panic run the handler's steps in a wrong order, to show that the model finds it.
+#![cfg(loom)]
+
+use campanile_irq::Vector;
+use campanile_irq::posted::{Deliverable, Descriptor, Notification};
+use hal::Word;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread;
+
+struct LoomWord(AtomicU64);
+
+impl Word for LoomWord {
+    fn new(value: u64) -> Self {
+        Self(AtomicU64::new(value))
+    }
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+    fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Release);
+    }
+    fn load(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+    fn swap(&self, value: u64) -> u64 {
+        self.0.swap(value, Ordering::AcqRel)
+    }
+    fn compare_exchange(&self, current: u64, new: u64) -> Result<u64, u64> {
+        self.0.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
+    }
+    fn fetch_or(&self, mask: u64) -> u64 {
+        self.0.fetch_or(mask, Ordering::AcqRel)
+    }
+    fn fetch_and(&self, mask: u64) -> u64 {
+        self.0.fetch_and(mask, Ordering::AcqRel)
+    }
+    fn fetch_add(&self, value: u64) -> u64 {
+        self.0.fetch_add(value, Ordering::AcqRel)
+    }
+}
+
+const NOTIFICATION: Vector = Vector(0xeb);
+const DELIVERABLE: Deliverable = Deliverable::below(NOTIFICATION);
+
+/// Which handler runs.
+#[derive(Clone, Copy)]
+enum Handler {
+    /// The one delivered, with this many passes.
+    Delivered { passes: u32 },
+    /// Wrong: one pass, the final pass, and ON cleared only then.
+    ClearAfterFinalPass,
+    /// Wrong: one pass, ON cleared, no final pass.
+    NoFinalPass,
+}
+
+struct Cpu {
+    words: Vec<LoomWord>,
+    /// The notification waits in the LAPIC.
+    requested: AtomicU64,
+    /// Bit i: the i-th vector of the scenario was handled.
+    handled: AtomicU64,
+}
+
+impl Cpu {
+    fn new() -> Arc<Self> {
+        let cpu = Self {
+            words: (0..8).map(|_| LoomWord::new(0)).collect(),
+            requested: AtomicU64::new(0),
+            handled: AtomicU64::new(0),
+        };
+        cpu.descriptor().initialise(Notification { vector: NOTIFICATION, destination: 0 });
+        Arc::new(cpu)
+    }
+
+    fn descriptor(&self) -> Descriptor<'_, LoomWord> {
+        Descriptor::new(&self.words)
+    }
+
+    fn post(&self, vector: u8) {
+        if self.descriptor().post(Vector(vector), false).is_some() {
+            self.requested.store(1, Ordering::Release);
+        }
+    }
+
+    /// Takes the notification if one waits.
+    fn interrupt(&self, handler: Handler) -> bool {
+        if self.requested.swap(0, Ordering::AcqRel) == 0 {
+            return false;
+        }
+        let descriptor = self.descriptor();
+        let dispatch = |vector: Vector| _ = self.handled.fetch_or(1 << (vector.0 / 64), Ordering::Relaxed);
+        let pass = || _ = descriptor.harvest(|| ()).dispatch(&DELIVERABLE, dispatch);
+        match handler {
+            Handler::Delivered { passes } => _ = descriptor.serve(passes, &DELIVERABLE, |_| (), dispatch),
+            Handler::ClearAfterFinalPass => {
+                pass();
+                pass();
+                descriptor.clear_outstanding();
+            }
+            Handler::NoFinalPass => {
+                pass();
+                descriptor.clear_outstanding();
+            }
+        }
+        true
+    }
+}
+
+/// One vector is posted and notified; `late` more are posted, each by its own agent, while the handler runs. Then the
+/// CPU takes what notifications are left, and every vector must have been handled.
+fn posts_while_handling(handler: Handler, late: &'static [u8]) {
+    loom::model(move || {
+        let cpu = Cpu::new();
+        cpu.post(0x30);
+        let posters: Vec<_> = late
+            .iter()
+            .map(|&vector| {
+                let cpu = cpu.clone();
+                thread::spawn(move || cpu.post(vector))
+            })
+            .collect();
+        cpu.interrupt(handler);
+        for poster in posters {
+            poster.join().unwrap();
+        }
+        while cpu.interrupt(handler) {}
+        let wanted = late.iter().fold(1, |bits, vector| bits | 1 << (vector / 64));
+        assert_eq!(cpu.handled.load(Ordering::Relaxed), wanted, "a vector was lost");
+    });
+}
+
+#[test]
+fn a_post_while_handling_is_not_lost() {
+    for passes in 0..=2 {
+        posts_while_handling(Handler::Delivered { passes }, &[0x41]);
+    }
+}
+
+#[test]
+fn two_posts_while_handling_are_not_lost() {
+    posts_while_handling(Handler::Delivered { passes: 0 }, &[0x41, 0x81]);
+}
+
+/// The late post hits the very word that is harvested: it must not vanish between the look and the swap.
+#[test]
+fn a_post_to_the_word_under_harvest_is_not_lost() {
+    loom::model(|| {
+        let cpu = Cpu::new();
+        let count = Arc::new(AtomicU64::new(0));
+        cpu.post(0x40);
+        let poster = thread::spawn({
+            let cpu = cpu.clone();
+            move || cpu.post(0x41)
+        });
+        let handle = || {
+            if cpu.requested.swap(0, Ordering::AcqRel) == 0 {
+                return false;
+            }
+            let dispatch = |vector: Vector| _ = count.fetch_or(1 << (vector.0 % 64), Ordering::Relaxed);
+            cpu.descriptor().serve(1, &DELIVERABLE, |_| (), dispatch);
+            true
+        };
+        handle();
+        poster.join().unwrap();
+        while handle() {}
+        assert_eq!(count.load(Ordering::Relaxed), 0b11, "a vector was lost");
+    });
+}
+
+#[test]
+#[should_panic(expected = "a vector was lost")]
+fn clearing_on_after_the_final_pass_loses_one() {
+    posts_while_handling(Handler::ClearAfterFinalPass, &[0x41]);
+}
+
+#[test]
+#[should_panic(expected = "a vector was lost")]
+fn leaving_out_the_final_pass_loses_one() {
+    posts_while_handling(Handler::NoFinalPass, &[0x41]);
+}
