@@ -51,6 +51,20 @@ impl<'a> Level<'a> {
     }
 }
 
+/// How a line reaches its CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Delivery {
+    /// To the vector of one CPU, as nearly every line does.
+    #[default]
+    Fixed,
+    /// As a non-maskable interrupt.
+    Nmi,
+    /// To a logical destination, that is to any of several CPUs.
+    Logical,
+    /// To a vector whose handler runs on a stack of its own.
+    PrivateStack,
+}
+
 /// What a line is allocated for.
 #[derive(Clone, Debug)]
 pub struct AllocRequest {
@@ -62,6 +76,8 @@ pub struct AllocRequest {
     pub affinity: CpuSet,
     /// Managed: the line belongs to these CPUs for life, is shut down with the last of them and comes back with them.
     pub managed: bool,
+    /// How it must be delivered; a domain that cannot refuses.
+    pub delivery: Delivery,
 }
 
 /// A place where lines are numbered.

@@ -11,6 +11,6 @@ pub mod posted;
 mod types;
 
 pub use chip::{ChipOps, IrqChip};
-pub use domain::{AllocRequest, IrqDomain, Level, LevelData};
+pub use domain::{AllocRequest, Delivery, IrqDomain, Level, LevelData};
 pub use error::IrqError;
 pub use types::{Action, HardwareIrq, Irq, IrqReturn, MsiMessage, RequesterId, Target, Vector};
