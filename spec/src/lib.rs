@@ -6,4 +6,5 @@
 pub mod apic;
 pub mod hpet;
 pub mod msi;
+pub mod nvme;
 pub mod vtd;
