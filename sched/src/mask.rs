@@ -1,0 +1,78 @@
+//! CPU masks of fixed length, which do not allocate when they change.
+
+use alloc::boxed::Box;
+use hal::{Affinity, CpuId};
+
+/// A set of CPUs below the count it was made for.
+#[derive(Clone, Debug)]
+pub(crate) struct Mask(Box<[u64]>);
+
+impl Mask {
+    pub(crate) fn empty(cpu_count: u32) -> Self {
+        Self((0..cpu_count.div_ceil(64)).map(|_| 0).collect())
+    }
+
+    pub(crate) fn all(cpu_count: u32) -> Self {
+        let mut mask = Self::empty(cpu_count);
+        (0..cpu_count).for_each(|cpu| mask.insert(CpuId(cpu)));
+        mask
+    }
+
+    /// The CPUs of `affinity` that exist.
+    pub(crate) fn of(affinity: &Affinity, cpu_count: u32) -> Self {
+        let mut mask = Self::empty(cpu_count);
+        match affinity {
+            Affinity::Any => mask = Self::all(cpu_count),
+            Affinity::Cpu(cpu) if cpu.0 < cpu_count => mask.insert(*cpu),
+            Affinity::Cpu(_) => {}
+            Affinity::Set(set) => set.iter().filter(|cpu| cpu.0 < cpu_count).for_each(|cpu| mask.insert(cpu)),
+        }
+        mask
+    }
+
+    pub(crate) fn insert(&mut self, cpu: CpuId) {
+        self.0[cpu.index() / 64] |= 1 << (cpu.0 % 64);
+    }
+
+    pub(crate) fn remove(&mut self, cpu: CpuId) {
+        self.0[cpu.index() / 64] &= !(1 << (cpu.0 % 64));
+    }
+
+    pub(crate) fn contains(&self, cpu: CpuId) -> bool {
+        self.0[cpu.index() / 64] & (1 << (cpu.0 % 64)) != 0
+    }
+
+    /// The first CPU in both, from `start` upwards and round.
+    pub(crate) fn first_common(&self, other: &Self, start: CpuId) -> Option<CpuId> {
+        let words = self.0.len();
+        let common = |word: usize| self.0[word] & other.0[word];
+        let (first, below) = (start.index() / 64, (1_u64 << (start.0 % 64)) - 1);
+        let found = |word: usize, bits: u64| CpuId(word as u32 * 64 + bits.trailing_zeros());
+        let upper = common(first) & !below;
+        if upper != 0 {
+            return Some(found(first, upper));
+        }
+        let round = (1..words).map(|step| (first + step) % words).find(|&word| common(word) != 0);
+        match round {
+            Some(word) => Some(found(word, common(word))),
+            None => Some(common(first) & below).filter(|&bits| bits != 0).map(|bits| found(first, bits)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_search_goes_round_to_the_bits_below_its_start() {
+        let mut mask = Mask::empty(200);
+        mask.insert(CpuId(3));
+        let all = Mask::all(200);
+        assert_eq!(mask.first_common(&all, CpuId(4)), Some(CpuId(3)));
+        assert_eq!(mask.first_common(&all, CpuId(190)), Some(CpuId(3)));
+        mask.insert(CpuId(199));
+        assert_eq!(mask.first_common(&all, CpuId(4)), Some(CpuId(199)));
+        assert_eq!(mask.first_common(&Mask::empty(200), CpuId(4)), None);
+    }
+}
