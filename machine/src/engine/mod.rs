@@ -1,7 +1,10 @@
-//! The engine: pending events and the stacks that they resume.
+//! The engine: pending events, and the stacks that they resume.
 
 mod calendar;
 mod occupied;
 mod sort;
+mod tasks;
+pub mod workload;
 
 pub use calendar::Calendar;
+pub use tasks::{Seat, TaskError, TaskId, Tasks, Turn};
