@@ -134,8 +134,10 @@ impl fmt::Display for Warning {
     }
 }
 
-/// The names of `valid` that a writer of `given` may have meant, at most three; all of them when none is near.
+/// The names of `valid` that a writer of `given` may have meant, at most three; when none is near, all of them, or
+/// how many they are.
 fn nearest<'a>(given: &str, valid: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    const LIST_MAX: usize = 24;
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     let mut by_distance: Vec<(usize, &str)> = valid
         .into_iter()
@@ -147,8 +149,12 @@ fn nearest<'a>(given: &str, valid: impl IntoIterator<Item = &'a str>) -> Vec<Str
     if !close.is_empty() {
         return close;
     }
-    let mut all: Vec<String> = by_distance.into_iter().map(|(_, name)| name.to_owned()).collect();
+    let mut all: Vec<String> = by_distance.iter().take(LIST_MAX).map(|&(_, name)| name.to_owned()).collect();
     all.sort();
+    if by_distance.len() > LIST_MAX {
+        all.truncate(3);
+        all.push(format!("and {} others", by_distance.len() - 3));
+    }
     all
 }
 

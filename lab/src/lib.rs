@@ -1,6 +1,7 @@
 //! The laboratory: joins machine, drivers and workloads, and reports what it measured.
 
 pub mod document;
+pub mod fio;
 pub mod input;
 pub mod outcome;
 pub mod plan;

@@ -1,0 +1,294 @@
+//! From sections to jobs.
+
+use super::options::{self, Meaning};
+use super::{Entry, Section};
+use crate::input::{InputError, Place, Problem, Warning};
+use crate::plan::{IoEngine, Pattern};
+use crate::setting::Setting;
+use hal::CpuSet;
+use std::collections::BTreeMap;
+
+/// One job section, its options read; `numjobs` is not yet expanded.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FioJob {
+    /// The section's name.
+    pub name: String,
+    /// The section's line.
+    pub place: Place,
+    /// The drive.
+    pub filename: Setting,
+    /// Threads.
+    pub numjobs: u32,
+    /// Where they may run, with the option that says so.
+    pub cpus: Option<(CpuSet, Setting)>,
+    /// Each thread has one CPU of them (`cpus_allowed_policy=split`).
+    pub split: bool,
+    /// How it submits.
+    pub engine: IoEngine,
+    /// The `hipri` that asks for polling.
+    pub polled_by: Option<Setting>,
+    /// What it reads and writes.
+    pub pattern: Pattern,
+    /// Bytes of one I/O.
+    pub block_bytes: u32,
+    /// I/Os in flight.
+    pub iodepth: u32,
+    /// I/Os submitted by one call.
+    pub batch_submit: u32,
+    /// Completions that a call waits for.
+    pub batch_complete_min: u32,
+    /// Completions that a call takes at most.
+    pub batch_complete_max: u32,
+    /// Pause after every `think_blocks` I/Os.
+    pub think_ns: u64,
+    /// See `think_ns`.
+    pub think_blocks: u32,
+    /// How long it is to run.
+    pub runtime_ns: Option<u64>,
+    /// How long it runs before that uncounted.
+    pub ramp_ns: u64,
+}
+
+/// The jobs of `sections`, each with `overrides` over its own options, and what is to be known about the options.
+///
+/// # Errors
+/// An option that fio does not have, a value that cannot be, or one that cannot be honoured.
+pub fn jobs(file: &str, sections: &[Section], overrides: &[Entry]) -> Result<(Vec<FioJob>, Vec<Warning>), InputError> {
+    let mut warnings = Vec::new();
+    let mut globals: Vec<&Entry> = Vec::new();
+    let mut jobs = Vec::new();
+    for entry in sections.iter().flat_map(|section| &section.entries).chain(overrides) {
+        warnings.extend(judge(entry)?);
+    }
+    for section in sections {
+        if section.is_global() {
+            globals.extend(&section.entries);
+        } else {
+            let entries = globals.iter().copied().chain(&section.entries).chain(overrides);
+            jobs.push(Options::of(section, entries).read(&mut warnings)?);
+        }
+    }
+    if jobs.is_empty() {
+        let valid = "a section that is not [global], such as [drive-a] with filename=/dev/nvme0n1".into();
+        return Err(InputError::new(&Place::file(file), "", Problem::Missing { valid }));
+    }
+    Ok((jobs, warnings))
+}
+
+/// Whether an option may stand, and what is to be said about it.
+fn judge(entry: &Entry) -> Result<Option<Warning>, InputError> {
+    let setting = &entry.setting;
+    let name = setting.key.strip_prefix("job.").unwrap_or(&setting.key);
+    match options::meaning(name) {
+        None => Err(setting.unknown(options::names())),
+        Some(Meaning::Ignored(meaning)) => {
+            let meaning = format!("not modelled: {meaning}");
+            Ok(Some(Warning { place: setting.place.clone(), key: name.to_owned(), meaning }))
+        }
+        Some(Meaning::Only(valid, why)) if !valid.contains(&if entry.bare { "1" } else { setting.text.as_str() }) => {
+            Err(entry.wrong(why, format!("{name}={}", valid.join(" or "))))
+        }
+        Some(Meaning::Refused(why, valid)) => Err(entry.wrong(why, valid)),
+        Some(_) => Ok(None),
+    }
+}
+
+/// The options of one job, the last of each name.
+struct Options<'a> {
+    section: &'a Section,
+    by_name: BTreeMap<&'a str, &'a Entry>,
+    kb_base: u64,
+}
+
+impl<'a> Options<'a> {
+    fn of(section: &'a Section, entries: impl Iterator<Item = &'a Entry>) -> Self {
+        let name = |entry: &'a Entry| {
+            let key = entry.setting.key.as_str();
+            options::canonical(key.strip_prefix("job.").unwrap_or(key))
+        };
+        Self { section, by_name: entries.map(|entry| (name(entry), entry)).collect(), kb_base: 1024 }
+    }
+
+    fn get(&self, name: &str) -> Option<&'a Entry> {
+        self.by_name.get(name).copied()
+    }
+
+    fn flag(&self, name: &str) -> Result<bool, InputError> {
+        self.get(name).map_or(Ok(false), Entry::flag)
+    }
+
+    fn number(&self, name: &str, default: u32, range: std::ops::RangeInclusive<u64>) -> Result<u32, InputError> {
+        self.get(name).map_or(Ok(default), |entry| entry.number(range, self.kb_base).map(|value| value as u32))
+    }
+
+    fn missing(&self, key: &str, valid: &str) -> InputError {
+        let key = format!("[{}] {key}", self.section.name);
+        InputError::new(&self.section.place, key, Problem::Missing { valid: valid.into() })
+    }
+
+    fn read(mut self, warnings: &mut Vec<Warning>) -> Result<FioJob, InputError> {
+        self.kb_base = match self.get("kb_base") {
+            Some(entry) => match entry.number(1000..=1024, 1024)? {
+                base @ (1000 | 1024) => base,
+                _ => return Err(entry.wrong("is no base", "1000 or 1024")),
+            },
+            None => 1024,
+        };
+        self.check_direct(warnings)?;
+        let (engine, polled_by) = self.engine()?;
+        let iodepth = self.number("iodepth", 1, 1..=65_536)?;
+        let (batch_submit, batch_complete_min, batch_complete_max) = self.batches(iodepth)?;
+        Ok(FioJob {
+            name: self.section.name.clone(),
+            place: self.section.place.clone(),
+            filename: self.filename()?,
+            numjobs: self.number("numjobs", 1, 1..=4096)?,
+            cpus: match self.get("cpus_allowed") {
+                Some(entry) => Some((entry.cpus()?, entry.setting.clone())),
+                None => None,
+            },
+            split: self.split()?,
+            engine,
+            polled_by,
+            pattern: self.pattern()?,
+            block_bytes: self.block()?,
+            iodepth,
+            batch_submit,
+            batch_complete_min,
+            batch_complete_max,
+            think_ns: self.get("thinktime").map_or(Ok(0), |entry| entry.time_ns(1_000))?,
+            think_blocks: self.number("thinktime_blocks", 1, 1..=1_000_000)?,
+            runtime_ns: self.get("runtime").map(|entry| entry.time_ns(1_000_000_000)).transpose()?,
+            ramp_ns: self.get("ramp_time").map_or(Ok(0), |entry| entry.time_ns(1_000_000_000))?,
+        })
+    }
+
+    /// fio's default is buffered; what is simulated is direct I/O.
+    fn check_direct(&self, warnings: &mut Vec<Warning>) -> Result<(), InputError> {
+        match self.get("direct") {
+            Some(entry) if !entry.flag()? => {
+                Err(entry.wrong("goes through the page cache, which is not modelled", "direct=1"))
+            }
+            Some(_) => Ok(()),
+            None => {
+                warnings.push(Warning {
+                    place: self.section.place.clone(),
+                    key: "direct".into(),
+                    meaning: "not given: fio would go through the page cache, the simulated job does not (direct=1)"
+                        .into(),
+                });
+                Ok(())
+            }
+        }
+    }
+
+    fn filename(&self) -> Result<Setting, InputError> {
+        let valid = "the drive's name: filename=/dev/nvme0n1";
+        let entry = self.get("filename").ok_or_else(|| self.missing("filename", valid))?;
+        if entry.text(valid)?.contains(':') {
+            return Err(entry.wrong("names several drives", "one drive a job section"));
+        }
+        Ok(entry.setting.clone())
+    }
+
+    fn engine(&self) -> Result<(IoEngine, Option<Setting>), InputError> {
+        let valid = "libaio or io_uring";
+        let uring_options = ["fixedbufs", "registerfiles", "hipri"];
+        let Some(entry) = self.get("ioengine") else {
+            return Err(self.missing("ioengine", valid));
+        };
+        match entry.text(valid)? {
+            "libaio" => {
+                for option in uring_options {
+                    if let Some(entry) = self.get(option)
+                        && entry.flag()?
+                    {
+                        return Err(
+                            entry.wrong("is not for ioengine=libaio", format!("{option} with ioengine=io_uring"))
+                        );
+                    }
+                }
+                Ok((IoEngine::Libaio, None))
+            }
+            "io_uring" => {
+                let polled = self.flag("hipri")?;
+                let engine = IoEngine::IoUring {
+                    fixed_buffers: self.flag("fixedbufs")?,
+                    registered_files: self.flag("registerfiles")?,
+                    polled,
+                };
+                let polled_by = self.get("hipri").filter(|_| polled).map(|entry| entry.setting.clone());
+                Ok((engine, polled_by))
+            }
+            _ => Err(entry.wrong("is an engine that is not modelled", valid)),
+        }
+    }
+
+    /// Submitted at once, waited for, taken at once; what exceeds the depth is the depth, as in fio.
+    fn batches(&self, iodepth: u32) -> Result<(u32, u32, u32), InputError> {
+        let submit = match self.number("iodepth_batch", 1, 0..=65_536)? {
+            0 => iodepth,
+            submit => submit.min(iodepth),
+        };
+        let min = self.number("iodepth_batch_complete_min", 1, 0..=65_536)?.min(iodepth);
+        let max = self.number("iodepth_batch_complete_max", 0, 0..=65_536)?;
+        Ok((submit, min, max.max(min).max(1)))
+    }
+
+    fn split(&self) -> Result<bool, InputError> {
+        let valid = "shared or split";
+        let Some(entry) = self.get("cpus_allowed_policy") else { return Ok(false) };
+        match entry.text(valid)? {
+            "shared" => Ok(false),
+            "split" => Ok(true),
+            _ => Err(entry.wrong("is no policy", valid)),
+        }
+    }
+
+    fn pattern(&self) -> Result<Pattern, InputError> {
+        let valid = "read, write, randread, randwrite, rw, readwrite or randrw";
+        let Some(entry) = self.get("rw") else { return Ok(Pattern { random: false, read_percent: 100 }) };
+        let (random, read_percent) = match entry.text(valid)? {
+            "read" => (false, 100),
+            "write" => (false, 0),
+            "randread" => (true, 100),
+            "randwrite" => (true, 0),
+            "rw" | "readwrite" => (false, self.mix()?),
+            "randrw" => (true, self.mix()?),
+            _ => return Err(entry.wrong("is a pattern that is not modelled", valid)),
+        };
+        Ok(Pattern { random, read_percent })
+    }
+
+    fn mix(&self) -> Result<u8, InputError> {
+        let read = self.number("rwmixread", 50, 0..=100)?;
+        match self.get("rwmixwrite") {
+            Some(entry) => {
+                let write = entry.number(0..=100, self.kb_base)? as u32;
+                if self.get("rwmixread").is_some() && read + write != 100 {
+                    return Err(entry.wrong(format!("and rwmixread={read} do not add up"), (100 - read).to_string()));
+                }
+                Ok((100 - write) as u8)
+            }
+            None => Ok(read as u8),
+        }
+    }
+
+    /// `bs=4k`, or the same size for reads, writes and trims: `4k,4k,4k`.
+    fn block(&self) -> Result<u32, InputError> {
+        let Some(entry) = self.get("bs") else { return Ok(4096) };
+        let parts: Vec<&str> = entry.setting.text.split(',').filter(|part| !part.is_empty()).collect();
+        let sizes: Vec<u64> = parts
+            .iter()
+            .map(|part| {
+                let setting = Setting { text: (*part).to_owned(), ..entry.setting.clone() };
+                Entry { setting, bare: false }.number(512..=16 << 20, self.kb_base)
+            })
+            .collect::<Result<_, _>>()?;
+        match sizes[..] {
+            [] => Err(entry.wrong("has no value", "one size: bs=4k")),
+            [first, ..] if sizes.iter().all(|&size| size == first) => Ok(first as u32),
+            _ => Err(entry.wrong("has different sizes for reads and writes, which is not modelled", "one size: bs=4k")),
+        }
+    }
+}
