@@ -1,3 +1,32 @@
-//! The simulated machine.
+//! The simulated machine: CPUs that run the real driver code as coroutines, register-level models of controllers and
+//! devices, and one deterministic order of events.
+//!
+//! Everything that happens is an event at an integer time in picoseconds; events at one time are ordered by the
+//! sequence in which they were scheduled. CPUs run ordinary synchronous code that reaches the machine through
+//! [`SimHal`]; models react to register accesses and events through [`world::World`]. See ARCHITECTURE.md, "How the
+//! machine runs real code".
+
+mod core;
+mod cpu;
+mod current;
 pub mod engine;
+pub mod fault;
+mod lapic;
+mod machine;
+pub mod memory;
+pub mod model;
+mod random;
+mod simhal;
+#[cfg(test)]
+mod tests;
+mod threads;
 pub mod time;
+pub mod trace;
+mod word;
+pub mod world;
+
+pub use cpu::CpuTimes;
+pub use machine::{BootError, Costs, EngineCounters, Machine, MachineConfig, RunEnd, request_stop};
+pub use random::Stream;
+pub use simhal::{NO_THREAD, Regs, SimHal};
+pub use word::Word;

@@ -65,5 +65,4 @@ pub trait Model {
 
     /// For the laboratory's own questions of a concrete model.
     fn as_any(&mut self) -> &mut dyn core::any::Any;
-
 }

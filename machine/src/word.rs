@@ -1,6 +1,6 @@
 //! Words that CPUs and devices share, with their points of the seam.
 
-use crate::core;
+use crate::current;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A word of simulated memory. One host thread runs a machine, so the host's own ordering plays no part.
@@ -15,7 +15,7 @@ impl Word {
 
     /// A read-modify-write by a CPU: others act first, and the line must be free.
     fn update(&self, change: impl FnOnce(u64) -> u64) -> u64 {
-        core::atomic_point(self);
+        current::with(|core| core.atomic_point(self));
         let old = self.0.load(Relaxed);
         hal::Word::set(self, change(old));
         old
@@ -31,17 +31,17 @@ impl hal::Word for Word {
     }
     fn set(&self, value: u64) {
         self.0.store(value, Relaxed);
-        core::word_written(self);
+        current::try_with(|core| core.word_written(self));
     }
     fn load(&self) -> u64 {
-        core::point();
+        current::with(crate::core::Core::settle);
         self.0.load(Relaxed)
     }
     fn swap(&self, value: u64) -> u64 {
         self.update(|_| value)
     }
     fn compare_exchange(&self, current: u64, new: u64) -> Result<u64, u64> {
-        core::atomic_point(self);
+        current::with(|core| core.atomic_point(self));
         let old = self.0.load(Relaxed);
         if old != current {
             return Err(old);

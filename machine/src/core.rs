@@ -1,0 +1,475 @@
+//! The heart of the machine: the present, the events, the models, and what a point of the seam does.
+
+use crate::cpu::{Account, Cpu, Wait};
+use crate::engine::Calendar;
+use crate::fault::{FaultLog, FaultRecord};
+use crate::machine::MachineConfig;
+use crate::memory::{Arena, BusError, Lines, MEMORY_BASE};
+use crate::model::{Model, ModelId};
+use crate::random::Stream;
+use crate::threads::{Reason, Threads, Yield};
+use crate::time::Ps;
+use crate::trace::{Span, Track};
+use crate::word::Word;
+use crate::world::World;
+use hal::{CpuId, Work};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::sync::Arc;
+
+/// An event: who it is for, and what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Event {
+    /// Kind in the top two bits, below it the model or CPU.
+    target: u32,
+    code: u32,
+    arg: u64,
+}
+
+const KIND_MODEL: u32 = 0;
+const KIND_WRITE: u32 = 1;
+const KIND_CPU: u32 = 2;
+const KIND_STOP: u32 = 3;
+
+/// What an event for a CPU means.
+pub(crate) mod cpu_event {
+    /// A wait is over, if its generation (`arg`) still is the CPU's.
+    pub(crate) const RESUME: u32 = 0;
+    /// The LAPIC has something to deliver.
+    pub(crate) const ACCEPT: u32 = 1;
+    /// An interrupt message or IPI arrives: vector in `arg`.
+    pub(crate) const RAISE: u32 = 2;
+    /// The LAPIC timer has run down, if its generation (`arg`) still is the timer's.
+    pub(crate) const TIMER: u32 = 3;
+    /// The running thread's time slice may be over.
+    pub(crate) const SLICE: u32 = 4;
+}
+
+impl Event {
+    pub(crate) fn for_model(model: ModelId, code: u32, arg: u64) -> Self {
+        assert!(code < 1 << 28, "event code {code:#x} of model {} needs more than 28 bits", model.0);
+        Self { target: KIND_MODEL << 30 | model.0, code, arg }
+    }
+
+    /// A register write that arrives later: region, width and offset in the code.
+    pub(crate) fn write(model: ModelId, region: u8, offset: u32, width_bytes: u8, value: u64) -> Self {
+        debug_assert!(offset < 1 << 26 && region < 16, "region {region} offset {offset:#x}");
+        let wide = u32::from(width_bytes == 8);
+        Self { target: KIND_WRITE << 30 | model.0, code: u32::from(region) << 27 | wide << 26 | offset, arg: value }
+    }
+
+    pub(crate) fn for_cpu(cpu: CpuId, code: u32, arg: u64) -> Self {
+        Self { target: KIND_CPU << 30 | cpu.0, code, arg }
+    }
+
+    pub(crate) fn stop(run: u64) -> Self {
+        Self { target: KIND_STOP << 30, code: 0, arg: run }
+    }
+}
+
+/// Why the event loop left its own stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// This CPU's own wait is over.
+    Resume,
+    /// This CPU has an interrupt to take.
+    Accept,
+    /// Another CPU is next.
+    Other(CpuId, Reason),
+    /// The run is over: the stop event came.
+    Stop,
+    /// Nothing is due before the limit.
+    Limit,
+    /// Nothing is pending at all.
+    Drained,
+}
+
+/// Everything that a machine is. One host thread, so cells; no borrow is held while a coroutine is suspended or an
+/// interrupt is entered.
+pub(crate) struct Core {
+    pub(crate) config: MachineConfig,
+    now: Cell<u64>,
+    pub(crate) queue: RefCell<Calendar<Event>>,
+    models: OnceCell<Box<[RefCell<Box<dyn Model>>]>>,
+    /// Models before the machine starts.
+    building: RefCell<Vec<RefCell<Box<dyn Model>>>>,
+    pub(crate) streams: RefCell<Vec<Stream>>,
+    pub(crate) arena: Arc<Arena>,
+    lines: RefCell<Lines>,
+    pub(crate) cpus: Box<[Cpu]>,
+    pub(crate) running: Cell<u32>,
+    pub(crate) threads: Threads,
+    /// The IDT: what runs when a CPU takes a vector.
+    pub(crate) entry: OnceCell<Box<dyn Fn(u8)>>,
+    /// How many CPUs relax on a word.
+    pub(crate) relaxing: Cell<u32>,
+    pub(crate) dead: Cell<bool>,
+    /// Counts runs; a stop event names the run that it ends.
+    pub(crate) runs: Cell<u64>,
+    faults: RefCell<FaultLog>,
+    spans: RefCell<Vec<Span>>,
+    pub(crate) tracing: Cell<bool>,
+    digest: Cell<u64>,
+    pub(crate) events: Cell<u64>,
+    pub(crate) switches: Cell<u64>,
+    /// Cost of a unit of each kind of work, in ps.
+    costs: [u64; Work::COUNT],
+}
+
+impl Core {
+    pub(crate) fn new(config: MachineConfig) -> Self {
+        let cpus = (0..config.cpus).map(|cpu| Cpu::new(CpuId(cpu))).collect();
+        let costs = config.costs.work_ps;
+        Self {
+            arena: Arena::new(config.memory_bytes),
+            threads: Threads::new(config.cpus, config.costs.time_slice),
+            now: Cell::new(0),
+            queue: RefCell::new(Calendar::new()),
+            models: OnceCell::new(),
+            building: RefCell::default(),
+            streams: RefCell::default(),
+            lines: RefCell::default(),
+            cpus,
+            running: Cell::new(0),
+            entry: OnceCell::new(),
+            relaxing: Cell::new(0),
+            dead: Cell::new(false),
+            runs: Cell::new(0),
+            faults: RefCell::default(),
+            spans: RefCell::default(),
+            tracing: Cell::new(config.trace_spans_max > 0),
+            digest: Cell::new(0xcbf2_9ce4_8422_2325),
+            events: Cell::new(0),
+            switches: Cell::new(0),
+            costs,
+            config,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Ps {
+        Ps(self.now.get())
+    }
+
+    /// The present as the running CPU sees it: its debt has passed.
+    pub(crate) fn local_now(&self) -> Ps {
+        Ps(self.now.get() + self.cpu().debt.get())
+    }
+
+    pub(crate) fn cpu(&self) -> &Cpu {
+        &self.cpus[self.running.get() as usize]
+    }
+
+    pub(crate) fn push(&self, at: Ps, event: Event) {
+        self.queue.borrow_mut().push(at, event);
+    }
+
+    pub(crate) fn add_model(&self, build: impl FnOnce(ModelId) -> Box<dyn Model>) -> ModelId {
+        assert!(self.models.get().is_none(), "models are added before the machine starts");
+        let id = ModelId(self.building.borrow().len() as u32);
+        self.streams.borrow_mut().push(Stream::new(self.config.seed, id.0.into()));
+        let model = RefCell::new(build(id));
+        self.building.borrow_mut().push(model);
+        id
+    }
+
+    pub(crate) fn models(&self) -> &[RefCell<Box<dyn Model>>] {
+        self.models.get_or_init(|| self.building.take().into_boxed_slice())
+    }
+
+    pub(crate) fn model(&self, id: ModelId) -> &RefCell<Box<dyn Model>> {
+        &self.models()[id.0 as usize]
+    }
+
+    pub(crate) fn memory_word(&self, address: u64, bytes: u32) -> Result<&Word, BusError> {
+        if !address.is_multiple_of(bytes.into()) {
+            return Err(BusError { address, bytes });
+        }
+        self.arena.word(address, bytes)
+    }
+
+    pub(crate) fn line_reserve(&self, address: u64, earliest: Ps, cost: Ps) -> Ps {
+        let line = (address.saturating_sub(MEMORY_BASE) / 64) as usize;
+        let mut lines = self.lines.borrow_mut();
+        let busy_until = lines.keep(line);
+        *busy_until = (*busy_until).max(earliest).max(self.now()) + cost;
+        *busy_until
+    }
+
+    /// `mean` ± the configured percentage, uniform.
+    pub(crate) fn jitter(&self, of: ModelId, mean: Ps) -> Ps {
+        let percent = self.config.jitter_percent;
+        if percent == 0 || mean.0 == 0 {
+            return mean;
+        }
+        let span = mean.0 * u64::from(percent) / 50;
+        // The low half of the product's high word: uniform in 0..=span up to 2^-64.
+        let drawn = ((u128::from(self.random(of)) * u128::from(span + 1)) >> 64) as u64;
+        Ps(mean.0 - span / 2 + drawn)
+    }
+
+    pub(crate) fn random(&self, of: ModelId) -> u64 {
+        self.streams.borrow_mut()[of.0 as usize].next()
+    }
+
+    pub(crate) fn record_fault(&self, fault: FaultRecord) {
+        self.faults.borrow_mut().record(fault);
+    }
+
+    pub(crate) fn faults(&self) -> (Vec<FaultRecord>, u64) {
+        self.faults.borrow().take()
+    }
+
+    pub(crate) fn trace(&self, track: Track, name: &'static str, start: Ps, duration: Ps, argument: u64) {
+        if self.tracing.get() {
+            let mut spans = self.spans.borrow_mut();
+            if spans.len() < self.config.trace_spans_max {
+                spans.push(Span { track, name, start, duration, argument });
+            }
+        }
+    }
+
+    pub(crate) fn take_spans(&self) -> Vec<Span> {
+        self.spans.take()
+    }
+
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest.get()
+    }
+
+    /// Work of the running CPU: owed.
+    pub(crate) fn work(&self, work: Work, count: u32) {
+        let cost = self.costs[work as usize] * u64::from(count);
+        let cpu = self.cpu();
+        let account = match (cpu.depth.get(), work.is_user()) {
+            (0, true) => Account::User,
+            (0, false) => Account::System,
+            _ => Account::Irq,
+        };
+        if self.tracing.get() && cost > 0 {
+            self.trace(Track::Cpu(cpu.id.0), work_name(work), self.local_now(), Ps(cost), count.into());
+        }
+        cpu.owe(cost, account);
+    }
+
+    /// Settles the running CPU's debt: time passes, and whatever is due until then happens.
+    pub(crate) fn settle(&self) {
+        let cpu = self.cpu();
+        let end = self.now.get() + cpu.debt.replace(0);
+        let next = self.queue.borrow().next_key();
+        if self.config.short_cuts && next.is_none_or(|(at, _)| at.0 > end) {
+            self.now.set(end);
+        } else if !self.dead.get() {
+            self.pass(Ps(end));
+        }
+    }
+
+    /// Ends the current run at `at`.
+    pub(crate) fn stop_at(&self, at: Ps) {
+        self.push(at.max(self.now()), Event::stop(self.runs.get()));
+    }
+
+    pub(crate) fn set_now(&self, now: Ps) {
+        self.now.set(now.0);
+    }
+
+    /// Lets time pass up to `end` where events are due before. Interrupts that cut in lengthen it.
+    fn pass(&self, mut end: Ps) {
+        let mut sequence = self.queue.borrow_mut().reserve_sequence();
+        loop {
+            match self.wait_once(Wait::Until(end, sequence)) {
+                Next::Limit | Next::Resume => {
+                    self.now.set(end.0);
+                    return;
+                }
+                Next::Accept => {
+                    let left = end.saturating_sub(self.now());
+                    self.take_interrupts();
+                    end = self.now() + left;
+                    sequence = self.queue.borrow_mut().reserve_sequence();
+                }
+                next => unreachable!("a charge ended by {next:?}"),
+            }
+        }
+    }
+
+    /// Waits on this coroutine's stack until something concerns its CPU: runs what is due, and leaves the stack only
+    /// when another CPU is next.
+    pub(crate) fn wait_once(&self, wait: Wait) -> Next {
+        let me = self.cpu().id;
+        let limit = match wait {
+            Wait::Until(end, sequence) | Wait::Word(_, end, sequence) => (end, sequence),
+            Wait::Interrupt => (Ps::MAX, u64::MAX),
+        };
+        self.cpu().wait.set(Some(wait));
+        let next = match self.run_events(me, limit) {
+            Next::Limit | Next::Drained if !self.config.short_cuts && limit.0 != Ps::MAX => {
+                self.leave(me, limit, Yield::Event)
+            }
+            Next::Other(cpu, reason) => self.leave(me, limit, Yield::Switch(cpu, reason)),
+            Next::Stop => self.leave(me, limit, Yield::Stop),
+            Next::Drained if limit.0 == Ps::MAX => self.leave(me, limit, Yield::Drained),
+            Next::Drained => Next::Limit,
+            next => next,
+        };
+        let cpu = &self.cpus[me.index()];
+        cpu.wait.set(None);
+        cpu.generation.set(cpu.generation.get().wrapping_add(1));
+        next
+    }
+
+    /// Leaves the stack of a CPU that waits. Only now is the end of its wait an event of its own.
+    fn leave(&self, me: CpuId, limit: (Ps, u64), why: Yield) -> Next {
+        if limit.0 != Ps::MAX {
+            let generation = self.cpus[me.index()].generation.get();
+            let event = Event::for_cpu(me, cpu_event::RESUME, generation.into());
+            self.queue.borrow_mut().push_with_sequence(limit.0, limit.1, event);
+        }
+        match self.threads.suspend(why) {
+            Reason::Resume => Next::Resume,
+            Reason::Accept => Next::Accept,
+            Reason::Scheduled => unreachable!("a waiting thread was scheduled"),
+        }
+    }
+
+    /// Runs events up to `limit`, for as long as they are models' or concern nobody who runs; `me` is the CPU on whose
+    /// stack this happens (the boot loop passes a CPU that does not exist).
+    pub(crate) fn run_events(&self, me: CpuId, limit: (Ps, u64)) -> Next {
+        loop {
+            let popped = self.queue.borrow_mut().pop_before(limit);
+            let Some((at, _, event)) = popped else {
+                return if self.queue.borrow().is_empty() { Next::Drained } else { Next::Limit };
+            };
+            self.now.set(at.0);
+            if event.target >> 30 < KIND_CPU || event.target >> 30 == KIND_CPU && event.code == cpu_event::RAISE {
+                self.note(at, event);
+            }
+            let index = event.target & 0x3fff_ffff;
+            match event.target >> 30 {
+                KIND_MODEL => {
+                    let id = ModelId(index);
+                    self.model(id).borrow_mut().event(&mut World::new(self, id), event.code, event.arg);
+                }
+                KIND_WRITE => self.deliver_write(ModelId(index), event),
+                KIND_CPU => match self.cpu_event(CpuId(index), event.code, event.arg) {
+                    Some(Reason::Resume) if CpuId(index) == me => return Next::Resume,
+                    Some(Reason::Accept) if CpuId(index) == me => return Next::Accept,
+                    Some(reason) => return Next::Other(CpuId(index), reason),
+                    None => {}
+                },
+                // A stop of an earlier run that ended otherwise is stale.
+                _ if event.arg == self.runs.get() => return Next::Stop,
+                _ => {}
+            }
+        }
+    }
+
+    /// One more event that an agent can see: counted, and in the digest. How CPUs wait is the engine's own affair.
+    fn note(&self, at: Ps, event: Event) {
+        self.events.set(self.events.get() + 1);
+        let mixed = at.0 ^ event.arg.rotate_left(17) ^ u64::from(event.target) << 32 ^ u64::from(event.code);
+        self.digest.set((self.digest.get() ^ mixed).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23));
+    }
+
+    fn deliver_write(&self, id: ModelId, event: Event) {
+        let (region, wide, offset) = (event.code >> 27, event.code >> 26 & 1, event.code & 0x3ff_ffff);
+        let width_bytes = if wide == 1 { 8 } else { 4 };
+        let mut model = self.model(id).borrow_mut();
+        model.write(&mut World::new(self, id), region as u8, offset, width_bytes, event.arg);
+    }
+
+    /// An event for a CPU. `Some` when its coroutine must run.
+    fn cpu_event(&self, id: CpuId, code: u32, arg: u64) -> Option<Reason> {
+        let cpu = &self.cpus[id.index()];
+        match code {
+            cpu_event::RESUME => (u64::from(cpu.generation.get()) == arg).then_some(Reason::Resume),
+            cpu_event::ACCEPT => {
+                cpu.accept_pending.set(false);
+                (cpu.irq_on.get() && cpu.lapic.borrow().deliverable().is_some()).then_some(Reason::Accept)
+            }
+            cpu_event::RAISE => {
+                let accepted = self.raise(id.0, arg as u8, false);
+                // A LAPIC that firmware has not enabled yet cannot take the kick; the CPU then leaves its halt as by
+                // an INIT, and looks at its run queue.
+                (!accepted && cpu.idle.get() && arg == u64::from(self.config.reschedule_vector))
+                    .then_some(Reason::Accept)
+            }
+            cpu_event::TIMER => {
+                if u64::from(cpu.timer_generation.get()) == arg && cpu.lapic.borrow_mut().timer_fired() {
+                    self.request_accept(cpu);
+                }
+                None
+            }
+            _ => {
+                self.slice_over(cpu);
+                None
+            }
+        }
+    }
+
+    /// A vector arrives at a LAPIC. APIC ids are CPU numbers.
+    pub(crate) fn raise(&self, apic_id: u32, vector: u8, level: bool) -> bool {
+        let Some(cpu) = self.cpus.get(apic_id as usize) else { return false };
+        if !cpu.lapic.borrow_mut().raise(vector, level) {
+            return false;
+        }
+        self.request_accept(cpu);
+        true
+    }
+
+    /// Acceptance is an event too, so that it has its place in the order.
+    pub(crate) fn request_accept(&self, cpu: &Cpu) {
+        if cpu.irq_on.get() && !cpu.accept_pending.get() && cpu.lapic.borrow().deliverable().is_some() {
+            cpu.accept_pending.set(true);
+            self.push(self.now(), Event::for_cpu(cpu.id, cpu_event::ACCEPT, 0));
+        }
+    }
+
+    /// A read-modify-write by the running CPU: everything due has happened, and a line that a device updates
+    /// atomically is free.
+    pub(crate) fn atomic_point(&self, word: &Word) {
+        self.settle();
+        let Some(line) = self.arena.line_of(word) else { return };
+        let Some(busy_until) = self.lines.borrow_mut().busy_until(line).copied() else { return };
+        let wait = busy_until.saturating_sub(self.now());
+        if wait > Ps(0) {
+            let cpu = self.cpu();
+            cpu.owe(wait.0, if cpu.depth.get() > 0 { Account::Irq } else { Account::System });
+            self.settle();
+        }
+        let end = self.now() + self.config.costs.line_update;
+        if let Some(busy_until) = self.lines.borrow_mut().busy_until(line) {
+            *busy_until = end;
+        }
+    }
+
+    /// Somebody wrote a word: CPUs that relax on it go on.
+    pub(crate) fn word_written(&self, word: &Word) {
+        if self.relaxing.get() == 0 {
+            return;
+        }
+        let address = core::ptr::from_ref(word) as usize;
+        for cpu in &self.cpus {
+            if let Some(Wait::Word(waited, ..)) = cpu.wait.get()
+                && waited == address
+            {
+                let generation = cpu.generation.get().into();
+                self.push(self.now(), Event::for_cpu(cpu.id, cpu_event::RESUME, generation));
+            }
+        }
+    }
+}
+
+fn work_name(work: Work) -> &'static str {
+    match work {
+        Work::IrqEntry => "irq entry",
+        Work::IrqExit => "irq exit",
+        Work::IrqHandler => "irq handler",
+        Work::ReapEntry => "reap",
+        Work::PirHarvest => "PIR harvest",
+        Work::PidClearOn => "clear ON",
+        Work::UserAio | Work::UserUring | Work::UserPolled => "user",
+        Work::SubmitAio | Work::SubmitUring | Work::SubmitPolled => "submit",
+        Work::CompleteAio | Work::CompleteUring | Work::CompletePolled => "complete",
+        Work::PollLook => "poll",
+        Work::ContextSwitch => "context switch",
+    }
+}

@@ -1,0 +1,279 @@
+//! One simulated CPU: its interrupt state, its debt of time, and where its time went.
+
+use crate::core::{Core, Event, Next, cpu_event};
+use crate::lapic::{Lapic, LapicEffect};
+use crate::time::Ps;
+use crate::trace::Track;
+use hal::CpuId;
+use std::cell::{Cell, RefCell};
+
+/// What a CPU waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wait {
+    /// A time: the key of the end.
+    Until(Ps, u64),
+    /// A write to the word at this host address, no longer than to the key of the deadline.
+    Word(usize, Ps, u64),
+    /// An interrupt.
+    Interrupt,
+}
+
+/// Whom a CPU's time is charged to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Account {
+    User,
+    System,
+    Irq,
+}
+
+/// Where a CPU's time went, in picoseconds. What is missing to the span is idle time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CpuTimes {
+    /// Application code.
+    pub user: Ps,
+    /// Kernel code on behalf of threads, and busy waits.
+    pub system: Ps,
+    /// Interrupt context.
+    pub irq: Ps,
+}
+
+/// A CPU.
+pub(crate) struct Cpu {
+    pub(crate) id: CpuId,
+    pub(crate) lapic: RefCell<Lapic>,
+    pub(crate) irq_on: Cell<bool>,
+    /// How many interrupts are being handled, one on top of another.
+    pub(crate) depth: Cell<u32>,
+    /// Time owed, in ps.
+    pub(crate) debt: Cell<u64>,
+    times: [Cell<u64>; 3],
+    /// Counts waits; an event of an earlier one is stale.
+    pub(crate) generation: Cell<u32>,
+    pub(crate) wait: Cell<Option<Wait>>,
+    /// An ACCEPT event is under way.
+    pub(crate) accept_pending: Cell<bool>,
+    pub(crate) timer_generation: Cell<u32>,
+    /// The scheduler has something better for this CPU than what runs.
+    pub(crate) need_resched: Cell<bool>,
+    /// Halted: the next interrupt pays the wake-up.
+    pub(crate) idle: Cell<bool>,
+    /// In its idle loop, which looks at the run queue itself.
+    pub(crate) in_idle_loop: Cell<bool>,
+    /// A SLICE event is under way.
+    pub(crate) slice_armed: Cell<bool>,
+}
+
+impl Cpu {
+    pub(crate) fn new(id: CpuId) -> Self {
+        Self {
+            id,
+            lapic: RefCell::new(Lapic::new(id.0)),
+            irq_on: Cell::new(true),
+            depth: Cell::new(0),
+            debt: Cell::new(0),
+            times: Default::default(),
+            generation: Cell::new(0),
+            wait: Cell::new(None),
+            accept_pending: Cell::new(false),
+            timer_generation: Cell::new(0),
+            need_resched: Cell::new(false),
+            idle: Cell::new(true),
+            in_idle_loop: Cell::new(false),
+            slice_armed: Cell::new(false),
+        }
+    }
+
+    /// Adds to the debt.
+    pub(crate) fn owe(&self, cost_ps: u64, account: Account) {
+        self.debt.set(self.debt.get() + cost_ps);
+        self.charge(cost_ps, account);
+    }
+
+    fn charge(&self, ps: u64, account: Account) {
+        let time = &self.times[account as usize];
+        time.set(time.get() + ps);
+    }
+
+    fn charged(&self) -> u64 {
+        self.times.iter().map(Cell::get).sum()
+    }
+
+    pub(crate) fn times(&self) -> CpuTimes {
+        let [user, system, irq] = [0, 1, 2].map(|index: usize| Ps(self.times[index].get()));
+        CpuTimes { user, system, irq }
+    }
+}
+
+impl Core {
+    /// The account of plain time of the running CPU.
+    pub(crate) fn kernel_account(&self) -> Account {
+        if self.cpu().depth.get() > 0 { Account::Irq } else { Account::System }
+    }
+
+    /// Turns interrupts off; what was due while they were on comes first.
+    pub(crate) fn irq_save(&self) -> bool {
+        let were_on = self.cpu().irq_on.get();
+        if were_on {
+            self.settle();
+            self.cpu().irq_on.set(false);
+        }
+        were_on
+    }
+
+    /// Turns interrupts on and takes what waits.
+    pub(crate) fn irq_enable(&self) {
+        // A CPU that unwinds at the end of the machine has nothing to take.
+        if self.dead.get() {
+            return;
+        }
+        self.settle();
+        self.cpu().irq_on.set(true);
+        self.take_interrupts();
+    }
+
+    /// Takes every deliverable interrupt of the running CPU, then reschedules if one asked for it.
+    pub(crate) fn take_interrupts(&self) {
+        let cpu = self.cpu();
+        loop {
+            let Some(vector) = cpu.lapic.borrow_mut().accept() else { break };
+            self.enter(cpu, vector);
+        }
+        if cpu.need_resched.get() && cpu.depth.get() == 0 && !cpu.in_idle_loop.get() {
+            self.reschedule();
+        }
+    }
+
+    /// One interrupt, on top of whatever runs.
+    fn enter(&self, cpu: &Cpu, vector: u8) {
+        let start = self.now();
+        cpu.irq_on.set(false);
+        cpu.depth.set(cpu.depth.get() + 1);
+        if cpu.idle.replace(false) {
+            cpu.owe(self.config.costs.wake_from_idle.0, Account::Irq);
+        }
+        match self.entry.get() {
+            Some(entry) => entry(vector),
+            None => self.cpu_fault("interrupt without a handler", format!("vector {vector:#04x}")),
+        }
+        self.settle();
+        cpu.depth.set(cpu.depth.get() - 1);
+        cpu.irq_on.set(true);
+        self.trace(Track::Cpu(cpu.id.0), "interrupt", start, self.now().saturating_sub(start), vector.into());
+    }
+
+    pub(crate) fn cpu_fault(&self, kind: &'static str, text: String) {
+        let requester = self.cpu().id.0.into();
+        let source = crate::model::ModelId(u32::MAX);
+        self.record_fault(crate::fault::FaultRecord { at: self.now(), source, kind, requester, text, count: 1 });
+    }
+
+    /// Waits until a word is written, or a deadline; interrupts are taken meanwhile if they are on.
+    pub(crate) fn relax_on(&self, word: &crate::word::Word, seen: u64, deadline: Ps) {
+        self.settle();
+        if hal::Word::get(word) != seen || self.dead.get() {
+            return;
+        }
+        let cpu = self.cpu();
+        let (start, charged) = (self.now(), cpu.charged());
+        let address = core::ptr::from_ref(word) as usize;
+        let sequence = self.queue.borrow_mut().reserve_sequence();
+        self.relaxing.set(self.relaxing.get() + 1);
+        let next = self.wait_once(Wait::Word(address, deadline, sequence));
+        self.relaxing.set(self.relaxing.get() - 1);
+        match next {
+            Next::Accept => self.take_interrupts(),
+            Next::Limit => self.set_now(deadline),
+            _ => {}
+        }
+        let waited = self.now().saturating_sub(start).0;
+        cpu.charge(waited.saturating_sub(cpu.charged() - charged), self.kernel_account());
+    }
+
+    /// Sleeps until an interrupt was handled.
+    pub(crate) fn wait_for_interrupt(&self) {
+        self.settle();
+        let cpu = self.cpu();
+        cpu.irq_on.set(true);
+        if cpu.lapic.borrow().deliverable().is_none() {
+            cpu.idle.set(true);
+            let start = self.now();
+            while self.wait_once(Wait::Interrupt) != Next::Accept {}
+            self.trace(Track::Cpu(cpu.id.0), "idle", start, self.now().saturating_sub(start), 0);
+        }
+        self.take_interrupts();
+        cpu.idle.set(false);
+    }
+
+    /// WRMSR to the running CPU's own LAPIC.
+    pub(crate) fn lapic_write(&self, register: u32, value: u64) {
+        let cpu = self.cpu();
+        cpu.owe(self.config.costs.lapic_write.0, self.kernel_account());
+        let effect = cpu.lapic.borrow_mut().write(register, value);
+        match effect {
+            LapicEffect::None => {}
+            LapicEffect::EoiBroadcast(vector) => {
+                self.settle();
+                for (index, model) in self.models().iter().enumerate() {
+                    let id = crate::model::ModelId(index as u32);
+                    model.borrow_mut().eoi_broadcast(&mut crate::world::World::new(self, id), vector);
+                }
+            }
+            LapicEffect::Ipi { apic_id, vector } => self.send_ipi(CpuId(apic_id), vector),
+            LapicEffect::Timer(ticks) => {
+                let generation = cpu.timer_generation.get().wrapping_add(1);
+                cpu.timer_generation.set(generation);
+                if ticks > 0 {
+                    let at = self.local_now() + Ps(self.config.costs.timer_tick.0 * u64::from(ticks));
+                    self.push(at, Event::for_cpu(cpu.id, cpu_event::TIMER, generation.into()));
+                }
+            }
+            LapicEffect::Fault(register) => {
+                self.cpu_fault("LAPIC access faults", format!("WRMSR {register:#x} of {value:#x}"));
+            }
+        }
+    }
+
+    /// RDMSR of the running CPU's own LAPIC.
+    pub(crate) fn lapic_read(&self, register: u32) -> u64 {
+        self.settle();
+        let value = self.cpu().lapic.borrow().read(register);
+        value.unwrap_or_else(|_| {
+            self.cpu_fault("LAPIC access faults", format!("RDMSR {register:#x}"));
+            0
+        })
+    }
+
+    /// An IPI is on its way. To a CPU that does not exist: a fault.
+    pub(crate) fn send_ipi(&self, to: CpuId, vector: u8) {
+        if to.index() >= self.cpus.len() {
+            return self.cpu_fault("IPI to no CPU", format!("APIC id {to}, vector {vector:#04x}"));
+        }
+        let at = self.local_now() + self.config.costs.ipi;
+        self.push(at, Event::for_cpu(to, cpu_event::RAISE, vector.into()));
+    }
+
+    /// A read of a model's register by the running CPU.
+    pub(crate) fn mmio_read(&self, model: crate::model::ModelId, region: u8, offset: u32, width_bytes: u8) -> u64 {
+        self.cpu().owe(self.config.costs.register_read.0, self.kernel_account());
+        self.settle();
+        let mut target = self.model(model).borrow_mut();
+        target.read(&mut crate::world::World::new(self, model), region, offset, width_bytes)
+    }
+
+    /// A posted write: with interrupts off it is only owed and arrives when its time has come.
+    pub(crate) fn mmio_write(
+        &self,
+        model: crate::model::ModelId,
+        region: u8,
+        offset: u32,
+        width_bytes: u8,
+        value: u64,
+    ) {
+        let cpu = self.cpu();
+        cpu.owe(self.config.costs.register_write.0, self.kernel_account());
+        if cpu.irq_on.get() {
+            self.settle();
+        }
+        self.push(self.local_now(), Event::write(model, region, offset, width_bytes, value));
+    }
+}

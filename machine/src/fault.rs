@@ -1,0 +1,50 @@
+//! What went wrong, for the report.
+
+use crate::model::ModelId;
+use crate::time::Ps;
+
+/// One kind of fault of one requester, counted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FaultRecord {
+    /// When it was first seen.
+    pub at: Ps,
+    /// The model that saw it.
+    pub source: ModelId,
+    /// What kind.
+    pub kind: &'static str,
+    /// Whose fault: a PCI requester id, a CPU, a model; the kind says which.
+    pub requester: u64,
+    /// The first one's details.
+    pub text: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// Different (kind, requester) pairs that are told apart; a hostile device cannot fill the host's memory.
+const KINDS_MAX: usize = 1024;
+
+/// Faults by kind and requester, in the order in which they were first seen.
+#[derive(Default)]
+pub(crate) struct FaultLog {
+    records: Vec<FaultRecord>,
+    /// Faults that found no room.
+    dropped: u64,
+}
+
+impl FaultLog {
+    pub(crate) fn record(&mut self, fault: FaultRecord) {
+        let same = |seen: &FaultRecord| {
+            seen.kind == fault.kind && seen.requester == fault.requester && seen.source == fault.source
+        };
+        match self.records.iter().position(same) {
+            Some(seen) => self.records[seen].count += 1,
+            None if self.records.len() < KINDS_MAX => self.records.push(fault),
+            None => self.dropped += 1,
+        }
+    }
+
+    /// The records, and how many faults found no room.
+    pub(crate) fn take(&self) -> (Vec<FaultRecord>, u64) {
+        (self.records.clone(), self.dropped)
+    }
+}

@@ -1,0 +1,300 @@
+//! The local APIC of one CPU: which vectors wait, which are in service, and its registers in x2APIC mode.
+//!
+//! Register numbers and rules are those of the Intel SDM, volume 3, chapter "Advanced Programmable Interrupt
+//! Controller (APIC)"; the clause stands at each.
+
+/// 256 bits, one a vector.
+#[derive(Clone, Copy, Default)]
+struct Vectors([u64; 4]);
+
+impl Vectors {
+    fn set(&mut self, vector: u8) {
+        self.0[usize::from(vector / 64)] |= 1 << (vector % 64);
+    }
+
+    fn clear(&mut self, vector: u8) {
+        self.0[usize::from(vector / 64)] &= !(1 << (vector % 64));
+    }
+
+    fn contains(&self, vector: u8) -> bool {
+        self.0[usize::from(vector / 64)] & (1 << (vector % 64)) != 0
+    }
+
+    fn highest(&self) -> Option<u8> {
+        let word = (0..4).rev().find(|&word| self.0[word] != 0)?;
+        Some((word as u32 * 64 + 63 - self.0[word].leading_zeros()) as u8)
+    }
+
+    /// 32 bits of a register bank.
+    fn bank(&self, index: u32) -> u32 {
+        (self.0[index as usize / 2] >> (index % 2 * 32)) as u32
+    }
+}
+
+/// What a register write makes the machine do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LapicEffect {
+    /// Nothing outside the LAPIC.
+    None,
+    /// A level-triggered interrupt ended: broadcast its vector to the I/O APICs.
+    EoiBroadcast(u8),
+    /// An IPI to the CPU of this APIC id.
+    Ipi {
+        /// Destination, physical.
+        apic_id: u32,
+        /// Vector.
+        vector: u8,
+    },
+    /// The timer was armed: ticks of the bus clock until it fires (0: disarmed).
+    Timer(u32),
+    /// An access that faults on hardware (#GP), by register.
+    Fault(u32),
+}
+
+/// Registers by MSR number ("x2APIC Register Address Space").
+mod msr {
+    pub(super) const ID: u32 = 0x802;
+    pub(super) const VERSION: u32 = 0x803;
+    pub(super) const TPR: u32 = 0x808;
+    pub(super) const PPR: u32 = 0x80a;
+    pub(super) const EOI: u32 = 0x80b;
+    pub(super) const LDR: u32 = 0x80d;
+    pub(super) const SVR: u32 = 0x80f;
+    pub(super) const ISR: u32 = 0x810;
+    pub(super) const TMR: u32 = 0x818;
+    pub(super) const IRR: u32 = 0x820;
+    pub(super) const ESR: u32 = 0x828;
+    pub(super) const ICR: u32 = 0x830;
+    pub(super) const LVT_TIMER: u32 = 0x832;
+    pub(super) const LVT_ERROR: u32 = 0x837;
+    pub(super) const TIMER_INITIAL: u32 = 0x838;
+    pub(super) const TIMER_CURRENT: u32 = 0x839;
+    pub(super) const TIMER_DIVIDE: u32 = 0x83e;
+    pub(super) const SELF_IPI: u32 = 0x83f;
+}
+
+/// Software enable, bit 8 of the spurious-interrupt vector register.
+const SVR_ENABLE: u32 = 1 << 8;
+/// Mask, bit 16 of every LVT entry.
+const LVT_MASKED: u32 = 1 << 16;
+
+/// One CPU's local APIC.
+pub(crate) struct Lapic {
+    id: u32,
+    irr: Vectors,
+    isr: Vectors,
+    /// Trigger mode of the last arrival: set for level.
+    tmr: Vectors,
+    task_priority: u8,
+    spurious: u32,
+    lvt_timer: u32,
+    /// The other LVT entries (thermal, performance, LINT0, LINT1, error), which nothing here raises.
+    lvt_rest: [u32; 5],
+    timer_initial: u32,
+    timer_divide: u32,
+}
+
+impl Lapic {
+    /// After reset: software-disabled, every LVT entry masked ("Local APIC State After Power-Up or Reset").
+    pub(crate) fn new(id: u32) -> Self {
+        Self {
+            id,
+            irr: Vectors::default(),
+            isr: Vectors::default(),
+            tmr: Vectors::default(),
+            task_priority: 0,
+            spurious: 0xff,
+            lvt_timer: LVT_MASKED,
+            lvt_rest: [LVT_MASKED; 5],
+            timer_initial: 0,
+            timer_divide: 0,
+        }
+    }
+
+    /// A message or IPI arrives. False when it is not accepted: software-disabled, or an illegal vector below 16
+    /// ("Interrupt Acceptance for Fixed Interrupts", "Valid Interrupt Vectors").
+    pub(crate) fn raise(&mut self, vector: u8, level: bool) -> bool {
+        if vector < 16 || self.spurious & SVR_ENABLE == 0 {
+            return false;
+        }
+        self.irr.set(vector);
+        if level {
+            self.tmr.set(vector)
+        } else {
+            self.tmr.clear(vector)
+        }
+        true
+    }
+
+    /// Processor priority: the higher of task priority and the highest in service, by class ("Task and Processor
+    /// Priorities").
+    fn processor_priority(&self) -> u8 {
+        let in_service = self.isr.highest().unwrap_or(0);
+        if self.task_priority >> 4 >= in_service >> 4 { self.task_priority } else { in_service & 0xf0 }
+    }
+
+    /// The vector that would be taken now.
+    pub(crate) fn deliverable(&self) -> Option<u8> {
+        self.irr.highest().filter(|vector| vector >> 4 > self.processor_priority() >> 4)
+    }
+
+    /// Takes it: from IRR to ISR.
+    pub(crate) fn accept(&mut self) -> Option<u8> {
+        let vector = self.deliverable()?;
+        self.irr.clear(vector);
+        self.isr.set(vector);
+        Some(vector)
+    }
+
+    /// The timer has run down. False when its LVT entry is masked.
+    pub(crate) fn timer_fired(&mut self) -> bool {
+        self.timer_initial = 0;
+        self.lvt_timer & LVT_MASKED == 0 && self.raise(self.lvt_timer as u8, false)
+    }
+
+    /// RDMSR of `register`; `Err` faults on hardware.
+    pub(crate) fn read(&self, register: u32) -> Result<u64, LapicEffect> {
+        Ok(match register {
+            msr::ID => self.id.into(),
+            // Version 0x15, six LVT entries above the first.
+            msr::VERSION => 0x0005_0015,
+            msr::TPR => self.task_priority.into(),
+            msr::PPR => self.processor_priority().into(),
+            // Cluster id and bit, derived from the id ("Deriving Logical x2APIC ID").
+            msr::LDR => u64::from((self.id & !0xf) << 12 | 1 << (self.id & 0xf)),
+            msr::SVR => self.spurious.into(),
+            msr::ISR..msr::TMR => self.isr.bank(register - msr::ISR).into(),
+            msr::TMR..msr::IRR => self.tmr.bank(register - msr::TMR).into(),
+            msr::IRR..msr::ESR => self.irr.bank(register - msr::IRR).into(),
+            msr::ESR | msr::ICR | msr::TIMER_CURRENT => 0,
+            msr::LVT_TIMER => self.lvt_timer.into(),
+            0x833..=msr::LVT_ERROR => self.lvt_rest[(register - 0x833) as usize].into(),
+            msr::TIMER_INITIAL => self.timer_initial.into(),
+            msr::TIMER_DIVIDE => self.timer_divide.into(),
+            _ => return Err(LapicEffect::Fault(register)),
+        })
+    }
+
+    /// WRMSR. Reserved registers and values fault.
+    pub(crate) fn write(&mut self, register: u32, value: u64) -> LapicEffect {
+        match register {
+            msr::TPR => self.task_priority = value as u8,
+            msr::EOI if value == 0 => return self.end_of_interrupt(),
+            msr::SVR => self.spurious = value as u32 & 0x11ff,
+            msr::ESR if value == 0 => {}
+            msr::ICR => return self.command(value),
+            msr::LVT_TIMER => self.lvt_timer = value as u32,
+            0x833..=msr::LVT_ERROR => self.lvt_rest[(register - 0x833) as usize] = value as u32,
+            msr::TIMER_INITIAL => {
+                self.timer_initial = value as u32;
+                return LapicEffect::Timer(self.timer_initial.saturating_mul(self.divisor()));
+            }
+            msr::TIMER_DIVIDE => self.timer_divide = value as u32 & 0xb,
+            msr::SELF_IPI => return LapicEffect::Ipi { apic_id: self.id, vector: value as u8 },
+            _ => return LapicEffect::Fault(register),
+        }
+        LapicEffect::None
+    }
+
+    /// Ends the highest in service; without one, nothing ("Signaling Interrupt Servicing Completion").
+    fn end_of_interrupt(&mut self) -> LapicEffect {
+        let Some(vector) = self.isr.highest() else { return LapicEffect::None };
+        self.isr.clear(vector);
+        if self.tmr.contains(vector) { LapicEffect::EoiBroadcast(vector) } else { LapicEffect::None }
+    }
+
+    /// Interrupt command register, 64 bits in x2APIC mode: vector 7:0, delivery mode 10:8, destination mode 11,
+    /// shorthand 19:18, destination 63:32. Fixed delivery to a physical id is modelled, and the self shorthand.
+    fn command(&self, value: u64) -> LapicEffect {
+        let (delivery, logical, shorthand) = (value >> 8 & 7, value >> 11 & 1, value >> 18 & 3);
+        match (delivery, logical, shorthand) {
+            (0, 0, 0) => LapicEffect::Ipi { apic_id: (value >> 32) as u32, vector: value as u8 },
+            (0, _, 1) => LapicEffect::Ipi { apic_id: self.id, vector: value as u8 },
+            _ => LapicEffect::Fault(msr::ICR),
+        }
+    }
+
+    /// Divide configuration register: bits 3, 1 and 0 ("APIC Timer").
+    fn divisor(&self) -> u32 {
+        match self.timer_divide >> 1 & 4 | self.timer_divide & 3 {
+            7 => 1,
+            encoded => 2 << encoded,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn enabled() -> Lapic {
+        let mut lapic = Lapic::new(3);
+        lapic.write(0x80f, 0x1ff);
+        lapic
+    }
+
+    #[test]
+    fn a_lapic_after_reset_accepts_nothing() {
+        assert!(!Lapic::new(0).raise(0x31, false));
+    }
+
+    #[test]
+    fn vectors_below_16_are_illegal() {
+        assert!(!enabled().raise(15, false));
+    }
+
+    #[test]
+    fn the_highest_goes_first_and_its_class_blocks_until_eoi() {
+        let mut lapic = enabled();
+        assert!(lapic.raise(0x41, false) && lapic.raise(0x52, false) && lapic.raise(0x45, false));
+        assert_eq!(lapic.accept(), Some(0x52));
+        assert_eq!(lapic.accept(), None);
+        assert_eq!(lapic.read(0x80a), Ok(0x50));
+        lapic.write(0x80b, 0);
+        assert_eq!(lapic.accept(), Some(0x45));
+        // 0x41 is of the same class, so it waits.
+        assert_eq!(lapic.accept(), None);
+        lapic.write(0x80b, 0);
+        assert_eq!(lapic.accept(), Some(0x41));
+    }
+
+    #[test]
+    fn only_a_level_interrupt_is_broadcast_at_eoi() {
+        let mut lapic = enabled();
+        lapic.raise(0x60, true);
+        lapic.accept();
+        assert_eq!(lapic.read(0x81b), Ok(1), "TMR bank 3, vector 0x60");
+        assert_eq!(lapic.write(0x80b, 0), LapicEffect::EoiBroadcast(0x60));
+        assert_eq!(lapic.write(0x80b, 0), LapicEffect::None);
+    }
+
+    #[test]
+    fn task_priority_holds_back_its_class() {
+        let mut lapic = enabled();
+        lapic.write(0x808, 0x40);
+        lapic.raise(0x4f, false);
+        assert_eq!(lapic.accept(), None);
+        lapic.write(0x808, 0);
+        assert_eq!(lapic.accept(), Some(0x4f));
+    }
+
+    #[test]
+    fn an_ipi_names_its_destination() {
+        let mut lapic = enabled();
+        assert_eq!(lapic.write(0x830, 7 << 32 | 0xfd), LapicEffect::Ipi { apic_id: 7, vector: 0xfd });
+        assert_eq!(lapic.write(0x83f, 0x33), LapicEffect::Ipi { apic_id: 3, vector: 0x33 });
+        assert_eq!(lapic.write(0x80b, 1), LapicEffect::Fault(0x80b), "only 0 may be written to EOI");
+    }
+
+    #[test]
+    fn the_timer_counts_by_its_divisor() {
+        let mut lapic = enabled();
+        lapic.write(0x83e, 0b1011);
+        lapic.write(0x832, 0xec);
+        assert_eq!(lapic.write(0x838, 1000), LapicEffect::Timer(1000));
+        lapic.write(0x83e, 0b0000);
+        assert_eq!(lapic.write(0x838, 1000), LapicEffect::Timer(2000));
+        assert!(lapic.timer_fired());
+        assert_eq!(lapic.accept(), Some(0xec));
+    }
+}

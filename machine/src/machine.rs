@@ -1,0 +1,289 @@
+//! The machine from outside: built, run, read out, shut down.
+
+use crate::core::{Core, Event};
+use crate::cpu::CpuTimes;
+use crate::current;
+use crate::fault::FaultRecord;
+use crate::model::{Model, ModelId};
+use crate::simhal::{Regs, SimHal};
+use crate::threads::Yield;
+use crate::time::Ps;
+use crate::trace::Span;
+use hal::{Affinity, CpuId, Hal as _, ThreadSpec, Work};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+/// What the CPUs' own actions cost.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Costs {
+    /// A unit of each kind of named work, by `Work as usize`, in ps.
+    pub work_ps: [u64; Work::COUNT],
+    /// From the interrupt's arrival at a halted CPU to its first instruction.
+    pub wake_from_idle: Ps,
+    /// A read of a device register: the CPU waits for the answer.
+    pub register_read: Ps,
+    /// A posted write to a device register: a doorbell.
+    pub register_write: Ps,
+    /// A write to the local APIC: an EOI.
+    pub lapic_write: Ps,
+    /// An atomic update by a CPU of a line that devices update too; it holds the line that long.
+    pub line_update: Ps,
+    /// From the sender's register write to the arrival at the other CPU's LAPIC.
+    pub ipi: Ps,
+    /// A tick of the LAPIC timer's clock, undivided.
+    pub timer_tick: Ps,
+    /// How long a thread runs while another waits for its CPU.
+    pub time_slice: Ps,
+}
+
+impl Default for Costs {
+    /// Free actions on a 1 GHz timer clock and 3 ms slices: for tests of order, not of time.
+    fn default() -> Self {
+        Self {
+            work_ps: [0; Work::COUNT],
+            wake_from_idle: Ps(0),
+            register_read: Ps(1000),
+            register_write: Ps(1000),
+            lapic_write: Ps(0),
+            line_update: Ps(1000),
+            ipi: Ps(1000),
+            timer_tick: Ps(1000),
+            time_slice: Ps::from_ns(3_000_000),
+        }
+    }
+}
+
+/// What machine to build.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MachineConfig {
+    /// CPUs, at least 1. Their APIC ids are their numbers.
+    pub cpus: u32,
+    /// Memory for DMA; the host commits what is touched.
+    pub memory_bytes: usize,
+    /// Of every random stream.
+    pub seed: u64,
+    /// Of every time that a model draws, uniform, ± this many percent.
+    pub jitter_percent: u32,
+    /// What CPUs' actions cost.
+    pub costs: Costs,
+    /// The vector of a reschedule IPI.
+    pub reschedule_vector: u8,
+    /// The vector of the local timer.
+    pub timer_vector: u8,
+    /// Spans kept for a trace; 0: none.
+    pub trace_spans_max: usize,
+    /// Whether the engine may return at once from a wait during which nothing is due. Off only to show that it
+    /// makes no difference.
+    pub short_cuts: bool,
+}
+
+impl Default for MachineConfig {
+    fn default() -> Self {
+        Self {
+            cpus: 1,
+            memory_bytes: 64 << 20,
+            seed: 1,
+            jitter_percent: 0,
+            costs: Costs::default(),
+            reschedule_vector: 0xfd,
+            timer_vector: 0xec,
+            trace_spans_max: 0,
+            short_cuts: true,
+        }
+    }
+}
+
+/// Why a run ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RunEnd {
+    /// The time that was asked for is reached.
+    Time,
+    /// Nothing is pending and no CPU waits for a word: every thread sleeps or has ended.
+    Quiet,
+    /// Nothing is pending, but these CPUs wait for a word that nobody will write.
+    Deadlock(Vec<CpuId>),
+}
+
+/// A boot that did not end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BootError {
+    /// The time limit passed.
+    TimeLimit(Ps),
+    /// Everything sleeps.
+    Stuck(RunEnd),
+}
+
+impl fmt::Display for BootError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimeLimit(limit) => write!(f, "the boot thread has not ended after {limit} of simulated time"),
+            Self::Stuck(end) => write!(f, "the boot thread waits for ever: {end:?}"),
+        }
+    }
+}
+
+impl std::error::Error for BootError {}
+
+/// What the engine did, for benchmarks and for comparing runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EngineCounters {
+    /// Events that an agent could see.
+    pub events: u64,
+    /// Entries into a coroutine.
+    pub switches: u64,
+    /// Over every event's time, target and content: equal runs have equal digests.
+    pub digest: u64,
+}
+
+/// A simulated machine. It belongs to the host thread that built it, and is the only one there while it lives.
+pub struct Machine {
+    core: Box<Core>,
+}
+
+impl Machine {
+    /// A machine with CPUs and memory, at time 0, nothing else in it.
+    ///
+    /// # Panics
+    /// When this host thread has a machine already, or `cpus` is 0.
+    pub fn new(config: MachineConfig) -> Self {
+        assert!(config.cpus > 0, "a machine needs a CPU");
+        let core = Box::new(Core::new(config));
+        current::install(&core);
+        Self { core }
+    }
+
+    /// Adds a model, built knowing its number.
+    ///
+    /// # Panics
+    /// When the machine has run already.
+    pub fn add_model(&mut self, build: impl FnOnce(ModelId) -> Box<dyn Model>) -> ModelId {
+        self.core.add_model(build)
+    }
+
+    /// The registers of `region` of a model.
+    pub fn regs(&self, model: ModelId, region: u8) -> Regs {
+        Regs::Model { model, region }
+    }
+
+    /// Sends a model an event, as a test or a fault plan does.
+    pub fn poke(&mut self, model: ModelId, at: Ps, code: u32, arg: u64) {
+        self.core.push(at.max(self.core.now()), Event::for_model(model, code, arg));
+    }
+
+    /// Looks at a model, or changes it between runs.
+    pub fn with_model<M: 'static, R>(&mut self, model: ModelId, f: impl FnOnce(&mut M) -> R) -> Option<R> {
+        self.core.model(model).borrow_mut().as_any().downcast_mut().map(f)
+    }
+
+    /// Looks at any model through its trait.
+    pub fn with_any_model<R>(&mut self, model: ModelId, f: impl FnOnce(&mut dyn Model) -> R) -> R {
+        f(&mut **self.core.model(model).borrow_mut())
+    }
+
+    /// What runs when a CPU takes a vector, interrupts off, on top of what it interrupted: the IDT.
+    ///
+    /// # Panics
+    /// When there is one already.
+    pub fn set_interrupt_entry(&mut self, entry: impl Fn(u8) + 'static) {
+        assert!(self.core.entry.set(Box::new(entry)).is_ok(), "the interrupt entry is set once");
+    }
+
+    /// Runs `body` as a thread on CPU 0 until it has ended, and returns what it returned. For set-up and take-down.
+    ///
+    /// # Errors
+    /// When it has not ended after `limit` of simulated time, or never will.
+    pub fn run_boot<R: Send + 'static>(
+        &mut self,
+        limit: Ps,
+        body: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<R, BootError> {
+        let result = Arc::new(Mutex::new(None));
+        let slot = result.clone();
+        let boot = move || {
+            let value = body();
+            *slot.lock().expect("the boot thread alone writes it") = Some(value);
+            current::with(|core| core.stop_at(core.local_now()));
+        };
+        let spec = ThreadSpec { name: "boot", affinity: Affinity::Cpu(CpuId(0)), urgent: false };
+        SimHal.spawn(spec, Box::new(boot)).expect("CPU 0 exists");
+        let deadline = self.core.now() + limit;
+        let end = self.run_until(deadline);
+        let value = result.lock().expect("the boot thread has ended").take();
+        match (value, end) {
+            (Some(value), _) => Ok(value),
+            (None, RunEnd::Time) => Err(BootError::TimeLimit(limit)),
+            (None, end) => Err(BootError::Stuck(end)),
+        }
+    }
+
+    /// Runs until `end`, or until nothing can happen any more, or until somebody asked for a stop.
+    pub fn run_until(&mut self, end: Ps) -> RunEnd {
+        self.core.models();
+        self.core.runs.set(self.core.runs.get() + 1);
+        self.core.stop_at(end);
+        match self.core.run() {
+            Yield::Stop => RunEnd::Time,
+            _ => self.quiet(),
+        }
+    }
+
+    fn quiet(&self) -> RunEnd {
+        let waits = |cpu: &&crate::cpu::Cpu| matches!(cpu.wait.get(), Some(crate::cpu::Wait::Word(..)));
+        let stuck: Vec<_> = self.core.cpus.iter().filter(waits).map(|cpu| cpu.id).collect();
+        if stuck.is_empty() { RunEnd::Quiet } else { RunEnd::Deadlock(stuck) }
+    }
+
+    /// The present.
+    pub fn now(&self) -> Ps {
+        self.core.now()
+    }
+
+    /// Where each CPU's time went since the start.
+    pub fn cpu_times(&self) -> Vec<CpuTimes> {
+        self.core.cpus.iter().map(crate::cpu::Cpu::times).collect()
+    }
+
+    /// What the engine did since the start.
+    pub fn engine_counters(&self) -> EngineCounters {
+        EngineCounters {
+            events: self.core.events.get(),
+            switches: self.core.switches.get(),
+            digest: self.core.digest(),
+        }
+    }
+
+    /// Faults in the order in which each kind was first seen, and how many found no room.
+    pub fn faults(&self) -> (Vec<FaultRecord>, u64) {
+        self.core.faults()
+    }
+
+    /// The spans traced so far; they are handed over.
+    pub fn take_spans(&mut self) -> Vec<Span> {
+        self.core.take_spans()
+    }
+
+    /// Turns tracing off or on again; how many spans are kept was set when the machine was built.
+    pub fn set_tracing(&mut self, on: bool) {
+        self.core.tracing.set(on);
+    }
+
+    /// The name of a model.
+    pub fn model_name(&self, model: ModelId) -> Rc<str> {
+        self.core.model(model).borrow().name().into()
+    }
+}
+
+impl Drop for Machine {
+    /// Marks the machine dead, so that nothing waits any more, unwinds every coroutine, and forgets the machine.
+    fn drop(&mut self) {
+        self.core.dead.set(true);
+        self.core.threads.unwind();
+        current::uninstall();
+    }
+}
+
+/// Asks the machine of this host thread to end the current run, from inside it.
+pub fn request_stop() {
+    current::with(|core| core.stop_at(core.local_now()));
+}

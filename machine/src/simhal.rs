@@ -1,0 +1,113 @@
+//! The seam on the simulated machine.
+
+use crate::current::with;
+use crate::memory::Dma;
+use crate::model::ModelId;
+use crate::time::Ps;
+use crate::word::Word;
+use hal::{CpuId, DmaError, Hal, IrqState, SpawnError, ThreadBody, ThreadId, ThreadSpec, Work};
+
+/// The [`Hal`] of the machine that runs on this host thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SimHal;
+
+/// A window of registers on the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Regs {
+    /// A region of a model.
+    Model {
+        /// Which model.
+        model: ModelId,
+        /// Which of its regions.
+        region: u8,
+    },
+    /// The running CPU's local APIC in x2APIC mode; offsets are MSR numbers.
+    Lapic,
+}
+
+impl hal::Regs for Regs {
+    fn read32(&self, offset: u32) -> u32 {
+        match *self {
+            Self::Model { model, region } => with(|core| core.mmio_read(model, region, offset, 4)) as u32,
+            Self::Lapic => with(|core| core.lapic_read(offset)) as u32,
+        }
+    }
+    fn write32(&self, offset: u32, value: u32) {
+        match *self {
+            Self::Model { model, region } => with(|core| core.mmio_write(model, region, offset, 4, value.into())),
+            Self::Lapic => with(|core| core.lapic_write(offset, value.into())),
+        }
+    }
+    fn read64(&self, offset: u32) -> u64 {
+        match *self {
+            Self::Model { model, region } => with(|core| core.mmio_read(model, region, offset, 8)),
+            Self::Lapic => with(|core| core.lapic_read(offset)),
+        }
+    }
+    fn write64(&self, offset: u32, value: u64) {
+        match *self {
+            Self::Model { model, region } => with(|core| core.mmio_write(model, region, offset, 8, value)),
+            Self::Lapic => with(|core| core.lapic_write(offset, value)),
+        }
+    }
+}
+
+impl Hal for SimHal {
+    type Word = Word;
+    type Regs = Regs;
+    type Dma = Dma;
+
+    fn dma_alloc(self, len_bytes: usize, align_bytes: usize) -> Result<Dma, DmaError> {
+        with(|core| Dma::new(&core.arena, len_bytes, align_bytes))
+    }
+    fn now_ns(self) -> u64 {
+        with(|core| core.local_now().as_ns())
+    }
+    fn cpu(self) -> CpuId {
+        with(|core| core.cpu().id)
+    }
+    fn irq_save(self) -> IrqState {
+        IrqState { were_on: with(crate::core::Core::irq_save) }
+    }
+    fn irq_restore(self, state: IrqState) {
+        if state.were_on {
+            with(crate::core::Core::irq_enable);
+        }
+    }
+    fn relax_on(self, word: &Word, seen: u64, deadline_ns: u64) {
+        with(|core| core.relax_on(word, seen, Ps::from_ns(deadline_ns)));
+    }
+    fn delay_ns(self, duration_ns: u64) {
+        with(|core| {
+            core.cpu().owe(Ps::from_ns(duration_ns).0, core.kernel_account());
+            core.settle();
+        });
+    }
+    fn wait_for_interrupt(self) {
+        with(crate::core::Core::wait_for_interrupt);
+    }
+    fn kick(self, cpu: CpuId) {
+        with(|core| core.kick(cpu));
+    }
+    fn spawn(self, spec: ThreadSpec, body: ThreadBody) -> Result<ThreadId, SpawnError> {
+        with(|core| core.spawn(&spec, body))
+    }
+    fn current_thread(self) -> ThreadId {
+        with(|core| core.threads.current(core.cpu().id).unwrap_or(NO_THREAD))
+    }
+    fn park(self) {
+        with(crate::core::Core::park);
+    }
+    fn wake(self, thread: ThreadId) {
+        with(|core| core.wake(thread));
+    }
+    fn yield_now(self) {
+        with(crate::core::Core::yield_now);
+    }
+    fn work(self, work: Work, count: u32) {
+        with(|core| core.work(work, count));
+    }
+}
+
+/// What an interrupt sees that found its CPU idle before any thread ran there.
+pub const NO_THREAD: ThreadId = ThreadId(u32::MAX);

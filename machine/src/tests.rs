@@ -1,0 +1,334 @@
+//! The machine as a whole: time, interrupts, threads, shutdown.
+
+use crate::model::{Model, ModelId};
+use crate::time::Ps;
+use crate::world::World;
+use crate::{BootError, Costs, Machine, MachineConfig, Regs, RunEnd, SimHal, Word};
+use hal::{Affinity, CpuId, Hal, Lock, Regs as _, ThreadSpec, Word as _, Work};
+use std::sync::{Arc, Mutex};
+
+const SVR: u32 = 0x80f;
+const EOI: u32 = 0x80b;
+
+/// Raises vector `arg` at CPU `code` when its event comes; counts register writes.
+struct Bell {
+    writes: Vec<(Ps, u64)>,
+}
+
+impl Model for Bell {
+    fn name(&self) -> &str {
+        "bell"
+    }
+    fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
+        world.interrupt(code, arg as u8, false);
+    }
+    fn read(&mut self, _: &mut World<'_>, _: u8, offset: u32, _: u8) -> u64 {
+        offset.into()
+    }
+    fn write(&mut self, world: &mut World<'_>, _: u8, _: u32, _: u8, value: u64) {
+        self.writes.push((world.now(), value));
+    }
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+fn costs() -> Costs {
+    let mut costs = Costs { wake_from_idle: Ps::from_ns(500), ..Costs::default() };
+    costs.work_ps[Work::SubmitAio as usize] = 1_000_000;
+    costs.work_ps[Work::IrqHandler as usize] = 100_000;
+    costs
+}
+
+fn machine(cpus: u32) -> (Machine, ModelId) {
+    let mut machine = Machine::new(MachineConfig { cpus, costs: costs(), ..MachineConfig::default() });
+    let bell = machine.add_model(|_| Box::new(Bell { writes: Vec::new() }));
+    (machine, bell)
+}
+
+fn thread(name: &'static str, cpu: u32) -> ThreadSpec {
+    ThreadSpec { name, affinity: Affinity::Cpu(CpuId(cpu)), urgent: false }
+}
+
+type Log = Arc<Mutex<Vec<(u64, String)>>>;
+
+fn note(log: &Log, text: impl Into<String>) {
+    log.lock().expect("one host thread").push((SimHal.now_ns(), text.into()));
+}
+
+fn entries(log: &Log) -> Vec<String> {
+    log.lock().expect("one host thread").iter().map(|(at, text)| format!("{at} {text}")).collect()
+}
+
+#[test]
+fn boot_runs_on_cpu_0_and_its_time_passes() {
+    let (mut machine, bell) = machine(2);
+    let regs = machine.regs(bell, 0);
+    let seen = machine.run_boot(Ps::from_ns(10_000), move || {
+        SimHal.delay_ns(250);
+        (SimHal.cpu(), regs.read32(0x40))
+    });
+    assert_eq!(seen, Ok((CpuId(0), 0x40)));
+    // IPI to the halted CPU, then its wake-up is no interrupt; then 250 ns and the read.
+    assert_eq!(machine.now(), Ps::from_ns(1 + 250 + 1));
+}
+
+#[test]
+fn an_interrupt_cuts_a_charge_and_lengthens_it() {
+    let (mut machine, bell) = machine(1);
+    let log = Log::default();
+    let inner = log.clone();
+    machine.set_interrupt_entry(move |vector| {
+        note(&inner, format!("vector {vector:#x}"));
+        SimHal.work(Work::IrqHandler, 1);
+        Regs::Lapic.write32(EOI, 0);
+    });
+    machine.poke(bell, Ps::from_ns(401), 0, 0x41);
+    let inner = log.clone();
+    let end = machine.run_boot(Ps::from_ns(10_000), move || {
+        Regs::Lapic.write32(SVR, 0x1ff);
+        SimHal.work(Work::SubmitAio, 1);
+        SimHal.irq_restore(SimHal.irq_save());
+        note(&inner, "submitted");
+    });
+    assert_eq!(end, Ok(()));
+    assert_eq!(entries(&log), ["401 vector 0x41", "1101 submitted"]);
+    let times = machine.cpu_times()[0];
+    assert_eq!((times.system, times.irq), (Ps::from_ns(1000), Ps::from_ns(100)));
+}
+
+#[test]
+fn with_interrupts_off_an_interrupt_waits() {
+    let (mut machine, bell) = machine(1);
+    let log = Log::default();
+    let inner = log.clone();
+    machine.set_interrupt_entry(move |vector| {
+        note(&inner, format!("vector {vector:#x}"));
+        Regs::Lapic.write32(EOI, 0);
+    });
+    machine.poke(bell, Ps::from_ns(401), 0, 0x41);
+    machine.poke(bell, Ps::from_ns(402), 0, 0x51);
+    let inner = log.clone();
+    let end = machine.run_boot(Ps::from_ns(10_000), move || {
+        Regs::Lapic.write32(SVR, 0x1ff);
+        let state = SimHal.irq_save();
+        SimHal.delay_ns(1000);
+        note(&inner, "on again");
+        SimHal.irq_restore(state);
+    });
+    assert_eq!(end, Ok(()));
+    assert_eq!(entries(&log), ["1001 on again", "1001 vector 0x51", "1001 vector 0x41"]);
+}
+
+#[test]
+fn a_posted_write_arrives_when_its_time_has_come() {
+    let (mut machine, bell) = machine(1);
+    let regs = machine.regs(bell, 0);
+    let end = machine.run_boot(Ps::from_ns(10_000), move || {
+        let state = SimHal.irq_save();
+        SimHal.work(Work::SubmitAio, 1);
+        regs.write32(0, 7);
+        SimHal.work(Work::SubmitAio, 1);
+        SimHal.irq_restore(state);
+    });
+    assert_eq!(end, Ok(()));
+    let writes = machine.with_model(bell, |bell: &mut Bell| bell.writes.clone());
+    assert_eq!(writes, Some(vec![(Ps::from_ns(1 + 1000 + 1), 7)]));
+}
+
+#[test]
+fn threads_park_and_wake_across_cpus() {
+    let (mut machine, _) = machine(2);
+    let log = Log::default();
+    machine.set_interrupt_entry(|_| Regs::Lapic.write32(EOI, 0));
+    let inner = log.clone();
+    let end = machine.run_boot(Ps::from_ns(100_000), move || {
+        let sleeper_log = inner.clone();
+        let sleeper = SimHal.spawn(
+            thread("sleeper", 1),
+            Box::new(move || {
+                Regs::Lapic.write32(SVR, 0x1ff);
+                note(&sleeper_log, "sleeps");
+                SimHal.park();
+                note(&sleeper_log, format!("woken on CPU {}", SimHal.cpu()));
+            }),
+        );
+        SimHal.delay_ns(2000);
+        SimHal.wake(sleeper.expect("CPU 1 exists"));
+        SimHal.delay_ns(2000);
+        note(&inner, "boot ends");
+    });
+    assert_eq!(end, Ok(()));
+    assert_eq!(entries(&log), ["2 sleeps", "2502 woken on CPU 1", "4001 boot ends"]);
+}
+
+#[test]
+fn a_wake_before_the_park_is_not_lost() {
+    let (mut machine, _) = machine(1);
+    let end = machine.run_boot(Ps::from_ns(1000), || {
+        SimHal.wake(SimHal.current_thread());
+        SimHal.park();
+    });
+    assert_eq!(end, Ok(()));
+}
+
+#[test]
+fn threads_of_one_cpu_take_turns() {
+    let config = Costs { time_slice: Ps::from_ns(1000), ..costs() };
+    let mut machine = Machine::new(MachineConfig { costs: config, ..MachineConfig::default() });
+    machine.set_interrupt_entry(|_| Regs::Lapic.write32(EOI, 0));
+    let log = Log::default();
+    let inner = log.clone();
+    let end = machine.run_boot(Ps::from_ns(1), move || {
+        Regs::Lapic.write32(SVR, 0x1ff);
+        for name in ["a", "b"] {
+            let log = inner.clone();
+            let body = move || {
+                for _ in 0..3 {
+                    SimHal.delay_ns(600);
+                    note(&log, name);
+                }
+            };
+            SimHal.spawn(thread(name, 0), Box::new(body)).expect("CPU 0 exists");
+        }
+    });
+    assert_eq!(end, Ok(()));
+    assert_eq!(machine.run_until(Ps::from_ns(50_000)), RunEnd::Time);
+    let order: Vec<String> = log.lock().expect("one host thread").iter().map(|(_, text)| text.clone()).collect();
+    assert_eq!(order.len(), 6);
+    assert_ne!(order, ["a", "a", "a", "b", "b", "b"], "slices of 1 µs cut 1.8 µs of work");
+}
+
+#[test]
+fn a_lock_is_handed_between_cpus() {
+    let (mut machine, _) = machine(4);
+    machine.set_interrupt_entry(|_| Regs::Lapic.write32(EOI, 0));
+    let total = machine.run_boot(Ps::from_ns(1_000_000), || {
+        let counter = Arc::new(Lock::new(SimHal, 0u32));
+        let done = Arc::new(Word::new(0));
+        for cpu in 1..4 {
+            let (counter, done) = (counter.clone(), done.clone());
+            let body = move || {
+                for _ in 0..10 {
+                    let mut value = counter.lock();
+                    let before = *value;
+                    SimHal.delay_ns(70);
+                    *value = before + 1;
+                }
+                done.fetch_add(1);
+            };
+            SimHal.spawn(thread("adder", cpu), Box::new(body)).expect("the CPU exists");
+        }
+        while done.get() < 3 {
+            SimHal.relax_on(&done, done.get(), u64::MAX);
+        }
+        *counter.lock()
+    });
+    assert_eq!(total, Ok(30));
+    assert!(machine.now() >= Ps::from_ns(30 * 70), "the lock excludes");
+}
+
+#[test]
+fn a_wait_that_nobody_ends_is_reported() {
+    let (mut machine, _) = machine(1);
+    machine.run_until(Ps(0));
+    let end = machine.run_boot(Ps::MAX, || {
+        let word = Word::new(0);
+        SimHal.relax_on(&word, 0, u64::MAX);
+    });
+    // The limit of this run is itself pending, so time runs out; nothing else was due.
+    assert_eq!(end, Err(BootError::TimeLimit(Ps::MAX)));
+}
+
+#[test]
+fn a_wait_ends_at_its_deadline() {
+    let (mut machine, _) = machine(1);
+    let end = machine.run_boot(Ps::from_ns(10_000), || {
+        let word = Word::new(0);
+        SimHal.relax_on(&word, 0, 700);
+        SimHal.now_ns()
+    });
+    assert_eq!(end, Ok(700));
+}
+
+/// Some of everything; the digest, and the log.
+fn busy_run(short_cuts: bool) -> (u64, Vec<String>) {
+    let config = MachineConfig { cpus: 3, costs: costs(), jitter_percent: 40, short_cuts, ..MachineConfig::default() };
+    let mut machine = Machine::new(config);
+    let bell = machine.add_model(|_| Box::new(Bell { writes: Vec::new() }));
+    machine.set_interrupt_entry(|_| {
+        SimHal.work(Work::IrqHandler, 1);
+        Regs::Lapic.write32(EOI, 0);
+    });
+    for step in 0..200u64 {
+        machine.poke(bell, Ps::from_ns(1000 + step * 137), (step % 3) as u32, 0x40 + step % 64);
+    }
+    let regs = machine.regs(bell, 0);
+    let log = Log::default();
+    let inner = log.clone();
+    let end = machine.run_boot(Ps::from_ns(100), move || {
+        for cpu in 0..3 {
+            let log = inner.clone();
+            let body = move || {
+                Regs::Lapic.write32(SVR, 0x1ff);
+                for step in 0..40 {
+                    SimHal.work(Work::SubmitAio, 1);
+                    regs.write32(0, step);
+                    SimHal.irq_restore(SimHal.irq_save());
+                    note(&log, format!("CPU {cpu} step {step}"));
+                    SimHal.yield_now();
+                }
+            };
+            SimHal.spawn(thread("worker", cpu), Box::new(body)).expect("the CPU exists");
+        }
+    });
+    assert_eq!(end, Ok(()));
+    machine.run_until(Ps::from_ns(100_000));
+    (machine.engine_counters().digest, entries(&log))
+}
+
+#[test]
+fn the_engines_short_cuts_change_nothing() {
+    let with = busy_run(true);
+    assert_eq!(with.1.len(), 120);
+    assert_eq!(with, busy_run(false));
+}
+
+#[test]
+fn runs_on_other_host_threads_are_the_same() {
+    let here = busy_run(true);
+    let there: Vec<_> = (0..3).map(|_| std::thread::spawn(|| busy_run(true))).collect();
+    for run in there {
+        assert_eq!(run.join().expect("it ran"), here);
+    }
+}
+
+#[test]
+fn shutting_down_unwinds_every_thread() {
+    struct Witness(Arc<Mutex<u32>>);
+    impl Drop for Witness {
+        fn drop(&mut self) {
+            *self.0.lock().expect("one host thread") += 1;
+        }
+    }
+    let dropped = Arc::new(Mutex::new(0));
+    let (mut machine, _) = machine(2);
+    let count = dropped.clone();
+    let end = machine.run_boot(Ps::from_ns(1000), move || {
+        for cpu in 0..2 {
+            let witness = Witness(count.clone());
+            let body = move || {
+                let _witness = witness;
+                let lock = Lock::new(SimHal, ());
+                let _guard = lock.lock();
+                SimHal.delay_ns(1_000_000);
+            };
+            SimHal.spawn(thread("held", cpu), Box::new(body)).expect("the CPU exists");
+        }
+    });
+    assert_eq!(end, Ok(()));
+    machine.run_until(Ps::from_ns(5000));
+    drop(machine);
+    assert_eq!(*dropped.lock().expect("one host thread"), 2);
+    drop(Machine::new(MachineConfig::default()));
+}

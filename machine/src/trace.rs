@@ -1,0 +1,28 @@
+//! Spans of what ran when, for a trace viewer.
+
+use crate::model::ModelId;
+use crate::time::Ps;
+
+/// Whose track a span is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Track {
+    /// A CPU.
+    Cpu(u32),
+    /// A model.
+    Model(ModelId),
+}
+
+/// Something that lasted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// Where.
+    pub track: Track,
+    /// What.
+    pub name: &'static str,
+    /// From when.
+    pub start: Ps,
+    /// How long.
+    pub duration: Ps,
+    /// Of what: a vector, a command, a count.
+    pub argument: u64,
+}

@@ -1,0 +1,130 @@
+//! What a model may do to the rest of the machine.
+
+use crate::core::{Core, Event};
+use crate::fault::FaultRecord;
+use crate::memory::BusError;
+use crate::model::{ModelId, Upstream};
+use crate::time::Ps;
+use crate::trace::Track;
+use hal::Word as _;
+
+/// A model's view of its machine while it handles one call.
+pub struct World<'a> {
+    core: &'a Core,
+    me: ModelId,
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(core: &'a Core, me: ModelId) -> Self {
+        Self { core, me }
+    }
+
+    /// The present.
+    pub fn now(&self) -> Ps {
+        self.core.now()
+    }
+
+    /// The model that is being called.
+    pub fn me(&self) -> ModelId {
+        self.me
+    }
+
+    /// Sends this model an event at `at`, which may be the present but not the past.
+    ///
+    /// # Panics
+    /// When `code` needs more than 28 bits.
+    pub fn schedule(&mut self, at: Ps, code: u32, arg: u64) {
+        self.schedule_for(self.me, at, code, arg);
+    }
+
+    /// Sends `model` an event at `at`.
+    ///
+    /// # Panics
+    /// When `code` needs more than 28 bits.
+    pub fn schedule_for(&mut self, model: ModelId, at: Ps, code: u32, arg: u64) {
+        self.core.push(at, Event::for_model(model, code, arg));
+    }
+
+    /// Passes a transfer or message to the bus `to`, now.
+    pub fn upstream(&mut self, to: ModelId, request: Upstream) {
+        let mut bus = self.core.model(to).borrow_mut();
+        bus.upstream(&mut World::new(self.core, to), self.me, request);
+    }
+
+    /// 64 bits of memory.
+    ///
+    /// # Errors
+    /// No memory there, or not aligned.
+    pub fn read64(&self, address: u64) -> Result<u64, BusError> {
+        Ok(self.core.memory_word(address, 8)?.get())
+    }
+
+    /// 32 bits of memory.
+    ///
+    /// # Errors
+    /// No memory there, or not aligned.
+    pub fn read32(&self, address: u64) -> Result<u32, BusError> {
+        Ok((self.core.memory_word(address, 4)?.get() >> (address % 8 * 8)) as u32)
+    }
+
+    /// Writes 64 bits; CPUs that wait on the word go on.
+    ///
+    /// # Errors
+    /// No memory there, or not aligned.
+    pub fn write64(&mut self, address: u64, value: u64) -> Result<(), BusError> {
+        self.core.memory_word(address, 8)?.set(value);
+        Ok(())
+    }
+
+    /// Writes 32 bits.
+    ///
+    /// # Errors
+    /// No memory there, or not aligned.
+    pub fn write32(&mut self, address: u64, value: u32) -> Result<(), BusError> {
+        let word = self.core.memory_word(address, 4)?;
+        word.set(crate::memory::with_field(word.get(), (address % 8 * 8) as u32, 32, value.into()));
+        Ok(())
+    }
+
+    /// Changes 64 bits atomically and returns the old ones. What that costs is the caller's: [`Self::line_reserve`].
+    ///
+    /// # Errors
+    /// No memory there, or not aligned.
+    pub fn update64(&mut self, address: u64, change: impl FnOnce(u64) -> u64) -> Result<u64, BusError> {
+        let word = self.core.memory_word(address, 8)?;
+        let old = word.get();
+        word.set(change(old));
+        Ok(old)
+    }
+
+    /// Takes the cache line of `address` for an atomic update that lasts `cost`, not before `earliest`; returns when
+    /// it ends. CPUs and other devices that update the line wait for each other.
+    pub fn line_reserve(&mut self, address: u64, earliest: Ps, cost: Ps) -> Ps {
+        self.core.line_reserve(address, earliest, cost)
+    }
+
+    /// An interrupt message arrives now at the LAPIC `apic_id`. False when there is none, or it takes nothing.
+    pub fn interrupt(&mut self, apic_id: u32, vector: u8, level: bool) -> bool {
+        self.core.raise(apic_id, vector, level)
+    }
+
+    /// `mean`, give or take the platform's jitter, uniformly; from this model's own stream.
+    pub fn jitter(&mut self, mean: Ps) -> Ps {
+        self.core.jitter(self.me, mean)
+    }
+
+    /// A number from this model's own stream.
+    pub fn random(&mut self) -> u64 {
+        self.core.random(self.me)
+    }
+
+    /// Records something that went wrong, by whose fault, for the report.
+    pub fn fault(&mut self, kind: &'static str, requester: u64, text: String) {
+        self.core.record_fault(FaultRecord { at: self.now(), source: self.me, kind, requester, text, count: 1 });
+    }
+
+    /// A span on this model's track of the trace.
+    pub fn trace(&mut self, name: &'static str, start: Ps, duration: Ps, argument: u64) {
+        self.core.trace(Track::Model(self.me), name, start, duration, argument);
+    }
+}
