@@ -105,6 +105,8 @@ pub(crate) struct Core {
     pub(crate) dead: Cell<bool>,
     /// Counts runs; a stop event names the run that it ends.
     pub(crate) runs: Cell<u64>,
+    /// Stop events that are pending, the stale ones too.
+    pub(crate) stops_pending: Cell<usize>,
     faults: RefCell<FaultLog>,
     spans: RefCell<Vec<Span>>,
     pub(crate) tracing: Cell<bool>,
@@ -134,6 +136,7 @@ impl Core {
             relaxing: Cell::new(0),
             dead: Cell::new(false),
             runs: Cell::new(0),
+            stops_pending: Cell::new(0),
             faults: RefCell::default(),
             spans: RefCell::default(),
             tracing: Cell::new(config.trace_spans_max > 0),
@@ -264,6 +267,7 @@ impl Core {
 
     /// Ends the current run at `at`.
     pub(crate) fn stop_at(&self, at: Ps) {
+        self.stops_pending.set(self.stops_pending.get() + 1);
         self.push(at.max(self.now()), Event::stop(self.runs.get()));
     }
 
@@ -355,9 +359,13 @@ impl Core {
                     Some(reason) => return Next::Other(CpuId(index), reason),
                     None => {}
                 },
-                // A stop of an earlier run that ended otherwise is stale.
-                _ if event.arg == self.runs.get() => return Next::Stop,
-                _ => {}
+                _ => {
+                    self.stops_pending.set(self.stops_pending.get() - 1);
+                    // A stop of an earlier run that ended otherwise is stale.
+                    if event.arg == self.runs.get() {
+                        return Next::Stop;
+                    }
+                }
             }
         }
     }

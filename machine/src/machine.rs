@@ -97,7 +97,7 @@ impl Default for MachineConfig {
 /// Why a run ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RunEnd {
-    /// The time that was asked for is reached.
+    /// The time that was asked for is reached, or somebody asked for a stop; something is still due.
     Time,
     /// Nothing is pending and no CPU waits for a word: every thread sleeps or has ended.
     Quiet,
@@ -223,7 +223,7 @@ impl Machine {
         self.core.runs.set(self.core.runs.get() + 1);
         self.core.stop_at(end);
         match self.core.run() {
-            Yield::Stop => RunEnd::Time,
+            Yield::Stop if self.core.queue.borrow().len() > self.core.stops_pending.get() => RunEnd::Time,
             _ => self.quiet(),
         }
     }

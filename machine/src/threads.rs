@@ -5,7 +5,7 @@ use crate::cpu::{Account, Cpu};
 use crate::time::Ps;
 use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
 use hal::{CpuId, SpawnError, ThreadBody, ThreadId, ThreadSpec};
-use sched::{Choice, Scheduler};
+use sched::{Choice, Scheduler, State};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -117,14 +117,25 @@ impl Core {
         assert_eq!(threads.len(), id.0 as usize, "thread numbers are dense");
         threads.push(coroutine);
         drop(threads);
-        kicked.into_iter().for_each(|cpu| self.ask_to_schedule(cpu));
+        match kicked {
+            Some(cpu) => self.ask_to_schedule(cpu),
+            None => self.cpus.iter().for_each(|cpu| self.arm_slice(cpu)),
+        }
         Ok(id)
     }
 
     /// `thread` may run again.
     pub(crate) fn wake(&self, thread: ThreadId) {
-        let kicked = self.threads.sched.borrow_mut().wake(thread);
-        kicked.into_iter().for_each(|cpu| self.ask_to_schedule(cpu));
+        let (kicked, state) = {
+            let mut sched = self.threads.sched.borrow_mut();
+            (sched.wake(thread), sched.state(thread))
+        };
+        match (kicked, state) {
+            (Some(cpu), _) => self.ask_to_schedule(cpu),
+            // Its CPU is busy, from now on in slices.
+            (None, State::Ready(cpu)) => self.arm_slice(&self.cpus[cpu.index()]),
+            _ => {}
+        }
     }
 
     /// Makes `cpu` look at its run queue: at its next chance if it is this one, else by an IPI.

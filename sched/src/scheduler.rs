@@ -199,9 +199,12 @@ impl Scheduler {
         }
     }
 
-    /// When [`Scheduler::tick`] is due: the end of the slice, while a normal thread runs.
+    /// When [`Scheduler::tick`] is due: the end of the slice, while a normal thread runs and another waits for it.
     pub fn next_deadline_ns(&self, cpu: CpuId) -> Option<u64> {
         let state = &self.cpus[cpu.index()];
+        if state.normal.is_empty() {
+            return None;
+        }
         state.current.filter(|id| !self.threads[id.0 as usize].urgent).map(|_| state.slice_end_ns)
     }
 
