@@ -83,15 +83,18 @@ pub(crate) enum Next {
     Drained,
 }
 
+/// Where a model stands.
+type Slot = RefCell<Box<dyn Model>>;
+
 /// Everything that a machine is. One host thread, so cells; no borrow is held while a coroutine is suspended or an
 /// interrupt is entered.
 pub(crate) struct Core {
     pub(crate) config: MachineConfig,
     now: Cell<u64>,
     pub(crate) queue: RefCell<Calendar<Event>>,
-    models: OnceCell<Box<[RefCell<Box<dyn Model>>]>>,
+    models: OnceCell<Box<[Slot]>>,
     /// Models before the machine starts.
-    building: RefCell<Vec<RefCell<Box<dyn Model>>>>,
+    building: RefCell<Vec<Slot>>,
     pub(crate) streams: RefCell<Vec<Stream>>,
     pub(crate) arena: Arc<Arena>,
     lines: RefCell<Lines>,
@@ -174,11 +177,11 @@ impl Core {
         id
     }
 
-    pub(crate) fn models(&self) -> &[RefCell<Box<dyn Model>>] {
+    pub(crate) fn models(&self) -> &[Slot] {
         self.models.get_or_init(|| self.building.take().into_boxed_slice())
     }
 
-    pub(crate) fn model(&self, id: ModelId) -> &RefCell<Box<dyn Model>> {
+    pub(crate) fn model(&self, id: ModelId) -> &Slot {
         &self.models()[id.0 as usize]
     }
 

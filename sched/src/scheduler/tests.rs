@@ -108,6 +108,8 @@ fn a_thread_alone_gets_a_new_slice() {
     let thread = spawn(&mut scheduler, Affinity::Any, false);
     assert_eq!(scheduler.pick(C0, 0), Choice::Thread(thread));
     assert!(!scheduler.tick(C0, 1000));
+    assert_eq!(scheduler.next_deadline_ns(C0), None, "nobody waits for it");
+    spawn(&mut scheduler, Affinity::Any, false);
     assert_eq!(scheduler.next_deadline_ns(C0), Some(2000));
 }
 
