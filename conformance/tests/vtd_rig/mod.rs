@@ -1,0 +1,244 @@
+//! A machine with one VT-d unit, a device that sends what it is told, and CPUs that log their interrupts.
+//!
+//! Everything here is written in the manual's own numbers: offsets and bits are literals, not the spec crate's.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use hal::{Affinity, CpuId, Dma as _, Hal as _, Regs as _, ThreadSpec, Word as _};
+use machine::fabric::dispatch::Dispatch;
+use machine::fabric::port::Credits;
+use machine::fabric::vtd::{InvalidationFault, VtdConfig, VtdUnit};
+use machine::memory::Dma;
+use machine::model::{Model, ModelId, Upstream};
+use machine::time::Ps;
+use machine::world::World;
+use machine::{Machine, MachineConfig, Regs, SimHal};
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// A function that writes what the test tells it, where it tells it, as requester it likes.
+struct Device {
+    iommu: ModelId,
+    messages: VecDeque<(u16, u64, u32)>,
+}
+
+impl Model for Device {
+    fn name(&self) -> &str {
+        "device"
+    }
+    fn event(&mut self, world: &mut World<'_>, _code: u32, _arg: u64) {
+        let (requester, address, data) = self.messages.pop_front().expect("one message an event");
+        world.upstream(self.iommu, Upstream::Message { requester, address, data });
+    }
+    fn read(&mut self, _: &mut World<'_>, _: u8, _: u32, _: u8) -> u64 {
+        0
+    }
+    fn write(&mut self, _: &mut World<'_>, _: u8, _: u32, _: u8, _: u64) {}
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// Options of a rig.
+#[derive(Clone)]
+pub(crate) struct Options {
+    pub(crate) posted_interrupts: bool,
+    pub(crate) fault_records: u16,
+    pub(crate) invalidation_fault: InvalidationFault,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { posted_interrupts: true, fault_records: 4, invalidation_fault: InvalidationFault::None }
+    }
+}
+
+pub(crate) const CPUS: u32 = 4;
+/// Long enough for anything in these tests.
+pub(crate) const LONG_NS: u64 = 10_000;
+
+pub(crate) struct Rig {
+    pub(crate) machine: Machine,
+    pub(crate) unit: ModelId,
+    device: ModelId,
+    registers: Regs,
+    /// Remapping table, 4 KiB: 256 entries.
+    pub(crate) table: Dma,
+    /// Invalidation queue, 4 KiB: 256 descriptors.
+    pub(crate) queue: Dma,
+    /// Words for status writes and posted descriptors.
+    pub(crate) memory: Dma,
+    log: Rc<RefCell<Vec<(u32, u8)>>>,
+    tail: u32,
+}
+
+impl Rig {
+    pub(crate) fn new(options: Options) -> Self {
+        let config = MachineConfig { cpus: CPUS, memory_bytes: 1 << 20, ..MachineConfig::default() };
+        let mut machine = Machine::new(config);
+        let unit = machine.add_model(|_| Box::new(unit(options)));
+        let device = machine.add_model(|_| Box::new(Device { iommu: unit, messages: VecDeque::new() }));
+        let log = Rc::new(RefCell::new(Vec::new()));
+        let seen = log.clone();
+        machine.set_interrupt_entry(move |vector| {
+            // The scheduler's own vector is not of the fabric.
+            if vector != 0xfd {
+                seen.borrow_mut().push((SimHal.cpu().0, vector));
+            }
+            Regs::Lapic.write64(0x80b, 0);
+        });
+        let page = || SimHal.dma_alloc(4096, 4096).expect("memory");
+        let (table, queue, memory) = (page(), page(), page());
+        let registers = machine.regs(unit, 0);
+        let mut rig = Self { machine, unit, device, registers, table, queue, memory, log, tail: 0 };
+        rig.enable_lapics();
+        rig
+    }
+
+    /// Remapping on, as software brings it up: table, queue, cache, enable.
+    pub(crate) fn enabled(options: Options) -> Self {
+        let mut rig = Self::new(options);
+        rig.enable(0x800);
+        rig
+    }
+
+    /// `mode`: 0x800 for EIME, or 0.
+    pub(crate) fn enable(&mut self, mode: u64) {
+        // IRTA: 2^(7+1) entries. SIRTP, bit 24; IRTPS, bit 24.
+        self.write64(0xb8, self.table.device_address().0 | mode | 7);
+        self.command(0x0100_0000, 0x0100_0000);
+        // IQT, IQA: 2^0 pages. QIE, bit 26.
+        self.write64(0x88, 0);
+        self.write64(0x90, self.queue.device_address().0);
+        self.command(0x0400_0000, 0x0500_0000);
+        self.invalidate(&[(0x4, 0)]);
+        // IRE, bit 25, with QIE kept.
+        self.command(0x0600_0000, 0x0700_0000);
+    }
+
+    fn enable_lapics(&mut self) {
+        let boot = || {
+            for cpu in 0..CPUS {
+                let spec = ThreadSpec { name: "lapic", affinity: Affinity::Cpu(CpuId(cpu)), urgent: true };
+                SimHal.spawn(spec, Box::new(|| Regs::Lapic.write64(0x80f, 0x1ff))).expect("the CPU exists");
+            }
+        };
+        self.machine.run_boot(Ps::from_ns(LONG_NS), boot).expect("it ends");
+        self.run(LONG_NS);
+    }
+
+    pub(crate) fn run(&mut self, ns: u64) {
+        let end = self.machine.now() + Ps::from_ns(ns);
+        self.machine.run_until(end);
+    }
+
+    fn boot<R: Send + 'static>(&mut self, body: impl FnOnce(Regs) -> R + Send + 'static) -> R {
+        let registers = self.registers;
+        self.machine.run_boot(Ps::from_ns(LONG_NS), move || body(registers)).expect("it ends")
+    }
+
+    pub(crate) fn read32(&mut self, offset: u32) -> u32 {
+        self.boot(move |registers| registers.read32(offset))
+    }
+
+    pub(crate) fn read64(&mut self, offset: u32) -> u64 {
+        self.boot(move |registers| registers.read64(offset))
+    }
+
+    pub(crate) fn write32(&mut self, offset: u32, value: u32) {
+        self.boot(move |registers| {
+            registers.write32(offset, value);
+            registers.read32(0);
+        });
+    }
+
+    pub(crate) fn write64(&mut self, offset: u32, value: u64) {
+        self.boot(move |registers| {
+            registers.write64(offset, value);
+            registers.read32(0);
+        });
+    }
+
+    /// Writes GCMD and waits until GSTS reads `status`.
+    pub(crate) fn command(&mut self, value: u32, status: u32) {
+        self.write32(0x18, value);
+        self.run(LONG_NS);
+        assert_eq!(self.read32(0x1c), status, "GSTS after GCMD {value:#x}");
+    }
+
+    /// Appends descriptors to the queue and moves the tail, at once.
+    pub(crate) fn submit(&mut self, descriptors: &[(u64, u64)]) {
+        for &(low, high) in descriptors {
+            let word = self.tail as usize * 2;
+            self.queue.words()[word].set(low);
+            self.queue.words()[word + 1].set(high);
+            self.tail = (self.tail + 1) % 256;
+        }
+        self.write64(0x88, u64::from(self.tail) << 4);
+    }
+
+    /// The same, and lets the unit do its work.
+    pub(crate) fn invalidate(&mut self, descriptors: &[(u64, u64)]) {
+        self.submit(descriptors);
+        self.run(LONG_NS);
+    }
+
+    /// Writes an entry of the table: bits 63:0 and 127:64. No invalidation.
+    pub(crate) fn entry(&self, index: usize, low: u64, high: u64) {
+        self.table.words()[index * 2].set(low);
+        self.table.words()[index * 2 + 1].set(high);
+    }
+
+    /// A message now, and what comes of it.
+    pub(crate) fn message(&mut self, requester: u16, address: u64, data: u32) {
+        self.send(requester, address, data);
+        self.run(LONG_NS);
+    }
+
+    /// A message now.
+    pub(crate) fn send(&mut self, requester: u16, address: u64, data: u32) {
+        let push = |device: &mut Device| device.messages.push_back((requester, address, data));
+        self.machine.with_model(self.device, push).expect("it is the device");
+        let now = self.machine.now();
+        self.machine.poke(self.device, now, 0, 0);
+    }
+
+    /// Interrupts taken since the last call: (CPU, vector).
+    pub(crate) fn interrupts(&self) -> Vec<(u32, u8)> {
+        self.log.take()
+    }
+
+    /// Address of word `word` of the spare page.
+    pub(crate) fn address(&self, word: usize) -> u64 {
+        self.memory.device_address().0 + word as u64 * 8
+    }
+
+    /// Entry 5 posts `vector` to the descriptor in the first 64 bytes of the spare page. `bits` are more of the low
+    /// half: urgent is bit 14, FPD bit 1.
+    pub(crate) fn posted_entry(&self, vector: u8, bits: u64) {
+        let descriptor = self.address(0);
+        let low = (descriptor & 0xffff_ffc0) << 32 | u64::from(vector) << 16 | 0x8001 | bits;
+        self.entry(5, low, descriptor & 0xffff_ffff_0000_0000 | 0x0004_3a00);
+    }
+
+    pub(crate) fn counter(&mut self, name: &str) -> u64 {
+        let counters = self.machine.with_any_model(self.unit, |unit| unit.counters());
+        counters.iter().find(|(found, _)| *found == name).expect("a counter of the unit").1
+    }
+}
+
+fn unit(options: Options) -> VtdUnit {
+    let config = VtdConfig {
+        name: "dmar0".into(),
+        posted_interrupts: options.posted_interrupts,
+        extended_interrupt_mode: true,
+        fault_records: options.fault_records,
+        remap_time: Ps::from_ns(50),
+        post_time: Ps::from_ns(100),
+        command_time: Ps::from_ns(200),
+        invalidation_time: Ps::from_ns(300),
+        invalidation_fault: options.invalidation_fault,
+    };
+    VtdUnit::new(config, Dispatch::new(Ps::from_ns(100)), Credits::default())
+}

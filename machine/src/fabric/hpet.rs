@@ -1,0 +1,190 @@
+//! A high precision event timer block: one timer, whose interrupts are messages.
+//!
+//! Source: IA-PC HPET specification 1.0a, "Register Overview", "Timer N Configuration and Capabilities Register", "Timer
+//! N Comparator Register", "Timer N FSB Interrupt Route Register". It has no pins: no I/O APIC route, no legacy
+//! replacement, so no level-triggered interrupts and nothing in the interrupt status register.
+
+use crate::model::{Model, ModelId, Upstream};
+use crate::time::Ps;
+use crate::world::World;
+use spec::hpet::{
+    CAPABILITIES, CONFIGURATION, Capabilities, FsbRoute, MAIN_COUNTER, TIMER_COMPARATOR, TIMER_CONFIGURATION,
+    TIMER_FSB_ROUTE, TIMERS, TimerConfiguration,
+};
+
+/// What distinguishes one timer block.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HpetConfig {
+    /// Shown in traces and faults.
+    pub name: String,
+    /// Requester id of its messages, as ACPI's DMAR table would tell.
+    pub requester: u16,
+    /// Period of the counter in femtoseconds: 1 to 100,000,000 (10 MHz and up).
+    pub period_fs: u32,
+}
+
+/// Event: the counter reaches the comparator. Argument: which setting of it.
+const MATCH: u32 = 0;
+/// Overall enable, bit 0 of the general configuration.
+const ENABLE: u64 = 1;
+/// Femtoseconds a picosecond.
+const FS: u128 = 1000;
+
+/// A timer block inside the root complex.
+pub struct Hpet {
+    iommu: ModelId,
+    config: HpetConfig,
+    enabled: bool,
+    /// The counter's value at `since`, from when it runs while enabled.
+    counter: u64,
+    since: Ps,
+    timer: TimerConfiguration,
+    comparator: u64,
+    period: u64,
+    route: FsbRoute,
+    setting: u64,
+    messages: u64,
+}
+
+impl Hpet {
+    /// After reset: halted at 0.
+    pub fn new(iommu: ModelId, config: HpetConfig) -> Self {
+        let config = HpetConfig { period_fs: config.period_fs.clamp(1, 100_000_000), ..config };
+        let timer = TimerConfiguration::new().with_can_be_periodic(true).with_is_64_bit(true).with_can_fsb(true);
+        Self {
+            iommu,
+            config,
+            enabled: false,
+            counter: 0,
+            since: Ps::default(),
+            timer,
+            comparator: u64::MAX,
+            period: 0,
+            route: FsbRoute::new(),
+            setting: 0,
+            messages: 0,
+        }
+    }
+
+    fn now(&self, world: &World<'_>) -> u64 {
+        let elapsed = if self.enabled { (world.now() - self.since).0 } else { 0 };
+        self.counter.wrapping_add((u128::from(elapsed) * FS / u128::from(self.config.period_fs)) as u64)
+    }
+
+    /// Books the next match: when the counter next equals the comparator, which after its passing is a whole turn away.
+    fn arm(&mut self, world: &mut World<'_>) {
+        self.setting += 1;
+        let ticks = self.comparator.wrapping_sub(self.counter);
+        let after = (u128::from(ticks) * u128::from(self.config.period_fs)).div_ceil(FS);
+        let at = u128::from(self.since.0) + after;
+        if self.enabled
+            && let Ok(at) = u64::try_from(at)
+            && Ps(at) >= world.now()
+        {
+            world.schedule(Ps(at), MATCH, self.setting);
+        }
+    }
+
+    fn fire(&mut self, world: &mut World<'_>) {
+        if self.timer.interrupt_enable() && self.timer.fsb_enable() {
+            self.messages += 1;
+            let (address, data) = (self.route.address().into(), self.route.data());
+            world.upstream(self.iommu, Upstream::Message { requester: self.config.requester, address, data });
+        }
+        if self.timer.periodic() && self.period > 0 {
+            self.comparator = self.comparator.wrapping_add(self.period);
+            self.arm(world);
+        }
+    }
+
+    fn register(&self, world: &World<'_>, offset: u32) -> u64 {
+        match offset {
+            CAPABILITIES => Capabilities::new()
+                .with_revision(1)
+                .with_counter_64(true)
+                .with_vendor(0x8086)
+                .with_period_fs(self.config.period_fs)
+                .into_bits(),
+            CONFIGURATION => self.enabled.into(),
+            MAIN_COUNTER => self.now(world),
+            _ => match offset.wrapping_sub(TIMERS) {
+                TIMER_CONFIGURATION => self.timer.into_bits(),
+                TIMER_COMPARATOR => self.comparator,
+                TIMER_FSB_ROUTE => self.route.into_bits(),
+                _ => 0,
+            },
+        }
+    }
+
+    fn set_register(&mut self, world: &mut World<'_>, offset: u32, value: u64) {
+        match offset {
+            CONFIGURATION => {
+                self.counter = self.now(world);
+                self.since = world.now();
+                self.enabled = value & ENABLE != 0;
+            }
+            // The counter is written while it is halted.
+            MAIN_COUNTER if !self.enabled => self.counter = value,
+            _ => match offset.wrapping_sub(TIMERS) {
+                TIMER_CONFIGURATION => {
+                    let wanted = TimerConfiguration::from_bits(value);
+                    self.timer = self
+                        .timer
+                        .with_interrupt_enable(wanted.interrupt_enable())
+                        .with_periodic(wanted.periodic())
+                        .with_set_value(wanted.set_value())
+                        .with_fsb_enable(wanted.fsb_enable());
+                    return;
+                }
+                TIMER_COMPARATOR if self.timer.periodic() && !self.timer.set_value() => {
+                    self.period = value;
+                    return;
+                }
+                TIMER_COMPARATOR => {
+                    self.comparator = value;
+                    self.timer.set_set_value(false);
+                }
+                TIMER_FSB_ROUTE => {
+                    self.route = FsbRoute::from_bits(value);
+                    return;
+                }
+                _ => return,
+            },
+        }
+        self.arm(world);
+    }
+}
+
+impl Model for Hpet {
+    fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
+        if code == MATCH && arg == self.setting {
+            self.fire(world);
+        }
+    }
+
+    fn read(&mut self, world: &mut World<'_>, _region: u8, offset: u32, width_bytes: u8) -> u64 {
+        let value = self.register(world, offset & !7) >> (offset % 8 * 8);
+        if width_bytes == 8 { value } else { value & 0xffff_ffff }
+    }
+
+    fn write(&mut self, world: &mut World<'_>, _region: u8, offset: u32, width_bytes: u8, value: u64) {
+        let whole = if width_bytes == 8 {
+            value
+        } else {
+            crate::memory::with_field(self.register(world, offset & !7), offset % 8 * 8, 32, value)
+        };
+        self.set_register(world, offset & !7, whole);
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![("messages", self.messages)]
+    }
+
+    fn as_any(&mut self) -> &mut dyn core::any::Any {
+        self
+    }
+}

@@ -1,0 +1,177 @@
+//! An I/O APIC: pins in, messages out.
+//!
+//! Sources: Intel 82093AA datasheet ("I/O APIC Registers", "I/O Redirection Table Registers"); VT-d, "I/OxAPIC
+//! Programming" for entries in remappable format. It has the directed EOI register of version 0x20.
+
+use crate::model::{Model, ModelId, Upstream};
+use crate::world::World;
+use spec::apic::{IoApicVersion, Redirection, ioapic};
+
+/// Highest number of pins: registers 0x10 to 0xff, two an entry.
+const PINS_MAX: usize = 120;
+/// Arbitration id, bits 27:24: follows the id. Register index.
+const ARBITRATION: u8 = 0x02;
+
+/// What distinguishes one I/O APIC.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct IoApicConfig {
+    /// Shown in traces and faults.
+    pub name: String,
+    /// Requester id of its messages, as ACPI's DMAR table would tell.
+    pub requester: u16,
+    /// Pins, 1 to 120.
+    pub pins: u8,
+}
+
+/// Event: the line of pin `arg / 2` becomes asserted (`arg` odd) or not. Polarity is part of the line: asserted means
+/// active. Tests and models send it by [`World::schedule_for`].
+pub const PIN: u32 = 0;
+
+/// The argument of [`PIN`].
+pub const fn pin_arg(pin: u8, asserted: bool) -> u64 {
+    (pin as u64) << 1 | asserted as u64
+}
+
+#[derive(Clone, Copy)]
+struct Pin {
+    entry: Redirection,
+    asserted: bool,
+}
+
+/// An I/O APIC inside the root complex: its messages go straight to its IOMMU.
+pub struct IoApic {
+    iommu: ModelId,
+    config: IoApicConfig,
+    select: u8,
+    id: u32,
+    pins: Vec<Pin>,
+    messages: u64,
+    lost_edges: u64,
+}
+
+impl IoApic {
+    /// After reset: every pin masked.
+    pub fn new(iommu: ModelId, config: IoApicConfig) -> Self {
+        let pin = Pin { entry: Redirection::new().with_masked(true), asserted: false };
+        let pins = vec![pin; usize::from(config.pins).clamp(1, PINS_MAX)];
+        Self { iommu, config, select: 0, id: 0, pins, messages: 0, lost_edges: 0 }
+    }
+
+    /// Sends the message of `pin`. In either format the entry's upper bits and bit 11 become the address, its lower ones
+    /// the data: bits 63:48 at 19:4, so that the format bit and the handle, or the destination, fall into their places.
+    fn send(&mut self, world: &mut World<'_>, pin: usize) {
+        let entry = self.pins[pin].entry;
+        self.pins[pin].entry.set_remote_irr(entry.level());
+        let bits = entry.into_bits();
+        let address = 0xfee0_0000 | (bits >> 48 & 0xffff) << 4 | (bits >> 11 & 1) << 2;
+        let data = bits as u32 & 0x7ff | u32::from(entry.level()) << 15 | 1 << 14;
+        self.messages += 1;
+        let message = Upstream::Message { requester: self.config.requester, address, data };
+        world.upstream(self.iommu, message);
+    }
+
+    /// Sends for a level-triggered pin that is asserted, unmasked, and not in service.
+    fn evaluate(&mut self, world: &mut World<'_>, pin: usize) {
+        let Pin { entry, asserted } = self.pins[pin];
+        if entry.level() && asserted && !entry.masked() && !entry.remote_irr() {
+            self.send(world, pin);
+        }
+    }
+
+    /// An edge on a masked pin is lost ("Interrupt Mask").
+    fn line(&mut self, world: &mut World<'_>, pin: usize, asserted: bool) {
+        let Some(state) = self.pins.get_mut(pin) else {
+            let text = format!("there are {}", self.pins.len());
+            return world.fault("I/O APIC pin that does not exist", pin as u64, text);
+        };
+        let rising = asserted && !state.asserted;
+        state.asserted = asserted;
+        let entry = state.entry;
+        match (entry.level(), rising, entry.masked()) {
+            (true, _, _) => self.evaluate(world, pin),
+            (false, true, false) => self.send(world, pin),
+            (false, true, true) => self.lost_edges += 1,
+            (false, false, _) => {}
+        }
+    }
+
+    /// Ends the level-triggered interrupts of `vector`; what is still asserted comes again.
+    fn end_of_interrupt(&mut self, world: &mut World<'_>, vector: u8) {
+        for pin in 0..self.pins.len() {
+            let entry = &mut self.pins[pin].entry;
+            if entry.level() && entry.remote_irr() && entry.vector() == vector {
+                entry.set_remote_irr(false);
+                self.evaluate(world, pin);
+            }
+        }
+    }
+
+    fn selected(&self) -> u32 {
+        match self.select {
+            ioapic::ID | ARBITRATION => self.id,
+            ioapic::VERSION => IoApicVersion::new()
+                .with_version(ioapic::VERSION_WITH_EOI)
+                .with_entries_less_one((self.pins.len() - 1) as u8)
+                .into_bits(),
+            register => {
+                let Some(index) = register.checked_sub(ioapic::REDIRECTION) else { return 0 };
+                let pin = self.pins.get(usize::from(index / 2));
+                pin.map_or(0, |pin| (pin.entry.into_bits() >> (index % 2 * 32)) as u32)
+            }
+        }
+    }
+
+    fn set_selected(&mut self, world: &mut World<'_>, value: u32) {
+        if self.select == ioapic::ID {
+            self.id = value & 0x0f00_0000;
+        }
+        let Some(index) = self.select.checked_sub(ioapic::REDIRECTION) else { return };
+        let pin = usize::from(index / 2);
+        let Some(state) = self.pins.get_mut(pin) else { return };
+        let old = state.entry;
+        let bits = crate::memory::with_field(old.into_bits(), u32::from(index % 2) * 32, 32, value.into());
+        // Delivery status and remote IRR are read-only; an edge-triggered entry has no remote IRR.
+        let entry = Redirection::from_bits(bits).with_delivery_pending(false);
+        state.entry = entry.with_remote_irr(old.remote_irr() && entry.level());
+        self.evaluate(world, pin);
+    }
+}
+
+impl Model for IoApic {
+    fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    fn event(&mut self, world: &mut World<'_>, _code: u32, arg: u64) {
+        self.line(world, (arg >> 1) as usize, arg & 1 != 0);
+    }
+
+    fn read(&mut self, _world: &mut World<'_>, _region: u8, offset: u32, _width_bytes: u8) -> u64 {
+        match offset {
+            ioapic::SELECT => self.select.into(),
+            ioapic::WINDOW => self.selected().into(),
+            _ => 0,
+        }
+    }
+
+    fn write(&mut self, world: &mut World<'_>, _region: u8, offset: u32, _width_bytes: u8, value: u64) {
+        match offset {
+            ioapic::SELECT => self.select = value as u8,
+            ioapic::WINDOW => self.set_selected(world, value as u32),
+            ioapic::EOI => self.end_of_interrupt(world, value as u8),
+            _ => {}
+        }
+    }
+
+    fn eoi_broadcast(&mut self, world: &mut World<'_>, vector: u8) {
+        self.end_of_interrupt(world, vector);
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![("messages", self.messages), ("lost_edges", self.lost_edges)]
+    }
+
+    fn as_any(&mut self) -> &mut dyn core::any::Any {
+        self
+    }
+}

@@ -1,0 +1,215 @@
+//! A root port: one drive's link, and the order of what passes it.
+
+use crate::model::{Model, ModelId, Upstream};
+use crate::time::Ps;
+use crate::world::World;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// The constants of a port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RootPortConfig {
+    /// Shown in traces and faults.
+    pub name: String,
+    /// Payload bytes that the link carries a second.
+    pub link_bytes_per_second: u64,
+    /// For how long a message keeps later DMA of its drive back, because it may not be overtaken (PCI Express Base
+    /// Specification, "Transaction Ordering Rules": a posted request never passes an earlier one).
+    pub message_order_time: Ps,
+    /// Messages that may wait at the IOMMU; a further one blocks the port.
+    pub waiting_messages_max: u32,
+}
+
+/// Events of a port.
+mod code {
+    /// The link has carried what was before the first message.
+    pub(super) const LINK_FREE: u32 = 0;
+    /// The IOMMU has taken a message while the port was blocked.
+    pub(super) const CREDIT: u32 = 1;
+}
+
+/// The places of one port's messages at the IOMMU.
+struct Places {
+    max: u32,
+    taken: Cell<u32>,
+    blocked: Cell<bool>,
+}
+
+/// The places of all ports of an IOMMU: it frees them, and tells a port only when that is blocked, so that a message
+/// costs no event for its credit. Clones are the same table.
+#[derive(Clone, Default)]
+pub struct Credits(Rc<RefCell<Vec<Option<Rc<Places>>>>>);
+
+impl Credits {
+    fn register(&self, port: ModelId, max: u32) -> Rc<Places> {
+        let places = Rc::new(Places { max, taken: Cell::new(0), blocked: Cell::new(false) });
+        let mut table = self.0.borrow_mut();
+        let index = port.0 as usize;
+        if table.len() <= index {
+            table.resize(index + 1, None);
+        }
+        table[index] = Some(places.clone());
+        places
+    }
+
+    /// The IOMMU has taken a message of `from`. Requesters without a port have no places.
+    pub(super) fn release(&self, world: &mut World<'_>, from: ModelId) {
+        let table = self.0.borrow();
+        let Some(Some(places)) = table.get(from.0 as usize) else { return };
+        places.taken.set(places.taken.get() - 1);
+        if places.blocked.replace(false) {
+            world.schedule_for(from, world.now(), code::CREDIT, 0);
+        }
+    }
+}
+
+/// One link, first in first out.
+///
+/// A transfer occupies the link for its bytes; when its last byte has passed, its model gets its event. A message
+/// waits for what is before it and then goes to the IOMMU; it keeps later transfers back for a time, and when too many
+/// wait there, everything behind it.
+pub struct RootPort {
+    iommu: ModelId,
+    config: RootPortConfig,
+    places: Rc<Places>,
+    /// Picoseconds a byte, times 2^20.
+    byte_time_q20: u64,
+    waiting: VecDeque<Upstream>,
+    /// When the link has carried all that was put on it.
+    link_free: Ps,
+    /// No transfer starts before it.
+    ordered_until: Ps,
+    /// An event for the first message is under way.
+    link_event: bool,
+    blocked_since: Option<Ps>,
+    bytes: u64,
+    messages: u64,
+    link: Ps,
+    order: Ps,
+    blocked: Ps,
+}
+
+impl RootPort {
+    /// A port with the number `id` in front of `iommu`, whose `credits` it uses.
+    pub fn new(id: ModelId, iommu: ModelId, config: RootPortConfig, credits: &Credits) -> Self {
+        let places = credits.register(id, config.waiting_messages_max);
+        let byte_time_q20 = (1_000_000_000_000 << 20) / u128::from(config.link_bytes_per_second.max(1));
+        Self {
+            iommu,
+            config,
+            places,
+            byte_time_q20: u64::try_from(byte_time_q20).unwrap_or(u64::MAX),
+            waiting: VecDeque::new(),
+            link_free: Ps::default(),
+            ordered_until: Ps::default(),
+            link_event: false,
+            blocked_since: None,
+            bytes: 0,
+            messages: 0,
+            link: Ps::default(),
+            order: Ps::default(),
+            blocked: Ps::default(),
+        }
+    }
+
+    /// Lets pass what may pass now.
+    fn advance(&mut self, world: &mut World<'_>) {
+        while let Some(&first) = self.waiting.front() {
+            let passed = match first {
+                Upstream::Transfer { model, bytes, code, arg } => {
+                    let end = self.transfer(world, bytes);
+                    world.schedule_for(model, end, code, arg);
+                    true
+                }
+                Upstream::Message { .. } => self.message(world, first),
+            };
+            if !passed {
+                return;
+            }
+            self.waiting.pop_front();
+        }
+    }
+
+    /// Puts a transfer on the link; when it ends.
+    fn transfer(&mut self, world: &World<'_>, bytes: u32) -> Ps {
+        let ready = self.link_free.max(world.now());
+        let start = ready.max(self.ordered_until);
+        let length = Ps(((u128::from(bytes) * u128::from(self.byte_time_q20)) >> 20) as u64);
+        self.order += start - ready;
+        self.link += length;
+        self.bytes += u64::from(bytes);
+        self.link_free = start + length;
+        self.link_free
+    }
+
+    /// Whether the message may go, and went.
+    fn message(&mut self, world: &mut World<'_>, message: Upstream) -> bool {
+        let now = world.now();
+        if self.link_free > now {
+            if !self.link_event {
+                self.link_event = true;
+                world.schedule(self.link_free, code::LINK_FREE, 0);
+            }
+            return false;
+        }
+        if self.places.taken.get() >= self.places.max {
+            self.places.blocked.set(true);
+            self.blocked_since.get_or_insert(now);
+            return false;
+        }
+        if let Some(since) = self.blocked_since.take() {
+            self.blocked += now - since;
+            world.trace("blocked", since, now - since, 0);
+        }
+        self.places.taken.set(self.places.taken.get() + 1);
+        self.messages += 1;
+        self.ordered_until = self.ordered_until.max(now) + world.jitter(self.config.message_order_time);
+        world.upstream(self.iommu, message);
+        true
+    }
+}
+
+impl Model for RootPort {
+    fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    fn event(&mut self, world: &mut World<'_>, code: u32, _arg: u64) {
+        if code == code::LINK_FREE {
+            self.link_event = false;
+        }
+        self.advance(world);
+    }
+
+    fn read(&mut self, world: &mut World<'_>, region: u8, offset: u32, _width_bytes: u8) -> u64 {
+        world.fault("read of a root port, which has no registers", region.into(), format!("offset {offset:#x}"));
+        u64::MAX
+    }
+
+    fn write(&mut self, world: &mut World<'_>, region: u8, offset: u32, _width_bytes: u8, _value: u64) {
+        world.fault("write to a root port, which has no registers", region.into(), format!("offset {offset:#x}"));
+    }
+
+    fn upstream(&mut self, world: &mut World<'_>, _from: ModelId, request: Upstream) {
+        self.waiting.push_back(request);
+        if self.waiting.len() == 1 {
+            self.advance(world);
+        }
+    }
+
+    /// `link_ps`: bytes on the link; `order_ps`: transfers held back behind a message; `blocked_ps`: the port stood.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("bytes", self.bytes),
+            ("messages", self.messages),
+            ("link_ps", self.link.0),
+            ("order_ps", self.order.0),
+            ("blocked_ps", self.blocked.0),
+        ]
+    }
+
+    fn as_any(&mut self) -> &mut dyn core::any::Any {
+        self
+    }
+}

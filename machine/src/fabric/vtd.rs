@@ -1,0 +1,227 @@
+//! A VT-d unit: interrupt remapping and posting, register by register.
+//!
+//! What it does: the interrupt side of the Intel Virtualization Technology for Directed I/O specification, that is the
+//! remapping table with its cache, posted descriptors, source validation, queued invalidation, fault recording and its
+//! two events. What it does not: address translation (DMA passes), page requests, device TLBs, advanced fault logging
+//! and register-based invalidation; CAP and ECAP announce none of them.
+//!
+//! One server handles a unit's requests, first come first served:
+//! - a remapped request takes the remapping time and then holds the server until the socket's [`Dispatch`] has
+//!   delivered it; its place at the port is free when the dispatch unit takes it;
+//! - a posted request takes one atomic update of its descriptor, serial with every other update of that cache line; its
+//!   place at the port is free at once; a notification goes to the dispatch unit without holding the server;
+//! - a request in compatibility format, or with remapping off, takes no remapping time, only the dispatch unit;
+//! - a refused request takes the remapping time and is dropped.
+
+mod cache;
+mod event;
+mod fault;
+mod queue;
+mod registers;
+mod request;
+mod service;
+
+use self::cache::EntryCache;
+use self::event::EventRegisters;
+use self::fault::Faults;
+use self::queue::Queue;
+use self::service::{Pending, Service, Totals};
+use super::dispatch::Dispatch;
+use super::port::Credits;
+use crate::model::{Model, ModelId, Upstream};
+use crate::time::Ps;
+use crate::world::World;
+use spec::vtd::registers::{GlobalStatus, TableAddress};
+use std::collections::VecDeque;
+
+/// The constants and options of a unit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VtdConfig {
+    /// Shown in traces and faults.
+    pub name: String,
+    /// CAP.PI: the unit can post.
+    pub posted_interrupts: bool,
+    /// ECAP.EIM: 32-bit APIC ids.
+    pub extended_interrupt_mode: bool,
+    /// Fault recording registers, 1 to 256.
+    pub fault_records: u16,
+    /// Mean time to remap a request, before its delivery.
+    pub remap_time: Ps,
+    /// Mean time of the atomic update of a descriptor.
+    pub post_time: Ps,
+    /// Mean time from a global command to its status.
+    pub command_time: Ps,
+    /// Mean time to fetch and execute an invalidation descriptor.
+    pub invalidation_time: Ps,
+    /// What is broken in the invalidation queue.
+    pub invalidation_fault: InvalidationFault,
+}
+
+/// Faults of the invalidation queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum InvalidationFault {
+    /// It works.
+    #[default]
+    None,
+    /// Every descriptor takes this much longer.
+    Late(Ps),
+    /// After this many descriptors the fetch of the next fails, once: the queue stops with IQE.
+    FetchFails(u64),
+    /// After this many descriptors the queue stands for ever, without a word.
+    Hangs(u64),
+}
+
+/// Events of a unit.
+mod code {
+    /// A request was remapped, and is ready for the dispatch unit.
+    pub(super) const REMAPPED: u32 = 0;
+    /// The dispatch unit took a request: its place (argument: the requester's model) is free.
+    pub(super) const TAKEN: u32 = 1;
+    /// The dispatch unit delivered a request that held the server. Argument: the packed delivery.
+    pub(super) const SERVED: u32 = 2;
+    /// The dispatch unit delivered a notification or an event of the unit.
+    pub(super) const DELIVERED: u32 = 3;
+    /// The update of a descriptor takes place.
+    pub(super) const POSTED: u32 = 4;
+    /// A refused request leaves.
+    pub(super) const REFUSED: u32 = 5;
+    /// A global command takes effect. Argument: its value.
+    pub(super) const COMMAND: u32 = 6;
+    /// The descriptor at the head of the invalidation queue is executed. Argument: the epoch.
+    pub(super) const INVALIDATE: u32 = 7;
+    /// The requests have drained for which an invalidation waited. Argument: the epoch.
+    pub(super) const DRAINED: u32 = 8;
+}
+
+/// A VT-d unit.
+pub struct VtdUnit {
+    config: VtdConfig,
+    dispatch: Dispatch,
+    credits: Credits,
+    // Registers.
+    status: GlobalStatus,
+    table_register: u64,
+    table: TableAddress,
+    invalidation_done: bool,
+    faults: Faults,
+    fault_event: EventRegisters,
+    invalidation_event: EventRegisters,
+    queue: Queue,
+    // Behind them.
+    cache: EntryCache,
+    waiting: VecDeque<Pending>,
+    service: Option<Service>,
+    /// When the last delivery booked so far arrives.
+    last_delivery: Ps,
+    /// An invalidation waits for the request in service.
+    draining: bool,
+    commands_pending: u32,
+    descriptors: u64,
+    totals: Totals,
+}
+
+impl VtdUnit {
+    /// A unit after reset, in front of `dispatch`, that frees the places of the ports in `credits`.
+    pub fn new(config: VtdConfig, dispatch: Dispatch, credits: Credits) -> Self {
+        let faults = Faults::new(usize::from(config.fault_records.clamp(1, 256)));
+        Self {
+            config,
+            dispatch,
+            credits,
+            status: GlobalStatus::new(),
+            table_register: 0,
+            table: TableAddress::new(),
+            invalidation_done: false,
+            faults,
+            fault_event: EventRegisters::new(),
+            invalidation_event: EventRegisters::new(),
+            queue: Queue::default(),
+            cache: EntryCache::default(),
+            waiting: VecDeque::new(),
+            service: None,
+            last_delivery: Ps::default(),
+            draining: false,
+            commands_pending: 0,
+            descriptors: 0,
+            totals: Totals::default(),
+        }
+    }
+}
+
+impl Model for VtdUnit {
+    fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
+        match code {
+            code::REMAPPED => self.remapped(world),
+            code::TAKEN => self.credits.release(world, ModelId(arg as u32)),
+            code::SERVED => self.served(world, arg),
+            code::DELIVERED => self.deliver(world, arg),
+            code::POSTED => self.posted(world),
+            code::REFUSED => self.refused(world),
+            code::COMMAND => self.command(world, arg as u32),
+            code::INVALIDATE => self.invalidate(world, arg),
+            _ => self.drained(world, arg),
+        }
+    }
+
+    /// Registers of 32 bits; wider ones are two of them, the lower first.
+    fn read(&mut self, _world: &mut World<'_>, _region: u8, offset: u32, width_bytes: u8) -> u64 {
+        let low = u64::from(self.read_register(offset));
+        if width_bytes == 8 { low | u64::from(self.read_register(offset + 4)) << 32 } else { low }
+    }
+
+    fn write(&mut self, world: &mut World<'_>, _region: u8, offset: u32, width_bytes: u8, value: u64) {
+        self.write_register(world, offset, value as u32);
+        if width_bytes == 8 {
+            self.write_register(world, offset + 4, (value >> 32) as u32);
+        }
+    }
+
+    /// Messages into the interrupt range are requests. Others are writes of 32 bits to memory. A transfer comes from a
+    /// device inside the root complex, which has no link: it is done at once.
+    fn upstream(&mut self, world: &mut World<'_>, from: ModelId, request: Upstream) {
+        match request {
+            Upstream::Message { requester, address, data } if address >> 20 == 0xfee => {
+                self.accept(world, from, requester, address as u32, data);
+            }
+            Upstream::Message { requester, address, data } => {
+                self.credits.release(world, from);
+                if world.write32(address, data).is_err() {
+                    let text = format!("message of {data:#x} to {address:#x}");
+                    world.fault("write to where no memory is", requester.into(), text);
+                }
+            }
+            Upstream::Transfer { model, code, arg, .. } => world.schedule_for(model, world.now(), code, arg),
+        }
+    }
+
+    /// `remap_ps`, `hold_ps` and `post_ps` are the server's: remapping, held by the dispatch unit, updating a
+    /// descriptor; their sum is its busy time. `dispatch_ps` is this unit's part of the dispatch unit's, `queue_ps` the
+    /// sum of the requests' waiting times.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let totals = &self.totals;
+        vec![
+            ("requests", totals.requests),
+            ("plain", totals.plain),
+            ("remapped", totals.remapped),
+            ("posted", totals.posted),
+            ("notifications", totals.notifications),
+            ("refused", totals.refused),
+            ("faults_dropped", self.faults.dropped),
+            ("cache_misses", totals.cache_misses),
+            ("invalidations", self.descriptors),
+            ("remap_ps", totals.remap.0),
+            ("hold_ps", totals.hold.0),
+            ("post_ps", totals.post.0),
+            ("dispatch_ps", totals.dispatch.0),
+            ("queue_ps", totals.queue.0),
+        ]
+    }
+
+    fn as_any(&mut self) -> &mut dyn core::any::Any {
+        self
+    }
+}

@@ -1,0 +1,105 @@
+//! Fault recording: the status register and the records.
+
+use super::request::Refusal;
+use spec::vtd::registers::{FaultRecord, FaultStatus, QueueErrorInfo};
+
+/// FSTS and the FRCD registers.
+pub(super) struct Faults {
+    status: FaultStatus,
+    records: Vec<FaultRecord>,
+    /// Where the next fault goes.
+    next: usize,
+    /// IQERCD.IQEI.
+    queue_error: QueueErrorInfo,
+    /// Faults that found no room.
+    pub(super) dropped: u64,
+}
+
+/// Whether the fault event is due.
+#[must_use]
+pub(super) struct EventDue(pub(super) bool);
+
+impl Faults {
+    pub(super) fn new(records: usize) -> Self {
+        Self {
+            status: FaultStatus::new(),
+            records: vec![FaultRecord::new(); records],
+            next: 0,
+            queue_error: QueueErrorInfo::NONE,
+            dropped: 0,
+        }
+    }
+
+    /// Primary fault logging (VT-d, "Primary Fault Logging"): nothing after an overflow until software clears it; the
+    /// records are used in turn, and an overflow is a record still full.
+    pub(super) fn record(&mut self, requester: u16, refusal: Refusal) -> EventDue {
+        let quiet = !self.any();
+        if self.status.overflow() || self.records[self.next].fault() {
+            self.status.set_overflow(true);
+            self.dropped += 1;
+            return EventDue(quiet);
+        }
+        if !self.status.pending() {
+            self.status.set_record_index(self.next as u8);
+            self.status.set_pending(true);
+        }
+        self.records[self.next] = FaultRecord::new()
+            .with_fault(true)
+            .with_reason(refusal.reason.0)
+            .with_source(requester)
+            .with_interrupt_index(refusal.index);
+        self.next = (self.next + 1) % self.records.len();
+        EventDue(quiet)
+    }
+
+    /// The invalidation queue stands, because of `info`.
+    pub(super) fn stop_queue(&mut self, info: QueueErrorInfo) -> EventDue {
+        let quiet = !self.any();
+        self.status.set_queue_error(true);
+        self.queue_error = info;
+        EventDue(quiet)
+    }
+
+    /// Something waits for software. One event announces all that comes until software has cleared everything
+    /// (VT-d, "Fault Events").
+    pub(super) fn any(&self) -> bool {
+        self.status.overflow() || self.status.pending() || self.status.queue_error()
+    }
+
+    /// FSTS.IQE.
+    pub(super) fn queue_stands(&self) -> bool {
+        self.status.queue_error()
+    }
+
+    pub(super) fn status(&self) -> u32 {
+        self.status.into_bits()
+    }
+
+    /// A write of FSTS: 1 clears.
+    pub(super) fn clear_status(&mut self, value: u32) {
+        let cleared = FaultStatus::from_bits(value);
+        self.status.set_overflow(self.status.overflow() && !cleared.overflow());
+        self.status.set_queue_error(self.status.queue_error() && !cleared.queue_error());
+    }
+
+    /// IQERCD, whose information counts while IQE is set.
+    pub(super) fn queue_error(&self) -> u64 {
+        if self.status.queue_error() { self.queue_error.0.into() } else { 0 }
+    }
+
+    /// 32-bit part `part` of the records.
+    pub(super) fn read_part(&self, part: usize) -> u32 {
+        self.records.get(part / 4).map_or(0, |record| (record.into_bits() >> (part % 4 * 32)) as u32)
+    }
+
+    /// A write of it: 1 clears F, in the last part; the rest is read-only.
+    pub(super) fn write_part(&mut self, part: usize, value: u32) {
+        if part % 4 == 3
+            && value >> 31 != 0
+            && let Some(record) = self.records.get_mut(part / 4)
+        {
+            record.set_fault(false);
+            self.status.set_pending(self.records.iter().any(|record| record.fault()));
+        }
+    }
+}

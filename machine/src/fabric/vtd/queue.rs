@@ -1,0 +1,124 @@
+//! Queued invalidation: its registers and descriptors (VT-d, "Queued Invalidation Interface").
+
+use super::cache::EntryCache;
+use crate::world::World;
+use spec::vtd::invalidation::{DescriptorType, Header, InterruptEntryCache, SIZE, Wait};
+use spec::vtd::registers::{QueueAddress, QueueErrorInfo, QueuePointer};
+
+/// Address-translation caches, which this unit does not have: their invalidation does nothing.
+const CONTEXT_CACHE: u8 = 1;
+const IOTLB: u8 = 2;
+/// Bits of a wait descriptor's status address that select a byte of the 32-bit status.
+const STATUS_ALIGNMENT: u32 = 2;
+
+/// IQA, IQH, IQT.
+#[derive(Default)]
+pub(super) struct Queue {
+    pub(super) address: u64,
+    head: u16,
+    tail: u64,
+    /// A descriptor is being executed.
+    pub(super) busy: bool,
+    /// Counts the times the queue was switched, so that an execution under way does not outlive that.
+    pub(super) epoch: u64,
+}
+
+/// What a descriptor did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Executed {
+    /// All that it asks for.
+    Done,
+    /// It invalidated entries: requests that used them must first arrive (VT-d, "Interrupt Draining").
+    Drain,
+    /// It is done, and asks for the invalidation completion event.
+    Event,
+}
+
+impl Queue {
+    pub(super) fn head(&self) -> u64 {
+        QueuePointer::new().with_index(self.head).into_bits()
+    }
+
+    pub(super) fn tail(&self) -> u64 {
+        self.tail
+    }
+
+    pub(super) fn set_tail(&mut self, value: u64) {
+        self.tail = value & 0x7_fff0;
+    }
+
+    /// The queue is switched on or off: the head is 0 (VT-d, "Invalidation Queue Head Register").
+    pub(super) fn reset(&mut self) {
+        self.head = 0;
+        self.busy = false;
+        self.epoch += 1;
+    }
+
+    /// Descriptors: 2^(8+QS) of 128 bits.
+    fn entries(&self) -> u32 {
+        256 << QueueAddress::from_bits(self.address).size()
+    }
+
+    fn tail_index(&self) -> u16 {
+        QueuePointer::from_bits(self.tail).index()
+    }
+
+    /// Descriptors wait, up to a tail that lies in the queue.
+    pub(super) fn pending(&self) -> Result<bool, QueueErrorInfo> {
+        if QueueAddress::from_bits(self.address).wide() {
+            return Err(QueueErrorInfo::WIDTH);
+        }
+        if u32::from(self.tail_index()) >= self.entries() {
+            return Err(QueueErrorInfo::TAIL);
+        }
+        Ok(self.head != self.tail_index())
+    }
+
+    /// The descriptor at the head is done with.
+    pub(super) fn advance(&mut self) {
+        self.head = ((u32::from(self.head) + 1) % self.entries()) as u16;
+    }
+
+    /// Fetches the descriptor at the head and executes it.
+    pub(super) fn execute(&self, world: &mut World<'_>, cache: &mut EntryCache) -> Result<Executed, QueueErrorInfo> {
+        let at = QueueAddress::from_bits(self.address).page() << 12 | (u64::from(self.head) * SIZE as u64);
+        let (low, high) = (world.read64(at), world.read64(at + 8));
+        let (Ok(low), Ok(high)) = (low, high) else { return Err(QueueErrorInfo::FETCH) };
+        let bits = u128::from(high) << 64 | u128::from(low);
+        let header = Header::from_bits(bits);
+        match DescriptorType(header.kind_high() << 4 | header.kind_low()) {
+            DescriptorType(CONTEXT_CACHE | IOTLB) => Ok(Executed::Done),
+            DescriptorType::INTERRUPT_ENTRY_CACHE => invalidate(bits, cache),
+            DescriptorType::WAIT => wait(bits, world),
+            _ => Err(QueueErrorInfo::TYPE),
+        }
+    }
+}
+
+fn invalidate(bits: u128, cache: &mut EntryCache) -> Result<Executed, QueueErrorInfo> {
+    if bits & InterruptEntryCache::RESERVED != 0 {
+        return Err(QueueErrorInfo::RESERVED);
+    }
+    let descriptor = InterruptEntryCache::from_bits(bits);
+    if descriptor.selective() {
+        cache.invalidate(descriptor.index(), descriptor.index_mask());
+    } else {
+        cache.invalidate_all();
+    }
+    Ok(Executed::Drain)
+}
+
+fn wait(bits: u128, world: &mut World<'_>) -> Result<Executed, QueueErrorInfo> {
+    if bits & Wait::RESERVED != 0 {
+        return Err(QueueErrorInfo::RESERVED);
+    }
+    let descriptor = Wait::from_bits(bits);
+    if descriptor.status_write() {
+        let address = descriptor.status_address_dwords() << STATUS_ALIGNMENT;
+        if world.write32(address, descriptor.status_data()).is_err() {
+            let text = format!("status address {address:#x} of an invalidation wait");
+            world.fault("write to where no memory is", address, text);
+        }
+    }
+    Ok(if descriptor.interrupt() { Executed::Event } else { Executed::Done })
+}

@@ -1,0 +1,257 @@
+//! The register file of a unit (VT-d, "Register Descriptions"), and the commands behind it.
+
+use super::fault::EventDue;
+use super::queue::Executed;
+use super::{InvalidationFault, VtdUnit, code};
+use crate::time::Ps;
+use crate::world::World;
+use spec::vtd::registers::{
+    CAP, Capability, ECAP, ExtendedCapability, FAULT_RECORD_SIZE, FECTL, FEUADDR, FSTS, GCMD, GSTS, GlobalCommand,
+    GlobalStatus, ICS, IECTL, IEUADDR, IQA, IQERCD, IQH, IQT, IRTA, QueueErrorInfo, TableAddress, VER, Version,
+};
+
+/// Where the fault records begin; CAP.FRO tells software.
+const FAULT_RECORDS: u32 = 0x400;
+
+/// One half of a 64-bit register.
+fn half(value: u64, offset: u32) -> u32 {
+    (value >> (offset % 8 * 8)) as u32
+}
+
+/// `register` with one half replaced.
+fn with_half(register: u64, offset: u32, value: u32) -> u64 {
+    crate::memory::with_field(register, offset % 8 * 8, 32, value.into())
+}
+
+impl VtdUnit {
+    fn capability(&self) -> u64 {
+        Capability::new()
+            .with_fault_record_offset_16_bytes((FAULT_RECORDS / 16) as u16)
+            .with_fault_records_less_one((self.config.fault_records.clamp(1, 256) - 1) as u8)
+            .with_posted_interrupts(self.config.posted_interrupts)
+            .into_bits()
+    }
+
+    fn extended_capability(&self) -> u64 {
+        ExtendedCapability::new()
+            .with_coherent(true)
+            .with_queued_invalidation(true)
+            .with_interrupt_remapping(true)
+            .with_extended_interrupt_mode(self.config.extended_interrupt_mode)
+            .with_handle_mask_max(15)
+            .into_bits()
+    }
+
+    /// Bytes of the fault records.
+    fn records_size(&self) -> u32 {
+        u32::from(self.config.fault_records.clamp(1, 256)) * FAULT_RECORD_SIZE
+    }
+
+    /// 32 bits at `offset`; where there is no register, 0.
+    pub(super) fn read_register(&self, offset: u32) -> u32 {
+        match offset {
+            VER => Version::new().with_major(1).into_bits(),
+            GSTS => self.status.into_bits(),
+            FSTS => self.faults.status(),
+            FECTL..=FEUADDR => self.fault_event.read((offset - FECTL) / 4),
+            ICS => self.invalidation_done.into(),
+            IECTL..=IEUADDR => self.invalidation_event.read((offset - IECTL) / 4),
+            _ if (FAULT_RECORDS..FAULT_RECORDS + self.records_size()).contains(&offset) => {
+                self.faults.read_part(((offset - FAULT_RECORDS) / 4) as usize)
+            }
+            _ => half(self.wide_register(offset & !7), offset),
+        }
+    }
+
+    /// 64 bits at `offset`; where there is no register, 0.
+    fn wide_register(&self, offset: u32) -> u64 {
+        match offset {
+            CAP => self.capability(),
+            ECAP => self.extended_capability(),
+            IQH => self.queue.head(),
+            IQT => self.queue.tail(),
+            IQA => self.queue.address,
+            IQERCD => self.faults.queue_error(),
+            IRTA => self.table_register,
+            _ => 0,
+        }
+    }
+
+    /// A write of 32 bits at `offset`. Read-only registers ignore it.
+    pub(super) fn write_register(&mut self, world: &mut World<'_>, offset: u32, value: u32) {
+        match offset {
+            GCMD => self.accept_command(world, value),
+            FSTS => self.clear_faults(world, value),
+            FECTL..=FEUADDR => {
+                if let Some(message) = self.fault_event.write((offset - FECTL) / 4, value) {
+                    self.send(world, message);
+                }
+            }
+            IQT => {
+                self.queue.set_tail(value.into());
+                self.go_on(world);
+            }
+            _ if offset & !7 == IQA => self.queue.address = with_half(self.queue.address, offset, value),
+            ICS if value & 1 != 0 => {
+                self.invalidation_done = false;
+                self.invalidation_event.served();
+            }
+            IECTL..=IEUADDR => {
+                if let Some(message) = self.invalidation_event.write((offset - IECTL) / 4, value) {
+                    self.send(world, message);
+                }
+            }
+            _ if offset & !7 == IRTA => self.table_register = with_half(self.table_register, offset, value),
+            FAULT_RECORDS.. => {
+                self.faults.write_part(((offset - FAULT_RECORDS) / 4) as usize, value);
+                self.settle_faults();
+            }
+            _ => {}
+        }
+    }
+
+    /// The status follows the command after a while; software waits for it before the next command.
+    fn accept_command(&mut self, world: &mut World<'_>, value: u32) {
+        if self.commands_pending > 0 {
+            world.fault("global command before the last one's status", 0, format!("{value:#x}"));
+        }
+        self.commands_pending += 1;
+        if GlobalCommand::from_bits(value).set_interrupt_table() {
+            self.status.set_interrupt_table_set(false);
+        }
+        let at = world.now() + world.jitter(self.config.command_time);
+        world.schedule(at, code::COMMAND, value.into());
+    }
+
+    /// A command takes effect (VT-d, "Global Command Register").
+    pub(super) fn command(&mut self, world: &mut World<'_>, value: u32) {
+        self.commands_pending -= 1;
+        let (command, status) = (GlobalCommand::from_bits(value), self.status);
+        let changes = [
+            command.interrupt_remapping() != status.interrupt_remapping(),
+            command.queued_invalidation() != status.queued_invalidation(),
+            command.compatibility_format() != status.compatibility_format(),
+            command.set_interrupt_table(),
+        ];
+        if changes.iter().filter(|&&change| change).count() > 1 {
+            world.fault("several changes in one global command", 0, format!("{value:#x}"));
+        }
+        if command.translation() || command.set_root_table() {
+            world.fault("address translation, which this unit lacks", 0, format!("{value:#x}"));
+        }
+        if command.set_interrupt_table() {
+            self.set_table(world);
+        }
+        if command.interrupt_remapping() && !self.status.interrupt_table_set() {
+            world.fault("interrupt remapping enabled without a table", 0, format!("{value:#x}"));
+        }
+        self.status.set_compatibility_format(command.compatibility_format());
+        self.status.set_interrupt_remapping(command.interrupt_remapping());
+        if changes[1] {
+            self.status.set_queued_invalidation(command.queued_invalidation());
+            self.queue.reset();
+            self.draining = false;
+            self.go_on(world);
+        }
+    }
+
+    /// Takes IRTA. The cache keeps what it has: CAP.ESIRTPS is 0, so software invalidates it.
+    fn set_table(&mut self, world: &mut World<'_>) {
+        self.table = TableAddress::from_bits(self.table_register);
+        if self.table.extended_interrupt_mode() && !self.config.extended_interrupt_mode {
+            world.fault("extended interrupt mode, which this unit lacks", 0, format!("{:#x}", self.table_register));
+            self.table.set_extended_interrupt_mode(false);
+        }
+        self.status = GlobalStatus::with_interrupt_table_set(self.status, true);
+    }
+
+    fn clear_faults(&mut self, world: &mut World<'_>, value: u32) {
+        self.faults.clear_status(value);
+        self.settle_faults();
+        self.go_on(world);
+    }
+
+    /// When software has served every fault, a pending event is pointless (VT-d, "Fault Event Control Register").
+    fn settle_faults(&mut self) {
+        if !self.faults.any() {
+            self.fault_event.served();
+        }
+    }
+
+    pub(super) fn announce_fault(&mut self, world: &mut World<'_>, due: EventDue) {
+        if due.0
+            && let Some(message) = self.fault_event.raise()
+        {
+            self.send(world, message);
+        }
+    }
+
+    /// Takes up the descriptor at the head, if there is one and the queue may go.
+    fn go_on(&mut self, world: &mut World<'_>) {
+        if !self.status.queued_invalidation() || self.faults.queue_stands() || self.queue.busy {
+            return;
+        }
+        match self.queue.pending() {
+            Ok(false) => {}
+            Ok(true) => {
+                self.queue.busy = true;
+                let late = if let InvalidationFault::Late(by) = self.config.invalidation_fault { by } else { Ps(0) };
+                let at = world.now() + world.jitter(self.config.invalidation_time) + late;
+                world.schedule(at, code::INVALIDATE, self.queue.epoch);
+            }
+            Err(info) => self.stop_queue(world, info),
+        }
+    }
+
+    fn stop_queue(&mut self, world: &mut World<'_>, info: QueueErrorInfo) {
+        self.queue.busy = false;
+        let due = self.faults.stop_queue(info);
+        self.announce_fault(world, due);
+        let text = format!("error information {}, head {:#x}", info.0, self.queue.head());
+        world.fault("invalidation queue stopped", 0, text);
+    }
+
+    /// The descriptor at the head is executed.
+    pub(super) fn invalidate(&mut self, world: &mut World<'_>, epoch: u64) {
+        if epoch != self.queue.epoch {
+            return;
+        }
+        match self.config.invalidation_fault {
+            InvalidationFault::Hangs(after) if self.descriptors >= after => return,
+            InvalidationFault::FetchFails(after) if self.descriptors >= after => {
+                self.config.invalidation_fault = InvalidationFault::None;
+                return self.stop_queue(world, QueueErrorInfo::FETCH);
+            }
+            _ => {}
+        }
+        match self.queue.execute(world, &mut self.cache) {
+            Ok(Executed::Done) => self.drained(world, epoch),
+            Ok(Executed::Drain) => self.drain(world),
+            Ok(Executed::Event) => {
+                self.complete(world);
+                self.drained(world, epoch);
+            }
+            Err(info) => self.stop_queue(world, info),
+        }
+    }
+
+    /// The descriptor is done; the next.
+    pub(super) fn drained(&mut self, world: &mut World<'_>, epoch: u64) {
+        if epoch != self.queue.epoch {
+            return;
+        }
+        self.descriptors += 1;
+        self.queue.busy = false;
+        self.queue.advance();
+        self.go_on(world);
+    }
+
+    /// Sets ICS.IWC; no second event until software has cleared it (VT-d, "Invalidation Completion Status Register").
+    fn complete(&mut self, world: &mut World<'_>) {
+        if !core::mem::replace(&mut self.invalidation_done, true)
+            && let Some(message) = self.invalidation_event.raise()
+        {
+            self.send(world, message);
+        }
+    }
+}
