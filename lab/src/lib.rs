@@ -6,4 +6,6 @@ pub mod input;
 pub mod outcome;
 pub mod plan;
 pub mod platform;
+pub mod published;
+pub mod scenario;
 pub mod setting;

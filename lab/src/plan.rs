@@ -1,7 +1,11 @@
 //! The resolved experiment: plain data, everything decided, nothing left to look up.
 
+mod validate;
+
+pub use validate::DEVICE_VECTORS;
+
 use crate::input::{Place, Warning};
-use crate::platform::Platform;
+use crate::platform::{Platform, Unit};
 use hal::CpuSet;
 use std::fmt;
 
@@ -50,6 +54,17 @@ pub struct Spans {
     pub asked_ramp_ns: u64,
     /// The `runtime` that the job asks for, for which `measured_ns` stands; none when it names none.
     pub asked_runtime_ns: Option<u64>,
+}
+
+impl fmt::Display for Spans {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = |ns: u64| Unit::Time.format(ns as f64);
+        write!(f, "simulated {} after {} of ramp", time(self.measured_ns), time(self.ramp_ns))?;
+        match self.asked_runtime_ns {
+            Some(runtime_ns) => write!(f, ", standing for {} after {}", time(runtime_ns), time(self.asked_ramp_ns)),
+            None => Ok(()),
+        }
+    }
 }
 
 /// One drive.

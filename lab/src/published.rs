@@ -1,0 +1,223 @@
+//! The published rows: what was measured elsewhere, which scenario runs each, and whether it may calibrate.
+
+use crate::input::{InputError, Place, Problem};
+use crate::plan::Delivery;
+use crate::setting::Setting;
+
+/// One row of `scenarios/published.csv`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Row {
+    /// Its published id: `H4`.
+    pub id: String,
+    /// The platform, as in `platforms/`.
+    pub platform: String,
+    /// What was run, in words.
+    pub scenario: String,
+    /// How interrupts were delivered.
+    pub delivery: Delivery,
+    /// What the value counts.
+    pub quantity: Quantity,
+    /// The published value; none for a prediction.
+    pub published: Option<f64>,
+    /// Its unit.
+    pub unit: String,
+    /// What it may be used for.
+    pub usage: Usage,
+    /// The carried scenarios that give it; of several, the worst counts.
+    pub scenarios: Vec<String>,
+    /// Where it was published.
+    pub source: String,
+}
+
+/// What a row may be used for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Usage {
+    /// Calibration.
+    Fit,
+    /// To stand beside what the program gives.
+    Report,
+    /// Nothing: its value is not known here.
+    Predict,
+}
+
+/// Declares the quantities with their names.
+macro_rules! quantities {
+    ($($(#[$doc:meta])* $variant:ident $name:literal,)*) => {
+        /// What a published value counts.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum Quantity {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Quantity {
+            /// Every quantity.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// Its name in the file and in `--json`.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+quantities! {
+    /// I/Os a second of one drive, the mean over drives.
+    IopsPerDrive "iops_per_drive",
+    /// I/Os a second of all drives.
+    Iops "iops",
+    /// MSIs a second of one vector that a job uses, the mean over them.
+    MsiPerVector "msi_per_vector",
+    /// MSIs a second of all drives.
+    Msi "msi",
+    /// Notification interrupts a second, all CPUs.
+    Notifications "notifications",
+    /// Notifications for a hundred MSIs.
+    NotificationsPerMsi "notifications_per_msi",
+    /// Interrupts a second that CPUs took.
+    Interrupts "interrupts",
+    /// User time of all CPUs in 33 s.
+    UserTime "user_time",
+    /// System time of all CPUs in 33 s.
+    SystemTime "system_time",
+    /// Mean time from the application's wish to the end of its submission.
+    Slat "slat",
+    /// Mean time from submission to completion.
+    Clat "clat",
+    /// IOPS against those of the remapped run, in per cent.
+    IopsChange "iops_change",
+}
+
+/// The file in the project.
+const FILE: &str = "scenarios/published.csv";
+const TEXT: &str = include_str!("../../scenarios/published.csv");
+const HEADER: &str = "id,platform,scenario,delivery,quantity,value,unit,use,files,source";
+
+/// Every row, in the file's order.
+///
+/// # Errors
+/// The file is wrong, which a test excludes for the one that the program carries.
+pub fn rows() -> Result<Vec<Row>, InputError> {
+    parse(TEXT)
+}
+
+fn parse(text: &str) -> Result<Vec<Row>, InputError> {
+    let mut lines = text.lines().enumerate();
+    match lines.next() {
+        Some((_, HEADER)) => {}
+        _ => return Err(InputError::new(&Place::line(FILE, 1), "", Problem::Missing { valid: HEADER.into() })),
+    }
+    lines.filter(|(_, line)| !line.trim().is_empty()).map(|(index, line)| row(index as u32 + 1, line)).collect()
+}
+
+fn row(number: u32, line: &str) -> Result<Row, InputError> {
+    let place = Place::line(FILE, number);
+    let fields = fields(line);
+    let [id, platform, scenario, delivery, quantity, value, unit, usage, files, source] = &fields[..] else {
+        let why = format!("the row has {} fields; valid: {HEADER}", fields.len());
+        return Err(InputError::new(&place, "", Problem::Syntax(why)));
+    };
+    let setting = |key: &str, text: &str| Setting::new(place.clone(), key, text);
+    let named = |known: &[&str]| known.join(", ");
+    let quantities: Vec<&str> = Quantity::ALL.iter().map(|quantity| quantity.name()).collect();
+    let usage = match usage.as_str() {
+        "fit" => Usage::Fit,
+        "report" => Usage::Report,
+        "predict" => Usage::Predict,
+        _ => return Err(setting("use", usage).wrong("is no use", "fit, report, predict")),
+    };
+    let published = match (value.as_str(), usage) {
+        ("", Usage::Predict) => None,
+        (text, Usage::Fit | Usage::Report) => {
+            let number = text.parse::<f64>().ok().filter(|value| value.is_finite());
+            Some(number.ok_or_else(|| setting("value", text).wrong("is no number", "a number"))?)
+        }
+        (text, Usage::Predict) => return Err(setting("value", text).wrong("stands in a prediction", "nothing")),
+    };
+    Ok(Row {
+        id: id.clone(),
+        platform: platform.clone(),
+        scenario: scenario.clone(),
+        delivery: Delivery::ALL
+            .into_iter()
+            .find(|known| known.name() == delivery)
+            .ok_or_else(|| setting("delivery", delivery).wrong("is no delivery", "remapped, posted, polled"))?,
+        quantity: *Quantity::ALL
+            .iter()
+            .find(|known| known.name() == quantity)
+            .ok_or_else(|| setting("quantity", quantity).wrong("is no quantity", named(&quantities)))?,
+        published,
+        unit: unit.clone(),
+        usage,
+        scenarios: files.split_whitespace().map(str::to_owned).collect(),
+        source: source.clone(),
+    })
+}
+
+/// The fields of a line; one in quotes may hold commas.
+fn fields(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut quoted = false;
+    for c in line.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ',' if !quoted => fields.push(String::new()),
+            c => fields.last_mut().expect("never empty").push(c),
+        }
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Request;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_row_is_given_by_carried_scenarios_of_its_platform() {
+        let rows = rows().unwrap();
+        let ids: BTreeSet<&str> = rows.iter().map(|row| row.id.as_str()).collect();
+        assert_eq!(ids.len(), rows.len(), "an id stands twice");
+        for row in &rows {
+            assert!(!row.scenarios.is_empty(), "{}: no scenario", row.id);
+            for scenario in &row.scenarios {
+                let plan = Request::of(scenario).plan().unwrap();
+                assert_eq!(plan.platform.name, row.platform, "{}", row.id);
+                assert!(
+                    plan.deliveries.contains(&row.delivery),
+                    "{}: {scenario} does not run {}",
+                    row.id,
+                    row.delivery
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_rows_are_those_that_were_published() {
+        let rows = rows().unwrap();
+        let find = |id: &str| rows.iter().find(|row| row.id == id).unwrap();
+        assert_eq!(find("H4").published, Some(2_184_200.0));
+        assert_eq!((find("H4").usage, find("H4").quantity), (Usage::Fit, Quantity::IopsPerDrive));
+        assert_eq!((find("C1").published, find("C1").unit.as_str()), (None, "ns"));
+        assert_eq!(find("E14").scenarios.len(), 4);
+        assert!(find("A1").scenario.contains("8 jobs a drive, QD 64"), "commas in quotes");
+        let count = |usage| rows.iter().filter(|row| row.usage == usage).count();
+        assert_eq!((count(Usage::Fit), count(Usage::Report), count(Usage::Predict)), (15, 8, 18));
+    }
+
+    #[test]
+    fn a_wrong_row_says_where() {
+        let case = |row: &str| parse(&format!("{HEADER}\n{row}\n")).unwrap_err().to_string();
+        assert_eq!(
+            case("X1,emr,s,remapped,speed,1,1/s,fit,f,s").split(';').next().unwrap(),
+            "scenarios/published.csv:2: quantity: `speed` is no quantity"
+        );
+        assert_eq!(
+            case("X1,emr,s,remapped,iops,1,1/s,predict,f,s"),
+            "scenarios/published.csv:2: value: `1` stands in a prediction; valid: nothing"
+        );
+        assert_eq!(case("X1,emr,s"), format!("scenarios/published.csv:2: the row has 3 fields; valid: {HEADER}"));
+    }
+}

@@ -1,0 +1,63 @@
+//! Where a scenario and what it refers to are read from: the disk, or the program itself.
+
+use super::carried;
+use crate::input::{InputError, Place, Problem};
+use std::path::Path;
+
+/// The largest input file that is read: far beyond any, so that a wrong path (a device, a disk image) ends quickly.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// A source of files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Files {
+    /// The disk.
+    Disk,
+    /// What the program carries.
+    Carried,
+}
+
+impl Files {
+    /// The source of `input` and its path there: a bare name is a scenario that the program carries.
+    pub(super) fn locate(input: &str) -> Result<(Self, String), InputError> {
+        if input.contains(['/', '\\', '.']) || Path::new(input).exists() {
+            return Ok((Self::Disk, input.to_owned()));
+        }
+        let path = format!("scenarios/{input}.toml");
+        match carried::text(&path) {
+            Some(_) => Ok((Self::Carried, path)),
+            None => {
+                let known = carried::names().collect::<Vec<_>>().join(", ");
+                let valid = format!("a scenario.toml, a job.fio, or one of {known}");
+                Err(InputError::value(&Place::file("campanile"), "", input, "is neither a file nor a scenario", valid))
+            }
+        }
+    }
+
+    /// The file at `path`.
+    pub(super) fn read(self, path: &str) -> Result<Vec<u8>, String> {
+        match self {
+            Self::Carried => carried::text(path).map(|text| text.as_bytes().to_vec()).ok_or("not carried".to_owned()),
+            Self::Disk => {
+                let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
+                if size > BYTES_MAX {
+                    return Err(format!("it has {size} bytes, more than {BYTES_MAX}"));
+                }
+                std::fs::read(path).map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    /// As [`Self::read`], of an input that was named on the command line.
+    pub(super) fn input(self, path: &str) -> Result<Vec<u8>, InputError> {
+        let unread = |error| InputError::new(&Place::file(path), "", Problem::Io(format!("cannot be read: {error}")));
+        self.read(path).map_err(unread)
+    }
+
+    /// The path of `name` as written in the file `from`: beside it.
+    pub(super) fn beside(name: &str, from: &str) -> String {
+        match Path::new(from).parent() {
+            Some(folder) => folder.join(name).to_string_lossy().into_owned(),
+            None => name.to_owned(),
+        }
+    }
+}

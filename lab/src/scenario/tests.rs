@@ -1,0 +1,295 @@
+use super::*;
+use crate::plan::IoEngine;
+
+const JOB: &str = "[a]\nfilename=/dev/nvme0n1\ndirect=1\nioengine=libaio\ncpus_allowed=0-1\nrw=randread\niodepth=4\n";
+
+/// Resolves `request` of a scenario `s.toml` with those lines, beside a job file `j.fio`.
+fn resolve(lines: &str, job: &str, change: impl FnOnce(&mut Request)) -> Result<Plan, String> {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("j.fio"), job).unwrap();
+    let path = folder.path().join("s.toml");
+    std::fs::write(&path, lines).unwrap();
+    let mut request = Request::of(path.to_str().unwrap());
+    change(&mut request);
+    let prefix = format!("{}/", folder.path().display());
+    request.plan().map_err(|error| error.to_string().replace(&prefix, ""))
+}
+
+/// A valid scenario with `lines` in it, from line 3.
+fn with(lines: &str) -> Result<Plan, String> {
+    resolve(&format!("platform = \"emr\"\nworkload = \"j.fio\"\n{lines}"), JOB, |_| {})
+}
+
+fn set(options: &[&str]) -> Result<Plan, String> {
+    resolve("platform = \"emr\"\nworkload = \"j.fio\"\n", JOB, |request| {
+        request.sets = options.iter().map(|option| (*option).to_owned()).collect();
+    })
+}
+
+#[test]
+fn every_carried_scenario_resolves() {
+    let mut count = 0;
+    for name in names() {
+        let plan = Request::of(name).plan().unwrap();
+        assert_eq!(plan.name, name);
+        assert!(plan.warnings.is_empty(), "{name}: {:?}", plan.warnings);
+        count += 1;
+    }
+    assert_eq!(count, 16);
+}
+
+#[test]
+fn the_published_job_has_a_thread_a_cpu_and_eight_a_drive() {
+    let plan = Request::of("emr-4-drives").plan().unwrap();
+    assert_eq!((plan.cpus, plan.drives.len(), plan.jobs.len()), (32, 4, 32));
+    for (cpu, job) in plan.jobs.iter().enumerate() {
+        assert_eq!(job.cpus, hal::CpuSet::of(hal::CpuId(cpu as u32)));
+        assert_eq!((job.drive, job.iodepth, job.engine), (cpu / 8, 64, IoEngine::Libaio));
+    }
+    assert_eq!(plan.jobs[9].name, "drive-b.1");
+    assert_eq!(plan.drives[0].name, "/dev/nvme6n1");
+    assert_eq!((plan.drives[0].queues, plan.drives[0].queue_entries), (32, 1024));
+    assert_eq!(plan.deliveries, [Delivery::Remapped, Delivery::Posted]);
+    assert_eq!(plan.seeds, [1, 2, 3]);
+    assert_eq!(plan.spans.to_string(), "simulated 10 ms after 2 ms of ramp, standing for 30 s after 3 s");
+    let plan = Request::of("spr-8-drives").plan().unwrap();
+    assert_eq!((plan.cpus, plan.drives.len(), plan.jobs.len()), (64, 8, 64));
+    assert_eq!(plan.jobs[63].cpus.to_string(), "63");
+}
+
+#[test]
+fn split_counts_threads_over_all_jobs_as_fio_does() {
+    let plan = Request::of("emr-low-qd4").plan().unwrap();
+    let cpus: Vec<String> = plan.jobs.iter().map(|job| job.cpus.to_string()).collect();
+    assert_eq!(cpus, ["0", "9", "18", "27"]);
+    assert!(plan.jobs.iter().all(|job| job.iodepth == 4));
+}
+
+#[test]
+fn a_job_file_alone_is_enough() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.fio");
+    std::fs::write(&path, "[a]\nfilename=x\ndirect=1\nioengine=libaio\nnumjobs=2\nruntime=5ms\n").unwrap();
+    let plan = Request::of(path.to_str().unwrap()).plan().unwrap();
+    assert_eq!((plan.name.as_str(), plan.platform.name.as_str(), plan.cpus), ("mine", "emr", 64));
+    assert_eq!(plan.jobs[1].cpus.len(), 64, "without cpus_allowed a job runs anywhere");
+    assert_eq!(plan.spans.measured_ns, 5_000_000, "no longer than the job itself");
+}
+
+#[test]
+fn settings_stand_over_the_scenario_and_the_command_line_over_both() {
+    let lines = "duration = \"4 ms\"\nseeds = [7, 9]\n[job]\niodepth = 8\n[options]\nharvest_passes = 3\n\
+                 [drives]\nqueues = 2\n[drives.\"/dev/nvme0n1\"]\nqueue_entries = 64\ncoalescing_entries = 8\n\
+                 coalescing_time = \"200 us\"\n[set]\nfabric.dispatch = \"56 ns\"\n";
+    let plan = with(lines).unwrap();
+    assert_eq!((plan.spans.measured_ns, plan.jobs[0].iodepth, plan.options.harvest_passes), (4_000_000, 8, 3));
+    assert_eq!((plan.drives[0].queues, plan.drives[0].queue_entries), (2, 64));
+    assert_eq!(plan.drives[0].coalescing, Some(crate::plan::Coalescing { entries: 8, time_100us: 2 }));
+    assert_eq!(plan.platform.fabric.dispatch.ps(), 56_000);
+    assert_eq!(plan.seeds, [7, 9]);
+    let plan = resolve(&format!("platform = \"emr\"\nworkload = \"j.fio\"\n{lines}"), JOB, |request| {
+        request.sets = ["job.iodepth=16", "duration_ms=5", "fabric.dispatch=40ns"].map(String::from).to_vec();
+        request.seeds = Some(2);
+        request.platform = Some("spr".into());
+        request.deliveries = Some(vec![Delivery::Posted]);
+    })
+    .unwrap();
+    assert_eq!((plan.jobs[0].iodepth, plan.spans.measured_ns), (16, 5_000_000));
+    assert_eq!((plan.platform.name.as_str(), plan.platform.fabric.dispatch.ps()), ("spr", 40_000));
+    assert_eq!((plan.seeds.as_slice(), plan.deliveries.as_slice()), (&[1, 2][..], &[Delivery::Posted][..]));
+}
+
+#[test]
+fn jobs_can_stand_in_the_scenario() {
+    let plan = resolve(
+        "platform = \"optane\"\n[[jobs]]\nname = \"fast\"\nfilename = \"x\"\ndirect = true\nioengine = \"io_uring\"\n\
+         iodepth = 32\nbs = 512\n",
+        "",
+        |_| {},
+    )
+    .unwrap();
+    assert_eq!((plan.jobs[0].name.as_str(), plan.jobs[0].block_bytes), ("fast", 512));
+    assert_eq!(plan.drives[0].model, "optane");
+    let error = resolve("platform = \"emr\"\n[[jobs]]\nfilename = \"x\"\niodepht = 3\n", "", |_| {}).unwrap_err();
+    assert_eq!(error, "s.toml:4: iodepht: nothing has this name; valid: iodepth");
+}
+
+#[test]
+fn wrong_scenarios_say_where_what_and_what_would_do() {
+    let span = "valid: a time with ns, us, ms or s, from 1 us to 10 s";
+    let cases = [
+        ("duraton = \"4 ms\"", "s.toml:3: duraton: nothing has this name; valid: duration".to_owned()),
+        ("duration = 4", format!("s.toml:3: duration: `4` has no unit; {span}")),
+        ("duration = \"4 GHz\"", format!("s.toml:3: duration: `4 GHz` has the wrong unit `GHz`; {span}")),
+        ("duration = \"-4 ms\"", format!("s.toml:3: duration: `-4 ms` is negative; {span}")),
+        (
+            "duration = \"4 s\"\nramp = \"9000 s\"",
+            "s.toml:4: ramp: `9000 s` is out of bounds; \
+            valid: a time with ns, us, ms or s, from 0 ns to 10 s"
+                .into(),
+        ),
+        ("cpus = 65", "s.toml:3: cpus: `65` is more than platform emr has; valid: a whole number from 1 to 64".into()),
+        ("cpus = 1", "j.fio:5: cpus_allowed: `0-1` names CPU 1, which does not exist; valid: CPUs 0-0".into()),
+        (
+            "deliveries = [\"remaped\"]",
+            "s.toml:3: deliveries: `remaped` is no delivery; \
+            valid: remapped, posted, polled"
+                .into(),
+        ),
+        (
+            "deliveries = [\"posted\", \"posted\"]",
+            "s.toml:3: deliveries: `posted` stands twice; \
+            valid: each delivery once"
+                .into(),
+        ),
+        (
+            "deliveries = [\"polled\"]",
+            "s.toml:3: `polled` cannot serve job [a] (j.fio:1): libaio has no polled queues; \
+            valid: ioengine=io_uring, or remapped, posted"
+                .into(),
+        ),
+        (
+            "seeds = 0",
+            "s.toml:3: seeds: `0` is out of bounds; \
+            valid: how many from 1 to 1000, or a list of whole numbers, each once"
+                .into(),
+        ),
+        (
+            "[options]\nharvest_pases = 2",
+            "s.toml:4: options.harvest_pases: nothing has this name; \
+            valid: options.harvest_passes"
+                .into(),
+        ),
+        (
+            "[drives]\nqueues = 300",
+            "s.toml:4: drives.queues: `300` is out of bounds; \
+            valid: a whole number, from 1 to 128"
+                .into(),
+        ),
+        (
+            "[drives]\nmodel = \"floppy\"",
+            "s.toml:4: drives.model: `floppy` is no kind of drive of platform emr; \
+            valid: gen5"
+                .into(),
+        ),
+        (
+            "[drives.\"/dev/sda\"]\nqueues = 1",
+            "s.toml:4: drives./dev/sda.queues: `/dev/sda` is no drive of a job; \
+            valid: /dev/nvme0n1"
+                .into(),
+        ),
+        (
+            "[drives]\ncoalescing_time = \"150 us\"",
+            "s.toml:4: drives.coalescing_time: `150 us` is no multiple of 100 us; \
+            valid: 100 us to 25.5 ms in steps of 100 us"
+                .into(),
+        ),
+        (
+            "[job]\niodepth = 0",
+            "s.toml:4: job.iodepth: `0` is out of bounds; \
+            valid: a whole number from 1 to 65536"
+                .into(),
+        ),
+        (
+            "[job]\niodepth = 1024",
+            "j.fio:1: [a] iodepth: `1024` is zero or does not fit a queue of 1024 entries; \
+            valid: 1 to 1023"
+                .into(),
+        ),
+        (
+            "[job]\nbs = 1000",
+            "j.fio:1: [a] bs: `1000` bytes are no whole number of the drive's logical blocks; \
+            valid: a multiple of 512"
+                .into(),
+        ),
+        (
+            "[set]\nfabric.dispatch = \"56 GB/s\"",
+            "s.toml:4: fabric.dispatch: `56 GB/s` has the wrong unit `GB/s`; \
+            valid: a time with ns, us, ms or s, from 0 ns to 1 ms"
+                .into(),
+        ),
+        (
+            "[[jobs]]\nfilename = \"x\"",
+            "s.toml:3: jobs: `[[jobs]]` stands beside `workload`; valid: one of them".into(),
+        ),
+    ];
+    for (lines, message) in cases {
+        assert_eq!(with(lines).unwrap_err(), message, "{lines}");
+    }
+    let error = resolve("platform = \"emx\"\nworkload = \"j.fio\"\n", JOB, |_| {}).unwrap_err();
+    assert_eq!(
+        error,
+        "s.toml:1: platform: `emx` is no platform; valid: emr, spr, optane, or the path of a file (./my.toml)"
+    );
+    let error = resolve("platform = \"emr\"\nworkload = \"k.fio\"\n", JOB, |_| {}).unwrap_err();
+    assert!(error.starts_with("s.toml:2: workload: `k.fio` cannot be read ("), "{error}");
+    let error = resolve("platform = \"emr\"\n", JOB, |_| {}).unwrap_err();
+    assert!(error.starts_with("s.toml: workload: must be given; "), "{error}");
+}
+
+#[test]
+fn wrong_options_say_so_too() {
+    assert_eq!(
+        set(&["fabric.dispatch=-1ns"]).unwrap_err(),
+        "--set: fabric.dispatch: `-1ns` is negative; \
+        valid: a time with ns, us, ms or s, from 0 ns to 1 ms"
+    );
+    assert_eq!(
+        set(&["fabrik.dispatch=1ns"]).unwrap_err(),
+        "--set: fabrik.dispatch: nothing has this name; \
+        valid: fabric.dispatch"
+    );
+    assert_eq!(
+        set(&["drives.queues=0"]).unwrap_err(),
+        "--set: drives.queues: `0` is out of bounds; \
+        valid: a whole number, from 1 to 128"
+    );
+    assert_eq!(set(&["job.iodepht=2"]).unwrap_err(), "--set: job.iodepht: nothing has this name; valid: iodepth");
+    let error =
+        resolve("platform = \"emr\"\nworkload = \"j.fio\"\n", JOB, |request| request.seeds = Some(0)).unwrap_err();
+    assert_eq!(error, "--seeds: `0` is out of bounds; valid: a whole number from 1 to 1000");
+    let error = Request::of("emr-5-drives").plan().unwrap_err().to_string();
+    assert!(error.starts_with("campanile: `emr-5-drives` is neither a file nor a scenario; valid: a scenario.toml, "));
+    let error = Request::of("./none.toml").plan().unwrap_err().to_string();
+    assert!(error.starts_with("./none.toml: cannot be read: "), "{error}");
+}
+
+#[test]
+fn more_queues_than_vectors_is_an_error() {
+    let mut lines = String::from("platform = \"emr\"\ncpus = 1\n[drives]\nqueues = 128\n");
+    for drive in ["x", "y"] {
+        lines += &format!("[[jobs]]\nfilename = \"{drive}\"\ndirect = 1\nioengine = \"libaio\"\n");
+    }
+    assert_eq!(
+        resolve(&lines, "", |_| {}).unwrap_err(),
+        "s.toml: drives.queues: `258` vectors are wanted, and 1 CPUs have 203; valid: drives.queues up to 100"
+    );
+}
+
+#[test]
+fn a_delivery_that_is_asked_for_stands_over_hipri() {
+    let mut request = Request::of("emr-polled");
+    request.deliveries = Some(vec![Delivery::Remapped, Delivery::Polled]);
+    let plan = request.plan().unwrap();
+    assert_eq!(
+        plan.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["scenarios/jobs/four-drives-polled.fio:9: hipri: the deliveries asked for (--delivery) stand over it: \
+          polled only where they say so"]
+    );
+    assert!(!plan.is_polled(&plan.jobs[0], Delivery::Remapped));
+    assert!(plan.is_polled(&plan.jobs[0], Delivery::Polled));
+    let plan = Request::of("emr-polled").plan().unwrap();
+    assert_eq!(plan.deliveries, [Delivery::Polled]);
+}
+
+proptest::proptest! {
+    #[test]
+    fn arbitrary_scenarios_never_panic(lines in "[ -~\n]{0,200}") {
+        let _ = with(&lines);
+    }
+
+    #[test]
+    fn arbitrary_settings_never_panic(key in "(cpu|fabric|drive|drives|job|options|ramp|cpus)?[.]?[a-z_.]{0,12}", value in "[ -~]{0,10}") {
+        let _ = set(&[&format!("{key}={value}")]);
+    }
+}
