@@ -1,2 +1,24 @@
-//! `cargo xtask`.
-fn main() {}
+//! `cargo xtask`: checks of the house that are not tests of a room.
+
+mod tidy;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask tidy    the law between the rooms, file sizes, unfinished marks, dead links";
+
+fn main() -> ExitCode {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the project");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let findings = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["tidy"] => tidy::check(root),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    for finding in &findings {
+        eprintln!("{finding}");
+    }
+    if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,193 @@
+//! `cargo xtask tidy`: the rules of the house that a program can check.
+//!
+//! - the law: which room may depend on which;
+//! - the rooms that are embedded are `no_std`;
+//! - a product file has one subject: at most 500 lines;
+//! - nothing unfinished, nothing ignored, no path of somebody's machine;
+//! - links between the documents lead somewhere.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use toml::Table;
+
+/// Each room with the rooms it may depend on. `drivers` and `irq` never see `machine`, and `machine` never sees them.
+const LAW: [(&str, &[&str]); 10] = [
+    ("spec", &[]),
+    ("hal", &[]),
+    ("irq", &["spec", "hal"]),
+    ("sched", &["hal"]),
+    ("drivers", &["irq", "spec", "hal"]),
+    ("machine", &["spec", "hal", "sched"]),
+    ("lab", &["spec", "hal", "irq", "sched", "drivers", "machine"]),
+    ("conformance", &["spec", "hal", "irq", "sched", "drivers", "machine", "lab"]),
+    ("benches", &["spec", "hal", "irq", "sched", "drivers", "machine", "lab"]),
+    ("xtask", &[]),
+];
+
+/// Rooms that a kernel embeds.
+const NO_STD: [&str; 5] = ["spec", "hal", "irq", "sched", "drivers"];
+
+/// Lines of a product file; tests do not count.
+const LINES_MAX: usize = 500;
+
+/// What no source may hold. Written in two halves, so that this file does not hold them.
+const UNWANTED: [(&str, &str); 6] = [
+    (concat!("to", "do!("), "unfinished code"),
+    (concat!("unimple", "mented!("), "unfinished code"),
+    (concat!("FIX", "ME"), "an unfinished mark"),
+    (concat!("#[ig", "nore"), "a test that nobody runs"),
+    (concat!("/ro", "ot/"), "a path of one machine"),
+    (concat!("/ho", "me/"), "a path of one machine"),
+];
+
+/// Checks the tree at `root`; every finding is a line.
+pub(crate) fn check(root: &Path) -> Vec<String> {
+    let mut findings = law(root);
+    let mut files = Vec::new();
+    walk(root, &mut files);
+    files.sort();
+    for file in &files {
+        let Ok(text) = fs::read_to_string(file) else { continue };
+        let name = file.strip_prefix(root).unwrap_or(file).display().to_string();
+        match file.extension().and_then(|ending| ending.to_str()) {
+            Some("rs") => source(&name, &text, &mut findings),
+            Some("md") => links(file, &name, &text, &mut findings),
+            _ => {}
+        }
+    }
+    findings
+}
+
+/// The dependencies of every room against the law.
+fn law(root: &Path) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (room, allowed) in LAW {
+        let file = root.join(room).join("Cargo.toml");
+        let manifest = match fs::read_to_string(&file).map(|text| text.parse::<Table>()) {
+            Ok(Ok(manifest)) => manifest,
+            Ok(Err(error)) => {
+                findings.push(format!("{room}/Cargo.toml: {error}"));
+                continue;
+            }
+            Err(_) => {
+                findings.push(format!("{room}/Cargo.toml: missing, but ARCHITECTURE.md names the room"));
+                continue;
+            }
+        };
+        for dependency in dependencies(&manifest) {
+            let is_room = LAW.iter().any(|(known, _)| *known == dependency);
+            if is_room && !allowed.contains(&dependency.as_str()) {
+                let allowed = if allowed.is_empty() { "nothing of ours".into() } else { allowed.join(", ") };
+                findings.push(format!("{room}/Cargo.toml: depends on {dependency}; the law allows {allowed}"));
+            }
+        }
+        let library = fs::read_to_string(root.join(room).join("src/lib.rs")).unwrap_or_default();
+        if NO_STD.contains(&room) && !library.contains("#![no_std]") {
+            findings.push(format!("{room}/src/lib.rs: is embedded in kernels, so it must be no_std"));
+        }
+    }
+    findings
+}
+
+/// Names of all dependencies of a manifest, those for tests and targets too.
+fn dependencies(manifest: &Table) -> Vec<String> {
+    let kinds = ["dependencies", "dev-dependencies", "build-dependencies"];
+    let targets = manifest.get("target").and_then(|targets| targets.as_table());
+    let tables = targets.into_iter().flat_map(|targets| targets.values()).filter_map(|target| target.as_table());
+    std::iter::once(manifest)
+        .chain(tables)
+        .flat_map(|table| kinds.iter().filter_map(|kind| table.get(*kind)?.as_table()))
+        .flat_map(|table| table.iter().map(|(name, value)| room_of(name, value)))
+        .collect()
+}
+
+/// A dependency by the room that it is: the package may be renamed.
+fn room_of(name: &str, value: &toml::Value) -> String {
+    let package = value.as_table().and_then(|table| table.get("package")?.as_str()).unwrap_or(name);
+    match package {
+        "campanile" => "lab".into(),
+        package => package.strip_prefix("campanile-").unwrap_or(package).into(),
+    }
+}
+
+fn source(name: &str, text: &str, findings: &mut Vec<String>) {
+    let lines = text.lines().count();
+    if !is_test(name) && lines > LINES_MAX {
+        findings.push(format!("{name}: {lines} lines; over {LINES_MAX} it has more than one subject"));
+    }
+    for (index, line) in text.lines().enumerate() {
+        for (unwanted, what) in UNWANTED {
+            if line.contains(unwanted) {
+                findings.push(format!("{name}:{}: {what}: {unwanted}", index + 1));
+            }
+        }
+    }
+}
+
+fn is_test(name: &str) -> bool {
+    name.ends_with("tests.rs") || name.contains("/tests/") || name.contains("/benches/")
+}
+
+/// Relative links of a document.
+fn links(file: &Path, name: &str, text: &str, findings: &mut Vec<String>) {
+    for (index, line) in text.lines().enumerate() {
+        for target in line.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+            let outside = target.is_empty() || target.contains("://");
+            if !outside && !file.parent().is_some_and(|folder| folder.join(target).exists()) {
+                findings.push(format!("{name}:{}: the link to {target} leads nowhere", index + 1));
+            }
+        }
+    }
+}
+
+/// Files below `folder`, without what is built, hidden or made by a run.
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let name = entry.file_name();
+        let skipped = name == "target" || name == "out" || name.to_string_lossy().starts_with('.');
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() && !skipped => walk(&path, files),
+            Ok(kind) if kind.is_file() => files.push(path),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_renamed_room_is_still_that_room() {
+        let manifest: Table =
+            "[target.'cfg(x)'.dev-dependencies]\nx = { package = \"campanile-machine\", path = \"..\" }\n"
+                .parse()
+                .expect("valid TOML");
+        assert_eq!(dependencies(&manifest), ["machine"]);
+    }
+
+    #[test]
+    fn a_room_that_breaks_the_law_is_found() {
+        let root = std::env::temp_dir().join(format!("campanile-tidy-{}", std::process::id()));
+        for (room, _) in LAW {
+            fs::create_dir_all(root.join(room).join("src")).expect("a scratch folder");
+            let dependency = if room == "irq" { "[dependencies]\nmachine.workspace = true\n" } else { "" };
+            fs::write(root.join(room).join("Cargo.toml"), dependency).expect("a scratch file");
+            fs::write(root.join(room).join("src/lib.rs"), "#![no_std]\n").expect("a scratch file");
+        }
+        let findings = check(&root);
+        fs::remove_dir_all(&root).expect("the scratch folder goes");
+        assert_eq!(findings, ["irq/Cargo.toml: depends on machine; the law allows spec, hal"]);
+    }
+
+    #[test]
+    fn a_long_product_file_is_found_and_a_long_test_is_not() {
+        let text = "\n".repeat(501);
+        let mut findings = Vec::new();
+        source("irq/src/tests.rs", &text, &mut findings);
+        assert!(findings.is_empty());
+        source("irq/src/flow.rs", &text, &mut findings);
+        assert_eq!(findings.len(), 1);
+    }
+}
