@@ -1,2 +1,5 @@
 //! See ARCHITECTURE.md.
 #![no_std]
+extern crate alloc;
+
+pub mod nvme;

@@ -1,0 +1,190 @@
+//! The admin queue: commands that their caller waits for.
+
+use super::port::Port;
+use super::queue::{Parts, QueuePair};
+use super::{BatchDone, Completed, IoError, Namespace, NvmeError, Refusal};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use hal::{Dma, Hal, Lock};
+use spec::nvme::identify::{self, Cns};
+use spec::nvme::{
+    AbortDw10, AdminOpcode, Cdw0, Command, CreateCqDw11, CreateSqDw11, FeatureDw10, FeatureId, FeatureSelect,
+    IdentifyDw10, QueueDw10,
+};
+
+/// The longest wait between two looks at the controller's health, and at a mailbox that another thread's poll filled.
+const WAIT_SLICE_NS: u64 = 100_000;
+
+/// Where one command's answer is awaited.
+#[derive(Clone, Copy)]
+enum Mail {
+    Free,
+    Waiting,
+    Answered(Result<u32, IoError>),
+    /// Nobody waits any more, but the answer may still come.
+    GivenUp,
+}
+
+/// The mailboxes; the admin queue's tags are their indices.
+struct Mailboxes<H: Hal>(Lock<H, Vec<Mail>>);
+
+impl<H: Hal> Mailboxes<H> {
+    fn claim(&self) -> Option<usize> {
+        let mut boxes = self.0.lock();
+        let index = boxes.iter().position(|mail| matches!(mail, Mail::Free))?;
+        boxes[index] = Mail::Waiting;
+        Some(index)
+    }
+
+    fn take(&self, index: usize) -> Option<Result<u32, IoError>> {
+        let mut boxes = self.0.lock();
+        let Mail::Answered(answer) = boxes[index] else { return None };
+        boxes[index] = Mail::Free;
+        Some(answer)
+    }
+
+    fn set(&self, index: usize, mail: Mail) {
+        self.0.lock()[index] = mail;
+    }
+}
+
+impl<H: Hal> BatchDone for Mailboxes<H> {
+    fn batch_done(&self, batch: &[Completed]) {
+        let mut boxes = self.0.lock();
+        for done in batch {
+            let mail = &mut boxes[done.tag as usize];
+            *mail = if matches!(mail, Mail::GivenUp) { Mail::Free } else { Mail::Answered(done.result) };
+        }
+    }
+}
+
+/// The admin queue pair and what its commands need.
+pub(super) struct Admin<H: Hal> {
+    pub(super) pair: QueuePair<H>,
+    mail: Arc<Mailboxes<H>>,
+    timeout_ns: u64,
+    /// Where Identify puts its answer; used by one control operation at a time, and kept until the device is stopped.
+    identify: H::Dma,
+}
+
+impl<H: Hal> Admin<H> {
+    pub(super) fn new(port: &Port<H>, entries: u16, timeout_ns: u64) -> Result<Self, NvmeError> {
+        let mail = Arc::new(Mailboxes(Lock::new(port.hal, alloc::vec![Mail::Free; usize::from(entries - 1)])));
+        let pair = QueuePair::new(Parts {
+            hal: port.hal,
+            regs: port.regs.clone(),
+            dstrd: port.cap.dstrd(),
+            qid: 0,
+            entries,
+            vector: None,
+            namespace: Namespace { nsid: 0, blocks: 0, block_shift: 0 },
+            transfer_bytes_max: 0,
+            done: mail.clone(),
+        })?;
+        let identify = port.hal.dma_alloc(identify::BYTES, identify::BYTES)?;
+        Ok(Self { pair, mail, timeout_ns, identify })
+    }
+
+    /// Runs one command and returns dword 0 of its completion.
+    pub(super) fn execute(&self, port: &Port<H>, opcode: AdminOpcode, command: Command) -> Result<u32, NvmeError> {
+        let index = self.mail.claim().ok_or(NvmeError::AdminFull(self.pair.depth()))?;
+        let command = Command { cdw0: Cdw0::with_opcode(command.cdw0, opcode.0), ..command };
+        if let Err(refusal) = self.pair.submit_command(command, index as u64) {
+            self.mail.set(index, Mail::Free);
+            return Err(if refusal == Refusal::Full {
+                NvmeError::AdminFull(self.pair.depth())
+            } else {
+                NvmeError::Stopped
+            });
+        }
+        match self.answer(port, index) {
+            Ok(Ok(dw0)) => Ok(dw0),
+            Ok(Err(IoError::Device { status, .. })) => Err(NvmeError::Command(opcode, status)),
+            Ok(Err(error)) => Err(NvmeError::Lost(opcode, error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn answer(&self, port: &Port<H>, index: usize) -> Result<Result<u32, IoError>, NvmeError> {
+        let deadline_ns = port.hal.now_ns().saturating_add(self.timeout_ns);
+        loop {
+            let now_ns = port.hal.now_ns();
+            self.pair.take_completions();
+            if let Some(answer) = self.mail.take(index) {
+                return Ok(answer);
+            }
+            let health = if now_ns >= deadline_ns {
+                Err(NvmeError::Timeout("an admin command", self.timeout_ns / 1_000_000))
+            } else {
+                port.check_health()
+            };
+            if let Err(error) = health {
+                return self.give_up(index).ok_or(error);
+            }
+            self.pair.wait_for_completion(deadline_ns.min(now_ns + WAIT_SLICE_NS));
+        }
+    }
+
+    /// Waits no more for `index`, unless the answer came at the last moment.
+    fn give_up(&self, index: usize) -> Option<Result<u32, IoError>> {
+        let mut boxes = self.mail.0.lock();
+        let (mail, answer) = match boxes[index] {
+            Mail::Answered(answer) => (Mail::Free, Some(answer)),
+            _ => (Mail::GivenUp, None),
+        };
+        boxes[index] = mail;
+        answer
+    }
+
+    /// Runs Identify and returns its data.
+    pub(super) fn identify(&self, port: &Port<H>, cns: Cns, nsid: u32) -> Result<&H::Dma, NvmeError> {
+        let dw10 = IdentifyDw10::new().with_cns(cns.0);
+        let command =
+            Command { nsid, prp1: self.identify.device_address().0, cdw10: dw10.into_bits(), ..Command::default() };
+        self.execute(port, AdminOpcode::IDENTIFY, command)?;
+        Ok(&self.identify)
+    }
+
+    /// Creates both queues of `pair` in the device, the completion queue first (Base 5.4, 5.5).
+    pub(super) fn create_pair(&self, port: &Port<H>, pair: &QueuePair<H>) -> Result<(), NvmeError> {
+        let dw10 = QueueDw10::new().with_qid(pair.qid()).with_qsize(pair.entries - 1).into_bits();
+        let interrupts = CreateCqDw11::new().with_pc(true).with_ien(pair.vector().is_some());
+        let dw11 = interrupts.with_iv(pair.vector().unwrap_or(0)).into_bits();
+        let create_cq = Command { prp1: pair.cq_address().0, cdw10: dw10, cdw11: dw11, ..Command::default() };
+        self.execute(port, AdminOpcode::CREATE_IO_CQ, create_cq)?;
+        let dw11 = CreateSqDw11::new().with_pc(true).with_cqid(pair.qid()).into_bits();
+        let create_sq = Command { prp1: pair.sq_address().0, cdw10: dw10, cdw11: dw11, ..Command::default() };
+        if let Err(error) = self.execute(port, AdminOpcode::CREATE_IO_SQ, create_sq) {
+            self.delete_queue(port, AdminOpcode::DELETE_IO_CQ, pair.qid())?;
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Deletes one queue (Base 5.6, 5.7).
+    pub(super) fn delete_queue(&self, port: &Port<H>, opcode: AdminOpcode, qid: u16) -> Result<(), NvmeError> {
+        let cdw10 = QueueDw10::new().with_qid(qid).into_bits();
+        self.execute(port, opcode, Command { cdw10, ..Command::default() }).map(|_| ())
+    }
+
+    /// Aborts command `cid` of queue `sqid`; true when the device says that it did (Base 5.1: bit 0 of dword 0 clear).
+    pub(super) fn abort(&self, port: &Port<H>, sqid: u16, cid: u16) -> Result<bool, NvmeError> {
+        let cdw10 = AbortDw10::new().with_sqid(sqid).with_cid(cid).into_bits();
+        let dw0 = self.execute(port, AdminOpcode::ABORT, Command { cdw10, ..Command::default() })?;
+        Ok(dw0 & 1 == 0)
+    }
+
+    /// Get Features, the value in force; `dw11` names the part of the feature, where it has parts.
+    pub(super) fn get_feature(&self, port: &Port<H>, feature: FeatureId, dw11: u32) -> Result<u32, NvmeError> {
+        let dw10 = FeatureDw10::new().with_fid(feature.0).with_sel(FeatureSelect::CURRENT.0);
+        let command = Command { cdw10: dw10.into_bits(), cdw11: dw11, ..Command::default() };
+        self.execute(port, AdminOpcode::GET_FEATURES, command)
+    }
+
+    /// Set Features, not saved; returns dword 0.
+    pub(super) fn set_feature(&self, port: &Port<H>, feature: FeatureId, dw11: u32) -> Result<u32, NvmeError> {
+        let dw10 = FeatureDw10::new().with_fid(feature.0);
+        let command = Command { cdw10: dw10.into_bits(), cdw11: dw11, ..Command::default() };
+        self.execute(port, AdminOpcode::SET_FEATURES, command)
+    }
+}

@@ -1,0 +1,427 @@
+//! The controller: bring-up, queue pairs, features, aborts, reset and shutdown.
+
+mod identity;
+
+use super::admin::Admin;
+use super::port::Port;
+use super::prp;
+use super::queue::Parts;
+use super::slots::SlotState;
+use super::{BatchDone, Coalescing, IoError, NvmeError, QueuePair, QueueSnapshot, VectorCoalescing};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use hal::{Hal, Lock, Word};
+use spec::nvme::registers::{Cap, Csts};
+use spec::nvme::{AdminOpcode, FeatureId, InterruptVector, NumberOfQueues};
+
+pub use identity::{ControllerInfo, Namespace};
+
+/// AQA takes 12 bits, 0's based (Base 3.1.3.8).
+const ADMIN_ENTRIES_MAX: u16 = 4096;
+
+/// How to bring a controller up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The namespace that I/O goes to.
+    pub nsid: u32,
+    /// I/O queue pairs to ask for, 1 or more; the controller may grant fewer.
+    pub queue_pairs: u16,
+    /// Entries of the admin queues, 2 to 4,096.
+    pub admin_entries: u16,
+    /// How long an admin command may take.
+    pub admin_timeout_ns: u64,
+}
+
+impl Default for Config {
+    /// Namespace 1, a pair for each of 64 CPUs, and Linux's 32 entries and 60 seconds for the admin queue.
+    fn default() -> Self {
+        Self { nsid: 1, queue_pairs: 64, admin_entries: 32, admin_timeout_ns: 60_000_000_000 }
+    }
+}
+
+/// How to make an I/O queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueConfig {
+    /// Entries of each ring, 2 to what [`Controller::queue_entries_max`] says; one less can be in flight.
+    pub entries: u16,
+    /// The interrupt vector (MSI-X table entry) of its completions; none makes it a polled queue.
+    pub vector: Option<u16>,
+    /// The longest transfer of one request in bytes; what it takes is allocated for every command. The controller's
+    /// own limit lowers it.
+    pub transfer_bytes_max: u32,
+}
+
+/// What [`Controller::abort_expired`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AbortReport {
+    /// Commands that the device says it aborted; each completes in its queue as any other.
+    pub aborted: u32,
+    /// Commands that it could not abort.
+    pub not_aborted: u32,
+    /// Commands still in flight after an Abort by an earlier call: time for [`Controller::reset`].
+    pub stuck: u32,
+}
+
+/// A controller at one moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ControllerSnapshot {
+    /// CAP.
+    pub cap: Cap,
+    /// CSTS; none when the device has left the bus.
+    pub csts: Option<Csts>,
+    /// The admin queue, then the I/O queues in ascending order.
+    pub queues: Vec<QueueSnapshot>,
+}
+
+/// An NVMe controller.
+///
+/// It may be shared between threads. Creating, deleting, reset and shutdown are one at a time
+/// ([`NvmeError::Busy`]). Call [`Controller::shutdown`] before dropping it: until then the device may write to the
+/// queues' memory.
+pub struct Controller<H: Hal> {
+    port: Port<H>,
+    admin: Admin<H>,
+    info: ControllerInfo,
+    namespace: Namespace,
+    /// Queue pairs that may exist, and how many were asked for.
+    granted: u16,
+    wanted: u16,
+    /// By queue id − 1.
+    queues: Lock<H, Vec<Option<Arc<QueuePair<H>>>>>,
+    /// 1 while a control operation runs.
+    busy: H::Word,
+}
+
+/// The right to a control operation.
+struct Control<'a, W: Word>(&'a W);
+
+impl<W: Word> Drop for Control<'_, W> {
+    fn drop(&mut self) {
+        self.0.set(0);
+    }
+}
+
+impl<H: Hal> Controller<H> {
+    /// Resets and starts the controller behind the register window `bar`, identifies it and its namespace, and
+    /// negotiates the number of queues. Waits as long as CAP.TO and `config` allow.
+    ///
+    /// # Errors
+    /// Any [`NvmeError`]; the controller is then disabled again.
+    pub fn new(hal: H, bar: H::Regs, config: Config) -> Result<Self, NvmeError> {
+        if !(2..=ADMIN_ENTRIES_MAX).contains(&config.admin_entries) {
+            return Err(NvmeError::QueueEntries(config.admin_entries, ADMIN_ENTRIES_MAX.into()));
+        }
+        let port = Port::new(hal, bar)?;
+        port.disable()?;
+        let admin = Admin::new(&port, config.admin_entries, config.admin_timeout_ns)?;
+        match bring_up(&port, &admin, &config) {
+            Ok((info, namespace, granted)) => Ok(Self {
+                queues: Lock::new(hal, alloc::vec![None; granted.into()]),
+                busy: H::Word::new(0),
+                wanted: config.queue_pairs,
+                port,
+                admin,
+                info,
+                namespace,
+                granted,
+            }),
+            Err(error) => {
+                if port.disable().is_err() {
+                    // A device that does not stop keeps its memory.
+                    core::mem::forget(admin);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// What Identify Controller says.
+    pub fn info(&self) -> &ControllerInfo {
+        &self.info
+    }
+
+    /// The namespace that I/O goes to.
+    pub fn namespace(&self) -> Namespace {
+        self.namespace
+    }
+
+    /// How many I/O queue pairs the controller granted.
+    pub fn queue_pairs_max(&self) -> u16 {
+        self.granted
+    }
+
+    /// The most entries of an I/O queue (CAP.MQES).
+    pub fn queue_entries_max(&self) -> u32 {
+        u32::from(self.port.cap.mqes()) + 1
+    }
+
+    /// The longest transfer of one request in bytes that the controller and this driver take.
+    pub fn transfer_bytes_max(&self) -> u32 {
+        self.info.transfer_bytes_max.min(prp::TRANSFER_BYTES_MAX)
+    }
+
+    /// Makes an I/O queue pair whose completions go to `done`. The caller requests the vector's line with the pair as
+    /// its action.
+    ///
+    /// # Errors
+    /// [`NvmeError::QueueEntries`], [`NvmeError::TransferLength`], [`NvmeError::NoQueueLeft`], no memory, and what the
+    /// device refuses (a vector that it does not have, for one).
+    pub fn create_queue_pair(
+        &self,
+        config: QueueConfig,
+        done: Arc<dyn BatchDone>,
+    ) -> Result<Arc<QueuePair<H>>, NvmeError> {
+        let _control = self.control()?;
+        self.check(&config)?;
+        let (index, pair) = self.new_pair(&config, done)?;
+        // It is entered first: when the device does not answer, the pair's memory must outlive a reset.
+        self.queues.lock()[index] = Some(pair.clone());
+        // An entry may arrive, and its interrupt, as soon as the device knows the queue.
+        pair.start();
+        match self.admin.create_pair(&self.port, &pair) {
+            Ok(()) => Ok(pair),
+            Err(error) => {
+                pair.stop();
+                if matches!(error, NvmeError::Command(..)) {
+                    pair.fail_all(IoError::QueueDeleted);
+                    self.queues.lock()[index] = None;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn check(&self, config: &QueueConfig) -> Result<(), NvmeError> {
+        let most = self.queue_entries_max();
+        if config.entries < 2 || u32::from(config.entries) > most {
+            return Err(NvmeError::QueueEntries(config.entries, most));
+        }
+        if config.transfer_bytes_max == 0 || config.transfer_bytes_max > prp::TRANSFER_BYTES_MAX {
+            return Err(NvmeError::TransferLength(config.transfer_bytes_max, prp::TRANSFER_BYTES_MAX));
+        }
+        Ok(())
+    }
+
+    fn new_pair(
+        &self,
+        config: &QueueConfig,
+        done: Arc<dyn BatchDone>,
+    ) -> Result<(usize, Arc<QueuePair<H>>), NvmeError> {
+        let free = self.queues.lock().iter().position(Option::is_none);
+        let index = free.ok_or(NvmeError::NoQueueLeft(self.granted))?;
+        let pair = QueuePair::new(Parts {
+            hal: self.port.hal,
+            regs: self.port.regs.clone(),
+            dstrd: self.port.cap.dstrd(),
+            qid: index as u16 + 1,
+            entries: config.entries,
+            vector: config.vector,
+            namespace: self.namespace,
+            transfer_bytes_max: config.transfer_bytes_max.min(self.transfer_bytes_max()),
+            done,
+        })?;
+        Ok((index, Arc::new(pair)))
+    }
+
+    /// Deletes queue pair `qid`. Commands in flight end as the device says, or as [`IoError::QueueDeleted`].
+    ///
+    /// # Errors
+    /// [`NvmeError::NoQueue`], or what kept the device from deleting it; the pair is then stopped, its commands may
+    /// still complete, and a reset is due.
+    pub fn delete_queue_pair(&self, qid: u16) -> Result<(), NvmeError> {
+        let _control = self.control()?;
+        let pair = self.queue_pair(qid).ok_or(NvmeError::NoQueue(qid))?;
+        pair.stop();
+        self.delete(&pair)?;
+        self.queues.lock()[usize::from(qid) - 1] = None;
+        Ok(())
+    }
+
+    /// The submission queue goes first (Base 3.3.1): the device then posts the last of its completions.
+    fn delete(&self, pair: &QueuePair<H>) -> Result<(), NvmeError> {
+        self.admin.delete_queue(&self.port, AdminOpcode::DELETE_IO_SQ, pair.qid())?;
+        pair.take_completions();
+        self.admin.delete_queue(&self.port, AdminOpcode::DELETE_IO_CQ, pair.qid())?;
+        pair.fail_all(IoError::QueueDeleted);
+        Ok(())
+    }
+
+    /// I/O queue pair `qid`, if it exists.
+    pub fn queue_pair(&self, qid: u16) -> Option<Arc<QueuePair<H>>> {
+        self.queues.lock().get(usize::from(qid).checked_sub(1)?)?.clone()
+    }
+
+    fn all_pairs(&self) -> Vec<Arc<QueuePair<H>>> {
+        self.queues.lock().iter().flatten().cloned().collect()
+    }
+
+    /// Feature 08h in force.
+    ///
+    /// # Errors
+    /// What the device refuses, or why it does not answer.
+    pub fn coalescing(&self) -> Result<Coalescing, NvmeError> {
+        self.admin.get_feature(&self.port, FeatureId::INTERRUPT_COALESCING, 0).map(Coalescing::from_dw0)
+    }
+
+    /// Sets feature 08h, for all I/O queues and until the next reset.
+    ///
+    /// # Errors
+    /// As [`Controller::coalescing`].
+    pub fn set_coalescing(&self, coalescing: Coalescing) -> Result<(), NvmeError> {
+        let dw11 = coalescing.to_dw11();
+        self.admin.set_feature(&self.port, FeatureId::INTERRUPT_COALESCING, dw11).map(|_| ())
+    }
+
+    /// Feature 09h of `vector` in force.
+    ///
+    /// # Errors
+    /// As [`Controller::coalescing`].
+    pub fn vector_coalescing(&self, vector: u16) -> Result<VectorCoalescing, NvmeError> {
+        let dw11 = InterruptVector::new().with_iv(vector).into_bits();
+        let dw0 = self.admin.get_feature(&self.port, FeatureId::INTERRUPT_VECTOR_CONFIGURATION, dw11)?;
+        let disabled = InterruptVector::from_bits(dw0).cd();
+        Ok(if disabled { VectorCoalescing::Immediate } else { VectorCoalescing::Coalesced })
+    }
+
+    /// Sets feature 09h of `vector`, until the next reset.
+    ///
+    /// # Errors
+    /// As [`Controller::coalescing`].
+    pub fn set_vector_coalescing(&self, vector: u16, coalescing: VectorCoalescing) -> Result<(), NvmeError> {
+        let dw11 = InterruptVector::new().with_iv(vector).with_cd(coalescing == VectorCoalescing::Immediate);
+        let feature = FeatureId::INTERRUPT_VECTOR_CONFIGURATION;
+        self.admin.set_feature(&self.port, feature, dw11.into_bits()).map(|_| ())
+    }
+
+    /// Asks the device to abort the commands of `pair` that have been in flight for `timeout_ns` or longer at
+    /// `now_ns`. A command that survives its Abort is not aborted again, but counted as stuck.
+    ///
+    /// # Errors
+    /// Why an Abort did not get through.
+    pub fn abort_expired(&self, pair: &QueuePair<H>, now_ns: u64, timeout_ns: u64) -> Result<AbortReport, NvmeError> {
+        let mut report = AbortReport { stuck: pair.count_aborted(), ..AbortReport::default() };
+        // As many as can be in flight: one that is refused must not be tried for ever.
+        for _ in 0..pair.depth() {
+            let Some(cid) = pair.begin_abort(now_ns, timeout_ns) else { break };
+            let answer = self.admin.abort(&self.port, pair.qid(), cid);
+            pair.end_abort(cid, if answer.is_ok() { SlotState::Aborted } else { SlotState::InFlight });
+            match answer? {
+                true => report.aborted += 1,
+                false => report.not_aborted += 1,
+            }
+        }
+        Ok(report)
+    }
+
+    /// Whether the controller works: neither gone nor in a fatal error.
+    ///
+    /// # Errors
+    /// [`NvmeError::Gone`] or [`NvmeError::Fatal`].
+    pub fn check_health(&self) -> Result<(), NvmeError> {
+        self.port.check_health()
+    }
+
+    /// Resets the controller: every command in flight ends, once, as the device still said or as
+    /// [`IoError::ControllerReset`]; then the controller and all of its queue pairs start anew. Features are back at
+    /// their defaults.
+    ///
+    /// # Errors
+    /// What kept the controller from coming back. All commands have ended nevertheless, and all queues refuse
+    /// requests; after [`NvmeError::Timeout`] or [`NvmeError::Gone`] from the disabling itself the device may still
+    /// touch buffers, so cut it off the bus before they are used again.
+    pub fn reset(&self) -> Result<(), NvmeError> {
+        let _control = self.control()?;
+        self.stop(IoError::ControllerReset)?;
+        enable(&self.port, &self.admin)?;
+        let granted = negotiate_queues(&self.port, &self.admin, self.wanted)?;
+        for pair in self.all_pairs() {
+            if pair.qid() > granted {
+                return Err(NvmeError::NoQueueLeft(granted));
+            }
+            pair.start();
+            if let Err(error) = self.admin.create_pair(&self.port, &pair) {
+                pair.stop();
+                pair.fail_all(IoError::ControllerReset);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Disables the device, then ends every command in flight with `why`.
+    fn stop(&self, why: IoError) -> Result<(), NvmeError> {
+        let pairs = self.all_pairs();
+        pairs.iter().for_each(|pair| pair.stop());
+        self.admin.pair.stop();
+        let disabled = self.port.disable();
+        pairs.iter().for_each(|pair| pair.fail_all(why));
+        self.admin.pair.fail_all(why);
+        disabled
+    }
+
+    /// Shuts the controller down in order (Base 3.6.1): deletes the queues, announces the shutdown, waits for it and
+    /// disables the device. What is in flight ends as the device says, or as [`IoError::Shutdown`]. A
+    /// [`Controller::reset`] starts it again, without queues.
+    ///
+    /// # Errors
+    /// The first thing that went wrong; the rest is done nevertheless.
+    pub fn shutdown(&self) -> Result<(), NvmeError> {
+        let _control = self.control()?;
+        let pairs = self.all_pairs();
+        pairs.iter().for_each(|pair| pair.stop());
+        let deleted = pairs.iter().try_for_each(|pair| self.delete(pair));
+        let shut_down = self.port.shut_down(self.info.rtd3e_us);
+        let stopped = self.stop(IoError::Shutdown);
+        if stopped.is_ok() {
+            self.queues.lock().fill(None);
+        }
+        deleted.and(shut_down).and(stopped)
+    }
+
+    /// What controller and queues look like now.
+    pub fn snapshot(&self) -> ControllerSnapshot {
+        let admin = self.admin.pair.snapshot();
+        let pairs = self.all_pairs();
+        let queues = core::iter::once(admin).chain(pairs.iter().map(|pair| pair.snapshot())).collect();
+        ControllerSnapshot { cap: self.port.cap, csts: self.port.status().ok(), queues }
+    }
+
+    fn control(&self) -> Result<Control<'_, H::Word>, NvmeError> {
+        self.busy.compare_exchange(0, 1).map(|_| Control(&self.busy)).map_err(|_| NvmeError::Busy)
+    }
+}
+
+/// Starts a disabled controller with an empty admin queue.
+fn enable<H: Hal>(port: &Port<H>, admin: &Admin<H>) -> Result<(), NvmeError> {
+    admin.pair.start();
+    let enabled = port.enable(admin.pair.sq_address(), admin.pair.cq_address(), admin.pair.entries);
+    if enabled.is_err() {
+        admin.pair.stop();
+    }
+    enabled
+}
+
+fn bring_up<H: Hal>(
+    port: &Port<H>,
+    admin: &Admin<H>,
+    config: &Config,
+) -> Result<(ControllerInfo, Namespace, u16), NvmeError> {
+    enable(port, admin)?;
+    let info = ControllerInfo::read(admin.identify(port, identity::CONTROLLER, 0)?)?;
+    if config.nsid == 0 || config.nsid > info.namespaces_max {
+        return Err(NvmeError::NoNamespace(config.nsid, info.namespaces_max));
+    }
+    let data = admin.identify(port, identity::NAMESPACE, config.nsid)?;
+    let namespace = Namespace::read(data, config.nsid, info.namespaces_max)?;
+    let granted = negotiate_queues(port, admin, config.queue_pairs)?;
+    Ok((info, namespace, granted))
+}
+
+/// Asks for `pairs` of queues; returns how many the controller grants (Base 5.27.1.5; FFFFh may not be asked for).
+fn negotiate_queues<H: Hal>(port: &Port<H>, admin: &Admin<H>, pairs: u16) -> Result<u16, NvmeError> {
+    let asked = pairs.clamp(1, u16::MAX - 1) - 1;
+    let dw11 = NumberOfQueues::new().with_nsq(asked).with_ncq(asked).into_bits();
+    let dw0 = admin.set_feature(port, FeatureId::NUMBER_OF_QUEUES, dw11)?;
+    let granted = NumberOfQueues::from_bits(dw0);
+    Ok(granted.nsq().min(granted.ncq()).min(asked) + 1)
+}

@@ -1,0 +1,296 @@
+//! A queue pair: its memory, its submission side, and what both sides share.
+
+use super::error::check_range;
+use super::prp;
+use super::reap::CompletionSide;
+use super::ring::{Cursor, room};
+use super::slots::{FreeIds, Slot, Taken, slots};
+use super::stats::SubmissionCounters;
+use super::{BatchDone, IoOp, IoRequest, Namespace, NvmeError, QueueSnapshot, QueueState, Refusal, Submitted};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use hal::{DeviceAddress, Dma, Hal, Lock, LockGuard, Regs, Word};
+use spec::nvme::{CQE_BYTES, Cdw0, Command, IoOpcode, ReadWriteDw12, SQE_BYTES, registers};
+
+/// 64-bit words of a submission queue entry.
+const SQE_WORDS: usize = SQE_BYTES / 8;
+
+/// What a queue pair is made with.
+pub(super) struct Parts<H: Hal> {
+    pub(super) hal: H,
+    pub(super) regs: Arc<H::Regs>,
+    pub(super) dstrd: u8,
+    pub(super) qid: u16,
+    pub(super) entries: u16,
+    pub(super) vector: Option<u16>,
+    pub(super) namespace: Namespace,
+    /// 0 for a queue whose commands bring their own PRPs.
+    pub(super) transfer_bytes_max: u32,
+    pub(super) done: Arc<dyn BatchDone>,
+}
+
+/// A submission queue and its completion queue.
+///
+/// Any thread may submit and any may reap: each side has its own lock, and neither waits for the other. It stays valid
+/// memory after its controller deleted it; it then refuses all and reaps nothing.
+pub struct QueuePair<H: Hal> {
+    pub(super) hal: H,
+    regs: Arc<H::Regs>,
+    qid: u16,
+    pub(super) entries: u16,
+    vector: Option<u16>,
+    namespace: Namespace,
+    transfer_bytes_max: u32,
+    sq: H::Dma,
+    pub(super) cq: H::Dma,
+    sq_doorbell: u32,
+    cq_doorbell: u32,
+    /// A PRP list for each slot, none of which crosses a page.
+    lists: Option<H::Dma>,
+    list_stride_bytes: usize,
+    pub(super) slots: Box<[Slot<H::Word>]>,
+    pub(super) free: FreeIds<H::Word>,
+    pub(super) done: Arc<dyn BatchDone>,
+    submission: Lock<H, SubmissionSide>,
+    pub(super) completion: Lock<H, CompletionSide>,
+    /// The completion side's [`Cursor`], for looks without its lock.
+    pub(super) cursor: H::Word,
+}
+
+/// Written under the submission lock.
+struct SubmissionSide {
+    state: QueueState,
+    tail: u16,
+    taken: Taken,
+    counters: SubmissionCounters,
+}
+
+impl<H: Hal> QueuePair<H> {
+    /// Allocates a pair, stopped. A queue of n entries has n − 1 slots, so that its rings can never overflow.
+    pub(super) fn new(parts: Parts<H>) -> Result<Self, NvmeError> {
+        let Parts { hal, regs, dstrd, qid, entries, vector, namespace, transfer_bytes_max, done } = parts;
+        let slot_count = entries - 1;
+        let (free, given, taken) = FreeIds::new(slot_count);
+        let page = prp::PAGE_BYTES as usize;
+        let list_stride_bytes = (prp::list_entries(transfer_bytes_max) * prp::ENTRY_BYTES).next_power_of_two();
+        // One or two pages fit the command itself.
+        let lists = (transfer_bytes_max > prp::PAGE_BYTES as u32)
+            .then(|| hal.dma_alloc(list_stride_bytes * usize::from(slot_count), page))
+            .transpose()?;
+        let side =
+            SubmissionSide { state: QueueState::Stopped, tail: 0, taken, counters: SubmissionCounters::default() };
+        Ok(Self {
+            sq: hal.dma_alloc(usize::from(entries) * SQE_BYTES, page)?,
+            cq: hal.dma_alloc(usize::from(entries) * CQE_BYTES, page)?,
+            sq_doorbell: registers::sq_tail_doorbell(qid, dstrd),
+            cq_doorbell: registers::cq_head_doorbell(qid, dstrd),
+            slots: slots(slot_count),
+            submission: Lock::new(hal, side),
+            completion: Lock::new(hal, CompletionSide::new(given, slot_count)),
+            cursor: H::Word::new(Cursor::START.to_word()),
+            hal,
+            regs,
+            qid,
+            entries,
+            vector,
+            namespace,
+            transfer_bytes_max,
+            lists,
+            list_stride_bytes,
+            free,
+            done,
+        })
+    }
+
+    /// Its number: 1 or above, or 0 for the admin queue.
+    pub fn qid(&self) -> u16 {
+        self.qid
+    }
+
+    /// The vector of its interrupts; none when it is polled.
+    pub fn vector(&self) -> Option<u16> {
+        self.vector
+    }
+
+    /// How many commands it can have in flight: one less than its entries.
+    pub fn depth(&self) -> u16 {
+        self.entries - 1
+    }
+
+    /// The longest transfer of one request, in bytes.
+    pub fn transfer_bytes_max(&self) -> u32 {
+        self.transfer_bytes_max
+    }
+
+    /// The namespace that its requests address.
+    pub fn namespace(&self) -> Namespace {
+        self.namespace
+    }
+
+    /// Submits requests in order, up to the first that cannot be accepted, and rings the doorbell once.
+    pub fn submit(&self, requests: &[IoRequest]) -> Submitted {
+        let mut side = self.submission.lock();
+        self.make_ready(&mut side, requests.len());
+        let now_ns = self.hal.now_ns();
+        let mut accepted = 0;
+        let mut refused = None;
+        for request in requests {
+            if let Err(why) = self.submit_one(&mut side, request, now_ns) {
+                refused = Some(why);
+                break;
+            }
+            accepted += 1;
+        }
+        self.ring(&mut side, accepted);
+        side.counters.full += u64::from(refused == Some(Refusal::Full));
+        Submitted { accepted, refused }
+    }
+
+    /// Submits one command whose fields but the id are complete.
+    pub(super) fn submit_command(&self, command: Command, tag: u64) -> Result<(), Refusal> {
+        let mut side = self.submission.lock();
+        self.make_ready(&mut side, 1);
+        let cid = self.take_slot(&mut side)?;
+        let now_ns = self.hal.now_ns();
+        self.write_entry(&mut side, command, cid, tag, now_ns);
+        self.ring(&mut side, 1);
+        Ok(())
+    }
+
+    /// Asks what came back, when what is known to be free does not do.
+    fn make_ready(&self, side: &mut SubmissionSide, wanted: usize) {
+        let ready = side.taken.ready().min(u32::from(room(side.tail, side.taken.sq_head, self.entries)));
+        if (ready as usize) < wanted {
+            self.free.look(&mut side.taken);
+        }
+    }
+
+    fn take_slot(&self, side: &mut SubmissionSide) -> Result<u16, Refusal> {
+        if side.state != QueueState::Running {
+            return Err(Refusal::Stopped);
+        }
+        if room(side.tail, side.taken.sq_head, self.entries) == 0 {
+            return Err(Refusal::Full);
+        }
+        self.free.take(&mut side.taken).ok_or(Refusal::Full)
+    }
+
+    fn submit_one(&self, side: &mut SubmissionSide, request: &IoRequest, now_ns: u64) -> Result<(), Refusal> {
+        let opcode = match request.op {
+            IoOp::Read => IoOpcode::READ,
+            IoOp::Write => IoOpcode::WRITE,
+            IoOp::Flush => IoOpcode::FLUSH,
+        };
+        let mut command = Command { nsid: self.namespace.nsid, ..Command::default() };
+        command.cdw0.set_opcode(opcode.0);
+        if request.op == IoOp::Flush {
+            let cid = self.take_slot(side)?;
+            self.write_entry(side, command, cid, request.tag, now_ns);
+            return Ok(());
+        }
+        let blocks = check_range(&self.namespace, request.lba, request.len_bytes, self.transfer_bytes_max)?;
+        check_buffer(request.buffer, request.len_bytes)?;
+        let cid = self.take_slot(side)?;
+        (command.prp1, command.prp2) = self.describe(cid, request.buffer, request.len_bytes);
+        command.cdw12 = ReadWriteDw12::new().with_nlb((blocks - 1) as u16).into_bits();
+        self.write_entry(side, command.with_slba(request.lba), cid, request.tag, now_ns);
+        Ok(())
+    }
+
+    /// PRP1 and PRP2 of the buffer; the list, if it takes one, is the slot's.
+    fn describe(&self, cid: u16, buffer: DeviceAddress, len_bytes: u32) -> (u64, u64) {
+        let Some(lists) = &self.lists else {
+            return prp::build(buffer.0, len_bytes, 0, |_, _| ());
+        };
+        let offset = usize::from(cid) * self.list_stride_bytes;
+        let words = &lists.words()[offset / prp::ENTRY_BYTES..];
+        let list = lists.device_address().offset(offset as u64);
+        prp::build(buffer.0, len_bytes, list.0, |index, page| words[index].set(page))
+    }
+
+    fn write_entry(&self, side: &mut SubmissionSide, mut command: Command, cid: u16, tag: u64, now_ns: u64) {
+        command.cdw0 = Cdw0::with_cid(command.cdw0, cid);
+        self.slots[usize::from(cid)].start(tag, now_ns);
+        let first = usize::from(side.tail) * SQE_WORDS;
+        for (word, value) in self.sq.words()[first..].iter().zip(command.to_words()) {
+            word.set(value);
+        }
+        side.tail = if side.tail + 1 == self.entries { 0 } else { side.tail + 1 };
+    }
+
+    /// One doorbell write for `accepted` commands. Their entries were stored with release order before.
+    fn ring(&self, side: &mut SubmissionSide, accepted: usize) {
+        if accepted > 0 {
+            self.regs.write32(self.sq_doorbell, u32::from(side.tail));
+            side.counters.commands += accepted as u64;
+            side.counters.doorbells += 1;
+        }
+    }
+
+    /// Tells the device that the completion queue was read up to `head`.
+    pub(super) fn ring_completion(&self, head: u16) {
+        self.regs.write32(self.cq_doorbell, u32::from(head));
+    }
+
+    pub(super) fn sq_address(&self) -> DeviceAddress {
+        self.sq.device_address()
+    }
+
+    pub(super) fn cq_address(&self) -> DeviceAddress {
+        self.cq.device_address()
+    }
+
+    /// Refuses requests from now on.
+    pub(super) fn stop(&self) {
+        self.submission.lock().state = QueueState::Stopped;
+    }
+
+    /// Back to empty rings, as the device sees them after their creation; takes requests from now on. Nothing may be in
+    /// flight.
+    pub(super) fn start(&self) {
+        let mut submission = self.submission.lock();
+        let mut completion = self.completion.lock();
+        for word in self.cq.words() {
+            word.set(0);
+        }
+        self.restart_completion(&mut completion);
+        self.free.look(&mut submission.taken);
+        submission.tail = 0;
+        submission.state = QueueState::Running;
+    }
+
+    /// What it looks like now.
+    pub fn snapshot(&self) -> QueueSnapshot {
+        let submission = self.submission.lock();
+        let completion = self.completion.lock();
+        QueueSnapshot {
+            qid: self.qid,
+            vector: self.vector,
+            state: submission.state,
+            entries: self.entries,
+            in_flight: self.in_flight(&submission, &completion),
+            sq_tail: submission.tail,
+            sq_head: completion.sq_head,
+            cq_head: completion.cursor.head,
+            phase: completion.cursor.phase,
+            submission: submission.counters,
+            completion: completion.counters,
+            last_fault: completion.last_fault,
+        }
+    }
+
+    /// Ids taken and not given back, without those that are only kept back.
+    fn in_flight(
+        &self,
+        submission: &LockGuard<'_, H, SubmissionSide>,
+        completion: &LockGuard<'_, H, CompletionSide>,
+    ) -> u16 {
+        let free = completion.given.position().wrapping_sub(submission.taken.position());
+        self.depth() - free as u16 - completion.held
+    }
+}
+
+fn check_buffer(buffer: DeviceAddress, len_bytes: u32) -> Result<(), Refusal> {
+    let fits = buffer.0.checked_add(u64::from(len_bytes)).is_some();
+    if buffer.0.is_multiple_of(4) && fits { Ok(()) } else { Err(Refusal::Buffer(buffer.0)) }
+}

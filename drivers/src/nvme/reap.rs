@@ -1,0 +1,261 @@
+//! The completion side of a queue pair: reaping by phase, and ending commands that the device will not end.
+
+use super::ring::Cursor;
+use super::slots::{Given, SlotState};
+use super::stats::CompletionCounters;
+use super::{Completed, DeviceFault, IoError, QueuePair};
+use alloc::vec::Vec;
+use hal::{Dma, Hal, Word, Work};
+use irq::{Action, Irq, IrqReturn};
+use spec::nvme::{Completion, Status};
+
+/// Written under the completion lock.
+pub(super) struct CompletionSide {
+    /// Whether the device may post here.
+    alive: bool,
+    pub(super) cursor: Cursor,
+    pub(super) sq_head: u16,
+    pub(super) given: Given,
+    /// Slots in [`SlotState::Held`].
+    pub(super) held: u16,
+    /// Room for every slot, so that it never grows: no slot completes twice in one batch.
+    batch: Vec<Completed>,
+    pub(super) counters: CompletionCounters,
+    pub(super) last_fault: Option<DeviceFault>,
+}
+
+impl CompletionSide {
+    pub(super) fn new(given: Given, slot_count: u16) -> Self {
+        Self {
+            alive: false,
+            cursor: Cursor::START,
+            sq_head: 0,
+            given,
+            held: 0,
+            batch: Vec::with_capacity(slot_count.into()),
+            counters: CompletionCounters::default(),
+            last_fault: None,
+        }
+    }
+
+    fn fault(&mut self, fault: DeviceFault) {
+        self.counters.device_faults += 1;
+        self.last_fault = Some(fault);
+    }
+
+    /// Adds a command to the batch.
+    fn complete(&mut self, tag: u64, submitted_ns: u64, result: Result<u32, IoError>) {
+        self.counters.completed += 1;
+        self.counters.errors += u64::from(result.is_err());
+        self.batch.push(Completed { tag, result, submitted_ns });
+    }
+}
+
+impl<H: Hal> QueuePair<H> {
+    /// Whether a new entry lies at the head of the completion queue: one plain look at its phase, without a lock. It
+    /// may be out of date when another CPU reaps.
+    pub fn completion_pending(&self) -> bool {
+        let cursor = Cursor::from_word(self.cursor.get());
+        is_new(self.entry_word(cursor.head).get(), cursor.phase)
+    }
+
+    /// Takes up to `max` new entries, without an interrupt, and completes their commands; returns how many entries.
+    pub fn poll(&self, max: usize) -> usize {
+        let mut side = self.completion.lock();
+        self.hal.work(Work::PollLook, 1);
+        let taken = self.reap(&mut side, max);
+        side.counters.count_poll(taken);
+        taken
+    }
+
+    /// As [`QueuePair::poll`] without limit, for control operations, which are no poller's looks.
+    pub(super) fn take_completions(&self) {
+        self.reap(&mut self.completion.lock(), usize::MAX);
+    }
+
+    /// Waits until a new entry lies at the head or `deadline_ns` has passed; returns whether one does. May return
+    /// early: the caller looks again.
+    pub fn wait_for_completion(&self, deadline_ns: u64) -> bool {
+        let cursor = Cursor::from_word(self.cursor.get());
+        let word = self.entry_word(cursor.head);
+        let seen = word.get();
+        if !is_new(seen, cursor.phase) {
+            self.hal.relax_on(word, seen, deadline_ns);
+        }
+        self.completion_pending()
+    }
+
+    /// The second word of entry `index`: it holds phase, status, command id and queue head, and is written last.
+    fn entry_word(&self, index: u16) -> &H::Word {
+        &self.cq.words()[usize::from(index) * 2 + 1]
+    }
+
+    /// Takes new entries, at most one ring's worth, tells the device, and then the commands' user.
+    ///
+    /// One ring's worth is all that an honest device can have posted: ids taken here go back only at the end.
+    pub(super) fn reap(&self, side: &mut CompletionSide, max: usize) -> usize {
+        if !side.alive {
+            return 0;
+        }
+        let max = max.min(self.entries.into());
+        let mut taken = 0;
+        side.batch.clear();
+        while let Some((fresh, last)) = self.fresh_run(side.cursor, max - taken) {
+            // The phase was seen by plain reads. One acquire load of the last new entry orders everything that the
+            // device wrote before it (the other entries' first words and all of the data) before what we read next.
+            self.entry_word(last).load();
+            for _ in 0..fresh {
+                self.take_entry(side);
+            }
+            taken += fresh;
+        }
+        if taken > 0 {
+            side.counters.entries += taken as u64;
+            side.counters.doorbells += 1;
+            self.hal.work(Work::ReapEntry, taken as u32);
+            self.ring_completion(side.cursor.head);
+            self.cursor.set(side.cursor.to_word());
+            self.deliver(side);
+        }
+        taken
+    }
+
+    /// How many new entries lie at the cursor, up to `max`, and the index of the last.
+    fn fresh_run(&self, mut cursor: Cursor, max: usize) -> Option<(usize, u16)> {
+        let mut run = None;
+        for count in 1..=max {
+            if !is_new(self.entry_word(cursor.head).get(), cursor.phase) {
+                break;
+            }
+            run = Some((count, cursor.head));
+            cursor = cursor.next(self.entries);
+        }
+        run
+    }
+
+    /// Takes the entry at the cursor, whatever it holds.
+    fn take_entry(&self, side: &mut CompletionSide) {
+        let words = &self.cq.words()[usize::from(side.cursor.head) * 2..][..2];
+        let entry = Completion::from_words([words[0].get(), words[1].get()]);
+        side.cursor = side.cursor.next(self.entries);
+        if entry.sqid != self.qid() {
+            return side.fault(DeviceFault::WrongQueue(entry.sqid, self.qid()));
+        }
+        if entry.sqhd < self.entries {
+            side.sq_head = entry.sqhd;
+        } else {
+            side.fault(DeviceFault::HeadOutOfRange(entry.sqhd, self.entries));
+        }
+        self.end_command(side, entry.cid, outcome(entry));
+    }
+
+    /// Ends command `cid` if it is in flight.
+    fn end_command(&self, side: &mut CompletionSide, cid: u16, result: Result<u32, IoError>) {
+        let Some(slot) = self.slots.get(usize::from(cid)) else {
+            return side.fault(DeviceFault::UnknownCommand(cid, self.depth()));
+        };
+        match slot.state() {
+            SlotState::Free | SlotState::Held => side.fault(DeviceFault::NotInFlight(cid)),
+            SlotState::InFlight | SlotState::Aborted => {
+                side.complete(slot.tag(), slot.submitted_ns(), result);
+                self.give_back(side, cid);
+            }
+            SlotState::Aborting => {
+                side.complete(slot.tag(), slot.submitted_ns(), result);
+                slot.set_state(SlotState::Held);
+                side.held += 1;
+            }
+        }
+    }
+
+    fn give_back(&self, side: &mut CompletionSide, cid: u16) {
+        self.slots[usize::from(cid)].set_state(SlotState::Free);
+        self.free.give(&mut side.given, cid);
+    }
+
+    /// Gives the batch's ids to the submission side and the batch to its user.
+    fn deliver(&self, side: &CompletionSide) {
+        self.free.publish(&side.given, side.sq_head);
+        if !side.batch.is_empty() {
+            self.done.batch_done(&side.batch);
+        }
+    }
+
+    /// The device has stopped with this queue: takes what it still completed, ends the rest with `why`, and looks at
+    /// its entries no more. The queue takes no requests at this time.
+    pub(super) fn fail_all(&self, why: IoError) {
+        let mut side = self.completion.lock();
+        self.reap(&mut side, usize::MAX);
+        side.alive = false;
+        side.batch.clear();
+        for (cid, slot) in (0..).zip(&self.slots) {
+            if !matches!(slot.state(), SlotState::Free | SlotState::Held) {
+                self.end_command(&mut side, cid, Err(why));
+            }
+        }
+        self.deliver(&side);
+    }
+
+    /// Starts at the first entry again, with nothing in flight.
+    pub(super) fn restart_completion(&self, side: &mut CompletionSide) {
+        side.alive = true;
+        side.cursor = Cursor::START;
+        side.sq_head = 0;
+        self.cursor.set(side.cursor.to_word());
+        self.free.publish(&side.given, 0);
+    }
+
+    /// Marks one command that has been in flight for at least `timeout_ns`, so that its id stays its own until
+    /// [`QueuePair::end_abort`].
+    pub(super) fn begin_abort(&self, now_ns: u64, timeout_ns: u64) -> Option<u16> {
+        let _side = self.completion.lock();
+        let mut ids = (0..).zip(&self.slots);
+        let (cid, slot) = ids.find(|(_, slot)| {
+            slot.state() == SlotState::InFlight && now_ns.saturating_sub(slot.submitted_ns()) >= timeout_ns
+        })?;
+        slot.set_state(SlotState::Aborting);
+        Some(cid)
+    }
+
+    /// The Abort command for `cid` is over; it leaves the command, if still in flight, in `next`.
+    pub(super) fn end_abort(&self, cid: u16, next: SlotState) {
+        let mut side = self.completion.lock();
+        if self.slots[usize::from(cid)].state() == SlotState::Held {
+            side.held -= 1;
+            self.give_back(&mut side, cid);
+            self.free.publish(&side.given, side.sq_head);
+        } else {
+            self.slots[usize::from(cid)].set_state(next);
+        }
+    }
+
+    /// How many commands an Abort did not end.
+    pub(super) fn count_aborted(&self) -> u32 {
+        let _side = self.completion.lock();
+        self.slots.iter().filter(|slot| slot.state() == SlotState::Aborted).count() as u32
+    }
+}
+
+/// The handler of the queue's interrupt vector: reaps all there is. Several queues may share a vector.
+impl<H: Hal> Action for QueuePair<H> {
+    fn handle(&self, _irq: Irq) -> IrqReturn {
+        self.hal.work(Work::IrqHandler, 1);
+        let mut side = self.completion.lock();
+        let taken = self.reap(&mut side, usize::MAX);
+        side.counters.count_interrupt(taken);
+        if taken > 0 { IrqReturn::Handled } else { IrqReturn::None }
+    }
+}
+
+/// A new entry's phase is the one that the cursor expects (Base 3.3.3.2.1).
+fn is_new(second_word: u64, phase: bool) -> bool {
+    (second_word >> Completion::PHASE_BIT & 1 != 0) == phase
+}
+
+/// What the entry says of its command.
+fn outcome(entry: Completion) -> Result<u32, IoError> {
+    match entry.status.status() {
+        Status::SUCCESS => Ok(entry.dw0),
+        status => Err(IoError::Device { status, do_not_retry: entry.status.dnr() }),
+    }
+}

@@ -1,0 +1,154 @@
+//! Command slots: what is known of each command in flight, and the ring through which their ids come back.
+//!
+//! The submission side takes ids and fills slots, the completion side empties slots and gives ids back, each under its
+//! own lock. They meet in words only, so that neither ever waits for the other.
+
+use alloc::boxed::Box;
+use hal::Word;
+
+/// A slot's life. Free → InFlight is the submission side's step; all others are the completion side's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub(super) enum SlotState {
+    Free = 0,
+    InFlight = 1,
+    /// An Abort command names it, so that its id may not be used again yet.
+    Aborting = 2,
+    /// It completed while Aborting: told to its user, its id kept back until the Abort command is over.
+    Held = 3,
+    /// In flight although an Abort command for it is over.
+    Aborted = 4,
+}
+
+impl SlotState {
+    fn from_word(word: u64) -> Self {
+        match word {
+            1 => Self::InFlight,
+            2 => Self::Aborting,
+            3 => Self::Held,
+            4 => Self::Aborted,
+            _ => Self::Free,
+        }
+    }
+}
+
+/// One command's slot; its index is the command id.
+pub(super) struct Slot<W> {
+    state: W,
+    tag: W,
+    submitted_ns: W,
+}
+
+impl<W: Word> Slot<W> {
+    pub(super) fn state(&self) -> SlotState {
+        SlotState::from_word(self.state.get())
+    }
+
+    pub(super) fn set_state(&self, state: SlotState) {
+        self.state.set(state as u64);
+    }
+
+    pub(super) fn tag(&self) -> u64 {
+        self.tag.get()
+    }
+
+    pub(super) fn submitted_ns(&self) -> u64 {
+        self.submitted_ns.get()
+    }
+
+    /// Makes a free slot in flight.
+    pub(super) fn start(&self, tag: u64, now_ns: u64) {
+        self.tag.set(tag);
+        self.submitted_ns.set(now_ns);
+        self.set_state(SlotState::InFlight);
+    }
+}
+
+/// All free slots of a queue.
+pub(super) fn slots<W: Word>(count: u16) -> Box<[Slot<W>]> {
+    (0..count).map(|_| Slot { state: W::new(0), tag: W::new(0), submitted_ns: W::new(0) }).collect()
+}
+
+/// The ids on their way from the completion side (the one producer) to the submission side (the one consumer).
+///
+/// The word `published` carries, besides the number of ids given back so far, the submission queue's head as the device
+/// last told it: one acquire load fetches both, and orders the reuse of slots and entries behind their release.
+pub(super) struct FreeIds<W> {
+    /// As many as slots, rounded up to a power of two, so that positions may wrap.
+    ring: Box<[W]>,
+    /// Ids given in bits 31:0, queue head in 47:32.
+    published: W,
+}
+
+/// The consumer's place. All ids before `known` are covered by an acquire load.
+#[derive(Default)]
+pub(super) struct Taken {
+    position: u32,
+    known: u32,
+    pub(super) sq_head: u16,
+}
+
+impl Taken {
+    /// Ids that can be taken without another look.
+    pub(super) fn ready(&self) -> u32 {
+        self.known.wrapping_sub(self.position)
+    }
+
+    /// Ids taken so far, wrapping.
+    pub(super) fn position(&self) -> u32 {
+        self.position
+    }
+}
+
+/// The producer's place.
+pub(super) struct Given {
+    position: u32,
+}
+
+impl Given {
+    /// Ids given so far, wrapping.
+    pub(super) fn position(&self) -> u32 {
+        self.position
+    }
+}
+
+impl<W: Word> FreeIds<W> {
+    /// All of `count` ids, free.
+    pub(super) fn new(count: u16) -> (Self, Given, Taken) {
+        let len = u32::from(count).next_power_of_two();
+        let ring = (0..len).map(|id| W::new(u64::from(id))).collect();
+        let ids = Self { ring, published: W::new(u64::from(count)) };
+        (ids, Given { position: u32::from(count) }, Taken { position: 0, known: u32::from(count), sq_head: 0 })
+    }
+
+    fn at(&self, position: u32) -> &W {
+        &self.ring[position as usize & (self.ring.len() - 1)]
+    }
+
+    /// Gives `cid` back; seen by the consumer after [`FreeIds::publish`].
+    pub(super) fn give(&self, given: &mut Given, cid: u16) {
+        self.at(given.position).set(u64::from(cid));
+        given.position = given.position.wrapping_add(1);
+    }
+
+    /// Lets the consumer see what was given, and the queue's head.
+    pub(super) fn publish(&self, given: &Given, sq_head: u16) {
+        self.published.set(u64::from(given.position) | u64::from(sq_head) << 32);
+    }
+
+    /// Fetches what was published. A point of the seam.
+    pub(super) fn look(&self, taken: &mut Taken) {
+        let word = self.published.load();
+        taken.known = word as u32;
+        taken.sq_head = (word >> 32) as u16;
+    }
+
+    /// Takes an id, if one is ready.
+    pub(super) fn take(&self, taken: &mut Taken) -> Option<u16> {
+        (taken.ready() > 0).then(|| {
+            let cid = self.at(taken.position).get() as u16;
+            taken.position = taken.position.wrapping_add(1);
+            cid
+        })
+    }
+}

@@ -1,0 +1,142 @@
+//! What a queue counts, and views of it for people.
+
+use super::DeviceFault;
+use core::fmt;
+
+/// Buckets of [`CompletionCounters::per_interrupt`].
+pub const PER_INTERRUPT_BUCKETS: usize = 17;
+
+/// What the submission side counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SubmissionCounters {
+    /// Commands accepted.
+    pub commands: u64,
+    /// Doorbell writes: batches with at least one command accepted.
+    pub doorbells: u64,
+    /// Batches cut short because the queue was full.
+    pub full: u64,
+}
+
+/// What the completion side counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CompletionCounters {
+    /// Entries taken from the completion queue, faulty ones included.
+    pub entries: u64,
+    /// Commands told to their user, those that failed with their queue or controller included.
+    pub completed: u64,
+    /// Of them, those with an error.
+    pub errors: u64,
+    /// Doorbell writes: batches taken.
+    pub doorbells: u64,
+    /// Calls of the interrupt handler.
+    pub interrupts: u64,
+    /// Of them, those that found nothing.
+    pub empty_interrupts: u64,
+    /// Entries taken by the interrupt handler.
+    pub interrupt_entries: u64,
+    /// Interrupts by entries taken: bucket 0 none, bucket n from `2^(n-1)` up to below `2^n`.
+    pub per_interrupt: [u64; PER_INTERRUPT_BUCKETS],
+    /// Calls of [`super::QueuePair::poll`].
+    pub polls: u64,
+    /// Of them, those that found nothing.
+    pub empty_polls: u64,
+    /// Faults of the device.
+    pub device_faults: u64,
+}
+
+impl CompletionCounters {
+    pub(super) fn count_interrupt(&mut self, entries: usize) {
+        self.interrupts += 1;
+        self.empty_interrupts += u64::from(entries == 0);
+        self.interrupt_entries += entries as u64;
+        let bucket = (usize::BITS - entries.leading_zeros()) as usize;
+        self.per_interrupt[bucket.min(PER_INTERRUPT_BUCKETS - 1)] += 1;
+    }
+
+    pub(super) fn count_poll(&mut self, entries: usize) {
+        self.polls += 1;
+        self.empty_polls += u64::from(entries == 0);
+    }
+}
+
+/// Whether a queue takes requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QueueState {
+    /// It does.
+    Running,
+    /// Not now: it is being made or deleted, or its controller was stopped.
+    Stopped,
+}
+
+/// A queue pair at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueSnapshot {
+    /// Its number; 0 is the admin queue.
+    pub qid: u16,
+    /// The interrupt vector of its completion queue; none when it is polled.
+    pub vector: Option<u16>,
+    /// Whether it takes requests.
+    pub state: QueueState,
+    /// Entries of each of its two rings.
+    pub entries: u16,
+    /// Commands in flight.
+    pub in_flight: u16,
+    /// Where the next command goes.
+    pub sq_tail: u16,
+    /// How far the device has consumed commands, as it last told.
+    pub sq_head: u16,
+    /// Where the next completion is expected.
+    pub cq_head: u16,
+    /// The phase that it will have.
+    pub phase: bool,
+    /// Submission counters.
+    pub submission: SubmissionCounters,
+    /// Completion counters.
+    pub completion: CompletionCounters,
+    /// The last thing that the device did against the specification.
+    pub last_fault: Option<DeviceFault>,
+}
+
+impl fmt::Display for QueueSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "queue {}: {:?}, ", self.qid, self.state)?;
+        match self.vector {
+            Some(vector) => write!(f, "vector {vector}")?,
+            None => write!(f, "polled")?,
+        }
+        write!(
+            f,
+            ", {} of {} in flight, SQ head {} tail {}, CQ head {} phase {}, {} commands, {} completed ({} errors), \
+             {} interrupts ({} empty), {} device faults",
+            self.in_flight,
+            self.entries - 1,
+            self.sq_head,
+            self.sq_tail,
+            self.cq_head,
+            u8::from(self.phase),
+            self.submission.commands,
+            self.completion.completed,
+            self.completion.errors,
+            self.completion.interrupts,
+            self.completion.empty_interrupts,
+            self.completion.device_faults,
+        )?;
+        self.last_fault.map_or(Ok(()), |fault| write!(f, ", last: {fault}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interrupts_fall_into_their_buckets() {
+        let mut counters = CompletionCounters::default();
+        for entries in [0, 1, 2, 3, 4, 65_535] {
+            counters.count_interrupt(entries);
+        }
+        assert_eq!(counters.per_interrupt[..4], [1, 1, 2, 1]);
+        assert_eq!(counters.per_interrupt[16], 1);
+        assert_eq!((counters.interrupts, counters.empty_interrupts, counters.interrupt_entries), (6, 1, 65_545));
+    }
+}
