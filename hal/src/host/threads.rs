@@ -1,0 +1,102 @@
+//! Host threads: numbers, parking, joining. Like the operating system's own, they belong to the whole process.
+
+use crate::{Affinity, CpuId, CpuSet, SpawnError, ThreadId};
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::{self, JoinHandle, Thread};
+use std::{panic, thread_local};
+
+struct Parker {
+    woken: AtomicBool,
+    thread: Thread,
+}
+
+/// Indexed by thread number.
+static PARKERS: Mutex<Vec<Arc<Parker>>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static ME: Cell<Option<ThreadId>> = const { Cell::new(None) };
+}
+
+fn parkers() -> MutexGuard<'static, Vec<Arc<Parker>>> {
+    PARKERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The running thread's number, given on first use.
+#[inline]
+pub(super) fn current() -> ThreadId {
+    ME.get().unwrap_or_else(register)
+}
+
+#[cold]
+fn register() -> ThreadId {
+    let mut all = parkers();
+    let me = ThreadId(all.len() as u32);
+    all.push(Arc::new(Parker { woken: AtomicBool::new(false), thread: thread::current() }));
+    ME.set(Some(me));
+    me
+}
+
+pub(super) fn park() {
+    let me = current();
+    let parker = parkers()[me.0 as usize].clone();
+    while !parker.woken.swap(false, Ordering::Acquire) {
+        thread::park();
+    }
+}
+
+pub(super) fn wake(thread: ThreadId) {
+    let parker = parkers().get(thread.0 as usize).cloned();
+    if let Some(parker) = parker {
+        parker.woken.store(true, Ordering::Release);
+        parker.thread.unpark();
+    }
+}
+
+/// The CPU that a thread of this affinity carries: the first that it may run on.
+pub(super) fn first_cpu(affinity: &Affinity, cpus: u32) -> Result<CpuId, SpawnError> {
+    let allowed = match affinity {
+        Affinity::Any => CpuSet::first(cpus),
+        Affinity::Cpu(cpu) => CpuSet::of(*cpu),
+        Affinity::Set(set) => set.clone(),
+    };
+    let first = allowed.iter().next().filter(|cpu| cpu.0 < cpus);
+    first.ok_or(SpawnError::NoCpu(allowed, cpus))
+}
+
+/// The threads that a world spawned and nobody has waited for yet.
+#[derive(Default)]
+pub(super) struct Joins(Mutex<Vec<JoinHandle<()>>>);
+
+impl Joins {
+    pub(super) fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<ThreadId, SpawnError> {
+        let (number, started) = mpsc::channel();
+        let run = move || {
+            // The receiver is gone only when the spawner has panicked; then nobody wants the number.
+            _ = number.send(current());
+            body();
+        };
+        let handle = thread::Builder::new().name(name.to_string()).spawn(run);
+        let exhausted = || SpawnError::Exhausted(parkers().len() as u32);
+        let handle = handle.map_err(|_| exhausted())?;
+        self.lock().push(handle);
+        started.recv().map_err(|_| exhausted())
+    }
+
+    pub(super) fn join_all(&self) {
+        // One at a time, and unlocked: a thread may spawn others while it is waited for.
+        while let Some(handle) = { self.lock().pop() } {
+            if let Err(payload) = handle.join() {
+                panic::resume_unwind(payload);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
