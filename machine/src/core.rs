@@ -439,16 +439,18 @@ impl Core {
     pub(crate) fn atomic_point(&self, word: &Word) {
         self.settle();
         let Some(line) = self.arena.line_of(word) else { return };
-        let Some(busy_until) = self.lines.borrow_mut().busy_until(line).copied() else { return };
-        let wait = busy_until.saturating_sub(self.now());
+        let wait = {
+            let mut lines = self.lines.borrow_mut();
+            let Some(busy_until) = lines.busy_until(line) else { return };
+            // In turn: devices that ask while the CPU waits come after it.
+            let start = (*busy_until).max(self.now());
+            *busy_until = start + self.config.costs.line_update;
+            start - self.now()
+        };
         if wait > Ps(0) {
             let cpu = self.cpu();
             cpu.owe(wait.0, if cpu.depth.get() > 0 { Account::Irq } else { Account::System });
             self.settle();
-        }
-        let end = self.now() + self.config.costs.line_update;
-        if let Some(busy_until) = self.lines.borrow_mut().busy_until(line) {
-            *busy_until = end;
         }
     }
 

@@ -10,4 +10,6 @@ pub mod dispatch;
 pub mod hpet;
 pub mod ioapic;
 pub mod port;
+#[cfg(test)]
+mod tests;
 pub mod vtd;

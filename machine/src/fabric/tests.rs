@@ -1,0 +1,406 @@
+//! The fabric by itself: synthetic devices, and CPUs that do no more than a notification handler must.
+
+use super::dispatch::Dispatch;
+use super::port::{Credits, RootPort, RootPortConfig};
+use super::vtd::{InvalidationFault, VtdConfig, VtdUnit};
+use crate::model::{Model, ModelId, Upstream};
+use crate::time::Ps;
+use crate::world::World;
+use crate::{Machine, MachineConfig, Regs, SimHal};
+use hal::{Affinity, CpuId, Dma as _, Hal as _, Regs as _, ThreadSpec, Word as _};
+use std::any::Any;
+use std::rc::Rc;
+use std::sync::Arc;
+
+const REMAP: Ps = Ps::from_ns(53);
+const DELIVER: Ps = Ps::from_ns(112);
+const POST: Ps = Ps::from_ns(105);
+const ORDER: Ps = Ps::from_ns(157);
+
+/// Sends a message to each handle in turn, the next after `gap`; or to random ones after random times of that mean.
+struct Source {
+    to: ModelId,
+    handles: std::ops::Range<u64>,
+    gap: Ps,
+    random: bool,
+    next: u64,
+}
+
+impl Model for Source {
+    fn name(&self) -> &str {
+        "source"
+    }
+    fn event(&mut self, world: &mut World<'_>, _code: u32, _arg: u64) {
+        self.next = if self.random { world.random() >> 1 } else { self.next + 1 };
+        let handle = self.handles.start + self.next % (self.handles.end - self.handles.start);
+        let message = Upstream::Message { requester: 0x100, address: 0xfee0_0010 | handle << 5, data: 0 };
+        let gap = if self.random { Ps(world.random() % (2 * self.gap.0)) } else { self.gap };
+        world.schedule(world.now() + gap, 0, 0);
+        world.upstream(self.to, message);
+    }
+    fn read(&mut self, _: &mut World<'_>, _: u8, _: u32, _: u8) -> u64 {
+        0
+    }
+    fn write(&mut self, _: &mut World<'_>, _: u8, _: u32, _: u8, _: u64) {}
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// Sends what it is told at once, and remembers when its transfers were done.
+#[derive(Default)]
+struct Script {
+    port: u32,
+    requests: Vec<Upstream>,
+    done: Vec<(u64, Ps)>,
+}
+
+impl Model for Script {
+    fn name(&self) -> &str {
+        "script"
+    }
+    fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
+        if code == 1 {
+            return self.done.push((arg, world.now()));
+        }
+        for request in self.requests.drain(..) {
+            world.upstream(ModelId(self.port), request);
+        }
+    }
+    fn read(&mut self, _: &mut World<'_>, _: u8, _: u32, _: u8) -> u64 {
+        0
+    }
+    fn write(&mut self, _: &mut World<'_>, _: u8, _: u32, _: u8, _: u64) {}
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+fn unit_config() -> VtdConfig {
+    VtdConfig {
+        name: "iommu".into(),
+        posted_interrupts: true,
+        extended_interrupt_mode: true,
+        fault_records: 8,
+        remap_time: REMAP,
+        post_time: POST,
+        command_time: Ps(0),
+        invalidation_time: Ps(0),
+        invalidation_fault: InvalidationFault::None,
+    }
+}
+
+fn port_config(bytes_per_second: u64) -> RootPortConfig {
+    RootPortConfig {
+        name: "port".into(),
+        link_bytes_per_second: bytes_per_second,
+        message_order_time: ORDER,
+        waiting_messages_max: 2,
+    }
+}
+
+/// Units with a port each; each pair of units shares a dispatch unit when `shared`.
+struct Fabric {
+    machine: Machine,
+    units: Vec<ModelId>,
+    ports: Vec<ModelId>,
+    sources: Vec<ModelId>,
+    table: crate::memory::Dma,
+    descriptors: Arc<Vec<crate::memory::Dma>>,
+}
+
+const CPUS: u32 = 16;
+/// What a notification handler costs before it clears ON: entry, harvest, one handler.
+const HANDLER_NS: u64 = 430;
+
+impl Fabric {
+    /// `gap` between a source's messages; each source of a unit uses handles of its own, one a CPU.
+    fn new(units: u64, shared: bool, gap: Ps, random: bool, jitter_percent: u32) -> Self {
+        let config = MachineConfig { cpus: CPUS, jitter_percent, memory_bytes: 1 << 20, ..MachineConfig::default() };
+        let mut machine = Machine::new(config);
+        let socket = Dispatch::new(DELIVER);
+        let (mut ids, mut ports, mut sources) = (vec![], vec![], vec![]);
+        for unit in 0..units {
+            let credits = Credits::default();
+            let dispatch = if shared { socket.clone() } else { Dispatch::new(DELIVER) };
+            let iommu = machine.add_model(|_| Box::new(VtdUnit::new(unit_config(), dispatch, credits.clone())));
+            let port = machine.add_model(|id| Box::new(RootPort::new(id, iommu, port_config(1 << 40), &credits)));
+            let handles = unit * u64::from(CPUS)..(unit + 1) * u64::from(CPUS);
+            sources.push(machine.add_model(|_| Box::new(Source { to: port, handles, gap, random, next: 0 })));
+            ids.push(iommu);
+            ports.push(port);
+        }
+        let page = |bytes, align| SimHal.dma_alloc(bytes, align).expect("memory");
+        let descriptors = Arc::new((0..CPUS).map(|_| page(64, 64)).collect::<Vec<_>>());
+        for (cpu, descriptor) in descriptors.iter().enumerate() {
+            descriptor.words()[4].set((cpu as u64) << 32 | 0xeb << 16);
+        }
+        let mut fabric = Self { machine, units: ids, ports, sources, table: page(4096, 4096), descriptors };
+        fabric.set_up();
+        fabric
+    }
+
+    fn set_up(&mut self) {
+        let descriptors: Rc<Arc<_>> = Rc::new(self.descriptors.clone());
+        self.machine.set_interrupt_entry(move |vector| {
+            if vector == 0xeb {
+                SimHal.delay_ns(HANDLER_NS);
+                harvest(&descriptors[SimHal.cpu().index()]);
+            }
+            Regs::Lapic.write64(0x80b, 0);
+        });
+        let table = self.table.device_address().0;
+        let units: Vec<_> = self.units.iter().map(|&unit| self.machine.regs(unit, 0)).collect();
+        let boot = move || {
+            for unit in units {
+                unit.write64(0xb8, table | 0x807);
+                unit.write32(0x18, 1 << 24);
+                unit.read32(0x1c);
+                unit.write32(0x18, 1 << 25);
+                assert_eq!(unit.read32(0x1c), 3 << 24);
+            }
+            for cpu in 0..CPUS {
+                let spec = ThreadSpec { name: "lapic", affinity: Affinity::Cpu(CpuId(cpu)), urgent: true };
+                SimHal.spawn(spec, Box::new(|| Regs::Lapic.write64(0x80f, 0x1ff))).expect("the CPU exists");
+            }
+        };
+        self.machine.run_boot(Ps::from_ns(1_000_000), boot).expect("it ends");
+        self.run(Ps::from_ns(100_000));
+    }
+
+    /// Every handle interrupts the CPU of its number (modulo) with vector 0x31.
+    fn remapped(mut self) -> Self {
+        for handle in 0..self.units.len() * CPUS as usize {
+            let cpu = handle as u64 % u64::from(CPUS);
+            self.table.words()[handle * 2].set(cpu << 32 | 0x31 << 16 | 1);
+        }
+        self.start();
+        self
+    }
+
+    /// Every handle posts to the descriptor that `of` names for its CPU.
+    fn posted(mut self, of: impl Fn(usize) -> usize) -> Self {
+        for handle in 0..self.units.len() * CPUS as usize {
+            let address = self.descriptors[of(handle % CPUS as usize)].device_address().0;
+            self.table.words()[handle * 2].set((address & 0xffff_ffc0) << 32 | 0x31 << 16 | 0x8001);
+            self.table.words()[handle * 2 + 1].set(address & 0xffff_ffff_0000_0000);
+        }
+        self.start();
+        self
+    }
+
+    fn start(&mut self) {
+        for (phase, &source) in self.sources.iter().enumerate() {
+            let at = self.machine.now() + Ps(1 + phase as u64);
+            self.machine.poke(source, at, 0, 0);
+        }
+    }
+
+    fn run(&mut self, time: Ps) {
+        let end = self.machine.now() + time;
+        self.machine.run_until(end);
+    }
+
+    fn counter(&mut self, model: ModelId, name: &str) -> u64 {
+        let counters = self.machine.with_any_model(model, |model| model.counters());
+        counters.iter().find(|(found, _)| *found == name).expect("a counter").1
+    }
+
+    fn sum(&mut self, name: &str) -> u64 {
+        (0..self.units.len()).map(|unit| self.counter(self.units[unit], name)).sum()
+    }
+
+    /// Requests a second that were looked up, over 2 ms, by unit.
+    fn rates(&mut self, name: &str) -> Vec<f64> {
+        self.run(Ps::from_ns(100_000));
+        let before: Vec<_> = (0..self.units.len()).map(|unit| self.counter(self.units[unit], name)).collect();
+        self.run(Ps::from_ns(2_000_000));
+        (0..self.units.len()).map(|unit| (self.counter(self.units[unit], name) - before[unit]) as f64 / 2e-3).collect()
+    }
+}
+
+/// Takes the requests, clears ON, and looks once more.
+fn harvest(descriptor: &crate::memory::Dma) {
+    let words = descriptor.words();
+    let sweep = || {
+        words[..4].iter().filter(|word| word.get() != 0).for_each(|word| {
+            word.swap(0);
+        })
+    };
+    sweep();
+    words[4].fetch_and(!1);
+    sweep();
+}
+
+fn assert_near(found: f64, expected: f64) {
+    assert!((found / expected - 1.0).abs() < 0.01, "found {found:.0}, expected {expected:.0}");
+}
+
+fn per_second(time: Ps) -> f64 {
+    1e12 / time.0 as f64
+}
+
+#[test]
+fn one_unit_remaps_at_most_one_message_per_remapping_and_delivery() {
+    for jitter in [0, 40] {
+        let mut fabric = Fabric::new(1, true, Ps::from_ns(100), false, jitter).remapped();
+        assert_near(fabric.rates("remapped")[0], per_second(REMAP + DELIVER));
+        // The port stood, and the server was never idle.
+        assert!(fabric.counter(fabric.ports[0], "blocked_ps") > 0);
+        let busy = fabric.sum("remap_ps") + fabric.sum("hold_ps");
+        assert_near(busy as f64, 2.1e9);
+    }
+}
+
+#[test]
+fn two_units_of_a_socket_share_its_dispatch_unit_fairly() {
+    for jitter in [0, 40] {
+        let mut fabric = Fabric::new(2, true, Ps::from_ns(100), false, jitter).remapped();
+        let rates = fabric.rates("remapped");
+        assert_near(rates[0] + rates[1], per_second(DELIVER));
+        assert_near(rates[0], rates[1]);
+    }
+}
+
+#[test]
+fn units_of_different_sockets_do_not_hinder_each_other() {
+    let mut fabric = Fabric::new(2, false, Ps::from_ns(100), false, 40).remapped();
+    for rate in fabric.rates("remapped") {
+        assert_near(rate, per_second(REMAP + DELIVER));
+    }
+}
+
+#[test]
+fn posting_is_serial_per_unit_and_does_not_block_the_port() {
+    let mut fabric = Fabric::new(1, true, Ps::from_ns(80), false, 40).posted(|cpu| cpu);
+    assert_near(fabric.rates("posted")[0], per_second(POST));
+    // The unit takes posted messages as they come: no place is held for longer than its turn.
+    assert!(fabric.sum("notifications") < fabric.sum("posted"));
+}
+
+/// Two units that post to one descriptor wait for each other, and for the CPU that harvests it: together they post less
+/// than one unit alone. Descriptors of their own cost them nothing.
+#[test]
+fn a_descriptor_is_one_cache_line() {
+    let mut one = Fabric::new(2, true, Ps::from_ns(200), false, 0).posted(|_| 0);
+    let together: f64 = one.rates("posted").iter().sum();
+    assert!(together <= per_second(POST), "{together:.0}");
+    drop(one);
+    let mut own = Fabric::new(2, true, Ps::from_ns(200), false, 0).posted(|cpu| cpu);
+    assert_near(own.rates("posted").iter().sum(), per_second(Ps::from_ns(100)));
+}
+
+/// The rate makes bursts, and a burst costs one notification.
+#[test]
+fn notifications_per_message_fall_with_the_rate() {
+    // Two units, random arrivals: messages a second of both.
+    let at_rate = |rate: u64| {
+        let gap = Ps(2_000_000_000_000 / rate);
+        let mut fabric = Fabric::new(2, true, gap, true, 40).posted(|cpu| cpu);
+        fabric.run(Ps::from_ns(4_000_000));
+        fabric.sum("notifications") as f64 / fabric.sum("posted") as f64
+    };
+    let ratios = [80_000, 1_500_000, 3_000_000, 6_000_000].map(at_rate);
+    assert!(ratios[0] > 0.99, "{ratios:?}");
+    assert!(ratios.windows(2).all(|pair| pair[0] > pair[1]), "{ratios:?}");
+    assert!(ratios[3] < 0.85, "{ratios:?}");
+}
+
+#[test]
+fn no_post_is_lost_however_fast_they_come() {
+    let mut fabric = Fabric::new(2, true, Ps::from_ns(150), true, 40).posted(|cpu| cpu);
+    fabric.run(Ps::from_ns(1_000_000));
+    // Silence the sources: what is under way ends.
+    for source in fabric.sources.clone() {
+        fabric.machine.with_model(source, |source: &mut Source| source.gap = Ps(1 << 50)).expect("a source");
+        fabric.machine.with_model(source, |source: &mut Source| source.random = false).expect("a source");
+    }
+    fabric.run(Ps::from_ns(100_000));
+    for descriptor in fabric.descriptors.iter() {
+        let words: Vec<_> = descriptor.words().iter().map(hal::Word::get).collect();
+        assert_eq!((&words[..4], words[4] & 1), (&[0; 4][..], 0), "all requests taken, ON clear");
+    }
+}
+
+#[test]
+fn equal_seeds_make_equal_runs() {
+    let digest = || {
+        let mut fabric = Fabric::new(2, true, Ps::from_ns(200), true, 40).posted(|cpu| cpu);
+        fabric.run(Ps::from_ns(300_000));
+        fabric.machine.engine_counters()
+    };
+    assert_eq!(digest(), digest());
+}
+
+/// Events a message, of all models: the port's, the unit's, one of the source, and what the CPUs do is none.
+#[test]
+fn events_per_message_are_few() {
+    let cost = |fabric: &mut Fabric| {
+        fabric.run(Ps::from_ns(10_000));
+        let (events, requests) = (fabric.machine.engine_counters().events, fabric.sum("requests"));
+        fabric.run(Ps::from_ns(1_000_000));
+        let events = fabric.machine.engine_counters().events - events;
+        events as f64 / (fabric.sum("requests") - requests) as f64
+    };
+    // One of the source, two of the unit, one acceptance by the CPU.
+    let remapped = cost(&mut Fabric::new(1, true, Ps::from_ns(1000), false, 40).remapped());
+    assert!(remapped < 4.1, "{remapped}");
+    let saturated = cost(&mut Fabric::new(1, true, Ps::from_ns(170), false, 40).remapped());
+    assert!(saturated < 5.1, "{saturated}");
+}
+
+fn scripted(bytes_per_second: u64, requests: Vec<Upstream>) -> (Machine, ModelId, ModelId) {
+    let mut machine = Machine::new(MachineConfig { memory_bytes: 1 << 16, ..MachineConfig::default() });
+    let credits = Credits::default();
+    let dispatch = Dispatch::new(DELIVER);
+    let unit = machine.add_model(|_| Box::new(VtdUnit::new(unit_config(), dispatch, credits.clone())));
+    let port = machine.add_model(|id| Box::new(RootPort::new(id, unit, port_config(bytes_per_second), &credits)));
+    let script = machine.add_model(|_| Box::new(Script { port: port.0, requests, done: vec![] }));
+    machine.poke(script, Ps(0), 0, 0);
+    machine.run_until(Ps::from_ns(100_000));
+    (machine, port, script)
+}
+
+fn transfer(bytes: u32, arg: u64) -> Upstream {
+    // The script is the third model.
+    Upstream::Transfer { model: ModelId(2), bytes, code: 1, arg }
+}
+
+fn message() -> Upstream {
+    Upstream::Message { requester: 0x100, address: 0xfee0_0000, data: 0x31 }
+}
+
+fn done(machine: &mut Machine, script: ModelId) -> Vec<(u64, Ps)> {
+    machine.with_model(script, |script: &mut Script| script.done.clone()).expect("the script")
+}
+
+#[test]
+fn transfers_follow_each_other_on_the_link() {
+    // A byte a nanosecond.
+    let (mut machine, port, script) = scripted(1_000_000_000, vec![transfer(4096, 1), transfer(512, 2)]);
+    assert_eq!(done(&mut machine, script), [(1, Ps::from_ns(4096)), (2, Ps::from_ns(4608))]);
+    let counters = machine.with_any_model(port, |port| port.counters());
+    assert_eq!(counters[0], ("bytes", 4608));
+    assert_eq!(counters[2], ("link_ps", 4_608_000));
+}
+
+#[test]
+fn a_message_keeps_later_transfers_back() {
+    let requests = vec![transfer(1000, 1), message(), transfer(100, 2), transfer(100, 3)];
+    let (mut machine, port, script) = scripted(1_000_000_000, requests);
+    let expected = [(1, Ps::from_ns(1000)), (2, Ps::from_ns(1000 + 157 + 100)), (3, Ps::from_ns(1000 + 157 + 200))];
+    assert_eq!(done(&mut machine, script), expected);
+    assert_eq!(machine.with_any_model(port, |port| port.counters())[3], ("order_ps", 157_000));
+}
+
+/// Messages of plain format here: the dispatch unit alone, 112 ns each. The first is taken at once, the second and the
+/// third wait, the fourth finds the port blocked until the dispatch unit takes the second; the transfer behind it waits
+/// for that and for the order of four messages.
+#[test]
+fn the_third_waiting_message_blocks_the_port() {
+    let requests = vec![message(), message(), message(), message(), transfer(100, 1)];
+    let (mut machine, port, script) = scripted(1_000_000_000, requests);
+    let counters = machine.with_any_model(port, |port| port.counters());
+    assert_eq!(counters[4], ("blocked_ps", 112_000));
+    assert_eq!(done(&mut machine, script), [(1, Ps::from_ns(4 * 157 + 100))]);
+}
