@@ -1,0 +1,46 @@
+# Two commands do everything on a fresh machine with a Rust toolchain:
+#   make demo   the four-drive job of the posted-MSI work, remapped and posted, beside the published figures
+#   make test   every test that takes minutes at most
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test test-all bench lint clean
+
+CAMPANILE := target/release/campanile
+OUT := out
+# More options for the demo, for example DEMO_FLAGS="--seeds 1".
+DEMO_FLAGS :=
+
+help:
+	@echo "make demo      run the four-drive job, remapped and posted; writes $(OUT)/demo.html and $(OUT)/demo.trace.json"
+	@echo "make test      all quick tests (minutes)"
+	@echo "make test-all  those and the long ones"
+	@echo "make bench     measure the engine, the server and the demultiplexer on this machine"
+	@echo "make lint      formatting, lints, rules of the house"
+
+setup:
+	@scripts/setup
+
+build: setup
+	cargo build --release --locked --package campanile
+
+demo: build
+	@mkdir -p $(OUT)
+	$(CAMPANILE) run scenarios/emr-4-drives.toml $(DEMO_FLAGS) --html $(OUT)/demo.html --trace $(OUT)/demo.trace.json
+
+test: setup
+	scripts/test
+
+test-all: setup
+	scripts/test --all
+
+bench: build
+	$(CAMPANILE) bench
+
+lint: setup
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- --deny warnings
+	cargo xtask tidy
+
+clean:
+	cargo clean
+	rm -rf $(OUT)
