@@ -45,7 +45,7 @@ pub struct InputError {
     /// The dotted key or the option; empty when the whole file is meant.
     pub key: String,
     /// What is wrong.
-    pub problem: Problem,
+    pub problem: Box<Problem>,
 }
 
 /// What can be wrong with input.
@@ -79,7 +79,7 @@ pub enum Problem {
 impl InputError {
     /// An error at `place` about `key`.
     pub fn new(place: &Place, key: impl Into<String>, problem: Problem) -> Self {
-        Self { place: place.clone(), key: key.into(), problem }
+        Self { place: place.clone(), key: key.into(), problem: Box::new(problem) }
     }
 
     /// A value that cannot be.
@@ -106,7 +106,7 @@ impl fmt::Display for InputError {
         if !self.key.is_empty() {
             write!(f, "{}: ", self.key)?;
         }
-        match &self.problem {
+        match &*self.problem {
             Problem::Io(text) | Problem::Syntax(text) => f.write_str(text),
             Problem::UnknownKey { valid } => write!(f, "nothing has this name; valid: {}", valid.join(", ")),
             Problem::Missing { valid } => write!(f, "must be given; valid: {valid}"),

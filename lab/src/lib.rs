@@ -1,11 +1,15 @@
 //! The laboratory: joins machine, drivers and workloads, and reports what it measured.
 
+pub mod atomic_file;
+pub mod cli;
 pub mod document;
 pub mod fio;
 pub mod input;
+pub mod interrupt;
 pub mod outcome;
 pub mod plan;
 pub mod platform;
+pub mod progress;
 pub mod published;
 pub mod scenario;
 pub mod setting;

@@ -101,6 +101,18 @@ pub fn rows() -> Result<Vec<Row>, InputError> {
     parse(TEXT)
 }
 
+/// The rows with these ids, in the file's order; every row without any id.
+///
+/// # Errors
+/// No row has that id.
+pub fn select(ids: &[String]) -> Result<Vec<Row>, InputError> {
+    let rows = rows()?;
+    if let Some(unknown) = ids.iter().find(|id| rows.iter().all(|row| row.id != **id)) {
+        return Err(InputError::unknown(&Place::option("reproduce"), unknown, rows.iter().map(|row| row.id.as_str())));
+    }
+    Ok(rows.into_iter().filter(|row| ids.is_empty() || ids.contains(&row.id)).collect())
+}
+
 fn parse(text: &str) -> Result<Vec<Row>, InputError> {
     let mut lines = text.lines().enumerate();
     match lines.next() {
@@ -205,6 +217,15 @@ mod tests {
         assert!(find("A1").scenario.contains("8 jobs a drive, QD 64"), "commas in quotes");
         let count = |usage| rows.iter().filter(|row| row.usage == usage).count();
         assert_eq!((count(Usage::Fit), count(Usage::Report), count(Usage::Predict)), (15, 8, 18));
+    }
+
+    #[test]
+    fn rows_are_selected_by_id() {
+        let ids: Vec<String> = select(&["H4".into(), "A5".into()]).unwrap().into_iter().map(|row| row.id).collect();
+        assert_eq!(ids, ["A5", "H4"]);
+        assert_eq!(select(&[]).unwrap().len(), rows().unwrap().len());
+        let error = select(&["Q77".into()]).unwrap_err().to_string();
+        assert!(error.starts_with("reproduce: Q77: nothing has this name; valid: "), "{error}");
     }
 
     #[test]

@@ -1,0 +1,124 @@
+//! Output files: refused before the run when they cannot be written, and never seen half-written.
+
+use crate::input::{InputError, Place, Problem};
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// A file that comes to be all at once. Dropped without [`AtomicFile::commit`] it leaves nothing behind.
+#[derive(Debug)]
+pub struct AtomicFile {
+    path: PathBuf,
+    /// Beside the file; none where it is no regular file (a pipe, a terminal), which is written directly.
+    beside: Option<NamedTempFile>,
+}
+
+impl AtomicFile {
+    /// Makes ready to write `path`, which the command-line option `option` names.
+    ///
+    /// # Errors
+    /// The folder is not there or not writable, or `path` is a folder.
+    pub fn prepare(option: &str, path: &Path) -> Result<Self, InputError> {
+        let valid = "a file in a folder that is there and writable";
+        let wrong = |why: String| InputError::value(&Place::option(option), "", path.display(), why, valid);
+        // Through symbolic links, so that the link stays and its target is replaced.
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        match fs::metadata(&target) {
+            Ok(metadata) if metadata.is_dir() => return Err(wrong("is a folder".into())),
+            Ok(metadata) if !metadata.is_file() => return Ok(Self { path: target, beside: None }),
+            Ok(metadata) if metadata.permissions().readonly() => return Err(wrong("is read-only".into())),
+            Ok(_) | Err(_) => {}
+        }
+        if target.file_name().is_none() {
+            return Err(wrong("names no file".into()));
+        }
+        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let beside =
+            builder().tempfile_in(folder).map_err(|error| wrong(format!("cannot be written ({})", error.kind())))?;
+        Ok(Self { path: target, beside: Some(beside) })
+    }
+
+    /// Writes `bytes` as the whole file.
+    ///
+    /// # Errors
+    /// The system's; the old file, if there was one, is then as it was.
+    pub fn commit(self, bytes: &[u8]) -> Result<(), InputError> {
+        let written = match self.beside {
+            Some(mut beside) => write_and_rename(&mut beside, bytes).and_then(|()| {
+                beside.persist(&self.path).map_err(|error| error.error)?;
+                Ok(())
+            }),
+            None => fs::OpenOptions::new().write(true).open(&self.path).and_then(|mut file| file.write_all(bytes)),
+        };
+        let place = Place::file(self.path.display().to_string());
+        written.map_err(|error| InputError::new(&place, "", Problem::Io(format!("cannot be written: {error}"))))
+    }
+}
+
+/// Everything is on the disk before the rename makes it visible.
+fn write_and_rename(beside: &mut NamedTempFile, bytes: &[u8]) -> io::Result<()> {
+    beside.write_all(bytes)?;
+    beside.as_file().sync_all()
+}
+
+/// Hidden names, and the permissions that any new file has instead of a temporary file's.
+fn builder() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".campanile-");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    builder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_old_or_new_and_nothing_else_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.json");
+        fs::write(&path, "old").unwrap();
+        let file = AtomicFile::prepare("--json", &path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old", "not before commit");
+        drop(file);
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names(folder.path()).len()), ("old", 1));
+        AtomicFile::prepare("--json", &path).unwrap().commit(b"new").unwrap();
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names(folder.path()).len()), ("new", 1));
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_refused_before_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = AtomicFile::prepare("--html", folder.path()).unwrap_err().to_string();
+        assert!(error.ends_with("is a folder; valid: a file in a folder that is there and writable"), "{error}");
+        let error = AtomicFile::prepare("--html", &folder.path().join("no/such.html")).unwrap_err().to_string();
+        assert!(error.starts_with("--html: `") && error.contains("cannot be written ("), "{error}");
+        assert!(names(folder.path()).is_empty());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_stays_and_a_device_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("out"), folder.path().join("link"));
+        fs::write(&path, "old").unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        AtomicFile::prepare("--json", &link).unwrap().commit(b"new").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().file_type().is_symlink());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        AtomicFile::prepare("--json", Path::new("/dev/null")).unwrap().commit(b"new").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+}

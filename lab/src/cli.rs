@@ -1,0 +1,247 @@
+//! The command line: what can be asked, and how a command ends.
+
+use crate::input::{InputError, Place};
+use crate::plan::Delivery;
+use crate::scenario::Request;
+use clap::{Args, Parser, Subcommand};
+use std::fmt;
+use std::path::PathBuf;
+
+/// Delivers interrupts on a simulated server, and measures what that costs.
+#[derive(Parser, Clone, PartialEq, Eq, Debug)]
+#[command(name = "campanile", version, max_term_width = 110)]
+pub struct Cli {
+    /// What is asked.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Subcommand, Clone, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// Run an experiment and print what it measured, delivery beside delivery.
+    Run(RunArgs),
+    /// Run every published row that concerns NVMe: fitted rows and predictions apart, each with its error.
+    Reproduce(ReproduceArgs),
+    /// Refit a platform's free constants from its calibration rows, and show what moved.
+    Calibrate(CalibrateArgs),
+    /// Show every interrupt line of a scenario: domain and chip at each level, flags, affinity.
+    Irqs(ExperimentArgs),
+    /// Measure this program on this machine.
+    Bench(BenchArgs),
+}
+
+/// An experiment.
+#[derive(Args, Clone, PartialEq, Eq, Debug)]
+pub struct ExperimentArgs {
+    /// A scenario.toml, a job.fio, or the name of a scenario that the program carries (emr-4-drives).
+    pub input: String,
+    /// The server: emr, spr, optane, or the path of a platform file. For a job file without it: emr.
+    #[arg(long, value_name = "P")]
+    pub platform: Option<String>,
+    /// How completions reach the CPU: remapped, posted, polled, separated by commas.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = delivery)]
+    pub delivery: Vec<Delivery>,
+    /// Set a constant or an option: fabric.dispatch=56ns, duration=5ms, job.iodepth=8. May stand several times.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub sets: Vec<String>,
+}
+
+/// `campanile run`.
+#[derive(Args, Clone, PartialEq, Eq, Debug)]
+pub struct RunArgs {
+    /// The experiment.
+    #[command(flatten)]
+    pub experiment: ExperimentArgs,
+    /// Run with seeds 1 to N; the figures are means with their confidence.
+    #[arg(long, value_name = "N")]
+    pub seeds: Option<u32>,
+    /// Write the figures as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write one self-contained page with plots.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write a trace for Perfetto or chrome://tracing, with a track per CPU, drive and IOMMU.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+}
+
+/// `campanile reproduce`.
+#[derive(Args, Clone, PartialEq, Eq, Debug)]
+pub struct ReproduceArgs {
+    /// Only these rows: H4 A5. All without any.
+    pub ids: Vec<String>,
+    /// Write the rows as one JSON array.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write one self-contained page.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// `campanile calibrate`.
+#[derive(Args, Clone, PartialEq, Eq, Debug)]
+pub struct CalibrateArgs {
+    /// emr, spr, optane, or the path of a platform file.
+    pub platform: String,
+}
+
+/// `campanile bench`.
+#[derive(Args, Clone, PartialEq, Eq, Debug)]
+pub struct BenchArgs {
+    /// Write the figures as one JSON array.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+impl ExperimentArgs {
+    /// What is asked, for [`Request::plan`].
+    pub fn request(&self) -> Request {
+        let mut deliveries = Vec::new();
+        for &delivery in &self.delivery {
+            if !deliveries.contains(&delivery) {
+                deliveries.push(delivery);
+            }
+        }
+        Request {
+            input: self.input.clone(),
+            platform: self.platform.clone(),
+            deliveries: (!deliveries.is_empty()).then_some(deliveries),
+            seeds: None,
+            sets: self.sets.clone(),
+        }
+    }
+}
+
+impl RunArgs {
+    /// What is asked, for [`Request::plan`].
+    ///
+    /// # Errors
+    /// Two outputs have the same path.
+    pub fn request(&self) -> Result<Request, InputError> {
+        let outputs = [("--json", &self.json), ("--html", &self.html), ("--trace", &self.trace)];
+        for (index, (option, path)) in outputs.iter().enumerate() {
+            if let Some(path) = path
+                && outputs[..index].iter().any(|(_, earlier)| earlier.as_ref() == Some(path))
+            {
+                let place = Place::option(*option);
+                return Err(InputError::value(
+                    &place,
+                    "",
+                    path.display(),
+                    "is written twice",
+                    "a file for each output",
+                ));
+            }
+        }
+        Ok(Request { seeds: self.seeds, ..self.experiment.request() })
+    }
+}
+
+/// A delivery by its name.
+fn delivery(text: &str) -> Result<Delivery, String> {
+    let found = Delivery::ALL.into_iter().find(|delivery| delivery.name() == text.trim());
+    found.ok_or_else(|| "no delivery; valid: remapped, posted, polled".into())
+}
+
+/// Why a command did not end well. Each kind has its exit code.
+#[derive(Debug)]
+pub enum Failure {
+    /// The input was wrong.
+    Input(InputError),
+    /// The run failed, or its results could not be written.
+    Run(Box<dyn std::error::Error + Send + Sync>),
+    /// Ctrl-C: what there was has been printed.
+    Interrupted,
+}
+
+impl Failure {
+    /// 2 for wrong input, 1 for a failed run, 130 (128 + SIGINT) for an interrupted one.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Input(_) => 2,
+            Self::Run(_) => 1,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Input(error) => write!(f, "{error}"),
+            Self::Run(error) => write!(f, "{error}"),
+            Self::Interrupted => f.write_str("interrupted; the figures are of what had run"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<InputError> for Failure {
+    fn from(error: InputError) -> Self {
+        Self::Input(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+
+    fn parse(line: &str) -> Result<Command, ErrorKind> {
+        Cli::try_parse_from(line.split(' ')).map(|cli| cli.command).map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn run_takes_what_the_readme_says() {
+        let line = "campanile run j.fio --platform spr --delivery remapped,posted,polled,posted --set a.b=1 --set c=2 \
+                    --seeds 5 --json o.json --html o.html --trace o.trace";
+        let Ok(Command::Run(args)) = parse(line) else { panic!("a run") };
+        let request = args.request().unwrap();
+        assert_eq!(request.deliveries, Some(Delivery::ALL.to_vec()));
+        assert_eq!((request.sets.len(), request.seeds, request.platform.as_deref()), (2, Some(5), Some("spr")));
+        let Ok(Command::Run(args)) = parse("campanile run emr-4-drives") else { panic!("a run") };
+        assert_eq!(args.request().unwrap(), Request::of("emr-4-drives"));
+    }
+
+    #[test]
+    fn wrong_command_lines_are_refused_with_code_2() {
+        for line in [
+            "campanile",
+            "campanile run",
+            "campanile run x --delivery pigeon",
+            "campanile run x --seeds -1",
+            "campanile run x --sets a=1",
+            "campanile calibrate",
+            "campanile sing",
+        ] {
+            let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{line}");
+        }
+    }
+
+    #[test]
+    fn two_outputs_cannot_be_one_file() {
+        let Ok(Command::Run(args)) = parse("campanile run x --json o --trace o") else { panic!("a run") };
+        assert_eq!(
+            args.request().unwrap_err().to_string(),
+            "--trace: `o` is written twice; valid: a file for each output"
+        );
+    }
+
+    #[test]
+    fn failures_have_codes_of_their_own() {
+        let input = InputError::new(&Place::file("f"), "", crate::input::Problem::Io("gone".into()));
+        assert_eq!(Failure::from(input).exit_code(), 2);
+        assert_eq!(Failure::Run("broken".into()).exit_code(), 1);
+        assert_eq!(Failure::Interrupted.exit_code(), 130);
+    }
+}

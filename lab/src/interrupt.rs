@@ -1,0 +1,36 @@
+//! Ctrl-C as a flag: a run stops at its next seed and prints what it has.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether Ctrl-C was pressed.
+#[derive(Clone, Debug, Default)]
+pub struct StopFlag(Arc<AtomicBool>);
+
+impl StopFlag {
+    /// Listens for Ctrl-C. The second one ends the program at once, with code 130. Once in a program.
+    ///
+    /// # Errors
+    /// The system's, or somebody listens already.
+    pub fn install() -> Result<Self, ctrlc::Error> {
+        let flag = Self::default();
+        let seen = flag.clone();
+        ctrlc::set_handler(move || {
+            if seen.0.swap(true, Ordering::Relaxed) {
+                std::process::exit(130);
+            }
+            eprintln!("stopping; once more ends at once");
+        })?;
+        Ok(flag)
+    }
+
+    /// Whether to stop.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Stops as Ctrl-C does.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
