@@ -1,5 +1,16 @@
-//! See ARCHITECTURE.md.
+//! Drivers, generic over the seam: the same code runs on the simulated machine, on bare metal and in an embedding kernel.
 #![no_std]
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
+pub mod apic;
+pub mod hpet;
+pub mod ioapic;
+pub mod message;
 pub mod nvme;
+pub mod pci;
+mod slots;
+#[cfg(test)]
+mod testing;
+pub mod vtd;

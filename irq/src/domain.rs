@@ -86,6 +86,10 @@ pub trait IrqDomain: Send + Sync {
     fn name(&self) -> &str;
     /// The domain towards the CPU; none for the CPU's vectors themselves.
     fn parent(&self) -> Option<&dyn IrqDomain>;
+    /// Whether its lines are posted: no place for lines of a device that does not write PCI messages.
+    fn is_posted(&self) -> bool {
+        false
+    }
     /// Takes a number for a line and says which chip serves it. Called from the CPU's level outwards. Undone by
     /// [`IrqChip::release`].
     ///

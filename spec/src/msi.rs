@@ -80,6 +80,39 @@ pub struct RemappableData {
     __: u16,
 }
 
+/// Offsets in a PCI function's configuration space, in bytes (PCI Local Bus Specification, "Configuration Space
+/// Organization", "Capabilities List").
+pub mod configuration {
+    /// Command (15:0) and a [`super::Status`] (31:16).
+    pub const COMMAND_STATUS: u32 = 0x04;
+    /// Pointer to the first capability, in bits 7:0; the lowest two are reserved.
+    pub const CAPABILITIES: u32 = 0x34;
+}
+
+/// Status register of a PCI function, as far as capabilities go.
+#[bitfield(u16)]
+#[derive(PartialEq, Eq)]
+pub struct Status {
+    #[bits(4)]
+    __: u8,
+    /// There is a list of capabilities.
+    pub has_capabilities: bool,
+    #[bits(11)]
+    __: u16,
+}
+
+/// First 32 bits of every capability; the upper half is the capability's own.
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct CapabilityHeader {
+    /// Which capability.
+    pub id: u8,
+    /// Offset of the next one, 0 for the last.
+    pub next: u8,
+    /// For MSI-X, a [`MsixControl`].
+    pub control: u16,
+}
+
 /// Capability id of MSI-X (PCI Code and ID Assignment Specification).
 pub const MSIX_CAPABILITY_ID: u8 = 0x11;
 

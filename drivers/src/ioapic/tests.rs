@@ -1,0 +1,137 @@
+use super::*;
+use crate::apic::{ApicId, ApicMode, Lapic, VectorDomain};
+use crate::testing::Script;
+use alloc::vec;
+use hal::host::HostHal;
+use hal::{CpuId, CpuSet};
+use irq::{Irq, RequesterId, Vector};
+
+const LEVEL_LOW: PinWiring = PinWiring { level: true, active_low: true };
+const TARGET: Target = Target { cpu: CpuId(1), vector: Vector(0x31) };
+
+struct Setup {
+    script: Arc<Script>,
+    apic: Arc<Script>,
+    vectors: Arc<VectorDomain<HostHal>>,
+}
+
+impl Setup {
+    /// An I/O APIC of 24 pins and this version.
+    fn new(version: u64) -> (Self, hal::host::HostRegs) {
+        let hal = HostHal::manual(2);
+        let (apic, apic_regs) = Script::new();
+        let lapic = Lapic::new(hal, apic_regs, ApicMode::X2Apic, vec![ApicId(0), ApicId(2)]).unwrap();
+        let (script, regs) = Script::new();
+        script.answer(0x10, &[0x0017_0000 | version]);
+        (Self { script, apic, vectors: Arc::new(VectorDomain::new(hal, Arc::new(lapic))) }, regs)
+    }
+
+    /// What was written to redirection registers: index and value.
+    fn redirections(&self) -> Vec<(u64, u64)> {
+        self.script.writes().chunks(2).map(|pair| (pair[0].2, pair[1].2)).collect()
+    }
+}
+
+fn request(index: u32) -> AllocRequest {
+    let delivery = Delivery::Fixed;
+    AllocRequest { requester: RequesterId(0xf0f8), index, affinity: CpuSet::first(2), managed: false, delivery }
+}
+
+/// Stands for a remapping unit's domain: it composes the message of handle 0x8003.
+struct Remapper {
+    parent: Arc<VectorDomain<HostHal>>,
+    posted: bool,
+}
+
+struct RemapperChip;
+
+impl IrqChip for RemapperChip {
+    fn name(&self) -> &'static str {
+        "remapper"
+    }
+    fn provides(&self) -> ChipOps {
+        ChipOps { compose_message: true, ..ChipOps::default() }
+    }
+    fn compose_message(&self, _level: &Level<'_>) -> Result<MsiMessage, IrqError> {
+        Ok(MsiMessage { address: 0xfee0_0074, data: 0 })
+    }
+}
+
+impl IrqDomain for Remapper {
+    fn name(&self) -> &str {
+        "remapper"
+    }
+    fn parent(&self) -> Option<&dyn IrqDomain> {
+        Some(&*self.parent)
+    }
+    fn is_posted(&self) -> bool {
+        self.posted
+    }
+    fn allocate(&self, _request: &AllocRequest) -> Result<LevelData, IrqError> {
+        Ok(LevelData { chip: Arc::new(RemapperChip), hwirq: HardwareIrq(0x8003) })
+    }
+    fn activate(&self, _level: &Level<'_>, _target: Target) -> Result<(), IrqError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_plain_pin_is_written_masked_then_opened() {
+    let (setup, regs) = Setup::new(0x11);
+    let hal = HostHal::manual(2);
+    let wiring = [PinWiring::default(), LEVEL_LOW];
+    let domain = IoApicDomain::new(hal, regs, &wiring, IoApicRoute::Plain, setup.vectors.clone()).unwrap();
+    setup.script.writes();
+    let levels = [domain.allocate(&request(1)).unwrap(), setup.vectors.allocate(&request(1)).unwrap()];
+    let level = Level::new(Irq(0), &levels);
+    setup.vectors.activate(&level.parent().unwrap(), TARGET).unwrap();
+    domain.activate(&level, TARGET).unwrap();
+    level.chip().unmask(&level);
+    let entry = [(0x12, 0x0001_a031), (0x13, 0x0200_0000), (0x12, 0x0001_a031), (0x12, 0xa031)];
+    assert_eq!(setup.redirections(), entry);
+    level.chip().eoi(&level);
+    assert_eq!(setup.apic.writes(), [(0x80b, 64, 0)]);
+    assert_eq!(setup.script.writes(), [], "the local APIC's EOI is broadcast");
+    assert!(domain.allocate(&request(1)).is_err() && domain.allocate(&request(2)).is_err());
+}
+
+#[test]
+fn a_remapped_level_pin_names_its_handle_and_is_told_of_the_end() {
+    let (setup, regs) = Setup::new(0x20);
+    let hal = HostHal::manual(2);
+    let parent = Arc::new(Remapper { parent: setup.vectors.clone(), posted: false });
+    let wiring = [LEVEL_LOW; 10];
+    let domain = IoApicDomain::new(hal, regs, &wiring, IoApicRoute::Remapped, parent.clone()).unwrap();
+    setup.script.writes();
+    let levels = [
+        domain.allocate(&request(9)).unwrap(),
+        parent.allocate(&request(9)).unwrap(),
+        setup.vectors.allocate(&request(9)).unwrap(),
+    ];
+    let level = Level::new(Irq(0), &levels);
+    setup.vectors.activate(&level.parent().unwrap().parent().unwrap(), TARGET).unwrap();
+    domain.activate(&level, TARGET).unwrap();
+    level.chip().unmask(&level);
+    let entry = setup.redirections();
+    assert_eq!(entry[1], (0x23, 0x0007_0000), "handle 3 in bits 63:49, format in bit 48");
+    assert_eq!(entry.last(), Some(&(0x22, 0xa809)), "handle bit 15 in bit 11, and the pin as the vector");
+    level.chip().set_affinity(&level, Target { cpu: CpuId(0), vector: Vector(0x44) }).unwrap();
+    assert_eq!(setup.script.writes(), [], "the entry stays as it is when the line moves");
+    level.chip().eoi(&level);
+    assert_eq!(setup.apic.writes(), [(0x80b, 64, 0)]);
+    assert_eq!(setup.script.writes(), [(0x40, 32, 9)]);
+}
+
+#[test]
+fn what_cannot_work_is_refused() {
+    let hal = HostHal::manual(2);
+    let refused = |version, wiring: &[PinWiring], posted| {
+        let (setup, regs) = Setup::new(version);
+        let parent = Arc::new(Remapper { parent: setup.vectors.clone(), posted });
+        IoApicDomain::new(hal, regs, wiring, IoApicRoute::Remapped, parent).err()
+    };
+    assert_eq!(refused(0x20, &[LEVEL_LOW; 24], true), Some(IoApicError::PostedParent));
+    assert_eq!(refused(0x20, &[LEVEL_LOW; 25], false), Some(IoApicError::Pins(25, 24)));
+    assert_eq!(refused(0x11, &[LEVEL_LOW; 24], false), Some(IoApicError::NoEoi(0x11)));
+    assert_eq!(refused(0x11, &[PinWiring::default(); 24], false), None);
+}

@@ -1,0 +1,282 @@
+//! Lines on a remapping unit: remapped, posted, or lent to a guest.
+
+use super::{RemapUnit, VtdError};
+use crate::apic::{ApicMode, Lapic};
+use crate::message::parent_with;
+use alloc::sync::Arc;
+use hal::{DeviceAddress, DmaExchange128, Hal};
+use irq::posted::PostedMsi;
+use irq::{
+    AllocRequest, ChipOps, Delivery, HardwareIrq, IrqChip, IrqDomain, IrqError, Level, LevelData, MsiMessage, Target,
+    Vector,
+};
+use spec::apic::DeliveryMode;
+use spec::msi::{ADDRESS_PREFIX, RemappableAddress};
+use spec::vtd::irte::{Posted, Remapped};
+
+/// A posted descriptor of a guest, to which an assigned device's interrupts go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GuestPosting {
+    /// The virtual CPU's descriptor, 64-byte aligned.
+    pub descriptor: DeviceAddress,
+    /// The guest's vector.
+    pub vector: Vector,
+    /// Notify even while the descriptor suppresses notifications.
+    pub urgent: bool,
+}
+
+/// What the chips of both formats share.
+struct Remapping<H: Hal> {
+    unit: Arc<RemapUnit<H>>,
+    lapic: Arc<Lapic<H>>,
+}
+
+impl<H: Hal> Remapping<H>
+where
+    H::Dma: DmaExchange128,
+{
+    /// The message in remappable format: it names the entry and never changes (VT-d, "Interrupt Requests in
+    /// Remappable Format").
+    fn message(&self, level: &Level<'_>) -> MsiMessage {
+        let handle = level.hwirq().0 as u16;
+        let address = RemappableAddress::new()
+            .with_prefix(ADDRESS_PREFIX)
+            .with_remappable(true)
+            .with_handle_low(handle & 0x7fff)
+            .with_handle_high(handle >> 15 != 0);
+        MsiMessage { address: u64::from(address.into_bits()), data: 0 }
+    }
+
+    /// Writes the entry, then tells the levels towards the CPU.
+    fn retarget(&self, level: &Level<'_>, target: Target, entry: u128) -> Result<(), IrqError> {
+        self.unit.set_host(level.hwirq().0, entry)?;
+        let mover = parent_with(level, |ops| ops.set_affinity)?;
+        mover.chip().set_affinity(&mover, target)
+    }
+}
+
+/// The chip of remapped lines.
+pub struct RemapChip<H: Hal> {
+    remapping: Arc<Remapping<H>>,
+    /// Chips differ by how their lines are delivered.
+    delivery: Delivery,
+}
+
+impl<H: Hal> RemapChip<H>
+where
+    H::Dma: DmaExchange128,
+{
+    /// The trigger mode stays edge for level lines too: their controller is told of the end by itself, and the entry
+    /// can change while the line is asserted.
+    fn entry(&self, target: Target) -> Result<u128, IrqError> {
+        let lapic = &self.remapping.lapic;
+        let id = lapic.id(target.cpu).map_err(|_| IrqError::Target("INTEL-IR", target))?;
+        let entry = Remapped::new()
+            .with_present(true)
+            .with_vector(target.vector.0)
+            .with_destination(lapic.mode().destination_field(id));
+        let entry = match self.delivery {
+            Delivery::Fixed | Delivery::PrivateStack => entry.with_delivery_mode(DeliveryMode::FIXED.0),
+            Delivery::Nmi => entry.with_delivery_mode(DeliveryMode::NMI.0),
+            // SDM vol. 3, "Logical Destination Mode in x2APIC Mode": cluster id>>4, one bit of sixteen inside it.
+            Delivery::Logical => entry.with_logical(true).with_destination((id.0 >> 4) << 16 | 1 << (id.0 & 0xf)),
+        };
+        Ok(entry.into_bits())
+    }
+}
+
+impl<H: Hal> IrqChip for RemapChip<H>
+where
+    H::Dma: DmaExchange128,
+{
+    fn name(&self) -> &'static str {
+        "INTEL-IR"
+    }
+
+    fn provides(&self) -> ChipOps {
+        ChipOps { set_affinity: true, compose_message: true, ..ChipOps::default() }
+    }
+
+    fn set_affinity(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
+        self.remapping.retarget(level, target, self.entry(target)?)
+    }
+
+    fn compose_message(&self, level: &Level<'_>) -> Result<MsiMessage, IrqError> {
+        Ok(self.remapping.message(level))
+    }
+
+    fn release(&self, hwirq: HardwareIrq) {
+        self.remapping.unit.free(hwirq.0);
+    }
+}
+
+/// The chip of posted lines.
+pub struct PostedChip<H: Hal> {
+    remapping: Arc<Remapping<H>>,
+    posted: Arc<PostedMsi<H>>,
+}
+
+impl<H: Hal> PostedChip<H>
+where
+    H::Dma: DmaExchange128,
+{
+    fn entry(&self, target: Target) -> Result<u128, IrqError> {
+        let nowhere = IrqError::Target("INTEL-IR-POST", target);
+        let descriptor = self.posted.descriptor_address(target.cpu).ok_or(nowhere)?;
+        Ok(posted_entry(descriptor, target.vector, false))
+    }
+}
+
+fn posted_entry(DeviceAddress(descriptor): DeviceAddress, vector: Vector, urgent: bool) -> u128 {
+    Posted::new()
+        .with_present(true)
+        .with_posted(true)
+        .with_urgent(urgent)
+        .with_vector(vector.0)
+        .with_descriptor_low((descriptor as u32) >> 6)
+        .with_descriptor_high((descriptor >> 32) as u32)
+        .into_bits()
+}
+
+impl<H: Hal> IrqChip for PostedChip<H>
+where
+    H::Dma: DmaExchange128,
+{
+    fn name(&self) -> &'static str {
+        "INTEL-IR-POST"
+    }
+
+    fn provides(&self) -> ChipOps {
+        ChipOps { ack: true, set_affinity: true, compose_message: true, is_pending: true, ..ChipOps::default() }
+    }
+
+    /// Under the notification handler the LAPIC has only the notification in service, and its EOI comes once, at the
+    /// handler's end. Taken directly (a retrigger's IPI), the vector is in service itself, and without an EOI it and
+    /// all of lower priority would never be taken on this CPU again.
+    fn ack(&self, _level: &Level<'_>) {
+        if !self.posted.is_serving() {
+            self.remapping.lapic.eoi();
+        }
+    }
+
+    fn set_affinity(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
+        self.remapping.retarget(level, target, self.entry(target)?)
+    }
+
+    fn compose_message(&self, level: &Level<'_>) -> Result<MsiMessage, IrqError> {
+        Ok(self.remapping.message(level))
+    }
+
+    /// In the descriptor, or in the LAPIC after a retrigger.
+    fn is_pending(&self, level: &Level<'_>, target: Target) -> bool {
+        self.posted.is_pending(target)
+            || parent_with(level, |ops| ops.is_pending).is_ok_and(|parent| parent.chip().is_pending(&parent, target))
+    }
+
+    fn release(&self, hwirq: HardwareIrq) {
+        self.remapping.unit.free(hwirq.0);
+    }
+}
+
+/// Lines on a remapping unit. A unit may have several domains: a posted one for PCI messages, a remapped one for
+/// everything else.
+pub struct RemapDomain<H: Hal> {
+    remapping: Arc<Remapping<H>>,
+    parent: Arc<dyn IrqDomain>,
+    posted: Option<Arc<PostedChip<H>>>,
+}
+
+impl<H: Hal> RemapDomain<H>
+where
+    H::Dma: DmaExchange128,
+{
+    /// Remapped lines, for any device.
+    pub fn remapped(unit: Arc<RemapUnit<H>>, lapic: Arc<Lapic<H>>, parent: Arc<dyn IrqDomain>) -> Self {
+        Self { remapping: Arc::new(Remapping { unit, lapic }), parent, posted: None }
+    }
+
+    /// Posted lines, for PCI MSI and MSI-X only.
+    ///
+    /// # Errors
+    /// [`VtdError::Missing`] when the unit cannot post.
+    pub fn posted(
+        unit: Arc<RemapUnit<H>>,
+        lapic: Arc<Lapic<H>>,
+        parent: Arc<dyn IrqDomain>,
+        posted: Arc<PostedMsi<H>>,
+    ) -> Result<Self, VtdError> {
+        if !unit.supports_posting() {
+            return Err(VtdError::Missing("posted interrupts (CAP.PI, bit 59)"));
+        }
+        let remapping = Arc::new(Remapping { unit, lapic });
+        let chip = Arc::new(PostedChip { remapping: remapping.clone(), posted });
+        Ok(Self { remapping, parent, posted: Some(chip) })
+    }
+
+    /// Posts the line of entry `hwirq` to a guest from now on, in one step. The host's affinity changes meanwhile are
+    /// remembered and change nothing in hardware.
+    ///
+    /// # Errors
+    /// [`VtdError`] when the unit cannot post, the descriptor is not aligned, or no line has the entry.
+    pub fn lend_to_guest(&self, hwirq: HardwareIrq, guest: GuestPosting) -> Result<(), VtdError> {
+        if !self.remapping.unit.supports_posting() {
+            return Err(VtdError::Missing("posted interrupts (CAP.PI, bit 59)"));
+        }
+        if !guest.descriptor.0.is_multiple_of(64) {
+            return Err(VtdError::Descriptor(guest.descriptor));
+        }
+        let entry = posted_entry(guest.descriptor, guest.vector, guest.urgent);
+        self.remapping.unit.set_guest(hwirq.0, Some(entry))
+    }
+
+    /// Takes the line of entry `hwirq` back: the host's latest target, in the format of this domain.
+    ///
+    /// # Errors
+    /// [`VtdError`] when no line has the entry, or the unit fails.
+    pub fn take_back(&self, hwirq: HardwareIrq) -> Result<(), VtdError> {
+        self.remapping.unit.set_guest(hwirq.0, None)
+    }
+
+    fn check(&self, delivery: Delivery) -> Result<(), IrqError> {
+        match (delivery, self.posted.is_some()) {
+            (Delivery::Nmi, true) => Err(IrqError::Delivery("a posted line cannot be an NMI")),
+            (Delivery::Logical, true) => Err(IrqError::Delivery("a posted line cannot have a logical destination")),
+            (Delivery::PrivateStack, true) => Err(IrqError::Delivery("a posted line cannot have a stack of its own")),
+            (Delivery::Logical, false) if self.remapping.lapic.mode() == ApicMode::XApic => {
+                Err(IrqError::Delivery("a logical destination needs x2APIC mode"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<H: Hal> IrqDomain for RemapDomain<H>
+where
+    H::Dma: DmaExchange128,
+{
+    fn name(&self) -> &str {
+        if self.posted.is_some() { "INTEL-IR-POST" } else { "INTEL-IR" }
+    }
+
+    fn parent(&self) -> Option<&dyn IrqDomain> {
+        Some(&*self.parent)
+    }
+
+    fn is_posted(&self) -> bool {
+        self.posted.is_some()
+    }
+
+    fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
+        self.check(request.delivery)?;
+        let hwirq = HardwareIrq(self.remapping.unit.allocate(request.requester)?);
+        let chip: Arc<dyn IrqChip> = match &self.posted {
+            Some(chip) => chip.clone(),
+            None => Arc::new(RemapChip { remapping: self.remapping.clone(), delivery: request.delivery }),
+        };
+        Ok(LevelData { chip, hwirq })
+    }
+
+    fn activate(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
+        level.chip().set_affinity(level, target)
+    }
+}

@@ -1,0 +1,131 @@
+//! Faults: the unit's own interrupt, and the records it tells of.
+
+use super::RemapUnit;
+use crate::message::MessageSource;
+use alloc::sync::Arc;
+use core::fmt;
+use hal::{DmaExchange128, Hal, Regs};
+use irq::{MsiMessage, RequesterId};
+use spec::vtd::registers::{
+    EventControl, FAULT_RECORD_SIZE, FEADDR, FECTL, FEDATA, FEUADDR, FSTS, FaultReason, FaultRecord, FaultStatus,
+};
+
+/// A request that the unit blocked (VT-d, "Fault Recording Registers").
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// Why.
+    pub reason: FaultReason,
+    /// Whose request it was.
+    pub requester: RequesterId,
+    /// The entry it asked for; meaningless for reasons that are not of interrupts.
+    pub interrupt_index: u16,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reason = match self.reason {
+            FaultReason::REQUEST_RESERVED => "reserved bits in the request",
+            FaultReason::INDEX => "index outside the table",
+            FaultReason::NOT_PRESENT => "entry not present",
+            FaultReason::TABLE_ACCESS => "table not readable",
+            FaultReason::IRTE_RESERVED => "reserved bits in the entry",
+            FaultReason::COMPATIBILITY_BLOCKED => "compatibility format is blocked",
+            FaultReason::SOURCE => "wrong requester",
+            FaultReason::DESCRIPTOR_ACCESS => "posted descriptor not accessible",
+            FaultReason::DESCRIPTOR_RESERVED => "reserved bits in the posted descriptor",
+            FaultReason(code) => return write!(f, "fault {code:#04x} by {}", self.requester),
+        };
+        write!(f, "interrupt of {} to entry {} blocked: {reason}", self.requester, self.interrupt_index)
+    }
+}
+
+/// How reading the faults ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FaultsTaken {
+    /// More faults came than there were records for.
+    pub lost: bool,
+    /// They come faster than they are read. No event will tell of the rest: look again later.
+    pub pending: bool,
+}
+
+/// How often the records are read over before the handler gives up on a device that faults without end.
+const FAULT_ROUNDS: u32 = 4;
+
+impl<H: Hal> RemapUnit<H>
+where
+    H::Dma: DmaExchange128,
+{
+    /// Calls `report` for each fault recorded, oldest first, and clears the records. For the handler of the fault
+    /// event: the unit sends no further event before all records are clear.
+    pub fn take_faults(&self, mut report: impl FnMut(Fault)) -> FaultsTaken {
+        let records = u32::from(self.capability.fault_records_less_one()) + 1;
+        let base = u32::from(self.capability.fault_record_offset_16_bytes()) * 16;
+        let mut status = FaultStatus::from_bits(self.regs.read32(FSTS));
+        let lost = status.overflow();
+        for _ in 0..FAULT_ROUNDS {
+            // Records fill round robin, from the one that was first when the pending bit was last set.
+            let first = if status.pending() { u32::from(status.record_index()) } else { break };
+            for record in (0..records).map(|step| (first + step) % records) {
+                self.take_record(base + record * FAULT_RECORD_SIZE, &mut report);
+            }
+            self.regs.write32(FSTS, FaultStatus::new().with_overflow(true).into_bits());
+            status = FaultStatus::from_bits(self.regs.read32(FSTS));
+        }
+        FaultsTaken { lost: lost || status.overflow(), pending: status.pending() }
+    }
+
+    fn take_record(&self, offset: u32, report: &mut impl FnMut(Fault)) {
+        let high = u128::from(self.regs.read64(offset + 8)) << 64;
+        let record = FaultRecord::from_bits(high | u128::from(self.regs.read64(offset)));
+        if record.fault() {
+            report(Fault {
+                reason: FaultReason(record.reason()),
+                requester: RequesterId(record.source()),
+                interrupt_index: record.interrupt_index(),
+            });
+            let clear = FaultRecord::new().with_fault(true).into_bits() >> 96;
+            self.regs.write32(offset + 12, clear as u32);
+        }
+    }
+}
+
+/// The unit's fault event as a line: a plain message, since a remapping fault must not depend on remapping (VT-d,
+/// "Fault Event Control Register").
+pub struct FaultEvent<H: Hal>(Arc<RemapUnit<H>>);
+
+impl<H: Hal> FaultEvent<H> {
+    /// The fault event of `unit`.
+    pub fn new(unit: Arc<RemapUnit<H>>) -> Self {
+        Self(unit)
+    }
+}
+
+impl<H: Hal> MessageSource for FaultEvent<H> {
+    fn chip_name(&self) -> &'static str {
+        "DMAR-MSI"
+    }
+
+    fn entries(&self) -> u32 {
+        1
+    }
+
+    fn has_wide_address(&self) -> bool {
+        true
+    }
+
+    fn mask(&self, _entry: u32) {
+        self.0.regs.write32(FECTL, EventControl::new().with_masked(true).into_bits());
+        // The read waits for the write: no fault interrupt is sent after it.
+        self.0.regs.read32(FECTL);
+    }
+
+    fn unmask(&self, _entry: u32) {
+        self.0.regs.write32(FECTL, EventControl::new().into_bits());
+    }
+
+    fn write(&self, _entry: u32, message: MsiMessage) {
+        self.0.regs.write32(FEDATA, message.data);
+        self.0.regs.write32(FEADDR, message.address as u32);
+        self.0.regs.write32(FEUADDR, (message.address >> 32) as u32);
+    }
+}

@@ -1,0 +1,233 @@
+//! The unit: set-up, the table and its entries.
+
+use super::queue::InvalidationQueue;
+use super::{QueueFault, VtdError};
+use crate::apic::ApicMode;
+use crate::slots::Slots;
+use hal::{Dma, DmaExchange128, Hal, Lock, Regs, Word};
+use irq::RequesterId;
+use spec::vtd::irte::{Common, SIZE, SourceQualifier, SourceValidation};
+use spec::vtd::registers::{
+    CAP, Capability, ECAP, ExtendedCapability, GCMD, GSTS, GlobalCommand, GlobalStatus, IRTA, TableAddress,
+};
+
+/// How long a command may take. Hardware answers within microseconds, an emulated unit when its host gets round to it.
+const COMMAND_TIMEOUT_NS: u64 = 1_000_000_000;
+const COMMAND_POLL_NS: u64 = 1_000;
+
+/// How a unit is set up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RemapConfig {
+    /// Entries of the table: a power of two from 2 to 65,536.
+    pub table_entries: u32,
+    /// The mode of the local APICs. x2APIC mode needs the unit's extended interrupt mode.
+    pub apic_mode: ApicMode,
+}
+
+/// An entry of the table that a line has.
+struct Entry {
+    requester: RequesterId,
+    /// What the host wants delivered.
+    host: u128,
+    /// What a guest wants delivered, as long as it has the line.
+    guest: Option<u128>,
+    /// What the table holds.
+    written: u128,
+}
+
+/// A remapping unit that remaps interrupts.
+pub struct RemapUnit<H: Hal> {
+    pub(super) regs: H::Regs,
+    hal: H,
+    pub(super) capability: Capability,
+    apic_mode: ApicMode,
+    table_entries: u32,
+    table: H::Dma,
+    /// Taken after `entries` where both are.
+    queue: Lock<H, InvalidationQueue<H>>,
+    entries: Lock<H, Slots<Entry>>,
+}
+
+impl<H: Hal> RemapUnit<H>
+where
+    H::Dma: DmaExchange128,
+{
+    /// Sets up the unit behind `regs` and turns interrupt remapping on, with compatibility-format requests blocked
+    /// (VT-d, "Programming in the Interrupt-Remapping Mode"). What firmware left enabled is turned off first.
+    ///
+    /// # Errors
+    /// [`VtdError`] when a capability or memory is missing, or a command does not take effect.
+    pub fn new(hal: H, regs: H::Regs, config: RemapConfig) -> Result<Self, VtdError> {
+        let RemapConfig { table_entries, apic_mode } = config;
+        if !table_entries.is_power_of_two() || !(2..=1 << 16).contains(&table_entries) {
+            return Err(VtdError::TableEntries(table_entries));
+        }
+        let extended = ExtendedCapability::from_bits(regs.read64(ECAP));
+        let wide = apic_mode == ApicMode::X2Apic;
+        let needs = [
+            (extended.interrupt_remapping(), "interrupt remapping (ECAP.IR)"),
+            (extended.queued_invalidation(), "queued invalidation (ECAP.QI)"),
+            (extended.extended_interrupt_mode() || !wide, "extended interrupt mode (ECAP.EIM), which x2APIC needs"),
+        ];
+        if let Some((_, missing)) = needs.iter().find(|(present, _)| !present) {
+            return Err(VtdError::Missing(missing));
+        }
+        let table_bytes = table_entries as usize * SIZE;
+        let unit = Self {
+            capability: Capability::from_bits(regs.read64(CAP)),
+            regs,
+            hal,
+            apic_mode,
+            table_entries,
+            table: hal.dma_alloc(table_bytes, table_bytes.max(4096))?,
+            queue: Lock::new(hal, InvalidationQueue::new(hal)?),
+            entries: Lock::new(hal, Slots::new()),
+        };
+        unit.turn_on()?;
+        Ok(unit)
+    }
+
+    fn turn_on(&self) -> Result<(), VtdError> {
+        self.command("IRE off", |c| c.with_interrupt_remapping(false), |s| !s.interrupt_remapping())?;
+        self.command("QIE off", |c| c.with_queued_invalidation(false), |s| !s.queued_invalidation())?;
+        self.queue.lock().announce(&self.regs);
+        self.command("QIE", |c| c.with_queued_invalidation(true), |s| s.queued_invalidation())?;
+        let address = TableAddress::new()
+            .with_size((self.table_entries.ilog2() - 1) as u8)
+            .with_extended_interrupt_mode(self.apic_mode == ApicMode::X2Apic)
+            .with_page(self.table.device_address().0 >> 12);
+        self.regs.write64(IRTA, address.into_bits());
+        self.command("SIRTP", |c| c.with_set_interrupt_table(true), |s| s.interrupt_table_set())?;
+        self.invalidate(None)?;
+        self.command("CFI off", |c| c.with_compatibility_format(false), |s| !s.compatibility_format())?;
+        self.command("IRE", |c| c.with_interrupt_remapping(true), |s| s.interrupt_remapping())
+    }
+
+    /// Writes the enabled features again with one `change`, and waits until the status is `done` (VT-d, "Global
+    /// Command Register").
+    fn command(
+        &self,
+        name: &'static str,
+        change: impl FnOnce(GlobalCommand) -> GlobalCommand,
+        done: impl Fn(GlobalStatus) -> bool,
+    ) -> Result<(), VtdError> {
+        let status = || GlobalStatus::from_bits(self.regs.read32(GSTS));
+        // The status shows one-shot commands as set for ever after; written back, they would run again.
+        let enabled = GlobalCommand::from_bits(status().into_bits())
+            .with_set_root_table(false)
+            .with_set_fault_log(false)
+            .with_write_buffer_flush(false)
+            .with_set_interrupt_table(false);
+        self.regs.write32(GCMD, change(enabled).into_bits());
+        let deadline_ns = self.hal.now_ns().saturating_add(COMMAND_TIMEOUT_NS);
+        while !done(status()) {
+            if self.hal.now_ns() >= deadline_ns {
+                return Err(VtdError::CommandTimeout(name, COMMAND_TIMEOUT_NS));
+            }
+            self.hal.delay_ns(COMMAND_POLL_NS);
+        }
+        Ok(())
+    }
+
+    fn invalidate(&self, index: Option<u16>) -> Result<(), QueueFault> {
+        self.queue.lock().invalidate_entries(&self.regs, index)
+    }
+
+    /// Whether the unit can post (CAP.PI).
+    pub fn supports_posting(&self) -> bool {
+        self.capability.posted_interrupts()
+    }
+
+    /// Takes an entry for messages of `requester`. Nothing is delivered yet.
+    pub(super) fn allocate(&self, requester: RequesterId) -> Result<u64, VtdError> {
+        let entry = Entry { requester, host: 0, guest: None, written: 0 };
+        let index = self.entries.lock().insert(entry, self.table_entries as usize);
+        index.map(|index| index as u64).ok_or(VtdError::TableFull(self.table_entries))
+    }
+
+    /// Has the line deliver `host` (an entry without its source): now, or when a guest gives it back.
+    pub(super) fn set_host(&self, index: u64, host: u128) -> Result<(), VtdError> {
+        self.update(index, |entry| entry.host = host)
+    }
+
+    /// Has the line deliver `guest` (an entry without its source) whatever the host wants, until it is none.
+    pub(super) fn set_guest(&self, index: u64, guest: Option<u128>) -> Result<(), VtdError> {
+        self.update(index, |entry| entry.guest = guest)
+    }
+
+    /// Changes what an entry should be, and then the table if that is not what it holds. When that fails, entry and
+    /// table are put back.
+    fn update(&self, index: u64, change: impl FnOnce(&mut Entry)) -> Result<(), VtdError> {
+        let mut entries = self.entries.lock();
+        let entry = entries.get_mut(index as usize).ok_or(VtdError::NoEntry(index))?;
+        let before = (entry.host, entry.guest, entry.written);
+        change(entry);
+        let wanted = with_source(entry.guest.unwrap_or(entry.host), entry.requester);
+        if wanted == entry.written {
+            return Ok(());
+        }
+        let outcome = self.write(index, entry.written, wanted);
+        match outcome {
+            Ok(()) => entry.written = wanted,
+            Err(VtdError::Queue(_)) => {
+                (entry.host, entry.guest, entry.written) = before;
+                // The queue failed once already; the error below tells. The table at least says what it said.
+                _ = self.write(index, wanted, entry.written);
+            }
+            Err(_) => (entry.host, entry.guest, entry.written) = before,
+        }
+        outcome
+    }
+
+    /// Gives an entry back. One that the unit may still remember is never used again.
+    pub(super) fn free(&self, index: u64) {
+        let mut entries = self.entries.lock();
+        let Some(entry) = entries.get_mut(index as usize) else { return };
+        let cleared = entry.written == 0 || self.write(index, entry.written, 0).is_ok();
+        entry.written = 0;
+        if cleared {
+            entries.remove(index as usize);
+        }
+    }
+
+    /// Changes an entry of the table from `old` to `new`, then has the unit forget the old one. Between the two the
+    /// unit may use either.
+    fn write(&self, index: u64, old: u128, new: u128) -> Result<(), VtdError> {
+        if Common::from_bits(old).posted() || Common::from_bits(new).posted() {
+            // A half-written descriptor address would post into somebody's memory: one access ("Interrupt Remapping
+            // Table Entry (IRTE) for Posted Interrupts").
+            self.table
+                .compare_exchange_128(index as usize * SIZE, old, new)
+                .map_err(|_| VtdError::Overwritten(index))?;
+        } else {
+            self.write_halves(index, new);
+        }
+        Ok(self.invalidate(Some(index as u16))?)
+    }
+
+    /// Remapped to remapped: the low half has all that changes while the entry is present.
+    fn write_halves(&self, index: u64, new: u128) {
+        let first = index as usize * 2;
+        let (low, high) = (&self.table.words()[first], &self.table.words()[first + 1]);
+        if Common::from_bits(new).present() {
+            high.set((new >> 64) as u64);
+            low.set(new as u64);
+        } else {
+            low.set(new as u64);
+            high.set((new >> 64) as u64);
+        }
+    }
+}
+
+/// `entry` for messages of `requester` alone: every entry that is present is checked ("Source-ID Validation").
+fn with_source(entry: u128, requester: RequesterId) -> u128 {
+    let entry = Common::from_bits(entry);
+    if !entry.present() {
+        return 0;
+    }
+    entry
+        .with_source(requester.0)
+        .with_qualifier(SourceQualifier::ALL_16.0)
+        .with_validation(SourceValidation::REQUESTER.0)
+        .into_bits()
+}
