@@ -75,7 +75,7 @@ pub struct Calendar<T> {
     /// The key popped last; nothing may be pushed before it.
     present: u128,
     /// Buckets `base()` to `base()` + `RING` − 1, unsorted, except the head.
-    ring: Box<[Vec<Entry<T>>]>,
+    ring: Box<[Vec<Entry<T>>; Occupied::LEN]>,
     occupied: Occupied,
     /// Events beyond the ring.
     far: BinaryHeap<Entry<T>>,
@@ -99,7 +99,7 @@ impl<T: Copy> Calendar<T> {
             head: Vec::new(),
             head_bucket: 0,
             present: 0,
-            ring: (0..RING).map(|_| Vec::new()).collect(),
+            ring: Box::new([const { Vec::new() }; Occupied::LEN]),
             occupied: Occupied::new(),
             far: BinaryHeap::new(),
             spare: Vec::new(),
@@ -120,6 +120,7 @@ impl<T: Copy> Calendar<T> {
     }
 
     /// Takes the next sequence number, for an event that may be pushed later, or never.
+    #[inline]
     pub fn reserve_sequence(&mut self) -> u64 {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
@@ -130,6 +131,7 @@ impl<T: Copy> Calendar<T> {
     ///
     /// # Panics
     /// When `at` is before the event popped last.
+    #[inline]
     pub fn push(&mut self, at: Ps, payload: T) {
         let sequence = self.reserve_sequence();
         self.push_with_sequence(at, sequence, payload);
@@ -139,6 +141,7 @@ impl<T: Copy> Calendar<T> {
     ///
     /// # Panics
     /// When (`at`, `sequence`) is before the event popped last.
+    #[inline]
     pub fn push_with_sequence(&mut self, at: Ps, sequence: u64, payload: T) {
         let entry = Entry { at, sequence, payload };
         if entry.key() < self.present {
@@ -159,17 +162,19 @@ impl<T: Copy> Calendar<T> {
     }
 
     /// The key of the next event: one load.
+    #[inline]
     pub fn next_key(&self) -> Option<(Ps, u64)> {
         self.head.last().map(|entry| (entry.at, entry.sequence))
     }
 
     /// Takes the next event, which becomes the present.
+    #[inline]
     pub fn pop(&mut self) -> Option<(Ps, u64, T)> {
         let entry = self.head.pop()?;
         let base = self.base();
         self.len -= 1;
         self.present = entry.key();
-        if self.base() != base {
+        if self.base() != base && !self.far.is_empty() {
             self.admit_far();
         }
         if self.head.is_empty() && self.len != 0 {
@@ -179,6 +184,7 @@ impl<T: Copy> Calendar<T> {
     }
 
     /// Takes the next event if its key is less than `limit`.
+    #[inline]
     pub fn pop_before(&mut self, limit: (Ps, u64)) -> Option<(Ps, u64, T)> {
         let next = self.head.last()?;
         if next.key() < key(limit.0, limit.1) { self.pop() } else { None }
@@ -190,6 +196,7 @@ impl<T: Copy> Calendar<T> {
     }
 
     /// Puts an event after the head into the ring, or beyond it.
+    #[inline]
     fn store(&mut self, entry: Entry<T>) {
         let bucket = entry.bucket();
         if bucket - self.base() >= RING {
@@ -206,6 +213,7 @@ impl<T: Copy> Calendar<T> {
     }
 
     /// Gives the head's events back to where they came from, since an earlier bucket is about to be the head.
+    #[cold]
     fn step_back(&mut self) {
         if self.head.is_empty() {
             return;
@@ -223,6 +231,7 @@ impl<T: Copy> Calendar<T> {
     }
 
     /// Moves what the ring has come to cover out of the far heap.
+    #[cold]
     fn admit_far(&mut self) {
         let end = self.base() + RING;
         while let Some(first) = self.far.peek()
@@ -235,6 +244,7 @@ impl<T: Copy> Calendar<T> {
     }
 
     /// Makes the earliest bucket the head, which is empty.
+    #[inline]
     fn advance(&mut self) {
         let base = self.base();
         if let Some(distance) = self.occupied.distance_from((base % RING) as usize) {
@@ -243,9 +253,17 @@ impl<T: Copy> Calendar<T> {
             self.occupied.remove(position);
             let events = mem::take(&mut self.ring[position]);
             self.spare.push(mem::replace(&mut self.head, events));
-            self.sort.sort(&mut self.head);
+            if self.head.len() > 1 {
+                self.sort.sort(&mut self.head);
+            }
             return;
         }
+        self.advance_beyond_ring();
+    }
+
+    /// Makes the earliest bucket beyond the ring the head.
+    #[cold]
+    fn advance_beyond_ring(&mut self) {
         let Some(first) = self.far.peek() else { return };
         self.head_bucket = first.bucket();
         while let Some(next) = self.far.peek()

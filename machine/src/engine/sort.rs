@@ -3,7 +3,7 @@
 use super::calendar::{BUCKET_BITS, Entry};
 
 /// Up to this many entries are sorted by insertion alone.
-const SMALL: usize = 12;
+const SMALL: usize = 8;
 /// The most slots that a bucket is spread over.
 const SLOTS_MAX: usize = 1024;
 
