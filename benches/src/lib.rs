@@ -1,1 +1,3 @@
 //! Benchmarks; see docs/performance.md.
+
+pub mod engine_workload;

@@ -1,16 +1,19 @@
 //! `cargo xtask`: checks of the house that are not tests of a room.
 
+mod gates;
 mod tidy;
 
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy    the law between the rooms, file sizes, unfinished marks, dead links";
+const USAGE: &str = "usage: cargo xtask tidy     the law between the rooms, file sizes, unfinished marks, dead links
+       cargo xtask gates    instructions per unit of work, against benches/gates.toml";
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the project");
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let findings = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["gates"] => gates::check(root),
         ["tidy"] => tidy::check(root),
         _ => {
             eprintln!("{USAGE}");

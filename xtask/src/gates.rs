@@ -1,0 +1,180 @@
+//! Instruction gates: programs of `benches` under cachegrind, against the figures of `benches/gates.toml`.
+//!
+//! Instructions, because they repeat to a fraction of a per cent on a busy host, as time does not.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use toml::{Table, Value};
+
+/// One figure to keep.
+#[derive(Debug)]
+struct Gate {
+    name: String,
+    program: String,
+    arguments: Vec<String>,
+    short: String,
+    long: String,
+    unit: String,
+    instructions: f64,
+}
+
+/// Measures every gate, prints it, and returns what failed.
+pub(crate) fn check(root: &Path) -> Vec<String> {
+    if !cfg!(target_arch = "x86_64") {
+        println!("gates: the figures are of x86_64; nothing is compared on this machine");
+        return Vec::new();
+    }
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return vec!["gates: valgrind is missing; on Debian and Ubuntu: apt-get install valgrind".into()];
+    }
+    let file = root.join("benches/gates.toml");
+    let gates = std::fs::read_to_string(&file).map_err(|error| error.to_string()).and_then(|text| parse(&text));
+    match gates {
+        Ok((tolerance_percent, gates)) => {
+            gates.iter().filter_map(|gate| run(root, gate, tolerance_percent).err()).collect()
+        }
+        Err(error) => vec![format!("{}: {error}", file.display())],
+    }
+}
+
+fn parse(text: &str) -> Result<(f64, Vec<Gate>), String> {
+    let table: Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+    let tolerance = number(&table, "tolerance_percent").filter(|percent| (0.0..100.0).contains(percent));
+    let tolerance = tolerance.ok_or("`tolerance_percent` is to be a number from 0 to 100")?;
+    let gates = table.get("gate").and_then(Value::as_array).ok_or("there is no [[gate]]")?;
+    let gates: Result<Vec<Gate>, String> = gates.iter().map(gate).collect();
+    Ok((tolerance, gates?))
+}
+
+fn gate(value: &Value) -> Result<Gate, String> {
+    let table = value.as_table().ok_or("`gate` is to be a table")?;
+    let name = table.get("name").and_then(Value::as_str).ok_or("a gate has no `name`")?;
+    let text = |key: &str| {
+        table.get(key).and_then(Value::as_str).map(str::to_owned).ok_or(format!("gate {name}: `{key}` is to be a text"))
+    };
+    let arguments = text("arguments")?.split_whitespace().map(str::to_owned).collect();
+    let instructions = number(table, "instructions").filter(|&figure| figure > 0.0);
+    Ok(Gate {
+        name: name.to_owned(),
+        program: text("program")?,
+        arguments,
+        short: text("short")?,
+        long: text("long")?,
+        unit: text("unit")?,
+        instructions: instructions.ok_or(format!("gate {name}: `instructions` is to be a number above 0"))?,
+    })
+}
+
+fn number(table: &Table, key: &str) -> Option<f64> {
+    table.get(key).and_then(|value| value.as_float().or_else(|| value.as_integer().map(|whole| whole as f64)))
+}
+
+fn run(root: &Path, gate: &Gate, tolerance_percent: f64) -> Result<(), String> {
+    let failed = |error: String| format!("gate {}: {error}", gate.name);
+    build(root, &gate.program).map_err(failed)?;
+    let (short, long) =
+        (count(root, gate, &gate.short).map_err(failed)?, count(root, gate, &gate.long).map_err(failed)?);
+    let measured = per_unit(short, long).map_err(failed)?;
+    println!(
+        "{:<24} {measured:8.1} instructions per {} (committed: {:.1})",
+        gate.name,
+        gate.unit.trim_end_matches('s'),
+        gate.instructions
+    );
+    judge(measured, gate.instructions, tolerance_percent).map_err(failed)
+}
+
+/// Instructions and units of one run.
+type Count = (u64, u64);
+
+fn per_unit(short: Count, long: Count) -> Result<f64, String> {
+    match (long.0.checked_sub(short.0), long.1.checked_sub(short.1)) {
+        (Some(instructions), Some(units)) if units > 0 => Ok(instructions as f64 / units as f64),
+        _ => Err(format!("the long run did no more than the short one: {short:?} and {long:?} (instructions, units)")),
+    }
+}
+
+fn judge(measured: f64, committed: f64, tolerance_percent: f64) -> Result<(), String> {
+    let change_percent = (measured / committed - 1.0) * 100.0;
+    if change_percent > tolerance_percent {
+        return Err(format!("{measured:.1} is {change_percent:.1} % above the committed {committed:.1}"));
+    }
+    if change_percent < -tolerance_percent {
+        println!("  {:.1} % below: commit {measured:.1}, so that it stays", -change_percent);
+    }
+    Ok(())
+}
+
+fn build(root: &Path, program: &str) -> Result<(), String> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let arguments = ["build", "--quiet", "--release", "--package", "campanile-benches", "--bin", program];
+    let built = Command::new(cargo).current_dir(root).args(arguments).status().map_err(|error| error.to_string())?;
+    if built.success() { Ok(()) } else { Err(format!("`{program}` does not build")) }
+}
+
+fn count(root: &Path, gate: &Gate, last: &str) -> Result<Count, String> {
+    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), |dir| root.join(dir));
+    let output = Command::new("valgrind")
+        .args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"])
+        .arg(target.join("release").join(&gate.program))
+        .args(&gate.arguments)
+        .arg(last)
+        .output()
+        .map_err(|error| error.to_string())?;
+    let (stdout, stderr) = texts(&output);
+    if !output.status.success() {
+        return Err(format!("{} under cachegrind: {}\n{stderr}", gate.program, output.status));
+    }
+    let instructions = after(&stderr, "refs:").ok_or(format!("cachegrind counted nothing:\n{stderr}"))?;
+    let units = after(&stdout, &gate.unit).ok_or(format!("`{}` printed no line `{} N`", gate.program, gate.unit))?;
+    Ok((instructions, units))
+}
+
+fn texts(output: &Output) -> (String, String) {
+    (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// The number behind a word, with or without separators of thousands.
+fn after(text: &str, word: &str) -> Option<u64> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let place = words.iter().position(|&found| found == word)?;
+    words.get(place + 1)?.replace(',', "").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cachegrind_and_program_outputs_are_read() {
+        assert_eq!(after("==27200== I   refs:      251,343,435\n", "refs:"), Some(251_343_435));
+        assert_eq!(after("events 12\nios 3\n", "ios"), Some(3));
+        assert_eq!(after("events", "events"), None);
+    }
+
+    #[test]
+    fn set_up_cancels() {
+        assert_eq!(per_unit((1_000, 10), (3_000, 20)), Ok(200.0));
+        assert!(per_unit((1_000, 10), (3_000, 10)).is_err());
+    }
+
+    #[test]
+    fn more_than_the_tolerance_fails_less_never_does() {
+        assert!(judge(102.9, 100.0, 3.0).is_ok());
+        assert!(judge(103.1, 100.0, 3.0).is_err());
+        assert!(judge(50.0, 100.0, 3.0).is_ok());
+    }
+
+    #[test]
+    fn a_bad_gate_is_named() {
+        let error = parse("tolerance_percent = 3\n[[gate]]\nname = \"x\"").expect_err("it lacks everything");
+        assert_eq!(error, "gate x: `arguments` is to be a text");
+        assert!(parse("tolerance_percent = -1").is_err());
+    }
+
+    #[test]
+    fn the_committed_gates_are_well_formed() {
+        let (_, gates) = parse(include_str!("../../benches/gates.toml")).expect("the file of the house");
+        assert!(!gates.is_empty());
+    }
+}
