@@ -5,6 +5,8 @@
 
 use hal::{Affinity, CpuId, Dma as _, Hal as _, Regs as _, ThreadSpec, Word as _};
 use machine::fabric::dispatch::Dispatch;
+use machine::fabric::hpet::{Hpet, HpetConfig};
+use machine::fabric::ioapic::{IoApic, IoApicConfig, PIN, pin_arg};
 use machine::fabric::port::Credits;
 use machine::fabric::vtd::{InvalidationFault, VtdConfig, VtdUnit};
 use machine::memory::Dma;
@@ -62,6 +64,8 @@ pub(crate) struct Rig {
     pub(crate) machine: Machine,
     pub(crate) unit: ModelId,
     device: ModelId,
+    ioapic: ModelId,
+    hpet: ModelId,
     registers: Regs,
     /// Remapping table, 4 KiB: 256 entries.
     pub(crate) table: Dma,
@@ -79,6 +83,11 @@ impl Rig {
         let mut machine = Machine::new(config);
         let unit = machine.add_model(|_| Box::new(unit(options)));
         let device = machine.add_model(|_| Box::new(Device { iommu: unit, messages: VecDeque::new() }));
+        let ioapic_config = IoApicConfig { name: "ioapic".into(), requester: 0xf0f8, pins: 24 };
+        let ioapic = machine.add_model(|_| Box::new(IoApic::new(unit, ioapic_config)));
+        // A tick of 100 ns.
+        let hpet_config = HpetConfig { name: "hpet".into(), requester: 0xf0f0, period_fs: 100_000_000 };
+        let hpet = machine.add_model(|_| Box::new(Hpet::new(unit, hpet_config)));
         let log = Rc::new(RefCell::new(Vec::new()));
         let seen = log.clone();
         machine.set_interrupt_entry(move |vector| {
@@ -91,7 +100,7 @@ impl Rig {
         let page = || SimHal.dma_alloc(4096, 4096).expect("memory");
         let (table, queue, memory) = (page(), page(), page());
         let registers = machine.regs(unit, 0);
-        let mut rig = Self { machine, unit, device, registers, table, queue, memory, log, tail: 0 };
+        let mut rig = Self { machine, unit, device, ioapic, hpet, registers, table, queue, memory, log, tail: 0 };
         rig.enable_lapics();
         rig
     }
@@ -202,6 +211,55 @@ impl Rig {
         self.machine.with_model(self.device, push).expect("it is the device");
         let now = self.machine.now();
         self.machine.poke(self.device, now, 0, 0);
+    }
+
+    /// A line of the I/O APIC.
+    pub(crate) fn pin(&mut self, pin: u8, asserted: bool) {
+        let now = self.machine.now();
+        self.machine.poke(self.ioapic, now, PIN, pin_arg(pin, asserted));
+        self.run(1000);
+    }
+
+    /// Writes a register of the I/O APIC through IOREGSEL (0x00) and IOWIN (0x10).
+    pub(crate) fn ioapic_write(&mut self, register: u32, value: u32) {
+        let window = self.machine.regs(self.ioapic, 0);
+        self.boot(move |_| {
+            window.write32(0x00, register);
+            window.write32(0x10, value);
+            window.read32(0x10);
+        });
+        self.run(1000);
+    }
+
+    pub(crate) fn ioapic_read(&mut self, register: u32) -> u32 {
+        let window = self.machine.regs(self.ioapic, 0);
+        self.boot(move |_| {
+            window.write32(0x00, register);
+            window.read32(0x10)
+        })
+    }
+
+    /// The directed EOI register, 0x40.
+    pub(crate) fn ioapic_eoi(&mut self, vector: u32) {
+        let window = self.machine.regs(self.ioapic, 0);
+        self.boot(move |_| {
+            window.write32(0x40, vector);
+            window.read32(0x00);
+        });
+        self.run(1000);
+    }
+
+    pub(crate) fn hpet_write(&mut self, offset: u32, value: u64) {
+        let window = self.machine.regs(self.hpet, 0);
+        self.boot(move |_| {
+            window.write64(offset, value);
+            window.read64(0);
+        });
+    }
+
+    pub(crate) fn hpet_read(&mut self, offset: u32) -> u64 {
+        let window = self.machine.regs(self.hpet, 0);
+        self.boot(move |_| window.read64(offset))
     }
 
     /// Interrupts taken since the last call: (CPU, vector).
