@@ -30,6 +30,14 @@ fn capabilities() {
 }
 
 #[test]
+fn reserved_bits_of_the_address_registers_read_as_0() {
+    let mut rig = Rig::new(Options::default());
+    rig.write64(0xb8, u64::MAX);
+    rig.write64(0x90, u64::MAX);
+    assert_eq!((rig.read64(0xb8), rig.read64(0x90)), (0xffff_ffff_ffff_f80f, 0xffff_ffff_ffff_f807));
+}
+
+#[test]
 fn with_remapping_off_a_message_is_what_it_says() {
     let mut rig = Rig::new(Options::default());
     // SDM: destination in 19:12, vector in 7:0.

@@ -48,11 +48,18 @@ pub(crate) struct Options {
     pub(crate) posted_interrupts: bool,
     pub(crate) fault_records: u16,
     pub(crate) invalidation_fault: InvalidationFault,
+    /// Time of a descriptor.
+    pub(crate) invalidation_ns: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { posted_interrupts: true, fault_records: 4, invalidation_fault: InvalidationFault::None }
+        Self {
+            posted_interrupts: true,
+            fault_records: 4,
+            invalidation_fault: InvalidationFault::None,
+            invalidation_ns: 300,
+        }
     }
 }
 
@@ -295,7 +302,7 @@ fn unit(options: Options) -> VtdUnit {
         remap_time: Ps::from_ns(50),
         post_time: Ps::from_ns(100),
         command_time: Ps::from_ns(200),
-        invalidation_time: Ps::from_ns(300),
+        invalidation_time: Ps::from_ns(options.invalidation_ns),
         invalidation_fault: options.invalidation_fault,
     };
     VtdUnit::new(config, Dispatch::new(Ps::from_ns(100)), Credits::default())

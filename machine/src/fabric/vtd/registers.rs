@@ -13,6 +13,10 @@ use spec::vtd::registers::{
 /// Where the fault records begin; CAP.FRO tells software.
 const FAULT_RECORDS: u32 = 0x400;
 
+/// Writable bits of IRTA and of IQA; the reserved ones read as 0.
+const IRTA_BITS: u64 = 0xffff_ffff_ffff_f80f;
+const IQA_BITS: u64 = 0xffff_ffff_ffff_f807;
+
 /// One half of a 64-bit register.
 fn half(value: u64, offset: u32) -> u32 {
     (value >> (offset % 8 * 8)) as u32
@@ -91,7 +95,7 @@ impl VtdUnit {
                 self.queue.set_tail(value.into());
                 self.go_on(world);
             }
-            _ if offset & !7 == IQA => self.queue.address = with_half(self.queue.address, offset, value),
+            _ if offset & !7 == IQA => self.queue.address = with_half(self.queue.address, offset, value) & IQA_BITS,
             ICS if value & 1 != 0 => {
                 self.invalidation_done = false;
                 self.invalidation_event.served();
@@ -101,7 +105,7 @@ impl VtdUnit {
                     self.send(world, message);
                 }
             }
-            _ if offset & !7 == IRTA => self.table_register = with_half(self.table_register, offset, value),
+            _ if offset & !7 == IRTA => self.table_register = with_half(self.table_register, offset, value) & IRTA_BITS,
             FAULT_RECORDS.. => {
                 self.faults.write_part(((offset - FAULT_RECORDS) / 4) as usize, value);
                 self.settle_faults();
