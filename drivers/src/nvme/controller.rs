@@ -6,10 +6,11 @@ use super::admin::Admin;
 use super::port::Port;
 use super::prp;
 use super::queue::Parts;
-use super::slots::SlotState;
+use super::reap::AbortEnd;
 use super::{BatchDone, Coalescing, IoError, NvmeError, QueuePair, QueueSnapshot, VectorCoalescing};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use hal::{Hal, Lock, Word};
 use spec::nvme::registers::{Cap, Csts};
 use spec::nvme::{AdminOpcode, FeatureId, InterruptVector, NumberOfQueues};
@@ -44,7 +45,8 @@ impl Default for Config {
 pub struct QueueConfig {
     /// Entries of each ring, 2 to what [`Controller::queue_entries_max`] says; one less can be in flight.
     pub entries: u16,
-    /// The interrupt vector (MSI-X table entry) of its completions; none makes it a polled queue.
+    /// The interrupt vector (MSI-X table entry) of its completions; none makes it a polled queue. Vector 0 serves the
+    /// admin queue too (Base 3.3.1): a queue on it sees empty interrupts.
     pub vector: Option<u16>,
     /// The longest transfer of one request in bytes; what it takes is allocated for every command. The controller's
     /// own limit lowers it.
@@ -71,6 +73,16 @@ pub struct ControllerSnapshot {
     pub csts: Option<Csts>,
     /// The admin queue, then the I/O queues in ascending order.
     pub queues: Vec<QueueSnapshot>,
+}
+
+impl fmt::Display for ControllerSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.csts {
+            Some(csts) => write!(f, "CSTS {:#x} (ready {}, fatal {})", csts.into_bits(), csts.rdy(), csts.cfs())?,
+            None => write!(f, "off the bus")?,
+        }
+        self.queues.iter().try_for_each(|queue| write!(f, "\n{queue}"))
+    }
 }
 
 /// An NVMe controller.
@@ -176,12 +188,13 @@ impl<H: Hal> Controller<H> {
         let (index, pair) = self.new_pair(&config, done)?;
         // It is entered first: when the device does not answer, the pair's memory must outlive a reset.
         self.queues.lock()[index] = Some(pair.clone());
-        // An entry may arrive, and its interrupt, as soon as the device knows the queue.
-        pair.start();
+        pair.restart();
         match self.admin.create_pair(&self.port, &pair) {
-            Ok(()) => Ok(pair),
+            Ok(()) => {
+                pair.open();
+                Ok(pair)
+            }
             Err(error) => {
-                pair.stop();
                 if matches!(error, NvmeError::Command(..)) {
                     pair.fail_all(IoError::QueueDeleted);
                     self.queues.lock()[index] = None;
@@ -304,7 +317,7 @@ impl<H: Hal> Controller<H> {
         for _ in 0..pair.depth() {
             let Some(cid) = pair.begin_abort(now_ns, timeout_ns) else { break };
             let answer = self.admin.abort(&self.port, pair.qid(), cid);
-            pair.end_abort(cid, if answer.is_ok() { SlotState::Aborted } else { SlotState::InFlight });
+            pair.end_abort(cid, AbortEnd::of(&answer));
             match answer? {
                 true => report.aborted += 1,
                 false => report.not_aborted += 1,
@@ -332,18 +345,25 @@ impl<H: Hal> Controller<H> {
     pub fn reset(&self) -> Result<(), NvmeError> {
         let _control = self.control()?;
         self.stop(IoError::ControllerReset)?;
+        let started = self.start_again();
+        if started.is_err() {
+            // What is wrong is known already; all that counts is that nothing runs half-started.
+            let _ = self.stop(IoError::ControllerReset);
+        }
+        started
+    }
+
+    /// Starts the disabled controller with the queue pairs that exist.
+    fn start_again(&self) -> Result<(), NvmeError> {
         enable(&self.port, &self.admin)?;
         let granted = negotiate_queues(&self.port, &self.admin, self.wanted)?;
         for pair in self.all_pairs() {
             if pair.qid() > granted {
                 return Err(NvmeError::NoQueueLeft(granted));
             }
-            pair.start();
-            if let Err(error) = self.admin.create_pair(&self.port, &pair) {
-                pair.stop();
-                pair.fail_all(IoError::ControllerReset);
-                return Err(error);
-            }
+            pair.restart();
+            self.admin.create_pair(&self.port, &pair)?;
+            pair.open();
         }
         Ok(())
     }
@@ -393,7 +413,8 @@ impl<H: Hal> Controller<H> {
 
 /// Starts a disabled controller with an empty admin queue.
 fn enable<H: Hal>(port: &Port<H>, admin: &Admin<H>) -> Result<(), NvmeError> {
-    admin.pair.start();
+    admin.pair.restart();
+    admin.pair.open();
     let enabled = port.enable(admin.pair.sq_address(), admin.pair.cq_address(), admin.pair.entries);
     if enabled.is_err() {
         admin.pair.stop();

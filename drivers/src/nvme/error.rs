@@ -148,7 +148,7 @@ impl fmt::Display for Refusal {
             Self::Length(bytes, block) => write!(f, "{bytes} bytes; a multiple of {block} above 0 is valid"),
             Self::TooLong(bytes, most) => write!(f, "{bytes} bytes; this queue takes {most} at most"),
             Self::Range(lba, blocks) => {
-                write!(f, "the request at LBA {lba} ends behind the last block, {}", blocks - 1)
+                write!(f, "the request at LBA {lba} ends behind the last block, {}", blocks.saturating_sub(1))
             }
             Self::Buffer(address) => write!(f, "buffer {address:#x} is not aligned to 4 bytes, or wraps"),
         }

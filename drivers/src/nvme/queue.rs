@@ -245,24 +245,30 @@ impl<H: Hal> QueuePair<H> {
         self.submission.lock().state = QueueState::Stopped;
     }
 
-    /// Back to empty rings, as the device sees them after their creation; takes requests from now on. Nothing may be in
-    /// flight.
-    pub(super) fn start(&self) {
-        let mut submission = self.submission.lock();
+    /// Accepts requests from now on.
+    pub(super) fn open(&self) {
+        self.submission.lock().state = QueueState::Running;
+    }
+
+    /// Back to empty rings, as the device sees them after their creation, and looks for completions from now on.
+    /// Nothing may be in flight.
+    ///
+    /// Who takes both locks takes the completion lock first: a batch's user may submit while it is held.
+    pub(super) fn restart(&self) {
         let mut completion = self.completion.lock();
+        let mut submission = self.submission.lock();
         for word in self.cq.words() {
             word.set(0);
         }
         self.restart_completion(&mut completion);
         self.free.look(&mut submission.taken);
         submission.tail = 0;
-        submission.state = QueueState::Running;
     }
 
     /// What it looks like now.
     pub fn snapshot(&self) -> QueueSnapshot {
-        let submission = self.submission.lock();
         let completion = self.completion.lock();
+        let submission = self.submission.lock();
         QueueSnapshot {
             qid: self.qid,
             vector: self.vector,

@@ -3,7 +3,7 @@
 use super::ring::Cursor;
 use super::slots::{Given, SlotState};
 use super::stats::CompletionCounters;
-use super::{Completed, DeviceFault, IoError, QueuePair};
+use super::{Completed, DeviceFault, IoError, NvmeError, QueuePair};
 use alloc::vec::Vec;
 use hal::{Dma, Hal, Word, Work};
 use irq::{Action, Irq, IrqReturn};
@@ -16,7 +16,7 @@ pub(super) struct CompletionSide {
     pub(super) cursor: Cursor,
     pub(super) sq_head: u16,
     pub(super) given: Given,
-    /// Slots in [`SlotState::Held`].
+    /// Slots in [`SlotState::Held`] or [`SlotState::Withheld`].
     pub(super) held: u16,
     /// Room for every slot, so that it never grows: no slot completes twice in one batch.
     batch: Vec<Completed>,
@@ -155,17 +155,27 @@ impl<H: Hal> QueuePair<H> {
             return side.fault(DeviceFault::UnknownCommand(cid, self.depth()));
         };
         match slot.state() {
-            SlotState::Free | SlotState::Held => side.fault(DeviceFault::NotInFlight(cid)),
+            SlotState::Free | SlotState::Held | SlotState::Withheld => side.fault(DeviceFault::NotInFlight(cid)),
             SlotState::InFlight | SlotState::Aborted => {
                 side.complete(slot.tag(), slot.submitted_ns(), result);
                 self.give_back(side, cid);
             }
-            SlotState::Aborting => {
-                side.complete(slot.tag(), slot.submitted_ns(), result);
-                slot.set_state(SlotState::Held);
-                side.held += 1;
-            }
+            SlotState::Aborting => self.hold_back(side, cid, result, SlotState::Held),
+            SlotState::Abandoned => self.hold_back(side, cid, result, SlotState::Withheld),
         }
+    }
+
+    /// Ends command `cid` but keeps its id.
+    fn hold_back(&self, side: &mut CompletionSide, cid: u16, result: Result<u32, IoError>, state: SlotState) {
+        let slot = &self.slots[usize::from(cid)];
+        side.complete(slot.tag(), slot.submitted_ns(), result);
+        slot.set_state(state);
+        side.held += 1;
+    }
+
+    fn release_held(&self, side: &mut CompletionSide, cid: u16) {
+        side.held -= 1;
+        self.give_back(side, cid);
     }
 
     fn give_back(&self, side: &mut CompletionSide, cid: u16) {
@@ -189,8 +199,12 @@ impl<H: Hal> QueuePair<H> {
         side.alive = false;
         side.batch.clear();
         for (cid, slot) in (0..).zip(&self.slots) {
-            if !matches!(slot.state(), SlotState::Free | SlotState::Held) {
+            if !matches!(slot.state(), SlotState::Free | SlotState::Held | SlotState::Withheld) {
                 self.end_command(&mut side, cid, Err(why));
+            }
+            // No Abort outlives the device's stop.
+            if slot.state() == SlotState::Withheld {
+                self.release_held(&mut side, cid);
             }
         }
         self.deliver(&side);
@@ -217,22 +231,48 @@ impl<H: Hal> QueuePair<H> {
         Some(cid)
     }
 
-    /// The Abort command for `cid` is over; it leaves the command, if still in flight, in `next`.
-    pub(super) fn end_abort(&self, cid: u16, next: SlotState) {
+    /// The Abort command for `cid` is over.
+    pub(super) fn end_abort(&self, cid: u16, end: AbortEnd) {
         let mut side = self.completion.lock();
-        if self.slots[usize::from(cid)].state() == SlotState::Held {
-            side.held -= 1;
-            self.give_back(&mut side, cid);
-            self.free.publish(&side.given, side.sq_head);
-        } else {
-            self.slots[usize::from(cid)].set_state(next);
+        let slot = &self.slots[usize::from(cid)];
+        match (slot.state() == SlotState::Held, end) {
+            (true, AbortEnd::Unanswered) => slot.set_state(SlotState::Withheld),
+            (true, _) => {
+                self.release_held(&mut side, cid);
+                self.free.publish(&side.given, side.sq_head);
+            }
+            (false, AbortEnd::Answered) => slot.set_state(SlotState::Aborted),
+            (false, AbortEnd::Refused) => slot.set_state(SlotState::InFlight),
+            (false, AbortEnd::Unanswered) => slot.set_state(SlotState::Abandoned),
         }
     }
 
     /// How many commands an Abort did not end.
     pub(super) fn count_aborted(&self) -> u32 {
         let _side = self.completion.lock();
-        self.slots.iter().filter(|slot| slot.state() == SlotState::Aborted).count() as u32
+        self.slots.iter().filter(|slot| matches!(slot.state(), SlotState::Aborted | SlotState::Abandoned)).count()
+            as u32
+    }
+}
+
+/// How an Abort command ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum AbortEnd {
+    /// The device says whether it aborted.
+    Answered,
+    /// The device will not look for the command.
+    Refused,
+    /// It may still do so.
+    Unanswered,
+}
+
+impl AbortEnd {
+    pub(super) fn of(answer: &Result<bool, NvmeError>) -> Self {
+        match answer {
+            Ok(_) => Self::Answered,
+            Err(NvmeError::Timeout(..) | NvmeError::Fatal | NvmeError::Gone) => Self::Unanswered,
+            Err(_) => Self::Refused,
+        }
     }
 }
 

@@ -18,6 +18,10 @@ pub(super) enum SlotState {
     Held = 3,
     /// In flight although an Abort command for it is over.
     Aborted = 4,
+    /// In flight, and the Abort command that names it got no answer: its id may not be used again until a reset.
+    Abandoned = 5,
+    /// It completed while Abandoned.
+    Withheld = 6,
 }
 
 impl SlotState {
@@ -27,6 +31,8 @@ impl SlotState {
             2 => Self::Aborting,
             3 => Self::Held,
             4 => Self::Aborted,
+            5 => Self::Abandoned,
+            6 => Self::Withheld,
             _ => Self::Free,
         }
     }
