@@ -29,6 +29,8 @@ mod request;
 mod ring;
 mod slots;
 mod stats;
+#[cfg(test)]
+mod tests;
 
 pub use controller::{AbortReport, Config, Controller, ControllerInfo, ControllerSnapshot, Namespace, QueueConfig};
 pub use error::{DeviceFault, IoError, NvmeError, Refusal};

@@ -3,7 +3,7 @@
 use super::error::check_range;
 use super::prp;
 use super::reap::CompletionSide;
-use super::ring::{Cursor, room};
+use super::ring::Cursor;
 use super::slots::{FreeIds, Slot, Taken, slots};
 use super::stats::SubmissionCounters;
 use super::{BatchDone, IoOp, IoRequest, Namespace, NvmeError, QueueSnapshot, QueueState, Refusal, Submitted};
@@ -66,7 +66,11 @@ struct SubmissionSide {
 }
 
 impl<H: Hal> QueuePair<H> {
-    /// Allocates a pair, stopped. A queue of n entries has n − 1 slots, so that its rings can never overflow.
+    /// Allocates a pair, stopped.
+    ///
+    /// A queue of n entries has n − 1 slots, so that its rings cannot overflow (Base 3.3.1: one entry stays empty): an
+    /// entry that the device has not fetched is a command in flight, and so is one whose completion was not taken.
+    /// The device's word on its queue head is not needed for that, and one that lies cannot starve the queue.
     pub(super) fn new(parts: Parts<H>) -> Result<Self, NvmeError> {
         let Parts { hal, regs, dstrd, qid, entries, vector, namespace, transfer_bytes_max, done } = parts;
         let slot_count = entries - 1;
@@ -159,8 +163,7 @@ impl<H: Hal> QueuePair<H> {
 
     /// Asks what came back, when what is known to be free does not do.
     fn make_ready(&self, side: &mut SubmissionSide, wanted: usize) {
-        let ready = side.taken.ready().min(u32::from(room(side.tail, side.taken.sq_head, self.entries)));
-        if (ready as usize) < wanted {
+        if (side.taken.ready() as usize) < wanted {
             self.free.look(&mut side.taken);
         }
     }
@@ -168,9 +171,6 @@ impl<H: Hal> QueuePair<H> {
     fn take_slot(&self, side: &mut SubmissionSide) -> Result<u16, Refusal> {
         if side.state != QueueState::Running {
             return Err(Refusal::Stopped);
-        }
-        if room(side.tail, side.taken.sq_head, self.entries) == 0 {
-            return Err(Refusal::Full);
         }
         self.free.take(&mut side.taken).ok_or(Refusal::Full)
     }

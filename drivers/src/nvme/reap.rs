@@ -185,7 +185,7 @@ impl<H: Hal> QueuePair<H> {
 
     /// Gives the batch's ids to the submission side and the batch to its user.
     fn deliver(&self, side: &CompletionSide) {
-        self.free.publish(&side.given, side.sq_head);
+        self.free.publish(&side.given);
         if !side.batch.is_empty() {
             self.done.batch_done(&side.batch);
         }
@@ -216,7 +216,7 @@ impl<H: Hal> QueuePair<H> {
         side.cursor = Cursor::START;
         side.sq_head = 0;
         self.cursor.set(side.cursor.to_word());
-        self.free.publish(&side.given, 0);
+        self.free.publish(&side.given);
     }
 
     /// Marks one command that has been in flight for at least `timeout_ns`, so that its id stays its own until
@@ -239,7 +239,7 @@ impl<H: Hal> QueuePair<H> {
             (true, AbortEnd::Unanswered) => slot.set_state(SlotState::Withheld),
             (true, _) => {
                 self.release_held(&mut side, cid);
-                self.free.publish(&side.given, side.sq_head);
+                self.free.publish(&side.given);
             }
             (false, AbortEnd::Answered) => slot.set_state(SlotState::Aborted),
             (false, AbortEnd::Refused) => slot.set_state(SlotState::InFlight),

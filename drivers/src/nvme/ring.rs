@@ -1,4 +1,4 @@
-//! Positions in the two rings of a queue pair.
+//! The position in a completion queue.
 
 /// The head of a completion queue and the phase that a new entry there has (Base 3.3.3.2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,13 +30,6 @@ impl Cursor {
     }
 }
 
-/// How many entries may be written when the device has consumed up to `head`: one stays empty, because equal head and
-/// tail mean an empty queue (Base 3.3.1).
-pub(super) fn room(tail: u16, head: u16, entries: u16) -> u16 {
-    let used = if tail >= head { tail - head } else { entries - head + tail };
-    entries - 1 - used
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,13 +57,6 @@ mod tests {
             prop_assert_eq!(u32::from(cursor.head), steps % u32::from(entries));
             prop_assert_eq!(cursor.phase, steps / u32::from(entries) % 2 == 0);
             prop_assert_eq!(Cursor::from_word(cursor.to_word()), cursor);
-        }
-
-        #[test]
-        fn room_is_what_is_left_of_the_ring(entries in 2_u16.., head in any::<u16>(), used in any::<u16>()) {
-            let (head, used) = (head % entries, used % entries);
-            let tail = ((u32::from(head) + u32::from(used)) % u32::from(entries)) as u16;
-            prop_assert_eq!(room(tail, head, entries), entries - 1 - used);
         }
     }
 }

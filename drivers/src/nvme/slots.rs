@@ -77,21 +77,19 @@ pub(super) fn slots<W: Word>(count: u16) -> Box<[Slot<W>]> {
 
 /// The ids on their way from the completion side (the one producer) to the submission side (the one consumer).
 ///
-/// The word `published` carries, besides the number of ids given back so far, the submission queue's head as the device
-/// last told it: one acquire load fetches both, and orders the reuse of slots and entries behind their release.
+/// Places are plain words; the one acquire load of `published` orders the reuse of a slot and of its queue entry behind
+/// their release.
 pub(super) struct FreeIds<W> {
     /// As many as slots, rounded up to a power of two, so that positions may wrap.
     ring: Box<[W]>,
-    /// Ids given in bits 31:0, queue head in 47:32.
+    /// Ids given back so far, wrapping at 32 bits.
     published: W,
 }
 
 /// The consumer's place. All ids before `known` are covered by an acquire load.
-#[derive(Default)]
 pub(super) struct Taken {
     position: u32,
     known: u32,
-    pub(super) sq_head: u16,
 }
 
 impl Taken {
@@ -124,7 +122,7 @@ impl<W: Word> FreeIds<W> {
         let len = u32::from(count).next_power_of_two();
         let ring = (0..len).map(|id| W::new(u64::from(id))).collect();
         let ids = Self { ring, published: W::new(u64::from(count)) };
-        (ids, Given { position: u32::from(count) }, Taken { position: 0, known: u32::from(count), sq_head: 0 })
+        (ids, Given { position: u32::from(count) }, Taken { position: 0, known: u32::from(count) })
     }
 
     fn at(&self, position: u32) -> &W {
@@ -137,16 +135,14 @@ impl<W: Word> FreeIds<W> {
         given.position = given.position.wrapping_add(1);
     }
 
-    /// Lets the consumer see what was given, and the queue's head.
-    pub(super) fn publish(&self, given: &Given, sq_head: u16) {
-        self.published.set(u64::from(given.position) | u64::from(sq_head) << 32);
+    /// Lets the consumer see what was given.
+    pub(super) fn publish(&self, given: &Given) {
+        self.published.set(u64::from(given.position));
     }
 
     /// Fetches what was published. A point of the seam.
     pub(super) fn look(&self, taken: &mut Taken) {
-        let word = self.published.load();
-        taken.known = word as u32;
-        taken.sq_head = (word >> 32) as u16;
+        taken.known = self.published.load() as u32;
     }
 
     /// Takes an id, if one is ready.
@@ -156,5 +152,60 @@ impl<W: Word> FreeIds<W> {
             taken.position = taken.position.wrapping_add(1);
             cid
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::VecDeque;
+    use hal::host::HostWord;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The ring hands out each id once until it is given back, in the order of giving, over any number of turns.
+        #[test]
+        fn ids_come_back_in_order(count in 1_u16..70, steps in prop::collection::vec(any::<u8>(), 1..600)) {
+            let (ids, mut given, mut taken) = FreeIds::<HostWord>::new(count);
+            let mut free: VecDeque<u16> = (0..count).collect();
+            let mut hidden = VecDeque::new();
+            let mut out = VecDeque::new();
+            for step in steps {
+                match step % 4 {
+                    0 | 1 => {
+                        let cid = ids.take(&mut taken);
+                        prop_assert_eq!(cid, free.pop_front());
+                        out.extend(cid);
+                    }
+                    2 => {
+                        let Some(cid) = out.swap_remove_back(usize::from(step) % out.len().max(1)) else { continue };
+                        ids.give(&mut given, cid);
+                        hidden.push_back(cid);
+                    }
+                    _ => {
+                        ids.publish(&given);
+                        prop_assert_eq!(usize::try_from(taken.ready()), Ok(free.len()));
+                        ids.look(&mut taken);
+                        free.append(&mut hidden);
+                    }
+                }
+                prop_assert_eq!(usize::try_from(taken.ready()), Ok(free.len()));
+            }
+        }
+    }
+
+    #[test]
+    fn positions_may_wrap() {
+        let (ids, mut given, mut taken) = FreeIds::<HostWord>::new(3);
+        // As after 2^32 − 4 ids each way: a multiple of the ring's length, so the places are the same.
+        given.position = given.position.wrapping_sub(4);
+        (taken.position, taken.known) = (taken.position.wrapping_sub(4), taken.known.wrapping_sub(4));
+        for _ in 0..5 {
+            let cids: [_; 3] = core::array::from_fn(|_| ids.take(&mut taken).unwrap());
+            assert_eq!((cids, ids.take(&mut taken)), ([0, 1, 2], None));
+            cids.iter().for_each(|&cid| ids.give(&mut given, cid));
+            ids.publish(&given);
+            ids.look(&mut taken);
+        }
     }
 }
