@@ -5,6 +5,7 @@ use crate::plan::Delivery;
 use crate::scenario::Request;
 use clap::{Args, Parser, Subcommand};
 use std::fmt;
+use std::io::Write;
 use std::path::PathBuf;
 
 /// Delivers interrupts on a simulated server, and measures what that costs.
@@ -182,6 +183,18 @@ impl std::error::Error for Failure {}
 impl From<InputError> for Failure {
     fn from(error: InputError) -> Self {
         Self::Input(error)
+    }
+}
+
+/// Prints `text` on standard output. A reader that went away (`| head`) is no failure.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::Run(error.into())),
+        _ => Ok(()),
     }
 }
 

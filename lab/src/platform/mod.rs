@@ -65,6 +65,22 @@ impl Platform {
         }
     }
 
+    /// Checks what one constant means for another.
+    ///
+    /// # Errors
+    /// A drive's smallest media time is above its mean.
+    pub fn check(&self) -> Result<(), InputError> {
+        for (kind, drive) in &self.drives {
+            if drive.media_floor.value > drive.media_mean.value {
+                let value = Unit::Time.format(drive.media_floor.value);
+                let key = format!("drive.{kind}.media_floor");
+                let valid = format!("at most drive.{kind}.media_mean, {}", Unit::Time.format(drive.media_mean.value));
+                return Err(InputError::value(&drive.media_floor.place, key, value, "is above the mean", valid));
+            }
+        }
+        Ok(())
+    }
+
     /// Sets one constant. It is then no longer free, and its reason is that it was set.
     ///
     /// # Errors

@@ -64,14 +64,7 @@ impl Platform {
         let fabric = Fabric::build(|spec| fabric_reader.constant(spec, base.map(|base| base.fabric.iter())))?;
         let drives = drives(&root, base)?;
         let platform = Self { name: name.to_owned(), about, cpu, fabric, drives };
-        for (kind, drive) in &platform.drives {
-            if drive.media_floor.value > drive.media_mean.value {
-                let value = super::Unit::Time.format(drive.media_floor.value);
-                let key = format!("drive.{kind}.media_floor");
-                let valid = format!("at most drive.{kind}.media_mean");
-                return Err(InputError::value(&drive.media_floor.place, key, value, "is above the mean", valid));
-            }
-        }
+        platform.check()?;
         Ok(platform)
     }
 }

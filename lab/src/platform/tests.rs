@@ -77,7 +77,7 @@ fn a_constant_needs_unit_reason_and_bounds() {
     );
     assert_eq!(
         variant("[drive.gen5]\nmedia_floor = { value = 2, unit = \"ms\", reason = \"r\" }").unwrap_err(),
-        "mine.toml:4: drive.gen5.media_floor: `2 ms` is above the mean; valid: at most drive.gen5.media_mean"
+        "mine.toml:4: drive.gen5.media_floor: `2 ms` is above the mean; valid: at most drive.gen5.media_mean, 60 us"
     );
     assert_eq!(
         variant("[drive.new]\nslots = { value = 2, reason = \"r\" }").unwrap_err(),

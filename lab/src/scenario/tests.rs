@@ -39,6 +39,23 @@ fn every_carried_scenario_resolves() {
 }
 
 #[test]
+fn what_is_carried_is_what_stands_in_the_project() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
+    let mut there: Vec<String> = std::fs::read_dir(&folder)
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.strip_suffix(".toml").map(str::to_owned))
+        .collect();
+    let mut carried: Vec<&str> = names().collect();
+    there.sort();
+    carried.sort_unstable();
+    assert_eq!(there, carried);
+    let from_disk = Request::of(folder.join("emr-uring.toml").to_str().unwrap()).plan().unwrap();
+    let from_program = Request::of("emr-uring").plan().unwrap();
+    assert_eq!((from_disk.drives, from_disk.spans), (from_program.drives, from_program.spans));
+    assert_eq!(from_disk.jobs.len(), from_program.jobs.len());
+}
+
+#[test]
 fn the_published_job_has_a_thread_a_cpu_and_eight_a_drive() {
     let plan = Request::of("emr-4-drives").plan().unwrap();
     assert_eq!((plan.cpus, plan.drives.len(), plan.jobs.len()), (32, 4, 32));
