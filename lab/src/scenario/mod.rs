@@ -18,6 +18,12 @@ use crate::setting::Setting;
 use draft::Draft;
 use files::Files;
 use read::{SEEDS_MAX, Scenario, Workload};
+use std::path::Path;
+
+/// The platform of a job file that is run without one.
+const PLATFORM_DEFAULT: &str = "emr";
+/// The runs of an experiment that names no seeds: enough for a confidence.
+const SEEDS_DEFAULT: u64 = 3;
 
 /// What the command line asks for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -46,27 +52,33 @@ impl Request {
     /// Whatever is wrong with the input, with its place.
     pub fn plan(&self) -> Result<Plan, InputError> {
         let (files, path) = Files::locate(&self.input)?;
-        let bytes = files.input(&path)?;
-        let scenario = self.scenario(files, &path, bytes)?;
-        let mut draft = Draft::new(Platform::load(&scenario.0.platform)?);
-        let options = self.sets.iter().map(|option| Setting::from_option(option)).collect::<Result<Vec<_>, _>>()?;
-        for setting in scenario.0.settings.iter().chain(&options) {
-            draft.apply(setting)?;
+        let scenario = self.scenario(files, &path)?;
+        let (jobs_file, sections) = match scenario.workload {
+            Workload::Inline(sections) => (path.clone(), sections),
+            Workload::File(setting) => {
+                let file = Files::beside(&setting.text, &setting.place.file);
+                let unread = |error| setting.wrong(format!("cannot be read ({error})"), "the path of a job file");
+                let bytes = files.read(&file).map_err(unread)?;
+                let sections = job_sections(files, &file, &bytes)?;
+                (file, sections)
+            }
+        };
+        let mut draft = Draft::new(Platform::load(&scenario.platform)?);
+        scenario.settings.iter().try_for_each(|setting| draft.apply(setting))?;
+        for option in &self.sets {
+            draft.apply(&Setting::from_option(option)?)?;
         }
-        let (jobs_file, sections) = scenario.1;
         let (jobs, warnings) = fio::jobs(&jobs_file, &sections, &draft.job)?;
-        let name = std::path::Path::new(&path).file_stem().map_or(path.clone(), |stem| stem.to_string_lossy().into());
+        let name = Path::new(&path).file_stem().map_or(path.clone(), |stem| stem.to_string_lossy().into());
+        let asked = self.deliveries.clone().map(|deliveries| (Place::option("--delivery"), deliveries));
         let plan = resolve::Resolve {
             name,
             source: Place::file(&path),
             draft,
             jobs,
             warnings,
-            deliveries: match &self.deliveries {
-                Some(deliveries) => Some((Place::option("--delivery"), deliveries.clone())),
-                None => scenario.0.deliveries,
-            },
-            seeds: self.seeds()?.or(scenario.0.seeds).unwrap_or_else(|| (1..=3).collect()),
+            deliveries: asked.or(scenario.deliveries),
+            seeds: self.seeds()?.or(scenario.seeds).unwrap_or_else(|| (1..=SEEDS_DEFAULT).collect()),
         }
         .plan()?;
         plan.validate()?;
@@ -83,47 +95,30 @@ impl Request {
         }
     }
 
-    /// The scenario, and the sections of its job file with that file's name.
-    fn scenario(
-        &self,
-        files: Files,
-        path: &str,
-        bytes: Vec<u8>,
-    ) -> Result<(Scenario, (String, Vec<Section>)), InputError> {
-        let platform = |name: &str| Setting::new(Place::option("--platform"), "", name);
-        let is_scenario = path.ends_with(".toml");
-        if !is_scenario {
-            let scenario = Scenario {
-                platform: platform(self.platform.as_deref().unwrap_or("emr")),
-                workload: Workload::Inline(Vec::new()),
+    /// The scenario of the input, on the platform that is asked for. A job file is one that says nothing else.
+    fn scenario(&self, files: Files, path: &str) -> Result<Scenario, InputError> {
+        let bytes = files.input(path)?;
+        let asked = self.platform.as_ref().map(|name| Setting::new(Place::option("--platform"), "", name));
+        if !path.ends_with(".toml") {
+            return Ok(Scenario {
+                platform: asked.unwrap_or_else(|| Setting::new(Place::option("--platform"), "", PLATFORM_DEFAULT)),
+                workload: Workload::Inline(job_sections(files, path, &bytes)?),
                 deliveries: None,
                 seeds: None,
                 settings: Vec::new(),
-            };
-            return Ok((scenario, (path.to_owned(), job_sections(files, path, &bytes)?)));
+            });
         }
         let text = String::from_utf8(bytes)
             .map_err(|_| InputError::new(&Place::file(path), "", Problem::Syntax("is no UTF-8 text".into())))?;
         let mut scenario = Scenario::parse(path, &text)?;
-        match &self.platform {
-            Some(name) => scenario.platform = platform(name),
+        match asked {
+            Some(platform) => scenario.platform = platform,
             None if scenario.platform.text.ends_with(".toml") => {
                 scenario.platform.text = Files::beside(&scenario.platform.text, path);
             }
             None => {}
         }
-        let sections = match &scenario.workload {
-            Workload::Inline(sections) => (path.to_owned(), sections.clone()),
-            Workload::File(setting) => {
-                let file = Files::beside(&setting.text, path);
-                let unread =
-                    |error| setting.wrong(format!("cannot be read ({error})"), "a job file beside the scenario");
-                let bytes = files.read(&file).map_err(unread)?;
-                let sections = job_sections(files, &file, &bytes)?;
-                (file, sections)
-            }
-        };
-        Ok((scenario, sections))
+        Ok(scenario)
     }
 }
 
