@@ -35,13 +35,14 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     groups().flat_map(|(names, _)| names.split_whitespace())
 }
 
+/// Names that share a meaning, and the meaning.
 fn groups() -> impl Iterator<Item = (&'static str, Meaning)> {
     use Meaning::{Alias, Ignored, Modelled, NoEffect, Only, Refused};
     [
         (
             "bs cpus_allowed cpus_allowed_policy direct filename fixedbufs hipri iodepth iodepth_batch \
-             iodepth_batch_complete_max iodepth_batch_complete_min ioengine kb_base numjobs ramp_time registerfiles \
-             runtime rwmixread rwmixwrite rw thinktime thinktime_blocks",
+             iodepth_batch_complete_max iodepth_batch_complete_min ioengine kb_base numjobs ramp_time \
+             registerfiles runtime rwmixread rwmixwrite rw thinktime thinktime_blocks",
             Modelled,
         ),
         ("readwrite", Alias("rw")),
@@ -50,17 +51,19 @@ fn groups() -> impl Iterator<Item = (&'static str, Meaning)> {
         ("iodepth_batch_complete", Alias("iodepth_batch_complete_min")),
         ("timeout", Alias("runtime")),
         (
-            "allow_file_create allow_mounted_write allrandrepeat blockalign ba bs_is_seq_rand buffer_compress_chunk \
-             buffer_compress_percentage buffer_pattern clat_percentiles continue_on_error create_fsync create_on_open \
-             create_only create_serialize dedupe_percentage description disable_bw disable_bw_measurement disable_clat \
-             disable_lat disable_slat disk_util end_fsync error_dump exitall exitall_on_error fadvise_hint fallocate \
-             fill_device file_append file_service_type fsync_on_close group_reporting ignore_error invalidate \
-             iodepth_log_avg job_max_windows lat_percentiles log_avg_msec log_compression log_hist_coarseness \
-             log_hist_msec log_max_value log_offset log_prio log_store_compressed log_unix_epoch max_open_zones \
-             md5_per_thread name new_group nonvectored norandommap openfiles overwrite percentile_list pre_read \
-             random_distribution random_generator randrepeat randseed read_beyond_wp refill_buffers \
-             scramble_buffers significant_figures slat_percentiles softrandommap stats thread time_based \
-             unified_rw_reporting unit_base unlink use_os_rand zero_buffers",
+            "allow_file_create allow_mounted_write allrandrepeat blockalign ba bs_is_seq_rand \
+             buffer_compress_chunk buffer_compress_percentage buffer_pattern clat_percentiles continue_on_error \
+             create_fsync create_on_open create_only create_serialize dedupe_global dedupe_mode dedupe_percentage \
+             dedupe_working_set_percentage description disable_bw disable_bw_measurement disable_clat disable_lat \
+             disable_slat disk_util end_fsync error_dump exit_what exitall exitall_on_error fadvise_hint \
+             fallocate fill_device file_append file_service_type fsync_on_close group_reporting ignore_error \
+             ignore_zone_limits invalidate job_max_open_zones lockmem lat_percentiles log_avg_msec \
+             log_compression log_compression_cpus log_hist_coarseness log_hist_msec log_max_value log_offset \
+             log_prio log_store_compressed log_unix_epoch max_open_zones name new_group nonvectored norandommap \
+             openfiles overwrite percentile_list pre_read random_distribution random_generator randrepeat \
+             randseed read_beyond_wp refill_buffers scramble_buffers serialize_overlap significant_figures \
+             slat_percentiles softrandommap stats thread time_based unified_rw_reporting unit_base unlink \
+             unlink_each_loop use_os_rand write_hint zero_buffers",
             NoEffect,
         ),
         ("buffered", Only(&["0"], "goes through the page cache, which is not modelled")),
@@ -72,14 +75,17 @@ fn groups() -> impl Iterator<Item = (&'static str, Meaning)> {
         ("force_async", Only(&["0"], "submits from kernel workers, which are not modelled")),
         ("sync", Only(&["0", "none"], "makes writes synchronous, which is not modelled")),
         ("zonemode", Only(&["none"], "needs a zoned drive, which is not modelled")),
-        ("gtod_reduce", Ignored("latencies are measured all the same, and the clock reads that fio saves are not modelled")),
+        (
+            "gtod_reduce",
+            Ignored("latencies are measured all the same, and the clock reads that fio saves are not modelled"),
+        ),
         ("clocksource gtod_cpu", Ignored("the simulated clock is exact and free")),
         (
             "size filesize io_size io_limit offset offset_align offset_increment number_ios loops nrfiles \
-             file_size_max max_latency steadystate steadystate_duration steadystate_ramp_time steadystate_check_interval",
+             max_latency steadystate steadystate_duration steadystate_ramp_time steadystate_check_interval",
             Ignored("the job runs for the simulated span, over the whole drive"),
         ),
-        ("startdelay start_delay", Ignored("all jobs start at once")),
+        ("startdelay", Ignored("all jobs start at once")),
         ("directory filename_format unique_filename opendir lockfile", Ignored("a drive is what `filename` names")),
         ("iodepth_low", Ignored("the queue is refilled whenever it has room")),
         (
@@ -90,31 +96,40 @@ fn groups() -> impl Iterator<Item = (&'static str, Meaning)> {
         ("nowait", Ignored("submission never blocks on the simulated drive's tags below its queue's entries")),
         ("sqthread_poll_cpu", Ignored("there is no submission thread")),
         (
-            "nice prio prioclass cmdprio cmdprio_class cmdprio_hint cmdprio_percentage cmdprio_bssplit cmdprio_split \
-             priohint cgroup cgroup_weight cgroup_nodelete uid gid ioscheduler",
+            "nice prio prioclass cmdprio_class cmdprio_hint cmdprio_percentage cmdprio_bssplit cmdprio_split \
+             cgroup cgroup_weight cgroup_nodelete uid gid ioscheduler",
             Ignored("all threads and requests have the same priority"),
         ),
-        ("numa_cpu_nodes numa_mem_policy", Ignored("memory is equally near to every CPU; place jobs with cpus_allowed")),
         (
-            "write_bw_log write_lat_log write_iops_log write_hist_log write_iolog bwavgtime iopsavgtime per_job_logs \
-             log_entries log_alternate_epoch log_alternate_epoch_clock_id log_window_value log_issue_time \
-             block_error_percentiles",
+            "numa_cpu_nodes numa_mem_policy",
+            Ignored("memory is equally near to every CPU; place jobs with cpus_allowed"),
+        ),
+        (
+            "write_bw_log write_lat_log write_iops_log write_hist_log write_iolog bwavgtime iopsavgtime \
+             per_job_logs log_entries log_alternate_epoch log_alternate_epoch_clock_id log_window_value \
+             log_issue_time block_error_percentiles",
             Ignored("fio's logs are not written; --json, --html and --trace are"),
         ),
         ("exec_prerun exec_postrun", Ignored("nothing is executed")),
         (
-            "verify do_verify verify_async verify_async_cpus verify_backlog verify_backlog_batch verify_dump verify_fatal \
-             verify_interval verify_offset verify_only verify_pattern verify_pattern_interval verify_state_load \
-             verify_state_save verify_table verifysort verifysort_nr experimental_verify verify_header_seed \
+            "verify do_verify verify_async verify_async_cpus verify_backlog verify_backlog_batch verify_dump \
+             verify_fatal verify_interval verify_offset verify_only verify_pattern verify_pattern_interval \
+             verify_state_load verify_state_save verifysort verifysort_nr experimental_verify verify_header_seed \
              verify_write_sequence",
             Ignored("fio's verification is not done; `--set options.verify_data=true` compares every block"),
         ),
-        ("ioengine_opts thinktime_spin thinktime_blocks_type thinktime_iotime", Ignored("a pause of thinktime is idle")),
-        ("stonewall wait_for_previous wait_for", Refused("makes jobs wait for others, which is not modelled", "a job file a phase")),
+        ("thinktime_spin thinktime_blocks_type thinktime_iotime", Ignored("a pause of thinktime is idle")),
+        (
+            "stonewall wait_for_previous wait_for",
+            Refused("makes jobs wait for others, which is not modelled", "a job file a phase"),
+        ),
         (
             "rate rate_min rate_iops rate_iops_min rate_process rate_cycle rate_ignore_thinktime latency_target \
              latency_window latency_percentile latency_run flow flow_watermark flow_sleep flow_id",
-            Refused("paces submission, which is not modelled", "iodepth, numjobs and thinktime, which set the load too"),
+            Refused(
+                "paces submission, which is not modelled",
+                "iodepth, numjobs and thinktime, which set the load too",
+            ),
         ),
         (
             "bsrange blocksize_range bssplit blocksize_unaligned bs_unaligned",
@@ -127,13 +142,22 @@ fn groups() -> impl Iterator<Item = (&'static str, Meaning)> {
         ),
         (
             "rw_sequencer zonesize zonerange zonecapacity zoneskip zone_reset_threshold zone_reset_frequency \
-             read_iolog replay_no_stall replay_time_scale replay_redirect replay_align replay_scale replay_skip \
-             merge_blktrace_file merge_blktrace_scalars merge_blktrace_iters",
-            Refused("chooses offsets in a way that is not modelled", "rw=read, write, randread, randwrite, rw or randrw"),
+             read_iolog read_iolog_chunked replay_no_stall replay_time_scale replay_redirect replay_align \
+             replay_scale replay_skip merge_blktrace_file merge_blktrace_scalars merge_blktrace_iters",
+            Refused(
+                "chooses offsets in a way that is not modelled",
+                "rw=read, write, randread, randwrite, rw or randrw",
+            ),
         ),
         ("cpumask", Refused("is a mask, which is not read", "the same CPUs as a list: cpus_allowed=0-7")),
-        ("profile cpuload cpuchunks cpumode exit_on_io_done cmd_type", Refused("asks for another kind of job", "ioengine=libaio or io_uring")),
-        ("sprandom dp_type fdp plids plid_select", Refused("asks for data placement, which is not modelled", "a job without it")),
+        (
+            "profile cpuload cpuchunks cpumode exit_on_io_done cmd_type",
+            Refused("asks for another kind of job", "ioengine=libaio or io_uring"),
+        ),
+        (
+            "sprandom dp_type fdp plids plid_select",
+            Refused("asks for data placement, which is not modelled", "a job without it"),
+        ),
     ]
     .into_iter()
 }
