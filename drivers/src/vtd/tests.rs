@@ -221,10 +221,21 @@ fn set_up_gives_each_command_by_itself() {
     let setup = Setup::new(POSTING);
     let state = setup.device.state.lock().unwrap();
     let (qie, ire, sirtp) = (1 << 26, 1 << 25, 1 << 24);
-    assert_eq!(state.commands, [0, 0, qie, qie | sirtp, qie, qie | ire], "SIRTP is not given twice");
+    assert_eq!(state.commands, [qie, qie | sirtp, qie | ire], "SIRTP is not given twice");
     assert_eq!(state.table & 0xfff, 0x807, "256 entries, extended mode");
     assert_eq!(state.queue & 0xfff, 0, "one page of 128-bit descriptors");
     assert!(state.table >> 12 != 0 && state.queue >> 12 != 0);
+}
+
+#[test]
+fn what_firmware_left_on_is_turned_off_first() {
+    let hal = HostHal::manual(1);
+    let (device, regs) = Unit::new(hal, 0, EXTENDED);
+    let (qie, ire, sirtp, cfi) = (1 << 26, 1 << 25, 1 << 24, 1 << 23);
+    device.state.lock().unwrap().status = qie | ire | sirtp | cfi;
+    RemapUnit::new(hal, regs, CONFIG).unwrap();
+    let commands = device.state.lock().unwrap().commands.clone();
+    assert_eq!(commands, [qie | cfi, cfi, qie | cfi, qie | cfi | sirtp, qie, qie | ire]);
 }
 
 #[test]

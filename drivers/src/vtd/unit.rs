@@ -103,8 +103,8 @@ where
         self.command("IRE", |c| c.with_interrupt_remapping(true), |s| s.interrupt_remapping())
     }
 
-    /// Writes the enabled features again with one `change`, and waits until the status is `done` (VT-d, "Global
-    /// Command Register").
+    /// Writes the enabled features again with one `change`, if it is one, and waits until the status is `done` (VT-d,
+    /// "Global Command Register").
     fn command(
         &self,
         name: &'static str,
@@ -118,7 +118,11 @@ where
             .with_set_fault_log(false)
             .with_write_buffer_flush(false)
             .with_set_interrupt_table(false);
-        self.regs.write32(GCMD, change(enabled).into_bits());
+        let command = change(enabled);
+        if command == enabled {
+            return Ok(());
+        }
+        self.regs.write32(GCMD, command.into_bits());
         let deadline_ns = self.hal.now_ns().saturating_add(COMMAND_TIMEOUT_NS);
         while !done(status()) {
             if self.hal.now_ns() >= deadline_ns {
