@@ -138,11 +138,13 @@ impl<H: Hal> InvalidationQueue<H> {
         let status = FaultStatus::from_bits(regs.read32(FSTS));
         let record = QueueError::from_bits(regs.read64(IQERCD));
         if status.queue_error() {
-            // The queue stands at the descriptor it refused, and would refuse it again: a wait that writes nothing
-            // takes its place.
-            self.place(self.head(regs) % DESCRIPTORS, Wait::new().with_kind(DescriptorType::WAIT.0).into_bits());
+            // The queue stands at the descriptor it refused, and would refuse it again: the wait takes its place. When
+            // it was the wait, the request before it is done, and nothing is wrong but the fetch.
+            let head = self.head(regs) % DESCRIPTORS;
+            self.place(head, self.wait_descriptor());
             regs.write32(FSTS, FaultStatus::new().with_queue_error(true).into_bits());
-            return Some(QueueFault::Refused(QueueErrorInfo(record.info())));
+            let request_done = (head + 1) % DESCRIPTORS == self.tail;
+            return (!request_done).then_some(QueueFault::Refused(QueueErrorInfo(record.info())));
         }
         if status.time_out_error() {
             regs.write32(FSTS, FaultStatus::new().with_time_out_error(true).into_bits());

@@ -29,6 +29,7 @@ struct State {
     commands: Vec<u32>,
     queue: u64,
     head: u64,
+    tail: u64,
     table: u64,
     faults: u32,
     /// What the queue does when its tail moves next.
@@ -41,6 +42,7 @@ struct State {
 #[derive(Clone, Copy, PartialEq)]
 enum Trouble {
     Refuse,
+    RefuseWait,
     DeviceSilent,
     Dead,
 }
@@ -77,7 +79,11 @@ impl Unit {
             }
             match (state.trouble.take(), descriptor[0] & 0xf) {
                 (Some(Trouble::Dead), _) => return state.trouble = Some(Trouble::Dead),
-                (Some(Trouble::Refuse), _) => return state.faults |= 0x10,
+                (Some(Trouble::RefuseWait), 4) => {
+                    state.trouble = Some(Trouble::RefuseWait);
+                    state.invalidated.push(descriptor[0]);
+                }
+                (Some(Trouble::Refuse | Trouble::RefuseWait), _) => return state.faults |= 0x10,
                 (Some(Trouble::DeviceSilent), _) => {
                     state.faults |= 0x40;
                     return state.head = tail;
@@ -118,7 +124,7 @@ impl Regs for Unit {
             0x34 => {
                 state.faults &= !value;
                 if value & 0x10 != 0 {
-                    let tail = (state.head + 32) % 4096;
+                    let tail = state.tail;
                     self.run_queue(&mut state, tail);
                 }
             }
@@ -147,7 +153,10 @@ impl Regs for Unit {
         let mut state = self.state.lock().unwrap();
         match offset {
             0x88 if state.status & 1 << 26 == 0 => state.head = value,
-            0x88 => self.run_queue(&mut state, value),
+            0x88 => {
+                state.tail = value;
+                self.run_queue(&mut state, value);
+            }
             0x90 => state.queue = value,
             0xb8 => state.table = value,
             _ => panic!("64-bit write of {offset:#x}"),
@@ -386,6 +395,17 @@ fn a_refused_descriptor_is_an_error_and_the_queue_runs_on() {
     let level = Level::new(Irq(0), &levels);
     level.chip().set_affinity(&level, B).unwrap();
     assert_eq!(setup.device.entry(0)[0], 0x0000_0123_0052_0001);
+}
+
+#[test]
+fn a_wait_that_was_not_fetched_is_put_there_again() {
+    let setup = Setup::new(0);
+    setup.line(&setup.remapped(), Delivery::Fixed, A);
+    setup.invalidated();
+    let before_ns = setup.hal.now_ns();
+    assert_eq!(trouble(&setup, Trouble::RefuseWait), Ok(()));
+    assert_eq!(setup.invalidated(), [0x14], "the request was done, once");
+    assert!(setup.hal.now_ns() - before_ns < 1_000_000, "no time-out");
 }
 
 #[test]
