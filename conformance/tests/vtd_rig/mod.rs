@@ -15,7 +15,7 @@ use machine::time::Ps;
 use machine::world::World;
 use machine::{Machine, MachineConfig, Regs, SimHal};
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -64,6 +64,11 @@ impl Default for Options {
 }
 
 pub(crate) const CPUS: u32 = 4;
+/// Interrupts taken: (CPU, vector).
+pub(crate) type Log = Rc<RefCell<Vec<(u32, u8)>>>;
+/// Serves a vector with all that belongs to it, the EOI too; or leaves it to the rig, which logs it.
+pub(crate) type Handler = Box<dyn Fn(u8, &Log) -> bool>;
+
 /// Long enough for anything in these tests.
 pub(crate) const LONG_NS: u64 = 10_000;
 
@@ -80,7 +85,8 @@ pub(crate) struct Rig {
     pub(crate) queue: Dma,
     /// Words for status writes and posted descriptors.
     pub(crate) memory: Dma,
-    log: Rc<RefCell<Vec<(u32, u8)>>>,
+    log: Log,
+    handler: Rc<OnceCell<Handler>>,
     tail: u32,
 }
 
@@ -95,9 +101,13 @@ impl Rig {
         // A tick of 100 ns.
         let hpet_config = HpetConfig { name: "hpet".into(), requester: 0xf0f0, period_fs: 100_000_000 };
         let hpet = machine.add_model(|_| Box::new(Hpet::new(unit, hpet_config)));
-        let log = Rc::new(RefCell::new(Vec::new()));
-        let seen = log.clone();
+        let log = Log::default();
+        let handler: Rc<OnceCell<Handler>> = Rc::default();
+        let (seen, served) = (log.clone(), handler.clone());
         machine.set_interrupt_entry(move |vector| {
+            if served.get().is_some_and(|handler| handler(vector, &seen)) {
+                return;
+            }
             // The scheduler's own vector is not of the fabric.
             if vector != 0xfd {
                 seen.borrow_mut().push((SimHal.cpu().0, vector));
@@ -107,7 +117,8 @@ impl Rig {
         let page = || SimHal.dma_alloc(4096, 4096).expect("memory");
         let (table, queue, memory) = (page(), page(), page());
         let registers = machine.regs(unit, 0);
-        let mut rig = Self { machine, unit, device, ioapic, hpet, registers, table, queue, memory, log, tail: 0 };
+        let mut rig =
+            Self { machine, unit, device, ioapic, hpet, registers, table, queue, memory, log, handler, tail: 0 };
         rig.enable_lapics();
         rig
     }
@@ -147,6 +158,21 @@ impl Rig {
     pub(crate) fn run(&mut self, ns: u64) {
         let end = self.machine.now() + Ps::from_ns(ns);
         self.machine.run_until(end);
+    }
+
+    /// Who serves interrupts from now on.
+    pub(crate) fn set_handler(&mut self, handler: impl Fn(u8, &Log) -> bool + 'static) {
+        assert!(self.handler.set(Box::new(handler)).is_ok(), "set once");
+    }
+
+    /// Registers of the unit, the I/O APIC and the HPET, for drivers.
+    pub(crate) fn windows(&self) -> [Regs; 3] {
+        [self.unit, self.ioapic, self.hpet].map(|model| self.machine.regs(model, 0))
+    }
+
+    /// Runs driver code on CPU 0, which may wait for as long as drivers do.
+    pub(crate) fn drive<R: Send + 'static>(&mut self, body: impl FnOnce() -> R + Send + 'static) -> R {
+        self.machine.run_boot(Ps::from_ns(1_000_000_000), body).expect("it ends")
     }
 
     fn boot<R: Send + 'static>(&mut self, body: impl FnOnce(Regs) -> R + Send + 'static) -> R {
