@@ -26,7 +26,8 @@ pub(super) enum Workload {
     Inline(Vec<Section>),
 }
 
-const KEYS: &[&str] = &[
+/// The keys of a scenario file.
+pub(super) const KEYS: &[&str] = &[
     "about",
     "platform",
     "workload",

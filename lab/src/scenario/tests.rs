@@ -56,6 +56,19 @@ fn what_is_carried_is_what_stands_in_the_project() {
 }
 
 #[test]
+fn the_documented_scenario_resolves_with_every_key() {
+    let text = include_str!("../../../docs/scenarios.md");
+    let example = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let job = include_str!("../../../scenarios/jobs/four-drives-uring.fio");
+    let plan = resolve(&example.replace("jobs/four-drives-uring.fio", "j.fio"), job, |_| {}).unwrap();
+    assert_eq!((plan.jobs[0].block_bytes, plan.options.rogue_msi_ns), (8192, Some(100_000)));
+    for key in read::KEYS.iter().filter(|key| **key != "jobs") {
+        let is_there = example.lines().any(|line| line.starts_with(key) || line.starts_with(&format!("[{key}]")));
+        assert!(is_there, "{key} is not documented");
+    }
+}
+
+#[test]
 fn the_published_job_has_a_thread_a_cpu_and_eight_a_drive() {
     let plan = Request::of("emr-4-drives").plan().unwrap();
     assert_eq!((plan.cpus, plan.drives.len(), plan.jobs.len()), (32, 4, 32));
