@@ -1,89 +1,25 @@
-//! The controller: bring-up, queue pairs, features, aborts, reset and shutdown.
+//! The controller: bring-up, queue pairs, reset and shutdown.
 
+mod config;
 mod identity;
+mod requests;
 
 use super::admin::Admin;
 use super::port::Port;
 use super::prp;
 use super::queue::Parts;
-use super::reap::AbortEnd;
-use super::{BatchDone, Coalescing, IoError, NvmeError, QueuePair, QueueSnapshot, VectorCoalescing};
+use super::{BatchDone, IoError, NvmeError, QueuePair};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
 use hal::{Hal, Lock, Word};
-use spec::nvme::registers::{Cap, Csts};
-use spec::nvme::{AdminOpcode, FeatureId, InterruptVector, NumberOfQueues};
+use spec::nvme::{AdminOpcode, FeatureId, NumberOfQueues};
 
+pub use config::{Config, ControllerSnapshot, QueueConfig};
 pub use identity::{ControllerInfo, Namespace};
+pub use requests::AbortReport;
 
 /// AQA takes 12 bits, 0's based (Base 3.1.3.8).
 const ADMIN_ENTRIES_MAX: u16 = 4096;
-
-/// How to bring a controller up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Config {
-    /// The namespace that I/O goes to.
-    pub nsid: u32,
-    /// I/O queue pairs to ask for, 1 or more; the controller may grant fewer.
-    pub queue_pairs: u16,
-    /// Entries of the admin queues, 2 to 4,096.
-    pub admin_entries: u16,
-    /// How long an admin command may take.
-    pub admin_timeout_ns: u64,
-}
-
-impl Default for Config {
-    /// Namespace 1, a pair for each of 64 CPUs, and Linux's 32 entries and 60 seconds for the admin queue.
-    fn default() -> Self {
-        Self { nsid: 1, queue_pairs: 64, admin_entries: 32, admin_timeout_ns: 60_000_000_000 }
-    }
-}
-
-/// How to make an I/O queue pair.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct QueueConfig {
-    /// Entries of each ring, 2 to what [`Controller::queue_entries_max`] says; one less can be in flight.
-    pub entries: u16,
-    /// The interrupt vector (MSI-X table entry) of its completions; none makes it a polled queue. Vector 0 serves the
-    /// admin queue too (Base 3.3.1): a queue on it sees empty interrupts.
-    pub vector: Option<u16>,
-    /// The longest transfer of one request in bytes; what it takes is allocated for every command. The controller's
-    /// own limit lowers it.
-    pub transfer_bytes_max: u32,
-}
-
-/// What [`Controller::abort_expired`] did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct AbortReport {
-    /// Commands that the device says it aborted; each completes in its queue as any other.
-    pub aborted: u32,
-    /// Commands that it could not abort.
-    pub not_aborted: u32,
-    /// Commands still in flight after an Abort by an earlier call: time for [`Controller::reset`].
-    pub stuck: u32,
-}
-
-/// A controller at one moment.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ControllerSnapshot {
-    /// CAP.
-    pub cap: Cap,
-    /// CSTS; none when the device has left the bus.
-    pub csts: Option<Csts>,
-    /// The admin queue, then the I/O queues in ascending order.
-    pub queues: Vec<QueueSnapshot>,
-}
-
-impl fmt::Display for ControllerSnapshot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.csts {
-            Some(csts) => write!(f, "CSTS {:#x} (ready {}, fatal {})", csts.into_bits(), csts.rdy(), csts.cfs())?,
-            None => write!(f, "off the bus")?,
-        }
-        self.queues.iter().try_for_each(|queue| write!(f, "\n{queue}"))
-    }
-}
 
 /// An NVMe controller.
 ///
@@ -266,64 +202,6 @@ impl<H: Hal> Controller<H> {
 
     fn all_pairs(&self) -> Vec<Arc<QueuePair<H>>> {
         self.queues.lock().iter().flatten().cloned().collect()
-    }
-
-    /// Feature 08h in force.
-    ///
-    /// # Errors
-    /// What the device refuses, or why it does not answer.
-    pub fn coalescing(&self) -> Result<Coalescing, NvmeError> {
-        self.admin.get_feature(&self.port, FeatureId::INTERRUPT_COALESCING, 0).map(Coalescing::from_dw0)
-    }
-
-    /// Sets feature 08h, for all I/O queues and until the next reset.
-    ///
-    /// # Errors
-    /// As [`Controller::coalescing`].
-    pub fn set_coalescing(&self, coalescing: Coalescing) -> Result<(), NvmeError> {
-        let dw11 = coalescing.to_dw11();
-        self.admin.set_feature(&self.port, FeatureId::INTERRUPT_COALESCING, dw11).map(|_| ())
-    }
-
-    /// Feature 09h of `vector` in force.
-    ///
-    /// # Errors
-    /// As [`Controller::coalescing`].
-    pub fn vector_coalescing(&self, vector: u16) -> Result<VectorCoalescing, NvmeError> {
-        let dw11 = InterruptVector::new().with_iv(vector).into_bits();
-        let dw0 = self.admin.get_feature(&self.port, FeatureId::INTERRUPT_VECTOR_CONFIGURATION, dw11)?;
-        let disabled = InterruptVector::from_bits(dw0).cd();
-        Ok(if disabled { VectorCoalescing::Immediate } else { VectorCoalescing::Coalesced })
-    }
-
-    /// Sets feature 09h of `vector`, until the next reset.
-    ///
-    /// # Errors
-    /// As [`Controller::coalescing`].
-    pub fn set_vector_coalescing(&self, vector: u16, coalescing: VectorCoalescing) -> Result<(), NvmeError> {
-        let dw11 = InterruptVector::new().with_iv(vector).with_cd(coalescing == VectorCoalescing::Immediate);
-        let feature = FeatureId::INTERRUPT_VECTOR_CONFIGURATION;
-        self.admin.set_feature(&self.port, feature, dw11.into_bits()).map(|_| ())
-    }
-
-    /// Asks the device to abort the commands of `pair` that have been in flight for `timeout_ns` or longer at
-    /// `now_ns`. A command that survives its Abort is not aborted again, but counted as stuck.
-    ///
-    /// # Errors
-    /// Why an Abort did not get through.
-    pub fn abort_expired(&self, pair: &QueuePair<H>, now_ns: u64, timeout_ns: u64) -> Result<AbortReport, NvmeError> {
-        let mut report = AbortReport { stuck: pair.count_aborted(), ..AbortReport::default() };
-        // As many as can be in flight: one that is refused must not be tried for ever.
-        for _ in 0..pair.depth() {
-            let Some(cid) = pair.begin_abort(now_ns, timeout_ns) else { break };
-            let answer = self.admin.abort(&self.port, pair.qid(), cid);
-            pair.end_abort(cid, AbortEnd::of(&answer));
-            match answer? {
-                true => report.aborted += 1,
-                false => report.not_aborted += 1,
-            }
-        }
-        Ok(report)
     }
 
     /// Whether the controller works: neither gone nor in a fatal error.

@@ -1,0 +1,78 @@
+//! What a running controller is asked: features and aborts.
+
+use super::Controller;
+use crate::nvme::reap::AbortEnd;
+use crate::nvme::{Coalescing, NvmeError, QueuePair, VectorCoalescing};
+use hal::Hal;
+use spec::nvme::{FeatureId, InterruptVector};
+
+/// What [`Controller::abort_expired`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AbortReport {
+    /// Commands that the device says it aborted; each completes in its queue as any other.
+    pub aborted: u32,
+    /// Commands that it could not abort.
+    pub not_aborted: u32,
+    /// Commands still in flight after an Abort by an earlier call: time for [`Controller::reset`].
+    pub stuck: u32,
+}
+
+impl<H: Hal> Controller<H> {
+    /// Feature 08h in force.
+    ///
+    /// # Errors
+    /// What the device refuses, or why it does not answer.
+    pub fn coalescing(&self) -> Result<Coalescing, NvmeError> {
+        self.admin.get_feature(&self.port, FeatureId::INTERRUPT_COALESCING, 0).map(Coalescing::from_dw0)
+    }
+
+    /// Sets feature 08h, for all I/O queues and until the next reset.
+    ///
+    /// # Errors
+    /// As [`Controller::coalescing`].
+    pub fn set_coalescing(&self, coalescing: Coalescing) -> Result<(), NvmeError> {
+        let dw11 = coalescing.to_dw11();
+        self.admin.set_feature(&self.port, FeatureId::INTERRUPT_COALESCING, dw11).map(|_| ())
+    }
+
+    /// Feature 09h of `vector` in force.
+    ///
+    /// # Errors
+    /// As [`Controller::coalescing`].
+    pub fn vector_coalescing(&self, vector: u16) -> Result<VectorCoalescing, NvmeError> {
+        let dw11 = InterruptVector::new().with_iv(vector).into_bits();
+        let dw0 = self.admin.get_feature(&self.port, FeatureId::INTERRUPT_VECTOR_CONFIGURATION, dw11)?;
+        let disabled = InterruptVector::from_bits(dw0).cd();
+        Ok(if disabled { VectorCoalescing::Immediate } else { VectorCoalescing::Coalesced })
+    }
+
+    /// Sets feature 09h of `vector`, until the next reset.
+    ///
+    /// # Errors
+    /// As [`Controller::coalescing`].
+    pub fn set_vector_coalescing(&self, vector: u16, coalescing: VectorCoalescing) -> Result<(), NvmeError> {
+        let dw11 = InterruptVector::new().with_iv(vector).with_cd(coalescing == VectorCoalescing::Immediate);
+        let feature = FeatureId::INTERRUPT_VECTOR_CONFIGURATION;
+        self.admin.set_feature(&self.port, feature, dw11.into_bits()).map(|_| ())
+    }
+
+    /// Asks the device to abort the commands of `pair` that have been in flight for `timeout_ns` or longer at
+    /// `now_ns`. A command that survives its Abort is not aborted again, but counted as stuck.
+    ///
+    /// # Errors
+    /// Why an Abort did not get through.
+    pub fn abort_expired(&self, pair: &QueuePair<H>, now_ns: u64, timeout_ns: u64) -> Result<AbortReport, NvmeError> {
+        let mut report = AbortReport { stuck: pair.count_aborted(), ..AbortReport::default() };
+        // As many as can be in flight: one that is refused must not be tried for ever.
+        for _ in 0..pair.depth() {
+            let Some(cid) = pair.begin_abort(now_ns, timeout_ns) else { break };
+            let answer = self.admin.abort(&self.port, pair.qid(), cid);
+            pair.end_abort(cid, AbortEnd::of(&answer));
+            match answer? {
+                true => report.aborted += 1,
+                false => report.not_aborted += 1,
+            }
+        }
+        Ok(report)
+    }
+}
