@@ -11,5 +11,6 @@ pub mod plan;
 pub mod platform;
 pub mod progress;
 pub mod published;
+pub mod report;
 pub mod scenario;
 pub mod setting;

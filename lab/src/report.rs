@@ -1,0 +1,207 @@
+//! What is shown of runs: the terminal's tables, JSON, the HTML page, the trace.
+//!
+//! Everything here is a pure function of its input: the same input gives the same bytes.
+
+use serde::{Serialize, Serializer};
+
+use crate::outcome::{Estimate, Outcome, Summary};
+
+mod figure;
+pub mod json;
+pub mod table;
+pub mod trace;
+
+/// What a figure is, printed beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Host time, instruction counts, accesses under an emulator.
+    Measured,
+    /// A row that the platform was calibrated with.
+    Fitted,
+    /// Simulated with constants that were frozen before and not tuned to it.
+    Predicted,
+}
+
+impl Class {
+    /// As files and tables print it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Fitted => "simulated, fitted",
+            Self::Predicted => "simulated, predicted",
+        }
+    }
+}
+
+impl Serialize for Class {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// One figure beside its published value: an element of `reproduce --json`, in its order of keys.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// As published: `A1`.
+    pub id: String,
+    /// The platform whose constants were used.
+    pub platform: String,
+    /// What was run, in words.
+    pub scenario: String,
+    /// How interrupts were delivered.
+    pub delivery: String,
+    /// As published: `iops_per_drive`.
+    pub quantity: String,
+    /// As published: `1/s`. Starting with `%` the figure is a share, and its error is in points.
+    pub unit: String,
+    /// Mean over the seeds, in `unit`.
+    pub value: f64,
+    /// Half-width of the 95 % confidence interval, in `unit`; null of a single seed.
+    pub ci95: Option<f64>,
+    /// The published value; null where it is withheld.
+    pub published: Option<f64>,
+    /// See [`Row::error_percent`]; null without a published value.
+    pub error_percent: Option<f64>,
+    /// What the figure is.
+    pub class: Class,
+    /// How many seeds were run.
+    pub seeds: usize,
+}
+
+/// What a published row says, apart from what was simulated for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reference {
+    /// As published: `A1`.
+    pub id: String,
+    /// Platform's name.
+    pub platform: String,
+    /// What was run, in words.
+    pub scenario: String,
+    /// How interrupts were delivered.
+    pub delivery: String,
+    /// As published.
+    pub quantity: String,
+    /// As published.
+    pub unit: String,
+    /// None where it is withheld.
+    pub published: Option<f64>,
+    /// Fitted if the row was calibrated with.
+    pub class: Class,
+}
+
+impl Row {
+    /// Sets an estimate, in the reference's unit, beside its published value.
+    pub fn new(reference: Reference, estimate: Estimate) -> Self {
+        let Reference { id, platform, scenario, delivery, quantity, unit, published, class } = reference;
+        let error_percent = published.and_then(|published| Self::error_percent(&unit, estimate.mean, published));
+        let Estimate { mean: value, ci95, seeds } = estimate;
+        Self { id, platform, scenario, delivery, quantity, unit, value, ci95, published, error_percent, class, seeds }
+    }
+
+    /// The deviation in per cent of the published value; of a share, in points. None if it has no meaning.
+    fn error_percent(unit: &str, value: f64, published: f64) -> Option<f64> {
+        let error = if unit.starts_with('%') { value - published } else { (value / published - 1.0) * 100.0 };
+        error.is_finite().then_some(error)
+    }
+
+    /// Whether the figure is a share, compared in points.
+    pub fn is_share(&self) -> bool {
+        self.unit.starts_with('%')
+    }
+}
+
+/// One point of throughput and latency against load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LoadPoint {
+    /// How interrupts were delivered.
+    pub delivery: String,
+    /// I/Os kept in flight, all jobs together.
+    pub in_flight: u64,
+    /// I/Os a second, together.
+    pub iops: f64,
+    /// Mean completion latency, in ns.
+    pub mean_ns: f64,
+    /// 99th percentile of the completion latency, in ns.
+    pub p99_ns: f64,
+}
+
+/// One constant of the platform, as the page lists it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ConstantRow {
+    /// Group and name: `fabric.remap_service`.
+    pub name: String,
+    /// With its unit: `53 ns`.
+    pub value: String,
+    /// Why this value.
+    pub reason: String,
+    /// Whether calibration varies it.
+    pub free: bool,
+}
+
+/// Everything that `campanile run` reports.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunReport {
+    /// The scenario's name.
+    pub scenario: String,
+    /// The platform's name.
+    pub platform: String,
+    /// What the figures are that no row of `published` names.
+    pub class: Class,
+    /// Stopped before its end: the figures are of what was run till then.
+    pub interrupted: bool,
+    /// Warnings about the input, as the terminal shows them.
+    pub warnings: Vec<String>,
+    /// One a delivery, in the order of their first outcomes; the first is what the others are compared with.
+    pub summaries: Vec<Summary>,
+    /// Every run.
+    pub outcomes: Vec<Outcome>,
+    /// Published figures of this scenario beside the simulated ones.
+    pub published: Vec<Row>,
+    /// Throughput and latency against load, if swept.
+    pub load: Vec<LoadPoint>,
+    /// The platform's constants.
+    pub constants: Vec<ConstantRow>,
+}
+
+impl RunReport {
+    /// Summarises the outcomes, grouped by delivery. The other lists start empty: fill what is at hand.
+    pub fn new(scenario: &str, platform: &str, class: Class, outcomes: Vec<Outcome>) -> Self {
+        let mut groups: Vec<Vec<Outcome>> = Vec::new();
+        for outcome in &outcomes {
+            match groups.iter_mut().find(|group| group[0].delivery == outcome.delivery) {
+                Some(group) => group.push(outcome.clone()),
+                None => groups.push(vec![outcome.clone()]),
+            }
+        }
+        Self {
+            scenario: scenario.into(),
+            platform: platform.into(),
+            class,
+            interrupted: false,
+            warnings: Vec::new(),
+            summaries: groups.iter().filter_map(|group| Summary::over(group)).collect(),
+            outcomes,
+            published: Vec::new(),
+            load: Vec::new(),
+            constants: Vec::new(),
+        }
+    }
+
+    /// What the figures are, how many seeds, which span, which platform; two lines.
+    fn provenance(&self) -> String {
+        let seeds = self.summaries.iter().map(|s| s.seeds.len()).min().unwrap_or(0);
+        let span = self.summaries.iter().map(|s| s.span_ns).min().unwrap_or(0);
+        let confidence = if seeds > 1 { "± is the 95 % confidence of the mean" } else { "one seed: no confidence" };
+        let exception = if self.published.is_empty() { "" } else { " unless stated beside the published value" };
+        format!(
+            "Platform {}; figures: {}{exception}.\n{seeds} seed{} of {} each; {confidence}.",
+            self.platform,
+            self.class.name(),
+            if seeds == 1 { "" } else { "s" },
+            figure::duration(span as f64),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

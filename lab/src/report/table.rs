@@ -1,0 +1,188 @@
+//! The terminal's tables, within [`WIDTH`] columns.
+
+use std::fmt::Write;
+
+use comfy_table::{
+    Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width, presets,
+};
+
+use super::{Class, Row, RunReport, figure};
+use crate::outcome::{Fault, QUANTITIES, Section, Summary};
+
+/// Columns that every table keeps within, with up to three deliveries.
+pub const WIDTH: u16 = 100;
+
+/// Three lines across and no others: rows of a block belong together.
+const LINES: TableStyle = presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none());
+
+/// A platform and how many of its constants calibration may vary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FreeConstants {
+    /// The platform's name.
+    pub platform: String,
+    /// Its free constants.
+    pub count: usize,
+}
+
+/// What `campanile run` prints: the table, the faults, the published figures beside it, and what it all is.
+pub fn run(report: &RunReport) -> String {
+    let mut text = format!("{}\n", report.scenario);
+    if report.interrupted {
+        text += "INTERRUPTED: these are the figures of what had been run by then.\n";
+    }
+    for summary in report.summaries.iter().filter(|s| s.estimate("errors").is_some_and(|e| e.mean > 0.0)) {
+        writeln!(text, "WARNING: {} I/Os completed with errors.", summary.delivery).expect("a String takes all");
+    }
+    text += &trimmed(&summary_table(report));
+    for summary in report.summaries.iter() {
+        writeln!(text, "Bottleneck, {}: {}.", summary.delivery, summary.bottleneck).expect("a String takes all");
+    }
+    if report.summaries.iter().any(|summary| !summary.faults.is_empty()) {
+        text += "\nFaults, all seeds together\n";
+        text += &trimmed(&fault_table(&report.summaries));
+    }
+    if !report.published.is_empty() {
+        text += "\nBeside the published figures\n";
+        text += &trimmed(&row_table(report.published.iter()));
+    }
+    text + &report.provenance() + "\n"
+}
+
+/// What `campanile reproduce` prints: fitted rows with the free constants beside each platform, predictions, a line.
+pub fn reproduce(rows: &[Row], free: &[FreeConstants]) -> String {
+    let mut text = String::new();
+    for (class, title) in [
+        (Class::Fitted, "Fitted: rows that the constants were calibrated with"),
+        (Class::Predicted, "Predicted: constants frozen before, from an informed start"),
+        (Class::Measured, "Measured"),
+    ] {
+        let of_class: Vec<&Row> = rows.iter().filter(|row| row.class == class).collect();
+        if of_class.is_empty() {
+            continue;
+        }
+        writeln!(text, "{title}").expect("a String takes all");
+        text += &trimmed(&row_table(of_class.iter().copied()));
+        if class == Class::Fitted {
+            text += &free_constants(&of_class, free);
+        }
+        text.push('\n');
+    }
+    text + &closing_line(rows) + "\n"
+}
+
+fn free_constants(fitted: &[&Row], free: &[FreeConstants]) -> String {
+    let line = |FreeConstants { platform, count }: &FreeConstants| {
+        let rows = fitted.iter().filter(|row| row.platform == *platform).count();
+        (rows != 0).then(|| format!("{platform}: free constants {count}, fitted rows {rows}.\n"))
+    };
+    free.iter().filter_map(line).collect()
+}
+
+/// `Fitted rows: 12, greatest error +1.8 % (H3).`, and the same of predictions.
+fn closing_line(rows: &[Row]) -> String {
+    let worst = |class| {
+        let of_class = rows.iter().filter(move |row| row.class == class && row.error_percent.is_some());
+        let of_class: Vec<&Row> = of_class.collect();
+        let size = |row: &&&Row| row.error_percent.map_or(0.0, f64::abs);
+        let text = match of_class.iter().max_by(|a, b| size(a).total_cmp(&size(b))) {
+            Some(row) => format!("greatest error {} ({})", error(row), row.id),
+            None => "no error to state".into(),
+        };
+        (of_class.len(), text)
+    };
+    let count = |class| rows.iter().filter(|row| row.class == class).count();
+    let (_, fitted) = worst(Class::Fitted);
+    let (compared, predicted) = worst(Class::Predicted);
+    format!(
+        "Fitted rows: {}, {fitted}.\nPredictions: {}, of which {compared} with a published value, {predicted}.",
+        count(Class::Fitted),
+        count(Class::Predicted),
+    )
+}
+
+fn summary_table(report: &RunReport) -> Table {
+    let Some((first, others)) = report.summaries.split_first() else { return table(&["nothing was run"]) };
+    let mut header = vec![String::new()];
+    header.extend(report.summaries.iter().map(|s| s.delivery.clone()));
+    header.extend(others.iter().map(|s| match others.len() {
+        1 => format!("{} against {}", s.delivery, first.delivery),
+        _ => format!("{} change", s.delivery),
+    }));
+    let mut table = table(&header);
+    let mut section = None::<Section>;
+    for (at, quantity) in QUANTITIES.iter().enumerate() {
+        let estimates: Vec<_> = report.summaries.iter().map(|s| s.figures[at].estimate).collect();
+        if estimates.iter().flatten().all(|e| e.mean == 0.0) {
+            continue;
+        }
+        if section.replace(quantity.section) != Some(quantity.section) {
+            table.add_row([quantity.section.title()]);
+        }
+        let mut row = vec![Cell::new(format!("  {}", quantity.label))];
+        row.extend(estimates.iter().map(|&e| right(figure::estimate(quantity.unit, e))));
+        let change = |&now| right(figure::change(quantity.unit, estimates[0], now).unwrap_or("–".into()));
+        row.extend(estimates[1..].iter().map(change));
+        table.add_row(row);
+    }
+    table
+}
+
+fn fault_table(summaries: &[Summary]) -> Table {
+    let mut table = table(&["delivery", "kind", "requester", "count", "what happened"]);
+    for summary in summaries {
+        for fault in &summary.faults {
+            let Fault { kind, count, text, .. } = fault;
+            let cells = [&summary.delivery, kind, &fault.requester_name()].map(Cell::new);
+            table.add_row(cells.into_iter().chain([right(count), Cell::new(text)]));
+        }
+    }
+    table
+}
+
+fn row_table<'a>(rows: impl Iterator<Item = &'a Row>) -> Table {
+    let mut table =
+        table(&["id", "platform", "delivery", "quantity, unit", "here", "±", "published", "error", "class"]);
+    for row in rows {
+        let unit = row.unit.split(" (").next().unwrap_or(&row.unit);
+        table.add_row([
+            Cell::new(&row.id),
+            Cell::new(&row.platform),
+            Cell::new(&row.delivery),
+            Cell::new(format!("{}, {unit}", row.quantity)),
+            right(figure::plain(row.value)),
+            right(row.ci95.map_or("n/a".into(), |half| figure::plain_beside(row.value, half))),
+            right(row.published.map_or("–".into(), figure::plain)),
+            right(error(row)),
+            Cell::new(row.class.name().trim_start_matches("simulated, ")),
+        ]);
+    }
+    table
+}
+
+/// The error with its sign: `+1.2 %`, of a share `-0.4 pt`, `–` of none.
+pub(super) fn error(row: &Row) -> String {
+    let unit = if row.is_share() { "pt" } else { "%" };
+    row.error_percent.map_or("–".into(), |error| format!("{} {unit}", figure::signed(error)))
+}
+
+fn right(content: impl ToString) -> Cell {
+    Cell::new(content).set_alignment(CellAlignment::Right)
+}
+
+fn table(header: &[impl ToString]) -> Table {
+    let mut table = Table::new();
+    table.load_style(LINES).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(WIDTH).set_header(header.iter().map(ToString::to_string));
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 1));
+    }
+    if let Some(first) = table.column_mut(0) {
+        first.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(30)));
+    }
+    table
+}
+
+/// The table with no blanks at line ends, so that it can be committed.
+fn trimmed(table: &Table) -> String {
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
