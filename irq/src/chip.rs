@@ -25,6 +25,9 @@ pub struct ChipOps {
     pub write_message: bool,
     /// [`IrqChip::is_pending`].
     pub is_pending: bool,
+    /// [`IrqChip::set_affinity`] is safe only just after an ack of the line, before its device can send again: the
+    /// core then keeps a move until the line's next interrupt.
+    pub moves_on_ack: bool,
 }
 
 /// An interrupt controller, or one level of a hierarchy of them.

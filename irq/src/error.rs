@@ -1,5 +1,6 @@
-use crate::Target;
+use crate::{Flow, Irq, Target, Vector};
 use core::fmt;
+use hal::CpuId;
 
 /// Why an interrupt operation was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,6 +15,43 @@ pub enum IrqError {
     Delivery(&'static str),
     /// The named controller did not do what it was told, for this reason.
     Hardware(&'static str, &'static str),
+    /// No such line is allocated.
+    NoLine(Irq),
+    /// The flow needs an operation that no level of the hierarchy provides.
+    Flow(Flow, &'static str),
+    /// The line has a handler that does not share it, or the new one does not.
+    NotShared(Irq),
+    /// The handler is not one of the line's.
+    NoAction(Irq),
+    /// The line still has handlers.
+    InUse(Irq),
+    /// Its own handler cannot wait for the line's handlers to end.
+    InHandler(Irq),
+    /// More enables than disables.
+    NotDisabled(Irq),
+    /// No CPU of the line's affinity is online.
+    NoCpu(Irq),
+    /// The line's affinity is managed: it belongs to its CPUs for life.
+    Managed(Irq),
+    /// No vector is left on any CPU that was asked for.
+    NoVector {
+        /// The CPU that had the most room.
+        cpu: CpuId,
+        /// Vectors in use there.
+        used: u32,
+        /// Vectors kept there for managed lines that do not use them now.
+        reserved: u32,
+        /// Device vectors a CPU has.
+        total: u32,
+    },
+    /// More queues than CPUs to spread them over.
+    Spread(u32, u32),
+    /// The CPU is already offline or online, the last one, or none of this system.
+    Cpu(CpuId, &'static str),
+    /// The vector is a device vector, an exception, or already has a handler.
+    SystemVector(Vector),
+    /// The configuration is impossible, for this reason.
+    Config(&'static str),
 }
 
 impl fmt::Display for IrqError {
@@ -26,6 +64,26 @@ impl fmt::Display for IrqError {
             }
             Self::Delivery(reason) => write!(f, "{reason}"),
             Self::Hardware(controller, reason) => write!(f, "{controller}: {reason}"),
+            Self::NoLine(irq) => write!(f, "interrupt {irq} is not allocated"),
+            Self::Flow(flow, operation) => write!(f, "flow {flow} needs {operation}, which no level of the line has"),
+            Self::NotShared(irq) => write!(f, "interrupt {irq} is taken, and not shared by both handlers"),
+            Self::NoAction(irq) => write!(f, "the handler is none of interrupt {irq}"),
+            Self::InUse(irq) => write!(f, "interrupt {irq} still has handlers; free them first"),
+            Self::InHandler(irq) => write!(f, "the handler of interrupt {irq} cannot wait for itself"),
+            Self::NotDisabled(irq) => write!(f, "interrupt {irq} is enabled already"),
+            Self::NoCpu(irq) => write!(f, "no CPU of the affinity of interrupt {irq} is online"),
+            Self::Managed(irq) => write!(f, "the affinity of interrupt {irq} is managed and cannot be changed"),
+            Self::NoVector { cpu, used, reserved, total } => {
+                write!(f, "no vector left: CPU {cpu}, with the most room, uses {used} of {total}, {reserved} reserved")
+            }
+            Self::Spread(queues, cpus) => {
+                write!(f, "{queues} queues cannot be spread over {cpus} CPUs; 1 to {cpus} can")
+            }
+            Self::Cpu(cpu, reason) => write!(f, "CPU {cpu} {reason}"),
+            Self::SystemVector(vector) => {
+                write!(f, "vector {:#04x} cannot be a system vector: 0x20 up, not a device's, not taken", vector.0)
+            }
+            Self::Config(reason) => write!(f, "{reason}"),
         }
     }
 }

@@ -1,0 +1,113 @@
+//! Moving lines while their interrupts arrive.
+//!
+//! The new vector is in the table before the hardware is pointed at it, and the old one stays the line's until it
+//! cannot be pending any more: no message under way is lost, and none finds a vector that is another line's.
+
+use crate::core::IrqCore;
+use crate::line::{Line, LineState, Phase};
+use crate::{Irq, IrqError};
+use hal::{CpuId, CpuSet, Hal, Word};
+
+impl<H: Hal> IrqCore<H> {
+    /// Says on which CPUs the line may be delivered, and moves it there: at once, or as soon as an earlier move or the
+    /// chip allows ([`crate::ChipOps::moves_on_ack`]).
+    ///
+    /// # Errors
+    /// [`IrqError::NoCpu`] when none of them is online, [`IrqError::Managed`], [`IrqError::NoVector`], or what a chip
+    /// refuses; the line then stays where it was.
+    pub fn set_affinity(&self, irq: Irq, cpus: &CpuSet) -> Result<(), IrqError> {
+        let mut state = self.line(irq)?.state.lock();
+        let hardware = state.live(irq)?;
+        if hardware.managed {
+            return Err(IrqError::Managed(irq));
+        }
+        let Some(target) = state.target else { return Err(IrqError::NotSupported("set_affinity")) };
+        if cpus.and(&self.matrix.lock().online()).is_empty() {
+            return Err(IrqError::NoCpu(irq));
+        }
+        let now_ns = self.hal.now_ns();
+        self.clean_up(&mut state, self.hal.cpu(), now_ns);
+        let waits = hardware.ops.moves_on_ack || !state.retired.is_empty();
+        if !cpus.contains(target.cpu) && !waits {
+            self.migrate(&mut state, cpus)?;
+        }
+        state.affinity = cpus.clone();
+        state.move_wanted = waits && !cpus.contains(target.cpu);
+        Ok(())
+    }
+
+    /// Moves the line to one of `allowed`, now.
+    pub(crate) fn migrate(&self, state: &mut LineState, allowed: &CpuSet) -> Result<(), IrqError> {
+        let Some(hardware) = state.hardware.clone() else { return Ok(()) };
+        let allocated = self.matrix.lock().allocate(allowed, hardware.managed);
+        let new = allocated.unwrap_or(Err(IrqError::NoCpu(hardware.irq)))?;
+        self.entry(new).set(u64::from(hardware.irq.0) + 1);
+        if let Err(error) = hardware.set_affinity(new) {
+            self.give_back(new, hardware.managed);
+            return Err(error);
+        }
+        if let Some(old) = state.target.replace(new) {
+            self.retire(state, old);
+        }
+        state.move_wanted = false;
+        Ok(())
+    }
+
+    /// Applies the move of a line whose chip must be acked first. One that fails is tried again at the next ack.
+    #[inline]
+    pub(crate) fn move_on_ack(&self, state: &mut LineState) {
+        if state.move_wanted && state.retired.is_empty() {
+            self.apply_wanted(state);
+        }
+    }
+
+    #[cold]
+    fn apply_wanted(&self, state: &mut LineState) {
+        let cpus = core::mem::take(&mut state.affinity);
+        state.move_wanted = self.migrate(state, &cpus).is_err();
+        state.affinity = cpus;
+    }
+
+    /// Gives back the vectors on `cpu`, which is this CPU, that the line has left and that are not pending any more.
+    fn clean_up(&self, state: &mut LineState, cpu: CpuId, now_ns: u64) {
+        let Some(hardware) = state.hardware.clone() else { return };
+        state.retired.retain(|retired| {
+            // The LAPIC's requests can be read on its own CPU only.
+            if retired.target.cpu != cpu {
+                return true;
+            }
+            if retired.due_ns > now_ns {
+                self.schedule(cpu, retired.due_ns);
+                return true;
+            }
+            if hardware.is_pending(retired.target) {
+                self.schedule(cpu, now_ns.saturating_add(self.config.flight_ns.max(1)));
+                return true;
+            }
+            self.give_back(retired.target, hardware.managed);
+            false
+        });
+    }
+
+    /// Does what is due for one line on this CPU.
+    pub(crate) fn look_after(&self, line: &Line<H>, cpu: CpuId, now_ns: u64) {
+        let mut state = line.state.lock();
+        let Some(hardware) = state.hardware.clone() else { return };
+        self.clean_up(&mut state, cpu, now_ns);
+        self.bury(&mut state);
+        if state.phase != Phase::Live {
+            return;
+        }
+        if state.move_wanted && state.retired.is_empty() && !hardware.ops.moves_on_ack {
+            self.apply_wanted(&mut state);
+        }
+        if state.storm.is_throttled() {
+            if state.storm.until_ns > now_ns {
+                self.schedule(cpu, state.storm.until_ns);
+            } else {
+                state.storm.restart(now_ns);
+                state.unmask();
+            }
+        }
+    }
+}

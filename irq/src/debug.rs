@@ -1,0 +1,159 @@
+//! A view of every line, for people.
+
+use crate::core::IrqCore;
+use crate::line::{Line, Phase};
+use crate::{Flow, HardwareIrq, Irq, Target};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use hal::{CpuSet, Hal, Word};
+
+/// One level of a line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LevelView {
+    /// The domain's name.
+    pub domain: String,
+    /// The chip's name.
+    pub chip: &'static str,
+    /// The line's number there.
+    pub hwirq: HardwareIrq,
+}
+
+/// The state of a line at one moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LineView {
+    /// The line.
+    pub irq: Irq,
+    /// The names of its handlers.
+    pub handlers: Vec<String>,
+    /// Its flow.
+    pub flow: Flow,
+    /// From the device to the CPU.
+    pub levels: Vec<LevelView>,
+    /// Its handlers share it.
+    pub shared: bool,
+    /// Its affinity is managed.
+    pub managed: bool,
+    /// It is managed, and none of its CPUs is online.
+    pub shutdown: bool,
+    /// Masked at its chip.
+    pub masked: bool,
+    /// An interrupt came that was not handled yet, as far as the core, or a chip of the CPU that asks, knows.
+    pub pending: bool,
+    /// Its handlers run.
+    pub in_progress: bool,
+    /// Disables without an enable.
+    pub disabled_depth: u32,
+    /// Where it may be delivered.
+    pub affinity: CpuSet,
+    /// Where it is delivered.
+    pub effective: Option<Target>,
+    /// Vectors it has left that may still come.
+    pub retired: Vec<Target>,
+    /// A change of affinity waits.
+    pub move_wanted: bool,
+    /// Masked as a storm until then, in nanoseconds.
+    pub throttled_until_ns: Option<u64>,
+    /// Storms so far.
+    pub storms: u32,
+    /// Interrupts, on all CPUs.
+    pub count: u64,
+    /// Interrupts that no handler knew.
+    pub unhandled: u64,
+    /// Interrupts that came without a handler.
+    pub unexpected: u64,
+}
+
+impl<H: Hal> IrqCore<H> {
+    /// Every allocated line.
+    pub fn views(&self) -> Vec<LineView> {
+        self.lines.iter().filter_map(|line| self.view_of(line)).collect()
+    }
+
+    /// One line; none when it is not allocated.
+    pub fn view(&self, irq: Irq) -> Option<LineView> {
+        self.view_of(self.lines.get(irq.0 as usize)?)
+    }
+
+    fn view_of(&self, line: &Line<H>) -> Option<LineView> {
+        let state = line.state.lock();
+        let hardware = state.hardware.as_ref().filter(|_| state.phase == Phase::Live)?;
+        let levels = hardware.levels.iter().zip(&hardware.domains).map(|(level, domain)| LevelView {
+            domain: domain.clone(),
+            chip: level.chip.name(),
+            hwirq: level.hwirq,
+        });
+        // Another CPU's requests cannot be seen from here, and a chip then says that it does not know.
+        let here = state.target.filter(|target| target.cpu == self.hal.cpu());
+        Some(LineView {
+            irq: hardware.irq,
+            handlers: state.entries.iter().map(|entry| entry.name.clone()).collect(),
+            flow: hardware.flow,
+            levels: levels.collect(),
+            shared: state.entries.iter().any(|entry| entry.shared),
+            managed: hardware.managed,
+            shutdown: state.shutdown,
+            masked: state.masked,
+            pending: state.pending || here.is_some_and(|target| hardware.is_pending(target)),
+            in_progress: state.in_progress,
+            disabled_depth: state.depth,
+            affinity: state.affinity.clone(),
+            effective: state.target,
+            retired: state.retired.iter().map(|retired| retired.target).collect(),
+            move_wanted: state.move_wanted,
+            throttled_until_ns: state.storm.is_throttled().then_some(state.storm.until_ns),
+            storms: state.storm.storms,
+            count: line.counts.iter().map(Word::get).sum(),
+            unhandled: state.unhandled,
+            unexpected: state.unexpected,
+        })
+    }
+}
+
+impl LineView {
+    fn flags(&self) -> impl Iterator<Item = &'static str> {
+        [
+            (self.shared, "shared"),
+            (self.managed, "managed"),
+            (self.shutdown, "shut-down"),
+            (self.masked, "masked"),
+            (self.pending, "pending"),
+            (self.in_progress, "in-progress"),
+            (self.move_wanted, "move-wanted"),
+            (self.throttled_until_ns.is_some(), "throttled"),
+        ]
+        .into_iter()
+        .filter_map(|(set, name)| set.then_some(name))
+    }
+}
+
+impl fmt::Display for LineView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "irq {}: {}", self.irq, self.flow)?;
+        for name in &self.handlers {
+            write!(f, " {name}")?;
+        }
+        writeln!(f)?;
+        for level in &self.levels {
+            writeln!(f, "  domain {} chip {} hwirq {:#x}", level.domain, level.chip, level.hwirq.0)?;
+        }
+        write!(f, "  flags")?;
+        for flag in self.flags() {
+            write!(f, " {flag}")?;
+        }
+        writeln!(f)?;
+        write!(f, "  disabled depth {} affinity {}", self.disabled_depth, self.affinity)?;
+        if let Some(target) = self.effective {
+            write!(f, " effective CPU {} vector {:#04x}", target.cpu, target.vector.0)?;
+        }
+        for target in &self.retired {
+            write!(f, " leaving CPU {} vector {:#04x}", target.cpu, target.vector.0)?;
+        }
+        writeln!(f)?;
+        if let Some(until_ns) = self.throttled_until_ns {
+            writeln!(f, "  storm: masked until {until_ns} ns")?;
+        }
+        let Self { count, unhandled, unexpected, storms, .. } = self;
+        writeln!(f, "  count {count} unhandled {unhandled} unexpected {unexpected} storms {storms}")
+    }
+}

@@ -1,0 +1,173 @@
+//! Flow handlers: what happens between a line's interrupt and the end of it.
+//!
+//! | flow | order |
+//! |---|---|
+//! | edge | ack, handler, again while another came meanwhile; when it cannot run: pending, mask, ack |
+//! | level | mask, ack, handler, unmask; when it cannot run: stays masked |
+//! | fasteoi | handler, eoi; when it cannot run: pending, eoi |
+//! | per-CPU | ack, handler, eoi, with no state at all |
+//!
+//! Handlers run with the line's lock dropped, the line in progress, and pending cleared.
+
+use crate::core::{IrqCore, increment};
+use crate::line::{Actions, Line, LineState};
+use crate::{Irq, IrqReturn, Target};
+use core::fmt;
+use hal::{Hal, LockGuard, Word};
+
+/// How a line's interrupts are handled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flow {
+    /// A message or an edge: gone once acknowledged.
+    Edge,
+    /// A wire that stays raised until the device is served.
+    Level,
+    /// The controller holds the line back until its end.
+    FastEoi,
+    /// One interrupt on each CPU, private to it. The line has no vector: [`IrqCore::handle_irq`] delivers it.
+    PerCpu,
+}
+
+impl fmt::Display for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Edge => "edge",
+            Self::Level => "level",
+            Self::FastEoi => "fasteoi",
+            Self::PerCpu => "percpu",
+        })
+    }
+}
+
+type Guard<'a, H> = LockGuard<'a, H, LineState>;
+
+/// Calls every handler; true when one found the interrupt to be its own.
+fn call(actions: &Actions, irq: Irq) -> bool {
+    actions.iter().fold(false, |handled, action| handled | (action.handle(irq) == IrqReturn::Handled))
+}
+
+impl<H: Hal> IrqCore<H> {
+    /// Runs the flow of `line` for an interrupt that came by `target`, if it came by a vector; false when that is not
+    /// the line's.
+    pub(crate) fn deliver(&self, line: &Line<H>, target: Option<Target>) -> bool {
+        let mut state = line.state.lock();
+        let Some(flow) = state.hardware.as_ref().map(|hardware| hardware.flow) else { return false };
+        if target.is_some_and(|target| !state.is_mine(target)) {
+            return false;
+        }
+        increment(&line.counts[self.hal.cpu().index()]);
+        if state.entries.is_empty() {
+            state.unexpected += 1;
+        }
+        match flow {
+            Flow::Edge => self.edge(line, state),
+            Flow::Level => self.level(line, state),
+            Flow::FastEoi => self.fast_eoi(line, state),
+            Flow::PerCpu => per_cpu(state),
+        }
+        true
+    }
+
+    fn edge(&self, line: &Line<H>, mut state: Guard<'_, H>) {
+        if state.in_progress || !state.is_enabled() {
+            state.pending = true;
+            state.mask();
+            ack(&mut state);
+            return;
+        }
+        ack(&mut state);
+        self.move_on_ack(&mut state);
+        drop(self.run(line, state));
+    }
+
+    fn level(&self, line: &Line<H>, mut state: Guard<'_, H>) {
+        state.mask();
+        ack(&mut state);
+        self.move_on_ack(&mut state);
+        if state.in_progress {
+            return;
+        }
+        if !state.is_enabled() {
+            state.pending = true;
+            return;
+        }
+        self.run(line, state).unmask();
+    }
+
+    fn fast_eoi(&self, line: &Line<H>, mut state: Guard<'_, H>) {
+        if state.in_progress || !state.is_enabled() {
+            state.pending = true;
+            if !state.in_progress {
+                state.mask();
+            }
+            eoi(&mut state);
+            return;
+        }
+        self.move_on_ack(&mut state);
+        let mut state = self.run(line, state);
+        eoi(&mut state);
+    }
+
+    /// Runs the handlers, again while another interrupt has come meanwhile.
+    fn run<'a>(&self, line: &'a Line<H>, mut state: Guard<'a, H>) -> Guard<'a, H> {
+        let Some(irq) = state.hardware.as_ref().map(|hardware| hardware.irq) else { return state };
+        state.in_progress = true;
+        line.running.set(u64::from(self.hal.cpu().0) + 1);
+        loop {
+            state.pending = false;
+            let actions = state.ready.take();
+            drop(state);
+            let handled = actions.as_ref().is_some_and(|actions| call(actions, irq));
+            state = line.state.lock();
+            if state.ready.is_none() {
+                state.ready = actions;
+            }
+            self.note(&mut state, handled);
+            if !(state.pending && state.is_enabled()) {
+                break;
+            }
+            state.unmask();
+        }
+        state.in_progress = false;
+        line.running.set(0);
+        state
+    }
+
+    /// Watches for a storm.
+    #[inline]
+    fn note(&self, state: &mut LineState, handled: bool) {
+        if !handled {
+            state.unhandled += 1;
+        }
+        if state.storm.note(&self.config.storm, handled, || self.hal.now_ns()) {
+            state.mask();
+            self.schedule(self.hal.cpu(), state.storm.until_ns);
+        }
+    }
+}
+
+#[inline]
+fn ack(state: &mut LineState) {
+    if let Some(hardware) = &state.hardware {
+        hardware.ack();
+    }
+}
+
+#[inline]
+fn eoi(state: &mut LineState) {
+    if let Some(hardware) = &state.hardware {
+        hardware.eoi();
+    }
+}
+
+/// The lock is held only to see who is there: other CPUs run the same line at the same time.
+fn per_cpu<H: Hal>(state: Guard<'_, H>) {
+    let (Some(hardware), actions) = (state.hardware.clone(), state.ready.clone()) else { return };
+    let enabled = state.is_enabled();
+    drop(state);
+    hardware.ack();
+    if let Some(actions) = actions.filter(|_| enabled) {
+        call(&actions, hardware.irq);
+    }
+    hardware.eoi();
+}

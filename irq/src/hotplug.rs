@@ -1,0 +1,118 @@
+//! CPUs that go and come.
+
+use crate::core::IrqCore;
+use crate::line::{Line, LineState, Phase};
+use crate::{Irq, IrqError, Target};
+use hal::{CpuId, CpuSet, Hal};
+
+impl<H: Hal> IrqCore<H> {
+    /// Takes this CPU offline: moves every line off, waits until messages under way have arrived, and fires each
+    /// vector that is still pending here once more at its new CPU. Managed lines of which this is the last CPU are
+    /// shut down. To be called on the CPU itself, which then leaves its interrupts off.
+    ///
+    /// # Errors
+    /// [`IrqError::Cpu`] when it is not online or the last one; [`IrqError::NoVector`] or what a chip refuses when a
+    /// line cannot go, and the CPU then stays online.
+    pub fn cpu_offline(&self) -> Result<CpuId, IrqError> {
+        let off = self.hal.irq_save();
+        let cpu = self.hal.cpu();
+        let result = self.take_offline(cpu);
+        self.hal.irq_restore(off);
+        result.map(|()| cpu)
+    }
+
+    fn take_offline(&self, cpu: CpuId) -> Result<(), IrqError> {
+        let online = {
+            let mut matrix = self.matrix.lock();
+            matrix.set_offline(cpu)?;
+            matrix.online()
+        };
+        for line in &self.lines {
+            if let Err(error) = self.move_off(&mut line.state.lock(), cpu, &online) {
+                self.matrix.lock().set_online(cpu)?;
+                return Err(error);
+            }
+        }
+        self.hal.delay_ns(self.config.flight_ns);
+        for line in &self.lines {
+            self.rescue(line, cpu);
+        }
+        Ok(())
+    }
+
+    /// Moves one line off `cpu`, to a CPU of its affinity while one is online, else to any.
+    fn move_off(&self, state: &mut LineState, cpu: CpuId, online: &CpuSet) -> Result<(), IrqError> {
+        let Some(target) = state.target.filter(|target| target.cpu == cpu) else { return Ok(()) };
+        let wanted = state.affinity.and(online);
+        let managed = state.hardware.as_ref().is_some_and(|hardware| hardware.managed);
+        if managed && wanted.is_empty() {
+            state.mask();
+            state.shutdown = true;
+            state.target = None;
+            self.retire(state, target);
+            return Ok(());
+        }
+        match self.migrate(state, &wanted) {
+            Err(_) if !managed => self.migrate(state, online),
+            result => result,
+        }
+    }
+
+    /// Gives back the line's vectors on the CPU that goes, and has what is still pending there delivered elsewhere.
+    fn rescue(&self, line: &Line<H>, cpu: CpuId) {
+        let mut state = line.state.lock();
+        let Some(hardware) = state.hardware.clone() else { return };
+        let mut pending = false;
+        state.retired.retain(|retired| {
+            if retired.target.cpu != cpu {
+                return true;
+            }
+            pending |= hardware.is_pending(retired.target);
+            self.give_back(retired.target, hardware.managed);
+            false
+        });
+        if state.phase == Phase::Live && pending && (state.shutdown || !hardware.retrigger()) {
+            // It is kept for when the line comes back.
+            state.pending = true;
+        }
+        if state.storm.is_throttled()
+            && let Some(Target { cpu, .. }) = state.target
+        {
+            self.schedule(cpu, state.storm.until_ns);
+        }
+        self.bury(&mut state);
+    }
+
+    /// Brings `cpu` online: managed lines that had lost their last CPU come back, and lines that had to leave their
+    /// affinity return to it.
+    ///
+    /// # Errors
+    /// [`IrqError::Cpu`] when it is online already or none of this system; else the first line's error, all others
+    /// being served.
+    pub fn cpu_online(&self, cpu: CpuId) -> Result<(), IrqError> {
+        self.matrix.lock().set_online(cpu)?;
+        let mut result = Ok(());
+        for (index, line) in self.lines.iter().enumerate() {
+            let mut state = line.state.lock();
+            if state.live(Irq(index as u32)).is_ok() && state.affinity.contains(cpu) {
+                result = result.and(self.come_back(&mut state, cpu));
+            }
+        }
+        result
+    }
+
+    fn come_back(&self, state: &mut LineState, cpu: CpuId) -> Result<(), IrqError> {
+        if state.shutdown {
+            self.migrate(state, &CpuSet::of(cpu))?;
+            state.shutdown = false;
+            state.unmask();
+        } else if let Some(target) = state.target
+            && !state.affinity.contains(target.cpu)
+        {
+            // The next interrupt or the housekeeping of this CPU applies it.
+            state.move_wanted = true;
+            self.schedule(target.cpu, self.hal.now_ns());
+        }
+        Ok(())
+    }
+}

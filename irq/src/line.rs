@@ -1,0 +1,271 @@
+//! A line: permanent storage with an interior state.
+
+use crate::{Action, AllocRequest, ChipOps, Flow, Irq, IrqError, Level, LevelData, Target};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use hal::{CpuSet, Hal, Lock, Word};
+
+/// The level that does each operation, found once.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Resolved {
+    ack: Option<u8>,
+    eoi: Option<u8>,
+    mask: Option<u8>,
+    set_affinity: Option<u8>,
+    retrigger: Option<u8>,
+    compose_message: Option<u8>,
+    write_message: Option<u8>,
+    is_pending: Option<u8>,
+    pub(crate) moves_on_ack: bool,
+}
+
+impl Resolved {
+    fn new(levels: &[LevelData]) -> Self {
+        let provides: Vec<ChipOps> = levels.iter().map(|level| level.chip.provides()).collect();
+        let nearest = |has: fn(&ChipOps) -> bool| provides.iter().position(has).map(|index| index as u8);
+        Self {
+            ack: nearest(|ops| ops.ack),
+            eoi: nearest(|ops| ops.eoi),
+            mask: nearest(|ops| ops.mask),
+            set_affinity: nearest(|ops| ops.set_affinity),
+            retrigger: nearest(|ops| ops.retrigger),
+            compose_message: nearest(|ops| ops.compose_message),
+            write_message: nearest(|ops| ops.write_message),
+            is_pending: nearest(|ops| ops.is_pending),
+            moves_on_ack: provides.iter().any(|ops| ops.moves_on_ack),
+        }
+    }
+}
+
+/// What a line is made of; it does not change over the line's life.
+pub(crate) struct Hardware {
+    pub(crate) irq: Irq,
+    /// From the device to the CPU.
+    pub(crate) levels: Vec<LevelData>,
+    pub(crate) domains: Vec<String>,
+    pub(crate) ops: Resolved,
+    pub(crate) flow: Flow,
+    pub(crate) managed: bool,
+}
+
+impl Hardware {
+    pub(crate) fn new(
+        irq: Irq,
+        levels: Vec<LevelData>,
+        domains: Vec<String>,
+        flow: Flow,
+        request: &AllocRequest,
+    ) -> Result<Self, IrqError> {
+        let ops = Resolved::new(&levels);
+        let missing = match flow {
+            Flow::Edge if ops.ack.is_none() => Some("ack"),
+            // A hardware edge that came while disabled is gone: only a retrigger brings it back.
+            Flow::Edge if ops.retrigger.is_none() => Some("retrigger"),
+            Flow::Level if ops.mask.is_none() => Some("mask"),
+            Flow::Level if ops.ack.is_none() => Some("ack"),
+            Flow::FastEoi if ops.eoi.is_none() => Some("eoi"),
+            Flow::PerCpu if ops.eoi.is_none() => Some("eoi"),
+            _ => None,
+        };
+        match missing {
+            Some(operation) => Err(IrqError::Flow(flow, operation)),
+            None => Ok(Self { irq, levels, domains, ops, flow, managed: request.managed }),
+        }
+    }
+
+    /// The view of one level and the ones towards the CPU.
+    pub(crate) fn level(&self, index: u8) -> Level<'_> {
+        Level::new(self.irq, &self.levels[usize::from(index)..])
+    }
+
+    #[inline]
+    fn at<R>(&self, index: Option<u8>, f: impl FnOnce(&Level<'_>) -> R) -> Option<R> {
+        index.map(|index| f(&self.level(index)))
+    }
+
+    #[inline]
+    pub(crate) fn ack(&self) {
+        self.at(self.ops.ack, |level| level.chip().ack(level));
+    }
+
+    #[inline]
+    pub(crate) fn eoi(&self) {
+        self.at(self.ops.eoi, |level| level.chip().eoi(level));
+    }
+
+    pub(crate) fn mask(&self) {
+        self.at(self.ops.mask, |level| level.chip().mask(level));
+    }
+
+    pub(crate) fn unmask(&self) {
+        self.at(self.ops.mask, |level| level.chip().unmask(level));
+    }
+
+    pub(crate) fn retrigger(&self) -> bool {
+        self.at(self.ops.retrigger, |level| level.chip().retrigger(level)).unwrap_or(false)
+    }
+
+    pub(crate) fn is_pending(&self, target: Target) -> bool {
+        self.at(self.ops.is_pending, |level| level.chip().is_pending(level, target)).unwrap_or(false)
+    }
+
+    /// Points the chips at `target`. Chips nearer the device than the one that moves have their message rewritten
+    /// where the level that composes it is the one that moves, or nearer the CPU.
+    pub(crate) fn set_affinity(&self, target: Target) -> Result<(), IrqError> {
+        let moved = self.at(self.ops.set_affinity, |level| level.chip().set_affinity(level, target));
+        moved.unwrap_or(Err(IrqError::NotSupported("set_affinity")))?;
+        match (self.ops.write_message, self.ops.set_affinity) {
+            (Some(writer), Some(mover)) if writer < mover => self.write_message(),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_message(&self) -> Result<(), IrqError> {
+        let message = self.at(self.ops.compose_message, |level| level.chip().compose_message(level));
+        let message = message.unwrap_or(Err(IrqError::NotSupported("compose_message")))?;
+        self.at(self.ops.write_message, |level| level.chip().write_message(level, message));
+        Ok(())
+    }
+}
+
+/// Where a line is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    Free,
+    Live,
+    /// Freed; its vectors may still be pending somewhere.
+    Dying,
+}
+
+/// A vector that the line left, and that may still be on its way.
+#[derive(Clone, Copy)]
+pub(crate) struct Retired {
+    pub(crate) target: Target,
+    pub(crate) due_ns: u64,
+}
+
+/// A handler of the line.
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) shared: bool,
+    pub(crate) action: Arc<dyn Action>,
+}
+
+/// The handlers as an interrupt runs them.
+pub(crate) type Actions = Arc<[Arc<dyn Action>]>;
+
+pub(crate) struct LineState {
+    pub(crate) phase: Phase,
+    pub(crate) hardware: Option<Arc<Hardware>>,
+    pub(crate) entries: Vec<Entry>,
+    /// The handlers of `entries`. The interrupt in progress takes it along and brings it back, unless another has
+    /// taken its place meanwhile: so the hot path counts no references.
+    pub(crate) ready: Option<Actions>,
+    pub(crate) affinity: CpuSet,
+    pub(crate) target: Option<Target>,
+    pub(crate) retired: Vec<Retired>,
+    pub(crate) depth: u32,
+    pub(crate) masked: bool,
+    pub(crate) pending: bool,
+    pub(crate) in_progress: bool,
+    /// A managed line of which no CPU is online.
+    pub(crate) shutdown: bool,
+    /// The affinity has changed and is not applied yet.
+    pub(crate) move_wanted: bool,
+    pub(crate) unhandled: u64,
+    /// Interrupts that came while nobody was there for them.
+    pub(crate) unexpected: u64,
+    pub(crate) storm: crate::storm::Storm,
+}
+
+impl LineState {
+    pub(crate) fn free() -> Self {
+        Self {
+            phase: Phase::Free,
+            hardware: None,
+            entries: Vec::new(),
+            ready: None,
+            affinity: CpuSet::new(),
+            target: None,
+            retired: Vec::new(),
+            depth: 0,
+            masked: true,
+            pending: false,
+            in_progress: false,
+            shutdown: false,
+            move_wanted: false,
+            unhandled: 0,
+            unexpected: 0,
+            storm: crate::storm::Storm::default(),
+        }
+    }
+
+    /// The hardware of a line that is not being freed.
+    pub(crate) fn live(&self, irq: Irq) -> Result<Arc<Hardware>, IrqError> {
+        match &self.hardware {
+            Some(hardware) if self.phase == Phase::Live => Ok(hardware.clone()),
+            _ => Err(IrqError::NoLine(irq)),
+        }
+    }
+
+    pub(crate) fn is_mine(&self, target: Target) -> bool {
+        self.target == Some(target) || self.retired.iter().any(|retired| retired.target == target)
+    }
+
+    /// Whether handlers may be called at all.
+    #[inline]
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.depth == 0 && self.phase == Phase::Live && !self.entries.is_empty() && !self.storm.is_throttled()
+    }
+
+    pub(crate) fn mask(&mut self) {
+        if let Some(hardware) = self.hardware.as_ref().filter(|_| !self.masked) {
+            hardware.mask();
+            self.masked = true;
+        }
+    }
+
+    /// Lets the line deliver again if it may, and brings back what came meanwhile.
+    pub(crate) fn unmask(&mut self) {
+        if self.is_enabled()
+            && !self.shutdown
+            && let Some(hardware) = &self.hardware
+        {
+            // A level stays masked under its own handler.
+            if self.masked && !(self.in_progress && hardware.flow == Flow::Level) {
+                hardware.unmask();
+                self.masked = false;
+            }
+            // While its handler runs, that will see the mark itself. A level that is still raised comes back alone.
+            if self.pending && !self.in_progress {
+                self.pending = hardware.flow != Flow::Level && !hardware.retrigger();
+            }
+        }
+    }
+
+    /// Makes `ready` what `entries` are now.
+    pub(crate) fn refresh_actions(&mut self) {
+        self.ready = Some(self.entries.iter().map(|entry| entry.action.clone()).collect());
+    }
+}
+
+/// One line and what interrupts write without its lock.
+pub(crate) struct Line<H: Hal> {
+    pub(crate) state: Lock<H, LineState>,
+    /// 0, or 1 + the CPU whose handler runs.
+    pub(crate) running: H::Word,
+    /// Interrupts a CPU; each CPU writes its own.
+    pub(crate) counts: Box<[H::Word]>,
+}
+
+impl<H: Hal> Line<H> {
+    pub(crate) fn new(hal: H, cpus: u32) -> Self {
+        Self {
+            state: Lock::new(hal, LineState::free()),
+            running: H::Word::new(0),
+            counts: (0..cpus).map(|_| H::Word::new(0)).collect(),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Which vector of which CPU is whose: the matrix, and the spreading of queues.
+
+use crate::{CoreConfig, IrqError, Target, Vector};
+use alloc::vec::Vec;
+use hal::{CpuId, CpuSet};
+
+#[derive(Clone, Default)]
+struct CpuVectors {
+    online: bool,
+    taken: [u64; 4],
+    used: u32,
+    /// Kept for managed lines, in use or not.
+    managed: u32,
+    managed_used: u32,
+}
+
+impl CpuVectors {
+    /// Vectors that no managed line is owed.
+    fn reserved(&self) -> u32 {
+        self.managed - self.managed_used
+    }
+}
+
+/// The vectors of all CPUs.
+pub(crate) struct Matrix {
+    first: u8,
+    last: u8,
+    cpus: Vec<CpuVectors>,
+}
+
+impl Matrix {
+    pub(crate) fn new(config: &CoreConfig) -> Self {
+        let cpu = |index| CpuVectors { online: index < config.cpus_online, ..CpuVectors::default() };
+        Self { first: config.device_first.0, last: config.device_last.0, cpus: (0..config.cpus).map(cpu).collect() }
+    }
+
+    fn total(&self) -> u32 {
+        u32::from(self.last - self.first) + 1
+    }
+
+    pub(crate) fn is_online(&self, cpu: CpuId) -> bool {
+        self.cpus.get(cpu.index()).is_some_and(|cpu| cpu.online)
+    }
+
+    pub(crate) fn online(&self) -> CpuSet {
+        (0..self.cpus.len() as u32).map(CpuId).filter(|&cpu| self.is_online(cpu)).collect()
+    }
+
+    pub(crate) fn set_online(&mut self, cpu: CpuId) -> Result<(), IrqError> {
+        match self.cpus.get_mut(cpu.index()) {
+            None => Err(IrqError::Cpu(cpu, "is none of this system")),
+            Some(state) if state.online => Err(IrqError::Cpu(cpu, "is online already")),
+            Some(state) => {
+                state.online = true;
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn set_offline(&mut self, cpu: CpuId) -> Result<(), IrqError> {
+        if !self.is_online(cpu) {
+            return Err(IrqError::Cpu(cpu, "is not online"));
+        }
+        if self.cpus.iter().filter(|cpu| cpu.online).count() == 1 {
+            return Err(IrqError::Cpu(cpu, "is the last one online"));
+        }
+        self.cpus[cpu.index()].online = false;
+        Ok(())
+    }
+
+    /// Free vectors of an online CPU for a line of this kind.
+    fn room(&self, cpu: CpuId, managed: bool) -> Option<u32> {
+        let state = self.cpus.get(cpu.index()).filter(|state| state.online)?;
+        let owed = if managed { 0 } else { state.reserved() };
+        Some((self.total() - state.used).saturating_sub(owed))
+    }
+
+    /// Takes the lowest free vector of the emptiest online CPU among `allowed`; none when no such CPU is online.
+    pub(crate) fn allocate(&mut self, allowed: &CpuSet, managed: bool) -> Option<Result<Target, IrqError>> {
+        let candidates = allowed.iter().filter_map(|cpu| Some((self.room(cpu, managed)?, cpu)));
+        let (room, cpu) = candidates.max_by_key(|&(room, cpu)| (room, core::cmp::Reverse(cpu)))?;
+        let (total, first, last) = (self.total(), self.first, self.last);
+        let state = &mut self.cpus[cpu.index()];
+        let free = (first..=last).find(|&vector| state.taken[usize::from(vector / 64)] & (1 << (vector % 64)) == 0);
+        let Some(vector) = free.filter(|_| room > 0) else {
+            return Some(Err(IrqError::NoVector { cpu, used: state.used, reserved: state.reserved(), total }));
+        };
+        state.taken[usize::from(vector / 64)] |= 1 << (vector % 64);
+        state.used += 1;
+        state.managed_used += u32::from(managed);
+        Some(Ok(Target { cpu, vector: Vector(vector) }))
+    }
+
+    pub(crate) fn free(&mut self, target: Target, managed: bool) {
+        let state = &mut self.cpus[target.cpu.index()];
+        state.taken[usize::from(target.vector.0 / 64)] &= !(1 << (target.vector.0 % 64));
+        state.used -= 1;
+        state.managed_used -= u32::from(managed);
+    }
+
+    /// Keeps one vector on each of `cpus`, online or not, so that a managed line can always come back.
+    pub(crate) fn reserve(&mut self, cpus: &CpuSet) -> Result<(), IrqError> {
+        for cpu in cpus.iter() {
+            let state = self.cpus.get(cpu.index()).ok_or(IrqError::Cpu(cpu, "is none of this system"))?;
+            let (used, reserved, total) = (state.used, state.reserved(), self.total());
+            if used + reserved >= total {
+                return Err(IrqError::NoVector { cpu, used, reserved, total });
+            }
+        }
+        cpus.iter().for_each(|cpu| self.cpus[cpu.index()].managed += 1);
+        Ok(())
+    }
+
+    pub(crate) fn unreserve(&mut self, cpus: &CpuSet) {
+        cpus.iter().for_each(|cpu| self.cpus[cpu.index()].managed -= 1);
+    }
+}
+
+/// Affinities for the queues of one device: every CPU is in exactly one set, neighbours together, sizes differing by
+/// one at most.
+///
+/// # Errors
+/// [`IrqError::Spread`] without queues, or with more queues than CPUs.
+pub fn spread(queues: u32, cpus: &CpuSet) -> Result<Vec<CpuSet>, IrqError> {
+    let count = cpus.len();
+    if queues == 0 || queues > count {
+        return Err(IrqError::Spread(queues, count));
+    }
+    let mut rest = cpus.iter();
+    let size = |queue| count / queues + u32::from(queue < count % queues);
+    Ok((0..queues).map(|queue| rest.by_ref().take(size(queue) as usize).collect()).collect())
+}
