@@ -16,6 +16,7 @@ mod lapic;
 mod machine;
 pub mod memory;
 pub mod model;
+pub mod nvme;
 mod random;
 mod simhal;
 #[cfg(test)]

@@ -1,0 +1,140 @@
+//! Doorbells (PCIe 3.1.2) and the way of an entry into its completion queue.
+
+use super::Nvme;
+use super::async_event::ErrorEvent;
+use crate::world::World;
+use spec::nvme::{Completion, Status, StatusField};
+
+impl Nvme {
+    /// A write at `offset` from the first doorbell. Only a running controller listens.
+    pub(super) fn doorbell(&mut self, world: &mut World<'_>, offset: u32, value: u32) {
+        if !self.controller.runs() {
+            return;
+        }
+        let stride = 4u32 << self.config.doorbell_stride;
+        let index = offset / stride;
+        let qid = (index / 2) as u16;
+        let value = value & 0xffff;
+        if !offset.is_multiple_of(stride) || index / 2 > self.config.io_queues_max.into() {
+            return self.doorbell_error(world, ErrorEvent::INVALID_REGISTER, offset, value);
+        }
+        if index.is_multiple_of(2) { self.sq_doorbell(world, qid, value) } else { self.cq_doorbell(world, qid, value) }
+    }
+
+    fn sq_doorbell(&mut self, world: &mut World<'_>, qid: u16, tail: u32) {
+        let Some(sq) = self.queues.sq(qid) else {
+            return self.doorbell_error(world, ErrorEvent::INVALID_REGISTER, qid.into(), tail);
+        };
+        if !sq.advance(tail) {
+            return self.doorbell_error(world, ErrorEvent::INVALID_VALUE, qid.into(), tail);
+        }
+        if qid == 0 {
+            self.begin_admin(world);
+        } else {
+            self.ready.set(qid, self.queues.may_fetch(qid));
+            self.begin_fetch(world);
+        }
+    }
+
+    fn cq_doorbell(&mut self, world: &mut World<'_>, qid: u16, head: u32) {
+        let Some(cq) = self.queues.cq(qid) else {
+            return self.doorbell_error(world, ErrorEvent::INVALID_REGISTER, qid.into(), head);
+        };
+        let Some(taken) = cq.acknowledge(head) else {
+            return self.doorbell_error(world, ErrorEvent::INVALID_VALUE, qid.into(), head);
+        };
+        if let Some(vector) = cq.vector {
+            self.acknowledged(world, vector, taken);
+        }
+        if !self.queues.cqs[usize::from(qid)].waiting.is_empty() {
+            self.drain(world, qid);
+        }
+    }
+
+    /// Posts what found the queue full, and lets its submission queues go on when nothing is left.
+    fn drain(&mut self, world: &mut World<'_>, cqid: u16) {
+        loop {
+            let cq = &mut self.queues.cqs[usize::from(cqid)];
+            if cq.is_full() {
+                return;
+            }
+            let Some(entry) = cq.waiting.pop_front() else { break };
+            self.put(world, cqid, entry);
+        }
+        for qid in (0..self.queues.sqs.len() as u16).filter(|&qid| qid != 0) {
+            self.ready.set(qid, self.queues.may_fetch(qid));
+        }
+        self.begin_fetch(world);
+        self.begin_admin(world);
+    }
+
+    fn doorbell_error(&mut self, world: &mut World<'_>, event: ErrorEvent, place: u32, value: u32) {
+        self.counters.doorbell_errors += 1;
+        world.fault(
+            event.text(),
+            self.config.requester.into(),
+            format!("queue or offset {place:#x}, value {value:#x}"),
+        );
+        self.raise_event(world, event);
+    }
+
+    /// Completes a command: posts its entry, or lets it wait while the queue is full. Never overwrites.
+    pub(super) fn complete(&mut self, world: &mut World<'_>, sqid: u16, cid: u16, status: Status, dw0: u32) {
+        self.counters.errors += u64::from(status != Status::SUCCESS);
+        let cqid = self.queues.sqs[usize::from(sqid)].cqid;
+        let failed = status != Status::SUCCESS;
+        let field = StatusField::new().with_status(status).with_dnr(failed && is_final(status));
+        let entry = Completion { dw0, sqid, cid, status: field, ..Completion::default() };
+        let cq = &mut self.queues.cqs[usize::from(cqid)];
+        if !cq.waiting.is_empty() || cq.is_full() {
+            self.counters.queue_full_waits += 1;
+            cq.waiting.push_back(entry);
+            self.block_users(cqid);
+            return;
+        }
+        self.put(world, cqid, entry);
+    }
+
+    /// Nothing more is fetched for a completion queue that is full.
+    fn block_users(&mut self, cqid: u16) {
+        for qid in 1..self.queues.sqs.len() as u16 {
+            if self.queues.sqs[usize::from(qid)].cqid == cqid {
+                self.ready.set(qid, false);
+            }
+        }
+    }
+
+    /// Posts an entry for which there is room, with what the fault plan makes of it.
+    fn put(&mut self, world: &mut World<'_>, cqid: u16, mut entry: Completion) {
+        entry.sqhd = self.queues.sq_head(entry.sqid);
+        let mut fault = Default::default();
+        if cqid != 0 {
+            self.counters.completions += 1;
+            fault = self.config.faults.spoil(self.counters.completions, &mut entry);
+        }
+        self.write_entry(world, cqid, entry, fault.wrong_phase);
+        if fault.duplicate && !self.queues.cqs[usize::from(cqid)].is_full() {
+            self.write_entry(world, cqid, entry, false);
+        }
+    }
+
+    fn write_entry(&mut self, world: &mut World<'_>, cqid: u16, entry: Completion, wrong_phase: bool) {
+        let cq = &mut self.queues.cqs[usize::from(cqid)];
+        match cq.post(world, entry, wrong_phase) {
+            Ok(()) => {
+                if let Some(vector) = cq.vector {
+                    self.posted(world, vector, cqid == 0);
+                }
+            }
+            Err(error) => self.fatal(world, "NVMe completion queue outside memory", format!("queue {cqid}: {error}")),
+        }
+    }
+}
+
+/// Whether the same command would fail again (Base 3.3.3.2.1, DNR): what was aborted or hit a bus error would not.
+fn is_final(status: Status) -> bool {
+    !matches!(
+        status,
+        Status::ABORT_REQUESTED | Status::ABORTED_SQ_DELETION | Status::DATA_TRANSFER_ERROR | Status::INTERNAL_ERROR
+    )
+}

@@ -1,0 +1,129 @@
+//! From a posted entry to a message: the window in which entries share one, and when it is sent again.
+
+use super::config::Resend;
+use super::{Nvme, code};
+use crate::model::Upstream;
+use crate::world::World;
+
+/// One MSI-X vector's state in the controller.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Vector {
+    /// A window is open: a message will follow.
+    pub(super) armed: bool,
+    /// A message was sent and no head doorbell has followed ([`Resend::Acknowledged`]).
+    unanswered: bool,
+    /// Entries posted that the host has not acknowledged, over the queues of the vector.
+    pub(super) unacknowledged: u32,
+    /// Entries that coalescing holds back.
+    pub(super) held: u32,
+    /// Tells a coalescing time that still counts from one that was overtaken.
+    pub(super) generation: u32,
+    /// Messages sent.
+    pub(super) sent: u64,
+}
+
+impl Vector {
+    /// A controller reset: counts and generations go on, so that old events find themselves outdated.
+    pub(super) fn reset(&mut self) {
+        *self = Self { generation: self.generation.wrapping_add(1), sent: self.sent, ..Self::default() };
+    }
+}
+
+impl Nvme {
+    fn vector(&mut self, vector: u16) -> &mut Vector {
+        &mut self.vectors[usize::from(vector)]
+    }
+
+    /// An entry was posted to a completion queue of `vector`.
+    pub(super) fn posted(&mut self, world: &mut World<'_>, vector: u16, admin: bool) {
+        let state = self.vector(vector);
+        state.unacknowledged += 1;
+        if state.armed {
+            self.counters.msis_merged += 1;
+        } else if admin || !self.hold_back(world, vector) {
+            self.arm(world, vector);
+        }
+    }
+
+    /// Opens the window after which a message is sent.
+    pub(super) fn arm(&mut self, world: &mut World<'_>, vector: u16) {
+        self.release_held(vector);
+        let resend = self.config.resend;
+        let state = self.vector(vector);
+        if state.armed || (resend == Resend::Acknowledged && state.unanswered) {
+            return;
+        }
+        state.armed = true;
+        let at = world.now() + world.jitter(self.config.timing.msi);
+        world.schedule(at, code::MESSAGE, u64::from(self.controller.epoch) << 32 | u64::from(vector));
+    }
+
+    pub(super) fn window_ends(&mut self, world: &mut World<'_>, arg: u64) {
+        if arg >> 32 != u64::from(self.controller.epoch) {
+            return;
+        }
+        let vector = arg as u16;
+        let resend = self.config.resend;
+        let state = self.vector(vector);
+        state.armed = false;
+        if state.unacknowledged == 0 && resend != Resend::Always {
+            self.counters.msis_spared += 1;
+            return;
+        }
+        state.unanswered = true;
+        self.signal(world, vector);
+    }
+
+    /// Sends a vector's message, or makes it pending while the vector is masked (PCI, "Per-vector Masking and
+    /// Function Masking").
+    fn signal(&mut self, world: &mut World<'_>, vector: u16) {
+        self.messages_tried += 1;
+        if !self.msix.is_enabled() || self.config.faults.drop_msi == Some(self.messages_tried) {
+            self.counters.msis_lost += 1;
+        } else if self.msix.is_masked(vector) {
+            self.msix.set_pending(vector);
+            self.counters.msis_pended += 1;
+        } else {
+            self.send(world, vector);
+        }
+    }
+
+    fn send(&mut self, world: &mut World<'_>, vector: u16) {
+        self.counters.msis += 1;
+        self.vector(vector).sent += 1;
+        let (address, data) = self.msix.message(vector);
+        world.upstream(self.port, Upstream::Message { requester: self.config.requester, address, data });
+    }
+
+    /// After a change of masks: sends what has become possible.
+    pub(super) fn send_unmasked(&mut self, world: &mut World<'_>) {
+        while let Some(vector) = self.msix.take_unmasked_pending() {
+            self.send(world, vector);
+        }
+    }
+
+    /// The host has acknowledged `taken` entries of a queue of `vector`.
+    pub(super) fn acknowledged(&mut self, world: &mut World<'_>, vector: u16, taken: u32) {
+        let state = self.vector(vector);
+        state.unacknowledged = state.unacknowledged.saturating_sub(taken);
+        let again = core::mem::take(&mut state.unanswered) && state.unacknowledged > 0 && state.held == 0;
+        if state.unacknowledged == 0 {
+            // The condition is gone: nothing to hold back, and no message when the mask goes (PCI, "Per-vector
+            // Masking and Function Masking": the pending bit must be cleared).
+            self.release_held(vector);
+            self.msix.clear_pending(vector);
+        } else if again && self.config.resend == Resend::Acknowledged {
+            self.arm(world, vector);
+        }
+    }
+
+    /// A completion queue of `vector` is deleted with so many entries unacknowledged.
+    pub(super) fn forget_entries(&mut self, vector: u16, entries: u32) {
+        let state = self.vector(vector);
+        state.unacknowledged = state.unacknowledged.saturating_sub(entries);
+        if state.unacknowledged == 0 {
+            self.release_held(vector);
+            self.msix.clear_pending(vector);
+        }
+    }
+}

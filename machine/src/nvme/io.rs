@@ -1,0 +1,312 @@
+//! I/O commands: read, write, flush (NVM 3.2; Base 7.1), and the slots in which the drive works on them.
+
+use super::config::{Latency, Spread};
+use super::prp::{DataPointer, Failure};
+use super::storage::Cursor;
+use super::{Counters, Nvme, code};
+use crate::model::Upstream;
+use crate::time::Ps;
+use crate::world::World;
+use spec::nvme::{Command, IoOpcode, NSID_ALL, ReadWriteDw12, Status};
+
+/// A command in work.
+#[derive(Clone, Copy)]
+struct Slot {
+    /// Tells the command in it from those before: an event of an earlier one is outdated.
+    generation: u32,
+    busy: bool,
+    opcode: IoOpcode,
+    sqid: u16,
+    cid: u16,
+    status: Status,
+    lba: u64,
+    data: DataPointer,
+    since: Ps,
+}
+
+/// A slab of slots and the free ones among them.
+pub(super) struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<u16>,
+}
+
+/// Slot and generation, as an event's argument.
+fn ticket(index: u16, generation: u32) -> u64 {
+    u64::from(generation) << 16 | u64::from(index)
+}
+
+impl Slots {
+    pub(super) fn new(count: u16) -> Self {
+        let empty = Slot {
+            generation: 0,
+            busy: false,
+            opcode: IoOpcode::FLUSH,
+            sqid: 0,
+            cid: 0,
+            status: Status::SUCCESS,
+            lba: 0,
+            data: DataPointer::default(),
+            since: Ps(0),
+        };
+        Self { slots: vec![empty; count.into()], free: (0..count).rev().collect() }
+    }
+
+    pub(super) fn in_use(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Takes a free slot for a command; its index is the answer.
+    fn take(&mut self, command: &Command, sqid: u16, now: Ps) -> Option<u16> {
+        let index = self.free.pop()?;
+        let slot = &mut self.slots[usize::from(index)];
+        *slot = Slot {
+            generation: slot.generation,
+            busy: true,
+            opcode: IoOpcode(command.cdw0.opcode()),
+            sqid,
+            cid: command.cdw0.cid(),
+            status: Status::SUCCESS,
+            lba: command.slba(),
+            data: DataPointer { prp1: command.prp1, prp2: command.prp2, bytes: 0 },
+            since: now,
+        };
+        Some(index)
+    }
+
+    /// The index of the slot to which `ticket` still belongs.
+    fn redeem(&self, ticket: u64) -> Option<u16> {
+        let index = ticket as u16;
+        let slot = self.slots.get(usize::from(index))?;
+        (slot.busy && u64::from(slot.generation) == ticket >> 16).then_some(index)
+    }
+
+    /// Frees a slot and returns what was in it.
+    fn release(&mut self, index: u16) -> Slot {
+        let slot = &mut self.slots[usize::from(index)];
+        slot.busy = false;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(index);
+        *slot
+    }
+
+    /// Frees all, lowest index on top as at the start.
+    pub(super) fn clear(&mut self, now: Ps, counters: &mut Counters) {
+        for index in (0..self.slots.len() as u16).rev() {
+            if self.slots[usize::from(index)].busy {
+                counters.slots_busy_ps += (now - self.release(index).since).0;
+            }
+        }
+    }
+
+    fn find(&self, sqid: u16, matches: impl Fn(u16) -> bool) -> Option<u16> {
+        let found = |slot: &Slot| slot.busy && slot.sqid == sqid && matches(slot.cid);
+        self.slots.iter().position(found).map(|index| index as u16)
+    }
+}
+
+impl Nvme {
+    /// Starts the next fetch, if there is a command, a slot for it, and no fetch under way.
+    pub(super) fn begin_fetch(&mut self, world: &mut World<'_>) {
+        if self.fetching || self.slots.free.is_empty() || !self.ready.any() || !self.controller.runs() {
+            return;
+        }
+        self.fetching = true;
+        let at = world.now() + world.jitter(self.config.timing.fetch);
+        world.schedule(at, code::FETCH, self.controller.epoch.into());
+    }
+
+    pub(super) fn fetched(&mut self, world: &mut World<'_>, epoch: u64) {
+        if epoch != u64::from(self.controller.epoch) {
+            return;
+        }
+        self.fetching = false;
+        if !self.controller.runs() {
+            return;
+        }
+        // The queue may have gone since the fetch began.
+        let Some(qid) = self.ready.take_turn() else { return };
+        let sq = &mut self.queues.sqs[usize::from(qid)];
+        let command = match sq.fetch(world) {
+            Ok(command) => command,
+            Err(error) => {
+                return self.fatal(world, "NVMe submission queue outside memory", format!("queue {qid}: {error}"));
+            }
+        };
+        self.ready.set(qid, !sq.is_empty());
+        if let Some(index) = self.slots.take(&command, qid, world.now()) {
+            self.begin(world, index, &command);
+        }
+        self.begin_fetch(world);
+    }
+
+    /// Begins a command: a write fetches its data first, everything else goes to the media. A command that is wrong
+    /// is completed at once.
+    fn begin(&mut self, world: &mut World<'_>, index: u16, command: &Command) {
+        match self.check(command) {
+            Err(status) => self.end(world, index, status),
+            Ok(bytes) => {
+                let slot = &mut self.slots.slots[usize::from(index)];
+                slot.data.bytes = bytes;
+                if slot.opcode == IoOpcode::WRITE { self.transfer(world, index) } else { self.use_media(world, index) }
+            }
+        }
+    }
+
+    /// The bytes that a command moves, or what is wrong with it.
+    fn check(&self, command: &Command) -> Result<u32, Status> {
+        let opcode = IoOpcode(command.cdw0.opcode());
+        if ![IoOpcode::READ, IoOpcode::WRITE, IoOpcode::FLUSH].contains(&opcode) {
+            return Err(Status::INVALID_OPCODE);
+        }
+        // Fused operations and SGLs are not offered.
+        if command.cdw0.fuse() != 0 || command.cdw0.psdt() != 0 {
+            return Err(Status::INVALID_FIELD);
+        }
+        let all = opcode == IoOpcode::FLUSH && command.nsid == NSID_ALL;
+        if command.nsid != super::identify::NSID && !all {
+            return Err(Status::INVALID_NAMESPACE);
+        }
+        if opcode == IoOpcode::FLUSH {
+            return Ok(0);
+        }
+        let blocks = u64::from(ReadWriteDw12::from_bits(command.cdw12).nlb()) + 1;
+        if command.slba().checked_add(blocks).is_none_or(|end| end > self.config.blocks) {
+            return Err(Status::LBA_OUT_OF_RANGE);
+        }
+        let bytes = blocks << self.config.block_shift;
+        // MDTS is in units of the smallest page, 4 KiB; beyond it: Invalid Field (Base 5.17.2.1).
+        if bytes > 4096 << self.config.transfer_shift_max {
+            return Err(Status::INVALID_FIELD);
+        }
+        let data = DataPointer { prp1: command.prp1, prp2: command.prp2, bytes: bytes as u32 };
+        data.check(self.controller.page()).map_err(Failure::status)?;
+        Ok(bytes as u32)
+    }
+
+    fn use_media(&mut self, world: &mut World<'_>, index: u16) {
+        let slot = &self.slots.slots[usize::from(index)];
+        let ticket = ticket(index, slot.generation);
+        let latency = match slot.opcode {
+            IoOpcode::READ => self.config.timing.read,
+            IoOpcode::WRITE => self.config.timing.write,
+            _ => self.config.timing.flush,
+        };
+        let at = world.now() + draw(world, latency);
+        world.schedule(at, code::MEDIA, ticket);
+    }
+
+    fn transfer(&mut self, world: &mut World<'_>, index: u16) {
+        let slot = &self.slots.slots[usize::from(index)];
+        let arg = ticket(index, slot.generation);
+        let request = Upstream::Transfer { model: world.me(), bytes: slot.data.bytes, code: code::LINK, arg };
+        world.upstream(self.port, request);
+    }
+
+    pub(super) fn media_done(&mut self, world: &mut World<'_>, ticket: u64) {
+        let Some(index) = self.slots.redeem(ticket) else { return };
+        if self.controller.csts.cfs() {
+            return;
+        }
+        match self.slots.slots[usize::from(index)].opcode {
+            IoOpcode::READ => self.transfer(world, index),
+            _ => self.end(world, index, self.slots.slots[usize::from(index)].status),
+        }
+    }
+
+    /// The data have passed: they are in memory (read) or in the drive (write).
+    pub(super) fn link_done(&mut self, world: &mut World<'_>, ticket: u64) {
+        let Some(index) = self.slots.redeem(ticket) else { return };
+        if self.controller.csts.cfs() {
+            return;
+        }
+        let status = self.move_data(world, index);
+        let slot = &mut self.slots.slots[usize::from(index)];
+        slot.status = status;
+        if slot.opcode == IoOpcode::WRITE && status == Status::SUCCESS {
+            self.use_media(world, index);
+        } else {
+            self.end(world, index, status);
+        }
+    }
+
+    fn move_data(&mut self, world: &mut World<'_>, index: u16) -> Status {
+        if !self.storage.moves_bytes() {
+            return Status::SUCCESS;
+        }
+        let Slot { opcode, lba, data, .. } = self.slots.slots[usize::from(index)];
+        let (storage, block_shift) = (&mut self.storage, self.config.block_shift);
+        let moved = data.for_each(world, self.controller.page(), |world, offset, segment| {
+            let at = Cursor { lba, block_shift, offset };
+            if opcode == IoOpcode::READ { storage.read(world, at, segment) } else { storage.write(world, at, segment) }
+        });
+        moved.map_or_else(Failure::status, |()| Status::SUCCESS)
+    }
+
+    /// Frees the slot and completes its command.
+    fn end(&mut self, world: &mut World<'_>, index: u16, status: Status) {
+        let slot = self.slots.release(index);
+        let took = world.now() - slot.since;
+        let counters = &mut self.counters;
+        counters.slots_busy_ps += took.0;
+        if status == Status::SUCCESS {
+            let bytes = u64::from(slot.data.bytes);
+            match slot.opcode {
+                IoOpcode::READ => {
+                    (counters.reads, counters.read_bytes) = (counters.reads + 1, counters.read_bytes + bytes)
+                }
+                IoOpcode::WRITE => {
+                    (counters.writes, counters.write_bytes) = (counters.writes + 1, counters.write_bytes + bytes);
+                }
+                _ => counters.flushes += 1,
+            }
+        }
+        world.trace(span_name(slot.opcode), slot.since, took, slot.lba);
+        self.complete(world, slot.sqid, slot.cid, status, 0);
+        self.begin_fetch(world);
+    }
+
+    /// Aborts one command in work. False when there is none of that id: not fetched yet, or over.
+    pub(super) fn abort_command(&mut self, world: &mut World<'_>, sqid: u16, cid: u16) -> bool {
+        let found = self.slots.find(sqid, |other| other == cid);
+        if let Some(index) = found {
+            self.end(world, index, Status::ABORT_REQUESTED);
+        }
+        found.is_some()
+    }
+
+    /// Aborts what a submission queue has in work.
+    pub(super) fn abort_queue(&mut self, world: &mut World<'_>, sqid: u16) {
+        while let Some(index) = self.slots.find(sqid, |_| true) {
+            self.end(world, index, Status::ABORTED_SQ_DELETION);
+        }
+    }
+}
+
+fn span_name(opcode: IoOpcode) -> &'static str {
+    match opcode {
+        IoOpcode::READ => "read",
+        IoOpcode::WRITE => "write",
+        IoOpcode::FLUSH => "flush",
+        _ => "unknown command",
+    }
+}
+
+/// One latency.
+fn draw(world: &mut World<'_>, latency: Latency) -> Ps {
+    let mean = latency.mean;
+    let mut time = match latency.spread {
+        Spread::Fixed => mean,
+        Spread::Platform => world.jitter(mean),
+        Spread::Uniform { percent } => {
+            let half = (u128::from(mean.0) * u128::from(percent) / 100) as u64;
+            let width = u128::from(half) * 2 + 1;
+            Ps(mean.0 - half + ((u128::from(world.random()) * width) >> 64) as u64)
+        }
+    };
+    if let Some(tail) = latency.tail
+        && world.random().is_multiple_of(tail.one_in.into())
+    {
+        time = Ps(time.0.saturating_mul(tail.factor.into()));
+    }
+    time
+}

@@ -1,0 +1,317 @@
+//! An NVMe drive, down to its registers and queues: Base Specification 2.0 ("Base"), NVM Command Set 1.0 ("NVM"),
+//! PCIe Transport 1.0 ("PCIe"), and MSI-X as in the PCI Express Base Specification ("PCI").
+//!
+//! | region | what |
+//! |---|---|
+//! | [`REGION_CONTROLLER`] | BAR 0: controller properties, doorbells |
+//! | [`REGION_MSIX`] | BAR 4: the MSI-X table at 0, the pending-bit array at [`PBA_OFFSET`] |
+//! | [`REGION_CONFIG`] | PCI configuration space with the MSI-X capability at [`MSIX_CAPABILITY_OFFSET`] |
+//!
+//! Time. The drive fetches one I/O command at a time, round robin over its submission queues, while it has a free slot.
+//! A read then waits for the media and its data pass the link; with a write it is the other way round. Then the entry
+//! is posted, and one message a vector follows [`Timing::msi`] later. A slot is taken from the fetch to the entry. That
+//! is four events an I/O at most: fetched, media, link, message. Admin commands take one event and no slot.
+//!
+//! Not modelled: INTx and MSI, controller memory buffer, metadata and protection information, namespaces other than 1,
+//! SGLs, fused commands, weighted arbitration, queues that are not contiguous (CAP.CQR), power states, error log
+//! entries. The time to read PRP lists is part of the fetch. Both directions of the link count as one.
+
+mod admin;
+mod async_event;
+mod coalescing;
+mod config;
+mod controller;
+mod doorbell;
+mod faults;
+mod features;
+mod identify;
+mod interrupt;
+mod io;
+mod msix;
+mod pci;
+mod prp;
+mod queues;
+mod ready;
+mod storage;
+#[cfg(test)]
+mod tests;
+
+pub use config::{Config, ConfigError, HiddenCoalescing, Latency, Resend, Spread, StorageKind, Tail, Timing};
+pub use faults::FaultPlan;
+pub use msix::PBA_OFFSET;
+pub use pci::MSIX_CAPABILITY_OFFSET;
+
+use crate::model::{Model, ModelId};
+use crate::world::World;
+use async_event::AsyncEvents;
+use controller::Controller;
+use features::Features;
+use interrupt::Vector;
+use io::Slots;
+use msix::Msix;
+use queues::Queues;
+use ready::Ready;
+use storage::Storage;
+
+/// BAR 0: controller properties and doorbells.
+pub const REGION_CONTROLLER: u8 = 0;
+/// BAR 4: MSI-X table and pending bits.
+pub const REGION_MSIX: u8 = 1;
+/// PCI configuration space.
+pub const REGION_CONFIG: u8 = 2;
+
+/// The drive's own events.
+mod code {
+    /// CC.EN or a shutdown takes effect. arg: epoch.
+    pub(super) const READY: u32 = 0;
+    /// CC.SHN takes effect. arg: epoch.
+    pub(super) const SHUTDOWN: u32 = 1;
+    /// An admin command is done. arg: epoch.
+    pub(super) const ADMIN: u32 = 2;
+    /// An I/O command is fetched. arg: epoch.
+    pub(super) const FETCH: u32 = 3;
+    /// The media are done. arg: slot ticket.
+    pub(super) const MEDIA: u32 = 4;
+    /// The data have passed the link. arg: slot ticket.
+    pub(super) const LINK: u32 = 5;
+    /// A vector's window ends. arg: epoch << 32 | vector.
+    pub(super) const MESSAGE: u32 = 6;
+    /// A vector's coalescing time ends. arg: generation << 32 | vector.
+    pub(super) const COALESCED: u32 = 7;
+}
+
+/// Cumulative counts, in the order of [`Model::counters`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Read commands that ended well.
+    pub reads: u64,
+    /// Write commands that ended well.
+    pub writes: u64,
+    /// Flush commands that ended well.
+    pub flushes: u64,
+    /// Bytes of those reads.
+    pub read_bytes: u64,
+    /// Bytes of those writes.
+    pub write_bytes: u64,
+    /// Admin commands executed.
+    pub admin_commands: u64,
+    /// Entries posted to I/O completion queues.
+    pub completions: u64,
+    /// Entries posted with a status other than success, all queues.
+    pub errors: u64,
+    /// Messages sent.
+    pub msis: u64,
+    /// Entries whose vector had a message on its way already: they share it.
+    pub msis_merged: u64,
+    /// Entries held back by coalescing, declared or hidden.
+    pub coalesced: u64,
+    /// Messages not sent because the host had acknowledged everything.
+    pub msis_spared: u64,
+    /// Messages turned into a pending bit because the vector was masked.
+    pub msis_pended: u64,
+    /// Messages lost: MSI-X disabled, or a fault of the plan.
+    pub msis_lost: u64,
+    /// Entries that found their completion queue full and waited.
+    pub queue_full_waits: u64,
+    /// Doorbell writes that were refused.
+    pub doorbell_errors: u64,
+    /// Slots' busy time, summed over slots.
+    pub slots_busy_ps: u64,
+}
+
+/// The drive.
+pub struct Nvme {
+    config: Config,
+    /// The bus above it: its root port.
+    port: ModelId,
+    controller: Controller,
+    queues: Queues,
+    ready: Ready,
+    slots: Slots,
+    /// A fetch is under way.
+    fetching: bool,
+    /// An admin command is under way.
+    admin_busy: bool,
+    features: Features,
+    events: AsyncEvents,
+    msix: Msix,
+    vectors: Vec<Vector>,
+    storage: Storage,
+    counters: Counters,
+    /// Messages tried so far, for the fault plan.
+    messages_tried: u64,
+}
+
+impl Nvme {
+    /// A drive behind `port`, which takes its [`crate::model::Upstream`] requests.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for a field that is out of range.
+    pub fn new(port: ModelId, config: Config) -> Result<Self, ConfigError> {
+        config.validate()?;
+        Ok(Self {
+            port,
+            controller: Controller::default(),
+            queues: Queues::new(config.io_queues_max),
+            ready: Ready::new(config.io_queues_max),
+            slots: Slots::new(config.timing.slots),
+            fetching: false,
+            admin_busy: false,
+            features: Features::new(config.io_queues_max, config.vectors),
+            events: AsyncEvents::default(),
+            msix: Msix::new(config.vectors),
+            vectors: vec![Vector::default(); config.vectors.into()],
+            storage: Storage::new(config.storage),
+            counters: Counters::default(),
+            messages_tried: 0,
+            config,
+        })
+    }
+
+    /// What it was built from.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What goes wrong from now on.
+    pub fn faults_mut(&mut self) -> &mut FaultPlan {
+        &mut self.config.faults
+    }
+
+    /// Cumulative counts.
+    pub fn counts(&self) -> Counters {
+        self.counters
+    }
+
+    /// Messages sent, by MSI-X vector.
+    pub fn msis_by_vector(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
+        self.vectors.iter().map(|vector| vector.sent)
+    }
+
+    /// I/O commands in work now.
+    pub fn slots_in_use(&self) -> usize {
+        self.slots.in_use()
+    }
+
+    /// The first 8 bytes of a block, as the storage has them.
+    pub fn stored_word(&self, lba: u64) -> u64 {
+        self.storage.first_word(lba)
+    }
+
+    fn read32(&mut self, world: &mut World<'_>, region: u8, offset: u32) -> u32 {
+        match region {
+            REGION_CONTROLLER => self.controller_read(offset),
+            REGION_MSIX => self.msix.read(offset),
+            REGION_CONFIG => pci::read(&self.msix, offset),
+            _ => {
+                world.fault("read of a region that an NVMe drive lacks", region.into(), format!("offset {offset:#x}"));
+                u32::MAX
+            }
+        }
+    }
+
+    fn write32(&mut self, world: &mut World<'_>, region: u8, offset: u32, value: u32) {
+        match region {
+            REGION_CONTROLLER => self.controller_write(world, offset, value),
+            REGION_MSIX => {
+                self.msix.write(offset, value);
+                self.send_unmasked(world);
+            }
+            REGION_CONFIG => {
+                pci::write(&mut self.msix, offset, value);
+                self.send_unmasked(world);
+            }
+            _ => {
+                let text = format!("offset {offset:#x}, value {value:#x}");
+                world.fault("write to a region that an NVMe drive lacks", region.into(), text);
+            }
+        }
+    }
+
+    /// A programmed failure happens when it is first looked for: nobody can tell the difference.
+    fn fail_if_due(&mut self, world: &mut World<'_>) {
+        if self.config.faults.take_fatal(world.now()) {
+            self.fatal(world, "NVMe controller failure by the fault plan", String::new());
+        }
+    }
+}
+
+impl Model for Nvme {
+    fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
+        self.fail_if_due(world);
+        if self.config.faults.is_mute(world.now()) {
+            return;
+        }
+        match code {
+            code::READY => self.ready_changes(arg),
+            code::SHUTDOWN => self.shutdown_ends(arg),
+            code::ADMIN => self.admin_done(world, arg),
+            code::FETCH => self.fetched(world, arg),
+            code::MEDIA => self.media_done(world, arg),
+            code::LINK => self.link_done(world, arg),
+            code::MESSAGE => self.window_ends(world, arg),
+            code::COALESCED => self.coalescing_ends(world, arg),
+            _ => world.fault("event that an NVMe drive does not know", code.into(), format!("argument {arg:#x}")),
+        }
+    }
+
+    fn read(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8) -> u64 {
+        self.fail_if_due(world);
+        if self.config.faults.is_gone(world.now()) {
+            return u64::MAX >> (64 - 8 * u32::from(width_bytes.clamp(1, 8)));
+        }
+        if !offset.is_multiple_of(4) || !matches!(width_bytes, 4 | 8) {
+            world.fault("unaligned read of an NVMe drive", offset.into(), format!("{width_bytes} bytes"));
+            return 0;
+        }
+        let low = self.read32(world, region, offset);
+        let high = if width_bytes == 8 { self.read32(world, region, offset + 4) } else { 0 };
+        u64::from(low) | u64::from(high) << 32
+    }
+
+    fn write(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8, value: u64) {
+        self.fail_if_due(world);
+        if self.config.faults.is_mute(world.now()) {
+            return;
+        }
+        if !offset.is_multiple_of(4) || !matches!(width_bytes, 4 | 8) {
+            world.fault("unaligned write to an NVMe drive", offset.into(), format!("{width_bytes} bytes"));
+            return;
+        }
+        self.write32(world, region, offset, value as u32);
+        if width_bytes == 8 {
+            self.write32(world, region, offset + 4, (value >> 32) as u32);
+        }
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let c = &self.counters;
+        vec![
+            ("reads", c.reads),
+            ("writes", c.writes),
+            ("flushes", c.flushes),
+            ("read_bytes", c.read_bytes),
+            ("write_bytes", c.write_bytes),
+            ("admin_commands", c.admin_commands),
+            ("completions", c.completions),
+            ("errors", c.errors),
+            ("msis", c.msis),
+            ("msis_merged", c.msis_merged),
+            ("coalesced", c.coalesced),
+            ("msis_spared", c.msis_spared),
+            ("msis_pended", c.msis_pended),
+            ("msis_lost", c.msis_lost),
+            ("queue_full_waits", c.queue_full_waits),
+            ("doorbell_errors", c.doorbell_errors),
+            ("slots_busy_ps", c.slots_busy_ps),
+        ]
+    }
+
+    fn as_any(&mut self) -> &mut dyn core::any::Any {
+        self
+    }
+}
