@@ -26,7 +26,7 @@ fn an_entry_has_phase_head_queue_and_id() {
     // SQHD 15:0, SQID 31:16, CID 47:32, P 48: inverted every four entries.
     let phases = [1, 1, 1, 1, 0, 0, 0, 0, 1];
     let expected: Vec<u64> =
-        (0..9).map(|n| (n + 1) % 4 | 2 << 16 | (0x40 + n) << 32 | phases[n as usize] << 48).collect();
+        (0..9).map(|n| ((n + 1) % 4) | 2 << 16 | (0x40 + n) << 32 | phases[n as usize] << 48).collect();
     assert_eq!(after.result, expected);
     assert_eq!((after.counter("reads"), after.counter("read_bytes")), (9, 9 * 512));
     assert!(after.faults.is_empty(), "{:?}", after.faults);
