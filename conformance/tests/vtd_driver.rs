@@ -161,6 +161,38 @@ fn a_line_is_delivered_and_moves_in_both_formats() {
     }
 }
 
+/// A line that moves to and fro while its device sends without a pause: once a move has returned, and what had arrived
+/// has been taken, nothing arrives where the line was.
+#[test]
+fn a_line_moves_while_messages_arrive() {
+    for posted in [false, true] {
+        let mut setup = Setup::new(Options { invalidation_ns: 20, ..Options::default() });
+        let domain = setup.domain(posted);
+        let line = setup.line(&domain, A);
+        let MsiMessage { address, .. } = setup.message(&line);
+        setup.rig.stream(REQUESTER, address, 2000, 170);
+        for round in 0..50 {
+            let target = if round % 2 == 0 { B } else { A };
+            setup.rig.run(round * 7);
+            setup.set_affinity(&line, target).expect("it moves");
+            setup.rig.run(10);
+            setup.rig.interrupts();
+            setup.rig.run(1_500);
+            let seen = setup.rig.interrupts();
+            // Posts of one vector merge while a notification is on its way.
+            assert!(seen.len() > if posted { 2 } else { 5 }, "round {round}: {seen:?}");
+            let stray = seen.iter().find(|&&seen| seen != (target.cpu.0, target.vector.0));
+            assert_eq!(stray, None, "round {round}, posted: {posted}");
+        }
+        setup.rig.run(400_000);
+        assert_eq!(setup.rig.counter("requests"), 2000);
+        assert_eq!(setup.faults(), []);
+        let descriptors = [1, 2].map(|cpu| setup.drivers.posted.descriptor(CpuId(cpu)).expect("a CPU"));
+        let pending = descriptors.map(|descriptor| descriptor.is_pending(A.vector) || descriptor.is_pending(B.vector));
+        assert_eq!(pending, [false; 2], "nothing is left behind");
+    }
+}
+
 #[test]
 fn a_burst_on_one_cpu_is_one_notification() {
     let mut setup = Setup::new(Options::default());

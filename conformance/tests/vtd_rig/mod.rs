@@ -295,6 +295,16 @@ impl Rig {
         self.boot(move |_| window.read64(offset))
     }
 
+    /// `count` messages, one every `gap_ns` from now on.
+    pub(crate) fn stream(&mut self, requester: u16, address: u64, count: u64, gap_ns: u64) {
+        for step in 0..count {
+            let push = |device: &mut Device| device.messages.push_back((requester, address, 0));
+            self.machine.with_model(self.device, push).expect("it is the device");
+            let at = self.machine.now() + Ps::from_ns(step * gap_ns);
+            self.machine.poke(self.device, at, 0, 0);
+        }
+    }
+
     /// Interrupts taken since the last call: (CPU, vector).
     pub(crate) fn interrupts(&self) -> Vec<(u32, u8)> {
         self.log.take()

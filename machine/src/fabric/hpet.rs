@@ -19,7 +19,7 @@ pub struct HpetConfig {
     pub name: String,
     /// Requester id of its messages, as ACPI's DMAR table would tell.
     pub requester: u16,
-    /// Period of the counter in femtoseconds: 1 to 100,000,000 (10 MHz and up).
+    /// Period of the counter in femtoseconds: at most 100,000,000 (10 MHz), and for the machine at least 1,000.
     pub period_fs: u32,
 }
 
@@ -49,7 +49,7 @@ pub struct Hpet {
 impl Hpet {
     /// After reset: halted at 0.
     pub fn new(iommu: ModelId, config: HpetConfig) -> Self {
-        let config = HpetConfig { period_fs: config.period_fs.clamp(1, 100_000_000), ..config };
+        let config = HpetConfig { period_fs: config.period_fs.clamp(1_000, 100_000_000), ..config };
         let timer = TimerConfiguration::new().with_can_be_periodic(true).with_is_64_bit(true).with_can_fsb(true);
         Self {
             iommu,

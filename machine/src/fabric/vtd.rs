@@ -170,13 +170,13 @@ impl Model for VtdUnit {
     /// Registers of 32 bits; wider ones are two of them, the lower first.
     fn read(&mut self, _world: &mut World<'_>, _region: u8, offset: u32, width_bytes: u8) -> u64 {
         let low = u64::from(self.read_register(offset));
-        if width_bytes == 8 { low | u64::from(self.read_register(offset + 4)) << 32 } else { low }
+        if width_bytes == 8 { low | u64::from(self.read_register(offset.wrapping_add(4))) << 32 } else { low }
     }
 
     fn write(&mut self, world: &mut World<'_>, _region: u8, offset: u32, width_bytes: u8, value: u64) {
         self.write_register(world, offset, value as u32);
         if width_bytes == 8 {
-            self.write_register(world, offset + 4, (value >> 32) as u32);
+            self.write_register(world, offset.wrapping_add(4), (value >> 32) as u32);
         }
     }
 

@@ -81,7 +81,8 @@ impl Queue {
 
     /// Fetches the descriptor at the head and executes it.
     pub(super) fn execute(&self, world: &mut World<'_>, cache: &mut EntryCache) -> Result<Executed, QueueErrorInfo> {
-        let at = QueueAddress::from_bits(self.address).page() << 12 | (u64::from(self.head) * SIZE as u64);
+        let base = QueueAddress::from_bits(self.address).page() << 12;
+        let at = base.wrapping_add(u64::from(self.head) * SIZE as u64);
         let (low, high) = (world.read64(at), world.read64(at + 8));
         let (Ok(low), Ok(high)) = (low, high) else { return Err(QueueErrorInfo::FETCH) };
         let bits = u128::from(high) << 64 | u128::from(low);

@@ -110,7 +110,7 @@ impl VtdUnit {
                 return Ok(bits);
             }
             *misses += 1;
-            let at = table + u64::from(index) * irte::SIZE as u64;
+            let at = table.wrapping_add(u64::from(index) * irte::SIZE as u64);
             let (low, high) = (world.read64(at).map_err(drop)?, world.read64(at + 8).map_err(drop)?);
             let bits = u128::from(high) << 64 | u128::from(low);
             if irte::Common::from_bits(bits).present() && request::well_formed(bits, mode) {
