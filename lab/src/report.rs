@@ -7,7 +7,9 @@ use serde::{Serialize, Serializer};
 use crate::outcome::{Estimate, Outcome, Summary};
 
 mod figure;
+pub mod html;
 pub mod json;
+mod plots;
 pub mod table;
 pub mod trace;
 
@@ -185,6 +187,11 @@ impl RunReport {
             load: Vec::new(),
             constants: Vec::new(),
         }
+    }
+
+    /// The first outcome of a delivery, whose interrupt table and timeline are shown.
+    fn first_outcome(&self, delivery: &str) -> Option<&Outcome> {
+        self.outcomes.iter().find(|outcome| outcome.delivery == delivery)
     }
 
     /// What the figures are, how many seeds, which span, which platform; two lines.

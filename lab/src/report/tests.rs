@@ -116,3 +116,40 @@ fn json_of_reproduce_has_the_published_keys_in_order() {
     let published = "id platform scenario delivery quantity unit value ci95 published error_percent class seeds";
     assert_eq!(keys, published.split(' ').collect::<Vec<_>>());
 }
+
+/// Every opened element is closed in order; void and self-closing ones aside.
+fn assert_balanced(html: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    for tag in html.split('<').skip(1) {
+        let (inside, _) = tag.split_once('>').expect("every tag ends");
+        let name = inside.split([' ', '\n']).next().unwrap();
+        match name.strip_prefix('/') {
+            Some(closed) => assert_eq!(open.pop(), Some(closed), "in <{inside}>"),
+            None if name.starts_with('!') || name == "meta" || inside.ends_with('/') => {}
+            None => open.push(name),
+        }
+    }
+    assert_eq!(open, Vec::<&str>::new());
+}
+
+#[test]
+fn the_page_is_whole_and_refers_to_nothing_outside() {
+    let page = html::page(&report());
+    assert_balanced(&page);
+    for outside in ["http:", "https:", "//", "src=", "href=", "url(", "@import", "<script", "<link"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    for section in ["against load", "time of an I/O", "Coalescing", "Interrupt table", "Constants", "How to read"] {
+        assert!(page.contains(section), "{section}");
+    }
+    assert!(page.contains("two small drives &lt;4 KiB&gt;") && page.contains("fitted to A1 &amp; H3"), "escaped");
+    assert!(page.contains("nvme0q1 &lt;&amp;&gt;") && !page.contains("NaN"));
+    assert_eq!(page, html::page(&report()), "same input, same bytes");
+}
+
+#[test]
+fn the_page_of_nothing_is_a_page() {
+    let page = html::page(&RunReport::new("none", "emr", Class::Predicted, Vec::new()));
+    assert_balanced(&page);
+    assert!(page.contains("Nothing was run"));
+}

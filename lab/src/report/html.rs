@@ -1,0 +1,334 @@
+//! The page of a run: one self-contained file, readable in light and dark and on a phone.
+
+use std::fmt::Write;
+
+use super::plots::{self, Axes, Bar, Series, escape};
+use super::{RunReport, figure, table};
+use crate::outcome::{Bottleneck, QUANTITIES, Summary, Timeline, Unit};
+
+/// The page, whole. It refers to nothing outside itself.
+pub fn page(report: &RunReport) -> String {
+    let title = escape(&report.scenario);
+    let sections = [
+        header(report),
+        tiles(report),
+        section("Throughput and latency against load", load(report)),
+        section("Where the time of an I/O goes", stages(report)),
+        section("Coalescing over time", coalescing(report)),
+        section("What limited it", utilisation(report)),
+        section("All figures", summary_table(report)),
+        section("Faults", faults(report)),
+        section("Beside the published figures", published(report)),
+        section("Interrupt table", interrupts(report)),
+        section("Constants and their reasons", constants(report)),
+        section("How to read this", HOW_TO_READ.into()),
+    ];
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
+         <style>\n{}</style>\n</head>\n<body>\n<main>\n{}</main>\n</body>\n</html>\n",
+        include_str!("page.css"),
+        sections.concat()
+    )
+}
+
+const HOW_TO_READ: &str = "\
+<p>Every figure is of a simulated machine that ran real driver and interrupt code. <b>Fitted</b> figures are rows that \
+the platform's constants were calibrated with; <b>predicted</b> ones were not used for that. Only figures called \
+measured come from a host's clock or counters.</p>
+<p>± is the half-width of the 95 % confidence interval of the mean over the seeds (Student's t). A change within it \
+means nothing.</p>
+<p><b>MSIs</b> are the messages that devices wrote; <b>notifications</b> the interrupts that CPUs took for posted \
+ones. Fewer notifications than MSIs is coalescing. <b>Handlers</b> are the devices' own, run from either.</p>
+<p>The <b>bottleneck</b> is the busiest of drive media, drive link, MSI path and CPU, if it is at least 90 % busy. If \
+none is, what is kept in flight bounds the load.</p>
+<p>Stages are the mean of each part of an I/O's life. Submission and application work of one job overlaps with the \
+waiting of its other requests: the stages explain latency, not throughput.</p>
+";
+
+fn section(title: &str, body: String) -> String {
+    if body.is_empty() { body } else { format!("<section>\n<h2>{title}</h2>\n{body}</section>\n") }
+}
+
+fn header(report: &RunReport) -> String {
+    let provenance = escape(&report.provenance());
+    let mut html = format!("<header>\n<h1>{}</h1>\n<p class=\"soft\">{provenance}</p>\n", escape(&report.scenario));
+    if report.interrupted {
+        html += "<p class=\"warn\">Interrupted: these are the figures of what had been run by then.</p>\n";
+    }
+    let warnings = report.warnings.iter().map(|w| format!("<p class=\"warn\">{}</p>\n", escape(w)));
+    html + &warnings.collect::<String>() + "</header>\n"
+}
+
+fn tiles(report: &RunReport) -> String {
+    let Some(first) = report.summaries.first() else { return "<p>Nothing was run.</p>\n".into() };
+    let tile = |summary: &Summary| {
+        let mean = |id, unit| summary.estimate(id).map_or("–".into(), |e| figure::value(unit, e.mean));
+        let change = figure::change(Unit::PerSecond, first.estimate("iops"), summary.estimate("iops"));
+        let against = match change {
+            Some(change) if summary.delivery != first.delivery => format!(", {change} against {}", first.delivery),
+            _ => String::new(),
+        };
+        format!(
+            "<div class=\"tile\"><span>{}</span><b>{} IOPS</b><span>{} mean latency{}</span>\
+             <span>Bottleneck: {}</span></div>\n",
+            escape(&summary.delivery),
+            mean("iops", Unit::PerSecond),
+            mean("clat", Unit::Nanoseconds),
+            escape(&against),
+            escape(&summary.bottleneck.to_string())
+        )
+    };
+    format!("<div class=\"tiles\">\n{}</div>\n", report.summaries.iter().map(tile).collect::<String>())
+}
+
+fn load(report: &RunReport) -> String {
+    if report.load.is_empty() {
+        return String::new();
+    }
+    let mut deliveries: Vec<&str> = Vec::new();
+    for point in &report.load {
+        if !deliveries.contains(&point.delivery.as_str()) {
+            deliveries.push(&point.delivery);
+        }
+    }
+    let series = |suffix: &str, dashed, point: fn(&super::LoadPoint) -> (f64, f64)| -> Vec<Series> {
+        let of = |(colour, delivery): (usize, &&str)| Series {
+            name: format!("{delivery}{suffix}"),
+            points: report.load.iter().filter(|p| p.delivery == **delivery).map(point).collect(),
+            dashed,
+            colour: colour % 4,
+        };
+        deliveries.iter().enumerate().map(of).collect()
+    };
+    let throughput = series("", false, |p| (p.in_flight as f64, p.iops));
+    let mut latency = series(" mean", false, |p| (p.iops, p.mean_ns));
+    latency.extend(series(" p99", true, |p| (p.iops, p.p99_ns)));
+    let rate = |x| axis(Unit::PerSecond, x);
+    let throughput_axes = Axes {
+        title: "Throughput against load",
+        x: "I/Os in flight",
+        y: "IOPS, all drives together",
+        x_tick: |x| x.round().to_string(),
+        y_tick: rate,
+    };
+    let latency_axes = Axes {
+        title: "Latency against throughput",
+        x: "IOPS, all drives together",
+        y: "completion latency",
+        x_tick: rate,
+        y_tick: |y| axis(Unit::Nanoseconds, y),
+    };
+    let plots = plots::lines(&throughput_axes, &throughput) + &plots::lines(&latency_axes, &latency);
+    format!("<div class=\"plots\">\n{plots}</div>\n")
+}
+
+/// A tick without the zeros behind the point.
+fn axis(unit: Unit, value: f64) -> String {
+    if value == 0.0 {
+        return "0".into();
+    }
+    let text = figure::value(unit, value);
+    let (number, suffix) = text.split_once(' ').unwrap_or((&text, ""));
+    let number = if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
+    format!("{number} {suffix}").trim_end().into()
+}
+
+/// Class of each stage: one family of colours for CPU, drive and MSI path.
+const STAGE_CLASSES: [&str; 8] = ["cpu1", "cpu2", "drive1", "drive2", "drive3", "msi1", "msi2", "cpu3"];
+
+fn stages(report: &RunReport) -> String {
+    let bar = |summary: &Summary| {
+        let named = summary.stages.named();
+        let part = |(class, (name, ns)): (&&str, &(&str, f64))| {
+            ((*class).into(), *ns, format!("{name}: {}", figure::value(Unit::Nanoseconds, *ns)))
+        };
+        Bar {
+            name: summary.delivery.clone(),
+            parts: STAGE_CLASSES.iter().zip(&named).map(part).collect(),
+            total: figure::value(Unit::Nanoseconds, named.iter().map(|stage| stage.1).sum()),
+        }
+    };
+    let Some(first) = report.summaries.first() else { return String::new() };
+    let bars: Vec<Bar> = report.summaries.iter().map(bar).collect();
+    let mut header = vec![("stage".to_string(), false)];
+    header.extend(report.summaries.iter().map(|s| (s.delivery.clone(), true)));
+    let stage = |(at, class): (usize, &&str)| {
+        let name = first.stages.named()[at].0;
+        let figures = report.summaries.iter().map(|s| figure::value(Unit::Nanoseconds, s.stages.named()[at].1));
+        let key = format!("<ul class=\"legend\"><li><i class=\"{class}\"></i>{name}</li></ul>");
+        row(std::iter::once((key, false)).chain(figures.map(|f| (f, true))))
+    };
+    let rows: String = STAGE_CLASSES.iter().enumerate().map(stage).collect();
+    plots::bars("Mean time of one I/O, stage after stage", &bars) + "<p></p>\n" + &html_table(&header, &rows)
+}
+
+fn coalescing(report: &RunReport) -> String {
+    let plot = |summary: &Summary| -> Option<String> {
+        let timeline = &report.first_outcome(&summary.delivery)?.timeline;
+        let course = |name: &str, counts: &[u64], colour| Series {
+            name: name.into(),
+            points: course(timeline, counts),
+            dashed: false,
+            colour,
+        };
+        let all = [
+            course("I/Os", &timeline.ios, 3),
+            course("MSIs", &timeline.msis, 0),
+            course("notifications", &timeline.notifications, 1),
+        ];
+        let shown: Vec<Series> = all.into_iter().filter(|s| s.points.iter().any(|p| p.1 > 0.0)).collect();
+        let axes = Axes {
+            title: &summary.delivery,
+            x: "time in the measured span",
+            y: "per second",
+            x_tick: |x| axis(Unit::Nanoseconds, x),
+            y_tick: |y| axis(Unit::PerSecond, y),
+        };
+        (!shown.is_empty()).then(|| plots::lines(&axes, &shown))
+    };
+    let plots: String = report.summaries.iter().filter_map(plot).collect();
+    if plots.is_empty() { plots } else { format!("<div class=\"plots\">\n{plots}</div>\n") }
+}
+
+/// Counts as rates, at the middle of their buckets.
+fn course(timeline: &Timeline, counts: &[u64]) -> Vec<(f64, f64)> {
+    let width = timeline.bucket_ns as f64;
+    counts.iter().enumerate().map(|(at, &count)| ((at as f64 + 0.5) * width, count as f64 * 1e9 / width)).collect()
+}
+
+fn utilisation(report: &RunReport) -> String {
+    let chart = |summary: &Summary| {
+        let bar = |&(candidate, busy): &(Bottleneck, f64)| {
+            let percent = figure::value(Unit::Percent, busy * 100.0);
+            let class = if candidate == summary.bottleneck.bottleneck { "drive2" } else { "cpu2" };
+            let busy = busy.clamp(0.0, 1.0);
+            Bar {
+                name: candidate.to_string().replace("MSI path (", "").replace(')', ""),
+                parts: vec![
+                    (class.into(), busy, format!("busy {percent}")),
+                    ("idle".into(), 1.0 - busy, "free".into()),
+                ],
+                total: percent.clone(),
+            }
+        };
+        let bars: Vec<Bar> = summary.bottleneck.utilisation.iter().filter(|c| c.1 > 0.0).map(bar).collect();
+        plots::bars(&format!("{}: {}", summary.delivery, summary.bottleneck), &bars)
+    };
+    let charts: String = report.summaries.iter().map(chart).collect();
+    if charts.is_empty() { charts } else { format!("<div class=\"plots\">\n{charts}</div>\n") }
+}
+
+fn summary_table(report: &RunReport) -> String {
+    let Some((first, others)) = report.summaries.split_first() else { return String::new() };
+    let mut header = vec![(String::new(), false)];
+    header.extend(report.summaries.iter().map(|s| (s.delivery.clone(), true)));
+    header.extend(others.iter().map(|s| (format!("{} against {}", s.delivery, first.delivery), true)));
+    let mut rows = String::new();
+    let mut section = None;
+    for (at, quantity) in QUANTITIES.iter().enumerate() {
+        let estimates: Vec<_> = report.summaries.iter().map(|s| s.figures[at].estimate).collect();
+        if estimates.iter().flatten().all(|e| e.mean == 0.0) {
+            continue;
+        }
+        if section.replace(quantity.section) != Some(quantity.section) {
+            writeln!(
+                rows,
+                "<tr class=\"head\"><th colspan=\"{}\">{}</th></tr>",
+                header.len(),
+                quantity.section.title()
+            )
+            .expect("a String takes all");
+        }
+        let figures = estimates.iter().map(|&e| figure::estimate(quantity.unit, e));
+        let changes = estimates[1..].iter();
+        let changes = changes.map(|&now| figure::change(quantity.unit, estimates[0], now).unwrap_or("–".into()));
+        rows += &row(std::iter::once((quantity.label.into(), false)).chain(figures.chain(changes).map(|f| (f, true))));
+    }
+    html_table(&header, &rows)
+}
+
+fn faults(report: &RunReport) -> String {
+    let of = |summary: &Summary| {
+        let line = |fault: &crate::outcome::Fault| {
+            row([
+                (escape(&summary.delivery), false),
+                (escape(&fault.kind), false),
+                (fault.requester_name(), false),
+                (fault.count.to_string(), true),
+                (escape(&fault.text), false),
+            ])
+        };
+        summary.faults.iter().map(line).collect::<String>()
+    };
+    let rows: String = report.summaries.iter().map(of).collect();
+    let header =
+        [("delivery", false), ("kind", false), ("requester", false), ("count", true), ("what happened", false)];
+    if rows.is_empty() { rows } else { html_table(&header.map(|(name, n)| (name.into(), n)), &rows) }
+}
+
+fn published(report: &RunReport) -> String {
+    let line = |r: &super::Row| {
+        let optional = |value: Option<f64>, none: &str| (value.map_or(none.into(), figure::plain), true);
+        row([
+            (escape(&r.id), false),
+            (escape(&r.delivery), false),
+            (escape(&format!("{}, {}", r.quantity, r.unit)), false),
+            (figure::plain(r.value), true),
+            (r.ci95.map_or("n/a".into(), |half| figure::plain_beside(r.value, half)), true),
+            optional(r.published, "–"),
+            (table::error(r), true),
+            (r.class.name().into(), false),
+        ])
+    };
+    let header = [
+        ("id", false),
+        ("delivery", false),
+        ("quantity, unit", false),
+        ("here", true),
+        ("±", true),
+        ("published", true),
+        ("error", true),
+        ("class", false),
+    ];
+    let rows: String = report.published.iter().map(line).collect();
+    if rows.is_empty() { rows } else { html_table(&header.map(|(name, n)| (name.into(), n)), &rows) }
+}
+
+fn interrupts(report: &RunReport) -> String {
+    let of = |summary: &Summary| {
+        let outcome = report.first_outcome(&summary.delivery).filter(|o| !o.interrupt_table.is_empty())?;
+        Some(format!(
+            "<details open><summary>{}, seed {}</summary><div class=\"scroll\"><pre>{}</pre></div></details>\n",
+            escape(&summary.delivery),
+            outcome.seed,
+            escape(outcome.interrupt_table.trim_end_matches('\n'))
+        ))
+    };
+    report.summaries.iter().filter_map(of).collect()
+}
+
+fn constants(report: &RunReport) -> String {
+    let line = |c: &super::ConstantRow| {
+        let kind = if c.free { "fitted" } else { "held" };
+        row([(escape(&c.name), false), (escape(&c.value), true), (kind.into(), false), (escape(&c.reason), false)])
+    };
+    let header = [("constant", false), ("value", true), ("", false), ("reason", false)];
+    let rows: String = report.constants.iter().map(line).collect();
+    if rows.is_empty() { rows } else { html_table(&header.map(|(name, n)| (name.into(), n)), &rows) }
+}
+
+/// A table from header cells and finished rows; the flag says that a column is of numbers.
+fn html_table(header: &[(String, bool)], rows: &str) -> String {
+    let cell = |(name, number): &(String, bool)| {
+        format!("<th{}>{}</th>", if *number { " class=\"n\"" } else { "" }, escape(name))
+    };
+    let header: String = header.iter().map(cell).collect();
+    format!("<div class=\"scroll\"><table><thead><tr>{header}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n")
+}
+
+/// A row of finished HTML; the flag says that a cell is a number.
+fn row(cells: impl IntoIterator<Item = (String, bool)>) -> String {
+    let cell = |(content, number)| format!("<td{}>{content}</td>", if number { " class=\"n\"" } else { "" });
+    format!("<tr>{}</tr>\n", cells.into_iter().map(cell).collect::<String>())
+}
