@@ -66,16 +66,17 @@ fn tiles(report: &RunReport) -> String {
         let mean = |id, unit| summary.estimate(id).map_or("–".into(), |e| figure::value(unit, e.mean));
         let change = figure::change(Unit::PerSecond, first.estimate("iops"), summary.estimate("iops"));
         let against = match change {
-            Some(change) if summary.delivery != first.delivery => format!(", {change} against {}", first.delivery),
+            Some(change) if summary.delivery != first.delivery => format!("{change} IOPS against {}", first.delivery),
+            _ if report.summaries.len() > 1 => "what the others are compared with".into(),
             _ => String::new(),
         };
         format!(
-            "<div class=\"tile\"><span>{}</span><b>{} IOPS</b><span>{} mean latency{}</span>\
+            "<div class=\"tile\"><span>{}</span><b>{} IOPS</b><span>{}</span><span>{} mean latency</span>\
              <span>Bottleneck: {}</span></div>\n",
             escape(&summary.delivery),
             mean("iops", Unit::PerSecond),
-            mean("clat", Unit::Nanoseconds),
             escape(&against),
+            mean("clat", Unit::Nanoseconds),
             escape(&summary.bottleneck.to_string())
         )
     };
