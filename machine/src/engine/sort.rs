@@ -29,10 +29,10 @@ impl<T: Copy> BucketSort<T> {
         }
     }
 
-    /// Distributes over about two slots an entry, then sorts each slot. Within a slot the order of arrival is turned
+    /// Distributes over about a slot an entry, then sorts each slot. Within a slot the order of arrival is turned
     /// round, which for equal times is all that is left to do unless a sequence number was reserved early.
     fn spread(&mut self, entries: &mut [Entry<T>]) {
-        let slots = (entries.len() * 2).next_power_of_two().min(SLOTS_MAX);
+        let slots = entries.len().next_power_of_two().min(SLOTS_MAX);
         let shift = BUCKET_BITS - slots.trailing_zeros();
         let slot_of = |entry: &Entry<T>| slots - 1 - ((entry.at.0 >> shift) as usize & (slots - 1));
         self.ends.clear();
