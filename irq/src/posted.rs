@@ -20,5 +20,5 @@ mod notification;
 #[cfg(test)]
 mod tests;
 
-pub use descriptor::{Deliverable, Descriptor, Harvest, Notification, Served};
+pub use descriptor::{Deliverable, Descriptor, Dispatched, Harvest, Notification, Served};
 pub use notification::{PostedConfig, PostedError, PostedMsi, Statistics};

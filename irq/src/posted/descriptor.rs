@@ -23,6 +23,10 @@ pub struct Notification {
 pub struct Deliverable([u64; PIR_WORDS]);
 
 impl Deliverable {
+    /// Every vector that a device may have, 0x20 to 0xff: for a descriptor whose notification is none of its own
+    /// vectors, as a guest's is not.
+    pub const ALL: Self = Self([u64::MAX << FIRST_DEVICE_VECTOR, u64::MAX, u64::MAX, u64::MAX]);
+
     /// The vectors below `notification`.
     pub const fn below(notification: Vector) -> Self {
         let mut words = [0; PIR_WORDS];
@@ -46,33 +50,32 @@ impl Harvest {
         self.0[0] | self.0[1] | self.0[2] | self.0[3] == 0
     }
 
-    /// Calls `dispatch` for each vector that is `deliverable`, ascending, and returns how many were.
+    /// Calls `dispatch` for each vector that is `deliverable`, ascending.
     #[inline]
-    pub fn dispatch(&self, deliverable: &Deliverable, mut dispatch: impl FnMut(Vector)) -> u32 {
-        let mut count = 0;
+    pub fn dispatch(&self, deliverable: &Deliverable, mut dispatch: impl FnMut(Vector)) -> Dispatched {
+        let mut count = Dispatched::default();
         for (index, (&taken, &mask)) in self.0.iter().zip(&deliverable.0).enumerate() {
             let mut bits = taken & mask;
+            if taken != bits {
+                count.stray += (taken & !mask).count_ones();
+            }
             while bits != 0 {
                 dispatch(Vector((index as u32 * 64 + bits.trailing_zeros()) as u8));
                 bits &= bits - 1;
-                count += 1;
+                count.vectors += 1;
             }
         }
         count
     }
+}
 
-    /// How many vectors are not `deliverable`: somebody posted a vector that no device may have.
-    #[inline]
-    pub fn stray(&self, deliverable: &Deliverable) -> u32 {
-        let mut count = 0;
-        for (&taken, &mask) in self.0.iter().zip(&deliverable.0) {
-            let strays = taken & !mask;
-            if strays != 0 {
-                count += strays.count_ones();
-            }
-        }
-        count
-    }
+/// What a harvest held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Dispatched {
+    /// Vectors dispatched.
+    pub vectors: u32,
+    /// Requests that no device vector stands for: somebody posted a vector that no device may have.
+    pub stray: u32,
 }
 
 /// What one notification brought.
@@ -84,6 +87,15 @@ pub struct Served {
     pub vectors: u32,
     /// Requests cleared that no device vector stands for.
     pub stray: u32,
+}
+
+impl Served {
+    #[inline]
+    fn count(&mut self, dispatched: Dispatched) {
+        self.passes += 1;
+        self.vectors += dispatched.vectors;
+        self.stray += dispatched.stray;
+    }
 }
 
 /// A view of one posted descriptor: eight words that the remapping unit, and other posters, write too.
@@ -198,24 +210,19 @@ impl<'a, W: Word> Descriptor<'a, W> {
         mut dispatch: impl FnMut(Vector),
     ) -> Served {
         let mut served = Served::default();
-        let mut passes_left = passes;
-        loop {
-            let last = passes_left == 0;
-            if last {
-                name(Work::PidClearOn);
-                self.clear_outstanding();
-            }
+        for _ in 0..passes {
             let taken = self.harvest(|| name(Work::PirHarvest));
-            let found = !taken.is_empty();
-            if found {
-                served.passes += 1;
-                served.vectors += taken.dispatch(deliverable, &mut dispatch);
-                served.stray += taken.stray(deliverable);
+            if taken.is_empty() {
+                break;
             }
-            if last {
-                return served;
-            }
-            passes_left = if found { passes_left - 1 } else { 0 };
+            served.count(taken.dispatch(deliverable, &mut dispatch));
         }
+        name(Work::PidClearOn);
+        self.clear_outstanding();
+        let taken = self.harvest(|| name(Work::PirHarvest));
+        if !taken.is_empty() {
+            served.count(taken.dispatch(deliverable, &mut dispatch));
+        }
+        served
     }
 }

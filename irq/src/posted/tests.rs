@@ -1,8 +1,9 @@
 use super::*;
-use crate::Vector;
+use crate::{Target, Vector};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use hal::{Word, Work};
+use hal::host::HostHal;
+use hal::{CpuId, Dma, Word, Work};
 use proptest::prelude::*;
 
 struct TestWord {
@@ -174,6 +175,87 @@ fn vectors_no_device_may_have_are_cleared_and_counted() {
     assert_eq!(seen, [0x20, 0xea]);
     assert_eq!(served, Served { passes: 1, vectors: 2, stray: 4 });
     assert!(words[..4].iter().all(|word| word.get() == 0));
+}
+
+#[test]
+fn all_device_vectors_are_224() {
+    let words = words();
+    for word in &words[..4] {
+        word.set(u64::MAX);
+    }
+    let served = Descriptor::new(&words).serve(1, &Deliverable::ALL, |_| (), |_| ());
+    assert_eq!(served, Served { passes: 1, vectors: 224, stray: 32 });
+}
+
+const CONFIG: PostedConfig = PostedConfig { notification_vector: NV, passes: 2 };
+
+/// Two CPUs in xAPIC mode, ids 4 and 5.
+fn posted() -> (HostHal, PostedMsi<HostHal>) {
+    let hal = HostHal::manual(2);
+    (hal, PostedMsi::new(hal, CONFIG, &[0x400, 0x500]).unwrap())
+}
+
+#[test]
+fn each_cpu_has_a_descriptor_of_its_own_line() {
+    let (hal, posted) = posted();
+    for (cpu, control) in [(0, 0x0000_0400_00eb_0000), (1, 0x0000_0500_00eb_0000)] {
+        let address = posted.descriptor_address(CpuId(cpu)).unwrap();
+        assert_eq!(address.0 % 64, 0);
+        let memory = hal.dma_at(address).unwrap();
+        assert_eq!((memory.len_bytes(), memory.words()[4].get()), (64, control));
+    }
+    assert!(posted.descriptor(CpuId(2)).is_none() && posted.descriptor_address(CpuId(2)).is_none());
+    assert!(!posted.is_pending(Target { cpu: CpuId(2), vector: Vector(0x41) }));
+}
+
+#[test]
+fn the_handler_ends_with_one_eoi_and_is_known_to_run_until_then() {
+    let (hal, posted) = posted();
+    for vector in [0x41, 0x42, 0x30] {
+        posted.descriptor(CpuId(1)).unwrap().post(Vector(vector), false);
+    }
+    assert!(posted.is_pending(Target { cpu: CpuId(1), vector: Vector(0x41) }));
+    assert!(!posted.is_pending(Target { cpu: CpuId(0), vector: Vector(0x41) }));
+    let log = core::cell::RefCell::new(Vec::new());
+    hal.interrupt(CpuId(1), || {
+        let served = posted.handle(
+            |vector| {
+                assert!(posted.is_serving());
+                log.borrow_mut().push(u32::from(vector.0));
+            },
+            || {
+                assert!(posted.is_serving());
+                log.borrow_mut().push(0xe01);
+            },
+        );
+        assert_eq!(served, Served { passes: 1, vectors: 3, stray: 0 });
+        assert!(!posted.is_serving());
+    });
+    assert_eq!(*log.borrow(), [0x30, 0x41, 0x42, 0xe01]);
+}
+
+#[test]
+fn the_accounts_are_each_cpus_own() {
+    let (hal, posted) = posted();
+    let descriptor = posted.descriptor(CpuId(1)).unwrap();
+    let notify = || hal.interrupt(CpuId(1), || _ = posted.handle(|_| (), || ()));
+    descriptor.post(Vector(0x41), false);
+    descriptor.post(Vector(0x52), false);
+    notify();
+    notify();
+    descriptor.post(Vector(0xf0), false);
+    notify();
+    let wanted = Statistics { notifications: 3, empty_notifications: 2, passes: 2, vectors: 2, stray: 1 };
+    assert_eq!(posted.statistics(CpuId(1)), wanted);
+    assert_eq!(posted.statistics(CpuId(0)), Statistics::default());
+}
+
+#[test]
+fn what_cannot_work_is_refused() {
+    let hal = HostHal::manual(1);
+    assert_eq!(PostedMsi::new(hal, CONFIG, &[]).err(), Some(PostedError::NoCpu));
+    let low = PostedConfig { notification_vector: Vector(0x20), ..CONFIG };
+    assert_eq!(PostedMsi::new(hal, low, &[0]).err(), Some(PostedError::NotificationVector(Vector(0x20))));
 }
 
 proptest! {
