@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 use hal::{Dma as _, Hal as _, Regs as _, Word as _};
+use irq::{Action, Irq};
 use machine::fault::FaultRecord;
 use machine::model::{Model, ModelId, Upstream};
 use machine::nvme::{Config, Latency, Nvme, Spread};
@@ -14,7 +15,10 @@ pub type DmaBuffer = <SimHal as hal::Hal>::Dma;
 /// (time in ns, address, data) of each message.
 pub type Messages = Arc<Mutex<Vec<(u64, u64, u32)>>>;
 
-/// Carries 1 byte in 100 ps and writes down every message.
+/// What runs when vector 40h + n comes, by n.
+pub type Handlers = Arc<Mutex<Vec<Option<Arc<dyn Action>>>>>;
+
+/// Carries 1 byte in 100 ps, writes down every message, and raises the vector in its data at LAPIC 0.
 struct Bus {
     messages: Messages,
     free: Ps,
@@ -33,6 +37,8 @@ impl Model for Bus {
         match request {
             Upstream::Message { address, data, .. } => {
                 self.messages.lock().expect("one host thread").push((world.now().as_ns(), address, data));
+                // A LAPIC that software has not enabled takes nothing.
+                world.interrupt(0, data as u8, false);
             }
             Upstream::Transfer { model, bytes, code, arg } => {
                 self.free = self.free.max(world.now()) + Ps(u64::from(bytes) * 100);
@@ -86,8 +92,17 @@ pub fn host<R: Send + 'static>(config: Config, body: impl FnOnce(&mut Host) -> R
     let bus = machine.add_model(|_| Box::new(Bus { messages: messages.clone(), free: Ps(0) }));
     let drive = machine.add_model(|_| Box::new(Nvme::new(bus, config).expect("a valid drive")));
     let regs = [0, 1, 2].map(|region| machine.regs(drive, region));
+    let handlers = Handlers::default();
+    let table = handlers.clone();
+    machine.set_interrupt_entry(move |vector| {
+        let entry = table.lock().expect("one host thread").get(usize::from(vector - 0x40)).cloned();
+        if let Some(Some(action)) = entry {
+            action.handle(Irq(vector.into()));
+        }
+        machine::Regs::Lapic.write64(0x80b, 0);
+    });
     let seen = messages.clone();
-    let boot = move || body(&mut Host::new(regs, seen));
+    let boot = move || body(&mut Host::new(regs, seen, handlers));
     let result = machine.run_boot(Ps::from_ns(1_000_000_000), boot).expect("the host ends");
     let (by_vector, slots_in_use, counters) = machine
         .with_model(drive, |drive: &mut Nvme| {
@@ -176,13 +191,14 @@ pub struct Host {
     pub config: machine::Regs,
     pub admin: Pair,
     messages: Messages,
+    handlers: Handlers,
     next_cid: u64,
 }
 
 impl Host {
-    fn new(regs: [machine::Regs; 3], messages: Messages) -> Self {
+    fn new(regs: [machine::Regs; 3], messages: Messages, handlers: Handlers) -> Self {
         let [bar0, msix, config] = regs;
-        Self { bar0, msix, config, admin: Pair::new(0, 8), messages, next_cid: 0x100 }
+        Self { bar0, msix, config, admin: Pair::new(0, 8), messages, handlers, next_cid: 0x100 }
     }
 
     pub fn wait_ns(&self, ns: u64) {
@@ -204,6 +220,15 @@ impl Host {
         }
         // Message control, bit 15 (31 of the dword): enable.
         self.config.write32(0x40, 0x8000_0000);
+    }
+
+    /// The CPU takes interrupts (SVR bit 8), and `action` serves MSI-X vector `vector`.
+    pub fn serve(&self, vector: u16, action: Arc<dyn Action>) {
+        machine::Regs::Lapic.write64(0x80f, 0x1ff);
+        let mut handlers = self.handlers.lock().expect("one host thread");
+        let count = handlers.len().max(usize::from(vector) + 1);
+        handlers.resize(count, None);
+        handlers[usize::from(vector)] = Some(action);
     }
 
     /// AQA, ASQ, ACQ, then CC: 16-byte and 64-byte entries, EN. Waits for RDY.
