@@ -1,7 +1,7 @@
 //! Counts, printed as `/proc/interrupts` prints them.
 
 use crate::Irq;
-use crate::core::IrqCore;
+use crate::delivery::IrqCore;
 use crate::line::LineState;
 use alloc::format;
 use alloc::string::String;

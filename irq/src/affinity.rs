@@ -3,7 +3,7 @@
 //! The new vector is in the table before the hardware is pointed at it, and the old one stays the line's until it
 //! cannot be pending any more: no message under way is lost, and none finds a vector that is another line's.
 
-use crate::core::IrqCore;
+use crate::delivery::IrqCore;
 use crate::line::{Line, LineState, Phase};
 use crate::{Irq, IrqError};
 use hal::{CpuId, CpuSet, Hal, Word};

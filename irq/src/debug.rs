@@ -1,6 +1,6 @@
 //! A view of every line, for people.
 
-use crate::core::IrqCore;
+use crate::delivery::IrqCore;
 use crate::line::{Line, Phase};
 use crate::{Flow, HardwareIrq, Irq, Target};
 use alloc::string::String;

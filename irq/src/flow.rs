@@ -9,7 +9,7 @@
 //!
 //! Handlers run with the line's lock dropped, the line in progress, and pending cleared.
 
-use crate::core::{IrqCore, increment};
+use crate::delivery::{IrqCore, increment};
 use crate::line::{Actions, Line, LineState};
 use crate::{Irq, IrqReturn, Target};
 use core::fmt;

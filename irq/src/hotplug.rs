@@ -1,6 +1,6 @@
 //! CPUs that go and come.
 
-use crate::core::IrqCore;
+use crate::delivery::IrqCore;
 use crate::line::{Line, LineState, Phase};
 use crate::{Irq, IrqError, Target};
 use hal::{CpuId, CpuSet, Hal};

@@ -1,6 +1,6 @@
 //! The life of a line: allocated, requested, enabled and disabled, freed.
 
-use crate::core::IrqCore;
+use crate::delivery::IrqCore;
 use crate::line::{Entry, Hardware, LineState, Phase, Retired};
 use crate::{Action, AllocRequest, Flow, Irq, IrqDomain, IrqError, LevelData, Target};
 use alloc::string::{String, ToString};

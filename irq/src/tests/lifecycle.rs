@@ -1,0 +1,190 @@
+//! Lines, vectors, CPUs and what is printed of them.
+
+use super::*;
+use alloc::string::ToString;
+
+#[test]
+fn a_stray_vector_is_counted_and_ended_once() {
+    let bench = Bench::new(ALL_OPS);
+    let stray = Target { cpu: CPU1, vector: Vector(0x77) };
+    bench.vector(stray);
+    assert_eq!(bench.said(), "eoi");
+    assert_eq!((bench.core.stray_vectors(CPU1), bench.core.last_stray()), (1, Some(stray)));
+    // Harvested from a posted descriptor, it is not in service, and must not be ended.
+    bench.hal.interrupt(CPU1, || assert!(!bench.core.dispatch(Vector(0x77))));
+    assert_eq!((bench.said().as_str(), bench.core.stray_vectors(CPU1)), ("", 2));
+}
+
+#[test]
+fn a_freed_vector_that_still_comes_is_acked_and_nobodys_until_it_cannot() {
+    let bench = Bench::with(ALL_OPS, |config| config.device_last = Vector(0x20));
+    let irq = bench.alloc(Flow::Edge);
+    let target = bench.core.view(irq).unwrap().effective.unwrap();
+    let action = bench.request(irq, |_| panic!("freed"));
+    bench.core.free(irq, &action).unwrap();
+    bench.core.free_line(irq).unwrap();
+    bench.log.take();
+    assert_eq!(bench.core.free_line(irq), Err(IrqError::NoLine(irq)));
+    bench.vector(target);
+    assert_eq!(bench.said(), "ack");
+    *bench.domain.0.pending.lock().unwrap() = true;
+    bench.hal.advance_ns(1_000_000);
+    let again = || bench.core.alloc_line(&bench.domain, &on(CpuSet::of(CPU0)), Flow::Edge);
+    assert_eq!(again(), Err(IrqError::NoVector { cpu: CPU0, used: 1, reserved: 0, total: 1 }));
+    *bench.domain.0.pending.lock().unwrap() = false;
+    bench.hal.advance_ns(1_000_000);
+    assert!(again().is_ok());
+}
+
+#[test]
+fn when_vectors_run_out_the_error_says_where_and_how_many() {
+    let bench = Bench::with(ALL_OPS, |config| config.device_last = Vector(0x22));
+    let managed = AllocRequest { managed: true, ..on(CpuSet::first(2)) };
+    bench.core.alloc_line(&bench.domain, &managed, Flow::Edge).unwrap();
+    // The managed line uses CPU 0 and is owed a vector on CPU 1.
+    let alloc = |cpu| bench.core.alloc_line(&bench.domain, &on(CpuSet::of(cpu)), Flow::Edge);
+    for cpu in [CPU0, CPU0, CPU1, CPU1] {
+        alloc(cpu).unwrap();
+    }
+    let text = "no vector left: CPU 1, with the most room, uses 2 of 3, 1 reserved";
+    assert_eq!(alloc(CPU1).unwrap_err().to_string(), text);
+    let text = "no vector left: CPU 0, with the most room, uses 3 of 3, 0 reserved";
+    assert_eq!(alloc(CPU0).unwrap_err().to_string(), text);
+    assert_eq!(bench.core.alloc_line(&bench.domain, &managed, Flow::Edge).unwrap_err().to_string(), text);
+}
+
+#[test]
+fn queues_are_spread_so_that_every_cpu_has_one() {
+    let text = |queues, cpus| {
+        spread(queues, &CpuSet::first(cpus)).map(|sets| sets.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    assert_eq!(text(3, 8).unwrap(), ["0-2", "3-5", "6-7"]);
+    assert_eq!(text(2, 2).unwrap(), ["0", "1"]);
+    assert_eq!(text(3, 2), Err(IrqError::Spread(3, 2)));
+    assert_eq!(text(0, 2), Err(IrqError::Spread(0, 2)));
+}
+
+#[test]
+fn handlers_share_only_when_all_do() {
+    let bench = Bench::new(ALL_OPS);
+    let irq = bench.alloc(Flow::Edge);
+    let shared = RequestFlags { shared: true, ..RequestFlags::default() };
+    let first = handler(|_| IrqReturn::None);
+    let log = bench.log.clone();
+    let second = handler(move |_| {
+        log.add("second");
+        IrqReturn::Handled
+    });
+    bench.core.request(irq, "first", shared, first.clone()).unwrap();
+    bench.core.request(irq, "second", shared, second.clone()).unwrap();
+    let refused = bench.core.request(irq, "third", RequestFlags::default(), first.clone());
+    assert_eq!(refused, Err(IrqError::NotShared(irq)));
+    bench.log.take();
+    bench.fire(irq);
+    assert_eq!(bench.said(), "ack second");
+    assert_eq!(bench.core.view(irq).unwrap().unhandled, 0, "one of them knew it");
+    bench.core.free(irq, &first).unwrap();
+    assert_eq!(bench.core.free(irq, &first), Err(IrqError::NoAction(irq)));
+    assert_eq!(bench.core.free_line(irq), Err(IrqError::InUse(irq)));
+    assert_eq!(bench.said(), "", "the other still has the line");
+    bench.core.free(irq, &second).unwrap();
+    assert_eq!(bench.said(), "mask");
+}
+
+#[test]
+fn a_handler_cannot_wait_for_itself() {
+    let bench = Bench::new(ALL_OPS);
+    let irq = bench.alloc(Flow::Edge);
+    let core = bench.core.clone();
+    bench.request(irq, move |irq| {
+        assert_eq!(core.disable(irq), Err(IrqError::InHandler(irq)));
+        assert_eq!(core.synchronize(irq), Err(IrqError::InHandler(irq)));
+        core.disable_nosync(irq).unwrap();
+        IrqReturn::Handled
+    });
+    bench.fire(irq);
+    let view = bench.core.view(irq).unwrap();
+    assert_eq!((view.disabled_depth, view.masked, view.count), (1, true, 1));
+}
+
+#[test]
+fn a_managed_line_goes_and_comes_with_its_cpu() {
+    let bench = Bench::new(ALL_OPS);
+    let managed = AllocRequest { managed: true, ..on(CpuSet::of(CPU1)) };
+    let irq = bench.core.alloc_line(&bench.domain, &managed, Flow::Edge).unwrap();
+    bench.request(irq, |_| IrqReturn::Handled);
+    assert_eq!(bench.core.set_affinity(irq, &CpuSet::of(CPU0)), Err(IrqError::Managed(irq)));
+    bench.log.take();
+    bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
+    assert_eq!(bench.said(), "mask");
+    let view = bench.core.view(irq).unwrap();
+    assert!(view.shutdown && view.effective.is_none());
+    assert_eq!(bench.core.cpu_offline(), Err(IrqError::Cpu(CPU0, "is the last one online")));
+    bench.core.cpu_online(CPU1).unwrap();
+    assert_eq!(bench.said(), "set_affinity unmask");
+    assert_eq!(bench.core.view(irq).unwrap().effective.unwrap().cpu, CPU1);
+}
+
+#[test]
+fn a_vector_pending_on_a_cpu_that_goes_is_fired_at_its_new_one() {
+    let bench = Bench::new(ALL_OPS);
+    let irq = bench.line(Flow::Edge);
+    *bench.domain.0.pending.lock().unwrap() = true;
+    bench.core.cpu_offline().unwrap();
+    assert_eq!(bench.said(), "set_affinity retrigger");
+    let view = bench.core.view(irq).unwrap();
+    assert_eq!((view.effective.unwrap().cpu, view.retired.len()), (CPU1, 0));
+    // Back in its affinity once its CPU is there again.
+    *bench.domain.0.pending.lock().unwrap() = false;
+    bench.core.cpu_online(CPU0).unwrap();
+    bench.hal.on_cpu(CPU1, || bench.core.housekeep());
+    assert_eq!(bench.core.view(irq).unwrap().effective.unwrap().cpu, CPU0);
+}
+
+#[test]
+fn accounting_prints_as_proc_interrupts() {
+    let hal = HostHal::manual(2);
+    let mut core = IrqCore::new(hal, CoreConfig::x86(2, 8)).unwrap();
+    let pmn = "Posted MSI notification event";
+    core.set_system_vector(Vector(0xeb), "PMN", pmn, Arc::new(|core| assert!(core.dispatch(Vector(0x20))))).unwrap();
+    assert_eq!(
+        core.set_system_vector(Vector(0xeb), "PMN", pmn, Arc::new(|_| ())),
+        Err(IrqError::SystemVector(Vector(0xeb)))
+    );
+    let chip = LogChip { ops: ALL_OPS, log: Log::default(), pending: Mutex::new(false) };
+    let irq = core.alloc_line(&LogDomain(Arc::new(chip)), &on(CpuSet::of(CPU1)), Flow::Edge).unwrap();
+    core.request(irq, "nvme0q1", RequestFlags::default(), handler(|_| IrqReturn::Handled)).unwrap();
+    hal.interrupt(CPU1, || core.handle_vector(Vector(0xeb)));
+    hal.interrupt(CPU1, || core.handle_vector(Vector(0x20)));
+    hal.interrupt(CPU0, || core.handle_vector(Vector(0x99)));
+    let expected = "           CPU0       CPU1       \n\
+                    \x20 0:          0          2       LOG   0-edge      nvme0q1\n\
+                    PMN:          0          1   Posted MSI notification event\n\
+                    ERR:          1\n";
+    assert_eq!(core.interrupts().to_string(), expected);
+}
+
+#[test]
+fn the_debug_view_names_every_level() {
+    let bench = Bench::new(ALL_OPS);
+    let irq = bench.line(Flow::Edge);
+    bench.fire(irq);
+    bench.core.disable(irq).unwrap();
+    let expected = "irq 0: edge test\n  domain VECTOR chip LOG hwirq 0x0\n  flags masked\n  \
+                    disabled depth 1 affinity 0 effective CPU 0 vector 0x20\n  \
+                    count 1 unhandled 0 unexpected 0 storms 0\n";
+    assert_eq!(bench.core.view(irq).unwrap().to_string(), expected);
+}
+
+#[test]
+fn impossible_configurations_are_refused() {
+    let refused = |change: fn(&mut CoreConfig)| {
+        let mut config = CoreConfig::x86(2, 8);
+        change(&mut config);
+        matches!(IrqCore::new(HostHal::manual(2), config), Err(IrqError::Config(_)))
+    };
+    assert!(refused(|config| config.cpus_online = 3));
+    assert!(refused(|config| config.cpus_online = 0));
+    assert!(refused(|config| config.device_first = Vector(0x1f)));
+    assert!(refused(|config| config.storm.burst = 0));
+}

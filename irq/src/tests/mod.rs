@@ -1,0 +1,184 @@
+//! The core against chips that record what they are told, and against a small model of devices and LAPICs.
+
+mod flows;
+mod lifecycle;
+mod model;
+mod random;
+mod stress;
+
+use crate::*;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use hal::host::HostHal;
+use hal::{CpuId, CpuSet};
+use std::sync::Mutex;
+
+pub(super) const CPU0: CpuId = CpuId(0);
+pub(super) const CPU1: CpuId = CpuId(1);
+
+/// What chips and handlers did, in order.
+#[derive(Clone, Default)]
+pub(super) struct Log(Arc<Mutex<Vec<&'static str>>>);
+
+impl Log {
+    pub(super) fn add(&self, what: &'static str) {
+        self.0.lock().unwrap().push(what);
+    }
+
+    /// Everything since the last look.
+    pub(super) fn take(&self) -> Vec<&'static str> {
+        core::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+/// A chip that does what it is told to do, and says so.
+pub(super) struct LogChip {
+    pub(super) ops: ChipOps,
+    pub(super) log: Log,
+    /// What `is_pending` says.
+    pub(super) pending: Mutex<bool>,
+}
+
+impl IrqChip for LogChip {
+    fn name(&self) -> &'static str {
+        "LOG"
+    }
+    fn provides(&self) -> ChipOps {
+        self.ops
+    }
+    fn ack(&self, _: &Level<'_>) {
+        self.log.add("ack");
+    }
+    fn eoi(&self, _: &Level<'_>) {
+        self.log.add("eoi");
+    }
+    fn mask(&self, _: &Level<'_>) {
+        self.log.add("mask");
+    }
+    fn unmask(&self, _: &Level<'_>) {
+        self.log.add("unmask");
+    }
+    fn set_affinity(&self, _: &Level<'_>, _: Target) -> Result<(), IrqError> {
+        self.log.add("set_affinity");
+        Ok(())
+    }
+    fn retrigger(&self, _: &Level<'_>) -> bool {
+        self.log.add("retrigger");
+        true
+    }
+    fn is_pending(&self, _: &Level<'_>, _: Target) -> bool {
+        *self.pending.lock().unwrap()
+    }
+    fn release(&self, _: HardwareIrq) {
+        self.log.add("release");
+    }
+}
+
+/// A root domain of one chip.
+pub(super) struct LogDomain(pub(super) Arc<LogChip>);
+
+impl IrqDomain for LogDomain {
+    fn name(&self) -> &str {
+        "VECTOR"
+    }
+    fn parent(&self) -> Option<&dyn IrqDomain> {
+        None
+    }
+    fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
+        Ok(LevelData { chip: self.0.clone(), hwirq: HardwareIrq(request.index.into()) })
+    }
+    fn activate(&self, _: &Level<'_>, _: Target) -> Result<(), IrqError> {
+        Ok(())
+    }
+}
+
+/// A handler that is a closure.
+pub(super) struct Handler<F>(pub(super) F);
+
+impl<F: Fn(Irq) -> IrqReturn + Send + Sync> Action for Handler<F> {
+    fn handle(&self, irq: Irq) -> IrqReturn {
+        (self.0)(irq)
+    }
+}
+
+pub(super) fn handler(f: impl Fn(Irq) -> IrqReturn + Send + Sync + 'static) -> Arc<dyn Action> {
+    Arc::new(Handler(f))
+}
+
+pub(super) const ALL_OPS: ChipOps = ChipOps {
+    ack: true,
+    eoi: true,
+    mask: true,
+    set_affinity: true,
+    retrigger: true,
+    compose_message: false,
+    write_message: false,
+    is_pending: true,
+    moves_on_ack: false,
+};
+
+pub(super) fn on(affinity: CpuSet) -> AllocRequest {
+    AllocRequest { requester: RequesterId(0), index: 0, affinity, managed: false, delivery: Delivery::Fixed }
+}
+
+/// Two CPUs, one chip.
+pub(super) struct Bench {
+    pub(super) hal: HostHal,
+    pub(super) core: Arc<IrqCore<HostHal>>,
+    pub(super) domain: LogDomain,
+    pub(super) log: Log,
+}
+
+impl Bench {
+    pub(super) fn new(ops: ChipOps) -> Self {
+        Self::with(ops, |_| ())
+    }
+
+    pub(super) fn with(ops: ChipOps, change: impl FnOnce(&mut CoreConfig)) -> Self {
+        let hal = HostHal::manual(2);
+        let log = Log::default();
+        let chip = Arc::new(LogChip { ops, log: log.clone(), pending: Mutex::new(false) });
+        let mut config = CoreConfig::x86(2, 8);
+        change(&mut config);
+        let mut core = IrqCore::new(hal, config).unwrap();
+        core.set_root_chip(chip.clone());
+        Self { hal, core: Arc::new(core), domain: LogDomain(chip), log }
+    }
+
+    pub(super) fn alloc(&self, flow: Flow) -> Irq {
+        self.core.alloc_line(&self.domain, &on(CpuSet::of(CPU0)), flow).unwrap()
+    }
+
+    /// A line whose handler logs, and is started; the log is empty.
+    pub(super) fn line(&self, flow: Flow) -> Irq {
+        let irq = self.alloc(flow);
+        let log = self.log.clone();
+        self.request(irq, move |_| {
+            log.add("handle");
+            IrqReturn::Handled
+        });
+        self.log.take();
+        irq
+    }
+
+    pub(super) fn request(&self, irq: Irq, f: impl Fn(Irq) -> IrqReturn + Send + Sync + 'static) -> Arc<dyn Action> {
+        let action = handler(f);
+        self.core.request(irq, "test", RequestFlags::default(), action.clone()).unwrap();
+        action
+    }
+
+    /// The line interrupts where it is delivered.
+    pub(super) fn fire(&self, irq: Irq) {
+        let target = self.core.view(irq).unwrap().effective.unwrap();
+        self.vector(target);
+    }
+
+    pub(super) fn vector(&self, target: Target) {
+        self.hal.interrupt(target.cpu, || self.core.handle_vector(target.vector));
+    }
+
+    pub(super) fn said(&self) -> String {
+        self.log.take().join(" ")
+    }
+}

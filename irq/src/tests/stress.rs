@@ -1,0 +1,51 @@
+//! Host threads that interrupt, request, free and synchronize at the same time.
+
+use super::*;
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use hal::{Affinity, Hal, ThreadSpec};
+
+#[test]
+fn no_handler_runs_after_free_has_returned() {
+    const ROUNDS: u32 = 300;
+    let hal = HostHal::monotonic(3);
+    let config = CoreConfig {
+        storm: StormConfig { burst_ns_min: 0, unhandled_max: u32::MAX, ..Default::default() },
+        ..CoreConfig::x86(3, 4)
+    };
+    let core = Arc::new(IrqCore::new(hal, config).unwrap());
+    let chip = LogChip { ops: ChipOps { mask: false, ..ALL_OPS }, log: Log::default(), pending: Mutex::new(false) };
+    let irq = core.alloc_line(&LogDomain(Arc::new(chip)), &on(CpuSet::first(3)), Flow::Edge).unwrap();
+    let done = Arc::new(AtomicBool::new(false));
+    let spec = |cpu| ThreadSpec { name: "stress", affinity: Affinity::Cpu(CpuId(cpu)), urgent: false };
+    for cpu in 1..3 {
+        let (core, done) = (core.clone(), done.clone());
+        let interrupts = move || {
+            while !done.load(SeqCst) {
+                hal.interrupt(CpuId(cpu), || assert!(core.handle_irq(irq)));
+            }
+        };
+        hal.spawn(spec(cpu), Box::new(interrupts)).unwrap();
+    }
+    for round in 0..ROUNDS {
+        let (live, runs) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU32::new(0)));
+        let (alive, ran) = (live.clone(), runs.clone());
+        let action = handler(move |_| {
+            assert!(alive.load(SeqCst), "round {round}");
+            ran.fetch_add(1, SeqCst);
+            IrqReturn::Handled
+        });
+        core.request(irq, "test", RequestFlags::default(), action.clone()).unwrap();
+        while runs.load(SeqCst) < 3 {
+            std::thread::yield_now();
+        }
+        core.synchronize(irq).unwrap();
+        core.free(irq, &action).unwrap();
+        live.store(false, SeqCst);
+        assert_eq!(Arc::strong_count(&action), 1, "round {round}: the core still holds the handler");
+    }
+    done.store(true, SeqCst);
+    hal.join_all();
+    let view = core.view(irq).unwrap();
+    assert!(!view.in_progress && view.handlers.is_empty() && view.count >= u64::from(3 * ROUNDS));
+}
