@@ -116,30 +116,38 @@ impl Refusal {
     }
 }
 
+/// An entry as the unit sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Entry {
+    pub(super) bits: u128,
+    /// It is present and [`well_formed`], as every entry of the cache.
+    pub(super) checked: bool,
+}
+
 /// Decides on `request`. `entry` reads the table, through the cache; it fails when no memory is there.
 pub(super) fn route(
     request: Request,
     mode: Mode,
-    entry: impl FnOnce(u16) -> Result<u128, ()>,
+    entry: impl FnOnce(u16) -> Result<Entry, ()>,
 ) -> Result<Route, Refusal> {
-    let plain = Route::Plain(Delivery::plain(request.address.into(), request.data));
+    let plain = || Ok(Route::Plain(Delivery::plain(request.address.into(), request.data)));
     if !mode.remapping {
-        return Ok(plain);
+        return plain();
     }
     if !RemappableAddress::from_bits(request.address).remappable() {
         // VT-d, "Interrupt Requests in Compatibility Format": never in extended mode.
         let passes = mode.compatibility && !mode.extended;
-        let refused = Refusal::unqualified(FaultReason::COMPATIBILITY_BLOCKED, 0);
-        return if passes { Ok(plain) } else { Err(refused) };
+        let refused = || Err(Refusal::unqualified(FaultReason::COMPATIBILITY_BLOCKED, 0));
+        return if passes { plain() } else { refused() };
     }
     let index = index(request, mode.entries)?;
-    let bits = entry(index).map_err(|()| Refusal::unqualified(FaultReason::TABLE_ACCESS, index))?;
+    let Entry { bits, checked } = entry(index).map_err(|()| Refusal::unqualified(FaultReason::TABLE_ACCESS, index))?;
     let common = Common::from_bits(bits);
     let refuse = |reason| Err(Refusal { reason, index, silent: common.fault_disable() });
     if !common.present() {
         return refuse(FaultReason::NOT_PRESENT);
     }
-    if !well_formed(bits, mode) {
+    if !checked && !well_formed(bits, mode) {
         return refuse(FaultReason::IRTE_RESERVED);
     }
     if !source_allowed(common, request.requester) {

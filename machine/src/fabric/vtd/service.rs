@@ -1,6 +1,6 @@
 //! The server of a unit: one request at a time.
 
-use super::request::{self, Delivery, Mode, Post, Refusal, Request, Route};
+use super::request::{self, Delivery, Entry, Mode, Post, Refusal, Request, Route};
 use super::{VtdUnit, code};
 use crate::model::ModelId;
 use crate::time::Ps;
@@ -107,16 +107,17 @@ impl VtdUnit {
         let (cache, misses) = (&mut self.cache, &mut self.totals.cache_misses);
         request::route(request, mode, |index| {
             if let Some(bits) = cache.get(index) {
-                return Ok(bits);
+                return Ok(Entry { bits, checked: true });
             }
             *misses += 1;
             let at = table.wrapping_add(u64::from(index) * irte::SIZE as u64);
             let (low, high) = (world.read64(at).map_err(drop)?, world.read64(at + 8).map_err(drop)?);
             let bits = u128::from(high) << 64 | u128::from(low);
-            if irte::Common::from_bits(bits).present() && request::well_formed(bits, mode) {
+            let checked = irte::Common::from_bits(bits).present() && request::well_formed(bits, mode);
+            if checked {
                 cache.keep(index, bits);
             }
-            Ok(bits)
+            Ok(Entry { bits, checked })
         })
     }
 
