@@ -269,7 +269,7 @@ impl Model for Nvme {
             return 0;
         }
         let low = self.read32(world, region, offset);
-        let high = if width_bytes == 8 { self.read32(world, region, offset + 4) } else { 0 };
+        let high = if width_bytes == 8 { self.read32(world, region, offset.wrapping_add(4)) } else { 0 };
         u64::from(low) | u64::from(high) << 32
     }
 
@@ -284,7 +284,7 @@ impl Model for Nvme {
         }
         self.write32(world, region, offset, value as u32);
         if width_bytes == 8 {
-            self.write32(world, region, offset + 4, (value >> 32) as u32);
+            self.write32(world, region, offset.wrapping_add(4), (value >> 32) as u32);
         }
     }
 
