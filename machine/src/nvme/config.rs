@@ -34,6 +34,11 @@ pub enum Spread {
         /// 0 to 100.
         percent: u32,
     },
+    /// At least `floor`; what is above it has an exponential distribution, as waiting inside the drive has.
+    AboveFloor {
+        /// The least; not above the mean.
+        floor: Ps,
+    },
 }
 
 /// One I/O in so many is so much slower: a program or erase in the way, a retry.
@@ -215,6 +220,9 @@ impl Config {
         for latency in [self.timing.read, self.timing.write, self.timing.flush] {
             if let Spread::Uniform { percent } = latency.spread {
                 within("spread percent", percent.into(), 0..=100, "0 to 100")?;
+            }
+            if let Spread::AboveFloor { floor } = latency.spread {
+                within("spread floor in ps", floor.0, 0..=latency.mean.0, "0 to the mean")?;
             }
             if let Some(tail) = latency.tail {
                 within("tail.one_in", tail.one_in.into(), 1..=u64::from(u32::MAX), "at least 1")?;

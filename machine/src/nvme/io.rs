@@ -1,6 +1,6 @@
 //! I/O commands: read, write, flush (NVM 3.2; Base 7.1), and the slots in which the drive works on them.
 
-use super::config::{Latency, Spread};
+use super::latency::draw;
 use super::prp::{DataPointer, Failure};
 use super::storage::Cursor;
 use super::{Counters, Nvme, code};
@@ -289,24 +289,4 @@ fn span_name(opcode: IoOpcode) -> &'static str {
         IoOpcode::FLUSH => "flush",
         _ => "unknown command",
     }
-}
-
-/// One latency.
-fn draw(world: &mut World<'_>, latency: Latency) -> Ps {
-    let mean = latency.mean;
-    let mut time = match latency.spread {
-        Spread::Fixed => mean,
-        Spread::Platform => world.jitter(mean),
-        Spread::Uniform { percent } => {
-            let half = (u128::from(mean.0) * u128::from(percent) / 100) as u64;
-            let width = u128::from(half) * 2 + 1;
-            Ps(mean.0 - half + ((u128::from(world.random()) * width) >> 64) as u64)
-        }
-    };
-    if let Some(tail) = latency.tail
-        && world.random().is_multiple_of(tail.one_in.into())
-    {
-        time = Ps(time.0.saturating_mul(tail.factor.into()));
-    }
-    time
 }

@@ -27,6 +27,7 @@ mod features;
 mod identify;
 mod interrupt;
 mod io;
+mod latency;
 mod msix;
 mod pci;
 mod prp;

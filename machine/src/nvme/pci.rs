@@ -8,9 +8,9 @@ use spec::msi::{MSIX_CAPABILITY_ID, MsixControl, MsixLocation, msix_capability};
 
 /// Where the MSI-X capability stands.
 pub const MSIX_CAPABILITY_OFFSET: u32 = 0x40;
-/// Vendor id: the one PCI-SIG's members use for software devices of their own, 1B36h (Red Hat, Inc.).
+/// Vendor id, with [`DEVICE`] that of QEMU's NVMe controller: a pair that operating systems know as emulated.
 pub(super) const VENDOR: u16 = 0x1b36;
-/// Device id of a generic NVMe controller under that vendor.
+/// Device id.
 const DEVICE: u16 = 0x0010;
 /// Mass storage, non-volatile memory, NVM Express I/O controller (PCIe 3.2, CC).
 const CLASS: u32 = 0x01_08_02;

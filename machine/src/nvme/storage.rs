@@ -47,7 +47,7 @@ impl Storage {
         !matches!(self, Self::Null)
     }
 
-    /// A block of zeros, or its own number, that was never written; else what was. For tests and checks.
+    /// The first 8 bytes of a block: what was written, or what a block that never was reads as.
     pub(super) fn first_word(&self, lba: u64) -> u64 {
         match self {
             Self::Null => 0,
