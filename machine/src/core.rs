@@ -98,6 +98,8 @@ pub(crate) struct Core {
     pub(crate) streams: RefCell<Vec<Stream>>,
     pub(crate) arena: Arc<Arena>,
     lines: RefCell<Lines>,
+    /// The CPUs, and behind them the console: what the host's own stack is while the machine stands still. It has
+    /// interrupts off, and no time passes for it.
     pub(crate) cpus: Box<[Cpu]>,
     pub(crate) running: Cell<u32>,
     pub(crate) threads: Threads,
@@ -122,7 +124,8 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(config: MachineConfig) -> Self {
-        let cpus = (0..config.cpus).map(|cpu| Cpu::new(CpuId(cpu))).collect();
+        let cpus: Box<[Cpu]> = (0..=config.cpus).map(|cpu| Cpu::new(CpuId(cpu))).collect();
+        cpus[config.cpus as usize].irq_on.set(false);
         let costs = config.costs.work_ps;
         Self {
             arena: Arena::new(config.memory_bytes),
@@ -134,7 +137,7 @@ impl Core {
             streams: RefCell::default(),
             lines: RefCell::default(),
             cpus,
-            running: Cell::new(0),
+            running: Cell::new(config.cpus),
             entry: OnceCell::new(),
             relaxing: Cell::new(0),
             dead: Cell::new(false),
@@ -162,6 +165,16 @@ impl Core {
 
     pub(crate) fn cpu(&self) -> &Cpu {
         &self.cpus[self.running.get() as usize]
+    }
+
+    /// The CPUs without the console.
+    pub(crate) fn real_cpus(&self) -> &[Cpu] {
+        &self.cpus[..self.config.cpus as usize]
+    }
+
+    /// Whether the host's own stack calls, and not a coroutine.
+    pub(crate) fn on_console(&self) -> bool {
+        self.running.get() == self.config.cpus
     }
 
     pub(crate) fn push(&self, at: Ps, event: Event) {
@@ -259,7 +272,11 @@ impl Core {
     /// Settles the running CPU's debt: time passes, and whatever is due until then happens.
     pub(crate) fn settle(&self) {
         let cpu = self.cpu();
-        let end = self.now.get() + cpu.debt.replace(0);
+        let debt = cpu.debt.replace(0);
+        if self.on_console() {
+            return;
+        }
+        let end = self.now.get() + debt;
         let next = self.queue.borrow().next_key();
         if self.config.short_cuts && next.is_none_or(|(at, _)| at.0 > end) {
             self.now.set(end);
@@ -418,7 +435,7 @@ impl Core {
 
     /// A vector arrives at a LAPIC. APIC ids are CPU numbers.
     pub(crate) fn raise(&self, apic_id: u32, vector: u8, level: bool) -> bool {
-        let Some(cpu) = self.cpus.get(apic_id as usize) else { return false };
+        let Some(cpu) = self.real_cpus().get(apic_id as usize) else { return false };
         if !cpu.lapic.borrow_mut().raise(vector, level) {
             return false;
         }

@@ -104,6 +104,9 @@ impl Cpu {
     }
 }
 
+/// How long the machine runs on when the console waits for a word.
+const CONSOLE_STEP: Ps = Ps(100_000);
+
 impl Core {
     /// The account of plain time of the running CPU.
     pub(crate) fn kernel_account(&self) -> Account {
@@ -171,6 +174,11 @@ impl Core {
     pub(crate) fn relax_on(&self, word: &crate::word::Word, seen: u64, deadline: Ps) {
         self.settle();
         if hal::Word::get(word) != seen || self.dead.get() {
+            return;
+        }
+        if self.on_console() {
+            // A coroutine has to write it: let the machine run a little.
+            self.run_for(CONSOLE_STEP.min(deadline.saturating_sub(self.now())));
             return;
         }
         let cpu = self.cpu();
@@ -245,7 +253,7 @@ impl Core {
 
     /// An IPI is on its way. To a CPU that does not exist: a fault.
     pub(crate) fn send_ipi(&self, to: CpuId, vector: u8) {
-        if to.index() >= self.cpus.len() {
+        if to.0 >= self.config.cpus {
             return self.cpu_fault("IPI to no CPU", format!("APIC id {to}, vector {vector:#04x}"));
         }
         let at = self.local_now() + self.config.costs.ipi;

@@ -137,6 +137,9 @@ pub struct EngineCounters {
 }
 
 /// A simulated machine. It belongs to the host thread that built it, and is the only one there while it lives.
+///
+/// Between runs it stands still, and [`SimHal`] may be used from outside as from a console: no time passes, register
+/// writes arrive when the machine runs again, and only waiting for a word lets it run on a little.
 pub struct Machine {
     core: Box<Core>,
 }
@@ -241,7 +244,7 @@ impl Machine {
 
     /// Where each CPU's time went since the start.
     pub fn cpu_times(&self) -> Vec<CpuTimes> {
-        self.core.cpus.iter().map(crate::cpu::Cpu::times).collect()
+        self.core.real_cpus().iter().map(crate::cpu::Cpu::times).collect()
     }
 
     /// What the engine did since the start.

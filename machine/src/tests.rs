@@ -239,6 +239,26 @@ fn a_wait_that_nobody_ends_is_reported() {
 }
 
 #[test]
+fn the_console_waits_for_a_lock_that_a_thread_holds() {
+    let (mut machine, _) = machine(1);
+    let lock = Arc::new(Lock::new(SimHal, 1));
+    let held = lock.clone();
+    let end = machine.run_boot(Ps::from_ns(1), move || {
+        let body = move || {
+            let mut value = held.lock();
+            SimHal.delay_ns(5000);
+            *value = 2;
+        };
+        SimHal.spawn(thread("holder", 0), Box::new(body)).expect("CPU 0 exists");
+    });
+    assert_eq!(end, Ok(()));
+    machine.run_until(Ps::from_ns(1000));
+    let before = machine.now();
+    assert_eq!(*lock.lock(), 2);
+    assert!(machine.now() > before + Ps::from_ns(3000) && machine.now() < before + Ps::from_ns(4500));
+}
+
+#[test]
 fn a_wait_ends_at_its_deadline() {
     let (mut machine, _) = machine(1);
     let end = machine.run_boot(Ps::from_ns(10_000), || {

@@ -119,7 +119,7 @@ impl Core {
         drop(threads);
         match kicked {
             Some(cpu) => self.ask_to_schedule(cpu),
-            None => self.cpus.iter().for_each(|cpu| self.arm_slice(cpu)),
+            None => self.real_cpus().iter().for_each(|cpu| self.arm_slice(cpu)),
         }
         Ok(id)
     }
@@ -142,7 +142,7 @@ impl Core {
     fn ask_to_schedule(&self, cpu: CpuId) {
         let target = &self.cpus[cpu.index()];
         target.need_resched.set(true);
-        if cpu.0 != self.running.get() || self.threads.yielder.get().is_null() {
+        if cpu.0 != self.running.get() {
             self.kick(cpu);
         }
     }
@@ -276,9 +276,17 @@ impl Core {
         self.switches.set(self.switches.get() + 1);
         let result = thread.task.borrow_mut().resume(reason);
         self.threads.yielder.set(core::ptr::null());
+        self.running.set(self.config.cpus);
         match result {
             CoroutineResult::Yield(why) | CoroutineResult::Return(why) => why,
         }
+    }
+
+    /// Lets the machine run for a while, for the console.
+    pub(crate) fn run_for(&self, duration: Ps) {
+        self.runs.set(self.runs.get() + 1);
+        self.stop_at(self.now() + duration);
+        self.run();
     }
 
     /// Runs the machine from the host's own stack until the stop event, or until nothing is pending.
