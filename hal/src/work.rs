@@ -41,6 +41,27 @@ pub enum Work {
 }
 
 impl Work {
+    /// Every kind, in the order of its number.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::IrqEntry,
+        Self::IrqExit,
+        Self::IrqHandler,
+        Self::ReapEntry,
+        Self::PirHarvest,
+        Self::PidClearOn,
+        Self::UserAio,
+        Self::SubmitAio,
+        Self::CompleteAio,
+        Self::UserUring,
+        Self::SubmitUring,
+        Self::CompleteUring,
+        Self::UserPolled,
+        Self::SubmitPolled,
+        Self::CompletePolled,
+        Self::PollLook,
+        Self::ContextSwitch,
+    ];
+
     /// How many kinds there are.
     pub const COUNT: usize = Work::ContextSwitch as usize + 1;
 

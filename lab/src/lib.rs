@@ -1,7 +1,9 @@
 //! The laboratory: joins machine, drivers and workloads, and reports what it measured.
 
 pub mod atomic_file;
+pub mod calibrate;
 pub mod cli;
+pub mod commands;
 pub mod document;
 pub mod fio;
 pub mod input;
@@ -12,5 +14,7 @@ pub mod platform;
 pub mod progress;
 pub mod published;
 pub mod report;
+pub mod reproduce;
+pub mod run;
 pub mod scenario;
 pub mod setting;

@@ -1,0 +1,70 @@
+//! The commands, each from its arguments to what it prints and writes.
+
+mod calibrate;
+mod reproduce;
+mod run;
+
+use crate::atomic_file::AtomicFile;
+use crate::cli::{self, Command, ExperimentArgs, Failure};
+use crate::input::InputError;
+use crate::interrupt::StopFlag;
+use crate::plan::Plan;
+use crate::run::RunError;
+use std::path::Path;
+
+/// Carries out a command.
+///
+/// # Errors
+/// [`Failure`], whose kind says how the program ends.
+pub fn dispatch(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::Run(args) => run::run(args),
+        Command::Reproduce(args) => reproduce::reproduce(args),
+        Command::Calibrate(args) => calibrate::calibrate(args),
+        Command::Irqs(args) => irqs(args),
+        Command::Bench(args) => {
+            let _json = output("--json", args.json.as_deref())?;
+            Err(Failure::Run("`bench` is not available in this build".into()))
+        }
+    }
+}
+
+fn irqs(args: &ExperimentArgs) -> Result<(), Failure> {
+    let plan = args.request().plan()?;
+    announce(&plan);
+    let lines = crate::run::lines(&plan, plan.deliveries[0]).map_err(failed)?;
+    cli::print(&lines)
+}
+
+fn stop_flag() -> Result<StopFlag, Failure> {
+    StopFlag::install().map_err(|error| Failure::Run(error.into()))
+}
+
+fn failed(error: RunError) -> Failure {
+    Failure::Run(error.into())
+}
+
+/// Says on standard error what the result must be read with.
+fn announce(plan: &Plan) {
+    for warning in &plan.warnings {
+        eprintln!("warning: {warning}");
+    }
+}
+
+/// The output that an option names, refused now when it could not be written later.
+fn output(option: &str, path: Option<&Path>) -> Result<Option<AtomicFile>, InputError> {
+    path.map(|path| AtomicFile::prepare(option, path)).transpose()
+}
+
+/// Writes an output that was asked for.
+fn write(output: Option<AtomicFile>, text: impl FnOnce() -> String) -> Result<(), Failure> {
+    match output {
+        Some(file) => Ok(file.commit(text().as_bytes())?),
+        None => Ok(()),
+    }
+}
+
+/// What an interrupted command ends with, after it has printed what it had.
+fn ended(stop: &StopFlag) -> Result<(), Failure> {
+    if stop.is_set() { Err(Failure::Interrupted) } else { Ok(()) }
+}

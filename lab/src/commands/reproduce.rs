@@ -1,0 +1,20 @@
+//! `campanile reproduce`.
+
+use super::{ended, failed, output, stop_flag, write};
+use crate::cli::{self, Failure, ReproduceArgs};
+use crate::{published, report, reproduce as rows_of};
+
+pub(super) fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
+    let rows = published::select(&args.ids)?;
+    let json = output("--json", args.json.as_deref())?;
+    let html = output("--html", args.html.as_deref())?;
+    let plans = rows_of::plans(&rows)?;
+    let stop = stop_flag()?;
+    let outcomes = rows_of::run_plans(&plans, &rows, &stop).map_err(failed)?;
+    let compared = rows_of::compare(&rows, &outcomes);
+    let free = rows_of::free_constants(&plans);
+    cli::print(&report::table::reproduce(&compared, &free))?;
+    write(json, || report::json::reproduce(&compared).expect("rows are plain data"))?;
+    let _ = html;
+    ended(&stop)
+}

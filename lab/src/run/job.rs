@@ -1,0 +1,289 @@
+//! One job: a thread that keeps a drive busy the way fio does.
+//!
+//! It submits until `iodepth` I/Os are in flight, waits for `iodepth_batch_complete_min` completions, takes up to
+//! `iodepth_batch_complete_max`, and submits again. The time of application and kernel is named work; queueing,
+//! doorbells and completions are the driver's.
+
+use crate::plan::{IoEngine, JobPlan};
+use crate::run::mailbox::Mailbox;
+use drivers::nvme::{Completed, IoOp, IoRequest, QueuePair};
+use hal::{Dma as _, Hal, Work};
+use hdrhistogram::Histogram;
+use machine::{SimHal, Stream};
+use std::sync::{Arc, Mutex};
+
+/// What a job has done since its counters were last taken.
+#[derive(Clone, Debug)]
+pub(crate) struct JobCounts {
+    pub(crate) ios: u64,
+    pub(crate) bytes: u64,
+    pub(crate) errors: u64,
+    /// Reads whose data was not what the drive holds there.
+    pub(crate) wrong_data: u64,
+    /// From before the submitting call to the application's sight of the completion, in ns.
+    pub(crate) completion: Histogram<u64>,
+    /// Inside the submitting call, in ns, a call.
+    pub(crate) submission: Histogram<u64>,
+    /// From the driver's completion of a command to the application's sight of it, summed, in ns.
+    pub(crate) handover_ns: u64,
+}
+
+impl JobCounts {
+    pub(crate) fn new() -> Self {
+        // Three digits up to a second: more than the published figures have.
+        let histogram = || Histogram::new_with_bounds(1, 1_000_000_000, 3).expect("the bounds are valid");
+        Self {
+            ios: 0,
+            bytes: 0,
+            errors: 0,
+            wrong_data: 0,
+            completion: histogram(),
+            submission: histogram(),
+            handover_ns: 0,
+        }
+    }
+
+    /// Adds another job's counts.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.ios += other.ios;
+        self.bytes += other.bytes;
+        self.errors += other.errors;
+        self.wrong_data += other.wrong_data;
+        self.handover_ns += other.handover_ns;
+        self.completion.add(&other.completion).expect("the same bounds");
+        self.submission.add(&other.submission).expect("the same bounds");
+    }
+}
+
+/// Shared by a job's thread and whoever reads its counters between runs of the machine.
+pub(crate) type Counts = Arc<Mutex<JobCounts>>;
+
+/// The work of a job's engine, per I/O.
+#[derive(Clone, Copy)]
+struct EngineWork {
+    user: Work,
+    submit: Work,
+    complete: Work,
+}
+
+impl EngineWork {
+    fn of(engine: IoEngine, polled: bool) -> Self {
+        match (engine, polled) {
+            (_, true) => Self { user: Work::UserPolled, submit: Work::SubmitPolled, complete: Work::CompletePolled },
+            (IoEngine::Libaio, false) => {
+                Self { user: Work::UserAio, submit: Work::SubmitAio, complete: Work::CompleteAio }
+            }
+            (IoEngine::IoUring { .. }, false) => {
+                Self { user: Work::UserUring, submit: Work::SubmitUring, complete: Work::CompleteUring }
+            }
+        }
+    }
+}
+
+/// What a job needs beside its plan.
+pub(crate) struct JobParts {
+    pub(crate) plan: JobPlan,
+    pub(crate) index: u32,
+    pub(crate) queue: Arc<QueuePair<SimHal>>,
+    pub(crate) mailbox: Arc<Mailbox<SimHal>>,
+    pub(crate) polled: bool,
+    /// Blocks of the drive, of the namespace's size.
+    pub(crate) lba_count: u64,
+    pub(crate) lba_bytes: u32,
+    pub(crate) seed: u64,
+    pub(crate) verify: bool,
+    pub(crate) counts: Counts,
+}
+
+/// A running job.
+pub(crate) struct Job {
+    parts: JobParts,
+    work: EngineWork,
+    random: Stream,
+    buffers: machine::memory::Dma,
+    /// Buffers that no I/O uses.
+    free: Vec<u32>,
+    /// Of each buffer, the first block that is being read or written.
+    lbas: Vec<u64>,
+    next_sequential: u64,
+    since_think: u32,
+}
+
+/// A memory page: buffers are page-aligned, as `direct=1` wants them.
+const PAGE_BYTES: u32 = 4096;
+
+impl Job {
+    /// Allocates the job's buffers.
+    ///
+    /// # Errors
+    /// When the machine's memory does not hold them.
+    pub(crate) fn new(parts: JobParts) -> Result<Self, hal::DmaError> {
+        let stride = parts.plan.block_bytes.next_multiple_of(PAGE_BYTES) as usize;
+        let depth = parts.plan.iodepth;
+        let buffers = SimHal.dma_alloc(stride * depth as usize, PAGE_BYTES as usize)?;
+        Ok(Self {
+            work: EngineWork::of(parts.plan.engine, parts.polled),
+            // Streams of models count from 0; jobs are far beyond them.
+            random: Stream::new(parts.seed, 1 << 32 | u64::from(parts.index)),
+            buffers,
+            free: (0..depth).rev().collect(),
+            lbas: vec![0; depth as usize],
+            next_sequential: 0,
+            since_think: 0,
+            parts,
+        })
+    }
+
+    /// Runs until the machine stops.
+    pub(crate) fn run(mut self) {
+        self.parts.mailbox.attend(SimHal.current_thread());
+        loop {
+            self.submit_all();
+            self.reap();
+        }
+    }
+
+    /// Fills the queue to the job's depth.
+    fn submit_all(&mut self) {
+        while !self.free.is_empty() {
+            let count = self.free.len().min(self.parts.plan.batch_submit as usize);
+            let batch: Vec<IoRequest> = (0..count).map(|_| self.next_request()).collect();
+            SimHal.work(self.work.user, count as u32);
+            let start_ns = SimHal.now_ns();
+            SimHal.work(self.work.submit, count as u32);
+            let submitted = self.parts.queue.submit(&batch);
+            let spent_ns = SimHal.now_ns() - start_ns;
+            self.counts(|counts| counts.submission.saturating_record(spent_ns));
+            if submitted.accepted < count {
+                self.take_back(&batch[submitted.accepted..]);
+                if self.free.len() == self.lbas.len() {
+                    // The queue takes nothing and nothing of ours is in flight: it is dead.
+                    self.counts(|counts| counts.errors += 1);
+                    SimHal.park();
+                }
+                return;
+            }
+            self.think(count as u32);
+        }
+    }
+
+    fn take_back(&mut self, refused: &[IoRequest]) {
+        self.free.extend(refused.iter().map(|request| request.tag as u32));
+    }
+
+    fn think(&mut self, submitted: u32) {
+        let plan = &self.parts.plan;
+        self.since_think += submitted;
+        if plan.think_ns > 0 && self.since_think >= plan.think_blocks.max(1) {
+            self.since_think = 0;
+            SimHal.delay_ns(plan.think_ns);
+        }
+    }
+
+    fn next_request(&mut self) -> IoRequest {
+        let buffer = self.free.pop().expect("the caller counted the free buffers");
+        let plan = &self.parts.plan;
+        let blocks_each = u64::from(plan.block_bytes / self.parts.lba_bytes).max(1);
+        let places = (self.parts.lba_count / blocks_each).max(1);
+        let place = if plan.pattern.random {
+            self.random.next() % places
+        } else {
+            self.next_sequential = (self.next_sequential + 1) % places;
+            self.next_sequential
+        };
+        let reads = plan.pattern.read_percent;
+        let op = match reads {
+            100 => IoOp::Read,
+            0 => IoOp::Write,
+            _ if self.random.next() % 100 < u64::from(reads) => IoOp::Read,
+            _ => IoOp::Write,
+        };
+        let lba = place * blocks_each;
+        self.lbas[buffer as usize] = lba;
+        let stride = u64::from(plan.block_bytes.next_multiple_of(PAGE_BYTES));
+        IoRequest {
+            tag: u64::from(self.parts.index) << 32 | u64::from(buffer),
+            op,
+            lba,
+            buffer: self.buffers.device_address().offset(u64::from(buffer) * stride),
+            len_bytes: plan.block_bytes,
+        }
+    }
+
+    /// Waits for completions and takes them.
+    fn reap(&mut self) {
+        let in_flight = (self.lbas.len() - self.free.len()) as u64;
+        let plan = &self.parts.plan;
+        let min = u64::from(plan.batch_complete_min).clamp(1, in_flight.max(1));
+        let max = u64::from(plan.batch_complete_max).max(min);
+        if self.parts.polled {
+            self.poll_for(min);
+        } else {
+            self.parts.mailbox.wait(SimHal, min);
+        }
+        let mut taken = 0;
+        while taken < max
+            && let Some(completed) = self.parts.mailbox.take()
+        {
+            self.completed(&completed);
+            taken += 1;
+        }
+        SimHal.work(self.work.complete, taken as u32);
+    }
+
+    /// Looks at the completion queue until `min` completions lie in the mailbox.
+    fn poll_for(&self, min: u64) {
+        while self.parts.mailbox.len() < min {
+            if self.parts.queue.completion_pending() {
+                self.parts.queue.poll(usize::MAX);
+            } else {
+                SimHal.work(Work::PollLook, 1);
+                self.parts.queue.wait_for_completion(SimHal.now_ns() + POLL_PATIENCE_NS);
+            }
+        }
+    }
+
+    fn completed(&mut self, completed: &crate::run::mailbox::Letter) {
+        let buffer = completed.tag as u32;
+        let now_ns = SimHal.now_ns();
+        let bytes = u64::from(self.parts.plan.block_bytes);
+        let wrong = self.parts.verify && completed.ok && !self.holds_its_block(buffer);
+        self.counts(|counts| {
+            counts.ios += 1;
+            counts.bytes += bytes;
+            counts.errors += u64::from(!completed.ok);
+            counts.wrong_data += u64::from(wrong);
+            counts.completion.saturating_record(now_ns - completed.submitted_ns);
+            counts.handover_ns += now_ns - completed.completed_ns;
+        });
+        self.free.push(buffer);
+    }
+
+    /// Whether the buffer begins with the number of the block that was read into it (see the drive's `tag` storage).
+    fn holds_its_block(&self, buffer: u32) -> bool {
+        let stride = self.parts.plan.block_bytes.next_multiple_of(PAGE_BYTES) as usize;
+        let word = hal::Word::get(&self.buffers.words()[buffer as usize * stride / 8]);
+        word == self.lbas[buffer as usize]
+    }
+
+    fn counts(&self, change: impl FnOnce(&mut JobCounts)) {
+        change(&mut self.parts.counts.lock().expect("no panic while counts are held"));
+    }
+}
+
+/// How long a polling job waits on one look before it takes another.
+const POLL_PATIENCE_NS: u64 = 1_000_000;
+
+/// The queue's user: sorts completions into the mailboxes of the jobs that share it.
+pub(crate) struct Sorter {
+    /// By job index.
+    pub(crate) mailboxes: Arc<[Arc<Mailbox<SimHal>>]>,
+}
+
+impl drivers::nvme::BatchDone for Sorter {
+    fn batch_done(&self, batch: &[Completed]) {
+        for completed in batch {
+            self.mailboxes[(completed.tag >> 32) as usize].post(SimHal, completed);
+        }
+    }
+}
