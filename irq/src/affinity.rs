@@ -100,6 +100,9 @@ impl<H: Hal> IrqCore<H> {
         }
         if state.move_wanted && state.retired.is_empty() && !hardware.ops.moves_on_ack {
             self.apply_wanted(&mut state);
+            if state.move_wanted {
+                self.schedule(cpu, now_ns.saturating_add(self.config.flight_ns.max(1)));
+            }
         }
         if state.storm.is_throttled() {
             if state.storm.until_ns > now_ns {

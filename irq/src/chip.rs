@@ -47,7 +47,9 @@ pub trait IrqChip: Send + Sync {
     fn mask(&self, _level: &Level<'_>) {}
     /// Lets it deliver again.
     fn unmask(&self, _level: &Level<'_>) {}
-    /// Points the line at `target`, whose vector has been allocated.
+    /// Points the line at `target`, whose vector has been allocated. The core calls the level nearest the device that
+    /// provides this; its chip has the levels towards the CPU follow. Where the level that writes messages is nearer
+    /// the device still, the core has the message composed and written anew.
     ///
     /// # Errors
     /// When the hardware refuses; the line then stays where it was.

@@ -96,7 +96,8 @@ pub trait IrqDomain: Send + Sync {
     /// # Errors
     /// When the domain is full, or cannot serve what is asked.
     fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError>;
-    /// Makes the hardware of this level deliver to `target` for the first time.
+    /// Makes the hardware of this level deliver to `target` for the first time. Called from the CPU's level outwards,
+    /// with `level` masked where its chips can.
     ///
     /// # Errors
     /// When the hardware refuses.

@@ -75,10 +75,14 @@ impl<H: Hal> IrqCore<H> {
             // It is kept for when the line comes back.
             state.pending = true;
         }
-        if state.storm.is_throttled()
-            && let Some(Target { cpu, .. }) = state.target
-        {
-            self.schedule(cpu, state.storm.until_ns);
+        if let Some(Target { cpu, .. }) = state.target {
+            // What this CPU would have looked after is the line's new CPU's now.
+            if state.storm.is_throttled() {
+                self.schedule(cpu, state.storm.until_ns);
+            }
+            if state.move_wanted {
+                self.schedule(cpu, self.hal.now_ns());
+            }
         }
         self.bury(&mut state);
     }

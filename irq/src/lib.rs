@@ -1,6 +1,16 @@
 //! The delivery core: everything between a device's interrupt message and the completion handler.
 //!
-//! It has no global state: a kernel owns a value of it, and several may live side by side.
+//! It has no global state: a kernel owns a value of it, [`IrqCore`], and several may live side by side.
+//!
+//! A *line* is one interrupt of one device. It passes through a hierarchy of [`IrqDomain`]s, in each of which it has a
+//! hardware number and an [`IrqChip`]; its [`Flow`] says what is done to those chips round its handlers
+//! ([`Action`]s). On x86 it ends as a vector on a CPU, and comes back in by [`IrqCore::handle_vector`]:
+//!
+//! ```text
+//! device → PCI-MSI → INTEL-IR → VECTOR → CPU: handle_vector → table → line: flow → Action::handle
+//! ```
+//!
+//! Not here yet: threaded handlers, chained controllers, moderation and budgeted polling.
 #![no_std]
 extern crate alloc;
 #[cfg(test)]

@@ -34,6 +34,12 @@ impl Matrix {
         Self { first: config.device_first.0, last: config.device_last.0, cpus: (0..config.cpus).map(cpu).collect() }
     }
 
+    /// Vectors taken, and kept for managed lines, on all CPUs.
+    #[cfg(test)]
+    pub(crate) fn in_use(&self) -> (u32, u32) {
+        self.cpus.iter().fold((0, 0), |(used, managed), cpu| (used + cpu.used, managed + cpu.managed))
+    }
+
     fn total(&self) -> u32 {
         u32::from(self.last - self.first) + 1
     }

@@ -260,6 +260,17 @@ impl Rig {
         if self.buried == 0 {
             assert_eq!(self.counted(), *self.taken.borrow(), "every interrupt taken is in one count");
         }
+        self.end();
+    }
+
+    /// Frees everything, and demands that every vector comes back.
+    fn end(&self) {
+        for Driver { irq, action, .. } in &self.drivers {
+            self.core.free(*irq, action).unwrap();
+            self.core.free_line(*irq).unwrap();
+        }
+        (0..2 * CPUS).for_each(|cpu| self.housekeep(cpu % CPUS));
+        assert_eq!(self.core.matrix.lock().in_use(), (0, 0), "a vector leaked");
     }
 }
 
