@@ -9,7 +9,8 @@
 //! - a remapped request takes the remapping time and then holds the server until the socket's [`Dispatch`] has
 //!   delivered it; its place at the port is free when the dispatch unit takes it;
 //! - a posted request takes one atomic update of its descriptor, serial with every other update of that cache line; its
-//!   place at the port is free at once; a notification goes to the dispatch unit without holding the server;
+//!   place at the port is free at once, so what devices have in flight is all that bounds the waiting posts; a
+//!   notification goes to the dispatch unit without holding the server;
 //! - a request in compatibility format, or with remapping off, takes no remapping time, only the dispatch unit;
 //! - a refused request takes the remapping time and is dropped.
 

@@ -134,13 +134,13 @@ pub(super) fn route(
     if !mode.remapping {
         return plain();
     }
-    if !RemappableAddress::from_bits(request.address).remappable() {
+    if !is_remappable(request) {
         // VT-d, "Interrupt Requests in Compatibility Format": never in extended mode.
         let passes = mode.compatibility && !mode.extended;
         let refused = || Err(Refusal::unqualified(FaultReason::COMPATIBILITY_BLOCKED, 0));
         return if passes { plain() } else { refused() };
     }
-    let index = index(request, mode.entries)?;
+    let index = index(request, mode)?;
     let Entry { bits, checked } = entry(index).map_err(|()| Refusal::unqualified(FaultReason::TABLE_ACCESS, index))?;
     let common = Common::from_bits(bits);
     let refuse = |reason| Err(Refusal { reason, index, silent: common.fault_disable() });
@@ -156,19 +156,24 @@ pub(super) fn route(
     Ok(if common.posted() { posted(bits, index) } else { remapped(bits, mode) })
 }
 
+/// The format bit.
+pub(super) fn is_remappable(request: Request) -> bool {
+    RemappableAddress::from_bits(request.address).remappable()
+}
+
 /// The interrupt index (VT-d, "Interrupt Requests in Remappable Format"): the handle, plus the sub-handle if that is
 /// valid; then bits 31:16 of the data must be 0, otherwise the data is ignored.
-fn index(request: Request, entries: u32) -> Result<u16, Refusal> {
+pub(super) fn index(request: Request, mode: Mode) -> Result<u16, Refusal> {
     let address = RemappableAddress::from_bits(request.address);
     let handle = u32::from(address.handle_low()) | u32::from(address.handle_high()) << 15;
     if !address.sub_handle_valid() {
-        return within(handle, entries);
+        return within(handle, mode.entries);
     }
     let index = handle + u32::from(RemappableData::from_bits(request.data).sub_handle());
     if request.data >> 16 != 0 {
         return Err(Refusal::unqualified(FaultReason::REQUEST_RESERVED, index as u16));
     }
-    within(index, entries)
+    within(index, mode.entries)
 }
 
 fn within(index: u32, entries: u32) -> Result<u16, Refusal> {

@@ -16,6 +16,8 @@ pub(super) struct Pending {
     from: ModelId,
     request: Request,
     arrived: Ps,
+    /// It has a place of its port.
+    placed: bool,
 }
 
 /// The request in service.
@@ -51,11 +53,16 @@ pub(super) struct Totals {
 }
 
 impl VtdUnit {
-    /// A request arrives.
+    /// A request arrives. One that will be posted frees its place at once: what waits for a descriptor's line stands
+    /// in nobody's way.
     pub(super) fn accept(&mut self, world: &mut World<'_>, from: ModelId, requester: u16, address: u32, data: u32) {
         self.totals.requests += 1;
         let request = Request { requester, address, data };
-        self.waiting.push_back(Pending { from, request, arrived: world.now() });
+        let mut pending = Pending { from, request, arrived: world.now(), placed: true };
+        if self.is_known_as_posted(request) {
+            self.free_place(world, &mut pending);
+        }
+        self.waiting.push_back(pending);
         if self.service.is_none() {
             self.serve_next(world);
         }
@@ -63,7 +70,7 @@ impl VtdUnit {
 
     /// The server is free: the next request is looked up now, and served as its entry says now.
     fn serve_next(&mut self, world: &mut World<'_>) {
-        let Some(pending) = self.waiting.pop_front() else { return };
+        let Some(mut pending) = self.waiting.pop_front() else { return };
         let now = world.now();
         self.totals.queue += now - pending.arrived;
         let (work, code, end) = match self.look_up(world, pending.request) {
@@ -77,7 +84,7 @@ impl VtdUnit {
             }
             Ok(Route::Posted(post)) => {
                 self.totals.posted += 1;
-                self.credits.release(world, pending.from);
+                self.free_place(world, &mut pending);
                 let cost = world.jitter(self.config.post_time);
                 (Work::Post(post), code::POSTED, world.line_reserve(post.descriptor, now, cost))
             }
@@ -89,6 +96,22 @@ impl VtdUnit {
         } else {
             world.schedule(end, code, 0);
         }
+    }
+
+    fn free_place(&self, world: &mut World<'_>, pending: &mut Pending) {
+        if core::mem::take(&mut pending.placed) {
+            self.credits.release(world, pending.from);
+        }
+    }
+
+    /// Whether the cache has the request's entry, in posted format.
+    fn is_known_as_posted(&self, request: Request) -> bool {
+        let mode = self.mode();
+        if !mode.remapping || !request::is_remappable(request) {
+            return false;
+        }
+        let entry = request::index(request, mode).ok().and_then(|index| self.cache.get(index));
+        entry.is_some_and(|bits| irte::Common::from_bits(bits).posted())
     }
 
     fn mode(&self) -> Mode {
@@ -133,7 +156,7 @@ impl VtdUnit {
 
     /// A request is ready for delivery, and keeps the server until it is delivered.
     pub(super) fn remapped(&mut self, world: &mut World<'_>) {
-        let Some(Service { pending, since, work: Work::Deliver(delivery) }) = self.service else { return };
+        let Some(Service { mut pending, since, work: Work::Deliver(delivery) }) = self.service else { return };
         let now = world.now();
         let slot = self.dispatch.take(world);
         self.totals.remap += now - since;
@@ -141,8 +164,8 @@ impl VtdUnit {
         self.totals.dispatch += slot.delivered - slot.taken;
         self.last_delivery = self.last_delivery.max(slot.delivered);
         if slot.taken == now {
-            self.credits.release(world, pending.from);
-        } else {
+            self.free_place(world, &mut pending);
+        } else if pending.placed {
             world.schedule(slot.taken, code::TAKEN, pending.from.0.into());
         }
         world.schedule(slot.delivered, code::SERVED, delivery.pack());
@@ -231,9 +254,9 @@ impl VtdUnit {
 
     /// A refused request leaves.
     pub(super) fn refused(&mut self, world: &mut World<'_>) {
-        let Some(Service { pending, since, work: Work::Refuse(refusal) }) = self.service else { return };
+        let Some(Service { mut pending, since, work: Work::Refuse(refusal) }) = self.service else { return };
         self.totals.remap += world.now() - since;
-        self.credits.release(world, pending.from);
+        self.free_place(world, &mut pending);
         self.refuse(world, pending.request, refusal);
         self.finish(world);
     }
