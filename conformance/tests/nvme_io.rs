@@ -255,6 +255,29 @@ fn deleting_a_queue_completes_what_is_in_work() {
 }
 
 #[test]
+fn data_on_the_link_of_a_deleted_queue_go_nowhere() {
+    let after = host(storing(), |host| {
+        host.enable();
+        let mut pair = host.create(1, 16, None);
+        let data = memory(128 << 10);
+        data.words()[0].set(0x55);
+        let (prp, _lists) = data_pointer(&data, 0, 128 << 10, 512);
+        // 128 KiB pass the link in 13 µs.
+        pair.push(transfer(WRITE, 1, 40, 256, prp));
+        host.ring_sq(1, 1);
+        host.wait_ns(3_000);
+        assert_eq!(status(host.run(0x00, 0, [0, 0], [1, 0, 0, 0])), 0);
+        assert_eq!(status(host.reap(&mut pair)), 0x008);
+        host.wait_ns(100_000);
+        assert!(pair.pop().is_none(), "once");
+        let mut other = host.create(2, 16, None);
+        assert_eq!(status(host.io(&mut other, transfer(READ, 2, 40, 1, prp))), 0);
+        data.words()[0].get()
+    });
+    assert_eq!((after.result, after.counter("writes"), after.slots_in_use), (0, 0, 0));
+}
+
+#[test]
 fn abort_finds_a_command_in_work() {
     host(config(), |host| {
         host.enable();
