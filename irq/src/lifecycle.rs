@@ -8,6 +8,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hal::{Hal, Word};
 
+/// How long a wait that no word announces sleeps between looks.
+const RELAX_NS: u64 = 1_000;
+
 /// How a handler is installed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RequestFlags {
@@ -184,33 +187,40 @@ impl<H: Hal> IrqCore<H> {
         Ok(())
     }
 
-    /// Removes a handler and waits until it runs no more; the last one stops the line.
+    /// Removes a handler and waits until it runs no more; the last one stops the line. Not to be called by a handler of
+    /// a per-CPU line, which cannot be told apart and would wait for itself.
     ///
     /// # Errors
     /// [`IrqError::NoAction`] when it is not installed, [`IrqError::InHandler`] from a handler of the line.
     pub fn free(&self, irq: Irq, action: &Arc<dyn Action>) -> Result<(), IrqError> {
         self.check_not_in_handler(irq)?;
         let line = self.line(irq)?;
-        let removed = {
+        let (removed, former) = {
             let mut state = line.state.lock();
             state.live(irq)?;
             let is_it = |entry: &Entry| core::ptr::addr_eq(Arc::as_ptr(&entry.action), Arc::as_ptr(action));
             let index = state.entries.iter().position(is_it).ok_or(IrqError::NoAction(irq))?;
             let removed = state.entries.remove(index);
+            let former = state.ready.take();
             state.refresh_actions();
             if state.entries.is_empty() {
                 state.mask();
                 state.pending = false;
             }
-            removed
+            (removed, former)
         };
         self.synchronize(irq)?;
+        // A per-CPU line is never in progress: its handlers hold on to their list while they run.
+        while former.as_ref().is_some_and(|former| Arc::strong_count(former) > 1) {
+            self.hal.relax_on(&line.running, 0, self.hal.now_ns().saturating_add(RELAX_NS));
+        }
         // The last reference may be this one: a handler's drop runs without the lock.
         drop(removed);
         Ok(())
     }
 
-    /// Waits until no handler of the line runs that ran when this was called.
+    /// Waits until no handler of the line runs that ran when this was called. Per-CPU lines keep no such state: of
+    /// those only [`IrqCore::free`] waits.
     ///
     /// # Errors
     /// [`IrqError::InHandler`] from a handler of the line, which would wait for itself.

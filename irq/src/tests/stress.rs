@@ -49,3 +49,34 @@ fn no_handler_runs_after_free_has_returned() {
     let view = core.view(irq).unwrap();
     assert!(!view.in_progress && view.handlers.is_empty() && view.count >= u64::from(3 * ROUNDS));
 }
+
+#[test]
+fn freeing_a_per_cpu_handler_waits_for_the_other_cpus() {
+    let hal = HostHal::monotonic(2);
+    let core = Arc::new(IrqCore::new(hal, CoreConfig::x86(2, 1)).unwrap());
+    let chip = LogChip { ops: ALL_OPS, log: Log::default(), pending: Mutex::new(false) };
+    let irq = core.alloc_line(&LogDomain(Arc::new(chip)), &on(CpuSet::first(2)), Flow::PerCpu).unwrap();
+    // 0: not begun, 1: running, 2: being freed, 3: ended.
+    let stage = Arc::new(AtomicU32::new(0));
+    let seen = stage.clone();
+    let action = handler(move |_| {
+        seen.store(1, SeqCst);
+        while seen.load(SeqCst) < 2 {
+            std::thread::yield_now();
+        }
+        hal.delay_ns(5_000_000);
+        seen.store(3, SeqCst);
+        IrqReturn::Handled
+    });
+    core.request(irq, "test", RequestFlags::default(), action.clone()).unwrap();
+    let other = core.clone();
+    let spec = ThreadSpec { name: "other CPU", affinity: Affinity::Cpu(CPU1), urgent: false };
+    hal.spawn(spec, Box::new(move || hal.interrupt(CPU1, || assert!(other.handle_irq(irq))))).unwrap();
+    while stage.load(SeqCst) < 1 {
+        std::thread::yield_now();
+    }
+    stage.store(2, SeqCst);
+    core.free(irq, &action).unwrap();
+    assert_eq!(stage.load(SeqCst), 3);
+    hal.join_all();
+}
