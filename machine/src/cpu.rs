@@ -1,6 +1,7 @@
 //! One simulated CPU: its interrupt state, its debt of time, and where its time went.
 
-use crate::core::{Core, Event, Next, cpu_event};
+use crate::core::{Core, Next};
+use crate::event::{Event, cpu_event};
 use crate::lapic::{Lapic, LapicEffect};
 use crate::time::Ps;
 use crate::trace::Track;

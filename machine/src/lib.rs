@@ -10,6 +10,7 @@ mod core;
 mod cpu;
 mod current;
 pub mod engine;
+mod event;
 pub mod fabric;
 pub mod fault;
 mod lapic;

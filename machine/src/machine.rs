@@ -1,8 +1,9 @@
 //! The machine from outside: built, run, read out, shut down.
 
-use crate::core::{Core, Event};
+use crate::core::Core;
 use crate::cpu::CpuTimes;
 use crate::current;
+use crate::event::Event;
 use crate::fault::FaultRecord;
 use crate::model::{Model, ModelId};
 use crate::simhal::{Regs, SimHal};

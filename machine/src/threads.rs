@@ -1,7 +1,8 @@
 //! Threads as coroutines, and how a CPU goes from one to the next.
 
-use crate::core::{Core, Event, cpu_event};
+use crate::core::Core;
 use crate::cpu::{Account, Cpu};
+use crate::event::{Event, cpu_event};
 use crate::time::Ps;
 use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
 use hal::{CpuId, SpawnError, ThreadBody, ThreadId, ThreadSpec};

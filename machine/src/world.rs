@@ -1,6 +1,7 @@
 //! What a model may do to the rest of the machine.
 
-use crate::core::{Core, Event};
+use crate::core::Core;
+use crate::event::Event;
 use crate::fault::FaultRecord;
 use crate::memory::BusError;
 use crate::model::{ModelId, Upstream};

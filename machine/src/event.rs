@@ -1,0 +1,54 @@
+//! Events: who they are for, and what they mean.
+
+use crate::model::ModelId;
+use hal::CpuId;
+
+/// An event: who it is for, and what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Event {
+    /// Kind in the top two bits, below it the model or CPU.
+    pub(crate) target: u32,
+    pub(crate) code: u32,
+    pub(crate) arg: u64,
+}
+
+pub(crate) const KIND_MODEL: u32 = 0;
+pub(crate) const KIND_WRITE: u32 = 1;
+pub(crate) const KIND_CPU: u32 = 2;
+pub(crate) const KIND_STOP: u32 = 3;
+
+/// What an event for a CPU means.
+pub(crate) mod cpu_event {
+    /// A wait is over, if its generation (`arg`) still is the CPU's.
+    pub(crate) const RESUME: u32 = 0;
+    /// The LAPIC has something to deliver.
+    pub(crate) const ACCEPT: u32 = 1;
+    /// An interrupt message or IPI arrives: vector in `arg`.
+    pub(crate) const RAISE: u32 = 2;
+    /// The LAPIC timer has run down, if its generation (`arg`) still is the timer's.
+    pub(crate) const TIMER: u32 = 3;
+    /// The running thread's time slice may be over.
+    pub(crate) const SLICE: u32 = 4;
+}
+
+impl Event {
+    pub(crate) fn for_model(model: ModelId, code: u32, arg: u64) -> Self {
+        assert!(code < 1 << 28, "event code {code:#x} of model {} needs more than 28 bits", model.0);
+        Self { target: KIND_MODEL << 30 | model.0, code, arg }
+    }
+
+    /// A register write that arrives later: region, width and offset in the code.
+    pub(crate) fn write(model: ModelId, region: u8, offset: u32, width_bytes: u8, value: u64) -> Self {
+        debug_assert!(offset < 1 << 26 && region < 16, "region {region} offset {offset:#x}");
+        let wide = u32::from(width_bytes == 8);
+        Self { target: KIND_WRITE << 30 | model.0, code: u32::from(region) << 27 | wide << 26 | offset, arg: value }
+    }
+
+    pub(crate) fn for_cpu(cpu: CpuId, code: u32, arg: u64) -> Self {
+        Self { target: KIND_CPU << 30 | cpu.0, code, arg }
+    }
+
+    pub(crate) fn stop(run: u64) -> Self {
+        Self { target: KIND_STOP << 30, code: 0, arg: run }
+    }
+}
