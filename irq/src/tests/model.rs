@@ -123,7 +123,14 @@ impl IrqChip for ApicChip {
 /// Device level.
 pub(super) struct MsiChip {
     model: Arc<Model>,
-    maskable: bool,
+    kind: Kind,
+}
+
+/// What devices can do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kind {
+    pub(super) maskable: bool,
+    pub(super) moves_on_ack: bool,
 }
 
 impl IrqChip for MsiChip {
@@ -131,7 +138,12 @@ impl IrqChip for MsiChip {
         "MSI"
     }
     fn provides(&self) -> ChipOps {
-        ChipOps { mask: self.maskable, write_message: true, ..ChipOps::default() }
+        ChipOps {
+            mask: self.kind.maskable,
+            moves_on_ack: self.kind.moves_on_ack,
+            write_message: true,
+            ..ChipOps::default()
+        }
     }
     fn mask(&self, level: &Level<'_>) {
         self.model.state.lock().unwrap().devices[level.hwirq().0 as usize].masked = true;
@@ -157,9 +169,9 @@ pub(super) struct ModelDomain {
 }
 
 impl ModelDomain {
-    pub(super) fn new(model: &Arc<Model>, maskable: bool) -> Self {
+    pub(super) fn new(model: &Arc<Model>, kind: Kind) -> Self {
         let root = Self { chip: Arc::new(ApicChip(model.clone())), outer: None };
-        Self { chip: Arc::new(MsiChip { model: model.clone(), maskable }), outer: Some(Arc::new(root)) }
+        Self { chip: Arc::new(MsiChip { model: model.clone(), kind }), outer: Some(Arc::new(root)) }
     }
 }
 
