@@ -183,6 +183,10 @@ impl Core {
             return;
         }
         let cpu = self.cpu();
+        if cpu.need_resched.get() && cpu.irq_on.get() && cpu.depth.get() == 0 {
+            // A thread that this one woke on its own CPU goes first: it may be the one that writes the word.
+            return self.reschedule();
+        }
         let (start, charged) = (self.now(), cpu.charged());
         let address = core::ptr::from_ref(word) as usize;
         let sequence = self.queue.borrow_mut().reserve_sequence();
@@ -220,6 +224,7 @@ impl Core {
         let effect = cpu.lapic.borrow_mut().write(register, value);
         match effect {
             LapicEffect::None => {}
+            LapicEffect::IdleEoi => self.cpu_fault("EOI with nothing in service", String::new()),
             LapicEffect::EoiBroadcast(vector) => {
                 self.settle();
                 for (index, model) in self.models().iter().enumerate() {

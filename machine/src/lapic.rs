@@ -36,6 +36,8 @@ impl Vectors {
 pub(crate) enum LapicEffect {
     /// Nothing outside the LAPIC.
     None,
+    /// An EOI with nothing in service: harmless, but somebody ended an interrupt twice.
+    IdleEoi,
     /// A level-triggered interrupt ended: broadcast its vector to the I/O APICs.
     EoiBroadcast(u8),
     /// An IPI to the CPU of this APIC id.
@@ -198,7 +200,7 @@ impl Lapic {
 
     /// Ends the highest in service; without one, nothing ("Signaling Interrupt Servicing Completion").
     fn end_of_interrupt(&mut self) -> LapicEffect {
-        let Some(vector) = self.isr.highest() else { return LapicEffect::None };
+        let Some(vector) = self.isr.highest() else { return LapicEffect::IdleEoi };
         self.isr.clear(vector);
         if self.tmr.contains(vector) { LapicEffect::EoiBroadcast(vector) } else { LapicEffect::None }
     }
@@ -265,7 +267,7 @@ mod tests {
         lapic.accept();
         assert_eq!(lapic.read(0x81b), Ok(1), "TMR bank 3, vector 0x60");
         assert_eq!(lapic.write(0x80b, 0), LapicEffect::EoiBroadcast(0x60));
-        assert_eq!(lapic.write(0x80b, 0), LapicEffect::None);
+        assert_eq!(lapic.write(0x80b, 0), LapicEffect::IdleEoi);
     }
 
     #[test]

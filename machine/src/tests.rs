@@ -259,6 +259,22 @@ fn the_console_waits_for_a_lock_that_a_thread_holds() {
 }
 
 #[test]
+fn a_waiter_lets_the_urgent_thread_of_its_own_cpu_write_the_word() {
+    let (mut machine, _) = machine(1);
+    let end = machine.run_boot(Ps::from_ns(1_000_000), || {
+        Regs::Lapic.write64(SVR, 0x1ff);
+        let word = Arc::new(<Word as hal::Word>::new(0));
+        let writer = word.clone();
+        let spec = ThreadSpec { urgent: true, ..thread("writer", 0) };
+        SimHal.spawn(spec, Box::new(move || _ = writer.swap(1))).expect("CPU 0 exists");
+        while word.load() == 0 {
+            SimHal.relax_on(&word, 0, u64::MAX);
+        }
+    });
+    assert_eq!(end, Ok(()));
+}
+
+#[test]
 fn a_wait_ends_at_its_deadline() {
     let (mut machine, _) = machine(1);
     let end = machine.run_boot(Ps::from_ns(10_000), || {
