@@ -1,1 +1,3 @@
-//! Driver against model, clause by clause; the tests are under `tests/`.
+//! Driver against model, clause by clause (`tests/`), and the whole stack on a small server ([`server`]).
+
+pub mod server;

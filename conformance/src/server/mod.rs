@@ -1,0 +1,263 @@
+//! A small server: the machine's models under the real core and drivers, and a load that notices every completion.
+//!
+//! What the tests do to it goes through [`System`], on the machine's CPUs; [`Server::run`] is the way in.
+
+mod bringup;
+mod load;
+mod quiet;
+pub mod ringer;
+
+pub use bringup::{Drive, Queue, System};
+pub use load::Load;
+
+use hal::Work;
+use irq::StormConfig;
+use machine::fabric::dispatch::Dispatch;
+use machine::fabric::hpet::{Hpet, HpetConfig};
+use machine::fabric::ioapic::{IoApic, IoApicConfig};
+use machine::fabric::port::{Credits, RootPort, RootPortConfig};
+use machine::fabric::vtd::{InvalidationFault, VtdConfig, VtdUnit};
+use machine::model::ModelId;
+use machine::nvme::{self, Latency, Nvme, Spread, StorageKind, Timing};
+use machine::time::Ps;
+use machine::{Costs, Machine, MachineConfig, RunEnd};
+use ringer::Ringer;
+use std::sync::Arc;
+
+/// How messages reach their CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Delivery {
+    /// Straight to the LAPIC: remapping stays off.
+    Plain,
+    /// Through an entry of the remapping table.
+    Remapped,
+    /// Through an entry of the remapping table and a posted descriptor.
+    Posted,
+}
+
+/// Requester of the timer block, and of the I/O APIC.
+pub const HPET_REQUESTER: u16 = 0x00f8;
+/// Requester of the I/O APIC.
+pub const IOAPIC_REQUESTER: u16 = 0x00f0;
+/// Requester of the ringing device.
+pub const RINGER_REQUESTER: u16 = 0x4200;
+
+/// What server to build.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// CPUs, all online.
+    pub cpus: u32,
+    /// Drives.
+    pub drives: u32,
+    /// I/O queues of each drive.
+    pub queues: u32,
+    /// Delivery of the drives' and the ringer's messages.
+    pub delivery: Delivery,
+    /// The queues' lines are managed.
+    pub managed: bool,
+    /// Of every random stream.
+    pub seed: u64,
+    /// When a line storms.
+    pub storm: StormConfig,
+    /// The remapping unit has CAP.PI.
+    pub posting_capability: bool,
+    /// What is broken in the invalidation queue.
+    pub invalidation_fault: InvalidationFault,
+    /// Each CPU's tick.
+    pub tick_ns: u64,
+    /// Mean time of a read by the drives.
+    pub read_ns: u64,
+    /// The engine's short cuts.
+    pub short_cuts: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            cpus: 4,
+            drives: 2,
+            queues: 2,
+            delivery: Delivery::Posted,
+            managed: false,
+            seed: 1,
+            storm: StormConfig::default(),
+            posting_capability: true,
+            invalidation_fault: InvalidationFault::None,
+            tick_ns: 100_000,
+            read_ns: 10_000,
+            short_cuts: true,
+        }
+    }
+}
+
+/// The models' numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Models {
+    /// The remapping unit.
+    pub iommu: ModelId,
+    /// The I/O APIC.
+    pub ioapic: ModelId,
+    /// The timer block.
+    pub hpet: ModelId,
+    /// The ringing device.
+    pub ringer: ModelId,
+}
+
+/// The machine, and the software that was brought up on it.
+pub struct Server {
+    /// Everything that software does on it.
+    pub system: Arc<System>,
+    /// Its models.
+    pub models: Models,
+    /// The drives' models.
+    pub drives: Vec<ModelId>,
+    /// The machine.
+    pub machine: Machine,
+}
+
+/// The longest that anything here may take, in simulated time.
+const LIMIT: Ps = Ps::from_ns(2_000_000_000);
+
+impl Server {
+    /// Builds the machine and brings the software up.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    pub fn new(config: &Config) -> Self {
+        let mut machine = Machine::new(MachineConfig {
+            cpus: config.cpus,
+            memory_bytes: 16 << 20,
+            seed: config.seed,
+            jitter_percent: 40,
+            costs: costs(),
+            short_cuts: config.short_cuts,
+            ..MachineConfig::default()
+        });
+        let socket = Dispatch::new(Ps::from_ns(112));
+        let credits = Credits::default();
+        let iommu = VtdUnit::new(unit_config(config), socket, credits.clone());
+        let iommu = machine.add_model(|_| Box::new(iommu));
+        let drives: Vec<ModelId> = (0..config.drives)
+            .map(|index| {
+                let port = machine.add_model(|id| Box::new(RootPort::new(id, iommu, port_config(), &credits)));
+                machine.add_model(|_| Box::new(Nvme::new(port, drive_config(config, index)).expect("a valid drive")))
+            })
+            .collect();
+        let ioapic = IoApicConfig { name: "ioapic".into(), requester: IOAPIC_REQUESTER, pins: 8 };
+        let ioapic = machine.add_model(|_| Box::new(IoApic::new(iommu, ioapic)));
+        let hpet = HpetConfig { name: "hpet".into(), requester: HPET_REQUESTER, period_fs: 10_000_000 };
+        let hpet = machine.add_model(|_| Box::new(Hpet::new(iommu, hpet)));
+        let ringer = machine.add_model(|_| Box::new(Ringer::new(iommu, RINGER_REQUESTER)));
+        let models = Models { iommu, ioapic, hpet, ringer };
+        let entry = Arc::default();
+        bringup::hang_entry(&mut machine, &entry);
+        let (config, sites) = (config.clone(), drives.clone());
+        let boot = move || System::bring_up(&config, models, &sites, &entry);
+        let system = machine.run_boot(LIMIT, boot).expect("the server comes up");
+        Self { system, models, drives, machine }
+    }
+
+    /// Runs `body` on CPU 0 until it has ended.
+    ///
+    /// # Panics
+    /// When it never does.
+    pub fn run<R: Send + 'static>(&mut self, body: impl FnOnce(&Arc<System>) -> R + Send + 'static) -> R {
+        let system = self.system.clone();
+        let result = self.machine.run_boot(LIMIT, move || body(&system));
+        result.unwrap_or_else(|why| panic!("{why}\n{}", self.system.describe()))
+    }
+
+    /// Lets `ns` pass.
+    pub fn pass(&mut self, ns: u64) -> RunEnd {
+        let end = self.machine.now() + Ps::from_ns(ns);
+        self.machine.run_until(end)
+    }
+
+    /// Faults that the machine recorded: (kind, how often).
+    pub fn faults(&self) -> Vec<(&'static str, u64)> {
+        self.machine.faults().0.iter().map(|fault| (fault.kind, fault.count)).collect()
+    }
+
+    /// A counter of a model, by name.
+    ///
+    /// # Panics
+    /// When there is none of that name.
+    pub fn counter(&mut self, model: ModelId, name: &str) -> u64 {
+        let counters = self.machine.with_any_model(model, |model| model.counters());
+        counters.iter().find(|(other, _)| *other == name).unwrap_or_else(|| panic!("no counter {name}: {counters:?}")).1
+    }
+
+    /// Ends the load, and checks that nothing is left: see [`System::check_quiet`].
+    pub fn finish(&mut self) {
+        self.run(|system| {
+            system.wait_for_load();
+            system.check_quiet();
+        });
+    }
+}
+
+fn costs() -> Costs {
+    let mut work_ps = [0; Work::COUNT];
+    for (work, ns) in [
+        (Work::IrqEntry, 200),
+        (Work::IrqExit, 150),
+        (Work::IrqHandler, 120),
+        (Work::ReapEntry, 30),
+        (Work::PirHarvest, 80),
+        (Work::PidClearOn, 60),
+    ] {
+        work_ps[work as usize] = ns * 1000;
+    }
+    Costs {
+        work_ps,
+        wake_from_idle: Ps::from_ns(500),
+        register_read: Ps::from_ns(400),
+        register_write: Ps::from_ns(60),
+        lapic_write: Ps::from_ns(30),
+        line_update: Ps::from_ns(20),
+        ipi: Ps::from_ns(300),
+        ..Costs::default()
+    }
+}
+
+fn unit_config(config: &Config) -> VtdConfig {
+    VtdConfig {
+        name: "dmar0".into(),
+        posted_interrupts: config.posting_capability,
+        extended_interrupt_mode: true,
+        fault_records: 4,
+        remap_time: Ps::from_ns(53),
+        post_time: Ps::from_ns(105),
+        command_time: Ps::from_ns(200),
+        invalidation_time: Ps::from_ns(500),
+        invalidation_fault: config.invalidation_fault,
+    }
+}
+
+fn port_config() -> RootPortConfig {
+    RootPortConfig {
+        name: "port".into(),
+        link_bytes_per_second: 13_300_000_000,
+        message_order_time: Ps::from_ns(157),
+        waiting_messages_max: 2,
+    }
+}
+
+fn drive_config(config: &Config, index: u32) -> nvme::Config {
+    let read = Latency { mean: Ps::from_ns(config.read_ns), spread: Spread::Uniform { percent: 80 }, tail: None };
+    nvme::Config {
+        name: format!("nvme{index}"),
+        requester: requester(index),
+        io_queues_max: config.queues as u16,
+        vectors: config.queues as u16 + 1,
+        queue_entries_max: 64,
+        timing: Timing { read, write: read, msi: Ps::from_ns(457), ..Timing::default() },
+        storage: StorageKind::Null,
+        ..nvme::Config::default()
+    }
+}
+
+/// Requester of a drive: a bus a drive, from 1.
+pub fn requester(drive: u32) -> u16 {
+    ((drive + 1) as u16) << 8
+}

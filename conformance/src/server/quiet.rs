@@ -1,0 +1,134 @@
+//! What must hold when nothing is under way any more.
+
+use super::System;
+use drivers::message::{MessageDomain, MessageSource};
+use hal::{CpuId, CpuSet, Hal as _};
+use irq::MsiMessage;
+use irq::posted::PostedConfig;
+use irq::{AllocRequest, Delivery, Flow, Irq, IrqError, RequesterId, Vector};
+use machine::SimHal;
+use std::sync::Arc;
+
+/// Device vectors a CPU: 0x20 to 0xea.
+const DEVICE_VECTORS: u32 = 0xea - 0x20 + 1;
+
+/// A device that has messages and never sends one.
+struct Silent;
+
+impl MessageSource for Silent {
+    fn chip_name(&self) -> &'static str {
+        "SILENT"
+    }
+    fn entries(&self) -> u32 {
+        2048
+    }
+    fn mask(&self, _: u32) {}
+    fn unmask(&self, _: u32) {}
+    fn write(&self, _: u32, _: MsiMessage) {}
+}
+
+impl System {
+    /// The load has ended, all CPUs are online, no device sends: every command completed exactly once; nothing is in
+    /// service, requested, posted or promised at any CPU; no line waits for anything; all interrupts are accounted
+    /// for. Stops the ticks.
+    ///
+    /// # Panics
+    /// When one of these does not hold.
+    pub fn check_quiet(self: &Arc<Self>) {
+        // What was abandoned is given back in the ticks; moves and throttles end there too.
+        SimHal.delay_ns(1_000_000);
+        self.stop_ticks();
+        self.queues().for_each(|queue| queue.load.check());
+        self.on_every_cpu(|system| system.check_cpu(SimHal.cpu()));
+        for line in self.core.views() {
+            assert!(!line.in_progress && !line.move_wanted && line.retired.is_empty(), "{line}");
+            assert!(line.handlers.is_empty() || line.disabled_depth > 0 || !line.masked, "{line}");
+            assert!(!line.pending && !line.shutdown && line.throttled_until_ns.is_none(), "{line}");
+        }
+        self.check_accounts();
+        let violations = self.violations.lock().expect("one host thread").clone();
+        assert!(violations.is_empty(), "{violations:#?}");
+    }
+
+    /// Nothing is left at this CPU.
+    fn check_cpu(&self, cpu: CpuId) {
+        for vector in (0x20..=0xff).map(Vector) {
+            assert!(!self.lapic.is_in_service(vector), "CPU {cpu}: vector {:#x} is in service", vector.0);
+            assert!(!self.lapic.is_requested(vector), "CPU {cpu}: vector {:#x} is requested", vector.0);
+        }
+        if let Some(descriptor) = self.posted.as_ref().and_then(|posted| posted.descriptor(cpu)) {
+            assert!(!descriptor.is_outstanding(), "CPU {cpu}: ON is set and nobody is notified");
+            let left: Vec<u8> = (0..=255).filter(|&vector| descriptor.is_pending(Vector(vector))).collect();
+            assert!(left.is_empty(), "CPU {cpu}: still posted: {left:x?}");
+        }
+    }
+
+    /// Interrupts as `/proc/interrupts` shows them are those that the CPUs took; notifications are those of the
+    /// handler; and what it dispatched has lines.
+    fn check_accounts(&self) {
+        let cpus = (0..self.cpus()).map(CpuId);
+        let taken: u64 = cpus
+            .clone()
+            .flat_map(|cpu| (0..=255).map(move |v| (cpu, v)))
+            .map(|(cpu, v)| self.taken(cpu, Vector(v)))
+            .sum();
+        let table = self.core.interrupts().to_string();
+        let mut rows = 0;
+        let mut notifications = 0;
+        for row in table.lines().skip(1) {
+            let (label, counts) = row.split_once(':').expect("a label");
+            let sum: u64 =
+                counts.split_whitespace().map_while(|word| word.parse::<u64>().ok()).take(self.cpus() as usize).sum();
+            rows += sum;
+            if label.trim() == "PMN" {
+                notifications = sum;
+            }
+        }
+        let posted = self.posted.iter().flat_map(|posted| cpus.clone().map(|cpu| posted.statistics(cpu)));
+        let (vectors, handled, alien) = posted.fold((0, 0, 0), |(vectors, handled, alien), statistics| {
+            (vectors + statistics.vectors, handled + statistics.notifications, alien + statistics.stray)
+        });
+        assert_eq!(alien, 0, "posted requests that no device vector stands for");
+        assert_eq!(notifications, handled, "the PMN row is the handler's count");
+        let vector = PostedConfig::default().notification_vector;
+        let came: u64 = cpus.map(|cpu| self.taken(cpu, vector)).sum();
+        assert_eq!(notifications, came, "and the LAPICs'");
+        assert_eq!(rows, taken + vectors, "all rows together are what the CPUs took, and what was harvested\n{table}");
+    }
+
+    /// Frees all queues' lines, and shows that every vector of every CPU can be had again.
+    ///
+    /// # Panics
+    /// When one cannot.
+    pub fn check_no_vector_leaked(self: &Arc<Self>) {
+        for queue in self.queues() {
+            let action: Arc<dyn irq::Action> = queue.pair.clone();
+            self.core.free(queue.line, &action).expect("its handler");
+            self.core.free_line(queue.line).expect("without a handler");
+        }
+        SimHal.delay_ns(100_000);
+        self.on_every_cpu(|system| system.core.housekeep());
+        let domain = MessageDomain::new(SimHal, Silent, self.vectors.clone()).expect("never posted");
+        let own = self.core.views();
+        let mut taken = 0;
+        for cpu in (0..self.cpus()).map(CpuId) {
+            let used = own.iter().filter(|line| line.effective.is_some_and(|target| target.cpu == cpu)).count() as u32;
+            for _ in used..DEVICE_VECTORS {
+                self.silent_line(&domain, taken, cpu).unwrap_or_else(|error| panic!("CPU {cpu}: {error}"));
+                taken += 1;
+            }
+            assert!(self.silent_line(&domain, taken, cpu).is_err(), "CPU {cpu} has more vectors than there are");
+        }
+    }
+
+    fn silent_line(&self, domain: &MessageDomain<SimHal, Silent>, index: u32, cpu: CpuId) -> Result<Irq, IrqError> {
+        let request = AllocRequest {
+            requester: RequesterId(0),
+            index,
+            affinity: CpuSet::of(cpu),
+            managed: false,
+            delivery: Delivery::Fixed,
+        };
+        self.core.alloc_line(domain, &request, Flow::Edge)
+    }
+}
