@@ -133,7 +133,7 @@ constants! {
         slots: Count 1.0 65536.0,
         /// Mean time of one command in service.
         media_mean: Time 1.0 1e9,
-        /// Smallest time of one command in service. The spread is uniform, as far above the mean as this is below; equal: fixed.
+        /// Smallest time of one command in service. What is between it and the mean is exponential; equal: fixed.
         media_floor: Time 0.0 1e9,
         /// Most entries of one queue (CAP.MQES + 1).
         queue_entries: Count 2.0 65536.0,

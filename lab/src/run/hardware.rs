@@ -135,10 +135,11 @@ fn vtd_config(platform: &Platform, index: usize) -> VtdConfig {
 }
 
 fn drive_config(plan: &Plan, drive: &DrivePlan, kind: &Drive, requester: u16) -> nvme::Config {
-    let (mean, floor) = (kind.media_mean.ps(), kind.media_floor.ps());
-    // Uniform, as far above the mean as the floor is below it.
-    let percent = (mean.saturating_sub(floor) * 100 / mean.max(1)) as u32;
-    let read = nvme::Latency { mean: Ps(mean), spread: nvme::Spread::Uniform { percent }, tail: None };
+    let read = nvme::Latency {
+        mean: Ps(kind.media_mean.ps()),
+        spread: nvme::Spread::AboveFloor { floor: Ps(kind.media_floor.ps()) },
+        tail: None,
+    };
     nvme::Config {
         name: drive.name.clone(),
         requester,

@@ -156,13 +156,12 @@ impl Span<'_> {
         let ios = jobs.ios.max(1) as f64;
         let user_ns: u64 = (0..self.end.cpus.len()).map(|cpu| self.cpu(cpu).user_ns).sum();
         let drive = |name: &'static str| {
-            let sum = |at: &Snapshot| at.drives.iter().flatten().filter(|c| c.0 == name).map(|c| c.1).sum();
-            self.grown(sum) as f64 / ios / 1000.0
+            self.grown(|at| at.drives.iter().map(|drive| value(drive, name)).sum()) as f64 / ios / 1000.0
         };
         let media_ns = drive("media_ps");
-        let link_ns = drive("link_wait_ps");
+        let link_ns = drive("link_ps");
         let queue_ns = drive("fetch_wait_ps");
-        let post_to_msi_ns = drive("msi_wait_ps");
+        let post_to_msi_ns = drive("message_wait_ps");
         let handler_to_application_ns = jobs.handover_ns as f64 / ios;
         let submit_ns = jobs.submission.mean();
         let known = media_ns + link_ns + queue_ns + post_to_msi_ns + handler_to_application_ns;

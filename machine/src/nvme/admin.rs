@@ -138,6 +138,7 @@ impl Nvme {
         self.ready.set(qid, false);
         self.abort_queue(world, qid);
         self.queues.sqs[usize::from(qid)] = SubmissionQueue::default();
+        self.recount_backlog(world);
         self.queues.cqs[usize::from(cqid)].users -= 1;
         Ok(0)
     }

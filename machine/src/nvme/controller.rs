@@ -141,6 +141,7 @@ impl Nvme {
         self.queues.clear();
         self.ready.clear();
         self.slots.clear(world.now(), &mut self.counters);
+        self.recount_backlog(world);
         (self.fetching, self.admin_busy) = (false, false);
         self.features.reset();
         self.events = Default::default();

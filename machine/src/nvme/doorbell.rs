@@ -25,15 +25,31 @@ impl Nvme {
         let Some(sq) = self.queues.sq(qid) else {
             return self.doorbell_error(world, ErrorEvent::INVALID_REGISTER, qid.into(), tail);
         };
+        let waited = sq.waiting();
         if !sq.advance(tail) {
             return self.doorbell_error(world, ErrorEvent::INVALID_VALUE, qid.into(), tail);
         }
         if qid == 0 {
             self.begin_admin(world);
         } else {
+            let waiting = self.queues.sqs[usize::from(qid)].waiting();
+            self.backlog_is(world, self.backlog.0 + u64::from(waiting) - u64::from(waited));
             self.ready.set(qid, self.queues.may_fetch(qid));
             self.begin_fetch(world);
         }
+    }
+
+    /// From now on so many I/O commands wait to be fetched.
+    pub(super) fn backlog_is(&mut self, world: &World<'_>, waiting: u64) {
+        let (waited, since) = self.backlog;
+        self.counters.fetch_wait_ps += waited * (world.now() - since).0;
+        self.backlog = (waiting, world.now());
+    }
+
+    /// The same, counted afresh: queues have come or gone.
+    pub(super) fn recount_backlog(&mut self, world: &World<'_>) {
+        let waiting = self.queues.sqs.iter().skip(1).map(|sq| u64::from(sq.waiting())).sum();
+        self.backlog_is(world, waiting);
     }
 
     fn cq_doorbell(&mut self, world: &mut World<'_>, qid: u16, head: u32) {

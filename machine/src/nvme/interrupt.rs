@@ -3,6 +3,7 @@
 use super::config::Resend;
 use super::{Nvme, code};
 use crate::model::Upstream;
+use crate::time::Ps;
 use crate::world::World;
 
 /// One MSI-X vector's state in the controller.
@@ -10,6 +11,8 @@ use crate::world::World;
 pub(super) struct Vector {
     /// A window is open: a message will follow.
     pub(super) armed: bool,
+    /// When it ends.
+    window_end: Ps,
     /// A message was sent and no head doorbell has followed ([`Resend::Acknowledged`]).
     unanswered: bool,
     /// Entries posted that the host has not acknowledged, over the queues of the vector.
@@ -39,6 +42,7 @@ impl Nvme {
         let state = self.vector(vector);
         state.unacknowledged += 1;
         if state.armed {
+            self.counters.message_wait_ps += (state.window_end - world.now()).0;
             self.counters.msis_merged += 1;
         } else if admin || !self.hold_back(world, vector) {
             self.arm(world, vector);
@@ -54,7 +58,10 @@ impl Nvme {
             return;
         }
         state.armed = true;
-        let at = world.now() + world.jitter(self.config.timing.msi);
+        let window = world.jitter(self.config.timing.msi);
+        let at = world.now() + window;
+        self.vector(vector).window_end = at;
+        self.counters.message_wait_ps += window.0;
         world.schedule(at, code::MESSAGE, u64::from(self.controller.epoch) << 32 | u64::from(vector));
     }
 

@@ -22,6 +22,7 @@ struct Slot {
     lba: u64,
     data: DataPointer,
     since: Ps,
+    on_link_since: Ps,
 }
 
 /// A slab of slots and the free ones among them.
@@ -47,6 +48,7 @@ impl Slots {
             lba: 0,
             data: DataPointer::default(),
             since: Ps(0),
+            on_link_since: Ps(0),
         };
         Self { slots: vec![empty; count.into()], free: (0..count).rev().collect() }
     }
@@ -69,6 +71,7 @@ impl Slots {
             lba: command.slba(),
             data: DataPointer { prp1: command.prp1, prp2: command.prp2, bytes: 0 },
             since: now,
+            on_link_since: now,
         };
         Some(index)
     }
@@ -133,6 +136,7 @@ impl Nvme {
             }
         };
         self.ready.set(qid, !sq.is_empty());
+        self.backlog_is(world, self.backlog.0 - 1);
         if let Some(index) = self.slots.take(&command, qid, world.now()) {
             self.begin(world, index, &command);
         }
@@ -191,12 +195,14 @@ impl Nvme {
             IoOpcode::WRITE => self.config.timing.write,
             _ => self.config.timing.flush,
         };
-        let at = world.now() + draw(world, latency);
-        world.schedule(at, code::MEDIA, ticket);
+        let time = draw(world, latency);
+        self.counters.media_ps += time.0;
+        world.schedule(world.now() + time, code::MEDIA, ticket);
     }
 
     fn transfer(&mut self, world: &mut World<'_>, index: u16) {
-        let slot = &self.slots.slots[usize::from(index)];
+        let slot = &mut self.slots.slots[usize::from(index)];
+        slot.on_link_since = world.now();
         let arg = ticket(index, slot.generation);
         let request = Upstream::Transfer { model: world.me(), bytes: slot.data.bytes, code: code::LINK, arg };
         world.upstream(self.port, request);
@@ -222,6 +228,7 @@ impl Nvme {
         let status = self.move_data(world, index);
         let slot = &mut self.slots.slots[usize::from(index)];
         slot.status = status;
+        self.counters.link_ps += (world.now() - slot.on_link_since).0;
         if slot.opcode == IoOpcode::WRITE && status == Status::SUCCESS {
             self.use_media(world, index);
         } else {

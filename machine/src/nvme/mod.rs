@@ -43,6 +43,7 @@ pub use msix::PBA_OFFSET;
 pub use pci::MSIX_CAPABILITY_OFFSET;
 
 use crate::model::{Model, ModelId};
+use crate::time::Ps;
 use crate::world::World;
 use async_event::AsyncEvents;
 use controller::Controller;
@@ -118,6 +119,14 @@ pub struct Counters {
     pub doorbell_errors: u64,
     /// Slots' busy time, summed over slots.
     pub slots_busy_ps: u64,
+    /// Time that I/O commands waited to be fetched, summed over commands.
+    pub fetch_wait_ps: u64,
+    /// Time that I/O commands spent in the media, summed over commands.
+    pub media_ps: u64,
+    /// Time that I/O commands spent waiting for the link and on it, summed over commands.
+    pub link_ps: u64,
+    /// Time from an entry to its vector's message, summed over entries; what coalescing adds is not in it.
+    pub message_wait_ps: u64,
 }
 
 /// The drive.
@@ -131,6 +140,8 @@ pub struct Nvme {
     slots: Slots,
     /// A fetch is under way.
     fetching: bool,
+    /// I/O commands that wait to be fetched, and since when their number is this.
+    backlog: (u64, Ps),
     /// An admin command is under way.
     admin_busy: bool,
     features: Features,
@@ -157,6 +168,7 @@ impl Nvme {
             ready: Ready::new(config.io_queues_max),
             slots: Slots::new(config.timing.slots),
             fetching: false,
+            backlog: (0, Ps(0)),
             admin_busy: false,
             features: Features::new(config.io_queues_max, config.vectors),
             events: AsyncEvents::default(),
@@ -309,6 +321,10 @@ impl Model for Nvme {
             ("queue_full_waits", c.queue_full_waits),
             ("doorbell_errors", c.doorbell_errors),
             ("slots_busy_ps", c.slots_busy_ps),
+            ("fetch_wait_ps", c.fetch_wait_ps),
+            ("media_ps", c.media_ps),
+            ("link_ps", c.link_ps),
+            ("message_wait_ps", c.message_wait_ps),
         ]
     }
 

@@ -30,8 +30,9 @@ impl SubmissionQueue {
         self.head == self.tail
     }
 
-    fn waiting(&self) -> u32 {
-        (self.tail + self.size - self.head) % self.size
+    /// Commands that the host has submitted and the drive has not fetched.
+    pub(super) fn waiting(&self) -> u32 {
+        (self.tail + self.size - self.head) % self.size.max(1)
     }
 
     /// Takes a doorbell's tail. False when it lies outside the queue, is the old one, or adds more than fits (Base
