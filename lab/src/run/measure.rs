@@ -104,7 +104,8 @@ impl Span<'_> {
             errors: jobs.errors + jobs.wrong_data,
             msis: counter("msis"),
             link_busy: self.busy(|at| value(&at.ports[ports[index]], "link_ps")),
-            media_busy: counter("slots_busy_ps") as f64 / self.ps() as f64 / kind.slots.value,
+            // A slot that waits for the link is the link's affair.
+            media_busy: counter("media_ps") as f64 / self.ps() as f64 / kind.slots.value,
         }
     }
 

@@ -23,7 +23,7 @@ pub struct RootPortConfig {
 
 /// Events of a port.
 mod code {
-    /// The link has carried what was before the first message.
+    /// The next transfer may start.
     pub(super) const LINK_FREE: u32 = 0;
     /// The IOMMU has taken a message while the port was blocked.
     pub(super) const CREDIT: u32 = 1;
@@ -64,30 +64,38 @@ impl Credits {
     }
 }
 
-/// One link, first in first out.
+/// One link, and what waits for it.
 ///
-/// A transfer occupies the link for its bytes; when its last byte has passed, its model gets its event. A message
-/// waits for what is before it and then goes to the IOMMU; it keeps later transfers back for a time, and when too many
-/// wait there, everything behind it.
+/// A transfer occupies the link for its bytes; when its last byte has passed, its model gets its event. Transfers go in
+/// turn. A message does not wait for data that the drive has not put on the link yet: it is sent between them, goes to
+/// the IOMMU at once, and keeps the following transfers back for a time. When too many messages wait there, the next
+/// one stays here, and no transfer starts before it has gone.
 pub struct RootPort {
     iommu: ModelId,
     config: RootPortConfig,
     places: Rc<Places>,
     /// Picoseconds a byte, times 2^20.
     byte_time_q20: u64,
-    waiting: VecDeque<Upstream>,
-    /// When the link has carried all that was put on it.
+    transfers: VecDeque<Transfer>,
+    messages: VecDeque<Upstream>,
+    /// When the next transfer may start: the link has carried what was put on it, and messages are ordered.
     link_free: Ps,
-    /// No transfer starts before it.
-    ordered_until: Ps,
-    /// An event for the first message is under way.
+    /// An event for then is under way.
     link_event: bool,
     blocked_since: Option<Ps>,
     bytes: u64,
-    messages: u64,
+    messages_passed: u64,
     link: Ps,
     order: Ps,
     blocked: Ps,
+}
+
+/// A transfer that waits, and whom its end concerns.
+struct Transfer {
+    model: ModelId,
+    bytes: u32,
+    code: u32,
+    arg: u64,
 }
 
 impl RootPort {
@@ -100,13 +108,13 @@ impl RootPort {
             config,
             places,
             byte_time_q20: u64::try_from(byte_time_q20).unwrap_or(u64::MAX),
-            waiting: VecDeque::new(),
+            transfers: VecDeque::new(),
+            messages: VecDeque::new(),
             link_free: Ps::default(),
-            ordered_until: Ps::default(),
             link_event: false,
             blocked_since: None,
             bytes: 0,
-            messages: 0,
+            messages_passed: 0,
             link: Ps::default(),
             order: Ps::default(),
             blocked: Ps::default(),
@@ -115,58 +123,45 @@ impl RootPort {
 
     /// Lets pass what may pass now.
     fn advance(&mut self, world: &mut World<'_>) {
-        while let Some(&first) = self.waiting.front() {
-            let passed = match first {
-                Upstream::Transfer { model, bytes, code, arg } => {
-                    let end = self.transfer(world, bytes);
-                    world.schedule_for(model, end, code, arg);
-                    true
-                }
-                Upstream::Message { .. } => self.message(world, first),
-            };
-            if !passed {
+        while let Some(&message) = self.messages.front() {
+            if self.places.taken.get() >= self.places.max {
+                self.places.blocked.set(true);
+                self.blocked_since.get_or_insert(world.now());
                 return;
             }
-            self.waiting.pop_front();
-        }
-    }
-
-    /// Puts a transfer on the link; when it ends.
-    fn transfer(&mut self, world: &World<'_>, bytes: u32) -> Ps {
-        let ready = self.link_free.max(world.now());
-        let start = ready.max(self.ordered_until);
-        let length = Ps(((u128::from(bytes) * u128::from(self.byte_time_q20)) >> 20) as u64);
-        self.order += start - ready;
-        self.link += length;
-        self.bytes += u64::from(bytes);
-        self.link_free = start + length;
-        self.link_free
-    }
-
-    /// Whether the message may go, and went.
-    fn message(&mut self, world: &mut World<'_>, message: Upstream) -> bool {
-        let now = world.now();
-        if self.link_free > now {
-            if !self.link_event {
-                self.link_event = true;
-                world.schedule(self.link_free, code::LINK_FREE, 0);
-            }
-            return false;
-        }
-        if self.places.taken.get() >= self.places.max {
-            self.places.blocked.set(true);
-            self.blocked_since.get_or_insert(now);
-            return false;
+            self.messages.pop_front();
+            self.pass(world, message);
         }
         if let Some(since) = self.blocked_since.take() {
-            self.blocked += now - since;
-            world.trace("blocked", since, now - since, 0);
+            let blocked = world.now() - since;
+            self.blocked += blocked;
+            world.trace("blocked", since, blocked, 0);
         }
+        while let Some(transfer) = self.transfers.front() {
+            if self.link_free > world.now() {
+                if !self.link_event {
+                    self.link_event = true;
+                    world.schedule(self.link_free, code::LINK_FREE, 0);
+                }
+                return;
+            }
+            let length = Ps(((u128::from(transfer.bytes) * u128::from(self.byte_time_q20)) >> 20) as u64);
+            self.link += length;
+            self.bytes += u64::from(transfer.bytes);
+            self.link_free = world.now() + length;
+            world.schedule_for(transfer.model, self.link_free, transfer.code, transfer.arg);
+            self.transfers.pop_front();
+        }
+    }
+
+    /// A message has its place: it goes, and the next transfer waits for its order.
+    fn pass(&mut self, world: &mut World<'_>, message: Upstream) {
+        let stall = world.jitter(self.config.message_order_time);
         self.places.taken.set(self.places.taken.get() + 1);
-        self.messages += 1;
-        self.ordered_until = self.ordered_until.max(now) + world.jitter(self.config.message_order_time);
+        self.messages_passed += 1;
+        self.order += stall;
+        self.link_free = self.link_free.max(world.now()) + stall;
         world.upstream(self.iommu, message);
-        true
     }
 }
 
@@ -192,17 +187,20 @@ impl Model for RootPort {
     }
 
     fn upstream(&mut self, world: &mut World<'_>, _from: ModelId, request: Upstream) {
-        self.waiting.push_back(request);
-        if self.waiting.len() == 1 {
-            self.advance(world);
+        match request {
+            Upstream::Transfer { model, bytes, code, arg } => {
+                self.transfers.push_back(Transfer { model, bytes, code, arg });
+            }
+            Upstream::Message { .. } => self.messages.push_back(request),
         }
+        self.advance(world);
     }
 
-    /// `link_ps`: bytes on the link; `order_ps`: transfers held back behind a message; `blocked_ps`: the port stood.
+    /// `link_ps`: bytes on the link; `order_ps`: the link kept free behind messages; `blocked_ps`: the port stood.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         vec![
             ("bytes", self.bytes),
-            ("messages", self.messages),
+            ("messages", self.messages_passed),
             ("link_ps", self.link.0),
             ("order_ps", self.order.0),
             ("blocked_ps", self.blocked.0),
