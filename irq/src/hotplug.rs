@@ -8,7 +8,8 @@ use hal::{CpuId, CpuSet, Hal};
 impl<H: Hal> IrqCore<H> {
     /// Takes this CPU offline: moves every line off, waits until messages under way have arrived, and fires each
     /// vector that is still pending here once more at its new CPU. Managed lines of which this is the last CPU are
-    /// shut down. To be called on the CPU itself, which then leaves its interrupts off.
+    /// shut down. To be called on the CPU itself, which then leaves its interrupts off; with posted delivery it goes on
+    /// with [`crate::posted::PostedMsi::cpu_offline`].
     ///
     /// # Errors
     /// [`IrqError::Cpu`] when it is not online or the last one; [`IrqError::NoVector`] or what a chip refuses when a

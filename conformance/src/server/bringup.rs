@@ -337,6 +337,7 @@ impl System {
         let off = SimHal.irq_save();
         let result = self.core.cpu_offline().map(|gone| assert_eq!(gone, cpu));
         if result.is_ok() {
+            self.posted.iter().for_each(|posted| posted.cpu_offline());
             self.offline[cpu.index()].store(true, Relaxed);
             let before = self.device_requests(cpu);
             SimHal.delay_ns(ns);

@@ -135,6 +135,14 @@ impl<'a, W: Word> Descriptor<'a, W> {
         self.control.set(control.into_bits());
     }
 
+    /// Drops what is requested and forgets that a notification is outstanding. Only while nobody posts to it.
+    pub(super) fn empty(self) {
+        for word in self.pir {
+            word.set(0);
+        }
+        self.clear_outstanding();
+    }
+
     /// Requests `vector`, as the remapping unit does; returns the notification that the caller must now send, if any.
     ///
     /// The unit updates the whole descriptor in one access, software in two. The second is a read-modify-write even

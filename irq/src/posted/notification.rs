@@ -173,6 +173,16 @@ impl<H: Hal> PostedMsi<H> {
         self.cpus.get(cpu.index()).map(|cpu| Descriptor::new(cpu.descriptor.words()))
     }
 
+    /// Empties this CPU's descriptor. To be called once [`crate::IrqCore::cpu_offline`] has returned: what was
+    /// requested here has been fired elsewhere by then, and a notification that is still under way goes with the CPU's
+    /// INIT. With ON left set nobody would ever be notified here again.
+    ///
+    /// # Panics
+    /// When this CPU has no descriptor.
+    pub fn cpu_offline(&self) {
+        Descriptor::new(self.cpus[self.hal.cpu().index()].descriptor.words()).empty();
+    }
+
     /// Where the remapping unit finds the descriptor of `cpu`.
     pub fn descriptor_address(&self, cpu: CpuId) -> Option<DeviceAddress> {
         self.cpus.get(cpu.index()).map(|cpu| cpu.descriptor.device_address())
