@@ -43,7 +43,8 @@ impl<H: Hal> IrqCore<H> {
         let new = allocated.unwrap_or(Err(IrqError::NoCpu(hardware.irq)))?;
         self.entry(new).set(u64::from(hardware.irq.0) + 1);
         if let Err(error) = hardware.set_affinity(new) {
-            self.give_back(new, hardware.managed);
+            // A controller that failed half-way may have sent something there already.
+            self.retire(state, new);
             return Err(error);
         }
         if let Some(old) = state.target.replace(new) {

@@ -29,9 +29,11 @@ impl<H: Hal> IrqCore<H> {
             matrix.online()
         };
         for line in &self.lines {
-            if let Err(error) = self.move_off(&mut line.state.lock(), cpu, &online) {
+            let moved = self.move_off(&mut line.state.lock(), cpu, &online);
+            if moved.is_err() {
                 self.matrix.lock().set_online(cpu)?;
-                return Err(error);
+                self.lines.iter().for_each(|line| stay_up(&mut line.state.lock(), cpu));
+                return moved;
             }
         }
         self.hal.delay_ns(self.config.flight_ns);
@@ -111,6 +113,9 @@ impl<H: Hal> IrqCore<H> {
             self.migrate(state, &CpuSet::of(cpu))?;
             state.shutdown = false;
             state.unmask();
+            if state.storm.is_throttled() {
+                self.schedule(cpu, state.storm.until_ns);
+            }
         } else if let Some(target) = state.target
             && !state.affinity.contains(target.cpu)
         {
@@ -119,5 +124,16 @@ impl<H: Hal> IrqCore<H> {
             self.schedule(target.cpu, self.hal.now_ns());
         }
         Ok(())
+    }
+}
+
+/// Undoes the shutdown of a line whose last CPU stays after all: its hardware was masked, and still points there.
+fn stay_up(state: &mut LineState, cpu: CpuId) {
+    if state.shutdown
+        && let Some(last) = state.retired.pop_if(|retired| retired.target.cpu == cpu)
+    {
+        state.target = Some(last.target);
+        state.shutdown = false;
+        state.unmask();
     }
 }

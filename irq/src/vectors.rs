@@ -15,9 +15,10 @@ struct CpuVectors {
 }
 
 impl CpuVectors {
-    /// Vectors that no managed line is owed.
+    /// Vectors that managed lines are owed and do not use. A line that left one here and came back uses two for a
+    /// while.
     fn reserved(&self) -> u32 {
-        self.managed - self.managed_used
+        self.managed.saturating_sub(self.managed_used)
     }
 }
 

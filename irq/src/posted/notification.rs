@@ -188,10 +188,11 @@ impl<H: Hal> PostedMsi<H> {
         self.cpus.get(cpu.index()).map(|cpu| cpu.descriptor.device_address())
     }
 
-    /// Whether `target`'s vector waits in its descriptor. It may also wait in the LAPIC, see
-    /// [`crate::IrqChip::is_pending`].
+    /// Whether `target`'s vector waits in its descriptor, or may have been harvested by the notification handler that
+    /// runs on this CPU and not be dispatched yet. It may also wait in the LAPIC, see [`crate::IrqChip::is_pending`].
     pub fn is_pending(&self, target: Target) -> bool {
-        self.descriptor(target.cpu).is_some_and(|descriptor| descriptor.is_pending(target.vector))
+        let harvested = target.cpu == self.hal.cpu() && self.is_serving();
+        harvested || self.descriptor(target.cpu).is_some_and(|descriptor| descriptor.is_pending(target.vector))
     }
 
     /// What the notifications of `cpu` brought; zero for a CPU it was not set up for.

@@ -131,7 +131,7 @@ fn each_operation_goes_to_the_nearest_level_that_has_it_and_no_other_line_s_chip
     }
     let posted_log = Log::default();
     let ops = ChipOps { ack: true, ..ChipOps::default() };
-    let chip = Arc::new(LogChip { ops, log: posted_log.clone(), pending: Mutex::new(false) });
+    let chip = Arc::new(LogChip::new(ops, posted_log.clone()));
     let domain = Posted(LogDomain(bench.domain.0.clone()), chip);
     let posted = bench.core.alloc_line(&domain, &on(CpuSet::of(CPU0)), Flow::Edge).unwrap();
     bench.request(posted, |_| IrqReturn::Handled);

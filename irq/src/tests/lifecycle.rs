@@ -151,7 +151,7 @@ fn accounting_prints_as_proc_interrupts() {
         core.set_system_vector(Vector(0xeb), "PMN", pmn, Arc::new(|_| ())),
         Err(IrqError::SystemVector(Vector(0xeb)))
     );
-    let chip = LogChip { ops: ALL_OPS, log: Log::default(), pending: Mutex::new(false) };
+    let chip = LogChip::new(ALL_OPS, Log::default());
     let irq = core.alloc_line(&LogDomain(Arc::new(chip)), &on(CpuSet::of(CPU1)), Flow::Edge).unwrap();
     core.request(irq, "nvme0q1", RequestFlags::default(), handler(|_| IrqReturn::Handled)).unwrap();
     hal.interrupt(CPU1, || core.handle_vector(Vector(0xeb)));

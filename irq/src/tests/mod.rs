@@ -4,6 +4,7 @@ mod flows;
 mod lifecycle;
 mod model;
 mod random;
+mod refusals;
 mod stress;
 
 use crate::*;
@@ -38,6 +39,14 @@ pub(super) struct LogChip {
     pub(super) log: Log,
     /// What `is_pending` says.
     pub(super) pending: Mutex<bool>,
+    /// `set_affinity` fails.
+    pub(super) refuses: Mutex<bool>,
+}
+
+impl LogChip {
+    pub(super) fn new(ops: ChipOps, log: Log) -> Self {
+        Self { ops, log, pending: Mutex::new(false), refuses: Mutex::new(false) }
+    }
 }
 
 impl IrqChip for LogChip {
@@ -61,7 +70,7 @@ impl IrqChip for LogChip {
     }
     fn set_affinity(&self, _: &Level<'_>, _: Target) -> Result<(), IrqError> {
         self.log.add("set_affinity");
-        Ok(())
+        if *self.refuses.lock().unwrap() { Err(IrqError::Hardware("LOG", "it refuses")) } else { Ok(()) }
     }
     fn retrigger(&self, _: &Level<'_>) -> bool {
         self.log.add("retrigger");
@@ -122,7 +131,7 @@ pub(super) fn on(affinity: CpuSet) -> AllocRequest {
     AllocRequest { requester: RequesterId(0), index: 0, affinity, managed: false, delivery: Delivery::Fixed }
 }
 
-/// Two CPUs, one chip.
+/// Two CPUs unless the configuration is changed, one chip.
 pub(super) struct Bench {
     pub(super) hal: HostHal,
     pub(super) core: Arc<IrqCore<HostHal>>,
@@ -136,11 +145,11 @@ impl Bench {
     }
 
     pub(super) fn with(ops: ChipOps, change: impl FnOnce(&mut CoreConfig)) -> Self {
-        let hal = HostHal::manual(2);
         let log = Log::default();
-        let chip = Arc::new(LogChip { ops, log: log.clone(), pending: Mutex::new(false) });
+        let chip = Arc::new(LogChip::new(ops, log.clone()));
         let mut config = CoreConfig::x86(2, 8);
         change(&mut config);
+        let hal = HostHal::manual(config.cpus);
         let mut core = IrqCore::new(hal, config).unwrap();
         core.set_root_chip(chip.clone());
         Self { hal, core: Arc::new(core), domain: LogDomain(chip), log }

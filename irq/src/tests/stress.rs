@@ -14,7 +14,7 @@ fn no_handler_runs_after_free_has_returned() {
         ..CoreConfig::x86(3, 4)
     };
     let core = Arc::new(IrqCore::new(hal, config).unwrap());
-    let chip = LogChip { ops: ChipOps { mask: false, ..ALL_OPS }, log: Log::default(), pending: Mutex::new(false) };
+    let chip = LogChip::new(ChipOps { mask: false, ..ALL_OPS }, Log::default());
     let irq = core.alloc_line(&LogDomain(Arc::new(chip)), &on(CpuSet::first(3)), Flow::Edge).unwrap();
     let done = Arc::new(AtomicBool::new(false));
     let spec = |cpu| ThreadSpec { name: "stress", affinity: Affinity::Cpu(CpuId(cpu)), urgent: false };
@@ -54,7 +54,7 @@ fn no_handler_runs_after_free_has_returned() {
 fn freeing_a_per_cpu_handler_waits_for_the_other_cpus() {
     let hal = HostHal::monotonic(2);
     let core = Arc::new(IrqCore::new(hal, CoreConfig::x86(2, 1)).unwrap());
-    let chip = LogChip { ops: ALL_OPS, log: Log::default(), pending: Mutex::new(false) };
+    let chip = LogChip::new(ALL_OPS, Log::default());
     let irq = core.alloc_line(&LogDomain(Arc::new(chip)), &on(CpuSet::first(2)), Flow::PerCpu).unwrap();
     // 0: not begun, 1: running, 2: being freed, 3: ended.
     let stage = Arc::new(AtomicU32::new(0));

@@ -2,6 +2,7 @@
 
 use super::unit::POSTING;
 use super::{Setup, request};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use hal::{CpuId, CpuSet};
@@ -123,4 +124,38 @@ fn what_is_posted_to_a_cpu_that_goes_fires_at_the_next() {
     assert!(host.setup.apic.writes().contains(&(0x830, 64, ipi)), "retriggered on the CPU of APIC id 0x123");
     host.take(1, new.vector.0);
     assert_eq!(host.handled(), 1);
+}
+
+/// The handler of one line moves another, whose old vector the notification handler has harvested and not dispatched.
+#[test]
+fn a_vector_in_the_hands_of_the_notification_handler_is_still_pending() {
+    let host = Arc::new(Host::new());
+    let affinity = CpuSet::of(CpuId(0));
+    let request = AllocRequest { index: 1, affinity, ..request(Delivery::Fixed) };
+    let second = host.core.alloc_line(&host.setup.posted(), &request, Flow::Edge).unwrap();
+    let (came, mover) = (Arc::new(Count::default()), Arc::downgrade(&host));
+    host.core.request(second, "second", RequestFlags::default(), came.clone()).unwrap();
+    let first = Mover(Box::new(move || {
+        let host = mover.upgrade().unwrap();
+        host.core.set_affinity(second, &CpuSet::of(CpuId(1))).unwrap();
+    }));
+    let action: Arc<dyn Action> = host.count.clone();
+    host.core.free(host.irq, &action).unwrap();
+    host.core.request(host.irq, "first", RequestFlags::default(), Arc::new(first)).unwrap();
+    let old = host.core.view(second).unwrap().effective.unwrap();
+    host.post(old);
+    host.core.set_affinity(second, &CpuSet::of(CpuId(1))).unwrap();
+    host.post(host.target());
+    host.setup.hal.advance_ns(10_000_000);
+    host.take(0, 0xeb);
+    assert_eq!((came.0.load(Relaxed), host.core.stray_vectors(CpuId(0))), (1, 0));
+}
+
+struct Mover(Box<dyn Fn() + Send + Sync>);
+
+impl Action for Mover {
+    fn handle(&self, _irq: Irq) -> IrqReturn {
+        (self.0)();
+        IrqReturn::Handled
+    }
 }

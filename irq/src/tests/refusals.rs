@@ -1,0 +1,69 @@
+//! Moves that fail half-way, and what comes all the same.
+
+use super::*;
+
+fn managed_on(bench: &Bench, cpus: impl IntoIterator<Item = u32>) -> Irq {
+    let affinity = cpus.into_iter().map(CpuId).collect();
+    let irq =
+        bench.core.alloc_line(&bench.domain, &AllocRequest { managed: true, ..on(affinity) }, Flow::Edge).unwrap();
+    bench.request(irq, |_| IrqReturn::Handled);
+    irq
+}
+
+/// A remapping unit may use an entry that it is then told to forget: what it sent meanwhile is the line's.
+#[test]
+fn what_a_move_that_failed_sent_is_not_lost() {
+    let bench = Bench::new(ALL_OPS);
+    let irq = bench.line(Flow::Edge);
+    *bench.domain.0.refuses.lock().unwrap() = true;
+    let refused = bench.core.set_affinity(irq, &CpuSet::of(CPU1));
+    assert_eq!(refused, Err(IrqError::Hardware("LOG", "it refuses")));
+    bench.log.take();
+    bench.vector(Target { cpu: CPU1, vector: Vector(0x20) });
+    assert_eq!(bench.said(), "ack handle");
+    // The vector is given back once nothing can come any more.
+    bench.hal.advance_ns(1_000_000);
+    bench.hal.on_cpu(CPU1, || bench.core.housekeep());
+    assert_eq!(bench.core.view(irq).unwrap().retired, []);
+    assert_eq!(bench.core.matrix.lock().in_use().0, 1);
+}
+
+#[test]
+fn a_cpu_that_cannot_go_keeps_its_managed_lines() {
+    let bench = Bench::new(ALL_OPS);
+    let asleep = managed_on(&bench, [1]);
+    let mover = managed_on(&bench, [0, 1]);
+    bench.hal.on_cpu(CPU0, || bench.core.cpu_offline()).unwrap();
+    bench.core.cpu_online(CPU0).unwrap();
+    assert_eq!(bench.core.view(mover).unwrap().effective.unwrap().cpu, CPU1);
+    *bench.domain.0.refuses.lock().unwrap() = true;
+    assert_eq!(bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()), Err(IrqError::Hardware("LOG", "it refuses")));
+    for irq in [asleep, mover] {
+        let view = bench.core.view(irq).unwrap();
+        assert!(!view.shutdown && !view.masked && view.effective.unwrap().cpu == CPU1, "{view}");
+    }
+    // It goes when the hardware lets it, and lines come and go on the CPUs as ever.
+    *bench.domain.0.refuses.lock().unwrap() = false;
+    bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
+    assert!(bench.core.view(asleep).unwrap().shutdown);
+    bench.core.cpu_online(CPU1).unwrap();
+    assert!(!bench.core.view(asleep).unwrap().masked);
+}
+
+#[test]
+fn a_throttled_line_that_slept_is_let_go_on_the_cpu_it_wakes_with() {
+    let bench = Bench::with(ALL_OPS, |config| {
+        (config.cpus, config.cpus_online) = (3, 3);
+        config.storm = StormConfig { burst: 1, burst_ns_min: 1, unhandled_max: 1, throttle_ns: 10_000_000 };
+    });
+    bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
+    let irq = managed_on(&bench, [1, 2]);
+    bench.fire(irq);
+    assert!(bench.core.view(irq).unwrap().throttled_until_ns.is_some());
+    bench.hal.on_cpu(CpuId(2), || bench.core.cpu_offline()).unwrap();
+    bench.core.cpu_online(CPU1).unwrap();
+    bench.hal.advance_ns(20_000_000);
+    bench.hal.on_cpu(CPU1, || bench.core.housekeep());
+    let view = bench.core.view(irq).unwrap();
+    assert!(view.throttled_until_ns.is_none() && !view.masked, "{view}");
+}
