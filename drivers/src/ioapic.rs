@@ -62,11 +62,15 @@ struct Pin {
     wiring: PinWiring,
     taken: bool,
     entry: Redirection,
+    /// The vector of a plain level-triggered pin has changed since its last end. The EOI of an interrupt that was
+    /// under way names the old one, and the pin would wait for its own for ever.
+    moved: bool,
 }
 
 struct State<R> {
     regs: R,
     pins: Vec<Pin>,
+    has_eoi: bool,
 }
 
 impl<R: Regs> State<R> {
@@ -90,6 +94,19 @@ impl<R: Regs> State<R> {
             self.write(register, value);
         }
         self.pins[pin].entry = entry;
+    }
+
+    /// Ends the pin's interrupt by its entry's own vector; without an EOI register by a turn as an edge-triggered pin,
+    /// which has no remote IRR.
+    fn end(&mut self, pin: usize) {
+        let entry = self.pins[pin].entry;
+        if self.has_eoi {
+            self.regs.write32(ioapic::EOI, entry.vector().into());
+        } else {
+            self.program(pin, entry.with_masked(true).with_level(false));
+            self.program(pin, entry.with_masked(true));
+            self.set_masked(pin, entry.masked());
+        }
     }
 
     fn set_masked(&mut self, pin: usize, masked: bool) {
@@ -126,7 +143,8 @@ impl<H: Hal> IoApicChip<H> {
             .with_masked(entry.masked());
         if new != *entry {
             // Masked while the halves differ.
-            let masked = new.masked();
+            let (masked, entry_had_vector) = (new.masked(), entry.vector() != 0);
+            state.pins[pin].moved = entry_had_vector;
             state.program(pin, new.with_masked(true));
             state.set_masked(pin, masked);
         }
@@ -166,7 +184,7 @@ impl<H: Hal> IrqChip for IoApicChip<H> {
     }
 
     fn provides(&self) -> ChipOps {
-        ChipOps { eoi: true, mask: true, set_affinity: true, ..ChipOps::default() }
+        ChipOps { eoi: true, mask: true, set_affinity: true, retrigger: true, ..ChipOps::default() }
     }
 
     /// The local APIC first: the pin, if still asserted, sends again as soon as it is told.
@@ -174,12 +192,27 @@ impl<H: Hal> IrqChip for IoApicChip<H> {
         if let Ok(parent) = parent_with(level, |ops| ops.eoi) {
             parent.chip().eoi(&parent);
         }
-        let pin = level.hwirq().0;
-        let state = self.state.lock();
-        let is_level = state.pins.get(pin as usize).is_some_and(|pin| pin.wiring.level);
-        if self.route == IoApicRoute::Remapped && is_level {
-            state.regs.write32(ioapic::EOI, pin as u32);
+        let pin = level.hwirq().0 as usize;
+        let mut state = self.state.lock();
+        let Some(Pin { wiring: PinWiring { level: true, .. }, moved, .. }) = state.pins.get_mut(pin) else { return };
+        let moved = core::mem::take(moved);
+        if moved || self.route == IoApicRoute::Remapped {
+            state.end(pin);
         }
+    }
+
+    /// A level that is still raised comes again once its pin is told of an end. An IPI would come as an edge: it takes
+    /// the level's mark from a request that waits at the local APIC, whose EOI then never reaches the pin (SDM vol. 3,
+    /// "Interrupt Acceptance for Fixed Interrupts", TMR).
+    fn retrigger(&self, level: &Level<'_>) -> bool {
+        let pin = level.hwirq().0 as usize;
+        let mut state = self.state.lock();
+        if state.pins.get(pin).is_some_and(|pin| pin.wiring.level) {
+            state.end(pin);
+            return true;
+        }
+        drop(state);
+        parent_with(level, |ops| ops.retrigger).is_ok_and(|parent| parent.chip().retrigger(&parent))
     }
 
     fn mask(&self, level: &Level<'_>) {
@@ -232,15 +265,16 @@ impl<H: Hal> IoApicDomain<H> {
             return Err(IoApicError::PostedParent);
         }
         let masked = Redirection::new().with_masked(true);
-        let pins = wiring.iter().map(|&wiring| Pin { wiring, taken: false, entry: masked }).collect();
-        let mut state = State { regs, pins };
+        let pins = wiring.iter().map(|&wiring| Pin { wiring, taken: false, entry: masked, moved: false }).collect();
+        let mut state = State { regs, pins, has_eoi: false };
         let version = IoApicVersion::from_bits(state.read(ioapic::VERSION));
+        state.has_eoi = version.version() >= ioapic::VERSION_WITH_EOI;
         let has = usize::from(version.entries_less_one()) + 1;
         if wiring.len() > has {
             return Err(IoApicError::Pins(wiring.len(), has));
         }
         let needs_eoi = route == IoApicRoute::Remapped && wiring.iter().any(|pin| pin.level);
-        if needs_eoi && version.version() < ioapic::VERSION_WITH_EOI {
+        if needs_eoi && !state.has_eoi {
             return Err(IoApicError::NoEoi(version.version()));
         }
         for pin in 0..wiring.len() {

@@ -95,6 +95,54 @@ fn a_plain_pin_is_written_masked_then_opened() {
     assert!(domain.allocate(&request(1)).is_err() && domain.allocate(&request(2)).is_err());
 }
 
+/// A level-triggered pin of vector 0x31, without a remapping unit, once it was moved to vector 0x44.
+fn end_after_move(version: u64) -> Vec<(u32, u64)> {
+    let (setup, regs) = Setup::new(version);
+    let hal = HostHal::manual(2);
+    let domain = IoApicDomain::new(hal, regs, &[LEVEL_LOW], IoApicRoute::Plain, setup.vectors.clone()).unwrap();
+    let levels = [domain.allocate(&request(0)).unwrap(), setup.vectors.allocate(&request(0)).unwrap()];
+    let level = Level::new(Irq(0), &levels);
+    setup.vectors.activate(&level.parent().unwrap(), TARGET).unwrap();
+    domain.activate(&level, TARGET).unwrap();
+    level.chip().unmask(&level);
+    level.chip().set_affinity(&level, Target { cpu: CpuId(0), vector: Vector(0x44) }).unwrap();
+    setup.script.writes();
+    level.chip().eoi(&level);
+    let writes = setup.script.writes().into_iter().map(|(offset, _, value)| (offset, value)).collect();
+    level.chip().eoi(&level);
+    assert_eq!(setup.script.writes(), [], "once is enough");
+    writes
+}
+
+/// Its interrupt may have been taken by the old vector, whose EOI means nothing to the pin.
+#[test]
+fn a_plain_level_pin_that_moved_is_told_of_the_end_by_its_new_vector() {
+    assert_eq!(end_after_move(0x20), [(0x40, 0x44)]);
+    let windows: Vec<_> = end_after_move(0x11).into_iter().filter(|&(offset, _)| offset == 0x10).collect();
+    let edge_then_level: Vec<_> =
+        windows.iter().map(|&(_, value)| value & 0x1_8000).filter(|&bits| bits != 0).collect();
+    assert_eq!(edge_then_level, [0x1_0000, 0x1_8000, 0x8000], "masked edge, masked level, level");
+}
+
+#[test]
+fn a_level_pin_is_retriggered_at_the_pin_and_an_edge_at_the_local_apic() {
+    let (setup, regs) = Setup::new(0x20);
+    let hal = HostHal::manual(2);
+    let wiring = [LEVEL_LOW, PinWiring::default()];
+    let domain = IoApicDomain::new(hal, regs, &wiring, IoApicRoute::Plain, setup.vectors.clone()).unwrap();
+    for (pin, pin_writes, apic_writes) in
+        [(0, vec![(0x40, 32, 0x31)], vec![]), (1, vec![], vec![(0x830, 64, 0x2_0000_4031)])]
+    {
+        let levels = [domain.allocate(&request(pin)).unwrap(), setup.vectors.allocate(&request(pin)).unwrap()];
+        let level = Level::new(Irq(0), &levels);
+        setup.vectors.activate(&level.parent().unwrap(), TARGET).unwrap();
+        domain.activate(&level, TARGET).unwrap();
+        (setup.script.writes(), setup.apic.writes());
+        assert!(level.chip().retrigger(&level));
+        assert_eq!((setup.script.writes(), setup.apic.writes()), (pin_writes, apic_writes));
+    }
+}
+
 #[test]
 fn a_remapped_level_pin_names_its_handle_and_is_told_of_the_end() {
     let (setup, regs) = Setup::new(0x20);
