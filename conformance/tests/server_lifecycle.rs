@@ -1,0 +1,281 @@
+//! Requests, frees, disables and storms while interrupts arrive.
+
+use campanile_conformance::server::ringer::RingerPort;
+use campanile_conformance::server::wire::WirePort;
+use campanile_conformance::server::{Config, Delivery, IOAPIC_REQUESTER, Server, System, WIRE_PIN};
+use drivers::ioapic::{IoApicDomain, IoApicRoute, PinWiring};
+use hal::{CpuId, CpuSet, Hal as _};
+use irq::{Action, AllocRequest, Flow, Irq, IrqError, IrqReturn, RequestFlags, RequesterId, StormConfig};
+use machine::{Regs, SimHal, Stream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+const DELIVERIES: [Delivery; 3] = [Delivery::Plain, Delivery::Remapped, Delivery::Posted];
+
+/// Counts, and must not be called once it was freed.
+struct Guarded {
+    calls: AtomicU64,
+    freed: AtomicBool,
+    takes_ns: u64,
+}
+
+impl Guarded {
+    fn new(takes_ns: u64) -> Arc<Self> {
+        Arc::new(Self { calls: AtomicU64::new(0), freed: AtomicBool::new(false), takes_ns })
+    }
+}
+
+impl Action for Guarded {
+    fn handle(&self, _: Irq) -> IrqReturn {
+        assert!(!self.freed.load(Relaxed), "called after it was freed");
+        SimHal.delay_ns(self.takes_ns);
+        assert!(!self.freed.load(Relaxed), "freed while it runs");
+        self.calls.fetch_add(1, Relaxed);
+        IrqReturn::Handled
+    }
+}
+
+#[test]
+fn disables_nest_while_interrupts_arrive() {
+    for delivery in DELIVERIES {
+        let mut server = Server::new(&Config { delivery, ..Config::default() });
+        server.run(|system| {
+            system.start_load(1_500, 12);
+            let mut random = Stream::new(3, 77);
+            while !system.queues().all(|queue| queue.load.is_done()) {
+                let queue = system.queues().nth((random.next() % 4) as usize).expect("four queues");
+                let depth = random.next() % 3 + 1;
+                for _ in 0..depth {
+                    system.core.disable(queue.line).expect("from a thread");
+                    let interrupts = queue.pair.snapshot().completion.interrupts;
+                    SimHal.delay_ns(random.next() % 10_000);
+                    assert_eq!(queue.pair.snapshot().completion.interrupts, interrupts, "disabled means disabled");
+                }
+                (0..depth).for_each(|_| system.core.enable(queue.line).expect("disabled"));
+                assert_eq!(system.core.enable(queue.line), Err(IrqError::NotDisabled(queue.line)));
+                SimHal.delay_ns(random.next() % 20_000);
+            }
+        });
+        server.finish();
+    }
+}
+
+#[test]
+fn handlers_come_and_go_while_their_messages_are_under_way() {
+    for delivery in DELIVERIES {
+        let mut server = Server::new(&Config { delivery, cpus: 2, drives: 1, queues: 1, ..Config::default() });
+        server.run(|system| {
+            system.start_load(500, 8);
+            let mut random = Stream::new(9, 77);
+            let mut calls = 0;
+            for round in 0..150 {
+                let line = system.ringer_line();
+                system.ringer.ring(u64::MAX, 1_900);
+                for _ in 0..random.next() % 3 + 1 {
+                    let handler = Guarded::new(random.next() % 600);
+                    let action: Arc<dyn Action> = handler.clone();
+                    system.core.request(line, "ringer", RequestFlags::default(), action.clone()).expect("no handler");
+                    system.core.set_affinity(line, &CpuSet::of(CpuId(round % 2))).expect("an online CPU");
+                    SimHal.delay_ns(random.next() % 8_000);
+                    system.core.synchronize(line).expect("from a thread");
+                    system.core.free(line, &action).expect("its handler");
+                    handler.freed.store(true, Relaxed);
+                    calls += handler.calls.load(Relaxed);
+                }
+                system.core.free_line(line).expect("without a handler");
+            }
+            system.ringer.ring(0, 0);
+            assert!(calls > 100, "only {calls} calls");
+        });
+        server.settle();
+        server.run(|system| system.check_no_vector_leaked());
+        assert_eq!(server.faults(), [], "{delivery:?}: a masked device sends nothing to a freed entry");
+    }
+}
+
+/// A function on the shared pin.
+struct Function {
+    port: WirePort,
+    number: u32,
+    served: AtomicU64,
+}
+
+impl Action for Function {
+    fn handle(&self, _: Irq) -> IrqReturn {
+        if self.port.serve(self.number) {
+            self.served.fetch_add(1, Relaxed);
+            return IrqReturn::Handled;
+        }
+        IrqReturn::None
+    }
+}
+
+fn pin_line(system: &System) -> Irq {
+    let wiring: Vec<_> = (0..8).map(|pin| PinWiring { level: pin == WIRE_PIN, active_low: false }).collect();
+    let regs = Regs::Model { model: system.models.ioapic, region: 0 };
+    let route = if system.unit.is_some() { IoApicRoute::Remapped } else { IoApicRoute::Plain };
+    let domain = IoApicDomain::new(SimHal, regs, &wiring, route, system.unposted()).expect("not posted");
+    let request = AllocRequest {
+        requester: RequesterId(IOAPIC_REQUESTER),
+        index: WIRE_PIN.into(),
+        affinity: CpuSet::first(system.cpus()),
+        managed: false,
+        delivery: irq::Delivery::Fixed,
+    };
+    system.core.alloc_line(&domain, &request, Flow::FastEoi).expect("a line")
+}
+
+#[test]
+fn two_functions_share_a_level_line_that_moves_beside_the_drives() {
+    for delivery in DELIVERIES {
+        let mut server = Server::new(&Config { delivery, ..Config::default() });
+        server.run(|system| {
+            let line = pin_line(system);
+            let shared = RequestFlags { shared: true, ..RequestFlags::default() };
+            let port = WirePort(Regs::Model { model: system.models.wire, region: 0 });
+            let functions = [0, 1].map(|number| Arc::new(Function { port, number, served: AtomicU64::new(0) }));
+            for function in &functions {
+                system.core.request(line, "function", shared, function.clone()).expect("shared");
+            }
+            system.start_load(1_000, 12);
+            let mut random = Stream::new(4, 77);
+            let mut raised = [0, 0];
+            for round in 0..300 {
+                let number = (random.next() % 2) as u32;
+                port.raise(number);
+                raised[number as usize] += 1;
+                match random.next() % 4 {
+                    0 => system.core.set_affinity(line, &CpuSet::of(CpuId(round % 4))).expect("online"),
+                    1 => {
+                        system.core.disable(line).expect("from a thread");
+                        SimHal.delay_ns(random.next() % 4_000);
+                        system.core.enable(line).expect("disabled");
+                    }
+                    _ => {}
+                }
+                // A function raises once until it is served.
+                let limit_ns = SimHal.now_ns() + 60_000;
+                let served = |number: usize| functions[number].served.load(Relaxed);
+                while (0..2).any(|number| served(number) < raised[number]) {
+                    assert!(SimHal.now_ns() < limit_ns, "round {round}: not served\n{}", system.describe());
+                    SimHal.delay_ns(500);
+                }
+            }
+            assert_eq!(functions.each_ref().map(|function| function.served.load(Relaxed)), raised);
+            let first: Arc<dyn Action> = functions[0].clone();
+            system.core.free(line, &first).expect("its handler");
+            port.raise(1);
+            SimHal.delay_ns(30_000);
+            assert_eq!(functions[1].served.load(Relaxed), raised[1] + 1, "the other keeps the line");
+        });
+        server.finish();
+        assert_eq!(server.faults(), [], "{delivery:?}");
+    }
+}
+
+/// Nobody's interrupt.
+struct Deaf;
+
+impl Action for Deaf {
+    fn handle(&self, _: Irq) -> IrqReturn {
+        IrqReturn::None
+    }
+}
+
+#[test]
+fn a_storming_line_is_throttled_and_shown_and_the_others_run_on() {
+    for delivery in DELIVERIES {
+        let storm = StormConfig { burst: 300, burst_ns_min: 500_000, unhandled_max: 290, throttle_ns: 500_000 };
+        let mut server = Server::new(&Config { delivery, cpus: 2, drives: 1, storm, ..Config::default() });
+        let alone_ns = server.run(|system| {
+            system.start_load(500, 4);
+            system.wait_for_load();
+            system.queues().map(|queue| queue.load.take_latency_ns_max()).max().expect("queues")
+        });
+        let ringer = server.models.ringer;
+        let (line, deaf) = server.run(|system| {
+            let line = system.ringer_line();
+            let deaf: Arc<dyn Action> = Arc::new(Deaf);
+            system.core.request(line, "deaf", RequestFlags::default(), deaf.clone()).expect("a new line");
+            // 1.4 M a second, for ever.
+            system.ringer.ring(u64::MAX, 700);
+            let limit_ns = SimHal.now_ns() + 2_000_000;
+            let throttled = |view: &irq::LineView| view.throttled_until_ns.is_some();
+            while !throttled(&system.core.view(line).expect("a line")) {
+                assert!(SimHal.now_ns() < limit_ns, "never found\n{}", system.describe());
+                SimHal.delay_ns(1_000);
+            }
+            let view = system.core.view(line).expect("a line");
+            let text = view.to_string();
+            assert!(
+                view.masked && view.storms == 1 && text.contains("throttled") && text.contains("storm: masked until"),
+                "{text}"
+            );
+            (line, deaf)
+        });
+        let sent_before = server.counter(ringer, "sent");
+        let storm_ns = server.run(move |system| {
+            let start_ns = SimHal.now_ns();
+            system.start_load(3_000, 4);
+            while SimHal.now_ns() - start_ns < 10_000_000 || !system.queues().all(|queue| queue.load.is_done()) {
+                SimHal.delay_ns(5_000);
+            }
+            let view = system.core.view(line).expect("a line");
+            assert!(view.storms >= 5, "it comes back after each throttle, and is caught again\n{view}");
+            let worst = system.queues().map(|queue| queue.load.take_latency_ns_max()).max().expect("queues");
+            system.ringer.ring(0, 0);
+            // Its last throttle ends.
+            SimHal.delay_ns(1_000_000);
+            system.core.free(line, &deaf).expect("its handler");
+            system.core.free_line(line).expect("no handler");
+            worst
+        });
+        let sent = server.counter(ringer, "sent") - sent_before;
+        assert!(sent < 12_000, "the device got {sent} through in 10 ms, of 14000");
+        assert!(storm_ns < alone_ns + 10_000, "{delivery:?}: {alone_ns} ns alone, {storm_ns} ns beside the storm");
+        server.settle();
+    }
+}
+
+#[test]
+fn a_device_that_ignores_its_mask_disturbs_nobody_else() {
+    for delivery in [Delivery::Remapped, Delivery::Posted] {
+        let mut server = Server::new(&Config { delivery, ..Config::default() });
+        server.run(|system| {
+            let line = system.ringer_line();
+            let handler = Guarded::new(0);
+            let action: Arc<dyn Action> = handler.clone();
+            system.core.request(line, "rude", RequestFlags::default(), action.clone()).expect("a new line");
+            system.ringer.ring(u64::MAX, 900);
+            system.start_load(500, 8);
+            SimHal.delay_ns(20_000);
+            system.core.disable(line).expect("from a thread");
+            unmask_behind(&system.ringer);
+            let calls = handler.calls.load(Relaxed);
+            SimHal.delay_ns(50_000);
+            assert_eq!(handler.calls.load(Relaxed), calls, "disabled means disabled, whatever the device does");
+            system.core.free(line, &action).expect("its handler");
+            handler.freed.store(true, Relaxed);
+            system.core.free_line(line).expect("no handler");
+            SimHal.delay_ns(50_000);
+            unmask_behind(&system.ringer);
+            SimHal.delay_ns(50_000);
+            system.ringer.ring(0, 0);
+            system.wait_for_load();
+        });
+        server.settle();
+        let faults = server.faults();
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        assert_eq!(faults[0].0, "interrupt request refused: entry not present");
+        server.run(|system| {
+            assert!(system.faults().iter().all(|fault| fault.requester == RequesterId(0x4200)), "whose it was");
+            assert!(!system.faults().is_empty());
+            system.check_no_vector_leaked();
+        });
+    }
+}
+
+/// The device's mask register, written behind the core's back.
+fn unmask_behind(ringer: &RingerPort) {
+    hal::Regs::write32(&ringer.0, 0x0c, 0);
+}
