@@ -63,6 +63,9 @@ pub struct Drive {
     pub msis: u64,
     /// Fraction of the span in which the link was moving data.
     pub link_busy: f64,
+    /// Fraction of the span in which the link had to stay free behind the drive's own MSIs, which data may not
+    /// overtake.
+    pub link_held: f64,
     /// Fraction of the media's slots in use, averaged over the span.
     pub media_busy: f64,
 }

@@ -10,8 +10,11 @@ mod figure;
 pub mod html;
 pub mod json;
 mod plots;
+mod rows_page;
 pub mod table;
 pub mod trace;
+
+pub use rows_page::rows_page;
 
 /// What a figure is, printed beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -44,6 +44,7 @@ pub mod dispatch;
 pub mod hpet;
 pub mod ioapic;
 pub mod port;
+pub mod stranger;
 #[cfg(test)]
 mod tests;
 pub mod vtd;

@@ -15,6 +15,6 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
     let free = rows_of::free_constants(&plans);
     cli::print(&report::table::reproduce(&compared, &free))?;
     write(json, || report::json::reproduce(&compared).expect("rows are plain data"))?;
-    let _ = html;
+    write(html, || report::rows_page(&compared, &free))?;
     ended(&stop)
 }

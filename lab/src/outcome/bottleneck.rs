@@ -2,7 +2,8 @@
 //!
 //! The rule: each of drive link, drive media, MSI path and CPU is as busy as its busiest member, averaged over the
 //! seeds; the busiest of the four is the bottleneck if it is at least [`SATURATED`] busy. Of equals, the one nearer to
-//! the drive counts, because it starves what lies behind it. Under the threshold nothing is saturated: the load is
+//! the drive counts, because it starves what lies behind it. A link is busy with data, and while it must stay free behind
+//! the drive's own MSIs: both take from the same time. Under the threshold nothing is saturated: the load is
 //! bounded by what is kept in flight.
 
 use core::fmt;
@@ -19,7 +20,7 @@ pub const SATURATED: f64 = 0.9;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bottleneck {
-    /// The link of a drive moves data all the time.
+    /// The link of a drive is never free: it moves data, or stays free behind an MSI that data may not overtake.
     DriveLink,
     /// A drive's media slots are all in use.
     DriveMedia,
@@ -95,7 +96,7 @@ impl fmt::Display for Finding {
 fn busiest(outcome: &Outcome, candidate: Bottleneck) -> f64 {
     let greatest = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
     match candidate {
-        Bottleneck::DriveLink => greatest(&mut outcome.drives.iter().map(|d| d.link_busy)),
+        Bottleneck::DriveLink => greatest(&mut outcome.drives.iter().map(|d| d.link_busy + d.link_held)),
         Bottleneck::DriveMedia => greatest(&mut outcome.drives.iter().map(|d| d.media_busy)),
         Bottleneck::MsiPath(kind) => greatest(&mut outcome.servers.iter().filter(|s| s.kind == kind).map(|s| s.busy)),
         Bottleneck::Cpu => greatest(&mut outcome.cpus.iter().map(CpuTime::busy)),

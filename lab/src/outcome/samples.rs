@@ -12,7 +12,8 @@ pub(crate) fn outcome(delivery: &str, seed: u64, scale: f64) -> Outcome {
         bytes: ios * 4096,
         errors: 0,
         msis: ios / 2,
-        link_busy: 0.5,
+        link_busy: 0.4,
+        link_held: 0.1,
         media_busy: 0.25,
     };
     let latency = |mean_ns: f64| Latency {

@@ -57,7 +57,7 @@ fn quantity_ids_are_unique() {
 
 fn utilised(link: f64, remap: f64, cpu_idle: u64) -> Outcome {
     Outcome {
-        drives: vec![Drive { link_busy: link, ..Drive::default() }, Drive::default()],
+        drives: vec![Drive { link_busy: link - 0.2, link_held: 0.2, ..Drive::default() }, Drive::default()],
         servers: vec![
             Server { kind: ServerKind::Remapping, index: 0, busy: remap },
             Server { kind: ServerKind::Remapping, index: 1, busy: 0.1 },

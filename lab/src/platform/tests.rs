@@ -38,10 +38,12 @@ fn no_platform_has_more_free_constants_than_fitted_rows() {
 
 #[test]
 fn a_base_lends_what_the_file_does_not_give() {
-    let spr = load("spr");
-    assert_eq!(spr.cpu.user_aio.value, load("emr").cpu.user_aio.value);
-    assert_eq!(spr.cpu.scaled_ps(&spr.cpu.user_aio), (482.0 * 1.32 * 1000.0_f64).round() as u64);
-    assert_eq!(spr.cpu.work_ps(hal::Work::IrqEntry), 264_000);
+    let (spr, emr) = (load("spr"), load("emr"));
+    assert_eq!(spr.cpu.user_aio.value, emr.cpu.user_aio.value);
+    assert_ne!(spr.cpu.scale.value, emr.cpu.scale.value);
+    let scaled = |of: &Constant| (of.value * spr.cpu.scale.value * 1000.0).round() as u64;
+    assert_eq!(spr.cpu.scaled_ps(&spr.cpu.user_aio), scaled(&emr.cpu.user_aio));
+    assert_eq!(spr.cpu.work_ps(hal::Work::IrqEntry), scaled(&emr.cpu.irq_entry));
     assert!(!spr.cpu.user_aio.fit, "what is lent is not fitted anew");
 }
 

@@ -8,7 +8,6 @@ use crate::outcome::{Bottleneck, QUANTITIES, Summary, Timeline, Unit};
 
 /// The page, whole. It refers to nothing outside itself.
 pub fn page(report: &RunReport) -> String {
-    let title = escape(&report.scenario);
     let sections = [
         header(report),
         tiles(report),
@@ -23,12 +22,17 @@ pub fn page(report: &RunReport) -> String {
         section("Constants and their reasons", constants(report)),
         section("How to read this", HOW_TO_READ.into()),
     ];
+    document(&report.scenario, &sections.concat())
+}
+
+/// A page from its title and the finished HTML of its body.
+pub(super) fn document(title: &str, body: &str) -> String {
+    let title = escape(title);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
-         <style>\n{}</style>\n</head>\n<body>\n<main>\n{}</main>\n</body>\n</html>\n",
+         <style>\n{}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n",
         include_str!("page.css"),
-        sections.concat()
     )
 }
 
@@ -46,7 +50,7 @@ none is, what is kept in flight bounds the load.</p>
 waiting of its other requests: the stages explain latency, not throughput.</p>
 ";
 
-fn section(title: &str, body: String) -> String {
+pub(super) fn section(title: &str, body: String) -> String {
     if body.is_empty() { body } else { format!("<section>\n<h2>{title}</h2>\n{body}</section>\n") }
 }
 
@@ -320,7 +324,7 @@ fn constants(report: &RunReport) -> String {
 }
 
 /// A table from header cells and finished rows; the flag says that a column is of numbers.
-fn html_table(header: &[(String, bool)], rows: &str) -> String {
+pub(super) fn html_table(header: &[(String, bool)], rows: &str) -> String {
     let cell = |(name, number): &(String, bool)| {
         format!("<th{}>{}</th>", if *number { " class=\"n\"" } else { "" }, escape(name))
     };
@@ -329,7 +333,7 @@ fn html_table(header: &[(String, bool)], rows: &str) -> String {
 }
 
 /// A row of finished HTML; the flag says that a cell is a number.
-fn row(cells: impl IntoIterator<Item = (String, bool)>) -> String {
+pub(super) fn row(cells: impl IntoIterator<Item = (String, bool)>) -> String {
     let cell = |(content, number)| format!("<td{}>{content}</td>", if number { " class=\"n\"" } else { "" });
     format!("<tr>{}</tr>\n", cells.into_iter().map(cell).collect::<String>())
 }

@@ -70,7 +70,8 @@ pub fn reproduce(rows: &[Row], free: &[FreeConstants]) -> String {
     text + &closing_line(rows) + "\n"
 }
 
-fn free_constants(fitted: &[&Row], free: &[FreeConstants]) -> String {
+/// A line for each platform of the fitted rows.
+pub(super) fn free_constants(fitted: &[&Row], free: &[FreeConstants]) -> String {
     let line = |FreeConstants { platform, count }: &FreeConstants| {
         let rows = fitted.iter().filter(|row| row.platform == *platform).count();
         (rows != 0).then(|| format!("{platform}: free constants {count}, fitted rows {rows}.\n"))

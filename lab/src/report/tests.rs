@@ -153,3 +153,21 @@ fn the_page_of_nothing_is_a_page() {
     assert_balanced(&page);
     assert!(page.contains("Nothing was run"));
 }
+
+#[test]
+fn the_page_of_reproduce_is_whole_and_has_every_row() {
+    let free = [table::FreeConstants { platform: "emr".into(), count: 4 }];
+    let page = rows_page(&rows(), &free);
+    assert_balanced(&page);
+    for row in rows() {
+        assert!(page.contains(&format!("<td>{}</td>", row.id)), "{}", row.id);
+    }
+    assert!(page.contains("emr: free constants 4, fitted rows 1.") && page.contains("1 of 1 within 2 %"));
+    assert!(
+        page.contains("1 of 1 predictions with a published value lie within 2 % of it (the furthest is H7, -1.5 pt)")
+    );
+    assert!(!page.contains("//") && !page.contains("NaN"));
+    let none = rows_page(&[], &[]);
+    assert_balanced(&none);
+    assert!(none.contains("Nothing was run."));
+}

@@ -5,6 +5,7 @@ use crate::platform::{Drive, Platform};
 use hal::Work;
 use machine::fabric::dispatch::Dispatch;
 use machine::fabric::port::{Credits, RootPort, RootPortConfig};
+use machine::fabric::stranger::Stranger;
 use machine::fabric::vtd::{InvalidationFault, VtdConfig, VtdUnit};
 use machine::model::ModelId;
 use machine::nvme::{self, Nvme};
@@ -31,6 +32,8 @@ pub(crate) struct Hardware {
     pub(crate) ports: Vec<ModelId>,
     pub(crate) iommus: Vec<ModelId>,
     pub(crate) dispatches: Vec<Dispatch>,
+    /// Who sends messages in the first drive's name.
+    stranger: Option<ModelId>,
 }
 
 /// Spans that a trace keeps: a few milliseconds of a busy server, and still loadable in a viewer.
@@ -84,9 +87,29 @@ impl Hardware {
                 .add_model(|_| Box::new(Nvme::new(port, config).expect("the platform's bounds are the drive's")));
             drives.push(DriveSite { model, port, iommu, requester });
         }
-        Self { machine, drives, ports, iommus, dispatches }
+        // Last, so that no other model's random stream moves.
+        let stranger = plan.options.rogue_msi_ns.map(|interval_ns| {
+            let stranger = Stranger::new(iommus[0], STRANGER, Ps::from_ns(interval_ns));
+            machine.add_model(|_| Box::new(stranger))
+        });
+        Self { machine, drives, ports, iommus, dispatches, stranger }
+    }
+
+    /// From now on the stranger, if the plan has one, sends the first drive's message. Without a message to copy (a
+    /// polled run has no interrupts) it stays silent.
+    pub(crate) fn let_stranger_in(&mut self) {
+        let (Some(stranger), Some(first)) = (self.stranger, self.drives.first()) else { return };
+        let message = self.machine.with_model(first.model, |drive: &mut Nvme| drive.message(FIRST_IO_VECTOR)).flatten();
+        let Some((address, data)) = message.filter(|&(address, _)| address != 0) else { return };
+        self.machine.with_model(stranger, |stranger: &mut Stranger| stranger.imitate(address, data));
+        self.machine.poke(stranger, self.machine.now(), 0, 0);
     }
 }
+
+/// MSI-X vector of a drive's first I/O queue; vector 0 is the admin queue's.
+const FIRST_IO_VECTOR: u16 = 1;
+/// Requester id of the stranger, ff:1f.7: no drive's, they count up from 01:00.0.
+const STRANGER: u16 = 0xffff;
 
 /// Buffers and queues of every job and drive, and room for the tables.
 fn memory_bytes(plan: &Plan) -> usize {

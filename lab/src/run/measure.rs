@@ -36,7 +36,7 @@ impl Snapshot {
         let queues = system.completion_counters();
         let (notifications, empty_notifications) = system.notifications();
         let dispatched = system.device_interrupts();
-        let Hardware { machine, drives, ports, iommus, dispatches } = hardware;
+        let Hardware { machine, drives, ports, iommus, dispatches, .. } = hardware;
         let mut counters = |id: ModelId| machine.with_any_model(id, |model| model.counters());
         Self {
             drives: drives.iter().map(|site| counters(site.model)).collect(),
@@ -104,6 +104,7 @@ impl Span<'_> {
             errors: jobs.errors + jobs.wrong_data,
             msis: counter("msis"),
             link_busy: self.busy(|at| value(&at.ports[ports[index]], "link_ps")),
+            link_held: self.busy(|at| value(&at.ports[ports[index]], "order_ps")),
             // A slot that waits for the link is the link's affair.
             media_busy: counter("media_ps") as f64 / self.ps() as f64 / kind.slots.value,
         }

@@ -76,6 +76,7 @@ pub fn run_one(plan: &Plan, delivery: Delivery, seed: u64, traced: bool, stop: &
     let system = boot(&mut hardware, plan, delivery)?;
     let counts: Vec<Counts> = plan.jobs.iter().map(|_| Arc::new(Mutex::new(JobCounts::new()))).collect();
     system.start_jobs(plan, delivery, seed, &counts).map_err(RunError::Setup)?;
+    hardware.let_stranger_in();
     let ramp_end = hardware.machine.now() + Ps::from_ns(plan.spans.ramp_ns);
     advance(&mut hardware, ramp_end)?;
     for counts in &counts {

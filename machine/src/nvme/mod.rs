@@ -201,6 +201,12 @@ impl Nvme {
         self.vectors.iter().map(|vector| vector.sent)
     }
 
+    /// Address and data that the driver gave an MSI-X vector; zeros of one that it did not set up. None of a vector
+    /// that the drive lacks.
+    pub fn message(&self, vector: u16) -> Option<(u64, u32)> {
+        (vector < self.config.vectors).then(|| self.msix.message(vector))
+    }
+
     /// I/O commands in work now.
     pub fn slots_in_use(&self) -> usize {
         self.slots.in_use()

@@ -1,0 +1,160 @@
+//! The page of `reproduce`: every published row beside ours, its error as a bar, and what the model leaves out.
+
+use super::html::{document, html_table, row, section};
+use super::plots::escape;
+use super::table::{self, FreeConstants};
+use super::{Class, Row, figure};
+use std::fmt::Write;
+
+/// Fitted rows are held to this, in per cent.
+const FIT_PERCENT: f64 = 2.0;
+
+/// The page, whole. It refers to nothing outside itself.
+pub fn rows_page(rows: &[Row], free: &[FreeConstants]) -> String {
+    let of = |class| rows.iter().filter(move |row| row.class == class).collect::<Vec<&Row>>();
+    let fitted = of(Class::Fitted);
+    let free = table::free_constants(&fitted, free);
+    let fitted_note = format!("<p class=\"soft\">{}</p>\n", escape(free.trim_end()).replace('\n', "<br>"));
+    let sections = [
+        header(rows),
+        section("Error of each row", errors(rows)),
+        section("Fitted: rows that the constants were calibrated with", table_of(&fitted, &fitted_note)),
+        section("Predicted: constants frozen before, from an informed start", table_of(&of(Class::Predicted), "")),
+        section("Measured", table_of(&of(Class::Measured), "")),
+        section("What the model leaves out", LEFT_OUT.into()),
+    ];
+    document("Published figures and ours", &sections.concat())
+}
+
+const LEFT_OUT: &str = "\
+<p>Caches, memory bandwidth and NUMA distance are part of the constants, not of the machine; so are the block layer, \
+the file system and fio itself. CPUs have one frequency, one shallow idle state and no second thread. Drives have no \
+garbage collection and no thermal limit. Every row is a steady state of milliseconds that stands for 30 seconds.</p>
+<p>Rows without a published value are withheld from us: their figure stands for itself. A row that says so in its \
+words (what is counted is not stated, no model will give it) keeps the error that it has.</p>
+";
+
+fn header(rows: &[Row]) -> String {
+    if rows.is_empty() {
+        return "<header>\n<h1>Published figures and ours</h1>\n<p>Nothing was run.</p>\n</header>\n".into();
+    }
+    let (fitted, predicted) = (spread(rows, Class::Fitted), spread(rows, Class::Predicted));
+    let tile = |title: &str, Spread { rows, compared, within, worst }: &Spread| {
+        let worst = worst.map_or("no published value to compare with".into(), |row| {
+            format!("greatest error {} ({})", table::error(row), escape(&row.id))
+        });
+        format!(
+            "<div class=\"tile\"><span>{title}</span><b>{within} of {compared} within {FIT_PERCENT} %</b>\
+             <span>{worst}</span><span>{rows} rows, {} of them without a published value</span></div>\n",
+            rows - compared
+        )
+    };
+    format!(
+        "<header>\n<h1>Published figures and ours</h1>\n<p>{}</p>\n</header>\n<div class=\"tiles\">\n{}{}</div>\n",
+        escape(&sentence(&fitted, &predicted)),
+        tile("Fitted", &fitted),
+        tile("Predicted", &predicted)
+    )
+}
+
+/// What the figures show, in a sentence.
+fn sentence(fitted: &Spread<'_>, predicted: &Spread<'_>) -> String {
+    let part = |what: &str, Spread { compared, within, worst, .. }: &Spread<'_>| match worst {
+        Some(worst) => format!(
+            "{within} of {compared} {what} with a published value lie within {FIT_PERCENT} % of it (the furthest is {}, \
+             {})",
+            worst.id,
+            table::error(worst)
+        ),
+        None => format!("no {what} has a published value"),
+    };
+    format!(
+        "On the simulated server, {}, and {}; none was measured on the published machines.",
+        part("rows that the constants were fitted to", fitted),
+        part("predictions", predicted)
+    )
+}
+
+/// How far the rows of a class are from what was published.
+struct Spread<'a> {
+    rows: usize,
+    compared: usize,
+    /// Within [`FIT_PERCENT`].
+    within: usize,
+    worst: Option<&'a Row>,
+}
+
+fn spread(rows: &[Row], class: Class) -> Spread<'_> {
+    let of_class = || rows.iter().filter(move |row| row.class == class);
+    let error = |row: &Row| row.error_percent.map_or(0.0, f64::abs);
+    let compared = || of_class().filter(|row| row.error_percent.is_some());
+    Spread {
+        rows: of_class().count(),
+        compared: compared().count(),
+        within: compared().filter(|row| error(row) <= FIT_PERCENT).count(),
+        worst: compared().max_by(|a, b| error(a).total_cmp(&error(b))),
+    }
+}
+
+/// A bar a row from the published value, to the left where ours is less. Without rows to compare, nothing.
+fn errors(rows: &[Row]) -> String {
+    let compared: Vec<(&Row, f64)> = rows.iter().filter_map(|row| Some((row, row.error_percent?))).collect();
+    let greatest = compared.iter().map(|(_, error)| error.abs()).fold(0.0, f64::max);
+    if compared.is_empty() {
+        return String::new();
+    }
+    let end = [FIT_PERCENT, 5.0, 10.0, 20.0, 50.0].into_iter().find(|&end| end >= greatest).unwrap_or(greatest.ceil());
+    let band = FIT_PERCENT / end * 50.0;
+    let mut html = format!(
+        "<figure class=\"wide\"><figcaption>Ours against published; the band is ±{FIT_PERCENT} %, the ends ±{end} %\
+         </figcaption><div class=\"bars\">\n"
+    );
+    for (row, error) in compared {
+        let (colour, class) = if row.class == Class::Fitted { ("s0", "fitted") } else { ("s1", "predicted") };
+        let width = (error.abs() / end * 50.0).max(0.3);
+        let left = if error < 0.0 { 50.0 - width } else { 50.0 };
+        writeln!(
+            html,
+            "<div class=\"bar\"><span class=\"name\"><b>{}</b> {}</span><span class=\"rail\" title=\"{class}: {}\">\
+             <u style=\"left:{:.2}%;width:{:.2}%\"></u><i class=\"{colour}\" style=\"left:{left:.2}%;width:{width:.2}%\">\
+             </i></span><span class=\"total\">{}</span></div>",
+            escape(&row.id),
+            escape(&row.delivery),
+            escape(&row.quantity),
+            50.0 - band,
+            2.0 * band,
+            table::error(row)
+        )
+        .expect("a String takes all");
+    }
+    html + "</div><ul class=\"legend\"><li><i class=\"s0\"></i>fitted</li><li><i class=\"s1\"></i>predicted</li></ul></figure>\n"
+}
+
+fn table_of(rows: &[&Row], note: &str) -> String {
+    let line = |r: &&Row| {
+        row([
+            (escape(&r.id), false),
+            (escape(&r.platform), false),
+            (escape(&r.scenario), false),
+            (escape(&r.delivery), false),
+            (escape(&format!("{}, {}", r.quantity, r.unit)), false),
+            (figure::plain(r.value), true),
+            (r.ci95.map_or("n/a".into(), |half| figure::plain_beside(r.value, half)), true),
+            (r.published.map_or("–".into(), figure::plain), true),
+            (table::error(r), true),
+        ])
+    };
+    let header = [
+        ("id", false),
+        ("platform", false),
+        ("scenario", false),
+        ("delivery", false),
+        ("quantity, unit", false),
+        ("here", true),
+        ("±", true),
+        ("published", true),
+        ("error", true),
+    ];
+    let lines: String = rows.iter().map(line).collect();
+    if lines.is_empty() { lines } else { html_table(&header.map(|(name, n)| (name.into(), n)), &lines) + note }
+}

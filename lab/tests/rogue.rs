@@ -1,0 +1,39 @@
+//! A message from the wrong requester: not delivered, recorded, shown, and no loss to the others.
+
+use lab::interrupt::StopFlag;
+use lab::outcome::{Outcome, Summary};
+use lab::plan::Delivery;
+use lab::report::{self, Class, RunReport};
+use lab::run;
+use lab::scenario::Request;
+
+fn outcome(delivery: Delivery, sets: &[&str]) -> Outcome {
+    let sets = ["duration=2ms", "ramp=1ms"].iter().chain(sets).map(ToString::to_string).collect();
+    let plan = Request { sets, ..Request::of("emr-4-drives") }.plan().unwrap();
+    run::run_one(&plan, delivery, 1, false, &StopFlag::default()).unwrap().outcome
+}
+
+#[test]
+fn a_strangers_messages_are_refused_and_recorded_and_cost_the_others_nothing() {
+    for delivery in [Delivery::Remapped, Delivery::Posted] {
+        let (alone, attacked) = (outcome(delivery, &[]), outcome(delivery, &["options.rogue_msi=50us"]));
+        assert_eq!(alone.faults, []);
+        let [fault] = &attacked.faults[..] else { panic!("one kind of fault: {:?}", attacked.faults) };
+        assert_eq!(fault.requester_name(), "ff:1f.7");
+        assert!(fault.kind.contains("wrong requester"), "{}", fault.kind);
+        // 3 ms of ramp and span, one in 50 us.
+        assert!((30..=100).contains(&fault.count), "{delivery}: {} messages", fault.count);
+        let iops = |of: &Outcome| Summary::over(std::slice::from_ref(of)).unwrap().estimate("iops").unwrap().mean;
+        let change = iops(&attacked) / iops(&alone) - 1.0;
+        assert!(change.abs() < 0.015, "{delivery}: IOPS {:+.2} %", change * 100.0);
+        let errors: u64 = attacked.drives.iter().map(|drive| drive.errors).sum();
+        assert_eq!(errors, 0);
+        let text = report::table::run(&RunReport::new("attacked", "emr", Class::Predicted, vec![attacked]));
+        assert!(text.contains("Faults, all seeds together") && text.contains("ff:1f.7"), "{text}");
+    }
+}
+
+#[test]
+fn a_polled_run_has_no_message_to_copy() {
+    assert_eq!(outcome(Delivery::Polled, &["options.rogue_msi=50us"]).faults, []);
+}
