@@ -93,17 +93,17 @@ pub const QUANTITIES: &[Quantity] = {
         quantity("errors", "I/O errors", Percent, Throughput, |o| {
             percent(o.drives.iter().map(|d| d.errors).sum(), ios(o))
         }),
-        quantity("msi", "MSIs", PerSecond, Interrupts, |o| per_second(o, o.interrupts.msis)),
-        quantity("msi_per_vector", "MSIs a vector", PerSecond, Interrupts, |o| {
-            ratio_f(per_second(o, o.interrupts.msis)?, o.interrupts.vectors as f64)
+        quantity("msi", "MSIs sent", PerSecond, Interrupts, |o| per_second(o, o.interrupts.msis)),
+        quantity("interrupts", "MSIs handled", PerSecond, Interrupts, |o| per_second(o, o.interrupts.dispatched)),
+        quantity("msi_per_vector", "handled, a vector", PerSecond, Interrupts, |o| {
+            ratio_f(per_second(o, o.interrupts.dispatched)?, o.interrupts.vectors as f64)
         }),
         quantity("notifications", "notifications", PerSecond, Interrupts, |o| {
             per_second(o, o.interrupts.notifications)
         }),
         quantity("notifications_per_msi", "notifications per MSI", Percent, Interrupts, |o| {
-            percent(o.interrupts.notifications, o.interrupts.msis)
+            percent(o.interrupts.notifications, o.interrupts.dispatched)
         }),
-        quantity("interrupts", "handlers run", PerSecond, Interrupts, |o| per_second(o, o.interrupts.handlers)),
         quantity("completions_per_interrupt", "completions per handler", Ratio, Interrupts, |o| {
             ratio(o.interrupts.reaped_by_interrupt, o.interrupts.handlers)
         }),

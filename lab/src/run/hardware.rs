@@ -178,6 +178,7 @@ fn drive_config(plan: &Plan, drive: &DrivePlan, kind: &Drive, requester: u16) ->
             msi: Ps(kind.msi_interval.ps()),
             ..nvme::Timing::default()
         },
+        resend: nvme::Resend::Always,
         storage: if plan.options.verify_data { nvme::StorageKind::Tags } else { nvme::StorageKind::Null },
         ..nvme::Config::default()
     }

@@ -60,14 +60,15 @@ pub(crate) type Counts = Arc<Mutex<JobCounts>>;
 
 /// The work of a job's engine, per I/O.
 #[derive(Clone, Copy)]
-struct EngineWork {
+pub(crate) struct EngineWork {
     user: Work,
     submit: Work,
-    complete: Work,
+    /// Done by whoever reaps.
+    pub(crate) complete: Work,
 }
 
 impl EngineWork {
-    fn of(engine: IoEngine, polled: bool) -> Self {
+    pub(crate) fn of(engine: IoEngine, polled: bool) -> Self {
         match (engine, polled) {
             (_, true) => Self { user: Work::UserPolled, submit: Work::SubmitPolled, complete: Work::CompletePolled },
             (IoEngine::Libaio, false) => {
@@ -228,7 +229,6 @@ impl Job {
             self.completed(&completed);
             taken += 1;
         }
-        SimHal.work(self.work.complete, taken as u32);
     }
 
     /// Looks at the completion queue until `min` completions lie in the mailbox.
@@ -274,16 +274,21 @@ impl Job {
 /// How long a polling job waits on one look before it takes another.
 const POLL_PATIENCE_NS: u64 = 1_000_000;
 
-/// The queue's user: sorts completions into the mailboxes of the jobs that share it.
+/// The queue's user: completes I/Os in whatever context reaped them, as a block layer does, and sorts them into the
+/// mailboxes of the jobs that share the queue.
 pub(crate) struct Sorter {
     /// By job index.
     pub(crate) mailboxes: Arc<[Arc<Mailbox<SimHal>>]>,
+    /// What completing an I/O is, by job index.
+    pub(crate) work: Arc<[Work]>,
 }
 
 impl drivers::nvme::BatchDone for Sorter {
     fn batch_done(&self, batch: &[Completed]) {
         for completed in batch {
-            self.mailboxes[(completed.tag >> 32) as usize].post(SimHal, completed);
+            let job = (completed.tag >> 32) as usize;
+            SimHal.work(self.work[job], 1);
+            self.mailboxes[job].post(SimHal, completed);
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::plan::{Delivery, DrivePlan, JobPlan, Plan};
 use crate::run::hardware::{DriveSite, Hardware};
-use crate::run::job::{Counts, Job, JobParts, Sorter};
+use crate::run::job::{Counts, EngineWork, Job, JobParts, Sorter};
 use crate::run::mailbox::Mailbox;
 use drivers::apic::{ApicError, ApicId, ApicMode, Lapic, VectorDomain};
 use drivers::message::MessageDomain;
@@ -143,12 +143,14 @@ impl System {
             .map(|(index, &regs)| remap_domain(&platform, plan, index, regs))
             .collect::<Result<Vec<_>, _>>()?;
         let mailboxes: Arc<[_]> = plan.jobs.iter().map(|job| Arc::new(Mailbox::new(job.iodepth))).collect();
+        let work = plan.jobs.iter().map(|job| EngineWork::of(job.engine, plan.is_polled(job, parts.delivery)).complete);
+        let work: Arc<[_]> = work.collect();
         let mut lines = Vec::new();
         let mut drives = Vec::new();
         for (index, site) in parts.drives.iter().enumerate() {
             let jobs: Vec<&JobPlan> = plan.jobs.iter().filter(|job| job.drive == index).collect();
             let polled = jobs.iter().any(|job| plan.is_polled(job, parts.delivery));
-            let sorter = Arc::new(Sorter { mailboxes: mailboxes.clone() });
+            let sorter = Arc::new(Sorter { mailboxes: mailboxes.clone(), work: work.clone() });
             let parent = domains[site.iommu].clone();
             let made = drive(&platform, plan, &plan.drives[index], *site, parent, sorter, &jobs, polled, &mut lines)?;
             drives.push(made);
