@@ -105,15 +105,18 @@ impl Core {
         }
     }
 
+    #[inline]
     pub(crate) fn now(&self) -> Ps {
         Ps(self.now.get())
     }
 
     /// The present as the running CPU sees it: its debt has passed.
+    #[inline]
     pub(crate) fn local_now(&self) -> Ps {
         Ps(self.now.get() + self.cpu().debt.get())
     }
 
+    #[inline]
     pub(crate) fn cpu(&self) -> &Cpu {
         &self.cpus[self.running.get() as usize]
     }
@@ -128,6 +131,7 @@ impl Core {
         self.running.get() == self.config.cpus
     }
 
+    #[inline]
     pub(crate) fn push(&self, at: Ps, event: Event) {
         self.queue.borrow_mut().push(at, event);
     }
@@ -141,10 +145,12 @@ impl Core {
         id
     }
 
+    #[inline]
     pub(crate) fn models(&self) -> &[Slot] {
         self.models.get_or_init(|| self.building.take().into_boxed_slice())
     }
 
+    #[inline]
     pub(crate) fn model(&self, id: ModelId) -> &Slot {
         &self.models()[id.0 as usize]
     }
@@ -206,6 +212,7 @@ impl Core {
     }
 
     /// Work of the running CPU: owed.
+    #[inline]
     pub(crate) fn work(&self, work: Work, count: u32) {
         let cost = self.costs[work as usize] * u64::from(count);
         let cpu = self.cpu();
@@ -221,6 +228,7 @@ impl Core {
     }
 
     /// Settles the running CPU's debt: time passes, and whatever is due until then happens.
+    #[inline]
     pub(crate) fn settle(&self) {
         let cpu = self.cpu();
         let debt = cpu.debt.replace(0);
@@ -247,6 +255,7 @@ impl Core {
     }
 
     /// Lets time pass up to `end` where events are due before. Interrupts that cut in lengthen it.
+    #[inline(never)]
     fn pass(&self, mut end: Ps) {
         let mut sequence = self.queue.borrow_mut().reserve_sequence();
         loop {
@@ -423,10 +432,15 @@ impl Core {
     }
 
     /// Somebody wrote a word: CPUs that relax on it go on.
+    #[inline]
     pub(crate) fn word_written(&self, word: &Word) {
-        if self.relaxing.get() == 0 {
-            return;
+        if self.relaxing.get() != 0 {
+            self.end_relaxing(word);
         }
+    }
+
+    #[cold]
+    fn end_relaxing(&self, word: &Word) {
         let address = core::ptr::from_ref(word) as usize;
         for cpu in &self.cpus {
             if let Some(Wait::Word(waited, ..)) = cpu.wait.get()

@@ -85,6 +85,7 @@ impl Cpu {
     }
 
     /// Adds to the debt.
+    #[inline]
     pub(crate) fn owe(&self, cost_ps: u64, account: Account) {
         self.debt.set(self.debt.get() + cost_ps);
         self.charge(cost_ps, account);
@@ -115,6 +116,7 @@ impl Core {
     }
 
     /// Turns interrupts off; what was due while they were on comes first.
+    #[inline]
     pub(crate) fn irq_save(&self) -> bool {
         let were_on = self.cpu().irq_on.get();
         if were_on {

@@ -60,15 +60,19 @@ impl Hal for SimHal {
     fn dma_alloc(self, len_bytes: usize, align_bytes: usize) -> Result<Dma, DmaError> {
         with(|core| Dma::new(&core.arena, len_bytes, align_bytes))
     }
+    #[inline]
     fn now_ns(self) -> u64 {
         with(|core| core.local_now().as_ns())
     }
+    #[inline]
     fn cpu(self) -> CpuId {
         with(|core| core.cpu().id)
     }
+    #[inline]
     fn irq_save(self) -> IrqState {
         IrqState { were_on: with(crate::core::Core::irq_save) }
     }
+    #[inline]
     fn irq_restore(self, state: IrqState) {
         if state.were_on {
             with(crate::core::Core::irq_enable);
@@ -92,6 +96,7 @@ impl Hal for SimHal {
     fn spawn(self, spec: ThreadSpec, body: ThreadBody) -> Result<ThreadId, SpawnError> {
         with(|core| core.spawn(&spec, body))
     }
+    #[inline]
     fn current_thread(self) -> ThreadId {
         with(|core| core.threads.current(core.cpu().id).unwrap_or(NO_THREAD))
     }
@@ -104,6 +109,7 @@ impl Hal for SimHal {
     fn yield_now(self) {
         with(crate::core::Core::yield_now);
     }
+    #[inline]
     fn work(self, work: Work, count: u32) {
         with(|core| core.work(work, count));
     }

@@ -14,6 +14,7 @@ impl Word {
     }
 
     /// A read-modify-write by a CPU: others act first, and the line must be free.
+    #[inline]
     fn update(&self, change: impl FnOnce(u64) -> u64) -> u64 {
         current::with(|core| core.atomic_point(self));
         let old = self.0.load(Relaxed);
@@ -23,23 +24,29 @@ impl Word {
 }
 
 impl hal::Word for Word {
+    #[inline]
     fn new(value: u64) -> Self {
         Self(AtomicU64::new(value))
     }
+    #[inline]
     fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
+    #[inline]
     fn set(&self, value: u64) {
         self.0.store(value, Relaxed);
         current::try_with(|core| core.word_written(self));
     }
+    #[inline]
     fn load(&self) -> u64 {
         current::with(crate::core::Core::settle);
         self.0.load(Relaxed)
     }
+    #[inline]
     fn swap(&self, value: u64) -> u64 {
         self.update(|_| value)
     }
+    #[inline]
     fn compare_exchange(&self, current: u64, new: u64) -> Result<u64, u64> {
         current::with(|core| core.atomic_point(self));
         let old = self.0.load(Relaxed);
@@ -49,12 +56,15 @@ impl hal::Word for Word {
         hal::Word::set(self, new);
         Ok(old)
     }
+    #[inline]
     fn fetch_or(&self, mask: u64) -> u64 {
         self.update(|old| old | mask)
     }
+    #[inline]
     fn fetch_and(&self, mask: u64) -> u64 {
         self.update(|old| old & mask)
     }
+    #[inline]
     fn fetch_add(&self, value: u64) -> u64 {
         self.update(|old| old.wrapping_add(value))
     }
