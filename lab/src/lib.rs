@@ -1,6 +1,7 @@
 //! The laboratory: joins machine, drivers and workloads, and reports what it measured.
 
 pub mod atomic_file;
+pub mod bench;
 pub mod calibrate;
 pub mod cli;
 pub mod commands;

@@ -244,7 +244,7 @@ pub struct Engine {
     pub events: u64,
     /// Coroutine switches.
     pub switches: u64,
-    /// Wall time of the host in ns: the one figure that differs between equal runs, so never in a file by default.
+    /// Wall time of the host in ns for the measured span, set-up and ramp apart: the one figure that differs between equal runs, so never in a file by default.
     #[serde(skip)]
     pub host_ns: u64,
     /// Digest of the event log: equal inputs, equal digest.

@@ -39,7 +39,6 @@ pub(crate) fn with<R>(f: impl FnOnce(&Core) -> R) -> R {
 /// Calls `f` with this thread's machine, if it has one.
 #[allow(unsafe_code)]
 #[inline]
-#[inline]
 pub(crate) fn try_with(f: impl FnOnce(&Core)) {
     let core = CURRENT.with(Cell::get);
     if !core.is_null() {

@@ -16,6 +16,10 @@ struct Gate {
     long: String,
     unit: String,
     instructions: f64,
+    /// Its own, or the file's.
+    tolerance_percent: f64,
+    /// Other lines of the program's output, and how many of each a unit may take.
+    counts: Vec<(String, f64)>,
 }
 
 /// Measures every gate, prints it, and returns what failed.
@@ -30,23 +34,29 @@ pub(crate) fn check(root: &Path) -> Vec<String> {
     let file = root.join("benches/gates.toml");
     let gates = std::fs::read_to_string(&file).map_err(|error| error.to_string()).and_then(|text| parse(&text));
     match gates {
-        Ok((tolerance_percent, gates)) => {
-            gates.iter().filter_map(|gate| run(root, gate, tolerance_percent).err()).collect()
-        }
+        Ok(gates) => gates.iter().filter_map(|gate| run(root, gate).err()).collect(),
         Err(error) => vec![format!("{}: {error}", file.display())],
     }
 }
 
-fn parse(text: &str) -> Result<(f64, Vec<Gate>), String> {
+fn parse(text: &str) -> Result<Vec<Gate>, String> {
     let table: Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
-    let tolerance = number(&table, "tolerance_percent").filter(|percent| (0.0..100.0).contains(percent));
-    let tolerance = tolerance.ok_or("`tolerance_percent` is to be a number from 0 to 100")?;
+    let tolerance_percent = tolerance(&table)?.ok_or("`tolerance_percent` is missing")?;
     let gates = table.get("gate").and_then(Value::as_array).ok_or("there is no [[gate]]")?;
-    let gates: Result<Vec<Gate>, String> = gates.iter().map(gate).collect();
-    Ok((tolerance, gates?))
+    gates.iter().map(|value| gate(value, tolerance_percent)).collect()
 }
 
-fn gate(value: &Value) -> Result<Gate, String> {
+fn tolerance(table: &Table) -> Result<Option<f64>, String> {
+    let percent = number(table, "tolerance_percent");
+    match percent {
+        Some(percent) if !(0.0..100.0).contains(&percent) => {
+            Err(format!("`tolerance_percent` is {percent}, and is to be from 0 to 100"))
+        }
+        percent => Ok(percent),
+    }
+}
+
+fn gate(value: &Value, tolerance_percent: f64) -> Result<Gate, String> {
     let table = value.as_table().ok_or("`gate` is to be a table")?;
     let name = table.get("name").and_then(Value::as_str).ok_or("a gate has no `name`")?;
     let text = |key: &str| {
@@ -61,46 +71,69 @@ fn gate(value: &Value) -> Result<Gate, String> {
         short: text("short")?,
         long: text("long")?,
         unit: text("unit")?,
+        tolerance_percent: tolerance(table)
+            .map_err(|error| format!("gate {name}: {error}"))?
+            .unwrap_or(tolerance_percent),
+        counts: counts(table).map_err(|error| format!("gate {name}: {error}"))?,
         instructions: instructions.ok_or(format!("gate {name}: `instructions` is to be a number above 0"))?,
     })
+}
+
+fn counts(gate: &Table) -> Result<Vec<(String, f64)>, String> {
+    let Some(counts) = gate.get("counts") else { return Ok(Vec::new()) };
+    let counts = counts.as_table().ok_or("`counts` is to be a table")?;
+    let count =
+        |name: &String| number(counts, name).filter(|&figure| figure > 0.0).map(|figure| (name.clone(), figure));
+    counts.keys().map(|name| count(name).ok_or(format!("`counts.{name}` is to be a number above 0"))).collect()
 }
 
 fn number(table: &Table, key: &str) -> Option<f64> {
     table.get(key).and_then(|value| value.as_float().or_else(|| value.as_integer().map(|whole| whole as f64)))
 }
 
-fn run(root: &Path, gate: &Gate, tolerance_percent: f64) -> Result<(), String> {
+fn run(root: &Path, gate: &Gate) -> Result<(), String> {
     let failed = |error: String| format!("gate {}: {error}", gate.name);
     build(root, &gate.program).map_err(failed)?;
     let (short, long) =
         (count(root, gate, &gate.short).map_err(failed)?, count(root, gate, &gate.long).map_err(failed)?);
-    let measured = per_unit(short, long).map_err(failed)?;
-    println!(
-        "{:<24} {measured:8.1} instructions per {} (committed: {:.1})",
-        gate.name,
-        gate.unit.trim_end_matches('s'),
-        gate.instructions
-    );
-    judge(measured, gate.instructions, tolerance_percent).map_err(failed)
+    let figures = std::iter::once(("instructions", gate.instructions))
+        .chain(gate.counts.iter().map(|(name, figure)| (name.as_str(), *figure)));
+    for (index, (what, committed)) in figures.enumerate() {
+        let of = |count: &Counts| (count.counted[index], count.units);
+        let measured = per_unit(of(&short), of(&long)).map_err(failed)?;
+        println!(
+            "{:<24} {measured:8.2} {what} per {} (committed: {committed:.2})",
+            gate.name,
+            gate.unit.trim_end_matches('s')
+        );
+        judge(measured, committed, gate.tolerance_percent).map_err(|error| failed(format!("{what}: {error}")))?;
+    }
+    Ok(())
 }
 
-/// Instructions and units of one run.
+/// What one run counted: instructions, then what the gate names, and the units.
+struct Counts {
+    counted: Vec<u64>,
+    units: u64,
+}
+
+/// One count of a run, and its units.
 type Count = (u64, u64);
 
 fn per_unit(short: Count, long: Count) -> Result<f64, String> {
     match (long.0.checked_sub(short.0), long.1.checked_sub(short.1)) {
-        (Some(instructions), Some(units)) if units > 0 => Ok(instructions as f64 / units as f64),
-        _ => Err(format!("the long run did no more than the short one: {short:?} and {long:?} (instructions, units)")),
+        (Some(counted), Some(units)) if units > 0 => Ok(counted as f64 / units as f64),
+        _ => Err(format!("the long run did no more than the short one: {short:?} and {long:?} (count, units)")),
     }
 }
 
 fn judge(measured: f64, committed: f64, tolerance_percent: f64) -> Result<(), String> {
     let change_percent = (measured / committed - 1.0) * 100.0;
     if change_percent > tolerance_percent {
-        return Err(format!("{measured:.1} is {change_percent:.1} % above the committed {committed:.1}"));
+        return Err(format!("{measured:.2} is {change_percent:.1} % above the committed {committed:.2}"));
     }
     if change_percent < -tolerance_percent {
-        println!("  {:.1} % below: commit {measured:.1}, so that it stays", -change_percent);
+        println!("  {:.1} % below: commit {measured:.2}, so that it stays", -change_percent);
     }
     Ok(())
 }
@@ -112,7 +145,7 @@ fn build(root: &Path, program: &str) -> Result<(), String> {
     if built.success() { Ok(()) } else { Err(format!("`{program}` does not build")) }
 }
 
-fn count(root: &Path, gate: &Gate, last: &str) -> Result<Count, String> {
+fn count(root: &Path, gate: &Gate, last: &str) -> Result<Counts, String> {
     let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), |dir| root.join(dir));
     let output = Command::new("valgrind")
         .args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"])
@@ -126,8 +159,10 @@ fn count(root: &Path, gate: &Gate, last: &str) -> Result<Count, String> {
         return Err(format!("{} under cachegrind: {}\n{stderr}", gate.program, output.status));
     }
     let instructions = after(&stderr, "refs:").ok_or(format!("cachegrind counted nothing:\n{stderr}"))?;
-    let units = after(&stdout, &gate.unit).ok_or(format!("`{}` printed no line `{} N`", gate.program, gate.unit))?;
-    Ok((instructions, units))
+    let line = |name: &str| after(&stdout, name).ok_or(format!("`{}` printed no line `{name} N`", gate.program));
+    let counted = gate.counts.iter().map(|(name, _)| line(name));
+    let counted = std::iter::once(Ok(instructions)).chain(counted).collect::<Result<_, _>>()?;
+    Ok(Counts { counted, units: line(&gate.unit)? })
 }
 
 fn texts(output: &Output) -> (String, String) {
@@ -174,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_committed_gates_are_well_formed() {
-        let (_, gates) = parse(include_str!("../../benches/gates.toml")).expect("the file of the house");
+        let gates = parse(include_str!("../../benches/gates.toml")).expect("the file of the house");
         assert!(!gates.is_empty());
     }
 }

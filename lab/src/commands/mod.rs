@@ -1,5 +1,6 @@
 //! The commands, each from its arguments to what it prints and writes.
 
+mod bench;
 mod calibrate;
 mod reproduce;
 mod run;
@@ -22,10 +23,7 @@ pub fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Reproduce(args) => reproduce::reproduce(args),
         Command::Calibrate(args) => calibrate::calibrate(args),
         Command::Irqs(args) => irqs(args),
-        Command::Bench(args) => {
-            let _json = output("--json", args.json.as_deref())?;
-            Err(Failure::Run("`bench` is not available in this build".into()))
-        }
+        Command::Bench(args) => bench::bench(args),
     }
 }
 

@@ -71,7 +71,6 @@ const BUCKETS: u64 = 50;
 /// # Errors
 /// [`RunError`] when the server does not come up, or comes to a stand.
 pub fn run_one(plan: &Plan, delivery: Delivery, seed: u64, traced: bool, stop: &StopFlag) -> Result<Run, RunError> {
-    let started = Instant::now();
     let mut hardware = Hardware::new(plan, seed, traced);
     let system = boot(&mut hardware, plan, delivery)?;
     let counts: Vec<Counts> = plan.jobs.iter().map(|_| Arc::new(Mutex::new(JobCounts::new()))).collect();
@@ -84,13 +83,15 @@ pub fn run_one(plan: &Plan, delivery: Delivery, seed: u64, traced: bool, stop: &
     }
     let start = Snapshot::take(&mut hardware, &system);
     hardware.machine.set_tracing(traced);
+    let started = Instant::now();
     let timeline = measure_span(&mut hardware, &system, plan.spans.measured_ns, stop)?;
+    let host_ns = started.elapsed().as_nanos() as u64;
     hardware.machine.set_tracing(false);
     let end = Snapshot::take(&mut hardware, &system);
     let mut outcome = measure::outcome(plan, &hardware, &system, [&start, &end], &counts, timeline);
     outcome.delivery = delivery.name().into();
     outcome.seed = seed;
-    outcome.engine.host_ns = started.elapsed().as_nanos() as u64;
+    outcome.engine.host_ns = host_ns;
     let trace = trace_records(&mut hardware);
     Ok(Run { outcome, trace })
 }
