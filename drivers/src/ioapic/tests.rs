@@ -137,7 +137,8 @@ fn a_level_pin_is_retriggered_at_the_pin_and_an_edge_at_the_local_apic() {
         let level = Level::new(Irq(0), &levels);
         setup.vectors.activate(&level.parent().unwrap(), TARGET).unwrap();
         domain.activate(&level, TARGET).unwrap();
-        (setup.script.writes(), setup.apic.writes());
+        setup.script.writes();
+        setup.apic.writes();
         assert!(level.chip().retrigger(&level));
         assert_eq!((setup.script.writes(), setup.apic.writes()), (pin_writes, apic_writes));
     }

@@ -1,0 +1,182 @@
+//! Random management against random load: whatever the history, once it stops everything completes within a bound,
+//! nothing is left, and it all adds up. And the same seed gives the same history.
+
+use campanile_conformance::server::{Config, Delivery, Server, System};
+use hal::{CpuId, CpuSet, Hal as _};
+use irq::{Action, Irq, IrqError, RequestFlags};
+use machine::SimHal;
+use proptest::prelude::*;
+use std::sync::Arc;
+
+/// After management has stopped, the rest of the load may take this long: some thousand commands at 10 µs, and a few
+/// flights, ticks and throttles.
+const BOUND_NS: u64 = 20_000_000;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Move(u32, u32),
+    /// Disables that many times, waits, enables as often.
+    Disable(u32, u32, u64),
+    Offline(u32, u64),
+    Retrigger(u32),
+    /// The handler goes and comes back.
+    Replace(u32),
+    Synchronize(u32),
+    /// So many commands more.
+    Load(u32, u64, u32),
+    /// The handler runs late: another line's messages keep a CPU busy.
+    Ring(u64, u64),
+    Pass(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (line, cpu) = (0..4u32, 0..4u32);
+    prop_oneof![
+        5 => (line.clone(), 1..16u32).prop_map(|(line, cpus)| Step::Move(line, cpus)),
+        2 => (line.clone(), 1..4u32, 0..20_000u64).prop_map(|(line, depth, ns)| Step::Disable(line, depth, ns)),
+        3 => (cpu, 0..80_000u64).prop_map(|(cpu, ns)| Step::Offline(cpu, ns)),
+        2 => line.clone().prop_map(Step::Retrigger),
+        1 => line.clone().prop_map(Step::Replace),
+        1 => line.clone().prop_map(Step::Synchronize),
+        3 => (line, 1..200u64, 1..32u32).prop_map(|(line, count, depth)| Step::Load(line, count, depth)),
+        1 => (1..60u64, 400..4_000u64).prop_map(|(count, period)| Step::Ring(count, period)),
+        4 => (0..60_000u64).prop_map(Step::Pass),
+    ]
+}
+
+fn config() -> impl Strategy<Value = Config> {
+    let delivery = prop_oneof![1 => Just(Delivery::Plain), 1 => Just(Delivery::Remapped), 3 => Just(Delivery::Posted)];
+    (delivery, 2..=4u32, 1..=2u32, 1..=2u32, any::<bool>(), any::<u64>(), 1..=4u64).prop_map(
+        |(delivery, cpus, drives, queues, managed, seed, speed)| Config {
+            delivery,
+            cpus,
+            drives,
+            queues,
+            managed,
+            seed,
+            read_ns: speed * 5_000,
+            ..Config::default()
+        },
+    )
+}
+
+/// Does one step; queues and CPUs are counted round.
+fn apply(system: &Arc<System>, step: &Step) {
+    let queues: Vec<_> = system.queues().collect();
+    let queue = |index: u32| queues[index as usize % queues.len()];
+    match *step {
+        Step::Move(line, cpus) => {
+            let wanted: CpuSet = (0..system.cpus()).filter(|cpu| cpus & 1 << cpu != 0).map(CpuId).collect();
+            let line = queue(line).line;
+            match system.core.set_affinity(line, &wanted) {
+                Ok(()) => {}
+                Err(error) => {
+                    let managed = system.core.view(line).expect("a line").managed;
+                    let expected = if managed { IrqError::Managed(line) } else { IrqError::NoCpu(line) };
+                    assert!(error == expected && (managed || wanted.is_empty()), "{error}");
+                }
+            }
+        }
+        Step::Disable(line, depth, ns) => {
+            (0..depth).for_each(|_| system.core.disable(queue(line).line).expect("from a thread"));
+            SimHal.delay_ns(ns);
+            (0..depth).for_each(|_| system.core.enable(queue(line).line).expect("disabled"));
+        }
+        Step::Offline(cpu, ns) => {
+            system.offline_for(CpuId(cpu % system.cpus()), ns).expect("others are online");
+        }
+        Step::Retrigger(line) => system.core.retrigger(queue(line).line).expect("all are online"),
+        Step::Replace(line) => {
+            let queue = queue(line);
+            let action: Arc<dyn Action> = queue.pair.clone();
+            system.core.free(queue.line, &action).expect("its handler");
+            let flags = RequestFlags { start_disabled: true, ..RequestFlags::default() };
+            system.core.request(queue.line, "again", flags, action).expect("no handler");
+            system.core.enable(queue.line).expect("it starts disabled");
+            // What came in between was nobody's: a driver looks for itself.
+            queue.pair.poll(usize::MAX);
+        }
+        Step::Synchronize(line) => system.core.synchronize(queue(line).line).expect("from a thread"),
+        Step::Load(line, count, depth) => {
+            let room = 31 - u32::from(queue(line).pair.snapshot().in_flight);
+            queue(line).load.start(count, depth.min(room));
+        }
+        Step::Ring(count, period_ns) => system.ringer.ring(count, period_ns),
+        Step::Pass(ns) => SimHal.delay_ns(ns),
+    }
+}
+
+struct Quick;
+
+impl Action for Quick {
+    fn handle(&self, _: Irq) -> irq::IrqReturn {
+        irq::IrqReturn::Handled
+    }
+}
+
+/// Runs a history to its end, checks everything, and returns the machine's digest and clock.
+fn run(config: &Config, steps: &[Step]) -> (u64, u64) {
+    let mut server = Server::new(config);
+    let history = steps.to_vec();
+    server.run(move |system| {
+        let line = system.ringer_line();
+        system.core.request(line, "ringer", RequestFlags::default(), Arc::new(Quick)).expect("a new line");
+        system.queues().for_each(|queue| queue.load.start(50, 8));
+        history.iter().for_each(|step| apply(system, step));
+        system.ringer.ring(0, 0);
+        let limit_ns = SimHal.now_ns() + BOUND_NS;
+        while !system.queues().all(|queue| queue.load.is_done()) {
+            assert!(SimHal.now_ns() < limit_ns, "not done {BOUND_NS} ns after the last step\n{}", system.describe());
+            SimHal.delay_ns(10_000);
+        }
+    });
+    server.finish();
+    assert_eq!(server.faults(), []);
+    let digest = server.machine.engine_counters().digest;
+    server.run(|system| system.check_no_vector_leaked());
+    (digest, server.machine.now().0)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_the_history_everything_completes_once_and_nothing_is_left(
+        config in config(),
+        steps in prop::collection::vec(step(), 1..40),
+    ) {
+        run(&config, &steps);
+    }
+}
+
+fn busy_history() -> Vec<Step> {
+    let mut steps = Vec::new();
+    for round in 0..12 {
+        steps.extend([
+            Step::Load(round, 150, 20),
+            Step::Move(round, 1 << (round % 4)),
+            Step::Pass(9_000),
+            Step::Offline(round, 40_000),
+            Step::Ring(20, 900),
+            Step::Retrigger(round + 1),
+            Step::Disable(round, 2, 4_000),
+        ]);
+    }
+    steps
+}
+
+#[test]
+fn a_seed_is_a_history_on_every_host_thread_and_another_seed_another() {
+    for delivery in [Delivery::Plain, Delivery::Remapped, Delivery::Posted] {
+        let of =
+            move |seed, short_cuts| run(&Config { delivery, seed, short_cuts, ..Config::default() }, &busy_history());
+        let first = of(7, true);
+        assert_eq!(of(7, true), first, "twice on one thread");
+        let threads: Vec<_> = (0..3).map(|_| std::thread::spawn(move || of(7, true))).collect();
+        for thread in threads {
+            assert_eq!(thread.join().expect("no panic"), first, "on another thread");
+        }
+        assert_eq!(of(7, false), first, "without the engine's short cuts");
+        assert_ne!(of(8, true).0, first.0, "another seed");
+    }
+}
