@@ -7,6 +7,7 @@ use crate::fault::{FaultLog, FaultRecord};
 use crate::machine::MachineConfig;
 use crate::memory::{Arena, BusError, Lines, MEMORY_BASE};
 use crate::model::{Model, ModelId};
+use crate::posted_writes::PostedWrites;
 use crate::random::Stream;
 use crate::threads::{Reason, Threads, Yield};
 use crate::time::Ps;
@@ -49,6 +50,7 @@ pub(crate) struct Core {
     pub(crate) streams: RefCell<Vec<Stream>>,
     pub(crate) arena: Arc<Arena>,
     lines: RefCell<Lines>,
+    pub(crate) posted_writes: PostedWrites,
     /// The CPUs, and behind them the console: what the host's own stack is while the machine stands still. It has
     /// interrupts off, and no time passes for it.
     pub(crate) cpus: Box<[Cpu]>,
@@ -87,6 +89,7 @@ impl Core {
             building: RefCell::default(),
             streams: RefCell::default(),
             lines: RefCell::default(),
+            posted_writes: PostedWrites::new(),
             cpus,
             running: Cell::new(config.cpus),
             entry: OnceCell::new(),

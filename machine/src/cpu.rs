@@ -276,7 +276,7 @@ impl Core {
         target.read(&mut crate::world::World::new(self, model), region, offset, width_bytes)
     }
 
-    /// A posted write: with interrupts off it is only owed and arrives when its time has come.
+    /// A posted write: with interrupts off it is only owed and arrives when its time has come, and in order.
     pub(crate) fn mmio_write(
         &self,
         model: crate::model::ModelId,
@@ -290,6 +290,8 @@ impl Core {
         if cpu.irq_on.get() {
             self.settle();
         }
-        self.push(self.local_now(), Event::write(model, region, offset, width_bytes, value));
+        let order = self.model(model).borrow().write_order(region, offset);
+        let at = self.posted_writes.arrival(model, order, self.local_now());
+        self.push(at, Event::write(model, region, offset, width_bytes, value));
     }
 }

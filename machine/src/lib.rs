@@ -18,6 +18,7 @@ mod machine;
 pub mod memory;
 pub mod model;
 pub mod nvme;
+mod posted_writes;
 mod random;
 mod simhal;
 #[cfg(test)]

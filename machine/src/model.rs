@@ -49,6 +49,12 @@ pub trait Model {
     /// A CPU's write arrives. `value` is zero-extended.
     fn write(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8, value: u64);
 
+    /// Which registers' posted writes stay in order among themselves, whatever CPUs they come from: those of one number.
+    /// All of them, unless the model has registers that software writes independently of each other.
+    fn write_order(&self, _region: u8, _offset: u32) -> u32 {
+        0
+    }
+
     /// A model below asks for a transfer or sends a message. Only buses and IOMMUs serve this; elsewhere it is a
     /// recorded fault.
     fn upstream(&mut self, world: &mut World<'_>, from: ModelId, request: Upstream) {

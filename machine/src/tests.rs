@@ -136,6 +136,39 @@ fn a_posted_write_arrives_when_its_time_has_come() {
     assert_eq!(writes, Some(vec![(Ps::from_ns(1 + 1000 + 1), 7)]));
 }
 
+/// CPU 0 writes late in its debt and lets CPU 1 go before; what CPU 1 writes then comes second all the same.
+#[test]
+fn a_write_does_not_overtake_one_that_was_made_before_on_another_cpu() {
+    let (mut machine, bell) = machine(2);
+    let regs = machine.regs(bell, 0);
+    let end = machine.run_boot(Ps::from_ns(100_000), move || {
+        let (turn, over) = (Arc::new(<Word as hal::Word>::new(0)), Arc::new(<Word as hal::Word>::new(0)));
+        let (my_turn, done) = (turn.clone(), over.clone());
+        let second = move || {
+            Regs::Lapic.write64(SVR, 0x1ff);
+            while my_turn.load() == 0 {
+                SimHal.relax_on(&my_turn, 0, u64::MAX);
+            }
+            regs.write32(0, 2);
+            done.swap(1);
+        };
+        SimHal.spawn(thread("second", 1), Box::new(second)).expect("CPU 1 exists");
+        SimHal.delay_ns(5_000);
+        let state = SimHal.irq_save();
+        SimHal.work(Work::SubmitAio, 1);
+        regs.write32(0, 1);
+        turn.set(1);
+        SimHal.irq_restore(state);
+        while over.load() == 0 {
+            SimHal.relax_on(&over, 0, u64::MAX);
+        }
+        SimHal.delay_ns(5_000);
+    });
+    assert_eq!(end, Ok(()));
+    let writes = machine.with_model(bell, |bell: &mut Bell| bell.writes.iter().map(|&(_, value)| value).collect());
+    assert_eq!(writes, Some(vec![1, 2]));
+}
+
 #[test]
 fn threads_park_and_wake_across_cpus() {
     let (mut machine, _) = machine(2);

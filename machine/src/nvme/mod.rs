@@ -292,6 +292,11 @@ impl Model for Nvme {
         u64::from(low) | u64::from(high) << 32
     }
 
+    /// Doorbells are independent of each other.
+    fn write_order(&self, region: u8, offset: u32) -> u32 {
+        if region == REGION_CONTROLLER && offset >= spec::nvme::registers::DOORBELLS { offset } else { 0 }
+    }
+
     fn write(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8, value: u64) {
         self.fail_if_due(world);
         if self.config.faults.is_mute(world.now()) {
