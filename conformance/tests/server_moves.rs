@@ -38,3 +38,34 @@ fn lines_move_at_random_and_nothing_is_lost() {
         }
     }
 }
+
+/// Many CPUs submit to one queue and look at its completions themselves, while its interrupts come on another.
+#[test]
+fn all_cpus_share_one_queue() {
+    for delivery in DELIVERIES {
+        let mut server = Server::new(&Config { delivery, drives: 1, queues: 1, ..Config::default() });
+        server.run(|system| {
+            for cpu in 0..4 {
+                let system = system.clone();
+                let body = move || {
+                    let queue = system.queues().next().expect("a queue");
+                    for round in 0..200u64 {
+                        queue.load.start(7, 7);
+                        while queue.pair.snapshot().in_flight > 2 {
+                            queue.pair.poll(usize::MAX);
+                            SimHal.delay_ns(200 + (round * 37 + u64::from(cpu) * 11) % 700);
+                        }
+                    }
+                };
+                let affinity = hal::Affinity::Cpu(CpuId(cpu));
+                SimHal.spawn(hal::ThreadSpec { name: "user", affinity, urgent: false }, Box::new(body)).expect("a CPU");
+            }
+            let queue = system.queues().next().expect("a queue");
+            while queue.load.counts().1 < 4 * 200 * 7 {
+                SimHal.delay_ns(10_000);
+            }
+        });
+        server.finish();
+        assert_eq!(server.faults(), [], "{delivery:?}");
+    }
+}
