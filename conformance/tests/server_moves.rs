@@ -2,6 +2,9 @@
 
 use campanile_conformance::server::{Config, Delivery, Server};
 use hal::{CpuId, CpuSet, Hal as _};
+use irq::Vector;
+use machine::fabric::vtd::InvalidationFault;
+use machine::time::Ps;
 use machine::{SimHal, Stream};
 
 const DELIVERIES: [Delivery; 3] = [Delivery::Plain, Delivery::Remapped, Delivery::Posted];
@@ -33,6 +36,15 @@ fn lines_move_at_random_and_nothing_is_lost() {
                 }
             });
             server.finish();
+            let taken: u64 = (0..4).map(|cpu| server.system.taken(CpuId(cpu), Vector(0xeb))).sum();
+            let sent = server.counter(server.models.iommu, "notifications");
+            assert_eq!(taken, sent, "one ON, one notification: none merges in a LAPIC");
+            assert!(
+                server
+                    .system
+                    .queues()
+                    .all(|queue| (0..4).all(|cpu| server.system.core.count(queue.line, CpuId(cpu)) > 0))
+            );
             server.run(|system| system.check_no_vector_leaked());
             assert_eq!(server.faults(), [], "{delivery:?}, seed {seed}");
         }
@@ -67,5 +79,33 @@ fn all_cpus_share_one_queue() {
         });
         server.finish();
         assert_eq!(server.faults(), [], "{delivery:?}");
+    }
+}
+
+/// The invalidation queue stops once, in the middle, or is slow: a move fails or takes its time, and nothing is lost.
+#[test]
+fn lines_move_while_the_invalidation_queue_misbehaves() {
+    let faults =
+        (3..40).step_by(6).map(InvalidationFault::FetchFails).chain([InvalidationFault::Late(Ps::from_ns(9_000))]);
+    for (delivery, invalidation_fault) in
+        faults.flat_map(|fault| [(Delivery::Remapped, fault), (Delivery::Posted, fault)])
+    {
+        let mut server = Server::new(&Config { delivery, invalidation_fault, ..Config::default() });
+        server.run(|system| {
+            system.start_load(1_000, 12);
+            let mut random = Stream::new(2, 77);
+            while !system.queues().all(|queue| queue.load.is_done()) {
+                let queue = system.queues().nth((random.next() % 4) as usize).expect("four queues");
+                let before = system.core.view(queue.line).expect("a line").effective;
+                if system.core.set_affinity(queue.line, &CpuSet::of(CpuId((random.next() % 4) as u32))).is_err() {
+                    assert_eq!(system.core.view(queue.line).expect("a line").effective, before, "it stays");
+                }
+                SimHal.delay_ns(random.next() % 40_000);
+            }
+        });
+        server.finish();
+        server.run(|system| system.check_no_vector_leaked());
+        let faults = server.faults();
+        assert!(faults.iter().all(|fault| *fault == ("invalidation queue stopped", 1)), "{faults:?}");
     }
 }

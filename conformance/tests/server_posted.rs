@@ -1,6 +1,8 @@
 //! Posted delivery among everything else: requesters that lie, guests, retriggers, and lines that are never posted.
 
-use campanile_conformance::server::{Config, Delivery, HPET_REQUESTER, RINGER_REQUESTER, Server, System};
+use campanile_conformance::server::{
+    Config, Delivery, GUEST_NOTIFICATION, HPET_REQUESTER, RINGER_REQUESTER, Server, System,
+};
 use drivers::hpet::HpetTimers;
 use drivers::message::MessageDomain;
 use drivers::vtd::{GuestPosting, RemapDomain, VtdError};
@@ -153,9 +155,6 @@ fn a_timer_and_the_fault_event_stay_remapped_and_plain_beside_posted_drives() {
     }
 }
 
-/// A guest's notifications arrive at the host by this vector, as they do at a hypervisor.
-const GUEST_VECTOR: Vector = Vector(0x30);
-
 /// While the host moves the line, a guest has it; then the host has it back, posted, where it moved it last.
 #[test]
 fn a_line_is_lent_to_a_guest_and_comes_back_host_posted_while_io_runs() {
@@ -167,8 +166,7 @@ fn a_line_is_lent_to_a_guest_and_comes_back_host_posted_while_io_runs() {
         let entry = irq::HardwareIrq(entry_of(system, queue.line));
         let memory = SimHal.dma_alloc(64, 64).expect("memory");
         let guest = Descriptor::new(memory.words());
-        // The guest's own interrupt: a line of the host that only the notification uses.
-        guest.initialise(Notification { vector: GUEST_VECTOR, destination: 1 });
+        guest.initialise(Notification { vector: GUEST_NOTIFICATION, destination: 1 });
         let posting = GuestPosting { descriptor: memory.device_address(), vector: Vector(0x66), urgent: false };
         let host_counts = || (0..4).map(|cpu| system.core.count(queue.line, CpuId(cpu))).sum::<u64>();
         system.start_load(20_000, 16);
@@ -212,9 +210,7 @@ fn a_line_is_lent_to_a_guest_and_comes_back_host_posted_while_io_runs() {
     });
     server.run(|system| {
         system.wait_for_load();
-        // The guest's notifications had no host handler here: they are strays at CPU 1, and no others are.
-        let strays: Vec<u64> = (0..4).map(|cpu| system.core.stray_vectors(CpuId(cpu))).collect();
-        assert_eq!(strays, [0, system.taken(CpuId(1), GUEST_VECTOR), 0, 0]);
+        assert!(system.taken(CpuId(1), GUEST_NOTIFICATION) >= 20, "a lend, a notification");
     });
     server.finish();
     assert_eq!(server.faults(), []);

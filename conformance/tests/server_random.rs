@@ -1,9 +1,11 @@
 //! Random management against random load: whatever the history, once it stops everything completes within a bound,
 //! nothing is left, and it all adds up. And the same seed gives the same history.
 
-use campanile_conformance::server::{Config, Delivery, Server, System};
-use hal::{CpuId, CpuSet, Hal as _};
-use irq::{Action, Irq, IrqError, RequestFlags};
+use campanile_conformance::server::{Config, Delivery, GUEST_NOTIFICATION, Queue, Server, System};
+use drivers::vtd::GuestPosting;
+use hal::{CpuId, CpuSet, Dma as _, Hal as _};
+use irq::posted::{Deliverable, Descriptor, Notification};
+use irq::{Action, Irq, IrqDomain as _, IrqError, RequestFlags, StormConfig, Vector};
 use machine::SimHal;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -24,7 +26,9 @@ enum Step {
     Synchronize(u32),
     /// So many commands more.
     Load(u32, u64, u32),
-    /// The handler runs late: another line's messages keep a CPU busy.
+    /// A guest has the line, or gives it back.
+    Lend(u32),
+    /// Another line's messages keep a CPU busy.
     Ring(u64, u64),
     Pass(u64),
 }
@@ -38,7 +42,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => line.clone().prop_map(Step::Retrigger),
         1 => line.clone().prop_map(Step::Replace),
         1 => line.clone().prop_map(Step::Synchronize),
-        3 => (line, 1..200u64, 1..32u32).prop_map(|(line, count, depth)| Step::Load(line, count, depth)),
+        3 => (line.clone(), 1..200u64, 1..32u32).prop_map(|(line, count, depth)| Step::Load(line, count, depth)),
+        2 => line.clone().prop_map(Step::Lend),
         1 => (1..60u64, 400..4_000u64).prop_map(|(count, period)| Step::Ring(count, period)),
         4 => (0..60_000u64).prop_map(Step::Pass),
     ]
@@ -46,8 +51,11 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn config() -> impl Strategy<Value = Config> {
     let delivery = prop_oneof![1 => Just(Delivery::Plain), 1 => Just(Delivery::Remapped), 3 => Just(Delivery::Posted)];
-    (delivery, 2..=4u32, 1..=2u32, 1..=2u32, any::<bool>(), any::<u64>(), 1..=4u64).prop_map(
-        |(delivery, cpus, drives, queues, managed, seed, speed)| Config {
+    let storm = StormConfig { burst: 40, burst_ns_min: 60_000, unhandled_max: 30, throttle_ns: 150_000 };
+    let storm = prop_oneof![3 => Just(StormConfig::default()), 1 => Just(storm)];
+    (delivery, 2..=4u32, 1..=2u32, 1..=2u32, any::<bool>(), any::<u64>(), 1..=4u64, storm).prop_map(
+        |(delivery, cpus, drives, queues, managed, seed, speed, storm)| Config {
+            storm,
             delivery,
             cpus,
             drives,
@@ -60,8 +68,40 @@ fn config() -> impl Strategy<Value = Config> {
     )
 }
 
+/// A queue's guest: the descriptor to which its line is posted while it is lent.
+struct Guest {
+    memory: <SimHal as hal::Hal>::Dma,
+    lent: bool,
+}
+
+impl Guest {
+    fn new() -> Self {
+        let memory = SimHal.dma_alloc(64, 64).expect("memory");
+        Descriptor::new(memory.words()).initialise(Notification { vector: GUEST_NOTIFICATION, destination: 0 });
+        Self { memory, lent: false }
+    }
+
+    fn lend_or_take(&mut self, system: &System, queue: &Queue) {
+        let Some(remap) = system.remap.as_ref().filter(|remap| remap.is_posted()) else { return };
+        let entry = system.core.view(queue.line).expect("a line").levels[1].hwirq;
+        self.lent = !self.lent;
+        let descriptor = self.memory.device_address();
+        let done = match self.lent {
+            true => remap.lend_to_guest(entry, GuestPosting { descriptor, vector: Vector(0x66), urgent: false }),
+            false => remap.take_back(entry),
+        };
+        done.expect("the unit works");
+    }
+
+    /// The guest's driver, on its virtual CPU.
+    fn serve(&self, queue: &Queue) {
+        let reap = |_| _ = queue.pair.handle(queue.line);
+        Descriptor::new(self.memory.words()).serve(1, &Deliverable::ALL, |_| (), reap);
+    }
+}
+
 /// Does one step; queues and CPUs are counted round.
-fn apply(system: &Arc<System>, step: &Step) {
+fn apply(system: &Arc<System>, guests: &mut [Guest], step: &Step) {
     let queues: Vec<_> = system.queues().collect();
     let queue = |index: u32| queues[index as usize % queues.len()];
     match *step {
@@ -101,9 +141,11 @@ fn apply(system: &Arc<System>, step: &Step) {
             let room = 31 - u32::from(queue(line).pair.snapshot().in_flight);
             queue(line).load.start(count, depth.min(room));
         }
+        Step::Lend(line) => guests[line as usize % queues.len()].lend_or_take(system, queue(line)),
         Step::Ring(count, period_ns) => system.ringer.ring(count, period_ns),
         Step::Pass(ns) => SimHal.delay_ns(ns),
     }
+    queues.iter().zip(&*guests).for_each(|(queue, guest)| guest.serve(queue));
 }
 
 struct Quick;
@@ -122,7 +164,12 @@ fn run(config: &Config, steps: &[Step]) -> (u64, u64) {
         let line = system.ringer_line();
         system.core.request(line, "ringer", RequestFlags::default(), Arc::new(Quick)).expect("a new line");
         system.queues().for_each(|queue| queue.load.start(50, 8));
-        history.iter().for_each(|step| apply(system, step));
+        let mut guests: Vec<_> = system.queues().map(|_| Guest::new()).collect();
+        history.iter().for_each(|step| apply(system, &mut guests, step));
+        for (queue, guest) in system.queues().zip(&mut guests).filter(|(_, guest)| guest.lent) {
+            guest.lend_or_take(system, queue);
+            guest.serve(queue);
+        }
         system.ringer.ring(0, 0);
         let limit_ns = SimHal.now_ns() + BOUND_NS;
         while !system.queues().all(|queue| queue.load.is_done()) {
@@ -159,6 +206,7 @@ fn busy_history() -> Vec<Step> {
             Step::Offline(round, 40_000),
             Step::Ring(20, 900),
             Step::Retrigger(round + 1),
+            Step::Lend(round / 2),
             Step::Disable(round, 2, 4_000),
         ]);
     }

@@ -22,6 +22,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 const LOCAL_TIMER: Vector = Vector(0xec);
 const RESCHEDULE: Vector = Vector(0xfd);
 const SPURIOUS: Vector = Vector(0xff);
+/// What guests' descriptors notify: taken by the host, as by a hypervisor that looks which virtual CPU it was for.
+pub const GUEST_NOTIFICATION: Vector = Vector(0xf2);
 
 /// The longest that a message is under way here: port, IOMMU and dispatch together need less than 10 µs.
 const FLIGHT_NS: u64 = 30_000;
@@ -396,6 +398,8 @@ fn system_vectors(
     set(LOCAL_TIMER, "LOC", "Local timer interrupts", Arc::new(tick));
     let end = lapic.clone();
     set(RESCHEDULE, "RES", "Rescheduling interrupts", Arc::new(move |_| end.eoi()));
+    let end = lapic.clone();
+    set(GUEST_NOTIFICATION, "PIN", "Posted-interrupt notification event", Arc::new(move |_| end.eoi()));
     set(SPURIOUS, "SPU", "Spurious interrupts", Arc::new(|_| {}));
     if let Some(posted) = posted {
         let (end, posted) = (lapic.clone(), posted.clone());

@@ -8,7 +8,7 @@ mod quiet;
 pub mod ringer;
 pub mod wire;
 
-pub use bringup::{Drive, Queue, System};
+pub use bringup::{Drive, GUEST_NOTIFICATION, Queue, System};
 pub use load::Load;
 
 use hal::Work;
