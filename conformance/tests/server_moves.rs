@@ -39,12 +39,10 @@ fn lines_move_at_random_and_nothing_is_lost() {
             let taken: u64 = (0..4).map(|cpu| server.system.taken(CpuId(cpu), Vector(0xeb))).sum();
             let sent = server.counter(server.models.iommu, "notifications");
             assert_eq!(taken, sent, "one ON, one notification: none merges in a LAPIC");
-            assert!(
-                server
-                    .system
-                    .queues()
-                    .all(|queue| (0..4).all(|cpu| server.system.core.count(queue.line, CpuId(cpu)) > 0))
-            );
+            for queue in server.system.queues() {
+                let homes = (0..4).filter(|&cpu| server.system.core.count(queue.line, CpuId(cpu)) > 0).count();
+                assert!(homes >= 2, "line {} was served on {homes} CPU", queue.line);
+            }
             server.run(|system| system.check_no_vector_leaked());
             assert_eq!(server.faults(), [], "{delivery:?}, seed {seed}");
         }
