@@ -24,9 +24,9 @@ fn a_load_without_management_leaves_nothing_behind() {
 fn lines_move_at_random_and_nothing_is_lost() {
     for delivery in DELIVERIES {
         for seed in 1..=3 {
-            let mut server = Server::new(&Config { delivery, seed, ..Config::default() });
+            let mut server = Server::new(&Config { delivery, seed, read_ns: 20_000, ..Config::default() });
             server.run(move |system| {
-                system.start_load(2_000, 12);
+                system.start_load(3_000, 8);
                 let mut random = Stream::new(seed, 77);
                 while !system.queues().all(|queue| queue.load.is_done()) {
                     let queue = system.queues().nth((random.next() % 4) as usize).expect("four queues");
