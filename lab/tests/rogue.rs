@@ -1,22 +1,21 @@
 //! A message from the wrong requester: not delivered, recorded, shown, and no loss to the others.
 
-use lab::interrupt::StopFlag;
+mod common;
+
 use lab::outcome::{Outcome, Summary};
 use lab::plan::Delivery;
 use lab::report::{self, Class, RunReport};
-use lab::run;
-use lab::scenario::Request;
 
-fn outcome(delivery: Delivery, sets: &[&str]) -> Outcome {
-    let sets = ["duration=2ms", "ramp=1ms"].iter().chain(sets).map(ToString::to_string).collect();
-    let plan = Request { sets, ..Request::of("emr-4-drives") }.plan().unwrap();
-    run::run_one(&plan, delivery, 1, false, &StopFlag::default()).unwrap().outcome
+fn outcome(scenario: &str, delivery: Delivery, sets: &[&str]) -> Outcome {
+    let plan = common::plan(scenario, &[&["duration=2ms", "ramp=1ms"], sets].concat());
+    common::outcomes(&plan, delivery, 1).remove(0)
 }
 
 #[test]
 fn a_strangers_messages_are_refused_and_recorded_and_cost_the_others_nothing() {
     for delivery in [Delivery::Remapped, Delivery::Posted] {
-        let (alone, attacked) = (outcome(delivery, &[]), outcome(delivery, &["options.rogue_msi=50us"]));
+        let (alone, attacked) =
+            (outcome("emr-4-drives", delivery, &[]), outcome("emr-4-drives", delivery, &["options.rogue_msi=50us"]));
         assert_eq!(alone.faults, []);
         let [fault] = &attacked.faults[..] else { panic!("one kind of fault: {:?}", attacked.faults) };
         assert_eq!(fault.requester_name(), "ff:1f.7");
@@ -35,5 +34,5 @@ fn a_strangers_messages_are_refused_and_recorded_and_cost_the_others_nothing() {
 
 #[test]
 fn a_polled_run_has_no_message_to_copy() {
-    assert_eq!(outcome(Delivery::Polled, &["options.rogue_msi=50us"]).faults, []);
+    assert_eq!(outcome("emr-polled", Delivery::Polled, &["options.rogue_msi=50us"]).faults, []);
 }

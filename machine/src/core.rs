@@ -11,7 +11,7 @@ use crate::posted_writes::PostedWrites;
 use crate::random::Stream;
 use crate::threads::{Reason, Threads, Yield};
 use crate::time::Ps;
-use crate::trace::{Span, Track};
+use crate::trace::{NOT_YET, Span, Track};
 use crate::word::Word;
 use crate::world::World;
 use hal::{CpuId, Work};
@@ -66,7 +66,7 @@ pub(crate) struct Core {
     /// Stop events that are pending, the stale ones too.
     pub(crate) stops_pending: Cell<usize>,
     faults: RefCell<FaultLog>,
-    spans: RefCell<Vec<Span>>,
+    pub(crate) spans: RefCell<Vec<Span>>,
     pub(crate) tracing: Cell<bool>,
     digest: Cell<u64>,
     pub(crate) events: Cell<u64>,
@@ -261,6 +261,7 @@ impl Core {
     #[inline(never)]
     fn pass(&self, mut end: Ps) {
         let mut sequence = self.queue.borrow_mut().reserve_sequence();
+        let mut owed = self.spans_after(self.now());
         loop {
             match self.wait_once(Wait::Until(end, sequence)) {
                 Next::Limit | Next::Resume => {
@@ -268,8 +269,11 @@ impl Core {
                     return;
                 }
                 Next::Accept => {
-                    let left = end.saturating_sub(self.now());
+                    let cut = self.now();
+                    let left = end.saturating_sub(cut);
+                    self.split_spans(&mut owed, cut, NOT_YET);
                     self.take_interrupts();
+                    self.split_spans(&mut owed, NOT_YET, self.now());
                     end = self.now() + left;
                     sequence = self.queue.borrow_mut().reserve_sequence();
                 }

@@ -1,5 +1,6 @@
 //! Spans of what ran when, for a trace viewer.
 
+use crate::core::Core;
 use crate::model::ModelId;
 use crate::time::Ps;
 
@@ -25,4 +26,36 @@ pub struct Span {
     pub duration: Ps,
     /// Of what: a vector, a command, a count.
     pub argument: u64,
+}
+
+/// When spans happen that an interrupt keeps waiting, until it ends: after every trace.
+pub(crate) const NOT_YET: Ps = Ps(1 << 62);
+
+impl Core {
+    /// Places of the running CPU's spans that end after `at`: they were noted when they were owed. None untraced.
+    pub(crate) fn spans_after(&self, at: Ps) -> Vec<usize> {
+        if !self.tracing.get() {
+            return Vec::new();
+        }
+        let (spans, mine) = (self.spans.borrow(), Track::Cpu(self.cpu().id.0));
+        let own = spans.iter().enumerate().rev().filter(|(_, span)| span.track == mine);
+        own.take_while(|(_, span)| span.start + span.duration > at).map(|(place, _)| place).collect()
+    }
+
+    /// What was owed beyond `cut` happens from `resumed` on, so that spans nest.
+    pub(crate) fn split_spans(&self, owed: &mut [usize], cut: Ps, resumed: Ps) {
+        let (mut spans, mine) = (self.spans.borrow_mut(), Track::Cpu(self.cpu().id.0));
+        for place in owed {
+            let Some(span) = spans.get_mut(*place).filter(|span| span.track == mine) else { continue };
+            let end = span.start + span.duration;
+            if span.start >= cut {
+                span.start = resumed + (span.start - cut);
+            } else if end > cut {
+                let rest = Span { start: resumed, duration: end - cut, ..*span };
+                span.duration = cut - span.start;
+                *place = spans.len();
+                spans.push(rest);
+            }
+        }
+    }
 }

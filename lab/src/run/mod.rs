@@ -87,12 +87,13 @@ pub fn run_one(plan: &Plan, delivery: Delivery, seed: u64, traced: bool, stop: &
     let timeline = measure_span(&mut hardware, &system, plan.spans.measured_ns, stop)?;
     let host_ns = started.elapsed().as_nanos() as u64;
     hardware.machine.set_tracing(false);
+    let traced_until = hardware.machine.now();
     let end = Snapshot::take(&mut hardware, &system);
     let mut outcome = measure::outcome(plan, &hardware, &system, [&start, &end], &counts, timeline);
     outcome.delivery = delivery.name().into();
     outcome.seed = seed;
     outcome.engine.host_ns = host_ns;
-    let trace = trace_records(&mut hardware);
+    let trace = trace_records(&mut hardware, traced_until);
     Ok(Run { outcome, trace })
 }
 
@@ -166,8 +167,8 @@ fn measure_span(hardware: &mut Hardware, system: &System, span_ns: u64, stop: &S
     Ok(timeline)
 }
 
-/// The machine's spans on the tracks that a reader knows.
-fn trace_records(hardware: &mut Hardware) -> Vec<TraceRecord> {
+/// The machine's spans on the tracks that a reader knows. What was still going on at `end` is cut there.
+fn trace_records(hardware: &mut Hardware, end: Ps) -> Vec<TraceRecord> {
     let spans = hardware.machine.take_spans();
     let position = |ids: &[machine::model::ModelId], id| ids.iter().position(|&known| known == id);
     let drives: Vec<_> = hardware.drives.iter().map(|site| site.model).collect();
@@ -180,10 +181,11 @@ fn trace_records(hardware: &mut Hardware) -> Vec<TraceRecord> {
     };
     spans
         .into_iter()
+        .filter(|span| span.start < end)
         .filter_map(|span| {
             Some(TraceRecord {
                 start_ps: span.start.0,
-                duration_ps: span.duration.0,
+                duration_ps: span.duration.min(end - span.start).0,
                 track: track(span.track)?,
                 name: span.name,
                 argument: span.argument,
