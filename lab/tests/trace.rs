@@ -47,7 +47,7 @@ fn slices_nest_and_tracks_have_names() {
         }
         let cpus = names.values().filter(|name| name.starts_with("CPU ")).count();
         assert_eq!(cpus, 32, "{delivery}: a track a CPU");
-        for kind in ["drive 3", "IOMMU 0", "root port 3"] {
+        for kind in ["drive 3", "IOMMU 0"] {
             assert!(names.values().any(|name| name == kind), "{delivery}: {kind}");
         }
         for (track, mut slices) in tracks {
