@@ -2,6 +2,9 @@
 ///
 /// Widths are the access widths on the bus. Offsets are bytes from the window's start. An access outside the window
 /// panics: it is a bug of the driver, not of the device.
+///
+/// A write is ordered after every earlier store of its CPU to memory, so that a device that it wakes sees them: on a
+/// weakly ordered CPU the implementation issues the barrier.
 pub trait Regs: Send + Sync {
     /// Reads 32 bits. A point: a read waits for every posted write before it.
     fn read32(&self, offset: u32) -> u32;

@@ -28,7 +28,7 @@ impl Files {
             None => {
                 let known = carried::names().collect::<Vec<_>>().join(", ");
                 let valid = format!("a scenario.toml, a job.fio, or one of {known}");
-                Err(InputError::value(&Place::file("campanile"), "", input, "is neither a file nor a scenario", valid))
+                Err(InputError::value(&Place::file("input"), "", input, "is neither a file nor a scenario", valid))
             }
         }
     }

@@ -279,7 +279,7 @@ fn wrong_options_say_so_too() {
         resolve("platform = \"emr\"\nworkload = \"j.fio\"\n", JOB, |request| request.seeds = Some(0)).unwrap_err();
     assert_eq!(error, "--seeds: `0` is out of bounds; valid: a whole number from 1 to 1000");
     let error = Request::of("emr-5-drives").plan().unwrap_err().to_string();
-    assert!(error.starts_with("campanile: `emr-5-drives` is neither a file nor a scenario; valid: a scenario.toml, "));
+    assert!(error.starts_with("input: `emr-5-drives` is neither a file nor a scenario; valid: a scenario.toml, "));
     let error = Request::of("./none.toml").plan().unwrap_err().to_string();
     assert!(error.starts_with("./none.toml: cannot be read: "), "{error}");
 }
