@@ -226,13 +226,10 @@ fn solve(slopes: &[Vec<f64>], errors: &[f64], damping: f64) -> Vec<f64> {
     for pivot in 0..size {
         let best = (pivot..size).max_by(|&a, &b| rows[a][pivot].abs().total_cmp(&rows[b][pivot].abs()));
         rows.swap(pivot, best.unwrap_or(pivot));
-        for row in 0..size {
-            if row != pivot {
-                let factor = rows[row][pivot] / rows[pivot][pivot];
-                for column in pivot..=size {
-                    rows[row][column] -= factor * rows[pivot][column];
-                }
-            }
+        let line = rows[pivot].clone();
+        for (index, row) in rows.iter_mut().enumerate() {
+            let factor = if index == pivot { 0.0 } else { row[pivot] / line[pivot] };
+            row.iter_mut().zip(&line).for_each(|(value, of_line)| *value -= factor * of_line);
         }
     }
     (0..size).map(|row| rows[row][size] / rows[row][row]).collect()
