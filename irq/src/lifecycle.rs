@@ -278,13 +278,20 @@ impl<H: Hal> IrqCore<H> {
         Ok(())
     }
 
-    /// Makes the line fire once more.
+    /// Makes the line fire once more; a line that is shut down does when its CPUs are back.
     ///
     /// # Errors
     /// [`IrqError::NotSupported`] when no level can, or the hardware did not.
     pub fn retrigger(&self, irq: Irq) -> Result<(), IrqError> {
-        let state = self.line(irq)?.state.lock();
-        if state.live(irq)?.retrigger() { Ok(()) } else { Err(IrqError::NotSupported("retrigger")) }
+        let mut state = self.line(irq)?.state.lock();
+        let hardware = state.live(irq)?;
+        if state.shutdown {
+            // Its chips still name a vector that it has left, of a CPU that is offline.
+            state.pending = true;
+        } else if !hardware.retrigger() {
+            return Err(IrqError::NotSupported("retrigger"));
+        }
+        Ok(())
     }
 }
 

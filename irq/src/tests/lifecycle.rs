@@ -120,8 +120,10 @@ fn a_managed_line_goes_and_comes_with_its_cpu() {
     let view = bench.core.view(irq).unwrap();
     assert!(view.shutdown && view.effective.is_none());
     assert_eq!(bench.core.cpu_offline(), Err(IrqError::Cpu(CPU0, "is the last one online")));
+    bench.core.retrigger(irq).unwrap();
+    assert_eq!(bench.said(), "", "its chips name a CPU that is offline");
     bench.core.cpu_online(CPU1).unwrap();
-    assert_eq!(bench.said(), "set_affinity unmask");
+    assert_eq!(bench.said(), "set_affinity unmask retrigger");
     assert_eq!(bench.core.view(irq).unwrap().effective.unwrap().cpu, CPU1);
 }
 
