@@ -53,3 +53,108 @@ fn every_command_refuses_what_it_does_not_know() {
         assert!(error.starts_with(&format!("campanile: {message}")), "{error}");
     }
 }
+
+/// A scenario of one job, with something changed.
+fn scenario(from: &str, to: &str) -> String {
+    let right = "platform = \"emr\"\nduration = \"2 ms\"\ncpus = 4\n\n[[jobs]]\nfilename = \"/dev/nvme0n1\"\n\
+                 cpus_allowed = \"0\"\nrw = \"randread\"\nioengine = \"libaio\"\niodepth = 4\n\n[drives]\nqueues = 4\n";
+    assert!(right.contains(from), "{from}");
+    right.replace(from, to)
+}
+
+#[test]
+fn every_kind_of_wrong_value_has_its_line_and_what_would_be_valid() {
+    let time = "valid: a time with ns, us, ms or s, from 1 us to 10 s";
+    let cases = [
+        ("duration", "duraton", "2: duraton: nothing has this name; valid: duration".into()),
+        ("2 ms", "2 GB", format!("2: duration: `2 GB` has the wrong unit `GB`; {time}")),
+        ("\"2 ms\"", "2", format!("2: duration: `2` has no unit; {time}")),
+        ("2 ms", "-2 ms", format!("2: duration: `-2 ms` is negative; {time}")),
+        ("2 ms", "900 s", format!("2: duration: `900 s` is out of bounds; {time}")),
+        ("\"0\"", "\"9\"", "7: cpus_allowed: `9` names CPU 9, which does not exist; valid: CPUs 0-3".into()),
+        ("= 4\n\n[[", "= 9999\n\n[[", "3: cpus: `9999` is out of bounds; valid: a whole number, from 1 to 1024".into()),
+        ("queues = 4", "queues = 300", "13: drives.queues: `300` is out of bounds; valid: ".into()),
+        ("iodepth = 4", "iodepth = 5000", "iodepth: `5000` is zero or does not fit a queue of 1024 entries; ".into()),
+        ("emr", "emx", "1: platform: `emx` is no platform; valid: emr, spr, optane, ".into()),
+        ("\"emr\"", "[", "unexpected `=` in array, expected value, `]`".into()),
+    ];
+    for (from, to, message) in cases {
+        let (code, error, names) = fail(&scenario(from, to), &["run", "s.toml", "--json", "out.json"]);
+        assert_eq!(code, 2, "{error}");
+        assert!(error.starts_with("campanile: s.toml:") && error.contains(&message), "expected {message}\ngot {error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert_eq!(names, ["s.toml"], "nothing is written");
+    }
+}
+
+#[test]
+fn more_queues_than_vectors_are_refused() {
+    let platform = "base = \"emr\"\nabout = \"few vectors\"\n[drive.gen5]\n\
+                    vectors = { value = 3, reason = \"a small drive\" }\n";
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("few.toml"), platform).unwrap();
+    std::fs::write(folder.path().join("s.toml"), scenario("\"emr\"", "\"./few.toml\"")).unwrap();
+    let output = campanile(folder.path(), &["run", "s.toml"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("drives.queues: `4`") && error.contains("from 1 to 2"), "{error}");
+}
+
+#[test]
+fn an_old_output_stays_when_the_input_is_wrong_and_is_replaced_when_it_is_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("out.json"), "old").unwrap();
+    std::fs::write(path("wrong.toml"), scenario("2 ms", "-2 ms")).unwrap();
+    std::fs::write(path("right.toml"), scenario("", "")).unwrap();
+    let run = |name| campanile(folder.path(), &["run", name, "--seeds", "1", "--json", "out.json"]);
+    assert_eq!(run("wrong.toml").status.code(), Some(2));
+    assert_eq!(std::fs::read_to_string(path("out.json")).unwrap(), "old");
+    let output = run("right.toml");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(std::fs::read_to_string(path("out.json")).unwrap().starts_with("{\n  \"scenario\": \"right\""));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "nothing else stays");
+}
+
+#[test]
+fn what_is_not_modelled_is_a_warning_and_what_cannot_be_honoured_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = "[a]\nfilename=/dev/nvme0n1\nrw=randread\niodepth=4\nioengine=libaio\ndirect=1\n";
+    std::fs::write(folder.path().join("warn.fio"), format!("{job}gtod_reduce=1\n")).unwrap();
+    std::fs::write(folder.path().join("error.fio"), format!("{job}rate_iops=5\n")).unwrap();
+    let run = |name| campanile(folder.path(), &["run", name, "--seeds", "1", "--set", "duration=1ms"]);
+    let (warned, refused) = (run("warn.fio"), run("error.fio"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!(warned.status.code(), Some(0));
+    assert!(text(&warned.stderr).starts_with("warning: warn.fio:7: gtod_reduce: not modelled"));
+    assert!(text(&warned.stdout).contains("IOPS together"));
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).starts_with("campanile: error.fio:7: rate_iops: `5` paces submission"));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_prints_what_it_has_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    // Minutes of work: only the signal can end it within the test's time.
+    let mut arguments = vec!["run", "emr-4-drives", "--seeds", "40", "--json", "out.json"];
+    arguments.extend(["--set", "ramp=1ms", "--set", "duration=200ms"]);
+    let child = Command::new(env!("CARGO_BIN_EXE_campanile"))
+        .current_dir(folder.path())
+        .args(arguments)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let output = child.wait_with_output().unwrap();
+    let (out, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(130), "{out}{error}");
+    assert!(out.contains("INTERRUPTED: these are the figures of what had been run by then."), "{out}");
+    assert!(out.contains("IOPS together"), "{out}");
+    assert!(error.contains("campanile: interrupted; the figures are of what had run"), "{error}");
+    let json = std::fs::read_to_string(folder.path().join("out.json")).unwrap();
+    assert!(json.contains("\"interrupted\": true"));
+}

@@ -254,7 +254,8 @@ impl Job {
             counts.errors += u64::from(!completed.ok);
             counts.wrong_data += u64::from(wrong);
             counts.completion.saturating_record(now_ns - completed.submitted_ns);
-            counts.handover_ns += now_ns - completed.completed_ns;
+            // A completion on another CPU may carry a time that is ahead by what that CPU still owes.
+            counts.handover_ns += now_ns.saturating_sub(completed.completed_ns);
         });
         self.free.push(buffer);
     }
