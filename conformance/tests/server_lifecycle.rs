@@ -173,6 +173,41 @@ fn two_functions_share_a_level_line_that_moves_beside_the_drives() {
     }
 }
 
+/// The pin has sent its message to a CPU that goes before it takes it.
+#[test]
+fn a_level_line_that_waits_at_a_cpu_that_goes_is_served_at_another() {
+    for delivery in DELIVERIES {
+        let mut server = Server::new(&Config { delivery, cpus: 2, drives: 0, ..Config::default() });
+        server.run(|system| {
+            let line = pin_line(system);
+            let port = WirePort(Regs::Model { model: system.models.wire, region: 0 });
+            let function = Arc::new(Function { port, number: 0, served: AtomicU64::new(0) });
+            system.core.request(line, "function", RequestFlags::default(), function.clone()).expect("a new line");
+            system.core.set_affinity(line, &CpuSet::of(CpuId(1))).expect("online");
+            SimHal.delay_ns(300_000);
+            system.on_cpu(CpuId(1), move |system| {
+                let off = SimHal.irq_save();
+                port.raise(0);
+                SimHal.delay_ns(5_000);
+                let target = system.core.view(line).expect("a line").effective.expect("a vector");
+                assert!(target.cpu == CpuId(1) && system.lapic.is_requested(target.vector), "it waits here");
+                system.core.cpu_offline().expect("CPU 0 is online");
+                SimHal.delay_ns(50_000);
+                system.core.cpu_online(CpuId(1)).expect("it was offline");
+                SimHal.irq_restore(off);
+            });
+            assert_eq!(function.served.load(Relaxed), 1);
+            assert!(system.core.count(line, CpuId(0)) > 0);
+            // And the pin is not stuck.
+            port.raise(0);
+            SimHal.delay_ns(50_000);
+            assert_eq!(function.served.load(Relaxed), 2);
+        });
+        server.finish();
+        assert_eq!(server.faults(), []);
+    }
+}
+
 /// Nobody's interrupt.
 struct Deaf;
 

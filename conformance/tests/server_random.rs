@@ -213,7 +213,7 @@ fn run(config: &Config, steps: &[Step], others: &[Step]) -> (u64, u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 384, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_the_history_everything_completes_once_and_nothing_is_left(

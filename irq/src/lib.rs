@@ -20,7 +20,6 @@ mod account;
 mod affinity;
 mod chip;
 mod config;
-
 mod debug;
 mod delivery;
 mod domain;

@@ -6,10 +6,12 @@ mod bringup;
 mod load;
 mod quiet;
 pub mod ringer;
+mod system;
 pub mod wire;
 
-pub use bringup::{Drive, GUEST_NOTIFICATION, Queue, System};
+pub use bringup::GUEST_NOTIFICATION;
 pub use load::Load;
+pub use system::{Drive, Queue, System};
 
 use hal::Work;
 use irq::StormConfig;

@@ -4,7 +4,6 @@ use super::model::{Kind, Model, ModelDomain};
 use super::*;
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-
 use proptest::prelude::*;
 use std::rc::Rc;
 use std::vec;
