@@ -27,7 +27,7 @@ pub enum Command {
     /// Refit a platform's free constants from its calibration rows, and show what moved.
     Calibrate(CalibrateArgs),
     /// Show every interrupt line of a scenario: domain and chip at each level, flags, affinity.
-    Irqs(ExperimentArgs),
+    Irqs(IrqsArgs),
     /// Measure this program on this machine.
     Bench(BenchArgs),
 }
@@ -66,6 +66,17 @@ pub struct RunArgs {
     /// Write a trace for Perfetto or chrome://tracing, with a track per CPU, drive and IOMMU.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+}
+
+/// `campanile irqs`.
+#[derive(Args, Clone, PartialEq, Eq, Debug)]
+pub struct IrqsArgs {
+    /// The experiment; its first delivery is looked at.
+    #[command(flatten)]
+    pub experiment: ExperimentArgs,
+    /// Write the lines as one JSON array.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }
 
 /// `campanile reproduce`.

@@ -9,6 +9,7 @@ use crate::outcome::{Estimate, Outcome, Summary};
 mod figure;
 pub mod html;
 pub mod json;
+pub mod lines;
 mod plots;
 mod rows_page;
 pub mod table;

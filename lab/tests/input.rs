@@ -158,3 +158,26 @@ fn an_interrupted_run_prints_what_it_has_and_says_so() {
     let json = std::fs::read_to_string(folder.path().join("out.json")).unwrap();
     assert!(json.contains("\"interrupted\": true"));
 }
+
+#[test]
+fn irqs_shows_every_level_of_every_line() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("s.toml"), scenario("", "")).unwrap();
+    let output = campanile(folder.path(), &["irqs", "s.toml", "--delivery", "posted", "--json", "lines.json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let header: Vec<&str> = text.lines().next().unwrap().split("  ").filter(|name| !name.is_empty()).collect();
+    let names = ["irq", "handlers", "flow", "domain", "chip", "hwirq", "masked", "pending", "flags", "affinity"];
+    assert_eq!(header.iter().map(|name| name.trim()).collect::<Vec<_>>()[..10], names);
+    for chip in ["DMAR-MSI", "PCI-MSIX", "INTEL-IR", "APIC"] {
+        assert!(text.contains(chip), "{chip} in\n{text}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("lines.json")).unwrap()).unwrap();
+    let lines = json.as_array().unwrap();
+    assert_eq!(lines.len(), 5, "four queues and the IOMMU's fault event");
+    let first = lines.iter().find(|line| line["handlers"][0] == "nvme0n1q1").expect("the first queue's line");
+    assert_eq!(first["levels"].as_array().unwrap().len(), 3);
+    assert_eq!((&first["affinity"], &first["effective"]["cpu"]), (&serde_json::json!([0]), &serde_json::json!(0)));
+    assert!(first["count"].as_u64().unwrap() > 10, "it was loaded: {first}");
+}

@@ -6,10 +6,11 @@ mod reproduce;
 mod run;
 
 use crate::atomic_file::AtomicFile;
-use crate::cli::{self, Command, ExperimentArgs, Failure};
+use crate::cli::{self, Command, Failure, IrqsArgs};
 use crate::input::InputError;
 use crate::interrupt::StopFlag;
 use crate::plan::Plan;
+use crate::report;
 use crate::run::RunError;
 use std::path::Path;
 
@@ -27,11 +28,13 @@ pub fn dispatch(command: &Command) -> Result<(), Failure> {
     }
 }
 
-fn irqs(args: &ExperimentArgs) -> Result<(), Failure> {
-    let plan = args.request().plan()?;
+fn irqs(args: &IrqsArgs) -> Result<(), Failure> {
+    let plan = args.experiment.request().plan()?;
+    let json = output("--json", args.json.as_deref())?;
     announce(&plan);
     let lines = crate::run::lines(&plan, plan.deliveries[0]).map_err(failed)?;
-    cli::print(&lines)
+    cli::print(&report::lines::table(&lines))?;
+    write(json, || report::lines::json(&lines))
 }
 
 fn stop_flag() -> Result<StopFlag, Failure> {

@@ -97,18 +97,18 @@ pub fn run_one(plan: &Plan, delivery: Delivery, seed: u64, traced: bool, stop: &
     Ok(Run { outcome, trace })
 }
 
-/// Every interrupt line of a plan's server, as a table, after a short load.
+/// Every interrupt line of a plan's server, after a short load.
 ///
 /// # Errors
 /// As [`run_one`].
-pub fn lines(plan: &Plan, delivery: Delivery) -> Result<String, RunError> {
+pub fn lines(plan: &Plan, delivery: Delivery) -> Result<Vec<irq::LineView>, RunError> {
     let mut hardware = Hardware::new(plan, 1, false);
     let system = boot(&mut hardware, plan, delivery)?;
     let counts: Vec<Counts> = plan.jobs.iter().map(|_| Arc::new(Mutex::new(JobCounts::new()))).collect();
     system.start_jobs(plan, delivery, 1, &counts).map_err(RunError::Setup)?;
     let end = hardware.machine.now() + Ps::from_ns(1_000_000);
     advance(&mut hardware, end)?;
-    Ok(system.line_table())
+    Ok(system.lines())
 }
 
 /// Every (delivery, seed) run of a plan, on all cores; with a trace of the first seed of each delivery if asked for.

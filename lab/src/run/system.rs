@@ -233,8 +233,8 @@ impl System {
     }
 
     /// The debug view of every line.
-    pub(crate) fn line_table(&self) -> String {
-        self.core.views().iter().map(|line| format!("{line}\n")).collect()
+    pub(crate) fn lines(&self) -> Vec<irq::LineView> {
+        self.core.views()
     }
 }
 
