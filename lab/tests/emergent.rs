@@ -31,17 +31,16 @@ fn at_a_low_rate_every_msi_is_a_notification() {
 #[test]
 fn notifications_per_msi_fall_with_the_rate() {
     let mut last = 100.1;
-    for depth in [2, 8, 16, 64] {
+    for depth in [2, 8, 15, 64] {
         let at = four_drives(Posted, &[&format!("job.iodepth={depth}")]);
-        let (msis, ratio) = (mean(&at, "msi"), mean(&at, "notifications_per_msi"));
+        // MSIs as a kernel counts them: those that a handler ran for.
+        let (msis, ratio) = (mean(&at, "interrupts"), mean(&at, "notifications_per_msi"));
         eprintln!("depth {depth}: {msis:.0} MSI/s, {ratio:.2} % notifications");
         assert!(ratio < last, "depth {depth}: {ratio} % at {msis} MSI/s, after {last} %");
+        assert!(msis < 6_000_000.0 || ratio < 85.0, "depth {depth}: {ratio} % at {msis} MSI/s");
         last = ratio;
-        if msis > 6_500_000.0 {
-            assert!(ratio < 85.0, "{ratio} % at {msis} MSI/s");
-        }
     }
-    assert!(last < 85.0, "{last} % at the highest rate");
+    assert!(last < 85.0, "{last} % at the highest rate, which is over 6 M/s");
 }
 
 #[test]

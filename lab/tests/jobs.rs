@@ -47,3 +47,20 @@ fn every_carried_scenario_is_right() {
         Request::of(name).plan().unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 }
+
+#[test]
+fn published_figures_stand_beside_their_own_scenario_only() {
+    let run = |sets: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_campanile"))
+            .args(["run", "emr-4-drives", "--seeds", "1", "--set", "ramp=500us", "--set", "duration=500us"])
+            .args(sets)
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap().contains("Beside the published figures")
+    };
+    assert!(run(&[]), "a shorter span is still the scenario");
+    for change in ["job.bs=8k", "fabric.dispatch=50ns", "drives.queues=4", "options.harvest_passes=1", "cpus=40"] {
+        assert!(!run(&["--set", change]), "{change}");
+    }
+}
