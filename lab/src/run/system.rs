@@ -319,7 +319,7 @@ fn remap_domain(platform: &Platform, plan: &Plan, index: usize, regs: Regs) -> R
     let config =
         RemapConfig { table_entries: lines.next_power_of_two().clamp(256, 65_536), apic_mode: ApicMode::X2Apic };
     let unit = Arc::new(RemapUnit::new(SimHal, regs, config)?);
-    fault_line(platform, index, &unit)?;
+    fault_line(platform, plan.cpus, index, &unit)?;
     let (lapic, vectors) = (platform.lapic.clone(), platform.vectors.clone());
     Ok(match &platform.posted {
         Some(posted) => Arc::new(RemapDomain::posted(unit, lapic, vectors, posted.clone())?),
@@ -340,12 +340,13 @@ impl Action for FaultHandler {
 }
 
 /// The unit's own interrupt, which is never remapped.
-fn fault_line(platform: &Platform, index: usize, unit: &Arc<RemapUnit<SimHal>>) -> Result<(), SetupError> {
+fn fault_line(platform: &Platform, cpus: u32, index: usize, unit: &Arc<RemapUnit<SimHal>>) -> Result<(), SetupError> {
     let domain = MessageDomain::new(SimHal, FaultEvent::new(unit.clone()), platform.vectors.clone())?;
     let request = AllocRequest {
         requester: RequesterId(0),
         index: 0,
-        affinity: CpuSet::of(CpuId(0)),
+        // In turn: one CPU has no vectors for hundreds of units.
+        affinity: CpuSet::of(CpuId(index as u32 % cpus)),
         managed: false,
         delivery: irq::Delivery::Fixed,
     };
@@ -377,6 +378,9 @@ fn drive(
     let messages = MessageDomain::new(SimHal, table, parent)?;
     let used: CpuSet = jobs.iter().flat_map(|job| job.cpus.iter()).collect();
     let transfer_bytes_max = jobs.iter().map(|job| job.block_bytes).max().unwrap_or(4096);
+    // A managed line keeps a vector on each of its CPUs. That of a drive's only queue, which serves every CPU, is an
+    // ordinary one where its jobs run, as an administrator would have it.
+    let managed = drive.queues > 1 || used.iter().next().is_none();
     let mut queues = Vec::new();
     for (index, cpus) in irq::spread(drive.queues, &CpuSet::first(plan.cpus))?.into_iter().enumerate() {
         // MSI-X entry 0 is the admin queue's.
@@ -391,8 +395,8 @@ fn drive(
             let request = AllocRequest {
                 requester: RequesterId(site.requester),
                 index: vector.into(),
-                affinity: cpus.clone(),
-                managed: true,
+                affinity: if managed { cpus.clone() } else { used.clone() },
+                managed,
                 delivery: irq::Delivery::Fixed,
             };
             let line = platform.core.alloc_line(&messages, &request, Flow::Edge)?;

@@ -1,0 +1,48 @@
+//! How much memory a simulated server takes: the process's peak, so these sizes are in one test, in ascending order.
+
+use lab::bench::peak_memory_mib;
+use lab::interrupt::StopFlag;
+use lab::plan::{Delivery, Plan};
+use lab::run::run_one;
+use lab::scenario::Request;
+use std::fmt::Write;
+use std::path::Path;
+
+/// The carried scenario of 8 drives, 64 jobs.
+fn eight_drives() -> Plan {
+    let mut plan = Request::of("spr-8-drives").plan().expect("a carried scenario");
+    plan.spans.ramp_ns = 100_000;
+    plan.spans.measured_ns = 500_000;
+    plan
+}
+
+/// 1,024 drives with a CPU, a job and 64 I/Os in flight each.
+fn thousand_drives(folder: &Path) -> Plan {
+    let mut jobs = "[global]\nrw=randread\nbs=4k\nioengine=libaio\ndirect=1\niodepth=64\nruntime=30\n".to_owned();
+    for drive in 0..1024 {
+        write!(jobs, "[job{drive}]\nfilename=/dev/nvme{drive}n1\ncpus_allowed={drive}\n").expect("a String takes all");
+    }
+    std::fs::write(folder.join("jobs.fio"), jobs).expect("a scratch file");
+    let scenario = "platform = \"emr\"\nworkload = \"jobs.fio\"\ncpus = 1024\nramp = \"20 us\"\nduration = \"200 us\"\n\
+                    [drives]\nqueues = 1\n[set]\nfabric.cpus = \"1024\"\n";
+    let path = folder.join("thousand.toml");
+    std::fs::write(&path, scenario).expect("a scratch file");
+    Request::of(path.display().to_string()).plan().expect("1,024 CPUs and drives are within bounds")
+}
+
+#[test]
+fn eight_drives_take_less_than_200_mb_and_1024_less_than_2_gb() {
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    for (plan, drives, most_mib) in [(eight_drives(), 8, 200.0), (thousand_drives(folder.path()), 1024, 2048.0)] {
+        assert_eq!(plan.drives.len(), drives);
+        let outcome = run_one(&plan, Delivery::Posted, 1, false, &StopFlag::default()).expect("it runs").outcome;
+        let working = outcome.drives.iter().filter(|drive| drive.ios > 0).count();
+        assert_eq!(working, drives, "every drive completes something");
+        let peak_mib = peak_memory_mib().expect("/proc tells");
+        println!("{drives} drives: {peak_mib:.0} MiB");
+        assert!(peak_mib < most_mib, "{drives} drives took {peak_mib:.0} MiB, more than {most_mib}");
+    }
+}
