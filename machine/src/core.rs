@@ -290,7 +290,9 @@ impl Core {
             Wait::Until(end, sequence) | Wait::Word(_, end, sequence) => (end, sequence),
             Wait::Interrupt => (Ps::MAX, u64::MAX),
         };
-        self.cpu().wait.set(Some(wait));
+        if let Wait::Word(address, ..) = wait {
+            self.cpu().relaxes_on.set(address);
+        }
         let next = match self.run_events(me, limit) {
             Next::Limit | Next::Drained if !self.config.short_cuts && limit.0 != Ps::MAX => {
                 self.leave(me, limit, Yield::Event)
@@ -302,7 +304,7 @@ impl Core {
             next => next,
         };
         let cpu = &self.cpus[me.index()];
-        cpu.wait.set(None);
+        cpu.relaxes_on.set(0);
         cpu.generation.set(cpu.generation.get().wrapping_add(1));
         next
     }
@@ -330,17 +332,17 @@ impl Core {
                 return if self.queue.borrow().is_empty() { Next::Drained } else { Next::Limit };
             };
             self.now.set(at.0);
-            if event.target >> 30 < KIND_CPU || event.target >> 30 == KIND_CPU && event.code == cpu_event::RAISE {
+            if event.target() >> 30 < KIND_CPU || event.target() >> 30 == KIND_CPU && event.code() == cpu_event::RAISE {
                 self.note(at, event);
             }
-            let index = event.target & 0x3fff_ffff;
-            match event.target >> 30 {
+            let index = event.target() & 0x3fff_ffff;
+            match event.target() >> 30 {
                 KIND_MODEL => {
                     let id = ModelId(index);
-                    self.model(id).borrow_mut().event(&mut World::new(self, id), event.code, event.arg);
+                    self.model(id).borrow_mut().event(&mut World::new(self, id), event.code(), event.arg);
                 }
                 KIND_WRITE => self.deliver_write(ModelId(index), event),
-                KIND_CPU => match self.cpu_event(CpuId(index), event.code, event.arg) {
+                KIND_CPU => match self.cpu_event(CpuId(index), event.code(), event.arg) {
                     Some(Reason::Resume) if CpuId(index) == me => return Next::Resume,
                     Some(Reason::Accept) if CpuId(index) == me => return Next::Accept,
                     Some(reason) => return Next::Other(CpuId(index), reason),
@@ -360,12 +362,12 @@ impl Core {
     /// One more event that an agent can see: counted, and in the digest. How CPUs wait is the engine's own affair.
     fn note(&self, at: Ps, event: Event) {
         self.events.set(self.events.get() + 1);
-        let mixed = at.0 ^ event.arg.rotate_left(17) ^ u64::from(event.target) << 32 ^ u64::from(event.code);
+        let mixed = at.0 ^ event.arg.rotate_left(17) ^ event.head;
         self.digest.set((self.digest.get() ^ mixed).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23));
     }
 
     fn deliver_write(&self, id: ModelId, event: Event) {
-        let (region, wide, offset) = (event.code >> 27, event.code >> 26 & 1, event.code & 0x3ff_ffff);
+        let (region, wide, offset) = (event.code() >> 27, event.code() >> 26 & 1, event.code() & 0x3ff_ffff);
         let width_bytes = if wide == 1 { 8 } else { 4 };
         let mut model = self.model(id).borrow_mut();
         model.write(&mut World::new(self, id), region as u8, offset, width_bytes, event.arg);
@@ -450,9 +452,7 @@ impl Core {
     fn end_relaxing(&self, word: &Word) {
         let address = core::ptr::from_ref(word) as usize;
         for cpu in &self.cpus {
-            if let Some(Wait::Word(waited, ..)) = cpu.wait.get()
-                && waited == address
-            {
+            if cpu.relaxes_on.get() == address {
                 let generation = cpu.generation.get().into();
                 self.push(self.now(), Event::for_cpu(cpu.id, cpu_event::RESUME, generation));
             }

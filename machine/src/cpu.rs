@@ -50,7 +50,8 @@ pub(crate) struct Cpu {
     times: [Cell<u64>; 3],
     /// Counts waits; an event of an earlier one is stale.
     pub(crate) generation: Cell<u32>,
-    pub(crate) wait: Cell<Option<Wait>>,
+    /// The host address of the word that it relaxes on; 0 for none.
+    pub(crate) relaxes_on: Cell<usize>,
     /// An ACCEPT event is under way.
     pub(crate) accept_pending: Cell<bool>,
     pub(crate) timer_generation: Cell<u32>,
@@ -74,7 +75,7 @@ impl Cpu {
             debt: Cell::new(0),
             times: Default::default(),
             generation: Cell::new(0),
-            wait: Cell::new(None),
+            relaxes_on: Cell::new(0),
             accept_pending: Cell::new(false),
             timer_generation: Cell::new(0),
             need_resched: Cell::new(false),

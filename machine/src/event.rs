@@ -6,9 +6,9 @@ use hal::CpuId;
 /// An event: who it is for, and what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Event {
-    /// Kind in the top two bits, below it the model or CPU.
-    pub(crate) target: u32,
-    pub(crate) code: u32,
+    /// The target above, the code below. Two words, so that an event travels in registers: written to memory in parts
+    /// and read back whole, it would stall the host's CPU.
+    pub(crate) head: u64,
     pub(crate) arg: u64,
 }
 
@@ -32,23 +32,36 @@ pub(crate) mod cpu_event {
 }
 
 impl Event {
+    fn new(target: u32, code: u32, arg: u64) -> Self {
+        Self { head: u64::from(target) << 32 | u64::from(code), arg }
+    }
+
+    /// Kind in the top two bits, below it the model or CPU.
+    pub(crate) fn target(self) -> u32 {
+        (self.head >> 32) as u32
+    }
+
+    pub(crate) fn code(self) -> u32 {
+        self.head as u32
+    }
+
     pub(crate) fn for_model(model: ModelId, code: u32, arg: u64) -> Self {
         assert!(code < 1 << 28, "event code {code:#x} of model {} needs more than 28 bits", model.0);
-        Self { target: KIND_MODEL << 30 | model.0, code, arg }
+        Self::new(KIND_MODEL << 30 | model.0, code, arg)
     }
 
     /// A register write that arrives later: region, width and offset in the code.
     pub(crate) fn write(model: ModelId, region: u8, offset: u32, width_bytes: u8, value: u64) -> Self {
         debug_assert!(offset < 1 << 26 && region < 16, "region {region} offset {offset:#x}");
         let wide = u32::from(width_bytes == 8);
-        Self { target: KIND_WRITE << 30 | model.0, code: u32::from(region) << 27 | wide << 26 | offset, arg: value }
+        Self::new(KIND_WRITE << 30 | model.0, u32::from(region) << 27 | wide << 26 | offset, value)
     }
 
     pub(crate) fn for_cpu(cpu: CpuId, code: u32, arg: u64) -> Self {
-        Self { target: KIND_CPU << 30 | cpu.0, code, arg }
+        Self::new(KIND_CPU << 30 | cpu.0, code, arg)
     }
 
     pub(crate) fn stop(run: u64) -> Self {
-        Self { target: KIND_STOP << 30, code: 0, arg: run }
+        Self::new(KIND_STOP << 30, 0, run)
     }
 }

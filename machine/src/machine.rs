@@ -233,7 +233,7 @@ impl Machine {
     }
 
     fn quiet(&self) -> RunEnd {
-        let waits = |cpu: &&crate::cpu::Cpu| matches!(cpu.wait.get(), Some(crate::cpu::Wait::Word(..)));
+        let waits = |cpu: &&crate::cpu::Cpu| cpu.relaxes_on.get() != 0;
         let stuck: Vec<_> = self.core.cpus.iter().filter(waits).map(|cpu| cpu.id).collect();
         if stuck.is_empty() { RunEnd::Quiet } else { RunEnd::Deadlock(stuck) }
     }

@@ -42,7 +42,7 @@ const STACK_BYTES: usize = 128 << 10;
 /// A coroutine and the way out of it.
 struct Thread {
     task: RefCell<Task>,
-    yielder: Rc<Cell<*const Yielder<Reason, Yield>>>,
+    yielder: Cell<*const Yielder<Reason, Yield>>,
 }
 
 /// All coroutines of a machine.
@@ -95,15 +95,13 @@ impl Threads {
 
 /// A coroutine that runs `body`, which returns what to do when it has ended.
 fn thread(body: impl FnOnce() -> Yield + 'static) -> Rc<Thread> {
-    let yielder = Rc::new(Cell::new(core::ptr::null()));
-    let own = yielder.clone();
     let stack = DefaultStack::new(STACK_BYTES).expect("the host gives a coroutine its stack");
     let task = Coroutine::with_stack(stack, move |out: &Yielder<Reason, Yield>, _first| {
-        own.set(core::ptr::from_ref(out));
-        crate::current::with(|core| core.threads.yielder.set(own.get()));
+        // `Core::resume` keeps it for the coroutine's later turns.
+        crate::current::with(|core| core.threads.yielder.set(core::ptr::from_ref(out)));
         body()
     });
-    Rc::new(Thread { task: RefCell::new(task), yielder })
+    Rc::new(Thread { task: RefCell::new(task), yielder: Cell::new(core::ptr::null()) })
 }
 
 impl Core {
@@ -276,7 +274,7 @@ impl Core {
         self.threads.yielder.set(thread.yielder.get());
         self.switches.set(self.switches.get() + 1);
         let result = thread.task.borrow_mut().resume(reason);
-        self.threads.yielder.set(core::ptr::null());
+        thread.yielder.set(self.threads.yielder.replace(core::ptr::null()));
         self.running.set(self.config.cpus);
         match result {
             CoroutineResult::Yield(why) | CoroutineResult::Return(why) => why,

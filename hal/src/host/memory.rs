@@ -4,6 +4,7 @@ use crate::{DeviceAddress, Dma, DmaError, DmaExchange128, Regs, Word};
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -77,9 +78,9 @@ impl Regs for HostRegs {
 }
 
 struct Buffer {
-    /// More than asked for: the buffer begins at the first aligned word.
+    /// More than asked for: the buffer is the part from the first aligned word.
     words: Vec<HostWord>,
-    first: usize,
+    part: Range<usize>,
     len_bytes: usize,
     address: DeviceAddress,
 }
@@ -120,8 +121,9 @@ impl Dma for HostDma {
     fn device_address(&self) -> DeviceAddress {
         self.0.address
     }
+    #[inline]
     fn words(&self) -> &[HostWord] {
-        &self.0.words[self.0.first..][..self.0.len_bytes.div_ceil(8)]
+        &self.0.words[self.0.part.clone()]
     }
     fn read8(&self, offset_bytes: usize) -> u8 {
         self.read(offset_bytes, 8) as u8
@@ -223,7 +225,7 @@ impl Memory {
         let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let address = map.next.next_multiple_of(align_bytes.max(8) as u64);
         map.next = address + len_bytes as u64;
-        let buffer = Arc::new(Buffer { words, first, len_bytes, address: DeviceAddress(address) });
+        let buffer = Arc::new(Buffer { words, part: first..first + len_bytes.div_ceil(8), len_bytes, address: DeviceAddress(address) });
         map.buffers.retain(|_, buffer| buffer.strong_count() > 0);
         map.buffers.insert(address, Arc::downgrade(&buffer));
         Ok(HostDma(buffer))

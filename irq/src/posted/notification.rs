@@ -71,7 +71,8 @@ struct PerCpu<H: Hal> {
     serving: H::Word,
     notifications: H::Word,
     empty_notifications: H::Word,
-    passes: H::Word,
+    /// Harvests that found something, less one for each notification, wrapping: most often there is nothing to add.
+    further_passes: H::Word,
     vectors: H::Word,
     stray: H::Word,
 }
@@ -86,7 +87,7 @@ impl<H: Hal> PerCpu<H> {
             serving: word(),
             notifications: word(),
             empty_notifications: word(),
-            passes: word(),
+            further_passes: word(),
             vectors: word(),
             stray: word(),
         })
@@ -94,12 +95,14 @@ impl<H: Hal> PerCpu<H> {
 
     #[inline]
     fn account(&self, served: Served) {
-        let add = |word: &H::Word, count: u32| word.set(word.get() + u64::from(count));
+        let add = |word: &H::Word, count: u32| word.set(word.get().wrapping_add(u64::from(count)));
         add(&self.notifications, 1);
         if served.vectors == 0 {
             add(&self.empty_notifications, 1);
         }
-        add(&self.passes, served.passes);
+        if served.passes != 1 {
+            self.further_passes.set(self.further_passes.get().wrapping_add(u64::from(served.passes)).wrapping_sub(1));
+        }
         add(&self.vectors, served.vectors);
         if served.stray != 0 {
             add(&self.stray, served.stray);
@@ -200,7 +203,7 @@ impl<H: Hal> PostedMsi<H> {
         self.cpus.get(cpu.index()).map_or(Statistics::default(), |cpu| Statistics {
             notifications: cpu.notifications.get(),
             empty_notifications: cpu.empty_notifications.get(),
-            passes: cpu.passes.get(),
+            passes: cpu.notifications.get().wrapping_add(cpu.further_passes.get()),
             vectors: cpu.vectors.get(),
             stray: cpu.stray.get(),
         })

@@ -143,21 +143,25 @@ impl<T: Copy> Calendar<T> {
     /// When (`at`, `sequence`) is before the event popped last.
     #[inline]
     pub fn push_with_sequence(&mut self, at: Ps, sequence: u64, payload: T) {
-        let entry = Entry { at, sequence, payload };
-        if entry.key() < self.present {
-            self.reject(&entry);
+        // The entry is put together where it comes to stand: built on the stack and copied whole, it would stall the
+        // host's CPU, which cannot forward two small stores to one wide load.
+        let key = key(at, sequence);
+        if key < self.present {
+            self.reject(at, sequence);
         }
         self.len += 1;
-        let bucket = entry.bucket();
+        let bucket = at.0 >> BUCKET_BITS;
         if self.head.is_empty() || bucket < self.head_bucket {
             self.step_back();
             self.head_bucket = bucket;
-            self.head.push(entry);
+            self.head.push(Entry { at, sequence, payload });
         } else if bucket == self.head_bucket {
-            let place = self.head.partition_point(|other| other.key() > entry.key());
-            self.head.insert(place, entry);
+            let place = self.head.partition_point(|other| other.key() > key);
+            self.head.insert(place, Entry { at, sequence, payload });
+        } else if bucket - self.base() < RING {
+            self.bucket_mut(bucket).push(Entry { at, sequence, payload });
         } else {
-            self.store(entry);
+            self.far.push(Entry { at, sequence, payload });
         }
     }
 
@@ -195,21 +199,16 @@ impl<T: Copy> Calendar<T> {
         (self.present >> (64 + BUCKET_BITS)) as u64
     }
 
-    /// Puts an event after the head into the ring, or beyond it.
+    /// The events of a bucket of the ring, which is about to get one.
     #[inline]
-    fn store(&mut self, entry: Entry<T>) {
-        let bucket = entry.bucket();
-        if bucket - self.base() >= RING {
-            self.far.push(entry);
-            return;
-        }
+    fn bucket_mut(&mut self, bucket: u64) -> &mut Vec<Entry<T>> {
         let position = (bucket % RING) as usize;
         let events = &mut self.ring[position];
         if events.is_empty() {
             *events = self.spare.pop().unwrap_or_default();
             self.occupied.insert(position);
         }
-        events.push(entry);
+        events
     }
 
     /// Gives the head's events back to where they came from, since an earlier bucket is about to be the head.
@@ -239,7 +238,7 @@ impl<T: Copy> Calendar<T> {
             && let Some(entry) = self.far.pop()
         {
             debug_assert!(self.head.is_empty() || entry.bucket() > self.head_bucket, "the head takes a bucket whole");
-            self.store(entry);
+            self.bucket_mut(entry.bucket()).push(entry);
         }
     }
 
@@ -275,11 +274,11 @@ impl<T: Copy> Calendar<T> {
     }
 
     #[cold]
-    fn reject(&self, entry: &Entry<T>) -> ! {
+    fn reject(&self, at: Ps, sequence: u64) -> ! {
         let present = Ps((self.present >> 64) as u64);
         panic!(
-            "event {} pushed at {}, before the present: event {} at {present}",
-            entry.sequence, entry.at, self.present as u64
+            "event {sequence} pushed at {at}, before the present: event {} at {present}",
+            self.present as u64
         );
     }
 }
