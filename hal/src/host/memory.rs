@@ -225,7 +225,12 @@ impl Memory {
         let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let address = map.next.next_multiple_of(align_bytes.max(8) as u64);
         map.next = address + len_bytes as u64;
-        let buffer = Arc::new(Buffer { words, part: first..first + len_bytes.div_ceil(8), len_bytes, address: DeviceAddress(address) });
+        let buffer = Arc::new(Buffer {
+            words,
+            part: first..first + len_bytes.div_ceil(8),
+            len_bytes,
+            address: DeviceAddress(address),
+        });
         map.buffers.retain(|_, buffer| buffer.strong_count() > 0);
         map.buffers.insert(address, Arc::downgrade(&buffer));
         Ok(HostDma(buffer))

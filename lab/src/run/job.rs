@@ -13,36 +13,18 @@ use machine::{SimHal, Stream};
 use std::sync::{Arc, Mutex};
 
 /// What a job has done since its counters were last taken.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct JobCounts {
     pub(crate) ios: u64,
     pub(crate) bytes: u64,
     pub(crate) errors: u64,
     /// Reads whose data was not what the drive holds there.
     pub(crate) wrong_data: u64,
-    /// From before the submitting call to the application's sight of the completion, in ns.
-    pub(crate) completion: Histogram<u64>,
-    /// Inside the submitting call, in ns, a call.
-    pub(crate) submission: Histogram<u64>,
     /// From the driver's completion of a command to the application's sight of it, summed, in ns.
     pub(crate) handover_ns: u64,
 }
 
 impl JobCounts {
-    pub(crate) fn new() -> Self {
-        // Three digits up to a second: more than the published figures have.
-        let histogram = || Histogram::new_with_bounds(1, 1_000_000_000, 3).expect("the bounds are valid");
-        Self {
-            ios: 0,
-            bytes: 0,
-            errors: 0,
-            wrong_data: 0,
-            completion: histogram(),
-            submission: histogram(),
-            handover_ns: 0,
-        }
-    }
-
     /// Adds another job's counts.
     pub(crate) fn add(&mut self, other: &Self) {
         self.ios += other.ios;
@@ -50,13 +32,50 @@ impl JobCounts {
         self.errors += other.errors;
         self.wrong_data += other.wrong_data;
         self.handover_ns += other.handover_ns;
-        self.completion.add(&other.completion).expect("the same bounds");
-        self.submission.add(&other.submission).expect("the same bounds");
+    }
+}
+
+/// The latencies of all jobs of a server together: one histogram stays in the host's cache where one a job would not.
+#[derive(Clone, Debug)]
+pub(crate) struct Latencies {
+    /// From before the submitting call to the application's sight of the completion, in ns.
+    pub(crate) completion: Histogram<u64>,
+    /// Inside the submitting call, in ns, a call.
+    pub(crate) submission: Histogram<u64>,
+}
+
+impl Latencies {
+    pub(crate) fn new() -> Self {
+        // Three digits up to a second: more than the published figures have.
+        let histogram = || Histogram::new_with_bounds(1, 1_000_000_000, 3).expect("the bounds are valid");
+        Self { completion: histogram(), submission: histogram() }
     }
 }
 
 /// Shared by a job's thread and whoever reads its counters between runs of the machine.
 pub(crate) type Counts = Arc<Mutex<JobCounts>>;
+
+/// What the jobs of a server count.
+pub(crate) struct Tally {
+    /// One a job.
+    pub(crate) jobs: Vec<Counts>,
+    pub(crate) latencies: Arc<Mutex<Latencies>>,
+}
+
+impl Tally {
+    /// Nothing yet, for this many jobs.
+    pub(crate) fn new(jobs: usize) -> Self {
+        Self { jobs: (0..jobs).map(|_| Counts::default()).collect(), latencies: Arc::new(Mutex::new(Latencies::new())) }
+    }
+
+    /// From zero again. The machine stands still.
+    pub(crate) fn reset(&self) {
+        for counts in &self.jobs {
+            *counts.lock().expect("the machine stands still") = JobCounts::default();
+        }
+        *self.latencies.lock().expect("the machine stands still") = Latencies::new();
+    }
+}
 
 /// The work of a job's engine, per I/O.
 #[derive(Clone, Copy)]
@@ -94,6 +113,7 @@ pub(crate) struct JobParts {
     pub(crate) seed: u64,
     pub(crate) verify: bool,
     pub(crate) counts: Counts,
+    pub(crate) latencies: Arc<Mutex<Latencies>>,
 }
 
 /// A running job.
@@ -154,7 +174,7 @@ impl Job {
             SimHal.work(self.work.submit, count as u32);
             let submitted = self.parts.queue.submit(&batch);
             let spent_ns = SimHal.now_ns() - start_ns;
-            self.counts(|counts| counts.submission.saturating_record(spent_ns));
+            self.latencies(|latencies| latencies.submission.saturating_record(spent_ns));
             if submitted.accepted < count {
                 self.take_back(&batch[submitted.accepted..]);
                 if self.free.len() == self.lbas.len() {
@@ -253,10 +273,10 @@ impl Job {
             counts.bytes += bytes;
             counts.errors += u64::from(!completed.ok);
             counts.wrong_data += u64::from(wrong);
-            counts.completion.saturating_record(now_ns - completed.submitted_ns);
             // A completion on another CPU may carry a time that is ahead by what that CPU still owes.
             counts.handover_ns += now_ns.saturating_sub(completed.completed_ns);
         });
+        self.latencies(|latencies| latencies.completion.saturating_record(now_ns - completed.submitted_ns));
         self.free.push(buffer);
     }
 
@@ -269,6 +289,10 @@ impl Job {
 
     fn counts(&self, change: impl FnOnce(&mut JobCounts)) {
         change(&mut self.parts.counts.lock().expect("no panic while counts are held"));
+    }
+
+    fn latencies(&self, change: impl FnOnce(&mut Latencies)) {
+        change(&mut self.parts.latencies.lock().expect("no panic while latencies are held"));
     }
 }
 

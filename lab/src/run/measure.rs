@@ -5,7 +5,7 @@ use crate::outcome::{
 };
 use crate::plan::Plan;
 use crate::run::hardware::Hardware;
-use crate::run::job::{Counts, JobCounts};
+use crate::run::job::{JobCounts, Latencies, Tally};
 use crate::run::system::System;
 use drivers::nvme::CompletionCounters;
 use machine::model::ModelId;
@@ -154,7 +154,7 @@ impl Span<'_> {
 
     /// Mean times of an I/O's stages. What the drive and the fabric counted is per completion; what is left of the
     /// measured latency is the wait in the submission queue.
-    fn stages(&self, jobs: &JobCounts) -> Stages {
+    fn stages(&self, jobs: &JobCounts, latencies: &Latencies) -> Stages {
         let ios = jobs.ios.max(1) as f64;
         let user_ns: u64 = (0..self.end.cpus.len()).map(|cpu| self.cpu(cpu).user_ns).sum();
         let drive = |name: &'static str| {
@@ -165,10 +165,10 @@ impl Span<'_> {
         let queue_ns = drive("fetch_wait_ps");
         let post_to_msi_ns = drive("message_wait_ps");
         let handler_to_application_ns = jobs.handover_ns as f64 / ios;
-        let submit_ns = jobs.submission.mean();
+        let submit_ns = latencies.submission.mean();
         let known = media_ns + link_ns + queue_ns + post_to_msi_ns + handler_to_application_ns;
         // The completion latency begins at the driver's submission, so the submitting call is not in it.
-        let msi_to_handler_ns = (jobs.completion.mean() - known).max(0.0);
+        let msi_to_handler_ns = (latencies.completion.mean() - known).max(0.0);
         Stages {
             user_ns: user_ns as f64 / ios,
             submit_ns,
@@ -188,13 +188,14 @@ pub(crate) fn outcome(
     hardware: &Hardware,
     system: &System,
     [start, end]: [&Snapshot; 2],
-    counts: &[Counts],
+    tally: &Tally,
     timeline: Timeline,
 ) -> Outcome {
     let span = Span { start, end };
-    let mut total = JobCounts::new();
-    let mut by_drive: Vec<_> = plan.drives.iter().map(|_| JobCounts::new()).collect();
-    for (job, counts) in plan.jobs.iter().zip(counts) {
+    let latencies = tally.latencies.lock().expect("the machine stands still");
+    let mut total = JobCounts::default();
+    let mut by_drive: Vec<_> = plan.drives.iter().map(|_| JobCounts::default()).collect();
+    for (job, counts) in plan.jobs.iter().zip(&tally.jobs) {
         let counts = counts.lock().expect("the machine stands still");
         total.add(&counts);
         by_drive[job.drive].add(&counts);
@@ -211,13 +212,13 @@ pub(crate) fn outcome(
         drives,
         interrupts: span.interrupts(system.vectors()),
         cpus: used.iter().map(|cpu| span.cpu(cpu.index())).collect(),
-        completion_latency: Latency::from(&total.completion),
-        submission_latency: Latency::from(&total.submission),
+        completion_latency: Latency::from(&latencies.completion),
+        submission_latency: Latency::from(&latencies.submission),
         servers: span.servers(),
         faults: faults(hardware),
         interrupt_table: system.interrupt_table(),
         timeline,
-        stages: span.stages(&total),
+        stages: span.stages(&total, &latencies),
         engine: Engine {
             events: span.grown(|at| at.engine.events),
             switches: span.grown(|at| at.engine.switches),

@@ -12,13 +12,12 @@ use crate::plan::{Delivery, Plan};
 use crate::progress::Progress;
 use crate::report::trace::{TraceRecord, Track};
 use hardware::Hardware;
-use job::{Counts, JobCounts};
+use job::Tally;
 use machine::time::Ps;
 use machine::{BootError, RunEnd};
 use measure::Snapshot;
 use rayon::prelude::*;
 use std::fmt;
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use system::System;
 
@@ -73,14 +72,12 @@ const BUCKETS: u64 = 50;
 pub fn run_one(plan: &Plan, delivery: Delivery, seed: u64, traced: bool, stop: &StopFlag) -> Result<Run, RunError> {
     let mut hardware = Hardware::new(plan, seed, traced);
     let system = boot(&mut hardware, plan, delivery)?;
-    let counts: Vec<Counts> = plan.jobs.iter().map(|_| Arc::new(Mutex::new(JobCounts::new()))).collect();
-    system.start_jobs(plan, delivery, seed, &counts).map_err(RunError::Setup)?;
+    let tally = Tally::new(plan.jobs.len());
+    system.start_jobs(plan, delivery, seed, &tally).map_err(RunError::Setup)?;
     hardware.let_stranger_in();
     let ramp_end = hardware.machine.now() + Ps::from_ns(plan.spans.ramp_ns);
     advance(&mut hardware, ramp_end)?;
-    for counts in &counts {
-        *counts.lock().expect("the machine stands still") = JobCounts::new();
-    }
+    tally.reset();
     let start = Snapshot::take(&mut hardware, &system);
     hardware.machine.set_tracing(traced);
     let started = Instant::now();
@@ -89,7 +86,7 @@ pub fn run_one(plan: &Plan, delivery: Delivery, seed: u64, traced: bool, stop: &
     hardware.machine.set_tracing(false);
     let traced_until = hardware.machine.now();
     let end = Snapshot::take(&mut hardware, &system);
-    let mut outcome = measure::outcome(plan, &hardware, &system, [&start, &end], &counts, timeline);
+    let mut outcome = measure::outcome(plan, &hardware, &system, [&start, &end], &tally, timeline);
     outcome.delivery = delivery.name().into();
     outcome.seed = seed;
     outcome.engine.host_ns = host_ns;
@@ -104,8 +101,8 @@ pub fn run_one(plan: &Plan, delivery: Delivery, seed: u64, traced: bool, stop: &
 pub fn lines(plan: &Plan, delivery: Delivery) -> Result<Vec<irq::LineView>, RunError> {
     let mut hardware = Hardware::new(plan, 1, false);
     let system = boot(&mut hardware, plan, delivery)?;
-    let counts: Vec<Counts> = plan.jobs.iter().map(|_| Arc::new(Mutex::new(JobCounts::new()))).collect();
-    system.start_jobs(plan, delivery, 1, &counts).map_err(RunError::Setup)?;
+    let tally = Tally::new(plan.jobs.len());
+    system.start_jobs(plan, delivery, 1, &tally).map_err(RunError::Setup)?;
     let end = hardware.machine.now() + Ps::from_ns(1_000_000);
     advance(&mut hardware, end)?;
     Ok(system.lines())

@@ -5,7 +5,7 @@
 
 use crate::plan::{Delivery, DrivePlan, JobPlan, Plan};
 use crate::run::hardware::{DriveSite, Hardware};
-use crate::run::job::{Counts, EngineWork, Job, JobParts, Sorter};
+use crate::run::job::{EngineWork, Job, JobParts, Sorter, Tally};
 use crate::run::mailbox::Mailbox;
 use drivers::apic::{ApicError, ApicId, ApicMode, Lapic, VectorDomain};
 use drivers::message::MessageDomain;
@@ -165,7 +165,7 @@ impl System {
         plan: &Plan,
         delivery: Delivery,
         seed: u64,
-        counts: &[Counts],
+        tally: &Tally,
     ) -> Result<(), SetupError> {
         for (index, job) in plan.jobs.iter().enumerate() {
             let drive = &self.drives[job.drive];
@@ -182,7 +182,8 @@ impl System {
                 lba_bytes: namespace.block_bytes(),
                 seed,
                 verify: plan.options.verify_data,
-                counts: counts[index].clone(),
+                counts: tally.jobs[index].clone(),
+                latencies: tally.latencies.clone(),
             };
             let job_thread = Job::new(parts).map_err(SetupError::Memory)?;
             let affinity = Affinity::Set(job.cpus.clone());

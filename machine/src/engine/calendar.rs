@@ -13,9 +13,9 @@ use std::collections::BinaryHeap;
 #[cfg(test)]
 mod tests;
 
-/// A bucket is 2^14 ps wide: about 16 ns.
-pub(super) const BUCKET_BITS: u32 = 14;
-/// Buckets in the ring, which thus looks 67 µs ahead.
+/// A bucket is 2^16 ps wide: about 66 ns.
+pub(super) const BUCKET_BITS: u32 = 16;
+/// Buckets in the ring, which thus looks 268 µs ahead: further than a drive takes.
 const RING: u64 = Occupied::LEN as u64;
 
 /// A pending event.
@@ -276,9 +276,6 @@ impl<T: Copy> Calendar<T> {
     #[cold]
     fn reject(&self, at: Ps, sequence: u64) -> ! {
         let present = Ps((self.present >> 64) as u64);
-        panic!(
-            "event {sequence} pushed at {at}, before the present: event {} at {present}",
-            self.present as u64
-        );
+        panic!("event {sequence} pushed at {at}, before the present: event {} at {present}", self.present as u64);
     }
 }
