@@ -7,8 +7,8 @@ use drivers::ioapic::{IoApicDomain, IoApicRoute, PinWiring};
 use hal::{CpuId, CpuSet, Hal as _};
 use irq::{Action, AllocRequest, Flow, Irq, IrqError, IrqReturn, RequestFlags, RequesterId, StormConfig};
 use machine::{Regs, SimHal, Stream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
 
 const DELIVERIES: [Delivery; 3] = [Delivery::Plain, Delivery::Remapped, Delivery::Posted];
 
@@ -169,6 +169,60 @@ fn two_functions_share_a_level_line_that_moves_beside_the_drives() {
             assert_eq!(functions[1].served.load(Relaxed), raised[1] + 1, "the other keeps the line");
         });
         server.finish();
+        assert_eq!(server.faults(), [], "{delivery:?}");
+    }
+}
+
+/// Manages lines from its handler: with posted delivery, under the notification handler that may have harvested them.
+struct Meddler {
+    system: Weak<System>,
+    random: Mutex<Stream>,
+    calls: AtomicU64,
+}
+
+impl Action for Meddler {
+    fn handle(&self, own: Irq) -> IrqReturn {
+        let system = self.system.upgrade().expect("the server runs");
+        let mut random = self.random.lock().expect("one host thread");
+        let queue = system.queues().nth((random.next() % 4) as usize).expect("four queues");
+        let line = if random.next().is_multiple_of(4) { own } else { queue.line };
+        let cpu = CpuId((random.next() % 4) as u32);
+        drop(random);
+        system.core.set_affinity(line, &CpuSet::of(cpu)).expect("online");
+        match self.calls.fetch_add(1, Relaxed) % 3 {
+            0 => system.core.retrigger(queue.line).expect("it can"),
+            1 => {
+                system.core.disable_nosync(queue.line).expect("a line");
+                SimHal.delay_ns(300);
+                system.core.enable(queue.line).expect("disabled");
+            }
+            _ => assert_eq!(system.core.synchronize(own), Err(IrqError::InHandler(own))),
+        }
+        IrqReturn::Handled
+    }
+}
+
+#[test]
+fn handlers_manage_lines() {
+    for delivery in DELIVERIES {
+        let mut server = Server::new(&Config { delivery, read_ns: 20_000, ..Config::default() });
+        server.run(|system| {
+            let line = system.ringer_line();
+            let (random, calls) = (Mutex::new(Stream::new(2, 77)), AtomicU64::new(0));
+            let meddler = Arc::new(Meddler { system: Arc::downgrade(system), random, calls });
+            system.core.request(line, "meddler", RequestFlags::default(), meddler.clone()).expect("a new line");
+            system.start_load(2_000, 8);
+            system.ringer.ring(400, 9_000);
+            system.wait_for_load();
+            while meddler.calls.load(Relaxed) < 300 {
+                SimHal.delay_ns(10_000);
+            }
+            system.ringer.ring(0, 0);
+        });
+        server.finish();
+        let strays: u64 = (0..4).map(|cpu| server.system.core.stray_vectors(CpuId(cpu))).sum();
+        assert_eq!(strays, 0, "{delivery:?}");
+        server.run(|system| system.check_no_vector_leaked());
         assert_eq!(server.faults(), [], "{delivery:?}");
     }
 }
