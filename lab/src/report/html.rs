@@ -307,10 +307,22 @@ fn interrupts(report: &RunReport) -> String {
             "<details open><summary>{}, seed {}</summary><div class=\"scroll\"><pre>{}</pre></div></details>\n",
             escape(&summary.delivery),
             outcome.seed,
-            escape(outcome.interrupt_table.trim_end_matches('\n'))
+            escape(&lines_that_came(&outcome.interrupt_table))
         ))
     };
     report.summaries.iter().filter_map(of).collect()
+}
+
+/// The table without the lines that never came on any CPU: a drive has a queue for every CPU, a job uses few.
+fn lines_that_came(table: &str) -> String {
+    let cpus = table.lines().next().map_or(0, |header| header.split_whitespace().count());
+    let is_quiet = |line: &&str| {
+        let counts: Vec<&str> = line.split_whitespace().skip(1).take(cpus).collect();
+        counts.len() == cpus && counts.iter().all(|&count| count == "0")
+    };
+    let (quiet, kept): (Vec<&str>, Vec<&str>) = table.lines().partition(is_quiet);
+    let note = if quiet.is_empty() { String::new() } else { format!("\n({} lines that never came)", quiet.len()) };
+    kept.join("\n") + &note
 }
 
 fn constants(report: &RunReport) -> String {

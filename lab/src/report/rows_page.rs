@@ -135,7 +135,7 @@ fn table_of(rows: &[&Row], note: &str) -> String {
         row([
             (escape(&r.id), false),
             (escape(&r.platform), false),
-            (escape(&r.scenario), false),
+            (format!("<div class=\"words\">{}</div>", escape(&r.scenario)), false),
             (escape(&r.delivery), false),
             (escape(&format!("{}, {}", r.quantity, r.unit)), false),
             (figure::plain(r.value), true),

@@ -171,3 +171,13 @@ fn the_page_of_reproduce_is_whole_and_has_every_row() {
     assert_balanced(&none);
     assert!(none.contains("Nothing was run."));
 }
+
+#[test]
+fn the_page_leaves_out_lines_that_never_came() {
+    let mut report = report();
+    for outcome in &mut report.outcomes {
+        outcome.interrupt_table += "  34:          0          0  IR-PCI-MSI nvme0q2\n";
+    }
+    let page = html::page(&report);
+    assert!(page.contains("nvme0q1") && !page.contains("nvme0q2") && page.contains("(1 lines that never came)"));
+}
