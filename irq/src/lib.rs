@@ -10,7 +10,7 @@
 //! device → PCI-MSI → INTEL-IR → VECTOR → CPU: handle_vector → table → line: flow → Action::handle
 //! ```
 //!
-//! Not here yet: threaded handlers, chained controllers, moderation and budgeted polling.
+//! Not here yet: threaded handlers, chained controllers, budgeted polling; consumers of [`moderation`].
 #![no_std]
 extern crate alloc;
 #[cfg(test)]
@@ -28,6 +28,7 @@ mod flow;
 mod hotplug;
 mod lifecycle;
 mod line;
+pub mod moderation;
 pub mod posted;
 mod storm;
 #[cfg(test)]

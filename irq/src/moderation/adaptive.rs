@@ -1,0 +1,456 @@
+//! The default controller.
+//!
+//! It *settles* until the load is steady, *searches* the table once, upwards from level 0, takes the lowest level that
+//! is as good as the best, and then *holds* it. It moves again only when the throughput, or the number of I/Os under
+//! way, has left the band round what it settled at for several windows in a row, and not before it has rested. So nothing is programmed without a reason,
+//! neither at the ends of the table nor elsewhere, and a theft of the CPU, which spoils a sample, moves nothing.
+
+use super::program::{Outcome, Step};
+use super::sample::{Meter, scale};
+use super::search::{Search, Verdict};
+use super::{Controller, Counts, Found, LevelTable, Next, Sample, Setting, TuningView};
+
+/// Out of the band: this much more or less than what it settled at, in per cent.
+const BAND_PCT: u64 = 25;
+/// Steady: two windows this close, in per cent.
+const STEADY_PCT: u64 = 10;
+/// Windows outside the band that make another load.
+const STRIKES: u64 = 3;
+/// Windows after which an unsteady load is taken as it is.
+const SETTLE_WINDOWS: u32 = 8;
+/// Completions an event, in hundredths, up to which there is nothing to gather.
+const SINGLE_X100: u64 = 125;
+/// Refusals after which a level is left alone. Level 0 is not.
+const REFUSALS: u8 = 3;
+
+/// The times and bounds of an [`Adaptive`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AdaptiveConfig {
+    /// Interrupts, or polls that found something, that make a sample.
+    pub nr_events: u64,
+    /// A sample of a search ends after this at the latest, in nanoseconds.
+    pub search_ns_max: u64,
+    /// A window of holding lasts at least this, in nanoseconds.
+    pub window_ns_min: u64,
+    /// And at most this, in nanoseconds.
+    pub window_ns_max: u64,
+    /// A step that was not answered by then is late, in nanoseconds.
+    pub program_ns_max: u64,
+    /// The rest after a search, in nanoseconds; it doubles with each search that found nothing new.
+    pub rest_ns_min: u64,
+    /// As long as it gets, in nanoseconds.
+    pub rest_ns_max: u64,
+    /// With fewer interrupts a second at level 0 nothing is searched: 5 % of a CPU are 7.8 µs for each of 6,400.
+    pub events_per_s_min: u64,
+}
+
+impl Default for AdaptiveConfig {
+    fn default() -> Self {
+        Self {
+            nr_events: 64,
+            search_ns_max: 10_000_000,
+            window_ns_min: 20_000_000,
+            window_ns_max: 100_000_000,
+            program_ns_max: 100_000_000,
+            rest_ns_min: 1_000_000_000,
+            rest_ns_max: 16_000_000_000,
+            events_per_s_min: 6_400,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Until two windows agree.
+    Settle { before: Option<u64>, windows: u32 },
+    /// The first sample after a step only tells how far apart looks are: the load adjusts.
+    Search { skip: bool },
+    /// So many windows were outside the band.
+    Hold { strikes: u64 },
+}
+
+const SETTLE: Phase = Phase::Settle { before: None, windows: 0 };
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    step: Step,
+    deadline_ns: u64,
+}
+
+/// The default controller: lowest latency unless more delay buys throughput.
+///
+/// One that is not told of time passing ([`Controller::elapsed`]) works, but ends its samples with the next interrupt or
+/// poll.
+#[derive(Debug)]
+pub struct Adaptive {
+    table: LevelTable,
+    config: AdaptiveConfig,
+    now_ns: u64,
+    meter: Meter,
+    phase: Phase,
+    search: Search,
+    level: usize,
+    actual: Option<Setting>,
+    wanted: usize,
+    pending: Option<Pending>,
+    /// The step that was given up last; its answer may still come.
+    late: Option<Step>,
+    steps: u32,
+    refusals: [u8; LevelTable::LEVELS_MAX],
+    /// What it settled at.
+    reference: Sample,
+    /// A search has judged the present load.
+    proven: bool,
+    /// The level held, and the steps taken, when the search began.
+    before_search: (usize, u64),
+    searched_ns: u64,
+    search_at_ns: u64,
+    rest_ns: u64,
+    retry_at_ns: u64,
+    retry_ns: u64,
+    last: Option<Sample>,
+    counts: Counts,
+}
+
+impl Adaptive {
+    /// Starts at level 0, which the device must have by then.
+    pub fn new(table: LevelTable, config: AdaptiveConfig) -> Self {
+        Self {
+            table,
+            config,
+            now_ns: 0,
+            meter: Meter::default(),
+            phase: SETTLE,
+            search: Search::new(),
+            level: 0,
+            actual: None,
+            wanted: 0,
+            pending: None,
+            late: None,
+            steps: 0,
+            refusals: [0; LevelTable::LEVELS_MAX],
+            reference: Sample::default(),
+            proven: false,
+            before_search: (0, 0),
+            searched_ns: 0,
+            search_at_ns: 0,
+            rest_ns: config.rest_ns_min,
+            retry_at_ns: 0,
+            retry_ns: config.rest_ns_min,
+            last: None,
+            counts: Counts::default(),
+        }
+    }
+
+    fn advance(&mut self) -> Next {
+        if let Some(pending) = self.pending {
+            return if self.now_ns < pending.deadline_ns { Next::Measure } else { self.overdue(pending.step) };
+        }
+        if !self.is_due() {
+            return Next::Measure;
+        }
+        let sample = self.meter.sample(self.now_ns);
+        match self.phase {
+            Phase::Search { .. } => self.meter.restart_without_thefts(self.now_ns),
+            _ => self.restart(),
+        }
+        self.last = Some(sample);
+        match self.phase {
+            Phase::Settle { before, windows } => self.settle(&sample, before, windows),
+            Phase::Search { skip } => self.search_on(&sample, skip),
+            Phase::Hold { strikes } => self.hold(&sample, strikes),
+        }
+    }
+
+    /// The bounds of a sample's time in the present phase.
+    fn bounds_ns(&self) -> (u64, u64) {
+        match self.phase {
+            Phase::Search { .. } => (1, self.config.search_ns_max),
+            _ => (self.config.window_ns_min, self.config.window_ns_max),
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        let (min_ns, max_ns) = self.bounds_ns();
+        let elapsed_ns = self.meter.elapsed_ns(self.now_ns);
+        elapsed_ns >= max_ns || (elapsed_ns >= min_ns && self.meter.looks() >= self.config.nr_events)
+    }
+
+    fn restart(&mut self) {
+        self.meter = Meter::start(self.now_ns);
+    }
+
+    fn settle(&mut self, sample: &Sample, before: Option<u64>, windows: u32) -> Next {
+        let rate = sample.completions_per_s;
+        let steady = before.is_some_and(|before| is_within(rate, before, STEADY_PCT));
+        if !steady && windows + 1 < SETTLE_WINDOWS {
+            self.phase = Phase::Settle { before: Some(rate), windows: windows + 1 };
+            return Next::Measure;
+        }
+        self.reference = *sample;
+        self.phase = Phase::Hold { strikes: 0 };
+        self.pursue()
+    }
+
+    fn hold(&mut self, sample: &Sample, strikes: u64) -> Next {
+        let change = Change::between(&self.reference, sample);
+        if change == Change::None {
+            self.phase = Phase::Hold { strikes: 0 };
+            return self.pursue();
+        }
+        // One window that nobody ended in time is as good as several.
+        let strikes = strikes.saturating_add((sample.elapsed_ns / self.config.window_ns_max.max(1)).max(1));
+        self.phase = Phase::Hold { strikes };
+        if strikes < STRIKES {
+            return Next::Measure;
+        }
+        self.proven = false;
+        // Such a load need not wait for a rest that earlier, vain searches made long.
+        if change == Change::Twofold {
+            self.search_at_ns = self.search_at_ns.min(self.searched_ns.saturating_add(self.config.rest_ns_min));
+        }
+        let falls = sample.completions_per_s < self.reference.completions_per_s;
+        if falls && sample.completions_per_event_x100 <= SINGLE_X100 {
+            self.wanted = 0;
+        }
+        self.pursue()
+    }
+
+    /// Does what is open: a search that is due, a level that is not reached yet.
+    fn pursue(&mut self) -> Next {
+        if !self.proven && self.now_ns >= self.search_at_ns {
+            return self.begin_search();
+        }
+        if self.wanted != self.level && self.now_ns >= self.retry_at_ns {
+            return self.request(self.wanted);
+        }
+        Next::Measure
+    }
+
+    fn begin_search(&mut self) -> Next {
+        self.counts.searches += 1;
+        self.before_search = (self.level, self.counts.steps);
+        self.search = Search::new();
+        self.phase = Phase::Search { skip: true };
+        if self.level == 0 { Next::Measure } else { self.request(0) }
+    }
+
+    fn search_on(&mut self, sample: &Sample, skip: bool) -> Next {
+        if skip {
+            self.phase = Phase::Search { skip: false };
+            return Next::Measure;
+        }
+        match self.search.sample(sample.completions_per_s) {
+            Verdict::More => Next::Measure,
+            Verdict::Next if self.search.level > 0 || sample.events_per_s >= self.config.events_per_s_min => {
+                self.search_next()
+            }
+            Verdict::Next | Verdict::Enough => self.end_search(true),
+        }
+    }
+
+    fn search_next(&mut self) -> Next {
+        let above = self.search.level + 1..=self.table.last();
+        match above.into_iter().find(|&level| self.refusals[level] < REFUSALS) {
+            Some(level) => {
+                self.search.enter(level);
+                self.request(level)
+            }
+            None => self.end_search(true),
+        }
+    }
+
+    /// Ends the search, `whole` or broken off, with what it has found.
+    fn end_search(&mut self, whole: bool) -> Next {
+        let (held, steps) = self.before_search;
+        self.wanted = self.search.choice().unwrap_or(self.level);
+        self.proven = whole;
+        self.searched_ns = self.now_ns;
+        if self.wanted != held {
+            self.rest_ns = self.config.rest_ns_min;
+        }
+        // A search that moved nothing costs nothing and needs no rest.
+        let moved = self.counts.steps != steps;
+        self.search_at_ns = self.now_ns.saturating_add(if moved { self.rest_ns } else { 0 });
+        if self.wanted == held && moved {
+            self.rest_ns = self.rest_ns.saturating_mul(2).min(self.config.rest_ns_max);
+        }
+        self.phase = SETTLE;
+        self.restart();
+        if whole && self.wanted != self.level { self.request(self.wanted) } else { Next::Measure }
+    }
+
+    fn request(&mut self, level: usize) -> Next {
+        self.steps = self.steps.wrapping_add(1);
+        self.counts.steps += 1;
+        let step = Step { id: self.steps, level, setting: self.table.setting(level) };
+        self.pending = Some(Pending { step, deadline_ns: self.now_ns.saturating_add(self.config.program_ns_max) });
+        Next::Program
+    }
+
+    fn retry_later(&mut self) {
+        self.retry_at_ns = self.now_ns.saturating_add(self.retry_ns);
+        self.retry_ns = self.retry_ns.saturating_mul(2).min(self.config.rest_ns_max);
+    }
+
+    fn overdue(&mut self, step: Step) -> Next {
+        self.counts.late += 1;
+        self.late = Some(step);
+        self.pending = None;
+        self.retry_later();
+        self.restart();
+        if matches!(self.phase, Phase::Search { .. }) { self.end_search(false) } else { Next::Measure }
+    }
+
+    fn done(&mut self, step: Step, actual: Setting) -> Next {
+        let before = (self.level, self.actual);
+        self.take(step, actual);
+        (self.retry_ns, self.refusals[step.level]) = (self.config.rest_ns_min, 0);
+        if !matches!(self.phase, Phase::Search { .. }) {
+            self.phase = SETTLE;
+            return Next::Measure;
+        }
+        self.phase = Phase::Search { skip: true };
+        // A device that rounds may have made nothing of the step.
+        if before.1 == Some(actual) && self.search.same_as(before.0) { self.search_next() } else { Next::Measure }
+    }
+
+    /// The device has `actual` now.
+    fn take(&mut self, step: Step, actual: Setting) {
+        self.counts.changes += u64::from(self.level != step.level);
+        self.counts.quantised += u64::from(actual != step.setting);
+        (self.level, self.actual) = (step.level, Some(actual));
+        self.restart();
+    }
+
+    fn failed(&mut self, step: Step) -> Next {
+        self.counts.failed += 1;
+        self.refusals[step.level] = self.refusals[step.level].saturating_add(1);
+        self.restart();
+        if matches!(self.phase, Phase::Search { .. }) {
+            return self.search_next();
+        }
+        self.retry_later();
+        if step.level > 0 && self.refusals[step.level] >= REFUSALS {
+            self.wanted = self.level;
+        }
+        Next::Measure
+    }
+
+    /// The answer to a step that was given up.
+    fn answered_late(&mut self, step: Step, outcome: Outcome) -> Next {
+        self.late = None;
+        let Outcome::Done(actual) = outcome else {
+            self.counts.failed += 1;
+            return Next::Measure;
+        };
+        self.take(step, actual);
+        if self.pending.is_none() {
+            self.proven &= !matches!(self.phase, Phase::Search { .. });
+            self.phase = SETTLE;
+        }
+        Next::Measure
+    }
+}
+
+/// How far a load is from another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Change {
+    /// Within the band.
+    None,
+    /// Outside.
+    Some,
+    /// At least twice or at most half of it.
+    Twofold,
+}
+
+impl Change {
+    fn between(reference: &Sample, sample: &Sample) -> Self {
+        let depths = reference.in_flight_x100.zip(sample.in_flight_x100);
+        let rates = (reference.completions_per_s, sample.completions_per_s);
+        let mut change = Self::None;
+        for (before, now) in [Some(rates), depths].into_iter().flatten() {
+            if now / 2 >= before && now > before || now <= before / 2 && now < before {
+                return Self::Twofold;
+            }
+            if !is_within(now, before, BAND_PCT) {
+                change = Self::Some;
+            }
+        }
+        change
+    }
+}
+
+/// `rate` is no further than `pct` per cent from `reference`.
+fn is_within(rate: u64, reference: u64, pct: u64) -> bool {
+    rate.abs_diff(reference) <= scale(reference, pct, 100)
+}
+
+impl Controller for Adaptive {
+    fn interrupt(&mut self, now_ns: u64, found: Found) -> Next {
+        self.now_ns = self.now_ns.max(now_ns);
+        self.meter.interrupt(self.now_ns, found);
+        self.advance()
+    }
+
+    fn polled(&mut self, now_ns: u64, found: Found) -> Next {
+        self.now_ns = self.now_ns.max(now_ns);
+        self.meter.polled(self.now_ns, found);
+        self.advance()
+    }
+
+    fn deadline_ns(&self) -> Option<u64> {
+        let sample_end_ns = self.meter.start_ns().saturating_add(self.bounds_ns().1);
+        Some(self.pending.map_or(sample_end_ns, |pending| pending.deadline_ns))
+    }
+
+    fn elapsed(&mut self, now_ns: u64) -> Next {
+        self.now_ns = self.now_ns.max(now_ns);
+        self.advance()
+    }
+
+    fn step(&self) -> Option<Step> {
+        self.pending.map(|pending| pending.step)
+    }
+
+    fn programmed(&mut self, now_ns: u64, id: u32, outcome: Outcome) -> Next {
+        self.now_ns = self.now_ns.max(now_ns);
+        if let Some(Pending { step, .. }) = self.pending.take_if(|pending| pending.step.id == id) {
+            return match outcome {
+                Outcome::Done(actual) => self.done(step, actual),
+                Outcome::Failed => self.failed(step),
+            };
+        }
+        if let Some(step) = self.late.filter(|step| step.id == id) {
+            return self.answered_late(step, outcome);
+        }
+        self.counts.strays += 1;
+        Next::Measure
+    }
+
+    fn level(&self) -> usize {
+        self.level
+    }
+
+    fn view(&self) -> TuningView {
+        TuningView {
+            algorithm: "adaptive",
+            phase: match self.phase {
+                _ if self.pending.is_some() => "programming",
+                Phase::Settle { .. } => "settling",
+                Phase::Search { .. } => "searching",
+                Phase::Hold { .. } => "holding",
+            },
+            level: self.level,
+            level_last: self.table.last(),
+            setting: self.table.setting(self.level),
+            actual: self.actual,
+            wanted: self
+                .pending
+                .map(|pending| pending.step.level)
+                .or((self.wanted != self.level).then_some(self.wanted)),
+            sample: self.last,
+            counts: self.counts,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! One walk through the table, from the lowest level up.
+
+use super::LevelTable;
+
+/// Samples that a level is judged by; their median counts, so that a few that a theft of the CPU spoiled do not.
+const SAMPLES: usize = 5;
+/// A level within this of the best is as good, in per mille: the lowest such level is chosen.
+const AS_GOOD: u64 = 980;
+/// Below this share of the best, in per mille, a level is a fall; two in a row end the search.
+const FALL: u64 = 900;
+/// Below this one ends it.
+const COLLAPSE: u64 = 600;
+
+/// What to do after a sample.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// Measure on at this level.
+    More,
+    /// Go on to the next level.
+    Next,
+    /// No higher level is worth a look.
+    Enough,
+}
+
+/// What is known so far.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Search {
+    /// The level under measurement.
+    pub(super) level: usize,
+    /// Completions a second, by level; 0: not measured.
+    rates: [u64; LevelTable::LEVELS_MAX],
+    samples: [u64; SAMPLES],
+    taken: usize,
+    /// A first median at this level was a fall, and it gets a second chance.
+    doubted: Option<u64>,
+    best: u64,
+    falls: u32,
+}
+
+impl Search {
+    pub(super) fn new() -> Self {
+        Self {
+            level: 0,
+            rates: [0; LevelTable::LEVELS_MAX],
+            samples: [0; SAMPLES],
+            taken: 0,
+            doubted: None,
+            best: 0,
+            falls: 0,
+        }
+    }
+
+    /// Goes on to `level`.
+    pub(super) fn enter(&mut self, level: usize) {
+        (self.level, self.taken, self.doubted) = (level, 0, None);
+    }
+
+    /// Takes a sample of the present level.
+    pub(super) fn sample(&mut self, completions_per_s: u64) -> Verdict {
+        self.samples[self.taken] = completions_per_s;
+        self.taken += 1;
+        if self.taken < SAMPLES {
+            return Verdict::More;
+        }
+        self.taken = 0;
+        self.samples.sort_unstable();
+        let median = self.samples[SAMPLES / 2];
+        match self.doubted {
+            None if self.is_below(median, FALL) => {
+                self.doubted = Some(median);
+                Verdict::More
+            }
+            first => self.judge(median.max(first.unwrap_or(0))),
+        }
+    }
+
+    /// The present level does what the one at `other` did; false when that was not measured.
+    pub(super) fn same_as(&mut self, other: usize) -> bool {
+        self.rates[self.level] = self.rates[other];
+        self.rates[other] != 0
+    }
+
+    fn is_below(&self, rate: u64, per_mille: u64) -> bool {
+        u128::from(rate) * 1_000 < u128::from(self.best) * u128::from(per_mille)
+    }
+
+    fn judge(&mut self, rate: u64) -> Verdict {
+        self.rates[self.level] = rate;
+        self.best = self.best.max(rate);
+        self.falls = if self.is_below(rate, FALL) { self.falls + 1 } else { 0 };
+        if self.falls >= 2 || self.is_below(rate, COLLAPSE) { Verdict::Enough } else { Verdict::Next }
+    }
+
+    /// The lowest level that is as good as the best; none when nothing was measured.
+    pub(super) fn choice(&self) -> Option<usize> {
+        self.rates.iter().position(|&rate| rate != 0 && !self.is_below(rate, AS_GOOD))
+    }
+}

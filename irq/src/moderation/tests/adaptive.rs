@@ -1,0 +1,157 @@
+//! What the default controller promises.
+
+use super::plant::{Device, Load, MS, Plant, RDMA, Run, S};
+use super::*;
+use std::vec::Vec;
+
+const SEEDS: [u64; 3] = [1, 0x5eed, 0xdead_beef_cafe];
+const QD1: Load = Load { depth: 1, ..RDMA };
+/// Single reads of a device that answers at once: the shortest round, which moderation would hurt most.
+const QD1_QUICK: Load = Load { latency_ns: 6_000, ..QD1 };
+
+/// Runs the loads and checks each: `settle_ns` after its beginning at least 95 % of the best fixed level, at most one
+/// change of the level a second.
+fn check(loads: &[(u64, Load)], settle_ns: u64, seed: u64) -> Run {
+    let table = rdma_table();
+    let plant = Plant { table: &table, loads, device: Device::Obeys, seed };
+    let mut controller = adaptive();
+    let run = plant.with(&mut controller);
+    let mut from_ns = 0;
+    for &(until_ns, load) in loads {
+        let begin_ns = from_ns + settle_ns;
+        let (ours, best) = (run.completions(begin_ns, until_ns), plant.best(begin_ns, until_ns));
+        assert!(ours * 100 >= best * 95, "seed {seed}: {ours} of {best} under {load:?}\n{:?}", run.changes);
+        let changes = run.changes_a_second(begin_ns, until_ns);
+        assert!(changes <= 1, "seed {seed}: {changes} changes in a second under {load:?}\n{:?}", run.changes);
+        from_ns = until_ns;
+    }
+    run
+}
+
+#[test]
+fn deep_load_from_the_start_is_found_and_kept() {
+    for seed in SEEDS {
+        let run = check(&[(10 * S, RDMA)], S, seed);
+        let late = run.changes.iter().filter(|&&(at, _)| at > S).count();
+        assert_eq!(late, 0, "no slide back, no probing: {:?}", run.changes);
+        assert!(run.level >= 5, "the levels from 16 µs up are the good ones, not {}", run.level);
+    }
+}
+
+#[test]
+fn deep_load_counts_from_its_first_moment_on() {
+    let table = rdma_table();
+    let plant = Plant { table: &table, loads: &[(10 * S, RDMA)], device: Device::Obeys, seed: 7 };
+    let ours = plant.with(&mut adaptive()).completions;
+    let best = plant.best(0, 10 * S);
+    assert!(ours * 100 >= best * 95, "{ours} of {best}");
+    let off = plant.fixed(0).completions;
+    assert!(best * 100 >= off * 130, "the plant must have something to win: {best} over {off}");
+}
+
+#[test]
+fn single_io_is_within_half_a_per_cent_of_no_moderation_search_included() {
+    let table = rdma_table();
+    for (seed, load) in SEEDS.into_iter().flat_map(|seed| [(seed, QD1), (seed, QD1_QUICK)]) {
+        let plant = Plant { table: &table, loads: &[(10 * S, load)], device: Device::Obeys, seed };
+        let (ours, off) = (plant.with(&mut adaptive()).completions, plant.fixed(0).completions);
+        // Latency is time by completions: one in flight.
+        assert!(off * 1_000 <= ours * 1_005, "seed {seed}: {ours} instead of {off} with {load:?}");
+    }
+}
+
+/// Loads of these depths, four seconds each.
+fn steps(depths: &[u32], load: Load) -> Vec<(u64, Load)> {
+    (1..).zip(depths).map(|(index, &depth)| (index * 4 * S, Load { depth, ..load })).collect()
+}
+
+#[test]
+fn load_steps_up_and_down_are_followed() {
+    for seed in SEEDS {
+        let run = check(&steps(&[1, 64, 1, 64, 4, 1, 64, 1], RDMA), S, seed);
+        assert_eq!(run.level, 0, "{:?}", run.changes);
+    }
+}
+
+#[test]
+fn a_load_that_deepens_while_the_cpu_is_the_limit_shows_in_its_depth() {
+    let knowing = Load { tells_depth: true, ..RDMA };
+    for seed in SEEDS {
+        check(&steps(&[4, 64, 4, 16, 1, 256], knowing), S, seed);
+    }
+    // Without the depth neither throughput nor completions an interrupt tell 4 from 64: the limit that the docs name.
+    let table = rdma_table();
+    let blind = steps(&[4, 64], RDMA);
+    let plant = Plant { table: &table, loads: &blind, device: Device::Obeys, seed: 1 };
+    assert_eq!(plant.with(&mut adaptive()).level, 0);
+}
+
+#[test]
+fn polled_completions_count() {
+    for polled_pct in [20, 50, 90] {
+        check(&[(6 * S, Load { polled_pct, ..RDMA })], S, 3);
+    }
+}
+
+#[test]
+fn polling_that_comes_and_goes_is_followed() {
+    check(&[(4 * S, RDMA), (8 * S, Load { polled_pct: 80, ..RDMA }), (12 * S, RDMA)], S, 3);
+}
+
+#[test]
+fn thefts_of_the_cpu_move_nothing() {
+    for (seed, every_ms) in SEEDS.into_iter().flat_map(|seed| [(seed, 2), (seed, 5), (seed, 13), (seed, 100)]) {
+        let deep = Load { theft_every_ns: every_ms * MS, ..RDMA };
+        let run = check(&[(10 * S, deep)], S, seed);
+        assert!(run.changes.iter().all(|&(at, _)| at < S), "{every_ms} ms: {:?}", run.changes);
+        let single = Load { theft_every_ns: every_ms * MS, ..QD1 };
+        let run = check(&[(10 * S, single)], S, seed);
+        assert_eq!(run.level, 0);
+        assert!(run.changes.iter().all(|&(at, _)| at < S), "{every_ms} ms: {:?}", run.changes);
+    }
+}
+
+#[test]
+fn thefts_that_begin_under_way_do_not_slide_back() {
+    for seed in SEEDS {
+        let thefts = Load { theft_every_ns: 5 * MS, ..RDMA };
+        let run = check(&[(4 * S, RDMA), (8 * S, thefts), (12 * S, RDMA)], S, seed);
+        let from_one: Vec<_> = run.changes.iter().filter(|&&(at, _)| at > S).collect();
+        assert!(from_one.len() <= 2, "{from_one:?}");
+    }
+}
+
+#[test]
+fn a_device_that_is_the_limit_is_left_at_the_lowest_latency() {
+    let slow = Load { spacing_ns: 9_000, ..RDMA };
+    for seed in SEEDS {
+        assert_eq!(check(&[(6 * S, slow)], S, seed).level, 0);
+    }
+}
+
+#[test]
+fn a_rate_too_low_to_matter_is_not_searched() {
+    let rare = Load { latency_ns: 500_000, ..QD1 };
+    let table = rdma_table();
+    let plant = Plant { table: &table, loads: &[(5 * S, rare)], device: Device::Obeys, seed: 5 };
+    let mut controller = adaptive();
+    assert!(plant.with(&mut controller).changes.is_empty());
+    assert_eq!(controller.view().counts.steps, 0);
+}
+
+#[test]
+fn a_quiet_end_of_a_load_leads_back_to_level_0_with_the_clock_alone() {
+    let table = rdma_table();
+    let plant = Plant { table: &table, loads: &[(3 * S, RDMA)], device: Device::Obeys, seed: 5 };
+    let mut controller = adaptive();
+    assert!(plant.with(&mut controller).level >= 5);
+    let mut now_ns = 3 * S;
+    while now_ns < 6 * S {
+        now_ns = controller.deadline_ns().expect("it measures").max(now_ns + 1);
+        if controller.elapsed(now_ns) == Next::Program {
+            let step = controller.step().expect("said so");
+            let _ = controller.programmed(now_ns, step.id, Outcome::Done(step.setting));
+        }
+    }
+    assert_eq!(controller.level(), 0);
+}
