@@ -36,6 +36,8 @@ pub enum Work {
     CompletePolled,
     /// One look at a completion queue by a polling submitter.
     PollLook,
+    /// One look at a completion queue after a batch of submissions: a read of a line that the device wrote last.
+    CheckLook,
     /// One context switch from a thread to another.
     ContextSwitch,
 }
@@ -59,6 +61,7 @@ impl Work {
         Self::SubmitPolled,
         Self::CompletePolled,
         Self::PollLook,
+        Self::CheckLook,
         Self::ContextSwitch,
     ];
 

@@ -37,7 +37,7 @@ pub enum Command {
 pub struct ExperimentArgs {
     /// A scenario.toml, a job.fio, or the name of a scenario that the program carries (emr-4-drives).
     pub input: String,
-    /// The server: emr, spr, optane, or the path of a platform file. For a job file without it: emr.
+    /// The server: emr, spr, optane, azure, or the path of a platform file. For a job file without it: emr.
     #[arg(long, value_name = "P")]
     pub platform: Option<String>,
     /// How completions reach the CPU: remapped, posted, polled, separated by commas.
@@ -95,7 +95,7 @@ pub struct ReproduceArgs {
 /// `campanile calibrate`.
 #[derive(Args, Clone, PartialEq, Eq, Debug)]
 pub struct CalibrateArgs {
-    /// emr, spr, optane, or the path of a platform file.
+    /// emr, spr, optane, azure, or the path of a platform file.
     pub platform: String,
 }
 

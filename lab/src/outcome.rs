@@ -91,12 +91,26 @@ pub struct Interrupts {
     pub reaped_by_interrupt: u64,
     /// Completion entries reaped by polling.
     pub reaped_by_poll: u64,
+    /// Completion entries reaped by the check after a submission.
+    pub reaped_by_check: u64,
+    /// Of the handlers that found none, those whose completions a check or a poll had taken before.
+    pub overtaken_handlers: u64,
+    /// Looks at a completion queue after a batch of submissions.
+    pub looks: u64,
+    /// Of them, those that saw a completion.
+    pub look_hits: u64,
+    /// Of these, those that found another CPU reaping.
+    pub look_lock_failures: u64,
+    /// Completions on another CPU than their submitter's.
+    pub remote_completions: u64,
+    /// Completions on their submitter's CPU.
+    pub local_completions: u64,
 }
 
 impl Interrupts {
     /// Completion entries reaped, either way.
     pub fn completions(&self) -> u64 {
-        self.reaped_by_interrupt + self.reaped_by_poll
+        self.reaped_by_interrupt + self.reaped_by_poll + self.reaped_by_check
     }
 }
 

@@ -6,6 +6,7 @@ pub use validate::DEVICE_VECTORS;
 
 use crate::input::{Place, Warning};
 use crate::platform::{Platform, Unit};
+use drivers::nvme::CompletionCheck;
 use hal::CpuSet;
 use std::fmt;
 
@@ -183,8 +184,8 @@ impl fmt::Display for Delivery {
 pub struct Options {
     /// Harvest passes of the notification handler before the final one.
     pub harvest_passes: u32,
-    /// The driver looks at the completion queue once after each batch of submissions.
-    pub check_queue: bool,
+    /// When the driver looks at the completion queue after a batch of submissions.
+    pub check_queue: CompletionCheck,
     /// Every read is compared with what the drive must hold, every write with what was sent.
     pub verify_data: bool,
     /// Mean time between MSIs that a stranger sends in the first drive's name; none by default. They must be refused.
@@ -193,6 +194,6 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { harvest_passes: 2, check_queue: false, verify_data: false, rogue_msi_ns: None }
+        Self { harvest_passes: 2, check_queue: CompletionCheck::Auto, verify_data: false, rogue_msi_ns: None }
     }
 }

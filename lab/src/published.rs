@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(find("E14").scenarios.len(), 4);
         assert!(find("A1").scenario.contains("8 jobs a drive, QD 64"), "commas in quotes");
         let count = |usage| rows.iter().filter(|row| row.usage == usage).count();
-        assert_eq!((count(Usage::Fit), count(Usage::Report), count(Usage::Predict)), (15, 8, 18));
+        assert_eq!((count(Usage::Fit), count(Usage::Report), count(Usage::Predict)), (17, 10, 18));
     }
 
     #[test]

@@ -44,7 +44,7 @@ fn every_command_refuses_what_it_does_not_know() {
     let cases: [(&[&str], &str); 4] = [
         (&["run", "emr-4-drives", "--set", "fabric.dispatch=-5ns"], "--set: fabric.dispatch: `-5ns` is negative; "),
         (&["reproduce", "H44"], "reproduce: H44: nothing has this name; valid: "),
-        (&["calibrate", "emx"], "calibrate: `emx` is no platform; valid: emr, spr, optane, "),
+        (&["calibrate", "emx"], "calibrate: `emx` is no platform; valid: emr, spr, optane, azure, "),
         (&["irqs", "nowhere"], "input: `nowhere` is neither a file nor a scenario; "),
     ];
     for (arguments, message) in cases {

@@ -472,6 +472,7 @@ fn work_name(work: Work) -> &'static str {
         Work::SubmitAio | Work::SubmitUring | Work::SubmitPolled => "submit",
         Work::CompleteAio | Work::CompleteUring | Work::CompletePolled => "complete",
         Work::PollLook => "poll",
+        Work::CheckLook => "check",
         Work::ContextSwitch => "context switch",
     }
 }

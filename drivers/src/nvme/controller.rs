@@ -38,6 +38,8 @@ pub struct Controller<H: Hal> {
     queues: Lock<H, Vec<Option<Arc<QueuePair<H>>>>>,
     /// 1 while a control operation runs.
     busy: H::Word,
+    /// 1 while feature 08h is on.
+    coalescing: H::Word,
 }
 
 /// The right to a control operation.
@@ -66,6 +68,7 @@ impl<H: Hal> Controller<H> {
             Ok((info, namespace, granted)) => Ok(Self {
                 queues: Lock::new(hal, alloc::vec![None; granted.into()]),
                 busy: H::Word::new(0),
+                coalescing: H::Word::new(0),
                 wanted: config.queue_pairs,
                 port,
                 admin,
@@ -125,6 +128,7 @@ impl<H: Hal> Controller<H> {
         // It is entered first: when the device does not answer, the pair's memory must outlive a reset.
         self.queues.lock()[index] = Some(pair.clone());
         pair.restart();
+        pair.declare_coalescing(self.coalescing.get() != 0);
         match self.admin.create_pair(&self.port, &pair) {
             Ok(()) => {
                 pair.open();
@@ -234,6 +238,7 @@ impl<H: Hal> Controller<H> {
     /// Starts the disabled controller with the queue pairs that exist.
     fn start_again(&self) -> Result<(), NvmeError> {
         enable(&self.port, &self.admin)?;
+        self.coalescing.set(0);
         let granted = negotiate_queues(&self.port, &self.admin, self.wanted)?;
         for pair in self.all_pairs() {
             if pair.qid() > granted {

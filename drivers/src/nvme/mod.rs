@@ -8,6 +8,8 @@
 //! - *completion* ([`irq::Action::handle`], [`QueuePair::poll`]): reaps by phase, rings one doorbell a batch, gives the
 //!   ids back, and only then tells the user of the batch ([`BatchDone`]).
 //!
+//! Where it helps, a submission is followed by a look at the completion queue ([`CompletionCheck`]).
+//!
 //! Every accepted command ends exactly once: with the device's status, or with the [`IoError`] of what happened to its
 //! queue or controller. What the device does against the specification is recorded as a [`DeviceFault`], and changes
 //! no command but the one it names rightly. Nothing on the I/O path allocates.
@@ -18,6 +20,7 @@
 //! Sources: NVM Express Base Specification 2.0 ("Base"), NVM Command Set Specification 1.0 ("NVM").
 
 mod admin;
+mod check;
 mod controller;
 mod error;
 mod features;
@@ -32,6 +35,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
+pub use check::CompletionCheck;
 pub use controller::{AbortReport, Config, Controller, ControllerInfo, ControllerSnapshot, Namespace, QueueConfig};
 pub use error::{DeviceFault, IoError, NvmeError, Refusal};
 pub use features::{Coalescing, CoalescingThreshold, CoalescingTime, FeatureValueError, VectorCoalescing};

@@ -1,5 +1,6 @@
 //! A queue pair: its memory, its submission side, and what both sides share.
 
+use super::check::{CheckState, Sharing, Yield};
 use super::error::check_range;
 use super::prp;
 use super::reap::CompletionSide;
@@ -9,7 +10,7 @@ use super::stats::SubmissionCounters;
 use super::{BatchDone, IoOp, IoRequest, Namespace, NvmeError, QueueSnapshot, QueueState, Refusal, Submitted};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use hal::{DeviceAddress, Dma, Hal, Lock, LockGuard, Regs, Word};
+use hal::{CpuId, DeviceAddress, Dma, Hal, Lock, LockGuard, Regs, Word};
 use spec::nvme::{CQE_BYTES, Cdw0, Command, IoOpcode, ReadWriteDw12, SQE_BYTES, registers};
 
 /// 64-bit words of a submission queue entry.
@@ -55,6 +56,7 @@ pub struct QueuePair<H: Hal> {
     pub(super) completion: Lock<H, CompletionSide>,
     /// The completion side's [`Cursor`], for looks without its lock.
     pub(super) cursor: H::Word,
+    pub(super) check: CheckState<H::Word>,
 }
 
 /// Written under the submission lock.
@@ -63,6 +65,15 @@ struct SubmissionSide {
     tail: u16,
     taken: Taken,
     counters: SubmissionCounters,
+    check: CheckSide,
+}
+
+/// What the submission side knows of the check after its batches.
+pub(super) struct CheckSide {
+    pub(super) sharing: Sharing,
+    pub(super) pays: Yield,
+    pub(super) looks: u64,
+    pub(super) hits: u64,
 }
 
 impl<H: Hal> QueuePair<H> {
@@ -81,8 +92,9 @@ impl<H: Hal> QueuePair<H> {
         let lists = (transfer_bytes_max > prp::PAGE_BYTES as u32)
             .then(|| hal.dma_alloc(list_stride_bytes * usize::from(slot_count), page))
             .transpose()?;
-        let side =
-            SubmissionSide { state: QueueState::Stopped, tail: 0, taken, counters: SubmissionCounters::default() };
+        let check = CheckSide { sharing: Sharing::NONE, pays: Yield::default(), looks: 0, hits: 0 };
+        let counters = SubmissionCounters::default();
+        let side = SubmissionSide { state: QueueState::Stopped, tail: 0, taken, counters, check };
         Ok(Self {
             sq: hal.dma_alloc(usize::from(entries) * SQE_BYTES, page)?,
             cq: hal.dma_alloc(usize::from(entries) * CQE_BYTES, page)?,
@@ -92,6 +104,7 @@ impl<H: Hal> QueuePair<H> {
             submission: Lock::new(hal, side),
             completion: Lock::new(hal, CompletionSide::new(given, slot_count)),
             cursor: H::Word::new(Cursor::START.to_word()),
+            check: CheckState::new(),
             hal,
             regs,
             qid,
@@ -131,15 +144,20 @@ impl<H: Hal> QueuePair<H> {
         self.namespace
     }
 
-    /// Submits requests in order, up to the first that cannot be accepted, and rings the doorbell once.
+    /// Submits requests in order, up to the first that cannot be accepted, and rings the doorbell once. Any CPU may
+    /// submit to any queue.
+    ///
+    /// Where the [check](super::CompletionCheck) is on, completions that lie there are then taken, so
+    /// [`BatchDone::batch_done`] may run inside this call: hold no lock across it that it takes.
     pub fn submit(&self, requests: &[IoRequest]) -> Submitted {
         let mut side = self.submission.lock();
         self.make_ready(&mut side, requests.len());
         let now_ns = self.hal.now_ns();
+        let cpu = self.hal.cpu();
         let mut accepted = 0;
         let mut refused = None;
         for request in requests {
-            if let Err(why) = self.submit_one(&mut side, request, now_ns) {
+            if let Err(why) = self.submit_one(&mut side, request, now_ns, cpu) {
                 refused = Some(why);
                 break;
             }
@@ -147,6 +165,12 @@ impl<H: Hal> QueuePair<H> {
         }
         self.ring(&mut side, accepted);
         side.counters.full += u64::from(refused == Some(Refusal::Full));
+        let pending = accepted > 0 && self.look_after_submission(&mut side.check, cpu);
+        // The batch's user may submit here again.
+        drop(side);
+        if pending {
+            self.reap_after_submission();
+        }
         Submitted { accepted, refused }
     }
 
@@ -156,7 +180,7 @@ impl<H: Hal> QueuePair<H> {
         self.make_ready(&mut side, 1);
         let cid = self.take_slot(&mut side)?;
         let now_ns = self.hal.now_ns();
-        self.write_entry(&mut side, command, cid, tag, now_ns);
+        self.write_entry(&mut side, command, cid, tag, now_ns, self.hal.cpu());
         self.ring(&mut side, 1);
         Ok(())
     }
@@ -175,7 +199,13 @@ impl<H: Hal> QueuePair<H> {
         self.free.take(&mut side.taken).ok_or(Refusal::Full)
     }
 
-    fn submit_one(&self, side: &mut SubmissionSide, request: &IoRequest, now_ns: u64) -> Result<(), Refusal> {
+    fn submit_one(
+        &self,
+        side: &mut SubmissionSide,
+        request: &IoRequest,
+        now_ns: u64,
+        cpu: CpuId,
+    ) -> Result<(), Refusal> {
         let opcode = match request.op {
             IoOp::Read => IoOpcode::READ,
             IoOp::Write => IoOpcode::WRITE,
@@ -185,7 +215,7 @@ impl<H: Hal> QueuePair<H> {
         command.cdw0.set_opcode(opcode.0);
         if request.op == IoOp::Flush {
             let cid = self.take_slot(side)?;
-            self.write_entry(side, command, cid, request.tag, now_ns);
+            self.write_entry(side, command, cid, request.tag, now_ns, cpu);
             return Ok(());
         }
         let blocks = check_range(&self.namespace, request.lba, request.len_bytes, self.transfer_bytes_max)?;
@@ -193,7 +223,7 @@ impl<H: Hal> QueuePair<H> {
         let cid = self.take_slot(side)?;
         (command.prp1, command.prp2) = self.describe(cid, request.buffer, request.len_bytes);
         command.cdw12 = ReadWriteDw12::new().with_nlb((blocks - 1) as u16).into_bits();
-        self.write_entry(side, command.with_slba(request.lba), cid, request.tag, now_ns);
+        self.write_entry(side, command.with_slba(request.lba), cid, request.tag, now_ns, cpu);
         Ok(())
     }
 
@@ -208,9 +238,17 @@ impl<H: Hal> QueuePair<H> {
         prp::build(buffer.0, len_bytes, list.0, |index, page| words[index].set(page))
     }
 
-    fn write_entry(&self, side: &mut SubmissionSide, mut command: Command, cid: u16, tag: u64, now_ns: u64) {
+    fn write_entry(
+        &self,
+        side: &mut SubmissionSide,
+        mut command: Command,
+        cid: u16,
+        tag: u64,
+        now_ns: u64,
+        cpu: CpuId,
+    ) {
         command.cdw0 = Cdw0::with_cid(command.cdw0, cid);
-        self.slots[usize::from(cid)].start(tag, now_ns);
+        self.slots[usize::from(cid)].start(tag, now_ns, cpu);
         let first = usize::from(side.tail) * SQE_WORDS;
         for (word, value) in self.sq.words()[first..].iter().zip(command.to_words()) {
             word.set(value);
@@ -279,7 +317,11 @@ impl<H: Hal> QueuePair<H> {
             sq_head: completion.sq_head,
             cq_head: completion.cursor.head,
             phase: completion.cursor.phase,
-            submission: submission.counters,
+            submission: SubmissionCounters {
+                looks: submission.check.looks,
+                look_hits: submission.check.hits,
+                ..submission.counters
+            },
             completion: completion.counters,
             last_fault: completion.last_fault,
         }

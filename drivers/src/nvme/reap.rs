@@ -1,11 +1,12 @@
 //! The completion side of a queue pair: reaping by phase, and ending commands that the device will not end.
 
+use super::check::Observer;
 use super::ring::Cursor;
-use super::slots::{Given, SlotState};
+use super::slots::{Given, Slot, SlotState};
 use super::stats::CompletionCounters;
 use super::{Completed, DeviceFault, IoError, NvmeError, QueuePair};
 use alloc::vec::Vec;
-use hal::{Dma, Hal, Word, Work};
+use hal::{CpuId, Dma, Hal, Word, Work};
 use irq::{Action, Irq, IrqReturn};
 use spec::nvme::{Completion, Status};
 
@@ -20,6 +21,13 @@ pub(super) struct CompletionSide {
     pub(super) held: u16,
     /// Room for every slot, so that it never grows: no slot completes twice in one batch.
     batch: Vec<Completed>,
+    /// Who reaps.
+    cpu: CpuId,
+    /// Entries were taken without an interrupt since the last one.
+    pub(super) taken_early: bool,
+    observer: Observer,
+    /// Feature 08h is on: the device holds interrupts back because it was told to.
+    coalescing_declared: bool,
     pub(super) counters: CompletionCounters,
     pub(super) last_fault: Option<DeviceFault>,
 }
@@ -33,6 +41,10 @@ impl CompletionSide {
             given,
             held: 0,
             batch: Vec::with_capacity(slot_count.into()),
+            cpu: CpuId::default(),
+            taken_early: false,
+            observer: Observer::default(),
+            coalescing_declared: false,
             counters: CompletionCounters::default(),
             last_fault: None,
         }
@@ -44,10 +56,11 @@ impl CompletionSide {
     }
 
     /// Adds a command to the batch.
-    fn complete(&mut self, tag: u64, submitted_ns: u64, result: Result<u32, IoError>) {
+    fn complete<W: Word>(&mut self, slot: &Slot<W>, result: Result<u32, IoError>) {
         self.counters.completed += 1;
+        self.counters.remote += u64::from(slot.cpu() != self.cpu);
         self.counters.errors += u64::from(result.is_err());
-        self.batch.push(Completed { tag, result, submitted_ns });
+        self.batch.push(Completed { tag: slot.tag(), result, submitted_ns: slot.submitted_ns() });
     }
 }
 
@@ -65,6 +78,7 @@ impl<H: Hal> QueuePair<H> {
         self.hal.work(Work::PollLook, 1);
         let taken = self.reap(&mut side, max);
         side.counters.count_poll(taken);
+        side.taken_early |= taken > 0;
         taken
     }
 
@@ -100,6 +114,7 @@ impl<H: Hal> QueuePair<H> {
         let max = max.min(self.entries.into());
         let mut taken = 0;
         side.batch.clear();
+        side.cpu = self.hal.cpu();
         while let Some((fresh, last)) = self.fresh_run(side.cursor, max - taken) {
             // The phase was seen by plain reads. One acquire load of the last new entry orders everything that the
             // device wrote before it (the other entries' first words and all of the data) before what we read next.
@@ -157,7 +172,7 @@ impl<H: Hal> QueuePair<H> {
         match slot.state() {
             SlotState::Free | SlotState::Held | SlotState::Withheld => side.fault(DeviceFault::NotInFlight(cid)),
             SlotState::InFlight | SlotState::Aborted => {
-                side.complete(slot.tag(), slot.submitted_ns(), result);
+                side.complete(slot, result);
                 self.give_back(side, cid);
             }
             SlotState::Aborting => self.hold_back(side, cid, result, SlotState::Held),
@@ -168,7 +183,7 @@ impl<H: Hal> QueuePair<H> {
     /// Ends command `cid` but keeps its id.
     fn hold_back(&self, side: &mut CompletionSide, cid: u16, result: Result<u32, IoError>, state: SlotState) {
         let slot = &self.slots[usize::from(cid)];
-        side.complete(slot.tag(), slot.submitted_ns(), result);
+        side.complete(slot, result);
         slot.set_state(state);
         side.held += 1;
     }
@@ -198,6 +213,7 @@ impl<H: Hal> QueuePair<H> {
         self.reap(&mut side, usize::MAX);
         side.alive = false;
         side.batch.clear();
+        side.cpu = self.hal.cpu();
         for (cid, slot) in (0..).zip(&self.slots) {
             if !matches!(slot.state(), SlotState::Free | SlotState::Held | SlotState::Withheld) {
                 self.end_command(&mut side, cid, Err(why));
@@ -215,8 +231,22 @@ impl<H: Hal> QueuePair<H> {
         side.alive = true;
         side.cursor = Cursor::START;
         side.sq_head = 0;
+        side.taken_early = false;
+        side.observer = Observer::default();
+        side.coalescing_declared = false;
+        self.check.set_coalesces(false);
         self.cursor.set(side.cursor.to_word());
         self.free.publish(&side.given);
+    }
+
+    /// Feature 08h was set: from now on, interrupts that are held back say nothing about the device.
+    pub(super) fn declare_coalescing(&self, on: bool) {
+        let mut side = self.completion.lock();
+        side.coalescing_declared = on;
+        side.observer = Observer::default();
+        if on {
+            self.check.set_coalesces(false);
+        }
     }
 
     /// Marks one command that has been in flight for at least `timeout_ns`, so that its id stays its own until
@@ -282,8 +312,14 @@ impl<H: Hal> Action for QueuePair<H> {
         self.hal.work(Work::IrqHandler, 1);
         let mut side = self.completion.lock();
         let taken = self.reap(&mut side, usize::MAX);
-        side.counters.count_interrupt(taken);
-        if taken > 0 { IrqReturn::Handled } else { IrqReturn::None }
+        // What a submitter or a poller took was this interrupt's.
+        let overtaken = core::mem::take(&mut side.taken_early) && taken == 0;
+        side.counters.count_interrupt(taken, overtaken);
+        let side = &mut *side;
+        if side.observer.note(taken, || self.hal.now_ns()) && !side.coalescing_declared {
+            self.check.set_coalesces(true);
+        }
+        if taken > 0 || overtaken { IrqReturn::Handled } else { IrqReturn::None }
     }
 }
 

@@ -4,7 +4,7 @@
 //! own lock. They meet in words only, so that neither ever waits for the other.
 
 use alloc::boxed::Box;
-use hal::Word;
+use hal::{CpuId, Word};
 
 /// A slot's life. Free → InFlight is the submission side's step; all others are the completion side's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +26,7 @@ pub(super) enum SlotState {
 
 impl SlotState {
     fn from_word(word: u64) -> Self {
-        match word {
+        match word & STATE_MASK {
             1 => Self::InFlight,
             2 => Self::Aborting,
             3 => Self::Held,
@@ -38,8 +38,12 @@ impl SlotState {
     }
 }
 
+const STATE_MASK: u64 = 0xff;
+const CPU_SHIFT: u32 = 8;
+
 /// One command's slot; its index is the command id.
 pub(super) struct Slot<W> {
+    /// [`SlotState`] in bits 7:0, the submitter's CPU from bit 8 on.
     state: W,
     tag: W,
     submitted_ns: W,
@@ -51,7 +55,12 @@ impl<W: Word> Slot<W> {
     }
 
     pub(super) fn set_state(&self, state: SlotState) {
-        self.state.set(state as u64);
+        self.state.set(self.state.get() & !STATE_MASK | state as u64);
+    }
+
+    /// Who submitted it.
+    pub(super) fn cpu(&self) -> CpuId {
+        CpuId((self.state.get() >> CPU_SHIFT) as u32)
     }
 
     pub(super) fn tag(&self) -> u64 {
@@ -63,10 +72,10 @@ impl<W: Word> Slot<W> {
     }
 
     /// Makes a free slot in flight.
-    pub(super) fn start(&self, tag: u64, now_ns: u64) {
+    pub(super) fn start(&self, tag: u64, now_ns: u64, cpu: CpuId) {
         self.tag.set(tag);
         self.submitted_ns.set(now_ns);
-        self.set_state(SlotState::InFlight);
+        self.state.set(u64::from(cpu.0) << CPU_SHIFT | SlotState::InFlight as u64);
     }
 }
 

@@ -15,6 +15,10 @@ pub struct SubmissionCounters {
     pub doorbells: u64,
     /// Batches cut short because the queue was full.
     pub full: u64,
+    /// Looks at the completion queue after a batch ([`super::CompletionCheck`]).
+    pub looks: u64,
+    /// Of them, those that saw a new entry and so tried for the completion side.
+    pub look_hits: u64,
 }
 
 /// What the completion side counted.
@@ -26,12 +30,16 @@ pub struct CompletionCounters {
     pub completed: u64,
     /// Of them, those with an error.
     pub errors: u64,
+    /// Of those told, how many on another CPU than their submitter's: each costs a line transfer or an IPI.
+    pub remote: u64,
     /// Doorbell writes: batches taken.
     pub doorbells: u64,
     /// Calls of the interrupt handler.
     pub interrupts: u64,
     /// Of them, those that found nothing.
     pub empty_interrupts: u64,
+    /// Of those, the ones whose entries a check or a poll had taken since the interrupt before: handled all the same.
+    pub overtaken_interrupts: u64,
     /// Entries taken by the interrupt handler.
     pub interrupt_entries: u64,
     /// Interrupts by entries taken: bucket 0 none, bucket n from `2^(n-1)` up to below `2^n`.
@@ -40,17 +48,32 @@ pub struct CompletionCounters {
     pub polls: u64,
     /// Of them, those that found nothing.
     pub empty_polls: u64,
+    /// Checks after a submission that got hold of the completion side.
+    pub checks: u64,
+    /// Entries taken by them.
+    pub check_entries: u64,
     /// Faults of the device.
     pub device_faults: u64,
 }
 
 impl CompletionCounters {
-    pub(super) fn count_interrupt(&mut self, entries: usize) {
+    pub(super) fn count_interrupt(&mut self, entries: usize, overtaken: bool) {
         self.interrupts += 1;
         self.empty_interrupts += u64::from(entries == 0);
+        self.overtaken_interrupts += u64::from(overtaken);
         self.interrupt_entries += entries as u64;
         let bucket = (usize::BITS - entries.leading_zeros()) as usize;
         self.per_interrupt[bucket.min(PER_INTERRUPT_BUCKETS - 1)] += 1;
+    }
+
+    pub(super) fn count_check(&mut self, entries: usize) {
+        self.checks += 1;
+        self.check_entries += entries as u64;
+    }
+
+    /// Completions told on their submitter's own CPU.
+    pub fn local(&self) -> u64 {
+        self.completed - self.remote
     }
 
     pub(super) fn count_poll(&mut self, entries: usize) {
@@ -97,6 +120,13 @@ pub struct QueueSnapshot {
     pub last_fault: Option<DeviceFault>,
 }
 
+impl QueueSnapshot {
+    /// How often a look saw a new entry while another CPU was reaping.
+    pub fn check_lock_failures(&self) -> u64 {
+        self.submission.look_hits.saturating_sub(self.completion.checks)
+    }
+}
+
 impl fmt::Display for QueueSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "queue {}: {:?}, ", self.qid, self.state)?;
@@ -107,7 +137,8 @@ impl fmt::Display for QueueSnapshot {
         write!(
             f,
             ", {} of {} in flight, SQ head {} tail {}, CQ head {} phase {}, {} commands, {} completed ({} errors), \
-             {} interrupts ({} empty), {} device faults",
+             {} interrupts ({} empty, of them {} overtaken), {} looks ({} hits, {} lock failures, {} entries), \
+             {} remote, {} device faults",
             self.in_flight,
             self.entries - 1,
             self.sq_head,
@@ -119,6 +150,12 @@ impl fmt::Display for QueueSnapshot {
             self.completion.errors,
             self.completion.interrupts,
             self.completion.empty_interrupts,
+            self.completion.overtaken_interrupts,
+            self.submission.looks,
+            self.submission.look_hits,
+            self.check_lock_failures(),
+            self.completion.check_entries,
+            self.completion.remote,
             self.completion.device_faults,
         )?;
         self.last_fault.map_or(Ok(()), |fault| write!(f, ", last: {fault}"))
@@ -133,10 +170,10 @@ mod tests {
     fn interrupts_fall_into_their_buckets() {
         let mut counters = CompletionCounters::default();
         for entries in [0, 1, 2, 3, 4, 65_535] {
-            counters.count_interrupt(entries);
+            counters.count_interrupt(entries, entries == 0);
         }
         assert_eq!(counters.per_interrupt[..4], [1, 1, 2, 1]);
         assert_eq!(counters.per_interrupt[16], 1);
-        assert_eq!((counters.interrupts, counters.empty_interrupts, counters.interrupt_entries), (6, 1, 65_545));
+        assert_eq!((counters.interrupts, counters.overtaken_interrupts, counters.interrupt_entries), (6, 1, 65_545));
     }
 }

@@ -1,6 +1,7 @@
 //! A queue pair against words written by hand, as the manual lays them out. How a device behaves is tested elsewhere,
 //! against a model of one.
 
+mod check;
 mod port;
 mod reap;
 mod submit;

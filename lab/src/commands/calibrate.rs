@@ -14,7 +14,7 @@ pub(super) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     let platform = Platform::load(&named)?;
     let rows = published::rows()?;
     if !rows.iter().any(|row| row.platform == platform.name && row.usage == Usage::Fit) {
-        return Err(Failure::Input(named.wrong("has no rows to calibrate with", "emr, spr, optane")));
+        return Err(Failure::Input(named.wrong("has no rows to calibrate with", "emr, spr, optane, azure")));
     }
     let stop = stop_flag()?;
     let found = calibrate::calibrate(&platform, &stop).map_err(|error| match error {

@@ -116,6 +116,21 @@ pub const QUANTITIES: &[Quantity] = {
         quantity("reaped_by_poll", "completions by polling", Percent, Interrupts, |o| {
             percent(o.interrupts.reaped_by_poll, o.interrupts.completions())
         }),
+        quantity("reaped_by_check", "completions by the check", Percent, Interrupts, |o| {
+            percent(o.interrupts.reaped_by_check, o.interrupts.completions())
+        }),
+        quantity("look_hits", "looks that saw one", Percent, Interrupts, |o| {
+            percent(o.interrupts.look_hits, o.interrupts.looks)
+        }),
+        quantity("look_lock_failures", "hits while another reaped", Percent, Interrupts, |o| {
+            percent(o.interrupts.look_lock_failures, o.interrupts.look_hits)
+        }),
+        quantity("overtaken_handlers", "handlers that were overtaken", Percent, Interrupts, |o| {
+            percent(o.interrupts.overtaken_handlers, o.interrupts.handlers)
+        }),
+        quantity("remote_completions", "completions on another CPU", Percent, Interrupts, |o| {
+            percent(o.interrupts.remote_completions, o.interrupts.remote_completions + o.interrupts.local_completions)
+        }),
         quantity("cpu_user", "user", Percent, Cpu, |o| cpu_share(o, |c| c.user_ns)),
         quantity("cpu_system", "system", Percent, Cpu, |o| cpu_share(o, |c| c.system_ns)),
         quantity("cpu_irq", "interrupt", Percent, Cpu, |o| cpu_share(o, |c| c.irq_ns)),

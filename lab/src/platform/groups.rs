@@ -41,6 +41,8 @@ constants! {
         complete_polled: Time 0.0 1e6,
         /// [`Work::PollLook`]. Not zero: a poll that takes no time would never end.
         poll_look: Time 1.0 1e6,
+        /// [`Work::CheckLook`].
+        check_look: Time 0.0 1e6,
         /// [`Work::ContextSwitch`].
         context_switch: Time 0.0 1e6,
         /// From the interrupt's arrival at an idle CPU to its entry.
@@ -78,6 +80,7 @@ impl Cpu {
             Work::SubmitPolled => &self.submit_polled,
             Work::CompletePolled => &self.complete_polled,
             Work::PollLook => &self.poll_look,
+            Work::CheckLook => &self.check_look,
             Work::ContextSwitch => &self.context_switch,
         })
     }
@@ -139,6 +142,10 @@ constants! {
         queue_entries: Count 2.0 65536.0,
         /// MSI-X vectors; one belongs to the admin queue.
         vectors: Count 2.0 2048.0,
+        /// Entries that make a message although no coalescing is declared; 0: the time alone counts.
+        hidden_entries: Count 0.0 65536.0,
+        /// From the first of them to the message at the latest; 0: the drive does not coalesce in secret.
+        hidden_time: Time 0.0 1e9,
         /// Logical block.
         block: Size 512.0 65536.0,
     }

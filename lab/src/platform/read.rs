@@ -14,10 +14,11 @@ use crate::input::{InputError, Place, Problem};
 use crate::setting::Setting;
 
 /// The platforms that the program carries: name, path in the project, text.
-pub const EMBEDDED: [(&str, &str, &str); 3] = [
+pub const EMBEDDED: [(&str, &str, &str); 4] = [
     ("emr", "platforms/emr.toml", include_str!("../../../platforms/emr.toml")),
     ("spr", "platforms/spr.toml", include_str!("../../../platforms/spr.toml")),
     ("optane", "platforms/optane.toml", include_str!("../../../platforms/optane.toml")),
+    ("azure", "platforms/azure.toml", include_str!("../../../platforms/azure.toml")),
 ];
 
 impl Platform {

@@ -179,6 +179,10 @@ fn drive_config(plan: &Plan, drive: &DrivePlan, kind: &Drive, requester: u16) ->
             ..nvme::Timing::default()
         },
         resend: nvme::Resend::Always,
+        hidden_coalescing: (kind.hidden_time.ps() > 0).then(|| nvme::HiddenCoalescing {
+            entries: kind.hidden_entries.whole() as u32,
+            time: Ps(kind.hidden_time.ps()),
+        }),
         storage: if plan.options.verify_data { nvme::StorageKind::Tags } else { nvme::StorageKind::Null },
         ..nvme::Config::default()
     }

@@ -6,7 +6,7 @@ use crate::outcome::{
 use crate::plan::Plan;
 use crate::run::hardware::Hardware;
 use crate::run::job::{JobCounts, Latencies, Tally};
-use crate::run::system::System;
+use crate::run::system::{Looks, System};
 use drivers::nvme::CompletionCounters;
 use machine::model::ModelId;
 use machine::time::Ps;
@@ -23,6 +23,7 @@ pub(crate) struct Snapshot {
     dispatch_busy: Vec<Ps>,
     cpus: Vec<CpuTimes>,
     queues: CompletionCounters,
+    looks: Looks,
     notifications: u64,
     empty_notifications: u64,
     dispatched: u64,
@@ -33,7 +34,7 @@ impl Snapshot {
     /// Counts now.
     pub(crate) fn take(hardware: &mut Hardware, system: &System) -> Self {
         // First what drivers know, since asking them may let the machine run on a little.
-        let queues = system.completion_counters();
+        let (queues, looks) = system.completion_counters();
         let (notifications, empty_notifications) = system.notifications();
         let dispatched = system.device_interrupts();
         let Hardware { machine, drives, ports, iommus, dispatches, .. } = hardware;
@@ -47,6 +48,7 @@ impl Snapshot {
             cpus: machine.cpu_times(),
             engine: machine.engine_counters(),
             queues,
+            looks,
             notifications,
             empty_notifications,
             dispatched,
@@ -120,7 +122,14 @@ impl Span<'_> {
             handlers: self.grown(|at| at.queues.interrupts),
             empty_handlers: self.grown(|at| at.queues.empty_interrupts),
             reaped_by_interrupt: self.grown(|at| at.queues.interrupt_entries),
-            reaped_by_poll: self.grown(|at| at.queues.entries - at.queues.interrupt_entries),
+            reaped_by_poll: self.grown(|at| at.queues.entries - at.queues.interrupt_entries - at.queues.check_entries),
+            reaped_by_check: self.grown(|at| at.queues.check_entries),
+            overtaken_handlers: self.grown(|at| at.queues.overtaken_interrupts),
+            looks: self.grown(|at| at.looks.looks),
+            look_hits: self.grown(|at| at.looks.hits),
+            look_lock_failures: self.grown(|at| at.looks.hits.saturating_sub(at.queues.checks)),
+            remote_completions: self.grown(|at| at.queues.remote),
+            local_completions: self.grown(|at| at.queues.local()),
         }
     }
 

@@ -106,6 +106,13 @@ struct Queue {
     cpus: CpuSet,
 }
 
+/// Looks at completion queues after submissions, and those that saw an entry.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Looks {
+    pub(crate) looks: u64,
+    pub(crate) hits: u64,
+}
+
 /// A drive as the software knows it.
 struct DriveSystem {
     controller: Controller<SimHal>,
@@ -193,11 +200,20 @@ impl System {
         Ok(())
     }
 
-    /// Completion counters of all queues together.
-    pub(crate) fn completion_counters(&self) -> CompletionCounters {
+    /// Completion counters of all queues together, and the looks after submissions.
+    pub(crate) fn completion_counters(&self) -> (CompletionCounters, Looks) {
         let mut sum = CompletionCounters::default();
+        let mut looks = Looks::default();
         for queue in self.drives.iter().flat_map(|drive| &drive.queues) {
-            let counters = queue.pair.snapshot().completion;
+            let queue = queue.pair.snapshot();
+            let counters = queue.completion;
+            looks.looks += queue.submission.looks;
+            looks.hits += queue.submission.look_hits;
+            sum.checks += counters.checks;
+            sum.check_entries += counters.check_entries;
+            sum.overtaken_interrupts += counters.overtaken_interrupts;
+            sum.completed += counters.completed;
+            sum.remote += counters.remote;
             sum.entries += counters.entries;
             sum.interrupts += counters.interrupts;
             sum.empty_interrupts += counters.empty_interrupts;
@@ -206,7 +222,7 @@ impl System {
             sum.empty_polls += counters.empty_polls;
             sum.device_faults += counters.device_faults;
         }
-        sum
+        (sum, looks)
     }
 
     /// Notifications taken, and of them those that found nothing.
@@ -392,6 +408,7 @@ fn drive(
             transfer_bytes_max,
         };
         let pair = controller.create_queue_pair(config, sorter.clone()).map_err(failed)?;
+        pair.set_completion_check(plan.options.check_queue);
         if !polled {
             let request = AllocRequest {
                 requester: RequesterId(site.requester),

@@ -5,6 +5,7 @@ use crate::input::InputError;
 use crate::plan::{Coalescing, DrivePlan, Options};
 use crate::platform::{Platform, Unit};
 use crate::setting::Setting;
+use drivers::nvme::CompletionCheck;
 
 /// Longest ramp or duration: a run of a second of a busy server already takes minutes.
 const SPAN_MAX_NS: f64 = 10e9;
@@ -65,7 +66,7 @@ impl Draft {
             "ramp" => self.ramp_ns = Some(quantity(Unit::Time, 0.0, SPAN_MAX_NS)? as u64),
             "duration" => self.duration_ns = Some(quantity(Unit::Time, 1e3, SPAN_MAX_NS)? as u64),
             "options.harvest_passes" => self.options.harvest_passes = quantity(Unit::Count, 0.0, 64.0)? as u32,
-            "options.check_queue" => self.options.check_queue = quantity(Unit::Flag, 0.0, 1.0)? != 0.0,
+            "options.check_queue" => self.options.check_queue = check_queue(setting)?,
             "options.verify_data" => self.options.verify_data = quantity(Unit::Flag, 0.0, 1.0)? != 0.0,
             "options.rogue_msi" => self.options.rogue_msi_ns = Some(quantity(Unit::Time, 100.0, 1e9)? as u64),
             key if key.starts_with("job.") => self.job.push(Entry { setting: setting.clone(), bare: false }),
@@ -153,6 +154,15 @@ impl Draft {
             }
         }
         Ok(())
+    }
+}
+
+fn check_queue(setting: &Setting) -> Result<CompletionCheck, InputError> {
+    match setting.text.trim() {
+        "auto" => Ok(CompletionCheck::Auto),
+        "off" => Ok(CompletionCheck::Off),
+        "on" => Ok(CompletionCheck::On),
+        _ => Err(setting.wrong("is no policy", "auto, off, on")),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Controller;
 use crate::nvme::reap::AbortEnd;
 use crate::nvme::{Coalescing, NvmeError, QueuePair, VectorCoalescing};
-use hal::Hal;
+use hal::{Hal, Word};
 use spec::nvme::{FeatureId, InterruptVector};
 
 /// What [`Controller::abort_expired`] did.
@@ -32,7 +32,10 @@ impl<H: Hal> Controller<H> {
     /// As [`Controller::coalescing`].
     pub fn set_coalescing(&self, coalescing: Coalescing) -> Result<(), NvmeError> {
         let dw11 = coalescing.to_dw11();
-        self.admin.set_feature(&self.port, FeatureId::INTERRUPT_COALESCING, dw11).map(|_| ())
+        self.admin.set_feature(&self.port, FeatureId::INTERRUPT_COALESCING, dw11)?;
+        self.coalescing.set(coalescing.is_on().into());
+        self.all_pairs().iter().for_each(|pair| pair.declare_coalescing(coalescing.is_on()));
+        Ok(())
     }
 
     /// Feature 09h of `vector` in force.

@@ -253,8 +253,9 @@ proptest! {
     /// Over many turns of both rings: every accepted tag completes exactly once, none is invented, ids are unique
     /// among commands in flight, and neither ring overflows.
     #[test]
-    fn every_command_completes_exactly_once(entries in 2_u16..9, steps in steps()) {
+    fn every_command_completes_exactly_once(entries in 2_u16..9, check in any::<bool>(), steps in steps()) {
         let rig = Rig::new(entries, 4096);
+        rig.pair.set_completion_check(if check { CompletionCheck::On } else { CompletionCheck::Off });
         let mut device = Device::new(entries);
         let (mut next, mut open) = (0_u64, BTreeSet::new());
         let drain = (0..20).flat_map(|_| [Step::Fetch, Step::Complete(0), Step::Interrupt]);
@@ -284,16 +285,42 @@ proptest! {
             prop_assert_eq!(usize::from(rig.pair.snapshot().in_flight), open.len());
         }
         prop_assert!(open.is_empty());
-        prop_assert_eq!(rig.pair.snapshot().completion.device_faults, 0);
+        let snapshot = rig.pair.snapshot();
+        prop_assert_eq!(snapshot.completion.device_faults, 0);
+        let (sent, ended) = (snapshot.submission, snapshot.completion);
+        prop_assert_eq!(sent.looks, if check { sent.doorbells } else { 0 });
+        // One thread: who sees an entry gets it.
+        prop_assert_eq!((sent.look_hits, snapshot.check_lock_failures()), (ended.checks, 0));
+        prop_assert!(ended.check_entries >= ended.checks);
     }
 }
 
-/// Two threads submit, two reap, a fifth is the device: each tag comes back once.
 #[test]
 fn sides_do_not_disturb_each_other() {
+    several_threads(CompletionCheck::Off);
+}
+
+/// The submitters reap too, by the try-lock.
+#[test]
+fn submitters_that_reap_disturb_nobody() {
+    let snapshot = several_threads(CompletionCheck::On);
+    assert_eq!(snapshot.submission.looks, snapshot.submission.doorbells);
+    let taken = snapshot.submission.look_hits - snapshot.check_lock_failures();
+    assert_eq!(taken, snapshot.completion.checks);
+}
+
+/// Two CPUs submit to one queue: that is what the check is for, and nobody has to say so.
+#[test]
+fn a_shared_queue_is_checked_by_itself() {
+    assert!(several_threads(CompletionCheck::Auto).submission.looks > 0);
+}
+
+/// Two threads submit, two reap, a fifth is the device: each tag comes back once.
+fn several_threads(check: CompletionCheck) -> QueueSnapshot {
     const EACH: u64 = 2_000;
     let hal = HostHal::monotonic(4);
     let rig = Rig::on(hal, 8, 4096);
+    rig.pair.set_completion_check(check);
     let tally = Mutex::new((BTreeSet::new(), Device::new(8)));
     let finished = || tally.lock().unwrap().0.len() as u64 == 2 * EACH;
     std::thread::scope(|scope| {
@@ -333,5 +360,7 @@ fn sides_do_not_disturb_each_other() {
             std::thread::yield_now();
         }
     });
-    assert_eq!(rig.pair.snapshot().in_flight, 0);
+    let snapshot = rig.pair.snapshot();
+    assert_eq!((snapshot.in_flight, snapshot.completion.completed), (0, 2 * EACH));
+    snapshot
 }
