@@ -21,7 +21,7 @@ use machine::fabric::ioapic::{IoApic, IoApicConfig};
 use machine::fabric::port::{Credits, RootPort, RootPortConfig};
 use machine::fabric::vtd::{InvalidationFault, VtdConfig, VtdUnit};
 use machine::model::ModelId;
-use machine::nvme::{self, Latency, Nvme, Spread, StorageKind, Timing};
+use machine::nvme::{self, HiddenCoalescing, Latency, Nvme, Spread, StorageKind, Timing};
 use machine::time::Ps;
 use machine::{Costs, Machine, MachineConfig, RunEnd};
 use ringer::Ringer;
@@ -74,6 +74,8 @@ pub struct Config {
     pub tick_ns: u64,
     /// Mean time of a read by the drives.
     pub read_ns: u64,
+    /// Drives hold interrupts back although they declare no coalescing.
+    pub hidden_coalescing: Option<HiddenCoalescing>,
     /// The engine's short cuts.
     pub short_cuts: bool,
 }
@@ -92,6 +94,7 @@ impl Default for Config {
             invalidation_fault: InvalidationFault::None,
             tick_ns: 100_000,
             read_ns: 10_000,
+            hidden_coalescing: None,
             short_cuts: true,
         }
     }
@@ -221,6 +224,7 @@ fn costs() -> Costs {
         (Work::ReapEntry, 30),
         (Work::PirHarvest, 80),
         (Work::PidClearOn, 60),
+        (Work::CheckLook, 60),
     ] {
         work_ps[work as usize] = ns * 1000;
     }
@@ -269,6 +273,7 @@ fn drive_config(config: &Config, index: u32) -> nvme::Config {
         queue_entries_max: 64,
         timing: Timing { read, write: read, msi: Ps::from_ns(457), ..Timing::default() },
         storage: StorageKind::Null,
+        hidden_coalescing: config.hidden_coalescing,
         ..nvme::Config::default()
     }
 }

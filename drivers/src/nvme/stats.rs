@@ -121,7 +121,8 @@ pub struct QueueSnapshot {
 }
 
 impl QueueSnapshot {
-    /// How often a look saw a new entry while another CPU was reaping.
+    /// How often a look saw a new entry while another CPU was reaping. A snapshot between a look and its attempt counts
+    /// one too many.
     pub fn check_lock_failures(&self) -> u64 {
         self.submission.look_hits.saturating_sub(self.completion.checks)
     }

@@ -41,6 +41,7 @@ pub(crate) fn outcome(delivery: &str, seed: u64, scale: f64) -> Outcome {
             empty_handlers: ios / 50,
             reaped_by_interrupt: 2 * ios,
             reaped_by_poll: 0,
+            ..Interrupts::default()
         },
         cpus: vec![cpu(0), cpu(1)],
         completion_latency: latency(100_000.0),

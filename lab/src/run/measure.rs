@@ -127,7 +127,8 @@ impl Span<'_> {
             overtaken_handlers: self.grown(|at| at.queues.overtaken_interrupts),
             looks: self.grown(|at| at.looks.looks),
             look_hits: self.grown(|at| at.looks.hits),
-            look_lock_failures: self.grown(|at| at.looks.hits.saturating_sub(at.queues.checks)),
+            // A snapshot may fall between a hit and its attempt at the lock.
+            look_lock_failures: self.grown(|at| at.looks.hits).saturating_sub(self.grown(|at| at.queues.checks)),
             remote_completions: self.grown(|at| at.queues.remote),
             local_completions: self.grown(|at| at.queues.local()),
         }

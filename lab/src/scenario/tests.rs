@@ -32,10 +32,13 @@ fn every_carried_scenario_resolves() {
     for name in names() {
         let plan = Request::of(name).plan().unwrap();
         assert_eq!(plan.name, name);
-        assert!(plan.warnings.is_empty(), "{name}: {:?}", plan.warnings);
+        let said: Vec<&str> = plan.warnings.iter().map(|warning| warning.key.as_str()).collect();
+        // The published job of these says that it saves clock reads, which are not modelled.
+        let known: &[&str] = if name.starts_with("azure") { &["gtod_reduce"] } else { &[] };
+        assert_eq!(said, known, "{name}: {:?}", plan.warnings);
         count += 1;
     }
-    assert_eq!(count, 16);
+    assert_eq!(count, 19);
 }
 
 #[test]

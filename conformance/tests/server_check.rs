@@ -1,0 +1,125 @@
+//! The completion check after submissions, with several CPUs on one queue and drives that hold interrupts back in secret.
+
+use campanile_conformance::server::{Config, Delivery, Server};
+use drivers::nvme::{CompletionCheck, QueueSnapshot};
+use hal::{CpuId, Hal as _};
+use machine::nvme::HiddenCoalescing;
+use machine::time::Ps;
+use machine::{SimHal, Stream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+const CPUS: u32 = 4;
+const ROUNDS: u64 = 400;
+/// What a CPU submits in a round.
+const BATCH: u32 = 3;
+/// What may be in flight before: four CPUs' batches more fit the 31 commands of a queue.
+const IN_FLIGHT_MAX: u16 = 31 - (CPUS * BATCH) as u16;
+
+/// Every CPU submits to the drive's only queue, at random times; nobody polls. Returns the queue at the end.
+fn shared_queue(config: &Config, check: CompletionCheck) -> QueueSnapshot {
+    let mut server = Server::new(&Config { cpus: CPUS, drives: 1, queues: 1, ..config.clone() });
+    let seed = config.seed;
+    let snapshot = server.run(move |system| {
+        system.queues().next().expect("a queue").pair.set_completion_check(check);
+        let ended = Arc::new(AtomicU32::new(0));
+        for cpu in 0..CPUS {
+            let (system, ended) = (system.clone(), ended.clone());
+            let body = move || {
+                let queue = system.queues().next().expect("a queue");
+                let mut random = Stream::new(seed, u64::from(cpu) + 100);
+                for _ in 0..ROUNDS {
+                    while queue.pair.snapshot().in_flight > IN_FLIGHT_MAX {
+                        SimHal.delay_ns(300 + random.next() % 900);
+                    }
+                    // What is above the batch is submitted from completions.
+                    queue.load.start(u64::from(BATCH) + random.next() % 4, BATCH);
+                    SimHal.delay_ns(random.next() % 6_000);
+                }
+                ended.fetch_add(1, Relaxed);
+            };
+            let affinity = hal::Affinity::Cpu(CpuId(cpu));
+            SimHal.spawn(hal::ThreadSpec { name: "user", affinity, urgent: false }, Box::new(body)).expect("a CPU");
+        }
+        let queue = system.queues().next().expect("a queue");
+        while ended.load(Relaxed) < CPUS {
+            SimHal.delay_ns(10_000);
+        }
+        system.wait_for_load();
+        queue.pair.snapshot()
+    });
+    server.finish();
+    assert_eq!(server.faults(), [], "{snapshot}");
+    assert_eq!((snapshot.in_flight, snapshot.completion.device_faults), (0, 0), "{snapshot}");
+    snapshot
+}
+
+fn secret(entries: u32, us: u64) -> Option<HiddenCoalescing> {
+    Some(HiddenCoalescing { entries, time: Ps::from_ns(us * 1000) })
+}
+
+/// Nothing is lost and nothing completes twice (the server's own checks), whoever reaps; and the counters add up.
+#[test]
+fn cpus_that_share_a_queue_reap_for_each_other() {
+    let (mut hits, mut failures) = (0, 0);
+    for delivery in [Delivery::Plain, Delivery::Remapped, Delivery::Posted] {
+        for (seed, hidden_coalescing) in [(1, None), (2, secret(0, 74)), (3, secret(8, 40)), (4, secret(3, 200))] {
+            let config = Config { delivery, seed, hidden_coalescing, ..Config::default() };
+            let queue = shared_queue(&config, CompletionCheck::Auto);
+            let (sent, ended) = (queue.submission, queue.completion);
+            assert_eq!(ended.completed, sent.commands, "{queue}");
+            assert_eq!(ended.entries, ended.interrupt_entries + ended.check_entries, "nobody polled: {queue}");
+            assert!(sent.looks > sent.doorbells / 2 && sent.looks <= sent.doorbells, "a shared queue: {queue}");
+            assert!(ended.overtaken_interrupts <= ended.empty_interrupts, "{queue}");
+            assert!(ended.remote > 0 && ended.local() > 0, "{queue}");
+            assert!(ended.check_entries > 0, "{queue}");
+            hits += sent.look_hits;
+            failures += queue.check_lock_failures();
+        }
+    }
+    assert!(failures > 0 && failures < hits, "{failures} of {hits} hits found another CPU reaping");
+}
+
+/// Switched off, the interrupts do it all.
+#[test]
+fn a_check_that_is_off_takes_nothing() {
+    let config = Config { hidden_coalescing: secret(0, 74), ..Config::default() };
+    let queue = shared_queue(&config, CompletionCheck::Off);
+    assert_eq!((queue.submission.looks, queue.completion.checks, queue.completion.overtaken_interrupts), (0, 0, 0));
+    assert_eq!(queue.completion.entries, queue.completion.interrupt_entries);
+}
+
+/// The time in which a load on a queue of its own ends.
+fn alone(hidden_coalescing: Option<HiddenCoalescing>, check: CompletionCheck) -> (u64, QueueSnapshot) {
+    let mut server = Server::new(&Config { cpus: 1, drives: 1, queues: 1, hidden_coalescing, ..Config::default() });
+    let result = server.run(move |system| {
+        let queue = system.queues().next().expect("a queue");
+        queue.pair.set_completion_check(check);
+        let begin = SimHal.now_ns();
+        for _ in 0..600 {
+            // Each submission but the first few finds what the ones before left.
+            queue.load.start(8, 8);
+            while queue.pair.snapshot().in_flight > 20 {
+                SimHal.delay_ns(1_000);
+            }
+            SimHal.delay_ns(4_000);
+        }
+        system.wait_for_load();
+        (SimHal.now_ns() - begin, queue.pair.snapshot())
+    });
+    server.finish();
+    assert_eq!(server.faults(), []);
+    result
+}
+
+/// One CPU, one queue: an honest drive is left alone, and one that holds interrupts back is found out by its
+/// interrupts alone.
+#[test]
+fn a_drive_that_coalesces_in_secret_is_found_out() {
+    let (_, honest) = alone(None, CompletionCheck::Auto);
+    assert_eq!(honest.submission.looks, 0, "{honest}");
+    let (slow_ns, _) = alone(secret(0, 326), CompletionCheck::Off);
+    let (quick_ns, found_out) = alone(secret(0, 326), CompletionCheck::Auto);
+    assert!(found_out.submission.looks > 1_000 && found_out.completion.check_entries > 1_000, "{found_out}");
+    assert!(quick_ns * 4 < slow_ns * 3, "{quick_ns} ns with the check, {slow_ns} ns without");
+}

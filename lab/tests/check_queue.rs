@@ -1,0 +1,84 @@
+//! The check after submissions, on whole servers: where it helps, and that elsewhere it costs nothing.
+
+mod common;
+
+use common::{mean, outcomes, plan, summary};
+use lab::outcome::Summary;
+use lab::plan::Delivery::{self, Remapped};
+
+fn run(scenario: &str, sets: &[&str]) -> Summary {
+    summary(scenario, Remapped, sets, 2)
+}
+
+/// The driver finds out by itself what the published patch was told.
+#[test]
+fn it_is_automatic_where_the_drive_coalesces_in_secret() {
+    // Sixteen interrupts, half a millisecond each, to find out; and as many again for a beginning.
+    let span = ["ramp=20ms", "duration=10ms"];
+    let iops = |check: &str| mean(&run("azure-one-job", &[&span[..], &[check]].concat()), "iops");
+    let (off, on, auto) =
+        (iops("options.check_queue=off"), iops("options.check_queue=on"), iops("options.check_queue=auto"));
+    assert!(on > 3.0 * off, "{off} without, {on} with");
+    assert!((auto / on - 1.0).abs() < 0.005, "{auto} found out, {on} told");
+}
+
+/// Own queues on honest drives, the published rows: nobody looks, and not an event differs.
+#[test]
+fn it_stays_off_on_queues_of_one_cpu() {
+    let span = ["ramp=1ms", "duration=1ms"];
+    for (scenario, delivery) in
+        [("emr-4-drives", Remapped), ("emr-4-drives", Delivery::Posted), ("optane-4-drives", Remapped)]
+    {
+        let of = |check: &str| {
+            let plan = plan(scenario, &[&span[..], &[check]].concat());
+            outcomes(&plan, delivery, 1).remove(0)
+        };
+        let (auto, off) = (of("options.check_queue=auto"), of("options.check_queue=off"));
+        assert_eq!(auto.interrupts.looks, 0, "{scenario}, {delivery}");
+        assert_eq!(
+            (auto.engine.digest, auto.interrupts),
+            (off.engine.digest, off.interrupts),
+            "{scenario}, {delivery}"
+        );
+    }
+}
+
+/// Forced upon drives that it cannot help, with every look paying for the line that the device writes.
+#[test]
+fn forced_it_costs_less_than_half_a_per_cent() {
+    for sets in [
+        // Latency at depth 1, where there is nothing to find.
+        &["duration=20ms", "job.iodepth=1", "job.iodepth_batch_submit=1", "job.iodepth_batch_complete_min=1"][..],
+        // Throughput of a saturated CPU.
+        &["duration=10ms"],
+    ] {
+        let of = |check: &str| run("optane-4-drives", &[sets, &[check]].concat());
+        let (off, on) = (of("options.check_queue=off"), of("options.check_queue=on"));
+        let change = |id: &str| mean(&on, id) / mean(&off, id) - 1.0;
+        let looks = mean(&on, "look_hits");
+        eprintln!(
+            "{sets:?}: IOPS {:+.3} %, latency {:+.3} %, {looks:.1} % of the looks hit",
+            change("iops") * 100.0,
+            change("clat") * 100.0
+        );
+        assert!(change("iops") > -0.005, "{sets:?}: IOPS {:+.3} %", change("iops") * 100.0);
+        assert!(change("clat") < 0.005, "{sets:?}: latency {:+.3} %", change("clat") * 100.0);
+    }
+}
+
+/// Many CPUs, few queues: what one CPU's interrupts did for all, all do for themselves.
+#[test]
+fn several_cpus_on_a_queue_share_its_completions() {
+    let sets = ["ramp=1ms", "duration=2ms", "drives.queues=4"];
+    let of = |check: &str| {
+        let plan = plan("emr-4-drives", &[&sets[..], &[check]].concat());
+        outcomes(&plan, Remapped, 1).remove(0)
+    };
+    let (off, auto) = (of("options.check_queue=off"), of("options.check_queue=auto"));
+    assert_eq!((off.interrupts.looks, off.interrupts.reaped_by_check), (0, 0));
+    assert!(auto.interrupts.reaped_by_check > auto.interrupts.reaped_by_interrupt, "{:?}", auto.interrupts);
+    let ios = |outcome: &lab::outcome::Outcome| outcome.drives.iter().map(|drive| drive.ios).sum::<u64>();
+    eprintln!("{} I/Os without, {} with: {:#?}", ios(&off), ios(&auto), auto.interrupts);
+    assert!(ios(&auto) > ios(&off), "{} against {}", ios(&auto), ios(&off));
+    assert_eq!(auto.drives.iter().map(|drive| drive.errors).sum::<u64>(), 0);
+}
