@@ -10,7 +10,7 @@
 //! device → PCI-MSI → INTEL-IR → VECTOR → CPU: handle_vector → table → line: flow → Action::handle
 //! ```
 //!
-//! Not here yet: threaded handlers, chained controllers, budgeted polling; consumers of [`moderation`].
+//! Not here yet: threaded handlers, chained controllers; consumers of [`moderation`] and of [`poll`].
 #![no_std]
 extern crate alloc;
 #[cfg(test)]
@@ -29,6 +29,7 @@ mod hotplug;
 mod lifecycle;
 mod line;
 pub mod moderation;
+pub mod poll;
 pub mod posted;
 mod storm;
 #[cfg(test)]

@@ -1,0 +1,281 @@
+//! Budgeted polling with weights: irq-poll (Linux lib/irq_poll.c) as a pure state machine.
+//!
+//! A driver's interrupt finds work, masks itself and [`schedule`](PollList::schedule)s its instance; the CPU's deferred
+//! work then polls all scheduled instances in turn, each for at most its weight, until a budget of completions or of
+//! time is spent:
+//!
+//! ```text
+//! begin ─► next ─► Poll(id, weight): poll the queue ─► polled ─► Requeued: it had a full weight of work, to the tail
+//!            ▲  │                                        │   └─► Complete: re-enable its interrupt, and look once more
+//!            │  ├─► Spent: queue the deferred work again │
+//!            │  └─► Idle: done                           │
+//!            └───────────────────────────────────────────┘
+//! ```
+//!
+//! After `Complete` the caller re-enables the interrupt and then looks at the queue once more, since what came before
+//! the re-enabling may have raised none; if something is there it masks and schedules again.
+//!
+//! One list belongs to one CPU, and its calls are made there with interrupts off. Not here: handing a list on when its
+//! CPU goes offline, and a consumer; no driver of this tree polls through it yet.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// An instance of a list: what one driver polls.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PollId(pub u32);
+
+/// The bounds of one run of the deferred work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PollConfig {
+    /// Completions.
+    pub budget: u32,
+    /// Time, in nanoseconds.
+    pub time_ns_max: u64,
+}
+
+impl Default for PollConfig {
+    /// As Linux: 256 completions; or 2 ms, where Linux ends when its tick has moved on (1 to 10 ms).
+    fn default() -> Self {
+        Self { budget: 256, time_ns_max: 2_000_000 }
+    }
+}
+
+/// Why a list refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PollError {
+    /// A budget of 0 would never poll.
+    Budget,
+    /// A weight of 0 would never end.
+    Weight,
+    /// The list has no such instance, but only this many.
+    NoInstance(PollId, usize),
+    /// This instance was not handed out to be polled.
+    NotPolled(PollId),
+}
+
+impl fmt::Display for PollError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Budget => write!(f, "a budget of 0 completions; at least 1 is needed"),
+            Self::Weight => write!(f, "a weight of 0 completions; at least 1 is needed"),
+            Self::NoInstance(id, count) => write!(f, "no poll instance {} among the {count} of this list", id.0),
+            Self::NotPolled(id) => write!(f, "poll instance {} reports work but was not handed out", id.0),
+        }
+    }
+}
+
+impl core::error::Error for PollError {}
+
+/// What became of a wish to be polled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "after Raise the deferred work must be queued"]
+pub enum Scheduled {
+    /// It is on the list, and the deferred work must be queued.
+    Raise,
+    /// It is on the list, and the deferred work is under way or queued already.
+    Queued,
+    /// It is disabled, and was not taken.
+    Disabled,
+}
+
+/// What the deferred work does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// Poll this instance for at most so many completions, then report to [`PollList::polled`].
+    Poll(PollId, u32),
+    /// The budget or the time is spent and instances wait: queue the deferred work again.
+    Spent,
+    /// Nothing waits.
+    Idle,
+}
+
+/// Where an instance is after its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "a completed instance gets no further turn until its interrupt is re-enabled"]
+pub enum After {
+    /// At the tail of the list.
+    Requeued,
+    /// Off the list: re-enable its interrupt, then look once more.
+    Complete,
+    /// Off the list because it was disabled meanwhile; its interrupt stays masked.
+    Disabled,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Off,
+    Listed,
+    /// Being polled; `again` when it was scheduled meanwhile.
+    Polled {
+        again: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Instance {
+    weight: u32,
+    state: State,
+    disabled: bool,
+}
+
+/// One CPU's list.
+#[derive(Debug)]
+pub struct PollList {
+    config: PollConfig,
+    instances: Vec<Instance>,
+    queue: VecDeque<PollId>,
+    /// Handed out and not reported yet.
+    polled: Option<PollId>,
+    left: u32,
+    deadline_ns: u64,
+    /// The deferred work is queued or runs.
+    raised: bool,
+    overruns: u64,
+}
+
+impl PollList {
+    /// An empty list.
+    ///
+    /// # Errors
+    /// [`PollError::Budget`] when the budget is 0.
+    pub fn new(config: PollConfig) -> Result<Self, PollError> {
+        if config.budget == 0 {
+            return Err(PollError::Budget);
+        }
+        Ok(Self {
+            config,
+            instances: Vec::new(),
+            queue: VecDeque::new(),
+            polled: None,
+            left: 0,
+            deadline_ns: 0,
+            raised: false,
+            overruns: 0,
+        })
+    }
+
+    /// Adds an instance that is polled for at most `weight` completions a turn. Allocates, so that nothing else does.
+    ///
+    /// # Errors
+    /// [`PollError::Weight`] when the weight is 0.
+    pub fn add(&mut self, weight: u32) -> Result<PollId, PollError> {
+        if weight == 0 {
+            return Err(PollError::Weight);
+        }
+        let id = PollId(self.instances.len() as u32);
+        self.instances.push(Instance { weight, state: State::Off, disabled: false });
+        self.queue.reserve(self.instances.len() - self.queue.len());
+        Ok(id)
+    }
+
+    fn instance(&mut self, id: PollId) -> Result<&mut Instance, PollError> {
+        let count = self.instances.len();
+        self.instances.get_mut(id.0 as usize).ok_or(PollError::NoInstance(id, count))
+    }
+
+    /// Asks that `id` be polled; its interrupt should be masked. Asking twice is asking once, except that an instance
+    /// that is just being polled gets another turn.
+    ///
+    /// # Errors
+    /// [`PollError::NoInstance`].
+    pub fn schedule(&mut self, id: PollId) -> Result<Scheduled, PollError> {
+        let instance = self.instance(id)?;
+        if instance.disabled {
+            return Ok(Scheduled::Disabled);
+        }
+        match instance.state {
+            State::Off => {
+                instance.state = State::Listed;
+                self.queue.push_back(id);
+            }
+            State::Listed => {}
+            State::Polled { .. } => instance.state = State::Polled { again: true },
+        }
+        Ok(if core::mem::replace(&mut self.raised, true) { Scheduled::Queued } else { Scheduled::Raise })
+    }
+
+    /// The deferred work begins.
+    pub fn begin(&mut self, now_ns: u64) {
+        self.left = self.config.budget;
+        self.deadline_ns = now_ns.saturating_add(self.config.time_ns_max);
+        self.raised = true;
+    }
+
+    /// What to do now: the same turn again until it is reported. After [`Turn::Spent`] and [`Turn::Idle`] the deferred
+    /// work ends.
+    pub fn next(&mut self, now_ns: u64) -> Turn {
+        if let Some(id) = self.polled {
+            return Turn::Poll(id, self.instances[id.0 as usize].weight);
+        }
+        let Some(&id) = self.queue.front() else {
+            self.raised = false;
+            return Turn::Idle;
+        };
+        if self.left == 0 || now_ns >= self.deadline_ns {
+            return Turn::Spent;
+        }
+        self.queue.pop_front();
+        self.polled = Some(id);
+        let instance = &mut self.instances[id.0 as usize];
+        instance.state = State::Polled { again: false };
+        Turn::Poll(id, instance.weight)
+    }
+
+    /// Instance `id` was polled and did so much `work`. More than its weight is a driver's mistake: it is counted, and
+    /// taken from the budget.
+    ///
+    /// # Errors
+    /// [`PollError::NoInstance`]; [`PollError::NotPolled`] when it was not its turn.
+    pub fn polled(&mut self, id: PollId, work: u32) -> Result<After, PollError> {
+        let instance = self.instance(id)?;
+        let State::Polled { again } = instance.state else { return Err(PollError::NotPolled(id)) };
+        let (weight, disabled) = (instance.weight, instance.disabled);
+        let requeue = !disabled && (again || work >= weight);
+        instance.state = if requeue { State::Listed } else { State::Off };
+        if requeue {
+            self.queue.push_back(id);
+        }
+        self.polled = None;
+        self.left = self.left.saturating_sub(work);
+        self.overruns += u64::from(work > weight);
+        Ok(match (disabled, requeue) {
+            (true, _) => After::Disabled,
+            (_, true) => After::Requeued,
+            _ => After::Complete,
+        })
+    }
+
+    /// Takes `id` off the list until [`PollList::enable`]. False while it is being polled: its turn's end will say
+    /// [`After::Disabled`].
+    ///
+    /// # Errors
+    /// [`PollError::NoInstance`].
+    pub fn disable(&mut self, id: PollId) -> Result<bool, PollError> {
+        let instance = self.instance(id)?;
+        instance.disabled = true;
+        if instance.state == State::Listed {
+            instance.state = State::Off;
+            self.queue.retain(|&listed| listed != id);
+        }
+        Ok(self.instance(id)?.state == State::Off)
+    }
+
+    /// Lets `id` be scheduled again. What came meanwhile was not taken: the caller looks at the queue.
+    ///
+    /// # Errors
+    /// [`PollError::NoInstance`].
+    pub fn enable(&mut self, id: PollId) -> Result<(), PollError> {
+        self.instance(id)?.disabled = false;
+        Ok(())
+    }
+
+    /// Turns that did more than their weight.
+    pub fn overruns(&self) -> u64 {
+        self.overruns
+    }
+}
+
+#[cfg(test)]
+mod tests;
