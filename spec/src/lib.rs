@@ -4,6 +4,7 @@
 #![no_std]
 
 pub mod apic;
+pub mod dsa;
 pub mod hpet;
 pub mod msi;
 pub mod nvme;
