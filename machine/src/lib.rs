@@ -9,6 +9,7 @@
 mod core;
 mod cpu;
 mod current;
+pub mod dsa;
 pub mod engine;
 mod event;
 pub mod fabric;
@@ -17,7 +18,9 @@ mod lapic;
 mod machine;
 pub mod memory;
 pub mod model;
+mod msix;
 pub mod nvme;
+mod pci;
 mod posted_writes;
 mod random;
 mod simhal;

@@ -28,7 +28,6 @@ mod identify;
 mod interrupt;
 mod io;
 mod latency;
-mod msix;
 mod pci;
 mod prp;
 mod queues;
@@ -37,12 +36,13 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
+pub use crate::msix::PBA_OFFSET;
+pub use crate::pci::MSIX_CAPABILITY_OFFSET;
 pub use config::{Config, ConfigError, HiddenCoalescing, Latency, Resend, Spread, StorageKind, Tail, Timing};
 pub use faults::FaultPlan;
-pub use msix::PBA_OFFSET;
-pub use pci::MSIX_CAPABILITY_OFFSET;
 
 use crate::model::{Model, ModelId};
+use crate::msix::Msix;
 use crate::time::Ps;
 use crate::world::World;
 use async_event::AsyncEvents;
@@ -50,7 +50,6 @@ use controller::Controller;
 use features::Features;
 use interrupt::Vector;
 use io::Slots;
-use msix::Msix;
 use queues::Queues;
 use ready::Ready;
 use storage::Storage;
@@ -221,7 +220,7 @@ impl Nvme {
         match region {
             REGION_CONTROLLER => self.controller_read(offset),
             REGION_MSIX => self.msix.read(offset),
-            REGION_CONFIG => pci::read(&self.msix, offset),
+            REGION_CONFIG => pci::FUNCTION.read(&self.msix, offset),
             _ => {
                 world.fault("read of a region that an NVMe drive lacks", region.into(), format!("offset {offset:#x}"));
                 u32::MAX
@@ -237,7 +236,7 @@ impl Nvme {
                 self.send_unmasked(world);
             }
             REGION_CONFIG => {
-                pci::write(&mut self.msix, offset, value);
+                crate::pci::write(&mut self.msix, offset, value);
                 self.send_unmasked(world);
             }
             _ => {

@@ -14,8 +14,8 @@ struct Entry {
 }
 
 /// Table, pending bits and message control.
-pub(super) struct Msix {
-    pub(super) control: MsixControl,
+pub(crate) struct Msix {
+    pub(crate) control: MsixControl,
     entries: Box<[Entry]>,
     pending: Box<[u64]>,
     /// Bits set in `pending`, so that the common case is one comparison.
@@ -23,7 +23,7 @@ pub(super) struct Msix {
 }
 
 impl Msix {
-    pub(super) fn new(vectors: u16) -> Self {
+    pub(crate) fn new(vectors: u16) -> Self {
         let masked = Entry { address: 0, data: 0, control: MsixVectorControl::new().with_masked(true) };
         Self {
             control: MsixControl::new().with_table_size_less_one(vectors - 1),
@@ -34,7 +34,7 @@ impl Msix {
     }
 
     /// Reads 32 bits of the region; zero beyond table and array.
-    pub(super) fn read(&self, offset: u32) -> u32 {
+    pub(crate) fn read(&self, offset: u32) -> u32 {
         if offset >= PBA_OFFSET {
             let at = (offset - PBA_OFFSET) as usize;
             return self.pending.get(at / 8).map_or(0, |word| (word >> (at % 8 * 8)) as u32);
@@ -49,7 +49,7 @@ impl Msix {
     }
 
     /// Writes 32 bits of the table; the pending bits are read-only.
-    pub(super) fn write(&mut self, offset: u32, value: u32) {
+    pub(crate) fn write(&mut self, offset: u32, value: u32) {
         if offset >= PBA_OFFSET {
             return;
         }
@@ -63,27 +63,27 @@ impl Msix {
         }
     }
 
-    pub(super) fn is_enabled(&self) -> bool {
+    pub(crate) fn is_enabled(&self) -> bool {
         self.control.enable()
     }
 
-    pub(super) fn is_masked(&self, vector: u16) -> bool {
+    pub(crate) fn is_masked(&self, vector: u16) -> bool {
         self.control.function_mask() || self.entries[usize::from(vector)].control.masked()
     }
 
     /// Address and data of the vector's message.
-    pub(super) fn message(&self, vector: u16) -> (u64, u32) {
+    pub(crate) fn message(&self, vector: u16) -> (u64, u32) {
         let entry = &self.entries[usize::from(vector)];
         (entry.address, entry.data)
     }
 
-    pub(super) fn set_pending(&mut self, vector: u16) {
+    pub(crate) fn set_pending(&mut self, vector: u16) {
         let word = &mut self.pending[usize::from(vector) / 64];
         self.pending_count += u32::from(*word >> (vector % 64) & 1 == 0);
         *word |= 1 << (vector % 64);
     }
 
-    pub(super) fn clear_pending(&mut self, vector: u16) {
+    pub(crate) fn clear_pending(&mut self, vector: u16) {
         if self.pending_count > 0 {
             let word = &mut self.pending[usize::from(vector) / 64];
             self.pending_count -= (*word >> (vector % 64) & 1) as u32;
@@ -91,13 +91,13 @@ impl Msix {
         }
     }
 
-    pub(super) fn forget_pending(&mut self) {
+    pub(crate) fn forget_pending(&mut self) {
         self.pending.fill(0);
         self.pending_count = 0;
     }
 
     /// The first pending vector that may send now; its bit is cleared.
-    pub(super) fn take_unmasked_pending(&mut self) -> Option<u16> {
+    pub(crate) fn take_unmasked_pending(&mut self) -> Option<u16> {
         if self.pending_count == 0 || !self.is_enabled() {
             return None;
         }

@@ -1,0 +1,111 @@
+//! What device to build.
+
+use crate::time::Ps;
+use core::fmt;
+
+/// Times of the device's own parts, each drawn with the platform's jitter except where said.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Timing {
+    /// One command of the CMD register. No jitter.
+    pub command: Ps,
+    /// What one descriptor takes of its engine; an engine begins the next when it is over.
+    pub service: Ps,
+    /// From there to the descriptor's data on the link: what an engine can overlap. No event when zero.
+    pub latency: Ps,
+    /// Descriptors that an engine works on at once, its data still on the link included.
+    pub in_flight: u8,
+}
+
+/// What a fill does to memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Data {
+    /// Every byte is written.
+    Written,
+    /// It takes its time and must lie in memory at both ends, but no byte changes.
+    Timed,
+}
+
+/// What device to build.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Shown in traces and faults.
+    pub name: String,
+    /// PCI requester id: bus 15:8, device 7:3, function 2:0.
+    pub requester: u16,
+    /// Work queues, 1 to 64.
+    pub queues: u8,
+    /// Entries of all queues together, at least 1.
+    pub entries: u16,
+    /// Groups, 1 to 16.
+    pub groups: u8,
+    /// Engines, 1 to 64.
+    pub engines: u8,
+    /// MSI-X vectors, 1 to 256; number 0 is for errors and commands.
+    pub vectors: u16,
+    /// Transfers of at most 2^n bytes, n from 0 to 31.
+    pub transfer_shift_max: u8,
+    /// How long things take.
+    pub timing: Timing,
+    /// Whether bytes move.
+    pub data: Data,
+}
+
+impl Default for Config {
+    /// The shape of a Sapphire Rapids device: 8 queues, 128 entries, 4 groups, 4 engines, 9 vectors, 2 GiB transfers.
+    fn default() -> Self {
+        let timing = Timing { command: Ps::from_ns(1_000), service: Ps::from_ns(115), latency: Ps(0), in_flight: 16 };
+        Self {
+            name: "dsa".into(),
+            requester: 0x6a08,
+            queues: 8,
+            entries: 128,
+            groups: 4,
+            engines: 4,
+            vectors: 9,
+            transfer_shift_max: 31,
+            timing,
+            data: Data::Written,
+        }
+    }
+}
+
+/// A device that cannot be built.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigError {
+    /// The field.
+    pub field: &'static str,
+    /// What it holds.
+    pub value: u64,
+    /// The least and the most that is valid.
+    pub valid: (u64, u64),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DSA: {} is {}, valid is {} to {}", self.field, self.value, self.valid.0, self.valid.1)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Config {
+    /// Checks every field.
+    ///
+    /// # Errors
+    /// The first field that is out of range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let fields = [
+            ("queues", u64::from(self.queues), (1, 64)),
+            ("entries", self.entries.into(), (1, u16::MAX.into())),
+            ("groups", self.groups.into(), (1, 16)),
+            ("engines", self.engines.into(), (1, 64)),
+            ("vectors", self.vectors.into(), (1, 256)),
+            ("transfer_shift_max", self.transfer_shift_max.into(), (0, 31)),
+            ("timing.in_flight", self.timing.in_flight.into(), (1, u8::MAX.into())),
+        ];
+        match fields.into_iter().find(|&(_, value, (least, most))| value < least || value > most) {
+            Some((field, value, valid)) => Err(ConfigError { field, value, valid }),
+            None => Ok(()),
+        }
+    }
+}

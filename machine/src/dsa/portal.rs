@@ -1,0 +1,50 @@
+//! Portals: where descriptors come in (DSA, "Portals", "Dedicated Work Queue").
+
+use super::Dsa;
+use super::tables::Running;
+use crate::world::World;
+use spec::dsa::registers::SwErrorCode;
+use spec::dsa::{Descriptor, PORTAL_BYTES, PORTALS_PER_QUEUE, Portal};
+
+impl Dsa {
+    /// A quadword arrives at a portal.
+    pub(super) fn portal_write(&mut self, world: &mut World<'_>, offset: u32, width_bytes: u8, value: u64) {
+        if width_bytes != 8 || !offset.is_multiple_of(8) {
+            let text = format!("{width_bytes} bytes at {offset:#x}");
+            return world.fault("DSA portal written other than by quadwords", self.config.requester.into(), text);
+        }
+        let page = offset / PORTAL_BYTES;
+        let index = (page / PORTALS_PER_QUEUE) as usize;
+        let Some(queue) = self.queues.get_mut(index) else {
+            return world.fault("DSA portal of a queue that it lacks", index as u64, format!("{offset:#x}"));
+        };
+        let place = offset as usize / 8 % 8;
+        queue.gathered[place] = value;
+        if place == 7 {
+            let descriptor = Descriptor::from_words(std::mem::take(&mut queue.gathered));
+            let by_table = page % PORTALS_PER_QUEUE <= Portal::LimitedMsix as u32;
+            self.submit(world, index, descriptor, by_table);
+        }
+    }
+
+    /// A whole descriptor at a portal. Its writer learns of a refusal from SWERROR only: the write was posted.
+    fn submit(&mut self, world: &mut World<'_>, index: usize, descriptor: Descriptor, by_table: bool) {
+        let queue = &mut self.queues[index];
+        let refusal = if !by_table {
+            Some(SwErrorCode::PORTAL)
+        } else if queue.state != Some(Running::Enabled) {
+            Some(SwErrorCode::QUEUE_NOT_ENABLED)
+        } else if queue.waiting.len() >= queue.size().into() {
+            Some(SwErrorCode::QUEUE_FULL)
+        } else {
+            None
+        };
+        if let Some(error) = refusal {
+            self.counters.refused += 1;
+            return self.software_error(world, index as u8, error.0, &descriptor);
+        }
+        queue.waiting.push_back((descriptor, world.now()));
+        self.counters.submitted += 1;
+        self.dispatch(world, index);
+    }
+}
