@@ -5,6 +5,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod apic;
+pub mod dsa;
 pub mod hpet;
 pub mod ioapic;
 pub mod message;

@@ -1,0 +1,230 @@
+//! The device: bring-up, work queues, errors, shutdown.
+
+use super::port::Port;
+use super::{BatchDone, Config, DsaError, TransferError, WorkQueue};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use hal::{Hal, Lock, Regs, Word};
+use irq::{Action, Irq, IrqReturn};
+use spec::dsa::registers::{self as reg, Command, GenCtrl, IntCause, SwError};
+
+/// What a device has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Capabilities {
+    /// Work queues.
+    pub queues: u8,
+    /// Entries of all queues together.
+    pub entries: u16,
+    /// Groups.
+    pub groups: u8,
+    /// Engines.
+    pub engines: u8,
+    /// Transfers have at most `2^n` bytes.
+    pub transfer_shift_max: u8,
+}
+
+/// An error that no completion record could tell (DSA, "SWERROR").
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SoftwareError {
+    /// A completion status, or one of [`spec::dsa::registers::SwErrorCode`].
+    pub error: u8,
+    /// The queue, when it is known.
+    pub queue: Option<u8>,
+    /// The descriptor's operation, when it is known.
+    pub opcode: Option<u8>,
+}
+
+/// What the error interrupt has told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DeviceErrors {
+    /// Software errors seen.
+    pub software_errors: u64,
+    /// Times that the device had more than it could record.
+    pub overflows: u64,
+    /// Times that the device halted.
+    pub halts: u64,
+    /// The last software error.
+    pub last: Option<SoftwareError>,
+}
+
+/// A Data Streaming Accelerator.
+///
+/// It may be shared between threads; opening, closing, recovery and shutdown are one at a time ([`DsaError::Busy`]).
+/// Call [`Device::shutdown`] before dropping it: until then the device may write to completion records. As an
+/// [`Action`] it serves MSI-X entry 0.
+pub struct Device<H: Hal> {
+    hal: H,
+    port: Port<H>,
+    portals: Arc<H::Regs>,
+    config: Config,
+    /// Open queues, and closed ones that the device may still write to.
+    queues: Lock<H, Vec<Arc<WorkQueue<H>>>>,
+    errors: Lock<H, DeviceErrors>,
+    /// 1 while a command runs.
+    busy: H::Word,
+}
+
+/// Valid and overflow of SWERROR, which are write 1 to clear.
+const SEEN: u32 = SwError::new().with_valid(true).with_overflow(true).into_bits() as u32;
+
+/// The right to give commands.
+struct Control<'a, W: Word>(&'a W);
+
+impl<W: Word> Drop for Control<'_, W> {
+    fn drop(&mut self) {
+        self.0.set(0);
+    }
+}
+
+impl<H: Hal> Device<H> {
+    /// Resets the device behind `bar0`, writes the configuration and enables it; `bar2` is the region of its portals
+    /// (DSA, "Initialization": reset, tables, Enable Device). No queue is open yet.
+    ///
+    /// # Errors
+    /// Any [`DsaError`]; the device is then disabled.
+    pub fn new(hal: H, bar0: H::Regs, bar2: H::Regs, config: Config) -> Result<Self, DsaError> {
+        let port = Port::new(hal, bar0, config.command_timeout_ns)?;
+        config.check(&port.capabilities)?;
+        port.command(Command::RESET_DEVICE)?;
+        port.configure(&config);
+        let control = GenCtrl::new().with_software_error_interrupt(true).with_halt_interrupt(true);
+        port.regs.write32(reg::GENCTRL, control.into_bits());
+        port.command(Command::ENABLE_DEVICE)?;
+        Ok(Self {
+            hal,
+            port,
+            portals: Arc::new(bar2),
+            config,
+            queues: Lock::new(hal, Vec::new()),
+            errors: Lock::new(hal, DeviceErrors::default()),
+            busy: H::Word::new(0),
+        })
+    }
+
+    /// What the device has.
+    pub fn capabilities(&self) -> Capabilities {
+        self.port.capabilities
+    }
+
+    /// Opens a queue of the configuration; its completions go to `done`.
+    ///
+    /// # Errors
+    /// [`DsaError::NoQueue`], [`DsaError::Open`], no memory, or what the device says.
+    pub fn open_queue(&self, index: u8, done: Arc<dyn BatchDone>) -> Result<Arc<WorkQueue<H>>, DsaError> {
+        let _control = self.control()?;
+        let config = self.config.queues().find(|queue| queue.index == index).ok_or(DsaError::NoQueue(index))?;
+        if self.find(index).is_some() {
+            return Err(DsaError::Open(index));
+        }
+        let queue = Arc::new(WorkQueue::new(self.hal, self.portals.clone(), config, done)?);
+        self.port.queue_command(Command::ENABLE_WQ, index)?;
+        self.queues.lock().push(queue.clone());
+        queue.set_open(true);
+        Ok(queue)
+    }
+
+    /// Closes a queue: the device finishes what is in flight, and what it does not finish ends as
+    /// [`TransferError::Closed`].
+    ///
+    /// # Errors
+    /// [`DsaError::NotOpen`], or what the device says; the queue is then stopped and its descriptors have ended, but
+    /// its memory stays until a shutdown succeeds.
+    pub fn close_queue(&self, index: u8) -> Result<(), DsaError> {
+        let _control = self.control()?;
+        let queue = self.find(index).ok_or(DsaError::NotOpen(index))?;
+        queue.set_open(false);
+        let result = self.port.queue_command(Command::DISABLE_WQ, index);
+        queue.fail_all(TransferError::Closed);
+        result?;
+        self.queues.lock().retain(|other| other.index() != index);
+        Ok(())
+    }
+
+    /// Ends descriptors of a queue that have been in flight for `timeout_ns`: the queue is aborted, so all that it has
+    /// in flight end, as the device says or as [`TransferError::Aborted`]. Whether anything was overdue.
+    ///
+    /// # Errors
+    /// [`DsaError::NotOpen`], or what the device says; the queue is then stopped and its descriptors have ended, but
+    /// its memory stays until a shutdown succeeds.
+    pub fn recover_queue(&self, index: u8, timeout_ns: u64) -> Result<bool, DsaError> {
+        let _control = self.control()?;
+        let queue = self.find(index).ok_or(DsaError::NotOpen(index))?;
+        let now_ns = self.hal.now_ns();
+        let oldest_ns = queue.snapshot().oldest_ns;
+        if oldest_ns.is_none_or(|oldest_ns| now_ns.saturating_sub(oldest_ns) < timeout_ns) {
+            return Ok(false);
+        }
+        queue.set_open(false);
+        let result = self.port.queue_command(Command::ABORT_WQ, index);
+        queue.fail_all(TransferError::Aborted);
+        result?;
+        queue.set_open(true);
+        Ok(true)
+    }
+
+    /// Stops the device. Every descriptor in flight ends.
+    ///
+    /// # Errors
+    /// What kept the device from stopping; queues are stopped, but their memory stays with this value, which must then
+    /// not be dropped.
+    pub fn shutdown(&self) -> Result<(), DsaError> {
+        let _control = self.control()?;
+        let queues = self.queues.lock().clone();
+        queues.iter().for_each(|queue| queue.set_open(false));
+        let result = self.port.command(Command::RESET_DEVICE);
+        queues.iter().for_each(|queue| queue.fail_all(TransferError::Closed));
+        result?;
+        self.queues.lock().clear();
+        Ok(())
+    }
+
+    /// What went wrong so far, after a look at the device.
+    pub fn errors(&self) -> DeviceErrors {
+        self.look_for_errors();
+        *self.errors.lock()
+    }
+
+    fn find(&self, index: u8) -> Option<Arc<WorkQueue<H>>> {
+        self.queues.lock().iter().find(|queue| queue.index() == index).cloned()
+    }
+
+    fn control(&self) -> Result<Control<'_, H::Word>, DsaError> {
+        match self.busy.compare_exchange(0, 1) {
+            Ok(_) => Ok(Control(&self.busy)),
+            Err(_) => Err(DsaError::Busy),
+        }
+    }
+
+    /// Takes the causes and the error record, and makes room for the next; whether there was any.
+    fn look_for_errors(&self) -> bool {
+        let mut errors = self.errors.lock();
+        let regs = &self.port.regs;
+        let cause = regs.read32(reg::INTCAUSE);
+        if cause == u32::MAX {
+            return false;
+        }
+        // The causes go before the record is read: an error that comes later sets its cause again.
+        regs.write32(reg::INTCAUSE, cause);
+        let error = SwError::from_bits(regs.read64(reg::SWERROR));
+        // Only what was seen is cleared, so that an overflow in between is counted the next time.
+        regs.write32(reg::SWERROR, error.into_bits() as u32 & SEEN);
+        errors.overflows += u64::from(error.overflow());
+        if error.valid() {
+            errors.software_errors += 1;
+            errors.last = Some(SoftwareError {
+                error: error.error(),
+                queue: error.queue_valid().then_some(error.queue()),
+                opcode: error.descriptor_valid().then_some(error.opcode()),
+            });
+        }
+        errors.halts += u64::from(IntCause::from_bits(cause).halt());
+        cause != 0 || error.valid() || error.overflow()
+    }
+}
+
+/// The handler of MSI-X entry 0: errors.
+impl<H: Hal> Action for Device<H> {
+    fn handle(&self, _irq: Irq) -> IrqReturn {
+        if self.look_for_errors() { IrqReturn::Handled } else { IrqReturn::None }
+    }
+}

@@ -1,0 +1,131 @@
+//! What can go wrong, by whose fault: the device's, one descriptor's, or the caller's.
+
+use core::fmt;
+use hal::DmaError;
+use spec::dsa::CompletionStatus;
+use spec::dsa::registers::{Command, CommandError};
+
+/// Why an operation on the device failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DsaError {
+    /// The registers read all ones: the device is no longer on the bus.
+    Gone,
+    /// VERSION reads this; major version 1 is driven.
+    Version(u32),
+    /// The named capability is missing.
+    Lacks(&'static str),
+    /// The named part of the configuration has this value; the second is the most that is valid.
+    TooMany(&'static str, u64, u64),
+    /// The named part of the configuration is zero.
+    Zero(&'static str),
+    /// This queue or engine is named twice.
+    Twice(&'static str, u8),
+    /// A group has queues but no engines, or engines but no queues; its number.
+    EmptyGroup(u8),
+    /// No memory for completion records.
+    Dma(DmaError),
+    /// The device refused a command.
+    Command(Command, CommandError),
+    /// A command was not over within this many nanoseconds.
+    Timeout(Command, u64),
+    /// Another thread gives commands; try again when it is through.
+    Busy,
+    /// The configuration does not name this queue.
+    NoQueue(u8),
+    /// The queue is open already.
+    Open(u8),
+    /// The queue is not open.
+    NotOpen(u8),
+}
+
+impl fmt::Display for DsaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Gone => write!(f, "the device's registers read all ones: it has left the bus"),
+            Self::Version(version) => write!(f, "the device has version {version:#x}; 0x1xx is driven"),
+            Self::Lacks(what) => write!(f, "the device lacks {what}"),
+            Self::TooMany(what, value, most) => write!(f, "{what} is {value}; the most that is valid is {most}"),
+            Self::Zero(what) => write!(f, "{what} is 0; at least 1 is valid"),
+            Self::Twice(what, number) => write!(f, "{what} {number} is named twice; once is valid"),
+            Self::EmptyGroup(group) => write!(f, "group {group} needs both queues and engines"),
+            Self::Dma(error) => error.fmt(f),
+            Self::Command(command, error) => {
+                write!(f, "command {} was refused with error {:#04x}", command.0, error.0)
+            }
+            Self::Timeout(command, limit_ns) => write!(f, "command {} was not over within {limit_ns} ns", command.0),
+            Self::Busy => write!(f, "another thread gives commands to this device"),
+            Self::NoQueue(queue) => write!(f, "the configuration names no work queue {queue}"),
+            Self::Open(queue) => write!(f, "work queue {queue} is open already"),
+            Self::NotOpen(queue) => write!(f, "work queue {queue} is not open"),
+        }
+    }
+}
+
+impl core::error::Error for DsaError {}
+
+impl From<DmaError> for DsaError {
+    fn from(error: DmaError) -> Self {
+        Self::Dma(error)
+    }
+}
+
+/// Why a descriptor that was accepted did not succeed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TransferError {
+    /// The device says so.
+    Device {
+        /// What it says.
+        status: CompletionStatus,
+        /// Bytes done before a fault.
+        bytes_completed: u32,
+        /// Where the fault was, when the status is a page fault.
+        fault_address: u64,
+    },
+    /// The queue was closed before the descriptor had completed.
+    Closed,
+    /// It was overdue and its queue was aborted.
+    Aborted,
+}
+
+impl fmt::Display for TransferError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device { status: CompletionStatus::PAGE_FAULT, bytes_completed, fault_address } => {
+                write!(f, "page fault at {fault_address:#x} after {bytes_completed} bytes")
+            }
+            Self::Device { status, .. } => write!(f, "completion status {:#04x}", status.0),
+            Self::Closed => write!(f, "its work queue was closed"),
+            Self::Aborted => write!(f, "its work queue was aborted"),
+        }
+    }
+}
+
+impl core::error::Error for TransferError {}
+
+/// Why a request was not accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// As many descriptors are in flight as the queue has entries; try again after a completion.
+    Full,
+    /// The queue is not open.
+    Stopped,
+    /// A length of this many bytes; the second is the queue's longest transfer, 1 the shortest.
+    Length(u32, u32),
+    /// The destination and length wrap round the end of the address space.
+    Wraps(u64, u32),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Full => write!(f, "the work queue is full"),
+            Self::Stopped => write!(f, "the work queue is not open"),
+            Self::Length(bytes, most) => write!(f, "{bytes} bytes; 1 to {most} are valid"),
+            Self::Wraps(address, bytes) => {
+                write!(f, "{bytes} bytes at {address:#x} wrap round the end of the address space")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Refusal {}

@@ -1,0 +1,121 @@
+//! The device's words, offset by offset, against literal ones; the data path is tested against the model in
+//! `conformance`.
+
+use super::*;
+use crate::testing::Script;
+use alloc::vec;
+use hal::host::HostHal;
+use std::sync::Arc;
+
+fn config() -> Config {
+    let queue = QueueConfig { index: 2, entries: 16, interrupt: Some(3), priority: 10, transfer_bytes_max: 4096 };
+    Config { groups: vec![GroupConfig { queues: vec![queue], engines: vec![1, 3] }], command_timeout_ns: 5_000 }
+}
+
+/// A device of 8 queues with 128 entries, 4 groups, 4 engines; GRPCFG at 400h, WQCFG at 500h.
+fn script() -> (Arc<Script>, hal::host::HostRegs) {
+    let (script, regs) = Script::new();
+    script.answer(0x00, &[0x100]);
+    script.answer(0x10, &[0x0000_0010_801f_0000]);
+    script.answer(0x20, &[0x0002_0000_0008_0080]);
+    script.answer(0x30, &[4]);
+    script.answer(0x38, &[4]);
+    script.answer(0x40, &[0x11]);
+    script.answer(0x60, &[0x0000_0006_0005_0004]);
+    (script, regs)
+}
+
+fn open(regs: hal::host::HostRegs, config: Config) -> Result<Device<HostHal>, DsaError> {
+    let (_, portals) = Script::new();
+    Device::new(HostHal::manual(1), regs, portals, config)
+}
+
+#[test]
+fn bring_up_writes_the_manuals_words() {
+    let (script, regs) = script();
+    open(regs, config()).expect("a device");
+    let expected = [
+        // Reset Device.
+        (0xa0, 32, 0x0050_0000),
+        // Group 0: queue 2, engines 1 and 3.
+        (0x400, 64, 0b100),
+        (0x408, 64, 0),
+        (0x410, 64, 0),
+        (0x418, 64, 0),
+        (0x420, 64, 0b1010),
+        (0x428, 32, 0),
+        // Queue 2: size, threshold, dedicated with priority 10, transfers of 2^12.
+        (0x540, 32, 16),
+        (0x544, 32, 16),
+        (0x548, 32, 0xa1),
+        (0x54c, 32, 12),
+        // Errors and halts interrupt; Enable Device.
+        (0x88, 32, 3),
+        (0xa0, 32, 0x0010_0000),
+    ];
+    assert_eq!(script.writes(), expected);
+}
+
+#[test]
+fn devices_that_cannot_be_driven_are_refused() {
+    let cases: [(u32, u64, DsaError); 6] = [
+        (0x00, 0xffff_ffff, DsaError::Gone),
+        (0x00, 0x200, DsaError::Version(0x200)),
+        (0x10, 0x001f_0000, DsaError::Lacks("a configuration that can be written (GENCAP bit 31)")),
+        (0x20, 0x0001_0000_0008_0080, DsaError::Lacks("dedicated work queues (WQCAP bit 49)")),
+        (0x40, 0x09, DsaError::Lacks("memory fill (OPCAP bit 4)")),
+        (0xa8, 0xffff_ffff, DsaError::Gone),
+    ];
+    for (offset, value, expected) in cases {
+        let (script, regs) = script();
+        script.answer(offset, &[value]);
+        assert_eq!(open(regs, config()).err(), Some(expected), "{offset:#x} reads {value:#x}");
+    }
+}
+
+#[test]
+fn a_command_that_fails_or_never_ends_is_an_error() {
+    use spec::dsa::registers::{Command, CommandError};
+    let (script, regs) = script();
+    script.answer(0xa8, &[0, 0x8000_0000]);
+    assert_eq!(open(regs, config()).err(), Some(DsaError::Timeout(Command::RESET_DEVICE, 5_000)));
+    let (script, regs) = self::script();
+    script.answer(0xa8, &[0, 0x8000_0000, 0, 0, 0x15]);
+    assert_eq!(open(regs, config()).err(), Some(DsaError::Command(Command::ENABLE_DEVICE, CommandError(0x15))));
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_before_the_device_is_touched() {
+    let change = |change: fn(&mut Config)| {
+        let mut config = config();
+        change(&mut config);
+        let (script, regs) = script();
+        let error = open(regs, config).err().expect("an error");
+        assert_eq!(script.writes(), [], "{error}");
+        error
+    };
+    let queue = |config: &mut Config| config.groups[0].queues[0].clone();
+    assert_eq!(change(|c| c.groups[0].queues[0].index = 8), DsaError::TooMany("a queue's number", 8, 7));
+    assert_eq!(change(|c| c.groups[0].queues[0].priority = 16), DsaError::TooMany("a queue's priority", 16, 15));
+    assert_eq!(change(|c| c.groups[0].queues[0].priority = 0), DsaError::Zero("a queue's priority"));
+    assert_eq!(change(|c| c.groups[0].queues[0].entries = 0), DsaError::Zero("a queue's number of entries"));
+    assert_eq!(
+        change(|c| c.groups[0].queues[0].entries = 129),
+        DsaError::TooMany("the number of entries of all queues", 129, 128)
+    );
+    assert_eq!(
+        change(|c| c.groups[0].queues[0].transfer_bytes_max = 0x8000_0001),
+        DsaError::TooMany("a queue's longest transfer", 0x8000_0001, 0x8000_0000)
+    );
+    assert_eq!(change(|c| c.groups[0].engines[0] = 4), DsaError::TooMany("an engine's number", 4, 3));
+    assert_eq!(change(|c| c.groups[0].engines[0] = 3), DsaError::Twice("engine", 3));
+    assert_eq!(change(|c| c.groups[0].engines.clear()), DsaError::EmptyGroup(0));
+    let twice = {
+        let mut config = config();
+        let queue = queue(&mut config);
+        config.groups.push(GroupConfig { queues: vec![queue], engines: vec![0] });
+        let (_, regs) = script();
+        open(regs, config).err()
+    };
+    assert_eq!(twice, Some(DsaError::Twice("work queue", 2)));
+}
