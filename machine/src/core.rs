@@ -1,7 +1,7 @@
 //! The heart of the machine: the present, the events, the models, and what a point of the seam does.
 
 use crate::cpu::{Account, Cpu, Wait};
-use crate::engine::Calendar;
+use crate::engine::{Calendar, Resumes};
 use crate::event::{Event, KIND_CPU, KIND_MODEL, KIND_WRITE, cpu_event};
 use crate::fault::{FaultLog, FaultRecord};
 use crate::machine::MachineConfig;
@@ -44,6 +44,12 @@ pub(crate) struct Core {
     pub(crate) config: MachineConfig,
     now: Cell<u64>,
     pub(crate) queue: RefCell<Calendar<Event>>,
+    /// When the CPUs go on that wait for a time and have left their stacks.
+    pub(crate) resumes: RefCell<Resumes>,
+    /// What happens next, before anything that is pending.
+    chained: Cell<Option<Event>>,
+    /// An event is being handled.
+    handling: Cell<bool>,
     models: OnceCell<Box<[Slot]>>,
     /// Models before the machine starts.
     building: RefCell<Vec<Slot>>,
@@ -85,6 +91,9 @@ impl Core {
             threads: Threads::new(config.cpus, config.costs.time_slice),
             now: Cell::new(0),
             queue: RefCell::new(Calendar::new()),
+            resumes: RefCell::new(Resumes::new(config.cpus as usize + 1)),
+            chained: Cell::new(None),
+            handling: Cell::new(false),
             models: OnceCell::new(),
             building: RefCell::default(),
             streams: RefCell::default(),
@@ -239,12 +248,22 @@ impl Core {
             return;
         }
         let end = self.now.get() + debt;
-        let next = self.queue.borrow().next_key();
-        if self.config.short_cuts && next.is_none_or(|(at, _)| at.0 > end) {
+        if self.config.short_cuts && self.nothing_due(Ps(end)) {
             self.now.set(end);
         } else if !self.dead.get() {
             self.pass(Ps(end));
         }
+    }
+
+    /// Whether nothing happens up to and at `end`.
+    #[inline]
+    fn nothing_due(&self, end: Ps) -> bool {
+        self.queue.borrow().next_key().is_none_or(|(at, _)| at > end) && self.resumes.borrow().first_time() > end
+    }
+
+    /// Whether anything but the ends of runs is pending.
+    pub(crate) fn is_anything_due(&self) -> bool {
+        self.queue.borrow().len() > self.stops_pending.get() || self.resumes.borrow().first().is_some()
     }
 
     /// Ends the current run at `at`.
@@ -309,52 +328,86 @@ impl Core {
         next
     }
 
-    /// Leaves the stack of a CPU that waits. Only now is the end of its wait an event of its own.
+    /// Leaves the stack of a CPU that waits. Only now must others know the end of its wait.
     fn leave(&self, me: CpuId, limit: (Ps, u64), why: Yield) -> Next {
         if limit.0 != Ps::MAX {
-            let generation = self.cpus[me.index()].generation.get();
-            let event = Event::for_cpu(me, cpu_event::RESUME, generation.into());
-            self.queue.borrow_mut().push_with_sequence(limit.0, limit.1, event);
+            self.resumes.borrow_mut().set(me.index(), limit);
         }
-        match self.threads.suspend(why) {
+        let next = match self.threads.suspend(why) {
             Reason::Resume => Next::Resume,
             Reason::Accept => Next::Accept,
             Reason::Scheduled => unreachable!("a waiting thread was scheduled"),
-        }
+        };
+        self.resumes.borrow_mut().clear(me.index());
+        next
     }
 
     /// Runs events up to `limit`, for as long as they are models' or concern nobody who runs; `me` is the CPU on whose
     /// stack this happens (the boot loop passes a CPU that does not exist).
     pub(crate) fn run_events(&self, me: CpuId, limit: (Ps, u64)) -> Next {
         loop {
-            let popped = self.queue.borrow_mut().pop_before(limit);
-            let Some((at, _, event)) = popped else {
-                return if self.queue.borrow().is_empty() { Next::Drained } else { Next::Limit };
+            let resume = self.resumes.borrow().first().filter(|(key, _)| *key < limit);
+            let popped = self.queue.borrow_mut().pop_before(resume.map_or(limit, |(key, _)| key));
+            let Some((at, _, first)) = popped else {
+                if let Some(((at, _), waiter)) = resume {
+                    self.now.set(at.0);
+                    return Next::Other(CpuId(waiter as u32), Reason::Resume);
+                }
+                let drained = self.queue.borrow().is_empty() && self.resumes.borrow().first().is_none();
+                return if drained { Next::Drained } else { Next::Limit };
             };
             self.now.set(at.0);
-            if event.target() >> 30 < KIND_CPU || event.target() >> 30 == KIND_CPU && event.code() == cpu_event::RAISE {
-                self.note(at, event);
+            let mut event = Some(first);
+            while let Some(due) = event {
+                if let Some(next) = self.handle(me, at, due) {
+                    return next;
+                }
+                event = self.chained.take();
             }
-            let index = event.target() & 0x3fff_ffff;
-            match event.target() >> 30 {
-                KIND_MODEL => {
-                    let id = ModelId(index);
-                    self.model(id).borrow_mut().event(&mut World::new(self, id), event.code(), event.arg);
-                }
-                KIND_WRITE => self.deliver_write(ModelId(index), event),
-                KIND_CPU => match self.cpu_event(CpuId(index), event.code(), event.arg) {
-                    Some(Reason::Resume) if CpuId(index) == me => return Next::Resume,
-                    Some(Reason::Accept) if CpuId(index) == me => return Next::Accept,
-                    Some(reason) => return Next::Other(CpuId(index), reason),
-                    None => {}
-                },
-                _ => {
-                    self.stops_pending.set(self.stops_pending.get() - 1);
-                    // A stop of an earlier run that ended otherwise is stale.
-                    if event.arg == self.runs.get() {
-                        return Next::Stop;
-                    }
-                }
+        }
+    }
+
+    /// Handles one event. `Some` when a coroutine must run, or the run is over.
+    #[inline]
+    fn handle(&self, me: CpuId, at: Ps, event: Event) -> Option<Next> {
+        let kind = event.target() >> 30;
+        if kind < KIND_CPU || kind == KIND_CPU && event.code() == cpu_event::RAISE {
+            self.note(at, event);
+        }
+        let index = event.target() & 0x3fff_ffff;
+        match kind {
+            KIND_MODEL => {
+                let id = ModelId(index);
+                self.handling.set(true);
+                self.model(id).borrow_mut().event(&mut World::new(self, id), event.code(), event.arg);
+                self.handling.set(false);
+                None
+            }
+            KIND_WRITE => {
+                self.deliver_write(ModelId(index), event);
+                None
+            }
+            KIND_CPU => self.cpu_event(CpuId(index), event.code(), event.arg).map(|reason| match reason {
+                Reason::Resume if CpuId(index) == me => Next::Resume,
+                Reason::Accept if CpuId(index) == me => Next::Accept,
+                reason => Next::Other(CpuId(index), reason),
+            }),
+            _ => {
+                self.stops_pending.set(self.stops_pending.get() - 1);
+                // A stop of an earlier run that ended otherwise is stale.
+                (event.arg == self.runs.get()).then_some(Next::Stop)
+            }
+        }
+    }
+
+    /// `event` follows the one that is being handled, before anything that is pending. If another does already, it
+    /// takes its place among what is pending.
+    pub(crate) fn chain(&self, event: Event) {
+        match self.chained.take() {
+            None if self.handling.get() => self.chained.set(Some(event)),
+            earlier => {
+                self.chained.set(earlier);
+                self.push(self.now(), event);
             }
         }
     }
@@ -412,11 +465,11 @@ impl Core {
         true
     }
 
-    /// Acceptance is an event too, so that it has its place in the order.
+    /// Acceptance is an event too, so that it has its place in the order: after the one that brought the interrupt.
     pub(crate) fn request_accept(&self, cpu: &Cpu) {
         if cpu.irq_on.get() && !cpu.accept_pending.get() && cpu.lapic.borrow().deliverable().is_some() {
             cpu.accept_pending.set(true);
-            self.push(self.now(), Event::for_cpu(cpu.id, cpu_event::ACCEPT, 0));
+            self.chain(Event::for_cpu(cpu.id, cpu_event::ACCEPT, 0));
         }
     }
 

@@ -227,7 +227,7 @@ impl Machine {
         self.core.runs.set(self.core.runs.get() + 1);
         self.core.stop_at(end);
         match self.core.run() {
-            Yield::Stop if self.core.queue.borrow().len() > self.core.stops_pending.get() => RunEnd::Time,
+            Yield::Stop if self.core.is_anything_due() => RunEnd::Time,
             _ => self.quiet(),
         }
     }

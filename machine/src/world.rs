@@ -46,6 +46,15 @@ impl<'a> World<'a> {
         self.core.push(at, Event::for_model(model, code, arg));
     }
 
+    /// Sends `model` an event that follows the one that is being handled, before anything else: what this model and
+    /// that one do is one step. For a bus whose own event is also its user's.
+    ///
+    /// # Panics
+    /// When `code` needs more than 28 bits.
+    pub fn chain(&mut self, model: ModelId, code: u32, arg: u64) {
+        self.core.chain(Event::for_model(model, code, arg));
+    }
+
     /// Passes a transfer or message to the bus `to`, now.
     pub fn upstream(&mut self, to: ModelId, request: Upstream) {
         let mut bus = self.core.model(to).borrow_mut();

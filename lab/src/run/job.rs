@@ -122,6 +122,8 @@ pub(crate) struct Job {
     work: EngineWork,
     random: Stream,
     buffers: machine::memory::Dma,
+    /// The batch that is being submitted; kept for its memory.
+    batch: Vec<IoRequest>,
     /// Buffers that no I/O uses.
     free: Vec<u32>,
     /// Of each buffer, the first block that is being read or written.
@@ -147,6 +149,7 @@ impl Job {
             // Streams of models count from 0; jobs are far beyond them.
             random: Stream::new(parts.seed, 1 << 32 | u64::from(parts.index)),
             buffers,
+            batch: Vec::new(),
             free: (0..depth).rev().collect(),
             lbas: vec![0; depth as usize],
             next_sequential: 0,
@@ -168,15 +171,19 @@ impl Job {
     fn submit_all(&mut self) {
         while !self.free.is_empty() {
             let count = self.free.len().min(self.parts.plan.batch_submit as usize);
-            let batch: Vec<IoRequest> = (0..count).map(|_| self.next_request()).collect();
+            let mut batch = std::mem::take(&mut self.batch);
+            batch.clear();
+            batch.extend((0..count).map(|_| self.next_request()));
             SimHal.work(self.work.user, count as u32);
             let start_ns = SimHal.now_ns();
             SimHal.work(self.work.submit, count as u32);
             let submitted = self.parts.queue.submit(&batch);
             let spent_ns = SimHal.now_ns() - start_ns;
             self.latencies(|latencies| latencies.submission.saturating_record(spent_ns));
+            let refused = batch[submitted.accepted..].iter().map(|request| request.tag as u32);
+            self.free.extend(refused);
+            self.batch = batch;
             if submitted.accepted < count {
-                self.take_back(&batch[submitted.accepted..]);
                 if self.free.len() == self.lbas.len() {
                     // The queue takes nothing and nothing of ours is in flight: it is dead.
                     self.counts(|counts| counts.errors += 1);
@@ -186,10 +193,6 @@ impl Job {
             }
             self.think(count as u32);
         }
-    }
-
-    fn take_back(&mut self, refused: &[IoRequest]) {
-        self.free.extend(refused.iter().map(|request| request.tag as u32));
     }
 
     fn think(&mut self, submitted: u32) {

@@ -2,9 +2,11 @@
 
 mod calendar;
 mod occupied;
+mod resumes;
 mod sort;
 mod tasks;
 pub mod workload;
 
 pub use calendar::Calendar;
+pub(crate) use resumes::Resumes;
 pub use tasks::{Seat, TaskError, TaskId, Tasks, Turn};

@@ -23,8 +23,8 @@ pub struct RootPortConfig {
 
 /// Events of a port.
 mod code {
-    /// The next transfer may start.
-    pub(super) const LINK_FREE: u32 = 0;
+    /// The last byte of the transfer on the link has passed.
+    pub(super) const TRANSFERRED: u32 = 0;
     /// The IOMMU has taken a message while the port was blocked.
     pub(super) const CREDIT: u32 = 1;
 }
@@ -80,8 +80,8 @@ pub struct RootPort {
     messages: VecDeque<Upstream>,
     /// When the next transfer may start: the link has carried what was put on it, and messages are ordered.
     link_free: Ps,
-    /// An event for then is under way.
-    link_event: bool,
+    /// The transfer that is on the link, or next on it once messages are ordered.
+    on_link: Option<Transfer>,
     blocked_since: Option<Ps>,
     bytes: u64,
     messages_passed: u64,
@@ -111,7 +111,7 @@ impl RootPort {
             transfers: VecDeque::new(),
             messages: VecDeque::new(),
             link_free: Ps::default(),
-            link_event: false,
+            on_link: None,
             blocked_since: None,
             bytes: 0,
             messages_passed: 0,
@@ -137,20 +137,15 @@ impl RootPort {
             self.blocked += blocked;
             world.trace("blocked", since, blocked, 0);
         }
-        while let Some(transfer) = self.transfers.front() {
-            if self.link_free > world.now() {
-                if !self.link_event {
-                    self.link_event = true;
-                    world.schedule(self.link_free, code::LINK_FREE, 0);
-                }
-                return;
-            }
+        if self.on_link.is_none()
+            && let Some(transfer) = self.transfers.pop_front()
+        {
             let length = Ps(((u128::from(transfer.bytes) * u128::from(self.byte_time_q20)) >> 20) as u64);
             self.link += length;
             self.bytes += u64::from(transfer.bytes);
-            self.link_free = world.now() + length;
-            world.schedule_for(transfer.model, self.link_free, transfer.code, transfer.arg);
-            self.transfers.pop_front();
+            self.link_free = self.link_free.max(world.now()) + length;
+            world.schedule(self.link_free, code::TRANSFERRED, 0);
+            self.on_link = Some(transfer);
         }
     }
 
@@ -171,8 +166,10 @@ impl Model for RootPort {
     }
 
     fn event(&mut self, world: &mut World<'_>, code: u32, _arg: u64) {
-        if code == code::LINK_FREE {
-            self.link_event = false;
+        if code == code::TRANSFERRED
+            && let Some(transfer) = self.on_link.take()
+        {
+            world.chain(transfer.model, transfer.code, transfer.arg);
         }
         self.advance(world);
     }

@@ -1,0 +1,97 @@
+//! When each waiting CPU goes on: one key a CPU, the earliest at hand.
+
+use crate::time::Ps;
+
+/// A CPU that does not wait for a time.
+const NEVER: u128 = u128::MAX;
+
+/// Bits of a CPU's index in a packed key, below 48 bits of sequence number and 64 of time.
+const INDEX_BITS: u32 = 16;
+
+/// The waiting CPUs' keys (time, sequence number) in order: as many as there are CPUs, and mostly the first goes. A wait
+/// that ends otherwise takes its key away, so unlike an event in the calendar it leaves nothing behind.
+#[derive(Debug)]
+pub(crate) struct Resumes {
+    /// Descending, so that the first to go is the last here. A key carries its CPU's index.
+    waiting: Vec<u128>,
+    /// Each CPU's key.
+    of: Box<[u128]>,
+}
+
+impl Resumes {
+    /// For `count` CPUs, none of which waits.
+    ///
+    /// # Panics
+    /// When `count` is over 65,536.
+    pub(crate) fn new(count: usize) -> Self {
+        assert!(count <= 1 << INDEX_BITS, "{count} CPUs; at most 65536 can wait");
+        Self { waiting: Vec::with_capacity(count), of: vec![NEVER; count].into_boxed_slice() }
+    }
+
+    /// The earliest key and whose it is; none when nobody waits.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<((Ps, u64), usize)> {
+        let first = *self.waiting.last()?;
+        let sequence = (first as u64) >> INDEX_BITS;
+        let index = first as usize & ((1 << INDEX_BITS) - 1);
+        Some(((Ps((first >> 64) as u64), sequence), index))
+    }
+
+    /// The earliest time; `Ps::MAX` when nobody waits.
+    #[inline]
+    pub(crate) fn first_time(&self) -> Ps {
+        self.waiting.last().map_or(Ps::MAX, |first| Ps((first >> 64) as u64))
+    }
+
+    /// `index`, which does not wait, goes on at `key`.
+    #[inline]
+    pub(crate) fn set(&mut self, index: usize, (at, sequence): (Ps, u64)) {
+        debug_assert!(sequence < 1 << (64 - INDEX_BITS), "sequence number {sequence}");
+        debug_assert_eq!(self.of[index], NEVER, "CPU {index} waits already");
+        let key = u128::from(at.0) << 64 | u128::from(sequence << INDEX_BITS | index as u64);
+        self.of[index] = key;
+        let place = self.waiting.partition_point(|other| *other > key);
+        self.waiting.insert(place, key);
+    }
+
+    /// `index` waits for no time any more.
+    #[inline]
+    pub(crate) fn clear(&mut self, index: usize) {
+        let key = core::mem::replace(&mut self.of[index], NEVER);
+        if self.waiting.last() == Some(&key) {
+            self.waiting.pop();
+        } else if key != NEVER {
+            let place = self.waiting.partition_point(|other| *other > key);
+            self.waiting.remove(place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_first_is_the_least(
+            count in 1usize..40,
+            steps in proptest::collection::vec((0usize..40, proptest::option::of(0u64..50)), 0..200),
+        ) {
+            let mut resumes = Resumes::new(count);
+            let mut plain = vec![None; count];
+            for (sequence, (index, at)) in steps.into_iter().enumerate() {
+                let index = index % count;
+                plain[index] = at.map(|at| (Ps(at), sequence as u64));
+                resumes.clear(index);
+                if let Some(key) = plain[index] {
+                    resumes.set(index, key);
+                }
+                let keys = plain.iter().zip(0..);
+                let least = keys.filter_map(|(key, index)| Some(((*key)?, index))).min();
+                prop_assert_eq!(resumes.first(), least);
+                prop_assert_eq!(resumes.first_time(), least.map_or(Ps::MAX, |((at, _), _)| at));
+            }
+        }
+    }
+}
