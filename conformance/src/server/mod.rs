@@ -136,6 +136,14 @@ impl Server {
     /// # Panics
     /// When it does not come up.
     pub fn new(config: &Config) -> Self {
+        Self::with(config, |_, _| ()).0
+    }
+
+    /// The same, with models of the caller's below the remapping unit, whose number `add` is told. What it returns.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    pub fn with<R>(config: &Config, add: impl FnOnce(&mut Machine, ModelId) -> R) -> (Self, R) {
         let mut machine = Machine::new(MachineConfig {
             cpus: config.cpus,
             memory_bytes: 16 << 20,
@@ -162,12 +170,13 @@ impl Server {
         let ringer = machine.add_model(|_| Box::new(Ringer::new(iommu, RINGER_REQUESTER)));
         let wire = machine.add_model(|_| Box::new(Wire::new(ioapic, WIRE_PIN)));
         let models = Models { iommu, ioapic, hpet, ringer, wire };
+        let added = add(&mut machine, iommu);
         let entry = Arc::default();
         bringup::hang_entry(&mut machine, &entry);
         let (config, sites) = (config.clone(), drives.clone());
         let boot = move || System::bring_up(&config, models, &sites, &entry);
         let system = machine.run_boot(LIMIT, boot).expect("the server comes up");
-        Self { system, models, drives, machine }
+        (Self { system, models, drives, machine }, added)
     }
 
     /// Runs `body` on CPU 0 until it has ended.
