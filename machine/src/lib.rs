@@ -6,6 +6,7 @@
 //! [`SimHal`]; models react to register accesses and events through [`world::World`]. See ARCHITECTURE.md, "How the
 //! machine runs real code".
 
+mod arrival;
 mod core;
 mod cpu;
 mod current;
