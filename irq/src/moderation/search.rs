@@ -2,14 +2,18 @@
 
 use super::LevelTable;
 
-/// Samples that a level is judged by; their median counts, so that a few that a theft of the CPU spoiled do not.
-const SAMPLES: usize = 5;
+/// The least samples that a level is judged by; their median counts, so that a few that are spoiled do not.
+const SAMPLES_MIN: usize = 9;
+/// As many are taken while they scatter too much to tell levels apart by a per cent.
+const SAMPLES_MAX: usize = 33;
 /// A level within this of the best is as good, in per mille: the lowest such level is chosen.
-const AS_GOOD: u64 = 980;
+const AS_GOOD: u64 = 970;
 /// Below this share of the best, in per mille, a level is a fall; two in a row end the search.
 const FALL: u64 = 900;
 /// Below this one ends it.
 const COLLAPSE: u64 = 600;
+/// Below this nobody needs to know a level better.
+const HOPELESS: u64 = 850;
 
 /// What to do after a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +33,7 @@ pub(super) struct Search {
     pub(super) level: usize,
     /// Completions a second, by level; 0: not measured.
     rates: [u64; LevelTable::LEVELS_MAX],
-    samples: [u64; SAMPLES],
+    samples: [u64; SAMPLES_MAX],
     taken: usize,
     /// A first median at this level was a fall, and it gets a second chance.
     doubted: Option<u64>,
@@ -42,7 +46,7 @@ impl Search {
         Self {
             level: 0,
             rates: [0; LevelTable::LEVELS_MAX],
-            samples: [0; SAMPLES],
+            samples: [0; SAMPLES_MAX],
             taken: 0,
             doubted: None,
             best: 0,
@@ -59,12 +63,16 @@ impl Search {
     pub(super) fn sample(&mut self, completions_per_s: u64) -> Verdict {
         self.samples[self.taken] = completions_per_s;
         self.taken += 1;
-        if self.taken < SAMPLES {
+        let taken = &mut self.samples[..self.taken];
+        taken.sort_unstable();
+        let (count, median) = (taken.len(), taken[taken.len() / 2]);
+        let quartiles = taken[count * 3 / 4] - taken[count / 4];
+        let known = count >= SAMPLES_MIN && is_known(count, median, quartiles)
+            || count >= SAMPLES_MIN / 2 && self.is_below(median, HOPELESS);
+        if !known && count < SAMPLES_MAX {
             return Verdict::More;
         }
         self.taken = 0;
-        self.samples.sort_unstable();
-        let median = self.samples[SAMPLES / 2];
         match self.doubted {
             None if self.is_below(median, FALL) => {
                 self.doubted = Some(median);
@@ -95,4 +103,11 @@ impl Search {
     pub(super) fn choice(&self) -> Option<usize> {
         self.rates.iter().position(|&rate| rate != 0 && !self.is_below(rate, AS_GOOD))
     }
+}
+
+/// The error of the median of `count` samples, 0.93 · (distance of the quartiles) / √count for a normal spread, is at most
+/// a per cent.
+fn is_known(count: usize, median: u64, quartiles: u64) -> bool {
+    let error = u128::from(quartiles).saturating_mul(93);
+    error.saturating_mul(error) <= u128::from(median).pow(2).saturating_mul(count as u128)
 }

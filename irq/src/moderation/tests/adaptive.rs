@@ -8,6 +8,7 @@ const SEEDS: [u64; 3] = [1, 0x5eed, 0xdead_beef_cafe];
 const QD1: Load = Load { depth: 1, ..RDMA };
 /// Single reads of a device that answers at once: the shortest round, which moderation would hurt most.
 const QD1_QUICK: Load = Load { latency_ns: 6_000, ..QD1 };
+const QD1_DRIVE: Load = Load { latency_ns: 80_000, ..QD1 };
 
 /// Runs the loads and checks each: `settle_ns` after its beginning at least 95 % of the best fixed level, at most one
 /// change of the level a second.
@@ -52,7 +53,7 @@ fn deep_load_counts_from_its_first_moment_on() {
 #[test]
 fn single_io_is_within_half_a_per_cent_of_no_moderation_search_included() {
     let table = rdma_table();
-    for (seed, load) in SEEDS.into_iter().flat_map(|seed| [(seed, QD1), (seed, QD1_QUICK)]) {
+    for (seed, load) in SEEDS.into_iter().flat_map(|seed| [(seed, QD1), (seed, QD1_QUICK), (seed, QD1_DRIVE)]) {
         let plant = Plant { table: &table, loads: &[(10 * S, load)], device: Device::Obeys, seed };
         let (ours, off) = (plant.with(&mut adaptive()).completions, plant.fixed(0).completions);
         // Latency is time by completions: one in flight.
@@ -122,10 +123,12 @@ fn thefts_that_begin_under_way_do_not_slide_back() {
 }
 
 #[test]
-fn a_device_that_is_the_limit_is_left_at_the_lowest_latency() {
+fn a_device_that_is_the_limit_is_left_near_the_lowest_latency() {
     let slow = Load { spacing_ns: 9_000, ..RDMA };
     for seed in SEEDS {
-        assert_eq!(check(&[(6 * S, slow)], S, seed).level, 0);
+        // All levels do the same here, as far as samples that scatter can tell.
+        let level = check(&[(6 * S, slow)], S, seed).level;
+        assert!(rdma_table().setting(level).delay_us <= 2, "level {level}");
     }
 }
 
@@ -154,4 +157,24 @@ fn a_quiet_end_of_a_load_leads_back_to_level_0_with_the_clock_alone() {
         }
     }
     assert_eq!(controller.level(), 0);
+}
+
+#[test]
+fn other_tables_depths_and_devices_come_to_rest_near_their_best() {
+    let coarse = [Setting::OFF, Setting::new(100, 8), Setting::new(100, 32), Setting::new(200, 64)];
+    let tables = [LevelTable::RDMA_DIM.to_vec(), LevelTable::NET_DIM_RX.to_vec(), coarse.to_vec()];
+    let kinds = [(0, 0, 6_000), (30, 7 * MS, 3_000)];
+    for levels in tables {
+        let table = LevelTable::new(levels).expect("sorted");
+        for (depth, latency_ns) in [1, 3, 16, 1_024].into_iter().flat_map(|depth| [(depth, 3_000), (depth, 80_000)]) {
+            for (polled_pct, theft_every_ns, event_ns) in kinds {
+                let load = Load { depth, latency_ns, polled_pct, theft_every_ns, event_ns, ..RDMA };
+                let plant = Plant { table: &table, loads: &[(4 * S, load)], device: Device::Obeys, seed: 17 };
+                let run = plant.with(&mut Adaptive::new(table.clone(), AdaptiveConfig::default()));
+                let (ours, best) = (run.completions(2 * S, 4 * S), plant.best(2 * S, 4 * S));
+                assert!(ours * 100 >= best * 95, "{ours} of {best} under {load:?}\n{:?}", run.changes);
+                assert!(run.changes.iter().all(|&(at, _)| at < 2 * S), "under {load:?}: {:?}", run.changes);
+            }
+        }
+    }
 }

@@ -195,7 +195,7 @@ impl Sim {
 
     /// The next interrupt: what it finds, and what polling found since the last.
     fn arrive(&mut self, load: &Load) -> (u32, u32) {
-        self.now += self.gap * self.random.around_one(0.2);
+        self.now += self.gap * self.random.around_one(0.4);
         let mut batch = self.batch;
         if self.now >= self.theft_at {
             self.now += MS as f64;
