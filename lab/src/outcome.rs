@@ -105,6 +105,8 @@ pub struct Interrupts {
     pub remote_completions: u64,
     /// Completions on their submitter's CPU.
     pub local_completions: u64,
+    /// The longest that one interrupt kept a CPU, in ns; only under a watchdog.
+    pub longest_ns: Option<u64>,
 }
 
 impl Interrupts {

@@ -188,12 +188,20 @@ pub struct Options {
     pub check_queue: CompletionCheck,
     /// Every read is compared with what the drive must hold, every write with what was sent.
     pub verify_data: bool,
+    /// The watchdog: a longer interrupt is a recorded fault, and the longest is told. None: no watchdog.
+    pub interrupt_limit_ns: Option<u64>,
     /// Mean time between MSIs that a stranger sends in the first drive's name; none by default. They must be refused.
     pub rogue_msi_ns: Option<u64>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { harvest_passes: 2, check_queue: CompletionCheck::Auto, verify_data: false, rogue_msi_ns: None }
+        Self {
+            harvest_passes: 2,
+            check_queue: CompletionCheck::Auto,
+            verify_data: false,
+            interrupt_limit_ns: None,
+            rogue_msi_ns: None,
+        }
     }
 }

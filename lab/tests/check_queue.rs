@@ -82,3 +82,20 @@ fn several_cpus_on_a_queue_share_its_completions() {
     assert!(ios(&auto) > ios(&off), "{} against {}", ios(&auto), ios(&off));
     assert_eq!(auto.drives.iter().map(|drive| drive.errors).sum::<u64>(), 0);
 }
+
+/// The watchdog reports what it is told to, and the check leaves it less to report.
+#[test]
+fn fewer_interrupts_are_long() {
+    let of = |check: &str, limit: &str| {
+        let plan = plan("azure-80-cpus", &["duration=3ms", check, limit]);
+        let outcome = outcomes(&plan, Remapped, 1).remove(0);
+        let long = outcome.faults.iter().filter(|fault| fault.kind == "interrupt longer than its limit");
+        (long.map(|fault| fault.count).sum::<u64>(), outcome.interrupts.longest_ns.expect("under a watchdog"))
+    };
+    let limit = "options.interrupt_limit=150us";
+    let (off, longest_ns) = of("options.check_queue=off", limit);
+    let (auto, _) = of("options.check_queue=auto", limit);
+    eprintln!("{off} over 150 us without, {auto} with; the longest {longest_ns} ns");
+    assert!(auto * 5 < off * 4, "{auto} with the check, {off} without");
+    assert_eq!(of("options.check_queue=off", "options.interrupt_limit=1ms").0, 0);
+}

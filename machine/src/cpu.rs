@@ -45,6 +45,7 @@ pub(crate) struct Cpu {
     pub(crate) irq_on: Cell<bool>,
     /// How many interrupts are being handled, one on top of another.
     pub(crate) depth: Cell<u32>,
+    pub(crate) longest_interrupt: Cell<Ps>,
     /// Time owed, in ps.
     pub(crate) debt: Cell<u64>,
     times: [Cell<u64>; 3],
@@ -72,6 +73,7 @@ impl Cpu {
             lapic: RefCell::new(Lapic::new(id.0)),
             irq_on: Cell::new(true),
             depth: Cell::new(0),
+            longest_interrupt: Cell::new(Ps(0)),
             debt: Cell::new(0),
             times: Default::default(),
             generation: Cell::new(0),
@@ -165,7 +167,14 @@ impl Core {
         self.settle();
         cpu.depth.set(cpu.depth.get() - 1);
         cpu.irq_on.set(true);
-        self.trace(Track::Cpu(cpu.id.0), "interrupt", start, self.now().saturating_sub(start), vector.into());
+        let took = self.now().saturating_sub(start);
+        self.trace(Track::Cpu(cpu.id.0), "interrupt", start, took, vector.into());
+        if took > cpu.longest_interrupt.get() {
+            cpu.longest_interrupt.set(took);
+        }
+        if self.config.interrupt_limit.is_some_and(|limit| took > limit) {
+            self.cpu_fault("interrupt longer than its limit", format!("vector {vector:#04x} took {} ns", took.as_ns()));
+        }
     }
 
     pub(crate) fn cpu_fault(&self, kind: &'static str, text: String) {

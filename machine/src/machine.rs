@@ -72,6 +72,8 @@ pub struct MachineConfig {
     pub reschedule_vector: u8,
     /// The vector of the local timer.
     pub timer_vector: u8,
+    /// The watchdog: an interrupt that keeps its CPU for longer is recorded as a fault, once a CPU with a count.
+    pub interrupt_limit: Option<Ps>,
     /// Spans kept for a trace; 0: none.
     pub trace_spans_max: usize,
     /// Whether the engine may return at once from a wait during which nothing is due. Off only to show that it
@@ -89,6 +91,7 @@ impl Default for MachineConfig {
             costs: Costs::default(),
             reschedule_vector: 0xfd,
             timer_vector: 0xec,
+            interrupt_limit: None,
             trace_spans_max: 0,
             short_cuts: true,
         }
@@ -246,6 +249,12 @@ impl Machine {
     /// Where each CPU's time went since the start.
     pub fn cpu_times(&self) -> Vec<CpuTimes> {
         self.core.real_cpus().iter().map(crate::cpu::Cpu::times).collect()
+    }
+
+    /// The longest that one interrupt has kept a CPU, from its acceptance to its return, since this was last asked.
+    pub fn take_longest_interrupt(&self) -> Ps {
+        let longest = self.core.real_cpus().iter().map(|cpu| cpu.longest_interrupt.replace(Ps(0)));
+        longest.max().unwrap_or(Ps(0))
     }
 
     /// What the engine did since the start.

@@ -399,3 +399,30 @@ fn shutting_down_unwinds_every_thread() {
     assert_eq!(*dropped.lock().expect("one host thread"), 2);
     drop(Machine::new(MachineConfig::default()));
 }
+
+/// A handler of 100 ns under limits of 99 and 200 ns.
+#[test]
+fn an_interrupt_that_takes_too_long_is_recorded() {
+    for (limit_ns, recorded) in [(99, 2), (200, 0)] {
+        let mut config = MachineConfig { cpus: 1, costs: costs(), ..MachineConfig::default() };
+        config.interrupt_limit = Some(Ps::from_ns(limit_ns));
+        let mut machine = Machine::new(config);
+        let bell = machine.add_model(|_| Box::new(Bell { writes: Vec::new() }));
+        machine.set_interrupt_entry(|_| {
+            SimHal.work(Work::IrqHandler, 1);
+            Regs::Lapic.write32(EOI, 0);
+        });
+        machine.poke(bell, Ps::from_ns(401), 0, 0x41);
+        machine.poke(bell, Ps::from_ns(2_401), 0, 0x41);
+        let end = machine.run_boot(Ps::from_ns(10_000), || {
+            Regs::Lapic.write32(SVR, 0x1ff);
+            SimHal.delay_ns(5_000);
+        });
+        assert_eq!(end, Ok(()));
+        let faults = machine.faults().0;
+        let long = faults.iter().filter(|fault| fault.kind == "interrupt longer than its limit");
+        assert_eq!(long.map(|fault| fault.count).sum::<u64>(), recorded, "limit {limit_ns} ns: {faults:?}");
+        assert_eq!(machine.take_longest_interrupt(), Ps::from_ns(100));
+        assert_eq!(machine.take_longest_interrupt(), Ps(0));
+    }
+}

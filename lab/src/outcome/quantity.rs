@@ -131,6 +131,9 @@ pub const QUANTITIES: &[Quantity] = {
         quantity("remote_completions", "completions on another CPU", Percent, Interrupts, |o| {
             percent(o.interrupts.remote_completions, o.interrupts.remote_completions + o.interrupts.local_completions)
         }),
+        quantity("irq_longest", "longest interrupt", Nanoseconds, Interrupts, |o| {
+            o.interrupts.longest_ns.map(|ns| ns as f64)
+        }),
         quantity("cpu_user", "user", Percent, Cpu, |o| cpu_share(o, |c| c.user_ns)),
         quantity("cpu_system", "system", Percent, Cpu, |o| cpu_share(o, |c| c.system_ns)),
         quantity("cpu_irq", "interrupt", Percent, Cpu, |o| cpu_share(o, |c| c.irq_ns)),

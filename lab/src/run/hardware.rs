@@ -50,6 +50,7 @@ impl Hardware {
             seed,
             jitter_percent: fabric.jitter.whole() as u32,
             costs: costs(platform),
+            interrupt_limit: plan.options.interrupt_limit_ns.map(Ps::from_ns),
             trace_spans_max: if traced { TRACE_SPANS_MAX } else { 0 },
             ..MachineConfig::default()
         });

@@ -131,6 +131,8 @@ impl Span<'_> {
             look_lock_failures: self.grown(|at| at.looks.hits).saturating_sub(self.grown(|at| at.queues.checks)),
             remote_completions: self.grown(|at| at.queues.remote),
             local_completions: self.grown(|at| at.queues.local()),
+            // The machine knows.
+            longest_ns: None,
         }
     }
 

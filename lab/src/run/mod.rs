@@ -79,6 +79,7 @@ pub fn run_one(plan: &Plan, delivery: Delivery, seed: u64, traced: bool, stop: &
     advance(&mut hardware, ramp_end)?;
     tally.reset();
     let start = Snapshot::take(&mut hardware, &system);
+    hardware.machine.take_longest_interrupt();
     hardware.machine.set_tracing(traced);
     let started = Instant::now();
     let timeline = measure_span(&mut hardware, &system, plan.spans.measured_ns, stop)?;
@@ -89,6 +90,8 @@ pub fn run_one(plan: &Plan, delivery: Delivery, seed: u64, traced: bool, stop: &
     let mut outcome = measure::outcome(plan, &hardware, &system, [&start, &end], &tally, timeline);
     outcome.delivery = delivery.name().into();
     outcome.seed = seed;
+    let longest = hardware.machine.take_longest_interrupt();
+    outcome.interrupts.longest_ns = plan.options.interrupt_limit_ns.map(|_| longest.as_ns());
     outcome.engine.host_ns = host_ns;
     let trace = trace_records(&mut hardware, traced_until);
     Ok(Run { outcome, trace })

@@ -13,9 +13,9 @@ carried! {
     "emr-uring.toml" "emr-polled.toml"
     "spr-2-drives.toml" "spr-4-drives.toml" "spr-8-drives.toml"
     "optane-4-drives.toml" "optane-5-drives.toml"
-    "azure-one-job.toml" "azure-one-job-check.toml" "azure-one-job-qd16.toml"
+    "azure-one-job.toml" "azure-one-job-check.toml" "azure-one-job-qd16.toml" "azure-80-cpus.toml"
     "jobs/two-drives.fio" "jobs/four-drives.fio" "jobs/eight-drives.fio"
-    "jobs/four-drives-uring.fio" "jobs/four-drives-polled.fio" "jobs/one-job-batched.fio"
+    "jobs/four-drives-uring.fio" "jobs/four-drives-polled.fio" "jobs/one-job-batched.fio" "jobs/azure-ten.fio"
     "jobs/optane-four.fio" "jobs/optane-five.fio"
 }
 

@@ -17,6 +17,7 @@ const PLAN_KEYS: &[&str] = &[
     "options.harvest_passes",
     "options.check_queue",
     "options.verify_data",
+    "options.interrupt_limit",
     "options.rogue_msi",
     "drives.model",
     "drives.queues",
@@ -68,6 +69,9 @@ impl Draft {
             "options.harvest_passes" => self.options.harvest_passes = quantity(Unit::Count, 0.0, 64.0)? as u32,
             "options.check_queue" => self.options.check_queue = check_queue(setting)?,
             "options.verify_data" => self.options.verify_data = quantity(Unit::Flag, 0.0, 1.0)? != 0.0,
+            "options.interrupt_limit" => {
+                self.options.interrupt_limit_ns = Some(quantity(Unit::Time, 100.0, SPAN_MAX_NS)? as u64);
+            }
             "options.rogue_msi" => self.options.rogue_msi_ns = Some(quantity(Unit::Time, 100.0, 1e9)? as u64),
             key if key.starts_with("job.") => self.job.push(Entry { setting: setting.clone(), bare: false }),
             key if key.starts_with("drives.") => self.apply_to_drives(setting)?,
