@@ -116,8 +116,12 @@ impl MessageSource for RingerPort {
     fn unmask(&self, _entry: u32) {
         self.0.write32(MASK, 0);
     }
-    fn write(&self, _entry: u32, message: MsiMessage) {
+    /// Masked meanwhile: a message sent between the two writes would be neither the old nor the new one.
+    fn write(&self, entry: u32, message: MsiMessage) {
+        let masked = self.0.read32(MASK);
+        self.mask(entry);
         self.0.write64(ADDRESS, message.address);
         self.0.write32(DATA, message.data);
+        self.0.write32(MASK, masked);
     }
 }
