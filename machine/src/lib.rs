@@ -34,7 +34,7 @@ mod word;
 pub mod world;
 
 pub use cpu::CpuTimes;
-pub use machine::{BootError, Costs, EngineCounters, Machine, MachineConfig, RunEnd, request_stop};
+pub use machine::{BootError, Costs, EngineCounters, Machine, MachineConfig, RunEnd};
 pub use random::Stream;
 pub use simhal::{NO_THREAD, Regs, SimHal};
 pub use word::Word;

@@ -101,7 +101,7 @@ impl Default for MachineConfig {
 /// Why a run ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RunEnd {
-    /// The time that was asked for is reached, or somebody asked for a stop; something is still due.
+    /// The time that was asked for is reached; something is still due.
     Time,
     /// Nothing is pending and no CPU waits for a word: every thread sleeps or has ended.
     Quiet,
@@ -224,7 +224,7 @@ impl Machine {
         }
     }
 
-    /// Runs until `end`, or until nothing can happen any more, or until somebody asked for a stop.
+    /// Runs until `end`, or until nothing can happen any more.
     pub fn run_until(&mut self, end: Ps) -> RunEnd {
         self.core.models();
         self.core.runs.set(self.core.runs.get() + 1);
@@ -294,9 +294,4 @@ impl Drop for Machine {
         self.core.threads.unwind();
         current::uninstall();
     }
-}
-
-/// Asks the machine of this host thread to end the current run, from inside it.
-pub fn request_stop() {
-    current::with(|core| core.stop_at(core.local_now()));
 }

@@ -49,10 +49,8 @@ constants! {
         idle_wake: Time 0.0 1e6,
         /// A write of the EOI register (x2APIC MSR).
         eoi: Time 0.0 1e6,
-        /// A posted write of a device's doorbell.
+        /// A posted write of a device's register: a doorbell.
         doorbell: Time 0.0 1e6,
-        /// A write of any other register.
-        register_write: Time 0.0 1e6,
         /// A read of a device register: a round trip. Not zero: a poll that takes no time would never end.
         register_read: Time 1.0 1e6,
         /// Taking a cache line that another agent wrote last.
