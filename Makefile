@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test test-all bench lint clean
 
-CAMPANILE := target/release/campanile
+CAMPANILE := cargo run --quiet --release --locked --package campanile --
 OUT := out
 # More options for the demo, for example DEMO_FLAGS="--seeds 1".
 DEMO_FLAGS :=
