@@ -280,7 +280,9 @@ impl Core {
 
     /// A read of a model's register by the running CPU.
     pub(crate) fn mmio_read(&self, model: crate::model::ModelId, region: u8, offset: u32, width_bytes: u8) -> u64 {
-        self.cpu().owe(self.config.costs.register_read.0, self.kernel_account());
+        let own = self.model(model).borrow().access_costs(region, offset);
+        let cost = own.map_or(self.config.costs.register_read, |own| own.read);
+        self.cpu().owe(cost.0, self.kernel_account());
         self.settle();
         let mut target = self.model(model).borrow_mut();
         target.read(&mut crate::world::World::new(self, model), region, offset, width_bytes)
@@ -295,12 +297,15 @@ impl Core {
         width_bytes: u8,
         value: u64,
     ) {
+        let (order, own) = {
+            let target = self.model(model).borrow();
+            (target.write_order(region, offset), target.access_costs(region, offset))
+        };
         let cpu = self.cpu();
-        cpu.owe(self.config.costs.register_write.0, self.kernel_account());
+        cpu.owe(own.map_or(self.config.costs.register_write, |own| own.write).0, self.kernel_account());
         if cpu.irq_on.get() {
             self.settle();
         }
-        let order = self.model(model).borrow().write_order(region, offset);
         let at = self.posted_writes.arrival(model, order, self.local_now());
         self.push(at, Event::write(model, region, offset, width_bytes, value));
     }

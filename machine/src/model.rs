@@ -1,5 +1,6 @@
 //! What a device or controller model is.
 
+use crate::time::Ps;
 use crate::world::World;
 
 /// The number under which a model stands in its machine.
@@ -32,6 +33,15 @@ pub enum Upstream {
     },
 }
 
+/// What an access to a register costs the CPU that makes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AccessCosts {
+    /// Until the value is back.
+    pub read: Ps,
+    /// Until the CPU goes on; the write itself is posted.
+    pub write: Ps,
+}
+
 /// A device or controller: registers on one side, events on the other.
 ///
 /// Models are called by the machine, one at a time, and never call coroutine code: what they cause happens through
@@ -53,6 +63,12 @@ pub trait Model {
     /// All of them, unless the model has registers that software writes independently of each other.
     fn write_order(&self, _region: u8, _offset: u32) -> u32 {
         0
+    }
+
+    /// What an access to this register costs, where it differs from the platform's `register_read` and
+    /// `register_write`: a portal that takes 64 bytes at once, a register behind a slow bus, one that a hypervisor traps.
+    fn access_costs(&self, _region: u8, _offset: u32) -> Option<AccessCosts> {
+        None
     }
 
     /// A model below asks for a transfer or sends a message. Only buses and IOMMUs serve this; elsewhere it is a

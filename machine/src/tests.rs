@@ -1,6 +1,6 @@
 //! The machine as a whole: time, interrupts, threads, shutdown.
 
-use crate::model::{Model, ModelId};
+use crate::model::{AccessCosts, Model, ModelId};
 use crate::time::Ps;
 use crate::world::World;
 use crate::{BootError, Costs, Machine, MachineConfig, Regs, RunEnd, SimHal, Word};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 const SVR: u32 = 0x80f;
 const EOI: u32 = 0x80b;
 
-/// Raises vector `arg` at CPU `code` when its event comes; counts register writes.
+/// Raises vector `arg` at CPU `code` when its event comes; counts register writes. The register at 80h has its own costs.
 struct Bell {
     writes: Vec<(Ps, u64)>,
 }
@@ -27,6 +27,9 @@ impl Model for Bell {
     }
     fn write(&mut self, world: &mut World<'_>, _: u8, _: u32, _: u8, value: u64) {
         self.writes.push((world.now(), value));
+    }
+    fn access_costs(&self, _: u8, offset: u32) -> Option<AccessCosts> {
+        (offset == 0x80).then_some(AccessCosts { read: Ps::from_ns(300), write: Ps::from_ns(20) })
     }
     fn as_any(&mut self) -> &mut dyn std::any::Any {
         self
@@ -134,6 +137,22 @@ fn a_posted_write_arrives_when_its_time_has_come() {
     assert_eq!(end, Ok(()));
     let writes = machine.with_model(bell, |bell: &mut Bell| bell.writes.clone());
     assert_eq!(writes, Some(vec![(Ps::from_ns(1 + 1000 + 1), 7)]));
+}
+
+#[test]
+fn a_register_with_costs_of_its_own_costs_these() {
+    let (mut machine, bell) = machine(1);
+    let regs = machine.regs(bell, 0);
+    let end = machine.run_boot(Ps::from_ns(10_000), move || {
+        regs.read32(0x80);
+        let state = SimHal.irq_save();
+        regs.write32(0x80, 7);
+        regs.write32(0, 8);
+        SimHal.irq_restore(state);
+    });
+    assert_eq!(end, Ok(()));
+    let writes = machine.with_model(bell, |bell: &mut Bell| bell.writes.clone());
+    assert_eq!(writes, Some(vec![(Ps::from_ns(1 + 300 + 20), 7), (Ps::from_ns(1 + 300 + 20 + 1), 8)]));
 }
 
 /// CPU 0 writes late in its debt and lets CPU 1 go before; what CPU 1 writes then comes second all the same.
