@@ -5,6 +5,7 @@
 
 pub mod apic;
 pub mod dsa;
+pub mod gic;
 pub mod hpet;
 pub mod msi;
 pub mod nvme;

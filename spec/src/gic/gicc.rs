@@ -1,0 +1,79 @@
+//! The CPU interface of GICv2 (IHI 0048B, "CPU interface register descriptions"). Every CPU sees its own at the same
+//! address.
+
+use super::{ReadOnly, ReadWrite, Register, Registers, WriteOnly};
+use bitfield_struct::bitfield;
+
+/// Size of the region, in bytes: DIR lies in the second page.
+pub const BYTES: u32 = 0x2000;
+
+/// Control, a [`Control`].
+pub const CTLR: Register<u32, ReadWrite> = Register::at(0x000);
+/// Priority mask, in bits 7:0: what is less or equally urgent is held back.
+pub const PMR: Register<u32, ReadWrite> = Register::at(0x004);
+/// Binary point, in bits 2:0: how many bits of a priority decide whether it preempts.
+pub const BPR: Register<u32, ReadWrite> = Register::at(0x008);
+/// Interrupt acknowledge, an [`Acknowledge`]: a read takes the most urgent interrupt and makes it active.
+pub const IAR: Register<u32, ReadOnly> = Register::at(0x00c);
+/// End of interrupt, an [`Acknowledge`] as it was read: drops the priority, and with EOImode 0 deactivates.
+pub const EOIR: Register<u32, WriteOnly> = Register::at(0x010);
+/// Running priority, in bits 7:0.
+pub const RPR: Register<u32, ReadOnly> = Register::at(0x014);
+/// The most urgent pending interrupt, an [`Acknowledge`]; takes nothing.
+pub const HPPIR: Register<u32, ReadOnly> = Register::at(0x018);
+/// Active priorities.
+pub const APR: Registers<u32, ReadWrite> = Registers::at(0x0d0, 4);
+/// Who made it.
+pub const IIDR: Register<u32, ReadOnly> = Register::at(0x0fc);
+/// Deactivates an interrupt, an [`Acknowledge`] as it was read. With EOImode 0 a write is unpredictable.
+pub const DIR: Register<u32, WriteOnly> = Register::at(0x1000);
+
+/// Control (IHI 0048B, "GICC_CTLR", the copy without security extensions, or the non-secure one).
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct Control {
+    /// Interrupts are signalled to the CPU.
+    pub enable: bool,
+    #[bits(4)]
+    __: u8,
+    /// FIQBypDisGrp1.
+    pub fiq_bypass_disable: bool,
+    /// IRQBypDisGrp1.
+    pub irq_bypass_disable: bool,
+    #[bits(2)]
+    __: u8,
+    /// EOImodeNS: EOIR drops the priority only, DIR deactivates.
+    pub eoi_mode: bool,
+    #[bits(22)]
+    __: u32,
+}
+
+/// What IAR reads, and what EOIR and DIR are to be told (IHI 0048B, "GICC_IAR").
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct Acknowledge {
+    /// The INTID.
+    #[bits(10)]
+    pub intid: u16,
+    /// SGIs: the CPU interface that sent it; otherwise 0.
+    #[bits(3)]
+    pub source: u8,
+    #[bits(19)]
+    __: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_stand_where_the_manual_has_them() {
+        assert_eq!([CTLR.offset(), PMR.offset(), BPR.offset()], [0x00, 0x04, 0x08]);
+        assert_eq!([IAR.offset(), EOIR.offset(), RPR.offset(), HPPIR.offset()], [0x0c, 0x10, 0x14, 0x18]);
+        assert_eq!(DIR.offset(), 0x1000);
+        assert_eq!(Control::new().with_enable(true).with_eoi_mode(true).into_bits(), 0x201);
+        let sgi = Acknowledge::from_bits(0x0c05);
+        assert_eq!((sgi.intid(), sgi.source()), (5, 3));
+        assert_eq!(Acknowledge::from_bits(0x3ff).intid(), 1023);
+    }
+}
