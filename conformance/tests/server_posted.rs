@@ -85,7 +85,7 @@ fn without_remapping_a_stray_vector_is_counted_and_the_load_runs_on() {
         SimHal.delay_ns(200_000);
         // The spurious vector has no EOI: nothing may be left in service for it, or ended.
         assert_eq!(system.core.stray_vectors(CpuId(0)), 10);
-        assert_eq!(system.core.last_stray().map(|target| target.vector), Some(Vector(0x55)));
+        assert_eq!(system.core.last_stray().and_then(|target| target.vector), Some(Vector(0x55)));
     });
     server.finish();
     assert_eq!(server.faults(), []);

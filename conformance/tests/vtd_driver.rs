@@ -19,8 +19,8 @@ use spec::vtd::registers::FaultReason;
 use std::sync::Arc;
 use vtd_rig::{CPUS, Options, Rig};
 
-const A: Target = Target { cpu: CpuId(1), vector: Vector(0x41) };
-const B: Target = Target { cpu: CpuId(2), vector: Vector(0x52) };
+const A: Target = Target::at(CpuId(1), Vector(0x41));
+const B: Target = Target::at(CpuId(2), Vector(0x52));
 const REQUESTER: u16 = 0x3a00;
 
 /// The driver's objects, shared with the machine's CPUs.
@@ -181,14 +181,15 @@ fn a_line_moves_while_messages_arrive() {
             let seen = setup.rig.interrupts();
             // Posts of one vector merge while a notification is on its way.
             assert!(seen.len() > if posted { 2 } else { 5 }, "round {round}: {seen:?}");
-            let stray = seen.iter().find(|&&seen| seen != (target.cpu.0, target.vector.0));
+            let stray = seen.iter().find(|&&seen| seen != (target.cpu.0, target.vector.unwrap().0));
             assert_eq!(stray, None, "round {round}, posted: {posted}");
         }
         setup.rig.run(400_000);
         assert_eq!(setup.rig.counter("requests"), 2000);
         assert_eq!(setup.faults(), []);
         let descriptors = [1, 2].map(|cpu| setup.drivers.posted.descriptor(CpuId(cpu)).expect("a CPU"));
-        let pending = descriptors.map(|descriptor| descriptor.is_pending(A.vector) || descriptor.is_pending(B.vector));
+        let pending = descriptors
+            .map(|descriptor| descriptor.is_pending(A.vector.unwrap()) || descriptor.is_pending(B.vector.unwrap()));
         assert_eq!(pending, [false; 2], "nothing is left behind");
     }
 }
@@ -197,7 +198,7 @@ fn a_line_moves_while_messages_arrive() {
 fn a_burst_on_one_cpu_is_one_notification() {
     let mut setup = Setup::new(Options::default());
     let domain = setup.domain(true);
-    let lines = [0x41, 0x42, 0x93].map(|vector| setup.line(&domain, Target { vector: Vector(vector), ..A }));
+    let lines = [0x41, 0x42, 0x93].map(|vector| setup.line(&domain, Target::at(A.cpu, Vector(vector))));
     for line in &lines {
         let MsiMessage { address, data } = setup.message(line);
         setup.rig.send(REQUESTER, address, data);

@@ -184,7 +184,7 @@ impl<H: Hal> IrqChip for IoApicChip<H> {
     }
 
     fn provides(&self) -> ChipOps {
-        ChipOps { eoi: true, mask: true, set_affinity: true, retrigger: true, ..ChipOps::default() }
+        ChipOps { eoi: true, mask: true, set_affinity: true, retrigger: true, forwards: true, ..ChipOps::default() }
     }
 
     /// The local APIC first: the pin, if still asserted, sends again as soon as it is told.

@@ -78,7 +78,7 @@ impl<H: Hal> IrqCore<H> {
 fn describe(state: &LineState, width: usize) -> String {
     let Some(hardware) = &state.hardware else { return String::new() };
     let level = &hardware.levels[0];
-    let flow = format!("{}", hardware.flow);
+    let flow = format!("{}", state.flow);
     let mut text = format!(" {:>8} {:>width$}-{flow:<8}", level.chip.name(), level.hwirq.0);
     for (index, entry) in state.entries.iter().enumerate() {
         text += if index == 0 { "  " } else { ", " };

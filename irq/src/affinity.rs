@@ -5,8 +5,8 @@
 
 use crate::delivery::IrqCore;
 use crate::line::{Line, LineState, Phase};
-use crate::{Irq, IrqError};
-use hal::{CpuId, CpuSet, Hal, Word};
+use crate::{Irq, IrqError, Target};
+use hal::{CpuId, CpuSet, Hal};
 
 impl<H: Hal> IrqCore<H> {
     /// Says on which CPUs the line may be delivered, and moves it there: at once, or as soon as an earlier move or the
@@ -39,19 +39,27 @@ impl<H: Hal> IrqCore<H> {
     /// Moves the line to one of `allowed`, now.
     pub(crate) fn migrate(&self, state: &mut LineState, allowed: &CpuSet) -> Result<(), IrqError> {
         let Some(hardware) = state.hardware.clone() else { return Ok(()) };
-        let allocated = self.matrix.lock().allocate(allowed, hardware.managed);
-        let new = allocated.unwrap_or(Err(IrqError::NoCpu(hardware.irq)))?;
-        self.entry(new).set(u64::from(hardware.irq.0) + 1);
+        let found = self.matrix.lock().target(allowed, &hardware);
+        let new = found.unwrap_or(Err(IrqError::NoCpu(hardware.irq)))?;
+        self.set_entry(new, Some(hardware.irq));
         if let Err(error) = hardware.set_affinity(new) {
             // A controller that failed half-way may have sent something there already.
-            self.retire(state, new);
+            self.leave_target(state, new);
             return Err(error);
         }
         if let Some(old) = state.target.replace(new) {
-            self.retire(state, old);
+            self.leave_target(state, old);
         }
         state.move_wanted = false;
         Ok(())
+    }
+
+    /// Only a vector must be kept until it cannot come any more; a line without one is known by its number wherever it
+    /// is taken.
+    fn leave_target(&self, state: &mut LineState, target: Target) {
+        if target.vector.is_some() {
+            self.retire(state, target);
+        }
     }
 
     /// Applies the move of a line whose chip must be acked first. One that fails is tried again at the next ack.
@@ -81,7 +89,7 @@ impl<H: Hal> IrqCore<H> {
                 self.schedule(cpu, retired.due_ns);
                 return true;
             }
-            if hardware.is_pending(retired.target) {
+            if retired.target.vector.is_some() && hardware.is_pending(retired.target) {
                 self.schedule(cpu, now_ns.saturating_add(self.config.flight_ns.max(1)));
                 return true;
             }

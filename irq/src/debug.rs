@@ -88,7 +88,7 @@ impl<H: Hal> IrqCore<H> {
         Some(LineView {
             irq: hardware.irq,
             handlers: state.entries.iter().map(|entry| entry.name.clone()).collect(),
-            flow: hardware.flow,
+            flow: state.flow,
             levels: levels.collect(),
             shared: state.entries.iter().any(|entry| entry.shared),
             managed: hardware.managed,
@@ -144,10 +144,10 @@ impl fmt::Display for LineView {
         writeln!(f)?;
         write!(f, "  disabled depth {} affinity {}", self.disabled_depth, self.affinity)?;
         if let Some(target) = self.effective {
-            write!(f, " effective CPU {} vector {:#04x}", target.cpu, target.vector.0)?;
+            write!(f, " effective {target}")?;
         }
         for target in &self.retired {
-            write!(f, " leaving CPU {} vector {:#04x}", target.cpu, target.vector.0)?;
+            write!(f, " leaving {target}")?;
         }
         writeln!(f)?;
         if let Some(until_ns) = self.throttled_until_ns {

@@ -112,10 +112,7 @@ impl<H: Hal> IrqCore<H> {
                 (system.handler)(self);
             }
         }
-        if self.due_ns[self.hal.cpu().index()].get() != u64::MAX {
-            self.housekeep();
-        }
-        self.hal.work(Work::IrqExit, 1);
+        self.leave();
     }
 
     /// Delivers a device's `vector` on this CPU, without entry, exit and end: what the handler of posted
@@ -124,10 +121,10 @@ impl<H: Hal> IrqCore<H> {
     #[inline]
     pub fn dispatch(&self, vector: Vector) -> bool {
         let cpu = self.hal.cpu();
-        let entry = self.entry(Target { cpu, vector }).get();
+        let entry = self.entry(cpu, vector).get();
         // The table may change under a vector that is on its way: the line itself knows which vectors are its own.
         let line = self.lines.get((entry as usize).wrapping_sub(1));
-        let served = line.is_some_and(|line| self.deliver(line, Some(Target { cpu, vector })));
+        let served = line.is_some_and(|line| self.deliver(line, Some(Target::at(cpu, vector))));
         if !served {
             increment(&self.strays[cpu.index()]);
             self.last_stray.set(u64::from(cpu.0) << 8 | u64::from(vector.0));
@@ -135,8 +132,26 @@ impl<H: Hal> IrqCore<H> {
         served
     }
 
+    /// The interrupt exception of a controller without vectors: `root` asks it which lines are raised, and calls
+    /// [`IrqCore::handle_irq`] for each until none is. Interrupts are off.
+    pub fn handle_exception(&self, root: impl FnOnce(&Self)) {
+        self.hal.work(Work::IrqEntry, 1);
+        root(self);
+        self.leave();
+    }
+
+    /// What ends every interrupt.
+    #[inline]
+    fn leave(&self) {
+        if self.due_ns[self.hal.cpu().index()].get() != u64::MAX {
+            self.housekeep();
+        }
+        self.hal.work(Work::IrqExit, 1);
+    }
+
     /// Delivers a line that has no vector: what the root handler of a controller without vectors calls, per-CPU lines
-    /// included. False when no such line lives. Interrupts are off.
+    /// included; and a demultiplexer, for the lines behind its own. False when no such line lives: the caller ends the
+    /// interrupt at its controller itself. Interrupts are off.
     pub fn handle_irq(&self, irq: Irq) -> bool {
         self.lines.get(irq.0 as usize).is_some_and(|line| self.deliver(line, None))
     }
@@ -157,11 +172,18 @@ impl<H: Hal> IrqCore<H> {
     /// The last vector that came although it was no line's, and where.
     pub fn last_stray(&self) -> Option<Target> {
         let last = self.last_stray.get();
-        (last != u64::MAX).then_some(Target { cpu: CpuId((last >> 8) as u32), vector: Vector(last as u8) })
+        (last != u64::MAX).then_some(Target::at(CpuId((last >> 8) as u32), Vector(last as u8)))
     }
 
-    pub(crate) fn entry(&self, target: Target) -> &H::Word {
-        &self.table[target.cpu.index() * VECTORS + usize::from(target.vector.0)]
+    fn entry(&self, cpu: CpuId, vector: Vector) -> &H::Word {
+        &self.table[cpu.index() * VECTORS + usize::from(vector.0)]
+    }
+
+    /// Makes `irq` the line of the target's vector, if it has one; none makes it nobody's.
+    pub(crate) fn set_entry(&self, target: Target, irq: Option<Irq>) {
+        if let Some(vector) = target.vector {
+            self.entry(target.cpu, vector).set(irq.map_or(0, |irq| u64::from(irq.0) + 1));
+        }
     }
 
     pub(crate) fn line(&self, irq: Irq) -> Result<&Line<H>, IrqError> {

@@ -86,6 +86,13 @@ pub trait IrqDomain: Send + Sync {
     fn name(&self) -> &str;
     /// The domain towards the CPU; none for the CPU's vectors themselves.
     fn parent(&self) -> Option<&dyn IrqDomain>;
+    /// Whether each of its lines needs a vector of a CPU to be delivered by; asked of the root. False for a controller
+    /// that names the line itself when it is acknowledged, as a GIC does: its lines have [`Target`]s without a vector,
+    /// touch no vector table, and are delivered by [`crate::IrqCore::handle_irq`]. Such a root keeps the way from its
+    /// own numbers to lines: [`IrqDomain::activate`] tells it the line, [`IrqChip::release`] takes it back.
+    fn needs_vector(&self) -> bool {
+        true
+    }
     /// Whether its lines are posted: no place for lines of a device that does not write PCI messages.
     fn is_posted(&self) -> bool {
         false

@@ -19,6 +19,8 @@ pub enum IrqError {
     NoLine(Irq),
     /// The flow needs an operation that no level of the hierarchy provides.
     Flow(Flow, &'static str),
+    /// The named chip has the operation, and does not call that of the levels towards the CPU.
+    KeepsToItself(&'static str, &'static str),
     /// The line has a handler that does not share it, or the new one does not.
     NotShared(Irq),
     /// The handler is not one of the line's.
@@ -60,12 +62,15 @@ impl fmt::Display for IrqError {
             Self::NotSupported(operation) => write!(f, "the interrupt chip has no {operation}"),
             Self::Exhausted(kind, count) => write!(f, "all {count} {kind} are taken"),
             Self::Target(controller, target) => {
-                write!(f, "{controller} cannot deliver to CPU {} vector {:#04x}", target.cpu, target.vector.0)
+                write!(f, "{controller} cannot deliver to {target}")
             }
             Self::Delivery(reason) => write!(f, "{reason}"),
             Self::Hardware(controller, reason) => write!(f, "{controller}: {reason}"),
             Self::NoLine(irq) => write!(f, "interrupt {irq} is not allocated"),
             Self::Flow(flow, operation) => write!(f, "flow {flow} needs {operation}, which no level of the line has"),
+            Self::KeepsToItself(chip, operation) => {
+                write!(f, "chip {chip} does not forward {operation}, and the line's flow needs that of its parent")
+            }
             Self::NotShared(irq) => write!(f, "interrupt {irq} is taken, and not shared by both handlers"),
             Self::NoAction(irq) => write!(f, "the handler is none of interrupt {irq}"),
             Self::InUse(irq) => write!(f, "interrupt {irq} still has handlers; free them first"),

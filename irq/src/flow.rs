@@ -5,6 +5,7 @@
 //! | edge | ack, handler, again while another came meanwhile; when it cannot run: pending, mask, ack |
 //! | level | mask, ack, handler, unmask; when it cannot run: stays masked |
 //! | fasteoi | handler, eoi; when it cannot run: pending, eoi |
+//! | strict | ack, handler, eoi, each always; when it cannot run: pending, mask, ack, eoi |
 //! | per-CPU | ack, handler, eoi, with no state at all |
 //!
 //! Handlers run with the line's lock dropped, the line in progress, and pending cleared.
@@ -24,6 +25,9 @@ pub enum Flow {
     Level,
     /// The controller holds the line back until its end.
     FastEoi,
+    /// Acknowledged before and ended after, always both, exactly once: the controller holds the line back in between
+    /// ([`crate::ChipOps::automasks_flow`]), or else it is masked where that is needed.
+    Strict,
     /// One interrupt on each CPU, private to it. The line has no vector: [`IrqCore::handle_irq`] delivers it.
     PerCpu,
 }
@@ -34,6 +38,7 @@ impl fmt::Display for Flow {
             Self::Edge => "edge",
             Self::Level => "level",
             Self::FastEoi => "fasteoi",
+            Self::Strict => "strict",
             Self::PerCpu => "percpu",
         })
     }
@@ -51,7 +56,9 @@ impl<H: Hal> IrqCore<H> {
     /// the line's.
     pub(crate) fn deliver(&self, line: &Line<H>, target: Option<Target>) -> bool {
         let mut state = line.state.lock();
-        let Some(flow) = state.hardware.as_ref().map(|hardware| hardware.flow) else { return false };
+        if state.hardware.is_none() {
+            return false;
+        }
         if target.is_some_and(|target| !state.is_mine(target)) {
             return false;
         }
@@ -59,10 +66,11 @@ impl<H: Hal> IrqCore<H> {
         if state.entries.is_empty() {
             state.unexpected += 1;
         }
-        match flow {
+        match state.flow {
             Flow::Edge => self.edge(line, state),
             Flow::Level => self.level(line, state),
             Flow::FastEoi => self.fast_eoi(line, state),
+            Flow::Strict => self.strict(line, state),
             Flow::PerCpu => per_cpu(state),
         }
         true
@@ -103,6 +111,20 @@ impl<H: Hal> IrqCore<H> {
             eoi(&mut state);
             return;
         }
+        self.move_on_ack(&mut state);
+        let mut state = self.run(line, state);
+        eoi(&mut state);
+    }
+
+    fn strict(&self, line: &Line<H>, mut state: Guard<'_, H>) {
+        if state.in_progress || !state.is_enabled() {
+            state.pending = true;
+            state.mask();
+            ack(&mut state);
+            eoi(&mut state);
+            return;
+        }
+        ack(&mut state);
         self.move_on_ack(&mut state);
         let mut state = self.run(line, state);
         eoi(&mut state);

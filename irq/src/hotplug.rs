@@ -70,7 +70,7 @@ impl<H: Hal> IrqCore<H> {
             if retired.target.cpu != cpu {
                 return true;
             }
-            pending |= hardware.is_pending(retired.target);
+            pending |= retired.target.vector.is_some() && hardware.is_pending(retired.target);
             self.give_back(retired.target, hardware.managed);
             false
         });

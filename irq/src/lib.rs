@@ -10,6 +10,9 @@
 //! device → PCI-MSI → INTEL-IR → VECTOR → CPU: handle_vector → table → line: flow → Action::handle
 //! ```
 //!
+//! On Arm the root is a GIC, which has no vectors ([`IrqDomain::needs_vector`]): its root handler learns the line's
+//! number from the controller and calls [`IrqCore::handle_irq`].
+//!
 //! Not here yet: threaded handlers, chained controllers; consumers of [`moderation`] and of [`poll`].
 #![no_std]
 extern crate alloc;
@@ -31,6 +34,7 @@ mod line;
 pub mod moderation;
 pub mod poll;
 pub mod posted;
+mod state;
 mod storm;
 #[cfg(test)]
 mod tests;
@@ -46,5 +50,5 @@ pub use domain::{AllocRequest, Delivery, IrqDomain, Level, LevelData};
 pub use error::IrqError;
 pub use flow::Flow;
 pub use lifecycle::RequestFlags;
-pub use types::{Action, HardwareIrq, Irq, IrqReturn, MsiMessage, RequesterId, Target, Vector};
+pub use types::{Action, HardwareIrq, Irq, IrqChipState, IrqReturn, MsiMessage, RequesterId, Target, Trigger, Vector};
 pub use vectors::spread;

@@ -56,20 +56,25 @@ impl<H: Hal> IrqCore<H> {
         let names = domains.iter().map(|domain| domain.name().to_string()).collect();
         let (chips, numbers): (Vec<_>, Vec<_>) = levels.iter().map(|level| (level.chip.clone(), level.hwirq)).unzip();
         let release = || chips.iter().zip(&numbers).for_each(|(chip, &number)| chip.release(number));
-        let hardware = Hardware::new(irq, levels, names, flow, request).inspect_err(|_| release())?;
+        let needs_vector = domains.last().is_some_and(|root| root.needs_vector()) && flow != Flow::PerCpu;
+        let hardware = Hardware::new(irq, levels, names, flow, request, needs_vector).inspect_err(|_| release())?;
         hardware.mask();
-        if flow != Flow::PerCpu {
+        if flow == Flow::PerCpu {
+            let here = Target::on(self.hal.cpu());
+            activate(&hardware, domains, here).inspect_err(|_| release())?;
+        } else {
             self.point(state, &hardware, domains, request).inspect_err(|_| release())?;
         }
         state.affinity = request.affinity.clone();
         state.retired = Vec::with_capacity(2);
         state.hardware = Some(Arc::new(hardware));
+        state.flow = flow;
         state.phase = Phase::Live;
         state.storm.restart(self.hal.now_ns());
         Ok(())
     }
 
-    /// Gives a new line its vector. A managed line without an online CPU gets it when one comes.
+    /// Gives a new line its CPU, and its vector there if it needs one. A managed line without an online CPU gets it when one comes.
     fn point(
         &self,
         state: &mut LineState,
@@ -79,13 +84,13 @@ impl<H: Hal> IrqCore<H> {
     ) -> Result<(), IrqError> {
         let target = {
             let mut matrix = self.matrix.lock();
-            if request.managed {
+            if hardware.is_reserved() {
                 matrix.reserve(&request.affinity)?;
             }
-            match matrix.allocate(&request.affinity, request.managed) {
+            match matrix.target(&request.affinity, hardware) {
                 Some(Ok(target)) => target,
                 Some(Err(error)) => {
-                    if request.managed {
+                    if hardware.is_reserved() {
                         matrix.unreserve(&request.affinity);
                     }
                     return Err(error);
@@ -97,27 +102,25 @@ impl<H: Hal> IrqCore<H> {
                 None => return Err(IrqError::NoCpu(hardware.irq)),
             }
         };
-        self.entry(target).set(u64::from(hardware.irq.0) + 1);
-        let activated = domains
-            .iter()
-            .enumerate()
-            .rev()
-            .try_for_each(|(index, domain)| domain.activate(&hardware.level(index as u8), target));
-        if let Err(error) = activated {
+        self.set_entry(target, Some(hardware.irq));
+        if let Err(error) = activate(hardware, domains, target) {
             self.give_back(target, request.managed);
-            if request.managed {
+            if hardware.is_reserved() {
                 self.matrix.lock().unreserve(&request.affinity);
             }
             return Err(error);
         }
-        state.target = Some(target);
+        // A line that no level can move goes wherever the line goes that it is demultiplexed from.
+        state.target = Some(target).filter(|_| hardware.is_movable());
         Ok(())
     }
 
-    /// The vector is nobody's any more.
+    /// The target's vector, if it has one, is nobody's any more.
     pub(crate) fn give_back(&self, target: Target, managed: bool) {
-        self.entry(target).set(0);
-        self.matrix.lock().free(target, managed);
+        self.set_entry(target, None);
+        if let Some(vector) = target.vector {
+            self.matrix.lock().free(target.cpu, vector, managed);
+        }
     }
 
     /// Frees a line. Its vector is given to another only once it cannot be pending any more.
@@ -135,9 +138,9 @@ impl<H: Hal> IrqCore<H> {
         state.mask();
         hardware.levels.iter().for_each(|level| level.chip.release(level.hwirq));
         state.phase = Phase::Dying;
-        if let Some(target) = state.target.take() {
-            self.retire(&mut state, target);
-        }
+        // Without a vector too: an interrupt that was taken already may be on its way to this number.
+        let last = state.target.take().unwrap_or(Target::on(self.hal.cpu()));
+        self.retire(&mut state, last);
         self.bury(&mut state);
         Ok(())
     }
@@ -152,7 +155,7 @@ impl<H: Hal> IrqCore<H> {
     /// Ends a line that is being freed once none of its vectors can come any more.
     pub(crate) fn bury(&self, state: &mut LineState) {
         if state.phase == Phase::Dying && state.retired.is_empty() {
-            if state.hardware.as_ref().is_some_and(|hardware| hardware.managed) {
+            if state.hardware.as_ref().is_some_and(|hardware| hardware.is_reserved()) {
                 self.matrix.lock().unreserve(&state.affinity);
             }
             state.phase = Phase::Free;
@@ -293,6 +296,12 @@ impl<H: Hal> IrqCore<H> {
         }
         Ok(())
     }
+}
+
+/// Makes the hardware of every level deliver to `target`, from the CPU's level to the device's.
+fn activate(hardware: &Hardware, domains: &[&dyn IrqDomain], target: Target) -> Result<(), IrqError> {
+    let mut levels = domains.iter().enumerate().rev();
+    levels.try_for_each(|(index, domain)| domain.activate(&hardware.level(index as u8), target))
 }
 
 /// Allocates in every domain, from the CPU's to the device's; the levels are in the order of `domains`.

@@ -1,6 +1,6 @@
 //! A line: permanent storage with an interior state.
 
-use crate::{Action, AllocRequest, ChipOps, Flow, Irq, IrqError, Level, LevelData, Target};
+use crate::{Action, AllocRequest, ChipOps, Flow, Irq, IrqChipState, IrqError, Level, LevelData, Target, Trigger};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -18,6 +18,8 @@ pub(crate) struct Resolved {
     compose_message: Option<u8>,
     write_message: Option<u8>,
     is_pending: Option<u8>,
+    set_type: Option<u8>,
+    state: Option<u8>,
     pub(crate) moves_on_ack: bool,
 }
 
@@ -34,6 +36,8 @@ impl Resolved {
             compose_message: nearest(|ops| ops.compose_message),
             write_message: nearest(|ops| ops.write_message),
             is_pending: nearest(|ops| ops.is_pending),
+            set_type: nearest(|ops| ops.set_type),
+            state: nearest(|ops| ops.state),
             moves_on_ack: provides.iter().any(|ops| ops.moves_on_ack),
         }
     }
@@ -46,8 +50,8 @@ pub(crate) struct Hardware {
     pub(crate) levels: Vec<LevelData>,
     pub(crate) domains: Vec<String>,
     pub(crate) ops: Resolved,
-    pub(crate) flow: Flow,
     pub(crate) managed: bool,
+    pub(crate) needs_vector: bool,
 }
 
 impl Hardware {
@@ -57,22 +61,55 @@ impl Hardware {
         domains: Vec<String>,
         flow: Flow,
         request: &AllocRequest,
+        needs_vector: bool,
     ) -> Result<Self, IrqError> {
         let ops = Resolved::new(&levels);
-        let missing = match flow {
-            Flow::Edge if ops.ack.is_none() => Some("ack"),
+        let hardware = Self { irq, levels, domains, ops, managed: request.managed, needs_vector };
+        hardware.check_flow(flow)?;
+        Ok(hardware)
+    }
+
+    /// Whether the hierarchy can do `flow`.
+    pub(crate) fn check_flow(&self, flow: Flow) -> Result<(), IrqError> {
+        let Resolved { ack, eoi, mask, retrigger, .. } = self.ops;
+        let needs: &[(Option<u8>, &'static str)] = match flow {
             // A hardware edge that came while disabled is gone: only a retrigger brings it back.
-            Flow::Edge if ops.retrigger.is_none() => Some("retrigger"),
-            Flow::Level if ops.mask.is_none() => Some("mask"),
-            Flow::Level if ops.ack.is_none() => Some("ack"),
-            Flow::FastEoi if ops.eoi.is_none() => Some("eoi"),
-            Flow::PerCpu if ops.eoi.is_none() => Some("eoi"),
-            _ => None,
+            Flow::Edge => &[(ack, "ack"), (retrigger, "retrigger")],
+            Flow::Level => &[(mask, "mask"), (ack, "ack")],
+            Flow::FastEoi | Flow::PerCpu => &[(eoi, "eoi")],
+            Flow::Strict => &[(ack, "ack"), (eoi, "eoi")],
         };
-        match missing {
-            Some(operation) => Err(IrqError::Flow(flow, operation)),
-            None => Ok(Self { irq, levels, domains, ops, flow, managed: request.managed }),
+        if let Some((_, operation)) = needs.iter().find(|(level, _)| level.is_none()) {
+            return Err(IrqError::Flow(flow, operation));
         }
+        self.check_forwarding(flow)
+    }
+
+    /// Every level that takes over an operation which ends the interrupt at the root must pass it on.
+    fn check_forwarding(&self, flow: Flow) -> Result<(), IrqError> {
+        let strict = flow == Flow::Strict;
+        let ends_by_eoi = strict || matches!(flow, Flow::FastEoi | Flow::PerCpu);
+        self.check_forwarded("ack", |ops| strict && ops.ack)?;
+        self.check_forwarded("eoi", |ops| ends_by_eoi && ops.eoi)
+    }
+
+    fn check_forwarded(&self, operation: &'static str, has: impl Fn(&ChipOps) -> bool) -> Result<(), IrqError> {
+        let mut chips = self.levels.iter().map(|level| &level.chip).filter(|chip| has(&chip.provides())).peekable();
+        while let Some(chip) = chips.next() {
+            if chips.peek().is_some() && !chip.provides().forwards {
+                return Err(IrqError::KeepsToItself(chip.name(), operation));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether vectors are kept for it on every CPU of its affinity.
+    pub(crate) fn is_reserved(&self) -> bool {
+        self.managed && self.needs_vector
+    }
+
+    pub(crate) fn is_movable(&self) -> bool {
+        self.needs_vector || self.ops.set_affinity.is_some()
     }
 
     /// The view of one level and the ones towards the CPU.
@@ -109,6 +146,21 @@ impl Hardware {
 
     pub(crate) fn is_pending(&self, target: Target) -> bool {
         self.at(self.ops.is_pending, |level| level.chip().is_pending(level, target)).unwrap_or(false)
+    }
+
+    pub(crate) fn set_type(&self, trigger: Trigger) -> Result<Option<Flow>, IrqError> {
+        let set = self.at(self.ops.set_type, |level| level.chip().set_type(level, trigger));
+        set.unwrap_or(Err(IrqError::NotSupported("set_type")))
+    }
+
+    pub(crate) fn state(&self, which: IrqChipState) -> Result<bool, IrqError> {
+        let read = self.at(self.ops.state, |level| level.chip().state(level, which));
+        read.unwrap_or(Err(IrqError::NotSupported("irqchip state")))
+    }
+
+    pub(crate) fn set_state(&self, which: IrqChipState, value: bool) -> Result<(), IrqError> {
+        let written = self.at(self.ops.state, |level| level.chip().set_state(level, which, value));
+        written.unwrap_or(Err(IrqError::NotSupported("irqchip state")))
     }
 
     /// Points the chips at `target`. Chips nearer the device than the one that moves have their message rewritten
@@ -159,6 +211,8 @@ pub(crate) type Actions = Arc<[Arc<dyn Action>]>;
 pub(crate) struct LineState {
     pub(crate) phase: Phase,
     pub(crate) hardware: Option<Arc<Hardware>>,
+    pub(crate) flow: Flow,
+    pub(crate) trigger: Option<Trigger>,
     pub(crate) entries: Vec<Entry>,
     /// The handlers of `entries`. The interrupt in progress takes it along and brings it back, unless another has
     /// taken its place meanwhile: so the hot path counts no references.
@@ -185,6 +239,8 @@ impl LineState {
         Self {
             phase: Phase::Free,
             hardware: None,
+            flow: Flow::Edge,
+            trigger: None,
             entries: Vec::new(),
             ready: None,
             affinity: CpuSet::new(),
@@ -234,15 +290,20 @@ impl LineState {
             && let Some(hardware) = &self.hardware
         {
             // A level stays masked under its own handler.
-            if self.masked && !(self.in_progress && hardware.flow == Flow::Level) {
+            if self.masked && !(self.in_progress && self.flow == Flow::Level) {
                 hardware.unmask();
                 self.masked = false;
             }
             // While its handler runs, that will see the mark itself. A level that is still raised comes back alone.
             if self.pending && !self.in_progress {
-                self.pending = hardware.flow != Flow::Level && !hardware.retrigger();
+                self.pending = !self.comes_back_alone() && !hardware.retrigger();
             }
         }
+    }
+
+    /// Whether the wire itself raises the interrupt again as long as the device is not served.
+    fn comes_back_alone(&self) -> bool {
+        self.trigger.map_or(self.flow == Flow::Level, Trigger::is_level)
     }
 
     /// Makes `ready` what `entries` are now.

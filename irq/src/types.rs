@@ -26,8 +26,84 @@ pub struct Vector(pub u8);
 pub struct Target {
     /// The CPU.
     pub cpu: CpuId,
-    /// The vector on that CPU.
-    pub vector: Vector,
+    /// The vector on that CPU; none where the controller itself tells the CPU which line it is, as a GIC does
+    /// ([`crate::IrqDomain::needs_vector`]).
+    pub vector: Option<Vector>,
+}
+
+impl Target {
+    /// A CPU of a system whose lines have no vectors.
+    pub const fn on(cpu: CpuId) -> Self {
+        Self { cpu, vector: None }
+    }
+
+    /// A vector of a CPU.
+    pub const fn at(cpu: CpuId, vector: Vector) -> Self {
+        Self { cpu, vector: Some(vector) }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CPU {}", self.cpu)?;
+        self.vector.map_or(Ok(()), |vector| write!(f, " vector {:#04x}", vector.0))
+    }
+}
+
+/// What makes a wire an interrupt.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Trigger {
+    /// From low to high.
+    EdgeRising,
+    /// From high to low.
+    EdgeFalling,
+    /// Both.
+    EdgeBoth,
+    /// As long as it is high.
+    LevelHigh,
+    /// As long as it is low.
+    LevelLow,
+}
+
+impl Trigger {
+    /// Whether the wire itself keeps the interrupt until the device is served.
+    pub fn is_level(self) -> bool {
+        matches!(self, Self::LevelHigh | Self::LevelLow)
+    }
+}
+
+impl fmt::Display for Trigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::EdgeRising => "rising edge",
+            Self::EdgeFalling => "falling edge",
+            Self::EdgeBoth => "both edges",
+            Self::LevelHigh => "high level",
+            Self::LevelLow => "low level",
+        })
+    }
+}
+
+/// A bit of state that a controller keeps for a line, read and written by
+/// [`crate::IrqCore::irqchip_state`] and [`crate::IrqCore::set_irqchip_state`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum IrqChipState {
+    /// Raised, and not taken yet.
+    Pending,
+    /// Taken, and not ended yet.
+    Active,
+    /// Held back.
+    Masked,
+}
+
+impl fmt::Display for IrqChipState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pending => "pending",
+            Self::Active => "active",
+            Self::Masked => "masked",
+        })
+    }
 }
 
 /// A PCI requester: bus in 15:8, device in 7:3, function in 2:0.

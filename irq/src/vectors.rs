@@ -1,5 +1,6 @@
 //! Which vector of which CPU is whose: the matrix, and the spreading of queues.
 
+use crate::line::Hardware;
 use crate::{CoreConfig, IrqError, Target, Vector};
 use alloc::vec::Vec;
 use hal::{CpuId, CpuSet};
@@ -83,7 +84,7 @@ impl Matrix {
     }
 
     /// Takes the lowest free vector of the emptiest online CPU among `allowed`; none when no such CPU is online.
-    pub(crate) fn allocate(&mut self, allowed: &CpuSet, managed: bool) -> Option<Result<Target, IrqError>> {
+    fn allocate(&mut self, allowed: &CpuSet, managed: bool) -> Option<Result<Target, IrqError>> {
         let candidates = allowed.iter().filter_map(|cpu| Some((self.room(cpu, managed)?, cpu)));
         let (room, cpu) = candidates.max_by_key(|&(room, cpu)| (room, core::cmp::Reverse(cpu)))?;
         let (total, first, last) = (self.total(), self.first, self.last);
@@ -95,12 +96,21 @@ impl Matrix {
         state.taken[usize::from(vector / 64)] |= 1 << (vector % 64);
         state.used += 1;
         state.managed_used += u32::from(managed);
-        Some(Ok(Target { cpu, vector: Vector(vector) }))
+        Some(Ok(Target::at(cpu, Vector(vector))))
     }
 
-    pub(crate) fn free(&mut self, target: Target, managed: bool) {
-        let state = &mut self.cpus[target.cpu.index()];
-        state.taken[usize::from(target.vector.0 / 64)] &= !(1 << (target.vector.0 % 64));
+    /// Where a line like this is to be delivered: on a CPU of `allowed` that is online, by a vector if it needs one.
+    pub(crate) fn target(&mut self, allowed: &CpuSet, line: &Hardware) -> Option<Result<Target, IrqError>> {
+        if line.needs_vector {
+            self.allocate(allowed, line.managed)
+        } else {
+            allowed.iter().find(|&cpu| self.is_online(cpu)).map(|cpu| Ok(Target::on(cpu)))
+        }
+    }
+
+    pub(crate) fn free(&mut self, cpu: CpuId, Vector(vector): Vector, managed: bool) {
+        let state = &mut self.cpus[cpu.index()];
+        state.taken[usize::from(vector / 64)] &= !(1 << (vector % 64));
         state.used -= 1;
         state.managed_used -= u32::from(managed);
     }

@@ -80,13 +80,13 @@ fn a_line_composes_retriggers_and_acks() {
     let level = Level::new(Irq(0), &levels);
     assert!(level.chip().compose_message(&level).is_err() && !level.chip().retrigger(&level), "no vector yet");
 
-    domain.activate(&level, Target { cpu: CpuId(1), vector: Vector(0x31) }).unwrap();
+    domain.activate(&level, Target::at(CpuId(1), Vector(0x31))).unwrap();
     assert_eq!(level.chip().compose_message(&level), Ok(MsiMessage { address: 0xfee0_2000, data: 0x31 }));
     assert!(level.chip().retrigger(&level));
     level.chip().ack(&level);
     assert_eq!(script.writes(), [(0x830, 64, 0x0000_0002_0000_4031), (0x80b, 64, 0)]);
 
-    let nowhere = Target { cpu: CpuId(7), vector: Vector(0x31) };
+    let nowhere = Target::at(CpuId(7), Vector(0x31));
     assert_eq!(level.chip().set_affinity(&level, nowhere), Err(IrqError::Target("LAPIC", nowhere)));
     assert_eq!(level.chip().compose_message(&level).unwrap().address, 0xfee0_2000, "it stays where it was");
 }
@@ -98,7 +98,7 @@ fn a_request_is_seen_on_its_own_cpu() {
     let levels = [domain.allocate(&request(Delivery::Fixed)).unwrap()];
     let level = Level::new(Irq(0), &levels);
     script.answer(0x822, &[1 << 1]);
-    let pending = |cpu, vector| level.chip().is_pending(&level, Target { cpu: CpuId(cpu), vector: Vector(vector) });
+    let pending = |cpu, vector| level.chip().is_pending(&level, Target::at(CpuId(cpu), Vector(vector)));
     assert!(pending(0, 0x41));
     assert!(!pending(0, 0x42));
     assert!(pending(1, 0x42), "unknown here, so perhaps");
@@ -110,7 +110,7 @@ fn an_nmi_line_says_so_in_its_message() {
     let domain = VectorDomain::new(HostHal::manual(3), lapic);
     let levels = [domain.allocate(&request(Delivery::Nmi)).unwrap()];
     let level = Level::new(Irq(0), &levels);
-    domain.activate(&level, Target { cpu: CpuId(0), vector: Vector(0x31) }).unwrap();
+    domain.activate(&level, Target::at(CpuId(0), Vector(0x31))).unwrap();
     assert_eq!(level.chip().compose_message(&level).unwrap().data, 0x431);
     assert!(!level.chip().retrigger(&level));
 }

@@ -3,9 +3,10 @@
 use super::{ApicError, Lapic};
 use crate::slots::Slots;
 use alloc::sync::Arc;
-use hal::{Hal, Lock};
+use hal::{CpuId, Hal, Lock};
 use irq::{
     AllocRequest, ChipOps, Delivery, HardwareIrq, IrqChip, IrqDomain, IrqError, Level, LevelData, MsiMessage, Target,
+    Vector,
 };
 use spec::apic::DeliveryMode;
 use spec::msi::PlainData;
@@ -17,7 +18,7 @@ const LINES: usize = 1 << 20;
 #[derive(Clone, Copy)]
 struct Line {
     delivery: Delivery,
-    target: Option<Target>,
+    target: Option<(CpuId, Vector)>,
 }
 
 /// The chip of the vector domain: the local APIC of whichever CPU a line is delivered to.
@@ -34,9 +35,10 @@ impl<H: Hal> LapicChip<H> {
     }
 
     fn retarget(&self, hwirq: HardwareIrq, target: Target) -> Result<(), IrqError> {
-        self.lapic.id(target.cpu).map_err(|_| IrqError::Target("LAPIC", target))?;
+        let vector = target.vector.filter(|_| self.lapic.id(target.cpu).is_ok());
+        let vector = vector.ok_or(IrqError::Target("LAPIC", target))?;
         match self.lines.lock().get_mut(hwirq.0 as usize) {
-            Some(line) => line.target = Some(target),
+            Some(line) => line.target = Some((target.cpu, vector)),
             None => return Err(IrqError::Hardware("LAPIC", "the line was not allocated in the vector domain")),
         }
         Ok(())
@@ -78,11 +80,11 @@ impl<H: Hal> IrqChip for LapicChip<H> {
     fn retrigger(&self, level: &Level<'_>) -> bool {
         let line = self.line(level.hwirq());
         match line {
-            Some(Line { delivery: Delivery::Fixed | Delivery::PrivateStack, target: Some(target) }) => {
-                if target.cpu == self.hal.cpu() {
-                    self.lapic.send_self(target.vector).is_ok()
+            Some(Line { delivery: Delivery::Fixed | Delivery::PrivateStack, target: Some((cpu, vector)) }) => {
+                if cpu == self.hal.cpu() {
+                    self.lapic.send_self(vector).is_ok()
                 } else {
-                    self.lapic.send(target.cpu, target.vector).is_ok()
+                    self.lapic.send(cpu, vector).is_ok()
                 }
             }
             _ => false,
@@ -92,7 +94,7 @@ impl<H: Hal> IrqChip for LapicChip<H> {
     /// A plain message (SDM vol. 3, "Message Address Register Format"), with the id's bits above 8 where only a
     /// remapping unit's own events can have them.
     fn compose_message(&self, level: &Level<'_>) -> Result<MsiMessage, IrqError> {
-        let Some(Line { delivery, target: Some(target) }) = self.line(level.hwirq()) else {
+        let Some(Line { delivery, target: Some((cpu, vector)) }) = self.line(level.hwirq()) else {
             return Err(IrqError::Hardware("LAPIC", "the line has no vector yet"));
         };
         let mode = match delivery {
@@ -100,14 +102,14 @@ impl<H: Hal> IrqChip for LapicChip<H> {
             Delivery::Nmi => DeliveryMode::NMI,
             Delivery::Logical => return Err(IrqError::Delivery("a logical destination needs interrupt remapping")),
         };
-        let message = self.lapic.event_message(target.cpu, target.vector)?;
+        let message = self.lapic.event_message(cpu, vector)?;
         Ok(MsiMessage { data: PlainData::from_bits(message.data).with_delivery_mode(mode.0).into_bits(), ..message })
     }
 
     /// The IRR of another CPU cannot be read, so only the target's own CPU can tell; asked elsewhere, the answer is
     /// that it may be: a vector is freed by its CPU, or once that is offline.
     fn is_pending(&self, _level: &Level<'_>, target: Target) -> bool {
-        target.cpu != self.hal.cpu() || self.lapic.is_requested(target.vector)
+        target.cpu != self.hal.cpu() || target.vector.is_some_and(|vector| self.lapic.is_requested(vector))
     }
 
     fn release(&self, hwirq: HardwareIrq) {

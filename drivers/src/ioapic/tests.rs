@@ -7,7 +7,7 @@ use hal::{CpuId, CpuSet};
 use irq::{Irq, RequesterId, Vector};
 
 const LEVEL_LOW: PinWiring = PinWiring { level: true, active_low: true };
-const TARGET: Target = Target { cpu: CpuId(1), vector: Vector(0x31) };
+const TARGET: Target = Target::at(CpuId(1), Vector(0x31));
 
 struct Setup {
     script: Arc<Script>,
@@ -105,7 +105,7 @@ fn end_after_move(version: u64) -> Vec<(u32, u64)> {
     setup.vectors.activate(&level.parent().unwrap(), TARGET).unwrap();
     domain.activate(&level, TARGET).unwrap();
     level.chip().unmask(&level);
-    level.chip().set_affinity(&level, Target { cpu: CpuId(0), vector: Vector(0x44) }).unwrap();
+    level.chip().set_affinity(&level, Target::at(CpuId(0), Vector(0x44))).unwrap();
     setup.script.writes();
     level.chip().eoi(&level);
     let writes = setup.script.writes().into_iter().map(|(offset, _, value)| (offset, value)).collect();
@@ -164,7 +164,7 @@ fn a_remapped_level_pin_names_its_handle_and_is_told_of_the_end() {
     let entry = setup.redirections();
     assert_eq!(entry[1], (0x23, 0x0007_0000), "handle 3 in bits 63:49, format in bit 48");
     assert_eq!(entry.last(), Some(&(0x22, 0xa809)), "handle bit 15 in bit 11, and the pin as the vector");
-    level.chip().set_affinity(&level, Target { cpu: CpuId(0), vector: Vector(0x44) }).unwrap();
+    level.chip().set_affinity(&level, Target::at(CpuId(0), Vector(0x44))).unwrap();
     assert_eq!(setup.script.writes(), [], "the entry stays as it is when the line moves");
     level.chip().eoi(&level);
     assert_eq!(setup.apic.writes(), [(0x80b, 64, 0)]);

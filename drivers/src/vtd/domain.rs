@@ -70,10 +70,12 @@ where
     /// can change while the line is asserted.
     fn entry(&self, target: Target) -> Result<u128, IrqError> {
         let lapic = &self.remapping.lapic;
-        let id = lapic.id(target.cpu).map_err(|_| IrqError::Target("INTEL-IR", target))?;
+        let nowhere = IrqError::Target("INTEL-IR", target);
+        let id = lapic.id(target.cpu).map_err(|_| nowhere)?;
+        let vector = target.vector.ok_or(nowhere)?;
         let entry = Remapped::new()
             .with_present(true)
-            .with_vector(target.vector.0)
+            .with_vector(vector.0)
             .with_destination(lapic.mode().destination_field(id));
         let entry = match self.delivery {
             Delivery::Fixed | Delivery::PrivateStack => entry.with_delivery_mode(DeliveryMode::FIXED.0),
@@ -123,7 +125,7 @@ where
     fn entry(&self, target: Target) -> Result<u128, IrqError> {
         let nowhere = IrqError::Target("INTEL-IR-POST", target);
         let descriptor = self.posted.descriptor_address(target.cpu).ok_or(nowhere)?;
-        Ok(posted_entry(descriptor, target.vector, false))
+        Ok(posted_entry(descriptor, target.vector.ok_or(nowhere)?, false))
     }
 }
 

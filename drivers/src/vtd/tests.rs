@@ -18,8 +18,8 @@ use spec::vtd::registers::QueueErrorInfo;
 use unit::{EXTENDED, POSTING, Trouble, Unit};
 
 const CONFIG: RemapConfig = RemapConfig { table_entries: 256, apic_mode: ApicMode::X2Apic };
-const A: Target = Target { cpu: CpuId(0), vector: Vector(0x41) };
-const B: Target = Target { cpu: CpuId(1), vector: Vector(0x52) };
+const A: Target = Target::at(CpuId(0), Vector(0x41));
+const B: Target = Target::at(CpuId(1), Vector(0x52));
 
 struct Setup {
     device: Arc<Unit>,
@@ -65,7 +65,7 @@ impl Setup {
     /// The posted entry for `target`, by the words of the manual's figure.
     fn posted_words(&self, target: Target) -> [u64; 2] {
         let DeviceAddress(descriptor) = self.posted.descriptor_address(target.cpu).unwrap();
-        let low = (descriptor & 0xffff_ffc0) << 32 | u64::from(target.vector.0) << 16 | 0x8001;
+        let low = (descriptor & 0xffff_ffc0) << 32 | u64::from(target.vector.unwrap().0) << 16 | 0x8001;
         [low, descriptor >> 32 << 32 | 0x4_3a00]
     }
 
@@ -174,7 +174,7 @@ fn a_retriggered_posted_line_ends_in_an_eoi_and_a_notified_one_does_not() {
     level.chip().ack(&level);
     assert_eq!(setup.apic.writes(), [(0x83f, 64, 0x41), (0x80b, 64, 0)]);
 
-    setup.posted.descriptor(CpuId(0)).unwrap().post(A.vector, false);
+    setup.posted.descriptor(CpuId(0)).unwrap().post(A.vector.unwrap(), false);
     setup.hal.interrupt(CpuId(0), || {
         setup.posted.handle(|_| level.chip().ack(&level), || setup.lapic.eoi());
     });
@@ -189,7 +189,7 @@ fn pending_is_the_descriptor_or_the_lapic() {
     let levels = setup.line(&setup.posted(), Delivery::Fixed, A);
     let level = Level::new(Irq(0), &levels);
     assert!(!level.chip().is_pending(&level, A));
-    setup.posted.descriptor(CpuId(0)).unwrap().post(A.vector, false);
+    setup.posted.descriptor(CpuId(0)).unwrap().post(A.vector.unwrap(), false);
     assert!(level.chip().is_pending(&level, A));
     setup.hal.interrupt(CpuId(0), || _ = setup.posted.handle(|_| (), || ()));
     assert!(!level.chip().is_pending(&level, A));

@@ -195,7 +195,8 @@ impl<H: Hal> PostedMsi<H> {
     /// runs on this CPU and not be dispatched yet. It may also wait in the LAPIC, see [`crate::IrqChip::is_pending`].
     pub fn is_pending(&self, target: Target) -> bool {
         let harvested = target.cpu == self.hal.cpu() && self.is_serving();
-        harvested || self.descriptor(target.cpu).is_some_and(|descriptor| descriptor.is_pending(target.vector))
+        let posted = || Some(self.descriptor(target.cpu)?.is_pending(target.vector?));
+        harvested || posted().unwrap_or(false)
     }
 
     /// What the notifications of `cpu` brought; zero for a CPU it was not set up for.

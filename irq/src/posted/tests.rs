@@ -205,7 +205,7 @@ fn each_cpu_has_a_descriptor_of_its_own_line() {
         assert_eq!((memory.len_bytes(), memory.words()[4].get()), (64, control));
     }
     assert!(posted.descriptor(CpuId(2)).is_none() && posted.descriptor_address(CpuId(2)).is_none());
-    assert!(!posted.is_pending(Target { cpu: CpuId(2), vector: Vector(0x41) }));
+    assert!(!posted.is_pending(Target::at(CpuId(2), Vector(0x41))));
 }
 
 #[test]
@@ -214,8 +214,8 @@ fn the_handler_ends_with_one_eoi_and_is_known_to_run_until_then() {
     for vector in [0x41, 0x42, 0x30] {
         posted.descriptor(CpuId(1)).unwrap().post(Vector(vector), false);
     }
-    assert!(posted.is_pending(Target { cpu: CpuId(1), vector: Vector(0x41) }));
-    assert!(!posted.is_pending(Target { cpu: CpuId(0), vector: Vector(0x41) }));
+    assert!(posted.is_pending(Target::at(CpuId(1), Vector(0x41))));
+    assert!(!posted.is_pending(Target::at(CpuId(0), Vector(0x41))));
     let log = core::cell::RefCell::new(Vec::new());
     hal.interrupt(CpuId(1), || {
         let served = posted.handle(

@@ -6,7 +6,7 @@ use alloc::string::ToString;
 #[test]
 fn a_stray_vector_is_counted_and_ended_once() {
     let bench = Bench::new(ALL_OPS);
-    let stray = Target { cpu: CPU1, vector: Vector(0x77) };
+    let stray = Target::at(CPU1, Vector(0x77));
     bench.vector(stray);
     assert_eq!(bench.said(), "eoi");
     assert_eq!((bench.core.stray_vectors(CPU1), bench.core.last_stray()), (1, Some(stray)));

@@ -6,9 +6,10 @@ mod model;
 mod random;
 mod refusals;
 mod stress;
+mod wired;
 
 use crate::*;
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hal::host::HostHal;
@@ -124,7 +125,14 @@ pub(super) const ALL_OPS: ChipOps = ChipOps {
     compose_message: false,
     write_message: false,
     is_pending: true,
+    set_type: false,
+    state: false,
+    nmi: false,
     moves_on_ack: false,
+    forwards: false,
+    automasks_flow: false,
+    eoi_threaded: false,
+    oneshot_safe: false,
 };
 
 pub(super) fn on(affinity: CpuSet) -> AllocRequest {
@@ -184,7 +192,7 @@ impl Bench {
     }
 
     pub(super) fn vector(&self, target: Target) {
-        self.hal.interrupt(target.cpu, || self.core.handle_vector(target.vector));
+        self.hal.interrupt(target.cpu, || self.core.handle_vector(target.vector.unwrap()));
     }
 
     pub(super) fn said(&self) -> String {

@@ -108,15 +108,15 @@ impl IrqChip for ApicChip {
     fn retrigger(&self, level: &Level<'_>) -> bool {
         let mut state = self.0.state.lock().unwrap();
         let target = state.targets[level.hwirq().0 as usize].unwrap();
-        state.apics[target.cpu.index()].irr.insert(target.vector.0)
+        state.apics[target.cpu.index()].irr.insert(target.vector.unwrap().0)
     }
     fn compose_message(&self, level: &Level<'_>) -> Result<MsiMessage, IrqError> {
         let target = self.0.state.lock().unwrap().targets[level.hwirq().0 as usize].unwrap();
-        Ok(MsiMessage { address: target.cpu.0.into(), data: target.vector.0.into() })
+        Ok(MsiMessage { address: target.cpu.0.into(), data: target.vector.unwrap().0.into() })
     }
     fn is_pending(&self, _: &Level<'_>, target: Target) -> bool {
         target.cpu != self.0.hal.cpu()
-            || self.0.state.lock().unwrap().apics[target.cpu.index()].irr.contains(&target.vector.0)
+            || self.0.state.lock().unwrap().apics[target.cpu.index()].irr.contains(&target.vector.unwrap().0)
     }
 }
 

@@ -19,7 +19,7 @@ fn what_a_move_that_failed_sent_is_not_lost() {
     let refused = bench.core.set_affinity(irq, &CpuSet::of(CPU1));
     assert_eq!(refused, Err(IrqError::Hardware("LOG", "it refuses")));
     bench.log.take();
-    bench.vector(Target { cpu: CPU1, vector: Vector(0x20) });
+    bench.vector(Target::at(CPU1, Vector(0x20)));
     assert_eq!(bench.said(), "ack handle");
     // The vector is given back once nothing can come any more.
     bench.hal.advance_ns(1_000_000);

@@ -66,7 +66,7 @@ fn rows_of(view: &LineView) -> Vec<[String; 12]> {
     first[7] = yes(view.pending);
     first[8] = or_none(flags(view).join(","));
     first[9] = view.affinity.to_string();
-    first[10] = view.effective.map_or("-".into(), |to| format!("CPU {} vector {:#04x}", to.cpu, to.vector.0));
+    first[10] = view.effective.map_or("-".into(), |to| to.to_string());
     first[11] = view.count.to_string();
     rows
 }
@@ -91,7 +91,7 @@ fn flags(view: &LineView) -> Vec<String> {
 
 /// Every line, for scripts.
 pub fn json(views: &[LineView]) -> String {
-    let target = |to: &irq::Target| json!({"cpu": to.cpu.0, "vector": to.vector.0});
+    let target = |to: &irq::Target| json!({"cpu": to.cpu.0, "vector": to.vector.map(|vector| vector.0)});
     let line = |view: &LineView| -> Value {
         let levels: Vec<Value> = view
             .levels

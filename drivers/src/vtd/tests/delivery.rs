@@ -54,7 +54,7 @@ impl Host {
 
     /// The unit posts to where the entry points; whether a notification was sent.
     fn post(&self, target: Target) -> bool {
-        self.setup.posted.descriptor(target.cpu).unwrap().post(target.vector, false).is_some()
+        self.setup.posted.descriptor(target.cpu).unwrap().post(target.vector.unwrap(), false).is_some()
     }
 
     fn take(&self, cpu: u32, vector: u8) {
@@ -105,7 +105,7 @@ fn a_line_that_moves_with_a_post_pending_loses_nothing() {
 #[test]
 fn a_retriggered_line_does_not_block_its_cpu() {
     let host = Host::new();
-    let vector = host.target().vector.0;
+    let vector = host.target().vector.unwrap().0;
     host.core.retrigger(host.irq).unwrap();
     assert_eq!(host.setup.apic.writes(), [(0x83f, 64, u64::from(vector))]);
     host.take(0, vector);
@@ -120,9 +120,9 @@ fn what_is_posted_to_a_cpu_that_goes_fires_at_the_next() {
     host.setup.hal.interrupt(CpuId(0), || _ = host.core.cpu_offline().unwrap());
     let new = host.target();
     assert_eq!(new.cpu, CpuId(1));
-    let ipi = 0x0000_0123_0000_4000 | u64::from(new.vector.0);
+    let ipi = 0x0000_0123_0000_4000 | u64::from(new.vector.unwrap().0);
     assert!(host.setup.apic.writes().contains(&(0x830, 64, ipi)), "retriggered on the CPU of APIC id 0x123");
-    host.take(1, new.vector.0);
+    host.take(1, new.vector.unwrap().0);
     assert_eq!(host.handled(), 1);
 }
 

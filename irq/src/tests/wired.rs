@@ -1,0 +1,126 @@
+//! Lines of a controller without vectors, as a GIC is.
+
+use super::*;
+
+/// Such a controller's domain. Its chip logs.
+pub(super) struct Wired(pub(super) Arc<LogChip>);
+
+impl IrqDomain for Wired {
+    fn name(&self) -> &str {
+        "WIRED"
+    }
+    fn parent(&self) -> Option<&dyn IrqDomain> {
+        None
+    }
+    fn needs_vector(&self) -> bool {
+        false
+    }
+    fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
+        Ok(LevelData { chip: self.0.clone(), hwirq: HardwareIrq(request.index.into()) })
+    }
+    fn activate(&self, _: &Level<'_>, target: Target) -> Result<(), IrqError> {
+        assert_eq!(target.vector, None);
+        self.0.log.add("activate");
+        Ok(())
+    }
+}
+
+fn line(bench: &Bench, affinity: CpuSet, managed: bool) -> Irq {
+    let domain = Wired(bench.domain.0.clone());
+    let request = AllocRequest { index: 40, managed, ..on(affinity) };
+    let irq = bench.core.alloc_line(&domain, &request, Flow::FastEoi).unwrap();
+    let log = bench.log.clone();
+    bench.request(irq, move |_| {
+        log.add("handle");
+        IrqReturn::Handled
+    });
+    irq
+}
+
+fn fire(bench: &Bench, cpu: CpuId, irq: Irq) {
+    bench.hal.interrupt(cpu, || bench.core.handle_exception(|core| assert!(core.handle_irq(irq))));
+}
+
+#[test]
+fn a_line_without_a_vector_goes_where_its_cpu_is() {
+    let bench = Bench::new(ALL_OPS);
+    let irq = line(&bench, CpuSet::first(2), false);
+    assert_eq!(bench.said(), "mask activate unmask");
+    let effective = || bench.core.view(irq).unwrap().effective;
+    assert_eq!(effective(), Some(Target::on(CPU0)));
+    fire(&bench, CPU0, irq);
+    assert_eq!(bench.said(), "handle eoi");
+    bench.core.set_affinity(irq, &CpuSet::of(CPU1)).unwrap();
+    assert_eq!((bench.said().as_str(), effective()), ("set_affinity", Some(Target::on(CPU1))));
+    assert_eq!(bench.core.view(irq).unwrap().retired, []);
+    // One that the old CPU took just before is the line's all the same.
+    fire(&bench, CPU0, irq);
+    assert_eq!(bench.said(), "handle eoi");
+    bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
+    assert_eq!((bench.said().as_str(), effective()), ("set_affinity", Some(Target::on(CPU0))));
+    assert_eq!(bench.core.matrix.lock().in_use(), (0, 0), "no vector was touched");
+    assert_eq!(
+        bench.core.view(irq).unwrap().to_string().lines().nth(3).unwrap().trim(),
+        "disabled depth 0 affinity 1 effective CPU 0"
+    );
+}
+
+#[test]
+fn the_number_of_a_freed_line_is_nobodys_until_what_was_taken_has_passed() {
+    let bench = Bench::with(ALL_OPS, |config| config.lines_max = 1);
+    let domain = Wired(bench.domain.0.clone());
+    let irq = bench.core.alloc_line(&domain, &on(CpuSet::first(2)), Flow::FastEoi).unwrap();
+    bench.core.free_line(irq).unwrap();
+    let again = || bench.core.alloc_line(&domain, &on(CpuSet::first(2)), Flow::FastEoi);
+    assert_eq!(again(), Err(IrqError::Exhausted("interrupt lines", 1)));
+    bench.hal.advance_ns(1_000_000);
+    assert_eq!(again(), Ok(irq));
+}
+
+#[test]
+fn a_managed_line_without_a_vector_sleeps_and_wakes_with_its_cpu() {
+    let bench = Bench::new(ALL_OPS);
+    let irq = line(&bench, CpuSet::of(CPU1), true);
+    bench.said();
+    bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
+    assert!(bench.said() == "mask" && bench.core.view(irq).unwrap().shutdown);
+    bench.core.cpu_online(CPU1).unwrap();
+    assert_eq!(bench.said(), "set_affinity unmask");
+    fire(&bench, CPU1, irq);
+    assert_eq!(bench.said(), "handle eoi");
+    assert_eq!(bench.core.matrix.lock().in_use(), (0, 0));
+}
+
+/// What broke when a power controller stood in front of a GIC.
+#[test]
+fn a_chip_that_keeps_ack_or_eoi_to_itself_is_refused_at_allocation() {
+    struct Nested(Wired, Arc<LogChip>);
+    impl IrqDomain for Nested {
+        fn name(&self) -> &str {
+            "NESTED"
+        }
+        fn parent(&self) -> Option<&dyn IrqDomain> {
+            Some(&self.0)
+        }
+        fn allocate(&self, _: &AllocRequest) -> Result<LevelData, IrqError> {
+            Ok(LevelData { chip: self.1.clone(), hwirq: HardwareIrq(7) })
+        }
+        fn activate(&self, _: &Level<'_>, _: Target) -> Result<(), IrqError> {
+            Ok(())
+        }
+    }
+    let nested = |ops, flow| {
+        let bench = Bench::new(ALL_OPS);
+        let chip = Arc::new(LogChip::new(ops, bench.log.clone()));
+        let domain = Nested(Wired(bench.domain.0.clone()), chip);
+        bench.core.alloc_line(&domain, &on(CpuSet::of(CPU0)), flow)
+    };
+    let none = ChipOps::default();
+    assert!(nested(none, Flow::Strict).is_ok(), "the parent's are used");
+    for flow in [Flow::Strict, Flow::FastEoi] {
+        assert_eq!(nested(ChipOps { eoi: true, ..none }, flow), Err(IrqError::KeepsToItself("LOG", "eoi")));
+        assert!(nested(ChipOps { eoi: true, forwards: true, ..none }, flow).is_ok());
+    }
+    assert_eq!(nested(ChipOps { ack: true, ..none }, Flow::Strict), Err(IrqError::KeepsToItself("LOG", "ack")));
+    assert!(nested(ChipOps { ack: true, ..none }, Flow::FastEoi).is_ok());
+}
