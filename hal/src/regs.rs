@@ -14,4 +14,21 @@ pub trait Regs: Send + Sync {
     fn read64(&self, offset: u32) -> u64;
     /// Writes 64 bits, posted. Owed.
     fn write64(&self, offset: u32, value: u64);
+
+    /// Reads 8 bits. A point. Windows of controllers that have no narrow registers leave the narrow accesses out.
+    fn read8(&self, offset: u32) -> u8 {
+        panic!("8-bit read of {offset:#x} in a window that has no narrow registers")
+    }
+    /// Writes 8 bits, posted. Owed.
+    fn write8(&self, offset: u32, value: u8) {
+        panic!("8-bit write of {value:#x} to {offset:#x} in a window that has no narrow registers")
+    }
+    /// Reads 16 bits. A point.
+    fn read16(&self, offset: u32) -> u16 {
+        panic!("16-bit read of {offset:#x} in a window that has no narrow registers")
+    }
+    /// Writes 16 bits, posted. Owed.
+    fn write16(&self, offset: u32, value: u16) {
+        panic!("16-bit write of {value:#x} to {offset:#x} in a window that has no narrow registers")
+    }
 }

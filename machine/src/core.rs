@@ -420,10 +420,9 @@ impl Core {
     }
 
     fn deliver_write(&self, id: ModelId, event: Event) {
-        let (region, wide, offset) = (event.code() >> 27, event.code() >> 26 & 1, event.code() & 0x3ff_ffff);
-        let width_bytes = if wide == 1 { 8 } else { 4 };
+        let (region, offset, width_bytes) = event.write_target();
         let mut model = self.model(id).borrow_mut();
-        model.write(&mut World::new(self, id), region as u8, offset, width_bytes, event.arg);
+        model.write(&mut World::new(self, id), region, offset, width_bytes, event.arg);
     }
 
     /// A read-modify-write by the running CPU: everything due has happened, and a line that a device updates

@@ -53,8 +53,21 @@ impl Event {
     /// A register write that arrives later: region, width and offset in the code.
     pub(crate) fn write(model: ModelId, region: u8, offset: u32, width_bytes: u8, value: u64) -> Self {
         debug_assert!(offset < 1 << 26 && region < 16, "region {region} offset {offset:#x}");
-        let wide = u32::from(width_bytes == 8);
-        Self::new(KIND_WRITE << 30 | model.0, u32::from(region) << 27 | wide << 26 | offset, value)
+        let (narrow, wide) = (u32::from(width_bytes < 4), u32::from(width_bytes == 8 || width_bytes == 2));
+        let code = narrow << 31 | u32::from(region) << 27 | wide << 26 | offset;
+        Self::new(KIND_WRITE << 30 | model.0, code, value)
+    }
+
+    /// Region, offset and width in bytes of [`Event::write`].
+    pub(crate) fn write_target(self) -> (u8, u32, u8) {
+        let code = self.code();
+        let width_bytes = match (code >> 31, code >> 26 & 1) {
+            (0, 0) => 4,
+            (0, _) => 8,
+            (_, 0) => 1,
+            _ => 2,
+        };
+        ((code >> 27 & 15) as u8, code & 0x3ff_ffff, width_bytes)
     }
 
     pub(crate) fn for_cpu(cpu: CpuId, code: u32, arg: u64) -> Self {
@@ -63,5 +76,18 @@ impl Event {
 
     pub(crate) fn stop(run: u64) -> Self {
         Self::new(KIND_STOP << 30, 0, run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_keeps_its_width_and_place() {
+        for width_bytes in [1, 2, 4, 8] {
+            let event = Event::write(ModelId(5), 15, 0x3ff_fffc, width_bytes, 7);
+            assert_eq!(event.write_target(), (15, 0x3ff_fffc, width_bytes));
+        }
     }
 }

@@ -53,7 +53,7 @@ pub trait Model {
     /// An event that this model scheduled, or that a bus scheduled for it. `code` and `arg` are its own.
     fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64);
 
-    /// A CPU reads `width_bytes` (4 or 8) of a register of `region`, the model's own numbering from 0.
+    /// A CPU reads `width_bytes` (1, 2, 4 or 8) of a register of `region`, the model's own numbering from 0.
     fn read(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8) -> u64;
 
     /// A CPU's write arrives. `value` is zero-extended.

@@ -25,30 +25,46 @@ pub enum Regs {
     Lapic,
 }
 
-impl hal::Regs for Regs {
-    fn read32(&self, offset: u32) -> u32 {
-        match *self {
-            Self::Model { model, region } => with(|core| core.mmio_read(model, region, offset, 4)) as u32,
-            Self::Lapic => with(|core| core.lapic_read(offset)) as u32,
-        }
-    }
-    fn write32(&self, offset: u32, value: u32) {
-        match *self {
-            Self::Model { model, region } => with(|core| core.mmio_write(model, region, offset, 4, value.into())),
-            Self::Lapic => with(|core| core.lapic_write(offset, value.into())),
-        }
-    }
-    fn read64(&self, offset: u32) -> u64 {
-        match *self {
-            Self::Model { model, region } => with(|core| core.mmio_read(model, region, offset, 8)),
+impl Regs {
+    fn read(self, offset: u32, width_bytes: u8) -> u64 {
+        match self {
+            Self::Model { model, region } => with(|core| core.mmio_read(model, region, offset, width_bytes)),
             Self::Lapic => with(|core| core.lapic_read(offset)),
         }
     }
-    fn write64(&self, offset: u32, value: u64) {
-        match *self {
-            Self::Model { model, region } => with(|core| core.mmio_write(model, region, offset, 8, value)),
+
+    fn write(self, offset: u32, width_bytes: u8, value: u64) {
+        match self {
+            Self::Model { model, region } => with(|core| core.mmio_write(model, region, offset, width_bytes, value)),
             Self::Lapic => with(|core| core.lapic_write(offset, value)),
         }
+    }
+}
+
+impl hal::Regs for Regs {
+    fn read8(&self, offset: u32) -> u8 {
+        self.read(offset, 1) as u8
+    }
+    fn write8(&self, offset: u32, value: u8) {
+        self.write(offset, 1, value.into());
+    }
+    fn read16(&self, offset: u32) -> u16 {
+        self.read(offset, 2) as u16
+    }
+    fn write16(&self, offset: u32, value: u16) {
+        self.write(offset, 2, value.into());
+    }
+    fn read32(&self, offset: u32) -> u32 {
+        self.read(offset, 4) as u32
+    }
+    fn write32(&self, offset: u32, value: u32) {
+        self.write(offset, 4, value.into());
+    }
+    fn read64(&self, offset: u32) -> u64 {
+        self.read(offset, 8)
+    }
+    fn write64(&self, offset: u32, value: u64) {
+        self.write(offset, 8, value);
     }
 }
 

@@ -9,4 +9,5 @@ pub mod gic;
 pub mod hpet;
 pub mod msi;
 pub mod nvme;
+pub mod virtio;
 pub mod vtd;

@@ -75,6 +75,18 @@ impl Regs for HostRegs {
     fn write64(&self, offset: u32, value: u64) {
         self.0.write64(offset, value);
     }
+    fn read8(&self, offset: u32) -> u8 {
+        self.0.read8(offset)
+    }
+    fn write8(&self, offset: u32, value: u8) {
+        self.0.write8(offset, value);
+    }
+    fn read16(&self, offset: u32) -> u16 {
+        self.0.read16(offset)
+    }
+    fn write16(&self, offset: u32, value: u16) {
+        self.0.write16(offset, value);
+    }
 }
 
 struct Buffer {
