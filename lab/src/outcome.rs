@@ -1,40 +1,37 @@
 //! What one run measured, as plain data, and what several runs say together.
 //!
-//! [`Outcome`] is one (delivery, seed) run: counts and times over the measured span only, ramp excluded. [`Summary`]
-//! reduces the outcomes of one delivery to a mean and a confidence for every quantity of [`QUANTITIES`].
+//! [`Outcome`] is one (variant, seed) run: counts and times over the measured span only, ramp excluded. [`Summary`]
+//! reduces the outcomes of one variant to a mean and a confidence for every quantity of its kind.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 mod bottleneck;
 mod latency;
 mod quantity;
+mod storage;
 mod summary;
 
 pub use bottleneck::{Bottleneck, Finding, SATURATED};
 pub use latency::{Latency, PERCENTILES};
-pub use quantity::{QUANTITIES, Quantity, Section, Unit};
+pub use quantity::{Published, Quantity, Unit};
+pub use storage::{Drive, Stages, StorageOutcome};
 pub use summary::{Estimate, Figure, Summary, student_t_95};
 
-/// The result of one run: one delivery, one seed.
+/// The result of one run: one variant, one seed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// How interrupts were delivered, as the tables name it: `remapped`, `posted`, `polled`.
+    /// The variant, as the tables name it: `remapped`, `posted`, `polled`.
     pub delivery: String,
     /// The seed of every random stream of the run.
     pub seed: u64,
     /// Simulated time that was measured, ramp excluded, in ns. Shorter than asked for in an interrupted run.
     pub span_ns: u64,
-    /// One entry a drive, in the platform's order.
-    pub drives: Vec<Drive>,
     /// What the delivery path did, all devices together.
     pub interrupts: Interrupts,
     /// Where each CPU's time went; only the CPUs that the scenario uses.
     pub cpus: Vec<CpuTime>,
-    /// From submission to the application's sight of the completion.
-    pub completion_latency: Latency,
-    /// Spent inside the submitting call.
-    pub submission_latency: Latency,
-    /// The shared servers of the MSI path. Links, media and CPUs are in `drives` and `cpus`.
+    /// The shared servers of the MSI path. Links, media and CPUs are elsewhere.
     pub servers: Vec<Server>,
     /// Everything the IOMMUs and controllers recorded as faulty.
     pub faults: Vec<Fault>,
@@ -42,32 +39,76 @@ pub struct Outcome {
     pub interrupt_table: String,
     /// Activity over the measured span.
     pub timeline: Timeline,
-    /// Where the time of one I/O goes.
-    pub stages: Stages,
     /// What the simulation itself cost.
     pub engine: Engine,
+    /// What only this kind of experiment measures.
+    #[serde(flatten)]
+    pub section: Section,
 }
 
-/// One drive's share of a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Drive {
-    /// As the platform names it.
-    pub name: String,
-    /// Completed I/Os.
-    pub ios: u64,
-    /// Payload bytes of the completed I/Os.
-    pub bytes: u64,
-    /// I/Os that completed with an error status.
-    pub errors: u64,
-    /// MSI writes that the drive emitted.
-    pub msis: u64,
-    /// Fraction of the span in which the link was moving data.
-    pub link_busy: f64,
-    /// Fraction of the span in which the link had to stay free behind the drive's own MSIs, which data may not
-    /// overtake.
-    pub link_held: f64,
-    /// Fraction of the media's slots in use, averaged over the span.
-    pub media_busy: f64,
+/// What one kind of experiment measures, beside what all do. In files its fields stand among the others, with the kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Section {
+    /// Jobs on NVMe drives.
+    Storage(StorageOutcome),
+}
+
+/// The quantity that the page shows first, and one beside it.
+pub struct Headline {
+    /// [`Quantity::id`].
+    pub id: &'static str,
+    /// Its unit.
+    pub unit: Unit,
+    /// As the page names it, behind the figure.
+    pub name: &'static str,
+    /// Id, unit and name of the one beside it.
+    pub beside: (&'static str, Unit, &'static str),
+}
+
+impl Default for Section {
+    fn default() -> Self {
+        Self::Storage(StorageOutcome::default())
+    }
+}
+
+impl Section {
+    /// Every scalar of this kind, in the table's order.
+    pub fn quantities(&self) -> Vec<Quantity> {
+        match self {
+            Self::Storage(_) => storage::quantities(),
+        }
+    }
+
+    /// A published value's counterpart, in the published unit.
+    pub fn published(&self) -> &'static [Published] {
+        match self {
+            Self::Storage(_) => storage::PUBLISHED,
+        }
+    }
+
+    /// What the page shows first.
+    pub fn headline(&self) -> Headline {
+        match self {
+            Self::Storage(_) => storage::HEADLINE,
+        }
+    }
+
+    /// How busy this kind's devices were, as fractions, nearest to the work first.
+    fn devices(&self) -> Vec<(Bottleneck, f64)> {
+        match self {
+            Self::Storage(storage) => storage.devices(),
+        }
+    }
+}
+
+impl Outcome {
+    /// The drives, latencies and stages of a storage experiment.
+    pub fn storage(&self) -> Option<&StorageOutcome> {
+        match &self.section {
+            Section::Storage(storage) => Some(storage),
+        }
+    }
 }
 
 /// Counts of the delivery path over the measured span.
@@ -203,54 +244,14 @@ impl Fault {
     }
 }
 
-/// Activity in equal buckets of the measured span; the three rows are equally long.
+/// Activity in equal buckets of the measured span; its rows are equally long.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeline {
     /// Width of a bucket in ns.
     pub bucket_ns: u64,
-    /// I/Os completed in each bucket.
-    pub ios: Vec<u64>,
-    /// MSIs emitted in each bucket.
-    pub msis: Vec<u64>,
-    /// Notifications taken in each bucket.
-    pub notifications: Vec<u64>,
-}
-
-/// Mean time of one I/O in each stage, in ns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Stages {
-    /// Application code.
-    pub user_ns: f64,
-    /// The submitting call, to the doorbell.
-    pub submit_ns: f64,
-    /// In the submission queue, until the drive fetches it.
-    pub queue_ns: f64,
-    /// In the drive's media.
-    pub media_ns: f64,
-    /// Waiting for and on the link and root port.
-    pub link_ns: f64,
-    /// From the posted completion entry to its MSI.
-    pub post_to_msi_ns: f64,
-    /// From the MSI to its handler's first instruction.
-    pub msi_to_handler_ns: f64,
-    /// From the handler to the application.
-    pub handler_to_application_ns: f64,
-}
-
-impl Stages {
-    /// Every stage in the order of an I/O's life, with its name.
-    pub fn named(&self) -> [(&'static str, f64); 8] {
-        [
-            ("user", self.user_ns),
-            ("submit", self.submit_ns),
-            ("drive queue", self.queue_ns),
-            ("media", self.media_ns),
-            ("link and port", self.link_ns),
-            ("entry to MSI", self.post_to_msi_ns),
-            ("MSI to handler", self.msi_to_handler_ns),
-            ("handler to application", self.handler_to_application_ns),
-        ]
-    }
+    /// What happened in each bucket, by name: `ios`, `msis`, `notifications`.
+    #[serde(flatten)]
+    pub counts: BTreeMap<String, Vec<u64>>,
 }
 
 /// What the simulation itself cost.

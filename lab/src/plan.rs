@@ -1,16 +1,18 @@
 //! The resolved experiment: plain data, everything decided, nothing left to look up.
+//!
+//! What every experiment has is in [`Plan`]; what it runs is in its [`Experiment`], a module a kind.
 
-mod validate;
+pub mod storage;
+mod variant;
 
-pub use validate::DEVICE_VECTORS;
+pub use storage::{Coalescing, DEVICE_VECTORS, DrivePlan, IoEngine, JobPlan, Pattern, Storage};
+pub use variant::{Delivery, Variant};
 
-use crate::input::{Place, Warning};
+use crate::input::{InputError, Place, Warning};
 use crate::platform::{Platform, Unit};
-use drivers::nvme::CompletionCheck;
-use hal::CpuSet;
 use std::fmt;
 
-/// One experiment: a machine, a workload and how its interrupts are delivered.
+/// One experiment: a machine, a workload, and the variants of it that are compared.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
     /// Its name: the scenario's, or the job file's without its ending.
@@ -21,26 +23,87 @@ pub struct Plan {
     pub platform: Platform,
     /// CPUs of the machine, from 0; at most those of the platform.
     pub cpus: u32,
-    /// The drives, in the order of their first job.
-    pub drives: Vec<DrivePlan>,
-    /// One entry a thread: `numjobs` is expanded.
-    pub jobs: Vec<JobPlan>,
-    /// What is run and compared, in order, each once.
-    pub deliveries: Vec<Delivery>,
+    /// What runs on it.
+    pub experiment: Experiment,
+    /// What is run and compared, in order, each once; the columns of the table.
+    pub variants: Vec<Variant>,
     /// One run a seed, in order, each once.
     pub seeds: Vec<u64>,
     /// How long is simulated, and for how much it stands.
     pub spans: Spans,
-    /// Everything else that can be set.
+    /// What can be set whatever runs.
     pub options: Options,
     /// What the result must be read with.
     pub warnings: Vec<Warning>,
 }
 
+/// What runs on the machine.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Experiment {
+    /// Jobs on NVMe drives.
+    Storage(Storage),
+}
+
+impl Experiment {
+    /// Its kind, in words.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Storage(_) => "storage",
+        }
+    }
+
+    /// Whether `variant` is one of this kind's.
+    pub fn has(&self, variant: Variant) -> bool {
+        match (self, variant) {
+            (Self::Storage(_), Variant::Delivery(_)) => true,
+        }
+    }
+
+    /// Whether it is the same experiment as `other`, wherever the two were read.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Storage(ours), Self::Storage(theirs)) => ours.is_same(theirs),
+        }
+    }
+}
+
 impl Plan {
-    /// Whether `job` polls for its completions in a run with `delivery`.
-    pub fn is_polled(&self, job: &JobPlan, delivery: Delivery) -> bool {
-        delivery == Delivery::Polled || matches!(job.engine, IoEngine::IoUring { polled: true, .. })
+    /// The drives and jobs of a storage experiment.
+    pub fn storage(&self) -> Option<&Storage> {
+        match &self.experiment {
+            Experiment::Storage(storage) => Some(storage),
+        }
+    }
+
+    /// Checks that the machine can be built and the experiment can run.
+    ///
+    /// # Errors
+    /// The first thing that cannot be, with its place, and what would be valid.
+    pub fn validate(&self) -> Result<(), InputError> {
+        let wrong = |key: &str, value: String, why: &str, valid: String| {
+            Err(InputError::value(&self.source, key, value, why, valid))
+        };
+        self.platform.check()?;
+        let most = self.platform.fabric.cpus.whole();
+        if self.cpus == 0 || u64::from(self.cpus) > most {
+            return wrong("cpus", self.cpus.to_string(), "is out of bounds", format!("1 to {most}"));
+        }
+        if self.variants.is_empty() {
+            return wrong("deliveries", "[]".into(), "is empty", "at least one".into());
+        }
+        if let Some(variant) = self.variants.iter().find(|&&variant| !self.experiment.has(variant)) {
+            let why = format!("is no way to run a {} experiment", self.experiment.kind());
+            return wrong("deliveries", variant.to_string(), &why, "one of its own".into());
+        }
+        if self.seeds.is_empty() {
+            return wrong("seeds", "[]".into(), "is empty", "at least one".into());
+        }
+        if self.spans.measured_ns == 0 {
+            return wrong("duration", "0".into(), "measures nothing", "a time such as 10 ms".into());
+        }
+        match &self.experiment {
+            Experiment::Storage(storage) => storage.validate(self),
+        }
     }
 }
 
@@ -68,140 +131,17 @@ impl fmt::Display for Spans {
     }
 }
 
-/// One drive.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DrivePlan {
-    /// Its name: the job's `filename`.
-    pub name: String,
-    /// Its kind, a key of [`Platform::drives`].
-    pub model: String,
-    /// I/O queue pairs, each with a vector unless it is polled.
-    pub queues: u32,
-    /// Entries of each queue.
-    pub queue_entries: u32,
-    /// Interrupt coalescing (NVMe feature 08h), when it is set.
-    pub coalescing: Option<Coalescing>,
-}
-
-/// NVMe feature 08h, in the units of NVM Express Base 2.0, clause 5.27.1.6.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Coalescing {
-    /// Aggregation threshold in entries, 1 to 256 (the field is 0's based).
-    pub entries: u16,
-    /// Aggregation time in units of 100 µs; 0: no delay.
-    pub time_100us: u8,
-}
-
-/// One thread that does I/O to one drive.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct JobPlan {
-    /// The job's section, with `.n` when `numjobs` made several of it.
-    pub name: String,
-    /// Where its section begins.
-    pub source: Place,
-    /// Index into [`Plan::drives`].
-    pub drive: usize,
-    /// Where it may run. One CPU under `cpus_allowed_policy=split`.
-    pub cpus: CpuSet,
-    /// How it submits and learns of completions.
-    pub engine: IoEngine,
-    /// What it reads and writes.
-    pub pattern: Pattern,
-    /// Bytes of one I/O.
-    pub block_bytes: u32,
-    /// I/Os in flight at most.
-    pub iodepth: u32,
-    /// I/Os submitted by one call.
-    pub batch_submit: u32,
-    /// Completions that one call waits for.
-    pub batch_complete_min: u32,
-    /// Completions that one call takes at most.
-    pub batch_complete_max: u32,
-    /// Pause after every `think_blocks` I/Os.
-    pub think_ns: u64,
-    /// See `think_ns`.
-    pub think_blocks: u32,
-}
-
-/// How a job submits and learns of completions.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum IoEngine {
-    /// `io_submit` and `io_getevents`.
-    Libaio,
-    /// `io_uring_enter`.
-    IoUring {
-        /// Buffers are registered once.
-        fixed_buffers: bool,
-        /// Files are registered once.
-        registered_files: bool,
-        /// The job itself asks for polled queues (`hipri`), whatever the delivery of the run.
-        polled: bool,
-    },
-}
-
-/// Where in the drive, and which way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pattern {
-    /// Random offsets; else ascending ones.
-    pub random: bool,
-    /// How many of a hundred I/Os read; the rest write. 100: reads only.
-    pub read_percent: u8,
-}
-
-/// How completions reach the CPU.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Delivery {
-    /// Every MSI is an interrupt, through the remapping table.
-    Remapped,
-    /// MSIs are posted to a descriptor, and a notification tells of several.
-    Posted,
-    /// No interrupts: the submitter looks.
-    Polled,
-}
-
-impl Delivery {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Remapped, Self::Posted, Self::Polled];
-
-    /// Its name on the command line and in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Remapped => "remapped",
-            Self::Posted => "posted",
-            Self::Polled => "polled",
-        }
-    }
-}
-
-impl fmt::Display for Delivery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// What can be set beside the workload.
+/// What can be set whatever runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Harvest passes of the notification handler before the final one.
     pub harvest_passes: u32,
-    /// When the driver looks at the completion queue after a batch of submissions.
-    pub check_queue: CompletionCheck,
-    /// Every read is compared with what the drive must hold, every write with what was sent.
-    pub verify_data: bool,
     /// The watchdog: a longer interrupt is a recorded fault, and the longest is told. None: no watchdog.
     pub interrupt_limit_ns: Option<u64>,
-    /// Mean time between MSIs that a stranger sends in the first drive's name; none by default. They must be refused.
-    pub rogue_msi_ns: Option<u64>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            harvest_passes: 2,
-            check_queue: CompletionCheck::Auto,
-            verify_data: false,
-            interrupt_limit_ns: None,
-            rogue_msi_ns: None,
-        }
+        Self { harvest_passes: 2, interrupt_limit_ns: None }
     }
 }

@@ -1,7 +1,6 @@
 //! The published rows: what was measured elsewhere, which scenario runs each, and whether it may calibrate.
 
 use crate::input::{InputError, Place, Problem};
-use crate::plan::Delivery;
 use crate::setting::Setting;
 
 /// One row of `scenarios/published.csv`.
@@ -13,10 +12,12 @@ pub struct Row {
     pub platform: String,
     /// What was run, in words.
     pub scenario: String,
-    /// How interrupts were delivered.
-    pub delivery: Delivery,
-    /// What the value counts.
-    pub quantity: Quantity,
+    /// The variant, as its scenario names it.
+    pub delivery: String,
+    /// The variant that it is compared with, where the published value is a change: "posted against remapped".
+    pub against: Option<String>,
+    /// What the value counts, as the kind of its scenario names it. Of a change, with `_change` or `_gain` behind it.
+    pub quantity: String,
     /// The published value; none for a prediction.
     pub published: Option<f64>,
     /// Its unit.
@@ -29,6 +30,21 @@ pub struct Row {
     pub source: String,
 }
 
+impl Row {
+    /// The quantity whose change the row states, or the quantity itself.
+    pub fn base_quantity(&self) -> &str {
+        match self.against {
+            Some(_) => self.quantity.trim_end_matches("_change").trim_end_matches("_gain"),
+            None => &self.quantity,
+        }
+    }
+
+    /// The variants that it needs.
+    pub fn variants(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.delivery).chain(&self.against)
+    }
+}
+
 /// What a row may be used for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Usage {
@@ -38,54 +54,6 @@ pub enum Usage {
     Report,
     /// Nothing: its value is not known here.
     Predict,
-}
-
-/// Declares the quantities with their names.
-macro_rules! quantities {
-    ($($(#[$doc:meta])* $variant:ident $name:literal,)*) => {
-        /// What a published value counts.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        pub enum Quantity {
-            $($(#[$doc])* $variant,)*
-        }
-
-        impl Quantity {
-            /// Every quantity.
-            pub const ALL: &[Self] = &[$(Self::$variant,)*];
-
-            /// Its name in the file and in `--json`.
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
-            }
-        }
-    };
-}
-
-quantities! {
-    /// I/Os a second of one drive, the mean over drives.
-    IopsPerDrive "iops_per_drive",
-    /// I/Os a second of all drives.
-    Iops "iops",
-    /// MSIs a second of one vector that a job uses, the mean over them.
-    MsiPerVector "msi_per_vector",
-    /// MSIs a second of all drives.
-    Msi "msi",
-    /// Notification interrupts a second, all CPUs.
-    Notifications "notifications",
-    /// Notifications for a hundred MSIs.
-    NotificationsPerMsi "notifications_per_msi",
-    /// Interrupts a second that CPUs took.
-    Interrupts "interrupts",
-    /// User time of all CPUs in 33 s.
-    UserTime "user_time",
-    /// System time of all CPUs in 33 s.
-    SystemTime "system_time",
-    /// Mean time from the application's wish to the end of its submission.
-    Slat "slat",
-    /// Mean time from submission to completion.
-    Clat "clat",
-    /// IOPS against those of the remapped run, in per cent.
-    IopsChange "iops_change",
 }
 
 /// The file in the project.
@@ -130,8 +98,10 @@ fn row(number: u32, line: &str) -> Result<Row, InputError> {
         return Err(InputError::new(&place, "", Problem::Syntax(why)));
     };
     let setting = |key: &str, text: &str| Setting::new(place.clone(), key, text);
-    let named = |known: &[&str]| known.join(", ");
-    let quantities: Vec<&str> = Quantity::ALL.iter().map(|quantity| quantity.name()).collect();
+    let (variant, against) = match delivery.split_once(" against ") {
+        Some((variant, base)) => (variant.to_owned(), Some(base.to_owned())),
+        None => (delivery.clone(), None),
+    };
     let usage = match usage.as_str() {
         "fit" => Usage::Fit,
         "report" => Usage::Report,
@@ -150,14 +120,9 @@ fn row(number: u32, line: &str) -> Result<Row, InputError> {
         id: id.clone(),
         platform: platform.clone(),
         scenario: scenario.clone(),
-        delivery: Delivery::ALL
-            .into_iter()
-            .find(|known| known.name() == delivery)
-            .ok_or_else(|| setting("delivery", delivery).wrong("is no delivery", "remapped, posted, polled"))?,
-        quantity: *Quantity::ALL
-            .iter()
-            .find(|known| known.name() == quantity)
-            .ok_or_else(|| setting("quantity", quantity).wrong("is no quantity", named(&quantities)))?,
+        delivery: variant,
+        against,
+        quantity: quantity.clone(),
         published,
         unit: unit.clone(),
         usage,
@@ -196,12 +161,10 @@ mod tests {
             for scenario in &row.scenarios {
                 let plan = Request::of(scenario).plan().unwrap();
                 assert_eq!(plan.platform.name, row.platform, "{}", row.id);
-                assert!(
-                    plan.deliveries.contains(&row.delivery),
-                    "{}: {scenario} does not run {}",
-                    row.id,
-                    row.delivery
-                );
+                for variant in row.variants() {
+                    let known = plan.variants.iter().any(|known| known.to_string() == *variant);
+                    assert!(known, "{}: {scenario} does not run {variant}", row.id);
+                }
             }
         }
     }
@@ -211,7 +174,7 @@ mod tests {
         let rows = rows().unwrap();
         let find = |id: &str| rows.iter().find(|row| row.id == id).unwrap();
         assert_eq!(find("H4").published, Some(2_184_200.0));
-        assert_eq!((find("H4").usage, find("H4").quantity), (Usage::Fit, Quantity::IopsPerDrive));
+        assert_eq!((find("H4").usage, find("H4").quantity.as_str()), (Usage::Fit, "iops_per_drive"));
         assert_eq!((find("C1").published, find("C1").unit.as_str()), (None, "ns"));
         assert_eq!(find("E14").scenarios.len(), 4);
         assert!(find("A1").scenario.contains("8 jobs a drive, QD 64"), "commas in quotes");
@@ -231,10 +194,6 @@ mod tests {
     #[test]
     fn a_wrong_row_says_where() {
         let case = |row: &str| parse(&format!("{HEADER}\n{row}\n")).unwrap_err().to_string();
-        assert_eq!(
-            case("X1,emr,s,remapped,speed,1,1/s,fit,f,s").split(';').next().unwrap(),
-            "scenarios/published.csv:2: quantity: `speed` is no quantity"
-        );
         assert_eq!(
             case("X1,emr,s,remapped,iops,1,1/s,predict,f,s"),
             "scenarios/published.csv:2: value: `1` stands in a prediction; valid: nothing"

@@ -4,7 +4,7 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::outcome::{Estimate, Outcome, Summary};
+use crate::outcome::{Estimate, Outcome, Quantity, Summary};
 
 mod figure;
 pub mod html;
@@ -12,6 +12,7 @@ pub mod json;
 pub mod lines;
 mod plots;
 mod rows_page;
+mod storage;
 pub mod table;
 pub mod trace;
 
@@ -191,6 +192,11 @@ impl RunReport {
             load: Vec::new(),
             constants: Vec::new(),
         }
+    }
+
+    /// Every quantity of the experiment's kind, in the order of the summaries' figures.
+    fn quantities(&self) -> Vec<Quantity> {
+        self.outcomes.first().map_or_else(Vec::new, |outcome| outcome.section.quantities())
     }
 
     /// The first outcome of a delivery, whose interrupt table and timeline are shown.

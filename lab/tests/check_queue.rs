@@ -77,10 +77,11 @@ fn several_cpus_on_a_queue_share_its_completions() {
     let (off, auto) = (of("options.check_queue=off"), of("options.check_queue=auto"));
     assert_eq!((off.interrupts.looks, off.interrupts.reaped_by_check), (0, 0));
     assert!(auto.interrupts.reaped_by_check > auto.interrupts.reaped_by_interrupt, "{:?}", auto.interrupts);
-    let ios = |outcome: &lab::outcome::Outcome| outcome.drives.iter().map(|drive| drive.ios).sum::<u64>();
+    let ios =
+        |outcome: &lab::outcome::Outcome| outcome.storage().unwrap().drives.iter().map(|drive| drive.ios).sum::<u64>();
     eprintln!("{} I/Os without, {} with: {:#?}", ios(&off), ios(&auto), auto.interrupts);
     assert!(ios(&auto) > ios(&off), "{} against {}", ios(&auto), ios(&off));
-    assert_eq!(auto.drives.iter().map(|drive| drive.errors).sum::<u64>(), 0);
+    assert_eq!(auto.storage().unwrap().drives.iter().map(|drive| drive.errors).sum::<u64>(), 0);
 }
 
 /// The watchdog reports what it is told to, and the check leaves it less to report.

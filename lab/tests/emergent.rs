@@ -141,7 +141,7 @@ fn a_saturated_cpu_is_shared_equally() {
     let plan = plan(path.to_str().unwrap(), &["duration=60ms"]);
     for delivery in [Remapped, Posted] {
         let runs = outcomes(&plan, delivery, 1);
-        let ios: Vec<u64> = runs[0].drives.iter().map(|drive| drive.ios).collect();
+        let ios: Vec<u64> = runs[0].storage().unwrap().drives.iter().map(|drive| drive.ios).collect();
         eprintln!("{delivery}: {ios:?}");
         assert!(runs[0].cpus[0].busy() > 0.99, "{delivery}: the CPU is busy");
         let share = ios[0] as f64 / ios.iter().sum::<u64>() as f64;

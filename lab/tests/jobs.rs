@@ -35,7 +35,7 @@ fn the_published_jobs_run() {
 fn a_batch_is_submitted_and_taken_whole() {
     let path = format!("{}/../scenarios/jobs/one-job-batched.fio", env!("CARGO_MANIFEST_DIR"));
     let plan = plan(&path, &[]);
-    let job = &plan.jobs[0];
+    let job = &plan.storage().unwrap().jobs[0];
     assert_eq!((job.batch_submit, job.batch_complete_min, job.iodepth), (16, 16, 64));
     let warned: Vec<&str> = plan.warnings.iter().map(|warning| warning.key.as_str()).collect();
     assert_eq!(warned, ["gtod_reduce"], "what is not modelled is said");

@@ -37,9 +37,9 @@ fn eight_drives_take_less_than_200_mb_and_1024_less_than_2_gb() {
     }
     let folder = tempfile::tempdir().expect("a scratch folder");
     for (plan, drives, most_mib) in [(eight_drives(), 8, 200.0), (thousand_drives(folder.path()), 1024, 2048.0)] {
-        assert_eq!(plan.drives.len(), drives);
+        assert_eq!(plan.storage().unwrap().drives.len(), drives);
         let outcome = run_one(&plan, Delivery::Posted, 1, false, &StopFlag::default()).expect("it runs").outcome;
-        let working = outcome.drives.iter().filter(|drive| drive.ios > 0).count();
+        let working = outcome.storage().unwrap().drives.iter().filter(|drive| drive.ios > 0).count();
         assert_eq!(working, drives, "every drive completes something");
         let peak_mib = peak_memory_mib().expect("/proc tells");
         println!("{drives} drives: {peak_mib:.0} MiB");

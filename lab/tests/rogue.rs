@@ -25,7 +25,7 @@ fn a_strangers_messages_are_refused_and_recorded_and_cost_the_others_nothing() {
         let iops = |of: &Outcome| Summary::over(std::slice::from_ref(of)).unwrap().estimate("iops").unwrap().mean;
         let change = iops(&attacked) / iops(&alone) - 1.0;
         assert!(change.abs() < 0.015, "{delivery}: IOPS {:+.2} %", change * 100.0);
-        let errors: u64 = attacked.drives.iter().map(|drive| drive.errors).sum();
+        let errors: u64 = attacked.storage().unwrap().drives.iter().map(|drive| drive.errors).sum();
         assert_eq!(errors, 0);
         let text = report::table::run(&RunReport::new("attacked", "emr", Class::Predicted, vec![attacked]));
         assert!(text.contains("Faults, all seeds together") && text.contains("ff:1f.7"), "{text}");

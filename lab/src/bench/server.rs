@@ -2,6 +2,7 @@
 
 use super::BenchError;
 use crate::interrupt::StopFlag;
+use crate::outcome::StorageOutcome;
 use crate::plan::{Delivery, Plan};
 use crate::run;
 use crate::scenario::Request;
@@ -44,7 +45,7 @@ pub fn plan(measured_ns: u64) -> Result<Plan, BenchError> {
 pub fn cost(plan: &Plan, delivery: Delivery) -> Result<Cost, BenchError> {
     let outcome = run::run_one(plan, delivery, 1, false, &StopFlag::default()).map_err(BenchError::Run)?.outcome;
     Ok(Cost {
-        ios: outcome.drives.iter().map(|drive| drive.ios).sum(),
+        ios: outcome.storage().map_or(0, StorageOutcome::ios),
         host_ns: outcome.engine.host_ns,
         switches: outcome.engine.switches,
         events: outcome.engine.events,

@@ -32,7 +32,7 @@ fn irqs(args: &IrqsArgs) -> Result<(), Failure> {
     let plan = args.experiment.request().plan()?;
     let json = output("--json", args.json.as_deref())?;
     announce(&plan);
-    let lines = crate::run::lines(&plan, plan.deliveries[0]).map_err(failed)?;
+    let lines = crate::run::lines(&plan, plan.variants[0]).map_err(failed)?;
     cli::print(&report::lines::table(&lines))?;
     write(json, || report::lines::json(&lines))
 }

@@ -4,7 +4,7 @@ use super::{announce, ended, failed, output, stop_flag, write};
 use crate::cli::{self, Failure, RunArgs};
 use crate::interrupt::StopFlag;
 use crate::outcome::Summary;
-use crate::plan::{JobPlan, Plan, Spans};
+use crate::plan::{Experiment, Plan, Spans};
 use crate::published;
 use crate::report::trace::{self, TraceRecord};
 use crate::report::{self, Class, ConstantRow, LoadPoint, RunReport};
@@ -57,24 +57,19 @@ fn published_rows(plan: &Plan, report: &RunReport) -> Result<Vec<report::Row>, F
         .collect();
     let mut outcomes = Outcomes::new();
     for outcome in &report.outcomes {
-        let delivery = plan.deliveries.iter().find(|delivery| delivery.name() == outcome.delivery);
-        if let Some(&delivery) = delivery {
-            outcomes.entry((plan.name.clone(), delivery)).or_default().push(outcome.clone());
-        }
+        outcomes.entry((plan.name.clone(), outcome.delivery.clone())).or_default().push(outcome.clone());
     }
     Ok(reproduce::compare(&rows, &outcomes))
 }
 
-/// Whether the plan is the carried scenario of its name, but for seeds, spans and deliveries.
+/// Whether the plan is the carried scenario of its name, but for seeds, spans and variants.
 fn is_as_carried(plan: &Plan) -> Result<bool, Failure> {
     if !scenario::names().any(|name| name == plan.name) {
         return Ok(false);
     }
     let carried = scenario::Request::of(&plan.name).plan()?;
-    let jobs = |of: &Plan| of.jobs.iter().map(|job| JobPlan { source: plan.source.clone(), ..job.clone() }).collect();
-    let (ours, theirs): (Vec<_>, Vec<_>) = (jobs(plan), jobs(&carried));
-    let same_machine = (plan.cpus, &plan.drives, &plan.options) == (carried.cpus, &carried.drives, &carried.options);
-    Ok(same_machine && ours == theirs && plan.platform == carried.platform)
+    let same_machine = plan.cpus == carried.cpus && plan.options == carried.options;
+    Ok(same_machine && plan.experiment.is_same(&carried.experiment) && plan.platform == carried.platform)
 }
 
 fn constants(plan: &Plan) -> Vec<ConstantRow> {
@@ -87,9 +82,11 @@ fn constants(plan: &Plan) -> Vec<ConstantRow> {
     plan.platform.constants().into_iter().map(row).collect()
 }
 
-/// Throughput and latency at depths 1, 2, 4, … up to the plan's own, one seed each and a short span.
+/// Throughput and latency at depths 1, 2, 4, … up to the plan's own, one seed each and a short span; of a storage
+/// experiment only.
 fn load_points(plan: &Plan, stop: &StopFlag) -> Result<Vec<LoadPoint>, Failure> {
-    let deepest = plan.jobs.iter().map(|job| job.iodepth).max().unwrap_or(1);
+    let Experiment::Storage(storage) = &plan.experiment;
+    let deepest = storage.jobs.iter().map(|job| job.iodepth).max().unwrap_or(1);
     let depths = std::iter::successors(Some(1), |depth| Some(depth * 2)).take_while(|&depth| depth <= deepest);
     let mut points = Vec::new();
     for depth in depths {
@@ -100,18 +97,21 @@ fn load_points(plan: &Plan, stop: &StopFlag) -> Result<Vec<LoadPoint>, Failure> 
         at.name = format!("{} at depth {depth}", plan.name);
         at.seeds.truncate(1);
         at.spans = Spans { ramp_ns: 1_000_000, measured_ns: 2_000_000, ..plan.spans };
-        for job in &mut at.jobs {
+        let mut storage = storage.clone();
+        for job in &mut storage.jobs {
             job.iodepth = depth;
             job.batch_submit = job.batch_submit.min(depth);
             job.batch_complete_min = job.batch_complete_min.min(depth);
             job.batch_complete_max = job.batch_complete_max.min(depth);
         }
+        let jobs = storage.jobs.len() as u64;
+        at.experiment = Experiment::Storage(storage);
         for run in run::run_all(&at, false, stop).map_err(failed)? {
             let Some(summary) = Summary::over(std::slice::from_ref(&run.outcome)) else { continue };
             let mean = |id| summary.estimate(id).map_or(0.0, |estimate| estimate.mean);
             points.push(LoadPoint {
                 delivery: run.outcome.delivery.clone(),
-                in_flight: u64::from(depth) * at.jobs.len() as u64,
+                in_flight: u64::from(depth) * jobs,
                 iops: mean("iops"),
                 mean_ns: mean("clat"),
                 p99_ns: mean("clat_p99"),

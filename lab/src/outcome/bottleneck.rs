@@ -53,23 +53,23 @@ pub struct Finding {
     pub utilisation: Vec<(Bottleneck, f64)>,
 }
 
-/// Nearest to the drive first.
-const CANDIDATES: [Bottleneck; 7] = [
-    Bottleneck::DriveMedia,
-    Bottleneck::DriveLink,
-    Bottleneck::MsiPath(ServerKind::RootPort),
-    Bottleneck::MsiPath(ServerKind::Remapping),
-    Bottleneck::MsiPath(ServerKind::Dispatch),
-    Bottleneck::MsiPath(ServerKind::PostedLine),
-    Bottleneck::Cpu,
-];
+/// The servers of the MSI path, nearest to the device first.
+const MSI_PATH: [ServerKind; 4] =
+    [ServerKind::RootPort, ServerKind::Remapping, ServerKind::Dispatch, ServerKind::PostedLine];
 
 impl Finding {
-    /// Applies the rule to the runs of one delivery.
+    /// Applies the rule to the runs of one variant.
     pub fn of(outcomes: &[Outcome]) -> Self {
-        let runs = outcomes.len().max(1) as f64;
-        let utilisation = CANDIDATES.map(|c| (c, outcomes.iter().map(|o| busiest(o, c)).sum::<f64>() / runs));
-        let found = Self { bottleneck: Bottleneck::None, utilisation: utilisation.to_vec() };
+        let mut utilisation: Vec<(Bottleneck, f64)> = Vec::new();
+        for outcome in outcomes {
+            for (at, (candidate, busy)) in candidates(outcome).into_iter().enumerate() {
+                if utilisation.len() == at {
+                    utilisation.push((candidate, 0.0));
+                }
+                utilisation[at].1 += busy / outcomes.len() as f64;
+            }
+        }
+        let found = Self { bottleneck: Bottleneck::None, utilisation };
         let (candidate, busy) = found.highest();
         Self { bottleneck: if busy >= SATURATED { candidate } else { Bottleneck::None }, ..found }
     }
@@ -93,13 +93,10 @@ impl fmt::Display for Finding {
     }
 }
 
-fn busiest(outcome: &Outcome, candidate: Bottleneck) -> f64 {
-    let greatest = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
-    match candidate {
-        Bottleneck::DriveLink => greatest(&mut outcome.drives.iter().map(|d| d.link_busy + d.link_held)),
-        Bottleneck::DriveMedia => greatest(&mut outcome.drives.iter().map(|d| d.media_busy)),
-        Bottleneck::MsiPath(kind) => greatest(&mut outcome.servers.iter().filter(|s| s.kind == kind).map(|s| s.busy)),
-        Bottleneck::Cpu => greatest(&mut outcome.cpus.iter().map(CpuTime::busy)),
-        Bottleneck::None => 0.0,
-    }
+/// Every candidate of a run and how busy it was, nearest to the device first.
+fn candidates(outcome: &Outcome) -> Vec<(Bottleneck, f64)> {
+    let server = |kind| outcome.servers.iter().filter(move |server| server.kind == kind).map(|server| server.busy);
+    let msi_path = MSI_PATH.map(|kind| (Bottleneck::MsiPath(kind), server(kind).fold(0.0, f64::max)));
+    let cpu = outcome.cpus.iter().map(CpuTime::busy).fold(0.0, f64::max);
+    outcome.section.devices().into_iter().chain(msi_path).chain([(Bottleneck::Cpu, cpu)]).collect()
 }

@@ -1,6 +1,7 @@
 //! A small synthetic set of outcomes with round figures, shared by the report tests.
 
-use super::{CpuTime, Drive, Engine, Fault, Interrupts, Latency, Outcome, Server, ServerKind, Stages, Timeline};
+use super::{CpuTime, Drive, Engine, Fault, Interrupts, Latency, Outcome, Section, Server, ServerKind, Stages};
+use super::{StorageOutcome, Timeline};
 
 /// One second of two drives and two CPUs. `scale` multiplies throughput, so that seeds differ.
 pub(crate) fn outcome(delivery: &str, seed: u64, scale: f64) -> Outcome {
@@ -30,7 +31,6 @@ pub(crate) fn outcome(delivery: &str, seed: u64, scale: f64) -> Outcome {
         delivery: delivery.into(),
         seed,
         span_ns: 1_000_000_000,
-        drives: vec![drive("nvme0"), drive("nvme1")],
         interrupts: Interrupts {
             vectors: 4,
             msis: ios,
@@ -44,8 +44,6 @@ pub(crate) fn outcome(delivery: &str, seed: u64, scale: f64) -> Outcome {
             ..Interrupts::default()
         },
         cpus: vec![cpu(0), cpu(1)],
-        completion_latency: latency(100_000.0),
-        submission_latency: latency(1_310.0),
         servers: vec![
             server(ServerKind::RootPort, 0.4),
             server(ServerKind::Remapping, if posted { 0.3 } else { 0.98 }),
@@ -64,21 +62,30 @@ pub(crate) fn outcome(delivery: &str, seed: u64, scale: f64) -> Outcome {
         interrupt_table: "            CPU0       CPU1\n  33:     500000     500000  IR-PCI-MSI nvme0q1 <&>\n".into(),
         timeline: Timeline {
             bucket_ns: 250_000_000,
-            ios: vec![ios / 2; 4],
-            msis: vec![ios / 4; 4],
-            notifications: if posted { vec![ios / 5, ios / 6, ios / 5, ios / 6] } else { vec![0; 4] },
-        },
-        stages: Stages {
-            user_ns: 482.0,
-            submit_ns: 1_310.0,
-            queue_ns: 2_000.0,
-            media_ns: 80_000.0,
-            link_ns: 9_000.0,
-            post_to_msi_ns: 457.0,
-            msi_to_handler_ns: if posted { 900.0 } else { 5_000.0 },
-            handler_to_application_ns: 1_751.0,
+            counts: [
+                ("ios", vec![ios / 2; 4]),
+                ("msis", vec![ios / 4; 4]),
+                ("notifications", if posted { vec![ios / 5, ios / 6, ios / 5, ios / 6] } else { vec![0; 4] }),
+            ]
+            .map(|(name, counts)| (name.into(), counts))
+            .into(),
         },
         engine: Engine { events: 12_000_000, switches: 8_000_000, host_ns: seed * 1_000_003, digest: 0xfeed },
+        section: Section::Storage(StorageOutcome {
+            drives: vec![drive("nvme0"), drive("nvme1")],
+            completion_latency: latency(100_000.0),
+            submission_latency: latency(1_310.0),
+            stages: Stages {
+                user_ns: 482.0,
+                submit_ns: 1_310.0,
+                queue_ns: 2_000.0,
+                media_ns: 80_000.0,
+                link_ns: 9_000.0,
+                post_to_msi_ns: 457.0,
+                msi_to_handler_ns: if posted { 900.0 } else { 5_000.0 },
+                handler_to_application_ns: 1_751.0,
+            },
+        }),
     }
 }
 

@@ -1,8 +1,8 @@
-//! Mean and confidence of every quantity over the seeds of one delivery.
+//! Mean and confidence of every quantity over the seeds of one variant.
 
 use serde::Serialize;
 
-use super::{Fault, Finding, Outcome, QUANTITIES, Quantity, Stages, Unit};
+use super::{Fault, Finding, Outcome, Quantity, Stages, Unit};
 
 /// A mean over seeds and its 95 % confidence.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -62,27 +62,28 @@ pub struct Figure {
     pub estimate: Option<Estimate>,
 }
 
-/// The runs of one delivery, taken together.
+/// The runs of one variant, taken together.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// How interrupts were delivered.
+    /// The variant.
     pub delivery: String,
     /// The seeds, in the order of the runs.
     pub seeds: Vec<u64>,
     /// The shortest measured span of the runs, in ns.
     pub span_ns: u64,
-    /// One for every entry of [`QUANTITIES`], in its order.
+    /// One for every quantity of the kind, in its order.
     pub figures: Vec<Figure>,
     /// What limited throughput.
     pub bottleneck: Finding,
-    /// Where the time of one I/O goes, averaged over the seeds.
-    pub stages: Stages,
+    /// Where the time of one I/O goes, averaged over the seeds; only of a storage experiment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stages: Option<Stages>,
     /// Faults with their counts added over the seeds, sorted.
     pub faults: Vec<Fault>,
 }
 
 impl Summary {
-    /// Summarises the runs of one delivery; the first one names it. None without runs.
+    /// Summarises the runs of one variant; the first one names it. None without runs.
     pub fn over(outcomes: &[Outcome]) -> Option<Self> {
         let first = outcomes.first()?;
         let figure = |quantity: &Quantity| {
@@ -93,7 +94,7 @@ impl Summary {
             delivery: first.delivery.clone(),
             seeds: outcomes.iter().map(|o| o.seed).collect(),
             span_ns: outcomes.iter().map(|o| o.span_ns).min().unwrap_or(0),
-            figures: QUANTITIES.iter().map(figure).collect(),
+            figures: first.section.quantities().iter().map(figure).collect(),
             bottleneck: Finding::of(outcomes),
             stages: mean_stages(outcomes),
             faults: added_faults(outcomes),
@@ -106,10 +107,10 @@ impl Summary {
     }
 }
 
-fn mean_stages(outcomes: &[Outcome]) -> Stages {
-    let mean =
-        |stage: fn(&Stages) -> f64| outcomes.iter().map(|o| stage(&o.stages)).sum::<f64>() / outcomes.len() as f64;
-    Stages {
+fn mean_stages(outcomes: &[Outcome]) -> Option<Stages> {
+    let stages: Vec<&Stages> = outcomes.iter().map(|o| Some(&o.storage()?.stages)).collect::<Option<_>>()?;
+    let mean = |stage: fn(&Stages) -> f64| stages.iter().map(|s| stage(s)).sum::<f64>() / stages.len() as f64;
+    Some(Stages {
         user_ns: mean(|s| s.user_ns),
         submit_ns: mean(|s| s.submit_ns),
         queue_ns: mean(|s| s.queue_ns),
@@ -118,7 +119,7 @@ fn mean_stages(outcomes: &[Outcome]) -> Stages {
         post_to_msi_ns: mean(|s| s.post_to_msi_ns),
         msi_to_handler_ns: mean(|s| s.msi_to_handler_ns),
         handler_to_application_ns: mean(|s| s.handler_to_application_ns),
-    }
+    })
 }
 
 fn added_faults(outcomes: &[Outcome]) -> Vec<Fault> {

@@ -50,14 +50,18 @@ fn nothing_measured_gives_no_figures_and_no_panic() {
 
 #[test]
 fn quantity_ids_are_unique() {
-    for (at, quantity) in QUANTITIES.iter().enumerate() {
-        assert!(QUANTITIES[..at].iter().all(|q| q.id != quantity.id), "{} twice", quantity.id);
+    let quantities = Section::default().quantities();
+    for (at, quantity) in quantities.iter().enumerate() {
+        assert!(quantities[..at].iter().all(|q| q.id != quantity.id), "{} twice", quantity.id);
     }
 }
 
 fn utilised(link: f64, remap: f64, cpu_idle: u64) -> Outcome {
     Outcome {
-        drives: vec![Drive { link_busy: link - 0.2, link_held: 0.2, ..Drive::default() }, Drive::default()],
+        section: Section::Storage(StorageOutcome {
+            drives: vec![Drive { link_busy: link - 0.2, link_held: 0.2, ..Drive::default() }, Drive::default()],
+            ..StorageOutcome::default()
+        }),
         servers: vec![
             Server { kind: ServerKind::Remapping, index: 0, busy: remap },
             Server { kind: ServerKind::Remapping, index: 1, busy: 0.1 },

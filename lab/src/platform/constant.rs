@@ -16,7 +16,20 @@ pub struct Constant {
     pub place: Place,
 }
 
+/// The reason of a constant that a platform need not give.
+const ABSENT: &str = "not given: nothing on this platform needs it";
+
 impl Constant {
+    /// What stands for a constant that nothing on the platform needs.
+    pub(super) fn absent(spec: &Spec, place: &Place) -> Self {
+        Self { value: spec.min, reason: ABSENT.into(), fit: false, place: place.clone() }
+    }
+
+    /// Whether the platform gives it.
+    pub(super) fn is_given(&self) -> bool {
+        self.reason != ABSENT
+    }
+
     /// A time in whole picoseconds, the machine's unit.
     pub fn ps(&self) -> u64 {
         (self.value * 1000.0).round() as u64
@@ -49,11 +62,27 @@ pub struct Spec {
     pub min: f64,
     /// Largest value, in the base of the unit.
     pub max: f64,
+    /// Which platforms must give it.
+    pub needed: Needed,
 }
 
-/// Declares a group of constants: the fields, their units and bounds, and access by name.
+/// Which platforms must give a constant. To the others it is [`Constant::absent`] unless they do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Needed {
+    /// Every one.
+    Always,
+    /// Those with PCI devices, whose interrupts are MSIs: drives, an accelerator.
+    Pci,
+    /// Those with drives.
+    Drives,
+}
+
+/// Declares a group of constants: the fields, their units, their bounds, and after `for` which platforms must give them
+/// if not all; and access by name.
 macro_rules! constants {
-    ($(#[$doc:meta])* $group:ident { $($(#[$field_doc:meta])* $field:ident: $unit:ident $min:literal $max:literal,)* }) => {
+    (@needed) => { $crate::platform::Needed::Always };
+    (@needed $needed:ident) => { $crate::platform::Needed::$needed };
+    ($(#[$doc:meta])* $group:ident { $($(#[$field_doc:meta])* $field:ident: $unit:ident $min:literal $max:literal $(for $needed:ident)?,)* }) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Debug)]
         pub struct $group {
@@ -63,7 +92,13 @@ macro_rules! constants {
         impl $group {
             /// What the constants of this group may be, in their order.
             pub const SPECS: &[Spec] = &[
-                $(Spec { name: stringify!($field), unit: Unit::$unit, min: $min, max: $max },)*
+                $(Spec {
+                    name: stringify!($field),
+                    unit: Unit::$unit,
+                    min: $min,
+                    max: $max,
+                    needed: constants!(@needed $($needed)?),
+                },)*
             ];
 
             /// Builds the group from a source of constants, asked once a field in the order of [`Self::SPECS`].

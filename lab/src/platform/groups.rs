@@ -5,7 +5,8 @@ use super::constant::{Constant, Spec, constants};
 use hal::Work;
 
 constants! {
-    /// What a CPU takes for the work that the code names, and for reaching registers. Times are scaled by `scale`.
+    /// What a CPU takes for the work that the code names, and for reaching registers. Times are scaled by `scale`. Work that
+    /// only one kind of experiment does is in that kind's own group.
     Cpu {
         /// Factor on every time of this group, so that one core can be stated as a multiple of another.
         scale: Ratio 0.1 10.0,
@@ -18,31 +19,31 @@ constants! {
         /// [`Work::ReapEntry`].
         reap_entry: Time 0.0 1e6,
         /// [`Work::PirHarvest`].
-        pir_harvest: Time 0.0 1e6,
+        pir_harvest: Time 0.0 1e6 for Pci,
         /// [`Work::PidClearOn`].
-        pid_clear_on: Time 0.0 1e6,
+        pid_clear_on: Time 0.0 1e6 for Pci,
         /// [`Work::UserAio`].
-        user_aio: Time 0.0 1e6,
+        user_aio: Time 0.0 1e6 for Drives,
         /// [`Work::SubmitAio`].
-        submit_aio: Time 0.0 1e6,
+        submit_aio: Time 0.0 1e6 for Drives,
         /// [`Work::CompleteAio`].
-        complete_aio: Time 0.0 1e6,
+        complete_aio: Time 0.0 1e6 for Drives,
         /// [`Work::UserUring`].
-        user_uring: Time 0.0 1e6,
+        user_uring: Time 0.0 1e6 for Drives,
         /// [`Work::SubmitUring`].
-        submit_uring: Time 0.0 1e6,
+        submit_uring: Time 0.0 1e6 for Drives,
         /// [`Work::CompleteUring`].
-        complete_uring: Time 0.0 1e6,
+        complete_uring: Time 0.0 1e6 for Drives,
         /// [`Work::UserPolled`].
-        user_polled: Time 0.0 1e6,
+        user_polled: Time 0.0 1e6 for Drives,
         /// [`Work::SubmitPolled`].
-        submit_polled: Time 0.0 1e6,
+        submit_polled: Time 0.0 1e6 for Drives,
         /// [`Work::CompletePolled`].
-        complete_polled: Time 0.0 1e6,
+        complete_polled: Time 0.0 1e6 for Drives,
         /// [`Work::PollLook`]. Not zero: a poll that takes no time would never end.
         poll_look: Time 1.0 1e6,
         /// [`Work::CheckLook`].
-        check_look: Time 0.0 1e6,
+        check_look: Time 0.0 1e6 for Drives,
         /// [`Work::ContextSwitch`].
         context_switch: Time 0.0 1e6,
         /// From the interrupt's arrival at an idle CPU to its entry.
@@ -90,34 +91,34 @@ impl Cpu {
 }
 
 constants! {
-    /// Root ports, IOMMUs and the dispatch of translated MSIs, and how drives hang on them: drive n is behind root
+    /// Root ports, IOMMUs and the dispatch of translated MSIs, and how devices hang on them: device n is behind root
     /// port n / `drives_per_port` and IOMMU n / `drives_per_iommu`, whose socket is its number /
     /// `iommus_per_socket`, wrapped at `sockets`.
     Fabric {
         /// Processor sockets.
-        sockets: Count 1.0 16.0,
+        sockets: Count 1.0 16.0 for Pci,
         /// CPUs of the whole machine.
         cpus: Count 1.0 1024.0,
         /// IOMMUs of a socket.
-        iommus_per_socket: Count 1.0 64.0,
-        /// Drives behind one IOMMU.
-        drives_per_iommu: Count 1.0 1024.0,
-        /// Drives behind one root port.
-        drives_per_port: Count 1.0 64.0,
+        iommus_per_socket: Count 1.0 64.0 for Pci,
+        /// Drives, or other devices, behind one IOMMU.
+        drives_per_iommu: Count 1.0 1024.0 for Pci,
+        /// Drives, or other devices, behind one root port.
+        drives_per_port: Count 1.0 64.0 for Pci,
         /// Remapping of one MSI, a server per IOMMU (r_s).
-        remap_service: Time 0.0 1e6,
+        remap_service: Time 0.0 1e6 for Pci,
         /// Dispatch of one interrupt to a CPU, a server per socket (g).
-        dispatch: Time 0.0 1e6,
+        dispatch: Time 0.0 1e6 for Pci,
         /// One atomic update of a posted descriptor (p), serial per IOMMU and per cache line.
-        posted_update: Time 0.0 1e6,
+        posted_update: Time 0.0 1e6 for Pci,
         /// How long an MSI stalls later DMA of its root port (t_ord).
-        ordering_stall: Time 0.0 1e6,
+        ordering_stall: Time 0.0 1e6 for Pci,
         /// MSIs that wait in a root port before it blocks.
-        port_queue_depth: Count 1.0 1024.0,
+        port_queue_depth: Count 1.0 1024.0 for Pci,
         /// Half-width of the seeded jitter on every hardware time.
         jitter: Percent 0.0 90.0,
         /// The IOMMU can post interrupts (VT-d capability register, bit 59).
-        posted_capability: Flag 0.0 1.0,
+        posted_capability: Flag 0.0 1.0 for Pci,
     }
 }
 
@@ -146,5 +147,21 @@ constants! {
         hidden_time: Time 0.0 1e9,
         /// Logical block.
         block: Size 512.0 65536.0,
+    }
+}
+
+constants! {
+    /// A Data Streaming Accelerator, and what its user takes.
+    Accelerator {
+        /// An engine's time for one descriptor.
+        service: Time 0.0 1e6,
+        /// Payload rate of its link.
+        link: ByteRate 1e6 1e12,
+        /// Descriptors that an engine works on at once.
+        engine_depth: Count 1.0 255.0,
+        /// MOVDIR64B: 64 bytes posted to a portal. Scaled by `cpu.scale`.
+        portal_write: Time 0.0 1e6,
+        /// MSI-X vectors; one belongs to the device's own errors.
+        vectors: Count 2.0 2048.0,
     }
 }

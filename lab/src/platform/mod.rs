@@ -7,13 +7,14 @@ mod read;
 mod tests;
 mod unit;
 
-pub use constant::{Constant, Spec};
-pub use groups::{Cpu, Drive, Fabric};
+pub use constant::{Constant, Needed, Spec};
+pub use groups::{Accelerator, Cpu, Drive, Fabric};
 pub use read::EMBEDDED;
 pub use unit::Unit;
 
 use crate::input::InputError;
 use crate::setting::Setting;
+use hal::Work;
 
 /// A server's constants.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,24 +27,42 @@ pub struct Platform {
     pub cpu: Cpu,
     /// Between drives and CPUs.
     pub fabric: Fabric,
-    /// Kinds of drive by name, in the file's order; at least one.
+    /// Kinds of drive by name, in the file's order.
     pub drives: Vec<(String, Drive)>,
+    /// The streaming accelerator.
+    pub accelerator: Option<Accelerator>,
 }
 
+/// The groups of a platform file.
+const GROUPS: [&str; 4] = ["cpu", "fabric", "drive", "accelerator"];
+
 impl Platform {
+    /// Whether `key` begins with the name of a group of constants and a dot.
+    pub fn has_group_of(key: &str) -> bool {
+        key.split_once('.').is_some_and(|(group, _)| GROUPS.contains(&group))
+    }
+
     /// The kind of drive of that name.
     pub fn drive(&self, kind: &str) -> Option<&Drive> {
         self.drives.iter().find(|(name, _)| name == kind).map(|(_, drive)| drive)
     }
 
-    /// Every constant with its dotted key, in the order of the file.
+    /// What one unit of `work` takes, in picoseconds.
+    pub fn work_ps(&self, work: Work) -> u64 {
+        self.cpu.work_ps(work)
+    }
+
+    /// Every constant that the platform has, with its dotted key, in the order of the file.
     pub fn constants(&self) -> Vec<(String, &'static Spec, &Constant)> {
         let cpu = self.cpu.iter().map(|(spec, constant)| (format!("cpu.{}", spec.name), spec, constant));
         let fabric = self.fabric.iter().map(|(spec, constant)| (format!("fabric.{}", spec.name), spec, constant));
         let drives = self.drives.iter().flat_map(|(kind, drive)| {
             drive.iter().map(move |(spec, constant)| (format!("drive.{kind}.{}", spec.name), spec, constant))
         });
-        cpu.chain(fabric).chain(drives).collect()
+        let accelerator = self.accelerator.iter().flat_map(Accelerator::iter);
+        let accelerator = accelerator.map(|(spec, constant)| (format!("accelerator.{}", spec.name), spec, constant));
+        let all = cpu.chain(fabric).chain(drives).chain(accelerator);
+        all.filter(|(.., constant)| constant.is_given()).collect()
     }
 
     /// The constants that `campanile calibrate` may vary.
@@ -57,6 +76,7 @@ impl Platform {
         match group {
             "cpu" => self.cpu.get_mut(name),
             "fabric" => self.fabric.get_mut(name),
+            "accelerator" => self.accelerator.as_mut()?.get_mut(name),
             _ => {
                 let kind = group.strip_prefix("drive.")?;
                 let (_, drive) = self.drives.iter_mut().find(|(known, _)| known == kind)?;

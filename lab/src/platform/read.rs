@@ -8,7 +8,7 @@
 //! [drive.gen5]                # one table a kind of drive
 //! ```
 
-use super::{Constant, Cpu, Drive, Fabric, Platform, Spec};
+use super::{Accelerator, Constant, Cpu, Drive, Fabric, GROUPS, Needed, Platform, Spec};
 use crate::document::{Document, Node, Table};
 use crate::input::{InputError, Place, Problem};
 use crate::setting::Setting;
@@ -52,19 +52,32 @@ impl Platform {
     fn parse(name: &str, file: &str, text: &str, depth: u32) -> Result<Self, InputError> {
         let document = Document::parse(file, text)?;
         let root = document.root();
-        root.only(&["about", "base", "cpu", "fabric", "drive"])?;
+        root.only(&["about", "base"].into_iter().chain(GROUPS).collect::<Vec<_>>())?;
         let about = root.scalar("about", "one line about the platform")?.text;
         let base = match root.get("base") {
             Some(node) => Some(Self::load_within(&node.scalar("the name of a platform")?, depth + 1)?),
             None => None,
         };
         let base = base.as_ref();
-        let cpu_reader = Group::of(&root, "cpu", Cpu::SPECS)?;
-        let cpu = Cpu::build(|spec| cpu_reader.constant(spec, base.map(|base| base.cpu.iter())))?;
-        let fabric_reader = Group::of(&root, "fabric", Fabric::SPECS)?;
-        let fabric = Fabric::build(|spec| fabric_reader.constant(spec, base.map(|base| base.fabric.iter())))?;
         let drives = drives(&root, base)?;
-        let platform = Self { name: name.to_owned(), about, cpu, fabric, drives };
+        let accelerator = match (root.get("accelerator"), base.and_then(|base| base.accelerator.as_ref())) {
+            (None, None) => None,
+            (_, lent) => {
+                let group = Group::of(&root, "accelerator", Accelerator::SPECS)?;
+                Some(Accelerator::build(|spec| group.constant(spec, lent.map(Accelerator::iter)))?)
+            }
+        };
+        let is_needed = |spec: &Spec| match spec.needed {
+            Needed::Always => true,
+            Needed::Pci => !drives.is_empty() || accelerator.is_some(),
+            Needed::Drives => !drives.is_empty(),
+        };
+        let cpu_group = Group::of(&root, "cpu", Cpu::SPECS)?;
+        let cpu = Cpu::build(|spec| cpu_group.constant_if(is_needed(spec), spec, base.map(|base| base.cpu.iter())))?;
+        let fabric_group = Group::of(&root, "fabric", Fabric::SPECS)?;
+        let fabric =
+            Fabric::build(|spec| fabric_group.constant_if(is_needed(spec), spec, base.map(|base| base.fabric.iter())))?;
+        let platform = Self { name: name.to_owned(), about, cpu, fabric, drives, accelerator };
         platform.check()?;
         Ok(platform)
     }
@@ -85,7 +98,7 @@ fn drives(root: &Table<'_, '_>, base: Option<&Platform>) -> Result<Vec<(String, 
         (None, Some(base)) => {
             base.drives.iter().map(|(kind, _)| read(kind, &Group::of(root, "drive", Drive::SPECS)?)).collect()
         }
-        (None, None) => Err(InputError::new(&root.place, "drive", Problem::Missing { valid: valid.into() })),
+        (None, None) => Ok(Vec::new()),
     }
 }
 
@@ -110,6 +123,26 @@ impl<'d, 't> Group<'d, 't> {
         }
         let place = table.as_ref().map_or_else(|| parent.place.clone(), |table| table.place.clone());
         Ok(Self { table, place, key: parent.key(key) })
+    }
+
+    /// As [`Self::constant`], of one that may be absent unless it is needed.
+    fn constant_if<'a>(
+        &self,
+        is_needed: bool,
+        spec: &Spec,
+        base: Option<impl Iterator<Item = (&'static Spec, &'a Constant)>>,
+    ) -> Result<Constant, InputError> {
+        let given = self.constant(spec, base);
+        match given {
+            Err(error) if !is_needed && matches!(*error.problem, Problem::Missing { .. }) && !self.names(spec) => {
+                Ok(Constant::absent(spec, &self.place))
+            }
+            given => given,
+        }
+    }
+
+    fn names(&self, spec: &Spec) -> bool {
+        self.table.as_ref().is_some_and(|table| table.get(spec.name).is_some())
     }
 
     /// The constant of `spec`: this file's, else the base's.

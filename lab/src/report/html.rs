@@ -3,16 +3,15 @@
 use std::fmt::Write;
 
 use super::plots::{self, Axes, Bar, Series, escape};
-use super::{RunReport, figure, table};
-use crate::outcome::{Bottleneck, QUANTITIES, Summary, Timeline, Unit};
+use super::{RunReport, figure, storage, table};
+use crate::outcome::{Bottleneck, Headline, Section, Summary, Timeline, Unit};
 
 /// The page, whole. It refers to nothing outside itself.
 pub fn page(report: &RunReport) -> String {
     let sections = [
         header(report),
         tiles(report),
-        section("Throughput and latency against load", load(report)),
-        section("Where the time of an I/O goes", stages(report)),
+        own(report),
         section("Coalescing over time", coalescing(report)),
         section("What limited it", utilisation(report)),
         section("All figures", summary_table(report)),
@@ -23,6 +22,14 @@ pub fn page(report: &RunReport) -> String {
         section("How to read this", HOW_TO_READ.into()),
     ];
     document(&report.scenario, &sections.concat())
+}
+
+/// What only this kind of experiment has to show.
+fn own(report: &RunReport) -> String {
+    match report.outcomes.first().map(|outcome| &outcome.section) {
+        Some(Section::Storage(_)) => storage::sections(report),
+        None => String::new(),
+    }
 }
 
 /// A page from its title and the finished HTML of its body.
@@ -65,71 +72,34 @@ fn header(report: &RunReport) -> String {
 }
 
 fn tiles(report: &RunReport) -> String {
-    let Some(first) = report.summaries.first() else { return "<p>Nothing was run.</p>\n".into() };
+    let (Some(first), Some(outcome)) = (report.summaries.first(), report.outcomes.first()) else {
+        return "<p>Nothing was run.</p>\n".into();
+    };
+    let Headline { id, unit, name, beside } = outcome.section.headline();
     let tile = |summary: &Summary| {
         let mean = |id, unit| summary.estimate(id).map_or("–".into(), |e| figure::value(unit, e.mean));
-        let change = figure::change(Unit::PerSecond, first.estimate("iops"), summary.estimate("iops"));
+        let change = figure::change(unit, first.estimate(id), summary.estimate(id));
         let against = match change {
-            Some(change) if summary.delivery != first.delivery => format!("{change} IOPS against {}", first.delivery),
+            Some(change) if summary.delivery != first.delivery => format!("{change} {name} against {}", first.delivery),
             _ if report.summaries.len() > 1 => "what the others are compared with".into(),
             _ => String::new(),
         };
         format!(
-            "<div class=\"tile\"><span>{}</span><b>{} IOPS</b><span>{}</span><span>{} mean latency</span>\
+            "<div class=\"tile\"><span>{}</span><b>{} {name}</b><span>{}</span><span>{} {}</span>\
              <span>Bottleneck: {}</span></div>\n",
             escape(&summary.delivery),
-            mean("iops", Unit::PerSecond),
+            mean(id, unit),
             escape(&against),
-            mean("clat", Unit::Nanoseconds),
+            mean(beside.0, beside.1),
+            beside.2,
             escape(&summary.bottleneck.to_string())
         )
     };
     format!("<div class=\"tiles\">\n{}</div>\n", report.summaries.iter().map(tile).collect::<String>())
 }
 
-fn load(report: &RunReport) -> String {
-    if report.load.is_empty() {
-        return String::new();
-    }
-    let mut deliveries: Vec<&str> = Vec::new();
-    for point in &report.load {
-        if !deliveries.contains(&point.delivery.as_str()) {
-            deliveries.push(&point.delivery);
-        }
-    }
-    let series = |suffix: &str, dashed, point: fn(&super::LoadPoint) -> (f64, f64)| -> Vec<Series> {
-        let of = |(colour, delivery): (usize, &&str)| Series {
-            name: format!("{delivery}{suffix}"),
-            points: report.load.iter().filter(|p| p.delivery == **delivery).map(point).collect(),
-            dashed,
-            colour: colour % 4,
-        };
-        deliveries.iter().enumerate().map(of).collect()
-    };
-    let throughput = series("", false, |p| (p.in_flight as f64, p.iops));
-    let mut latency = series(" mean", false, |p| (p.iops, p.mean_ns));
-    latency.extend(series(" p99", true, |p| (p.iops, p.p99_ns)));
-    let rate = |x| axis(Unit::PerSecond, x);
-    let throughput_axes = Axes {
-        title: "Throughput against load",
-        x: "I/Os in flight",
-        y: "IOPS, all drives together",
-        x_tick: |x| x.round().to_string(),
-        y_tick: rate,
-    };
-    let latency_axes = Axes {
-        title: "Latency against throughput",
-        x: "IOPS, all drives together",
-        y: "completion latency",
-        x_tick: rate,
-        y_tick: |y| axis(Unit::Nanoseconds, y),
-    };
-    let plots = plots::lines(&throughput_axes, &throughput) + &plots::lines(&latency_axes, &latency);
-    format!("<div class=\"plots\">\n{plots}</div>\n")
-}
-
 /// A tick without the zeros behind the point.
-fn axis(unit: Unit, value: f64) -> String {
+pub(super) fn axis(unit: Unit, value: f64) -> String {
     if value == 0.0 {
         return "0".into();
     }
@@ -139,50 +109,17 @@ fn axis(unit: Unit, value: f64) -> String {
     format!("{number} {suffix}").trim_end().into()
 }
 
-/// Class of each stage: one family of colours for CPU, drive and MSI path.
-const STAGE_CLASSES: [&str; 8] = ["cpu1", "cpu2", "drive1", "drive2", "drive3", "msi1", "msi2", "cpu3"];
-
-fn stages(report: &RunReport) -> String {
-    let bar = |summary: &Summary| {
-        let named = summary.stages.named();
-        let part = |(class, (name, ns)): (&&str, &(&str, f64))| {
-            ((*class).into(), *ns, format!("{name}: {}", figure::value(Unit::Nanoseconds, *ns)))
-        };
-        Bar {
-            name: summary.delivery.clone(),
-            parts: STAGE_CLASSES.iter().zip(&named).map(part).collect(),
-            total: figure::value(Unit::Nanoseconds, named.iter().map(|stage| stage.1).sum()),
-        }
-    };
-    let Some(first) = report.summaries.first() else { return String::new() };
-    let bars: Vec<Bar> = report.summaries.iter().map(bar).collect();
-    let mut header = vec![("stage".to_string(), false)];
-    header.extend(report.summaries.iter().map(|s| (s.delivery.clone(), true)));
-    let stage = |(at, class): (usize, &&str)| {
-        let name = first.stages.named()[at].0;
-        let figures = report.summaries.iter().map(|s| figure::value(Unit::Nanoseconds, s.stages.named()[at].1));
-        let key = format!("<ul class=\"legend\"><li><i class=\"{class}\"></i>{name}</li></ul>");
-        row(std::iter::once((key, false)).chain(figures.map(|f| (f, true))))
-    };
-    let rows: String = STAGE_CLASSES.iter().enumerate().map(stage).collect();
-    plots::bars("Mean time of one I/O, stage after stage", &bars) + "<p></p>\n" + &html_table(&header, &rows)
-}
-
 fn coalescing(report: &RunReport) -> String {
     let plot = |summary: &Summary| -> Option<String> {
         let timeline = &report.first_outcome(&summary.delivery)?.timeline;
-        let course = |name: &str, counts: &[u64], colour| Series {
-            name: name.into(),
+        let course = |(colour, (name, counts)): (usize, (&String, &Vec<u64>))| Series {
+            name: if name == "ios" { "I/Os".into() } else { name.replace("msis", "MSIs") },
             points: course(timeline, counts),
             dashed: false,
-            colour,
+            colour: [3, 0, 1, 2][colour % 4],
         };
-        let all = [
-            course("I/Os", &timeline.ios, 3),
-            course("MSIs", &timeline.msis, 0),
-            course("notifications", &timeline.notifications, 1),
-        ];
-        let shown: Vec<Series> = all.into_iter().filter(|s| s.points.iter().any(|p| p.1 > 0.0)).collect();
+        let all = timeline.counts.iter().enumerate().map(course);
+        let shown: Vec<Series> = all.filter(|s| s.points.iter().any(|p| p.1 > 0.0)).collect();
         let axes = Axes {
             title: &summary.delivery,
             x: "time in the measured span",
@@ -230,20 +167,15 @@ fn summary_table(report: &RunReport) -> String {
     header.extend(report.summaries.iter().map(|s| (s.delivery.clone(), true)));
     header.extend(others.iter().map(|s| (format!("{} against {}", s.delivery, first.delivery), true)));
     let mut rows = String::new();
-    let mut section = None;
-    for (at, quantity) in QUANTITIES.iter().enumerate() {
+    let mut heading = None;
+    for (at, quantity) in report.quantities().iter().enumerate() {
         let estimates: Vec<_> = report.summaries.iter().map(|s| s.figures[at].estimate).collect();
         if estimates.iter().flatten().all(|e| e.mean == 0.0) {
             continue;
         }
-        if section.replace(quantity.section) != Some(quantity.section) {
-            writeln!(
-                rows,
-                "<tr class=\"head\"><th colspan=\"{}\">{}</th></tr>",
-                header.len(),
-                quantity.section.title()
-            )
-            .expect("a String takes all");
+        if heading.replace(quantity.heading) != Some(quantity.heading) {
+            writeln!(rows, "<tr class=\"head\"><th colspan=\"{}\">{}</th></tr>", header.len(), quantity.heading)
+                .expect("a String takes all");
         }
         let figures = estimates.iter().map(|&e| figure::estimate(quantity.unit, e));
         let changes = estimates[1..].iter();

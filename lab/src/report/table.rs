@@ -7,7 +7,7 @@ use comfy_table::{
 };
 
 use super::{Class, Row, RunReport, figure};
-use crate::outcome::{Fault, QUANTITIES, Section, Summary};
+use crate::outcome::{Fault, Summary};
 
 /// Columns that every table keeps within, with up to three deliveries.
 pub const WIDTH: u16 = 100;
@@ -110,14 +110,14 @@ fn summary_table(report: &RunReport) -> Table {
         _ => format!("{} change", s.delivery),
     }));
     let mut table = table(&header);
-    let mut section = None::<Section>;
-    for (at, quantity) in QUANTITIES.iter().enumerate() {
+    let mut heading = None;
+    for (at, quantity) in report.quantities().iter().enumerate() {
         let estimates: Vec<_> = report.summaries.iter().map(|s| s.figures[at].estimate).collect();
         if estimates.iter().flatten().all(|e| e.mean == 0.0) {
             continue;
         }
-        if section.replace(quantity.section) != Some(quantity.section) {
-            table.add_row([quantity.section.title()]);
+        if heading.replace(quantity.heading) != Some(quantity.heading) {
+            table.add_row([quantity.heading]);
         }
         let mut row = vec![Cell::new(format!("  {}", quantity.label))];
         row.extend(estimates.iter().map(|&e| right(figure::estimate(quantity.unit, e))));

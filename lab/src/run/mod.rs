@@ -1,55 +1,28 @@
-//! A run: the server of a plan is built, our drivers bring it up, jobs load it, and what happened is measured.
+//! A run: the machine of a plan is built, our drivers bring it up, it is loaded, and what happened is measured.
+//!
+//! The course of a run is here and the same for every kind of experiment; a kind is a [`Rig`] in a module of its own.
 
-mod hardware;
-mod job;
-mod mailbox;
-mod measure;
-mod system;
+mod error;
+mod pcie;
+mod span;
+mod storage;
+mod x86;
+
+pub use error::{RunError, SetupError};
 
 use crate::interrupt::StopFlag;
 use crate::outcome::{Outcome, Timeline};
-use crate::plan::{Delivery, Plan};
+use crate::plan::{Experiment, Plan, Variant};
+use crate::platform::Platform;
 use crate::progress::Progress;
 use crate::report::trace::{TraceRecord, Track};
-use hardware::Hardware;
-use job::Tally;
+use hal::{CpuSet, Work};
+use machine::model::ModelId;
 use machine::time::Ps;
-use machine::{BootError, RunEnd};
-use measure::Snapshot;
+use machine::{Costs, Machine, MachineConfig, RunEnd};
 use rayon::prelude::*;
-use std::fmt;
+use span::{Moment, Span};
 use std::time::Instant;
-use system::System;
-
-pub use system::SetupError;
-
-/// Why a run gave no figures.
-#[derive(Debug)]
-pub enum RunError {
-    /// The drivers could not bring the server up.
-    Setup(SetupError),
-    /// Bringing it up did not end.
-    Boot(BootError),
-    /// Nothing went on any more in the middle of the load.
-    Stuck {
-        /// The simulated time at which it was seen.
-        at_ns: u64,
-        /// What the machine said.
-        end: RunEnd,
-    },
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Setup(error) => write!(f, "the server could not be set up: {error}"),
-            Self::Boot(error) => write!(f, "the server did not come up: {error}"),
-            Self::Stuck { at_ns, end } => write!(f, "nothing happens any more at {at_ns} ns: {end:?}"),
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
 
 /// What one run gave.
 pub struct Run {
@@ -59,72 +32,118 @@ pub struct Run {
     pub trace: Vec<TraceRecord>,
 }
 
-/// Bring-up is a few milliseconds of resets and queue creations a drive, most of them waits; a server that is not up
+/// A machine that is up and loaded, as the course of a run sees it.
+trait Rig {
+    fn machine(&mut self) -> &mut Machine;
+
+    /// The CPUs whose time is told.
+    fn cpus(&self) -> CpuSet;
+
+    /// Counts so far that the timeline shows, by name.
+    fn activity(&mut self) -> Vec<(&'static str, u64)>;
+
+    /// The ramp is over: what is counted begins here.
+    fn begin(&mut self);
+
+    /// What is counted ends here.
+    fn end(&mut self);
+
+    /// What was counted from the beginning to the end: everything but what [`run_one`] itself knows.
+    fn outcome(&self, span: &Span) -> Outcome;
+
+    /// Where a model stands in a trace.
+    fn track(&self, model: ModelId) -> Option<Track>;
+
+    /// Every interrupt line.
+    fn lines(&self) -> Vec<irq::LineView>;
+}
+
+/// Builds the machine of a plan, brings it up and begins to load it.
+fn rig(plan: &Plan, variant: Variant, seed: u64, traced: bool) -> Result<Box<dyn Rig>, RunError> {
+    match (&plan.experiment, variant) {
+        (Experiment::Storage(storage), Variant::Delivery(delivery)) => {
+            Ok(Box::new(storage::StorageRig::new(plan, storage, delivery, seed, traced)?))
+        }
+    }
+}
+
+/// Bring-up is a few milliseconds of resets and queue creations a device, most of them waits; a server that is not up
 /// after this is stuck.
 const BOOT_LIMIT: Ps = Ps::from_ns(20_000_000_000);
 /// Points of the timeline.
 const BUCKETS: u64 = 50;
+/// Spans that a trace keeps: a few milliseconds of a busy server, and still loadable in a viewer.
+const TRACE_SPANS_MAX: usize = 400_000;
 
 /// Runs `plan` once.
 ///
 /// # Errors
-/// [`RunError`] when the server does not come up, or comes to a stand.
-pub fn run_one(plan: &Plan, delivery: Delivery, seed: u64, traced: bool, stop: &StopFlag) -> Result<Run, RunError> {
-    let mut hardware = Hardware::new(plan, seed, traced);
-    let system = boot(&mut hardware, plan, delivery)?;
-    let tally = Tally::new(plan.jobs.len());
-    system.start_jobs(plan, delivery, seed, &tally).map_err(RunError::Setup)?;
-    hardware.let_stranger_in();
-    let ramp_end = hardware.machine.now() + Ps::from_ns(plan.spans.ramp_ns);
-    advance(&mut hardware, ramp_end)?;
-    tally.reset();
-    let start = Snapshot::take(&mut hardware, &system);
-    hardware.machine.take_longest_interrupt();
-    hardware.machine.set_tracing(traced);
+/// [`RunError`] when the machine does not come up, or comes to a stand.
+pub fn run_one(
+    plan: &Plan,
+    variant: impl Into<Variant>,
+    seed: u64,
+    traced: bool,
+    stop: &StopFlag,
+) -> Result<Run, RunError> {
+    let variant = variant.into();
+    let mut rig = rig(plan, variant, seed, traced)?;
+    let rig = rig.as_mut();
+    let ramp_end = rig.machine().now() + Ps::from_ns(plan.spans.ramp_ns);
+    advance(rig.machine(), ramp_end)?;
+    rig.begin();
+    let start = Moment::of(rig.machine());
+    rig.machine().take_longest_interrupt();
+    rig.machine().set_tracing(traced);
     let started = Instant::now();
-    let timeline = measure_span(&mut hardware, &system, plan.spans.measured_ns, stop)?;
+    let timeline = measure(rig, plan.spans.measured_ns, stop)?;
     let host_ns = started.elapsed().as_nanos() as u64;
-    hardware.machine.set_tracing(false);
-    let traced_until = hardware.machine.now();
-    let end = Snapshot::take(&mut hardware, &system);
-    let mut outcome = measure::outcome(plan, &hardware, &system, [&start, &end], &tally, timeline);
-    outcome.delivery = delivery.name().into();
-    outcome.seed = seed;
-    let longest = hardware.machine.take_longest_interrupt();
+    rig.machine().set_tracing(false);
+    let traced_until = rig.machine().now();
+    rig.end();
+    let span = Span { start, end: Moment::of(rig.machine()) };
+    let mut outcome = Outcome {
+        delivery: variant.to_string(),
+        seed,
+        span_ns: span.ps() / 1000,
+        cpus: span.cpus(&rig.cpus()),
+        faults: span::faults(rig.machine()),
+        timeline,
+        engine: span.engine(),
+        ..rig.outcome(&span)
+    };
+    let longest = rig.machine().take_longest_interrupt();
     outcome.interrupts.longest_ns = plan.options.interrupt_limit_ns.map(|_| longest.as_ns());
     outcome.engine.host_ns = host_ns;
-    let trace = trace_records(&mut hardware, traced_until);
+    let trace = trace_records(rig, traced_until);
     Ok(Run { outcome, trace })
 }
 
-/// Every interrupt line of a plan's server, after a short load.
+/// Every interrupt line of a plan's machine, after a short load.
 ///
 /// # Errors
 /// As [`run_one`].
-pub fn lines(plan: &Plan, delivery: Delivery) -> Result<Vec<irq::LineView>, RunError> {
-    let mut hardware = Hardware::new(plan, 1, false);
-    let system = boot(&mut hardware, plan, delivery)?;
-    let tally = Tally::new(plan.jobs.len());
-    system.start_jobs(plan, delivery, 1, &tally).map_err(RunError::Setup)?;
-    let end = hardware.machine.now() + Ps::from_ns(1_000_000);
-    advance(&mut hardware, end)?;
-    Ok(system.lines())
+pub fn lines(plan: &Plan, variant: impl Into<Variant>) -> Result<Vec<irq::LineView>, RunError> {
+    let mut rig = rig(plan, variant.into(), 1, false)?;
+    let end = rig.machine().now() + Ps::from_ns(1_000_000);
+    advance(rig.machine(), end)?;
+    Ok(rig.lines())
 }
 
-/// Every (delivery, seed) run of a plan, on all cores; with a trace of the first seed of each delivery if asked for.
+/// Every (variant, seed) run of a plan, on all cores; with a trace of the first seed of each variant if asked for.
 /// After Ctrl-C, those that have ended.
 ///
 /// # Errors
 /// The first run that failed, in the order of the plan.
 pub fn run_all(plan: &Plan, traced: bool, stop: &StopFlag) -> Result<Vec<Run>, RunError> {
-    let runs: Vec<(Delivery, u64)> =
-        plan.deliveries.iter().flat_map(|&delivery| plan.seeds.iter().map(move |&seed| (delivery, seed))).collect();
+    let runs: Vec<(Variant, u64)> =
+        plan.variants.iter().flat_map(|&variant| plan.seeds.iter().map(move |&seed| (variant, seed))).collect();
     let progress = Progress::new(runs.len() as u64, &plan.name);
     let results: Vec<_> = runs
         .into_par_iter()
         .filter(|_| !stop.is_set())
-        .map(|(delivery, seed)| {
-            let result = run_one(plan, delivery, seed, traced && Some(&seed) == plan.seeds.first(), stop);
+        .map(|(variant, seed)| {
+            let result = run_one(plan, variant, seed, traced && Some(&seed) == plan.seeds.first(), stop);
             progress.step();
             result
         })
@@ -132,32 +151,65 @@ pub fn run_all(plan: &Plan, traced: bool, stop: &StopFlag) -> Result<Vec<Run>, R
     results.into_iter().collect()
 }
 
-fn boot(hardware: &mut Hardware, plan: &Plan, delivery: Delivery) -> Result<System, RunError> {
-    let parts = system::Parts::new(hardware, plan, delivery);
-    let system = hardware.machine.run_boot(BOOT_LIMIT, move || System::set_up(parts));
-    let system = system.map_err(RunError::Boot)?.map_err(RunError::Setup)?;
-    Ok(system)
+/// An empty machine with the platform's CPUs and their costs.
+fn machine(plan: &Plan, memory_bytes: usize, seed: u64, traced: bool) -> Machine {
+    let mut machine = Machine::new(MachineConfig {
+        cpus: plan.cpus,
+        memory_bytes,
+        seed,
+        jitter_percent: plan.platform.fabric.jitter.whole() as u32,
+        costs: costs(&plan.platform),
+        interrupt_limit: plan.options.interrupt_limit_ns.map(Ps::from_ns),
+        trace_spans_max: if traced { TRACE_SPANS_MAX } else { 0 },
+        ..MachineConfig::default()
+    });
+    machine.set_tracing(false);
+    machine
 }
 
-fn advance(hardware: &mut Hardware, end: Ps) -> Result<(), RunError> {
-    match hardware.machine.run_until(end) {
+fn costs(platform: &Platform) -> Costs {
+    let cpu = &platform.cpu;
+    let mut work_ps = [0; Work::COUNT];
+    for work in Work::ALL {
+        work_ps[work as usize] = platform.work_ps(work);
+    }
+    Costs {
+        work_ps,
+        wake_from_idle: Ps(cpu.scaled_ps(&cpu.idle_wake)),
+        register_read: Ps(cpu.scaled_ps(&cpu.register_read)),
+        register_write: Ps(cpu.scaled_ps(&cpu.doorbell)),
+        lapic_write: Ps(cpu.scaled_ps(&cpu.eoi)),
+        line_update: Ps(cpu.scaled_ps(&cpu.line_transfer)),
+        ..Costs::default()
+    }
+}
+
+/// Runs `set_up` on the boot thread.
+fn boot<R: Send + 'static>(
+    machine: &mut Machine,
+    set_up: impl FnOnce() -> Result<R, SetupError> + Send + 'static,
+) -> Result<R, RunError> {
+    machine.run_boot(BOOT_LIMIT, set_up).map_err(RunError::Boot)?.map_err(RunError::Setup)
+}
+
+fn advance(machine: &mut Machine, end: Ps) -> Result<(), RunError> {
+    match machine.run_until(end) {
         RunEnd::Time => Ok(()),
-        stuck => Err(RunError::Stuck { at_ns: hardware.machine.now().as_ns(), end: stuck }),
+        stuck => Err(RunError::Stuck { at_ns: machine.now().as_ns(), end: stuck }),
     }
 }
 
 /// Runs the measured span bucket by bucket; Ctrl-C ends it after the current one.
-fn measure_span(hardware: &mut Hardware, system: &System, span_ns: u64, stop: &StopFlag) -> Result<Timeline, RunError> {
-    let start = hardware.machine.now();
+fn measure(rig: &mut dyn Rig, span_ns: u64, stop: &StopFlag) -> Result<Timeline, RunError> {
+    let start = rig.machine().now();
     let bucket_ns = (span_ns / BUCKETS).max(1);
     let mut timeline = Timeline { bucket_ns, ..Timeline::default() };
-    let mut before = Snapshot::activity(hardware, system);
+    let mut before = rig.activity();
     for bucket in 1..=BUCKETS {
-        advance(hardware, start + Ps::from_ns(bucket_ns * bucket))?;
-        let now = Snapshot::activity(hardware, system);
-        for (row, index) in [&mut timeline.ios, &mut timeline.msis, &mut timeline.notifications].into_iter().zip(0..) {
-            let index: usize = index;
-            row.push(now[index] - before[index]);
+        advance(rig.machine(), start + Ps::from_ns(bucket_ns * bucket))?;
+        let now = rig.activity();
+        for ((name, now), (_, before)) in now.iter().zip(&before) {
+            timeline.counts.entry((*name).into()).or_default().push(now - before);
         }
         before = now;
         if stop.is_set() {
@@ -168,16 +220,11 @@ fn measure_span(hardware: &mut Hardware, system: &System, span_ns: u64, stop: &S
 }
 
 /// The machine's spans on the tracks that a reader knows. What was still going on at `end` is cut there.
-fn trace_records(hardware: &mut Hardware, end: Ps) -> Vec<TraceRecord> {
-    let spans = hardware.machine.take_spans();
-    let position = |ids: &[machine::model::ModelId], id| ids.iter().position(|&known| known == id);
-    let drives: Vec<_> = hardware.drives.iter().map(|site| site.model).collect();
+fn trace_records(rig: &mut dyn Rig, end: Ps) -> Vec<TraceRecord> {
+    let spans = rig.machine().take_spans();
     let track = |of: machine::trace::Track| match of {
         machine::trace::Track::Cpu(cpu) => Some(Track::Cpu(cpu)),
-        machine::trace::Track::Model(id) => position(&drives, id)
-            .map(|index| Track::Drive(index as u32))
-            .or_else(|| position(&hardware.iommus, id).map(|index| Track::Iommu(index as u32)))
-            .or_else(|| position(&hardware.ports, id).map(|index| Track::Port(index as u32))),
+        machine::trace::Track::Model(id) => rig.track(id),
     };
     spans
         .into_iter()

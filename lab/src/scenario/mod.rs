@@ -4,26 +4,40 @@ mod carried;
 mod draft;
 mod files;
 mod read;
-mod resolve;
+mod storage;
 #[cfg(test)]
 mod tests;
 
 pub use carried::names;
 
 use crate::fio::{self, Section};
-use crate::input::{InputError, Place, Problem};
-use crate::plan::{Delivery, Plan};
+use crate::input::{InputError, Place, Problem, Warning};
+use crate::plan::{Experiment, Plan, Spans, Variant};
 use crate::platform::Platform;
 use crate::setting::Setting;
-use draft::Draft;
+use draft::{Asked, Draft, Kind};
 use files::Files;
 use read::{SEEDS_MAX, Scenario, Workload};
 use std::path::Path;
+use storage::StorageDraft;
 
 /// The platform of a job file that is run without one.
 const PLATFORM_DEFAULT: &str = "emr";
 /// The runs of an experiment that names no seeds: enough for a confidence.
 const SEEDS_DEFAULT: u64 = 3;
+/// Simulated before anything is counted, unless it is set: several times the latency of a full queue.
+const RAMP_NS: u64 = 2_000_000;
+/// Simulated and counted, unless it is set: some hundred thousand I/Os of a busy server.
+const DURATION_NS: u64 = 10_000_000;
+
+/// What a kind of experiment makes of its draft.
+struct Resolved {
+    cpus: u32,
+    experiment: Experiment,
+    variants: Vec<Variant>,
+    spans: Spans,
+    warnings: Vec<Warning>,
+}
 
 /// What the command line asks for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -32,8 +46,8 @@ pub struct Request {
     pub input: String,
     /// Instead of the scenario's platform. Without either: `emr`.
     pub platform: Option<String>,
-    /// Instead of the scenario's deliveries.
-    pub deliveries: Option<Vec<Delivery>>,
+    /// Instead of the scenario's deliveries: names of variants.
+    pub deliveries: Option<Vec<String>>,
     /// Seeds 1 to this, instead of the scenario's.
     pub seeds: Option<u32>,
     /// `key=value`, over everything else, in order.
@@ -53,36 +67,45 @@ impl Request {
     pub fn plan(&self) -> Result<Plan, InputError> {
         let (files, path) = Files::locate(&self.input)?;
         let scenario = self.scenario(files, &path)?;
-        let (jobs_file, sections) = match scenario.workload {
-            Workload::Inline(sections) => (path.clone(), sections),
-            Workload::File(setting) => {
+        let kind = match scenario.workload {
+            Workload::Jobs(sections) => Kind::Storage(StorageDraft::new(path.clone(), sections)),
+            Workload::JobFile(setting) => {
                 let file = Files::beside(&setting.text, &setting.place.file);
                 let unread = |error| setting.wrong(format!("cannot be read ({error})"), "the path of a job file");
                 let bytes = files.read(&file).map_err(unread)?;
                 let sections = job_sections(files, &file, &bytes)?;
-                (file, sections)
+                Kind::Storage(StorageDraft::new(file, sections))
             }
         };
-        let mut draft = Draft::new(Platform::load(&scenario.platform)?);
+        let mut draft = Draft::new(Platform::load(&scenario.platform)?, kind);
         scenario.settings.iter().try_for_each(|setting| draft.apply(setting))?;
         for option in &self.sets {
             draft.apply(&Setting::from_option(option)?)?;
         }
-        let (jobs, warnings) = fio::jobs(&jobs_file, &sections, &draft.job)?;
-        let name = Path::new(&path).file_stem().map_or(path.clone(), |stem| stem.to_string_lossy().into());
-        let asked = self.deliveries.clone().map(|deliveries| (Place::option("--delivery"), deliveries));
-        let plan = resolve::Resolve {
-            name,
+        let asked = self.deliveries().or(scenario.deliveries);
+        let Resolved { cpus, experiment, variants, spans, warnings } = match &draft.kind {
+            Kind::Storage(storage) => storage.resolve(&draft, asked)?,
+        };
+        let plan = Plan {
+            name: Path::new(&path).file_stem().map_or(path.clone(), |stem| stem.to_string_lossy().into()),
             source: Place::file(&path),
-            draft,
-            jobs,
-            warnings,
-            deliveries: asked.or(scenario.deliveries),
+            platform: draft.platform,
+            cpus,
+            experiment,
+            variants,
             seeds: self.seeds()?.or(scenario.seeds).unwrap_or_else(|| (1..=SEEDS_DEFAULT).collect()),
-        }
-        .plan()?;
+            spans,
+            options: draft.options,
+            warnings,
+        };
         plan.validate()?;
         Ok(plan)
+    }
+
+    fn deliveries(&self) -> Option<Asked> {
+        let place = Place::option("--delivery");
+        let names = self.deliveries.as_ref()?.iter().map(|name| Setting::new(place.clone(), "", name)).collect();
+        Some(Asked { place, names })
     }
 
     fn seeds(&self) -> Result<Option<Vec<u64>>, InputError> {
@@ -102,7 +125,7 @@ impl Request {
         if !path.ends_with(".toml") {
             return Ok(Scenario {
                 platform: asked.unwrap_or_else(|| Setting::new(Place::option("--platform"), "", PLATFORM_DEFAULT)),
-                workload: Workload::Inline(job_sections(files, path, &bytes)?),
+                workload: Workload::Jobs(job_sections(files, path, &bytes)?),
                 deliveries: None,
                 seeds: None,
                 settings: Vec::new(),

@@ -1,29 +1,28 @@
 //! A scenario file: `scenarios/emr-4-drives.toml` says what each key means.
 
+use super::draft::Asked;
 use crate::document::{Document, Node, Table};
 use crate::fio::{Entry, Section};
-use crate::input::{InputError, Place, Problem};
-use crate::plan::Delivery;
+use crate::input::{InputError, Problem};
 use crate::setting::Setting;
 
 /// A scenario as it is written, nothing resolved.
-#[derive(Clone, PartialEq, Debug)]
 pub(super) struct Scenario {
     pub(super) platform: Setting,
     pub(super) workload: Workload,
-    pub(super) deliveries: Option<(Place, Vec<Delivery>)>,
+    pub(super) deliveries: Option<Asked>,
     pub(super) seeds: Option<Vec<u64>>,
     /// Everything that `--set` could give too, in order.
     pub(super) settings: Vec<Setting>,
 }
 
-/// The jobs.
+/// What runs.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Workload {
     /// A job file, named beside the scenario.
-    File(Setting),
+    JobFile(Setting),
     /// `[[jobs]]`.
-    Inline(Vec<Section>),
+    Jobs(Vec<Section>),
 }
 
 /// The keys of a scenario file.
@@ -93,9 +92,9 @@ fn flatten(node: Node<'_, '_>, key: &str, settings: &mut Vec<Setting>) -> Result
 fn workload(root: &Table<'_, '_>) -> Result<Workload, InputError> {
     let valid = "workload = \"jobs/four-drives.fio\", or [[jobs]] tables with fio's options";
     match (root.get("workload"), root.get("jobs")) {
-        (Some(node), None) => Ok(Workload::File(node.scalar(valid)?)),
+        (Some(node), None) => Ok(Workload::JobFile(node.scalar(valid)?)),
         (None, Some(Node::Array(_, jobs))) => {
-            Ok(Workload::Inline(jobs.into_iter().enumerate().map(inline_job).collect::<Result<_, _>>()?))
+            Ok(Workload::Jobs(jobs.into_iter().enumerate().map(inline_job).collect::<Result<_, _>>()?))
         }
         (None, Some(node)) => {
             Err(InputError::value(&node.place(), "jobs", "[jobs]", "is no list of tables", "[[jobs]]"))
@@ -126,7 +125,7 @@ fn inline_job((index, node): (usize, Node<'_, '_>)) -> Result<Section, InputErro
     Ok(section)
 }
 
-fn deliveries(node: Node<'_, '_>) -> Result<(Place, Vec<Delivery>), InputError> {
+fn deliveries(node: Node<'_, '_>) -> Result<Asked, InputError> {
     let place = node.place();
     let names = match node {
         Node::Array(_, items) => {
@@ -134,24 +133,10 @@ fn deliveries(node: Node<'_, '_>) -> Result<(Place, Vec<Delivery>), InputError> 
         }
         node => vec![node.scalar("a list of deliveries")?],
     };
-    let mut deliveries = Vec::new();
-    for name in names {
-        let delivery = parse_delivery(&name)?;
-        if deliveries.contains(&delivery) {
-            return Err(name.wrong("stands twice", "each delivery once"));
-        }
-        deliveries.push(delivery);
+    if names.is_empty() {
+        return Err(InputError::value(&place, "deliveries", "[]", "is empty", "at least one"));
     }
-    if deliveries.is_empty() {
-        return Err(InputError::value(&place, "deliveries", "[]", "is empty", "remapped, posted, polled"));
-    }
-    Ok((place, deliveries))
-}
-
-/// A delivery by its name.
-pub(super) fn parse_delivery(setting: &Setting) -> Result<Delivery, InputError> {
-    let found = Delivery::ALL.into_iter().find(|delivery| delivery.name() == setting.text.trim());
-    found.ok_or_else(|| setting.wrong("is no delivery", "remapped, posted, polled"))
+    Ok(Asked { place, names })
 }
 
 /// A count of seeds, or a list of them.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::plan::IoEngine;
+use crate::plan::{Delivery, IoEngine, Storage};
 
 const JOB: &str = "[a]\nfilename=/dev/nvme0n1\ndirect=1\nioengine=libaio\ncpus_allowed=0-1\nrw=randread\niodepth=4\n";
 
@@ -18,6 +18,19 @@ fn resolve(lines: &str, job: &str, change: impl FnOnce(&mut Request)) -> Result<
 /// A valid scenario with `lines` in it, from line 3.
 fn with(lines: &str) -> Result<Plan, String> {
     resolve(&format!("platform = \"emr\"\nworkload = \"j.fio\"\n{lines}"), JOB, |_| {})
+}
+
+fn storage(plan: &Plan) -> &Storage {
+    plan.storage().expect("a storage experiment")
+}
+
+/// A delivery that there is not, asked for on the command line.
+#[test]
+fn a_delivery_that_is_none_is_refused() {
+    let error = resolve("platform = \"emr\"\nworkload = \"j.fio\"\n", JOB, |request| {
+        request.deliveries = Some(vec!["pigeon".into()]);
+    });
+    assert_eq!(error.unwrap_err(), "--delivery: `pigeon` is no delivery; valid: remapped, posted, polled");
 }
 
 fn set(options: &[&str]) -> Result<Plan, String> {
@@ -54,8 +67,9 @@ fn what_is_carried_is_what_stands_in_the_project() {
     assert_eq!(there, carried);
     let from_disk = Request::of(folder.join("emr-uring.toml").to_str().unwrap()).plan().unwrap();
     let from_program = Request::of("emr-uring").plan().unwrap();
-    assert_eq!((from_disk.drives, from_disk.spans), (from_program.drives, from_program.spans));
-    assert_eq!(from_disk.jobs.len(), from_program.jobs.len());
+    assert_eq!(storage(&from_disk).drives, storage(&from_program).drives);
+    assert_eq!(from_disk.spans, from_program.spans);
+    assert_eq!(storage(&from_disk).jobs.len(), storage(&from_program).jobs.len());
 }
 
 #[test]
@@ -64,7 +78,7 @@ fn the_documented_scenario_resolves_with_every_key() {
     let example = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let job = include_str!("../../../scenarios/jobs/four-drives-uring.fio");
     let plan = resolve(&example.replace("jobs/four-drives-uring.fio", "j.fio"), job, |_| {}).unwrap();
-    assert_eq!((plan.jobs[0].block_bytes, plan.options.rogue_msi_ns), (8192, Some(100_000)));
+    assert_eq!((storage(&plan).jobs[0].block_bytes, storage(&plan).rogue_msi_ns), (8192, Some(100_000)));
     for key in read::KEYS.iter().filter(|key| **key != "jobs") {
         let is_there = example.lines().any(|line| line.starts_with(key) || line.starts_with(&format!("[{key}]")));
         assert!(is_there, "{key} is not documented");
@@ -74,28 +88,28 @@ fn the_documented_scenario_resolves_with_every_key() {
 #[test]
 fn the_published_job_has_a_thread_a_cpu_and_eight_a_drive() {
     let plan = Request::of("emr-4-drives").plan().unwrap();
-    assert_eq!((plan.cpus, plan.drives.len(), plan.jobs.len()), (32, 4, 32));
-    for (cpu, job) in plan.jobs.iter().enumerate() {
+    assert_eq!((plan.cpus, storage(&plan).drives.len(), storage(&plan).jobs.len()), (32, 4, 32));
+    for (cpu, job) in storage(&plan).jobs.iter().enumerate() {
         assert_eq!(job.cpus, hal::CpuSet::of(hal::CpuId(cpu as u32)));
         assert_eq!((job.drive, job.iodepth, job.engine), (cpu / 8, 64, IoEngine::Libaio));
     }
-    assert_eq!(plan.jobs[9].name, "drive-b.1");
-    assert_eq!(plan.drives[0].name, "/dev/nvme6n1");
-    assert_eq!((plan.drives[0].queues, plan.drives[0].queue_entries), (32, 1024));
-    assert_eq!(plan.deliveries, [Delivery::Remapped, Delivery::Posted]);
+    assert_eq!(storage(&plan).jobs[9].name, "drive-b.1");
+    assert_eq!(storage(&plan).drives[0].name, "/dev/nvme6n1");
+    assert_eq!((storage(&plan).drives[0].queues, storage(&plan).drives[0].queue_entries), (32, 1024));
+    assert_eq!(plan.variants, [Delivery::Remapped, Delivery::Posted].map(Variant::Delivery));
     assert_eq!(plan.seeds, [1, 2, 3]);
     assert_eq!(plan.spans.to_string(), "simulated 10 ms after 2 ms of ramp, standing for 30 s after 3 s");
     let plan = Request::of("spr-8-drives").plan().unwrap();
-    assert_eq!((plan.cpus, plan.drives.len(), plan.jobs.len()), (64, 8, 64));
-    assert_eq!(plan.jobs[63].cpus.to_string(), "63");
+    assert_eq!((plan.cpus, storage(&plan).drives.len(), storage(&plan).jobs.len()), (64, 8, 64));
+    assert_eq!(storage(&plan).jobs[63].cpus.to_string(), "63");
 }
 
 #[test]
 fn split_counts_threads_over_all_jobs_as_fio_does() {
     let plan = Request::of("emr-low-qd4").plan().unwrap();
-    let cpus: Vec<String> = plan.jobs.iter().map(|job| job.cpus.to_string()).collect();
+    let cpus: Vec<String> = storage(&plan).jobs.iter().map(|job| job.cpus.to_string()).collect();
     assert_eq!(cpus, ["0", "9", "18", "27"]);
-    assert!(plan.jobs.iter().all(|job| job.iodepth == 4));
+    assert!(storage(&plan).jobs.iter().all(|job| job.iodepth == 4));
 }
 
 #[test]
@@ -105,7 +119,7 @@ fn a_job_file_alone_is_enough() {
     std::fs::write(&path, "[a]\nfilename=x\ndirect=1\nioengine=libaio\nnumjobs=2\nruntime=5ms\n").unwrap();
     let plan = Request::of(path.to_str().unwrap()).plan().unwrap();
     assert_eq!((plan.name.as_str(), plan.platform.name.as_str(), plan.cpus), ("mine", "emr", 64));
-    assert_eq!(plan.jobs[1].cpus.len(), 64, "without cpus_allowed a job runs anywhere");
+    assert_eq!(storage(&plan).jobs[1].cpus.len(), 64, "without cpus_allowed a job runs anywhere");
     assert_eq!(plan.spans.measured_ns, 5_000_000, "no longer than the job itself");
 }
 
@@ -115,21 +129,27 @@ fn settings_stand_over_the_scenario_and_the_command_line_over_both() {
                  [drives]\nqueues = 2\n[drives.\"/dev/nvme0n1\"]\nqueue_entries = 64\ncoalescing_entries = 8\n\
                  coalescing_time = \"200 us\"\n[set]\nfabric.dispatch = \"56 ns\"\n";
     let plan = with(lines).unwrap();
-    assert_eq!((plan.spans.measured_ns, plan.jobs[0].iodepth, plan.options.harvest_passes), (4_000_000, 8, 3));
-    assert_eq!((plan.drives[0].queues, plan.drives[0].queue_entries), (2, 64));
-    assert_eq!(plan.drives[0].coalescing, Some(crate::plan::Coalescing { entries: 8, time_100us: 2 }));
+    assert_eq!(
+        (plan.spans.measured_ns, storage(&plan).jobs[0].iodepth, plan.options.harvest_passes),
+        (4_000_000, 8, 3)
+    );
+    assert_eq!((storage(&plan).drives[0].queues, storage(&plan).drives[0].queue_entries), (2, 64));
+    assert_eq!(storage(&plan).drives[0].coalescing, Some(crate::plan::Coalescing { entries: 8, time_100us: 2 }));
     assert_eq!(plan.platform.fabric.dispatch.ps(), 56_000);
     assert_eq!(plan.seeds, [7, 9]);
     let plan = resolve(&format!("platform = \"emr\"\nworkload = \"j.fio\"\n{lines}"), JOB, |request| {
         request.sets = ["job.iodepth=16", "duration_ms=5", "fabric.dispatch=40ns"].map(String::from).to_vec();
         request.seeds = Some(2);
         request.platform = Some("spr".into());
-        request.deliveries = Some(vec![Delivery::Posted]);
+        request.deliveries = Some(vec!["posted".into()]);
     })
     .unwrap();
-    assert_eq!((plan.jobs[0].iodepth, plan.spans.measured_ns), (16, 5_000_000));
+    assert_eq!((storage(&plan).jobs[0].iodepth, plan.spans.measured_ns), (16, 5_000_000));
     assert_eq!((plan.platform.name.as_str(), plan.platform.fabric.dispatch.ps()), ("spr", 40_000));
-    assert_eq!((plan.seeds.as_slice(), plan.deliveries.as_slice()), (&[1, 2][..], &[Delivery::Posted][..]));
+    assert_eq!(
+        (plan.seeds.as_slice(), plan.variants.as_slice()),
+        (&[1, 2][..], &[Variant::Delivery(Delivery::Posted)][..])
+    );
 }
 
 #[test]
@@ -141,8 +161,8 @@ fn jobs_can_stand_in_the_scenario() {
         |_| {},
     )
     .unwrap();
-    assert_eq!((plan.jobs[0].name.as_str(), plan.jobs[0].block_bytes), ("fast", 512));
-    assert_eq!(plan.drives[0].model, "optane");
+    assert_eq!((storage(&plan).jobs[0].name.as_str(), storage(&plan).jobs[0].block_bytes), ("fast", 512));
+    assert_eq!(storage(&plan).drives[0].model, "optane");
     let error = resolve("platform = \"emr\"\n[[jobs]]\nfilename = \"x\"\niodepht = 3\n", "", |_| {}).unwrap_err();
     assert_eq!(error, "s.toml:4: iodepht: nothing has this name; valid: iodepth");
 }
@@ -302,17 +322,17 @@ fn more_queues_than_vectors_is_an_error() {
 #[test]
 fn a_delivery_that_is_asked_for_stands_over_hipri() {
     let mut request = Request::of("emr-polled");
-    request.deliveries = Some(vec![Delivery::Remapped, Delivery::Polled]);
+    request.deliveries = Some(vec!["remapped".into(), "polled".into()]);
     let plan = request.plan().unwrap();
     assert_eq!(
         plan.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["scenarios/jobs/four-drives-polled.fio:9: hipri: the deliveries asked for (--delivery) stand over it: \
           polled only where they say so"]
     );
-    assert!(!plan.is_polled(&plan.jobs[0], Delivery::Remapped));
-    assert!(plan.is_polled(&plan.jobs[0], Delivery::Polled));
+    assert!(!storage(&plan).is_polled(&storage(&plan).jobs[0], Delivery::Remapped));
+    assert!(storage(&plan).is_polled(&storage(&plan).jobs[0], Delivery::Polled));
     let plan = Request::of("emr-polled").plan().unwrap();
-    assert_eq!(plan.deliveries, [Delivery::Polled]);
+    assert_eq!(plan.variants, [Delivery::Polled].map(Variant::Delivery));
 }
 
 proptest::proptest! {

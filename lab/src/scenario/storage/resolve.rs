@@ -1,83 +1,62 @@
-//! The last step: jobs become threads on CPUs, filenames become drives, and nothing is left open.
+//! Jobs become threads on CPUs, filenames become drives, and nothing is left open.
 
-use super::draft::Draft;
+use super::StorageDraft;
 use crate::fio::FioJob;
-use crate::input::{InputError, Place, Warning};
-use crate::plan::{Delivery, DrivePlan, IoEngine, JobPlan, Plan, Spans};
+use crate::input::{InputError, Warning};
+use crate::plan::{Delivery, DrivePlan, Experiment, IoEngine, JobPlan, Spans, Storage, Variant};
+use crate::scenario::Resolved;
+use crate::scenario::draft::{Asked, Draft};
+use crate::setting::Setting;
 use hal::{CpuId, CpuSet};
 
-/// Simulated before anything is counted, unless it is set: several times the latency of a full queue.
-const RAMP_NS: u64 = 2_000_000;
-/// Simulated and counted, unless it is set: some hundred thousand I/Os of a busy server.
-const DURATION_NS: u64 = 10_000_000;
 /// The most threads of one experiment: 1,024 CPUs with 16 each.
 const THREADS_MAX: u64 = 16_384;
 
-/// Everything that a plan is made of.
-pub(super) struct Resolve {
-    pub(super) name: String,
-    pub(super) source: Place,
-    pub(super) draft: Draft,
+/// Everything that a plan's part of storage is made of.
+pub(super) struct Resolve<'a> {
+    pub(super) draft: &'a Draft,
+    pub(super) storage: &'a StorageDraft,
     pub(super) jobs: Vec<FioJob>,
     pub(super) warnings: Vec<Warning>,
-    /// What was asked for, with its place.
-    pub(super) deliveries: Option<(Place, Vec<Delivery>)>,
-    pub(super) seeds: Vec<u64>,
+    pub(super) asked: Option<Asked>,
 }
 
-impl Resolve {
-    pub(super) fn plan(mut self) -> Result<Plan, InputError> {
+impl Resolve<'_> {
+    pub(super) fn finish(mut self) -> Result<Resolved, InputError> {
         let cpus = self.cpus()?;
         let deliveries = self.deliveries()?;
         let drives = self.drives(cpus)?;
-        let threads = self.threads(cpus, &drives)?;
+        let jobs = self.threads(cpus, &drives)?;
         let spans = self.spans();
-        Ok(Plan {
-            name: self.name,
-            source: self.source,
+        let StorageDraft { check_queue, verify_data, rogue_msi_ns, .. } = *self.storage;
+        Ok(Resolved {
             cpus,
-            drives,
-            jobs: threads,
-            deliveries,
-            seeds: self.seeds,
+            experiment: Experiment::Storage(Storage { drives, jobs, check_queue, verify_data, rogue_msi_ns }),
+            variants: deliveries.into_iter().map(Variant::Delivery).collect(),
             spans,
-            options: self.draft.options,
             warnings: self.warnings,
-            platform: self.draft.platform,
         })
     }
 
     /// The CPUs of the machine: those that are asked for, else as many as the jobs name, else the platform's.
     fn cpus(&self) -> Result<u32, InputError> {
-        let most = self.draft.platform.fabric.cpus.whole() as u32;
-        if let Some((cpus, setting)) = &self.draft.cpus {
-            if *cpus > most {
-                let why = format!("is more than platform {} has", self.draft.platform.name);
-                return Err(setting.wrong(why, format!("a whole number from 1 to {most}")));
-            }
-            return Ok(*cpus);
-        }
-        let mut cpus = 1;
-        for job in &self.jobs {
-            match &job.cpus {
-                Some((set, _)) => cpus = cpus.max(set.iter().last().map_or(0, |cpu| cpu.0 + 1)),
-                None => return Ok(most),
-            }
-        }
-        Ok(cpus.min(most))
+        let last = |job: &FioJob| job.cpus.as_ref().map(|(set, _)| set.iter().last().map_or(0, |cpu| cpu.0 + 1));
+        let named: Option<Vec<u32>> = self.jobs.iter().map(last).collect();
+        self.draft.cpus_or(named.map(|named| named.into_iter().max().unwrap_or(1).max(1)))
     }
 
     /// What is compared: what was asked for, else polling when every job asks for it, else both kinds of interrupt.
     fn deliveries(&mut self) -> Result<Vec<Delivery>, InputError> {
         let all_polled = self.jobs.iter().all(|job| job.polled_by.is_some());
-        let Some((place, deliveries)) = self.deliveries.take() else {
+        let Some(asked) = &self.asked else {
             return Ok(if all_polled { vec![Delivery::Polled] } else { vec![Delivery::Remapped, Delivery::Posted] });
         };
+        let (place, deliveries) = (&asked.place, asked.each(parse_delivery)?);
         if deliveries.contains(&Delivery::Polled)
             && let Some(job) = self.jobs.iter().find(|job| job.engine == IoEngine::Libaio)
         {
             let why = format!("cannot serve job [{}] ({}): libaio has no polled queues", job.name, job.place);
-            return Err(InputError::value(&place, "", Delivery::Polled, why, "ioengine=io_uring, or remapped, posted"));
+            return Err(InputError::value(place, "", Delivery::Polled, why, "ioengine=io_uring, or remapped, posted"));
         }
         if all_polled && deliveries.iter().any(|&delivery| delivery != Delivery::Polled) {
             for job in &mut self.jobs {
@@ -104,8 +83,8 @@ impl Resolve {
                 names.push(&job.filename.text);
             }
         }
-        self.draft.check_drive_names(&names)?;
-        names.into_iter().map(|name| self.draft.drive(name, cpus)).collect()
+        self.storage.check_drive_names(&names)?;
+        names.into_iter().map(|name| self.storage.drive(&self.draft.platform, name, cpus)).collect()
     }
 
     /// One entry a thread. Under `split` thread n of the whole file gets CPU n (modulo their number) of its set, as
@@ -137,10 +116,9 @@ impl Resolve {
         let asked_runtime_ns = self.jobs.iter().filter_map(|job| job.runtime_ns).max();
         let shortest = asked_runtime_ns.filter(|&runtime_ns| runtime_ns > 0).unwrap_or(u64::MAX);
         Spans {
-            ramp_ns: self.draft.ramp_ns.unwrap_or(RAMP_NS),
-            measured_ns: self.draft.duration_ns.unwrap_or(DURATION_NS.min(shortest)),
             asked_ramp_ns: self.jobs.iter().map(|job| job.ramp_ns).max().unwrap_or(0),
             asked_runtime_ns,
+            ..self.draft.spans(shortest)
         }
     }
 }
@@ -172,4 +150,10 @@ fn thread(job: &FioJob, name: String, drive: usize, cpus: CpuSet) -> JobPlan {
         think_ns: job.think_ns,
         think_blocks: job.think_blocks,
     }
+}
+
+/// A delivery by its name.
+fn parse_delivery(setting: &Setting) -> Result<Delivery, InputError> {
+    let found = Delivery::ALL.into_iter().find(|delivery| delivery.name() == setting.text.trim());
+    found.ok_or_else(|| setting.wrong("is no delivery", "remapped, posted, polled"))
 }

@@ -4,8 +4,8 @@
 //! `iodepth_batch_complete_max`, and submits again. The time of application and kernel is named work; queueing,
 //! doorbells and completions are the driver's.
 
+use super::mailbox::Mailbox;
 use crate::plan::{IoEngine, JobPlan};
-use crate::run::mailbox::Mailbox;
 use drivers::nvme::{Completed, IoOp, IoRequest, QueuePair};
 use hal::{Dma as _, Hal, Work};
 use hdrhistogram::Histogram;
@@ -266,7 +266,7 @@ impl Job {
         }
     }
 
-    fn completed(&mut self, completed: &crate::run::mailbox::Letter) {
+    fn completed(&mut self, completed: &super::mailbox::Letter) {
         let buffer = completed.tag as u32;
         let now_ns = SimHal.now_ns();
         let bytes = u64::from(self.parts.plan.block_bytes);

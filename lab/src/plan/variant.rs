@@ -1,0 +1,56 @@
+//! The variants of an experiment that are compared: the columns of its table.
+
+use std::fmt;
+
+/// One way to run an experiment. Each kind has its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Variant {
+    /// Of a storage experiment.
+    Delivery(Delivery),
+}
+
+impl fmt::Display for Variant {
+    /// Its name on the command line, in scenario files and in tables.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Delivery(delivery) => delivery.fmt(f),
+        }
+    }
+}
+
+impl From<Delivery> for Variant {
+    fn from(delivery: Delivery) -> Self {
+        Self::Delivery(delivery)
+    }
+}
+
+/// How completions reach the CPU.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Delivery {
+    /// Every MSI is an interrupt, through the remapping table.
+    Remapped,
+    /// MSIs are posted to a descriptor, and a notification tells of several.
+    Posted,
+    /// No interrupts: the submitter looks.
+    Polled,
+}
+
+impl Delivery {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Remapped, Self::Posted, Self::Polled];
+
+    /// Its name on the command line and in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Remapped => "remapped",
+            Self::Posted => "posted",
+            Self::Polled => "polled",
+        }
+    }
+}
+
+impl fmt::Display for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

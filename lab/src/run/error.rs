@@ -1,0 +1,88 @@
+//! Why a run gave no figures.
+
+use drivers::apic::ApicError;
+use drivers::nvme::NvmeError;
+use drivers::pci::MsixError;
+use drivers::vtd::VtdError;
+use hal::{DmaError, SpawnError};
+use irq::IrqError;
+use irq::posted::PostedError;
+use machine::{BootError, RunEnd};
+use std::fmt;
+
+/// Why a run gave no figures.
+#[derive(Debug)]
+pub enum RunError {
+    /// The drivers could not bring the server up.
+    Setup(SetupError),
+    /// Bringing it up did not end.
+    Boot(BootError),
+    /// Nothing went on any more in the middle of the load.
+    Stuck {
+        /// The simulated time at which it was seen.
+        at_ns: u64,
+        /// What the machine said.
+        end: RunEnd,
+    },
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Setup(error) => write!(f, "the server could not be set up: {error}"),
+            Self::Boot(error) => write!(f, "the server did not come up: {error}"),
+            Self::Stuck { at_ns, end } => write!(f, "nothing happens any more at {at_ns} ns: {end:?}"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// Why a server could not be brought up.
+#[derive(Debug)]
+pub enum SetupError {
+    /// The delivery core refused.
+    Irq(IrqError),
+    /// A local APIC.
+    Apic(ApicError),
+    /// Posted delivery.
+    Posted(PostedError),
+    /// A remapping unit.
+    Vtd(VtdError),
+    /// A drive's MSI-X.
+    Msix(MsixError),
+    /// A drive, by its name.
+    Drive(String, NvmeError),
+    /// Memory of a job.
+    Memory(DmaError),
+    /// A job's thread.
+    Spawn(SpawnError),
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Irq(error) => write!(f, "{error}"),
+            Self::Apic(error) => write!(f, "{error}"),
+            Self::Posted(error) => write!(f, "{error}"),
+            Self::Vtd(error) => write!(f, "IOMMU: {error}"),
+            Self::Msix(error) => write!(f, "{error}"),
+            Self::Drive(name, error) => write!(f, "drive {name}: {error}"),
+            Self::Memory(error) => write!(f, "buffers: {error}"),
+            Self::Spawn(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for SetupError {}
+
+macro_rules! setup_error_from {
+    ($($error:ty => $variant:ident),* $(,)?) => {
+        $(impl From<$error> for SetupError {
+            fn from(error: $error) -> Self {
+                Self::$variant(error)
+            }
+        })*
+    };
+}
+setup_error_from!(IrqError => Irq, ApicError => Apic, PostedError => Posted, VtdError => Vtd, MsixError => Msix);

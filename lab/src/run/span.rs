@@ -1,0 +1,97 @@
+//! What every machine counts, at one moment and between two.
+
+use crate::outcome::{CpuTime, Engine, Fault};
+use hal::CpuSet;
+use machine::time::Ps;
+use machine::{CpuTimes, EngineCounters, Machine};
+
+/// A model's counters.
+pub(crate) type Counters = Vec<(&'static str, u64)>;
+
+/// The counter called `name`.
+///
+/// # Panics
+/// When the model has none: lab and machine then disagree about a name.
+pub(crate) fn counter(counters: &Counters, name: &str) -> u64 {
+    let found = counters.iter().find(|(known, _)| *known == name);
+    found.unwrap_or_else(|| panic!("no counter {name} among {counters:?}")).1
+}
+
+/// What counts for ever, at one moment.
+pub(crate) struct Moment {
+    at: Ps,
+    cpus: Vec<CpuTimes>,
+    engine: EngineCounters,
+}
+
+impl Moment {
+    pub(crate) fn of(machine: &Machine) -> Self {
+        Self { at: machine.now(), cpus: machine.cpu_times(), engine: machine.engine_counters() }
+    }
+}
+
+/// Between two moments.
+pub(crate) struct Span {
+    pub(crate) start: Moment,
+    pub(crate) end: Moment,
+}
+
+impl Span {
+    /// Its length, at least a picosecond.
+    pub(crate) fn ps(&self) -> u64 {
+        (self.end.at - self.start.at).0.max(1)
+    }
+
+    /// `busy_ps` as a share of the span.
+    pub(crate) fn share(&self, busy_ps: u64) -> f64 {
+        busy_ps as f64 / self.ps() as f64
+    }
+
+    /// Where the time of `cpus` went.
+    pub(crate) fn cpus(&self, cpus: &CpuSet) -> Vec<CpuTime> {
+        cpus.iter().map(|cpu| self.cpu(cpu.index())).collect()
+    }
+
+    fn cpu(&self, cpu: usize) -> CpuTime {
+        let part = |of: fn(&CpuTimes) -> Ps| (of(&self.end.cpus[cpu]) - of(&self.start.cpus[cpu])).0 / 1000;
+        let [user_ns, system_ns, irq_ns] =
+            [part(|times| times.user), part(|times| times.system), part(|times| times.irq)];
+        // A charge that began before the span ends is counted whole, so the parts may exceed it by one charge.
+        let idle_ns = (self.ps() / 1000).saturating_sub(user_ns + system_ns + irq_ns);
+        CpuTime { cpu: cpu as u32, user_ns, system_ns, irq_ns, idle_ns }
+    }
+
+    /// Application time of all CPUs, in ns.
+    pub(crate) fn user_ns(&self) -> u64 {
+        (0..self.end.cpus.len()).map(|cpu| self.cpu(cpu).user_ns).sum()
+    }
+
+    /// What the simulation itself cost; the host's time is the caller's to tell.
+    pub(crate) fn engine(&self) -> Engine {
+        Engine {
+            events: self.end.engine.events - self.start.engine.events,
+            switches: self.end.engine.switches - self.start.engine.switches,
+            host_ns: 0,
+            digest: self.end.engine.digest,
+        }
+    }
+}
+
+/// Everything that was recorded as faulty.
+pub(crate) fn faults(machine: &Machine) -> Vec<Fault> {
+    let (records, dropped) = machine.faults();
+    let mut faults: Vec<Fault> = records
+        .into_iter()
+        .map(|record| Fault {
+            kind: record.kind.into(),
+            requester: record.requester as u16,
+            count: record.count,
+            text: record.text,
+        })
+        .collect();
+    if dropped > 0 {
+        let text = "more kinds of faults than are kept apart".into();
+        faults.push(Fault { kind: "not kept".into(), requester: 0, count: dropped, text });
+    }
+    faults
+}

@@ -1,0 +1,182 @@
+//! A PC's interrupt hardware as software sees it: local APICs, remapping units, posted delivery, and the core above them.
+
+use super::SetupError;
+use crate::run::pcie::Pcie;
+use drivers::apic::{ApicId, ApicMode, Lapic, VectorDomain};
+use drivers::message::MessageDomain;
+use drivers::vtd::{FaultEvent, RemapConfig, RemapDomain, RemapUnit};
+use hal::{Affinity, CpuId, CpuSet, Hal as _, ThreadSpec, Word as _};
+use irq::posted::{PostedConfig, PostedMsi};
+use irq::{Action, AllocRequest, CoreConfig, Flow, Irq, IrqCore, IrqDomain, IrqReturn, RequestFlags};
+use irq::{RequesterId, Vector};
+use machine::{Machine, Regs, SimHal, Word};
+use std::sync::{Arc, OnceLock};
+
+/// System vectors: those of Linux.
+const LOCAL_TIMER: Vector = Vector(0xec);
+const RESCHEDULE: Vector = Vector(0xfd);
+const SPURIOUS: Vector = Vector(0xff);
+
+/// What bring-up is given.
+pub(crate) struct Parts {
+    cpus: u32,
+    iommus: Vec<Regs>,
+    /// Where the interrupt entry finds the core.
+    core: Arc<OnceLock<Arc<IrqCore<SimHal>>>>,
+}
+
+impl Parts {
+    /// Hangs the interrupt entry into the machine and notes what is where.
+    pub(crate) fn new(machine: &mut Machine, cpus: u32, pcie: &Pcie) -> Self {
+        let core: Arc<OnceLock<Arc<IrqCore<SimHal>>>> = Arc::default();
+        let entry = core.clone();
+        machine.set_interrupt_entry(move |vector| {
+            if let Some(core) = entry.get() {
+                core.handle_vector(Vector(vector));
+            }
+        });
+        let iommus = pcie.iommus.iter().map(|&iommu| machine.regs(iommu, 0)).collect();
+        Self { cpus, iommus, core }
+    }
+}
+
+/// What every device's set-up needs.
+pub(crate) struct Pc {
+    pub(crate) core: Arc<IrqCore<SimHal>>,
+    pub(crate) posted: Option<Arc<PostedMsi<SimHal>>>,
+    vectors: Arc<dyn IrqDomain>,
+    lapic: Arc<Lapic<SimHal>>,
+    cpus: u32,
+}
+
+impl Pc {
+    /// The core with room for `device_lines`, the local APICs of every CPU, posted delivery when it is asked for. Runs
+    /// on the boot thread.
+    pub(crate) fn set_up(parts: &Parts, device_lines: u32, posted: Option<PostedConfig>) -> Result<Self, SetupError> {
+        let cpus = parts.cpus;
+        // Each IOMMU's fault event has a line too.
+        let mut core = IrqCore::new(SimHal, CoreConfig::x86(cpus, device_lines + parts.iommus.len() as u32))?;
+        let ids = (0..cpus).map(ApicId).collect();
+        let lapic = Arc::new(Lapic::new(SimHal, Regs::Lapic, ApicMode::X2Apic, ids)?);
+        let destinations: Vec<u32> = (0..cpus).collect();
+        let posted = posted.map(|config| PostedMsi::new(SimHal, config, &destinations).map(Arc::new)).transpose()?;
+        system_vectors(&mut core, &lapic, posted.as_ref())?;
+        let vectors = VectorDomain::new(SimHal, lapic.clone());
+        core.set_root_chip(vectors.chip().clone());
+        let vectors: Arc<dyn IrqDomain> = Arc::new(vectors);
+        let core = Arc::new(core);
+        let set = parts.core.set(core.clone());
+        assert!(set.is_ok(), "the core is set once");
+        enable_lapics(cpus, &lapic)?;
+        Ok(Self { core, posted, vectors, lapic, cpus })
+    }
+
+    /// The domain of the devices behind each remapping unit, for `lines` vectors in all.
+    pub(crate) fn remap_domains(&self, parts: &Parts, lines: u32) -> Result<Vec<Arc<dyn IrqDomain>>, SetupError> {
+        parts.iommus.iter().enumerate().map(|(index, &regs)| self.remap_domain(index, regs, lines)).collect()
+    }
+
+    /// A remapping unit, its fault event, and the domain of the devices behind it.
+    fn remap_domain(&self, index: usize, regs: Regs, lines: u32) -> Result<Arc<dyn IrqDomain>, SetupError> {
+        let config =
+            RemapConfig { table_entries: lines.next_power_of_two().clamp(256, 65_536), apic_mode: ApicMode::X2Apic };
+        let unit = Arc::new(RemapUnit::new(SimHal, regs, config)?);
+        self.fault_line(index, &unit)?;
+        let (lapic, vectors) = (self.lapic.clone(), self.vectors.clone());
+        Ok(match &self.posted {
+            Some(posted) => Arc::new(RemapDomain::posted(unit, lapic, vectors, posted.clone())?),
+            None => Arc::new(RemapDomain::remapped(unit, lapic, vectors)),
+        })
+    }
+
+    /// The unit's own interrupt, which is never remapped.
+    fn fault_line(&self, index: usize, unit: &Arc<RemapUnit<SimHal>>) -> Result<(), SetupError> {
+        let domain = MessageDomain::new(SimHal, FaultEvent::new(unit.clone()), self.vectors.clone())?;
+        let request = AllocRequest {
+            requester: RequesterId(0),
+            index: 0,
+            // In turn: one CPU has no vectors for hundreds of units.
+            affinity: CpuSet::of(CpuId(index as u32 % self.cpus)),
+            managed: false,
+            delivery: irq::Delivery::Fixed,
+        };
+        let line = self.core.alloc_line(&domain, &request, Flow::Edge)?;
+        let name = format!("dmar{index}");
+        self.core.request(line, name, RequestFlags::default(), Arc::new(FaultHandler(unit.clone())))?;
+        Ok(())
+    }
+
+    /// Notifications taken, and of them those that found nothing.
+    pub(crate) fn notifications(&self) -> (u64, u64) {
+        let Some(posted) = &self.posted else { return (0, 0) };
+        (0..self.cpus).map(|cpu| posted.statistics(CpuId(cpu))).fold((0, 0), |(all, empty), statistics| {
+            (all + statistics.notifications, empty + statistics.empty_notifications)
+        })
+    }
+
+    /// Interrupts of `lines` so far.
+    pub(crate) fn count(&self, lines: &[Irq]) -> u64 {
+        let cpus = (0..self.cpus).map(CpuId);
+        cpus.map(|cpu| lines.iter().map(|&line| self.core.count(line, cpu)).sum::<u64>()).sum()
+    }
+}
+
+fn system_vectors(
+    core: &mut IrqCore<SimHal>,
+    lapic: &Arc<Lapic<SimHal>>,
+    posted: Option<&Arc<PostedMsi<SimHal>>>,
+) -> Result<(), SetupError> {
+    let eoi = |lapic: &Arc<Lapic<SimHal>>| {
+        let lapic = lapic.clone();
+        move |_: &IrqCore<SimHal>| lapic.eoi()
+    };
+    core.set_system_vector(LOCAL_TIMER, "LOC", "Local timer interrupts", Arc::new(eoi(lapic)))?;
+    core.set_system_vector(RESCHEDULE, "RES", "Rescheduling interrupts", Arc::new(eoi(lapic)))?;
+    // A spurious interrupt has no EOI.
+    core.set_system_vector(SPURIOUS, "SPU", "Spurious interrupts", Arc::new(|_: &IrqCore<SimHal>| {}))?;
+    if let Some(posted) = posted {
+        let (lapic, posted) = (lapic.clone(), posted.clone());
+        let handler = move |core: &IrqCore<SimHal>| {
+            posted.handle(
+                |vector| {
+                    core.dispatch(vector);
+                },
+                || lapic.eoi(),
+            );
+        };
+        let vector = PostedConfig::default().notification_vector;
+        core.set_system_vector(vector, "PMN", "Posted MSI notification event", Arc::new(handler))?;
+    }
+    Ok(())
+}
+
+/// Each CPU enables its own APIC; returns when all have.
+fn enable_lapics(cpus: u32, lapic: &Arc<Lapic<SimHal>>) -> Result<(), SetupError> {
+    let up = Arc::new(<Word as hal::Word>::new(1));
+    lapic.enable(SPURIOUS);
+    for cpu in 1..cpus {
+        let (lapic, up) = (lapic.clone(), up.clone());
+        let spec = ThreadSpec { name: "bring-up", affinity: Affinity::Cpu(CpuId(cpu)), urgent: true };
+        let body = move || {
+            lapic.enable(SPURIOUS);
+            up.fetch_add(1);
+        };
+        SimHal.spawn(spec, Box::new(body)).map_err(SetupError::Spawn)?;
+    }
+    while up.load() < cpus.into() {
+        SimHal.relax_on(&up, up.get(), u64::MAX);
+    }
+    Ok(())
+}
+
+/// The handler of a unit's fault event: takes the records, so that the next fault is told too. The figures come from
+/// the unit's own log.
+struct FaultHandler(Arc<RemapUnit<SimHal>>);
+
+impl Action for FaultHandler {
+    fn handle(&self, _irq: Irq) -> IrqReturn {
+        let mut any = false;
+        self.0.take_faults(|_| any = true);
+        if any { IrqReturn::Handled } else { IrqReturn::None }
+    }
+}
