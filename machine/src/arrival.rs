@@ -14,7 +14,7 @@ impl Core {
             cpu_event::RESUME => (u64::from(cpu.generation.get()) == arg).then_some(Reason::Resume),
             cpu_event::ACCEPT => {
                 cpu.accept_pending.set(false);
-                (cpu.irq_on.get() && cpu.lapic.borrow().deliverable().is_some()).then_some(Reason::Accept)
+                cpu.is_interrupted().then_some(Reason::Accept)
             }
             cpu_event::RAISE => {
                 let accepted = self.raise(id.0, arg as u8, false);
@@ -48,7 +48,7 @@ impl Core {
 
     /// Acceptance is an event too, so that it has its place in the order: after the one that brought the interrupt.
     pub(crate) fn request_accept(&self, cpu: &Cpu) {
-        if cpu.irq_on.get() && !cpu.accept_pending.get() && cpu.lapic.borrow().deliverable().is_some() {
+        if !cpu.accept_pending.get() && cpu.is_interrupted() {
             cpu.accept_pending.set(true);
             self.chain(Event::for_cpu(cpu.id, cpu_event::ACCEPT, 0));
         }

@@ -1,6 +1,6 @@
 //! The heart of the machine: the present, the events, the models, and what a point of the seam does.
 
-use crate::cpu::{Account, Cpu, Wait};
+use crate::cpu::{Account, Cpu, Exception, Wait};
 use crate::engine::{Calendar, Resumes};
 use crate::event::{Event, KIND_CPU, KIND_MODEL, KIND_WRITE, cpu_event};
 use crate::fault::{FaultLog, FaultRecord};
@@ -62,8 +62,8 @@ pub(crate) struct Core {
     pub(crate) cpus: Box<[Cpu]>,
     pub(crate) running: Cell<u32>,
     pub(crate) threads: Threads,
-    /// The IDT: what runs when a CPU takes a vector.
-    pub(crate) entry: OnceCell<Box<dyn Fn(u8)>>,
+    /// The IDT, or the IRQ entry of the vector table: what runs when a CPU takes an interrupt.
+    pub(crate) entry: OnceCell<Box<dyn Fn(Exception)>>,
     /// How many CPUs relax on a word.
     pub(crate) relaxing: Cell<u32>,
     pub(crate) dead: Cell<bool>,

@@ -7,6 +7,7 @@ use crate::time::Ps;
 use crate::trace::Track;
 use hal::CpuId;
 use std::cell::{Cell, RefCell};
+use std::fmt;
 
 /// What a CPU waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,11 +39,56 @@ pub struct CpuTimes {
     pub irq: Ps,
 }
 
+/// Why an interrupt entry runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exception {
+    /// This vector of the local APIC.
+    Vector(u8),
+    /// The IRQ exception of a machine with a GIC. Which interrupt it is, the handler reads from its CPU interface.
+    Irq,
+    /// The IRQ exception while interrupts were off: one that only a priority above their mask causes (pseudo-NMI).
+    PseudoNmi,
+}
+
+impl Exception {
+    /// The vector, for traces; a GIC's exceptions have none.
+    fn vector(self) -> u8 {
+        if let Self::Vector(vector) = self { vector } else { 0 }
+    }
+}
+
+impl fmt::Display for Exception {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Vector(vector) => write!(f, "vector {vector:#04x}"),
+            Self::Irq => write!(f, "IRQ exception"),
+            Self::PseudoNmi => write!(f, "pseudo-NMI"),
+        }
+    }
+}
+
+/// The interrupt request input of a CPU, as a GIC's CPU interface drives it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum IrqInput {
+    /// Nothing to take.
+    #[default]
+    Low,
+    /// Something to take while interrupts are on.
+    Irq,
+    /// Something of so high a priority that interrupts off, which are a priority mask then, do not hold it back.
+    PseudoNmi,
+}
+
 /// A CPU.
 pub(crate) struct Cpu {
     pub(crate) id: CpuId,
     pub(crate) lapic: RefCell<Lapic>,
+    /// What the CPU interface of a GIC asks for; on a machine with local APICs it never asks.
+    pub(crate) irq_input: Cell<IrqInput>,
     pub(crate) irq_on: Cell<bool>,
+    /// The exception level's own mask (PSTATE.I): set by taking an exception. Only pseudo-NMIs look at it, since
+    /// ordinary interrupts are off then anyway.
+    pub(crate) exceptions_masked: Cell<bool>,
     /// How many interrupts are being handled, one on top of another.
     pub(crate) depth: Cell<u32>,
     pub(crate) longest_interrupt: Cell<Ps>,
@@ -71,7 +117,9 @@ impl Cpu {
         Self {
             id,
             lapic: RefCell::new(Lapic::new(id.0)),
+            irq_input: Cell::default(),
             irq_on: Cell::new(true),
+            exceptions_masked: Cell::new(false),
             depth: Cell::new(0),
             longest_interrupt: Cell::new(Ps(0)),
             debt: Cell::new(0),
@@ -85,6 +133,26 @@ impl Cpu {
             in_idle_loop: Cell::new(false),
             slice_armed: Cell::new(false),
         }
+    }
+
+    /// Whether there is an interrupt to take now.
+    #[inline]
+    pub(crate) fn is_interrupted(&self) -> bool {
+        if self.irq_on.get() {
+            self.irq_input.get() != IrqInput::Low || self.lapic.borrow().deliverable().is_some()
+        } else {
+            self.irq_input.get() == IrqInput::PseudoNmi && !self.exceptions_masked.get()
+        }
+    }
+
+    /// Takes it. A local APIC puts it into service; a GIC waits for the handler's acknowledgement.
+    #[inline]
+    fn accept(&self) -> Option<Exception> {
+        if self.irq_input.get() != IrqInput::Low {
+            let kind = if self.irq_on.get() { Exception::Irq } else { Exception::PseudoNmi };
+            return self.is_interrupted().then_some(kind);
+        }
+        self.lapic.borrow_mut().accept().map(Exception::Vector)
     }
 
     /// Adds to the debt.
@@ -109,6 +177,8 @@ impl Cpu {
     }
 }
 
+/// What an entry takes at least that changed nothing.
+const STORM_ENTRY_PS: u64 = 1000;
 /// How long the machine runs on when the console waits for a word.
 const CONSOLE_STEP: Ps = Ps(100_000);
 
@@ -143,37 +213,43 @@ impl Core {
     /// Takes every deliverable interrupt of the running CPU, then reschedules if one asked for it.
     pub(crate) fn take_interrupts(&self) {
         let cpu = self.cpu();
-        loop {
-            let Some(vector) = cpu.lapic.borrow_mut().accept() else { break };
-            self.enter(cpu, vector);
+        while let Some(exception) = cpu.accept() {
+            self.enter(cpu, exception);
         }
-        if cpu.need_resched.get() && cpu.depth.get() == 0 && !cpu.in_idle_loop.get() {
+        if cpu.need_resched.get() && cpu.depth.get() == 0 && !cpu.in_idle_loop.get() && cpu.irq_on.get() {
             self.reschedule();
         }
     }
 
     /// One interrupt, on top of whatever runs.
-    fn enter(&self, cpu: &Cpu, vector: u8) {
+    fn enter(&self, cpu: &Cpu, exception: Exception) {
         let start = self.now();
-        cpu.irq_on.set(false);
+        let were_on = cpu.irq_on.replace(false);
+        let were_masked = cpu.exceptions_masked.replace(true);
         cpu.depth.set(cpu.depth.get() + 1);
         if cpu.idle.replace(false) {
             cpu.owe(self.config.costs.wake_from_idle.0, Account::Irq);
         }
         match self.entry.get() {
-            Some(entry) => entry(vector),
-            None => self.cpu_fault("interrupt without a handler", format!("vector {vector:#04x}")),
+            Some(entry) => entry(exception),
+            None => self.cpu_fault("interrupt without a handler", exception.to_string()),
         }
         self.settle();
+        if self.now() == start && cpu.irq_input.get() != IrqInput::Low {
+            // A handler that leaves the request standing is entered again and again; time passes all the same.
+            cpu.owe(STORM_ENTRY_PS, Account::Irq);
+            self.settle();
+        }
         cpu.depth.set(cpu.depth.get() - 1);
-        cpu.irq_on.set(true);
+        cpu.exceptions_masked.set(were_masked);
+        cpu.irq_on.set(were_on);
         let took = self.now().saturating_sub(start);
-        self.trace(Track::Cpu(cpu.id.0), "interrupt", start, took, vector.into());
+        self.trace(Track::Cpu(cpu.id.0), "interrupt", start, took, exception.vector().into());
         if took > cpu.longest_interrupt.get() {
             cpu.longest_interrupt.set(took);
         }
         if self.config.interrupt_limit.is_some_and(|limit| took > limit) {
-            self.cpu_fault("interrupt longer than its limit", format!("vector {vector:#04x} took {} ns", took.as_ns()));
+            self.cpu_fault("interrupt longer than its limit", format!("{exception} took {} ns", took.as_ns()));
         }
     }
 
@@ -219,7 +295,7 @@ impl Core {
         self.settle();
         let cpu = self.cpu();
         cpu.irq_on.set(true);
-        if cpu.lapic.borrow().deliverable().is_none() {
+        if !cpu.is_interrupted() {
             cpu.idle.set(true);
             let start = self.now();
             while self.wait_once(Wait::Interrupt) != Next::Accept {}

@@ -33,7 +33,7 @@ pub mod trace;
 mod word;
 pub mod world;
 
-pub use cpu::CpuTimes;
+pub use cpu::{CpuTimes, Exception, IrqInput};
 pub use machine::{BootError, Costs, EngineCounters, Machine, MachineConfig, RunEnd};
 pub use random::Stream;
 pub use simhal::{NO_THREAD, Regs, SimHal};

@@ -1,7 +1,7 @@
 //! The machine from outside: built, run, read out, shut down.
 
 use crate::core::Core;
-use crate::cpu::CpuTimes;
+use crate::cpu::{CpuTimes, Exception};
 use crate::current;
 use crate::event::Event;
 use crate::fault::FaultRecord;
@@ -193,6 +193,19 @@ impl Machine {
     /// # Panics
     /// When there is one already.
     pub fn set_interrupt_entry(&mut self, entry: impl Fn(u8) + 'static) {
+        self.set_exception_entry(move |exception| {
+            if let Exception::Vector(vector) = exception {
+                entry(vector);
+            }
+        });
+    }
+
+    /// What runs when a CPU takes an interrupt, on a machine of either architecture. With a GIC the exception names no
+    /// interrupt: `entry` acknowledges at its CPU interface.
+    ///
+    /// # Panics
+    /// When there is an entry already.
+    pub fn set_exception_entry(&mut self, entry: impl Fn(Exception) + 'static) {
         assert!(self.core.entry.set(Box::new(entry)).is_ok(), "the interrupt entry is set once");
     }
 
