@@ -1,9 +1,11 @@
 //! What arrives at a CPU: interrupts, and the ends of its waits and timers.
 
 use crate::core::Core;
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, IrqInput};
 use crate::event::{Event, cpu_event};
+use crate::gic::{self, Interrupts};
 use crate::threads::Reason;
+use crate::world::World;
 use hal::CpuId;
 
 impl Core {
@@ -17,6 +19,9 @@ impl Core {
                 cpu.is_interrupted().then_some(Reason::Accept)
             }
             cpu_event::RAISE => {
+                if self.config.interrupts != Interrupts::X2Apic {
+                    return self.raise_at_gic(cpu, gic::SGI, arg);
+                }
                 let accepted = self.raise(id.0, arg as u8, false);
                 // A LAPIC that firmware has not enabled yet cannot take the kick; the CPU then leaves its halt as by
                 // an INIT, and looks at its run queue.
@@ -44,6 +49,35 @@ impl Core {
         }
         self.request_accept(cpu);
         true
+    }
+
+    /// A kick arrives at the GIC, or a time slice ends there. As at a LAPIC: what the GIC does not signal ends a halt
+    /// all the same.
+    fn raise_at_gic(&self, cpu: &Cpu, code: u32, arg: u64) -> Option<Reason> {
+        let id = gic::MODEL;
+        self.model(id).borrow_mut().event(&mut World::new(self, id), code, arg << 16 | u64::from(cpu.id.0));
+        (cpu.irq_input.get() == IrqInput::Low && cpu.idle.get()).then_some(Reason::Accept)
+    }
+
+    /// The end of a time slice, as the interrupt architecture has it.
+    pub(crate) fn raise_timer(&self, cpu: &Cpu) {
+        if self.config.interrupts == Interrupts::X2Apic {
+            self.raise(cpu.id.0, self.config.timer_vector, false);
+        } else {
+            self.raise_at_gic(cpu, gic::TICK, 0);
+        }
+    }
+
+    pub(crate) fn set_irq_input(&self, cpu: u32, input: IrqInput) {
+        let Some(cpu) = self.real_cpus().get(cpu as usize) else { return };
+        cpu.irq_input.set(input);
+        self.request_accept(cpu);
+    }
+
+    pub(crate) fn unmask_exceptions(&self, cpu: u32) {
+        let Some(cpu) = self.real_cpus().get(cpu as usize) else { return };
+        cpu.exceptions_masked.set(false);
+        self.request_accept(cpu);
     }
 
     /// Acceptance is an event too, so that it has its place in the order: after the one that brought the interrupt.

@@ -413,7 +413,7 @@ impl Core {
     }
 
     /// One more event that an agent can see: counted, and in the digest. How CPUs wait is the engine's own affair.
-    fn note(&self, at: Ps, event: Event) {
+    pub(crate) fn note(&self, at: Ps, event: Event) {
         self.events.set(self.events.get() + 1);
         let mixed = at.0 ^ event.arg.rotate_left(17) ^ event.head;
         self.digest.set((self.digest.get() ^ mixed).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23));

@@ -320,7 +320,7 @@ impl Core {
                     model.borrow_mut().eoi_broadcast(&mut crate::world::World::new(self, id), vector);
                 }
             }
-            LapicEffect::Ipi { apic_id, vector } => self.send_ipi(CpuId(apic_id), vector),
+            LapicEffect::Ipi { apic_id, vector } => self.send_ipi(CpuId(apic_id), vector.into()),
             LapicEffect::Timer(ticks) => {
                 let generation = cpu.timer_generation.get().wrapping_add(1);
                 cpu.timer_generation.set(generation);
@@ -345,13 +345,13 @@ impl Core {
         })
     }
 
-    /// An IPI is on its way. To a CPU that does not exist: a fault.
-    pub(crate) fn send_ipi(&self, to: CpuId, vector: u8) {
+    /// An IPI is on its way: a vector, or a kick from a CPU of this number. To a CPU that does not exist: a fault.
+    pub(crate) fn send_ipi(&self, to: CpuId, content: u64) {
         if to.0 >= self.config.cpus {
-            return self.cpu_fault("IPI to no CPU", format!("APIC id {to}, vector {vector:#04x}"));
+            return self.cpu_fault("IPI to no CPU", format!("CPU {to}, {content:#04x}"));
         }
         let at = self.local_now() + self.config.costs.ipi;
-        self.push(at, Event::for_cpu(to, cpu_event::RAISE, vector.into()));
+        self.push(at, Event::for_cpu(to, cpu_event::RAISE, content));
     }
 
     /// A read of a model's register by the running CPU.

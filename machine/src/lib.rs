@@ -15,6 +15,7 @@ pub mod engine;
 mod event;
 pub mod fabric;
 pub mod fault;
+pub mod gic;
 mod lapic;
 mod machine;
 pub mod memory;

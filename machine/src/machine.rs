@@ -4,7 +4,9 @@ use crate::core::Core;
 use crate::cpu::{CpuTimes, Exception};
 use crate::current;
 use crate::event::Event;
+use crate::fabric::port::Credits;
 use crate::fault::FaultRecord;
+use crate::gic::{Gic, GicWindows, Interrupts};
 use crate::model::{Model, ModelId};
 use crate::simhal::{Regs, SimHal};
 use crate::threads::Yield;
@@ -68,6 +70,8 @@ pub struct MachineConfig {
     pub jitter_percent: u32,
     /// What CPUs' actions cost.
     pub costs: Costs,
+    /// What delivers interrupts to the CPUs.
+    pub interrupts: Interrupts,
     /// The vector of a reschedule IPI.
     pub reschedule_vector: u8,
     /// The vector of the local timer.
@@ -89,6 +93,7 @@ impl Default for MachineConfig {
             seed: 1,
             jitter_percent: 0,
             costs: Costs::default(),
+            interrupts: Interrupts::X2Apic,
             reschedule_vector: 0xfd,
             timer_vector: 0xec,
             interrupt_limit: None,
@@ -146,6 +151,7 @@ pub struct EngineCounters {
 /// writes arrive when the machine runs again, and only waiting for a word lets it run on a little.
 pub struct Machine {
     core: Box<Core>,
+    gic_credits: Credits,
 }
 
 impl Machine {
@@ -155,9 +161,24 @@ impl Machine {
     /// When this host thread has a machine already, or `cpus` is 0.
     pub fn new(config: MachineConfig) -> Self {
         assert!(config.cpus > 0, "a machine needs a CPU");
+        let gic_credits = Credits::default();
+        let gic = Gic::new(&config, gic_credits.clone());
         let core = Box::new(Core::new(config));
         current::install(&core);
-        Self { core }
+        if let Some(gic) = gic {
+            core.add_model(|_| Box::new(gic));
+        }
+        Self { core, gic_credits }
+    }
+
+    /// The register windows of the machine's GIC, and the model to which wires and messages go.
+    pub fn gic(&self) -> Option<GicWindows> {
+        GicWindows::of(&self.core.config.interrupts)
+    }
+
+    /// The places of root ports in front of the GIC, to build [`crate::fabric::port::RootPort`]s with.
+    pub fn gic_credits(&self) -> &Credits {
+        &self.gic_credits
     }
 
     /// Adds a model, built knowing its number.

@@ -1,6 +1,7 @@
 //! The seam on the simulated machine.
 
 use crate::current::with;
+use crate::gic::GicRegion;
 use crate::memory::Dma;
 use crate::model::ModelId;
 use crate::time::Ps;
@@ -23,6 +24,14 @@ pub enum Regs {
     },
     /// The running CPU's local APIC in x2APIC mode; offsets are MSR numbers.
     Lapic,
+    /// A region of a GIC: a write has arrived before the CPU goes on, and is a point as a read is.
+    Gic {
+        /// Which model.
+        model: ModelId,
+        /// Which of its regions. Of those with registers for each CPU, the model sees the accessing CPU's number above
+        /// bit 15 of the offset.
+        region: GicRegion,
+    },
 }
 
 impl Regs {
@@ -30,6 +39,7 @@ impl Regs {
         match self {
             Self::Model { model, region } => with(|core| core.mmio_read(model, region, offset, width_bytes)),
             Self::Lapic => with(|core| core.lapic_read(offset)),
+            Self::Gic { model, region } => with(|core| core.gic_read(model, region, offset, width_bytes)),
         }
     }
 
@@ -37,6 +47,7 @@ impl Regs {
         match self {
             Self::Model { model, region } => with(|core| core.mmio_write(model, region, offset, width_bytes, value)),
             Self::Lapic => with(|core| core.lapic_write(offset, value)),
+            Self::Gic { model, region } => with(|core| core.gic_write(model, region, offset, width_bytes, value)),
         }
     }
 }

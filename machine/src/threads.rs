@@ -3,6 +3,7 @@
 use crate::core::Core;
 use crate::cpu::{Account, Cpu};
 use crate::event::{Event, cpu_event};
+use crate::gic::Interrupts;
 use crate::time::Ps;
 use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
 use hal::{CpuId, SpawnError, ThreadBody, ThreadId, ThreadSpec};
@@ -148,7 +149,12 @@ impl Core {
 
     /// A reschedule IPI.
     pub(crate) fn kick(&self, cpu: CpuId) {
-        self.send_ipi(cpu, self.config.reschedule_vector);
+        let from = self.cpu().id.0;
+        match self.config.interrupts {
+            Interrupts::X2Apic => self.send_ipi(cpu, self.config.reschedule_vector.into()),
+            // The GIC keeps the sender.
+            _ => self.send_ipi(cpu, from.into()),
+        }
     }
 
     /// The running thread sleeps until it is woken.
@@ -254,7 +260,7 @@ impl Core {
         cpu.slice_armed.set(false);
         if self.threads.sched.borrow_mut().tick(cpu.id, self.now().as_ns()) {
             cpu.need_resched.set(true);
-            self.raise(cpu.id.0, self.config.timer_vector, false);
+            self.raise_timer(cpu);
         } else {
             self.arm_slice(cpu);
         }

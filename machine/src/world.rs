@@ -1,6 +1,7 @@
 //! What a model may do to the rest of the machine.
 
 use crate::core::Core;
+use crate::cpu::IrqInput;
 use crate::event::Event;
 use crate::fault::FaultRecord;
 use crate::memory::BusError;
@@ -116,6 +117,21 @@ impl<'a> World<'a> {
     /// An interrupt message arrives now at the LAPIC `apic_id`. False when there is none, or it takes nothing.
     pub fn interrupt(&mut self, apic_id: u32, vector: u8, level: bool) -> bool {
         self.core.raise(apic_id, vector, level)
+    }
+
+    /// What the CPU interface of `cpu` asks of it from now on.
+    pub fn set_irq_input(&mut self, cpu: u32, input: IrqInput) {
+        self.core.set_irq_input(cpu, input);
+    }
+
+    /// `cpu` has acknowledged an interrupt that does not mask exceptions further: pseudo-NMIs come through again.
+    pub fn unmask_exceptions(&mut self, cpu: u32) {
+        self.core.unmask_exceptions(cpu);
+    }
+
+    /// From a CPU's request for an IPI to its arrival at the other CPU.
+    pub fn ipi_time(&self) -> Ps {
+        self.core.config.costs.ipi
     }
 
     /// `mean`, give or take the platform's jitter, uniformly; from this model's own stream.

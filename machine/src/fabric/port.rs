@@ -54,7 +54,7 @@ impl Credits {
     }
 
     /// The IOMMU has taken a message of `from`. Requesters without a port have no places.
-    pub(super) fn release(&self, world: &mut World<'_>, from: ModelId) {
+    pub(crate) fn release(&self, world: &mut World<'_>, from: ModelId) {
         let table = self.0.borrow();
         let Some(Some(places)) = table.get(from.0 as usize) else { return };
         places.taken.set(places.taken.get() - 1);

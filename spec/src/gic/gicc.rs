@@ -21,8 +21,18 @@ pub const EOIR: Register<u32, WriteOnly> = Register::at(0x010);
 pub const RPR: Register<u32, ReadOnly> = Register::at(0x014);
 /// The most urgent pending interrupt, an [`Acknowledge`]; takes nothing.
 pub const HPPIR: Register<u32, ReadOnly> = Register::at(0x018);
-/// Active priorities.
+/// Aliased binary point: that of group 1.
+pub const ABPR: Register<u32, ReadWrite> = Register::at(0x01c);
+/// Aliased acknowledge: takes an interrupt of group 1 only.
+pub const AIAR: Register<u32, ReadOnly> = Register::at(0x020);
+/// Aliased end of interrupt: of one of group 1.
+pub const AEOIR: Register<u32, WriteOnly> = Register::at(0x024);
+/// The most urgent pending interrupt if it is of group 1.
+pub const AHPPIR: Register<u32, ReadOnly> = Register::at(0x028);
+/// Active priorities; with two groups, those of group 0.
 pub const APR: Registers<u32, ReadWrite> = Registers::at(0x0d0, 4);
+/// Active priorities of group 1.
+pub const NSAPR: Registers<u32, ReadWrite> = Registers::at(0x0e0, 4);
 /// Who made it.
 pub const IIDR: Register<u32, ReadOnly> = Register::at(0x0fc);
 /// Deactivates an interrupt, an [`Acknowledge`] as it was read. With EOImode 0 a write is unpredictable.
@@ -43,6 +53,28 @@ pub struct Control {
     #[bits(2)]
     __: u8,
     /// EOImodeNS: EOIR drops the priority only, DIR deactivates.
+    pub eoi_mode: bool,
+    #[bits(22)]
+    __: u32,
+}
+
+/// Control without security extensions, whole (IHI 0048B, "GICC_CTLR").
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct V2Control {
+    /// EnableGrp0: interrupts of group 0 are signalled.
+    pub enable: bool,
+    /// EnableGrp1: those of group 1 are.
+    pub enable_group1: bool,
+    /// AckCtl: IAR, EOIR and HPPIR serve group 1 too.
+    pub acknowledge_group1: bool,
+    /// FIQEn: group 0 is signalled as FIQ.
+    pub group0_is_fiq: bool,
+    /// CBPR: BPR counts for both groups.
+    pub common_binary_point: bool,
+    #[bits(4)]
+    __: u8,
+    /// EOImode: EOIR drops the priority only, DIR deactivates.
     pub eoi_mode: bool,
     #[bits(22)]
     __: u32,
@@ -71,6 +103,10 @@ mod tests {
         assert_eq!([CTLR.offset(), PMR.offset(), BPR.offset()], [0x00, 0x04, 0x08]);
         assert_eq!([IAR.offset(), EOIR.offset(), RPR.offset(), HPPIR.offset()], [0x0c, 0x10, 0x14, 0x18]);
         assert_eq!(DIR.offset(), 0x1000);
+        assert_eq!([ABPR.offset(), AIAR.offset(), AEOIR.offset(), AHPPIR.offset()], [0x1c, 0x20, 0x24, 0x28]);
+        assert_eq!((APR.first(), NSAPR.first()), (0xd0, 0xe0));
+        let whole = V2Control::from_bits(0x21f);
+        assert!(whole.enable_group1() && whole.acknowledge_group1() && whole.group0_is_fiq() && whole.eoi_mode());
         assert_eq!(Control::new().with_enable(true).with_eoi_mode(true).into_bits(), 0x201);
         let sgi = Acknowledge::from_bits(0x0c05);
         assert_eq!((sgi.intid(), sgi.source()), (5, 3));

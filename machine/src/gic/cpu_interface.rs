@@ -1,0 +1,146 @@
+//! The CPU interface of one CPU: masks, binary points, and which priorities are active.
+//!
+//! Sources: IHI 0048B, "Interrupt prioritization" and "CPU interface register descriptions"; IHI 0069H, "Interrupt
+//! prioritization" and "Physical CPU interface".
+
+/// What it says when nothing runs.
+const IDLE_PRIORITY: u8 = 0xff;
+
+/// An interrupt that could be signalled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Candidate {
+    pub(super) priority: u8,
+    pub(super) intid: u32,
+    pub(super) group1: bool,
+    /// GICv2's SGIs: the sender.
+    pub(super) source: u8,
+}
+
+impl Candidate {
+    /// What IAR reads: the INTID, in GICv2 with the sender in bits 12:10.
+    pub(super) fn word(self) -> u32 {
+        self.intid | u32::from(self.source) << 10
+    }
+}
+
+/// Registers and state of one CPU interface. Groups are indices: 0 and 1.
+pub(super) struct CpuInterface {
+    /// Bits of a priority that decide about preemption, at most 7.
+    preemption_bits: u8,
+    pub(super) enabled: [bool; 2],
+    pub(super) mask: u8,
+    binary_points: [u8; 2],
+    /// CBPR: the first binary point counts for both groups.
+    pub(super) common_binary_point: bool,
+    /// GICv2's AckCtl: a read of IAR acknowledges group 1 too.
+    pub(super) acknowledges_group1: bool,
+    /// EOImode: the end of an interrupt drops its priority only.
+    pub(super) eoi_mode: bool,
+    /// Active priorities, a bit each, the most urgent lowest.
+    pub(super) active: [u128; 2],
+    /// What was acknowledged and not ended yet, as IAR read it, the latest last.
+    acknowledged: Vec<u32>,
+}
+
+/// An end of interrupt as the interface sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    /// Of the latest acknowledged.
+    InOrder,
+    /// Of another one: unpredictable. The most urgent active priority was dropped.
+    OutOfOrder,
+    /// Nothing is active.
+    Nothing,
+}
+
+impl CpuInterface {
+    /// After reset: everything masked and disabled.
+    pub(super) fn new(priority_bits: u8) -> Self {
+        let preemption_bits = priority_bits.min(7);
+        Self {
+            preemption_bits,
+            enabled: [false; 2],
+            mask: 0,
+            binary_points: [7 - preemption_bits, 8 - preemption_bits],
+            common_binary_point: false,
+            acknowledges_group1: false,
+            eoi_mode: false,
+            active: [0; 2],
+            acknowledged: Vec::new(),
+        }
+    }
+
+    pub(super) fn binary_point(&self, group1: bool) -> u8 {
+        let own = self.binary_points[usize::from(group1)];
+        // One binary point for both reads one more in group 1 (IHI 0069H, "ICC_BPR1_EL1").
+        if group1 && self.common_binary_point { (self.binary_points[0] + 1).min(7) } else { own }
+    }
+
+    /// A value below the smallest one that the priority bits allow sets that.
+    pub(super) fn set_binary_point(&mut self, group1: bool, value: u8) {
+        let smallest = 7 - self.preemption_bits + u8::from(group1);
+        self.binary_points[usize::from(group1)] = (value & 7).max(smallest);
+    }
+
+    /// The part of a priority that decides whether it preempts: bits 7 to n+1 with a binary point of n, in group 1 bits
+    /// 7 to n.
+    fn group_priority(&self, priority: u8, group1: bool) -> u8 {
+        let shift = u32::from(self.binary_point(group1)) + u32::from(!group1);
+        (u32::from(priority) >> shift << shift) as u8
+    }
+
+    /// The most urgent active priority.
+    pub(super) fn running_priority(&self) -> u8 {
+        let all = self.active[0] | self.active[1];
+        if all == 0 { IDLE_PRIORITY } else { (all.trailing_zeros() << (8 - self.preemption_bits)) as u8 }
+    }
+
+    /// Whether it is signalled: its group is enabled, it passes the mask, and it preempts what runs.
+    pub(super) fn passes(&self, candidate: Candidate) -> bool {
+        let Candidate { priority, group1, .. } = candidate;
+        self.enabled[usize::from(group1)]
+            && priority < self.mask
+            && self.group_priority(priority, group1) < self.running_priority()
+    }
+
+    /// Its priority becomes active.
+    pub(super) fn acknowledge(&mut self, candidate: Candidate) {
+        let level = self.group_priority(candidate.priority, candidate.group1) >> (8 - self.preemption_bits);
+        self.active[usize::from(candidate.group1)] |= 1 << level;
+        self.acknowledged.push(candidate.word());
+    }
+
+    /// Priority drop: the most urgent active priority ends.
+    pub(super) fn end(&mut self, word: u32) -> End {
+        let all = self.active[0] | self.active[1];
+        if all == 0 {
+            return End::Nothing;
+        }
+        let lowest = all & all.wrapping_neg();
+        self.active = self.active.map(|active| active & !lowest);
+        if self.acknowledged.last() == Some(&word) {
+            self.acknowledged.pop();
+            return End::InOrder;
+        }
+        match self.acknowledged.iter().rposition(|&earlier| earlier == word) {
+            Some(index) => _ = self.acknowledged.remove(index),
+            // Software restored active priorities, or names something else.
+            None => _ = self.acknowledged.pop(),
+        }
+        End::OutOfOrder
+    }
+
+    /// 32 active priorities of a group; software sets them to restore what a power-down lost.
+    pub(super) fn active_register(&self, group1: bool, index: u32) -> u32 {
+        (self.active[usize::from(group1)] >> (index * 32)) as u32
+    }
+
+    pub(super) fn set_active_register(&mut self, group1: bool, index: u32, value: u32) {
+        let levels = if self.preemption_bits == 7 { u128::MAX } else { (1 << (1 << self.preemption_bits)) - 1 };
+        let active = &mut self.active[usize::from(group1)];
+        *active = (*active & !(0xffff_ffff << (index * 32)) | u128::from(value) << (index * 32)) & levels;
+        if self.active == [0; 2] {
+            self.acknowledged.clear();
+        }
+    }
+}

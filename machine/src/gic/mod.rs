@@ -1,0 +1,318 @@
+//! Arm's Generic Interrupt Controller, versions 2 and 3: what a machine has in place of local APICs when its
+//! [`Interrupts`] say so.
+//!
+//! The GIC is model 0 of such a machine. Its CPU interfaces drive one request input of each CPU; the exception that
+//! follows names no interrupt, and the handler ([`crate::Machine::set_exception_entry`]) acknowledges through
+//! [`GicWindows::cpu_interface`], as on hardware. Devices reach it by wires, edges ([`WIRE`], [`PULSE`]) and messages.
+//!
+//! ```
+//! use campanile_machine::gic::{GicConfig, Interrupts, PULSE, wire_arg};
+//! use campanile_machine::time::Ps;
+//! use campanile_machine::{Machine, MachineConfig};
+//! use hal::Regs as _;
+//!
+//! let interrupts = Interrupts::GicV2(GicConfig { spis: 32, ..GicConfig::default() });
+//! let config = MachineConfig { interrupts, memory_bytes: 4096, ..MachineConfig::default() };
+//! let mut machine = Machine::new(config);
+//! let gic = machine.gic().expect("it was asked for");
+//! machine.set_exception_entry(move |_exception| {
+//!     let word = gic.cpu_interface.read32(0x00c);
+//!     assert_eq!(word, 40);
+//!     gic.cpu_interface.write32(0x010, word);
+//! });
+//! machine.poke(gic.model, Ps::from_ns(500), PULSE, wire_arg(40, 0, true));
+//! let counted = machine.run_boot(Ps::from_ns(10_000), move || {
+//!     gic.cpu_interface.write32(0x004, 0xf0);
+//!     gic.cpu_interface.write32(0x000, 1);
+//!     gic.distributor.write32(0xc08, 0x0002_0000);
+//!     gic.distributor.write32(0x828, 1);
+//!     gic.distributor.write32(0x104, 1 << 8);
+//!     gic.distributor.write32(0x000, 1);
+//!     hal::Hal::delay_ns(campanile_machine::SimHal, 1_000);
+//! });
+//! assert_eq!(counted, Ok(()));
+//! assert_eq!(machine.faults().0, []);
+//! ```
+//!
+//! **Costs**: an access to any register has arrived when the call returns, and costs what [`GicCosts`] says. The counters
+//! tell how many there were, apart for the registers that the published experiments count.
+//!
+//! **Interrupts off** (`irq_save` of the seam) mask the exception, or are a priority mask:
+//! [`GicConfig::pseudo_nmi`].
+//!
+//! **Left out**: two security states, GICv3 without affinity routing, FIQ (group 0 of GICv3, FIQEn of GICv2), extended
+//! PPI and SPI ranges, virtual interrupts, direct LPIs, two-level tables, power management beyond GICR_WAKER.
+
+mod access;
+mod config;
+mod cpu_interface;
+mod delivery;
+mod distributor;
+mod gicc;
+mod icc;
+mod interrupt;
+mod lpi;
+mod redistributor;
+#[cfg(test)]
+mod tests;
+
+pub use access::GicRegion;
+pub use config::{GicConfig, GicCosts, GicWindows, Interrupts, ItsConfig, V2mConfig};
+
+use crate::cpu::IrqInput;
+use crate::fabric::port::Credits;
+use crate::machine::MachineConfig;
+use crate::model::{AccessCosts, Model, ModelId};
+use crate::time::Ps;
+use crate::world::World;
+use access::{Outcome, Refusal, split};
+use cpu_interface::CpuInterface;
+use interrupt::{Bank, Rules};
+use redistributor::Redistributor;
+use spec::gic::gicr::LpiProperty;
+use std::collections::BTreeMap;
+
+/// The GIC's number among the models of its machine.
+pub(crate) const MODEL: ModelId = ModelId(0);
+
+/// Event: a wire becomes asserted or not, see [`wire_arg`]. Models send it by [`World::schedule_for`], tests by
+/// [`crate::Machine::poke`].
+pub const WIRE: u32 = 0;
+/// Event: a wire becomes asserted and at once not.
+pub const PULSE: u32 = 1;
+/// Event: a CPU's kick arrives: CPU in bits 15:0, sender from bit 16.
+pub(crate) const SGI: u32 = 2;
+/// Event: a time slice of the CPU in bits 15:0 ends.
+pub(crate) const TICK: u32 = 3;
+/// Event: a software-generated interrupt arrives: CPU in bits 15:0, sender in 31:16, INTID from bit 32.
+const SENT: u32 = 4;
+/// Event: what was disabled in the distributor may be so everywhere.
+const DISABLED: u32 = 5;
+/// Event: the same for the redistributor of this CPU.
+const DISABLED_PRIVATE: u32 = 6;
+/// Event: the redistributor of this CPU has woken up.
+const AWAKE: u32 = 7;
+
+/// The argument of [`WIRE`] and [`PULSE`]: an SPI, or a PPI of `cpu`.
+pub const fn wire_arg(intid: u32, cpu: u32, asserted: bool) -> u64 {
+    intid as u64 | (cpu as u64) << 32 | (asserted as u64) << 63
+}
+
+/// Which architecture.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Version {
+    V2,
+    V3,
+}
+
+/// What is a CPU's own.
+struct Private {
+    bank: Bank,
+    interface: CpuInterface,
+    redistributor: Redistributor,
+    /// What the CPU's request input is told.
+    input: IrqInput,
+}
+
+/// What happened, for the report.
+#[derive(Default)]
+struct Counts {
+    distributor_reads: u64,
+    distributor_writes: u64,
+    redistributor_reads: u64,
+    redistributor_writes: u64,
+    interface_reads: u64,
+    interface_writes: u64,
+    mask_writes: u64,
+    unmask_writes: u64,
+    control_reads: u64,
+    acknowledged: u64,
+    spurious: u64,
+    ended: u64,
+    deactivated: u64,
+    sgis: u64,
+}
+
+/// The interrupt controller of a machine.
+pub struct Gic {
+    version: Version,
+    config: GicConfig,
+    distributor: distributor::Distributor,
+    shared: Bank,
+    cpus: Vec<Private>,
+    /// The configuration of LPIs as it was read last.
+    properties: BTreeMap<u32, LpiProperty>,
+    counts: Counts,
+}
+
+impl Gic {
+    /// After reset, if the machine has one.
+    ///
+    /// # Panics
+    /// When a GICv2 has more than 8 CPUs, or a number of the configuration is out of the range that its documentation
+    /// states.
+    pub(crate) fn new(machine: &MachineConfig, _credits: Credits) -> Option<Self> {
+        let (version, config) = match &machine.interrupts {
+            Interrupts::X2Apic => return None,
+            Interrupts::GicV2(config) => (Version::V2, config.clone()),
+            Interrupts::GicV3(config) => (Version::V3, config.clone()),
+        };
+        assert!(version == Version::V3 || machine.cpus <= 8, "a GICv2 has at most 8 CPUs, not {}", machine.cpus);
+        assert!(config.spis <= 988, "a GIC has at most 988 SPIs, not {}", config.spis);
+        assert!((4..=8).contains(&config.priority_bits), "{} priority bits; there are 4 to 8", config.priority_bits);
+        assert!(config.reschedule_sgi < 16, "SGI {} does not exist", config.reschedule_sgi);
+        assert!((16..32).contains(&config.timer_ppi), "PPI {} does not exist", config.timer_ppi);
+        let rules = Rules {
+            priority_mask: !(0xff_u8.checked_shr(config.priority_bits.into()).unwrap_or(0)),
+            targets_mask: if version == Version::V2 { ((1_u32 << machine.cpus) - 1) as u8 } else { 0 },
+            disables_late: version == Version::V3,
+            sgis_by_source: version == Version::V2,
+        };
+        let private = |_| Private {
+            bank: Bank::private(rules),
+            interface: CpuInterface::new(config.priority_bits),
+            redistributor: Redistributor::default(),
+            input: IrqInput::Low,
+        };
+        let end = (32 + config.spis.next_multiple_of(32)).min(1020);
+        Some(Self {
+            version,
+            distributor: distributor::Distributor::default(),
+            shared: Bank::shared(end, rules),
+            cpus: (0..machine.cpus).map(private).collect(),
+            properties: BTreeMap::new(),
+            counts: Counts::default(),
+            config,
+        })
+    }
+
+    fn read_register(&mut self, world: &mut World<'_>, region: u8, offset: u32, width: u8) -> Outcome<u64> {
+        let region = GicRegion::of(region).ok_or(Refusal::Reserved)?;
+        let (cpu, offset) = split(region, offset);
+        match (region, self.version) {
+            (GicRegion::Distributor, _) => {
+                self.counts.distributor_reads += 1;
+                self.distributor_read(world.now(), cpu, offset, width)
+            }
+            (GicRegion::CpuInterface, Version::V2) => {
+                self.counts.interface_reads += 1;
+                self.gicc_read(world, cpu, offset, width)
+            }
+            (GicRegion::System, Version::V3) => {
+                self.counts.interface_reads += 1;
+                self.system_read(world, cpu, offset)
+            }
+            (GicRegion::Redistributors, Version::V3) => {
+                self.counts.redistributor_reads += 1;
+                self.redistributor_read(world.now(), offset, width)
+            }
+            _ => Err(Refusal::Reserved),
+        }
+    }
+
+    fn write_register(&mut self, world: &mut World<'_>, region: u8, offset: u32, width: u8, value: u64) -> Outcome<()> {
+        let region = GicRegion::of(region).ok_or(Refusal::Reserved)?;
+        let (cpu, offset) = split(region, offset);
+        match (region, self.version) {
+            (GicRegion::Distributor, _) => {
+                self.counts.distributor_writes += 1;
+                self.distributor_write(world, cpu, offset, width, value)
+            }
+            (GicRegion::CpuInterface, Version::V2) => {
+                self.counts.interface_writes += 1;
+                self.gicc_write(world, cpu, offset, width, value as u32)
+            }
+            (GicRegion::System, Version::V3) => {
+                self.counts.interface_writes += 1;
+                self.system_write(world, cpu, offset, value)
+            }
+            (GicRegion::Redistributors, Version::V3) => {
+                self.counts.redistributor_writes += 1;
+                self.redistributor_write(world, offset, width, value)
+            }
+            _ => Err(Refusal::Reserved),
+        }
+    }
+}
+
+impl Model for Gic {
+    fn name(&self) -> &str {
+        match self.version {
+            Version::V2 => "GICv2",
+            Version::V3 => "GICv3",
+        }
+    }
+
+    fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
+        let cpu = (arg & 0xffff) as u32;
+        match code {
+            WIRE => self.wire(world, arg as u32, (arg >> 32) as u32 & 0x7fff_ffff, arg >> 63 == 1),
+            PULSE => {
+                let (intid, cpu) = (arg as u32, (arg >> 32) as u32 & 0x7fff_ffff);
+                self.wire(world, intid, cpu, true);
+                self.wire(world, intid, cpu, false);
+            }
+            SGI => self.kick(cpu, (arg >> 16) as u32),
+            SENT => self.send(cpu, (arg >> 16) as u32 & 0xffff, (arg >> 32) as u32),
+            TICK => self.tick(cpu),
+            DISABLED => self.disabled(world.now()),
+            DISABLED_PRIVATE => self.disabled_private(cpu, world.now()),
+            AWAKE => self.awake(cpu, world.now()),
+            _ => {}
+        }
+        self.signal(world);
+    }
+
+    fn read(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8) -> u64 {
+        let result = self.read_register(world, region, offset, width_bytes);
+        result.unwrap_or_else(|refusal| {
+            let text = format!("region {region}, offset {offset:#x}, {width_bytes} bytes");
+            world.fault(refusal.kind(), u64::from(region) << 32 | u64::from(offset), text);
+            0
+        })
+    }
+
+    fn write(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8, value: u64) {
+        if let Err(refusal) = self.write_register(world, region, offset, width_bytes, value) {
+            let text = format!("region {region}, offset {offset:#x}, {width_bytes} bytes, value {value:#x}");
+            world.fault(refusal.kind(), u64::from(region) << 32 | u64::from(offset), text);
+        }
+        self.signal(world);
+    }
+
+    fn access_costs(&self, region: u8, _offset: u32) -> Option<AccessCosts> {
+        let is_interface = matches!(GicRegion::of(region), Some(GicRegion::CpuInterface | GicRegion::System));
+        Some(if is_interface { self.config.costs.cpu_interface } else { self.config.costs.distributor })
+    }
+
+    /// `mask_writes` and `unmask_writes` are those to ICENABLER and ISENABLER; `control_reads` those of GICD_CTLR and
+    /// GICR_CTLR, where RWP is polled.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let counts = &self.counts;
+        vec![
+            ("distributor_reads", counts.distributor_reads),
+            ("distributor_writes", counts.distributor_writes),
+            ("redistributor_reads", counts.redistributor_reads),
+            ("redistributor_writes", counts.redistributor_writes),
+            ("interface_reads", counts.interface_reads),
+            ("interface_writes", counts.interface_writes),
+            ("mask_writes", counts.mask_writes),
+            ("unmask_writes", counts.unmask_writes),
+            ("control_reads", counts.control_reads),
+            ("acknowledged", counts.acknowledged),
+            ("spurious", counts.spurious),
+            ("ended", counts.ended),
+            ("deactivated", counts.deactivated),
+            ("sgis", counts.sgis),
+        ]
+    }
+
+    fn as_any(&mut self) -> &mut dyn core::any::Any {
+        self
+    }
+}
+
+/// RWP: set while the present is before the time.
+fn is_pending(until: Ps, now: Ps) -> bool {
+    now < until
+}

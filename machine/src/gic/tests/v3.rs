@@ -1,0 +1,193 @@
+//! GICv3 (IHI 0069H). System registers by their encodings: ICC_PMR_EL1 c230h, ICC_IAR1_EL1 c660h, ICC_EOIR1_EL1 c661h,
+//! ICC_HPPIR1_EL1 c662h, ICC_BPR1_EL1 c663h, ICC_CTLR_EL1 c664h, ICC_IGRPEN1_EL1 c667h, ICC_DIR_EL1 c659h, ICC_RPR_EL1
+//! c65bh, ICC_SGI1R_EL1 c65dh.
+
+use super::{v3, with_registers};
+use crate::gic::GicWindows;
+use hal::{Hal as _, Regs as _};
+
+/// Wakes CPU 0's redistributor, enables group 1 with affinity routing; SPI 40 in group 1 to CPU 0, priority C0h, enabled.
+pub(super) fn bring_up(gic: GicWindows, control: u64) {
+    gic.distributor.write32(0x000, 0x12);
+    wake(gic, 0);
+    gic.cpu_interface.write64(0xc230, 0xf0);
+    gic.cpu_interface.write64(0xc664, control);
+    gic.cpu_interface.write64(0xc667, 1);
+    gic.distributor.write32(0x084, 0xffff_ffff);
+    gic.distributor.write32(0x428, 0xc0c0_c0c0);
+    gic.distributor.write64(0x6140, 0);
+    gic.distributor.write32(0x104, 1 << 8);
+}
+
+pub(super) fn wake(gic: GicWindows, cpu: u32) {
+    let base = cpu * 0x2_0000;
+    gic.redistributors.write32(base + 0x14, 0);
+    while gic.redistributors.read32(base + 0x14) & 4 != 0 {
+        crate::SimHal.delay_ns(10);
+    }
+}
+
+#[test]
+fn identification() {
+    let faults = with_registers(v3(), 18, |gic| {
+        assert_eq!(gic.distributor.read32(0x004) & 0x1f, 1);
+        assert_eq!(gic.distributor.read32(0xffe8) >> 4 & 0xf, 3);
+        assert_eq!(gic.distributor.read32(0x000), 0x40, "one security state");
+        // CPU 17: affinity 0.0.1.1, number 17, the last.
+        assert_eq!(gic.redistributors.read64(17 * 0x2_0000 + 8), 0x0000_0101_0000_1110);
+        assert_eq!(gic.redistributors.read32(16 * 0x2_0000 + 12), 0x100);
+        assert_eq!(gic.redistributors.read32(0x14), 6, "asleep after reset");
+        assert_eq!(gic.cpu_interface.read64(0xc665), 7, "system registers only");
+        assert_eq!(gic.cpu_interface.read64(0xc664) >> 8 & 7, 4, "five bits of priority");
+    });
+    assert_eq!(faults, []);
+}
+
+#[test]
+fn acknowledge_drop_deactivate() {
+    let faults = with_registers(v3(), 1, |gic| {
+        bring_up(gic, 2);
+        gic.distributor.write32(0x204, 1 << 8);
+        assert_eq!(gic.cpu_interface.read64(0xc662), 40);
+        assert_eq!(gic.cpu_interface.read64(0xc660), 40);
+        assert_eq!((gic.cpu_interface.read64(0xc65b), gic.cpu_interface.read64(0xc648)), (0xc0, 1 << 24));
+        gic.cpu_interface.write64(0xc661, 40);
+        assert_eq!((gic.cpu_interface.read64(0xc65b), gic.distributor.read32(0x304)), (0xff, 1 << 8));
+        gic.cpu_interface.write64(0xc659, 40);
+        assert_eq!(gic.distributor.read32(0x304), 0);
+        // EOImode 0: both at once, and DIR is ignored.
+        gic.cpu_interface.write64(0xc664, 0);
+        gic.distributor.write32(0x204, 1 << 8);
+        assert_eq!(gic.cpu_interface.read64(0xc660), 40);
+        gic.cpu_interface.write64(0xc661, 40);
+        assert_eq!(gic.distributor.read32(0x304), 0);
+    });
+    assert_eq!(faults, []);
+}
+
+/// RWP is set after a write that disables, and until it reads zero the interrupt may still come.
+#[test]
+fn a_disabled_interrupt_may_come_until_rwp_is_clear() {
+    let faults = with_registers(v3(), 1, |gic| {
+        bring_up(gic, 2);
+        gic.distributor.write32(0x184, 1 << 8);
+        assert_eq!(gic.distributor.read32(0x104), 0);
+        assert_eq!(gic.distributor.read32(0x000), 0x8000_0052);
+        gic.distributor.write32(0x204, 1 << 8);
+        assert_eq!(gic.cpu_interface.read64(0xc660), 40, "not disabled everywhere yet");
+        gic.cpu_interface.write64(0xc661, 40);
+        gic.cpu_interface.write64(0xc659, 40);
+        while gic.distributor.read32(0x000) >> 31 == 1 {}
+        gic.distributor.write32(0x204, 1 << 8);
+        assert_eq!(gic.cpu_interface.read64(0xc660), 1023);
+        // Enabling needs no time.
+        gic.distributor.write32(0x104, 1 << 8);
+        assert_eq!(gic.distributor.read32(0x000) >> 31, 0);
+        // A redistributor has its own: bit 3.
+        gic.redistributors.write32(0x1_0100, 1 << 20);
+        gic.redistributors.write32(0x1_0180, 1 << 20);
+        assert_eq!(gic.redistributors.read32(0) & 8, 8);
+        crate::SimHal.delay_ns(100);
+        assert_eq!(gic.redistributors.read32(0) & 8, 0);
+    });
+    assert_eq!(faults, []);
+}
+
+#[test]
+fn group_0_is_not_signalled_as_irq() {
+    let faults = with_registers(v3(), 1, |gic| {
+        bring_up(gic, 0);
+        gic.distributor.write32(0x084, 0);
+        gic.distributor.write32(0x204, 1 << 8);
+        assert_eq!(gic.cpu_interface.read64(0xc660), 1023);
+    });
+    assert_eq!(faults, []);
+}
+
+#[test]
+fn an_spi_goes_where_its_route_says() {
+    let faults = with_registers(v3(), 2, |gic| {
+        bring_up(gic, 0);
+        wake(gic, 1);
+        gic.distributor.write64(0x6140, 1);
+        gic.distributor.write32(0x204, 1 << 8);
+        assert_eq!(gic.cpu_interface.read64(0xc660), 1023, "it is CPU 1's");
+        // Interrupt_Routing_Mode: to one that takes part, and CPU 1 does not.
+        gic.distributor.write32(0x6140, 0x8000_0001);
+        assert_eq!(gic.cpu_interface.read64(0xc660), 40);
+        gic.distributor.write64(0x6148, 2);
+        gic.distributor.write64(0x6150, 0xffff_ffff_ffff_ffff);
+        assert_eq!(gic.distributor.read64(0x6150), 0x0000_00ff_80ff_ffff, "reserved bits are zero");
+    });
+    assert_eq!(faults, [("GIC route to no CPU", 1)]);
+}
+
+#[test]
+fn an_sgi_goes_by_affinity() {
+    let faults = with_registers(v3(), 18, |gic| {
+        bring_up(gic, 0);
+        gic.redistributors.write32(0x1_0080, 0xffff_ffff);
+        gic.redistributors.write32(0x1_0100, 0xffff);
+        // SGI 3 to 0.0.0.0; SGI 4 to 0.0.1.1, which is CPU 17; SGI 5 to a cluster that is not there.
+        gic.cpu_interface.write64(0xc65d, 0x0300_0001);
+        gic.cpu_interface.write64(0xc65d, 0x0401_0002);
+        gic.cpu_interface.write64(0xc65d, 0x0502_0001);
+        gic.cpu_interface.write64(0xc65d, 1 << 40 | 0x0600_0000);
+        crate::SimHal.delay_ns(2_000);
+        assert_eq!(gic.redistributors.read32(0x1_0200), 1 << 3);
+        assert_eq!(gic.redistributors.read32(17 * 0x2_0000 + 0x1_0200), 1 << 4 | 1 << 6);
+        assert_eq!(gic.cpu_interface.read64(0xc660), 3, "no sender in GICv3");
+        assert_eq!(gic.distributor.read32(0x200), 0, "private ones are not in the distributor");
+    });
+    assert_eq!(faults, [("GIC software interrupt to no CPU", 1)]);
+}
+
+#[test]
+fn a_sleeping_redistributor_delivers_nothing() {
+    let faults = with_registers(v3(), 1, |gic| {
+        bring_up(gic, 0);
+        gic.redistributors.write32(0x14, 2);
+        gic.distributor.write32(0x204, 1 << 8);
+        assert_eq!(gic.cpu_interface.read64(0xc660), 1023);
+        wake(gic, 0);
+        assert_eq!(gic.cpu_interface.read64(0xc660), 40);
+    });
+    assert_eq!(faults, []);
+}
+
+#[test]
+fn what_does_not_exist_is_recorded_and_harmless() {
+    let faults = with_registers(v3(), 1, |gic| {
+        bring_up(gic, 0);
+        gic.distributor.write32(0x100, 1);
+        gic.redistributors.write32(0x2_0000, 1);
+        gic.redistributors.write32(0x1_0280 + 4, 1);
+        assert_eq!(gic.redistributors.read64(0x1_0100), 0);
+        assert_eq!(gic.cpu_interface.read64(0xc661), 0);
+        gic.cpu_interface.write64(0xc660, 1);
+        gic.cpu_interface.write64(0x1234, 1);
+        gic.cpu_interface.write64(0xc661, 9000);
+        gic.cpu_interface.write64(0xc659, 40);
+        gic.distributor.write32(0x000, 0x02);
+        assert_eq!(gic.its.read64(8), 0);
+        assert_eq!(gic.v2m.read32(8), 0);
+    });
+    let kinds: Vec<_> = faults.iter().map(|&(kind, _)| kind).collect();
+    assert_eq!(
+        kinds,
+        [
+            "GIC access to no register",
+            "GIC access to no register",
+            "GIC access to no register",
+            "GIC access of a wrong width",
+            "GIC read of a write-only register",
+            "GIC write to a read-only register",
+            "GIC access to no register",
+            "GIC end or deactivation of an interrupt that does not exist",
+            "GIC deactivation with EOImode 0",
+            "GICD_CTLR write that is unpredictable",
+            "GIC access to no register",
+            "GIC access to no register",
+        ]
+    );
+}
