@@ -11,6 +11,7 @@ pub mod ioapic;
 pub mod message;
 pub mod nvme;
 pub mod pci;
+pub mod rdma;
 mod slots;
 #[cfg(test)]
 mod testing;

@@ -13,7 +13,7 @@
 //! On Arm the root is a GIC, which has no vectors ([`IrqDomain::needs_vector`]): its root handler learns the line's
 //! number from the controller and calls [`IrqCore::handle_irq`].
 //!
-//! Not here yet: threaded handlers, chained controllers; consumers of [`moderation`] and of [`poll`].
+//! Not here yet: threaded handlers, chained controllers.
 #![no_std]
 extern crate alloc;
 #[cfg(test)]

@@ -31,7 +31,7 @@
 //! # Ok::<(), campanile_irq::moderation::LevelError>(())
 //! ```
 //!
-//! Not here: a consumer. No driver of this tree feeds a controller yet.
+//! A [`Tuner`] is that with the lock and the thread: interrupts and polls feed it, a [`Programmer`] programs.
 
 mod adaptive;
 mod dim;
@@ -42,6 +42,7 @@ mod sample;
 mod search;
 #[cfg(test)]
 mod tests;
+mod tuner;
 mod view;
 
 pub use adaptive::{Adaptive, AdaptiveConfig};
@@ -50,6 +51,7 @@ pub use irq_am::IrqAm;
 pub use level::{LevelError, LevelTable, Setting};
 pub use program::{Outcome, Step};
 pub use sample::{Found, Sample};
+pub use tuner::{Handover, Moderated, Programmer, Served, Tuner, Tuning};
 pub use view::{Counts, TuningView};
 
 use alloc::boxed::Box;

@@ -15,12 +15,17 @@
 //! After `Complete` the caller re-enables the interrupt and then looks at the queue once more, since what came before
 //! the re-enabling may have raised none; if something is there it masks and schedules again.
 //!
-//! One list belongs to one CPU, and its calls are made there with interrupts off. Not here: handing a list on when its
-//! CPU goes offline, and a consumer; no driver of this tree polls through it yet.
+//! One list belongs to one CPU, and its calls are made there with interrupts off. [`SoftPoll`] is that: it runs
+//! every CPU's list at the end of its interrupts. Not here: handing a list on when its CPU goes offline.
+
+mod soft;
+
+pub use soft::{Polled, SoftId, SoftPoll};
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
+use hal::CpuId;
 
 /// An instance of a list: what one driver polls.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -53,6 +58,8 @@ pub enum PollError {
     NoInstance(PollId, usize),
     /// This instance was not handed out to be polled.
     NotPolled(PollId),
+    /// There is no list for this CPU, but only for this many.
+    NoCpu(CpuId, usize),
 }
 
 impl fmt::Display for PollError {
@@ -62,6 +69,7 @@ impl fmt::Display for PollError {
             Self::Weight => write!(f, "a weight of 0 completions; at least 1 is needed"),
             Self::NoInstance(id, count) => write!(f, "no poll instance {} among the {count} of this list", id.0),
             Self::NotPolled(id) => write!(f, "poll instance {} reports work but was not handed out", id.0),
+            Self::NoCpu(cpu, count) => write!(f, "no poll list for CPU {cpu} among the {count}"),
         }
     }
 }

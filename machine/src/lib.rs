@@ -25,6 +25,7 @@ pub mod nvme;
 mod pci;
 mod posted_writes;
 mod random;
+pub mod rdma;
 mod simhal;
 #[cfg(test)]
 mod tests;

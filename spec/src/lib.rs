@@ -9,5 +9,6 @@ pub mod gic;
 pub mod hpet;
 pub mod msi;
 pub mod nvme;
+pub mod rdma;
 pub mod virtio;
 pub mod vtd;

@@ -52,7 +52,8 @@ pub(super) fn park() {
 pub(super) fn wake(thread: ThreadId) {
     let parker = parkers().get(thread.0 as usize).cloned();
     if let Some(parker) = parker {
-        parker.woken.store(true, Ordering::Release);
+        // Not a store: what an earlier waker has written must be seen too, though this one's value is read.
+        parker.woken.swap(true, Ordering::AcqRel);
         parker.thread.unpark();
     }
 }

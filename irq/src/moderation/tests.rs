@@ -4,6 +4,7 @@ mod adaptive;
 mod faults;
 mod plant;
 mod published;
+mod tuner;
 
 use super::*;
 

@@ -1,0 +1,232 @@
+//! The RDMA driver against the model of the NIC.
+
+mod rdma_rig;
+
+use drivers::rdma::{
+    CqConfig, CqContext, CqUse, Device, DeviceConfig, Missed, PostReceive, PostSend, QpConfig, RdmaError, Refusal,
+    Worker,
+};
+use hal::{Affinity, CpuId, Dma as _, Hal as _, ThreadSpec, Word as _};
+use irq::moderation::Setting;
+use machine::SimHal;
+use machine::rdma::{Config, ModerationAnswer};
+use rdma_rig::{host, memory};
+use spec::rdma::{Operation, Status};
+use std::sync::Arc;
+
+#[test]
+fn a_message_fills_a_receive_and_completes_at_both_ends() {
+    let after = host(Config::default(), |host| {
+        let [a, b] = host.connected(None);
+        a.memory.words()[0].set(0x1122_3344_5566_7788);
+        a.memory.words()[7].set(42);
+        b.receives(10, 1);
+        a.sends(20, 1);
+        host.wait_ns(10_000);
+        assert_eq!((a.queue.poll(16), b.queue.poll(16)), (1, 1));
+        let (sent, received) = (a.seen.take()[0], b.seen.take()[0]);
+        assert_eq!((sent.id, sent.operation, sent.status), (20, Operation::SEND, Status::SUCCESS));
+        assert_eq!((received.id, received.operation, received.bytes), (10, Operation::RECEIVE, 64));
+        let place = (4096 + 10 * 64) / 8;
+        assert_eq!((b.memory.words()[place].get(), b.memory.words()[place + 7].get()), (0x1122_3344_5566_7788, 42));
+    });
+    assert!(after.faults.is_empty(), "{:?}", after.faults);
+}
+
+#[test]
+fn a_write_lands_in_lent_memory_and_completes_at_the_sender_alone() {
+    let after = host(Config::default(), |host| {
+        let [a, b] = host.connected(None);
+        let lent = memory(4096);
+        let key = b.device.lend(lent.device_address(), 4096).expect("a region");
+        a.memory.words()[63].set(0xfeed);
+        let remote = Some((key, lent.device_address().offset(512)));
+        a.pair.post_send(&PostSend { remote, ..a.send(1, 512) }).expect("room");
+        a.pair.ring_sends();
+        host.wait_ns(10_000);
+        assert_eq!((a.queue.poll(16), b.queue.poll(16)), (1, 0));
+        assert_eq!(lent.words()[127].get(), 0xfeed);
+    });
+    assert!(after.faults.is_empty(), "{:?}", after.faults);
+}
+
+#[test]
+fn polling_takes_batches_of_16_within_the_budget() {
+    host(Config::default(), |host| {
+        let [a, b] = host.connected(None);
+        b.receives(0, 100);
+        a.sends(0, 100);
+        host.wait_ns(50_000);
+        assert_eq!(b.queue.poll(40), 40);
+        assert_eq!(b.queue.poll(256), 60);
+        assert_eq!(*b.seen.batches.lock().expect("one host thread"), [16, 16, 8, 16, 16, 16, 12]);
+        let ids: Vec<u64> = b.seen.take().iter().map(|done| done.id).collect();
+        assert_eq!(ids, (0..100).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn completions_go_round_the_queue_many_times() {
+    let after = host(Config::default(), |host| {
+        let [a, b] = host.connected(None);
+        for round in 0..20 {
+            b.receives(round * 100, 100);
+            a.sends(round * 100, 100);
+            host.wait_ns(50_000);
+            assert_eq!((a.queue.poll(1_000), b.queue.poll(1_000)), (100, 100));
+            a.pair.sends_ended(100);
+            b.pair.receives_ended(100);
+        }
+        assert_eq!(b.seen.count(), 2_000);
+    });
+    assert!(after.faults.is_empty(), "{:?}", after.faults);
+}
+
+#[test]
+fn arming_reports_what_came_before_and_would_raise_nothing() {
+    host(Config::default(), |host| {
+        let [a, b] = host.connected(None);
+        b.receives(0, 2);
+        assert_eq!(b.queue.arm(), Missed::No);
+        a.sends(0, 1);
+        host.wait_ns(10_000);
+        assert_eq!(b.queue.arm(), Missed::Yes);
+        assert_eq!(b.queue.poll(16), 1);
+        assert_eq!(b.queue.counters().missed, 1);
+    });
+}
+
+#[test]
+fn every_completion_is_polled_at_the_end_of_interrupts() {
+    let after = host(Config::default(), |host| {
+        let [a, b] = host.connected(None);
+        let soft = host.soft_poll(1, &b);
+        b.receives(0, 500);
+        for round in 0..5 {
+            a.sends(round * 100, 100);
+            host.wait_ns(20_000);
+            a.queue.poll(1_000);
+            a.pair.sends_ended(100);
+        }
+        host.wait_ns(100_000);
+        assert_eq!(b.seen.count(), 500);
+        drop(soft);
+    });
+    assert!(after.faults.is_empty(), "{:?}", after.faults);
+    assert!(after.counter(1, "events") > 10, "{}", after.counter(1, "events"));
+}
+
+#[test]
+fn a_thread_polls_with_a_budget_of_its_own() {
+    let after = host(Config::default(), |host| {
+        let [a, b] = host.connected(None);
+        let spec = ThreadSpec { name: "cq", affinity: Affinity::Cpu(CpuId(0)), urgent: true };
+        b.receives(0, 400);
+        host.msix_on(1);
+        let events = b.device.event_queue(1).expect("open").clone();
+        host.serve(1, 1, events.clone());
+        let worker = Worker::start(SimHal, spec, b.queue.clone()).expect("a thread");
+        events.attach(&b.queue, CqContext::Workqueue(worker.clone()));
+        for round in 0..4 {
+            a.sends(round * 100, 100);
+            host.wait_ns(30_000);
+            a.queue.poll(1_000);
+            a.pair.sends_ended(100);
+        }
+        host.wait_ns(100_000);
+        assert_eq!(b.seen.count(), 400);
+        worker.stop();
+        host.wait_ns(1_000);
+    });
+    assert!(after.faults.is_empty(), "{:?}", after.faults);
+}
+
+/// Ten messages 2 µs apart; when the second end's user was told, in batches.
+fn moderated(config: Config, setting: Setting) -> (Result<Setting, RdmaError>, usize, u64) {
+    let after = host(config, move |host| {
+        let [a, b] = host.connected(None);
+        let has = b.queue.set_moderation(setting);
+        let _soft = host.soft_poll(1, &b);
+        b.receives(0, 16);
+        for id in 0..10 {
+            a.sends(id, 1);
+            host.wait_ns(2_000);
+        }
+        host.wait_ns(200_000);
+        let batches = b.seen.batches.lock().expect("one host thread").len();
+        assert_eq!(b.seen.count(), 10);
+        (has, batches)
+    });
+    let period_events = after.counter(1, "period_events");
+    (after.result.0, after.result.1, period_events)
+}
+
+#[test]
+fn moderation_waits_for_a_count_or_a_period() {
+    assert_eq!(moderated(Config::default(), Setting::OFF), (Ok(Setting::OFF), 10, 0));
+    // Five at a time.
+    let setting = Setting::new(1_000, 5);
+    assert_eq!(moderated(Config::default(), setting), (Ok(setting), 2, 0));
+    // 7 µs from the first: four.
+    let setting = Setting::new(7, 100);
+    assert_eq!(moderated(Config::default(), setting), (Ok(setting), 3, 3));
+}
+
+#[test]
+fn a_device_may_round_or_refuse_a_moderation() {
+    let rounds = ModerationAnswer::Rounds { count: 4, period_us: 50 };
+    let config = Config { moderation: rounds, ..Config::default() };
+    let (has, batches, _) = moderated(config, Setting::new(64, 5));
+    assert_eq!((has, batches), (Ok(Setting::new(100, 8)), 2));
+    let config = Config { moderation: ModerationAnswer::Refuses, ..Config::default() };
+    let (has, batches, _) = moderated(config, Setting::new(64, 5));
+    assert_eq!((has, batches), (Err(RdmaError::ModerationRefused(Setting::new(0, 0))), 10));
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_reason() {
+    host(Config { completion_queues: 2, queue_pairs: 1, memory_regions: 1, ..Config::default() }, |host| {
+        let device = host.sides[0].device();
+        let seen = Arc::new(rdma_rig::Seen::default());
+        let config = CqConfig { entries: 64, event_queue: 0, owner: CqUse::Shared };
+        let shared = device.open_cq(config, seen.clone(), None).expect("a queue");
+        let error = shared.set_moderation(Setting::new(16, 16)).expect_err("shared");
+        assert_eq!(error, RdmaError::Shared);
+        assert!(error.to_string().contains("shared"));
+        let tuning = irq::moderation::Tuning {
+            algorithm: irq::moderation::Algorithm::Adaptive,
+            table: irq::moderation::LevelTable::new(irq::moderation::LevelTable::RDMA_DIM).expect("sorted"),
+            nr_events: 64,
+        };
+        let tuner = tuning.tuner(SimHal).expect("events");
+        assert_eq!(device.open_cq(config, seen.clone(), Some(tuner)).err(), Some(RdmaError::Shared));
+        let own = CqConfig { owner: CqUse::Exclusive, ..config };
+        for entries in [0, 8, 48, 1 << 20] {
+            let config = CqConfig { entries, ..own };
+            assert_eq!(device.open_cq(config, seen.clone(), None).err(), Some(RdmaError::Entries(entries, 1 << 14)));
+        }
+        let elsewhere = CqConfig { event_queue: 9, ..own };
+        assert_eq!(device.open_cq(elsewhere, seen.clone(), None).err(), Some(RdmaError::NoEventQueue(9, 4)));
+        let queue = device.open_cq(own, seen.clone(), None).expect("the second");
+        assert_eq!(device.open_cq(own, seen, None).err(), Some(RdmaError::Exhausted("completion queues", 2)));
+        let far = Setting::new(40_000, 1);
+        assert_eq!(queue.set_moderation(far), Err(RdmaError::Moderation(far)));
+        let pair = device.open_qp(QpConfig { sends: 16, receives: 16 }, &queue, &queue).expect("a pair");
+        let send = PostSend { id: 0, local: hal::DeviceAddress(0), bytes: 8, remote: None, signalled: true };
+        assert_eq!(pair.post_send(&send), Err(Refusal::NotConnected));
+        pair.connect(0).expect("connected");
+        assert_eq!(pair.post_send(&PostSend { bytes: 7, ..send }), Err(Refusal::Length(7)));
+        for id in 0..16 {
+            pair.post_receive(&PostReceive { id, local: hal::DeviceAddress(0), bytes: 8 }).expect("room");
+        }
+        let receive = PostReceive { id: 16, local: hal::DeviceAddress(0), bytes: 8 };
+        assert_eq!(pair.post_receive(&receive), Err(Refusal::Full(16)));
+        let lent = memory(64);
+        device.lend(lent.device_address(), 64).expect("the first");
+        assert_eq!(device.lend(lent.device_address(), 64), Err(RdmaError::Exhausted("memory regions", 1)));
+        let config = DeviceConfig { event_queues: 0, ready_timeout_ns: 1 };
+        let none = Device::new(SimHal, host.sides[1].regs(), host.sides[1].doorbells(), config);
+        assert_eq!(none.err(), Some(RdmaError::NoEventQueue(0, 64)));
+        assert_eq!(SimHal.cpu(), CpuId(0));
+    });
+}

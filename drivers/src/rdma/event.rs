@@ -1,0 +1,129 @@
+//! Event queues: which completion queue has something, and the handler of their interrupt.
+
+use super::ring::Cursor;
+use super::{CompletionQueue, CqContext, RdmaError};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use hal::{Dma, Hal, Lock, Regs, Word, Work};
+use irq::{Action, Irq, IrqReturn};
+use spec::rdma::registers::doorbell;
+use spec::rdma::{EQE_BYTES, Eqe, EventKind};
+
+/// What an event queue counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EventCounters {
+    /// Interrupts.
+    pub interrupts: u64,
+    /// Of them, those that found no event.
+    pub empty: u64,
+    /// Events of completion queues.
+    pub completions: u64,
+    /// Completion queues that stopped.
+    pub cq_errors: u64,
+    /// Queue pairs that stopped.
+    pub qp_errors: u64,
+    /// Events of a kind, or for a completion queue, that nobody here knows.
+    pub unknown: u64,
+}
+
+struct Side<H: Hal> {
+    cursor: Cursor,
+    /// By completion queue.
+    contexts: Vec<Option<CqContext<H>>>,
+    counters: EventCounters,
+}
+
+/// An event queue. The caller requests its MSI-X entry's line with it as the action.
+pub struct EventQueue<H: Hal> {
+    hal: H,
+    number: u16,
+    shift: u8,
+    ring: H::Dma,
+    doorbells: Arc<H::Regs>,
+    side: Lock<H, Side<H>>,
+}
+
+impl<H: Hal> EventQueue<H> {
+    pub(super) fn new(
+        hal: H,
+        number: u16,
+        shift: u8,
+        completion_queues: u16,
+        doorbells: Arc<H::Regs>,
+    ) -> Result<Self, RdmaError> {
+        let contexts = (0..completion_queues).map(|_| None).collect();
+        let side = Side { cursor: Cursor::new(shift), contexts, counters: EventCounters::default() };
+        let ring = hal.dma_alloc(EQE_BYTES << shift, 64)?;
+        Ok(Self { hal, number, shift, ring, doorbells, side: Lock::new(hal, side) })
+    }
+
+    pub(super) fn address(&self) -> u64 {
+        self.ring.device_address().0
+    }
+
+    /// Its number, which is its MSI-X entry's.
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// What it counted.
+    pub fn counters(&self) -> EventCounters {
+        self.side.lock().counters
+    }
+
+    /// Has events of `queue` scheduled in `context`. The queue must have been opened for this event queue; arm it then.
+    pub fn attach(&self, queue: &CompletionQueue<H>, context: CqContext<H>) {
+        if let Some(place) = self.side.lock().contexts.get_mut(usize::from(queue.number())) {
+            *place = Some(context);
+        }
+    }
+
+    /// Arms it for the first time.
+    pub(super) fn arm(&self) {
+        let taken = self.side.lock().cursor.taken();
+        self.doorbells.write32(doorbell::eq(self.number.into()), taken);
+    }
+
+    /// Takes the events that are there, at most as many as the queue holds, and arms it again.
+    fn drain(&self) -> bool {
+        let mut side = self.side.lock();
+        let mut left = 1u32 << self.shift;
+        while left > 0 {
+            let word = &self.ring.words()[side.cursor.index()];
+            if Eqe::from_bits(word.get()).phase() != side.cursor.phase() {
+                break;
+            }
+            let event = Eqe::from_bits(word.load());
+            side.cursor.advance();
+            side.take(event);
+            left -= 1;
+        }
+        let any = left < 1 << self.shift;
+        side.counters.interrupts += 1;
+        side.counters.empty += u64::from(!any);
+        self.doorbells.write32(doorbell::eq(self.number.into()), side.cursor.taken());
+        any
+    }
+}
+
+impl<H: Hal> Side<H> {
+    fn take(&mut self, event: Eqe) {
+        let context = self.contexts.get(usize::from(event.object()));
+        match (EventKind(event.kind()), context) {
+            (EventKind::COMPLETION, Some(Some(context))) => {
+                context.schedule();
+                self.counters.completions += 1;
+            }
+            (EventKind::CQ_ERROR, _) => self.counters.cq_errors += 1,
+            (EventKind::QP_ERROR, _) => self.counters.qp_errors += 1,
+            _ => self.counters.unknown += 1,
+        }
+    }
+}
+
+impl<H: Hal> Action for EventQueue<H> {
+    fn handle(&self, _irq: Irq) -> IrqReturn {
+        self.hal.work(Work::IrqHandler, 1);
+        if self.drain() { IrqReturn::Handled } else { IrqReturn::None }
+    }
+}

@@ -1,0 +1,186 @@
+//! A controller and its consumer: samples come in where interrupts are served, levels go out from a thread.
+
+use super::{Controller, Found, LevelTable, Next, Outcome, Setting, TuningView};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use hal::{Hal, Lock, SpawnError, ThreadId, ThreadSpec, Word};
+
+/// Whether a step waits for the thread: the hand-over between who samples and who programs.
+///
+/// Nothing is lost: whoever asks first since the last [`Handover::take`] learns that it must wake the thread, and the
+/// thread takes until nothing is asked before it sleeps. Generic over the word, so that a model checker can run it
+/// (`irq/tests/loom_moderation.rs`).
+pub struct Handover<W>(W);
+
+impl<W: Word> Default for Handover<W> {
+    fn default() -> Self {
+        Self(W::new(0))
+    }
+}
+
+impl<W: Word> Handover<W> {
+    /// Asks for the deferred work. True when the caller has to wake it.
+    #[must_use]
+    pub fn ask(&self) -> bool {
+        self.0.swap(1) == 0
+    }
+
+    /// True when the work was asked for since the last time.
+    pub fn take(&self) -> bool {
+        self.0.swap(0) == 1
+    }
+}
+
+/// What can be told a level: a queue, a vector, a whole device. Called in a thread, so that it may wait for a command.
+pub trait Moderated: Send + Sync {
+    /// Has the device take `setting`, and says what it has now.
+    fn program(&self, setting: Setting) -> Outcome;
+}
+
+/// A controller that interrupts and polls feed and that a [`Programmer`] serves.
+pub struct Tuner<H: Hal> {
+    hal: H,
+    controller: Lock<H, Box<dyn Controller>>,
+    handover: Handover<H::Word>,
+    /// The thread that programs, + 1; 0: none yet.
+    thread: H::Word,
+}
+
+impl<H: Hal> Tuner<H> {
+    /// A tuner whose controller starts at its first level.
+    pub fn new(hal: H, controller: Box<dyn Controller>) -> Self {
+        Self { hal, controller: Lock::new(hal, controller), handover: Handover::default(), thread: H::Word::new(0) }
+    }
+
+    /// An interrupt was served and found this much.
+    pub fn interrupt(&self, found: Found) {
+        let next = self.controller.lock().interrupt(self.hal.now_ns(), found);
+        self.pass_on(next);
+    }
+
+    /// Somebody looked without an interrupt and found this much.
+    pub fn polled(&self, found: Found) {
+        let next = self.controller.lock().polled(self.hal.now_ns(), found);
+        self.pass_on(next);
+    }
+
+    /// As [`Tuner::interrupt`], unless the controller is busy with another CPU's: false then, and the caller keeps what
+    /// it found for the next time. For controllers that many queues share.
+    pub fn try_interrupt(&self, found: Found) -> bool {
+        let Some(mut controller) = self.controller.try_lock() else { return false };
+        let next = controller.interrupt(self.hal.now_ns(), found);
+        drop(controller);
+        self.pass_on(next);
+        true
+    }
+
+    /// Time has passed: see [`Controller::elapsed`].
+    pub fn elapsed(&self) {
+        let next = self.controller.lock().elapsed(self.hal.now_ns());
+        self.pass_on(next);
+    }
+
+    fn pass_on(&self, next: Next) {
+        if next == Next::Program && self.handover.ask() {
+            let thread = self.thread.get();
+            if thread != 0 {
+                self.hal.wake(ThreadId((thread - 1) as u32));
+            }
+        }
+    }
+
+    /// The deferred work: programs what the controller wants until it wants nothing.
+    pub fn work(&self, device: &dyn Moderated) {
+        while self.handover.take() {
+            let Some(step) = self.controller.lock().step() else { continue };
+            let outcome = device.program(step.setting);
+            let next = self.controller.lock().programmed(self.hal.now_ns(), step.id, outcome);
+            // This thread is awake already.
+            let _ = next == Next::Program && self.handover.ask();
+        }
+    }
+
+    /// The state of the tuning, for people.
+    pub fn view(&self) -> TuningView {
+        self.controller.lock().view()
+    }
+}
+
+/// What a [`Programmer`] serves: a tuner and the device behind it.
+pub type Served<H> = (Arc<Tuner<H>>, Arc<dyn Moderated>);
+
+/// The thread that programs levels.
+pub struct Programmer<H: Hal> {
+    hal: H,
+    served: Vec<Served<H>>,
+    stopped: H::Word,
+}
+
+impl<H: Hal> Programmer<H> {
+    /// Programs the first level of each, then starts the thread that programs the later ones.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn start(hal: H, spec: ThreadSpec, served: Vec<Served<H>>) -> Result<Arc<Self>, SpawnError> {
+        let programmer = Arc::new(Self { hal, served, stopped: H::Word::new(0) });
+        for (tuner, device) in &programmer.served {
+            // A device that refuses the first level keeps what it has, which is no moderation.
+            let _ = device.program(tuner.view().setting);
+        }
+        let body = programmer.clone();
+        let thread = hal.spawn(spec, Box::new(move || body.run()))?;
+        for (tuner, _) in &programmer.served {
+            tuner.thread.set(u64::from(thread.0) + 1);
+        }
+        // What was asked for before the tuners knew their thread.
+        hal.wake(thread);
+        Ok(programmer)
+    }
+
+    fn run(&self) {
+        while self.stopped.load() == 0 {
+            for (tuner, device) in &self.served {
+                tuner.work(&**device);
+            }
+            self.hal.park();
+        }
+    }
+
+    /// Ends the thread once it is woken next; levels stay as they are.
+    pub fn stop(&self) {
+        self.stopped.set(1);
+        if let Some((tuner, _)) = self.served.first() {
+            let thread = tuner.thread.get();
+            if thread != 0 {
+                self.hal.wake(ThreadId((thread - 1) as u32));
+            }
+        }
+    }
+
+    /// The state of every tuning, for people, in the order of the start.
+    pub fn views(&self) -> Vec<TuningView> {
+        self.served.iter().map(|(tuner, _)| tuner.view()).collect()
+    }
+}
+
+/// How a consumer is to be tuned.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tuning {
+    /// Which controller.
+    pub algorithm: super::Algorithm,
+    /// Its levels.
+    pub table: LevelTable,
+    /// Interrupts that make a sample.
+    pub nr_events: u16,
+}
+
+impl Tuning {
+    /// A tuner for one consumer.
+    ///
+    /// # Errors
+    /// [`super::LevelError`] when a sample has no events.
+    pub fn tuner<H: Hal>(&self, hal: H) -> Result<Arc<Tuner<H>>, super::LevelError> {
+        Ok(Arc::new(Tuner::new(hal, self.algorithm.build(self.table.clone(), self.nr_events)?)))
+    }
+}

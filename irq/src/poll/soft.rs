@@ -1,0 +1,205 @@
+//! Budgeted polling at the end of interrupts: a kernel's softirq, and its thread for what is left.
+
+use super::{After, PollConfig, PollError, PollId, PollList, Scheduled, Turn};
+use crate::moderation::{Found, Tuner};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use hal::{Affinity, CpuId, Hal, IrqState, Lock, SpawnError, ThreadId, ThreadSpec, Word};
+
+/// Passes at the end of one interrupt, before the thread takes over (Linux `MAX_SOFTIRQ_RESTART`).
+const PASSES_MAX: u32 = 10;
+
+/// What is polled: a completion queue, a device. Called with interrupts on.
+pub trait Polled: Send + Sync {
+    /// Completes at most `weight` and returns how many that were.
+    fn poll(&self, weight: u32) -> u32;
+
+    /// It had less than its weight: re-enables its interrupt, and looks once more. True when something came before the
+    /// interrupt was on again and would raise none: it is then polled again.
+    fn rearm(&self) -> bool;
+
+    /// I/Os under way, for the tuning; none when unknown.
+    fn in_flight(&self) -> Option<u32> {
+        None
+    }
+}
+
+/// An instance and where it is polled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SoftId {
+    cpu: CpuId,
+    id: PollId,
+}
+
+struct Instance<H: Hal> {
+    polled: Arc<dyn Polled>,
+    tuner: Option<Arc<Tuner<H>>>,
+    /// 1 when an interrupt scheduled it and no turn has been since.
+    interrupted: H::Word,
+}
+
+struct Cpu<H: Hal> {
+    list: Lock<H, PollList>,
+    instances: Vec<Instance<H>>,
+    /// 1 when a pass is wanted.
+    raised: H::Word,
+    /// 1 during a pass: interrupts on top of it begin none.
+    busy: H::Word,
+    /// The thread, + 1; 0: not started.
+    thread: H::Word,
+}
+
+/// Every CPU's list of what is polled there.
+///
+/// The kernel calls [`SoftPoll::interrupt_exit`] at the end of every interrupt, and starts the threads with
+/// [`SoftPoll::start`]. A pass runs with interrupts on, on top of what was interrupted; a list whose budget is spent ten
+/// times over goes on in its CPU's thread. That is urgent, so that no other thread preempts a pass; a CPU with more
+/// completions than it can take runs nothing else.
+pub struct SoftPoll<H: Hal> {
+    hal: H,
+    cpus: Vec<Cpu<H>>,
+}
+
+impl<H: Hal> SoftPoll<H> {
+    /// Empty lists for CPUs 0 up to, not including, `cpus`.
+    ///
+    /// # Errors
+    /// [`PollError::Budget`].
+    pub fn new(hal: H, cpus: u32, config: PollConfig) -> Result<Self, PollError> {
+        let cpu = |_| {
+            Ok(Cpu {
+                list: Lock::new(hal, PollList::new(config)?),
+                instances: Vec::new(),
+                raised: H::Word::new(0),
+                busy: H::Word::new(0),
+                thread: H::Word::new(0),
+            })
+        };
+        Ok(Self { hal, cpus: (0..cpus).map(cpu).collect::<Result<_, _>>()? })
+    }
+
+    /// Adds an instance to the list of `cpu`, at most `weight` completions a turn. Its turns feed `tuner`: the first
+    /// after an interrupt as that interrupt, others as polls.
+    ///
+    /// # Errors
+    /// [`PollError::Weight`], [`PollError::NoCpu`].
+    pub fn add(
+        &mut self,
+        cpu: CpuId,
+        weight: u32,
+        polled: Arc<dyn Polled>,
+        tuner: Option<Arc<Tuner<H>>>,
+    ) -> Result<SoftId, PollError> {
+        let count = self.cpus.len();
+        let list = self.cpus.get_mut(cpu.index()).ok_or(PollError::NoCpu(cpu, count))?;
+        let id = list.list.get_mut().add(weight)?;
+        list.instances.push(Instance { polled, tuner, interrupted: H::Word::new(0) });
+        Ok(SoftId { cpu, id })
+    }
+
+    /// Starts the thread of each CPU that has an instance.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn start(self: &Arc<Self>) -> Result<(), SpawnError> {
+        for (index, cpu) in (0..).zip(&self.cpus).filter(|(_, cpu)| !cpu.instances.is_empty()) {
+            let spec = ThreadSpec { name: "softpoll", affinity: Affinity::Cpu(CpuId(index)), urgent: true };
+            let body = self.clone();
+            let thread = self.hal.spawn(spec, Box::new(move || body.thread(index as usize)))?;
+            cpu.thread.set(u64::from(thread.0) + 1);
+        }
+        Ok(())
+    }
+
+    /// An interrupt found work for `id`, which has masked itself: polls it when the interrupt ends, or wakes the thread
+    /// of its CPU from another.
+    pub fn schedule(&self, id: SoftId) {
+        let Some(cpu) = self.cpus.get(id.cpu.index()) else { return };
+        let Some(instance) = cpu.instances.get(id.id.0 as usize) else { return };
+        instance.interrupted.set(1);
+        // The instance exists: nothing can be refused.
+        if cpu.list.lock().schedule(id.id) == Ok(Scheduled::Raise) {
+            self.raise(id.cpu, cpu);
+        }
+    }
+
+    fn raise(&self, number: CpuId, cpu: &Cpu<H>) {
+        cpu.raised.set(1);
+        if self.hal.cpu() != number {
+            self.wake(cpu);
+        }
+    }
+
+    fn wake(&self, cpu: &Cpu<H>) {
+        let thread = cpu.thread.get();
+        if thread != 0 {
+            self.hal.wake(ThreadId((thread - 1) as u32));
+        }
+    }
+
+    /// The end of an interrupt on this CPU, interrupts off: polls what was scheduled, interrupts on.
+    pub fn interrupt_exit(&self) {
+        let Some(cpu) = self.cpus.get(self.hal.cpu().index()) else { return };
+        if cpu.raised.get() == 0 || cpu.busy.get() != 0 {
+            return;
+        }
+        for _ in 0..PASSES_MAX {
+            self.pass(cpu);
+            if cpu.raised.get() == 0 {
+                return;
+            }
+        }
+        self.wake(cpu);
+    }
+
+    /// One pass, until nothing waits or the budget is spent. Called with interrupts off, returns so.
+    fn pass(&self, cpu: &Cpu<H>) {
+        cpu.busy.set(1);
+        cpu.raised.set(0);
+        cpu.list.lock().begin(self.hal.now_ns());
+        self.hal.irq_restore(IrqState { were_on: true });
+        let spent = loop {
+            let turn = cpu.list.lock().next(self.hal.now_ns());
+            match turn {
+                Turn::Poll(id, weight) => self.turn(cpu, id, weight),
+                Turn::Spent => break true,
+                Turn::Idle => break false,
+            }
+        };
+        let _ = self.hal.irq_save();
+        if spent {
+            cpu.raised.set(1);
+        }
+        cpu.busy.set(0);
+    }
+
+    fn turn(&self, cpu: &Cpu<H>, id: PollId, weight: u32) {
+        let instance = &cpu.instances[id.0 as usize];
+        let interrupted = instance.interrupted.get() == 1;
+        instance.interrupted.set(0);
+        let work = instance.polled.poll(weight);
+        if let Some(tuner) = &instance.tuner {
+            let found = Found { completions: work, bytes: 0, in_flight: instance.polled.in_flight() };
+            if interrupted { tuner.interrupt(found) } else { tuner.polled(found) }
+        }
+        let after = cpu.list.lock().polled(id, work);
+        if after == Ok(After::Complete) && instance.polled.rearm() {
+            // The pass goes on, and finds it.
+            let _ = cpu.list.lock().schedule(id);
+        }
+    }
+
+    fn thread(&self, index: usize) {
+        let cpu = &self.cpus[index];
+        loop {
+            let state = self.hal.irq_save();
+            let work = cpu.raised.get() != 0 && cpu.busy.get() == 0;
+            if work {
+                self.pass(cpu);
+            }
+            self.hal.irq_restore(state);
+            if work { self.hal.yield_now() } else { self.hal.park() }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Every interleaving of samplers with the thread that programs: a level that is wanted gets programmed.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p campanile-irq --test loom_moderation --release`
+//!
+//! Samplers stand for interrupts on two CPUs, each of which wants another level; the thread runs when a wake-up waits
+//! for it. The test that should panic looks before it takes, to show that the model finds it.
+#![cfg(loom)]
+
+use campanile_irq::moderation::Handover;
+use hal::Word;
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+
+struct LoomWord(AtomicU64);
+
+impl Word for LoomWord {
+    fn new(value: u64) -> Self {
+        Self(AtomicU64::new(value))
+    }
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+    fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Release);
+    }
+    fn load(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+    fn swap(&self, value: u64) -> u64 {
+        self.0.swap(value, Ordering::AcqRel)
+    }
+    fn compare_exchange(&self, current: u64, new: u64) -> Result<u64, u64> {
+        self.0.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
+    }
+    fn fetch_or(&self, mask: u64) -> u64 {
+        self.0.fetch_or(mask, Ordering::AcqRel)
+    }
+    fn fetch_and(&self, mask: u64) -> u64 {
+        self.0.fetch_and(mask, Ordering::AcqRel)
+    }
+    fn fetch_add(&self, value: u64) -> u64 {
+        self.0.fetch_add(value, Ordering::AcqRel)
+    }
+}
+
+struct Shared {
+    /// The level that the controller wants.
+    wanted: Mutex<u64>,
+    handover: Handover<LoomWord>,
+    /// 1: a wake-up waits for the thread.
+    woken: AtomicU64,
+    device: AtomicU64,
+}
+
+/// How the thread takes what is asked.
+#[derive(Clone, Copy, PartialEq)]
+enum Taking {
+    /// Takes, then looks at the controller.
+    Delivered,
+    /// Wrong: looks at the controller, then takes, and forgets what was asked in between.
+    LooksFirst,
+}
+
+fn sampler(shared: &Shared, level: u64) {
+    let mut wanted = shared.wanted.lock().unwrap();
+    *wanted = (*wanted).max(level);
+    drop(wanted);
+    if shared.handover.ask() {
+        // Not a store: with two of them the thread would see what the later one's sampler wrote, alone.
+        shared.woken.swap(1, Ordering::AcqRel);
+    }
+}
+
+/// The thread, if it was woken.
+fn programmer(shared: &Shared, taking: Taking) {
+    if shared.woken.swap(0, Ordering::AcqRel) == 0 {
+        return;
+    }
+    let before = *shared.wanted.lock().unwrap();
+    while shared.handover.take() {
+        let now = *shared.wanted.lock().unwrap();
+        let level = if taking == Taking::LooksFirst { before } else { now };
+        shared.device.store(level, Ordering::Release);
+    }
+}
+
+const LAST: u64 = 2;
+
+fn check(taking: Taking) {
+    loom::model(move || {
+        let shared = Arc::new(Shared {
+            wanted: Mutex::new(0),
+            handover: Handover::default(),
+            woken: AtomicU64::new(0),
+            device: AtomicU64::new(0),
+        });
+        let start = |run: Box<dyn FnOnce(&Shared) + Send>| {
+            let shared = shared.clone();
+            thread::spawn(move || run(&shared))
+        };
+        let threads = [
+            start(Box::new(|shared| sampler(shared, 1))),
+            start(Box::new(|shared| sampler(shared, LAST))),
+            start(Box::new(move |shared| programmer(shared, taking))),
+        ];
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        // A wake-up that came after its last round.
+        programmer(&shared, taking);
+        assert_eq!(shared.device.load(Ordering::Acquire), LAST);
+    });
+}
+
+#[test]
+fn what_is_wanted_is_programmed() {
+    check(Taking::Delivered);
+}
+
+#[test]
+#[should_panic = "assertion"]
+fn a_thread_that_looks_before_it_takes_is_caught() {
+    check(Taking::LooksFirst);
+}

@@ -1,0 +1,247 @@
+//! Registers and doorbells.
+
+use super::objects::{CompletionQueue, EventQueue, MemoryRegion};
+use super::{ModerationAnswer, Nic};
+use crate::msix::PBA_OFFSET;
+use crate::pci::{BAR_64, Function};
+use crate::world::World;
+use spec::rdma::registers::{
+    self as reg, Capabilities, Control, CqControl, DeviceStatus, EqControl, Moderation, MrControl, QpControl, QpQueues,
+    cq, doorbell, eq, mr, qp,
+};
+
+/// A vendor number that nobody has; network controller, other (class 02_80h).
+pub(super) const FUNCTION: Function = Function {
+    vendor: 0xca4d,
+    device: 0x0001,
+    class: 0x02_80_00,
+    bars: [BAR_64, 0, BAR_64, 0, BAR_64, 0],
+    msix_bar: 4,
+    table_offset: 0,
+    pending_offset: PBA_OFFSET,
+};
+
+/// Puts `value` into the low (offset 0 of 8) or high half of a 64-bit register.
+fn set_half(register: &mut u64, offset: u32, value: u32) {
+    let shift = offset % 8 * 8;
+    *register = *register & !(0xffff_ffff << shift) | u64::from(value) << shift;
+}
+
+fn half(register: u64, offset: u32) -> u32 {
+    (register >> (offset % 8 * 8)) as u32
+}
+
+/// Which object of a table, and where in its block.
+fn place(offset: u32, table: u32, stride: u32) -> (usize, u32) {
+    (((offset - table) / stride) as usize, (offset - table) % stride)
+}
+
+const MR_END: u32 = reg::MR + reg::MR_MAX * reg::MR_STRIDE;
+const EQ_END: u32 = reg::EQ + reg::EQ_MAX * reg::EQ_STRIDE;
+const CQ_END: u32 = reg::CQ + reg::CQ_MAX * reg::CQ_STRIDE;
+const QP_END: u32 = reg::QP + reg::QP_MAX * reg::QP_STRIDE;
+
+impl Nic {
+    fn capabilities(&self) -> u64 {
+        let config = &self.config;
+        Capabilities::new()
+            .with_queue_pairs(config.queue_pairs)
+            .with_completion_queues(config.completion_queues)
+            .with_event_queues(config.event_queues)
+            .with_memory_regions(config.memory_regions)
+            .with_entries_shift_max(config.entries_shift_max)
+            .with_patience_10us(config.patience_10us)
+            .into_bits()
+    }
+
+    /// Reads 32 bits; 0 where nothing is.
+    pub(super) fn register_read(&self, offset: u32) -> u32 {
+        match offset {
+            reg::ID => reg::IDENTITY,
+            reg::CAPABILITIES..reg::CONTROL => half(self.capabilities(), offset),
+            reg::CONTROL => Control::new().with_enable(self.enabled).into_bits(),
+            reg::STATUS => {
+                let link = self.wire.is_whole();
+                DeviceStatus::new().with_ready(self.enabled).with_link(link).into_bits()
+            }
+            reg::MR..MR_END => self.region_read(place(offset, reg::MR, reg::MR_STRIDE)),
+            reg::EQ..EQ_END => self.event_queue_read(place(offset, reg::EQ, reg::EQ_STRIDE)),
+            reg::CQ..CQ_END => self.completion_queue_read(place(offset, reg::CQ, reg::CQ_STRIDE)),
+            reg::QP..QP_END => self.queue_pair_read(place(offset, reg::QP, reg::QP_STRIDE)),
+            _ => 0,
+        }
+    }
+
+    fn region_read(&self, (number, field): (usize, u32)) -> u32 {
+        let Some(region) = self.regions.get(number) else { return 0 };
+        match field {
+            mr::BASE..mr::LENGTH => half(region.base, field),
+            mr::LENGTH..mr::CONTROL => half(region.length, field),
+            mr::CONTROL => region.control.into_bits(),
+            _ => 0,
+        }
+    }
+
+    fn event_queue_read(&self, (number, field): (usize, u32)) -> u32 {
+        let Some(queue) = self.event_queues.get(number) else { return 0 };
+        match field {
+            eq::BASE..eq::CONTROL => half(queue.base, field),
+            eq::CONTROL => queue.control.into_bits(),
+            _ => 0,
+        }
+    }
+
+    fn completion_queue_read(&self, (number, field): (usize, u32)) -> u32 {
+        let Some(queue) = self.completion_queues.get(number) else { return 0 };
+        match field {
+            cq::BASE..cq::RECORD => half(queue.base, field),
+            cq::RECORD..cq::CONTROL => half(queue.record, field),
+            cq::CONTROL => queue.control.into_bits(),
+            cq::MODERATION => queue.moderation.into_bits(),
+            _ => 0,
+        }
+    }
+
+    fn queue_pair_read(&self, (number, field): (usize, u32)) -> u32 {
+        let Some(pair) = self.queue_pairs.get(number) else { return 0 };
+        match field {
+            qp::SEND_BASE..qp::RECEIVE_BASE => half(pair.send_base, field),
+            qp::RECEIVE_BASE..qp::QUEUES => half(pair.receive_base, field),
+            qp::QUEUES..qp::REMOTE => half(pair.queues.into_bits(), field),
+            qp::REMOTE => pair.remote,
+            qp::CONTROL => pair.control.into_bits(),
+            _ => 0,
+        }
+    }
+
+    /// Writes 32 bits. Read-only and reserved offsets, and objects that the device lacks, ignore it.
+    pub(super) fn register_write(&mut self, world: &mut World<'_>, offset: u32, value: u32) {
+        match offset {
+            reg::CONTROL => self.control(Control::from_bits(value).enable()),
+            reg::MR..MR_END => self.region_write(place(offset, reg::MR, reg::MR_STRIDE), value),
+            reg::EQ..EQ_END => self.event_queue_write(place(offset, reg::EQ, reg::EQ_STRIDE), value),
+            reg::CQ..CQ_END => self.completion_queue_write(world, place(offset, reg::CQ, reg::CQ_STRIDE), value),
+            reg::QP..QP_END => self.queue_pair_write(place(offset, reg::QP, reg::QP_STRIDE), value),
+            _ => {}
+        }
+    }
+
+    fn control(&mut self, enable: bool) {
+        if !enable {
+            self.regions.fill(MemoryRegion::default());
+            self.event_queues.fill(EventQueue::default());
+            self.completion_queues.iter_mut().for_each(|queue| {
+                *queue = CompletionQueue { timer: queue.timer.wrapping_add(1), ..CompletionQueue::default() };
+            });
+            self.queue_pairs.iter_mut().for_each(|pair| pair.restart(false));
+            self.msix.forget_pending();
+        }
+        self.enabled = enable;
+    }
+
+    fn region_write(&mut self, (number, field): (usize, u32), value: u32) {
+        let Some(region) = self.regions.get_mut(number) else { return };
+        match field {
+            mr::CONTROL => region.control = MrControl::from_bits(value),
+            _ if region.control.enable() => {}
+            mr::BASE..mr::LENGTH => set_half(&mut region.base, field, value),
+            mr::LENGTH..mr::CONTROL => set_half(&mut region.length, field, value),
+            _ => {}
+        }
+    }
+
+    fn event_queue_write(&mut self, (number, field): (usize, u32), value: u32) {
+        let shift_max = self.config.entries_shift_max;
+        let Some(queue) = self.event_queues.get_mut(number) else { return };
+        match field {
+            eq::CONTROL => {
+                let control = EqControl::from_bits(value);
+                let enable = control.enable() && self.enabled && control.entries_shift() <= shift_max;
+                let control = control.with_enable(enable).with_overrun(false);
+                *queue = EventQueue { base: queue.base, control, ..EventQueue::default() };
+            }
+            eq::BASE..eq::CONTROL if !queue.control.enable() => set_half(&mut queue.base, field, value),
+            _ => {}
+        }
+    }
+
+    fn completion_queue_write(&mut self, world: &mut World<'_>, (number, field): (usize, u32), value: u32) {
+        let (shift_max, events) = (self.config.entries_shift_max, self.event_queues.len());
+        let Some(queue) = self.completion_queues.get_mut(number) else { return };
+        match field {
+            cq::CONTROL => {
+                let control = CqControl::from_bits(value);
+                let valid = control.entries_shift() <= shift_max && usize::from(control.event_queue()) < events;
+                let control = control.with_enable(control.enable() && self.enabled && valid).with_error(false);
+                let CompletionQueue { base, record, timer, .. } = *queue;
+                let timer = timer.wrapping_add(1);
+                *queue = CompletionQueue { base, record, control, timer, ..CompletionQueue::default() };
+            }
+            cq::MODERATION => self.moderate(world, number, Moderation::from_bits(value)),
+            _ if queue.control.enable() => {}
+            cq::BASE..cq::RECORD => set_half(&mut queue.base, field, value),
+            cq::RECORD..cq::CONTROL => set_half(&mut queue.record, field, value),
+            _ => {}
+        }
+    }
+
+    /// A moderation as the device does it; what waits is judged by it at once.
+    fn moderate(&mut self, world: &mut World<'_>, number: usize, told: Moderation) {
+        let queue = &mut self.completion_queues[number];
+        let told = told.with_refused(false);
+        queue.moderation = match self.config.moderation {
+            ModerationAnswer::Exact => told,
+            ModerationAnswer::Rounds { count, period_us } => {
+                // The fields' own most bounds what rounding up gives.
+                let count_up = u32::from(told.count()).next_multiple_of(count.into()).min(u16::MAX.into()) as u16;
+                let period_up = told.period_us().next_multiple_of(period_us).min(u16::MAX >> 1);
+                told.with_count(count_up).with_period_us(period_up)
+            }
+            ModerationAnswer::Refuses => queue.moderation.with_refused(true),
+        };
+        self.counters.moderation_changed += u64::from(queue.moderation != told);
+        self.tell(world, number as u16);
+    }
+
+    fn queue_pair_write(&mut self, (number, field): (usize, u32), value: u32) {
+        let (shift_max, queues) = (self.config.entries_shift_max, self.completion_queues.len());
+        let Some(pair) = self.queue_pairs.get_mut(number) else { return };
+        match field {
+            qp::CONTROL => {
+                let own = pair.queues;
+                let valid = own.send_shift() <= shift_max
+                    && own.receive_shift() <= shift_max
+                    && usize::from(own.send_cq()) < queues
+                    && usize::from(own.receive_cq()) < queues;
+                pair.restart(QpControl::from_bits(value).enable() && self.enabled && valid);
+            }
+            _ if pair.control.enable() => {}
+            qp::SEND_BASE..qp::RECEIVE_BASE => set_half(&mut pair.send_base, field, value),
+            qp::RECEIVE_BASE..qp::QUEUES => set_half(&mut pair.receive_base, field, value),
+            qp::QUEUES..qp::REMOTE => {
+                let mut bits = pair.queues.into_bits();
+                set_half(&mut bits, field, value);
+                pair.queues = QpQueues::from_bits(bits);
+            }
+            qp::REMOTE => pair.remote = value,
+            _ => {}
+        }
+    }
+
+    /// A doorbell rings.
+    pub(super) fn doorbell(&mut self, world: &mut World<'_>, offset: u32, value: u32) {
+        let page = offset / doorbell::PAGE_BYTES;
+        let number = match offset {
+            doorbell::QP..doorbell::CQ => page,
+            doorbell::CQ..doorbell::EQ => page - reg::QP_MAX,
+            _ => page - reg::QP_MAX - reg::CQ_MAX,
+        } as u16;
+        match (offset, offset % doorbell::PAGE_BYTES) {
+            (doorbell::QP..doorbell::CQ, doorbell::SEND) => self.sends_posted(world, number, value),
+            (doorbell::QP..doorbell::CQ, doorbell::RECEIVE) => self.receives_posted(world, number, value),
+            (doorbell::CQ..doorbell::EQ, doorbell::ARM) => self.arm(world, number, value),
+            (doorbell::EQ.., doorbell::EVENTS) => self.events_taken(world, number, value),
+            _ => self.fault(world, "write beside the doorbells of an RDMA NIC", format!("offset {offset:#x}")),
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Registers of region 0, and the doorbells of region 1.
+//!
+//! Objects are numbered from 0 and have a block of registers each. Their registers are written while the object is off;
+//! while it is on, only `CONTROL` and a completion queue's [`cq::MODERATION`] take writes, others are ignored. A read or
+//! write that is not 32 or 64 bits wide and aligned, or beyond the last object, is ignored and reads 0.
+
+use bitfield_struct::bitfield;
+
+/// [`IDENTITY`], 32 bits, read only.
+pub const ID: u32 = 0x00;
+/// What [`ID`] reads: "CRN", version 1.
+pub const IDENTITY: u32 = 0x4352_4e01;
+/// [`Capabilities`], 64 bits, read only.
+pub const CAPABILITIES: u32 = 0x08;
+/// [`Control`], 32 bits.
+pub const CONTROL: u32 = 0x10;
+/// [`DeviceStatus`], 32 bits, read only.
+pub const STATUS: u32 = 0x14;
+
+/// Memory regions: block `n` at `MR + n * MR_STRIDE`.
+pub const MR: u32 = 0x1000;
+/// Bytes of a memory region's block.
+pub const MR_STRIDE: u32 = 0x20;
+/// Most memory regions.
+pub const MR_MAX: u32 = 64;
+/// Event queues: block `n` at `EQ + n * EQ_STRIDE`.
+pub const EQ: u32 = 0x4000;
+/// Bytes of an event queue's block.
+pub const EQ_STRIDE: u32 = 0x20;
+/// Most event queues.
+pub const EQ_MAX: u32 = 256;
+/// Completion queues: block `n` at `CQ + n * CQ_STRIDE`.
+pub const CQ: u32 = 0x1_0000;
+/// Bytes of a completion queue's block.
+pub const CQ_STRIDE: u32 = 0x40;
+/// Most completion queues.
+pub const CQ_MAX: u32 = 1024;
+/// Queue pairs: block `n` at `QP + n * QP_STRIDE`.
+pub const QP: u32 = 0x4_0000;
+/// Bytes of a queue pair's block.
+pub const QP_STRIDE: u32 = 0x40;
+/// Most queue pairs.
+pub const QP_MAX: u32 = 1024;
+
+const _: () = assert!(MR + MR_MAX * MR_STRIDE <= EQ, "blocks do not overlap");
+const _: () = assert!(EQ + EQ_MAX * EQ_STRIDE <= CQ && CQ + CQ_MAX * CQ_STRIDE <= QP);
+
+/// A memory region's block.
+pub mod mr {
+    /// First byte, 64 bits.
+    pub const BASE: u32 = 0x00;
+    /// Bytes, 64 bits.
+    pub const LENGTH: u32 = 0x08;
+    /// [`super::MrControl`], 32 bits.
+    pub const CONTROL: u32 = 0x10;
+}
+
+/// An event queue's block.
+pub mod eq {
+    /// Its memory, 64 bits, aligned to 64 bytes.
+    pub const BASE: u32 = 0x00;
+    /// [`super::EqControl`], 32 bits.
+    pub const CONTROL: u32 = 0x08;
+}
+
+/// A completion queue's block.
+pub mod cq {
+    /// Its memory, 64 bits, aligned to 64 bytes.
+    pub const BASE: u32 = 0x00;
+    /// Where the 64-bit doorbell record lies: entries that software has taken, modulo 2^32, in the low half.
+    pub const RECORD: u32 = 0x08;
+    /// [`super::CqControl`], 32 bits.
+    pub const CONTROL: u32 = 0x10;
+    /// [`super::Moderation`], 32 bits.
+    pub const MODERATION: u32 = 0x14;
+}
+
+/// A queue pair's block.
+pub mod qp {
+    /// Memory of the send queue, 64 bits, aligned to 64 bytes.
+    pub const SEND_BASE: u32 = 0x00;
+    /// Memory of the receive queue, 64 bits, aligned to 64 bytes.
+    pub const RECEIVE_BASE: u32 = 0x08;
+    /// [`super::QpQueues`], 64 bits.
+    pub const QUEUES: u32 = 0x10;
+    /// The queue pair at the other end, 32 bits.
+    pub const REMOTE: u32 = 0x18;
+    /// [`super::QpControl`], 32 bits.
+    pub const CONTROL: u32 = 0x1c;
+}
+
+/// Region 1: one page of doorbells an object, so that a page can be given away. 32-bit writes; reads give 0.
+pub mod doorbell {
+    /// Bytes of a page.
+    pub const PAGE_BYTES: u32 = 0x1000;
+    /// Page of queue pair 0; the others follow.
+    pub const QP: u32 = 0;
+    /// Page of completion queue 0.
+    pub const CQ: u32 = super::QP_MAX * PAGE_BYTES;
+    /// Page of event queue 0.
+    pub const EQ: u32 = CQ + super::CQ_MAX * PAGE_BYTES;
+    /// In a queue pair's page: send requests posted, modulo 2^32.
+    pub const SEND: u32 = 0x00;
+    /// In a queue pair's page: receives posted, modulo 2^32.
+    pub const RECEIVE: u32 = 0x04;
+    /// In a completion queue's page: arms it for one event; the value is how many entries software has taken, modulo
+    /// 2^32. Entries beyond that count as new at once.
+    pub const ARM: u32 = 0x00;
+    /// In an event queue's page: arms it for one message; the value is how many entries software has taken, modulo
+    /// 2^32. If there are more, the message goes at once.
+    pub const EVENTS: u32 = 0x00;
+
+    /// Offset of a doorbell of a queue pair.
+    pub const fn qp(number: u32, doorbell: u32) -> u32 {
+        QP + number * PAGE_BYTES + doorbell
+    }
+
+    /// Offset of the arm doorbell of a completion queue.
+    pub const fn cq(number: u32) -> u32 {
+        CQ + number * PAGE_BYTES + ARM
+    }
+
+    /// Offset of the doorbell of an event queue.
+    pub const fn eq(number: u32) -> u32 {
+        EQ + number * PAGE_BYTES + EVENTS
+    }
+}
+
+/// What the device has.
+#[bitfield(u64)]
+#[derive(PartialEq, Eq)]
+pub struct Capabilities {
+    /// Queue pairs, at most [`QP_MAX`].
+    pub queue_pairs: u16,
+    /// Completion queues, at most [`CQ_MAX`].
+    pub completion_queues: u16,
+    /// Event queues, at most [`EQ_MAX`]; queue `n` interrupts through MSI-X entry `n`.
+    #[bits(9)]
+    pub event_queues: u16,
+    /// Memory regions, at most [`MR_MAX`].
+    #[bits(7)]
+    pub memory_regions: u8,
+    /// Queues of every kind have at most 2^n entries.
+    #[bits(5)]
+    pub entries_shift_max: u8,
+    /// For how long a send waits for a receive, in units of 10 µs.
+    pub patience_10us: u8,
+    #[bits(3)]
+    __: u8,
+}
+
+/// The whole device.
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct Control {
+    /// On. Turning it off turns every object off and forgets what it was.
+    pub enable: bool,
+    #[bits(31)]
+    __: u32,
+}
+
+/// The whole device.
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct DeviceStatus {
+    /// It is on.
+    pub ready: bool,
+    /// The other end of the wire answers.
+    pub link: bool,
+    #[bits(30)]
+    __: u32,
+}
+
+/// A memory region. A request that names it has its number in bits 7:0 of the key and the generation in 31:8.
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct MrControl {
+    /// On.
+    pub enable: bool,
+    /// The other end may write.
+    pub remote_write: bool,
+    #[bits(6)]
+    __: u8,
+    /// Generation: a key of another is refused.
+    #[bits(24)]
+    pub generation: u32,
+}
+
+/// An event queue.
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct EqControl {
+    /// On. Entries start with phase 1 at index 0, disarmed.
+    pub enable: bool,
+    /// It had more entries than room (read only): some were lost.
+    pub overrun: bool,
+    #[bits(6)]
+    __: u8,
+    /// 2^n entries.
+    #[bits(5)]
+    pub entries_shift: u8,
+    #[bits(19)]
+    __: u32,
+}
+
+/// A completion queue.
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct CqControl {
+    /// On. Entries start with phase 1 at index 0, disarmed.
+    pub enable: bool,
+    /// It had more entries than room, or its doorbell record was out of range (read only): it stopped.
+    pub error: bool,
+    #[bits(6)]
+    __: u8,
+    /// 2^n entries.
+    #[bits(5)]
+    pub entries_shift: u8,
+    #[bits(3)]
+    __: u8,
+    /// The event queue that is told.
+    pub event_queue: u16,
+}
+
+/// When an armed completion queue tells of its new entries: when there are `count`, or when the first of them is
+/// `period_us` old, whichever is first. A count of 0 or 1, or a period of 0: at once. A device may round up what it is
+/// told, and reads as what it does.
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct Moderation {
+    /// New entries.
+    pub count: u16,
+    /// Age of the first of them, in microseconds.
+    #[bits(15)]
+    pub period_us: u16,
+    /// The last write was refused, and what was before holds (read only).
+    pub refused: bool,
+}
+
+/// Where a queue pair's completions go, and how long its queues are.
+#[bitfield(u64)]
+#[derive(PartialEq, Eq)]
+pub struct QpQueues {
+    /// Completion queue of the send queue.
+    pub send_cq: u16,
+    /// Completion queue of the receive queue.
+    pub receive_cq: u16,
+    /// 2^n send requests.
+    #[bits(5)]
+    pub send_shift: u8,
+    #[bits(3)]
+    __: u8,
+    /// 2^n receives.
+    #[bits(5)]
+    pub receive_shift: u8,
+    #[bits(3)]
+    __: u8,
+    __: u16,
+}
+
+/// A queue pair.
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct QpControl {
+    /// On. Turning it off forgets its requests without completions.
+    pub enable: bool,
+    /// It stopped (read only): every request ended, or ends, with an error.
+    pub error: bool,
+    #[bits(30)]
+    __: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words composed by hand from the layout above.
+    #[test]
+    fn fields_lie_where_the_layout_says() {
+        assert_eq!(Moderation::new().with_count(0x20).with_period_us(0x10).into_bits(), 0x0010_0020);
+        assert!(Moderation::from_bits(0x8000_0000).refused());
+        assert_eq!(
+            CqControl::new().with_enable(true).with_entries_shift(9).with_event_queue(3).into_bits(),
+            0x0003_0901
+        );
+        assert_eq!(EqControl::new().with_enable(true).with_entries_shift(6).into_bits(), 0x0601);
+        let queues = QpQueues::new().with_send_cq(1).with_receive_cq(2).with_send_shift(7).with_receive_shift(8);
+        assert_eq!(queues.into_bits(), 0x0807_0002_0001);
+        assert_eq!(MrControl::new().with_enable(true).with_remote_write(true).with_generation(5).into_bits(), 0x503);
+        let capabilities = Capabilities::from_bits(0x0000_8150_0004_0008_u64 | 9 << 48);
+        assert_eq!((capabilities.queue_pairs(), capabilities.completion_queues()), (8, 4));
+        assert_eq!((capabilities.event_queues(), capabilities.memory_regions()), (0x150, 0x40));
+        assert_eq!(capabilities.entries_shift_max(), 9);
+    }
+
+    #[test]
+    fn doorbells_have_pages_of_their_own() {
+        assert_eq!(doorbell::qp(3, doorbell::RECEIVE), 0x3004);
+        assert_eq!(doorbell::cq(1), 0x40_1000);
+        assert_eq!(doorbell::eq(2), 0x80_2000);
+    }
+}
