@@ -49,7 +49,7 @@ impl Gic {
             _ if offset == gicd::PIDR2.offset() && !v2 => PIDR2_V3,
             PIDR2_V2_OFFSET if v2 => PIDR2_V2,
             _ if offset == gicd::SGIR.offset() && v2 => return Err(Refusal::WriteOnly),
-            _ if is_message(offset) && !v2 => return Err(Refusal::WriteOnly),
+            _ if is_message(offset) && self.config.message_spis => return Err(Refusal::WriteOnly),
             _ => {
                 let (_, index) = sgi_pending(offset).filter(|_| v2).ok_or(Refusal::Reserved)?;
                 self.sgi_sources(cpu, index)
@@ -83,7 +83,7 @@ impl Gic {
             _ if offset == gicd::PIDR2.offset() && !v2 => return Err(Refusal::ReadOnly),
             PIDR2_V2_OFFSET if v2 => return Err(Refusal::ReadOnly),
             _ if offset == gicd::SGIR.offset() && v2 => self.software_interrupt(world, cpu, value),
-            _ if is_message(offset) && !v2 => {
+            _ if is_message(offset) && self.config.message_spis => {
                 let is_set = offset == gicd::SETSPI_NSR.offset();
                 self.message_spi(world, cpu.into(), value, is_set);
             }
@@ -295,23 +295,4 @@ fn is_message(offset: u32) -> bool {
 fn sgi_pending(offset: u32) -> Option<(bool, u32)> {
     let set = gicd::SPENDSGIR.index_of(offset).map(|index| (true, index));
     set.or_else(|| gicd::CPENDSGIR.index_of(offset).map(|index| (false, index)))
-}
-
-impl Gic {
-    /// SETSPI and CLRSPI: an edge-triggered SPI is pending at a set; a level-sensitive one from a set to a clear (IHI
-    /// 0069H, "Message-based SPIs").
-    pub(super) fn message_spi(&mut self, world: &mut World<'_>, requester: u64, value: u32, is_set: bool) {
-        let intid = value & 0x3ff;
-        let changed = self.shared.change(intid, |interrupt| {
-            if interrupt.edge {
-                interrupt.latch = is_set;
-            } else {
-                interrupt.line = is_set;
-            }
-        });
-        if changed.is_none() || !self.config.message_spis {
-            let text = format!("INTID {intid}");
-            world.fault("message for an SPI that does not exist", requester, text);
-        }
-    }
 }

@@ -35,6 +35,18 @@ impl Gic {
         self.cpus.get_mut(cpu as usize).is_some_and(|own| own.redistributor.pending.remove(&intid))
     }
 
+    /// An LPI becomes pending at `cpu`.
+    pub(super) fn pend_lpi(&mut self, world: &mut World<'_>, cpu: u32, intid: u32) {
+        if !self.cpus[cpu as usize].redistributor.lpis_enabled {
+            let text = format!("CPU {cpu}, INTID {intid}");
+            return world.fault("LPI for a redistributor that has them disabled", cpu.into(), text);
+        }
+        if !self.properties.contains_key(&intid) {
+            self.load_property(world, cpu, intid);
+        }
+        self.cpus[cpu as usize].redistributor.pending.insert(intid);
+    }
+
     /// Reads the configuration byte of an LPI from the table of `cpu`'s redistributor.
     pub(super) fn load_property(&mut self, world: &mut World<'_>, cpu: u32, intid: u32) {
         let base = self.cpus[cpu as usize].redistributor.properties;

@@ -51,7 +51,9 @@ mod distributor;
 mod gicc;
 mod icc;
 mod interrupt;
+mod its;
 mod lpi;
+mod message;
 mod redistributor;
 #[cfg(test)]
 mod tests;
@@ -62,12 +64,14 @@ pub use config::{GicConfig, GicCosts, GicWindows, Interrupts, ItsConfig, V2mConf
 use crate::cpu::IrqInput;
 use crate::fabric::port::Credits;
 use crate::machine::MachineConfig;
-use crate::model::{AccessCosts, Model, ModelId};
+use crate::model::{AccessCosts, Model, ModelId, Upstream};
 use crate::time::Ps;
 use crate::world::World;
 use access::{Outcome, Refusal, split};
 use cpu_interface::CpuInterface;
 use interrupt::{Bank, Rules};
+use its::Its;
+use message::Messages;
 use redistributor::Redistributor;
 use spec::gic::gicr::LpiProperty;
 use std::collections::BTreeMap;
@@ -92,6 +96,10 @@ const DISABLED: u32 = 5;
 const DISABLED_PRIVATE: u32 = 6;
 /// Event: the redistributor of this CPU has woken up.
 const AWAKE: u32 = 7;
+/// Event: a command of the ITS is done.
+const COMMAND: u32 = 8;
+/// Event: a message has arrived.
+const MESSAGE: u32 = 9;
 
 /// The argument of [`WIRE`] and [`PULSE`]: an SPI, or a PPI of `cpu`.
 pub const fn wire_arg(intid: u32, cpu: u32, asserted: bool) -> u64 {
@@ -142,6 +150,10 @@ pub struct Gic {
     cpus: Vec<Private>,
     /// The configuration of LPIs as it was read last.
     properties: BTreeMap<u32, LpiProperty>,
+    its: Option<Its>,
+    messages: Messages,
+    /// The places of root ports.
+    credits: Credits,
     counts: Counts,
 }
 
@@ -151,7 +163,7 @@ impl Gic {
     /// # Panics
     /// When a GICv2 has more than 8 CPUs, or a number of the configuration is out of the range that its documentation
     /// states.
-    pub(crate) fn new(machine: &MachineConfig, _credits: Credits) -> Option<Self> {
+    pub(crate) fn new(machine: &MachineConfig, credits: Credits) -> Option<Self> {
         let (version, config) = match &machine.interrupts {
             Interrupts::X2Apic => return None,
             Interrupts::GicV2(config) => (Version::V2, config.clone()),
@@ -160,6 +172,8 @@ impl Gic {
         assert!(version == Version::V3 || machine.cpus <= 8, "a GICv2 has at most 8 CPUs, not {}", machine.cpus);
         assert!(config.spis <= 988, "a GIC has at most 988 SPIs, not {}", config.spis);
         assert!((4..=8).contains(&config.priority_bits), "{} priority bits; there are 4 to 8", config.priority_bits);
+        assert!(config.its.is_none() || version == Version::V3, "only a GICv3 has an ITS");
+        assert!(config.pseudo_nmi.is_none() || version == Version::V3, "only a GICv3 masks by priority");
         assert!(config.reschedule_sgi < 16, "SGI {} does not exist", config.reschedule_sgi);
         assert!((16..32).contains(&config.timer_ppi), "PPI {} does not exist", config.timer_ppi);
         let rules = Rules {
@@ -181,6 +195,9 @@ impl Gic {
             shared: Bank::shared(end, rules),
             cpus: (0..machine.cpus).map(private).collect(),
             properties: BTreeMap::new(),
+            its: config.its.clone().map(Its::new),
+            messages: Messages::default(),
+            credits,
             counts: Counts::default(),
             config,
         })
@@ -206,6 +223,8 @@ impl Gic {
                 self.counts.redistributor_reads += 1;
                 self.redistributor_read(world.now(), offset, width)
             }
+            (GicRegion::Its, Version::V3) => self.its_read(offset, width),
+            (GicRegion::V2m, _) => self.v2m_read(offset, width),
             _ => Err(Refusal::Reserved),
         }
     }
@@ -230,6 +249,8 @@ impl Gic {
                 self.counts.redistributor_writes += 1;
                 self.redistributor_write(world, offset, width, value)
             }
+            (GicRegion::Its, Version::V3) => self.its_write(world, offset, width, value),
+            (GicRegion::V2m, _) => self.v2m_write(world, offset, width, value),
             _ => Err(Refusal::Reserved),
         }
     }
@@ -258,6 +279,8 @@ impl Model for Gic {
             DISABLED => self.disabled(world.now()),
             DISABLED_PRIVATE => self.disabled_private(cpu, world.now()),
             AWAKE => self.awake(cpu, world.now()),
+            COMMAND => self.its_command(world),
+            MESSAGE => self.served(world),
             _ => {}
         }
         self.signal(world);
@@ -278,6 +301,10 @@ impl Model for Gic {
             world.fault(refusal.kind(), u64::from(region) << 32 | u64::from(offset), text);
         }
         self.signal(world);
+    }
+
+    fn upstream(&mut self, world: &mut World<'_>, from: ModelId, request: Upstream) {
+        self.receive(world, from, request);
     }
 
     fn access_costs(&self, region: u8, _offset: u32) -> Option<AccessCosts> {
@@ -304,6 +331,9 @@ impl Model for Gic {
             ("ended", counts.ended),
             ("deactivated", counts.deactivated),
             ("sgis", counts.sgis),
+            ("messages", self.messages.served),
+            ("its_commands", self.its.as_ref().map_or(0, |its| its.commands)),
+            ("its_errors", self.its.as_ref().map_or(0, |its| its.errors)),
         ]
     }
 

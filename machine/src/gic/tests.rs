@@ -1,6 +1,7 @@
 //! The GIC by literal offsets and words: IHI 0048B and IHI 0069H are the oracle, not `spec`.
 
 mod machine;
+mod message;
 mod v2;
 mod v3;
 

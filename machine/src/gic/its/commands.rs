@@ -1,0 +1,105 @@
+//! What each command does (IHI 0069H, "ITS commands").
+
+use super::Its;
+use super::tables::ItsError;
+use crate::gic::Gic;
+use crate::world::World;
+use spec::gic::its::{Command, Opcode, RedistributorBase};
+
+impl Gic {
+    pub(super) fn its_execute(&mut self, world: &mut World<'_>, words: [u64; 4]) -> Result<(), ItsError> {
+        let command = Command::decode(words).map_err(|Opcode(code)| ItsError::Opcode(code))?;
+        match command {
+            Command::MapDevice { device, event_bits_less_one, table, valid } => {
+                self.unit().map_device(world, device, valid.then_some((table, event_bits_less_one)))
+            }
+            Command::MapCollection { collection, redistributor, valid } => {
+                let cpu = if valid { Some(self.redistributor(redistributor)?) } else { None };
+                self.unit().map_collection(world, collection, cpu)
+            }
+            Command::MapEvent { device, event, intid, collection } => {
+                self.map(world, device, event, intid.0, collection)
+            }
+            Command::MapInterrupt { device, event, collection } => self.map(world, device, event, event, collection),
+            Command::Move { device, event, collection } => self.move_event(world, device, event, collection),
+            Command::MoveAll { from, to } => {
+                let (from, to) = (self.redistributor(from)? as usize, self.redistributor(to)? as usize);
+                let mut moved = std::mem::take(&mut self.cpus[from].redistributor.pending);
+                self.cpus[to].redistributor.pending.append(&mut moved);
+                Ok(())
+            }
+            Command::Discard { device, event } => {
+                let mapped = self.unit().event(world, device, event)?;
+                if let Ok(cpu) = self.unit().target(world, mapped.collection) {
+                    self.clear_lpi(cpu, mapped.intid);
+                }
+                self.properties.remove(&mapped.intid);
+                self.unit().unmap_event(world, mapped)
+            }
+            Command::Interrupt { device, event } => {
+                let (cpu, intid) = self.unit().translate(world, device, event)?;
+                self.pend_lpi(world, cpu, intid);
+                Ok(())
+            }
+            Command::Clear { device, event } => {
+                let (cpu, intid) = self.unit().translate(world, device, event)?;
+                self.clear_lpi(cpu, intid);
+                Ok(())
+            }
+            Command::Invalidate { device, event } => {
+                let (cpu, intid) = self.unit().translate(world, device, event)?;
+                self.load_property(world, cpu, intid);
+                Ok(())
+            }
+            Command::InvalidateAll { collection } => {
+                let cpu = self.unit().target(world, collection)?;
+                let known: Vec<u32> = self.properties.keys().copied().collect();
+                known.into_iter().for_each(|intid| self.load_property(world, cpu, intid));
+                Ok(())
+            }
+            // What the commands before did is there already.
+            Command::Sync { redistributor } => self.redistributor(redistributor).map(|_| ()),
+        }
+    }
+
+    fn unit(&self) -> &Its {
+        self.its.as_ref().expect("a command is an ITS's")
+    }
+
+    /// The CPU whose redistributor has this number.
+    fn redistributor(&self, base: RedistributorBase) -> Result<u32, ItsError> {
+        let cpu = usize::try_from(base.0).ok().filter(|&cpu| cpu < self.cpus.len());
+        cpu.map(|cpu| cpu as u32).ok_or(ItsError::Redistributor(base.0))
+    }
+
+    fn map(
+        &mut self,
+        world: &mut World<'_>,
+        device: u32,
+        event: u32,
+        intid: u32,
+        collection: u16,
+    ) -> Result<(), ItsError> {
+        if !self.has_lpi(intid) {
+            return Err(ItsError::Intid(intid));
+        }
+        self.unit().map_event(world, device, event, intid, collection)?;
+        if let Ok(cpu) = self.unit().target(world, collection) {
+            self.load_property(world, cpu, intid);
+        }
+        Ok(())
+    }
+
+    /// A pending LPI moves along.
+    fn move_event(&mut self, world: &mut World<'_>, device: u32, event: u32, collection: u16) -> Result<(), ItsError> {
+        let mapped = self.unit().event(world, device, event)?;
+        let to = self.unit().target(world, collection)?;
+        self.unit().move_event(world, mapped, collection)?;
+        if let Ok(from) = self.unit().target(world, mapped.collection)
+            && self.clear_lpi(from, mapped.intid)
+        {
+            self.pend_lpi(world, to, mapped.intid);
+        }
+        Ok(())
+    }
+}
