@@ -86,7 +86,34 @@ fn law(root: &Path) -> Vec<String> {
             findings.push(format!("{room}/src/lib.rs: is embedded in kernels, so it must be no_std"));
         }
     }
+    for example in folders(&root.join("examples")) {
+        let name = format!("examples/{}", example.file_name().unwrap_or_default().to_string_lossy());
+        let manifest = fs::read_to_string(example.join("Cargo.toml")).unwrap_or_default().parse().unwrap_or_default();
+        embedded(&name, &manifest, &example, &mut findings);
+    }
     findings
+}
+
+/// An example stands for somebody's kernel: without std, and only its tests may see more than a kernel embeds.
+fn embedded(name: &str, manifest: &Table, folder: &Path, findings: &mut Vec<String>) {
+    let product = manifest.get("dependencies").and_then(|table| table.as_table());
+    for (dependency, value) in product.into_iter().flatten() {
+        let room = room_of(dependency, value);
+        if LAW.iter().any(|(known, _)| *known == room) && !NO_STD.contains(&room.as_str()) {
+            findings.push(format!("{name}/Cargo.toml: depends on {room}, which no kernel embeds"));
+        }
+    }
+    if !fs::read_to_string(folder.join("src/lib.rs")).unwrap_or_default().contains("#![no_std]") {
+        findings.push(format!("{name}/src/lib.rs: is an example for kernels, so it must be no_std"));
+    }
+}
+
+/// The folders right below `folder`, in order.
+fn folders(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut folders: Vec<_> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    folders.sort();
+    folders
 }
 
 /// Names of all dependencies of a manifest, those for tests and targets too.
@@ -179,6 +206,26 @@ mod tests {
         let findings = check(&root);
         fs::remove_dir_all(&root).expect("the scratch folder goes");
         assert_eq!(findings, ["irq/Cargo.toml: depends on machine; the law allows spec, hal"]);
+    }
+
+    #[test]
+    fn an_example_that_no_kernel_could_build_is_found() {
+        let folder = scratch_library("#![no_std]\n");
+        let manifest = "[dependencies]\nirq.workspace = true\nmachine.workspace = true\n".parse().expect("valid TOML");
+        let mut findings = Vec::new();
+        embedded("examples/x", &manifest, &folder, &mut findings);
+        assert_eq!(findings, ["examples/x/Cargo.toml: depends on machine, which no kernel embeds"]);
+        fs::write(folder.join("src/lib.rs"), "").expect("a scratch file");
+        embedded("examples/x", &Table::new(), &folder, &mut findings);
+        fs::remove_dir_all(&folder).expect("the scratch folder goes");
+        assert_eq!(findings.len(), 2);
+    }
+
+    fn scratch_library(library: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("campanile-example-{}", std::process::id()));
+        fs::create_dir_all(folder.join("src")).expect("a scratch folder");
+        fs::write(folder.join("src/lib.rs"), library).expect("a scratch file");
+        folder
     }
 
     #[test]
