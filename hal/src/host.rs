@@ -9,7 +9,7 @@ mod threads;
 
 pub use memory::{HostDma, HostRegs, HostWord};
 
-use crate::{CpuId, DmaError, Hal, IrqState, SpawnError, ThreadBody, ThreadId, ThreadSpec, Word, Work};
+use crate::{Affinity, CpuId, DmaError, Hal, IrqState, SpawnError, ThreadBody, ThreadId, ThreadSpec, Word, Work};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -312,12 +312,20 @@ impl Hal for HostHal {
     }
 
     fn park(self) {
-        threads::park();
+        if let Some(cpu) = threads::park() {
+            self.set_cpu(cpu);
+        }
         self.window();
     }
 
     fn wake(self, thread: ThreadId) {
         threads::wake(thread);
+    }
+
+    /// The thread carries the first CPU of `affinity` once it has been woken.
+    fn set_affinity(self, thread: ThreadId, affinity: &Affinity) -> Result<(), SpawnError> {
+        threads::set_next_cpu(thread, threads::first_cpu(affinity, self.cpus())?);
+        Ok(())
     }
 
     fn yield_now(self) {

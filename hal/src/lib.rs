@@ -19,6 +19,7 @@ mod dma;
 #[cfg(feature = "host")]
 pub mod host;
 mod lock;
+mod published;
 mod regs;
 mod thread;
 mod word;
@@ -27,6 +28,7 @@ mod work;
 pub use cpu::{CpuId, CpuSet, IrqState};
 pub use dma::{DeviceAddress, Dma, DmaError, DmaExchange128};
 pub use lock::{Lock, LockGuard};
+pub use published::Published;
 pub use regs::Regs;
 pub use thread::{Affinity, SpawnError, ThreadBody, ThreadId, ThreadSpec};
 pub use word::Word;
@@ -88,6 +90,13 @@ pub trait Hal: Copy + Send + Sync + 'static {
 
     /// Ends the next or current [`Hal::park`] of `thread`. Owed; may be called from interrupt context.
     fn wake(self, thread: ThreadId);
+
+    /// Lets `thread` run on `affinity` only, from its next [`Hal::wake`] on; until then it stays where it is. Owed; may
+    /// be called from interrupt context.
+    ///
+    /// # Errors
+    /// [`SpawnError::NoCpu`] when the affinity names no CPU of this world; the old one stays.
+    fn set_affinity(self, thread: ThreadId, affinity: &Affinity) -> Result<(), SpawnError>;
 
     /// Lets other threads of this CPU run. A point.
     fn yield_now(self);

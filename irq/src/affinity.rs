@@ -50,6 +50,7 @@ impl<H: Hal> IrqCore<H> {
         if let Some(old) = state.target.replace(new) {
             self.leave_target(state, old);
         }
+        self.follow(state);
         state.move_wanted = false;
         Ok(())
     }

@@ -18,6 +18,8 @@ pub struct CoreConfig {
     /// The longest that an interrupt message is under way after its sender was told otherwise, in nanoseconds. An
     /// abandoned vector is not given away before, and a CPU that goes offline waits for as long.
     pub flight_ns: u64,
+    /// Every handler that can runs in a thread (Linux's `threadirqs`).
+    pub force_threads: bool,
     /// When a line is a storm.
     pub storm: StormConfig,
 }
@@ -52,6 +54,7 @@ impl CoreConfig {
             device_first: Vector(0x20),
             device_last: Vector(0xea),
             flight_ns: 1_000_000,
+            force_threads: false,
             storm: StormConfig::default(),
         }
     }

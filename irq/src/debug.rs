@@ -2,7 +2,7 @@
 
 use crate::delivery::IrqCore;
 use crate::line::{Line, Phase};
-use crate::{Flow, HardwareIrq, Irq, Target};
+use crate::{Flow, HardwareIrq, Irq, Target, Trigger};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -42,6 +42,22 @@ pub struct LineView {
     pub pending: bool,
     /// Its handlers run.
     pub in_progress: bool,
+    /// Acknowledged and not ended: its handlers run, or its end was left to its threads.
+    pub active: bool,
+    /// Held back by the controller's own active state, not by its mask.
+    pub flow_masked: bool,
+    /// Held back until its threads are done.
+    pub oneshot: bool,
+    /// Handlers that have a thread.
+    pub threads: u32,
+    /// Threads that run, or are about to.
+    pub threads_working: u32,
+    /// A pseudo-NMI.
+    pub nmi: bool,
+    /// How its wire is triggered, where the core was told.
+    pub trigger: Option<Trigger>,
+    /// The CPUs that have a per-CPU line enabled.
+    pub percpu_enabled: CpuSet,
     /// Disables without an enable.
     pub disabled_depth: u32,
     /// Where it may be delivered.
@@ -96,6 +112,14 @@ impl<H: Hal> IrqCore<H> {
             masked: state.masked,
             pending: state.pending || here.is_some_and(|target| hardware.is_pending(target)),
             in_progress: state.in_progress,
+            active: state.active,
+            flow_masked: state.active && state.flow_masks(),
+            oneshot: state.oneshot,
+            threads: state.entries.iter().filter(|entry| entry.installed.thread.is_some()).count() as u32,
+            threads_working: line.handover.working().count_ones(),
+            nmi: state.nmi,
+            trigger: state.trigger,
+            percpu_enabled: state.percpu_enabled.clone(),
             disabled_depth: state.depth,
             affinity: state.affinity.clone(),
             effective: state.target,
@@ -119,6 +143,10 @@ impl LineView {
             (self.masked, "masked"),
             (self.pending, "pending"),
             (self.in_progress, "in-progress"),
+            (self.active, "active"),
+            (self.flow_masked, "flow-masked"),
+            (self.oneshot, "oneshot"),
+            (self.nmi, "nmi"),
             (self.move_wanted, "move-wanted"),
             (self.throttled_until_ns.is_some(), "throttled"),
         ]
@@ -132,6 +160,9 @@ impl fmt::Display for LineView {
         write!(f, "irq {}: {}", self.irq, self.flow)?;
         for name in &self.handlers {
             write!(f, " {name}")?;
+        }
+        if let Some(trigger) = self.trigger {
+            write!(f, ", {trigger}")?;
         }
         writeln!(f)?;
         for level in &self.levels {
@@ -150,6 +181,12 @@ impl fmt::Display for LineView {
             write!(f, " leaving {target}")?;
         }
         writeln!(f)?;
+        if self.threads != 0 {
+            writeln!(f, "  threads {} of which {} at work", self.threads, self.threads_working)?;
+        }
+        if !self.percpu_enabled.is_empty() {
+            writeln!(f, "  enabled on {}", self.percpu_enabled)?;
+        }
         if let Some(until_ns) = self.throttled_until_ns {
             writeln!(f, "  storm: masked until {until_ns} ns")?;
         }

@@ -31,7 +31,7 @@ const STRAY: Irq = Irq(u32::MAX);
 pub struct IrqCore<H: Hal> {
     pub(crate) hal: H,
     pub(crate) config: CoreConfig,
-    pub(crate) lines: Box<[Line<H>]>,
+    pub(crate) lines: Arc<[Line<H>]>,
     /// A CPU after the other: 0, or 1 + the line's index.
     table: Box<[H::Word]>,
     pub(crate) matrix: Lock<H, Matrix>,
@@ -153,7 +153,9 @@ impl<H: Hal> IrqCore<H> {
     /// included; and a demultiplexer, for the lines behind its own. False when no such line lives: the caller ends the
     /// interrupt at its controller itself. Interrupts are off.
     pub fn handle_irq(&self, irq: Irq) -> bool {
-        self.lines.get(irq.0 as usize).is_some_and(|line| self.deliver(line, None))
+        self.lines
+            .get(irq.0 as usize)
+            .is_some_and(|line| line.deliver_unlocked(self.hal.cpu().index()) || self.deliver(line, None))
     }
 
     #[cold]
@@ -216,7 +218,7 @@ impl<H: Hal> IrqCore<H> {
         let now_ns = self.hal.now_ns();
         if self.due_ns[cpu.index()].get() <= now_ns {
             self.due_ns[cpu.index()].swap(u64::MAX);
-            for line in &self.lines {
+            for line in self.lines.iter() {
                 self.look_after(line, cpu, now_ns);
             }
         }

@@ -29,6 +29,17 @@ pub enum IrqError {
     InUse(Irq),
     /// Its own handler cannot wait for the line's handlers to end.
     InHandler(Irq),
+    /// The handler runs in a thread only, and would be called again and again before that has run: the line needs
+    /// ONESHOT.
+    NeedsOneshot(Irq),
+    /// Each CPU enables and disables the line for itself.
+    PerCpu(Irq),
+    /// The CPU has the per-CPU line enabled.
+    EnabledOn(Irq, CpuId),
+    /// The line is not one that every CPU has for itself.
+    NotPerCpu(Irq),
+    /// No thread could be started for the line.
+    NoThread(Irq),
     /// More enables than disables.
     NotDisabled(Irq),
     /// No CPU of the line's affinity is online.
@@ -75,6 +86,15 @@ impl fmt::Display for IrqError {
             Self::NoAction(irq) => write!(f, "the handler is none of interrupt {irq}"),
             Self::InUse(irq) => write!(f, "interrupt {irq} still has handlers; free them first"),
             Self::InHandler(irq) => write!(f, "the handler of interrupt {irq} cannot wait for itself"),
+            Self::NeedsOneshot(irq) => {
+                write!(f, "interrupt {irq} has a thread and no handler of its own: it needs ONESHOT")
+            }
+            Self::PerCpu(irq) => write!(f, "interrupt {irq} is per-CPU: each CPU enables and disables it for itself"),
+            Self::EnabledOn(irq, cpu) => {
+                write!(f, "interrupt {irq} is still enabled on CPU {cpu}; disable it there first")
+            }
+            Self::NotPerCpu(irq) => write!(f, "interrupt {irq} is not per-CPU"),
+            Self::NoThread(irq) => write!(f, "no thread could be started for interrupt {irq}"),
             Self::NotDisabled(irq) => write!(f, "interrupt {irq} is enabled already"),
             Self::NoCpu(irq) => write!(f, "no CPU of the affinity of interrupt {irq} is online"),
             Self::Managed(irq) => write!(f, "the affinity of interrupt {irq} is managed and cannot be changed"),

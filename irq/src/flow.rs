@@ -46,9 +46,29 @@ impl fmt::Display for Flow {
 
 type Guard<'a, H> = LockGuard<'a, H, LineState>;
 
-/// Calls every handler; true when one found the interrupt to be its own.
-fn call(actions: &Actions, irq: Irq) -> bool {
-    actions.iter().fold(false, |handled, action| handled | (action.handle(irq) == IrqReturn::Handled))
+/// What the handlers made of an interrupt.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Outcome {
+    /// One found the interrupt to be its own.
+    handled: bool,
+    /// Those that want their threads, a bit a handler in the order of the list.
+    woken: u64,
+}
+
+/// Calls every handler.
+pub(crate) fn call(actions: &Actions, irq: Irq) -> Outcome {
+    let mut outcome = Outcome::default();
+    for (index, action) in actions.iter().enumerate() {
+        match action.primary.handle(irq) {
+            IrqReturn::None => {}
+            IrqReturn::Handled => outcome.handled = true,
+            IrqReturn::WakeThread => {
+                outcome.handled |= action.thread.is_some();
+                outcome.woken |= 1u64.checked_shl(index as u32).unwrap_or(0);
+            }
+        }
+    }
+    outcome
 }
 
 impl<H: Hal> IrqCore<H> {
@@ -85,7 +105,11 @@ impl<H: Hal> IrqCore<H> {
         }
         ack(&mut state);
         self.move_on_ack(&mut state);
-        drop(self.run(line, state));
+        let mut state = self.run(line, state);
+        // Left over from another flow, whose threads have ended while this one ran.
+        if (state.held || state.active) && !line.handover.is_held() {
+            state.release();
+        }
     }
 
     fn level(&self, line: &Line<H>, mut state: Guard<'_, H>) {
@@ -99,7 +123,11 @@ impl<H: Hal> IrqCore<H> {
             state.pending = true;
             return;
         }
-        self.run(line, state).unmask();
+        state.held = true;
+        let mut state = self.run(line, state);
+        if !(state.has_threads() && line.handover.is_held()) {
+            state.release();
+        }
     }
 
     fn fast_eoi(&self, line: &Line<H>, mut state: Guard<'_, H>) {
@@ -111,9 +139,14 @@ impl<H: Hal> IrqCore<H> {
             eoi(&mut state);
             return;
         }
+        if state.oneshot {
+            state.mask();
+            state.held = true;
+        }
+        let owed = state.active;
         self.move_on_ack(&mut state);
         let mut state = self.run(line, state);
-        eoi(&mut state);
+        end(line, &mut state, owed);
     }
 
     fn strict(&self, line: &Line<H>, mut state: Guard<'_, H>) {
@@ -124,10 +157,17 @@ impl<H: Hal> IrqCore<H> {
             eoi(&mut state);
             return;
         }
+        if state.oneshot {
+            if !state.flow_masks() {
+                state.mask();
+            }
+            state.held = true;
+        }
         ack(&mut state);
+        let owed = core::mem::replace(&mut state.active, true);
         self.move_on_ack(&mut state);
         let mut state = self.run(line, state);
-        eoi(&mut state);
+        end(line, &mut state, owed);
     }
 
     /// Runs the handlers, again while another interrupt has come meanwhile.
@@ -139,12 +179,17 @@ impl<H: Hal> IrqCore<H> {
             state.pending = false;
             let actions = state.ready.take();
             drop(state);
-            let handled = actions.as_ref().is_some_and(|actions| call(actions, irq));
+            let outcome = actions.as_ref().map_or(Outcome::default(), |actions| call(actions, irq));
+            if outcome.woken != 0
+                && let Some(actions) = &actions
+            {
+                self.wake_threads(line, actions, outcome.woken);
+            }
             state = line.state.lock();
             if state.ready.is_none() {
                 state.ready = actions;
             }
-            self.note(&mut state, handled);
+            self.note(&mut state, outcome.handled);
             if !(state.pending && state.is_enabled()) {
                 break;
             }
@@ -168,6 +213,21 @@ impl<H: Hal> IrqCore<H> {
     }
 }
 
+/// Ends an interrupt, or leaves its end to the threads that hold the line. One end can be left to them: when they owe
+/// one already, as after an interrupt that was under way when the line was masked, this one is given at once.
+fn end<H: Hal>(line: &Line<H>, state: &mut LineState, owed: bool) {
+    let held = state.held && line.handover.is_held();
+    if held && !owed && state.takes_late_eoi() {
+        state.active = true;
+        return;
+    }
+    eoi(state);
+    state.active = owed;
+    if !held && (state.held || state.masked || owed) {
+        state.release();
+    }
+}
+
 #[inline]
 fn ack(state: &mut LineState) {
     if let Some(hardware) = &state.hardware {
@@ -182,14 +242,8 @@ fn eoi(state: &mut LineState) {
     }
 }
 
-/// The lock is held only to see who is there: other CPUs run the same line at the same time.
-fn per_cpu<H: Hal>(state: Guard<'_, H>) {
-    let (Some(hardware), actions) = (state.hardware.clone(), state.ready.clone()) else { return };
-    let enabled = state.is_enabled();
-    drop(state);
-    hardware.ack();
-    if let Some(actions) = actions.filter(|_| enabled) {
-        call(&actions, hardware.irq);
-    }
-    hardware.eoi();
+/// Without handlers, which would have been found without the lock.
+fn per_cpu<H: Hal>(mut state: Guard<'_, H>) {
+    ack(&mut state);
+    eoi(&mut state);
 }

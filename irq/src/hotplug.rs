@@ -28,7 +28,7 @@ impl<H: Hal> IrqCore<H> {
             matrix.set_offline(cpu)?;
             matrix.online()
         };
-        for line in &self.lines {
+        for line in self.lines.iter() {
             let moved = self.move_off(&mut line.state.lock(), cpu, &online);
             if moved.is_err() {
                 self.matrix.lock().set_online(cpu)?;
@@ -37,7 +37,7 @@ impl<H: Hal> IrqCore<H> {
             }
         }
         self.hal.delay_ns(self.config.flight_ns);
-        for line in &self.lines {
+        for line in self.lines.iter() {
             self.rescue(line, cpu);
         }
         Ok(())

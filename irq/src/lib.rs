@@ -13,7 +13,9 @@
 //! On Arm the root is a GIC, which has no vectors ([`IrqDomain::needs_vector`]): its root handler learns the line's
 //! number from the controller and calls [`IrqCore::handle_irq`].
 //!
-//! Not here yet: threaded handlers, chained controllers.
+//! A handler may leave its work to a thread ([`IrqCore::request_threaded`]), with the line held back until that is done.
+//!
+//! A line may also be another controller's output, with a domain of lines behind it ([`IrqCore::request_chained`]).
 #![no_std]
 extern crate alloc;
 #[cfg(test)]
@@ -21,6 +23,7 @@ extern crate std;
 
 mod account;
 mod affinity;
+mod chained;
 mod chip;
 mod config;
 mod debug;
@@ -28,20 +31,25 @@ mod delivery;
 mod domain;
 mod error;
 mod flow;
+pub mod handover;
 mod hotplug;
 mod lifecycle;
 mod line;
 pub mod moderation;
+mod percpu;
 pub mod poll;
 pub mod posted;
+mod request;
 mod state;
 mod storm;
 #[cfg(test)]
 mod tests;
+mod thread;
 mod types;
 mod vectors;
 
 pub use account::Interrupts;
+pub use chained::Demultiplexer;
 pub use chip::{ChipOps, IrqChip};
 pub use config::{CoreConfig, StormConfig};
 pub use debug::{LevelView, LineView};
@@ -49,6 +57,6 @@ pub use delivery::{IrqCore, SystemHandler};
 pub use domain::{AllocRequest, Delivery, IrqDomain, Level, LevelData};
 pub use error::IrqError;
 pub use flow::Flow;
-pub use lifecycle::RequestFlags;
+pub use request::RequestFlags;
 pub use types::{Action, HardwareIrq, Irq, IrqChipState, IrqReturn, MsiMessage, RequesterId, Target, Trigger, Vector};
 pub use vectors::spread;

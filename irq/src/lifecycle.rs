@@ -1,24 +1,12 @@
-//! The life of a line: allocated, requested, enabled and disabled, freed.
+//! The life of a line: allocated, pointed at a CPU, freed.
 
 use crate::delivery::IrqCore;
-use crate::line::{Entry, Hardware, LineState, Phase, Retired};
-use crate::{Action, AllocRequest, Flow, Irq, IrqDomain, IrqError, LevelData, Target};
-use alloc::string::{String, ToString};
+use crate::line::{Hardware, LineState, Phase, Retired};
+use crate::{AllocRequest, Flow, Irq, IrqDomain, IrqError, LevelData, Target};
+use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use hal::{Hal, Word};
-
-/// How long a wait that no word announces sleeps between looks.
-const RELAX_NS: u64 = 1_000;
-
-/// How a handler is installed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct RequestFlags {
-    /// Others may have a handler on the line too, if they all say so.
-    pub shared: bool,
-    /// The line starts disabled, to be enabled with [`IrqCore::enable`]. Only for the first handler.
-    pub start_disabled: bool,
-}
+use hal::{Hal, Word as _};
 
 impl<H: Hal> IrqCore<H> {
     /// Allocates a line in `domain` and every domain towards the CPU, gives it a vector on a CPU of its affinity, and
@@ -161,124 +149,6 @@ impl<H: Hal> IrqCore<H> {
             state.phase = Phase::Free;
             state.hardware = None;
         }
-    }
-
-    /// Installs a handler; the first one starts the line.
-    ///
-    /// # Errors
-    /// [`IrqError::NotShared`] when the line has a handler and not both share.
-    pub fn request(
-        &self,
-        irq: Irq,
-        name: impl Into<String>,
-        flags: RequestFlags,
-        action: Arc<dyn Action>,
-    ) -> Result<(), IrqError> {
-        let entry = Entry { name: name.into(), shared: flags.shared, action };
-        let mut state = self.line(irq)?.state.lock();
-        state.live(irq)?;
-        if state.entries.iter().any(|other| !(other.shared && flags.shared)) {
-            return Err(IrqError::NotShared(irq));
-        }
-        if state.entries.is_empty() {
-            state.depth = u32::from(flags.start_disabled);
-            state.storm.restart(self.hal.now_ns());
-        }
-        state.entries.push(entry);
-        state.refresh_actions();
-        state.unmask();
-        Ok(())
-    }
-
-    /// Removes a handler and waits until it runs no more; the last one stops the line. Not to be called by a handler of
-    /// a per-CPU line, which cannot be told apart and would wait for itself.
-    ///
-    /// # Errors
-    /// [`IrqError::NoAction`] when it is not installed, [`IrqError::InHandler`] from a handler of the line.
-    pub fn free(&self, irq: Irq, action: &Arc<dyn Action>) -> Result<(), IrqError> {
-        self.check_not_in_handler(irq)?;
-        let line = self.line(irq)?;
-        let (removed, former) = {
-            let mut state = line.state.lock();
-            state.live(irq)?;
-            let is_it = |entry: &Entry| core::ptr::addr_eq(Arc::as_ptr(&entry.action), Arc::as_ptr(action));
-            let index = state.entries.iter().position(is_it).ok_or(IrqError::NoAction(irq))?;
-            let removed = state.entries.remove(index);
-            let former = state.ready.take();
-            state.refresh_actions();
-            if state.entries.is_empty() {
-                state.mask();
-                state.pending = false;
-            }
-            (removed, former)
-        };
-        self.synchronize(irq)?;
-        // A per-CPU line is never in progress: its handlers hold on to their list while they run.
-        while former.as_ref().is_some_and(|former| Arc::strong_count(former) > 1) {
-            self.hal.relax_on(&line.running, 0, self.hal.now_ns().saturating_add(RELAX_NS));
-        }
-        // The last reference may be this one: a handler's drop runs without the lock.
-        drop(removed);
-        Ok(())
-    }
-
-    /// Waits until no handler of the line runs that ran when this was called. Per-CPU lines keep no such state: of
-    /// those only [`IrqCore::free`] waits.
-    ///
-    /// # Errors
-    /// [`IrqError::InHandler`] from a handler of the line, which would wait for itself.
-    pub fn synchronize(&self, irq: Irq) -> Result<(), IrqError> {
-        self.check_not_in_handler(irq)?;
-        let line = self.line(irq)?;
-        loop {
-            match line.running.load() {
-                0 => return Ok(()),
-                running => self.hal.relax_on(&line.running, running, u64::MAX),
-            }
-        }
-    }
-
-    /// Handlers run with interrupts off: whoever runs on the handler's CPU was called by it.
-    fn check_not_in_handler(&self, irq: Irq) -> Result<(), IrqError> {
-        let line = self.line(irq)?;
-        let off = self.hal.irq_save();
-        let mine = line.running.get() == u64::from(self.hal.cpu().0) + 1;
-        self.hal.irq_restore(off);
-        if mine { Err(IrqError::InHandler(irq)) } else { Ok(()) }
-    }
-
-    /// Disables the line, and waits until its handlers run no more. Nests.
-    ///
-    /// # Errors
-    /// [`IrqError::InHandler`] from a handler of the line: use [`IrqCore::disable_nosync`] there.
-    pub fn disable(&self, irq: Irq) -> Result<(), IrqError> {
-        self.check_not_in_handler(irq)?;
-        self.disable_nosync(irq)?;
-        self.synchronize(irq)
-    }
-
-    /// Disables the line without waiting. What comes meanwhile is kept for [`IrqCore::enable`].
-    ///
-    /// # Errors
-    /// [`IrqError::NoLine`].
-    pub fn disable_nosync(&self, irq: Irq) -> Result<(), IrqError> {
-        let mut state = self.line(irq)?.state.lock();
-        state.live(irq)?;
-        state.depth += 1;
-        state.mask();
-        Ok(())
-    }
-
-    /// Undoes one disable; the last one lets interrupts come again.
-    ///
-    /// # Errors
-    /// [`IrqError::NotDisabled`] without a disable to undo.
-    pub fn enable(&self, irq: Irq) -> Result<(), IrqError> {
-        let mut state = self.line(irq)?.state.lock();
-        state.live(irq)?;
-        state.depth = state.depth.checked_sub(1).ok_or(IrqError::NotDisabled(irq))?;
-        state.unmask();
-        Ok(())
     }
 
     /// Makes the line fire once more; a line that is shut down does when its CPUs are back.

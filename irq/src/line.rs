@@ -1,11 +1,14 @@
 //! A line: permanent storage with an interior state.
 
+use crate::handover::Handover;
+use crate::percpu::Unlocked;
+use crate::thread::IrqThread;
 use crate::{Action, AllocRequest, ChipOps, Flow, Irq, IrqChipState, IrqError, Level, LevelData, Target, Trigger};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use hal::{CpuSet, Hal, Lock, Word};
+use hal::{CpuSet, Hal, Lock, Published, Word};
 
 /// The level that does each operation, found once.
 #[derive(Clone, Copy, Default)]
@@ -20,13 +23,19 @@ pub(crate) struct Resolved {
     is_pending: Option<u8>,
     set_type: Option<u8>,
     state: Option<u8>,
+    nmi: Option<u8>,
     pub(crate) moves_on_ack: bool,
+    /// The controller itself holds an acknowledged line back until its end, however late that comes.
+    pub(crate) flow_masks: bool,
+    pub(crate) eoi_threaded: bool,
+    pub(crate) oneshot_safe: bool,
 }
 
 impl Resolved {
     fn new(levels: &[LevelData]) -> Self {
         let provides: Vec<ChipOps> = levels.iter().map(|level| level.chip.provides()).collect();
         let nearest = |has: fn(&ChipOps) -> bool| provides.iter().position(has).map(|index| index as u8);
+        let eoi_threaded = provides.iter().filter(|ops| ops.eoi).all(|ops| ops.eoi_threaded);
         Self {
             ack: nearest(|ops| ops.ack),
             eoi: nearest(|ops| ops.eoi),
@@ -38,7 +47,11 @@ impl Resolved {
             is_pending: nearest(|ops| ops.is_pending),
             set_type: nearest(|ops| ops.set_type),
             state: nearest(|ops| ops.state),
+            nmi: nearest(|ops| ops.nmi),
             moves_on_ack: provides.iter().any(|ops| ops.moves_on_ack),
+            flow_masks: eoi_threaded && provides.iter().any(|ops| ops.automasks_flow),
+            eoi_threaded,
+            oneshot_safe: provides.iter().any(|ops| ops.oneshot_safe),
         }
     }
 }
@@ -91,6 +104,12 @@ impl Hardware {
         let ends_by_eoi = strict || matches!(flow, Flow::FastEoi | Flow::PerCpu);
         self.check_forwarded("ack", |ops| strict && ops.ack)?;
         self.check_forwarded("eoi", |ops| ends_by_eoi && ops.eoi)
+    }
+
+    /// Whether the line can be held back until its threads are done.
+    pub(crate) fn check_oneshot(&self, flow: Flow) -> Result<(), IrqError> {
+        let holds = self.ops.mask.is_some() || flow == Flow::Edge || (flow == Flow::Strict && self.ops.flow_masks);
+        if holds { Ok(()) } else { Err(IrqError::Flow(flow, "mask, for ONESHOT,")) }
     }
 
     fn check_forwarded(&self, operation: &'static str, has: impl Fn(&ChipOps) -> bool) -> Result<(), IrqError> {
@@ -163,6 +182,20 @@ impl Hardware {
         written.unwrap_or(Err(IrqError::NotSupported("irqchip state")))
     }
 
+    pub(crate) fn check_nmi(&self) -> Result<(), IrqError> {
+        self.check_flow(Flow::PerCpu)?;
+        self.ops.nmi.map(|_| ()).ok_or(IrqError::NotSupported("pseudo-NMI"))
+    }
+
+    pub(crate) fn nmi_setup(&self) -> Result<(), IrqError> {
+        let set_up = self.at(self.ops.nmi, |level| level.chip().nmi_setup(level));
+        set_up.unwrap_or(Err(IrqError::NotSupported("pseudo-NMI")))
+    }
+
+    pub(crate) fn nmi_teardown(&self) {
+        self.at(self.ops.nmi, |level| level.chip().nmi_teardown(level));
+    }
+
     /// Points the chips at `target`. Chips nearer the device than the one that moves have their message rewritten
     /// where the level that composes it is the one that moves, or nearer the CPU.
     pub(crate) fn set_affinity(&self, target: Target) -> Result<(), IrqError> {
@@ -198,15 +231,25 @@ pub(crate) struct Retired {
     pub(crate) due_ns: u64,
 }
 
+/// What an interrupt runs of a handler.
+#[derive(Clone)]
+pub(crate) struct Installed {
+    pub(crate) primary: Arc<dyn Action>,
+    pub(crate) thread: Option<IrqThread>,
+}
+
 /// A handler of the line.
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) shared: bool,
+    pub(crate) oneshot: bool,
+    /// What the driver calls it by: its handler, or its thread function if it has no handler of its own.
     pub(crate) action: Arc<dyn Action>,
+    pub(crate) installed: Installed,
 }
 
 /// The handlers as an interrupt runs them.
-pub(crate) type Actions = Arc<[Arc<dyn Action>]>;
+pub(crate) type Actions = Arc<[Installed]>;
 
 pub(crate) struct LineState {
     pub(crate) phase: Phase,
@@ -224,6 +267,18 @@ pub(crate) struct LineState {
     pub(crate) masked: bool,
     pub(crate) pending: bool,
     pub(crate) in_progress: bool,
+    /// Its handlers hold it back until their threads are done.
+    pub(crate) oneshot: bool,
+    /// Its flow keeps it back until its handler or its threads are done: it may not be unmasked.
+    pub(crate) held: bool,
+    /// Acknowledged, and its end not given yet. Apart from `masked`: masking is idempotent, ack and eoi are not.
+    pub(crate) active: bool,
+    /// Threads that exist, a bit each.
+    pub(crate) thread_numbers: u32,
+    /// A pseudo-NMI.
+    pub(crate) nmi: bool,
+    /// The CPUs that have enabled a per-CPU line.
+    pub(crate) percpu_enabled: CpuSet,
     /// A managed line of which no CPU is online.
     pub(crate) shutdown: bool,
     /// The affinity has changed and is not applied yet.
@@ -250,6 +305,12 @@ impl LineState {
             masked: true,
             pending: false,
             in_progress: false,
+            oneshot: false,
+            held: false,
+            active: false,
+            thread_numbers: 0,
+            nmi: false,
+            percpu_enabled: CpuSet::new(),
             shutdown: false,
             move_wanted: false,
             unhandled: 0,
@@ -283,14 +344,45 @@ impl LineState {
         }
     }
 
+    /// Whether it is delivered without its lock.
+    pub(crate) fn is_unlocked(&self) -> bool {
+        self.flow == Flow::PerCpu || self.nmi
+    }
+
+    pub(crate) fn has_threads(&self) -> bool {
+        self.thread_numbers != 0
+    }
+
+    /// Whether the controller holds an acknowledged line back by itself, until a thread ends it.
+    pub(crate) fn flow_masks(&self) -> bool {
+        self.hardware.as_ref().is_some_and(|hardware| hardware.ops.flow_masks)
+    }
+
+    /// Whether a thread may end it.
+    pub(crate) fn takes_late_eoi(&self) -> bool {
+        self.hardware.as_ref().is_some_and(|hardware| hardware.ops.eoi_threaded)
+    }
+
+    /// Nothing keeps the line back any more: gives the end that was left over, whether or not the line was disabled
+    /// meanwhile (it would stay active for ever), and lets it deliver again if it may.
+    pub(crate) fn release(&mut self) {
+        self.held = false;
+        if core::mem::take(&mut self.active)
+            && let Some(hardware) = &self.hardware
+        {
+            hardware.eoi();
+        }
+        self.unmask();
+    }
+
     /// Lets the line deliver again if it may, and brings back what came meanwhile.
     pub(crate) fn unmask(&mut self) {
         if self.is_enabled()
             && !self.shutdown
+            && !self.held
             && let Some(hardware) = &self.hardware
         {
-            // A level stays masked under its own handler.
-            if self.masked && !(self.in_progress && self.flow == Flow::Level) {
+            if self.masked {
                 hardware.unmask();
                 self.masked = false;
             }
@@ -308,7 +400,8 @@ impl LineState {
 
     /// Makes `ready` what `entries` are now.
     pub(crate) fn refresh_actions(&mut self) {
-        self.ready = Some(self.entries.iter().map(|entry| entry.action.clone()).collect());
+        self.ready = Some(self.entries.iter().map(|entry| entry.installed.clone()).collect());
+        self.oneshot = self.entries.first().is_some_and(|entry| entry.oneshot);
     }
 }
 
@@ -317,6 +410,9 @@ pub(crate) struct Line<H: Hal> {
     pub(crate) state: Lock<H, LineState>,
     /// 0, or 1 + the CPU whose handler runs.
     pub(crate) running: H::Word,
+    pub(crate) handover: Handover<H::Word>,
+    /// The handlers of a line that is delivered without a lock.
+    pub(crate) unlocked: Published<H, Unlocked>,
     /// Interrupts a CPU; each CPU writes its own.
     pub(crate) counts: Box<[H::Word]>,
 }
@@ -326,6 +422,8 @@ impl<H: Hal> Line<H> {
         Self {
             state: Lock::new(hal, LineState::free()),
             running: H::Word::new(0),
+            handover: Handover::new(),
+            unlocked: Published::new(hal),
             counts: (0..cpus).map(|_| H::Word::new(0)).collect(),
         }
     }

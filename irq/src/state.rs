@@ -67,6 +67,9 @@ fn change_flow(state: &mut LineState, hardware: &Hardware, flow: Flow) -> Result
         return Err(IrqError::Flow(flow, "a line that is per-CPU from the start, or never"));
     }
     hardware.check_flow(flow)?;
+    if state.oneshot {
+        hardware.check_oneshot(flow)?;
+    }
     state.flow = flow;
     Ok(())
 }

@@ -28,6 +28,11 @@ impl Storm {
         self.count >= config.burst && self.end_burst(config, now_ns())
     }
 
+    /// A thread says of an interrupt counted earlier that it was not its own.
+    pub(crate) fn note_unhandled(&mut self) {
+        self.unhandled += 1;
+    }
+
     #[cold]
     fn end_burst(&mut self, config: &StormConfig, now_ns: u64) -> bool {
         let storms = now_ns - self.since_ns < config.burst_ns_min || self.unhandled > config.unhandled_max;

@@ -132,10 +132,13 @@ pub enum IrqReturn {
     None,
     /// Served.
     Handled,
+    /// Mine, and the rest is for the handler's thread. Without a thread it counts as not served.
+    WakeThread,
 }
 
-/// A driver's handler of one line.
+/// A driver's handler of one line, or its thread function.
 pub trait Action: Send + Sync {
-    /// Serves the interrupt. Interrupts are off, the line's lock is not held.
+    /// Serves the interrupt. The line's lock is not held. Interrupts are off in a handler, on in a thread function,
+    /// which may sleep.
     fn handle(&self, irq: Irq) -> IrqReturn;
 }

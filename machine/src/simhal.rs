@@ -6,7 +6,7 @@ use crate::memory::Dma;
 use crate::model::ModelId;
 use crate::time::Ps;
 use crate::word::Word;
-use hal::{CpuId, DmaError, Hal, IrqState, SpawnError, ThreadBody, ThreadId, ThreadSpec, Work};
+use hal::{Affinity, CpuId, DmaError, Hal, IrqState, SpawnError, ThreadBody, ThreadId, ThreadSpec, Work};
 
 /// The [`Hal`] of the machine that runs on this host thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -132,6 +132,9 @@ impl Hal for SimHal {
     }
     fn wake(self, thread: ThreadId) {
         with(|core| core.wake(thread));
+    }
+    fn set_affinity(self, thread: ThreadId, affinity: &Affinity) -> Result<(), SpawnError> {
+        with(|core| core.threads.sched.borrow_mut().set_affinity(thread, affinity))
     }
     fn yield_now(self) {
         with(crate::core::Core::yield_now);

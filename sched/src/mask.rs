@@ -21,13 +21,19 @@ impl Mask {
     /// The CPUs of `affinity` that exist.
     pub(crate) fn of(affinity: &Affinity, cpu_count: u32) -> Self {
         let mut mask = Self::empty(cpu_count);
-        match affinity {
-            Affinity::Any => mask = Self::all(cpu_count),
-            Affinity::Cpu(cpu) if cpu.0 < cpu_count => mask.insert(*cpu),
-            Affinity::Cpu(_) => {}
-            Affinity::Set(set) => set.iter().filter(|cpu| cpu.0 < cpu_count).for_each(|cpu| mask.insert(cpu)),
-        }
+        mask.set(affinity, cpu_count);
         mask
+    }
+
+    /// Becomes the CPUs of `affinity` that exist.
+    pub(crate) fn set(&mut self, affinity: &Affinity, cpu_count: u32) {
+        self.0.fill(0);
+        match affinity {
+            Affinity::Any => (0..cpu_count).for_each(|cpu| self.insert(CpuId(cpu))),
+            Affinity::Cpu(cpu) if cpu.0 < cpu_count => self.insert(*cpu),
+            Affinity::Cpu(_) => {}
+            Affinity::Set(set) => set.iter().filter(|cpu| cpu.0 < cpu_count).for_each(|cpu| self.insert(cpu)),
+        }
     }
 
     pub(crate) fn insert(&mut self, cpu: CpuId) {

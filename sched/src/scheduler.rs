@@ -115,6 +115,30 @@ impl Scheduler {
         Ok((id, self.make_ready(id)))
     }
 
+    /// Lets `thread` run on `affinity` from its next wake on, where it stays until then; a CPU that idles on its stack
+    /// runs it once more.
+    ///
+    /// # Errors
+    /// [`SpawnError::NoCpu`] when the affinity names none of the CPUs.
+    pub fn set_affinity(&mut self, thread: ThreadId, affinity: &Affinity) -> Result<(), SpawnError> {
+        let cpu_count = self.cpus.len() as u32;
+        let first = match affinity {
+            Affinity::Any => Some(CpuId(0)),
+            Affinity::Cpu(cpu) => Some(*cpu),
+            Affinity::Set(set) => set.iter().next(),
+        };
+        let Some(first) = first.filter(|first| first.0 < cpu_count) else {
+            return Err(SpawnError::NoCpu(named(affinity), cpu_count));
+        };
+        let Self { threads, online, .. } = self;
+        let thread = &mut threads[thread.0 as usize];
+        thread.allowed.set(affinity, cpu_count);
+        if !thread.allowed.contains(thread.home) {
+            thread.home = thread.allowed.first_common(online, first).unwrap_or(first);
+        }
+        Ok(())
+    }
+
     /// The running thread of `cpu` wants to sleep. True: it is parked, and the caller picks. False: a wake had come
     /// since its last park and is now used up; it runs on.
     #[must_use = "a thread that was woken meanwhile runs on"]

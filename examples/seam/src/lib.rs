@@ -13,7 +13,7 @@ mod memory;
 pub use memory::{Memory, MmioRegs, SharedWord};
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use hal::{CpuId, DmaError, Hal, IrqState, SpawnError, ThreadBody, ThreadId, ThreadSpec, Word, Work};
+use hal::{Affinity, CpuId, DmaError, Hal, IrqState, SpawnError, ThreadBody, ThreadId, ThreadSpec, Word, Work};
 
 /// What a look at the clock takes here, in nanoseconds, so that a poll with a deadline ends.
 const LOOK_NS: u64 = 20;
@@ -119,6 +119,10 @@ impl Hal for Seam {
     fn park(self) {}
 
     fn wake(self, _thread: ThreadId) {}
+
+    fn set_affinity(self, _thread: ThreadId, _affinity: &Affinity) -> Result<(), SpawnError> {
+        Ok(())
+    }
 
     fn yield_now(self) {}
 

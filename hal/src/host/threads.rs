@@ -5,13 +5,15 @@ use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle, Thread};
 use std::{panic, thread_local};
 
 struct Parker {
     woken: AtomicBool,
+    /// 0, or 1 + the CPU that the thread carries from its next wake on.
+    next_cpu: AtomicU32,
     thread: Thread,
 }
 
@@ -36,16 +38,28 @@ pub(super) fn current() -> ThreadId {
 fn register() -> ThreadId {
     let mut all = parkers();
     let me = ThreadId(all.len() as u32);
-    all.push(Arc::new(Parker { woken: AtomicBool::new(false), thread: thread::current() }));
+    all.push(Arc::new(Parker {
+        woken: AtomicBool::new(false),
+        next_cpu: AtomicU32::new(0),
+        thread: thread::current(),
+    }));
     ME.set(Some(me));
     me
 }
 
-pub(super) fn park() {
+/// Sleeps until woken; the CPU to carry from now on, when that has changed.
+pub(super) fn park() -> Option<CpuId> {
     let me = current();
     let parker = parkers()[me.0 as usize].clone();
     while !parker.woken.swap(false, Ordering::Acquire) {
         thread::park();
+    }
+    parker.next_cpu.swap(0, Ordering::Relaxed).checked_sub(1).map(CpuId)
+}
+
+pub(super) fn set_next_cpu(thread: ThreadId, cpu: CpuId) {
+    if let Some(parker) = parkers().get(thread.0 as usize) {
+        parker.next_cpu.store(cpu.0 + 1, Ordering::Relaxed);
     }
 }
 

@@ -1,11 +1,14 @@
 //! The core against chips that record what they are told, and against a small model of devices and LAPICs.
 
+mod chains;
 mod flows;
 mod lifecycle;
 mod model;
 mod random;
 mod refusals;
 mod stress;
+mod threads;
+mod unlocked;
 mod wired;
 
 use crate::*;
@@ -76,6 +79,24 @@ impl IrqChip for LogChip {
     fn retrigger(&self, _: &Level<'_>) -> bool {
         self.log.add("retrigger");
         true
+    }
+    fn set_type(&self, _: &Level<'_>, trigger: Trigger) -> Result<Option<Flow>, IrqError> {
+        self.log.add("set_type");
+        Ok(Some(if trigger.is_level() { Flow::Level } else { Flow::Edge }))
+    }
+    fn nmi_setup(&self, _: &Level<'_>) -> Result<(), IrqError> {
+        self.log.add("nmi_setup");
+        Ok(())
+    }
+    fn nmi_teardown(&self, _: &Level<'_>) {
+        self.log.add("nmi_teardown");
+    }
+    fn state(&self, _: &Level<'_>, _: IrqChipState) -> Result<bool, IrqError> {
+        Ok(*self.pending.lock().unwrap())
+    }
+    fn set_state(&self, _: &Level<'_>, _: IrqChipState, value: bool) -> Result<(), IrqError> {
+        *self.pending.lock().unwrap() = value;
+        Ok(())
     }
     fn is_pending(&self, _: &Level<'_>, _: Target) -> bool {
         *self.pending.lock().unwrap()

@@ -78,11 +78,18 @@ fn flags(view: &LineView) -> Vec<String> {
         (view.managed, "managed"),
         (view.shutdown, "shut-down"),
         (view.in_progress, "in-progress"),
+        (view.active, "active"),
+        (view.flow_masked, "flow-masked"),
+        (view.oneshot, "oneshot"),
+        (view.nmi, "nmi"),
         (view.move_wanted, "move-wanted"),
         (view.throttled_until_ns.is_some(), "throttled"),
         (!view.retired.is_empty(), "leaving"),
     ];
     let mut flags: Vec<String> = named.into_iter().filter(|(set, _)| *set).map(|(_, name)| name.into()).collect();
+    if view.threads > 0 {
+        flags.push(format!("threads:{}/{}", view.threads_working, view.threads));
+    }
     if view.disabled_depth > 0 {
         flags.push(format!("disabled:{}", view.disabled_depth));
     }

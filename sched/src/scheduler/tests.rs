@@ -131,6 +131,22 @@ fn a_thread_bound_to_an_offline_cpu_waits_for_it() {
 }
 
 #[test]
+fn a_thread_whose_affinity_changes_goes_there_when_it_is_next_woken() {
+    let mut scheduler = Scheduler::new(3, 1_000);
+    let mover = spawn(&mut scheduler, Affinity::Cpu(CpuId(0)), true);
+    assert_eq!(scheduler.pick(CpuId(0), 0), Choice::Thread(mover));
+    scheduler.set_affinity(mover, &Affinity::Cpu(CpuId(2))).expect("CPU 2 exists");
+    assert_eq!(scheduler.pick(CpuId(0), 0), Choice::Thread(mover), "it stays until it parks");
+    assert!(scheduler.park(CpuId(0)));
+    let other = spawn(&mut scheduler, Affinity::Cpu(CpuId(0)), false);
+    assert_eq!(scheduler.pick(CpuId(0), 0), Choice::Thread(other), "its stack is free");
+    scheduler.wake(mover);
+    assert_eq!(scheduler.state(mover), State::Ready(CpuId(2)));
+    let nowhere = scheduler.set_affinity(mover, &Affinity::Cpu(CpuId(3)));
+    assert_eq!(nowhere, Err(SpawnError::NoCpu(CpuSet::of(CpuId(3)), 3)));
+}
+
+#[test]
 fn an_affinity_without_a_cpu_is_refused() {
     let mut scheduler = Scheduler::new(4, SLICE_NS);
     let error = scheduler.spawn(&spec(Affinity::Cpu(CpuId(4)), false)).expect_err("CPUs are 0 to 3");

@@ -1,0 +1,202 @@
+//! Controllers behind controllers: what broke the published series.
+
+use super::threads::{GIC, ONESHOT};
+use super::wired::Wired;
+use super::*;
+
+/// A GPIO block: its lines are a root domain of their own, whose chip asks for the flow that fits the trigger.
+const GPIO: ChipOps =
+    ChipOps { set_type: true, state: true, eoi: false, set_affinity: false, is_pending: false, ..ALL_OPS };
+
+struct Chain {
+    bench: Bench,
+    parent: Irq,
+    child: Irq,
+    /// The child's chip and handlers.
+    inner: Log,
+}
+
+impl Chain {
+    fn new(ops: ChipOps, flow: Flow) -> Self {
+        let bench = Bench::new(ops);
+        let parent = bench.core.alloc_line(&Wired(bench.domain.0.clone()), &on(CpuSet::first(2)), flow).unwrap();
+        let inner = Log::default();
+        let gpio = Wired(Arc::new(LogChip::new(GPIO, inner.clone())));
+        let child = bench.core.alloc_line(&gpio, &on(CpuSet::first(2)), Flow::Edge).unwrap();
+        let demultiplex = move |core: &IrqCore<HostHal>| {
+            if core.handle_irq(child) { IrqReturn::Handled } else { IrqReturn::None }
+        };
+        bench.core.request_chained(parent, "gpio", Arc::new(demultiplex)).unwrap();
+        let log = inner.clone();
+        bench.request(child, move |_| {
+            log.add("handle");
+            IrqReturn::Handled
+        });
+        inner.take();
+        bench.said();
+        Self { bench, parent, child, inner }
+    }
+
+    fn fire(&self) -> (String, String) {
+        let core = &self.bench.core;
+        self.bench.hal.interrupt(CPU0, || core.handle_exception(|core| assert!(core.handle_irq(self.parent))));
+        (self.bench.said(), self.inner.take().join(" "))
+    }
+}
+
+fn said(parent: &str, child: &str) -> (String, String) {
+    (parent.into(), child.into())
+}
+
+#[test]
+fn a_chained_line_is_entered_and_left_as_its_flow_says() {
+    let cases = [
+        (GIC, Flow::Strict, "ack eoi"),
+        (ALL_OPS, Flow::FastEoi, "eoi"),
+        (ALL_OPS, Flow::Level, "mask ack unmask"),
+        (ALL_OPS, Flow::Edge, "ack"),
+    ];
+    for (ops, flow, parent) in cases {
+        let chain = Chain::new(ops, flow);
+        assert_eq!(chain.fire(), said(parent, "ack handle"), "{flow}");
+        let core = &chain.bench.core;
+        assert_eq!((core.count(chain.parent, CPU0), core.count(chain.child, CPU0)), (1, 1));
+    }
+}
+
+#[test]
+fn a_gpio_changes_its_flow_while_requested() {
+    let chain = Chain::new(GIC, Flow::Strict);
+    let core = chain.bench.core.clone();
+    core.set_type(chain.child, Trigger::LevelLow).unwrap();
+    assert_eq!(chain.inner.take().join(" "), "mask set_type unmask");
+    assert_eq!(chain.fire(), said("ack eoi", "mask ack handle unmask"));
+    core.set_type(chain.child, Trigger::EdgeBoth).unwrap();
+    chain.inner.take();
+    assert_eq!(chain.fire(), said("ack eoi", "ack handle"));
+    assert_eq!(core.view(chain.child).unwrap().trigger, Some(Trigger::EdgeBoth));
+    assert_eq!(core.set_flow(chain.child, Flow::Strict), Err(IrqError::Flow(Flow::Strict, "eoi")));
+    assert_eq!(core.set_affinity(chain.child, &CpuSet::of(CPU1)), Err(IrqError::NotSupported("set_affinity")));
+    assert_eq!(core.set_type(chain.parent, Trigger::EdgeRising), Err(IrqError::NotSupported("set_type")));
+}
+
+/// As drivers do that wait for both edges by turns: the handler turns the polarity, and with it the flow.
+#[test]
+fn a_gpio_changes_its_flow_in_its_own_handler() {
+    let chain = Chain::new(GIC, Flow::Strict);
+    let bench = &chain.bench;
+    let gpio = Wired(Arc::new(LogChip::new(GPIO, chain.inner.clone())));
+    let irq = bench.core.alloc_line(&gpio, &on(CpuSet::of(CPU0)), Flow::Level).unwrap();
+    let core = bench.core.clone();
+    bench.request(irq, move |irq| {
+        core.set_type(irq, Trigger::EdgeFalling).unwrap();
+        IrqReturn::Handled
+    });
+    chain.inner.take();
+    bench.hal.interrupt(CPU0, || assert!(bench.core.handle_irq(irq)));
+    assert_eq!(chain.inner.take().join(" "), "mask ack set_type unmask", "the old flow opens what it masked");
+    bench.hal.interrupt(CPU0, || assert!(bench.core.handle_irq(irq)));
+    assert_eq!(chain.inner.take().join(" "), "ack mask set_type unmask");
+}
+
+#[test]
+fn a_chained_line_is_nobody_elses_and_never_in_a_thread() {
+    let bench = Bench::with(GIC, |config| config.force_threads = true);
+    let irq = bench.alloc(Flow::Strict);
+    let chained = bench.core.request_chained(irq, "gpio", Arc::new(|_| IrqReturn::None)).unwrap();
+    assert_eq!(bench.core.view(irq).unwrap().threads, 0);
+    let shared = RequestFlags { shared: true, ..RequestFlags::default() };
+    let refused = bench.core.request(irq, "second", shared, handler(|_| IrqReturn::None));
+    assert_eq!(refused, Err(IrqError::NotShared(irq)));
+    bench.fire(irq);
+    assert_eq!(bench.core.view(irq).unwrap().unhandled, 1, "it found no line raised");
+    bench.core.free(irq, &chained).unwrap();
+}
+
+/// A power controller in front of the GIC, which must see what is acknowledged and ended to know when it may sleep.
+#[test]
+fn a_nested_chip_forwards_ack_and_eoi_to_threads_ends_too() {
+    struct PowerChip {
+        log: Log,
+    }
+    impl IrqChip for PowerChip {
+        fn name(&self) -> &'static str {
+            "POWER"
+        }
+        fn provides(&self) -> ChipOps {
+            ChipOps { ack: true, eoi: true, forwards: true, eoi_threaded: true, ..ChipOps::default() }
+        }
+        fn ack(&self, level: &Level<'_>) {
+            self.log.add("power ack");
+            let parent = level.parent().unwrap();
+            parent.chip().ack(&parent);
+        }
+        fn eoi(&self, level: &Level<'_>) {
+            self.log.add("power eoi");
+            let parent = level.parent().unwrap();
+            parent.chip().eoi(&parent);
+        }
+    }
+    struct PowerDomain(Wired, Arc<dyn IrqChip>);
+    impl IrqDomain for PowerDomain {
+        fn name(&self) -> &str {
+            "POWER"
+        }
+        fn parent(&self) -> Option<&dyn IrqDomain> {
+            Some(&self.0)
+        }
+        fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
+            Ok(LevelData { chip: self.1.clone(), hwirq: HardwareIrq(u64::from(request.index) + 100) })
+        }
+        fn activate(&self, _: &Level<'_>, _: Target) -> Result<(), IrqError> {
+            Ok(())
+        }
+    }
+    let bench = Bench::new(GIC);
+    let chip = Arc::new(PowerChip { log: bench.log.clone() });
+    let domain = PowerDomain(Wired(bench.domain.0.clone()), chip);
+    let irq = bench.core.alloc_line(&domain, &on(CpuSet::of(CPU0)), Flow::Strict).unwrap();
+    let (gate, primary) = bench.threaded(irq, ONESHOT);
+    bench.hal.interrupt(CPU0, || assert!(bench.core.handle_irq(irq)));
+    assert_eq!(bench.said(), "power ack ack handle");
+    assert!(bench.view(irq).flow_masked);
+    bench.end_thread(irq, &gate, 0);
+    assert_eq!(bench.said(), "thread power eoi eoi");
+    bench.core.free(irq, &primary).unwrap();
+}
+
+/// An LPI has no active state: it comes on its new CPU while its handler runs on the old one.
+#[test]
+fn an_lpi_that_comes_on_another_cpu_meanwhile_is_not_lost() {
+    for (flow, expected) in
+        [(Flow::FastEoi, "handle eoi handle eoi"), (Flow::Strict, "ack handle mask ack eoi unmask handle eoi")]
+    {
+        let bench = Bench::new(ALL_OPS);
+        let irq = bench.core.alloc_line(&Wired(bench.domain.0.clone()), &on(CpuSet::first(2)), flow).unwrap();
+        let (core, log, hal) = (bench.core.clone(), bench.log.clone(), bench.hal);
+        let again = Mutex::new(true);
+        bench.request(irq, move |irq| {
+            log.add("handle");
+            if core::mem::take(&mut *again.lock().unwrap()) {
+                hal.interrupt(CPU1, || assert!(core.handle_irq(irq)));
+            }
+            IrqReturn::Handled
+        });
+        bench.said();
+        bench.hal.interrupt(CPU0, || assert!(bench.core.handle_irq(irq)));
+        assert_eq!(bench.said(), expected, "{flow}");
+    }
+}
+
+#[test]
+fn a_thread_raises_a_line_by_its_irqchip_state() {
+    let bench = Bench::new(ChipOps { state: true, ..GIC });
+    let irq = bench.line(Flow::Strict);
+    assert_eq!(bench.core.irqchip_state(irq, IrqChipState::Pending), Ok(false));
+    bench.core.set_irqchip_state(irq, IrqChipState::Pending, true).unwrap();
+    assert_eq!(bench.core.irqchip_state(irq, IrqChipState::Pending), Ok(true));
+    let none = Bench::new(GIC);
+    let irq = none.line(Flow::Strict);
+    let missing = Err(IrqError::NotSupported("irqchip state"));
+    assert_eq!(none.core.irqchip_state(irq, IrqChipState::Active), missing);
+}

@@ -1,0 +1,149 @@
+//! Threaded interrupts: the threads of a line.
+//!
+//! The primary handler runs in the interrupt and says [`IrqReturn::WakeThread`]; the rest runs in a thread. With
+//! ONESHOT the line does not interrupt again before its threads are done: it is masked, or, where the controller can
+//! ([`crate::ChipOps::automasks_flow`], [`crate::ChipOps::eoi_threaded`]), its end is left to the last thread.
+//!
+//! ```text
+//! interrupt   ack, primary handler: WakeThread ──┐ (end left to the thread)
+//! thread                                         └ thread function … last one: eoi, unmask if masked
+//! ```
+
+use crate::delivery::IrqCore;
+use crate::handover::{Finished, THREADS_MAX};
+use crate::line::{Installed, Line, LineState};
+use crate::request::RELAX_NS;
+use crate::{Action, Irq, IrqError, IrqReturn};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use hal::{Affinity, Hal, ThreadId, ThreadSpec, Word};
+
+/// The thread of one handler.
+#[derive(Clone, Copy)]
+pub(crate) struct IrqThread {
+    /// Its place in the hand-over.
+    pub(crate) number: u8,
+    pub(crate) id: ThreadId,
+    /// The line is held back until it is done.
+    pub(crate) oneshot: bool,
+}
+
+/// The handler of a line that has a thread only.
+pub(crate) struct DefaultPrimary;
+
+impl Action for DefaultPrimary {
+    fn handle(&self, _: Irq) -> IrqReturn {
+        IrqReturn::WakeThread
+    }
+}
+
+/// What forced threading makes of a handler and its thread function: both in one thread, one after the other.
+pub(crate) struct Both {
+    pub(crate) primary: Arc<dyn Action>,
+    pub(crate) thread: Arc<dyn Action>,
+}
+
+impl Action for Both {
+    fn handle(&self, irq: Irq) -> IrqReturn {
+        match self.primary.handle(irq) {
+            IrqReturn::WakeThread => self.thread.handle(irq),
+            done => done,
+        }
+    }
+}
+
+/// Takes the lowest free thread number of the line.
+pub(crate) fn number(state: &mut LineState) -> Result<u8, IrqError> {
+    let number = state.thread_numbers.trailing_ones();
+    if number == THREADS_MAX {
+        return Err(IrqError::Exhausted("interrupt threads of the line", THREADS_MAX));
+    }
+    state.thread_numbers |= 1 << number;
+    Ok(number as u8)
+}
+
+impl<H: Hal> IrqCore<H> {
+    /// Starts a thread that runs `function` whenever it is wanted. It may not be wanted before its id is known.
+    pub(crate) fn start_thread(
+        &self,
+        irq: Irq,
+        number: u8,
+        affinity: Affinity,
+        function: Arc<dyn Action>,
+    ) -> Result<ThreadId, IrqError> {
+        let (hal, lines) = (self.hal, self.lines.clone());
+        let body = move || {
+            let line = &lines[irq.0 as usize];
+            loop {
+                if line.handover.take(number) {
+                    let handled = function.handle(irq) != IrqReturn::None;
+                    finish(line, number, handled);
+                } else if line.handover.is_leaving(number) {
+                    break;
+                } else {
+                    hal.park();
+                }
+            }
+            drop(function);
+            line.handover.leave(number);
+        };
+        let spec = ThreadSpec { name: "irq", affinity, urgent: true };
+        hal.spawn(spec, Box::new(body)).map_err(|_| IrqError::NoThread(irq))
+    }
+
+    /// Ends a thread that no interrupt can want any more, and waits for it.
+    pub(crate) fn stop_thread(&self, line: &Line<H>, thread: IrqThread) {
+        line.handover.dismiss(thread.number);
+        self.hal.wake(thread.id);
+        self.wait_for_threads(line, |line| !line.handover.is_leaving(thread.number));
+        line.state.lock().thread_numbers &= !(1 << thread.number);
+    }
+
+    /// Waits until `done`, which the threads of the line bring about.
+    pub(crate) fn wait_for_threads(&self, line: &Line<H>, done: impl Fn(&Line<H>) -> bool) {
+        while !done(line) {
+            // They may have to run on this CPU, and rank as this thread does.
+            self.hal.yield_now();
+            let word = line.handover.word();
+            let seen = word.get();
+            if !done(line) {
+                self.hal.relax_on(word, seen, self.hal.now_ns().saturating_add(RELAX_NS));
+            }
+        }
+    }
+
+    /// The primary handlers of `woken`, bits by place in the list, want their threads.
+    #[cold]
+    pub(crate) fn wake_threads(&self, line: &Line<H>, actions: &[Installed], woken: u64) {
+        for (index, action) in actions.iter().enumerate() {
+            if woken & 1 << index != 0
+                && let Some(thread) = action.thread
+                && line.handover.want(1 << thread.number, thread.oneshot) != 0
+            {
+                self.hal.wake(thread.id);
+            }
+        }
+    }
+
+    /// Has the line's threads run where it is delivered.
+    pub(crate) fn follow(&self, state: &LineState) {
+        let Some(target) = state.target else { return };
+        for thread in state.entries.iter().filter_map(|entry| entry.installed.thread) {
+            // The CPU is one of this world: the core has just pointed the line at it.
+            _ = self.hal.set_affinity(thread.id, &Affinity::Cpu(target.cpu));
+        }
+    }
+}
+
+/// The thread has run its function: the last one that held the line lets it go.
+fn finish<H: Hal>(line: &Line<H>, number: u8, handled: bool) {
+    let mut state = line.state.lock();
+    if !handled {
+        state.unhandled += 1;
+        state.storm.note_unhandled();
+    }
+    // An interrupt in progress finds the line not held at its end, and lets it go itself.
+    if line.handover.finish(number) == Finished::Last && !state.in_progress {
+        state.release();
+    }
+}
