@@ -3,7 +3,7 @@
 use crate::core::Core;
 use crate::cpu::{Cpu, IrqInput};
 use crate::event::{Event, cpu_event};
-use crate::gic::{self, Interrupts};
+use crate::gic;
 use crate::threads::Reason;
 use crate::world::World;
 use hal::CpuId;
@@ -19,7 +19,7 @@ impl Core {
                 cpu.is_interrupted().then_some(Reason::Accept)
             }
             cpu_event::RAISE => {
-                if self.config.interrupts != Interrupts::X2Apic {
+                if self.config.interrupts.gic().is_some() {
                     return self.raise_at_gic(cpu, gic::SGI, arg);
                 }
                 let accepted = self.raise(id.0, arg as u8, false);
@@ -61,7 +61,7 @@ impl Core {
 
     /// The end of a time slice, as the interrupt architecture has it.
     pub(crate) fn raise_timer(&self, cpu: &Cpu) {
-        if self.config.interrupts == Interrupts::X2Apic {
+        if self.config.interrupts.gic().is_none() {
             self.raise(cpu.id.0, self.config.timer_vector, false);
         } else {
             self.raise_at_gic(cpu, gic::TICK, 0);

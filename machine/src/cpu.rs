@@ -307,6 +307,9 @@ impl Core {
 
     /// WRMSR to the running CPU's own LAPIC.
     pub(crate) fn lapic_write(&self, register: u32, value: u64) {
+        if self.config.interrupts.gic().is_some() {
+            return self.cpu_fault("no local APIC on this machine", format!("WRMSR {register:#x} of {value:#x}"));
+        }
         let cpu = self.cpu();
         cpu.owe(self.config.costs.lapic_write.0, self.kernel_account());
         let effect = cpu.lapic.borrow_mut().write(register, value);

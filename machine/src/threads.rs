@@ -3,7 +3,6 @@
 use crate::core::Core;
 use crate::cpu::{Account, Cpu};
 use crate::event::{Event, cpu_event};
-use crate::gic::Interrupts;
 use crate::time::Ps;
 use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
 use hal::{CpuId, SpawnError, ThreadBody, ThreadId, ThreadSpec};
@@ -150,11 +149,9 @@ impl Core {
     /// A reschedule IPI.
     pub(crate) fn kick(&self, cpu: CpuId) {
         let from = self.cpu().id.0;
-        match self.config.interrupts {
-            Interrupts::X2Apic => self.send_ipi(cpu, self.config.reschedule_vector.into()),
-            // The GIC keeps the sender.
-            _ => self.send_ipi(cpu, from.into()),
-        }
+        // A GIC has its own number for it, and keeps the sender.
+        let is_gic = self.config.interrupts.gic().is_some();
+        self.send_ipi(cpu, if is_gic { from.into() } else { self.config.reschedule_vector.into() });
     }
 
     /// The running thread sleeps until it is woken.

@@ -166,12 +166,10 @@ impl Gic {
 
     fn field_write(&mut self, world: &mut World<'_>, cpu: u32, field: Field, index: u32, value: u32) -> Outcome<()> {
         let is_private = index * field.per_register() < 32;
-        match field {
-            Field::SetEnable => self.counts.unmask_writes += 1,
-            Field::ClearEnable => self.counts.mask_writes += 1,
-            // The targets of private interrupts are read-only in GICv2; with affinity routing all are reserved.
-            Field::Targets if self.version == Version::V3 || is_private => return Err(Refusal::ReadOnly),
-            _ => {}
+        self.counts.field_writes[field as usize] += 1;
+        // The targets of private interrupts are read-only in GICv2; with affinity routing all are reserved.
+        if field == Field::Targets && (self.version == Version::V3 || is_private) {
+            return Err(Refusal::ReadOnly);
         }
         if is_private && self.version == Version::V3 {
             // Reserved with affinity routing: they are in the redistributors.

@@ -67,6 +67,23 @@ pub(super) enum Field {
 }
 
 impl Field {
+    /// How many there are.
+    pub(super) const COUNT: usize = Self::Trigger as usize + 1;
+
+    /// What writes to each are called in reports.
+    pub(super) const WRITES: [&str; Self::COUNT] = [
+        "group_writes",
+        "unmask_writes",
+        "mask_writes",
+        "pend_writes",
+        "unpend_writes",
+        "activate_writes",
+        "deactivate_writes",
+        "priority_writes",
+        "target_writes",
+        "trigger_writes",
+    ];
+
     /// The field, and which of its registers, at `offset` of a distributor; the second frame of a redistributor has the
     /// first ones of each at the same offsets.
     pub(super) fn at(offset: u32) -> Option<(Self, u32)> {

@@ -69,7 +69,7 @@ use crate::time::Ps;
 use crate::world::World;
 use access::{Outcome, Refusal, split};
 use cpu_interface::CpuInterface;
-use interrupt::{Bank, Rules};
+use interrupt::{Bank, Field, Rules};
 use its::Its;
 use message::Messages;
 use redistributor::Redistributor;
@@ -131,8 +131,8 @@ struct Counts {
     redistributor_writes: u64,
     interface_reads: u64,
     interface_writes: u64,
-    mask_writes: u64,
-    unmask_writes: u64,
+    /// Writes to the registers of each field, in distributor and redistributors.
+    field_writes: [u64; Field::COUNT],
     control_reads: u64,
     acknowledged: u64,
     spurious: u64,
@@ -312,20 +312,21 @@ impl Model for Gic {
         Some(if is_interface { self.config.costs.cpu_interface } else { self.config.costs.distributor })
     }
 
-    /// `mask_writes` and `unmask_writes` are those to ICENABLER and ISENABLER; `control_reads` those of GICD_CTLR and
-    /// GICR_CTLR, where RWP is polled.
+    /// First all accesses by frame; then, of those, the reads of GICD_CTLR and GICR_CTLR, where RWP is polled, and the
+    /// writes to each kind of register (`mask` is ICENABLER, `unmask` ISENABLER); then what became of interrupts.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let counts = &self.counts;
-        vec![
+        let mut all = vec![
             ("distributor_reads", counts.distributor_reads),
             ("distributor_writes", counts.distributor_writes),
             ("redistributor_reads", counts.redistributor_reads),
             ("redistributor_writes", counts.redistributor_writes),
             ("interface_reads", counts.interface_reads),
             ("interface_writes", counts.interface_writes),
-            ("mask_writes", counts.mask_writes),
-            ("unmask_writes", counts.unmask_writes),
             ("control_reads", counts.control_reads),
+        ];
+        all.extend(Field::WRITES.into_iter().zip(counts.field_writes));
+        all.extend([
             ("acknowledged", counts.acknowledged),
             ("spurious", counts.spurious),
             ("ended", counts.ended),
@@ -334,7 +335,8 @@ impl Model for Gic {
             ("messages", self.messages.served),
             ("its_commands", self.its.as_ref().map_or(0, |its| its.commands)),
             ("its_errors", self.its.as_ref().map_or(0, |its| its.errors)),
-        ]
+        ]);
+        all
     }
 
     fn as_any(&mut self) -> &mut dyn core::any::Any {

@@ -126,15 +126,9 @@ impl Gic {
         if let Some(intid) = self.cpus[cpu].bank.write(field, index, value) {
             retriggered(world, intid);
         }
-        match field {
-            Field::SetEnable => self.counts.unmask_writes += 1,
-            Field::ClearEnable => {
-                self.counts.mask_writes += 1;
-                if value != 0 {
-                    self.begin_disabling_private(world, cpu);
-                }
-            }
-            _ => {}
+        self.counts.field_writes[field as usize] += 1;
+        if field == Field::ClearEnable && value != 0 {
+            self.begin_disabling_private(world, cpu);
         }
     }
 

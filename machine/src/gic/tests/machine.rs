@@ -3,7 +3,7 @@
 use super::{bare, v2};
 use crate::gic::{GicConfig, GicWindows, Interrupts, PULSE, WIRE, wire_arg};
 use crate::time::Ps;
-use crate::{Costs, Exception, Machine, MachineConfig, RunEnd, SimHal};
+use crate::{Costs, Machine, MachineConfig, RunEnd, SimHal};
 use hal::{Affinity, CpuId, Hal as _, Regs as _, ThreadSpec, Work};
 use std::sync::{Arc, Mutex};
 
@@ -119,6 +119,81 @@ fn time_slices_end_by_the_timers_ppi() {
     assert!(texts(&interrupts).contains(&"IRQ exception: 0x1e on CPU 0".into()), "PPI 30");
 }
 
+/// Mask and unmask of one SPI as a ONESHOT thread without EOImode 1 has them: two writes and a poll, counted.
+#[test]
+fn accesses_are_counted_by_kind_of_register_and_cost_what_they_should() {
+    let far = crate::model::AccessCosts { read: Ps::from_ns(200), write: Ps::from_ns(100) };
+    let near = crate::model::AccessCosts { read: Ps::from_ns(20), write: Ps::from_ns(10) };
+    let costs = crate::gic::GicCosts { distributor: far, cpu_interface: near };
+    let config = GicConfig { spis: 32, costs, write_pending_time: Ps::from_ns(150), ..GicConfig::default() };
+    let mut machine = Machine::new(MachineConfig { interrupts: Interrupts::GicV3(config), ..MachineConfig::default() });
+    let gic = machine.gic().expect("it was asked for");
+    let took = machine.run_boot(Ps::from_ns(100_000), move || {
+        let start = SimHal.now_ns();
+        gic.distributor.write32(0x184, 1 << 8);
+        while gic.distributor.read32(0x000) >> 31 == 1 {}
+        gic.distributor.write32(0x104, 1 << 8);
+        gic.redistributors.write32(0x1_0100, 1);
+        gic.cpu_interface.write64(0xc230, 0xf0);
+        gic.cpu_interface.read64(0xc230);
+        SimHal.now_ns() - start
+    });
+    assert_eq!(took, Ok(100 + 200 + 100 + 100 + 10 + 20));
+    let counters = machine.with_any_model(gic.model, |model| model.counters());
+    let counted: Vec<_> = counters.into_iter().filter(|&(_, count)| count > 0).collect();
+    let expected = [
+        ("distributor_reads", 1),
+        ("distributor_writes", 2),
+        ("redistributor_writes", 1),
+        ("interface_reads", 1),
+        ("interface_writes", 1),
+        ("control_reads", 1),
+        ("unmask_writes", 2),
+        ("mask_writes", 1),
+    ];
+    assert_eq!(counted, expected);
+}
+
+/// There is no local APIC: nothing happens but a fault.
+#[test]
+fn a_local_apic_is_not_there() {
+    let (mut machine, _) = bare(v2(), 1);
+    let end = machine.run_boot(Ps::from_ns(10_000), || {
+        crate::Regs::Lapic.write64(0x80f, 0x1ff);
+        crate::Regs::Lapic.write64(0x83f, 0x41);
+        SimHal.delay_ns(1_000);
+    });
+    assert_eq!(end, Ok(()));
+    assert_eq!(
+        machine.faults().0.iter().map(|fault| fault.kind).collect::<Vec<_>>(),
+        ["no local APIC on this machine"]
+    );
+}
+
+/// The watchdog sees interrupts of a GIC as it sees vectors.
+#[test]
+fn an_interrupt_that_takes_too_long_is_recorded() {
+    let mut config = MachineConfig { interrupts: v2(), ..MachineConfig::default() };
+    config.interrupt_limit = Some(Ps::from_ns(99));
+    let mut machine = Machine::new(config);
+    let gic = machine.gic().expect("it was asked for");
+    machine.set_exception_entry(move |_| {
+        let word = gic.cpu_interface.read32(0x00c);
+        SimHal.delay_ns(98);
+        gic.cpu_interface.write32(0x010, word);
+    });
+    machine.poke(gic.model, Ps::from_ns(500), PULSE, wire_arg(40, 0, true));
+    let end = machine.run_boot(Ps::from_ns(10_000), move || {
+        join_v2(gic);
+        enable_spi_v2(gic);
+        SimHal.delay_ns(1_000);
+    });
+    assert_eq!(end, Ok(()));
+    assert_eq!(machine.take_longest_interrupt(), Ps::from_ns(100));
+    let fault = &machine.faults().0[0];
+    assert_eq!((fault.kind, fault.text.as_str()), ("interrupt longer than its limit", "IRQ exception took 100 ns"));
+}
+
 /// A handler that does not acknowledge is entered again and again, and time passes: no hang.
 #[test]
 fn an_unacknowledged_interrupt_is_a_storm_and_no_hang() {
@@ -191,7 +266,6 @@ fn a_pseudo_nmi_is_taken_with_interrupts_off() {
     );
     let faults: Vec<_> = machine.faults().0.iter().map(|fault| fault.kind).collect();
     assert_eq!(faults, ["GIC trigger of an enabled interrupt is changed"]);
-    let _ = Exception::Irq;
 }
 
 /// The engine's short cuts make no difference here either.
