@@ -139,20 +139,10 @@ impl Cpu {
     #[inline]
     pub(crate) fn is_interrupted(&self) -> bool {
         if self.irq_on.get() {
-            self.irq_input.get() != IrqInput::Low || self.lapic.borrow().deliverable().is_some()
+            self.lapic.borrow().deliverable().is_some() || self.irq_input.get() != IrqInput::Low
         } else {
             self.irq_input.get() == IrqInput::PseudoNmi && !self.exceptions_masked.get()
         }
-    }
-
-    /// Takes it. A local APIC puts it into service; a GIC waits for the handler's acknowledgement.
-    #[inline]
-    fn accept(&self) -> Option<Exception> {
-        if self.irq_input.get() != IrqInput::Low {
-            let kind = if self.irq_on.get() { Exception::Irq } else { Exception::PseudoNmi };
-            return self.is_interrupted().then_some(kind);
-        }
-        self.lapic.borrow_mut().accept().map(Exception::Vector)
     }
 
     /// Adds to the debt.
@@ -213,19 +203,39 @@ impl Core {
     /// Takes every deliverable interrupt of the running CPU, then reschedules if one asked for it.
     pub(crate) fn take_interrupts(&self) {
         let cpu = self.cpu();
-        while let Some(exception) = cpu.accept() {
-            self.enter(cpu, exception);
+        loop {
+            let Some(vector) = cpu.lapic.borrow_mut().accept() else { break };
+            self.enter(cpu, Exception::Vector(vector));
+        }
+        if cpu.irq_input.get() != IrqInput::Low {
+            self.take_exceptions(cpu);
         }
         if cpu.need_resched.get() && cpu.depth.get() == 0 && !cpu.in_idle_loop.get() && cpu.irq_on.get() {
             self.reschedule();
         }
     }
 
+    /// Takes what a GIC asks for, for as long as it asks: what it is, and that it ends, is its handler's affair.
+    #[cold]
+    fn take_exceptions(&self, cpu: &Cpu) {
+        while cpu.is_interrupted() && !self.dead.get() {
+            let start = self.now();
+            let were_on = cpu.irq_on.get();
+            let were_masked = cpu.exceptions_masked.replace(true);
+            self.enter(cpu, if were_on { Exception::Irq } else { Exception::PseudoNmi });
+            cpu.irq_on.set(were_on);
+            cpu.exceptions_masked.set(were_masked);
+            if self.now() == start {
+                // A handler that leaves the request standing is entered again and again; time passes all the same.
+                cpu.owe(STORM_ENTRY_PS, Account::Irq);
+            }
+        }
+    }
+
     /// One interrupt, on top of whatever runs.
     fn enter(&self, cpu: &Cpu, exception: Exception) {
         let start = self.now();
-        let were_on = cpu.irq_on.replace(false);
-        let were_masked = cpu.exceptions_masked.replace(true);
+        cpu.irq_on.set(false);
         cpu.depth.set(cpu.depth.get() + 1);
         if cpu.idle.replace(false) {
             cpu.owe(self.config.costs.wake_from_idle.0, Account::Irq);
@@ -235,14 +245,8 @@ impl Core {
             None => self.cpu_fault("interrupt without a handler", exception.to_string()),
         }
         self.settle();
-        if self.now() == start && cpu.irq_input.get() != IrqInput::Low {
-            // A handler that leaves the request standing is entered again and again; time passes all the same.
-            cpu.owe(STORM_ENTRY_PS, Account::Irq);
-            self.settle();
-        }
         cpu.depth.set(cpu.depth.get() - 1);
-        cpu.exceptions_masked.set(were_masked);
-        cpu.irq_on.set(were_on);
+        cpu.irq_on.set(true);
         let took = self.now().saturating_sub(start);
         self.trace(Track::Cpu(cpu.id.0), "interrupt", start, took, exception.vector().into());
         if took > cpu.longest_interrupt.get() {
