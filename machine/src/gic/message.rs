@@ -97,7 +97,7 @@ impl Gic {
     /// SETSPI and CLRSPI: an edge-triggered SPI is pending at a set; a level-sensitive one from a set to a clear (IHI
     /// 0069H, "Message-based SPIs").
     pub(super) fn message_spi(&mut self, world: &mut World<'_>, requester: u64, value: u32, is_set: bool) {
-        let intid = value & 0x3ff;
+        let intid = value & 0x1fff;
         let changed = self.shared.change(intid, |interrupt| {
             if interrupt.edge {
                 interrupt.latch = is_set;
