@@ -15,4 +15,5 @@ pub mod rdma;
 mod slots;
 #[cfg(test)]
 mod testing;
+pub mod virtio;
 pub mod vtd;

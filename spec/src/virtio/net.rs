@@ -86,8 +86,8 @@ pub mod header {
     pub const BYTES: usize = 12;
 }
 
-/// Class of a control command (VIRTIO 5.1.6.5). A command is class and command, a byte each, then its data, and one byte
-/// that the device writes: an [`Ack`].
+/// Class of a control command (VIRTIO 5.1.6.5). A command is class and command, a byte each, then its data; the device
+/// writes one byte, an [`Ack`], and behind it the result, if the command has one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Class(pub u8);
 
@@ -106,7 +106,8 @@ pub const NOTF_COAL_TX_SET: u8 = 0;
 pub const NOTF_COAL_RX_SET: u8 = 1;
 /// Command of [`Class::NOTF_COAL`]: one queue, a [`coalescing_queue`].
 pub const NOTF_COAL_VQ_SET: u8 = 2;
-/// Command of [`Class::NOTF_COAL`]: asks for one queue's, a [`coalescing_queue`] whose last 8 bytes the device writes.
+/// Command of [`Class::NOTF_COAL`]: asks for one queue's. Its data are the first 4 bytes of a [`coalescing_queue`]
+/// (Linux sends 2), its result is a [`coalescing`] behind the [`Ack`].
 pub const NOTF_COAL_VQ_GET: u8 = 3;
 
 /// struct virtio_net_ctrl_coal (VIRTIO 5.1.6.5.7): offsets in bytes.

@@ -1,0 +1,285 @@
+//! A network device (VIRTIO 5.1): several receive and transmit queues, reflection in the receive poll, coalescing.
+//!
+//! Receive queues are polled with a budget: their interrupt turns itself off and reports to [`Receiver::ready`], whose
+//! embedder schedules the [`ReceivePoll`] with [`irq::poll::SoftPoll`].
+//!
+//! **Reflection**, as XDP does it: the receiver looks at a packet where it lies and may send it back. It goes out, in its
+//! receive buffer, on a transmit queue that belongs to this receive queue alone, under the lock that the poll holds
+//! anyway: no other CPU ever touches it, and no lock is taken for it.
+
+mod coalesce;
+mod control;
+mod receive;
+mod transmit;
+
+pub use coalesce::{CoalescedQueue, CoalescedReceive, Coalescing};
+pub use receive::{Packet, ReceiveCounters, ReceivePoll, Receiver, Verdict};
+pub use transmit::{Sent, TransmitCounters, TransmitPacket};
+
+use super::session::{self, QueueWish, Served, Wants, read_config};
+use super::transport::Transport;
+use super::{Queue, VectorMap, VectorPolicy, VirtioError};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use control::Control;
+use hal::{Hal, Lock, Word};
+use irq::Action;
+use receive::ReceiveSide;
+use spec::virtio::feature::Features;
+use spec::virtio::{DeviceId, net};
+use transmit::TransmitSide;
+
+/// How a device is to be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NetConfig {
+    /// Queue pairs for ordinary traffic; above 1 needs VIRTIO_NET_F_MQ.
+    pub pairs: u16,
+    /// Whether each of them has one more transmit queue for reflection, out of as many further pairs.
+    pub reflect: bool,
+    /// Most entries of a queue; the device may have fewer.
+    pub entries: u16,
+    /// Bytes of a receive buffer, the header of 12 included: a multiple of 8.
+    pub buffer_bytes: u32,
+    /// How vectors are shared out.
+    pub policy: VectorPolicy,
+}
+
+impl Default for NetConfig {
+    /// One pair of 256 entries, packets up to 1,524 bytes.
+    fn default() -> Self {
+        Self { pairs: 1, reflect: false, entries: 256, buffer_bytes: 1_536, policy: VectorPolicy::Ladder }
+    }
+}
+
+/// What a device says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NetInfo {
+    /// What was negotiated.
+    pub features: Features,
+    /// Its address, if it has one.
+    pub mac: Option<[u8; 6]>,
+    /// Most queue pairs.
+    pub pairs_max: u16,
+    /// Largest packet without the link's header, in bytes, if it says.
+    pub mtu: Option<u16>,
+}
+
+/// A network device.
+pub struct Net<H: Hal> {
+    hal: H,
+    transport: Arc<dyn Transport>,
+    info: NetInfo,
+    map: VectorMap,
+    /// Pairs that the device is told to use: those for reflection are among them.
+    pairs: u16,
+    receive: Vec<Lock<H, ReceiveSide<H>>>,
+    transmit: Vec<Lock<H, TransmitSide<H>>>,
+    control: Option<Control<H>>,
+    receiver: Arc<dyn Receiver<H>>,
+    configuration_changes: H::Word,
+}
+
+const WANTED: Features =
+    Features::of(&[net::MAC, net::MTU, net::STATUS, net::CTRL_VQ, net::MQ, net::NOTF_COAL, net::VQ_NOTF_COAL]);
+
+/// Pairs that the device has, given these features.
+fn pairs_max(transport: &dyn Transport, features: Features) -> Result<u16, VirtioError> {
+    // Without a control queue only the first pair can be used (VIRTIO 5.1.6.5.5).
+    if !features.has(net::MQ) || !features.has(net::CTRL_VQ) {
+        return Ok(1);
+    }
+    let pairs = read_config(transport, || transport.config16(net::config::MAX_QUEUE_PAIRS))?;
+    if (1..=net::QUEUE_PAIRS_MAX).contains(&pairs) {
+        Ok(pairs)
+    } else {
+        Err(VirtioError::Config("max_virtqueue_pairs", pairs.into()))
+    }
+}
+
+impl NetConfig {
+    fn all_pairs(&self) -> u32 {
+        u32::from(self.pairs) * if self.reflect { 2 } else { 1 }
+    }
+
+    /// Receive and transmit queues of all pairs, the ordinary ones first, then the control queue.
+    fn wishes(&self, transport: &dyn Transport, features: Features) -> Result<Vec<QueueWish>, VirtioError> {
+        let most = pairs_max(transport, features)?;
+        if self.all_pairs() > most.into() {
+            return Err(VirtioError::TooMany("the number of queue pairs", self.all_pairs().into(), most.into()));
+        }
+        let wish = |queue, interrupts| QueueWish { queue, entries: self.entries, interrupts };
+        let mut wishes = Vec::new();
+        for pair in 0..self.all_pairs() as u16 {
+            // Pairs start whole; receive queues beyond the ordinary ones stay without buffers.
+            wishes.push(wish(net::receive_queue(pair), pair < self.pairs));
+            wishes.push(wish(net::transmit_queue(pair), false));
+        }
+        if features.has(net::CTRL_VQ) {
+            wishes.push(QueueWish { entries: control::ENTRIES, ..wish(net::control_queue(most), false) });
+        }
+        Ok(wishes)
+    }
+}
+
+impl<H: Hal> Net<H> {
+    /// Brings a device up to its DRIVER_OK, which [`Net::start`] sets once the [handlers](Net::handlers) are in place.
+    ///
+    /// # Errors
+    /// [`VirtioError`]; the device is then marked as failed.
+    pub fn open(
+        hal: H,
+        transport: Arc<dyn Transport>,
+        config: &NetConfig,
+        receiver: Arc<dyn Receiver<H>>,
+    ) -> Result<Arc<Self>, VirtioError> {
+        if config.pairs == 0 {
+            return Err(VirtioError::Config("pairs", 0));
+        }
+        let queues = |transport: &dyn Transport, features| config.wishes(transport, features);
+        let wants = Wants { device: DeviceId::NET, features: WANTED, policy: config.policy, queues: &queues };
+        let session = session::open(hal, &*transport, &wants)?;
+        let info = read_info(&*transport, session.features)?;
+        let sides = Sides::new(hal, session.queues, config, &info)?;
+        Ok(Arc::new(Self {
+            hal,
+            transport,
+            info,
+            map: session.map,
+            pairs: config.all_pairs() as u16,
+            receive: sides.receive,
+            transmit: sides.transmit,
+            control: sides.control,
+            receiver,
+            configuration_changes: H::Word::new(0),
+        }))
+    }
+
+    /// A handler for each vector, by its number; one for the single interrupt. The caller requests the lines with them
+    /// before [`Net::start`].
+    pub fn handlers(self: &Arc<Self>) -> Vec<Arc<dyn Action>> {
+        session::handlers(self.hal, &self.transport, &self.map, self)
+    }
+
+    /// Starts the device, fills the receive queues, and has it use all pairs.
+    ///
+    /// # Errors
+    /// When the device refuses the number of pairs.
+    pub fn start(&self) -> Result<(), VirtioError> {
+        session::start(&*self.transport);
+        for side in &self.receive {
+            let mut side = side.lock();
+            side.fill();
+            side.publish(&*self.transport);
+        }
+        if self.pairs > 1 { self.set_pairs(self.pairs) } else { Ok(()) }
+    }
+
+    /// What the device says of itself.
+    pub fn info(&self) -> NetInfo {
+        self.info
+    }
+
+    /// How its vectors are mapped.
+    pub fn vectors(&self) -> &VectorMap {
+        &self.map
+    }
+
+    /// Ordinary queue pairs.
+    pub fn pairs(&self) -> u16 {
+        self.receive.len() as u16
+    }
+
+    /// Configuration changes that were announced.
+    pub fn configuration_changes(&self) -> u64 {
+        self.configuration_changes.get()
+    }
+
+    /// Whether the link is up; that of a device that does not say is.
+    pub fn link_up(&self) -> bool {
+        !self.info.features.has(net::STATUS)
+            || net::LinkStatus::from_bits(self.transport.config16(net::config::STATUS)).link_up()
+    }
+
+    /// Resets the device: it uses no buffer any more. Packets that were being sent come back by
+    /// [`Receiver::transmitted`].
+    ///
+    /// # Errors
+    /// [`VirtioError::ResetTimeout`]; the buffers then stay the device's.
+    pub fn shut_down(&self) -> Result<(), VirtioError> {
+        for side in &self.receive {
+            side.lock().stop();
+        }
+        for side in &self.transmit {
+            side.lock().stop();
+        }
+        session::reset(self.hal, &*self.transport)?;
+        for (pair, side) in (0..).zip(&self.transmit) {
+            let mut side = side.lock();
+            while let Some(tag) = side.reclaim() {
+                self.receiver.transmitted(pair, tag);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The session's queues, each in its place.
+struct Sides<H: Hal> {
+    receive: Vec<Lock<H, ReceiveSide<H>>>,
+    transmit: Vec<Lock<H, TransmitSide<H>>>,
+    control: Option<Control<H>>,
+}
+
+impl<H: Hal> Sides<H> {
+    fn new(hal: H, queues: Vec<Queue<H>>, config: &NetConfig, info: &NetInfo) -> Result<Self, VirtioError> {
+        let mut sides = Self { receive: Vec::new(), transmit: Vec::new(), control: None };
+        let (mut receive, mut reflect) = (Vec::new(), Vec::new());
+        let control = info.features.has(net::CTRL_VQ).then(|| net::control_queue(info.pairs_max));
+        for queue in queues {
+            let (pair, is_transmit) = (queue.number() / 2, queue.number() % 2 == 1);
+            if Some(queue.number()) == control {
+                sides.control = Some(Control::new(hal, queue)?);
+            } else if pair >= config.pairs {
+                reflect.extend(is_transmit.then_some(queue));
+            } else if is_transmit {
+                sides.transmit.push(Lock::new(hal, TransmitSide::new(queue)));
+            } else {
+                receive.push(queue);
+            }
+        }
+        let mut reflect = reflect.into_iter();
+        for queue in receive {
+            let side = ReceiveSide::new(hal, queue, reflect.next(), config.buffer_bytes)?;
+            sides.receive.push(Lock::new(hal, side));
+        }
+        Ok(sides)
+    }
+}
+
+fn read_info(transport: &dyn Transport, features: Features) -> Result<NetInfo, VirtioError> {
+    let pairs_max = pairs_max(transport, features)?;
+    let (mac, mtu) = read_config(transport, || {
+        let mac = features
+            .has(net::MAC)
+            .then(|| core::array::from_fn(|index| transport.config8(net::config::MAC + index as u32)));
+        (mac, features.has(net::MTU).then(|| transport.config16(net::config::MTU)))
+    })?;
+    Ok(NetInfo { features, mac, pairs_max, mtu })
+}
+
+impl<H: Hal> Served for Net<H> {
+    fn queue_interrupt(&self, queue: u16) {
+        if queue.is_multiple_of(2)
+            && let Some(side) = self.receive.get(usize::from(queue / 2))
+        {
+            // Who polls just now, and so holds the lock, may have looked already: it is asked to look again.
+            if side.try_lock().is_none_or(|mut side| side.interrupted()) {
+                self.receiver.ready(queue / 2);
+            }
+        }
+    }
+
+    fn configuration_changed(&self) {
+        self.configuration_changes.fetch_add(1);
+    }
+}

@@ -1,0 +1,410 @@
+//! A split virtqueue (VIRTIO 2.7), the driver's side.
+//!
+//! Everything that decides about memory is kept privately: descriptors' links, lengths and what is in flight are never read
+//! back from the rings, so that a device that writes there can break its queue but nothing else.
+
+use super::transport::QueueMemory;
+use super::{QueueFault, Refusal, VirtioError};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use hal::{DeviceAddress, Dma, Hal, Word};
+use spec::virtio::ring::{self, DESCRIPTOR_BYTES, DescriptorTail, available, used};
+
+/// Longest buffer, in parts.
+pub const PARTS_MAX: usize = 16;
+const DESCRIPTOR_WORDS: usize = DESCRIPTOR_BYTES / 8;
+/// No descriptor.
+const END: u16 = u16::MAX;
+
+/// One part of a buffer, contiguous for the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// Where.
+    pub address: DeviceAddress,
+    /// How long, in bytes.
+    pub len_bytes: u32,
+    /// The device writes it; otherwise it reads.
+    pub device_writes: bool,
+}
+
+impl Part {
+    /// A part that the device reads.
+    pub const fn read(address: DeviceAddress, len_bytes: u32) -> Self {
+        Self { address, len_bytes, device_writes: false }
+    }
+
+    /// A part that the device writes.
+    pub const fn write(address: DeviceAddress, len_bytes: u32) -> Self {
+        Self { address, len_bytes, device_writes: true }
+    }
+}
+
+/// A buffer that the device has used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Used {
+    /// What it was added with.
+    pub tag: u64,
+    /// Bytes that the device says it wrote; never more than there was room for.
+    pub written_bytes: u32,
+}
+
+/// How a queue is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueConfig {
+    /// Its number.
+    pub number: u16,
+    /// Entries, a power of two.
+    pub entries: u16,
+    /// VIRTIO_F_EVENT_IDX was negotiated.
+    pub event_index: bool,
+    /// VIRTIO_F_INDIRECT_DESC was negotiated: buffers of several parts take one descriptor.
+    pub indirect: bool,
+}
+
+/// What begins at a descriptor, if a buffer in flight does.
+#[derive(Clone, Copy, Default)]
+struct Head {
+    in_flight: bool,
+    tag: u64,
+    room_bytes: u32,
+    last: u16,
+    descriptors: u16,
+}
+
+/// What a queue counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct QueueCounters {
+    /// Buffers made available.
+    pub added: u64,
+    /// Buffers that came back.
+    pub used: u64,
+    /// Times when buffers were made available and the device wanted to be notified.
+    pub notifications: u64,
+    /// Times when it did not.
+    pub suppressed: u64,
+    /// Buffers that found the queue full.
+    pub full: u64,
+}
+
+/// One queue. It belongs to one agent at a time: its owner's lock, or its CPU, sees to that.
+pub struct Queue<H: Hal> {
+    config: QueueConfig,
+    descriptors: H::Dma,
+    available: H::Dma,
+    used: H::Dma,
+    /// A table of [`PARTS_MAX`] descriptors for each entry.
+    tables: Option<H::Dma>,
+    heads: Box<[Head]>,
+    /// The private copy of the links, of free descriptors and of chains.
+    next: Box<[u16]>,
+    free: u16,
+    free_count: u16,
+    in_flight: u16,
+    /// Where the next available entry goes.
+    available_index: u16,
+    /// The available index that the device has been told.
+    published: u16,
+    /// Used entries taken.
+    taken: u16,
+    /// The used index at the last look.
+    seen: u16,
+    stopped: bool,
+    fault: Option<QueueFault>,
+    counters: QueueCounters,
+}
+
+impl<H: Hal> Queue<H> {
+    /// Allocates a queue whose notifications are on.
+    ///
+    /// # Errors
+    /// [`VirtioError::Entries`], [`VirtioError::Dma`].
+    pub fn new(hal: H, config: QueueConfig) -> Result<Self, VirtioError> {
+        let entries = config.entries;
+        if !(2..=ring::ENTRIES_MAX).contains(&entries) || !entries.is_power_of_two() {
+            return Err(VirtioError::Entries(entries, ring::ENTRIES_MAX));
+        }
+        let count = usize::from(entries);
+        let table = |_| hal.dma_alloc(count * PARTS_MAX * DESCRIPTOR_BYTES, DESCRIPTOR_BYTES);
+        Ok(Self {
+            descriptors: hal.dma_alloc(count * DESCRIPTOR_BYTES, ring::DESCRIPTORS_ALIGN)?,
+            // A word of ours may be wider than the ring's alignment demands.
+            available: hal.dma_alloc(available::bytes(entries), 8.max(ring::AVAILABLE_ALIGN))?,
+            used: hal.dma_alloc(used::bytes(entries), 8.max(ring::USED_ALIGN))?,
+            tables: config.indirect.then_some(()).map(table).transpose()?,
+            heads: (0..entries).map(|_| Head::default()).collect(),
+            next: (1..entries).chain([END]).collect(),
+            free: 0,
+            free_count: entries,
+            in_flight: 0,
+            available_index: 0,
+            published: 0,
+            taken: 0,
+            seen: 0,
+            stopped: false,
+            fault: None,
+            counters: QueueCounters::default(),
+            config,
+        })
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u16 {
+        self.config.number
+    }
+
+    /// Where its parts are.
+    pub fn memory(&self) -> QueueMemory {
+        QueueMemory {
+            entries: self.config.entries,
+            descriptors: self.descriptors.device_address(),
+            available: self.available.device_address(),
+            used: self.used.device_address(),
+        }
+    }
+
+    /// Buffers in flight.
+    pub fn in_flight(&self) -> u16 {
+        self.in_flight
+    }
+
+    /// Descriptors that are free.
+    pub fn free(&self) -> u16 {
+        self.free_count
+    }
+
+    /// What its device did to break it.
+    pub fn fault(&self) -> Option<QueueFault> {
+        self.fault
+    }
+
+    /// Counters.
+    pub fn counters(&self) -> QueueCounters {
+        self.counters
+    }
+
+    /// Takes no more buffers, and gives none back by itself.
+    pub fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// Adds a buffer, seen by the device after [`Queue::publish`].
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing was taken then.
+    pub fn add(&mut self, tag: u64, parts: &[Part]) -> Result<(), Refusal> {
+        if self.stopped {
+            return Err(Refusal::Stopped);
+        }
+        check(parts)?;
+        let indirect = parts.len() > 1 && self.tables.is_some();
+        let descriptors = if indirect { 1 } else { parts.len() as u16 };
+        if descriptors > self.config.entries {
+            return Err(Refusal::Parts(parts.len(), self.config.entries.into()));
+        }
+        if descriptors > self.free_count {
+            self.counters.full += 1;
+            return Err(Refusal::Full);
+        }
+        let head = self.free;
+        let last = if indirect { self.write_table(head, parts) } else { self.write_chain(parts) };
+        self.free = self.next[usize::from(last)];
+        self.free_count -= descriptors;
+        self.in_flight += 1;
+        let room_bytes = parts.iter().filter(|part| part.device_writes).map(|part| part.len_bytes);
+        let room_bytes = room_bytes.fold(0, u32::saturating_add);
+        self.heads[usize::from(head)] = Head { in_flight: true, tag, room_bytes, last, descriptors };
+        let slot = self.available_index & (self.config.entries - 1);
+        self.available.write16(available::entry(slot), head);
+        self.available_index = self.available_index.wrapping_add(1);
+        self.counters.added += 1;
+        Ok(())
+    }
+
+    /// Writes a chain of free descriptors, in the order in which they are free; returns the last.
+    fn write_chain(&self, parts: &[Part]) -> u16 {
+        let mut index = self.free;
+        for (place, part) in parts.iter().enumerate() {
+            let next = self.next[usize::from(index)];
+            let more = place + 1 < parts.len();
+            write(&self.descriptors, index.into(), part, more.then_some(next));
+            if !more {
+                break;
+            }
+            index = next;
+        }
+        index
+    }
+
+    /// Writes the table of `head` and the one descriptor that points at it.
+    fn write_table(&self, head: u16, parts: &[Part]) -> u16 {
+        let Some(tables) = &self.tables else { return head };
+        let first = usize::from(head) * PARTS_MAX;
+        for (place, part) in parts.iter().enumerate() {
+            let next = (place + 1 < parts.len()).then_some(place as u16 + 1);
+            write(tables, first + place, part, next);
+        }
+        let address = tables.device_address().offset((first * DESCRIPTOR_BYTES) as u64);
+        let tail = DescriptorTail::new().with_indirect(true).with_len_bytes((parts.len() * DESCRIPTOR_BYTES) as u32);
+        let words = &self.descriptors.words()[usize::from(head) * DESCRIPTOR_WORDS..];
+        words[0].set(address.0);
+        words[1].set(tail.into_bits());
+        head
+    }
+
+    /// Lets the device see what was added. True when it wants to be notified of it (VIRTIO 2.7.10). A point of the seam.
+    ///
+    /// The index is stored by a read-modify-write, the seam's strongest order: what the device wants is read after the
+    /// index is visible, else it could go to sleep unseen.
+    #[must_use = "the device sleeps until it is notified"]
+    pub fn publish(&mut self) -> bool {
+        let (old, new) = (self.published, self.available_index);
+        if old == new || self.stopped {
+            return false;
+        }
+        self.published = new;
+        let first = &self.available.words()[0];
+        // Flags, index and the first two entries: nobody else writes them.
+        first.swap(first.get() & !0xffff_0000 | u64::from(new) << 16);
+        let wanted = if self.config.event_index {
+            passes(self.used.read16(used::avail_event(self.config.entries)), old, new)
+        } else {
+            self.used.read16(used::FLAGS) & used::NO_NOTIFY == 0
+        };
+        self.counters.notifications += u64::from(wanted);
+        self.counters.suppressed += u64::from(!wanted);
+        wanted
+    }
+
+    /// Takes the next buffer that the device has used. A point of the seam when nothing is known to be there.
+    ///
+    /// # Errors
+    /// [`QueueFault`] when the device broke the queue, now and for ever after.
+    pub fn take(&mut self) -> Result<Option<Used>, QueueFault> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        if self.seen == self.taken && !self.look()? {
+            return Ok(None);
+        }
+        let slot = self.taken & (self.config.entries - 1);
+        let (id, written_bytes) = (self.used.read32(used::id(slot)), self.used.read32(used::length(slot)));
+        let Some(head) = u16::try_from(id).ok().filter(|&id| id < self.config.entries) else {
+            return Err(self.break_with(QueueFault::Id(id, self.config.entries)));
+        };
+        let entry = self.heads[usize::from(head)];
+        if !entry.in_flight {
+            return Err(self.break_with(QueueFault::NotInFlight(head)));
+        }
+        if written_bytes > entry.room_bytes {
+            return Err(self.break_with(QueueFault::Length(written_bytes, entry.room_bytes)));
+        }
+        self.taken = self.taken.wrapping_add(1);
+        self.release(head, entry);
+        self.counters.used += 1;
+        Ok(Some(Used { tag: entry.tag, written_bytes }))
+    }
+
+    fn release(&mut self, head: u16, entry: Head) {
+        self.heads[usize::from(head)].in_flight = false;
+        self.next[usize::from(entry.last)] = self.free;
+        self.free = head;
+        self.free_count += entry.descriptors;
+        self.in_flight -= 1;
+    }
+
+    /// Whether the device has used a buffer that was not taken. A free look, without order.
+    pub fn has_used(&self) -> bool {
+        self.fault.is_none() && (self.used.words()[0].get() >> 16) as u16 != self.taken
+    }
+
+    /// Reads the used index; entries below it are then in order behind. True when there are any.
+    fn look(&mut self) -> Result<bool, QueueFault> {
+        // Flags, index and the first entry's id. A free look first: an empty queue costs no transfer.
+        let first = &self.used.words()[0];
+        if (first.get() >> 16) as u16 == self.seen {
+            return Ok(false);
+        }
+        let index = (first.load() >> 16) as u16;
+        if index.wrapping_sub(self.taken) > self.in_flight {
+            return Err(self.break_with(QueueFault::UsedIndex(self.taken, index, self.in_flight)));
+        }
+        self.seen = index;
+        Ok(index != self.taken)
+    }
+
+    fn break_with(&mut self, fault: QueueFault) -> QueueFault {
+        self.stopped = true;
+        *self.fault.get_or_insert(fault)
+    }
+
+    /// Asks the device not to notify (VIRTIO 2.7.7): a wish, which it may miss.
+    pub fn disable_notifications(&mut self) {
+        if self.config.event_index {
+            // Just passed: it comes round again after 65,535 buffers.
+            self.available.write16(available::used_event(self.config.entries), self.taken.wrapping_sub(1));
+        } else {
+            self.available.write16(available::FLAGS, available::NO_INTERRUPT);
+        }
+    }
+
+    /// Asks the device to notify of the next buffer. True when one was used before it could know, which will raise no
+    /// interrupt: take it. A point of the seam.
+    #[must_use = "what was used meanwhile raises no interrupt"]
+    pub fn enable_notifications(&mut self) -> bool {
+        if self.config.event_index {
+            self.available.write16(available::used_event(self.config.entries), self.taken);
+        } else {
+            self.available.write16(available::FLAGS, 0);
+        }
+        // The wish before the look: a read-modify-write between them.
+        self.available.words()[0].fetch_or(0);
+        self.fault.is_none() && (self.used.words()[0].load() >> 16) as u16 != self.taken
+    }
+
+    /// Takes the next buffer back that the device has not used. Only after the device or the queue was reset, else it may
+    /// still write there.
+    pub fn reclaim(&mut self) -> Option<u64> {
+        self.stopped = true;
+        let head = (0..self.config.entries).find(|&head| self.heads[usize::from(head)].in_flight)?;
+        let entry = self.heads[usize::from(head)];
+        self.release(head, entry);
+        Some(entry.tag)
+    }
+
+    /// All tags in flight, for reports.
+    pub fn tags_in_flight(&self) -> Vec<u64> {
+        self.heads.iter().filter(|head| head.in_flight).map(|head| head.tag).collect()
+    }
+}
+
+fn check(parts: &[Part]) -> Result<(), Refusal> {
+    if parts.is_empty() || parts.len() > PARTS_MAX {
+        return Err(Refusal::Parts(parts.len(), PARTS_MAX));
+    }
+    if parts.iter().any(|part| part.len_bytes == 0) {
+        return Err(Refusal::Empty);
+    }
+    if parts.windows(2).any(|pair| pair[0].device_writes && !pair[1].device_writes) {
+        return Err(Refusal::Order);
+    }
+    Ok(())
+}
+
+fn write(table: &impl Dma, index: usize, part: &Part, next: Option<u16>) {
+    let tail = DescriptorTail::new()
+        .with_len_bytes(part.len_bytes)
+        .with_device_writes(part.device_writes)
+        .with_has_next(next.is_some())
+        .with_next(next.unwrap_or(0));
+    let words = &table.words()[index * DESCRIPTOR_WORDS..];
+    words[0].set(part.address.0);
+    words[1].set(tail.into_bits());
+}
+
+/// Whether an index that went from `old` to `new` passed `event` (VIRTIO 2.7.10.1, all wrapping).
+fn passes(event: u16, old: u16, new: u16) -> bool {
+    new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
+}
+
+#[cfg(test)]
+mod tests;

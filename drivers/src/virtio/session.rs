@@ -1,0 +1,258 @@
+//! From reset to running, for any device on any transport (VIRTIO 3.1.1), and the handlers of its vectors.
+
+use super::transport::{Interrupt, Transport};
+use super::vectors::{Rung, VectorMap, VectorPolicy, ladder};
+use super::{Queue, QueueConfig, VirtioError};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use hal::{Hal, Work};
+use irq::{Action, Irq, IrqReturn};
+use spec::virtio::feature::{Feature, Features};
+use spec::virtio::{DeviceId, NO_VECTOR, Status};
+
+/// How long a reset may take, in nanoseconds: the standard names no limit.
+const RESET_NS: u64 = 1_000_000_000;
+/// Between two looks at it.
+const RESET_POLL_NS: u64 = 10_000;
+/// Reads of a configuration that keeps changing before it is given up.
+const CONFIG_READS_MAX: u32 = 16;
+
+/// What a driver wants of one queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueWish {
+    /// Its number.
+    pub queue: u16,
+    /// Most entries; the device may have fewer.
+    pub entries: u16,
+    /// Whether it is to interrupt. Others get no vector.
+    pub interrupts: bool,
+}
+
+/// What every driver of this tree does with the rings.
+pub(super) const RING_FEATURES: Features =
+    Features::of(&[Feature::INDIRECT_DESC, Feature::EVENT_IDX, Feature::VERSION_1, Feature::RING_RESET]);
+
+/// What a driver wants of its device.
+pub(super) struct Wants<'a> {
+    pub(super) device: DeviceId,
+    /// Of the device type; those of rings and transport are the session's.
+    pub(super) features: Features,
+    pub(super) policy: VectorPolicy,
+    /// Which queues, when these features were negotiated.
+    pub(super) queues: &'a dyn Fn(&dyn Transport, Features) -> Result<Vec<QueueWish>, VirtioError>,
+}
+
+/// A device up to its DRIVER_OK.
+pub(super) struct Session<H: Hal> {
+    pub(super) features: Features,
+    pub(super) map: VectorMap,
+    /// In the order of the wishes.
+    pub(super) queues: Vec<Queue<H>>,
+}
+
+/// Resets, negotiates, maps and starts queues, rung by rung of the ladder until the device agrees to one.
+pub(super) fn open<H: Hal>(hal: H, transport: &dyn Transport, wants: &Wants<'_>) -> Result<Session<H>, VirtioError> {
+    let found = transport.device_id();
+    if found != wants.device {
+        return Err(VirtioError::Device(found, wants.device));
+    }
+    let mut features = negotiate(hal, transport, wants, wants.policy != VectorPolicy::Single)?;
+    let mut wishes = (wants.queues)(transport, features)?;
+    let maps = ladder(wants.policy, transport.vectors(), &wishes);
+    for (rung, map) in maps.into_iter().enumerate() {
+        let vectors = map.rung != Rung::Single;
+        if rung > 0 || !vectors {
+            features = negotiate(hal, transport, wants, vectors)?;
+            wishes = (wants.queues)(transport, features)?;
+        }
+        match attach(hal, transport, features, &wishes, &map) {
+            Ok(queues) => return Ok(Session { features, map, queues }),
+            Err(VirtioError::NoVector(_)) if vectors => {}
+            Err(error) => {
+                fail(transport);
+                return Err(error);
+            }
+        }
+    }
+    // The last rung has no vectors to be refused.
+    fail(transport);
+    Err(VirtioError::NoVector(None))
+}
+
+/// DRIVER_OK: from here on the device serves its queues.
+pub(super) fn start(transport: &dyn Transport) {
+    transport.set_status(transport.status().with_driver_ok(true));
+}
+
+fn fail(transport: &dyn Transport) {
+    transport.set_status(transport.status().with_failed(true));
+}
+
+/// Reset to FEATURES_OK.
+fn negotiate<H: Hal>(
+    hal: H,
+    transport: &dyn Transport,
+    wants: &Wants<'_>,
+    vectors: bool,
+) -> Result<Features, VirtioError> {
+    reset(hal, transport)?;
+    let seen = Status::new().with_acknowledge(true);
+    transport.set_status(seen);
+    transport.set_status(seen.with_driver(true));
+    let offered = transport.features();
+    let required = Features::of(&[Feature::VERSION_1]);
+    if offered.and(required) != required {
+        fail(transport);
+        return Err(VirtioError::Lacks(required));
+    }
+    let ours = RING_FEATURES.or(wants.features);
+    let wanted = if vectors && transport.vectors() > 1 { ours.or(transport.vector_feature()) } else { ours };
+    let features = offered.and(wanted);
+    transport.accept(features);
+    transport.set_status(seen.with_driver(true).with_features_ok(true));
+    if !transport.status().features_ok() {
+        fail(transport);
+        return Err(VirtioError::FeaturesRefused(features));
+    }
+    Ok(features)
+}
+
+/// Resets a device and waits for it (VIRTIO 2.4.2, 4.2.3.1).
+pub(super) fn reset<H: Hal>(hal: H, transport: &dyn Transport) -> Result<(), VirtioError> {
+    transport.set_status(Status::new());
+    wait(hal, || transport.status() == Status::new()).map_err(VirtioError::ResetTimeout)
+}
+
+/// Waits until `done`, or gives the time after which it gave up.
+pub(super) fn wait<H: Hal>(hal: H, done: impl Fn() -> bool) -> Result<(), u64> {
+    let deadline_ns = hal.now_ns().saturating_add(RESET_NS);
+    loop {
+        // The time first: a last look follows however long the one before it took.
+        let late = hal.now_ns() >= deadline_ns;
+        if done() {
+            return Ok(());
+        }
+        if late {
+            return Err(RESET_NS);
+        }
+        hal.delay_ns(RESET_POLL_NS);
+    }
+}
+
+fn attach<H: Hal>(
+    hal: H,
+    transport: &dyn Transport,
+    features: Features,
+    wishes: &[QueueWish],
+    map: &VectorMap,
+) -> Result<Vec<Queue<H>>, VirtioError> {
+    let vectors = map.rung != Rung::Single;
+    if vectors && transport.map_configuration(map.configuration) != map.configuration {
+        return Err(VirtioError::NoVector(None));
+    }
+    wishes
+        .iter()
+        .zip(&map.queues)
+        .map(|(wish, &(_, vector))| start_queue(hal, transport, features, wish, vectors.then_some(vector)))
+        .collect()
+}
+
+/// Makes and starts one queue, mapped before it is ready (MULTI_IRQ 3.2; VIRTIO 4.1.5.1.2).
+pub(super) fn start_queue<H: Hal>(
+    hal: H,
+    transport: &dyn Transport,
+    features: Features,
+    wish: &QueueWish,
+    vector: Option<u16>,
+) -> Result<Queue<H>, VirtioError> {
+    let most = transport.queue_entries_max(wish.queue);
+    if most == 0 {
+        return Err(VirtioError::NoQueue(wish.queue));
+    }
+    // The next lower power of two: on MMIO any size up to the most is the driver's to choose.
+    let entries = 1 << wish.entries.min(most).max(1).ilog2();
+    let mut queue = Queue::new(
+        hal,
+        QueueConfig {
+            number: wish.queue,
+            entries,
+            event_index: features.has(Feature::EVENT_IDX),
+            indirect: features.has(Feature::INDIRECT_DESC),
+        },
+    )?;
+    if !wish.interrupts {
+        queue.disable_notifications();
+    }
+    if let Some(vector) = vector
+        && transport.map_queue(wish.queue, vector) != vector
+    {
+        return Err(VirtioError::NoVector(Some(wish.queue)));
+    }
+    transport.start_queue(wish.queue, &queue.memory())?;
+    Ok(queue)
+}
+
+/// Reads fields of the configuration that belong together: again while the generation changes (VIRTIO 2.5.1).
+pub(super) fn read_config<T>(transport: &dyn Transport, read: impl Fn() -> T) -> Result<T, VirtioError> {
+    for _ in 0..CONFIG_READS_MAX {
+        let before = transport.config_generation();
+        let value = read();
+        if transport.config_generation() == before {
+            return Ok(value);
+        }
+    }
+    Err(VirtioError::ConfigUnstable(CONFIG_READS_MAX))
+}
+
+/// What a device's driver does when a vector comes.
+pub(super) trait Served: Send + Sync {
+    /// Buffers of `queue` may have been used. It may be any queue of the session's, ready or not.
+    fn queue_interrupt(&self, queue: u16);
+    /// The configuration may have changed.
+    fn configuration_changed(&self);
+}
+
+/// The handler of one vector.
+pub(super) struct VectorHandler<H: Hal, S> {
+    hal: H,
+    transport: Arc<dyn Transport>,
+    interrupt: Interrupt,
+    queues: Vec<u16>,
+    device: Arc<S>,
+}
+
+/// A handler for each vector of `map`, by number; for the single interrupt, one.
+pub(super) fn handlers<H: Hal, S: Served + 'static>(
+    hal: H,
+    transport: &Arc<dyn Transport>,
+    map: &VectorMap,
+    device: &Arc<S>,
+) -> Vec<Arc<dyn Action>> {
+    let handler = |interrupt, queues| -> Arc<dyn Action> {
+        Arc::new(VectorHandler { hal, transport: transport.clone(), interrupt, queues, device: device.clone() })
+    };
+    if map.rung == Rung::Single {
+        return [handler(Interrupt::Single, map.queues.iter().map(|&(queue, _)| queue).collect())].into();
+    }
+    let of = |vector| {
+        let configuration = map.configuration == vector && vector != NO_VECTOR;
+        handler(Interrupt::Vector { vector, configuration }, map.queues_of(vector).collect())
+    };
+    (0..map.vectors()).map(of).collect()
+}
+
+impl<H: Hal, S: Served> Action for VectorHandler<H, S> {
+    fn handle(&self, _irq: Irq) -> IrqReturn {
+        self.hal.work(Work::IrqHandler, 1);
+        let cause = self.transport.interrupt(self.interrupt);
+        if cause.configuration {
+            self.device.configuration_changed();
+        }
+        if cause.queues {
+            for &queue in &self.queues {
+                self.device.queue_interrupt(queue);
+            }
+        }
+        if cause.queues || cause.configuration { IrqReturn::Handled } else { IrqReturn::None }
+    }
+}

@@ -1,0 +1,96 @@
+//! What every way to reach a virtio device offers its driver (VIRTIO 4): the transport knows no device type, and the
+//! device's driver no transport.
+
+use super::VirtioError;
+use hal::DeviceAddress;
+use spec::virtio::feature::Features;
+use spec::virtio::{DeviceId, Status};
+
+/// Where the parts of a queue are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueMemory {
+    /// Entries, a power of two.
+    pub entries: u16,
+    /// Descriptor table.
+    pub descriptors: DeviceAddress,
+    /// Available ring.
+    pub available: DeviceAddress,
+    /// Used ring.
+    pub used: DeviceAddress,
+}
+
+/// Why a vector came, as far as the transport can tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cause {
+    /// Look at the queues of this vector.
+    pub queues: bool,
+    /// The configuration has changed, or may have.
+    pub configuration: bool,
+}
+
+impl Cause {
+    /// Not from this device.
+    pub const NONE: Self = Self { queues: false, configuration: false };
+}
+
+/// Which interrupt came, as the device was told when it was mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Interrupt {
+    /// The only one: everything is signalled by it.
+    Single,
+    /// A vector; `configuration` when that is mapped to it.
+    Vector {
+        /// Its number.
+        vector: u16,
+        /// Whether configuration changes come by it.
+        configuration: bool,
+    },
+}
+
+/// A device behind its transport. Called by any thread; what takes several registers is done under a lock.
+pub trait Transport: Send + Sync {
+    /// What it is.
+    fn device_id(&self) -> DeviceId;
+    /// What it offers.
+    fn features(&self) -> Features;
+    /// Tells it what the driver accepts.
+    fn accept(&self, features: Features);
+    /// Its status.
+    fn status(&self) -> Status;
+    /// Changes its status; all zero resets it.
+    fn set_status(&self, status: Status);
+
+    /// 8 bits of the device type's configuration.
+    fn config8(&self, offset: u32) -> u8;
+    /// 16 bits.
+    fn config16(&self, offset: u32) -> u16;
+    /// 32 bits.
+    fn config32(&self, offset: u32) -> u32;
+    /// Changes with the configuration.
+    fn config_generation(&self) -> u32;
+
+    /// Most entries of a queue; 0 when there is none.
+    fn queue_entries_max(&self, queue: u16) -> u16;
+    /// Starts a queue.
+    ///
+    /// # Errors
+    /// [`VirtioError::QueueInUse`], [`VirtioError::QueueNotReady`].
+    fn start_queue(&self, queue: u16, memory: &QueueMemory) -> Result<(), VirtioError>;
+    /// Begins the reset of one queue, with VIRTIO_F_RING_RESET.
+    fn reset_queue(&self, queue: u16);
+    /// Whether that is over.
+    fn queue_is_reset(&self, queue: u16) -> bool;
+    /// Tells the device that a queue has new buffers. Does not wait.
+    fn notify(&self, queue: u16);
+
+    /// The feature that has to be negotiated for vectors; none where they need none.
+    fn vector_feature(&self) -> Features;
+    /// How many vectors device and platform both have. 1 or less: only [`Interrupt::Single`].
+    fn vectors(&self) -> u16;
+    /// Maps the configuration to a vector or to none; returns what the device made of it.
+    fn map_configuration(&self, vector: u16) -> u16;
+    /// Maps a queue that is not started.
+    fn map_queue(&self, queue: u16, vector: u16) -> u16;
+    /// An interrupt came: acknowledges it where the transport demands that, before any ring is looked at.
+    fn interrupt(&self, interrupt: Interrupt) -> Cause;
+}
