@@ -7,9 +7,11 @@
 mod memory;
 mod threads;
 
-pub use memory::{HostDma, HostRegs, HostWord};
+pub use memory::{HostDma, HostRegs};
 
-use crate::{Affinity, CpuId, DmaError, Hal, IrqState, SpawnError, ThreadBody, ThreadId, ThreadSpec, Word, Work};
+use crate::{
+    Affinity, AtomicWord, CpuId, DmaError, Hal, IrqState, SpawnError, ThreadBody, ThreadId, ThreadSpec, Word, Work,
+};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -221,7 +223,7 @@ impl Drop for Off {
 }
 
 impl Hal for HostHal {
-    type Word = HostWord;
+    type Word = AtomicWord;
     type Regs = HostRegs;
     type Dma = HostDma;
 
@@ -260,7 +262,7 @@ impl Hal for HostHal {
         }
     }
 
-    fn relax_on(self, word: &HostWord, seen: u64, deadline_ns: u64) {
+    fn relax_on(self, word: &AtomicWord, seen: u64, deadline_ns: u64) {
         self.window();
         for _ in 0..SPINS {
             if word.get() != seen || self.now_ns() >= deadline_ns {

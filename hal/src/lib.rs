@@ -16,6 +16,7 @@ extern crate std;
 
 mod cpu;
 mod dma;
+mod heap;
 #[cfg(feature = "host")]
 pub mod host;
 mod lock;
@@ -27,6 +28,7 @@ mod work;
 
 pub use cpu::{CpuId, CpuSet, IrqState};
 pub use dma::{DeviceAddress, Dma, DmaError, DmaExchange128};
+pub use heap::{AtomicWord, HeapDma};
 pub use lock::{Lock, LockGuard};
 pub use published::Published;
 pub use regs::Regs;

@@ -6,14 +6,16 @@
 //!
 //! Its value is a reference to the kernel's own state, so there is nothing global, and a test can have many kernels.
 #![no_std]
-extern crate alloc;
 
-mod memory;
+mod registers;
 
-pub use memory::{Memory, MmioRegs, SharedWord};
+pub use registers::MmioRegs;
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use hal::{Affinity, CpuId, DmaError, Hal, IrqState, SpawnError, ThreadBody, ThreadId, ThreadSpec, Word, Work};
+use hal::{
+    Affinity, AtomicWord, CpuId, DmaError, Hal, HeapDma, IrqState, SpawnError, ThreadBody, ThreadId, ThreadSpec, Word,
+    Work,
+};
 
 /// What a look at the clock takes here, in nanoseconds, so that a poll with a deadline ends.
 const LOOK_NS: u64 = 20;
@@ -56,13 +58,13 @@ impl Seam {
 }
 
 impl Hal for Seam {
-    type Word = SharedWord;
+    type Word = AtomicWord;
     type Regs = MmioRegs;
-    type Dma = Memory;
+    type Dma = HeapDma;
 
     // With an IOMMU that translates, the mapping is made here too.
-    fn dma_alloc(self, len_bytes: usize, align_bytes: usize) -> Result<Memory, DmaError> {
-        Memory::new(len_bytes, align_bytes)
+    fn dma_alloc(self, len_bytes: usize, align_bytes: usize) -> Result<HeapDma, DmaError> {
+        HeapDma::new(len_bytes, align_bytes)
     }
 
     // RDTSC, or CNTVCT_EL0.
@@ -85,7 +87,7 @@ impl Hal for Seam {
         self.0.interrupts_off.store(!state.were_on, Ordering::Release);
     }
 
-    fn relax_on(self, word: &SharedWord, seen: u64, deadline_ns: u64) {
+    fn relax_on(self, word: &AtomicWord, seen: u64, deadline_ns: u64) {
         while word.get() == seen && self.now_ns() < deadline_ns {
             core::hint::spin_loop();
         }

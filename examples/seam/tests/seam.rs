@@ -1,7 +1,7 @@
 //! The seam keeps what its traits promise.
 
-use example_seam::{Kernel, MmioRegs, Seam, SharedWord};
-use hal::{Dma, Hal, Lock, Regs, Word};
+use example_seam::{Kernel, MmioRegs, Seam};
+use hal::{AtomicWord, Dma, Hal, Lock, Regs, Word};
 
 fn seam() -> Seam {
     Seam::new(Box::leak(Box::default()))
@@ -35,7 +35,7 @@ fn memory_is_aligned_zeroed_and_narrow_writes_keep_their_neighbours() {
 fn a_wait_ends_at_its_deadline() {
     let seam = seam();
     let begin_ns = seam.now_ns();
-    seam.relax_on(&SharedWord::new(1), 1, begin_ns + 10_000);
+    seam.relax_on(&AtomicWord::new(1), 1, begin_ns + 10_000);
     let waited_ns = seam.now_ns() - begin_ns;
     assert!((10_000..11_000).contains(&waited_ns), "{waited_ns} ns");
 }

@@ -50,7 +50,7 @@ fn the_128_bit_exchange_stores_only_what_it_expected() {
 #[test]
 fn a_wait_with_a_deadline_ends_on_a_manual_clock() {
     let hal = HostHal::manual(1);
-    let word = HostWord::new(3);
+    let word = AtomicWord::new(3);
     while hal.now_ns() < 5_000 {
         hal.relax_on(&word, 3, 5_000);
     }

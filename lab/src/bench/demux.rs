@@ -8,7 +8,8 @@
 //! vectors below the host's notification vector are a guest's descriptor, which [`Descriptor::serve`] serves with
 //! [`Deliverable::ALL`] and no statistics.
 
-use hal::host::{HostDma, HostHal, HostWord};
+use hal::AtomicWord;
+use hal::host::{HostDma, HostHal};
 use hal::{CpuId, Dma as _, Word as _};
 use irq::Vector;
 use irq::posted::{Deliverable, Descriptor, PostedConfig, PostedMsi};
@@ -41,8 +42,8 @@ pub struct Bench {
     posted: PostedMsi<HostHal>,
     descriptor: HostDma,
     table: [fn(&Self, u8); 256],
-    counts: [HostWord; 256],
-    end_of_interrupt: HostWord,
+    counts: [AtomicWord; 256],
+    end_of_interrupt: AtomicWord,
     requests: [u64; PIR_WORDS],
     /// The control word while a notification is outstanding.
     control: u64,
@@ -77,8 +78,8 @@ impl Bench {
             posted,
             descriptor,
             table: [count; 256],
-            counts: std::array::from_fn(|_| HostWord::new(0)),
-            end_of_interrupt: HostWord::new(0),
+            counts: std::array::from_fn(|_| AtomicWord::new(0)),
+            end_of_interrupt: AtomicWord::new(0),
             requests,
             pending,
         }
@@ -98,7 +99,7 @@ impl Bench {
 
     /// Arms the descriptor and serves it, `rounds` times.
     #[inline]
-    fn repeat(&self, rounds: u32, serve: impl Fn(&Self, &[HostWord])) {
+    fn repeat(&self, rounds: u32, serve: impl Fn(&Self, &[AtomicWord])) {
         let words = self.descriptor.words();
         for _ in 0..rounds {
             for (word, &requests) in words.iter().zip(&self.requests) {
@@ -120,19 +121,19 @@ impl Bench {
     }
 
     #[inline(never)]
-    fn handle(&self, _words: &[HostWord]) {
+    fn handle(&self, _words: &[AtomicWord]) {
         self.posted.handle(|Vector(vector)| self.dispatch(vector), || self.eoi());
     }
 
     #[inline(never)]
-    fn serve(&self, words: &[HostWord]) {
+    fn serve(&self, words: &[AtomicWord]) {
         let passes = PostedConfig::default().passes;
         Descriptor::new(words).serve(passes, &Deliverable::ALL, |_| (), |Vector(vector)| self.dispatch(vector));
         self.eoi();
     }
 
     #[inline(never)]
-    fn minimal(&self, words: &[HostWord]) {
+    fn minimal(&self, words: &[AtomicWord]) {
         self.look(words);
         words[CONTROL_WORD].fetch_and(!OUTSTANDING);
         self.look(words);
@@ -140,7 +141,7 @@ impl Bench {
     }
 
     #[inline]
-    fn look(&self, words: &[HostWord]) {
+    fn look(&self, words: &[AtomicWord]) {
         let seen = [words[0].get(), words[1].get(), words[2].get(), words[3].get()];
         if seen == [0; PIR_WORDS] {
             return;
