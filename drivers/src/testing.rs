@@ -40,6 +40,18 @@ impl Script {
 }
 
 impl Regs for Script {
+    fn read8(&self, offset: u32) -> u8 {
+        self.read(offset) as u8
+    }
+    fn write8(&self, offset: u32, value: u8) {
+        self.writes.lock().unwrap().push((offset, 8, u64::from(value)));
+    }
+    fn read16(&self, offset: u32) -> u16 {
+        self.read(offset) as u16
+    }
+    fn write16(&self, offset: u32, value: u16) {
+        self.writes.lock().unwrap().push((offset, 16, u64::from(value)));
+    }
     fn read32(&self, offset: u32) -> u32 {
         self.read(offset) as u32
     }

@@ -17,6 +17,7 @@
 //!
 //! Source: OASIS Virtual I/O Device (VIRTIO) version 1.3, cited as "VIRTIO".
 
+pub mod block;
 mod error;
 mod mmio;
 pub mod net;

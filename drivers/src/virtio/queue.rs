@@ -168,7 +168,7 @@ impl<H: Hal> Queue<H> {
     }
 
     /// Descriptors that are free.
-    pub fn free(&self) -> u16 {
+    pub fn free_descriptors(&self) -> u16 {
         self.free_count
     }
 

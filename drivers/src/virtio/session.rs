@@ -32,6 +32,9 @@ pub struct QueueWish {
 pub(super) const RING_FEATURES: Features =
     Features::of(&[Feature::INDIRECT_DESC, Feature::EVENT_IDX, Feature::VERSION_1, Feature::RING_RESET]);
 
+/// The queues that a driver wants, given what was negotiated.
+pub(super) type WishList<'a> = dyn Fn(&dyn Transport, Features) -> Result<Vec<QueueWish>, VirtioError> + 'a;
+
 /// What a driver wants of its device.
 pub(super) struct Wants<'a> {
     pub(super) device: DeviceId,
@@ -39,7 +42,7 @@ pub(super) struct Wants<'a> {
     pub(super) features: Features,
     pub(super) policy: VectorPolicy,
     /// Which queues, when these features were negotiated.
-    pub(super) queues: &'a dyn Fn(&dyn Transport, Features) -> Result<Vec<QueueWish>, VirtioError>,
+    pub(super) queues: &'a WishList<'a>,
 }
 
 /// A device up to its DRIVER_OK.

@@ -1,1 +1,232 @@
+//! The transports against scripted registers, by literal offsets and words.
 
+use super::*;
+use crate::testing::Script;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use hal::DeviceAddress;
+use hal::host::HostHal;
+use spec::virtio::feature::{Feature, Features};
+use spec::virtio::{NO_VECTOR, Status};
+use std::vec;
+
+const MEMORY: QueueMemory = QueueMemory {
+    entries: 64,
+    descriptors: DeviceAddress(0x1_0000_1000),
+    available: DeviceAddress(0x1_0000_2000),
+    used: DeviceAddress(0x1_0000_3000),
+};
+
+/// A device of version 2; both halves of its features read `features`.
+fn mmio(features: u64, count: u64, level: u64, config: MmioConfig) -> (Arc<Script>, Mmio<HostHal>) {
+    let (script, regs) = Script::new();
+    script.answer(0x000, &[0x7472_6976]);
+    script.answer(0x004, &[2]);
+    script.answer(0x010, &[features & 0xffff_ffff, features >> 32]);
+    script.answer(0x0d0, &[count]);
+    script.answer(0x0dc, &[level]);
+    let transport = Mmio::new(HostHal::manual(1), regs, config).expect("a device");
+    script.writes();
+    (script, transport)
+}
+
+const EIGHT: MmioConfig = MmioConfig { interrupts: 8, shared_lines: false };
+/// VIRTIO_F_VERSION_1 (32) and VIRTIO_F_MULTI_IRQ (44).
+const MULTI: u64 = 1 << 32 | 1 << 44;
+
+#[test]
+fn strangers_are_refused() {
+    for (magic, version, error) in [(0, 2, VirtioError::Magic(0)), (0x7472_6976, 1, VirtioError::Version(1))] {
+        let (script, regs) = Script::new();
+        script.answer(0x000, &[magic]);
+        script.answer(0x004, &[version]);
+        assert_eq!(Mmio::new(HostHal::manual(1), regs, MmioConfig::default()).err(), Some(error));
+    }
+}
+
+#[test]
+fn vectors_are_those_that_device_and_platform_both_have() {
+    assert_eq!(mmio(MULTI, 17, 0, EIGHT).1.vectors(), 8);
+    assert_eq!(mmio(MULTI, 3, 0, EIGHT).1.vectors(), 3);
+    assert_eq!(mmio(MULTI, 0, 0, EIGHT).1.vectors(), 0);
+    assert_eq!(mmio(MULTI, 17, 0, MmioConfig::default()).1.vectors(), 1);
+    assert_eq!(mmio(1 << 32, 17, 0, EIGHT).1.vectors(), 1, "not offered: the register is not looked at");
+    assert_eq!(mmio(MULTI, u64::from(u32::MAX), 0, MmioConfig { interrupts: u16::MAX, ..EIGHT }).1.vectors(), 2048);
+}
+
+#[test]
+fn features_have_two_halves() {
+    let (script, transport) = mmio(MULTI, 2, 0, EIGHT);
+    script.answer(0x010, &[0x2000_0000, 0x1001]);
+    assert_eq!(transport.features(), Features::of(&[Feature(29), Feature(32), Feature(44)]));
+    transport.accept(Features(0x1001_2000_0000));
+    let accepted = [(0x24, 32, 0), (0x20, 32, 0x2000_0000), (0x24, 32, 1), (0x20, 32, 0x1001)];
+    assert_eq!(script.writes(), [&[(0x14, 32, 0), (0x14, 32, 1)], &accepted[..]].concat());
+}
+
+#[test]
+fn a_queue_is_mapped_then_started() {
+    let (script, transport) = mmio(MULTI, 8, 0, EIGHT);
+    script.answer(0x0d8, &[5]);
+    assert_eq!(transport.map_queue(3, 5), 5);
+    assert_eq!(script.writes(), [(0x30, 32, 3), (0xd8, 32, 5)]);
+    script.answer(0x0d8, &[0xffff]);
+    assert_eq!(transport.map_queue(3, 5), NO_VECTOR, "the device has none left");
+    script.answer(0x0d4, &[0]);
+    assert_eq!(transport.map_configuration(0), 0);
+    script.writes();
+    script.answer(0x044, &[0, 1]);
+    assert_eq!(transport.start_queue(3, &MEMORY), Ok(()));
+    let expected = [
+        (0x30, 32, 3),
+        (0x38, 32, 64),
+        (0x80, 32, 0x1000),
+        (0x84, 32, 1),
+        (0x90, 32, 0x2000),
+        (0x94, 32, 1),
+        (0xa0, 32, 0x3000),
+        (0xa4, 32, 1),
+        (0x44, 32, 1),
+    ];
+    assert_eq!(script.writes(), expected);
+    script.answer(0x044, &[0]);
+    assert_eq!(transport.start_queue(3, &MEMORY), Err(VirtioError::QueueNotReady(3)));
+    script.answer(0x044, &[1]);
+    assert_eq!(transport.start_queue(3, &MEMORY), Err(VirtioError::QueueInUse(3)));
+}
+
+#[test]
+fn the_single_interrupt_reads_its_status_and_acknowledges_it() {
+    let (script, transport) = mmio(1 << 32, 0, 0, MmioConfig::default());
+    script.answer(0x060, &[1]);
+    assert_eq!(transport.interrupt(Interrupt::Single), Cause { queues: true, configuration: false });
+    assert_eq!(script.writes(), [(0x64, 32, 1)]);
+    script.answer(0x060, &[2]);
+    assert_eq!(transport.interrupt(Interrupt::Single), Cause { queues: false, configuration: true });
+    assert_eq!(script.writes(), [(0x64, 32, 2)]);
+    script.answer(0x060, &[0]);
+    assert_eq!(transport.interrupt(Interrupt::Single), Cause::NONE);
+    assert_eq!(script.writes(), []);
+}
+
+/// MULTI_IRQ 4.2: an edge costs nothing, a level on its own line one write, a shared line a read more; the status is for
+/// the configuration alone.
+#[test]
+fn a_queues_vector_costs_no_status() {
+    let queue = Interrupt::Vector { vector: 3, configuration: false };
+    let served = Cause { queues: true, configuration: false };
+    let (script, edge) = mmio(MULTI, 8, 0, EIGHT);
+    script.answer(0x060, &[3]);
+    assert_eq!(edge.interrupt(queue), served);
+    assert_eq!(script.writes(), []);
+
+    let shares = Interrupt::Vector { vector: 0, configuration: true };
+    assert_eq!(edge.interrupt(shares), Cause { queues: true, configuration: true });
+    assert_eq!(script.writes(), [(0x64, 32, 3)]);
+
+    let (script, level) = mmio(MULTI, 8, 0b1000, EIGHT);
+    assert_eq!(level.interrupt(queue), served);
+    assert_eq!(script.writes(), [(0xe4, 32, 0b1000)]);
+
+    let (script, shared) = mmio(MULTI, 8, 0b1000, MmioConfig { shared_lines: true, ..EIGHT });
+    script.answer(0x0e0, &[0b0100, 0b1000]);
+    assert_eq!(shared.interrupt(queue), Cause::NONE, "another device's");
+    assert_eq!(script.writes(), []);
+    assert_eq!(shared.interrupt(queue), served);
+    assert_eq!(script.writes(), [(0xe4, 32, 0b1000)]);
+}
+
+/// Capabilities of a function: common at 40h, notify at 50h, ISR at 64h, device at 74h, all in BAR 4.
+fn pci_config() -> (Arc<Script>, hal::host::HostRegs) {
+    let (config, regs) = Script::new();
+    config.answer(0x00, &[0x1041_1af4]);
+    config.answer(0x04, &[0x0010_0000]);
+    config.answer(0x34, &[0x40]);
+    let capabilities = [
+        (0x40, 0x0110_5009, 0x0000, 0x38),
+        (0x50, 0x0214_6409, 0x3000, 0x100),
+        (0x64, 0x0310_7409, 0x1000, 1),
+        (0x74, 0x0410_0009, 0x2000, 0x14),
+    ];
+    for (at, head, offset, length) in capabilities {
+        for (field, value) in [(0, head), (4, 4), (8, offset), (12, length)] {
+            config.answer(at + field, &[value]);
+        }
+    }
+    config.answer(0x60, &[4]);
+    (config, regs)
+}
+
+fn bars(bar: &hal::host::HostRegs, len_bytes: u32) -> [Option<Bar<hal::host::HostRegs>>; 6] {
+    let mut bars = [const { None }; 6];
+    bars[4] = Some(Bar { regs: Arc::new(bar.clone()), len_bytes });
+    bars
+}
+
+#[test]
+fn pci_structures_are_found_and_accessed_in_their_widths() {
+    let (_, config) = pci_config();
+    let (bar, regs) = Script::new();
+    bar.answer(18, &[17]);
+    let transport = Pci::<HostHal>::new(HostHal::manual(1), &config, &bars(&regs, 0x4000), 17).expect("a function");
+    assert_eq!((transport.device_id().0, transport.vectors()), (1, 17));
+    bar.writes();
+
+    bar.answer(26, &[4]);
+    assert_eq!((transport.map_queue(2, 4), transport.map_configuration(0)), (4, 0));
+    assert_eq!(bar.writes(), [(22, 16, 2), (26, 16, 4), (16, 16, 0)]);
+
+    bar.answer(28, &[0, 1]);
+    bar.answer(30, &[2]);
+    assert_eq!(transport.start_queue(2, &MEMORY), Ok(()));
+    let expected = [
+        (22, 16, 2),
+        (24, 16, 64),
+        (32, 32, 0x1000),
+        (36, 32, 1),
+        (40, 32, 0x2000),
+        (44, 32, 1),
+        (48, 32, 0x3000),
+        (52, 32, 1),
+        (28, 16, 1),
+    ];
+    assert_eq!(bar.writes(), expected);
+    transport.notify(2);
+    assert_eq!(bar.writes(), [(0x3008, 16, 2)], "queue_notify_off 2 times 4");
+    transport.set_status(Status::new());
+    assert_eq!(bar.writes(), [(20, 8, 0)]);
+
+    let vector = Interrupt::Vector { vector: 1, configuration: false };
+    assert_eq!(transport.interrupt(vector), Cause { queues: true, configuration: false });
+    bar.answer(0x1000, &[3]);
+    assert_eq!(transport.interrupt(Interrupt::Single), Cause { queues: true, configuration: true });
+    assert_eq!(transport.config32(0x12), 0, "outside the structure");
+}
+
+#[test]
+fn pci_structures_outside_their_region_are_refused() {
+    let (config, config_regs) = pci_config();
+    let (_, bar) = Script::new();
+    let open = |len| Pci::<HostHal>::new(HostHal::manual(1), &config_regs, &bars(&bar, len), 2).err();
+    assert_eq!(open(0x3000), Some(VirtioError::Capability(2)));
+    config.answer(0x74, &[0x0410_4009]);
+    assert_eq!(open(0x3000), Some(VirtioError::CapabilityLoop));
+    config.answer(0x48, &[u64::from(u32::MAX)]);
+    assert_eq!(open(0x4000), Some(VirtioError::CapabilityLoop));
+    config.answer(0x00, &[0x1000_1af4]);
+    assert!(matches!(open(0x4000), Some(VirtioError::Device(..))), "a transitional device");
+}
+
+#[test]
+fn a_notification_outside_its_structure_keeps_the_queue_from_starting() {
+    let (_, config) = pci_config();
+    let (bar, regs) = Script::new();
+    bar.answer(18, &[3]);
+    bar.answer(30, &[0x40]);
+    let transport = Pci::<HostHal>::new(HostHal::manual(1), &config, &bars(&regs, 0x4000), 2).expect("a function");
+    bar.writes();
+    assert_eq!(transport.start_queue(2, &MEMORY), Err(VirtioError::Capability(2)));
+    assert_eq!(transport.queue_entries_max(3), 0);
+    let started: Vec<_> = bar.writes().into_iter().filter(|&(offset, ..)| offset == 28).collect();
+    assert_eq!(started, vec![]);
+}

@@ -120,7 +120,7 @@ mod tests {
         let two = (Rung::Shared, 0, vec![1, none, 1, none, none]);
         assert_eq!(rungs(3), [(Rung::Each, 0, vec![1, none, 2, none, none]), two.clone(), single.clone()]);
         assert_eq!(rungs(2), [two, single.clone()]);
-        assert_eq!(rungs(1), [single.clone()]);
+        assert_eq!(rungs(1), rungs(0));
         assert_eq!(rungs(0), [single]);
     }
 

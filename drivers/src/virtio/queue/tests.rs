@@ -62,7 +62,7 @@ fn a_chain_is_written_as_the_standard_lays_it_out() {
     assert!(queue.publish());
     assert_eq!((device.available.read16(2), device.available_entry(0)), (1, 0));
     assert!(!queue.publish(), "nothing new");
-    assert_eq!((queue.in_flight(), queue.free()), (1, 2));
+    assert_eq!((queue.in_flight(), queue.free_descriptors()), (1, 2));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn an_indirect_chain_takes_one_descriptor() {
     let table = hal.dma_at(DeviceAddress(table)).expect("a table");
     assert_eq!((table.words()[0].get(), table.words()[1].get()), (0x2000, 0x0001_0001_0000_0010));
     assert_eq!((table.words()[2].get(), table.words()[3].get()), (0x1000, 0x0000_0002_0000_0200));
-    assert_eq!(queue.free(), 3);
+    assert_eq!(queue.free_descriptors(), 3);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_chain_that_the_device_bends_into_a_loop_is_not_followed() {
     device.descriptors.words()[3].set(0x0000_0001_0000_0200);
     device.use_head(0, 1);
     assert_eq!(queue.take(), Ok(Some(Used { tag: 5, written_bytes: 1 })));
-    assert_eq!(queue.free(), 4);
+    assert_eq!(queue.free_descriptors(), 4);
 }
 
 #[test]
@@ -242,7 +242,7 @@ proptest! {
             match step {
                 Step::Add(parts) => {
                     let needed = if indirect { 1 } else { parts as u16 };
-                    let fits = queue.free() >= needed;
+                    let fits = queue.free_descriptors() >= needed;
                     let added = queue.add(tag, &vec![IN; parts]);
                     prop_assert_eq!(added, if fits { Ok(()) } else { Err(Refusal::Full) });
                     if fits {
