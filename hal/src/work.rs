@@ -40,6 +40,8 @@ pub enum Work {
     CheckLook,
     /// One context switch from a thread to another.
     ContextSwitch,
+    /// One descriptor of a stream: its user is told, and makes the next.
+    StreamEntry,
 }
 
 impl Work {
@@ -63,10 +65,11 @@ impl Work {
         Self::PollLook,
         Self::CheckLook,
         Self::ContextSwitch,
+        Self::StreamEntry,
     ];
 
     /// How many kinds there are.
-    pub const COUNT: usize = Work::ContextSwitch as usize + 1;
+    pub const COUNT: usize = Work::StreamEntry as usize + 1;
 
     /// Whether the kind runs in user mode; everything else is kernel time.
     pub fn is_user(self) -> bool {

@@ -6,12 +6,14 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+mod accelerator;
 mod bottleneck;
 mod latency;
 mod quantity;
 mod storage;
 mod summary;
 
+pub use accelerator::{AcceleratorOutcome, StreamDevice};
 pub use bottleneck::{Bottleneck, Finding, SATURATED};
 pub use latency::{Latency, PERCENTILES};
 pub use quantity::{Published, Quantity, Unit};
@@ -52,6 +54,8 @@ pub struct Outcome {
 pub enum Section {
     /// Jobs on NVMe drives.
     Storage(StorageOutcome),
+    /// Streams of an accelerator.
+    Accelerator(AcceleratorOutcome),
 }
 
 /// The quantity that the page shows first, and one beside it.
@@ -77,6 +81,7 @@ impl Section {
     pub fn quantities(&self) -> Vec<Quantity> {
         match self {
             Self::Storage(_) => storage::quantities(),
+            Self::Accelerator(_) => accelerator::quantities(),
         }
     }
 
@@ -84,6 +89,7 @@ impl Section {
     pub fn published(&self) -> &'static [Published] {
         match self {
             Self::Storage(_) => storage::PUBLISHED,
+            Self::Accelerator(_) => &[],
         }
     }
 
@@ -91,6 +97,7 @@ impl Section {
     pub fn headline(&self) -> Headline {
         match self {
             Self::Storage(_) => storage::HEADLINE,
+            Self::Accelerator(_) => accelerator::HEADLINE,
         }
     }
 
@@ -98,15 +105,25 @@ impl Section {
     fn devices(&self) -> Vec<(Bottleneck, f64)> {
         match self {
             Self::Storage(storage) => storage.devices(),
+            Self::Accelerator(accelerator) => accelerator.devices(),
         }
     }
 }
 
 impl Outcome {
+    /// The streams of an accelerator experiment.
+    pub fn accelerator(&self) -> Option<&AcceleratorOutcome> {
+        match &self.section {
+            Section::Accelerator(accelerator) => Some(accelerator),
+            _ => None,
+        }
+    }
+
     /// The drives, latencies and stages of a storage experiment.
     pub fn storage(&self) -> Option<&StorageOutcome> {
         match &self.section {
             Section::Storage(storage) => Some(storage),
+            _ => None,
         }
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! What every experiment has is in [`Plan`]; what it runs is in its [`Experiment`], a module a kind.
 
+pub mod accelerator;
 pub mod storage;
 mod variant;
 
+pub use accelerator::{Accelerator, StreamVariant};
 pub use storage::{Coalescing, DEVICE_VECTORS, DrivePlan, IoEngine, JobPlan, Pattern, Storage};
 pub use variant::{Delivery, Variant};
 
@@ -42,6 +44,8 @@ pub struct Plan {
 pub enum Experiment {
     /// Jobs on NVMe drives.
     Storage(Storage),
+    /// Streams of a Data Streaming Accelerator.
+    Accelerator(Accelerator),
 }
 
 impl Experiment {
@@ -49,20 +53,20 @@ impl Experiment {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Storage(_) => "storage",
+            Self::Accelerator(_) => "accelerator",
         }
     }
 
     /// Whether `variant` is one of this kind's.
     pub fn has(&self, variant: Variant) -> bool {
-        match (self, variant) {
-            (Self::Storage(_), Variant::Delivery(_)) => true,
-        }
+        matches!((self, variant), (Self::Storage(_), Variant::Delivery(_)) | (Self::Accelerator(_), Variant::Stream(_)))
     }
 
     /// Whether it is the same experiment as `other`, wherever the two were read.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Storage(ours), Self::Storage(theirs)) => ours.is_same(theirs),
+            (ours, theirs) => ours == theirs,
         }
     }
 }
@@ -72,6 +76,7 @@ impl Plan {
     pub fn storage(&self) -> Option<&Storage> {
         match &self.experiment {
             Experiment::Storage(storage) => Some(storage),
+            _ => None,
         }
     }
 
@@ -103,6 +108,7 @@ impl Plan {
         }
         match &self.experiment {
             Experiment::Storage(storage) => storage.validate(self),
+            Experiment::Accelerator(accelerator) => accelerator.validate(self),
         }
     }
 }

@@ -6,6 +6,7 @@ use serde::{Serialize, Serializer};
 
 use crate::outcome::{Estimate, Outcome, Quantity, Summary};
 
+mod accelerator;
 mod figure;
 pub mod html;
 pub mod json;

@@ -479,5 +479,6 @@ fn work_name(work: Work) -> &'static str {
         Work::PollLook => "poll",
         Work::CheckLook => "check",
         Work::ContextSwitch => "context switch",
+        Work::StreamEntry => "stream",
     }
 }

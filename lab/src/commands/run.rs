@@ -85,7 +85,7 @@ fn constants(plan: &Plan) -> Vec<ConstantRow> {
 /// Throughput and latency at depths 1, 2, 4, … up to the plan's own, one seed each and a short span; of a storage
 /// experiment only.
 fn load_points(plan: &Plan, stop: &StopFlag) -> Result<Vec<LoadPoint>, Failure> {
-    let Experiment::Storage(storage) = &plan.experiment;
+    let Experiment::Storage(storage) = &plan.experiment else { return Ok(Vec::new()) };
     let deepest = storage.jobs.iter().map(|job| job.iodepth).max().unwrap_or(1);
     let depths = std::iter::successors(Some(1), |depth| Some(depth * 2)).take_while(|&depth| depth <= deepest);
     let mut points = Vec::new();

@@ -24,6 +24,10 @@ pub enum Bottleneck {
     DriveLink,
     /// A drive's media slots are all in use.
     DriveMedia,
+    /// An accelerator's engine always serves.
+    Engine,
+    /// The link of another device than a drive is never free.
+    DeviceLink,
     /// The way of an MSI from the drive to a LAPIC, at this server.
     MsiPath(ServerKind),
     /// A CPU has no idle time.
@@ -37,6 +41,8 @@ impl fmt::Display for Bottleneck {
         match self {
             Self::DriveLink => f.write_str("drive link"),
             Self::DriveMedia => f.write_str("drive media"),
+            Self::Engine => f.write_str("engine"),
+            Self::DeviceLink => f.write_str("device link"),
             Self::MsiPath(server) => write!(f, "MSI path ({})", server.name()),
             Self::Cpu => f.write_str("CPU"),
             Self::None => f.write_str("none"),

@@ -1,5 +1,6 @@
 //! The variants of an experiment that are compared: the columns of its table.
 
+use super::StreamVariant;
 use std::fmt;
 
 /// One way to run an experiment. Each kind has its own.
@@ -7,6 +8,8 @@ use std::fmt;
 pub enum Variant {
     /// Of a storage experiment.
     Delivery(Delivery),
+    /// Of an accelerator experiment.
+    Stream(StreamVariant),
 }
 
 impl fmt::Display for Variant {
@@ -14,6 +17,7 @@ impl fmt::Display for Variant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Delivery(delivery) => delivery.fmt(f),
+            Self::Stream(variant) => variant.fmt(f),
         }
     }
 }

@@ -60,9 +60,9 @@ constants! {
 }
 
 impl Cpu {
-    /// What one unit of `work` takes, scaled, in picoseconds.
-    pub fn work_ps(&self, work: Work) -> u64 {
-        self.scaled_ps(match work {
+    /// What one unit of `work` takes, unscaled; none of work that only one kind of experiment does.
+    pub(super) fn work(&self, work: Work) -> Option<&Constant> {
+        Some(match work {
             Work::IrqEntry => &self.irq_entry,
             Work::IrqExit => &self.irq_exit,
             Work::IrqHandler => &self.irq_handler,
@@ -81,6 +81,7 @@ impl Cpu {
             Work::PollLook => &self.poll_look,
             Work::CheckLook => &self.check_look,
             Work::ContextSwitch => &self.context_switch,
+            Work::StreamEntry => return None,
         })
     }
 
@@ -161,6 +162,8 @@ constants! {
         engine_depth: Count 1.0 255.0,
         /// MOVDIR64B: 64 bytes posted to a portal. Scaled by `cpu.scale`.
         portal_write: Time 0.0 1e6,
+        /// [`Work::StreamEntry`]. Scaled by `cpu.scale`.
+        stream_entry: Time 0.0 1e6,
         /// MSI-X vectors; one belongs to the device's own errors.
         vectors: Count 2.0 2048.0,
     }

@@ -47,9 +47,13 @@ impl Platform {
         self.drives.iter().find(|(name, _)| name == kind).map(|(_, drive)| drive)
     }
 
-    /// What one unit of `work` takes, in picoseconds.
+    /// What one unit of `work` takes on this platform, in picoseconds: zero of work of a kind that it does not have.
     pub fn work_ps(&self, work: Work) -> u64 {
-        self.cpu.work_ps(work)
+        let cost = self.cpu.work(work).or_else(|| match work {
+            Work::StreamEntry => self.accelerator.as_ref().map(|accelerator| &accelerator.stream_entry),
+            _ => None,
+        });
+        cost.map_or(0, |cost| self.cpu.scaled_ps(cost))
     }
 
     /// Every constant that the platform has, with its dotted key, in the order of the file.

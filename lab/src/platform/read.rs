@@ -14,11 +14,13 @@ use crate::input::{InputError, Place, Problem};
 use crate::setting::Setting;
 
 /// The platforms that the program carries: name, path in the project, text.
-pub const EMBEDDED: [(&str, &str, &str); 4] = [
+pub const EMBEDDED: [(&str, &str, &str); 6] = [
     ("emr", "platforms/emr.toml", include_str!("../../../platforms/emr.toml")),
     ("spr", "platforms/spr.toml", include_str!("../../../platforms/spr.toml")),
     ("optane", "platforms/optane.toml", include_str!("../../../platforms/optane.toml")),
     ("azure", "platforms/azure.toml", include_str!("../../../platforms/azure.toml")),
+    ("dsa-loops", "platforms/dsa-loops.toml", include_str!("../../../platforms/dsa-loops.toml")),
+    ("dsa-headline", "platforms/dsa-headline.toml", include_str!("../../../platforms/dsa-headline.toml")),
 ];
 
 impl Platform {

@@ -43,7 +43,7 @@ fn a_base_lends_what_the_file_does_not_give() {
     assert_ne!(spr.cpu.scale.value, emr.cpu.scale.value);
     let scaled = |of: &Constant| (of.value * spr.cpu.scale.value * 1000.0).round() as u64;
     assert_eq!(spr.cpu.scaled_ps(&spr.cpu.user_aio), scaled(&emr.cpu.user_aio));
-    assert_eq!(spr.cpu.work_ps(hal::Work::IrqEntry), scaled(&emr.cpu.irq_entry));
+    assert_eq!(spr.work_ps(hal::Work::IrqEntry), scaled(&emr.cpu.irq_entry));
     assert!(!spr.cpu.user_aio.fit, "what is lent is not fitted anew");
 }
 
@@ -93,7 +93,7 @@ fn a_platform_that_is_not_there_is_an_error() {
         |name: &str| Platform::load(&Setting::new(Place::option("--platform"), "", name)).unwrap_err().to_string();
     assert_eq!(
         load("emx"),
-        "--platform: `emx` is no platform; valid: emr, spr, optane, azure, or the path of a file (./my.toml)"
+        "--platform: `emx` is no platform; valid: emr, spr, optane, azure, dsa-loops, dsa-headline, or the path of a file (./my.toml)"
     );
     assert!(load("./no-such.toml").contains("cannot be read"));
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::plots::{self, Axes, Bar, Series, escape};
-use super::{RunReport, figure, storage, table};
+use super::{RunReport, accelerator, figure, storage, table};
 use crate::outcome::{Bottleneck, Headline, Section, Summary, Timeline, Unit};
 
 /// The page, whole. It refers to nothing outside itself.
@@ -28,6 +28,7 @@ pub fn page(report: &RunReport) -> String {
 fn own(report: &RunReport) -> String {
     match report.outcomes.first().map(|outcome| &outcome.section) {
         Some(Section::Storage(_)) => storage::sections(report),
+        Some(Section::Accelerator(_)) => accelerator::sections(report),
         None => String::new(),
     }
 }

@@ -9,8 +9,12 @@ use comfy_table::{
 use super::{Class, Row, RunReport, figure};
 use crate::outcome::{Fault, Summary};
 
-/// Columns that every table keeps within, with up to three deliveries.
+/// Columns that every table keeps within, with up to three variants.
 pub const WIDTH: u16 = 100;
+/// Of more variants the changes are left out, and each has this many columns.
+const VARIANT_WIDTH: u16 = 19;
+/// Variants beside whom their changes stand.
+const COMPARED_MAX: usize = 3;
 
 /// Three lines across and no others: rows of a block belong together.
 const LINES: TableStyle = presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none());
@@ -103,6 +107,8 @@ fn closing_line(rows: &[Row]) -> String {
 
 fn summary_table(report: &RunReport) -> Table {
     let Some((first, others)) = report.summaries.split_first() else { return table(&["nothing was run"]) };
+    let is_compared = report.summaries.len() <= COMPARED_MAX;
+    let others = if is_compared { others } else { &[] };
     let mut header = vec![String::new()];
     header.extend(report.summaries.iter().map(|s| s.delivery.clone()));
     header.extend(others.iter().map(|s| match others.len() {
@@ -122,8 +128,11 @@ fn summary_table(report: &RunReport) -> Table {
         let mut row = vec![Cell::new(format!("  {}", quantity.label))];
         row.extend(estimates.iter().map(|&e| right(figure::estimate(quantity.unit, e))));
         let change = |&now| right(figure::change(quantity.unit, estimates[0], now).unwrap_or("–".into()));
-        row.extend(estimates[1..].iter().map(change));
+        row.extend(estimates[1..].iter().map(change).take(others.len()));
         table.add_row(row);
+    }
+    if !is_compared {
+        table.set_width(WIDTH.max(34 + VARIANT_WIDTH * report.summaries.len() as u16));
     }
     table
 }

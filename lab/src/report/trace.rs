@@ -17,6 +17,8 @@ pub enum Track {
     Iommu(u32),
     /// A root port.
     Port(u32),
+    /// A device that is no drive, by its place.
+    Device(u32),
 }
 
 impl Track {
@@ -27,6 +29,7 @@ impl Track {
             Self::Drive(n) => (2, "Drives", "drive", n),
             Self::Iommu(n) => (3, "IOMMUs", "IOMMU", n),
             Self::Port(n) => (4, "Root ports", "root port", n),
+            Self::Device(n) => (5, "Devices", "device", n),
         }
     }
 

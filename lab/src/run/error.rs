@@ -1,6 +1,8 @@
 //! Why a run gave no figures.
 
+use crate::plan::Variant;
 use drivers::apic::ApicError;
+use drivers::dsa::DsaError;
 use drivers::nvme::NvmeError;
 use drivers::pci::MsixError;
 use drivers::vtd::VtdError;
@@ -13,6 +15,13 @@ use std::fmt;
 /// Why a run gave no figures.
 #[derive(Debug)]
 pub enum RunError {
+    /// The variant is none of the experiment's.
+    Variant {
+        /// The experiment's kind.
+        kind: &'static str,
+        /// The variant.
+        variant: Variant,
+    },
     /// The drivers could not bring the server up.
     Setup(SetupError),
     /// Bringing it up did not end.
@@ -29,6 +38,7 @@ pub enum RunError {
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Variant { kind, variant } => write!(f, "{variant} is no way to run a {kind} experiment"),
             Self::Setup(error) => write!(f, "the server could not be set up: {error}"),
             Self::Boot(error) => write!(f, "the server did not come up: {error}"),
             Self::Stuck { at_ns, end } => write!(f, "nothing happens any more at {at_ns} ns: {end:?}"),
@@ -51,6 +61,8 @@ pub enum SetupError {
     Vtd(VtdError),
     /// A drive's MSI-X.
     Msix(MsixError),
+    /// An accelerator.
+    Accelerator(DsaError),
     /// A drive, by its name.
     Drive(String, NvmeError),
     /// Memory of a job.
@@ -67,6 +79,7 @@ impl fmt::Display for SetupError {
             Self::Posted(error) => write!(f, "{error}"),
             Self::Vtd(error) => write!(f, "IOMMU: {error}"),
             Self::Msix(error) => write!(f, "{error}"),
+            Self::Accelerator(error) => write!(f, "accelerator: {error}"),
             Self::Drive(name, error) => write!(f, "drive {name}: {error}"),
             Self::Memory(error) => write!(f, "buffers: {error}"),
             Self::Spawn(error) => write!(f, "{error}"),
@@ -85,4 +98,4 @@ macro_rules! setup_error_from {
         })*
     };
 }
-setup_error_from!(IrqError => Irq, ApicError => Apic, PostedError => Posted, VtdError => Vtd, MsixError => Msix);
+setup_error_from!(IrqError => Irq, ApicError => Apic, PostedError => Posted, VtdError => Vtd, MsixError => Msix, DsaError => Accelerator);

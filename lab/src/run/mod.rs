@@ -2,6 +2,7 @@
 //!
 //! The course of a run is here and the same for every kind of experiment; a kind is a [`Rig`] in a module of its own.
 
+mod accelerator;
 mod error;
 mod pcie;
 mod span;
@@ -64,6 +65,10 @@ fn rig(plan: &Plan, variant: Variant, seed: u64, traced: bool) -> Result<Box<dyn
         (Experiment::Storage(storage), Variant::Delivery(delivery)) => {
             Ok(Box::new(storage::StorageRig::new(plan, storage, delivery, seed, traced)?))
         }
+        (Experiment::Accelerator(accelerator), Variant::Stream(variant)) => {
+            Ok(Box::new(accelerator::StreamRig::new(plan, accelerator, variant, seed, traced)?))
+        }
+        (experiment, variant) => Err(RunError::Variant { kind: experiment.kind(), variant }),
     }
 }
 

@@ -6,16 +6,30 @@ use drivers::apic::{ApicId, ApicMode, Lapic, VectorDomain};
 use drivers::message::MessageDomain;
 use drivers::vtd::{FaultEvent, RemapConfig, RemapDomain, RemapUnit};
 use hal::{Affinity, CpuId, CpuSet, Hal as _, ThreadSpec, Word as _};
-use irq::posted::{PostedConfig, PostedMsi};
-use irq::{Action, AllocRequest, CoreConfig, Flow, Irq, IrqCore, IrqDomain, IrqReturn, RequestFlags};
+use irq::posted::{PostedConfig, PostedMsi, Statistics};
+use irq::{Action, AllocRequest, CoreConfig, Flow, Irq, IrqCore, IrqDomain, IrqReturn, RequestFlags, StormConfig};
 use irq::{RequesterId, Vector};
 use machine::{Machine, Regs, SimHal, Word};
 use std::sync::{Arc, OnceLock};
 
 /// System vectors: those of Linux.
-const LOCAL_TIMER: Vector = Vector(0xec);
+pub(crate) const LOCAL_TIMER: Vector = Vector(0xec);
 const RESCHEDULE: Vector = Vector(0xfd);
 const SPURIOUS: Vector = Vector(0xff);
+
+/// What a kind of experiment wants of a PC.
+pub(crate) struct Wanted {
+    /// Lines of its devices.
+    pub(crate) device_lines: u32,
+    /// Posted delivery.
+    pub(crate) posted: Option<PostedConfig>,
+    pub(crate) storm: StormConfig,
+    /// What the local timer's interrupt does, on each CPU that has one running.
+    pub(crate) timer: Option<TimerHandler>,
+}
+
+/// Runs in interrupt context, before the EOI.
+pub(crate) type TimerHandler = Arc<dyn Fn() + Send + Sync>;
 
 /// What bring-up is given.
 pub(crate) struct Parts {
@@ -45,22 +59,23 @@ pub(crate) struct Pc {
     pub(crate) core: Arc<IrqCore<SimHal>>,
     pub(crate) posted: Option<Arc<PostedMsi<SimHal>>>,
     vectors: Arc<dyn IrqDomain>,
-    lapic: Arc<Lapic<SimHal>>,
+    pub(crate) lapic: Arc<Lapic<SimHal>>,
     cpus: u32,
 }
 
 impl Pc {
-    /// The core with room for `device_lines`, the local APICs of every CPU, posted delivery when it is asked for. Runs
-    /// on the boot thread.
-    pub(crate) fn set_up(parts: &Parts, device_lines: u32, posted: Option<PostedConfig>) -> Result<Self, SetupError> {
+    /// The core, the local APICs of every CPU, posted delivery when it is wanted. Runs on the boot thread.
+    pub(crate) fn set_up(parts: &Parts, wanted: Wanted) -> Result<Self, SetupError> {
         let cpus = parts.cpus;
+        let Wanted { device_lines, posted, storm, timer } = wanted;
         // Each IOMMU's fault event has a line too.
-        let mut core = IrqCore::new(SimHal, CoreConfig::x86(cpus, device_lines + parts.iommus.len() as u32))?;
+        let config = CoreConfig { storm, ..CoreConfig::x86(cpus, device_lines + parts.iommus.len() as u32) };
+        let mut core = IrqCore::new(SimHal, config)?;
         let ids = (0..cpus).map(ApicId).collect();
         let lapic = Arc::new(Lapic::new(SimHal, Regs::Lapic, ApicMode::X2Apic, ids)?);
         let destinations: Vec<u32> = (0..cpus).collect();
         let posted = posted.map(|config| PostedMsi::new(SimHal, config, &destinations).map(Arc::new)).transpose()?;
-        system_vectors(&mut core, &lapic, posted.as_ref())?;
+        system_vectors(&mut core, &lapic, posted.as_ref(), timer)?;
         let vectors = VectorDomain::new(SimHal, lapic.clone());
         core.set_root_chip(vectors.chip().clone());
         let vectors: Arc<dyn IrqDomain> = Arc::new(vectors);
@@ -106,12 +121,17 @@ impl Pc {
         Ok(())
     }
 
-    /// Notifications taken, and of them those that found nothing.
-    pub(crate) fn notifications(&self) -> (u64, u64) {
-        let Some(posted) = &self.posted else { return (0, 0) };
-        (0..self.cpus).map(|cpu| posted.statistics(CpuId(cpu))).fold((0, 0), |(all, empty), statistics| {
-            (all + statistics.notifications, empty + statistics.empty_notifications)
-        })
+    /// What the notifications of all CPUs brought.
+    pub(crate) fn posted_statistics(&self) -> Statistics {
+        let mut sum = Statistics::default();
+        for cpu in 0..self.cpus {
+            let own = self.posted.as_ref().map_or(Statistics::default(), |posted| posted.statistics(CpuId(cpu)));
+            sum.notifications += own.notifications;
+            sum.empty_notifications += own.empty_notifications;
+            sum.passes += own.passes;
+            sum.vectors += own.vectors;
+        }
+        sum
     }
 
     /// Interrupts of `lines` so far.
@@ -125,12 +145,20 @@ fn system_vectors(
     core: &mut IrqCore<SimHal>,
     lapic: &Arc<Lapic<SimHal>>,
     posted: Option<&Arc<PostedMsi<SimHal>>>,
+    timer: Option<TimerHandler>,
 ) -> Result<(), SetupError> {
     let eoi = |lapic: &Arc<Lapic<SimHal>>| {
         let lapic = lapic.clone();
         move |_: &IrqCore<SimHal>| lapic.eoi()
     };
-    core.set_system_vector(LOCAL_TIMER, "LOC", "Local timer interrupts", Arc::new(eoi(lapic)))?;
+    let end = eoi(lapic);
+    let timer = move |core: &IrqCore<SimHal>| {
+        if let Some(handler) = &timer {
+            handler();
+        }
+        end(core);
+    };
+    core.set_system_vector(LOCAL_TIMER, "LOC", "Local timer interrupts", Arc::new(timer))?;
     core.set_system_vector(RESCHEDULE, "RES", "Rescheduling interrupts", Arc::new(eoi(lapic)))?;
     // A spurious interrupt has no EOI.
     core.set_system_vector(SPURIOUS, "SPU", "Spurious interrupts", Arc::new(|_: &IrqCore<SimHal>| {}))?;

@@ -1,5 +1,6 @@
 //! What can be set: in a scenario's tables and with `--set`, by the same keys.
 
+use super::accelerator::AcceleratorDraft;
 use super::storage::StorageDraft;
 use super::{DURATION_NS, RAMP_NS};
 use crate::input::{InputError, Place};
@@ -26,6 +27,7 @@ pub(super) struct Draft {
 /// The part of a draft that depends on what runs.
 pub(super) enum Kind {
     Storage(StorageDraft),
+    Accelerator(AcceleratorDraft),
 }
 
 impl Kind {
@@ -33,6 +35,7 @@ impl Kind {
     fn apply(&mut self, setting: &Setting) -> Result<bool, InputError> {
         match self {
             Self::Storage(draft) => draft.apply(setting),
+            Self::Accelerator(draft) => draft.apply(setting),
         }
     }
 
@@ -40,6 +43,7 @@ impl Kind {
     fn keys(&self) -> Vec<String> {
         match self {
             Self::Storage(_) => StorageDraft::keys(),
+            Self::Accelerator(_) => AcceleratorDraft::keys(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! From a scenario or job file and the command line to a [`Plan`].
 
+mod accelerator;
 mod carried;
 mod draft;
 mod files;
@@ -15,6 +16,7 @@ use crate::input::{InputError, Place, Problem, Warning};
 use crate::plan::{Experiment, Plan, Spans, Variant};
 use crate::platform::Platform;
 use crate::setting::Setting;
+use accelerator::AcceleratorDraft;
 use draft::{Asked, Draft, Kind};
 use files::Files;
 use read::{SEEDS_MAX, Scenario, Workload};
@@ -68,6 +70,7 @@ impl Request {
         let (files, path) = Files::locate(&self.input)?;
         let scenario = self.scenario(files, &path)?;
         let kind = match scenario.workload {
+            Workload::Stream => Kind::Accelerator(AcceleratorDraft::new()),
             Workload::Jobs(sections) => Kind::Storage(StorageDraft::new(path.clone(), sections)),
             Workload::JobFile(setting) => {
                 let file = Files::beside(&setting.text, &setting.place.file);
@@ -85,6 +88,7 @@ impl Request {
         let asked = self.deliveries().or(scenario.deliveries);
         let Resolved { cpus, experiment, variants, spans, warnings } = match &draft.kind {
             Kind::Storage(storage) => storage.resolve(&draft, asked)?,
+            Kind::Accelerator(accelerator) => accelerator.resolve(&draft, asked)?,
         };
         let plan = Plan {
             name: Path::new(&path).file_stem().map_or(path.clone(), |stem| stem.to_string_lossy().into()),

@@ -23,6 +23,8 @@ pub(super) enum Workload {
     JobFile(Setting),
     /// `[[jobs]]`.
     Jobs(Vec<Section>),
+    /// `[stream]`, whose keys are settings.
+    Stream,
 }
 
 /// The keys of a scenario file.
@@ -39,6 +41,7 @@ pub(super) const KEYS: &[&str] = &[
     "job",
     "options",
     "drives",
+    "stream",
     "set",
 ];
 
@@ -55,7 +58,7 @@ impl Scenario {
         for (key, node) in root.iter() {
             match key {
                 "cpus" | "ramp" | "duration" => settings.push(node.scalar("one value")?),
-                "job" | "options" | "drives" => flatten(node, key, &mut settings)?,
+                "job" | "options" | "drives" | "stream" => flatten(node, key, &mut settings)?,
                 "set" => {
                     let first = settings.len();
                     flatten(node, key, &mut settings)?;
@@ -90,7 +93,21 @@ fn flatten(node: Node<'_, '_>, key: &str, settings: &mut Vec<Setting>) -> Result
 }
 
 fn workload(root: &Table<'_, '_>) -> Result<Workload, InputError> {
-    let valid = "workload = \"jobs/four-drives.fio\", or [[jobs]] tables with fio's options";
+    let valid = "workload = \"jobs/four-drives.fio\", or [[jobs]] tables with fio's options, or [stream]";
+    let jobs = root.get("workload").or(root.get("jobs"));
+    match (jobs, root.get("stream")) {
+        (None, Some(_)) => return Ok(Workload::Stream),
+        (Some(_), Some(node)) => {
+            return Err(InputError::value(
+                &node.place(),
+                "stream",
+                "[stream]",
+                "stands beside other work",
+                "one of them",
+            ));
+        }
+        (_, None) => {}
+    }
     match (root.get("workload"), root.get("jobs")) {
         (Some(node), None) => Ok(Workload::JobFile(node.scalar(valid)?)),
         (None, Some(Node::Array(_, jobs))) => {

@@ -48,6 +48,8 @@ pub struct Config {
     pub timing: Timing,
     /// Whether bytes move.
     pub data: Data,
+    /// What one MOVDIR64B to a portal costs its CPU. None: what eight register writes do.
+    pub portal_write: Option<Ps>,
 }
 
 impl Default for Config {
@@ -65,6 +67,7 @@ impl Default for Config {
             transfer_shift_max: 31,
             timing,
             data: Data::Written,
+            portal_write: None,
         }
     }
 }

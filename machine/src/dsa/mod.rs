@@ -28,9 +28,10 @@ mod tables;
 
 pub use config::{Config, ConfigError, Data, Timing};
 
-use crate::model::{Model, ModelId, Upstream};
+use crate::model::{AccessCosts, Model, ModelId, Upstream};
 use crate::msix::Msix;
 
+use crate::time::Ps;
 use crate::world::World;
 use command::Commands;
 use engine::{Engine, Jobs};
@@ -211,6 +212,14 @@ impl Model for Dsa {
     /// Queues' portals are independent of each other and of the registers.
     fn write_order(&self, region: u8, offset: u32) -> u32 {
         if region == REGION_PORTALS { 4 + 4 * (offset / (4 * spec::dsa::PORTAL_BYTES)) } else { 0 }
+    }
+
+    /// The eighth quadword of a descriptor stands for the MOVDIR64B that all eight are on hardware.
+    fn access_costs(&self, region: u8, offset: u32) -> Option<AccessCosts> {
+        let portal_write = self.config.portal_write.filter(|_| region == REGION_PORTALS)?;
+        let write = if offset % 64 == 56 { portal_write } else { Ps(0) };
+        // A portal is not read on the data path.
+        Some(AccessCosts { read: portal_write, write })
     }
 
     fn write(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8, value: u64) {

@@ -25,7 +25,7 @@ impl Snapshot {
     pub(crate) fn take(hardware: &mut Hardware, system: &System) -> Self {
         // First what drivers know, since asking them may let the machine run on a little.
         let (queues, looks) = system.completion_counters();
-        let (notifications, empty_notifications) = system.pc.notifications();
+        let posted = system.pc.posted_statistics();
         let dispatched = system.device_interrupts();
         let Hardware { machine, drives, pcie, .. } = hardware;
         Self {
@@ -33,8 +33,8 @@ impl Snapshot {
             pcie: pcie.count(machine),
             queues,
             looks,
-            notifications,
-            empty_notifications,
+            notifications: posted.notifications,
+            empty_notifications: posted.empty_notifications,
             dispatched,
         }
     }
@@ -48,7 +48,7 @@ pub(crate) fn activity(hardware: &mut Hardware, system: &System) -> Vec<(&'stati
         ios += counter(&counters, "completions");
         msis += counter(&counters, "msis");
     }
-    vec![("ios", ios), ("msis", msis), ("notifications", system.pc.notifications().0)]
+    vec![("ios", ios), ("msis", msis), ("notifications", system.pc.posted_statistics().notifications)]
 }
 
 /// What happened between two snapshots.

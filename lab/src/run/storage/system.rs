@@ -9,13 +9,13 @@ use super::mailbox::Mailbox;
 use crate::plan::{Delivery, DrivePlan, JobPlan, Plan, Storage};
 use crate::run::SetupError;
 use crate::run::pcie::Site;
-use crate::run::x86::{self, Pc};
+use crate::run::x86::{self, Pc, Wanted};
 use drivers::message::MessageDomain;
 use drivers::nvme::{self, CompletionCounters, Controller, QueueConfig, QueuePair};
 use drivers::pci::{MsixCapability, MsixTable};
 use hal::{Affinity, CpuSet, Hal as _, ThreadSpec};
 use irq::posted::PostedConfig;
-use irq::{AllocRequest, Flow, Irq, IrqDomain, RequestFlags, RequesterId};
+use irq::{AllocRequest, Flow, Irq, IrqDomain, RequestFlags, RequesterId, StormConfig};
 use machine::nvme::{REGION_CONFIG, REGION_CONTROLLER, REGION_MSIX};
 use machine::{Regs, SimHal};
 use std::sync::Arc;
@@ -72,7 +72,8 @@ impl System {
         let queues: u32 = storage.drives.iter().map(|drive| drive.queues).sum();
         let posted = (parts.delivery == Delivery::Posted)
             .then(|| PostedConfig { passes: plan.options.harvest_passes, ..PostedConfig::default() });
-        let pc = Pc::set_up(&parts.pc, queues, posted)?;
+        let storm = StormConfig::default();
+        let pc = Pc::set_up(&parts.pc, Wanted { device_lines: queues, posted, storm, timer: None })?;
         let domains = pc.remap_domains(&parts.pc, queues + storage.drives.len() as u32)?;
         let mailboxes: Arc<[_]> = storage.jobs.iter().map(|job| Arc::new(Mailbox::new(job.iodepth))).collect();
         let work = |job: &JobPlan| EngineWork::of(job.engine, storage.is_polled(job, parts.delivery)).complete;
