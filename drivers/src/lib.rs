@@ -6,6 +6,7 @@ extern crate std;
 
 pub mod apic;
 pub mod dsa;
+pub mod gic;
 pub mod hpet;
 pub mod ioapic;
 pub mod message;

@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hal::{Hal, Lock};
 use irq::{AllocRequest, ChipOps, HardwareIrq, IrqChip, IrqDomain, IrqError, Level, LevelData, MsiMessage, Target};
+use spec::msi::{ADDRESS_PREFIX, PlainAddress};
 
 /// Where a device keeps the messages of its interrupts.
 pub trait MessageSource: Send + Sync {
@@ -56,7 +57,9 @@ impl<H: Hal, S: MessageSource> MessageChip<H, S> {
     fn refresh(&self, level: &Level<'_>) -> Result<(), IrqError> {
         let composer = parent_with(level, |ops| ops.compose_message)?;
         let message = composer.chip().compose_message(&composer)?;
-        if message.address >> 32 != 0 && !self.source.has_wide_address() {
+        // Other controllers' doorbells may lie anywhere.
+        let for_apic = PlainAddress::from_bits(message.address).prefix() == ADDRESS_PREFIX;
+        if for_apic && message.address >> 32 != 0 && !self.source.has_wide_address() {
             return Err(IrqError::Delivery("an APIC id above 0xff needs interrupt remapping"));
         }
         self.write_message(level, message);

@@ -42,6 +42,9 @@ pub struct ChipOps {
     /// GIC with EOImode = 1, where ack is the priority drop and eoi the deactivation. No mask is needed meanwhile.
     /// Not so for LPIs, which have no active state: they need a chip of their own.
     pub automasks_flow: bool,
+    /// Its ack and its eoi are the two halves of one end, as with EOImode = 1: a flow that calls only one of them would
+    /// leave the line active for ever, and is refused.
+    pub ends_in_halves: bool,
     /// [`IrqChip::eoi`] may be called later than the handler, by a thread, on another CPU. Needed, with
     /// [`ChipOps::automasks_flow`], to keep a line back until its thread is done without masking it.
     pub eoi_threaded: bool,

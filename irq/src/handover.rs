@@ -122,11 +122,11 @@ impl<W: Word> Default for Handover<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hal::host::HostWord;
+    use hal::AtomicWord;
 
     #[test]
     fn a_thread_wanted_while_it_runs_runs_again() {
-        let handover = Handover::<HostWord>::new();
+        let handover = Handover::<AtomicWord>::new();
         assert_eq!(handover.want(0b11, true), 0b11);
         assert_eq!(handover.want(0b10, true), 0, "it is about to look");
         assert!(handover.take(0) && handover.take(1) && !handover.take(1));
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_did_not_hold_the_line_is_never_the_last_that_did() {
-        let handover = Handover::<HostWord>::new();
+        let handover = Handover::<AtomicWord>::new();
         handover.want(0b1, false);
         assert!(handover.take(0));
         assert_eq!(handover.finish(0), Finished::Done);

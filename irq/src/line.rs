@@ -25,6 +25,7 @@ pub(crate) struct Resolved {
     state: Option<u8>,
     nmi: Option<u8>,
     pub(crate) moves_on_ack: bool,
+    ends_in_halves: bool,
     /// The controller itself holds an acknowledged line back until its end, however late that comes.
     pub(crate) flow_masks: bool,
     pub(crate) eoi_threaded: bool,
@@ -49,6 +50,7 @@ impl Resolved {
             state: nearest(|ops| ops.state),
             nmi: nearest(|ops| ops.nmi),
             moves_on_ack: provides.iter().any(|ops| ops.moves_on_ack),
+            ends_in_halves: provides.iter().any(|ops| ops.ends_in_halves),
             flow_masks: eoi_threaded && provides.iter().any(|ops| ops.automasks_flow),
             eoi_threaded,
             oneshot_safe: provides.iter().any(|ops| ops.oneshot_safe),
@@ -94,6 +96,9 @@ impl Hardware {
         };
         if let Some((_, operation)) = needs.iter().find(|(level, _)| level.is_none()) {
             return Err(IrqError::Flow(flow, operation));
+        }
+        if self.ops.ends_in_halves && !matches!(flow, Flow::Strict | Flow::PerCpu) {
+            return Err(IrqError::Flow(flow, "an ack or an eoi that ends the interrupt alone"));
         }
         self.check_forwarding(flow)
     }

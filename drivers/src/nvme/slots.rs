@@ -168,14 +168,14 @@ impl<W: Word> FreeIds<W> {
 mod tests {
     use super::*;
     use alloc::collections::VecDeque;
-    use hal::host::HostWord;
+    use hal::AtomicWord;
     use proptest::prelude::*;
 
     proptest! {
         /// The ring hands out each id once until it is given back, in the order of giving, over any number of turns.
         #[test]
         fn ids_come_back_in_order(count in 1_u16..70, steps in prop::collection::vec(any::<u8>(), 1..600)) {
-            let (ids, mut given, mut taken) = FreeIds::<HostWord>::new(count);
+            let (ids, mut given, mut taken) = FreeIds::<AtomicWord>::new(count);
             let mut free: VecDeque<u16> = (0..count).collect();
             let mut hidden = VecDeque::new();
             let mut out = VecDeque::new();
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn positions_may_wrap() {
-        let (ids, mut given, mut taken) = FreeIds::<HostWord>::new(3);
+        let (ids, mut given, mut taken) = FreeIds::<AtomicWord>::new(3);
         // As after 2^32 − 4 ids each way: a multiple of the ring's length, so the places are the same.
         given.position = given.position.wrapping_sub(4);
         (taken.position, taken.known) = (taken.position.wrapping_sub(4), taken.known.wrapping_sub(4));

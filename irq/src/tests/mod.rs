@@ -152,6 +152,7 @@ pub(super) const ALL_OPS: ChipOps = ChipOps {
     moves_on_ack: false,
     forwards: false,
     automasks_flow: false,
+    ends_in_halves: false,
     eoi_threaded: false,
     oneshot_safe: false,
 };

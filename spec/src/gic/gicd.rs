@@ -137,7 +137,7 @@ impl Type {
     }
 }
 
-/// Where an SPI goes (IHI 0069H, "GICD_IROUTER<n>").
+/// Where an SPI goes (IHI 0069H, "GICD_IROUTERn").
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub struct Route {

@@ -137,7 +137,7 @@ impl TableType {
     pub const COLLECTIONS: Self = Self(4);
 }
 
-/// A table of the ITS (IHI 0069H, "GITS_BASER<n>"). Only the implementation knows what an entry looks like.
+/// A table of the ITS (IHI 0069H, "GITS_BASERn"). Only the implementation knows what an entry looks like.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub struct Base {

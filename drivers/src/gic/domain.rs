@@ -1,0 +1,60 @@
+//! The root domain: lines that are wires to the GIC, and the private interrupts.
+
+use super::Gic;
+use super::version::Version;
+use alloc::sync::Arc;
+use hal::Hal;
+use irq::{AllocRequest, Delivery, HardwareIrq, IrqDomain, IrqError, Level, LevelData, Target};
+use spec::gic::IntId;
+
+/// Refuses what no GIC can.
+pub(super) fn check_delivery(request: &AllocRequest) -> Result<(), IrqError> {
+    match request.delivery {
+        Delivery::Fixed => Ok(()),
+        _ => Err(IrqError::Delivery("a GIC delivers to one CPU; pseudo-NMIs are asked for when a line is requested")),
+    }
+}
+
+/// Lines of a GIC. [`AllocRequest::index`] is the INTID.
+///
+/// SGIs and PPIs are [`irq::Flow::PerCpu`] lines, SPIs have [`Gic::flow`], and come up level-triggered.
+pub struct GicDomain<H: Hal, V> {
+    gic: Arc<Gic<H, V>>,
+}
+
+impl<H: Hal, V: Version<H>> GicDomain<H, V> {
+    /// The lines of `gic`.
+    pub fn new(gic: Arc<Gic<H, V>>) -> Self {
+        Self { gic }
+    }
+}
+
+impl<H: Hal, V: Version<H>> IrqDomain for GicDomain<H, V> {
+    fn name(&self) -> &str {
+        V::NAME
+    }
+
+    fn parent(&self) -> Option<&dyn IrqDomain> {
+        None
+    }
+
+    fn needs_vector(&self) -> bool {
+        false
+    }
+
+    fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
+        check_delivery(request)?;
+        let intid = self.gic.check(IntId(request.index))?;
+        if !self.gic.lines.take(intid) {
+            return Err(IrqError::Hardware("GIC", "the INTID has a line already"));
+        }
+        Ok(LevelData { chip: self.gic.clone(), hwirq: HardwareIrq(intid.0.into()) })
+    }
+
+    fn activate(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
+        let intid = IntId(level.hwirq().0 as u32);
+        self.gic.point(intid, target)?;
+        self.gic.lines.set(intid, level.irq());
+        Ok(())
+    }
+}

@@ -1,0 +1,209 @@
+//! Events of devices as lines.
+
+use super::{Event, Its};
+use crate::gic::GicError;
+use crate::gic::lpi::LpiDomain;
+use alloc::collections::btree_map::Entry;
+use alloc::sync::Arc;
+use hal::{Dma, Hal};
+use irq::{
+    AllocRequest, ChipOps, HardwareIrq, IrqChip, IrqChipState, IrqDomain, IrqError, Level, LevelData, MsiMessage,
+    Target,
+};
+use spec::gic::IntId;
+use spec::gic::its::Command;
+
+/// A line's number at this level: the device in the upper half, its event in the lower.
+fn number(device: u32, event: u32) -> HardwareIrq {
+    HardwareIrq(u64::from(device) << 32 | u64::from(event))
+}
+
+fn device_and_event(hwirq: HardwareIrq) -> (u32, u32) {
+    ((hwirq.0 >> 32) as u32, hwirq.0 as u32)
+}
+
+const NO_EVENT: IrqError = IrqError::Hardware("ITS", "the line has no event");
+
+/// The chip of an ITS's lines.
+pub struct ItsChip<H: Hal> {
+    its: Arc<Its<H>>,
+}
+
+impl<H: Hal> ItsChip<H> {
+    /// Changes what is known of a line's event, and has the ITS do the commands that this gives.
+    fn change<R>(
+        &self,
+        hwirq: HardwareIrq,
+        change: impl FnOnce(&Its<H>, u32, u32, &mut Event) -> Result<R, IrqError>,
+    ) -> Result<R, IrqError> {
+        let (device, number) = device_and_event(hwirq);
+        let mut devices = self.its.devices.lock();
+        let event = devices.get_mut(&device).and_then(|device| device.events.get_mut(number as usize));
+        change(&self.its, device, number, event.and_then(Option::as_mut).ok_or(NO_EVENT)?)
+    }
+
+    /// A masked event is configured so, and its redistributor told (IHI 0069H, "LPI Configuration tables", "INV").
+    fn set_masked(&self, hwirq: HardwareIrq, masked: bool) -> Result<(), IrqError> {
+        self.change(hwirq, |its, device, number, event| {
+            event.masked = masked;
+            let Some((intid, cpu)) = event.mapped else { return Ok(()) };
+            its.lpis.configure(intid, !masked);
+            Ok(its.post(&[Command::Invalidate { device, event: number }, its.sync(cpu)?])?)
+        })
+    }
+
+    fn take(&self, hwirq: HardwareIrq) -> Result<(), GicError> {
+        let (device, number) = device_and_event(hwirq);
+        let mut devices = self.its.devices.lock();
+        let Some(entry) = devices.get_mut(&device) else { return Ok(()) };
+        let slot = entry.events.get_mut(number as usize);
+        let Some(event) = slot.as_ref().and_then(|slot| slot.as_ref()) else { return Ok(()) };
+        if let Some((intid, cpu)) = event.mapped {
+            self.its.lpis.configure(intid, false);
+            self.its.post(&[Command::Discard { device, event: number }, self.its.sync(cpu)?])?;
+        }
+        slot.map(Option::take);
+        if entry.events.iter().all(Option::is_none) {
+            let (event_bits_less_one, table) = (0, entry.table.device_address().0);
+            self.its.post(&[Command::MapDevice { device, event_bits_less_one, table, valid: false }])?;
+            devices.remove(&device);
+        }
+        Ok(())
+    }
+}
+
+impl<H: Hal> IrqChip for ItsChip<H> {
+    fn name(&self) -> &'static str {
+        "ITS"
+    }
+
+    fn provides(&self) -> ChipOps {
+        ChipOps {
+            mask: true,
+            set_affinity: true,
+            retrigger: true,
+            compose_message: true,
+            state: true,
+            ..ChipOps::default()
+        }
+    }
+
+    fn mask(&self, level: &Level<'_>) {
+        // Refused by an ITS in error, of which its other commands tell.
+        _ = self.set_masked(level.hwirq(), true);
+    }
+
+    fn unmask(&self, level: &Level<'_>) {
+        _ = self.set_masked(level.hwirq(), false);
+    }
+
+    /// What is pending moves along (IHI 0069H, "MOVI"). Both redistributors are waited for: the old one delivers
+    /// nothing more, the new one does.
+    fn set_affinity(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
+        self.change(level.hwirq(), |its, device, number, event| {
+            let (intid, old) = event.mapped.ok_or(NO_EVENT)?;
+            if !its.can_target(target.cpu) {
+                return Err(IrqError::Target("ITS", target));
+            }
+            let collection = target.cpu.0 as u16;
+            its.post(&[Command::Move { device, event: number, collection }, its.sync(old)?, its.sync(target.cpu)?])?;
+            event.mapped = Some((intid, target.cpu));
+            Ok(())
+        })
+    }
+
+    fn retrigger(&self, level: &Level<'_>) -> bool {
+        self.set_state(level, IrqChipState::Pending, true).is_ok()
+    }
+
+    /// The event id, to the translation register.
+    fn compose_message(&self, level: &Level<'_>) -> Result<MsiMessage, IrqError> {
+        Ok(MsiMessage { address: self.its.doorbell(), data: device_and_event(level.hwirq()).1 })
+    }
+
+    /// Whether an LPI is pending only its redistributor knows, and it has no active state.
+    fn state(&self, level: &Level<'_>, which: IrqChipState) -> Result<bool, IrqError> {
+        match which {
+            IrqChipState::Masked => self.change(level.hwirq(), |_, _, _, event| Ok(event.masked)),
+            IrqChipState::Pending => Err(IrqError::NotSupported("pending bit of an LPI that can be read")),
+            IrqChipState::Active => Err(IrqError::NotSupported("active bit of an LPI")),
+        }
+    }
+
+    fn set_state(&self, level: &Level<'_>, which: IrqChipState, value: bool) -> Result<(), IrqError> {
+        match which {
+            IrqChipState::Masked => self.set_masked(level.hwirq(), value),
+            IrqChipState::Active => Err(IrqError::NotSupported("active bit of an LPI")),
+            IrqChipState::Pending => self.change(level.hwirq(), |its, device, event, state| {
+                let (_, cpu) = state.mapped.ok_or(NO_EVENT)?;
+                let command =
+                    if value { Command::Interrupt { device, event } } else { Command::Clear { device, event } };
+                Ok(its.post(&[command, its.sync(cpu)?])?)
+            }),
+        }
+    }
+
+    /// An event that the ITS may still know is never used again, and its device's table stays.
+    fn release(&self, hwirq: HardwareIrq) {
+        _ = self.take(hwirq);
+    }
+}
+
+/// Lines of devices that write to an ITS. [`AllocRequest::requester`] is the device id; events are handed out lowest
+/// first, [`irq::Flow::FastEoi`] is the flow.
+pub struct ItsDomain<H: Hal> {
+    parent: LpiDomain<H>,
+    chip: Arc<ItsChip<H>>,
+}
+
+impl<H: Hal> ItsDomain<H> {
+    /// The lines of `its`.
+    pub fn new(its: Arc<Its<H>>) -> Self {
+        Self { parent: LpiDomain::new(its.lpis.gic().clone()), chip: Arc::new(ItsChip { its }) }
+    }
+}
+
+impl<H: Hal> IrqDomain for ItsDomain<H> {
+    fn name(&self) -> &str {
+        "ITS"
+    }
+
+    fn parent(&self) -> Option<&dyn IrqDomain> {
+        Some(&self.parent)
+    }
+
+    fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
+        let its = &self.chip.its;
+        let device = u32::from(request.requester.0);
+        let mut devices = its.devices.lock();
+        let events = match devices.entry(device) {
+            Entry::Occupied(known) => &mut known.into_mut().events,
+            Entry::Vacant(unknown) => &mut unknown.insert(its.make_device(device)?).events,
+        };
+        let free = events.iter().position(Option::is_none);
+        let event = free.ok_or(IrqError::Exhausted("events of the device", events.len() as u32))?;
+        events[event] = Some(Event::default());
+        Ok(LevelData { chip: self.chip.clone(), hwirq: number(device, event as u32) })
+    }
+
+    /// Maps the event (IHI 0069H, "MAPTI"). A level nearer the device may be the one that masks the line: then this one
+    /// lets everything through.
+    fn activate(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
+        let parent = level.parent().ok_or(IrqError::NotSupported("an LPI behind the event"))?;
+        let intid = IntId(parent.hwirq().0 as u32);
+        self.chip.change(level.hwirq(), |its, device, number, event| {
+            if !its.can_target(target.cpu) {
+                return Err(IrqError::Target("ITS", target));
+            }
+            its.lpis.configure(intid, !event.masked);
+            let collection = target.cpu.0 as u16;
+            its.post(&[
+                Command::MapEvent { device, event: number, intid, collection },
+                Command::Invalidate { device, event: number },
+                its.sync(target.cpu)?,
+            ])?;
+            event.mapped = Some((intid, target.cpu));
+            Ok(())
+        })
+    }
+}

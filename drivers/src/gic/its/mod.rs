@@ -1,0 +1,236 @@
+//! The Interrupt Translation Service (IHI 0069H, "Locality-specific Peripheral Interrupts and the ITS"): devices write
+//! an event id, the ITS finds the LPI by device and event, and the CPU by the LPI's collection. Here every CPU has one
+//! collection, of its own number.
+
+mod domain;
+mod queue;
+
+pub use domain::{ItsChip, ItsDomain};
+
+use super::GicError;
+use super::distributor::wait;
+use super::frame::Frame;
+use super::lpi::Lpis;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use hal::{CpuId, Dma, Hal, Lock, Word};
+use queue::CommandQueue;
+use spec::gic::IntId;
+use spec::gic::gicr::{Cacheability, Shareability};
+use spec::gic::its::{BASER, Base, CTLR, Command, Control, RedistributorBase, TRANSLATER, TYPER, TableType, Type};
+
+/// Device ids are PCI requester ids.
+const DEVICE_BITS: u32 = 16;
+/// Pages that a table has at most.
+const PAGES_MAX: usize = 256;
+const TABLE_ALIGN: usize = 0x1_0000;
+/// A device's translation table is aligned so, in bytes.
+const DEVICE_TABLE_ALIGN: usize = 256;
+
+/// How an ITS is used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ItsConfig {
+    /// Its bus address, above which devices find the translation register.
+    pub base: u64,
+    /// Events that a device may have: a power of two, 2 at least. A PCI function has up to 2,048.
+    pub events_per_device: u32,
+}
+
+/// An event that a line has.
+#[derive(Default)]
+struct Event {
+    /// What it is mapped to, once its line has been activated.
+    mapped: Option<(IntId, CpuId)>,
+    masked: bool,
+}
+
+struct Device<H: Hal> {
+    /// The ITS's own; freed when it has forgotten the device.
+    table: H::Dma,
+    events: Vec<Option<Event>>,
+}
+
+/// An ITS.
+pub struct Its<H: Hal> {
+    regs: H::Regs,
+    config: ItsConfig,
+    kind: Type,
+    lpis: Arc<Lpis<H>>,
+    hal: H,
+    /// The tables that it keeps its state in, which are its own.
+    _tables: Vec<H::Dma>,
+    devices: Lock<H, BTreeMap<u32, Device<H>>>,
+    /// Taken behind `devices` where both are.
+    queue: Lock<H, CommandQueue<H>>,
+    /// By CPU: 1 once it can be a target.
+    online: Vec<H::Word>,
+}
+
+impl<H: Hal> Its<H> {
+    /// Sets the ITS up with tables of its own, and this CPU as a target.
+    ///
+    /// # Errors
+    /// [`GicError`] when it does not become quiet, has no room for devices or CPUs, or does not snoop caches.
+    pub fn new(hal: H, regs: H::Regs, lpis: Arc<Lpis<H>>, config: ItsConfig) -> Result<Self, GicError> {
+        let frame = Frame::new(&regs, 0);
+        let kind = Type::from_bits(frame.read(TYPER));
+        let events_end = 1u64 << (u32::from(kind.event_bits_less_one()) + 1);
+        let events = u64::from(config.events_per_device);
+        if !events.is_power_of_two() || events < 2 || events > events_end {
+            return Err(GicError::TooLarge("number of events of a device", events, events_end + 1));
+        }
+        frame.write(CTLR, Control::new().into_bits());
+        wait(hal, "GITS_CTLR.Quiescent = 1", || Control::from_bits(frame.read(CTLR)).quiescent())?;
+        let cpus = lpis.gic().version.cpus();
+        let tables = make_tables(hal, &frame, kind, cpus)?;
+        let queue = CommandQueue::new(hal, &frame)?;
+        frame.write(CTLR, Control::new().with_enable(true).into_bits());
+        let its = Self {
+            regs,
+            config,
+            kind,
+            lpis,
+            hal,
+            _tables: tables,
+            devices: Lock::new(hal, BTreeMap::new()),
+            queue: Lock::new(hal, queue),
+            online: (0..cpus).map(|_| H::Word::new(0)).collect(),
+        };
+        let off = hal.irq_save();
+        let online = its.cpu_online(hal.cpu());
+        hal.irq_restore(off);
+        online.map(|()| its)
+    }
+
+    fn post(&self, commands: &[Command]) -> Result<(), GicError> {
+        self.queue.lock().post(&Frame::new(&self.regs, 0), commands)
+    }
+
+    fn redistributor(&self, cpu: CpuId) -> Result<RedistributorBase, GicError> {
+        self.lpis.gic().version.its_target(cpu, self.kind.physical_targets())
+    }
+
+    fn sync(&self, cpu: CpuId) -> Result<Command, GicError> {
+        Ok(Command::Sync { redistributor: self.redistributor(cpu)? })
+    }
+
+    /// Lets LPIs go to `cpu`, on which [`Lpis::start_cpu`] has run.
+    ///
+    /// # Errors
+    /// [`GicError::NoCpu`], [`GicError::Timeout`], [`GicError::Stalled`].
+    pub fn cpu_online(&self, cpu: CpuId) -> Result<(), GicError> {
+        let (collection, redistributor) = (cpu.0 as u16, self.redistributor(cpu)?);
+        self.post(&[
+            Command::MapCollection { collection, redistributor, valid: true },
+            Command::InvalidateAll { collection },
+            Command::Sync { redistributor },
+        ])?;
+        self.online[cpu.index()].set(1);
+        Ok(())
+    }
+
+    /// Moves what is left at `from` to `to`: behind `IrqCore::cpu_offline`, which has moved the lines one by one, and
+    /// before [`super::Gic::stop_cpu`].
+    ///
+    /// # Errors
+    /// [`GicError::NoCpu`], [`GicError::Timeout`], [`GicError::Stalled`].
+    pub fn cpu_offline(&self, from: CpuId, to: CpuId) -> Result<(), GicError> {
+        let (old, new) = (self.redistributor(from)?, self.redistributor(to)?);
+        self.online[from.index()].set(0);
+        let collection = from.0 as u16;
+        self.post(&[
+            Command::MapCollection { collection, redistributor: new, valid: true },
+            Command::Sync { redistributor: new },
+            Command::MoveAll { from: old, to: new },
+            Command::Sync { redistributor: old },
+            Command::Sync { redistributor: new },
+        ])
+    }
+
+    fn can_target(&self, cpu: CpuId) -> bool {
+        self.online.get(cpu.index()).is_some_and(|word| word.get() != 0)
+    }
+
+    /// Where devices write their event ids.
+    pub fn doorbell(&self) -> u64 {
+        self.config.base + u64::from(TRANSLATER.offset())
+    }
+
+    /// The device's own translation table, the ITS told of it.
+    fn make_device(&self, device: u32) -> Result<Device<H>, GicError> {
+        let bits = DEVICE_BITS.min(u32::from(self.kind.device_bits_less_one()) + 1);
+        if device >> bits != 0 {
+            return Err(GicError::TooLarge("device id", device.into(), 1 << bits));
+        }
+        let events = self.config.events_per_device;
+        let bytes = events as usize * (usize::from(self.kind.itt_entry_less_one()) + 1);
+        let table = self.hal.dma_alloc(bytes.max(DEVICE_TABLE_ALIGN), DEVICE_TABLE_ALIGN)?;
+        let event_bits_less_one = events.ilog2() as u8 - 1;
+        let address = table.device_address().0;
+        self.post(&[Command::MapDevice { device, event_bits_less_one, table: address, valid: true }])?;
+        Ok(Device { table, events: (0..events).map(|_| None).collect() })
+    }
+}
+
+/// Gives the ITS the memory that it asks for (IHI 0069H, "GITS_BASERn").
+fn make_tables<H: Hal>(hal: H, frame: &Frame<'_, H::Regs>, kind: Type, cpus: u32) -> Result<Vec<H::Dma>, GicError> {
+    let device_bits = DEVICE_BITS.min(u32::from(kind.device_bits_less_one()) + 1);
+    let mut tables = Vec::new();
+    let mut has_collections = cpus <= u32::from(kind.hardware_collections());
+    for index in 0..BASER.count() {
+        let base = Base::from_bits(frame.read(BASER.get(index)));
+        let entries = match TableType(base.kind()) {
+            TableType::DEVICES => 1 << device_bits,
+            TableType::COLLECTIONS => {
+                has_collections = true;
+                cpus
+            }
+            _ => continue,
+        };
+        tables.push(make_table(hal, frame, index, entries as usize)?);
+    }
+    if has_collections {
+        Ok(tables)
+    } else {
+        Err(GicError::TooLarge("CPU", cpus.into(), kind.hardware_collections().into()))
+    }
+}
+
+fn page_bytes(size: u8) -> usize {
+    0x1000 << (2 * usize::from(size.min(2)))
+}
+
+/// A table of `entries`. An implementation may have one page size only, which it then reads back.
+fn make_table<H: Hal>(hal: H, frame: &Frame<'_, H::Regs>, index: u32, entries: usize) -> Result<H::Dma, GicError> {
+    let register = BASER.get(index);
+    let bytes = entries * (usize::from(Base::from_bits(frame.read(register)).entry_less_one()) + 1);
+    let mut size = (0..2).find(|&size| bytes <= PAGES_MAX * page_bytes(size)).unwrap_or(2);
+    frame.modify(register, |bits| Base::from_bits(bits).with_valid(false).with_page_size(size).into_bits());
+    size = Base::from_bits(frame.read(register)).page_size();
+    let pages = bytes.div_ceil(page_bytes(size)).max(1);
+    if pages > PAGES_MAX {
+        return Err(GicError::TooLarge("number of pages of an ITS table", pages as u64, PAGES_MAX as u64 + 1));
+    }
+    let table = hal.dma_alloc(pages * page_bytes(size), TABLE_ALIGN)?;
+    let address = table.device_address().0;
+    if address >> 48 != 0 {
+        return Err(GicError::TooLarge("address of an ITS table", address, 1 << 48));
+    }
+    frame.modify(register, |bits| {
+        Base::from_bits(bits)
+            .with_pages_less_one((pages - 1) as u8)
+            .with_page_size(size)
+            .with_shareability(Shareability::INNER.0)
+            .with_inner_cache(Cacheability::WRITE_BACK.0)
+            .with_page(address >> 12)
+            .with_indirect(false)
+            .with_valid(true)
+            .into_bits()
+    });
+    let taken = Base::from_bits(frame.read(register));
+    if taken.shareability() == Shareability::NONE.0 {
+        return Err(GicError::Missing("ITS that snoops caches (GITS_BASER.Shareability)"));
+    }
+    Ok(table)
+}

@@ -1,0 +1,93 @@
+//! The command queue: commands are posted, and waited for.
+
+use crate::gic::GicError;
+use crate::gic::frame::Frame;
+use hal::{Dma, Hal, Word};
+use spec::gic::gicr::{Cacheability, Shareability};
+use spec::gic::its::{CBASER, COMMAND_BYTES, CREADR, CWRITER, Command, CommandBase, Pointer};
+
+/// One page: never are more than a few commands under way.
+const COMMANDS: u16 = 128;
+const QUEUE_ALIGN: usize = 0x1_0000;
+/// How long the ITS may take. Hardware answers within microseconds, an emulated one when its host gets round to it.
+const TIMEOUT_NS: u64 = 100_000_000;
+const POLL_NS: u64 = 100;
+
+pub(super) struct CommandQueue<H: Hal> {
+    hal: H,
+    commands: H::Dma,
+    next: u16,
+}
+
+impl<H: Hal> CommandQueue<H> {
+    /// Tells the ITS, which is disabled, where the queue is.
+    pub(super) fn new(hal: H, frame: &Frame<'_, H::Regs>) -> Result<Self, GicError> {
+        let commands = hal.dma_alloc(usize::from(COMMANDS) * COMMAND_BYTES, QUEUE_ALIGN)?;
+        let base = CommandBase::new()
+            .with_inner_cache(Cacheability::WRITE_BACK.0)
+            .with_shareability(Shareability::INNER.0)
+            .with_page(commands.device_address().0 >> 12)
+            .with_valid(true);
+        frame.write(CBASER, base.into_bits());
+        if CommandBase::from_bits(frame.read(CBASER)).shareability() != base.shareability() {
+            return Err(GicError::Missing("ITS that snoops caches (GITS_CBASER.Shareability)"));
+        }
+        frame.write(CWRITER, Pointer::new().into_bits());
+        Ok(Self { hal, commands, next: 0 })
+    }
+
+    /// Has the ITS do `commands`, far fewer than the queue has room for, and waits until it has.
+    ///
+    /// An ITS may stop at a command that it refuses (IHI 0069H, "Command errors"). The command is then replaced by one
+    /// that does no harm, so that those behind it are done, and the caller is told.
+    pub(super) fn post(&mut self, frame: &Frame<'_, H::Regs>, commands: &[Command]) -> Result<(), GicError> {
+        // Behind commands that came too late, others would overwrite them.
+        if pointer(frame).index() != self.next {
+            self.wait(frame, commands)?;
+        }
+        for command in commands {
+            self.place(self.next, *command);
+            self.next = (self.next + 1) % COMMANDS;
+        }
+        frame.write(CWRITER, Pointer::new().with_index(self.next).into_bits());
+        self.wait(frame, commands)
+    }
+
+    fn place(&self, index: u16, command: Command) {
+        let first = usize::from(index) * 4;
+        for (word, value) in self.commands.words()[first..first + 4].iter().zip(command.encode()) {
+            word.set(value);
+        }
+    }
+
+    fn wait(&self, frame: &Frame<'_, H::Regs>, commands: &[Command]) -> Result<(), GicError> {
+        let deadline_ns = self.hal.now_ns().saturating_add(TIMEOUT_NS);
+        let mut outcome = Ok(());
+        loop {
+            let done = pointer(frame);
+            if done.stalled_or_retry() {
+                outcome = outcome.and(Err(GicError::Stalled(done.index())));
+                self.place(done.index(), harmless(commands));
+                frame.write(CWRITER, Pointer::new().with_index(self.next).with_stalled_or_retry(true).into_bits());
+            } else if done.index() == self.next {
+                return outcome;
+            }
+            if self.hal.now_ns() >= deadline_ns {
+                return outcome.and(Err(GicError::Timeout("GITS_CREADR = GITS_CWRITER", TIMEOUT_NS)));
+            }
+            self.hal.delay_ns(POLL_NS);
+        }
+    }
+}
+
+fn pointer<R: hal::Regs>(frame: &Frame<'_, R>) -> Pointer {
+    Pointer::from_bits(frame.read(CREADR))
+}
+
+/// A command that changes nothing: the last of the caller's own, a SYNC, or else an INVALL, which only costs time.
+fn harmless(commands: &[Command]) -> Command {
+    match commands.last() {
+        Some(&sync @ Command::Sync { .. }) => sync,
+        _ => Command::InvalidateAll { collection: 0 },
+    }
+}

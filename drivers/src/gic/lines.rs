@@ -1,0 +1,58 @@
+//! Which line an INTID is: read without a lock at every interrupt.
+
+use alloc::boxed::Box;
+use hal::{Hal, Word};
+use irq::Irq;
+use spec::gic::IntId;
+
+const FREE: u64 = 0;
+const TAKEN: u64 = 1;
+
+/// INTIDs from `first` on; a word each: free, taken, or 2 + the line.
+pub(super) struct Lines<H: Hal> {
+    first: u32,
+    words: Box<[H::Word]>,
+}
+
+impl<H: Hal> Lines<H> {
+    pub(super) fn new(first: u32, count: u32) -> Self {
+        Self { first, words: (0..count).map(|_| H::Word::new(FREE)).collect() }
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.words.len() as u32
+    }
+
+    fn word(&self, intid: IntId) -> Option<&H::Word> {
+        self.words.get(intid.0.checked_sub(self.first)? as usize)
+    }
+
+    /// The line of `intid`, once it has one.
+    #[inline]
+    pub(super) fn find(&self, intid: IntId) -> Option<Irq> {
+        let word = self.word(intid)?.get();
+        word.checked_sub(TAKEN + 1).map(|irq| Irq(irq as u32))
+    }
+
+    /// Takes `intid`; false when it is taken, or none of these.
+    pub(super) fn take(&self, intid: IntId) -> bool {
+        self.word(intid).is_some_and(|word| word.compare_exchange(FREE, TAKEN).is_ok())
+    }
+
+    /// Takes the lowest free one of `count` from `first` on.
+    pub(super) fn take_any(&self, first: IntId, count: u32) -> Option<IntId> {
+        (first.0..first.0 + count).map(IntId).find(|&intid| self.take(intid))
+    }
+
+    pub(super) fn set(&self, intid: IntId, irq: Irq) {
+        if let Some(word) = self.word(intid) {
+            word.set(u64::from(irq.0) + TAKEN + 1);
+        }
+    }
+
+    pub(super) fn free(&self, intid: IntId) {
+        if let Some(word) = self.word(intid) {
+            word.set(FREE);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Message interrupts: their tables in memory (IHI 0069H, "LPIs"), and the root domain of their lines.
+//!
+//! An LPI has no active state: EOIR is all that ends it, with either EOImode, and it may fire again, on another CPU
+//! perhaps, while its handler runs. Lines are [`irq::Flow::FastEoi`], which marks that and runs the handler once more.
+
+use super::domain::check_delivery;
+use super::frame::Frame;
+use super::version::Version;
+use super::{GicError, GicV3};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use hal::{CpuId, Dma, Hal};
+use irq::{AllocRequest, ChipOps, HardwareIrq, IrqChip, IrqDomain, IrqError, Level, LevelData, Target};
+use spec::gic::gicr::{self, Cacheability, LpiProperty, PendingBase, PropertyBase, Shareability};
+use spec::gic::{IntId, Priority};
+
+/// Fewer bits of an INTID than these have no LPI.
+const ID_BITS_MIN: u32 = 14;
+/// Alignment of a table of pending bits, in bytes.
+const PENDING_ALIGN: usize = 0x1_0000;
+const PROPERTY_ALIGN: usize = 0x1000;
+
+/// The LPIs of a GICv3: one table of configuration, and a table of pending bits for each CPU. Kept as long as the GIC
+/// runs, since redistributors read them.
+pub struct Lpis<H: Hal> {
+    hal: H,
+    gic: Arc<GicV3<H>>,
+    id_bits: u32,
+    properties: H::Dma,
+    pending: Box<[H::Dma]>,
+}
+
+impl<H: Hal> Lpis<H> {
+    /// As many LPIs as the GIC was built for, enabled on this CPU.
+    ///
+    /// # Errors
+    /// [`GicError::Missing`] without LPIs, [`GicError::TooLarge`] for more than the GIC has, [`GicError::Dma`]; what
+    /// [`Lpis::start_cpu`] returns.
+    pub fn new(hal: H, gic: Arc<GicV3<H>>) -> Result<Self, GicError> {
+        if !gic.kind.has_lpis() {
+            return Err(GicError::Missing("LPIs (GICD_TYPER.LPIS)"));
+        }
+        let (end, has) = (IntId::LPI_FIRST.0 + gic.lpis.count(), u32::from(gic.kind.id_bits_less_one()) + 1);
+        let id_bits = end.next_power_of_two().ilog2().max(ID_BITS_MIN);
+        if id_bits > has {
+            return Err(GicError::TooLarge("INTID", u64::from(end) - 1, 1 << has));
+        }
+        let pending = (0..gic.version.cpus()).map(|_| hal.dma_alloc((1 << id_bits) / 8, PENDING_ALIGN));
+        let lpis = Self {
+            hal,
+            properties: hal.dma_alloc((1 << id_bits) - IntId::LPI_FIRST.0 as usize, PROPERTY_ALIGN)?,
+            pending: pending.collect::<Result<_, _>>()?,
+            id_bits,
+            gic,
+        };
+        lpis.start_cpu()?;
+        Ok(lpis)
+    }
+
+    /// Enables LPIs at this CPU's redistributor, where they stay enabled: an implementation need not let them be
+    /// disabled again (IHI 0069H, "GICR_CTLR").
+    ///
+    /// # Errors
+    /// [`GicError::LpisEnabled`] when somebody else has, [`GicError::Missing`] when the redistributor does not snoop
+    /// caches, [`GicError::NoCpu`].
+    pub fn start_cpu(&self) -> Result<(), GicError> {
+        let off = self.hal.irq_save();
+        let started = self.enable(self.hal.cpu());
+        self.hal.irq_restore(off);
+        started
+    }
+
+    fn enable(&self, cpu: CpuId) -> Result<(), GicError> {
+        let redistributor = self.gic.version.redistributor(cpu)?;
+        let (properties, pending) = (self.property_base(), self.pending_base(cpu));
+        if is_enabled(&redistributor) {
+            if PropertyBase::from_bits(redistributor.read(gicr::PROPBASER)).page() == properties.page() {
+                return Ok(());
+            }
+            redistributor.modify(gicr::CTLR, |bits| gicr::Control::from_bits(bits).with_enable_lpis(false).into_bits());
+            self.gic.version.wait_private_written(&redistributor)?;
+            if is_enabled(&redistributor) {
+                return Err(GicError::LpisEnabled(cpu));
+            }
+        }
+        redistributor.write(gicr::PROPBASER, properties.into_bits());
+        redistributor.write(gicr::PENDBASER, pending.into_bits());
+        let taken = PropertyBase::from_bits(redistributor.read(gicr::PROPBASER));
+        if taken.shareability() != properties.shareability() {
+            return Err(GicError::Missing("redistributor that snoops caches (GICR_PROPBASER.Shareability)"));
+        }
+        redistributor.modify(gicr::CTLR, |bits| gicr::Control::from_bits(bits).with_enable_lpis(true).into_bits());
+        Ok(())
+    }
+
+    fn property_base(&self) -> PropertyBase {
+        PropertyBase::new()
+            .with_id_bits_less_one(self.id_bits as u8 - 1)
+            .with_inner_cache(Cacheability::WRITE_BACK.0)
+            .with_shareability(Shareability::INNER.0)
+            .with_page(self.properties.device_address().0 >> 12)
+    }
+
+    fn pending_base(&self, cpu: CpuId) -> PendingBase {
+        PendingBase::new()
+            .with_inner_cache(Cacheability::WRITE_BACK.0)
+            .with_shareability(Shareability::INNER.0)
+            .with_unit(self.pending[cpu.index()].device_address().0 >> 16)
+            .with_zeroed(true)
+    }
+
+    /// Writes an LPI's configuration. It counts once the redistributor has been told to read it again.
+    pub(super) fn configure(&self, intid: IntId, enable: bool) {
+        let property = LpiProperty::of(Priority::DEFAULT, enable);
+        self.properties.write8((intid.0 - IntId::LPI_FIRST.0) as usize, property.into_bits());
+    }
+
+    pub(super) fn gic(&self) -> &Arc<GicV3<H>> {
+        &self.gic
+    }
+}
+
+fn is_enabled<R: hal::Regs>(redistributor: &Frame<'_, R>) -> bool {
+    gicr::Control::from_bits(redistributor.read(gicr::CTLR)).enable_lpis()
+}
+
+/// The chip of LPIs at the root: it ends them.
+pub struct LpiChip<H: Hal> {
+    gic: Arc<GicV3<H>>,
+}
+
+impl<H: Hal> IrqChip for LpiChip<H> {
+    fn name(&self) -> &'static str {
+        "LPI"
+    }
+
+    fn provides(&self) -> ChipOps {
+        ChipOps { eoi: true, oneshot_safe: true, ..ChipOps::default() }
+    }
+
+    /// The priority drop. There is nothing to deactivate, and DIR with such a number is unpredictable (IHI 0069H,
+    /// "ICC_DIR_EL1").
+    #[inline]
+    fn eoi(&self, level: &Level<'_>) {
+        self.gic.version.end(IntId(level.hwirq().0 as u32));
+    }
+
+    fn release(&self, hwirq: HardwareIrq) {
+        self.gic.lpis.free(IntId(hwirq.0 as u32));
+    }
+}
+
+/// The root domain of message interrupts: any free LPI.
+pub struct LpiDomain<H: Hal> {
+    chip: Arc<LpiChip<H>>,
+}
+
+impl<H: Hal> LpiDomain<H> {
+    pub(super) fn new(gic: Arc<GicV3<H>>) -> Self {
+        Self { chip: Arc::new(LpiChip { gic }) }
+    }
+}
+
+impl<H: Hal> IrqDomain for LpiDomain<H> {
+    fn name(&self) -> &str {
+        "LPI"
+    }
+
+    fn parent(&self) -> Option<&dyn IrqDomain> {
+        None
+    }
+
+    fn needs_vector(&self) -> bool {
+        false
+    }
+
+    fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
+        check_delivery(request)?;
+        let lpis = &self.chip.gic.lpis;
+        let intid = lpis.take_any(IntId::LPI_FIRST, lpis.count());
+        let intid = intid.ok_or(IrqError::Exhausted("LPIs", lpis.count()))?;
+        Ok(LevelData { chip: self.chip.clone(), hwirq: HardwareIrq(intid.0.into()) })
+    }
+
+    fn activate(&self, level: &Level<'_>, _target: Target) -> Result<(), IrqError> {
+        self.chip.gic.lpis.set(IntId(level.hwirq().0 as u32), level.irq());
+        Ok(())
+    }
+}

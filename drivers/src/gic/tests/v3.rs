@@ -1,0 +1,225 @@
+//! GICv3 (IHI 0069H, tables of the memory-mapped registers; ARM DDI 0487, encodings of ICC_*). `d` is the distributor,
+//! `r` the redistributors, `c` the system registers.
+
+use super::*;
+use crate::gic::{Affinity, EoiMode, GicDomain, GicError, GicV3, MessageSpiDomain, Redistributors};
+use hal::CpuId;
+use irq::{IrqChipState, IrqError, MsiMessage};
+use spec::gic::IntId;
+
+const IAR1: u32 = 0xc660;
+
+fn log() -> Arc<Log> {
+    let log = Arc::new(Log::default());
+    // 64 INTIDs of 16 bits, messages of both kinds.
+    log.answer('d', 0x0004, &[0x007b_0001]);
+    log.answer('d', 0xffe8, &[0x30]);
+    // CPU 1.0's redistributor comes first, then CPU 0.0's, which is the last.
+    log.answer('r', 0x0_0008, &[0x0000_0100_0000_0700]);
+    log.answer('r', 0x2_0008, &[0x0000_0000_0000_0110]);
+    log.answer('c', 0xc665, &[7]);
+    log
+}
+
+fn new(log: &Arc<Log>, mode: EoiMode) -> Result<GicV3<HostHal>, GicError> {
+    let region = Redistributors { regs: log.window('r'), base: 0x080a_0000 };
+    GicV3::new(hal(), log.window('d'), [region].into(), log.window('c'), &[Affinity(0), Affinity(0x100)], mode, 16)
+}
+
+fn gic(mode: EoiMode) -> (Arc<Log>, Arc<GicV3<HostHal>>) {
+    let log = log();
+    let gic = Arc::new(new(&log, mode).unwrap());
+    (log, gic)
+}
+
+#[test]
+fn setting_up_routes_by_affinity_before_it_enables() {
+    let (log, _) = gic(EoiMode::Split);
+    let log = log.take();
+    let start = log.iter().position(|access| access == "wd 0 0").unwrap();
+    assert_eq!(log[start..start + 5], ["wd 0 0", "rd 0", "wd 0 10", "rd 0", "wd 84 ffffffff"], "RWP behind each");
+    let enable = log.iter().position(|access| access == "wd 0 13").unwrap();
+    assert_eq!(log[enable - 3..enable], ["wd 61f0 0", "wd 61f8 0", "rd 0"], "the last IROUTER, and RWP");
+    assert_eq!(log[enable + 1..enable + 5], ["rr 20014", "wr 20014 0", "rr 20014", "wr 30080 ffffffff"]);
+    let private = ["wr 30180 ffffffff", "wr 30380 ffffffff", "wr 30400 c0c0c0c0"];
+    assert_eq!(log[enable + 5..enable + 8], private);
+    let interface = [
+        "rr 20000",
+        "wr 30100 ffff",
+        "wc c665 1",
+        "rc c665",
+        "wc c230 f0",
+        "wc c663 0",
+        "rc c664",
+        "wc c664 2",
+        "wc c648 0",
+        "wc c667 1",
+    ];
+    assert_eq!(log[log.len() - 10..], interface);
+}
+
+#[test]
+fn a_gic_that_does_not_answer_is_an_error_and_no_hang() {
+    let log = log();
+    log.answer('d', 0x0000, &[0x8000_0000]);
+    assert_eq!(new(&log, EoiMode::Split).err(), Some(GicError::Timeout("GICD_CTLR.RWP = 0", 10_000_000)));
+    let log = self::log();
+    log.answer('r', 0x2_0014, &[6]);
+    assert_eq!(new(&log, EoiMode::Split).err(), Some(GicError::Timeout("GICR_WAKER.ChildrenAsleep = 0", 10_000_000)));
+    let log = self::log();
+    log.answer('c', 0xc665, &[0]);
+    assert_eq!(new(&log, EoiMode::Split).err(), Some(GicError::SystemRegisters));
+    let log = self::log();
+    log.answer('d', 0xffe8, &[0x20]);
+    assert_eq!(new(&log, EoiMode::Split).err(), Some(GicError::Revision(2)));
+    let log = self::log();
+    log.answer('r', 0x0_0008, &[0x10]);
+    assert_eq!(
+        new(&log, EoiMode::Split).err(),
+        Some(GicError::NoRedistributor(CpuId(1), 0x100)),
+        "the first is the last"
+    );
+}
+
+#[test]
+fn an_interrupt_touches_the_cpu_interface_alone() {
+    for (mode, cycle) in [
+        (EoiMode::Split, ["rc c660", "wc c661 28", "wc c659 28", "rc c660"].as_slice()),
+        (EoiMode::Together, &["rc c660", "wc c661 28", "rc c660"]),
+    ] {
+        let (log, gic) = gic(mode);
+        let (core, _) = core_with_line(&GicDomain::new(gic.clone()), 40, gic.flow());
+        log.answer('c', IAR1, &[40, 1023]);
+        log.take();
+        gic.handle(&core);
+        assert_eq!(log.take(), cycle, "{mode:?}");
+    }
+}
+
+#[test]
+fn masking_waits_until_it_is_so_and_unmasking_does_not() {
+    let (log, gic) = gic(EoiMode::Split);
+    let domain = GicDomain::new(gic.clone());
+    let levels = line(&domain, 45, Target::on(CpuId(0)));
+    let (spi, level) = chip(&levels);
+    log.answer('d', 0x0000, &[0x8000_0013, 0x8000_0013, 0x13]);
+    log.take();
+    spi.mask(&level);
+    spi.unmask(&level);
+    assert_eq!(log.take(), ["wd 184 2000", "rd 0", "rd 0", "rd 0", "wd 104 2000"]);
+    let levels = line(&domain, 27, Target::on(CpuId(0)));
+    let (ppi, level) = chip(&levels);
+    log.take();
+    ppi.mask(&level);
+    ppi.unmask(&level);
+    assert_eq!(log.take(), ["wr 30180 8000000", "rr 20000", "wr 30100 8000000"], "this CPU's redistributor");
+    hal().on_cpu(CpuId(1), || ppi.unmask(&level));
+    assert_eq!(log.take(), ["wr 10100 8000000"]);
+    assert_eq!(gic.late_writes(), 0);
+    log.answer('d', 0x0000, &[0x8000_0013]);
+    spi.set_state(&Level::new(Irq(0), &levels), IrqChipState::Masked, true).unwrap();
+    assert_eq!(gic.late_writes(), 0, "that was the PPI's");
+}
+
+#[test]
+fn a_mask_that_never_takes_effect_is_recorded() {
+    let (log, gic) = gic(EoiMode::Split);
+    let levels = line(&GicDomain::new(gic.clone()), 45, Target::on(CpuId(0)));
+    let (chip, level) = chip(&levels);
+    log.answer('d', 0x0000, &[0x8000_0013]);
+    chip.mask(&level);
+    assert_eq!(gic.late_writes(), 1);
+}
+
+#[test]
+fn an_lpi_without_a_line_is_ended_and_never_deactivated() {
+    let (log, gic) = gic(EoiMode::Split);
+    let core = IrqCore::new(hal(), CoreConfig::x86(2, 4)).unwrap();
+    log.answer('c', IAR1, &[8200, 0x00ff_ffff, 1020]);
+    log.take();
+    gic.handle(&core);
+    assert_eq!(log.take(), ["rc c660", "wc c661 2008", "rc c660", "wc c661 ffffff", "rc c660"]);
+    assert_eq!((gic.strays(), gic.last_stray()), (2, Some(IntId(0xff_ffff))));
+}
+
+#[test]
+fn an_interrupt_beyond_the_distributor_disables_nothing() {
+    let (log, gic) = gic(EoiMode::Split);
+    let core = IrqCore::new(hal(), CoreConfig::x86(2, 4)).unwrap();
+    log.answer('c', IAR1, &[1019, 5000, 1023]);
+    log.take();
+    gic.handle(&core);
+    let expected = ["rc c660", "wc c661 3fb", "wc c659 3fb", "rc c660", "wc c661 1388", "rc c660"];
+    assert_eq!(log.take(), expected, "5000 is of a range that is left out, and would be deactivated if it were active");
+}
+
+#[test]
+fn a_pseudo_nmi_masks_the_others_while_it_is_taken() {
+    let (log, gic) = gic(EoiMode::Split);
+    let levels = line(&GicDomain::new(gic.clone()), 45, Target::on(CpuId(0)));
+    let (spi, level) = chip(&levels);
+    log.answer('d', 0x42c, &[0xc0c0_c0c0, 0xc0c0_80c0]);
+    log.take();
+    spi.nmi_setup(&level).unwrap();
+    spi.nmi_teardown(&level);
+    assert_eq!(log.take(), ["rd 42c", "wd 42c c0c080c0", "rd 42c", "wd 42c c0c0c0c0"]);
+    let core = IrqCore::new(hal(), CoreConfig::x86(2, 4)).unwrap();
+    log.answer('c', 0xc230, &[0xf0]);
+    log.answer('c', IAR1, &[1023]);
+    gic.handle_pseudo_nmi(&core);
+    assert_eq!(log.take(), ["rc c230", "wc c230 c0", "rc c660", "wc c230 f0"]);
+}
+
+#[test]
+fn affinities_are_routes_and_targets() {
+    let (log, gic) = gic(EoiMode::Split);
+    let levels = line(&GicDomain::new(gic.clone()), 45, Target::on(CpuId(0)));
+    let (chip, level) = chip(&levels);
+    log.take();
+    chip.set_affinity(&level, Target::on(CpuId(1))).unwrap();
+    gic.send(IntId(7), CpuId(1)).unwrap();
+    assert_eq!(log.take(), ["wd 6168 100", "wc c65d 7010001"]);
+    let nowhere = Target::on(CpuId(2));
+    assert_eq!(chip.set_affinity(&level, nowhere), Err(IrqError::Target("GIC", nowhere)));
+    assert_eq!(gic.send(IntId(7), CpuId(2)), Err(GicError::NoCpu(CpuId(2))));
+}
+
+#[test]
+fn level_0_above_15_needs_a_range_selector() {
+    let log = log();
+    log.answer('r', 0x2_0008, &[0x0000_0025_0000_0110]);
+    let region = Redistributors { regs: log.window('r'), base: 0 };
+    let gic =
+        GicV3::new(hal(), log.window('d'), [region].into(), log.window('c'), &[Affinity(0x25)], EoiMode::Split, 0)
+            .unwrap();
+    assert_eq!(gic.send(IntId(1), CpuId(0)), Err(GicError::Range(CpuId(0))));
+    log.answer('d', 0x0004, &[0x047b_0001]);
+    log.take();
+    gic.send(IntId(1), CpuId(0)).unwrap();
+    assert_eq!(log.take().last().unwrap(), "wc c65d 200001000020");
+}
+
+#[test]
+fn a_cpu_that_goes_closes_its_interface_and_sleeps() {
+    let (log, gic) = gic(EoiMode::Split);
+    log.answer('r', 0x2_0014, &[0, 2, 6]);
+    log.take();
+    gic.stop_cpu().unwrap();
+    assert_eq!(log.take(), ["wc c667 0", "rr 20014", "wr 20014 2", "rr 20014", "rr 20014"]);
+}
+
+#[test]
+fn a_message_is_the_distributors_register() {
+    let (log, gic) = gic(EoiMode::Split);
+    log.answer('d', 0xc0c, &[0, 2]);
+    let domain = MessageSpiDomain::mbi(gic.clone(), 0x0800_0000, IntId(48), 8).unwrap();
+    let levels = line(&domain, 0, Target::on(CpuId(1)));
+    let (mbi, level) = chip(&levels);
+    assert_eq!(mbi.compose_message(&level), Ok(MsiMessage { address: 0x0800_0040, data: 48 }));
+    assert!(MessageSpiDomain::mbi(gic, 0, IntId(60), 8).is_err());
+    let log = self::log();
+    log.answer('d', 0x0004, &[0x007a_0001]);
+    let without = Arc::new(new(&log, EoiMode::Split).unwrap());
+    let refused = MessageSpiDomain::mbi(without, 0, IntId(48), 8).err();
+    assert_eq!(refused, Some(GicError::Missing("message-based SPIs (GICD_TYPER.MBIS)")));
+}
