@@ -32,6 +32,7 @@ mod tests;
 mod threads;
 pub mod time;
 pub mod trace;
+pub mod virtio;
 mod word;
 pub mod world;
 

@@ -32,10 +32,23 @@ pub const fn pin_arg(pin: u8, asserted: bool) -> u64 {
     (pin as u64) << 1 | asserted as u64
 }
 
+/// Who holds a level-triggered pin by an event descriptor (KVM, irqfd with a resampler): the end of the interrupt takes
+/// the pin down and sends `model` the event, and it is for the model to assert the pin again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Resampler {
+    /// Who is told.
+    pub model: ModelId,
+    /// Its event.
+    pub code: u32,
+    /// Its argument.
+    pub arg: u64,
+}
+
 #[derive(Clone, Copy)]
 struct Pin {
     entry: Redirection,
     asserted: bool,
+    resampler: Option<Resampler>,
 }
 
 /// An I/O APIC inside the root complex: its messages go straight to its IOMMU.
@@ -52,9 +65,16 @@ pub struct IoApic {
 impl IoApic {
     /// After reset: every pin masked.
     pub fn new(iommu: ModelId, config: IoApicConfig) -> Self {
-        let pin = Pin { entry: Redirection::new().with_masked(true), asserted: false };
+        let pin = Pin { entry: Redirection::new().with_masked(true), asserted: false, resampler: None };
         let pins = vec![pin; usize::from(config.pins).clamp(1, PINS_MAX)];
         Self { iommu, config, select: 0, id: 0, pins, messages: 0, lost_edges: 0 }
+    }
+
+    /// Puts a resampler on `pin`, if there is such a pin.
+    pub fn set_resampler(&mut self, pin: u8, resampler: Resampler) {
+        if let Some(pin) = self.pins.get_mut(usize::from(pin)) {
+            pin.resampler = Some(resampler);
+        }
     }
 
     /// Sends the message of `pin`. In either format the entry's upper bits and bit 11 become the address, its lower ones
@@ -72,7 +92,7 @@ impl IoApic {
 
     /// Sends for a level-triggered pin that is asserted, unmasked, and not in service.
     fn evaluate(&mut self, world: &mut World<'_>, pin: usize) {
-        let Pin { entry, asserted } = self.pins[pin];
+        let Pin { entry, asserted, .. } = self.pins[pin];
         if entry.level() && asserted && !entry.masked() && !entry.remote_irr() {
             self.send(world, pin);
         }
@@ -98,9 +118,14 @@ impl IoApic {
     /// Ends the level-triggered interrupts of `vector`; what is still asserted comes again.
     fn end_of_interrupt(&mut self, world: &mut World<'_>, vector: u8) {
         for pin in 0..self.pins.len() {
-            let entry = &mut self.pins[pin].entry;
+            let state = &mut self.pins[pin];
+            let entry = &mut state.entry;
             if entry.level() && entry.remote_irr() && entry.vector() == vector {
                 entry.set_remote_irr(false);
+                if let Some(Resampler { model, code, arg }) = state.resampler {
+                    state.asserted = false;
+                    world.schedule_for(model, world.now(), code, arg);
+                }
                 self.evaluate(world, pin);
             }
         }

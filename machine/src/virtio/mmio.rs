@@ -1,0 +1,262 @@
+//! Virtio over MMIO, version 2 (VIRTIO 4.2), with several interrupts (MULTI_IRQ) where the device offers them.
+
+use super::code;
+use super::common::{Common, StatusChange};
+use super::device::{Bus, Device};
+use super::lines::Lines;
+use super::signal::{Exits, Irqfd, Line, Trigger};
+use crate::memory::with_field;
+use crate::model::{AccessCosts, Model, ModelId};
+use crate::world::World;
+use core::fmt;
+use spec::virtio::NO_VECTOR;
+use spec::virtio::feature::{Feature, Features};
+use spec::virtio::mmio as reg;
+
+/// "CAMP", as this transport's vendor.
+const VENDOR: u32 = 0x504d_4143;
+
+/// What distinguishes one device on the MMIO transport.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MmioConfig {
+    /// Shown in traces and faults.
+    pub name: String,
+    /// Its interrupts, in the order in which the platform lists them.
+    pub lines: Vec<Line>,
+    /// Whether it offers VIRTIO_F_MULTI_IRQ.
+    pub multi_irq: bool,
+    /// What register accesses cost the guest.
+    pub exits: Exits,
+    /// What interrupts cost the host.
+    pub irqfd: Irqfd,
+}
+
+/// Why a device cannot be built so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MmioConfigError {
+    /// Interrupts: 1 to 2048 are valid, and 1 without MULTI_IRQ.
+    Lines(usize),
+    /// A level-triggered vector from 32 on.
+    Level(usize),
+}
+
+impl fmt::Display for MmioConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lines(count) => write!(f, "{count} interrupts; 1 to 2048 are valid, and 1 without MULTI_IRQ"),
+            Self::Level(vector) => write!(f, "vector {vector} is level-triggered; only 0 to 31 may be"),
+        }
+    }
+}
+
+impl std::error::Error for MmioConfigError {}
+
+/// Register accesses, for reports: each is an exit.
+#[derive(Default)]
+struct Accesses {
+    kicks: u64,
+    status_reads: u64,
+    acknowledgements: u64,
+}
+
+/// A device behind the MMIO transport. Its registers are region 0.
+pub struct VirtioMmio<D> {
+    config: MmioConfig,
+    common: Common,
+    lines: Lines,
+    device: D,
+    accesses: Accesses,
+}
+
+impl<D: Device> VirtioMmio<D> {
+    /// After power-on.
+    ///
+    /// # Errors
+    /// [`MmioConfigError`] for interrupts that the transport cannot have.
+    pub fn new(config: MmioConfig, device: D) -> Result<Self, MmioConfigError> {
+        let count = config.lines.len();
+        if count == 0 || count > reg::VECTORS_MAX as usize || (count > 1 && !config.multi_irq) {
+            return Err(MmioConfigError::Lines(count));
+        }
+        let beyond = config.lines.iter().skip(reg::LEVEL_VECTORS as usize);
+        if let Some(level) = beyond.into_iter().position(|line| line.trigger == Trigger::Level) {
+            return Err(MmioConfigError::Level(level + reg::LEVEL_VECTORS as usize));
+        }
+        let ours = if config.multi_irq { Features::of(&[Feature::MULTI_IRQ]) } else { Features::NONE };
+        let common = Common::new(super::REQUESTER_MMIO, super::ring_features().or(ours).or(device.features()), &device);
+        let lines = Lines::new(config.irqfd, &config.lines);
+        Ok(Self { config, common, lines, device, accesses: Accesses::default() })
+    }
+
+    /// The device behind the transport.
+    pub fn device(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    fn with_bus(&mut self, world: &mut World<'_>, act: impl FnOnce(&mut D, &mut Bus<'_, '_>)) {
+        act(&mut self.device, &mut Bus { world, common: &mut self.common, wire: &mut self.lines });
+    }
+
+    fn register(&mut self, world: &mut World<'_>, offset: u32) -> u32 {
+        let queue = self.common.queues.get(self.common.queue_select as usize);
+        match offset {
+            reg::MAGIC => reg::MAGIC_VALUE,
+            reg::VERSION => reg::VERSION_VALUE,
+            reg::DEVICE_ID => self.device.id().0,
+            reg::VENDOR_ID => VENDOR,
+            reg::DEVICE_FEATURES => self.common.device_features(),
+            reg::QUEUE_SIZE_MAX => queue.map_or(0, |queue| queue.entries_max.into()),
+            reg::QUEUE_READY => queue.is_some_and(|queue| queue.ring.is_some()).into(),
+            reg::INTERRUPT_STATUS => {
+                self.accesses.status_reads += 1;
+                self.lines.status.into_bits()
+            }
+            reg::STATUS => self.common.status.into_bits().into(),
+            // Queues reset at once.
+            reg::QUEUE_RESET => 0,
+            reg::CONFIG_GENERATION => self.common.config_generation.into(),
+            reg::VECTOR_COUNT if self.config.multi_irq => self.lines.count(),
+            reg::CONFIG_VECTOR if self.config.multi_irq => self.common.config_vector.into(),
+            reg::QUEUE_VECTOR if self.config.multi_irq => queue.map_or(NO_VECTOR, |queue| queue.vector).into(),
+            reg::VECTOR_LEVEL if self.config.multi_irq => self.lines.levels(),
+            reg::VECTOR_STATUS if self.config.multi_irq => self.lines.held(),
+            _ => {
+                self.common.fault(world, "virtio-mmio register that cannot be read", format!("offset {offset:#x}"));
+                0
+            }
+        }
+    }
+
+    fn set_register(&mut self, world: &mut World<'_>, offset: u32, value: u32) {
+        let low = |old: u64| with_field(old, 0, 32, value.into());
+        let high = |old: u64| with_field(old, 32, 32, value.into());
+        let multi = self.common.has(Feature::MULTI_IRQ);
+        let common = &mut self.common;
+        match offset {
+            reg::DEVICE_FEATURES_SEL => common.device_features_select = value,
+            reg::DRIVER_FEATURES_SEL => common.driver_features_select = value,
+            reg::DRIVER_FEATURES => common.set_driver_features(world, value),
+            reg::QUEUE_SEL => common.queue_select = value,
+            reg::QUEUE_SIZE => common.configure(world, |queue| queue.entries = value),
+            reg::QUEUE_DESC_LOW => common.configure(world, |queue| queue.descriptors = low(queue.descriptors)),
+            reg::QUEUE_DESC_HIGH => common.configure(world, |queue| queue.descriptors = high(queue.descriptors)),
+            reg::QUEUE_DRIVER_LOW => common.configure(world, |queue| queue.available = low(queue.available)),
+            reg::QUEUE_DRIVER_HIGH => common.configure(world, |queue| queue.available = high(queue.available)),
+            reg::QUEUE_DEVICE_LOW => common.configure(world, |queue| queue.used = low(queue.used)),
+            reg::QUEUE_DEVICE_HIGH => common.configure(world, |queue| queue.used = high(queue.used)),
+            reg::QUEUE_READY if value & 1 != 0 => common.start_queue(world),
+            // VIRTIO 4.2.2.2: with RING_RESET the driver does not write 0; without it, it stops the queue so.
+            reg::QUEUE_READY => self.reset_queue(),
+            reg::QUEUE_RESET if value & 1 != 0 && common.has(Feature::RING_RESET) => self.reset_queue(),
+            reg::QUEUE_NOTIFY => self.kicked(world, value),
+            reg::INTERRUPT_ACK => {
+                self.accesses.acknowledgements += 1;
+                self.lines.acknowledge_status(world, &self.common, value);
+            }
+            reg::STATUS => self.set_status(world, value as u8),
+            reg::CONFIG_VECTOR | reg::QUEUE_VECTOR | reg::VECTOR_ACK if multi => {
+                self.set_vector(world, offset, value);
+            }
+            // MULTI_IRQ 3.1, rule 2: ignored, where the device offers the extension.
+            reg::CONFIG_VECTOR | reg::QUEUE_VECTOR | reg::VECTOR_ACK if self.config.multi_irq => {}
+            _ => {
+                let text = format!("{value:#x} to offset {offset:#x}");
+                common.fault(world, "virtio-mmio register that cannot be written", text);
+            }
+        }
+    }
+
+    /// MULTI_IRQ 3.1, rules 3 and 4.
+    fn set_vector(&mut self, world: &mut World<'_>, offset: u32, value: u32) {
+        let vector = if value < self.lines.count() { value as u16 } else { NO_VECTOR };
+        match offset {
+            reg::CONFIG_VECTOR => self.common.config_vector = vector,
+            reg::VECTOR_ACK => self.lines.acknowledge_vectors(world, value),
+            _ => self.common.configure(world, |queue| queue.vector = vector),
+        }
+    }
+
+    fn reset_queue(&mut self) {
+        if let Some(queue) = self.common.reset_queue() {
+            self.device.queue_reset(queue);
+        }
+    }
+
+    fn kicked(&mut self, world: &mut World<'_>, queue: u32) {
+        self.accesses.kicks += 1;
+        super::kicked(&mut self.device, Bus { world, common: &mut self.common, wire: &mut self.lines }, queue);
+    }
+
+    fn set_status(&mut self, world: &mut World<'_>, bits: u8) {
+        match self.common.set_status(world, bits) {
+            StatusChange::None => {}
+            StatusChange::Started => self.with_bus(world, |device, bus| device.started(bus)),
+            StatusChange::Reset => {
+                self.common.reset();
+                self.lines.reset(world);
+                self.device.reset();
+            }
+        }
+    }
+}
+
+impl<D: Device> Model for VirtioMmio<D> {
+    fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
+        match code {
+            code::ASSERT => self.lines.assert(world, arg),
+            code::RESAMPLE => self.lines.resample(world, &self.common, arg),
+            code::RAISE => drop(self.lines.raise_vector(world, arg as u16)),
+            code::JUMP_USED => super::jump_used(world, &mut self.common, arg),
+            _ => self.with_bus(world, |device, bus| device.event(bus, code, arg)),
+        }
+    }
+
+    fn read(&mut self, world: &mut World<'_>, _region: u8, offset: u32, width_bytes: u8) -> u64 {
+        if offset >= reg::CONFIG {
+            return super::read_config(world, &self.common, &self.device, offset - reg::CONFIG, width_bytes);
+        }
+        if width_bytes != 4 || !offset.is_multiple_of(4) {
+            let text = format!("{width_bytes} bytes at {offset:#x}");
+            self.common.fault(world, "virtio-mmio register read other than by 32 bits", text);
+            return 0;
+        }
+        self.register(world, offset).into()
+    }
+
+    fn write(&mut self, world: &mut World<'_>, _region: u8, offset: u32, width_bytes: u8, value: u64) {
+        if width_bytes != 4 || !offset.is_multiple_of(4) || offset >= reg::CONFIG {
+            let text = format!("{value:#x} in {width_bytes} bytes to {offset:#x}");
+            return self.common.fault(world, "virtio-mmio write that is no register's", text);
+        }
+        self.set_register(world, offset, value as u32);
+    }
+
+    fn access_costs(&self, _region: u8, offset: u32) -> Option<AccessCosts> {
+        Some(self.config.exits.costs(offset == reg::QUEUE_NOTIFY))
+    }
+
+    /// `interrupts`: raised; the others: exits of each kind. Then the device's own.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let Accesses { kicks, status_reads, acknowledgements } = self.accesses;
+        let own = [
+            ("interrupts", self.lines.raised),
+            ("kicks", kicks),
+            ("status_reads", status_reads),
+            ("acknowledgements", acknowledgements),
+        ];
+        own.into_iter().chain(self.device.counters()).collect()
+    }
+
+    fn as_any(&mut self) -> &mut dyn core::any::Any {
+        self
+    }
+}
+
+/// What the resampler of a line must tell: the device `model`, and the vector.
+pub fn resample_event(model: ModelId, vector: u16) -> crate::fabric::ioapic::Resampler {
+    crate::fabric::ioapic::Resampler { model, code: code::RESAMPLE, arg: vector.into() }
+}
