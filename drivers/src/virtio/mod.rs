@@ -18,6 +18,7 @@
 //! Source: OASIS Virtual I/O Device (VIRTIO) version 1.3, cited as "VIRTIO".
 
 pub mod block;
+pub mod discovery;
 mod error;
 mod mmio;
 pub mod net;
