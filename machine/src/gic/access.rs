@@ -4,7 +4,6 @@ use crate::core::Core;
 use crate::event::Event;
 use crate::model::ModelId;
 use crate::world::World;
-use std::fmt;
 
 /// A region of the GIC's registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,12 +69,6 @@ impl Refusal {
             Self::WriteOnly => "GIC read of a write-only register",
             Self::Busy => "GIC write to a register while it is in use",
         }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.kind())
     }
 }
 

@@ -4,6 +4,7 @@ use super::GicRegion;
 use crate::model::{AccessCosts, ModelId};
 use crate::simhal::Regs;
 use crate::time::Ps;
+use spec::gic::IntId;
 
 /// The interrupt architecture of a machine.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -79,6 +80,13 @@ pub struct GicConfig {
     pub message_spis: bool,
 }
 
+impl GicConfig {
+    /// The bits of a priority that exist.
+    pub(super) fn priority_mask(&self) -> u8 {
+        !(0xff_u8.checked_shr(self.priority_bits.into()).unwrap_or(0))
+    }
+}
+
 impl Default for GicConfig {
     /// 64 SPIs, priorities of 5 bits, nothing for messages.
     fn default() -> Self {
@@ -131,6 +139,12 @@ pub struct ItsConfig {
     pub command_time: Ps,
     /// From a message's arrival to its LPI being pending.
     pub translation_time: Ps,
+}
+
+impl ItsConfig {
+    pub(super) fn has_lpi(&self, intid: u32) -> bool {
+        intid >= IntId::LPI_FIRST.0 && intid >> self.intid_bits == 0
+    }
 }
 
 impl Default for ItsConfig {

@@ -56,7 +56,7 @@ impl Gic {
         if width != 4 || !offset.is_multiple_of(4) {
             return Err(Refusal::Width);
         }
-        let priority_mask = self.priority_mask();
+        let priority_mask = self.config.priority_mask();
         let interface = &mut self.cpus[cpu as usize].interface;
         match offset {
             _ if offset == gicc::CTLR.offset() => self.set_gicc_control(world, cpu, value),

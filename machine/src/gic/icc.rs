@@ -32,7 +32,7 @@ impl Gic {
     }
 
     pub(super) fn system_write(&mut self, world: &mut World<'_>, cpu: u32, register: u32, value: u64) -> Outcome<()> {
-        let priority_mask = self.priority_mask();
+        let priority_mask = self.config.priority_mask();
         let interface = &mut self.cpus[cpu as usize].interface;
         match register {
             _ if register == icc::PMR.offset() => interface.mask = value as u8 & priority_mask,
@@ -97,11 +97,6 @@ impl Gic {
             world.fault("GIC software interrupt to no CPU", cpu.into(), text);
         }
         self.send_sgi(world, cpu, command.intid(), |to| bits.clone().any(|bit| named(bit) == affinity(to)));
-    }
-
-    /// The bits of a priority that exist.
-    pub(super) fn priority_mask(&self) -> u8 {
-        !(0xff_u8.checked_shr(self.config.priority_bits.into()).unwrap_or(0))
     }
 }
 

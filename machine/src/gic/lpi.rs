@@ -15,7 +15,7 @@ const PENDING_FIRST: u64 = IntId::LPI_FIRST.0 as u64 / 8;
 
 impl Gic {
     pub(super) fn has_lpi(&self, intid: u32) -> bool {
-        self.config.its.as_ref().is_some_and(|its| intid >= IntId::LPI_FIRST.0 && intid >> its.intid_bits == 0)
+        self.config.its.as_ref().is_some_and(|its| its.has_lpi(intid))
     }
 
     /// The most urgent pending LPI of `cpu`. They are all of group 1.
@@ -23,7 +23,7 @@ impl Gic {
         let own = &self.cpus[cpu as usize].redistributor;
         let candidate = |intid: &u32| {
             let property = self.properties.get(intid).filter(|property| property.enable())?;
-            let priority = property.priority().0 & self.priority_mask();
+            let priority = property.priority().0 & self.config.priority_mask();
             Some(Candidate { priority, intid: *intid, group1: true, source: 0 })
         };
         let pending = own.pending.iter().filter_map(candidate);
@@ -65,11 +65,9 @@ impl Gic {
     /// it back.
     pub(super) fn set_lpis_enabled(&mut self, world: &mut World<'_>, cpu: usize, enable: bool) {
         let own = &self.cpus[cpu].redistributor;
-        if self.config.its.is_none() || own.lpis_enabled == enable {
-            return;
-        }
+        let Some(its) = self.config.its.as_ref().filter(|_| own.lpis_enabled != enable) else { return };
         let (table, zeroed) = (own.pending_table.unit() << 16, own.pending_table.zeroed());
-        let bits = (u32::from(own.properties.id_bits_less_one()) + 1).min(16);
+        let bits = (own.properties.id_bits_less_one() + 1).min(its.intid_bits);
         let words = PENDING_FIRST / 8..(1_u64 << bits) / 64;
         let mut unreadable = None;
         if enable {

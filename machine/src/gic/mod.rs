@@ -177,7 +177,7 @@ impl Gic {
         assert!(config.reschedule_sgi < 16, "SGI {} does not exist", config.reschedule_sgi);
         assert!((16..32).contains(&config.timer_ppi), "PPI {} does not exist", config.timer_ppi);
         let rules = Rules {
-            priority_mask: !(0xff_u8.checked_shr(config.priority_bits.into()).unwrap_or(0)),
+            priority_mask: config.priority_mask(),
             targets_mask: if version == Version::V2 { ((1_u32 << machine.cpus) - 1) as u8 } else { 0 },
             disables_late: version == Version::V3,
             sgis_by_source: version == Version::V2,
@@ -195,7 +195,7 @@ impl Gic {
             shared: Bank::shared(end, rules),
             cpus: (0..machine.cpus).map(private).collect(),
             properties: BTreeMap::new(),
-            its: config.its.clone().map(Its::new),
+            its: config.its.clone().map(|its| Its::new(its, machine.cpus)),
             messages: Messages::default(),
             credits,
             counts: Counts::default(),

@@ -21,6 +21,7 @@ const TABLES: [TableType; 2] = [TableType::DEVICES, TableType::COLLECTIONS];
 /// Registers of an ITS, and what it counts.
 pub(super) struct Its {
     pub(super) config: ItsConfig,
+    cpus: u32,
     pub(super) enabled: bool,
     /// A command is under way.
     busy: bool,
@@ -37,12 +38,13 @@ impl Its {
     ///
     /// # Panics
     /// When a number of the configuration is out of the range that its documentation states.
-    pub(super) fn new(config: ItsConfig) -> Self {
+    pub(super) fn new(config: ItsConfig, cpus: u32) -> Self {
         assert!((1..=20).contains(&config.device_bits), "{} bits of device id; there are 1 to 20", config.device_bits);
         assert!((1..=16).contains(&config.event_bits), "{} bits of event id; there are 1 to 16", config.event_bits);
         assert!((14..=16).contains(&config.intid_bits), "{} bits of INTID; there are 14 to 16", config.intid_bits);
         Self {
             config,
+            cpus,
             enabled: false,
             busy: false,
             queue: CommandBase::new(),

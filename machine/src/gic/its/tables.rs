@@ -132,7 +132,12 @@ impl Its {
     /// The CPU of a collection.
     pub(super) fn target(&self, world: &World<'_>, collection: u16) -> Result<u32, ItsError> {
         let word = world.read64(self.collection_entry(collection)?)?;
-        if word & VALID == 0 { Err(ItsError::Collection(collection)) } else { Ok(word as u32) }
+        // Software's memory may hold anything.
+        match word as u32 {
+            _ if word & VALID == 0 => Err(ItsError::Collection(collection)),
+            cpu if cpu >= self.cpus => Err(ItsError::Redistributor(cpu.into())),
+            cpu => Ok(cpu),
+        }
     }
 
     /// Where an event's entry is.
@@ -153,6 +158,9 @@ impl Its {
         let word = world.read64(entry)?;
         if word & VALID == 0 {
             return Err(ItsError::Event(event));
+        }
+        if !self.config.has_lpi(word as u32) {
+            return Err(ItsError::Intid(word as u32));
         }
         Ok(Event { intid: word as u32, collection: (word >> 32) as u16, entry })
     }

@@ -129,7 +129,8 @@ struct Bench {
     properties: Dma,
     pending: Dma,
     translations: Dma,
-    _tables: (Dma, Dma),
+    devices: Dma,
+    collections: Dma,
     next: usize,
 }
 
@@ -152,7 +153,7 @@ impl Bench {
         gic.its.write64(0x0100, 1 << 63 | devices.device_address().0 | 15);
         gic.its.write64(0x0108, 1 << 63 | collections.device_address().0);
         gic.its.write32(0x0000, 1);
-        Self { gic, queue, properties, pending, translations, _tables: (devices, collections), next: 0 }
+        Self { gic, queue, properties, pending, translations, devices, collections, next: 0 }
     }
 
     /// Writes a command and waits until it is done.
@@ -341,6 +342,31 @@ fn commands_and_messages_in_error_are_recorded_and_passed_over() {
             ("message for an ITS that is disabled", 1),
         ]
     );
+}
+
+/// What software writes into tables that are the ITS's comes to nothing worse than an error.
+#[test]
+fn tables_that_software_spoils_are_recorded() {
+    let (machine, gic, device) = machine(with_its(), 2, TRANSLATER);
+    let faults = run(machine, move || {
+        let mut bench = Bench::new(gic);
+        bench.map();
+        for word in [0, u64::MAX, 1 << 63 | 40, 1 << 63 | 0x3_0000_2008] {
+            bench.translations.words()[5].set(word);
+            send(device, 0x100, 5);
+        }
+        bench.translations.words()[5].set(1 << 63 | 2 << 32 | 8200);
+        for word in [0, u64::MAX, 1 << 63 | 2] {
+            bench.collections.words()[2].set(word);
+            send(device, 0x100, 5);
+        }
+        for word in [0, u64::MAX, 1 << 63 | 0x1000] {
+            bench.devices.words()[0x100].set(word);
+            send(device, 0x100, 5);
+        }
+        assert_eq!(gic.cpu_interface.read64(0xc662), 1023);
+    });
+    assert_eq!(faults, [("message without a translation", 10)]);
 }
 
 /// A queue outside of memory stalls; Retry begins again.
