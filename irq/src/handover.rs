@@ -16,6 +16,17 @@ pub const THREADS_MAX: u32 = 16;
 /// Generic over [`Word`] alone, so that the model checker runs the very code that hardware runs.
 pub struct Handover<W>(W);
 
+/// What a thread does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// It was wanted, and is busy from now on.
+    Run,
+    /// It ends itself.
+    Leave,
+    /// It waits until it is woken.
+    Sleep,
+}
+
 /// What a thread's end means for its line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Finished {
@@ -51,10 +62,14 @@ impl<W: Word> Handover<W> {
         (threads & !(self.0.fetch_or(threads << WANTED | held) >> WANTED)) as u16
     }
 
-    /// `thread` looks for work: true when it is wanted, and from now on busy.
-    pub fn take(&self, thread: u8) -> bool {
-        let (wanted, busy) = (1 << thread << WANTED, 1 << thread << BUSY);
-        self.update(|word| (word & wanted != 0).then_some(word & !wanted | busy)).is_ok()
+    /// What `thread` does next, from one look: a look for work and then one for leave would miss a wake in between.
+    pub fn next(&self, thread: u8) -> Next {
+        let (wanted, busy, leaving) = (1 << thread << WANTED, 1 << thread << BUSY, 1 << thread << LEAVING);
+        match self.update(|word| (word & wanted != 0).then_some(word & !wanted | busy)) {
+            Ok(_) => Next::Run,
+            Err(word) if word & leaving != 0 => Next::Leave,
+            Err(_) => Next::Sleep,
+        }
     }
 
     /// `thread` has run its function. To be called with the line's lock where it may hold the line: who finds the line
@@ -129,11 +144,11 @@ mod tests {
         let handover = Handover::<AtomicWord>::new();
         assert_eq!(handover.want(0b11, true), 0b11);
         assert_eq!(handover.want(0b10, true), 0, "it is about to look");
-        assert!(handover.take(0) && handover.take(1) && !handover.take(1));
+        assert_eq!([0, 1, 1].map(|thread| handover.next(thread)), [Next::Run, Next::Run, Next::Sleep]);
         assert_eq!(handover.finish(0), Finished::Done);
         assert_eq!(handover.want(0b10, true), 0b10);
         assert_eq!(handover.finish(1), Finished::Again);
-        assert!(handover.is_held() && handover.take(1));
+        assert!(handover.is_held() && handover.next(1) == Next::Run);
         assert_eq!((handover.finish(1), handover.is_held(), handover.working()), (Finished::Last, false, 0));
     }
 
@@ -141,7 +156,19 @@ mod tests {
     fn a_thread_that_did_not_hold_the_line_is_never_the_last_that_did() {
         let handover = Handover::<AtomicWord>::new();
         handover.want(0b1, false);
-        assert!(handover.take(0));
+        assert_eq!(handover.next(0), Next::Run);
         assert_eq!(handover.finish(0), Finished::Done);
+    }
+
+    #[test]
+    fn a_thread_serves_its_last_wake_before_it_leaves() {
+        let handover = Handover::<AtomicWord>::new();
+        handover.want(0b1, true);
+        handover.dismiss(0);
+        assert_eq!(handover.next(0), Next::Run);
+        handover.finish(0);
+        assert_eq!((handover.next(0), handover.is_leaving(0)), (Next::Leave, true));
+        handover.leave(0);
+        assert!(!handover.is_leaving(0));
     }
 }

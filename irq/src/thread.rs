@@ -10,7 +10,7 @@
 //! ```
 
 use crate::delivery::IrqCore;
-use crate::handover::{Finished, THREADS_MAX};
+use crate::handover::{Finished, Next, THREADS_MAX};
 use crate::line::{Installed, Line, LineState};
 use crate::request::RELAX_NS;
 use crate::{Action, Irq, IrqError, IrqReturn};
@@ -75,13 +75,10 @@ impl<H: Hal> IrqCore<H> {
         let body = move || {
             let line = &lines[irq.0 as usize];
             loop {
-                if line.handover.take(number) {
-                    let handled = function.handle(irq) != IrqReturn::None;
-                    finish(line, number, handled);
-                } else if line.handover.is_leaving(number) {
-                    break;
-                } else {
-                    hal.park();
+                match line.handover.next(number) {
+                    Next::Run => finish(line, number, function.handle(irq) != IrqReturn::None),
+                    Next::Sleep => hal.park(),
+                    Next::Leave => break,
                 }
             }
             drop(function);

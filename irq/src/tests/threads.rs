@@ -21,12 +21,16 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    fn open(&self) {
+    pub(super) fn open(&self) {
         *self.permits.lock().unwrap() += 1;
         self.changed.notify_all();
     }
 
-    fn pass(&self) {
+    pub(super) fn begun(&self) -> u32 {
+        self.begun.load(SeqCst)
+    }
+
+    pub(super) fn pass(&self) {
         self.begun.fetch_add(1, SeqCst);
         let permits = self.changed.wait_while(self.permits.lock().unwrap(), |permits| *permits == 0);
         *permits.unwrap() -= 1;
@@ -59,7 +63,9 @@ impl Bench {
     }
 
     pub(super) fn wait(&self, done: impl Fn() -> bool) {
+        let begin = std::time::Instant::now();
         while !done() {
+            assert!(begin.elapsed().as_secs() < 60, "a thread did not do what the test waits for");
             yield_now();
         }
     }
@@ -160,11 +166,11 @@ fn a_line_that_was_disabled_meanwhile_ends_and_stays_masked() {
 fn an_interrupt_that_comes_while_its_thread_works_is_ended_once_too() {
     let (bench, irq, gate, primary) = oneshot(GIC, Flow::Strict);
     bench.fire(irq);
-    bench.wait(|| gate.begun.load(SeqCst) == 1);
+    bench.wait(|| gate.begun() == 1);
     bench.fire(irq);
     assert_eq!(bench.said(), "ack handle ack handle eoi");
     gate.open();
-    bench.wait(|| gate.begun.load(SeqCst) == 2);
+    bench.wait(|| gate.begun() == 2);
     assert_eq!(bench.said(), "thread", "it is wanted again");
     bench.end_thread(irq, &gate, 0);
     assert_eq!(bench.said(), "thread eoi");
@@ -177,7 +183,7 @@ fn a_primary_handler_that_fires_again_makes_its_thread_run_again() {
     let irq = bench.alloc(Flow::Edge);
     let (gate, primary) = bench.threaded(irq, RequestFlags::default());
     bench.fire(irq);
-    bench.wait(|| gate.begun.load(SeqCst) == 1);
+    bench.wait(|| gate.begun() == 1);
     bench.fire(irq);
     bench.fire(irq);
     assert_eq!(bench.said(), "ack handle ack handle ack handle");
