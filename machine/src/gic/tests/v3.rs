@@ -191,3 +191,87 @@ fn what_does_not_exist_is_recorded_and_harmless() {
         ]
     );
 }
+
+/// Runs `body` on CPU 1, interrupts off, and waits for it.
+fn on_cpu_1(body: impl FnOnce() + Send + 'static) {
+    let done = std::sync::Arc::new(<crate::Word as hal::Word>::new(0));
+    let seen = done.clone();
+    let body = move || {
+        let off = crate::SimHal.irq_save();
+        body();
+        hal::Word::swap(&*seen, 1);
+        // Interrupts on again with something signalled would find no handler.
+        crate::SimHal.irq_restore(off);
+    };
+    let affinity = hal::Affinity::Cpu(hal::CpuId(1));
+    let spec = hal::ThreadSpec { name: "other", affinity, urgent: false };
+    crate::SimHal.spawn(spec, Box::new(body)).expect("CPU 1 exists");
+    while hal::Word::load(&*done) == 0 {
+        crate::SimHal.relax_on(&done, 0, u64::MAX);
+    }
+}
+
+/// A line moves while it is active: it stays so, any CPU may deactivate it, and it then comes at the new one. Priority
+/// drop is the acknowledging CPU's own ("Priority drop and interrupt deactivation").
+#[test]
+fn an_active_spi_moves_and_another_cpu_deactivates_it() {
+    let faults = with_registers(v3(), 2, |gic| {
+        bring_up(gic, 2);
+        gic.distributor.write32(0x204, 1 << 8);
+        assert_eq!(gic.cpu_interface.read64(0xc660), 40);
+        gic.cpu_interface.write64(0xc661, 40);
+        gic.distributor.write64(0x6140, 1);
+        gic.distributor.write32(0x204, 1 << 8);
+        on_cpu_1(move || {
+            wake(gic, 1);
+            gic.cpu_interface.write64(0xc664, 2);
+            gic.cpu_interface.write64(0xc230, 0xf0);
+            gic.cpu_interface.write64(0xc667, 1);
+            assert_eq!(gic.cpu_interface.read64(0xc660), 1023, "active at CPU 0");
+            gic.cpu_interface.write64(0xc659, 40);
+            assert_eq!(gic.cpu_interface.read64(0xc660), 40);
+            gic.cpu_interface.write64(0xc661, 40);
+            gic.cpu_interface.write64(0xc659, 40);
+        });
+        assert_eq!(gic.distributor.read32(0x304), 0);
+    });
+    assert_eq!(faults, []);
+}
+
+/// A PPI is the CPU's own: another CPU's deactivation is of that CPU's PPI.
+#[test]
+fn a_ppi_is_deactivated_by_the_cpu_that_took_it() {
+    let faults = with_registers(v3(), 2, |gic| {
+        bring_up(gic, 2);
+        gic.redistributors.write32(0x1_0080, 0xffff_ffff);
+        gic.redistributors.write32(0x1_0100, 1 << 27);
+        gic.redistributors.write32(0x1_0200, 1 << 27);
+        assert_eq!(gic.cpu_interface.read64(0xc660), 27);
+        gic.cpu_interface.write64(0xc661, 27);
+        on_cpu_1(move || {
+            gic.cpu_interface.write64(0xc664, 2);
+            gic.cpu_interface.write64(0xc659, 27);
+        });
+        assert_eq!(gic.redistributors.read32(0x1_0300), 1 << 27);
+        gic.cpu_interface.write64(0xc659, 27);
+        assert_eq!(gic.redistributors.read32(0x1_0300), 0);
+    });
+    assert_eq!(faults, [("GIC deactivation of an interrupt that is not active", 1)]);
+}
+
+/// Active priorities survive in their registers, as an operating system saves and restores them ("ICC_AP1R<n>_EL1").
+#[test]
+fn active_priorities_are_saved_and_restored() {
+    let faults = with_registers(v3(), 1, |gic| {
+        bring_up(gic, 2);
+        gic.distributor.write32(0x204, 1 << 8);
+        assert_eq!(gic.cpu_interface.read64(0xc660), 40);
+        let saved = gic.cpu_interface.read64(0xc648);
+        gic.cpu_interface.write64(0xc648, 0);
+        assert_eq!(gic.cpu_interface.read64(0xc65b), 0xff);
+        gic.cpu_interface.write64(0xc648, saved);
+        assert_eq!(gic.cpu_interface.read64(0xc65b), 0xc0);
+        assert_eq!(gic.cpu_interface.read64(0xc649), 0, "five bits of priority need one register");
+    });
+    assert_eq!(faults, [("GIC access to no register", 1)]);
+}
