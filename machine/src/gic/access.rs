@@ -24,6 +24,9 @@ pub enum GicRegion {
 }
 
 impl GicRegion {
+    /// How many there are.
+    pub(super) const COUNT: usize = Self::ALL.len();
+
     const ALL: [Self; 6] =
         [Self::Distributor, Self::CpuInterface, Self::System, Self::Redistributors, Self::Its, Self::V2m];
 
@@ -39,6 +42,9 @@ impl GicRegion {
 
 /// Offsets of a banked region end here; the CPU's number is above.
 const BANK_BITS: u32 = 16;
+
+/// No region reaches further.
+const REGION_BYTES: u32 = 1 << 26;
 
 /// Splits what the machine told the model: the CPU, and the offset of its register.
 pub(super) fn split(region: GicRegion, offset: u32) -> (u32, u32) {
@@ -80,7 +86,7 @@ impl Core {
     /// through CPU 0's eyes. `None` when the offset lies outside of the bank.
     fn gic_offset(&self, region: GicRegion, offset: u32) -> Option<u32> {
         if !region.is_banked() {
-            return Some(offset);
+            return (offset < REGION_BYTES).then_some(offset);
         }
         let cpu = if self.on_console() { 0 } else { self.cpu().id.0 };
         (offset >> BANK_BITS == 0).then_some(cpu << BANK_BITS | offset)

@@ -290,7 +290,7 @@ fn is_message(offset: u32) -> bool {
 }
 
 /// Whether the offset is of a register that sets or clears SGIs' senders, and which.
-fn sgi_pending(offset: u32) -> Option<(bool, u32)> {
+pub(super) fn sgi_pending(offset: u32) -> Option<(bool, u32)> {
     let set = gicd::SPENDSGIR.index_of(offset).map(|index| (true, index));
     set.or_else(|| gicd::CPENDSGIR.index_of(offset).map(|index| (false, index)))
 }

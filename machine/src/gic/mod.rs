@@ -54,6 +54,7 @@ mod interrupt;
 mod its;
 mod lpi;
 mod message;
+mod narrow;
 mod redistributor;
 #[cfg(test)]
 mod tests;
@@ -125,12 +126,8 @@ struct Private {
 /// What happened, for the report.
 #[derive(Default)]
 struct Counts {
-    distributor_reads: u64,
-    distributor_writes: u64,
-    redistributor_reads: u64,
-    redistributor_writes: u64,
-    interface_reads: u64,
-    interface_writes: u64,
+    /// Reads and writes of each region.
+    accesses: [[u64; 2]; GicRegion::COUNT],
     /// Writes to the registers of each field, in distributor and redistributors.
     field_writes: [u64; Field::COUNT],
     control_reads: u64,
@@ -203,26 +200,23 @@ impl Gic {
         })
     }
 
+    fn count(&mut self, region: u8, is_write: bool) {
+        if let Some(counts) = self.counts.accesses.get_mut(usize::from(region)) {
+            counts[usize::from(is_write)] += 1;
+        }
+    }
+
     fn read_register(&mut self, world: &mut World<'_>, region: u8, offset: u32, width: u8) -> Outcome<u64> {
         let region = GicRegion::of(region).ok_or(Refusal::Reserved)?;
+        if width < 4 {
+            return self.narrow_read(world, region, offset, width);
+        }
         let (cpu, offset) = split(region, offset);
         match (region, self.version) {
-            (GicRegion::Distributor, _) => {
-                self.counts.distributor_reads += 1;
-                self.distributor_read(world.now(), cpu, offset, width)
-            }
-            (GicRegion::CpuInterface, Version::V2) => {
-                self.counts.interface_reads += 1;
-                self.gicc_read(world, cpu, offset, width)
-            }
-            (GicRegion::System, Version::V3) => {
-                self.counts.interface_reads += 1;
-                self.system_read(world, cpu, offset)
-            }
-            (GicRegion::Redistributors, Version::V3) => {
-                self.counts.redistributor_reads += 1;
-                self.redistributor_read(world.now(), offset, width)
-            }
+            (GicRegion::Distributor, _) => self.distributor_read(world.now(), cpu, offset, width),
+            (GicRegion::CpuInterface, Version::V2) => self.gicc_read(world, cpu, offset, width),
+            (GicRegion::System, Version::V3) => self.system_read(world, cpu, offset),
+            (GicRegion::Redistributors, Version::V3) => self.redistributor_read(world.now(), offset, width),
             (GicRegion::Its, Version::V3) => self.its_read(offset, width),
             (GicRegion::V2m, _) => self.v2m_read(offset, width),
             _ => Err(Refusal::Reserved),
@@ -231,24 +225,15 @@ impl Gic {
 
     fn write_register(&mut self, world: &mut World<'_>, region: u8, offset: u32, width: u8, value: u64) -> Outcome<()> {
         let region = GicRegion::of(region).ok_or(Refusal::Reserved)?;
+        if width < 4 {
+            return self.narrow_write(world, region, offset, width, value);
+        }
         let (cpu, offset) = split(region, offset);
         match (region, self.version) {
-            (GicRegion::Distributor, _) => {
-                self.counts.distributor_writes += 1;
-                self.distributor_write(world, cpu, offset, width, value)
-            }
-            (GicRegion::CpuInterface, Version::V2) => {
-                self.counts.interface_writes += 1;
-                self.gicc_write(world, cpu, offset, width, value as u32)
-            }
-            (GicRegion::System, Version::V3) => {
-                self.counts.interface_writes += 1;
-                self.system_write(world, cpu, offset, value)
-            }
-            (GicRegion::Redistributors, Version::V3) => {
-                self.counts.redistributor_writes += 1;
-                self.redistributor_write(world, offset, width, value)
-            }
+            (GicRegion::Distributor, _) => self.distributor_write(world, cpu, offset, width, value),
+            (GicRegion::CpuInterface, Version::V2) => self.gicc_write(world, cpu, offset, width, value as u32),
+            (GicRegion::System, Version::V3) => self.system_write(world, cpu, offset, value),
+            (GicRegion::Redistributors, Version::V3) => self.redistributor_write(world, offset, width, value),
             (GicRegion::Its, Version::V3) => self.its_write(world, offset, width, value),
             (GicRegion::V2m, _) => self.v2m_write(world, offset, width, value),
             _ => Err(Refusal::Reserved),
@@ -287,6 +272,7 @@ impl Model for Gic {
     }
 
     fn read(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8) -> u64 {
+        self.count(region, false);
         let result = self.read_register(world, region, offset, width_bytes);
         result.unwrap_or_else(|refusal| {
             let text = format!("region {region}, offset {offset:#x}, {width_bytes} bytes");
@@ -296,6 +282,7 @@ impl Model for Gic {
     }
 
     fn write(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8, value: u64) {
+        self.count(region, true);
         if let Err(refusal) = self.write_register(world, region, offset, width_bytes, value) {
             let text = format!("region {region}, offset {offset:#x}, {width_bytes} bytes, value {value:#x}");
             world.fault(refusal.kind(), u64::from(region) << 32 | u64::from(offset), text);
@@ -316,13 +303,18 @@ impl Model for Gic {
     /// writes to each kind of register (`mask` is ICENABLER, `unmask` ISENABLER); then what became of interrupts.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let counts = &self.counts;
+        let of = |region: GicRegion| counts.accesses[region as usize];
+        let [distributor_reads, distributor_writes] = of(GicRegion::Distributor);
+        let [redistributor_reads, redistributor_writes] = of(GicRegion::Redistributors);
+        let interface = if self.version == Version::V2 { GicRegion::CpuInterface } else { GicRegion::System };
+        let [interface_reads, interface_writes] = of(interface);
         let mut all = vec![
-            ("distributor_reads", counts.distributor_reads),
-            ("distributor_writes", counts.distributor_writes),
-            ("redistributor_reads", counts.redistributor_reads),
-            ("redistributor_writes", counts.redistributor_writes),
-            ("interface_reads", counts.interface_reads),
-            ("interface_writes", counts.interface_writes),
+            ("distributor_reads", distributor_reads),
+            ("distributor_writes", distributor_writes),
+            ("redistributor_reads", redistributor_reads),
+            ("redistributor_writes", redistributor_writes),
+            ("interface_reads", interface_reads),
+            ("interface_writes", interface_writes),
             ("control_reads", counts.control_reads),
         ];
         all.extend(Field::WRITES.into_iter().zip(counts.field_writes));

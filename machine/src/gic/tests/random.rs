@@ -161,8 +161,8 @@ fn against_oracle(v3: bool, edge: bool, eoi_mode: bool, steps: Vec<Step>) -> Res
     machine.run_boot(Ps::from_ns(10_000_000), run).expect("it ends")
 }
 
-/// An access: region, offset, width, value; writes have one.
-type Access = (u8, u32, bool, Option<u64>);
+/// An access: region, offset, a number for its width, value; writes have one.
+type Access = (u8, u32, u8, Option<u64>);
 
 fn access() -> impl Strategy<Value = Access> {
     let offset = prop_oneof![
@@ -175,22 +175,26 @@ fn access() -> impl Strategy<Value = Access> {
         Just(0x1_0040),
         (0_u32..0x4000).prop_map(|half| half * 8),
         0_u32..0x5_0000,
-        any::<u32>().prop_map(|offset| offset & 0x3ff_ffff),
+        any::<u32>(),
     ];
     let value = prop_oneof![any::<u64>(), Just(u64::MAX), Just(1), Just(0x13), (0_u64..64).prop_map(|bit| 1 << bit)];
-    (0_u8..6, offset, any::<bool>(), proptest::option::weighted(0.7, value))
+    (0_u8..6, offset, 0_u8..8, proptest::option::weighted(0.7, value))
 }
 
-fn perform(gic: GicWindows, wires: Regs, (region, offset, wide, value): Access) {
+fn perform(gic: GicWindows, wires: Regs, (region, offset, width, value): Access) {
     let windows = [gic.distributor, gic.cpu_interface, gic.redistributors, gic.its, gic.v2m];
     let Some(window) = windows.get(usize::from(region)) else {
         return wires.write32(offset & 0x3ff, value.unwrap_or(0) as u32 & 3);
     };
-    match (value, wide) {
-        (Some(value), true) => window.write64(offset, value),
-        (Some(value), false) => window.write32(offset, value as u32),
-        (None, true) => _ = window.read64(offset),
-        (None, false) => _ = window.read32(offset),
+    match (value, width) {
+        (Some(value), 0) => window.write8(offset, value as u8),
+        (Some(value), 1) => window.write16(offset, value as u16),
+        (Some(value), 2..5) => window.write32(offset, value as u32),
+        (Some(value), _) => window.write64(offset, value),
+        (None, 0) => _ = window.read8(offset),
+        (None, 1) => _ = window.read16(offset),
+        (None, 2..5) => _ = window.read32(offset),
+        (None, _) => _ = window.read64(offset),
     }
 }
 

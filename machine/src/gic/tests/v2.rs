@@ -290,3 +290,23 @@ fn what_does_not_exist_is_recorded_and_harmless() {
         ]
     );
 }
+
+/// "Register access": priorities, targets and senders have bytes, and nothing else has.
+#[test]
+fn some_registers_have_bytes() {
+    let faults = with_registers(v2(), 2, |gic| {
+        gic.distributor.write32(0x428, 0xa0a0_a0a0);
+        gic.distributor.write8(0x42a, 0x27);
+        assert_eq!(gic.distributor.read32(0x428), 0xa020_a0a0);
+        assert_eq!((gic.distributor.read8(0x42a), gic.distributor.read8(0x42b)), (0x20, 0xa0));
+        gic.distributor.write8(0x829, 3);
+        assert_eq!(gic.distributor.read32(0x828), 0x0000_0300);
+        gic.distributor.write32(0xf20, 0x0303_0303);
+        gic.distributor.write8(0xf11, 1);
+        assert_eq!(gic.distributor.read32(0xf20), 0x0303_0203);
+        assert_eq!(gic.distributor.read8(0x100), 0);
+        gic.distributor.write16(0x428, 0);
+        gic.cpu_interface.write8(0x004, 0xff);
+    });
+    assert_eq!(faults, [("GIC access of a wrong width", 1); 3]);
+}
