@@ -63,6 +63,9 @@ fn an_interrupt_wakes_an_idle_cpu_and_is_acknowledged_by_its_handler() {
     // The pulse, a read of IAR, a write of EOIR: 1 ns each.
     assert_eq!(end, Ok(5_002));
     assert_eq!(texts(&log), ["IRQ exception: 0x28 on CPU 0"]);
+    // The console sees what CPU 0 sees, and no time passes for it.
+    assert_eq!((gic.distributor.read32(0x100), gic.distributor.read32(0x104)), (0x4000_ffff, 1 << 8));
+    assert_eq!(machine.now(), Ps::from_ns(5_002));
     assert_eq!(machine.faults().0, []);
 }
 
