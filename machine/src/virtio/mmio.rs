@@ -171,7 +171,10 @@ impl<D: Device> VirtioMmio<D> {
         let vector = if value < self.lines.count() { value as u16 } else { NO_VECTOR };
         match offset {
             reg::CONFIG_VECTOR => self.common.config_vector = vector,
-            reg::VECTOR_ACK => self.lines.acknowledge_vectors(world, value),
+            reg::VECTOR_ACK => {
+                self.accesses.acknowledgements += 1;
+                self.lines.acknowledge_vectors(world, value);
+            }
             _ => self.common.configure(world, |queue| queue.vector = vector),
         }
     }

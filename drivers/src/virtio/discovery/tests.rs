@@ -81,7 +81,7 @@ fn the_three_agree() {
     let line = from_command_line("virtio_mmio.device=512@0xa003000:48-55:7").expect("a parameter");
     let expected =
         MmioDevice { base: 0x0a00_3000, size_bytes: 0x200, lines: lines(&numbers, Some(Trigger::Edge)), id: Some(7) };
-    assert_eq!(acpi, [expected.clone()]);
+    assert_eq!(acpi.as_slice(), core::slice::from_ref(&expected));
     // A device tree numbers no devices, and a command line says nothing of triggers.
     assert_eq!(tree, [MmioDevice { id: None, ..expected.clone() }]);
     assert_eq!(line, [MmioDevice { lines: lines(&numbers, None), ..expected }]);

@@ -48,26 +48,22 @@ impl Net {
                 let text = format!("{} bytes to read, {room} to write", chain.readable_bytes());
                 return bus.fail("virtio-net control command without room for command or answer", text);
             }
-            let ack_at = room - 1;
-            let answer = self.command(bus, (bytes[0], bytes[1]), &bytes[2..read]);
-            let ack = match answer {
-                // An answer that finds no room is an error of the driver's.
-                Some(answer) if answer.len() as u64 <= ack_at => {
-                    let _ = chain.write(bus.world(), 0, &answer);
-                    Ack::OK
-                }
-                _ => Ack::ERR,
+            let result = self.command(bus, (bytes[0], bytes[1]), &bytes[2..read]);
+            // The ack, and behind it the result (VIRTIO 5.1.6.5). One that finds no room is an error of the driver's.
+            let answer = match result {
+                Some(result) if (result.len() as u64) < room => [&[Ack::OK.0][..], &result].concat(),
+                _ => vec![Ack::ERR.0],
             };
             // Checked when the chain was taken: it is memory.
-            let _ = chain.write(bus.world(), ack_at, &[ack.0]);
+            let _ = chain.write(bus.world(), 0, &answer);
             self.counters.commands += 1;
-            bus.fill(queue, chain.head, room as u32);
+            bus.fill(queue, chain.head, answer.len() as u32);
             bus.publish(queue);
             bus.notify(queue);
         }
     }
 
-    /// Runs one command; its answer, or none for an error.
+    /// Runs one command; its result, or none for an error.
     fn command(&mut self, bus: &mut Bus<'_, '_>, (class, command): (u8, u8), data: &[u8]) -> Option<Vec<u8>> {
         match (Class(class), command) {
             (Class::MQ, MQ_VQ_PAIRS_SET) => {

@@ -138,14 +138,14 @@ fn a_device_that_quantises_or_refuses_says_so() {
     let mut rig = net(config(CoalescingSupport::Quantised { unit_usecs: 50 }));
     rig.start_net(CONTROL | COALESCING);
     assert_eq!(rig.command(&[6, 2, 0, 0, 0, 0, 8, 0, 0, 0, 64, 0, 0, 0]), 0);
-    // VQ_GET: queue and reserved word in, packets and microseconds and the ack out.
+    // VQ_GET: queue and reserved word in, the ack, packets and microseconds out.
     let command = rig.fill_buffer(CONTROL_QUEUE, 0, &[6, 3, 0, 0, 0, 0]);
     let answer = rig.fill_buffer(CONTROL_QUEUE, 64, &[0xff; 9]);
     rig.descriptor(CONTROL_QUEUE, 0, command, 6, 1, 1);
     rig.descriptor(CONTROL_QUEUE, 1, answer, 9, 2, 0);
     rig.offer(CONTROL_QUEUE, 0);
     rig.kick(CONTROL_QUEUE);
-    assert_eq!(rig.buffer(CONTROL_QUEUE, 64, 9), [8, 0, 0, 0, 50, 0, 0, 0, 0]);
+    assert_eq!(rig.buffer(CONTROL_QUEUE, 64, 9), [0, 8, 0, 0, 0, 50, 0, 0, 0]);
 
     let mut rig = {
         drop(rig);

@@ -1,0 +1,274 @@
+//! The block driver against the model: data, outcomes, several queues, hostile devices, recovery.
+
+mod virtio_rig;
+
+use drivers::virtio::block::{BatchDone, Block, BlockConfig, BlockError, BlockOp, BlockRequest, Completed};
+use drivers::virtio::{QueueFault, Refusal, Rung, VectorPolicy};
+use hal::{DeviceAddress, Dma as _, Hal as _};
+use machine::SimHal;
+use machine::time::Ps;
+use machine::virtio::{Trigger, block as model, code, jump_arg};
+use proptest::prelude::*;
+use std::sync::{Arc, Mutex};
+use virtio_rig::{Bus, Rig, bytes, memory, rig};
+
+/// Keeps what completed, and which queues broke.
+#[derive(Default)]
+struct Done {
+    completed: Mutex<Vec<(u16, u64, Result<(), BlockError>)>>,
+    broken: Mutex<Vec<(u16, QueueFault)>>,
+}
+
+impl BatchDone for Done {
+    fn batch_done(&self, queue: u16, batch: &[Completed]) {
+        let mut completed = self.completed.lock().expect("one host thread");
+        completed.extend(batch.iter().map(|done| (queue, done.tag, done.result)));
+    }
+    fn queue_broken(&self, queue: u16, fault: QueueFault) {
+        self.broken.lock().expect("one host thread").push((queue, fault));
+    }
+}
+
+impl Done {
+    fn take(&self) -> Vec<(u16, u64, Result<(), BlockError>)> {
+        let mut taken = std::mem::take(&mut *self.completed.lock().expect("one host thread"));
+        taken.sort_by_key(|&(queue, tag, _)| (queue, tag));
+        taken
+    }
+}
+
+type Driver = Arc<Block<SimHal>>;
+
+fn device() -> model::BlockConfig {
+    model::BlockConfig {
+        sectors: 256,
+        queues: 2,
+        queue_entries: 16,
+        latency: Ps::from_ns(20_000),
+        ..Default::default()
+    }
+}
+
+fn driven(bus: Bus, device: model::BlockConfig, policy: VectorPolicy) -> (Rig, Driver, Arc<Done>) {
+    let mut rig = rig(bus, model::Block::new(device));
+    let done = Arc::new(Done::default());
+    let kept = done.clone();
+    let driver = rig.boot(move |host| {
+        let config = BlockConfig { queues: 4, entries: 16, policy };
+        let driver = Block::open(SimHal, host.transport(), &config, done).expect("a device");
+        host.install(driver.handlers());
+        driver.start();
+        driver
+    });
+    (rig, driver, kept)
+}
+
+fn request(tag: u64, op: BlockOp, sector: u64, buffer: DeviceAddress, len_bytes: u32) -> BlockRequest {
+    BlockRequest { tag, op, sector, buffer, len_bytes }
+}
+
+/// Submits, waits until everything is over, and gives the buffer's bytes.
+fn run(rig: &mut Rig, driver: &Driver, queue: u16, op: BlockOp, sector: u64, data: &[u8]) -> Vec<u8> {
+    let (driver, data) = (driver.clone(), data.to_vec());
+    rig.boot(move |_| {
+        let buffer = memory(data.len());
+        for (at, &byte) in data.iter().enumerate() {
+            buffer.write8(at, byte);
+        }
+        let submitted = driver.submit(queue, &[request(9, op, sector, buffer.device_address(), data.len() as u32)]);
+        assert_eq!((submitted.accepted, submitted.refused), (1, None));
+        SimHal.delay_ns(200_000);
+        bytes(&buffer, 0..data.len())
+    })
+}
+
+#[test]
+fn what_is_written_is_read_and_the_device_has_a_name() {
+    for bus in [Bus::edges(3), Bus::edges(1), Bus::Mmio(vec![Trigger::Level; 3], true), Bus::Pci(3)] {
+        let (mut rig, driver, done) = driven(bus, device(), VectorPolicy::Ladder);
+        assert_eq!((driver.queues(), driver.info().sectors), (2, 256));
+        let data: Vec<u8> = (0..1024_u32).map(|at| (at * 7) as u8).collect();
+        run(&mut rig, &driver, 0, BlockOp::Write, 5, &data);
+        assert_eq!(run(&mut rig, &driver, 1, BlockOp::Read, 5, &[0; 1024]), data);
+        assert_eq!(run(&mut rig, &driver, 1, BlockOp::Read, 6, &[0; 512]), data[512..]);
+        assert_eq!(run(&mut rig, &driver, 0, BlockOp::GetId, 0, &[0xee; 20]), b"campanile\0\0\0\0\0\0\0\0\0\0\0");
+        run(&mut rig, &driver, 0, BlockOp::Flush, 0, &[0]);
+        let ok: Vec<_> = [0, 0, 0, 1, 1].map(|queue| (queue, 9, Ok(()))).into();
+        assert_eq!((done.take(), rig.faults()), (ok, vec![]));
+    }
+}
+
+#[test]
+fn what_a_device_cannot_do_is_refused_before_it_is_asked() {
+    let read_only = model::BlockConfig { read_only: true, ..device() };
+    let (mut rig, driver, done) = driven(Bus::edges(3), read_only, VectorPolicy::Ladder);
+    let refused = rig.boot(move |_| {
+        let at = DeviceAddress(0);
+        [
+            request(0, BlockOp::Write, 0, at, 512),
+            request(0, BlockOp::Read, 255, at, 1024),
+            request(0, BlockOp::Read, u64::MAX, at, 512),
+            request(0, BlockOp::Read, 0, at, 100),
+            request(0, BlockOp::Read, 0, at, 0),
+        ]
+        .map(|request| driver.submit(0, &[request]).refused)
+    });
+    let expected = [
+        Refusal::NotSupported,
+        Refusal::Range(255, 256),
+        Refusal::Range(u64::MAX, 256),
+        Refusal::Length(100),
+        Refusal::Length(0),
+    ];
+    assert_eq!((refused, done.take()), (expected.map(Some), vec![]));
+}
+
+#[test]
+fn a_full_queue_says_so_and_loses_nothing() {
+    let (mut rig, driver, done) = driven(Bus::edges(2), device(), VectorPolicy::Ladder);
+    assert_eq!(driver.vectors().rung, Rung::Shared);
+    let block = driver.clone();
+    let submitted = rig.boot(move |_| {
+        let buffer = memory(512 * 20);
+        let requests: Vec<_> = (0..20).map(|n| request(n, BlockOp::Read, n, buffer.device_address(), 512)).collect();
+        let submitted = block.submit(1, &requests);
+        SimHal.delay_ns(1_000_000);
+        submitted
+    });
+    assert_eq!((submitted.accepted, submitted.refused), (16, Some(Refusal::Full)), "a descriptor each: indirect");
+    assert_eq!(done.take(), (0..16).map(|tag| (1, tag, Ok(()))).collect::<Vec<_>>());
+    assert_eq!((driver.in_flight(1), driver.oldest_ns(1)), (0, None));
+}
+
+/// A used index that jumps: the queue stops, is reset alone, and works again on its old vector; the other never stopped.
+#[test]
+fn a_broken_queue_recovers_alone() {
+    for policy in [VectorPolicy::Ladder, VectorPolicy::Single] {
+        let (mut rig, driver, done) = driven(Bus::edges(3), device(), policy);
+        let vectors = rig.boot(|host| host.queue_vectors(2));
+        let block = driver.clone();
+        rig.boot(move |_| {
+            // Slow enough that the jump comes first.
+            let buffer = memory(1024);
+            let requests = [0, 1].map(|n| request(n, BlockOp::Read, n, buffer.device_address(), 512));
+            assert_eq!(block.submit(0, &requests).accepted, 2);
+        });
+        let now = rig.machine.now();
+        rig.machine.poke(rig.device, now, code::JUMP_USED, jump_arg(0, 300));
+        rig.settle();
+        run(&mut rig, &driver, 1, BlockOp::Read, 0, &[0; 512]);
+        assert_eq!(done.take(), [(1, 9, Ok(()))], "the other queue works");
+        let broken = std::mem::take(&mut *done.broken.lock().expect("one host thread"));
+        assert!(matches!(broken[..], [(0, QueueFault::UsedIndex(..))]), "{broken:?}");
+        assert_eq!(driver.in_flight(0), 2);
+
+        let block = driver.clone();
+        rig.boot(move |_| {
+            assert_eq!(
+                block.submit(0, &[request(5, BlockOp::Flush, 0, DeviceAddress(0), 0)]).refused,
+                Some(Refusal::Stopped)
+            );
+            block.recover(0).expect("queues can be reset by themselves");
+        });
+        let reset = Err(BlockError::QueueReset);
+        assert_eq!(done.take(), [(0, 0, reset), (0, 1, reset)], "none is lost");
+        run(&mut rig, &driver, 0, BlockOp::Read, 0, &[0; 512]);
+        assert_eq!(done.take(), [(0, 9, Ok(()))]);
+        assert_eq!(rig.boot(|host| host.queue_vectors(2)), vectors, "mapped again");
+    }
+}
+
+/// MULTI_IRQ 3.1, rule 6: a queue's reset takes its mapping alone.
+#[test]
+fn a_queues_reset_clears_its_vector() {
+    let (mut rig, _driver, _) = driven(Bus::edges(3), device(), VectorPolicy::Ladder);
+    let vectors = rig.boot(|host| {
+        use hal::Regs as _;
+        let before = host.queue_vectors(2);
+        // QueueSel 030h, QueueReset 0c0h.
+        let registers = host.registers();
+        registers.write32(0x30, 0);
+        registers.write32(0xc0, 1);
+        assert_eq!(registers.read32(0xc0), 0);
+        (before, host.queue_vectors(2), registers.read32(0xd4))
+    });
+    assert_eq!(vectors, (vec![1, 2], vec![0xffff, 2], 0));
+}
+
+#[test]
+fn a_shutdown_ends_what_is_in_flight() {
+    let slow = model::BlockConfig { latency: Ps::from_ns(50_000_000), ..device() };
+    let (mut rig, driver, done) = driven(Bus::edges(3), slow, VectorPolicy::Ladder);
+    let block = driver.clone();
+    rig.boot(move |_| {
+        let buffer = memory(512);
+        for queue in 0..2 {
+            assert_eq!(block.submit(queue, &[request(3, BlockOp::Read, 0, buffer.device_address(), 512)]).accepted, 1);
+        }
+        block.shut_down().expect("a reset");
+        SimHal.delay_ns(100_000_000);
+    });
+    let ended = Err(BlockError::Shutdown);
+    assert_eq!(done.take(), [(0, 3, ended), (1, 3, ended)]);
+}
+
+/// A buffer outside memory stops the device (VIRTIO 2.1.2): nothing completes, nothing hangs, a reset ends it.
+#[test]
+fn a_buffer_outside_memory_is_the_devices_to_refuse() {
+    let (mut rig, driver, done) = driven(Bus::edges(3), device(), VectorPolicy::Ladder);
+    let block = driver.clone();
+    rig.boot(move |_| {
+        assert_eq!(block.submit(0, &[request(1, BlockOp::Read, 0, DeviceAddress(1 << 60), 512)]).accepted, 1);
+        SimHal.delay_ns(200_000);
+    });
+    let (status, changes) = (rig.boot(|host| host.read(0x70)), driver.configuration_changes());
+    assert_eq!((status & 0x40, changes), (0x40, 1), "DEVICE_NEEDS_RESET, and a configuration interrupt");
+    let block = driver.clone();
+    assert_eq!(rig.boot(move |_| block.shut_down()), Ok(()));
+    assert_eq!(done.take(), [(0, 1, Err(BlockError::Shutdown))]);
+}
+
+#[derive(Clone, Debug)]
+struct Io {
+    queue: u16,
+    write: bool,
+    sector: u64,
+    sectors: u32,
+    fill: u8,
+}
+
+fn io() -> impl Strategy<Value = Io> {
+    (0..2_u16, any::<bool>(), 0..60_u64, 1..5_u32, any::<u8>()).prop_map(|(queue, write, sector, sectors, fill)| Io {
+        queue,
+        write,
+        sector,
+        sectors,
+        fill,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Against a plain array: every read gives what was written last, on either queue, by whichever interrupt.
+    #[test]
+    fn data_survive(ios in prop::collection::vec(io(), 1..30), lines in 1_usize..4, level: bool) {
+        let trigger = if level { Trigger::Level } else { Trigger::Edge };
+        let (mut rig, driver, done) =
+            driven(Bus::Mmio(vec![trigger; lines], lines > 1), device(), VectorPolicy::Ladder);
+        let mut disk = vec![0_u8; 64 * 512];
+        for io in &ios {
+            let place = io.sector as usize * 512..(io.sector as usize + io.sectors as usize) * 512;
+            if io.write {
+                let data: Vec<u8> = place.clone().map(|at| io.fill.wrapping_add((at / 3) as u8)).collect();
+                run(&mut rig, &driver, io.queue, BlockOp::Write, io.sector, &data);
+                disk[place].copy_from_slice(&data);
+            } else {
+                let read = run(&mut rig, &driver, io.queue, BlockOp::Read, io.sector, &vec![io.fill; place.len()]);
+                prop_assert_eq!(read, &disk[place]);
+            }
+        }
+        prop_assert_eq!(done.take().len(), ios.len());
+        prop_assert!(rig.faults().is_empty());
+    }
+}
