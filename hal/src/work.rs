@@ -42,6 +42,14 @@ pub enum Work {
     ContextSwitch,
     /// One descriptor of a stream: its user is told, and makes the next.
     StreamEntry,
+    /// One pass of budgeted polling at the end of an interrupt: raising it and its bookkeeping.
+    SoftPass,
+    /// One I/O submitted to a storage target over the network, application and kernel.
+    FabricSubmit,
+    /// One I/O of a storage target over the network completed in the kernel.
+    FabricComplete,
+    /// One I/O served by a storage target over the network.
+    FabricServe,
 }
 
 impl Work {
@@ -66,10 +74,14 @@ impl Work {
         Self::CheckLook,
         Self::ContextSwitch,
         Self::StreamEntry,
+        Self::SoftPass,
+        Self::FabricSubmit,
+        Self::FabricComplete,
+        Self::FabricServe,
     ];
 
     /// How many kinds there are.
-    pub const COUNT: usize = Work::StreamEntry as usize + 1;
+    pub const COUNT: usize = Work::FabricServe as usize + 1;
 
     /// Whether the kind runs in user mode; everything else is kernel time.
     pub fn is_user(self) -> bool {

@@ -10,6 +10,7 @@ mod accelerator;
 mod bottleneck;
 mod latency;
 mod quantity;
+mod rdma;
 mod storage;
 mod summary;
 
@@ -17,6 +18,7 @@ pub use accelerator::{AcceleratorOutcome, StreamDevice};
 pub use bottleneck::{Bottleneck, Finding, SATURATED};
 pub use latency::{Latency, PERCENTILES};
 pub use quantity::{Published, Quantity, Unit};
+pub use rdma::{LevelChange, RdmaOutcome};
 pub use storage::{Drive, Stages, StorageOutcome};
 pub use summary::{Estimate, Figure, Summary, student_t_95};
 
@@ -56,6 +58,8 @@ pub enum Section {
     Storage(StorageOutcome),
     /// Streams of an accelerator.
     Accelerator(AcceleratorOutcome),
+    /// NVMe over RDMA under moderation.
+    Rdma(RdmaOutcome),
 }
 
 /// The quantity that the page shows first, and one beside it.
@@ -82,6 +86,7 @@ impl Section {
         match self {
             Self::Storage(_) => storage::quantities(),
             Self::Accelerator(_) => accelerator::quantities(),
+            Self::Rdma(_) => rdma::quantities(),
         }
     }
 
@@ -90,6 +95,7 @@ impl Section {
         match self {
             Self::Storage(_) => storage::PUBLISHED,
             Self::Accelerator(_) => &[],
+            Self::Rdma(_) => rdma::PUBLISHED,
         }
     }
 
@@ -98,6 +104,7 @@ impl Section {
         match self {
             Self::Storage(_) => storage::HEADLINE,
             Self::Accelerator(_) => accelerator::HEADLINE,
+            Self::Rdma(_) => rdma::HEADLINE,
         }
     }
 
@@ -106,6 +113,7 @@ impl Section {
         match self {
             Self::Storage(storage) => storage.devices(),
             Self::Accelerator(accelerator) => accelerator.devices(),
+            Self::Rdma(_) => Vec::new(),
         }
     }
 }
@@ -123,6 +131,14 @@ impl Outcome {
     pub fn storage(&self) -> Option<&StorageOutcome> {
         match &self.section {
             Section::Storage(storage) => Some(storage),
+            _ => None,
+        }
+    }
+
+    /// Reads, events and levels of an experiment on moderation.
+    pub fn rdma(&self) -> Option<&RdmaOutcome> {
+        match &self.section {
+            Section::Rdma(rdma) => Some(rdma),
             _ => None,
         }
     }

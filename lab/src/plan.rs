@@ -3,10 +3,12 @@
 //! What every experiment has is in [`Plan`]; what it runs is in its [`Experiment`], a module a kind.
 
 pub mod accelerator;
+mod rdma;
 pub mod storage;
 mod variant;
 
 pub use accelerator::{Accelerator, StreamVariant};
+pub use rdma::{Controlled, LoadStep, Moderation, Rdma};
 pub use storage::{Coalescing, DEVICE_VECTORS, DrivePlan, IoEngine, JobPlan, Pattern, Storage};
 pub use variant::{Delivery, Variant};
 
@@ -46,6 +48,8 @@ pub enum Experiment {
     Storage(Storage),
     /// Streams of a Data Streaming Accelerator.
     Accelerator(Accelerator),
+    /// NVMe over RDMA under moderation.
+    Rdma(Rdma),
 }
 
 impl Experiment {
@@ -54,12 +58,18 @@ impl Experiment {
         match self {
             Self::Storage(_) => "storage",
             Self::Accelerator(_) => "accelerator",
+            Self::Rdma(_) => "moderation",
         }
     }
 
     /// Whether `variant` is one of this kind's.
     pub fn has(&self, variant: Variant) -> bool {
-        matches!((self, variant), (Self::Storage(_), Variant::Delivery(_)) | (Self::Accelerator(_), Variant::Stream(_)))
+        matches!(
+            (self, variant),
+            (Self::Storage(_), Variant::Delivery(_))
+                | (Self::Accelerator(_), Variant::Stream(_))
+                | (Self::Rdma(_), Variant::Moderation(_))
+        )
     }
 
     /// Whether it is the same experiment as `other`, wherever the two were read.
@@ -109,6 +119,7 @@ impl Plan {
         match &self.experiment {
             Experiment::Storage(storage) => storage.validate(self),
             Experiment::Accelerator(accelerator) => accelerator.validate(self),
+            Experiment::Rdma(rdma) => rdma.validate(self),
         }
     }
 }

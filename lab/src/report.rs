@@ -12,6 +12,7 @@ pub mod html;
 pub mod json;
 pub mod lines;
 mod plots;
+mod rdma;
 mod rows_page;
 mod storage;
 pub mod table;

@@ -480,5 +480,9 @@ fn work_name(work: Work) -> &'static str {
         Work::CheckLook => "check",
         Work::ContextSwitch => "context switch",
         Work::StreamEntry => "stream",
+        Work::SoftPass => "poll pass",
+        Work::FabricSubmit => "submit",
+        Work::FabricComplete => "complete",
+        Work::FabricServe => "serve",
     }
 }

@@ -186,11 +186,7 @@ impl<H: Hal> CompletionQueue<H> {
     /// As [`CompletionQueue::poll`], by a user who does so beside the queue's own context: the tuning learns of it.
     pub fn poll_direct(&self, budget: u32) -> u32 {
         self.hal.work(Work::PollLook, 1);
-        let completions = self.poll(budget);
-        if let Some(tuner) = &self.tuner {
-            tuner.polled(Found { completions, bytes: 0, in_flight: self.user.in_flight() });
-        }
-        completions
+        self.poll_for_tuning(budget, false)
     }
 
     /// Takes entries off the queue; the doorbell record tells the device of the room.
@@ -245,11 +241,16 @@ impl<H: Hal> CompletionQueue<H> {
         }
     }
 
-    /// Feeds the tuning with what a turn of the queue's own context found.
-    pub(super) fn feed(&self, completions: u32, interrupted: bool) {
-        let Some(tuner) = &self.tuner else { return };
-        let found = Found { completions, bytes: 0, in_flight: self.user.in_flight() };
-        if interrupted { tuner.interrupt(found) } else { tuner.polled(found) }
+    /// As [`CompletionQueue::poll`]; the tuning learns of it, as of an event's first turn or as of another look.
+    pub(super) fn poll_for_tuning(&self, budget: u32, interrupted: bool) -> u32 {
+        // Before the poll: what it finds is under way until then.
+        let in_flight = self.tuner.as_ref().and_then(|_| self.user.in_flight());
+        let completions = self.poll(budget);
+        if let Some(tuner) = &self.tuner {
+            let found = Found { completions, bytes: 0, in_flight };
+            if interrupted { tuner.interrupt(found) } else { tuner.polled(found) }
+        }
+        completions
     }
 
     /// Changes its moderation, and returns what the device has now, which may be rounded. A register read: not for

@@ -88,8 +88,7 @@ impl<H: Hal> Worker<H> {
 
     /// One turn; whether another must follow.
     fn turn(&self, interrupted: bool) -> bool {
-        let done = self.queue.poll(BUDGET_WORKQUEUE);
-        self.queue.feed(done, interrupted);
+        let done = self.queue.poll_for_tuning(BUDGET_WORKQUEUE, interrupted);
         done >= BUDGET_WORKQUEUE || self.queue.arm() == Missed::Yes
     }
 }

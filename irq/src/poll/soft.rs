@@ -5,7 +5,7 @@ use crate::moderation::{Found, Tuner};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use hal::{Affinity, CpuId, Hal, IrqState, Lock, SpawnError, ThreadId, ThreadSpec, Word};
+use hal::{Affinity, CpuId, Hal, IrqState, Lock, SpawnError, ThreadId, ThreadSpec, Word, Work};
 
 /// Passes at the end of one interrupt, before the thread takes over (Linux `MAX_SOFTIRQ_RESTART`).
 const PASSES_MAX: u32 = 10;
@@ -157,6 +157,7 @@ impl<H: Hal> SoftPoll<H> {
     fn pass(&self, cpu: &Cpu<H>) {
         cpu.busy.set(1);
         cpu.raised.set(0);
+        self.hal.work(Work::SoftPass, 1);
         cpu.list.lock().begin(self.hal.now_ns());
         self.hal.irq_restore(IrqState { were_on: true });
         let spent = loop {
@@ -178,9 +179,11 @@ impl<H: Hal> SoftPoll<H> {
         let instance = &cpu.instances[id.0 as usize];
         let interrupted = instance.interrupted.get() == 1;
         instance.interrupted.set(0);
+        // Before the poll: what it finds is under way until then.
+        let in_flight = instance.tuner.as_ref().and_then(|_| instance.polled.in_flight());
         let work = instance.polled.poll(weight);
         if let Some(tuner) = &instance.tuner {
-            let found = Found { completions: work, bytes: 0, in_flight: instance.polled.in_flight() };
+            let found = Found { completions: work, bytes: 0, in_flight };
             if interrupted { tuner.interrupt(found) } else { tuner.polled(found) }
         }
         let after = cpu.list.lock().polled(id, work);

@@ -1,6 +1,6 @@
 //! The variants of an experiment that are compared: the columns of its table.
 
-use super::StreamVariant;
+use super::{Moderation, StreamVariant};
 use std::fmt;
 
 /// One way to run an experiment. Each kind has its own.
@@ -10,6 +10,8 @@ pub enum Variant {
     Delivery(Delivery),
     /// Of an accelerator experiment.
     Stream(StreamVariant),
+    /// Of an experiment on moderation.
+    Moderation(Moderation),
 }
 
 impl fmt::Display for Variant {
@@ -18,6 +20,7 @@ impl fmt::Display for Variant {
         match self {
             Self::Delivery(delivery) => delivery.fmt(f),
             Self::Stream(variant) => variant.fmt(f),
+            Self::Moderation(moderation) => moderation.fmt(f),
         }
     }
 }
@@ -25,6 +28,12 @@ impl fmt::Display for Variant {
 impl From<Delivery> for Variant {
     fn from(delivery: Delivery) -> Self {
         Self::Delivery(delivery)
+    }
+}
+
+impl From<Moderation> for Variant {
+    fn from(moderation: Moderation) -> Self {
+        Self::Moderation(moderation)
     }
 }
 

@@ -81,7 +81,9 @@ impl Cpu {
             Work::PollLook => &self.poll_look,
             Work::CheckLook => &self.check_look,
             Work::ContextSwitch => &self.context_switch,
-            Work::StreamEntry => return None,
+            Work::StreamEntry | Work::SoftPass | Work::FabricSubmit | Work::FabricComplete | Work::FabricServe => {
+                return None;
+            }
         })
     }
 
@@ -166,5 +168,26 @@ constants! {
         stream_entry: Time 0.0 1e6,
         /// MSI-X vectors; one belongs to the device's own errors.
         vectors: Count 2.0 2048.0,
+    }
+}
+
+constants! {
+    /// An RDMA NIC and its wire, and what software takes that reaches storage through them. Times of CPUs are scaled by
+    /// `cpu.scale`.
+    Nic {
+        /// [`Work::SoftPass`].
+        soft_pass: Time 0.0 1e6,
+        /// [`Work::FabricSubmit`].
+        submit: Time 0.0 1e6,
+        /// [`Work::FabricComplete`].
+        complete: Time 0.0 1e6,
+        /// [`Work::FabricServe`].
+        serve: Time 0.0 1e6,
+        /// The NIC's time for one send request.
+        service: Time 0.0 1e6,
+        /// From the end of a packet on the wire to what it does at the other end.
+        latency: Time 0.0 1e9,
+        /// Payload rate of the wire.
+        link: ByteRate 1e6 1e12,
     }
 }

@@ -8,7 +8,7 @@ mod tests;
 mod unit;
 
 pub use constant::{Constant, Needed, Spec};
-pub use groups::{Accelerator, Cpu, Drive, Fabric};
+pub use groups::{Accelerator, Cpu, Drive, Fabric, Nic};
 pub use read::EMBEDDED;
 pub use unit::Unit;
 
@@ -31,10 +31,12 @@ pub struct Platform {
     pub drives: Vec<(String, Drive)>,
     /// The streaming accelerator.
     pub accelerator: Option<Accelerator>,
+    /// The RDMA NIC.
+    pub nic: Option<Nic>,
 }
 
 /// The groups of a platform file.
-const GROUPS: [&str; 4] = ["cpu", "fabric", "drive", "accelerator"];
+const GROUPS: [&str; 5] = ["cpu", "fabric", "drive", "accelerator", "nic"];
 
 impl Platform {
     /// Whether `key` begins with the name of a group of constants and a dot.
@@ -49,8 +51,12 @@ impl Platform {
 
     /// What one unit of `work` takes on this platform, in picoseconds: zero of work of a kind that it does not have.
     pub fn work_ps(&self, work: Work) -> u64 {
-        let cost = self.cpu.work(work).or_else(|| match work {
-            Work::StreamEntry => self.accelerator.as_ref().map(|accelerator| &accelerator.stream_entry),
+        let cost = self.cpu.work(work).or_else(|| match (work, self.accelerator.as_ref(), self.nic.as_ref()) {
+            (Work::StreamEntry, Some(accelerator), _) => Some(&accelerator.stream_entry),
+            (Work::SoftPass, _, Some(nic)) => Some(&nic.soft_pass),
+            (Work::FabricSubmit, _, Some(nic)) => Some(&nic.submit),
+            (Work::FabricComplete, _, Some(nic)) => Some(&nic.complete),
+            (Work::FabricServe, _, Some(nic)) => Some(&nic.serve),
             _ => None,
         });
         cost.map_or(0, |cost| self.cpu.scaled_ps(cost))
@@ -65,7 +71,9 @@ impl Platform {
         });
         let accelerator = self.accelerator.iter().flat_map(Accelerator::iter);
         let accelerator = accelerator.map(|(spec, constant)| (format!("accelerator.{}", spec.name), spec, constant));
-        let all = cpu.chain(fabric).chain(drives).chain(accelerator);
+        let nic = self.nic.iter().flat_map(Nic::iter);
+        let nic = nic.map(|(spec, constant)| (format!("nic.{}", spec.name), spec, constant));
+        let all = cpu.chain(fabric).chain(drives).chain(accelerator).chain(nic);
         all.filter(|(.., constant)| constant.is_given()).collect()
     }
 
@@ -81,6 +89,7 @@ impl Platform {
             "cpu" => self.cpu.get_mut(name),
             "fabric" => self.fabric.get_mut(name),
             "accelerator" => self.accelerator.as_mut()?.get_mut(name),
+            "nic" => self.nic.as_mut()?.get_mut(name),
             _ => {
                 let kind = group.strip_prefix("drive.")?;
                 let (_, drive) = self.drives.iter_mut().find(|(known, _)| known == kind)?;

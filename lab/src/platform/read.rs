@@ -8,19 +8,21 @@
 //! [drive.gen5]                # one table a kind of drive
 //! ```
 
-use super::{Accelerator, Constant, Cpu, Drive, Fabric, GROUPS, Needed, Platform, Spec};
+use super::{Accelerator, Constant, Cpu, Drive, Fabric, GROUPS, Needed, Nic, Platform, Spec};
 use crate::document::{Document, Node, Table};
 use crate::input::{InputError, Place, Problem};
 use crate::setting::Setting;
 
 /// The platforms that the program carries: name, path in the project, text.
-pub const EMBEDDED: [(&str, &str, &str); 6] = [
+pub const EMBEDDED: [(&str, &str, &str); 8] = [
     ("emr", "platforms/emr.toml", include_str!("../../../platforms/emr.toml")),
     ("spr", "platforms/spr.toml", include_str!("../../../platforms/spr.toml")),
     ("optane", "platforms/optane.toml", include_str!("../../../platforms/optane.toml")),
     ("azure", "platforms/azure.toml", include_str!("../../../platforms/azure.toml")),
     ("dsa-loops", "platforms/dsa-loops.toml", include_str!("../../../platforms/dsa-loops.toml")),
     ("dsa-headline", "platforms/dsa-headline.toml", include_str!("../../../platforms/dsa-headline.toml")),
+    ("rdma-vm", "platforms/rdma-vm.toml", include_str!("../../../platforms/rdma-vm.toml")),
+    ("rdma-host", "platforms/rdma-host.toml", include_str!("../../../platforms/rdma-host.toml")),
 ];
 
 impl Platform {
@@ -69,9 +71,16 @@ impl Platform {
                 Some(Accelerator::build(|spec| group.constant(spec, lent.map(Accelerator::iter)))?)
             }
         };
+        let nic = match (root.get("nic"), base.and_then(|base| base.nic.as_ref())) {
+            (None, None) => None,
+            (_, lent) => {
+                let group = Group::of(&root, "nic", Nic::SPECS)?;
+                Some(Nic::build(|spec| group.constant(spec, lent.map(Nic::iter)))?)
+            }
+        };
         let is_needed = |spec: &Spec| match spec.needed {
             Needed::Always => true,
-            Needed::Pci => !drives.is_empty() || accelerator.is_some(),
+            Needed::Pci => !drives.is_empty() || accelerator.is_some() || nic.is_some(),
             Needed::Drives => !drives.is_empty(),
         };
         let cpu_group = Group::of(&root, "cpu", Cpu::SPECS)?;
@@ -79,7 +88,7 @@ impl Platform {
         let fabric_group = Group::of(&root, "fabric", Fabric::SPECS)?;
         let fabric =
             Fabric::build(|spec| fabric_group.constant_if(is_needed(spec), spec, base.map(|base| base.fabric.iter())))?;
-        let platform = Self { name: name.to_owned(), about, cpu, fabric, drives, accelerator };
+        let platform = Self { name: name.to_owned(), about, cpu, fabric, drives, accelerator, nic };
         platform.check()?;
         Ok(platform)
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::plots::{self, Axes, Bar, Series, escape};
-use super::{RunReport, accelerator, figure, storage, table};
+use super::{RunReport, accelerator, figure, rdma, storage, table};
 use crate::outcome::{Bottleneck, Headline, Section, Summary, Timeline, Unit};
 
 /// The page, whole. It refers to nothing outside itself.
@@ -29,6 +29,7 @@ fn own(report: &RunReport) -> String {
     match report.outcomes.first().map(|outcome| &outcome.section) {
         Some(Section::Storage(_)) => storage::sections(report),
         Some(Section::Accelerator(_)) => accelerator::sections(report),
+        Some(Section::Rdma(_)) => rdma::sections(report),
         None => String::new(),
     }
 }

@@ -5,9 +5,12 @@ use drivers::apic::ApicError;
 use drivers::dsa::DsaError;
 use drivers::nvme::NvmeError;
 use drivers::pci::MsixError;
+use drivers::rdma::RdmaError;
 use drivers::vtd::VtdError;
 use hal::{DmaError, SpawnError};
 use irq::IrqError;
+use irq::moderation::LevelError;
+use irq::poll::PollError;
 use irq::posted::PostedError;
 use machine::{BootError, RunEnd};
 use std::fmt;
@@ -69,6 +72,12 @@ pub enum SetupError {
     Memory(DmaError),
     /// A job's thread.
     Spawn(SpawnError),
+    /// An RDMA NIC.
+    Rdma(RdmaError),
+    /// Budgeted polling.
+    Poll(PollError),
+    /// A controller of moderation.
+    Levels(LevelError),
 }
 
 impl fmt::Display for SetupError {
@@ -83,6 +92,9 @@ impl fmt::Display for SetupError {
             Self::Drive(name, error) => write!(f, "drive {name}: {error}"),
             Self::Memory(error) => write!(f, "buffers: {error}"),
             Self::Spawn(error) => write!(f, "{error}"),
+            Self::Rdma(error) => write!(f, "RDMA NIC: {error}"),
+            Self::Poll(error) => write!(f, "{error}"),
+            Self::Levels(error) => write!(f, "{error}"),
         }
     }
 }
@@ -98,4 +110,15 @@ macro_rules! setup_error_from {
         })*
     };
 }
-setup_error_from!(IrqError => Irq, ApicError => Apic, PostedError => Posted, VtdError => Vtd, MsixError => Msix, DsaError => Accelerator);
+setup_error_from!(
+    IrqError => Irq,
+    ApicError => Apic,
+    PostedError => Posted,
+    VtdError => Vtd,
+    MsixError => Msix,
+    DsaError => Accelerator,
+    RdmaError => Rdma,
+    PollError => Poll,
+    LevelError => Levels,
+    SpawnError => Spawn,
+);

@@ -5,6 +5,7 @@
 mod accelerator;
 mod error;
 mod pcie;
+mod rdma;
 mod span;
 mod storage;
 mod x86;
@@ -67,6 +68,9 @@ fn rig(plan: &Plan, variant: Variant, seed: u64, traced: bool) -> Result<Box<dyn
         }
         (Experiment::Accelerator(accelerator), Variant::Stream(variant)) => {
             Ok(Box::new(accelerator::StreamRig::new(plan, accelerator, variant, seed, traced)?))
+        }
+        (Experiment::Rdma(rdma), Variant::Moderation(moderation)) => {
+            Ok(Box::new(rdma::RdmaRig::new(plan, rdma, moderation, seed, traced)?))
         }
         (experiment, variant) => Err(RunError::Variant { kind: experiment.kind(), variant }),
     }

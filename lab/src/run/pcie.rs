@@ -58,6 +58,17 @@ impl Pcie {
         link_bytes_per_second: u64,
         build: impl FnOnce(ModelId, u16) -> Box<dyn Model>,
     ) -> Site {
+        self.attach_numbered(machine, platform, link_bytes_per_second, |_, port, requester| build(port, requester))
+    }
+
+    /// As [`Self::attach`]; `build` is told its own number first.
+    pub(crate) fn attach_numbered(
+        &mut self,
+        machine: &mut Machine,
+        platform: &Platform,
+        link_bytes_per_second: u64,
+        build: impl FnOnce(ModelId, ModelId, u16) -> Box<dyn Model>,
+    ) -> Site {
         let fabric = &platform.fabric;
         let index = self.devices;
         self.devices += 1;
@@ -75,7 +86,7 @@ impl Pcie {
         let port = *self.ports.last().expect("the first device opened a port");
         // Bus numbers from 1; a bus a device.
         let requester = ((index + 1) as u16) << 8;
-        let model = machine.add_model(|_| build(port, requester));
+        let model = machine.add_model(|id| build(id, port, requester));
         Site { model, port, iommu, requester }
     }
 

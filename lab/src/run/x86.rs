@@ -10,6 +10,7 @@ use irq::posted::{PostedConfig, PostedMsi, Statistics};
 use irq::{Action, AllocRequest, CoreConfig, Flow, Irq, IrqCore, IrqDomain, IrqReturn, RequestFlags, StormConfig};
 use irq::{RequesterId, Vector};
 use machine::{Machine, Regs, SimHal, Word};
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 /// System vectors: those of Linux.
@@ -33,7 +34,8 @@ pub(crate) type TimerHandler = Arc<dyn Fn() + Send + Sync>;
 
 /// What bring-up is given.
 pub(crate) struct Parts {
-    cpus: u32,
+    /// The host's CPUs: those of the whole machine unless it is shared.
+    cpus: Range<u32>,
     iommus: Vec<Regs>,
     /// Where the interrupt entry finds the core.
     core: Arc<OnceLock<Arc<IrqCore<SimHal>>>>,
@@ -42,15 +44,25 @@ pub(crate) struct Parts {
 impl Parts {
     /// Hangs the interrupt entry into the machine and notes what is where.
     pub(crate) fn new(machine: &mut Machine, cpus: u32, pcie: &Pcie) -> Self {
-        let core: Arc<OnceLock<Arc<IrqCore<SimHal>>>> = Arc::default();
-        let entry = core.clone();
+        let parts = Self::of_host(machine, 0..cpus, pcie);
+        let entry = parts.core.clone();
         machine.set_interrupt_entry(move |vector| {
             if let Some(core) = entry.get() {
                 core.handle_vector(Vector(vector));
             }
         });
+        parts
+    }
+
+    /// One of several hosts in a machine. The caller hangs in the entry, and leads interrupts of `cpus` to its core.
+    pub(crate) fn of_host(machine: &Machine, cpus: Range<u32>, pcie: &Pcie) -> Self {
         let iommus = pcie.iommus.iter().map(|&iommu| machine.regs(iommu, 0)).collect();
-        Self { cpus, iommus, core }
+        Self { cpus, iommus, core: Arc::default() }
+    }
+
+    /// Where the entry finds the core.
+    pub(crate) fn core(&self) -> Arc<OnceLock<Arc<IrqCore<SimHal>>>> {
+        self.core.clone()
     }
 }
 
@@ -60,20 +72,20 @@ pub(crate) struct Pc {
     pub(crate) posted: Option<Arc<PostedMsi<SimHal>>>,
     vectors: Arc<dyn IrqDomain>,
     pub(crate) lapic: Arc<Lapic<SimHal>>,
-    cpus: u32,
+    cpus: Range<u32>,
 }
 
 impl Pc {
     /// The core, the local APICs of every CPU, posted delivery when it is wanted. Runs on the boot thread.
     pub(crate) fn set_up(parts: &Parts, wanted: Wanted) -> Result<Self, SetupError> {
-        let cpus = parts.cpus;
+        let cpus = parts.cpus.clone();
         let Wanted { device_lines, posted, storm, timer } = wanted;
         // Each IOMMU's fault event has a line too.
-        let config = CoreConfig { storm, ..CoreConfig::x86(cpus, device_lines + parts.iommus.len() as u32) };
+        let config = CoreConfig { storm, ..CoreConfig::x86(cpus.end, device_lines + parts.iommus.len() as u32) };
         let mut core = IrqCore::new(SimHal, config)?;
-        let ids = (0..cpus).map(ApicId).collect();
+        let ids = (0..cpus.end).map(ApicId).collect();
         let lapic = Arc::new(Lapic::new(SimHal, Regs::Lapic, ApicMode::X2Apic, ids)?);
-        let destinations: Vec<u32> = (0..cpus).collect();
+        let destinations: Vec<u32> = (0..cpus.end).collect();
         let posted = posted.map(|config| PostedMsi::new(SimHal, config, &destinations).map(Arc::new)).transpose()?;
         system_vectors(&mut core, &lapic, posted.as_ref(), timer)?;
         let vectors = VectorDomain::new(SimHal, lapic.clone());
@@ -82,7 +94,7 @@ impl Pc {
         let core = Arc::new(core);
         let set = parts.core.set(core.clone());
         assert!(set.is_ok(), "the core is set once");
-        enable_lapics(cpus, &lapic)?;
+        enable_lapics(cpus.clone(), &lapic)?;
         Ok(Self { core, posted, vectors, lapic, cpus })
     }
 
@@ -111,7 +123,7 @@ impl Pc {
             requester: RequesterId(0),
             index: 0,
             // In turn: one CPU has no vectors for hundreds of units.
-            affinity: CpuSet::of(CpuId(index as u32 % self.cpus)),
+            affinity: CpuSet::of(CpuId(self.cpus.start + index as u32 % self.cpus.len() as u32)),
             managed: false,
             delivery: irq::Delivery::Fixed,
         };
@@ -124,7 +136,7 @@ impl Pc {
     /// What the notifications of all CPUs brought.
     pub(crate) fn posted_statistics(&self) -> Statistics {
         let mut sum = Statistics::default();
-        for cpu in 0..self.cpus {
+        for cpu in self.cpus.clone() {
             let own = self.posted.as_ref().map_or(Statistics::default(), |posted| posted.statistics(CpuId(cpu)));
             sum.notifications += own.notifications;
             sum.empty_notifications += own.empty_notifications;
@@ -134,9 +146,30 @@ impl Pc {
         sum
     }
 
+    /// A line for MSI-X entry `index` of a device, on one CPU.
+    pub(crate) fn device_line(
+        &self,
+        domain: &dyn IrqDomain,
+        requester: u16,
+        index: u32,
+        cpu: u32,
+        (name, action): (String, Arc<dyn Action>),
+    ) -> Result<Irq, SetupError> {
+        let request = AllocRequest {
+            requester: RequesterId(requester),
+            index,
+            affinity: CpuSet::of(CpuId(cpu)),
+            managed: false,
+            delivery: irq::Delivery::Fixed,
+        };
+        let line = self.core.alloc_line(domain, &request, Flow::Edge)?;
+        self.core.request(line, name, RequestFlags::default(), action)?;
+        Ok(line)
+    }
+
     /// Interrupts of `lines` so far.
     pub(crate) fn count(&self, lines: &[Irq]) -> u64 {
-        let cpus = (0..self.cpus).map(CpuId);
+        let cpus = self.cpus.clone().map(CpuId);
         cpus.map(|cpu| lines.iter().map(|&line| self.core.count(line, cpu)).sum::<u64>()).sum()
     }
 }
@@ -179,10 +212,13 @@ fn system_vectors(
 }
 
 /// Each CPU enables its own APIC; returns when all have.
-fn enable_lapics(cpus: u32, lapic: &Arc<Lapic<SimHal>>) -> Result<(), SetupError> {
-    let up = Arc::new(<Word as hal::Word>::new(1));
-    lapic.enable(SPURIOUS);
-    for cpu in 1..cpus {
+fn enable_lapics(cpus: Range<u32>, lapic: &Arc<Lapic<SimHal>>) -> Result<(), SetupError> {
+    let here = SimHal.cpu().0;
+    let up = Arc::new(<Word as hal::Word>::new(cpus.contains(&here).into()));
+    if cpus.contains(&here) {
+        lapic.enable(SPURIOUS);
+    }
+    for cpu in cpus.clone().filter(|&cpu| cpu != here) {
         let (lapic, up) = (lapic.clone(), up.clone());
         let spec = ThreadSpec { name: "bring-up", affinity: Affinity::Cpu(CpuId(cpu)), urgent: true };
         let body = move || {
@@ -191,7 +227,7 @@ fn enable_lapics(cpus: u32, lapic: &Arc<Lapic<SimHal>>) -> Result<(), SetupError
         };
         SimHal.spawn(spec, Box::new(body)).map_err(SetupError::Spawn)?;
     }
-    while up.load() < cpus.into() {
+    while up.load() < cpus.len() as u64 {
         SimHal.relax_on(&up, up.get(), u64::MAX);
     }
     Ok(())

@@ -15,6 +15,8 @@ carried! {
     "dsa-loops.toml" "dsa-headline.toml"
     "optane-4-drives.toml" "optane-5-drives.toml"
     "azure-one-job.toml" "azure-one-job-check.toml" "azure-one-job-qd16.toml" "azure-80-cpus.toml"
+    "rdma-vm.toml" "rdma-deep.toml" "rdma-qd1.toml" "rdma-host.toml" "rdma-nine-levels.toml" "rdma-steps.toml" "rdma-thefts.toml"
+    "rdma-mixed.toml"
     "jobs/two-drives.fio" "jobs/four-drives.fio" "jobs/eight-drives.fio"
     "jobs/four-drives-uring.fio" "jobs/four-drives-polled.fio" "jobs/one-job-batched.fio" "jobs/azure-ten.fio"
     "jobs/optane-four.fio" "jobs/optane-five.fio"

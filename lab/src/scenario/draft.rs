@@ -1,6 +1,7 @@
 //! What can be set: in a scenario's tables and with `--set`, by the same keys.
 
 use super::accelerator::AcceleratorDraft;
+use super::rdma::RdmaDraft;
 use super::storage::StorageDraft;
 use super::{DURATION_NS, RAMP_NS};
 use crate::input::{InputError, Place};
@@ -28,6 +29,7 @@ pub(super) struct Draft {
 pub(super) enum Kind {
     Storage(StorageDraft),
     Accelerator(AcceleratorDraft),
+    Rdma(RdmaDraft),
 }
 
 impl Kind {
@@ -36,6 +38,7 @@ impl Kind {
         match self {
             Self::Storage(draft) => draft.apply(setting),
             Self::Accelerator(draft) => draft.apply(setting),
+            Self::Rdma(draft) => draft.apply(setting),
         }
     }
 
@@ -44,6 +47,7 @@ impl Kind {
         match self {
             Self::Storage(_) => StorageDraft::keys(),
             Self::Accelerator(_) => AcceleratorDraft::keys(),
+            Self::Rdma(_) => RdmaDraft::keys(),
         }
     }
 }

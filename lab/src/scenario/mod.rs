@@ -4,6 +4,7 @@ mod accelerator;
 mod carried;
 mod draft;
 mod files;
+mod rdma;
 mod read;
 mod storage;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use crate::setting::Setting;
 use accelerator::AcceleratorDraft;
 use draft::{Asked, Draft, Kind};
 use files::Files;
+use rdma::RdmaDraft;
 use read::{SEEDS_MAX, Scenario, Workload};
 use std::path::Path;
 use storage::StorageDraft;
@@ -72,6 +74,7 @@ impl Request {
         let kind = match scenario.workload {
             Workload::Stream => Kind::Accelerator(AcceleratorDraft::new()),
             Workload::Jobs(sections) => Kind::Storage(StorageDraft::new(path.clone(), sections)),
+            Workload::Rdma => Kind::Rdma(RdmaDraft::new()),
             Workload::JobFile(setting) => {
                 let file = Files::beside(&setting.text, &setting.place.file);
                 let unread = |error| setting.wrong(format!("cannot be read ({error})"), "the path of a job file");
@@ -89,6 +92,7 @@ impl Request {
         let Resolved { cpus, experiment, variants, spans, warnings } = match &draft.kind {
             Kind::Storage(storage) => storage.resolve(&draft, asked)?,
             Kind::Accelerator(accelerator) => accelerator.resolve(&draft, asked)?,
+            Kind::Rdma(rdma) => rdma.resolve(&draft, asked)?,
         };
         let plan = Plan {
             name: Path::new(&path).file_stem().map_or(path.clone(), |stem| stem.to_string_lossy().into()),

@@ -25,6 +25,8 @@ pub(super) enum Workload {
     Jobs(Vec<Section>),
     /// `[stream]`, whose keys are settings.
     Stream,
+    /// `[rdma]`.
+    Rdma,
 }
 
 /// The keys of a scenario file.
@@ -42,6 +44,7 @@ pub(super) const KEYS: &[&str] = &[
     "options",
     "drives",
     "stream",
+    "rdma",
     "set",
 ];
 
@@ -58,7 +61,7 @@ impl Scenario {
         for (key, node) in root.iter() {
             match key {
                 "cpus" | "ramp" | "duration" => settings.push(node.scalar("one value")?),
-                "job" | "options" | "drives" | "stream" => flatten(node, key, &mut settings)?,
+                "job" | "options" | "drives" | "stream" | "rdma" => flatten(node, key, &mut settings)?,
                 "set" => {
                     let first = settings.len();
                     flatten(node, key, &mut settings)?;
@@ -93,20 +96,23 @@ fn flatten(node: Node<'_, '_>, key: &str, settings: &mut Vec<Setting>) -> Result
 }
 
 fn workload(root: &Table<'_, '_>) -> Result<Workload, InputError> {
-    let valid = "workload = \"jobs/four-drives.fio\", or [[jobs]] tables with fio's options, or [stream]";
+    let valid = "workload = \"jobs/four-drives.fio\", or [[jobs]] tables with fio's options, or [stream], or [rdma]";
     let jobs = root.get("workload").or(root.get("jobs"));
-    match (jobs, root.get("stream")) {
-        (None, Some(_)) => return Ok(Workload::Stream),
-        (Some(_), Some(node)) => {
-            return Err(InputError::value(
-                &node.place(),
-                "stream",
-                "[stream]",
-                "stands beside other work",
-                "one of them",
-            ));
+    for (key, own) in [("stream", Workload::Stream), ("rdma", Workload::Rdma)] {
+        match (&jobs, root.get(key)) {
+            (None, Some(_)) => return Ok(own),
+            (Some(_), Some(node)) => {
+                let place = node.place();
+                return Err(InputError::value(
+                    &place,
+                    key,
+                    format!("[{key}]"),
+                    "stands beside other work",
+                    "one of them",
+                ));
+            }
+            (_, None) => {}
         }
-        (_, None) => {}
     }
     match (root.get("workload"), root.get("jobs")) {
         (Some(node), None) => Ok(Workload::JobFile(node.scalar(valid)?)),
