@@ -51,7 +51,7 @@ impl Platform {
 
     /// What one unit of `work` takes on this platform, in picoseconds: zero of work of a kind that it does not have.
     pub fn work_ps(&self, work: Work) -> u64 {
-        let cost = self.cpu.work(work).or_else(|| match (work, self.accelerator.as_ref(), self.nic.as_ref()) {
+        let cost = self.cpu.work(work).or(match (work, self.accelerator.as_ref(), self.nic.as_ref()) {
             (Work::StreamEntry, Some(accelerator), _) => Some(&accelerator.stream_entry),
             (Work::SoftPass, _, Some(nic)) => Some(&nic.soft_pass),
             (Work::FabricSubmit, _, Some(nic)) => Some(&nic.submit),

@@ -32,7 +32,8 @@ fn no_platform_has_more_free_constants_than_fitted_rows() {
     for (name, ..) in EMBEDDED {
         let fitted = rows.lines().filter(|row| row.contains(&format!(",{name},")) && row.contains(",fit,")).count();
         let free = load(name).free_constants().len();
-        assert!(0 < free && free <= fitted, "{name}: {free} free constants, {fitted} fitted rows");
+        // A platform that only differs from its base in size has neither.
+        assert!((free > 0) == (fitted > 0) && free <= fitted, "{name}: {free} free constants, {fitted} fitted rows");
     }
 }
 
@@ -93,7 +94,7 @@ fn a_platform_that_is_not_there_is_an_error() {
         |name: &str| Platform::load(&Setting::new(Place::option("--platform"), "", name)).unwrap_err().to_string();
     assert_eq!(
         load("emx"),
-        "--platform: `emx` is no platform; valid: emr, spr, optane, azure, dsa-loops, dsa-headline, or the path of a file (./my.toml)"
+        "--platform: `emx` is no platform; valid: emr, spr, optane, azure, dsa-loops, dsa-headline, rdma-vm, rdma-host, or the path of a file (./my.toml)"
     );
     assert!(load("./no-such.toml").contains("cannot be read"));
 }
