@@ -73,7 +73,7 @@ impl<H: Hal, S: MessageSource> IrqChip for MessageChip<H, S> {
     }
 
     fn provides(&self) -> ChipOps {
-        ChipOps { mask: true, set_affinity: true, write_message: true, ..ChipOps::default() }
+        ChipOps { mask: true, set_affinity: true, write_message: true, oneshot_safe: true, ..ChipOps::default() }
     }
 
     fn mask(&self, level: &Level<'_>) {

@@ -170,7 +170,7 @@ impl Cpu {
 /// What an entry takes at least that changed nothing.
 const STORM_ENTRY_PS: u64 = 1000;
 /// How long the machine runs on when the console waits for a word.
-const CONSOLE_STEP: Ps = Ps(100_000);
+pub(crate) const CONSOLE_STEP: Ps = Ps(100_000);
 
 impl Core {
     /// The account of plain time of the running CPU.

@@ -1,7 +1,7 @@
 //! Threads as coroutines, and how a CPU goes from one to the next.
 
 use crate::core::Core;
-use crate::cpu::{Account, Cpu};
+use crate::cpu::{Account, CONSOLE_STEP, Cpu};
 use crate::event::{Event, cpu_event};
 use crate::time::Ps;
 use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
@@ -166,6 +166,9 @@ impl Core {
 
     /// The running thread lets others run.
     pub(crate) fn yield_now(&self) {
+        if self.on_console() {
+            return self.run_for(CONSOLE_STEP);
+        }
         self.settle();
         let cpu = self.cpu().id;
         self.threads.sched.borrow_mut().yield_now(cpu);

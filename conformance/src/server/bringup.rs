@@ -81,7 +81,12 @@ impl System {
                 None => RemapDomain::remapped(unit, lapic, vectors),
             })
         });
-        let core_config = CoreConfig { flight_ns: FLIGHT_NS, storm: config.storm, ..CoreConfig::x86(cpus, 1000) };
+        let core_config = CoreConfig {
+            flight_ns: FLIGHT_NS,
+            storm: config.storm,
+            force_threads: config.force_threads,
+            ..CoreConfig::x86(cpus, 1000)
+        };
         let mut core = IrqCore::new(SimHal, core_config).expect("a valid configuration");
         core.set_root_chip(chip);
         system_vectors(&mut core, &lapic, posted.as_ref(), entry);

@@ -66,6 +66,8 @@ pub struct Config {
     pub seed: u64,
     /// When a line storms.
     pub storm: StormConfig,
+    /// Handlers run in threads.
+    pub force_threads: bool,
     /// The remapping unit has CAP.PI.
     pub posting_capability: bool,
     /// What is broken in the invalidation queue.
@@ -90,6 +92,7 @@ impl Default for Config {
             managed: false,
             seed: 1,
             storm: StormConfig::default(),
+            force_threads: false,
             posting_capability: true,
             invalidation_fault: InvalidationFault::None,
             tick_ns: 100_000,
