@@ -1,0 +1,123 @@
+//! What the default controller of moderation promises, on the machine: latency of single reads, throughput beside every
+//! fixed level, a level that stays. The published ones stand beside it with their faults.
+
+use lab::interrupt::StopFlag;
+use lab::outcome::{Outcome, RdmaOutcome};
+use lab::run::run_one;
+use lab::scenario::Request;
+
+/// The highest level of the scenarios' table.
+const TOP: u32 = 4;
+
+/// One run of a carried scenario with settings over it.
+fn run(scenario: &str, sets: &[&str], moderation: &str) -> Outcome {
+    let request = Request {
+        input: scenario.into(),
+        deliveries: Some(vec![moderation.into()]),
+        sets: sets.iter().map(ToString::to_string).collect(),
+        ..Request::default()
+    };
+    let plan = request.plan().expect("a scenario");
+    let outcome = run_one(&plan, plan.variants[0], 1, false, &StopFlag::default()).expect("it runs").outcome;
+    assert!(outcome.faults.is_empty(), "{moderation}: {:?}", outcome.faults);
+    outcome
+}
+
+fn rdma(outcome: &Outcome) -> &RdmaOutcome {
+    outcome.rdma().expect("an experiment on moderation")
+}
+
+fn iops(outcome: &Outcome) -> f64 {
+    rdma(outcome).ios as f64 * 1e9 / outcome.span_ns as f64
+}
+
+/// The most that any fixed level gives, with the same settings but a short ramp.
+fn best(scenario: &str, sets: &[&str]) -> f64 {
+    let short = [sets, &["ramp=5ms", "duration=60ms"]].concat();
+    (0..=TOP).map(|level| iops(&run(scenario, &short, &format!("level {level}")))).fold(0.0, f64::max)
+}
+
+/// Ours: at least 95 % of the best fixed level, at most one change of the level a second.
+fn check(scenario: &str, sets: &[&str], best: f64) -> Outcome {
+    let ours = run(scenario, sets, "adaptive");
+    assert!(iops(&ours) >= 0.95 * best, "{scenario}: {} of {best}\n{:?}", iops(&ours), rdma(&ours).levels);
+    let seconds = (ours.span_ns as f64 / 1e9).ceil() as u64;
+    assert!(rdma(&ours).level_changes <= seconds, "{scenario}: {:?}", rdma(&ours).levels);
+    ours
+}
+
+#[test]
+fn a_load_deep_from_the_start_is_found_and_held() {
+    let spans = ["ramp=300ms", "duration=200ms"];
+    let best = best("rdma-deep", &[]);
+    let ours = check("rdma-deep", &spans, best);
+    assert_eq!(rdma(&ours).level_changes, 0, "{:?}", rdma(&ours).levels);
+    let off = iops(&run("rdma-deep", &["ramp=5ms", "duration=60ms"], "no moderation"));
+    assert!(best > 1.4 * off, "there is something to win: {best} over {off}");
+    // irq-am waits for a change of 20 %, programs level 0 for ever, and wins nothing.
+    let published = run("rdma-deep", &["ramp=30ms", "duration=100ms", "rdma.nr_events=64"], "irq-am");
+    let programmed = rdma(&published).programmed;
+    assert!(rdma(&published).levels.len() == 1 && programmed > 100, "{programmed}, {:?}", rdma(&published).levels);
+    assert!(iops(&published) < 1.05 * off);
+}
+
+#[test]
+fn single_reads_are_within_half_a_per_cent_of_no_moderation() {
+    let spans = ["ramp=150ms", "duration=150ms"];
+    let mean = |moderation| rdma(&run("rdma-qd1", &spans, moderation)).latency.mean_ns;
+    let (off, ours, published, dim) = (mean("no moderation"), mean("adaptive"), mean("irq-am"), mean("net_dim"));
+    assert!(ours <= 1.005 * off, "{ours} ns instead of {off}");
+    // Each of its samples ends with a level programmed anew.
+    assert!(published > 1.001 * off, "{published} ns instead of {off}");
+    assert!(dim > 1.5 * off, "it starts at level 1, and stays: {dim} ns instead of {off}");
+}
+
+#[test]
+fn steps_of_the_load_are_followed() {
+    let best = best("rdma-deep", &[]);
+    let up = ["rdma.depth=1, 128 from 200 ms", "ramp=1700ms", "duration=200ms"];
+    check("rdma-steps", &up, best);
+    let down = ["rdma.depth=128, 1 from 300 ms", "ramp=1700ms", "duration=200ms"];
+    let ours = run("rdma-steps", &down, "adaptive");
+    let off = run("rdma-qd1", &["ramp=20ms", "duration=100ms"], "no moderation");
+    let (ours_ns, off_ns) = (rdma(&ours).latency.mean_ns, rdma(&off).latency.mean_ns);
+    assert!(ours_ns <= 1.005 * off_ns, "{ours_ns} ns instead of {off_ns}\n{:?}", rdma(&ours).levels);
+}
+
+#[test]
+fn thefts_of_the_cpu_move_nothing() {
+    // Thefts fall elsewhere in a short run: each level by its share of the time that is left.
+    let best = best("rdma-deep", &[]) * 0.95;
+    let spans = ["ramp=500ms", "duration=700ms"];
+    let ours = check("rdma-thefts", &spans, best);
+    assert_eq!(rdma(&ours).level_changes, 0, "{:?}", rdma(&ours).levels);
+}
+
+#[test]
+fn completions_found_by_polling_count() {
+    let best = best("rdma-mixed", &[]);
+    check("rdma-mixed", &["ramp=500ms", "duration=200ms"], best);
+}
+
+#[test]
+fn a_nic_that_rounds_is_judged_by_what_it_does_and_one_that_refuses_is_left_alone() {
+    let rounds = "rdma.answer=rounds 50 us or 8";
+    let best = best("rdma-deep", &[rounds]);
+    check("rdma-deep", &[rounds, "ramp=300ms", "duration=200ms"], best);
+    let refused = run("rdma-deep", &["rdma.answer=refuses", "ramp=200ms", "duration=100ms"], "adaptive");
+    let off = run("rdma-deep", &["ramp=5ms", "duration=60ms"], "no moderation");
+    assert!(iops(&refused) > 0.99 * iops(&off));
+    let state = rdma(&refused).tuning.as_ref().expect("a controller has a state");
+    assert!(state.contains("at level 0 of 0 to 4") && !state.contains("failed 0"), "{state}");
+}
+
+#[test]
+fn a_table_of_levels_that_cannot_be_is_an_error_of_the_input() {
+    let error = |levels: &str| {
+        let sets = vec![format!("rdma.levels={levels}")];
+        Request { input: "rdma-deep".into(), sets, ..Request::default() }.plan().expect_err("refused").to_string()
+    };
+    assert!(error("").contains("the table of levels is empty"), "{}", error(""));
+    let unsorted = error("16 us or 8, 8 us or 8");
+    assert!(unsorted.contains("must exceed the one below it"), "{unsorted}");
+}
