@@ -1,7 +1,7 @@
 //! Random interleavings of interrupts, threads, disable and enable, moves and free, against a written state machine:
 //! per activation one ack, then one end; never open before the threads are done; nothing lost.
 
-use super::threads::Gate;
+use super::threads::{Gate, wait_until};
 use super::*;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use hal::Hal as _;
@@ -259,9 +259,7 @@ impl Rig {
         expected.active = self.gic.splits_eoi;
         expected.masked |= !self.gic.splits_eoi;
         for (driver, begun) in self.drivers[line].iter().zip(begun) {
-            while driver.gate.begun() == begun {
-                std::thread::yield_now();
-            }
+            wait_until(|| driver.gate.begun() != begun);
         }
     }
 
@@ -271,9 +269,7 @@ impl Rig {
         }
         let left = self.expected[line].working & !(1 << which);
         self.drivers[line][which].gate.open();
-        while self.core.view(self.irqs[line]).unwrap().threads_working != left.count_ones() {
-            std::thread::yield_now();
-        }
+        wait_until(|| self.core.view(self.irqs[line]).unwrap().threads_working == left.count_ones());
         self.ended(line, left);
     }
 

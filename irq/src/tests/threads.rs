@@ -37,6 +37,15 @@ impl Gate {
     }
 }
 
+/// Waits for what a thread does.
+pub(super) fn wait_until(done: impl Fn() -> bool) {
+    let begin = std::time::Instant::now();
+    while !done() {
+        assert!(begin.elapsed().as_secs() < 60, "a thread did not do what the test waits for");
+        yield_now();
+    }
+}
+
 impl Bench {
     /// A handler that wakes its thread, and the thread function, which needs leave to end. Both say when they are done.
     pub(super) fn threaded(&self, irq: Irq, flags: RequestFlags) -> (Arc<Gate>, Arc<dyn Action>) {
@@ -62,18 +71,10 @@ impl Bench {
         (gate, thread)
     }
 
-    pub(super) fn wait(&self, done: impl Fn() -> bool) {
-        let begin = std::time::Instant::now();
-        while !done() {
-            assert!(begin.elapsed().as_secs() < 60, "a thread did not do what the test waits for");
-            yield_now();
-        }
-    }
-
     /// Lets one call of the thread function end, after which this many threads are at work.
     pub(super) fn end_thread(&self, irq: Irq, gate: &Gate, left: u32) {
         gate.open();
-        self.wait(|| *gate.permits.lock().unwrap() == 0 && self.view(irq).threads_working == left);
+        wait_until(|| *gate.permits.lock().unwrap() == 0 && self.view(irq).threads_working == left);
     }
 
     pub(super) fn view(&self, irq: Irq) -> LineView {
@@ -166,11 +167,11 @@ fn a_line_that_was_disabled_meanwhile_ends_and_stays_masked() {
 fn an_interrupt_that_comes_while_its_thread_works_is_ended_once_too() {
     let (bench, irq, gate, primary) = oneshot(GIC, Flow::Strict);
     bench.fire(irq);
-    bench.wait(|| gate.begun() == 1);
+    wait_until(|| gate.begun() == 1);
     bench.fire(irq);
     assert_eq!(bench.said(), "ack handle ack handle eoi");
     gate.open();
-    bench.wait(|| gate.begun() == 2);
+    wait_until(|| gate.begun() == 2);
     assert_eq!(bench.said(), "thread", "it is wanted again");
     bench.end_thread(irq, &gate, 0);
     assert_eq!(bench.said(), "thread eoi");
@@ -183,13 +184,13 @@ fn a_primary_handler_that_fires_again_makes_its_thread_run_again() {
     let irq = bench.alloc(Flow::Edge);
     let (gate, primary) = bench.threaded(irq, RequestFlags::default());
     bench.fire(irq);
-    bench.wait(|| gate.begun() == 1);
+    wait_until(|| gate.begun() == 1);
     bench.fire(irq);
     bench.fire(irq);
     assert_eq!(bench.said(), "ack handle ack handle ack handle");
     gate.open();
     gate.open();
-    bench.wait(|| bench.view(irq).threads_working == 0);
+    wait_until(|| bench.view(irq).threads_working == 0);
     assert_eq!(bench.said(), "thread thread");
     bench.core.free(irq, &primary).unwrap();
 }
@@ -238,7 +239,7 @@ fn a_line_takes_sixteen_threads() {
     assert!(matches!(request(), Err(IrqError::Exhausted(_, 16))));
     bench.said();
     bench.fire(irq);
-    bench.wait(|| !bench.view(irq).active);
+    wait_until(|| !bench.view(irq).active);
     assert_eq!(bench.said(), "ack eoi");
     bench.core.free(irq, &actions[7]).unwrap();
     let again = request().unwrap();
@@ -364,7 +365,7 @@ fn threads_run_where_their_line_is_delivered() {
     bench.said();
     let cycle = || {
         bench.fire(irq);
-        bench.wait(|| !bench.view(irq).active);
+        wait_until(|| !bench.view(irq).active);
         bench.said()
     };
     assert_eq!(cycle(), "ack on 0 eoi");
@@ -419,7 +420,7 @@ fn a_thread_that_finds_nothing_counts_towards_a_storm() {
     bench.core.request_threaded(irq, "test", ONESHOT, None, thread.clone()).unwrap();
     for _ in 0..10 {
         bench.fire(irq);
-        bench.wait(|| !bench.view(irq).active);
+        wait_until(|| !bench.view(irq).active);
     }
     let view = bench.view(irq);
     assert_eq!((view.storms, view.unhandled, view.masked), (1, 10, true));
