@@ -1,0 +1,347 @@
+//! Private interrupts, pseudo-NMIs, controllers in front of the GIC, and what is wrong.
+
+mod gic_rig;
+
+use drivers::gic::{EoiMode, GicError};
+use gic_rig::{ALL, Count, Do, Options, PULSE, Rig, Version, WIRE, request, wire_arg};
+use hal::{CpuId, Hal as _, Regs as _};
+use irq::{
+    AllocRequest, ChipOps, Flow, HardwareIrq, IrqChip, IrqChipState, IrqDomain, IrqError, IrqReturn, Level, LevelData,
+    RequestFlags, Target, Trigger,
+};
+use machine::SimHal;
+use machine::gic::GicConfig;
+use spec::gic::{IntId, Priority};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// A PPI and an SGI have a line for all CPUs; each enables it for itself and ends its own.
+#[test]
+fn private_interrupts_stay_with_their_cpu() {
+    for (version, mode) in ALL {
+        let mut rig = Rig::new(version, mode, Options { cpus: 2, ..Options::default() });
+        let (ppis, sgis) = (Arc::new(Count::default()), Arc::new(Count::default()));
+        let (ppi_handler, sgi_handler) = (ppis.clone(), sgis.clone());
+        rig.run(move |system| {
+            let ppi = system.private(27, ppi_handler);
+            system.core.set_type(ppi, Trigger::EdgeRising).expect("the machine's PPIs can be edges");
+            let sgi = system.private(5, sgi_handler);
+            system.core.enable_percpu(sgi).expect("on CPU 0");
+            let there = system.clone();
+            system.on(1, move || {
+                there.core.set_type(ppi, Trigger::EdgeRising).expect("each CPU's own register");
+                there.core.enable_percpu(ppi).expect("on CPU 1 alone");
+                there.core.enable_percpu(sgi).expect("on CPU 1");
+            });
+        });
+        for cpu in 0..2 {
+            for step in 1..=3 {
+                rig.wire(step * 1_000, PULSE, wire_arg(27, cpu, true));
+            }
+        }
+        rig.run(move |system| {
+            SimHal.delay_ns(10_000);
+            for cpu in [0, 1, 1] {
+                either!(&system.gic, gic => gic.send(IntId(5), CpuId(cpu))).expect("a CPU that has started");
+                SimHal.delay_ns(5_000);
+            }
+        });
+        assert_eq!((ppis.on(0), ppis.on(1)), (0, 3), "{version:?} {mode:?}");
+        assert_eq!((sgis.on(0), sgis.on(1)), (1, 2), "{version:?} {mode:?}");
+        rig.finish();
+    }
+}
+
+/// Interrupts are off, and an ordinary one waits; a pseudo-NMI does not.
+#[test]
+fn a_pseudo_nmi_comes_inside_a_masked_section() {
+    for mode in [EoiMode::Together, EoiMode::Split] {
+        let gic = GicConfig { pseudo_nmi: Some(Priority::DEFAULT.0), ..GicConfig::default() };
+        let mut rig = Rig::new(Version::V3, mode, Options { gic, ..Options::default() });
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let (ordinary_log, nmi_log, section_log) = (log.clone(), log.clone(), log.clone());
+        rig.run(move |system| {
+            let say = |log: Arc<Mutex<Vec<&'static str>>>, what| {
+                Arc::new(Do(move || log.lock().expect("one host thread").push(what)))
+            };
+            let ordinary = system.spi(40);
+            system.core.set_type(ordinary, Trigger::EdgeRising).expect("an SPI can be");
+            let busy = Do(move || {
+                ordinary_log.lock().expect("one host thread").push("ordinary");
+                SimHal.delay_ns(5_000);
+                ordinary_log.lock().expect("one host thread").push("ordinary ends");
+            });
+            system.core.request(ordinary, "ordinary", RequestFlags::default(), Arc::new(busy)).expect("a new line");
+            let nmi = system.spi(41);
+            system.core.set_type(nmi, Trigger::EdgeRising).expect("an SPI can be");
+            system.core.request_nmi(nmi, "nmi", say(nmi_log, "nmi")).expect("a GICv3 can");
+        });
+        // Both in the masked section; and an NMI inside the ordinary handler.
+        for (at_ns, intid) in [(2_000, 40), (3_000, 41), (22_000, 41)] {
+            rig.wire(at_ns, PULSE, wire_arg(intid, 0, true));
+        }
+        rig.run(move |_| {
+            let off = SimHal.irq_save();
+            SimHal.delay_ns(20_000);
+            section_log.lock().expect("one host thread").push("on");
+            SimHal.irq_restore(off);
+            SimHal.delay_ns(20_000);
+        });
+        let log = log.lock().expect("one host thread").clone();
+        assert_eq!(log, ["nmi", "on", "ordinary", "nmi", "ordinary ends"], "{mode:?}");
+        rig.finish();
+    }
+}
+
+/// A power controller before the GIC: it wakes the domain when a line is unmasked, and has the parent do the rest.
+struct PowerController {
+    parent: Arc<dyn IrqDomain>,
+    chip: Arc<PowerChip>,
+}
+
+struct PowerChip {
+    ops: ChipOps,
+    awake: AtomicU32,
+}
+
+impl PowerChip {
+    fn up<R>(level: &Level<'_>, what: impl FnOnce(&dyn IrqChip, &Level<'_>) -> R) -> R {
+        let parent = level.parent().expect("the GIC");
+        what(parent.chip(), &parent)
+    }
+}
+
+impl IrqChip for PowerChip {
+    fn name(&self) -> &'static str {
+        "power"
+    }
+    fn provides(&self) -> ChipOps {
+        self.ops
+    }
+    fn ack(&self, level: &Level<'_>) {
+        Self::up(level, |chip, level| chip.ack(level));
+    }
+    fn eoi(&self, level: &Level<'_>) {
+        Self::up(level, |chip, level| chip.eoi(level));
+    }
+    fn mask(&self, level: &Level<'_>) {
+        self.awake.store(0, Relaxed);
+        Self::up(level, |chip, level| chip.mask(level));
+    }
+    fn unmask(&self, level: &Level<'_>) {
+        self.awake.store(1, Relaxed);
+        Self::up(level, |chip, level| chip.unmask(level));
+    }
+}
+
+impl IrqDomain for PowerController {
+    fn name(&self) -> &str {
+        "power"
+    }
+    fn parent(&self) -> Option<&dyn IrqDomain> {
+        Some(&*self.parent)
+    }
+    fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
+        Ok(LevelData { chip: self.chip.clone(), hwirq: HardwareIrq(request.index.into()) })
+    }
+    fn activate(&self, _: &Level<'_>, _: Target) -> Result<(), IrqError> {
+        Ok(())
+    }
+}
+
+fn power_controller(parent: Arc<dyn IrqDomain>, ops: ChipOps) -> PowerController {
+    PowerController { parent, chip: Arc::new(PowerChip { ops, awake: AtomicU32::new(0) }) }
+}
+
+/// What broke the published series: a nested chip that did not know of ack. Here one that provides neither end inherits
+/// both, one that forwards both works, and one that keeps an end to itself is refused when the line is allocated.
+#[test]
+fn a_nested_power_controller_works_or_is_refused_at_allocation() {
+    let masks = ChipOps { mask: true, ..ChipOps::default() };
+    let forwards = ChipOps { ack: true, eoi: true, forwards: true, ..masks };
+    let keeps = ChipOps { forwards: false, ..forwards };
+    for (version, mode) in ALL {
+        let mut rig = Rig::new(version, mode, Options { force_threads: true, ..Options::default() });
+        let count = Arc::new(Count::default());
+        let handler = count.clone();
+        let (refused, active) = rig.run(move |system| {
+            let gic = system.gic.domain();
+            let flow = system.gic.flow();
+            let refused = system.core.alloc_line(&power_controller(gic.clone(), keeps), &request(42), flow);
+            let lines = [(40, masks), (41, forwards)].map(|(intid, ops)| {
+                // A chip that has an ack where the GIC has none is none that forwards it.
+                let ops = ChipOps { ack: ops.ack && mode == EoiMode::Split, ..ops };
+                let line = system.line(&power_controller(gic.clone(), ops), intid, flow);
+                system.core.request(line, "nested", RequestFlags::default(), handler.clone()).expect("a new line");
+                line
+            });
+            for line in lines.into_iter().cycle().take(6) {
+                system.core.set_irqchip_state(line, IrqChipState::Pending, true).expect("the GIC keeps it");
+                SimHal.delay_ns(10_000);
+            }
+            let active = lines.map(|line| system.core.irqchip_state(line, IrqChipState::Active).expect("it keeps it"));
+            (refused, active)
+        });
+        let end = if mode == EoiMode::Split { "ack" } else { "eoi" };
+        assert_eq!(refused, Err(IrqError::KeepsToItself("power", end)), "{version:?} {mode:?}");
+        assert_eq!((count.all(), active), (6, [false; 2]), "{version:?} {mode:?}");
+        rig.finish();
+    }
+}
+
+/// A GPIO block behind one line of the GIC: pins of its own, whose flow changes with their trigger.
+struct Gpio {
+    irq: AtomicU32,
+    acks: AtomicU32,
+    masks: AtomicU32,
+}
+
+impl IrqChip for Gpio {
+    fn name(&self) -> &'static str {
+        "gpio"
+    }
+    fn provides(&self) -> ChipOps {
+        ChipOps { ack: true, mask: true, retrigger: true, set_type: true, ..ChipOps::default() }
+    }
+    fn ack(&self, _: &Level<'_>) {
+        self.acks.fetch_add(1, Relaxed);
+    }
+    fn mask(&self, _: &Level<'_>) {
+        self.masks.fetch_add(1, Relaxed);
+    }
+    fn retrigger(&self, _: &Level<'_>) -> bool {
+        false
+    }
+    fn set_type(&self, _: &Level<'_>, trigger: Trigger) -> Result<Option<Flow>, IrqError> {
+        Ok(Some(if trigger.is_level() { Flow::Level } else { Flow::Edge }))
+    }
+}
+
+struct GpioDomain(Arc<Gpio>);
+
+impl IrqDomain for GpioDomain {
+    fn name(&self) -> &str {
+        "gpio"
+    }
+    fn parent(&self) -> Option<&dyn IrqDomain> {
+        None
+    }
+    fn needs_vector(&self) -> bool {
+        false
+    }
+    fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
+        Ok(LevelData { chip: self.0.clone(), hwirq: HardwareIrq(request.index.into()) })
+    }
+    fn activate(&self, level: &Level<'_>, _: Target) -> Result<(), IrqError> {
+        self.0.irq.store(level.irq().0, Relaxed);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_gpio_block_changes_its_pins_flow_and_the_gics_line_is_ended_all_the_same() {
+    for (version, mode) in ALL {
+        let mut rig = Rig::new(version, mode, Options::default());
+        let count = Arc::new(Count::default());
+        let handler = count.clone();
+        let gpio = Arc::new(Gpio { irq: AtomicU32::new(0), acks: AtomicU32::new(0), masks: AtomicU32::new(0) });
+        let block = gpio.clone();
+        let active = rig.run(move |system| {
+            let pin = system.line(&GpioDomain(block.clone()), 3, Flow::Edge);
+            system.core.request(pin, "pin", RequestFlags::default(), handler).expect("a new line");
+            let parent = system.spi(40);
+            let demultiplex = Arc::new(move |core: &irq::IrqCore<SimHal>| {
+                let served = core.handle_irq(irq::Irq(block.irq.load(Relaxed)));
+                if served { IrqReturn::Handled } else { IrqReturn::None }
+            });
+            system.core.request_chained(parent, "gpio", demultiplex).expect("a new line");
+            for trigger in [Trigger::EdgeBoth, Trigger::LevelLow, Trigger::EdgeFalling, Trigger::LevelHigh] {
+                system.core.set_type(pin, trigger).expect("a GPIO can");
+                for _ in 0..2 {
+                    system.core.set_irqchip_state(parent, IrqChipState::Pending, true).expect("the GIC keeps it");
+                    SimHal.delay_ns(5_000);
+                }
+            }
+            system.core.irqchip_state(parent, IrqChipState::Active)
+        });
+        assert_eq!((count.all(), gpio.acks.load(Relaxed)), (8, 8), "{version:?} {mode:?}");
+        assert_eq!(active, Ok(false), "{version:?} {mode:?}: the parent was ended");
+        rig.finish();
+    }
+}
+
+/// Nobody's interrupt: ended once and disabled, also when its wire stays raised.
+#[test]
+fn a_wire_without_a_line_is_no_storm() {
+    for (version, mode) in ALL {
+        let mut rig = Rig::new(version, mode, Options::default());
+        let windows = rig.windows;
+        rig.run(move |_| windows.distributor.write32(0x104, 1 << 13));
+        rig.wire(1_000, WIRE, wire_arg(45, 0, true));
+        let (strays, last, enabled) = rig.run(move |system| {
+            SimHal.delay_ns(20_000);
+            let enabled = windows.distributor.read32(0x104) & 1 << 13;
+            either!(&system.gic, gic => (gic.strays(), gic.last_stray(), enabled))
+        });
+        assert_eq!((strays, last, enabled), (1, Some(IntId(45)), 0), "{version:?} {mode:?}");
+        assert_eq!(rig.faults(), []);
+    }
+}
+
+#[test]
+fn a_number_out_of_range_is_an_error() {
+    for (version, mode) in ALL {
+        let mut rig = Rig::new(version, mode, Options::default());
+        rig.run(move |system| {
+            let flow = system.gic.flow();
+            // The machine has INTIDs below 96.
+            for index in [96, 1019, 1020, 1023, 8192, u32::MAX] {
+                let refused = system.core.alloc_line(&*system.gic.domain(), &request(index), flow);
+                assert_eq!(refused, Err(IrqError::Hardware("GIC", "the INTID is none of the distributor's")));
+            }
+            assert!(system.core.alloc_line(&*system.gic.domain(), &request(95), flow).is_ok());
+            for intid in [16, 32, 1023] {
+                let refused = either!(&system.gic, gic => gic.send(IntId(intid), CpuId(0)));
+                assert_eq!(refused, Err(GicError::NotSoftware(IntId(intid))));
+            }
+        });
+        rig.finish();
+    }
+}
+
+/// A register that is none, or of another width: the machine records a fault, and all goes on.
+#[test]
+fn a_wrong_access_is_a_recorded_fault() {
+    for (version, mode) in ALL {
+        let mut rig = Rig::new(version, mode, Options::default());
+        let windows = rig.windows;
+        let count = Arc::new(Count::default());
+        let handler = count.clone();
+        rig.run(move |system| {
+            windows.distributor.write64(0x104, 1);
+            windows.distributor.read32(0x0e0c);
+            windows.cpu_interface.write32(0x0e0c, 1);
+            let line = system.spi(40);
+            system.core.request(line, "after", RequestFlags::default(), handler).expect("a new line");
+            system.core.set_irqchip_state(line, IrqChipState::Pending, true).expect("the GIC keeps it");
+            SimHal.delay_ns(5_000);
+        });
+        assert_eq!(rig.faults().len(), 3, "{version:?}: {:?}", rig.faults());
+        assert_eq!(count.all(), 1, "{version:?} {mode:?}");
+    }
+}
+
+/// The driver for the other version finds out.
+#[test]
+fn a_gicv2_is_no_gicv3() {
+    let mut rig = Rig::new(Version::V2, EoiMode::Split, Options::default());
+    let windows = rig.windows;
+    let refused = rig.run(move |_| {
+        let region = drivers::gic::Redistributors { regs: windows.redistributors, base: 0 };
+        let affinity = [drivers::gic::Affinity(0)];
+        let (distributor, interface) = (windows.distributor, windows.cpu_interface);
+        let gic = drivers::gic::GicV3::new(SimHal, distributor, vec![region], interface, &affinity, EoiMode::Split, 0);
+        gic.err()
+    });
+    assert_eq!(refused, Some(GicError::Revision(0)));
+}
