@@ -25,7 +25,11 @@ pub struct Load {
 }
 
 impl Load {
-    pub(super) fn attach(&self, pair: std::sync::Arc<QueuePair<SimHal>>, buffer: DeviceAddress) {
+    /// Gives it its queue, and a page that all its commands share.
+    ///
+    /// # Panics
+    /// When it has one.
+    pub fn attach(&self, pair: std::sync::Arc<QueuePair<SimHal>>, buffer: DeviceAddress) {
         assert!(self.pair.set(pair).is_ok() && self.buffer.set(buffer).is_ok(), "a load has one queue");
     }
 

@@ -79,7 +79,7 @@ pub fn windows_of(windows: GicWindows, version: Version, mode: EoiMode, cpus: u3
             Gic::V2(Arc::new(gic.expect("a GICv2")))
         }
         Version::V3 => {
-            let affinities: Vec<_> = (0..cpus).map(|cpu| Affinity(cpu / 16 << 8 | cpu % 16)).collect();
+            let affinities: Vec<_> = (0..cpus).map(|cpu| Affinity(((cpu / 16) << 8) | (cpu % 16))).collect();
             let redistributors = Redistributors { regs: windows.redistributors, base: 0x080a_0000 };
             let redistributors = vec![redistributors];
             let (distributor, interface) = (windows.distributor, windows.cpu_interface);
@@ -89,13 +89,16 @@ pub fn windows_of(windows: GicWindows, version: Version, mode: EoiMode, cpus: u3
     }
 }
 
+/// LPIs, and the ITS that translates to them.
+pub type Messages = (Arc<Lpis<SimHal>>, Arc<Its<SimHal>>);
+
 /// What the CPUs' exceptions need.
 pub struct System {
     pub core: Arc<IrqCore<SimHal>>,
     pub gic: Gic,
     pub windows: GicWindows,
     pub cpus: u32,
-    pub lpis: OnceLock<(Arc<Lpis<SimHal>>, Arc<Its<SimHal>>)>,
+    pub lpis: OnceLock<Messages>,
     private: Vec<Irq>,
 }
 

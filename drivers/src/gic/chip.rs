@@ -31,8 +31,19 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
         Ok(())
     }
 
+    /// Lets an INTID's interrupts come to a new line. The core masks a new line at the level that will unmask it, which
+    /// may be nearer the device: an MSI-X table's, for example. Then this one lets everything through.
+    pub(super) fn open(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
+        let intid = intid(level);
+        self.point(intid, target)?;
+        if self.lines.set(intid, level.irq()) {
+            self.enable(intid);
+        }
+        Ok(())
+    }
+
     /// Points the hardware of a line at a CPU; private interrupts are where they are.
-    pub(super) fn point(&self, intid: IntId, target: Target) -> Result<(), IrqError> {
+    fn point(&self, intid: IntId, target: Target) -> Result<(), IrqError> {
         if intid.is_private() {
             return Ok(());
         }
@@ -83,6 +94,7 @@ impl<H: Hal, V: Version<H>> IrqChip for Gic<H, V> {
     }
 
     fn mask(&self, level: &Level<'_>) {
+        self.lines.note_mask(intid(level));
         self.disable(intid(level));
     }
 

@@ -52,9 +52,6 @@ impl<H: Hal, V: Version<H>> IrqDomain for GicDomain<H, V> {
     }
 
     fn activate(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
-        let intid = IntId(level.hwirq().0 as u32);
-        self.gic.point(intid, target)?;
-        self.gic.lines.set(intid, level.irq());
-        Ok(())
+        self.gic.open(level, target)
     }
 }

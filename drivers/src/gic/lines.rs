@@ -7,8 +7,11 @@ use spec::gic::IntId;
 
 const FREE: u64 = 0;
 const TAKEN: u64 = 1;
+/// Taken, and masked since.
+const MASKED: u64 = 2;
+const LINE: u64 = 3;
 
-/// INTIDs from `first` on; a word each: free, taken, or 2 + the line.
+/// INTIDs from `first` on; a word each: free, taken, or [`LINE`] + the line.
 pub(super) struct Lines<H: Hal> {
     first: u32,
     words: Box<[H::Word]>,
@@ -31,7 +34,7 @@ impl<H: Hal> Lines<H> {
     #[inline]
     pub(super) fn find(&self, intid: IntId) -> Option<Irq> {
         let word = self.word(intid)?.get();
-        word.checked_sub(TAKEN + 1).map(|irq| Irq(irq as u32))
+        word.checked_sub(LINE).map(|irq| Irq(irq as u32))
     }
 
     /// Takes `intid`; false when it is taken, or none of these.
@@ -44,10 +47,19 @@ impl<H: Hal> Lines<H> {
         (first.0..first.0 + count).map(IntId).find(|&intid| self.take(intid))
     }
 
-    pub(super) fn set(&self, intid: IntId, irq: Irq) {
-        if let Some(word) = self.word(intid) {
-            word.set(u64::from(irq.0) + TAKEN + 1);
+    /// The INTID, which has no line yet, is masked at this level.
+    pub(super) fn note_mask(&self, intid: IntId) {
+        if let Some(word) = self.word(intid).filter(|word| word.get() == TAKEN) {
+            word.set(MASKED);
         }
+    }
+
+    /// Gives the INTID its line. True when a level nearer the device masks that, and not this one.
+    pub(super) fn set(&self, intid: IntId, irq: Irq) -> bool {
+        let Some(word) = self.word(intid) else { return false };
+        let before = word.get();
+        word.set(u64::from(irq.0) + LINE);
+        before == TAKEN
     }
 
     pub(super) fn free(&self, intid: IntId) {

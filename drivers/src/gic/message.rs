@@ -41,11 +41,8 @@ impl<H: Hal, V: Version<H>> IrqDomain for Range<H, V> {
 
     /// A message is an edge.
     fn activate(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
-        let intid = IntId(level.hwirq().0 as u32);
-        self.gic.set_edge(intid, true)?;
-        self.gic.point(intid, target)?;
-        self.gic.lines.set(intid, level.irq());
-        Ok(())
+        self.gic.set_edge(IntId(level.hwirq().0 as u32), true)?;
+        self.gic.open(level, target)
     }
 }
 

@@ -215,6 +215,19 @@ fn what_a_line_leaves_its_successor_does_not_get() {
     assert_eq!(log.take(), ["wd 184 2000", "wd 284 2000"]);
 }
 
+/// The core masks a new line at the level that is to unmask it. Where that is another, this one must be open.
+#[test]
+fn a_line_comes_up_closed_where_it_is_masked_and_open_elsewhere() {
+    let (log, gic) = gic(EoiMode::Split);
+    let domain = GicDomain::new(gic.clone());
+    let core = IrqCore::new(hal(), CoreConfig::x86(2, 4)).unwrap();
+    log.take();
+    core.alloc_line(&domain, &request(40), gic.flow()).unwrap();
+    assert_eq!(log.take(), ["wd 184 100", "rd 828", "wd 828 4"]);
+    line(&domain, 41, Target::on(CpuId(0)));
+    assert_eq!(log.take(), ["rd 828", "wd 828 400", "wd 104 200"]);
+}
+
 #[test]
 fn a_message_is_the_frames_register_and_the_intid() {
     let (log, gic) = gic(EoiMode::Split);
@@ -223,7 +236,8 @@ fn a_message_is_the_frames_register_and_the_intid() {
     let domain = MessageSpiDomain::v2m(gic.clone(), &log.window('m'), 0x0802_0000).unwrap();
     log.take();
     let levels = line(&domain, 7, Target::on(CpuId(0)));
-    assert_eq!(log.take(), ["rd c0c", "wd c0c 2", "rd c0c", "rd 830", "wd 830 4"], "an edge, to CPU 0");
+    let open = ["rd c0c", "wd c0c 2", "rd c0c", "rd 830", "wd 830 4", "wd 104 10000"];
+    assert_eq!(log.take(), open, "an edge, to CPU 0, and open: nobody has masked it here");
     let (frame, level) = chip(&levels);
     assert_eq!(frame.compose_message(&level), Ok(MsiMessage { address: 0x0802_0040, data: 48 }));
     let inherited = ChipOps { compose_message: true, oneshot_safe: true, ..ChipOps::default() };
