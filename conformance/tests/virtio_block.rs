@@ -12,10 +12,13 @@ use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 use virtio_rig::{Bus, Rig, bytes, memory, rig};
 
+/// Queue, tag, result.
+type Ended = (u16, u64, Result<(), BlockError>);
+
 /// Keeps what completed, and which queues broke.
 #[derive(Default)]
 struct Done {
-    completed: Mutex<Vec<(u16, u64, Result<(), BlockError>)>>,
+    completed: Mutex<Vec<Ended>>,
     broken: Mutex<Vec<(u16, QueueFault)>>,
 }
 
@@ -30,7 +33,7 @@ impl BatchDone for Done {
 }
 
 impl Done {
-    fn take(&self) -> Vec<(u16, u64, Result<(), BlockError>)> {
+    fn take(&self) -> Vec<Ended> {
         let mut taken = std::mem::take(&mut *self.completed.lock().expect("one host thread"));
         taken.sort_by_key(|&(queue, tag, _)| (queue, tag));
         taken

@@ -4,6 +4,7 @@ use super::{Bus, Host, Rig, bytes, rig};
 use drivers::virtio::VirtioError;
 use drivers::virtio::net::{Net, NetConfig, Packet, ReceivePoll, Receiver, Verdict};
 use hal::{CpuId, Dma as _};
+use irq::moderation::Tuner;
 use irq::poll::{PollConfig, SoftId, SoftPoll};
 use machine::SimHal;
 use machine::virtio::net as model;
@@ -48,11 +49,23 @@ pub fn device(pairs: u16) -> model::NetConfig {
 
 /// Brings the driver up to its start.
 pub fn drive(host: &Host, config: &NetConfig) -> Result<(NetDriver, Arc<Keeper>), VirtioError> {
+    drive_tuned(host, config, None)
+}
+
+/// The same, with what pair 0 finds fed to a tuner.
+pub fn drive_tuned(
+    host: &Host,
+    config: &NetConfig,
+    tuner: Option<Arc<Tuner<SimHal>>>,
+) -> Result<(NetDriver, Arc<Keeper>), VirtioError> {
     let keeper = Arc::new(Keeper::default());
     let net = Net::open(SimHal, host.transport(), config, keeper.clone())?;
     let mut poll = SoftPoll::new(SimHal, 1, PollConfig::default()).expect("a budget");
     let ids = (0..net.pairs())
-        .map(|pair| poll.add(CpuId(0), 64, Arc::new(ReceivePoll::new(net.clone(), pair)), None).expect("a weight"))
+        .map(|pair| {
+            let tuner = tuner.clone().filter(|_| pair == 0);
+            poll.add(CpuId(0), 64, Arc::new(ReceivePoll::new(net.clone(), pair)), tuner).expect("a weight")
+        })
         .collect();
     let poll = Arc::new(poll);
     assert!(keeper.poll.set((poll.clone(), ids)).is_ok());
@@ -89,6 +102,11 @@ impl Rig {
         let packet = packet.to_vec();
         self.net(|net| net.inject(pair, packet));
         self.poke(model::code::INJECTED, pair.into());
+    }
+
+    /// What became of each flow.
+    pub fn flows(&mut self) -> Vec<model::FlowCounts> {
+        self.net(|net| net.flows())
     }
 
     /// What the guest has sent since this was last asked.

@@ -259,3 +259,6 @@ impl<H: Hal, S: Served> Action for VectorHandler<H, S> {
         if cause.queues || cause.configuration { IrqReturn::Handled } else { IrqReturn::None }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -47,7 +47,7 @@ pub(super) struct Backlog {
 impl Net {
     /// Every sender starts, or they all stop.
     pub(super) fn run_flows(&mut self, bus: &mut Bus<'_, '_>, run: bool) {
-        let started = run && !std::mem::replace(&mut self.flows_run, run);
+        let started = !std::mem::replace(&mut self.flows_run, run) && run;
         for flow in 0..if started { self.flows.len() } else { 0 } {
             // Each within its own first packet's time, so that they do not go in step.
             let delay = Ps(bus.world().random() % self.config.host.flows.sent.0.max(1));

@@ -1,0 +1,191 @@
+//! Bring-up against a device that agrees to some things only.
+
+use super::*;
+use crate::virtio::{Cause, QueueMemory, Rung};
+use alloc::vec;
+use hal::host::HostHal;
+use std::sync::Mutex;
+
+/// What the device did, in order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Did {
+    Status(u8),
+    Accept(u64),
+    MapConfiguration(u16),
+    MapQueue(u16, u16),
+    Start(u16, u16),
+}
+
+/// A device with `queues` queues that gives vectors below `gives` of the `vectors` that it says it has.
+struct Fake {
+    offered: Features,
+    vectors: u16,
+    gives: u16,
+    queues: u16,
+    status: Mutex<u8>,
+    /// The status reads back these bits only.
+    keeps: u8,
+    did: Mutex<Vec<Did>>,
+}
+
+impl Fake {
+    fn new(vectors: u16, gives: u16) -> Self {
+        let offered = Features::of(&[Feature::VERSION_1, Feature::MULTI_IRQ, Feature::EVENT_IDX, Feature::IN_ORDER]);
+        Self { offered, vectors, gives, queues: 3, status: Mutex::new(0), keeps: 0xff, did: Mutex::default() }
+    }
+
+    fn note(&self, did: Did) {
+        self.did.lock().unwrap().push(did);
+    }
+
+    fn did(&self) -> Vec<Did> {
+        core::mem::take(&mut self.did.lock().unwrap())
+    }
+}
+
+impl Transport for Fake {
+    fn device_id(&self) -> DeviceId {
+        DeviceId::BLOCK
+    }
+    fn features(&self) -> Features {
+        self.offered
+    }
+    fn accept(&self, features: Features) {
+        self.note(Did::Accept(features.0));
+    }
+    fn status(&self) -> Status {
+        Status::from_bits(*self.status.lock().unwrap() & self.keeps)
+    }
+    fn set_status(&self, status: Status) {
+        *self.status.lock().unwrap() = status.into_bits() | !self.keeps & 0x40;
+        self.note(Did::Status(status.into_bits()));
+    }
+    fn config8(&self, _: u32) -> u8 {
+        0
+    }
+    fn config16(&self, _: u32) -> u16 {
+        0
+    }
+    fn config32(&self, _: u32) -> u32 {
+        0
+    }
+    fn config_generation(&self) -> u32 {
+        self.did.lock().unwrap().push(Did::Status(0));
+        self.did.lock().unwrap().len() as u32
+    }
+    fn queue_entries_max(&self, queue: u16) -> u16 {
+        if queue < self.queues { 100 } else { 0 }
+    }
+    fn start_queue(&self, queue: u16, memory: &QueueMemory) -> Result<(), VirtioError> {
+        self.note(Did::Start(queue, memory.entries));
+        Ok(())
+    }
+    fn reset_queue(&self, _: u16) {}
+    fn queue_is_reset(&self, _: u16) -> bool {
+        false
+    }
+    fn notify(&self, _: u16) {}
+    fn vector_feature(&self) -> Features {
+        Features::of(&[Feature::MULTI_IRQ])
+    }
+    fn vectors(&self) -> u16 {
+        self.vectors
+    }
+    fn map_configuration(&self, vector: u16) -> u16 {
+        self.note(Did::MapConfiguration(vector));
+        if vector < self.gives { vector } else { NO_VECTOR }
+    }
+    fn map_queue(&self, queue: u16, vector: u16) -> u16 {
+        self.note(Did::MapQueue(queue, vector));
+        if vector < self.gives { vector } else { NO_VECTOR }
+    }
+    fn interrupt(&self, _: Interrupt) -> Cause {
+        Cause::NONE
+    }
+}
+
+fn open_fake(fake: &Fake, count: u16) -> Result<Session<HostHal>, VirtioError> {
+    let wish = |queue| QueueWish { queue, entries: 4000, interrupts: true };
+    let queues = |_: &dyn Transport, _| Ok((0..count).map(wish).collect());
+    let wants =
+        Wants { device: DeviceId::BLOCK, features: Features::NONE, policy: VectorPolicy::Ladder, queues: &queues };
+    open(HostHal::manual(1), fake, &wants)
+}
+
+/// VERSION_1 (32), EVENT_IDX (29), and MULTI_IRQ (44) or not; what nobody asked for (IN_ORDER, 35) is not accepted.
+const PLAIN: u64 = 0x1_2000_0000;
+const MULTI: u64 = 0x1001_2000_0000;
+
+/// Reset, ACKNOWLEDGE, DRIVER, features, FEATURES_OK.
+fn negotiated(features: u64) -> Vec<Did> {
+    vec![Did::Status(0), Did::Status(1), Did::Status(3), Did::Accept(features), Did::Status(11)]
+}
+
+#[test]
+fn queues_are_mapped_before_they_start_and_driver_ok_is_not_set_yet() {
+    let fake = Fake::new(3, 3);
+    let session = open_fake(&fake, 2).expect("a device");
+    assert_eq!((session.map.rung, session.features.0), (Rung::Each, MULTI));
+    let rest = [
+        Did::MapConfiguration(0),
+        Did::MapQueue(0, 1),
+        // The largest power of two within the device's 100.
+        Did::Start(0, 64),
+        Did::MapQueue(1, 2),
+        Did::Start(1, 64),
+    ];
+    assert_eq!(fake.did(), [&negotiated(MULTI)[..], &rest].concat());
+    start(&fake);
+    assert_eq!(fake.did(), [Did::Status(15)]);
+}
+
+/// MULTI_IRQ 3.2, rule 1: read back NO_VECTOR, go down one rung, from a reset.
+#[test]
+fn a_vector_refused_is_the_next_rung() {
+    let fake = Fake::new(9, 2);
+    assert_eq!(open_fake(&fake, 3).map(|session| session.map.rung), Ok(Rung::Shared));
+    let did = fake.did();
+    assert_eq!(did.iter().filter(|&&did| did == Did::Accept(MULTI)).count(), 2);
+    assert_eq!(did.iter().rev().find(|did| matches!(did, Did::MapQueue(..))), Some(&Did::MapQueue(2, 1)));
+
+    let fake = Fake::new(9, 0);
+    let session = open_fake(&fake, 3).expect("one interrupt");
+    assert_eq!((session.map.rung, session.features.0), (Rung::Single, PLAIN), "the feature is not accepted");
+    let last = fake.did().split_off(12);
+    let starts = [Did::Start(0, 64), Did::Start(1, 64), Did::Start(2, 64)];
+    assert_eq!(last, [&negotiated(PLAIN)[..], &starts].concat(), "nothing is mapped");
+}
+
+#[test]
+fn what_no_driver_can_work_with_is_marked_failed() {
+    let legacy = Fake { offered: Features::NONE, ..Fake::new(1, 1) };
+    let lacks = VirtioError::Lacks(Features::of(&[Feature::VERSION_1]));
+    assert_eq!(open_fake(&legacy, 1).err(), Some(lacks));
+    assert_eq!(legacy.did().last(), Some(&Did::Status(0x83)), "FAILED");
+
+    let stubborn = Fake { keeps: 0xf7, ..Fake::new(1, 1) };
+    assert_eq!(open_fake(&stubborn, 1).err(), Some(VirtioError::FeaturesRefused(Features(PLAIN))));
+
+    let short = Fake::new(1, 1);
+    assert_eq!(open_fake(&short, 4).err(), Some(VirtioError::NoQueue(3)));
+    assert_eq!(short.did().last(), Some(&Did::Status(0x8b)));
+
+    let other = Wants {
+        device: DeviceId::NET,
+        features: Features::NONE,
+        policy: VectorPolicy::Ladder,
+        queues: &|_, _| Ok(Vec::new()),
+    };
+    let found = open(HostHal::manual(1), &Fake::new(1, 1), &other).err();
+    assert_eq!(found, Some(VirtioError::Device(DeviceId::BLOCK, DeviceId::NET)));
+}
+
+#[test]
+fn what_never_ends_has_a_deadline() {
+    let hal = HostHal::manual(1);
+    let hangs = Fake { status: Mutex::new(0xff), ..Fake::new(1, 1) };
+    assert_eq!(wait(hal, || hangs.status() == Status::new()), Err(1_000_000_000));
+    assert!(hal.now_ns() >= 1_000_000_000);
+    // Its generation changes with every look.
+    assert_eq!(read_config(&hangs, || 7), Err(VirtioError::ConfigUnstable(16)));
+}
