@@ -32,6 +32,7 @@ mod domain;
 mod error;
 mod flow;
 pub mod handover;
+mod hardware;
 mod hotplug;
 mod lifecycle;
 mod line;

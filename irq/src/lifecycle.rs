@@ -1,7 +1,8 @@
 //! The life of a line: allocated, pointed at a CPU, freed.
 
 use crate::delivery::IrqCore;
-use crate::line::{Hardware, LineState, Phase, Retired};
+use crate::hardware::Hardware;
+use crate::line::{LineState, Phase, Retired};
 use crate::{AllocRequest, Flow, Irq, IrqDomain, IrqError, LevelData, Target};
 use alloc::string::ToString;
 use alloc::sync::Arc;

@@ -5,7 +5,8 @@
 
 use crate::delivery::{IrqCore, increment};
 use crate::flow::call;
-use crate::line::{Actions, Hardware, Line, LineState};
+use crate::hardware::Hardware;
+use crate::line::{Actions, Line, LineState};
 use crate::request::Wanted;
 use crate::{Action, Flow, Irq, IrqError, RequestFlags};
 use alloc::string::String;

@@ -1,7 +1,8 @@
 //! Handlers come and go; lines are disabled and enabled.
 
 use crate::delivery::IrqCore;
-use crate::line::{Entry, Hardware, Installed, Line, LineState};
+use crate::hardware::Hardware;
+use crate::line::{Entry, Installed, Line, LineState};
 use crate::thread::{self, Both, DefaultPrimary, IrqThread};
 use crate::{Action, Flow, Irq, IrqError};
 use alloc::string::String;

@@ -1,7 +1,8 @@
 //! What the hardware keeps of a line: its trigger type, and its pending, active and masked bits.
 
 use crate::delivery::IrqCore;
-use crate::line::{Hardware, LineState};
+use crate::hardware::Hardware;
+use crate::line::LineState;
 use crate::{Flow, Irq, IrqChipState, IrqError, Trigger};
 use hal::Hal;
 

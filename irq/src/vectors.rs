@@ -1,6 +1,6 @@
 //! Which vector of which CPU is whose: the matrix, and the spreading of queues.
 
-use crate::line::Hardware;
+use crate::hardware::Hardware;
 use crate::{CoreConfig, IrqError, Target, Vector};
 use alloc::vec::Vec;
 use hal::{CpuId, CpuSet};
