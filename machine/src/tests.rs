@@ -311,6 +311,52 @@ fn the_console_waits_for_a_lock_that_a_thread_holds() {
 }
 
 #[test]
+fn the_console_lets_threads_run_when_it_yields() {
+    let (mut machine, _) = machine(1);
+    let word = Arc::new(<Word as hal::Word>::new(0));
+    let written = word.clone();
+    let end = machine.run_boot(Ps::from_ns(1), move || {
+        let body = move || {
+            SimHal.delay_ns(500);
+            written.set(1);
+        };
+        SimHal.spawn(thread("writer", 0), Box::new(body)).expect("CPU 0 exists");
+    });
+    assert_eq!(end, Ok(()));
+    for _ in 0..50 {
+        SimHal.yield_now();
+    }
+    assert_eq!(word.get(), 1);
+}
+
+#[test]
+fn a_thread_moves_to_its_new_affinity_when_it_is_woken() {
+    let (mut machine, _) = machine(2);
+    let log = Log::default();
+    let seen = log.clone();
+    let end = machine.run_boot(Ps::from_ns(1_000_000), move || {
+        Regs::Lapic.write64(SVR, 0x1ff);
+        let body = move || {
+            for _ in 0..2 {
+                SimHal.park();
+                note(&seen, format!("CPU {}", SimHal.cpu()));
+            }
+        };
+        let mover = SimHal.spawn(thread("mover", 0), Box::new(body)).expect("CPU 0 exists");
+        SimHal.wake(mover);
+        SimHal.yield_now();
+        SimHal.set_affinity(mover, &Affinity::Cpu(CpuId(1))).expect("CPU 1 exists");
+        SimHal.wake(mover);
+        SimHal.delay_ns(10_000);
+        assert!(SimHal.set_affinity(mover, &Affinity::Cpu(CpuId(2))).is_err());
+    });
+    assert_eq!(end, Ok(()));
+    machine.run_until(Ps::from_ns(100_000));
+    let seen: Vec<String> = log.lock().expect("one host thread").iter().map(|(_, text)| text.clone()).collect();
+    assert_eq!(seen, ["CPU 0", "CPU 1"]);
+}
+
+#[test]
 fn a_waiter_lets_the_urgent_thread_of_its_own_cpu_write_the_word() {
     let (mut machine, _) = machine(1);
     let end = machine.run_boot(Ps::from_ns(1_000_000), || {
