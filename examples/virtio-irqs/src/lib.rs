@@ -1,0 +1,102 @@
+//! A virtio disk over MMIO with an interrupt for each of its queues, alone: a kernel keeps its own interrupts, and takes
+//! discovery, transport and driver.
+//!
+//! ```text
+//! command line ─► Disk::found ─► lines(): request them ─► start ─► submit
+//! interrupt of line v ─► Disk::interrupt(v) ─► Requests::ended
+//! ```
+#![no_std]
+extern crate alloc;
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use drivers::virtio::block::{BatchDone, Block, BlockConfig, BlockRequest, Completed, Submitted};
+use drivers::virtio::discovery::{DiscoveryError, Line, from_command_line};
+use drivers::virtio::{Mmio, VirtioError};
+use hal::Hal;
+use irq::{Action, Irq, IrqReturn};
+
+/// Where the kernel's requests end.
+pub trait Requests: Send + Sync {
+    /// A request is over. Called in the interrupt.
+    fn ended(&self, tag: u64, ok: bool);
+}
+
+struct Ending<R>(R);
+
+impl<R: Requests> BatchDone for Ending<R> {
+    fn batch_done(&self, _queue: u16, batch: &[Completed]) {
+        for done in batch {
+            self.0.ended(done.tag, done.result.is_ok());
+        }
+    }
+}
+
+/// Why there is no disk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DiskError {
+    /// The command line names none, or not rightly.
+    Description(Option<DiscoveryError>),
+    /// The device cannot be driven.
+    Device(VirtioError),
+}
+
+/// A disk.
+pub struct Disk<H: Hal> {
+    block: Arc<Block<H>>,
+    handlers: Vec<Arc<dyn Action>>,
+    lines: Vec<Line>,
+}
+
+impl<H: Hal> Disk<H> {
+    /// The first device that `command_line` names (`virtio_mmio.device=<size>@<base>:<irq>[-<last>]`), up to its start.
+    /// `map` gives the registers at an address, of so many bytes.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    pub fn found(
+        hal: H,
+        command_line: &str,
+        map: impl FnOnce(u64, u64) -> H::Regs,
+        queues: u16,
+        requests: impl Requests + 'static,
+    ) -> Result<Self, DiskError> {
+        let devices = from_command_line(command_line).map_err(|error| DiskError::Description(Some(error)))?;
+        let device = devices.into_iter().next().ok_or(DiskError::Description(None))?;
+        let regs = map(device.base, device.size_bytes);
+        let transport = Mmio::new(hal, regs, device.config()).map_err(DiskError::Device)?;
+        let config = BlockConfig { queues, ..BlockConfig::default() };
+        let block = Block::open(hal, Arc::new(transport), &config, Arc::new(Ending(requests)));
+        let block = block.map_err(DiskError::Device)?;
+        let handlers = block.handlers();
+        // With fewer handlers than lines, the rest stay unused: the device has no vector for them.
+        let lines = device.lines.into_iter().take(handlers.len()).collect();
+        Ok(Self { block, handlers, lines })
+    }
+
+    /// The lines to request, by vector. Point each at the CPU that submits to its queue.
+    pub fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    /// The lines are requested: lets the device begin.
+    pub fn start(&self) {
+        self.block.start();
+    }
+
+    /// The interrupt of vector `vector` came. False when it was not the disk's, which a shared line may see.
+    pub fn interrupt(&self, vector: usize) -> bool {
+        let line = self.lines.get(vector).map_or(0, |line| line.number);
+        self.handlers.get(vector).is_some_and(|handler| handler.handle(Irq(line)) != IrqReturn::None)
+    }
+
+    /// Submits to a queue.
+    pub fn submit(&self, queue: u16, requests: &[BlockRequest]) -> Submitted {
+        self.block.submit(queue, requests)
+    }
+
+    /// How many queues there are.
+    pub fn queues(&self) -> u16 {
+        self.block.queues()
+    }
+}
