@@ -168,6 +168,7 @@ impl<H: Hal> QueuePair<H> {
         let taken = self.reap(&mut side, usize::MAX);
         side.counters.count_check(taken);
         side.taken_early |= taken > 0;
+        self.tuning.found(taken, side.counters.completed, false);
     }
 
     /// Whether a batch that CPU `cpu` just submitted is to be followed by a reap: the policy, and then the look.

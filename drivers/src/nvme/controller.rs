@@ -12,6 +12,7 @@ use super::{BatchDone, IoError, NvmeError, QueuePair};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hal::{Hal, Lock, Word};
+use irq::moderation::{Moderated, Tuner};
 use spec::nvme::{AdminOpcode, FeatureId, NumberOfQueues};
 
 pub use config::{Config, ControllerSnapshot, QueueConfig};
@@ -40,6 +41,8 @@ pub struct Controller<H: Hal> {
     busy: H::Word,
     /// 1 while feature 08h is on.
     coalescing: H::Word,
+    /// Fed by all I/O queues but those whose vector feature 09h takes out.
+    tuner: Lock<H, Option<Arc<Tuner<H>>>>,
 }
 
 /// The right to a control operation.
@@ -69,6 +72,7 @@ impl<H: Hal> Controller<H> {
                 queues: Lock::new(hal, alloc::vec![None; granted.into()]),
                 busy: H::Word::new(0),
                 coalescing: H::Word::new(0),
+                tuner: Lock::new(hal, None),
                 wanted: config.queue_pairs,
                 port,
                 admin,
@@ -129,6 +133,7 @@ impl<H: Hal> Controller<H> {
         self.queues.lock()[index] = Some(pair.clone());
         pair.restart();
         pair.declare_coalescing(self.coalescing.get() != 0);
+        pair.tuning.attach(self.tuner());
         match self.admin.create_pair(&self.port, &pair) {
             Ok(()) => {
                 pair.open();
@@ -204,7 +209,15 @@ impl<H: Hal> Controller<H> {
         self.queues.lock().get(usize::from(qid).checked_sub(1)?)?.clone()
     }
 
-    fn all_pairs(&self) -> Vec<Arc<QueuePair<H>>> {
+    pub(super) fn tuner(&self) -> Option<Arc<Tuner<H>>> {
+        self.tuner.lock().clone()
+    }
+
+    pub(super) fn set_tuner(&self, tuner: Arc<Tuner<H>>) {
+        *self.tuner.lock() = Some(tuner);
+    }
+
+    pub(super) fn all_pairs(&self) -> Vec<Arc<QueuePair<H>>> {
         self.queues.lock().iter().flatten().cloned().collect()
     }
 
@@ -218,7 +231,7 @@ impl<H: Hal> Controller<H> {
 
     /// Resets the controller: every command in flight ends, once, as the device still said or as
     /// [`IoError::ControllerReset`]; then the controller and all of its queue pairs start anew. Features are back at
-    /// their defaults.
+    /// their defaults, except that a [tuned](Controller::tune) controller has the level of its tuner.
     ///
     /// # Errors
     /// What kept the controller from coming back. All commands have ended nevertheless, and all queues refuse
@@ -246,7 +259,12 @@ impl<H: Hal> Controller<H> {
             }
             pair.restart();
             self.admin.create_pair(&self.port, &pair)?;
+            pair.tuning.attach(self.tuner());
             pair.open();
+        }
+        if let Some(tuner) = self.tuner() {
+            // The reset made it the default; a device that refuses keeps that, as it may.
+            let _ = Moderated::program(self, tuner.view().setting);
         }
         Ok(())
     }

@@ -34,6 +34,7 @@ mod slots;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod tuning;
 
 pub use check::CompletionCheck;
 pub use controller::{AbortReport, Config, Controller, ControllerInfo, ControllerSnapshot, Namespace, QueueConfig};
@@ -42,3 +43,4 @@ pub use features::{Coalescing, CoalescingThreshold, CoalescingTime, FeatureValue
 pub use queue::QueuePair;
 pub use request::{BatchDone, Completed, IoOp, IoRequest, Submitted};
 pub use stats::{CompletionCounters, PER_INTERRUPT_BUCKETS, QueueSnapshot, QueueState, SubmissionCounters};
+pub use tuning::COALESCING_LEVELS;

@@ -7,6 +7,7 @@ use super::reap::CompletionSide;
 use super::ring::Cursor;
 use super::slots::{FreeIds, Slot, Taken, slots};
 use super::stats::SubmissionCounters;
+use super::tuning::QueueTuning;
 use super::{BatchDone, IoOp, IoRequest, Namespace, NvmeError, QueueSnapshot, QueueState, Refusal, Submitted};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -57,6 +58,7 @@ pub struct QueuePair<H: Hal> {
     /// The completion side's [`Cursor`], for looks without its lock.
     pub(super) cursor: H::Word,
     pub(super) check: CheckState<H::Word>,
+    pub(super) tuning: QueueTuning<H>,
 }
 
 /// Written under the submission lock.
@@ -105,6 +107,7 @@ impl<H: Hal> QueuePair<H> {
             completion: Lock::new(hal, CompletionSide::new(given, slot_count)),
             cursor: H::Word::new(Cursor::START.to_word()),
             check: CheckState::new(),
+            tuning: QueueTuning::new(hal),
             hal,
             regs,
             qid,
@@ -262,6 +265,7 @@ impl<H: Hal> QueuePair<H> {
             self.regs.write32(self.sq_doorbell, u32::from(side.tail));
             side.counters.commands += accepted as u64;
             side.counters.doorbells += 1;
+            self.tuning.submitted(side.counters.commands);
         }
     }
 

@@ -79,6 +79,7 @@ impl<H: Hal> QueuePair<H> {
         let taken = self.reap(&mut side, max);
         side.counters.count_poll(taken);
         side.taken_early |= taken > 0;
+        self.tuning.found(taken, side.counters.completed, false);
         taken
     }
 
@@ -315,6 +316,7 @@ impl<H: Hal> Action for QueuePair<H> {
         // What a submitter or a poller took was this interrupt's.
         let overtaken = core::mem::take(&mut side.taken_early) && taken == 0;
         side.counters.count_interrupt(taken, overtaken);
+        self.tuning.found(taken, side.counters.completed, true);
         let side = &mut *side;
         if side.observer.note(taken, || self.hal.now_ns()) && !side.coalescing_declared {
             self.check.set_coalesces(true);

@@ -75,6 +75,15 @@ impl<H: Hal> Tuner<H> {
         true
     }
 
+    /// As [`Tuner::polled`], unless the controller is busy.
+    pub fn try_polled(&self, found: Found) -> bool {
+        let Some(mut controller) = self.controller.try_lock() else { return false };
+        let next = controller.polled(self.hal.now_ns(), found);
+        drop(controller);
+        self.pass_on(next);
+        true
+    }
+
     /// Time has passed: see [`Controller::elapsed`].
     pub fn elapsed(&self) {
         let next = self.controller.lock().elapsed(self.hal.now_ns());

@@ -49,14 +49,19 @@ impl<H: Hal> Controller<H> {
         Ok(if disabled { VectorCoalescing::Immediate } else { VectorCoalescing::Coalesced })
     }
 
-    /// Sets feature 09h of `vector`, until the next reset.
+    /// Sets feature 09h of `vector`, until the next reset. The queues of a vector without coalescing feed no tuner.
     ///
     /// # Errors
     /// As [`Controller::coalescing`].
     pub fn set_vector_coalescing(&self, vector: u16, coalescing: VectorCoalescing) -> Result<(), NvmeError> {
         let dw11 = InterruptVector::new().with_iv(vector).with_cd(coalescing == VectorCoalescing::Immediate);
         let feature = FeatureId::INTERRUPT_VECTOR_CONFIGURATION;
-        self.admin.set_feature(&self.port, feature, dw11.into_bits()).map(|_| ())
+        self.admin.set_feature(&self.port, feature, dw11.into_bits())?;
+        let tuner = (coalescing == VectorCoalescing::Coalesced).then(|| self.tuner()).flatten();
+        let pairs = self.all_pairs();
+        let own = pairs.iter().filter(|pair| pair.vector() == Some(vector));
+        own.for_each(|pair| pair.tuning.attach(tuner.clone()));
+        Ok(())
     }
 
     /// Asks the device to abort the commands of `pair` that have been in flight for `timeout_ns` or longer at

@@ -1,0 +1,105 @@
+//! Adaptive moderation of a controller's interrupts (features 08h and 09h).
+//!
+//! Feature 08h is one for all I/O queues of a controller, so one tuner is fed by all of them, by their interrupts and by
+//! what polls and checks found. It is programmed by an admin command, from the programmer's thread. A vector that
+//! feature 09h takes out is not coalesced and feeds nothing, nor does the admin queue, which the device never coalesces
+//! (Base 5.27.1.6).
+
+use super::{Coalescing, CoalescingThreshold, CoalescingTime, Controller, FeatureValueError, QueuePair};
+use alloc::sync::Arc;
+use hal::{Hal, Lock, Word};
+use irq::moderation::{Found, Moderated, Outcome, Setting, Tuner};
+
+/// Levels for [`irq::moderation::LevelTable::new`] in the steps of 100 µs that feature 08h has.
+pub const COALESCING_LEVELS: [Setting; 5] =
+    [Setting::OFF, Setting::new(100, 4), Setting::new(100, 8), Setting::new(100, 16), Setting::new(200, 32)];
+
+impl Coalescing {
+    /// What comes nearest to `setting` and does not go below it: the time is rounded up to 100 µs.
+    ///
+    /// # Errors
+    /// [`FeatureValueError`] beyond 25,500 µs or 256 entries.
+    pub fn nearest(setting: Setting) -> Result<Self, FeatureValueError> {
+        if setting.delay_us == 0 || setting.completions <= 1 {
+            return Ok(Self::OFF);
+        }
+        let us = setting.delay_us.checked_next_multiple_of(CoalescingTime::STEP_US).unwrap_or(u32::MAX);
+        let entries = u16::try_from(setting.completions).unwrap_or(u16::MAX);
+        Ok(Self { time: CoalescingTime::from_us(us)?, threshold: CoalescingThreshold::entries(entries)? })
+    }
+
+    /// As a level.
+    pub fn setting(self) -> Setting {
+        Setting::new(self.time.us(), self.threshold.get().into())
+    }
+}
+
+/// The link of a queue to its controller's tuner.
+pub(super) struct QueueTuning<H: Hal> {
+    /// 1 when there is one: the one word that a queue without pays for.
+    on: H::Word,
+    /// Commands submitted ever; written under the submission lock.
+    submitted: H::Word,
+    side: Lock<H, Side<H>>,
+}
+
+struct Side<H: Hal> {
+    tuner: Option<Arc<Tuner<H>>>,
+    /// What interrupts found while another queue's had the controller: it counts with the next.
+    carried: u32,
+}
+
+impl<H: Hal> QueueTuning<H> {
+    pub(super) fn new(hal: H) -> Self {
+        let side = Side { tuner: None, carried: 0 };
+        Self { on: H::Word::new(0), submitted: H::Word::new(0), side: Lock::new(hal, side) }
+    }
+
+    pub(super) fn attach(&self, tuner: Option<Arc<Tuner<H>>>) {
+        self.on.set(tuner.is_some().into());
+        *self.side.lock() = Side { tuner, carried: 0 };
+    }
+
+    pub(super) fn submitted(&self, ever: u64) {
+        self.submitted.set(ever);
+    }
+
+    /// `taken` entries were found, by an interrupt or without one, of a queue that has completed so many ever.
+    pub(super) fn found(&self, taken: usize, completed_ever: u64, interrupt: bool) {
+        if self.on.get() == 0 {
+            return;
+        }
+        let under_way = self.submitted.get().saturating_sub(completed_ever) + taken as u64;
+        let mut side = self.side.lock();
+        let Side { tuner: Some(tuner), carried } = &mut *side else { return };
+        let completions = carried.saturating_add(taken as u32);
+        let found = Found { completions, bytes: 0, in_flight: u32::try_from(under_way).ok() };
+        let fed = if interrupt { tuner.try_interrupt(found) } else { tuner.try_polled(found) };
+        *carried = if fed { 0 } else { completions };
+    }
+}
+
+impl<H: Hal> Controller<H> {
+    /// Has every I/O queue feed `tuner`, those that exist and those to come. Start an
+    /// [`irq::moderation::Programmer`] with it and this controller.
+    pub fn tune(&self, tuner: Arc<Tuner<H>>) {
+        self.set_tuner(tuner);
+        self.all_pairs().iter().for_each(|pair| pair.tuning.attach(self.tuner()));
+    }
+}
+
+impl<H: Hal> QueuePair<H> {
+    /// Whether it feeds a tuner.
+    pub fn is_tuned(&self) -> bool {
+        self.tuning.on.get() != 0
+    }
+}
+
+/// Feature 08h by an admin command, and a second one to learn what the device made of it.
+impl<H: Hal> Moderated for Controller<H> {
+    fn program(&self, setting: Setting) -> Outcome {
+        let Ok(wanted) = Coalescing::nearest(setting) else { return Outcome::Failed };
+        let set = self.set_coalescing(wanted).and_then(|()| self.coalescing());
+        set.map_or(Outcome::Failed, |has| Outcome::Done(has.setting()))
+    }
+}
