@@ -173,7 +173,7 @@ fn lines_move_under_load() {
     }
 }
 
-/// A CPU goes under load and comes back.
+/// A CPU goes under load, its redistributor to sleep, and comes back.
 #[test]
 fn a_cpu_goes_and_comes_back_under_load() {
     for (way, mode) in WAYS {
@@ -183,21 +183,16 @@ fn a_cpu_goes_and_comes_back_under_load() {
             drive.queues.iter().for_each(|(.., load)| load.start(2_000, 8));
             for _ in 0..3 {
                 let there = system.clone();
-                system.on(1, move || {
-                    there.core.cpu_offline().expect("CPU 0 is left");
-                    if way == Way::Its {
-                        there.its().cpu_offline(CpuId(1), CpuId(0)).expect("what is left moves along");
-                    }
-                });
+                system.on(1, move || there.leave(CpuId(0)));
                 SimHal.delay_ns(50_000);
-                if way == Way::Its {
-                    system.its().cpu_online(CpuId(1)).expect("a target again");
-                }
+                let there = system.clone();
+                system.on(1, move || there.come_up());
                 system.core.cpu_online(CpuId(1)).expect("it was offline");
                 SimHal.delay_ns(50_000);
             }
             wait_for(&drive);
             drive.queues.iter().for_each(|(.., load)| load.check());
+            assert!(system.core.count(drive.queues[1].1, CpuId(1)) > 0, "it came back");
         });
         rig.finish();
     }

@@ -119,23 +119,35 @@ impl System {
         irq
     }
 
-    /// What this CPU does when it comes up.
-    fn start_cpu(&self) {
+    /// What a CPU does when it comes up.
+    pub fn come_up(&self) {
+        either!(&self.gic, gic => gic.start_cpu()).expect("it starts");
+        if let Some((lpis, its)) = self.lpis.get() {
+            lpis.start_cpu().expect("LPIs");
+            its.cpu_online(SimHal.cpu()).expect("a target");
+        }
+        self.enable_private();
+    }
+
+    fn enable_private(&self) {
         self.private.iter().for_each(|&irq| self.core.enable_percpu(irq).expect("a per-CPU line"));
+    }
+
+    /// What a CPU does when it goes, leaving everything to `heir`.
+    pub fn leave(&self, heir: CpuId) {
+        let cpu = self.core.cpu_offline().expect("others are left");
+        self.private.iter().for_each(|&irq| self.core.disable_percpu(irq).expect("a per-CPU line"));
+        if let Some((_, its)) = self.lpis.get() {
+            its.cpu_offline(cpu, heir).expect("what is left moves along");
+        }
+        either!(&self.gic, gic => gic.stop_cpu()).expect("it falls asleep");
     }
 
     /// Starts every CPU but the boot CPU, which has started.
     fn start_others(self: &Arc<Self>) {
         for cpu in 1..self.cpus {
             let system = self.clone();
-            self.on(cpu, move || {
-                either!(&system.gic, gic => gic.start_cpu()).expect("it starts");
-                if let Some((lpis, its)) = system.lpis.get() {
-                    lpis.start_cpu().expect("LPIs");
-                    its.cpu_online(CpuId(cpu)).expect("a target");
-                }
-                system.start_cpu();
-            });
+            self.on(cpu, move || system.come_up());
         }
     }
 
@@ -239,7 +251,7 @@ impl Rig {
             }
             let system = Arc::new(system);
             assert!(slot.set(system.clone()).is_ok(), "once");
-            system.start_cpu();
+            system.enable_private();
             system.start_others();
         });
         rig
