@@ -275,3 +275,73 @@ proptest! {
         prop_assert!(rig.faults().is_empty());
     }
 }
+
+#[derive(Clone, Debug)]
+enum Act {
+    Submit(u16, u8),
+    Jump(u16, u16),
+    Raise(u16),
+    Recover(u16),
+    Wait,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        6 => (0..2_u16, 1..10_u8).prop_map(|(queue, count)| Act::Submit(queue, count)),
+        1 => (0..2_u16, any::<u16>()).prop_map(|(queue, by)| Act::Jump(queue, by)),
+        1 => (0..3_u16).prop_map(Act::Raise),
+        1 => (0..2_u16).prop_map(Act::Recover),
+        3 => Just(Act::Wait),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Jumps, interrupts without reason, resets at any time: every accepted request ends exactly once, and once healed
+    /// both queues serve again.
+    #[test]
+    fn every_request_ends_once_whatever_the_device_does(acts in prop::collection::vec(act(), 1..25)) {
+        let (mut rig, driver, done) = driven(Bus::edges(3), device(), VectorPolicy::Ladder);
+        let mut accepted = 0_u64;
+        let mut ended = Vec::new();
+        for act in acts {
+            match act {
+                Act::Submit(queue, count) => {
+                    let block = driver.clone();
+                    let first = accepted;
+                    accepted += rig.boot(move |_| {
+                        let buffer = memory(512);
+                        let tags = first..first + u64::from(count);
+                        let read = |tag| request(tag, BlockOp::Read, tag % 64, buffer.device_address(), 512);
+                        block.submit(queue, &tags.map(read).collect::<Vec<_>>()).accepted as u64
+                    });
+                }
+                Act::Jump(queue, by) => {
+                    let now = rig.machine.now();
+                    rig.machine.poke(rig.device, now, code::JUMP_USED, jump_arg(queue, by));
+                }
+                Act::Raise(vector) => rig.raise(vector),
+                Act::Recover(queue) => {
+                    let block = driver.clone();
+                    prop_assert_eq!(rig.boot(move |_| block.recover(queue)), Ok(()));
+                }
+                Act::Wait => rig.settle(),
+            }
+            ended.extend(done.take());
+        }
+        for queue in 0..2 {
+            let block = driver.clone();
+            prop_assert_eq!(rig.boot(move |_| block.recover(queue)), Ok(()));
+        }
+        rig.settle();
+        ended.extend(done.take());
+        let mut tags: Vec<_> = ended.iter().map(|&(_, tag, _)| tag).collect();
+        tags.sort_unstable();
+        prop_assert_eq!(tags, (0..accepted).collect::<Vec<_>>());
+        for queue in 0..2 {
+            run(&mut rig, &driver, queue, BlockOp::Read, 0, &[0; 512]);
+            prop_assert_eq!(done.take(), [(queue, 9, Ok(()))]);
+        }
+    }
+}

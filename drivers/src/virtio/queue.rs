@@ -6,7 +6,6 @@
 use super::transport::QueueMemory;
 use super::{QueueFault, Refusal, VirtioError};
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use hal::{DeviceAddress, Dma, Hal, Word};
 use spec::virtio::ring::{self, DESCRIPTOR_BYTES, DescriptorTail, available, used};
 
@@ -369,11 +368,6 @@ impl<H: Hal> Queue<H> {
         let entry = self.heads[usize::from(head)];
         self.release(head, entry);
         Some(entry.tag)
-    }
-
-    /// All tags in flight, for reports.
-    pub fn tags_in_flight(&self) -> Vec<u64> {
-        self.heads.iter().filter(|head| head.in_flight).map(|head| head.tag).collect()
     }
 }
 

@@ -92,7 +92,7 @@ fn used_buffers_come_back_in_the_devices_order() {
     assert_eq!(queue.take(), Ok(Some(Used { tag: 12, written_bytes: 0x200 })));
     assert_eq!(queue.take(), Ok(Some(Used { tag: 10, written_bytes: 0 })));
     assert_eq!(queue.take(), Ok(None));
-    assert_eq!(queue.tags_in_flight(), [11]);
+    assert_eq!(queue.in_flight(), 1);
     assert_eq!((queue.reclaim(), queue.reclaim()), (Some(11), None));
     assert_eq!(queue.add(1, &[IN]), Err(Refusal::Stopped));
 }
