@@ -1,0 +1,65 @@
+//! The embedded GIC on the machine's model: a level wire is served by its thread, once each time it is raised, and no
+//! register of the distributor is touched meanwhile.
+
+use drivers::gic::{Affinity, Redistributors};
+use example_threaded_gic::{Description, Wires};
+use hal::{CpuId, Hal as _};
+use irq::{IrqError, Trigger};
+use machine::gic::{GicConfig, Interrupts, WIRE, wire_arg};
+use machine::time::Ps;
+use machine::{Machine, MachineConfig, SimHal};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+const LIMIT: Ps = Ps::from_ns(1_000_000);
+/// How long the driver's work takes.
+const WORK_NS: u64 = 8_000;
+
+#[test]
+fn a_level_is_served_by_its_thread_without_a_mask() {
+    let interrupts = Interrupts::GicV3(GicConfig::default());
+    let mut machine = Machine::new(MachineConfig { interrupts, ..MachineConfig::default() });
+    let windows = machine.gic().expect("it was asked for");
+    let wires: Arc<OnceLock<Wires<SimHal>>> = Arc::default();
+    let entry = wires.clone();
+    machine.set_exception_entry(move |_| entry.get().expect("it is set up").irq_exception());
+    let served = Arc::new(AtomicU64::new(0));
+    let (slot, count) = (wires.clone(), served.clone());
+    let refused = machine.run_boot(LIMIT, move || {
+        let description = Description {
+            distributor: windows.distributor,
+            redistributors: Redistributors { regs: windows.redistributors, base: 0x080a_0000 },
+            system_registers: windows.cpu_interface,
+            affinities: vec![Affinity(0)],
+        };
+        let wires = slot.get_or_init(|| Wires::new(SimHal, description).expect("a GICv3"));
+        let work = move || {
+            SimHal.delay_ns(WORK_NS);
+            count.fetch_add(1, Relaxed);
+        };
+        wires.connect(40, Trigger::LevelHigh, CpuId(0), work).expect("a wire");
+        wires.connect(41, Trigger::LevelLow, CpuId(0), || ()).map(|_| ())
+    });
+    assert!(matches!(refused, Ok(Err(IrqError::Delivery(_)))), "an SPI is no low level: {refused:?}");
+
+    let counters = |machine: &mut Machine| {
+        let counters = machine.with_any_model(windows.model, |gic| gic.counters());
+        let of = |name| counters.iter().find(|(other, _)| *other == name).expect("a counter").1;
+        ["distributor_reads", "distributor_writes", "deactivated"].map(of)
+    };
+    let before = counters(&mut machine);
+    // Raised three times, and lowered while the thread works, as a device is that has been served.
+    for time in [10_000, 40_000, 70_000] {
+        for (at_ns, raised) in [(time, true), (time + WORK_NS / 2, false)] {
+            let at = machine.now() + Ps::from_ns(at_ns);
+            machine.poke(windows.model, at, WIRE, wire_arg(40, 0, raised));
+        }
+    }
+    machine.run_boot(LIMIT, || SimHal.delay_ns(150_000)).expect("time passes");
+    let after = counters(&mut machine);
+    assert_eq!(served.load(Relaxed), 3);
+    let [reads, writes, deactivated] = [0, 1, 2].map(|index: usize| after[index] - before[index]);
+    assert_eq!((reads, writes), (0, 0), "neither masked nor unmasked");
+    assert!(deactivated >= 3);
+    assert_eq!(machine.faults().0, []);
+}
