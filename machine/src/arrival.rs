@@ -84,7 +84,12 @@ impl Core {
     pub(crate) fn request_accept(&self, cpu: &Cpu) {
         if !cpu.accept_pending.get() && cpu.is_interrupted() {
             cpu.accept_pending.set(true);
-            self.chain(Event::for_cpu(cpu.id, cpu_event::ACCEPT, 0));
+            let accept = Event::for_cpu(cpu.id, cpu_event::ACCEPT, 0);
+            if cpu.irq_on_from.get() > self.now() {
+                self.push(cpu.irq_on_from.get(), accept);
+            } else {
+                self.chain(accept);
+            }
         }
     }
 }

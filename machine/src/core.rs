@@ -292,8 +292,8 @@ impl Core {
                     let left = end.saturating_sub(cut);
                     self.split_spans(&mut owed, cut, NOT_YET);
                     self.take_interrupts();
-                    self.split_spans(&mut owed, NOT_YET, self.now());
-                    end = self.now() + left;
+                    self.split_spans(&mut owed, NOT_YET, self.local_now());
+                    end = self.now() + Ps(self.cpu().debt.replace(0)) + left;
                     sequence = self.queue.borrow_mut().reserve_sequence();
                 }
                 next => unreachable!("a charge ended by {next:?}"),

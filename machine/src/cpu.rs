@@ -2,6 +2,7 @@
 
 use crate::core::{Core, Next};
 use crate::event::{Event, cpu_event};
+use crate::gic::Interrupts;
 use crate::lapic::{Lapic, LapicEffect};
 use crate::time::Ps;
 use crate::trace::Track;
@@ -86,6 +87,8 @@ pub(crate) struct Cpu {
     /// What the CPU interface of a GIC asks for; on a machine with local APICs it never asks.
     pub(crate) irq_input: Cell<IrqInput>,
     pub(crate) irq_on: Cell<bool>,
+    /// Interrupts were turned on with a debt outstanding that they may not cut: they are taken from here on.
+    pub(crate) irq_on_from: Cell<Ps>,
     /// The exception level's own mask (PSTATE.I): set by taking an exception. Only pseudo-NMIs look at it, since
     /// ordinary interrupts are off then anyway.
     pub(crate) exceptions_masked: Cell<bool>,
@@ -119,6 +122,7 @@ impl Cpu {
             lapic: RefCell::new(Lapic::new(id.0)),
             irq_input: Cell::default(),
             irq_on: Cell::new(true),
+            irq_on_from: Cell::new(Ps(0)),
             exceptions_masked: Cell::new(false),
             depth: Cell::new(0),
             longest_interrupt: Cell::new(Ps(0)),
@@ -184,6 +188,9 @@ impl Core {
         let were_on = self.cpu().irq_on.get();
         if were_on {
             self.settle();
+            if self.cpu().accept_pending.get() {
+                self.take_interrupts();
+            }
             self.cpu().irq_on.set(false);
         }
         were_on
@@ -195,24 +202,39 @@ impl Core {
         if self.dead.get() {
             return;
         }
-        self.settle();
         self.cpu().irq_on.set(true);
         self.take_interrupts();
     }
 
     /// Takes every deliverable interrupt of the running CPU, then reschedules if one asked for it.
+    ///
+    /// What is owed until then no interrupt may cut. With nothing to do it stays owed: it goes with what the CPU does
+    /// next, and what arrives before its end is taken then.
     pub(crate) fn take_interrupts(&self) {
         let cpu = self.cpu();
         loop {
+            if cpu.debt.get() > 0 && self.must_settle(cpu) {
+                let were_on = cpu.irq_on.replace(false);
+                self.settle();
+                cpu.irq_on.set(were_on);
+            }
             let Some(vector) = cpu.lapic.borrow_mut().accept() else { break };
             self.enter(cpu, Exception::Vector(vector));
         }
         if cpu.irq_input.get() != IrqInput::Low {
             self.take_exceptions(cpu);
         }
+        cpu.irq_on_from.set(self.local_now());
         if cpu.need_resched.get() && cpu.depth.get() == 0 && !cpu.in_idle_loop.get() && cpu.irq_on.get() {
             self.reschedule();
         }
+    }
+
+    /// Whether the CPU has something to do at the end of its debt. On a machine with a GIC it is not kept at all: a
+    /// pseudo-NMI may cut it.
+    fn must_settle(&self, cpu: &Cpu) -> bool {
+        let schedules = cpu.depth.get() == 0 && (cpu.need_resched.get() || cpu.in_idle_loop.get());
+        schedules || cpu.is_interrupted() || self.config.interrupts != Interrupts::X2Apic
     }
 
     /// Takes what a GIC asks for, for as long as it asks: what it is, and that it ends, is its handler's affair.
@@ -244,10 +266,12 @@ impl Core {
             Some(entry) => entry(exception),
             None => self.cpu_fault("interrupt without a handler", exception.to_string()),
         }
-        self.settle();
+        if self.config.interrupts != Interrupts::X2Apic {
+            self.settle();
+        }
         cpu.depth.set(cpu.depth.get() - 1);
         cpu.irq_on.set(true);
-        let took = self.now().saturating_sub(start);
+        let took = self.local_now().saturating_sub(start);
         self.trace(Track::Cpu(cpu.id.0), "interrupt", start, took, exception.vector().into());
         if took > cpu.longest_interrupt.get() {
             cpu.longest_interrupt.set(took);
@@ -286,7 +310,10 @@ impl Core {
         let next = self.wait_once(Wait::Word(address, deadline, sequence));
         self.relaxing.set(self.relaxing.get() - 1);
         match next {
-            Next::Accept => self.take_interrupts(),
+            Next::Accept => {
+                self.take_interrupts();
+                self.settle();
+            }
             Next::Limit => self.set_now(deadline),
             _ => {}
         }
@@ -296,8 +323,10 @@ impl Core {
 
     /// Sleeps until an interrupt was handled.
     pub(crate) fn wait_for_interrupt(&self) {
-        self.settle();
         let cpu = self.cpu();
+        // One taken before the sleep would end no sleep.
+        cpu.irq_on.set(false);
+        self.settle();
         cpu.irq_on.set(true);
         if !cpu.is_interrupted() {
             cpu.idle.set(true);

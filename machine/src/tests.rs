@@ -123,6 +123,83 @@ fn with_interrupts_off_an_interrupt_waits() {
     assert_eq!(entries(&log), ["1001 on again", "1001 vector 0x51", "1001 vector 0x41"]);
 }
 
+/// What interrupts are turned on with is owed, and no interrupt cuts it.
+#[test]
+fn an_interrupt_waits_for_the_end_of_what_was_owed_with_interrupts_off() {
+    let (mut machine, bell) = machine(1);
+    let log = Log::default();
+    let inner = log.clone();
+    machine.set_interrupt_entry(move |vector| {
+        note(&inner, format!("vector {vector:#x}"));
+        Regs::Lapic.write32(EOI, 0);
+        SimHal.work(Work::IrqHandler, 1);
+    });
+    // The second arrives while the first returns.
+    machine.poke(bell, Ps::from_ns(401), 0, 0x41);
+    machine.poke(bell, Ps::from_ns(1050), 0, 0x31);
+    let inner = log.clone();
+    let end = machine.run_boot(Ps::from_ns(10_000), move || {
+        Regs::Lapic.write32(SVR, 0x1ff);
+        let state = SimHal.irq_save();
+        SimHal.work(Work::SubmitAio, 1);
+        SimHal.irq_restore(state);
+        SimHal.work(Work::SubmitAio, 1);
+        SimHal.delay_ns(0);
+        note(&inner, "submitted");
+    });
+    assert_eq!(end, Ok(()));
+    assert_eq!(entries(&log), ["1001 vector 0x41", "1101 vector 0x31", "2201 submitted"]);
+}
+
+#[test]
+fn an_interrupt_is_taken_between_two_critical_sections() {
+    let (mut machine, bell) = machine(1);
+    let log = Log::default();
+    let inner = log.clone();
+    machine.set_interrupt_entry(move |vector| {
+        note(&inner, format!("vector {vector:#x}"));
+        Regs::Lapic.write32(EOI, 0);
+    });
+    machine.poke(bell, Ps::from_ns(401), 0, 0x41);
+    let inner = log.clone();
+    let end = machine.run_boot(Ps::from_ns(10_000), move || {
+        Regs::Lapic.write32(SVR, 0x1ff);
+        for section in ["first", "second"] {
+            let state = SimHal.irq_save();
+            note(&inner, section);
+            SimHal.work(Work::SubmitAio, 1);
+            SimHal.irq_restore(state);
+        }
+    });
+    assert_eq!(end, Ok(()));
+    assert_eq!(entries(&log), ["1 first", "1001 vector 0x41", "1001 second"]);
+}
+
+/// The interrupt that is to wake the thread is due at the very time at which its CPU halts.
+#[test]
+fn an_interrupt_at_the_instant_of_a_sleep_ends_it() {
+    for short_cuts in [true, false] {
+        let config = MachineConfig { cpus: 1, costs: costs(), short_cuts, ..MachineConfig::default() };
+        let mut machine = Machine::new(config);
+        let bell = machine.add_model(|_| Box::new(Bell { writes: Vec::new() }));
+        machine.set_interrupt_entry(|vector| {
+            Regs::Lapic.write32(EOI, 0);
+            if vector == 0x41 {
+                SimHal.wake(SimHal.current_thread());
+            }
+        });
+        machine.poke(bell, Ps::from_ns(401), 0, 0x41);
+        let end = machine.run_boot(Ps::from_ns(10_000), move || {
+            Regs::Lapic.write32(SVR, 0x1ff);
+            let state = SimHal.irq_save();
+            SimHal.work(Work::SubmitAio, 1);
+            SimHal.irq_restore(state);
+            SimHal.park();
+        });
+        assert_eq!(end, Ok(()));
+    }
+}
+
 #[test]
 fn a_posted_write_arrives_when_its_time_has_come() {
     let (mut machine, bell) = machine(1);

@@ -310,9 +310,9 @@ impl AbortEnd {
 /// The handler of the queue's interrupt vector: reaps all there is. Several queues may share a vector.
 impl<H: Hal> Action for QueuePair<H> {
     fn handle(&self, _irq: Irq) -> IrqReturn {
-        self.hal.work(Work::IrqHandler, 1);
         let mut side = self.completion.lock();
         let taken = self.reap(&mut side, usize::MAX);
+        self.hal.work(Work::IrqHandler, 1);
         // What a submitter or a poller took was this interrupt's.
         let overtaken = core::mem::take(&mut side.taken_early) && taken == 0;
         side.counters.count_interrupt(taken, overtaken);

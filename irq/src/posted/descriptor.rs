@@ -57,7 +57,7 @@ impl Harvest {
         for (index, (&taken, &mask)) in self.0.iter().zip(&deliverable.0).enumerate() {
             let mut bits = taken & mask;
             if taken != bits {
-                count.stray += (taken & !mask).count_ones();
+                count.stray += strays(taken & !mask);
             }
             while bits != 0 {
                 dispatch(Vector((index as u32 * 64 + bits.trailing_zeros()) as u8));
@@ -67,6 +67,12 @@ impl Harvest {
         }
         count
     }
+}
+
+/// How many, apart from the hot loop: without an instruction for it, counting takes many registers.
+#[cold]
+fn strays(bits: u64) -> u32 {
+    bits.count_ones()
 }
 
 /// What a harvest held.
@@ -206,7 +212,8 @@ impl<'a, W: Word> Descriptor<'a, W> {
 
     /// Serves one notification: up to `passes` harvests, each dispatched, until one finds nothing; then clears ON;
     /// then harvests once more whatever the passes found, for a post between the last of them and the clear would wait
-    /// for the next notification. Never waits for posts. `name` is told each unit of work just before it is done.
+    /// for the next notification. Never waits for posts. `name` is told each unit of work: a harvest
+    /// before its swaps, the clear after it, so that nothing comes between the clear and the final look.
     ///
     /// Interrupts must be off. The caller ends with one EOI, and only then runs deferred work.
     #[inline]
@@ -218,19 +225,23 @@ impl<'a, W: Word> Descriptor<'a, W> {
         mut dispatch: impl FnMut(Vector),
     ) -> Served {
         let mut served = Served::default();
-        for _ in 0..passes {
+        let mut left = passes;
+        loop {
+            let last = left == 0;
+            if last {
+                self.clear_outstanding();
+                name(Work::PidClearOn);
+            }
             let taken = self.harvest(|| name(Work::PirHarvest));
             if taken.is_empty() {
-                break;
+                left = 0;
+            } else {
+                served.count(taken.dispatch(deliverable, &mut dispatch));
+                left = left.saturating_sub(1);
             }
-            served.count(taken.dispatch(deliverable, &mut dispatch));
+            if last {
+                return served;
+            }
         }
-        name(Work::PidClearOn);
-        self.clear_outstanding();
-        let taken = self.harvest(|| name(Work::PirHarvest));
-        if !taken.is_empty() {
-            served.count(taken.dispatch(deliverable, &mut dispatch));
-        }
-        served
     }
 }
