@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 mod accelerator;
 mod bottleneck;
 mod latency;
+mod network;
 mod quantity;
 mod rdma;
 mod storage;
@@ -17,6 +18,7 @@ mod summary;
 pub use accelerator::{AcceleratorOutcome, StreamDevice};
 pub use bottleneck::{Bottleneck, Finding, SATURATED};
 pub use latency::{Latency, PERCENTILES};
+pub use network::{FlowOutcome, NetworkOutcome};
 pub use quantity::{Published, Quantity, Unit};
 pub use rdma::{LevelChange, RdmaOutcome};
 pub use storage::{Drive, Stages, StorageOutcome};
@@ -60,6 +62,8 @@ pub enum Section {
     Accelerator(AcceleratorOutcome),
     /// NVMe over RDMA under moderation.
     Rdma(RdmaOutcome),
+    /// Flows through a guest.
+    Network(NetworkOutcome),
 }
 
 /// The quantity that the page shows first, and one beside it.
@@ -87,6 +91,7 @@ impl Section {
             Self::Storage(_) => storage::quantities(),
             Self::Accelerator(_) => accelerator::quantities(),
             Self::Rdma(_) => rdma::quantities(),
+            Self::Network(_) => network::quantities(),
         }
     }
 
@@ -94,8 +99,8 @@ impl Section {
     pub fn published(&self) -> &'static [Published] {
         match self {
             Self::Storage(_) => storage::PUBLISHED,
-            Self::Accelerator(_) => &[],
             Self::Rdma(_) => rdma::PUBLISHED,
+            Self::Accelerator(_) | Self::Network(_) => &[],
         }
     }
 
@@ -105,6 +110,7 @@ impl Section {
             Self::Storage(_) => storage::HEADLINE,
             Self::Accelerator(_) => accelerator::HEADLINE,
             Self::Rdma(_) => rdma::HEADLINE,
+            Self::Network(_) => network::HEADLINE,
         }
     }
 
@@ -114,6 +120,7 @@ impl Section {
             Self::Storage(storage) => storage.devices(),
             Self::Accelerator(accelerator) => accelerator.devices(),
             Self::Rdma(_) => Vec::new(),
+            Self::Network(network) => network.devices(),
         }
     }
 }
@@ -123,6 +130,14 @@ impl Outcome {
     pub fn accelerator(&self) -> Option<&AcceleratorOutcome> {
         match &self.section {
             Section::Accelerator(accelerator) => Some(accelerator),
+            _ => None,
+        }
+    }
+
+    /// The flows of a network experiment.
+    pub fn network(&self) -> Option<&NetworkOutcome> {
+        match &self.section {
+            Section::Network(network) => Some(network),
             _ => None,
         }
     }

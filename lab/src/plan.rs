@@ -3,11 +3,13 @@
 //! What every experiment has is in [`Plan`]; what it runs is in its [`Experiment`], a module a kind.
 
 pub mod accelerator;
+pub mod network;
 mod rdma;
 pub mod storage;
 mod variant;
 
 pub use accelerator::{Accelerator, StreamVariant};
+pub use network::{Network, NetworkVariant};
 pub use rdma::{Controlled, LoadStep, Moderation, Rdma};
 pub use storage::{Coalescing, DEVICE_VECTORS, DrivePlan, IoEngine, JobPlan, Pattern, Storage};
 pub use variant::{Delivery, Variant};
@@ -50,6 +52,8 @@ pub enum Experiment {
     Accelerator(Accelerator),
     /// NVMe over RDMA under moderation.
     Rdma(Rdma),
+    /// Flows through a guest.
+    Network(Network),
 }
 
 impl Experiment {
@@ -59,6 +63,7 @@ impl Experiment {
             Self::Storage(_) => "storage",
             Self::Accelerator(_) => "accelerator",
             Self::Rdma(_) => "moderation",
+            Self::Network(_) => "network",
         }
     }
 
@@ -69,6 +74,7 @@ impl Experiment {
             (Self::Storage(_), Variant::Delivery(_))
                 | (Self::Accelerator(_), Variant::Stream(_))
                 | (Self::Rdma(_), Variant::Moderation(_))
+                | (Self::Network(_), Variant::Network(_))
         )
     }
 
@@ -120,6 +126,7 @@ impl Plan {
             Experiment::Storage(storage) => storage.validate(self),
             Experiment::Accelerator(accelerator) => accelerator.validate(self),
             Experiment::Rdma(rdma) => rdma.validate(self),
+            Experiment::Network(network) => network.validate(self),
         }
     }
 }

@@ -11,6 +11,7 @@ mod figure;
 pub mod html;
 pub mod json;
 pub mod lines;
+mod network;
 mod plots;
 mod rdma;
 mod rows_page;

@@ -350,6 +350,7 @@ impl Core {
             LapicEffect::None => {}
             LapicEffect::IdleEoi => self.cpu_fault("EOI with nothing in service", String::new()),
             LapicEffect::EoiBroadcast(vector) => {
+                cpu.owe(self.config.costs.level_eoi.0, self.kernel_account());
                 self.settle();
                 for (index, model) in self.models().iter().enumerate() {
                     let id = crate::model::ModelId(index as u32);

@@ -30,6 +30,8 @@ pub struct Costs {
     pub register_write: Ps,
     /// A write to the local APIC: an EOI.
     pub lapic_write: Ps,
+    /// What a write that ends a level-triggered interrupt costs beside: on a virtual machine it exits.
+    pub level_eoi: Ps,
     /// An atomic update by a CPU of a line that devices update too; it holds the line that long.
     pub line_update: Ps,
     /// From the sender's register write to the arrival at the other CPU's LAPIC.
@@ -49,6 +51,7 @@ impl Default for Costs {
             register_read: Ps(1000),
             register_write: Ps(1000),
             lapic_write: Ps(0),
+            level_eoi: Ps(0),
             line_update: Ps(1000),
             ipi: Ps(1000),
             timer_tick: Ps(1000),

@@ -1,6 +1,6 @@
 //! The variants of an experiment that are compared: the columns of its table.
 
-use super::{Moderation, StreamVariant};
+use super::{Moderation, NetworkVariant, StreamVariant};
 use std::fmt;
 
 /// One way to run an experiment. Each kind has its own.
@@ -12,6 +12,8 @@ pub enum Variant {
     Stream(StreamVariant),
     /// Of an experiment on moderation.
     Moderation(Moderation),
+    /// Of a network experiment.
+    Network(NetworkVariant),
 }
 
 impl fmt::Display for Variant {
@@ -21,6 +23,7 @@ impl fmt::Display for Variant {
             Self::Delivery(delivery) => delivery.fmt(f),
             Self::Stream(variant) => variant.fmt(f),
             Self::Moderation(moderation) => moderation.fmt(f),
+            Self::Network(variant) => variant.fmt(f),
         }
     }
 }

@@ -191,3 +191,40 @@ constants! {
         link: ByteRate 1e6 1e12,
     }
 }
+
+constants! {
+    /// A host that gives its guest a virtio card: senders, the back end's threads, exits and event descriptors. Its own CPUs
+    /// are not modelled: each sender and each thread has one.
+    Vhost {
+        /// A packet of a sender that finds room in the backlog.
+        send: Time 1.0 1e6,
+        /// One that does not, and is dropped.
+        send_dropped: Time 1.0 1e6,
+        /// A packet into the guest, of the back end's thread.
+        receive: Time 0.0 1e6,
+        /// A packet out of the guest, likewise.
+        transmit: Time 0.0 1e6,
+        /// From a kick or a packet to the first step of a thread that sleeps.
+        wake: Time 0.0 1e6,
+        /// Signalling an event descriptor that sends a message, of the signaller.
+        signal_message: Time 0.0 1e6,
+        /// Signalling one that drives a pin of the I/O APIC.
+        signal_pin: Time 0.0 1e6,
+        /// From the signal to the interrupt controller.
+        inject: Time 0.0 1e6,
+        /// An access of the guest to a register of the card.
+        exit: Time 0.0 1e6,
+        /// A notification of a queue by the guest.
+        kick: Time 0.0 1e6,
+        /// The end of a level-triggered interrupt, above cpu.eoi.
+        level_eoi: Time 0.0 1e6,
+        /// Entries of a queue.
+        ring: Count 2.0 32768.0,
+        /// Packets that wait for a receive queue on the host.
+        backlog: Count 1.0 65535.0,
+        /// Packets that are published to the guest together.
+        batch: Count 1.0 65535.0,
+        /// Packets after which a thread turns to its next queue.
+        weight: Count 1.0 65535.0,
+    }
+}

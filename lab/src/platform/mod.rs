@@ -8,7 +8,7 @@ mod tests;
 mod unit;
 
 pub use constant::{Constant, Needed, Spec};
-pub use groups::{Accelerator, Cpu, Drive, Fabric, Nic};
+pub use groups::{Accelerator, Cpu, Drive, Fabric, Nic, Vhost};
 pub use read::EMBEDDED;
 pub use unit::Unit;
 
@@ -33,10 +33,12 @@ pub struct Platform {
     pub accelerator: Option<Accelerator>,
     /// The RDMA NIC.
     pub nic: Option<Nic>,
+    /// The host of a guest with a virtio card.
+    pub vhost: Option<Vhost>,
 }
 
 /// The groups of a platform file.
-const GROUPS: [&str; 5] = ["cpu", "fabric", "drive", "accelerator", "nic"];
+const GROUPS: [&str; 6] = ["cpu", "fabric", "drive", "accelerator", "nic", "vhost"];
 
 impl Platform {
     /// Whether `key` begins with the name of a group of constants and a dot.
@@ -73,7 +75,9 @@ impl Platform {
         let accelerator = accelerator.map(|(spec, constant)| (format!("accelerator.{}", spec.name), spec, constant));
         let nic = self.nic.iter().flat_map(Nic::iter);
         let nic = nic.map(|(spec, constant)| (format!("nic.{}", spec.name), spec, constant));
-        let all = cpu.chain(fabric).chain(drives).chain(accelerator).chain(nic);
+        let vhost = self.vhost.iter().flat_map(Vhost::iter);
+        let vhost = vhost.map(|(spec, constant)| (format!("vhost.{}", spec.name), spec, constant));
+        let all = cpu.chain(fabric).chain(drives).chain(accelerator).chain(nic).chain(vhost);
         all.filter(|(.., constant)| constant.is_given()).collect()
     }
 
@@ -90,6 +94,7 @@ impl Platform {
             "fabric" => self.fabric.get_mut(name),
             "accelerator" => self.accelerator.as_mut()?.get_mut(name),
             "nic" => self.nic.as_mut()?.get_mut(name),
+            "vhost" => self.vhost.as_mut()?.get_mut(name),
             _ => {
                 let kind = group.strip_prefix("drive.")?;
                 let (_, drive) = self.drives.iter_mut().find(|(known, _)| known == kind)?;

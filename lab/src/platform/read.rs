@@ -8,13 +8,13 @@
 //! [drive.gen5]                # one table a kind of drive
 //! ```
 
-use super::{Accelerator, Constant, Cpu, Drive, Fabric, GROUPS, Needed, Nic, Platform, Spec};
+use super::{Accelerator, Constant, Cpu, Drive, Fabric, GROUPS, Needed, Nic, Platform, Spec, Vhost};
 use crate::document::{Document, Node, Table};
 use crate::input::{InputError, Place, Problem};
 use crate::setting::Setting;
 
 /// The platforms that the program carries: name, path in the project, text.
-pub const EMBEDDED: [(&str, &str, &str); 8] = [
+pub const EMBEDDED: [(&str, &str, &str); 9] = [
     ("emr", "platforms/emr.toml", include_str!("../../../platforms/emr.toml")),
     ("spr", "platforms/spr.toml", include_str!("../../../platforms/spr.toml")),
     ("optane", "platforms/optane.toml", include_str!("../../../platforms/optane.toml")),
@@ -23,6 +23,7 @@ pub const EMBEDDED: [(&str, &str, &str); 8] = [
     ("dsa-headline", "platforms/dsa-headline.toml", include_str!("../../../platforms/dsa-headline.toml")),
     ("rdma-vm", "platforms/rdma-vm.toml", include_str!("../../../platforms/rdma-vm.toml")),
     ("rdma-host", "platforms/rdma-host.toml", include_str!("../../../platforms/rdma-host.toml")),
+    ("virtio-host", "platforms/virtio-host.toml", include_str!("../../../platforms/virtio-host.toml")),
 ];
 
 impl Platform {
@@ -78,6 +79,13 @@ impl Platform {
                 Some(Nic::build(|spec| group.constant(spec, lent.map(Nic::iter)))?)
             }
         };
+        let vhost = match (root.get("vhost"), base.and_then(|base| base.vhost.as_ref())) {
+            (None, None) => None,
+            (_, lent) => {
+                let group = Group::of(&root, "vhost", Vhost::SPECS)?;
+                Some(Vhost::build(|spec| group.constant(spec, lent.map(Vhost::iter)))?)
+            }
+        };
         let is_needed = |spec: &Spec| match spec.needed {
             Needed::Always => true,
             Needed::Pci => !drives.is_empty() || accelerator.is_some() || nic.is_some(),
@@ -88,7 +96,7 @@ impl Platform {
         let fabric_group = Group::of(&root, "fabric", Fabric::SPECS)?;
         let fabric =
             Fabric::build(|spec| fabric_group.constant_if(is_needed(spec), spec, base.map(|base| base.fabric.iter())))?;
-        let platform = Self { name: name.to_owned(), about, cpu, fabric, drives, accelerator, nic };
+        let platform = Self { name: name.to_owned(), about, cpu, fabric, drives, accelerator, nic, vhost };
         platform.check()?;
         Ok(platform)
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::plots::{self, Axes, Bar, Series, escape};
-use super::{RunReport, accelerator, figure, rdma, storage, table};
+use super::{RunReport, accelerator, figure, network, rdma, storage, table};
 use crate::outcome::{Bottleneck, Headline, Section, Summary, Timeline, Unit};
 
 /// The page, whole. It refers to nothing outside itself.
@@ -30,6 +30,7 @@ fn own(report: &RunReport) -> String {
         Some(Section::Storage(_)) => storage::sections(report),
         Some(Section::Accelerator(_)) => accelerator::sections(report),
         Some(Section::Rdma(_)) => rdma::sections(report),
+        Some(Section::Network(_)) => network::sections(report),
         None => String::new(),
     }
 }

@@ -3,9 +3,11 @@
 use crate::plan::Variant;
 use drivers::apic::ApicError;
 use drivers::dsa::DsaError;
+use drivers::ioapic::IoApicError;
 use drivers::nvme::NvmeError;
 use drivers::pci::MsixError;
 use drivers::rdma::RdmaError;
+use drivers::virtio::VirtioError;
 use drivers::vtd::VtdError;
 use hal::{DmaError, SpawnError};
 use irq::IrqError;
@@ -66,6 +68,10 @@ pub enum SetupError {
     Msix(MsixError),
     /// An accelerator.
     Accelerator(DsaError),
+    /// An I/O APIC.
+    IoApic(IoApicError),
+    /// A virtio device.
+    Virtio(VirtioError),
     /// A drive, by its name.
     Drive(String, NvmeError),
     /// Memory of a job.
@@ -89,6 +95,8 @@ impl fmt::Display for SetupError {
             Self::Vtd(error) => write!(f, "IOMMU: {error}"),
             Self::Msix(error) => write!(f, "{error}"),
             Self::Accelerator(error) => write!(f, "accelerator: {error}"),
+            Self::IoApic(error) => write!(f, "{error}"),
+            Self::Virtio(error) => write!(f, "virtio device: {error}"),
             Self::Drive(name, error) => write!(f, "drive {name}: {error}"),
             Self::Memory(error) => write!(f, "buffers: {error}"),
             Self::Spawn(error) => write!(f, "{error}"),
@@ -118,6 +126,8 @@ setup_error_from!(
     MsixError => Msix,
     DsaError => Accelerator,
     RdmaError => Rdma,
+    IoApicError => IoApic,
+    VirtioError => Virtio,
     PollError => Poll,
     LevelError => Levels,
     SpawnError => Spawn,

@@ -4,6 +4,7 @@
 
 mod accelerator;
 mod error;
+mod network;
 mod pcie;
 mod rdma;
 mod span;
@@ -71,6 +72,9 @@ fn rig(plan: &Plan, variant: Variant, seed: u64, traced: bool) -> Result<Box<dyn
         }
         (Experiment::Rdma(rdma), Variant::Moderation(moderation)) => {
             Ok(Box::new(rdma::RdmaRig::new(plan, rdma, moderation, seed, traced)?))
+        }
+        (Experiment::Network(network), Variant::Network(variant)) => {
+            Ok(Box::new(network::NetworkRig::new(plan, network, variant, seed, traced)?))
         }
         (experiment, variant) => Err(RunError::Variant { kind: experiment.kind(), variant }),
     }
@@ -189,6 +193,7 @@ fn costs(platform: &Platform) -> Costs {
         register_write: Ps(cpu.scaled_ps(&cpu.doorbell)),
         lapic_write: Ps(cpu.scaled_ps(&cpu.eoi)),
         line_update: Ps(cpu.scaled_ps(&cpu.line_transfer)),
+        level_eoi: Ps(platform.vhost.as_ref().map_or(0, |host| host.level_eoi.ps())),
         ..Costs::default()
     }
 }

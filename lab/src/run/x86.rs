@@ -64,6 +64,11 @@ impl Parts {
     pub(crate) fn core(&self) -> Arc<OnceLock<Arc<IrqCore<SimHal>>>> {
         self.core.clone()
     }
+
+    /// A PC whose messages are not remapped. The caller hangs in the entry.
+    pub(crate) fn without_remapping(cpus: u32) -> Self {
+        Self { cpus: 0..cpus, iommus: Vec::new(), core: Arc::default() }
+    }
 }
 
 /// What every device's set-up needs.
@@ -96,6 +101,11 @@ impl Pc {
         assert!(set.is_ok(), "the core is set once");
         enable_lapics(cpus.clone(), &lapic)?;
         Ok(Self { core, posted, vectors, lapic, cpus })
+    }
+
+    /// The domain of vectors: the parent of whatever is not remapped.
+    pub(crate) fn vectors(&self) -> Arc<dyn IrqDomain> {
+        self.vectors.clone()
     }
 
     /// The domain of the devices behind each remapping unit, for `lines` vectors in all.

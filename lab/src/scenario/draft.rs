@@ -1,6 +1,7 @@
 //! What can be set: in a scenario's tables and with `--set`, by the same keys.
 
 use super::accelerator::AcceleratorDraft;
+use super::network::NetworkDraft;
 use super::rdma::RdmaDraft;
 use super::storage::StorageDraft;
 use super::{DURATION_NS, RAMP_NS};
@@ -30,6 +31,7 @@ pub(super) enum Kind {
     Storage(StorageDraft),
     Accelerator(AcceleratorDraft),
     Rdma(RdmaDraft),
+    Network(NetworkDraft),
 }
 
 impl Kind {
@@ -39,6 +41,7 @@ impl Kind {
             Self::Storage(draft) => draft.apply(setting),
             Self::Accelerator(draft) => draft.apply(setting),
             Self::Rdma(draft) => draft.apply(setting),
+            Self::Network(draft) => draft.apply(setting),
         }
     }
 
@@ -48,6 +51,7 @@ impl Kind {
             Self::Storage(_) => StorageDraft::keys(),
             Self::Accelerator(_) => AcceleratorDraft::keys(),
             Self::Rdma(_) => RdmaDraft::keys(),
+            Self::Network(_) => NetworkDraft::keys(),
         }
     }
 }

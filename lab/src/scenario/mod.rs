@@ -4,6 +4,7 @@ mod accelerator;
 mod carried;
 mod draft;
 mod files;
+mod network;
 mod rdma;
 mod read;
 mod storage;
@@ -20,6 +21,7 @@ use crate::setting::Setting;
 use accelerator::AcceleratorDraft;
 use draft::{Asked, Draft, Kind};
 use files::Files;
+use network::NetworkDraft;
 use rdma::RdmaDraft;
 use read::{SEEDS_MAX, Scenario, Workload};
 use std::path::Path;
@@ -73,6 +75,7 @@ impl Request {
         let scenario = self.scenario(files, &path)?;
         let kind = match scenario.workload {
             Workload::Stream => Kind::Accelerator(AcceleratorDraft::new()),
+            Workload::Network => Kind::Network(NetworkDraft::new()),
             Workload::Jobs(sections) => Kind::Storage(StorageDraft::new(path.clone(), sections)),
             Workload::Rdma => Kind::Rdma(RdmaDraft::new()),
             Workload::JobFile(setting) => {
@@ -93,6 +96,7 @@ impl Request {
             Kind::Storage(storage) => storage.resolve(&draft, asked)?,
             Kind::Accelerator(accelerator) => accelerator.resolve(&draft, asked)?,
             Kind::Rdma(rdma) => rdma.resolve(&draft, asked)?,
+            Kind::Network(network) => network.resolve(&draft, asked)?,
         };
         let plan = Plan {
             name: Path::new(&path).file_stem().map_or(path.clone(), |stem| stem.to_string_lossy().into()),

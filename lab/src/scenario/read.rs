@@ -27,6 +27,8 @@ pub(super) enum Workload {
     Stream,
     /// `[rdma]`.
     Rdma,
+    /// `[network]`, likewise.
+    Network,
 }
 
 /// The keys of a scenario file.
@@ -45,6 +47,7 @@ pub(super) const KEYS: &[&str] = &[
     "drives",
     "stream",
     "rdma",
+    "network",
     "set",
 ];
 
@@ -61,7 +64,7 @@ impl Scenario {
         for (key, node) in root.iter() {
             match key {
                 "cpus" | "ramp" | "duration" => settings.push(node.scalar("one value")?),
-                "job" | "options" | "drives" | "stream" | "rdma" => flatten(node, key, &mut settings)?,
+                "job" | "options" | "drives" | "stream" | "rdma" | "network" => flatten(node, key, &mut settings)?,
                 "set" => {
                     let first = settings.len();
                     flatten(node, key, &mut settings)?;
@@ -96,9 +99,9 @@ fn flatten(node: Node<'_, '_>, key: &str, settings: &mut Vec<Setting>) -> Result
 }
 
 fn workload(root: &Table<'_, '_>) -> Result<Workload, InputError> {
-    let valid = "workload = \"jobs/four-drives.fio\", or [[jobs]] tables with fio's options, or [stream], or [rdma]";
+    let valid = "workload = \"jobs/four-drives.fio\", or [[jobs]] tables with fio's options, or one of [stream], [rdma], [network]";
     let jobs = root.get("workload").or(root.get("jobs"));
-    for (key, own) in [("stream", Workload::Stream), ("rdma", Workload::Rdma)] {
+    for (key, own) in [("stream", Workload::Stream), ("rdma", Workload::Rdma), ("network", Workload::Network)] {
         match (&jobs, root.get(key)) {
             (None, Some(_)) => return Ok(own),
             (Some(_), Some(node)) => {

@@ -276,7 +276,7 @@ fn wrong_scenarios_say_where_what_and_what_would_do() {
     let error = resolve("platform = \"emx\"\nworkload = \"j.fio\"\n", JOB, |_| {}).unwrap_err();
     assert_eq!(
         error,
-        "s.toml:1: platform: `emx` is no platform; valid: emr, spr, optane, azure, dsa-loops, dsa-headline, rdma-vm, rdma-host, or the path of a file (./my.toml)"
+        "s.toml:1: platform: `emx` is no platform; valid: emr, spr, optane, azure, dsa-loops, dsa-headline, rdma-vm, rdma-host, virtio-host, or the path of a file (./my.toml)"
     );
     let error = resolve("platform = \"emr\"\nworkload = \"k.fio\"\n", JOB, |_| {}).unwrap_err();
     assert!(error.starts_with("s.toml:2: workload: `k.fio` cannot be read ("), "{error}");
