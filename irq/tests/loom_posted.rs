@@ -53,6 +53,12 @@ const DELIVERABLE: Deliverable = Deliverable::below(NOTIFICATION);
 enum Handler {
     /// The one delivered, with this many passes.
     Delivered { passes: u32 },
+    /// One pass, cut short before its second vector; what is left is put back and the CPU notifies itself.
+    Limited,
+    /// Wrong: the same without the notification.
+    LimitedInSilence,
+    /// Each vector is sent to the CPU itself and handled from an interrupt of its own.
+    Forwarded,
     /// Wrong: one pass, the final pass, and ON cleared only then.
     ClearAfterFinalPass,
     /// Wrong: one pass, ON cleared, no final pass.
@@ -65,6 +71,10 @@ struct Cpu {
     requested: AtomicU64,
     /// Bit i: the i-th vector of the scenario was handled.
     handled: AtomicU64,
+    /// Bit i: it waits in the LAPIC itself.
+    forwarded: AtomicU64,
+    /// Where a limited handler begins.
+    resume: AtomicU64,
 }
 
 impl Cpu {
@@ -73,6 +83,8 @@ impl Cpu {
             words: (0..8).map(|_| LoomWord::new(0)).collect(),
             requested: AtomicU64::new(0),
             handled: AtomicU64::new(0),
+            forwarded: AtomicU64::new(0),
+            resume: AtomicU64::new(0),
         };
         cpu.descriptor().initialise(Notification { vector: NOTIFICATION, destination: 0 });
         Arc::new(cpu)
@@ -88,8 +100,10 @@ impl Cpu {
         }
     }
 
-    /// Takes the notification if one waits.
+    /// Takes the notification if one waits, else a vector that was forwarded.
     fn interrupt(&self, handler: Handler) -> bool {
+        let forwarded = self.forwarded.swap(0, Ordering::Relaxed);
+        self.handled.fetch_or(forwarded, Ordering::Relaxed);
         if self.requested.swap(0, Ordering::AcqRel) == 0 {
             return false;
         }
@@ -98,6 +112,20 @@ impl Cpu {
         let pass = || _ = descriptor.harvest(|| ()).dispatch(&DELIVERABLE, dispatch);
         match handler {
             Handler::Delivered { passes } => _ = descriptor.serve(passes, &DELIVERABLE, |_| (), dispatch),
+            Handler::Limited | Handler::LimitedInSilence => {
+                let from = Vector(self.resume.load(Ordering::Relaxed) as u8);
+                let limited = descriptor.serve_until(1, &DELIVERABLE, from, || true, |_| (), dispatch);
+                if let Some(vector) = limited.resume
+                    && matches!(handler, Handler::Limited)
+                {
+                    self.resume.store(vector.0.into(), Ordering::Relaxed);
+                    self.requested.store(1, Ordering::Release);
+                }
+            }
+            Handler::Forwarded => {
+                let send = |vector: Vector| _ = self.forwarded.fetch_or(1 << (vector.0 / 64), Ordering::Relaxed);
+                _ = descriptor.serve(1, &DELIVERABLE, |_| (), send);
+            }
             Handler::ClearAfterFinalPass => {
                 pass();
                 pass();
@@ -130,6 +158,8 @@ fn posts_while_handling(handler: Handler, late: &'static [u8]) {
             poster.join().unwrap();
         }
         while cpu.interrupt(handler) {}
+        // What the last of them forwarded.
+        cpu.interrupt(handler);
         let wanted = late.iter().fold(1, |bits, vector| bits | 1 << (vector / 64));
         assert_eq!(cpu.handled.load(Ordering::Relaxed), wanted, "a vector was lost");
     });
@@ -145,6 +175,22 @@ fn a_post_while_handling_is_not_lost() {
 #[test]
 fn two_posts_while_handling_are_not_lost() {
     posts_while_handling(Handler::Delivered { passes: 0 }, &[0x41, 0x81]);
+}
+
+#[test]
+fn what_a_limit_leaves_is_not_lost() {
+    posts_while_handling(Handler::Limited, &[0x41]);
+}
+
+#[test]
+fn what_is_forwarded_is_not_lost() {
+    posts_while_handling(Handler::Forwarded, &[0x41]);
+}
+
+#[test]
+#[should_panic(expected = "a vector was lost")]
+fn stopping_at_a_limit_without_a_notification_loses_one() {
+    posts_while_handling(Handler::LimitedInSilence, &[0x41]);
 }
 
 /// The late post hits the very word that is harvested: it must not vanish between the look and the swap.

@@ -7,7 +7,7 @@ use spec::vtd::posted::{CONTROL_WORD, Control, PIR_WORDS, WORDS};
 /// First vector that a device may have; lower ones are exceptions (Intel SDM vol. 3, "Exception and Interrupt
 /// Vectors").
 const FIRST_DEVICE_VECTOR: u8 = 0x20;
-const OUTSTANDING: u64 = Control::new().with_outstanding(true).into_bits();
+pub(super) const OUTSTANDING: u64 = Control::new().with_outstanding(true).into_bits();
 
 /// A notification that the poster must send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +44,17 @@ impl Deliverable {
 pub struct Harvest([u64; PIR_WORDS]);
 
 impl Harvest {
+    /// The requests that are `deliverable`, and how many are not.
+    pub(super) fn deliverable(&self, deliverable: &Deliverable) -> ([u64; PIR_WORDS], u32) {
+        let mut requests = self.0;
+        let mut stray = 0;
+        for (bits, mask) in requests.iter_mut().zip(deliverable.0) {
+            stray += (*bits & !mask).count_ones();
+            *bits &= mask;
+        }
+        (requests, stray)
+    }
+
     /// Whether nothing was requested.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -107,8 +118,8 @@ impl Served {
 /// A view of one posted descriptor: eight words that the remapping unit, and other posters, write too.
 #[derive(Debug)]
 pub struct Descriptor<'a, W> {
-    pir: &'a [W; PIR_WORDS],
-    control: &'a W,
+    pub(super) pir: &'a [W; PIR_WORDS],
+    pub(super) control: &'a W,
 }
 
 impl<W> Clone for Descriptor<'_, W> {

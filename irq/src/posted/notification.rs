@@ -1,6 +1,7 @@
 //! The descriptors of all CPUs, and the handler of the notification vector.
 
 use super::descriptor::{Deliverable, Descriptor, Notification, Served};
+use super::limited::Limited;
 use crate::{Target, Vector};
 use alloc::vec::Vec;
 use core::fmt;
@@ -61,6 +62,8 @@ pub struct Statistics {
     pub vectors: u64,
     /// Requests cleared that no device vector stands for.
     pub stray: u64,
+    /// Notifications that ended at their limit with requests left.
+    pub cut_short: u64,
 }
 
 /// One CPU's state. Only its own CPU writes the words, so they need no atomic updates.
@@ -75,6 +78,9 @@ struct PerCpu<H: Hal> {
     further_passes: H::Word,
     vectors: H::Word,
     stray: H::Word,
+    cut_short: H::Word,
+    /// With which vector a notification with a limit begins.
+    resume: H::Word,
 }
 
 impl<H: Hal> PerCpu<H> {
@@ -90,6 +96,8 @@ impl<H: Hal> PerCpu<H> {
             further_passes: word(),
             vectors: word(),
             stray: word(),
+            cut_short: word(),
+            resume: word(),
         })
     }
 
@@ -113,6 +121,7 @@ impl<H: Hal> PerCpu<H> {
 /// Posted delivery of a machine: a descriptor a CPU, and the handler of their notifications.
 pub struct PostedMsi<H: Hal> {
     hal: H,
+    vector: Vector,
     passes: u32,
     deliverable: Deliverable,
     cpus: Vec<PerCpu<H>>,
@@ -137,7 +146,7 @@ impl<H: Hal> PostedMsi<H> {
             .map(|&destination| PerCpu::new(hal, Notification { vector, destination }))
             .collect::<Result<_, _>>()
             .map_err(PostedError::Memory)?;
-        Ok(Self { hal, passes: config.passes, deliverable: Deliverable::below(vector), cpus })
+        Ok(Self { hal, vector, passes: config.passes, deliverable: Deliverable::below(vector), cpus })
     }
 
     /// Handles one notification on this CPU, whose interrupts must be off: counts it, serves the descriptor
@@ -158,6 +167,43 @@ impl<H: Hal> PostedMsi<H> {
             dispatch,
         );
         cpu.account(served);
+        eoi();
+        cpu.serving.set(0);
+        served
+    }
+
+    /// As [`PostedMsi::handle`], but no new handler is begun once `limit_ns` have passed by the clock. What is left then
+    /// waits in the descriptor with ON set, and `notify_self` is called with the notification vector, which it must send
+    /// to this CPU: after the EOI, interrupts of higher priority come first, and then the rest. A handler that has begun
+    /// is not cut, and each notification runs at least one: so another interrupt waits for the limit and one handler.
+    ///
+    /// # Panics
+    /// When this CPU has no descriptor.
+    pub fn handle_within(
+        &self,
+        limit_ns: u64,
+        dispatch: impl FnMut(Vector),
+        notify_self: impl FnOnce(Vector),
+        eoi: impl FnOnce(),
+    ) -> Served {
+        let cpu = &self.cpus[self.hal.cpu().index()];
+        cpu.serving.set(1);
+        let hal = self.hal;
+        let deadline_ns = hal.now_ns().saturating_add(limit_ns);
+        let Limited { served, resume } = Descriptor::new(cpu.descriptor.words()).serve_until(
+            self.passes,
+            &self.deliverable,
+            Vector(cpu.resume.get() as u8),
+            || hal.now_ns() >= deadline_ns,
+            |work| hal.work(work, 1),
+            dispatch,
+        );
+        cpu.account(served);
+        if let Some(vector) = resume {
+            cpu.resume.set(vector.0.into());
+            cpu.cut_short.set(cpu.cut_short.get().wrapping_add(1));
+            notify_self(self.vector);
+        }
         eoi();
         cpu.serving.set(0);
         served
@@ -207,6 +253,7 @@ impl<H: Hal> PostedMsi<H> {
             passes: cpu.notifications.get().wrapping_add(cpu.further_passes.get()),
             vectors: cpu.vectors.get(),
             stray: cpu.stray.get(),
+            cut_short: cpu.cut_short.get(),
         })
     }
 }

@@ -69,6 +69,12 @@ const STREAMS: &[Quantity] = &[
     quantity("errors", "descriptors in error", Percent, THROUGHPUT, |o| {
         percent(o.accelerator()?.errors, o.accelerator()?.descriptors)
     }),
+    // Fair is 100 % over the number of devices; a stream that the interrupts of another starve has none.
+    quantity("slowest_stream", "slowest stream's share", Percent, THROUGHPUT, |o| {
+        let devices = &o.accelerator()?.devices;
+        let all = devices.iter().map(|device| device.descriptors).sum();
+        percent(devices.iter().map(|device| device.descriptors).min()?, all)
+    }),
     quantity("descriptors_per_notification", "descriptors a notification", Ratio, THROUGHPUT, |o| {
         ratio(o.accelerator()?.descriptors, o.interrupts.notifications)
     }),

@@ -30,11 +30,15 @@ pub enum StreamVariant {
     Posted,
     /// MSIs are posted, with this many harvest passes before the final one.
     Passes(u32),
+    /// MSIs are posted, and a notification begins no handler after so many nanoseconds.
+    Budget(u64),
+    /// MSIs are posted, and the notification's handler sends each vector to its own CPU.
+    SelfIpi,
 }
 
 impl StreamVariant {
     /// What would be valid, for an error.
-    pub const VALID: &str = "remapped, posted, posted passes=3";
+    pub const VALID: &str = "remapped, posted, posted passes=3, posted budget=2us, posted self-ipi";
 }
 
 impl fmt::Display for StreamVariant {
@@ -43,6 +47,8 @@ impl fmt::Display for StreamVariant {
             Self::Remapped => f.pad("remapped"),
             Self::Posted => f.pad("posted"),
             Self::Passes(passes) => f.pad(&format!("posted passes={passes}")),
+            Self::Budget(ns) => f.pad(&format!("posted budget={}", Unit::Time.format(*ns as f64).replace(' ', ""))),
+            Self::SelfIpi => f.pad("posted self-ipi"),
         }
     }
 }

@@ -28,6 +28,12 @@ impl fmt::Display for Variant {
     }
 }
 
+impl From<StreamVariant> for Variant {
+    fn from(variant: StreamVariant) -> Self {
+        Self::Stream(variant)
+    }
+}
+
 impl From<Delivery> for Variant {
     fn from(delivery: Delivery) -> Self {
         Self::Delivery(delivery)

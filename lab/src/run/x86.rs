@@ -7,7 +7,10 @@ use drivers::message::MessageDomain;
 use drivers::vtd::{FaultEvent, RemapConfig, RemapDomain, RemapUnit};
 use hal::{Affinity, CpuId, CpuSet, Hal as _, ThreadSpec, Word as _};
 use irq::posted::{PostedConfig, PostedMsi, Statistics};
-use irq::{Action, AllocRequest, CoreConfig, Flow, Irq, IrqCore, IrqDomain, IrqReturn, RequestFlags, StormConfig};
+use irq::{
+    Action, AllocRequest, CoreConfig, Flow, Irq, IrqCore, IrqDomain, IrqReturn, RequestFlags, StormConfig,
+    SystemHandler,
+};
 use irq::{RequesterId, Vector};
 use machine::{Machine, Regs, SimHal, Word};
 use std::ops::Range;
@@ -22,11 +25,22 @@ const SPURIOUS: Vector = Vector(0xff);
 pub(crate) struct Wanted {
     /// Lines of its devices.
     pub(crate) device_lines: u32,
-    /// Posted delivery.
-    pub(crate) posted: Option<PostedConfig>,
+    /// Posted delivery, and how a notification is served.
+    pub(crate) posted: Option<(PostedConfig, Serving)>,
     pub(crate) storm: StormConfig,
     /// What the local timer's interrupt does, on each CPU that has one running.
     pub(crate) timer: Option<TimerHandler>,
+}
+
+/// How the handler of a notification serves it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Serving {
+    /// Whole.
+    Whole,
+    /// Until so many nanoseconds have passed; the rest comes with another notification.
+    Within(u64),
+    /// By sending each vector to the CPU itself.
+    SelfIpi,
 }
 
 /// Runs in interrupt context, before the EOI.
@@ -91,8 +105,10 @@ impl Pc {
         let ids = (0..cpus.end).map(ApicId).collect();
         let lapic = Arc::new(Lapic::new(SimHal, Regs::Lapic, ApicMode::X2Apic, ids)?);
         let destinations: Vec<u32> = (0..cpus.end).collect();
-        let posted = posted.map(|config| PostedMsi::new(SimHal, config, &destinations).map(Arc::new)).transpose()?;
-        system_vectors(&mut core, &lapic, posted.as_ref(), timer)?;
+        let serving = posted.map_or(Serving::Whole, |(_, serving)| serving);
+        let posted =
+            posted.map(|(config, _)| PostedMsi::new(SimHal, config, &destinations).map(Arc::new)).transpose()?;
+        system_vectors(&mut core, &lapic, posted.as_ref(), serving, timer)?;
         let vectors = VectorDomain::new(SimHal, lapic.clone());
         core.set_root_chip(vectors.chip().clone());
         let vectors: Arc<dyn IrqDomain> = Arc::new(vectors);
@@ -188,6 +204,7 @@ fn system_vectors(
     core: &mut IrqCore<SimHal>,
     lapic: &Arc<Lapic<SimHal>>,
     posted: Option<&Arc<PostedMsi<SimHal>>>,
+    serving: Serving,
     timer: Option<TimerHandler>,
 ) -> Result<(), SetupError> {
     let eoi = |lapic: &Arc<Lapic<SimHal>>| {
@@ -206,19 +223,31 @@ fn system_vectors(
     // A spurious interrupt has no EOI.
     core.set_system_vector(SPURIOUS, "SPU", "Spurious interrupts", Arc::new(|_: &IrqCore<SimHal>| {}))?;
     if let Some(posted) = posted {
-        let (lapic, posted) = (lapic.clone(), posted.clone());
-        let handler = move |core: &IrqCore<SimHal>| {
-            posted.handle(
-                |vector| {
-                    core.dispatch(vector);
-                },
-                || lapic.eoi(),
-            );
-        };
+        let handler = notification_handler(lapic.clone(), posted.clone(), serving);
         let vector = PostedConfig::default().notification_vector;
-        core.set_system_vector(vector, "PMN", "Posted MSI notification event", Arc::new(handler))?;
+        core.set_system_vector(vector, "PMN", "Posted MSI notification event", handler)?;
     }
     Ok(())
+}
+
+fn notification_handler(
+    lapic: Arc<Lapic<SimHal>>,
+    posted: Arc<PostedMsi<SimHal>>,
+    serving: Serving,
+) -> SystemHandler<SimHal> {
+    let send = |lapic: &Lapic<SimHal>, vector| lapic.send_self(vector).expect("an x2APIC takes every self-IPI");
+    match serving {
+        Serving::Whole => Arc::new(move |core: &IrqCore<SimHal>| {
+            posted.handle(|vector| _ = core.dispatch(vector), || lapic.eoi());
+        }),
+        Serving::Within(limit_ns) => Arc::new(move |core: &IrqCore<SimHal>| {
+            let dispatch = |vector| _ = core.dispatch(vector);
+            posted.handle_within(limit_ns, dispatch, |vector| send(&lapic, vector), || lapic.eoi());
+        }),
+        Serving::SelfIpi => Arc::new(move |_: &IrqCore<SimHal>| {
+            posted.handle(|vector| send(&lapic, vector), || lapic.eoi());
+        }),
+    }
 }
 
 /// Each CPU enables its own APIC; returns when all have.

@@ -68,8 +68,10 @@ fn variant(setting: &Setting) -> Result<StreamVariant, InputError> {
     match text.split_once(' ').map(|(posted, rest)| (posted, rest.trim())) {
         None if text == "remapped" => Ok(StreamVariant::Remapped),
         None if text == "posted" => Ok(StreamVariant::Posted),
+        Some(("posted", "self-ipi")) => Ok(StreamVariant::SelfIpi),
         Some(("posted", rest)) => match rest.split_once('=') {
             Some(("passes", passes)) => Ok(StreamVariant::Passes(Unit::Count.read(&value(passes), 0.0, 64.0)? as u32)),
+            Some(("budget", budget)) => Ok(StreamVariant::Budget(Unit::Time.read(&value(budget), 0.0, 1e9)? as u64)),
             _ => Err(setting.wrong("is no variant", StreamVariant::VALID)),
         },
         _ => Err(setting.wrong("is no variant", StreamVariant::VALID)),

@@ -12,7 +12,7 @@ carried! {
     "emr-low-qd1.toml" "emr-low-qd2.toml" "emr-low-qd4.toml" "emr-low-qd8.toml"
     "emr-uring.toml" "emr-polled.toml"
     "spr-2-drives.toml" "spr-4-drives.toml" "spr-8-drives.toml"
-    "dsa-loops.toml" "dsa-headline.toml"
+    "dsa-loops.toml" "dsa-headline.toml" "dsa-remedies.toml"
     "virtio-irqs.toml" "virtio-mapping.toml" "virtio-level.toml"
     "optane-4-drives.toml" "optane-5-drives.toml"
     "azure-one-job.toml" "azure-one-job-check.toml" "azure-one-job-qd16.toml" "azure-80-cpus.toml"

@@ -4,7 +4,7 @@
 
 use lab::interrupt::StopFlag;
 use lab::outcome::{Outcome, Summary};
-use lab::plan::{Delivery, Plan};
+use lab::plan::{Delivery, Plan, Variant};
 use lab::run;
 use lab::scenario::Request;
 
@@ -14,10 +14,10 @@ pub(crate) fn plan(scenario: &str, sets: &[&str]) -> Plan {
     Request { sets, ..Request::of(scenario) }.plan().unwrap()
 }
 
-/// Its first `seeds` seeds with one delivery, one after another.
-pub(crate) fn outcomes(plan: &Plan, delivery: Delivery, seeds: u64) -> Vec<Outcome> {
-    let stop = StopFlag::default();
-    (1..=seeds).map(|seed| run::run_one(plan, delivery, seed, false, &stop).unwrap().outcome).collect()
+/// Its first `seeds` seeds with one variant, one after another.
+pub(crate) fn outcomes(plan: &Plan, variant: impl Into<Variant>, seeds: u64) -> Vec<Outcome> {
+    let (stop, variant) = (StopFlag::default(), variant.into());
+    (1..=seeds).map(|seed| run::run_one(plan, variant, seed, false, &stop).unwrap().outcome).collect()
 }
 
 /// What they say together.

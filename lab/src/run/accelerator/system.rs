@@ -4,7 +4,7 @@ use super::ticker::Ticker;
 use crate::plan::{Accelerator, StreamVariant};
 use crate::run::SetupError;
 use crate::run::pcie::Site;
-use crate::run::x86::{self, Pc, Wanted};
+use crate::run::x86::{self, Pc, Serving, Wanted};
 use drivers::dsa::{
     self, BatchDone, Completed, Device, Fill, GroupConfig, Next, QueueConfig, QueueCounters, WorkQueue,
 };
@@ -156,12 +156,14 @@ impl System {
     }
 }
 
-fn posted(parts: &Parts) -> Option<PostedConfig> {
+fn posted(parts: &Parts) -> Option<(PostedConfig, Serving)> {
     let default = PostedConfig { passes: parts.harvest_passes, ..PostedConfig::default() };
     match parts.variant {
         StreamVariant::Remapped => None,
-        StreamVariant::Posted => Some(default),
-        StreamVariant::Passes(passes) => Some(PostedConfig { passes, ..default }),
+        StreamVariant::Posted => Some((default, Serving::Whole)),
+        StreamVariant::Passes(passes) => Some((PostedConfig { passes, ..default }, Serving::Whole)),
+        StreamVariant::Budget(limit_ns) => Some((default, Serving::Within(limit_ns))),
+        StreamVariant::SelfIpi => Some((default, Serving::SelfIpi)),
     }
 }
 

@@ -9,7 +9,7 @@ use super::mailbox::Mailbox;
 use crate::plan::{Delivery, DrivePlan, JobPlan, Plan, Storage};
 use crate::run::SetupError;
 use crate::run::pcie::Site;
-use crate::run::x86::{self, Pc, Wanted};
+use crate::run::x86::{self, Pc, Serving, Wanted};
 use drivers::message::MessageDomain;
 use drivers::nvme::{self, CompletionCounters, Controller, QueueConfig, QueuePair};
 use drivers::pci::{MsixCapability, MsixTable};
@@ -71,7 +71,8 @@ impl System {
         let (plan, storage) = (&parts.plan, &parts.storage);
         let queues: u32 = storage.drives.iter().map(|drive| drive.queues).sum();
         let posted = (parts.delivery == Delivery::Posted)
-            .then(|| PostedConfig { passes: plan.options.harvest_passes, ..PostedConfig::default() });
+            .then(|| PostedConfig { passes: plan.options.harvest_passes, ..PostedConfig::default() })
+            .map(|config| (config, Serving::Whole));
         let storm = StormConfig::default();
         let pc = Pc::set_up(&parts.pc, Wanted { device_lines: queues, posted, storm, timer: None })?;
         let domains = pc.remap_domains(&parts.pc, queues + storage.drives.len() as u32)?;

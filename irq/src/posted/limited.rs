@@ -1,0 +1,113 @@
+//! Notifications that end before all is served, so that nothing else of the CPU has to wait for all of it.
+
+use super::descriptor::{Deliverable, Descriptor, Harvest, OUTSTANDING, Served};
+use crate::Vector;
+use hal::{Word, Work};
+use spec::vtd::posted::PIR_WORDS;
+
+/// What a notification with a limit brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limited {
+    /// What was served.
+    pub served: Served,
+    /// The limit was reached with requests left, which are in the descriptor again and ON is set: the caller must now
+    /// send the notification vector to its own CPU. The next harvest begins with this vector.
+    pub resume: Option<Vector>,
+}
+
+impl<W: Word> Descriptor<'_, W> {
+    /// As [`Descriptor::serve`], until `is_late`: that is asked before each vector but the notification's first, which
+    /// is always dispatched, so that every notification gets on.
+    ///
+    /// Vectors are dispatched ascending from `from` on and then those below it. Whoever passes what
+    /// [`Limited::resume`] said last serves all vectors in turn: always from the lowest, a busy one would starve those
+    /// above it.
+    ///
+    /// When it is late, requests that were harvested and not dispatched are put back, and ON is left set or set again:
+    /// no poster notifies then, and the notification that the caller sends itself finds everything.
+    #[inline]
+    pub fn serve_until(
+        self,
+        passes: u32,
+        deliverable: &Deliverable,
+        from: Vector,
+        mut is_late: impl FnMut() -> bool,
+        mut name: impl FnMut(Work),
+        mut dispatch: impl FnMut(Vector),
+    ) -> Limited {
+        let mut served = Served::default();
+        for _ in 0..passes {
+            let taken = self.harvest(|| name(Work::PirHarvest));
+            if taken.is_empty() {
+                break;
+            }
+            if let Some(resume) =
+                self.dispatch_until(taken, deliverable, from, &mut is_late, &mut dispatch, &mut served)
+            {
+                return Limited { served, resume: Some(resume) };
+            }
+        }
+        name(Work::PidClearOn);
+        self.clear_outstanding();
+        let taken = self.harvest(|| name(Work::PirHarvest));
+        if taken.is_empty() {
+            return Limited { served, resume: None };
+        }
+        let resume = self.dispatch_until(taken, deliverable, from, &mut is_late, &mut dispatch, &mut served);
+        if resume.is_some() {
+            // After the requests: a post before this notifies once more, one after it is found with them.
+            self.set_outstanding();
+        }
+        Limited { served, resume }
+    }
+
+    /// Dispatches what was harvested until it is late; then puts the rest back and says where to go on.
+    fn dispatch_until(
+        self,
+        taken: Harvest,
+        deliverable: &Deliverable,
+        from: Vector,
+        is_late: &mut impl FnMut() -> bool,
+        dispatch: &mut impl FnMut(Vector),
+        served: &mut Served,
+    ) -> Option<Vector> {
+        let (mut left, stray) = taken.deliverable(deliverable);
+        served.passes += 1;
+        served.stray += stray;
+        while let Some(vector) = next(&left, from) {
+            if served.vectors > 0 && is_late() {
+                self.put_back(left);
+                return Some(vector);
+            }
+            left[usize::from(vector.0 / 64)] &= !(1 << (vector.0 % 64));
+            dispatch(vector);
+            served.vectors += 1;
+        }
+        None
+    }
+
+    fn put_back(self, requests: [u64; PIR_WORDS]) {
+        for (word, bits) in self.pir.iter().zip(requests) {
+            if bits != 0 {
+                word.fetch_or(bits);
+            }
+        }
+    }
+
+    fn set_outstanding(self) {
+        self.control.fetch_or(OUTSTANDING);
+    }
+}
+
+/// The first vector of `requests` from `from` on, else the first of all.
+fn next(requests: &[u64; PIR_WORDS], from: Vector) -> Option<Vector> {
+    let first =
+        |index: usize, bits: u64| (bits != 0).then(|| Vector((index as u32 * 64 + bits.trailing_zeros()) as u8));
+    let start = usize::from(from.0 / 64);
+    first(start, requests[start] & u64::MAX << (from.0 % 64))
+        .or_else(|| (start + 1..PIR_WORDS).find_map(|index| first(index, requests[index])))
+        .or_else(|| (0..=start).find_map(|index| first(index, requests[index])))
+}
+
+#[cfg(test)]
+mod tests;

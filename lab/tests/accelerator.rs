@@ -1,0 +1,70 @@
+//! What must emerge of the accelerator's streams, and may not be coded in.
+
+mod common;
+
+use common::{mean, outcomes, plan};
+use lab::outcome::Summary;
+use lab::plan::StreamVariant::{self, Budget, Passes, Posted, Remapped, SelfIpi};
+
+fn run(variant: StreamVariant, sets: &[&str]) -> Summary {
+    let plan = plan("dsa-loops", &[&["ramp=1ms", "duration=4ms"], sets].concat());
+    Summary::over(&outcomes(&plan, variant, 1)).unwrap()
+}
+
+fn rate(variant: StreamVariant) -> f64 {
+    mean(&run(variant, &[]), "irqs")
+}
+
+#[test]
+fn more_passes_gain_less_and_less() {
+    let rates: Vec<f64> = (0..8).map(|passes| rate(Passes(passes))).collect();
+    let gains: Vec<f64> = rates.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gains.iter().all(|&gain| gain > 0.0), "monotone: {rates:?}");
+    assert!(gains.windows(2).all(|pair| pair[1] < pair[0]), "concave: {gains:?}");
+    assert!(rate(Remapped) < rates[0], "{rates:?}");
+}
+
+/// Every handler was told of its descriptors once and has answered: nothing is lost, whatever ends a notification early.
+#[test]
+fn no_stream_loses_a_descriptor() {
+    for variant in [Remapped, Posted, Passes(0), Budget(0), Budget(1_000), SelfIpi] {
+        let plan = plan("dsa-loops", &["ramp=1ms", "duration=2ms", "stream.timer=20us"]);
+        let outcome = outcomes(&plan, variant, 1).remove(0);
+        let streams = outcome.accelerator().unwrap();
+        let each: Vec<u64> = streams.devices.iter().map(|device| device.descriptors).collect();
+        // Interrupts of their own are served by priority: the higher vector's next one is there before its handler has
+        // ended, and the other stream stands still. A notification serves every vector in turn.
+        let is_in_turn = !matches!(variant, Remapped | SelfIpi);
+        assert!(!is_in_turn || each[0].abs_diff(each[1]) <= each[0] / 100, "{variant}: {each:?} of the two devices");
+        assert!(streams.latency.max_ns < 20_000, "{variant}: one took {} ns", streams.latency.max_ns);
+        assert!(streams.descriptors > 4_000, "{variant}: {}", streams.descriptors);
+        assert_eq!((streams.errors, outcome.faults.len()), (0, 0), "{variant}");
+    }
+}
+
+#[test]
+fn posted_delivery_lets_a_timer_wait_and_each_remedy_has_its_price() {
+    let sets = ["stream.timer=20us"];
+    let of = |variant| run(variant, &sets);
+    let (rate, longest) = (|of: &Summary| mean(of, "irqs"), |of: &Summary| mean(of, "timer_wait_max"));
+    let (remapped, posted) = (of(Remapped), of(Posted));
+    assert!(longest(&posted) > 3.0 * longest(&remapped));
+    for remedy in [Passes(0), Budget(1_000), SelfIpi] {
+        let cured = of(remedy);
+        assert!(longest(&cured) < 0.5 * longest(&posted), "{remedy}");
+        assert!(rate(&cured) < rate(&posted), "{remedy}");
+        if let Budget(limit_ns) = remedy {
+            // The limit, the handler that had begun, entry and exit of the notification and entry of the timer.
+            assert!(longest(&cured) < limit_ns as f64 + 1_300.0 + 600.0, "{}", longest(&cured));
+        }
+    }
+    let (self_ipi, passes) = (of(SelfIpi), of(Passes(0)));
+    assert!(rate(&self_ipi) < rate(&passes), "handlers from self-IPIs cost most");
+}
+
+#[test]
+fn without_a_timer_there_is_no_waiting_to_tell() {
+    let summary = run(Posted, &["stream.timer=off"]);
+    assert!(summary.estimate("timer_wait").is_none());
+    assert!(mean(&summary, "irqs") > 6e6);
+}
