@@ -91,12 +91,18 @@ fn thefts_of_the_cpu_move_nothing() {
     let spans = ["ramp=500ms", "duration=700ms"];
     let ours = check("rdma-thefts", &spans, best);
     assert_eq!(rdma(&ours).level_changes, 0, "{:?}", rdma(&ours).levels);
+    let published = run("rdma-thefts", &["ramp=100ms", "duration=300ms"], "rdma_dim");
+    assert!(rdma(&published).level_changes > 10, "a theft reads as a worse level: {:?}", rdma(&published).levels);
 }
 
 #[test]
 fn completions_found_by_polling_count() {
     let best = best("rdma-mixed", &[]);
-    check("rdma-mixed", &["ramp=500ms", "duration=200ms"], best);
+    let spans = ["ramp=300ms", "duration=200ms"];
+    check("rdma-mixed", &spans, best);
+    // rdma_dim does not count them, and takes what varies in them for the load's: hundreds of changes a second.
+    let published = run("rdma-mixed", &spans, "rdma_dim");
+    assert!(rdma(&published).level_changes > 50 && iops(&published) < 0.9 * best, "{:?}", rdma(&published).levels);
 }
 
 #[test]

@@ -2,8 +2,9 @@
 //!
 //! It *settles* until the load is steady, *searches* the table once, upwards from level 0, takes the lowest level that
 //! is as good as the best, and then *holds* it. It moves again only when the throughput, or the number of I/Os under
-//! way, has left the band round what it settled at for several windows in a row, and not before it has rested. So nothing is programmed without a reason,
-//! neither at the ends of the table nor elsewhere, and a theft of the CPU, which spoils a sample, moves nothing.
+//! way, has left the band round what it settled at for several windows in a row, and not before it has rested; and from
+//! level 0 it looks again after a while. So nothing is programmed without a reason, neither at the ends of the table nor
+//! elsewhere, and a theft of the CPU, which spoils a sample, moves nothing.
 
 use super::program::{Outcome, Step};
 use super::sample::{Meter, scale};
@@ -40,6 +41,9 @@ pub struct AdaptiveConfig {
     pub rest_ns_min: u64,
     /// As long as it gets, in nanoseconds.
     pub rest_ns_max: u64,
+    /// Level 0 is held no longer than this without another search, in nanoseconds: a load that deepens while the CPU is
+    /// the limit shows in nothing that can be seen from there.
+    pub recheck_ns: u64,
     /// With fewer interrupts a second at level 0 nothing is searched: 5 % of a CPU are 7.8 µs for each of 6,400.
     pub events_per_s_min: u64,
 }
@@ -54,6 +58,7 @@ impl Default for AdaptiveConfig {
             program_ns_max: 100_000_000,
             rest_ns_min: 1_000_000_000,
             rest_ns_max: 16_000_000_000,
+            recheck_ns: 16_000_000_000,
             events_per_s_min: 6_400,
         }
     }
@@ -196,6 +201,8 @@ impl Adaptive {
         let change = Change::between(&self.reference, sample);
         if change == Change::None {
             self.phase = Phase::Hold { strikes: 0 };
+            let since_ns = self.now_ns.saturating_sub(self.searched_ns);
+            self.proven &= self.level > 0 || since_ns < self.config.recheck_ns;
             return self.pursue();
         }
         // One window that nobody ended in time is as good as several.

@@ -41,6 +41,11 @@ pub fn run(report: &RunReport) -> String {
     for summary in report.summaries.iter() {
         writeln!(text, "Bottleneck, {}: {}.", summary.delivery, summary.bottleneck).expect("a String takes all");
     }
+    let state = |summary: &Summary| report.first_outcome(&summary.delivery)?.rdma()?.tuning.clone();
+    let states: String = report.summaries.iter().filter_map(state).collect();
+    if !states.is_empty() {
+        text += &format!("\nState of the tuning at the end, first queue of the first seed\n{states}\n");
+    }
     if report.summaries.iter().any(|summary| !summary.faults.is_empty()) {
         text += "\nFaults, all seeds together\n";
         text += &trimmed(&fault_table(&report.summaries));

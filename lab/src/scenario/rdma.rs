@@ -8,6 +8,7 @@ use crate::platform::Unit;
 use crate::setting::Setting;
 use irq::moderation::{LevelTable, Setting as Level};
 use machine::rdma::ModerationAnswer;
+use spec::rdma::registers::MR_MAX;
 
 /// Keys of this kind.
 const KEYS: &[&str] = &[
@@ -51,7 +52,7 @@ impl RdmaDraft {
     pub(super) fn apply(&mut self, setting: &Setting) -> Result<bool, InputError> {
         let rdma = &mut self.0;
         match setting.key.as_str() {
-            "rdma.initiators" => rdma.initiators = Unit::Count.read(setting, 1.0, 250.0)? as u32,
+            "rdma.initiators" => rdma.initiators = Unit::Count.read(setting, 1.0, f64::from(MR_MAX))? as u32,
             "rdma.depth" => rdma.load = load(setting)?,
             "rdma.block" => rdma.block_bytes = block(setting)?,
             "rdma.nr_events" => rdma.nr_events = Unit::Count.read(setting, 1.0, 65_535.0)? as u16,

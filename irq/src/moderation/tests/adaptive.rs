@@ -85,6 +85,23 @@ fn a_load_that_deepens_while_the_cpu_is_the_limit_shows_in_its_depth() {
     let blind = steps(&[4, 64], RDMA);
     let plant = Plant { table: &table, loads: &blind, device: Device::Obeys, seed: 1 };
     assert_eq!(plant.with(&mut adaptive()).level, 0);
+    // But not for ever.
+    let blind = [(4 * S, Load { depth: 4, ..RDMA }), (24 * S, RDMA)];
+    let plant = Plant { loads: &blind, ..plant };
+    assert!(plant.with(&mut adaptive()).level >= 5);
+}
+
+#[test]
+fn looking_again_from_level_0_costs_a_single_io_nothing_to_speak_of() {
+    let table = rdma_table();
+    for seed in SEEDS {
+        let plant = Plant { table: &table, loads: &[(60 * S, QD1)], device: Device::Obeys, seed };
+        let ours = plant.with(&mut adaptive());
+        let off = plant.fixed(0).completions(S, 60 * S);
+        assert!(off * 1_000 <= ours.completions(S, 60 * S) * 1_002, "seed {seed}: of {off}");
+        let later = ours.changes.iter().filter(|&&(at, _)| at > S).count();
+        assert!((1..=30).contains(&later), "at most one in two seconds: {:?}", ours.changes);
+    }
 }
 
 #[test]

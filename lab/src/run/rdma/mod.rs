@@ -124,7 +124,8 @@ fn attach(pcie: &mut Pcie, machine: &mut Machine, plan: &Plan, rdma: &Rdma, wire
         queue_pairs: count,
         completion_queues: count,
         event_queues: count,
-        memory_regions: 1,
+        // One for the data of each thread.
+        memory_regions: rdma.initiators as u8,
         timing: nic::Timing {
             service: Ps(kind.service.ps()),
             latency: Ps(kind.latency.ps()),
