@@ -20,7 +20,7 @@ impl Model for Bell {
         "bell"
     }
     fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
-        world.interrupt(code, arg as u8, false);
+        world.interrupt(code, arg as u8, arg >> 8 != 0);
     }
     fn read(&mut self, _: &mut World<'_>, _: u8, offset: u32, _: u8) -> u64 {
         offset.into()
@@ -98,6 +98,25 @@ fn an_interrupt_cuts_a_charge_and_lengthens_it() {
     assert_eq!(entries(&log), ["401 vector 0x41", "1101 submitted"]);
     let times = machine.cpu_times()[0];
     assert_eq!((times.system, times.irq), (Ps::from_ns(1000), Ps::from_ns(100)));
+}
+
+/// What the end of an interrupt costs a virtual machine: an exit, when it must be broadcast to I/O APICs.
+#[test]
+fn the_end_of_a_level_costs_more_than_that_of_an_edge() {
+    const LEVEL: u64 = 1 << 8;
+    for (vector, cost_ns) in [(0x41, 30), (0x41 | LEVEL, 30 + 1500)] {
+        let costs = Costs { lapic_write: Ps::from_ns(30), level_eoi: Ps::from_ns(1500), ..costs() };
+        let mut machine = Machine::new(MachineConfig { costs, ..MachineConfig::default() });
+        let bell = machine.add_model(|_| Box::new(Bell { writes: Vec::new() }));
+        machine.set_interrupt_entry(|_| Regs::Lapic.write32(EOI, 0));
+        machine.poke(bell, Ps::from_ns(401), 0, vector);
+        let end = machine.run_boot(Ps::from_ns(10_000), || {
+            Regs::Lapic.write32(SVR, 0x1ff);
+            SimHal.delay_ns(1000);
+        });
+        assert_eq!(end, Ok(()));
+        assert_eq!(machine.cpu_times()[0].irq, Ps::from_ns(cost_ns));
+    }
 }
 
 #[test]

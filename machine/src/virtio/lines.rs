@@ -26,6 +26,7 @@ pub(super) struct Lines {
     irqfd: Irqfd,
     wires: Vec<Wired>,
     pub(super) status: InterruptStatus,
+    /// Pulses, and levels that were not raised already.
     pub(super) raised: u64,
 }
 
@@ -57,10 +58,10 @@ impl Lines {
     /// Raises one vector: a pulse, or the level until it is acknowledged.
     pub(super) fn raise_vector(&mut self, world: &mut World<'_>, vector: u16) -> Ps {
         let Some(wire) = self.wires.get_mut(usize::from(vector)) else { return Ps(0) };
-        self.raised += 1;
         if wire.line.trigger == Trigger::Level {
             return self.hold(world, vector);
         }
+        self.raised += 1;
         let (line, at) = (wire.line, world.now() + self.irqfd.latency);
         world.schedule_for(line.controller, at, line.code, line.asserted);
         world.schedule_for(line.controller, at, line.code, line.released);
@@ -75,6 +76,7 @@ impl Lines {
             return Ps(0);
         }
         wire.held = true;
+        self.raised += 1;
         world.schedule(world.now() + self.irqfd.latency, code::ASSERT, vector.into());
         self.irqfd.signal
     }
@@ -141,7 +143,6 @@ impl Wire for Lines {
         }
         if !multi && !self.wires.is_empty() {
             // One interrupt for all, up until it is acknowledged, whatever the wire's trigger (VIRTIO 4.2.3.3).
-            self.raised += 1;
             self.hold(world, 0)
         } else if common.config_vector != NO_VECTOR {
             self.raise_vector(world, common.config_vector)

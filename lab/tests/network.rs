@@ -1,0 +1,111 @@
+//! What must come out of the network experiment without being put in.
+
+mod common;
+
+use lab::interrupt::StopFlag;
+use lab::outcome::{FlowOutcome, NetworkOutcome, Outcome};
+use lab::plan::network::Mapping;
+use lab::plan::{NetworkVariant, Plan, Variant};
+use lab::run;
+use std::cell::Cell;
+
+fn plan(settings: &[&str]) -> Plan {
+    common::plan("virtio-irqs", settings)
+}
+
+fn mmio(irqs: u16) -> NetworkVariant {
+    NetworkVariant::Mmio { irqs, mapping: Mapping::Spread }
+}
+
+fn run(plan: &Plan, variant: NetworkVariant) -> Outcome {
+    let outcome = run::run_one(plan, Variant::Network(variant), 1, false, &StopFlag::default()).expect("it runs").outcome;
+    assert!(outcome.faults.is_empty(), "{:?}", outcome.faults);
+    outcome
+}
+
+fn network(outcome: &Outcome) -> &NetworkOutcome {
+    outcome.network().expect("a network experiment")
+}
+
+/// Mean over flows.
+fn mean(outcome: &Outcome, of: fn(&FlowOutcome) -> u64) -> f64 {
+    let flows = &network(outcome).flows;
+    flows.iter().map(of).sum::<u64>() as f64 / flows.len() as f64
+}
+
+/// One CPU for eight queues: each flow gets an eighth of what it can do, and what is sent beyond that is lost.
+#[test]
+fn a_saturated_cpu_gives_every_flow_its_share_and_the_rest_is_lost() {
+    let plan = plan(&["ramp=40ms", "duration=100ms"]);
+    let one = run(&plan, mmio(1));
+    let share = mean(&one, |flow| flow.returned);
+    let capacity = Cell::new(0.0);
+    for flow in &network(&one).flows {
+        // A poll of 64 packets more or less at either end of the span.
+        assert!((flow.returned as f64 - share).abs() <= 128.0, "{flow:?} of {share}");
+        let loss = flow.loss().expect("it sent") / 100.0;
+        assert!((loss - (1.0 - share / flow.sent as f64)).abs() < 0.02, "{flow:?}");
+        capacity.set(capacity.get() + flow.returned as f64);
+    }
+    assert!(one.cpus[0].busy() > 0.99 && one.cpus[1].busy() < 0.01, "{:?}", one.cpus);
+    // Twice the CPUs, twice the capacity.
+    let two = run(&plan, mmio(2));
+    let grown = mean(&two, |flow| flow.returned) / share;
+    assert!((grown - 2.0).abs() < 0.02, "{grown}");
+    assert_eq!(network(&one).disordered + network(&two).disordered, 0);
+}
+
+/// Without the extension an interrupt costs two accesses besides its end; with it none, unless lines are levels.
+#[test]
+fn exits_of_an_interrupt_are_those_of_the_specification() {
+    // A load light enough for an interrupt a packet or so.
+    let light = ["ramp=2ms", "duration=20ms", "vhost.send=60us"];
+    let cost = |settings: &[&str], variant| {
+        let outcome = run(&plan(&[&light[..], settings].concat()), variant);
+        let NetworkOutcome { interrupts, status_reads, acknowledgements, packets, .. } = *network(&outcome);
+        // One or two of either kind are under way where the span begins and ends.
+        assert!(interrupts > 1000 && packets + 16 > interrupts, "{interrupts} interrupts, {packets} packets");
+        [status_reads, acknowledgements].map(|count| (count as f64 / interrupts as f64 * 10.0).round() / 10.0)
+    };
+    assert_eq!(cost(&[], mmio(1)), [1.0, 1.0]);
+    // Vector 0 is shared with the configuration: an eighth of the interrupts reads the status.
+    assert_eq!(cost(&[], mmio(8)), [0.1, 0.0]);
+    assert_eq!(cost(&[], mmio(9)), [0.0, 0.0]);
+    let level = ["network.trigger=level", "network.resampler=true"];
+    assert_eq!(cost(&level, mmio(9)), [0.0, 1.0]);
+    assert_eq!(cost(&[], NetworkVariant::Pci), [0.0, 0.0]);
+}
+
+/// Light loads lose nothing, whatever the interrupts: no notification is lost by sharing, levels or resampling.
+#[test]
+fn a_light_load_comes_back_whole() {
+    for settings in [
+        &["network.trigger=edge"][..],
+        &["network.trigger=level"],
+        &["network.trigger=level", "network.resampler=true"],
+        &["network.workers=device"],
+    ] {
+        let plan = plan(&[&["ramp=2ms", "duration=20ms", "vhost.send=100us"], settings].concat());
+        let pairs = NetworkVariant::Mmio { irqs: 3, mapping: Mapping::Fixed };
+        let ladder = NetworkVariant::Mmio { irqs: 4, mapping: Mapping::Ladder };
+        for variant in [mmio(1), mmio(3), mmio(8), pairs, ladder, NetworkVariant::Pci] {
+            let outcome = run(&plan, variant);
+            for flow in &network(&outcome).flows {
+                assert!(flow.sent > 150, "{settings:?} {variant}: {flow:?}");
+                // What is under way at either end.
+                assert!(flow.sent.abs_diff(flow.returned) <= 2, "{settings:?} {variant}: {flow:?}");
+            }
+        }
+    }
+}
+
+/// A mapping that keeps an interrupt for the configuration has one CPU fewer for its queues; the fixed one of the series and
+/// the one that knows no device come to the same.
+#[test]
+fn the_mapping_decides_how_many_cpus_serve() {
+    let plan = plan(&["ramp=20ms", "duration=60ms"]);
+    let rate = |mapping| mean(&run(&plan, NetworkVariant::Mmio { irqs: 4, mapping }), |flow| flow.returned);
+    let (spread, ladder, fixed) = (rate(Mapping::Spread), rate(Mapping::Ladder), rate(Mapping::Fixed));
+    assert!((fixed / spread - 1.0).abs() < 0.01, "{spread} and {fixed}");
+    assert!((ladder / spread - 0.75).abs() < 0.02, "{spread} and {ladder}");
+}
