@@ -16,6 +16,7 @@ mod plots;
 mod rdma;
 mod rows_page;
 mod storage;
+mod system;
 pub mod table;
 pub mod trace;
 

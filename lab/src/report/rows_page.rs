@@ -1,7 +1,8 @@
 //! The page of `reproduce`: every published row beside ours, its error as a bar, and what the model leaves out.
 
 use super::html::{document, html_table, row, section};
-use super::plots::escape;
+use super::plots::{self, Axes, Series, escape};
+use super::system::System;
 use super::table::{self, FreeConstants};
 use super::{Class, Row, figure};
 use std::fmt::Write;
@@ -9,27 +10,90 @@ use std::fmt::Write;
 /// Fitted rows are held to this, in per cent.
 const FIT_PERCENT: f64 = 2.0;
 
-/// The page, whole. It refers to nothing outside itself.
+/// The page, whole: a part a system. It refers to nothing outside itself.
 pub fn rows_page(rows: &[Row], free: &[FreeConstants]) -> String {
-    let of = |class| rows.iter().filter(move |row| row.class == class).collect::<Vec<&Row>>();
+    let parts: String = System::ALL.into_iter().map(|system| part(system, &system.rows(rows), free)).collect();
+    document(
+        "Published figures and ours",
+        &(header(rows) + &parts + &section("What every figure leaves out", LEFT_OUT.into())),
+    )
+}
+
+/// What a system's figures show, its plots and tables, and what its model leaves out.
+fn part(system: System, rows: &[&Row], free: &[FreeConstants]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let of = |class| rows.iter().copied().filter(|row| row.class == class).collect::<Vec<&Row>>();
+    let titled = |title: &str, body: String| {
+        if body.is_empty() { body } else { format!("<h3>{title}</h3>\n{body}") }
+    };
     let fitted = of(Class::Fitted);
     let free = table::free_constants(&fitted, free);
     let fitted_note = format!("<p class=\"soft\">{}</p>\n", escape(free.trim_end()).replace('\n', "<br>"));
-    let sections = [
-        header(rows),
-        section("Error of each row", errors(rows)),
-        section("Fitted: rows that the constants were calibrated with", table_of(&fitted, &fitted_note)),
-        section("Predicted: constants frozen before, from an informed start", table_of(&of(Class::Predicted), "")),
-        section("Measured", table_of(&of(Class::Measured), "")),
-        section("What the model leaves out", LEFT_OUT.into()),
+    let (spread_fitted, spread_predicted) = (spread(rows, Class::Fitted), spread(rows, Class::Predicted));
+    let body = [
+        format!(
+            "<p>{}: {}.</p>\n<p class=\"soft\">Left out: {}</p>\n",
+            system.subject(),
+            escape(&sentence(&spread_fitted, &spread_predicted)),
+            system.left_out()
+        ),
+        errors(rows),
+        courses(rows),
+        titled("Fitted: rows that the constants were calibrated with", table_of(&fitted, &fitted_note)),
+        titled("Predicted: constants frozen before, from an informed start", table_of(&of(Class::Predicted), "")),
+        titled("Measured", table_of(&of(Class::Measured), "")),
     ];
-    document("Published figures and ours", &sections.concat())
+    section(system.title(), body.concat())
+}
+
+/// A plot for each quantity that three or more variants with a number in their name give: passes, interrupts.
+fn courses(rows: &[&Row]) -> String {
+    let mut groups: Vec<Course<'_>> = Vec::new();
+    for &row in rows {
+        let Some(number) = number_in(&row.delivery) else { continue };
+        match groups.iter_mut().find(|(platform, quantity, _)| (*platform, *quantity) == (&row.platform, &row.quantity))
+        {
+            Some((.., points)) => points.push((number, row)),
+            None => groups.push((&row.platform, &row.quantity, vec![(number, row)])),
+        }
+    }
+    let plot = |(platform, quantity, mut points): Course<'_>| {
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let line = |name: &str, of: fn(&Row) -> Option<f64>, colour| Series {
+            name: name.into(),
+            points: points.iter().filter_map(|(x, row)| Some((*x, of(row)?))).collect(),
+            dashed: false,
+            colour,
+        };
+        let axes = Axes {
+            title: &format!("{quantity}, {platform}"),
+            x: "the number in the variant's name",
+            y: "as published",
+            x_tick: |x| figure::plain(x).trim_end_matches(".00").into(),
+            y_tick: |y| figure::plain(y).trim_end_matches(".00").into(),
+        };
+        plots::lines(&axes, &[line("ours", |row| Some(row.value), 0), line("published", |row| row.published, 1)])
+    };
+    let plots: String = groups.into_iter().filter(|(.., points)| points.len() >= 3).map(plot).collect();
+    if plots.is_empty() { plots } else { format!("<div class=\"plots\">\n{plots}</div>\n") }
+}
+
+/// A platform, a quantity, and its rows by the number of their variants.
+type Course<'a> = (&'a str, &'a str, Vec<(f64, &'a Row)>);
+
+/// The one whole number of a name.
+fn number_in(name: &str) -> Option<f64> {
+    let mut numbers = name.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
+    let first = numbers.next()?.parse().ok()?;
+    numbers.next().is_none().then_some(first)
 }
 
 const LEFT_OUT: &str = "\
-<p>Caches, memory bandwidth and NUMA distance are part of the constants, not of the machine; so are the block layer, \
-the file system and fio itself. CPUs have one frequency, one shallow idle state and no second thread. Drives have no \
-garbage collection and no thermal limit. Every row is a steady state of milliseconds that stands for 30 seconds.</p>
+<p>CPUs have one frequency, one shallow idle state and no second thread. Drives have no garbage collection and no \
+thermal limit. Every row is a steady state of milliseconds that stands for 30 seconds; none was measured on the \
+published machines.</p>
 <p>Rows without a published value are withheld from us: their figure stands for itself. A row that says so in its \
 words (what is counted is not stated, no model will give it) keeps the error that it has.</p>
 ";
@@ -38,7 +102,8 @@ fn header(rows: &[Row]) -> String {
     if rows.is_empty() {
         return "<header>\n<h1>Published figures and ours</h1>\n<p>Nothing was run.</p>\n</header>\n".into();
     }
-    let (fitted, predicted) = (spread(rows, Class::Fitted), spread(rows, Class::Predicted));
+    let rows: Vec<&Row> = rows.iter().collect();
+    let (fitted, predicted) = (spread(&rows, Class::Fitted), spread(&rows, Class::Predicted));
     let tile = |title: &str, Spread { rows, compared, within, worst }: &Spread| {
         let worst = worst.map_or("no published value to compare with".into(), |row| {
             format!("greatest error {} ({})", table::error(row), escape(&row.id))
@@ -50,7 +115,8 @@ fn header(rows: &[Row]) -> String {
         )
     };
     format!(
-        "<header>\n<h1>Published figures and ours</h1>\n<p>{}</p>\n</header>\n<div class=\"tiles\">\n{}{}</div>\n",
+        "<header>\n<h1>Published figures and ours</h1>\n<p>On the simulated machines, {}; none was measured on the \
+         published ones.</p>\n</header>\n<div class=\"tiles\">\n{}{}</div>\n",
         escape(&sentence(&fitted, &predicted)),
         tile("Fitted", &fitted),
         tile("Predicted", &predicted)
@@ -68,11 +134,7 @@ fn sentence(fitted: &Spread<'_>, predicted: &Spread<'_>) -> String {
         ),
         None => format!("no {what} has a published value"),
     };
-    format!(
-        "On the simulated server, {}, and {}; none was measured on the published machines.",
-        part("rows that the constants were fitted to", fitted),
-        part("predictions", predicted)
-    )
+    format!("{}, and {}", part("rows that the constants were fitted to", fitted), part("predictions", predicted))
 }
 
 /// How far the rows of a class are from what was published.
@@ -84,8 +146,8 @@ struct Spread<'a> {
     worst: Option<&'a Row>,
 }
 
-fn spread(rows: &[Row], class: Class) -> Spread<'_> {
-    let of_class = || rows.iter().filter(move |row| row.class == class);
+fn spread<'a>(rows: &[&'a Row], class: Class) -> Spread<'a> {
+    let of_class = || rows.iter().copied().filter(move |row| row.class == class);
     let error = |row: &Row| row.error_percent.map_or(0.0, f64::abs);
     let compared = || of_class().filter(|row| row.error_percent.is_some());
     Spread {
@@ -97,8 +159,8 @@ fn spread(rows: &[Row], class: Class) -> Spread<'_> {
 }
 
 /// A bar a row from the published value, to the left where ours is less. Without rows to compare, nothing.
-fn errors(rows: &[Row]) -> String {
-    let compared: Vec<(&Row, f64)> = rows.iter().filter_map(|row| Some((row, row.error_percent?))).collect();
+fn errors(rows: &[&Row]) -> String {
+    let compared: Vec<(&Row, f64)> = rows.iter().copied().filter_map(|row| Some((row, row.error_percent?))).collect();
     let greatest = compared.iter().map(|(_, error)| error.abs()).fold(0.0, f64::max);
     if compared.is_empty() {
         return String::new();

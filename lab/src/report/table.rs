@@ -6,6 +6,7 @@ use comfy_table::{
     Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width, presets,
 };
 
+use super::system::System;
 use super::{Class, Row, RunReport, figure};
 use crate::outcome::{Fault, Summary};
 
@@ -57,15 +58,28 @@ pub fn run(report: &RunReport) -> String {
     text + &report.provenance() + "\n"
 }
 
-/// What `campanile reproduce` prints: fitted rows with the free constants beside each platform, predictions, a line.
+/// What `campanile reproduce` prints: for each system its fitted rows with the free constants beside each platform and
+/// its predictions; then a line on all.
 pub fn reproduce(rows: &[Row], free: &[FreeConstants]) -> String {
+    let mut text = String::new();
+    for system in System::ALL {
+        let own = system.rows(rows);
+        if !own.is_empty() {
+            writeln!(text, "{}\n", system.title().to_uppercase()).expect("a String takes all");
+            text += &system_tables(&own, free);
+        }
+    }
+    text + &closing_line(rows) + "\n"
+}
+
+fn system_tables(rows: &[&Row], free: &[FreeConstants]) -> String {
     let mut text = String::new();
     for (class, title) in [
         (Class::Fitted, "Fitted: rows that the constants were calibrated with"),
         (Class::Predicted, "Predicted: constants frozen before, from an informed start"),
         (Class::Measured, "Measured"),
     ] {
-        let of_class: Vec<&Row> = rows.iter().filter(|row| row.class == class).collect();
+        let of_class: Vec<&Row> = rows.iter().copied().filter(|row| row.class == class).collect();
         if of_class.is_empty() {
             continue;
         }
@@ -76,7 +90,7 @@ pub fn reproduce(rows: &[Row], free: &[FreeConstants]) -> String {
         }
         text.push('\n');
     }
-    text + &closing_line(rows) + "\n"
+    text
 }
 
 /// A line for each platform of the fitted rows.
