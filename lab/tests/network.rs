@@ -18,7 +18,8 @@ fn mmio(irqs: u16) -> NetworkVariant {
 }
 
 fn run(plan: &Plan, variant: NetworkVariant) -> Outcome {
-    let outcome = run::run_one(plan, Variant::Network(variant), 1, false, &StopFlag::default()).expect("it runs").outcome;
+    let outcome =
+        run::run_one(plan, Variant::Network(variant), 1, false, &StopFlag::default()).expect("it runs").outcome;
     assert!(outcome.faults.is_empty(), "{:?}", outcome.faults);
     outcome
 }
