@@ -7,12 +7,12 @@ use drivers::rdma::{
     Worker,
 };
 use hal::{Affinity, CpuId, Dma as _, Hal as _, ThreadSpec, Word as _};
-use irq::moderation::Setting;
+use irq::moderation::{Controller, Found, Next, Outcome, Setting, Step, Tuner, TuningView};
 use machine::SimHal;
 use machine::rdma::{Config, ModerationAnswer};
-use rdma_rig::{host, memory};
+use rdma_rig::{End, Host, host, memory};
 use spec::rdma::{Operation, Status};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 #[test]
 fn a_message_fills_a_receive_and_completes_at_both_ends() {
@@ -229,4 +229,90 @@ fn what_cannot_be_is_refused_with_a_reason() {
         assert_eq!(none.err(), Some(RdmaError::NoEventQueue(0, 64)));
         assert_eq!(SimHal.cpu(), CpuId(0));
     });
+}
+
+/// A tuner whose controller adds up what it is told, by kind.
+fn counting() -> (Arc<Tuner<SimHal>>, Arc<Mutex<Told>>) {
+    let told = Arc::new(Mutex::new(Told::default()));
+    (Arc::new(Tuner::new(SimHal, Box::new(Counting(told.clone())))), told)
+}
+
+#[derive(Clone, Copy, Default)]
+struct Told {
+    by_interrupt: u32,
+    polled: u32,
+    depth: Option<u32>,
+}
+
+struct Counting(Arc<Mutex<Told>>);
+
+impl Controller for Counting {
+    fn interrupt(&mut self, _now_ns: u64, found: Found) -> Next {
+        let mut told = self.0.lock().expect("one host thread");
+        (told.by_interrupt, told.depth) = (told.by_interrupt + found.completions, found.in_flight);
+        Next::Measure
+    }
+    fn polled(&mut self, _now_ns: u64, found: Found) -> Next {
+        let mut told = self.0.lock().expect("one host thread");
+        (told.polled, told.depth) = (told.polled + found.completions, found.in_flight);
+        Next::Measure
+    }
+    fn deadline_ns(&self) -> Option<u64> {
+        None
+    }
+    fn elapsed(&mut self, _now_ns: u64) -> Next {
+        Next::Measure
+    }
+    fn step(&self) -> Option<Step> {
+        None
+    }
+    fn programmed(&mut self, _now_ns: u64, _id: u32, _outcome: Outcome) -> Next {
+        Next::Measure
+    }
+    fn level(&self) -> usize {
+        0
+    }
+    fn view(&self) -> TuningView {
+        unreachable!("nobody programs")
+    }
+}
+
+/// What a controller was told of 100 messages, which the second end takes in the context that `start` gives it.
+fn told(start: fn(&Host, &End)) -> Told {
+    host(Config::default(), move |host| {
+        let (tuner, told) = counting();
+        let [a, b] = host.connected(Some(tuner));
+        b.receives(0, 100);
+        start(host, &b);
+        for round in 0..10 {
+            a.sends(round * 10, 10);
+            host.wait_ns(20_000);
+        }
+        b.queue.poll_direct(256);
+        assert_eq!(b.seen.count(), 100);
+        let told = *told.lock().expect("one host thread");
+        assert_eq!((told.by_interrupt + told.polled, told.depth), (100, Some(7)));
+        told
+    })
+    .result
+}
+
+#[test]
+fn every_context_tells_the_tuning_what_it_found() {
+    assert_eq!(told(|_, _| {}).polled, 100, "direct polling alone");
+    let soft = told(|host, end| {
+        host.soft_poll(1, end);
+    });
+    assert!(soft.by_interrupt >= 30, "{}", soft.by_interrupt);
+    let worker = told(|host, end| {
+        let spec = ThreadSpec { name: "cq", affinity: Affinity::Cpu(CpuId(0)), urgent: true };
+        host.msix_on(1);
+        let events = end.device.event_queue(1).expect("open").clone();
+        host.serve(1, 1, events.clone());
+        let worker = Worker::start(SimHal, spec, end.queue.clone()).expect("a thread");
+        events.attach(&end.queue, CqContext::Workqueue(worker));
+        // It arms the queue before the load begins.
+        host.wait_ns(10_000);
+    });
+    assert!(worker.by_interrupt >= 30, "{}", worker.by_interrupt);
 }

@@ -127,3 +127,12 @@ fn a_table_of_levels_that_cannot_be_is_an_error_of_the_input() {
     let unsorted = error("16 us or 8, 8 us or 8");
     assert!(unsorted.contains("must exceed the one below it"), "{unsorted}");
 }
+
+#[test]
+fn equal_seeds_give_equal_runs_of_two_hosts() {
+    let short = ["ramp=1ms", "duration=3ms", "rdma.theft_every=2ms", "rdma.polled=30 %"];
+    let run = |scenario| run(scenario, &short, "rdma_dim");
+    let (first, second) = (run("rdma-deep"), run("rdma-deep"));
+    assert_eq!((first.engine.digest, &first.section), (second.engine.digest, &second.section));
+    assert_ne!(first.engine.digest, run("rdma-nine-levels").engine.digest);
+}

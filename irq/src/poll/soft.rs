@@ -206,3 +206,6 @@ impl<H: Hal> SoftPoll<H> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
