@@ -1,0 +1,164 @@
+//! Wires: an SPI that software raises, the UART's receive interrupt, and the private interrupts.
+
+use super::system::System;
+use crate::arch::{self, Registers};
+use crate::cases::{Options, count};
+use crate::kernel::Bare;
+use crate::kernel::mmio::Mmio;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use hal::{Affinity, CpuId, Hal, Regs, ThreadId, ThreadSpec};
+use irq::{IrqChipState, IrqReturn, Trigger};
+use spec::gic::IntId;
+
+/// An SPI that no device of the machine has.
+const UNUSED: u32 = 32 + 100;
+/// The UART's SPI.
+const UART: u32 = 32 + 1;
+/// The physical timer (PPI), which the kernel does not use.
+const PHYSICAL_TIMER: u32 = 30;
+/// An SGI that the kernel does not use.
+const SOFTWARE: IntId = IntId(5);
+/// How long anything may take.
+const LIMIT_NS: u64 = 10_000_000_000;
+
+fn wait(what: &str, done: impl Fn() -> bool) -> Result<(), String> {
+    let deadline_ns = arch::now_ns() + LIMIT_NS;
+    while !done() {
+        if arch::now_ns() > deadline_ns {
+            return Err(format!("{what} did not happen within {} s", LIMIT_NS / 1_000_000_000));
+        }
+        Bare.yield_now();
+    }
+    Ok(())
+}
+
+/// The loop of the published benchmark: a thread sets an unused interrupt pending through the irqchip state, and waits
+/// for the completion that its forced-threaded handler gives. `rounds` of them, all on one CPU.
+pub(super) fn raise(system: &System, options: &Options) -> Result<(), String> {
+    let rounds = options.number("rounds", 1000)?;
+    let handled = Arc::new(AtomicU64::new(0));
+    let (counted, waiter) = (handled.clone(), Bare.current_thread());
+    let irq = system.shared(UNUSED, Trigger::EdgeRising, CpuId(0), "raised", move |_| {
+        counted.fetch_add(1, SeqCst);
+        Bare.wake(waiter);
+        IrqReturn::Handled
+    })?;
+    crate::println!("begin");
+    let begin_ns = arch::now_ns();
+    for round in 0..rounds {
+        system.core.set_irqchip_state(irq, IrqChipState::Pending, true).map_err(|error| error.to_string())?;
+        while handled.load(SeqCst) <= round {
+            Bare.park();
+        }
+    }
+    let took_ns = arch::now_ns() - begin_ns;
+    crate::println!("end");
+    count("rounds", rounds);
+    count("handled", handled.load(SeqCst));
+    count("cycle_ns", took_ns / rounds.max(1));
+    quiet(system, irq)?;
+    expect("handled", handled.load(SeqCst), rounds)
+}
+
+/// Nothing is left behind: the line is neither active nor pending, and nothing was a stray.
+fn quiet(system: &System, irq: irq::Irq) -> Result<(), String> {
+    for which in [IrqChipState::Active, IrqChipState::Pending] {
+        let left = || system.core.irqchip_state(irq, which);
+        wait("the end of the line", || !left().unwrap_or(true))?;
+    }
+    count("strays", system.gic.strays());
+    expect("strays", system.gic.strays(), 0)
+}
+
+fn expect(what: &str, is: u64, expected: u64) -> Result<(), String> {
+    if is == expected { Ok(()) } else { Err(format!("{is} {what}, expected {expected}")) }
+}
+
+/// The PL011 in loopback (DDI 0183 3.3.8): what is sent is received, and each byte raises the receive interrupt, a level
+/// that stays until the byte is read in the handler's thread.
+pub(super) fn serial(system: &System, options: &Options) -> Result<(), String> {
+    let rounds = options.number("rounds", 200)?;
+    let uart = Registers::Mmio(Mmio::new(arch::UART_BASE, 0x1000));
+    let received = Arc::new(AtomicU64::new(0));
+    let (counted, waiter) = (received.clone(), Bare.current_thread());
+    let irq = system.shared(UART, Trigger::LevelHigh, CpuId(0), "uart", move |_| {
+        // FR bit 4: the receive FIFO is empty.
+        let mut found = IrqReturn::None;
+        while uart.read32(0x18) & 1 << 4 == 0 {
+            uart.read32(0x00);
+            counted.fetch_add(1, SeqCst);
+            found = IrqReturn::Handled;
+        }
+        Bare.wake(waiter);
+        found
+    })?;
+    let loopback = 1 << 7;
+    // CR: enabled, both directions; IMSC bit 4: receive; LCR_H without FIFOs: an interrupt a byte.
+    uart.write32(0x2c, 0x60);
+    uart.write32(0x38, 1 << 4);
+    crate::println!("begin");
+    for round in 0..rounds {
+        uart.write32(0x30, 0x301 | loopback);
+        uart.write32(0x00, (round & 0x7f) as u32);
+        wait("a byte", || received.load(SeqCst) > round)?;
+        uart.write32(0x30, 0x301);
+    }
+    crate::println!("end");
+    uart.write32(0x38, 0);
+    count("rounds", rounds);
+    count("received", received.load(SeqCst));
+    quiet(system, irq)?;
+    expect("bytes received", received.load(SeqCst), rounds)
+}
+
+/// Private interrupts: the physical timer fires on each CPU, and each CPU sends an SGI to each.
+pub(super) fn private(system: &System, options: &Options) -> Result<(), String> {
+    let rounds = options.number("rounds", 50)?;
+    let cpus = u64::from(system.platform.cpus());
+    let (ticks, software) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let counted = ticks.clone();
+    let timer = system.private(PHYSICAL_TIMER, "physical timer", move |_| {
+        arch::set_physical_timer(None);
+        counted.fetch_add(1, SeqCst);
+    })?;
+    let counted = software.clone();
+    let sgi = system.private(SOFTWARE.0, "software", move |_| _ = counted.fetch_add(1, SeqCst))?;
+    let (ready, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    for cpu in 0..cpus as u32 {
+        let (core, gic) = (system.core.clone(), system.gic.clone());
+        let (ready, ended, software, ticks) = (ready.clone(), ended.clone(), software.clone(), ticks.clone());
+        let body = move || {
+            let enabled = [timer, sgi].into_iter().try_for_each(|irq| core.enable_percpu(irq));
+            enabled.unwrap_or_else(|error| panic!("private interrupts of CPU {cpu}: {error}"));
+            ready.fetch_add(1, SeqCst);
+            while ready.load(SeqCst) < cpus {
+                Bare.yield_now();
+            }
+            for round in 0..rounds {
+                // Each waits for all, so that no two SGIs of one sender meet.
+                for to in 0..cpus as u32 {
+                    gic.send(SOFTWARE, CpuId(to)).unwrap_or_else(|why| panic!("SGI to CPU {to}: {why}"));
+                }
+                while software.load(SeqCst) < (round + 1) * cpus * cpus {
+                    Bare.yield_now();
+                }
+                arch::set_physical_timer(Some(20_000));
+                while ticks.load(SeqCst) < (round + 1) * cpus {
+                    Bare.yield_now();
+                }
+            }
+            ended.fetch_add(1, SeqCst);
+        };
+        let spec = ThreadSpec { name: "private", affinity: Affinity::Cpu(CpuId(cpu)), urgent: false };
+        let _: ThreadId = Bare.spawn(spec, Box::new(body)).map_err(|error| error.to_string())?;
+    }
+    wait("the private interrupts", || ended.load(SeqCst) == cpus)?;
+    count("timer_interrupts", ticks.load(SeqCst));
+    count("software_interrupts", software.load(SeqCst));
+    expect("timer interrupts", ticks.load(SeqCst), rounds * cpus)?;
+    expect("software interrupts", software.load(SeqCst), rounds * cpus * cpus)
+}

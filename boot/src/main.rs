@@ -1,0 +1,24 @@
+//! Bare-metal images: [`hal::Hal`] on real registers, a small kernel round it, and cases that drive `irq/` and
+//! `drivers/`, unchanged, on QEMU's `virt` (aarch64) and `q35` (x86_64) machines.
+//!
+//! The kernel's command line names the case. What a case counts it prints as `count NAME VALUE`; the image ends with
+//! `pass` or `fail: REASON`, and with the exit code 0 or 1.
+//!
+//! Built for the host it is a program that says so.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+#[cfg(target_os = "none")]
+extern crate alloc;
+
+#[cfg(target_os = "none")]
+mod arch;
+#[cfg(target_os = "none")]
+mod cases;
+#[cfg(target_os = "none")]
+mod kernel;
+
+#[cfg(not(target_os = "none"))]
+fn main() {
+    eprintln!("This is a bare-metal image; `campanile boot` builds it for its machine and runs it under QEMU.");
+    std::process::exit(2);
+}
