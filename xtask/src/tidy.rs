@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use toml::Table;
 
 /// Each room with the rooms it may depend on. `drivers` and `irq` never see `machine`, and `machine` never sees them.
-const LAW: [(&str, &[&str]); 10] = [
+const LAW: [(&str, &[&str]); 11] = [
     ("spec", &[]),
     ("hal", &[]),
     ("irq", &["spec", "hal"]),
@@ -21,6 +21,7 @@ const LAW: [(&str, &[&str]); 10] = [
     ("lab", &["spec", "hal", "irq", "sched", "drivers", "machine"]),
     ("conformance", &["spec", "hal", "irq", "sched", "drivers", "machine", "lab"]),
     ("benches", &["spec", "hal", "irq", "sched", "drivers", "machine", "lab"]),
+    ("boot", &["spec", "hal", "irq", "sched", "drivers"]),
     ("xtask", &[]),
 ];
 

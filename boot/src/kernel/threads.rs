@@ -138,6 +138,8 @@ pub(crate) fn reschedule() {
 
 /// The timer's interrupt: the end of a slice, perhaps.
 pub(crate) fn tick() {
+    // The timer's line stays raised until it is told otherwise.
+    arch::set_timer(None);
     let now_ns = arch::now_ns();
     let gives_way = with(|threads| threads.sched.tick(CpuId(arch::cpu()), now_ns));
     if gives_way {

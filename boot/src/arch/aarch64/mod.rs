@@ -150,7 +150,7 @@ fn ticks(ns: Option<u64>) -> (u64, u64) {
     let frequency: u64;
     // SAFETY: a plain read of a system register.
     unsafe { asm!("mrs {}, cntfrq_el0", out(reg) frequency, options(nomem, nostack)) };
-    let ticks = |ns| (u128::from(frequency) * u128::from::<u64>(ns)).div_ceil(1_000_000_000) as u64;
+    let ticks = |ns: u64| (u128::from(frequency) * u128::from(ns)).div_ceil(1_000_000_000) as u64;
     ns.map_or((0, 0), |ns| (ticks(ns).min(0x7fff_ffff), 1))
 }
 
