@@ -1,0 +1,176 @@
+//! x86_64: QEMU's `q35` machine.
+//!
+//! Source: Intel SDM vol. 3 ("SDM"); ACPI 6.5; the PVH boot protocol.
+#![allow(unsafe_code)]
+
+mod clock;
+mod gates;
+mod registers;
+mod tables;
+mod uart;
+
+pub(crate) use clock::{TIMER_VECTOR, now_ns, set_timer};
+pub(crate) use registers::Registers;
+pub(crate) use tables::Platform;
+pub(crate) use uart::write_byte;
+
+use crate::kernel;
+use core::arch::{asm, global_asm};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+global_asm!(include_str!("start.s"));
+
+/// Where another CPU begins: page 8 of memory.
+const TRAMPOLINE: usize = 0x8000;
+/// IA32_TSC_AUX: the CPU's number, for RDTSCP.
+const TSC_AUX: u32 = 0xc000_0103;
+/// IA32_APIC_BASE (SDM 11.4.4).
+const APIC_BASE: u32 = 0x1b;
+/// x2APIC interrupt command register (SDM 11.12.9).
+const X2APIC_ICR: u32 = 0x830;
+/// Between INIT and start-up message (SDM 8.4.4.1).
+const INIT_NS: u64 = 10_000_000;
+
+unsafe extern "C" {
+    static __image_end: u8;
+    static trampoline_start: u8;
+    static trampoline_stack: u8;
+    static trampoline_end: u8;
+    /// Leaves this stack for `next`, and says in `save` where it was left.
+    pub(crate) fn switch_stack(save: *mut usize, next: usize);
+}
+
+/// The first address behind the image.
+pub(crate) fn image_end() -> usize {
+    (&raw const __image_end).addr()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn boot_cpu_main(start_info: usize) -> ! {
+    gates::fill();
+    start_this_cpu(0);
+    kernel::main(tables::read(start_info))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn secondary_cpu_main() -> ! {
+    start_this_cpu(NEXT.load(Ordering::Acquire));
+    kernel::secondary_main()
+}
+
+/// The number of the CPU that is being started.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// Gates, number, x2APIC mode.
+fn start_this_cpu(cpu: u32) {
+    gates::load();
+    write_msr(TSC_AUX, cpu.into());
+    // EN and EXTD (SDM 11.12.1).
+    write_msr(APIC_BASE, read_msr(APIC_BASE) | 0xc00);
+}
+
+/// Reads a model-specific register.
+pub(crate) fn read_msr(register: u32) -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: registers of the local APIC and of this kernel's own; one that does not exist faults, and is told.
+    unsafe { asm!("rdmsr", in("ecx") register, out("eax") low, out("edx") high, options(nostack)) };
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// Writes a model-specific register, after every store before it: WRMSR to the x2APIC is not ordered by itself
+/// (SDM 11.12.3).
+pub(crate) fn write_msr(register: u32, value: u64) {
+    let (low, high) = (value as u32, (value >> 32) as u32);
+    // SAFETY: as above.
+    unsafe { asm!("mfence", "lfence", "wrmsr", in("ecx") register, in("eax") low, in("edx") high, options(nostack)) };
+}
+
+/// This CPU's number.
+#[inline]
+pub(crate) fn cpu() -> u32 {
+    let cpu: u32;
+    // SAFETY: a plain read of IA32_TSC_AUX.
+    unsafe { asm!("rdtscp", out("ecx") cpu, out("eax") _, out("edx") _, options(nomem, nostack)) };
+    cpu
+}
+
+/// Turns interrupts off; whether they were on.
+#[inline]
+pub(crate) fn interrupts_off() -> bool {
+    let flags: u64;
+    // SAFETY: always sound; it is a compiler barrier too.
+    unsafe { asm!("pushfq", "cli", "pop {}", out(reg) flags) };
+    flags & 1 << 9 != 0
+}
+
+/// Turns interrupts on.
+#[inline]
+pub(crate) fn interrupts_on() {
+    // SAFETY: whoever calls it is ready for interrupts; it is a compiler barrier too.
+    unsafe { asm!("sti", options(nostack)) };
+}
+
+/// Waits for an interrupt, with interrupts off until then: none comes between STI and HLT (SDM vol. 2, STI).
+#[inline]
+pub(crate) fn wait_for_interrupt() {
+    // SAFETY: as above.
+    unsafe { asm!("sti", "hlt", options(nostack)) };
+}
+
+/// The stack pointer of a thread that has not run, on a stack that ends at `top`: [`switch_stack`] returns to `entry`.
+pub(crate) fn new_stack(top: usize, entry: extern "C" fn() -> !) -> usize {
+    // Six saved registers and the return address; at a function's entry the stack is 8 bytes off a multiple of 16.
+    let frame = top - 16 - 6 * 8;
+    // SAFETY: the caller owns the stack below `top`.
+    unsafe {
+        core::ptr::write_bytes(frame as *mut u8, 0, 64);
+        *((frame + 48) as *mut usize) = entry as usize;
+    }
+    frame
+}
+
+/// Starts `cpu` on a stack that ends at `top`: INIT, then the start-up message with the trampoline's page (SDM 8.4.4.1).
+///
+/// # Errors
+/// None here: a CPU that does not come up is missed by the caller.
+pub(crate) fn start_cpu(platform: &Platform, cpu: u32, top: usize) -> Result<(), i64> {
+    NEXT.store(cpu, Ordering::Release);
+    let (start, end) = ((&raw const trampoline_start).addr(), (&raw const trampoline_end).addr());
+    let stack = TRAMPOLINE + (&raw const trampoline_stack).addr() - start;
+    // SAFETY: memory below 1 MiB, which neither image nor heap uses; no CPU runs there now.
+    unsafe {
+        core::ptr::copy_nonoverlapping(start as *const u8, TRAMPOLINE as *mut u8, end - start);
+        (stack as *mut u64).write_volatile(top as u64);
+    }
+    let to = u64::from(platform.apic_ids[cpu as usize]) << 32;
+    write_msr(X2APIC_ICR, to | 0x4500);
+    let end_ns = now_ns() + INIT_NS;
+    while now_ns() < end_ns {
+        core::hint::spin_loop();
+    }
+    write_msr(X2APIC_ICR, to | 0x4600 | (TRAMPOLINE >> 12) as u64);
+    Ok(())
+}
+
+/// Reads a byte from an I/O port.
+fn read_port(port: u16) -> u8 {
+    let value: u8;
+    // SAFETY: ports of devices that are this kernel's alone.
+    unsafe { asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack)) };
+    value
+}
+
+/// Writes a byte to an I/O port.
+fn write_port(port: u16, value: u8) {
+    // SAFETY: as above.
+    unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack)) };
+}
+
+/// Ends the machine: QEMU's isa-debug-exit at F4h makes an exit code of 2·value + 1.
+pub(crate) fn exit(code: u8) -> ! {
+    write_port(0xf4, code);
+    loop {
+        // SAFETY: nothing is left to do.
+        unsafe { asm!("cli", "hlt") };
+    }
+}

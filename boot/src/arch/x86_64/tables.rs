@@ -1,0 +1,114 @@
+//! What the machine is made of, from PVH's start information and the ACPI tables.
+//!
+//! The walk is our own: the maintained ACPI crate needs an allocator interface that stable Rust does not have, and this
+//! kernel needs three tables of fixed layout.
+
+use crate::kernel::EarlyPlatform;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The machine.
+pub(crate) struct Platform {
+    pub(crate) command_line: String,
+    /// Of each CPU, from the MADT (ACPI 6.5, 5.2.12).
+    pub(crate) apic_ids: Vec<u32>,
+    /// PCIe configuration space, from the MCFG.
+    pub(crate) ecam: Option<u64>,
+    /// Registers of the remapping unit, from the DMAR (VT-d, "DMA Remapping Reporting Structure").
+    pub(crate) vtd: Option<u64>,
+}
+
+impl Platform {
+    /// How many CPUs it has.
+    pub(crate) fn cpus(&self) -> u32 {
+        self.apic_ids.len() as u32
+    }
+}
+
+/// An address as a firmware table has it.
+#[derive(Clone, Copy)]
+struct At(usize);
+
+impl At {
+    fn read<T: Copy>(self, offset: usize) -> T {
+        // SAFETY: firmware's tables lie in RAM that is mapped and that nothing else uses; they need no alignment.
+        unsafe { ((self.0 + offset) as *const T).read_unaligned() }
+    }
+}
+
+pub(super) struct Early(At);
+
+pub(super) fn read(start_info: usize) -> Early {
+    let info = At(start_info);
+    assert_eq!(info.read::<u32>(0), 0x336e_c578, "PVH start information");
+    super::clock::calibrate();
+    Early(info)
+}
+
+impl EarlyPlatform for Early {
+    fn memory_end(&self) -> usize {
+        let (map, count) = (self.0.read::<u64>(40) as usize, self.0.read::<u32>(48) as usize);
+        let image = super::image_end() as u64;
+        // Address, size, type 1: RAM.
+        let entries = (0..count).map(|index| At(map + 24 * index)).filter(|entry| entry.read::<u32>(16) == 1);
+        let mut ranges = entries.map(|entry| entry.read::<u64>(0)..entry.read::<u64>(0) + entry.read::<u64>(8));
+        ranges.find(|range| range.contains(&image)).expect("RAM behind the image").end as usize
+    }
+
+    fn platform(&self) -> Platform {
+        let rsdp = At(self.0.read::<u64>(32) as usize);
+        // Revision 2 has the XSDT (64-bit entries), revision 0 the RSDT (ACPI 6.5, 5.2.5.3).
+        let wide = rsdp.read::<u8>(15) >= 2;
+        let root = At(if wide { rsdp.read::<u64>(24) as usize } else { rsdp.read::<u32>(16) as usize });
+        let entries = (36..root.read::<u32>(4) as usize).step_by(if wide { 8 } else { 4 });
+        let address = |at| if wide { root.read::<u64>(at) as usize } else { root.read::<u32>(at) as usize };
+        let tables: Vec<At> = entries.map(|at| At(address(at))).collect();
+        let find = |signature: &[u8; 4]| tables.iter().find(|table| &table.read::<[u8; 4]>(0) == signature).copied();
+        Platform {
+            command_line: self.command_line(),
+            apic_ids: cpus(find(b"APIC").expect("a MADT")),
+            ecam: find(b"MCFG").map(|mcfg| mcfg.read::<u64>(44)),
+            vtd: find(b"DMAR").and_then(remapping_unit),
+        }
+    }
+}
+
+impl Early {
+    fn command_line(&self) -> String {
+        let at = At(self.0.read::<u64>(24) as usize);
+        let bytes = (0..4096).map(|offset| at.read::<u8>(offset)).take_while(|&byte| byte != 0);
+        bytes.map(char::from).collect()
+    }
+}
+
+/// The enabled CPUs: structures of type 0, processor local APIC (id at 3, flags at 4), and 9, x2APIC (id at 4, flags at
+/// 8).
+fn cpus(madt: At) -> Vec<u32> {
+    let (end, mut at, mut ids) = (madt.read::<u32>(4) as usize, 44, Vec::new());
+    while at + 2 <= end {
+        let structure = At(madt.0 + at);
+        let (id, flags) = match structure.read::<u8>(0) {
+            0 => (structure.read::<u8>(3).into(), structure.read::<u32>(4)),
+            9 => (structure.read::<u32>(4), structure.read::<u32>(8)),
+            _ => (0, 0),
+        };
+        if flags & 1 != 0 {
+            ids.push(id);
+        }
+        at += usize::from(structure.read::<u8>(1)).max(2);
+    }
+    ids
+}
+
+/// The registers of the first hardware unit: a structure of type 0, their address at 8.
+fn remapping_unit(dmar: At) -> Option<u64> {
+    let (end, mut at) = (dmar.read::<u32>(4) as usize, 48);
+    while at + 16 <= end {
+        let structure = At(dmar.0 + at);
+        if structure.read::<u16>(0) == 0 {
+            return Some(structure.read::<u64>(8));
+        }
+        at += usize::from(structure.read::<u16>(2)).max(4);
+    }
+    None
+}
