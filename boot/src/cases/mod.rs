@@ -2,6 +2,12 @@
 
 #[cfg(target_arch = "aarch64")]
 mod gic;
+#[cfg(target_arch = "x86_64")]
+mod pc;
+#[cfg(target_arch = "x86_64")]
+mod pci;
+#[cfg(target_arch = "x86_64")]
+mod reads;
 
 use crate::arch::Platform;
 use crate::println;
@@ -50,4 +56,32 @@ pub(crate) fn run(platform: &'static Platform) -> Result<(), String> {
     let options = Options::new(&platform.command_line);
     #[cfg(target_arch = "aarch64")]
     return gic::run(options.case(), &options, platform);
+    #[cfg(target_arch = "x86_64")]
+    return pc::run(options.case(), &options, platform);
+}
+
+/// How long anything may take.
+const LIMIT_NS: u64 = 60_000_000_000;
+
+/// Waits, other threads running, until `done`.
+///
+/// # Errors
+/// It was not within a minute.
+pub(crate) fn wait(what: &str, done: impl Fn() -> bool) -> Result<(), String> {
+    let deadline_ns = crate::arch::now_ns() + LIMIT_NS;
+    while !done() {
+        if crate::arch::now_ns() > deadline_ns {
+            return Err(format!("{what} did not happen within {} s", LIMIT_NS / 1_000_000_000));
+        }
+        hal::Hal::yield_now(crate::kernel::Bare);
+    }
+    Ok(())
+}
+
+/// A figure that must be what it must be.
+///
+/// # Errors
+/// It is not.
+pub(crate) fn expect(what: &str, is: u64, expected: u64) -> Result<(), String> {
+    if is == expected { Ok(()) } else { Err(format!("{is} {what}, expected {expected}")) }
 }

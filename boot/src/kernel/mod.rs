@@ -58,7 +58,8 @@ pub(crate) fn start_cpus(each: impl Fn() + Send + Sync + 'static) -> Result<(), 
     for cpu in 1..platform().cpus() {
         let stack = Box::leak(alloc::vec![0_u128; STACK_BYTES / 16].into_boxed_slice());
         let top = stack.as_ptr_range().end.addr();
-        arch::start_cpu(platform(), cpu, top).map_err(|answer| alloc::format!("CPU {cpu} cannot be started: {answer}"))?;
+        arch::start_cpu(platform(), cpu, top)
+            .map_err(|answer| alloc::format!("CPU {cpu} cannot be started: {answer}"))?;
         let deadline_ns = arch::now_ns() + START_LIMIT_NS;
         while !cpu::is_up(cpu) {
             if arch::now_ns() > deadline_ns {

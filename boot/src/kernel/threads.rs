@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use hal::{Affinity, CpuId, SpawnError, ThreadBody, ThreadId, ThreadSpec};
-use sched::{Choice, Scheduler, State};
+use sched::{Choice, Scheduler};
 use spin::Mutex;
 
 /// How long a thread runs while another waits.
@@ -99,6 +99,7 @@ pub(crate) fn set_affinity(thread: ThreadId, affinity: &Affinity) -> Result<(), 
 }
 
 /// Takes the CPU out of, or back into, the scheduler.
+#[cfg_attr(target_arch = "aarch64", expect(dead_code, reason = "only the x86_64 cases send CPUs away"))]
 pub(crate) fn set_online(cpu: CpuId, online: bool) {
     let mut kicked = Vec::new();
     with(|threads| match online {
@@ -272,9 +273,4 @@ fn exit() -> ! {
     let (idle, mut nowhere) = (threads.idle[me], 0);
     switch(guard, &raw mut nowhere, idle);
     unreachable!("an ended thread runs on");
-}
-
-/// What `thread` does.
-pub(crate) fn state(thread: ThreadId) -> State {
-    with(|threads| threads.sched.state(thread))
 }

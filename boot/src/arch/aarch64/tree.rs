@@ -27,16 +27,10 @@ pub(crate) struct Platform {
     pub(crate) affinities: Vec<u64>,
     /// PSCI is reached by SMC, else by HVC.
     pub(crate) psci_smc: bool,
-    /// End of RAM.
-    pub(crate) memory_end: usize,
     pub(crate) gic_version: u8,
     pub(crate) distributor: Window,
     /// GICv2: the CPU interface; GICv3: the redistributors.
     pub(crate) cpu_part: Window,
-    pub(crate) v2m: Option<Window>,
-    pub(crate) its: Option<Window>,
-    /// PCIe: configuration space.
-    pub(crate) ecam: Option<Window>,
 }
 
 impl Platform {
@@ -48,7 +42,9 @@ impl Platform {
 
 fn windows(node: &FdtNode<'_, '_>) -> Vec<Window> {
     let regions = node.reg().into_iter().flatten();
-    regions.map(|region| Window { base: region.starting_address.addr(), len_bytes: region.size.unwrap_or(0) as u32 }).collect()
+    regions
+        .map(|region| Window { base: region.starting_address.addr(), len_bytes: region.size.unwrap_or(0) as u32 })
+        .collect()
 }
 
 /// What only needs the tree and no heap.
@@ -73,7 +69,6 @@ impl EarlyPlatform for Early {
 
     fn platform(&self) -> Platform {
         let find = |compatible: &str| self.tree.find_compatible(&[compatible]);
-        let first = |compatible: &str| find(compatible).and_then(|node| windows(&node).first().copied());
         let (gic_version, gic) = match (find("arm,gic-v3"), find("arm,cortex-a15-gic")) {
             (Some(gic), _) => (3, windows(&gic)),
             (None, Some(gic)) => (2, windows(&gic)),
@@ -85,13 +80,9 @@ impl EarlyPlatform for Early {
             command_line: self.tree.chosen().bootargs().unwrap_or("").into(),
             affinities: self.tree.cpus().map(|cpu| cpu.ids().first() as u64).collect(),
             psci_smc: psci.and_then(|method| method.as_str()) == Some("smc"),
-            memory_end: self.memory_end(),
             gic_version,
             distributor: gic[0],
             cpu_part: gic[1],
-            v2m: first("arm,gic-v2m-frame"),
-            its: first("arm,gic-v3-its"),
-            ecam: first("pci-host-ecam-generic"),
         }
     }
 }

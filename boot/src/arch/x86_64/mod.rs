@@ -10,7 +10,7 @@ mod tables;
 mod uart;
 
 pub(crate) use clock::{TIMER_VECTOR, now_ns, set_timer};
-pub(crate) use registers::Registers;
+pub(crate) use registers::{LAPIC, Registers};
 pub(crate) use tables::Platform;
 pub(crate) use uart::write_byte;
 
@@ -24,10 +24,11 @@ global_asm!(include_str!("start.s"));
 const TRAMPOLINE: usize = 0x8000;
 /// IA32_TSC_AUX: the CPU's number, for RDTSCP.
 const TSC_AUX: u32 = 0xc000_0103;
-/// IA32_APIC_BASE (SDM 11.4.4).
-const APIC_BASE: u32 = 0x1b;
-/// x2APIC interrupt command register (SDM 11.12.9).
-const X2APIC_ICR: u32 = 0x830;
+/// Both halves of the interrupt command register (SDM 11.6.1); writing the low one sends.
+const ICR_LOW: u32 = 0x300;
+const ICR_HIGH: u32 = 0x310;
+/// The mask registers of the two 8259s.
+const PIC_MASKS: [u16; 2] = [0x21, 0xa1];
 /// Between INIT and start-up message (SDM 8.4.4.1).
 const INIT_NS: u64 = 10_000_000;
 
@@ -47,6 +48,8 @@ pub(crate) fn image_end() -> usize {
 
 #[unsafe(no_mangle)]
 extern "C" fn boot_cpu_main(start_info: usize) -> ! {
+    // Firmware has used them.
+    PIC_MASKS.into_iter().for_each(|port| write_port(port, 0xff));
     gates::fill();
     start_this_cpu(0);
     kernel::main(tables::read(start_info))
@@ -61,28 +64,11 @@ extern "C" fn secondary_cpu_main() -> ! {
 /// The number of the CPU that is being started.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Gates, number, x2APIC mode.
+/// Gates and number.
 fn start_this_cpu(cpu: u32) {
     gates::load();
-    write_msr(TSC_AUX, cpu.into());
-    // EN and EXTD (SDM 11.12.1).
-    write_msr(APIC_BASE, read_msr(APIC_BASE) | 0xc00);
-}
-
-/// Reads a model-specific register.
-pub(crate) fn read_msr(register: u32) -> u64 {
-    let (low, high): (u32, u32);
-    // SAFETY: registers of the local APIC and of this kernel's own; one that does not exist faults, and is told.
-    unsafe { asm!("rdmsr", in("ecx") register, out("eax") low, out("edx") high, options(nostack)) };
-    u64::from(high) << 32 | u64::from(low)
-}
-
-/// Writes a model-specific register, after every store before it: WRMSR to the x2APIC is not ordered by itself
-/// (SDM 11.12.3).
-pub(crate) fn write_msr(register: u32, value: u64) {
-    let (low, high) = (value as u32, (value >> 32) as u32);
-    // SAFETY: as above.
-    unsafe { asm!("mfence", "lfence", "wrmsr", in("ecx") register, in("eax") low, in("edx") high, options(nostack)) };
+    // SAFETY: IA32_TSC_AUX is software's own; RDTSCP reads it.
+    unsafe { asm!("wrmsr", in("ecx") TSC_AUX, in("eax") cpu, in("edx") 0, options(nostack)) };
 }
 
 /// This CPU's number.
@@ -142,13 +128,21 @@ pub(crate) fn start_cpu(platform: &Platform, cpu: u32, top: usize) -> Result<(),
         core::ptr::copy_nonoverlapping(start as *const u8, TRAMPOLINE as *mut u8, end - start);
         (stack as *mut u64).write_volatile(top as u64);
     }
-    let to = u64::from(platform.apic_ids[cpu as usize]) << 32;
-    write_msr(X2APIC_ICR, to | 0x4500);
+    let command = |low: u32| {
+        let were_on = interrupts_off();
+        LAPIC.write::<u32>(ICR_HIGH, platform.apic_ids[cpu as usize] << 24);
+        LAPIC.write(ICR_LOW, low);
+        if were_on {
+            interrupts_on();
+        }
+    };
+    // INIT, asserted.
+    command(0x4500);
     let end_ns = now_ns() + INIT_NS;
     while now_ns() < end_ns {
         core::hint::spin_loop();
     }
-    write_msr(X2APIC_ICR, to | 0x4600 | (TRAMPOLINE >> 12) as u64);
+    command(0x4600 | (TRAMPOLINE >> 12) as u32);
     Ok(())
 }
 

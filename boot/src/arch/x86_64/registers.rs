@@ -1,41 +1,25 @@
-//! Register windows: memory-mapped, and the local APIC's model-specific registers.
+//! Register windows, all memory-mapped. The local APIC's too: QEMU's TCG has no x2APIC mode before version 9.
 
-use super::{read_msr, write_msr};
 use crate::kernel::mmio::Mmio;
 use hal::Regs;
 
 /// A window of registers.
-#[derive(Clone, Copy)]
-pub(crate) enum Registers {
-    /// Memory-mapped.
-    Mmio(Mmio),
-    /// Model-specific, by their number.
-    Msr,
-}
+pub(crate) use crate::kernel::mmio::Mmio as Registers;
 
-impl Regs for Registers {
+/// The local APIC of the CPU that looks (SDM 11.4.1).
+pub(crate) const LAPIC: Registers = Mmio::new(0xfee0_0000, 0x1000);
+
+impl Regs for Mmio {
     fn read32(&self, offset: u32) -> u32 {
-        match self {
-            Self::Mmio(mmio) => mmio.read(offset),
-            Self::Msr => read_msr(offset) as u32,
-        }
+        self.read(offset)
     }
     fn write32(&self, offset: u32, value: u32) {
-        match self {
-            Self::Mmio(mmio) => mmio.write(offset, value),
-            Self::Msr => write_msr(offset, value.into()),
-        }
+        self.write(offset, value);
     }
     fn read64(&self, offset: u32) -> u64 {
-        match self {
-            Self::Mmio(mmio) => mmio.read(offset),
-            Self::Msr => read_msr(offset),
-        }
+        self.read(offset)
     }
     fn write64(&self, offset: u32, value: u64) {
-        match self {
-            Self::Mmio(mmio) => mmio.write(offset, value),
-            Self::Msr => write_msr(offset, value),
-        }
+        self.write(offset, value);
     }
 }

@@ -54,10 +54,12 @@ long_mode:
     mov     cr0, eax
     lgdt    [GDT_POINTER]
     push    8
-    push    offset 2f
+    mov     eax, offset in_long_mode
+    push    eax
     retf
 .code64
-2:  mov     eax, 16
+in_long_mode:
+    mov     eax, 16
     mov     ss, eax
     mov     ds, eax
     mov     es, eax
@@ -92,7 +94,9 @@ trampoline_32:
     mov     eax, 16
     mov     ds, eax
     mov     ss, eax
-    mov     esi, [0x8000 + trampoline_stack - trampoline_start]
+    // MOV ESI from the address of the word behind.
+    .byte   0x8b, 0x35
+    .long   0x8000 + trampoline_stack - trampoline_start
     mov     edi, offset secondary_long
     mov     eax, offset long_mode
     jmp     eax

@@ -11,7 +11,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use drivers::gic::{Affinity, EoiMode, GicDomain, GicV2, GicV3, Redistributors};
 use hal::{CpuId, CpuSet};
-use irq::{Action, AllocRequest, CoreConfig, Flow, Irq, IrqCore, IrqDomain, IrqReturn, RequestFlags, RequesterId, Trigger};
+use irq::{
+    Action, AllocRequest, CoreConfig, Flow, Irq, IrqCore, IrqDomain, IrqReturn, RequestFlags, RequesterId, Trigger,
+};
 use spec::gic::IntId;
 
 /// The virtual timer of the generic timer, which ends time slices (PPI).

@@ -2,11 +2,10 @@
 
 use super::system::System;
 use crate::arch::{self, Registers};
-use crate::cases::{Options, count};
+use crate::cases::{Options, count, expect, wait};
 use crate::kernel::Bare;
 use crate::kernel::mmio::Mmio;
 use alloc::boxed::Box;
-use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -24,20 +23,6 @@ const PHYSICAL_TIMER: u32 = 30;
 /// The first SGI that the kernel does not use. Each sender has one of its own: on a GICv3 those of two senders would
 /// meet in one pending bit.
 const SOFTWARE: u32 = 4;
-/// How long anything may take.
-const LIMIT_NS: u64 = 60_000_000_000;
-
-fn wait(what: &str, done: impl Fn() -> bool) -> Result<(), String> {
-    let deadline_ns = arch::now_ns() + LIMIT_NS;
-    while !done() {
-        if arch::now_ns() > deadline_ns {
-            return Err(format!("{what} did not happen within {} s", LIMIT_NS / 1_000_000_000));
-        }
-        Bare.yield_now();
-    }
-    Ok(())
-}
-
 /// The loop of the published benchmark: a thread sets an unused interrupt pending through the irqchip state, and waits
 /// for the completion that its forced-threaded handler gives. `rounds` of them, all on one CPU.
 pub(super) fn raise(system: &System, options: &Options) -> Result<(), String> {
@@ -74,10 +59,6 @@ fn quiet(system: &System, irq: irq::Irq) -> Result<(), String> {
     }
     count("strays", system.gic.strays());
     expect("strays", system.gic.strays(), 0)
-}
-
-fn expect(what: &str, is: u64, expected: u64) -> Result<(), String> {
-    if is == expected { Ok(()) } else { Err(format!("{is} {what}, expected {expected}")) }
 }
 
 /// The PL011's input, a forced-threaded line: each byte raises the receive interrupt, a level that stays until the byte

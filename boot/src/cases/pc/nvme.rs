@@ -1,0 +1,250 @@
+//! A drive with a queue and an MSI-X vector a CPU.
+
+use super::system::System;
+use crate::arch;
+use crate::cases::reads::{Reads, Written, fill};
+use crate::cases::{Options, count, expect, pci, wait};
+use crate::kernel::{Bare, threads};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use drivers::message::MessageDomain;
+use drivers::nvme::{CompletionCheck, Config, Controller, QueueConfig, QueuePair};
+use drivers::pci::{MsixCapability, MsixTable};
+use hal::{Affinity, CpuId, CpuSet, Hal, Lock, ThreadSpec};
+use irq::{AllocRequest, Delivery, Flow, Irq, RequestFlags};
+
+/// Mass storage, non-volatile memory, NVMe I/O controller.
+const CLASS: u32 = 0x01_08_02;
+/// Entries of a queue.
+const ENTRIES: u16 = 64;
+/// Between two changes of affinity, or a CPU's going and coming.
+const PAUSE_NS: u64 = 5_000_000;
+/// No completion for so long: an interrupt is lost.
+const STALL_NS: u64 = 10_000_000_000;
+
+/// A queue, what it reads, and its line.
+struct Queue {
+    pair: Arc<QueuePair<Bare>>,
+    reads: Arc<Reads>,
+    line: Irq,
+}
+
+/// Reads, checked, on every queue: first undisturbed, then while lines move from CPU to CPU and CPUs go and come, then
+/// with a completion check after each submission; at last on a polled queue. Options: `rounds` (reads altogether),
+/// `depth` (of each queue).
+pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String> {
+    let (rounds, depth) = (options.number("rounds", 10_000)?, options.number("depth", 8)?);
+    if !(1..u64::from(ENTRIES)).contains(&depth) {
+        return Err(format!("depth={depth}; a queue takes 1 to {}", ENTRIES - 1));
+    }
+    let ecam = system.platform.ecam.ok_or("no MCFG table, and so no PCIe configuration space")? as usize;
+    let function = pci::find(ecam, CLASS).ok_or("no NVMe drive on bus 0")?;
+    let bar = function.enable();
+    let controller = Controller::new(Bare, bar, Config::default()).map_err(|error| format!("the drive: {error}"))?;
+    let capability = MsixCapability::find(&function.config).map_err(|error| error.to_string())?;
+    let table = MsixTable::enable(function.config, bar, capability);
+    let messages = MessageDomain::new(Bare, table, system.pci.clone()).map_err(|error| error.to_string())?;
+
+    let written = Arc::new(Written::default());
+    let polled = QueueConfig { entries: ENTRIES, vector: None, transfer_bytes_max: 4096 };
+    let filler = controller.create_queue_pair(polled, written.clone()).map_err(|error| error.to_string())?;
+    fill(&filler, &written)?;
+
+    let make = |cpu: u32| {
+        let reads = Arc::new(Reads::new(depth, cpu.into())?);
+        let config = QueueConfig { vector: Some(cpu as u16 + 1), ..polled };
+        let pair = controller.create_queue_pair(config, reads.clone()).map_err(|error| error.to_string())?;
+        reads.attach(pair.clone());
+        let request = AllocRequest {
+            requester: function.requester,
+            index: cpu + 1,
+            affinity: CpuSet::of(CpuId(cpu)),
+            managed: false,
+            delivery: Delivery::Fixed,
+        };
+        let line = system.core.alloc_line(&messages, &request, Flow::Edge).map_err(|error| error.to_string())?;
+        let requested = system.core.request(line, format!("nvme0q{cpu}"), RequestFlags::default(), pair.clone());
+        requested.map_err(|error| error.to_string())?;
+        pair.set_completion_check(CompletionCheck::Off);
+        Ok(Queue { pair, reads, line })
+    };
+    let queues = (0..system.platform.cpus()).map(make).collect::<Result<Vec<_>, String>>()?;
+
+    crate::println!("begin");
+    let begin_ns = arch::now_ns();
+    carry(&queues, rounds / 4, || Ok(()))?;
+    for (queue, cpu) in queues.iter().zip(0..) {
+        let elsewhere: u64 = others(system, cpu).map(|cpu| system.core.count(queue.line, cpu)).sum();
+        expect("interrupts on another CPU than the line's", elsewhere, 0)?;
+    }
+    let mut disturbances = Disturbances::default();
+    carry(&queues, rounds / 2, || disturb(system, &queues, &mut disturbances))?;
+    home(system, &queues)?;
+    queues.iter().for_each(|queue| queue.pair.set_completion_check(CompletionCheck::On));
+    carry(&queues, rounds - rounds / 4 - rounds / 2, || Ok(()))?;
+    crate::println!("end");
+    count("read_ms", (arch::now_ns() - begin_ns) / 1_000_000);
+    count("moves", disturbances.moves);
+    count("offline_trips", disturbances.trips);
+    count("waited_offline", disturbances.waited);
+    report(system, &queues, rounds)?;
+    // A vector that waited at a CPU that went is a stray when it comes back.
+    let strays = system.strays();
+    if strays > disturbances.waited {
+        return Err(format!("{strays} strays, but only {} vectors waited at CPUs that went", disturbances.waited));
+    }
+    polled_reads(&controller, polled, rounds / 10, depth)?;
+    faults(system)
+}
+
+fn others(system: &System, cpu: u32) -> impl Iterator<Item = CpuId> {
+    (0..system.platform.cpus()).filter(move |&other| other != cpu).map(CpuId)
+}
+
+/// Starts `rounds` reads over all queues and waits for them, calling `meanwhile` again and again.
+fn carry(queues: &[Queue], rounds: u64, mut meanwhile: impl FnMut() -> Result<(), String>) -> Result<(), String> {
+    let share = |index: usize| rounds / queues.len() as u64 + u64::from((index as u64) < rounds % queues.len() as u64);
+    queues.iter().enumerate().for_each(|(index, queue)| queue.reads.start(share(index)));
+    let sum = || queues.iter().map(|queue| queue.reads.progress().0).sum::<u64>();
+    let (mut seen, mut since_ns) = (sum(), arch::now_ns());
+    while !queues.iter().all(|queue| queue.reads.progress().1) {
+        meanwhile()?;
+        Bare.yield_now();
+        queues.iter().try_for_each(|queue| queue.reads.check())?;
+        let (now, now_ns) = (sum(), arch::now_ns());
+        if now != seen {
+            (seen, since_ns) = (now, now_ns);
+        } else if now_ns - since_ns > STALL_NS {
+            return Err(format!("no completion for {} s after {now} reads", STALL_NS / 1_000_000_000));
+        }
+    }
+    queues.iter().try_for_each(|queue| queue.reads.check())
+}
+
+/// What was done to the lines under load.
+#[derive(Default)]
+struct Disturbances {
+    /// Changes of affinity.
+    moves: u64,
+    /// CPUs that went and came.
+    trips: u64,
+    /// Vectors that waited at a CPU when it went.
+    waited: u64,
+}
+
+/// Moves a line to the next CPU, and every fourth time sends a CPU away for a while.
+fn disturb(system: &Arc<System>, queues: &[Queue], done: &mut Disturbances) -> Result<(), String> {
+    Bare.delay_ns(PAUSE_NS);
+    let cpus = system.platform.cpus();
+    let (index, lap) = (done.moves as usize % queues.len(), done.moves / queues.len() as u64);
+    let to = CpuId((index as u32 + 1 + lap as u32) % cpus);
+    let moved = system.core.set_affinity(queues[index].line, &CpuSet::of(to));
+    moved.map_err(|error| format!("line {} to CPU {to}: {error}", queues[index].line))?;
+    done.moves += 1;
+    if done.moves.is_multiple_of(4) && cpus > 1 {
+        done.waited += offline_trip(system, CpuId(1 + done.trips as u32 % (cpus - 1)))?;
+        done.trips += 1;
+    }
+    Ok(())
+}
+
+/// `cpu` goes offline and comes back; how many vectors waited there when it went.
+fn offline_trip(system: &Arc<System>, cpu: CpuId) -> Result<u64, String> {
+    let outcome = Arc::new(Lock::new(Bare, None));
+    let (slot, system) = (outcome.clone(), system.clone());
+    let body = move || {
+        let off = Bare.irq_save();
+        let result = stay_offline(&system, cpu);
+        Bare.irq_restore(off);
+        *slot.lock() = Some(result);
+    };
+    let spec = ThreadSpec { name: "offline", affinity: Affinity::Cpu(cpu), urgent: true };
+    Bare.spawn(spec, Box::new(body)).map_err(|error| error.to_string())?;
+    wait("a CPU's return", || outcome.lock().is_some())?;
+    outcome.lock().take().expect("looked at")
+}
+
+/// On `cpu` itself, with interrupts off. What waits here when it goes was moved by the core to the line's new CPU, and
+/// stays until interrupts are on again; nothing may come to it.
+fn stay_offline(system: &System, cpu: CpuId) -> Result<u64, String> {
+    system.core.cpu_offline().map_err(|error| format!("CPU {cpu} cannot go: {error}"))?;
+    threads::set_online(cpu, false);
+    let before = system.requested_here();
+    Bare.delay_ns(PAUSE_NS);
+    let after = system.requested_here();
+    threads::set_online(cpu, true);
+    system.core.cpu_online(cpu).map_err(|error| format!("CPU {cpu} cannot come back: {error}"))?;
+    if before == after {
+        return Ok(before.len() as u64);
+    }
+    Err(format!("CPU {cpu} is offline and was sent to: {before:x?} waited there, then {after:x?}"))
+}
+
+/// Every line back to the CPU of its queue.
+fn home(system: &System, queues: &[Queue]) -> Result<(), String> {
+    queues.iter().zip(0..).try_for_each(|(queue, cpu)| {
+        system.core.set_affinity(queue.line, &CpuSet::of(CpuId(cpu))).map_err(|error| error.to_string())
+    })
+}
+
+/// Prints what was counted; nothing is lost, doubled or left.
+fn report(system: &System, queues: &[Queue], rounds: u64) -> Result<(), String> {
+    let cpus = (0..system.platform.cpus()).map(CpuId);
+    for cpu in cpus.clone() {
+        let taken: u64 = queues.iter().map(|queue| system.core.count(queue.line, cpu)).sum();
+        count(&format!("interrupts_cpu{cpu}"), taken);
+    }
+    let snapshots: Vec<_> = queues.iter().map(|queue| queue.pair.snapshot()).collect();
+    let sum = |value: fn(&drivers::nvme::QueueSnapshot) -> u64| snapshots.iter().map(value).sum::<u64>();
+    let lines = |queue: &Queue| cpus.clone().map(|cpu| system.core.count(queue.line, cpu)).sum::<u64>();
+    let interrupts: u64 = queues.iter().map(lines).sum();
+    let completed: u64 = queues.iter().map(|queue| queue.reads.progress().0).sum();
+    count("reads", completed);
+    count("interrupts", interrupts);
+    count("empty_interrupts", sum(|queue| queue.completion.empty_interrupts));
+    count("looks", sum(|queue| queue.submission.looks));
+    count("check_completions", sum(|queue| queue.completion.check_entries));
+    count("strays", system.strays());
+    expect("reads completed", completed, rounds)?;
+    expect("commands accepted", sum(|queue| queue.submission.commands), rounds)?;
+    expect("completions told", sum(|queue| queue.completion.completed), rounds)?;
+    expect("commands in flight", sum(|queue| queue.in_flight.into()), 0)?;
+    expect("faults of the drive", sum(|queue| queue.completion.device_faults), 0)
+}
+
+/// Reads on a queue without interrupts, which a thread polls.
+fn polled_reads(controller: &Controller<Bare>, config: QueueConfig, rounds: u64, depth: u64) -> Result<(), String> {
+    let reads = Arc::new(Reads::new(depth, 99)?);
+    let pair = controller.create_queue_pair(config, reads.clone()).map_err(|error| error.to_string())?;
+    reads.attach(pair.clone());
+    reads.start(rounds);
+    let polls = AtomicU64::new(0);
+    wait("the end of the polled reads", || {
+        polls.fetch_add(1, SeqCst);
+        pair.poll(usize::from(ENTRIES));
+        reads.progress().1
+    })?;
+    reads.check()?;
+    let snapshot = pair.snapshot();
+    count("polled_reads", reads.progress().0);
+    count("polled_interrupts", snapshot.completion.interrupts);
+    expect("polled reads", reads.progress().0, rounds)?;
+    expect("interrupts of a polled queue", snapshot.completion.interrupts, 0)
+}
+
+/// The remapping unit has blocked nothing.
+fn faults(system: &System) -> Result<(), String> {
+    let Some(unit) = &system.unit else { return Ok(()) };
+    let mut faults = 0;
+    let mut last = None;
+    unit.take_faults(|fault| {
+        faults += 1;
+        last = Some(fault);
+    });
+    count("remapping_faults", faults);
+    last.map_or(Ok(()), |fault| Err(format!("the remapping unit blocked {faults} messages; the last: {fault:?}")))
+}
