@@ -108,7 +108,7 @@ impl<'w> Bus<'_, 'w> {
     }
 
     /// Tells the driver that the configuration has changed.
-    pub fn config_changed(&mut self) {
+    fn config_changed(&mut self) {
         self.common.config_generation = self.common.config_generation.wrapping_add(1);
         self.wire.raise(self.world, self.common, Cause::Config);
     }
@@ -135,11 +135,6 @@ impl<'w> Bus<'_, 'w> {
     /// Takes the next chain of `queue` into `chain`; false when there is none.
     pub fn take(&mut self, queue: u16, chain: &mut Chain) -> bool {
         self.is_running() && self.with(queue, |ring, world| ring.take(world, chain)) == Some(true)
-    }
-
-    /// Whether `queue` has something available.
-    pub fn has_available(&mut self, queue: u16) -> bool {
-        self.is_running() && self.with(queue, |ring, world| ring.has_available(world)) == Some(true)
     }
 
     /// Gives a chain back; seen with [`Self::publish`].

@@ -4,7 +4,6 @@ use super::frame;
 use super::{Net, code};
 use crate::time::Ps;
 use crate::virtio::Bus;
-use std::collections::VecDeque;
 
 /// The senders of a device's flows: threads that send as fast as they can, a flow each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -38,35 +37,39 @@ pub(super) struct Flow {
     returned_next: u64,
 }
 
-/// What waits for a receive queue at the host's end (a tap's ring).
-#[derive(Default)]
-pub(super) struct Backlog {
-    pub(super) packets: VecDeque<Vec<u8>>,
-}
-
 impl Net {
     /// Every sender starts, or they all stop.
     pub(super) fn run_flows(&mut self, bus: &mut Bus<'_, '_>, run: bool) {
-        let started = !std::mem::replace(&mut self.flows_run, run) && run;
-        for flow in 0..if started { self.flows.len() } else { 0 } {
+        if run == self.flows_run {
+            return;
+        }
+        self.flows_run = run;
+        // Sends of an earlier run that are still under way are stale.
+        self.flow_runs += u32::from(run);
+        for flow in 0..if run { self.flows.len() } else { 0 } {
             // Each within its own first packet's time, so that they do not go in step.
             let delay = Ps(bus.world().random() % self.config.host.flows.sent.0.max(1));
-            bus.schedule(delay, code::SEND, flow as u64);
+            self.schedule_send(bus, flow as u16, delay);
         }
     }
 
-    /// The sender of `flow` sends a packet.
-    pub(super) fn send(&mut self, bus: &mut Bus<'_, '_>, flow: u16) {
-        let Some(state) = self.flows.get_mut(usize::from(flow)).filter(|_| self.flows_run) else { return };
+    fn schedule_send(&self, bus: &mut Bus<'_, '_>, flow: u16, delay: Ps) {
+        bus.schedule(delay, code::SEND, u64::from(self.flow_runs) << 32 | u64::from(flow));
+    }
+
+    /// The sender of the flow in `arg` sends a packet.
+    pub(super) fn send(&mut self, bus: &mut Bus<'_, '_>, arg: u64) {
+        let (flow, is_current) = (arg as u16, self.flows_run && arg >> 32 == self.flow_runs.into());
+        let Some(state) = self.flows.get_mut(usize::from(flow)).filter(|_| is_current) else { return };
         let sequence = state.counts.sent;
         state.counts.sent += 1;
         let pair = flow % self.active_pairs;
         let host = &self.config.host;
         let Flows { sent, dropped, .. } = host.flows;
-        let is_room = self.backlogs[usize::from(pair)].packets.len() < host.backlog.into();
+        let is_room = self.backlogs[usize::from(pair)].len() < host.backlog.into();
         let cost = if is_room {
             let packet = frame::build(flow, sequence, self.config.mac);
-            self.backlogs[usize::from(pair)].packets.push_back(packet);
+            self.backlogs[usize::from(pair)].push_back(packet);
             self.wake_receive(bus, pair);
             sent
         } else {
@@ -74,7 +77,7 @@ impl Net {
             dropped
         };
         let cost = bus.world().jitter(cost);
-        bus.schedule(cost.max(Ps(1)), code::SEND, flow.into());
+        self.schedule_send(bus, flow, cost.max(Ps(1)));
     }
 
     /// A packet from the guest arrives at the host's receiver.

@@ -16,17 +16,18 @@ pub use worker::Workers;
 use super::device::{Bus, Device};
 use crate::time::Ps;
 use coalescing::Coalescer;
-use flow::{Backlog, Flow};
+use flow::Flow;
 use spec::virtio::DeviceId;
 use spec::virtio::feature::Features;
 use spec::virtio::net::{self as layout, LinkStatus, control_queue, receive_queue, transmit_queue};
+use std::collections::VecDeque;
 use worker::Worker;
 
 /// Events of the device.
 pub mod code {
     /// A worker's packet is done, or it wakes.
     pub(super) const WORK: u32 = 0;
-    /// A sender's next packet. Argument: the flow.
+    /// A sender's next packet. Argument: which run of the flows, and the flow.
     pub(super) const SEND: u32 = 1;
     /// A coalescing time has run down.
     pub(super) const COALESCED: u32 = 2;
@@ -115,7 +116,8 @@ pub struct Net {
     config: NetConfig,
     /// Queue pairs that the driver uses.
     active_pairs: u16,
-    backlogs: Box<[Backlog]>,
+    /// Packets that wait at the host's end of each receive queue (a tap's ring).
+    backlogs: Box<[VecDeque<Vec<u8>>]>,
     /// Packets wait, and the receive queue has no buffer.
     starved: Box<[bool]>,
     workers: Box<[Worker]>,
@@ -124,6 +126,7 @@ pub struct Net {
     unpublished: Box<[u16]>,
     flows: Box<[Flow]>,
     flows_run: bool,
+    flow_runs: u32,
     /// Packets of no flow that the guest sent.
     received: Vec<(u16, Vec<u8>)>,
     /// Counts resets; an event of an earlier life is stale.
@@ -136,7 +139,7 @@ impl Net {
     pub fn new(config: NetConfig) -> Self {
         let config = NetConfig { pairs: config.pairs.clamp(1, layout::QUEUE_PAIRS_MAX - 1), ..config };
         let flows = (0..config.host.flows.count).map(|_| Flow::default()).collect();
-        let backlogs = (0..config.pairs).map(|_| Backlog::default()).collect();
+        let backlogs = (0..config.pairs).map(|_| VecDeque::new()).collect();
         let mut net = Self {
             config,
             active_pairs: 1,
@@ -147,6 +150,7 @@ impl Net {
             unpublished: Box::default(),
             flows,
             flows_run: false,
+            flow_runs: 0,
             received: Vec::new(),
             epoch: 0,
             counters: Counters::default(),
@@ -158,7 +162,7 @@ impl Net {
     /// Puts a packet in front of receive queue `pair`; the event [`code::INJECTED`] then tells the device.
     pub fn inject(&mut self, pair: u16, packet: Vec<u8>) {
         if let Some(backlog) = self.backlogs.get_mut(usize::from(pair)) {
-            backlog.packets.push_back(packet);
+            backlog.push_back(packet);
         }
     }
 
@@ -219,7 +223,7 @@ impl Device for Net {
             if bus.is_ready(transmit_queue(pair)) {
                 self.wake(bus, transmit_queue(pair));
             }
-            if !self.backlogs[usize::from(pair)].packets.is_empty() && bus.is_ready(receive_queue(pair)) {
+            if !self.backlogs[usize::from(pair)].is_empty() && bus.is_ready(receive_queue(pair)) {
                 self.wake(bus, receive_queue(pair));
             }
         }
@@ -247,7 +251,7 @@ impl Device for Net {
             code::WORK if is_current => self.work(bus, arg as u32 as usize),
             code::COALESCED if is_current => self.coalesced(bus, arg & 0xffff_ffff),
             code::WORK | code::COALESCED => {}
-            code::SEND => self.send(bus, arg as u16),
+            code::SEND => self.send(bus, arg),
             code::FLOWS => self.run_flows(bus, arg == 1),
             code::INJECTED if arg < self.config.pairs.into() => self.wake_receive(bus, arg as u16),
             _ => bus.fail("virtio-net event that means nothing", format!("code {code}, argument {arg:#x}")),

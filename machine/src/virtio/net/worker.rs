@@ -131,14 +131,14 @@ impl Net {
             return taken.then_some((Step { queue, chain, packet: None }, host.transmit));
         }
         let backlog = &mut self.backlogs[usize::from(queue / 2)];
-        if backlog.packets.is_empty() || !bus.is_running() {
+        if backlog.is_empty() || !bus.is_running() {
             return None;
         }
         bus.want_kicks(queue, false);
         if !bus.take(queue, &mut chain) {
             return None;
         }
-        let packet = backlog.packets.pop_front();
+        let packet = backlog.pop_front();
         Some((Step { queue, chain, packet }, host.receive))
     }
 
@@ -146,7 +146,7 @@ impl Net {
     fn leave(&mut self, bus: &mut Bus<'_, '_>, queue: u16) -> bool {
         let pair = usize::from(queue / 2);
         if is_receive(queue) {
-            if self.backlogs[pair].packets.is_empty() {
+            if self.backlogs[pair].is_empty() {
                 return true;
             }
             self.starved[pair] = true;

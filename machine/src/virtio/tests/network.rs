@@ -202,3 +202,17 @@ fn a_saturated_worker_shares_its_time_equally_and_the_rest_is_lost() {
     }
     assert!(rig.faults().is_empty(), "{:?}", rig.machine.faults());
 }
+
+/// A flow that is stopped and started again before its next packet sends at its own rate, not at twice that.
+#[test]
+fn flows_that_start_again_do_not_double() {
+    let flows = Flows { count: 1, sent: Ps::from_ns(1000), dropped: Ps::from_ns(1000) };
+    let mut rig = net(NetConfig { host: HostConfig { flows, ..HostConfig::default() }, ..NetConfig::default() });
+    let (device, start) = (rig.device, rig.machine.now());
+    for run in [1, 0, 1] {
+        rig.machine.poke(device, start, code::FLOWS, run);
+    }
+    rig.machine.run_until(start + Ps::from_ns(100_000));
+    let sent = rig.net(|net| net.flows())[0].sent;
+    assert!((99..=101).contains(&sent), "{sent}");
+}
