@@ -21,7 +21,7 @@ pub struct Cli {
 pub enum Command {
     /// Run an experiment and print what it measured, delivery beside delivery.
     Run(RunArgs),
-    /// Run every published row that concerns NVMe: fitted rows and predictions apart, each with its error.
+    /// Run every published row: a table a system, fitted rows and predictions apart, each with its error.
     Reproduce(ReproduceArgs),
     /// Refit a platform's free constants from its calibration rows, and show what moved.
     Calibrate(CalibrateArgs),
@@ -36,7 +36,7 @@ pub enum Command {
 pub struct ExperimentArgs {
     /// A scenario.toml, a job.fio, or the name of a scenario that the program carries (emr-4-drives).
     pub input: String,
-    /// The server: emr, spr, optane, azure, or the path of a platform file. For a job file without it: emr.
+    /// The server: emr, spr, optane, azure, … or the path of a platform file. For a job file without it: emr.
     #[arg(long, value_name = "P")]
     pub platform: Option<String>,
     /// What is compared: remapped, posted, polled, or other variants of the scenario's kind, separated by commas.
@@ -94,7 +94,7 @@ pub struct ReproduceArgs {
 /// `campanile calibrate`.
 #[derive(Args, Clone, PartialEq, Eq, Debug)]
 pub struct CalibrateArgs {
-    /// emr, spr, optane, azure, or the path of a platform file.
+    /// emr, spr, optane, azure, … or the path of a platform file.
     pub platform: String,
 }
 

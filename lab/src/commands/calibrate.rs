@@ -4,7 +4,7 @@ use super::{ended, stop_flag};
 use crate::calibrate::{self, CalibrateError, Calibration};
 use crate::cli::{self, CalibrateArgs, Failure};
 use crate::input::Place;
-use crate::platform::Platform;
+use crate::platform::{EMBEDDED, Platform};
 use crate::published::{self, Usage};
 use crate::setting::Setting;
 use std::fmt::Write as _;
@@ -13,8 +13,11 @@ pub(super) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     let named = Setting::new(Place::option("calibrate"), "", &args.platform);
     let platform = Platform::load(&named)?;
     let rows = published::rows()?;
-    if !rows.iter().any(|row| row.platform == platform.name && row.usage == Usage::Fit) {
-        return Err(Failure::Input(named.wrong("has no rows to calibrate with", "emr, spr, optane, azure")));
+    let is_fitted = |row: &published::Row, name: &str| row.platform == name && row.usage == Usage::Fit;
+    if !rows.iter().any(|row| is_fitted(row, &platform.name)) {
+        let fitted = EMBEDDED.iter().map(|(name, ..)| *name).filter(|name| rows.iter().any(|row| is_fitted(row, name)));
+        let valid = fitted.collect::<Vec<_>>().join(", ");
+        return Err(Failure::Input(named.wrong("has no rows to calibrate with", valid)));
     }
     let stop = stop_flag()?;
     let found = calibrate::calibrate(&platform, &stop).map_err(|error| match error {
