@@ -144,3 +144,24 @@ fn the_pci_structures_are_found_and_work() {
     let kinds = ["virtio-pci write that is no register's", "virtio-pci register accessed in a wrong width"];
     assert_eq!(rig.faults(), kinds);
 }
+
+/// What a guest's CPU pays: an exit for a register, less for a kick.
+#[test]
+fn accesses_cost_exits() {
+    let (mut machine, log) = machine();
+    let exits = Exits { register: Ps::from_ns(2000), kick: Ps::from_ns(1500) };
+    let config = MmioConfig { exits, ..mmio_config(log, &[Trigger::Edge]) };
+    let model = VirtioMmio::new(config, Block::new(block_config())).expect("valid");
+    let device = machine.add_model(|_| Box::new(model));
+    let regs = machine.regs(device, 0);
+    let times = machine.run_boot(Ps::from_ns(100_000), move || {
+        let start = SimHal.now_ns();
+        regs.read32(0x00);
+        let read = SimHal.now_ns();
+        regs.write32(0x64, 1);
+        let written = SimHal.now_ns();
+        regs.write32(0x50, 0);
+        [read - start, written - read, SimHal.now_ns() - written]
+    });
+    assert_eq!(times, Ok([2000, 2000, 1500]));
+}
