@@ -4,7 +4,7 @@ mod gic_rig;
 
 use gic_rig::{ALL, Count, Options, PULSE, Rig, wire_arg};
 use hal::{CpuId, CpuSet, Hal as _};
-use irq::{IrqChipState, RequestFlags, Trigger};
+use irq::{Action, IrqChipState, RequestFlags, Trigger};
 use machine::SimHal;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -18,6 +18,10 @@ enum Step {
     Enable(usize),
     Move(usize, u32),
     Retrigger(usize),
+    /// Its handler is freed, and requested again.
+    Replace(usize),
+    /// CPU 1 goes, and comes back after so many nanoseconds in which a line is raised.
+    Away(usize, u64),
     Pass(u64),
 }
 
@@ -28,7 +32,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => line.clone().prop_map(Step::Disable),
         1 => line.clone().prop_map(Step::Enable),
         1 => (line.clone(), 0..2u32).prop_map(|(line, cpu)| Step::Move(line, cpu)),
-        1 => line.prop_map(Step::Retrigger),
+        1 => line.clone().prop_map(Step::Retrigger),
+        1 => line.clone().prop_map(Step::Replace),
+        1 => (line, 0..5_000u64).prop_map(|(line, ns)| Step::Away(line, ns)),
         3 => (1..3_000u64).prop_map(Step::Pass),
     ]
 }
@@ -79,6 +85,21 @@ proptest! {
                         core.set_affinity(lines[line], &CpuSet::of(CpuId(cpu))).expect("both have started");
                     }
                     Step::Retrigger(line) => core.retrigger(lines[line]).expect("a GIC can"),
+                    Step::Replace(line) => {
+                        let handler: Arc<dyn Action> = seen[line].clone();
+                        core.free(lines[line], &handler).expect("no handler asks");
+                        core.request(lines[line], "random", RequestFlags::default(), handler).expect("it was freed");
+                        depth[line] = 0;
+                    }
+                    Step::Away(line, ns) => {
+                        let there = system.clone();
+                        system.on(1, move || there.leave(CpuId(0)));
+                        raise(lines[line]);
+                        SimHal.delay_ns(ns);
+                        let there = system.clone();
+                        system.on(1, move || there.come_up());
+                        core.cpu_online(CpuId(1)).expect("it was offline");
+                    }
                     Step::Pass(ns) => SimHal.delay_ns(ns),
                     Step::Enable(_) => {}
                 }

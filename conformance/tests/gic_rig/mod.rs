@@ -207,6 +207,8 @@ pub struct Options {
     pub cpus: u32,
     pub force_threads: bool,
     pub gic: GicConfig,
+    /// What else the machine is.
+    pub machine: MachineConfig,
 }
 
 impl Rig {
@@ -222,7 +224,7 @@ impl Rig {
             Version::V2 => Interrupts::GicV2(options.gic),
             Version::V3 => Interrupts::GicV3(options.gic),
         };
-        let config = MachineConfig { cpus, interrupts, memory_bytes: 32 << 20, ..MachineConfig::default() };
+        let config = MachineConfig { cpus, interrupts, memory_bytes: 32 << 20, ..options.machine };
         let mut machine = Machine::new(config);
         let windows = machine.gic().expect("it was asked for");
         add(&mut machine, windows);

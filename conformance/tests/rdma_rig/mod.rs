@@ -50,6 +50,8 @@ pub struct After<R> {
     /// Of each NIC.
     pub counters: [Vec<(&'static str, u64)>; 2],
     pub faults: Vec<FaultRecord>,
+    /// Of everything that happened.
+    pub digest: u64,
 }
 
 impl<R> After<R> {
@@ -63,7 +65,16 @@ impl<R> After<R> {
 
 /// Runs `body` with two such NICs.
 pub fn host<R: Send + 'static>(config: Config, body: impl FnOnce(&Host) -> R + Send + 'static) -> After<R> {
-    let mut machine = Machine::new(MachineConfig { cpus: 4, ..MachineConfig::default() });
+    host_on(MachineConfig::default(), config, body)
+}
+
+/// The same on a machine of this kind, with four CPUs.
+pub fn host_on<R: Send + 'static>(
+    machine: MachineConfig,
+    config: Config,
+    body: impl FnOnce(&Host) -> R + Send + 'static,
+) -> After<R> {
+    let mut machine = Machine::new(MachineConfig { cpus: 4, ..machine });
     let bus = machine.add_model(|_| Box::new(Bus));
     let wire = Wire::default();
     let nics = [0x100, 0x200].map(|requester| {
@@ -90,7 +101,7 @@ pub fn host<R: Send + 'static>(config: Config, body: impl FnOnce(&Host) -> R + S
     let boot = move || body(&Host { sides, handlers, exit });
     let result = machine.run_boot(Ps::from_ns(1_000_000_000), boot).expect("the host ends");
     let counters = nics.map(|nic| machine.with_any_model(nic, |nic| nic.counters()));
-    After { result, counters, faults: machine.faults().0 }
+    After { result, counters, faults: machine.faults().0, digest: machine.engine_counters().digest }
 }
 
 /// Memory on a page boundary.

@@ -100,7 +100,12 @@ pub struct Host {
 
 /// A device of the given kind behind `bus`, and nobody who drives it.
 pub fn rig<D: Device>(bus: Bus, device: D) -> Rig {
-    let mut machine = Machine::new(MachineConfig { memory_bytes: 16 << 20, ..MachineConfig::default() });
+    rig_on(MachineConfig::default(), bus, device)
+}
+
+/// The same in a machine of this kind.
+pub fn rig_on<D: Device>(machine: MachineConfig, bus: Bus, device: D) -> Rig {
+    let mut machine = Machine::new(MachineConfig { memory_bytes: 16 << 20, ..machine });
     let levels: Vec<_> = match &bus {
         Bus::Mmio(triggers, _) => triggers.iter().map(|&trigger| trigger == Trigger::Level).collect(),
         Bus::Pci(vectors) => vec![false; usize::from(*vectors)],
