@@ -50,6 +50,10 @@ pub enum Work {
     FabricComplete,
     /// One I/O served by a storage target over the network.
     FabricServe,
+    /// One wake of an interrupt's thread, out of the interrupt: it is put on its CPU's run queue.
+    ThreadWake,
+    /// One interrupt raised by software, and the wait for its end prepared.
+    Raise,
 }
 
 impl Work {
@@ -78,10 +82,12 @@ impl Work {
         Self::FabricSubmit,
         Self::FabricComplete,
         Self::FabricServe,
+        Self::ThreadWake,
+        Self::Raise,
     ];
 
     /// How many kinds there are.
-    pub const COUNT: usize = Work::FabricServe as usize + 1;
+    pub const COUNT: usize = Work::Raise as usize + 1;
 
     /// Whether the kind runs in user mode; everything else is kernel time.
     pub fn is_user(self) -> bool {

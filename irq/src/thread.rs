@@ -16,7 +16,7 @@ use crate::request::RELAX_NS;
 use crate::{Action, Irq, IrqError, IrqReturn};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use hal::{Affinity, Hal, ThreadId, ThreadSpec, Word};
+use hal::{Affinity, Hal, ThreadId, ThreadSpec, Word, Work};
 
 /// The thread of one handler.
 #[derive(Clone, Copy)]
@@ -117,6 +117,7 @@ impl<H: Hal> IrqCore<H> {
                 && let Some(thread) = action.thread
                 && line.handover.want(1 << thread.number, thread.oneshot) != 0
             {
+                self.hal.work(Work::ThreadWake, 1);
                 self.hal.wake(thread.id);
             }
         }

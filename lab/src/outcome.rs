@@ -14,6 +14,7 @@ mod quantity;
 mod rdma;
 mod storage;
 mod summary;
+mod threaded;
 
 pub use accelerator::{AcceleratorOutcome, StreamDevice};
 pub use bottleneck::{Bottleneck, Finding, SATURATED};
@@ -23,6 +24,7 @@ pub use quantity::{Published, Quantity, Unit};
 pub use rdma::{LevelChange, RdmaOutcome};
 pub use storage::{Drive, Stages, StorageOutcome};
 pub use summary::{Estimate, Figure, Summary, student_t_95};
+pub use threaded::{Accesses, ThreadedOutcome};
 
 /// The result of one run: one variant, one seed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -64,6 +66,8 @@ pub enum Section {
     Rdma(RdmaOutcome),
     /// Flows through a guest.
     Network(NetworkOutcome),
+    /// A threaded interrupt, raised and waited for.
+    Threaded(ThreadedOutcome),
 }
 
 /// The quantity that the page shows first, and one beside it.
@@ -92,6 +96,7 @@ impl Section {
             Self::Accelerator(_) => accelerator::quantities(),
             Self::Rdma(_) => rdma::quantities(),
             Self::Network(_) => network::quantities(),
+            Self::Threaded(_) => threaded::quantities(),
         }
     }
 
@@ -100,7 +105,7 @@ impl Section {
         match self {
             Self::Storage(_) => storage::PUBLISHED,
             Self::Rdma(_) => rdma::PUBLISHED,
-            Self::Accelerator(_) | Self::Network(_) => &[],
+            Self::Accelerator(_) | Self::Network(_) | Self::Threaded(_) => &[],
         }
     }
 
@@ -111,6 +116,7 @@ impl Section {
             Self::Accelerator(_) => accelerator::HEADLINE,
             Self::Rdma(_) => rdma::HEADLINE,
             Self::Network(_) => network::HEADLINE,
+            Self::Threaded(_) => threaded::HEADLINE,
         }
     }
 
@@ -119,7 +125,8 @@ impl Section {
         match self {
             Self::Storage(storage) => storage.devices(),
             Self::Accelerator(accelerator) => accelerator.devices(),
-            Self::Rdma(_) => Vec::new(),
+            // Of a threaded interrupt nothing but its CPU is busy.
+            Self::Rdma(_) | Self::Threaded(_) => Vec::new(),
             Self::Network(network) => network.devices(),
         }
     }
@@ -138,6 +145,14 @@ impl Outcome {
     pub fn network(&self) -> Option<&NetworkOutcome> {
         match &self.section {
             Section::Network(network) => Some(network),
+            _ => None,
+        }
+    }
+
+    /// Rates and accesses of an experiment on a threaded interrupt.
+    pub fn threaded(&self) -> Option<&ThreadedOutcome> {
+        match &self.section {
+            Section::Threaded(threaded) => Some(threaded),
             _ => None,
         }
     }

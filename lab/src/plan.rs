@@ -6,12 +6,14 @@ pub mod accelerator;
 pub mod network;
 mod rdma;
 pub mod storage;
+pub mod threaded;
 mod variant;
 
 pub use accelerator::{Accelerator, StreamVariant};
 pub use network::{Network, NetworkVariant};
 pub use rdma::{Controlled, LoadStep, Moderation, Rdma};
 pub use storage::{Coalescing, DEVICE_VECTORS, DrivePlan, IoEngine, JobPlan, Pattern, Storage};
+pub use threaded::{Threaded, ThreadedVariant};
 pub use variant::{Delivery, Variant};
 
 use crate::input::{InputError, Place, Warning};
@@ -54,6 +56,8 @@ pub enum Experiment {
     Rdma(Rdma),
     /// Flows through a guest.
     Network(Network),
+    /// A threaded interrupt, raised and waited for.
+    Threaded(Threaded),
 }
 
 impl Experiment {
@@ -64,6 +68,7 @@ impl Experiment {
             Self::Accelerator(_) => "accelerator",
             Self::Rdma(_) => "moderation",
             Self::Network(_) => "network",
+            Self::Threaded(_) => "threaded",
         }
     }
 
@@ -75,6 +80,7 @@ impl Experiment {
                 | (Self::Accelerator(_), Variant::Stream(_))
                 | (Self::Rdma(_), Variant::Moderation(_))
                 | (Self::Network(_), Variant::Network(_))
+                | (Self::Threaded(_), Variant::Threaded(_))
         )
     }
 
@@ -127,6 +133,7 @@ impl Plan {
             Experiment::Accelerator(accelerator) => accelerator.validate(self),
             Experiment::Rdma(rdma) => rdma.validate(self),
             Experiment::Network(network) => network.validate(self),
+            Experiment::Threaded(threaded) => threaded.validate(self),
         }
     }
 }

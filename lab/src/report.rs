@@ -18,6 +18,7 @@ mod rows_page;
 mod storage;
 mod system;
 pub mod table;
+mod threaded;
 pub mod trace;
 
 pub use rows_page::rows_page;

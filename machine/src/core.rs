@@ -484,5 +484,7 @@ fn work_name(work: Work) -> &'static str {
         Work::FabricSubmit => "submit",
         Work::FabricComplete => "complete",
         Work::FabricServe => "serve",
+        Work::ThreadWake => "wake thread",
+        Work::Raise => "raise",
     }
 }

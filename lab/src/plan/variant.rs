@@ -1,6 +1,6 @@
 //! The variants of an experiment that are compared: the columns of its table.
 
-use super::{Moderation, NetworkVariant, StreamVariant};
+use super::{Moderation, NetworkVariant, StreamVariant, ThreadedVariant};
 use std::fmt;
 
 /// One way to run an experiment. Each kind has its own.
@@ -14,6 +14,8 @@ pub enum Variant {
     Moderation(Moderation),
     /// Of a network experiment.
     Network(NetworkVariant),
+    /// Of a threaded interrupt.
+    Threaded(ThreadedVariant),
 }
 
 impl fmt::Display for Variant {
@@ -24,6 +26,7 @@ impl fmt::Display for Variant {
             Self::Stream(variant) => variant.fmt(f),
             Self::Moderation(moderation) => moderation.fmt(f),
             Self::Network(variant) => variant.fmt(f),
+            Self::Threaded(variant) => variant.fmt(f),
         }
     }
 }

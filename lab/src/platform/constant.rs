@@ -75,6 +75,8 @@ pub enum Needed {
     Pci,
     /// Those with drives.
     Drives,
+    /// Those with any device: all but a GIC alone.
+    Devices,
 }
 
 /// Declares a group of constants: the fields, their units, their bounds, and after `for` which platforms must give them

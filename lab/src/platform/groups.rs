@@ -17,7 +17,7 @@ constants! {
         /// [`Work::IrqHandler`].
         irq_handler: Time 0.0 1e6,
         /// [`Work::ReapEntry`].
-        reap_entry: Time 0.0 1e6,
+        reap_entry: Time 0.0 1e6 for Devices,
         /// [`Work::PirHarvest`].
         pir_harvest: Time 0.0 1e6 for Pci,
         /// [`Work::PidClearOn`].
@@ -41,7 +41,7 @@ constants! {
         /// [`Work::CompletePolled`].
         complete_polled: Time 0.0 1e6 for Drives,
         /// [`Work::PollLook`]. Not zero: a poll that takes no time would never end.
-        poll_look: Time 1.0 1e6,
+        poll_look: Time 1.0 1e6 for Devices,
         /// [`Work::CheckLook`].
         check_look: Time 0.0 1e6 for Drives,
         /// [`Work::ContextSwitch`].
@@ -49,13 +49,13 @@ constants! {
         /// From the interrupt's arrival at an idle CPU to its entry.
         idle_wake: Time 0.0 1e6,
         /// A write of the EOI register (x2APIC MSR).
-        eoi: Time 0.0 1e6,
+        eoi: Time 0.0 1e6 for Devices,
         /// A posted write of a device's register: a doorbell.
-        doorbell: Time 0.0 1e6,
+        doorbell: Time 0.0 1e6 for Devices,
         /// A read of a device register: a round trip. Not zero: a poll that takes no time would never end.
-        register_read: Time 1.0 1e6,
+        register_read: Time 1.0 1e6 for Devices,
         /// Taking a cache line that another agent wrote last.
-        line_transfer: Time 0.0 1e6,
+        line_transfer: Time 0.0 1e6 for Devices,
     }
 }
 
@@ -81,9 +81,13 @@ impl Cpu {
             Work::PollLook => &self.poll_look,
             Work::CheckLook => &self.check_look,
             Work::ContextSwitch => &self.context_switch,
-            Work::StreamEntry | Work::SoftPass | Work::FabricSubmit | Work::FabricComplete | Work::FabricServe => {
-                return None;
-            }
+            Work::StreamEntry
+            | Work::SoftPass
+            | Work::FabricSubmit
+            | Work::FabricComplete
+            | Work::FabricServe
+            | Work::ThreadWake
+            | Work::Raise => return None,
         })
     }
 
@@ -226,5 +230,24 @@ constants! {
         batch: Count 1.0 65535.0,
         /// Packets after which a thread turns to its next queue.
         weight: Count 1.0 65535.0,
+    }
+}
+
+constants! {
+    /// Arm's interrupt controller, and what a threaded interrupt takes that software raises. Times of software are scaled by
+    /// `cpu.scale`, those of the controller are not.
+    Gic {
+        /// Architecture version.
+        version: Count 2.0 3.0,
+        /// An access to a register of the distributor or a redistributor, read or write: the CPU waits until it has arrived.
+        distributor: Time 0.0 1e6,
+        /// One to the CPU interface: memory-mapped in version 2, a system register in version 3.
+        interface: Time 0.0 1e6,
+        /// How long RWP stays set after a write that disables something.
+        write_pending: Time 0.0 1e6,
+        /// [`Work::ThreadWake`].
+        thread_wake: Time 0.0 1e6,
+        /// [`Work::Raise`].
+        raise: Time 0.0 1e6,
     }
 }

@@ -8,7 +8,7 @@ mod tests;
 mod unit;
 
 pub use constant::{Constant, Needed, Spec};
-pub use groups::{Accelerator, Cpu, Drive, Fabric, Nic, Vhost};
+pub use groups::{Accelerator, Cpu, Drive, Fabric, Gic, Nic, Vhost};
 pub use read::EMBEDDED;
 pub use unit::Unit;
 
@@ -35,10 +35,12 @@ pub struct Platform {
     pub nic: Option<Nic>,
     /// The host of a guest with a virtio card.
     pub vhost: Option<Vhost>,
+    /// Arm's interrupt controller.
+    pub gic: Option<Gic>,
 }
 
 /// The groups of a platform file.
-const GROUPS: [&str; 6] = ["cpu", "fabric", "drive", "accelerator", "nic", "vhost"];
+const GROUPS: [&str; 7] = ["cpu", "fabric", "drive", "accelerator", "nic", "vhost", "gic"];
 
 impl Platform {
     /// Whether `key` begins with the name of a group of constants and a dot.
@@ -53,12 +55,15 @@ impl Platform {
 
     /// What one unit of `work` takes on this platform, in picoseconds: zero of work of a kind that it does not have.
     pub fn work_ps(&self, work: Work) -> u64 {
-        let cost = self.cpu.work(work).or(match (work, self.accelerator.as_ref(), self.nic.as_ref()) {
-            (Work::StreamEntry, Some(accelerator), _) => Some(&accelerator.stream_entry),
-            (Work::SoftPass, _, Some(nic)) => Some(&nic.soft_pass),
-            (Work::FabricSubmit, _, Some(nic)) => Some(&nic.submit),
-            (Work::FabricComplete, _, Some(nic)) => Some(&nic.complete),
-            (Work::FabricServe, _, Some(nic)) => Some(&nic.serve),
+        let (nic, gic) = (self.nic.as_ref(), self.gic.as_ref());
+        let cost = self.cpu.work(work).or(match work {
+            Work::StreamEntry => self.accelerator.as_ref().map(|accelerator| &accelerator.stream_entry),
+            Work::SoftPass => nic.map(|nic| &nic.soft_pass),
+            Work::FabricSubmit => nic.map(|nic| &nic.submit),
+            Work::FabricComplete => nic.map(|nic| &nic.complete),
+            Work::FabricServe => nic.map(|nic| &nic.serve),
+            Work::ThreadWake => gic.map(|gic| &gic.thread_wake),
+            Work::Raise => gic.map(|gic| &gic.raise),
             _ => None,
         });
         cost.map_or(0, |cost| self.cpu.scaled_ps(cost))
@@ -77,7 +82,9 @@ impl Platform {
         let nic = nic.map(|(spec, constant)| (format!("nic.{}", spec.name), spec, constant));
         let vhost = self.vhost.iter().flat_map(Vhost::iter);
         let vhost = vhost.map(|(spec, constant)| (format!("vhost.{}", spec.name), spec, constant));
-        let all = cpu.chain(fabric).chain(drives).chain(accelerator).chain(nic).chain(vhost);
+        let gic = self.gic.iter().flat_map(Gic::iter);
+        let gic = gic.map(|(spec, constant)| (format!("gic.{}", spec.name), spec, constant));
+        let all = cpu.chain(fabric).chain(drives).chain(accelerator).chain(nic).chain(vhost).chain(gic);
         all.filter(|(.., constant)| constant.is_given()).collect()
     }
 
@@ -95,6 +102,7 @@ impl Platform {
             "accelerator" => self.accelerator.as_mut()?.get_mut(name),
             "nic" => self.nic.as_mut()?.get_mut(name),
             "vhost" => self.vhost.as_mut()?.get_mut(name),
+            "gic" => self.gic.as_mut()?.get_mut(name),
             _ => {
                 let kind = group.strip_prefix("drive.")?;
                 let (_, drive) = self.drives.iter_mut().find(|(known, _)| known == kind)?;

@@ -8,13 +8,13 @@
 //! [drive.gen5]                # one table a kind of drive
 //! ```
 
-use super::{Accelerator, Constant, Cpu, Drive, Fabric, GROUPS, Needed, Nic, Platform, Spec, Vhost};
+use super::{Accelerator, Constant, Cpu, Drive, Fabric, GROUPS, Gic, Needed, Nic, Platform, Spec, Vhost};
 use crate::document::{Document, Node, Table};
 use crate::input::{InputError, Place, Problem};
 use crate::setting::Setting;
 
 /// The platforms that the program carries: name, path in the project, text.
-pub const EMBEDDED: [(&str, &str, &str); 9] = [
+pub const EMBEDDED: [(&str, &str, &str); 12] = [
     ("emr", "platforms/emr.toml", include_str!("../../../platforms/emr.toml")),
     ("spr", "platforms/spr.toml", include_str!("../../../platforms/spr.toml")),
     ("optane", "platforms/optane.toml", include_str!("../../../platforms/optane.toml")),
@@ -24,6 +24,9 @@ pub const EMBEDDED: [(&str, &str, &str); 9] = [
     ("rdma-vm", "platforms/rdma-vm.toml", include_str!("../../../platforms/rdma-vm.toml")),
     ("rdma-host", "platforms/rdma-host.toml", include_str!("../../../platforms/rdma-host.toml")),
     ("virtio-host", "platforms/virtio-host.toml", include_str!("../../../platforms/virtio-host.toml")),
+    ("emag", "platforms/emag.toml", include_str!("../../../platforms/emag.toml")),
+    ("altra", "platforms/altra.toml", include_str!("../../../platforms/altra.toml")),
+    ("juno", "platforms/juno.toml", include_str!("../../../platforms/juno.toml")),
 ];
 
 impl Platform {
@@ -86,8 +89,16 @@ impl Platform {
                 Some(Vhost::build(|spec| group.constant(spec, lent.map(Vhost::iter)))?)
             }
         };
+        let gic = match (root.get("gic"), base.and_then(|base| base.gic.as_ref())) {
+            (None, None) => None,
+            (_, lent) => {
+                let group = Group::of(&root, "gic", Gic::SPECS)?;
+                Some(Gic::build(|spec| group.constant(spec, lent.map(Gic::iter)))?)
+            }
+        };
         let is_needed = |spec: &Spec| match spec.needed {
             Needed::Always => true,
+            Needed::Devices => gic.is_none(),
             Needed::Pci => !drives.is_empty() || accelerator.is_some() || nic.is_some(),
             Needed::Drives => !drives.is_empty(),
         };
@@ -96,7 +107,7 @@ impl Platform {
         let fabric_group = Group::of(&root, "fabric", Fabric::SPECS)?;
         let fabric =
             Fabric::build(|spec| fabric_group.constant_if(is_needed(spec), spec, base.map(|base| base.fabric.iter())))?;
-        let platform = Self { name: name.to_owned(), about, cpu, fabric, drives, accelerator, nic, vhost };
+        let platform = Self { name: name.to_owned(), about, cpu, fabric, drives, accelerator, nic, vhost, gic };
         platform.check()?;
         Ok(platform)
     }

@@ -94,7 +94,7 @@ fn a_platform_that_is_not_there_is_an_error() {
         |name: &str| Platform::load(&Setting::new(Place::option("--platform"), "", name)).unwrap_err().to_string();
     assert_eq!(
         load("emx"),
-        "--platform: `emx` is no platform; valid: emr, spr, optane, azure, dsa-loops, dsa-headline, rdma-vm, rdma-host, virtio-host, or the path of a file (./my.toml)"
+        "--platform: `emx` is no platform; valid: emr, spr, optane, azure, dsa-loops, dsa-headline, rdma-vm, rdma-host, virtio-host, emag, altra, juno, or the path of a file (./my.toml)"
     );
     assert!(load("./no-such.toml").contains("cannot be read"));
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::plots::{self, Axes, Bar, Series, escape};
-use super::{RunReport, accelerator, figure, network, rdma, storage, table};
+use super::{RunReport, accelerator, figure, network, rdma, storage, table, threaded};
 use crate::outcome::{Bottleneck, Headline, Section, Summary, Timeline, Unit};
 
 /// The page, whole. It refers to nothing outside itself.
@@ -31,6 +31,7 @@ fn own(report: &RunReport) -> String {
         Some(Section::Accelerator(_)) => accelerator::sections(report),
         Some(Section::Rdma(_)) => rdma::sections(report),
         Some(Section::Network(_)) => network::sections(report),
+        Some(Section::Threaded(_)) => threaded::sections(report),
         None => String::new(),
     }
 }

@@ -3,6 +3,7 @@
 use crate::plan::Variant;
 use drivers::apic::ApicError;
 use drivers::dsa::DsaError;
+use drivers::gic::GicError;
 use drivers::ioapic::IoApicError;
 use drivers::nvme::NvmeError;
 use drivers::pci::MsixError;
@@ -72,6 +73,8 @@ pub enum SetupError {
     IoApic(IoApicError),
     /// A virtio device.
     Virtio(VirtioError),
+    /// A GIC.
+    Gic(GicError),
     /// A drive, by its name.
     Drive(String, NvmeError),
     /// Memory of a job.
@@ -97,6 +100,7 @@ impl fmt::Display for SetupError {
             Self::Accelerator(error) => write!(f, "accelerator: {error}"),
             Self::IoApic(error) => write!(f, "{error}"),
             Self::Virtio(error) => write!(f, "virtio device: {error}"),
+            Self::Gic(error) => write!(f, "GIC: {error}"),
             Self::Drive(name, error) => write!(f, "drive {name}: {error}"),
             Self::Memory(error) => write!(f, "buffers: {error}"),
             Self::Spawn(error) => write!(f, "{error}"),
@@ -128,6 +132,7 @@ setup_error_from!(
     RdmaError => Rdma,
     IoApicError => IoApic,
     VirtioError => Virtio,
+    GicError => Gic,
     PollError => Poll,
     LevelError => Levels,
     SpawnError => Spawn,

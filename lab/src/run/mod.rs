@@ -9,6 +9,7 @@ mod pcie;
 mod rdma;
 mod span;
 mod storage;
+mod threaded;
 mod x86;
 
 pub use error::{RunError, SetupError};
@@ -16,11 +17,12 @@ pub use error::{RunError, SetupError};
 use crate::interrupt::StopFlag;
 use crate::outcome::{Outcome, Timeline};
 use crate::plan::{Experiment, Plan, Variant};
-use crate::platform::Platform;
+use crate::platform::{Constant, Platform};
 use crate::progress::Progress;
 use crate::report::trace::{TraceRecord, Track};
 use hal::{CpuSet, Work};
-use machine::model::ModelId;
+use machine::gic::{GicConfig, GicCosts, Interrupts};
+use machine::model::{AccessCosts, ModelId};
 use machine::time::Ps;
 use machine::{Costs, Machine, MachineConfig, RunEnd};
 use rayon::prelude::*;
@@ -75,6 +77,9 @@ fn rig(plan: &Plan, variant: Variant, seed: u64, traced: bool) -> Result<Box<dyn
         }
         (Experiment::Network(network), Variant::Network(variant)) => {
             Ok(Box::new(network::NetworkRig::new(plan, network, variant, seed, traced)?))
+        }
+        (Experiment::Threaded(threaded), Variant::Threaded(variant)) => {
+            Ok(Box::new(threaded::ThreadedRig::new(plan, threaded, variant, seed, traced)?))
         }
         (experiment, variant) => Err(RunError::Variant { kind: experiment.kind(), variant }),
     }
@@ -172,12 +177,25 @@ fn machine(plan: &Plan, memory_bytes: usize, seed: u64, traced: bool) -> Machine
         seed,
         jitter_percent: plan.platform.fabric.jitter.whole() as u32,
         costs: costs(&plan.platform),
+        interrupts: interrupts(&plan.platform),
         interrupt_limit: plan.options.interrupt_limit_ns.map(Ps::from_ns),
         trace_spans_max: if traced { TRACE_SPANS_MAX } else { 0 },
         ..MachineConfig::default()
     });
     machine.set_tracing(false);
     machine
+}
+
+/// What delivers interrupts: the platform's GIC, or local APICs.
+fn interrupts(platform: &Platform) -> Interrupts {
+    let Some(gic) = &platform.gic else { return Interrupts::X2Apic };
+    let accesses = |time: &Constant| AccessCosts { read: Ps(time.ps()), write: Ps(time.ps()) };
+    let config = GicConfig {
+        write_pending_time: Ps(gic.write_pending.ps()),
+        costs: GicCosts { distributor: accesses(&gic.distributor), cpu_interface: accesses(&gic.interface) },
+        ..GicConfig::default()
+    };
+    if gic.version.whole() == 2 { Interrupts::GicV2(config) } else { Interrupts::GicV3(config) }
 }
 
 fn costs(platform: &Platform) -> Costs {

@@ -14,6 +14,7 @@ carried! {
     "spr-2-drives.toml" "spr-4-drives.toml" "spr-8-drives.toml"
     "dsa-loops.toml" "dsa-headline.toml" "dsa-remedies.toml"
     "virtio-irqs.toml" "virtio-mapping.toml" "virtio-level.toml"
+    "gic-emag.toml" "gic-altra.toml" "gic-juno.toml"
     "optane-4-drives.toml" "optane-5-drives.toml"
     "azure-one-job.toml" "azure-one-job-check.toml" "azure-one-job-qd16.toml" "azure-80-cpus.toml"
     "rdma-vm.toml" "rdma-deep.toml" "rdma-qd1.toml" "rdma-host.toml" "rdma-nine-levels.toml" "rdma-steps.toml" "rdma-thefts.toml"

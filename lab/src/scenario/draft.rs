@@ -4,6 +4,7 @@ use super::accelerator::AcceleratorDraft;
 use super::network::NetworkDraft;
 use super::rdma::RdmaDraft;
 use super::storage::StorageDraft;
+use super::threaded::ThreadedDraft;
 use super::{DURATION_NS, RAMP_NS};
 use crate::input::{InputError, Place};
 use crate::plan::{Options, Spans};
@@ -32,6 +33,7 @@ pub(super) enum Kind {
     Accelerator(AcceleratorDraft),
     Rdma(RdmaDraft),
     Network(NetworkDraft),
+    Threaded(ThreadedDraft),
 }
 
 impl Kind {
@@ -42,6 +44,7 @@ impl Kind {
             Self::Accelerator(draft) => draft.apply(setting),
             Self::Rdma(draft) => draft.apply(setting),
             Self::Network(draft) => draft.apply(setting),
+            Self::Threaded(draft) => draft.apply(setting),
         }
     }
 
@@ -52,6 +55,7 @@ impl Kind {
             Self::Accelerator(_) => AcceleratorDraft::keys(),
             Self::Rdma(_) => RdmaDraft::keys(),
             Self::Network(_) => NetworkDraft::keys(),
+            Self::Threaded(_) => ThreadedDraft::keys(),
         }
     }
 }

@@ -10,6 +10,7 @@ mod read;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod threaded;
 
 pub use carried::names;
 
@@ -26,6 +27,7 @@ use rdma::RdmaDraft;
 use read::{SEEDS_MAX, Scenario, Workload};
 use std::path::Path;
 use storage::StorageDraft;
+use threaded::ThreadedDraft;
 
 /// The platform of a job file that is run without one.
 const PLATFORM_DEFAULT: &str = "emr";
@@ -76,6 +78,7 @@ impl Request {
         let kind = match scenario.workload {
             Workload::Stream => Kind::Accelerator(AcceleratorDraft::new()),
             Workload::Network => Kind::Network(NetworkDraft::new()),
+            Workload::Threaded => Kind::Threaded(ThreadedDraft::new()),
             Workload::Jobs(sections) => Kind::Storage(StorageDraft::new(path.clone(), sections)),
             Workload::Rdma => Kind::Rdma(RdmaDraft::new()),
             Workload::JobFile(setting) => {
@@ -97,6 +100,7 @@ impl Request {
             Kind::Accelerator(accelerator) => accelerator.resolve(&draft, asked)?,
             Kind::Rdma(rdma) => rdma.resolve(&draft, asked)?,
             Kind::Network(network) => network.resolve(&draft, asked)?,
+            Kind::Threaded(threaded) => threaded.resolve(&draft, asked)?,
         };
         let plan = Plan {
             name: Path::new(&path).file_stem().map_or(path.clone(), |stem| stem.to_string_lossy().into()),

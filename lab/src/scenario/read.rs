@@ -29,6 +29,8 @@ pub(super) enum Workload {
     Rdma,
     /// `[network]`, likewise.
     Network,
+    /// `[threaded]`.
+    Threaded,
 }
 
 /// The keys of a scenario file.
@@ -48,6 +50,7 @@ pub(super) const KEYS: &[&str] = &[
     "stream",
     "rdma",
     "network",
+    "threaded",
     "set",
 ];
 
@@ -64,7 +67,9 @@ impl Scenario {
         for (key, node) in root.iter() {
             match key {
                 "cpus" | "ramp" | "duration" => settings.push(node.scalar("one value")?),
-                "job" | "options" | "drives" | "stream" | "rdma" | "network" => flatten(node, key, &mut settings)?,
+                "job" | "options" | "drives" | "stream" | "rdma" | "network" | "threaded" => {
+                    flatten(node, key, &mut settings)?;
+                }
                 "set" => {
                     let first = settings.len();
                     flatten(node, key, &mut settings)?;
@@ -98,10 +103,18 @@ fn flatten(node: Node<'_, '_>, key: &str, settings: &mut Vec<Setting>) -> Result
     }
 }
 
+/// The tables that are a workload by themselves.
+const OWN: [(&str, Workload); 4] = [
+    ("stream", Workload::Stream),
+    ("rdma", Workload::Rdma),
+    ("network", Workload::Network),
+    ("threaded", Workload::Threaded),
+];
+
 fn workload(root: &Table<'_, '_>) -> Result<Workload, InputError> {
-    let valid = "workload = \"jobs/four-drives.fio\", or [[jobs]] tables with fio's options, or one of [stream], [rdma], [network]";
+    let valid = "workload = \"jobs/four-drives.fio\", or [[jobs]] tables with fio's options, or one of [stream], [rdma], [network], [threaded]";
     let jobs = root.get("workload").or(root.get("jobs"));
-    for (key, own) in [("stream", Workload::Stream), ("rdma", Workload::Rdma), ("network", Workload::Network)] {
+    for (key, own) in OWN {
         match (&jobs, root.get(key)) {
             (None, Some(_)) => return Ok(own),
             (Some(_), Some(node)) => {

@@ -1,0 +1,105 @@
+//! A threaded interrupt behind a GIC: what a cycle costs in accesses, and the published gains.
+
+mod common;
+
+use common::plan;
+use lab::interrupt::StopFlag;
+use lab::outcome::{Accesses, Outcome};
+use lab::plan::{ThreadedVariant, Variant};
+use lab::scenario::Request;
+use lab::{published, reproduce, run};
+
+fn outcome(scenario: &str, variant: ThreadedVariant, sets: &[&str]) -> Outcome {
+    let plan = plan(scenario, sets);
+    run::run_one(&plan, Variant::Threaded(variant), 1, false, &StopFlag::default()).unwrap().outcome
+}
+
+/// Per cycle, exactly: a count may only differ by what belongs to the cycles under way at the beginning and the end.
+#[test]
+fn a_mask_is_two_writes_and_a_poll_and_eoimode_1_makes_none_of_them() {
+    for (scenario, polls) in [("gic-emag", 1), ("gic-altra", 1), ("gic-juno", 0)] {
+        for variant in ThreadedVariant::ALL {
+            let outcome = outcome(scenario, variant, &["duration=10ms"]);
+            let threaded = outcome.threaded().unwrap();
+            assert!(threaded.cycles > 1000, "{scenario} {variant}: {}", threaded.cycles);
+            let a_cycle = |count: u64, times: u64| {
+                let expected = times * threaded.cycles;
+                assert!(count.abs_diff(expected) <= times, "{scenario} {variant}: {count}, not {expected}");
+            };
+            let masked = u64::from(variant == ThreadedVariant::Mask);
+            let Accesses {
+                distributor_reads,
+                control_reads,
+                distributor_writes,
+                mask_writes,
+                unmask_writes,
+                raise_writes,
+                interface,
+            } = threaded.accesses;
+            a_cycle(raise_writes, 1);
+            a_cycle(mask_writes, masked);
+            a_cycle(unmask_writes, masked);
+            a_cycle(control_reads, masked * polls);
+            a_cycle(distributor_reads, masked * polls);
+            a_cycle(distributor_writes, 1 + 2 * masked);
+            // Acknowledged, ended, nothing more found; and deactivated apart from the end.
+            a_cycle(interface, 4 - masked);
+            assert_eq!(outcome.faults, []);
+        }
+    }
+}
+
+/// A distributor that takes its time to disable a line is polled more often, and EOImode 1 does not notice.
+#[test]
+fn only_the_mask_waits_for_rwp() {
+    let slow = &["duration=4ms", "gic.write_pending=2us"];
+    let polls = |sets: &[&str]| {
+        let outcome = outcome("gic-emag", ThreadedVariant::Mask, sets);
+        let threaded = outcome.threaded().unwrap();
+        threaded.accesses.control_reads as f64 / threaded.cycles as f64
+    };
+    assert!((polls(&slow[..1]) - 1.0).abs() < 0.01);
+    assert!(polls(slow) > 4.0, "{}", polls(slow));
+    let cycles = |sets| outcome("gic-emag", ThreadedVariant::EoiMode1, sets).threaded().unwrap().cycles;
+    assert_eq!(cycles(slow), cycles(&slow[..1]));
+}
+
+#[test]
+fn the_fitted_gains_are_within_a_point() {
+    let rows = published::select(&["L-eM".into(), "L-Al".into()]).unwrap();
+    let plans = reproduce::plans(&rows).unwrap();
+    let outcomes = reproduce::run_plans(&plans, &rows, &StopFlag::default()).unwrap();
+    let compared = reproduce::compare(&rows, &outcomes);
+    assert_eq!(compared.len(), 2);
+    for row in compared {
+        let error = row.error_percent.unwrap();
+        assert!(error.abs() < 1.0, "{}: {} against {:?}", row.id, row.value, row.published);
+    }
+}
+
+#[test]
+fn every_iteration_has_a_rate() {
+    let outcome = outcome("gic-altra", ThreadedVariant::Mask, &["duration=10ms", "threaded.iterations=7"]);
+    let rates = &outcome.threaded().unwrap().rates;
+    assert_eq!(rates.len(), 7);
+    let mean = rates.iter().sum::<f64>() / 7.0;
+    let counted = outcome.threaded().unwrap().cycles as f64 * 1e9 / outcome.span_ns as f64;
+    assert!((mean / counted - 1.0).abs() < 0.001, "{mean} over the iterations, {counted} over the span");
+}
+
+#[test]
+fn what_cannot_run_is_refused() {
+    let refused = |scenario: &str, set: &str| {
+        let request = Request { sets: vec![set.into()], ..Request::of(scenario) };
+        request.plan().unwrap_err().to_string()
+    };
+    let few = refused("gic-emag", "threaded.iterations=500");
+    assert!(few.contains("leaves too few cycles to each; valid: at most one for each 100 us"), "{few}");
+    let none = refused("gic-emag", "threaded.iterations=0");
+    assert!(none.contains("is out of bounds; valid: a whole number, from 1 to 1000"), "{none}");
+    let version = refused("gic-juno", "gic.version=4");
+    assert!(version.contains("from 2 to 3"), "{version}");
+    let request = Request { platform: Some("emr".into()), ..Request::of("gic-emag") };
+    let no_gic = request.plan().unwrap_err().to_string();
+    assert!(no_gic.contains("`emr` has no GIC; valid: one with [gic]"), "{no_gic}");
+}
