@@ -115,9 +115,15 @@ fn value(quantity: &str, outcome: &Outcome) -> Option<f64> {
     (ours.of)(outcome)
 }
 
-/// How many constants each platform of `plans` has free.
-pub fn free_constants(plans: &BTreeMap<String, Plan>) -> Vec<FreeConstants> {
-    let by_name: BTreeMap<&str, usize> =
+/// How many constants each platform of `plans` has free, for how many rows.
+///
+/// # Errors
+/// As [`published::rows`].
+pub fn free_constants(plans: &BTreeMap<String, Plan>) -> Result<Vec<FreeConstants>, InputError> {
+    let rows = published::rows()?;
+    let platforms: BTreeMap<&str, usize> =
         plans.values().map(|plan| (plan.platform.name.as_str(), plan.platform.free_constants().len())).collect();
-    by_name.into_iter().map(|(platform, count)| FreeConstants { platform: platform.into(), count }).collect()
+    let fitted = |name| rows.iter().filter(|row| row.usage == Usage::Fit && row.platform == name).count();
+    let entry = |(name, count)| FreeConstants { platform: String::from(name), count, fitted: fitted(name) };
+    Ok(platforms.into_iter().map(entry).collect())
 }

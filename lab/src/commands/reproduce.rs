@@ -12,7 +12,7 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
     let stop = stop_flag()?;
     let outcomes = rows_of::run_plans(&plans, &rows, &stop).map_err(failed)?;
     let compared = rows_of::compare(&rows, &outcomes);
-    let free = rows_of::free_constants(&plans);
+    let free = rows_of::free_constants(&plans)?;
     cli::print(&report::table::reproduce(&compared, &free))?;
     write(json, || report::json::reproduce(&compared).expect("rows are plain data"))?;
     write(html, || report::rows_page(&compared, &free))?;

@@ -20,13 +20,15 @@ const COMPARED_MAX: usize = 3;
 /// Three lines across and no others: rows of a block belong together.
 const LINES: TableStyle = presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none());
 
-/// A platform and how many of its constants calibration may vary.
+/// A platform, how many of its constants calibration may vary, and with how many rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreeConstants {
     /// The platform's name.
     pub platform: String,
     /// Its free constants.
     pub count: usize,
+    /// Its rows to fit, whether they were asked for or not.
+    pub fitted: usize,
 }
 
 /// What `campanile run` prints: the table, the faults, the published figures beside it, and what it all is.
@@ -95,9 +97,9 @@ fn system_tables(rows: &[&Row], free: &[FreeConstants]) -> String {
 
 /// A line for each platform of the fitted rows.
 pub(super) fn free_constants(fitted: &[&Row], free: &[FreeConstants]) -> String {
-    let line = |FreeConstants { platform, count }: &FreeConstants| {
-        let rows = fitted.iter().filter(|row| row.platform == *platform).count();
-        (rows != 0).then(|| format!("{platform}: free constants {count}, fitted rows {rows}.\n"))
+    let line = |FreeConstants { platform, count, fitted: rows }: &FreeConstants| {
+        let shown = fitted.iter().any(|row| row.platform == *platform);
+        shown.then(|| format!("{platform}: free constants {count}, fitted rows {rows}.\n"))
     };
     free.iter().filter_map(line).collect()
 }
