@@ -87,6 +87,29 @@ fn every_iteration_has_a_rate() {
     assert!((mean / counted - 1.0).abs() < 0.001, "{mean} over the iterations, {counted} over the span");
 }
 
+/// With other interrupts on the CPU the iterations differ; the accesses that a cycle costs and, nearly, the gain do not.
+#[test]
+fn a_neighbour_spreads_the_rates_and_leaves_the_accesses() {
+    let rates = |variant, neighbour: &[&str]| {
+        let outcome = outcome("gic-emag", variant, &[&["duration=10ms"], neighbour].concat());
+        let threaded = outcome.threaded().unwrap();
+        let masks = if variant == ThreadedVariant::Mask { threaded.cycles } else { 0 };
+        assert!(threaded.accesses.mask_writes.abs_diff(masks) <= 1, "{:?}", threaded.accesses);
+        assert!(threaded.accesses.raise_writes.abs_diff(threaded.cycles) <= 1, "{:?}", threaded.accesses);
+        assert_eq!(outcome.faults, []);
+        let extreme = |of: fn(f64, f64) -> f64| threaded.rates.iter().copied().reduce(of).unwrap();
+        (threaded.rates.iter().sum::<f64>(), extreme(f64::max) / extreme(f64::min) - 1.0)
+    };
+    let gain = |neighbour: &[&str]| {
+        let [mask, eoimode1] = ThreadedVariant::ALL.map(|variant| rates(variant, neighbour));
+        (eoimode1.0 / mask.0 - 1.0, mask.1.min(eoimode1.1))
+    };
+    let (alone, busy) = (gain(&[]), gain(&["threaded.neighbour=50us"]));
+    assert!(alone.1 < 0.001, "nothing varies: {}", alone.1);
+    assert!(busy.1 > 0.002, "{}", busy.1);
+    assert!((alone.0 - busy.0).abs() < 0.02, "{} beside {}", busy.0, alone.0);
+}
+
 #[test]
 fn what_cannot_run_is_refused() {
     let refused = |scenario: &str, set: &str| {

@@ -9,6 +9,9 @@ use std::fmt;
 pub struct Threaded {
     /// Equal parts of the measured span, each with a rate of its own.
     pub iterations: u32,
+    /// Mean time between two interrupts of another device on the same CPU, whose handler has no thread. None: no such
+    /// device.
+    pub neighbour_ns: Option<u64>,
 }
 
 /// How the line is held back until its thread is done.

@@ -9,7 +9,7 @@ use crate::platform::{Platform, Unit};
 use crate::setting::Setting;
 
 /// Its keys.
-const KEYS: &[&str] = &["threaded.iterations"];
+const KEYS: &[&str] = &["threaded.iterations", "threaded.neighbour"];
 /// What an iteration stands for: the published ones last so long.
 const ASKED_ITERATION_NS: u64 = 5_000_000_000;
 
@@ -19,9 +19,9 @@ pub(super) struct ThreadedDraft {
 }
 
 impl ThreadedDraft {
-    /// The published one: 20 iterations.
+    /// The published one: 20 iterations, and nothing else on the CPU.
     pub(super) fn new() -> Self {
-        Self { threaded: Threaded { iterations: 20 } }
+        Self { threaded: Threaded { iterations: 20, neighbour_ns: None } }
     }
 
     /// Every key.
@@ -35,6 +35,7 @@ impl ThreadedDraft {
             "threaded.iterations" => {
                 self.threaded.iterations = Unit::Count.read(setting, 1.0, ITERATIONS_MAX.into())? as u32;
             }
+            "threaded.neighbour" => self.threaded.neighbour_ns = Some(Unit::Time.read(setting, 10e3, 10e9)? as u64),
             _ => return Ok(false),
         }
         Ok(true)

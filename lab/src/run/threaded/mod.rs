@@ -2,6 +2,7 @@
 
 mod bench;
 mod measure;
+mod neighbour;
 mod system;
 
 use super::span::Span;
@@ -14,7 +15,9 @@ use hal::CpuSet;
 use machine::Machine;
 use machine::gic::GicWindows;
 use machine::model::ModelId;
+use machine::time::Ps;
 use measure::Snapshot;
+use neighbour::Neighbour;
 use std::sync::{Arc, OnceLock};
 use system::{Parts, System};
 
@@ -42,6 +45,10 @@ impl ThreadedRig {
     ) -> Result<Self, RunError> {
         let mut machine = super::machine(plan, MEMORY_BYTES, seed, traced);
         let gic = machine.gic().expect("the plan was validated");
+        let neighbour = threaded.neighbour_ns.map(|every_ns| {
+            let every = Ps::from_ns(every_ns);
+            machine.add_model(|_| Box::new(Neighbour { gic: gic.model, intid: system::NEIGHBOUR, every }))
+        });
         let installed: Arc<OnceLock<Arc<System>>> = Arc::default();
         let entry = installed.clone();
         machine.set_exception_entry(move |_| {
@@ -53,6 +60,9 @@ impl ThreadedRig {
         let version = plan.platform.gic.as_ref().expect("the plan was validated").version.whole();
         let parts = Parts { gic, version, cpus: plan.cpus, variant, installed, bench: bench.clone() };
         let system = boot(&mut machine, move || parts.set_up())?;
+        if let Some(neighbour) = neighbour {
+            machine.poke(neighbour, machine.now(), neighbour::BEGIN, 0);
+        }
         Ok(Self { cpus: plan.cpus, machine, gic, system, bench, snapshots: Vec::new() })
     }
 

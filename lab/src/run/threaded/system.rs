@@ -4,14 +4,18 @@ use super::bench::Bench;
 use crate::plan::ThreadedVariant;
 use crate::run::SetupError;
 use drivers::gic::{Affinity, EoiMode, Gic, GicDomain, GicError, GicV2, GicV3, Redistributors, Version};
-use hal::{CpuId, CpuSet, Hal as _, ThreadSpec};
-use irq::{Action, AllocRequest, CoreConfig, Delivery, Flow, Irq, IrqCore, IrqReturn, RequestFlags, RequesterId};
+use hal::{CpuId, CpuSet, Hal as _, ThreadSpec, Work};
+use irq::{
+    Action, AllocRequest, CoreConfig, Delivery, Flow, Irq, IrqCore, IrqReturn, RequestFlags, RequesterId, Trigger,
+};
 use machine::SimHal;
 use machine::gic::GicWindows;
 use std::sync::{Arc, OnceLock};
 
 /// An unused SPI.
 const INTID: u32 = 40;
+/// Another device's SPI.
+pub(super) const NEIGHBOUR: u32 = 41;
 /// What the scheduler uses: the SGI of a kick, the PPI of a time slice.
 const PRIVATE: [u32; 2] = [0, 30];
 /// The bus address of the first redistributor, which only messages would need.
@@ -54,11 +58,12 @@ impl<V: Version<SimHal>> Controller for Gic<SimHal, V> {
     }
 }
 
-/// The scheduler's interrupts need no more than to have interrupted.
-struct Nothing;
+/// A handler that only takes its time: the scheduler's interrupts, and the other device's.
+struct Plain;
 
-impl Action for Nothing {
+impl Action for Plain {
     fn handle(&self, _: Irq) -> IrqReturn {
+        SimHal.work(Work::IrqHandler, 1);
         IrqReturn::Handled
     }
 }
@@ -89,11 +94,15 @@ impl Parts {
         let mut private = Vec::new();
         for intid in PRIVATE {
             let line = core.alloc_line(&domain, &request(intid), Flow::PerCpu)?;
-            core.request(line, "scheduler", RequestFlags::default(), Arc::new(Nothing))?;
+            core.request(line, "scheduler", RequestFlags::default(), Arc::new(Plain))?;
             private.push(line);
         }
         let line = core.alloc_line(&domain, &request(INTID), gic.flow())?;
         core.request(line, "bench", RequestFlags::default(), self.bench.clone())?;
+        let neighbour = core.alloc_line(&domain, &request(NEIGHBOUR), gic.flow())?;
+        core.set_type(neighbour, Trigger::EdgeRising)?;
+        let in_interrupt = RequestFlags { no_thread: true, ..RequestFlags::default() };
+        core.request(neighbour, "neighbour", in_interrupt, Arc::new(Plain))?;
         let system = Arc::new(System { core, gic });
         assert!(self.installed.set(system.clone()).is_ok(), "a kernel is brought up once");
         for cpu in 0..self.cpus {
