@@ -29,6 +29,8 @@ pub enum Command {
     Irqs(IrqsArgs),
     /// Measure this program on this machine.
     Bench(BenchArgs),
+    /// Run the same drivers on bare metal under QEMU, and judge what is counted there.
+    Boot(BootArgs),
 }
 
 /// An experiment.
@@ -102,6 +104,23 @@ pub struct CalibrateArgs {
 #[derive(Args, Clone, PartialEq, Eq, Debug)]
 pub struct BenchArgs {
     /// Write the figures as one JSON array.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// `campanile boot`.
+#[derive(Args, Clone, PartialEq, Eq, Debug)]
+pub struct BootArgs {
+    /// raise, serial, private or nvme: on every machine that it runs on.
+    #[arg(required_unless_present_any = ["all", "quick"], conflicts_with_all = ["all", "quick"])]
+    pub case: Option<String>,
+    /// Every case on every machine, and a million reads.
+    #[arg(long)]
+    pub all: bool,
+    /// A few machines for each case; says what it skips where QEMU or a compiler's target is missing.
+    #[arg(long, conflicts_with = "all")]
+    pub quick: bool,
+    /// Write the counts as one JSON array.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }

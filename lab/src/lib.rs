@@ -2,6 +2,7 @@
 
 pub mod atomic_file;
 pub mod bench;
+pub mod boot;
 pub mod calibrate;
 pub mod cli;
 pub mod commands;

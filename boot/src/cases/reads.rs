@@ -1,4 +1,4 @@
-//! Reads with checked data, from one queue: the completions alone carry it on, so that a lost interrupt stops it.
+//! Reads with checked data, from one queue. Mostly the completions alone carry it on, so that a lost interrupt stops it.
 
 use crate::kernel::Bare;
 use alloc::format;
@@ -34,6 +34,8 @@ struct Ledger {
     completed: u64,
     /// Reads to do altogether.
     wanted: u64,
+    /// A thread submits, and not the completions.
+    by_thread: bool,
     /// What went wrong first.
     wrong: Option<String>,
 }
@@ -68,11 +70,18 @@ impl Reads {
 
     /// Does `count` more reads.
     pub(super) fn start(&self, count: u64) {
-        let slots = {
-            let mut ledger = self.ledger.lock();
-            ledger.wanted += count;
-            ledger.slots.len()
-        };
+        self.ledger.lock().wanted += count;
+        self.submit_free();
+    }
+
+    /// From now on completions submit nothing.
+    pub(super) fn submit_from_thread(&self) {
+        self.ledger.lock().by_thread = true;
+    }
+
+    /// A read into every buffer in which none is in flight.
+    pub(super) fn submit_free(&self) {
+        let slots = self.ledger.lock().slots.len();
         (0..slots).for_each(|slot| self.submit(slot));
     }
 
@@ -112,7 +121,7 @@ impl Reads {
         self.ledger.lock().wrong.clone().map_or(Ok(()), Err)
     }
 
-    /// A read is over; its slot.
+    /// A read is over; the slot that is to be used again at once.
     fn end(&self, completed: &Completed) -> Option<usize> {
         let mut ledger = self.ledger.lock();
         let slot = (completed.tag & 0xffff) as usize;
@@ -132,7 +141,7 @@ impl Reads {
         } else if let Some((index, word)) = wrong {
             ledger.fail(|| format!("word {index} of block {lba} is {word:#x}, not {:#x}", pattern(lba, index)));
         }
-        Some(slot)
+        (!ledger.by_thread).then_some(slot)
     }
 }
 

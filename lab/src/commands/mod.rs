@@ -1,6 +1,7 @@
 //! The commands, each from its arguments to what it prints and writes.
 
 mod bench;
+mod boot;
 mod calibrate;
 mod reproduce;
 mod run;
@@ -25,6 +26,7 @@ pub fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Calibrate(args) => calibrate::calibrate(args),
         Command::Irqs(args) => irqs(args),
         Command::Bench(args) => bench::bench(args),
+        Command::Boot(args) => boot::boot(args),
     }
 }
 

@@ -34,7 +34,7 @@ struct Queue {
 }
 
 /// Reads, checked, on every queue: first undisturbed, then while lines move from CPU to CPU and CPUs go and come, then
-/// with a completion check after each submission; at last on a polled queue. Options: `rounds` (reads altogether),
+/// from a thread, with a completion check after each submission; at last on a polled queue. Options: `rounds` (reads altogether),
 /// `depth` (of each queue).
 pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String> {
     let (rounds, depth) = (options.number("rounds", 10_000)?, options.number("depth", 8)?);
@@ -75,7 +75,6 @@ pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String
     let queues = (0..system.platform.cpus()).map(make).collect::<Result<Vec<_>, String>>()?;
 
     crate::println!("begin");
-    let begin_ns = arch::now_ns();
     carry(&queues, rounds / 4, || Ok(()))?;
     for (queue, cpu) in queues.iter().zip(0..) {
         let elsewhere: u64 = others(system, cpu).map(|cpu| system.core.count(queue.line, cpu)).sum();
@@ -85,9 +84,12 @@ pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String
     carry(&queues, rounds / 2, || disturb(system, &queues, &mut disturbances))?;
     home(system, &queues)?;
     queues.iter().for_each(|queue| queue.pair.set_completion_check(CompletionCheck::On));
-    carry(&queues, rounds - rounds / 4 - rounds / 2, || Ok(()))?;
+    queues.iter().for_each(|queue| queue.reads.submit_from_thread());
+    carry(&queues, rounds - rounds / 4 - rounds / 2, || {
+        queues.iter().for_each(|queue| queue.reads.submit_free());
+        Ok(())
+    })?;
     crate::println!("end");
-    count("read_ms", (arch::now_ns() - begin_ns) / 1_000_000);
     count("moves", disturbances.moves);
     count("offline_trips", disturbances.trips);
     count("waited_offline", disturbances.waited);

@@ -1,0 +1,179 @@
+//! Which case runs on which machine, and what must be counted there.
+
+use super::Selection;
+use super::image::{AARCH64, Tools, X86_64};
+use std::fmt;
+
+/// A case of the images.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Case {
+    /// An SPI that software raises: the published benchmark's loop.
+    Raise,
+    /// The UART's input.
+    Serial,
+    /// Timer interrupts and SGIs.
+    Private,
+    /// An NVMe drive with a vector a CPU.
+    Nvme,
+}
+
+/// All cases, by name.
+pub const CASES: [(&str, Case); 4] =
+    [("raise", Case::Raise), ("serial", Case::Serial), ("private", Case::Private), ("nvme", Case::Nvme)];
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = CASES.iter().find(|(_, case)| case == self);
+        f.write_str(named.map_or("", |(name, _)| name))
+    }
+}
+
+/// A machine of QEMU's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Machine {
+    /// `virt`, with this GIC, entered at this exception level, and this EOImode asked for.
+    Virt { gic: u8, level: u8, eoi_mode: u8 },
+    /// `q35`, with VT-d remapping or without.
+    Q35 { remapping: bool },
+}
+
+impl Machine {
+    pub(super) fn tools(self) -> Tools {
+        match self {
+            Self::Virt { .. } => AARCH64,
+            Self::Q35 { .. } => X86_64,
+        }
+    }
+}
+
+/// A case on a machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Setting {
+    pub(super) case: Case,
+    pub(super) machine: Machine,
+    pub(super) cpus: u32,
+    /// How long: interrupts, bytes, rounds or reads.
+    pub(super) rounds: u64,
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.case)?;
+        match self.machine {
+            Machine::Virt { gic, level, eoi_mode } => write!(f, "GICv{gic} EL{level} EOImode {eoi_mode}")?,
+            Machine::Q35 { remapping: true } => write!(f, "VT-d")?,
+            Machine::Q35 { remapping: false } => write!(f, "plain MSI")?,
+        }
+        write!(f, ", {} CPU{}", self.cpus, if self.cpus == 1 { "" } else { "s" })
+    }
+}
+
+/// Accesses to distributor and redistributor that an interrupt may cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Accesses {
+    pub(super) writes: u64,
+    pub(super) reads: u64,
+}
+
+impl Setting {
+    /// What an interrupt must cost, where that is judged. With EOImode 0 a forced-threaded line is masked and unmasked: two
+    /// writes, and on a GICv3 one look at the register-write-pending bit. With EOImode 1 nothing. The `raise` case adds
+    /// the write that raises.
+    pub(super) fn accesses(&self) -> Option<Accesses> {
+        let Machine::Virt { gic, eoi_mode, .. } = self.machine else { return None };
+        let raising = match self.case {
+            Case::Raise => 1,
+            Case::Serial => 0,
+            Case::Private | Case::Nvme => return None,
+        };
+        let masked = u64::from(eoi_mode == 0);
+        Some(Accesses { writes: raising + 2 * masked, reads: masked * u64::from(gic == 3) })
+    }
+
+    /// The image's command line.
+    pub(super) fn command_line(&self) -> String {
+        let Self { case, rounds, .. } = self;
+        match self.machine {
+            Machine::Virt { eoi_mode, .. } => format!("{case} eoimode={eoi_mode} rounds={rounds}"),
+            Machine::Q35 { .. } => format!("{case} rounds={rounds} depth=16"),
+        }
+    }
+}
+
+/// The reads of the long run.
+const MILLION: u64 = 1_000_000;
+
+/// What is to be run, in order.
+pub(super) fn select(selection: &Selection) -> Vec<Setting> {
+    let all = || CASES.iter().flat_map(|&(_, case)| machines(case));
+    match selection {
+        Selection::One(case) => machines(*case),
+        Selection::All => all().chain([nvme(true, 4, MILLION)]).collect(),
+        Selection::Quick => all().filter(is_quick).collect(),
+    }
+}
+
+fn nvme(remapping: bool, cpus: u32, rounds: u64) -> Setting {
+    Setting { case: Case::Nvme, machine: Machine::Q35 { remapping }, cpus, rounds }
+}
+
+/// All machines of a case.
+fn machines(case: Case) -> Vec<Setting> {
+    let rounds = match case {
+        Case::Nvme => {
+            return [(false, 1), (false, 4), (true, 1), (true, 4)].map(|(vtd, cpus)| nvme(vtd, cpus, 50_000)).into();
+        }
+        Case::Raise | Case::Serial => 200,
+        Case::Private => 20,
+    };
+    let mut settings = Vec::new();
+    for gic in [2, 3] {
+        for level in [1, 2] {
+            for eoi_mode in [0, 1] {
+                let machine = Machine::Virt { gic, level, eoi_mode };
+                settings.extend([1, 4].map(|cpus| Setting { case, machine, cpus, rounds }));
+            }
+        }
+    }
+    settings
+}
+
+/// Four CPUs, each GIC at one level in both modes, with and without remapping.
+fn is_quick(setting: &Setting) -> bool {
+    setting.cpus == 4
+        && match setting.machine {
+            Machine::Virt { gic, level, eoi_mode } => {
+                level + 1 == gic && (eoi_mode == 1 || setting.case != Case::Private)
+            }
+            Machine::Q35 { .. } => true,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_matrix_is_whole_and_the_quick_part_small() {
+        for (_, case) in CASES {
+            assert_eq!(select(&Selection::One(case)).len(), if case == Case::Nvme { 4 } else { 16 }, "{case}");
+        }
+        assert_eq!(select(&Selection::All).len(), 53);
+        let quick = select(&Selection::Quick);
+        assert_eq!(quick.len(), 12);
+        assert!(CASES.iter().all(|(_, case)| quick.iter().any(|setting| setting.case == *case)));
+    }
+
+    #[test]
+    fn mode_1_may_cost_nothing_but_the_raising_write() {
+        let accesses = |case, gic, eoi_mode| {
+            let machine = Machine::Virt { gic, level: 1, eoi_mode };
+            Setting { case, machine, cpus: 1, rounds: 1 }.accesses().map(|Accesses { writes, reads }| (writes, reads))
+        };
+        assert_eq!(accesses(Case::Serial, 3, 1), Some((0, 0)));
+        assert_eq!(accesses(Case::Serial, 3, 0), Some((2, 1)));
+        assert_eq!(accesses(Case::Serial, 2, 0), Some((2, 0)));
+        assert_eq!(accesses(Case::Raise, 3, 1), Some((1, 0)));
+        assert_eq!(accesses(Case::Private, 3, 1), None);
+    }
+}

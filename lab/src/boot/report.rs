@@ -1,0 +1,61 @@
+//! What was counted, for people and for programs.
+
+use comfy_table::{CellAlignment, LineStyle, Table, presets};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// A counted quantity.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// The case and its machine.
+    pub case: String,
+    /// What was counted.
+    pub quantity: String,
+    /// How much.
+    pub value: f64,
+    /// Whether it is what it must be.
+    pub pass: bool,
+    /// What went wrong, where that takes words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// The rows as a table, the case named once; below it the notes.
+pub fn table(rows: &[Row]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()));
+    table.set_header(["case", "quantity", "counted", ""]);
+    let mut last = "";
+    for row in rows {
+        let case = if row.case == last { "" } else { &row.case };
+        let verdict = if row.pass { "" } else { "FAIL" };
+        table.add_row([case, &row.quantity, &figure(row.value), verdict]);
+        last = &row.case;
+    }
+    if let Some(column) = table.column_mut(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let mut text: String = table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    for row in rows {
+        if let Some(note) = &row.note {
+            let _ = writeln!(text, "{}: {note}", row.case);
+        }
+    }
+    let failed = rows.iter().filter(|row| !row.pass).count();
+    let _ =
+        writeln!(text, "{} figures, {failed} of them wrong; all counted under QEMU, none of them times.", rows.len());
+    text
+}
+
+/// Whole numbers as such.
+fn figure(value: f64) -> String {
+    if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") }
+}
+
+/// The rows as a JSON array.
+///
+/// # Panics
+/// Never: they are plain data.
+pub fn json(rows: &[Row]) -> String {
+    serde_json::to_string_pretty(rows).expect("rows are plain data") + "\n"
+}

@@ -1,0 +1,36 @@
+//! `campanile boot`.
+
+use super::{ended, output, stop_flag, write};
+use crate::boot::{self, BootError, CASES, Selection};
+use crate::cli::{self, BootArgs, Failure};
+use crate::input::{InputError, Place};
+
+pub(super) fn boot(args: &BootArgs) -> Result<(), Failure> {
+    let selection = selection(args)?;
+    let json = output("--json", args.json.as_deref())?;
+    let stop = stop_flag()?;
+    let run = boot::run(&selection, &stop, |setting| eprintln!("{setting}"));
+    let outcome = run.map_err(|error: BootError| Failure::Run(error.into()))?;
+    outcome.skipped.iter().for_each(|why| println!("skipped: {why}"));
+    if !outcome.rows.is_empty() {
+        cli::print(&boot::table(&outcome.rows))?;
+    }
+    write(json, || boot::json(&outcome.rows))?;
+    ended(&stop)?;
+    if outcome.passes() { Ok(()) } else { Err(Failure::Run("a figure is not what it must be".into())) }
+}
+
+fn selection(args: &BootArgs) -> Result<Selection, InputError> {
+    match &args.case {
+        _ if args.all => Ok(Selection::All),
+        _ if args.quick => Ok(Selection::Quick),
+        Some(name) => {
+            let case = CASES.iter().find(|(known, _)| known == name);
+            let names = CASES.map(|(name, _)| name).join(", ");
+            let place = Place::option("CASE");
+            case.map(|&(_, case)| Selection::One(case))
+                .ok_or_else(|| InputError::value(&place, "", name, "is no case", &names))
+        }
+        None => unreachable!("the command line asks for one of them"),
+    }
+}
