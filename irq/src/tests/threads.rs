@@ -411,6 +411,36 @@ fn a_flow_that_changes_while_the_line_is_active_leaves_its_end_to_be_given_once(
     }
 }
 
+/// The old flow left its end to the thread, which is done while the new flow's handler runs: that one gives the end.
+#[test]
+fn an_end_that_the_old_flow_left_over_is_given_behind_the_new_flows_handler() {
+    for (flow, said) in [(Flow::Edge, "ack thread eoi"), (Flow::Level, "mask ack thread eoi unmask")] {
+        let bench = Bench::new(GIC);
+        let domain = super::wired::Wired(bench.domain.0.clone());
+        let irq = bench.core.alloc_line(&domain, &on(CpuSet::first(2)), Flow::Strict).unwrap();
+        let (gate, thread) = bench.gated("thread");
+        let (core, second, inner) = (bench.core.clone(), AtomicU32::new(0), gate.clone());
+        let primary = handler(move |irq| {
+            if second.fetch_add(1, SeqCst) == 0 {
+                return IrqReturn::WakeThread;
+            }
+            inner.open();
+            wait_until(|| core.view(irq).unwrap().threads_working == 0);
+            IrqReturn::Handled
+        });
+        bench.core.request_threaded(irq, "test", ONESHOT, Some(primary.clone()), thread).unwrap();
+        let fire = |cpu| bench.hal.interrupt(cpu, || assert!(bench.core.handle_irq(irq)));
+        fire(CPU0);
+        bench.core.set_flow(irq, flow).unwrap();
+        bench.said();
+        // The thread's CPU is the other one.
+        fire(CPU1);
+        assert_eq!(bench.said(), said);
+        assert!(!bench.view(irq).active && !bench.view(irq).masked);
+        bench.core.free(irq, &primary).unwrap();
+    }
+}
+
 #[test]
 fn a_thread_that_finds_nothing_counts_towards_a_storm() {
     let storm = StormConfig { burst: 10, burst_ns_min: 0, unhandled_max: 8, throttle_ns: 500 };
