@@ -172,6 +172,71 @@ fn moderation_waits_for_a_count_or_a_period() {
     assert_eq!(moderated(Config::default(), setting), (Ok(setting), 3, 3));
 }
 
+/// What was polled before its period ended is told of no more, and the next one has a period of its own.
+#[test]
+fn a_period_ends_with_the_entry_that_began_it() {
+    let after = host(Config::default(), |host| {
+        let [a, b] = host.connected(None);
+        let told = || b.device.event_queue(1).expect("open").counters().completions;
+        b.queue.set_moderation(Setting::new(20, 100)).expect("exclusive");
+        let soft = host.soft_poll(1, &b);
+        b.receives(0, 2);
+        a.sends(0, 1);
+        host.wait_ns(10_000);
+        assert_eq!((b.queue.poll_direct(16), b.queue.arm(), told()), (1, Missed::No, 0));
+        a.sends(1, 1);
+        host.wait_ns(17_000);
+        assert_eq!((b.seen.count(), told()), (1, 0), "the first one's period is over");
+        host.wait_ns(10_000);
+        assert_eq!((b.seen.count(), told()), (2, 1));
+        drop(soft);
+    });
+    assert!(after.faults.is_empty(), "{:?}", after.faults);
+}
+
+/// A user that posts more than its completion queue holds: the queue stops, what is in it can be taken, the event queue
+/// says so, and no other object is touched.
+#[test]
+fn a_completion_queue_that_overruns_keeps_what_it_has_and_says_so() {
+    let after = host(Config::default(), |host| {
+        let [a, b] = host.connected(None);
+        let events = a.device.event_queue(1).expect("open").clone();
+        host.msix_on(0);
+        host.serve(0, 1, events.clone());
+        let small = CqConfig { entries: 16, event_queue: 1, owner: CqUse::Exclusive };
+        let seen = Arc::new(rdma_rig::Seen::default());
+        let queue = a.device.open_cq(small, seen.clone(), None).expect("a queue");
+        let config = QpConfig { sends: 16, receives: 16 };
+        let pairs = [a.device.open_qp(config, &queue, &queue), b.device.open_qp(config, &b.queue, &b.queue)];
+        let [ours, theirs] = pairs.map(|pair| pair.expect("a queue pair"));
+        ours.connect(theirs.number()).expect("connected");
+        theirs.connect(ours.number()).expect("connected");
+        for round in 0..2 {
+            for id in 0..16 {
+                theirs.post_receive(&PostReceive { id, local: b.at(0), bytes: 64 }).expect("room");
+                ours.post_send(&a.send(16 * round + id, 64)).expect("room");
+            }
+            theirs.ring_receives();
+            ours.ring_sends();
+            host.wait_ns(50_000);
+            // The user counts wrong: nobody has taken the completions.
+            ours.sends_ended(16);
+            theirs.receives_ended(16);
+        }
+        assert_eq!((queue.poll(100), queue.poll(100)), (16, 0));
+        let ids: Vec<u64> = seen.take().iter().map(|done| done.id).collect();
+        assert_eq!(ids, (0..16).collect::<Vec<_>>());
+        assert_eq!(events.counters().cq_errors, 1);
+        let _ = queue.arm();
+        b.queue.poll(100);
+        b.receives(0, 1);
+        a.sends(99, 1);
+        host.wait_ns(20_000);
+        assert_eq!((a.queue.poll(16), b.queue.poll(16)), (1, 1), "the others go on");
+    });
+    assert!(after.faulted("completion queue overrun"), "{:?}", after.faults);
+}
+
 #[test]
 fn a_device_may_round_or_refuse_a_moderation() {
     let rounds = ModerationAnswer::Rounds { count: 4, period_us: 50 };

@@ -224,7 +224,7 @@ fn what_a_controller_programs_is_what_the_device_made_of_it() {
     let exact = Outcome::Done(Setting::new(64, 32));
     assert_eq!([outcome(CoalescingSupport::Exact, true), outcome(CoalescingSupport::Exact, false)], [exact; 2]);
     let quantised = CoalescingSupport::Quantised { unit_usecs: 50 };
-    assert_eq!(outcome(quantised, false), Outcome::Done(Setting::new(50, 32)));
+    assert_eq!([outcome(quantised, true), outcome(quantised, false)], [Outcome::Done(Setting::new(50, 32)); 2]);
     assert_eq!(outcome(CoalescingSupport::Refused, false), Outcome::Failed);
     assert_eq!(outcome(CoalescingSupport::Absent, true), Outcome::Failed);
 }

@@ -196,7 +196,7 @@ impl<H: Hal> Lapic<H> {
     }
 
     fn wait_command_idle(&self) -> Result<(), ApicError> {
-        let deadline_ns = self.hal.now_ns() + COMMAND_TIMEOUT_NS;
+        let deadline_ns = self.hal.now_ns().saturating_add(COMMAND_TIMEOUT_NS);
         while InterruptCommand::from_bits(u64::from(self.regs.read32(xapic::ICR_LOW))).delivery_pending() {
             if self.hal.now_ns() >= deadline_ns {
                 return Err(ApicError::CommandTimeout(COMMAND_TIMEOUT_NS));

@@ -90,7 +90,7 @@ impl<H: Hal> Device<H> {
         // Off first: whatever it was told before is forgotten.
         regs.write32(reg::CONTROL, Control::new().into_bits());
         regs.write32(reg::CONTROL, Control::new().with_enable(true).into_bits());
-        let deadline_ns = hal.now_ns() + config.ready_timeout_ns;
+        let deadline_ns = hal.now_ns().saturating_add(config.ready_timeout_ns);
         while !DeviceStatus::from_bits(regs.read32(reg::STATUS)).ready() {
             if hal.now_ns() >= deadline_ns {
                 return Err(RdmaError::Timeout(config.ready_timeout_ns));

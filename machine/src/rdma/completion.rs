@@ -63,6 +63,8 @@ impl Nic {
             return self.fault(world, "completion queue armed out of range", text);
         }
         (queue.armed, queue.new) = (true, new);
+        // The period runs from the first entry that is still new.
+        queue.timing &= new > 0;
         self.tell(world, number);
     }
 

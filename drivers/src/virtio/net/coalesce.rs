@@ -137,9 +137,10 @@ pub struct CoalescedReceive<H: Hal>(
 );
 
 impl<H: Hal> Moderated for CoalescedReceive<H> {
+    /// What the device made of it only the command for a queue tells; without that it is believed.
     fn program(&self, setting: Setting) -> Outcome {
         match self.0.coalesce_receive(setting.into()) {
-            Ok(()) => Outcome::Done(setting),
+            Ok(()) => Outcome::Done(self.0.coalescing_of(receive_queue(0)).map_or(setting, Setting::from)),
             Err(_) => Outcome::Failed,
         }
     }
