@@ -38,6 +38,8 @@ pub enum Work {
     PollLook,
     /// One look at a completion queue after a batch of submissions: a read of a line that the device wrote last.
     CheckLook,
+    /// One command completed on another CPU than its submitter's: taking the lines of its request from there.
+    RemoteCompletion,
     /// One context switch from a thread to another.
     ContextSwitch,
     /// One descriptor of a stream: its user is told, and makes the next.
@@ -76,6 +78,7 @@ impl Work {
         Self::CompletePolled,
         Self::PollLook,
         Self::CheckLook,
+        Self::RemoteCompletion,
         Self::ContextSwitch,
         Self::StreamEntry,
         Self::SoftPass,

@@ -478,6 +478,7 @@ fn work_name(work: Work) -> &'static str {
         Work::CompleteAio | Work::CompleteUring | Work::CompletePolled => "complete",
         Work::PollLook => "poll",
         Work::CheckLook => "check",
+        Work::RemoteCompletion => "remote completion",
         Work::ContextSwitch => "context switch",
         Work::StreamEntry => "stream",
         Work::SoftPass => "poll pass",

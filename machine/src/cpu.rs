@@ -94,6 +94,8 @@ pub(crate) struct Cpu {
     pub(crate) exceptions_masked: Cell<bool>,
     /// How many interrupts are being handled, one on top of another.
     pub(crate) depth: Cell<u32>,
+    /// When the outermost one began.
+    pub(crate) interrupt_since: Cell<Ps>,
     pub(crate) longest_interrupt: Cell<Ps>,
     /// Time owed, in ps.
     pub(crate) debt: Cell<u64>,
@@ -125,6 +127,7 @@ impl Cpu {
             irq_on_from: Cell::new(Ps(0)),
             exceptions_masked: Cell::new(false),
             depth: Cell::new(0),
+            interrupt_since: Cell::new(Ps(0)),
             longest_interrupt: Cell::new(Ps(0)),
             debt: Cell::new(0),
             times: Default::default(),
@@ -258,6 +261,9 @@ impl Core {
     fn enter(&self, cpu: &Cpu, exception: Exception) {
         let start = self.now();
         cpu.irq_on.set(false);
+        if cpu.depth.get() == 0 {
+            cpu.interrupt_since.set(start);
+        }
         cpu.depth.set(cpu.depth.get() + 1);
         if cpu.idle.replace(false) {
             cpu.owe(self.config.costs.wake_from_idle.0, Account::Irq);

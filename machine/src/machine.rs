@@ -288,9 +288,14 @@ impl Machine {
         self.core.real_cpus().iter().map(crate::cpu::Cpu::times).collect()
     }
 
-    /// The longest that one interrupt has kept a CPU, from its acceptance to its return, since this was last asked.
+    /// The longest that one interrupt has kept a CPU, from its acceptance to its return, since this was last asked. One that
+    /// has not returned counts with what it took so far.
     pub fn take_longest_interrupt(&self) -> Ps {
-        let longest = self.core.real_cpus().iter().map(|cpu| cpu.longest_interrupt.replace(Ps(0)));
+        let longest = self.core.real_cpus().iter().map(|cpu| {
+            let running =
+                if cpu.depth.get() > 0 { self.now().saturating_sub(cpu.interrupt_since.get()) } else { Ps(0) };
+            cpu.longest_interrupt.replace(Ps(0)).max(running)
+        });
         longest.max().unwrap_or(Ps(0))
     }
 

@@ -41,6 +41,7 @@ pub use controller::{AbortReport, Config, Controller, ControllerInfo, Controller
 pub use error::{DeviceFault, IoError, NvmeError, Refusal};
 pub use features::{Coalescing, CoalescingThreshold, CoalescingTime, FeatureValueError, VectorCoalescing};
 pub use queue::QueuePair;
+pub use reap::ReapBound;
 pub use request::{BatchDone, Completed, IoOp, IoRequest, Submitted};
 pub use stats::{CompletionCounters, PER_INTERRUPT_BUCKETS, QueueSnapshot, QueueState, SubmissionCounters};
 pub use tuning::COALESCING_LEVELS;

@@ -6,9 +6,21 @@ use super::slots::{Given, Slot, SlotState};
 use super::stats::CompletionCounters;
 use super::{Completed, DeviceFault, IoError, NvmeError, QueuePair};
 use alloc::vec::Vec;
-use hal::{CpuId, Dma, Hal, Word, Work};
+use hal::{CpuId, Dma, Hal, LockGuard, Word, Work};
 use irq::{Action, Irq, IrqReturn};
 use spec::nvme::{Completion, Status};
+
+/// How much one interrupt of a queue may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ReapBound {
+    /// One ring's worth of entries. What comes meanwhile has its own interrupt, and threads and other interrupts their
+    /// turn before it.
+    #[default]
+    Ring,
+    /// Everything: it acknowledges what it took and looks again, until the queue is empty. A queue whose submitters
+    /// are faster than the interrupt's CPU completes keeps that CPU for as long as they submit.
+    None,
+}
 
 /// Written under the completion lock.
 pub(super) struct CompletionSide {
@@ -21,6 +33,7 @@ pub(super) struct CompletionSide {
     pub(super) held: u16,
     /// Room for every slot, so that it never grows: no slot completes twice in one batch.
     batch: Vec<Completed>,
+    pub(super) bound: ReapBound,
     /// Who reaps.
     cpu: CpuId,
     /// Entries were taken without an interrupt since the last one.
@@ -41,6 +54,7 @@ impl CompletionSide {
             given,
             held: 0,
             batch: Vec::with_capacity(slot_count.into()),
+            bound: ReapBound::default(),
             cpu: CpuId::default(),
             taken_early: false,
             observer: Observer::default(),
@@ -113,6 +127,7 @@ impl<H: Hal> QueuePair<H> {
             return 0;
         }
         let max = max.min(self.entries.into());
+        let remote_before = side.counters.remote;
         let mut taken = 0;
         side.batch.clear();
         side.cpu = self.hal.cpu();
@@ -129,11 +144,38 @@ impl<H: Hal> QueuePair<H> {
             side.counters.entries += taken as u64;
             side.counters.doorbells += 1;
             self.hal.work(Work::ReapEntry, taken as u32);
+            let remote = side.counters.remote - remote_before;
+            if remote > 0 {
+                self.hal.work(Work::RemoteCompletion, remote as u32);
+            }
             self.ring_completion(side.cursor.head);
             self.cursor.set(side.cursor.to_word());
             self.deliver(side);
         }
         taken
+    }
+
+    /// As [`QueuePair::reap`], in an interrupt: one ring's worth, or on and on ([`ReapBound`]). The lock is free between
+    /// two rings' worth.
+    fn reap_in_interrupt(&self) -> (LockGuard<'_, H, CompletionSide>, usize) {
+        let mut taken = 0;
+        loop {
+            let mut side = self.completion.lock();
+            let more = self.reap(&mut side, usize::MAX);
+            taken += more;
+            if more == 0 || side.bound == ReapBound::Ring {
+                return (side, taken);
+            }
+            let head = side.cursor.head;
+            drop(side);
+            // Time has passed since the last plain look.
+            self.entry_word(head).load();
+        }
+    }
+
+    /// Sets how much one interrupt may take.
+    pub fn set_reap_bound(&self, bound: ReapBound) {
+        self.completion.lock().bound = bound;
     }
 
     /// How many new entries lie at the cursor, up to `max`, and the index of the last.
@@ -307,11 +349,10 @@ impl AbortEnd {
     }
 }
 
-/// The handler of the queue's interrupt vector: reaps all there is. Several queues may share a vector.
+/// The handler of the queue's interrupt vector: reaps what there is, bounded by [`ReapBound`]. Several queues may share a vector.
 impl<H: Hal> Action for QueuePair<H> {
     fn handle(&self, _irq: Irq) -> IrqReturn {
-        let mut side = self.completion.lock();
-        let taken = self.reap(&mut side, usize::MAX);
+        let (mut side, taken) = self.reap_in_interrupt();
         self.hal.work(Work::IrqHandler, 1);
         // What a submitter or a poller took was this interrupt's.
         let overtaken = core::mem::take(&mut side.taken_early) && taken == 0;

@@ -30,7 +30,8 @@ pub struct CompletionCounters {
     pub completed: u64,
     /// Of them, those with an error.
     pub errors: u64,
-    /// Of those told, how many on another CPU than their submitter's: each costs a line transfer or an IPI.
+    /// Of those told, how many on another CPU than their submitter's: each costs transfers of its request's lines
+    /// ([`hal::Work::RemoteCompletion`]).
     pub remote: u64,
     /// Doorbell writes: batches taken.
     pub doorbells: u64,

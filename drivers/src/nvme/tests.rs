@@ -2,6 +2,8 @@
 //! against a model of one.
 
 mod check;
+#[cfg(loom)]
+mod loom_check;
 mod port;
 mod reap;
 mod submit;

@@ -93,6 +93,9 @@ pub(super) const MSI_PATH: &[Quantity] = &[
     quantity("remote_completions", "completions on another CPU", Percent, INTERRUPTS, |o| {
         percent(o.interrupts.remote_completions, o.interrupts.remote_completions + o.interrupts.local_completions)
     }),
+    quantity("local_completions", "on their submitter's CPU", Percent, INTERRUPTS, |o| {
+        percent(o.interrupts.local_completions, o.interrupts.remote_completions + o.interrupts.local_completions)
+    }),
     quantity("irq_longest", "longest interrupt", Nanoseconds, INTERRUPTS, |o| {
         o.interrupts.longest_ns.map(|ns| ns as f64)
     }),

@@ -6,7 +6,7 @@ pub use validate::DEVICE_VECTORS;
 
 use super::Delivery;
 use crate::input::Place;
-use drivers::nvme::CompletionCheck;
+use drivers::nvme::{CompletionCheck, ReapBound};
 use hal::CpuSet;
 
 /// Drives, and jobs that keep them busy.
@@ -18,6 +18,8 @@ pub struct Storage {
     pub jobs: Vec<JobPlan>,
     /// When the driver looks at the completion queue after a batch of submissions.
     pub check_queue: CompletionCheck,
+    /// How much one interrupt of a queue may take.
+    pub reap_bound: ReapBound,
     /// Every read is compared with what the drive must hold, every write with what was sent.
     pub verify_data: bool,
     /// Mean time between MSIs that a stranger sends in the first drive's name; none by default. They must be refused.

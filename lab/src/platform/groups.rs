@@ -44,6 +44,8 @@ constants! {
         poll_look: Time 1.0 1e6 for Devices,
         /// [`Work::CheckLook`].
         check_look: Time 0.0 1e6 for Drives,
+        /// [`Work::RemoteCompletion`].
+        remote_completion: Time 0.0 1e6 for Drives,
         /// [`Work::ContextSwitch`].
         context_switch: Time 0.0 1e6,
         /// From the interrupt's arrival at an idle CPU to its entry.
@@ -80,6 +82,7 @@ impl Cpu {
             Work::CompletePolled => &self.complete_polled,
             Work::PollLook => &self.poll_look,
             Work::CheckLook => &self.check_look,
+            Work::RemoteCompletion => &self.remote_completion,
             Work::ContextSwitch => &self.context_switch,
             Work::StreamEntry
             | Work::SoftPass

@@ -9,12 +9,13 @@ use crate::input::{InputError, Place};
 use crate::plan::{Coalescing, DrivePlan};
 use crate::platform::{Platform, Unit};
 use crate::setting::Setting;
-use drivers::nvme::CompletionCheck;
+use drivers::nvme::{CompletionCheck, ReapBound};
 use resolve::Resolve;
 
 /// Keys of this kind, beside `job.` and fio's options.
 const KEYS: &[&str] = &[
     "options.check_queue",
+    "options.reap_bound",
     "options.verify_data",
     "options.rogue_msi",
     "drives.model",
@@ -29,6 +30,7 @@ pub(super) struct StorageDraft {
     file: String,
     sections: Vec<Section>,
     check_queue: CompletionCheck,
+    reap_bound: ReapBound,
     verify_data: bool,
     rogue_msi_ns: Option<u64>,
     /// Over the options of every job.
@@ -51,6 +53,7 @@ impl StorageDraft {
             file,
             sections,
             check_queue: CompletionCheck::Auto,
+            reap_bound: ReapBound::Ring,
             verify_data: false,
             rogue_msi_ns: None,
             job: Vec::new(),
@@ -68,6 +71,7 @@ impl StorageDraft {
     pub(super) fn apply(&mut self, setting: &Setting) -> Result<bool, InputError> {
         match setting.key.as_str() {
             "options.check_queue" => self.check_queue = check_queue(setting)?,
+            "options.reap_bound" => self.reap_bound = reap_bound(setting)?,
             "options.verify_data" => self.verify_data = Unit::Flag.read(setting, 0.0, 1.0)? != 0.0,
             "options.rogue_msi" => self.rogue_msi_ns = Some(Unit::Time.read(setting, 100.0, 1e9)? as u64),
             key if key.starts_with("job.") => self.job.push(Entry { setting: setting.clone(), bare: false }),
@@ -172,6 +176,14 @@ fn check_queue(setting: &Setting) -> Result<CompletionCheck, InputError> {
         "off" => Ok(CompletionCheck::Off),
         "on" => Ok(CompletionCheck::On),
         _ => Err(setting.wrong("is no policy", "auto, off, on")),
+    }
+}
+
+fn reap_bound(setting: &Setting) -> Result<ReapBound, InputError> {
+    match setting.text.trim() {
+        "ring" => Ok(ReapBound::Ring),
+        "none" => Ok(ReapBound::None),
+        _ => Err(setting.wrong("is no bound", "ring, none")),
     }
 }
 

@@ -364,3 +364,48 @@ fn several_threads(check: CompletionCheck) -> QueueSnapshot {
     assert_eq!((snapshot.in_flight, snapshot.completion.completed), (0, 2 * EACH));
     snapshot
 }
+
+/// The device posts more while the user is told of what was there: the interrupt's own bound leaves it for the next.
+#[test]
+fn an_unbounded_interrupt_goes_on_while_entries_come() {
+    for (bound, first) in [(ReapBound::Ring, 1), (ReapBound::None, 2)] {
+        let hal = HostHal::manual(1);
+        let posts_on = Arc::new(PostsOn(Mutex::new(None)));
+        let pair = Arc::new(
+            QueuePair::new(Parts {
+                hal: hal.clone(),
+                regs: Arc::new(HostRegs::new(Arc::new(Log::default()))),
+                dstrd: 0,
+                qid: 3,
+                entries: 8,
+                vector: Some(5),
+                namespace: Namespace { nsid: 1, blocks: BLOCKS, block_shift: 9 },
+                transfer_bytes_max: 4096,
+                done: posts_on.clone(),
+            })
+            .unwrap(),
+        );
+        pair.restart();
+        pair.open();
+        pair.set_reap_bound(bound);
+        assert_eq!(pair.submit(&[read(0, 0, 0x1000, 4096), read(1, 0, 0x1000, 4096)]).accepted, 2);
+        let queue = hal.dma_at(pair.cq_address()).unwrap();
+        queue.words()[1].set(entry(2, 0, 1, 0));
+        *posts_on.0.lock().unwrap() = Some((hal.clone(), pair.cq_address()));
+        pair.handle(Irq(5));
+        assert_eq!(pair.snapshot().completion.interrupt_entries, first, "{bound:?}");
+        pair.handle(Irq(5));
+        assert_eq!(pair.snapshot().completion.interrupt_entries, 2, "{bound:?}");
+    }
+}
+
+/// A user during whose first batch the device posts the second entry.
+struct PostsOn(Mutex<Option<(HostHal, DeviceAddress)>>);
+
+impl BatchDone for PostsOn {
+    fn batch_done(&self, _: &[Completed]) {
+        if let Some((hal, queue)) = self.0.lock().unwrap().take() {
+            hal.dma_at(queue).unwrap().words()[3].set(entry(2, 1, 1, 0));
+        }
+    }
+}

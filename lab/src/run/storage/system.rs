@@ -198,6 +198,7 @@ fn drive(
         };
         let pair = controller.create_queue_pair(config, sorter.clone()).map_err(failed)?;
         pair.set_completion_check(parts.storage.check_queue);
+        pair.set_reap_bound(parts.storage.reap_bound);
         if !polled {
             let request = AllocRequest {
                 requester: RequesterId(site.requester),

@@ -28,10 +28,17 @@ impl Resolve<'_> {
         let drives = self.drives(cpus)?;
         let jobs = self.threads(cpus, &drives)?;
         let spans = self.spans();
-        let StorageDraft { check_queue, verify_data, rogue_msi_ns, .. } = *self.storage;
+        let StorageDraft { check_queue, reap_bound, verify_data, rogue_msi_ns, .. } = *self.storage;
         Ok(Resolved {
             cpus,
-            experiment: Experiment::Storage(Storage { drives, jobs, check_queue, verify_data, rogue_msi_ns }),
+            experiment: Experiment::Storage(Storage {
+                drives,
+                jobs,
+                check_queue,
+                reap_bound,
+                verify_data,
+                rogue_msi_ns,
+            }),
             variants: deliveries.into_iter().map(Variant::Delivery).collect(),
             spans,
             warnings: self.warnings,
