@@ -84,6 +84,28 @@ fn several_cpus_on_a_queue_share_its_completions() {
     assert_eq!(auto.storage().unwrap().drives.iter().map(|drive| drive.errors).sum::<u64>(), 0);
 }
 
+/// What reproduces the soft lockup: a drive's whole rate on one CPU, whose completions take longer than the drive. An
+/// interrupt that goes on for as long as it finds entries then never returns; the driver's bound and the check each
+/// end it.
+#[test]
+fn an_unbounded_interrupt_keeps_its_cpu_for_as_long_as_others_submit() {
+    let longest_ns = |duration: &str, options: &[&str]| {
+        // A microsecond for each completion on another CPU, as an interprocessor interrupt of a guest takes.
+        let sets = [&[duration, "cpu.remote_completion=1us"], options].concat();
+        let outcome = outcomes(&plan("azure-80-cpus", &sets), Remapped, 1).remove(0);
+        outcome.interrupts.longest_ns.expect("under a watchdog")
+    };
+    let (off, on) = ("options.check_queue=off", "options.check_queue=auto");
+    for (duration, span_ns) in [("duration=3ms", 3_000_000), ("duration=6ms", 6_000_000)] {
+        let neither = longest_ns(duration, &[off, "options.reap_bound=none"]);
+        assert!(neither > span_ns, "{neither} ns, from the ramp to the end of the run");
+        for options in [&[off][..], &[on], &[on, "options.reap_bound=none"]] {
+            let longest = longest_ns(duration, options);
+            assert!(longest * 2 < span_ns, "{options:?}: {longest} ns of {span_ns}");
+        }
+    }
+}
+
 /// The watchdog reports what it is told to, and the check leaves it less to report.
 #[test]
 fn fewer_interrupts_are_long() {

@@ -163,6 +163,7 @@ impl<H: Hal> QueuePair<H> {
             let mut side = self.completion.lock();
             let more = self.reap(&mut side, usize::MAX);
             taken += more;
+            side.counters.interrupt_entries += more as u64;
             if more == 0 || side.bound == ReapBound::Ring {
                 return (side, taken);
             }

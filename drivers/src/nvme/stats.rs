@@ -62,7 +62,6 @@ impl CompletionCounters {
         self.interrupts += 1;
         self.empty_interrupts += u64::from(entries == 0);
         self.overtaken_interrupts += u64::from(overtaken);
-        self.interrupt_entries += entries as u64;
         let bucket = (usize::BITS - entries.leading_zeros()) as usize;
         self.per_interrupt[bucket.min(PER_INTERRUPT_BUCKETS - 1)] += 1;
     }

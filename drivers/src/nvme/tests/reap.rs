@@ -373,7 +373,7 @@ fn an_unbounded_interrupt_goes_on_while_entries_come() {
         let posts_on = Arc::new(PostsOn(Mutex::new(None)));
         let pair = Arc::new(
             QueuePair::new(Parts {
-                hal: hal.clone(),
+                hal,
                 regs: Arc::new(HostRegs::new(Arc::new(Log::default()))),
                 dstrd: 0,
                 qid: 3,
@@ -391,7 +391,7 @@ fn an_unbounded_interrupt_goes_on_while_entries_come() {
         assert_eq!(pair.submit(&[read(0, 0, 0x1000, 4096), read(1, 0, 0x1000, 4096)]).accepted, 2);
         let queue = hal.dma_at(pair.cq_address()).unwrap();
         queue.words()[1].set(entry(2, 0, 1, 0));
-        *posts_on.0.lock().unwrap() = Some((hal.clone(), pair.cq_address()));
+        *posts_on.0.lock().unwrap() = Some((hal, pair.cq_address()));
         pair.handle(Irq(5));
         assert_eq!(pair.snapshot().completion.interrupt_entries, first, "{bound:?}");
         pair.handle(Irq(5));
