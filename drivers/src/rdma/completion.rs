@@ -41,7 +41,7 @@ pub trait CqUser: Send + Sync {
     /// At most [`BATCH`] completions, in the order of the queue.
     fn completions(&self, batch: &[Completion]);
 
-    /// I/Os of the user under way, for the tuning; none when unknown.
+    /// I/Os of the user under way, those that wait to be submitted included, for the tuning; none when unknown.
     fn in_flight(&self) -> Option<u32> {
         None
     }

@@ -9,8 +9,9 @@ pub struct Found {
     pub completions: u32,
     /// Bytes that they moved. Only [`super::NetDim`] looks at it, and stays where it is without it.
     pub bytes: u64,
-    /// I/Os that were under way when it looked, the found ones included, if the consumer knows. Only [`super::Adaptive`]
-    /// looks at it: a load that deepens while the CPU is the limit shows in nothing else.
+    /// I/Os that were under way when it looked, the found ones included, if the consumer knows. Those that wait to be
+    /// submitted belong to them: when the CPU is the limit, a load that deepens lengthens that queue, not the device's.
+    /// Only [`super::Adaptive`] looks at it.
     pub in_flight: Option<u32>,
 }
 
@@ -34,6 +35,13 @@ pub struct Sample {
     pub completions_per_event_x100: u64,
     /// Hundredths of I/Os under way on average, if known.
     pub in_flight_x100: Option<u64>,
+}
+
+impl Sample {
+    /// Interrupts, as the rate and the time say.
+    pub(super) fn events(&self) -> u64 {
+        scale(self.events_per_s, self.elapsed_ns, 1_000_000_000)
+    }
 }
 
 impl fmt::Display for Sample {

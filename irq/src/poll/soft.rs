@@ -19,7 +19,7 @@ pub trait Polled: Send + Sync {
     /// interrupt was on again and would raise none: it is then polled again.
     fn rearm(&self) -> bool;
 
-    /// I/Os under way, for the tuning; none when unknown.
+    /// I/Os under way, those that wait to be submitted included, for the tuning; none when unknown.
     fn in_flight(&self) -> Option<u32> {
         None
     }

@@ -91,6 +91,46 @@ fn a_load_that_deepens_while_the_cpu_is_the_limit_shows_in_its_depth() {
     assert!(plant.with(&mut adaptive()).level >= 5);
 }
 
+/// Feeds what the simulated machine showed of a load at each level, interrupts a second and hundredths of completions an
+/// interrupt, the highest for all levels above: between two times. Returns when the level changed.
+fn feed(controller: &mut Adaptive, seen: &[(u64, u64)], from_ns: u64, until_ns: u64) -> Vec<(u64, usize)> {
+    let (mut now_ns, mut random, mut changes) = (from_ns, 1u64, Vec::new());
+    while now_ns < until_ns {
+        let (events_per_s, gathered_x100) = seen[controller.level().min(seen.len() - 1)];
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        now_ns += S / events_per_s * (80 + (random >> 33) % 41) / 100;
+        let completions = (gathered_x100 + (random >> 40) % 100) / 100;
+        // Submitted less completed: a thread that gets no CPU submits no more, however much it has to do.
+        let found = Found { completions: completions as u32, bytes: 0, in_flight: Some(2) };
+        if controller.interrupt(now_ns, found) == Next::Program {
+            let step = controller.step().expect("said so");
+            changes.push((now_ns, step.level));
+            let _ = controller.programmed(now_ns, step.id, Outcome::Done(step.setting));
+        }
+    }
+    changes
+}
+
+/// Four reads in flight, where level 0 is the best, and 256, by the table of `scenarios/rdma-vm.toml`.
+const FOUR: [(u64, u64); 5] = [(145_000, 136), (48_800, 401), (32_300, 406), (21_300, 406), (12_700, 406)];
+const MANY: [(u64, u64); 5] = [(173_600, 119), (79_700, 371), (44_900, 732), (17_900, 2_005), (10_200, 3_588)];
+
+#[test]
+fn a_load_that_deepens_where_only_completions_an_interrupt_change_is_seen() {
+    let table = [(1, 1), (8, 4), (16, 8), (32, 16), (64, 32)].map(|(us, count)| Setting::new(us, count));
+    let table = LevelTable::new(table).expect("sorted");
+    let mut controller = Adaptive::new(table, AdaptiveConfig::default());
+    feed(&mut controller, &FOUR, 0, S);
+    assert_eq!(controller.level(), 0);
+    let idle = feed(&mut controller, &FOUR, S, 40 * S);
+    assert!(idle.is_empty(), "nothing changes: {idle:?}");
+    let changes = feed(&mut controller, &MANY, 40 * S, 60 * S);
+    assert!(changes[0].0 < 40 * S + 150 * MS, "three windows: {changes:?}");
+    assert!(controller.level() >= 3 && changes.iter().all(|&(at, _)| at < 41 * S), "{changes:?}");
+    let changes = feed(&mut controller, &FOUR, 60 * S, 80 * S);
+    assert!(controller.level() == 0 && changes.iter().all(|&(at, _)| at < 61 * S), "{changes:?}");
+}
+
 #[test]
 fn looking_again_from_level_0_costs_a_single_io_nothing_to_speak_of() {
     let table = rdma_table();

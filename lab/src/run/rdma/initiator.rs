@@ -89,6 +89,8 @@ pub(super) struct Initiator {
     slots: Lock<SimHal, Slots>,
     /// Reads in flight.
     flying: Word,
+    /// Reads that the thread has yet to submit.
+    waiting: Word,
     pair: std::sync::OnceLock<Arc<QueuePair<SimHal>>>,
     /// The thread that sleeps, + 1.
     sleeper: Word,
@@ -113,6 +115,7 @@ impl Initiator {
         Ok(Self {
             slots: Lock::new(SimHal, slots),
             flying: hal::Word::new(0),
+            waiting: hal::Word::new(0),
             pair: std::sync::OnceLock::new(),
             sleeper: hal::Word::new(0),
             capsules: memory(u64::from(depth * CAPSULE_BYTES))?,
@@ -226,7 +229,7 @@ impl CqUser for Initiator {
     }
 
     fn in_flight(&self) -> Option<u32> {
-        Some(self.flying.get() as u32)
+        Some((self.flying.get() + self.waiting.get()) as u32)
     }
 }
 
@@ -247,6 +250,8 @@ impl Load {
         loop {
             outstanding -= self.initiator.see();
             let depth = self.rdma.depth_at(SimHal.now_ns() - self.start_ns);
+            // As a ring of submissions shows a kernel what its user has put there.
+            self.initiator.waiting.set(depth.saturating_sub(outstanding).into());
             if outstanding < depth {
                 self.initiator.submit();
                 outstanding += 1;
