@@ -23,6 +23,8 @@ pub struct Rdma {
     pub theft_every_ns: Option<u64>,
     /// After so many per cent of its submissions a thread looks at the completion queue itself.
     pub polled_percent: u32,
+    /// How late the thread that programs a level comes to it, every time but the first.
+    pub program_takes_ns: Option<u64>,
     /// What the NICs do with a moderation that they are told.
     pub answer: ModerationAnswer,
 }

@@ -19,6 +19,7 @@ const KEYS: &[&str] = &[
     "rdma.levels",
     "rdma.theft_every",
     "rdma.polled",
+    "rdma.program_takes",
     "rdma.answer",
 ];
 
@@ -39,6 +40,7 @@ impl RdmaDraft {
             levels: LevelTable::new(LevelTable::RDMA_DIM).expect("the published table is sorted"),
             theft_every_ns: None,
             polled_percent: 0,
+            program_takes_ns: None,
             answer: ModerationAnswer::Exact,
         })
     }
@@ -59,6 +61,7 @@ impl RdmaDraft {
             "rdma.levels" => rdma.levels = levels(setting)?,
             "rdma.theft_every" => rdma.theft_every_ns = Some(Unit::Time.read(setting, 2e6, 10e9)? as u64),
             "rdma.polled" => rdma.polled_percent = Unit::Percent.read(setting, 0.0, 100.0)? as u32,
+            "rdma.program_takes" => rdma.program_takes_ns = Some(Unit::Time.read(setting, 1e3, 10e9)? as u64),
             "rdma.answer" => rdma.answer = answer(setting)?,
             _ => return Ok(false),
         }

@@ -4,6 +4,7 @@
 //! answers with a message, whose receive completes the read.
 
 use super::super::error::SetupError;
+use super::system::Recorded;
 use crate::plan::Rdma;
 use drivers::rdma::{Completion, CompletionQueue, CqUser, MemoryKey, PostReceive, PostSend, QueuePair};
 use hal::{DeviceAddress, Dma as _, Hal as _, Lock, ThreadId, Word as _, Work};
@@ -237,6 +238,7 @@ impl CqUser for Initiator {
 pub(super) struct Load {
     pub(super) initiator: Arc<Initiator>,
     pub(super) queue: Arc<CompletionQueue<SimHal>>,
+    pub(super) recorded: Arc<Recorded>,
     pub(super) rdma: Rdma,
     pub(super) random: Stream,
     pub(super) start_ns: u64,
@@ -249,6 +251,7 @@ impl Load {
         let mut outstanding = 0;
         loop {
             outstanding -= self.initiator.see();
+            self.recorded.wake_late();
             let depth = self.rdma.depth_at(SimHal.now_ns() - self.start_ns);
             // As a ring of submissions shows a kernel what its user has put there.
             self.initiator.waiting.set(depth.saturating_sub(outstanding).into());

@@ -13,7 +13,7 @@ use drivers::rdma::{
     BUDGET_SOFT, CompletionQueue, CqConfig, CqContext, CqCounters, CqUse, CqUser, Device, DeviceConfig, Missed,
     QpConfig, QueuePair, Worker,
 };
-use hal::{Affinity, CpuId, Hal as _, ThreadSpec};
+use hal::{Affinity, CpuId, Hal as _, ThreadId, ThreadSpec};
 use irq::moderation::{Moderated, Outcome, Programmer, Setting, Tuner, Tuning};
 use irq::poll::{PollConfig, SoftPoll};
 use irq::{IrqCore, IrqDomain, StormConfig, Vector};
@@ -114,15 +114,48 @@ impl Host {
 }
 
 /// A level on its way to a queue: written down with the time when the device took it.
-struct Recorded {
+pub(super) struct Recorded {
     queue: Arc<CompletionQueue<SimHal>>,
     levels: irq::moderation::LevelTable,
     log: Mutex<Vec<(u64, usize)>>,
     programmed: Mutex<u64>,
+    late: Option<Late>,
+}
+
+/// A thread that programs late: it sleeps until its time has come and the load wakes it.
+struct Late {
+    by_ns: u64,
+    sleeper: Mutex<Option<(u64, ThreadId)>>,
+}
+
+impl Late {
+    fn sleep(&self) {
+        let due_ns = SimHal.now_ns() + self.by_ns;
+        *self.sleeper.lock().expect("not poisoned") = Some((due_ns, SimHal.current_thread()));
+        while SimHal.now_ns() < due_ns {
+            SimHal.park();
+        }
+        *self.sleeper.lock().expect("not poisoned") = None;
+    }
+}
+
+impl Recorded {
+    /// Wakes the thread that programs, if its time has come.
+    pub(super) fn wake_late(&self) {
+        let Some(late) = &self.late else { return };
+        let sleeper = *late.sleeper.lock().expect("not poisoned");
+        if let Some((_, thread)) = sleeper.filter(|&(due_ns, _)| SimHal.now_ns() >= due_ns) {
+            SimHal.wake(thread);
+        }
+    }
 }
 
 impl Moderated for Recorded {
     fn program(&self, setting: Setting) -> Outcome {
+        // The first level is programmed before anything runs.
+        if let Some(late) = self.late.as_ref().filter(|_| *self.programmed.lock().expect("not poisoned") > 0) {
+            late.sleep();
+        }
         let outcome = self.queue.program(setting);
         let level = (0..=self.levels.last()).find(|&level| self.levels.setting(level) == setting);
         *self.programmed.lock().expect("not poisoned") += 1;
@@ -245,7 +278,8 @@ fn start_moderation(parts: &HostParts, host: &Host) -> Result<Moderations, Setup
     let levels = &parts.rdma.levels;
     let record = |queue: &Arc<CompletionQueue<SimHal>>| {
         let (log, programmed) = (Mutex::default(), Mutex::default());
-        Arc::new(Recorded { queue: queue.clone(), levels: levels.clone(), log, programmed })
+        let late = parts.rdma.program_takes_ns.map(|by_ns| Late { by_ns, sleeper: Mutex::default() });
+        Arc::new(Recorded { queue: queue.clone(), levels: levels.clone(), log, programmed, late })
     };
     let recorded: Vec<_> = host.queues.iter().map(record).collect();
     let mut programmers = Vec::new();
@@ -269,6 +303,7 @@ impl Initiators {
             let load = Load {
                 initiator: initiator.clone(),
                 queue: self.host.queues[index].clone(),
+                recorded: self.recorded[index].clone(),
                 rdma: self.rdma.clone(),
                 // Streams of models count from 0; threads are far beyond them.
                 random: Stream::new(self.seed, 1 << 32 | index as u64),
