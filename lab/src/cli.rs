@@ -31,6 +31,42 @@ pub enum Command {
     Bench(BenchArgs),
     /// Run the same drivers on bare metal under QEMU, and judge what is counted there.
     Boot(BootArgs),
+    /// Lend a device model of the machine to a virtual machine monitor.
+    #[command(subcommand)]
+    Serve(ServeCommand),
+}
+
+/// The devices that can be lent.
+#[derive(Subcommand, Clone, PartialEq, Eq, Debug)]
+pub enum ServeCommand {
+    /// An NVMe drive, over vfio-user: QEMU's `-device vfio-user-pci`. Serves one client after the other.
+    Nvme(ServeNvmeArgs),
+}
+
+/// `campanile serve nvme`.
+#[derive(Args, Clone, PartialEq, Eq, Debug)]
+pub struct ServeNvmeArgs {
+    /// The socket to make; nothing may be there.
+    #[arg(long, value_name = "S")]
+    pub socket: PathBuf,
+    /// Keep the blocks in this file, as large as it is.
+    #[arg(long, value_name = "FILE", conflicts_with = "memory")]
+    pub storage: Option<PathBuf>,
+    /// Keep the blocks in memory, so many: 64MiB. What is written is gone with the server.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    pub memory: String,
+    /// I/O queue pairs, each with a vector of its own; the admin queue has one more.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1023))]
+    pub queues: u16,
+    /// Media time of a read or write.
+    #[arg(long, value_name = "TIME", default_value = "60us")]
+    pub latency: String,
+    /// Commands that the drive works on at once.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
+    pub slots: u16,
+    /// Coalesce although feature 08h says off: a message after N entries, or TIME after the first: 8,100us.
+    #[arg(long, value_name = "N,TIME")]
+    pub secret_coalescing: Option<String>,
 }
 
 /// An experiment.
@@ -257,6 +293,9 @@ mod tests {
             "campanile run x --sets a=1",
             "campanile calibrate",
             "campanile sing",
+            "campanile serve nvme",
+            "campanile serve nvme --socket s --storage f --memory 1MiB",
+            "campanile serve nvme --socket s --queues 0",
         ] {
             let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{line}");

@@ -4,6 +4,7 @@ use crate::cpu::{Account, Cpu, Exception, Wait};
 use crate::engine::{Calendar, Resumes};
 use crate::event::{Event, KIND_CPU, KIND_MODEL, KIND_WRITE, cpu_event};
 use crate::fault::{FaultLog, FaultRecord};
+use crate::lent::Host;
 use crate::machine::MachineConfig;
 use crate::memory::{Arena, BusError, Lines, MEMORY_BASE};
 use crate::model::{Model, ModelId};
@@ -55,6 +56,8 @@ pub(crate) struct Core {
     building: RefCell<Vec<Slot>>,
     pub(crate) streams: RefCell<Vec<Stream>>,
     pub(crate) arena: Arc<Arena>,
+    /// Whose memory lies where the arena is not, when the model is lent.
+    pub(crate) host: OnceCell<Box<dyn Host>>,
     lines: RefCell<Lines>,
     pub(crate) posted_writes: PostedWrites,
     /// The CPUs, and behind them the console: what the host's own stack is while the machine stands still. It has
@@ -88,6 +91,7 @@ impl Core {
         let costs = config.costs.work_ps;
         Self {
             arena: Arena::new(config.memory_bytes),
+            host: OnceCell::new(),
             threads: Threads::new(config.cpus, config.costs.time_slice),
             now: Cell::new(0),
             queue: RefCell::new(Calendar::new()),
@@ -200,6 +204,10 @@ impl Core {
 
     pub(crate) fn record_fault(&self, fault: FaultRecord) {
         self.faults.borrow_mut().record(fault);
+    }
+
+    pub(crate) fn fault_kinds(&self) -> usize {
+        self.faults.borrow().kinds()
     }
 
     pub(crate) fn faults(&self) -> (Vec<FaultRecord>, u64) {

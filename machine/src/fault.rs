@@ -43,6 +43,10 @@ impl FaultLog {
         }
     }
 
+    pub(crate) fn kinds(&self) -> usize {
+        self.records.len()
+    }
+
     /// The records, and how many faults found no room.
     pub(crate) fn take(&self) -> (Vec<FaultRecord>, u64) {
         (self.records.clone(), self.dropped)

@@ -17,6 +17,7 @@ pub mod fabric;
 pub mod fault;
 pub mod gic;
 mod lapic;
+pub mod lent;
 mod machine;
 pub mod memory;
 pub mod model;

@@ -67,7 +67,10 @@ impl<'a> World<'a> {
     /// # Errors
     /// No memory there, or not aligned.
     pub fn read64(&self, address: u64) -> Result<u64, BusError> {
-        Ok(self.core.memory_word(address, 8)?.get())
+        match self.core.memory_word(address, 8) {
+            Ok(word) => Ok(word.get()),
+            Err(missed) => self.core.host_read(missed),
+        }
     }
 
     /// 32 bits of memory.
@@ -75,7 +78,10 @@ impl<'a> World<'a> {
     /// # Errors
     /// No memory there, or not aligned.
     pub fn read32(&self, address: u64) -> Result<u32, BusError> {
-        Ok((self.core.memory_word(address, 4)?.get() >> (address % 8 * 8)) as u32)
+        match self.core.memory_word(address, 4) {
+            Ok(word) => Ok((word.get() >> (address % 8 * 8)) as u32),
+            Err(missed) => Ok(self.core.host_read(missed)? as u32),
+        }
     }
 
     /// Writes 64 bits; CPUs that wait on the word go on.
@@ -83,7 +89,10 @@ impl<'a> World<'a> {
     /// # Errors
     /// No memory there, or not aligned.
     pub fn write64(&mut self, address: u64, value: u64) -> Result<(), BusError> {
-        self.core.memory_word(address, 8)?.set(value);
+        match self.core.memory_word(address, 8) {
+            Ok(word) => word.set(value),
+            Err(missed) => self.core.host_write(missed, value)?,
+        }
         Ok(())
     }
 
@@ -92,12 +101,16 @@ impl<'a> World<'a> {
     /// # Errors
     /// No memory there, or not aligned.
     pub fn write32(&mut self, address: u64, value: u32) -> Result<(), BusError> {
-        let word = self.core.memory_word(address, 4)?;
+        let word = match self.core.memory_word(address, 4) {
+            Ok(word) => word,
+            Err(missed) => return self.core.host_write(missed, value.into()),
+        };
         word.set(crate::memory::with_field(word.get(), (address % 8 * 8) as u32, 32, value.into()));
         Ok(())
     }
 
     /// Changes 64 bits atomically and returns the old ones. What that costs is the caller's: [`Self::line_reserve`].
+    /// Only of the machine's own memory: [`crate::lent`] does not serve it.
     ///
     /// # Errors
     /// No memory there, or not aligned.
@@ -112,6 +125,13 @@ impl<'a> World<'a> {
     /// it ends. CPUs and other devices that update the line wait for each other.
     pub fn line_reserve(&mut self, address: u64, earliest: Ps, cost: Ps) -> Ps {
         self.core.line_reserve(address, earliest, cost)
+    }
+
+    /// A lent model's message.
+    pub(crate) fn message_to_host(&self, address: u64, data: u32) {
+        if let Some(host) = self.core.host() {
+            host.message(address, data);
+        }
     }
 
     /// An interrupt message arrives now at the LAPIC `apic_id`. False when there is none, or it takes nothing.

@@ -11,14 +11,15 @@ use std::path::{Path, PathBuf};
 use toml::Table;
 
 /// Each room with the rooms it may depend on. `drivers` and `irq` never see `machine`, and `machine` never sees them.
-const LAW: [(&str, &[&str]); 11] = [
+const LAW: [(&str, &[&str]); 12] = [
     ("spec", &[]),
     ("hal", &[]),
     ("irq", &["spec", "hal"]),
     ("sched", &["hal"]),
     ("drivers", &["irq", "spec", "hal"]),
     ("machine", &["spec", "hal", "sched"]),
-    ("lab", &["spec", "hal", "irq", "sched", "drivers", "machine"]),
+    ("bridge", &["machine", "spec"]),
+    ("lab", &["spec", "hal", "irq", "sched", "drivers", "machine", "bridge"]),
     ("conformance", &["spec", "hal", "irq", "sched", "drivers", "machine", "lab"]),
     ("benches", &["spec", "hal", "irq", "sched", "drivers", "machine", "lab"]),
     ("boot", &["spec", "hal", "irq", "sched", "drivers"]),

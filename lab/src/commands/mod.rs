@@ -5,9 +5,10 @@ mod boot;
 mod calibrate;
 mod reproduce;
 mod run;
+mod serve;
 
 use crate::atomic_file::AtomicFile;
-use crate::cli::{self, Command, Failure, IrqsArgs};
+use crate::cli::{self, Command, Failure, IrqsArgs, ServeCommand};
 use crate::input::InputError;
 use crate::interrupt::StopFlag;
 use crate::plan::Plan;
@@ -27,6 +28,7 @@ pub fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Irqs(args) => irqs(args),
         Command::Bench(args) => bench::bench(args),
         Command::Boot(args) => boot::boot(args),
+        Command::Serve(ServeCommand::Nvme(args)) => serve::nvme(args),
     }
 }
 

@@ -40,6 +40,7 @@ pub use crate::msix::PBA_OFFSET;
 pub use crate::pci::MSIX_CAPABILITY_OFFSET;
 pub use config::{Config, ConfigError, HiddenCoalescing, Latency, Resend, Spread, StorageKind, Tail, Timing};
 pub use faults::FaultPlan;
+pub use storage::Blocks;
 
 use crate::model::{Model, ModelId};
 use crate::msix::Msix;
@@ -52,6 +53,7 @@ use interrupt::Vector;
 use io::Slots;
 use queues::Queues;
 use ready::Ready;
+use std::sync::Arc;
 use storage::Storage;
 
 /// BAR 0: controller properties and doorbells.
@@ -178,6 +180,11 @@ impl Nvme {
             messages_tried: 0,
             config,
         })
+    }
+
+    /// The same drive with blocks that the host keeps, in place of [`Config::storage`].
+    pub fn with_blocks(self, blocks: Arc<dyn Blocks>) -> Self {
+        Self { storage: Storage::Host(blocks, self.config.block_shift), ..self }
     }
 
     /// What it was built from.

@@ -32,6 +32,8 @@ pub(super) enum Failure {
     Offset,
     /// It points to no memory: Data Transfer Error.
     Bus(BusError),
+    /// The blocks could not be read or written.
+    Media(Status),
 }
 
 impl Failure {
@@ -39,6 +41,7 @@ impl Failure {
         match self {
             Self::Offset => Status::PRP_OFFSET_INVALID,
             Self::Bus(_) => Status::DATA_TRANSFER_ERROR,
+            Self::Media(status) => status,
         }
     }
 }
@@ -67,7 +70,7 @@ impl DataPointer {
         &self,
         world: &mut World<'_>,
         page: u64,
-        mut act: impl FnMut(&mut World<'_>, u64, Segment) -> Result<(), BusError>,
+        mut act: impl FnMut(&mut World<'_>, u64, Segment) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         self.check(page)?;
         let first = self.first(page);

@@ -1,16 +1,36 @@
 //! The blocks.
 
 use super::config::StorageKind;
-use super::prp::Segment;
+use super::prp::{Failure, Segment};
 use crate::memory::BusError;
 use crate::world::World;
+use spec::nvme::Status;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Blocks that somebody else keeps, for a drive that is lent ([`crate::lent`]): a file, memory that outlives the drive.
+pub trait Blocks: Send + Sync {
+    /// Reads from `offset_bytes`, a multiple of 4, as much as fits into `to`.
+    ///
+    /// # Errors
+    /// The store's own; the command ends with Unrecovered Read Error.
+    fn read(&self, offset_bytes: u64, to: &mut [u8]) -> std::io::Result<()>;
+
+    /// Writes all of `from` at `offset_bytes`, a multiple of 4. When it returns, it is as durable as it gets: the drive
+    /// declares no volatile cache.
+    ///
+    /// # Errors
+    /// The store's own; the command ends with Write Fault.
+    fn write(&self, offset_bytes: u64, from: &[u8]) -> std::io::Result<()>;
+}
 
 /// Block contents by block number; only what was written is kept.
 pub(super) enum Storage {
     Null,
     Tags(BTreeMap<u64, u64>),
     Memory(BTreeMap<u64, Box<[u32]>>),
+    /// Blocks of 2^n bytes of the host.
+    Host(Arc<dyn Blocks>, u8),
 }
 
 /// Where in the blocks a transfer has come to.
@@ -27,6 +47,9 @@ pub(super) struct Cursor {
 impl Cursor {
     fn block(&self) -> u64 {
         self.lba + (self.offset >> self.block_shift)
+    }
+    fn byte(&self) -> u64 {
+        (self.lba << self.block_shift) + self.offset
     }
     fn dword(&self) -> usize {
         (self.offset & ((1 << self.block_shift) - 1)) as usize / 4
@@ -53,14 +76,20 @@ impl Storage {
             Self::Null => 0,
             Self::Tags(tags) => tags.get(&lba).copied().unwrap_or(lba),
             Self::Memory(blocks) => blocks.get(&lba).map_or(0, |block| u64::from(block[0]) | u64::from(block[1]) << 32),
+            Self::Host(blocks, shift) => {
+                let mut word = [0; 8];
+                blocks.read(lba << shift, &mut word).map_or(0, |()| u64::from_le_bytes(word))
+            }
         }
     }
 
     /// Moves `segment` from the blocks to memory.
-    pub(super) fn read(&self, world: &mut World<'_>, at: Cursor, segment: Segment) -> Result<(), BusError> {
+    pub(super) fn read(&self, world: &mut World<'_>, at: Cursor, segment: Segment) -> Result<(), Failure> {
         match self {
             Self::Null => Ok(()),
-            Self::Tags(_) => each_block(at, segment, |address, lba| write_pair(world, address, self.first_word(lba))),
+            Self::Tags(_) => {
+                Ok(each_block(at, segment, |address, lba| write_pair(world, address, self.first_word(lba)))?)
+            }
             Self::Memory(blocks) => {
                 let mut at = at;
                 for address in (segment.address..).step_by(4).take(segment.bytes as usize / 4) {
@@ -70,17 +99,25 @@ impl Storage {
                 }
                 Ok(())
             }
+            Self::Host(blocks, _) => {
+                let mut bytes = vec![0; segment.bytes as usize];
+                blocks.read(at.byte(), &mut bytes).map_err(|_| Failure::Media(Status::UNRECOVERED_READ_ERROR))?;
+                for (address, dword) in (segment.address..).step_by(4).zip(bytes.as_chunks().0) {
+                    world.write32(address, u32::from_le_bytes(*dword))?;
+                }
+                Ok(())
+            }
         }
     }
 
     /// Moves `segment` from memory to the blocks.
-    pub(super) fn write(&mut self, world: &mut World<'_>, at: Cursor, segment: Segment) -> Result<(), BusError> {
+    pub(super) fn write(&mut self, world: &mut World<'_>, at: Cursor, segment: Segment) -> Result<(), Failure> {
         match self {
             Self::Null => Ok(()),
-            Self::Tags(tags) => each_block(at, segment, |address, lba| {
+            Self::Tags(tags) => Ok(each_block(at, segment, |address, lba| {
                 tags.insert(lba, read_pair(world, address)?);
                 Ok(())
-            }),
+            })?),
             Self::Memory(blocks) => {
                 let mut at = at;
                 for address in (segment.address..).step_by(4).take(segment.bytes as usize / 4) {
@@ -90,6 +127,13 @@ impl Storage {
                     at.offset += 4;
                 }
                 Ok(())
+            }
+            Self::Host(blocks, _) => {
+                let mut bytes = vec![0; segment.bytes as usize];
+                for (address, dword) in (segment.address..).step_by(4).zip(bytes.as_chunks_mut::<4>().0) {
+                    *dword = world.read32(address)?.to_le_bytes();
+                }
+                blocks.write(at.byte(), &bytes).map_err(|_| Failure::Media(Status::WRITE_FAULT))
             }
         }
     }

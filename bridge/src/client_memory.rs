@@ -1,0 +1,117 @@
+//! The guest's memory, as far as the client shares it: files that are mapped, each at its guest address.
+
+use std::fs::File;
+use std::io::{Error, ErrorKind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap};
+
+/// Memory regions of one client at most.
+const REGIONS_MAX: usize = 1024;
+
+/// The memory of one client.
+#[derive(Default)]
+pub(crate) struct ClientMemory {
+    map: GuestMemoryMmap,
+    regions: usize,
+}
+
+impl ClientMemory {
+    /// Maps `bytes` of `file` from `offset` at guest address `address`.
+    ///
+    /// The file must be that long: memory behind its end would be a SIGBUS. A client that cuts its file off later still
+    /// gets one.
+    pub(crate) fn map(&mut self, address: u64, offset: u64, bytes: u64, file: File) -> Result<(), Error> {
+        let refuse = |why: String| {
+            Error::new(ErrorKind::InvalidInput, format!("memory at {address:#x}, {bytes:#x} bytes: {why}"))
+        };
+        let end = offset.checked_add(bytes).ok_or_else(|| refuse(format!("offset {offset:#x} wraps")))?;
+        let file_bytes = file.metadata()?.len();
+        if end > file_bytes {
+            return Err(refuse(format!("its file ends at {file_bytes:#x}, before {end:#x}")));
+        }
+        if bytes == 0 || address.checked_add(bytes).is_none() || self.regions == REGIONS_MAX {
+            return Err(refuse(format!("valid: 1 byte to the end of the addresses, up to {REGIONS_MAX} regions")));
+        }
+        let file = FileOffset::new(file, offset);
+        let region = GuestRegionMmap::from_range(GuestAddress(address), bytes as usize, Some(file));
+        let region = region.map_err(|error| refuse(error.to_string()))?;
+        self.map = self.map.insert_region(Arc::new(region)).map_err(|error| refuse(error.to_string()))?;
+        self.regions += 1;
+        Ok(())
+    }
+
+    /// Forgets a region that was mapped. One that was not is none of ours: memory without a file.
+    pub(crate) fn unmap(&mut self, address: u64, bytes: u64) {
+        if let Ok((map, _)) = self.map.remove_region(GuestAddress(address), bytes) {
+            self.map = map;
+            self.regions -= 1;
+        }
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// 4 or 8 bytes, little-endian, in one access.
+    pub(crate) fn read(&self, address: u64, bytes: u32) -> Option<u64> {
+        let at = GuestAddress(address);
+        match bytes {
+            4 => self.map.load::<u32>(at, Acquire).ok().map(|value| u32::from_le(value).into()),
+            8 => self.map.load::<u64>(at, Acquire).ok().map(u64::from_le),
+            _ => None,
+        }
+    }
+
+    /// Writes 4 or 8 bytes in one access, after everything written before. False when no memory is there.
+    pub(crate) fn write(&self, address: u64, bytes: u32, value: u64) -> bool {
+        let at = GuestAddress(address);
+        match bytes {
+            4 => self.map.store((value as u32).to_le(), at, Release).is_ok(),
+            8 => self.map.store(value.to_le(), at, Release).is_ok(),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(bytes: u64) -> File {
+        let file = tempfile::tempfile().expect("a scratch file");
+        file.set_len(bytes).expect("room");
+        file
+    }
+
+    #[test]
+    fn accesses_stay_inside_regions() {
+        let mut memory = ClientMemory::default();
+        memory.map(0x10_0000, 0, 0x2000, file(0x2000)).expect("valid");
+        assert!(memory.write(0x10_1ff8, 8, 0x1122_3344_5566_7788));
+        assert_eq!(memory.read(0x10_1ffc, 4), Some(0x1122_3344));
+        assert_eq!((memory.read(0x10_2000, 4), memory.read(0xf_fff8, 8)), (None, None));
+        assert!(!memory.write(u64::MAX - 7, 8, 0));
+        memory.unmap(0x10_0000, 0x1000);
+        assert!(memory.read(0x10_0000, 8).is_some(), "no such region: nothing happens");
+        memory.unmap(0x10_0000, 0x2000);
+        assert_eq!(memory.read(0x10_0000, 8), None);
+    }
+
+    #[test]
+    fn regions_that_cannot_be_are_refused() {
+        let mut memory = ClientMemory::default();
+        memory.map(0x1000, 0, 0x1000, file(0x1000)).expect("valid");
+        for (address, offset, bytes, what) in [
+            (0x1000, 0, 0x1000, "overlaps"),
+            (0x4000, 0, 0x2000, "beyond the file's end"),
+            (0x4000, 0x10_0000, 0x1000, "offset beyond it"),
+            (0x4000, u64::MAX, 0x1000, "offset wraps"),
+            (u64::MAX, 0, 0x1000, "address wraps"),
+            (0x4000, 0, 0, "empty"),
+        ] {
+            assert!(memory.map(address, offset, bytes, file(0x1000)).is_err(), "{what}");
+        }
+    }
+}

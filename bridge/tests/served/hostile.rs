@@ -1,0 +1,227 @@
+//! Whatever a guest or a client does: an NVMe status or a closed connection, a word about it, and the next client finds
+//! a drive in order.
+
+use crate::guest::{DATA, Guest, MEMORY, MEMORY_BYTES, OUTSIDE, Served};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+const READ: u32 = 2;
+const WRITE: u32 = 1;
+const DATA_TRANSFER_ERROR: u16 = 0x04;
+const PRP_OFFSET_INVALID: u16 = 0x13;
+/// CSTS.CFS.
+const FATAL: u32 = 2;
+
+/// The last client of a test: everything works.
+fn works(served: Served) -> String {
+    let (mut guest, mut pair) = Guest::with_queue(&served.socket);
+    guest.fill(DATA, &[0x5a; 512]);
+    assert_eq!(guest.io(&mut pair, WRITE, 9, 1, [DATA, 0]), 0);
+    assert_eq!(guest.io(&mut pair, READ, 9, 1, [DATA + 0x1000, 0]), 0);
+    assert_eq!(guest.data(DATA + 0x1000, 512), [0x5a; 512]);
+    drop(guest);
+    served.finish()
+}
+
+#[test]
+fn queues_outside_memory_are_a_fatal_status_that_a_reset_cures() {
+    let served = Served::start(2, None);
+    let mut guest = Guest::connect(&served.socket);
+    guest.enable_with(OUTSIDE);
+    guest.write32(0x1000, 1);
+    guest.wait_csts(FATAL, FATAL);
+    guest.enable();
+    // An I/O completion queue outside: the entry has nowhere to go.
+    assert_eq!(guest.admin(0x05, [OUTSIDE, 0], [63 << 16 | 2, 2 << 16 | 3, 0]).status, 0);
+    assert_eq!(guest.admin(0x01, [MEMORY + 0x2000, 0], [63 << 16 | 2, 2 << 16 | 1, 0]).status, 0);
+    guest.fill(MEMORY + 0x2000, &[0; 64]);
+    guest.write32(0x1000 + 2 * 8, 1);
+    guest.wait_csts(FATAL, FATAL);
+    drop(guest);
+    let said = works(served);
+    assert!(said.contains("submission queue outside memory") && said.contains("completion queue outside memory"));
+}
+
+#[test]
+fn bad_prps_are_a_status() {
+    let served = Served::start(2, None);
+    let (mut guest, mut pair) = Guest::with_queue(&served.socket);
+    let last_page = MEMORY + MEMORY_BYTES - 0x1000;
+    let mut status = |prp: [u64; 2], blocks| guest.io(&mut pair, READ, 0, blocks, prp);
+    assert_eq!(status([OUTSIDE, 0], 1), DATA_TRANSFER_ERROR, "data outside memory");
+    assert_eq!(status([last_page, MEMORY + MEMORY_BYTES], 16), DATA_TRANSFER_ERROR, "the second page is outside");
+    assert_eq!(status([u64::MAX - 3, 0], 1), DATA_TRANSFER_ERROR, "the end of all addresses");
+    assert_eq!(status([DATA + 1, 0], 1), PRP_OFFSET_INVALID);
+    assert_eq!(status([DATA, OUTSIDE], 64), DATA_TRANSFER_ERROR, "a list outside memory");
+    // A list that memory's end cuts off: its last entry leads outside.
+    let torn = MEMORY + MEMORY_BYTES - 8;
+    guest.fill(torn, &OUTSIDE.to_le_bytes());
+    assert_eq!(guest.io(&mut pair, READ, 0, 64, [DATA, torn]), DATA_TRANSFER_ERROR);
+    // A list whose last entry leads to itself, for ever: it ends with the data.
+    let endless = DATA + 0x2_0ff8;
+    guest.fill(endless, &(endless & !0xfff).to_le_bytes());
+    guest.fill(endless & !0xfff, &(endless & !0xfff).to_le_bytes());
+    let status = guest.io(&mut pair, READ, 0, 256, [DATA, endless]);
+    assert!([0, DATA_TRANSFER_ERROR, PRP_OFFSET_INVALID].contains(&status), "{status:#x}");
+    assert_eq!(guest.io(&mut pair, READ, 0, 1, [DATA, 0]), 0, "and the queue goes on");
+    drop(guest);
+    works(served);
+}
+
+#[test]
+fn doorbells_beyond_range_are_reported_and_change_nothing() {
+    let served = Served::start(2, None);
+    let (mut guest, mut pair) = Guest::with_queue(&served.socket);
+    for (offset, value) in [(0x1000 + 8, 64), (0x1000 + 8, 0xffff), (0x100c, 3), (0x1000 + 3 * 8, 1), (0x3ffc, 9)] {
+        guest.write32(offset, value);
+    }
+    assert_eq!(guest.io(&mut pair, READ, 0, 1, [DATA, 0]), 0);
+    drop(guest);
+    let said = works(served);
+    assert!(said.contains("doorbell_errors 5"), "{said}");
+}
+
+/// A message of the protocol: header, then its body. Command numbers and layout as in the vfio-user specification.
+fn message(command: u16, body: &[u8]) -> Vec<u8> {
+    let mut message = vec![0; 16];
+    message[2..4].copy_from_slice(&command.to_le_bytes());
+    message[4..8].copy_from_slice(&(16 + body.len() as u32).to_le_bytes());
+    message.extend(body);
+    message
+}
+
+#[test]
+fn accesses_outside_the_bars_are_refused() {
+    let served = Served::start(2, None);
+    let mut stream = UnixStream::connect(&served.socket).expect("the server takes clients");
+    for (region, offset, bytes) in
+        [(0u32, 0x4000u64, 4u32), (0, u64::MAX - 3, 4), (0, 0, 3), (0, 0, 16), (2, 0, 4), (7, 255, 2)]
+    {
+        let mut body =
+            [offset.to_le_bytes().to_vec(), region.to_le_bytes().to_vec(), bytes.to_le_bytes().to_vec()].concat();
+        body.resize(16 + bytes as usize, 0);
+        stream.write_all(&message(10, &body)).expect("sent");
+        let mut answer = [0; 16];
+        stream.read_exact(&mut answer).expect("an answer");
+        assert_eq!(answer[8], 0x21, "reply and error: region {region}, {bytes} bytes at {offset:#x}");
+    }
+    drop(stream);
+    let said = works(served);
+    assert_eq!(said.matches("refused:").count(), 6, "{said}");
+}
+
+#[test]
+fn a_reset_in_the_middle_of_io_leaves_a_drive_that_starts_again() {
+    let served = Served::start(2, None);
+    let (mut guest, mut pair) = Guest::with_queue(&served.socket);
+    for round in 0..20 {
+        for lba in 0..32 {
+            guest.push_io(&mut pair, if lba % 2 == 0 { WRITE } else { READ }, lba, 8, [DATA, 0]);
+        }
+        guest.ring(&pair);
+        match round % 3 {
+            // Function-level, controller, or memory that goes away under it.
+            0 => guest.client.reset().expect("an answer"),
+            1 => guest.write32(0x14, 0),
+            _ => {
+                use std::os::fd::AsRawFd;
+                guest.client.dma_unmap(MEMORY, MEMORY_BYTES).expect("an answer");
+                guest.client.dma_map(0, MEMORY, MEMORY_BYTES, guest.memory.as_raw_fd()).expect("an answer");
+            }
+        }
+        guest.enable_msix();
+        guest.enable();
+        pair = guest.create_queue(1);
+        assert_eq!(guest.io(&mut pair, READ, 0, 1, [DATA, 0]), 0);
+    }
+    drop(guest);
+    works(served);
+}
+
+#[test]
+fn a_client_that_vanishes_leaves_the_server_to_the_next() {
+    let served = Served::start(6, None);
+    for _ in 0..5 {
+        let (mut guest, mut pair) = Guest::with_queue(&served.socket);
+        for lba in 0..60 {
+            guest.push_io(&mut pair, WRITE, lba, 8, [DATA, 0]);
+        }
+        guest.ring(&pair);
+    }
+    works(served);
+}
+
+#[test]
+fn a_client_that_speaks_something_else_is_cut_off() {
+    let version = |bytes: u32, text: &[u8]| {
+        let mut message = message(1, &[&[0, 0, 1, 0], text].concat());
+        message[4..8].copy_from_slice(&bytes.to_le_bytes());
+        message
+    };
+    let messages = [
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        vec![0xff; 4096],
+        version(20 + 4, b"none"),
+        version(3, b""),
+        version(20 + 3, b"{}\0"),
+        message(9, &[]),
+        vec![1],
+    ];
+    let served = Served::start(messages.len() + 1, None);
+    for message in messages {
+        let mut stream = UnixStream::connect(&served.socket).expect("the server takes clients");
+        // It may hang up while this is written.
+        let _ = stream.write_all(&message);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    works(served);
+}
+
+/// xorshift64*, so that a failure's seed is all that is needed to see it again.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+#[test]
+fn random_registers_and_queues_do_no_harm() {
+    const SEEDS: usize = 6;
+    let served = Served::start(SEEDS + 1, None);
+    for seed in 1..=SEEDS as u64 {
+        let mut random = Random(seed);
+        let (mut guest, mut pair) = Guest::with_queue(&served.socket);
+        for _ in 0..300 {
+            match random.below(8) {
+                0 => guest.write32(random.below(0x60) & !3, random.next() as u32),
+                1 => guest.write32(0x1000 + (random.below(0x60) & !3), random.below(70) as u32),
+                2 => guest.write64(0x28 + random.below(2) * 8, MEMORY + (random.below(0x2_0000) & !0xfff)),
+                3 => {
+                    let address = random.below(0x100) * 4;
+                    guest.client.region_write(4, address, &(random.next() as u32).to_le_bytes()).expect("an answer");
+                }
+                _ => {
+                    let prp = [0; 2].map(|_| MEMORY.wrapping_add(random.below(MEMORY_BYTES * 2)) & !3);
+                    let dwords = [random.below(64) as u32, 0, random.below(300) as u32];
+                    guest.push(&mut pair, random.below(16) as u32, 1, prp, dwords);
+                    guest.ring(&pair);
+                }
+            }
+        }
+        guest.client.reset().expect("an answer");
+        guest.enable_msix();
+        guest.enable();
+        let mut pair = guest.create_queue(1);
+        assert_eq!(guest.io(&mut pair, READ, 0, 1, [DATA, 0]), 0, "seed {seed}");
+    }
+    works(served);
+}

@@ -1,0 +1,5 @@
+//! The served drive, asked by a client in the same process: no VMM is needed.
+
+mod drive;
+mod guest;
+mod hostile;

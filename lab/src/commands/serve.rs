@@ -1,0 +1,82 @@
+//! `campanile serve`: a model of the machine, lent to a VMM.
+
+use crate::cli::{Failure, ServeNvmeArgs};
+use crate::input::{InputError, Place};
+use crate::platform::Unit;
+use crate::setting::Setting;
+use bridge::{Drive, FileBlocks, MemoryBlocks, Server};
+use machine::nvme::{Blocks, Config, HiddenCoalescing, Latency, Timing};
+use machine::time::Ps;
+use std::sync::Arc;
+
+/// The largest drive in memory: what the tests' guests need, many times over.
+const MEMORY_BYTES_MAX: f64 = (64u64 << 30) as f64;
+
+pub(super) fn nvme(args: &ServeNvmeArgs) -> Result<(), Failure> {
+    let (blocks, bytes) = storage(args)?;
+    let latency = Setting::new(Place::option("--latency"), "", &args.latency);
+    let latency = Latency::of(Ps((Unit::Time.read(&latency, 1.0, 1e9)? * 1000.0) as u64));
+    let config = Config {
+        io_queues_max: args.queues,
+        hidden_coalescing: args.secret_coalescing.as_deref().map(secret_coalescing).transpose()?,
+        timing: Timing { slots: args.slots, read: latency, write: latency, ..Timing::default() },
+        ..Config::default()
+    };
+    let drive = Drive::new(blocks, bytes, config).map_err(failed)?;
+    let report = Arc::new(|line: &str| eprintln!("campanile: {line}"));
+    let server = Server::bind(&args.socket, drive, report).map_err(failed)?;
+    let socket = args.socket.clone();
+    let end = move || {
+        // Gone already: somebody else has taken it away.
+        _ = std::fs::remove_file(&socket);
+        std::process::exit(Failure::Interrupted.exit_code().into());
+    };
+    ctrlc::set_handler(end).map_err(failed)?;
+    eprintln!("campanile: serving an NVMe drive of {bytes} bytes at {}", args.socket.display());
+    loop {
+        server.serve_one().map_err(failed)?;
+    }
+}
+
+fn failed(error: impl std::error::Error + Send + Sync + 'static) -> Failure {
+    Failure::Run(error.into())
+}
+
+fn storage(args: &ServeNvmeArgs) -> Result<(Arc<dyn Blocks>, u64), InputError> {
+    let Some(path) = &args.storage else {
+        let setting = Setting::new(Place::option("--memory"), "", &args.memory);
+        let bytes = Unit::Size.read(&setting, 4096.0, MEMORY_BYTES_MAX)? as usize;
+        return Ok((Arc::new(MemoryBlocks::new(bytes)), bytes as u64));
+    };
+    let (blocks, bytes) = FileBlocks::open(path).map_err(|error| {
+        let why = format!("cannot be opened: {error}");
+        InputError::value(&Place::option("--storage"), "", path.display(), &why, "a file of the drive's size")
+    })?;
+    Ok((Arc::new(blocks), bytes))
+}
+
+/// `8,100us`: entries, and time from the first one.
+fn secret_coalescing(text: &str) -> Result<HiddenCoalescing, InputError> {
+    let place = Place::option("--secret-coalescing");
+    let valid = "a number of entries and a time: 8,100us";
+    let (entries, time) =
+        text.split_once(',').ok_or_else(|| InputError::value(&place, "", text, "has no comma", valid))?;
+    let entries = Unit::Count.read(&Setting::new(place.clone(), "entries", entries), 0.0, f64::from(u32::MAX))?;
+    let time_ns = Unit::Time.read(&Setting::new(place, "time", time), 1.0, 1e9)?;
+    Ok(HiddenCoalescing { entries: entries as u32, time: Ps((time_ns * 1000.0) as u64) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secret_coalescing_is_entries_and_time() {
+        let read = |text| secret_coalescing(text).map_err(|error| error.to_string());
+        assert_eq!(read("8,100us"), Ok(HiddenCoalescing { entries: 8, time: Ps(100_000_000) }));
+        for wrong in ["8", "8,100", "-1,1us", "8,0ns", "8,2h"] {
+            let error = read(wrong).unwrap_err();
+            assert!(error.starts_with("--secret-coalescing: ") && error.contains("valid: "), "{error}");
+        }
+    }
+}

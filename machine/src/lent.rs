@@ -1,0 +1,242 @@
+//! A model lent to a host: one device model of the machine, without the machine's CPUs, memory and buses.
+//!
+//! The host owns the guest's memory, its interrupts and the clock; the model stays as it is. It sees a
+//! [`World`] as ever: its DMA goes to [`Host::read`] and [`Host::write`], its transfers take no time of a link, its messages
+//! go to [`Host::message`], and its events happen when the host says that their time has come ([`Lent::run_until`]).
+//! There is no clock in here: with the same calls, the same happens.
+
+use crate::core::Core;
+use crate::fault::FaultRecord;
+use crate::machine::MachineConfig;
+use crate::memory::BusError;
+use crate::model::{Model, ModelId, Upstream};
+use crate::time::Ps;
+use crate::world::World;
+use hal::CpuId;
+
+/// Whom a model is lent to.
+pub trait Host {
+    /// Reads `bytes` (4 or 8) of the guest's memory at an address that is a multiple of them, in one access. None when
+    /// no memory is there.
+    fn read(&self, address: u64, bytes: u32) -> Option<u64>;
+
+    /// Writes `bytes` (4 or 8), as [`Self::read`] reads them. Writes are seen in the order of the calls. False when no
+    /// memory is there.
+    fn write(&self, address: u64, bytes: u32, value: u64) -> bool;
+
+    /// An interrupt message of the device.
+    fn message(&self, address: u64, data: u32);
+}
+
+/// What the arena does not serve, the host may.
+impl Core {
+    /// From now on `host` has the memory beyond the arena, and takes messages.
+    pub(crate) fn lend_to(&self, host: Box<dyn Host>) {
+        assert!(self.host.set(host).is_ok(), "a model is lent once");
+    }
+
+    pub(crate) fn host(&self) -> Option<&dyn Host> {
+        self.host.get().map(|host| &**host)
+    }
+
+    /// A read that the arena does not serve.
+    #[cold]
+    pub(crate) fn host_read(&self, missed: BusError) -> Result<u64, BusError> {
+        let host = self.host_for(missed)?;
+        host.read(missed.address, missed.bytes).ok_or(missed)
+    }
+
+    /// A write that the arena does not serve.
+    #[cold]
+    pub(crate) fn host_write(&self, missed: BusError, value: u64) -> Result<(), BusError> {
+        let host = self.host_for(missed)?;
+        if host.write(missed.address, missed.bytes, value) { Ok(()) } else { Err(missed) }
+    }
+
+    fn host_for(&self, missed: BusError) -> Result<&dyn Host, BusError> {
+        let aligned = missed.address.is_multiple_of(missed.bytes.into());
+        self.host().filter(|_| aligned).ok_or(missed)
+    }
+}
+
+/// The bus above the model: no link, no waiting.
+struct HostPort;
+
+impl Model for HostPort {
+    fn name(&self) -> &str {
+        "host"
+    }
+
+    fn event(&mut self, _world: &mut World<'_>, _code: u32, _arg: u64) {}
+
+    fn read(&mut self, _world: &mut World<'_>, _region: u8, _offset: u32, _width_bytes: u8) -> u64 {
+        0
+    }
+
+    fn write(&mut self, _world: &mut World<'_>, _region: u8, _offset: u32, _width_bytes: u8, _value: u64) {}
+
+    fn upstream(&mut self, world: &mut World<'_>, _from: ModelId, request: Upstream) {
+        match request {
+            Upstream::Message { address, data, .. } => world.message_to_host(address, data),
+            Upstream::Transfer { model, code, arg, .. } => world.schedule_for(model, world.now(), code, arg),
+        }
+    }
+
+    fn as_any(&mut self) -> &mut dyn core::any::Any {
+        self
+    }
+}
+
+/// The number of the port that every lent model stands behind.
+const PORT: ModelId = ModelId(0);
+const LENT: ModelId = ModelId(1);
+/// On whose stack events run: nobody's.
+const NO_CPU: CpuId = CpuId(u32::MAX);
+
+/// A lent model, and the events that it waits for.
+pub struct Lent {
+    core: Box<Core>,
+}
+
+impl Lent {
+    /// Lends the model that `build` makes, knowing the port that takes its [`Upstream`] requests. `seed` is of its
+    /// random stream; every time that it draws differs by up to `jitter_percent`.
+    pub fn new(
+        host: Box<dyn Host>,
+        seed: u64,
+        jitter_percent: u32,
+        build: impl FnOnce(ModelId) -> Box<dyn Model>,
+    ) -> Self {
+        let config = MachineConfig { cpus: 0, memory_bytes: 0, seed, jitter_percent, ..MachineConfig::default() };
+        let core = Box::new(Core::new(config));
+        core.lend_to(host);
+        core.add_model(|_| Box::new(HostPort));
+        core.add_model(|_| build(PORT));
+        Self { core }
+    }
+
+    /// The present of the model.
+    pub fn now(&self) -> Ps {
+        self.core.now()
+    }
+
+    /// When the model's next event is due.
+    pub fn next_event(&self) -> Option<Ps> {
+        self.core.queue.borrow().next_key().map(|(at, _)| at)
+    }
+
+    /// Lets every event up to and at `now` happen; from then on it is `now`. A time that has passed changes nothing.
+    pub fn run_until(&mut self, now: Ps) {
+        self.core.models();
+        let now = now.max(self.core.now());
+        self.core.run_events(NO_CPU, (now, u64::MAX));
+        self.core.set_now(now);
+    }
+
+    /// Reads a register, now; as [`Model::read`].
+    pub fn read(&mut self, region: u8, offset: u32, width_bytes: u8) -> u64 {
+        let mut model = self.core.model(LENT).borrow_mut();
+        model.read(&mut World::new(&self.core, LENT), region, offset, width_bytes)
+    }
+
+    /// Writes a register, now; as [`Model::write`].
+    pub fn write(&mut self, region: u8, offset: u32, width_bytes: u8, value: u64) {
+        let mut model = self.core.model(LENT).borrow_mut();
+        model.write(&mut World::new(&self.core, LENT), region, offset, width_bytes, value);
+    }
+
+    /// The model's counters, as [`Model::counters`].
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.core.model(LENT).borrow().counters()
+    }
+
+    /// How many kinds of faults there were.
+    pub fn fault_kinds(&self) -> usize {
+        self.core.fault_kinds()
+    }
+
+    /// Faults in the order in which each kind was first seen, and how many found no room.
+    pub fn faults(&self) -> (Vec<FaultRecord>, u64) {
+        self.core.faults()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nvme::{Config, Nvme, REGION_CONTROLLER};
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    /// Sees what the model does; has memory only at 0x1000.
+    #[derive(Default, Clone)]
+    struct Watcher(Rc<RefCell<Vec<(u64, u64)>>>);
+
+    impl Host for Watcher {
+        fn read(&self, address: u64, _bytes: u32) -> Option<u64> {
+            (address == 0x1000).then_some(7)
+        }
+        fn write(&self, address: u64, _bytes: u32, value: u64) -> bool {
+            self.0.borrow_mut().push((address, value));
+            address == 0x1000
+        }
+        fn message(&self, address: u64, data: u32) {
+            self.0.borrow_mut().push((address, data.into()));
+        }
+    }
+
+    /// A model that on event `code` reads, writes and sends a message.
+    struct Prober(ModelId);
+
+    impl Model for Prober {
+        fn name(&self) -> &str {
+            "prober"
+        }
+        fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
+            assert_eq!((code, arg, world.now()), (3, 9, Ps(40)));
+            assert_eq!(world.read32(0x1000), Ok(7));
+            assert!(
+                world.read64(0x2000).is_err() && world.read64(0x1004).is_err() && world.write64(0x2000, 1).is_err()
+            );
+            assert_eq!(world.write32(0x1000, 5), Ok(()));
+            world.upstream(self.0, Upstream::Message { requester: 0, address: 0xfee0_0000, data: 33 });
+        }
+        fn read(&mut self, _world: &mut World<'_>, _region: u8, _offset: u32, _width_bytes: u8) -> u64 {
+            0
+        }
+        fn write(&mut self, world: &mut World<'_>, _region: u8, _offset: u32, _width_bytes: u8, value: u64) {
+            let transfer = Upstream::Transfer { model: world.me(), bytes: 512, code: 3, arg: value };
+            world.upstream(self.0, transfer);
+        }
+        fn as_any(&mut self) -> &mut dyn core::any::Any {
+            self
+        }
+    }
+
+    #[test]
+    fn a_models_memory_transfers_and_messages_are_the_hosts() {
+        let host = Watcher::default();
+        let mut lent = Lent::new(Box::new(host.clone()), 1, 0, |port| Box::new(Prober(port)));
+        lent.run_until(Ps(40));
+        lent.write(0, 0, 4, 9);
+        assert_eq!(lent.next_event(), Some(Ps(40)), "a transfer takes no time, but is an event");
+        lent.run_until(Ps(10));
+        assert_eq!(lent.now(), Ps(40), "time does not go back");
+        assert_eq!(*host.0.borrow(), [(0x2000, 1), (0x1000, 5), (0xfee0_0000, 33)]);
+    }
+
+    #[test]
+    fn a_drive_gets_ready_when_the_hosts_clock_says_so() {
+        let build = |port| Box::new(Nvme::new(port, Config::default()).expect("valid")) as Box<dyn Model>;
+        let mut lent = Lent::new(Box::new(Watcher::default()), 1, 0, build);
+        lent.write(REGION_CONTROLLER, 0x24, 4, 0x001f_001f);
+        lent.write(REGION_CONTROLLER, 0x28, 8, 0x1000);
+        lent.write(REGION_CONTROLLER, 0x30, 8, 0x2000);
+        lent.write(REGION_CONTROLLER, 0x14, 4, 0x0046_0001);
+        let ready_at = lent.next_event().expect("the drive gets ready");
+        lent.run_until(Ps(ready_at.0 - 1));
+        assert_eq!(lent.read(REGION_CONTROLLER, 0x1c, 4), 0);
+        lent.run_until(ready_at);
+        assert_eq!(lent.read(REGION_CONTROLLER, 0x1c, 4), 1, "CSTS.RDY");
+    }
+}
