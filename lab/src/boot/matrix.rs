@@ -64,7 +64,8 @@ impl fmt::Display for Setting {
             Machine::Q35 { remapping: true } => write!(f, "VT-d")?,
             Machine::Q35 { remapping: false } => write!(f, "plain MSI")?,
         }
-        write!(f, ", {} CPU{}", self.cpus, if self.cpus == 1 { "" } else { "s" })
+        write!(f, ", {} CPU{}", self.cpus, if self.cpus == 1 { "" } else { "s" })?;
+        if self.rounds == MILLION { write!(f, ", a million reads") } else { Ok(()) }
     }
 }
 
@@ -88,6 +89,17 @@ impl Setting {
         };
         let masked = u64::from(eoi_mode == 0);
         Some(Accesses { writes: raising + 2 * masked, reads: masked * u64::from(gic == 3) })
+    }
+
+    /// Figures of the image that tell where it ran, and what they must be.
+    pub(super) fn asked(&self) -> Vec<(&'static str, u64)> {
+        let cpus = ("cpus", self.cpus.into());
+        match self.machine {
+            Machine::Virt { gic, level, .. } => {
+                vec![cpus, ("exception_level", level.into()), ("gic_version", gic.into())]
+            }
+            Machine::Q35 { remapping } => vec![cpus, ("remapping", remapping.into())],
+        }
     }
 
     /// The image's command line.

@@ -15,6 +15,7 @@ use system::System;
 /// What went wrong, or that there is no such case.
 pub(super) fn run(case: &str, options: &Options, platform: &'static Platform) -> Result<(), String> {
     let system = System::new(platform, options)?;
+    super::count("cpus", platform.cpus().into());
     super::count("exception_level", platform.exception_level.into());
     super::count("gic_version", platform.gic_version.into());
     match case {

@@ -23,6 +23,10 @@ const CLASS: u32 = 0x01_08_02;
 const ENTRIES: u16 = 64;
 /// Between two changes of affinity, or a CPU's going and coming.
 const PAUSE_NS: u64 = 5_000_000;
+/// Changes of affinity at least; CPUs go and come twice meanwhile.
+const MOVES_MIN: u64 = 8;
+/// Reads at least.
+const ROUNDS_MIN: u64 = 100;
 /// No completion for so long: an interrupt is lost.
 const STALL_NS: u64 = 10_000_000_000;
 
@@ -34,12 +38,16 @@ struct Queue {
 }
 
 /// Reads, checked, on every queue: first undisturbed, then while lines move from CPU to CPU and CPUs go and come, then
-/// from a thread, with a completion check after each submission; at last on a polled queue. Options: `rounds` (reads altogether),
+/// from a thread, with a completion check after each submission; at last on a polled queue. Options: `rounds` (reads
+/// altogether, or more when too little happened to them),
 /// `depth` (of each queue).
 pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String> {
     let (rounds, depth) = (options.number("rounds", 10_000)?, options.number("depth", 8)?);
     if !(1..u64::from(ENTRIES)).contains(&depth) {
         return Err(format!("depth={depth}; a queue takes 1 to {}", ENTRIES - 1));
+    }
+    if rounds < ROUNDS_MIN {
+        return Err(format!("rounds={rounds}; at least {ROUNDS_MIN} can be disturbed"));
     }
     let ecam = system.platform.ecam.ok_or("no MCFG table, and so no PCIe configuration space")? as usize;
     let function = pci::find(ecam, CLASS).ok_or("no NVMe drive on bus 0")?;
@@ -81,7 +89,11 @@ pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String
         expect("interrupts on another CPU than the line's", elsewhere, 0)?;
     }
     let mut disturbances = Disturbances::default();
-    carry(&queues, rounds / 2, || disturb(system, &queues, &mut disturbances))?;
+    let mut total = rounds - rounds / 2;
+    while disturbances.moves < MOVES_MIN {
+        carry(&queues, rounds / 2, || disturb(system, &queues, &mut disturbances))?;
+        total += rounds / 2;
+    }
     home(system, &queues)?;
     queues.iter().for_each(|queue| queue.pair.set_completion_check(CompletionCheck::On));
     queues.iter().for_each(|queue| queue.reads.submit_from_thread());
@@ -93,7 +105,7 @@ pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String
     count("moves", disturbances.moves);
     count("offline_trips", disturbances.trips);
     count("waited_offline", disturbances.waited);
-    report(system, &queues, rounds)?;
+    report(system, &queues, total)?;
     // A vector that waited at a CPU that went is a stray when it comes back.
     let strays = system.strays();
     if strays > disturbances.waited {
