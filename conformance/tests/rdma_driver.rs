@@ -207,7 +207,9 @@ fn a_completion_queue_that_overruns_keeps_what_it_has_and_says_so() {
         let seen = Arc::new(rdma_rig::Seen::default());
         let queue = a.device.open_cq(small, seen.clone(), None).expect("a queue");
         let config = QpConfig { sends: 16, receives: 16 };
-        let pairs = [a.device.open_qp(config, &queue, &queue), b.device.open_qp(config, &b.queue, &b.queue)];
+        let refused = a.device.open_qp(config, &queue, &queue).err();
+        assert_eq!(refused, Some(drivers::rdma::RdmaError::Capacity(32, 16)));
+        let pairs = [a.device.open_qp(config, &queue, &a.queue), b.device.open_qp(config, &b.queue, &b.queue)];
         let [ours, theirs] = pairs.map(|pair| pair.expect("a queue pair"));
         ours.connect(theirs.number()).expect("connected");
         theirs.connect(ours.number()).expect("connected");

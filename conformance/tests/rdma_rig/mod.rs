@@ -175,7 +175,7 @@ impl Host {
         let ends = self.sides.map(|side| {
             let device = side.device();
             let seen = Arc::new(Seen::default());
-            let config = CqConfig { entries: 512, event_queue: 1, owner: CqUse::Exclusive };
+            let config = CqConfig { entries: 1024, event_queue: 1, owner: CqUse::Exclusive };
             let queue = device.open_cq(config, seen.clone(), tuner.next().flatten()).expect("a queue");
             let pair = device.open_qp(QpConfig { sends: 256, receives: 512 }, &queue, &queue).expect("a queue pair");
             End { device, seen, queue, pair, memory: memory(64 << 10) }

@@ -56,6 +56,8 @@ struct Used {
     generation: u32,
     completion_queues: u16,
     queue_pairs: u16,
+    /// By completion queue: the requests that its queue pairs can have under way.
+    promised: Vec<u32>,
 }
 
 /// An RDMA NIC.
@@ -209,13 +211,15 @@ impl<H: Hal> Device<H> {
         let control = CqControl::new().with_enable(true).with_entries_shift(shift).with_event_queue(config.event_queue);
         self.enable("completion queue", block + cq::CONTROL, control.into_bits())?;
         used.completion_queues += 1;
+        used.promised.push(0);
         Ok(Arc::new(queue))
     }
 
-    /// Opens a queue pair, not connected, whose completions go to these queues.
+    /// Opens a queue pair, not connected, whose completions go to these queues of this device. Each must hold what all
+    /// its queue pairs can have under way: an overrun would lose completions.
     ///
     /// # Errors
-    /// [`RdmaError::Entries`], [`RdmaError::Exhausted`], no memory.
+    /// [`RdmaError::Entries`], [`RdmaError::Capacity`], [`RdmaError::Exhausted`], no memory.
     pub fn open_qp(
         &self,
         config: QpConfig,
@@ -227,6 +231,14 @@ impl<H: Hal> Device<H> {
         let number = used.queue_pairs;
         if number >= self.capabilities.queue_pairs() {
             return Err(RdmaError::Exhausted("queue pairs", number.into()));
+        }
+        let mut promised = used.promised.clone();
+        for (cq, requests) in [(send_cq, config.sends), (receive_cq, config.receives)] {
+            let count = &mut promised[usize::from(cq.number())];
+            *count = count.saturating_add(requests);
+            if *count > cq.entries() {
+                return Err(RdmaError::Capacity(*count, cq.entries()));
+            }
         }
         let (regs, doorbells) = (self.regs.clone(), self.doorbells.clone());
         let pair = QueuePair::new(self.hal, number, (send_shift, receive_shift), regs, doorbells)?;
@@ -241,6 +253,7 @@ impl<H: Hal> Device<H> {
             .with_receive_shift(receive_shift);
         self.regs.write64(block + qp::QUEUES, queues.into_bits());
         used.queue_pairs += 1;
+        used.promised = promised;
         Ok(Arc::new(pair))
     }
 

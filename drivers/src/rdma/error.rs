@@ -17,6 +17,8 @@ pub enum RdmaError {
     Exhausted(&'static str, u32),
     /// Queues have a power of two of entries, from 16 up to this many; this many were asked for.
     Entries(u32, u32),
+    /// The queue pairs of a completion queue could have this many requests under way; it holds so many.
+    Capacity(u32, u32),
     /// There is no event queue of this number; there are so many.
     NoEventQueue(u16, u16),
     /// The device did not take an object: what its control register reads.
@@ -44,6 +46,11 @@ impl fmt::Display for RdmaError {
             Self::Entries(asked, max) => {
                 write!(f, "a queue of {asked} entries; a power of two from 16 to {max} is valid")
             }
+            Self::Capacity(requests, entries) => write!(
+                f,
+                "{requests} requests of its queue pairs could end on a completion queue of {entries} entries; at most as \
+                 many as it has are valid"
+            ),
             Self::NoEventQueue(number, count) => write!(f, "no event queue {number}; there are {count}"),
             Self::Rejected(what, control) => write!(f, "the device rejects a {what}: control reads {control:#010x}"),
             Self::Shared => write!(f, "a shared completion queue's moderation cannot be changed by one of its users"),
