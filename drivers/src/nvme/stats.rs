@@ -175,6 +175,6 @@ mod tests {
         }
         assert_eq!(counters.per_interrupt[..4], [1, 1, 2, 1]);
         assert_eq!(counters.per_interrupt[16], 1);
-        assert_eq!((counters.interrupts, counters.overtaken_interrupts, counters.interrupt_entries), (6, 1, 65_545));
+        assert_eq!((counters.interrupts, counters.overtaken_interrupts), (6, 1));
     }
 }
