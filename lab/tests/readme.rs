@@ -40,6 +40,19 @@ fn the_readmes_table_is_what_the_program_prints() {
     );
 }
 
+/// `fitted.rs` holds the 2 %; this holds the counts beside it.
+#[test]
+fn the_readme_counts_free_constants_and_fitted_rows() {
+    let rows = lab::published::rows().unwrap();
+    let free = lab::reproduce::free_constants(&lab::reproduce::plans(&rows).unwrap()).unwrap();
+    let count = |of: fn(&lab::report::table::FreeConstants) -> usize| free.iter().map(of).sum::<usize>();
+    let claim = format!("{} free constants for {} fitted rows", count(|one| one.count), count(|one| one.fitted));
+    assert!(
+        std::fs::read_to_string(root().join("README.md")).unwrap().contains(&claim),
+        "README.md should say {claim}"
+    );
+}
+
 #[test]
 fn a_readme_without_the_table_is_refused() {
     let whole = "a\n<!-- table: campanile run x -->\n```text\none\ntwo\n```\nb\n";

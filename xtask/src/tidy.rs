@@ -4,7 +4,7 @@
 //! - the rooms that are embedded are `no_std`;
 //! - a product file has one subject: at most 500 lines;
 //! - nothing unfinished, nothing ignored, no path of somebody's machine;
-//! - links between the documents lead somewhere.
+//! - links between the documents lead somewhere, and the source files that they name exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,10 @@ pub(crate) fn check(root: &Path) -> Vec<String> {
         let name = file.strip_prefix(root).unwrap_or(file).display().to_string();
         match file.extension().and_then(|ending| ending.to_str()) {
             Some("rs") => source(&name, &text, &mut findings),
-            Some("md") => links(file, &name, &text, &mut findings),
+            Some("md") => {
+                links(file, &name, &text, &mut findings);
+                mentions(root, &name, &text, &mut findings);
+            }
             _ => {}
         }
     }
@@ -169,6 +172,19 @@ fn links(file: &Path, name: &str, text: &str, findings: &mut Vec<String>) {
     }
 }
 
+/// Source files that a document names from the root, `src` left out or not.
+fn mentions(root: &Path, name: &str, text: &str, findings: &mut Vec<String>) {
+    for (index, line) in text.lines().enumerate() {
+        for path in line.split('`').skip(1).step_by(2).filter(|word| word.ends_with(".rs") && !word.contains('*')) {
+            let Some((room, rest)) = path.split_once('/') else { continue };
+            let is_room = LAW.iter().any(|(known, _)| *known == room);
+            if is_room && !root.join(path).exists() && !root.join(room).join("src").join(rest).exists() {
+                findings.push(format!("{name}:{}: there is no {path}", index + 1));
+            }
+        }
+    }
+}
+
 /// Files below `folder`, without what is built, hidden or made by a run.
 fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -228,6 +244,14 @@ mod tests {
         fs::create_dir_all(folder.join("src")).expect("a scratch folder");
         fs::write(folder.join("src/lib.rs"), library).expect("a scratch file");
         folder
+    }
+
+    #[test]
+    fn a_document_that_names_a_file_that_went_is_found() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a room of the house");
+        let mut findings = Vec::new();
+        mentions(root, "A.md", "`xtask/tidy.rs`, `xtask/src/tidy.rs`, `run/x86.rs`\n`irq/gone.rs`", &mut findings);
+        assert_eq!(findings, ["A.md:2: there is no irq/gone.rs"]);
     }
 
     #[test]
