@@ -4,6 +4,7 @@ use crate::core::Core;
 use crate::cpu::{Cpu, IrqInput};
 use crate::event::{Event, cpu_event};
 use crate::gic;
+use crate::observe::{Arrival, Fact};
 use crate::threads::Reason;
 use crate::world::World;
 use hal::CpuId;
@@ -29,8 +30,9 @@ impl Core {
                     .then_some(Reason::Accept)
             }
             cpu_event::TIMER => {
-                if u64::from(cpu.timer_generation.get()) == arg && cpu.lapic.borrow_mut().timer_fired() {
-                    self.request_accept(cpu);
+                if u64::from(cpu.timer_generation.get()) == arg {
+                    let fired = cpu.lapic.borrow_mut().timer_fired();
+                    fired.into_iter().for_each(|vector| _ = self.raise(id.0, vector, false));
                 }
                 None
             }
@@ -43,11 +45,19 @@ impl Core {
 
     /// A vector arrives at a LAPIC. APIC ids are CPU numbers.
     pub(crate) fn raise(&self, apic_id: u32, vector: u8, level: bool) -> bool {
-        let Some(cpu) = self.real_cpus().get(apic_id as usize) else { return false };
-        if !cpu.lapic.borrow_mut().raise(vector, level) {
+        let arrival = self.real_cpus().get(apic_id as usize).map_or(Arrival::Refused, |cpu| {
+            let mut lapic = cpu.lapic.borrow_mut();
+            match (lapic.is_requested(vector), lapic.raise(vector, level)) {
+                (_, false) => Arrival::Refused,
+                (false, true) => Arrival::Pending,
+                (true, true) => Arrival::Merged,
+            }
+        });
+        self.tell(|| Fact::Raised { cpu: apic_id, vector, level, arrival });
+        if arrival == Arrival::Refused {
             return false;
         }
-        self.request_accept(cpu);
+        self.request_accept(&self.cpus[apic_id as usize]);
         true
     }
 

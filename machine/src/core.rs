@@ -8,11 +8,12 @@ use crate::lent::Host;
 use crate::machine::MachineConfig;
 use crate::memory::{Arena, BusError, Lines, MEMORY_BASE};
 use crate::model::{Model, ModelId};
+use crate::observe::{Fact, Observer};
 use crate::posted_writes::PostedWrites;
 use crate::random::Stream;
 use crate::threads::{Reason, Threads, Yield};
 use crate::time::Ps;
-use crate::trace::{NOT_YET, Span, Track};
+use crate::trace::{NOT_YET, Span, Track, work_name};
 use crate::word::Word;
 use crate::world::World;
 use hal::{CpuId, Work};
@@ -75,6 +76,7 @@ pub(crate) struct Core {
     /// Stop events that are pending, the stale ones too.
     pub(crate) stops_pending: Cell<usize>,
     faults: RefCell<FaultLog>,
+    pub(crate) observer: OnceCell<Observer>,
     pub(crate) spans: RefCell<Vec<Span>>,
     pub(crate) tracing: Cell<bool>,
     digest: Cell<u64>,
@@ -111,6 +113,7 @@ impl Core {
             runs: Cell::new(0),
             stops_pending: Cell::new(0),
             faults: RefCell::default(),
+            observer: OnceCell::new(),
             spans: RefCell::default(),
             tracing: Cell::new(config.trace_spans_max > 0),
             digest: Cell::new(0xcbf2_9ce4_8422_2325),
@@ -203,6 +206,7 @@ impl Core {
     }
 
     pub(crate) fn record_fault(&self, fault: FaultRecord) {
+        self.tell(|| Fact::Fault { source: fault.source, kind: fault.kind, requester: fault.requester });
         self.faults.borrow_mut().record(fault);
     }
 
@@ -244,6 +248,7 @@ impl Core {
         if self.tracing.get() && cost > 0 {
             self.trace(Track::Cpu(cpu.id.0), work_name(work), self.local_now(), Ps(cost), count.into());
         }
+        self.tell_of_cpu(|cpu| Fact::Worked { cpu, depth: self.cpu().depth.get(), work, count });
         cpu.owe(cost, account);
     }
 
@@ -470,30 +475,5 @@ impl Core {
                 self.push(self.now(), Event::for_cpu(cpu.id, cpu_event::RESUME, generation));
             }
         }
-    }
-}
-
-fn work_name(work: Work) -> &'static str {
-    match work {
-        Work::IrqEntry => "irq entry",
-        Work::IrqExit => "irq exit",
-        Work::IrqHandler => "irq handler",
-        Work::ReapEntry => "reap",
-        Work::PirHarvest => "PIR harvest",
-        Work::PidClearOn => "clear ON",
-        Work::UserAio | Work::UserUring | Work::UserPolled => "user",
-        Work::SubmitAio | Work::SubmitUring | Work::SubmitPolled => "submit",
-        Work::CompleteAio | Work::CompleteUring | Work::CompletePolled => "complete",
-        Work::PollLook => "poll",
-        Work::CheckLook => "check",
-        Work::RemoteCompletion => "remote completion",
-        Work::ContextSwitch => "context switch",
-        Work::StreamEntry => "stream",
-        Work::SoftPass => "poll pass",
-        Work::FabricSubmit => "submit",
-        Work::FabricComplete => "complete",
-        Work::FabricServe => "serve",
-        Work::ThreadWake => "wake thread",
-        Work::Raise => "raise",
     }
 }

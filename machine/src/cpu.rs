@@ -4,6 +4,7 @@ use crate::core::{Core, Next};
 use crate::event::{Event, cpu_event};
 use crate::gic::Interrupts;
 use crate::lapic::{Lapic, LapicEffect};
+use crate::observe::Fact;
 use crate::time::Ps;
 use crate::trace::Track;
 use hal::CpuId;
@@ -222,6 +223,7 @@ impl Core {
                 cpu.irq_on.set(were_on);
             }
             let Some(vector) = cpu.lapic.borrow_mut().accept() else { break };
+            self.tell_of_cpu(|cpu| Fact::Accepted { cpu, vector });
             self.enter(cpu, Exception::Vector(vector));
         }
         if cpu.irq_input.get() != IrqInput::Low {
@@ -247,6 +249,7 @@ impl Core {
             let start = self.now();
             let were_on = cpu.irq_on.get();
             let were_masked = cpu.exceptions_masked.replace(true);
+            self.tell_of_cpu(|cpu| Fact::Exception { cpu, pseudo_nmi: !were_on });
             self.enter(cpu, if were_on { Exception::Irq } else { Exception::PseudoNmi });
             cpu.irq_on.set(were_on);
             cpu.exceptions_masked.set(were_masked);
@@ -277,6 +280,10 @@ impl Core {
         }
         cpu.depth.set(cpu.depth.get() - 1);
         cpu.irq_on.set(true);
+        self.tell_of_cpu(|id| {
+            let in_service = cpu.lapic.borrow().in_service();
+            Fact::Returned { cpu: id, depth: cpu.depth.get(), in_service }
+        });
         let took = self.local_now().saturating_sub(start);
         self.trace(Track::Cpu(cpu.id.0), "interrupt", start, took, exception.vector().into());
         if took > cpu.longest_interrupt.get() {
@@ -336,8 +343,10 @@ impl Core {
         cpu.irq_on.set(true);
         if !cpu.is_interrupted() {
             cpu.idle.set(true);
+            self.tell_of_cpu(|cpu| Fact::Halted { cpu });
             let start = self.now();
             while self.wait_once(Wait::Interrupt) != Next::Accept {}
+            self.tell_of_cpu(|cpu| Fact::Woken { cpu });
             self.trace(Track::Cpu(cpu.id.0), "idle", start, self.now().saturating_sub(start), 0);
         }
         self.take_interrupts();
@@ -354,13 +363,14 @@ impl Core {
         let effect = cpu.lapic.borrow_mut().write(register, value);
         match effect {
             LapicEffect::None => {}
-            LapicEffect::IdleEoi => self.cpu_fault("EOI with nothing in service", String::new()),
-            LapicEffect::EoiBroadcast(vector) => {
-                cpu.owe(self.config.costs.level_eoi.0, self.kernel_account());
-                self.settle();
-                for (index, model) in self.models().iter().enumerate() {
-                    let id = crate::model::ModelId(index as u32);
-                    model.borrow_mut().eoi_broadcast(&mut crate::world::World::new(self, id), vector);
+            LapicEffect::IdleEoi => {
+                self.tell_of_cpu(|cpu| Fact::IdleEoi { cpu });
+                self.cpu_fault("EOI with nothing in service", String::new());
+            }
+            LapicEffect::Ended { vector, broadcast } => {
+                self.tell_of_cpu(|cpu| Fact::Ended { cpu, vector });
+                if broadcast {
+                    self.broadcast_eoi(cpu, vector);
                 }
             }
             LapicEffect::Ipi { apic_id, vector } => self.send_ipi(CpuId(apic_id), vector.into()),
@@ -375,6 +385,16 @@ impl Core {
             LapicEffect::Fault(register) => {
                 self.cpu_fault("LAPIC access faults", format!("WRMSR {register:#x} of {value:#x}"));
             }
+        }
+    }
+
+    /// The I/O APICs hear that a level-triggered vector ended.
+    fn broadcast_eoi(&self, cpu: &Cpu, vector: u8) {
+        cpu.owe(self.config.costs.level_eoi.0, self.kernel_account());
+        self.settle();
+        for (index, model) in self.models().iter().enumerate() {
+            let id = crate::model::ModelId(index as u32);
+            model.borrow_mut().eoi_broadcast(&mut crate::world::World::new(self, id), vector);
         }
     }
 
@@ -393,6 +413,8 @@ impl Core {
         if to.0 >= self.config.cpus {
             return self.cpu_fault("IPI to no CPU", format!("CPU {to}, {content:#04x}"));
         }
+        let is_gic = self.config.interrupts.gic().is_some();
+        self.tell_of_cpu(|from| Fact::IpiSent { from, to: to.0, vector: if is_gic { 0 } else { content as u8 } });
         let at = self.local_now() + self.config.costs.ipi;
         self.push(at, Event::for_cpu(to, cpu_event::RAISE, content));
     }

@@ -38,8 +38,13 @@ pub(crate) enum LapicEffect {
     None,
     /// An EOI with nothing in service: harmless, but somebody ended an interrupt twice.
     IdleEoi,
-    /// A level-triggered interrupt ended: broadcast its vector to the I/O APICs.
-    EoiBroadcast(u8),
+    /// The highest in service ended.
+    Ended {
+        /// Vector.
+        vector: u8,
+        /// It is level-triggered: broadcast it to the I/O APICs.
+        broadcast: bool,
+    },
     /// An IPI to the CPU of this APIC id.
     Ipi {
         /// Destination, physical.
@@ -148,10 +153,25 @@ impl Lapic {
         Some(vector)
     }
 
-    /// The timer has run down. False when its LVT entry is masked.
-    pub(crate) fn timer_fired(&mut self) -> bool {
+    /// The timer has run down: the vector that it raises, unless its LVT entry is masked.
+    pub(crate) fn timer_fired(&mut self) -> Option<u8> {
         self.timer_initial = 0;
-        self.lvt_timer & LVT_MASKED == 0 && self.raise(self.lvt_timer as u8, false)
+        (self.lvt_timer & LVT_MASKED == 0).then_some(self.lvt_timer as u8)
+    }
+
+    /// Whether the vector waits to be taken.
+    pub(crate) fn is_requested(&self, vector: u8) -> bool {
+        self.irr.contains(vector)
+    }
+
+    /// The highest vector in service.
+    pub(crate) fn in_service(&self) -> Option<u8> {
+        self.isr.highest()
+    }
+
+    /// IRR and ISR, 64 vectors a word.
+    pub(crate) fn vectors(&self) -> [[u64; 4]; 2] {
+        [self.irr.0, self.isr.0]
     }
 
     /// RDMSR of `register`; `Err` faults on hardware.
@@ -202,7 +222,7 @@ impl Lapic {
     fn end_of_interrupt(&mut self) -> LapicEffect {
         let Some(vector) = self.isr.highest() else { return LapicEffect::IdleEoi };
         self.isr.clear(vector);
-        if self.tmr.contains(vector) { LapicEffect::EoiBroadcast(vector) } else { LapicEffect::None }
+        LapicEffect::Ended { vector, broadcast: self.tmr.contains(vector) }
     }
 
     /// Interrupt command register, 64 bits in x2APIC mode: vector 7:0, delivery mode 10:8, destination mode 11,
@@ -266,7 +286,7 @@ mod tests {
         lapic.raise(0x60, true);
         lapic.accept();
         assert_eq!(lapic.read(0x81b), Ok(1), "TMR bank 3, vector 0x60");
-        assert_eq!(lapic.write(0x80b, 0), LapicEffect::EoiBroadcast(0x60));
+        assert_eq!(lapic.write(0x80b, 0), LapicEffect::Ended { vector: 0x60, broadcast: true });
         assert_eq!(lapic.write(0x80b, 0), LapicEffect::IdleEoi);
     }
 
@@ -296,7 +316,8 @@ mod tests {
         assert_eq!(lapic.write(0x838, 1000), LapicEffect::Timer(1000));
         lapic.write(0x83e, 0b0000);
         assert_eq!(lapic.write(0x838, 1000), LapicEffect::Timer(2000));
-        assert!(lapic.timer_fired());
-        assert_eq!(lapic.accept(), Some(0xec));
+        assert_eq!(lapic.timer_fired(), Some(0xec));
+        lapic.write(0x832, 0x1_00ec);
+        assert_eq!(lapic.timer_fired(), None, "masked");
     }
 }

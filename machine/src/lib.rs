@@ -23,6 +23,7 @@ pub mod memory;
 pub mod model;
 mod msix;
 pub mod nvme;
+pub mod observe;
 mod pci;
 mod posted_writes;
 mod random;

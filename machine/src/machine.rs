@@ -6,13 +6,15 @@ use crate::current;
 use crate::event::Event;
 use crate::fabric::port::Credits;
 use crate::fault::FaultRecord;
-use crate::gic::{Gic, GicWindows, Interrupts};
+use crate::gic::{self, Gic, GicWindows, IntState, Interrupts};
 use crate::model::{Model, ModelId};
+use crate::observe::{self, Fact, Observer};
 use crate::simhal::{Regs, SimHal};
 use crate::threads::Yield;
 use crate::time::Ps;
 use crate::trace::Span;
 use hal::{Affinity, CpuId, Hal as _, ThreadSpec, Work};
+use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -231,6 +233,38 @@ impl Machine {
     /// When there is an entry already.
     pub fn set_exception_entry(&mut self, entry: impl Fn(Exception) + 'static) {
         assert!(self.core.entry.set(Box::new(entry)).is_ok(), "the interrupt entry is set once");
+    }
+
+    /// Who hears from now on what the hardware does ([`crate::observe`]). It must not call the machine.
+    ///
+    /// # Panics
+    /// When there is an observer already.
+    pub fn set_observer(&mut self, observer: impl FnMut(Ps, Fact) + 'static) {
+        let observer: Observer = RefCell::new(Box::new(observer));
+        assert!(self.core.observer.set(observer).is_ok(), "the observer is set once");
+    }
+
+    /// The local APIC of a CPU: its IRR and its ISR, vector v in bit v % 64 of word v / 64. `None` of a CPU that does
+    /// not exist.
+    pub fn lapic_vectors(&self, cpu: CpuId) -> Option<[[u64; 4]; 2]> {
+        self.core.real_cpus().get(cpu.index()).map(|cpu| cpu.lapic.borrow().vectors())
+    }
+
+    /// An SGI, PPI or SPI as `cpu` sees it, or an LPI pending there; `None` of what does not exist.
+    pub fn gic_state(&self, cpu: CpuId, intid: u32) -> Option<IntState> {
+        self.core.config.interrupts.gic()?;
+        let mut model = self.core.model(gic::MODEL).borrow_mut();
+        model.as_any().downcast_ref::<Gic>()?.state(cpu.0, intid)
+    }
+
+    /// 64 bits of memory as they are; `None` where no memory is, or for an address that is not a multiple of 8.
+    pub fn peek64(&self, address: u64) -> Option<u64> {
+        observe::peek64(address)
+    }
+
+    /// Whether a CPU stands halted, or never ran.
+    pub fn is_halted(&self, cpu: CpuId) -> bool {
+        self.core.real_cpus().get(cpu.index()).is_some_and(|cpu| cpu.idle.get())
     }
 
     /// Runs `body` as a thread on CPU 0 until it has ended, and returns what it returned. For set-up and take-down.

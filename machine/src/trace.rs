@@ -3,6 +3,7 @@
 use crate::core::Core;
 use crate::model::ModelId;
 use crate::time::Ps;
+use hal::Work;
 
 /// Whose track a span is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,5 +58,30 @@ impl Core {
                 spans.push(rest);
             }
         }
+    }
+}
+
+pub(crate) fn work_name(work: Work) -> &'static str {
+    match work {
+        Work::IrqEntry => "irq entry",
+        Work::IrqExit => "irq exit",
+        Work::IrqHandler => "irq handler",
+        Work::ReapEntry => "reap",
+        Work::PirHarvest => "PIR harvest",
+        Work::PidClearOn => "clear ON",
+        Work::UserAio | Work::UserUring | Work::UserPolled => "user",
+        Work::SubmitAio | Work::SubmitUring | Work::SubmitPolled => "submit",
+        Work::CompleteAio | Work::CompleteUring | Work::CompletePolled => "complete",
+        Work::PollLook => "poll",
+        Work::CheckLook => "check",
+        Work::RemoteCompletion => "remote completion",
+        Work::ContextSwitch => "context switch",
+        Work::StreamEntry => "stream",
+        Work::SoftPass => "poll pass",
+        Work::FabricSubmit => "submit",
+        Work::FabricComplete => "complete",
+        Work::FabricServe => "serve",
+        Work::ThreadWake => "wake thread",
+        Work::Raise => "raise",
     }
 }

@@ -6,6 +6,7 @@ use crate::event::Event;
 use crate::fault::FaultRecord;
 use crate::memory::BusError;
 use crate::model::{ModelId, Upstream};
+use crate::observe::Fact;
 use crate::time::Ps;
 use crate::trace::Track;
 use hal::Word as _;
@@ -58,6 +59,9 @@ impl<'a> World<'a> {
 
     /// Passes a transfer or message to the bus `to`, now.
     pub fn upstream(&mut self, to: ModelId, request: Upstream) {
+        if let Upstream::Message { requester, address, data } = request {
+            self.tell(|| Fact::Message { from: self.me, to, requester, address, data });
+        }
         let mut bus = self.core.model(to).borrow_mut();
         bus.upstream(&mut World::new(self.core, to), self.me, request);
     }
@@ -167,6 +171,12 @@ impl<'a> World<'a> {
     /// Records something that went wrong, by whose fault, for the report.
     pub fn fault(&mut self, kind: &'static str, requester: u64, text: String) {
         self.core.record_fault(FaultRecord { at: self.now(), source: self.me, kind, requester, text, count: 1 });
+    }
+
+    /// Tells the machine's observer, if it has one, what this model did.
+    #[inline]
+    pub fn tell(&self, fact: impl FnOnce() -> Fact) {
+        self.core.tell(fact);
     }
 
     /// A span on this model's track of the trace.

@@ -406,3 +406,36 @@ fn the_third_waiting_message_blocks_the_port() {
     assert_eq!(counters[4], ("blocked_ps", 112_000));
     assert_eq!(done(&mut machine, script), [(1, Ps::from_ns(4 * 157 + 100))]);
 }
+
+/// What posting and remapping leave in the observer's stream.
+#[test]
+fn the_observer_hears_what_became_of_each_message() {
+    use crate::observe::{Arrival, Fact, Post};
+    for posted in [true, false] {
+        let fabric = Fabric::new(1, false, Ps::from_ns(20_000), false, 0);
+        let mut fabric = if posted { fabric.posted(|cpu| cpu) } else { fabric.remapped() };
+        let facts = Rc::new(std::cell::RefCell::new(Vec::new()));
+        let sink = facts.clone();
+        fabric.machine.set_observer(move |_, fact| sink.borrow_mut().push(fact));
+        fabric.run(Ps::from_ns(10_000));
+        let (port, source, iommu) = (fabric.ports[0], fabric.sources[0], fabric.units[0]);
+        let (requester, descriptor) = (0x100, fabric.descriptors[1].device_address().0);
+        let message = |from, to| Fact::Message { from, to, requester, address: 0xfee0_0030, data: 0 };
+        let outcome = Fact::Posted { requester, descriptor, vector: 0x31, again: false, post: Post::Notified };
+        let remapped = Fact::Remapped { requester, index: 1, destination: 1, vector: 0x31 };
+        let vector = if posted { 0xeb } else { 0x31 };
+        let seen = facts.borrow();
+        let expected = [
+            message(source, port),
+            message(port, iommu),
+            if posted { outcome } else { remapped },
+            Fact::Raised { cpu: 1, vector, level: false, arrival: Arrival::Pending },
+            Fact::Woken { cpu: 1 },
+            Fact::Accepted { cpu: 1, vector },
+            Fact::Ended { cpu: 1, vector },
+            Fact::Returned { cpu: 1, depth: 0, in_service: None },
+            Fact::Halted { cpu: 1 },
+        ];
+        assert_eq!(seen[..], expected, "posted: {posted}");
+    }
+}

@@ -4,8 +4,9 @@
 //! "Physical interrupt handling", "Affinity routing".
 
 use super::cpu_interface::{Candidate, End};
-use super::{Gic, Version};
+use super::{Gic, IntState, Version};
 use crate::cpu::IrqInput;
+use crate::observe::Fact;
 use crate::world::World;
 use spec::gic::{IntId, Kind, gicd};
 
@@ -66,8 +67,31 @@ impl Gic {
         self.candidate(cpu).filter(|&candidate| self.cpus[cpu as usize].interface.passes(candidate))
     }
 
+    /// Tells of what has become pending in this step.
+    fn tell_of_pending(&mut self, world: &World<'_>) {
+        for intid in self.shared.newly_pending.drain(..) {
+            world.tell(|| Fact::GicPending { cpu: None, intid });
+        }
+        for (cpu, own) in self.cpus.iter_mut().enumerate() {
+            let news = own.bank.newly_pending.drain(..).chain(own.redistributor.newly_pending.drain(..));
+            news.for_each(|intid| world.tell(|| Fact::GicPending { cpu: Some(cpu as u32), intid }));
+        }
+    }
+
+    /// What `cpu` sees of an interrupt.
+    pub(crate) fn state(&self, cpu: u32, intid: u32) -> Option<IntState> {
+        let own = self.cpus.get(cpu as usize)?;
+        if IntId(intid).kind() == Kind::Lpi {
+            let is_pending = own.redistributor.pending.contains(&intid);
+            return self.has_lpi(intid).then_some(IntState { is_pending, is_active: false });
+        }
+        let bank = if IntId(intid).is_private() { &own.bank } else { &self.shared };
+        bank.get(intid).map(|interrupt| IntState { is_pending: interrupt.pending(), is_active: interrupt.active })
+    }
+
     /// Drives the request inputs of all CPUs, where they change.
     pub(super) fn signal(&mut self, world: &mut World<'_>) {
+        self.tell_of_pending(world);
         for cpu in 0..self.cpus.len() as u32 {
             let input = match (self.signalled(cpu), self.config.pseudo_nmi) {
                 (None, _) => IrqInput::Low,
@@ -95,11 +119,13 @@ impl Gic {
             },
         };
         self.counts.spurious += 1;
+        world.tell(|| Fact::GicAcknowledged { cpu, word: special.0 });
         special.0
     }
 
     fn activate(&mut self, world: &mut World<'_>, cpu: u32, candidate: Candidate) -> u32 {
         self.counts.acknowledged += 1;
+        world.tell(|| Fact::GicAcknowledged { cpu, word: candidate.word() });
         self.cpus[cpu as usize].interface.acknowledge(candidate);
         if IntId(candidate.intid).has_active_state() {
             self.change(cpu, candidate.intid, |interrupt| interrupt.acknowledge(candidate.source));
@@ -121,6 +147,7 @@ impl Gic {
         self.counts.ended += 1;
         let interface = &mut self.cpus[cpu as usize].interface;
         let (end, eoi_mode) = (interface.end(word), interface.eoi_mode);
+        world.tell(|| Fact::GicDropped { cpu, word, in_order: end == End::InOrder });
         match end {
             End::InOrder => {}
             End::OutOfOrder => {
@@ -160,6 +187,7 @@ impl Gic {
             interrupt.active &= !was_active;
             was_active
         });
+        world.tell(|| Fact::GicDeactivated { cpu, word, was_active: was == Some(true) });
         if was == Some(true) {
             self.counts.deactivated += 1;
         } else {

@@ -130,20 +130,22 @@ pub(super) struct Bank {
     /// A bit for each that is ready.
     ready: Vec<u64>,
     rules: Rules,
+    /// What has become pending since that was last told.
+    pub(super) newly_pending: Vec<u32>,
 }
 
 impl Bank {
     /// SGIs 0 to 15, edge-triggered, and PPIs 16 to 31, level-sensitive until configured.
     pub(super) fn private(rules: Rules) -> Self {
         let interrupts = (0..32).map(|intid| Interrupt { edge: intid < 16, ..Interrupt::default() }).collect();
-        Self { first: 0, interrupts, ready: vec![0], rules }
+        Self { first: 0, interrupts, ready: vec![0], rules, newly_pending: Vec::new() }
     }
 
     /// SPIs from 32 up to `end`.
     pub(super) fn shared(end: u32, rules: Rules) -> Self {
         let count = end.saturating_sub(32) as usize;
         let interrupts = vec![Interrupt::default(); count];
-        Self { first: 32, interrupts, ready: vec![0; count.div_ceil(64)], rules }
+        Self { first: 32, interrupts, ready: vec![0; count.div_ceil(64)], rules, newly_pending: Vec::new() }
     }
 
     pub(super) fn get(&self, intid: u32) -> Option<&Interrupt> {
@@ -154,7 +156,11 @@ impl Bank {
     pub(super) fn change<R>(&mut self, intid: u32, change: impl FnOnce(&mut Interrupt) -> R) -> Option<R> {
         let index = intid.checked_sub(self.first)? as usize;
         let interrupt = self.interrupts.get_mut(index)?;
+        let was_pending = interrupt.pending();
         let result = change(interrupt);
+        if !was_pending && interrupt.pending() {
+            self.newly_pending.push(intid);
+        }
         let (word, bit) = (&mut self.ready[index / 64], 1 << (index % 64));
         if interrupt.ready() {
             *word |= bit;

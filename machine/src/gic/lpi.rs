@@ -44,7 +44,7 @@ impl Gic {
         if !self.properties.contains_key(&intid) {
             self.load_property(world, cpu, intid);
         }
-        self.cpus[cpu as usize].redistributor.pending.insert(intid);
+        self.cpus[cpu as usize].redistributor.pend(intid);
     }
 
     /// Reads the configuration byte of an LPI from the table of `cpu`'s redistributor.
@@ -80,7 +80,7 @@ impl Gic {
             }
             for intid in pending.into_iter().map(|intid| intid as u32) {
                 self.load_property(world, cpu as u32, intid);
-                self.cpus[cpu].redistributor.pending.insert(intid);
+                self.cpus[cpu].redistributor.pend(intid);
             }
         } else {
             for word in words {

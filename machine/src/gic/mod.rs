@@ -102,6 +102,15 @@ const COMMAND: u32 = 8;
 /// Event: a message has arrived.
 const MESSAGE: u32 = 9;
 
+/// What a CPU sees of an interrupt, for checkers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IntState {
+    /// Pending, whether enabled or not.
+    pub is_pending: bool,
+    /// Acknowledged and not deactivated; never of an LPI.
+    pub is_active: bool,
+}
+
 /// The argument of [`WIRE`] and [`PULSE`]: an SPI, or a PPI of `cpu`.
 pub const fn wire_arg(intid: u32, cpu: u32, asserted: bool) -> u64 {
     intid as u64 | (cpu as u64) << 32 | (asserted as u64) << 63

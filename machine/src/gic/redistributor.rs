@@ -23,6 +23,8 @@ pub(super) struct Redistributor {
     pub(super) pending_table: gicr::PendingBase,
     /// LPIs that are pending here.
     pub(super) pending: BTreeSet<u32>,
+    /// Those that have become so since that was last told.
+    pub(super) newly_pending: Vec<u32>,
 }
 
 impl Default for Redistributor {
@@ -36,11 +38,19 @@ impl Default for Redistributor {
             properties: gicr::PropertyBase::new(),
             pending_table: gicr::PendingBase::new(),
             pending: BTreeSet::new(),
+            newly_pending: Vec::new(),
         }
     }
 }
 
 impl Redistributor {
+    /// An LPI becomes pending.
+    pub(super) fn pend(&mut self, intid: u32) {
+        if self.pending.insert(intid) {
+            self.newly_pending.push(intid);
+        }
+    }
+
     pub(super) fn is_asleep(&self) -> bool {
         self.waker.asleep()
     }

@@ -2,6 +2,7 @@
 
 use super::Nvme;
 use super::async_event::ErrorEvent;
+use crate::observe::Fact;
 use crate::world::World;
 use spec::nvme::{Completion, Status, StatusField};
 
@@ -18,7 +19,9 @@ impl Nvme {
         if !offset.is_multiple_of(stride) || index / 2 > self.config.io_queues_max.into() {
             return self.doorbell_error(world, ErrorEvent::INVALID_REGISTER, offset, value);
         }
-        if index.is_multiple_of(2) { self.sq_doorbell(world, qid, value) } else { self.cq_doorbell(world, qid, value) }
+        let is_completion = !index.is_multiple_of(2);
+        world.tell(|| Fact::Doorbell { device: world.me(), queue: qid, value, is_completion });
+        if !is_completion { self.sq_doorbell(world, qid, value) } else { self.cq_doorbell(world, qid, value) }
     }
 
     fn sq_doorbell(&mut self, world: &mut World<'_>, qid: u16, tail: u32) {
@@ -136,6 +139,8 @@ impl Nvme {
 
     fn write_entry(&mut self, world: &mut World<'_>, cqid: u16, entry: Completion, wrong_phase: bool) {
         let cq = &mut self.queues.cqs[usize::from(cqid)];
+        let (Completion { sqid, cid, .. }, vector) = (entry, cq.vector);
+        world.tell(|| Fact::EntryPosted { device: world.me(), cqid, sqid, cid, vector, wrong_phase });
         match cq.post(world, entry, wrong_phase) {
             Ok(()) => {
                 if let Some(vector) = cq.vector {

@@ -5,6 +5,7 @@ use super::prp::{DataPointer, Failure};
 use super::storage::Cursor;
 use super::{Counters, Nvme, code};
 use crate::model::Upstream;
+use crate::observe::Fact;
 use crate::time::Ps;
 use crate::world::World;
 use spec::nvme::{Command, IoOpcode, NSID_ALL, ReadWriteDw12, Status};
@@ -135,6 +136,7 @@ impl Nvme {
                 return self.fatal(world, "NVMe submission queue outside memory", format!("queue {qid}: {error}"));
             }
         };
+        world.tell(|| Fact::Fetched { device: world.me(), sqid: qid, cid: command.cdw0.cid() });
         self.ready.set(qid, !sq.is_empty());
         self.backlog_is(world, self.backlog.0 - 1);
         if let Some(index) = self.slots.take(&command, qid, world.now()) {

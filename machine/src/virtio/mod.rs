@@ -29,6 +29,7 @@ pub use mmio::{MmioConfig, MmioConfigError, VirtioMmio, resample_event};
 pub use pci::{PciConfig, VirtioPci};
 pub use signal::{Exits, Irqfd, Line, Trigger};
 
+use crate::observe::Fact;
 use crate::world::World;
 use common::Common;
 use spec::virtio::feature::{Feature, Features};
@@ -64,7 +65,11 @@ fn ring_features() -> Features {
 /// A notification arrives for `queue`.
 fn kicked(device: &mut impl Device, mut bus: Bus<'_, '_>, queue: u32) {
     match u16::try_from(queue).ok().filter(|&queue| bus.is_ready(queue)) {
-        Some(queue) if bus.is_running() => device.kicked(&mut bus, queue),
+        Some(queue) if bus.is_running() => {
+            let device_id = bus.world.me();
+            bus.world.tell(|| Fact::Doorbell { device: device_id, queue, value: queue.into(), is_completion: false });
+            device.kicked(&mut bus, queue);
+        }
         // VIRTIO 3.1.1: no notifications before DRIVER_OK. Behind a needed reset they are in vain.
         Some(_) if bus.common.status.needs_reset() => {}
         _ => bus.common.fault(bus.world, "virtio notification that no queue awaits", format!("queue {queue}")),

@@ -20,10 +20,6 @@ impl EntryCache {
         self.entries[index] = bits;
     }
 
-    pub(super) fn invalidate_all(&mut self) {
-        self.entries.fill(0);
-    }
-
     /// Forgets `index` and the others that differ in the lowest `mask` bits alone.
     pub(super) fn invalidate(&mut self, index: u16, mask: u8) {
         let size = 1usize << mask.min(16);

@@ -1,6 +1,7 @@
 //! Queued invalidation: its registers and descriptors (VT-d, "Queued Invalidation Interface").
 
 use super::cache::EntryCache;
+use crate::observe::Fact;
 use crate::world::World;
 use spec::vtd::invalidation::{DescriptorType, Header, InterruptEntryCache, SIZE, Wait};
 use spec::vtd::registers::{QueueAddress, QueueErrorInfo, QueuePointer};
@@ -89,23 +90,23 @@ impl Queue {
         let header = Header::from_bits(bits);
         match DescriptorType(header.kind_high() << 4 | header.kind_low()) {
             DescriptorType(CONTEXT_CACHE | IOTLB) => Ok(Executed::Done),
-            DescriptorType::INTERRUPT_ENTRY_CACHE => invalidate(bits, cache),
+            DescriptorType::INTERRUPT_ENTRY_CACHE => invalidate(bits, world, cache),
             DescriptorType::WAIT => wait(bits, world),
             _ => Err(QueueErrorInfo::TYPE),
         }
     }
 }
 
-fn invalidate(bits: u128, cache: &mut EntryCache) -> Result<Executed, QueueErrorInfo> {
+fn invalidate(bits: u128, world: &World<'_>, cache: &mut EntryCache) -> Result<Executed, QueueErrorInfo> {
     if bits & InterruptEntryCache::RESERVED != 0 {
         return Err(QueueErrorInfo::RESERVED);
     }
     let descriptor = InterruptEntryCache::from_bits(bits);
-    if descriptor.selective() {
-        cache.invalidate(descriptor.index(), descriptor.index_mask());
-    } else {
-        cache.invalidate_all();
-    }
+    let (index, mask) =
+        if descriptor.selective() { (descriptor.index(), descriptor.index_mask().min(16)) } else { (0, 16) };
+    cache.invalidate(index, mask);
+    let count = 1 << mask;
+    world.tell(|| Fact::Invalidated { first: index & !((count - 1) as u16), count });
     Ok(Executed::Drain)
 }
 

@@ -93,8 +93,8 @@ pub(super) struct Post {
 pub(super) enum Route {
     /// Passed on as it is.
     Plain(Delivery),
-    /// As its entry says.
-    Remapped(Delivery),
+    /// As the entry of this index says.
+    Remapped(Delivery, u16),
     /// Into a descriptor.
     Posted(Post),
 }
@@ -153,7 +153,7 @@ pub(super) fn route(
     if !source_allowed(common, request.requester) {
         return refuse(FaultReason::SOURCE);
     }
-    Ok(if common.posted() { posted(bits, index) } else { remapped(bits, mode) })
+    Ok(if common.posted() { posted(bits, index) } else { Route::Remapped(remapped(bits, mode), index) })
 }
 
 /// The format bit.
@@ -222,16 +222,16 @@ fn source_allowed(entry: Common, requester: u16) -> bool {
     }
 }
 
-fn remapped(bits: u128, mode: Mode) -> Route {
+fn remapped(bits: u128, mode: Mode) -> Delivery {
     let entry = Remapped::from_bits(bits);
     let destination = if mode.extended { entry.destination() } else { entry.destination() >> 8 };
-    Route::Remapped(Delivery {
+    Delivery {
         destination,
         vector: entry.vector(),
         level: entry.level(),
         logical: entry.logical(),
         mode: DeliveryMode(entry.delivery_mode()),
-    })
+    }
 }
 
 fn posted(bits: u128, index: u16) -> Route {

@@ -3,6 +3,7 @@
 use super::request::{self, Delivery, Entry, Mode, Post, Refusal, Request, Route};
 use super::{VtdUnit, code};
 use crate::model::ModelId;
+use crate::observe::{self, Fact};
 use crate::time::Ps;
 use crate::world::World;
 use spec::apic::DeliveryMode;
@@ -73,13 +74,16 @@ impl VtdUnit {
         let Some(mut pending) = self.waiting.pop_front() else { return };
         let now = world.now();
         self.totals.queue += now - pending.arrived;
+        let requester = pending.request.requester;
         let (work, code, end) = match self.look_up(world, pending.request) {
-            Ok(Route::Plain(delivery)) => {
+            Ok(Route::Plain(delivery @ Delivery { destination, vector, .. })) => {
                 self.totals.plain += 1;
+                world.tell(|| Fact::Plain { requester, destination, vector });
                 (Work::Deliver(delivery), code::REMAPPED, now)
             }
-            Ok(Route::Remapped(delivery)) => {
+            Ok(Route::Remapped(delivery @ Delivery { destination, vector, .. }, index)) => {
                 self.totals.remapped += 1;
+                world.tell(|| Fact::Remapped { requester, index, destination, vector });
                 (Work::Deliver(delivery), code::REMAPPED, now + world.jitter(self.config.remap_time))
             }
             Ok(Route::Posted(post)) => {
@@ -210,10 +214,10 @@ impl VtdUnit {
     /// The update of a descriptor takes place (VT-d, "Interrupt-Posting Hardware Operation").
     pub(super) fn posted(&mut self, world: &mut World<'_>) {
         let Some(Service { pending, since, work: Work::Post(post) }) = self.service else { return };
-        let now = world.now();
+        let (now, requester) = (world.now(), pending.request.requester);
         self.totals.post += now - since;
-        world.trace("post", since, now - since, pending.request.requester.into());
-        match self.update(world, post) {
+        world.trace("post", since, now - since, requester.into());
+        match self.update(world, requester, post) {
             Ok(Some(notification)) => {
                 self.totals.notifications += 1;
                 self.send(world, notification);
@@ -228,7 +232,7 @@ impl VtdUnit {
     }
 
     /// Sets PIR\[vector\]; if ON is 0 and (the entry is urgent or SN is 0), sets ON and notifies NDST with NV.
-    fn update(&self, world: &mut World<'_>, post: Post) -> Result<Option<Delivery>, FaultReason> {
+    fn update(&self, world: &mut World<'_>, requester: u16, post: Post) -> Result<Option<Delivery>, FaultReason> {
         let at = |word: usize| post.descriptor + word as u64 * 8;
         let access = |_| FaultReason::DESCRIPTOR_ACCESS;
         let control = Control::from_bits(world.read64(at(CONTROL_WORD)).map_err(access)?);
@@ -241,8 +245,15 @@ impl VtdUnit {
             return Err(FaultReason::DESCRIPTOR_RESERVED);
         }
         let bit = 1u64 << (post.vector % 64);
-        world.update64(at(usize::from(post.vector / 64)), |requests| requests | bit).map_err(access)?;
-        if control.outstanding() || control.suppress() && !post.urgent {
+        let earlier = world.update64(at(usize::from(post.vector / 64)), |requests| requests | bit).map_err(access)?;
+        let outcome = match control {
+            _ if control.outstanding() => observe::Post::Outstanding,
+            _ if control.suppress() && !post.urgent => observe::Post::Suppressed,
+            _ => observe::Post::Notified,
+        };
+        let Post { descriptor, vector, .. } = post;
+        world.tell(|| Fact::Posted { requester, descriptor, vector, again: earlier & bit != 0, post: outcome });
+        if outcome != observe::Post::Notified {
             return Ok(None);
         }
         let with_on = control.with_outstanding(true).into_bits();
@@ -264,6 +275,12 @@ impl VtdUnit {
     /// Records a fault, for software unless the entry forbids it, and for the report.
     fn refuse(&mut self, world: &mut World<'_>, request: Request, refusal: Refusal) {
         self.totals.refused += 1;
+        world.tell(|| Fact::Blocked {
+            requester: request.requester,
+            index: refusal.index,
+            reason: refusal.reason.0,
+            recorded: !refusal.silent,
+        });
         if !refusal.silent {
             let due = self.faults.record(request.requester, refusal);
             self.announce_fault(world, due);
