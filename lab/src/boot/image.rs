@@ -1,32 +1,28 @@
 //! The images, and what it takes to build and run them.
 
-use super::BootError;
+use super::{BootError, pinned};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// What an instruction set needs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Tools {
     pub(super) target: &'static str,
     pub(super) qemu: &'static str,
-    /// Debian's package of it.
-    pub(super) package: &'static str,
 }
 
 /// For QEMU's `virt`.
-pub(super) const AARCH64: Tools =
-    Tools { target: "aarch64-unknown-none-softfloat", qemu: "qemu-system-aarch64", package: "qemu-system-arm" };
+pub(super) const AARCH64: Tools = Tools { target: "aarch64-unknown-none-softfloat", qemu: "qemu-system-aarch64" };
 
 /// For QEMU's `q35`.
-pub(super) const X86_64: Tools =
-    Tools { target: "x86_64-unknown-none", qemu: "qemu-system-x86_64", package: "qemu-system-x86" };
+pub(super) const X86_64: Tools = Tools { target: "x86_64-unknown-none", qemu: "qemu-system-x86_64" };
 
-/// What is not installed.
+/// What cannot be had.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Missing {
-    /// QEMU: the program, and Debian's package of it.
-    Qemu(&'static str, &'static str),
+    /// QEMU, a kernel, or what a guest is built with; why, as the script says that fetches it.
+    Download(String),
     /// A target of the compiler.
     Target(&'static str),
     /// The sources from which this program was built.
@@ -36,17 +32,18 @@ pub enum Missing {
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Qemu(program, package) => {
-                write!(f, "no {program} on the path (Debian: apt-get install {package})")
-            }
+            Self::Download(why) => f.write_str(why),
             Self::Target(target) => write!(f, "the compiler has no {target} (rustup target add {target})"),
-            Self::Sources(path) => write!(f, "the image is built from its sources, and {} is gone", path.display()),
+            Self::Sources(path) => write!(f, "guests are built from their sources, and {} is gone", path.display()),
         }
     }
 }
 
-/// An image that is built.
-pub(super) struct Image(pub(super) PathBuf);
+/// An image that is built, and the QEMU that runs it.
+pub(super) struct Image {
+    pub(super) file: PathBuf,
+    pub(super) qemu: PathBuf,
+}
 
 impl Image {
     /// Builds the image, optimized.
@@ -54,8 +51,9 @@ impl Image {
     /// # Errors
     /// [`BootError`].
     pub(super) fn build(tools: Tools) -> Result<Self, BootError> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
+        let root = pinned::sources();
         tools.check(root).map_err(BootError::Missing)?;
+        let qemu = pinned::folder()?.join(tools.qemu);
         let mut cargo = Command::new("cargo");
         cargo.current_dir(root).args(["build", "--release", "--package", "campanile-boot"]);
         cargo.args(["--locked", "--message-format", "json-render-diagnostics", "--target", tools.target]);
@@ -66,7 +64,8 @@ impl Image {
         let said = String::from_utf8_lossy(&output.stdout);
         let messages = said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
         let mut built = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
-        built.next_back().map(Self).ok_or_else(|| BootError::Build("cargo names no executable".into()))
+        let file = built.next_back().ok_or_else(|| BootError::Build("cargo names no executable".into()))?;
+        Ok(Self { file, qemu })
     }
 }
 
@@ -75,10 +74,6 @@ impl Tools {
         let sources = root.join("boot/Cargo.toml");
         if !sources.exists() {
             return Err(Missing::Sources(sources));
-        }
-        let qemu = Command::new(self.qemu).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        if !qemu.is_ok_and(|status| status.success()) {
-            return Err(Missing::Qemu(self.qemu, self.package));
         }
         let mut rustc = Command::new("rustc");
         rustc.current_dir(root).args(["--print", "target-libdir", "--target", self.target]);

@@ -6,6 +6,7 @@
 
 mod image;
 mod matrix;
+mod pinned;
 mod qemu;
 mod report;
 mod run;
@@ -34,9 +35,9 @@ pub enum Selection {
 /// Why nothing could be judged.
 #[derive(Debug)]
 pub enum BootError {
-    /// What is not installed.
+    /// What cannot be had.
     Missing(Missing),
-    /// The image does not build; what cargo said.
+    /// An image or a guest does not build; what cargo or the script said.
     Build(String),
     /// A file or a process could not be handled.
     Io(String, std::io::Error),
@@ -46,7 +47,7 @@ impl fmt::Display for BootError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing(missing) => write!(f, "{missing}"),
-            Self::Build(said) => write!(f, "the image does not build:\n{said}"),
+            Self::Build(said) => write!(f, "a guest does not build:\n{said}"),
             Self::Io(what, error) => write!(f, "{what}: {error}"),
         }
     }

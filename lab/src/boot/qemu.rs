@@ -38,7 +38,7 @@ fn events(setting: &Setting) -> &'static [&'static str] {
 
 /// QEMU's whole command line.
 fn command(setting: &Setting, image: &Image, folder: &Path, traced: bool) -> Command {
-    let mut qemu = Command::new(setting.machine.tools().qemu);
+    let mut qemu = Command::new(&image.qemu);
     match setting.machine {
         Machine::Virt { gic, level, .. } => {
             let el2 = if level == 2 { "on" } else { "off" };
@@ -62,7 +62,7 @@ fn command(setting: &Setting, image: &Image, folder: &Path, traced: bool) -> Com
         events(setting).iter().for_each(|event| _ = qemu.args(["-trace", event]));
         qemu.arg("-D").arg(folder.join("trace"));
     }
-    qemu.arg("-kernel").arg(&image.0).args(["-append", &setting.command_line()]);
+    qemu.arg("-kernel").arg(&image.file).args(["-append", &setting.command_line()]);
     qemu
 }
 
