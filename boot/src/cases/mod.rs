@@ -2,11 +2,10 @@
 
 #[cfg(target_arch = "aarch64")]
 mod gic;
+mod nvme;
 #[cfg(target_arch = "x86_64")]
 mod pc;
-#[cfg(target_arch = "x86_64")]
 mod pci;
-#[cfg(target_arch = "x86_64")]
 mod reads;
 
 use crate::arch::Platform;
@@ -14,6 +13,11 @@ use crate::println;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+
+#[cfg(target_arch = "aarch64")]
+use gic::System;
+#[cfg(target_arch = "x86_64")]
+use pc::System;
 
 /// What the command line says: a case and its options, `serial eoimode=1 rounds=100`.
 pub(crate) struct Options {

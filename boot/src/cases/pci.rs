@@ -4,6 +4,10 @@
 //! Configuration Access Mechanism (ECAM)".
 
 use crate::arch::Registers;
+use crate::kernel::Pcie;
+use alloc::format;
+use alloc::string::String;
+use core::ops::Range;
 use hal::Regs;
 use irq::RequesterId;
 use spec::msi::configuration::COMMAND_STATUS;
@@ -12,12 +16,22 @@ use spec::msi::configuration::COMMAND_STATUS;
 const CLASS: u32 = 0x08;
 /// Base address register 0.
 const BAR0: u32 = 0x10;
+/// In a base address register: I/O space; 64 bits wide (PCI 6.2.5.1).
+const IO: u32 = 1;
+const WIDE: u32 = 0b100;
 /// Answers to memory accesses, and makes its own.
 const MEMORY_AND_MASTER: u32 = 0b110;
 /// A function's configuration space.
 const FUNCTION_BYTES: usize = 4096;
 /// The longest BAR that is of use here.
 const BAR_BYTES_MAX: u64 = 1 << 20;
+
+/// Bus 0.
+pub(super) struct Bus {
+    ecam: usize,
+    /// For BARs that firmware has not placed.
+    free: Range<u64>,
+}
 
 /// A PCI function on bus 0.
 #[derive(Clone, Copy)]
@@ -28,31 +42,71 @@ pub(super) struct Function {
     pub(super) config: Registers,
 }
 
-/// The first function of `class` (24 bits: class, subclass, interface) on bus 0, behind the ECAM at `ecam`.
-pub(super) fn find(ecam: usize, class: u32) -> Option<Function> {
-    let function = |requester: u16| Function {
-        requester: RequesterId(requester),
-        config: Registers::new(ecam + usize::from(requester) * FUNCTION_BYTES, FUNCTION_BYTES as u32),
-    };
-    // An absent function reads as all ones.
-    (0..256).map(function).find(|function| function.config.read32(CLASS) >> 8 == class)
+impl Bus {
+    /// The bus behind this bridge.
+    pub(super) fn new(bridge: &Pcie) -> Self {
+        Self { ecam: bridge.ecam, free: bridge.free.clone() }
+    }
+
+    /// The first function of `class` (24 bits: class, subclass, interface).
+    pub(super) fn find(&self, class: u32) -> Option<Function> {
+        let function = |requester: u16| Function {
+            requester: RequesterId(requester),
+            config: Registers::new(self.ecam + usize::from(requester) * FUNCTION_BYTES, FUNCTION_BYTES as u32),
+        };
+        // An absent function reads as all ones.
+        (0..256).map(function).find(|function| function.config.read32(CLASS) >> 8 == class)
+    }
+
+    /// The region of a BAR, which is given a place if it has none; the function answers there and may master the bus
+    /// from then on.
+    ///
+    /// # Errors
+    /// It is no memory, or there is no place for it.
+    pub(super) fn region(&mut self, function: &Function, bar: u8) -> Result<Registers, String> {
+        let config = &function.config;
+        let command = config.read32(COMMAND_STATUS) & 0xffff;
+        config.write32(COMMAND_STATUS, command & !MEMORY_AND_MASTER);
+        let register = BAR0 + 4 * u32::from(bar);
+        let kind = config.read32(register);
+        if kind & IO != 0 {
+            return Err(format!("BAR {bar} is {kind:#x}, which is no memory"));
+        }
+        let firmware = read_bar(config, register);
+        // All ones: the bits that stay 0 tell the size (PCI 6.2.5.1).
+        write_bar(config, register, u64::MAX);
+        let len_bytes = match read_bar(config, register) {
+            0 => return Err(format!("BAR {bar} is not there")),
+            mask if kind & WIDE != 0 => mask.wrapping_neg(),
+            mask => (mask as u32).wrapping_neg().into(),
+        };
+        let base = if firmware == 0 { self.place(len_bytes)? } else { firmware };
+        write_bar(config, register, base);
+        config.write32(COMMAND_STATUS, command | MEMORY_AND_MASTER);
+        Ok(Registers::new(base as usize, len_bytes.min(BAR_BYTES_MAX) as u32))
+    }
+
+    /// The lowest free place of a BAR of this size, which is also its alignment.
+    fn place(&mut self, len_bytes: u64) -> Result<u64, String> {
+        let base = self.free.start.next_multiple_of(len_bytes);
+        if base + len_bytes > self.free.end {
+            return Err(format!("no place for a BAR of {len_bytes:#x} bytes in {:#x?}", self.free));
+        }
+        self.free.start = base + len_bytes;
+        Ok(base)
+    }
 }
 
-impl Function {
-    /// The region of BAR 0, which is 64 bits wide and which firmware has placed; the function answers there and may
-    /// master the bus from then on.
-    pub(super) fn enable(&self) -> Registers {
-        let command = self.config.read32(COMMAND_STATUS) & 0xffff;
-        self.config.write32(COMMAND_STATUS, command & !MEMORY_AND_MASTER);
-        let (low, high) = (self.config.read32(BAR0), self.config.read32(BAR0 + 4));
-        // All ones: the bits that stay 0 tell the size (PCI 6.2.5.1).
-        self.config.write32(BAR0, u32::MAX);
-        self.config.write32(BAR0 + 4, u32::MAX);
-        let mask = u64::from(self.config.read32(BAR0 + 4)) << 32 | u64::from(self.config.read32(BAR0) & !0xf);
-        let base = u64::from(high) << 32 | u64::from(low & !0xf);
-        self.config.write32(BAR0, low);
-        self.config.write32(BAR0 + 4, high);
-        self.config.write32(COMMAND_STATUS, command | MEMORY_AND_MASTER);
-        Registers::new(base as usize, mask.wrapping_neg().min(BAR_BYTES_MAX) as u32)
+fn read_bar(config: &Registers, register: u32) -> u64 {
+    let low = config.read32(register);
+    let high = if low & WIDE != 0 { config.read32(register + 4) } else { 0 };
+    u64::from(high) << 32 | u64::from(low & !0xf)
+}
+
+fn write_bar(config: &Registers, register: u32, value: u64) {
+    let wide = config.read32(register) & WIDE != 0;
+    config.write32(register, value as u32);
+    if wide {
+        config.write32(register + 4, (value >> 32) as u32);
     }
 }

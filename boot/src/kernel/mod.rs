@@ -13,8 +13,17 @@ use crate::arch::{self, Platform};
 use crate::println;
 use alloc::boxed::Box;
 use alloc::string::String;
+use core::ops::Range;
 use core::panic::PanicInfo;
 use spin::Once;
+
+/// A PCIe host bridge.
+pub(crate) struct Pcie {
+    /// The configuration space of bus 0.
+    pub(crate) ecam: usize,
+    /// Memory of the bus, below 4 GiB, that firmware has left to the kernel.
+    pub(crate) free: Range<u64>,
+}
 
 /// The machine, once it is known.
 static PLATFORM: Once<Platform> = Once::new();

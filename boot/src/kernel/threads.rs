@@ -99,7 +99,6 @@ pub(crate) fn set_affinity(thread: ThreadId, affinity: &Affinity) -> Result<(), 
 }
 
 /// Takes the CPU out of, or back into, the scheduler.
-#[cfg_attr(target_arch = "aarch64", expect(dead_code, reason = "only the x86_64 cases send CPUs away"))]
 pub(crate) fn set_online(cpu: CpuId, online: bool) {
     let mut kicked = Vec::new();
     with(|threads| match online {

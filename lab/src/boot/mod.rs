@@ -10,6 +10,7 @@ mod pinned;
 mod qemu;
 mod report;
 mod run;
+mod trace;
 
 pub use image::Missing;
 pub use matrix::{CASES, Case};

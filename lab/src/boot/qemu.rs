@@ -3,6 +3,7 @@
 use super::BootError;
 use super::image::Image;
 use super::matrix::{Case, Machine, Setting};
+use super::trace::{self, Events};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -20,20 +21,10 @@ const DISK_BYTES: u64 = 1 << 20;
 pub(super) struct Run {
     /// Figures of the image.
     pub(super) counts: BTreeMap<String, u64>,
-    /// Traced events by name.
-    pub(super) events: BTreeMap<String, u64>,
+    /// What QEMU traced.
+    pub(super) events: Events,
     /// Why it failed; none when it passed.
     pub(super) failure: Option<String>,
-}
-
-/// Events that QEMU traces for the setting.
-fn events(setting: &Setting) -> &'static [&'static str] {
-    match setting.machine {
-        Machine::Virt { gic: 2, .. } => &["gic_dist_write", "gic_dist_read"],
-        Machine::Virt { .. } => &["gicv3_dist_write", "gicv3_dist_read", "gicv3_redist_write", "gicv3_redist_read"],
-        Machine::Q35 { remapping: true } => &["vtd_ir_remap_msi"],
-        Machine::Q35 { remapping: false } => &[],
-    }
 }
 
 /// QEMU's whole command line.
@@ -51,15 +42,17 @@ fn command(setting: &Setting, image: &Image, folder: &Path, traced: bool) -> Com
             if remapping {
                 qemu.args(["-device", "intel-iommu,intremap=on"]);
             }
-            let disk = folder.join("disk");
-            qemu.args(["-drive", &format!("if=none,id=d,format=raw,cache=unsafe,file={}", disk.display())]);
-            qemu.args(["-device", "nvme,serial=1,drive=d"]);
         }
+    }
+    if setting.case == Case::Nvme {
+        let disk = folder.join("disk");
+        qemu.args(["-drive", &format!("if=none,id=d,format=raw,cache=unsafe,file={}", disk.display())]);
+        qemu.args(["-device", "nvme,serial=1,drive=d"]);
     }
     qemu.args(["-m", "512M", "-smp", &setting.cpus.to_string(), "-display", "none", "-nodefaults"]);
     qemu.args(["-serial", "stdio", "-monitor", "none"]);
     if traced {
-        events(setting).iter().for_each(|event| _ = qemu.args(["-trace", event]));
+        trace::traced(setting).iter().for_each(|event| _ = qemu.args(["-trace", event]));
         qemu.arg("-D").arg(folder.join("trace"));
     }
     qemu.arg("-kernel").arg(&image.file).args(["-append", &setting.command_line()]);
@@ -89,7 +82,8 @@ pub(super) fn run(setting: &Setting, image: &Image, traced: bool) -> Result<Run,
         *failure += &format!("\n    run by {command:?}");
     }
     if traced {
-        count_events(&folder.path().join("trace"), &mut run.events).map_err(io("QEMU's trace"))?;
+        let file = std::fs::File::open(folder.path().join("trace")).map_err(io("QEMU's trace"))?;
+        run.events = trace::count(BufReader::new(file).lines()).map_err(io("QEMU's trace"))?;
     }
     Ok(run)
 }
@@ -135,7 +129,7 @@ fn judge(setting: &Setting, child: &mut Child, lines: &[String]) -> std::io::Res
     let passed = status.code() == Some(good) && lines.iter().any(|line| line == "pass");
     let reason = lines.iter().find(|line| line.contains("fail: ")).cloned();
     let failure = (!passed).then(|| reason.unwrap_or_else(|| format!("QEMU ended with {status}: {}", said.trim())));
-    Ok(Run { counts: lines.iter().filter_map(|line| count(line)).collect(), events: BTreeMap::new(), failure })
+    Ok(Run { counts: lines.iter().filter_map(|line| count(line)).collect(), events: Events::new(), failure })
 }
 
 /// `count NAME VALUE`; firmware may have left something before it in the line.
@@ -143,16 +137,6 @@ fn count(line: &str) -> Option<(String, u64)> {
     let (_, rest) = line.split_once("count ")?;
     let (name, value) = rest.split_once(' ')?;
     Some((name.to_owned(), value.parse().ok()?))
-}
-
-/// Counts the lines of a trace by their event.
-fn count_events(path: &Path, events: &mut BTreeMap<String, u64>) -> std::io::Result<()> {
-    for line in BufReader::new(std::fs::File::open(path)?).lines() {
-        let line = line?;
-        let event = line.split_whitespace().next().unwrap_or_default();
-        *events.entry(event.to_owned()).or_default() += 1;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! What a setting is judged by.
 
 use super::image::Image;
-use super::matrix::{Machine, Setting};
+use super::matrix::{Case, Machine, Setting};
 use super::qemu::{self, Run};
-use super::{BootError, Row};
+use super::{BootError, Row, trace};
 
 /// The shorter of the two runs whose difference is taken.
 const SHORT_ROUNDS: u64 = 20;
@@ -52,6 +52,43 @@ fn judge(setting: &Setting, run: &Run, short: Option<&Run>, traced: bool) -> Vec
         let covered = counted(run, "interrupts").is_some_and(|interrupts| remapped >= interrupts);
         rows.push(row("MSIs that QEMU remapped", remapped as f64, covered));
     }
+    if setting.case == Case::Nvme && matches!(setting.machine, Machine::Virt { .. }) {
+        rows.extend(messages(setting, run).into_iter().map(|(quantity, value, pass)| row(quantity, value, pass)));
+    }
+    rows
+}
+
+/// What becomes of a drive's messages on a GIC: each interrupt is taken once and ended once, an LPI is never deactivated,
+/// and in the steady state no register outside the CPUs is touched.
+fn messages(setting: &Setting, run: &Run) -> Vec<(&'static str, f64, bool)> {
+    let has_its = matches!(setting.machine, Machine::Virt { gic: 3, .. });
+    let has_dir = matches!(setting.machine, Machine::Virt { gic: 2, eoi_mode: 1, .. });
+    let event = |name: &str| run.events.get(name).copied().unwrap_or(0);
+    let counted = |name: &str| run.counts.get(name).copied();
+    let (interrupts, moves) = (counted("interrupts"), counted("moves"));
+    let deactivated = if has_dir { interrupts } else { Some(0) };
+    let exact = |quantity: &'static str, name: &str, wanted: Option<u64>| {
+        (quantity, event(name) as f64, wanted == Some(event(name)))
+    };
+    let is_marked = event(trace::MARKS) == 2;
+    let calm = |quantity: &'static str, name: &str| (quantity, event(name) as f64, is_marked && event(name) == 0);
+    let mut rows = vec![
+        calm("GIC writes in the steady state", trace::CALM_WRITES),
+        calm("GIC reads in the steady state", trace::CALM_READS),
+        exact("messages acknowledged", trace::ACKNOWLEDGED, interrupts),
+        exact("messages dropped in priority", trace::DROPPED, interrupts),
+        exact("messages deactivated", trace::DEACTIVATED, deactivated),
+    ];
+    if has_its {
+        // A message that finds its LPI pending becomes one interrupt with it.
+        let sent = event("gicv3_its_translation_write") + event("gicv3_its_cmd_int");
+        let moved = event("gicv3_its_cmd_movi");
+        rows.push(("messages sent to the ITS", sent as f64, interrupts.is_some_and(|interrupts| sent >= interrupts)));
+        // One CPU has nowhere to move a line to.
+        let moves = moves.map(|moves| if setting.cpus == 1 { 0 } else { moves });
+        rows.push(("MOVI commands", moved as f64, moves.is_some_and(|moves| moved >= moves)));
+        rows.push(("INV commands", event("gicv3_its_cmd_inv") as f64, true));
+    }
     rows
 }
 
@@ -92,6 +129,37 @@ mod tests {
         assert!(failing(&run(200, 50, 7), &run(20, 50, 7)).is_empty());
         assert_eq!(failing(&run(200, 51, 7), &run(20, 50, 7)), ["GIC writes an interrupt"]);
         assert_eq!(failing(&run(200, 50, 187), &run(20, 50, 7)), ["GIC reads an interrupt"]);
+    }
+
+    #[test]
+    fn a_message_is_ended_once_and_an_lpi_never_deactivated() {
+        let run = |marks, acknowledged, dropped, deactivated, calm| Run {
+            counts: [("interrupts", 7), ("moves", 2)].map(|(name, value)| (name.into(), value)).into(),
+            events: [
+                (trace::MARKS, marks),
+                (trace::ACKNOWLEDGED, acknowledged),
+                (trace::DROPPED, dropped),
+                (trace::DEACTIVATED, deactivated),
+                (trace::CALM_WRITES, calm),
+                ("gicv3_its_translation_write", 7),
+                ("gicv3_its_cmd_movi", 2),
+            ]
+            .map(|(name, value)| (name.into(), value))
+            .into(),
+            failure: None,
+        };
+        let failing = |run: Run, gic, eoi_mode| {
+            let machine = Machine::Virt { gic, level: 1, eoi_mode };
+            let rows = messages(&Setting { case: Case::Nvme, machine, ..SETTING }, &run);
+            rows.into_iter().filter(|row| !row.2).map(|row| row.0).collect::<Vec<_>>()
+        };
+        assert!(failing(run(2, 7, 7, 0, 0), 3, 1).is_empty());
+        assert!(failing(run(2, 7, 7, 7, 0), 2, 1).is_empty());
+        assert!(failing(run(2, 7, 7, 0, 0), 2, 0).is_empty());
+        assert_eq!(failing(run(2, 7, 7, 1, 0), 3, 1), ["messages deactivated"]);
+        assert_eq!(failing(run(2, 7, 7, 6, 0), 2, 1), ["messages deactivated"]);
+        assert_eq!(failing(run(2, 6, 8, 0, 1), 3, 1).len(), 3);
+        assert_eq!(failing(run(1, 7, 7, 0, 0), 3, 1).len(), 2, "no steady state was marked");
     }
 
     #[test]

@@ -14,6 +14,13 @@ pub(crate) enum Registers {
     System,
 }
 
+impl Registers {
+    /// The window of `len_bytes` at `base`.
+    pub(crate) const fn new(base: usize, len_bytes: u32) -> Self {
+        Self::Mmio(Mmio::new(base, len_bytes))
+    }
+}
+
 /// op0 3, op1 0.
 const fn encoding(crn: u32, crm: u32, op2: u32) -> u32 {
     3 << 14 | crn << 7 | crm << 3 | op2

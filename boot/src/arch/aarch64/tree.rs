@@ -1,7 +1,7 @@
 //! What the machine is made of, from its device tree.
 #![allow(unsafe_code)]
 
-use crate::kernel::EarlyPlatform;
+use crate::kernel::{EarlyPlatform, Pcie};
 use alloc::string::String;
 use alloc::vec::Vec;
 use fdt::Fdt;
@@ -31,6 +31,9 @@ pub(crate) struct Platform {
     pub(crate) distributor: Window,
     /// GICv2: the CPU interface; GICv3: the redistributors.
     pub(crate) cpu_part: Window,
+    /// The GICv3's ITS; the GICv2's v2m frame.
+    pub(crate) messages: Option<Window>,
+    pub(crate) pcie: Option<Pcie>,
 }
 
 impl Platform {
@@ -45,6 +48,27 @@ fn windows(node: &FdtNode<'_, '_>) -> Vec<Window> {
     regions
         .map(|region| Window { base: region.starting_address.addr(), len_bytes: region.size.unwrap_or(0) as u32 })
         .collect()
+}
+
+/// A property's 32-bit cells, which are big-endian.
+fn cells(node: &FdtNode<'_, '_>, property: &str) -> Vec<u32> {
+    let value = node.property(property).map_or(&[][..], |property| property.value);
+    value.chunks_exact(4).map(|cell| u32::from_be_bytes(cell.try_into().expect("four bytes"))).collect()
+}
+
+/// The host bridge (Open Firmware's PCI bus binding): a range has three cells of bus address, two of the CPU's, two of
+/// size; in 25:24 of the first, 2 is the memory below 4 GiB.
+fn pcie(node: &FdtNode<'_, '_>) -> Option<Pcie> {
+    const MEMORY_32: u32 = 2;
+    // What a device writes with its messages is its requester id: all of them, from 0 to 0.
+    let map = cells(node, "msi-map");
+    assert!(map.len() == 4 && map[0] == 0 && map[2] == 0, "msi-map {map:x?} changes requester ids");
+    let ranges = cells(node, "ranges");
+    let memory = ranges.chunks_exact(7).find(|range| range[0] >> 24 & 3 == MEMORY_32)?;
+    let wide = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+    let (bus, cpu) = (wide(memory[1], memory[2]), wide(memory[3], memory[4]));
+    assert_eq!(bus, cpu, "the bus sees another address than the CPU");
+    Some(Pcie { ecam: windows(node).first()?.base, free: cpu..cpu + wide(memory[5], memory[6]) })
 }
 
 /// What only needs the tree and no heap.
@@ -75,6 +99,7 @@ impl EarlyPlatform for Early {
             (None, None) => panic!("no GIC in the device tree"),
         };
         let psci = find("arm,psci-1.0").or_else(|| find("arm,psci")).and_then(|node| node.property("method"));
+        let messages = if gic_version == 3 { "arm,gic-v3-its" } else { "arm,gic-v2m-frame" };
         Platform {
             exception_level: self.exception_level,
             command_line: self.tree.chosen().bootargs().unwrap_or("").into(),
@@ -83,6 +108,8 @@ impl EarlyPlatform for Early {
             gic_version,
             distributor: gic[0],
             cpu_part: gic[1],
+            messages: find(messages).and_then(|node| windows(&node).first().copied()),
+            pcie: find("pci-host-ecam-generic").and_then(|node| pcie(&node)),
         }
     }
 }

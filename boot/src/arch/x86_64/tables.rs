@@ -3,7 +3,7 @@
 //! The walk is our own: the maintained ACPI crate needs an allocator interface that stable Rust does not have, and this
 //! kernel needs three tables of fixed layout.
 
-use crate::kernel::EarlyPlatform;
+use crate::kernel::{EarlyPlatform, Pcie};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -12,8 +12,8 @@ pub(crate) struct Platform {
     pub(crate) command_line: String,
     /// Of each CPU, from the MADT (ACPI 6.5, 5.2.12).
     pub(crate) apic_ids: Vec<u32>,
-    /// PCIe configuration space, from the MCFG.
-    pub(crate) ecam: Option<u64>,
+    /// From the MCFG; firmware has placed every BAR.
+    pub(crate) pcie: Option<Pcie>,
     /// Registers of the remapping unit, from the DMAR (VT-d, "DMA Remapping Reporting Structure").
     pub(crate) vtd: Option<u64>,
 }
@@ -67,7 +67,7 @@ impl EarlyPlatform for Early {
         Platform {
             command_line: self.command_line(),
             apic_ids: cpus(find(b"APIC").expect("a MADT")),
-            ecam: find(b"MCFG").map(|mcfg| mcfg.read::<u64>(44)),
+            pcie: find(b"MCFG").map(|mcfg| Pcie { ecam: mcfg.read::<u64>(44) as usize, free: 0..0 }),
             vtd: find(b"DMAR").and_then(remapping_unit),
         }
     }

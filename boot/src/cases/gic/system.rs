@@ -1,20 +1,20 @@
 //! Core and drivers, brought up on this machine's GIC.
 
+use super::messages::{self, LPIS, Messages};
 use crate::arch::{Platform, Registers};
 use crate::cases::Options;
 use crate::kernel::cpu::{self, Exception};
-use crate::kernel::mmio::Mmio;
 use crate::kernel::{self, Bare, threads};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use drivers::gic::{Affinity, EoiMode, GicDomain, GicV2, GicV3, Redistributors};
-use hal::{CpuId, CpuSet};
+use hal::{CpuId, CpuSet, Hal, Regs};
 use irq::{
     Action, AllocRequest, CoreConfig, Flow, Irq, IrqCore, IrqDomain, IrqReturn, RequestFlags, RequesterId, Trigger,
 };
-use spec::gic::IntId;
+use spec::gic::{IntId, gicd};
 
 /// The virtual timer of the generic timer, which ends time slices (PPI).
 const TIMER: u32 = 27;
@@ -31,11 +31,15 @@ pub(super) enum Gic {
 }
 
 /// Everything.
-pub(super) struct System {
-    pub(super) core: Arc<IrqCore<Bare>>,
+pub(in crate::cases) struct System {
+    pub(in crate::cases) core: Arc<IrqCore<Bare>>,
     pub(super) gic: Gic,
-    pub(super) root: Arc<dyn IrqDomain>,
-    pub(super) platform: &'static Platform,
+    root: Arc<dyn IrqDomain>,
+    /// Where the machine has a way for messages.
+    messages: Option<Messages>,
+    /// The private interrupts that every CPU has: timer and reschedule.
+    private: Vec<Irq>,
+    pub(in crate::cases) platform: &'static Platform,
 }
 
 /// An action from a closure.
@@ -47,8 +51,9 @@ impl<F: Fn(Irq) -> IrqReturn + Send + Sync> Action for Handler<F> {
     }
 }
 
-fn window(window: crate::arch::Window) -> Registers {
-    Registers::Mmio(Mmio::new(window.base, window.len_bytes))
+/// The registers of a device.
+pub(super) fn window(window: crate::arch::Window) -> Registers {
+    Registers::new(window.base, window.len_bytes)
 }
 
 impl Gic {
@@ -60,8 +65,9 @@ impl Gic {
             return Ok(Self::V2(Arc::new(gic)));
         }
         let regions = Vec::from([Redistributors { regs: part, base: platform.cpu_part.base as u64 }]);
+        let lpis = if platform.messages.is_some() { LPIS } else { 0 };
         let affinities: Vec<Affinity> = platform.affinities.iter().map(|&mpidr| affinity(mpidr)).collect();
-        let gic = GicV3::new(Bare, distributor, regions, Registers::System, &affinities, mode, 0).map_err(why)?;
+        let gic = GicV3::new(Bare, distributor, regions, Registers::System, &affinities, mode, lpis).map_err(why)?;
         Ok(Self::V3(Arc::new(gic)))
     }
 
@@ -88,12 +94,27 @@ impl Gic {
         .map_err(|error| error.to_string())
     }
 
-    fn start_cpu(&self) {
-        let started = match self {
+    fn start_cpu(&self) -> Result<(), String> {
+        match self {
             Self::V2(gic) => gic.start_cpu(),
             Self::V3(gic) => gic.start_cpu(),
-        };
-        started.unwrap_or_else(|error| panic!("the GIC's interface of this CPU: {error}"));
+        }
+        .map_err(|error| format!("the GIC's interface of this CPU: {error}"))
+    }
+
+    fn stop_cpu(&self) -> Result<(), String> {
+        match self {
+            Self::V2(gic) => gic.stop_cpu(),
+            Self::V3(gic) => gic.stop_cpu(),
+        }
+        .map_err(|error| format!("the GIC's interface of this CPU: {error}"))
+    }
+
+    fn late_writes(&self) -> u64 {
+        match self {
+            Self::V2(gic) => gic.late_writes(),
+            Self::V3(gic) => gic.late_writes(),
+        }
     }
 
     /// The flow of its SPIs.
@@ -129,26 +150,83 @@ impl System {
         let config = CoreConfig { force_threads, ..CoreConfig::x86(platform.cpus(), 64) };
         let core = Arc::new(IrqCore::new(Bare, config).map_err(|error| error.to_string())?);
         let gic = Gic::new(platform, mode)?;
-        let system = Self { root: gic.domain(), core, gic, platform };
-        let (core, gic, kicks) = (system.core.clone(), system.gic.clone(), system.gic.clone());
+        let (entry_core, entry, kicks) = (core.clone(), gic.clone(), gic.clone());
         cpu::set_entry(
-            move |Exception::Interrupt(_)| gic.handle(&core),
+            move |Exception::Interrupt(_)| entry.handle(&entry_core),
             move |cpu| kicks.send(RESCHEDULE, cpu).unwrap_or_else(|why| panic!("no SGI to CPU {cpu}: {why}")),
         );
-        let timer = system.private(TIMER, "timer", |_| threads::tick())?;
-        let reschedule = system.private(RESCHEDULE.0, "reschedule", |_| ())?;
-        let (core, gic) = (system.core.clone(), system.gic.clone());
-        let enable = move |core: &IrqCore<Bare>| {
-            for irq in [timer, reschedule] {
-                core.enable_percpu(irq).unwrap_or_else(|error| panic!("line {irq}: {error}"));
-            }
-        };
-        enable(&core);
+        let messages = platform.messages.map(|place| Messages::new(&gic, place)).transpose()?;
+        let mut system = Self { root: gic.domain(), core, gic, messages, private: Vec::new(), platform };
+        system.private = Vec::from([
+            system.private(TIMER, "timer", |_| threads::tick())?,
+            system.private(RESCHEDULE.0, "reschedule", |_| ())?,
+        ]);
+        enable(&system.core, &system.private)?;
+        let (core, gic, messages) = (system.core.clone(), system.gic.clone(), system.messages.clone());
+        let private = system.private.clone();
         kernel::start_cpus(move || {
-            gic.start_cpu();
-            enable(&core);
+            let started = start_this_cpu(&core, &gic, messages.as_ref(), &private);
+            started.unwrap_or_else(|why| panic!("CPU {}: {why}", Bare.cpu()));
         })?;
         Ok(system)
+    }
+
+    /// The domain of PCI messages.
+    ///
+    /// # Errors
+    /// The machine has none.
+    pub(in crate::cases) fn messages(&self) -> Result<Arc<dyn IrqDomain>, String> {
+        self.messages.as_ref().map(|messages| messages.domain.clone()).ok_or("no ITS and no v2m frame".into())
+    }
+
+    /// The flow of their lines.
+    pub(in crate::cases) fn message_flow(&self) -> Flow {
+        self.messages.as_ref().map_or(Flow::FastEoi, |messages| messages.flow)
+    }
+
+    /// Interrupts that were no line's.
+    pub(in crate::cases) fn strays(&self) -> u64 {
+        self.gic.strays()
+    }
+
+    /// Interrupts of devices that wait at this CPU, whose interrupts are off.
+    pub(in crate::cases) fn requested_here(&self) -> Vec<u32> {
+        messages::highest_pending(&self.gic, self.platform.cpu_part).map(|intid| intid.0).into_iter().collect()
+    }
+
+    /// What a CPU that goes does behind `IrqCore::cpu_offline`. Nothing waits here any more: it has all moved along.
+    ///
+    /// # Errors
+    /// What the GIC says, or an interrupt that waits.
+    pub(in crate::cases) fn leave(&self, cpu: CpuId) -> Result<(), String> {
+        self.private.iter().try_for_each(|&irq| self.core.disable_percpu(irq)).map_err(|error| error.to_string())?;
+        let heir = CpuId(u32::from(cpu.0 == 0));
+        self.messages.as_ref().map_or(Ok(()), |messages| messages.cpu_offline(heir))?;
+        let left = self.requested_here();
+        if left.is_empty() { Ok(()) } else { Err(format!("INTIDs {left:?} wait at CPU {cpu}, which is offline")) }
+    }
+
+    /// What a CPU that comes back does before `IrqCore::cpu_online`: its interface has been off.
+    ///
+    /// # Errors
+    /// What the GIC says.
+    pub(in crate::cases) fn come_back(&self) -> Result<(), String> {
+        self.gic.stop_cpu()?;
+        start_this_cpu(&self.core, &self.gic, self.messages.as_ref(), &self.private)
+    }
+
+    /// Begins or ends a stretch of QEMU's trace: a read of GICD_IIDR, which nobody else reads.
+    pub(in crate::cases) fn mark(&self) {
+        window(self.platform.distributor).read32(gicd::IIDR.offset());
+    }
+
+    /// Every write that disables an interrupt has taken effect in time.
+    ///
+    /// # Errors
+    /// Some have not.
+    pub(in crate::cases) fn check(&self) -> Result<(), String> {
+        crate::cases::count("late_writes", self.gic.late_writes());
+        crate::cases::expect("late writes", self.gic.late_writes(), 0)
     }
 
     /// A line of the GIC itself, on any CPU of `cpus`.
@@ -203,4 +281,15 @@ impl System {
         self.core.request(irq, name, RequestFlags::default(), Arc::new(Handler(handle))).map_err(why)?;
         Ok(irq)
     }
+}
+
+fn enable(core: &IrqCore<Bare>, private: &[Irq]) -> Result<(), String> {
+    private.iter().try_for_each(|&irq| core.enable_percpu(irq)).map_err(|error| error.to_string())
+}
+
+/// Starts everything of the CPU that runs this.
+fn start_this_cpu(core: &IrqCore<Bare>, gic: &Gic, messages: Option<&Messages>, private: &[Irq]) -> Result<(), String> {
+    gic.start_cpu()?;
+    messages.map_or(Ok(()), Messages::cpu_online)?;
+    enable(core, private)
 }

@@ -1,6 +1,5 @@
 //! Cases on local APICs, with and without a remapping unit.
 
-mod nvme;
 mod system;
 
 use super::Options;
@@ -8,7 +7,7 @@ use crate::arch::Platform;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
-use system::System;
+pub(super) use system::System;
 
 /// Runs `case`.
 ///
@@ -19,7 +18,7 @@ pub(super) fn run(case: &str, options: &Options, platform: &'static Platform) ->
     super::count("cpus", platform.cpus().into());
     super::count("remapping", system.unit.is_some().into());
     match case {
-        "nvme" => nvme::nvme(&system, options),
+        "nvme" => super::nvme::nvme(&system, options),
         _ => Err(format!("no case {case:?}; there is nvme")),
     }
 }

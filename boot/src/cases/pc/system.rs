@@ -10,7 +10,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use drivers::apic::{ApicId, ApicMode, Lapic, VectorDomain};
 use drivers::vtd::{RemapConfig, RemapDomain, RemapUnit};
-use irq::{CoreConfig, IrqCore, IrqDomain, SystemHandler, Vector};
+use hal::CpuId;
+use irq::{CoreConfig, Flow, IrqCore, IrqDomain, SystemHandler, Vector};
 
 /// Makes a CPU look at its run queue.
 const RESCHEDULE: Vector = Vector(0xfd);
@@ -21,14 +22,14 @@ const UNIT_BYTES: u32 = 0x1000;
 const TABLE_ENTRIES: u32 = 256;
 
 /// Everything.
-pub(super) struct System {
-    pub(super) core: Arc<IrqCore<Bare>>,
-    pub(super) lapic: Arc<Lapic<Bare>>,
+pub(in crate::cases) struct System {
+    pub(in crate::cases) core: Arc<IrqCore<Bare>>,
+    lapic: Arc<Lapic<Bare>>,
     /// Where the machine has one.
     pub(super) unit: Option<Arc<RemapUnit<Bare>>>,
     /// The domain of PCI messages.
-    pub(super) pci: Arc<dyn IrqDomain>,
-    pub(super) platform: &'static Platform,
+    pci: Arc<dyn IrqDomain>,
+    pub(in crate::cases) platform: &'static Platform,
 }
 
 impl System {
@@ -74,14 +75,62 @@ impl System {
         Ok(Self { core, lapic, unit, pci, platform })
     }
 
+    /// The domain of PCI messages.
+    ///
+    /// # Errors
+    /// None: there always is one.
+    pub(in crate::cases) fn messages(&self) -> Result<Arc<dyn IrqDomain>, String> {
+        Ok(self.pci.clone())
+    }
+
+    /// The flow of their lines.
+    pub(in crate::cases) fn message_flow(&self) -> Flow {
+        Flow::Edge
+    }
+
     /// Interrupts of vectors that were no line's.
-    pub(super) fn strays(&self) -> u64 {
-        (0..self.platform.cpus()).map(|cpu| self.core.stray_vectors(hal::CpuId(cpu))).sum()
+    pub(in crate::cases) fn strays(&self) -> u64 {
+        (0..self.platform.cpus()).map(|cpu| self.core.stray_vectors(CpuId(cpu))).sum()
     }
 
     /// Device vectors that wait at this CPU, whose interrupts are off.
-    pub(super) fn requested_here(&self) -> Vec<u8> {
-        (0x20..=0xea).filter(|&vector| self.lapic.is_requested(Vector(vector))).collect()
+    pub(in crate::cases) fn requested_here(&self) -> Vec<u32> {
+        (0x20..=0xea).filter(|&vector| self.lapic.is_requested(Vector(vector))).map(u32::from).collect()
+    }
+
+    /// What a CPU that goes does behind `IrqCore::cpu_offline`: nothing, here.
+    ///
+    /// # Errors
+    /// None.
+    pub(in crate::cases) fn leave(&self, _cpu: CpuId) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// What a CPU that comes back does before `IrqCore::cpu_online`: nothing, here.
+    ///
+    /// # Errors
+    /// None.
+    pub(in crate::cases) fn come_back(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Begins or ends a stretch of QEMU's trace; on this machine none is cut out.
+    pub(in crate::cases) fn mark(&self) {}
+
+    /// The remapping unit has blocked nothing.
+    ///
+    /// # Errors
+    /// The last of what it has.
+    pub(in crate::cases) fn check(&self) -> Result<(), String> {
+        let Some(unit) = &self.unit else { return Ok(()) };
+        let mut faults = 0;
+        let mut last = None;
+        unit.take_faults(|fault| {
+            faults += 1;
+            last = Some(fault);
+        });
+        crate::cases::count("remapping_faults", faults);
+        last.map_or(Ok(()), |fault| Err(format!("the remapping unit blocked {faults} messages; the last: {fault:?}")))
     }
 }
 

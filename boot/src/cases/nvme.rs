@@ -1,9 +1,9 @@
 //! A drive with a queue and an MSI-X vector a CPU.
 
-use super::system::System;
+use super::pci::Bus;
+use super::reads::{Reads, Written, fill};
+use super::{Options, System, count, expect, wait};
 use crate::arch;
-use crate::cases::reads::{Reads, Written, fill};
-use crate::cases::{Options, count, expect, pci, wait};
 use crate::kernel::{Bare, threads};
 use alloc::boxed::Box;
 use alloc::format;
@@ -15,7 +15,7 @@ use drivers::message::MessageDomain;
 use drivers::nvme::{CompletionCheck, Config, Controller, QueueConfig, QueuePair};
 use drivers::pci::{MsixCapability, MsixTable};
 use hal::{Affinity, CpuId, CpuSet, Hal, Lock, ThreadSpec};
-use irq::{AllocRequest, Delivery, Flow, Irq, RequestFlags};
+use irq::{AllocRequest, Delivery, Irq, RequestFlags};
 
 /// Mass storage, non-volatile memory, NVMe I/O controller.
 const CLASS: u32 = 0x01_08_02;
@@ -49,13 +49,14 @@ pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String
     if rounds < ROUNDS_MIN {
         return Err(format!("rounds={rounds}; at least {ROUNDS_MIN} can be disturbed"));
     }
-    let ecam = system.platform.ecam.ok_or("no MCFG table, and so no PCIe configuration space")? as usize;
-    let function = pci::find(ecam, CLASS).ok_or("no NVMe drive on bus 0")?;
-    let bar = function.enable();
+    let bridge = system.platform.pcie.as_ref().ok_or("firmware tells of no PCIe configuration space")?;
+    let mut bus = Bus::new(bridge);
+    let function = bus.find(CLASS).ok_or("no NVMe drive on bus 0")?;
+    let bar = bus.region(&function, 0)?;
     let controller = Controller::new(Bare, bar, Config::default()).map_err(|error| format!("the drive: {error}"))?;
     let capability = MsixCapability::find(&function.config).map_err(|error| error.to_string())?;
     let table = MsixTable::enable(function.config, bar, capability);
-    let messages = MessageDomain::new(Bare, table, system.pci.clone()).map_err(|error| error.to_string())?;
+    let messages = MessageDomain::new(Bare, table, system.messages()?).map_err(|error| error.to_string())?;
 
     let written = Arc::new(Written::default());
     let polled = QueueConfig { entries: ENTRIES, vector: None, transfer_bytes_max: 4096 };
@@ -74,7 +75,8 @@ pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String
             managed: false,
             delivery: Delivery::Fixed,
         };
-        let line = system.core.alloc_line(&messages, &request, Flow::Edge).map_err(|error| error.to_string())?;
+        let line =
+            system.core.alloc_line(&messages, &request, system.message_flow()).map_err(|error| error.to_string())?;
         let requested = system.core.request(line, format!("nvme0q{cpu}"), RequestFlags::default(), pair.clone());
         requested.map_err(|error| error.to_string())?;
         pair.set_completion_check(CompletionCheck::Off);
@@ -83,7 +85,9 @@ pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String
     let queues = (0..system.platform.cpus()).map(make).collect::<Result<Vec<_>, String>>()?;
 
     crate::println!("begin");
+    system.mark();
     carry(&queues, rounds / 4, || Ok(()))?;
+    system.mark();
     for (queue, cpu) in queues.iter().zip(0..) {
         let elsewhere: u64 = others(system, cpu).map(|cpu| system.core.count(queue.line, cpu)).sum();
         expect("interrupts on another CPU than the line's", elsewhere, 0)?;
@@ -112,7 +116,7 @@ pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String
         return Err(format!("{strays} strays, but only {} vectors waited at CPUs that went", disturbances.waited));
     }
     polled_reads(&controller, polled, rounds / 10, depth)?;
-    faults(system)
+    system.check()
 }
 
 fn others(system: &System, cpu: u32) -> impl Iterator<Item = CpuId> {
@@ -187,9 +191,11 @@ fn offline_trip(system: &Arc<System>, cpu: CpuId) -> Result<u64, String> {
 fn stay_offline(system: &System, cpu: CpuId) -> Result<u64, String> {
     system.core.cpu_offline().map_err(|error| format!("CPU {cpu} cannot go: {error}"))?;
     threads::set_online(cpu, false);
+    system.leave(cpu)?;
     let before = system.requested_here();
     Bare.delay_ns(PAUSE_NS);
     let after = system.requested_here();
+    system.come_back()?;
     threads::set_online(cpu, true);
     system.core.cpu_online(cpu).map_err(|error| format!("CPU {cpu} cannot come back: {error}"))?;
     if before == after {
@@ -248,17 +254,4 @@ fn polled_reads(controller: &Controller<Bare>, config: QueueConfig, rounds: u64,
     count("polled_interrupts", snapshot.completion.interrupts);
     expect("polled reads", reads.progress().0, rounds)?;
     expect("interrupts of a polled queue", snapshot.completion.interrupts, 0)
-}
-
-/// The remapping unit has blocked nothing.
-fn faults(system: &System) -> Result<(), String> {
-    let Some(unit) = &system.unit else { return Ok(()) };
-    let mut faults = 0;
-    let mut last = None;
-    unit.take_faults(|fault| {
-        faults += 1;
-        last = Some(fault);
-    });
-    count("remapping_faults", faults);
-    last.map_or(Ok(()), |fault| Err(format!("the remapping unit blocked {faults} messages; the last: {fault:?}")))
 }

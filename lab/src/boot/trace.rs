@@ -1,0 +1,147 @@
+//! What QEMU's trace of a run tells.
+
+use super::matrix::{Case, Machine, Setting};
+use std::collections::BTreeMap;
+
+/// How often things happened: events by their name, and what is found in them, by the names below.
+pub(super) type Events = BTreeMap<String, u64>;
+
+/// Reads of GICD_IIDR, by which an image marks the ends of a steady state.
+pub(super) const MARKS: &str = "marks";
+/// Accesses to distributor and redistributor between the marks.
+pub(super) const CALM_WRITES: &str = "writes between the marks";
+pub(super) const CALM_READS: &str = "reads between the marks";
+/// Messages of devices, as the CPU interfaces saw them: taken, dropped in priority (ended, with EOImode 0), deactivated.
+pub(super) const ACKNOWLEDGED: &str = "messages acknowledged";
+pub(super) const DROPPED: &str = "messages dropped in priority";
+pub(super) const DEACTIVATED: &str = "messages deactivated";
+
+/// Events that QEMU traces for the setting.
+pub(super) fn traced(setting: &Setting) -> Vec<&'static str> {
+    let accesses: &[&str] = match setting.machine {
+        Machine::Virt { gic: 2, .. } => &["gic_dist_write", "gic_dist_read"],
+        Machine::Virt { .. } => &["gicv3_dist_write", "gicv3_dist_read", "gicv3_redist_write", "gicv3_redist_read"],
+        Machine::Q35 { remapping: true } => &["vtd_ir_remap_msi"],
+        Machine::Q35 { remapping: false } => &[],
+    };
+    let messages: &[&str] = match (setting.case, setting.machine) {
+        (Case::Nvme, Machine::Virt { gic: 2, .. }) => &["gic_cpu_read", "gic_cpu_write"],
+        (Case::Nvme, Machine::Virt { .. }) => &[
+            "gicv3_icc_iar1_read",
+            "gicv3_icc_eoir_write",
+            "gicv3_icc_dir_write",
+            "gicv3_its_translation_write",
+            "gicv3_its_cmd_int",
+            "gicv3_its_cmd_inv",
+            "gicv3_its_cmd_movi",
+        ],
+        _ => &[],
+    };
+    [accesses, messages].concat()
+}
+
+/// Counts the lines of a trace.
+pub(super) fn count(lines: impl Iterator<Item = std::io::Result<String>>) -> std::io::Result<Events> {
+    let mut events = Events::new();
+    for line in lines {
+        note(&line?, &mut events);
+    }
+    Ok(events)
+}
+
+fn note(line: &str, events: &mut Events) {
+    let event = line.split_whitespace().next().unwrap_or_default();
+    let mut add = |name: &str| *events.entry(name.to_owned()).or_default() += 1;
+    add(event);
+    if let Some(what) = message(event, line) {
+        add(what);
+    }
+    let is_read = matches!(event, "gic_dist_read" | "gicv3_dist_read" | "gicv3_redist_read");
+    let is_write = matches!(event, "gic_dist_write" | "gicv3_dist_write" | "gicv3_redist_write");
+    // GICD_SGIR: the kernel's own software-generated interrupts, which a GICv3 sends by a system register.
+    let is_send = event == "gic_dist_write" && offset(line) == Some(0xf00);
+    // GICD_IIDR.
+    if event.ends_with("dist_read") && event != "gicv3_redist_read" && offset(line) == Some(0x8) {
+        add(MARKS);
+    } else if (is_read || is_write) && !is_send && events.get(MARKS) == Some(&1) {
+        *events.entry((if is_write { CALM_WRITES } else { CALM_READS }).to_owned()).or_default() += 1;
+    }
+}
+
+/// What a CPU interface has done with a device's message: an LPI, or with a v2m frame an SPI.
+fn message(event: &str, line: &str) -> Option<&'static str> {
+    let is_message = |intid: Option<u64>| intid.is_some_and(|intid| (32..1020).contains(&intid) || intid >= 8192);
+    match event {
+        "gicv3_icc_iar1_read" => is_message(after(line, "value ")).then_some(ACKNOWLEDGED),
+        "gicv3_icc_eoir_write" => is_message(after(line, "value ")).then_some(DROPPED),
+        "gicv3_icc_dir_write" => is_message(after(line, "value ")).then_some(DEACTIVATED),
+        // GICC_IAR, GICC_EOIR and GICC_DIR; bits 12:10 of the value are an SGI's sender.
+        "gic_cpu_read" | "gic_cpu_write" => {
+            let value = line.split_whitespace().last().and_then(number);
+            let what = match (event, offset(line)?) {
+                ("gic_cpu_read", 0x0c) => ACKNOWLEDGED,
+                ("gic_cpu_write", 0x10) => DROPPED,
+                ("gic_cpu_write", 0x1000) => DEACTIVATED,
+                _ => return None,
+            };
+            is_message(value).then_some(what)
+        }
+        _ => None,
+    }
+}
+
+/// The register of an access: `… at 0x00000f00 …` or `… offset 0xf00 …`.
+fn offset(line: &str) -> Option<u64> {
+    after(line, " at ").or_else(|| after(line, "offset "))
+}
+
+fn after(line: &str, mark: &str) -> Option<u64> {
+    number(line.split_once(mark)?.1.split_whitespace().next()?)
+}
+
+fn number(word: &str) -> Option<u64> {
+    u64::from_str_radix(word.trim_end_matches(':').strip_prefix("0x")?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(lines: &str) -> Vec<(String, u64)> {
+        let lines = lines.lines().map(|line| Ok(line.trim().to_owned()));
+        count(lines).expect("no file is read").into_iter().filter(|(name, _)| name.contains(' ')).collect()
+    }
+
+    /// As QEMU 7.2 writes them.
+    #[test]
+    fn a_gicv3s_trace_is_read() {
+        let trace = "gicv3_dist_write GICv3 distributor write: offset 0x0 data 0x0 size 4 secure 0
+            gicv3_dist_read GICv3 distributor read: offset 0x8 data 0x43b size 4 secure 0
+            gicv3_redist_write GICv3 redistributor 0x0 write: offset 0x8 data 0x1 size 4 secure 0
+            gicv3_redist_read GICv3 redistributor 0x1 read: offset 0x8 data 0x101000101 size 8 secure 0
+            gicv3_icc_iar1_read GICv3 ICC_IAR1 read cpu 0x0 value 0x2000
+            gicv3_icc_iar1_read GICv3 ICC_IAR1 read cpu 0x0 value 0x3ff
+            gicv3_icc_eoir_write GICv3 ICC_EOIR1 write cpu 0x0 value 0x2000
+            gicv3_icc_dir_write GICv3 ICC_DIR write cpu 0x2 value 0x0
+            gicv3_dist_read GICv3 distributor read: offset 0x8 data 0x43b size 4 secure 0
+            gicv3_dist_write GICv3 distributor write: offset 0x84 data 0x0 size 4 secure 0";
+        let expected = [(ACKNOWLEDGED, 1), (DROPPED, 1), (CALM_READS, 1), (CALM_WRITES, 1)];
+        assert_eq!(counted(trace), expected.map(|(name, value)| (name.to_owned(), value)));
+        let dir = "gicv3_icc_dir_write GICv3 ICC_DIR write cpu 0x2 value 0x2001";
+        assert_eq!(counted(dir), [(DEACTIVATED.to_owned(), 1)]);
+    }
+
+    #[test]
+    fn a_gicv2s_trace_is_read() {
+        let trace = "gic_dist_read dist read at 0x00000008 size 4: 0x0000043b
+            gic_dist_write dist write at 0x00000f00 size 4: 0x00020000
+            gic_dist_write dist write at 0x00000180 size 4: 0x00020000
+            gic_cpu_read cpu 0 iface read at 0x0000000c: 0x00000050
+            gic_cpu_read cpu 0 iface read at 0x0000000c: 0x000003ff
+            gic_cpu_write cpu 0 iface write at 0x00000010 0x00000050
+            gic_cpu_write cpu 0 iface write at 0x00001000 0x00000050
+            gic_cpu_write cpu 0 iface write at 0x00001000 0x00000400";
+        let expected = [(ACKNOWLEDGED, 1), (DEACTIVATED, 1), (DROPPED, 1), (CALM_WRITES, 1)];
+        assert_eq!(counted(trace), expected.map(|(name, value)| (name.to_owned(), value)));
+    }
+}
