@@ -3,8 +3,14 @@
 use std::fs::File;
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap};
+use vm_memory::{
+    Bytes, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryMmap, GuestRegionMmap, VolatileMemory,
+};
+
+/// What the guest shares is little-endian, and so are the host's atomic accesses to it.
+const _: () = assert!(cfg!(target_endian = "little"));
 
 /// Memory regions of one client at most.
 const REGIONS_MAX: usize = 1024;
@@ -73,11 +79,20 @@ impl ClientMemory {
             _ => false,
         }
     }
+
+    /// Lets `update` change the 64-bit word at `address` by the host's atomic accesses. The guest's own atomic accesses to
+    /// it are the same instructions, or their emulation by the same host. None when no memory is there, or the address
+    /// is no multiple of 8.
+    pub(crate) fn with_word<R>(&self, address: u64, update: impl FnOnce(&AtomicU64) -> R) -> Option<R> {
+        let slice = self.map.get_slice(GuestAddress(address), 8).ok()?;
+        slice.get_atomic_ref(0).ok().map(update)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::Ordering::SeqCst;
 
     fn file(bytes: u64) -> File {
         let file = tempfile::tempfile().expect("a scratch file");
@@ -93,6 +108,9 @@ mod tests {
         assert_eq!(memory.read(0x10_1ffc, 4), Some(0x1122_3344));
         assert_eq!((memory.read(0x10_2000, 4), memory.read(0xf_fff8, 8)), (None, None));
         assert!(!memory.write(u64::MAX - 7, 8, 0));
+        assert_eq!(memory.with_word(0x10_1ff8, |word| word.fetch_add(1, SeqCst)), Some(0x1122_3344_5566_7788));
+        assert_eq!(memory.read(0x10_1ff8, 8), Some(0x1122_3344_5566_7789));
+        assert_eq!([0x10_1ffc, 0x10_2000, u64::MAX - 7].map(|at| memory.with_word(at, |_| ())), [None; 3]);
         memory.unmap(0x10_0000, 0x1000);
         assert!(memory.read(0x10_0000, 8).is_some(), "no such region: nothing happens");
         memory.unmap(0x10_0000, 0x2000);

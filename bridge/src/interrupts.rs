@@ -1,25 +1,35 @@
-//! MSI-X vectors of a client: an eventfd each.
+//! MSI-X vectors of a client: an eventfd each, a mask, a pending bit.
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Write};
 use std::os::fd::AsRawFd;
 
-/// The eventfds, by vector.
+struct Vector {
+    eventfd: Option<File>,
+    masked: bool,
+    /// It would have been sent.
+    pending: bool,
+}
+
+/// The vectors, masked at first.
 pub(crate) struct Interrupts {
-    eventfds: Vec<Option<File>>,
+    vectors: Vec<Vector>,
+    /// MSI-X is off, or the whole function masked.
+    held: bool,
     /// Messages whose vector had no eventfd.
     pub(crate) lost: u64,
 }
 
 impl Interrupts {
     pub(crate) fn new(vectors: u16) -> Self {
-        Self { eventfds: (0..vectors).map(|_| None).collect(), lost: 0 }
+        let vector = |_| Vector { eventfd: None, masked: true, pending: false };
+        Self { vectors: (0..vectors).map(vector).collect(), held: true, lost: 0 }
     }
 
     /// Gives vector `vector` its eventfd, or takes it away.
     pub(crate) fn set(&mut self, vector: usize, eventfd: Option<File>) -> Result<(), Error> {
-        let slot = self.eventfds.get_mut(vector).ok_or_else(|| invalid(format!("the drive has no vector {vector}")))?;
+        let slot = self.vectors.get_mut(vector).ok_or_else(|| invalid(format!("there is no vector {vector}")))?;
         if let Some(eventfd) = &eventfd {
             // Anything else could block the device, or is not ours to write to.
             let kind = std::fs::read_link(format!("/proc/self/fd/{}", eventfd.as_raw_fd()))?;
@@ -28,22 +38,61 @@ impl Interrupts {
             }
             fcntl_setfl(eventfd, fcntl_getfl(eventfd)? | OFlags::NONBLOCK)?;
         }
-        *slot = eventfd;
+        slot.eventfd = eventfd;
         Ok(())
     }
 
     pub(crate) fn is_set(&self, vector: usize) -> bool {
-        self.eventfds.get(vector).is_some_and(Option::is_some)
+        self.vectors.get(vector).is_some_and(|vector| vector.eventfd.is_some())
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.eventfds.len()
+    /// Forgets what is pending, and holds everything until MSI-X is enabled again.
+    pub(crate) fn reset(&mut self) {
+        self.held = true;
+        self.vectors.iter_mut().for_each(|vector| vector.pending = false);
     }
 
-    /// Signals a vector. A counter that is full needs no more.
-    pub(crate) fn signal(&mut self, vector: u32) {
-        match self.eventfds.get_mut(vector as usize) {
-            Some(Some(eventfd)) => _ = eventfd.write(&1u64.to_ne_bytes()),
+    /// Masks a vector, or unmasks it; what is pending is then sent.
+    pub(crate) fn set_mask(&mut self, vector: usize, masked: bool) {
+        if let Some(own) = self.vectors.get_mut(vector) {
+            own.masked = masked;
+            self.send_pending(vector);
+        }
+    }
+
+    /// Holds everything, or no longer.
+    pub(crate) fn hold(&mut self, held: bool) {
+        self.held = held;
+        (0..self.vectors.len()).for_each(|vector| self.send_pending(vector));
+    }
+
+    fn send_pending(&mut self, vector: usize) {
+        let own = &mut self.vectors[vector];
+        if own.pending && !own.masked && !self.held {
+            own.pending = false;
+            self.signal(vector);
+        }
+    }
+
+    /// 64 pending bits, from that of vector `from` on.
+    pub(crate) fn pending(&self, from: usize) -> u64 {
+        let bits = self.vectors.iter().skip(from).take(64).enumerate();
+        bits.fold(0, |word, (bit, vector)| word | u64::from(vector.pending) << bit)
+    }
+
+    /// Sends a vector's message, or remembers it while it is masked.
+    pub(crate) fn send(&mut self, vector: u16) {
+        let vector = usize::from(vector);
+        match self.vectors.get_mut(vector) {
+            Some(own) if own.masked || self.held => own.pending = true,
+            _ => self.signal(vector),
+        }
+    }
+
+    /// Signals a vector, masked or not. A counter that is full needs no more.
+    pub(crate) fn signal(&mut self, vector: usize) {
+        match self.vectors.get_mut(vector) {
+            Some(Vector { eventfd: Some(eventfd), .. }) => _ = eventfd.write(&1u64.to_ne_bytes()),
             _ => self.lost += 1,
         }
     }
@@ -59,19 +108,43 @@ mod tests {
     use rustix::event::{EventfdFlags, eventfd};
     use std::io::Read;
 
+    fn with_eventfd(vector: usize) -> (File, Interrupts) {
+        let ours: File = eventfd(0, EventfdFlags::NONBLOCK).expect("an eventfd").into();
+        let mut interrupts = Interrupts::new(2);
+        interrupts.set(vector, Some(ours.try_clone().expect("a second"))).expect("valid");
+        (ours, interrupts)
+    }
+
+    fn count(mut eventfd: &File) -> u64 {
+        let mut count = [0; 8];
+        eventfd.read_exact(&mut count).map_or(0, |()| u64::from_ne_bytes(count))
+    }
+
     #[test]
     fn a_vector_without_an_eventfd_is_counted_and_a_full_one_does_not_block() {
-        let ours: File = eventfd(0, EventfdFlags::empty()).expect("an eventfd").into();
-        let mut interrupts = Interrupts::new(2);
-        interrupts.set(1, Some(ours.try_clone().expect("a second"))).expect("valid");
+        let (ours, mut interrupts) = with_eventfd(1);
         (&ours).write_all(&(u64::MAX - 1).to_ne_bytes()).expect("room");
         interrupts.signal(1);
         interrupts.signal(0);
         interrupts.signal(7);
         assert_eq!(interrupts.lost, 2);
-        let mut count = [0; 8];
-        (&ours).read_exact(&mut count).expect("signalled");
-        assert_eq!(u64::from_ne_bytes(count), u64::MAX - 1);
+        assert_eq!(count(&ours), u64::MAX - 1);
+    }
+
+    #[test]
+    fn what_is_masked_is_sent_once_when_it_no_longer_is() {
+        let (ours, mut interrupts) = with_eventfd(1);
+        interrupts.send(1);
+        interrupts.send(1);
+        interrupts.hold(false);
+        assert_eq!((count(&ours), interrupts.pending(0)), (0, 2), "masked itself");
+        interrupts.hold(true);
+        interrupts.set_mask(1, false);
+        assert_eq!((count(&ours), interrupts.pending(1)), (0, 1), "the function is");
+        interrupts.hold(false);
+        assert_eq!((count(&ours), interrupts.pending(0)), (1, 0));
+        interrupts.send(1);
+        assert_eq!(count(&ours), 1);
     }
 
     #[test]

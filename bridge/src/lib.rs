@@ -12,10 +12,17 @@ mod blocks;
 mod client_memory;
 mod config_space;
 mod device;
+mod function;
+mod guest;
 mod interrupts;
+mod lent;
 mod nvme;
+mod poster;
+mod posting;
 mod server;
 
 pub use blocks::{FileBlocks, MemoryBlocks};
+pub use function::Served;
 pub use nvme::Drive;
+pub use poster::Poster;
 pub use server::{Report, ServeError, Server};

@@ -1,6 +1,8 @@
-//! The NVMe drive as it is served: its configuration, and the PCI regions of the protocol.
+//! The NVMe drive as it is served.
 
-use machine::model::{Model, ModelId};
+use crate::function::Served;
+use crate::lent::LentModel;
+use crate::posting::SLOTS_MAX;
 use machine::nvme::{Blocks, Config, ConfigError, Nvme};
 use spec::nvme::registers::DOORBELLS;
 use std::sync::Arc;
@@ -33,20 +35,38 @@ impl Drive {
         Ok(Self { config, blocks })
     }
 
-    /// MSI-X vectors.
-    pub fn vectors(&self) -> u16 {
-        self.config.vectors
-    }
-
     /// Bytes of BAR 0: registers and doorbells; 16 KiB at least.
-    pub(crate) fn bar_bytes(&self) -> u64 {
+    fn bar_bytes(&self) -> u64 {
         let doorbells = (u64::from(self.config.io_queues_max) + 1) * 2 * (4 << self.config.doorbell_stride);
         (u64::from(DOORBELLS) + doorbells).next_power_of_two().max(0x4000)
     }
 
-    /// The model behind `port`.
-    pub(crate) fn build(&self, port: ModelId) -> Box<dyn Model> {
-        let model = Nvme::new(port, self.config.clone()).expect("validated when the drive was made");
-        Box::new(model.with_blocks(self.blocks.clone()))
+    /// The drive as a function with a posting block of `slots` slots, and none for 0. A slot has an MSI-X vector of its
+    /// own, behind those of the queues.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for more than 64 slots, or when that makes more vectors than MSI-X has.
+    pub fn with_posting(self, slots: u16) -> Result<Served, ConfigError> {
+        if slots > SLOTS_MAX {
+            return Err(ConfigError { field: "posting slots", value: slots.into(), valid: "0 to 64" });
+        }
+        let bars = [self.bar_bytes(), 0, 0, 0, 0, 0];
+        let Self { mut config, blocks } = self;
+        let sources = config.vectors;
+        config.vectors = sources.saturating_add(slots);
+        config.validate()?;
+        Ok(Served::new(sources, slots, bars, move |guest| {
+            let build = |port| -> Box<dyn machine::model::Model> {
+                let model = Nvme::new(port, config.clone()).expect("validated when the drive was made");
+                Box::new(model.with_blocks(blocks.clone()))
+            };
+            Box::new(LentModel::new(guest, config.vectors, build))
+        }))
+    }
+}
+
+impl From<Drive> for Served {
+    fn from(drive: Drive) -> Self {
+        drive.with_posting(0).expect("validated when it was made")
     }
 }

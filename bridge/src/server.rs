@@ -1,9 +1,8 @@
-//! Serving a drive to one client after the other.
+//! Serving a function to one client after the other.
 
 use crate::config_space;
 use crate::device::{Device, Job};
-use crate::nvme::Drive;
-use machine::nvme::{REGION_CONTROLLER, REGION_MSIX};
+use crate::function::{BARS, Served};
 use std::fmt;
 use std::fs::File;
 use std::io::{Error, ErrorKind};
@@ -15,13 +14,11 @@ use std::thread::JoinHandle;
 use vfio_bindings::bindings::vfio::{
     VFIO_IRQ_INFO_EVENTFD, VFIO_IRQ_INFO_MASKABLE, VFIO_IRQ_SET_ACTION_MASK, VFIO_IRQ_SET_ACTION_TRIGGER,
     VFIO_IRQ_SET_ACTION_UNMASK, VFIO_IRQ_SET_DATA_EVENTFD, VFIO_IRQ_SET_DATA_NONE, VFIO_PCI_BAR0_REGION_INDEX,
-    VFIO_PCI_BAR4_REGION_INDEX, VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_MSIX_IRQ_INDEX, VFIO_PCI_NUM_IRQS,
-    VFIO_PCI_NUM_REGIONS, VFIO_REGION_INFO_FLAG_READ, VFIO_REGION_INFO_FLAG_WRITE, vfio_region_info,
+    VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_MSIX_IRQ_INDEX, VFIO_PCI_NUM_IRQS, VFIO_PCI_NUM_REGIONS,
+    VFIO_REGION_INFO_FLAG_READ, VFIO_REGION_INFO_FLAG_WRITE, vfio_region_info,
 };
 use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, ServerBackend, ServerRegion};
 
-/// Bytes of BAR 4: MSI-X table and pending bits.
-const MSIX_BAR_BYTES: u64 = 0x1_0000;
 /// Jobs that may wait for the device; a client that writes faster waits.
 const JOBS_MAX: usize = 1024;
 
@@ -40,32 +37,33 @@ impl fmt::Display for ServeError {
 
 impl std::error::Error for ServeError {}
 
-/// A drive behind a socket.
+/// A function behind a socket.
 pub struct Server {
     server: vfio_user::Server,
-    drive: Drive,
+    served: Served,
     report: Report,
 }
 
 impl Server {
-    /// Binds `socket`, which must not exist, for `drive`.
+    /// Binds `socket`, which must not exist, for `served`.
     ///
     /// # Errors
     /// The socket exists or cannot be bound.
-    pub fn bind(socket: &Path, drive: Drive, report: Report) -> Result<Self, ServeError> {
-        let irqs = (0..VFIO_PCI_NUM_IRQS).map(|index| irq_info(index, drive.vectors())).collect();
-        let regions = (0..VFIO_PCI_NUM_REGIONS).map(|index| region(index, &drive)).collect();
+    pub fn bind(socket: &Path, served: impl Into<Served>, report: Report) -> Result<Self, ServeError> {
+        let served = served.into();
+        let irqs = (0..VFIO_PCI_NUM_IRQS).map(|index| irq_info(index, served.vectors())).collect();
+        let regions = (0..VFIO_PCI_NUM_REGIONS).map(|index| region(index, &served)).collect();
         let server = vfio_user::Server::new(socket, true, irqs, regions)
             .map_err(|error| ServeError(format!("{}: {error}", socket.display())))?;
-        Ok(Self { server, drive, report })
+        Ok(Self { server, served, report })
     }
 
-    /// Waits for a client and serves it until it goes. Whatever it did, the next one finds a drive in order.
+    /// Waits for a client and serves it until it goes. Whatever it did, the next one finds a function in order.
     ///
     /// # Errors
     /// No client can be accepted any more. What a client did wrong is reported, and is no error.
     pub fn serve_one(&self) -> Result<(), ServeError> {
-        let mut client = Client::new(self.drive.clone(), self.report.clone());
+        let mut client = Client::new(self.served.clone(), self.report.clone());
         // The protocol crate trusts the lengths in a version message; what it panics at ends the connection.
         let ended = catch_unwind(AssertUnwindSafe(|| self.server.run(&mut client)));
         client.leave();
@@ -85,12 +83,10 @@ fn irq_info(index: u32, vectors: u16) -> IrqInfo {
     IrqInfo { index, flags, count: if msix { vectors.into() } else { 0 } }
 }
 
-fn region(index: u32, drive: &Drive) -> ServerRegion {
+fn region(index: u32, served: &Served) -> ServerRegion {
     let size = match index {
-        VFIO_PCI_BAR0_REGION_INDEX => drive.bar_bytes(),
-        VFIO_PCI_BAR4_REGION_INDEX => MSIX_BAR_BYTES,
         VFIO_PCI_CONFIG_REGION_INDEX => config_space::BYTES,
-        _ => 0,
+        _ => bar(index).map_or(0, |bar| served.bars[bar]),
     };
     let flags = if size > 0 { VFIO_REGION_INFO_FLAG_READ | VFIO_REGION_INFO_FLAG_WRITE } else { 0 };
     let argsz = size_of::<vfio_region_info>() as u32;
@@ -98,9 +94,14 @@ fn region(index: u32, drive: &Drive) -> ServerRegion {
     ServerRegion { region_info, sparse_areas: Vec::new(), mmap_fd: None }
 }
 
+/// The number of the BAR that a region is.
+fn bar(region: u32) -> Option<usize> {
+    region.checked_sub(VFIO_PCI_BAR0_REGION_INDEX).map(|bar| bar as usize).filter(|&bar| bar < BARS)
+}
+
 /// One client: its requests on their way to the device's thread.
 struct Client {
-    drive: Drive,
+    served: Served,
     jobs: Option<SyncSender<Job>>,
     thread: Option<JoinHandle<()>>,
     report: Report,
@@ -109,13 +110,13 @@ struct Client {
 }
 
 impl Client {
-    fn new(drive: Drive, report: Report) -> Self {
+    fn new(served: Served, report: Report) -> Self {
         let (jobs, waiting) = sync_channel(JOBS_MAX);
         let thread = std::thread::spawn({
-            let (drive, report) = (drive.clone(), report.clone());
-            move || Device::new(drive, report).run(&waiting)
+            let (served, report) = (served.clone(), report.clone());
+            move || Device::new(served, report).run(&waiting)
         });
-        Self { drive, jobs: Some(jobs), thread: Some(thread), report, fileless_told: false }
+        Self { served, jobs: Some(jobs), thread: Some(thread), report, fileless_told: false }
     }
 
     /// Lets the device end.
@@ -139,12 +140,11 @@ impl Client {
         done.recv().map_err(|_| Error::new(ErrorKind::BrokenPipe, "the device has ended"))
     }
 
-    /// The model's region and the access, if it lies in a BAR and has a width that a CPU's access can have.
+    /// The BAR and the access, if it lies in one and has a width that a CPU's access can have.
     fn bar_access(&self, region: u32, offset: u64, len: usize) -> Result<(u8, u32, u8), Error> {
-        let (number, bytes) = match region {
-            VFIO_PCI_BAR0_REGION_INDEX => (REGION_CONTROLLER, self.drive.bar_bytes()),
-            VFIO_PCI_BAR4_REGION_INDEX => (REGION_MSIX, MSIX_BAR_BYTES),
-            _ => return Err(self.refuse(format!("region {region} is not there; valid: BAR 0, BAR 4, configuration"))),
+        let Some((number, bytes)) = bar(region).map(|bar| (bar as u8, self.served.bars[bar])).filter(|bar| bar.1 > 0)
+        else {
+            return Err(self.refuse(format!("region {region} is not there; valid: the function's BARs, configuration")));
         };
         let inside = offset.checked_add(len as u64).is_some_and(|end| end <= bytes);
         if !inside || !matches!(len, 1 | 2 | 4 | 8) {
@@ -186,8 +186,8 @@ impl ServerBackend for Client {
             data.copy_from_slice(&bytes);
             return Ok(());
         }
-        let (region, offset, width) = self.bar_access(region, offset, data.len())?;
-        let value = self.call(move |device| device.bar_read(region, offset, width))?;
+        let (bar, offset, width) = self.bar_access(region, offset, data.len())?;
+        let value = self.call(move |device| device.bar_read(bar, offset, width))?;
         data.copy_from_slice(&value.to_le_bytes()[..data.len()]);
         Ok(())
     }
@@ -201,10 +201,10 @@ impl ServerBackend for Client {
             let data = data.to_vec();
             return self.post(move |device| device.config_write(offset as u32, &data));
         }
-        let (region, offset, width) = self.bar_access(region, offset, data.len())?;
+        let (bar, offset, width) = self.bar_access(region, offset, data.len())?;
         let mut value = [0; 8];
         value[..data.len()].copy_from_slice(data);
-        self.post(move |device| device.bar_write(region, offset, width, u64::from_le_bytes(value)))
+        self.post(move |device| device.bar_write(bar, offset, width, u64::from_le_bytes(value)))
     }
 
     fn dma_map(
@@ -219,7 +219,7 @@ impl ServerBackend for Client {
             if !self.fileless_told {
                 self.fileless_told = true;
                 (self.report)(&format!(
-                    "memory at {address:#x} is not shared as a file: the drive cannot reach it \
+                    "memory at {address:#x} is not shared as a file: the device cannot reach it \
                      (QEMU: -object memory-backend-memfd,share=on)"
                 ));
             }
@@ -241,7 +241,7 @@ impl ServerBackend for Client {
     }
 
     fn set_irqs(&mut self, index: u32, flags: u32, start: u32, count: u32, fds: Vec<File>) -> Result<(), Error> {
-        let vectors = u32::from(self.drive.vectors());
+        let vectors = u32::from(self.served.vectors());
         if index != VFIO_PCI_MSIX_IRQ_INDEX || start > vectors || count > vectors - start {
             let what = format!("interrupts {start} to {start} + {count} of kind {index}; valid: {vectors} of MSI-X");
             return Err(self.refuse(what));

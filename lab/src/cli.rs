@@ -41,6 +41,8 @@ pub enum Command {
 pub enum ServeCommand {
     /// An NVMe drive, over vfio-user: QEMU's `-device vfio-user-pci`. Serves one client after the other.
     Nvme(ServeNvmeArgs),
+    /// A device that only raises interrupts, from several threads at once: what software posting is tried with.
+    Poster(ServePosterArgs),
 }
 
 /// `campanile serve nvme`.
@@ -67,6 +69,26 @@ pub struct ServeNvmeArgs {
     /// Coalesce although feature 08h says off: a message after N entries, or TIME after the first: 8,100us.
     #[arg(long, value_name = "N,TIME")]
     pub secret_coalescing: Option<String>,
+    /// Offer software posting (docs/software-posting.md), to so many posted descriptors.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
+    pub posting_slots: u16,
+}
+
+/// `campanile serve poster`.
+#[derive(Args, Clone, PartialEq, Eq, Debug)]
+pub struct ServePosterArgs {
+    /// The socket to make; nothing may be there.
+    #[arg(long, value_name = "S")]
+    pub socket: PathBuf,
+    /// MSI-X vectors that it raises.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub sources: u16,
+    /// Threads that do so at the same time.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub threads: u16,
+    /// Posted descriptors that it can post to.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub posting_slots: u16,
 }
 
 /// An experiment.

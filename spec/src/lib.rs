@@ -9,6 +9,7 @@ pub mod gic;
 pub mod hpet;
 pub mod msi;
 pub mod nvme;
+pub mod posting;
 pub mod rdma;
 pub mod virtio;
 pub mod vtd;

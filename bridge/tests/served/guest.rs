@@ -32,6 +32,12 @@ const TRIGGER_EVENTFD: u32 = 1 << 2 | 1 << 5;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
+fn drive(secret: Option<HiddenCoalescing>) -> Drive {
+    let bytes = 8 << 20;
+    let config = Config { io_queues_max: 4, hidden_coalescing: secret, ..Config::default() };
+    Drive::new(Arc::new(MemoryBlocks::new(bytes)), bytes as u64, config).expect("valid")
+}
+
 /// A server that takes so many clients, one after the other.
 pub(crate) struct Served {
     pub(crate) socket: PathBuf,
@@ -42,9 +48,15 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn start(clients: usize, secret: Option<HiddenCoalescing>) -> Self {
-        let bytes = 8 << 20;
-        let config = Config { io_queues_max: 4, hidden_coalescing: secret, ..Config::default() };
-        let drive = Drive::new(Arc::new(MemoryBlocks::new(bytes)), bytes as u64, config).expect("valid");
+        Self::serving(clients, drive(secret).into())
+    }
+
+    /// A drive that posts.
+    pub(crate) fn start_posting(clients: usize, slots: u16) -> Self {
+        Self::serving(clients, drive(None).with_posting(slots).expect("valid"))
+    }
+
+    pub(crate) fn serving(clients: usize, served: bridge::Served) -> Self {
         let folder = tempfile::tempdir().expect("a scratch folder");
         let socket = folder.path().join("drive");
         let reports = Arc::new(Mutex::new(Vec::new()));
@@ -52,7 +64,7 @@ impl Served {
             let reports = reports.clone();
             move |line: &str| reports.lock().expect("no panic while held").push(line.to_owned())
         });
-        let server = Server::bind(&socket, drive, report).expect("a new socket");
+        let server = Server::bind(&socket, served, report).expect("a new socket");
         let thread = std::thread::spawn(move || {
             for _ in 0..clients {
                 server.serve_one().expect("clients are accepted");
@@ -99,16 +111,21 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// Connects, shares memory, sets up MSI-X. The drive is not enabled.
+    /// Connects to a drive, shares memory, sets up MSI-X. The drive is not enabled.
     pub(crate) fn connect(socket: &Path) -> Self {
+        Self::connect_to(socket, 5)
+    }
+
+    /// As that, to a function of so many MSI-X vectors.
+    pub(crate) fn connect_to(socket: &Path, vectors: u16) -> Self {
         let mut client = vfio_user::Client::new(socket).expect("the server takes clients");
         let memory: File = memfd_create("guest", MemfdFlags::CLOEXEC).expect("memory").into();
         memory.set_len(MEMORY_BYTES).expect("room");
         client.dma_map(0, MEMORY, MEMORY_BYTES, memory.as_raw_fd()).expect("an answer");
         let vectors: Vec<File> =
-            (0..5).map(|_| eventfd(0, EventfdFlags::NONBLOCK).expect("an eventfd").into()).collect();
+            (0..vectors).map(|_| eventfd(0, EventfdFlags::NONBLOCK).expect("an eventfd").into()).collect();
         let fds: Vec<_> = vectors.iter().map(AsRawFd::as_raw_fd).collect();
-        client.set_irqs(MSIX, TRIGGER_EVENTFD, 0, 5, &fds).expect("an answer");
+        client.set_irqs(MSIX, TRIGGER_EVENTFD, 0, fds.len() as u32, &fds).expect("an answer");
         let mut guest = Self { client, memory, vectors, admin: Pair::new(0, ADMIN_SQ, ADMIN_CQ, 32) };
         guest.enable_msix();
         guest

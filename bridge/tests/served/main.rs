@@ -1,5 +1,6 @@
-//! The served drive, asked by a client in the same process: no VMM is needed.
+//! The served functions, asked by a client in the same process: no VMM is needed.
 
 mod drive;
 mod guest;
 mod hostile;
+mod posting;

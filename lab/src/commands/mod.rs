@@ -29,6 +29,7 @@ pub fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Bench(args) => bench::bench(args),
         Command::Boot(args) => boot::boot(args),
         Command::Serve(ServeCommand::Nvme(args)) => serve::nvme(args),
+        Command::Serve(ServeCommand::Poster(args)) => serve::poster(args),
     }
 }
 

@@ -1,12 +1,13 @@
-//! `campanile serve`: a model of the machine, lent to a VMM.
+//! `campanile serve`: a device lent to a VMM.
 
-use crate::cli::{Failure, ServeNvmeArgs};
+use crate::cli::{Failure, ServeNvmeArgs, ServePosterArgs};
 use crate::input::{InputError, Place};
 use crate::platform::Unit;
 use crate::setting::Setting;
-use bridge::{Drive, FileBlocks, MemoryBlocks, Server};
+use bridge::{Drive, FileBlocks, MemoryBlocks, Poster, Served, Server};
 use machine::nvme::{Blocks, Config, HiddenCoalescing, Latency, Timing};
 use machine::time::Ps;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The largest drive in memory: what the tests' guests need, many times over.
@@ -23,16 +24,30 @@ pub(super) fn nvme(args: &ServeNvmeArgs) -> Result<(), Failure> {
         ..Config::default()
     };
     let drive = Drive::new(blocks, bytes, config).map_err(failed)?;
+    serve(
+        &args.socket,
+        drive.with_posting(args.posting_slots).map_err(failed)?,
+        &format!("an NVMe drive of {bytes} bytes"),
+    )
+}
+
+pub(super) fn poster(args: &ServePosterArgs) -> Result<(), Failure> {
+    let poster = Poster { sources: args.sources, threads: args.threads, slots: args.posting_slots };
+    serve(&args.socket, poster.try_into().map_err(failed)?, "a poster")
+}
+
+/// Serves until it is interrupted.
+fn serve(socket: &Path, served: Served, what: &str) -> Result<(), Failure> {
     let report = Arc::new(|line: &str| eprintln!("campanile: {line}"));
-    let server = Server::bind(&args.socket, drive, report).map_err(failed)?;
-    let socket = args.socket.clone();
+    let server = Server::bind(socket, served, report).map_err(failed)?;
+    let bound = socket.to_owned();
     let end = move || {
         // Gone already: somebody else has taken it away.
-        _ = std::fs::remove_file(&socket);
+        _ = std::fs::remove_file(&bound);
         std::process::exit(Failure::Interrupted.exit_code().into());
     };
     ctrlc::set_handler(end).map_err(failed)?;
-    eprintln!("campanile: serving an NVMe drive of {bytes} bytes at {}", args.socket.display());
+    eprintln!("campanile: serving {what} at {}", socket.display());
     loop {
         server.serve_one().map_err(failed)?;
     }
