@@ -1,6 +1,7 @@
 //! `cargo xtask`: checks of the house that are not tests of a room.
 
 mod gates;
+mod mutants;
 mod tidy;
 
 use std::path::Path;
@@ -14,9 +15,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let findings = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["gates"] => gates::check(root),
-        ["tidy"] => tidy::check(root),
+        ["tidy"] => [tidy::check(root), mutants::table::check(root)].concat(),
+        ["mutants", ref options @ ..] => mutants::run(root, options),
         _ => {
-            eprintln!("{USAGE}");
+            eprintln!("{USAGE}\n{}", mutants::USAGE);
             return ExitCode::from(2);
         }
     };

@@ -1,0 +1,116 @@
+//! Builds the killers of a mutant, and finds the programs that come out of it.
+
+use super::copy::Copy;
+use super::patch::Suite;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The profile of `Cargo.toml` that mutants are built with.
+const PROFILE: &str = "mutants";
+
+/// A program that may kill.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    pub(crate) file: PathBuf,
+    /// Where it runs: its package's folder.
+    pub(crate) folder: PathBuf,
+    pub(crate) suite: Suite,
+}
+
+/// Builds `campanile check`.
+pub(crate) fn check(copy: &Copy) -> Result<PathBuf, String> {
+    let messages = cargo(copy, false, &["build", "--package", "campanile-check", "--bin", "campanile-check"])?;
+    let program = programs(&messages).find(|program| program.name == "campanile-check");
+    program.map(|program| program.file).ok_or_else(|| "campanile-check was built and is not there".into())
+}
+
+/// Builds the test programs of `suites`, in their order.
+pub(crate) fn tests(copy: &Copy, suites: &[Suite]) -> Result<Vec<Program>, String> {
+    let mut packages: BTreeMap<(&str, bool), Vec<&str>> = BTreeMap::new();
+    for suite in suites {
+        let targets = packages.entry((&suite.package, suite.loom)).or_default();
+        if !targets.contains(&suite.target.as_str()) {
+            targets.push(&suite.target);
+        }
+    }
+    let mut built = BTreeMap::new();
+    for ((package, loom), targets) in packages {
+        let mut arguments = vec!["test", "--no-run", "--package", package];
+        for target in targets {
+            arguments.extend(if target == "lib" { vec!["--lib"] } else { vec!["--test", target] });
+        }
+        for program in programs(&cargo(copy, loom, &arguments)?) {
+            let target = if program.is_library { "lib" } else { &program.name };
+            built.insert((package.to_owned(), target.to_owned(), loom), (program.file, program.folder));
+        }
+    }
+    let program = |suite: &Suite| {
+        let found = built.get(&(suite.package.clone(), suite.target.clone(), suite.loom));
+        let (file, folder) = found.cloned().ok_or(format!("{} has no test program {}", suite.package, suite.target))?;
+        Ok(Program { file, folder, suite: suite.clone() })
+    };
+    suites.iter().map(program).collect()
+}
+
+/// Runs cargo in the copy; what it says of what it built.
+fn cargo(copy: &Copy, loom: bool, arguments: &[&str]) -> Result<String, String> {
+    let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+    cargo.current_dir(&copy.root).args(arguments).args(["--quiet", "--locked", "--profile", PROFILE]);
+    cargo.args(["--message-format", "json-render-diagnostics"]).stderr(Stdio::piped());
+    // A model of interleavings shares nothing that is built with the ordinary tests.
+    cargo.arg("--target-dir").arg(if loom { copy.target.join("loom") } else { copy.target.clone() });
+    cargo.env_remove("CARGO_TARGET_DIR").env_remove("RUSTFLAGS");
+    if loom {
+        cargo.env("RUSTFLAGS", "--cfg loom");
+    }
+    let output = cargo.output().map_err(|error| format!("cargo: {error}"))?;
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let first = stderr.lines().find(|line| line.starts_with("error")).unwrap_or("cargo failed");
+        return Err(format!("does not compile: {first}"));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+struct Built {
+    name: String,
+    is_library: bool,
+    file: PathBuf,
+    folder: PathBuf,
+}
+
+/// The programs that cargo's messages name.
+fn programs(messages: &str) -> impl Iterator<Item = Built> {
+    messages.lines().filter_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let target = message.get("target")?;
+        let manifest = Path::new(message.get("manifest_path")?.as_str()?);
+        Some(Built {
+            name: target.get("name")?.as_str()?.to_owned(),
+            is_library: target.get("kind")?.as_array()?.iter().any(|kind| kind == "lib"),
+            file: message.get("executable")?.as_str()?.into(),
+            folder: manifest.parent()?.to_owned(),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_in_what_cargo_says() {
+        let messages = concat!(
+            r#"{"reason":"compiler-artifact","manifest_path":"/x/irq/Cargo.toml","target":{"kind":["lib"],"#,
+            r#""name":"campanile_irq"},"executable":"/t/deps/campanile_irq-1"}"#,
+            "\n",
+            r#"{"reason":"compiler-artifact","manifest_path":"/x/hal/Cargo.toml","target":{"kind":["lib"],"#,
+            r#""name":"campanile_hal"},"executable":null}"#,
+            "\n{\"reason\":\"build-finished\",\"success\":true}\n",
+        );
+        let built: Vec<_> = programs(messages).collect();
+        assert_eq!(built.len(), 1);
+        assert!(built[0].is_library && built[0].folder == Path::new("/x/irq"));
+    }
+}

@@ -1,0 +1,80 @@
+//! The copy of the tree in which mutants are built: under `target/`, kept from run to run, so that builds stay warm.
+
+use super::patch::Mutant;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A copy of the tree at `from`.
+pub(crate) struct Copy {
+    from: PathBuf,
+    /// Where it lies.
+    pub(crate) root: PathBuf,
+    /// Its folder for what is built, apart from it.
+    pub(crate) target: PathBuf,
+}
+
+impl Copy {
+    /// The copy for job number `job`, made equal to the files at `from` that git tracks, as they are now.
+    pub(crate) fn new(from: &Path, job: usize) -> Result<Self, String> {
+        let folder = from.join("target/mutants");
+        let copy = Self {
+            from: from.to_owned(),
+            root: folder.join(format!("tree-{job}")),
+            target: folder.join(format!("build-{job}")),
+        };
+        let tracked = tracked(from)?;
+        for file in &tracked {
+            copy.restore(file)?;
+        }
+        let mut present = Vec::new();
+        files(&copy.root, &mut present);
+        for file in present {
+            let known = file.strip_prefix(&copy.root).is_ok_and(|file| tracked.contains(file));
+            if !known {
+                fs::remove_file(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+            }
+        }
+        Ok(copy)
+    }
+
+    /// Makes `file` what it is in the tree. One that is so already keeps its time: nothing is built anew for it.
+    fn restore(&self, file: &Path) -> Result<(), String> {
+        let (from, to) = (self.from.join(file), self.root.join(file));
+        let failed = |error: std::io::Error| format!("{}: {error}", to.display());
+        let Ok(content) = fs::read(&from) else {
+            // Tracked, and deleted in the tree.
+            return Ok(());
+        };
+        if fs::read(&to).is_ok_and(|present| present == content) {
+            return Ok(());
+        }
+        fs::create_dir_all(to.parent().unwrap_or(&self.root)).map_err(failed)?;
+        fs::copy(&from, &to).map(drop).map_err(failed)
+    }
+
+    /// Takes a defect out again.
+    pub(crate) fn mend(&self, mutant: &Mutant) -> Result<(), String> {
+        mutant.touches.iter().try_for_each(|file| self.restore(file))
+    }
+}
+
+fn tracked(root: &Path) -> Result<BTreeSet<PathBuf>, String> {
+    let output = Command::new("git").current_dir(root).args(["ls-files", "-z"]).output();
+    let output = output.map_err(|error| format!("git: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("git ls-files: {}", String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    let names = String::from_utf8_lossy(&output.stdout);
+    Ok(names.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).collect())
+}
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => files(&entry.path(), found),
+            _ => found.push(entry.path()),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Runs the killers of a mutant against time.
+
+use super::build::Program;
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How often a running program is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How a program ended.
+pub(crate) struct Ended {
+    /// None: it did not, and was ended.
+    pub(crate) status: Option<ExitStatus>,
+    pub(crate) output: String,
+}
+
+/// Runs `command` for `limit` at most, its output in `log`.
+pub(crate) fn run(command: &mut Command, log: &Path, limit: Duration) -> Result<Ended, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", log.display());
+    let output = File::create(log).map_err(failed)?;
+    let errors = output.try_clone().map_err(failed)?;
+    let mut child = command.stdin(Stdio::null()).stdout(output).stderr(errors).spawn().map_err(failed)?;
+    let started = Instant::now();
+    let status = loop {
+        match child.try_wait().map_err(failed)? {
+            Some(status) => break Some(status),
+            None if started.elapsed() >= limit => {
+                child.kill().map_err(failed)?;
+                child.wait().map_err(failed)?;
+                break None;
+            }
+            None => std::thread::sleep(LOOK),
+        }
+    };
+    let output = String::from_utf8_lossy(&std::fs::read(log).map_err(failed)?).into_owned();
+    Ok(Ended { status, output })
+}
+
+/// Runs one test program; the test that failed, if one did.
+pub(crate) fn tests(program: &Program, log: &Path, limit: Duration) -> Result<Option<String>, String> {
+    let suite = &program.suite;
+    let mut command = Command::new(&program.file);
+    command.current_dir(&program.folder).args(&suite.filter).env("CARGO_MANIFEST_DIR", &program.folder);
+    let ended = run(&mut command, log, limit)?;
+    let place = format!("{}/{}", suite.package.trim_start_matches("campanile-"), suite.target);
+    Ok(match ended.status {
+        Some(status) if status.success() => {
+            if ran_nothing(&ended.output) {
+                return Err(format!("{place}: no test of that name {:?}", suite.filter));
+            }
+            None
+        }
+        Some(_) => Some(format!("{place}: {}", failure(&ended.output).unwrap_or("it died"))),
+        None => Some(format!("{place}: it hangs")),
+    })
+}
+
+/// The first test that libtest says has failed.
+fn failure(output: &str) -> Option<&str> {
+    let failed = output.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
+    // A test that died with its program is the one that was named last.
+    failed.or_else(|| output.lines().rev().find_map(|line| Some(line.strip_prefix("test ")?.split_once(" ...")?.0)))
+}
+
+fn ran_nothing(output: &str) -> bool {
+    output.lines().any(|line| line == "running 0 tests")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_test_that_failed_is_named() {
+        let output = "running 2 tests\ntest a::b ... ok\ntest a::c ... FAILED\n\nfailures:\n";
+        assert_eq!((failure(output), failure("test x ... ok\n"), failure("")), (Some("a::c"), Some("x"), None));
+        assert!(ran_nothing("\nrunning 0 tests\n") && !ran_nothing(output));
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_ended() {
+        let log = std::env::temp_dir().join(format!("campanile-kill-{}", std::process::id()));
+        let hangs = run(Command::new("sleep").arg("60"), &log, Duration::from_millis(50)).unwrap();
+        let says = run(Command::new("echo").arg("here"), &log, Duration::from_secs(60)).unwrap();
+        std::fs::remove_file(&log).unwrap();
+        assert!(hangs.status.is_none());
+        assert_eq!((says.status.map(|status| status.success()), says.output.as_str()), (Some(true), "here\n"));
+    }
+}

@@ -1,0 +1,334 @@
+//! `cargo xtask mutants`: known defects, each put into a copy of the tree, built, and asked to be found.
+//!
+//! `campanile check` is asked first, with a seed that is drawn anew in each run; then, when it finds nothing, the tests
+//! that the patch names. Copy and builds lie in `target/mutants/` and are kept.
+
+mod build;
+mod copy;
+mod kill;
+mod patch;
+pub(crate) mod table;
+
+use copy::Copy;
+use patch::{Mutant, Suite};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+pub(crate) const USAGE: &str =
+    "       cargo xtask mutants [OPTIONS]   put each known defect in, and see that it is found
+           --verify       only that every patch of mutants/ applies
+           --sample N     so many, drawn by the seed
+           --only NAME    those whose names hold this
+           --seed S       of the draws; without it, from the clock
+           --jobs N       so many side by side (1)
+           --json FILE    what was found: [{mutant, killed_by, seconds}]
+           --without check   ask the tests alone
+           --table FILE…  write the table of docs/reliability.md from such files";
+
+/// The least share of all mutants that must be killed, and by check alone, in per cent.
+const KILLED_MIN: f64 = 95.0;
+const BY_CHECK_MIN: f64 = 80.0;
+/// How long the killers of a mutant may run: check, and then each test program.
+const CHECK_LIMIT: Duration = Duration::from_secs(40);
+const TESTS_LIMIT: Duration = Duration::from_secs(20);
+
+/// What killed a mutant.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Kill {
+    /// `campanile check`, by this checker or exit code.
+    Check(String),
+    Test(String),
+    None,
+}
+
+impl fmt::Display for Kill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Check(by) => write!(f, "check: {by}"),
+            Self::Test(by) => write!(f, "test: {by}"),
+            Self::None => f.write_str("none"),
+        }
+    }
+}
+
+impl Kill {
+    fn read(text: &str) -> Self {
+        match text.split_once(": ") {
+            Some(("check", by)) => Self::Check(by.to_owned()),
+            Some(("test", by)) => Self::Test(by.to_owned()),
+            _ => Self::None,
+        }
+    }
+
+    fn is_one(&self) -> bool {
+        *self != Self::None
+    }
+
+    fn is_by_check(&self) -> bool {
+        matches!(self, Self::Check(_))
+    }
+}
+
+/// What became of a mutant.
+#[derive(Clone, Debug)]
+struct Killed {
+    mutant: String,
+    kill: Kill,
+    /// Of running, without building.
+    seconds: f64,
+}
+
+#[derive(Debug, Default)]
+struct Options {
+    verify: bool,
+    sample: Option<usize>,
+    only: Option<String>,
+    seed: Option<u64>,
+    jobs: usize,
+    json: Option<PathBuf>,
+    without_check: bool,
+    table: Vec<String>,
+}
+
+fn parse(arguments: &[&str]) -> Result<Options, String> {
+    let mut options = Options { jobs: 1, ..Options::default() };
+    let mut rest = arguments.iter();
+    while let Some(&option) = rest.next() {
+        let mut value = || rest.next().copied().ok_or(format!("{option} takes a value"));
+        let number = |value: &str| value.parse().map_err(|_| format!("{option} takes a number, not {value:?}"));
+        match option {
+            "--verify" => options.verify = true,
+            "--sample" => options.sample = Some(number(value()?)? as usize),
+            "--only" => options.only = Some(value()?.to_owned()),
+            "--seed" => options.seed = Some(number(value()?)?),
+            "--jobs" => options.jobs = number(value()?)?.max(1) as usize,
+            "--json" => options.json = Some(value()?.into()),
+            "--without" if value()? == "check" => options.without_check = true,
+            "--table" => options.table = rest.by_ref().map(|file| (*file).to_owned()).collect(),
+            _ => return Err(format!("{option} is no option of `cargo xtask mutants`")),
+        }
+    }
+    Ok(options)
+}
+
+/// Does what `arguments` say, and returns what failed.
+pub(crate) fn run(root: &Path, arguments: &[&str]) -> Vec<String> {
+    match parse(arguments).and_then(|options| act(root, &options)) {
+        Ok(findings) => findings,
+        Err(error) => vec![error],
+    }
+}
+
+fn act(root: &Path, options: &Options) -> Result<Vec<String>, String> {
+    if !options.table.is_empty() {
+        return table::write(root, &options.table).map(|()| Vec::new());
+    }
+    let mutants = patch::load(root)?;
+    let stale: Vec<String> = mutants.iter().filter_map(|mutant| mutant.check(root).err()).collect();
+    if options.verify || !stale.is_empty() {
+        println!("{} of {} patches apply", mutants.len() - stale.len(), mutants.len());
+        return Ok(stale);
+    }
+    let clock = || std::time::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_nanos() as u64);
+    let seed = options.seed.unwrap_or_else(clock);
+    println!("mutants: --seed {seed}, {options:?}");
+    let chosen = choose(mutants, options, seed);
+    if chosen.is_empty() {
+        return Err("no mutant of that name".into());
+    }
+    let killed = hunt(root, &chosen, options, seed)?;
+    if let Some(file) = &options.json {
+        std::fs::write(file, table::to_json(&killed)).map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    Ok(judge(root, &killed, options))
+}
+
+/// The mutants that were asked for.
+fn choose(mut mutants: Vec<Mutant>, options: &Options, seed: u64) -> Vec<Mutant> {
+    if let Some(only) = &options.only {
+        mutants.retain(|mutant| mutant.name.contains(only.as_str()));
+    }
+    if let Some(sample) = options.sample {
+        mutants.sort_by_key(|mutant| mix(seed, &mutant.name));
+        mutants.truncate(sample);
+    }
+    mutants
+}
+
+/// A number drawn from `seed` for `name` (splitmix64 behind FNV-1a).
+fn mix(seed: u64, name: &str) -> u64 {
+    let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    let mut z = name.bytes().fold(0xcbf2_9ce4_8422_2325, fnv) ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+/// Kills the mutants, in as many copies as there are jobs.
+fn hunt(root: &Path, mutants: &[Mutant], options: &Options, seed: u64) -> Result<Vec<Killed>, String> {
+    let jobs = options.jobs.min(mutants.len());
+    let queue = Mutex::new(mutants.iter().enumerate());
+    let results = Mutex::new(Vec::new());
+    let work = |job: usize| -> Result<(), String> {
+        let hunter = Hunter { copy: Copy::new(root, job)?, seed, asks_check: !options.without_check };
+        if job == 0 {
+            hunter.baseline(mutants)?;
+        }
+        loop {
+            let Some((number, mutant)) = queue.lock().expect("a job died").next() else { return Ok(()) };
+            let killed = hunter.kill(mutant)?;
+            let (count, Killed { kill, seconds, .. }) = (mutants.len(), &killed);
+            println!("[{:>2}/{count}] {:<36} {seconds:5.1} s  {kill}", number + 1, mutant.name);
+            results.lock().expect("a job died").push((number, killed));
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs).map(|job| scope.spawn(move || work(job))).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or(Err("a job died".into())))
+    })?;
+    let mut results = results.into_inner().expect("no job is left");
+    results.sort_by_key(|&(number, _)| number);
+    Ok(results.into_iter().map(|(_, killed)| killed).collect())
+}
+
+/// What is printed last, and what failed.
+fn judge(root: &Path, killed: &[Killed], options: &Options) -> Vec<String> {
+    let share =
+        |is: fn(&Kill) -> bool| 100.0 * killed.iter().filter(|row| is(&row.kill)).count() as f64 / killed.len() as f64;
+    let (all, check) = (share(Kill::is_one), share(Kill::is_by_check));
+    println!("{} mutants: {all:.1} % killed, {check:.1} % by check alone", killed.len());
+    if options.sample.is_some() || options.only.is_some() {
+        let known = table::survivors(root);
+        let lives = killed.iter().filter(|row| !row.kill.is_one() && !known.contains(&row.mutant));
+        return lives.map(|row| format!("{} survives", row.mutant)).collect();
+    }
+    let mut findings = Vec::new();
+    if all < KILLED_MIN {
+        findings.push(format!("{all:.1} % of the mutants were killed; {KILLED_MIN} % are to be"));
+    }
+    if !options.without_check && check < BY_CHECK_MIN {
+        findings.push(format!("{check:.1} % of the mutants were killed by check alone; {BY_CHECK_MIN} % are to be"));
+    }
+    findings
+}
+
+struct Hunter {
+    copy: Copy,
+    seed: u64,
+    asks_check: bool,
+}
+
+impl Hunter {
+    fn log(&self) -> PathBuf {
+        self.copy.target.join("killer.log")
+    }
+
+    /// Without a defect all killers are content, or every mutant would seem to die.
+    fn baseline(&self, mutants: &[Mutant]) -> Result<(), String> {
+        let started = Instant::now();
+        println!("baseline: building");
+        if self.asks_check
+            && let Some(by) = self.ask_check("baseline")?
+        {
+            return Err(format!("without any defect: check: {by}"));
+        }
+        let suites: BTreeSet<&Suite> = mutants.iter().flat_map(|mutant| &mutant.suites).collect();
+        let suites: Vec<Suite> = suites.into_iter().cloned().collect();
+        if let Some(by) = self.ask_tests(&suites)? {
+            return Err(format!("without any defect: test: {by}"));
+        }
+        println!("baseline: content after {:.0} s", started.elapsed().as_secs_f64());
+        Ok(())
+    }
+
+    fn kill(&self, mutant: &Mutant) -> Result<Killed, String> {
+        mutant.check(&self.copy.root)?;
+        mutant.apply(&self.copy.root)?;
+        let found = self.find(mutant);
+        self.copy.mend(mutant)?;
+        let (kill, seconds) = found.map_err(|error| format!("{}: {error}", mutant.name))?;
+        Ok(Killed { mutant: mutant.name.clone(), kill, seconds })
+    }
+}
+
+impl Hunter {
+    /// Asks the killers in turn, and says how long they ran.
+    fn find(&self, mutant: &Mutant) -> Result<(Kill, f64), String> {
+        let mut ran = Duration::ZERO;
+        if self.asks_check {
+            let program = build::check(&self.copy)?;
+            let started = Instant::now();
+            let by = self.run_check(&program, &mutant.name)?;
+            ran += started.elapsed();
+            if let Some(by) = by {
+                return Ok((Kill::Check(by), ran.as_secs_f64()));
+            }
+        }
+        let programs = build::tests(&self.copy, &mutant.suites)?;
+        let started = Instant::now();
+        for program in &programs {
+            if let Some(by) = kill::tests(program, &self.log(), TESTS_LIMIT)? {
+                ran += started.elapsed();
+                return Ok((Kill::Test(by), ran.as_secs_f64()));
+            }
+        }
+        Ok((Kill::None, (ran + started.elapsed()).as_secs_f64()))
+    }
+
+    fn ask_check(&self, name: &str) -> Result<Option<String>, String> {
+        self.run_check(&build::check(&self.copy)?, name)
+    }
+
+    fn ask_tests(&self, suites: &[Suite]) -> Result<Option<String>, String> {
+        for program in build::tests(&self.copy, suites)? {
+            if let Some(by) = kill::tests(&program, &self.log(), TESTS_LIMIT)? {
+                return Ok(Some(by));
+            }
+        }
+        Ok(None)
+    }
+
+    /// `campanile check` with a seed drawn for `name`: what it found, if it found something.
+    fn run_check(&self, program: &Path, name: &str) -> Result<Option<String>, String> {
+        let seed = mix(self.seed, name);
+        let mut command = Command::new(program);
+        command.current_dir(&self.copy.root).args(["--seed", &seed.to_string(), "--minutes", "0.5"]);
+        let ended = kill::run(&mut command, &self.log(), CHECK_LIMIT)?;
+        Ok(match ended.status {
+            Some(status) if status.success() => None,
+            Some(status) => Some(checker(&ended.output).unwrap_or(status.to_string())),
+            None => Some("it hangs".into()),
+        })
+    }
+}
+
+/// The checker that a failed check names.
+fn checker(output: &str) -> Option<String> {
+    output.lines().find_map(|line| line.strip_prefix("checker: ")).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read() {
+        let options = parse(&["--sample", "3", "--seed", "7", "--without", "check"]).unwrap();
+        assert_eq!((options.sample, options.seed, options.without_check), (Some(3), Some(7), true));
+        assert_eq!(parse(&["--table", "a", "b"]).unwrap().table, ["a", "b"]);
+        for wrong in [&["--sample"][..], &["--sample", "x"], &["--without", "tests"], &["x"]] {
+            assert!(parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_draw_depends_on_seed_and_name() {
+        let draws: BTreeSet<_> = [(1, "a"), (1, "b"), (2, "a")].map(|(seed, name)| mix(seed, name)).into();
+        assert_eq!(draws.len(), 3);
+        assert_eq!(mix(5, "x"), mix(5, "x"));
+    }
+}

@@ -1,0 +1,152 @@
+//! A known defect: a patch with a header.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Tests that may kill a mutant: one target of one package, or those of its tests whose names hold the filter.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Suite {
+    pub(crate) package: String,
+    /// `lib`, or the name of a file in `tests/`.
+    pub(crate) target: String,
+    pub(crate) filter: Option<String>,
+    /// Built with `--cfg loom`: every interleaving of a small model.
+    pub(crate) loom: bool,
+}
+
+/// A known defect.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Mutant {
+    /// The file's name without its ending.
+    pub(crate) name: String,
+    pub(crate) file: PathBuf,
+    /// What is wrong.
+    pub(crate) defect: String,
+    /// What a user would have suffered.
+    pub(crate) suffers: String,
+    /// Where it was seen, or the rule that it breaks.
+    pub(crate) source: String,
+    /// Why nothing finds it, for one that is known to survive.
+    pub(crate) survives: Option<String>,
+    /// What is asked when `campanile check` does not find it.
+    pub(crate) suites: Vec<Suite>,
+    /// Files that it changes, from the root.
+    pub(crate) touches: Vec<PathBuf>,
+}
+
+/// All mutants of the tree at `root`, in order of their names.
+pub(crate) fn load(root: &Path) -> Result<Vec<Mutant>, String> {
+    let folder = root.join("mutants");
+    let entries = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|ending| ending == "patch"));
+    files.sort();
+    files.into_iter().map(read).collect()
+}
+
+fn read(file: PathBuf) -> Result<Mutant, String> {
+    let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    parse(&file, &text).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+fn parse(file: &Path, text: &str) -> Result<Mutant, String> {
+    let (header, diff) = text.split_once("\ndiff --git ").ok_or("there is no `diff --git` in it")?;
+    let field = |name: &str| {
+        let found = values(header, name).next().filter(|value| !value.is_empty());
+        found.map(str::to_owned).ok_or(format!("the header has no `{name}:`"))
+    };
+    let touches = diff.lines().filter_map(|line| line.strip_prefix("--- a/")).map(PathBuf::from).collect();
+    let suites = ["Tests", "Loom"]
+        .into_iter()
+        .flat_map(|name| values(header, name).map(move |value| suite(value, name == "Loom")));
+    Ok(Mutant {
+        name: file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        file: file.to_owned(),
+        defect: field("Defect")?,
+        suffers: field("Suffers")?,
+        source: field("Source")?,
+        survives: field("Survives").ok(),
+        suites: suites.collect::<Result<_, _>>()?,
+        touches,
+    })
+}
+
+fn values<'a>(header: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
+    header.lines().filter_map(move |line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+fn suite(value: &str, loom: bool) -> Result<Suite, String> {
+    let words: Vec<&str> = value.split_whitespace().collect();
+    match words[..] {
+        [package, target] | [package, target, _] => Ok(Suite {
+            package: package.to_owned(),
+            target: target.to_owned(),
+            filter: words.get(2).map(|filter| (*filter).to_owned()),
+            loom,
+        }),
+        _ => Err(format!("`{value}` is to be a package, a target of it, and perhaps a filter")),
+    }
+}
+
+/// A `git` that takes `folder` for no part of a repository: inside one it would pass over patches of other folders.
+fn git(folder: &Path) -> Command {
+    let mut git = Command::new("git");
+    git.current_dir(folder).env("GIT_CEILING_DIRECTORIES", folder.parent().unwrap_or(folder)).arg("apply");
+    git
+}
+
+impl Mutant {
+    /// Whether it applies to the tree at `root`.
+    pub(crate) fn check(&self, root: &Path) -> Result<(), String> {
+        self.run(git(root).arg("--check").arg(&self.file))
+    }
+
+    /// Puts the defect into the tree at `root`.
+    pub(crate) fn apply(&self, root: &Path) -> Result<(), String> {
+        self.run(git(root).arg(&self.file))
+    }
+
+    fn run(&self, git: &mut Command) -> Result<(), String> {
+        let output = git.output().map_err(|error| format!("git: {error}"))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let why = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+        Err(format!("mutants/{}.patch applies no more: {why}", self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATCH: &str = "Defect: too late\nSuffers: a hang\nSource: a mail\nTests: irq lib posted\nTests: conformance a\n\
+                         Loom: irq loom_posted\n\ndiff --git a/irq/x.rs b/irq/x.rs\n--- a/irq/x.rs\n+++ b/irq/x.rs\n";
+
+    #[test]
+    fn a_header_is_read() {
+        let mutant = parse(Path::new("mutants/07-late.patch"), PATCH).unwrap();
+        assert_eq!((mutant.name.as_str(), mutant.suffers.as_str()), ("07-late", "a hang"));
+        assert_eq!(mutant.touches, [Path::new("irq/x.rs")]);
+        let suites: Vec<_> =
+            mutant.suites.iter().map(|suite| (suite.target.as_str(), suite.filter.as_deref(), suite.loom)).collect();
+        assert_eq!(suites, [("lib", Some("posted"), false), ("a", None, false), ("loom_posted", None, true)]);
+    }
+
+    #[test]
+    fn what_a_header_lacks_is_named() {
+        let without = PATCH.replace("Suffers: a hang\n", "");
+        assert_eq!(parse(Path::new("x"), &without), Err("the header has no `Suffers:`".into()));
+        assert!(parse(Path::new("x"), "Defect: x").is_err());
+    }
+
+    /// What `cargo xtask mutants --verify` says, in every run of the tests.
+    #[test]
+    fn every_patch_of_the_house_applies() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a room of the house");
+        let mutants = load(root).unwrap();
+        assert!(mutants.len() >= 45, "{} mutants", mutants.len());
+        let wrong: Vec<_> = mutants.iter().filter_map(|mutant| mutant.check(root).err()).collect();
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+}

@@ -1,0 +1,143 @@
+//! The kill table of docs/reliability.md.
+
+use super::patch::{Mutant, load};
+use super::{Kill, Killed};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+const DOCUMENT: &str = "docs/reliability.md";
+const BEGIN: &str = "<!-- kill table: begin, written by cargo xtask mutants --table -->\n";
+const END: &str = "<!-- kill table: end -->";
+
+/// What runs found, a line a mutant: `[{"mutant": …, "killed_by": …, "seconds": …}]`.
+pub(super) fn to_json(killed: &[Killed]) -> String {
+    let rows = killed.iter().map(|row| {
+        let seconds = (row.seconds * 10.0).round() / 10.0;
+        serde_json::json!({ "mutant": row.mutant, "killed_by": row.kill.to_string(), "seconds": seconds })
+    });
+    let lines: Vec<_> = rows.map(|row| format!("  {row}")).collect();
+    format!("[\n{}\n]\n", lines.join(",\n"))
+}
+
+/// The rows of such a file.
+fn from_json(text: &str) -> Result<Vec<Killed>, String> {
+    let rows: Vec<serde_json::Value> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let row = |row: &serde_json::Value| {
+        Some(Killed {
+            mutant: row.get("mutant")?.as_str()?.to_owned(),
+            kill: Kill::read(row.get("killed_by")?.as_str()?),
+            seconds: row.get("seconds")?.as_f64()?,
+        })
+    };
+    rows.iter().map(|value| row(value).ok_or(format!("{value} is no row of a run"))).collect()
+}
+
+/// Writes what the runs of `files` found into the document; a later file's rows replace an earlier one's.
+pub(super) fn write(root: &Path, files: &[String]) -> Result<(), String> {
+    let mut killed = BTreeMap::new();
+    for file in files {
+        let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+        let rows = from_json(&text).map_err(|error| format!("{file}: {error}"))?;
+        killed.extend(rows.into_iter().map(|row| (row.mutant.clone(), row)));
+    }
+    let mutants = load(root)?;
+    let missing: Vec<_> = mutants.iter().filter(|mutant| !killed.contains_key(&mutant.name)).collect();
+    if let Some(mutant) = missing.first() {
+        return Err(format!("{} mutants were not run, {} for one", missing.len(), mutant.name));
+    }
+    let path = root.join(DOCUMENT);
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{DOCUMENT}: {error}"))?;
+    let (before, after) = around(&text)?;
+    let new = format!("{before}{BEGIN}{}{END}{after}", table(&mutants, &killed));
+    std::fs::write(&path, new).map_err(|error| format!("{DOCUMENT}: {error}"))
+}
+
+fn around(text: &str) -> Result<(&str, &str), String> {
+    let missing = || format!("{DOCUMENT} has no place for the kill table");
+    let (before, rest) = text.split_once(BEGIN).ok_or_else(missing)?;
+    let (_, after) = rest.split_once(END).ok_or_else(missing)?;
+    Ok((before, after))
+}
+
+fn table(mutants: &[Mutant], killed: &BTreeMap<String, Killed>) -> String {
+    let mut text = String::new();
+    let rows = || mutants.iter().filter_map(|mutant| Some((mutant, killed.get(&mutant.name)?)));
+    let count = |is: fn(&Kill) -> bool| rows().filter(|(_, row)| is(&row.kill)).count();
+    let percent = |part: usize| 100.0 * part as f64 / mutants.len().max(1) as f64;
+    let (all, check) = (count(Kill::is_one), count(Kill::is_by_check));
+    let _ = writeln!(
+        text,
+        "{} mutants: {all} killed ({:.1} %), {check} of them by `check` alone with seeds of its own ({:.1} %).\n",
+        mutants.len(),
+        percent(all),
+        percent(check)
+    );
+    text.push_str(
+        "| mutant | the defect | what a user would have suffered | killed by | s |\n|---|---|---|---|---:|\n",
+    );
+    for (mutant, row) in rows() {
+        let killed_by = match (&row.kill, &mutant.survives) {
+            (Kill::None, Some(why)) => format!("**survives**: {why}"),
+            (Kill::None, None) => "**survives**".to_owned(),
+            (kill, _) => kill.to_string(),
+        };
+        let cells = [&mutant.name, &mutant.defect, &mutant.suffers, &killed_by].map(|cell| cell.replace('|', "\\|"));
+        let _ = writeln!(text, "| {} | {:.0} |", cells.join(" | "), row.seconds.ceil());
+    }
+    text
+}
+
+/// What is wrong with the table: every mutant has a row, and every row a mutant.
+pub(crate) fn check(root: &Path) -> Vec<String> {
+    let Ok(text) = std::fs::read_to_string(root.join(DOCUMENT)) else { return Vec::new() };
+    let (mutants, rows) = match (load(root), rows(&text)) {
+        (Ok(mutants), Ok(rows)) => (mutants, rows),
+        (Err(error), _) | (_, Err(error)) => return vec![error],
+    };
+    let without_row = mutants.iter().filter(|mutant| !rows.contains(&mutant.name.as_str()));
+    let without_patch = rows.iter().filter(|row| !mutants.iter().any(|mutant| mutant.name == **row));
+    let without_row = without_row.map(|mutant| format!("{DOCUMENT}: the kill table has no row for {}", mutant.name));
+    without_row.chain(without_patch.map(|row| format!("{DOCUMENT}: there is no mutants/{row}.patch"))).collect()
+}
+
+/// The mutants that the document's table names.
+fn rows(text: &str) -> Result<Vec<&str>, String> {
+    let (before, after) = around(text)?;
+    let table = &text[before.len()..text.len() - after.len()];
+    let is_name = |cell: &&str| cell.starts_with(|first: char| first.is_ascii_digit());
+    Ok(table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next()).filter(is_name).collect())
+}
+
+/// The mutants that the table says survive: a sample does not fail for them.
+pub(super) fn survivors(root: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(root.join(DOCUMENT)).unwrap_or_default();
+    let survives = |line: &&str| line.contains("| **survives**");
+    let name = |line: &str| Some(line.strip_prefix("| ")?.split(" |").next()?.to_owned());
+    text.lines().filter(survives).filter_map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_go_out_and_come_back() {
+        let killed = vec![
+            Killed { mutant: "01-a".into(), kill: Kill::Check("lost".into()), seconds: 1.25 },
+            Killed { mutant: "02-b".into(), kill: Kill::Test("irq/lib: x".into()), seconds: 3.0 },
+            Killed { mutant: "03-c".into(), kill: Kill::None, seconds: 60.0 },
+        ];
+        let back = from_json(&to_json(&killed)).unwrap();
+        let said: Vec<_> = back.iter().map(|row| (row.kill.to_string(), row.seconds)).collect();
+        assert_eq!(said, [("check: lost".into(), 1.3), ("test: irq/lib: x".into(), 3.0), ("none".into(), 60.0)]);
+        assert!(from_json("[{}]").is_err());
+    }
+
+    #[test]
+    fn the_rows_of_a_document_are_found() {
+        let text = format!("x\n{BEGIN}| mutant | s |\n|---|---|\n| 01-a | x |\n| 02-b | **survives** |\n{END}\ny");
+        assert_eq!(rows(&text), Ok(vec!["01-a", "02-b"]));
+        assert!(rows("nothing").is_err());
+    }
+}
