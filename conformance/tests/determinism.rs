@@ -12,6 +12,7 @@ use gic_rig::{Count, Options, PULSE, Rig, Version, WIRE, wire_arg};
 use hal::{CpuId, CpuSet, Hal as _};
 use irq::RequestFlags;
 use machine::time::Ps;
+use machine::unrest::Unrest;
 use machine::virtio::Trigger;
 use machine::virtio::net::{Flows, HostConfig, Net as Model, NetConfig as Device, code};
 use machine::{Costs, MachineConfig, SimHal, rdma};
@@ -37,6 +38,11 @@ fn only_the_seed_counts(what: &dyn Debug, draws: bool, run: impl Fn(MachineConfi
     let there = std::thread::spawn(move || run(machine(7, true))).join().expect("it ran");
     assert_eq!(there, first, "{what:?} on another host thread");
     assert_eq!(run(machine(8, true)).0 != first.0, draws, "{what:?} with another seed");
+    for seed in 0..3 {
+        let disturbed = |short_cuts| MachineConfig { unrest: Some(Unrest::new(seed)), ..machine(7, short_cuts) };
+        let first = run(disturbed(true));
+        assert_eq!(run(disturbed(false)), first, "{what:?} disturbed by {seed}, without the engine's short cuts");
+    }
 }
 
 /// Threaded handlers of two lines, an edge and a level, of which one moves between CPUs.

@@ -6,8 +6,10 @@ use crate::event::{Event, cpu_event};
 use crate::gic;
 use crate::observe::{Arrival, Fact};
 use crate::threads::Reason;
+use crate::time::Ps;
+use crate::unrest::Kind;
 use crate::world::World;
-use hal::CpuId;
+use hal::{CpuId, ThreadId};
 
 impl Core {
     /// An event for a CPU. `Some` when its coroutine must run.
@@ -17,6 +19,7 @@ impl Core {
             cpu_event::RESUME => (u64::from(cpu.generation.get()) == arg).then_some(Reason::Resume),
             cpu_event::ACCEPT => {
                 cpu.accept_pending.set(false);
+                cpu.accept_late.set(false);
                 cpu.is_interrupted().then_some(Reason::Accept)
             }
             cpu_event::RAISE => {
@@ -34,6 +37,10 @@ impl Core {
                     let fired = cpu.lapic.borrow_mut().timer_fired();
                     fired.into_iter().for_each(|vector| _ = self.raise(id.0, vector, false));
                 }
+                None
+            }
+            cpu_event::WAKE => {
+                self.starved_wakes(ThreadId(arg as u32));
                 None
             }
             _ => {
@@ -95,8 +102,11 @@ impl Core {
         if !cpu.accept_pending.get() && cpu.is_interrupted() {
             cpu.accept_pending.set(true);
             let accept = Event::for_cpu(cpu.id, cpu_event::ACCEPT, 0);
-            if cpu.irq_on_from.get() > self.now() {
-                self.push(cpu.irq_on_from.get(), accept);
+            let late = self.late(Kind::LateAcceptance);
+            cpu.accept_late.set(late > Ps(0));
+            let at = cpu.irq_on_from.get().max(self.now()) + late;
+            if at > self.now() {
+                self.push(at, accept);
             } else {
                 self.chain(accept);
             }

@@ -13,7 +13,8 @@ use crate::posted_writes::PostedWrites;
 use crate::random::Stream;
 use crate::threads::{Reason, Threads, Yield};
 use crate::time::Ps;
-use crate::trace::{NOT_YET, Span, Track, work_name};
+use crate::trace::{NOT_YET, Span, Track};
+use crate::unrest;
 use crate::word::Word;
 use crate::world::World;
 use hal::{CpuId, Work};
@@ -77,6 +78,9 @@ pub(crate) struct Core {
     pub(crate) stops_pending: Cell<usize>,
     faults: RefCell<FaultLog>,
     pub(crate) observer: OnceCell<Observer>,
+    /// Traced, observed or disturbed.
+    pub(crate) watched: Cell<bool>,
+    pub(crate) unrest: Option<Box<unrest::State>>,
     pub(crate) spans: RefCell<Vec<Span>>,
     pub(crate) tracing: Cell<bool>,
     digest: Cell<u64>,
@@ -114,6 +118,8 @@ impl Core {
             stops_pending: Cell::new(0),
             faults: RefCell::default(),
             observer: OnceCell::new(),
+            watched: Cell::new(config.trace_spans_max > 0 || config.unrest.is_some()),
+            unrest: config.unrest.clone().map(|config| Box::new(unrest::State::new(config))),
             spans: RefCell::default(),
             tracing: Cell::new(config.trace_spans_max > 0),
             digest: Cell::new(0xcbf2_9ce4_8422_2325),
@@ -185,7 +191,7 @@ impl Core {
         let line = (address.saturating_sub(MEMORY_BASE) / 64) as usize;
         let mut lines = self.lines.borrow_mut();
         let busy_until = lines.keep(line);
-        *busy_until = (*busy_until).max(earliest).max(self.now()) + cost;
+        *busy_until = (*busy_until).max(earliest).max(self.now()) + cost + self.late(unrest::Kind::SlowLine);
         *busy_until
     }
 
@@ -245,16 +251,24 @@ impl Core {
             (0, false) => Account::System,
             _ => Account::Irq,
         };
-        if self.tracing.get() && cost > 0 {
-            self.trace(Track::Cpu(cpu.id.0), work_name(work), self.local_now(), Ps(cost), count.into());
+        if self.watched.get() {
+            return self.watched_work(work, count, cost, account);
         }
-        self.tell_of_cpu(|cpu| Fact::Worked { cpu, depth: self.cpu().depth.get(), work, count });
         cpu.owe(cost, account);
     }
 
-    /// Settles the running CPU's debt: time passes, and whatever is due until then happens.
+    /// A point of the seam: settles the running CPU's debt.
     #[inline]
     pub(crate) fn settle(&self) {
+        if let Some(unrest) = &self.unrest {
+            self.disturb(unrest);
+        }
+        self.pass_debt();
+    }
+
+    /// Time passes by the running CPU's debt, and whatever is due until then happens.
+    #[inline]
+    pub(crate) fn pass_debt(&self) {
         let cpu = self.cpu();
         let debt = cpu.debt.replace(0);
         if self.on_console() {
@@ -448,7 +462,7 @@ impl Core {
             let Some(busy_until) = lines.busy_until(line) else { return };
             // In turn: devices that ask while the CPU waits come after it.
             let start = (*busy_until).max(self.now());
-            *busy_until = start + self.config.costs.line_update;
+            *busy_until = start + self.config.costs.line_update + self.late(unrest::Kind::SlowLine);
             start - self.now()
         };
         if wait > Ps(0) {

@@ -7,6 +7,7 @@ use crate::lapic::{Lapic, LapicEffect};
 use crate::observe::Fact;
 use crate::time::Ps;
 use crate::trace::Track;
+use crate::unrest::Kind;
 use hal::CpuId;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -107,6 +108,8 @@ pub(crate) struct Cpu {
     pub(crate) relaxes_on: Cell<usize>,
     /// An ACCEPT event is under way.
     pub(crate) accept_pending: Cell<bool>,
+    /// It comes later than it could ([`crate::unrest`]), and turning interrupts off forestalls it.
+    pub(crate) accept_late: Cell<bool>,
     pub(crate) timer_generation: Cell<u32>,
     /// The scheduler has something better for this CPU than what runs.
     pub(crate) need_resched: Cell<bool>,
@@ -135,6 +138,7 @@ impl Cpu {
             generation: Cell::new(0),
             relaxes_on: Cell::new(0),
             accept_pending: Cell::new(false),
+            accept_late: Cell::new(false),
             timer_generation: Cell::new(0),
             need_resched: Cell::new(false),
             idle: Cell::new(true),
@@ -192,7 +196,7 @@ impl Core {
         let were_on = self.cpu().irq_on.get();
         if were_on {
             self.settle();
-            if self.cpu().accept_pending.get() {
+            if self.cpu().accept_pending.get() && !self.cpu().accept_late.get() {
                 self.take_interrupts();
             }
             self.cpu().irq_on.set(false);
@@ -208,6 +212,7 @@ impl Core {
         }
         self.cpu().irq_on.set(true);
         self.take_interrupts();
+        self.owed_point();
     }
 
     /// Takes every deliverable interrupt of the running CPU, then reschedules if one asked for it.
@@ -415,7 +420,7 @@ impl Core {
         }
         let is_gic = self.config.interrupts.gic().is_some();
         self.tell_of_cpu(|from| Fact::IpiSent { from, to: to.0, vector: if is_gic { 0 } else { content as u8 } });
-        let at = self.local_now() + self.config.costs.ipi;
+        let at = self.local_now() + self.config.costs.ipi + self.late(Kind::LateMessage);
         self.push(at, Event::for_cpu(to, cpu_event::RAISE, content));
     }
 
@@ -423,7 +428,7 @@ impl Core {
     pub(crate) fn mmio_read(&self, model: crate::model::ModelId, region: u8, offset: u32, width_bytes: u8) -> u64 {
         let own = self.model(model).borrow().access_costs(region, offset);
         let cost = own.map_or(self.config.costs.register_read, |own| own.read);
-        self.cpu().owe(cost.0, self.kernel_account());
+        self.cpu().owe((cost + self.push_writes(model)).0, self.kernel_account());
         self.settle();
         let mut target = self.model(model).borrow_mut();
         target.read(&mut crate::world::World::new(self, model), region, offset, width_bytes)
@@ -447,7 +452,8 @@ impl Core {
         if cpu.irq_on.get() {
             self.settle();
         }
-        let at = self.posted_writes.arrival(model, order, self.local_now());
+        let at = self.write_arrival(model, order);
         self.push(at, Event::write(model, region, offset, width_bytes, value));
+        self.owed_point();
     }
 }

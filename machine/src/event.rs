@@ -29,6 +29,8 @@ pub(crate) mod cpu_event {
     pub(crate) const TIMER: u32 = 3;
     /// The running thread's time slice may be over.
     pub(crate) const SLICE: u32 = 4;
+    /// A starved thread (`arg`) is woken.
+    pub(crate) const WAKE: u32 = 5;
 }
 
 impl Event {

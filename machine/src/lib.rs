@@ -34,6 +34,7 @@ mod tests;
 mod threads;
 pub mod time;
 pub mod trace;
+pub mod unrest;
 pub mod virtio;
 mod word;
 pub mod world;

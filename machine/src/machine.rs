@@ -13,6 +13,7 @@ use crate::simhal::{Regs, SimHal};
 use crate::threads::Yield;
 use crate::time::Ps;
 use crate::trace::Span;
+use crate::unrest::{self, Unrest};
 use hal::{Affinity, CpuId, Hal as _, ThreadSpec, Work};
 use std::cell::RefCell;
 use std::fmt;
@@ -88,6 +89,8 @@ pub struct MachineConfig {
     /// Whether the engine may return at once from a wait during which nothing is due. Off only to show that it
     /// makes no difference.
     pub short_cuts: bool,
+    /// A random schedule; none, and nothing is disturbed.
+    pub unrest: Option<Unrest>,
 }
 
 impl Default for MachineConfig {
@@ -104,6 +107,7 @@ impl Default for MachineConfig {
             interrupt_limit: None,
             trace_spans_max: 0,
             short_cuts: true,
+            unrest: None,
         }
     }
 }
@@ -242,6 +246,7 @@ impl Machine {
     pub fn set_observer(&mut self, observer: impl FnMut(Ps, Fact) + 'static) {
         let observer: Observer = RefCell::new(Box::new(observer));
         assert!(self.core.observer.set(observer).is_ok(), "the observer is set once");
+        self.core.watched.set(true);
     }
 
     /// The local APIC of a CPU: its IRR and its ISR, vector v in bit v % 64 of word v / 64. `None` of a CPU that does
@@ -347,6 +352,11 @@ impl Machine {
         self.core.faults()
     }
 
+    /// How often the random schedule disturbed it, by [`unrest::Kind`]; zeros without one.
+    pub fn unrest_counts(&self) -> [u64; unrest::Kind::COUNT] {
+        self.core.unrest.as_ref().map_or([0; unrest::Kind::COUNT], |unrest| unrest.counts())
+    }
+
     /// The spans traced so far; they are handed over.
     pub fn take_spans(&mut self) -> Vec<Span> {
         self.core.take_spans()
@@ -354,7 +364,7 @@ impl Machine {
 
     /// Turns tracing off or on again; how many spans are kept was set when the machine was built.
     pub fn set_tracing(&mut self, on: bool) {
-        self.core.tracing.set(on);
+        self.core.set_tracing(on);
     }
 
     /// The name of a model.

@@ -32,9 +32,12 @@
 //! ```
 
 use crate::core::Core;
+use crate::cpu::Account;
 use crate::current;
 use crate::model::ModelId;
 use crate::time::Ps;
+use crate::trace::{Track, work_name};
+use crate::unrest::Kind;
 use hal::Work;
 use std::cell::RefCell;
 
@@ -270,6 +273,15 @@ pub enum Fact {
         /// Whose fault, as the kind says.
         requester: u64,
     },
+    /// The random schedule disturbed the machine ([`crate::unrest`]).
+    Disturbed {
+        /// Whose CPU; none of a line, a message or a thread's place.
+        cpu: Option<u32>,
+        /// How.
+        kind: Kind,
+        /// For how long; 0 where there is no such thing.
+        by: Ps,
+    },
     /// The harness declared a CPU offline or online ([`declare_cpu`]).
     Declared {
         /// Which CPU.
@@ -317,6 +329,18 @@ impl Core {
         if let Some(observer) = self.observer.get() {
             tell_observer(observer, self.now(), fact());
         }
+    }
+
+    /// Work of the running CPU while somebody listens or disturbs.
+    #[cold]
+    pub(crate) fn watched_work(&self, work: Work, count: u32, cost: u64, account: Account) {
+        let cpu = self.cpu();
+        if cost > 0 {
+            self.trace(Track::Cpu(cpu.id.0), work_name(work), self.local_now(), Ps(cost), count.into());
+        }
+        self.tell_of_cpu(|id| Fact::Worked { cpu: id, depth: cpu.depth.get(), work, count });
+        cpu.owe(cost, account);
+        self.owed_point();
     }
 
     /// Tells the observer what the running CPU did, if there is one.

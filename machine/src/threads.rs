@@ -3,6 +3,7 @@
 use crate::core::Core;
 use crate::cpu::{Account, CONSOLE_STEP, Cpu};
 use crate::event::{Event, cpu_event};
+use crate::observe::Fact;
 use crate::time::Ps;
 use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
 use hal::{CpuId, SpawnError, ThreadBody, ThreadId, ThreadSpec};
@@ -125,16 +126,34 @@ impl Core {
 
     /// `thread` may run again.
     pub(crate) fn wake(&self, thread: ThreadId) {
-        let (kicked, state) = {
-            let mut sched = self.threads.sched.borrow_mut();
-            (sched.wake(thread), sched.state(thread))
-        };
-        match (kicked, state) {
+        self.owed_point();
+        if self.starve(thread) {
+            return;
+        }
+        match self.wake_in_scheduler(thread) {
             (Some(cpu), _) => self.ask_to_schedule(cpu),
             // Its CPU is busy, from now on in slices.
             (None, State::Ready(cpu)) => self.arm_slice(&self.cpus[cpu.index()]),
             _ => {}
         }
+    }
+
+    /// Whom to kick, and what the thread does now.
+    pub(crate) fn wake_in_scheduler(&self, thread: ThreadId) -> (Option<CpuId>, State) {
+        let is_parked = self.threads.sched.borrow().state(thread) == State::Parked;
+        let place = if is_parked { self.misplacement() } else { None };
+        let mut sched = self.threads.sched.borrow_mut();
+        (sched.wake_on(thread, place), sched.state(thread))
+    }
+
+    /// A reschedule IPI that no CPU sent.
+    pub(crate) fn kick_from_nowhere(&self, cpu: CpuId) {
+        self.cpus[cpu.index()].need_resched.set(true);
+        let is_gic = self.config.interrupts.gic().is_some();
+        let vector = if is_gic { 0 } else { self.config.reschedule_vector };
+        self.tell(|| Fact::IpiSent { from: cpu.0, to: cpu.0, vector });
+        let content = if is_gic { cpu.0.into() } else { vector.into() };
+        self.push(self.now(), Event::for_cpu(cpu, cpu_event::RAISE, content));
     }
 
     /// Makes `cpu` look at its run queue: at its next chance if it is this one, else by an IPI.
@@ -170,6 +189,11 @@ impl Core {
             return self.run_for(CONSOLE_STEP);
         }
         self.settle();
+        self.give_way();
+    }
+
+    /// The running thread goes behind the others of its CPU.
+    pub(crate) fn give_way(&self) {
         let cpu = self.cpu().id;
         self.threads.sched.borrow_mut().yield_now(cpu);
         self.schedule();

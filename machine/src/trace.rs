@@ -33,6 +33,12 @@ pub struct Span {
 pub(crate) const NOT_YET: Ps = Ps(1 << 62);
 
 impl Core {
+    /// Turns tracing on or off.
+    pub(crate) fn set_tracing(&self, on: bool) {
+        self.tracing.set(on);
+        self.watched.set(on || self.observer.get().is_some() || self.unrest.is_some());
+    }
+
     /// Places of the running CPU's spans that end after `at`: they were noted when they were owed. None untraced.
     pub(crate) fn spans_after(&self, at: Ps) -> Vec<usize> {
         if !self.tracing.get() {

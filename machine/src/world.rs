@@ -9,6 +9,7 @@ use crate::model::{ModelId, Upstream};
 use crate::observe::Fact;
 use crate::time::Ps;
 use crate::trace::Track;
+use crate::unrest::Kind;
 use hal::Word as _;
 
 /// A model's view of its machine while it handles one call.
@@ -155,7 +156,13 @@ impl<'a> World<'a> {
 
     /// From a CPU's request for an IPI to its arrival at the other CPU.
     pub fn ipi_time(&self) -> Ps {
-        self.core.config.costs.ipi
+        self.core.config.costs.ipi + self.message_delay()
+    }
+
+    /// How much longer than its model says a message takes on its way to a CPU: nothing, but for
+    /// [`crate::unrest::Kind::LateMessage`].
+    pub fn message_delay(&self) -> Ps {
+        self.core.late(Kind::LateMessage)
     }
 
     /// `mean`, give or take the platform's jitter, uniformly; from this model's own stream.

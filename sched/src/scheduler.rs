@@ -165,9 +165,20 @@ impl Scheduler {
     /// Ends the current park of `thread`, or the next one. Says which CPU to kick: one that idles, or that runs a
     /// normal thread while this one is urgent.
     pub fn wake(&mut self, thread: ThreadId) -> Option<CpuId> {
+        self.wake_on(thread, None)
+    }
+
+    /// As [`Scheduler::wake`], but a parked thread goes to `cpu` where it may: where its affinity allows, the CPU is
+    /// online, and no other idles on its stack. A balancer puts it there, or a test of what must hold wherever it runs.
+    pub fn wake_on(&mut self, thread: ThreadId, cpu: Option<CpuId>) -> Option<CpuId> {
         let woken = &mut self.threads[thread.0 as usize];
         match woken.state {
-            State::Parked => self.make_ready(thread),
+            State::Parked => {
+                let may =
+                    |cpu: &CpuId| woken.lent_to.is_none() && woken.allowed.contains(*cpu) && self.online.contains(*cpu);
+                let place = cpu.filter(may).unwrap_or_else(|| self.place(thread));
+                self.queue_on(thread, place)
+            }
             State::Ready(_) | State::Running(_) => {
                 woken.wake_token = true;
                 None
@@ -339,7 +350,11 @@ impl Scheduler {
 
     /// Queues a thread where it had best run; says whether that CPU needs a kick.
     fn make_ready(&mut self, id: ThreadId) -> Option<CpuId> {
-        let cpu = self.place(id);
+        self.queue_on(id, self.place(id))
+    }
+
+    /// Queues a thread on `cpu`; says whether that needs a kick.
+    fn queue_on(&mut self, id: ThreadId, cpu: CpuId) -> Option<CpuId> {
         let thread = &mut self.threads[id.0 as usize];
         thread.state = State::Ready(cpu);
         let outranks =

@@ -23,6 +23,7 @@ use machine::fabric::vtd::{InvalidationFault, VtdConfig, VtdUnit};
 use machine::model::ModelId;
 use machine::nvme::{self, HiddenCoalescing, Latency, Nvme, Spread, StorageKind, Timing};
 use machine::time::Ps;
+use machine::unrest::Unrest;
 use machine::{Costs, Machine, MachineConfig, RunEnd};
 use ringer::Ringer;
 use std::sync::Arc;
@@ -80,6 +81,8 @@ pub struct Config {
     pub hidden_coalescing: Option<HiddenCoalescing>,
     /// The engine's short cuts.
     pub short_cuts: bool,
+    /// A random schedule.
+    pub unrest: Option<Unrest>,
 }
 
 impl Default for Config {
@@ -99,6 +102,7 @@ impl Default for Config {
             read_ns: 10_000,
             hidden_coalescing: None,
             short_cuts: true,
+            unrest: None,
         }
     }
 }
@@ -154,6 +158,7 @@ impl Server {
             jitter_percent: 40,
             costs: costs(),
             short_cuts: config.short_cuts,
+            unrest: config.unrest.clone(),
             ..MachineConfig::default()
         });
         let socket = Dispatch::new(Ps::from_ns(112));

@@ -38,7 +38,7 @@ impl Dispatch {
     /// Books the next free time for a message that is ready now.
     pub(super) fn take(&self, world: &mut World<'_>) -> Slot {
         let taken = self.0.free_at.get().max(world.now());
-        let length = world.jitter(self.0.time);
+        let length = world.jitter(self.0.time) + world.message_delay();
         self.0.free_at.set(taken + length);
         self.0.busy.set(self.0.busy.get() + length);
         self.0.served.set(self.0.served.get() + 1);

@@ -92,6 +92,11 @@ impl Core {
         (offset >> BANK_BITS == 0).then_some(cpu << BANK_BITS | offset)
     }
 
+    /// A thread that was preempted meanwhile may have moved to another CPU, and sees its bank.
+    fn rebanked(&self, region: GicRegion, offset: u32) -> u32 {
+        self.gic_offset(region, split(region, offset).1).unwrap_or(offset)
+    }
+
     /// A read by the running CPU: everything due has happened before.
     pub(crate) fn gic_read(&self, model: ModelId, region: GicRegion, offset: u32, width_bytes: u8) -> u64 {
         let Some(offset) = self.gic_offset(region, offset) else {
@@ -101,6 +106,7 @@ impl Core {
         let costs = self.model(model).borrow().access_costs(region as u8, offset);
         self.cpu().owe(costs.map_or(0, |costs| costs.read.0), self.kernel_account());
         self.settle();
+        let offset = self.rebanked(region, offset);
         let mut target = self.model(model).borrow_mut();
         target.read(&mut World::new(self, model), region as u8, offset, width_bytes)
     }
@@ -113,6 +119,7 @@ impl Core {
         let costs = self.model(model).borrow().access_costs(region as u8, offset);
         self.cpu().owe(costs.map_or(0, |costs| costs.write.0), self.kernel_account());
         self.settle();
+        let offset = self.rebanked(region, offset);
         self.note(self.now(), Event::write(model, region as u8, offset, width_bytes, value));
         let mut target = self.model(model).borrow_mut();
         target.write(&mut World::new(self, model), region as u8, offset, width_bytes, value);

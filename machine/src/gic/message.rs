@@ -55,7 +55,7 @@ impl Gic {
             (Receiver::Its, Some(its)) => world.jitter(its.config.translation_time),
             _ => Ps::default(),
         };
-        world.schedule(world.now() + time, MESSAGE, 0);
+        world.schedule(world.now() + time + world.message_delay(), MESSAGE, 0);
     }
 
     fn receiver(&self, address: u64) -> Receiver {

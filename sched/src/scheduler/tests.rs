@@ -474,3 +474,28 @@ proptest! {
         naive.drain();
     }
 }
+
+#[test]
+fn a_thread_is_woken_where_the_caller_wants_if_it_may_run_there() {
+    let mut scheduler = Scheduler::new(3, SLICE_NS);
+    let thread = spawn(&mut scheduler, Affinity::Set([C0, C1].into_iter().collect()), false);
+    let sleep = |scheduler: &mut Scheduler| {
+        assert_eq!(scheduler.pick(C0, 0), Choice::Thread(thread));
+        assert!(scheduler.park(C0));
+        assert_eq!(scheduler.pick(C0, 0), Choice::Idle);
+    };
+    sleep(&mut scheduler);
+    assert_eq!(scheduler.wake_on(thread, Some(C1)), Some(C0), "its stack is lent to CPU 0");
+    sleep(&mut scheduler);
+    scheduler.stack_returned(C0);
+    assert_eq!(scheduler.wake_on(thread, Some(CpuId(2))), Some(C0), "its affinity forbids CPU 2");
+    sleep(&mut scheduler);
+    scheduler.stack_returned(C0);
+    scheduler.offline(C1, |_| {});
+    assert_eq!(scheduler.wake_on(thread, Some(C1)), Some(C0), "CPU 1 is offline");
+    sleep(&mut scheduler);
+    scheduler.stack_returned(C0);
+    scheduler.online(C1);
+    assert_eq!(scheduler.wake_on(thread, Some(C1)), Some(C1));
+    assert_eq!(scheduler.pick(C1, 0), Choice::Thread(thread));
+}

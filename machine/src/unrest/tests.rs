@@ -1,0 +1,228 @@
+//! A machine that does some of everything, disturbed.
+
+use super::{Chance, Kind, Unrest};
+use crate::model::Model;
+use crate::time::Ps;
+use crate::world::World;
+use crate::{Costs, Machine, MachineConfig, Regs, RunEnd, SimHal, Word};
+use hal::{Affinity, CpuId, Hal, Lock, Regs as _, ThreadSpec, Word as _, Work};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Raises a vector for every write, round the CPUs; refuses to be written out of order; reads what was written last.
+struct Bell {
+    cpus: u32,
+    last: [u64; 2],
+    disorder: u64,
+    line: u64,
+}
+
+impl Model for Bell {
+    fn name(&self) -> &str {
+        "bell"
+    }
+    fn event(&mut self, world: &mut World<'_>, _code: u32, arg: u64) {
+        world.interrupt((arg % u64::from(self.cpus)) as u32, 0x40 + (arg % 64) as u8, false);
+    }
+    fn read(&mut self, _: &mut World<'_>, _: u8, offset: u32, _: u8) -> u64 {
+        self.last[offset as usize / 8]
+    }
+    fn write(&mut self, world: &mut World<'_>, _: u8, offset: u32, _: u8, value: u64) {
+        let last = &mut self.last[offset as usize / 8];
+        self.disorder += u64::from(value <= *last);
+        *last = value;
+        let at = world.line_reserve(self.line, world.now(), Ps::from_ns(20));
+        world.schedule(at, 0, value);
+    }
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+/// What a run left.
+#[derive(PartialEq, Eq, Debug)]
+struct Left {
+    digest: u64,
+    end: Ps,
+    counts: [u64; Kind::COUNT],
+    interrupts: u64,
+    disorder: u64,
+}
+
+const CPUS: u32 = 3;
+const ROUNDS: u64 = 60;
+
+/// Pairs of threads that hand a word to and fro, share a lock, and write and read a register each.
+fn busy(unrest: Option<Unrest>, short_cuts: bool) -> Left {
+    let mut costs = Costs { wake_from_idle: Ps::from_ns(500), time_slice: Ps::from_ns(20_000), ..Costs::default() };
+    costs.work_ps[Work::SubmitAio as usize] = 300_000;
+    costs.work_ps[Work::IrqHandler as usize] = 100_000;
+    let config =
+        MachineConfig { cpus: CPUS, costs, jitter_percent: 40, short_cuts, unrest, ..MachineConfig::default() };
+    let mut machine = Machine::new(config);
+    let memory = SimHal.dma_alloc(64, 64).expect("room");
+    let line = hal::Dma::device_address(&memory).0;
+    let bell = machine.add_model(|_| Box::new(Bell { cpus: CPUS, last: [0; 2], disorder: 0, line }));
+    let interrupts = Arc::new(AtomicU64::new(0));
+    let count = interrupts.clone();
+    machine.set_interrupt_entry(move |vector| {
+        count.fetch_add(u64::from(vector < 0x80), Relaxed);
+        SimHal.work(Work::IrqHandler, 1);
+        Regs::Lapic.write32(0x80b, 0);
+    });
+    let regs = machine.regs(bell, 0);
+    let done = Arc::new(Word::new(0));
+    let over = done.clone();
+    let boot = move || {
+        let shared = Arc::new(Lock::new(SimHal, 0u64));
+        let memory = Arc::new(memory);
+        for pair in 0..2u64 {
+            let turn = Arc::new(Word::new(0));
+            for side in 0..2u64 {
+                let (shared, turn, over, memory) = (shared.clone(), turn.clone(), over.clone(), memory.clone());
+                let body = move || {
+                    for round in 0..ROUNDS {
+                        while turn.load() != round * 2 + side {
+                            SimHal.relax_on(&turn, turn.get(), u64::MAX);
+                        }
+                        let state = SimHal.irq_save();
+                        SimHal.work(Work::SubmitAio, 1);
+                        let written = round * 2 + side + 1;
+                        regs.write64(pair as u32 * 8, written);
+                        SimHal.irq_restore(state);
+                        assert_eq!(regs.read64(pair as u32 * 8), written, "a read pushes the writes before it");
+                        hal::Dma::words(&*memory)[0].fetch_add(1);
+                        let before = {
+                            let mut value = shared.lock();
+                            let before = *value;
+                            SimHal.delay_ns(50);
+                            *value = before + 1;
+                            before
+                        };
+                        assert!(before < 4 * ROUNDS);
+                        Regs::Lapic.write32(0x83f, 0x90);
+                        turn.swap(round * 2 + side + 1);
+                        SimHal.yield_now();
+                    }
+                    over.fetch_add(1);
+                };
+                let affinity = if side == 0 { Affinity::Any } else { Affinity::Cpu(CpuId(pair as u32)) };
+                let spec = ThreadSpec { name: "side", affinity, urgent: false };
+                SimHal.spawn(spec, Box::new(body)).expect("the CPUs exist");
+            }
+        }
+        sleepers(&over);
+        for cpu in 0..CPUS {
+            let spec = ThreadSpec { name: "lapic", affinity: Affinity::Cpu(CpuId(cpu)), urgent: true };
+            SimHal.spawn(spec, Box::new(|| Regs::Lapic.write32(0x80f, 0x1ff))).expect("the CPU exists");
+        }
+        while over.load() < 6 {
+            SimHal.relax_on(&over, over.get(), u64::MAX);
+        }
+        *shared.lock()
+    };
+    assert_eq!(machine.run_boot(Ps::from_ns(50_000_000), boot), Ok(4 * ROUNDS), "the lock excludes");
+    let end = machine.now();
+    assert_eq!(machine.run_until(end + Ps::from_ns(1_000_000)), RunEnd::Quiet);
+    let disorder = machine.with_model(bell, |bell: &mut Bell| bell.disorder).expect("it is a bell");
+    let digest = machine.engine_counters().digest;
+    Left { digest, end, counts: machine.unrest_counts(), interrupts: interrupts.load(Relaxed), disorder }
+}
+
+/// Two threads that wake each other in turn: no wake is lost, and none is made up.
+fn sleepers(over: &Arc<Word>) {
+    let first = Arc::new(Word::new(0));
+    let ids = Arc::new([Word::new(0), Word::new(0)]);
+    for me in 0..2usize {
+        let (over, ids, first) = (over.clone(), ids.clone(), first.clone());
+        let body = move || {
+            ids[me].set(u64::from(SimHal.current_thread().0));
+            first.fetch_add(1);
+            while first.load() < 2 {
+                SimHal.relax_on(&first, first.get(), u64::MAX);
+            }
+            for _ in 0..ROUNDS {
+                if me == 0 {
+                    SimHal.wake(hal::ThreadId(ids[1].get() as u32));
+                    SimHal.park();
+                } else {
+                    SimHal.park();
+                    SimHal.wake(hal::ThreadId(ids[0].get() as u32));
+                }
+            }
+            over.fetch_add(1);
+        };
+        let spec = ThreadSpec { name: "sleeper", affinity: Affinity::Any, urgent: false };
+        SimHal.spawn(spec, Box::new(body)).expect("there are CPUs");
+    }
+}
+
+#[test]
+fn without_unrest_nothing_is_disturbed() {
+    let left = busy(None, true);
+    assert_eq!(left.counts, [0; Kind::COUNT]);
+    assert_eq!(left.interrupts, 2 * 2 * ROUNDS);
+    // A schedule whose window is empty is none: not a number of the models' is drawn for it.
+    let never = Unrest { until: Ps(0), ..Unrest::new(5) };
+    assert_eq!(busy(Some(never), true), left);
+}
+
+#[test]
+fn every_kind_happens_and_nothing_is_lost() {
+    let (mut digests, mut sum) = (Vec::new(), [0; Kind::COUNT]);
+    for seed in 0..20 {
+        let left = busy(Some(Unrest::new(seed)), true);
+        assert_eq!(left.disorder, 0, "seed {seed}");
+        // Two of one vector that meet in an IRR are one.
+        assert!((ROUNDS..=4 * ROUNDS).contains(&left.interrupts), "seed {seed}: {left:?}");
+        Kind::ALL.iter().for_each(|&kind| sum[kind as usize] += left.counts[kind as usize]);
+        digests.push(left.digest);
+    }
+    assert!(sum.iter().all(|&count| count > 0), "{sum:?}");
+    digests.sort_unstable();
+    digests.dedup();
+    assert_eq!(digests.len(), 20, "a seed is a schedule");
+}
+
+#[test]
+fn a_seed_is_a_schedule_with_and_without_the_engines_short_cuts() {
+    for seed in 0..8 {
+        let first = busy(Some(Unrest::new(seed)), true);
+        assert_eq!(busy(Some(Unrest::new(seed)), true), first, "seed {seed} again");
+        assert_eq!(busy(Some(Unrest::new(seed)), false), first, "seed {seed} without the engine's short cuts");
+        let there = std::thread::spawn(move || busy(Some(Unrest::new(seed)), true)).join().expect("it ran");
+        assert_eq!(there, first, "seed {seed} on another host thread");
+    }
+}
+
+#[test]
+fn each_kind_can_be_left_out_or_be_alone() {
+    let all = |chance| Unrest { chances: [chance; Kind::COUNT], ..Unrest::new(3) };
+    let often = Chance { per_mille: 300, longest: Ps::from_ns(700) };
+    for kind in Kind::ALL {
+        let without = busy(Some(all(often).without(kind)), true);
+        assert_eq!(without.counts[kind as usize], 0, "{}", kind.name());
+        assert_eq!(without.counts.iter().filter(|&&count| count > 0).count(), Kind::COUNT - 1, "{}", kind.name());
+        let alone = busy(Some(all(Chance::default()).with(kind, often)), true);
+        assert!(alone.counts[kind as usize] > 0, "{}", kind.name());
+        assert_eq!(alone.counts.iter().sum::<u64>(), alone.counts[kind as usize], "{}", kind.name());
+        assert_ne!(alone.digest, without.digest);
+    }
+}
+
+#[test]
+fn a_window_ends_the_unrest() {
+    let half = busy(Some(Unrest::new(1)), true).end.0 / 2;
+    let until = Unrest { until: Ps(half), ..Unrest::new(1) };
+    let (whole, part) = (busy(Some(Unrest::new(1)), true), busy(Some(until), true));
+    let sum = |left: &Left| left.counts.iter().sum::<u64>();
+    assert!(sum(&part) > 0 && sum(&part) < sum(&whole));
+}
+
+/// Even when every chance is certain, threads go on and the run ends.
+#[test]
+fn certain_disturbances_starve_nobody_for_ever() {
+    let certain = Chance { per_mille: 1_000, longest: Ps::from_ns(300) };
+    let left = busy(Some(Unrest { chances: [certain; Kind::COUNT], ..Unrest::new(1) }), true);
+    assert!(left.counts.iter().all(|&count| count > 0), "{left:?}");
+}
