@@ -5,6 +5,7 @@ mod flows;
 mod lifecycle;
 mod model;
 mod random;
+mod random_flows;
 mod random_threads;
 mod refusals;
 mod stress;

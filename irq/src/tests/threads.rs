@@ -18,6 +18,8 @@ pub(super) struct Gate {
     changed: Condvar,
     /// Calls that have begun.
     begun: AtomicU32,
+    /// Calls that have ended.
+    passed: AtomicU32,
 }
 
 impl Gate {
@@ -30,10 +32,16 @@ impl Gate {
         self.begun.load(SeqCst)
     }
 
+    /// Whether nobody waits here.
+    pub(super) fn is_passed(&self) -> bool {
+        self.begun() == self.passed.load(SeqCst)
+    }
+
     pub(super) fn pass(&self) {
         self.begun.fetch_add(1, SeqCst);
         let permits = self.changed.wait_while(self.permits.lock().unwrap(), |permits| *permits == 0);
         *permits.unwrap() -= 1;
+        self.passed.fetch_add(1, SeqCst);
     }
 }
 
@@ -41,7 +49,7 @@ impl Gate {
 pub(super) fn wait_until(done: impl Fn() -> bool) {
     let begin = std::time::Instant::now();
     while !done() {
-        assert!(begin.elapsed().as_secs() < 60, "a thread did not do what the test waits for");
+        assert!(begin.elapsed().as_secs() < 30, "a thread did not do what the test waits for");
         yield_now();
     }
 }
