@@ -45,6 +45,7 @@ pub mod hpet;
 pub mod ioapic;
 pub mod port;
 pub mod stranger;
+pub mod tamper;
 #[cfg(test)]
 mod tests;
 pub mod vtd;

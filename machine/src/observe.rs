@@ -34,6 +34,7 @@
 use crate::core::Core;
 use crate::cpu::Account;
 use crate::current;
+use crate::fabric::tamper::Act;
 use crate::model::ModelId;
 use crate::time::Ps;
 use crate::trace::{Track, work_name};
@@ -281,6 +282,15 @@ pub enum Fact {
         kind: Kind,
         /// For how long; 0 where there is no such thing.
         by: Ps,
+    },
+    /// A tamper did something to a message.
+    Tampered {
+        /// Which tamper.
+        model: ModelId,
+        /// Whose message.
+        requester: u16,
+        /// What.
+        act: Act,
     },
     /// The harness declared a CPU offline or online ([`declare_cpu`]).
     Declared {

@@ -127,7 +127,7 @@ impl Core {
     /// `thread` may run again.
     pub(crate) fn wake(&self, thread: ThreadId) {
         self.owed_point();
-        if self.starve(thread) {
+        if self.unrest.as_ref().is_some_and(|unrest| self.starve(unrest, thread)) {
             return;
         }
         match self.wake_in_scheduler(thread) {
@@ -140,8 +140,7 @@ impl Core {
 
     /// Whom to kick, and what the thread does now.
     pub(crate) fn wake_in_scheduler(&self, thread: ThreadId) -> (Option<CpuId>, State) {
-        let is_parked = self.threads.sched.borrow().state(thread) == State::Parked;
-        let place = if is_parked { self.misplacement() } else { None };
+        let place = self.unrest.as_ref().and_then(|unrest| self.misplacement(unrest, thread));
         let mut sched = self.threads.sched.borrow_mut();
         (sched.wake_on(thread, place), sched.state(thread))
     }

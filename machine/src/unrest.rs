@@ -193,6 +193,7 @@ impl State {
 impl Core {
     /// A point of the seam: the running CPU may lose time, or its thread the CPU.
     #[cold]
+    #[inline(never)]
     pub(crate) fn disturb(&self, unrest: &State) {
         if self.on_console() || self.dead.get() {
             return;
@@ -222,6 +223,7 @@ impl Core {
     }
 
     #[cold]
+    #[inline(never)]
     fn interleave(&self, unrest: &State) {
         let happens = !self.on_console() && !self.dead.get();
         if happens && unrest.draw(Kind::Interleave, self.local_now()).is_some() {
@@ -236,9 +238,18 @@ impl Core {
     }
 
     /// When a posted write arrives that the running CPU makes now.
+    #[inline]
     pub(crate) fn write_arrival(&self, model: ModelId, order: u32) -> Ps {
         let at = self.local_now();
-        let Some(unrest) = &self.unrest else { return self.posted_writes.arrival(model, order, at) };
+        match &self.unrest {
+            None => self.posted_writes.arrival(model, order, at),
+            Some(unrest) => self.late_arrival(unrest, model, order, at),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn late_arrival(&self, unrest: &State, model: ModelId, order: u32, at: Ps) -> Ps {
         let late = unrest.late(Kind::LateWrite, at);
         if let Some(by) = late {
             self.tell_of_unrest(Kind::LateWrite, by);
@@ -253,6 +264,7 @@ impl Core {
     }
 
     /// A read pushes the writes before it, which may be late: how long that takes.
+    #[inline]
     pub(crate) fn push_writes(&self, model: ModelId) -> Ps {
         let Some(unrest) = &self.unrest else { return Ps(0) };
         let writes_until = unrest.writes_until.borrow();
@@ -262,15 +274,21 @@ impl Core {
     /// How much later something happens that is not a CPU's own.
     #[inline]
     pub(crate) fn late(&self, kind: Kind) -> Ps {
-        let Some(unrest) = &self.unrest else { return Ps(0) };
+        self.unrest.as_ref().map_or(Ps(0), |unrest| self.lateness(unrest, kind))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lateness(&self, unrest: &State, kind: Kind) -> Ps {
         let Some(by) = unrest.late(kind, self.now()) else { return Ps(0) };
         self.tell(|| Fact::Disturbed { cpu: None, kind, by });
         by
     }
 
     /// Whether a thread that is to be woken will be so only later.
-    pub(crate) fn starve(&self, thread: ThreadId) -> bool {
-        let Some(unrest) = &self.unrest else { return false };
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn starve(&self, unrest: &State, thread: ThreadId) -> bool {
         if unrest.starved.borrow().contains(&thread) {
             // It is the same park that both end.
             return true;
@@ -298,8 +316,13 @@ impl Core {
     }
 
     /// Where the scheduler is made to put a thread that is woken.
-    pub(crate) fn misplacement(&self) -> Option<CpuId> {
-        let number = self.unrest.as_ref()?.draw(Kind::MisplacedThread, self.now())?;
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn misplacement(&self, unrest: &State, thread: ThreadId) -> Option<CpuId> {
+        if self.threads.sched.borrow().state(thread) != ThreadState::Parked {
+            return None;
+        }
+        let number = unrest.draw(Kind::MisplacedThread, self.now())?;
         self.tell(|| Fact::Disturbed { cpu: None, kind: Kind::MisplacedThread, by: Ps(0) });
         Some(CpuId((number % u64::from(self.config.cpus)) as u32))
     }
