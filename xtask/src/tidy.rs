@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use toml::Table;
 
 /// Each room with the rooms it may depend on. `drivers` and `irq` never see `machine`, and `machine` never sees them.
-const LAW: [(&str, &[&str]); 12] = [
+const LAW: [(&str, &[&str]); 13] = [
     ("spec", &[]),
     ("hal", &[]),
     ("irq", &["spec", "hal"]),
@@ -22,6 +22,7 @@ const LAW: [(&str, &[&str]); 12] = [
     ("lab", &["spec", "hal", "irq", "sched", "drivers", "machine", "bridge"]),
     ("conformance", &["spec", "hal", "irq", "sched", "drivers", "machine", "lab"]),
     ("benches", &["spec", "hal", "irq", "sched", "drivers", "machine", "lab"]),
+    ("fuzz", &["spec", "hal", "irq", "sched", "drivers", "machine", "lab", "bridge"]),
     ("boot", &["spec", "hal", "irq", "sched", "drivers"]),
     ("xtask", &[]),
 ];
