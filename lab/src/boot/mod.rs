@@ -6,7 +6,9 @@
 
 mod image;
 mod matrix;
+mod peer;
 mod pinned;
+mod process;
 mod qemu;
 mod report;
 mod run;
@@ -18,6 +20,7 @@ pub use report::{Row, json, table};
 
 use crate::interrupt::StopFlag;
 use image::{Image, Tools};
+use peer::Peers;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
@@ -70,6 +73,13 @@ impl Outcome {
     pub fn passes(&self) -> bool {
         self.rows.iter().all(|row| row.pass)
     }
+
+    fn skip(&mut self, missing: &Missing) {
+        let why = missing.to_string();
+        if !self.skipped.contains(&why) {
+            self.skipped.push(why);
+        }
+    }
 }
 
 /// Runs the selected cases, one QEMU at a time. `tell` hears of each as it begins.
@@ -78,6 +88,7 @@ impl Outcome {
 /// [`BootError`]; a case that fails is no error but a row that does not pass.
 pub fn run(selection: &Selection, stop: &StopFlag, tell: impl Fn(&str)) -> Result<Outcome, BootError> {
     let mut outcome = Outcome::default();
+    let mut peers = Peers::default();
     let mut images: HashMap<Tools, Option<Image>> = HashMap::new();
     for setting in matrix::select(selection) {
         if stop.is_set() {
@@ -90,7 +101,12 @@ pub fn run(selection: &Selection, stop: &StopFlag, tell: impl Fn(&str)) -> Resul
         };
         if let Some(image) = image {
             tell(&setting.to_string());
-            outcome.rows.extend(run::measure(&setting, image)?);
+            let mut rows = run::measure(&setting, image)?;
+            match peers.join(&setting, &mut rows) {
+                Err(BootError::Missing(missing)) if *selection == Selection::Quick => outcome.skip(&missing),
+                result => result?,
+            }
+            outcome.rows.extend(rows);
         }
     }
     Ok(outcome)
@@ -99,7 +115,7 @@ pub fn run(selection: &Selection, stop: &StopFlag, tell: impl Fn(&str)) -> Resul
 fn image(tools: Tools, selection: &Selection, outcome: &mut Outcome) -> Result<Option<Image>, BootError> {
     match Image::build(tools) {
         Err(BootError::Missing(missing)) if *selection == Selection::Quick => {
-            outcome.skipped.push(missing.to_string());
+            outcome.skip(&missing);
             Ok(None)
         }
         result => result.map(Some),

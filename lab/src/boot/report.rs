@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::fmt::Write;
 
 /// A counted quantity.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Row {
     /// The case and its machine.
     pub case: String,
@@ -13,6 +13,8 @@ pub struct Row {
     pub quantity: String,
     /// How much.
     pub value: f64,
+    /// How much of it with Linux, measured in the same run; none where there is nothing to compare.
+    pub peer_value: Option<f64>,
     /// Whether it is what it must be.
     pub pass: bool,
     /// What went wrong, where that takes words.
@@ -24,16 +26,24 @@ pub struct Row {
 pub fn table(rows: &[Row]) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()));
-    table.set_header(["case", "quantity", "counted", ""]);
+    table.set_header(["case", "quantity", "counted", "Linux", ""]);
     let mut last = "";
     for row in rows {
         let case = if row.case == last { "" } else { &row.case };
         let verdict = if row.pass { "" } else { "FAIL" };
-        table.add_row([case, &row.quantity, &figure(row.value), verdict]);
+        table.add_row([
+            case,
+            &row.quantity,
+            &figure(row.value),
+            &row.peer_value.map_or_else(String::new, figure),
+            verdict,
+        ]);
         last = &row.case;
     }
-    if let Some(column) = table.column_mut(2) {
-        column.set_cell_alignment(CellAlignment::Right);
+    for index in [2, 3] {
+        if let Some(column) = table.column_mut(index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
     }
     let mut text: String = table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect();
     for row in rows {

@@ -5,6 +5,9 @@ use super::matrix::{Case, Machine, Setting};
 use super::qemu::{self, Run};
 use super::{BootError, Row, trace};
 
+/// Accesses to distributor and redistributor, by the difference of two runs.
+pub(super) const WRITES: &str = "GIC writes an interrupt";
+pub(super) const READS: &str = "GIC reads an interrupt";
 /// The shorter of the two runs whose difference is taken.
 const SHORT_ROUNDS: u64 = 20;
 /// A trace of more reads would fill disks.
@@ -27,7 +30,7 @@ pub(super) fn measure(setting: &Setting, image: &Image) -> Result<Vec<Row>, Boot
 fn judge(setting: &Setting, run: &Run, short: Option<&Run>, traced: bool) -> Vec<Row> {
     let row = |quantity: &str, value: f64, pass: bool| {
         let (case, quantity) = (setting.to_string(), quantity.into());
-        Row { case, quantity, value, pass, note: None }
+        Row { case, quantity, value, pass, ..Row::default() }
     };
     if let Some(failure) = run.failure.as_ref().or(short.and_then(|short| short.failure.as_ref())) {
         return vec![Row { note: Some(failure.clone()), ..row("failures", 1.0, false) }];
@@ -41,10 +44,13 @@ fn judge(setting: &Setting, run: &Run, short: Option<&Run>, traced: bool) -> Vec
     rows.extend(elsewhere.map(|(name, _)| row(name, counted(run, name).map_or(f64::NAN, |value| value as f64), false)));
     if let (Some(wanted), Some(short)) = (setting.accesses(), short) {
         let interrupts = |run| counted(run, "interrupts").map_or(f64::NAN, |count| count as f64);
-        let each = |which: &str| difference(run, short, which) as f64 / (interrupts(run) - interrupts(short));
+        let each = |which: &str| {
+            (trace::sum(&run.events, which) - trace::sum(&short.events, which)) as f64
+                / (interrupts(run) - interrupts(short))
+        };
         let (writes, reads) = (each("_write"), each("_read"));
-        rows.push(row("GIC writes an interrupt", writes, writes == wanted.writes as f64));
-        rows.push(row("GIC reads an interrupt", reads, reads == wanted.reads as f64));
+        rows.push(row(WRITES, writes, writes == wanted.writes as f64));
+        rows.push(row(READS, reads, reads == wanted.reads as f64));
     }
     if traced && setting.machine == (Machine::Q35 { remapping: true }) {
         let remapped = run.events.get("vtd_ir_remap_msi").copied().unwrap_or(0);
@@ -90,15 +96,6 @@ fn messages(setting: &Setting, run: &Run) -> Vec<(&'static str, f64, bool)> {
         rows.push(("INV commands", event("gicv3_its_cmd_inv") as f64, true));
     }
     rows
-}
-
-/// How many more events of a kind the longer run has.
-fn difference(long: &Run, short: &Run, which: &str) -> i64 {
-    let sum = |run: &Run| {
-        let events = run.events.iter().filter(|(event, _)| event.ends_with(which));
-        events.map(|(_, &count)| count as i64).sum::<i64>()
-    };
-    sum(long) - sum(short)
 }
 
 #[cfg(test)]

@@ -19,8 +19,7 @@ pub(super) const DEACTIVATED: &str = "messages deactivated";
 /// Events that QEMU traces for the setting.
 pub(super) fn traced(setting: &Setting) -> Vec<&'static str> {
     let accesses: &[&str] = match setting.machine {
-        Machine::Virt { gic: 2, .. } => &["gic_dist_write", "gic_dist_read"],
-        Machine::Virt { .. } => &["gicv3_dist_write", "gicv3_dist_read", "gicv3_redist_write", "gicv3_redist_read"],
+        Machine::Virt { gic, .. } => accesses(gic),
         Machine::Q35 { remapping: true } => &["vtd_ir_remap_msi"],
         Machine::Q35 { remapping: false } => &[],
     };
@@ -38,6 +37,20 @@ pub(super) fn traced(setting: &Setting) -> Vec<&'static str> {
         _ => &[],
     };
     [accesses, messages].concat()
+}
+
+/// Every access to distributor and redistributor.
+pub(super) fn accesses(gic: u8) -> &'static [&'static str] {
+    match gic {
+        2 => &["gic_dist_write", "gic_dist_read"],
+        _ => &["gicv3_dist_write", "gicv3_dist_read", "gicv3_redist_write", "gicv3_redist_read"],
+    }
+}
+
+/// How many accesses to distributor and redistributor there were: of those events whose names end with `_write`, or `_read`.
+pub(super) fn sum(events: &Events, which: &str) -> i64 {
+    let accesses = events.iter().filter(|(event, _)| event.contains("dist_") && event.ends_with(which));
+    accesses.map(|(_, &count)| count as i64).sum()
 }
 
 /// Counts the lines of a trace.

@@ -1,0 +1,93 @@
+//! The first and only process of a Linux guest that does what a case of `boot/` does, so that the kernel's interrupts can
+//! be counted beside ours. `campanile boot` counts; this drives, and prints `count NAME VALUE` lines.
+//!
+//! The kernel hands over options that it does not know as environment: `case`, and what that takes.
+
+mod aio;
+mod system;
+
+use aio::{BLOCK, Page, keep_in_flight};
+use std::env;
+use std::fs::{self, OpenOptions};
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::raw::{c_int, c_ulong};
+use system::{Outcome, check, disk, queue_interrupts, text};
+
+unsafe extern "C" {
+    fn ioctl(fd: c_int, request: c_ulong, ...) -> c_int;
+}
+
+const TCGETS: c_ulong = 0x5401;
+const TCSETS: c_ulong = 0x5402;
+
+fn option(name: &str) -> Outcome<String> {
+    env::var(name).map_err(|_| format!("the kernel's command line has no {name}="))
+}
+
+fn number(name: &str) -> Outcome<usize> {
+    text(name, option(name)?.parse())
+}
+
+/// The `struct termios` of Linux's asm-generic/termbits.h.
+#[repr(C)]
+#[derive(Default)]
+struct Terminal {
+    input: u32,
+    output: u32,
+    control: u32,
+    local: u32,
+    line: u8,
+    characters: [u8; 19],
+}
+
+/// Interrupts of the UART so far.
+fn uart_interrupts() -> Outcome<u64> {
+    let table = text("/proc/interrupts", fs::read_to_string("/proc/interrupts"))?;
+    let line = table.lines().find(|line| line.ends_with("uart-pl011")).ok_or("the UART has no interrupt")?;
+    Ok(line.split_whitespace().skip(1).map_while(|word| word.parse::<u64>().ok()).sum())
+}
+
+/// Reads `rounds` bytes that somebody types, one at a time: the next is asked for when the last has come.
+fn serial() -> Outcome<()> {
+    let rounds = number("rounds")?;
+    let mut console = text("the UART", OpenOptions::new().read(true).write(true).open("/dev/ttyAMA0"))?;
+    let mut terminal = Terminal::default();
+    // SAFETY: the kernel's structure, and alive.
+    check("TCGETS", unsafe { ioctl(console.as_raw_fd(), TCGETS, &mut terminal) } == 0)?;
+    // Bytes as they come, without echo.
+    (terminal.input, terminal.local) = (0, 0);
+    // SAFETY: as above.
+    check("TCSETS", unsafe { ioctl(console.as_raw_fd(), TCSETS, &mut terminal) } == 0)?;
+    let mut byte = [0];
+    for _ in 0..rounds {
+        println!("ready for a byte");
+        text("the UART", console.read_exact(&mut byte))?;
+    }
+    println!("count received {rounds}");
+    println!("count interrupts {}", uart_interrupts()?);
+    Ok(())
+}
+
+/// Reads with `depth` in flight, `rounds` of them.
+fn nvme() -> Outcome<()> {
+    let (rounds, depth) = (number("rounds")?, number("depth")?);
+    let disk = disk()?;
+    let before = queue_interrupts()?.0;
+    keep_in_flight(&disk, rounds, depth, false, |_| Page([0; BLOCK]))?;
+    println!("count reads {rounds}");
+    println!("count interrupts {}", queue_interrupts()?.0 - before);
+    Ok(())
+}
+
+fn run() -> Outcome<()> {
+    match option("case")?.as_str() {
+        "serial" => serial(),
+        "nvme" => nvme(),
+        other => Err(format!("no case {other:?}; there are serial and nvme")),
+    }
+}
+
+fn main() {
+    system::run(run);
+}
