@@ -42,13 +42,13 @@ pub(crate) fn run(command: &mut Command, log: &Path, limit: Duration) -> Result<
 pub(crate) fn tests(program: &Program, log: &Path, limit: Duration) -> Result<Option<String>, String> {
     let suite = &program.suite;
     let mut command = Command::new(&program.file);
-    command.current_dir(&program.folder).args(&suite.filter).env("CARGO_MANIFEST_DIR", &program.folder);
+    command.current_dir(&program.folder).args(&suite.choice).env("CARGO_MANIFEST_DIR", &program.folder);
     let ended = run(&mut command, log, limit)?;
     let place = format!("{}/{}", suite.package.trim_start_matches("campanile-"), suite.target);
     Ok(match ended.status {
         Some(status) if status.success() => {
             if ran_nothing(&ended.output) {
-                return Err(format!("{place}: no test of that name {:?}", suite.filter));
+                return Err(format!("{place}: no test of {:?}", suite.choice));
             }
             None
         }

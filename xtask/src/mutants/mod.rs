@@ -11,7 +11,7 @@ pub(crate) mod table;
 
 use copy::Copy;
 use patch::{Mutant, Suite};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,9 +32,17 @@ pub(crate) const USAGE: &str =
 /// The least share of all mutants that must be killed, and by check alone, in per cent.
 const KILLED_MIN: f64 = 95.0;
 const BY_CHECK_MIN: f64 = 80.0;
-/// How long the killers of a mutant may run: check, and then each test program.
-const CHECK_LIMIT: Duration = Duration::from_secs(40);
-const TESTS_LIMIT: Duration = Duration::from_secs(20);
+/// How long check may look for a defect, and when it is taken to hang.
+const CHECK_MINUTES: &str = "0.5";
+const CHECK_LIMIT: Duration = Duration::from_secs(50);
+/// A test program without a defect in it takes less than this; with one it hangs when it takes so many times as long
+/// as without, and this at least.
+const TESTS_LIMIT: Duration = Duration::from_secs(60);
+const TESTS_FACTOR: u32 = 3;
+const TESTS_LIMIT_MIN: Duration = Duration::from_secs(10);
+
+/// When each test program is taken to hang.
+type Limits = BTreeMap<Suite, Duration>;
 
 /// What killed a mutant.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -173,14 +181,13 @@ fn hunt(root: &Path, mutants: &[Mutant], options: &Options, seed: u64) -> Result
     let jobs = options.jobs.min(mutants.len());
     let queue = Mutex::new(mutants.iter().enumerate());
     let results = Mutex::new(Vec::new());
-    let work = |job: usize| -> Result<(), String> {
-        let hunter = Hunter { copy: Copy::new(root, job)?, seed, asks_check: !options.without_check };
-        if job == 0 {
-            hunter.baseline(mutants)?;
-        }
+    let hunter = |job| Ok(Hunter { copy: Copy::new(root, job)?, seed, asks_check: !options.without_check });
+    let limits = hunter(0).and_then(|hunter: Hunter| hunter.baseline(mutants))?;
+    let work = |job| -> Result<(), String> {
+        let hunter = hunter(job)?;
         loop {
             let Some((number, mutant)) = queue.lock().expect("a job died").next() else { return Ok(()) };
-            let killed = hunter.kill(mutant)?;
+            let killed = hunter.kill(mutant, &limits)?;
             let (count, Killed { kill, seconds, .. }) = (mutants.len(), &killed);
             println!("[{:>2}/{count}] {:<36} {seconds:5.1} s  {kill}", number + 1, mutant.name);
             results.lock().expect("a job died").push((number, killed));
@@ -227,8 +234,8 @@ impl Hunter {
         self.copy.target.join("killer.log")
     }
 
-    /// Without a defect all killers are content, or every mutant would seem to die.
-    fn baseline(&self, mutants: &[Mutant]) -> Result<(), String> {
+    /// Without a defect all killers are content, or every mutant would seem to die. Says how long they may take.
+    fn baseline(&self, mutants: &[Mutant]) -> Result<Limits, String> {
         let started = Instant::now();
         println!("baseline: building");
         if self.asks_check
@@ -238,17 +245,22 @@ impl Hunter {
         }
         let suites: BTreeSet<&Suite> = mutants.iter().flat_map(|mutant| &mutant.suites).collect();
         let suites: Vec<Suite> = suites.into_iter().cloned().collect();
-        if let Some(by) = self.ask_tests(&suites)? {
-            return Err(format!("without any defect: test: {by}"));
+        let mut limits = Limits::new();
+        for program in build::tests(&self.copy, &suites)? {
+            let started = Instant::now();
+            if let Some(by) = kill::tests(&program, &self.log(), TESTS_LIMIT)? {
+                return Err(format!("without any defect: test: {by}"));
+            }
+            limits.insert(program.suite, TESTS_LIMIT_MIN.max(started.elapsed() * TESTS_FACTOR));
         }
         println!("baseline: content after {:.0} s", started.elapsed().as_secs_f64());
-        Ok(())
+        Ok(limits)
     }
 
-    fn kill(&self, mutant: &Mutant) -> Result<Killed, String> {
+    fn kill(&self, mutant: &Mutant, limits: &Limits) -> Result<Killed, String> {
         mutant.check(&self.copy.root)?;
         mutant.apply(&self.copy.root)?;
-        let found = self.find(mutant);
+        let found = self.find(mutant, limits);
         self.copy.mend(mutant)?;
         let (kill, seconds) = found.map_err(|error| format!("{}: {error}", mutant.name))?;
         Ok(Killed { mutant: mutant.name.clone(), kill, seconds })
@@ -257,7 +269,7 @@ impl Hunter {
 
 impl Hunter {
     /// Asks the killers in turn, and says how long they ran.
-    fn find(&self, mutant: &Mutant) -> Result<(Kill, f64), String> {
+    fn find(&self, mutant: &Mutant, limits: &Limits) -> Result<(Kill, f64), String> {
         let mut ran = Duration::ZERO;
         if self.asks_check {
             let program = build::check(&self.copy)?;
@@ -268,35 +280,29 @@ impl Hunter {
                 return Ok((Kill::Check(by), ran.as_secs_f64()));
             }
         }
-        let programs = build::tests(&self.copy, &mutant.suites)?;
-        let started = Instant::now();
-        for program in &programs {
-            if let Some(by) = kill::tests(program, &self.log(), TESTS_LIMIT)? {
+        for suite in &mutant.suites {
+            let limit = limits.get(suite).copied().unwrap_or(TESTS_LIMIT);
+            for program in build::tests(&self.copy, std::slice::from_ref(suite))? {
+                let started = Instant::now();
+                let by = kill::tests(&program, &self.log(), limit)?;
                 ran += started.elapsed();
-                return Ok((Kill::Test(by), ran.as_secs_f64()));
+                if let Some(by) = by {
+                    return Ok((Kill::Test(by), ran.as_secs_f64()));
+                }
             }
         }
-        Ok((Kill::None, (ran + started.elapsed()).as_secs_f64()))
+        Ok((Kill::None, ran.as_secs_f64()))
     }
 
     fn ask_check(&self, name: &str) -> Result<Option<String>, String> {
         self.run_check(&build::check(&self.copy)?, name)
     }
 
-    fn ask_tests(&self, suites: &[Suite]) -> Result<Option<String>, String> {
-        for program in build::tests(&self.copy, suites)? {
-            if let Some(by) = kill::tests(&program, &self.log(), TESTS_LIMIT)? {
-                return Ok(Some(by));
-            }
-        }
-        Ok(None)
-    }
-
     /// `campanile check` with a seed drawn for `name`: what it found, if it found something.
     fn run_check(&self, program: &Path, name: &str) -> Result<Option<String>, String> {
         let seed = mix(self.seed, name);
         let mut command = Command::new(program);
-        command.current_dir(&self.copy.root).args(["--seed", &seed.to_string(), "--minutes", "0.5"]);
+        command.current_dir(&self.copy.root).args(["--seed", &seed.to_string(), "--minutes", CHECK_MINUTES]);
         let ended = kill::run(&mut command, &self.log(), CHECK_LIMIT)?;
         Ok(match ended.status {
             Some(status) if status.success() => None,

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Tests that may kill a mutant: one target of one package, or those of its tests whose names hold the filter.
+/// Tests that may kill a mutant: one target of one package.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Suite {
     pub(crate) package: String,
     /// `lib`, or the name of a file in `tests/`.
     pub(crate) target: String,
-    pub(crate) filter: Option<String>,
+    /// What libtest is told: parts of names, or `--skip` with one.
+    pub(crate) choice: Vec<String>,
     /// Built with `--cfg loom`: every interleaving of a small model.
     pub(crate) loom: bool,
 }
@@ -76,16 +77,11 @@ fn values<'a>(header: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
 }
 
 fn suite(value: &str, loom: bool) -> Result<Suite, String> {
-    let words: Vec<&str> = value.split_whitespace().collect();
-    match words[..] {
-        [package, target] | [package, target, _] => Ok(Suite {
-            package: package.to_owned(),
-            target: target.to_owned(),
-            filter: words.get(2).map(|filter| (*filter).to_owned()),
-            loom,
-        }),
-        _ => Err(format!("`{value}` is to be a package, a target of it, and perhaps a filter")),
-    }
+    let mut words = value.split_whitespace().map(str::to_owned);
+    let (Some(package), Some(target)) = (words.next(), words.next()) else {
+        return Err(format!("`{value}` is to be a package, a target of it, and perhaps a choice of its tests"));
+    };
+    Ok(Suite { package, target, choice: words.collect(), loom })
 }
 
 /// A `git` that takes `folder` for no part of a repository: inside one it would pass over patches of other folders.
@@ -120,7 +116,7 @@ impl Mutant {
 mod tests {
     use super::*;
 
-    const PATCH: &str = "Defect: too late\nSuffers: a hang\nSource: a mail\nTests: irq lib posted\nTests: conformance a\n\
+    const PATCH: &str = "Defect: too late\nSuffers: a hang\nSource: a mail\nTests: irq lib --skip poll\nTests: conformance a\n\
                          Loom: irq loom_posted\n\ndiff --git a/irq/x.rs b/irq/x.rs\n--- a/irq/x.rs\n+++ b/irq/x.rs\n";
 
     #[test]
@@ -129,8 +125,10 @@ mod tests {
         assert_eq!((mutant.name.as_str(), mutant.suffers.as_str()), ("07-late", "a hang"));
         assert_eq!(mutant.touches, [Path::new("irq/x.rs")]);
         let suites: Vec<_> =
-            mutant.suites.iter().map(|suite| (suite.target.as_str(), suite.filter.as_deref(), suite.loom)).collect();
-        assert_eq!(suites, [("lib", Some("posted"), false), ("a", None, false), ("loom_posted", None, true)]);
+            mutant.suites.iter().map(|suite| (suite.target.as_str(), suite.choice.join(" "), suite.loom)).collect();
+        assert_eq!(suites.len(), 3);
+        assert_eq!(suites[0], ("lib", "--skip poll".into(), false));
+        assert_eq!(suites[2], ("loom_posted", String::new(), true));
     }
 
     #[test]
