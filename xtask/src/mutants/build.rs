@@ -2,55 +2,32 @@
 
 use super::copy::Copy;
 use super::patch::Suite;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The profile of `Cargo.toml` that mutants are built with.
 const PROFILE: &str = "mutants";
 
-/// A program that may kill.
-#[derive(Clone, Debug)]
+/// A test program.
 pub(crate) struct Program {
     pub(crate) file: PathBuf,
     /// Where it runs: its package's folder.
     pub(crate) folder: PathBuf,
-    pub(crate) suite: Suite,
 }
 
 /// Builds `campanile check`.
 pub(crate) fn check(copy: &Copy) -> Result<PathBuf, String> {
     let messages = cargo(copy, false, &["build", "--package", "campanile-check", "--bin", "campanile-check"])?;
-    let program = programs(&messages).find(|program| program.name == "campanile-check");
-    program.map(|program| program.file).ok_or_else(|| "campanile-check was built and is not there".into())
+    let program = programs(&messages).next().map(|program| program.file);
+    program.ok_or_else(|| "campanile-check was built and is not there".into())
 }
 
-/// Builds the test programs of `suites`, in their order.
-pub(crate) fn tests(copy: &Copy, suites: &[Suite]) -> Result<Vec<Program>, String> {
-    let mut packages: BTreeMap<(&str, bool), Vec<&str>> = BTreeMap::new();
-    for suite in suites {
-        let targets = packages.entry((&suite.package, suite.loom)).or_default();
-        if !targets.contains(&suite.target.as_str()) {
-            targets.push(&suite.target);
-        }
-    }
-    let mut built = BTreeMap::new();
-    for ((package, loom), targets) in packages {
-        let mut arguments = vec!["test", "--no-run", "--package", package];
-        for target in targets {
-            arguments.extend(if target == "lib" { vec!["--lib"] } else { vec!["--test", target] });
-        }
-        for program in programs(&cargo(copy, loom, &arguments)?) {
-            let target = if program.is_library { "lib" } else { &program.name };
-            built.insert((package.to_owned(), target.to_owned(), loom), (program.file, program.folder));
-        }
-    }
-    let program = |suite: &Suite| {
-        let found = built.get(&(suite.package.clone(), suite.target.clone(), suite.loom));
-        let (file, folder) = found.cloned().ok_or(format!("{} has no test program {}", suite.package, suite.target))?;
-        Ok(Program { file, folder, suite: suite.clone() })
-    };
-    suites.iter().map(program).collect()
+/// Builds a test program.
+pub(crate) fn test(copy: &Copy, suite: &Suite) -> Result<Program, String> {
+    let Suite { package, target, loom, .. } = suite;
+    let target = if target == "lib" { &["--lib"][..] } else { &["--test", target] };
+    let messages = cargo(copy, *loom, &[&["test", "--no-run", "--package", package], target].concat())?;
+    programs(&messages).next().ok_or(format!("{package} has no test program {}", suite.target))
 }
 
 /// Runs cargo in the copy; what it says of what it built.
@@ -73,25 +50,12 @@ fn cargo(copy: &Copy, loom: bool, arguments: &[&str]) -> Result<String, String> 
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-struct Built {
-    name: String,
-    is_library: bool,
-    file: PathBuf,
-    folder: PathBuf,
-}
-
 /// The programs that cargo's messages name.
-fn programs(messages: &str) -> impl Iterator<Item = Built> {
+fn programs(messages: &str) -> impl Iterator<Item = Program> {
     messages.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        let target = message.get("target")?;
         let manifest = Path::new(message.get("manifest_path")?.as_str()?);
-        Some(Built {
-            name: target.get("name")?.as_str()?.to_owned(),
-            is_library: target.get("kind")?.as_array()?.iter().any(|kind| kind == "lib"),
-            file: message.get("executable")?.as_str()?.into(),
-            folder: manifest.parent()?.to_owned(),
-        })
+        Some(Program { file: message.get("executable")?.as_str()?.into(), folder: manifest.parent()?.to_owned() })
     })
 }
 
@@ -111,6 +75,6 @@ mod tests {
         );
         let built: Vec<_> = programs(messages).collect();
         assert_eq!(built.len(), 1);
-        assert!(built[0].is_library && built[0].folder == Path::new("/x/irq"));
+        assert_eq!(built[0].folder, Path::new("/x/irq"));
     }
 }

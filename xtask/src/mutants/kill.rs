@@ -1,6 +1,7 @@
 //! Runs the killers of a mutant against time.
 
 use super::build::Program;
+use super::patch::Suite;
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
@@ -38,9 +39,8 @@ pub(crate) fn run(command: &mut Command, log: &Path, limit: Duration) -> Result<
     Ok(Ended { status, output })
 }
 
-/// Runs one test program; the test that failed, if one did.
-pub(crate) fn tests(program: &Program, log: &Path, limit: Duration) -> Result<Option<String>, String> {
-    let suite = &program.suite;
+/// Runs the chosen tests of a program; the first that failed, if one did.
+pub(crate) fn tests(program: &Program, suite: &Suite, log: &Path, limit: Duration) -> Result<Option<String>, String> {
     let mut command = Command::new(&program.file);
     command.current_dir(&program.folder).args(&suite.choice).env("CARGO_MANIFEST_DIR", &program.folder);
     let ended = run(&mut command, log, limit)?;

@@ -5,18 +5,16 @@
 
 mod build;
 mod copy;
+mod hunter;
 mod kill;
 mod patch;
 pub(crate) mod table;
 
-use copy::Copy;
-use patch::{Mutant, Suite};
-use std::collections::{BTreeMap, BTreeSet};
+use hunter::Hunter;
+use patch::Mutant;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 pub(crate) const USAGE: &str =
     "       cargo xtask mutants [OPTIONS]   put each known defect in, and see that it is found
@@ -32,17 +30,6 @@ pub(crate) const USAGE: &str =
 /// The least share of all mutants that must be killed, and by check alone, in per cent.
 const KILLED_MIN: f64 = 95.0;
 const BY_CHECK_MIN: f64 = 80.0;
-/// How long check may look for a defect, and when it is taken to hang.
-const CHECK_MINUTES: &str = "0.5";
-const CHECK_LIMIT: Duration = Duration::from_secs(50);
-/// A test program without a defect in it takes less than this; with one it hangs when it takes so many times as long
-/// as without, and this at least.
-const TESTS_LIMIT: Duration = Duration::from_secs(60);
-const TESTS_FACTOR: u32 = 3;
-const TESTS_LIMIT_MIN: Duration = Duration::from_secs(10);
-
-/// When each test program is taken to hang.
-type Limits = BTreeMap<Suite, Duration>;
 
 /// What killed a mutant.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -181,13 +168,11 @@ fn hunt(root: &Path, mutants: &[Mutant], options: &Options, seed: u64) -> Result
     let jobs = options.jobs.min(mutants.len());
     let queue = Mutex::new(mutants.iter().enumerate());
     let results = Mutex::new(Vec::new());
-    let hunter = |job| Ok(Hunter { copy: Copy::new(root, job)?, seed, asks_check: !options.without_check });
-    let limits = hunter(0).and_then(|hunter: Hunter| hunter.baseline(mutants))?;
     let work = |job| -> Result<(), String> {
-        let hunter = hunter(job)?;
+        let mut hunter = Hunter::new(root, job, seed, !options.without_check)?;
         loop {
             let Some((number, mutant)) = queue.lock().expect("a job died").next() else { return Ok(()) };
-            let killed = hunter.kill(mutant, &limits)?;
+            let killed = hunter.kill(mutant)?;
             let (count, Killed { kill, seconds, .. }) = (mutants.len(), &killed);
             println!("[{:>2}/{count}] {:<36} {seconds:5.1} s  {kill}", number + 1, mutant.name);
             results.lock().expect("a job died").push((number, killed));
@@ -223,100 +208,6 @@ fn judge(root: &Path, killed: &[Killed], options: &Options) -> Vec<String> {
     findings
 }
 
-struct Hunter {
-    copy: Copy,
-    seed: u64,
-    asks_check: bool,
-}
-
-impl Hunter {
-    fn log(&self) -> PathBuf {
-        self.copy.target.join("killer.log")
-    }
-
-    /// Without a defect all killers are content, or every mutant would seem to die. Says how long they may take.
-    fn baseline(&self, mutants: &[Mutant]) -> Result<Limits, String> {
-        let started = Instant::now();
-        println!("baseline: building");
-        if self.asks_check
-            && let Some(by) = self.ask_check("baseline")?
-        {
-            return Err(format!("without any defect: check: {by}"));
-        }
-        let suites: BTreeSet<&Suite> = mutants.iter().flat_map(|mutant| &mutant.suites).collect();
-        let suites: Vec<Suite> = suites.into_iter().cloned().collect();
-        let mut limits = Limits::new();
-        for program in build::tests(&self.copy, &suites)? {
-            let started = Instant::now();
-            if let Some(by) = kill::tests(&program, &self.log(), TESTS_LIMIT)? {
-                return Err(format!("without any defect: test: {by}"));
-            }
-            limits.insert(program.suite, TESTS_LIMIT_MIN.max(started.elapsed() * TESTS_FACTOR));
-        }
-        println!("baseline: content after {:.0} s", started.elapsed().as_secs_f64());
-        Ok(limits)
-    }
-
-    fn kill(&self, mutant: &Mutant, limits: &Limits) -> Result<Killed, String> {
-        mutant.check(&self.copy.root)?;
-        mutant.apply(&self.copy.root)?;
-        let found = self.find(mutant, limits);
-        self.copy.mend(mutant)?;
-        let (kill, seconds) = found.map_err(|error| format!("{}: {error}", mutant.name))?;
-        Ok(Killed { mutant: mutant.name.clone(), kill, seconds })
-    }
-}
-
-impl Hunter {
-    /// Asks the killers in turn, and says how long they ran.
-    fn find(&self, mutant: &Mutant, limits: &Limits) -> Result<(Kill, f64), String> {
-        let mut ran = Duration::ZERO;
-        if self.asks_check {
-            let program = build::check(&self.copy)?;
-            let started = Instant::now();
-            let by = self.run_check(&program, &mutant.name)?;
-            ran += started.elapsed();
-            if let Some(by) = by {
-                return Ok((Kill::Check(by), ran.as_secs_f64()));
-            }
-        }
-        for suite in &mutant.suites {
-            let limit = limits.get(suite).copied().unwrap_or(TESTS_LIMIT);
-            for program in build::tests(&self.copy, std::slice::from_ref(suite))? {
-                let started = Instant::now();
-                let by = kill::tests(&program, &self.log(), limit)?;
-                ran += started.elapsed();
-                if let Some(by) = by {
-                    return Ok((Kill::Test(by), ran.as_secs_f64()));
-                }
-            }
-        }
-        Ok((Kill::None, ran.as_secs_f64()))
-    }
-
-    fn ask_check(&self, name: &str) -> Result<Option<String>, String> {
-        self.run_check(&build::check(&self.copy)?, name)
-    }
-
-    /// `campanile check` with a seed drawn for `name`: what it found, if it found something.
-    fn run_check(&self, program: &Path, name: &str) -> Result<Option<String>, String> {
-        let seed = mix(self.seed, name);
-        let mut command = Command::new(program);
-        command.current_dir(&self.copy.root).args(["--seed", &seed.to_string(), "--minutes", CHECK_MINUTES]);
-        let ended = kill::run(&mut command, &self.log(), CHECK_LIMIT)?;
-        Ok(match ended.status {
-            Some(status) if status.success() => None,
-            Some(status) => Some(checker(&ended.output).unwrap_or(status.to_string())),
-            None => Some("it hangs".into()),
-        })
-    }
-}
-
-/// The checker that a failed check names.
-fn checker(output: &str) -> Option<String> {
-    output.lines().find_map(|line| line.strip_prefix("checker: ")).map(str::to_owned)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -333,7 +224,8 @@ mod tests {
 
     #[test]
     fn a_draw_depends_on_seed_and_name() {
-        let draws: BTreeSet<_> = [(1, "a"), (1, "b"), (2, "a")].map(|(seed, name)| mix(seed, name)).into();
+        let draws: std::collections::BTreeSet<_> =
+            [(1, "a"), (1, "b"), (2, "a")].map(|(seed, name)| mix(seed, name)).into();
         assert_eq!(draws.len(), 3);
         assert_eq!(mix(5, "x"), mix(5, "x"));
     }
