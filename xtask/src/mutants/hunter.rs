@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long check may look for a defect, and when it is taken to hang.
-const CHECK_MINUTES: &str = "0.5";
-const CHECK_LIMIT: Duration = Duration::from_secs(50);
+/// How long check may look for a defect. It knows by itself when a history does not end, and needs another minute.
+const CHECK_MINUTES: &str = "1";
+const CHECK_LIMIT: Duration = Duration::from_secs(150);
 /// When a test program is taken to hang: after so many times as long as it takes without a defect, and this at least.
 const TESTS_FACTOR: u32 = 3;
 const TESTS_LIMIT_MIN: Duration = Duration::from_secs(10);
@@ -33,8 +33,8 @@ impl Hunter {
         if asks_check {
             println!("building `campanile check`, and asking it about the tree as it is");
             let program = build::check(&hunter.copy)?;
-            if let Some(by) = hunter.ask_check(&program, &format!("job {job}"))? {
-                return Err(format!("without any defect: check: {by}"));
+            if let Some(found) = hunter.ask_check(&program, &format!("job {job}"))? {
+                return Err(format!("without any defect: check: {}: {}", found.by, found.replay.join(" ")));
             }
             let kept = hunter.copy.target.join("check-without-defect");
             std::fs::copy(&program, &kept).map_err(|error| format!("{}: {error}", kept.display()))?;
@@ -62,10 +62,11 @@ impl Hunter {
         if self.check.is_some() {
             let program = build::check(&self.copy)?;
             let started = Instant::now();
-            let by = self.ask_check(&program, &mutant.name)?;
+            let found = self.ask_check(&program, &mutant.name)?;
             ran += started.elapsed();
-            if let Some(by) = by {
-                return Ok((Kill::Check(by), None, ran));
+            if let Some(found) = found {
+                self.prove_clean(&found)?;
+                return Ok((Kill::Check(found.by), None, ran));
             }
         }
         for suite in &mutant.suites {
@@ -102,20 +103,69 @@ impl Hunter {
     }
 
     /// `campanile check` with a seed drawn for `name`: what it found, if it found something.
-    fn ask_check(&self, program: &Path, name: &str) -> Result<Option<String>, String> {
-        let seed = mix(self.seed, name);
-        let mut command = Command::new(program);
-        command.current_dir(&self.copy.root).args(["--seed", &seed.to_string(), "--minutes", CHECK_MINUTES]);
+    fn ask_check(&self, program: &Path, name: &str) -> Result<Option<Found>, String> {
+        let json = self.copy.target.join("check.json");
+        let seed = mix(self.seed, name).to_string();
+        let mut command = self.command(program);
+        command.args(["--seed", &seed, "--minutes", CHECK_MINUTES, "--no-shrink", "--json"]).arg(&json);
+        // What an earlier run said is not this one's word.
+        _ = std::fs::remove_file(&json);
         let ended = kill::run(&mut command, &self.log(), CHECK_LIMIT)?;
-        Ok(match ended.status {
-            Some(status) if status.success() => None,
-            Some(status) => Some(checker(&ended.output).unwrap_or(status.to_string())),
-            None => Some("it hangs".into()),
-        })
+        if ended.status.is_some_and(|status| status.success()) {
+            return Ok(None);
+        }
+        let said = std::fs::read_to_string(&json).unwrap_or_default();
+        let died =
+            || Found { by: ended.status.map_or("it hangs".into(), |status| status.to_string()), replay: Vec::new() };
+        Ok(Some(found(&said).unwrap_or_else(died)))
+    }
+
+    /// The history that check found wrong must be right without the defect.
+    fn prove_clean(&self, found: &Found) -> Result<(), String> {
+        let Some(program) = self.check.as_ref().filter(|_| !found.replay.is_empty()) else { return Ok(()) };
+        let ended = kill::run(self.command(program).args(&found.replay), &self.log(), CHECK_LIMIT)?;
+        if ended.status.is_some_and(|status| status.success()) {
+            return Ok(());
+        }
+        Err(format!("without any defect: check: {}: {}", found.by, found.replay.join(" ")))
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.copy.root).arg("--trace").arg(self.copy.target.join("check.trace.json"));
+        command
     }
 }
 
-/// The checker that a failed check names.
-fn checker(output: &str) -> Option<String> {
-    output.lines().find_map(|line| line.strip_prefix("checker: ")).map(str::to_owned)
+/// What check found.
+struct Found {
+    /// The checker that did, and which way the history failed.
+    by: String,
+    /// What runs that history again.
+    replay: Vec<String>,
+}
+
+/// The first failure of a campaign's JSON.
+fn found(json: &str) -> Option<Found> {
+    let summary: serde_json::Value = serde_json::from_str(json).ok()?;
+    let failure = summary.get("failures")?.get(0)?;
+    let text = |key: &str| failure.get(key)?.as_str();
+    let (scenario, seed) = (text("scenario")?, text("seed")?);
+    let replay = ["--scenario", scenario, "--replay", seed].map(str::to_owned).into();
+    Some(Found { by: format!("{} ({}), {scenario}", text("checker")?, text("kind")?), replay })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_check_found_is_read() {
+        let json = r#"{"histories": 3, "failures": [{"scenario": "pc-posted", "seed": "0x7", "kind": "liveness",
+            "checker": "commands", "message": "m", "replay": "campanile check"}]}"#;
+        let found = found(json).unwrap();
+        assert_eq!(found.by, "commands (liveness), pc-posted");
+        assert_eq!(found.replay, ["--scenario", "pc-posted", "--replay", "0x7"]);
+        assert!(super::found(r#"{"failures": []}"#).is_none());
+    }
 }

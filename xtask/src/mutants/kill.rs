@@ -43,6 +43,8 @@ pub(crate) fn run(command: &mut Command, log: &Path, limit: Duration) -> Result<
 pub(crate) fn tests(program: &Program, suite: &Suite, log: &Path, limit: Duration) -> Result<Option<String>, String> {
     let mut command = Command::new(&program.file);
     command.current_dir(&program.folder).args(&suite.choice).env("CARGO_MANIFEST_DIR", &program.folder);
+    // A property that fails is enough: its smallest case takes long, and would be tried first on the next mutant.
+    command.env("PROPTEST_MAX_SHRINK_ITERS", "0").env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1");
     let ended = run(&mut command, log, limit)?;
     let place = format!("{}/{}", suite.package.trim_start_matches("campanile-"), suite.target);
     Ok(match ended.status {

@@ -136,9 +136,6 @@ fn act(root: &Path, options: &Options) -> Result<Vec<String>, String> {
         return Err("no mutant of that name".into());
     }
     let killed = hunt(root, &chosen, options, seed)?;
-    if let Some(file) = &options.json {
-        std::fs::write(file, table::to_json(&killed)).map_err(|error| format!("{}: {error}", file.display()))?;
-    }
     Ok(judge(root, &killed, options))
 }
 
@@ -175,7 +172,11 @@ fn hunt(root: &Path, mutants: &[Mutant], options: &Options, seed: u64) -> Result
             let killed = hunter.kill(mutant)?;
             let (count, Killed { kill, seconds, .. }) = (mutants.len(), &killed);
             println!("[{:>2}/{count}] {:<36} {seconds:5.1} s  {kill}", number + 1, mutant.name);
-            results.lock().expect("a job died").push((number, killed));
+            let mut results = results.lock().expect("a job died");
+            results.push((number, killed));
+            if let Some(file) = &options.json {
+                write_json(file, &results)?;
+            }
         }
     };
     std::thread::scope(|scope| {
@@ -185,6 +186,14 @@ fn hunt(root: &Path, mutants: &[Mutant], options: &Options, seed: u64) -> Result
     let mut results = results.into_inner().expect("no job is left");
     results.sort_by_key(|&(number, _)| number);
     Ok(results.into_iter().map(|(_, killed)| killed).collect())
+}
+
+/// After each mutant: what a long run has found is not lost with it.
+fn write_json(file: &Path, results: &[(usize, Killed)]) -> Result<(), String> {
+    let mut rows: Vec<_> = results.iter().collect();
+    rows.sort_by_key(|(number, _)| *number);
+    let text = table::to_json(rows.into_iter().map(|(_, killed)| killed));
+    std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 /// What is printed last, and what failed.

@@ -11,8 +11,8 @@ const BEGIN: &str = "<!-- kill table: begin, written by cargo xtask mutants --ta
 const END: &str = "<!-- kill table: end -->";
 
 /// What runs found, a line a mutant: `[{"mutant": …, "killed_by": …, "seconds": …}]`.
-pub(super) fn to_json(killed: &[Killed]) -> String {
-    let rows = killed.iter().map(|row| {
+pub(super) fn to_json<'a>(killed: impl Iterator<Item = &'a Killed>) -> String {
+    let rows = killed.map(|row| {
         let seconds = (row.seconds * 10.0).round() / 10.0;
         serde_json::json!({ "mutant": row.mutant, "killed_by": row.kill.to_string(), "seconds": seconds })
     });
@@ -128,7 +128,7 @@ mod tests {
             Killed { mutant: "02-b".into(), kill: Kill::Test("irq/lib: x".into()), seconds: 3.0 },
             Killed { mutant: "03-c".into(), kill: Kill::None, seconds: 60.0 },
         ];
-        let back = from_json(&to_json(&killed)).unwrap();
+        let back = from_json(&to_json(killed.iter())).unwrap();
         let said: Vec<_> = back.iter().map(|row| (row.kill.to_string(), row.seconds)).collect();
         assert_eq!(said, [("check: lost".into(), 1.3), ("test: irq/lib: x".into(), 3.0), ("none".into(), 60.0)]);
         assert!(from_json("[{}]").is_err());
