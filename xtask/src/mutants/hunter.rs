@@ -110,7 +110,7 @@ impl Hunter {
         command.args(["--seed", &seed, "--minutes", CHECK_MINUTES, "--no-shrink", "--json"]).arg(&json);
         // What an earlier run said is not this one's word.
         _ = std::fs::remove_file(&json);
-        let ended = kill::run(&mut command, &self.log(), CHECK_LIMIT)?;
+        let ended = kill::run(&mut command, &self.log(), CHECK_LIMIT, |_| false)?;
         if ended.status.is_some_and(|status| status.success()) {
             return Ok(None);
         }
@@ -123,7 +123,7 @@ impl Hunter {
     /// The history that check found wrong must be right without the defect.
     fn prove_clean(&self, found: &Found) -> Result<(), String> {
         let Some(program) = self.check.as_ref().filter(|_| !found.replay.is_empty()) else { return Ok(()) };
-        let ended = kill::run(self.command(program).args(&found.replay), &self.log(), CHECK_LIMIT)?;
+        let ended = kill::run(self.command(program).args(&found.replay), &self.log(), CHECK_LIMIT, |_| false)?;
         if ended.status.is_some_and(|status| status.success()) {
             return Ok(());
         }
