@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long check may look for a defect. It knows by itself when a history does not end, and needs another minute.
-const CHECK_MINUTES: &str = "1";
+/// How long check may look for a defect.
+const SEARCH: [&str; 2] = ["--minutes", "1"];
+/// How long it looks at the tree as it is; what it finds later is held against that too ([`Hunter::prove_clean`]).
+const GLANCE: [&str; 2] = ["--seeds", "30"];
+/// When it is taken to hang. It knows by itself when a history does not end, and needs a minute for it.
 const CHECK_LIMIT: Duration = Duration::from_secs(150);
 /// When a test program is taken to hang: after so many times as long as it takes without a defect, and this at least.
 const TESTS_FACTOR: u32 = 3;
@@ -33,7 +36,7 @@ impl Hunter {
         if asks_check {
             println!("building `campanile check`, and asking it about the tree as it is");
             let program = build::check(&hunter.copy)?;
-            if let Some(found) = hunter.ask_check(&program, &format!("job {job}"))? {
+            if let Some(found) = hunter.ask_check(&program, &format!("job {job}"), GLANCE)? {
                 return Err(format!("without any defect: check: {}: {}", found.by, found.replay.join(" ")));
             }
             let kept = hunter.copy.target.join("check-without-defect");
@@ -62,7 +65,7 @@ impl Hunter {
         if self.check.is_some() {
             let program = build::check(&self.copy)?;
             let started = Instant::now();
-            let found = self.ask_check(&program, &mutant.name)?;
+            let found = self.ask_check(&program, &mutant.name, SEARCH)?;
             ran += started.elapsed();
             if let Some(found) = found {
                 self.prove_clean(&found)?;
@@ -103,11 +106,11 @@ impl Hunter {
     }
 
     /// `campanile check` with a seed drawn for `name`: what it found, if it found something.
-    fn ask_check(&self, program: &Path, name: &str) -> Result<Option<Found>, String> {
+    fn ask_check(&self, program: &Path, name: &str, length: [&str; 2]) -> Result<Option<Found>, String> {
         let json = self.copy.target.join("check.json");
         let seed = mix(self.seed, name).to_string();
         let mut command = self.command(program);
-        command.args(["--seed", &seed, "--minutes", CHECK_MINUTES, "--no-shrink", "--json"]).arg(&json);
+        command.args(["--seed", &seed, "--no-shrink"]).args(length).arg("--json").arg(&json);
         // What an earlier run said is not this one's word.
         _ = std::fs::remove_file(&json);
         let ended = kill::run(&mut command, &self.log(), CHECK_LIMIT, |_| false)?;
