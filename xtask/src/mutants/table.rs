@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn rows_go_out_and_come_back() {
-        let killed = vec![
+        let killed = [
             Killed { mutant: "01-a".into(), kill: Kill::Check("lost".into()), seconds: 1.25 },
             Killed { mutant: "02-b".into(), kill: Kill::Test("irq/lib: x".into()), seconds: 3.0 },
             Killed { mutant: "03-c".into(), kill: Kill::None, seconds: 60.0 },
