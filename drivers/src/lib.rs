@@ -12,6 +12,7 @@ pub mod ioapic;
 pub mod message;
 pub mod nvme;
 pub mod pci;
+pub mod posting;
 pub mod rdma;
 mod slots;
 #[cfg(test)]

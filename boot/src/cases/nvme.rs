@@ -55,8 +55,11 @@ pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String
     let bar = bus.region(&function, 0)?;
     let controller = Controller::new(Bare, bar, Config::default()).map_err(|error| format!("the drive: {error}"))?;
     let capability = MsixCapability::find(&function.config).map_err(|error| error.to_string())?;
-    let table = MsixTable::enable(function.config, bar, capability);
-    let messages = MessageDomain::new(Bare, table, system.messages()?).map_err(|error| error.to_string())?;
+    let table = bus.region(&function, capability.table_bar)?;
+    let table = MsixTable::enable(function.config, table, capability);
+    let domain = system.messages(&mut bus, &function)?;
+    let messages = MessageDomain::new(Bare, table, domain).map_err(|error| error.to_string())?;
+    system.start_messages(messages.source())?;
 
     let written = Arc::new(Written::default());
     let polled = QueueConfig { entries: ENTRIES, vector: None, transfer_bytes_max: 4096 };

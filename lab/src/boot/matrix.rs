@@ -15,11 +15,18 @@ pub enum Case {
     Private,
     /// An NVMe drive with a vector a CPU.
     Nvme,
+    /// A device whose threads post into the guest's descriptors.
+    Posts,
 }
 
 /// All cases, by name.
-pub const CASES: [(&str, Case); 4] =
-    [("raise", Case::Raise), ("serial", Case::Serial), ("private", Case::Private), ("nvme", Case::Nvme)];
+pub const CASES: [(&str, Case); 5] = [
+    ("raise", Case::Raise),
+    ("serial", Case::Serial),
+    ("private", Case::Private),
+    ("nvme", Case::Nvme),
+    ("posts", Case::Posts),
+];
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,13 +42,15 @@ pub(super) enum Machine {
     Virt { gic: u8, level: u8, eoi_mode: u8 },
     /// `q35`, with VT-d remapping or without.
     Q35 { remapping: bool },
+    /// `q35` with a device that `campanile serve` lends it, which posts or sends plain messages.
+    Lent { posting: bool },
 }
 
 impl Machine {
     pub(super) fn tools(self) -> Tools {
         match self {
             Self::Virt { .. } => AARCH64,
-            Self::Q35 { .. } => X86_64,
+            Self::Q35 { .. } | Self::Lent { .. } => X86_64,
         }
     }
 }
@@ -70,9 +79,15 @@ impl fmt::Display for Setting {
             }
             Machine::Q35 { remapping: true } => write!(f, "VT-d")?,
             Machine::Q35 { remapping: false } => write!(f, "plain MSI")?,
+            Machine::Lent { posting: true } => write!(f, "lent, software posting")?,
+            Machine::Lent { posting: false } => write!(f, "lent, plain MSI")?,
         }
         write!(f, ", {} CPU{}", self.cpus, if self.cpus == 1 { "" } else { "s" })?;
-        if self.rounds == MILLION { write!(f, ", a million reads") } else { Ok(()) }
+        match (self.case, self.rounds) {
+            (Case::Nvme, MILLION) => write!(f, ", a million reads"),
+            (Case::Posts, rounds) => write!(f, ", {rounds} posts"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -92,7 +107,7 @@ impl Setting {
         let raising = match self.case {
             Case::Raise => 1,
             Case::Serial => 0,
-            Case::Private | Case::Nvme => return None,
+            Case::Private | Case::Nvme | Case::Posts => return None,
         };
         let masked = u64::from(eoi_mode == 0);
         Some(Accesses { writes: raising + 2 * masked, reads: masked * u64::from(gic == 3) })
@@ -105,7 +120,8 @@ impl Setting {
             Machine::Virt { gic, level, .. } => {
                 vec![cpus, ("exception_level", level.into()), ("gic_version", gic.into())]
             }
-            Machine::Q35 { remapping } => vec![cpus, ("remapping", remapping.into())],
+            Machine::Q35 { remapping } => vec![cpus, ("remapping", remapping.into()), ("posting", 0)],
+            Machine::Lent { posting } => vec![cpus, ("remapping", 0), ("posting", posting.into())],
         }
     }
 
@@ -118,19 +134,28 @@ impl Setting {
             }
             Machine::Virt { eoi_mode, .. } => format!("{case} eoimode={eoi_mode} rounds={rounds}"),
             Machine::Q35 { .. } => format!("{case} rounds={rounds} depth=16"),
+            Machine::Lent { posting } if *case == Case::Posts => {
+                format!("{case} posting={} raises={rounds} seed={SEED}", u8::from(posting))
+            }
+            Machine::Lent { posting } => format!("{case} posting={} rounds={rounds} depth=16", u8::from(posting)),
         }
     }
 }
 
 /// The reads of the long run.
 const MILLION: u64 = 1_000_000;
+/// Posts of the long run, and of the others.
+const POSTS_MANY: u64 = 10_000_000;
+const POSTS: u64 = 400_000;
+/// What the choices of the device's threads begin with. When they run is the host's, so that no two runs are alike.
+const SEED: u64 = 1;
 
 /// What is to be run, in order.
 pub(super) fn select(selection: &Selection) -> Vec<Setting> {
     let all = || CASES.iter().flat_map(|&(_, case)| machines(case));
     match selection {
         Selection::One(case) => machines(*case),
-        Selection::All => all().chain([nvme(true, 4, MILLION)]).collect(),
+        Selection::All => all().chain([nvme(true, 4, MILLION), posts(POSTS_MANY)]).collect(),
         Selection::Quick => all().filter(is_quick).collect(),
     }
 }
@@ -139,14 +164,25 @@ fn nvme(remapping: bool, cpus: u32, rounds: u64) -> Setting {
     Setting { case: Case::Nvme, machine: Machine::Q35 { remapping }, cpus, rounds }
 }
 
+fn lent(case: Case, posting: bool, cpus: u32, rounds: u64) -> Setting {
+    Setting { case, machine: Machine::Lent { posting }, cpus, rounds }
+}
+
+fn posts(posts: u64) -> Setting {
+    lent(Case::Posts, true, 2, posts)
+}
+
 /// All machines of a case.
 fn machines(case: Case) -> Vec<Setting> {
     let mut settings = Vec::new();
     let rounds = match case {
         Case::Nvme => {
             settings.extend([(false, 1), (false, 4), (true, 1), (true, 4)].map(|(vtd, cpus)| nvme(vtd, cpus, 50_000)));
+            settings
+                .extend([(false, 2), (true, 2), (true, 4)].map(|(posting, cpus)| lent(case, posting, cpus, 20_000)));
             20_000
         }
+        Case::Posts => return vec![posts(POSTS)],
         Case::Raise | Case::Serial => 200,
         Case::Private => 20,
     };
@@ -161,14 +197,16 @@ fn machines(case: Case) -> Vec<Setting> {
     settings
 }
 
-/// Four CPUs, each GIC at one level in both modes, with and without remapping.
+/// Four CPUs, each GIC at one level in both modes, with and without remapping; lent devices that post, on two.
 fn is_quick(setting: &Setting) -> bool {
-    setting.cpus == 4
+    let cpus = if matches!(setting.machine, Machine::Lent { .. }) { 2 } else { 4 };
+    setting.cpus == cpus
         && match setting.machine {
             Machine::Virt { gic, level, eoi_mode } => {
                 level + 1 == gic && (eoi_mode == 1 || !matches!(setting.case, Case::Private | Case::Nvme))
             }
             Machine::Q35 { .. } => true,
+            Machine::Lent { posting } => posting,
         }
 }
 
@@ -179,11 +217,16 @@ mod tests {
     #[test]
     fn the_matrix_is_whole_and_the_quick_part_small() {
         for (_, case) in CASES {
-            assert_eq!(select(&Selection::One(case)).len(), if case == Case::Nvme { 20 } else { 16 }, "{case}");
+            let count = match case {
+                Case::Nvme => 23,
+                Case::Posts => 1,
+                _ => 16,
+            };
+            assert_eq!(select(&Selection::One(case)).len(), count, "{case}");
         }
-        assert_eq!(select(&Selection::All).len(), 69);
+        assert_eq!(select(&Selection::All).len(), 74);
         let quick = select(&Selection::Quick);
-        assert_eq!(quick.len(), 14);
+        assert_eq!(quick.len(), 16);
         assert!(CASES.iter().all(|(_, case)| quick.iter().any(|setting| setting.case == *case)));
     }
 

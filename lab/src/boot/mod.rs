@@ -5,6 +5,7 @@
 //! bring-up fall out. Nothing is judged by time; a deadline only ends a run that hangs.
 
 mod image;
+mod lent;
 mod matrix;
 mod peer;
 mod pinned;

@@ -1,6 +1,7 @@
 //! One run of QEMU.
 
 use super::image::Image;
+use super::lent::{self, Lent};
 use super::matrix::{Case, Machine, Setting};
 use super::trace::{self, Events};
 use super::{BootError, process};
@@ -39,8 +40,14 @@ fn command(setting: &Setting, image: &Image, folder: &Path, traced: bool) -> Com
                 qemu.args(["-device", "intel-iommu,intremap=on"]);
             }
         }
+        Machine::Lent { .. } => {}
     }
-    if setting.case == Case::Nvme {
+    if let Machine::Lent { .. } = setting.machine {
+        // The device's memory accesses are atomic towards the CPUs' only with more CPUs than one, each a thread.
+        qemu.args(["-M", "q35,kernel-irqchip=off,memory-backend=memory", "-accel", "tcg,thread=multi", "-cpu", "max"]);
+        qemu.args(["-object", "memory-backend-memfd,id=memory,share=on,size=512M", "-no-reboot"]);
+        qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-device", &lent::device(folder)]);
+    } else if setting.case == Case::Nvme {
         let disk = folder.join("disk");
         qemu.args(["-drive", &format!("if=none,id=d,format=raw,cache=unsafe,file={}", disk.display())]);
         qemu.args(["-device", "nvme,serial=1,drive=d"]);
@@ -67,10 +74,14 @@ pub(super) fn run(setting: &Setting, image: &Image, traced: bool) -> Result<Run,
     let folder = tempfile::tempdir().map_err(io("a temporary folder"))?;
     let disk = std::fs::File::create(folder.path().join("disk")).map_err(io("the drive's file"))?;
     disk.set_len(DISK_BYTES).map_err(io("the drive's file"))?;
+    let _server = match setting.machine {
+        Machine::Lent { .. } => Some(Lent::serve(setting.case, setting.cpus, folder.path())?),
+        _ => None,
+    };
     let command = command(setting, image, folder.path(), traced);
     let answer = if setting.case == Case::Serial { vec![b'x'; setting.rounds as usize] } else { Vec::new() };
     // The debug port's 2·value + 1; semihosting's code as it is.
-    let good = if matches!(setting.machine, Machine::Q35 { .. }) { 1 } else { 0 };
+    let good = if matches!(setting.machine, Machine::Virt { .. }) { 0 } else { 1 };
     let ended = process::run(command, &answer, |status, lines| {
         status.code() == Some(good) && lines.iter().any(|line| line == "pass")
     })?;

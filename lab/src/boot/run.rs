@@ -58,6 +58,12 @@ fn judge(setting: &Setting, run: &Run, short: Option<&Run>, traced: bool) -> Vec
         let covered = counted(run, "interrupts").is_some_and(|interrupts| remapped >= interrupts);
         rows.push(row("MSIs that QEMU remapped", remapped as f64, covered));
     }
+    if let Some(&posts) = run.counts.get("posts") {
+        // Beside one message a post, which is what the same device sends where nothing posts.
+        let sent = counted(run, "notifications_sent").map_or(f64::NAN, |count| count as f64);
+        let each = sent / posts as f64;
+        rows.push(row("notifications per post", each, each > 0.0 && each < 1.0));
+    }
     if setting.case == Case::Nvme && matches!(setting.machine, Machine::Virt { .. }) {
         rows.extend(messages(setting, run).into_iter().map(|(quantity, value, pass)| row(quantity, value, pass)));
     }
@@ -157,6 +163,23 @@ mod tests {
         assert_eq!(failing(run(2, 7, 7, 6, 0), 2, 1), ["messages deactivated"]);
         assert_eq!(failing(run(2, 6, 8, 0, 1), 3, 1).len(), 3);
         assert_eq!(failing(run(1, 7, 7, 0, 0), 3, 1).len(), 2, "no steady state was marked");
+    }
+
+    #[test]
+    fn posts_that_notify_each_time_fail() {
+        let posts = |sent: Option<u64>| {
+            let counts = [("cpus", Some(2)), ("remapping", Some(0)), ("posting", Some(1)), ("posts", Some(100))];
+            let counts = counts.into_iter().chain([("notifications_sent", sent)]);
+            let counts = counts.filter_map(|(name, value)| Some((name.into(), value?))).collect();
+            let run = Run { counts, events: Default::default(), failure: None };
+            let machine = Machine::Lent { posting: true };
+            let rows = judge(&Setting { case: Case::Posts, machine, cpus: 2, rounds: 100 }, &run, None, true);
+            rows.into_iter().filter(|row| !row.pass).map(|row| row.quantity).collect::<Vec<_>>()
+        };
+        assert!(posts(Some(3)).is_empty());
+        for wrong in [Some(0), Some(100), None] {
+            assert_eq!(posts(wrong), ["notifications per post"], "{wrong:?}");
+        }
     }
 
     #[test]

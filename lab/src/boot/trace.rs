@@ -21,7 +21,7 @@ pub(super) fn traced(setting: &Setting) -> Vec<&'static str> {
     let accesses: &[&str] = match setting.machine {
         Machine::Virt { gic, .. } => accesses(gic),
         Machine::Q35 { remapping: true } => &["vtd_ir_remap_msi"],
-        Machine::Q35 { remapping: false } => &[],
+        Machine::Q35 { remapping: false } | Machine::Lent { .. } => &[],
     };
     let messages: &[&str] = match (setting.case, setting.machine) {
         (Case::Nvme, Machine::Virt { gic: 2, .. }) => &["gic_cpu_read", "gic_cpu_write"],

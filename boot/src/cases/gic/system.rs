@@ -3,6 +3,7 @@
 use super::messages::{self, LPIS, Messages};
 use crate::arch::{Platform, Registers};
 use crate::cases::Options;
+use crate::cases::pci::{Bus, Function};
 use crate::kernel::cpu::{self, Exception};
 use crate::kernel::{self, Bare, threads};
 use alloc::format;
@@ -10,6 +11,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use drivers::gic::{Affinity, EoiMode, GicDomain, GicV2, GicV3, Redistributors};
+use drivers::message::MessageSource;
 use hal::{CpuId, CpuSet, Hal, Regs};
 use irq::{
     Action, AllocRequest, CoreConfig, Flow, Irq, IrqCore, IrqDomain, IrqReturn, RequestFlags, RequesterId, Trigger,
@@ -175,8 +177,20 @@ impl System {
     ///
     /// # Errors
     /// The machine has none.
-    pub(in crate::cases) fn messages(&self) -> Result<Arc<dyn IrqDomain>, String> {
+    pub(in crate::cases) fn messages(
+        &self,
+        _bus: &mut Bus,
+        _function: &Function,
+    ) -> Result<Arc<dyn IrqDomain>, String> {
         self.messages.as_ref().map(|messages| messages.domain.clone()).ok_or("no ITS and no v2m frame".into())
+    }
+
+    /// What is to be done once a function's MSI-X table is known: nothing, here.
+    ///
+    /// # Errors
+    /// None.
+    pub(in crate::cases) fn start_messages(&self, _table: &impl MessageSource) -> Result<(), String> {
+        Ok(())
     }
 
     /// The flow of their lines.

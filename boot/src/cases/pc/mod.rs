@@ -1,5 +1,6 @@
 //! Cases on local APICs, with and without a remapping unit.
 
+mod posts;
 mod system;
 
 use super::Options;
@@ -14,11 +15,14 @@ pub(super) use system::System;
 /// # Errors
 /// What went wrong, or that there is no such case.
 pub(super) fn run(case: &str, options: &Options, platform: &'static Platform) -> Result<(), String> {
-    let system = Arc::new(System::new(platform)?);
+    let posting = options.number("posting", 0)?;
+    let system = Arc::new(System::new(platform, posting != 0)?);
     super::count("cpus", platform.cpus().into());
     super::count("remapping", system.unit.is_some().into());
+    super::count("posting", posting);
     match case {
         "nvme" => super::nvme::nvme(&system, options),
-        _ => Err(format!("no case {case:?}; there is nvme")),
+        "posts" => posts::posts(&system, options),
+        _ => Err(format!("no case {case:?}; there are nvme, posts")),
     }
 }

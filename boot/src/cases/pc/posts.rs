@@ -1,0 +1,168 @@
+//! The poster: a device whose threads post as fast as they can, each request after a count in memory.
+
+use super::System;
+use crate::arch::{self, Registers};
+use crate::cases::pci::Bus;
+use crate::cases::{Options, count, expect, wait};
+use crate::kernel::Bare;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::SeqCst;
+use drivers::message::MessageDomain;
+use drivers::pci::{MsixCapability, MsixTable};
+use hal::{CpuId, CpuSet, Dma, Hal, Regs, Word};
+use irq::{Action, AllocRequest, Delivery, Irq, IrqReturn, RequestFlags};
+use spec::posting::poster::{BURST, FINALS, MADE, PCI_CLASS, RAISES, SEED, SEQUENCE, SHAPE, STATUS, Shape, Status};
+
+/// Between two changes of affinity.
+const PAUSE_NS: u64 = 2_000_000;
+/// Between two looks at whether the device is done: a look is a round trip to it.
+const LOOK_NS: u64 = 1_000_000;
+/// No raise for so long: the device hangs.
+const STALL_NS: u64 = 30_000_000_000;
+
+/// What all handlers know.
+struct Watch {
+    /// The sequence words, by source.
+    words: <Bare as Hal>::Dma,
+    /// The highest value that a handler has found, by source. Only handlers write it.
+    seen: Vec<AtomicU64>,
+}
+
+/// The handler of one source: looks at its sequence word, and nothing else ever does.
+struct Look {
+    watch: Arc<Watch>,
+    source: usize,
+    taken: AtomicU64,
+}
+
+impl Action for Look {
+    fn handle(&self, _line: Irq) -> IrqReturn {
+        let value = self.watch.words.words()[self.source].load();
+        self.watch.seen[self.source].fetch_max(value, SeqCst);
+        self.taken.fetch_add(1, SeqCst);
+        IrqReturn::Handled
+    }
+}
+
+/// The device, and a line for each of its sources.
+struct Poster {
+    regs: Registers,
+    watch: Arc<Watch>,
+    lines: Vec<(Irq, Arc<Look>)>,
+}
+
+/// Half of the raises undisturbed, half while lines move from CPU to CPU. Options: `raises`, `burst` (raises of a thread
+/// until it lets others run, at most), `seed`.
+pub(super) fn posts(system: &Arc<System>, options: &Options) -> Result<(), String> {
+    let raises = options.number("raises", 100_000)?;
+    if system.platform.cpus() < 2 {
+        return Err("one CPU: QEMU's CPUs are atomic towards other processes only where there are two".into());
+    }
+    let poster = Poster::new(system)?;
+    poster.regs.write64(SEED, options.number("seed", 1)?);
+    poster.regs.write32(BURST, options.number("burst", 64)? as u32);
+    let shape = Shape::from_bits(poster.regs.read32(SHAPE));
+    count("threads", shape.threads().into());
+    count("sources", shape.sources().into());
+    crate::println!("begin");
+    poster.run(raises / 2, || {
+        Bare.delay_ns(LOOK_NS);
+        Ok(())
+    })?;
+    let mut moves = 0;
+    poster.run(raises - raises / 2, || {
+        Bare.delay_ns(PAUSE_NS);
+        let (line, _) = &poster.lines[moves as usize % poster.lines.len()];
+        let to = CpuId((moves / poster.lines.len() as u64 + 1) as u32 % system.platform.cpus());
+        moves += 1;
+        system.core.set_affinity(*line, &CpuSet::of(to)).map_err(|error| format!("line {line} to CPU {to}: {error}"))
+    })?;
+    crate::println!("end");
+    count("raises", raises);
+    count("moves", moves);
+    count("handlers_run", poster.lines.iter().map(|(_, look)| look.taken.load(SeqCst)).sum());
+    count("strays", system.strays());
+    system.check()?;
+    expect("strays", system.strays(), 0)
+}
+
+impl Poster {
+    /// Finds the device; its lines are spread over the CPUs.
+    fn new(system: &Arc<System>) -> Result<Self, String> {
+        let bridge = system.platform.pcie.as_ref().ok_or("firmware tells of no PCIe configuration space")?;
+        let mut bus = Bus::new(bridge);
+        let function = bus.find(PCI_CLASS).ok_or("no poster on bus 0")?;
+        let regs = bus.region(&function, 0)?;
+        let capability = MsixCapability::find(&function.config).map_err(|error| error.to_string())?;
+        let table = bus.region(&function, capability.table_bar)?;
+        let table = MsixTable::enable(function.config, table, capability);
+        let domain = system.messages(&mut bus, &function)?;
+        let messages = MessageDomain::new(Bare, table, domain).map_err(|error| error.to_string())?;
+        system.start_messages(messages.source())?;
+
+        let sources = usize::from(Shape::from_bits(regs.read32(SHAPE)).sources());
+        let words = Bare.dma_alloc(sources * 8, 4096).map_err(|error| format!("sequence words: {error}"))?;
+        let seen = (0..sources).map(|_| AtomicU64::new(0)).collect();
+        let watch = Arc::new(Watch { words, seen });
+        let line = |source: usize| {
+            let look = Arc::new(Look { watch: watch.clone(), source, taken: AtomicU64::new(0) });
+            let request = AllocRequest {
+                requester: function.requester,
+                index: source as u32,
+                affinity: CpuSet::of(CpuId(source as u32 % system.platform.cpus())),
+                managed: false,
+                delivery: Delivery::Fixed,
+            };
+            let flow = system.message_flow();
+            let line = system.core.alloc_line(&messages, &request, flow).map_err(|error| error.to_string())?;
+            let requested = system.core.request(line, format!("source{source}"), RequestFlags::default(), look.clone());
+            requested.map_err(|error| error.to_string())?;
+            Ok((line, look))
+        };
+        let lines = (0..sources).map(line).collect::<Result<_, String>>()?;
+        regs.write64(SEQUENCE, watch.words.device_address().0);
+        Ok(Self { regs, watch, lines })
+    }
+
+    /// Has the device raise `raises` times, calling `meanwhile` again and again. Then every source's final value must
+    /// have been seen by its handler, without anything but its notification having led there.
+    fn run(&self, raises: u64, mut meanwhile: impl FnMut() -> Result<(), String>) -> Result<(), String> {
+        for (word, seen) in self.watch.words.words().iter().zip(&self.watch.seen) {
+            word.set(0);
+            seen.store(0, SeqCst);
+        }
+        self.regs.write64(RAISES, raises);
+        self.regs.write32(STATUS, Status::new().with_running(true).into_bits());
+        let status = || Status::from_bits(self.regs.read32(STATUS));
+        let (mut made, mut since_ns) = (0, arch::now_ns());
+        while status().running() {
+            meanwhile()?;
+            let (now, now_ns) = (self.regs.read64(MADE), arch::now_ns());
+            if now != made {
+                (made, since_ns) = (now, now_ns);
+            } else if now_ns - since_ns > STALL_NS {
+                return Err(format!("no raise for {} s after {made}", STALL_NS / 1_000_000_000));
+            }
+        }
+        if status().no_memory() {
+            return Err("the device does not reach the sequence words".into());
+        }
+        expect("raises made", self.regs.read64(MADE), raises)?;
+        let finals: Vec<u64> =
+            (0..self.lines.len() as u32).map(|source| self.regs.read64(FINALS + source * 8)).collect();
+        expect("raises by source, summed", finals.iter().sum(), raises)?;
+        let all_seen = || self.watch.seen.iter().zip(&finals).all(|(seen, &last)| seen.load(SeqCst) == last);
+        wait("the last notification", all_seen).map_err(|late| {
+            let missed = self.watch.seen.iter().zip(&finals).enumerate();
+            let missed = missed.filter(|(_, (seen, last))| seen.load(SeqCst) != **last);
+            let missed: Vec<String> = missed
+                .map(|(source, (seen, last))| format!("source {source} saw {} of {last}", seen.load(SeqCst)))
+                .collect();
+            format!("{late}: {}", missed.join(", "))
+        })
+    }
+}

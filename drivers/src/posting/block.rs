@@ -1,0 +1,216 @@
+//! The block's registers.
+
+use super::PostingError;
+use alloc::sync::Arc;
+use hal::{CpuId, DeviceAddress, Hal, Regs};
+use irq::posted::PostedMsi;
+use irq::{IrqError, Target};
+use spec::msi::{Status, configuration};
+use spec::posting::{
+    CAPABILITY_ID, CapabilityHead, Control, Counts, Fault, FaultReason, SIGNATURE, SlotDescriptor, Source, Tables,
+    VERSION, capability, header, slot,
+};
+
+/// More capabilities than 256 bytes can hold: a longer list is a loop.
+const CAPABILITIES_MAX: u32 = 48;
+
+/// Where a function's block is (SP, "Finding it").
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PostingCapability {
+    /// Its base address register.
+    pub bar: u8,
+    /// Its offset in that region, in bytes.
+    pub offset: u32,
+    /// Its length in bytes.
+    pub len_bytes: u32,
+}
+
+impl PostingCapability {
+    /// Looks for it in a function's configuration space.
+    ///
+    /// # Errors
+    /// [`PostingError::Missing`] when there is none, [`PostingError::Loop`] when the list of capabilities is broken.
+    pub fn find(config: &impl Regs) -> Result<Self, PostingError> {
+        let status = Status::from_bits((config.read32(configuration::COMMAND_STATUS) >> 16) as u16);
+        if !status.has_capabilities() {
+            return Err(PostingError::Missing);
+        }
+        let mut at = config.read32(configuration::CAPABILITIES) & 0xfc;
+        for _ in 0..CAPABILITIES_MAX {
+            if at == 0 {
+                return Err(PostingError::Missing);
+            }
+            let head = CapabilityHead::from_bits(config.read32(at));
+            if head.id() == CAPABILITY_ID
+                && head.length_bytes() >= capability::BYTES
+                && config.read32(at + capability::SIGNATURE) == SIGNATURE
+            {
+                let offset = config.read32(at + capability::OFFSET);
+                let len_bytes = config.read32(at + capability::LENGTH);
+                return Ok(Self { bar: head.bar(), offset, len_bytes });
+            }
+            at = u32::from(head.next()) & 0xfc;
+        }
+        Err(PostingError::Loop)
+    }
+}
+
+/// What the device has counted since its reset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PostingCounts {
+    /// Requests posted.
+    pub posts: u64,
+    /// Notifications sent.
+    pub notifications: u64,
+    /// Interrupts sent as messages of their own.
+    pub direct: u64,
+    /// Faults.
+    pub faults: u64,
+}
+
+/// The first fault since the last was taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PostingFault {
+    /// Why.
+    pub reason: FaultReason,
+    /// The source, or for a refused write the register's offset.
+    pub index: u16,
+}
+
+/// A function's block, with a slot for each CPU that has a posted descriptor: slot *n* for CPU *n*.
+pub struct PostingBlock<H: Hal> {
+    bar: H::Regs,
+    offset: u32,
+    counts: Counts,
+    tables: Tables,
+    posted: Arc<PostedMsi<H>>,
+}
+
+impl<H: Hal> PostingBlock<H> {
+    /// The block that `capability` tells of, in the region `bar`. Gives each CPU's descriptor its slot; MSI-X vector
+    /// [`PostingBlock::notification_entry`] notifies it. Nothing is posted yet.
+    ///
+    /// # Errors
+    /// [`PostingError`] for a block that is none, or has too few slots.
+    pub fn new(bar: H::Regs, capability: PostingCapability, posted: Arc<PostedMsi<H>>) -> Result<Self, PostingError> {
+        let PostingCapability { offset, len_bytes, .. } = capability;
+        let word = |register: u32| bar.read32(offset + register);
+        let (signature, version) = (word(header::SIGNATURE), word(header::VERSION));
+        if signature != SIGNATURE {
+            return Err(PostingError::Signature(signature));
+        }
+        if version >> 16 != VERSION >> 16 {
+            return Err(PostingError::Version(version));
+        }
+        let (counts, tables) = (Counts::from_bits(word(header::COUNTS)), Tables::from_bits(word(header::TABLES)));
+        let ends = [
+            u32::from(tables.slots()) + u32::from(counts.slots()) * slot::SIZE,
+            u32::from(tables.sources()) + u32::from(counts.sources()) * 4,
+        ];
+        if ends.iter().any(|&end| end > len_bytes) {
+            return Err(PostingError::Tables(len_bytes));
+        }
+        let block = Self { bar, offset, counts, tables, posted };
+        block.set_slots()?;
+        Ok(block)
+    }
+
+    fn set_slots(&self) -> Result<(), PostingError> {
+        let cpus = (0..).take_while(|&cpu| self.posted.descriptor_address(CpuId(cpu)).is_some()).count() as u32;
+        if cpus > u32::from(self.counts.slots()) {
+            return Err(PostingError::Slots(self.counts.slots(), cpus));
+        }
+        for cpu in 0..cpus {
+            let at = u32::from(self.tables.slots()) + cpu * slot::SIZE;
+            let DeviceAddress(address) = self.posted.descriptor_address(CpuId(cpu)).expect("counted above");
+            let descriptor = SlotDescriptor::new().with_valid(true).with_address_high(address >> 6);
+            self.write32(at + slot::NOTIFICATION, self.notification_entry(CpuId(cpu)));
+            self.bar.write64(self.offset + at + slot::DESCRIPTOR, descriptor.into_bits());
+            if self.bar.read64(self.offset + at + slot::DESCRIPTOR) != descriptor.into_bits() {
+                return Err(PostingError::Slot(cpu));
+            }
+        }
+        Ok(())
+    }
+
+    fn write32(&self, register: u32, value: u32) {
+        self.bar.write32(self.offset + register, value);
+    }
+
+    fn read32(&self, register: u32) -> u32 {
+        self.bar.read32(self.offset + register)
+    }
+
+    /// Sources: the first so many of the function's MSI-X vectors.
+    pub fn sources(&self) -> u32 {
+        self.counts.sources().into()
+    }
+
+    /// The MSI-X vector that notifies `cpu`: behind those of the sources.
+    pub fn notification_entry(&self, cpu: CpuId) -> u32 {
+        self.sources() + cpu.0
+    }
+
+    /// The descriptors that it posts to.
+    pub fn posted(&self) -> &Arc<PostedMsi<H>> {
+        &self.posted
+    }
+
+    /// Sources that are routed post from now on.
+    pub fn enable(&self) {
+        self.write32(header::CONTROL, Control::new().with_enable(true).into_bits());
+        // Takes effect before anything is asked of the device.
+        self.read32(header::CONTROL);
+    }
+
+    /// Every source sends its own message; nothing is posted any more when this returns.
+    pub fn disable(&self) {
+        self.write32(header::CONTROL, Control::new().into_bits());
+        self.read32(header::CONTROL);
+    }
+
+    /// Posts `source` to `target`'s descriptor, or no longer posts it; nothing is posted the old way when this returns
+    /// (SP, "Changing it").
+    ///
+    /// # Errors
+    /// [`IrqError::Target`] for a target without descriptor or vector, [`IrqError::Hardware`] when the block does not
+    /// take it.
+    pub(super) fn route(&self, source: u32, target: Option<Target>) -> Result<(), IrqError> {
+        let entry = match target {
+            None => Source::new(),
+            Some(target) => {
+                let nowhere = IrqError::Target(super::domain::NAME, target);
+                self.posted.descriptor_address(target.cpu).ok_or(nowhere)?;
+                let vector = target.vector.ok_or(nowhere)?;
+                Source::new().with_posted(true).with_vector(vector.0).with_slot(target.cpu.0 as u16)
+            }
+        };
+        let at = u32::from(self.tables.sources()) + source * 4;
+        self.write32(at, entry.into_bits());
+        if self.read32(at) != entry.into_bits() {
+            return Err(IrqError::Hardware(super::domain::NAME, "a source does not hold what was written to it"));
+        }
+        Ok(())
+    }
+
+    /// What the device has counted.
+    pub fn counts(&self) -> PostingCounts {
+        let count = |register: u32| self.bar.read64(self.offset + register);
+        PostingCounts {
+            posts: count(header::POSTS),
+            notifications: count(header::NOTIFICATIONS),
+            direct: count(header::DIRECT),
+            faults: count(header::FAULTS),
+        }
+    }
+
+    /// Takes the fault that is recorded, if one is.
+    pub fn take_fault(&self) -> Option<PostingFault> {
+        let fault = Fault::from_bits(self.read32(header::FAULT));
+        if !fault.valid() {
+            return None;
+        }
+        self.write32(header::FAULT, Fault::new().with_valid(true).into_bits());
+        Some(PostingFault { reason: FaultReason(fault.reason()), index: fault.index() })
+    }
+}
