@@ -1,3 +1,3 @@
 //! Driver against model, clause by clause (`tests/`), and the whole stack on a small server ([`server`]).
 
-pub mod server;
+pub use check::server;

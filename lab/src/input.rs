@@ -1,6 +1,21 @@
 //! Where input came from, and what is wrong with it.
 
 use std::fmt;
+use std::io::Read as _;
+
+/// The largest input file that is read: far beyond any, so that a wrong path (a device, a disk image) ends quickly.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// An input file's bytes. What a device says of its own size is not believed.
+pub(crate) fn read_file(path: &str) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes));
+    read.map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(format!("it has more than {BYTES_MAX} bytes"));
+    }
+    Ok(bytes)
+}
 
 /// A place in a file or on the command line that somebody can go to and correct.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -443,6 +443,9 @@ impl Core {
         width_bytes: u8,
         value: u64,
     ) {
+        if offset >= Event::OFFSET_END {
+            return self.cpu_fault("register write beyond any window", format!("region {region}, offset {offset:#x}"));
+        }
         let (order, own) = {
             let target = self.model(model).borrow();
             (target.write_order(region, offset), target.access_costs(region, offset))

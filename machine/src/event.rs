@@ -34,6 +34,9 @@ pub(crate) mod cpu_event {
 }
 
 impl Event {
+    /// No register of a model lies at this offset or above.
+    pub(crate) const OFFSET_END: u32 = 1 << 26;
+
     fn new(target: u32, code: u32, arg: u64) -> Self {
         Self { head: u64::from(target) << 32 | u64::from(code), arg }
     }
@@ -54,7 +57,7 @@ impl Event {
 
     /// A register write that arrives later: region, width and offset in the code.
     pub(crate) fn write(model: ModelId, region: u8, offset: u32, width_bytes: u8, value: u64) -> Self {
-        debug_assert!(offset < 1 << 26 && region < 16, "region {region} offset {offset:#x}");
+        debug_assert!(offset < Self::OFFSET_END && region < 16, "region {region} offset {offset:#x}");
         let (narrow, wide) = (u32::from(width_bytes < 4), u32::from(width_bytes == 8 || width_bytes == 2));
         let code = narrow << 31 | u32::from(region) << 27 | wide << 26 | offset;
         Self::new(KIND_WRITE << 30 | model.0, code, value)
@@ -69,7 +72,7 @@ impl Event {
             (_, 0) => 1,
             _ => 2,
         };
-        ((code >> 27 & 15) as u8, code & 0x3ff_ffff, width_bytes)
+        ((code >> 27 & 15) as u8, code & (Self::OFFSET_END - 1), width_bytes)
     }
 
     pub(crate) fn for_cpu(cpu: CpuId, code: u32, arg: u64) -> Self {

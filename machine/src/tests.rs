@@ -594,3 +594,15 @@ fn an_interrupt_that_takes_too_long_is_recorded() {
         assert_eq!(machine.take_longest_interrupt(), Ps(0));
     }
 }
+
+#[test]
+fn a_register_write_beyond_any_window_is_a_fault_and_arrives_nowhere() {
+    let (mut machine, bell) = machine(1);
+    let regs = machine.regs(bell, 0);
+    let boot = move || [1 << 26, 1 << 26 | 0x80, u32::MAX].map(|offset| regs.write32(offset, 7));
+    machine.run_boot(Ps::from_ns(1_000), boot).expect("it ends");
+    machine.run_until(Ps::from_ns(10_000));
+    assert_eq!(machine.with_model(bell, |bell: &mut Bell| bell.writes.len()), Some(0));
+    let (faults, _) = machine.faults();
+    assert_eq!((faults[0].kind, faults[0].count), ("register write beyond any window", 3));
+}

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use toml::Table;
 
 /// Each room with the rooms it may depend on. `drivers` and `irq` never see `machine`, and `machine` never sees them.
-const LAW: [(&str, &[&str]); 12] = [
+const LAW: [(&str, &[&str]); 14] = [
     ("spec", &[]),
     ("hal", &[]),
     ("irq", &["spec", "hal"]),
@@ -19,9 +19,11 @@ const LAW: [(&str, &[&str]); 12] = [
     ("drivers", &["irq", "spec", "hal"]),
     ("machine", &["spec", "hal", "sched"]),
     ("bridge", &["machine", "spec"]),
-    ("lab", &["spec", "hal", "irq", "sched", "drivers", "machine", "bridge"]),
-    ("conformance", &["spec", "hal", "irq", "sched", "drivers", "machine", "lab"]),
+    ("check", &["spec", "hal", "irq", "drivers", "machine"]),
+    ("lab", &["spec", "hal", "irq", "sched", "drivers", "machine", "bridge", "check"]),
+    ("conformance", &["spec", "hal", "irq", "sched", "drivers", "machine", "check", "lab"]),
     ("benches", &["spec", "hal", "irq", "sched", "drivers", "machine", "lab"]),
+    ("fuzz", &["spec", "hal", "irq", "sched", "drivers", "machine", "lab", "bridge"]),
     ("boot", &["spec", "hal", "irq", "sched", "drivers"]),
     ("xtask", &[]),
 ];

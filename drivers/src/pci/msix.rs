@@ -11,6 +11,10 @@ use spec::msi::{
 
 /// More capabilities than 256 bytes can hold: a longer list is a loop.
 const CAPABILITIES_MAX: u32 = 48;
+/// Configuration space that capabilities may lie in (PCI Local Bus Specification 3.0, "Capabilities List").
+const CONFIGURATION_BYTES: u32 = 256;
+/// Bytes of the MSI-X capability.
+const CAPABILITY_BYTES: u32 = 12;
 
 /// Why a function's MSI-X cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,6 +23,10 @@ pub enum MsixError {
     Missing,
     /// Its list of capabilities does not end.
     Loop,
+    /// The capability at this offset reaches beyond the 256 bytes of configuration space.
+    Cut(u32),
+    /// So many entries at this offset do not fit into the region of so many bytes.
+    Table(u32, u32, u32),
 }
 
 impl fmt::Display for MsixError {
@@ -26,6 +34,15 @@ impl fmt::Display for MsixError {
         match self {
             Self::Missing => write!(f, "the PCI function has no MSI-X capability"),
             Self::Loop => write!(f, "the PCI function's capabilities do not end after {CAPABILITIES_MAX}"),
+            Self::Cut(offset) => {
+                write!(f, "the MSI-X capability at {offset:#x} does not end in {CONFIGURATION_BYTES} bytes")
+            }
+            Self::Table(entries, offset, bytes) => {
+                write!(
+                    f,
+                    "{entries} MSI-X entries at {offset:#x} of a region; valid is an end within its {bytes:#x} bytes"
+                )
+            }
         }
     }
 }
@@ -62,11 +79,28 @@ impl MsixCapability {
             }
             let header = CapabilityHeader::from_bits(config.read32(u32::from(offset)));
             if header.id() == MSIX_CAPABILITY_ID {
-                return Ok(Self::read(config, u32::from(offset), header));
+                let offset = u32::from(offset);
+                if offset + CAPABILITY_BYTES > CONFIGURATION_BYTES {
+                    return Err(MsixError::Cut(offset));
+                }
+                return Ok(Self::read(config, offset, header));
             }
             offset = header.next() & !0b11;
         }
         Err(MsixError::Loop)
+    }
+
+    /// Whether the table lies within its region of `bar_len_bytes`. What a device says is to be checked before
+    /// [`MsixTable::enable`] writes there.
+    ///
+    /// # Errors
+    /// [`MsixError::Table`] when it does not.
+    pub fn fits(&self, bar_len_bytes: u32) -> Result<(), MsixError> {
+        let end = self.table_offset.checked_add(self.entries * msix_entry::SIZE);
+        match end.is_some_and(|end| end <= bar_len_bytes) {
+            true => Ok(()),
+            false => Err(MsixError::Table(self.entries, self.table_offset, bar_len_bytes)),
+        }
     }
 
     fn read(config: &impl Regs, offset: u32, header: CapabilityHeader) -> Self {
@@ -205,6 +239,19 @@ mod tests {
         assert_eq!(MsixCapability::find(&regs), Err(MsixError::Missing));
         config.answer(0x04, &[0x0000_0006]);
         assert_eq!(MsixCapability::find(&regs), Err(MsixError::Missing));
+    }
+
+    #[test]
+    fn what_reaches_out_of_configuration_space_or_region_is_refused() {
+        let (config, regs) = Script::new();
+        config.answer(0x04, &[0x0010_0006]);
+        config.answer(0x34, &[0xf8]);
+        config.answer(0xf8, &[0x0002_0011]);
+        assert_eq!(MsixCapability::find(&regs), Err(MsixError::Cut(0xf8)));
+        assert_eq!(CAPABILITY.fits(0x2030), Ok(()));
+        assert_eq!(CAPABILITY.fits(0x202f), Err(MsixError::Table(3, 0x2000, 0x202f)));
+        let endless = MsixCapability { table_offset: 0xffff_fff8, entries: 2048, ..CAPABILITY };
+        assert_eq!(endless.fits(u32::MAX), Err(MsixError::Table(2048, 0xffff_fff8, u32::MAX)));
     }
 
     #[test]

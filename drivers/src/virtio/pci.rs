@@ -12,6 +12,8 @@ use spec::virtio::{DeviceId, Status};
 
 /// More capabilities than 256 bytes can hold: a longer list is a loop.
 const CAPABILITIES_MAX: u32 = 48;
+/// Configuration space that capabilities may lie in (PCI Local Bus Specification 3.0, "Capabilities List").
+const CONFIGURATION_BYTES: u32 = 256;
 /// The first PCI device id of non-transitional devices.
 const DEVICE_BASE: u32 = 0x1040;
 
@@ -56,6 +58,12 @@ impl<R: Regs> Capabilities<'_, R> {
         if !status.has_capabilities() {
             return Err(VirtioError::Capability(kind.0));
         }
+        // What the device must obey: lengths in 4.1.4, alignments in 4.1.4.3.1, 4.1.4.4.1, 4.1.4.5.1 and 4.1.4.6.1.
+        let (capability_bytes, alignment_bytes) = match kind {
+            Structure::NOTIFY => (capability::NOTIFY_BYTES, 2),
+            Structure::ISR => (capability::BYTES, 1),
+            _ => (capability::BYTES, 4),
+        };
         let mut offset = self.config.read32(configuration::CAPABILITIES) as u8 & !0b11;
         for _ in 0..CAPABILITIES_MAX {
             if offset == 0 {
@@ -64,8 +72,10 @@ impl<R: Regs> Capabilities<'_, R> {
             let head = CapabilityHead::from_bits(self.config.read32(offset.into()));
             if head.id() == CAPABILITY_ID
                 && head.structure() == kind.0
-                && head.length_bytes() >= capability::BYTES
+                && head.length_bytes() >= capability_bytes
+                && u32::from(offset) + u32::from(capability_bytes) <= CONFIGURATION_BYTES
                 && let Some(window) = self.window(offset.into(), least)
+                && window.offset.is_multiple_of(alignment_bytes)
             {
                 return Ok((offset.into(), window));
             }
@@ -74,6 +84,7 @@ impl<R: Regs> Capabilities<'_, R> {
         Err(VirtioError::CapabilityLoop)
     }
 
+    /// The window that a capability tells of, if it lies in its region.
     fn window(&self, capability: u32, least: u32) -> Option<Window<R>> {
         let place = CapabilityPlace::from_bits(self.config.read32(capability + capability::PLACE));
         let bar = self.bars.get(usize::from(place.bar()))?.as_ref()?;
@@ -165,7 +176,8 @@ impl<H: Hal> Pci<H> {
 
     fn notify_offset(&self, queue: u16) -> Option<u32> {
         let offset = u32::from(self.read16(common::QUEUE_NOTIFY_OFF)).checked_mul(self.notify_multiplier)?;
-        (usize::from(queue) < self.notify_offsets.len() && self.notify.holds(offset, 2)).then_some(offset)
+        (usize::from(queue) < self.notify_offsets.len() && self.notify.holds(offset, 2) && offset.is_multiple_of(2))
+            .then_some(offset)
     }
 }
 

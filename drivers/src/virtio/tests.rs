@@ -217,6 +217,25 @@ fn pci_structures_outside_their_region_are_refused() {
     assert!(matches!(open(0x4000), Some(VirtioError::Device(..))), "a transitional device");
 }
 
+/// A structure that is not aligned as 4.1.4 demands, and a capability that configuration space cuts off, are none.
+#[test]
+fn pci_structures_that_cannot_be_accessed_are_passed_over() {
+    let (_, bar) = Script::new();
+    let open = |config_regs| Pci::<HostHal>::new(HostHal::manual(1), &config_regs, &bars(&bar, 0x4000), 2).err();
+    for (at, offset, structure) in [(0x40, 2, 1), (0x50, 0x3001, 2)] {
+        let (config, regs) = pci_config();
+        config.answer(at + 8, &[offset]);
+        assert_eq!(open(regs), Some(VirtioError::Capability(structure)), "offset {offset:#x}");
+    }
+    let (config, regs) = pci_config();
+    config.answer(0x74, &[0x0410_f009]);
+    for (field, value) in [(0, 0x0210_0009), (4, 4), (8, 0x3000), (12, 0x100)] {
+        config.answer(0xf0 + field, &[value]);
+    }
+    config.answer(0x50, &[0x0510_6409]);
+    assert_eq!(open(regs), Some(VirtioError::Capability(2)), "its multiplier would lie at 100h");
+}
+
 #[test]
 fn a_notification_outside_its_structure_keeps_the_queue_from_starting() {
     let (_, config) = pci_config();

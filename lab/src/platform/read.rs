@@ -10,7 +10,7 @@
 
 use super::{Accelerator, Constant, Cpu, Drive, Fabric, GROUPS, Gic, Needed, Nic, Platform, Spec, Vhost};
 use crate::document::{Document, Node, Table};
-use crate::input::{InputError, Place, Problem};
+use crate::input::{InputError, Place, Problem, read_file};
 use crate::setting::Setting;
 
 /// The platforms that the program carries: name, path in the project, text.
@@ -38,6 +38,14 @@ impl Platform {
         Self::load_within(setting, 0)
     }
 
+    /// The platform `name` that `text` describes; errors name `file`.
+    ///
+    /// # Errors
+    /// The text is wrong, or its base is.
+    pub fn read(name: &str, file: &str, text: &str) -> Result<Self, InputError> {
+        Self::parse(name, file, text, 0)
+    }
+
     /// As [`Self::load`], `depth` files below the first.
     fn load_within(setting: &Setting, depth: u32) -> Result<Self, InputError> {
         let name = setting.text.as_str();
@@ -51,7 +59,8 @@ impl Platform {
             let known = EMBEDDED.map(|(name, ..)| name).join(", ");
             return Err(setting.wrong("is no platform", format!("{known}, or the path of a file (./my.toml)")));
         }
-        let text = std::fs::read_to_string(name)
+        let text = read_file(name)
+            .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is no UTF-8 text".to_owned()))
             .map_err(|error| setting.wrong(format!("cannot be read ({error})"), "the path of a platform file"))?;
         let stem = std::path::Path::new(name).file_stem().map_or(name.into(), |stem| stem.to_string_lossy());
         Self::parse(&stem, name, &text, depth)

@@ -1,11 +1,8 @@
 //! Where a scenario and what it refers to are read from: the disk, or the program itself.
 
 use super::carried;
-use crate::input::{InputError, Place, Problem};
+use crate::input::{InputError, Place, Problem, read_file};
 use std::path::Path;
-
-/// The largest input file that is read: far beyond any, so that a wrong path (a device, a disk image) ends quickly.
-const BYTES_MAX: u64 = 16 << 20;
 
 /// A source of files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,13 +34,7 @@ impl Files {
     pub(super) fn read(self, path: &str) -> Result<Vec<u8>, String> {
         match self {
             Self::Carried => carried::text(path).map(|text| text.as_bytes().to_vec()).ok_or("not carried".to_owned()),
-            Self::Disk => {
-                let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
-                if size > BYTES_MAX {
-                    return Err(format!("it has {size} bytes, more than {BYTES_MAX}"));
-                }
-                std::fs::read(path).map_err(|error| error.to_string())
-            }
+            Self::Disk => read_file(path),
         }
     }
 

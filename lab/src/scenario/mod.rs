@@ -74,7 +74,19 @@ impl Request {
     /// Whatever is wrong with the input, with its place.
     pub fn plan(&self) -> Result<Plan, InputError> {
         let (files, path) = Files::locate(&self.input)?;
-        let scenario = self.scenario(files, &path)?;
+        self.plan_from(files, path.clone(), files.input(&path)?)
+    }
+
+    /// As [`Self::plan`], of an input whose text is at hand. Job files that it names are those that the program carries.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the input, with its place.
+    pub fn plan_of(&self, text: Vec<u8>) -> Result<Plan, InputError> {
+        self.plan_from(Files::Carried, self.input.clone(), text)
+    }
+
+    fn plan_from(&self, files: Files, path: String, text: Vec<u8>) -> Result<Plan, InputError> {
+        let scenario = self.scenario(files, &path, text)?;
         let kind = match scenario.workload {
             Workload::Stream => Kind::Accelerator(AcceleratorDraft::new()),
             Workload::Network => Kind::Network(NetworkDraft::new()),
@@ -135,8 +147,7 @@ impl Request {
     }
 
     /// The scenario of the input, on the platform that is asked for. A job file is one that says nothing else.
-    fn scenario(&self, files: Files, path: &str) -> Result<Scenario, InputError> {
-        let bytes = files.input(path)?;
+    fn scenario(&self, files: Files, path: &str, bytes: Vec<u8>) -> Result<Scenario, InputError> {
         let asked = self.platform.as_ref().map(|name| Setting::new(Place::option("--platform"), "", name));
         if !path.ends_with(".toml") {
             return Ok(Scenario {

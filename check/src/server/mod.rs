@@ -83,7 +83,16 @@ pub struct Config {
     pub short_cuts: bool,
     /// A random schedule.
     pub unrest: Option<Unrest>,
+    /// Lines that the core has room for.
+    pub lines_max: u32,
+    /// The longest that a message is under way, as the core is told.
+    pub flight_ns: u64,
+    /// The rest of the machine: memory, costs, trace.
+    pub machine: MachineConfig,
 }
+
+/// The longest that a message is under way here: port, IOMMU and dispatch together need less than 10 µs.
+const FLIGHT_NS: u64 = 30_000;
 
 impl Default for Config {
     fn default() -> Self {
@@ -103,6 +112,14 @@ impl Default for Config {
             hidden_coalescing: None,
             short_cuts: true,
             unrest: None,
+            lines_max: 1000,
+            flight_ns: FLIGHT_NS,
+            machine: MachineConfig {
+                memory_bytes: 16 << 20,
+                jitter_percent: 40,
+                costs: costs(),
+                ..MachineConfig::default()
+            },
         }
     }
 }
@@ -134,6 +151,70 @@ pub struct Server {
     pub machine: Machine,
 }
 
+/// The machine with its models and its interrupt entry, and no software on it.
+pub struct Hardware {
+    /// Its models.
+    pub models: Models,
+    /// The drives' models.
+    pub drives: Vec<ModelId>,
+    /// The machine.
+    pub machine: Machine,
+    config: Config,
+    entry: bringup::Entry,
+}
+
+impl Hardware {
+    /// Builds it, with models of the caller's; `add` is told the remapping unit and the places of its ports. What it
+    /// returns.
+    ///
+    /// # Panics
+    /// When the machine cannot be built.
+    pub fn with<R>(config: &Config, add: impl FnOnce(&mut Machine, ModelId, &Credits) -> R) -> (Self, R) {
+        let mut machine = Machine::new(MachineConfig {
+            cpus: config.cpus,
+            seed: config.seed,
+            short_cuts: config.short_cuts,
+            unrest: config.unrest.clone(),
+            ..config.machine.clone()
+        });
+        let socket = Dispatch::new(Ps::from_ns(112));
+        let credits = Credits::default();
+        let iommu = VtdUnit::new(unit_config(config), socket, credits.clone());
+        let iommu = machine.add_model(|_| Box::new(iommu));
+        let drives: Vec<ModelId> = (0..config.drives)
+            .map(|index| add_drive(&mut machine, iommu, &credits, drive_config(config, index)))
+            .collect();
+        let ioapic = IoApicConfig { name: "ioapic".into(), requester: IOAPIC_REQUESTER, pins: 8 };
+        let ioapic = machine.add_model(|_| Box::new(IoApic::new(iommu, ioapic)));
+        let hpet = HpetConfig { name: "hpet".into(), requester: HPET_REQUESTER, period_fs: 10_000_000 };
+        let hpet = machine.add_model(|_| Box::new(Hpet::new(iommu, hpet)));
+        let ringer = machine.add_model(|_| Box::new(Ringer::new(iommu, RINGER_REQUESTER)));
+        let wire = machine.add_model(|_| Box::new(Wire::new(ioapic, WIRE_PIN)));
+        let models = Models { iommu, ioapic, hpet, ringer, wire };
+        let added = add(&mut machine, iommu, &credits);
+        let entry = Arc::default();
+        bringup::hang_entry(&mut machine, &entry);
+        (Self { models, drives, machine, config: config.clone(), entry }, added)
+    }
+
+    /// Brings the software up.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    pub fn bring_up(&mut self) -> Arc<System> {
+        let Self { models, drives, config, entry, .. } = self;
+        let (config, models, drives, entry) = (config.clone(), *models, drives.clone(), entry.clone());
+        let boot = move || System::bring_up(&config, models, &drives, &entry);
+        self.machine.run_boot(LIMIT, boot).expect("the server comes up")
+    }
+}
+
+/// A drive behind a root port of its own.
+pub fn add_drive(machine: &mut Machine, iommu: ModelId, credits: &Credits, config: nvme::Config) -> ModelId {
+    let port = machine.add_model(|id| Box::new(RootPort::new(id, iommu, port_config(), credits)));
+    machine.add_model(|_| Box::new(Nvme::new(port, config).expect("a valid drive")))
+}
+
 /// The longest that anything here may take, in simulated time.
 const LIMIT: Ps = Ps::from_ns(2_000_000_000);
 
@@ -151,39 +232,9 @@ impl Server {
     /// # Panics
     /// When it does not come up.
     pub fn with<R>(config: &Config, add: impl FnOnce(&mut Machine, ModelId) -> R) -> (Self, R) {
-        let mut machine = Machine::new(MachineConfig {
-            cpus: config.cpus,
-            memory_bytes: 16 << 20,
-            seed: config.seed,
-            jitter_percent: 40,
-            costs: costs(),
-            short_cuts: config.short_cuts,
-            unrest: config.unrest.clone(),
-            ..MachineConfig::default()
-        });
-        let socket = Dispatch::new(Ps::from_ns(112));
-        let credits = Credits::default();
-        let iommu = VtdUnit::new(unit_config(config), socket, credits.clone());
-        let iommu = machine.add_model(|_| Box::new(iommu));
-        let drives: Vec<ModelId> = (0..config.drives)
-            .map(|index| {
-                let port = machine.add_model(|id| Box::new(RootPort::new(id, iommu, port_config(), &credits)));
-                machine.add_model(|_| Box::new(Nvme::new(port, drive_config(config, index)).expect("a valid drive")))
-            })
-            .collect();
-        let ioapic = IoApicConfig { name: "ioapic".into(), requester: IOAPIC_REQUESTER, pins: 8 };
-        let ioapic = machine.add_model(|_| Box::new(IoApic::new(iommu, ioapic)));
-        let hpet = HpetConfig { name: "hpet".into(), requester: HPET_REQUESTER, period_fs: 10_000_000 };
-        let hpet = machine.add_model(|_| Box::new(Hpet::new(iommu, hpet)));
-        let ringer = machine.add_model(|_| Box::new(Ringer::new(iommu, RINGER_REQUESTER)));
-        let wire = machine.add_model(|_| Box::new(Wire::new(ioapic, WIRE_PIN)));
-        let models = Models { iommu, ioapic, hpet, ringer, wire };
-        let added = add(&mut machine, iommu);
-        let entry = Arc::default();
-        bringup::hang_entry(&mut machine, &entry);
-        let (config, sites) = (config.clone(), drives.clone());
-        let boot = move || System::bring_up(&config, models, &sites, &entry);
-        let system = machine.run_boot(LIMIT, boot).expect("the server comes up");
+        let (mut hardware, added) = Hardware::with(config, |machine, iommu, _| add(machine, iommu));
+        let system = hardware.bring_up();
+        let Hardware { models, drives, machine, .. } = hardware;
         (Self { system, models, drives, machine }, added)
     }
 
@@ -232,7 +283,8 @@ impl Server {
     }
 }
 
-fn costs() -> Costs {
+/// What CPUs' actions cost here.
+pub fn costs() -> Costs {
     let mut work_ps = [0; Work::COUNT];
     for (work, ns) in [
         (Work::IrqEntry, 200),
@@ -280,7 +332,8 @@ fn port_config() -> RootPortConfig {
     }
 }
 
-fn drive_config(config: &Config, index: u32) -> nvme::Config {
+/// A drive as this server has them.
+pub fn drive_config(config: &Config, index: u32) -> nvme::Config {
     let read = Latency { mean: Ps::from_ns(config.read_ns), spread: Spread::Uniform { percent: 80 }, tail: None };
     nvme::Config {
         name: format!("nvme{index}"),

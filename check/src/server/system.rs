@@ -59,6 +59,8 @@ pub struct System {
     pub(super) cpus: u32,
     pub(super) tick_ns: u64,
     pub(super) ticking: AtomicBool,
+    /// What CPU 0's tick does beside: the kernel's timers.
+    pub on_tick: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// How often each CPU took each vector.
     pub(super) taken: Vec<[AtomicU64; 256]>,
     /// Interrupts that a CPU took although it was offline, or ended with something left in service.
@@ -204,17 +206,25 @@ impl System {
         if result.is_ok() {
             self.posted.iter().for_each(|posted| posted.cpu_offline());
             self.offline[cpu.index()].store(true, Relaxed);
+            machine::observe::declare_cpu(cpu.0, false);
             let before = self.device_requests(cpu);
             SimHal.delay_ns(ns);
             let after = self.device_requests(cpu);
             if before != after {
                 self.violation(format!("CPU {cpu} is offline and was sent to: {before:x?}, then {after:x?}"));
             }
+            machine::observe::declare_cpu(cpu.0, true);
             self.offline[cpu.index()].store(false, Relaxed);
             self.core.cpu_online(cpu).unwrap_or_else(|error| self.violation(format!("online: {error}")));
         }
         SimHal.irq_restore(off);
         result
+    }
+
+    /// Whether a vector is posted to `cpu` and not taken yet.
+    pub fn any_device_request(&self, cpu: CpuId) -> bool {
+        let descriptor = self.posted.as_ref().and_then(|posted| posted.descriptor(cpu));
+        descriptor.is_some_and(|descriptor| (0x20..=0xea).any(|vector| descriptor.is_pending(Vector(vector))))
     }
 
     /// Device vectors that wait at this CPU, in its LAPIC or its descriptor.

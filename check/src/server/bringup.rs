@@ -24,9 +24,6 @@ const SPURIOUS: Vector = Vector(0xff);
 /// What guests' descriptors notify: taken by the host, as by a hypervisor that looks which virtual CPU it was for.
 pub const GUEST_NOTIFICATION: Vector = Vector(0xf2);
 
-/// The longest that a message is under way here: port, IOMMU and dispatch together need less than 10 µs.
-const FLIGHT_NS: u64 = 30_000;
-
 /// Where the interrupt entry finds the system.
 pub(super) type Entry = Arc<OnceLock<Arc<System>>>;
 
@@ -82,10 +79,10 @@ impl System {
             })
         });
         let core_config = CoreConfig {
-            flight_ns: FLIGHT_NS,
+            flight_ns: config.flight_ns,
             storm: config.storm,
             force_threads: config.force_threads,
-            ..CoreConfig::x86(cpus, 1000)
+            ..CoreConfig::x86(cpus, config.lines_max)
         };
         let mut core = IrqCore::new(SimHal, core_config).expect("a valid configuration");
         core.set_root_chip(chip);
@@ -105,6 +102,7 @@ impl System {
             cpus,
             tick_ns: config.tick_ns,
             ticking: AtomicBool::new(true),
+            on_tick: OnceLock::new(),
             taken: (0..cpus).map(|_| [const { AtomicU64::new(0) }; 256]).collect(),
             violations: Mutex::default(),
             offline: (0..cpus).map(|_| AtomicBool::new(false)).collect(),
@@ -180,6 +178,9 @@ fn system_vectors(
         end.eoi();
         if let Some(system) = system.get().filter(|system| system.ticking.load(Relaxed)) {
             system.start_tick();
+            if let Some(on_tick) = system.on_tick.get().filter(|_| SimHal.cpu() == CpuId(0)) {
+                on_tick();
+            }
         }
     };
     set(LOCAL_TIMER, "LOC", "Local timer interrupts", Arc::new(tick));

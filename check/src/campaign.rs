@@ -1,0 +1,272 @@
+//! Many histories on all cores.
+//!
+//! Workers take numbers in turn, and a number says scenario and seed; what is reported does not depend on who was
+//! faster. A failure ends the campaign: those before it are finished, those behind it do not count.
+
+use crate::coverage::Coverage;
+use crate::history::Recipe;
+use crate::run::{Run, Scenario};
+use crate::verdict::{Failure, Kind};
+use indicatif::{ProgressBar, ProgressStyle};
+use machine::time::Ps;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A history that the host has worked on for so long will not end.
+const HANG: Duration = Duration::from_secs(60);
+/// Progress is shown after this time.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// How long to search.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Length {
+    /// So many histories of each scenario.
+    Seeds(u64),
+    /// For so long.
+    Time(Duration),
+}
+
+/// What to search.
+pub struct Campaign {
+    /// In turn.
+    pub scenarios: Vec<&'static dyn Scenario>,
+    /// Seed of the first round of histories.
+    pub first_seed: u64,
+    /// How long.
+    pub length: Length,
+    /// What all have in common.
+    pub recipe: Recipe,
+    /// Worker threads.
+    pub jobs: usize,
+}
+
+impl Campaign {
+    /// The scenario of history `index`.
+    pub fn scenario(&self, index: u64) -> &'static dyn Scenario {
+        self.scenarios[(index % self.scenarios.len() as u64) as usize]
+    }
+
+    fn recipe_of(&self, index: u64) -> Recipe {
+        let seed = self.first_seed.wrapping_add(index / self.scenarios.len() as u64);
+        Recipe { seed, ..self.recipe.clone() }
+    }
+}
+
+/// A history that failed.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Its number in the campaign.
+    pub index: u64,
+    /// Its scenario.
+    pub scenario: &'static str,
+    /// How to make it again.
+    pub recipe: Recipe,
+    /// What is wrong with it.
+    pub failure: Failure,
+    /// It does not end on the host either.
+    pub hangs: bool,
+}
+
+impl Found {
+    /// The line that shows it again.
+    pub fn replay(&self) -> String {
+        replay_line(self.scenario, &self.recipe)
+    }
+}
+
+/// The line that runs one history.
+pub fn replay_line(scenario: &str, recipe: &Recipe) -> String {
+    format!("campanile check --scenario {scenario} {recipe}")
+}
+
+#[derive(Serialize)]
+struct FoundRow<'a> {
+    scenario: &'a str,
+    seed: String,
+    kind: Kind,
+    checker: &'a str,
+    message: &'a str,
+    replay: String,
+}
+
+impl Serialize for Found {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Failure { kind, checker, text, .. } = &self.failure;
+        let seed = format!("{:#x}", self.recipe.seed);
+        let row =
+            FoundRow { scenario: self.scenario, seed, kind: *kind, checker, message: text, replay: self.replay() };
+        row.serialize(serializer)
+    }
+}
+
+/// What a campaign did and found.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Summary {
+    /// Histories.
+    pub histories: u64,
+    /// Commands that stacks were given.
+    pub ios: u64,
+    /// Interrupts that CPUs took.
+    pub interrupts: u64,
+    /// Faults that were injected, by kind.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Simulated seconds.
+    pub simulated_seconds: f64,
+    /// Wall clock.
+    pub seconds: f64,
+    /// Commands by second and worker: measured on this machine.
+    pub ios_per_second_per_core: f64,
+    /// What failed.
+    pub failures: Vec<Found>,
+    /// Transitions that were seen, by scenario.
+    pub coverage: BTreeMap<&'static str, Coverage>,
+}
+
+impl Summary {
+    fn add(&mut self, scenario: &'static str, run: &Run) {
+        self.histories += 1;
+        self.ios += run.ios;
+        self.interrupts += run.interrupts;
+        run.faults.iter().for_each(|(kind, count)| *self.faults.entry(kind).or_default() += count);
+        self.coverage.entry(scenario).or_default().merge(&run.coverage);
+        self.simulated_seconds += run.simulated.0 as f64 / 1e12;
+    }
+}
+
+/// What the workers share.
+struct Shared {
+    campaign: Campaign,
+    next: AtomicU64,
+    /// The lowest number that failed, or how many there are: nothing at or beyond it is started.
+    end: AtomicU64,
+    deadline: Option<Instant>,
+    /// What each worker is at, and since when.
+    at: Vec<Mutex<Option<(u64, Instant)>>>,
+}
+
+/// Runs a campaign.
+///
+/// # Panics
+/// When a worker of this program's own fails, which is a defect of it.
+pub fn run(campaign: &Campaign) -> Summary {
+    let start = Instant::now();
+    let (end, deadline) = match campaign.length {
+        Length::Seeds(seeds) => (seeds.saturating_mul(campaign.scenarios.len() as u64), None),
+        Length::Time(time) => (u64::MAX, Some(start + time)),
+    };
+    let Campaign { scenarios, first_seed, length, recipe, jobs } = campaign;
+    let (first_seed, length, jobs) = (*first_seed, *length, *jobs);
+    let campaign = Campaign { scenarios: scenarios.clone(), first_seed, length, recipe: recipe.clone(), jobs };
+    let at = (0..jobs).map(|_| Mutex::new(None)).collect();
+    let (next, end) = (AtomicU64::new(0), AtomicU64::new(end));
+    let shared = Arc::new(Shared { campaign, next, end, deadline, at });
+    let (results, done) = mpsc::channel();
+    for worker in 0..jobs {
+        let (shared, results) = (shared.clone(), results.clone());
+        std::thread::spawn(move || work(&shared, worker, &results));
+    }
+    drop(results);
+    let bar = progress(length, shared.campaign.scenarios.len() as u64);
+    let mut runs: BTreeMap<u64, Run> = BTreeMap::new();
+    let mut summary = Summary::default();
+    let mut counted = 0;
+    let mut hung = None;
+    loop {
+        match done.recv_timeout(Duration::from_millis(200)) {
+            Ok((index, run)) => {
+                runs.insert(index, run);
+                bar.inc(1);
+            }
+            Err(RecvTimeoutError::Timeout) => hung = shared.hung(),
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        // In their order, as far as it has no gap: memory stays flat.
+        while let Some(run) = runs.remove(&counted) {
+            count(&shared.campaign, &mut summary, counted, run);
+            counted += 1;
+            if !summary.failures.is_empty() {
+                runs.clear();
+                counted = u64::MAX;
+            }
+        }
+        show_progress(&bar, start, &summary, jobs);
+        if hung.is_some() {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    if let Some(index) = hung.filter(|_| summary.failures.is_empty()) {
+        summary.failures.push(shared.hang(index));
+    }
+    summary.seconds = start.elapsed().as_secs_f64();
+    summary.ios_per_second_per_core = summary.ios as f64 / summary.seconds / jobs as f64;
+    summary
+}
+
+fn count(campaign: &Campaign, summary: &mut Summary, index: u64, run: Run) {
+    let scenario = campaign.scenario(index).name();
+    summary.add(scenario, &run);
+    if let Some(failure) = run.failure {
+        summary.failures.push(Found { index, scenario, recipe: campaign.recipe_of(index), failure, hangs: false });
+    }
+}
+
+fn work(shared: &Shared, worker: usize, results: &Sender<(u64, Run)>) {
+    loop {
+        let index = shared.next.fetch_add(1, Relaxed);
+        let late = shared.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        if late || index >= shared.end.load(Relaxed) {
+            return;
+        }
+        *shared.at[worker].lock().expect("no panic while it is held") = Some((index, Instant::now()));
+        let run = shared.campaign.scenario(index).run(&shared.campaign.recipe_of(index)).unwrap_or_else(|error| Run {
+            failure: Some(Failure::new(Kind::Correctness, "input", Ps(0), error.to_string())),
+            ..Run::default()
+        });
+        *shared.at[worker].lock().expect("no panic while it is held") = None;
+        if run.failure.is_some() {
+            shared.end.fetch_min(index + 1, Relaxed);
+        }
+        if results.send((index, run)).is_err() {
+            return;
+        }
+    }
+}
+
+impl Shared {
+    /// A history that does not end on the host.
+    fn hung(&self) -> Option<u64> {
+        let at = self.at.iter().filter_map(|at| *at.lock().expect("no panic while it is held"));
+        at.filter(|(_, since)| since.elapsed() > HANG).map(|(index, _)| index).min()
+    }
+
+    fn hang(&self, index: u64) -> Found {
+        let text =
+            format!("the host has worked on this history for {} s: it spins without the machine", HANG.as_secs());
+        let failure = Failure::new(Kind::Liveness, "hang", Ps(0), text);
+        let scenario = self.campaign.scenario(index).name();
+        Found { index, scenario, recipe: self.campaign.recipe_of(index), failure, hangs: true }
+    }
+}
+
+fn progress(length: Length, scenarios: u64) -> ProgressBar {
+    let (bar, style) = match length {
+        Length::Seeds(seeds) => (ProgressBar::new(seeds * scenarios), "{bar:30} {pos}/{len} histories, {msg}"),
+        Length::Time(_) => (ProgressBar::new_spinner(), "{spinner} {elapsed} {pos} histories, {msg}"),
+    };
+    bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
+    bar.with_style(ProgressStyle::with_template(style).expect("a valid template"))
+}
+
+fn show_progress(bar: &ProgressBar, start: Instant, summary: &Summary, jobs: usize) {
+    let elapsed = start.elapsed();
+    if elapsed > QUIET && bar.is_hidden() {
+        bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
+    }
+    let speed = summary.ios as f64 / elapsed.as_secs_f64() / jobs as f64;
+    bar.set_message(format!("{} I/Os, {speed:.0} I/Os/s/core", summary.ios));
+}

@@ -1,0 +1,157 @@
+//! A changed entry of the remapping table is not used from the cache for longer than an invalidation takes.
+//!
+//! The IOMMU may answer from its cache until software has had it forgotten (VT-d, "Interrupt Entry Cache"). So an
+//! answer that differs from what the table holds is right for a moment, and wrong when the moment does not end: then
+//! a device still reaches what was its target once.
+//!
+//! The index of a request is not in every fact. Requests are served in the order in which they arrive, so that the
+//! messages' handles are paired with their outcomes.
+
+use super::{Checker, Findings};
+use machine::model::ModelId;
+use machine::observe::{Fact, peek64};
+use machine::time::Ps;
+use std::collections::{BTreeMap, VecDeque};
+
+const NAME: &str = "entries";
+/// Bits 63:0 of an entry by which a request goes somewhere (VT-d, "Interrupt Remapping Table Entry (IRTE)"): present,
+/// mode (bit 15), vector (23:16), and what names the destination (63:32).
+const PRESENT: u64 = 1;
+const POSTED: u64 = 1 << 15;
+
+/// The table, and what came from the cache.
+pub struct Entries {
+    iommu: ModelId,
+    table: u64,
+    bound: Ps,
+    /// Requests that wait for their outcome: requester, index.
+    requests: VecDeque<(u16, u16)>,
+    /// Entries that were used in a form which the table does not hold: since when.
+    stale: BTreeMap<u16, Ps>,
+    peek: fn(u64) -> Option<u64>,
+}
+
+impl Entries {
+    /// The table of `iommu` lies at bus address `table`; an invalidation takes `bound` at most.
+    pub fn new(iommu: ModelId, table: u64, bound: Ps) -> Self {
+        Self { iommu, table, bound, requests: VecDeque::new(), stale: BTreeMap::new(), peek: peek64 }
+    }
+
+    /// The index of the request that has this outcome; none of a request that was not seen.
+    fn outcome(&mut self, requester: u16) -> Option<u16> {
+        match self.requests.front() {
+            Some((of, index)) if *of == requester => {
+                let index = *index;
+                self.requests.pop_front();
+                Some(index)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the table now says what the IOMMU just did.
+    fn holds(&self, index: u16, is_posted: bool, vector: u8, destination: u64) -> bool {
+        let address = self.table + 16 * u64::from(index);
+        let (Some(low), Some(high)) = ((self.peek)(address), (self.peek)(address + 8)) else { return true };
+        let target = match low & POSTED != 0 {
+            // The descriptor's address: bits 31:6 at 63:38, bits 63:32 at 127:96.
+            true => (low >> 38 << 6) | high >> 32 << 32,
+            false => low >> 32,
+        };
+        low & PRESENT != 0 && (low & POSTED != 0) == is_posted && (low >> 16) as u8 == vector && target == destination
+    }
+
+    fn used(&mut self, at: Ps, requester: u16, is_posted: bool, vector: u8, destination: u64, findings: &mut Findings) {
+        let Some(index) = self.outcome(requester) else { return };
+        if self.holds(index, is_posted, vector, destination) {
+            self.stale.remove(&index);
+            return;
+        }
+        findings.coverage.add("entry: used from the cache while it changed", 1);
+        let since = *self.stale.entry(index).or_insert(at);
+        if at.saturating_sub(since) > self.bound {
+            let text = format!("entry {index} still delivers vector {vector:#04x} to {destination:#x}, its old target");
+            findings.wrong(NAME, at, text);
+        }
+    }
+}
+
+impl Checker for Entries {
+    fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
+        match *fact {
+            Fact::Message { to, requester, address, data, .. } if to == self.iommu && address >> 20 == 0xfee => {
+                self.requests.push_back((requester, index_of(address, data)));
+            }
+            Fact::Remapped { requester, destination, vector, .. } => {
+                self.used(at, requester, false, vector, destination.into(), findings);
+            }
+            Fact::Posted { requester, descriptor, vector, .. } => {
+                self.used(at, requester, true, vector, descriptor, findings);
+            }
+            Fact::Blocked { requester, .. } | Fact::Plain { requester, .. } => _ = self.outcome(requester),
+            Fact::Invalidated { first, count } => {
+                findings.coverage.add("entry: invalidated", 1);
+                let last = u32::from(first) + count;
+                self.stale.retain(|&index, _| index < first || u32::from(index) >= last);
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, at: Ps, findings: &mut Findings) {
+        if let Some((index, since)) = self.stale.first_key_value() {
+            findings.wrong(
+                NAME,
+                at,
+                format!("entry {index} was changed and, at {since}, used in its old form; nobody had it forgotten"),
+            );
+        }
+    }
+}
+
+/// VT-d, "Interrupt Requests in Remappable Format": handle 14:0 in bits 19:5, bit 15 in bit 2; with SHV (bit 3) the low
+/// half of the data is added.
+fn index_of(address: u64, data: u32) -> u16 {
+    let handle = (address >> 5 & 0x7fff) as u16 | ((address >> 2 & 1) as u16) << 15;
+    if address & 1 << 3 != 0 { handle.wrapping_add(data as u16) } else { handle }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::says;
+    use super::*;
+
+    const IOMMU: ModelId = ModelId(4);
+
+    /// Entry 2 is remapped: present, vector 0x31, to CPU 1.
+    fn checker() -> Entries {
+        let peek = |address| Some(if address == 0x1020 { 1 << 32 | 0x31 << 16 | 1 } else { 0 });
+        Entries { peek, ..Entries::new(IOMMU, 0x1000, Ps::from_ns(3_000)) }
+    }
+
+    fn message() -> Fact {
+        Fact::Message { from: ModelId(3), to: IOMMU, requester: 0x100, address: 0xfee0_0010 | 2 << 5, data: 0 }
+    }
+
+    fn to(destination: u32) -> Fact {
+        Fact::Remapped { requester: 0x100, index: 2, destination, vector: 0x31 }
+    }
+
+    #[test]
+    fn an_old_target_may_be_used_for_a_moment_only() {
+        assert!(says(checker(), &[message(), to(1)]).is_empty());
+        let forgotten = Fact::Invalidated { first: 0, count: 65_536 };
+        assert!(says(checker(), &[message(), to(0), forgotten, message(), to(1)]).is_empty());
+        let found = says(checker(), &[message(), to(0), message(), to(0), message(), to(0)]);
+        assert!(found[0].contains("entry 2 still delivers vector 0x31 to 0x0"), "{found:?}");
+        let found = says(checker(), &[message(), to(0)]);
+        assert!(found[0].contains("nobody had it forgotten"), "{found:?}");
+    }
+
+    #[test]
+    fn a_handle_is_found_in_its_message() {
+        assert_eq!(index_of(0xfee0_0010 | 0x3f0 << 5, 7), 0x3f0);
+        assert_eq!(index_of(0xfee0_0018 | 0x10 << 5, 7), 0x17);
+        assert_eq!(index_of(0xfee0_0014, 0), 0x8000);
+    }
+}

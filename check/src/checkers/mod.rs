@@ -1,0 +1,149 @@
+//! The checkers: small machines that read what the hardware did, and trust neither the code under test nor its counts.
+//!
+//! | checker | demands | table |
+//! |---|---|---|
+//! | `commands` | every command completes exactly once | commands in flight |
+//! | `ends` | per activation one ack and one EOI, in order | interrupts in service, a CPU |
+//! | `handlers` | no handler of a freed line runs | lines, and handlers that run |
+//! | `posted` | no vector posted with ON clear and nobody looking; no halt while suppressed or with a notification lost | a descriptor a CPU |
+//! | `isolation` | what a hostile requester sends goes nowhere, and is recorded | hostile requesters |
+//! | `offline` | nothing of a device reaches an offline CPU | CPUs that are offline |
+//! | `entries` | a changed entry is not used from the cache for longer than an invalidation takes | entries used in an old form |
+//! | `waits` | a system vector is taken within its bound | waits, a CPU |
+
+mod commands;
+mod ends;
+mod entries;
+mod handlers;
+mod isolation;
+mod offline;
+mod posted;
+mod waits;
+
+pub use commands::Commands;
+pub use ends::Ends;
+pub use entries::Entries;
+pub use handlers::Handlers;
+pub use isolation::Isolation;
+pub use offline::Offline;
+pub use posted::Posted;
+pub use waits::Waits;
+
+use crate::coverage::Coverage;
+use crate::mark::Mark;
+use crate::verdict::{Failure, Kind};
+use machine::observe::Fact;
+use machine::time::Ps;
+
+/// Failures kept of one history: the first counts.
+const FAILURES_MAX: usize = 8;
+
+/// Where checkers put what they find.
+#[derive(Default)]
+pub struct Findings {
+    /// What is wrong, in the order in which it was found.
+    pub failures: Vec<Failure>,
+    /// What was seen.
+    pub coverage: Coverage,
+}
+
+impl Findings {
+    /// Something that must not happen did.
+    pub fn wrong(&mut self, checker: &'static str, at: Ps, text: impl Into<String>) {
+        self.fail(Failure::new(Kind::Correctness, checker, at, text));
+    }
+
+    /// Something that must happen did not.
+    pub fn late(&mut self, checker: &'static str, at: Ps, text: impl Into<String>) {
+        self.fail(Failure::new(Kind::Liveness, checker, at, text));
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        if self.failures.len() < FAILURES_MAX {
+            self.failures.push(failure);
+        }
+    }
+}
+
+/// One checker.
+pub trait Checker {
+    /// The hardware did something.
+    fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings);
+
+    /// The history is over: everything is healed, the load has ended, no device sends.
+    fn end(&mut self, _at: Ps, _findings: &mut Findings) {}
+}
+
+/// All checkers of one history, and what they found.
+#[derive(Default)]
+pub struct Ledger {
+    checkers: Vec<Box<dyn Checker>>,
+    /// What they found.
+    pub findings: Findings,
+    /// Interrupts that CPUs took.
+    pub interrupts: u64,
+    /// Commands that the code under test accepted.
+    pub commands: u64,
+}
+
+impl Ledger {
+    /// A ledger of these.
+    pub fn new(checkers: Vec<Box<dyn Checker>>) -> Self {
+        Self { checkers, ..Self::default() }
+    }
+
+    /// More, that hear from now on: what is known only after bring-up.
+    pub fn extend(&mut self, checkers: Vec<Box<dyn Checker>>) {
+        self.checkers.extend(checkers);
+    }
+
+    /// The observer.
+    pub fn hear(&mut self, at: Ps, fact: &Fact) {
+        self.count(fact);
+        for checker in &mut self.checkers {
+            checker.hear(at, fact, &mut self.findings);
+        }
+    }
+
+    /// The history is over.
+    pub fn end(&mut self, at: Ps) {
+        for checker in &mut self.checkers {
+            checker.end(at, &mut self.findings);
+        }
+    }
+
+    fn count(&mut self, fact: &Fact) {
+        match *fact {
+            Fact::Accepted { .. } | Fact::Exception { .. } => self.interrupts += 1,
+            Fact::Mark { tag, .. } => match Mark::from_tag(tag) {
+                Some(Mark::Submitted) => self.commands += 1,
+                Some(Mark::Refused) => self.commands -= 1,
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::{Checker, Findings};
+    use crate::mark::Mark;
+    use machine::observe::Fact;
+    use machine::time::Ps;
+
+    /// A mark on CPU 0.
+    pub(crate) fn mark(mark: Mark, value: u64) -> Fact {
+        Fact::Mark { cpu: 0, tag: mark as u32, value }
+    }
+
+    /// What a checker says to these facts, one every microsecond, and to the end of the history.
+    pub(crate) fn says(mut checker: impl Checker, facts: &[Fact]) -> Vec<String> {
+        let mut findings = Findings::default();
+        for (us, fact) in (1..).zip(facts) {
+            checker.hear(Ps::from_ns(us * 1000), fact, &mut findings);
+        }
+        checker.end(Ps::from_ns(1_000_000), &mut findings);
+        findings.failures.into_iter().map(|failure| failure.text).collect()
+    }
+}

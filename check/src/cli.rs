@@ -1,0 +1,287 @@
+//! The command line of `campanile check`, and of the small program that is the same without the rest of the lab.
+
+use crate::campaign::{self, Campaign, Length, Summary};
+use crate::history::Recipe;
+use crate::report;
+use crate::run::Scenario;
+use crate::shrink;
+use clap::Args;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Histories of a default campaign, for each scenario.
+const SEEDS_DEFAULT: u64 = 300;
+/// Spans of a failure's trace.
+const TRACE_SPANS_MAX: usize = 200_000;
+
+/// `campanile check`.
+///
+/// Exit codes: 0 nothing found; 2 wrong input; 3 a history breaks a rule (correctness); 4 something that must come did
+/// not (liveness); 5 the code under test panicked (crash); 1 results could not be written; 130 interrupted.
+#[derive(Args, Clone, PartialEq, Eq, Debug, Default)]
+pub struct CheckArgs {
+    /// What is searched; all scenarios without any. See --list.
+    #[arg(long, value_name = "S", value_delimiter = ',')]
+    pub scenario: Vec<String>,
+    /// So many histories of each scenario.
+    #[arg(long, value_name = "N", conflicts_with_all = ["minutes", "replay"])]
+    pub seeds: Option<u64>,
+    /// As many histories as fit into this time.
+    #[arg(long, value_name = "M", conflicts_with = "replay")]
+    pub minutes: Option<u64>,
+    /// The first history's seed; the following ones count up. Without it: drawn from the clock.
+    #[arg(long, value_name = "SEED", value_parser = seed, conflicts_with = "replay")]
+    pub seed: Option<u64>,
+    /// Kinds of fault that may happen, or all, or none.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub faults: Vec<String>,
+    /// Run one history again; needs one --scenario.
+    #[arg(long, value_name = "SEED", value_parser = seed)]
+    pub replay: Option<u64>,
+    /// Keep only these events of the history that is replayed, or none.
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', requires = "replay")]
+    pub keep: Vec<String>,
+    /// Kinds of unrest to switch off: preempt, …. See --list.
+    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+    pub without: Vec<String>,
+    /// Set a number of the machine or its load: cpus=2. See what a history prints.
+    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',')]
+    pub set: Vec<String>,
+    /// Shrink the history that is replayed, if it fails. A campaign shrinks what it finds unless --no-shrink.
+    #[arg(long)]
+    pub shrink: bool,
+    /// Do not shrink what is found.
+    #[arg(long, conflicts_with = "shrink")]
+    pub no_shrink: bool,
+    /// Worker threads; one a core without it.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+    /// Write counts, failures and coverage as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Where the trace of a failure goes, for Perfetto or chrome://tracing.
+    #[arg(long, value_name = "FILE", default_value = "check-failure.trace.json")]
+    pub trace: PathBuf,
+    /// Print scenarios, kinds of fault and kinds of unrest.
+    #[arg(long)]
+    pub list: bool,
+}
+
+/// Why nothing could be searched, or its results not written.
+#[derive(Debug)]
+pub enum CheckError {
+    /// The input is wrong: what, and what would be valid.
+    Input(String),
+    /// A file could not be written.
+    Write(PathBuf, std::io::Error),
+}
+
+impl std::fmt::Display for CheckError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Input(text) => f.write_str(text),
+            Self::Write(path, error) => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for CheckError {}
+
+impl CheckError {
+    /// 2 for wrong input, 1 for results that could not be written.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Input(_) => 2,
+            Self::Write(..) => 1,
+        }
+    }
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|error| format!("{error}; valid is 0 to 2^64 - 1, decimal or 0x…"))
+}
+
+/// Does what `args` ask of `scenarios`, prints it, and returns the exit code.
+///
+/// # Errors
+/// Wrong input, or a file that cannot be written.
+pub fn execute(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result<u8, CheckError> {
+    if args.list {
+        report::list(scenarios);
+        return Ok(0);
+    }
+    let chosen = choose(args, scenarios)?;
+    let recipe = recipe(args, &chosen)?;
+    match args.replay {
+        Some(seed) => replay(args, &chosen, Recipe { seed, ..recipe }),
+        None => search(args, chosen, recipe),
+    }
+}
+
+fn choose(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result<Vec<&'static dyn Scenario>, CheckError> {
+    if args.scenario.is_empty() {
+        return Ok(scenarios.to_vec());
+    }
+    let find = |name: &String| {
+        let known = || scenarios.iter().map(|scenario| scenario.name()).collect::<Vec<_>>().join(", ");
+        let found = scenarios.iter().find(|scenario| scenario.name() == name).copied();
+        found.ok_or_else(|| CheckError::Input(format!("--scenario {name}: valid is {}", known())))
+    };
+    args.scenario.iter().map(find).collect()
+}
+
+/// What all histories have in common.
+fn recipe(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result<Recipe, CheckError> {
+    let mut set = BTreeMap::new();
+    for pair in &args.set {
+        let (name, value) =
+            pair.split_once('=').ok_or_else(|| CheckError::Input(format!("--set {pair}: valid is NAME=VALUE")))?;
+        set.insert(name.into(), value.into());
+    }
+    let keep: Result<BTreeSet<u32>, _> =
+        args.keep.iter().filter(|number| *number != "none").map(|n| n.parse()).collect();
+    let keep =
+        keep.map_err(|error| CheckError::Input(format!("--keep: {error}; valid are numbers of events, or none")))?;
+    Ok(Recipe {
+        seed: 0,
+        set,
+        keep: (!args.keep.is_empty()).then_some(keep),
+        faults: faults(args, scenarios)?,
+        without: without(args)?,
+        trace_spans_max: 0,
+    })
+}
+
+fn faults(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result<Option<BTreeSet<String>>, CheckError> {
+    if args.faults.is_empty() || args.faults == ["all"] {
+        return Ok(None);
+    }
+    if args.faults == ["none"] {
+        return Ok(Some(BTreeSet::new()));
+    }
+    let known: BTreeSet<&str> = scenarios.iter().flat_map(|scenario| scenario.fault_kinds()).copied().collect();
+    match args.faults.iter().find(|kind| !known.contains(kind.as_str())) {
+        Some(kind) => {
+            let known: Vec<_> = known.into_iter().collect();
+            Err(CheckError::Input(format!("--faults {kind}: valid is all, none, or of {}", known.join(", "))))
+        }
+        None => Ok(Some(args.faults.iter().cloned().collect())),
+    }
+}
+
+fn without(args: &CheckArgs) -> Result<BTreeSet<String>, CheckError> {
+    let known: Vec<_> = crate::unrest::kinds().collect();
+    match args.without.iter().find(|kind| !known.contains(&kind.as_str())) {
+        Some(kind) => Err(CheckError::Input(format!("--without {kind}: valid is of {}", known.join(", ")))),
+        None => Ok(args.without.iter().cloned().collect()),
+    }
+}
+
+fn jobs(args: &CheckArgs) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    args.jobs.map_or_else(cores, |jobs| jobs as usize)
+}
+
+fn search(args: &CheckArgs, scenarios: Vec<&'static dyn Scenario>, recipe: Recipe) -> Result<u8, CheckError> {
+    let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_micros() as u64);
+    let length = match (args.seeds, args.minutes) {
+        (_, Some(minutes)) => Length::Time(Duration::from_secs(60 * minutes)),
+        (seeds, None) => Length::Seeds(seeds.unwrap_or(SEEDS_DEFAULT)),
+    };
+    let campaign =
+        Campaign { scenarios, first_seed: args.seed.unwrap_or_else(clock), length, recipe, jobs: jobs(args) };
+    report::options(&campaign);
+    let mut summary = campaign::run(&campaign);
+    report::summary(&summary);
+    write_json(args, &summary)?;
+    let Some(found) = summary.failures.first_mut() else { return Ok(0) };
+    let scenario = campaign.scenario(found.index);
+    let shortest = match args.no_shrink || found.hangs {
+        true => found.recipe.clone(),
+        false => shrink::shrink(scenario, &found.recipe, &found.failure),
+    };
+    if !found.hangs {
+        show(args, scenario, &shortest)?;
+    }
+    Ok(found.failure.kind.exit_code())
+}
+
+fn replay(args: &CheckArgs, scenarios: &[&'static dyn Scenario], recipe: Recipe) -> Result<u8, CheckError> {
+    let [scenario] = scenarios else {
+        return Err(CheckError::Input("--replay: needs one --scenario".into()));
+    };
+    let run = scenario.run(&recipe).map_err(|error| CheckError::Input(error.to_string()))?;
+    match run.failure {
+        Some(failure) => {
+            let shortest = if args.shrink { shrink::shrink(*scenario, &recipe, &failure) } else { recipe };
+            show(args, *scenario, &shortest)?;
+            Ok(failure.kind.exit_code())
+        }
+        None => {
+            report::history(*scenario, &recipe, &run);
+            println!("passed: {} I/Os, {} interrupts, digest {:#018x}", run.ios, run.interrupts, run.digest);
+            Ok(0)
+        }
+    }
+}
+
+/// Prints a failing history, and writes its trace.
+fn show(args: &CheckArgs, scenario: &'static dyn Scenario, recipe: &Recipe) -> Result<(), CheckError> {
+    let traced = Recipe { trace_spans_max: TRACE_SPANS_MAX, ..recipe.clone() };
+    let run = scenario.run(&traced).map_err(|error| CheckError::Input(error.to_string()))?;
+    report::history(scenario, recipe, &run);
+    report::write_trace(&args.trace, &run).map_err(|error| CheckError::Write(args.trace.clone(), error))?;
+    println!("trace: {}", args.trace.display());
+    Ok(())
+}
+
+fn write_json(args: &CheckArgs, summary: &Summary) -> Result<(), CheckError> {
+    let Some(path) = &args.json else { return Ok(()) };
+    let write = |path: &Path| {
+        let mut text = serde_json::to_string_pretty(summary).map_err(std::io::Error::from)?;
+        text.push('\n');
+        std::fs::write(path, text)
+    };
+    write(path).map_err(|error| CheckError::Write(path.clone(), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        check: CheckArgs,
+    }
+
+    fn parse(line: &str) -> Result<CheckArgs, clap::error::ErrorKind> {
+        Cli::try_parse_from(line.split(' ')).map(|cli| cli.check).map_err(|error| error.kind())
+    }
+
+    fn refused(line: &str) -> String {
+        let args = parse(line).expect("clap takes it");
+        execute(&args, crate::scenarios::all()).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_what_would_be_valid() {
+        assert!(refused("check --scenario pc").contains("valid is pc-plain, "));
+        assert!(refused("check --faults fire").contains("--faults fire: valid is all, none, or of "));
+        assert!(refused("check --replay 1").contains("needs one --scenario"));
+        assert!(refused("check --scenario pc-plain --replay 1 --keep x").contains("numbers of events"));
+        assert!(refused("check --scenario pc-plain --replay 1 --set cpus=99").contains("1 to 8"));
+        assert!(refused("check --without gravity").contains("--without gravity: valid is of "));
+        for line in ["check --seeds 1 --minutes 1", "check --replay 1 --seeds 3", "check --seed five", "check --keep 1"]
+        {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        assert_eq!(parse("check --seed 0x5eed").expect("hex").seed, Some(0x5eed));
+    }
+}

@@ -1,0 +1,40 @@
+//! Which transitions of the protocols were seen, and how often.
+
+use std::collections::BTreeMap;
+
+/// Counts by the name of a transition. One that was named and never seen counts 0.
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[serde(transparent)]
+pub struct Coverage(BTreeMap<&'static str, u64>);
+
+impl Coverage {
+    /// `transition` was seen `times` more; 0 names it.
+    pub fn add(&mut self, transition: &'static str, times: u64) {
+        *self.0.entry(transition).or_default() += times;
+    }
+
+    /// Names transitions that can be seen.
+    pub fn name(&mut self, transitions: &[&'static str]) {
+        transitions.iter().for_each(|transition| self.add(transition, 0));
+    }
+
+    /// Adds another's counts.
+    pub fn merge(&mut self, other: &Self) {
+        other.0.iter().for_each(|(transition, times)| self.add(transition, *times));
+    }
+
+    /// How often `transition` was seen.
+    pub fn times(&self, transition: &str) -> u64 {
+        self.0.get(transition).copied().unwrap_or(0)
+    }
+
+    /// All, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.0.iter().map(|(transition, times)| (*transition, *times))
+    }
+
+    /// Those that were named and never seen.
+    pub fn missing(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.iter().filter(|(_, times)| *times == 0).map(|(transition, _)| transition)
+    }
+}

@@ -1,0 +1,134 @@
+//! What a history is: a seed, what was set by hand, and what was left out.
+
+use crate::draw::Knob;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// How to make one history. Two equal recipes make equal histories, to the last event.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Recipe {
+    /// Of every draw.
+    pub seed: u64,
+    /// Knobs that were set by hand, by name.
+    pub set: BTreeMap<String, String>,
+    /// The events that are kept, by number; none: all.
+    pub keep: Option<BTreeSet<u32>>,
+    /// Kinds of fault that may be drawn; none: all that the subject has.
+    pub faults: Option<BTreeSet<String>>,
+    /// Kinds of unrest that are switched off.
+    pub without: BTreeSet<String>,
+    /// Spans kept for a trace.
+    pub trace_spans_max: usize,
+}
+
+impl Recipe {
+    /// The history of a seed, nothing left out.
+    pub fn of(seed: u64) -> Self {
+        Self { seed, ..Self::default() }
+    }
+
+    /// Whether event `number` happens.
+    pub fn keeps(&self, number: u32) -> bool {
+        self.keep.as_ref().is_none_or(|keep| keep.contains(&number))
+    }
+}
+
+/// As options of the command line.
+impl fmt::Display for Recipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "--replay {:#x}", self.seed)?;
+        let list = |items: &mut dyn Iterator<Item = String>| {
+            let text = items.collect::<Vec<_>>().join(",");
+            if text.is_empty() { "none".into() } else { text }
+        };
+        if let Some(faults) = &self.faults {
+            write!(f, " --faults {}", list(&mut faults.iter().cloned()))?;
+        }
+        if !self.set.is_empty() {
+            write!(f, " --set {}", list(&mut self.set.iter().map(|(name, value)| format!("{name}={value}"))))?;
+        }
+        if let Some(keep) = &self.keep {
+            write!(f, " --keep {}", list(&mut keep.iter().map(u32::to_string)))?;
+        }
+        if !self.without.is_empty() {
+            write!(f, " --without {}", list(&mut self.without.iter().cloned()))?;
+        }
+        Ok(())
+    }
+}
+
+/// One thing that is done to a machine: a manager's step, or a fault.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// Its number in the history, for `--keep`.
+    pub number: u32,
+    /// Since the start of the history, in ns.
+    pub at_ns: u64,
+    /// Until when, for a fault.
+    pub until_ns: Option<u64>,
+    /// Which manager does it, or none for a fault.
+    pub manager: Option<u32>,
+    /// What.
+    pub text: String,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let us = |ns: u64| format!("{}.{:03} µs", ns / 1000, ns % 1000);
+        write!(f, "{:>4}  {:>13}", self.number, us(self.at_ns))?;
+        match (self.manager, self.until_ns) {
+            (Some(manager), _) => write!(f, "  manager {manager}: {}", self.text),
+            (None, Some(until_ns)) => write!(f, "  fault until {}: {}", us(until_ns), self.text),
+            (None, None) => write!(f, "  fault: {}", self.text),
+        }
+    }
+}
+
+/// A history as it was drawn.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct History {
+    /// The machine and its load.
+    pub knobs: Vec<Knob>,
+    /// Kinds of unrest that disturbed it.
+    pub unrest: Vec<&'static str>,
+    /// What was done to it, in order.
+    pub events: Vec<Event>,
+}
+
+impl fmt::Display for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let knobs: Vec<_> = self.knobs.iter().map(Knob::to_string).collect();
+        writeln!(f, "  machine: {}", knobs.join(" "))?;
+        let unrest = if self.unrest.is_empty() { "none".into() } else { self.unrest.join(", ") };
+        writeln!(f, "  unrest: {unrest}")?;
+        self.events.iter().try_for_each(|event| writeln!(f, "{event}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recipe_prints_as_the_options_that_make_it() {
+        assert_eq!(Recipe::of(0x5eed).to_string(), "--replay 0x5eed");
+        let recipe = Recipe {
+            keep: Some([9, 3].into()),
+            faults: Some([].into()),
+            without: ["preempt".into()].into(),
+            set: [("cpus".into(), "2".into())].into(),
+            ..Recipe::of(1)
+        };
+        assert_eq!(recipe.to_string(), "--replay 0x1 --faults none --set cpus=2 --keep 3,9 --without preempt");
+        assert!(recipe.keeps(3) && !recipe.keeps(4));
+    }
+
+    #[test]
+    fn an_event_prints_with_its_time() {
+        let step =
+            Event { number: 7, at_ns: 12_345, until_ns: None, manager: Some(1), text: "move queue 2 to CPU 1".into() };
+        assert_eq!(step.to_string(), "   7      12.345 µs  manager 1: move queue 2 to CPU 1");
+        let fault = Event { until_ns: Some(20_000), manager: None, ..step };
+        assert!(fault.to_string().contains("fault until 20.000 µs"));
+    }
+}

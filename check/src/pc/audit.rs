@@ -1,0 +1,136 @@
+//! After the last step: what managers left is put right, everything is loaded once more, and nothing may be left.
+
+use super::drive::Drive;
+use super::load::disrupt;
+use super::stack::PcStack;
+use crate::coverage::Coverage;
+use crate::verdict::violate;
+use hal::{CpuId, Hal as _};
+use machine::SimHal;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A healed drive comes back within this many resets.
+const RESETS_MAX: u32 = 3;
+
+/// Ends the load, resets what is broken, and binds what is unbound.
+pub(super) fn settle(stack: &Arc<PcStack>) {
+    stack.ending.store(true, Relaxed);
+    stack.loads().for_each(|load| load.carry_no_more());
+    for drive in &stack.drives {
+        let unbound = stack.slots_of(drive).any(|slot| slot.bound().is_none());
+        if drive.controller().is_none() || drive.broken.load(Relaxed) || unbound {
+            revive(stack, drive);
+        }
+    }
+}
+
+fn revive(stack: &PcStack, drive: &Drive) {
+    if drive.controller().is_none()
+        && let Err(error) = drive.start()
+    {
+        violate("operations", format!("drive {} does not come up, healed: {error}", drive.index));
+    }
+    let controller = drive.controller().expect("it is up");
+    let mut reset = disrupt(&stack.loads_of(drive), || controller.reset());
+    for _ in 1..RESETS_MAX {
+        if reset.is_ok() {
+            break;
+        }
+        reset = disrupt(&stack.loads_of(drive), || controller.reset());
+    }
+    if let Err(error) = reset {
+        violate("operations", format!("drive {} does not come back, healed: {error}", drive.index));
+    }
+    drive.broken.store(false, Relaxed);
+    delete_orphans(stack, drive);
+    for slot in stack.slots_of(drive).filter(|slot| slot.bound().is_none()) {
+        if let Err(error) = drive.bind(&stack.system, slot, &stack.numbers) {
+            violate("operations", format!("a queue of drive {} does not come back: {error}", drive.index));
+        }
+    }
+}
+
+/// Queues that the controller still has although their slots gave them up.
+fn delete_orphans(stack: &PcStack, drive: &Drive) {
+    let controller = drive.controller().expect("it is up");
+    let owned = |qid| stack.slots_of(drive).any(|slot| slot.bound().is_some_and(|bound| bound.pair.qid() == qid));
+    for qid in (1..=controller.queue_pairs_max()).filter(|&qid| !owned(qid)) {
+        if controller.queue_pair(qid).is_some()
+            && let Err(error) = controller.delete_queue_pair(qid)
+        {
+            violate("operations", format!("queue {qid} of drive {} cannot be deleted: {error}", drive.index));
+        }
+    }
+}
+
+/// A last load, which interrupts alone must carry.
+pub(super) fn prove(stack: &Arc<PcStack>) {
+    stack.proving.store(true, Relaxed);
+    stack.loads().for_each(|load| load.carry(12, 4));
+    stack.rings.ring(2, 1_000);
+    stack.functions.iter().for_each(|function| function.raise());
+}
+
+/// Nothing is under way: nothing may be left.
+pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool) {
+    stack.system.check_quiet();
+    if !stack.lines_freed.load(Relaxed) {
+        stack.system.check_accounts();
+    }
+    for slot in &stack.slots {
+        let Some(bound) = slot.bound() else { continue };
+        let queue = bound.pair.snapshot();
+        if queue.completion.device_faults > 0 && !slot.load.distrusted.load(Relaxed) {
+            violate("commands", format!("the driver blames the drive, which did nothing wrong\n{queue}"));
+        }
+        if queue.in_flight > 0 {
+            violate("commands", format!("nothing is in flight, and the driver says otherwise\n{queue}"));
+        }
+    }
+    if count_vectors {
+        for slot in &stack.slots {
+            if let Err(error) = stack.drive_of(slot).unbind(&stack.system, slot, false) {
+                violate("operations", format!("a queue cannot be unbound at the end: {error}"));
+            }
+        }
+        stack.system.check_no_vector_leaked();
+    }
+}
+
+/// What the stack's own counters know.
+pub(super) fn cover(stack: &PcStack, coverage: &mut Coverage) {
+    coverage.merge(&stack.seen.lock().expect("one host thread"));
+    for line in stack.system.core.views() {
+        coverage.add("line: storm throttled", line.storms.into());
+    }
+    for slot in &stack.slots {
+        let Some(bound) = slot.bound() else { continue };
+        let queue = bound.pair.snapshot();
+        coverage.add("check: found", queue.submission.look_hits);
+        coverage.add("check: looked in vain", queue.submission.looks - queue.submission.look_hits);
+    }
+    if let Some(posted) = &stack.system.posted {
+        for cpu in (0..stack.system.cpus()).map(CpuId) {
+            coverage.add("notification: empty", posted.statistics(cpu).empty_notifications);
+        }
+    }
+    let directly = (0..stack.system.cpus())
+        .flat_map(|cpu| (0x20..=0xea).map(move |vector| stack.system.taken(CpuId(cpu), irq::Vector(vector))));
+    if stack.system.posted.is_some() {
+        coverage.add("retrigger: taken by its own vector", directly.sum());
+    }
+}
+
+pub(super) fn describe(stack: &PcStack) -> String {
+    let mut text = stack.system.describe();
+    text += &format!("now {} ns, {} users at work\n", SimHal.now_ns(), stack.users_left.load(Relaxed));
+    for (index, slot) in stack.slots.iter().enumerate() {
+        let state = match slot.bound() {
+            Some(bound) => format!("line {}, {}", bound.line, bound.pair.snapshot()),
+            None => "unbound".into(),
+        };
+        text += &format!("queue {index}: oldest {} ns; {state}\n", slot.load.oldest_ns());
+    }
+    text
+}

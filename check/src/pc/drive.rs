@@ -1,0 +1,255 @@
+//! A drive's driver as managers see it: a controller that can go and come, and queues with their lines.
+
+use super::guard::Guard;
+use super::load::{Load, disrupt};
+use crate::server::{System, requester};
+use drivers::message::MessageDomain;
+use drivers::nvme::{self, Controller, NvmeError, QueueConfig, QueuePair};
+use drivers::pci::{MsixCapability, MsixTable};
+use hal::CpuSet;
+use irq::{Action, AllocRequest, Flow, Irq, IrqError, RequestFlags, RequesterId};
+use machine::model::ModelId;
+use machine::nvme::{REGION_CONFIG, REGION_CONTROLLER, REGION_MSIX};
+use machine::{Regs, SimHal};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// An admin command takes some 5 µs here; a drive that does not answer is found soon.
+const ADMIN_TIMEOUT_NS: u64 = 2_000_000;
+
+/// Why a queue could not be bound.
+#[derive(Debug)]
+pub(super) enum BindError {
+    Nvme(NvmeError),
+    Irq(IrqError),
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nvme(error) => error.fmt(f),
+            Self::Irq(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<NvmeError> for BindError {
+    fn from(error: NvmeError) -> Self {
+        Self::Nvme(error)
+    }
+}
+
+impl From<IrqError> for BindError {
+    fn from(error: IrqError) -> Self {
+        Self::Irq(error)
+    }
+}
+
+/// A queue pair with its line and its handler.
+#[derive(Clone)]
+pub(super) struct Bound {
+    pub(super) pair: Arc<QueuePair<SimHal>>,
+    pub(super) line: Irq,
+    pub(super) guard: Arc<Guard>,
+}
+
+/// A place for a queue of a drive.
+pub(super) struct Slot {
+    pub(super) drive: usize,
+    vector: u16,
+    share: CpuSet,
+    pub(super) load: Arc<Load>,
+    bound: Mutex<Option<Bound>>,
+    /// Its line is not posted.
+    pub(super) unposted: AtomicBool,
+    /// One manager at a time does what does not bear another's.
+    busy: AtomicBool,
+}
+
+/// The right to change a slot.
+pub(super) struct Claim<'a>(&'a AtomicBool);
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Relaxed);
+    }
+}
+
+/// Takes the right, if nobody has it.
+pub(super) fn claim(flag: &AtomicBool) -> Option<Claim<'_>> {
+    (!flag.swap(true, Relaxed)).then(|| Claim(flag))
+}
+
+impl Slot {
+    pub(super) fn new(drive: usize, vector: u16, share: CpuSet, load: Arc<Load>) -> Self {
+        let (unposted, busy) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { drive, vector, share, load, bound: Mutex::default(), unposted, busy }
+    }
+
+    pub(super) fn claim(&self) -> Option<Claim<'_>> {
+        claim(&self.busy)
+    }
+
+    /// What is bound here now.
+    pub(super) fn bound(&self) -> Option<Bound> {
+        self.bound.lock().expect("one host thread").clone()
+    }
+
+    fn set(&self, bound: Option<Bound>) -> Option<Bound> {
+        std::mem::replace(&mut self.bound.lock().expect("one host thread"), bound)
+    }
+}
+
+/// A drive.
+pub(super) struct Drive {
+    pub(super) index: u32,
+    pub(super) model: ModelId,
+    queues: u16,
+    managed: bool,
+    controller: Mutex<Option<Arc<Controller<SimHal>>>>,
+    posted: MessageDomain<SimHal, MsixTable<Regs>>,
+    unposted: MessageDomain<SimHal, MsixTable<Regs>>,
+    /// Something went wrong with it that only a reset cures.
+    pub(super) broken: AtomicBool,
+    /// One manager at a time takes the whole drive.
+    pub(super) busy: AtomicBool,
+}
+
+impl Drive {
+    /// Brings the controller up; on a CPU of the machine.
+    pub(super) fn bring_up(system: &System, model: ModelId, index: u32, queues: u16, managed: bool) -> Self {
+        let region = |region| Regs::Model { model, region };
+        let capability = MsixCapability::find(&region(REGION_CONFIG)).expect("MSI-X");
+        // Both see the one table; a vector is only ever the one's or the other's.
+        let table = || MsixTable::enable(region(REGION_CONFIG), region(REGION_MSIX), capability);
+        let drive = Self {
+            index,
+            model,
+            queues,
+            managed,
+            controller: Mutex::default(),
+            posted: MessageDomain::new(SimHal, table(), system.pci()).expect("PCI messages"),
+            unposted: MessageDomain::new(SimHal, table(), system.unposted()).expect("PCI messages"),
+            broken: AtomicBool::new(false),
+            busy: AtomicBool::new(false),
+        };
+        drive.start().expect("the drive comes up");
+        drive
+    }
+
+    /// A new controller.
+    pub(super) fn start(&self) -> Result<(), NvmeError> {
+        let regs = Regs::Model { model: self.model, region: REGION_CONTROLLER };
+        let config =
+            nvme::Config { queue_pairs: self.queues, admin_timeout_ns: ADMIN_TIMEOUT_NS, ..Default::default() };
+        let controller = Arc::new(Controller::new(SimHal, regs, config)?);
+        *self.controller.lock().expect("one host thread") = Some(controller);
+        Ok(())
+    }
+
+    /// Its controller, if it has one.
+    pub(super) fn controller(&self) -> Option<Arc<Controller<SimHal>>> {
+        self.controller.lock().expect("one host thread").clone()
+    }
+
+    /// Its controller, which goes.
+    pub(super) fn take_controller(&self) -> Option<Arc<Controller<SimHal>>> {
+        self.controller.lock().expect("one host thread").take()
+    }
+
+    /// Makes a queue and gives it a line; the slot is the caller's.
+    pub(super) fn bind(&self, system: &System, slot: &Slot, numbers: &AtomicU64) -> Result<(), BindError> {
+        let controller = self.controller().ok_or(NvmeError::Stopped)?;
+        let config = QueueConfig { entries: 32, vector: Some(slot.vector), transfer_bytes_max: 4096 };
+        let pair = controller.create_queue_pair(config, slot.load.clone())?;
+        match self.connect(system, slot, pair.clone(), numbers) {
+            Ok(()) => {
+                slot.load.attach(Some(pair));
+                Ok(())
+            }
+            Err(error) => {
+                disrupt(&[&slot.load], || controller.delete_queue_pair(pair.qid()))?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Gives a queue pair a line and its handler.
+    fn connect(
+        &self,
+        system: &System,
+        slot: &Slot,
+        pair: Arc<QueuePair<SimHal>>,
+        numbers: &AtomicU64,
+    ) -> Result<(), IrqError> {
+        let request = AllocRequest {
+            requester: RequesterId(requester(self.index)),
+            index: slot.vector.into(),
+            affinity: slot.share.clone(),
+            managed: self.managed,
+            delivery: irq::Delivery::Fixed,
+        };
+        let domain = if slot.unposted.load(Relaxed) { &self.unposted } else { &self.posted };
+        let line = system.core.alloc_line(domain, &request, Flow::Edge)?;
+        let guard = Guard::open(numbers, pair.clone());
+        let name = format!("nvme{}q{}", self.index, slot.vector);
+        if let Err(error) = system.core.request(line, name, RequestFlags::default(), guard.clone()) {
+            guard.close();
+            system.core.free_line(line)?;
+            return Err(error);
+        }
+        slot.set(Some(Bound { pair, line, guard }));
+        Ok(())
+    }
+
+    /// Frees a slot's line, and gives its queue pair a new one; the slot is the caller's.
+    pub(super) fn reconnect(&self, system: &System, slot: &Slot, numbers: &AtomicU64) -> Result<(), IrqError> {
+        let Some(bound) = slot.set(None) else { return Ok(()) };
+        free_line(system, &bound)?;
+        self.connect(system, slot, bound.pair.clone(), numbers)?;
+        // What came in between was nobody's: a driver looks for itself.
+        bound.pair.poll(usize::MAX);
+        Ok(())
+    }
+
+    /// Deletes a queue with what is in flight there, and frees its line; the slot is the caller's.
+    pub(super) fn unbind(&self, system: &System, slot: &Slot, lines_first: bool) -> Result<(), BindError> {
+        let Some(bound) = slot.set(None) else { return Ok(()) };
+        slot.load.attach(None);
+        if lines_first {
+            free_line(system, &bound)?;
+        }
+        let deleted = match self.controller() {
+            Some(controller) => disrupt(&[&slot.load], || controller.delete_queue_pair(bound.pair.qid())),
+            None => Ok(()),
+        };
+        if !lines_first {
+            free_line(system, &bound)?;
+        }
+        Ok(deleted?)
+    }
+}
+
+/// Takes the handler off a line, and frees the line.
+fn free_line(system: &System, bound: &Bound) -> Result<(), IrqError> {
+    let action: Arc<dyn Action> = bound.guard.clone();
+    system.core.free(bound.line, &action)?;
+    bound.guard.close();
+    system.core.free_line(bound.line)
+}
+
+/// Takes a slot's handler off its line and installs another for the same queue pair; the slot is the caller's.
+pub(super) fn replace_handler(system: &System, slot: &Slot, numbers: &AtomicU64) -> Result<(), IrqError> {
+    let Some(bound) = slot.bound() else { return Ok(()) };
+    let action: Arc<dyn Action> = bound.guard.clone();
+    system.core.free(bound.line, &action)?;
+    bound.guard.close();
+    let guard = Guard::open(numbers, bound.pair.clone());
+    let flags = RequestFlags { start_disabled: true, ..RequestFlags::default() };
+    slot.set(Some(Bound { guard: guard.clone(), ..bound.clone() }));
+    system.core.request(bound.line, "again", flags, guard)?;
+    system.core.enable(bound.line)?;
+    bound.pair.poll(usize::MAX);
+    Ok(())
+}

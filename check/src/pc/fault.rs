@@ -1,0 +1,120 @@
+//! What goes wrong with a PC's hardware.
+
+use crate::draw::Draw;
+use crate::server::Delivery;
+use std::fmt;
+
+/// A fault, for as long as its window lasts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PcFault {
+    /// A drive's next entries are wrong in this way, `after` so many right ones.
+    Entry { drive: u32, wrong: WrongEntry, after: u64 },
+    /// A drive does not send a message.
+    Dropped { drive: u32, after: u64 },
+    /// A drive works no more; its registers still read.
+    Silent { drive: u32 },
+    /// A drive reports a fatal error.
+    Fatal { drive: u32 },
+    /// The ringing device storms, and nobody knows its interrupt.
+    Storm { period_ns: u64 },
+    /// A requester imitates a drive's messages.
+    Stranger { drive: u32, vector: u32, interval_ns: u64 },
+    /// A function on the level pin does not let go of it.
+    Stuck { function: u32 },
+}
+
+/// What is wrong with an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WrongEntry {
+    /// A command id that nobody gave.
+    UnknownCommand,
+    /// It is posted twice.
+    Twice,
+    /// The phase of the last pass.
+    WrongPhase,
+    /// A submission queue that does not exist.
+    UnknownQueue,
+}
+
+/// The kinds of fault that a machine with this delivery can have.
+pub(super) fn kinds(delivery: Delivery) -> &'static [&'static str] {
+    match delivery {
+        Delivery::Plain => &KINDS[..KINDS.len() - 1],
+        _ => KINDS,
+    }
+}
+
+const KINDS: &[&str] = &[
+    "unknown-command",
+    "completed-twice",
+    "wrong-phase",
+    "unknown-queue",
+    "message-dropped",
+    "device-fatal",
+    "storm",
+    "level-stuck",
+    // Only where sources are validated.
+    "stranger",
+];
+
+impl PcFault {
+    pub(super) fn draw(kind: &str, draw: &mut Draw) -> Self {
+        let (drive, after) = (draw.below(64) as u32, draw.time_ns(1, 64));
+        let entry = |wrong| Self::Entry { drive, wrong, after };
+        match kind {
+            "unknown-command" => entry(WrongEntry::UnknownCommand),
+            "completed-twice" => entry(WrongEntry::Twice),
+            "wrong-phase" => entry(WrongEntry::WrongPhase),
+            "unknown-queue" => entry(WrongEntry::UnknownQueue),
+            "message-dropped" => Self::Dropped { drive, after },
+            "device-silent" => Self::Silent { drive },
+            "device-fatal" => Self::Fatal { drive },
+            "storm" => Self::Storm { period_ns: draw.time_ns(400, 1_500) },
+            "level-stuck" => Self::Stuck { function: draw.below(2) as u32 },
+            _ => Self::Stranger { drive, vector: draw.below(64) as u32, interval_ns: draw.time_ns(500, 20_000) },
+        }
+    }
+
+    /// It may lose interrupts or commands, so that only a driver's own clock finds them.
+    pub(super) fn is_lossy(&self) -> bool {
+        match self {
+            Self::Entry { wrong, .. } => *wrong != WrongEntry::Twice,
+            Self::Dropped { .. } | Self::Silent { .. } | Self::Fatal { .. } => true,
+            Self::Storm { .. } | Self::Stranger { .. } | Self::Stuck { .. } => false,
+        }
+    }
+
+    /// Operations of the stack may fail for it.
+    pub(super) fn breaks_operations(&self) -> bool {
+        matches!(self, Self::Entry { .. } | Self::Silent { .. } | Self::Fatal { .. })
+    }
+
+    /// What a drive says of commands is not to be trusted.
+    pub(super) fn lies(&self) -> bool {
+        matches!(self, Self::Entry { .. } | Self::Silent { .. } | Self::Fatal { .. })
+    }
+}
+
+impl fmt::Display for PcFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Entry { drive, wrong, after } => {
+                let what = match wrong {
+                    WrongEntry::UnknownCommand => "names a command that nobody gave",
+                    WrongEntry::Twice => "is posted twice",
+                    WrongEntry::WrongPhase => "has the wrong phase",
+                    WrongEntry::UnknownQueue => "names a queue that does not exist",
+                };
+                write!(f, "the {after}th next entry of drive {drive} {what}")
+            }
+            Self::Dropped { drive, after } => write!(f, "the {after}th next message of drive {drive} is lost"),
+            Self::Silent { drive } => write!(f, "drive {drive} is silent"),
+            Self::Fatal { drive } => write!(f, "drive {drive} fails"),
+            Self::Storm { period_ns } => write!(f, "the ringing device storms, a message every {period_ns} ns"),
+            Self::Stranger { drive, vector, interval_ns } => {
+                write!(f, "a stranger sends vector {vector} of drive {drive}, every {interval_ns} ns")
+            }
+            Self::Stuck { function } => write!(f, "function {function} does not let go of the level line"),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! A handler that tells the checkers when it runs.
+
+use crate::mark::Mark;
+use irq::{Action, Irq, IrqReturn};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Wraps what a line runs. Every installation has a number of its own.
+pub(super) struct Guard {
+    inner: Arc<dyn Action>,
+    number: u64,
+}
+
+impl Guard {
+    /// `inner`, about to be installed.
+    pub(super) fn open(numbers: &AtomicU64, inner: Arc<dyn Action>) -> Arc<Self> {
+        let number = numbers.fetch_add(1, Relaxed);
+        Mark::LineOpened.of(number);
+        Arc::new(Self { inner, number })
+    }
+
+    /// The line's `free` has returned: none of its handlers may run.
+    pub(super) fn close(&self) {
+        Mark::LineClosed.of(self.number);
+    }
+}
+
+impl Action for Guard {
+    fn handle(&self, irq: Irq) -> IrqReturn {
+        Mark::HandlerEntered.of(self.number);
+        let answer = self.inner.handle(irq);
+        Mark::HandlerLeft.of(self.number);
+        answer
+    }
+}

@@ -1,0 +1,244 @@
+//! Managers' steps on the stack.
+
+use super::drive::{BindError, Drive, Slot, claim, replace_handler};
+use super::load::disrupt;
+use super::stack::PcStack;
+use super::step::PcStep;
+use crate::server::{Delivery, GUEST_NOTIFICATION};
+use crate::verdict::violate;
+use drivers::nvme::{Coalescing, CoalescingThreshold, CoalescingTime, CompletionCheck};
+use drivers::vtd::GuestPosting;
+use hal::{CpuId, CpuSet, Dma as _, Hal as _};
+use irq::posted::{Deliverable, Descriptor, Notification};
+use irq::{Action as _, Irq, IrqDomain as _, IrqError, Vector};
+use machine::SimHal;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The vector that a guest gives a lent line.
+const GUEST_VECTOR: Vector = Vector(0x66);
+
+/// Does one step. Two managers never do at once, to one queue, what each may assume that nobody else does.
+pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
+    let slot = |index: u32| &stack.slots[index as usize % stack.slots.len()];
+    let drive = |index: u32| &stack.drives[index as usize % stack.drives.len()];
+    match *step {
+        PcStep::Move { line, cpus } => move_line(stack, line, cpus),
+        PcStep::Disable { line, depth, ns } => disable(stack, line, depth, ns),
+        PcStep::Offline { cpu, ns } => offline(stack, CpuId(cpu % stack.system.cpus()), ns),
+        PcStep::Retrigger { line } => retrigger(stack, line),
+        PcStep::Replace { queue } => replace(stack, slot(queue)),
+        PcStep::Synchronize { line } => with_line(stack, line, |line| stack.system.core.synchronize(line)),
+        PcStep::Recreate { queue, ns } => recreate(stack, slot(queue), ns),
+        PcStep::Redeliver { queue } => redeliver(stack, slot(queue)),
+        PcStep::Reset { drive: index } => reset(stack, drive(index)),
+        PcStep::Rebind { drive: index, lines_first, ns } => rebind(stack, drive(index), lines_first, ns),
+        PcStep::Coalesce { drive: index, entries, us } => coalesce(stack, drive(index), entries, us),
+        PcStep::Check { queue, policy } => check(slot(queue), policy),
+        PcStep::Lend { queue, ns } => lend(stack, slot(queue), ns),
+        PcStep::Ring { count, period_ns } => stack.rings.ring(count, period_ns),
+        PcStep::Raise { function } => stack.functions[function as usize % stack.functions.len()].raise(),
+        PcStep::Burst { queue, count, depth } => slot(queue).load.carry(count, depth),
+    }
+}
+
+/// An operation on a line, which another manager may have freed meanwhile.
+fn with_line(stack: &PcStack, line: u32, body: impl FnOnce(Irq) -> Result<(), IrqError>) {
+    let Some(line) = stack.line(line) else { return };
+    match body(line) {
+        Ok(()) | Err(IrqError::NoLine(_) | IrqError::NotDisabled(_)) => {}
+        Err(IrqError::NoCpu(_) | IrqError::Managed(_)) => {}
+        Err(error) => complain(stack, &error),
+    }
+}
+
+fn complain(stack: &PcStack, error: &dyn std::fmt::Display) {
+    if !stack.faulty {
+        violate("operations", format!("{error}, and no fault explains it"));
+    }
+}
+
+fn move_line(stack: &PcStack, line: u32, cpus: u64) {
+    let wanted: CpuSet = (0..stack.system.cpus()).filter(|cpu| cpus & 1 << (cpu % 8) != 0).map(CpuId).collect();
+    if wanted.is_empty() {
+        return;
+    }
+    with_line(stack, line, |line| {
+        if stack.system.core.view(line).is_some_and(|view| view.pending) {
+            stack.saw("move: with a vector pending");
+        }
+        stack.system.core.set_affinity(line, &wanted)?;
+        let waits = stack.system.core.view(line).is_some_and(|view| view.move_wanted);
+        stack.saw(if waits { "move: waits for an earlier one" } else { "move: at once" });
+        Ok(())
+    });
+}
+
+fn disable(stack: &PcStack, line: u32, depth: u32, ns: u64) {
+    // A request forgets the disables of the handler before: not beside a replacement.
+    let own = (line as usize % (stack.slots.len() + 2)).checked_sub(2).map(|slot| &stack.slots[slot]);
+    let _claim = match own.map(Slot::claim) {
+        Some(None) => return,
+        claimed => claimed,
+    };
+    with_line(stack, line, |line| {
+        for _ in 0..depth {
+            stack.system.core.disable(line)?;
+        }
+        SimHal.delay_ns(ns);
+        if stack.system.core.view(line).is_some_and(|view| view.pending) {
+            stack.saw("disable: something came meanwhile");
+        }
+        (0..depth).try_for_each(|_| stack.system.core.enable(line))
+    });
+}
+
+fn offline(stack: &Arc<PcStack>, cpu: CpuId, ns: u64) {
+    let Some(_claim) = claim(&stack.hotplug) else { return };
+    if stack.system.cpus() == 1 {
+        return;
+    }
+    if stack.system.any_device_request(cpu) {
+        stack.saw("CPU: went offline with a vector pending");
+    }
+    if let Err(error) = stack.system.offline_for(cpu, ns) {
+        complain(stack, &error);
+    }
+}
+
+fn retrigger(stack: &PcStack, line: u32) {
+    with_line(stack, line, |line| match stack.system.core.retrigger(line) {
+        // The level line's chips resend nothing while its CPU is on its way offline.
+        Err(IrqError::NotSupported(_)) => Ok(()),
+        result => result,
+    });
+}
+
+fn replace(stack: &PcStack, slot: &Slot) {
+    let Some(_claim) = slot.claim() else { return };
+    match replace_handler(&stack.system, slot, &stack.numbers) {
+        Ok(()) => stack.saw("handler: replaced"),
+        Err(error) => complain(stack, &error),
+    }
+}
+
+fn recreate(stack: &PcStack, slot: &Slot, ns: u64) {
+    let drive = stack.drive_of(slot);
+    let (Some(_whole), Some(_claim)) = (claim(&drive.busy), slot.claim()) else { return };
+    stack.lines_freed.store(true, Relaxed);
+    let unbound = drive.unbind(&stack.system, slot, ns.is_multiple_of(2));
+    stack.saw("line: freed under load");
+    SimHal.delay_ns(ns);
+    let bound = unbound.and_then(|()| drive.bind(&stack.system, slot, &stack.numbers));
+    match bound {
+        Ok(()) => stack.saw("queue: deleted and made"),
+        Err(error) => stack.fails("making of a queue", drive, &error),
+    }
+}
+
+fn redeliver(stack: &PcStack, slot: &Slot) {
+    if stack.delivery != Delivery::Posted {
+        return;
+    }
+    let Some(_claim) = slot.claim() else { return };
+    stack.lines_freed.store(true, Relaxed);
+    slot.unposted.fetch_xor(true, Relaxed);
+    match stack.drive_of(slot).reconnect(&stack.system, slot, &stack.numbers) {
+        Ok(()) => stack.saw("entry: posted to remapped and back"),
+        Err(error) => complain(stack, &error),
+    }
+}
+
+fn reset(stack: &PcStack, drive: &Drive) {
+    if let Some(_claim) = claim(&drive.busy) {
+        stack.reset(drive);
+    }
+}
+
+fn rebind(stack: &PcStack, drive: &Drive, lines_first: bool, ns: u64) {
+    let Some(_claim) = claim(&drive.busy) else { return };
+    let slots: Vec<&Slot> = stack.slots_of(drive).collect();
+    let claims: Vec<_> = slots.iter().map_while(|slot| slot.claim()).collect();
+    if claims.len() < slots.len() {
+        return;
+    }
+    stack.lines_freed.store(true, Relaxed);
+    match unbind_all(stack, drive, &slots, lines_first, ns) {
+        Ok(()) => stack.saw("drive: unbound and bound"),
+        Err(error) => stack.fails("binding", drive, &error),
+    }
+}
+
+fn unbind_all(stack: &PcStack, drive: &Drive, slots: &[&Slot], lines_first: bool, ns: u64) -> Result<(), BindError> {
+    if lines_first {
+        slots.iter().try_for_each(|slot| drive.unbind(&stack.system, slot, true))?;
+    }
+    if let Some(controller) = drive.take_controller() {
+        let down = disrupt(&stack.loads_of(drive), || controller.shutdown());
+        if down.is_err() {
+            // The device may still write to the queues: their memory stays.
+            std::mem::forget(controller);
+        }
+        down?;
+    }
+    slots.iter().try_for_each(|slot| drive.unbind(&stack.system, slot, false))?;
+    SimHal.delay_ns(ns);
+    drive.start()?;
+    slots.iter().try_for_each(|slot| drive.bind(&stack.system, slot, &stack.numbers))
+}
+
+fn coalesce(stack: &PcStack, drive: &Drive, entries: u16, us: u32) {
+    let Some(_claim) = claim(&drive.busy) else { return };
+    let Some(controller) = drive.controller() else { return };
+    let coalescing = match entries {
+        0 => Coalescing::OFF,
+        _ => Coalescing {
+            time: CoalescingTime::from_us(us).expect("a multiple of 100 µs"),
+            threshold: CoalescingThreshold::entries(entries).expect("1 to 256"),
+        },
+    };
+    match controller.set_coalescing(coalescing) {
+        Ok(()) => {}
+        Err(error) => stack.fails("coalescing", drive, &error),
+    }
+}
+
+fn check(slot: &Slot, policy: u32) {
+    let Some(bound) = slot.bound() else { return };
+    let policies = [CompletionCheck::Auto, CompletionCheck::Off, CompletionCheck::On];
+    bound.pair.set_completion_check(policies[policy as usize % policies.len()]);
+}
+
+/// Lends a queue's line to a guest for a while; this thread is the guest's virtual CPU.
+fn lend(stack: &PcStack, slot: &Slot, ns: u64) {
+    let Some(_claim) = slot.claim() else { return };
+    let Some(remap) = stack.system.remap.as_ref().filter(|remap| remap.is_posted()) else { return };
+    let Some(bound) = slot.bound().filter(|_| !slot.unposted.load(Relaxed)) else { return };
+    let Some(view) = stack.system.core.view(bound.line) else { return };
+    let entry = view.levels[1].hwirq;
+    let memory = SimHal.dma_alloc(64, 64).expect("memory");
+    let guest = Descriptor::new(memory.words());
+    guest.initialise(Notification { vector: GUEST_NOTIFICATION, destination: 0 });
+    let serve = || {
+        let reap = |_| _ = bound.pair.handle(bound.line);
+        guest.serve(1, &Deliverable::ALL, |_| (), reap)
+    };
+    let posting = GuestPosting { descriptor: memory.device_address(), vector: GUEST_VECTOR, urgent: false };
+    match remap.lend_to_guest(entry, posting) {
+        Ok(()) => {}
+        Err(error) => return complain(stack, &error),
+    }
+    let end_ns = SimHal.now_ns() + ns;
+    while SimHal.now_ns() < end_ns {
+        SimHal.delay_ns(2_000.min(ns));
+        serve();
+    }
+    while let Err(error) = remap.take_back(entry) {
+        complain(stack, &error);
+        SimHal.delay_ns(20_000);
+        serve();
+    }
+    serve();
+    stack.saw("entry: posted to a guest and back");
+    drop(memory);
+}

@@ -1,0 +1,77 @@
+//! Our own stack on a PC: core, local APICs, remapping, posted delivery, NVMe drives with their queues, an I/O APIC's
+//! level line and a ringing device, under load, managers and faults.
+
+mod audit;
+mod drive;
+mod fault;
+mod guard;
+mod load;
+mod manage;
+mod rig;
+mod sources;
+mod stack;
+mod step;
+mod user;
+
+pub use rig::PcRig;
+
+use crate::draw::Draw;
+use crate::server::Delivery;
+use crate::subject::{Build, Subject};
+use fault::PcFault;
+use step::PcStep;
+
+/// The stack with one way of delivery.
+pub struct Pc {
+    name: &'static str,
+    about: &'static str,
+    delivery: Delivery,
+}
+
+/// Messages straight to the LAPICs.
+pub static PLAIN: Pc =
+    Pc { name: "pc-plain", about: "NVMe drives on a PC, messages straight to the LAPICs", delivery: Delivery::Plain };
+/// Messages through the remapping table.
+pub static REMAPPED: Pc =
+    Pc { name: "pc-remapped", about: "the same through interrupt remapping", delivery: Delivery::Remapped };
+/// Messages through posted descriptors.
+pub static POSTED: Pc =
+    Pc { name: "pc-posted", about: "the same through posted descriptors", delivery: Delivery::Posted };
+
+impl Subject for Pc {
+    type Step = PcStep;
+    type Fault = PcFault;
+    type Rig = PcRig;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn transitions(&self) -> &'static [&'static str] {
+        match self.delivery {
+            Delivery::Plain => stack::COMMON,
+            Delivery::Remapped => stack::REMAPPED,
+            Delivery::Posted => stack::POSTED,
+        }
+    }
+
+    fn fault_kinds(&self) -> &'static [&'static str] {
+        fault::kinds(self.delivery)
+    }
+
+    fn draw_step(&self, draw: &mut Draw) -> PcStep {
+        PcStep::draw(draw)
+    }
+
+    fn draw_fault(&self, kind: &'static str, draw: &mut Draw) -> PcFault {
+        PcFault::draw(kind, draw)
+    }
+
+    fn build(&self, build: &mut Build<'_, PcFault>) -> PcRig {
+        PcRig::build(self.delivery, build)
+    }
+}

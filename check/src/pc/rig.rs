@@ -1,0 +1,397 @@
+//! The machine, and what the host does with it.
+
+use super::drive::{Drive, Slot};
+use super::fault::{PcFault, WrongEntry};
+use super::load::Load;
+use super::sources::{Function, Rings, pin_line};
+use super::stack::PcStack;
+use super::step::PcStep;
+use super::user::Habit;
+use super::{audit, manage};
+use crate::checkers::{Checker, Entries, Isolation, Offline, Posted, Waits};
+use crate::coverage::Coverage;
+use crate::draw::Knobs;
+use crate::server::ringer::{Ringer, RingerPort};
+use crate::server::wire::WirePort;
+use crate::server::{Config, Delivery, Hardware, System, add_drive, costs, drive_config};
+use crate::subject::{Build, Rig};
+use hal::{CpuId, CpuSet, Regs as _};
+use irq::{RequestFlags, StormConfig};
+use machine::model::ModelId;
+use machine::nvme::{HiddenCoalescing, Nvme, StorageKind, Timing};
+use machine::time::Ps;
+use machine::{Costs, Machine, MachineConfig, Regs};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// Requester of the stranger, which has no line.
+const STRANGER_REQUESTER: u16 = 0x4300;
+/// Everything that is done on the boot thread ends within this, resets with their deadlines included.
+const LIMIT: Ps = Ps::from_ns(20_000_000_000);
+/// Address of the remapping table (VT-d, IRTA_REG): bits 63:12.
+const IRTA: u32 = 0xb8;
+const LOCAL_TIMER: u8 = 0xec;
+const NOTIFICATION: u8 = 0xeb;
+const DEVICE_LAST: u8 = 0xea;
+/// The tick waits for an interrupt in progress and for locks, at the most for a CPU that moves all its lines.
+const TICK_WAIT_MAX: Ps = Ps::from_ns(400_000);
+/// A drive that comes up as fast as a history passes.
+const QUICKLY: Ps = Ps::from_ns(20_000);
+/// An invalidation takes some 4 µs, and the one before may be under way.
+const INVALIDATION_MAX: Ps = Ps::from_ns(60_000);
+
+/// How the drives are populated, and who loads them.
+struct Shape {
+    queues: u16,
+    managed: bool,
+    users: u32,
+    habit: Habit,
+    carried: u64,
+    leaks: bool,
+}
+
+/// A PC.
+pub struct PcRig {
+    hardware: Hardware,
+    drives: Vec<ModelId>,
+    stranger: Regs,
+    shape: Shape,
+    delivery: Delivery,
+    faults: Vec<PcFault>,
+    seed: u64,
+    stack: Option<Arc<PcStack>>,
+}
+
+impl PcRig {
+    pub(super) fn build(delivery: Delivery, build: &mut Build<'_, PcFault>) -> Self {
+        let (config, shape, drives) = draw(delivery, build);
+        let model = |index| {
+            let hidden_coalescing = config.hidden_coalescing;
+            let storage = StorageKind::Tags;
+            let queues = Config { queues: shape.queues.into(), hidden_coalescing, ..config.clone() };
+            let drive = drive_config(&queues, index);
+            let timing = Timing { enable: QUICKLY, reset: QUICKLY, shutdown: QUICKLY, ..drive.timing };
+            machine::nvme::Config { storage, timing, ..drive }
+        };
+        let (hardware, (drives, stranger)) = Hardware::with(&config, |machine, iommu, credits| {
+            let drives: Vec<_> = (0..drives).map(|index| add_drive(machine, iommu, credits, model(index))).collect();
+            let stranger = machine.add_model(|_| Box::new(Ringer::new(iommu, STRANGER_REQUESTER)));
+            (drives, Regs::Model { model: stranger, region: 0 })
+        });
+        let (faults, seed) = (build.faults.clone(), build.seed);
+        Self { hardware, drives, stranger, shape, delivery, faults, seed, stack: None }
+    }
+
+    fn up(&self) -> &Arc<PcStack> {
+        self.stack.as_ref().expect("the stack is up")
+    }
+
+    fn system(&self) -> &Arc<System> {
+        &self.up().system
+    }
+
+    /// Runs `body` on CPU 0 until it has ended.
+    fn boot<R: Send + 'static>(&mut self, body: impl FnOnce(&Arc<PcStack>) -> R + Send + 'static) -> R {
+        let stack = self.up().clone();
+        match self.hardware.machine.run_boot(LIMIT, move || body(&stack)) {
+            Ok(value) => value,
+            Err(why) => panic!("{why}"),
+        }
+    }
+
+    fn drive<R>(&mut self, index: u32, change: impl FnOnce(&mut Nvme) -> R) -> R {
+        let model = self.drives[index as usize % self.drives.len()];
+        self.hardware.machine.with_model(model, change).expect("it is a drive")
+    }
+
+    fn spoil(&mut self, drive: u32, wrong: WrongEntry, after: u64) {
+        self.drive(drive, |drive| {
+            let at = Some(drive.counts().completions + after);
+            let faults = drive.faults_mut();
+            match wrong {
+                WrongEntry::UnknownCommand => faults.unknown_cid_at_entry = at,
+                WrongEntry::Twice => faults.duplicate_at_entry = at,
+                WrongEntry::WrongPhase => faults.wrong_phase_at_entry = at,
+                WrongEntry::UnknownQueue => faults.unknown_sq_at_entry = at,
+            }
+        });
+    }
+
+    fn imitate(&mut self, drive: u32, vector: u32, interval_ns: u64) {
+        let vectors = u32::from(self.shape.queues);
+        let message = self.drive(drive, |drive| drive.message((1 + vector % vectors) as u16));
+        if let Some((address, data)) = message.filter(|(address, _)| *address != 0) {
+            let stranger = RingerPort(self.stranger);
+            stranger.forge(address, data);
+            stranger.ring(u64::MAX, interval_ns);
+        }
+    }
+}
+
+/// Draws the machine.
+fn draw(delivery: Delivery, build: &mut Build<'_, PcFault>) -> (Config, Shape, u32) {
+    let base = build.machine();
+    let seed = build.seed;
+    let knobs = &mut *build.knobs;
+    let cpus = knobs.number("cpus", 1..=8) as u32;
+    let drives = knobs.number("drives", 1..=2) as u32;
+    let queues = knobs.number("queues", 1..=3).min(cpus.into()) as u16;
+    let managed = knobs.chance("managed", 25);
+    let storm = StormConfig { burst: 40, burst_ns_min: 60_000, unhandled_max: 30, throttle_ns: 150_000 };
+    let storm = if knobs.chance("strict_storms", 30) { storm } else { StormConfig::default() };
+    let force_threads = knobs.chance("threads", 25);
+    let hidden_coalescing = draw_coalescing(knobs);
+    let read_ns = 1000 * knobs.number("read_us", 2..=20);
+    let time_slice =
+        Ps::from_ns(1000 * knobs.number_with("slice_us", 10..=3_000, 3_000, |draw| draw.time_ns(10, 3_000)));
+    let leaks = knobs.chance("count_vectors", 3);
+    let users = knobs.number("users", 1..=4) as u32;
+    let load = knobs.number_with("load", 0..=20_000, 20, |draw| draw.time_ns(100, 3_000));
+    let carried = if knobs.chance("carried", 40) { load / 2 } else { 0 };
+    let habit = Habit {
+        commands: (load - carried) / u64::from(users),
+        batch: knobs.number("batch", 1..=8) as u32,
+        depth: knobs.number("depth", 1..=24) as u32,
+        think_ns: knobs
+            .number_with("think_ns", 0..=20_000, 0, |draw| if draw.percent(40) { 0 } else { draw.time_ns(100, 8_000) }),
+        pinned: !knobs.chance("roaming", 50),
+    };
+    let config = Config {
+        cpus,
+        drives: 0,
+        queues: queues.into(),
+        delivery,
+        managed,
+        seed,
+        storm,
+        force_threads,
+        read_ns,
+        hidden_coalescing,
+        unrest: base.unrest.clone(),
+        lines_max: if leaks { 2000 } else { 64 },
+        machine: MachineConfig {
+            memory_bytes: 2 << 20,
+            jitter_percent: 40,
+            costs: Costs { time_slice, ..costs() },
+            ..base
+        },
+        ..Config::default()
+    };
+    (config, Shape { queues, managed, users, habit, carried, leaks }, drives)
+}
+
+fn draw_coalescing(knobs: &mut Knobs) -> Option<HiddenCoalescing> {
+    let us =
+        knobs.number_with("secret_us", 0..=300, 0, |draw| if draw.percent(80) { 0 } else { draw.within(20..=300) });
+    let entries = knobs.number_with("secret_entries", 0..=8, 0, |draw| draw.below(9)) as u32;
+    (us > 0).then(|| HiddenCoalescing { entries, time: Ps::from_ns(1000 * us) })
+}
+
+impl Rig for PcRig {
+    type Step = PcStep;
+    type Fault = PcFault;
+    type Stack = PcStack;
+
+    fn machine(&mut self) -> &mut Machine {
+        &mut self.hardware.machine
+    }
+
+    fn bring_up(&mut self) {
+        let system = self.hardware.bring_up();
+        let (models, delivery) = (self.drives.clone(), self.delivery);
+        let Shape { queues, managed, .. } = self.shape;
+        let any = |is: fn(&PcFault) -> bool| self.faults.iter().any(is);
+        let (lossy, faulty) = (any(PcFault::is_lossy), any(PcFault::breaks_operations));
+        let boot = move || bring_up(system, delivery, &models, queues, managed, lossy, faulty);
+        let stack = self.hardware.machine.run_boot(LIMIT, boot).expect("the drives come up");
+        for fault in self.faults.iter().filter(|fault| fault.lies()) {
+            let (PcFault::Entry { drive, .. } | PcFault::Silent { drive } | PcFault::Fatal { drive }) = fault else {
+                continue;
+            };
+            let drive = &stack.drives[*drive as usize % stack.drives.len()];
+            stack.loads_of(drive).iter().for_each(|load| load.distrusted.store(true, Relaxed));
+        }
+        self.stack = Some(stack);
+    }
+
+    fn stack(&self) -> Arc<PcStack> {
+        self.up().clone()
+    }
+
+    fn checkers(&mut self) -> Vec<Box<dyn Checker>> {
+        let system = self.system();
+        let iommu = system.models.iommu;
+        let addresses: Vec<u64> = system
+            .posted
+            .iter()
+            .flat_map(|posted| {
+                (0..system.cpus()).map(|cpu| posted.descriptor_address(CpuId(cpu)).expect("a descriptor a CPU").0)
+            })
+            .collect();
+        let mut checkers: Vec<Box<dyn Checker>> =
+            vec![Box::new(Offline::new(DEVICE_LAST, &addresses)), Box::new(Waits::new(&[LOCAL_TIMER], TICK_WAIT_MAX))];
+        if self.delivery != Delivery::Plain {
+            let table = Regs::Model { model: iommu, region: 0 }.read64(IRTA) & !0xfff;
+            checkers.push(Box::new(Isolation::new(&[STRANGER_REQUESTER])));
+            checkers.push(Box::new(Entries::new(iommu, table, INVALIDATION_MAX)));
+        }
+        if self.delivery == Delivery::Posted {
+            checkers.push(Box::new(Posted::new(NOTIFICATION, &addresses)));
+        }
+        checkers
+    }
+
+    fn start_load(&mut self) {
+        let Shape { users, habit, carried, .. } = self.shape;
+        let stack = self.up().clone();
+        stack.start_users(self.seed, users, habit);
+        let each = carried / stack.slots.len() as u64;
+        if each > 0 {
+            self.boot(move |stack| stack.loads().for_each(|load| load.carry(each, 8)));
+        }
+    }
+
+    fn apply(stack: &Arc<PcStack>, step: &PcStep) {
+        manage::apply(stack, step);
+    }
+
+    fn inject(&mut self, fault: &PcFault) {
+        let now = self.hardware.machine.now();
+        match *fault {
+            PcFault::Entry { drive, wrong, after } => self.spoil(drive, wrong, after),
+            PcFault::Dropped { drive, after } => self.drive(drive, |drive| {
+                drive.faults_mut().drop_msi = Some(drive.counts().msis + after);
+            }),
+            PcFault::Silent { drive } => self.drive(drive, |drive| drive.faults_mut().silent_at = Some(now)),
+            PcFault::Fatal { drive } => self.drive(drive, |drive| drive.faults_mut().fatal_at = Some(now)),
+            PcFault::Storm { period_ns } => {
+                self.up().rings.deaf.store(true, Relaxed);
+                self.up().rings.ring(u64::MAX, period_ns);
+            }
+            PcFault::Stranger { drive, vector, interval_ns } => self.imitate(drive, vector, interval_ns),
+            PcFault::Stuck { function } => {
+                let functions = &self.up().functions;
+                let function = &functions[function as usize % functions.len()];
+                function.stuck.store(true, Relaxed);
+                function.raise();
+            }
+        }
+    }
+
+    fn heal(&mut self, fault: &PcFault) {
+        match *fault {
+            PcFault::Entry { drive, .. } | PcFault::Dropped { drive, .. } => self.drive(drive, |drive| {
+                let silent_at = drive.faults_mut().silent_at;
+                *drive.faults_mut() = machine::nvme::FaultPlan { silent_at, ..Default::default() };
+            }),
+            PcFault::Silent { drive } => {
+                self.drive(drive, |drive| drive.faults_mut().silent_at = None);
+                self.broken(drive);
+            }
+            PcFault::Fatal { drive } => self.broken(drive),
+            PcFault::Storm { .. } => {
+                self.up().rings.deaf.store(false, Relaxed);
+                self.up().rings.ring(1, 500);
+            }
+            PcFault::Stranger { .. } => RingerPort(self.stranger).ring(0, 0),
+            PcFault::Stuck { function } => {
+                let functions = &self.up().functions;
+                functions[function as usize % functions.len()].stuck.store(false, Relaxed);
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        self.boot(audit::settle);
+    }
+
+    fn is_done(&self) -> bool {
+        self.up().is_done()
+    }
+
+    fn prove(&mut self) {
+        self.boot(audit::prove);
+    }
+
+    fn audit(&mut self) {
+        if self.faults.is_empty() {
+            let faults = self.hardware.machine.faults().0;
+            assert!(faults.is_empty(), "the machine recorded faults, and none was injected: {faults:?}");
+        }
+        let leaks = self.shape.leaks;
+        self.boot(move |stack| audit::audit(stack, leaks));
+    }
+
+    fn cover(&mut self, coverage: &mut Coverage) {
+        audit::cover(self.up(), coverage);
+    }
+
+    fn describe(&self) -> String {
+        self.stack.as_ref().map(|stack| audit::describe(stack)).unwrap_or_default()
+    }
+}
+
+impl PcRig {
+    fn broken(&self, drive: u32) {
+        let drives = &self.up().drives;
+        drives[drive as usize % drives.len()].broken.store(true, Relaxed);
+    }
+}
+
+/// Brings the drives and the sources up, on the boot thread.
+fn bring_up(
+    system: Arc<System>,
+    delivery: Delivery,
+    models: &[ModelId],
+    queues: u16,
+    managed: bool,
+    lossy: bool,
+    faulty: bool,
+) -> Arc<PcStack> {
+    let cpus = CpuSet::first(system.cpus());
+    let bring_up = |(&model, index)| Drive::bring_up(&system, model, index, queues, managed);
+    let drives: Vec<_> = models.iter().zip(0..).map(bring_up).collect();
+    let mut slots = Vec::new();
+    for drive in 0..drives.len() {
+        let shares = irq::spread(queues.into(), &cpus).expect("at least a CPU a queue");
+        for (vector, share) in (1..).zip(shares) {
+            let load = Load::new(slots.len() as u32);
+            slots.push(Slot::new(drive, vector, share, load));
+        }
+    }
+    let rings = Arc::new(Rings::new(system.ringer, false));
+    let ring_line = system.ringer_line();
+    system.core.request(ring_line, "rings", RequestFlags::default(), rings.clone()).expect("a new line");
+    let pin_line = pin_line(&system);
+    let port = WirePort(Regs::Model { model: system.models.wire, region: 0 });
+    let functions: Vec<_> = (0..2).map(|number| Arc::new(Function::new(port, number))).collect();
+    let shared = RequestFlags { shared: true, ..RequestFlags::default() };
+    for function in &functions {
+        system.core.request(pin_line, "function", shared, function.clone()).expect("shared");
+    }
+    let stack = PcStack {
+        system,
+        delivery,
+        drives,
+        slots,
+        rings,
+        ring_line,
+        functions,
+        pin_line,
+        numbers: AtomicU64::new(1),
+        hotplug: AtomicBool::new(false),
+        lossy,
+        faulty,
+        lines_freed: AtomicBool::new(false),
+        ending: AtomicBool::new(false),
+        proving: AtomicBool::new(false),
+        users_left: AtomicU32::new(0),
+        seen: Mutex::default(),
+    };
+    for slot in &stack.slots {
+        if let Err(error) = stack.drive_of(slot).bind(&stack.system, slot, &stack.numbers) {
+            panic!("a queue comes up: {error}");
+        }
+    }
+    Arc::new(stack)
+}

@@ -1,0 +1,134 @@
+//! Lines beside the drives': the ringing device, and two functions on a level pin.
+
+use crate::mark::Mark;
+use crate::server::System;
+use crate::server::ringer::RingerPort;
+use crate::server::wire::WirePort;
+use crate::server::{IOAPIC_REQUESTER, WIRE_PIN};
+use drivers::ioapic::{IoApicDomain, IoApicRoute, PinWiring};
+use hal::CpuSet;
+use irq::{Action, AllocRequest, Flow, Irq, IrqReturn, RequesterId};
+use machine::{Regs, SimHal};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Commands of sources have numbers of their own, above every queue's.
+const RING: u64 = 1 << 60;
+const WIRE: u64 = 1 << 61;
+
+/// What was asked for and not served yet.
+#[derive(Default)]
+struct Waiting {
+    given: u64,
+    waiting: Vec<u64>,
+}
+
+impl Waiting {
+    fn ask(this: &Mutex<Self>, kind: u64) {
+        let number = {
+            let mut this = this.lock().expect("one host thread");
+            let number = kind | this.given;
+            this.given += 1;
+            this.waiting.push(number);
+            number
+        };
+        Mark::Submitted.of(number);
+    }
+
+    fn serve(this: &Mutex<Self>) -> bool {
+        let served = std::mem::take(&mut this.lock().expect("one host thread").waiting);
+        served.iter().for_each(|number| Mark::Completed.of(*number));
+        !served.is_empty()
+    }
+
+    fn is_empty(this: &Mutex<Self>) -> bool {
+        this.lock().expect("one host thread").waiting.is_empty()
+    }
+}
+
+/// The ringing device: after it was told to ring, its handler runs at least once.
+pub(super) struct Rings {
+    port: RingerPort,
+    waiting: Mutex<Waiting>,
+    /// Nobody knows the interrupt.
+    pub(super) deaf: AtomicBool,
+    /// Messages may be lost: nothing is promised.
+    pub(super) lossy: bool,
+}
+
+impl Rings {
+    pub(super) fn new(port: RingerPort, lossy: bool) -> Self {
+        Self { port, waiting: Mutex::default(), deaf: AtomicBool::new(false), lossy }
+    }
+
+    pub(super) fn ring(&self, count: u64, period_ns: u64) {
+        if !self.lossy {
+            Waiting::ask(&self.waiting, RING);
+        }
+        self.port.ring(count, period_ns);
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        Waiting::is_empty(&self.waiting)
+    }
+}
+
+impl Action for Rings {
+    fn handle(&self, _: Irq) -> IrqReturn {
+        Waiting::serve(&self.waiting);
+        if self.deaf.load(Relaxed) { IrqReturn::None } else { IrqReturn::Handled }
+    }
+}
+
+/// A function on the shared pin: raised once until it is served.
+pub(super) struct Function {
+    port: WirePort,
+    number: u32,
+    waiting: Mutex<Waiting>,
+    /// It does not let go of the line.
+    pub(super) stuck: AtomicBool,
+}
+
+impl Function {
+    pub(super) fn new(port: WirePort, number: u32) -> Self {
+        Self { port, number, waiting: Mutex::default(), stuck: AtomicBool::new(false) }
+    }
+
+    pub(super) fn raise(&self) {
+        Waiting::ask(&self.waiting, WIRE | u64::from(self.number) << 32);
+        self.port.raise(self.number);
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        Waiting::is_empty(&self.waiting)
+    }
+}
+
+impl Action for Function {
+    fn handle(&self, _: Irq) -> IrqReturn {
+        if self.stuck.load(Relaxed) {
+            return IrqReturn::None;
+        }
+        if !self.port.serve(self.number) {
+            return IrqReturn::None;
+        }
+        Waiting::serve(&self.waiting);
+        IrqReturn::Handled
+    }
+}
+
+/// The line of the level pin; never posted.
+pub(super) fn pin_line(system: &System) -> Irq {
+    let wiring: Vec<_> = (0..8).map(|pin| PinWiring { level: pin == WIRE_PIN, active_low: false }).collect();
+    let regs = Regs::Model { model: system.models.ioapic, region: 0 };
+    let route = if system.unit.is_some() { IoApicRoute::Remapped } else { IoApicRoute::Plain };
+    let domain = IoApicDomain::new(SimHal, regs, &wiring, route, system.unposted()).expect("not posted");
+    let request = AllocRequest {
+        requester: RequesterId(IOAPIC_REQUESTER),
+        index: WIRE_PIN.into(),
+        affinity: CpuSet::first(system.cpus()),
+        managed: false,
+        delivery: irq::Delivery::Fixed,
+    };
+    system.core.alloc_line(&domain, &request, Flow::FastEoi).expect("a line")
+}

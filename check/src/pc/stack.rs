@@ -1,0 +1,192 @@
+//! What the machine's threads share: the system, its drives, its sources, and what was seen of them.
+
+use super::drive::{Drive, Slot, claim};
+use super::load::{Load, disrupt};
+use super::sources::{Function, Rings};
+use super::user::{Habit, User};
+use crate::coverage::Coverage;
+use crate::mark::Mark;
+use crate::server::{Delivery, System};
+use hal::{Affinity, CpuId, Hal as _, ThreadSpec};
+use irq::Irq;
+use machine::SimHal;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// Transitions that every PC can show.
+pub(super) const COMMON: &[&str] = &[
+    "CPU: went offline",
+    "CPU: went offline with a vector pending",
+    "check: found",
+    "check: looked in vain",
+    "command: ended with an error",
+    "disable: something came meanwhile",
+    "handler: replaced",
+    "line: freed under load",
+    "line: managed, shut down",
+    "line: storm throttled",
+    "line: thread woken",
+    "move: at once",
+    "move: waits for an earlier one",
+    "move: with a vector pending",
+    "drive: reset",
+    "drive: unbound and bound",
+    "queue: deleted and made",
+    "retrigger: taken by its own vector",
+];
+/// And with remapping.
+pub(super) const REMAPPED: &[&str] = &[
+    "entry: invalidated",
+    "entry: used from the cache while it changed",
+    "refused: compatibility format",
+    "refused: entry not present",
+    "refused: wrong requester",
+];
+/// And with posting.
+pub(super) const POSTED: &[&str] = &[
+    "entry: posted to a guest and back",
+    "entry: posted to remapped and back",
+    "harvest: final pass found",
+    "harvest: found",
+    "notification: empty",
+    "post: merged with the same vector",
+    "post: notified",
+    "post: silent",
+];
+
+/// A command that old is looked for by the driver's own clock, where interrupts may be lost.
+const TIMEOUT_NS: u64 = 400_000;
+
+/// Everything that runs on the machine.
+pub struct PcStack {
+    pub(super) system: Arc<System>,
+    pub(super) delivery: Delivery,
+    pub(super) drives: Vec<Drive>,
+    pub(super) slots: Vec<Slot>,
+    pub(super) rings: Arc<Rings>,
+    pub(super) ring_line: Irq,
+    pub(super) functions: Vec<Arc<Function>>,
+    pub(super) pin_line: Irq,
+    /// Numbers of handlers.
+    pub(super) numbers: AtomicU64,
+    /// One manager at a time takes CPUs offline.
+    pub(super) hotplug: AtomicBool,
+    /// Faults of this history may lose interrupts or commands.
+    pub(super) lossy: bool,
+    /// Operations may fail: the hardware does.
+    pub(super) faulty: bool,
+    /// Lines were freed: counts of interrupts went with them.
+    pub(super) lines_freed: AtomicBool,
+    /// Users submit no more.
+    pub(super) ending: AtomicBool,
+    /// The driver's clock may look no more.
+    pub(super) proving: AtomicBool,
+    pub(super) users_left: AtomicU32,
+    pub(super) seen: Mutex<Coverage>,
+}
+
+impl PcStack {
+    /// `transition` was seen.
+    pub(super) fn saw(&self, transition: &'static str) {
+        self.seen.lock().expect("one host thread").add(transition, 1);
+    }
+
+    pub(super) fn drive_of(&self, slot: &Slot) -> &Drive {
+        &self.drives[slot.drive]
+    }
+
+    /// All lines that exist now: the queues', then the others.
+    pub(super) fn line(&self, index: u32) -> Option<Irq> {
+        let count = self.slots.len() + 2;
+        match index as usize % count {
+            0 => Some(self.ring_line),
+            1 => Some(self.pin_line),
+            slot => self.slots[slot - 2].bound().map(|bound| bound.line),
+        }
+    }
+
+    pub(super) fn loads(&self) -> impl Iterator<Item = &Arc<Load>> {
+        self.slots.iter().map(|slot| &slot.load)
+    }
+
+    /// Starts the application threads, and the driver's clock where interrupts may be lost.
+    pub(super) fn start_users(self: &Arc<Self>, seed: u64, users: u32, habit: Habit) {
+        self.users_left.store(users, Relaxed);
+        (0..users).for_each(|number| User::start(self, seed, number, habit));
+        if self.lossy {
+            self.start_clock();
+        }
+    }
+
+    pub(super) fn user_ends(&self) {
+        self.users_left.fetch_sub(1, Relaxed);
+    }
+
+    /// Whether nothing of the load is left.
+    pub(super) fn is_done(&self) -> bool {
+        let sources = self.rings.is_idle() && self.functions.iter().all(|function| function.is_idle());
+        sources && self.users_left.load(Relaxed) == 0 && self.loads().all(|load| load.is_idle())
+    }
+
+    /// A thread that looks, some ticks long, for commands whose interrupt did not come, as a kernel's timeout does.
+    fn start_clock(self: &Arc<Self>) {
+        let stack = self.clone();
+        let body = move || {
+            while !stack.proving.load(Relaxed) {
+                stack.slots.iter().for_each(|slot| stack.look_for_lost(slot));
+                SimHal.park();
+            }
+        };
+        let spec = ThreadSpec { name: "timeouts", affinity: Affinity::Cpu(CpuId(0)), urgent: false };
+        let thread = SimHal.spawn(spec, Box::new(body)).expect("CPU 0 exists");
+        assert!(self.system.on_tick.set(Box::new(move || SimHal.wake(thread))).is_ok(), "one clock");
+    }
+
+    fn look_for_lost(&self, slot: &Slot) {
+        if slot.load.oldest_ns() < TIMEOUT_NS {
+            return;
+        }
+        let Some(_claim) = slot.claim() else { return };
+        let Some(bound) = slot.bound() else { return };
+        let found = bound.pair.poll(usize::MAX);
+        if found > 0 {
+            Mark::TimedOut.of(found as u64);
+            self.saw("timeout: a poll found commands");
+        } else if slot.load.oldest_ns() > 4 * TIMEOUT_NS {
+            let drive = self.drive_of(slot);
+            if let Some(_whole) = claim(&drive.busy) {
+                self.saw("timeout: a reset");
+                self.reset(drive);
+            }
+        }
+    }
+
+    pub(super) fn slots_of(&self, drive: &Drive) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().filter(move |slot| slot.drive == drive.index as usize)
+    }
+
+    pub(super) fn loads_of(&self, drive: &Drive) -> Vec<&Load> {
+        self.slots_of(drive).map(|slot| &*slot.load).collect()
+    }
+
+    /// Resets a drive. What is in flight may fail.
+    pub(super) fn reset(&self, drive: &Drive) {
+        let Some(controller) = drive.controller() else { return };
+        match disrupt(&self.loads_of(drive), || controller.reset()) {
+            Ok(()) => {
+                drive.broken.store(false, Relaxed);
+                self.saw("drive: reset");
+            }
+            Err(error) => self.fails("reset", drive, &error),
+        }
+    }
+
+    /// An operation of a drive's driver failed.
+    pub(super) fn fails(&self, what: &str, drive: &Drive, error: &dyn std::fmt::Display) {
+        if !self.faulty {
+            let text = format!("{what} of drive {}: {error}, and no fault explains it", drive.index);
+            crate::verdict::violate("operations", text);
+        }
+        drive.broken.store(true, Relaxed);
+    }
+}

@@ -1,0 +1,94 @@
+//! What managers do.
+
+use crate::draw::Draw;
+use std::fmt;
+
+/// A step. Lines, queues, drives and CPUs are taken round: a smaller machine has the same history.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PcStep {
+    /// Lets a line be delivered on these CPUs, a bit each.
+    Move { line: u32, cpus: u64 },
+    /// Disables a line that many times, waits, enables it as often.
+    Disable { line: u32, depth: u32, ns: u64 },
+    /// Takes a CPU offline, and back.
+    Offline { cpu: u32, ns: u64 },
+    /// Makes a line fire once more.
+    Retrigger { line: u32 },
+    /// Takes a queue's handler off its line and puts it back.
+    Replace { queue: u32 },
+    /// Waits for a line's handlers.
+    Synchronize { line: u32 },
+    /// Deletes a queue with all that is in flight, and makes it again.
+    Recreate { queue: u32, ns: u64 },
+    /// Frees a queue's line and gives it one with the other mode of delivery.
+    Redeliver { queue: u32 },
+    /// Resets a controller.
+    Reset { drive: u32 },
+    /// Unbinds the driver, lines first or controller first, and binds it again.
+    Rebind { drive: u32, lines_first: bool, ns: u64 },
+    /// Changes a controller's declared coalescing.
+    Coalesce { drive: u32, entries: u16, us: u32 },
+    /// Changes a queue's check after submissions.
+    Check { queue: u32, policy: u32 },
+    /// Lends a queue's line to a guest, which serves it, and takes it back.
+    Lend { queue: u32, ns: u64 },
+    /// The ringing device sends so many messages.
+    Ring { count: u64, period_ns: u64 },
+    /// A function on the level line wants service.
+    Raise { function: u32 },
+    /// Some more commands for a queue, submitted from its completions.
+    Burst { queue: u32, count: u64, depth: u32 },
+}
+
+impl PcStep {
+    pub(super) fn draw(draw: &mut Draw) -> Self {
+        let (line, queue, drive) = (draw.below(64) as u32, draw.below(64) as u32, draw.below(64) as u32);
+        match draw.below(100) {
+            0..20 => Self::Move { line, cpus: draw.within(1..=255) },
+            20..28 => Self::Disable { line, depth: draw.within(1..=3) as u32, ns: draw.time_ns(50, 30_000) },
+            28..40 => Self::Offline { cpu: draw.below(64) as u32, ns: draw.time_ns(50, 100_000) },
+            40..48 => Self::Retrigger { line },
+            48..53 => Self::Replace { queue },
+            53..56 => Self::Synchronize { line },
+            56..61 => Self::Recreate { queue, ns: draw.time_ns(50, 30_000) },
+            61..66 => Self::Redeliver { queue },
+            66..69 => Self::Reset { drive },
+            69..71 => Self::Rebind { drive, lines_first: draw.percent(50), ns: draw.time_ns(50, 30_000) },
+            71..74 => Self::Coalesce { drive, entries: draw.below(9) as u16, us: 100 * draw.within(1..=3) as u32 },
+            74..77 => Self::Check { queue, policy: draw.below(3) as u32 },
+            77..83 => Self::Lend { queue, ns: draw.time_ns(200, 40_000) },
+            83..90 => Self::Ring { count: draw.time_ns(1, 64), period_ns: draw.time_ns(300, 6_000) },
+            90..94 => Self::Raise { function: draw.below(2) as u32 },
+            _ => Self::Burst { queue, count: draw.time_ns(1, 128), depth: draw.within(1..=24) as u32 },
+        }
+    }
+}
+
+impl fmt::Display for PcStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Move { line, cpus } => write!(f, "move line {line} to CPUs of mask {cpus:#x}"),
+            Self::Disable { line, depth, ns } => write!(f, "disable line {line} {depth} times for {ns} ns"),
+            Self::Offline { cpu, ns } => write!(f, "take CPU {cpu} offline for {ns} ns"),
+            Self::Retrigger { line } => write!(f, "retrigger line {line}"),
+            Self::Replace { queue } => write!(f, "take queue {queue}'s handler off and put it back"),
+            Self::Synchronize { line } => write!(f, "synchronize line {line}"),
+            Self::Recreate { queue, ns } => write!(f, "delete queue {queue}, make it again after {ns} ns"),
+            Self::Redeliver { queue } => write!(f, "give queue {queue} a line of the other mode"),
+            Self::Reset { drive } => write!(f, "reset drive {drive}"),
+            Self::Rebind { drive, lines_first: true, ns } => {
+                write!(f, "unbind drive {drive}, its lines first, and bind it after {ns} ns")
+            }
+            Self::Rebind { drive, lines_first: false, ns } => {
+                write!(f, "unbind drive {drive} and bind it after {ns} ns")
+            }
+            Self::Coalesce { drive, entries: 0, .. } => write!(f, "switch coalescing of drive {drive} off"),
+            Self::Coalesce { drive, entries, us } => write!(f, "drive {drive} coalesces {entries} entries or {us} µs"),
+            Self::Check { queue, policy } => write!(f, "set the check of queue {queue} to policy {policy}"),
+            Self::Lend { queue, ns } => write!(f, "lend queue {queue}'s line to a guest for {ns} ns"),
+            Self::Ring { count, period_ns } => write!(f, "ring {count} times, every {period_ns} ns"),
+            Self::Raise { function } => write!(f, "function {function} raises the level line"),
+            Self::Burst { queue, count, depth } => write!(f, "{count} commands to queue {queue}, {depth} at a time"),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What people read: the options, the summary, a failing history, its trace.
+
+use crate::campaign::{Campaign, Length, Summary, replay_line};
+use crate::history::Recipe;
+use crate::run::{Run, Scenario};
+use machine::trace::Track;
+use serde_json::json;
+use std::path::Path;
+
+/// Prints what can be chosen.
+pub(crate) fn list(scenarios: &[&'static dyn Scenario]) {
+    for scenario in scenarios {
+        println!("{:<14} {}", scenario.name(), scenario.about());
+        println!("{:<14} faults: {}", "", scenario.fault_kinds().join(", "));
+    }
+    println!("unrest: {}", crate::unrest::kinds().collect::<Vec<_>>().join(", "));
+}
+
+/// The seed and every option, before anything runs.
+pub(crate) fn options(campaign: &Campaign) {
+    let names: Vec<_> = campaign.scenarios.iter().map(|scenario| scenario.name()).collect();
+    let length = match campaign.length {
+        Length::Seeds(seeds) => format!("{seeds} histories a scenario"),
+        Length::Time(time) => format!("{} minutes", time.as_secs() / 60),
+    };
+    // The common recipe prints as the options of a replay; the seed is the first.
+    let recipe = Recipe { seed: campaign.first_seed, ..campaign.recipe.clone() }.to_string();
+    let recipe = recipe.replacen("--replay", "--seed", 1);
+    println!("check {recipe} --jobs {}: {length} of {}", campaign.jobs, names.join(", "));
+}
+
+/// What was done and found.
+pub(crate) fn summary(summary: &Summary) {
+    for (scenario, coverage) in &summary.coverage {
+        println!("\n{scenario}: transitions seen");
+        for (transition, times) in coverage.iter().filter(|(_, times)| *times > 0) {
+            println!("  {times:>12}  {transition}");
+        }
+        for transition in coverage.missing() {
+            println!("  {:>12}  {transition}", "never");
+        }
+    }
+    let faults: Vec<_> = summary.faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    println!("\nfaults injected: {}", if faults.is_empty() { "none".into() } else { faults.join(", ") });
+    println!(
+        "{} histories, {} I/Os, {} interrupts, {:.3} s simulated, in {:.1} s: {:.0} I/Os a second a core (measured)",
+        summary.histories,
+        summary.ios,
+        summary.interrupts,
+        summary.simulated_seconds,
+        summary.seconds,
+        summary.ios_per_second_per_core
+    );
+    for found in &summary.failures {
+        println!("\nFAILED {}\nreplay: {}", found.failure, found.replay());
+    }
+    if summary.failures.is_empty() {
+        println!("no failure");
+    }
+}
+
+/// A history, with what is wrong with it.
+pub(crate) fn history(scenario: &dyn Scenario, recipe: &Recipe, run: &Run) {
+    println!("\nhistory: {}", replay_line(scenario.name(), recipe));
+    print!("{}", run.history);
+    if let Some(failure) = &run.failure {
+        println!("{failure}");
+        println!("{}", run.state);
+    }
+}
+
+/// Writes the run as Chrome's trace events: a track a CPU and a model, managers' steps and faults on one of their own.
+pub(crate) fn write_trace(path: &Path, run: &Run) -> std::io::Result<()> {
+    let us = |ps: u64| ps as f64 / 1e6;
+    let mut events = Vec::new();
+    for span in &run.spans {
+        let (process, track) = match span.track {
+            Track::Cpu(cpu) => (1, cpu),
+            Track::Model(model) => (2, model.0),
+        };
+        events.push(json!({"name": span.name, "ph": "X", "ts": us(span.start.0), "dur": us(span.duration.0),
+            "pid": process, "tid": track, "args": {"argument": span.argument}}));
+    }
+    for event in &run.history.events {
+        let start = run.started.0 + event.at_ns * 1000;
+        let length = event.until_ns.map_or(0, |until_ns| (until_ns - event.at_ns) * 1000);
+        let track = event.manager.map_or(0, |manager| manager + 1);
+        events.push(json!({"name": event.text, "ph": "X", "ts": us(start), "dur": us(length),
+            "pid": 3, "tid": track, "args": {"number": event.number}}));
+    }
+    if let Some(failure) = &run.failure {
+        events.push(json!({"name": failure.text, "ph": "i", "s": "g", "ts": us(failure.at.0), "pid": 3, "tid": 0}));
+    }
+    for (process, name) in [(1, "CPUs"), (2, "models"), (3, "history")] {
+        events.push(json!({"name": "process_name", "ph": "M", "pid": process, "args": {"name": name}}));
+    }
+    let document = json!({"displayTimeUnit": "ns", "traceEvents": events});
+    std::fs::write(path, document.to_string())
+}

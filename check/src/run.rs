@@ -1,0 +1,380 @@
+//! One history, from its recipe to its verdict.
+
+use crate::catch;
+use crate::checkers::{Commands, Ends, Handlers, Ledger};
+use crate::coverage::Coverage;
+use crate::draw::{Draw, KnobError, Knobs};
+use crate::history::{Event, History, Recipe};
+use crate::subject::{Build, Rig, Subject};
+use crate::unrest;
+use crate::verdict::{Failure, Kind};
+use hal::{Affinity, CpuId, Hal as _, ThreadId, ThreadSpec};
+use machine::time::Ps;
+use machine::trace::Span;
+use machine::{MachineConfig, RunEnd, SimHal};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// What one history was and did.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// What was drawn.
+    pub history: History,
+    /// What is wrong with it.
+    pub failure: Option<Failure>,
+    /// Commands that the stack was given.
+    pub ios: u64,
+    /// Interrupts that CPUs took.
+    pub interrupts: u64,
+    /// When the history began: the stack was up.
+    pub started: Ps,
+    /// Simulated time, bring-up included.
+    pub simulated: Ps,
+    /// Faults that were injected, by kind.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Transitions that were seen.
+    pub coverage: Coverage,
+    /// The machine's digest: equal for equal recipes.
+    pub digest: u64,
+    /// The trace, if one was asked for.
+    pub spans: Vec<Span>,
+    /// The stack's state at the failure.
+    pub state: String,
+}
+
+/// A scenario, whatever its subject.
+pub trait Scenario: Sync {
+    /// Its name.
+    fn name(&self) -> &'static str;
+    /// What it is, in a line.
+    fn about(&self) -> &'static str;
+    /// Kinds of fault that it has.
+    fn fault_kinds(&self) -> &'static [&'static str];
+    /// Runs one history.
+    ///
+    /// # Errors
+    /// A knob that was set wrongly.
+    fn run(&self, recipe: &Recipe) -> Result<Run, KnobError>;
+}
+
+impl<S: Subject> Scenario for S {
+    fn name(&self) -> &'static str {
+        Subject::name(self)
+    }
+    fn about(&self) -> &'static str {
+        Subject::about(self)
+    }
+    fn fault_kinds(&self) -> &'static [&'static str] {
+        Subject::fault_kinds(self)
+    }
+    fn run(&self, recipe: &Recipe) -> Result<Run, KnobError> {
+        run(self, recipe)
+    }
+}
+
+/// Time between two looks at what the checkers found: what is wrong ends the history soon.
+const LOOK: Ps = Ps::from_ns(100_000);
+
+/// What a bring-up takes, more or less: unrest lasts for so long beside the history's span.
+const BRING_UP_NS: u64 = 400_000;
+
+struct Step<T> {
+    number: u32,
+    manager: u32,
+    at_ns: u64,
+    what: T,
+}
+
+struct Fault<T> {
+    number: u32,
+    kind: &'static str,
+    from_ns: u64,
+    until_ns: u64,
+    what: T,
+}
+
+/// Everything drawn but the machine.
+struct Plan<S: Subject> {
+    steps: Vec<Step<S::Step>>,
+    faults: Vec<Fault<S::Fault>>,
+    managers: u32,
+    span_ns: u64,
+}
+
+fn draw<S: Subject>(subject: &S, recipe: &Recipe, knobs: &mut Knobs) -> Plan<S> {
+    let span_ns = 1000 * knobs.number_with("span_us", 50..=20_000, 50, |draw| draw.time_ns(300, 3_000));
+    let managers = knobs.number("managers", 1..=3) as u32;
+    // How many there are is shrunk by `--keep`, which leaves the numbers as they are.
+    let fixed = |knobs: &mut Knobs, name, most, draw: fn(&mut Draw) -> u64| {
+        let count = knobs.number_with(name, 0..=most, most, draw);
+        u32::try_from(count).unwrap_or(u32::MAX)
+    };
+    let steps = fixed(knobs, "steps", 400, |draw| if draw.percent(10) { 0 } else { draw.time_ns(2, 60) });
+    let faults = fixed(knobs, "faults", 20, |draw| if draw.percent(50) { 0 } else { draw.within(1..=4) });
+    let draw_step = |index: u32| {
+        let mut draw = Draw::new(recipe.seed, "step", index);
+        let (at_ns, manager) = (draw.below(span_ns), draw.below(managers.into()) as u32);
+        Step { number: faults + 1 + index, manager, at_ns, what: subject.draw_step(&mut draw) }
+    };
+    let kinds: Vec<_> = Subject::fault_kinds(subject).iter().copied().filter(|kind| is_wanted(recipe, kind)).collect();
+    let draw_fault = |index: u32| {
+        let mut draw = Draw::new(recipe.seed, "fault", index);
+        let kind = *draw.pick(&kinds);
+        let from_ns = draw.below(span_ns);
+        let until_ns = from_ns + draw.time_ns(1_000, span_ns.max(2_000));
+        Fault { number: index + 1, kind, from_ns, until_ns, what: subject.draw_fault(kind, &mut draw) }
+    };
+    let mut steps: Vec<_> = (0..steps).map(draw_step).filter(|step| recipe.keeps(step.number)).collect();
+    steps.sort_by_key(|step| (step.at_ns, step.number));
+    let drawn = if kinds.is_empty() { 0 } else { faults };
+    let faults = (0..drawn).map(draw_fault).filter(|fault| recipe.keeps(fault.number)).collect();
+    Plan { steps, faults, managers, span_ns }
+}
+
+fn is_wanted(recipe: &Recipe, kind: &str) -> bool {
+    recipe.faults.as_ref().is_none_or(|wanted| wanted.contains(kind))
+}
+
+impl<S: Subject> Plan<S> {
+    fn events(&self) -> Vec<Event> {
+        let faults = self.faults.iter().map(|fault| Event {
+            number: fault.number,
+            at_ns: fault.from_ns,
+            until_ns: Some(fault.until_ns),
+            manager: None,
+            text: fault.what.to_string(),
+        });
+        let steps = self.steps.iter().map(|step| Event {
+            number: step.number,
+            at_ns: step.at_ns,
+            until_ns: None,
+            manager: Some(step.manager),
+            text: step.what.to_string(),
+        });
+        let mut events: Vec<_> = faults.chain(steps).collect();
+        events.sort_by_key(|event| (event.at_ns, event.number));
+        events
+    }
+}
+
+fn run<S: Subject>(subject: &S, recipe: &Recipe) -> Result<Run, KnobError> {
+    let mut knobs = Knobs::new(recipe.seed, recipe.set.clone());
+    let plan = draw(subject, recipe, &mut knobs);
+    let calm_from = Ps::from_ns(BRING_UP_NS + plan.span_ns);
+    let (unrest, kinds) = unrest::draw(recipe, calm_from);
+    let machine = MachineConfig {
+        seed: recipe.seed,
+        unrest,
+        trace_spans_max: recipe.trace_spans_max,
+        ..MachineConfig::default()
+    };
+    let faults = plan.faults.iter().map(|fault| fault.what.clone()).collect();
+    let mut run = Run::default();
+    run.coverage.name(subject.transitions());
+    (run.history.events, run.history.unrest) = (plan.events(), kinds);
+    let ledger = Rc::new(RefCell::new(Ledger::new(vec![
+        Box::new(Commands::default()),
+        Box::new(Ends::default()),
+        Box::new(Handlers::default()),
+    ])));
+    // Building draws the rest of the knobs.
+    let built = catch::panics(|| subject.build(&mut Build { knobs: &mut knobs, seed: recipe.seed, faults, machine }));
+    run.history.knobs = knobs.finish()?;
+    let mut rig = match built {
+        Ok(rig) => rig,
+        Err(failure) => return Ok(Run { failure: Some(failure), ..run }),
+    };
+    let heard = ledger.clone();
+    rig.machine().set_observer(move |at, fact| heard.borrow_mut().hear(at, &fact));
+    let mut live = Live { subject, rig, ledger, plan, calm_from, started: Ps(0), faults: BTreeMap::new() };
+    let ended = catch::panics(|| live.go()).and_then(|ended| ended);
+    // What a checker heard came before what ended the history.
+    let first = live.ledger.borrow().findings.failures.first().cloned();
+    run.failure = first.or(ended.err());
+    live.report(&mut run);
+    Ok(run)
+}
+
+struct Live<'a, S: Subject> {
+    subject: &'a S,
+    rig: S::Rig,
+    ledger: Rc<RefCell<Ledger>>,
+    plan: Plan<S>,
+    /// Nothing disturbs the schedule from then on.
+    calm_from: Ps,
+    started: Ps,
+    faults: BTreeMap<&'static str, u64>,
+}
+
+/// What happens at a time of the history, on the host's side.
+enum Edge {
+    Inject(usize),
+    Heal(usize),
+    Wake(u32),
+}
+
+/// Where the managers are.
+struct Managers {
+    threads: Vec<ThreadId>,
+    /// The number of the step that each is at, 0 between steps.
+    at: Arc<Vec<AtomicU32>>,
+    left: Arc<AtomicU32>,
+}
+
+impl<S: Subject> Live<'_, S> {
+    fn go(&mut self) -> Result<(), Failure> {
+        self.rig.bring_up();
+        let checkers = self.rig.checkers();
+        self.ledger.borrow_mut().extend(checkers);
+        let start = self.rig.machine().now();
+        self.started = start;
+        let managers = self.start_managers(start);
+        self.rig.start_load();
+        for (at, edge) in self.edges() {
+            self.pass_until(start + Ps::from_ns(at))?;
+            match edge {
+                Edge::Inject(index) => {
+                    let fault = &self.plan.faults[index];
+                    *self.faults.entry(fault.kind).or_default() += 1;
+                    self.rig.inject(&fault.what);
+                }
+                Edge::Heal(index) => self.rig.heal(&self.plan.faults[index].what),
+                Edge::Wake(manager) => SimHal.wake(managers.threads[manager as usize]),
+            }
+        }
+        self.pass_until(self.calm_from)?;
+        let bound = self.subject.bound();
+        self.wait(
+            bound,
+            "managers",
+            |_| managers.left.load(Relaxed) == 0,
+            |_| {
+                let at = managers.at.iter().map(|at| at.load(Relaxed)).filter(|&at| at > 0);
+                format!("managers are stuck in steps {:?}", at.collect::<Vec<_>>())
+            },
+        )?;
+        self.rig.settle();
+        self.wait(bound, "load", |rig| rig.is_done(), |_| "the load has not ended".into())?;
+        self.rig.prove();
+        self.wait(bound, "proof", |rig| rig.is_done(), |_| "a last load has not ended".into())?;
+        let audit = |failure: Failure| match failure.kind {
+            // An assertion of the audit's own.
+            Kind::Crash => Failure { kind: Kind::Correctness, checker: "audit", ..failure },
+            _ => failure,
+        };
+        catch::panics(|| self.rig.audit()).map_err(audit)?;
+        let now = self.rig.machine().now();
+        self.ledger.borrow_mut().end(now);
+        Ok(())
+    }
+
+    /// Managers are threads that sleep until the host wakes them for a step.
+    fn start_managers(&mut self, start: Ps) -> Managers {
+        let count = self.plan.managers;
+        let at: Arc<Vec<AtomicU32>> = Arc::new((0..count).map(|_| AtomicU32::new(0)).collect());
+        let left = Arc::new(AtomicU32::new(count));
+        let start_ns = start.as_ns();
+        let spawn = |manager: u32| {
+            let own = self.plan.steps.iter().filter(|step| step.manager == manager);
+            let steps: Vec<_> = own.map(|step| (step.number, start_ns + step.at_ns, step.what.clone())).collect();
+            let (stack, at, left) = (self.rig.stack(), at.clone(), left.clone());
+            let body = move || {
+                for (number, due_ns, step) in &steps {
+                    while SimHal.now_ns() < *due_ns {
+                        SimHal.park();
+                    }
+                    at[manager as usize].store(*number, Relaxed);
+                    S::Rig::apply(&stack, step);
+                    at[manager as usize].store(0, Relaxed);
+                }
+                left.fetch_sub(1, Relaxed);
+            };
+            // Each begins on another CPU, and may be put anywhere.
+            let affinity = if manager == 0 { Affinity::Cpu(CpuId(0)) } else { Affinity::Any };
+            SimHal.spawn(ThreadSpec { name: "manager", affinity, urgent: false }, Box::new(body)).expect("a CPU")
+        };
+        let threads = (0..count).map(spawn).collect();
+        Managers { threads, at, left }
+    }
+
+    fn edges(&self) -> Vec<(u64, Edge)> {
+        let mut edges: Vec<_> = self.plan.steps.iter().map(|step| (step.at_ns, Edge::Wake(step.manager))).collect();
+        for (index, fault) in self.plan.faults.iter().enumerate() {
+            edges.push((fault.from_ns, Edge::Inject(index)));
+            edges.push((fault.until_ns, Edge::Heal(index)));
+        }
+        // Stable: at one time, in the order in which they were drawn.
+        edges.sort_by_key(|(at, _)| *at);
+        edges
+    }
+
+    /// Lets time pass up to `end`, as long as nobody finds anything.
+    fn pass_until(&mut self, end: Ps) -> Result<(), Failure> {
+        while self.rig.machine().now() < end {
+            let next = (self.rig.machine().now() + LOOK).min(end);
+            let ended = self.rig.machine().run_until(next);
+            self.judge(&ended)?;
+            if ended == RunEnd::Quiet {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn judge(&mut self, ended: &RunEnd) -> Result<(), Failure> {
+        if let Some(failure) = self.ledger.borrow().findings.failures.first() {
+            return Err(failure.clone());
+        }
+        match ended {
+            RunEnd::Time | RunEnd::Quiet => Ok(()),
+            stuck => {
+                let at = self.rig.machine().now();
+                Err(Failure::new(Kind::Liveness, "spins", at, format!("{stuck:?}")))
+            }
+        }
+    }
+
+    /// Waits for something that must come within `bound`.
+    fn wait(
+        &mut self,
+        bound: Ps,
+        checker: &'static str,
+        is_done: impl Fn(&S::Rig) -> bool,
+        text: impl Fn(&S::Rig) -> String,
+    ) -> Result<(), Failure> {
+        let end = self.rig.machine().now() + bound;
+        loop {
+            if is_done(&self.rig) {
+                return Ok(());
+            }
+            let now = self.rig.machine().now();
+            let ended = self.rig.machine().run_until((now + LOOK).min(end));
+            self.judge(&ended)?;
+            let stands = ended == RunEnd::Quiet || self.rig.machine().now() >= end;
+            if stands && !is_done(&self.rig) {
+                let now = self.rig.machine().now();
+                let waited = format!("{}, healed for {bound}", text(&self.rig));
+                return Err(Failure::new(Kind::Liveness, checker, now, waited));
+            }
+        }
+    }
+
+    fn report(mut self, run: &mut Run) {
+        (run.faults, run.started) = (self.faults, self.started);
+        run.simulated = self.rig.machine().now();
+        run.digest = self.rig.machine().engine_counters().digest;
+        run.spans = self.rig.machine().take_spans();
+        if run.failure.is_none() {
+            self.rig.cover(&mut run.coverage);
+        } else {
+            // The state may be anything now.
+            run.state = catch::panics(|| self.rig.describe()).unwrap_or_default();
+        }
+        let ledger = self.ledger.borrow();
+        run.coverage.merge(&ledger.findings.coverage);
+        (run.ios, run.interrupts) = (ledger.commands, ledger.interrupts);
+    }
+}

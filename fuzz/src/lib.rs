@@ -1,0 +1,52 @@
+//! Fuzz targets: registers, queues, drivers against hostile devices, and parsers.
+//!
+//! A target is an ordinary function of bytes: [`TARGETS`] lists them all. The binaries of cargo-fuzz (`fuzz_targets/`,
+//! feature `libfuzzer`) and the tests (`tests/short.rs`) call the same ones. A target panics when its subject does, or
+//! when what it promises does not hold. `docs/fuzzing.md` says how to run them and what each demands.
+
+mod drivers;
+mod input;
+mod models;
+mod parsers;
+
+/// What can be fuzzed.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// Its name: of the binary, and of its folder in `corpus/`.
+    pub name: &'static str,
+    /// Runs it once.
+    pub run: fn(&[u8]),
+    /// Inputs that are longer are not tried, in bytes.
+    pub input_bytes_max: usize,
+}
+
+macro_rules! targets {
+    ($($module:ident :: $name:ident, $input_bytes_max:literal;)*) => {
+        /// Every target.
+        pub const TARGETS: &[Target] =
+            &[$(Target { name: stringify!($name), run: $module::$name, input_bytes_max: $input_bytes_max }),*];
+    };
+}
+
+targets! {
+    models::nvme, 2048;
+    models::vtd, 2048;
+    models::interrupt_controllers, 2048;
+    models::gicv2, 2048;
+    models::gicv3, 2048;
+    parsers::fio, 2048;
+    parsers::scenario, 2048;
+    parsers::platform, 8192;
+    parsers::command_line, 512;
+    parsers::device_tree, 4096;
+    parsers::acpi, 2048;
+    parsers::pci, 1024;
+}
+
+/// The target of that name.
+///
+/// # Panics
+/// When there is none.
+pub fn target(name: &str) -> &'static Target {
+    TARGETS.iter().find(|target| target.name == name).unwrap_or_else(|| panic!("there is no target {name}"))
+}

@@ -1,0 +1,13 @@
+//! The machine's models against a host that writes whatever it likes, wherever it likes.
+//!
+//! What holds: no panic; the machine comes to an end within its time; what is wrong is a recorded fault or a status. An
+//! access outside memory cannot happen unseen: models reach memory through the machine, which answers with an error.
+
+mod fabric;
+mod gic;
+mod host;
+mod nvme;
+
+pub(crate) use fabric::{interrupt_controllers, vtd};
+pub(crate) use gic::{gicv2, gicv3};
+pub(crate) use nvme::nvme;

@@ -1,0 +1,88 @@
+//! Files of the laboratory: job files, scenarios, platforms.
+
+use lab::fio::{Section, jobs, sections};
+use lab::input::{InputError, Place};
+use lab::platform::Platform;
+use lab::scenario::Request;
+use lab::setting::Setting;
+use std::str::from_utf8;
+
+/// An error is a sentence with a place.
+fn said(error: &InputError) {
+    assert!(error.to_string().len() > error.place.to_string().len());
+}
+
+/// A job file; what it includes is itself, or a few lines.
+pub(crate) fn fio(data: &[u8]) {
+    let include = |name: &str, _from: &str| match name {
+        "self" => Ok((name.to_owned(), data.to_vec())),
+        "lines" => Ok((name.to_owned(), b"[global]\nbs=4k\n[a]\niodepth=2\n".to_vec())),
+        _ => Err("no such file".to_owned()),
+    };
+    let read = match sections("job.fio", data, &include) {
+        Ok(read) => read,
+        Err(error) => return said(&error),
+    };
+    let written = written(&read);
+    let again = sections("job.fio", written.as_bytes(), &include).expect("what is written can be read");
+    assert_eq!(written, self::written(&again));
+    let of = |sections: &[Section]| jobs("job.fio", sections, &[]);
+    match (of(&read), of(&again)) {
+        (Ok((jobs, _)), Ok((same, _))) => assert_eq!(jobs.len(), same.len()),
+        (Err(error), Err(_)) => said(&error),
+        (one, other) => panic!("read once {:?}, written and read again {:?}", one.err(), other.err()),
+    }
+}
+
+/// Sections as a job file.
+fn written(sections: &[Section]) -> String {
+    let mut text = String::new();
+    for section in sections {
+        text += &format!("[{}]\n", section.name);
+        for entry in &section.entries {
+            let Setting { key, text: value, .. } = &entry.setting;
+            text += &if entry.bare { format!("{key}\n") } else { format!("{key}={value}\n") };
+        }
+    }
+    text
+}
+
+/// Whether a text names files that are devices: reading one may last for ever.
+fn names_devices(text: &str) -> bool {
+    ["/dev", "/proc", "/sys"].iter().any(|folder| text.contains(folder))
+}
+
+/// A scenario, up to the plan: with its jobs, platform and settings resolved and checked.
+pub(crate) fn scenario(data: &[u8]) {
+    if from_utf8(data).is_ok_and(names_devices) {
+        return;
+    }
+    match Request::of("scenarios/fuzz.toml").plan_of(data.to_vec()) {
+        Ok(plan) => {
+            plan.validate().expect("a plan is valid");
+            assert!(plan == Request::of("scenarios/fuzz.toml").plan_of(data.to_vec()).expect("it was read before"));
+        }
+        Err(error) => said(&error),
+    }
+}
+
+/// A platform; its constants are printed and read again.
+pub(crate) fn platform(data: &[u8]) {
+    let Ok(text) = from_utf8(data) else { return };
+    if names_devices(text) {
+        return;
+    }
+    let platform = match Platform::read("fuzz", "fuzz.toml", text) {
+        Ok(platform) => platform,
+        Err(error) => return said(&error),
+    };
+    platform.check().expect("a platform that was read is valid");
+    for (key, spec, constant) in platform.constants() {
+        let printed = spec.unit.format(constant.value);
+        let setting = Setting::new(Place::option("printed"), key, printed.as_str());
+        // Printing rounds to six places, which may leave the bounds by as much.
+        if let Ok(value) = spec.unit.read(&setting, spec.min, spec.max) {
+            assert!((value - constant.value).abs() <= constant.value.abs() * 1e-5 + 1e-6, "{printed}");
+        }
+    }
+}
