@@ -5,6 +5,7 @@ use crate::engine::{Calendar, Resumes};
 use crate::event::{Event, KIND_CPU, KIND_MODEL, KIND_WRITE, cpu_event};
 use crate::fault::{FaultLog, FaultRecord};
 use crate::lent::Host;
+use crate::livelock::Guard;
 use crate::machine::MachineConfig;
 use crate::memory::{Arena, BusError, Lines, MEMORY_BASE};
 use crate::model::{Model, ModelId};
@@ -36,6 +37,8 @@ pub(crate) enum Next {
     Limit,
     /// Nothing is pending at all.
     Drained,
+    /// Events at one instant without end.
+    Livelock,
 }
 
 /// Where a model stands.
@@ -60,7 +63,7 @@ pub(crate) struct Core {
     pub(crate) arena: Arc<Arena>,
     /// Whose memory lies where the arena is not, when the model is lent.
     pub(crate) host: OnceCell<Box<dyn Host>>,
-    lines: RefCell<Lines>,
+    pub(crate) lines: RefCell<Lines>,
     pub(crate) posted_writes: PostedWrites,
     /// The CPUs, and behind them the console: what the host's own stack is while the machine stands still. It has
     /// interrupts off, and no time passes for it.
@@ -81,6 +84,7 @@ pub(crate) struct Core {
     /// Traced, observed or disturbed.
     pub(crate) watched: Cell<bool>,
     pub(crate) unrest: Option<Box<unrest::State>>,
+    pub(crate) guard: Guard,
     pub(crate) spans: RefCell<Vec<Span>>,
     pub(crate) tracing: Cell<bool>,
     digest: Cell<u64>,
@@ -118,6 +122,7 @@ impl Core {
             stops_pending: Cell::new(0),
             faults: RefCell::default(),
             observer: OnceCell::new(),
+            guard: Guard::new(config.still_steps_max),
             watched: Cell::new(config.trace_spans_max > 0 || config.unrest.is_some()),
             unrest: config.unrest.clone().map(|config| Box::new(unrest::State::new(config))),
             spans: RefCell::default(),
@@ -274,6 +279,9 @@ impl Core {
         if self.on_console() {
             return;
         }
+        if debt == 0 {
+            self.still_point();
+        }
         let end = self.now.get() + debt;
         if self.config.short_cuts && self.nothing_due(Ps(end)) {
             self.now.set(end);
@@ -347,6 +355,7 @@ impl Core {
             Next::Stop => self.leave(me, limit, Yield::Stop),
             Next::Drained if limit.0 == Ps::MAX => self.leave(me, limit, Yield::Drained),
             Next::Drained => Next::Limit,
+            Next::Livelock => self.leave(me, limit, Yield::Livelock),
             next => next,
         };
         let cpu = &self.cpus[me.index()];
@@ -383,9 +392,14 @@ impl Core {
                 let drained = self.queue.borrow().is_empty() && self.resumes.borrow().first().is_none();
                 return if drained { Next::Drained } else { Next::Limit };
             };
-            self.now.set(at.0);
+            let mut is_still = self.now.replace(at.0) == at.0;
             let mut event = Some(first);
             while let Some(due) = event {
+                if std::mem::replace(&mut is_still, true)
+                    && let Some(next) = self.still_event(at)
+                {
+                    return next;
+                }
                 if let Some(next) = self.handle(me, at, due) {
                     return next;
                 }
@@ -450,44 +464,5 @@ impl Core {
         let (region, offset, width_bytes) = event.write_target();
         let mut model = self.model(id).borrow_mut();
         model.write(&mut World::new(self, id), region, offset, width_bytes, event.arg);
-    }
-
-    /// A read-modify-write by the running CPU: everything due has happened, and a line that a device updates
-    /// atomically is free.
-    pub(crate) fn atomic_point(&self, word: &Word) {
-        self.settle();
-        let Some(line) = self.arena.line_of(word) else { return };
-        let wait = {
-            let mut lines = self.lines.borrow_mut();
-            let Some(busy_until) = lines.busy_until(line) else { return };
-            // In turn: devices that ask while the CPU waits come after it.
-            let start = (*busy_until).max(self.now());
-            *busy_until = start + self.config.costs.line_update + self.late(unrest::Kind::SlowLine);
-            start - self.now()
-        };
-        if wait > Ps(0) {
-            let cpu = self.cpu();
-            cpu.owe(wait.0, if cpu.depth.get() > 0 { Account::Irq } else { Account::System });
-            self.settle();
-        }
-    }
-
-    /// Somebody wrote a word: CPUs that relax on it go on.
-    #[inline]
-    pub(crate) fn word_written(&self, word: &Word) {
-        if self.relaxing.get() != 0 {
-            self.end_relaxing(word);
-        }
-    }
-
-    #[cold]
-    fn end_relaxing(&self, word: &Word) {
-        let address = core::ptr::from_ref(word) as usize;
-        for cpu in &self.cpus {
-            if cpu.relaxes_on.get() == address {
-                let generation = cpu.generation.get().into();
-                self.push(self.now(), Event::for_cpu(cpu.id, cpu_event::RESUME, generation));
-            }
-        }
     }
 }

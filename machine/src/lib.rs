@@ -18,6 +18,7 @@ pub mod fault;
 pub mod gic;
 mod lapic;
 pub mod lent;
+mod livelock;
 mod machine;
 pub mod memory;
 pub mod model;

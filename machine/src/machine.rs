@@ -89,6 +89,9 @@ pub struct MachineConfig {
     /// Whether the engine may return at once from a wait during which nothing is due. Off only to show that it
     /// makes no difference.
     pub short_cuts: bool,
+    /// How many points of the seam, looks at the clock and events may follow each other at one instant, before the run
+    /// ends as a [`RunEnd::Livelock`].
+    pub still_steps_max: u32,
     /// A random schedule; none, and nothing is disturbed.
     pub unrest: Option<Unrest>,
 }
@@ -107,6 +110,7 @@ impl Default for MachineConfig {
             interrupt_limit: None,
             trace_spans_max: 0,
             short_cuts: true,
+            still_steps_max: 10_000_000,
             unrest: None,
         }
     }
@@ -121,6 +125,12 @@ pub enum RunEnd {
     Quiet,
     /// Nothing is pending, but these CPUs wait for a word that nobody will write.
     Deadlock(Vec<CpuId>),
+    /// Something went round without time passing, [`MachineConfig::still_steps_max`] times: a poll without a delay, a
+    /// model that sends itself events at the present. The machine can be read out, but goes on no more.
+    Livelock {
+        /// Whose code; `None`: it was models.
+        cpu: Option<CpuId>,
+    },
 }
 
 /// A boot that did not end.
@@ -306,6 +316,7 @@ impl Machine {
         self.core.runs.set(self.core.runs.get() + 1);
         self.core.stop_at(end);
         match self.core.run() {
+            Yield::Livelock => RunEnd::Livelock { cpu: self.core.guard.found().and_then(|found| found.cpu) },
             Yield::Stop if self.core.is_anything_due() => RunEnd::Time,
             _ => self.quiet(),
         }

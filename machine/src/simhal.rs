@@ -89,7 +89,12 @@ impl Hal for SimHal {
     }
     #[inline]
     fn now_ns(self) -> u64 {
-        with(|core| core.local_now().as_ns())
+        with(|core| {
+            if !core.on_console() {
+                core.still_point();
+            }
+            core.local_now().as_ns()
+        })
     }
     #[inline]
     fn cpu(self) -> CpuId {

@@ -33,6 +33,8 @@ pub(crate) enum Yield {
     Stop,
     /// Nothing is pending.
     Drained,
+    /// Steps without time, without end.
+    Livelock,
 }
 
 type Task = Coroutine<Reason, Yield, Yield>;
@@ -314,18 +316,22 @@ impl Core {
     pub(crate) fn run_for(&self, duration: Ps) {
         self.runs.set(self.runs.get() + 1);
         self.stop_at(self.now() + duration);
-        self.run();
+        assert_ne!(self.run(), Yield::Livelock, "the machine stands still at {}", self.now());
     }
 
     /// Runs the machine from the host's own stack until the stop event, or until nothing is pending.
     pub(crate) fn run(&self) -> Yield {
         /// A CPU that does not exist: nothing due concerns the host's stack.
         const NOBODY: CpuId = CpuId(0x3fff_ffff);
+        if self.guard.found().is_some() {
+            return Yield::Livelock;
+        }
         loop {
             let next = self.run_events(NOBODY, (Ps::MAX, u64::MAX));
             let mut why = match next {
                 crate::core::Next::Other(cpu, reason) => Yield::Switch(cpu, reason),
                 crate::core::Next::Stop => return Yield::Stop,
+                crate::core::Next::Livelock => return Yield::Livelock,
                 _ => return Yield::Drained,
             };
             while let Yield::Switch(cpu, reason) = why {

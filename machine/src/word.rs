@@ -1,6 +1,10 @@
 //! Words that CPUs and devices share, with their points of the seam.
 
+use crate::core::Core;
 use crate::current;
+use crate::event::{Event, cpu_event};
+use crate::time::Ps;
+use crate::unrest::Kind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A word of simulated memory. One host thread runs a machine, so the host's own ordering plays no part.
@@ -39,7 +43,7 @@ impl hal::Word for Word {
     }
     #[inline]
     fn load(&self) -> u64 {
-        current::with(crate::core::Core::settle);
+        current::with(Core::settle);
         self.0.load(Relaxed)
     }
     #[inline]
@@ -67,6 +71,48 @@ impl hal::Word for Word {
     #[inline]
     fn fetch_add(&self, value: u64) -> u64 {
         self.update(|old| old.wrapping_add(value))
+    }
+}
+
+/// What words are to the machine.
+impl Core {
+    /// A read-modify-write by the running CPU: everything due has happened, and a line that a device updates
+    /// atomically is free.
+    pub(crate) fn atomic_point(&self, word: &Word) {
+        self.settle();
+        let Some(line) = self.arena.line_of(word) else { return };
+        let wait = {
+            let mut lines = self.lines.borrow_mut();
+            let Some(busy_until) = lines.busy_until(line) else { return };
+            // In turn: devices that ask while the CPU waits come after it.
+            let start = (*busy_until).max(self.now());
+            *busy_until = start + self.config.costs.line_update + self.late(Kind::SlowLine);
+            start - self.now()
+        };
+        if wait > Ps(0) {
+            let cpu = self.cpu();
+            cpu.owe(wait.0, self.kernel_account());
+            self.settle();
+        }
+    }
+
+    /// Somebody wrote a word: CPUs that relax on it go on.
+    #[inline]
+    pub(crate) fn word_written(&self, word: &Word) {
+        if self.relaxing.get() != 0 {
+            self.end_relaxing(word);
+        }
+    }
+
+    #[cold]
+    fn end_relaxing(&self, word: &Word) {
+        let address = core::ptr::from_ref(word) as usize;
+        for cpu in &self.cpus {
+            if cpu.relaxes_on.get() == address {
+                let generation = cpu.generation.get().into();
+                self.push(self.now(), Event::for_cpu(cpu.id, cpu_event::RESUME, generation));
+            }
+        }
     }
 }
 
