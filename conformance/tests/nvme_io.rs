@@ -2,8 +2,9 @@
 
 mod nvme_rig;
 
-use hal::{Dma as _, Regs as _, Word as _};
-use machine::nvme::{Config, FaultPlan, StorageKind};
+use hal::{Dma as _, Hal as _, Regs as _, Word as _};
+use machine::SimHal;
+use machine::nvme::{Config, FaultPlan, RandomFaults, StorageKind};
 use machine::time::Ps;
 use nvme_rig::{cid, command, config, host, memory, status, transfer};
 
@@ -358,4 +359,122 @@ fn a_drive_fails_falls_silent_or_is_pulled() {
     assert!(failed.faulted("NVMe controller failure by the fault plan"));
     assert_eq!(registers(at(FaultPlan { silent_at: when, ..FaultPlan::default() })).result, (1, false));
     assert_eq!(registers(at(FaultPlan { gone_at: when, ..FaultPlan::default() })).result, (0xffff_ffff, false));
+}
+
+#[test]
+fn a_silence_that_ends_is_made_up_for() {
+    let faults = FaultPlan {
+        silent_at: Some(Ps::from_ns(100_000)),
+        silent_until: Some(Ps::from_ns(300_000)),
+        ..FaultPlan::default()
+    };
+    let after = host(Config { faults, ..config() }, |host| {
+        host.msix_on(5);
+        host.enable();
+        let mut pair = host.create(1, 16, Some(1));
+        let now = SimHal.now_ns();
+        assert!(now < 90_000, "the silence has not begun at {now} ns");
+        host.wait_ns(98_000 - now);
+        // One is in work when it begins, one is rung for in its midst.
+        pair.push(command(0x00, 1, 1, [0, 0], [0; 4]));
+        host.ring_sq(1, 1);
+        host.wait_ns(50_000);
+        pair.push(command(0x00, 2, 1, [0, 0], [0; 4]));
+        host.ring_sq(1, 2);
+        host.wait_ns(100_000);
+        assert_eq!((pair.pop(), host.bar0.read32(0x1c), host.messages().len()), (None, 1, 0), "but ready");
+        host.wait_ns(60_000);
+        let entries: Vec<_> = core::iter::from_fn(|| pair.pop()).map(cid).collect();
+        assert_eq!(entries, [1, 2]);
+        assert_eq!(host.messages(), [(0xfee0_0000, 0x41)]);
+    });
+    assert_eq!(after.slots_in_use, 0);
+}
+
+/// Four commands under certain random faults, and a fifth when they are over: entries as (command id, queue).
+fn spoilt(random: RandomFaults) -> Vec<(u64, u64)> {
+    let random = RandomFaults { until: Ps::from_ns(150_000), ..random };
+    let faults = FaultPlan { random, ..FaultPlan::default() };
+    let after = host(Config { faults, ..config() }, |host| {
+        host.enable();
+        let mut pair = host.create(1, 16, None);
+        for n in 1..=4 {
+            pair.push(command(0x00, n, 1, [0, 0], [0; 4]));
+        }
+        host.ring_sq(1, 4);
+        let now = SimHal.now_ns();
+        assert!(now < 130_000, "rung at {now} ns");
+        host.wait_ns(200_000 - now);
+        pair.push(command(0x00, 5, 1, [0, 0], [0; 4]));
+        host.ring_sq(1, 5);
+        host.wait_ns(20_000);
+        core::iter::from_fn(|| pair.pop()).map(|e| (cid(e), e[1] >> 16 & 0xffff)).collect()
+    });
+    assert_eq!(after.slots_in_use, 0);
+    after.result
+}
+
+#[test]
+fn random_faults_end_with_their_window() {
+    let none = RandomFaults::default();
+    assert_eq!(spoilt(none), [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1)]);
+    let twice = |second: fn(u64) -> (u64, u64)| -> Vec<_> {
+        (1..=4).flat_map(|n| [(n, 1), second(n)]).chain([(5, 1)]).collect()
+    };
+    assert_eq!(spoilt(RandomFaults { duplicate: 1_000, ..none }), twice(|n| (n, 1)));
+    assert_eq!(spoilt(RandomFaults { stray_cid: 1_000, ..none }), twice(|n| (!n & 0xffff, 1)));
+    assert_eq!(spoilt(RandomFaults { stray_sq: 1_000, ..none }), twice(|n| (n, 0xffff)));
+    assert_eq!(spoilt(RandomFaults { lost: 1_000, ..none }), [(5, 1)]);
+    // Corrected before the end.
+    let corrected = RandomFaults { wrong_phase: 1_000, corrected_after: Ps::from_ns(30_000), ..none };
+    assert_eq!(spoilt(corrected), [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1)]);
+    let never = RandomFaults { corrected_after: Ps::from_ns(1_000_000_000), ..corrected };
+    assert_eq!(spoilt(never), [], "those behind it are not seen either");
+    let some = RandomFaults { duplicate: 500, ..none };
+    let (first, again) = (spoilt(some), spoilt(some));
+    assert_eq!(first, again, "a seed is a history");
+    assert_ne!(first, spoilt(RandomFaults { seed: 2, ..some }));
+}
+
+/// The host looks when it is told, finds nothing, and is told again; and nothing is written to a queue that has gone.
+#[test]
+fn a_corrected_phase_is_signalled_again_while_its_queue_is_there() {
+    let wrong = |corrected_after_ns| {
+        let corrected_after = Ps::from_ns(corrected_after_ns);
+        let random = RandomFaults { wrong_phase: 1_000, corrected_after, ..RandomFaults::default() };
+        Config { faults: FaultPlan { random, ..FaultPlan::default() }, ..config() }
+    };
+    let after = host(wrong(20_000), |host| {
+        host.msix_on(5);
+        host.enable();
+        let mut pair = host.create(1, 16, Some(1));
+        pair.push(command(0x00, 1, 1, [0, 0], [0; 4]));
+        host.ring_sq(1, 1);
+        host.wait_ns(15_000);
+        let told = |host: &nvme_rig::Host| host.messages().iter().filter(|&&(_, data)| data == 0x41).count();
+        assert_eq!((told(host), pair.pop()), (1, None));
+        host.wait_ns(20_000);
+        (told(host), pair.pop().map(cid))
+    });
+    assert_eq!(after.result, (2, Some(1)));
+    for resets in [false, true] {
+        let after = host(wrong(100_000), move |host| {
+            host.enable();
+            let mut pair = host.create(1, 16, None);
+            pair.push(command(0x00, 1, 1, [0, 0], [0; 4]));
+            host.ring_sq(1, 1);
+            host.wait_ns(15_000);
+            if resets {
+                host.disable();
+            } else {
+                // Delete the submission queue (00h), then the completion queue (04h).
+                assert_eq!(status(host.run(0x00, 0, [0, 0], [1, 0, 0, 0])), 0);
+                assert_eq!(status(host.run(0x04, 0, [0, 0], [1, 0, 0, 0])), 0);
+            }
+            pair.cq.words()[1].set(0x5555);
+            host.wait_ns(200_000);
+            pair.cq.words()[1].get()
+        });
+        assert_eq!(after.result, 0x5555, "resets: {resets}");
+    }
 }

@@ -4,7 +4,7 @@
 mod vtd_rig;
 
 use hal::{Dma as _, Word as _};
-use machine::fabric::vtd::InvalidationFault;
+use machine::fabric::vtd::{InvalidationFault, InvalidationTrouble, VtdUnit};
 use machine::time::Ps;
 use vtd_rig::{Options, Rig};
 
@@ -215,4 +215,55 @@ fn broken_queues_are_late_fail_or_hang() {
     let mut hanging = broken(InvalidationFault::Hangs(1));
     hanging.run(100_000);
     assert_eq!((hanging.memory.words()[16].get(), hanging.read32(0x34)), (0, 0));
+}
+
+/// A window of trouble that begins when the unit is up, and ends by itself.
+#[test]
+fn a_troubled_queue_works_again_when_its_window_is_over() {
+    let troubled = |trouble| {
+        let mut rig = Rig::enabled(Options::default());
+        let from = rig.machine.now();
+        let until = from + Ps::from_ns(50_000);
+        let fault = InvalidationFault::Within { from, until, trouble };
+        rig.machine.with_model(rig.unit, |unit: &mut VtdUnit| unit.set_invalidation_fault(fault)).expect("a unit");
+        let status = rig.address(16);
+        rig.submit(&[wait(7, status)]);
+        rig.run(5_000);
+        assert_eq!(rig.memory.words()[16].get(), 0, "{trouble:?}");
+        rig
+    };
+    let mut late = troubled(InvalidationTrouble::Late(Ps::from_ns(8_000)));
+    late.run(4_000);
+    assert_eq!((late.memory.words()[16].get(), late.read32(0x34)), (7, 0));
+    drop(late);
+    let mut standing = troubled(InvalidationTrouble::Stands);
+    standing.run(40_000);
+    assert_eq!((standing.memory.words()[16].get(), standing.read32(0x34)), (0, 0));
+    standing.run(10_000);
+    assert_eq!((standing.memory.words()[16].get(), standing.read32(0x34)), (7, 0));
+    drop(standing);
+    let mut failing = troubled(InvalidationTrouble::FetchFails);
+    assert_eq!((failing.read32(0x34), failing.read64(0xb0) & 0xf), (1 << 4, 2), "IQE");
+    // Software clears IQE, and the fetch fails again.
+    failing.write32(0x34, 1 << 4);
+    failing.run(2_000);
+    assert_eq!(failing.read32(0x34), 1 << 4);
+    failing.run(50_000);
+    failing.write32(0x34, 1 << 4);
+    failing.run(2_000);
+    assert_eq!((failing.memory.words()[16].get(), failing.read32(0x34)), (7, 0));
+}
+
+#[test]
+fn a_queue_that_hung_goes_on_with_the_next_tail_once_it_is_mended() {
+    let mut rig = Rig::enabled(Options { invalidation_fault: InvalidationFault::Hangs(1), ..Options::default() });
+    let (first, second) = (rig.address(16), rig.address(17));
+    rig.submit(&[wait(7, first)]);
+    rig.run(100_000);
+    let mend = |unit: &mut VtdUnit| unit.set_invalidation_fault(InvalidationFault::None);
+    assert_eq!(rig.machine.with_model(rig.unit, mend), Some(()));
+    rig.run(100_000);
+    assert_eq!(rig.memory.words()[16].get(), 0);
+    rig.invalidate(&[wait(8, second)]);
+    assert_eq!((rig.memory.words()[16].get(), rig.memory.words()[17].get()), (7, 8));
 }

@@ -383,7 +383,8 @@ impl Core {
                 let generation = cpu.timer_generation.get().wrapping_add(1);
                 cpu.timer_generation.set(generation);
                 if ticks > 0 {
-                    let at = self.local_now() + Ps(self.config.costs.timer_tick.0 * u64::from(ticks));
+                    let delay = Ps(self.config.costs.timer_tick.0 * u64::from(ticks)) + self.late(Kind::LateTimer);
+                    let at = self.local_now() + delay;
                     self.push(at, Event::for_cpu(cpu.id, cpu_event::TIMER, generation.into()));
                 }
             }

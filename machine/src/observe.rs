@@ -264,6 +264,24 @@ pub enum Fact {
         /// Its phase is that of the last pass, by the fault plan.
         wrong_phase: bool,
     },
+    /// The phase tag of an entry that was wrong is right now.
+    EntryCorrected {
+        /// Which drive.
+        device: ModelId,
+        /// Completion queue.
+        cqid: u16,
+        /// Command id of the entry.
+        cid: u16,
+    },
+    /// A drive was done with a command and posted no entry for it, by the fault plan.
+    EntryLost {
+        /// Which drive.
+        device: ModelId,
+        /// Submission queue.
+        sqid: u16,
+        /// Command id.
+        cid: u16,
+    },
     /// Somebody recorded a fault ([`crate::Machine::faults`]): hardware that was programmed wrongly, an access to where
     /// no memory is, a refused interrupt.
     Fault {

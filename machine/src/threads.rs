@@ -5,6 +5,7 @@ use crate::cpu::{Account, CONSOLE_STEP, Cpu};
 use crate::event::{Event, cpu_event};
 use crate::observe::Fact;
 use crate::time::Ps;
+use crate::unrest::Kind;
 use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
 use hal::{CpuId, SpawnError, ThreadBody, ThreadId, ThreadSpec};
 use sched::{Choice, Scheduler, State};
@@ -275,7 +276,7 @@ impl Core {
         }
         if let Some(deadline_ns) = self.threads.sched.borrow().next_deadline_ns(cpu.id) {
             cpu.slice_armed.set(true);
-            let at = Ps::from_ns(deadline_ns).max(self.now());
+            let at = Ps::from_ns(deadline_ns).max(self.now()) + self.late(Kind::LateTimer);
             self.push(at, Event::for_cpu(cpu.id, cpu_event::SLICE, 0));
         }
     }

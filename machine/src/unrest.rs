@@ -46,6 +46,8 @@ pub enum Kind {
     MisplacedThread,
     /// A message or an inter-processor interrupt takes longer to its CPU. Messages of one path stay in order.
     LateMessage,
+    /// A CPU's local timer, or the end of its thread's time slice, comes late.
+    LateTimer,
 }
 
 impl Kind {
@@ -53,7 +55,7 @@ impl Kind {
     pub const COUNT: usize = Self::ALL.len();
 
     /// All of them, in the order of [`Unrest::chances`].
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Delay,
         Self::Stall,
         Self::Interleave,
@@ -64,6 +66,7 @@ impl Kind {
         Self::StarvedThread,
         Self::MisplacedThread,
         Self::LateMessage,
+        Self::LateTimer,
     ];
 
     /// As options and reports call it.
@@ -79,6 +82,7 @@ impl Kind {
             Self::StarvedThread => "starved-thread",
             Self::MisplacedThread => "misplaced-thread",
             Self::LateMessage => "late-message",
+            Self::LateTimer => "late-timer",
         }
     }
 }
@@ -122,6 +126,7 @@ impl Unrest {
             Kind::StarvedThread => chance(20, 50_000),
             Kind::MisplacedThread => chance(100, 0),
             Kind::LateMessage => chance(200, 1_000),
+            Kind::LateTimer => chance(100, 5_000),
         };
         Self { seed, from: Ps(0), until: Ps::MAX, chances: Kind::ALL.map(of) }
     }

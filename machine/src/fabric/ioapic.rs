@@ -27,7 +27,10 @@ pub struct IoApicConfig {
 /// active. Tests and models send it by [`World::schedule_for`].
 pub const PIN: u32 = 0;
 
-/// The argument of [`PIN`].
+/// Event: from now on a pin sticks asserted (`arg` odd), or sticks no more and is what its line says. A fault.
+pub const STICK: u32 = 1;
+
+/// The argument of [`PIN`] and [`STICK`].
 pub const fn pin_arg(pin: u8, asserted: bool) -> u64 {
     (pin as u64) << 1 | asserted as u64
 }
@@ -47,7 +50,10 @@ pub struct Resampler {
 #[derive(Clone, Copy)]
 struct Pin {
     entry: Redirection,
+    /// Its line is asserted, or it sticks.
     asserted: bool,
+    line: bool,
+    stuck: bool,
     resampler: Option<Resampler>,
 }
 
@@ -65,7 +71,13 @@ pub struct IoApic {
 impl IoApic {
     /// After reset: every pin masked.
     pub fn new(iommu: ModelId, config: IoApicConfig) -> Self {
-        let pin = Pin { entry: Redirection::new().with_masked(true), asserted: false, resampler: None };
+        let pin = Pin {
+            entry: Redirection::new().with_masked(true),
+            asserted: false,
+            line: false,
+            stuck: false,
+            resampler: None,
+        };
         let pins = vec![pin; usize::from(config.pins).clamp(1, PINS_MAX)];
         Self { iommu, config, select: 0, id: 0, pins, messages: 0, lost_edges: 0 }
     }
@@ -99,11 +111,13 @@ impl IoApic {
     }
 
     /// An edge on a masked pin is lost ("Interrupt Mask").
-    fn line(&mut self, world: &mut World<'_>, pin: usize, asserted: bool) {
+    fn line(&mut self, world: &mut World<'_>, pin: usize, code: u32, is_high: bool) {
         let Some(state) = self.pins.get_mut(pin) else {
             let text = format!("there are {}", self.pins.len());
             return world.fault("I/O APIC pin that does not exist", pin as u64, text);
         };
+        *(if code == STICK { &mut state.stuck } else { &mut state.line }) = is_high;
+        let asserted = state.line || state.stuck;
         let rising = asserted && !state.asserted;
         state.asserted = asserted;
         let entry = state.entry;
@@ -123,7 +137,8 @@ impl IoApic {
             if entry.level() && entry.remote_irr() && entry.vector() == vector {
                 entry.set_remote_irr(false);
                 if let Some(Resampler { model, code, arg }) = state.resampler {
-                    state.asserted = false;
+                    state.line = false;
+                    state.asserted = state.stuck;
                     world.schedule_for(model, world.now(), code, arg);
                 }
                 self.evaluate(world, pin);
@@ -167,8 +182,8 @@ impl Model for IoApic {
         &self.config.name
     }
 
-    fn event(&mut self, world: &mut World<'_>, _code: u32, arg: u64) {
-        self.line(world, (arg >> 1) as usize, arg & 1 != 0);
+    fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
+        self.line(world, (arg >> 1) as usize, code, arg & 1 != 0);
     }
 
     fn read(&mut self, _world: &mut World<'_>, _region: u8, offset: u32, _width_bytes: u8) -> u64 {

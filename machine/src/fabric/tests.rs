@@ -439,3 +439,39 @@ fn the_observer_hears_what_became_of_each_message() {
         assert_eq!(seen[..], expected, "posted: {posted}");
     }
 }
+
+/// A level-triggered pin that sticks sends again at each end of interrupt, until it is free.
+#[test]
+fn a_pin_that_sticks_comes_again_and_again_until_it_is_free() {
+    use super::ioapic::{IoApic, IoApicConfig, PIN, STICK, pin_arg};
+    let mut machine = Machine::new(MachineConfig { memory_bytes: 4096, ..MachineConfig::default() });
+    let unit = VtdUnit::new(unit_config(), Dispatch::new(DELIVER), Credits::default());
+    let iommu = machine.add_model(|_| Box::new(unit));
+    let config = IoApicConfig { name: "ioapic".into(), requester: 0xf0, pins: 8 };
+    let ioapic = machine.add_model(|_| Box::new(IoApic::new(iommu, config)));
+    let count = Rc::new(std::cell::Cell::new(0));
+    let seen = count.clone();
+    machine.set_interrupt_entry(move |vector| {
+        assert_eq!(vector, 0x61);
+        seen.set(seen.get() + 1);
+        SimHal.delay_ns(100);
+        Regs::Lapic.write64(0x80b, 0);
+    });
+    let pins = machine.regs(ioapic, 0);
+    let end = machine.run_boot(Ps::from_ns(1_000), move || {
+        Regs::Lapic.write64(0x80f, 0x1ff);
+        // Pin 3, low half: level, vector 61h.
+        pins.write32(0x00, 0x16);
+        pins.write32(0x10, 1 << 15 | 0x61);
+    });
+    assert_eq!(end, Ok(()));
+    machine.poke(ioapic, Ps::from_ns(2_000), STICK, pin_arg(3, true));
+    machine.poke(ioapic, Ps::from_ns(3_000), PIN, pin_arg(3, true));
+    machine.poke(ioapic, Ps::from_ns(3_500), PIN, pin_arg(3, false));
+    machine.run_until(Ps::from_ns(6_000));
+    let stuck = count.get();
+    assert!((10..=20).contains(&stuck), "{stuck} times in 4 µs");
+    machine.poke(ioapic, Ps::from_ns(6_000), STICK, pin_arg(3, false));
+    machine.run_until(Ps::from_ns(50_000));
+    assert!(count.get() <= stuck + 2, "{}", count.get());
+}

@@ -70,6 +70,26 @@ pub enum InvalidationFault {
     FetchFails(u64),
     /// After this many descriptors the queue stands for ever, without a word.
     Hangs(u64),
+    /// From a time on until another.
+    Within {
+        /// It works before.
+        from: Ps,
+        /// And from then on.
+        until: Ps,
+        /// What happens meanwhile.
+        trouble: InvalidationTrouble,
+    },
+}
+
+/// What goes wrong in an invalidation queue for a while.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InvalidationTrouble {
+    /// A descriptor takes this much longer.
+    Late(Ps),
+    /// Every fetch of a descriptor fails: the queue stops with IQE each time that software clears it.
+    FetchFails,
+    /// The queue stands; when the trouble is over it goes on by itself.
+    Stands,
 }
 
 /// Events of a unit.
@@ -146,6 +166,12 @@ impl VtdUnit {
             descriptors: 0,
             totals: Totals::default(),
         }
+    }
+
+    /// What is broken in the invalidation queue from now on. A queue that hangs goes on, once it works, with the next
+    /// write of its tail.
+    pub fn set_invalidation_fault(&mut self, fault: InvalidationFault) {
+        self.config.invalidation_fault = fault;
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which interrupt controller a machine has, and what its accesses cost.
 
-use super::GicRegion;
+use super::{GicFaults, GicRegion};
 use crate::model::{AccessCosts, ModelId};
 use crate::simhal::Regs;
 use crate::time::Ps;
@@ -78,6 +78,8 @@ pub struct GicConfig {
     pub v2m: Option<V2mConfig>,
     /// Whether SPIs can be raised through the distributor's own message registers. GICv3 only.
     pub message_spis: bool,
+    /// What goes wrong.
+    pub faults: GicFaults,
 }
 
 impl GicConfig {
@@ -102,6 +104,7 @@ impl Default for GicConfig {
             its: None,
             v2m: None,
             message_spis: false,
+            faults: GicFaults::default(),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! "Physical interrupt handling", "Affinity routing".
 
 use super::cpu_interface::{Candidate, End};
-use super::{Gic, IntState, Version};
+use super::{AGAIN, Gic, IntState, PULSE, STICK, Version};
 use crate::cpu::IrqInput;
 use crate::observe::Fact;
 use crate::world::World;
@@ -112,6 +112,7 @@ impl Gic {
         accepts: impl Fn(Candidate) -> Result<(), IntId>,
     ) -> u32 {
         let special = match self.signalled(cpu) {
+            Some(_) if self.is_withdrawn(world.now()) => IntId::SPURIOUS,
             None => IntId::SPURIOUS,
             Some(candidate) => match accepts(candidate) {
                 Ok(()) => return self.activate(world, cpu, candidate),
@@ -229,6 +230,26 @@ impl Gic {
             self.cpus.get_mut(cpu as usize)?.bank.change(intid, change)
         } else {
             self.shared.change(intid, change)
+        }
+    }
+
+    /// An event whose argument is [`super::wire_arg`]'s.
+    pub(super) fn wire_event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
+        let (intid, cpu, asserted) = (arg as u32, (arg >> 32) as u32 & 0x7fff_ffff, arg >> 63 == 1);
+        match code {
+            STICK => return self.stick(world, intid, cpu, asserted),
+            AGAIN => {
+                self.change(cpu, intid, |interrupt| interrupt.latch = true);
+                return;
+            }
+            PULSE => {
+                self.wire(world, intid, cpu, true);
+                self.wire(world, intid, cpu, false);
+            }
+            _ => self.wire(world, intid, cpu, asserted),
+        }
+        if code == PULSE || asserted {
+            self.perhaps_again(world, intid, cpu);
         }
     }
 

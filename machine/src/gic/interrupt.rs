@@ -13,6 +13,8 @@ pub(super) struct Interrupt {
     pub(super) edge: bool,
     /// The wire is asserted.
     pub(super) line: bool,
+    /// A fault holds the wire asserted, whatever drives it.
+    pub(super) stuck: bool,
     /// Pending whatever the wire says: an edge, or a write to a pending register.
     pub(super) latch: bool,
     /// GICv2's SGIs: the CPUs whose sending is pending.
@@ -27,7 +29,7 @@ pub(super) struct Interrupt {
 
 impl Interrupt {
     pub(super) fn pending(&self) -> bool {
-        self.latch || self.sources != 0 || self.line && !self.edge
+        self.latch || self.sources != 0 || self.is_high() && !self.edge
     }
 
     /// Pending, not active, and forwarded.
@@ -35,11 +37,21 @@ impl Interrupt {
         self.pending() && !self.active && (self.enabled || self.lingers)
     }
 
-    /// The wire changes. An edge-triggered interrupt is pending from the rising edge to its acknowledgement, a
+    fn is_high(&self) -> bool {
+        self.line || self.stuck
+    }
+
+    /// Whoever drives the wire changes it. An edge-triggered interrupt is pending from the rising edge to its acknowledgement, a
     /// level-sensitive one for as long as the wire is asserted.
     pub(super) fn set_line(&mut self, asserted: bool) {
-        self.latch |= asserted && !self.line && self.edge;
+        self.latch |= asserted && !self.is_high() && self.edge;
         self.line = asserted;
+    }
+
+    /// The wire sticks, or is free again.
+    pub(super) fn set_stuck(&mut self, stuck: bool) {
+        self.latch |= stuck && !self.is_high() && self.edge;
+        self.stuck = stuck;
     }
 
     /// Acknowledged: active, and no longer pending unless its wire is still asserted or another CPU sent it too.

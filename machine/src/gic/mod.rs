@@ -48,6 +48,7 @@ mod config;
 mod cpu_interface;
 mod delivery;
 mod distributor;
+mod faults;
 mod gicc;
 mod icc;
 mod interrupt;
@@ -61,11 +62,13 @@ mod tests;
 
 pub use access::GicRegion;
 pub use config::{GicConfig, GicCosts, GicWindows, Interrupts, ItsConfig, V2mConfig};
+pub use faults::{GicFaults, STICK};
 
 use crate::cpu::IrqInput;
 use crate::fabric::port::Credits;
 use crate::machine::MachineConfig;
 use crate::model::{AccessCosts, Model, ModelId, Upstream};
+use crate::random::Stream;
 use crate::time::Ps;
 use crate::world::World;
 use access::{Outcome, Refusal, split};
@@ -101,6 +104,8 @@ const AWAKE: u32 = 7;
 const COMMAND: u32 = 8;
 /// Event: a message has arrived.
 const MESSAGE: u32 = 9;
+/// Event: an edge comes once more, by a fault; the argument is [`PULSE`]'s.
+const AGAIN: u32 = 11;
 
 /// What a CPU sees of an interrupt, for checkers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,6 +149,9 @@ struct Counts {
     spurious: u64,
     ended: u64,
     deactivated: u64,
+    /// Spurious acknowledgements and doubled edges, by the faults of the configuration.
+    withdrawn: u64,
+    doubled: u64,
     sgis: u64,
 }
 
@@ -161,6 +169,8 @@ pub struct Gic {
     /// The places of root ports.
     credits: Credits,
     counts: Counts,
+    /// Of the random faults.
+    fault_stream: Stream,
 }
 
 impl Gic {
@@ -205,6 +215,7 @@ impl Gic {
             messages: Messages::default(),
             credits,
             counts: Counts::default(),
+            fault_stream: Stream::new(config.faults.seed, 0),
             config,
         })
     }
@@ -261,12 +272,7 @@ impl Model for Gic {
     fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
         let cpu = (arg & 0xffff) as u32;
         match code {
-            WIRE => self.wire(world, arg as u32, (arg >> 32) as u32 & 0x7fff_ffff, arg >> 63 == 1),
-            PULSE => {
-                let (intid, cpu) = (arg as u32, (arg >> 32) as u32 & 0x7fff_ffff);
-                self.wire(world, intid, cpu, true);
-                self.wire(world, intid, cpu, false);
-            }
+            WIRE | PULSE | STICK | AGAIN => self.wire_event(world, code, arg),
             SGI => self.kick(cpu, (arg >> 16) as u32),
             SENT => self.send(cpu, (arg >> 16) as u32 & 0xffff, (arg >> 32) as u32),
             TICK => self.tick(cpu),
@@ -332,6 +338,8 @@ impl Model for Gic {
             ("spurious", counts.spurious),
             ("ended", counts.ended),
             ("deactivated", counts.deactivated),
+            ("withdrawn", counts.withdrawn),
+            ("doubled", counts.doubled),
             ("sgis", counts.sgis),
             ("messages", self.messages.served),
             ("its_commands", self.its.as_ref().map_or(0, |its| its.commands)),

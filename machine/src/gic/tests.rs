@@ -1,5 +1,6 @@
 //! The GIC by literal offsets and words: IHI 0048B and IHI 0069H are the oracle, not `spec`.
 
+mod faults;
 mod machine;
 mod message;
 mod random;

@@ -153,6 +153,7 @@ impl Nvme {
             return Err(Status::INVALID_QUEUE_DELETION);
         }
         let cq = core::mem::take(cq);
+        self.corrections.retain(|_, correction| correction.cqid != qid);
         if let Some(vector) = cq.vector {
             self.forget_entries(vector, cq.unacknowledged());
         }

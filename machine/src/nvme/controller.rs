@@ -139,6 +139,7 @@ impl Nvme {
         self.controller.epoch = self.controller.epoch.wrapping_add(1);
         self.controller.interrupt_mask = 0;
         self.queues.clear();
+        self.corrections.clear();
         self.ready.clear();
         self.slots.clear(world.now(), &mut self.counters);
         self.recount_backlog(world);

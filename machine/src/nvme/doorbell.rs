@@ -1,7 +1,8 @@
 //! Doorbells (PCIe 3.1.2) and the way of an entry into its completion queue.
 
-use super::Nvme;
 use super::async_event::ErrorEvent;
+use super::faults::EntryFault;
+use super::{Correction, Nvme, code};
 use crate::observe::Fact;
 use crate::world::World;
 use spec::nvme::{Completion, Status, StatusField};
@@ -126,24 +127,51 @@ impl Nvme {
     /// Posts an entry for which there is room, with what the fault plan makes of it.
     fn put(&mut self, world: &mut World<'_>, cqid: u16, mut entry: Completion) {
         entry.sqhd = self.queues.sq_head(entry.sqid);
-        let mut fault = Default::default();
+        let mut fault = EntryFault::default();
         if cqid != 0 {
             self.counters.completions += 1;
             fault = self.config.faults.spoil(self.counters.completions, &mut entry);
+            if fault == EntryFault::default() {
+                fault = self.config.faults.random.spoil(&mut self.fault_stream, world.now(), &entry);
+            }
         }
-        self.write_entry(world, cqid, entry, fault.wrong_phase);
-        if fault.duplicate && !self.queues.cqs[usize::from(cqid)].is_full() {
-            self.write_entry(world, cqid, entry, false);
+        if fault.lost {
+            world.tell(|| Fact::EntryLost { device: world.me(), sqid: entry.sqid, cid: entry.cid });
+        } else {
+            self.write_entry(world, cqid, entry, fault);
+        }
+        let second = fault.stray.or(fault.duplicate.then_some(entry));
+        if let Some(second) = second.filter(|_| !self.queues.cqs[usize::from(cqid)].is_full()) {
+            self.write_entry(world, cqid, second, EntryFault::default());
         }
     }
 
-    fn write_entry(&mut self, world: &mut World<'_>, cqid: u16, entry: Completion, wrong_phase: bool) {
+    /// The phase tag of an entry becomes right, if its queue is still there.
+    pub(super) fn correct(&mut self, world: &mut World<'_>, number: u64) {
+        let Some(Correction { cqid, address, word }) = self.corrections.remove(&number) else { return };
+        if world.write64(address, word).is_ok() {
+            let cid = Completion::from_words([0, word]).cid;
+            world.tell(|| Fact::EntryCorrected { device: world.me(), cqid, cid });
+            if let Some(vector) = self.queues.cqs[usize::from(cqid)].vector {
+                self.signal_again(world, vector);
+            }
+        }
+    }
+
+    fn write_entry(&mut self, world: &mut World<'_>, cqid: u16, entry: Completion, fault: EntryFault) {
+        let wrong_phase = fault.wrong_phase;
         let cq = &mut self.queues.cqs[usize::from(cqid)];
         let (Completion { sqid, cid, .. }, vector) = (entry, cq.vector);
         world.tell(|| Fact::EntryPosted { device: world.me(), cqid, sqid, cid, vector, wrong_phase });
         match cq.post(world, entry, wrong_phase) {
-            Ok(()) => {
-                if let Some(vector) = cq.vector {
+            Ok((address, word)) => {
+                if let Some(after) = fault.corrected_after {
+                    let correction = Correction { cqid, address, word: word ^ 1 << Completion::PHASE_BIT };
+                    self.corrections.insert(self.correction_next, correction);
+                    world.schedule(world.now() + after, code::CORRECT, self.correction_next);
+                    self.correction_next += 1;
+                }
+                if let Some(vector) = vector {
                     self.posted(world, vector, cqid == 0);
                 }
             }

@@ -42,7 +42,7 @@ impl Nvme {
         let state = self.vector(vector);
         state.unacknowledged += 1;
         if state.armed {
-            self.counters.message_wait_ps += (state.window_end - world.now()).0;
+            self.counters.message_wait_ps += state.window_end.saturating_sub(world.now()).0;
             self.counters.msis_merged += 1;
         } else if admin || !self.hold_back(world, vector) {
             self.arm(world, vector);
@@ -63,6 +63,12 @@ impl Nvme {
         self.vector(vector).window_end = at;
         self.counters.message_wait_ps += window.0;
         world.schedule(at, code::MESSAGE, u64::from(self.controller.epoch) << 32 | u64::from(vector));
+    }
+
+    /// What was signalled in vain is so once more: the host could not see its entry.
+    pub(super) fn signal_again(&mut self, world: &mut World<'_>, vector: u16) {
+        self.vector(vector).unanswered = false;
+        self.arm(world, vector);
     }
 
     pub(super) fn window_ends(&mut self, world: &mut World<'_>, arg: u64) {

@@ -39,11 +39,12 @@ mod tests;
 pub use crate::msix::PBA_OFFSET;
 pub use crate::pci::MSIX_CAPABILITY_OFFSET;
 pub use config::{Config, ConfigError, HiddenCoalescing, Latency, Resend, Spread, StorageKind, Tail, Timing};
-pub use faults::FaultPlan;
+pub use faults::{FaultPlan, RandomFaults};
 pub use storage::Blocks;
 
 use crate::model::{Model, ModelId};
 use crate::msix::Msix;
+use crate::random::Stream;
 use crate::time::Ps;
 use crate::world::World;
 use async_event::AsyncEvents;
@@ -53,6 +54,7 @@ use interrupt::Vector;
 use io::Slots;
 use queues::Queues;
 use ready::Ready;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use storage::Storage;
 
@@ -81,6 +83,10 @@ mod code {
     pub(super) const MESSAGE: u32 = 6;
     /// A vector's coalescing time ends. arg: generation << 32 | vector.
     pub(super) const COALESCED: u32 = 7;
+    /// A wrong phase tag becomes right. arg: which.
+    pub(super) const CORRECT: u32 = 8;
+    /// A register write that came in a silence is taken up.
+    pub(super) const WRITE: u32 = 9;
 }
 
 /// Cumulative counts, in the order of [`Model::counters`].
@@ -130,6 +136,22 @@ pub struct Counters {
     pub message_wait_ps: u64,
 }
 
+/// An entry whose phase tag will become right.
+struct Correction {
+    cqid: u16,
+    /// Of its second word.
+    address: u64,
+    word: u64,
+}
+
+/// A register write that waits for the end of a silence.
+struct LateWrite {
+    region: u8,
+    offset: u32,
+    width_bytes: u8,
+    value: u64,
+}
+
 /// The drive.
 pub struct Nvme {
     config: Config,
@@ -153,6 +175,11 @@ pub struct Nvme {
     counters: Counters,
     /// Messages tried so far, for the fault plan.
     messages_tried: u64,
+    /// Of the plan's random faults, once one was drawn.
+    fault_stream: Option<Stream>,
+    corrections: BTreeMap<u64, Correction>,
+    correction_next: u64,
+    late_writes: VecDeque<LateWrite>,
 }
 
 impl Nvme {
@@ -178,6 +205,10 @@ impl Nvme {
             storage: Storage::new(config.storage),
             counters: Counters::default(),
             messages_tried: 0,
+            fault_stream: None,
+            corrections: BTreeMap::new(),
+            correction_next: 0,
+            late_writes: VecDeque::new(),
             config,
         })
     }
@@ -269,6 +300,9 @@ impl Model for Nvme {
     fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
         self.fail_if_due(world);
         if self.config.faults.is_mute(world.now()) {
+            if let Some(until) = self.config.faults.speaks_again(world.now()) {
+                world.schedule(until, code, arg);
+            }
             return;
         }
         match code {
@@ -280,6 +314,12 @@ impl Model for Nvme {
             code::LINK => self.link_done(world, arg),
             code::MESSAGE => self.window_ends(world, arg),
             code::COALESCED => self.coalescing_ends(world, arg),
+            code::CORRECT => self.correct(world, arg),
+            code::WRITE => {
+                if let Some(LateWrite { region, offset, width_bytes, value }) = self.late_writes.pop_front() {
+                    self.write(world, region, offset, width_bytes, value);
+                }
+            }
             _ => world.fault("event that an NVMe drive does not know", code.into(), format!("argument {arg:#x}")),
         }
     }
@@ -306,6 +346,10 @@ impl Model for Nvme {
     fn write(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8, value: u64) {
         self.fail_if_due(world);
         if self.config.faults.is_mute(world.now()) {
+            if let Some(until) = self.config.faults.speaks_again(world.now()) {
+                self.late_writes.push_back(LateWrite { region, offset, width_bytes, value });
+                world.schedule(until, code::WRITE, 0);
+            }
             return;
         }
         if !offset.is_multiple_of(4) || !matches!(width_bytes, 4 | 8) {

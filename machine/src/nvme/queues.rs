@@ -115,13 +115,14 @@ impl CompletionQueue {
         })
     }
 
-    /// Posts an entry with this pass's phase, or the other one. The second word, with the phase tag, is written last.
+    /// Posts an entry with this pass's phase, or the other one. The second word, with the phase tag, is written last:
+    /// its address, and what it is.
     pub(super) fn post(
         &mut self,
         world: &mut World<'_>,
         mut entry: Completion,
         wrong_phase: bool,
-    ) -> Result<(), BusError> {
+    ) -> Result<(u64, u64), BusError> {
         entry.status.set_phase(self.phase != wrong_phase);
         let at = self.base + u64::from(self.tail) * CQE_BYTES as u64;
         let words = entry.to_words();
@@ -132,7 +133,7 @@ impl CompletionQueue {
             self.tail = 0;
             self.phase = !self.phase;
         }
-        Ok(())
+        Ok((at + 8, words[1]))
     }
 }
 

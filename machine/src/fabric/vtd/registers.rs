@@ -2,7 +2,7 @@
 
 use super::fault::EventDue;
 use super::queue::Executed;
-use super::{InvalidationFault, VtdUnit, code};
+use super::{InvalidationFault, InvalidationTrouble, VtdUnit, code};
 use crate::time::Ps;
 use crate::world::World;
 use spec::vtd::registers::{
@@ -190,6 +190,14 @@ impl VtdUnit {
         }
     }
 
+    /// What is wrong with the queue for the time being.
+    fn trouble(&self, now: Ps) -> Option<InvalidationTrouble> {
+        match self.config.invalidation_fault {
+            InvalidationFault::Within { from, until, trouble } => (from..until).contains(&now).then_some(trouble),
+            _ => None,
+        }
+    }
+
     /// Takes up the descriptor at the head, if there is one and the queue may go.
     fn go_on(&mut self, world: &mut World<'_>) {
         if !self.status.queued_invalidation() || self.faults.queue_stands() || self.queue.busy {
@@ -199,7 +207,10 @@ impl VtdUnit {
             Ok(false) => {}
             Ok(true) => {
                 self.queue.busy = true;
-                let late = if let InvalidationFault::Late(by) = self.config.invalidation_fault { by } else { Ps(0) };
+                let late = match (self.config.invalidation_fault, self.trouble(world.now())) {
+                    (InvalidationFault::Late(by), _) | (_, Some(InvalidationTrouble::Late(by))) => by,
+                    _ => Ps(0),
+                };
                 let at = world.now() + world.jitter(self.config.invalidation_time) + late;
                 world.schedule(at, code::INVALIDATE, self.queue.epoch);
             }
@@ -221,7 +232,15 @@ impl VtdUnit {
             return;
         }
         match self.config.invalidation_fault {
-            InvalidationFault::Hangs(after) if self.descriptors >= after => return,
+            InvalidationFault::Hangs(after) if self.descriptors >= after => {
+                self.queue.busy = false;
+                return;
+            }
+            InvalidationFault::Within { until, .. } => match self.trouble(world.now()) {
+                Some(InvalidationTrouble::Stands) => return world.schedule(until, code::INVALIDATE, epoch),
+                Some(InvalidationTrouble::FetchFails) => return self.stop_queue(world, QueueErrorInfo::FETCH),
+                _ => {}
+            },
             InvalidationFault::FetchFails(after) if self.descriptors >= after => {
                 self.config.invalidation_fault = InvalidationFault::None;
                 return self.stop_queue(world, QueueErrorInfo::FETCH);
