@@ -386,7 +386,7 @@ fn a_silence_that_ends_is_made_up_for() {
         host.wait_ns(60_000);
         let entries: Vec<_> = core::iter::from_fn(|| pair.pop()).map(cid).collect();
         assert_eq!(entries, [1, 2]);
-        assert_eq!(host.messages(), [(0xfee0_0000, 0x41)]);
+        assert_eq!(host.messages(), [(0xfee0_0000, 0x41); 2]);
     });
     assert_eq!(after.slots_in_use, 0);
 }

@@ -7,13 +7,16 @@ use hal::{Hal as _, Regs as _};
 use std::cell::RefCell;
 use std::rc::Rc;
 
+/// (time in ns, word read).
+type Seen = Rc<RefCell<Vec<(u64, u32)>>>;
+
 /// A GICv2 whose CPU 0 takes SPIs 40 (edge) and 41 (level); what its acknowledge register read, and when. A handler of
 /// SPI 41 takes its wire down.
-fn rig(faults: GicFaults) -> (Machine, Rc<RefCell<Vec<(u64, u32)>>>) {
+fn rig(faults: GicFaults) -> (Machine, Seen) {
     let interrupts = Interrupts::GicV2(GicConfig { spis: 32, faults, ..GicConfig::default() });
     let mut machine = Machine::new(MachineConfig { interrupts, memory_bytes: 4096, ..MachineConfig::default() });
     let gic = machine.gic().expect("it was asked for");
-    let seen = Rc::new(RefCell::new(Vec::new()));
+    let seen = Seen::default();
     let log = seen.clone();
     machine.set_exception_entry(move |_| {
         let word = gic.cpu_interface.read32(0x00c);
@@ -34,7 +37,7 @@ fn rig(faults: GicFaults) -> (Machine, Rc<RefCell<Vec<(u64, u32)>>>) {
     (machine, seen)
 }
 
-fn words(seen: &Rc<RefCell<Vec<(u64, u32)>>>) -> Vec<u32> {
+fn words(seen: &Seen) -> Vec<u32> {
     seen.take().into_iter().map(|(_, word)| word).collect()
 }
 
