@@ -12,6 +12,7 @@ pub mod checkers;
 pub mod cli;
 pub mod coverage;
 pub mod draw;
+pub mod gic;
 pub mod history;
 pub mod mark;
 pub mod pc;

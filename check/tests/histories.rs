@@ -1,12 +1,8 @@
 //! A few histories of each scenario, and what is promised of any of them.
 
 use campanile_check::history::Recipe;
-use campanile_check::pc;
 use campanile_check::run::{Run, Scenario};
-
-fn scenarios() -> [&'static dyn Scenario; 3] {
-    [&pc::PLAIN, &pc::REMAPPED, &pc::POSTED]
-}
+use campanile_check::scenarios;
 
 fn run(scenario: &dyn Scenario, recipe: &Recipe) -> Run {
     scenario.run(recipe).expect("nothing is set wrongly")
@@ -14,7 +10,7 @@ fn run(scenario: &dyn Scenario, recipe: &Recipe) -> Run {
 
 #[test]
 fn histories_pass() {
-    for scenario in scenarios() {
+    for &scenario in scenarios::all() {
         for seed in 1..=40 {
             let run = run(scenario, &Recipe { faults: Some([].into()), ..Recipe::of(seed) });
             if let Some(failure) = run.failure {

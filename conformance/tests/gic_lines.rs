@@ -2,6 +2,8 @@
 
 mod gic_rig;
 
+use check::either;
+
 use drivers::gic::{EoiMode, GicError};
 use gic_rig::{ALL, Count, Do, Options, PULSE, Rig, Version, WIRE, request, wire_arg};
 use hal::{CpuId, Hal as _, Regs as _};

@@ -9,11 +9,13 @@
 //! | `isolation` | what a hostile requester sends goes nowhere, and is recorded | hostile requesters |
 //! | `offline` | nothing of a device reaches an offline CPU | CPUs that are offline |
 //! | `entries` | a changed entry is not used from the cache for longer than an invalidation takes | entries used in an old form |
+//! | `gic` | one priority drop and one deactivation an acknowledged interrupt; none of a held, disabled or offline one | interrupts active |
 //! | `waits` | a system vector is taken within its bound | waits, a CPU |
 
 mod commands;
 mod ends;
 mod entries;
+mod gic;
 mod handlers;
 mod isolation;
 mod offline;
@@ -23,6 +25,7 @@ mod waits;
 pub use commands::Commands;
 pub use ends::Ends;
 pub use entries::Entries;
+pub use gic::Gic;
 pub use handlers::Handlers;
 pub use isolation::Isolation;
 pub use offline::Offline;

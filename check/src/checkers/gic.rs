@@ -1,0 +1,216 @@
+//! A GIC's rules, from the registers that CPUs read and write.
+//!
+//! - Every acknowledged interrupt has its priority dropped once, by the CPU that acknowledged it, the latest first, before
+//!   that CPU returns (IHI 0069H, "Priority drop and interrupt deactivation"; IHI 0048B.b, 3.2).
+//! - Below 8192 it is deactivated once; an SGI or PPI by the CPU that acknowledged it; an LPI, which has no active state,
+//!   never (IHI 0069H, "LPIs").
+//! - A ONESHOT line is not acknowledged again before its thread is done, and a wired line not while it is disabled.
+//! - No CPU that was declared offline acknowledges an interrupt of a device.
+
+use super::{Checker, Findings};
+use crate::gic::source;
+use machine::observe::Fact;
+use machine::time::Ps;
+use std::collections::{BTreeMap, BTreeSet};
+
+const NAME: &str = "gic";
+/// INTIDs of private interrupts end here.
+const SPI_FIRST: u32 = 32;
+const SPECIAL_FIRST: u32 = 1020;
+const LPI_FIRST: u32 = 8192;
+/// At the end of a history nothing has been active for so long.
+const ACTIVE_MAX: Ps = Ps::from_ns(200_000);
+
+/// Facts of one GIC.
+#[derive(Default)]
+pub struct Gic {
+    /// Acknowledged and not dropped, the latest last, by CPU.
+    running: Vec<Vec<u32>>,
+    /// Acknowledged and not deactivated: INTID, and the CPU of a private one; by whom, since when.
+    active: BTreeMap<(u32, u32), (u32, Ps)>,
+    /// Threads that hold a line, by INTID.
+    held: BTreeMap<u32, u32>,
+    /// Disables of a wired line that have returned.
+    disabled: BTreeMap<u32, u32>,
+    offline: BTreeSet<u32>,
+}
+
+/// INTID of what a CPU reads and writes; GICv2 has the sender of an SGI above.
+fn intid(word: u32) -> u32 {
+    if word & 0x3ff < 16 && word < 0x2000 { word & 0x3ff } else { word }
+}
+
+fn key(cpu: u32, intid: u32) -> (u32, u32) {
+    (intid, if intid < SPI_FIRST { cpu } else { u32::MAX })
+}
+
+impl Gic {
+    fn cpu(&mut self, cpu: u32) -> &mut Vec<u32> {
+        let index = cpu as usize;
+        if self.running.len() <= index {
+            self.running.resize_with(index + 1, Vec::new);
+        }
+        &mut self.running[index]
+    }
+
+    fn acknowledged(&mut self, at: Ps, cpu: u32, word: u32, findings: &mut Findings) {
+        let intid = intid(word);
+        let seen = match intid {
+            0..16 => "gic: SGI acknowledged",
+            16..SPI_FIRST => "gic: PPI acknowledged",
+            SPI_FIRST..SPECIAL_FIRST => "gic: SPI acknowledged",
+            SPECIAL_FIRST..LPI_FIRST => "gic: nothing acknowledged",
+            LPI_FIRST.. => "gic: LPI acknowledged",
+        };
+        findings.coverage.add(seen, 1);
+        if (SPECIAL_FIRST..LPI_FIRST).contains(&intid) {
+            return;
+        }
+        if intid >= SPI_FIRST && self.offline.contains(&cpu) {
+            findings.wrong(NAME, at, format!("CPU {cpu} is offline and acknowledged INTID {intid}"));
+        }
+        if self.held.get(&intid).is_some_and(|held| *held > 0) {
+            findings.wrong(NAME, at, format!("INTID {intid} was acknowledged on CPU {cpu} while its thread works"));
+        }
+        if self.disabled.get(&intid).is_some_and(|depth| *depth > 0) {
+            findings.wrong(NAME, at, format!("INTID {intid} was acknowledged on CPU {cpu} although it is disabled"));
+        }
+        if !self.cpu(cpu).is_empty() {
+            findings.coverage.add("gic: acknowledged inside another", 1);
+        }
+        self.cpu(cpu).push(word);
+        if intid < LPI_FIRST && self.active.insert(key(cpu, intid), (cpu, at)).is_some() {
+            findings.wrong(NAME, at, format!("INTID {intid} was acknowledged on CPU {cpu} while it is active"));
+        }
+    }
+
+    fn dropped(&mut self, at: Ps, cpu: u32, word: u32, findings: &mut Findings) {
+        match self.cpu(cpu).pop() {
+            Some(latest) if latest == word => {}
+            Some(latest) => {
+                let text =
+                    format!("CPU {cpu} dropped the priority of {word:#x}, and had acknowledged {latest:#x} last");
+                findings.wrong(NAME, at, text);
+            }
+            None => {
+                let text = format!("CPU {cpu} dropped the priority of {word:#x}, and had acknowledged nothing");
+                findings.wrong(NAME, at, text);
+            }
+        }
+    }
+
+    fn deactivated(&mut self, at: Ps, cpu: u32, word: u32, was_active: bool, findings: &mut Findings) {
+        let intid = intid(word);
+        if intid >= LPI_FIRST {
+            findings.wrong(NAME, at, format!("CPU {cpu} deactivated LPI {intid}, which has no active state"));
+        } else if !was_active {
+            findings.wrong(NAME, at, format!("CPU {cpu} deactivated {word:#x}, which is not active there"));
+        }
+        if let Some((by, _)) = self.active.remove(&key(cpu, intid))
+            && by != cpu
+        {
+            findings.coverage.add("gic: deactivated by another CPU", 1);
+        }
+    }
+
+    fn mark(&mut self, at: Ps, tag: u32, intid: u32, findings: &mut Findings) {
+        match tag {
+            source::HELD if intid != 0 => *self.held.entry(intid).or_default() += 1,
+            source::RELEASED if intid != 0 => {
+                findings.coverage.add("gic: ONESHOT thread done", 1);
+                self.held.insert(intid, 0);
+            }
+            source::DISABLED => *self.disabled.entry(intid).or_default() += 1,
+            source::ENABLED => {
+                let depth = self.disabled.entry(intid).or_default();
+                if *depth == 0 {
+                    findings.wrong(NAME, at, format!("INTID {intid} was enabled more often than disabled"));
+                }
+                *depth = depth.saturating_sub(1);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Checker for Gic {
+    fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
+        match *fact {
+            Fact::GicAcknowledged { cpu, word } => self.acknowledged(at, cpu, word, findings),
+            Fact::GicDropped { cpu, word, .. } => self.dropped(at, cpu, word, findings),
+            Fact::GicDeactivated { cpu, word, was_active } => self.deactivated(at, cpu, word, was_active, findings),
+            Fact::Returned { cpu, depth: 0, .. } => {
+                if let Some(word) = self.cpu(cpu).pop() {
+                    findings.wrong(NAME, at, format!("CPU {cpu} returned without a priority drop of {word:#x}"));
+                }
+            }
+            Fact::Exception { pseudo_nmi: true, .. } => findings.coverage.add("gic: pseudo-NMI", 1),
+            Fact::Declared { cpu, online: false } => {
+                findings.coverage.add("CPU: went offline", 1);
+                self.offline.insert(cpu);
+            }
+            Fact::Declared { cpu, online: true } => _ = self.offline.remove(&cpu),
+            Fact::Mark { tag, value, .. } => self.mark(at, tag, value as u32, findings),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, at: Ps, findings: &mut Findings) {
+        for ((intid, _), (cpu, since)) in &self.active {
+            if *since + ACTIVE_MAX < at {
+                findings.late(NAME, at, format!("INTID {intid} is active since {since}, when CPU {cpu} took it"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::says;
+    use super::*;
+
+    const fn ack(cpu: u32, word: u32) -> Fact {
+        Fact::GicAcknowledged { cpu, word }
+    }
+    const fn end(cpu: u32, word: u32) -> [Fact; 2] {
+        let dropped = Fact::GicDropped { cpu, word, in_order: true };
+        [dropped, Fact::GicDeactivated { cpu, word, was_active: true }]
+    }
+    const BACK: Fact = Fact::Returned { cpu: 0, depth: 0, in_service: None };
+
+    fn said(facts: &[Fact]) -> Vec<String> {
+        says(Gic::default(), facts)
+    }
+
+    #[test]
+    fn each_is_dropped_once_and_deactivated_once() {
+        let [dropped, ended] = end(0, 40);
+        assert!(said(&[ack(0, 40), dropped, ended, BACK, ack(0, 1023), BACK]).is_empty());
+        assert_eq!(said(&[ack(0, 40), ended, BACK]), ["CPU 0 returned without a priority drop of 0x28"]);
+        assert_eq!(
+            said(&[ack(0, 40), dropped, dropped, ended]),
+            ["CPU 0 dropped the priority of 0x28, and had acknowledged nothing"]
+        );
+        let never = said(&[ack(0, 40), dropped, BACK]);
+        assert!(never[0].starts_with("INTID 40 is active since"), "{never:?}");
+        let inactive = Fact::GicDeactivated { cpu: 1, word: 27, was_active: false };
+        assert_eq!(said(&[inactive]), ["CPU 1 deactivated 0x1b, which is not active there"]);
+    }
+
+    #[test]
+    fn a_message_interrupt_is_never_deactivated() {
+        let [dropped, ended] = end(0, 8200);
+        assert!(said(&[ack(0, 8200), dropped, BACK]).is_empty());
+        assert_eq!(said(&[ack(0, 8200), dropped, ended]), ["CPU 0 deactivated LPI 8200, which has no active state"]);
+    }
+
+    #[test]
+    fn neither_held_nor_disabled_lines_are_taken() {
+        let mark = |tag| Fact::Mark { cpu: 0, tag, value: 40 };
+        let [dropped, ended] = end(0, 40);
+        let again = |tag| said(&[ack(0, 40), dropped, ended, mark(tag), ack(0, 40), dropped, ended]);
+        assert_eq!(again(source::HELD), ["INTID 40 was acknowledged on CPU 0 while its thread works"]);
+        assert_eq!(again(source::DISABLED), ["INTID 40 was acknowledged on CPU 0 although it is disabled"]);
+        assert!(again(source::RELEASED).is_empty());
+    }
+}

@@ -1,0 +1,327 @@
+//! A board of small devices, each of which has something to tell now and then: by a wire, a message, or a pin of a
+//! block that stands behind one wire (GPIO). What it tells is a count; reading that serves the device.
+
+use hal::Regs as _;
+use machine::Regs;
+use machine::gic::{PULSE, WIRE, wire_arg};
+use machine::model::{Model, ModelId, Upstream};
+use machine::time::Ps;
+use machine::world::World;
+
+/// PCI requester of the board's messages.
+pub(super) const REQUESTER: u16 = 0x0100;
+/// Pins of the block.
+pub(super) const PINS: u32 = 2;
+
+/// Registers of a bell.
+const STRIDE: u32 = 0x40;
+/// A write has it tell one more thing, so many ns from now.
+const RING: u32 = 0x00;
+/// A read tells how many things it has told, and serves it.
+const SERVE: u32 = 0x08;
+pub(super) const ADDRESS: u32 = 0x10;
+pub(super) const DATA: u32 = 0x18;
+pub(super) const MASK: u32 = 0x1c;
+/// Whether its wire is level-triggered.
+const LEVEL: u32 = 0x20;
+/// Registers of the block: pins that want service and are enabled; a write clears edges.
+pub(super) const STATUS: u32 = 0xf000;
+/// A write of 1 enables, or disables, or raises pins.
+pub(super) const ENABLE: u32 = 0xf004;
+pub(super) const DISABLE: u32 = 0xf008;
+pub(super) const SET: u32 = 0xf00c;
+
+/// How a bell is heard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sound {
+    /// A wire to the GIC: an SPI, or a PPI of a CPU.
+    Wire {
+        /// Which.
+        intid: u32,
+        /// Whose, of a PPI.
+        cpu: u32,
+    },
+    /// A message.
+    Message,
+    /// A pin of the block.
+    Pin(u32),
+}
+
+/// What is wrong with a bell for a while.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Faults {
+    /// Its wire stays raised.
+    pub(super) stuck: bool,
+    /// Its next so many messages are lost.
+    pub(super) drop: u32,
+    /// They are sent twice.
+    pub(super) double: u32,
+    /// They are late by this.
+    pub(super) late: Ps,
+    /// It sounds without end, at this distance; 0: it does not.
+    pub(super) storm: Ps,
+}
+
+struct Bell {
+    sound: Sound,
+    level: bool,
+    told: u64,
+    served: u64,
+    address: u64,
+    data: u32,
+    masked: bool,
+    /// To be sent once it is not masked any more.
+    held: bool,
+    faults: Faults,
+}
+
+/// Event: a bell tells something (its number).
+const TELL: u32 = 0;
+/// Event: a late message is sent.
+const SEND: u32 = 1;
+/// Event: the next sound of a storm.
+const STORM: u32 = 2;
+/// Event: a wire is let go of after a glitch.
+const RELEASE: u32 = 3;
+
+/// Event: a bell tells something, now and ever after.
+const TICK: u32 = 4;
+/// Between two ticks.
+const TICK_TIME: Ps = Ps::from_ns(100_000);
+
+/// The board.
+pub(super) struct Bells {
+    gic: ModelId,
+    bells: Vec<Bell>,
+    /// The INTID of the block's wire.
+    block: u32,
+    latched: u32,
+    enabled: u32,
+    block_raised: bool,
+}
+
+impl Bells {
+    /// Silent bells.
+    pub(super) fn new(gic: ModelId, block: u32, sounds: impl Iterator<Item = (Sound, bool)>) -> Self {
+        let bell = |(sound, level)| Bell {
+            sound,
+            level,
+            told: 0,
+            served: 0,
+            address: 0,
+            data: 0,
+            masked: sound == Sound::Message,
+            held: false,
+            faults: Faults::default(),
+        };
+        Self { gic, bells: sounds.map(bell).collect(), block, latched: 0, enabled: 0, block_raised: false }
+    }
+
+    /// What goes wrong with a bell from now on: nothing, to heal it. The machine stands still.
+    pub(super) fn faults_mut(&mut self, index: usize) -> &mut Faults {
+        let count = self.bells.len();
+        &mut self.bells[index % count].faults
+    }
+
+    /// Its wire or pin is what it says now.
+    fn sound(&mut self, world: &mut World<'_>, index: usize, new: bool) {
+        let bell = &self.bells[index];
+        let raised = bell.told > bell.served || bell.faults.stuck;
+        match bell.sound {
+            Sound::Wire { intid, cpu } if bell.level => {
+                world.schedule_for(self.gic, world.now(), WIRE, wire_arg(intid, cpu, raised));
+            }
+            Sound::Wire { intid, cpu } if new => {
+                world.schedule_for(self.gic, world.now(), PULSE, wire_arg(intid, cpu, true));
+            }
+            Sound::Wire { .. } => {}
+            Sound::Message if new => self.message(world, index),
+            Sound::Message => {}
+            Sound::Pin(pin) => {
+                self.latched |= u32::from(new && !bell.level) << pin;
+                self.block(world);
+            }
+        }
+    }
+
+    fn message(&mut self, world: &mut World<'_>, index: usize) {
+        let bell = &mut self.bells[index];
+        if bell.masked {
+            bell.held = true;
+            return;
+        }
+        if bell.faults.drop > 0 {
+            bell.faults.drop -= 1;
+            return;
+        }
+        if bell.faults.late > Ps(0) {
+            let at = world.now() + bell.faults.late;
+            return world.schedule(at, SEND, index as u64);
+        }
+        let times = 1 + u32::from(bell.faults.double > 0);
+        bell.faults.double = bell.faults.double.saturating_sub(1);
+        (0..times).for_each(|_| self.send(world, index));
+    }
+
+    fn send(&mut self, world: &mut World<'_>, index: usize) {
+        let Bell { address, data, .. } = self.bells[index];
+        world.upstream(self.gic, Upstream::Message { requester: REQUESTER, address, data });
+    }
+
+    fn wants(&self) -> u32 {
+        let levels = self.bells.iter().filter(|bell| bell.level && (bell.told > bell.served || bell.faults.stuck));
+        let levels = levels.filter_map(|bell| if let Sound::Pin(pin) = bell.sound { Some(1 << pin) } else { None });
+        (self.latched | levels.sum::<u32>()) & self.enabled
+    }
+
+    fn block(&mut self, world: &mut World<'_>) {
+        let raised = self.wants() != 0;
+        if raised != self.block_raised {
+            self.block_raised = raised;
+            world.schedule_for(self.gic, world.now(), WIRE, wire_arg(self.block, 0, raised));
+        }
+    }
+
+    fn write_block(&mut self, world: &mut World<'_>, offset: u32, pins: u32) {
+        match offset {
+            STATUS => self.latched &= !pins,
+            ENABLE => self.enabled |= pins,
+            DISABLE => self.enabled &= !pins,
+            _ => self.latched |= pins,
+        }
+        self.block(world);
+    }
+}
+
+impl Model for Bells {
+    fn name(&self) -> &str {
+        "bells"
+    }
+
+    fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
+        let index = arg as usize;
+        match code {
+            TELL => {
+                self.bells[index].told += 1;
+                self.sound(world, index, true);
+            }
+            SEND => self.send(world, index),
+            RELEASE => self.sound(world, index, false),
+            TICK => {
+                self.bells[index].told += 1;
+                self.sound(world, index, true);
+                world.schedule(world.now() + TICK_TIME, TICK, arg);
+            }
+            STORM => {
+                let period = self.bells[index].faults.storm;
+                if period > Ps(0) {
+                    self.sound(world, index, true);
+                    world.schedule(world.now() + period, STORM, arg);
+                }
+            }
+            glitch => {
+                if let Sound::Wire { intid, cpu } = self.bells[index].sound {
+                    world.schedule_for(self.gic, world.now(), WIRE, wire_arg(intid, cpu, true));
+                    let release = world.now() + Ps::from_ns(u64::from(glitch - GLITCH));
+                    if self.bells[index].level {
+                        world.schedule(release, RELEASE, arg);
+                    } else {
+                        world.schedule_for(self.gic, release, WIRE, wire_arg(intid, cpu, false));
+                    }
+                }
+            }
+        }
+    }
+
+    fn read(&mut self, world: &mut World<'_>, _region: u8, offset: u32, _width: u8) -> u64 {
+        if offset == STATUS {
+            return self.wants().into();
+        }
+        let index = (offset / STRIDE) as usize;
+        let Some(bell) = self.bells.get_mut(index) else { return 0 };
+        match offset % STRIDE {
+            SERVE => {
+                bell.served = bell.told;
+                let told = bell.told;
+                self.sound(world, index, false);
+                told
+            }
+            MASK => bell.masked.into(),
+            _ => 0,
+        }
+    }
+
+    fn write(&mut self, world: &mut World<'_>, _region: u8, offset: u32, _width: u8, value: u64) {
+        if offset >= STATUS {
+            return self.write_block(world, offset, value as u32);
+        }
+        let index = (offset / STRIDE) as usize;
+        let Some(bell) = self.bells.get_mut(index) else { return };
+        match offset % STRIDE {
+            RING => {
+                let delay = world.jitter(Ps::from_ns(value));
+                world.schedule(world.now() + delay, TELL, index as u64);
+            }
+            ADDRESS => bell.address = value,
+            DATA => bell.data = value as u32,
+            MASK => {
+                bell.masked = value != 0;
+                if !bell.masked && std::mem::take(&mut bell.held) {
+                    self.message(world, index);
+                }
+            }
+            LEVEL => {
+                bell.level = value != 0;
+                // What it has still to tell, it tells in the new manner.
+                let new = bell.told > bell.served;
+                if let (Sound::Wire { intid, cpu }, false) = (bell.sound, bell.level) {
+                    world.schedule_for(self.gic, world.now(), WIRE, wire_arg(intid, cpu, false));
+                }
+                self.sound(world, index, new);
+            }
+            _ => {}
+        }
+    }
+
+    fn as_any(&mut self) -> &mut dyn core::any::Any {
+        self
+    }
+}
+
+/// Event codes from here on: a wire is raised for the rest in ns, with nothing to tell.
+pub(super) const GLITCH: u32 = 16;
+/// Event code that makes a bell a clock.
+pub(super) const BEGIN_TICKS: u32 = TICK;
+/// Event code that begins a storm.
+pub(super) const BEGIN_STORM: u32 = STORM;
+/// Event code that has a wire say what is.
+pub(super) const SETTLE: u32 = RELEASE;
+
+/// The driver's side of one bell.
+#[derive(Clone, Copy)]
+pub(super) struct BellPort {
+    pub(super) regs: Regs,
+    pub(super) index: u32,
+}
+
+impl BellPort {
+    pub(super) fn at(&self, register: u32) -> u32 {
+        self.index * STRIDE + register
+    }
+
+    /// Has it tell one more thing, so many ns from now.
+    pub(super) fn ring(&self, delay_ns: u64) {
+        self.regs.write64(self.at(RING), delay_ns);
+    }
+
+    /// How many things it has told; it is served.
+    pub(super) fn serve(&self) -> u64 {
+        self.regs.read64(self.at(SERVE))
+    }
+
+    /// Changes what its wire does. In order before what follows.
+    pub(super) fn set_level(&self, level: bool) {
+        self.regs.write32(self.at(LEVEL), level.into());
+        self.regs.read32(self.at(MASK));
+    }
+}

@@ -1,0 +1,168 @@
+//! Managers' steps on the stack.
+
+use super::source::{DISABLED, ENABLED, Kind, Source, claim};
+use super::stack::{GicStack, STRAY, trigger};
+use super::step::GicStep;
+use crate::either;
+use hal::{CpuId, CpuSet, Hal as _, Regs as _};
+use irq::{Irq, IrqChipState, IrqError};
+use machine::{SimHal, observe};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+pub(super) fn apply(stack: &Arc<GicStack>, step: &GicStep) {
+    match *step {
+        GicStep::Move { source, cpus } => move_line(stack, source, cpus),
+        GicStep::Disable { source, ns } => disable(stack, source, ns),
+        GicStep::Replace { source } => replace(stack, source, false),
+        GicStep::Realloc { source } => replace(stack, source, true),
+        GicStep::SetPending { source } => with(stack, source, "set pending", |line| {
+            match stack.system.core.set_irqchip_state(line, IrqChipState::Pending, true) {
+                // A pin keeps no such bit, nor does the ITS of an event that has no number.
+                Err(IrqError::NotSupported(_)) => Ok(()),
+                set => set,
+            }
+        }),
+        GicStep::Retrigger { source } => with(stack, source, "retrigger", |line| stack.system.core.retrigger(line)),
+        GicStep::SetType { source, level } => set_type(stack, source, level),
+        GicStep::Synchronize { source } => {
+            with(stack, source, "synchronize", |line| stack.system.core.synchronize(line));
+        }
+        GicStep::Offline { cpu, ns } => offline(stack, cpu, ns),
+        GicStep::DisablePrivate { source, cpu, ns } => disable_private(stack, source, cpu, ns),
+        GicStep::Stray { ns } => stray(stack, ns),
+        GicStep::InterruptsOff { cpu, ns } => stack.system.on(cpu % stack.system.cpus, move || {
+            let off = SimHal.irq_save();
+            SimHal.delay_ns(ns);
+            SimHal.irq_restore(off);
+        }),
+        GicStep::Burst { source, count, depth } => stack.source(source).carry(&stack.system, count, depth),
+    }
+}
+
+/// An operation on a source's line, which another manager may have freed meanwhile.
+fn with(stack: &GicStack, source: u32, what: &str, body: impl FnOnce(Irq) -> Result<(), IrqError>) {
+    let Some((_, line)) = stack.shared(source) else { return };
+    match body(line) {
+        Ok(()) | Err(IrqError::NoLine(_)) => {}
+        result => stack.check(what, result),
+    }
+}
+
+fn move_line(stack: &GicStack, source: u32, cpus: u64) {
+    let wanted: CpuSet = (0..stack.system.cpus).filter(|cpu| cpus & 1 << (cpu % 8) != 0).map(CpuId).collect();
+    with(stack, source, "move", |line| match stack.system.core.set_affinity(line, &wanted) {
+        // A pin goes where its block goes.
+        Err(IrqError::NoCpu(_) | IrqError::NotSupported(_)) => Ok(()),
+        moved => {
+            if stack.system.core.irqchip_state(line, IrqChipState::Active) == Ok(true) {
+                stack.saw("move: of an active line");
+            }
+            moved
+        }
+    });
+}
+
+/// With a claim: a request would forget the disables of the handler before.
+fn disable(stack: &GicStack, source: u32, ns: u64) {
+    let Some((source, line)) = stack.shared(source) else { return };
+    let Some(_claim) = source.claim() else { return };
+    if source.line() != Some(line) || matches!(source.kind, Kind::Nmi { .. }) {
+        return;
+    }
+    stack.check("disable", stack.system.core.disable(line));
+    let say = |tag| source.wired().into_iter().for_each(|intid| observe::mark(tag, intid.into()));
+    say(DISABLED);
+    SimHal.delay_ns(ns);
+    if stack.system.core.view(line).is_some_and(|view| view.pending) {
+        stack.saw("disable: something came meanwhile");
+    }
+    say(ENABLED);
+    stack.check("enable", stack.system.core.enable(line));
+}
+
+fn replace(stack: &Arc<GicStack>, source: u32, line_too: bool) {
+    let Some((source, line)) = stack.shared(source) else { return };
+    let Some(_claim) = source.claim() else { return };
+    let index = source.number as usize;
+    stack.check("free", stack.remove(index));
+    if !line_too {
+        stack.check("request", stack.install(index));
+        stack.saw("handler: replaced");
+    } else {
+        stack.freed.store(true, Relaxed);
+        source.set_line(None);
+        stack.check("free line", stack.system.core.free_line(line));
+        // Its number is free once what was on its way has passed.
+        stack.check("allocate", stack.bind(index));
+        stack.saw("line: freed under load");
+    }
+    after(stack, source);
+}
+
+/// What was told while nobody was there is found by looking, as a driver does when it takes a device over.
+fn after(stack: &GicStack, source: &Source) {
+    source.serve(&stack.system);
+}
+
+fn set_type(stack: &GicStack, source: u32, level: bool) {
+    let Some((source, line)) = stack.shared(source) else { return };
+    let Some(_claim) = source.claim() else { return };
+    if source.line() != Some(line) || !matches!(source.kind, Kind::Spi { .. } | Kind::Pin { .. }) {
+        return;
+    }
+    stack.check("disable", stack.system.core.disable(line));
+    source.port.set_level(level);
+    source.level.store(level, Relaxed);
+    stack.check("set type", stack.system.core.set_type(line, trigger(level)));
+    stack.check("enable", stack.system.core.enable(line));
+    stack.saw("line: trigger changed");
+    after(stack, source);
+}
+
+fn offline(stack: &Arc<GicStack>, cpu: u32, ns: u64) {
+    let Some(_claim) = claim(&stack.hotplug) else { return };
+    let cpus = stack.system.cpus;
+    if cpus == 1 {
+        return;
+    }
+    let (cpu, system) = (cpu % cpus, stack.system.clone());
+    stack.system.on(cpu, move || {
+        let off = SimHal.irq_save();
+        system.leave(CpuId((cpu + 1) % cpus));
+        observe::declare_cpu(cpu, false);
+        SimHal.delay_ns(ns);
+        observe::declare_cpu(cpu, true);
+        system.come_up();
+        system.core.cpu_online(CpuId(cpu)).expect("it was offline");
+        SimHal.irq_restore(off);
+    });
+}
+
+fn disable_private(stack: &GicStack, source: u32, cpu: u32, ns: u64) {
+    let private: Vec<_> = stack.sources.iter().filter(|source| source.is_private()).collect();
+    let Some(line) = private.get(source as usize % private.len().max(1)).and_then(|source| source.line()) else {
+        return;
+    };
+    // A CPU that goes or comes does the same to these lines.
+    let Some(_claim) = claim(&stack.hotplug) else { return };
+    let system = stack.system.clone();
+    stack.system.on(cpu % stack.system.cpus, move || {
+        system.core.disable_percpu(line).expect("it is enabled");
+        SimHal.delay_ns(ns);
+        system.core.enable_percpu(line).expect("it is private");
+    });
+}
+
+/// Nobody's wire, which firmware has left enabled.
+fn stray(stack: &GicStack, ns: u64) {
+    stack.strays.fetch_add(1, Relaxed);
+    let before = either!(&stack.system.gic, gic => gic.strays());
+    stack.system.windows.distributor.write32(0x100 + 4 * (STRAY / 32), 1 << (STRAY % 32));
+    stack.stray.ring(ns);
+    SimHal.delay_ns(4 * ns + 5_000);
+    stack.stray.serve();
+    if either!(&stack.system.gic, gic => gic.strays()) > before {
+        stack.saw("stray: found, ended, disabled");
+    }
+}

@@ -1,0 +1,100 @@
+//! Our own stack on a machine with a GIC: wired lines of both triggers, private lines, software-generated interrupts, a
+//! controller behind a line, threads, pseudo-NMIs and messages.
+
+mod bells;
+mod fault;
+mod manage;
+mod rig;
+pub(crate) mod source;
+mod stack;
+mod step;
+pub mod system;
+mod wires;
+
+pub use rig::GicRig;
+
+use crate::draw::Draw;
+use crate::subject::{Build, Subject};
+use fault::GicFault;
+use step::GicStep;
+use system::Version;
+
+/// The stack on one version.
+pub struct GicSubject {
+    name: &'static str,
+    about: &'static str,
+    version: Version,
+}
+
+/// A GICv2, with a v2m frame.
+pub static V2: GicSubject = GicSubject {
+    name: "gicv2",
+    about: "wires, threads and messages on a GICv2, EOImode 0 and 1",
+    version: Version::V2,
+};
+/// A GICv3, with a v2m frame or an ITS.
+pub static V3: GicSubject = GicSubject {
+    name: "gicv3",
+    about: "the same on a GICv3, with LPIs through an ITS and pseudo-NMIs",
+    version: Version::V3,
+};
+
+/// Transitions that both versions can show.
+const COMMON: &[&str] = &[
+    "CPU: went offline",
+    "disable: something came meanwhile",
+    "gic: ONESHOT thread done",
+    "gic: PPI acknowledged",
+    "gic: SGI acknowledged",
+    "gic: SPI acknowledged",
+    "gic: deactivated by another CPU",
+    "gic: nothing acknowledged",
+    "handler: found nothing",
+    "handler: replaced",
+    "line: freed under load",
+    "line: storm throttled",
+    "line: trigger changed",
+    "move: of an active line",
+    "stray: found, ended, disabled",
+    // And with version 3.
+    "gic: LPI acknowledged",
+    "gic: acknowledged inside another",
+    "gic: pseudo-NMI",
+];
+
+impl Subject for GicSubject {
+    type Step = GicStep;
+    type Fault = GicFault;
+    type Rig = GicRig;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn transitions(&self) -> &'static [&'static str] {
+        match self.version {
+            Version::V2 => &COMMON[..COMMON.len() - 3],
+            Version::V3 => COMMON,
+        }
+    }
+
+    fn fault_kinds(&self) -> &'static [&'static str] {
+        fault::KINDS
+    }
+
+    fn draw_step(&self, draw: &mut Draw) -> GicStep {
+        GicStep::draw(draw)
+    }
+
+    fn draw_fault(&self, kind: &'static str, draw: &mut Draw) -> GicFault {
+        GicFault::draw(kind, draw)
+    }
+
+    fn build(&self, build: &mut Build<'_, GicFault>) -> GicRig {
+        GicRig::build(self.version, build)
+    }
+}

@@ -1,0 +1,265 @@
+//! The machine, and what the host does with it.
+
+use super::bells::{self, BEGIN_STORM, BEGIN_TICKS, BellPort, Bells, GLITCH, SETTLE, Sound};
+use super::fault::GicFault;
+use super::manage;
+use super::source::{Kind, Style};
+use super::stack::{BLOCK, GicStack, STRAY, Way};
+use super::step::GicStep;
+use super::system::{self, Entry, Options, V2M_BASE, Version};
+use crate::checkers::{self, Checker};
+use crate::coverage::Coverage;
+use crate::either;
+use crate::subject::{Build, Rig};
+use drivers::gic::EoiMode;
+use irq::{IrqChipState, StormConfig};
+use machine::gic::{GicConfig, ItsConfig, V2mConfig};
+use machine::model::ModelId;
+use machine::time::Ps;
+use machine::{Machine, MachineConfig};
+use spec::gic::Priority;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Everything that is done on the boot thread ends within this.
+const LIMIT: Ps = Ps::from_ns(2_000_000_000);
+/// The last load: events of each source.
+const PROOF: u64 = 12;
+
+/// A machine with a GIC and its sources.
+pub struct GicRig {
+    machine: Machine,
+    entry: Entry,
+    options: Options,
+    version: Version,
+    mode: EoiMode,
+    bells: ModelId,
+    kinds: Vec<(Kind, Style)>,
+    way: Way,
+    load: u64,
+    depth: u32,
+    faults: Vec<GicFault>,
+    stack: Option<Arc<GicStack>>,
+}
+
+/// Draws the sources: some of each kind.
+fn draw_sources(build: &mut Build<'_, GicFault>, cpus: u32, nmis: bool, way: Way) -> Vec<(Kind, Style)> {
+    let mut kinds = Vec::new();
+    let mut add = |name, most, kind: &dyn Fn(u32) -> Kind| {
+        for index in 0..build.knobs.number(name, 0..=most) as u32 {
+            kinds.push(kind(index));
+        }
+    };
+    add("edges", 3, &|index| Kind::Spi { intid: 40 + index, level: false });
+    add("levels", 3, &|index| Kind::Spi { intid: 44 + index, level: true });
+    add("sgis", 1, &|index| Kind::Sgi { intid: 3 + index });
+    add("pins", bells::PINS.into(), &|pin| Kind::Pin { pin, level: pin == 1 });
+    if way != Way::None {
+        add("messages", 3, &|index| Kind::Message { maskable: way == Way::V2m || index == 0 });
+    }
+    if nmis {
+        add("nmis", 1, &|index| Kind::Nmi { intid: 50 + index });
+    }
+    if build.knobs.chance("ppis", 60) {
+        kinds.extend((0..cpus).map(|cpu| Kind::Ppi { intid: 25, cpu }));
+    }
+    if kinds.is_empty() {
+        kinds.push(Kind::Spi { intid: 40, level: false });
+    }
+    let oneshot = build.knobs.number("oneshot", 0..=15);
+    let style = |(index, kind): (usize, &Kind)| match kind {
+        Kind::Spi { .. } | Kind::Pin { .. } | Kind::Message { .. } if oneshot >> (index % 4) & 1 != 0 => Style::Oneshot,
+        _ => Style::Plain,
+    };
+    let styles: Vec<_> = kinds.iter().enumerate().map(style).collect();
+    kinds.into_iter().zip(styles).collect()
+}
+
+impl GicRig {
+    pub(super) fn build(version: Version, build: &mut Build<'_, GicFault>) -> Self {
+        let cpus = build.knobs.number("cpus", 1..=4) as u32;
+        let mode = [EoiMode::Together, EoiMode::Split][build.knobs.choice("eoimode", &["0", "1"])];
+        let ways: &'static [&'static str] =
+            if version == Version::V3 { &["none", "v2m", "its"] } else { &["none", "v2m"] };
+        let way = [Way::None, Way::V2m, Way::Its][build.knobs.choice("messages_by", ways)];
+        let nmis = version == Version::V3 && build.knobs.chance("pseudo_nmi", 40);
+        let kinds = draw_sources(build, cpus, nmis, way);
+        let storm = StormConfig { burst: 40, burst_ns_min: 60_000, unhandled_max: 30, throttle_ns: 100_000 };
+        let knobs = &mut *build.knobs;
+        let storm = if knobs.chance("strict_storms", 30) { storm } else { StormConfig::default() };
+        let force_threads = knobs.chance("threads", 25);
+        let load = knobs.number_with("load", 0..=20_000, 20, |draw| draw.time_ns(100, 3_000));
+        let depth = knobs.number("depth", 1..=4) as u32;
+        let gic = GicConfig {
+            pseudo_nmi: nmis.then_some(Priority::DEFAULT.0),
+            its: (way == Way::Its).then(ItsConfig::default),
+            v2m: (way == Way::V2m).then_some(V2mConfig { base: V2M_BASE, first: 64, count: 8 }),
+            ..GicConfig::default()
+        };
+        let machine = MachineConfig { memory_bytes: 4 << 20, jitter_percent: 40, ..build.machine() };
+        let options = Options { cpus, force_threads, storm, gic, machine };
+        let entry = Entry::default();
+        let mut machine = system::build(version, &options, &entry);
+        let gic = machine.gic().expect("it was asked for").model;
+        let sound = |kind: Kind| match kind {
+            Kind::Spi { intid, level } => (Sound::Wire { intid, cpu: 0 }, level),
+            Kind::Nmi { intid } => (Sound::Wire { intid, cpu: 0 }, false),
+            Kind::Ppi { intid, cpu } => (Sound::Wire { intid, cpu }, true),
+            Kind::Pin { pin, level } => (Sound::Pin(pin), level),
+            Kind::Message { .. } | Kind::Sgi { .. } => (Sound::Message, false),
+        };
+        let ticks = (0..cpus).map(|cpu| (Sound::Wire { intid: 27, cpu }, true));
+        let sounds = kinds.iter().map(|(kind, _)| sound(*kind));
+        let sounds: Vec<_> = sounds.chain([(Sound::Wire { intid: STRAY, cpu: 0 }, true)]).chain(ticks).collect();
+        let bells = machine.add_model(|_| Box::new(Bells::new(gic, BLOCK, sounds.into_iter())));
+        let faults = build.faults.clone();
+        Self { machine, entry, options, version, mode, bells, kinds, way, load, depth, faults, stack: None }
+    }
+
+    fn up(&self) -> &Arc<GicStack> {
+        self.stack.as_ref().expect("the stack is up")
+    }
+
+    /// Runs `body` on CPU 0 until it has ended.
+    fn boot<R: Send + 'static>(&mut self, body: impl FnOnce(&Arc<GicStack>) -> R + Send + 'static) -> R {
+        let stack = self.up().clone();
+        match self.machine.run_boot(LIMIT, move || body(&stack)) {
+            Ok(value) => value,
+            Err(why) => panic!("{why}\n{}", self.describe()),
+        }
+    }
+
+    fn change(&mut self, source: u32, change: impl FnOnce(&mut bells::Faults)) {
+        let index = source as usize % self.kinds.len();
+        self.machine.with_model(self.bells, |bells: &mut Bells| change(bells.faults_mut(index))).expect("the board");
+    }
+
+    fn poke(&mut self, source: u32, code: u32) {
+        let (now, index) = (self.machine.now(), u64::from(source) % self.kinds.len() as u64);
+        self.machine.poke(self.bells, now, code, index);
+    }
+}
+
+impl Rig for GicRig {
+    type Step = GicStep;
+    type Fault = GicFault;
+    type Stack = GicStack;
+
+    fn machine(&mut self) -> &mut Machine {
+        &mut self.machine
+    }
+
+    fn bring_up(&mut self) {
+        let windows = self.machine.gic().expect("it was asked for");
+        let regs = self.machine.regs(self.bells, 0);
+        let (version, mode, way) = (self.version, self.mode, self.way);
+        let (options, entry, kinds) = (self.options.clone(), self.entry.clone(), self.kinds.clone());
+        let first = kinds.len() as u32 + 1;
+        let lossy = self.faults.iter().any(|fault| matches!(fault, GicFault::Dropped { .. }));
+        let boot = move || {
+            let system = system::bring_up(windows, version, mode, &options, &entry);
+            let stack = Arc::new(GicStack::new(system, regs, &kinds, way));
+            let ticks: Vec<_> = (0..options.cpus).map(|cpu| BellPort { regs, index: first + cpu }).collect();
+            stack.bind_all(&ticks);
+            if lossy {
+                stack.start_clock();
+            }
+            stack
+        };
+        let stack = self.machine.run_boot(LIMIT, boot).expect("the stack comes up");
+        for cpu in 0..self.options.cpus {
+            let at = self.machine.now() + Ps::from_ns(1_000 * u64::from(cpu));
+            self.machine.poke(self.bells, at, BEGIN_TICKS, u64::from(first + cpu));
+        }
+        self.stack = Some(stack);
+    }
+
+    fn stack(&self) -> Arc<GicStack> {
+        self.up().clone()
+    }
+
+    fn checkers(&mut self) -> Vec<Box<dyn Checker>> {
+        vec![Box::new(checkers::Gic::default())]
+    }
+
+    fn start_load(&mut self) {
+        let (each, depth) = (self.load / self.kinds.len() as u64, self.depth);
+        self.boot(move |stack| stack.sources.iter().for_each(|source| source.carry(&stack.system, each, depth)));
+    }
+
+    fn apply(stack: &Arc<GicStack>, step: &GicStep) {
+        manage::apply(stack, step);
+    }
+
+    fn inject(&mut self, fault: &GicFault) {
+        let source = fault.source();
+        match *fault {
+            GicFault::Stuck { .. } => {
+                self.change(source, |faults| faults.stuck = true);
+                self.poke(source, SETTLE);
+            }
+            GicFault::Glitch { ns, .. } => self.poke(source, GLITCH + ns),
+            GicFault::Storm { period_ns, .. } => {
+                self.change(source, |faults| faults.storm = Ps::from_ns(period_ns));
+                self.poke(source, BEGIN_STORM);
+            }
+            GicFault::Dropped { count, .. } => self.change(source, |faults| faults.drop = count),
+            GicFault::Doubled { count, .. } => self.change(source, |faults| faults.double = count),
+            GicFault::Late { ns, .. } => self.change(source, |faults| faults.late = Ps::from_ns(ns)),
+        }
+    }
+
+    fn heal(&mut self, fault: &GicFault) {
+        let source = fault.source();
+        self.change(source, |faults| *faults = bells::Faults::default());
+        self.poke(source, SETTLE);
+    }
+
+    fn is_done(&self) -> bool {
+        self.up().is_done()
+    }
+
+    fn prove(&mut self) {
+        self.boot(|stack| {
+            stack.proving.store(true, Relaxed);
+            stack.sources.iter().for_each(|source| source.carry(&stack.system, PROOF, 2));
+        });
+    }
+
+    fn audit(&mut self) {
+        let mut faults = self.machine.faults().0;
+        if self.up().freed.load(Relaxed) {
+            // A message that was on its way when its line was freed.
+            faults.retain(|fault| fault.kind != "message without a translation");
+        }
+        assert!(faults.is_empty(), "the machine recorded faults: {faults:?}");
+        self.boot(|stack| {
+            let (strays, late) = either!(&stack.system.gic, gic => (gic.strays(), gic.late_writes()));
+            let explained = stack.strays.load(Relaxed);
+            assert!(strays <= explained, "{strays} interrupts without a line, and only {explained} are explained");
+            assert_eq!(late, 0, "register writes that took too long");
+            for source in &stack.sources {
+                let Some(line) = source.line() else { continue };
+                let view = stack.system.core.view(line).expect("it lives");
+                let masked = view.masked && !source.is_private() && view.throttled_until_ns.is_none();
+                assert!(!masked && !view.in_progress, "source {} is held back:\n{view}", source.number);
+                let active = stack.system.core.irqchip_state(line, IrqChipState::Active);
+                assert_ne!((source.is_private(), active), (false, Ok(true)), "source {} is active", source.number);
+            }
+        });
+    }
+
+    fn cover(&mut self, coverage: &mut Coverage) {
+        let stack = self.up();
+        coverage.merge(&stack.seen.lock().expect("one host thread"));
+        let empty = stack.sources.iter().map(|source| source.empty.load(Relaxed)).sum();
+        coverage.add("handler: found nothing", empty);
+        let storms =
+            stack.sources.iter().filter_map(|source| stack.system.core.view(source.line()?)).map(|view| view.storms);
+        coverage.add("line: storm throttled", storms.map(u64::from).sum());
+    }
+
+    fn describe(&self) -> String {
+        self.stack.as_ref().map(|stack| stack.describe()).unwrap_or_default()
+    }
+}

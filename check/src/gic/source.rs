@@ -1,0 +1,269 @@
+//! What a bell is to its driver: a line, handlers, and a count of what it has heard.
+
+use super::bells::BellPort;
+use super::system::System;
+use crate::either;
+use crate::mark::Mark;
+use hal::{CpuId, Hal as _};
+use irq::{Action, Irq, IrqReturn};
+use machine::SimHal;
+use machine::observe;
+use spec::gic::IntId;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Marks of this subject's own, for its checker: an INTID with each.
+pub(crate) const HELD: u32 = 0x100;
+/// The thread of a ONESHOT line is done.
+pub(crate) const RELEASED: u32 = 0x101;
+/// A disable of a wired line has returned.
+pub(crate) const DISABLED: u32 = 0x102;
+/// An enable of it is about to begin.
+pub(crate) const ENABLED: u32 = 0x103;
+
+/// What a source is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// A wire, level-triggered or not.
+    Spi { intid: u32, level: bool },
+    /// A wire of one CPU's own.
+    Ppi { intid: u32, cpu: u32 },
+    /// Software on one CPU tells another.
+    Sgi { intid: u32 },
+    /// A pin of the block.
+    Pin { pin: u32, level: bool },
+    /// A message, and whether its device can mask it.
+    Message { maskable: bool },
+    /// A wire whose handler runs also with interrupts off.
+    Nmi { intid: u32 },
+}
+
+/// What serves it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Style {
+    /// A handler.
+    Plain,
+    /// A handler that wakes a thread, which serves; the line waits for it.
+    Oneshot,
+}
+
+/// One source of events.
+pub(crate) struct Source {
+    pub(super) number: u32,
+    pub(super) kind: Kind,
+    pub(super) style: Style,
+    pub(super) port: BellPort,
+    /// Its line: 1 + that; 0 while it has none.
+    line: AtomicU32,
+    /// Level-triggered now.
+    pub(super) level: AtomicBool,
+    /// Events still to ask for.
+    left: AtomicU64,
+    asked: AtomicU64,
+    heard: AtomicU64,
+    /// When the oldest one that was not heard was asked for.
+    since_ns: AtomicU64,
+    /// A manager does something to it that nobody else may do at once.
+    claimed: AtomicBool,
+    /// Handlers that found nothing.
+    pub(super) empty: AtomicU64,
+}
+
+impl Source {
+    pub(super) fn new(number: u32, kind: Kind, style: Style, port: BellPort) -> Self {
+        let level = matches!(kind, Kind::Spi { level: true, .. } | Kind::Pin { level: true, .. } | Kind::Ppi { .. });
+        Self {
+            number,
+            kind,
+            style,
+            port,
+            line: AtomicU32::new(0),
+            level: AtomicBool::new(level),
+            left: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
+            heard: AtomicU64::new(0),
+            since_ns: AtomicU64::new(0),
+            claimed: AtomicBool::new(false),
+            empty: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn line(&self) -> Option<Irq> {
+        self.line.load(Relaxed).checked_sub(1).map(Irq)
+    }
+
+    pub(super) fn set_line(&self, line: Option<Irq>) {
+        self.line.store(line.map_or(0, |line| line.0 + 1), Relaxed);
+    }
+
+    /// Private lines belong to all CPUs.
+    pub(super) fn is_private(&self) -> bool {
+        matches!(self.kind, Kind::Ppi { .. } | Kind::Sgi { .. })
+    }
+
+    /// The INTID, where the wire goes to the GIC itself.
+    pub(super) fn wired(&self) -> Option<u32> {
+        match self.kind {
+            Kind::Spi { intid, .. } | Kind::Nmi { intid } => Some(intid),
+            _ => None,
+        }
+    }
+
+    /// Nobody else's while this is there.
+    pub(super) fn claim(&self) -> Option<Claim<'_>> {
+        claim(&self.claimed)
+    }
+
+    /// Asks for `count` events, `depth` at a time: the next ones are asked for when some are heard.
+    pub(super) fn carry(&self, system: &System, count: u64, depth: u32) {
+        self.left.fetch_add(count, Relaxed);
+        (0..depth).for_each(|_| self.ask(system));
+    }
+
+    fn ask(&self, system: &System) {
+        let left = self.left.load(Relaxed);
+        if left == 0 {
+            return;
+        }
+        self.left.store(left - 1, Relaxed);
+        let number = self.asked.fetch_add(1, Relaxed);
+        if number == self.heard.load(Relaxed) {
+            self.since_ns.store(SimHal.now_ns(), Relaxed);
+        }
+        Mark::Submitted.of(self.tag(number));
+        let delay_ns = 200 + (number * 2_654_435_761 + u64::from(self.number)) % 1_500;
+        match self.kind {
+            Kind::Sgi { intid } => {
+                let to = CpuId(number as u32 % system.cpus);
+                let sent = either!(&system.gic, gic => gic.send(IntId(intid), to));
+                sent.expect("a CPU that has started");
+            }
+            _ => self.port.ring(delay_ns),
+        }
+    }
+
+    fn tag(&self, number: u64) -> u64 {
+        u64::from(self.number) << 40 | number
+    }
+
+    /// Serves the device; true when there was something new.
+    pub(super) fn serve(&self, system: &System) -> bool {
+        let told = match self.kind {
+            Kind::Sgi { .. } => self.asked.load(Relaxed),
+            _ => self.port.serve(),
+        };
+        let from = self.heard.fetch_max(told, Relaxed);
+        self.since_ns.store(SimHal.now_ns(), Relaxed);
+        for number in from..told {
+            Mark::Completed.of(self.tag(number));
+        }
+        (from..told).for_each(|_| self.ask(system));
+        if from >= told {
+            self.empty.fetch_add(1, Relaxed);
+        }
+        from < told
+    }
+
+    /// Everything that was asked for was heard.
+    pub(super) fn is_idle(&self) -> bool {
+        self.left.load(Relaxed) == 0 && self.asked.load(Relaxed) == self.heard.load(Relaxed)
+    }
+
+    /// How long the oldest event has waited, in ns.
+    pub(super) fn oldest_ns(&self) -> u64 {
+        match self.asked.load(Relaxed) == self.heard.load(Relaxed) {
+            true => 0,
+            false => SimHal.now_ns().saturating_sub(self.since_ns.load(Relaxed)),
+        }
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let [left, asked, heard] = [&self.left, &self.asked, &self.heard].map(|count| count.load(Relaxed));
+        format!("source {} ({:?}, {:?}): {left} left, {asked} asked, {heard} heard", self.number, self.kind, self.style)
+    }
+}
+
+pub(super) fn claim(flag: &AtomicBool) -> Option<Claim<'_>> {
+    flag.compare_exchange(false, true, Relaxed, Relaxed).ok().map(|_| Claim(flag))
+}
+
+/// Given back when it goes.
+pub(super) struct Claim<'a>(&'a AtomicBool);
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Relaxed);
+    }
+}
+
+/// What a line runs: the handler of some sources, of which a CPU's own serves a private one.
+pub(super) struct Handler {
+    pub(super) system: Arc<System>,
+    pub(super) sources: Vec<Arc<Source>>,
+    /// Of this installation, for the checkers.
+    number: u64,
+    part: Part,
+}
+
+/// Which half of a handler it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Whole,
+    Primary,
+    Thread,
+}
+
+impl Handler {
+    /// A handler in one piece, which is installed by its maker.
+    pub(super) fn whole(system: &Arc<System>, sources: Vec<Arc<Source>>, number: u64) -> Arc<Self> {
+        Arc::new(Self { system: system.clone(), sources, number, part: Part::Whole })
+    }
+
+    /// A handler and its thread.
+    pub(super) fn halves(system: &Arc<System>, source: &Arc<Source>, number: u64) -> [Arc<Self>; 2] {
+        [Part::Primary, Part::Thread]
+            .map(|part| Arc::new(Self { system: system.clone(), sources: vec![source.clone()], number, part }))
+    }
+
+    /// It is about to be installed.
+    pub(super) fn open(&self) {
+        Mark::LineOpened.of(self.number);
+    }
+
+    /// Its line's `free` has returned.
+    pub(super) fn close(&self) {
+        Mark::LineClosed.of(self.number);
+    }
+
+    fn served(&self) -> bool {
+        let here = SimHal.cpu().0;
+        let mut any = false;
+        for source in &self.sources {
+            match source.kind {
+                Kind::Ppi { cpu, .. } if cpu != here => {}
+                _ => any |= source.serve(&self.system),
+            }
+        }
+        any
+    }
+}
+
+impl Action for Handler {
+    fn handle(&self, _: Irq) -> IrqReturn {
+        Mark::HandlerEntered.of(self.number);
+        let intid = u64::from(self.sources.first().and_then(|source| source.wired()).unwrap_or(0));
+        let answer = match self.part {
+            Part::Primary => {
+                observe::mark(HELD, intid);
+                IrqReturn::WakeThread
+            }
+            _ if self.served() => IrqReturn::Handled,
+            _ => IrqReturn::None,
+        };
+        if self.part == Part::Thread {
+            observe::mark(RELEASED, intid);
+        }
+        Mark::HandlerLeft.of(self.number);
+        answer
+    }
+}

@@ -1,0 +1,286 @@
+//! What the machine's threads share: the system and its sources.
+
+use super::bells::BellPort;
+use super::source::{Handler, Kind, Source, Style};
+use super::system::{self, System};
+use super::wires::{BellMessages, Block, BlockDomain, MasklessDomain};
+use crate::coverage::Coverage;
+use crate::mark::Mark;
+use crate::verdict::violate;
+use drivers::gic::its::ItsDomain;
+use drivers::message::MessageDomain;
+use hal::{Affinity, CpuId, CpuSet, Hal as _, ThreadId, ThreadSpec};
+use irq::{Action, AllocRequest, Flow, Irq, IrqDomain, IrqError, IrqReturn, RequestFlags, Trigger};
+use machine::{Regs, SimHal};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+/// Where messages go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    None,
+    Its,
+    V2m,
+}
+
+/// An event that old is looked for by the driver's own clock, where messages may be lost.
+const TIMEOUT_NS: u64 = 400_000;
+/// A wire that nobody has.
+pub(super) const STRAY: u32 = 90;
+/// The block's wire.
+pub(super) const BLOCK: u32 = 60;
+
+/// Everything that runs on the machine.
+pub struct GicStack {
+    pub(super) system: Arc<System>,
+    pub(super) sources: Vec<Arc<Source>>,
+    /// By source.
+    handlers: Mutex<Vec<Option<[Arc<Handler>; 2]>>>,
+    pub(super) block: Arc<Block>,
+    pub(super) block_line: OnceLock<Irq>,
+    pub(super) way: Way,
+    messages: BellMessages,
+    pub(super) stray: BellPort,
+    /// Numbers of handlers.
+    pub(super) numbers: AtomicU64,
+    /// One manager at a time takes CPUs offline.
+    pub(super) hotplug: AtomicBool,
+    /// Woken by each tick of CPU 0.
+    clock: OnceLock<ThreadId>,
+    /// The driver's clock may look no more.
+    pub(super) proving: AtomicBool,
+    /// Lines were freed under load.
+    pub(super) freed: AtomicBool,
+    /// Wires that were raised although nobody has them.
+    pub(super) strays: AtomicU64,
+    pub(super) seen: Mutex<Coverage>,
+}
+
+impl GicStack {
+    pub(super) fn new(system: Arc<System>, regs: Regs, kinds: &[(Kind, Style)], way: Way) -> Self {
+        let port = |index: usize| BellPort { regs, index: index as u32 };
+        let source = |(index, &(kind, style)): (usize, &(Kind, Style))| {
+            Arc::new(Source::new(index as u32, kind, style, port(index)))
+        };
+        let sources: Vec<_> = kinds.iter().enumerate().map(source).collect();
+        Self {
+            system,
+            handlers: Mutex::new(sources.iter().map(|_| None).collect()),
+            messages: BellMessages((0..sources.len()).map(port).collect()),
+            stray: port(sources.len()),
+            sources,
+            block: Arc::new(Block::new(regs)),
+            block_line: OnceLock::new(),
+            way,
+            numbers: AtomicU64::new(1),
+            hotplug: AtomicBool::new(false),
+            clock: OnceLock::new(),
+            proving: AtomicBool::new(false),
+            freed: AtomicBool::new(false),
+            strays: AtomicU64::new(0),
+            seen: Mutex::default(),
+        }
+    }
+
+    /// `transition` was seen.
+    pub(super) fn saw(&self, transition: &'static str) {
+        self.seen.lock().expect("one host thread").add(transition, 1);
+    }
+
+    pub(super) fn source(&self, index: u32) -> &Arc<Source> {
+        &self.sources[index as usize % self.sources.len()]
+    }
+
+    /// The line that a manager means, and what may be done to it: not what each CPU has for itself.
+    pub(super) fn shared(&self, index: u32) -> Option<(&Arc<Source>, Irq)> {
+        let source = self.source(index);
+        source.line().filter(|_| !source.is_private()).map(|line| (source, line))
+    }
+
+    /// Brings all lines up, on the boot thread.
+    pub(super) fn bind_all(self: &Arc<Self>, ticks: &[BellPort]) {
+        if self.sources.iter().any(|source| matches!(source.kind, Kind::Pin { .. })) {
+            let line = self.system.spi(BLOCK);
+            self.system.core.set_type(line, Trigger::LevelHigh).expect("an SPI can be");
+            let block = self.block.clone();
+            let demultiplexer = Arc::new(move |core: &irq::IrqCore<SimHal>| block.demultiplex(core));
+            self.system.core.request_chained(line, "gpio", demultiplexer).expect("a new line");
+            assert!(self.block_line.set(line).is_ok(), "once");
+        }
+        for (index, source) in self.sources.iter().enumerate() {
+            match source.kind {
+                Kind::Ppi { cpu: 0, intid } => self.bind_private(intid, |kind| matches!(kind, Kind::Ppi { .. })),
+                Kind::Sgi { intid } => self.bind_private(intid, |kind| kind == source.kind),
+                Kind::Ppi { .. } => {}
+                _ => self.bind(index).unwrap_or_else(|error| panic!("source {index} comes up: {error}")),
+            }
+        }
+        let ticks = Arc::new(Ticks { ports: ticks.into(), stack: Arc::downgrade(self) });
+        let line = self.system.private(27, ticks);
+        self.system.add_private(line);
+    }
+
+    fn bind_private(self: &Arc<Self>, intid: u32, is: impl Fn(Kind) -> bool) {
+        let sources: Vec<_> = self.sources.iter().filter(|source| is(source.kind)).cloned().collect();
+        let handler = Handler::whole(&self.system, sources.clone(), self.number());
+        handler.open();
+        let line = self.system.private(intid, handler);
+        sources.iter().for_each(|source| source.set_line(Some(line)));
+        self.system.add_private(line);
+    }
+
+    fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Relaxed)
+    }
+
+    /// Allocates the source's line, and installs its handler.
+    ///
+    /// # Errors
+    /// What the core says.
+    pub(super) fn bind(self: &Arc<Self>, index: usize) -> Result<(), IrqError> {
+        let source = &self.sources[index];
+        let line = self.alloc(source)?;
+        source.set_line(Some(line));
+        self.install(index)
+    }
+
+    fn alloc(&self, source: &Source) -> Result<Irq, IrqError> {
+        let (core, all) = (&self.system.core, CpuSet::first(self.system.cpus));
+        let request = |index| AllocRequest { affinity: all.clone(), ..system::request(index) };
+        match source.kind {
+            Kind::Spi { intid, .. } | Kind::Nmi { intid } => {
+                let line = core.alloc_line(&*self.system.gic.domain(), &request(intid), self.system.gic.flow())?;
+                core.set_type(line, trigger(source.level.load(Relaxed)))?;
+                Ok(line)
+            }
+            Kind::Pin { pin, .. } => {
+                let line = core.alloc_line(&BlockDomain(self.block.clone()), &request(pin), Flow::Edge)?;
+                core.set_type(line, trigger(source.level.load(Relaxed)))?;
+                Ok(line)
+            }
+            Kind::Message { maskable } => {
+                let (domain, flow): (Arc<dyn IrqDomain>, Flow) = match self.way {
+                    Way::V2m => (self.system.v2m(), self.system.gic.flow()),
+                    _ => (Arc::new(ItsDomain::new(self.system.its())), Flow::FastEoi),
+                };
+                let request = request(source.number);
+                if maskable {
+                    let domain = MessageDomain::new(SimHal, self.messages.clone(), domain)?;
+                    core.alloc_line(&domain, &request, flow)
+                } else {
+                    core.alloc_line(&MasklessDomain::new(self.messages.clone(), domain), &request, flow)
+                }
+            }
+            Kind::Ppi { .. } | Kind::Sgi { .. } => Err(IrqError::NotSupported("a line of all CPUs")),
+        }
+    }
+
+    /// Installs the source's handler on its line.
+    ///
+    /// # Errors
+    /// What the core says.
+    pub(super) fn install(self: &Arc<Self>, index: usize) -> Result<(), IrqError> {
+        let source = &self.sources[index];
+        let Some(line) = source.line() else { return Ok(()) };
+        let (core, number) = (&self.system.core, self.number());
+        let handlers = match (source.kind, source.style) {
+            (Kind::Nmi { .. }, _) => {
+                let handler = Handler::whole(&self.system, vec![source.clone()], number);
+                handler.open();
+                core.request_nmi(line, "nmi", handler.clone())?;
+                [handler.clone(), handler]
+            }
+            (_, Style::Plain) => {
+                let handler = Handler::whole(&self.system, vec![source.clone()], number);
+                handler.open();
+                core.request(line, "plain", RequestFlags::default(), handler.clone())?;
+                [handler.clone(), handler]
+            }
+            (_, Style::Oneshot) => {
+                let [primary, thread] = Handler::halves(&self.system, source, number);
+                primary.open();
+                let flags = RequestFlags { oneshot: true, ..RequestFlags::default() };
+                core.request_threaded(line, "oneshot", flags, Some(primary.clone()), thread.clone())?;
+                [primary, thread]
+            }
+        };
+        self.handlers.lock().expect("one host thread")[index] = Some(handlers);
+        Ok(())
+    }
+
+    /// Takes its handler off.
+    ///
+    /// # Errors
+    /// What the core says.
+    pub(super) fn remove(&self, index: usize) -> Result<(), IrqError> {
+        let handlers = self.handlers.lock().expect("one host thread")[index].take();
+        let (Some([primary, _]), Some(line)) = (handlers, self.sources[index].line()) else { return Ok(()) };
+        let action: Arc<dyn Action> = primary.clone();
+        self.system.core.free(line, &action)?;
+        primary.close();
+        Ok(())
+    }
+
+    /// A thread that looks, some ticks long, for events whose message did not come.
+    pub(super) fn start_clock(self: &Arc<Self>) {
+        let stack = self.clone();
+        let body = move || {
+            while !stack.proving.load(Relaxed) {
+                for source in &stack.sources {
+                    if source.oldest_ns() > TIMEOUT_NS
+                        && matches!(source.kind, Kind::Message { .. })
+                        && source.serve(&stack.system)
+                    {
+                        Mark::TimedOut.of(1);
+                        stack.saw("timeout: found what no message told of");
+                    }
+                }
+                SimHal.park();
+            }
+        };
+        let spec = ThreadSpec { name: "timeouts", affinity: Affinity::Cpu(CpuId(0)), urgent: false };
+        let thread = SimHal.spawn(spec, Box::new(body)).expect("CPU 0 exists");
+        assert!(self.clock.set(thread).is_ok(), "one clock");
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.sources.iter().all(|source| source.is_idle())
+    }
+
+    /// Nothing explains it.
+    pub(super) fn check(&self, what: &str, result: Result<(), IrqError>) {
+        if let Err(error) = result {
+            violate("operations", format!("{what}: {error}"));
+        }
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let mut text = String::new();
+        for source in &self.sources {
+            let view = source.line().and_then(|line| self.system.core.view(line));
+            text += &format!("{}\n", source.describe());
+            text += &view.map(|view| format!("{view}\n")).unwrap_or_default();
+        }
+        text
+    }
+}
+
+/// The clock of each CPU: it does no more than to interrupt, at the end of which the core looks after its lines.
+struct Ticks {
+    ports: Vec<BellPort>,
+    stack: Weak<GicStack>,
+}
+
+impl Action for Ticks {
+    fn handle(&self, _: Irq) -> IrqReturn {
+        let cpu = SimHal.cpu();
+        self.ports[cpu.index()].serve();
+        let clock = self.stack.upgrade().and_then(|stack| stack.clock.get().copied());
+        clock.filter(|_| cpu == CpuId(0)).into_iter().for_each(|clock| SimHal.wake(clock));
+        IrqReturn::Handled
+    }
+}
+
+pub(super) fn trigger(level: bool) -> Trigger {
+    if level { Trigger::LevelHigh } else { Trigger::EdgeRising }
+}

@@ -1,0 +1,79 @@
+//! What managers do to the lines of a GIC.
+
+use crate::draw::Draw;
+use std::fmt;
+
+/// A step. Sources and CPUs are taken round: a smaller machine has the same history.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum GicStep {
+    /// Lets a source's line be delivered on these CPUs, a bit each.
+    Move { source: u32, cpus: u64 },
+    /// Disables its line, waits, enables it.
+    Disable { source: u32, ns: u64 },
+    /// Takes its handler off and puts it back.
+    Replace { source: u32 },
+    /// Frees its line and gives it one again.
+    Realloc { source: u32 },
+    /// Sets its line pending by software.
+    SetPending { source: u32 },
+    /// Makes it fire once more.
+    Retrigger { source: u32 },
+    /// Its wire changes between edge and level, and with a pin the flow.
+    SetType { source: u32, level: bool },
+    /// Waits for its handlers.
+    Synchronize { source: u32 },
+    /// Takes a CPU offline, and back.
+    Offline { cpu: u32, ns: u64 },
+    /// A CPU disables its own private lines for a while.
+    DisablePrivate { source: u32, cpu: u32, ns: u64 },
+    /// A wire that nobody has asked for is enabled and raised.
+    Stray { ns: u64 },
+    /// A critical section on a CPU.
+    InterruptsOff { cpu: u32, ns: u64 },
+    /// More to tell.
+    Burst { source: u32, count: u64, depth: u32 },
+}
+
+impl GicStep {
+    pub(super) fn draw(draw: &mut Draw) -> Self {
+        let (source, cpu) = (draw.below(64) as u32, draw.below(64) as u32);
+        match draw.below(100) {
+            0..22 => Self::Move { source, cpus: draw.within(1..=255) },
+            22..38 => Self::Disable { source, ns: draw.time_ns(20, 20_000) },
+            38..46 => Self::Replace { source },
+            46..52 => Self::Realloc { source },
+            52..59 => Self::SetPending { source },
+            59..63 => Self::Retrigger { source },
+            63..70 => Self::SetType { source, level: draw.percent(50) },
+            70..73 => Self::Synchronize { source },
+            73..83 => Self::Offline { cpu, ns: draw.time_ns(50, 60_000) },
+            83..87 => Self::DisablePrivate { source, cpu, ns: draw.time_ns(50, 10_000) },
+            87..89 => Self::Stray { ns: draw.time_ns(50, 5_000) },
+            89..93 => Self::InterruptsOff { cpu, ns: draw.time_ns(50, 20_000) },
+            _ => Self::Burst { source, count: draw.time_ns(1, 64), depth: draw.within(1..=4) as u32 },
+        }
+    }
+}
+
+impl fmt::Display for GicStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Move { source, cpus } => write!(f, "move source {source} to CPUs of mask {cpus:#x}"),
+            Self::Disable { source, ns } => write!(f, "disable source {source} for {ns} ns"),
+            Self::Replace { source } => write!(f, "take source {source}'s handler off and put it back"),
+            Self::Realloc { source } => write!(f, "free source {source}'s line and allocate it again"),
+            Self::SetPending { source } => write!(f, "set source {source} pending"),
+            Self::Retrigger { source } => write!(f, "retrigger source {source}"),
+            Self::SetType { source, level: true } => write!(f, "source {source} becomes level-triggered"),
+            Self::SetType { source, level: false } => write!(f, "source {source} becomes edge-triggered"),
+            Self::Synchronize { source } => write!(f, "synchronize source {source}"),
+            Self::Offline { cpu, ns } => write!(f, "take CPU {cpu} offline for {ns} ns"),
+            Self::DisablePrivate { source, cpu, ns } => {
+                write!(f, "CPU {cpu} disables private source {source} for {ns} ns")
+            }
+            Self::Stray { ns } => write!(f, "a wire that has no line is raised for {ns} ns"),
+            Self::InterruptsOff { cpu, ns } => write!(f, "CPU {cpu} has interrupts off for {ns} ns"),
+            Self::Burst { source, count, depth } => write!(f, "{count} events of source {source}, {depth} at a time"),
+        }
+    }
+}
