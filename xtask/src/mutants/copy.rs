@@ -1,6 +1,5 @@
 //! The copy of the tree in which mutants are built: under `target/`, kept from run to run, so that builds stay warm.
 
-use super::patch::Mutant;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +7,6 @@ use std::process::Command;
 
 /// A copy of the tree at `from`.
 pub(crate) struct Copy {
-    from: PathBuf,
     /// Where it lies.
     pub(crate) root: PathBuf,
     /// Its folder for what is built, apart from it.
@@ -19,14 +17,10 @@ impl Copy {
     /// The copy for job number `job`, made equal to the files at `from` that git tracks, as they are now.
     pub(crate) fn new(from: &Path, job: usize) -> Result<Self, String> {
         let folder = from.join("target/mutants");
-        let copy = Self {
-            from: from.to_owned(),
-            root: folder.join(format!("tree-{job}")),
-            target: folder.join(format!("build-{job}")),
-        };
+        let copy = Self { root: folder.join(format!("tree-{job}")), target: folder.join(format!("build-{job}")) };
         let tracked = tracked(from)?;
         for file in &tracked {
-            copy.restore(file)?;
+            renew(&from.join(file), &copy.root.join(file))?;
         }
         let mut present = Vec::new();
         files(&copy.root, &mut present);
@@ -38,26 +32,20 @@ impl Copy {
         }
         Ok(copy)
     }
+}
 
-    /// Makes `file` what it is in the tree. One that is so already keeps its time: nothing is built anew for it.
-    fn restore(&self, file: &Path) -> Result<(), String> {
-        let (from, to) = (self.from.join(file), self.root.join(file));
-        let failed = |error: std::io::Error| format!("{}: {error}", to.display());
-        let Ok(content) = fs::read(&from) else {
-            // Tracked, and deleted in the tree.
-            return Ok(());
-        };
-        if fs::read(&to).is_ok_and(|present| present == content) {
-            return Ok(());
-        }
-        fs::create_dir_all(to.parent().unwrap_or(&self.root)).map_err(failed)?;
-        fs::copy(&from, &to).map(drop).map_err(failed)
+/// Makes `to` what `from` is. A file that is so already keeps its time: nothing is built anew for it.
+fn renew(from: &Path, to: &Path) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", to.display());
+    let Ok(content) = fs::read(from) else {
+        // Tracked, and deleted in the tree.
+        return Ok(());
+    };
+    if fs::read(to).is_ok_and(|present| present == content) {
+        return Ok(());
     }
-
-    /// Takes a defect out again.
-    pub(crate) fn mend(&self, mutant: &Mutant) -> Result<(), String> {
-        mutant.touches.iter().try_for_each(|file| self.restore(file))
-    }
+    fs::create_dir_all(to.parent().unwrap_or(to)).map_err(failed)?;
+    fs::copy(from, to).map(drop).map_err(failed)
 }
 
 fn tracked(root: &Path) -> Result<BTreeSet<PathBuf>, String> {

@@ -50,7 +50,7 @@ impl Hunter {
     pub(super) fn kill(&mut self, mutant: &Mutant) -> Result<Killed, String> {
         mutant.apply(&self.copy.root)?;
         let found = self.find(mutant);
-        self.copy.mend(mutant)?;
+        mutant.mend(&self.copy.root)?;
         let named = |error| format!("{}: {error}", mutant.name);
         let (kill, suite, ran) = found.map_err(named)?;
         if let Some(suite) = suite {

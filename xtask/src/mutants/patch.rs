@@ -1,7 +1,8 @@
 //! A known defect: a patch with a header.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Tests that may kill a mutant: one target of one package.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -20,7 +21,8 @@ pub(crate) struct Suite {
 pub(crate) struct Mutant {
     /// The file's name without its ending.
     pub(crate) name: String,
-    pub(crate) file: PathBuf,
+    /// All of it: a run goes on with what it has read.
+    text: String,
     /// What is wrong.
     pub(crate) defect: String,
     /// What a user would have suffered.
@@ -31,8 +33,6 @@ pub(crate) struct Mutant {
     pub(crate) survives: Option<String>,
     /// What is asked when `campanile check` does not find it.
     pub(crate) suites: Vec<Suite>,
-    /// Files that it changes, from the root.
-    pub(crate) touches: Vec<PathBuf>,
 }
 
 /// All mutants of the tree at `root`, in order of their names.
@@ -51,24 +51,22 @@ fn read(file: PathBuf) -> Result<Mutant, String> {
 }
 
 fn parse(file: &Path, text: &str) -> Result<Mutant, String> {
-    let (header, diff) = text.split_once("\ndiff --git ").ok_or("there is no `diff --git` in it")?;
+    let (header, _) = text.split_once("\ndiff --git ").ok_or("there is no `diff --git` in it")?;
     let field = |name: &str| {
         let found = values(header, name).next().filter(|value| !value.is_empty());
         found.map(str::to_owned).ok_or(format!("the header has no `{name}:`"))
     };
-    let touches = diff.lines().filter_map(|line| line.strip_prefix("--- a/")).map(PathBuf::from).collect();
     let suites = ["Tests", "Loom"]
         .into_iter()
         .flat_map(|name| values(header, name).map(move |value| suite(value, name == "Loom")));
     Ok(Mutant {
         name: file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-        file: file.to_owned(),
+        text: text.to_owned(),
         defect: field("Defect")?,
         suffers: field("Suffers")?,
         source: field("Source")?,
         survives: field("Survives").ok(),
         suites: suites.collect::<Result<_, _>>()?,
-        touches,
     })
 }
 
@@ -94,16 +92,26 @@ fn git(folder: &Path) -> Command {
 impl Mutant {
     /// Whether it applies to the tree at `root`.
     pub(crate) fn check(&self, root: &Path) -> Result<(), String> {
-        self.run(git(root).arg("--check").arg(&self.file))
+        self.run(git(root).arg("--check"))
     }
 
     /// Puts the defect into the tree at `root`.
     pub(crate) fn apply(&self, root: &Path) -> Result<(), String> {
-        self.run(git(root).arg(&self.file))
+        self.run(&mut git(root))
+    }
+
+    /// Takes it out again.
+    pub(crate) fn mend(&self, root: &Path) -> Result<(), String> {
+        self.run(git(root).arg("--reverse"))
     }
 
     fn run(&self, git: &mut Command) -> Result<(), String> {
-        let output = git.output().map_err(|error| format!("git: {error}"))?;
+        let failed = |error: std::io::Error| format!("git: {error}");
+        let mut child =
+            git.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(failed)?;
+        // Git reads all of it before it says anything.
+        child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(self.text.as_bytes())).map_err(failed)?;
+        let output = child.wait_with_output().map_err(failed)?;
         if output.status.success() {
             return Ok(());
         }
@@ -123,7 +131,6 @@ mod tests {
     fn a_header_is_read() {
         let mutant = parse(Path::new("mutants/07-late.patch"), PATCH).unwrap();
         assert_eq!((mutant.name.as_str(), mutant.suffers.as_str()), ("07-late", "a hang"));
-        assert_eq!(mutant.touches, [Path::new("irq/x.rs")]);
         let suites: Vec<_> =
             mutant.suites.iter().map(|suite| (suite.target.as_str(), suite.choice.join(" "), suite.loom)).collect();
         assert_eq!(suites.len(), 3);
