@@ -108,6 +108,48 @@ fn wait_for_queues(what: &str) -> Outcome<usize> {
     }
 }
 
+/// Sets a feature and reads it back, which must agree.
+fn set_feature(id: u32, value: u32, get: u32) -> Outcome<()> {
+    admin(0x09, id, value)?;
+    let is = admin(0x0a, id, get)?;
+    check(&format!("feature {id:#x} was set to {value:#x} and reads {is:#x}"), is == value)
+}
+
+/// Interrupts per I/O with coalescing off and on, on a drive that owns up to it.
+fn coalescing(disk: &File) -> Outcome<()> {
+    measure(disk, "coalescing off", 1, 1)?;
+    measure(disk, "coalescing off", 32, 1)?;
+    // Feature 08h: time 255 x 100 us, threshold 7: eight entries a message.
+    set_feature(0x08, 255 << 8 | 7, 0)?;
+    measure(disk, "coalescing on", 32, 1)?;
+    // Feature 09h of vector 1: coalescing disabled.
+    set_feature(0x09, 1 << 16 | 1, 1)?;
+    measure(disk, "coalescing on, not for vector 1,", 32, 1)?;
+    set_feature(0x09, 1, 1)?;
+    set_feature(0x08, 0, 0)?;
+    measure(disk, "coalescing off again", 1, 1)
+}
+
+/// The same on a drive that coalesces and says that it does not.
+fn secret_coalescing(disk: &File) -> Outcome<()> {
+    let said = admin(0x0a, 0x08, 0)?;
+    check(&format!("feature 08h reads {said:#x} on a drive that coalesces in secret"), said == 0)?;
+    measure(disk, "secret coalescing", 32, 1)
+}
+
+/// Takes the drive from its driver, which deletes the queues, and gives it back.
+fn rebind(open: File) -> Outcome<File> {
+    drop(open);
+    let device = text("the drive's device", fs::canonicalize("/sys/class/nvme/nvme0/device"))?;
+    let name = device.file_name().and_then(|name| name.to_str()).ok_or("the drive's device has no name")?;
+    text("unbind", fs::write("/sys/bus/pci/drivers/nvme/unbind", name))?;
+    check("the drive is still there without a driver", !Path::new("/dev/nvme0n1").exists())?;
+    text("bind", fs::write("/sys/bus/pci/drivers/nvme/bind", name))?;
+    let disk = disk()?;
+    wait_for_queues("the driver came back")?;
+    Ok(disk)
+}
+
 fn unplug(disk: File) -> Outcome<()> {
     drop(disk);
     println!("guest: unplug me");
@@ -121,6 +163,7 @@ fn unplug(disk: File) -> Outcome<()> {
 }
 
 fn run() -> Outcome<()> {
+    let secret = text("/proc/cmdline", fs::read_to_string("/proc/cmdline"))?.contains("secret");
     let disk_file = disk()?;
     let queues = wait_for_queues("boot")?;
     let model = text("model", fs::read_to_string("/sys/class/nvme/nvme0/model"))?;
@@ -128,15 +171,11 @@ fn run() -> Outcome<()> {
     check("the model is not ours", model.starts_with("Campanile"))?;
 
     keep_in_flight(&disk_file, IOS, 32, true, |index| content(1, index))?;
-    measure(&disk_file, "coalescing off", 1, 1)?;
-    measure(&disk_file, "coalescing off", 32, 1)?;
-    // Feature 08h: time 255 x 100 us, threshold 7: eight entries a message.
-    admin(0x09, 0x08, 255 << 8 | 7)?;
-    let set = admin(0x0a, 0x08, 0)?;
-    check(&format!("feature 08h reads {set:#x}"), set == 255 << 8 | 7)?;
-    measure(&disk_file, "coalescing on", 32, 1)?;
-    admin(0x09, 0x08, 0)?;
-    measure(&disk_file, "coalescing off again", 1, 1)?;
+    if secret {
+        secret_coalescing(&disk_file)?;
+    } else {
+        coalescing(&disk_file)?;
+    }
 
     buffered(2)?;
     println!("guest: 4 MiB written, flushed and read back through the page cache");
@@ -149,6 +188,10 @@ fn run() -> Outcome<()> {
     keep_in_flight(&disk_file, IOS, 32, false, |index| content(1, index))?;
     println!("guest: controller reset; every block as before");
     drop(controller);
+
+    let disk_file = rebind(disk_file)?;
+    keep_in_flight(&disk_file, IOS, 32, false, |index| content(1, index))?;
+    println!("guest: driver gone and back; every block as before");
     unplug(disk_file)
 }
 

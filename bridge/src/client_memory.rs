@@ -1,5 +1,6 @@
 //! The guest's memory, as far as the client shares it: files that are mapped, each at its guest address.
 
+use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals};
 use std::fs::File;
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;
@@ -25,13 +26,14 @@ pub(crate) struct ClientMemory {
 impl ClientMemory {
     /// Maps `bytes` of `file` from `offset` at guest address `address`.
     ///
-    /// The file must be that long: memory behind its end would be a SIGBUS. A client that cuts its file off later still
-    /// gets one.
+    /// The file must be that long, and stay so: memory behind its end would be a SIGBUS, which ends the server. So it must
+    /// be a memfd that is sealed against shrinking, or that may be; then it is from now on.
     pub(crate) fn map(&mut self, address: u64, offset: u64, bytes: u64, file: File) -> Result<(), Error> {
         let refuse = |why: String| {
             Error::new(ErrorKind::InvalidInput, format!("memory at {address:#x}, {bytes:#x} bytes: {why}"))
         };
         let end = offset.checked_add(bytes).ok_or_else(|| refuse(format!("offset {offset:#x} wraps")))?;
+        seal(&file).map_err(|why| refuse(format!("its file may shrink while it is mapped: {why}")))?;
         let file_bytes = file.metadata()?.len();
         if end > file_bytes {
             return Err(refuse(format!("its file ends at {file_bytes:#x}, before {end:#x}")));
@@ -89,21 +91,33 @@ impl ClientMemory {
     }
 }
 
+/// Seals a file against shrinking.
+fn seal(file: &File) -> Result<(), String> {
+    let cannot = |error: rustix::io::Errno| format!("{error}; valid: a memfd that is or may be sealed (F_SEAL_SHRINK)");
+    if fcntl_get_seals(file).map_err(cannot)?.contains(SealFlags::SHRINK) {
+        return Ok(());
+    }
+    fcntl_add_seals(file, SealFlags::SHRINK).map_err(cannot)
+}
+
+/// A file as guests' memory is.
+#[cfg(test)]
+pub(crate) fn memory_file(bytes: u64) -> File {
+    use rustix::fs::{MemfdFlags, memfd_create};
+    let file: File = memfd_create("guest", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("memory").into();
+    file.set_len(bytes).expect("room");
+    file
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::atomic::Ordering::SeqCst;
 
-    fn file(bytes: u64) -> File {
-        let file = tempfile::tempfile().expect("a scratch file");
-        file.set_len(bytes).expect("room");
-        file
-    }
-
     #[test]
     fn accesses_stay_inside_regions() {
         let mut memory = ClientMemory::default();
-        memory.map(0x10_0000, 0, 0x2000, file(0x2000)).expect("valid");
+        memory.map(0x10_0000, 0, 0x2000, memory_file(0x2000)).expect("valid");
         assert!(memory.write(0x10_1ff8, 8, 0x1122_3344_5566_7788));
         assert_eq!(memory.read(0x10_1ffc, 4), Some(0x1122_3344));
         assert_eq!((memory.read(0x10_2000, 4), memory.read(0xf_fff8, 8)), (None, None));
@@ -120,7 +134,7 @@ mod tests {
     #[test]
     fn regions_that_cannot_be_are_refused() {
         let mut memory = ClientMemory::default();
-        memory.map(0x1000, 0, 0x1000, file(0x1000)).expect("valid");
+        memory.map(0x1000, 0, 0x1000, memory_file(0x1000)).expect("valid");
         for (address, offset, bytes, what) in [
             (0x1000, 0, 0x1000, "overlaps"),
             (0x4000, 0, 0x2000, "beyond the file's end"),
@@ -129,7 +143,21 @@ mod tests {
             (u64::MAX, 0, 0x1000, "address wraps"),
             (0x4000, 0, 0, "empty"),
         ] {
-            assert!(memory.map(address, offset, bytes, file(0x1000)).is_err(), "{what}");
+            assert!(memory.map(address, offset, bytes, memory_file(0x1000)).is_err(), "{what}");
         }
+    }
+
+    #[test]
+    fn files_cannot_shrink_while_they_are_mapped() {
+        let mut memory = ClientMemory::default();
+        let file = memory_file(0x2000);
+        memory.map(0x1000, 0, 0x2000, file.try_clone().expect("a second")).expect("valid");
+        assert!(file.set_len(0x1000).is_err());
+        assert!(memory.write(0x2ff8, 8, 1));
+        let plain = tempfile::tempfile().expect("a scratch file");
+        plain.set_len(0x1000).expect("room");
+        let refused = memory.map(0x8000, 0, 0x1000, plain).expect_err("it may shrink");
+        assert!(refused.to_string().contains("may shrink while it is mapped"), "{refused}");
+        assert_eq!(memory.read(0x8000, 8), None);
     }
 }

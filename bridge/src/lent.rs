@@ -107,7 +107,8 @@ impl Function for LentModel {
     }
 
     fn counts(&self) -> String {
-        let wanted = ["reads", "writes", "completions", "errors", "msis", "coalesced", "doorbell_errors"];
+        let wanted =
+            ["reads", "writes", "completions", "errors", "msis", "coalesced", "doorbell_errors", "queues_deleted"];
         let counters = self.lent.counters();
         let shown = counters.iter().filter(|(name, _)| wanted.contains(name));
         let shown: Vec<_> = shown.map(|(name, count)| format!("{name} {count}")).collect();

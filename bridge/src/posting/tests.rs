@@ -1,6 +1,7 @@
 //! The block alone: no device, no client. Offsets and words are the manual's.
 
 use super::*;
+use crate::client_memory::memory_file;
 use crate::function::Served;
 use crate::poster::Poster;
 use rustix::event::{EventfdFlags, eventfd};
@@ -19,9 +20,7 @@ const SLOT_1: u32 = 0x110;
 fn guest() -> (Guest, Vec<File>) {
     let served = Served::try_from(Poster { sources: 8, threads: 1, slots: 2 }).expect("valid");
     let guest = Guest::new(&served);
-    let file = tempfile::tempfile().expect("a scratch file");
-    file.set_len(0x1000).expect("room");
-    guest.memory_mut().map(MEMORY, 0, 0x1000, file).expect("valid");
+    guest.memory_mut().map(MEMORY, 0, 0x1000, memory_file(0x1000)).expect("valid");
     let eventfds: Vec<File> = (0..10).map(|_| eventfd(0, EventfdFlags::NONBLOCK).expect("an eventfd").into()).collect();
     for (vector, eventfd) in eventfds.iter().enumerate() {
         guest.interrupts().set(vector, Some(eventfd.try_clone().expect("a second"))).expect("valid");

@@ -135,7 +135,7 @@ fn queues_are_deleted_and_made_again() {
     std::thread::sleep(std::time::Duration::from_millis(5));
     assert_eq!(guest.interrupts(3), 1, "on the vector of the new queue");
     drop(guest);
-    served.finish();
+    assert!(served.finish().contains("queues_deleted 2"));
 }
 
 #[test]

@@ -119,7 +119,8 @@ impl Guest {
     /// As that, to a function of so many MSI-X vectors.
     pub(crate) fn connect_to(socket: &Path, vectors: u16) -> Self {
         let mut client = vfio_user::Client::new(socket).expect("the server takes clients");
-        let memory: File = memfd_create("guest", MemfdFlags::CLOEXEC).expect("memory").into();
+        let memory: File =
+            memfd_create("guest", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("memory").into();
         memory.set_len(MEMORY_BYTES).expect("room");
         client.dma_map(0, MEMORY, MEMORY_BYTES, memory.as_raw_fd()).expect("an answer");
         let vectors: Vec<File> =

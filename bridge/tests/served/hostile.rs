@@ -178,6 +178,115 @@ fn a_client_that_speaks_something_else_is_cut_off() {
     works(served);
 }
 
+#[test]
+fn memory_cannot_be_cut_off_under_the_drive() {
+    use std::os::fd::AsRawFd;
+    let served = Served::start(3, None);
+    let (mut guest, mut pair) = Guest::with_queue(&served.socket);
+    assert!(guest.memory.set_len(0).is_err(), "the server has sealed it");
+    assert_eq!(guest.io(&mut pair, READ, 0, 1, [DATA, 0]), 0);
+    drop(guest);
+    // What cannot be sealed is not mapped: the queues are outside memory.
+    let mut guest = Guest::connect(&served.socket);
+    guest.client.dma_unmap(MEMORY, MEMORY_BYTES).expect("an answer");
+    let plain = tempfile::tempfile().expect("a scratch file");
+    plain.set_len(MEMORY_BYTES).expect("room");
+    guest.client.dma_map(0, MEMORY, MEMORY_BYTES, plain.as_raw_fd()).expect("an answer");
+    plain.set_len(0).expect("it is the client's");
+    guest.enable();
+    guest.write32(0x1000, 1);
+    guest.wait_csts(FATAL, FATAL);
+    drop(guest);
+    let said = works(served);
+    assert!(said.contains("its file may shrink while it is mapped"), "{said}");
+}
+
+#[test]
+fn maps_that_cannot_be_are_refused_and_the_others_stay() {
+    use std::os::fd::AsRawFd;
+    let served = Served::start(2, None);
+    let (mut guest, mut pair) = Guest::with_queue(&served.socket);
+    for (offset, address, bytes) in [
+        (0, MEMORY + MEMORY_BYTES / 2, MEMORY_BYTES),
+        (0, MEMORY, MEMORY_BYTES),
+        (0, OUTSIDE, 1 << 60),
+        (0, 0, u64::MAX),
+        (u64::MAX - 0xfff, OUTSIDE, 0x2000),
+        (0, u64::MAX - 0xfff, 0x2000),
+        (MEMORY_BYTES, OUTSIDE, 0x1000),
+        (0, OUTSIDE, 0),
+    ] {
+        guest.client.dma_map(offset, address, bytes, guest.memory.as_raw_fd()).expect("an answer");
+    }
+    // Unmapping half of a region, or more than all, changes nothing.
+    guest.client.dma_unmap(MEMORY, MEMORY_BYTES / 2).expect("an answer");
+    guest.client.dma_unmap(MEMORY, u64::MAX).expect("an answer");
+    assert_eq!(guest.io(&mut pair, READ, 0, 1, [DATA, 0]), 0);
+    assert_eq!(guest.io(&mut pair, READ, 0, 1, [OUTSIDE, 0]), DATA_TRANSFER_ERROR);
+    drop(guest);
+    let said = works(served);
+    assert_eq!(said.matches("refused: memory at").count(), 8, "{said}");
+}
+
+#[test]
+fn descriptors_outside_memory_are_faults_and_completions_still_come() {
+    let served = Served::start_posting(2, 2);
+    let mut guest = Guest::connect_to(&served.socket, 7);
+    guest.enable();
+    let mut pair = guest.create_queue(1);
+    let mut write = |offset: u64, value: u64, bytes: usize| {
+        guest.client.region_write(2, offset, &value.to_le_bytes()[..bytes]).expect("an answer");
+    };
+    write(0x1004, 0x3101, 4);
+    write(0x10, 1, 4);
+    // Not valid; outside; across the end of memory; the last addresses; not aligned, which is refused.
+    let end = MEMORY + MEMORY_BYTES;
+    for descriptor in [0, OUTSIDE | 1, end | 1, !0x3f | 1, DATA | 0x21] {
+        guest.client.region_write(2, 0x100, &descriptor.to_le_bytes()).expect("an answer");
+        assert_eq!(guest.io(&mut pair, READ, 0, 1, [DATA, 0]), 0, "{descriptor:#x}");
+    }
+    let mut counts = [0; 8];
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while u64::from_le_bytes(counts) < 6 && std::time::Instant::now() < deadline {
+        guest.client.region_read(2, 0x38, &mut counts).expect("an answer");
+    }
+    assert_eq!(u64::from_le_bytes(counts), 6, "five requests lost, one write refused");
+    assert_eq!((guest.interrupts(1), guest.interrupts(5), guest.interrupts(6)), (0, 0, 0));
+    drop(guest);
+    assert!(works(served).contains("posts 0, notifications 0"));
+}
+
+#[test]
+fn random_posting_registers_do_no_harm_while_threads_post() {
+    const SEEDS: u64 = 4;
+    let poster = bridge::Poster { sources: 8, threads: 4, slots: 4 };
+    let served = Served::serving(SEEDS as usize, poster.try_into().expect("valid"));
+    for seed in 1..=SEEDS {
+        let mut random = Random(seed);
+        let mut guest = Guest::connect_to(&served.socket, 12);
+        for (offset, value) in [(0x08, DATA), (0x10, u64::MAX), (0x18, seed), (0x20, 16), (0x00, 1 << 32)] {
+            guest.write64(offset, value);
+        }
+        for _ in 0..400 {
+            let (offset, value) = match random.below(4) {
+                0 => (0x100 + random.below(8) * 8, MEMORY.wrapping_add(random.below(MEMORY_BYTES * 2)) & !0x3e),
+                1 => (0x1000 + random.below(8) * 4, random.next() & 0x7_ff03),
+                2 => (0x10, random.below(2)),
+                _ => (random.below(0x4000), random.next()),
+            };
+            let bytes = [4, 8][random.below(2) as usize];
+            // At the block's very end an access of 8 bytes is refused as a whole.
+            guest.client.region_write(2, offset.min(0x3ff8), &value.to_le_bytes()[..bytes]).expect("an answer");
+        }
+        guest.client.reset().expect("an answer");
+        assert_eq!(guest.read32(0x04) & 1, 0, "seed {seed}: the threads have ended");
+        let mut control = [0; 4];
+        guest.client.region_read(2, 0x10, &mut control).expect("an answer");
+        assert_eq!(control, [0; 4], "seed {seed}");
+    }
+    served.finish();
+}
+
 /// xorshift64*, so that a failure's seed is all that is needed to see it again.
 struct Random(u64);
 

@@ -140,6 +140,7 @@ impl Nvme {
         self.queues.sqs[usize::from(qid)] = SubmissionQueue::default();
         self.recount_backlog(world);
         self.queues.cqs[usize::from(cqid)].users -= 1;
+        self.counters.queues_deleted += 1;
         Ok(0)
     }
 
@@ -157,6 +158,7 @@ impl Nvme {
         if let Some(vector) = cq.vector {
             self.forget_entries(vector, cq.unacknowledged());
         }
+        self.counters.queues_deleted += 1;
         Ok(0)
     }
 

@@ -124,6 +124,8 @@ pub struct Counters {
     pub queue_full_waits: u64,
     /// Doorbell writes that were refused.
     pub doorbell_errors: u64,
+    /// I/O queues deleted by command, submission and completion queues both.
+    pub queues_deleted: u64,
     /// Slots' busy time, summed over slots.
     pub slots_busy_ps: u64,
     /// Time that I/O commands waited to be fetched, summed over commands.
@@ -381,6 +383,7 @@ impl Model for Nvme {
             ("msis_lost", c.msis_lost),
             ("queue_full_waits", c.queue_full_waits),
             ("doorbell_errors", c.doorbell_errors),
+            ("queues_deleted", c.queues_deleted),
             ("slots_busy_ps", c.slots_busy_ps),
             ("fetch_wait_ps", c.fetch_wait_ps),
             ("media_ps", c.media_ps),
