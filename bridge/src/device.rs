@@ -59,8 +59,9 @@ impl Device {
     fn tell_counts(&self) {
         let posted = self.guest.posting().map_or(String::new(), |block| format!(", {}", block.counts()));
         let lost = self.guest.interrupts().lost;
-        let counts = self.function.counts();
-        (self.report)(&format!("since the last reset: {counts}{posted}; messages without an eventfd {lost}"));
+        if let Some(counts) = self.function.counts() {
+            (self.report)(&format!("since the last reset: {counts}{posted}; messages without an eventfd {lost}"));
+        }
     }
 
     /// Reads a register.
@@ -158,11 +159,13 @@ impl Device {
     /// A function-level reset: a new function, which posts nothing. Memory and eventfds are the client's and stay.
     pub(crate) fn reset(&mut self) {
         self.tell_faults();
+        self.tell_counts();
+        // Whoever might post ends first.
+        self.function = (self.served.make)(&self.guest);
         if let Some(block) = self.guest.posting() {
             block.reset();
         }
         self.guest.interrupts().reset();
-        self.function = (self.served.make)(&self.guest);
         for vector in 0..self.vectors() {
             let set = self.guest.interrupts().is_set(vector);
             self.set_mask(vector, !set);

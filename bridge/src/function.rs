@@ -28,8 +28,8 @@ pub(crate) trait Function {
     fn catch_up(&mut self) -> Option<Duration>;
     /// Tells faults that were not told yet, a line each.
     fn tell_faults(&mut self, tell: &dyn Fn(&str));
-    /// What it has done since the last reset.
-    fn counts(&self) -> String;
+    /// What it has done since the last reset; nothing if it was not used.
+    fn counts(&self) -> Option<String>;
 }
 
 type Make = dyn Fn(&Arc<Guest>) -> Box<dyn Function> + Send + Sync;

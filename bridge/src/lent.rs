@@ -106,12 +106,13 @@ impl Function for LentModel {
         }
     }
 
-    fn counts(&self) -> String {
+    fn counts(&self) -> Option<String> {
         let wanted =
             ["reads", "writes", "completions", "errors", "msis", "coalesced", "doorbell_errors", "queues_deleted"];
         let counters = self.lent.counters();
+        let is_used = counters.iter().any(|&(_, count)| count > 0);
         let shown = counters.iter().filter(|(name, _)| wanted.contains(name));
         let shown: Vec<_> = shown.map(|(name, count)| format!("{name} {count}")).collect();
-        shown.join(", ")
+        is_used.then(|| shown.join(", "))
     }
 }

@@ -96,6 +96,10 @@ impl Run {
         self.left.load(SeqCst) > 0
     }
 
+    fn is_used(&self) -> bool {
+        self.made.load(Relaxed) > 0 || self.no_memory.load(SeqCst)
+    }
+
     /// One thread's part: `raises` of them.
     fn work(&self, guest: &Guest, wanted: Wanted, raises: u64, mut random: Random) {
         let mut left = raises;
@@ -274,8 +278,8 @@ impl Function for Running {
 
     fn tell_faults(&mut self, _tell: &dyn Fn(&str)) {}
 
-    fn counts(&self) -> String {
+    fn counts(&self) -> Option<String> {
         let memory = if self.run.no_memory.load(SeqCst) { ", ended: a sequence word is not in memory" } else { "" };
-        format!("raises {}{memory}", self.run.made.load(Relaxed))
+        self.run.is_used().then(|| format!("raises {}{memory}", self.run.made.load(Relaxed)))
     }
 }
