@@ -272,14 +272,16 @@ impl Core {
     }
 
     /// Time passes by the running CPU's debt, and whatever is due until then happens.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pass_debt(&self) {
         let cpu = self.cpu();
         let debt = cpu.debt.replace(0);
         if self.on_console() {
             return;
         }
-        if debt == 0 {
+        if debt > 0 {
+            self.guard.passed();
+        } else {
             self.still_point();
         }
         let end = self.now.get() + debt;
@@ -308,7 +310,9 @@ impl Core {
     }
 
     pub(crate) fn set_now(&self, now: Ps) {
-        self.now.set(now.0);
+        if self.now.replace(now.0) != now.0 {
+            self.guard.passed();
+        }
     }
 
     /// Lets time pass up to `end` where events are due before. Interrupts that cut in lengthen it.
@@ -386,17 +390,20 @@ impl Core {
             let popped = self.queue.borrow_mut().pop_before(resume.map_or(limit, |(key, _)| key));
             let Some((at, _, first)) = popped else {
                 if let Some(((at, _), waiter)) = resume {
-                    self.now.set(at.0);
+                    self.set_now(at);
                     return Next::Other(CpuId(waiter as u32), Reason::Resume);
                 }
                 let drained = self.queue.borrow().is_empty() && self.resumes.borrow().first().is_none();
                 return if drained { Next::Drained } else { Next::Limit };
             };
             let mut is_still = self.now.replace(at.0) == at.0;
+            if !is_still {
+                self.guard.passed();
+            }
             let mut event = Some(first);
             while let Some(due) = event {
                 if std::mem::replace(&mut is_still, true)
-                    && let Some(next) = self.still_event(at)
+                    && let Some(next) = self.still_event()
                 {
                     return next;
                 }

@@ -2,7 +2,6 @@
 
 use crate::core::{Core, Next};
 use crate::threads::Yield;
-use crate::time::Ps;
 use hal::CpuId;
 use std::cell::Cell;
 
@@ -12,7 +11,7 @@ mod tests;
 /// Counts steps that take no simulated time.
 pub(crate) struct Guard {
     max: u32,
-    instant: Cell<u64>,
+    /// Since time has passed last.
     count: Cell<u32>,
     found: Cell<Option<Found>>,
 }
@@ -26,21 +25,25 @@ pub(crate) struct Found {
 
 impl Guard {
     pub(crate) fn new(max: u32) -> Self {
-        Self { max, instant: Cell::new(0), count: Cell::new(0), found: Cell::new(None) }
+        Self { max, count: Cell::new(0), found: Cell::new(None) }
     }
 
     pub(crate) fn found(&self) -> Option<Found> {
         self.found.get()
     }
 
-    /// One more step at `at`. True when there were too many.
+    /// Time passes.
     #[inline]
-    fn is_over(&self, at: Ps) -> bool {
-        if self.instant.replace(at.0) != at.0 {
-            self.count.set(0);
-        }
-        self.count.set(self.count.get() + 1);
-        self.count.get() > self.max
+    pub(crate) fn passed(&self) {
+        self.count.set(0);
+    }
+
+    /// One more step. True when there were too many.
+    #[inline]
+    fn is_over(&self) -> bool {
+        let count = self.count.get().wrapping_add(1);
+        self.count.set(count);
+        count > self.max
     }
 }
 
@@ -48,7 +51,7 @@ impl Core {
     /// The running CPU came by without time passing since it did so last.
     #[inline]
     pub(crate) fn still_point(&self) {
-        if self.guard.is_over(self.local_now()) {
+        if self.guard.is_over() {
             self.stand_still();
         }
     }
@@ -65,12 +68,15 @@ impl Core {
         }
     }
 
-    /// One more event at `at`. `Some` when there were too many.
+    /// One more event without time passing. `Some` when there were too many.
     #[inline]
-    pub(crate) fn still_event(&self, at: Ps) -> Option<Next> {
-        self.guard.is_over(at).then(|| {
-            self.guard.found.set(Some(Found { cpu: None }));
-            Next::Livelock
-        })
+    pub(crate) fn still_event(&self) -> Option<Next> {
+        if self.guard.is_over() { Some(self.still_events()) } else { None }
+    }
+
+    #[cold]
+    fn still_events(&self) -> Next {
+        self.guard.found.set(Some(Found { cpu: None }));
+        Next::Livelock
     }
 }

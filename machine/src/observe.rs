@@ -229,15 +229,15 @@ pub enum Fact {
         /// It was active there; otherwise nothing happened.
         was_active: bool,
     },
-    /// A doorbell arrived at a device.
+    /// A doorbell arrived at a device; at a DSA, the last word of a descriptor.
     Doorbell {
         /// At whom.
         device: ModelId,
-        /// Which queue.
+        /// Which queue, of its kind.
         queue: u16,
         /// Tail, or head of a completion queue; what else a notification carries.
         value: u32,
-        /// Of a completion queue.
+        /// Of a completion or event queue.
         is_completion: bool,
     },
     /// A drive took a command into work.

@@ -2,6 +2,7 @@
 
 use super::Dsa;
 use super::tables::Running;
+use crate::observe::Fact;
 use crate::world::World;
 use spec::dsa::registers::SwErrorCode;
 use spec::dsa::{Descriptor, PORTAL_BYTES, PORTALS_PER_QUEUE, Portal};
@@ -22,6 +23,8 @@ impl Dsa {
         queue.gathered[place] = value;
         if place == 7 {
             let descriptor = Descriptor::from_words(std::mem::take(&mut queue.gathered));
+            let (queue, value) = (index as u16, offset % PORTAL_BYTES);
+            world.tell(|| Fact::Doorbell { device: world.me(), queue, value, is_completion: false });
             let by_table = page % PORTALS_PER_QUEUE <= Portal::LimitedMsix as u32;
             self.submit(world, index, descriptor, by_table);
         }

@@ -4,7 +4,7 @@ use crate::model::Model;
 use crate::time::Ps;
 use crate::world::World;
 use crate::{BootError, Machine, MachineConfig, RunEnd, SimHal, Word};
-use hal::{CpuId, Hal as _, Word as _};
+use hal::{Affinity, CpuId, Hal as _, ThreadSpec, Word as _};
 
 fn machine() -> Machine {
     Machine::new(MachineConfig { cpus: 2, memory_bytes: 4096, still_steps_max: 10_000, ..MachineConfig::default() })
@@ -43,6 +43,25 @@ fn as_many_steps_as_are_allowed_are_none_too_many() {
         }
     });
     assert_eq!(end, Ok(()));
+}
+
+#[test]
+fn waits_that_end_at_their_deadlines_are_no_standstill() {
+    for other in [false, true] {
+        let end = machine().run_boot(Ps::from_ns(100_000), move || {
+            if other {
+                let spec = ThreadSpec { name: "other", affinity: Affinity::Cpu(CpuId(1)), urgent: false };
+                SimHal.spawn(spec, Box::new(wait_often)).expect("CPU 1 exists");
+            }
+            wait_often();
+        });
+        assert_eq!(end, Ok(()), "other: {other}");
+    }
+}
+
+fn wait_often() {
+    let word = Word::new(0);
+    (0..15_000).for_each(|_| SimHal.relax_on(&word, 0, SimHal.now_ns() + 1));
 }
 
 /// Sends itself events at the present, or chains them.

@@ -3,6 +3,7 @@
 use super::objects::{CompletionQueue, EventQueue, MemoryRegion};
 use super::{ModerationAnswer, Nic};
 use crate::msix::PBA_OFFSET;
+use crate::observe::Fact;
 use crate::pci::{BAR_64, Function};
 use crate::world::World;
 use spec::rdma::registers::{
@@ -236,6 +237,8 @@ impl Nic {
             doorbell::CQ..doorbell::EQ => page - reg::QP_MAX,
             _ => page - reg::QP_MAX - reg::CQ_MAX,
         } as u16;
+        let is_completion = offset >= doorbell::CQ;
+        world.tell(|| Fact::Doorbell { device: world.me(), queue: number, value, is_completion });
         match (offset, offset % doorbell::PAGE_BYTES) {
             (doorbell::QP..doorbell::CQ, doorbell::SEND) => self.sends_posted(world, number, value),
             (doorbell::QP..doorbell::CQ, doorbell::RECEIVE) => self.receives_posted(world, number, value),
