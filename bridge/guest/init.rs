@@ -24,6 +24,8 @@ const NVME_IOCTL_ADMIN_CMD: c_ulong = 0xc048_4e41;
 const NVME_IOCTL_RESET: c_ulong = 0x4e44;
 const BLKFLSBUF: c_ulong = 0x1261;
 
+/// Entries of a message where coalescing is on.
+const ENTRIES: u64 = 8;
 /// I/Os of one measurement.
 const IOS: usize = 1024;
 
@@ -74,12 +76,23 @@ fn content(generation: u64, index: usize) -> Page {
     page
 }
 
-/// Reads at `depth`, verified, with the interrupts that they took.
-fn measure(disk: &File, name: &str, depth: usize, generation: u64) -> Outcome<()> {
+/// Reads at `depth`, verified; the interrupts that they took.
+fn measure(disk: &File, name: &str, depth: usize, generation: u64) -> Outcome<u64> {
     let (before, _) = queue_interrupts()?;
     keep_in_flight(disk, IOS, depth, false, |index| content(generation, index))?;
     let taken = queue_interrupts()?.0 - before;
     println!("guest: {name} qd {depth}: {IOS} reads, {taken} interrupts, {:.4} per I/O", taken as f64 / IOS as f64);
+    Ok(taken)
+}
+
+/// Reads with `ENTRIES` entries a message. On a host so busy that QEMU does not run between two messages, they become
+/// one interrupt: never more than were sent, so the measurement with the most counts.
+fn measure_coalesced(disk: &File, name: &str) -> Outcome<()> {
+    for _ in 0..5 {
+        if measure(disk, name, 32, 1)? * ENTRIES * 100 >= 95 * IOS as u64 {
+            break;
+        }
+    }
     Ok(())
 }
 
@@ -119,22 +132,22 @@ fn set_feature(id: u32, value: u32, get: u32) -> Outcome<()> {
 fn coalescing(disk: &File) -> Outcome<()> {
     measure(disk, "coalescing off", 1, 1)?;
     measure(disk, "coalescing off", 32, 1)?;
-    // Feature 08h: time 255 x 100 us, threshold 7: eight entries a message.
-    set_feature(0x08, 255 << 8 | 7, 0)?;
-    measure(disk, "coalescing on", 32, 1)?;
+    // Feature 08h: time 255 x 100 us; the threshold is 0's based.
+    set_feature(0x08, 255 << 8 | (ENTRIES as u32 - 1), 0)?;
+    measure_coalesced(disk, "coalescing on")?;
     // Feature 09h of vector 1: coalescing disabled.
     set_feature(0x09, 1 << 16 | 1, 1)?;
     measure(disk, "coalescing on, not for vector 1,", 32, 1)?;
     set_feature(0x09, 1, 1)?;
     set_feature(0x08, 0, 0)?;
-    measure(disk, "coalescing off again", 1, 1)
+    measure(disk, "coalescing off again", 1, 1).map(drop)
 }
 
 /// The same on a drive that coalesces and says that it does not.
 fn secret_coalescing(disk: &File) -> Outcome<()> {
     let said = admin(0x0a, 0x08, 0)?;
     check(&format!("feature 08h reads {said:#x} on a drive that coalesces in secret"), said == 0)?;
-    measure(disk, "secret coalescing", 32, 1)
+    measure_coalesced(disk, "secret coalescing")
 }
 
 /// Takes the drive from its driver, which deletes the queues, and gives it back.

@@ -17,10 +17,8 @@ use hal::{CpuId, CpuSet, Dma, Hal, Regs, Word};
 use irq::{Action, AllocRequest, Delivery, Irq, IrqReturn, RequestFlags};
 use spec::posting::poster::{BURST, FINALS, MADE, PCI_CLASS, RAISES, SEED, SEQUENCE, SHAPE, STATUS, Shape, Status};
 
-/// Between two changes of affinity.
-const PAUSE_NS: u64 = 2_000_000;
 /// Between two looks at whether the device is done: a look is a round trip to it.
-const LOOK_NS: u64 = 1_000_000;
+const LOOK_NS: u64 = 20_000;
 /// No raise for so long: the device hangs.
 const STALL_NS: u64 = 30_000_000_000;
 
@@ -55,37 +53,42 @@ struct Poster {
     lines: Vec<(Irq, Arc<Look>)>,
 }
 
-/// Half of the raises undisturbed, half while lines move from CPU to CPU. Options: `raises`, `burst` (raises of a thread
-/// until it lets others run, at most), `seed`.
+/// Raises in many rounds, half of them undisturbed, half while lines move from CPU to CPU. A request that was forgotten in
+/// a descriptor comes to light with the next notification: only at the end of a round can it be seen to be lost.
+/// Options: `raises`, `round` (raises of a round), `burst` (raises of a thread until it lets others run, at most), `seed`
+/// (each round's is one more).
 pub(super) fn posts(system: &Arc<System>, options: &Options) -> Result<(), String> {
-    let raises = options.number("raises", 100_000)?;
+    let (raises, round) = (options.number("raises", 100_000)?, options.number("round", 2_000)?.max(1));
     if system.platform.cpus() < 2 {
         return Err("one CPU: QEMU's CPUs are atomic towards other processes only where there are two".into());
     }
     let poster = Poster::new(system)?;
-    poster.regs.write64(SEED, options.number("seed", 1)?);
     poster.regs.write32(BURST, options.number("burst", 64)? as u32);
-    let shape = Shape::from_bits(poster.regs.read32(SHAPE));
+    let (seed, shape) = (options.number("seed", 1)?, Shape::from_bits(poster.regs.read32(SHAPE)));
     count("threads", shape.threads().into());
     count("sources", shape.sources().into());
     crate::println!("begin");
-    poster.run(raises / 2, || {
-        Bare.delay_ns(LOOK_NS);
-        Ok(())
-    })?;
-    let mut moves = 0;
-    poster.run(raises - raises / 2, || {
-        Bare.delay_ns(PAUSE_NS);
-        let (line, _) = &poster.lines[moves as usize % poster.lines.len()];
-        let to = CpuId((moves / poster.lines.len() as u64 + 1) as u32 % system.platform.cpus());
-        moves += 1;
-        system.core.set_affinity(*line, &CpuSet::of(to)).map_err(|error| format!("line {line} to CPU {to}: {error}"))
-    })?;
+    let (rounds, mut moves) = (raises.div_ceil(round), 0);
+    for number in 0..rounds {
+        poster.regs.write64(SEED, seed.wrapping_add(number));
+        poster.run(round.min(raises - number * round), || {
+            if number < rounds / 2 {
+                return Ok(());
+            }
+            let (line, _) = &poster.lines[moves as usize % poster.lines.len()];
+            let to = CpuId((moves / poster.lines.len() as u64 + 1) as u32 % system.platform.cpus());
+            moves += 1;
+            let moved = system.core.set_affinity(*line, &CpuSet::of(to));
+            moved.map_err(|error| format!("line {line} to CPU {to}: {error}"))
+        })?;
+    }
     crate::println!("end");
     count("raises", raises);
+    count("rounds", rounds);
     count("moves", moves);
     count("handlers_run", poster.lines.iter().map(|(_, look)| look.taken.load(SeqCst)).sum());
     count("strays", system.strays());
+    poster.check_finals()?;
     system.check()?;
     expect("strays", system.strays(), 0)
 }
@@ -131,7 +134,8 @@ impl Poster {
     /// Has the device raise `raises` times, calling `meanwhile` again and again. Then every source's final value must
     /// have been seen by its handler, without anything but its notification having led there.
     fn run(&self, raises: u64, mut meanwhile: impl FnMut() -> Result<(), String>) -> Result<(), String> {
-        for (word, seen) in self.watch.words.words().iter().zip(&self.watch.seen) {
+        let words = self.watch.words.words();
+        for (word, seen) in words.iter().zip(&self.watch.seen) {
             word.set(0);
             seen.store(0, SeqCst);
         }
@@ -141,7 +145,8 @@ impl Poster {
         let (mut made, mut since_ns) = (0, arch::now_ns());
         while status().running() {
             meanwhile()?;
-            let (now, now_ns) = (self.regs.read64(MADE), arch::now_ns());
+            Bare.delay_ns(LOOK_NS);
+            let (now, now_ns) = (self.sum(), arch::now_ns());
             if now != made {
                 (made, since_ns) = (now, now_ns);
             } else if now_ns - since_ns > STALL_NS {
@@ -151,18 +156,28 @@ impl Poster {
         if status().no_memory() {
             return Err("the device does not reach the sequence words".into());
         }
-        expect("raises made", self.regs.read64(MADE), raises)?;
-        let finals: Vec<u64> =
-            (0..self.lines.len() as u32).map(|source| self.regs.read64(FINALS + source * 8)).collect();
-        expect("raises by source, summed", finals.iter().sum(), raises)?;
-        let all_seen = || self.watch.seen.iter().zip(&finals).all(|(seen, &last)| seen.load(SeqCst) == last);
+        expect("raises made", self.sum(), raises)?;
+        let finals = || words.iter().map(Word::load).zip(&self.watch.seen);
+        let all_seen = || finals().all(|(last, seen)| seen.load(SeqCst) == last);
         wait("the last notification", all_seen).map_err(|late| {
-            let missed = self.watch.seen.iter().zip(&finals).enumerate();
-            let missed = missed.filter(|(_, (seen, last))| seen.load(SeqCst) != **last);
+            let missed = finals().enumerate().filter(|(_, (last, seen))| seen.load(SeqCst) != *last);
             let missed: Vec<String> = missed
-                .map(|(source, (seen, last))| format!("source {source} saw {} of {last}", seen.load(SeqCst)))
+                .map(|(source, (last, seen))| format!("source {source} saw {} of {last}", seen.load(SeqCst)))
                 .collect();
             format!("{late}: {}", missed.join(", "))
         })
+    }
+
+    fn sum(&self) -> u64 {
+        self.watch.words.words().iter().map(Word::load).sum()
+    }
+
+    /// The device counts as the words do.
+    fn check_finals(&self) -> Result<(), String> {
+        expect("raises of the last round", self.regs.read64(MADE), self.sum())?;
+        for (source, word) in (0..).zip(self.watch.words.words()) {
+            expect("raises of a source", self.regs.read64(FINALS + source * 8), word.load())?;
+        }
+        Ok(())
     }
 }
