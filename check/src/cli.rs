@@ -28,8 +28,8 @@ pub struct CheckArgs {
     #[arg(long, value_name = "N", conflicts_with_all = ["minutes", "replay"])]
     pub seeds: Option<u64>,
     /// As many histories as fit into this time.
-    #[arg(long, value_name = "M", conflicts_with = "replay")]
-    pub minutes: Option<u64>,
+    #[arg(long, value_name = "M", value_parser = minutes, conflicts_with = "replay")]
+    pub minutes: Option<Duration>,
     /// The first history's seed; the following ones count up. Without it: drawn from the clock.
     #[arg(long, value_name = "SEED", value_parser = seed, conflicts_with = "replay")]
     pub seed: Option<u64>,
@@ -104,6 +104,11 @@ fn seed(text: &str) -> Result<u64, String> {
         None => text.parse(),
     };
     parsed.map_err(|error| format!("{error}; valid is 0 to 2^64 - 1, decimal or 0x…"))
+}
+
+fn minutes(text: &str) -> Result<Duration, String> {
+    let minutes: Option<f64> = text.parse().ok().filter(|minutes| *minutes > 0.0 && *minutes <= 100_000.0);
+    minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes)).ok_or("valid is above 0 to 100000".into())
 }
 
 /// Does what `args` ask of `scenarios`, prints it, and returns the exit code.
@@ -190,7 +195,7 @@ fn jobs(args: &CheckArgs) -> usize {
 fn search(args: &CheckArgs, scenarios: Vec<&'static dyn Scenario>, recipe: Recipe) -> Result<u8, CheckError> {
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_micros() as u64);
     let length = match (args.seeds, args.minutes) {
-        (_, Some(minutes)) => Length::Time(Duration::from_secs(60 * minutes)),
+        (_, Some(time)) => Length::Time(time),
         (seeds, None) => Length::Seeds(seeds.unwrap_or(SEEDS_DEFAULT)),
     };
     let campaign =

@@ -21,7 +21,7 @@ pub(crate) fn options(campaign: &Campaign) {
     let names: Vec<_> = campaign.scenarios.iter().map(|scenario| scenario.name()).collect();
     let length = match campaign.length {
         Length::Seeds(seeds) => format!("{seeds} histories a scenario"),
-        Length::Time(time) => format!("{} minutes", time.as_secs() / 60),
+        Length::Time(time) => format!("{:.1} minutes", time.as_secs_f64() / 60.0),
     };
     // The common recipe prints as the options of a replay; the seed is the first.
     let recipe = Recipe { seed: campaign.first_seed, ..campaign.recipe.clone() }.to_string();
@@ -52,7 +52,7 @@ pub(crate) fn summary(summary: &Summary) {
         summary.ios_per_second_per_core
     );
     for found in &summary.failures {
-        println!("\nFAILED {}\nreplay: {}", found.failure, found.replay());
+        println!("\nFAILED {}\nchecker: {}\nreplay: {}", found.failure, found.failure.checker, found.replay());
     }
     if summary.failures.is_empty() {
         println!("no failure");

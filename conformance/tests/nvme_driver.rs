@@ -300,3 +300,23 @@ fn a_drive_that_is_pulled_ends_every_command_once() {
         assert_eq!(queue.done.results(), (0..5).map(|tag| (tag, Some(IoError::ControllerReset))).collect::<Vec<_>>());
     });
 }
+
+/// It is left disabled by a reset that failed. Announcing a shutdown to it then made it execute nothing ever after.
+#[test]
+fn a_drive_that_failed_in_its_reset_is_shut_down_and_comes_up_again() {
+    let faults = FaultPlan { fatal_at: Some(Ps::from_ns(10_000_000)), ..FaultPlan::default() };
+    let mut slow = Config { faults, ..config() };
+    slow.timing.enable = Ps::from_ns(1_000_000);
+    host(slow, |host| {
+        let first = controller(host);
+        let now = SimHal.now_ns();
+        host.wait_ns(9_500_000 - now);
+        assert_eq!(first.reset(), Err(NvmeError::Fatal));
+        first.shutdown().expect("it is disabled already");
+        let second = controller(host);
+        let queue = queue(host, &second, Some(1));
+        assert_eq!(queue.pair.submit(&flushes(0..5)).accepted, 5);
+        host.wait_ns(100_000);
+        assert_eq!(queue.done.results(), (0..5).map(|tag| (tag, None)).collect::<Vec<_>>());
+    });
+}

@@ -31,6 +31,8 @@ pub enum Command {
     Bench(BenchArgs),
     /// Run the same drivers on bare metal under QEMU, and judge what is counted there.
     Boot(BootArgs),
+    /// Search random histories of a simulated machine for interrupts that are lost, late, doubled or let in.
+    Check(Box<check::cli::CheckArgs>),
     /// Lend a device model of the machine to a virtual machine monitor.
     #[command(subcommand)]
     Serve(ServeCommand),
@@ -232,6 +234,10 @@ impl RunArgs {
 pub enum Failure {
     /// The input was wrong.
     Input(InputError),
+    /// `campanile check` found something, and has said so: its exit code.
+    Found(u8),
+    /// `campanile check` was asked for what it cannot do.
+    Check(check::cli::CheckError),
     /// The run failed, or its results could not be written.
     Run(Box<dyn std::error::Error + Send + Sync>),
     /// Ctrl-C: what there was has been printed.
@@ -239,10 +245,12 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// 2 for wrong input, 1 for a failed run, 130 (128 + SIGINT) for an interrupted one.
+    /// 2 for wrong input, 3 to 5 for what a check found, 1 for a failed run, 130 (128 + SIGINT) for an interrupted one.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Input(_) => 2,
+            Self::Found(code) => *code,
+            Self::Check(error) => error.exit_code(),
             Self::Run(_) => 1,
             Self::Interrupted => 130,
         }
@@ -253,6 +261,8 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Input(error) => write!(f, "{error}"),
+            Self::Found(_) => f.write_str("a history failed"),
+            Self::Check(error) => write!(f, "{error}"),
             Self::Run(error) => write!(f, "{error}"),
             Self::Interrupted => f.write_str("interrupted; the figures are of what had run"),
         }

@@ -320,6 +320,40 @@ fn a_wake_before_the_park_is_not_lost() {
     assert_eq!(end, Ok(()));
 }
 
+/// As a kernel's timers do. Each wake of a thread that is ready used to raise the timer anew, for ever.
+#[test]
+fn a_tick_that_wakes_a_thread_ends_the_slice_once() {
+    let config = Costs { time_slice: Ps::from_ns(1000), ..costs() };
+    let mut machine = Machine::new(MachineConfig { costs: config, ..MachineConfig::default() });
+    let woken = Arc::new(Mutex::new(None));
+    let timer = woken.clone();
+    machine.set_interrupt_entry(move |vector| {
+        SimHal.work(Work::IrqHandler, 1);
+        Regs::Lapic.write32(EOI, 0);
+        let thread = *timer.lock().expect("one host thread");
+        if let Some(thread) = thread.filter(|_| vector == 0xec) {
+            SimHal.wake(thread);
+        }
+    });
+    let log = Log::default();
+    let inner = log.clone();
+    let end = machine.run_boot(Ps::from_ns(1), move || {
+        Regs::Lapic.write32(SVR, 0x1ff);
+        for name in ["a", "b"] {
+            let log = inner.clone();
+            let body = move || {
+                (0..3).for_each(|_| SimHal.delay_ns(600));
+                note(&log, name);
+            };
+            let id = SimHal.spawn(thread(name, 0), Box::new(body)).expect("CPU 0 exists");
+            *woken.lock().expect("one host thread") = Some(id);
+        }
+    });
+    assert_eq!(end, Ok(()));
+    assert_eq!(machine.run_until(Ps::from_ns(50_000)), RunEnd::Quiet);
+    assert_eq!(log.lock().expect("one host thread").len(), 2);
+}
+
 #[test]
 fn threads_of_one_cpu_take_turns() {
     let config = Costs { time_slice: Ps::from_ns(1000), ..costs() };

@@ -270,8 +270,11 @@ impl Core {
     }
 
     /// Round robin needs an event only while somebody waits for this CPU.
+    ///
+    /// A CPU that is about to schedule arms it then: armed now, the end of a slice that is over would raise the timer
+    /// again, and a tick that wakes a thread would never end.
     pub(crate) fn arm_slice(&self, cpu: &Cpu) {
-        if cpu.slice_armed.get() {
+        if cpu.slice_armed.get() || cpu.need_resched.get() {
             return;
         }
         if let Some(deadline_ns) = self.threads.sched.borrow().next_deadline_ns(cpu.id) {

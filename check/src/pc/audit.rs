@@ -1,6 +1,6 @@
 //! After the last step: what managers left is put right, everything is loaded once more, and nothing may be left.
 
-use super::drive::Drive;
+use super::drive::{Drive, claim};
 use super::load::disrupt;
 use super::stack::PcStack;
 use crate::coverage::Coverage;
@@ -17,11 +17,20 @@ const RESETS_MAX: u32 = 3;
 pub(super) fn settle(stack: &Arc<PcStack>) {
     stack.ending.store(true, Relaxed);
     stack.loads().for_each(|load| load.carry_no_more());
-    for drive in &stack.drives {
-        let unbound = stack.slots_of(drive).any(|slot| slot.bound().is_none());
-        if drive.controller().is_none() || drive.broken.load(Relaxed) || unbound {
-            revive(stack, drive);
+    stack.drives.iter().for_each(|drive| put_right(stack, drive));
+}
+
+fn put_right(stack: &PcStack, drive: &Drive) {
+    // The driver's clock may be at it.
+    let _whole = loop {
+        match claim(&drive.busy) {
+            Some(claimed) => break claimed,
+            None => SimHal.delay_ns(10_000),
         }
+    };
+    let unbound = stack.slots_of(drive).any(|slot| slot.bound().is_none());
+    if drive.controller().is_none() || drive.broken.load(Relaxed) || unbound {
+        revive(stack, drive);
     }
 }
 
@@ -67,7 +76,15 @@ fn delete_orphans(stack: &PcStack, drive: &Drive) {
 /// A last load, which interrupts alone must carry.
 pub(super) fn prove(stack: &Arc<PcStack>) {
     stack.proving.store(true, Relaxed);
-    stack.loads().for_each(|load| load.carry(12, 4));
+    // What the driver's clock began since.
+    settle(stack);
+    for (number, slot) in stack.slots.iter().enumerate() {
+        let before = slot.load.given();
+        slot.load.carry(12, 4);
+        if slot.load.given() == before {
+            violate("operations", format!("queue {number} takes no command, healed"));
+        }
+    }
     stack.rings.ring(2, 1_000);
     stack.functions.iter().for_each(|function| function.raise());
 }

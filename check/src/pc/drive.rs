@@ -191,7 +191,14 @@ impl Drive {
             delivery: irq::Delivery::Fixed,
         };
         let domain = if slot.unposted.load(Relaxed) { &self.unposted } else { &self.posted };
-        let line = system.core.alloc_line(domain, &request, Flow::Edge)?;
+        let line = match system.core.alloc_line(domain, &request, Flow::Edge) {
+            // The queue's own CPUs are away: any will do.
+            Err(IrqError::NoCpu(_)) => {
+                let request = AllocRequest { affinity: CpuSet::first(system.cpus()), ..request };
+                system.core.alloc_line(domain, &request, Flow::Edge)?
+            }
+            line => line?,
+        };
         let guard = Guard::open(numbers, pair.clone());
         let name = format!("nvme{}q{}", self.index, slot.vector);
         if let Err(error) = system.core.request(line, name, RequestFlags::default(), guard.clone()) {

@@ -9,8 +9,8 @@ use std::fmt;
 pub enum PcFault {
     /// A drive's next entries are wrong in this way, `after` so many right ones.
     Entry { drive: u32, wrong: WrongEntry, after: u64 },
-    /// A drive does not send a message.
-    Dropped { drive: u32, after: u64 },
+    /// So many of a thousand messages of a drive meet this on their way.
+    Tampered { drive: u32, act: Tampering, per_mille: u32 },
     /// A drive works no more; its registers still read.
     Silent { drive: u32 },
     /// A drive reports a fatal error.
@@ -21,6 +21,23 @@ pub enum PcFault {
     Stranger { drive: u32, vector: u32, interval_ns: u64 },
     /// A function on the level pin does not let go of it.
     Stuck { function: u32 },
+}
+
+/// What happens to messages on their way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tampering {
+    /// They are lost.
+    Drop,
+    /// They are late.
+    Delay,
+    /// They arrive twice.
+    Double,
+    /// The next one overtakes them.
+    Reorder,
+    /// An earlier one arrives in their place.
+    Stale,
+    /// They are repeated without end.
+    Storm,
 }
 
 /// What is wrong with an entry.
@@ -50,6 +67,11 @@ const KINDS: &[&str] = &[
     "wrong-phase",
     "unknown-queue",
     "message-dropped",
+    "message-delayed",
+    "message-doubled",
+    "message-reordered",
+    "message-stale",
+    "message-storm",
     "device-fatal",
     "storm",
     "level-stuck",
@@ -61,12 +83,19 @@ impl PcFault {
     pub(super) fn draw(kind: &str, draw: &mut Draw) -> Self {
         let (drive, after) = (draw.below(64) as u32, draw.time_ns(1, 64));
         let entry = |wrong| Self::Entry { drive, wrong, after };
+        let per_mille = draw.time_ns(20, 1000) as u32;
+        let tampered = |act| Self::Tampered { drive, act, per_mille };
         match kind {
             "unknown-command" => entry(WrongEntry::UnknownCommand),
             "completed-twice" => entry(WrongEntry::Twice),
             "wrong-phase" => entry(WrongEntry::WrongPhase),
             "unknown-queue" => entry(WrongEntry::UnknownQueue),
-            "message-dropped" => Self::Dropped { drive, after },
+            "message-dropped" => tampered(Tampering::Drop),
+            "message-delayed" => tampered(Tampering::Delay),
+            "message-doubled" => tampered(Tampering::Double),
+            "message-reordered" => tampered(Tampering::Reorder),
+            "message-stale" => tampered(Tampering::Stale),
+            "message-storm" => tampered(Tampering::Storm),
             "device-silent" => Self::Silent { drive },
             "device-fatal" => Self::Fatal { drive },
             "storm" => Self::Storm { period_ns: draw.time_ns(400, 1_500) },
@@ -79,9 +108,15 @@ impl PcFault {
     pub(super) fn is_lossy(&self) -> bool {
         match self {
             Self::Entry { wrong, .. } => *wrong != WrongEntry::Twice,
-            Self::Dropped { .. } | Self::Silent { .. } | Self::Fatal { .. } => true,
+            Self::Tampered { act, .. } => matches!(act, Tampering::Drop | Tampering::Stale),
+            Self::Silent { .. } | Self::Fatal { .. } => true,
             Self::Storm { .. } | Self::Stranger { .. } | Self::Stuck { .. } => false,
         }
+    }
+
+    /// Messages from long ago may come.
+    pub(super) fn is_stale(&self) -> bool {
+        matches!(self, Self::Tampered { act: Tampering::Stale, .. })
     }
 
     /// Operations of the stack may fail for it.
@@ -107,7 +142,17 @@ impl fmt::Display for PcFault {
                 };
                 write!(f, "the {after}th next entry of drive {drive} {what}")
             }
-            Self::Dropped { drive, after } => write!(f, "the {after}th next message of drive {drive} is lost"),
+            Self::Tampered { drive, act, per_mille } => {
+                let what = match act {
+                    Tampering::Drop => "are lost",
+                    Tampering::Delay => "are late",
+                    Tampering::Double => "arrive twice",
+                    Tampering::Reorder => "are overtaken",
+                    Tampering::Stale => "are replaced by an earlier one",
+                    Tampering::Storm => "are repeated",
+                };
+                write!(f, "{per_mille} of 1000 messages of drive {drive} {what}")
+            }
             Self::Silent { drive } => write!(f, "drive {drive} is silent"),
             Self::Fatal { drive } => write!(f, "drive {drive} fails"),
             Self::Storm { period_ns } => write!(f, "the ringing device storms, a message every {period_ns} ns"),

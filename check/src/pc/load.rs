@@ -27,6 +27,7 @@ struct Flight {
 #[derive(Default)]
 struct State {
     given: u64,
+    accepted: u64,
     in_flight: BTreeMap<u64, Flight>,
     free: Vec<u16>,
     /// Commands still to submit from completions.
@@ -79,6 +80,7 @@ impl Load {
         let Some(pair) = self.pair() else { return 0 };
         let requests: Vec<IoRequest> = (0..count).map_while(|_| self.prepare(user)).collect();
         let submitted = pair.submit(&requests);
+        self.state(|state| state.accepted += submitted.accepted as u64);
         let refused = &requests[submitted.accepted..];
         refused.iter().for_each(|request| self.take_back(request.tag));
         match submitted.refused {
@@ -143,6 +145,11 @@ impl Load {
         if self.submit(1, None) == 1 {
             self.state(|state| state.carried = state.carried.saturating_sub(1));
         }
+    }
+
+    /// Commands that its queues accepted.
+    pub(super) fn given(&self) -> u64 {
+        self.state(|state| state.accepted)
     }
 
     /// Whether nothing is in flight. What is carried needs something in flight to go on, and is forgotten without.

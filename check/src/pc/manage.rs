@@ -53,7 +53,7 @@ fn with_line(stack: &PcStack, line: u32, body: impl FnOnce(Irq) -> Result<(), Ir
 }
 
 fn complain(stack: &PcStack, error: &dyn std::fmt::Display) {
-    if !stack.faulty {
+    if !stack.promises.faulty {
         violate("operations", format!("{error}, and no fault explains it"));
     }
 }
@@ -95,7 +95,7 @@ fn disable(stack: &PcStack, line: u32, depth: u32, ns: u64) {
 
 fn offline(stack: &Arc<PcStack>, cpu: CpuId, ns: u64) {
     let Some(_claim) = claim(&stack.hotplug) else { return };
-    if stack.system.cpus() == 1 {
+    if stack.system.cpus() == 1 || stack.promises.stale {
         return;
     }
     if stack.system.any_device_request(cpu) {
@@ -173,15 +173,16 @@ fn unbind_all(stack: &PcStack, drive: &Drive, slots: &[&Slot], lines_first: bool
     if lines_first {
         slots.iter().try_for_each(|slot| drive.unbind(&stack.system, slot, true))?;
     }
+    let mut down = Ok(());
     if let Some(controller) = drive.take_controller() {
-        let down = disrupt(&stack.loads_of(drive), || controller.shutdown());
+        down = disrupt(&stack.loads_of(drive), || controller.shutdown());
         if down.is_err() {
             // The device may still write to the queues: their memory stays.
             std::mem::forget(controller);
         }
-        down?;
     }
     slots.iter().try_for_each(|slot| drive.unbind(&stack.system, slot, false))?;
+    down?;
     SimHal.delay_ns(ns);
     drive.start()?;
     slots.iter().try_for_each(|slot| drive.bind(&stack.system, slot, &stack.numbers))

@@ -1,10 +1,10 @@
 //! The machine, and what the host does with it.
 
 use super::drive::{Drive, Slot};
-use super::fault::{PcFault, WrongEntry};
+use super::fault::{PcFault, Tampering, WrongEntry};
 use super::load::Load;
 use super::sources::{Function, Rings, pin_line};
-use super::stack::PcStack;
+use super::stack::{PcStack, Promises};
 use super::step::PcStep;
 use super::user::Habit;
 use super::{audit, manage};
@@ -13,10 +13,12 @@ use crate::coverage::Coverage;
 use crate::draw::Knobs;
 use crate::server::ringer::{Ringer, RingerPort};
 use crate::server::wire::WirePort;
-use crate::server::{Config, Delivery, Hardware, System, add_drive, costs, drive_config};
+use crate::server::{Config, Delivery, Hardware, System, add_port, costs, drive_config};
 use crate::subject::{Build, Rig};
 use hal::{CpuId, CpuSet, Regs as _};
 use irq::{RequestFlags, StormConfig};
+use machine::fabric::port::Credits;
+use machine::fabric::tamper::{Rates, Tamper, TamperConfig};
 use machine::model::ModelId;
 use machine::nvme::{HiddenCoalescing, Nvme, StorageKind, Timing};
 use machine::time::Ps;
@@ -37,6 +39,8 @@ const DEVICE_LAST: u8 = 0xea;
 const TICK_WAIT_MAX: Ps = Ps::from_ns(400_000);
 /// A drive that comes up as fast as a history passes.
 const QUICKLY: Ps = Ps::from_ns(20_000);
+/// The latest that a late message is: half of what the stack is told to expect.
+const LATE_MAX: Ps = Ps::from_ns(15_000);
 /// An invalidation takes some 4 µs, and the one before may be under way.
 const INVALIDATION_MAX: Ps = Ps::from_ns(60_000);
 
@@ -50,10 +54,17 @@ struct Shape {
     leaks: bool,
 }
 
+/// The models of a drive.
+#[derive(Clone, Copy)]
+struct Site {
+    drive: ModelId,
+    tamper: ModelId,
+}
+
 /// A PC.
 pub struct PcRig {
     hardware: Hardware,
-    drives: Vec<ModelId>,
+    drives: Vec<Site>,
     stranger: Regs,
     shape: Shape,
     delivery: Delivery,
@@ -74,7 +85,20 @@ impl PcRig {
             machine::nvme::Config { storage, timing, ..drive }
         };
         let (hardware, (drives, stranger)) = Hardware::with(&config, |machine, iommu, credits| {
-            let drives: Vec<_> = (0..drives).map(|index| add_drive(machine, iommu, credits, model(index))).collect();
+            let seed = build.seed;
+            let drives: Vec<_> = (0..drives)
+                .map(|index| {
+                    let config = TamperConfig {
+                        seed: seed ^ u64::from(index),
+                        longest: LATE_MAX,
+                        // Without an entry to free, what is repeated goes to where it was first sent: for no longer
+                        // than the stack is told to expect.
+                        storm_messages_max: if delivery == Delivery::Plain { 20 } else { 1000 },
+                        ..TamperConfig::default()
+                    };
+                    add_tampered_drive(machine, iommu, credits, config, model(index))
+                })
+                .collect();
             let stranger = machine.add_model(|_| Box::new(Ringer::new(iommu, STRANGER_REQUESTER)));
             (drives, Regs::Model { model: stranger, region: 0 })
         });
@@ -100,8 +124,20 @@ impl PcRig {
     }
 
     fn drive<R>(&mut self, index: u32, change: impl FnOnce(&mut Nvme) -> R) -> R {
-        let model = self.drives[index as usize % self.drives.len()];
+        let model = self.site(index).drive;
         self.hardware.machine.with_model(model, change).expect("it is a drive")
+    }
+
+    fn site(&self, index: u32) -> Site {
+        self.drives[index as usize % self.drives.len()]
+    }
+
+    fn tamper(&mut self, drive: u32, change: impl FnOnce(&mut Rates)) {
+        let model = self.site(drive).tamper;
+        let machine = &mut self.hardware.machine;
+        machine
+            .with_model(model, |tamper: &mut Tamper| change(&mut tamper.config_mut().rates))
+            .expect("it is a tamper");
     }
 
     fn spoil(&mut self, drive: u32, wrong: WrongEntry, after: u64) {
@@ -198,11 +234,13 @@ impl Rig for PcRig {
 
     fn bring_up(&mut self) {
         let system = self.hardware.bring_up();
-        let (models, delivery) = (self.drives.clone(), self.delivery);
+        let models: Vec<_> = self.drives.iter().map(|site| site.drive).collect();
+        let delivery = self.delivery;
         let Shape { queues, managed, .. } = self.shape;
         let any = |is: fn(&PcFault) -> bool| self.faults.iter().any(is);
         let (lossy, faulty) = (any(PcFault::is_lossy), any(PcFault::breaks_operations));
-        let boot = move || bring_up(system, delivery, &models, queues, managed, lossy, faulty);
+        let promises = Promises { lossy, faulty, stale: any(PcFault::is_stale) && delivery == Delivery::Plain };
+        let boot = move || bring_up(system, delivery, &models, queues, managed, promises);
         let stack = self.hardware.machine.run_boot(LIMIT, boot).expect("the drives come up");
         for fault in self.faults.iter().filter(|fault| fault.lies()) {
             let (PcFault::Entry { drive, .. } | PcFault::Silent { drive } | PcFault::Fatal { drive }) = fault else {
@@ -259,9 +297,7 @@ impl Rig for PcRig {
         let now = self.hardware.machine.now();
         match *fault {
             PcFault::Entry { drive, wrong, after } => self.spoil(drive, wrong, after),
-            PcFault::Dropped { drive, after } => self.drive(drive, |drive| {
-                drive.faults_mut().drop_msi = Some(drive.counts().msis + after);
-            }),
+            PcFault::Tampered { drive, act, per_mille } => self.tamper(drive, |rates| *rate(rates, act) = per_mille),
             PcFault::Silent { drive } => self.drive(drive, |drive| drive.faults_mut().silent_at = Some(now)),
             PcFault::Fatal { drive } => self.drive(drive, |drive| drive.faults_mut().fatal_at = Some(now)),
             PcFault::Storm { period_ns } => {
@@ -280,7 +316,8 @@ impl Rig for PcRig {
 
     fn heal(&mut self, fault: &PcFault) {
         match *fault {
-            PcFault::Entry { drive, .. } | PcFault::Dropped { drive, .. } => self.drive(drive, |drive| {
+            PcFault::Tampered { drive, act, .. } => self.tamper(drive, |rates| *rate(rates, act) = 0),
+            PcFault::Entry { drive, .. } => self.drive(drive, |drive| {
                 let silent_at = drive.faults_mut().silent_at;
                 *drive.faults_mut() = machine::nvme::FaultPlan { silent_at, ..Default::default() };
             }),
@@ -338,6 +375,31 @@ impl PcRig {
     }
 }
 
+/// A drive whose messages can be tampered with before they reach its port.
+fn add_tampered_drive(
+    machine: &mut Machine,
+    iommu: ModelId,
+    credits: &Credits,
+    tamper: TamperConfig,
+    config: machine::nvme::Config,
+) -> Site {
+    let port = add_port(machine, iommu, credits);
+    let tamper = machine.add_model(|_| Box::new(Tamper::new(port, tamper)));
+    let drive = machine.add_model(|_| Box::new(Nvme::new(tamper, config).expect("a valid drive")));
+    Site { drive, tamper }
+}
+
+fn rate(rates: &mut Rates, act: Tampering) -> &mut u32 {
+    match act {
+        Tampering::Drop => &mut rates.drop,
+        Tampering::Delay => &mut rates.delay,
+        Tampering::Double => &mut rates.double,
+        Tampering::Reorder => &mut rates.swap,
+        Tampering::Stale => &mut rates.redirect,
+        Tampering::Storm => &mut rates.storm,
+    }
+}
+
 /// Brings the drives and the sources up, on the boot thread.
 fn bring_up(
     system: Arc<System>,
@@ -345,8 +407,7 @@ fn bring_up(
     models: &[ModelId],
     queues: u16,
     managed: bool,
-    lossy: bool,
-    faulty: bool,
+    promises: Promises,
 ) -> Arc<PcStack> {
     let cpus = CpuSet::first(system.cpus());
     let bring_up = |(&model, index)| Drive::bring_up(&system, model, index, queues, managed);
@@ -380,8 +441,7 @@ fn bring_up(
         pin_line,
         numbers: AtomicU64::new(1),
         hotplug: AtomicBool::new(false),
-        lossy,
-        faulty,
+        promises,
         lines_freed: AtomicBool::new(false),
         ending: AtomicBool::new(false),
         proving: AtomicBool::new(false),

@@ -57,6 +57,17 @@ pub(super) const POSTED: &[&str] = &[
 /// A command that old is looked for by the driver's own clock, where interrupts may be lost.
 const TIMEOUT_NS: u64 = 400_000;
 
+/// What the faults of a history leave of what hardware promises.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Promises {
+    /// Interrupts or commands may be lost.
+    pub(super) lossy: bool,
+    /// Operations may fail.
+    pub(super) faulty: bool,
+    /// Messages may come from long ago, and nothing translates them: no CPU can be kept free of them.
+    pub(super) stale: bool,
+}
+
 /// Everything that runs on the machine.
 pub struct PcStack {
     pub(super) system: Arc<System>,
@@ -71,10 +82,7 @@ pub struct PcStack {
     pub(super) numbers: AtomicU64,
     /// One manager at a time takes CPUs offline.
     pub(super) hotplug: AtomicBool,
-    /// Faults of this history may lose interrupts or commands.
-    pub(super) lossy: bool,
-    /// Operations may fail: the hardware does.
-    pub(super) faulty: bool,
+    pub(super) promises: Promises,
     /// Lines were freed: counts of interrupts went with them.
     pub(super) lines_freed: AtomicBool,
     /// Users submit no more.
@@ -113,7 +121,7 @@ impl PcStack {
     pub(super) fn start_users(self: &Arc<Self>, seed: u64, users: u32, habit: Habit) {
         self.users_left.store(users, Relaxed);
         (0..users).for_each(|number| User::start(self, seed, number, habit));
-        if self.lossy {
+        if self.promises.lossy {
             self.start_clock();
         }
     }
@@ -183,7 +191,7 @@ impl PcStack {
 
     /// An operation of a drive's driver failed.
     pub(super) fn fails(&self, what: &str, drive: &Drive, error: &dyn std::fmt::Display) {
-        if !self.faulty {
+        if !self.promises.faulty {
             let text = format!("{what} of drive {}: {error}, and no fault explains it", drive.index);
             crate::verdict::violate("operations", text);
         }

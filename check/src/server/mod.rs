@@ -182,7 +182,10 @@ impl Hardware {
         let iommu = VtdUnit::new(unit_config(config), socket, credits.clone());
         let iommu = machine.add_model(|_| Box::new(iommu));
         let drives: Vec<ModelId> = (0..config.drives)
-            .map(|index| add_drive(&mut machine, iommu, &credits, drive_config(config, index)))
+            .map(|index| {
+                let port = add_port(&mut machine, iommu, &credits);
+                machine.add_model(|_| Box::new(Nvme::new(port, drive_config(config, index)).expect("a valid drive")))
+            })
             .collect();
         let ioapic = IoApicConfig { name: "ioapic".into(), requester: IOAPIC_REQUESTER, pins: 8 };
         let ioapic = machine.add_model(|_| Box::new(IoApic::new(iommu, ioapic)));
@@ -209,10 +212,9 @@ impl Hardware {
     }
 }
 
-/// A drive behind a root port of its own.
-pub fn add_drive(machine: &mut Machine, iommu: ModelId, credits: &Credits, config: nvme::Config) -> ModelId {
-    let port = machine.add_model(|id| Box::new(RootPort::new(id, iommu, port_config(), credits)));
-    machine.add_model(|_| Box::new(Nvme::new(port, config).expect("a valid drive")))
+/// A root port.
+pub fn add_port(machine: &mut Machine, iommu: ModelId, credits: &Credits) -> ModelId {
+    machine.add_model(|id| Box::new(RootPort::new(id, iommu, port_config(), credits)))
 }
 
 /// The longest that anything here may take, in simulated time.

@@ -68,7 +68,13 @@ impl<H: Hal> Port<H> {
             }
         }
         self.regs.write32(registers::CC, cc.with_en(false).with_shn(ShutdownNotification::NONE.0).into_bits());
-        self.wait("CSTS.RDY = 0", self.ready_ms(), |csts| !csts.rdy())
+        self.wait("CSTS.RDY = 0", self.ready_ms(), |csts| !csts.rdy())?;
+        // A controller that failed before it was ready has had RDY at 0 all along: its reset is over when CFS goes too.
+        // One that keeps it says so again when it is started.
+        match self.wait("CSTS.CFS = 0", self.ready_ms(), |csts| !csts.cfs()) {
+            Err(NvmeError::Timeout(..)) => Ok(()),
+            result => result,
+        }
     }
 
     /// Tells a disabled controller its admin queue, of `entries` each way, and starts it (Base 3.5.1).
@@ -83,9 +89,13 @@ impl<H: Hal> Port<H> {
         self.check_health()
     }
 
-    /// Announces a normal shutdown and waits for it (Base 3.6.1).
+    /// Announces a normal shutdown and waits for it (Base 3.6.1). A disabled controller has nothing to shut down, and
+    /// what it said of it would outlast its next start: only clearing CC.EN takes CSTS.SHST back.
     pub(super) fn shut_down(&self, rtd3e_us: u32) -> Result<(), NvmeError> {
         let cc = Cc::from_bits(self.regs.read32(registers::CC));
+        if !cc.en() {
+            return Ok(());
+        }
         self.regs.write32(registers::CC, cc.with_shn(ShutdownNotification::NORMAL.0).into_bits());
         let limit_ms = match rtd3e_us {
             0 => SHUTDOWN_MS_DEFAULT,

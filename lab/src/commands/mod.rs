@@ -3,6 +3,7 @@
 mod bench;
 mod boot;
 mod calibrate;
+mod check;
 mod reproduce;
 mod run;
 mod serve;
@@ -28,6 +29,7 @@ pub fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Irqs(args) => irqs(args),
         Command::Bench(args) => bench::bench(args),
         Command::Boot(args) => boot::boot(args),
+        Command::Check(args) => check::check(args),
         Command::Serve(ServeCommand::Nvme(args)) => serve::nvme(args),
         Command::Serve(ServeCommand::Poster(args)) => serve::poster(args),
     }
