@@ -320,3 +320,18 @@ fn a_drive_that_failed_in_its_reset_is_shut_down_and_comes_up_again() {
         assert_eq!(queue.done.results(), (0..5).map(|tag| (tag, None)).collect::<Vec<_>>());
     });
 }
+
+/// It used to be waited for as long as a healthy one may take.
+#[test]
+fn a_drive_that_fails_in_its_shutdown_is_not_waited_for() {
+    let faults = FaultPlan { fatal_at: Some(Ps::from_ns(10_000_000)), ..FaultPlan::default() };
+    let mut slow = Config { faults, ..config() };
+    slow.timing.shutdown = Ps::from_ns(4_000_000);
+    host(slow, |host| {
+        let controller = controller(host);
+        let now = SimHal.now_ns();
+        host.wait_ns(9_000_000 - now);
+        assert_eq!(controller.shutdown(), Err(NvmeError::Fatal));
+        assert!(SimHal.now_ns() < 12_000_000, "at {} ns", SimHal.now_ns());
+    });
+}

@@ -101,7 +101,10 @@ impl<H: Hal> Port<H> {
             0 => SHUTDOWN_MS_DEFAULT,
             us => u64::from(us).div_ceil(1_000).max(self.ready_ms()),
         };
-        self.wait("CSTS.SHST = complete", limit_ms, |csts| csts.shst() == ShutdownStatus::COMPLETE.0)
+        // A controller that fails meanwhile completes nothing any more (Base 3.1.3.6, CFS).
+        let is_over = |csts: Csts| csts.shst() == ShutdownStatus::COMPLETE.0 || csts.cfs();
+        self.wait("CSTS.SHST = complete", limit_ms, is_over)?;
+        self.check_health()
     }
 
     /// CAP.TO; a controller that says 0 is given one unit.
