@@ -72,10 +72,12 @@ impl ClientMemory {
         }
     }
 
-    /// Writes 4 or 8 bytes in one access, after everything written before. False when no memory is there.
+    /// Writes 1, 2, 4 or 8 bytes in one access, after everything written before. False when no memory is there.
     pub(crate) fn write(&self, address: u64, bytes: u32, value: u64) -> bool {
         let at = GuestAddress(address);
         match bytes {
+            1 => self.map.store(value as u8, at, Release).is_ok(),
+            2 => self.map.store((value as u16).to_le(), at, Release).is_ok(),
             4 => self.map.store((value as u32).to_le(), at, Release).is_ok(),
             8 => self.map.store(value.to_le(), at, Release).is_ok(),
             _ => false,

@@ -100,15 +100,27 @@ impl Function for LentModel {
         let kinds = self.lent.fault_kinds();
         if kinds > self.faults_told {
             for fault in &self.lent.faults().0[self.faults_told..] {
-                tell(&format!("the drive: {}: {}", fault.kind, fault.text));
+                tell(&format!("the device: {}: {}", fault.kind, fault.text));
             }
             self.faults_told = kinds;
         }
     }
 
     fn counts(&self) -> Option<String> {
-        let wanted =
-            ["reads", "writes", "completions", "errors", "msis", "coalesced", "doorbell_errors", "queues_deleted"];
+        let wanted = [
+            "reads",
+            "writes",
+            "completions",
+            "completed",
+            "errors",
+            "kicks",
+            "status_reads",
+            "acknowledgements",
+            "msis",
+            "coalesced",
+            "doorbell_errors",
+            "queues_deleted",
+        ];
         let counters = self.lent.counters();
         let is_used = counters.iter().any(|&(_, count)| count > 0);
         let shown = counters.iter().filter(|(name, _)| wanted.contains(name));

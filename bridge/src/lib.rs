@@ -20,9 +20,11 @@ mod nvme;
 mod poster;
 mod posting;
 mod server;
+mod virtio;
 
 pub use blocks::{FileBlocks, MemoryBlocks};
 pub use function::Served;
 pub use nvme::Drive;
 pub use poster::Poster;
 pub use server::{Report, ServeError, Server};
+pub use virtio::{VirtioDisk, VirtioDiskError};

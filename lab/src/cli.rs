@@ -45,6 +45,8 @@ pub enum ServeCommand {
     Nvme(ServeNvmeArgs),
     /// A device that only raises interrupts, from several threads at once: what software posting is tried with.
     Poster(ServePosterArgs),
+    /// A virtio block device over MMIO in a BAR, each of its interrupts an MSI-X vector (docs/bridge.md).
+    Virtio(ServeVirtioArgs),
 }
 
 /// `campanile serve nvme`.
@@ -91,6 +93,26 @@ pub struct ServePosterArgs {
     /// Posted descriptors that it can post to.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub posting_slots: u16,
+}
+
+/// `campanile serve virtio`.
+#[derive(Args, Clone, PartialEq, Eq, Debug)]
+pub struct ServeVirtioArgs {
+    /// The socket to make; nothing may be there.
+    #[arg(long, value_name = "S")]
+    pub socket: PathBuf,
+    /// Size of the disk, a multiple of 512 bytes. It is zero for each client.
+    #[arg(long, value_name = "SIZE", default_value = "1MiB")]
+    pub memory: String,
+    /// Queues.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub queues: u16,
+    /// Interrupts. The default, one a queue and one for the configuration, is 1 + queues.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=2048))]
+    pub interrupts: Option<u16>,
+    /// From a request's notification to its end.
+    #[arg(long, value_name = "TIME", default_value = "60us")]
+    pub latency: String,
 }
 
 /// An experiment.

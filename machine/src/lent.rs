@@ -20,9 +20,14 @@ pub trait Host {
     /// no memory is there.
     fn read(&self, address: u64, bytes: u32) -> Option<u64>;
 
-    /// Writes `bytes` (4 or 8), as [`Self::read`] reads them. Writes are seen in the order of the calls. False when no
-    /// memory is there.
+    /// Writes `bytes` (1, 2, 4 or 8) in one access at a multiple of them. Writes are seen in the order of the calls. False
+    /// when no memory is there.
     fn write(&self, address: u64, bytes: u32, value: u64) -> bool;
+
+    /// Every write before it is seen before anything is read after it.
+    fn order(&self) {
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    }
 
     /// An interrupt message of the device.
     fn message(&self, address: u64, data: u32);
@@ -99,6 +104,9 @@ pub struct Lent {
 }
 
 impl Lent {
+    /// The number of the lent model, for one that has to name itself.
+    pub const MODEL: ModelId = LENT;
+
     /// Lends the model that `build` makes, knowing the port that takes its [`Upstream`] requests. `seed` is of its
     /// random stream; every time that it draws differs by up to `jitter_percent`.
     pub fn new(
@@ -176,9 +184,12 @@ mod tests {
         fn read(&self, address: u64, _bytes: u32) -> Option<u64> {
             (address == 0x1000).then_some(7)
         }
-        fn write(&self, address: u64, _bytes: u32, value: u64) -> bool {
+        fn write(&self, address: u64, bytes: u32, value: u64) -> bool {
             self.0.borrow_mut().push((address, value));
             address == 0x1000
+                || address == 0x3001 && bytes == 1
+                || address == 0x3002 && bytes == 2
+                || address == 0x3004 && bytes == 4
         }
         fn message(&self, address: u64, data: u32) {
             self.0.borrow_mut().push((address, data.into()));
@@ -199,6 +210,9 @@ mod tests {
                 world.read64(0x2000).is_err() && world.read64(0x1004).is_err() && world.write64(0x2000, 1).is_err()
             );
             assert_eq!(world.write32(0x1000, 5), Ok(()));
+            // A part of a word in as many accesses as it takes, and nothing beside it.
+            assert_eq!(world.write_within(0x3000, 0x7766_5544_3322_1100, 1..8), Ok(()));
+            assert_eq!(world.write_within(0x2000, 0x1100, 1..2), Err(BusError { address: 0x2001, bytes: 1 }));
             world.upstream(self.0, Upstream::Message { requester: 0, address: 0xfee0_0000, data: 33 });
         }
         fn read(&mut self, _world: &mut World<'_>, _region: u8, _offset: u32, _width_bytes: u8) -> u64 {
@@ -222,7 +236,9 @@ mod tests {
         assert_eq!(lent.next_event(), Some(Ps(40)), "a transfer takes no time, but is an event");
         lent.run_until(Ps(10));
         assert_eq!(lent.now(), Ps(40), "time does not go back");
-        assert_eq!(*host.0.borrow(), [(0x2000, 1), (0x1000, 5), (0xfee0_0000, 33)]);
+        let parts = [(0x3001, 0x11), (0x3002, 0x3322), (0x3004, 0x7766_5544), (0x2001, 0x11)];
+        let expected = [&[(0x2000, 1), (0x1000, 5)], &parts[..], &[(0xfee0_0000, 33)]].concat();
+        assert_eq!(*host.0.borrow(), expected);
     }
 
     #[test]

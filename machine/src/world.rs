@@ -10,6 +10,7 @@ use crate::observe::Fact;
 use crate::time::Ps;
 use crate::trace::Track;
 use crate::unrest::Kind;
+use core::ops::Range;
 use hal::Word as _;
 
 /// A model's view of its machine while it handles one call.
@@ -112,6 +113,37 @@ impl<'a> World<'a> {
         };
         word.set(crate::memory::with_field(word.get(), (address % 8 * 8) as u32, 32, value.into()));
         Ok(())
+    }
+
+    /// Writes those `bytes` of the 64-bit word at `address` that are in the range, and touches nothing beside them: what a
+    /// lent model has beside its own may be another agent's.
+    ///
+    /// # Errors
+    /// No memory there, or not aligned.
+    pub(crate) fn write_within(&mut self, address: u64, value: u64, bytes: Range<u32>) -> Result<(), BusError> {
+        if let Ok(word) = self.core.memory_word(address, 8) {
+            let part = value >> (8 * bytes.start);
+            let bits = 8 * (bytes.end - bytes.start);
+            word.set(crate::memory::with_field(word.get(), 8 * bytes.start, bits, part));
+            return Ok(());
+        }
+        let mut at = bytes.start;
+        while at < bytes.end {
+            // The largest access that begins here.
+            let mut sizes = [8, 4, 2, 1].into_iter();
+            let size = sizes.find(|size| at.is_multiple_of(*size) && at + size <= bytes.end).expect("one byte always fits");
+            let part = value >> (8 * at) & (u64::MAX >> (64 - 8 * size));
+            self.core.host_write(BusError { address: address + u64::from(at), bytes: size }, part)?;
+            at += size;
+        }
+        Ok(())
+    }
+
+    /// What was written before is seen before anything is read after it. The machine's own memory is always so.
+    pub(crate) fn order(&self) {
+        if let Some(host) = self.core.host() {
+            host.order();
+        }
     }
 
     /// Changes 64 bits atomically and returns the old ones. What that costs is the caller's: [`Self::line_reserve`].

@@ -4,3 +4,4 @@ mod drive;
 mod guest;
 mod hostile;
 mod posting;
+mod virtio;

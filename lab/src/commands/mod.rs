@@ -32,6 +32,7 @@ pub fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Check(args) => check::check(args),
         Command::Serve(ServeCommand::Nvme(args)) => serve::nvme(args),
         Command::Serve(ServeCommand::Poster(args)) => serve::poster(args),
+        Command::Serve(ServeCommand::Virtio(args)) => serve::virtio(args),
     }
 }
 

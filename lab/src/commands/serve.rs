@@ -1,10 +1,10 @@
 //! `campanile serve`: a device lent to a VMM.
 
-use crate::cli::{Failure, ServeNvmeArgs, ServePosterArgs};
+use crate::cli::{Failure, ServeNvmeArgs, ServePosterArgs, ServeVirtioArgs};
 use crate::input::{InputError, Place};
 use crate::platform::Unit;
 use crate::setting::Setting;
-use bridge::{Drive, FileBlocks, MemoryBlocks, Poster, Served, Server};
+use bridge::{Drive, FileBlocks, MemoryBlocks, Poster, Served, Server, VirtioDisk};
 use machine::nvme::{Blocks, Config, HiddenCoalescing, Latency, Timing};
 use machine::time::Ps;
 use std::path::Path;
@@ -15,8 +15,7 @@ const MEMORY_BYTES_MAX: f64 = (64u64 << 30) as f64;
 
 pub(super) fn nvme(args: &ServeNvmeArgs) -> Result<(), Failure> {
     let (blocks, bytes) = storage(args)?;
-    let latency = Setting::new(Place::option("--latency"), "", &args.latency);
-    let latency = Latency::of(Ps((Unit::Time.read(&latency, 1.0, 1e9)? * 1000.0) as u64));
+    let latency = Latency::of(latency(&args.latency)?);
     let config = Config {
         io_queues_max: args.queues,
         hidden_coalescing: args.secret_coalescing.as_deref().map(secret_coalescing).transpose()?,
@@ -34,6 +33,20 @@ pub(super) fn nvme(args: &ServeNvmeArgs) -> Result<(), Failure> {
 pub(super) fn poster(args: &ServePosterArgs) -> Result<(), Failure> {
     let poster = Poster { sources: args.sources, threads: args.threads, slots: args.posting_slots };
     serve(&args.socket, poster.try_into().map_err(failed)?, "a poster")
+}
+
+pub(super) fn virtio(args: &ServeVirtioArgs) -> Result<(), Failure> {
+    let setting = Setting::new(Place::option("--memory"), "", &args.memory);
+    let bytes = Unit::Size.read(&setting, 512.0, MEMORY_BYTES_MAX)? as u64;
+    let interrupts = args.interrupts.unwrap_or(1 + args.queues);
+    let disk = VirtioDisk { bytes, queues: args.queues, interrupts, latency: latency(&args.latency)? };
+    let what = format!("a virtio disk of {bytes} bytes with {interrupts} interrupts");
+    serve(&args.socket, disk.try_into().map_err(failed)?, &what)
+}
+
+fn latency(text: &str) -> Result<Ps, InputError> {
+    let latency = Setting::new(Place::option("--latency"), "", text);
+    Ok(Ps((Unit::Time.read(&latency, 1.0, 1e9)? * 1000.0) as u64))
 }
 
 /// Serves until it is interrupted.

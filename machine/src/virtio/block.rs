@@ -59,24 +59,26 @@ impl Block {
 
     /// Runs the request of `chain`: its outcome, and the bytes of data written into it.
     fn run(&mut self, bus: &mut Bus<'_, '_>, chain: &Chain) -> (Outcome, u64) {
+        // Both ends of each buffer were memory when the chain was taken. A lent device's memory has holes, and may go.
+        const GONE: (Outcome, u64) = (Outcome::IOERR, 0);
         let mut head = [0; header::BYTES];
-        // Checked when the chain was taken: it is memory.
-        let _ = chain.read(bus.world(), 0, &mut head);
+        if chain.read(bus.world(), 0, &mut head).is_err() {
+            return GONE;
+        }
         let kind = u32::from_le_bytes(head[header::TYPE..][..4].try_into().expect("4 bytes"));
         let sector = u64::from_le_bytes(head[header::SECTOR..][..8].try_into().expect("8 bytes"));
         match Request(kind) {
             Request::IN => {
                 let room = chain.writable_bytes() - 1;
                 let Some(place) = self.place(sector, room) else { return (Outcome::IOERR, 0) };
-                let _ = chain.write(bus.world(), 0, &self.storage[place]);
-                (Outcome::OK, room)
+                chain.write(bus.world(), 0, &self.storage[place]).map_or(GONE, |_| (Outcome::OK, room))
             }
             Request::OUT => {
                 let data = chain.readable_bytes() - header::BYTES as u64;
                 match self.place(sector, data).filter(|_| !self.config.read_only) {
                     Some(place) => {
-                        let _ = chain.read(bus.world(), header::BYTES as u64, &mut self.storage[place]);
-                        (Outcome::OK, 0)
+                        let read = chain.read(bus.world(), header::BYTES as u64, &mut self.storage[place]);
+                        read.map_or(GONE, |_| (Outcome::OK, 0))
                     }
                     None => (Outcome::IOERR, 0),
                 }
@@ -88,8 +90,7 @@ impl Block {
                 let len = self.config.serial.len().min(ID_BYTES);
                 name[..len].copy_from_slice(&self.config.serial.as_bytes()[..len]);
                 let len = (chain.writable_bytes() - 1).min(ID_BYTES as u64);
-                let _ = chain.write(bus.world(), 0, &name[..len as usize]);
-                (Outcome::OK, len)
+                chain.write(bus.world(), 0, &name[..len as usize]).map_or(GONE, |_| (Outcome::OK, len))
             }
             _ => (Outcome::UNSUPP, 0),
         }

@@ -38,9 +38,9 @@ pub(super) fn write_bytes(world: &mut World<'_>, address: u64, bytes: &[u8]) -> 
     let mut rest = bytes;
     for (word, first, last) in words(address, bytes.len()) {
         let (part, behind) = rest.split_at(last - first);
-        let mut value = world.read64(word)?.to_le_bytes();
+        let mut value = [0; 8];
         value[first..last].copy_from_slice(part);
-        world.write64(word, u64::from_le_bytes(value))?;
+        world.write_within(word, u64::from_le_bytes(value), first as u32..last as u32)?;
         rest = behind;
     }
     Ok(())

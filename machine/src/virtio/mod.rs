@@ -23,11 +23,13 @@ pub mod ring;
 mod signal;
 #[cfg(test)]
 mod tests;
+pub mod wired;
 
 pub use device::{Bus, Device};
 pub use mmio::{MmioConfig, MmioConfigError, VirtioMmio, resample_event};
 pub use pci::{PciConfig, VirtioPci};
 pub use signal::{Exits, Irqfd, Line, Trigger};
+pub use wired::{VirtioWired, WiredConfig};
 
 use crate::observe::Fact;
 use crate::world::World;

@@ -316,6 +316,9 @@ impl Ring {
     /// No memory there.
     pub fn wants_notification(&mut self, world: &World<'_>) -> Result<bool, QueueError> {
         let (new, old) = (self.published, self.notified.replace(self.published));
+        // The driver says what it wants and then looks at the used index; here it is the other way round. Unless both
+        // write before they read, each could miss the other.
+        world.order();
         if !self.features.event_index {
             let flags = read16(world, self.layout.available + available::FLAGS as u64)?;
             return Ok(flags & available::NO_INTERRUPT == 0);
@@ -338,6 +341,8 @@ impl Ring {
             // Not wanted: the index that was named last is soon behind.
             write16(world, base + used::avail_event(self.layout.entries) as u64, self.taken)?;
         }
+        // As in `wants_notification`.
+        world.order();
         if wanted { self.has_available(world) } else { Ok(false) }
     }
 

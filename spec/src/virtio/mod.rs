@@ -10,6 +10,7 @@ pub mod mmio;
 pub mod net;
 pub mod pci;
 pub mod ring;
+pub mod wired;
 
 use bitfield_struct::bitfield;
 

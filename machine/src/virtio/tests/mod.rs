@@ -4,6 +4,7 @@ mod interrupts;
 mod network;
 mod queues;
 mod registers;
+mod wired;
 
 use super::block::{Block, BlockConfig};
 use super::net::{Net, NetConfig};
