@@ -131,7 +131,8 @@ impl<'a> World<'a> {
         while at < bytes.end {
             // The largest access that begins here.
             let mut sizes = [8, 4, 2, 1].into_iter();
-            let size = sizes.find(|size| at.is_multiple_of(*size) && at + size <= bytes.end).expect("one byte always fits");
+            let size =
+                sizes.find(|size| at.is_multiple_of(*size) && at + size <= bytes.end).expect("one byte always fits");
             let part = value >> (8 * at) & (u64::MAX >> (64 - 8 * size));
             self.core.host_write(BusError { address: address + u64::from(at), bytes: size }, part)?;
             at += size;

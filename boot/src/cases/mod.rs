@@ -7,6 +7,7 @@ mod nvme;
 mod pc;
 mod pci;
 mod reads;
+mod virtio;
 
 use crate::arch::Platform;
 use crate::println;

@@ -1,9 +1,8 @@
 //! A drive with a queue and an MSI-X vector a CPU.
 
 use super::pci::Bus;
-use super::reads::{Reads, Written, fill};
+use super::reads::{Reads, Transfer, Written, carry, fill};
 use super::{Options, System, count, expect, wait};
-use crate::arch;
 use crate::kernel::{Bare, threads};
 use alloc::boxed::Box;
 use alloc::format;
@@ -12,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use drivers::message::MessageDomain;
-use drivers::nvme::{CompletionCheck, Config, Controller, QueueConfig, QueuePair};
+use drivers::nvme::{CompletionCheck, Config, Controller, IoOp, QueueConfig, QueuePair};
 use drivers::pci::{MsixCapability, MsixTable};
 use hal::{Affinity, CpuId, CpuSet, Hal, Lock, ThreadSpec};
 use irq::{AllocRequest, Delivery, Irq, RequestFlags};
@@ -27,8 +26,6 @@ const PAUSE_NS: u64 = 5_000_000;
 const MOVES_MIN: u64 = 8;
 /// Reads at least.
 const ROUNDS_MIN: u64 = 100;
-/// No completion for so long: an interrupt is lost.
-const STALL_NS: u64 = 10_000_000_000;
 
 /// A queue, what it reads, and its line.
 struct Queue {
@@ -64,13 +61,14 @@ pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String
     let written = Arc::new(Written::default());
     let polled = QueueConfig { entries: ENTRIES, vector: None, transfer_bytes_max: 4096 };
     let filler = controller.create_queue_pair(polled, written.clone()).map_err(|error| error.to_string())?;
-    fill(&filler, &written)?;
+    fill(&written, |transfer| submit(&filler, IoOp::Write, transfer), || _ = filler.poll(1))?;
 
     let make = |cpu: u32| {
         let reads = Arc::new(Reads::new(depth, cpu.into())?);
         let config = QueueConfig { vector: Some(cpu as u16 + 1), ..polled };
         let pair = controller.create_queue_pair(config, reads.clone()).map_err(|error| error.to_string())?;
-        reads.attach(pair.clone());
+        let reader = pair.clone();
+        reads.attach(move |transfer| submit(&reader, IoOp::Read, transfer));
         let request = AllocRequest {
             requester: function.requester,
             index: cpu + 1,
@@ -86,10 +84,11 @@ pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String
         Ok(Queue { pair, reads, line })
     };
     let queues = (0..system.platform.cpus()).map(make).collect::<Result<Vec<_>, String>>()?;
+    let reads: Vec<_> = queues.iter().map(|queue| queue.reads.clone()).collect();
 
     crate::println!("begin");
     system.mark();
-    carry(&queues, rounds / 4, || Ok(()))?;
+    carry(&reads, rounds / 4, || Ok(()))?;
     system.mark();
     for (queue, cpu) in queues.iter().zip(0..) {
         let elsewhere: u64 = others(system, cpu).map(|cpu| system.core.count(queue.line, cpu)).sum();
@@ -98,13 +97,13 @@ pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String
     let mut disturbances = Disturbances::default();
     let mut total = rounds - rounds / 2;
     while disturbances.moves < MOVES_MIN {
-        carry(&queues, rounds / 2, || disturb(system, &queues, &mut disturbances))?;
+        carry(&reads, rounds / 2, || disturb(system, &queues, &mut disturbances))?;
         total += rounds / 2;
     }
     home(system, &queues)?;
     queues.iter().for_each(|queue| queue.pair.set_completion_check(CompletionCheck::On));
-    queues.iter().for_each(|queue| queue.reads.submit_from_thread());
-    carry(&queues, rounds - rounds / 4 - rounds / 2, || {
+    queues.iter().for_each(|queue| queue.reads.submit_from_thread(true));
+    carry(&reads, rounds - rounds / 4 - rounds / 2, || {
         queues.iter().for_each(|queue| queue.reads.submit_free());
         Ok(())
     })?;
@@ -126,24 +125,10 @@ fn others(system: &System, cpu: u32) -> impl Iterator<Item = CpuId> {
     (0..system.platform.cpus()).filter(move |&other| other != cpu).map(CpuId)
 }
 
-/// Starts `rounds` reads over all queues and waits for them, calling `meanwhile` again and again.
-fn carry(queues: &[Queue], rounds: u64, mut meanwhile: impl FnMut() -> Result<(), String>) -> Result<(), String> {
-    let share = |index: usize| rounds / queues.len() as u64 + u64::from((index as u64) < rounds % queues.len() as u64);
-    queues.iter().enumerate().for_each(|(index, queue)| queue.reads.start(share(index)));
-    let sum = || queues.iter().map(|queue| queue.reads.progress().0).sum::<u64>();
-    let (mut seen, mut since_ns) = (sum(), arch::now_ns());
-    while !queues.iter().all(|queue| queue.reads.progress().1) {
-        meanwhile()?;
-        Bare.yield_now();
-        queues.iter().try_for_each(|queue| queue.reads.check())?;
-        let (now, now_ns) = (sum(), arch::now_ns());
-        if now != seen {
-            (seen, since_ns) = (now, now_ns);
-        } else if now_ns - since_ns > STALL_NS {
-            return Err(format!("no completion for {} s after {now} reads", STALL_NS / 1_000_000_000));
-        }
-    }
-    queues.iter().try_for_each(|queue| queue.reads.check())
+/// Has `pair` do a transfer.
+fn submit(pair: &QueuePair<Bare>, op: IoOp, transfer: Transfer) -> Result<(), String> {
+    let submitted = pair.submit(&[transfer.nvme(op)]);
+    if submitted.accepted == 1 { Ok(()) } else { Err(format!("{:?}", submitted.refused)) }
 }
 
 /// What was done to the lines under load.
@@ -243,7 +228,8 @@ fn report(system: &System, queues: &[Queue], rounds: u64) -> Result<(), String> 
 fn polled_reads(controller: &Controller<Bare>, config: QueueConfig, rounds: u64, depth: u64) -> Result<(), String> {
     let reads = Arc::new(Reads::new(depth, 99)?);
     let pair = controller.create_queue_pair(config, reads.clone()).map_err(|error| error.to_string())?;
-    reads.attach(pair.clone());
+    let reader = pair.clone();
+    reads.attach(move |transfer| submit(&reader, IoOp::Read, transfer));
     reads.start(rounds);
     let polls = AtomicU64::new(0);
     wait("the end of the polled reads", || {

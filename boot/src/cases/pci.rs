@@ -64,26 +64,21 @@ impl Bus {
     /// # Errors
     /// It is no memory, or there is no place for it.
     pub(super) fn region(&mut self, function: &Function, bar: u8) -> Result<Registers, String> {
-        let config = &function.config;
-        let command = config.read32(COMMAND_STATUS) & 0xffff;
-        config.write32(COMMAND_STATUS, command & !MEMORY_AND_MASTER);
-        let register = BAR0 + 4 * u32::from(bar);
-        let kind = config.read32(register);
-        if kind & IO != 0 {
-            return Err(format!("BAR {bar} is {kind:#x}, which is no memory"));
+        let found = Bar::find(function, bar)?;
+        let base = if found.base == 0 { self.place(found.len_bytes)? } else { found.base };
+        Ok(found.place(base))
+    }
+
+    /// The same, at `base`, wherever it was.
+    ///
+    /// # Errors
+    /// It is no memory, or `base` is no multiple of its size.
+    pub(super) fn region_at(&self, function: &Function, bar: u8, base: u64) -> Result<Registers, String> {
+        let found = Bar::find(function, bar)?;
+        if !base.is_multiple_of(found.len_bytes) {
+            return Err(format!("BAR {bar} of {:#x} bytes cannot lie at {base:#x}", found.len_bytes));
         }
-        let firmware = read_bar(config, register);
-        // All ones: the bits that stay 0 tell the size (PCI 6.2.5.1).
-        write_bar(config, register, u64::MAX);
-        let len_bytes = match read_bar(config, register) {
-            0 => return Err(format!("BAR {bar} is not there")),
-            mask if kind & WIDE != 0 => mask.wrapping_neg(),
-            mask => (mask as u32).wrapping_neg().into(),
-        };
-        let base = if firmware == 0 { self.place(len_bytes)? } else { firmware };
-        write_bar(config, register, base);
-        config.write32(COMMAND_STATUS, command | MEMORY_AND_MASTER);
-        Ok(Registers::new(base as usize, len_bytes.min(BAR_BYTES_MAX) as u32))
+        Ok(found.place(base))
     }
 
     /// The lowest free place of a BAR of this size, which is also its alignment.
@@ -94,6 +89,45 @@ impl Bus {
         }
         self.free.start = base + len_bytes;
         Ok(base)
+    }
+}
+
+/// A base address register.
+struct Bar {
+    config: Registers,
+    register: u32,
+    /// Where it is; 0: nowhere.
+    base: u64,
+    len_bytes: u64,
+    command: u32,
+}
+
+impl Bar {
+    /// Finds out its size, the function answering to nothing meanwhile.
+    fn find(function: &Function, bar: u8) -> Result<Self, String> {
+        let config = function.config;
+        let command = config.read32(COMMAND_STATUS) & 0xffff;
+        config.write32(COMMAND_STATUS, command & !MEMORY_AND_MASTER);
+        let register = BAR0 + 4 * u32::from(bar);
+        let kind = config.read32(register);
+        if kind & IO != 0 {
+            return Err(format!("BAR {bar} is {kind:#x}, which is no memory"));
+        }
+        let base = read_bar(&config, register);
+        // All ones: the bits that stay 0 tell the size (PCI 6.2.5.1).
+        write_bar(&config, register, u64::MAX);
+        let len_bytes = match read_bar(&config, register) {
+            0 => return Err(format!("BAR {bar} is not there")),
+            mask if kind & WIDE != 0 => mask.wrapping_neg(),
+            mask => (mask as u32).wrapping_neg().into(),
+        };
+        Ok(Self { config, register, base, len_bytes, command })
+    }
+
+    fn place(self, base: u64) -> Registers {
+        write_bar(&self.config, self.register, base);
+        self.config.write32(COMMAND_STATUS, self.command | MEMORY_AND_MASTER);
+        Registers::new(base as usize, self.len_bytes.min(BAR_BYTES_MAX) as u32)
     }
 }
 

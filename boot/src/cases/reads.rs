@@ -1,17 +1,24 @@
 //! Reads with checked data, from one queue. Mostly the completions alone carry it on, so that a lost interrupt stops it.
 
+use crate::arch;
 use crate::kernel::Bare;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use drivers::nvme::{BatchDone, Completed, IoOp, IoRequest, QueuePair};
-use hal::{Dma, Hal, Lock, Word};
+use core::fmt::Display;
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use drivers::nvme;
+use drivers::virtio::block;
+use hal::{DeviceAddress, Dma, Hal, Lock, Word};
 use spin::Once;
 
 /// A logical block of QEMU's drives.
 pub(super) const BLOCK_BYTES: usize = 512;
 const WORDS: usize = BLOCK_BYTES / 8;
+/// No completion for so long: an interrupt is lost.
+const STALL_NS: u64 = 10_000_000_000;
 /// Blocks that hold known data.
 pub(super) const BLOCKS: u64 = 2048;
 
@@ -40,9 +47,34 @@ struct Ledger {
     wrong: Option<String>,
 }
 
+/// A transfer of one block.
+#[derive(Clone, Copy)]
+pub(super) struct Transfer {
+    pub(super) tag: u64,
+    pub(super) lba: u64,
+    pub(super) buffer: DeviceAddress,
+}
+
+impl Transfer {
+    /// For an NVMe drive.
+    pub(super) fn nvme(self, op: nvme::IoOp) -> nvme::IoRequest {
+        let Self { tag, lba, buffer } = self;
+        nvme::IoRequest { tag, op, lba, buffer, len_bytes: BLOCK_BYTES as u32 }
+    }
+
+    /// For a virtio block device.
+    pub(super) fn virtio(self, op: block::BlockOp) -> block::BlockRequest {
+        let Self { tag, lba, buffer } = self;
+        block::BlockRequest { tag, op, sector: lba, buffer, len_bytes: BLOCK_BYTES as u32 }
+    }
+}
+
+/// Gives a transfer to a device.
+type Submit = Box<dyn Fn(Transfer) -> Result<(), String> + Send + Sync>;
+
 /// The reads of one queue.
 pub(super) struct Reads {
-    pair: Once<Arc<QueuePair<Bare>>>,
+    submit: Once<Submit>,
     ledger: Lock<Bare, Ledger>,
     seed: u64,
 }
@@ -55,12 +87,12 @@ impl Reads {
     pub(super) fn new(depth: u64, seed: u64) -> Result<Self, String> {
         let slot = |_| Ok(Slot { buffer: buffer()?, tag: None });
         let slots = (0..depth).map(slot).collect::<Result<_, String>>()?;
-        Ok(Self { pair: Once::new(), ledger: Lock::new(Bare, Ledger { slots, ..Ledger::default() }), seed })
+        Ok(Self { submit: Once::new(), ledger: Lock::new(Bare, Ledger { slots, ..Ledger::default() }), seed })
     }
 
     /// Gives it its queue.
-    pub(super) fn attach(&self, pair: Arc<QueuePair<Bare>>) {
-        self.pair.call_once(|| pair);
+    pub(super) fn attach(&self, submit: impl Fn(Transfer) -> Result<(), String> + Send + Sync + 'static) {
+        self.submit.call_once(|| Box::new(submit));
     }
 
     /// The block that read `number` reads: all over the known ones.
@@ -74,9 +106,9 @@ impl Reads {
         self.submit_free();
     }
 
-    /// From now on completions submit nothing.
-    pub(super) fn submit_from_thread(&self) {
-        self.ledger.lock().by_thread = true;
+    /// Whether from now on completions submit nothing.
+    pub(super) fn submit_from_thread(&self, by_thread: bool) {
+        self.ledger.lock().by_thread = by_thread;
     }
 
     /// A read into every buffer in which none is in flight.
@@ -87,7 +119,7 @@ impl Reads {
 
     /// The next read, if one is left to do, into the buffer of `slot`, whose words say afterwards who wrote them.
     fn submit(&self, slot: usize) {
-        let request = {
+        let transfer = {
             let mut ledger = self.ledger.lock();
             if ledger.submitted == ledger.wanted || ledger.slots[slot].tag.is_some() {
                 return;
@@ -99,11 +131,10 @@ impl Reads {
             let buffer = &ledger.slots[slot].buffer;
             let lba = self.lba(number);
             buffer.words().iter().enumerate().for_each(|(index, word)| word.set(!pattern(lba, index)));
-            IoRequest { tag, op: IoOp::Read, lba, buffer: buffer.device_address(), len_bytes: BLOCK_BYTES as u32 }
+            Transfer { tag, lba, buffer: buffer.device_address() }
         };
-        let submitted = self.pair.get().expect("a queue").submit(&[request]);
-        if submitted.accepted != 1 {
-            self.ledger.lock().fail(|| format!("a read was refused: {:?}", submitted.refused));
+        if let Err(why) = self.submit.get().expect("a queue")(transfer) {
+            self.ledger.lock().fail(|| format!("a read was refused: {why}"));
         }
     }
 
@@ -122,21 +153,21 @@ impl Reads {
     }
 
     /// A read is over; the slot that is to be used again at once.
-    fn end(&self, completed: &Completed) -> Option<usize> {
+    fn end(&self, ended: u64, result: Result<(), impl Display>) -> Option<usize> {
         let mut ledger = self.ledger.lock();
-        let slot = (completed.tag & 0xffff) as usize;
+        let slot = (ended & 0xffff) as usize;
         let Some(Slot { buffer, tag }) = ledger.slots.get_mut(slot) else {
-            ledger.fail(|| format!("a completion of nothing: tag {:#x}", completed.tag));
+            ledger.fail(|| format!("a completion of nothing: tag {ended:#x}"));
             return None;
         };
         let was = tag.take();
-        let lba = self.lba(completed.tag >> 16);
+        let lba = self.lba(ended >> 16);
         let wrong = buffer.words().iter().enumerate().find(|(index, word)| word.get() != pattern(lba, *index));
         let wrong = wrong.map(|(index, word)| (index, word.get()));
         ledger.completed += 1;
-        if was != Some(completed.tag) {
-            ledger.fail(|| format!("tag {:#x} completed; {was:x?} was in flight", completed.tag));
-        } else if let Err(error) = completed.result {
+        if was != Some(ended) {
+            ledger.fail(|| format!("tag {ended:#x} completed; {was:x?} was in flight"));
+        } else if let Err(error) = result {
             ledger.fail(|| format!("a read of block {lba} failed: {error}"));
         } else if let Some((index, word)) = wrong {
             ledger.fail(|| format!("word {index} of block {lba} is {word:#x}, not {:#x}", pattern(lba, index)));
@@ -153,13 +184,18 @@ impl Ledger {
     }
 }
 
-impl BatchDone for Reads {
-    fn batch_done(&self, batch: &[Completed]) {
-        for completed in batch {
-            if let Some(slot) = self.end(completed) {
-                self.submit(slot);
-            }
+impl Reads {
+    /// A read is over, and its slot may be used again.
+    pub(super) fn ended(&self, tag: u64, result: Result<(), impl Display>) {
+        if let Some(slot) = self.end(tag, result) {
+            self.submit(slot);
         }
+    }
+}
+
+impl nvme::BatchDone for Reads {
+    fn batch_done(&self, batch: &[nvme::Completed]) {
+        batch.iter().for_each(|completed| self.ended(completed.tag, completed.result.map(drop)));
     }
 }
 
@@ -167,37 +203,74 @@ fn buffer() -> Result<<Bare as Hal>::Dma, String> {
     Bare.dma_alloc(BLOCK_BYTES, BLOCK_BYTES).map_err(|error| format!("a buffer: {error}"))
 }
 
-/// Takes completions, whoever they are for, of the queue that the drive is filled through.
-#[derive(Default)]
-pub(super) struct Written(core::sync::atomic::AtomicU64, core::sync::atomic::AtomicU64);
+/// Starts `rounds` reads over all queues and waits for them, calling `meanwhile` again and again.
+///
+/// # Errors
+/// What went wrong, or that nothing completed for long.
+pub(super) fn carry(
+    queues: &[Arc<Reads>],
+    rounds: u64,
+    mut meanwhile: impl FnMut() -> Result<(), String>,
+) -> Result<(), String> {
+    let share = |index: usize| rounds / queues.len() as u64 + u64::from((index as u64) < rounds % queues.len() as u64);
+    queues.iter().enumerate().for_each(|(index, reads)| reads.start(share(index)));
+    let sum = || queues.iter().map(|reads| reads.progress().0).sum::<u64>();
+    let (mut seen, mut since_ns) = (sum(), arch::now_ns());
+    while !queues.iter().all(|reads| reads.progress().1) {
+        meanwhile()?;
+        Bare.yield_now();
+        queues.iter().try_for_each(|reads| reads.check())?;
+        let (now, now_ns) = (sum(), arch::now_ns());
+        if now != seen {
+            (seen, since_ns) = (now, now_ns);
+        } else if now_ns - since_ns > STALL_NS {
+            return Err(format!("no completion for {} s after {now} reads", STALL_NS / 1_000_000_000));
+        }
+    }
+    queues.iter().try_for_each(|reads| reads.check())
+}
 
-impl BatchDone for Written {
-    fn batch_done(&self, batch: &[Completed]) {
-        use core::sync::atomic::Ordering::SeqCst;
-        let failed = batch.iter().filter(|completed| completed.result.is_err()).count();
-        self.1.fetch_add(failed as u64, SeqCst);
-        self.0.fetch_add(batch.len() as u64, SeqCst);
+/// Counts completions, and failures among them, of what fills the device.
+#[derive(Default)]
+pub(super) struct Written {
+    ended: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Written {
+    /// A write is over.
+    pub(super) fn note(&self, failed: bool) {
+        self.failed.fetch_add(failed.into(), SeqCst);
+        self.ended.fetch_add(1, SeqCst);
     }
 }
 
-/// Writes the known data through a polled queue.
+impl nvme::BatchDone for Written {
+    fn batch_done(&self, batch: &[nvme::Completed]) {
+        batch.iter().for_each(|completed| self.note(completed.result.is_err()));
+    }
+}
+
+/// Writes the known data, a block at a time: `submit` gives a write to the device, `look` takes what is over.
 ///
 /// # Errors
 /// A write that fails, or is not over in time.
-pub(super) fn fill(pair: &QueuePair<Bare>, written: &Written) -> Result<(), String> {
-    use core::sync::atomic::Ordering::SeqCst;
+pub(super) fn fill(
+    written: &Written,
+    submit: impl Fn(Transfer) -> Result<(), String>,
+    look: impl Fn(),
+) -> Result<(), String> {
     let buffer = buffer()?;
     for lba in 0..BLOCKS {
         for index in 0..WORDS {
             buffer.words()[index].set(pattern(lba, index));
         }
-        let address = buffer.device_address();
-        let request = IoRequest { tag: lba, op: IoOp::Write, lba, buffer: address, len_bytes: BLOCK_BYTES as u32 };
-        let submitted = pair.submit(&[request]);
-        if submitted.accepted != 1 {
-            return Err(format!("a write was refused: {:?}", submitted.refused));
-        }
-        super::wait("a write", || pair.poll(1) > 0 || written.0.load(SeqCst) > lba)?;
+        let transfer = Transfer { tag: lba, lba, buffer: buffer.device_address() };
+        submit(transfer).map_err(|why| format!("a write was refused: {why}"))?;
+        super::wait("a write", || {
+            look();
+            written.ended.load(SeqCst) > lba
+        })?;
     }
-    super::expect("writes failed", written.1.load(SeqCst), 0)
+    super::expect("writes failed", written.failed.load(SeqCst), 0)
 }

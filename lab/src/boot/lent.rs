@@ -2,12 +2,18 @@
 
 use super::BootError;
 use super::matrix::Case;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// A server that is not there after so long does not come.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Queues of the virtio disk; it has an interrupt for each, and one for its configuration.
+pub(super) const QUEUES: u16 = 4;
 
 fn socket(folder: &Path) -> PathBuf {
     folder.join("socket")
@@ -20,7 +26,11 @@ pub(super) fn device(folder: &Path) -> String {
 }
 
 /// A server, until it is dropped.
-pub(super) struct Lent(Child);
+pub(super) struct Lent {
+    child: Child,
+    /// What it says, line by line.
+    said: Receiver<String>,
+}
 
 impl Lent {
     /// Serves the device of `case` in `folder`, with a slot for each of `cpus` CPUs.
@@ -30,17 +40,21 @@ impl Lent {
     pub(super) fn serve(case: Case, cpus: u32, folder: &Path) -> Result<Self, BootError> {
         let io = |error| BootError::Io("campanile serve".into(), error);
         let mut command = Command::new(std::env::current_exe().map_err(io)?);
-        command.arg("serve").arg(if case == Case::Posts { "poster" } else { "nvme" });
+        let [slots, queues, disk_queues] = [cpus, cpus + 2, QUEUES.into()].map(|count| count.to_string());
+        command.arg("serve").args(match case {
+            Case::Posts => vec!["poster", "--posting-slots", &slots],
+            Case::VirtioIrqs => vec!["virtio", "--queues", &disk_queues],
+            _ => vec!["nvme", "--posting-slots", &slots, "--memory", "1MiB", "--queues", &queues],
+        });
         command.arg("--socket").arg(socket(folder));
-        command.args(["--posting-slots", &cpus.to_string()]);
-        if case == Case::Nvme {
-            command.args(["--memory", "1MiB", "--queues", &(cpus + 2).to_string()]);
-        }
-        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().map_err(io)?;
-        let mut server = Self(child);
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(io)?;
+        let lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
+        let (sender, said) = channel();
+        std::thread::spawn(move || lines.for_each(|line| _ = sender.send(line)));
+        let mut server = Self { child, said };
         let deadline = Instant::now() + PATIENCE;
         while !socket(folder).exists() {
-            let ended = server.0.try_wait().map_err(io)?;
+            let ended = server.child.try_wait().map_err(io)?;
             if ended.is_some() || Instant::now() > deadline {
                 return Err(io(std::io::Error::other(format!("no socket; run as {command:?}"))));
             }
@@ -48,12 +62,43 @@ impl Lent {
         }
         Ok(server)
     }
+
+    /// The client has gone: what the device says that it has counted, by name.
+    pub(super) fn end(self) -> BTreeMap<String, u64> {
+        let deadline = Instant::now() + PATIENCE;
+        // A server that says nothing more, or in time, has counted nothing; the figures are missed then.
+        let next = || self.said.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok();
+        std::iter::from_fn(next).find_map(|line| counts(&line)).unwrap_or_default()
+    }
+}
+
+/// `campanile: since the last reset: msis 7, kicks 3; …`
+fn counts(line: &str) -> Option<BTreeMap<String, u64>> {
+    let counts = line.strip_prefix("campanile: since the last reset: ")?.split(';').next()?;
+    let pair = |text: &str| {
+        let (name, value) = text.trim().rsplit_once(' ')?;
+        Some((name.to_owned(), value.parse().ok()?))
+    };
+    Some(counts.split(',').filter_map(pair).collect())
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
         // It may have ended; either way it is gone then.
-        _ = self.0.kill();
-        _ = self.0.wait();
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_device_counted_is_read() {
+        let line = "campanile: since the last reset: msis 7, status_reads 0; messages without an eventfd 3";
+        let expected = [("msis".to_owned(), 7), ("status_reads".to_owned(), 0)];
+        assert_eq!(counts(line), Some(expected.into()));
+        assert_eq!(counts("campanile: the client has closed the connection"), None);
     }
 }

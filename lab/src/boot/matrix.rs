@@ -2,6 +2,7 @@
 
 use super::Selection;
 use super::image::{AARCH64, Tools, X86_64};
+use super::lent::QUEUES;
 use std::fmt;
 
 /// A case of the images.
@@ -17,16 +18,42 @@ pub enum Case {
     Nvme,
     /// A device whose threads post into the guest's descriptors.
     Posts,
+    /// A virtio block device over MMIO, with one interrupt.
+    VirtioBlk,
+    /// Two virtio network devices over MMIO, on one hub.
+    VirtioNet,
+    /// A virtio block device of the machine's over MMIO, with several interrupts, found by the command line.
+    VirtioIrqs,
 }
 
 /// All cases, by name.
-pub const CASES: [(&str, Case); 5] = [
+pub const CASES: [(&str, Case); 8] = [
     ("raise", Case::Raise),
     ("serial", Case::Serial),
     ("private", Case::Private),
     ("nvme", Case::Nvme),
     ("posts", Case::Posts),
+    ("virtio-blk", Case::VirtioBlk),
+    ("virtio-net", Case::VirtioNet),
+    ("virtio-irqs", Case::VirtioIrqs),
 ];
+
+impl Case {
+    /// Whether it is judged by what becomes of a device's interrupts, which nobody forces into threads.
+    pub(super) fn traces_interrupts(self) -> bool {
+        matches!(self, Self::Nvme | Self::VirtioBlk | Self::VirtioNet | Self::VirtioIrqs)
+    }
+
+    /// Whether its devices are QEMU's virtio devices on `virt`, by one interrupt each.
+    pub(super) fn has_single_interrupts(self) -> bool {
+        matches!(self, Self::VirtioBlk | Self::VirtioNet)
+    }
+
+    /// Whether its device sends messages: by an ITS, a v2m frame, or to local APICs.
+    pub(super) fn sends_messages(self) -> bool {
+        matches!(self, Self::Nvme | Self::VirtioIrqs)
+    }
+}
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,10 +97,10 @@ impl fmt::Display for Setting {
         write!(f, "{} ", self.case)?;
         match self.machine {
             Machine::Virt { gic, level, eoi_mode } => {
-                let way = match (self.case, gic) {
-                    (Case::Nvme, 2) => " v2m",
-                    (Case::Nvme, _) => " ITS",
-                    _ => "",
+                let way = match (self.case.sends_messages(), gic) {
+                    (true, 2) => " v2m",
+                    (true, _) => " ITS",
+                    (false, _) => "",
                 };
                 write!(f, "GICv{gic}{way} EL{level} EOImode {eoi_mode}")?;
             }
@@ -107,7 +134,7 @@ impl Setting {
         let raising = match self.case {
             Case::Raise => 1,
             Case::Serial => 0,
-            Case::Private | Case::Nvme | Case::Posts => return None,
+            _ => return None,
         };
         let masked = u64::from(eoi_mode == 0);
         Some(Accesses { writes: raising + 2 * masked, reads: masked * u64::from(gic == 3) })
@@ -129,15 +156,36 @@ impl Setting {
     pub(super) fn command_line(&self) -> String {
         let Self { case, rounds, .. } = self;
         match self.machine {
-            Machine::Virt { eoi_mode, .. } if *case == Case::Nvme => {
-                format!("{case} eoimode={eoi_mode} forced=0 rounds={rounds} depth=16")
+            Machine::Virt { eoi_mode, .. } if case.traces_interrupts() => {
+                format!("{case} eoimode={eoi_mode} forced=0 rounds={rounds} depth=16{}", self.device())
             }
             Machine::Virt { eoi_mode, .. } => format!("{case} eoimode={eoi_mode} rounds={rounds}"),
-            Machine::Q35 { .. } => format!("{case} rounds={rounds} depth=16"),
+            Machine::Q35 { .. } => format!("{case} rounds={rounds} depth=16{}", self.device()),
             Machine::Lent { posting } if *case == Case::Posts => {
                 format!("{case} posting={} raises={rounds} seed={SEED}", u8::from(posting))
             }
             Machine::Lent { posting } => format!("{case} posting={} rounds={rounds} depth=16", u8::from(posting)),
+        }
+    }
+
+    /// Whether this program lends the device.
+    pub(super) fn is_lent(&self) -> bool {
+        matches!(self.machine, Machine::Lent { .. }) || self.case == Case::VirtioIrqs
+    }
+
+    /// What the command line says of a virtio device: how many queues it has, and where it is, if that is not in the
+    /// device tree.
+    fn device(&self) -> String {
+        // Where each machine has room for a BAR.
+        let base = match self.machine {
+            Machine::Virt { .. } => 0x3e00_0000,
+            Machine::Q35 { .. } | Machine::Lent { .. } => 0xc800_0000_u32,
+        };
+        match self.case {
+            // They all interrupt by one line.
+            Case::VirtioBlk => " queues=4".into(),
+            Case::VirtioIrqs => format!(" queues={QUEUES} virtio_mmio.device=4K@{base:#x}:40-{}", 40 + QUEUES),
+            _ => String::new(),
         }
     }
 }
@@ -183,6 +231,8 @@ fn machines(case: Case) -> Vec<Setting> {
             20_000
         }
         Case::Posts => return vec![posts(POSTS)],
+        Case::VirtioBlk | Case::VirtioNet => 1000,
+        Case::VirtioIrqs => return with_own_device(),
         Case::Raise | Case::Serial => 200,
         Case::Private => 20,
     };
@@ -197,13 +247,21 @@ fn machines(case: Case) -> Vec<Setting> {
     settings
 }
 
+/// A device of ours, by every way that its messages can go.
+fn with_own_device() -> Vec<Setting> {
+    let virt = |gic| Machine::Virt { gic, level: gic - 1, eoi_mode: 1 };
+    let machines = [virt(2), virt(3), Machine::Q35 { remapping: false }, Machine::Q35 { remapping: true }];
+    let settings = machines.into_iter().flat_map(|machine| [1, 4].map(|cpus| (machine, cpus)));
+    settings.map(|(machine, cpus)| Setting { case: Case::VirtioIrqs, machine, cpus, rounds: 1000 }).collect()
+}
+
 /// Four CPUs, each GIC at one level in both modes, with and without remapping; lent devices that post, on two.
 fn is_quick(setting: &Setting) -> bool {
     let cpus = if matches!(setting.machine, Machine::Lent { .. }) { 2 } else { 4 };
     setting.cpus == cpus
         && match setting.machine {
             Machine::Virt { gic, level, eoi_mode } => {
-                level + 1 == gic && (eoi_mode == 1 || !matches!(setting.case, Case::Private | Case::Nvme))
+                level + 1 == gic && (eoi_mode == 1 || matches!(setting.case, Case::Raise | Case::Serial))
             }
             Machine::Q35 { .. } => true,
             Machine::Lent { posting } => posting,
@@ -220,13 +278,14 @@ mod tests {
             let count = match case {
                 Case::Nvme => 23,
                 Case::Posts => 1,
+                Case::VirtioIrqs => 8,
                 _ => 16,
             };
             assert_eq!(select(&Selection::One(case)).len(), count, "{case}");
         }
-        assert_eq!(select(&Selection::All).len(), 74);
+        assert_eq!(select(&Selection::All).len(), 114);
         let quick = select(&Selection::Quick);
-        assert_eq!(quick.len(), 16);
+        assert_eq!(quick.len(), 24);
         assert!(CASES.iter().all(|(_, case)| quick.iter().any(|setting| setting.case == *case)));
     }
 

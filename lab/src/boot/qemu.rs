@@ -20,6 +20,8 @@ pub(super) struct Run {
     pub(super) counts: BTreeMap<String, u64>,
     /// What QEMU traced.
     pub(super) events: Events,
+    /// What a device of ours counted.
+    pub(super) device: BTreeMap<String, u64>,
     /// Why it failed; none when it passed.
     pub(super) failure: Option<String>,
 }
@@ -44,13 +46,34 @@ fn command(setting: &Setting, image: &Image, folder: &Path, traced: bool) -> Com
     }
     if let Machine::Lent { .. } = setting.machine {
         // The device's memory accesses are atomic towards the CPUs' only with more CPUs than one, each a thread.
-        qemu.args(["-M", "q35,kernel-irqchip=off,memory-backend=memory", "-accel", "tcg,thread=multi", "-cpu", "max"]);
-        qemu.args(["-object", "memory-backend-memfd,id=memory,share=on,size=512M", "-no-reboot"]);
-        qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-device", &lent::device(folder)]);
-    } else if setting.case == Case::Nvme {
-        let disk = folder.join("disk");
-        qemu.args(["-drive", &format!("if=none,id=d,format=raw,cache=unsafe,file={}", disk.display())]);
-        qemu.args(["-device", "nvme,serial=1,drive=d"]);
+        qemu.args(["-M", "q35,kernel-irqchip=off", "-accel", "tcg,thread=multi", "-cpu", "max", "-no-reboot"]);
+        qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
+    }
+    if setting.is_lent() {
+        // The server maps the guest's memory.
+        qemu.args([
+            "-object",
+            "memory-backend-memfd,id=memory,share=on,size=512M",
+            "-machine",
+            "memory-backend=memory",
+        ]);
+        qemu.args(["-device", &lent::device(folder)]);
+    }
+    let drive = || format!("if=none,id=d,format=raw,cache=unsafe,file={}", folder.join("disk").display());
+    match setting.case {
+        Case::Nvme if !setting.is_lent() => _ = qemu.args(["-drive", &drive(), "-device", "nvme,serial=1,drive=d"]),
+        Case::VirtioBlk => {
+            qemu.args(["-global", "virtio-mmio.force-legacy=false", "-drive", &drive()]);
+            qemu.args(["-device", "virtio-blk-device,drive=d,num-queues=4"]);
+        }
+        Case::VirtioNet => {
+            qemu.args(["-global", "virtio-mmio.force-legacy=false"]);
+            for end in ["a", "b"] {
+                qemu.args(["-netdev", &format!("hubport,id={end},hubid=0")]);
+                qemu.args(["-device", &format!("virtio-net-device,netdev={end}")]);
+            }
+        }
+        _ => {}
     }
     qemu.args(["-m", "512M", "-smp", &setting.cpus.to_string(), "-display", "none", "-nodefaults"]);
     qemu.args(["-serial", "stdio", "-monitor", "none"]);
@@ -74,10 +97,7 @@ pub(super) fn run(setting: &Setting, image: &Image, traced: bool) -> Result<Run,
     let folder = tempfile::tempdir().map_err(io("a temporary folder"))?;
     let disk = std::fs::File::create(folder.path().join("disk")).map_err(io("the drive's file"))?;
     disk.set_len(DISK_BYTES).map_err(io("the drive's file"))?;
-    let _server = match setting.machine {
-        Machine::Lent { .. } => Some(Lent::serve(setting.case, setting.cpus, folder.path())?),
-        _ => None,
-    };
+    let server = if setting.is_lent() { Some(Lent::serve(setting.case, setting.cpus, folder.path())?) } else { None };
     let command = command(setting, image, folder.path(), traced);
     let answer = if setting.case == Case::Serial { vec![b'x'; setting.rounds as usize] } else { Vec::new() };
     // The debug port's 2·value + 1; semihosting's code as it is.
@@ -85,7 +105,8 @@ pub(super) fn run(setting: &Setting, image: &Image, traced: bool) -> Result<Run,
     let ended = process::run(command, &answer, |status, lines| {
         status.code() == Some(good) && lines.iter().any(|line| line == "pass")
     })?;
-    let mut run = Run { counts: ended.counts(), events: Events::new(), failure: ended.failure };
+    let device = server.map(Lent::end).unwrap_or_default();
+    let mut run = Run { counts: ended.counts(), events: Events::new(), device, failure: ended.failure };
     if traced {
         let file = std::fs::File::open(folder.path().join("trace")).map_err(io("QEMU's trace"))?;
         run.events = trace::count(BufReader::new(file).lines()).map_err(io("QEMU's trace"))?;

@@ -64,21 +64,41 @@ fn judge(setting: &Setting, run: &Run, short: Option<&Run>, traced: bool) -> Vec
         let each = sent / posts as f64;
         rows.push(row("notifications per post", each, each > 0.0 && each < 1.0));
     }
-    if setting.case == Case::Nvme && matches!(setting.machine, Machine::Virt { .. }) {
-        rows.extend(messages(setting, run).into_iter().map(|(quantity, value, pass)| row(quantity, value, pass)));
+    if setting.case == Case::VirtioIrqs {
+        rows.extend(vectors(run).into_iter().map(|(quantity, value, pass)| row(quantity, value, pass)));
+    }
+    if setting.case.traces_interrupts() && matches!(setting.machine, Machine::Virt { .. }) {
+        rows.extend(interrupts(setting, run).into_iter().map(|(quantity, value, pass)| row(quantity, value, pass)));
     }
     rows
 }
 
-/// What becomes of a drive's messages on a GIC: each interrupt is taken once and ended once, an LPI is never deactivated,
-/// and in the steady state no register outside the CPUs is touched.
-fn messages(setting: &Setting, run: &Run) -> Vec<(&'static str, f64, bool)> {
-    let has_its = matches!(setting.machine, Machine::Virt { gic: 3, .. });
-    let has_dir = matches!(setting.machine, Machine::Virt { gic: 2, eoi_mode: 1, .. });
+/// What our own device with several interrupts saw: messages for all interrupts, and not one access for their sake.
+fn vectors(run: &Run) -> Vec<(&'static str, f64, bool)> {
+    let device = |name: &str| run.device.get(name).copied();
+    let value = |count: Option<u64>| count.map_or(f64::NAN, |count| count as f64);
+    let none = |name| (value(device(name)), device(name) == Some(0));
+    let (reads, no_reads) = none("status_reads");
+    let (acks, no_acks) = none("acknowledgements");
+    // Two messages may become one interrupt.
+    let sent = device("msis");
+    let covered = sent.zip(run.counts.get("interrupts").copied()).is_some_and(|(sent, taken)| sent >= taken);
+    vec![
+        ("messages that the device sent", value(sent), covered),
+        (trace::STATUS_READS, reads, no_reads),
+        ("acknowledgements to the device", acks, no_acks),
+    ]
+}
+
+/// What becomes of a device's interrupts on a GIC: each is taken once and ended once, an LPI is never deactivated, and in
+/// the steady state no register outside the CPUs is touched.
+fn interrupts(setting: &Setting, run: &Run) -> Vec<(&'static str, f64, bool)> {
+    let Machine::Virt { gic, eoi_mode, .. } = setting.machine else { return Vec::new() };
+    let has_its = setting.case.sends_messages() && gic == 3;
     let event = |name: &str| run.events.get(name).copied().unwrap_or(0);
     let counted = |name: &str| run.counts.get(name).copied();
     let (interrupts, moves) = (counted("interrupts"), counted("moves"));
-    let deactivated = if has_dir { interrupts } else { Some(0) };
+    let deactivated = if has_its || eoi_mode == 0 { Some(0) } else { interrupts };
     let exact = |quantity: &'static str, name: &str, wanted: Option<u64>| {
         (quantity, event(name) as f64, wanted == Some(event(name)))
     };
@@ -87,15 +107,21 @@ fn messages(setting: &Setting, run: &Run) -> Vec<(&'static str, f64, bool)> {
     let mut rows = vec![
         calm("GIC writes in the steady state", trace::CALM_WRITES),
         calm("GIC reads in the steady state", trace::CALM_READS),
-        exact("messages acknowledged", trace::ACKNOWLEDGED, interrupts),
-        exact("messages dropped in priority", trace::DROPPED, interrupts),
-        exact("messages deactivated", trace::DEACTIVATED, deactivated),
+        exact(trace::ACKNOWLEDGED, trace::ACKNOWLEDGED, interrupts),
+        exact(trace::DROPPED, trace::DROPPED, interrupts),
+        exact(trace::DEACTIVATED, trace::DEACTIVATED, deactivated),
     ];
+    if setting.case.has_single_interrupts() {
+        rows.push(exact(trace::STATUS_READS, trace::STATUS_READS, interrupts));
+        rows.push(exact(trace::STATUS_ACKS, trace::STATUS_ACKS, interrupts));
+    }
     if has_its {
         // A message that finds its LPI pending becomes one interrupt with it.
         let sent = event("gicv3_its_translation_write") + event("gicv3_its_cmd_int");
-        let moved = event("gicv3_its_cmd_movi");
         rows.push(("messages sent to the ITS", sent as f64, interrupts.is_some_and(|interrupts| sent >= interrupts)));
+    }
+    if has_its && setting.case == Case::Nvme {
+        let moved = event("gicv3_its_cmd_movi");
         // One CPU has nowhere to move a line to.
         let moves = moves.map(|moves| if setting.cpus == 1 { 0 } else { moves });
         rows.push(("MOVI commands", moved as f64, moves.is_some_and(|moves| moved >= moves)));
@@ -118,6 +144,7 @@ mod tests {
         Run {
             counts: counts.map(|(name, value)| (name.into(), value)).into(),
             events: events.map(|(name, value)| (name.into(), value)).into(),
+            device: [].into(),
             failure: None,
         }
     }
@@ -135,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_ended_once_and_an_lpi_never_deactivated() {
+    fn an_interrupt_is_ended_once_and_an_lpi_never_deactivated() {
         let run = |marks, acknowledged, dropped, deactivated, calm| Run {
             counts: [("interrupts", 7), ("moves", 2)].map(|(name, value)| (name.into(), value)).into(),
             events: [
@@ -149,18 +176,19 @@ mod tests {
             ]
             .map(|(name, value)| (name.into(), value))
             .into(),
+            device: [].into(),
             failure: None,
         };
         let failing = |run: Run, gic, eoi_mode| {
             let machine = Machine::Virt { gic, level: 1, eoi_mode };
-            let rows = messages(&Setting { case: Case::Nvme, machine, ..SETTING }, &run);
+            let rows = interrupts(&Setting { case: Case::Nvme, machine, ..SETTING }, &run);
             rows.into_iter().filter(|row| !row.2).map(|row| row.0).collect::<Vec<_>>()
         };
         assert!(failing(run(2, 7, 7, 0, 0), 3, 1).is_empty());
         assert!(failing(run(2, 7, 7, 7, 0), 2, 1).is_empty());
         assert!(failing(run(2, 7, 7, 0, 0), 2, 0).is_empty());
-        assert_eq!(failing(run(2, 7, 7, 1, 0), 3, 1), ["messages deactivated"]);
-        assert_eq!(failing(run(2, 7, 7, 6, 0), 2, 1), ["messages deactivated"]);
+        assert_eq!(failing(run(2, 7, 7, 1, 0), 3, 1), [trace::DEACTIVATED]);
+        assert_eq!(failing(run(2, 7, 7, 6, 0), 2, 1), [trace::DEACTIVATED]);
         assert_eq!(failing(run(2, 6, 8, 0, 1), 3, 1).len(), 3);
         assert_eq!(failing(run(1, 7, 7, 0, 0), 3, 1).len(), 2, "no steady state was marked");
     }
@@ -171,7 +199,7 @@ mod tests {
             let counts = [("cpus", Some(2)), ("remapping", Some(0)), ("posting", Some(1)), ("posts", Some(100))];
             let counts = counts.into_iter().chain([("notifications_sent", sent)]);
             let counts = counts.filter_map(|(name, value)| Some((name.into(), value?))).collect();
-            let run = Run { counts, events: Default::default(), failure: None };
+            let run = Run { counts, events: Default::default(), device: [].into(), failure: None };
             let machine = Machine::Lent { posting: true };
             let rows = judge(&Setting { case: Case::Posts, machine, cpus: 2, rounds: 100 }, &run, None, true);
             rows.into_iter().filter(|row| !row.pass).map(|row| row.quantity).collect::<Vec<_>>()
@@ -180,6 +208,18 @@ mod tests {
         for wrong in [Some(0), Some(100), None] {
             assert_eq!(posts(wrong), ["notifications per post"], "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_device_that_was_asked_for_its_status_fails() {
+        let run = |device: &[(&str, u64)]| Run {
+            device: device.iter().map(|&(name, value)| (name.into(), value)).collect(),
+            ..run(7, 1, 0)
+        };
+        let failing = |run: &Run| vectors(run).iter().filter(|row| !row.2).count();
+        assert_eq!(failing(&run(&[("msis", 8), ("status_reads", 0), ("acknowledgements", 0)])), 0);
+        assert_eq!(failing(&run(&[("msis", 6), ("status_reads", 1), ("acknowledgements", 1)])), 3);
+        assert_eq!(failing(&run(&[])), 3, "a device that says nothing");
     }
 
     #[test]

@@ -11,10 +11,13 @@ pub(super) const MARKS: &str = "marks";
 /// Accesses to distributor and redistributor between the marks.
 pub(super) const CALM_WRITES: &str = "writes between the marks";
 pub(super) const CALM_READS: &str = "reads between the marks";
-/// Messages of devices, as the CPU interfaces saw them: taken, dropped in priority (ended, with EOImode 0), deactivated.
-pub(super) const ACKNOWLEDGED: &str = "messages acknowledged";
-pub(super) const DROPPED: &str = "messages dropped in priority";
-pub(super) const DEACTIVATED: &str = "messages deactivated";
+/// Interrupts of devices, as the CPU interfaces saw them: taken, dropped in priority (ended, with EOImode 0), deactivated.
+pub(super) const ACKNOWLEDGED: &str = "interrupts acknowledged";
+pub(super) const DROPPED: &str = "interrupts dropped in priority";
+pub(super) const DEACTIVATED: &str = "interrupts deactivated";
+/// What the one interrupt of a virtio-mmio device costs at its registers.
+pub(super) const STATUS_READS: &str = "reads of InterruptStatus";
+pub(super) const STATUS_ACKS: &str = "writes of InterruptACK";
 
 /// Events that QEMU traces for the setting.
 pub(super) fn traced(setting: &Setting) -> Vec<&'static str> {
@@ -23,20 +26,19 @@ pub(super) fn traced(setting: &Setting) -> Vec<&'static str> {
         Machine::Q35 { remapping: true } => &["vtd_ir_remap_msi"],
         Machine::Q35 { remapping: false } | Machine::Lent { .. } => &[],
     };
-    let messages: &[&str] = match (setting.case, setting.machine) {
-        (Case::Nvme, Machine::Virt { gic: 2, .. }) => &["gic_cpu_read", "gic_cpu_write"],
-        (Case::Nvme, Machine::Virt { .. }) => &[
-            "gicv3_icc_iar1_read",
-            "gicv3_icc_eoir_write",
-            "gicv3_icc_dir_write",
-            "gicv3_its_translation_write",
-            "gicv3_its_cmd_int",
-            "gicv3_its_cmd_inv",
-            "gicv3_its_cmd_movi",
-        ],
+    let cpus: &[&str] = match setting.machine {
+        Machine::Virt { gic: 2, .. } => &["gic_cpu_read", "gic_cpu_write"],
+        Machine::Virt { .. } => &["gicv3_icc_iar1_read", "gicv3_icc_eoir_write", "gicv3_icc_dir_write"],
+        Machine::Q35 { .. } | Machine::Lent { .. } => &[],
+    };
+    let device: &[&str] = match (setting.case, setting.machine) {
+        (Case::VirtioBlk | Case::VirtioNet, _) => &["virtio_mmio_read", "virtio_mmio_write_offset"],
+        (Case::Nvme | Case::VirtioIrqs, Machine::Virt { gic: 3, .. }) => {
+            &["gicv3_its_translation_write", "gicv3_its_cmd_int", "gicv3_its_cmd_inv", "gicv3_its_cmd_movi"]
+        }
         _ => &[],
     };
-    [accesses, messages].concat()
+    if setting.case.traces_interrupts() { [accesses, cpus, device].concat() } else { accesses.to_vec() }
 }
 
 /// Every access to distributor and redistributor.
@@ -66,7 +68,7 @@ fn note(line: &str, events: &mut Events) {
     let event = line.split_whitespace().next().unwrap_or_default();
     let mut add = |name: &str| *events.entry(name.to_owned()).or_default() += 1;
     add(event);
-    if let Some(what) = message(event, line) {
+    if let Some(what) = at_cpu(event, line).or_else(|| at_device(event, line)) {
         add(what);
     }
     let is_read = matches!(event, "gic_dist_read" | "gicv3_dist_read" | "gicv3_redist_read");
@@ -81,13 +83,22 @@ fn note(line: &str, events: &mut Events) {
     }
 }
 
-/// What a CPU interface has done with a device's message: an LPI, or with a v2m frame an SPI.
-fn message(event: &str, line: &str) -> Option<&'static str> {
-    let is_message = |intid: Option<u64>| intid.is_some_and(|intid| (32..1020).contains(&intid) || intid >= 8192);
+/// What an access to a virtio-mmio device is that has to do with its interrupt.
+fn at_device(event: &str, line: &str) -> Option<&'static str> {
+    match (event, offset(line)) {
+        ("virtio_mmio_read", Some(0x60)) => Some(STATUS_READS),
+        ("virtio_mmio_write_offset", Some(0x64)) => Some(STATUS_ACKS),
+        _ => None,
+    }
+}
+
+/// What a CPU interface has done with a device's interrupt: an LPI or an SPI.
+fn at_cpu(event: &str, line: &str) -> Option<&'static str> {
+    let is_device = |intid: Option<u64>| intid.is_some_and(|intid| (32..1020).contains(&intid) || intid >= 8192);
     match event {
-        "gicv3_icc_iar1_read" => is_message(after(line, "value ")).then_some(ACKNOWLEDGED),
-        "gicv3_icc_eoir_write" => is_message(after(line, "value ")).then_some(DROPPED),
-        "gicv3_icc_dir_write" => is_message(after(line, "value ")).then_some(DEACTIVATED),
+        "gicv3_icc_iar1_read" => is_device(after(line, "value ")).then_some(ACKNOWLEDGED),
+        "gicv3_icc_eoir_write" => is_device(after(line, "value ")).then_some(DROPPED),
+        "gicv3_icc_dir_write" => is_device(after(line, "value ")).then_some(DEACTIVATED),
         // GICC_IAR, GICC_EOIR and GICC_DIR; bits 12:10 of the value are an SGI's sender.
         "gic_cpu_read" | "gic_cpu_write" => {
             let value = line.split_whitespace().last().and_then(number);
@@ -97,7 +108,7 @@ fn message(event: &str, line: &str) -> Option<&'static str> {
                 ("gic_cpu_write", 0x1000) => DEACTIVATED,
                 _ => return None,
             };
-            is_message(value).then_some(what)
+            is_device(value).then_some(what)
         }
         _ => None,
     }
@@ -105,7 +116,7 @@ fn message(event: &str, line: &str) -> Option<&'static str> {
 
 /// The register of an access: `… at 0x00000f00 …` or `… offset 0xf00 …`.
 fn offset(line: &str) -> Option<u64> {
-    after(line, " at ").or_else(|| after(line, "offset "))
+    after(line, " at ").or_else(|| after(line, " offset "))
 }
 
 fn after(line: &str, mark: &str) -> Option<u64> {
@@ -140,6 +151,13 @@ mod tests {
             gicv3_dist_write GICv3 distributor write: offset 0x84 data 0x0 size 4 secure 0";
         let expected = [(ACKNOWLEDGED, 1), (DROPPED, 1), (CALM_READS, 1), (CALM_WRITES, 1)];
         assert_eq!(counted(trace), expected.map(|(name, value)| (name.to_owned(), value)));
+        let device = "virtio_mmio_read virtio_mmio_read offset 0x60
+            virtio_mmio_read virtio_mmio_read offset 0x70
+            virtio_mmio_write_offset virtio_mmio_write offset 0x64 value 0x1";
+        assert_eq!(
+            counted(device),
+            [(STATUS_READS, 1), (STATUS_ACKS, 1)].map(|(name, value)| (name.to_owned(), value))
+        );
         let dir = "gicv3_icc_dir_write GICv3 ICC_DIR write cpu 0x2 value 0x2001";
         assert_eq!(counted(dir), [(DEACTIVATED.to_owned(), 1)]);
     }

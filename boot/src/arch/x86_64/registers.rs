@@ -22,4 +22,16 @@ impl Regs for Mmio {
     fn write64(&self, offset: u32, value: u64) {
         self.write(offset, value);
     }
+    fn read8(&self, offset: u32) -> u8 {
+        self.read(offset)
+    }
+    fn write8(&self, offset: u32, value: u8) {
+        self.write(offset, value);
+    }
+    fn read16(&self, offset: u32) -> u16 {
+        self.read(offset)
+    }
+    fn write16(&self, offset: u32, value: u16) {
+        self.write(offset, value);
+    }
 }

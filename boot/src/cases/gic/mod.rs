@@ -9,6 +9,8 @@ use crate::arch::Platform;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
+use drivers::virtio::discovery::{Line, from_device_tree};
+use spec::virtio::DeviceId;
 pub(super) use system::System;
 
 /// Runs `case` on the GIC that the machine has.
@@ -25,6 +27,21 @@ pub(super) fn run(case: &str, options: &Options, platform: &'static Platform) ->
         "serial" => wired::serial(&system, options),
         "private" => wired::private(&system, options),
         "nvme" => super::nvme::nvme(&system, options),
-        _ => Err(format!("no case {case:?}; there are raise, serial, private, nvme")),
+        "virtio-irqs" => super::virtio::described_block(&system, options),
+        "virtio-blk" | "virtio-net" => virtio(&system, case, options),
+        _ => Err(format!(
+            "no case {case:?}; there are raise, serial, private, nvme, virtio-irqs, virtio-blk, virtio-net"
+        )),
     }
+}
+
+/// The machine's own virtio devices, from its device tree.
+fn virtio(system: &System, case: &str, options: &Options) -> Result<(), String> {
+    let described = from_device_tree(system.platform.device_tree).map_err(|error| format!("{error}"))?;
+    let connect = |line: &Line, cpu, handler| system.wire(line, cpu, handler);
+    if case == "virtio-net" {
+        return super::virtio::net(system, &super::virtio::find(&described, DeviceId::NET)?, &connect, options);
+    }
+    let found = super::virtio::find(&described, DeviceId::BLOCK)?;
+    super::virtio::block(system, found.first().ok_or("no virtio block device")?, &connect, options)
 }

@@ -12,6 +12,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use drivers::gic::{Affinity, EoiMode, GicDomain, GicV2, GicV3, Redistributors};
 use drivers::message::MessageSource;
+use drivers::virtio::discovery::{self, Line};
 use hal::{CpuId, CpuSet, Hal, Regs};
 use irq::{
     Action, AllocRequest, CoreConfig, Flow, Irq, IrqCore, IrqDomain, IrqReturn, RequestFlags, RequesterId, Trigger,
@@ -258,6 +259,16 @@ impl System {
         self.core.alloc_line(&*self.root, &request, flow).map_err(|error| format!("INTID {intid}: {error}"))
     }
 
+    /// An SPI that the platform describes, for a device on a wire.
+    ///
+    /// # Errors
+    /// What the core says.
+    pub(super) fn wire(&self, wire: &Line, cpu: CpuId, handler: Arc<dyn Action>) -> Result<Irq, String> {
+        let is_edge = wire.trigger == Some(discovery::Trigger::Edge);
+        let trigger = if is_edge { Trigger::EdgeRising } else { Trigger::LevelHigh };
+        self.spi(wire.number, trigger, cpu, "virtio", handler)
+    }
+
     /// A private interrupt of each CPU; a CPU enables it for itself.
     ///
     /// # Errors
@@ -289,10 +300,21 @@ impl System {
         name: &'static str,
         handle: impl Fn(Irq) -> IrqReturn + Send + Sync + 'static,
     ) -> Result<Irq, String> {
+        self.spi(intid, trigger, cpu, name, Arc::new(Handler(handle)))
+    }
+
+    fn spi(
+        &self,
+        intid: u32,
+        trigger: Trigger,
+        cpu: CpuId,
+        name: &'static str,
+        handler: Arc<dyn Action>,
+    ) -> Result<Irq, String> {
         let irq = self.line(intid, self.gic.flow(), CpuSet::of(cpu))?;
         let why = |error: irq::IrqError| format!("INTID {intid}: {error}");
         self.core.set_type(irq, trigger).map_err(why)?;
-        self.core.request(irq, name, RequestFlags::default(), Arc::new(Handler(handle))).map_err(why)?;
+        self.core.request(irq, name, RequestFlags::default(), handler).map_err(why)?;
         Ok(irq)
     }
 }

@@ -23,6 +23,7 @@ pub(super) fn run(case: &str, options: &Options, platform: &'static Platform) ->
     match case {
         "nvme" => super::nvme::nvme(&system, options),
         "posts" => posts::posts(&system, options),
-        _ => Err(format!("no case {case:?}; there are nvme, posts")),
+        "virtio-irqs" => super::virtio::described_block(&system, options),
+        _ => Err(format!("no case {case:?}; there are nvme, posts, virtio-irqs")),
     }
 }

@@ -1,0 +1,81 @@
+//! Virtio devices over MMIO: found where the platform describes them, driven through the lines that it gives them.
+
+mod block;
+mod board;
+#[cfg(target_arch = "aarch64")]
+mod net;
+
+pub(super) use block::block;
+pub(super) use board::described_block;
+#[cfg(target_arch = "aarch64")]
+pub(super) use net::net;
+
+use super::System;
+use crate::arch::Registers;
+use crate::kernel::Bare;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use drivers::virtio::discovery::{Line, MmioDevice};
+use drivers::virtio::{Mmio, Rung, Transport, VectorMap};
+use hal::{CpuId, Hal};
+use irq::{Action, Irq};
+use spec::virtio::DeviceId;
+
+/// Makes an interrupt of the platform a line with this handler, on this CPU.
+type Connect<'a> = &'a dyn Fn(&Line, CpuId, Arc<dyn Action>) -> Result<Irq, String>;
+
+/// A device and what the platform says of it.
+pub(super) struct Found {
+    transport: Arc<dyn Transport>,
+    lines: Vec<Line>,
+}
+
+/// The devices of `kind` among those that the platform describes.
+///
+/// # Errors
+/// One that does not answer as virtio over MMIO.
+pub(super) fn find(described: &[MmioDevice], kind: DeviceId) -> Result<Vec<Found>, String> {
+    let mut found = Vec::new();
+    for device in described {
+        let regs = Registers::new(device.base as usize, device.size_bytes as u32);
+        let transport =
+            Mmio::<Bare>::new(Bare, regs, device.config()).map_err(|error| format!("{:#x}: {error}", device.base))?;
+        if transport.device_id() == kind {
+            found.push(Found { transport: Arc::new(transport), lines: device.lines.clone() });
+        }
+    }
+    Ok(found)
+}
+
+/// Connects a device's handlers to its lines, vector v to the v-th: that of queue q on CPU q modulo their number.
+fn connect_all(
+    system: &System,
+    found: &Found,
+    vectors: &VectorMap,
+    handlers: Vec<Arc<dyn Action>>,
+    connect: Connect<'_>,
+) -> Result<Vec<Irq>, String> {
+    if handlers.len() > found.lines.len() {
+        return Err(format!("{} vectors on {} lines", handlers.len(), found.lines.len()));
+    }
+    let queue = |vector: u16| if vectors.rung == Rung::Single { None } else { vectors.queues_of(vector).next() };
+    let cpu = |vector: u16| CpuId(u32::from(queue(vector).unwrap_or(0)) % system.platform.cpus());
+    let connected = (0..).zip(handlers.into_iter().zip(&found.lines));
+    connected.map(|(vector, (handler, line))| connect(line, cpu(vector), handler)).collect()
+}
+
+/// Interrupts of a line on any CPU.
+fn interrupts(system: &System, line: Irq) -> u64 {
+    (0..system.platform.cpus()).map(|cpu| system.core.count(line, CpuId(cpu))).sum()
+}
+
+fn text(error: impl ToString) -> String {
+    error.to_string()
+}
+
+/// Waits until this CPU has taken what is pending: a moment with interrupts on.
+fn settle() {
+    Bare.delay_ns(1_000_000);
+}
