@@ -52,6 +52,12 @@ impl Host<'_> {
         self.memory.device_address().0 + offset
     }
 
+    /// One of the 256 addresses that are `stride` bytes apart from byte `start` of memory on.
+    pub(super) fn place(&mut self, start: u64, stride: u64) -> u64 {
+        let offset = start + u64::from(self.input.u8()) * stride;
+        self.address(offset % MEMORY_BYTES)
+    }
+
     /// Writes words to memory, from word `index` on.
     pub(super) fn put(&self, index: usize, words: &[u64]) {
         for (word, &value) in self.memory.words()[index..].iter().zip(words) {
