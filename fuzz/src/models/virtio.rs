@@ -213,12 +213,13 @@ fn offer(host: &mut Host<'_>, layout: &Layout) {
         // Header, data, status: what a block device wants.
         let data = host.address(BUFFERS + 0x100);
         let writes = u64::from(host.input.u8() & 1) << 33;
+        let bytes = u64::from(host.input.u8() % 5) * 512;
         let kind = u64::from(host.input.u8() % 12);
         let sector = u64::from(host.input.u8() % 80);
         host.put((BUFFERS / 8) as usize, &[kind, sector]);
         let chain = [
             [host.address(BUFFERS), 16 | 1 << 32 | 1 << 48],
-            [data, u64::from(host.input.u8() % 5) * 512 | 1 << 32 | writes | 2 << 48],
+            [data, bytes | 1 << 32 | writes | 2 << 48],
             [host.address(BUFFERS + 0x20), 1 | 2 << 32],
         ];
         host.put(queue / 8, &chain.concat());
