@@ -193,10 +193,10 @@ pub struct BenchArgs {
 /// `campanile boot`.
 #[derive(Args, Clone, PartialEq, Eq, Debug)]
 pub struct BootArgs {
-    /// raise, serial, private or nvme: on every machine that it runs on.
+    /// raise, serial, private or nvme: on every machine that it runs on; path: the instructions of reads, ours and Linux's.
     #[arg(required_unless_present_any = ["all", "quick"], conflicts_with_all = ["all", "quick"])]
     pub case: Option<String>,
-    /// Every case on every machine, and a million reads.
+    /// Every case on every machine, a million reads, and the instructions of reads.
     #[arg(long)]
     pub all: bool,
     /// A few machines for each case; says what it skips where QEMU or a compiler's target is missing.

@@ -17,7 +17,7 @@ use hal::{Affinity, CpuId, CpuSet, Hal, Lock, ThreadSpec};
 use irq::{AllocRequest, Delivery, Irq, RequestFlags};
 
 /// Mass storage, non-volatile memory, NVMe I/O controller.
-const CLASS: u32 = 0x01_08_02;
+pub(super) const CLASS: u32 = 0x01_08_02;
 /// Entries of a queue.
 const ENTRIES: u16 = 64;
 /// Between two changes of affinity, or a CPU's going and coming.

@@ -7,8 +7,10 @@
 mod image;
 mod lent;
 mod matrix;
+mod path;
 mod peer;
 mod pinned;
+mod plugin;
 mod process;
 mod qemu;
 mod report;
@@ -20,7 +22,7 @@ pub use matrix::{CASES, Case};
 pub use report::{Row, json, table};
 
 use crate::interrupt::StopFlag;
-use image::{Image, Tools};
+use image::{Image, Tools, X86_64};
 use peer::Peers;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -31,7 +33,9 @@ use std::fmt;
 pub enum Selection {
     /// Every machine of one case.
     One(Case),
-    /// Every case on every machine, and a million reads.
+    /// The instructions of reads, ours and Linux's.
+    Path,
+    /// Every case on every machine, a million reads, and the instructions of reads.
     All,
     /// A machine or two for each case.
     Quick,
@@ -95,10 +99,12 @@ pub fn run(selection: &Selection, stop: &StopFlag, tell: impl Fn(&str)) -> Resul
         if stop.is_set() {
             break;
         }
-        let tools = setting.machine.tools();
-        let image = match images.entry(tools) {
+        let image = match images.entry(setting.machine.tools()) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(image(tools, selection, &mut outcome)?),
+            Entry::Vacant(new) => {
+                let image = image(*new.key(), selection, &mut outcome)?;
+                new.insert(image)
+            }
         };
         if let Some(image) = image {
             tell(&setting.to_string());
@@ -109,6 +115,9 @@ pub fn run(selection: &Selection, stop: &StopFlag, tell: impl Fn(&str)) -> Resul
             }
             outcome.rows.extend(rows);
         }
+    }
+    if matches!(selection, Selection::Path | Selection::All) && !stop.is_set() {
+        outcome.rows.extend(path::measure(&Image::build(X86_64)?, tell)?);
     }
     Ok(outcome)
 }

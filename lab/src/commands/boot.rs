@@ -24,9 +24,10 @@ fn selection(args: &BootArgs) -> Result<Selection, InputError> {
     match &args.case {
         _ if args.all => Ok(Selection::All),
         _ if args.quick => Ok(Selection::Quick),
+        Some(name) if name == "path" => Ok(Selection::Path),
         Some(name) => {
             let case = CASES.iter().find(|(known, _)| known == name);
-            let names = CASES.map(|(name, _)| name).join(", ");
+            let names = CASES.map(|(name, _)| name).join(", ") + ", path";
             let place = Place::option("CASE");
             case.map(|&(_, case)| Selection::One(case))
                 .ok_or_else(|| InputError::value(&place, "", name, "is no case", &names))

@@ -1,5 +1,6 @@
 //! Cases on local APICs, with and without a remapping unit.
 
+mod path;
 mod posts;
 mod system;
 
@@ -24,6 +25,7 @@ pub(super) fn run(case: &str, options: &Options, platform: &'static Platform) ->
         "nvme" => super::nvme::nvme(&system, options),
         "posts" => posts::posts(&system, options),
         "virtio-irqs" => super::virtio::described_block(&system, options),
-        _ => Err(format!("no case {case:?}; there are nvme, posts, virtio-irqs")),
+        "path" => path::path(&system, options),
+        _ => Err(format!("no case {case:?}; there are nvme, path, posts, virtio-irqs")),
     }
 }

@@ -1,0 +1,259 @@
+//! A plugin of QEMU's that counts instructions between two marks of the guest: all of them, and those of each interrupt
+//! from its gate to the return.
+//!
+//! Built alone as a shared library (by `campanile boot path`) against version 7 of QEMU's plugin interface, whose few
+//! functions are declared here. Source: QEMU 11.1's include/plugins/qemu-plugin.h. For one CPU of x86_64 alone.
+//!
+//! A mark is [`MARK`], which does nothing. To the file that its argument `to=FILE` names it writes for each pair of marks:
+//! ```text
+//! total INSTRUCTIONS
+//! path GATE INTERRUPTS
+//! at GATE ADDRESS TIMES
+//! end
+//! ```
+//! with addresses in hexadecimal: how often the instruction at ADDRESS ran in interrupts that entered at GATE.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::fmt::Write;
+use std::sync::Mutex;
+
+type Id = u64;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Entry {
+    scoreboard: *mut c_void,
+    offset: usize,
+}
+
+unsafe extern "C" {
+    fn qemu_plugin_register_vcpu_tb_trans_cb(
+        id: Id,
+        callback: extern "C" fn(*mut c_void, *mut c_void),
+        data: *mut c_void,
+    );
+    fn qemu_plugin_register_vcpu_discon_cb(
+        id: Id,
+        kinds: c_uint,
+        callback: extern "C" fn(c_uint, c_uint, u64, u64, *mut c_void),
+        data: *mut c_void,
+    );
+    fn qemu_plugin_register_atexit_cb(id: Id, callback: extern "C" fn(*mut c_void), data: *mut c_void);
+    fn qemu_plugin_tb_n_insns(block: *const c_void) -> usize;
+    fn qemu_plugin_tb_get_insn(block: *const c_void, index: usize) -> *mut c_void;
+    fn qemu_plugin_insn_vaddr(instruction: *const c_void) -> u64;
+    fn qemu_plugin_insn_data(instruction: *const c_void, bytes: *mut c_void, length: usize) -> usize;
+    fn qemu_plugin_scoreboard_new(bytes: usize) -> *mut c_void;
+    fn qemu_plugin_u64_set(entry: Entry, cpu: c_uint, value: u64);
+    fn qemu_plugin_u64_sum(entry: Entry) -> u64;
+    fn qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
+        instruction: *mut c_void,
+        op: c_int,
+        entry: Entry,
+        value: u64,
+    );
+    fn qemu_plugin_register_vcpu_insn_exec_cb(
+        instruction: *mut c_void,
+        callback: extern "C" fn(c_uint, *mut c_void),
+        flags: c_int,
+        data: *mut c_void,
+    );
+    fn qemu_plugin_register_vcpu_insn_exec_cond_cb(
+        instruction: *mut c_void,
+        callback: extern "C" fn(c_uint, *mut c_void),
+        flags: c_int,
+        condition: c_int,
+        entry: Entry,
+        value: u64,
+        data: *mut c_void,
+    );
+}
+
+#[unsafe(no_mangle)]
+#[used]
+static qemu_plugin_version: c_int = 7;
+
+/// NOPL 43414d50h(%rax).
+const MARK: [u8; 7] = [0x0f, 0x1f, 0x80, 0x50, 0x4d, 0x41, 0x43];
+
+const ADD: c_int = 0;
+const NO_REGISTERS: c_int = 0;
+const NOT_EQUAL: c_int = 3;
+const INTERRUPT: c_uint = 1;
+const EXCEPTION: c_uint = 2;
+
+/// What an instruction may end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    Nothing,
+    /// IRETQ: the innermost interrupt or exception.
+    Innermost,
+    /// SYSRETQ, HLT: all of them; a kernel that switches threads in an interrupt comes here by another way.
+    All,
+}
+
+/// An instruction as it was translated.
+struct Instruction {
+    address: u64,
+    ends: Ends,
+}
+
+struct State {
+    file: String,
+    text: String,
+    /// The total at the first mark of a pair; none between pairs.
+    begun: Option<u64>,
+    /// Each CPU's instructions, and whether it is in an interrupt.
+    total: Entry,
+    inside: Entry,
+    /// The gates through which the CPU is where it is; innermost last. None: an exception, which is not counted.
+    gates: Vec<Option<u64>>,
+    interrupts: HashMap<u64, u64>,
+    times: HashMap<(u64, u64), u64>,
+}
+
+// SAFETY: the pointers are QEMU's handles, good on any of its threads.
+unsafe impl Send for State {}
+
+static STATE: Mutex<Option<State>> = Mutex::new(None);
+
+fn with<R>(f: impl FnOnce(&mut State) -> R) -> R {
+    f(STATE.lock().expect("no callback panics").as_mut().expect("installed"))
+}
+
+impl State {
+    fn set_inside(&self) {
+        // SAFETY: an entry of the scoreboard; there is CPU 0.
+        unsafe { qemu_plugin_u64_set(self.inside, 0, u64::from(!self.gates.is_empty())) };
+    }
+}
+
+/// A block was translated: each of its instructions is counted, and looked at while the CPU is in an interrupt.
+extern "C" fn translated(block: *mut c_void, _: *mut c_void) {
+    let (total, inside) = with(|state| (state.total, state.inside));
+    // SAFETY: the block and its instructions live during the callback; what is leaked lives for ever, as the block may.
+    unsafe {
+        for index in 0..qemu_plugin_tb_n_insns(block) {
+            let instruction = qemu_plugin_tb_get_insn(block, index);
+            let mut bytes = [0_u8; 8];
+            let length = qemu_plugin_insn_data(instruction, bytes.as_mut_ptr().cast(), bytes.len());
+            let ends = match &bytes[..length] {
+                [0x48, 0xcf] => Ends::Innermost,
+                [0x48, 0x0f, 0x07] | [0xf4] => Ends::All,
+                _ => Ends::Nothing,
+            };
+            if bytes[..length] == MARK {
+                let none = std::ptr::null_mut();
+                qemu_plugin_register_vcpu_insn_exec_cb(instruction, marked, NO_REGISTERS, none);
+            }
+            let known = Box::leak(Box::new(Instruction { address: qemu_plugin_insn_vaddr(instruction), ends }));
+            qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(instruction, ADD, total, 1);
+            let data = (&raw mut *known).cast();
+            qemu_plugin_register_vcpu_insn_exec_cond_cb(instruction, run, NO_REGISTERS, NOT_EQUAL, inside, 0, data);
+        }
+    }
+}
+
+/// An instruction runs in an interrupt.
+extern "C" fn run(_: c_uint, data: *mut c_void) {
+    // SAFETY: leaked by `translated`.
+    let instruction = unsafe { &*data.cast::<Instruction>() };
+    with(|state| {
+        if let Some(&Some(gate)) = state.gates.last() {
+            *state.times.entry((gate, instruction.address)).or_default() += 1;
+        }
+        match instruction.ends {
+            Ends::Nothing => return,
+            Ends::Innermost => _ = state.gates.pop(),
+            Ends::All => state.gates.clear(),
+        }
+        state.set_inside();
+    });
+}
+
+/// The CPU goes through a gate.
+extern "C" fn discontinued(_: c_uint, kind: c_uint, _: u64, to: u64, _: *mut c_void) {
+    with(|state| {
+        if state.begun.is_none() {
+            return;
+        }
+        if kind == INTERRUPT {
+            *state.interrupts.entry(to).or_default() += 1;
+            state.gates.push(Some(to));
+        } else {
+            state.gates.push(None);
+        }
+        state.set_inside();
+    });
+}
+
+/// A mark runs.
+extern "C" fn marked(_: c_uint, _: *mut c_void) {
+    with(|state| {
+        // SAFETY: an entry of the scoreboard.
+        let total = unsafe { qemu_plugin_u64_sum(state.total) };
+        let Some(begun) = state.begun.take() else {
+            state.begun = Some(total);
+            return;
+        };
+        _ = writeln!(state.text, "total {}", total - begun);
+        for (gate, interrupts) in state.interrupts.drain() {
+            _ = writeln!(state.text, "path {gate:x} {interrupts}");
+        }
+        for ((gate, address), times) in state.times.drain() {
+            _ = writeln!(state.text, "at {gate:x} {address:x} {times}");
+        }
+        state.text += "end\n";
+        state.gates.clear();
+        state.set_inside();
+    });
+}
+
+extern "C" fn ended(_: *mut c_void) {
+    with(|state| {
+        if let Err(error) = std::fs::write(&state.file, &state.text) {
+            eprintln!("{}: {error}", state.file);
+        }
+    });
+}
+
+/// Called by QEMU as it loads the plugin.
+///
+/// # Safety
+/// QEMU's arguments.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn qemu_plugin_install(
+    id: Id,
+    _: *const c_void,
+    count: c_int,
+    arguments: *const *const c_char,
+) -> c_int {
+    // SAFETY: `count` texts.
+    let mut texts = (0..count as usize).map(|index| unsafe { CStr::from_ptr(*arguments.add(index)) }.to_string_lossy());
+    let Some(file) = texts.find_map(|text| text.strip_prefix("to=").map(str::to_owned)) else {
+        eprintln!("to=FILE is missing");
+        return 1;
+    };
+    // SAFETY: as the interface asks; the callbacks have the types that it declares.
+    unsafe {
+        let entry = |bytes| Entry { scoreboard: qemu_plugin_scoreboard_new(bytes), offset: 0 };
+        let (total, inside) = (entry(8), entry(8));
+        let state = State {
+            file,
+            text: String::new(),
+            begun: None,
+            total,
+            inside,
+            gates: Vec::new(),
+            interrupts: HashMap::new(),
+            times: HashMap::new(),
+        };
+        *STATE.lock().expect("nothing ran yet") = Some(state);
+        let none = std::ptr::null_mut();
+        qemu_plugin_register_vcpu_tb_trans_cb(id, translated, none);
+        qemu_plugin_register_vcpu_discon_cb(id, INTERRUPT | EXCEPTION, discontinued, none);
+        qemu_plugin_register_atexit_cb(id, ended, none);
+    }
+    0
+}

@@ -1,0 +1,124 @@
+//! The counting plugin (`boot/plugin/count.rs`), and what it counts.
+
+use super::{BootError, pinned};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The plugin, built.
+pub(super) struct Plugin {
+    file: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+/// Instructions between two marks.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Instructions {
+    /// All of them.
+    pub(super) total: u64,
+    /// How many interrupts came through each gate.
+    pub(super) interrupts: HashMap<u64, u64>,
+    /// By gate: how often the instruction at an address ran in those interrupts.
+    times: HashMap<u64, HashMap<u64, u64>>,
+}
+
+impl Plugin {
+    /// Builds it.
+    ///
+    /// # Errors
+    /// [`BootError`].
+    pub(super) fn build() -> Result<Self, BootError> {
+        let folder = tempfile::tempdir().map_err(|error| BootError::Io("a temporary folder".into(), error))?;
+        let file = folder.path().join("count.so");
+        let mut rustc = Command::new("rustc");
+        rustc.current_dir(pinned::sources()).args([
+            "--edition",
+            "2024",
+            "-O",
+            "-C",
+            "panic=abort",
+            "-C",
+            "strip=symbols",
+        ]);
+        rustc.args(["--crate-type", "cdylib", "-o"]).arg(&file).arg("boot/plugin/count.rs");
+        let output = rustc.output().map_err(|error| BootError::Io("rustc".into(), error))?;
+        if !output.status.success() {
+            return Err(BootError::Build(String::from_utf8_lossy(&output.stderr).into()));
+        }
+        Ok(Self { file, folder })
+    }
+
+    /// Has QEMU load it, and count time in instructions, so that runs repeat.
+    pub(super) fn load(&self, qemu: &mut Command) {
+        qemu.args(["-icount", "shift=0,sleep=off", "-plugin"]);
+        qemu.arg(format!("{},to={}", self.file.display(), self.output().display()));
+    }
+
+    /// What it counted in the run that has just ended, a pair of marks after the other.
+    ///
+    /// # Errors
+    /// It has left nothing that can be read.
+    pub(super) fn counted(&self) -> Result<Vec<Instructions>, BootError> {
+        read(&self.output()).map_err(|error| BootError::Io("the plugin's output".into(), error))
+    }
+
+    fn output(&self) -> PathBuf {
+        self.folder.path().join("counted")
+    }
+}
+
+fn read(path: &Path) -> std::io::Result<Vec<Instructions>> {
+    let text = std::fs::read_to_string(path)?;
+    std::fs::remove_file(path)?;
+    parse(&text).ok_or_else(|| std::io::Error::other("it is not in the plugin's form"))
+}
+
+pub(super) fn parse(text: &str) -> Option<Vec<Instructions>> {
+    let hex = |word| u64::from_str_radix(word, 16).ok();
+    let mut all = Vec::new();
+    let mut counted = Instructions::default();
+    for line in text.lines() {
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["total", count] => counted.total = count.parse().ok()?,
+            ["path", gate, count] => _ = counted.interrupts.insert(hex(gate)?, count.parse().ok()?),
+            ["at", gate, address, count] => {
+                counted.times.entry(hex(gate)?).or_default().insert(hex(address)?, count.parse().ok()?);
+            }
+            ["end"] => all.push(std::mem::take(&mut counted)),
+            _ => return None,
+        }
+    }
+    Some(all)
+}
+
+impl Instructions {
+    /// Instructions of interrupts through `gate`, at addresses that are `wanted`.
+    pub(super) fn in_interrupts(&self, gate: u64, wanted: impl Fn(u64) -> bool) -> u64 {
+        let times = self.times.get(&gate).into_iter().flatten();
+        times.filter(|(address, _)| wanted(**address)).map(|(_, times)| times).sum()
+    }
+
+    /// The gate in whose interrupts instructions at `wanted` addresses ran most.
+    pub(super) fn gate_of(&self, wanted: impl Fn(u64) -> bool) -> Option<u64> {
+        self.times.keys().copied().max_by_key(|gate| (self.in_interrupts(*gate, &wanted), *gate))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plugins_output_is_read() {
+        let text = "total 900\npath a0 3\npath b0 9\nat a0 1f 3\nat a0 20 6\nat b0 20 50\nend\ntotal 7\nend\n";
+        let [counted, second] = &parse(text).expect("the plugin's form")[..] else { panic!("two pairs of marks") };
+        assert_eq!((counted.total, counted.interrupts[&0xa0], second.total), (900, 3, 7));
+        assert_eq!(counted.in_interrupts(0xa0, |_| true), 9);
+        assert_eq!(counted.in_interrupts(0xa0, |address| address == 0x20), 6);
+        assert_eq!(counted.in_interrupts(0xc0, |_| true), 0);
+        assert_eq!(counted.gate_of(|address| address == 0x1f), Some(0xa0));
+        assert_eq!(counted.gate_of(|_| true), Some(0xb0));
+        assert_eq!(parse("total many"), None);
+        assert_eq!(parse("something else"), None);
+    }
+}
