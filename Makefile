@@ -3,7 +3,7 @@
 #   make test   every test that takes minutes at most
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-all bench fuzz lint clean
+.PHONY: help setup build demo test test-all bench fuzz miri lint clean
 
 CAMPANILE := cargo run --quiet --release --locked --package campanile --
 OUT := out
@@ -16,6 +16,7 @@ help:
 	@echo "make test-all  those and the long ones"
 	@echo "make bench     measure the engine, the server and the demultiplexer on this machine"
 	@echo "make fuzz      fuzz every target in turn, SECONDS=60 each, or TARGET=name alone (cargo-fuzz, nightly)"
+	@echo "make miri      the modules with unsafe code under Miri (nightly)"
 	@echo "make lint      formatting, lints, rules of the house"
 
 setup:
@@ -42,6 +43,9 @@ TARGET :=
 SECONDS := 60
 fuzz: setup
 	scripts/fuzz "$(TARGET)" $(SECONDS)
+
+miri: setup
+	scripts/miri
 
 lint: setup
 	cargo fmt --all --check

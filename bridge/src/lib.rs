@@ -26,5 +26,5 @@ pub use blocks::{FileBlocks, MemoryBlocks};
 pub use function::Served;
 pub use nvme::Drive;
 pub use poster::Poster;
-pub use server::{Report, ServeError, Server};
+pub use server::{Report, ServeError, Server, backend};
 pub use virtio::{VirtioDisk, VirtioDiskError};

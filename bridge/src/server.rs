@@ -77,6 +77,12 @@ impl Server {
     }
 }
 
+/// The requests of one client to a function of its own, for whoever carries messages otherwise than [`Server`] does. The
+/// function ends when this is dropped.
+pub fn backend(served: impl Into<Served>, report: Report) -> impl ServerBackend {
+    Client::new(served.into(), report)
+}
+
 fn irq_info(index: u32, vectors: u16) -> IrqInfo {
     let msix = index == VFIO_PCI_MSIX_IRQ_INDEX;
     let flags = if msix { VFIO_IRQ_INFO_EVENTFD | VFIO_IRQ_INFO_MASKABLE } else { 0 };

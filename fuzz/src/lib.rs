@@ -4,6 +4,7 @@
 //! feature `libfuzzer`) and the tests (`tests/short.rs`) call the same ones. A target panics when its subject does, or
 //! when what it promises does not hold. `docs/fuzzing.md` says how to run them and what each demands.
 
+mod bridge;
 mod drivers;
 mod input;
 mod models;
@@ -34,6 +35,20 @@ targets! {
     models::interrupt_controllers, 2048;
     models::gicv2, 2048;
     models::gicv3, 2048;
+    models::dsa, 2048;
+    models::rdma, 2048;
+    models::virtio_mmio, 2048;
+    models::virtio_pci, 2048;
+    models::virtio_net, 2048;
+    bridge::served, 2048;
+    drivers::driver_nvme, 2048;
+    drivers::driver_virtio_block, 2048;
+    drivers::driver_virtio_net, 2048;
+    drivers::driver_dsa, 2048;
+    drivers::driver_rdma, 2048;
+    drivers::driver_vtd, 2048;
+    drivers::driver_gicv2, 1024;
+    drivers::driver_gicv3, 1024;
     parsers::fio, 2048;
     parsers::scenario, 2048;
     parsers::platform, 8192;

@@ -147,7 +147,7 @@ impl crate::DmaExchange128 for HeapDma {
 }
 
 /// What `pair` reads; `new` is stored when that is `current`.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[allow(unsafe_code)]
 fn exchange_128(pair: &[AtomicWord; 2], current: u128, new: u128) -> u128 {
     // CPUID.01H:ECX.CMPXCHG16B (Intel SDM vol. 2).
@@ -173,8 +173,9 @@ fn exchange_128(pair: &[AtomicWord; 2], current: u128, new: u128) -> u128 {
     u128::from(low) | u128::from(high) << 64
 }
 
-/// Elsewhere the two words change under one lock: other exchanges see one access, plain readers may see two.
-#[cfg(all(not(target_arch = "x86_64"), feature = "host"))]
+/// Elsewhere, and under Miri, which runs no assembly, the two words change under one lock: other exchanges see one access,
+/// plain readers may see two.
+#[cfg(all(any(not(target_arch = "x86_64"), miri), feature = "host"))]
 fn exchange_128(pair: &[AtomicWord; 2], current: u128, new: u128) -> u128 {
     static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -73,6 +73,9 @@ pub struct Device<H: Hal> {
     used: Lock<H, Used>,
 }
 
+/// log2 of the most entries that a device may take: from the least queue to what counts of 16 bits can tell.
+const ENTRIES_SHIFTS: core::ops::RangeInclusive<u8> = 4..=16;
+
 impl<H: Hal> Device<H> {
     /// Turns the NIC on and its event queues, armed.
     ///
@@ -88,6 +91,10 @@ impl<H: Hal> Device<H> {
         let capabilities = Capabilities::from_bits(regs.read64(reg::CAPABILITIES));
         if config.event_queues == 0 || config.event_queues > capabilities.event_queues() {
             return Err(RdmaError::NoEventQueue(config.event_queues, capabilities.event_queues()));
+        }
+        let shift_max = capabilities.entries_shift_max();
+        if !ENTRIES_SHIFTS.contains(&shift_max) {
+            return Err(RdmaError::EntriesShift(shift_max));
         }
         // Off first: whatever it was told before is forgotten.
         regs.write32(reg::CONTROL, Control::new().into_bits());
@@ -262,5 +269,26 @@ impl<H: Hal> Device<H> {
         self.regs.write32(reg::CONTROL, Control::new().into_bits());
         // The read waits for the write.
         self.regs.read32(reg::CONTROL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Script;
+    use hal::host::HostHal;
+
+    #[test]
+    fn a_device_whose_queues_can_have_no_size_is_refused() {
+        for shift in [0, 3, 17, 31] {
+            let (script, regs) = Script::new();
+            script.answer(reg::ID, &[reg::IDENTITY.into()]);
+            let capabilities = Capabilities::new().with_event_queues(1).with_entries_shift_max(shift);
+            script.answer(reg::CAPABILITIES, &[capabilities.into_bits()]);
+            let config = DeviceConfig { event_queues: 1, ready_timeout_ns: 1000 };
+            let (_, doorbells) = Script::new();
+            let device = Device::new(HostHal::manual(1), regs, doorbells, config);
+            assert_eq!(device.err(), Some(RdmaError::EntriesShift(shift)));
+        }
     }
 }

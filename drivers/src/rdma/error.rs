@@ -15,6 +15,8 @@ pub enum RdmaError {
     Timeout(u64),
     /// All of this kind are in use; the device, or the configuration, has so many.
     Exhausted(&'static str, u32),
+    /// The device takes queues of up to two to the power of this, which is not 4 to 16.
+    EntriesShift(u8),
     /// Queues have a power of two of entries, from 16 up to this many; this many were asked for.
     Entries(u32, u32),
     /// The queue pairs of a completion queue could have this many requests under way; it holds so many.
@@ -43,6 +45,9 @@ impl fmt::Display for RdmaError {
             }
             Self::Timeout(ns) => write!(f, "the RDMA NIC is not ready after {ns} ns"),
             Self::Exhausted(what, count) => write!(f, "all {count} {what} are in use"),
+            Self::EntriesShift(shift) => {
+                write!(f, "the RDMA NIC takes queues up to 2^{shift} entries; 4 to 16 is valid")
+            }
             Self::Entries(asked, max) => {
                 write!(f, "a queue of {asked} entries; a power of two from 16 to {max} is valid")
             }

@@ -62,7 +62,13 @@ pub(crate) fn gicv2(data: &[u8]) {
 
 /// The same of GICv3, with redistributors, the ITS and its commands and tables in memory.
 pub(crate) fn gicv3(data: &[u8]) {
-    let its = ItsConfig { device_bits: 9, event_bits: 6, command_time: Ps::from_ns(50), ..ItsConfig::default() };
+    let its = ItsConfig {
+        device_bits: 9,
+        event_bits: 6,
+        intid_bits: 14,
+        command_time: Ps::from_ns(50),
+        ..ItsConfig::default()
+    };
     let config = GicConfig { its: Some(its), message_spis: true, pseudo_nmi: Some(0xa0), ..config() };
     let build = |machine: &mut Machine| {
         let gic = machine.gic().expect("it was asked for");
@@ -108,7 +114,7 @@ fn bring_up(host: &Host<'_>) {
     for cpu in 0..2 {
         let base = cpu * 0x2_0000;
         redistributors.write32(base + 0x14, 0);
-        redistributors.write64(base + 0x70, host.address(PROPERTIES) | 15);
+        redistributors.write64(base + 0x70, host.address(PROPERTIES) | 13);
         redistributors.write64(base + 0x78, host.address(PENDING) + u64::from(cpu) * 0x1_0000);
         redistributors.write32(base, 1);
     }

@@ -15,6 +15,8 @@ const ARENA_BYTES: usize = 1 << 20;
 pub(super) const MEMORY_BYTES: u64 = 64 * 4096;
 /// A host that has not ended by then is kept busy by interrupts, which is its own affair.
 const LIMIT: Ps = Ps::from_ns(10_000_000);
+/// On a machine with a GIC, whose every access looks at every interrupt.
+const GIC_LIMIT: Ps = Ps::from_ns(3_000_000);
 
 /// Registers that the host may access.
 #[derive(Clone, Copy)]
@@ -50,6 +52,12 @@ impl Host<'_> {
     /// The address of byte `offset` of memory.
     pub(super) fn address(&self, offset: u64) -> u64 {
         self.memory.device_address().0 + offset
+    }
+
+    /// One of the 256 addresses that are `stride` bytes apart from byte `start` of memory on.
+    pub(super) fn place(&mut self, start: u64, stride: u64) -> u64 {
+        let offset = start + u64::from(self.input.u8()) * stride;
+        self.address(offset % MEMORY_BYTES)
     }
 
     /// Writes words to memory, from word `index` on.
@@ -192,7 +200,7 @@ fn run(
         script(&mut host);
         SimHal.delay_ns(300_000);
     };
-    match machine.run_boot(LIMIT, boot) {
+    match machine.run_boot(if gic { GIC_LIMIT } else { LIMIT }, boot) {
         Ok(()) | Err(BootError::TimeLimit(_)) => {}
         Err(error @ BootError::Stuck(_)) => panic!("the host cannot go on: {error}"),
     }
@@ -202,7 +210,7 @@ fn run(
 
 /// Costs of a GIC's registers that end a storm with the time limit.
 pub(super) fn gic_costs() -> GicCosts {
-    let cost = AccessCosts { read: Ps::from_ns(200), write: Ps::from_ns(200) };
+    let cost = AccessCosts { read: Ps::from_ns(1000), write: Ps::from_ns(1000) };
     GicCosts { distributor: cost, cpu_interface: cost }
 }
 
