@@ -10,10 +10,15 @@ mod reads;
 mod virtio;
 
 use crate::arch::Platform;
+use crate::kernel::Bare;
 use crate::println;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+use hal::{Affinity, CpuId, Hal, ThreadSpec};
 
 #[cfg(target_arch = "aarch64")]
 use gic::System;
@@ -78,7 +83,27 @@ pub(crate) fn wait(what: &str, done: impl Fn() -> bool) -> Result<(), String> {
         if crate::arch::now_ns() > deadline_ns {
             return Err(format!("{what} did not happen within {} s", LIMIT_NS / 1_000_000_000));
         }
-        hal::Hal::yield_now(crate::kernel::Bare);
+        Bare.yield_now();
+    }
+    Ok(())
+}
+
+/// How long a device may take from a completion to its interrupt.
+const LATE_NS: u64 = 10_000_000;
+
+/// Every CPU has taken the interrupts of what has completed: a thread has run on each, with interrupts on.
+///
+/// # Errors
+/// A CPU runs nothing.
+pub(crate) fn settle(cpus: u32) -> Result<(), String> {
+    Bare.delay_ns(LATE_NS);
+    for cpu in 0..cpus {
+        let ran = Arc::new(AtomicBool::new(false));
+        let runs = ran.clone();
+        let spec = ThreadSpec { name: "settle", affinity: Affinity::Cpu(CpuId(cpu)), urgent: true };
+        let body = Box::new(move || runs.store(true, Ordering::SeqCst));
+        Bare.spawn(spec, body).map_err(|error| format!("a thread on CPU {cpu}: {error}"))?;
+        wait("a thread's run", || ran.load(Ordering::SeqCst))?;
     }
     Ok(())
 }

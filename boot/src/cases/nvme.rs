@@ -107,6 +107,7 @@ pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String
         queues.iter().for_each(|queue| queue.reads.submit_free());
         Ok(())
     })?;
+    super::settle(system.platform.cpus())?;
     crate::println!("end");
     count("moves", disturbances.moves);
     count("offline_trips", disturbances.trips);

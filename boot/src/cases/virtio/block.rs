@@ -1,8 +1,8 @@
 //! A block device: data written and read back, first one request at a time, then many on every queue.
 
-use super::{Connect, Found, connect_all, interrupts, settle, text};
+use super::{Connect, Found, connect_all, interrupts, text};
 use crate::cases::reads::{Reads, Transfer, Written, carry, fill};
-use crate::cases::{Options, System, count, expect, wait};
+use crate::cases::{Options, System, count, expect, settle, wait};
 use crate::kernel::Bare;
 use alloc::format;
 use alloc::string::String;
@@ -83,11 +83,11 @@ pub(in crate::cases) fn block(
         reads[0].start(1);
         wait("a read", || reads[0].progress().0 == round)?;
     }
-    settle();
+    settle(system.platform.cpus())?;
     let one_by_one = taken() - before;
     reads[0].submit_from_thread(false);
     carry(&reads, rounds, || Ok(()))?;
-    settle();
+    settle(system.platform.cpus())?;
     system.mark();
     crate::println!("end");
 

@@ -19,7 +19,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use drivers::virtio::discovery::{Line, MmioDevice};
 use drivers::virtio::{Mmio, Rung, Transport, VectorMap};
-use hal::{CpuId, Hal};
+use hal::CpuId;
 use irq::{Action, Irq};
 use spec::virtio::DeviceId;
 
@@ -73,9 +73,4 @@ fn interrupts(system: &System, line: Irq) -> u64 {
 
 fn text(error: impl ToString) -> String {
     error.to_string()
-}
-
-/// Waits until this CPU has taken what is pending: a moment with interrupts on.
-fn settle() {
-    Bare.delay_ns(1_000_000);
 }

@@ -1,7 +1,7 @@
 //! Two network devices on one hub: each sends frames to the other, whose every byte is checked.
 
-use super::{Connect, Found, connect_all, interrupts, settle, text};
-use crate::cases::{Options, System, count, expect, wait};
+use super::{Connect, Found, connect_all, interrupts, text};
+use crate::cases::{Options, System, count, expect, settle, wait};
 use crate::kernel::Bare;
 use alloc::boxed::Box;
 use alloc::format;
@@ -137,7 +137,7 @@ impl Card {
 }
 
 /// `rounds` frames from the first device to the second and back, `window` under way.
-fn exchange(from: &Card, to: &Card, numbers: core::ops::Range<u64>, window: u64) -> Result<(), String> {
+fn exchange(from: &Card, to: &Card, numbers: core::ops::Range<u64>, window: u64, cpus: u32) -> Result<(), String> {
     let address = to.address()?;
     for number in numbers.clone() {
         let room = || {
@@ -149,7 +149,7 @@ fn exchange(from: &Card, to: &Card, numbers: core::ops::Range<u64>, window: u64)
         from.send(number, address)?;
     }
     wait("the last frame", || to.ear.received.load(SeqCst) >= numbers.end)?;
-    settle();
+    settle(cpus)?;
     to.ear.wrong.get().map_or(Ok(()), |why| Err(why.clone()))
 }
 
@@ -164,7 +164,7 @@ pub(in crate::cases) fn net(
     connect: Connect<'_>,
     options: &Options,
 ) -> Result<(), String> {
-    let rounds = options.number("rounds", 1000)?;
+    let (rounds, cpus) = (options.number("rounds", 1000)?, system.platform.cpus());
     let [one, two] = found else { return Err(format!("{} network devices; two are wanted", found.len())) };
     let cards = [Card::open(system, one, connect)?, Card::open(system, two, connect)?];
     let ways = [(&cards[0], &cards[1]), (&cards[1], &cards[0])];
@@ -173,11 +173,11 @@ pub(in crate::cases) fn net(
     let mut one_by_one = Vec::new();
     for (from, to) in ways {
         let before = interrupts(system, to.line);
-        exchange(from, to, 0..rounds, 1)?;
+        exchange(from, to, 0..rounds, 1, cpus)?;
         one_by_one.push(interrupts(system, to.line) - before);
     }
     for (from, to) in ways {
-        exchange(from, to, rounds..2 * rounds, WINDOW)?;
+        exchange(from, to, rounds..2 * rounds, WINDOW, cpus)?;
     }
     system.mark();
     crate::println!("end");
