@@ -3,7 +3,7 @@
 #   make test   every test that takes minutes at most
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-all bench fuzz miri lint clean
+.PHONY: help setup build demo soak test test-all bench fuzz miri lint clean
 
 CAMPANILE := cargo run --quiet --release --locked --package campanile --
 OUT := out
@@ -14,6 +14,7 @@ help:
 	@echo "make demo      run the four-drive job, remapped and posted; writes $(OUT)/demo.html and $(OUT)/demo.trace.json"
 	@echo "make test      all quick tests (minutes)"
 	@echo "make test-all  those and the long ones"
+	@echo "make soak      search random histories for half an hour; writes $(OUT)/soak.json"
 	@echo "make bench     measure the engine, the server and the demultiplexer on this machine"
 	@echo "make fuzz      fuzz every target in turn, SECONDS=60 each, or TARGET=name alone (cargo-fuzz, nightly)"
 	@echo "make miri      the modules with unsafe code under Miri (nightly)"
@@ -34,6 +35,10 @@ test: setup
 
 test-all: setup
 	scripts/test --all
+
+soak: build
+	@mkdir -p $(OUT)
+	$(CAMPANILE) check --minutes 30 --json $(OUT)/soak.json
 
 bench: build
 	$(CAMPANILE) bench

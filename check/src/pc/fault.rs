@@ -11,14 +11,18 @@ pub enum PcFault {
     Entry { drive: u32, wrong: WrongEntry, after: u64 },
     /// So many of a thousand messages of a drive meet this on their way.
     Tampered { drive: u32, act: Tampering, per_mille: u32 },
-    /// A drive works no more; its registers still read.
-    Silent { drive: u32 },
+    /// A drive does nothing for so long; its registers still read, and what came meanwhile it then takes up.
+    Silent { drive: u32, ns: u64 },
     /// A drive reports a fatal error.
     Fatal { drive: u32 },
     /// The ringing device storms, and nobody knows its interrupt.
     Storm { period_ns: u64 },
     /// A requester imitates a drive's messages.
     Stranger { drive: u32, vector: u32, interval_ns: u64 },
+    /// Every invalidation takes so much longer.
+    LateInvalidation { ns: u64 },
+    /// The invalidation queue stops with an error, whatever it is given.
+    FailedInvalidation,
     /// A function on the level pin does not let go of it.
     Stuck { function: u32 },
 }
@@ -56,7 +60,7 @@ pub enum WrongEntry {
 /// The kinds of fault that a machine with this delivery can have.
 pub(super) fn kinds(delivery: Delivery) -> &'static [&'static str] {
     match delivery {
-        Delivery::Plain => &KINDS[..KINDS.len() - 1],
+        Delivery::Plain => &KINDS[..KINDS.len() - 3],
         _ => KINDS,
     }
 }
@@ -72,11 +76,14 @@ const KINDS: &[&str] = &[
     "message-reordered",
     "message-stale",
     "message-storm",
+    "device-silent",
     "device-fatal",
     "storm",
     "level-stuck",
-    // Only where sources are validated.
+    // Only with remapping.
     "stranger",
+    "invalidation-late",
+    "invalidation-fails",
 ];
 
 impl PcFault {
@@ -96,9 +103,11 @@ impl PcFault {
             "message-reordered" => tampered(Tampering::Reorder),
             "message-stale" => tampered(Tampering::Stale),
             "message-storm" => tampered(Tampering::Storm),
-            "device-silent" => Self::Silent { drive },
+            "device-silent" => Self::Silent { drive, ns: draw.time_ns(1_000, 500_000) },
             "device-fatal" => Self::Fatal { drive },
             "storm" => Self::Storm { period_ns: draw.time_ns(400, 1_500) },
+            "invalidation-late" => Self::LateInvalidation { ns: draw.time_ns(200, 5_000) },
+            "invalidation-fails" => Self::FailedInvalidation,
             "level-stuck" => Self::Stuck { function: draw.below(2) as u32 },
             _ => Self::Stranger { drive, vector: draw.below(64) as u32, interval_ns: draw.time_ns(500, 20_000) },
         }
@@ -111,6 +120,7 @@ impl PcFault {
             Self::Tampered { act, .. } => matches!(act, Tampering::Drop | Tampering::Stale),
             Self::Silent { .. } | Self::Fatal { .. } => true,
             Self::Storm { .. } | Self::Stranger { .. } | Self::Stuck { .. } => false,
+            Self::LateInvalidation { .. } | Self::FailedInvalidation => false,
         }
     }
 
@@ -121,7 +131,7 @@ impl PcFault {
 
     /// Operations of the stack may fail for it.
     pub(super) fn breaks_operations(&self) -> bool {
-        matches!(self, Self::Entry { .. } | Self::Silent { .. } | Self::Fatal { .. })
+        self.lies() || *self == Self::FailedInvalidation
     }
 
     /// What a drive says of commands is not to be trusted.
@@ -153,7 +163,9 @@ impl fmt::Display for PcFault {
                 };
                 write!(f, "{per_mille} of 1000 messages of drive {drive} {what}")
             }
-            Self::Silent { drive } => write!(f, "drive {drive} is silent"),
+            Self::Silent { drive, ns } => write!(f, "drive {drive} is silent for {ns} ns"),
+            Self::LateInvalidation { ns } => write!(f, "every invalidation takes {ns} ns longer"),
+            Self::FailedInvalidation => write!(f, "the invalidation queue stops with an error"),
             Self::Fatal { drive } => write!(f, "drive {drive} fails"),
             Self::Storm { period_ns } => write!(f, "the ringing device storms, a message every {period_ns} ns"),
             Self::Stranger { drive, vector, interval_ns } => {

@@ -19,8 +19,9 @@ use hal::{CpuId, CpuSet, Regs as _};
 use irq::{RequestFlags, StormConfig};
 use machine::fabric::port::Credits;
 use machine::fabric::tamper::{Rates, Tamper, TamperConfig};
+use machine::fabric::vtd::{InvalidationFault, InvalidationTrouble, VtdUnit};
 use machine::model::ModelId;
-use machine::nvme::{HiddenCoalescing, Nvme, StorageKind, Timing};
+use machine::nvme::{FaultPlan, HiddenCoalescing, Nvme, StorageKind, Timing};
 use machine::time::Ps;
 use machine::{Costs, Machine, MachineConfig, Regs};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -37,6 +38,7 @@ const NOTIFICATION: u8 = 0xeb;
 const DEVICE_LAST: u8 = 0xea;
 /// The tick waits for an interrupt in progress and for locks, at the most for a CPU that moves all its lines.
 const TICK_WAIT_MAX: Ps = Ps::from_ns(400_000);
+const INVALIDATION_FAILING_MAX: Ps = Ps::from_ns(20_000_000);
 /// A drive that comes up as fast as a history passes.
 const QUICKLY: Ps = Ps::from_ns(20_000);
 /// The latest that a late message is: half of what the stack is told to expect.
@@ -138,6 +140,18 @@ impl PcRig {
         machine
             .with_model(model, |tamper: &mut Tamper| change(&mut tamper.config_mut().rates))
             .expect("it is a tamper");
+    }
+
+    /// A bound, which does not hold for an invalidation queue that keeps failing: it is tried again with interrupts
+    /// off, up to the driver's deadline.
+    fn unless_invalidation_fails(&self, bound: Ps) -> Ps {
+        if self.faults.contains(&PcFault::FailedInvalidation) { bound.max(INVALIDATION_FAILING_MAX) } else { bound }
+    }
+
+    fn trouble(&mut self, fault: InvalidationFault) {
+        let unit = self.hardware.models.iommu;
+        let set = |unit: &mut VtdUnit| unit.set_invalidation_fault(fault);
+        self.hardware.machine.with_model(unit, set).expect("it is the unit");
     }
 
     fn spoil(&mut self, drive: u32, wrong: WrongEntry, after: u64) {
@@ -243,7 +257,8 @@ impl Rig for PcRig {
         let boot = move || bring_up(system, delivery, &models, queues, managed, promises);
         let stack = self.hardware.machine.run_boot(LIMIT, boot).expect("the drives come up");
         for fault in self.faults.iter().filter(|fault| fault.lies()) {
-            let (PcFault::Entry { drive, .. } | PcFault::Silent { drive } | PcFault::Fatal { drive }) = fault else {
+            let (PcFault::Entry { drive, .. } | PcFault::Silent { drive, .. } | PcFault::Fatal { drive }) = fault
+            else {
                 continue;
             };
             let drive = &stack.drives[*drive as usize % stack.drives.len()];
@@ -266,12 +281,14 @@ impl Rig for PcRig {
                 (0..system.cpus()).map(|cpu| posted.descriptor_address(CpuId(cpu)).expect("a descriptor a CPU").0)
             })
             .collect();
-        let mut checkers: Vec<Box<dyn Checker>> =
-            vec![Box::new(Offline::new(DEVICE_LAST, &addresses)), Box::new(Waits::new(&[LOCAL_TIMER], TICK_WAIT_MAX))];
+        let mut checkers: Vec<Box<dyn Checker>> = vec![
+            Box::new(Offline::new(DEVICE_LAST, &addresses)),
+            Box::new(Waits::new(&[LOCAL_TIMER], self.unless_invalidation_fails(TICK_WAIT_MAX))),
+        ];
         if self.delivery != Delivery::Plain {
             let table = Regs::Model { model: iommu, region: 0 }.read64(IRTA) & !0xfff;
             checkers.push(Box::new(Isolation::new(&[STRANGER_REQUESTER])));
-            checkers.push(Box::new(Entries::new(iommu, table, INVALIDATION_MAX)));
+            checkers.push(Box::new(Entries::new(iommu, table, self.unless_invalidation_fails(INVALIDATION_MAX))));
         }
         if self.delivery == Delivery::Posted {
             checkers.push(Box::new(Posted::new(NOTIFICATION, &addresses)));
@@ -298,7 +315,16 @@ impl Rig for PcRig {
         match *fault {
             PcFault::Entry { drive, wrong, after } => self.spoil(drive, wrong, after),
             PcFault::Tampered { drive, act, per_mille } => self.tamper(drive, |rates| *rate(rates, act) = per_mille),
-            PcFault::Silent { drive } => self.drive(drive, |drive| drive.faults_mut().silent_at = Some(now)),
+            PcFault::Silent { drive, ns } => self.drive(drive, |drive| {
+                let faults = drive.faults_mut();
+                (faults.silent_at, faults.silent_until) = (Some(now), Some(now + Ps::from_ns(ns)));
+            }),
+            PcFault::LateInvalidation { ns } => self.trouble(InvalidationFault::Late(Ps::from_ns(ns))),
+            PcFault::FailedInvalidation => self.trouble(InvalidationFault::Within {
+                from: now,
+                until: Ps::MAX,
+                trouble: InvalidationTrouble::FetchFails,
+            }),
             PcFault::Fatal { drive } => self.drive(drive, |drive| drive.faults_mut().fatal_at = Some(now)),
             PcFault::Storm { period_ns } => {
                 self.up().rings.deaf.store(true, Relaxed);
@@ -318,13 +344,11 @@ impl Rig for PcRig {
         match *fault {
             PcFault::Tampered { drive, act, .. } => self.tamper(drive, |rates| *rate(rates, act) = 0),
             PcFault::Entry { drive, .. } => self.drive(drive, |drive| {
-                let silent_at = drive.faults_mut().silent_at;
-                *drive.faults_mut() = machine::nvme::FaultPlan { silent_at, ..Default::default() };
+                let &mut FaultPlan { silent_at, silent_until, .. } = drive.faults_mut();
+                *drive.faults_mut() = FaultPlan { silent_at, silent_until, ..FaultPlan::default() };
             }),
-            PcFault::Silent { drive } => {
-                self.drive(drive, |drive| drive.faults_mut().silent_at = None);
-                self.broken(drive);
-            }
+            PcFault::LateInvalidation { .. } | PcFault::FailedInvalidation => self.trouble(InvalidationFault::None),
+            PcFault::Silent { drive, .. } => self.broken(drive),
             PcFault::Fatal { drive } => self.broken(drive),
             PcFault::Storm { .. } => {
                 self.up().rings.deaf.store(false, Relaxed);

@@ -67,8 +67,12 @@ impl<H: Hal> Port<H> {
                 Err(error) => return Err(error),
             }
         }
+        let failed = cc.en() && self.status()?.cfs();
         self.regs.write32(registers::CC, cc.with_en(false).with_shn(ShutdownNotification::NONE.0).into_bits());
         self.wait("CSTS.RDY = 0", self.ready_ms(), |csts| !csts.rdy())?;
+        if !failed {
+            return Ok(());
+        }
         // A controller that failed before it was ready has had RDY at 0 all along: its reset is over when CFS goes too.
         // One that keeps it says so again when it is started.
         match self.wait("CSTS.CFS = 0", self.ready_ms(), |csts| !csts.cfs()) {

@@ -39,7 +39,9 @@ enum Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ring { line, count, period_ns } => write!(f, "device {line} rings {count} times, every {period_ns} ns"),
+            Self::Ring { line, count, period_ns } => {
+                write!(f, "device {line} rings {count} times, every {period_ns} ns")
+            }
             Self::Move { line, cpu } => write!(f, "move line {line} to CPU {cpu}"),
             Self::Disable { line, ns } => write!(f, "disable line {line} for {ns} ns"),
         }
