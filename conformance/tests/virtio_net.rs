@@ -7,6 +7,7 @@ use drivers::virtio::{Rung, VectorPolicy, VirtioError};
 use hal::{Dma as _, Hal as _};
 use irq::moderation::{Moderated as _, Outcome, Setting};
 use machine::SimHal;
+use machine::time::Ps;
 use machine::virtio::Trigger;
 use machine::virtio::net::{self as model, CoalescingSupport};
 use virtio_rig::net::{device, driven};
@@ -106,6 +107,21 @@ fn packets_are_sent_back_from_where_they_lie() {
     }
     let counters = net.receive_counters(0).expect("pair 0");
     assert_eq!((counters.reflected, counters.reflect_drops, rig.faults()), (100, 0, vec![]));
+}
+
+/// Sending back is slower than receiving: one buffer stays for receiving, else nothing would come any more.
+#[test]
+fn sending_back_never_takes_the_last_receive_buffer() {
+    let host = model::HostConfig { transmit: Ps::from_ns(5_000_000), ..model::HostConfig::default() };
+    let few = NetConfig { reflect: true, entries: 4, ..pairs(1) };
+    let (mut rig, net, _) = driven(Bus::edges(3), model::NetConfig { host, ..device(2) }, few);
+    for round in 0..8_u8 {
+        rig.receive(0, &[1, round]);
+    }
+    (0..100).for_each(|_| rig.settle());
+    let counters = net.receive_counters(0).expect("pair 0");
+    assert_eq!((counters.packets, counters.reflected + counters.reflect_drops), (8, 8));
+    assert!(counters.reflected >= 3, "{counters:?}");
 }
 
 #[test]

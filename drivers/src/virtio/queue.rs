@@ -108,6 +108,8 @@ pub struct Queue<H: Hal> {
     /// The used index at the last look.
     seen: u16,
     stopped: bool,
+    /// Buffers were taken back: the device's word on them does not count any more.
+    reclaimed: bool,
     fault: Option<QueueFault>,
     counters: QueueCounters,
 }
@@ -140,6 +142,7 @@ impl<H: Hal> Queue<H> {
             taken: 0,
             seen: 0,
             stopped: false,
+            reclaimed: false,
             fault: None,
             counters: QueueCounters::default(),
             config,
@@ -282,6 +285,9 @@ impl<H: Hal> Queue<H> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
+        if self.reclaimed {
+            return Ok(None);
+        }
         if self.seen == self.taken && !self.look()? {
             return Ok(None);
         }
@@ -313,7 +319,12 @@ impl<H: Hal> Queue<H> {
 
     /// Whether the device has used a buffer that was not taken. A free look, without order.
     pub fn has_used(&self) -> bool {
-        self.fault.is_none() && (self.used.words()[0].get() >> 16) as u16 != self.taken
+        self.is_taking() && (self.used.words()[0].get() >> 16) as u16 != self.taken
+    }
+
+    /// Whether what the device has used can still be taken.
+    fn is_taking(&self) -> bool {
+        self.fault.is_none() && !self.reclaimed
     }
 
     /// Reads the used index; entries below it are then in order behind. True when there are any.
@@ -357,13 +368,14 @@ impl<H: Hal> Queue<H> {
         }
         // The wish before the look: a read-modify-write between them.
         self.available.words()[0].fetch_or(0);
-        self.fault.is_none() && (self.used.words()[0].load() >> 16) as u16 != self.taken
+        self.is_taking() && (self.used.words()[0].load() >> 16) as u16 != self.taken
     }
 
     /// Takes the next buffer back that the device has not used. Only after the device or the queue was reset, else it may
-    /// still write there.
+    /// still write there. What the device used before that and nobody took is taken back too: an interrupt that comes
+    /// late finds nothing.
     pub fn reclaim(&mut self) -> Option<u64> {
-        self.stopped = true;
+        (self.stopped, self.reclaimed) = (true, true);
         let head = (0..self.config.entries).find(|&head| self.heads[usize::from(head)].in_flight)?;
         let entry = self.heads[usize::from(head)];
         self.release(head, entry);

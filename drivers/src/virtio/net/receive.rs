@@ -133,10 +133,7 @@ impl<H: Hal> ReceiveSide<H> {
 
     /// Takes up to `most` packets. A queue that its device broke gives none: the fault stands in the queue.
     fn take(&mut self, net: &Net<H>, pair: u16, most: u32) -> u32 {
-        // What was sent back is the receive queue's again; a broken queue keeps its buffers, and receiving goes on.
-        while let Some(Ok(Some(used))) = self.reflect.as_mut().map(Queue::take) {
-            self.give(used.tag);
-        }
+        self.take_back();
         let mut taken = 0;
         while taken < most
             && let Ok(Some(used)) = self.queue.take()
@@ -157,6 +154,13 @@ impl<H: Hal> ReceiveSide<H> {
         taken
     }
 
+    /// What was sent back is the receive queue's again; a broken queue keeps its buffers, and receiving goes on.
+    fn take_back(&mut self) {
+        while let Some(Ok(Some(used))) = self.reflect.as_mut().map(Queue::take) {
+            self.give(used.tag);
+        }
+    }
+
     fn receive(&mut self, net: &Net<H>, pair: u16, buffer: u64, len_bytes: u32) -> Verdict {
         self.counters.packets += 1;
         self.counters.bytes += u64::from(len_bytes);
@@ -164,14 +168,20 @@ impl<H: Hal> ReceiveSide<H> {
         net.receiver.received(Packet { pair, memory: &self.buffers, offset_bytes, len_bytes })
     }
 
-    /// Puts a buffer into the transmit queue, its header cleared. False when that is not possible.
+    /// Puts a buffer into the transmit queue, its header cleared. False when that is not possible, or when it is the last
+    /// that the receive queue has: with all of them on their way back nothing would be received, no interrupt come, and
+    /// nobody look whether they have left.
     fn send_back(&mut self, buffer: u64, len_bytes: u32) -> bool {
+        if self.queue.in_flight() == 0 {
+            self.take_back();
+        }
         let part = Part::read(self.address(buffer), len_bytes);
         let first = buffer as usize * self.buffer_bytes as usize;
         for offset in (0..header::BYTES).step_by(4) {
             self.buffers.write32(first + offset, 0);
         }
-        let sent = self.reflect.as_mut().is_some_and(|reflect| reflect.add(buffer, &[part]).is_ok());
+        let is_last = self.queue.in_flight() == 0;
+        let sent = !is_last && self.reflect.as_mut().is_some_and(|reflect| reflect.add(buffer, &[part]).is_ok());
         self.counters.reflected += u64::from(sent);
         self.counters.reflect_drops += u64::from(!sent);
         sent

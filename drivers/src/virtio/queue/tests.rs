@@ -78,6 +78,19 @@ fn an_indirect_chain_takes_one_descriptor() {
     assert_eq!(queue.free_descriptors(), 3);
 }
 
+/// A queue is reset, its buffers are taken back, and an interrupt comes late: the device's last word is no fault.
+#[test]
+fn what_was_used_before_a_reset_is_no_fault_after_it() {
+    let (_, mut queue, mut device) = queue(false, false);
+    assert_eq!(queue.add(10, &[IN]), Ok(()));
+    let _ = queue.publish();
+    device.use_head(0, 0x200);
+    queue.stop();
+    assert_eq!((queue.reclaim(), queue.reclaim()), (Some(10), None));
+    assert_eq!((queue.take(), queue.fault()), (Ok(None), None));
+    assert!(!queue.has_used() && !queue.enable_notifications(), "nobody looks for it for ever");
+}
+
 #[test]
 fn used_buffers_come_back_in_the_devices_order() {
     let (_, mut queue, mut device) = queue(false, false);
