@@ -113,7 +113,7 @@ impl<H: Hal> SoftPoll<H> {
     }
 
     /// An interrupt found work for `id`, which has masked itself: polls it when the interrupt ends, or wakes the thread
-    /// of its CPU from another.
+    /// of its CPU, from another CPU or where interrupts are on: a handler that runs in a thread has no such end.
     pub fn schedule(&self, id: SoftId) {
         let Some(cpu) = self.cpus.get(id.cpu.index()) else { return };
         let Some(instance) = cpu.instances.get(id.id.0 as usize) else { return };
@@ -125,8 +125,11 @@ impl<H: Hal> SoftPoll<H> {
     }
 
     fn raise(&self, number: CpuId, cpu: &Cpu<H>) {
+        let off = self.hal.irq_save();
         cpu.raised.set(1);
-        if self.hal.cpu() != number {
+        let ends_here = self.hal.cpu() == number && !off.were_on;
+        self.hal.irq_restore(off);
+        if !ends_here {
             self.wake(cpu);
         }
     }

@@ -112,3 +112,21 @@ fn what_cannot_be_is_refused() {
     let none = SoftPoll::new(hal, 1, PollConfig { budget: 0, ..PollConfig::default() });
     assert_eq!(none.err(), Some(PollError::Budget));
 }
+
+/// A handler that was forced into a thread has no end of an interrupt behind it, though it runs on the very CPU.
+#[test]
+fn what_a_thread_found_is_polled_by_the_cpus_own() {
+    let hal = HostHal::manual(1);
+    let mut soft = SoftPoll::new(hal, 1, PollConfig::default()).expect("a budget");
+    let device = with(5, 0);
+    let id = soft.add(CpuId(0), 16, device.clone(), None).expect("a weight");
+    let soft = Arc::new(soft);
+    soft.start().expect("a thread");
+    soft.schedule(id);
+    let begin = std::time::Instant::now();
+    while device.rearms.load(Relaxed) == 0 {
+        assert!(begin.elapsed().as_secs() < 30, "nobody polled");
+        std::thread::yield_now();
+    }
+    assert_eq!(device.work.load(Relaxed), 0);
+}
