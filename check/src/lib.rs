@@ -24,3 +24,4 @@ pub mod shrink;
 pub mod subject;
 pub mod unrest;
 pub mod verdict;
+pub mod virtio;

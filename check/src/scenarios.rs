@@ -1,10 +1,10 @@
 //! All scenarios.
 
 use crate::run::Scenario;
-use crate::{gic, pc};
+use crate::{gic, pc, virtio};
 
 /// Those that `campanile check` runs.
 pub fn all() -> &'static [&'static dyn Scenario] {
-    static ALL: [&dyn Scenario; 5] = [&pc::PLAIN, &pc::REMAPPED, &pc::POSTED, &gic::V2, &gic::V3];
+    static ALL: [&dyn Scenario; 6] = [&pc::PLAIN, &pc::REMAPPED, &pc::POSTED, &gic::V2, &gic::V3, &virtio::DEVICES];
     &ALL
 }

@@ -65,6 +65,12 @@ pub trait Model {
         0
     }
 
+    /// Whether a hypervisor emulates the registers: a write has taken effect before the CPU that made it goes on, and
+    /// is never late ([`crate::unrest::Kind::LateWrite`]).
+    fn is_trapped(&self) -> bool {
+        false
+    }
+
     /// What an access to this register costs, where it differs from the platform's `register_read` and
     /// `register_write`: a portal that takes 64 bytes at once, a register behind a slow bus, one that a hypervisor traps.
     fn access_costs(&self, _region: u8, _offset: u32) -> Option<AccessCosts> {

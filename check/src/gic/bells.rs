@@ -9,9 +9,9 @@ use machine::time::Ps;
 use machine::world::World;
 
 /// PCI requester of the board's messages.
-pub(super) const REQUESTER: u16 = 0x0100;
+pub(crate) const REQUESTER: u16 = 0x0100;
 /// Pins of the block.
-pub(super) const PINS: u32 = 2;
+pub(crate) const PINS: u32 = 2;
 
 /// Registers of a bell.
 const STRIDE: u32 = 0x40;
@@ -19,21 +19,21 @@ const STRIDE: u32 = 0x40;
 const RING: u32 = 0x00;
 /// A read tells how many things it has told, and serves it.
 const SERVE: u32 = 0x08;
-pub(super) const ADDRESS: u32 = 0x10;
-pub(super) const DATA: u32 = 0x18;
-pub(super) const MASK: u32 = 0x1c;
+pub(crate) const ADDRESS: u32 = 0x10;
+pub(crate) const DATA: u32 = 0x18;
+pub(crate) const MASK: u32 = 0x1c;
 /// Whether its wire is level-triggered.
 const LEVEL: u32 = 0x20;
 /// Registers of the block: pins that want service and are enabled; a write clears edges.
-pub(super) const STATUS: u32 = 0xf000;
+pub(crate) const STATUS: u32 = 0xf000;
 /// A write of 1 enables, or disables, or raises pins.
-pub(super) const ENABLE: u32 = 0xf004;
-pub(super) const DISABLE: u32 = 0xf008;
-pub(super) const SET: u32 = 0xf00c;
+pub(crate) const ENABLE: u32 = 0xf004;
+pub(crate) const DISABLE: u32 = 0xf008;
+pub(crate) const SET: u32 = 0xf00c;
 
 /// How a bell is heard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Sound {
+pub(crate) enum Sound {
     /// A wire to the GIC: an SPI, or a PPI of a CPU.
     Wire {
         /// Which.
@@ -49,17 +49,17 @@ pub(super) enum Sound {
 
 /// What is wrong with a bell for a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Faults {
+pub(crate) struct Faults {
     /// Its wire stays raised.
-    pub(super) stuck: bool,
+    pub(crate) stuck: bool,
     /// Its next so many messages are lost.
-    pub(super) drop: u32,
+    pub(crate) drop: u32,
     /// They are sent twice.
-    pub(super) double: u32,
+    pub(crate) double: u32,
     /// They are late by this.
-    pub(super) late: Ps,
+    pub(crate) late: Ps,
     /// It sounds without end, at this distance; 0: it does not.
-    pub(super) storm: Ps,
+    pub(crate) storm: Ps,
 }
 
 struct Bell {
@@ -90,7 +90,7 @@ const TICK: u32 = 4;
 const TICK_TIME: Ps = Ps::from_ns(100_000);
 
 /// The board.
-pub(super) struct Bells {
+pub(crate) struct Bells {
     gic: ModelId,
     bells: Vec<Bell>,
     /// The INTID of the block's wire.
@@ -102,7 +102,7 @@ pub(super) struct Bells {
 
 impl Bells {
     /// Silent bells.
-    pub(super) fn new(gic: ModelId, block: u32, sounds: impl Iterator<Item = (Sound, bool)>) -> Self {
+    pub(crate) fn new(gic: ModelId, block: u32, sounds: impl Iterator<Item = (Sound, bool)>) -> Self {
         let bell = |(sound, level)| Bell {
             sound,
             level,
@@ -118,7 +118,7 @@ impl Bells {
     }
 
     /// What goes wrong with a bell from now on: nothing, to heal it. The machine stands still.
-    pub(super) fn faults_mut(&mut self, index: usize) -> &mut Faults {
+    pub(crate) fn faults_mut(&mut self, index: usize) -> &mut Faults {
         let count = self.bells.len();
         &mut self.bells[index % count].faults
     }
@@ -289,38 +289,38 @@ impl Model for Bells {
 }
 
 /// Event codes from here on: a wire is raised for the rest in ns, with nothing to tell.
-pub(super) const GLITCH: u32 = 16;
+pub(crate) const GLITCH: u32 = 16;
 /// Event code that makes a bell a clock.
-pub(super) const BEGIN_TICKS: u32 = TICK;
+pub(crate) const BEGIN_TICKS: u32 = TICK;
 /// Event code that begins a storm.
-pub(super) const BEGIN_STORM: u32 = STORM;
+pub(crate) const BEGIN_STORM: u32 = STORM;
 /// Event code that has a wire say what is.
-pub(super) const SETTLE: u32 = RELEASE;
+pub(crate) const SETTLE: u32 = RELEASE;
 
 /// The driver's side of one bell.
 #[derive(Clone, Copy)]
-pub(super) struct BellPort {
-    pub(super) regs: Regs,
-    pub(super) index: u32,
+pub(crate) struct BellPort {
+    pub(crate) regs: Regs,
+    pub(crate) index: u32,
 }
 
 impl BellPort {
-    pub(super) fn at(&self, register: u32) -> u32 {
+    pub(crate) fn at(&self, register: u32) -> u32 {
         self.index * STRIDE + register
     }
 
     /// Has it tell one more thing, so many ns from now.
-    pub(super) fn ring(&self, delay_ns: u64) {
+    pub(crate) fn ring(&self, delay_ns: u64) {
         self.regs.write64(self.at(RING), delay_ns);
     }
 
     /// How many things it has told; it is served.
-    pub(super) fn serve(&self) -> u64 {
+    pub(crate) fn serve(&self) -> u64 {
         self.regs.read64(self.at(SERVE))
     }
 
     /// Changes what its wire does. In order before what follows.
-    pub(super) fn set_level(&self, level: bool) {
+    pub(crate) fn set_level(&self, level: bool) {
         self.regs.write32(self.at(LEVEL), level.into());
         self.regs.read32(self.at(MASK));
     }

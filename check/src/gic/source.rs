@@ -183,12 +183,12 @@ impl Source {
     }
 }
 
-pub(super) fn claim(flag: &AtomicBool) -> Option<Claim<'_>> {
+pub(crate) fn claim(flag: &AtomicBool) -> Option<Claim<'_>> {
     flag.compare_exchange(false, true, Relaxed, Relaxed).ok().map(|_| Claim(flag))
 }
 
 /// Given back when it goes.
-pub(super) struct Claim<'a>(&'a AtomicBool);
+pub(crate) struct Claim<'a>(&'a AtomicBool);
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {

@@ -112,6 +112,8 @@ pub struct System {
     pub cpus: u32,
     /// LPIs, where there is an ITS.
     pub lpis: OnceLock<Messages>,
+    /// What runs at the end of every interrupt.
+    pub at_exit: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Lines that each CPU enables for itself when it comes up.
     private: Mutex<Vec<Irq>>,
 }
@@ -278,6 +280,11 @@ pub fn build(version: Version, options: &Options, entry: &Entry) -> Machine {
     machine.set_exception_entry(move |exception| {
         if let Some(system) = entry.get() {
             system.gic.take(&system.core, exception);
+            if exception == Exception::Irq
+                && let Some(at_exit) = system.at_exit.get()
+            {
+                at_exit();
+            }
         }
     });
     machine
@@ -297,7 +304,8 @@ pub fn bring_up(windows: GicWindows, version: Version, mode: EoiMode, options: &
         ..CoreConfig::x86(cpus, 64)
     };
     let core = Arc::new(IrqCore::new(SimHal, core).expect("a valid configuration"));
-    let system = System { core, gic, windows, cpus, lpis: OnceLock::new(), private: Mutex::default() };
+    let system =
+        System { core, gic, windows, cpus, lpis: OnceLock::new(), at_exit: OnceLock::new(), private: Mutex::default() };
     // The scheduler's kick and the end of a time slice need no more than to have interrupted.
     let private = [0, 30].map(|intid| system.private(intid, Arc::new(Nothing))).into();
     *system.private.lock().expect("one host thread") = private;

@@ -57,6 +57,11 @@ impl Block {
         Self { config, storage, requests: BTreeMap::new(), next_ticket: 0, epoch: 0, completed: 0, errors: 0 }
     }
 
+    /// Its requests take so long from now on, on average.
+    pub fn set_latency(&mut self, latency: Ps) {
+        self.config.latency = latency;
+    }
+
     /// Runs the request of `chain`: its outcome, and the bytes of data written into it.
     fn run(&mut self, bus: &mut Bus<'_, '_>, chain: &Chain) -> (Outcome, u64) {
         // Both ends of each buffer were memory when the chain was taken. A lent device's memory has holes, and may go.

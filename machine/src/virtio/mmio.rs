@@ -238,6 +238,10 @@ impl<D: Device> Model for VirtioMmio<D> {
         self.set_register(world, offset, value as u32);
     }
 
+    fn is_trapped(&self) -> bool {
+        true
+    }
+
     fn access_costs(&self, _region: u8, offset: u32) -> Option<AccessCosts> {
         Some(self.config.exits.costs(offset == reg::QUEUE_NOTIFY))
     }

@@ -1,0 +1,142 @@
+//! The disk's load: keeps some requests in flight on each queue, and knows how each of them ended.
+
+use crate::mark::Mark;
+use crate::verdict::violate;
+use drivers::virtio::QueueFault;
+use drivers::virtio::block::{BatchDone, Block, BlockOp, BlockRequest, Completed};
+use hal::{DeviceAddress, Hal as _, ThreadId};
+use machine::SimHal;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Queues that the disk may have.
+pub(super) const QUEUES_MAX: usize = 3;
+
+#[derive(Default)]
+struct Queue {
+    left: AtomicU64,
+    in_flight: AtomicU64,
+    broken: AtomicBool,
+}
+
+/// The load.
+pub(super) struct Load {
+    queues: [Queue; QUEUES_MAX],
+    depth: u64,
+    disk: Mutex<Option<Arc<Block<SimHal>>>>,
+    buffer: DeviceAddress,
+    next: AtomicU64,
+    /// Resets under way, or the device lies: requests may fail.
+    pub(super) disrupted: AtomicU32,
+    /// The device breaks its queues.
+    pub(super) hostile: bool,
+    /// Whom a broken queue wakes.
+    pub(super) repairer: OnceLock<ThreadId>,
+}
+
+impl Load {
+    pub(super) fn new(depth: u64, buffer: DeviceAddress, hostile: bool) -> Self {
+        Self {
+            queues: Default::default(),
+            depth,
+            disk: Mutex::default(),
+            buffer,
+            next: AtomicU64::new(0),
+            disrupted: AtomicU32::new(0),
+            hostile,
+            repairer: OnceLock::new(),
+        }
+    }
+
+    /// The driver that there is now.
+    pub(super) fn disk(&self) -> Option<Arc<Block<SimHal>>> {
+        self.disk.lock().expect("one host thread").clone()
+    }
+
+    pub(super) fn set_disk(&self, disk: Option<Arc<Block<SimHal>>>) {
+        *self.disk.lock().expect("one host thread") = disk;
+    }
+
+    /// The queue of this number, taken round.
+    pub(super) fn queue_of(&self, disk: &Block<SimHal>, number: u32) -> u16 {
+        (number % u32::from(disk.queues())) as u16
+    }
+
+    pub(super) fn add(&self, queue: u16, count: u64) {
+        self.queues[usize::from(queue)].left.fetch_add(count, Relaxed);
+        self.go_on(queue);
+    }
+
+    /// Submits until the depth is reached, or the queue takes no more.
+    pub(super) fn go_on(&self, queue: u16) {
+        let own = &self.queues[usize::from(queue)];
+        while own.in_flight.load(Relaxed) < self.depth && self.submit_one(queue) {}
+    }
+
+    fn submit_one(&self, queue: u16) -> bool {
+        let own = &self.queues[usize::from(queue)];
+        let Some(disk) = self.disk() else { return false };
+        let left = own.left.load(Relaxed);
+        if left == 0 {
+            return false;
+        }
+        own.left.store(left - 1, Relaxed);
+        own.in_flight.fetch_add(1, Relaxed);
+        let tag = self.next.fetch_add(1, Relaxed);
+        Mark::Submitted.of(tag);
+        let op = if tag % 16 == 0 { BlockOp::Flush } else { BlockOp::Read };
+        let len_bytes = if op == BlockOp::Flush { 0 } else { 512 };
+        let request = BlockRequest { tag, op, sector: tag % 64, buffer: self.buffer, len_bytes };
+        let accepted = disk.submit(queue, &[request]).accepted == 1;
+        if !accepted {
+            Mark::Refused.of(tag);
+            own.in_flight.fetch_sub(1, Relaxed);
+            own.left.fetch_add(1, Relaxed);
+        }
+        accepted
+    }
+
+    /// Queues that broke since this was last asked.
+    pub(super) fn take_broken(&self) -> Vec<u16> {
+        let broken = |queue: &u16| self.queues[usize::from(*queue)].broken.swap(false, Relaxed);
+        (0..QUEUES_MAX as u16).filter(broken).collect()
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.queues.iter().all(|queue| queue.left.load(Relaxed) == 0 && queue.in_flight.load(Relaxed) == 0)
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let queue =
+            |queue: &Queue| format!("{} left, {} in flight", queue.left.load(Relaxed), queue.in_flight.load(Relaxed));
+        let queues: Vec<_> = self.queues.iter().map(queue).collect();
+        format!("disk: {}\n", queues.join("; "))
+    }
+}
+
+/// What the driver tells.
+pub(super) struct Told(pub(super) Arc<Load>);
+
+impl BatchDone for Told {
+    fn batch_done(&self, queue: u16, batch: &[Completed]) {
+        for done in batch {
+            match done.result {
+                Ok(()) => Mark::Completed.of(done.tag),
+                Err(_) if self.0.disrupted.load(Relaxed) > 0 => Mark::Failed.of(done.tag),
+                Err(error) => {
+                    violate("operations", format!("request {} failed, {error}, and nothing explains it", done.tag))
+                }
+            }
+            self.0.queues[usize::from(queue)].in_flight.fetch_sub(1, Relaxed);
+        }
+        self.0.go_on(queue);
+    }
+
+    fn queue_broken(&self, queue: u16, fault: QueueFault) {
+        if !self.0.hostile {
+            violate("operations", format!("queue {queue} broke, {fault}, and no fault explains it"));
+        }
+        self.0.queues[usize::from(queue)].broken.store(true, Relaxed);
+        self.0.repairer.get().into_iter().for_each(|&thread| SimHal.wake(thread));
+    }
+}

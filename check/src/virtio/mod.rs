@@ -1,0 +1,66 @@
+//! Virtio: a disk and a network on a machine with a GIC, over MMIO with one or several wires of either trigger, and over
+//! PCI with messages through an ITS.
+
+mod load;
+mod manage;
+mod network;
+mod rig;
+mod stack;
+mod step;
+
+pub use rig::VirtioRig;
+
+use crate::draw::Draw;
+use crate::subject::{Build, Subject};
+use step::{VirtioFault, VirtioStep};
+
+/// The stack.
+pub struct Virtio;
+
+/// A disk and a network.
+pub static DEVICES: Virtio = Virtio;
+
+impl Subject for Virtio {
+    type Step = VirtioStep;
+    type Fault = VirtioFault;
+    type Rig = VirtioRig;
+
+    fn name(&self) -> &'static str {
+        "virtio"
+    }
+
+    fn about(&self) -> &'static str {
+        "a virtio disk and a network, over MMIO with one or several interrupts and over PCI"
+    }
+
+    fn transitions(&self) -> &'static [&'static str] {
+        &[
+            "CPU: went offline",
+            "command: ended with an error",
+            "disk: a broken queue was reset",
+            "disk: a poll found requests",
+            "disk: queue reset under load",
+            "disk: unbound in flight and bound",
+            "network: an interrupt found nothing",
+            "network: coalescing changed",
+            "network: packets came before the re-arm",
+            "network: unbound in flight and bound",
+        ]
+    }
+
+    fn fault_kinds(&self) -> &'static [&'static str] {
+        step::KINDS
+    }
+
+    fn draw_step(&self, draw: &mut Draw) -> VirtioStep {
+        VirtioStep::draw(draw)
+    }
+
+    fn draw_fault(&self, kind: &'static str, draw: &mut Draw) -> VirtioFault {
+        VirtioFault::draw(kind, draw)
+    }
+
+    fn build(&self, build: &mut Build<'_, VirtioFault>) -> VirtioRig {
+        VirtioRig::build(build)
+    }
+}

@@ -1,0 +1,89 @@
+//! The network's receiver: it sends everything back, polled at the end of interrupts.
+
+use crate::mark::Mark;
+use drivers::virtio::net::{Net, Packet, ReceivePoll, Receiver, Verdict};
+use hal::{CpuId, Hal};
+use irq::poll::{PollConfig, Polled, SoftId, SoftPoll};
+use machine::SimHal;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// A pair of whichever driver there is now.
+#[derive(Default)]
+struct PairPoll(Mutex<Option<Arc<ReceivePoll<SimHal>>>>);
+
+impl PairPoll {
+    fn now(&self) -> Option<Arc<ReceivePoll<SimHal>>> {
+        self.0.lock().expect("one host thread").clone()
+    }
+}
+
+impl Polled for PairPoll {
+    fn poll(&self, weight: u32) -> u32 {
+        self.now().map_or(0, |poll| poll.poll(weight))
+    }
+    fn rearm(&self) -> bool {
+        self.now().is_some_and(|poll| poll.rearm())
+    }
+}
+
+/// Packets are commands of this number up.
+const FIRST: u64 = 1 << 48;
+
+/// The receiver and its polls.
+pub(super) struct Reflector {
+    poll: OnceLock<(Arc<SoftPoll<SimHal>>, Vec<SoftId>)>,
+    pairs: Vec<Arc<PairPoll>>,
+    packets: AtomicU64,
+    net: Mutex<Option<Arc<Net<SimHal>>>>,
+}
+
+impl Reflector {
+    /// Pairs are shared out to CPUs. Their threads run.
+    pub(super) fn new(cpus: u32, pairs: u16) -> Arc<Self> {
+        let pairs: Vec<Arc<PairPoll>> = (0..pairs).map(|_| Arc::default()).collect();
+        let mut poll = SoftPoll::new(SimHal, cpus, PollConfig::default()).expect("a budget");
+        let add = |(index, pair): (u32, &Arc<PairPoll>)| {
+            poll.add(CpuId(index % cpus), 16, pair.clone(), None).expect("a weight")
+        };
+        let ids = (0..).zip(&pairs).map(add).collect();
+        let poll = Arc::new(poll);
+        poll.start().expect("threads");
+        let reflector = Self { poll: OnceLock::new(), pairs, packets: AtomicU64::new(FIRST), net: Mutex::default() };
+        assert!(reflector.poll.set((poll, ids)).is_ok(), "once");
+        Arc::new(reflector)
+    }
+
+    pub(super) fn interrupt_exit(&self) {
+        if let Some((poll, _)) = self.poll.get() {
+            poll.interrupt_exit();
+        }
+    }
+
+    pub(super) fn net(&self) -> Option<Arc<Net<SimHal>>> {
+        self.net.lock().expect("one host thread").clone()
+    }
+
+    /// From now on it polls this driver.
+    pub(super) fn attach(&self, net: Option<&Arc<Net<SimHal>>>) {
+        for (index, pair) in (0..).zip(&self.pairs) {
+            *pair.0.lock().expect("one host thread") = net.map(|net| Arc::new(ReceivePoll::new(net.clone(), index)));
+        }
+        *self.net.lock().expect("one host thread") = net.cloned();
+    }
+}
+
+impl Receiver<SimHal> for Reflector {
+    fn ready(&self, pair: u16) {
+        let (poll, ids) = self.poll.get().expect("it was made so");
+        poll.schedule(ids[usize::from(pair)]);
+    }
+
+    fn received(&self, _: Packet<'_, <SimHal as Hal>::Dma>) -> Verdict {
+        // A packet is a command that ends where it is looked at; that it comes back, the device's own counts tell.
+        let number = self.packets.fetch_add(1, Relaxed);
+        Mark::Submitted.of(number);
+        Mark::Completed.of(number);
+        Verdict::Reflect
+    }
+}

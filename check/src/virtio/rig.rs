@@ -1,0 +1,374 @@
+//! The machine, and what the host does with it.
+
+use super::load::{Load, QUEUES_MAX};
+use super::manage;
+use super::stack::{Bus, Place, Tick, VirtioStack, Which, policy};
+use super::step::{VirtioFault, VirtioStep};
+use crate::checkers::{self, Checker};
+use crate::coverage::Coverage;
+use crate::either;
+use crate::gic::bells::{BEGIN_TICKS, BellPort, Bells, Sound};
+use crate::gic::system::{self, Entry, Options, Version};
+use crate::subject::{Build, Rig};
+use drivers::gic::EoiMode;
+use drivers::virtio::Rung;
+use hal::{Dma as _, Hal as _};
+use machine::gic::{GicConfig, ItsConfig, WIRE, wire_arg};
+use machine::model::{Model, ModelId};
+use machine::time::Ps;
+use machine::virtio::block::{Block, BlockConfig};
+use machine::virtio::net::{self, CoalescingSupport, FlowCounts, Flows, HostConfig, Net, NetConfig};
+use machine::virtio::{
+    self as model, Device, Exits, Irqfd, Line, MmioConfig, PciConfig, Trigger, VirtioMmio, VirtioPci, jump_arg,
+};
+use machine::{Machine, MachineConfig, SimHal};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Everything that is done on the boot thread ends within this.
+const LIMIT: Ps = Ps::from_ns(2_000_000_000);
+/// The last load: requests of each queue, and how long the flows run.
+const PROOF: u64 = 20;
+const PROOF_FLOWS: Ps = Ps::from_ns(100_000);
+/// PPI of the driver's clock.
+const TICK_PPI: u32 = 27;
+/// Looks, 100 µs apart, until the last packet is back.
+const DRAIN_MAX: u32 = 200;
+const IRQFD: Irqfd = Irqfd { signal: Ps::from_ns(100), latency: Ps::from_ns(300) };
+
+/// A machine with a disk and a network.
+pub struct VirtioRig {
+    machine: Machine,
+    entry: Entry,
+    options: Options,
+    mode: EoiMode,
+    models: [ModelId; 2],
+    clock: ModelId,
+    places: [Place; 2],
+    policies: [u32; 2],
+    pairs: u16,
+    load: u64,
+    depth: u64,
+    latency: Ps,
+    hostile: bool,
+    /// Packets that went with the rings of a driver that was unbound, by flow.
+    lost: Vec<i64>,
+    stack: Option<Arc<VirtioStack>>,
+}
+
+fn draw_bus(build: &mut Build<'_, VirtioFault>, bus: &'static str, count: &'static str) -> Bus {
+    let kind = build.knobs.choice(bus, &["edge", "level", "pci"]);
+    let count = build.knobs.number(count, 1..=4) as u16;
+    match kind {
+        2 => Bus::Pci { vectors: count.max(2) },
+        kind => Bus::Mmio { wires: count, level: kind == 1 },
+    }
+}
+
+fn device<D: Device>(bus: Bus, gic: ModelId, intid: u32, requester: u16, device: D) -> Box<dyn Model> {
+    let exits = Exits { register: Ps::from_ns(100), kick: Ps::from_ns(100) };
+    match bus {
+        Bus::Mmio { wires, level } => {
+            let trigger = if level { Trigger::Level } else { Trigger::Edge };
+            let line = |index: u16| {
+                let intid = intid + u32::from(index);
+                let [asserted, released] = [true, false].map(|asserted| wire_arg(intid, 0, asserted));
+                Line { controller: gic, code: WIRE, asserted, released, trigger }
+            };
+            let lines = (0..wires).map(line).collect();
+            let config = MmioConfig { name: "virtio".into(), lines, multi_irq: wires > 1, exits, irqfd: IRQFD };
+            Box::new(VirtioMmio::new(config, device).expect("valid lines"))
+        }
+        Bus::Pci { vectors } => {
+            let config = PciConfig { name: "virtio".into(), requester, upstream: gic, vectors, exits, irqfd: IRQFD };
+            Box::new(VirtioPci::new(config, device))
+        }
+    }
+}
+
+impl VirtioRig {
+    pub(super) fn build(build: &mut Build<'_, VirtioFault>) -> Self {
+        let cpus = build.knobs.number("cpus", 1..=4) as u32;
+        let mode = [EoiMode::Together, EoiMode::Split][build.knobs.choice("eoimode", &["0", "1"])];
+        let buses = [draw_bus(build, "disk_bus", "disk_vectors"), draw_bus(build, "net_bus", "net_vectors")];
+        let knobs = &mut *build.knobs;
+        let policies = ["disk_policy", "net_policy"].map(|name| knobs.number(name, 0..=3) as u32);
+        let queues = knobs.number("queues", 1..=QUEUES_MAX as u64) as u16;
+        let pairs = knobs.number("pairs", 1..=2) as u16;
+        let depth = knobs.number("depth", 1..=12);
+        let load = knobs.number_with("load", 0..=20_000, 20, |draw| draw.time_ns(100, 3_000));
+        let latency = Ps::from_ns(1000 * knobs.number("latency_us", 1..=20));
+        let packet =
+            Ps::from_ns(100 * knobs.number_with("packet_gap", 10..=1_000, 1_000, |draw| draw.time_ns(10, 1_000)));
+        let force_threads = knobs.chance("threads", 25);
+        let machine = MachineConfig { memory_bytes: 16 << 20, jitter_percent: 40, ..build.machine() };
+        let gic = GicConfig { its: Some(ItsConfig::default()), ..GicConfig::default() };
+        let options = Options { cpus, force_threads, gic, machine, ..Options::default() };
+        let entry = Entry::default();
+        let mut machine = system::build(Version::V3, &options, &entry);
+        let gic = machine.gic().expect("it was asked for").model;
+        let disk = BlockConfig { sectors: 256, queues, queue_entries: 16, latency, ..BlockConfig::default() };
+        let flows = Flows { count: pairs, sent: packet, dropped: packet };
+        let host = HostConfig { receive: Ps::from_ns(200), transmit: Ps::from_ns(200), flows, ..HostConfig::default() };
+        let coalescing = CoalescingSupport::Exact;
+        let network = NetConfig { pairs: 2 * pairs, queue_entries: 32, coalescing, host, ..NetConfig::default() };
+        let models = [
+            machine.add_model(|_| device(buses[0], gic, 40, 0x0200, Block::new(disk))),
+            machine.add_model(|_| device(buses[1], gic, 48, 0x0300, Net::new(network))),
+        ];
+        let place = |index: usize| Place {
+            bus: buses[index],
+            regs: [0, 1, 2].map(|region| machine.regs(models[index], region)),
+            intid: [40, 48][index],
+            requester: [0x0200, 0x0300][index],
+        };
+        let places = [place(0), place(1)];
+        let tick = (Sound::Wire { intid: TICK_PPI, cpu: 0 }, true);
+        let clock = machine.add_model(|_| Box::new(Bells::new(gic, 60, [tick].into_iter())));
+        let hostile = build.faults.iter().any(|fault| matches!(fault, VirtioFault::Jump { .. }));
+        let lost = vec![0; pairs.into()];
+        Self {
+            machine,
+            entry,
+            options,
+            mode,
+            models,
+            clock,
+            places,
+            policies,
+            pairs,
+            load,
+            depth,
+            latency,
+            hostile,
+            lost,
+            stack: None,
+        }
+    }
+
+    fn up(&self) -> &Arc<VirtioStack> {
+        self.stack.as_ref().expect("the stack is up")
+    }
+
+    /// Runs `body` on CPU 0 until it has ended.
+    fn boot<R: Send + 'static>(&mut self, body: impl FnOnce(&Arc<VirtioStack>) -> R + Send + 'static) -> R {
+        let stack = self.up().clone();
+        match self.machine.run_boot(LIMIT, move || body(&stack)) {
+            Ok(value) => value,
+            Err(why) => panic!("{why}\n{}", self.describe()),
+        }
+    }
+
+    fn poke(&mut self, which: Which, code: u32, arg: u64) {
+        self.poke_at(which, Ps(0), code, arg);
+    }
+
+    fn poke_at(&mut self, which: Which, after: Ps, code: u32, arg: u64) {
+        let at = self.machine.now() + after;
+        self.machine.poke(self.models[which as usize], at, code, arg);
+    }
+
+    fn with<D: Device, R>(&mut self, which: Which, look: impl Fn(&mut D) -> R) -> R {
+        let model = self.models[which as usize];
+        let on_mmio = self.machine.with_model(model, |mmio: &mut VirtioMmio<D>| look(mmio.device()));
+        on_mmio.unwrap_or_else(|| {
+            let on_pci = self.machine.with_model(model, |pci: &mut VirtioPci<D>| look(pci.device()));
+            on_pci.expect("the device")
+        })
+    }
+
+    /// Packets of each flow that have not come back.
+    fn missing(&mut self) -> Vec<i64> {
+        let flows = self.with(Which::Network, |net: &mut Net| net.flows());
+        let missing = |counts: FlowCounts| (counts.sent - counts.dropped) as i64 - counts.returned as i64;
+        flows.into_iter().map(missing).collect()
+    }
+
+    fn drops(&self) -> i64 {
+        let Some(net) = self.up().reflector.net() else { return 0 };
+        let counters = (0..self.pairs).filter_map(|pair| net.receive_counters(pair));
+        counters.map(|counters| counters.reflect_drops as i64).sum()
+    }
+}
+
+impl Rig for VirtioRig {
+    type Step = VirtioStep;
+    type Fault = VirtioFault;
+    type Stack = VirtioStack;
+
+    fn machine(&mut self) -> &mut Machine {
+        &mut self.machine
+    }
+
+    fn bring_up(&mut self) {
+        let windows = self.machine.gic().expect("it was asked for");
+        let (options, entry, mode, places) = (self.options.clone(), self.entry.clone(), self.mode, self.places);
+        let (pairs, depth, hostile, policies) = (self.pairs, self.depth, self.hostile, self.policies);
+        let clock = self.machine.regs(self.clock, 0);
+        let boot = move || {
+            let system = system::bring_up(windows, Version::V3, mode, &options, &entry);
+            let page = SimHal.dma_alloc(4096, 4096).expect("memory");
+            let load = Load::new(depth, page.device_address(), hostile);
+            // Devices write there as long as the machine lives.
+            std::mem::forget(page);
+            let stack = VirtioStack::new(system, places, load, pairs);
+            let tick = Tick { port: BellPort { regs: clock, index: 0 }, load: stack.load.clone() };
+            let line = stack.system.private(TICK_PPI, Arc::new(tick));
+            stack.system.add_private(line);
+            stack.bind(Which::Disk, policy(policies[0]));
+            stack.bind(Which::Network, policy(policies[1]));
+            stack
+        };
+        self.stack = Some(self.machine.run_boot(LIMIT, boot).expect("the stack comes up"));
+        let now = self.machine.now();
+        self.machine.poke(self.clock, now, BEGIN_TICKS, 0);
+    }
+
+    fn stack(&self) -> Arc<VirtioStack> {
+        self.up().clone()
+    }
+
+    fn checkers(&mut self) -> Vec<Box<dyn Checker>> {
+        vec![Box::new(checkers::Gic::default())]
+    }
+
+    fn start_load(&mut self) {
+        let load = self.load;
+        self.boot(move |stack| {
+            let queues = stack.load.disk().map_or(1, |disk| disk.queues());
+            (0..queues).for_each(|queue| stack.load.add(queue, load / u64::from(queues)));
+        });
+        self.poke(Which::Network, net::code::FLOWS, 1);
+    }
+
+    fn apply(stack: &Arc<VirtioStack>, step: &VirtioStep) {
+        manage::apply(stack, step);
+    }
+
+    fn inject(&mut self, fault: &VirtioFault) {
+        match *fault {
+            VirtioFault::Jump { queue, by } => {
+                let queues = self.up().load.disk().map_or(1, |disk| disk.queues());
+                let queue = (queue % u32::from(queues)) as u16;
+                self.up().load.disrupted.fetch_add(1, Relaxed);
+                self.poke(Which::Disk, model::code::JUMP_USED, jump_arg(queue, by));
+            }
+            VirtioFault::Raise { disk, vector } => {
+                let which = if disk { Which::Disk } else { Which::Network };
+                let stack = self.up();
+                let rung = match which {
+                    Which::Disk => stack.load.disk().map(|disk| disk.vectors().rung),
+                    Which::Network => stack.reflector.net().map(|net| net.vectors().rung),
+                };
+                // The single interrupt is a wire that is held: a pulse would let go of it.
+                if rung.is_some_and(|rung| rung != Rung::Single) {
+                    self.poke(which, model::code::RAISE, vector.into());
+                }
+            }
+            VirtioFault::Late { us } => {
+                let latency = Ps::from_ns(1000 * us);
+                self.with(Which::Disk, |disk: &mut Block| disk.set_latency(latency));
+            }
+        }
+    }
+
+    fn heal(&mut self, fault: &VirtioFault) {
+        match fault {
+            VirtioFault::Jump { .. } => {
+                self.up().load.disrupted.fetch_sub(1, Relaxed);
+            }
+            VirtioFault::Raise { .. } => {}
+            VirtioFault::Late { .. } => {
+                let latency = self.latency;
+                self.with(Which::Disk, |disk: &mut Block| disk.set_latency(latency));
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        self.poke(Which::Network, net::code::FLOWS, 0);
+        // Packets that nobody would ask for: the network gathers no more.
+        self.boot(|stack| {
+            if let Some(net) = stack.reflector.net() {
+                let none = drivers::virtio::net::Coalescing { max_packets: 0, max_usecs: 0 };
+                net.coalesce_receive(none).expect("it is bound");
+            }
+            if let Some(disk) = stack.load.disk().filter(|_| stack.load.hostile) {
+                // An index that jumped while the queue was idle.
+                (0..disk.queues()).for_each(|queue| _ = stack.recover(queue));
+            }
+            if stack.net_rebound.load(Relaxed) {
+                // What is on its way comes back; the rest is lost with the rings.
+                SimHal.delay_ns(3_000_000);
+            }
+        });
+        if self.up().net_rebound.load(Relaxed) {
+            self.lost = self.missing();
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.up().load.is_idle()
+    }
+
+    fn prove(&mut self) {
+        self.boot(|stack| {
+            stack.proving.store(true, Relaxed);
+            let queues = stack.load.disk().map_or(1, |disk| disk.queues());
+            (0..queues).for_each(|queue| stack.load.add(queue, PROOF));
+        });
+        self.poke(Which::Network, net::code::FLOWS, 1);
+        self.poke_at(Which::Network, PROOF_FLOWS, net::code::FLOWS, 0);
+        self.boot(|_| SimHal.delay_ns(PROOF_FLOWS.as_ns() + 400_000));
+    }
+
+    fn audit(&mut self) {
+        let mut faults = self.machine.faults().0;
+        // Messages of a function whose driver has just gone.
+        faults.retain(|fault| fault.kind != "message without a translation");
+        assert!(faults.is_empty() || self.hostile, "the machine recorded faults: {faults:?}");
+        let lost: i64 = self.lost.iter().sum();
+        let rebound = self.up().net_rebound.load(Relaxed);
+        // A packet that found the ring for sending back full is counted as dropped.
+        let (mut missing, mut dropped) = (self.missing().iter().sum::<i64>(), self.drops());
+        for _ in 0..DRAIN_MAX {
+            if missing - lost <= dropped {
+                break;
+            }
+            self.boot(|_| SimHal.delay_ns(100_000));
+            (missing, dropped) = (self.missing().iter().sum(), self.drops());
+        }
+        let flows = self.with(Which::Network, |net: &mut Net| net.flows());
+        assert!(
+            missing - lost <= dropped,
+            "{missing} packets have not come back, {lost} lost, {dropped} dropped: {flows:?}"
+        );
+        assert!(rebound || missing == dropped, "{missing} packets have not come back, and {dropped} were dropped");
+        let disordered: u64 =
+            self.with(Which::Network, |net: &mut Net| net.flows()).iter().map(|flow| flow.disordered).sum();
+        // A network that is bound again begins with one pair, and takes its others later.
+        assert!(rebound || disordered == 0, "{disordered} packets overtook others");
+        self.boot(|stack| {
+            let strays = either!(&stack.system.gic, gic => gic.strays());
+            assert_eq!(strays, 0, "interrupts without a line");
+        });
+    }
+
+    fn cover(&mut self, coverage: &mut Coverage) {
+        let stack = self.up();
+        coverage.merge(&stack.seen.lock().expect("one host thread"));
+        if let Some(net) = stack.reflector.net() {
+            let of = |pair| net.receive_counters(pair).unwrap_or_default();
+            coverage
+                .add("network: packets came before the re-arm", (0..self.pairs).map(|pair| of(pair).rearm_races).sum());
+            coverage.add(
+                "network: an interrupt found nothing",
+                (0..self.pairs).map(|pair| of(pair).empty_interrupts).sum(),
+            );
+        }
+    }
+
+    fn describe(&self) -> String {
+        self.stack.as_ref().map(|stack| stack.describe()).unwrap_or_default()
+    }
+}

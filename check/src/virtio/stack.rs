@@ -1,0 +1,323 @@
+//! What the machine's threads share: the system, a disk and a network, their lines.
+
+use super::load::{Load, Told};
+use super::network::Reflector;
+use crate::coverage::Coverage;
+use crate::gic::bells::BellPort;
+use crate::gic::system::{self, System};
+use crate::mark::Mark;
+use crate::verdict::violate;
+use drivers::gic::its::ItsDomain;
+use drivers::message::MessageDomain;
+use drivers::pci::{MsixCapability, MsixTable};
+use drivers::virtio::block::{Block, BlockConfig};
+use drivers::virtio::net::{Net, NetConfig};
+use drivers::virtio::{Bar, Mmio, MmioConfig, Pci, Rung, Transport, VectorPolicy};
+use hal::{Affinity, CpuSet, Hal as _, ThreadSpec};
+use irq::{Action, AllocRequest, Flow, Irq, IrqReturn, RequestFlags, RequesterId, Trigger};
+use machine::{Regs, SimHal};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// How a device hangs in the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Bus {
+    /// MMIO with so many wires, level-triggered or not.
+    Mmio { wires: u16, level: bool },
+    /// PCI with so many MSI-X entries.
+    Pci { vectors: u16 },
+}
+
+/// Where a device is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) bus: Bus,
+    pub(super) regs: [Regs; 3],
+    /// Of the first wire.
+    pub(super) intid: u32,
+    pub(super) requester: u16,
+}
+
+/// A request that old is looked for by the driver's own clock, where the device breaks its queues.
+const TIMEOUT_NS: u64 = 1_000_000;
+
+/// The clock of CPU 0: it wakes who looks for lost requests.
+pub(super) struct Tick {
+    pub(super) port: BellPort,
+    pub(super) load: Arc<Load>,
+}
+
+impl Action for Tick {
+    fn handle(&self, _: Irq) -> IrqReturn {
+        self.port.serve();
+        self.load.repairer.get().into_iter().for_each(|&thread| SimHal.wake(thread));
+        IrqReturn::Handled
+    }
+}
+
+/// A line with its handler.
+struct Line {
+    irq: Irq,
+    guard: Arc<Guard>,
+}
+
+/// A handler that tells the checkers when it runs.
+struct Guard {
+    inner: Arc<dyn Action>,
+    number: u64,
+}
+
+impl Action for Guard {
+    fn handle(&self, irq: Irq) -> IrqReturn {
+        Mark::HandlerEntered.of(self.number);
+        let answer = self.inner.handle(irq);
+        Mark::HandlerLeft.of(self.number);
+        answer
+    }
+}
+
+/// Which device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Which {
+    Disk,
+    Network,
+}
+
+/// Everything that runs on the machine.
+pub struct VirtioStack {
+    pub(super) system: Arc<System>,
+    places: [Place; 2],
+    lines: [Mutex<Vec<Line>>; 2],
+    pub(super) load: Arc<Load>,
+    pub(super) reflector: Arc<Reflector>,
+    pub(super) pairs: u16,
+    numbers: AtomicU64,
+    /// Managers that bind, unbind or reset a device do so one at a time.
+    pub(super) busy: [AtomicBool; 2],
+    pub(super) hotplug: AtomicBool,
+    /// The driver's clock may look no more.
+    pub(super) proving: AtomicBool,
+    /// The network was bound again: packets were lost with its rings.
+    pub(super) net_rebound: AtomicBool,
+    pub(super) seen: Mutex<Coverage>,
+}
+
+pub(super) fn policy(number: u32) -> VectorPolicy {
+    [VectorPolicy::Ladder, VectorPolicy::Modulo, VectorPolicy::Pairs, VectorPolicy::Single][number as usize % 4]
+}
+
+impl VirtioStack {
+    pub(super) fn new(system: Arc<System>, places: [Place; 2], load: Load, pairs: u16) -> Arc<Self> {
+        let reflector = Reflector::new(system.cpus, pairs);
+        let exit = reflector.clone();
+        assert!(system.at_exit.set(Box::new(move || exit.interrupt_exit())).is_ok(), "once");
+        let stack = Self {
+            system,
+            places,
+            lines: Default::default(),
+            load: Arc::new(load),
+            reflector,
+            pairs,
+            numbers: AtomicU64::new(1),
+            busy: Default::default(),
+            hotplug: AtomicBool::new(false),
+            proving: AtomicBool::new(false),
+            net_rebound: AtomicBool::new(false),
+            seen: Mutex::default(),
+        };
+        let stack = Arc::new(stack);
+        stack.start_repairer();
+        stack
+    }
+
+    /// `transition` was seen.
+    pub(super) fn saw(&self, transition: &'static str) {
+        self.seen.lock().expect("one host thread").add(transition, 1);
+    }
+
+    /// The line of this number, of those that there are now.
+    pub(super) fn line(&self, index: u32) -> Option<Irq> {
+        let all: Vec<_> = self
+            .lines
+            .iter()
+            .flat_map(|lines| lines.lock().expect("one host thread").iter().map(|line| line.irq).collect::<Vec<_>>())
+            .collect();
+        (!all.is_empty()).then(|| all[index as usize % all.len()])
+    }
+
+    /// A thread that resets what its device broke.
+    fn start_repairer(self: &Arc<Self>) {
+        let stack = self.clone();
+        let body = move || {
+            loop {
+                stack.look_for_lost();
+                for queue in stack.load.take_broken() {
+                    if !stack.recover(queue) {
+                        // Another resets it, or the device, anyway.
+                        SimHal.delay_ns(5_000);
+                    }
+                    stack.saw("disk: a broken queue was reset");
+                }
+                SimHal.park();
+            }
+        };
+        let spec = ThreadSpec { name: "repairer", affinity: Affinity::Any, urgent: false };
+        let thread = SimHal.spawn(spec, Box::new(body)).expect("a CPU");
+        assert!(self.load.repairer.set(thread).is_ok(), "one");
+    }
+
+    /// What a device that breaks its queues does not tell of, the driver's own clock finds.
+    fn look_for_lost(&self) {
+        let Some(disk) = self.load.disk().filter(|_| self.load.hostile && !self.proving.load(Relaxed)) else { return };
+        for queue in 0..disk.queues() {
+            let waits = |limit_ns| disk.oldest_ns(queue).is_some_and(|since| since + limit_ns < SimHal.now_ns());
+            if waits(TIMEOUT_NS) && disk.poll(queue) > 0 {
+                Mark::TimedOut.of(1);
+                self.saw("timeout: a poll found requests");
+            } else if waits(2 * TIMEOUT_NS) && self.recover(queue) {
+                self.saw("timeout: a queue was reset");
+            }
+        }
+    }
+
+    /// Resets a queue of the disk. False when its driver is away or at it.
+    pub(super) fn recover(&self, queue: u16) -> bool {
+        let Some(_claim) = crate::gic::source::claim(&self.busy[0]) else { return false };
+        let Some(disk) = self.load.disk().filter(|disk| queue < disk.queues()) else { return false };
+        self.load.disrupted.fetch_add(1, Relaxed);
+        let recovered = disk.recover(queue);
+        self.load.disrupted.fetch_sub(1, Relaxed);
+        if let Err(error) = recovered {
+            violate("operations", format!("queue {queue} is not recovered: {error}"));
+        }
+        self.load.go_on(queue);
+        true
+    }
+
+    fn transport(&self, place: &Place) -> (Arc<dyn Transport>, Option<Arc<MsixTable<Regs>>>) {
+        match place.bus {
+            Bus::Mmio { wires, .. } => {
+                let platform = MmioConfig { interrupts: wires, shared_lines: false };
+                (Arc::new(Mmio::new(SimHal, place.regs[0], platform).expect("a device")), None)
+            }
+            Bus::Pci { vectors } => {
+                let [structures, table, config] = place.regs;
+                let capability = MsixCapability::find(&config).expect("MSI-X");
+                let table = MsixTable::enable(config, table, capability);
+                let mut bars = [const { None }; 6];
+                bars[4] = Some(Bar { regs: Arc::new(structures), len_bytes: 0x4000 });
+                let pci = Pci::<SimHal>::new(SimHal, &config, &bars, vectors).expect("a function");
+                (Arc::new(pci), Some(Arc::new(table)))
+            }
+        }
+    }
+
+    /// Brings a device up.
+    pub(super) fn bind(self: &Arc<Self>, which: Which, policy: VectorPolicy) {
+        let place = self.places[which as usize];
+        // With messages there is no single interrupt.
+        let single = policy == VectorPolicy::Single && matches!(place.bus, Bus::Pci { .. });
+        let policy = if single { VectorPolicy::Ladder } else { policy };
+        let (transport, table) = self.transport(&place);
+        match which {
+            Which::Disk => {
+                let config = BlockConfig { queues: super::load::QUEUES_MAX as u16, entries: 16, policy };
+                let disk = Block::open(SimHal, transport, &config, Arc::new(Told(self.load.clone()))).expect("a disk");
+                self.install(which, &place, table, disk.handlers(), disk.vectors().rung);
+                disk.start();
+                self.load.set_disk(Some(disk.clone()));
+                (0..disk.queues()).for_each(|queue| self.load.go_on(queue));
+            }
+            Which::Network => {
+                let config = NetConfig { pairs: self.pairs, reflect: true, entries: 32, buffer_bytes: 1_536, policy };
+                let net = Net::open(SimHal, transport, &config, self.reflector.clone()).expect("a network");
+                self.reflector.attach(Some(&net));
+                self.install(which, &place, table, net.handlers(), net.vectors().rung);
+                net.start().expect("it takes its pairs");
+            }
+        }
+    }
+
+    fn install(
+        &self,
+        which: Which,
+        place: &Place,
+        table: Option<Arc<MsixTable<Regs>>>,
+        handlers: Vec<Arc<dyn Action>>,
+        rung: Rung,
+    ) {
+        let messages = table.map(|table| {
+            let table = Arc::into_inner(table).expect("nobody else has it");
+            MessageDomain::new(SimHal, table, Arc::new(ItsDomain::new(self.system.its()))).expect("not posted")
+        });
+        let core = &self.system.core;
+        for (index, inner) in (0..).zip(handlers) {
+            let affinity = CpuSet::first(self.system.cpus);
+            let request = AllocRequest { affinity, requester: RequesterId(place.requester), ..system::request(index) };
+            let irq = match (&messages, place.bus) {
+                (Some(messages), _) => core.alloc_line(messages, &request, Flow::FastEoi).expect("a line"),
+                (None, bus) => {
+                    let request = AllocRequest { index: place.intid + index, ..request };
+                    let gic = &self.system.gic;
+                    let irq = core.alloc_line(&*gic.domain(), &request, gic.flow()).expect("a line");
+                    let level = rung == Rung::Single || matches!(bus, Bus::Mmio { level: true, .. });
+                    let trigger = if level { Trigger::LevelHigh } else { Trigger::EdgeRising };
+                    core.set_type(irq, trigger).expect("an SPI can be");
+                    irq
+                }
+            };
+            let number = self.numbers.fetch_add(1, Relaxed);
+            Mark::LineOpened.of(number);
+            let guard = Arc::new(Guard { inner, number });
+            core.request(irq, "virtio", RequestFlags::default(), guard.clone()).expect("a new line");
+            self.lines[which as usize].lock().expect("one host thread").push(Line { irq, guard });
+        }
+    }
+
+    /// Takes a device down, in flight.
+    pub(super) fn unbind(&self, which: Which) {
+        match which {
+            Which::Disk => {
+                let Some(disk) = self.load.disk() else { return };
+                self.load.set_disk(None);
+                self.load.disrupted.fetch_add(1, Relaxed);
+                let down = disk.shut_down();
+                self.load.disrupted.fetch_sub(1, Relaxed);
+                if let Err(error) = down {
+                    violate("operations", format!("the disk is not shut down: {error}"));
+                }
+            }
+            Which::Network => {
+                let Some(net) = self.reflector.net() else { return };
+                if let Err(error) = net.shut_down() {
+                    violate("operations", format!("the network is not shut down: {error}"));
+                }
+                self.reflector.attach(None);
+            }
+        }
+        let lines = std::mem::take(&mut *self.lines[which as usize].lock().expect("one host thread"));
+        for Line { irq, guard } in lines {
+            let action: Arc<dyn Action> = guard.clone();
+            self.system.core.free(irq, &action).expect("it is there");
+            Mark::LineClosed.of(guard.number);
+            self.system.core.free_line(irq).expect("it lives");
+        }
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let mut text = self.load.describe();
+        if let Some(net) = self.reflector.net() {
+            for pair in 0..self.pairs {
+                text += &format!("pair {pair}: {:?}, {:?}\n", net.receive_counters(pair), net.receive_fault(pair));
+            }
+        }
+        for line in self
+            .lines
+            .iter()
+            .flat_map(|lines| lines.lock().expect("one host thread").iter().map(|line| line.irq).collect::<Vec<_>>())
+        {
+            text += &self.system.core.view(line).map(|view| format!("{view}\n")).unwrap_or_default();
+        }
+        text
+    }
+}
