@@ -84,7 +84,7 @@ impl Load {
         own.in_flight.fetch_add(1, Relaxed);
         let tag = self.next.fetch_add(1, Relaxed);
         Mark::Submitted.of(tag);
-        let op = if tag % 16 == 0 { BlockOp::Flush } else { BlockOp::Read };
+        let op = if tag.is_multiple_of(16) { BlockOp::Flush } else { BlockOp::Read };
         let len_bytes = if op == BlockOp::Flush { 0 } else { 512 };
         let request = BlockRequest { tag, op, sector: tag % 64, buffer: self.buffer, len_bytes };
         let accepted = disk.submit(queue, &[request]).accepted == 1;
