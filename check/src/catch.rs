@@ -2,6 +2,7 @@
 
 use crate::verdict::{Failure, Kind};
 use machine::time::Ps;
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
@@ -23,7 +24,10 @@ fn install_hook() {
             }
             let what = info.payload_as_str().unwrap_or("a panic without a text");
             let place = info.location().map(|place| format!(" ({}:{})", place.file(), place.line()));
-            LAST.set(Some(format!("{what}{}", place.unwrap_or_default())));
+            // Only where RUST_BACKTRACE asks for it.
+            let trace = Backtrace::capture();
+            let trace = if trace.status() == BacktraceStatus::Captured { format!("\n{trace}") } else { String::new() };
+            LAST.set(Some(format!("{what}{}{trace}", place.unwrap_or_default())));
         }));
     });
 }

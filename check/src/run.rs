@@ -189,8 +189,11 @@ fn run<S: Subject>(subject: &S, recipe: &Recipe) -> Result<Run, KnobError> {
     };
     let heard = ledger.clone();
     rig.machine().set_observer(move |at, fact| heard.borrow_mut().hear(at, &fact));
-    let mut live = Live { subject, rig, ledger, plan, calm_from, started: Ps(0), faults: BTreeMap::new() };
-    let ended = catch::panics(|| live.go()).and_then(|ended| ended);
+    let mut live =
+        Live { subject, rig, ledger, plan, calm_from, started: Ps(0), faults: BTreeMap::new(), panicked: false };
+    let ended = catch::panics(|| live.go());
+    live.panicked |= ended.is_err();
+    let ended = ended.and_then(|ended| ended);
     // What a checker heard came before what ended the history.
     let first = live.ledger.borrow().findings.failures.first().cloned();
     run.failure = first.or(ended.err());
@@ -207,6 +210,8 @@ struct Live<'a, S: Subject> {
     calm_from: Ps,
     started: Ps,
     faults: BTreeMap<&'static str, u64>,
+    /// A panic went through a thread of the machine: it must not run again, not even for a look at its state.
+    panicked: bool,
 }
 
 /// What happens at a time of the history, on the host's side.
@@ -265,7 +270,10 @@ impl<S: Subject> Live<'_, S> {
             Kind::Crash => Failure { kind: Kind::Correctness, checker: "audit", ..failure },
             _ => failure,
         };
-        catch::panics(|| self.rig.audit()).map_err(audit)?;
+        if let Err(failure) = catch::panics(|| self.rig.audit()) {
+            self.panicked = true;
+            return Err(audit(failure));
+        }
         let now = self.rig.machine().now();
         self.ledger.borrow_mut().end(now);
         Ok(())
@@ -369,7 +377,7 @@ impl<S: Subject> Live<'_, S> {
         run.spans = self.rig.machine().take_spans();
         if run.failure.is_none() {
             self.rig.cover(&mut run.coverage);
-        } else {
+        } else if !self.panicked {
             // The state may be anything now.
             run.state = catch::panics(|| self.rig.describe()).unwrap_or_default();
         }
