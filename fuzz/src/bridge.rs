@@ -136,7 +136,7 @@ impl<B: ServerBackend> Client<'_, B> {
         let index = if self.input.one_in(8) { self.input.u8().into() } else { 2 };
         let flags = self.input.pick(&[0x24, 0x24, 0x21, 0x09, 0x11, 0x22, 0x3f, 0]);
         let (start, count) = (u32::from(self.input.u8() % 4), u32::from(self.input.u8() % 4));
-        let count = if self.input.one_in(16) { u32::MAX - start + self.input.below(2) } else { count };
+        let count = if self.input.one_in(16) { (u32::MAX - start).saturating_add(self.input.below(2)) } else { count };
         let fds = (0..self.input.u8() % 4)
             .map(|_| match self.input.one_in(8) {
                 true => self.memory.try_clone().expect("a second descriptor"),

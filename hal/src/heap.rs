@@ -136,7 +136,7 @@ impl Dma for HeapDma {
     }
 }
 
-#[cfg(any(target_arch = "x86_64", feature = "host"))]
+#[cfg(any(all(target_arch = "x86_64", not(miri)), feature = "host"))]
 impl crate::DmaExchange128 for HeapDma {
     fn compare_exchange_128(&self, offset_bytes: usize, current: u128, new: u128) -> Result<u128, u128> {
         assert!(offset_bytes.is_multiple_of(16), "128-bit access at offset {offset_bytes}");

@@ -67,6 +67,10 @@ impl<H: Hal> CommandQueue<H> {
             let done = pointer(frame);
             if done.stalled_or_retry() {
                 outcome = outcome.and(Err(GicError::Stalled(done.index())));
+                if done.index() >= COMMANDS {
+                    // There is no such place in the queue, and so nothing to replace.
+                    return outcome;
+                }
                 self.place(done.index(), harmless(commands));
                 frame.write(CWRITER, Pointer::new().with_index(self.next).with_stalled_or_retry(true).into_bits());
             } else if done.index() == self.next {

@@ -293,3 +293,16 @@ fn an_its_that_stops_is_an_error_and_no_hang() {
     assert_eq!(opcodes(&rig.fake.commands()), [0x01, 0x05, 0x05], "it comes to it at last, and to nothing else");
     assert_eq!(chip.set_affinity(&level, there), Ok(()));
 }
+
+#[test]
+fn an_its_that_stops_outside_of_its_queue_is_an_error() {
+    let rig = rig();
+    let (_its, domain) = rig.domain();
+    let levels = line(&domain, 0, Target::on(CpuId(0)));
+    let (chip, level) = chip(&levels);
+    *rig.fake.frozen.lock().unwrap() = true;
+    // GITS_CREADR, Offset (bits 19:5): the queue ends at 1000h.
+    rig.fake.state.lock().unwrap().1 = 0xf_ffe0 | STALLED;
+    let refused = Err(IrqError::Hardware("GIC", "the ITS refused a command"));
+    assert_eq!(chip.set_affinity(&level, Target::on(CpuId(1))), refused);
+}
