@@ -12,6 +12,7 @@ pub use rig::VirtioRig;
 
 use crate::draw::Draw;
 use crate::subject::{Build, Subject};
+use machine::time::Ps;
 use step::{VirtioFault, VirtioStep};
 
 /// The stack.
@@ -58,6 +59,11 @@ impl Subject for Virtio {
 
     fn draw_fault(&self, kind: &'static str, draw: &mut Draw) -> VirtioFault {
         VirtioFault::draw(kind, draw)
+    }
+
+    /// Some thousand requests of 20 µs each, one after the other, are 60 ms.
+    fn bound(&self) -> Ps {
+        Ps::from_ns(200_000_000)
     }
 
     fn build(&self, build: &mut Build<'_, VirtioFault>) -> VirtioRig {
