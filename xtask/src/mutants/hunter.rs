@@ -14,6 +14,8 @@ const SEARCH: [&str; 2] = ["--minutes", "1"];
 const GLANCE: [&str; 2] = ["--seeds", "30"];
 /// When it is taken to hang. It knows by itself when a history does not end, and needs a minute for it.
 const CHECK_LIMIT: Duration = Duration::from_secs(150);
+/// How long it looks on behind a history that is wrong without the defect too.
+const SEARCH_LIMIT: Duration = Duration::from_secs(60);
 /// When a test program is taken to hang: after so many times as long as it takes without a defect, and this at least.
 const TESTS_FACTOR: u32 = 3;
 const TESTS_LIMIT_MIN: Duration = Duration::from_secs(10);
@@ -27,17 +29,21 @@ pub(super) struct Hunter {
     check: Option<PathBuf>,
     /// How long test programs take that were found content with the tree as it is.
     content: BTreeMap<Suite, Duration>,
+    /// What check found in the tree as it is. It kills no mutant, and fails the run.
+    pub(super) troubles: Vec<String>,
 }
 
 impl Hunter {
     /// A hunter with a copy of its own. Without a defect check must be content, or every mutant would seem to die.
     pub(super) fn new(root: &Path, job: usize, seed: u64, asks_check: bool) -> Result<Self, String> {
-        let mut hunter = Self { copy: Copy::new(root, job)?, seed, check: None, content: BTreeMap::new() };
+        let mut hunter =
+            Self { copy: Copy::new(root, job)?, seed, check: None, content: BTreeMap::new(), troubles: Vec::new() };
         if asks_check {
             println!("building `campanile check`, and asking it about the tree as it is");
             let program = build::check(&hunter.copy)?;
-            if let Some(found) = hunter.ask_check(&program, &format!("job {job}"), GLANCE)? {
-                return Err(format!("without any defect: check: {}: {}", found.by, found.replay.join(" ")));
+            let seed = mix(seed, &format!("job {job}"));
+            if let Some(found) = hunter.ask_check(&program, seed, GLANCE, CHECK_LIMIT)? {
+                return Err(found.without_defect());
             }
             let kept = hunter.copy.target.join("check-without-defect");
             std::fs::copy(&program, &kept).map_err(|error| format!("{}: {error}", kept.display()))?;
@@ -60,16 +66,14 @@ impl Hunter {
     }
 
     /// Asks the killers in turn. Says which tests found the defect, and how long all ran.
-    fn find<'a>(&self, mutant: &'a Mutant) -> Result<(Kill, Option<&'a Suite>, Duration), String> {
+    fn find<'a>(&mut self, mutant: &'a Mutant) -> Result<(Kill, Option<&'a Suite>, Duration), String> {
         let mut ran = Duration::ZERO;
         if self.check.is_some() {
             let program = build::check(&self.copy)?;
-            let started = Instant::now();
-            let found = self.ask_check(&program, &mutant.name, SEARCH)?;
-            ran += started.elapsed();
-            if let Some(found) = found {
-                self.prove_clean(&found)?;
-                return Ok((Kill::Check(found.by), None, ran));
+            let (by, time) = self.search(&program, mix(self.seed, &mutant.name))?;
+            ran += time;
+            if let Some(by) = by {
+                return Ok((Kill::Check(by), None, ran));
             }
         }
         for suite in &mutant.suites {
@@ -105,32 +109,57 @@ impl Hunter {
         self.copy.target.join("killer.log")
     }
 
-    /// `campanile check` with a seed drawn for `name`: what it found, if it found something.
-    fn ask_check(&self, program: &Path, name: &str, length: [&str; 2]) -> Result<Option<Found>, String> {
-        let json = self.copy.target.join("check.json");
-        let seed = mix(self.seed, name).to_string();
-        let mut command = self.command(program);
-        command.args(["--seed", &seed, "--no-shrink"]).args(length).arg("--json").arg(&json);
-        // What an earlier run said is not this one's word.
-        _ = std::fs::remove_file(&json);
-        let ended = kill::run(&mut command, &self.log(), CHECK_LIMIT, |_| false)?;
-        if ended.status.is_some_and(|status| status.success()) {
-            return Ok(None);
+    /// `campanile check` from `seed` on, until it finds a history that is right without the defect, or its time is over.
+    fn search(&mut self, program: &Path, mut seed: u64) -> Result<(Option<String>, Duration), String> {
+        let (mut ran, mut limit) = (Duration::ZERO, CHECK_LIMIT);
+        loop {
+            let started = Instant::now();
+            let found = self.ask_check(program, seed, SEARCH, limit)?;
+            ran += started.elapsed();
+            let Some(found) = found else { return Ok((None, ran)) };
+            if self.is_clean(&found)? {
+                return Ok((Some(found.by), ran));
+            }
+            println!("{}", found.without_defect());
+            self.troubles.push(found.without_defect());
+            seed = found.seed.wrapping_add(1);
+            limit = SEARCH_LIMIT.saturating_sub(ran);
+            if limit.is_zero() {
+                return Ok((None, ran));
+            }
         }
-        let said = std::fs::read_to_string(&json).unwrap_or_default();
-        let died =
-            || Found { by: ended.status.map_or("it hangs".into(), |status| status.to_string()), replay: Vec::new() };
-        Ok(Some(found(&said).unwrap_or_else(died)))
     }
 
-    /// The history that check found wrong must be right without the defect.
-    fn prove_clean(&self, found: &Found) -> Result<(), String> {
-        let Some(program) = self.check.as_ref().filter(|_| !found.replay.is_empty()) else { return Ok(()) };
+    /// `campanile check` from `seed` on: what it found, if it found something. Time that ran out under a limit of its
+    /// own is nothing.
+    fn ask_check(
+        &self,
+        program: &Path,
+        seed: u64,
+        length: [&str; 2],
+        limit: Duration,
+    ) -> Result<Option<Found>, String> {
+        let json = self.copy.target.join("check.json");
+        let mut command = self.command(program);
+        command.args(["--seed", &seed.to_string(), "--no-shrink"]).args(length).arg("--json").arg(&json);
+        // What an earlier run said is not this one's word.
+        _ = std::fs::remove_file(&json);
+        let ended = kill::run(&mut command, &self.log(), limit, |_| false)?;
+        let by = match ended.status {
+            Some(status) if status.success() => return Ok(None),
+            None if limit < CHECK_LIMIT => return Ok(None),
+            Some(status) => status.to_string(),
+            None => "it hangs".to_owned(),
+        };
+        let said = std::fs::read_to_string(&json).unwrap_or_default();
+        Ok(Some(found(&said).unwrap_or(Found { by, seed, replay: Vec::new() })))
+    }
+
+    /// Whether the history that check found wrong is right without the defect.
+    fn is_clean(&self, found: &Found) -> Result<bool, String> {
+        let Some(program) = self.check.as_ref().filter(|_| !found.replay.is_empty()) else { return Ok(true) };
         let ended = kill::run(self.command(program).args(&found.replay), &self.log(), CHECK_LIMIT, |_| false)?;
-        if ended.status.is_some_and(|status| status.success()) {
-            return Ok(());
-        }
-        Err(format!("without any defect: check: {}: {}", found.by, found.replay.join(" ")))
+        Ok(ended.status.is_some_and(|status| status.success()))
     }
 
     fn command(&self, program: &Path) -> Command {
@@ -144,8 +173,15 @@ impl Hunter {
 struct Found {
     /// The checker that did, and which way the history failed.
     by: String,
+    seed: u64,
     /// What runs that history again.
     replay: Vec<String>,
+}
+
+impl Found {
+    fn without_defect(&self) -> String {
+        format!("without any defect: check: {}: {}", self.by, self.replay.join(" "))
+    }
 }
 
 /// The first failure of a campaign's JSON.
@@ -154,8 +190,10 @@ fn found(json: &str) -> Option<Found> {
     let failure = summary.get("failures")?.get(0)?;
     let text = |key: &str| failure.get(key)?.as_str();
     let (scenario, seed) = (text("scenario")?, text("seed")?);
+    let number = u64::from_str_radix(seed.trim_start_matches("0x"), 16).ok()?;
     let replay = ["--scenario", scenario, "--replay", seed].map(str::to_owned).into();
-    Some(Found { by: format!("{} ({}), {scenario}", text("checker")?, text("kind")?), replay })
+    let by = format!("{} ({}), {scenario}", text("checker")?, text("kind")?);
+    Some(Found { by, seed: number, replay })
 }
 
 #[cfg(test)]
@@ -168,6 +206,7 @@ mod tests {
             "checker": "commands", "message": "m", "replay": "campanile check"}]}"#;
         let found = found(json).unwrap();
         assert_eq!(found.by, "commands (liveness), pc-posted");
+        assert_eq!(found.seed, 7);
         assert_eq!(found.replay, ["--scenario", "pc-posted", "--replay", "0x7"]);
         assert!(super::found(r#"{"failures": []}"#).is_none());
     }

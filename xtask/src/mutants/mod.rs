@@ -135,8 +135,9 @@ fn act(root: &Path, options: &Options) -> Result<Vec<String>, String> {
     if chosen.is_empty() {
         return Err("no mutant of that name".into());
     }
-    let killed = hunt(root, &chosen, options, seed)?;
-    Ok(judge(root, &killed, options))
+    let (killed, mut findings) = hunt(root, &chosen, options, seed)?;
+    findings.extend(judge(root, &killed, options));
+    Ok(findings)
 }
 
 /// The mutants that were asked for.
@@ -160,15 +161,18 @@ fn mix(seed: u64, name: &str) -> u64 {
     z ^ z >> 31
 }
 
-/// Kills the mutants, in as many copies as there are jobs.
-fn hunt(root: &Path, mutants: &[Mutant], options: &Options, seed: u64) -> Result<Vec<Killed>, String> {
+/// Kills the mutants, in as many copies as there are jobs. Also says what check found in the tree as it is.
+fn hunt(root: &Path, mutants: &[Mutant], options: &Options, seed: u64) -> Result<(Vec<Killed>, Vec<String>), String> {
     let jobs = options.jobs.min(mutants.len());
     let queue = Mutex::new(mutants.iter().enumerate());
-    let results = Mutex::new(Vec::new());
+    let (results, troubles) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     let work = |job| -> Result<(), String> {
         let mut hunter = Hunter::new(root, job, seed, !options.without_check)?;
         loop {
-            let Some((number, mutant)) = queue.lock().expect("a job died").next() else { return Ok(()) };
+            let Some((number, mutant)) = queue.lock().expect("a job died").next() else {
+                troubles.lock().expect("a job died").append(&mut hunter.troubles);
+                return Ok(());
+            };
             let killed = hunter.kill(mutant)?;
             let (count, Killed { kill, seconds, .. }) = (mutants.len(), &killed);
             println!("[{:>2}/{count}] {:<36} {seconds:5.1} s  {kill}", number + 1, mutant.name);
@@ -185,7 +189,8 @@ fn hunt(root: &Path, mutants: &[Mutant], options: &Options, seed: u64) -> Result
     })?;
     let mut results = results.into_inner().expect("no job is left");
     results.sort_by_key(|&(number, _)| number);
-    Ok(results.into_iter().map(|(_, killed)| killed).collect())
+    let killed = results.into_iter().map(|(_, killed)| killed).collect();
+    Ok((killed, troubles.into_inner().expect("no job is left")))
 }
 
 /// After each mutant: what a long run has found is not lost with it.
