@@ -92,6 +92,7 @@ pub(super) fn prove(stack: &Arc<PcStack>) {
 /// Nothing is under way: nothing may be left.
 pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool) {
     stack.system.check_quiet();
+    check_affinities(stack);
     if !stack.lines_freed.load(Relaxed) {
         stack.system.check_accounts();
     }
@@ -112,6 +113,17 @@ pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool) {
             }
         }
         stack.system.check_no_vector_leaked();
+    }
+}
+
+/// Every CPU is online: each line is where it may be, or still on its way.
+fn check_affinities(stack: &PcStack) {
+    for line in stack.system.core.views() {
+        let astray = line.effective.filter(|target| !line.affinity.contains(target.cpu));
+        if let Some(target) = astray.filter(|_| !line.move_wanted) {
+            let (irq, affinity) = (line.irq, &line.affinity);
+            violate("affinity", format!("interrupt {irq} may go to CPUs {affinity} and stays on CPU {}", target.cpu));
+        }
     }
 }
 

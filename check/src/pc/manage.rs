@@ -8,10 +8,12 @@ use crate::server::{Delivery, GUEST_NOTIFICATION};
 use crate::verdict::violate;
 use drivers::nvme::{Coalescing, CoalescingThreshold, CoalescingTime, CompletionCheck};
 use drivers::vtd::GuestPosting;
-use hal::{CpuId, CpuSet, Dma as _, Hal as _};
+use hal::{CpuId, CpuSet, Dma as _, Hal as _, Regs as _};
 use irq::posted::{Deliverable, Descriptor, Notification};
-use irq::{Action as _, Irq, IrqDomain as _, IrqError, Vector};
-use machine::SimHal;
+use irq::{Action as _, HardwareIrq, Irq, IrqDomain as _, IrqError, Vector};
+use machine::observe::peek64;
+use machine::{Regs, SimHal};
+use spec::vtd::registers::IRTA;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -233,6 +235,9 @@ fn lend(stack: &PcStack, slot: &Slot, ns: u64) {
     while SimHal.now_ns() < end_ns {
         SimHal.delay_ns(2_000.min(ns));
         serve();
+        if table_entry(stack, entry).1 != memory.device_address().0 {
+            violate("entries", format!("entry {} is lent to a guest, and posts to another descriptor", entry.0));
+        }
     }
     while let Err(error) = remap.take_back(entry) {
         complain(stack, &error);
@@ -240,6 +245,18 @@ fn lend(stack: &PcStack, slot: &Slot, ns: u64) {
         serve();
     }
     serve();
+    if !table_entry(stack, entry).0 {
+        violate("entries", format!("entry {} came back from a guest, and is posted no more", entry.0));
+    }
     stack.saw("entry: posted to a guest and back");
     drop(memory);
+}
+
+/// Whether entry `hwirq` of the remapping table is posted, and to which descriptor (VT-d, "Interrupt Remapping Table Entry
+/// (IRTE) for Posted Interrupts": IM is bit 15, the address's bits 31:6 are at 63:38, 63:32 at 127:96).
+fn table_entry(stack: &PcStack, HardwareIrq(hwirq): HardwareIrq) -> (bool, u64) {
+    let table = Regs::Model { model: stack.system.models.iommu, region: 0 }.read64(IRTA) & !0xfff;
+    let word = |half: u64| peek64(table + 16 * hwirq + 8 * half).unwrap_or(0);
+    let (low, high) = (word(0), word(1));
+    (low >> 15 & 1 != 0, low >> 38 << 6 | high >> 32 << 32)
 }

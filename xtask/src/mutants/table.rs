@@ -33,7 +33,8 @@ fn from_json(text: &str) -> Result<Vec<Killed>, String> {
     rows.iter().map(|value| row(value).ok_or(format!("{value} is no row of a run"))).collect()
 }
 
-/// Writes what the runs of `files` found into the document; a later file's rows replace an earlier one's.
+/// Writes what the runs of `files` found into the document; a later file's rows replace an earlier one's. A mutant that
+/// none of them has is shown as not run.
 pub(super) fn write(root: &Path, files: &[String]) -> Result<(), String> {
     let mut killed = BTreeMap::new();
     for file in files {
@@ -42,10 +43,6 @@ pub(super) fn write(root: &Path, files: &[String]) -> Result<(), String> {
         killed.extend(rows.into_iter().map(|row| (row.mutant.clone(), row)));
     }
     let mutants = load(root)?;
-    let missing: Vec<_> = mutants.iter().filter(|mutant| !killed.contains_key(&mutant.name)).collect();
-    if let Some(mutant) = missing.first() {
-        return Err(format!("{} mutants were not run, {} for one", missing.len(), mutant.name));
-    }
     let path = root.join(DOCUMENT);
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{DOCUMENT}: {error}"))?;
     let (before, after) = around(&text)?;
@@ -61,31 +58,36 @@ fn around(text: &str) -> Result<(&str, &str), String> {
 }
 
 fn table(mutants: &[Mutant], killed: &BTreeMap<String, Killed>) -> String {
-    let mut text = String::new();
-    let rows = || mutants.iter().filter_map(|mutant| Some((mutant, killed.get(&mutant.name)?)));
-    let count = |is: fn(&Kill) -> bool| rows().filter(|(_, row)| is(&row.kill)).count();
-    let percent = |part: usize| 100.0 * part as f64 / mutants.len().max(1) as f64;
-    let (all, check) = (count(Kill::is_one), count(Kill::is_by_check));
-    let _ = writeln!(
-        text,
-        "{} mutants: {all} killed ({:.1} %), {check} of them by `check` alone with seeds of its own ({:.1} %).\n",
-        mutants.len(),
-        percent(all),
-        percent(check)
-    );
+    let mut text = summary(mutants, killed);
     text.push_str(
         "| mutant | the defect | what a user would have suffered | killed by | s |\n|---|---|---|---|---:|\n",
     );
-    for (mutant, row) in rows() {
-        let killed_by = match (&row.kill, &mutant.survives) {
-            (Kill::None, Some(why)) => format!("**survives**: {why}"),
-            (Kill::None, None) => "**survives**".to_owned(),
-            (kill, _) => kill.to_string(),
+    for mutant in mutants {
+        let row = killed.get(&mutant.name);
+        let killed_by = match (row.map(|row| &row.kill), &mutant.survives) {
+            (None, _) => "not run yet".to_owned(),
+            (Some(Kill::None), why) => format!("**survives**: {}", why.as_deref().unwrap_or("not looked into yet")),
+            (Some(kill), _) => kill.to_string(),
         };
+        let seconds = row.map_or("–".into(), |row| row.seconds.ceil().to_string());
         let cells = [&mutant.name, &mutant.defect, &mutant.suffers, &killed_by].map(|cell| cell.replace('|', "\\|"));
-        let _ = writeln!(text, "| {} | {:.0} |", cells.join(" | "), row.seconds.ceil());
+        let _ = writeln!(text, "| {} | {seconds} |", cells.join(" | "));
     }
     text
+}
+
+fn summary(mutants: &[Mutant], killed: &BTreeMap<String, Killed>) -> String {
+    let rows: Vec<&Kill> = mutants.iter().filter_map(|mutant| Some(&killed.get(&mutant.name)?.kill)).collect();
+    let share = |is: fn(&Kill) -> bool| {
+        let count = rows.iter().filter(|kill| is(kill)).count();
+        format!("{count} ({:.1} %)", 100.0 * count as f64 / rows.len().max(1) as f64)
+    };
+    let not_run = match mutants.len() - rows.len() {
+        0 => String::new(),
+        rest => format!(" {rest} more were not run yet."),
+    };
+    let (all, check) = (share(Kill::is_one), share(Kill::is_by_check));
+    format!("{} mutants: {all} killed, {check} of them by `check` alone.{not_run}\n\n", rows.len())
 }
 
 /// What is wrong with the table: every mutant has a row, and every row a mutant.
