@@ -308,7 +308,8 @@ impl Core {
     /// Waits until a word is written, or a deadline; interrupts are taken meanwhile if they are on.
     pub(crate) fn relax_on(&self, word: &crate::word::Word, seen: u64, deadline: Ps) {
         self.settle();
-        if hal::Word::get(word) != seen || self.dead.get() {
+        // What it owed may have lasted beyond the deadline: time does not go back to it.
+        if hal::Word::get(word) != seen || self.dead.get() || deadline <= self.now() {
             return;
         }
         if self.on_console() {

@@ -320,6 +320,21 @@ fn a_wake_before_the_park_is_not_lost() {
     assert_eq!(end, Ok(()));
 }
 
+/// The wait then used to end at its deadline, before the present.
+#[test]
+fn a_wait_whose_deadline_has_passed_takes_no_time_back() {
+    let (mut machine, _) = machine(1);
+    let end = machine.run_boot(Ps::from_ns(100_000), || {
+        let (word, off) = (<Word as hal::Word>::new(0), SimHal.irq_save());
+        let start_ns = SimHal.now_ns();
+        SimHal.work(Work::SubmitAio, 5);
+        SimHal.relax_on(&word, 0, start_ns + 1_000);
+        SimHal.irq_restore(off);
+        SimHal.now_ns() - start_ns
+    });
+    assert_eq!(end, Ok(5_000));
+}
+
 /// As a kernel's timers do. Each wake of a thread that is ready used to raise the timer anew, for ever.
 #[test]
 fn a_tick_that_wakes_a_thread_ends_the_slice_once() {
