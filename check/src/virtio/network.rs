@@ -39,12 +39,12 @@ pub(super) struct Reflector {
 }
 
 impl Reflector {
-    /// Pairs are shared out to CPUs. Their threads run.
-    pub(super) fn new(cpus: u32, pairs: u16) -> Arc<Self> {
+    /// Pairs are shared out to CPUs, each of which completes `budget` packets a pass. Their threads run.
+    pub(super) fn new(cpus: u32, pairs: u16, budget: u32) -> Arc<Self> {
         let pairs: Vec<Arc<PairPoll>> = (0..pairs).map(|_| Arc::default()).collect();
-        let mut poll = SoftPoll::new(SimHal, cpus, PollConfig::default()).expect("a budget");
+        let mut poll = SoftPoll::new(SimHal, cpus, PollConfig { budget, ..PollConfig::default() }).expect("a budget");
         let add = |(index, pair): (u32, &Arc<PairPoll>)| {
-            poll.add(CpuId(index % cpus), 16, pair.clone(), None).expect("a weight")
+            poll.add(CpuId(index % cpus), budget.min(16), pair.clone(), None).expect("a weight")
         };
         let ids = (0..).zip(&pairs).map(add).collect();
         let poll = Arc::new(poll);

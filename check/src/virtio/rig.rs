@@ -47,6 +47,7 @@ pub struct VirtioRig {
     places: [Place; 2],
     policies: [u32; 2],
     pairs: u16,
+    budget: u32,
     load: u64,
     depth: u64,
     latency: Ps,
@@ -100,6 +101,7 @@ impl VirtioRig {
         let latency = Ps::from_ns(1000 * knobs.number("latency_us", 1..=20));
         let packet =
             Ps::from_ns(100 * knobs.number_with("packet_gap", 10..=1_000, 1_000, |draw| draw.time_ns(10, 1_000)));
+        let budget = knobs.number_with("budget", 4..=256, 256, |draw| draw.time_ns(4, 256)) as u32;
         let force_threads = knobs.chance("threads", 25);
         let machine = MachineConfig { memory_bytes: 16 << 20, jitter_percent: 40, ..build.machine() };
         let gic = GicConfig { its: Some(ItsConfig::default()), ..GicConfig::default() };
@@ -137,6 +139,7 @@ impl VirtioRig {
             places,
             policies,
             pairs,
+            budget,
             load,
             depth,
             latency,
@@ -203,7 +206,8 @@ impl Rig for VirtioRig {
     fn bring_up(&mut self) {
         let windows = self.machine.gic().expect("it was asked for");
         let (options, entry, mode, places) = (self.options.clone(), self.entry.clone(), self.mode, self.places);
-        let (pairs, depth, hostile, policies) = (self.pairs, self.depth, self.hostile, self.policies);
+        let (pairs, budget, depth, hostile, policies) =
+            (self.pairs, self.budget, self.depth, self.hostile, self.policies);
         let clock = self.machine.regs(self.clock, 0);
         let boot = move || {
             let system = system::bring_up(windows, Version::V3, mode, &options, &entry);
@@ -211,7 +215,7 @@ impl Rig for VirtioRig {
             let load = Load::new(depth, page.device_address(), hostile);
             // Devices write there as long as the machine lives.
             std::mem::forget(page);
-            let stack = VirtioStack::new(system, places, load, pairs);
+            let stack = VirtioStack::new(system, places, load, pairs, budget);
             let tick = Tick { port: BellPort { regs: clock, index: 0 }, load: stack.load.clone() };
             let line = stack.system.private(TICK_PPI, Arc::new(tick));
             stack.system.add_private(line);

@@ -107,8 +107,8 @@ pub(super) fn policy(number: u32) -> VectorPolicy {
 }
 
 impl VirtioStack {
-    pub(super) fn new(system: Arc<System>, places: [Place; 2], load: Load, pairs: u16) -> Arc<Self> {
-        let reflector = Reflector::new(system.cpus, pairs);
+    pub(super) fn new(system: Arc<System>, places: [Place; 2], load: Load, pairs: u16, budget: u32) -> Arc<Self> {
+        let reflector = Reflector::new(system.cpus, pairs, budget);
         let exit = reflector.clone();
         assert!(system.at_exit.set(Box::new(move || exit.interrupt_exit())).is_ok(), "once");
         let stack = Self {
