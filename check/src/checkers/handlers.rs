@@ -2,6 +2,7 @@
 
 use super::{Checker, Findings};
 use crate::mark::Mark;
+use hal::Work;
 use machine::observe::Fact;
 use machine::time::Ps;
 use std::collections::BTreeMap;
@@ -22,6 +23,9 @@ struct Line {
 
 impl Checker for Handlers {
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
+        if let Fact::Worked { work: Work::ThreadWake, count, .. } = *fact {
+            findings.coverage.add("line: thread woken", count.into());
+        }
         let Fact::Mark { tag, value, cpu } = *fact else { return };
         let Some(mark) = Mark::from_tag(tag) else { return };
         match mark {

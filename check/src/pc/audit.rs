@@ -2,8 +2,9 @@
 
 use super::drive::{Drive, claim};
 use super::load::disrupt;
-use super::stack::PcStack;
+use super::stack::{COMMON, PcStack, REMAPPED};
 use crate::coverage::Coverage;
+use crate::server::Delivery;
 use crate::verdict::violate;
 use hal::{CpuId, Hal as _};
 use machine::SimHal;
@@ -129,6 +130,10 @@ fn check_affinities(stack: &PcStack) {
 
 /// What the stack's own counters know.
 pub(super) fn cover(stack: &PcStack, coverage: &mut Coverage) {
+    coverage.name(COMMON);
+    if stack.delivery != Delivery::Plain {
+        coverage.name(REMAPPED);
+    }
     coverage.merge(&stack.seen.lock().expect("one host thread"));
     for line in stack.system.core.views() {
         coverage.add("line: storm throttled", line.storms.into());

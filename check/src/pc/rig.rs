@@ -169,7 +169,11 @@ impl PcRig {
 
     fn imitate(&mut self, drive: u32, vector: u32, interval_ns: u64) {
         let vectors = u32::from(self.shape.queues);
-        let message = self.drive(drive, |drive| drive.message((1 + vector % vectors) as u16));
+        let message = match vector % 4 {
+            // In the format of a machine without remapping: vector 0x20 of CPU 0.
+            0 => Some((0xfee0_0000, 0x20)),
+            _ => self.drive(drive, |drive| drive.message((1 + vector % vectors) as u16)),
+        };
         if let Some((address, data)) = message.filter(|(address, _)| *address != 0) {
             let stranger = RingerPort(self.stranger);
             stranger.forge(address, data);

@@ -16,14 +16,12 @@ use std::sync::{Arc, Mutex};
 /// Transitions that every PC can show.
 pub(super) const COMMON: &[&str] = &[
     "CPU: went offline",
-    "CPU: went offline with a vector pending",
     "check: found",
     "check: looked in vain",
     "command: ended with an error",
     "disable: something came meanwhile",
     "handler: replaced",
     "line: freed under load",
-    "line: managed, shut down",
     "line: storm throttled",
     "line: thread woken",
     "move: at once",
@@ -32,7 +30,6 @@ pub(super) const COMMON: &[&str] = &[
     "drive: reset",
     "drive: unbound and bound",
     "queue: deleted and made",
-    "retrigger: taken by its own vector",
 ];
 /// And with remapping.
 pub(super) const REMAPPED: &[&str] = &[
@@ -44,6 +41,7 @@ pub(super) const REMAPPED: &[&str] = &[
 ];
 /// And with posting.
 pub(super) const POSTED: &[&str] = &[
+    "CPU: went offline with a vector pending",
     "entry: posted to a guest and back",
     "entry: posted to remapped and back",
     "harvest: final pass found",
@@ -52,6 +50,7 @@ pub(super) const POSTED: &[&str] = &[
     "post: merged with the same vector",
     "post: notified",
     "post: silent",
+    "retrigger: taken by its own vector",
 ];
 
 /// A command that old is looked for by the driver's own clock, where interrupts may be lost.
