@@ -28,6 +28,7 @@ fn a_full_weight_goes_to_the_tail_and_less_completes() {
     assert_eq!(list.polled(a, 0), Ok(After::Complete));
     assert_eq!(list.next(0), Turn::Idle);
     assert_eq!(list.schedule(b), Ok(Scheduled::Raise), "the work has ended");
+    assert_eq!(list.overruns(), 0, "a full weight is no overrun");
 }
 
 #[test]
