@@ -32,7 +32,11 @@ impl<H: Hal> IrqCore<H> {
             let moved = self.move_off(&mut line.state.lock(), cpu, &online);
             if moved.is_err() {
                 self.matrix.lock().set_online(cpu)?;
-                self.lines.iter().for_each(|line| stay_up(&mut line.state.lock(), cpu));
+                for line in self.lines.iter() {
+                    let mut state = line.state.lock();
+                    stay_up(&mut state, cpu);
+                    self.go_home(&mut state, cpu);
+                }
                 return moved;
             }
         }
@@ -116,14 +120,22 @@ impl<H: Hal> IrqCore<H> {
             if state.storm.is_throttled() {
                 self.schedule(cpu, state.storm.until_ns);
             }
-        } else if let Some(target) = state.target
+        } else {
+            self.go_home(state, cpu);
+        }
+        Ok(())
+    }
+
+    /// Has a line that had to leave its affinity return to it, `cpu` being there again. Its next interrupt or the
+    /// housekeeping of the CPU where it is applies it.
+    fn go_home(&self, state: &mut LineState, cpu: CpuId) {
+        if let Some(target) = state.target
+            && state.affinity.contains(cpu)
             && !state.affinity.contains(target.cpu)
         {
-            // The next interrupt or the housekeeping of this CPU applies it.
             state.move_wanted = true;
             self.schedule(target.cpu, self.hal.now_ns());
         }
-        Ok(())
     }
 }
 

@@ -45,13 +45,13 @@ pub(super) struct LogChip {
     pub(super) log: Log,
     /// What `is_pending` says.
     pub(super) pending: Mutex<bool>,
-    /// `set_affinity` fails.
-    pub(super) refuses: Mutex<bool>,
+    /// How many moves more it accepts.
+    pub(super) accepts: Mutex<u32>,
 }
 
 impl LogChip {
     pub(super) fn new(ops: ChipOps, log: Log) -> Self {
-        Self { ops, log, pending: Mutex::new(false), refuses: Mutex::new(false) }
+        Self { ops, log, pending: Mutex::new(false), accepts: Mutex::new(u32::MAX) }
     }
 }
 
@@ -76,7 +76,9 @@ impl IrqChip for LogChip {
     }
     fn set_affinity(&self, _: &Level<'_>, _: Target) -> Result<(), IrqError> {
         self.log.add("set_affinity");
-        if *self.refuses.lock().unwrap() { Err(IrqError::Hardware("LOG", "it refuses")) } else { Ok(()) }
+        let mut accepts = self.accepts.lock().unwrap();
+        *accepts = accepts.checked_sub(1).ok_or(IrqError::Hardware("LOG", "it refuses"))?;
+        Ok(())
     }
     fn retrigger(&self, _: &Level<'_>) -> bool {
         self.log.add("retrigger");

@@ -15,7 +15,7 @@ fn managed_on(bench: &Bench, cpus: impl IntoIterator<Item = u32>) -> Irq {
 fn what_a_move_that_failed_sent_is_not_lost() {
     let bench = Bench::new(ALL_OPS);
     let irq = bench.line(Flow::Edge);
-    *bench.domain.0.refuses.lock().unwrap() = true;
+    *bench.domain.0.accepts.lock().unwrap() = 0;
     let refused = bench.core.set_affinity(irq, &CpuSet::of(CPU1));
     assert_eq!(refused, Err(IrqError::Hardware("LOG", "it refuses")));
     bench.log.take();
@@ -36,18 +36,40 @@ fn a_cpu_that_cannot_go_keeps_its_managed_lines() {
     bench.hal.on_cpu(CPU0, || bench.core.cpu_offline()).unwrap();
     bench.core.cpu_online(CPU0).unwrap();
     assert_eq!(bench.core.view(mover).unwrap().effective.unwrap().cpu, CPU1);
-    *bench.domain.0.refuses.lock().unwrap() = true;
+    *bench.domain.0.accepts.lock().unwrap() = 0;
     assert_eq!(bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()), Err(IrqError::Hardware("LOG", "it refuses")));
     for irq in [asleep, mover] {
         let view = bench.core.view(irq).unwrap();
         assert!(!view.shutdown && !view.masked && view.effective.unwrap().cpu == CPU1, "{view}");
     }
     // It goes when the hardware lets it, and lines come and go on the CPUs as ever.
-    *bench.domain.0.refuses.lock().unwrap() = false;
+    *bench.domain.0.accepts.lock().unwrap() = u32::MAX;
     bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
     assert!(bench.core.view(asleep).unwrap().shutdown);
     bench.core.cpu_online(CPU1).unwrap();
     assert!(!bench.core.view(asleep).unwrap().masked);
+}
+
+/// `check` found it: an invalidation queue that stopped in the middle of an offline.
+#[test]
+fn lines_that_left_a_cpu_which_stays_after_all_return() {
+    let bench = Bench::new(ALL_OPS);
+    let bound = bench.core.alloc_line(&bench.domain, &on(CpuSet::of(CPU1)), Flow::Edge).unwrap();
+    bench.request(bound, |_| IrqReturn::Handled);
+    let stuck = managed_on(&bench, [0, 1]);
+    bench.hal.on_cpu(CPU0, || bench.core.cpu_offline()).unwrap();
+    bench.core.cpu_online(CPU0).unwrap();
+    assert_eq!(bench.core.view(stuck).unwrap().effective.unwrap().cpu, CPU1);
+    *bench.domain.0.accepts.lock().unwrap() = 1;
+    bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap_err();
+    assert_eq!(bench.core.view(bound).unwrap().effective.unwrap().cpu, CPU0);
+    *bench.domain.0.accepts.lock().unwrap() = u32::MAX;
+    bench.hal.advance_ns(1_000_000);
+    for cpu in [CPU1, CPU0] {
+        bench.hal.on_cpu(cpu, || bench.core.housekeep());
+    }
+    bench.fire(bound);
+    assert_eq!(bench.core.view(bound).unwrap().effective.unwrap().cpu, CPU1);
 }
 
 #[test]
