@@ -353,7 +353,11 @@ impl Rig for PcRig {
             }),
             PcFault::LateInvalidation { .. } | PcFault::FailedInvalidation => self.trouble(InvalidationFault::None),
             PcFault::Silent { drive, .. } => self.broken(drive),
-            PcFault::Fatal { drive } => self.broken(drive),
+            PcFault::Fatal { drive } => {
+                // One that nobody has looked for yet would break the next start, long after it was healed.
+                self.drive(drive, |drive| drive.faults_mut().fatal_at = None);
+                self.broken(drive);
+            }
             PcFault::Storm { .. } => {
                 self.up().rings.deaf.store(false, Relaxed);
                 self.up().rings.ring(1, 500);
