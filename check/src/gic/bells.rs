@@ -134,7 +134,10 @@ impl Bells {
             Sound::Wire { intid, cpu } if new => {
                 world.schedule_for(self.gic, world.now(), PULSE, wire_arg(intid, cpu, true));
             }
-            Sound::Wire { .. } => {}
+            // An edge's wire rests low, also one that was a level's when it was raised.
+            Sound::Wire { intid, cpu } => {
+                world.schedule_for(self.gic, world.now(), WIRE, wire_arg(intid, cpu, false));
+            }
             Sound::Message if new => self.message(world, index),
             Sound::Message => {}
             Sound::Pin(pin) => {
@@ -220,14 +223,13 @@ impl Model for Bells {
                 }
             }
             glitch => {
-                if let Sound::Wire { intid, cpu } = self.bells[index].sound {
+                let Sound::Wire { intid, cpu } = self.bells[index].sound else { return };
+                if self.bells[index].level {
                     world.schedule_for(self.gic, world.now(), WIRE, wire_arg(intid, cpu, true));
-                    let release = world.now() + Ps::from_ns(u64::from(glitch - GLITCH));
-                    if self.bells[index].level {
-                        world.schedule(release, RELEASE, arg);
-                    } else {
-                        world.schedule_for(self.gic, release, WIRE, wire_arg(intid, cpu, false));
-                    }
+                    world.schedule(world.now() + Ps::from_ns(u64::from(glitch - GLITCH)), RELEASE, arg);
+                } else {
+                    // A wire that stayed up would swallow the next edge of the bell itself.
+                    world.schedule_for(self.gic, world.now(), PULSE, wire_arg(intid, cpu, true));
                 }
             }
         }
