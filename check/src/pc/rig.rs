@@ -257,7 +257,10 @@ impl Rig for PcRig {
         let Shape { queues, managed, .. } = self.shape;
         let any = |is: fn(&PcFault) -> bool| self.faults.iter().any(is);
         let (lossy, faulty) = (any(PcFault::is_lossy), any(PcFault::breaks_operations));
-        let promises = Promises { lossy, faulty, stale: any(PcFault::is_stale) && delivery == Delivery::Plain };
+        // A managed line that is shut down with its CPU keeps its entry, and a masked device sends nothing by it; a stale
+        // message would.
+        let untranslated = delivery == Delivery::Plain || managed;
+        let promises = Promises { lossy, faulty, stale: any(PcFault::is_stale) && untranslated };
         let boot = move || bring_up(system, delivery, &models, queues, managed, promises);
         let stack = self.hardware.machine.run_boot(LIMIT, boot).expect("the drives come up");
         for fault in self.faults.iter().filter(|fault| fault.lies()) {

@@ -63,7 +63,7 @@ pub(super) struct Promises {
     pub(super) lossy: bool,
     /// Operations may fail.
     pub(super) faulty: bool,
-    /// Messages may come from long ago, and nothing translates them: no CPU can be kept free of them.
+    /// Messages may come from long ago, and nothing keeps them from the CPU that they name: none goes offline.
     pub(super) stale: bool,
 }
 
