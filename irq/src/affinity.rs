@@ -108,6 +108,10 @@ impl<H: Hal> IrqCore<H> {
         if state.phase != Phase::Live {
             return;
         }
+        if state.shutdown && state.affinity.contains(cpu) {
+            // Its start failed when this CPU came, and may fail again: then it is scheduled once more.
+            let _ = self.come_back(&mut state, cpu);
+        }
         if state.move_wanted && state.retired.is_empty() && !hardware.ops.moves_on_ack {
             self.apply_wanted(&mut state);
             if state.move_wanted {

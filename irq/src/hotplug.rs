@@ -112,9 +112,13 @@ impl<H: Hal> IrqCore<H> {
         result
     }
 
-    fn come_back(&self, state: &mut LineState, cpu: CpuId) -> Result<(), IrqError> {
+    /// A line that slept starts again, here; where that fails it is tried again by this CPU's housekeeping.
+    pub(crate) fn come_back(&self, state: &mut LineState, cpu: CpuId) -> Result<(), IrqError> {
         if state.shutdown {
-            self.migrate(state, &CpuSet::of(cpu))?;
+            if let Err(error) = self.migrate(state, &CpuSet::of(cpu)) {
+                self.schedule(cpu, self.hal.now_ns().saturating_add(self.config.flight_ns.max(1)));
+                return Err(error);
+            }
             state.shutdown = false;
             state.unmask();
             if state.storm.is_throttled() {

@@ -72,6 +72,24 @@ fn lines_that_left_a_cpu_which_stays_after_all_return() {
     assert_eq!(bench.core.view(bound).unwrap().effective.unwrap().cpu, CPU1);
 }
 
+/// `check` found it: the invalidation queue failed while a CPU came online.
+#[test]
+fn a_managed_line_whose_start_failed_starts_later() {
+    let bench = Bench::new(ALL_OPS);
+    let asleep = managed_on(&bench, [1]);
+    bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
+    *bench.domain.0.accepts.lock().unwrap() = 0;
+    bench.core.cpu_online(CPU1).unwrap_err();
+    bench.hal.advance_ns(1_000_000);
+    bench.hal.on_cpu(CPU1, || bench.core.housekeep());
+    assert!(bench.core.view(asleep).unwrap().shutdown);
+    *bench.domain.0.accepts.lock().unwrap() = u32::MAX;
+    bench.hal.advance_ns(1_000_000);
+    bench.hal.on_cpu(CPU1, || bench.core.housekeep());
+    let view = bench.core.view(asleep).unwrap();
+    assert!(!view.shutdown && !view.masked && view.effective.unwrap().cpu == CPU1, "{view}");
+}
+
 #[test]
 fn a_throttled_line_that_slept_is_let_go_on_the_cpu_it_wakes_with() {
     let bench = Bench::with(ALL_OPS, |config| {
