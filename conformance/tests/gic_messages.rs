@@ -9,7 +9,7 @@ use drivers::message::MessageDomain;
 use drivers::nvme::{self, Controller, QueueConfig, QueuePair};
 use drivers::pci::{MsixCapability, MsixTable};
 use gic_rig::{Count, Do, Gic, ITS_BASE, Options, Rig, System, Version};
-use hal::{CpuId, CpuSet, Dma as _, Hal as _};
+use hal::{CpuId, CpuSet, Hal as _};
 use irq::{AllocRequest, Flow, Irq, IrqChipState, IrqDomain, IrqError, RequestFlags, RequesterId};
 use machine::gic::{GicConfig, GicWindows, ItsConfig, V2mConfig};
 use machine::model::ModelId;
@@ -100,20 +100,18 @@ fn bring_up(system: &System, way: Way, model: ModelId) -> Drive {
     let capability = MsixCapability::find(&region(REGION_CONFIG)).expect("MSI-X");
     let table = MsixTable::enable(region(REGION_CONFIG), region(REGION_MSIX), capability);
     let messages = MessageDomain::new(SimHal, table, way.domain(system)).expect("not posted");
-    let page = SimHal.dma_alloc(4096, 4096).expect("memory");
+    let page = Arc::new(SimHal.dma_alloc(4096, 4096).expect("memory"));
     let queues = [1, 2].map(|vector| {
         let load = Arc::new(Load::default());
         let queue = QueueConfig { entries: 32, vector: Some(vector), transfer_bytes_max: 4096 };
         let pair = controller.create_queue_pair(queue, load.clone()).expect("a queue");
-        load.attach(pair.clone(), page.device_address());
+        load.attach(&pair, page.clone());
         let affinity = CpuSet::of(CpuId(u32::from(vector) - 1));
         let request = AllocRequest { affinity, ..gic_rig::request(vector.into()) };
         let line = system.core.alloc_line(&messages, &request, way.flow(system)).expect("a line");
         system.core.request(line, "nvme", RequestFlags::default(), pair.clone()).expect("a new line");
         (pair, line, load)
     });
-    // It lives as long as the machine: nothing is stored behind this drive.
-    std::mem::forget(page);
     Drive { _controller: controller, messages, queues: queues.into() }
 }
 

@@ -2,10 +2,9 @@
 
 use campanile_conformance::server::ringer::RingerPort;
 use campanile_conformance::server::wire::WirePort;
-use campanile_conformance::server::{Config, Delivery, IOAPIC_REQUESTER, Server, System, WIRE_PIN};
-use drivers::ioapic::{IoApicDomain, IoApicRoute, PinWiring};
+use campanile_conformance::server::{Config, Delivery, Server, System};
 use hal::{CpuId, CpuSet, Hal as _};
-use irq::{Action, AllocRequest, Flow, Irq, IrqError, IrqReturn, RequestFlags, RequesterId, StormConfig};
+use irq::{Action, Irq, IrqError, IrqReturn, RequestFlags, RequesterId, StormConfig};
 use machine::{Regs, SimHal, Stream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
@@ -110,27 +109,12 @@ impl Action for Function {
     }
 }
 
-fn pin_line(system: &System) -> Irq {
-    let wiring: Vec<_> = (0..8).map(|pin| PinWiring { level: pin == WIRE_PIN, active_low: false }).collect();
-    let regs = Regs::Model { model: system.models.ioapic, region: 0 };
-    let route = if system.unit.is_some() { IoApicRoute::Remapped } else { IoApicRoute::Plain };
-    let domain = IoApicDomain::new(SimHal, regs, &wiring, route, system.unposted()).expect("not posted");
-    let request = AllocRequest {
-        requester: RequesterId(IOAPIC_REQUESTER),
-        index: WIRE_PIN.into(),
-        affinity: CpuSet::first(system.cpus()),
-        managed: false,
-        delivery: irq::Delivery::Fixed,
-    };
-    system.core.alloc_line(&domain, &request, Flow::FastEoi).expect("a line")
-}
-
 #[test]
 fn two_functions_share_a_level_line_that_moves_beside_the_drives() {
     for delivery in DELIVERIES {
         let mut server = Server::new(&Config { delivery, ..Config::default() });
         server.run(|system| {
-            let line = pin_line(system);
+            let line = system.pin_line();
             let shared = RequestFlags { shared: true, ..RequestFlags::default() };
             let port = WirePort(Regs::Model { model: system.models.wire, region: 0 });
             let functions = [0, 1].map(|number| Arc::new(Function { port, number, served: AtomicU64::new(0) }));
@@ -233,7 +217,7 @@ fn a_level_line_that_waits_at_a_cpu_that_goes_is_served_at_another() {
     for delivery in DELIVERIES {
         let mut server = Server::new(&Config { delivery, cpus: 2, drives: 0, ..Config::default() });
         server.run(|system| {
-            let line = pin_line(system);
+            let line = system.pin_line();
             let port = WirePort(Regs::Model { model: system.models.wire, region: 0 });
             let function = Arc::new(Function { port, number: 0, served: AtomicU64::new(0) });
             system.core.request(line, "function", RequestFlags::default(), function.clone()).expect("a new line");

@@ -122,21 +122,7 @@ fn set_type(stack: &GicStack, source: u32, level: bool) {
 
 fn offline(stack: &Arc<GicStack>, cpu: u32, ns: u64) {
     let Some(_claim) = claim(&stack.hotplug) else { return };
-    let cpus = stack.system.cpus;
-    if cpus == 1 {
-        return;
-    }
-    let (cpu, system) = (cpu % cpus, stack.system.clone());
-    stack.system.on(cpu, move || {
-        let off = SimHal.irq_save();
-        system.leave(CpuId((cpu + 1) % cpus));
-        observe::declare_cpu(cpu, false);
-        SimHal.delay_ns(ns);
-        observe::declare_cpu(cpu, true);
-        system.come_up();
-        system.core.cpu_online(CpuId(cpu)).expect("it was offline");
-        SimHal.irq_restore(off);
-    });
+    stack.system.take_offline(cpu, ns);
 }
 
 fn disable_private(stack: &GicStack, source: u32, cpu: u32, ns: u64) {

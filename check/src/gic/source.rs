@@ -9,8 +9,8 @@ use irq::{Action, Irq, IrqReturn};
 use machine::SimHal;
 use machine::observe;
 use spec::gic::IntId;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 /// Marks of this subject's own, for its checker: an INTID with each.
 pub(crate) const HELD: u32 = 0x100;
@@ -198,8 +198,9 @@ impl Drop for Claim<'_> {
 
 /// What a line runs: the handler of some sources, of which a CPU's own serves a private one.
 pub(super) struct Handler {
-    pub(super) system: Arc<System>,
-    pub(super) sources: Vec<Arc<Source>>,
+    /// The system owns the core, which owns this.
+    system: Weak<System>,
+    sources: Vec<Arc<Source>>,
     /// Of this installation, for the checkers.
     number: u64,
     part: Part,
@@ -216,13 +217,13 @@ enum Part {
 impl Handler {
     /// A handler in one piece, which is installed by its maker.
     pub(super) fn whole(system: &Arc<System>, sources: Vec<Arc<Source>>, number: u64) -> Arc<Self> {
-        Arc::new(Self { system: system.clone(), sources, number, part: Part::Whole })
+        Arc::new(Self { system: Arc::downgrade(system), sources, number, part: Part::Whole })
     }
 
     /// A handler and its thread.
     pub(super) fn halves(system: &Arc<System>, source: &Arc<Source>, number: u64) -> [Arc<Self>; 2] {
         [Part::Primary, Part::Thread]
-            .map(|part| Arc::new(Self { system: system.clone(), sources: vec![source.clone()], number, part }))
+            .map(|part| Arc::new(Self { system: Arc::downgrade(system), sources: vec![source.clone()], number, part }))
     }
 
     /// It is about to be installed.
@@ -236,12 +237,13 @@ impl Handler {
     }
 
     fn served(&self) -> bool {
+        let Some(system) = self.system.upgrade() else { return false };
         let here = SimHal.cpu().0;
         let mut any = false;
         for source in &self.sources {
             match source.kind {
                 Kind::Ppi { cpu, .. } if cpu != here => {}
-                _ => any |= source.serve(&self.system),
+                _ => any |= source.serve(&system),
             }
         }
         any

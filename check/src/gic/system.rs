@@ -8,7 +8,7 @@ use irq::{
     StormConfig,
 };
 use machine::gic::{GicConfig, GicWindows, Interrupts};
-use machine::{Exception, Machine, MachineConfig, SimHal};
+use machine::{Exception, Machine, MachineConfig, SimHal, observe};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// LPIs of the driver.
@@ -186,6 +186,25 @@ impl System {
             its.cpu_offline(cpu, heir).expect("what is left moves along");
         }
         either!(&self.gic, gic => gic.stop_cpu()).expect("it falls asleep");
+    }
+
+    /// Takes a CPU (its number, taken round) offline for `ns`; the next one inherits. The only CPU stays.
+    pub(crate) fn take_offline(self: &Arc<Self>, cpu: u32, ns: u64) {
+        let cpus = self.cpus;
+        if cpus == 1 {
+            return;
+        }
+        let (cpu, system) = (cpu % cpus, self.clone());
+        self.on(cpu, move || {
+            let off = SimHal.irq_save();
+            system.leave(CpuId((cpu + 1) % cpus));
+            observe::declare_cpu(cpu, false);
+            SimHal.delay_ns(ns);
+            observe::declare_cpu(cpu, true);
+            system.come_up();
+            system.core.cpu_online(CpuId(cpu)).expect("it was offline");
+            SimHal.irq_restore(off);
+        });
     }
 
     /// Starts every CPU but the boot CPU, which has started.

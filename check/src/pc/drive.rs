@@ -108,6 +108,8 @@ pub(super) struct Drive {
     queues: u16,
     managed: bool,
     controller: Mutex<Option<Arc<Controller<SimHal>>>>,
+    /// Controllers whose device did not stop: it may still write to their queues.
+    unstopped: Mutex<Vec<Arc<Controller<SimHal>>>>,
     posted: MessageDomain<SimHal, MsixTable<Regs>>,
     unposted: MessageDomain<SimHal, MsixTable<Regs>>,
     /// Something went wrong with it that only a reset cures.
@@ -129,6 +131,7 @@ impl Drive {
             queues,
             managed,
             controller: Mutex::default(),
+            unstopped: Mutex::default(),
             posted: MessageDomain::new(SimHal, table(), system.pci()).expect("PCI messages"),
             unposted: MessageDomain::new(SimHal, table(), system.unposted()).expect("PCI messages"),
             broken: AtomicBool::new(false),
@@ -153,9 +156,14 @@ impl Drive {
         self.controller.lock().expect("one host thread").clone()
     }
 
-    /// Its controller, which goes.
-    pub(super) fn take_controller(&self) -> Option<Arc<Controller<SimHal>>> {
-        self.controller.lock().expect("one host thread").take()
+    /// Takes its controller down; an error when the device does not stop.
+    pub(super) fn stop(&self) -> Result<(), NvmeError> {
+        let Some(controller) = self.controller.lock().expect("one host thread").take() else { return Ok(()) };
+        let down = controller.shutdown();
+        if down.is_err() {
+            self.unstopped.lock().expect("one host thread").push(controller);
+        }
+        down
     }
 
     /// Makes a queue and gives it a line; the slot is the caller's.
@@ -165,7 +173,7 @@ impl Drive {
         let pair = controller.create_queue_pair(config, slot.load.clone())?;
         match self.connect(system, slot, pair.clone(), numbers) {
             Ok(()) => {
-                slot.load.attach(Some(pair));
+                slot.load.attach(Some(&pair));
                 Ok(())
             }
             Err(error) => {

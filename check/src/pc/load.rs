@@ -8,7 +8,7 @@ use hal::{Dma as _, Hal as _, Word as _};
 use machine::SimHal;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 /// Bytes of a command: one block, whose first word the drive fills with the block's number.
 const BLOCK_BYTES: usize = 512;
@@ -39,7 +39,8 @@ pub(super) struct Load {
     /// In the high bits of its commands' numbers.
     number: u64,
     memory: <SimHal as hal::Hal>::Dma,
-    pair: Mutex<Option<Arc<QueuePair<SimHal>>>>,
+    /// The queue pair tells the load, which it owns therefore.
+    pair: Mutex<Weak<QueuePair<SimHal>>>,
     state: Mutex<State>,
     /// How many operations run that may end its commands with an error.
     disrupted: AtomicU32,
@@ -63,12 +64,12 @@ impl Load {
     }
 
     /// The queue pair to which commands go; none: nowhere.
-    pub(super) fn attach(&self, pair: Option<Arc<QueuePair<SimHal>>>) {
-        *self.pair.lock().expect("one host thread") = pair;
+    pub(super) fn attach(&self, pair: Option<&Arc<QueuePair<SimHal>>>) {
+        *self.pair.lock().expect("one host thread") = pair.map(Arc::downgrade).unwrap_or_default();
     }
 
     fn pair(&self) -> Option<Arc<QueuePair<SimHal>>> {
-        self.pair.lock().expect("one host thread").clone()
+        self.pair.lock().expect("one host thread").upgrade()
     }
 
     fn state<R>(&self, with: impl FnOnce(&mut State) -> R) -> R {

@@ -175,14 +175,7 @@ fn unbind_all(stack: &PcStack, drive: &Drive, slots: &[&Slot], lines_first: bool
     if lines_first {
         slots.iter().try_for_each(|slot| drive.unbind(&stack.system, slot, true))?;
     }
-    let mut down = Ok(());
-    if let Some(controller) = drive.take_controller() {
-        down = disrupt(&stack.loads_of(drive), || controller.shutdown());
-        if down.is_err() {
-            // The device may still write to the queues: their memory stays.
-            std::mem::forget(controller);
-        }
-    }
+    let down = disrupt(&stack.loads_of(drive), || drive.stop());
     slots.iter().try_for_each(|slot| drive.unbind(&stack.system, slot, false))?;
     down?;
     SimHal.delay_ns(ns);

@@ -3,7 +3,7 @@
 use super::drive::{Drive, Slot};
 use super::fault::{PcFault, Tampering, WrongEntry};
 use super::load::Load;
-use super::sources::{Function, Rings, pin_line};
+use super::sources::{Function, Rings};
 use super::stack::{PcStack, Promises};
 use super::step::PcStep;
 use super::user::Habit;
@@ -458,7 +458,7 @@ fn bring_up(
     let rings = Arc::new(Rings::new(system.ringer, false));
     let ring_line = system.ringer_line();
     system.core.request(ring_line, "rings", RequestFlags::default(), rings.clone()).expect("a new line");
-    let pin_line = pin_line(&system);
+    let pin_line = system.pin_line();
     let port = WirePort(Regs::Model { model: system.models.wire, region: 0 });
     let functions: Vec<_> = (0..2).map(|number| Arc::new(Function::new(port, number))).collect();
     let shared = RequestFlags { shared: true, ..RequestFlags::default() };

@@ -1,14 +1,9 @@
 //! Lines beside the drives': the ringing device, and two functions on a level pin.
 
 use crate::mark::Mark;
-use crate::server::System;
 use crate::server::ringer::RingerPort;
 use crate::server::wire::WirePort;
-use crate::server::{IOAPIC_REQUESTER, WIRE_PIN};
-use drivers::ioapic::{IoApicDomain, IoApicRoute, PinWiring};
-use hal::CpuSet;
-use irq::{Action, AllocRequest, Flow, Irq, IrqReturn, RequesterId};
-use machine::{Regs, SimHal};
+use irq::{Action, Irq, IrqReturn};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -115,20 +110,4 @@ impl Action for Function {
         Waiting::serve(&self.waiting);
         IrqReturn::Handled
     }
-}
-
-/// The line of the level pin; never posted.
-pub(super) fn pin_line(system: &System) -> Irq {
-    let wiring: Vec<_> = (0..8).map(|pin| PinWiring { level: pin == WIRE_PIN, active_low: false }).collect();
-    let regs = Regs::Model { model: system.models.ioapic, region: 0 };
-    let route = if system.unit.is_some() { IoApicRoute::Remapped } else { IoApicRoute::Plain };
-    let domain = IoApicDomain::new(SimHal, regs, &wiring, route, system.unposted()).expect("not posted");
-    let request = AllocRequest {
-        requester: RequesterId(IOAPIC_REQUESTER),
-        index: WIRE_PIN.into(),
-        affinity: CpuSet::first(system.cpus()),
-        managed: false,
-        delivery: irq::Delivery::Fixed,
-    };
-    system.core.alloc_line(&domain, &request, Flow::FastEoi).expect("a line")
 }

@@ -7,7 +7,7 @@ use drivers::message::MessageDomain;
 use drivers::nvme::{self, Controller, QueueConfig};
 use drivers::pci::{MsixCapability, MsixTable};
 use drivers::vtd::{Fault, FaultEvent, RemapConfig, RemapDomain, RemapUnit};
-use hal::{CpuId, CpuSet, DmaError, Hal as _};
+use hal::{CpuId, CpuSet, Hal as _};
 use irq::posted::{PostedConfig, PostedMsi};
 use irq::{
     Action, AllocRequest, CoreConfig, Flow, Irq, IrqCore, IrqDomain, IrqReturn, RequestFlags, RequesterId, Vector,
@@ -144,7 +144,8 @@ impl System {
             let load = Arc::new(Load::default());
             let queue = QueueConfig { entries: 32, vector: Some(vector), transfer_bytes_max: 4096 };
             let pair = controller.create_queue_pair(queue, load.clone()).expect("a queue");
-            load.attach(pair.clone(), buffer().expect("memory"));
+            let buffer = SimHal.dma_alloc(4096, 4096).expect("memory");
+            load.attach(&pair, Arc::new(buffer));
             let request = request(requester(index), vector.into(), share, config.managed);
             let line = self.core.alloc_line(&messages, &request, Flow::Edge).expect("a line");
             let name = format!("nvme{index}q{vector}");
@@ -156,14 +157,6 @@ impl System {
     }
 }
 
-fn buffer() -> Result<hal::DeviceAddress, DmaError> {
-    // Nothing is stored behind these drives, so that all commands can share a page; it lives as long as the machine.
-    let memory = SimHal.dma_alloc(4096, 4096)?;
-    let address = hal::Dma::device_address(&memory);
-    std::mem::forget(memory);
-    Ok(address)
-}
-
 fn system_vectors(
     core: &mut IrqCore<SimHal>,
     lapic: &Arc<Lapic<SimHal>>,
@@ -173,10 +166,13 @@ fn system_vectors(
     let mut set = |vector, short, long, handler: irq::SystemHandler<SimHal>| {
         core.set_system_vector(vector, short, long, handler).expect("a free vector");
     };
-    let (end, system) = (lapic.clone(), entry.clone());
+    // The system owns the core, which owns this.
+    let (end, entry) = (lapic.clone(), Arc::downgrade(entry));
     let tick = move |_: &IrqCore<SimHal>| {
         end.eoi();
-        if let Some(system) = system.get().filter(|system| system.ticking.load(Relaxed)) {
+        let entry = entry.upgrade();
+        if let Some(system) = entry.as_ref().and_then(|entry| entry.get()).filter(|system| system.ticking.load(Relaxed))
+        {
             system.start_tick();
             if let Some(on_tick) = system.on_tick.get().filter(|_| SimHal.cpu() == CpuId(0)) {
                 on_tick();

@@ -1,9 +1,9 @@
 //! A queue's load: keeps some commands in flight, and knows of each how often it completed.
 
 use drivers::nvme::{BatchDone, Completed, IoOp, IoRequest, QueuePair};
-use hal::DeviceAddress;
+use hal::{Dma as _, Hal};
 use machine::SimHal;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 #[derive(Default)]
 struct Ledger {
@@ -19,18 +19,19 @@ struct Ledger {
 /// The load of one queue. It submits from its own completions: the interrupts alone carry it on.
 #[derive(Default)]
 pub struct Load {
-    pair: OnceLock<std::sync::Arc<QueuePair<SimHal>>>,
-    buffer: OnceLock<DeviceAddress>,
+    /// The queue tells the load, which it owns therefore.
+    pair: OnceLock<Weak<QueuePair<SimHal>>>,
+    buffer: OnceLock<Arc<<SimHal as Hal>::Dma>>,
     ledger: Mutex<Ledger>,
 }
 
 impl Load {
-    /// Gives it its queue, and a page that all its commands share.
+    /// Gives it its queue, and a page that all its commands share: nothing is stored behind these drives.
     ///
     /// # Panics
     /// When it has one.
-    pub fn attach(&self, pair: std::sync::Arc<QueuePair<SimHal>>, buffer: DeviceAddress) {
-        assert!(self.pair.set(pair).is_ok() && self.buffer.set(buffer).is_ok(), "a load has one queue");
+    pub fn attach(&self, pair: &Arc<QueuePair<SimHal>>, buffer: Arc<<SimHal as Hal>::Dma>) {
+        assert!(self.pair.set(Arc::downgrade(pair)).is_ok() && self.buffer.set(buffer).is_ok(), "a load has one queue");
     }
 
     /// Submits `count` commands, never more than `depth` at a time.
@@ -40,7 +41,7 @@ impl Load {
     }
 
     fn submit_one(&self) {
-        let pair = self.pair.get().expect("the queue is attached");
+        let pair = self.pair.get().and_then(Weak::upgrade).expect("the queue is attached");
         let tag = {
             let mut ledger = self.ledger.lock().expect("one host thread");
             if ledger.left == 0 {
@@ -50,7 +51,7 @@ impl Load {
             ledger.completions.push(0);
             ledger.completions.len() as u64 - 1
         };
-        let buffer = *self.buffer.get().expect("the queue is attached");
+        let buffer = self.buffer.get().expect("the queue is attached").device_address();
         let request = IoRequest { tag, op: IoOp::Read, lba: tag % 1024, buffer, len_bytes: 4096 };
         let submitted = pair.submit(&[request]);
         assert_eq!(submitted.accepted, 1, "refused: {:?}", submitted.refused);

@@ -2,15 +2,16 @@
 
 use super::bringup::{LOCAL_TIMER, request};
 use super::ringer::RingerPort;
-use super::{Load, Models, RINGER_REQUESTER};
+use super::{IOAPIC_REQUESTER, Load, Models, RINGER_REQUESTER, WIRE_PIN};
 use drivers::apic::Lapic;
+use drivers::ioapic::{IoApicDomain, IoApicRoute, PinWiring};
 use drivers::message::MessageDomain;
 use drivers::nvme::{Controller, QueuePair};
 use drivers::vtd::{Fault, RemapDomain, RemapUnit};
 use hal::{Affinity, CpuId, CpuSet, Hal as _, ThreadSpec, Word as _};
 use irq::posted::PostedMsi;
 use irq::{Flow, Irq, IrqCore, IrqDomain, IrqError, Vector};
-use machine::{SimHal, Word};
+use machine::{Regs, SimHal, Word};
 use spec::apic::TimerDivide;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -90,6 +91,19 @@ impl System {
         let domain = MessageDomain::new(SimHal, self.ringer, self.pci()).expect("PCI messages");
         let request = request(RINGER_REQUESTER, 0, CpuSet::first(self.cpus), false);
         self.core.alloc_line(&domain, &request, Flow::Edge).expect("a line")
+    }
+
+    /// The line of the level-triggered pin [`WIRE_PIN`], without a handler; never posted.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub fn pin_line(&self) -> Irq {
+        let wiring: Vec<_> = (0..8).map(|pin| PinWiring { level: pin == WIRE_PIN, active_low: false }).collect();
+        let regs = Regs::Model { model: self.models.ioapic, region: 0 };
+        let route = if self.unit.is_some() { IoApicRoute::Remapped } else { IoApicRoute::Plain };
+        let domain = IoApicDomain::new(SimHal, regs, &wiring, route, self.unposted()).expect("not posted");
+        let request = request(IOAPIC_REQUESTER, WIRE_PIN.into(), CpuSet::first(self.cpus), false);
+        self.core.alloc_line(&domain, &request, Flow::FastEoi).expect("a line")
     }
 
     /// The drives.

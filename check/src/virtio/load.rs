@@ -4,10 +4,10 @@ use crate::mark::Mark;
 use crate::verdict::violate;
 use drivers::virtio::QueueFault;
 use drivers::virtio::block::{BatchDone, Block, BlockOp, BlockRequest, Completed};
-use hal::{DeviceAddress, Hal as _, ThreadId};
+use hal::{Dma as _, Hal, ThreadId};
 use machine::SimHal;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Queues that the disk may have.
 pub(super) const QUEUES_MAX: usize = 3;
@@ -24,7 +24,7 @@ pub(super) struct Load {
     queues: [Queue; QUEUES_MAX],
     depth: u64,
     disk: Mutex<Option<Arc<Block<SimHal>>>>,
-    buffer: DeviceAddress,
+    buffer: <SimHal as Hal>::Dma,
     next: AtomicU64,
     /// Resets under way, or the device lies: requests may fail.
     pub(super) disrupted: AtomicU32,
@@ -35,7 +35,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    pub(super) fn new(depth: u64, buffer: DeviceAddress, hostile: bool) -> Self {
+    pub(super) fn new(depth: u64, buffer: <SimHal as Hal>::Dma, hostile: bool) -> Self {
         Self {
             queues: Default::default(),
             depth,
@@ -86,7 +86,7 @@ impl Load {
         Mark::Submitted.of(tag);
         let op = if tag.is_multiple_of(16) { BlockOp::Flush } else { BlockOp::Read };
         let len_bytes = if op == BlockOp::Flush { 0 } else { 512 };
-        let request = BlockRequest { tag, op, sector: tag % 64, buffer: self.buffer, len_bytes };
+        let request = BlockRequest { tag, op, sector: tag % 64, buffer: self.buffer.device_address(), len_bytes };
         let accepted = disk.submit(queue, &[request]).accepted == 1;
         if !accepted {
             Mark::Refused.of(tag);
@@ -114,29 +114,31 @@ impl Load {
     }
 }
 
-/// What the driver tells.
-pub(super) struct Told(pub(super) Arc<Load>);
+/// What the driver tells: the load, which owns the driver.
+pub(super) struct Told(pub(super) Weak<Load>);
 
 impl BatchDone for Told {
     fn batch_done(&self, queue: u16, batch: &[Completed]) {
+        let Some(load) = self.0.upgrade() else { return };
         for done in batch {
             match done.result {
                 Ok(()) => Mark::Completed.of(done.tag),
-                Err(_) if self.0.disrupted.load(Relaxed) > 0 => Mark::Failed.of(done.tag),
+                Err(_) if load.disrupted.load(Relaxed) > 0 => Mark::Failed.of(done.tag),
                 Err(error) => {
                     violate("operations", format!("request {} failed, {error}, and nothing explains it", done.tag))
                 }
             }
-            self.0.queues[usize::from(queue)].in_flight.fetch_sub(1, Relaxed);
+            load.queues[usize::from(queue)].in_flight.fetch_sub(1, Relaxed);
         }
-        self.0.go_on(queue);
+        load.go_on(queue);
     }
 
     fn queue_broken(&self, queue: u16, fault: QueueFault) {
-        if !self.0.hostile {
+        let Some(load) = self.0.upgrade() else { return };
+        if !load.hostile {
             violate("operations", format!("queue {queue} broke, {fault}, and no fault explains it"));
         }
-        self.0.queues[usize::from(queue)].broken.store(true, Relaxed);
-        self.0.repairer.get().into_iter().for_each(|&thread| SimHal.wake(thread));
+        load.queues[usize::from(queue)].broken.store(true, Relaxed);
+        load.repairer.get().into_iter().for_each(|&thread| SimHal.wake(thread));
     }
 }

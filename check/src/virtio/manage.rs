@@ -7,7 +7,7 @@ use crate::verdict::violate;
 use drivers::virtio::net::Coalescing;
 use hal::{CpuId, CpuSet, Hal as _};
 use irq::{Irq, IrqChipState, IrqError};
-use machine::{SimHal, observe};
+use machine::SimHal;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -72,21 +72,7 @@ fn disable(stack: &VirtioStack, line: u32, ns: u64) {
 
 fn offline(stack: &Arc<VirtioStack>, cpu: u32, ns: u64) {
     let Some(_claim) = claim(&stack.hotplug) else { return };
-    let cpus = stack.system.cpus;
-    if cpus == 1 {
-        return;
-    }
-    let (cpu, system) = (cpu % cpus, stack.system.clone());
-    stack.system.on(cpu, move || {
-        let off = SimHal.irq_save();
-        system.leave(CpuId((cpu + 1) % cpus));
-        observe::declare_cpu(cpu, false);
-        SimHal.delay_ns(ns);
-        observe::declare_cpu(cpu, true);
-        system.come_up();
-        system.core.cpu_online(CpuId(cpu)).expect("it was offline");
-        SimHal.irq_restore(off);
-    });
+    stack.system.take_offline(cpu, ns);
 }
 
 fn rebind(stack: &Arc<VirtioStack>, disk: bool, number: u32, ns: u64) {

@@ -6,7 +6,7 @@ use hal::{CpuId, Hal};
 use irq::poll::{PollConfig, Polled, SoftId, SoftPoll};
 use machine::SimHal;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, Weak};
 
 /// A pair of whichever driver there is now.
 #[derive(Default)]
@@ -32,7 +32,8 @@ const FIRST: u64 = 1 << 48;
 
 /// The receiver and its polls.
 pub(super) struct Reflector {
-    poll: OnceLock<(Arc<SoftPoll<SimHal>>, Vec<SoftId>)>,
+    poll: Arc<SoftPoll<SimHal>>,
+    ids: Vec<SoftId>,
     pairs: Vec<Arc<PairPoll>>,
     packets: AtomicU64,
     net: Mutex<Option<Arc<Net<SimHal>>>>,
@@ -49,15 +50,11 @@ impl Reflector {
         let ids = (0..).zip(&pairs).map(add).collect();
         let poll = Arc::new(poll);
         poll.start().expect("threads");
-        let reflector = Self { poll: OnceLock::new(), pairs, packets: AtomicU64::new(FIRST), net: Mutex::default() };
-        assert!(reflector.poll.set((poll, ids)).is_ok(), "once");
-        Arc::new(reflector)
+        Arc::new(Self { poll, ids, pairs, packets: AtomicU64::new(FIRST), net: Mutex::default() })
     }
 
     pub(super) fn interrupt_exit(&self) {
-        if let Some((poll, _)) = self.poll.get() {
-            poll.interrupt_exit();
-        }
+        self.poll.interrupt_exit();
     }
 
     pub(super) fn net(&self) -> Option<Arc<Net<SimHal>>> {
@@ -73,17 +70,23 @@ impl Reflector {
     }
 }
 
-impl Receiver<SimHal> for Reflector {
+/// What the driver tells: the reflector, which owns the driver.
+pub(super) struct Told(pub(super) Weak<Reflector>);
+
+impl Receiver<SimHal> for Told {
     fn ready(&self, pair: u16) {
-        let (poll, ids) = self.poll.get().expect("it was made so");
-        poll.schedule(ids[usize::from(pair)]);
+        if let Some(reflector) = self.0.upgrade() {
+            reflector.poll.schedule(reflector.ids[usize::from(pair)]);
+        }
     }
 
     fn received(&self, _: Packet<'_, <SimHal as Hal>::Dma>) -> Verdict {
         // A packet is a command that ends where it is looked at; that it comes back, the device's own counts tell.
-        let number = self.packets.fetch_add(1, Relaxed);
-        Mark::Submitted.of(number);
-        Mark::Completed.of(number);
+        if let Some(reflector) = self.0.upgrade() {
+            let number = reflector.packets.fetch_add(1, Relaxed);
+            Mark::Submitted.of(number);
+            Mark::Completed.of(number);
+        }
         Verdict::Reflect
     }
 }

@@ -12,7 +12,7 @@ use crate::gic::system::{self, Entry, Options, Version};
 use crate::subject::{Build, Rig};
 use drivers::gic::EoiMode;
 use drivers::virtio::Rung;
-use hal::{Dma as _, Hal as _};
+use hal::Hal as _;
 use machine::gic::{GicConfig, ItsConfig, WIRE, wire_arg};
 use machine::model::{Model, ModelId};
 use machine::time::Ps;
@@ -212,9 +212,7 @@ impl Rig for VirtioRig {
         let boot = move || {
             let system = system::bring_up(windows, Version::V3, mode, &options, &entry);
             let page = SimHal.dma_alloc(4096, 4096).expect("memory");
-            let load = Load::new(depth, page.device_address(), hostile);
-            // Devices write there as long as the machine lives.
-            std::mem::forget(page);
+            let load = Load::new(depth, page, hostile);
             let stack = VirtioStack::new(system, places, load, pairs, budget);
             let tick = Tick { port: BellPort { regs: clock, index: 0 }, load: stack.load.clone() };
             let line = stack.system.private(TICK_PPI, Arc::new(tick));

@@ -1,7 +1,7 @@
 //! What the machine's threads share: the system, a disk and a network, their lines.
 
 use super::load::{Load, Told};
-use super::network::Reflector;
+use super::network::{self, Reflector};
 use crate::coverage::Coverage;
 use crate::gic::bells::BellPort;
 use crate::gic::system::{self, System};
@@ -222,7 +222,8 @@ impl VirtioStack {
         match which {
             Which::Disk => {
                 let config = BlockConfig { queues: super::load::QUEUES_MAX as u16, entries: 16, policy };
-                let disk = Block::open(SimHal, transport, &config, Arc::new(Told(self.load.clone()))).expect("a disk");
+                let disk = Block::open(SimHal, transport, &config, Arc::new(Told(Arc::downgrade(&self.load))))
+                    .expect("a disk");
                 self.install(which, &place, table, disk.handlers(), disk.vectors().rung);
                 disk.start();
                 self.load.set_disk(Some(disk.clone()));
@@ -230,7 +231,8 @@ impl VirtioStack {
             }
             Which::Network => {
                 let config = NetConfig { pairs: self.pairs, reflect: true, entries: 32, buffer_bytes: 1_536, policy };
-                let net = Net::open(SimHal, transport, &config, self.reflector.clone()).expect("a network");
+                let receiver = Arc::new(network::Told(Arc::downgrade(&self.reflector)));
+                let net = Net::open(SimHal, transport, &config, receiver).expect("a network");
                 self.reflector.attach(Some(&net));
                 self.install(which, &place, table, net.handlers(), net.vectors().rung);
                 net.start().expect("it takes its pairs");
