@@ -30,14 +30,27 @@ impl<H: Hal, T> Lock<H, T> {
     ///
     /// # Panics
     /// When this CPU holds it already: recursion would spin for ever.
+    #[inline]
     pub fn lock(&self) -> LockGuard<'_, H, T> {
         let irq = self.hal.irq_save();
         let me = u64::from(self.hal.cpu().0) + 1;
-        while let Err(owner) = self.owner.compare_exchange(0, me) {
-            assert!(owner != me, "CPU {} takes a lock that it holds", me - 1);
-            self.hal.relax_on(&self.owner, owner, u64::MAX);
+        if let Err(owner) = self.owner.compare_exchange(0, me) {
+            self.wait(me, owner);
         }
         LockGuard { lock: self, irq, not_send: PhantomData }
+    }
+
+    /// Another CPU had the lock when this one tried: tries until it has it.
+    #[cold]
+    fn wait(&self, me: u64, mut owner: u64) {
+        loop {
+            assert!(owner != me, "CPU {} takes a lock that it holds", me - 1);
+            self.hal.relax_on(&self.owner, owner, u64::MAX);
+            match self.owner.compare_exchange(0, me) {
+                Ok(_) => return,
+                Err(other) => owner = other,
+            }
+        }
     }
 
     /// Takes the lock if it is free now.
@@ -85,6 +98,7 @@ impl<H: Hal, T> DerefMut for LockGuard<'_, H, T> {
 }
 
 impl<H: Hal, T> Drop for LockGuard<'_, H, T> {
+    #[inline]
     fn drop(&mut self) {
         self.lock.owner.set(0);
         self.lock.hal.irq_restore(self.irq);

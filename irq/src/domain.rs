@@ -25,8 +25,11 @@ impl<'a> Level<'a> {
     ///
     /// # Panics
     /// When there is none.
+    #[inline]
     pub fn new(irq: Irq, levels: &'a [LevelData]) -> Self {
-        assert!(!levels.is_empty(), "line {irq} has no level");
+        if levels.is_empty() {
+            no_level(irq);
+        }
         Self { irq, levels }
     }
 
@@ -41,6 +44,7 @@ impl<'a> Level<'a> {
     }
 
     /// The chip of this level.
+    #[inline]
     pub fn chip(&self) -> &'a dyn IrqChip {
         &*self.levels[0].chip
     }
@@ -49,6 +53,11 @@ impl<'a> Level<'a> {
     pub fn parent(&self) -> Option<Self> {
         (self.levels.len() > 1).then(|| Self { irq: self.irq, levels: &self.levels[1..] })
     }
+}
+
+#[cold]
+fn no_level(irq: Irq) -> ! {
+    panic!("line {irq} has no level")
 }
 
 /// How a line reaches its CPU.

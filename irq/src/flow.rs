@@ -11,7 +11,7 @@
 //! Handlers run with the line's lock dropped, the line in progress, and pending cleared.
 
 use crate::delivery::{IrqCore, increment};
-use crate::line::{Actions, Line, LineState};
+use crate::line::{Actions, Installed, Line, LineState};
 use crate::{Irq, IrqReturn, Target};
 use core::fmt;
 use hal::{Hal, LockGuard, Word};
@@ -55,17 +55,26 @@ pub(crate) struct Outcome {
     woken: u64,
 }
 
+impl Outcome {
+    /// Handler `index` wants its thread.
+    #[cold]
+    fn and_wake(self, index: usize, action: &Installed) -> Self {
+        Self {
+            handled: self.handled || action.thread.is_some(),
+            woken: self.woken | 1u64.checked_shl(index as u32).unwrap_or(0),
+        }
+    }
+}
+
 /// Calls every handler.
+#[inline]
 pub(crate) fn call(actions: &Actions, irq: Irq) -> Outcome {
     let mut outcome = Outcome::default();
     for (index, action) in actions.iter().enumerate() {
         match action.primary.handle(irq) {
             IrqReturn::None => {}
             IrqReturn::Handled => outcome.handled = true,
-            IrqReturn::WakeThread => {
-                outcome.handled |= action.thread.is_some();
-                outcome.woken |= 1u64.checked_shl(index as u32).unwrap_or(0);
-            }
+            IrqReturn::WakeThread => outcome = outcome.and_wake(index, action),
         }
     }
     outcome
@@ -170,7 +179,9 @@ impl<H: Hal> IrqCore<H> {
         end(line, &mut state, owed);
     }
 
-    /// Runs the handlers, again while another interrupt has come meanwhile.
+    /// Runs the handlers, again while another interrupt has come meanwhile. In line with each flow: a call would cost as
+    /// much as a fifth of it.
+    #[inline(always)]
     fn run<'a>(&self, line: &'a Line<H>, mut state: Guard<'a, H>) -> Guard<'a, H> {
         let Some(irq) = state.hardware.as_ref().map(|hardware| hardware.irq) else { return state };
         state.in_progress = true;

@@ -131,6 +131,7 @@ impl Hardware {
     }
 
     /// The view of one level and the ones towards the CPU.
+    #[inline]
     pub(crate) fn level(&self, index: u8) -> Level<'_> {
         Level::new(self.irq, &self.levels[usize::from(index)..])
     }

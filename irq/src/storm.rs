@@ -24,7 +24,9 @@ impl Storm {
     #[inline]
     pub(crate) fn note(&mut self, config: &StormConfig, handled: bool, now_ns: impl FnOnce() -> u64) -> bool {
         self.count += 1;
-        self.unhandled += u32::from(!handled);
+        if !handled {
+            self.unhandled += 1;
+        }
         self.count >= config.burst && self.end_burst(config, now_ns())
     }
 

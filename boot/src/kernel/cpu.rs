@@ -91,11 +91,16 @@ pub(crate) fn exception(exception: Exception) {
     cpu.depth.store(cpu.depth.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     match ENTRY.get() {
         Some(entry) => entry(exception),
-        None => panic!("{exception:?} before anything handles interrupts"),
+        None => unexpected(exception),
     }
     let depth = cpu.depth.load(Ordering::Relaxed) - 1;
     cpu.depth.store(depth, Ordering::Relaxed);
     if depth == 0 && cpu.need_resched.load(Ordering::Relaxed) && !cpu.in_idle.load(Ordering::Relaxed) {
         threads::reschedule();
     }
+}
+
+#[cold]
+fn unexpected(exception: Exception) -> ! {
+    panic!("{exception:?} before anything handles interrupts")
 }

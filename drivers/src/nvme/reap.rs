@@ -5,10 +5,10 @@ use super::ring::Cursor;
 use super::slots::{Given, Slot, SlotState};
 use super::stats::CompletionCounters;
 use super::{Completed, DeviceFault, IoError, NvmeError, QueuePair};
-use alloc::vec::Vec;
+use alloc::boxed::Box;
 use hal::{CpuId, Dma, Hal, LockGuard, Word, Work};
 use irq::{Action, Irq, IrqReturn};
-use spec::nvme::{Completion, Status};
+use spec::nvme::{Completion, Status, StatusField};
 
 /// How much one interrupt of a queue may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,8 +31,7 @@ pub(super) struct CompletionSide {
     pub(super) given: Given,
     /// Slots in [`SlotState::Held`] or [`SlotState::Withheld`].
     pub(super) held: u16,
-    /// Room for every slot, so that it never grows: no slot completes twice in one batch.
-    batch: Vec<Completed>,
+    batch: Batch,
     pub(super) bound: ReapBound,
     /// Who reaps.
     cpu: CpuId,
@@ -45,6 +44,31 @@ pub(super) struct CompletionSide {
     pub(super) last_fault: Option<DeviceFault>,
 }
 
+/// Commands that have ended and whose user is not told yet.
+struct Batch {
+    /// A place for every slot: none completes twice in one batch.
+    places: Box<[Completed]>,
+    len: usize,
+}
+
+impl Batch {
+    fn new(slot_count: u16) -> Self {
+        let nothing = Completed { tag: 0, result: Ok(0), submitted_ns: 0 };
+        Self { places: (0..slot_count).map(|_| nothing).collect(), len: 0 }
+    }
+
+    #[inline]
+    fn push(&mut self, completed: Completed) {
+        self.places[self.len] = completed;
+        self.len += 1;
+    }
+
+    #[inline]
+    fn commands(&self) -> &[Completed] {
+        &self.places[..self.len]
+    }
+}
+
 impl CompletionSide {
     pub(super) fn new(given: Given, slot_count: u16) -> Self {
         Self {
@@ -53,7 +77,7 @@ impl CompletionSide {
             sq_head: 0,
             given,
             held: 0,
-            batch: Vec::with_capacity(slot_count.into()),
+            batch: Batch::new(slot_count),
             bound: ReapBound::default(),
             cpu: CpuId::default(),
             taken_early: false,
@@ -64,17 +88,26 @@ impl CompletionSide {
         }
     }
 
+    #[cold]
     fn fault(&mut self, fault: DeviceFault) {
         self.counters.device_faults += 1;
         self.last_fault = Some(fault);
     }
 
     /// Adds a command to the batch.
+    #[inline]
     fn complete<W: Word>(&mut self, slot: &Slot<W>, result: Result<u32, IoError>) {
-        self.counters.completed += 1;
         self.counters.remote += u64::from(slot.cpu() != self.cpu);
         self.counters.errors += u64::from(result.is_err());
         self.batch.push(Completed { tag: slot.tag(), result, submitted_ns: slot.submitted_ns() });
+    }
+
+    /// Adds a command to the batch but keeps its id.
+    #[cold]
+    fn hold_back<W: Word>(&mut self, slot: &Slot<W>, result: Result<u32, IoError>, state: SlotState) {
+        self.complete(slot, result);
+        slot.set_state(state);
+        self.held += 1;
     }
 }
 
@@ -114,9 +147,16 @@ impl<H: Hal> QueuePair<H> {
         self.completion_pending()
     }
 
-    /// The second word of entry `index`: it holds phase, status, command id and queue head, and is written last.
+    /// The entries of the completion queue. The second word of each holds phase, status, command id and queue head, and
+    /// is written last.
+    #[inline]
+    fn entries(&self) -> &[[H::Word; 2]] {
+        &self.cq.words().as_chunks().0[..self.entries.into()]
+    }
+
+    #[inline]
     fn entry_word(&self, index: u16) -> &H::Word {
-        &self.cq.words()[usize::from(index) * 2 + 1]
+        &self.entries()[usize::from(index)][1]
     }
 
     /// Takes new entries, at most one ring's worth, tells the device, and then the commands' user.
@@ -127,20 +167,31 @@ impl<H: Hal> QueuePair<H> {
             return 0;
         }
         let max = max.min(self.entries.into());
+        let entries = self.entries();
         let remote_before = side.counters.remote;
         let mut taken = 0;
-        side.batch.clear();
+        let mut cursor = side.cursor;
+        side.batch.len = 0;
         side.cpu = self.hal.cpu();
-        while let Some((fresh, last)) = self.fresh_run(side.cursor, max - taken) {
+        while taken < max && is_new(entries[usize::from(cursor.head)][1].get(), cursor.phase) {
+            let (behind, ahead) = entries.split_at(cursor.head.into());
+            let ahead = new_entries(ahead, cursor.phase, max - taken);
+            let behind = match ahead.len() + behind.len() == entries.len() {
+                true => new_entries(behind, !cursor.phase, max - taken - ahead.len()),
+                false => &[],
+            };
             // The phase was seen by plain reads. One acquire load of the last new entry orders everything that the
             // device wrote before it (the other entries' first words and all of the data) before what we read next.
-            self.entry_word(last).load();
-            for _ in 0..fresh {
-                self.take_entry(side);
-            }
+            let Some([_, second]) = behind.last().or(ahead.last()) else { break };
+            second.load();
+            ahead.iter().for_each(|entry| self.take_entry(side, entry));
+            behind.iter().for_each(|entry| self.take_entry(side, entry));
+            let fresh = ahead.len() + behind.len();
+            cursor = cursor.after(fresh as u16, self.entries);
             taken += fresh;
         }
         if taken > 0 {
+            side.cursor = cursor;
             side.counters.entries += taken as u64;
             side.counters.doorbells += 1;
             self.hal.work(Work::ReapEntry, taken as u32);
@@ -179,24 +230,10 @@ impl<H: Hal> QueuePair<H> {
         self.completion.lock().bound = bound;
     }
 
-    /// How many new entries lie at the cursor, up to `max`, and the index of the last.
-    fn fresh_run(&self, mut cursor: Cursor, max: usize) -> Option<(usize, u16)> {
-        let mut run = None;
-        for count in 1..=max {
-            if !is_new(self.entry_word(cursor.head).get(), cursor.phase) {
-                break;
-            }
-            run = Some((count, cursor.head));
-            cursor = cursor.next(self.entries);
-        }
-        run
-    }
-
-    /// Takes the entry at the cursor, whatever it holds.
-    fn take_entry(&self, side: &mut CompletionSide) {
-        let words = &self.cq.words()[usize::from(side.cursor.head) * 2..][..2];
-        let entry = Completion::from_words([words[0].get(), words[1].get()]);
-        side.cursor = side.cursor.next(self.entries);
+    /// Takes an entry, whatever it holds.
+    #[inline]
+    fn take_entry(&self, side: &mut CompletionSide, [first, second]: &[H::Word; 2]) {
+        let entry = Completion::from_words([first.get(), second.get()]);
         if entry.sqid != self.qid() {
             return side.fault(DeviceFault::WrongQueue(entry.sqid, self.qid()));
         }
@@ -208,45 +245,42 @@ impl<H: Hal> QueuePair<H> {
         self.end_command(side, entry.cid, outcome(entry));
     }
 
-    /// Ends command `cid` if it is in flight.
+    /// Ends command `cid` if it is in flight. Out of line: it has use for all registers.
+    #[inline(never)]
     fn end_command(&self, side: &mut CompletionSide, cid: u16, result: Result<u32, IoError>) {
         let Some(slot) = self.slots.get(usize::from(cid)) else {
             return side.fault(DeviceFault::UnknownCommand(cid, self.depth()));
         };
         match slot.state() {
-            SlotState::Free | SlotState::Held | SlotState::Withheld => side.fault(DeviceFault::NotInFlight(cid)),
             SlotState::InFlight | SlotState::Aborted => {
                 side.complete(slot, result);
-                self.give_back(side, cid);
+                self.give_back(side, slot, cid);
             }
-            SlotState::Aborting => self.hold_back(side, cid, result, SlotState::Held),
-            SlotState::Abandoned => self.hold_back(side, cid, result, SlotState::Withheld),
+            SlotState::Aborting => side.hold_back(slot, result, SlotState::Held),
+            SlotState::Abandoned => side.hold_back(slot, result, SlotState::Withheld),
+            SlotState::Free | SlotState::Held | SlotState::Withheld => side.fault(DeviceFault::NotInFlight(cid)),
         }
-    }
-
-    /// Ends command `cid` but keeps its id.
-    fn hold_back(&self, side: &mut CompletionSide, cid: u16, result: Result<u32, IoError>, state: SlotState) {
-        let slot = &self.slots[usize::from(cid)];
-        side.complete(slot, result);
-        slot.set_state(state);
-        side.held += 1;
     }
 
     fn release_held(&self, side: &mut CompletionSide, cid: u16) {
         side.held -= 1;
-        self.give_back(side, cid);
+        self.give_back(side, &self.slots[usize::from(cid)], cid);
     }
 
-    fn give_back(&self, side: &mut CompletionSide, cid: u16) {
-        self.slots[usize::from(cid)].set_state(SlotState::Free);
+    #[inline]
+    fn give_back(&self, side: &mut CompletionSide, slot: &Slot<H::Word>, cid: u16) {
+        slot.set_state(SlotState::Free);
         self.free.give(&mut side.given, cid);
     }
 
     /// Gives the batch's ids to the submission side and the batch to its user.
-    fn deliver(&self, side: &CompletionSide) {
+    #[inline]
+    fn deliver(&self, side: &mut CompletionSide) {
         self.free.publish(&side.given);
-        if !side.batch.is_empty() {
-            self.done.batch_done(&side.batch);
+        let batch = side.batch.commands();
+        side.counters.completed += batch.len() as u64;
+        if !batch.is_empty() {
+            self.done.batch_done(batch);
         }
     }
 
@@ -256,7 +290,7 @@ impl<H: Hal> QueuePair<H> {
         let mut side = self.completion.lock();
         self.reap(&mut side, usize::MAX);
         side.alive = false;
-        side.batch.clear();
+        side.batch.len = 0;
         side.cpu = self.hal.cpu();
         for (cid, slot) in (0..).zip(&self.slots) {
             if !matches!(slot.state(), SlotState::Free | SlotState::Held | SlotState::Withheld) {
@@ -267,7 +301,7 @@ impl<H: Hal> QueuePair<H> {
                 self.release_held(&mut side, cid);
             }
         }
-        self.deliver(&side);
+        self.deliver(&mut side);
     }
 
     /// Starts at the first entry again, with nothing in flight.
@@ -367,15 +401,30 @@ impl<H: Hal> Action for QueuePair<H> {
     }
 }
 
+/// The new entries at the beginning of `entries`, at most `max`.
+#[inline]
+fn new_entries<W: Word>(entries: &[[W; 2]], phase: bool, max: usize) -> &[[W; 2]] {
+    let entries = &entries[..max.min(entries.len())];
+    let old = entries.iter().position(|[_, second]| !is_new(second.get(), phase));
+    old.map_or(entries, |old| &entries[..old])
+}
+
 /// A new entry's phase is the one that the cursor expects (Base 3.3.3.2.1).
+#[inline]
 fn is_new(second_word: u64, phase: bool) -> bool {
-    (second_word >> Completion::PHASE_BIT & 1 != 0) == phase
+    second_word >> Completion::PHASE_BIT & 1 == u64::from(phase)
 }
 
 /// What the entry says of its command.
+#[inline]
 fn outcome(entry: Completion) -> Result<u32, IoError> {
     match entry.status.status() {
         Status::SUCCESS => Ok(entry.dw0),
-        status => Err(IoError::Device { status, do_not_retry: entry.status.dnr() }),
+        _ => Err(device_error(entry.status)),
     }
+}
+
+#[cold]
+fn device_error(status: StatusField) -> IoError {
+    IoError::Device { status: status.status(), do_not_retry: status.dnr() }
 }

@@ -58,11 +58,15 @@ pub struct CompletionCounters {
 }
 
 impl CompletionCounters {
+    /// `overtaken` says of an empty one that its entries were taken before.
+    #[inline]
     pub(super) fn count_interrupt(&mut self, entries: usize, overtaken: bool) {
         self.interrupts += 1;
-        self.empty_interrupts += u64::from(entries == 0);
-        self.overtaken_interrupts += u64::from(overtaken);
-        let bucket = (usize::BITS - entries.leading_zeros()) as usize;
+        if entries == 0 {
+            self.empty_interrupts += 1;
+            self.overtaken_interrupts += u64::from(overtaken);
+        }
+        let bucket = entries.checked_ilog2().map_or(0, |log| log as usize + 1);
         self.per_interrupt[bucket.min(PER_INTERRUPT_BUCKETS - 1)] += 1;
     }
 

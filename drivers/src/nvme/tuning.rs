@@ -65,10 +65,15 @@ impl<H: Hal> QueueTuning<H> {
     }
 
     /// `taken` entries were found, by an interrupt or without one, of a queue that has completed so many ever.
+    #[inline]
     pub(super) fn found(&self, taken: usize, completed_ever: u64, interrupt: bool) {
-        if self.on.get() == 0 {
-            return;
+        if self.on.get() != 0 {
+            self.feed(taken, completed_ever, interrupt);
         }
+    }
+
+    #[cold]
+    fn feed(&self, taken: usize, completed_ever: u64, interrupt: bool) {
         let under_way = self.submitted.get().saturating_sub(completed_ever) + taken as u64;
         let mut side = self.side.lock();
         let Side { tuner: Some(tuner), carried } = &mut *side else { return };

@@ -18,8 +18,8 @@ const CALIBRATION_NS: u64 = 10_000_000;
 /// The PIT's (8254).
 const PIT_HZ: u64 = 1_193_182;
 
-/// Ticks a second of the TSC and of the APIC's timer.
-static TSC_HZ: AtomicU64 = AtomicU64::new(0);
+/// Nanoseconds of a tick of the TSC, times 2^32; ticks a second of the APIC's timer.
+static TSC_NS: AtomicU64 = AtomicU64::new(0);
 static APIC_HZ: AtomicU64 = AtomicU64::new(0);
 
 fn tsc() -> u64 {
@@ -44,14 +44,14 @@ pub(super) fn calibrate() {
     }
     let (end, left) = (tsc(), LAPIC.read::<u32>(CURRENT_COUNT));
     LAPIC.write::<u32>(INITIAL_COUNT, 0);
-    TSC_HZ.store((end - begin) * 1_000_000_000 / CALIBRATION_NS, Ordering::Relaxed);
+    TSC_NS.store((CALIBRATION_NS << 32) / (end - begin), Ordering::Relaxed);
     APIC_HZ.store(u64::from(0xffff_ffff - left) * 1_000_000_000 / CALIBRATION_NS, Ordering::Relaxed);
 }
 
 /// Nanoseconds of the time stamp counter.
 #[inline]
 pub(crate) fn now_ns() -> u64 {
-    (u128::from(tsc()) * 1_000_000_000 / u128::from(TSC_HZ.load(Ordering::Relaxed).max(1))) as u64
+    ((u128::from(tsc()) * u128::from(TSC_NS.load(Ordering::Relaxed))) >> 32) as u64
 }
 
 /// Has this CPU's APIC timer interrupt in `ns`; none: never.

@@ -64,12 +64,26 @@ pub(super) fn load() {
     unsafe { asm!("lidt [{}]", in(reg) &raw const pointer, options(nostack)) };
 }
 
-/// An interrupt or exception; `error` is the error code where the vector has one.
+/// What gate and CPU have pushed.
+#[repr(C)]
+struct Pushed {
+    vector: u64,
+    /// 0 where the vector has none.
+    error: u64,
+    rip: u64,
+}
+
+/// An interrupt or exception.
 #[unsafe(no_mangle)]
-extern "C" fn exception(vector: u64, error: u64, rip: u64) {
-    if vector >= 32 {
-        return cpu::exception(Exception::Interrupt(vector as u8));
+extern "C" fn exception(pushed: &Pushed) {
+    if pushed.vector < 32 {
+        fault(pushed);
     }
+    cpu::exception(Exception::Interrupt(pushed.vector as u8));
+}
+
+#[cold]
+fn fault(&Pushed { vector, error, rip }: &Pushed) -> ! {
     let cr2: u64;
     // SAFETY: a plain read.
     unsafe { asm!("mov {}, cr2", out(reg) cr2, options(nomem, nostack)) };

@@ -22,8 +22,17 @@ global_asm!(include_str!("start.s"));
 
 /// Where another CPU begins: page 8 of memory.
 const TRAMPOLINE: usize = 0x8000;
-/// IA32_TSC_AUX: the CPU's number, for RDTSCP.
-const TSC_AUX: u32 = 0xc000_0103;
+/// IA32_GS_BASE: where the CPU's number lies in [`NUMBERS`].
+const GS_BASE: u32 = 0xc000_0101;
+static NUMBERS: [u32; kernel::cpu::CPUS_MAX] = {
+    let mut numbers = [0; kernel::cpu::CPUS_MAX];
+    let mut cpu = 0;
+    while cpu < numbers.len() {
+        numbers[cpu] = cpu as u32;
+        cpu += 1;
+    }
+    numbers
+};
 /// Both halves of the interrupt command register (SDM 11.6.1); writing the low one sends.
 const ICR_LOW: u32 = 0x300;
 const ICR_HIGH: u32 = 0x310;
@@ -67,16 +76,17 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 /// Gates and number.
 fn start_this_cpu(cpu: u32) {
     gates::load();
-    // SAFETY: IA32_TSC_AUX is software's own; RDTSCP reads it.
-    unsafe { asm!("wrmsr", in("ecx") TSC_AUX, in("eax") cpu, in("edx") 0, options(nostack)) };
+    let base = (&raw const NUMBERS[cpu as usize]).addr();
+    // SAFETY: the segment is this kernel's own, and `cpu` alone uses it.
+    unsafe { asm!("wrmsr", in("ecx") GS_BASE, in("eax") base as u32, in("edx") base >> 32, options(nostack)) };
 }
 
 /// This CPU's number.
 #[inline]
 pub(crate) fn cpu() -> u32 {
     let cpu: u32;
-    // SAFETY: a plain read of IA32_TSC_AUX.
-    unsafe { asm!("rdtscp", out("ecx") cpu, out("eax") _, out("edx") _, options(nomem, nostack)) };
+    // SAFETY: a plain read of this CPU's place in `NUMBERS`.
+    unsafe { asm!("mov {:e}, gs:[0]", out(reg) cpu, options(readonly, nostack, preserves_flags)) };
     cpu
 }
 

@@ -156,15 +156,9 @@ exception_entry:
     push    r10
     push    r11
     cld
-    mov     rdi, [rsp + 72]
-    mov     rsi, [rsp + 80]
-    mov     rdx, [rsp + 88]
-    push    rbp
-    mov     rbp, rsp
-    and     rsp, -16
+    // The CPU aligns the stack to 16 bytes before its 5 words (SDM 6.14.2), and with these there are 16.
+    lea     rdi, [rsp + 72]
     call    exception
-    mov     rsp, rbp
-    pop     rbp
     pop     r11
     pop     r10
     pop     r9
