@@ -163,6 +163,28 @@ fn rebind(open: File) -> Outcome<File> {
     Ok(disk)
 }
 
+/// Deletes the only I/O queue behind its driver's back, with reads in flight. The driver's timeout must find what hangs,
+/// reset the controller and read again.
+fn delete_under_io(disk: &File) -> Outcome<()> {
+    const TIMEOUT: Duration = Duration::from_secs(2);
+    let timeout = "/sys/block/nvme0n1/queue/io_timeout";
+    let before = text(timeout, fs::read_to_string(timeout))?;
+    text(timeout, fs::write(timeout, TIMEOUT.as_millis().to_string()))?;
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let reads = scope.spawn(|| keep_in_flight(disk, IOS, 32, false, |index| content(1, index)));
+        std::thread::sleep(Duration::from_millis(100));
+        // Delete I/O Submission Queue and Delete I/O Completion Queue (NVMe Base 2.0, 5.7 and 5.6) of queue 1.
+        let deleted = admin(0x00, 1, 0).and_then(|_| admin(0x04, 1, 0));
+        let read = reads.join().unwrap_or_else(|_| Err("the reads panicked".into()));
+        deleted.and(read)
+    })?;
+    check("nothing hung on a deleted queue", start.elapsed() >= TIMEOUT)?;
+    text(timeout, fs::write(timeout, before.trim()))?;
+    println!("guest: queue deleted under 32 reads; the driver has reset the drive, every block as before");
+    Ok(())
+}
+
 fn unplug(disk: File) -> Outcome<()> {
     drop(disk);
     println!("guest: unplug me");
@@ -205,6 +227,9 @@ fn run() -> Outcome<()> {
     let disk_file = rebind(disk_file)?;
     keep_in_flight(&disk_file, IOS, 32, false, |index| content(1, index))?;
     println!("guest: driver gone and back; every block as before");
+    if queues == 1 {
+        delete_under_io(&disk_file)?;
+    }
     unplug(disk_file)
 }
 
