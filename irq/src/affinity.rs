@@ -47,6 +47,7 @@ impl<H: Hal> IrqCore<H> {
             self.leave_target(state, new);
             return Err(error);
         }
+        state.inactive = false;
         if let Some(old) = state.target.replace(new) {
             self.leave_target(state, old);
         }
@@ -90,7 +91,8 @@ impl<H: Hal> IrqCore<H> {
                 self.schedule(cpu, retired.due_ns);
                 return true;
             }
-            if retired.target.vector.is_some() && hardware.is_pending(retired.target) {
+            let may_come = || !hardware.settles() || hardware.is_pending(retired.target);
+            if retired.target.vector.is_some() && may_come() {
                 self.schedule(cpu, now_ns.saturating_add(self.config.flight_ns.max(1)));
                 return true;
             }

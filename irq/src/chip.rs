@@ -135,6 +135,20 @@ pub trait IrqChip: Send + Sync {
     }
     /// Undoes [`IrqChip::nmi_setup`]; the line is masked.
     fn nmi_teardown(&self, _level: &Level<'_>) {}
+    /// The masked line's last CPU goes: lets nothing of `hwirq` reach a CPU before the next [`IrqChip::set_affinity`],
+    /// not even what its device should not send. A chip that cannot has nothing to do.
+    ///
+    /// # Errors
+    /// When the hardware refuses; the line then stays where it was.
+    fn deactivate(&self, _hwirq: HardwareIrq) -> Result<(), IrqError> {
+        Ok(())
+    }
+    /// Whether nothing is delivered any more by what the line of `hwirq` has left, or to where a move failed to point
+    /// it: no cache of the hardware holds that. What failed to have it forgotten is tried again. Also asked after
+    /// [`IrqChip::release`], until it is so: till then no vector of the line is another's.
+    fn settles(&self, _hwirq: HardwareIrq) -> bool {
+        true
+    }
     /// The line goes: undo what the domain's allocation of `hwirq` did in hardware.
     fn release(&self, _hwirq: HardwareIrq) {}
 }

@@ -59,7 +59,7 @@ pub enum IrqError {
     },
     /// More queues than CPUs to spread them over.
     Spread(u32, u32),
-    /// The CPU is already offline or online, the last one, or none of this system.
+    /// The CPU is already offline or online, the last one, may still be sent to, or is none of this system.
     Cpu(CpuId, &'static str),
     /// The vector is a device vector, an exception, or already has a handler.
     SystemVector(Vector),

@@ -167,6 +167,15 @@ impl Hardware {
         self.at(self.ops.is_pending, |level| level.chip().is_pending(level, target)).unwrap_or(false)
     }
 
+    pub(crate) fn deactivate(&self) -> Result<(), IrqError> {
+        self.levels.iter().try_for_each(|level| level.chip.deactivate(level.hwirq))
+    }
+
+    /// Whether no level delivers by what the line has left.
+    pub(crate) fn settles(&self) -> bool {
+        self.levels.iter().all(|level| level.chip.settles(level.hwirq))
+    }
+
     pub(crate) fn set_type(&self, trigger: Trigger) -> Result<Option<Flow>, IrqError> {
         let set = self.at(self.ops.set_type, |level| level.chip().set_type(level, trigger));
         set.unwrap_or(Err(IrqError::NotSupported("set_type")))

@@ -12,8 +12,8 @@ impl<H: Hal> IrqCore<H> {
     /// with [`crate::posted::PostedMsi::cpu_offline`].
     ///
     /// # Errors
-    /// [`IrqError::Cpu`] when it is not online or the last one; [`IrqError::NoVector`] or what a chip refuses when a
-    /// line cannot go, and the CPU then stays online.
+    /// [`IrqError::Cpu`] when it is not online, the last one, or may still be sent to by what a line has left;
+    /// [`IrqError::NoVector`] or what a chip refuses when a line cannot go. The CPU then stays online.
     pub fn cpu_offline(&self) -> Result<CpuId, IrqError> {
         let off = self.hal.irq_save();
         let cpu = self.hal.cpu();
@@ -28,27 +28,36 @@ impl<H: Hal> IrqCore<H> {
             matrix.set_offline(cpu)?;
             matrix.online()
         };
-        for line in self.lines.iter() {
-            let moved = self.move_off(&mut line.state.lock(), cpu, &online);
-            if moved.is_err() {
-                self.matrix.lock().set_online(cpu)?;
-                for line in self.lines.iter() {
-                    let mut state = line.state.lock();
-                    stay_up(&mut state, cpu);
-                    self.go_home(&mut state, cpu);
-                }
-                return moved;
+        let gone = self.each_line(|state| self.move_off(state, cpu, &online)).and_then(|()| {
+            self.hal.delay_ns(self.config.flight_ns);
+            self.each_line(|state| deactivate(state, cpu))
+        });
+        if gone.is_err() {
+            self.matrix.lock().set_online(cpu)?;
+            for line in self.lines.iter() {
+                let mut state = line.state.lock();
+                self.stay_up(&mut state, cpu);
+                self.go_home(&mut state, cpu);
             }
+            return gone;
         }
-        self.hal.delay_ns(self.config.flight_ns);
         for line in self.lines.iter() {
             self.rescue(line, cpu);
         }
         Ok(())
     }
 
+    fn each_line(&self, mut body: impl FnMut(&mut LineState) -> Result<(), IrqError>) -> Result<(), IrqError> {
+        self.lines.iter().try_for_each(|line| body(&mut line.state.lock()))
+    }
+
     /// Moves one line off `cpu`, to a CPU of its affinity while one is online, else to any.
     fn move_off(&self, state: &mut LineState, cpu: CpuId, online: &CpuSet) -> Result<(), IrqError> {
+        if let Some(hardware) = state.hardware.as_ref().filter(|_| state.has_left(cpu))
+            && !hardware.settles()
+        {
+            return Err(IrqError::Cpu(cpu, "may still be sent to by what a line has left"));
+        }
         let Some(target) = state.target.filter(|target| target.cpu == cpu) else { return Ok(()) };
         let wanted = state.affinity.and(online);
         let managed = state.hardware.as_ref().is_some_and(|hardware| hardware.managed);
@@ -130,6 +139,22 @@ impl<H: Hal> IrqCore<H> {
         Ok(())
     }
 
+    /// Undoes the shutdown of a line whose last CPU stays after all. While its hardware was only masked, it still points
+    /// there.
+    fn stay_up(&self, state: &mut LineState, cpu: CpuId) {
+        if !state.fell_asleep_with(cpu) {
+            return;
+        }
+        if state.inactive {
+            // Where it does not start, it is tried again.
+            _ = self.come_back(state, cpu);
+        } else if let Some(last) = state.retired.pop_if(|retired| retired.target.cpu == cpu) {
+            state.target = Some(last.target);
+            state.shutdown = false;
+            state.unmask();
+        }
+    }
+
     /// Has a line that had to leave its affinity return to it, `cpu` being there again. Its next interrupt or the
     /// housekeeping of the CPU where it is applies it.
     fn go_home(&self, state: &mut LineState, cpu: CpuId) {
@@ -143,13 +168,11 @@ impl<H: Hal> IrqCore<H> {
     }
 }
 
-/// Undoes the shutdown of a line whose last CPU stays after all: its hardware was masked, and still points there.
-fn stay_up(state: &mut LineState, cpu: CpuId) {
-    if state.shutdown
-        && let Some(last) = state.retired.pop_if(|retired| retired.target.cpu == cpu)
-    {
-        state.target = Some(last.target);
-        state.shutdown = false;
-        state.unmask();
+/// Lets nothing reach a line that was shut down because `cpu` goes: a mask holds its device back, and nobody else.
+fn deactivate(state: &mut LineState, cpu: CpuId) -> Result<(), IrqError> {
+    if let Some(hardware) = state.hardware.as_ref().filter(|_| state.fell_asleep_with(cpu)) {
+        hardware.deactivate()?;
+        state.inactive = true;
     }
+    Ok(())
 }

@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use hal::{CpuSet, Hal, Lock, Published, Word};
+use hal::{CpuId, CpuSet, Hal, Lock, Published, Word};
 
 /// Where a line is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +77,8 @@ pub(crate) struct LineState {
     pub(crate) percpu_enabled: CpuSet,
     /// A managed line of which no CPU is online.
     pub(crate) shutdown: bool,
+    /// It is shut down, and its hardware delivers nothing.
+    pub(crate) inactive: bool,
     /// The affinity has changed and is not applied yet.
     pub(crate) move_wanted: bool,
     pub(crate) unhandled: u64,
@@ -108,6 +110,7 @@ impl LineState {
             nmi: false,
             percpu_enabled: CpuSet::new(),
             shutdown: false,
+            inactive: false,
             move_wanted: false,
             unhandled: 0,
             unexpected: 0,
@@ -125,6 +128,16 @@ impl LineState {
 
     pub(crate) fn is_mine(&self, target: Target) -> bool {
         self.target == Some(target) || self.retired.iter().any(|retired| retired.target == target)
+    }
+
+    /// Whether it has a vector on `cpu` that it left.
+    pub(crate) fn has_left(&self, cpu: CpuId) -> bool {
+        self.retired.iter().any(|retired| retired.target.cpu == cpu)
+    }
+
+    /// Whether it was shut down because `cpu` goes.
+    pub(crate) fn fell_asleep_with(&self, cpu: CpuId) -> bool {
+        self.phase == Phase::Live && self.shutdown && self.has_left(cpu)
     }
 
     /// Whether handlers may be called at all.

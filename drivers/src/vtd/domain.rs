@@ -107,6 +107,14 @@ where
         Ok(self.remapping.message(level))
     }
 
+    fn deactivate(&self, hwirq: HardwareIrq) -> Result<(), IrqError> {
+        Ok(self.remapping.unit.set_host(hwirq.0, 0)?)
+    }
+
+    fn settles(&self, hwirq: HardwareIrq) -> bool {
+        self.remapping.unit.settles(hwirq.0)
+    }
+
     fn release(&self, hwirq: HardwareIrq) {
         self.remapping.unit.free(hwirq.0);
     }
@@ -175,6 +183,14 @@ where
             || parent_with(level, |ops| ops.is_pending).is_ok_and(|parent| parent.chip().is_pending(&parent, target))
     }
 
+    fn deactivate(&self, hwirq: HardwareIrq) -> Result<(), IrqError> {
+        Ok(self.remapping.unit.set_host(hwirq.0, 0)?)
+    }
+
+    fn settles(&self, hwirq: HardwareIrq) -> bool {
+        self.remapping.unit.settles(hwirq.0)
+    }
+
     fn release(&self, hwirq: HardwareIrq) {
         self.remapping.unit.free(hwirq.0);
     }
@@ -219,7 +235,8 @@ where
     /// remembered and change nothing in hardware.
     ///
     /// # Errors
-    /// [`VtdError`] when the unit cannot post, the descriptor is not aligned, or no line has the entry.
+    /// [`VtdError`] when the unit cannot post, the descriptor is not aligned, no line has the entry, or the unit fails: it
+    /// may then still post to `guest`, until [`RemapDomain::take_back`] succeeds.
     pub fn lend_to_guest(&self, hwirq: HardwareIrq, guest: GuestPosting) -> Result<(), VtdError> {
         if !self.remapping.unit.supports_posting() {
             return Err(VtdError::Missing("posted interrupts (CAP.PI, bit 59)"));

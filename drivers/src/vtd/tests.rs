@@ -292,6 +292,43 @@ fn an_entry_the_unit_may_remember_is_not_used_again() {
     assert_eq!(setup.unit.allocate(RequesterId(0)), Ok(1));
 }
 
+/// `check` found it: a freed entry was used from the cache for ever, for its invalidation had failed once.
+#[test]
+fn what_the_unit_may_remember_it_is_told_to_forget_until_it_does() {
+    let setup = Setup::new(0);
+    let levels = setup.line(&setup.remapped(), Delivery::Fixed, A);
+    setup.invalidated();
+    setup.device.state.lock().unwrap().trouble = Some(Trouble::Refuse);
+    levels[0].chip.release(levels[0].hwirq);
+    assert_eq!(setup.unit.set_guest(0, Some(1)), Err(VtdError::NoEntry(0)), "it is no line's");
+    setup.device.state.lock().unwrap().trouble = Some(Trouble::Refuse);
+    assert!(!levels[0].chip.settles(levels[0].hwirq));
+    assert_eq!(setup.unit.allocate(RequesterId(0)), Ok(1));
+    assert_eq!(setup.invalidated(), []);
+    assert!(levels[0].chip.settles(levels[0].hwirq));
+    assert_eq!(setup.invalidated(), [0x14]);
+    assert_eq!(setup.unit.allocate(RequesterId(0)), Ok(0), "and it is used again");
+}
+
+#[test]
+fn an_inactive_line_delivers_nothing_until_it_is_pointed_somewhere() {
+    let setup = Setup::new(POSTING);
+    let domain = setup.posted();
+    for (entry, domain) in [&setup.remapped(), &domain].into_iter().enumerate() {
+        let levels = setup.line(domain, Delivery::Fixed, A);
+        let level = Level::new(Irq(0), &levels);
+        let active = setup.device.entry(entry as u64);
+        level.chip().deactivate(level.hwirq()).unwrap();
+        assert_eq!(setup.device.entry(entry as u64), [0, 0]);
+        level.chip().set_affinity(&level, A).unwrap();
+        assert_eq!(setup.device.entry(entry as u64), active);
+    }
+    // A guest's CPUs are not the host's.
+    domain.lend_to_guest(irq::HardwareIrq(1), GUEST).unwrap();
+    setup.unit.set_host(1, 0).unwrap();
+    assert_eq!(setup.device.entry(1), GUEST_WORDS);
+}
+
 #[test]
 fn an_entry_written_by_somebody_else_is_noticed() {
     let setup = Setup::new(POSTING);

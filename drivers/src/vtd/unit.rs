@@ -33,6 +33,10 @@ struct Entry {
     guest: Option<u128>,
     /// What the table holds.
     written: u128,
+    /// An invalidation failed: the unit may still remember what the table held before.
+    owed: bool,
+    /// It is no line's any more, and goes once nothing is owed.
+    freed: bool,
 }
 
 /// A remapping unit that remaps interrupts.
@@ -144,7 +148,7 @@ where
 
     /// Takes an entry for messages of `requester`. Nothing is delivered yet.
     pub(super) fn allocate(&self, requester: RequesterId) -> Result<u64, VtdError> {
-        let entry = Entry { requester, host: 0, guest: None, written: 0 };
+        let entry = Entry { requester, host: 0, guest: None, written: 0, owed: false, freed: false };
         let index = self.entries.lock().insert(entry, self.table_entries as usize);
         index.map(|index| index as u64).ok_or(VtdError::TableFull(self.table_entries))
     }
@@ -163,35 +167,58 @@ where
     /// table are put back.
     fn update(&self, index: u64, change: impl FnOnce(&mut Entry)) -> Result<(), VtdError> {
         let mut entries = self.entries.lock();
-        let entry = entries.get_mut(index as usize).ok_or(VtdError::NoEntry(index))?;
+        let entry = entries.get_mut(index as usize).filter(|entry| !entry.freed).ok_or(VtdError::NoEntry(index))?;
         let before = (entry.host, entry.guest, entry.written);
         change(entry);
         let wanted = with_source(entry.guest.unwrap_or(entry.host), entry.requester);
-        if wanted == entry.written {
+        if wanted == entry.written && !entry.owed {
             return Ok(());
         }
         let outcome = self.write(index, entry.written, wanted);
         match outcome {
-            Ok(()) => entry.written = wanted,
+            Ok(()) => (entry.written, entry.owed) = (wanted, false),
             Err(VtdError::Queue(_)) => {
                 (entry.host, entry.guest, entry.written) = before;
                 // The queue failed once already; the error below tells. The table at least says what it said.
-                _ = self.write(index, wanted, entry.written);
+                entry.owed = self.write(index, wanted, entry.written).is_err();
             }
             Err(_) => (entry.host, entry.guest, entry.written) = before,
         }
         outcome
     }
 
-    /// Gives an entry back. One that the unit may still remember is never used again.
+    /// Gives an entry back. One that the unit may still remember is not used again before [`RemapUnit::settles`], and
+    /// one that somebody else wrote never.
     pub(super) fn free(&self, index: u64) {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(index as usize) else { return };
-        let cleared = entry.written == 0 || self.write(index, entry.written, 0).is_ok();
-        entry.written = 0;
-        if cleared {
+        if entry.written != 0 {
+            match self.write(index, entry.written, 0) {
+                Ok(()) => entry.owed = false,
+                Err(VtdError::Queue(_)) => entry.owed = true,
+                Err(_) => return entry.written = 0,
+            }
+            entry.written = 0;
+        }
+        entry.freed = true;
+        if !entry.owed {
             entries.remove(index as usize);
         }
+    }
+
+    /// Whether the unit remembers nothing of an entry but what the table says. An invalidation that failed is tried
+    /// once more.
+    pub(super) fn settles(&self, index: u64) -> bool {
+        let mut entries = self.entries.lock();
+        let Some(entry) = entries.get_mut(index as usize) else { return true };
+        entry.owed = entry.owed && self.invalidate(Some(index as u16)).is_err();
+        if entry.owed {
+            return false;
+        }
+        if entry.freed {
+            entries.remove(index as usize);
+        }
+        true
     }
 
     /// Changes an entry of the table from `old` to `new`, then has the unit forget the old one. Between the two the

@@ -116,7 +116,7 @@ fn a_managed_line_goes_and_comes_with_its_cpu() {
     assert_eq!(bench.core.set_affinity(irq, &CpuSet::of(CPU0)), Err(IrqError::Managed(irq)));
     bench.log.take();
     bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
-    assert_eq!(bench.said(), "mask");
+    assert_eq!(bench.said(), "mask deactivate");
     let view = bench.core.view(irq).unwrap();
     assert!(view.shutdown && view.effective.is_none());
     assert_eq!(bench.core.cpu_offline(), Err(IrqError::Cpu(CPU0, "is the last one online")));

@@ -47,11 +47,13 @@ pub(super) struct LogChip {
     pub(super) pending: Mutex<bool>,
     /// How many moves more it accepts.
     pub(super) accepts: Mutex<u32>,
+    /// What `settles` says, and whether it deactivates.
+    pub(super) forgets: Mutex<bool>,
 }
 
 impl LogChip {
     pub(super) fn new(ops: ChipOps, log: Log) -> Self {
-        Self { ops, log, pending: Mutex::new(false), accepts: Mutex::new(u32::MAX) }
+        Self { ops, log, pending: Mutex::new(false), accepts: Mutex::new(u32::MAX), forgets: Mutex::new(true) }
     }
 }
 
@@ -104,6 +106,13 @@ impl IrqChip for LogChip {
     }
     fn is_pending(&self, _: &Level<'_>, _: Target) -> bool {
         *self.pending.lock().unwrap()
+    }
+    fn deactivate(&self, _: HardwareIrq) -> Result<(), IrqError> {
+        self.log.add("deactivate");
+        if *self.forgets.lock().unwrap() { Ok(()) } else { Err(IrqError::Hardware("LOG", "it forgets nothing")) }
+    }
+    fn settles(&self, _: HardwareIrq) -> bool {
+        *self.forgets.lock().unwrap()
     }
     fn release(&self, _: HardwareIrq) {
         self.log.add("release");

@@ -90,6 +90,62 @@ fn a_managed_line_whose_start_failed_starts_later() {
     assert!(!view.shutdown && !view.masked && view.effective.unwrap().cpu == CPU1, "{view}");
 }
 
+/// `check` found it: lines were freed while the invalidation queue failed, and their messages were still delivered.
+#[test]
+fn a_vector_that_the_hardware_still_knows_is_nobody_elses() {
+    let bench = Bench::new(ALL_OPS);
+    let irq = bench.core.alloc_line(&bench.domain, &on(CpuSet::of(CPU1)), Flow::Edge).unwrap();
+    *bench.domain.0.forgets.lock().unwrap() = false;
+    bench.core.free_line(irq).unwrap();
+    let after_a_while = || {
+        bench.hal.advance_ns(1_000_000);
+        bench.hal.on_cpu(CPU1, || bench.core.housekeep());
+        bench.core.matrix.lock().in_use().0
+    };
+    assert_eq!(after_a_while(), 1);
+    let stays = bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap_err();
+    assert_eq!(stays.to_string(), "CPU 1 may still be sent to by what a line has left");
+    *bench.domain.0.forgets.lock().unwrap() = true;
+    assert_eq!(after_a_while(), 0);
+    bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
+}
+
+#[test]
+fn a_cpu_stays_when_a_managed_line_cannot_be_closed() {
+    let bench = Bench::new(ALL_OPS);
+    let irq = managed_on(&bench, [1]);
+    *bench.domain.0.forgets.lock().unwrap() = false;
+    let refused = bench.hal.on_cpu(CPU1, || bench.core.cpu_offline());
+    assert_eq!(refused, Err(IrqError::Hardware("LOG", "it forgets nothing")));
+    let view = bench.core.view(irq).unwrap();
+    assert!(!view.shutdown && !view.masked && view.effective.unwrap().cpu == CPU1, "{view}");
+    // One that was closed before another could not be starts again too.
+    *bench.domain.0.forgets.lock().unwrap() = true;
+    let other = LogDomain(Arc::new(LogChip::new(ALL_OPS, Log::default())));
+    let managed = AllocRequest { managed: true, ..on(CpuSet::of(CPU1)) };
+    bench.core.alloc_line(&other, &managed, Flow::Edge).unwrap();
+    *other.0.forgets.lock().unwrap() = false;
+    bench.log.take();
+    bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap_err();
+    assert_eq!(bench.said(), "mask deactivate set_affinity unmask");
+    bench.fire(irq);
+    assert_eq!(bench.core.view(irq).unwrap().count, 1);
+}
+
+/// `check` found it: there was no entry any more.
+#[test]
+fn a_line_that_was_freed_in_its_sleep_is_left_alone() {
+    let bench = Bench::new(ALL_OPS);
+    let managed = AllocRequest { managed: true, ..on(CpuSet::of(CPU1)) };
+    let irq = bench.core.alloc_line(&bench.domain, &managed, Flow::Edge).unwrap();
+    bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
+    bench.core.free_line(irq).unwrap();
+    bench.core.cpu_online(CPU1).unwrap();
+    bench.log.take();
+    bench.hal.on_cpu(CPU0, || bench.core.cpu_offline()).unwrap();
+    assert_eq!(bench.said(), "");
+}
+
 #[test]
 fn a_throttled_line_that_slept_is_let_go_on_the_cpu_it_wakes_with() {
     let bench = Bench::with(ALL_OPS, |config| {

@@ -83,7 +83,7 @@ fn a_managed_line_without_a_vector_sleeps_and_wakes_with_its_cpu() {
     let irq = line(&bench, CpuSet::of(CPU1), true);
     bench.said();
     bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
-    assert!(bench.said() == "mask" && bench.core.view(irq).unwrap().shutdown);
+    assert!(bench.said() == "mask deactivate" && bench.core.view(irq).unwrap().shutdown);
     bench.core.cpu_online(CPU1).unwrap();
     assert_eq!(bench.said(), "set_affinity unmask");
     fire(&bench, CPU1, irq);
