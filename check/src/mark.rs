@@ -25,10 +25,12 @@ pub enum Mark {
     HandlerLeft,
     /// The driver found by its own clock what no interrupt had told it.
     TimedOut,
+    /// The line with this entry of the remapping table is about to be freed.
+    EntryFreed,
 }
 
 impl Mark {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Submitted,
         Self::Completed,
         Self::Failed,
@@ -38,6 +40,7 @@ impl Mark {
         Self::HandlerEntered,
         Self::HandlerLeft,
         Self::TimedOut,
+        Self::EntryFreed,
     ];
 
     /// The mark with this number, if it is one of ours.

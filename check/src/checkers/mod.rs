@@ -9,6 +9,7 @@
 //! | `isolation` | what a hostile requester sends goes nowhere, and is recorded | hostile requesters |
 //! | `offline` | nothing of a device reaches an offline CPU | CPUs that are offline |
 //! | `entries` | a changed entry is not used from the cache for longer than an invalidation takes | entries used in an old form |
+//! | `refusals` | where nothing is faulty, only what a freed line sent last is refused | entries whose lines were freed |
 //! | `gic` | one priority drop and one deactivation an acknowledged interrupt; none of a held, disabled or offline one | interrupts active |
 //! | `waits` | a system vector is taken within its bound | waits, a CPU |
 
@@ -20,6 +21,7 @@ mod handlers;
 mod isolation;
 mod offline;
 mod posted;
+mod refusals;
 mod waits;
 
 pub use commands::Commands;
@@ -30,6 +32,7 @@ pub use handlers::Handlers;
 pub use isolation::Isolation;
 pub use offline::Offline;
 pub use posted::Posted;
+pub use refusals::Refusals;
 pub use waits::Waits;
 
 use crate::coverage::Coverage;

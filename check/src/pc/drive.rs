@@ -2,6 +2,7 @@
 
 use super::guard::Guard;
 use super::load::{Load, disrupt};
+use crate::mark::Mark;
 use crate::server::{System, requester};
 use drivers::message::MessageDomain;
 use drivers::nvme::{self, Controller, NvmeError, QueueConfig, QueuePair};
@@ -251,6 +252,11 @@ fn free_line(system: &System, bound: &Bound) -> Result<(), IrqError> {
     let action: Arc<dyn Action> = bound.guard.clone();
     system.core.free(bound.line, &action)?;
     bound.guard.close();
+    if system.unit.is_some()
+        && let Some(view) = system.core.view(bound.line)
+    {
+        Mark::EntryFreed.of(view.levels[1].hwirq.0);
+    }
     system.core.free_line(bound.line)
 }
 

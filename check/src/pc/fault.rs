@@ -2,6 +2,8 @@
 
 use crate::draw::Draw;
 use crate::server::Delivery;
+use machine::nvme::FaultPlan;
+use machine::time::Ps;
 use std::fmt;
 
 /// A fault, for as long as its window lasts.
@@ -173,5 +175,32 @@ impl fmt::Display for PcFault {
             }
             Self::Stuck { function } => write!(f, "function {function} does not let go of the level line"),
         }
+    }
+}
+
+/// Silences that overlap are one: what the drive kept in the first waits for its end, and must not come out of turn.
+pub(super) fn silence(plan: &mut FaultPlan, from: Ps, until: Ps) {
+    let earlier = plan.silent_until.filter(|&end| end > from);
+    if earlier.is_none() {
+        plan.silent_at = Some(from);
+    }
+    plan.silent_until = earlier.max(Some(until));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_silence_in_a_long_one_does_not_end_it() {
+        let mut plan = FaultPlan::default();
+        let said = |plan: &FaultPlan| (plan.silent_at, plan.silent_until);
+        silence(&mut plan, Ps(10), Ps(100));
+        silence(&mut plan, Ps(20), Ps(30));
+        assert_eq!(said(&plan), (Some(Ps(10)), Some(Ps(100))));
+        silence(&mut plan, Ps(50), Ps(120));
+        assert_eq!(said(&plan), (Some(Ps(10)), Some(Ps(120))));
+        silence(&mut plan, Ps(120), Ps(150));
+        assert_eq!(said(&plan), (Some(Ps(120)), Some(Ps(150))));
     }
 }

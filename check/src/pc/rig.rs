@@ -1,19 +1,19 @@
 //! The machine, and what the host does with it.
 
 use super::drive::{Drive, Slot};
-use super::fault::{PcFault, Tampering, WrongEntry};
+use super::fault::{PcFault, Tampering, WrongEntry, silence};
 use super::load::Load;
 use super::sources::{Function, Rings};
 use super::stack::{PcStack, Promises};
 use super::step::PcStep;
 use super::user::Habit;
 use super::{audit, manage};
-use crate::checkers::{Checker, Entries, Isolation, Offline, Posted, Waits};
+use crate::checkers::{Checker, Entries, Isolation, Offline, Posted, Refusals, Waits};
 use crate::coverage::Coverage;
 use crate::draw::Knobs;
 use crate::server::ringer::{Ringer, RingerPort};
 use crate::server::wire::WirePort;
-use crate::server::{Config, Delivery, Hardware, System, add_port, costs, drive_config};
+use crate::server::{Config, Delivery, FLIGHT_NS, Hardware, System, add_port, costs, drive_config};
 use crate::subject::{Build, Rig};
 use hal::{CpuId, CpuSet, Regs as _};
 use irq::{RequestFlags, StormConfig};
@@ -43,6 +43,8 @@ const INVALIDATION_FAILING_MAX: Ps = Ps::from_ns(20_000_000);
 const QUICKLY: Ps = Ps::from_ns(20_000);
 /// The latest that a late message is: half of what the stack is told to expect.
 const LATE_MAX: Ps = Ps::from_ns(15_000);
+/// The latest that the stack expects a message.
+const FLIGHT: Ps = Ps::from_ns(FLIGHT_NS);
 /// An invalidation takes some 4 µs, and the one before may be under way.
 const INVALIDATION_MAX: Ps = Ps::from_ns(60_000);
 
@@ -257,9 +259,7 @@ impl Rig for PcRig {
         let Shape { queues, managed, .. } = self.shape;
         let any = |is: fn(&PcFault) -> bool| self.faults.iter().any(is);
         let (lossy, faulty) = (any(PcFault::is_lossy), any(PcFault::breaks_operations));
-        // A managed line that is shut down with its CPU keeps its entry, and a masked device sends nothing by it; a stale
-        // message would.
-        let untranslated = delivery == Delivery::Plain || managed;
+        let untranslated = delivery == Delivery::Plain;
         let promises = Promises { lossy, faulty, stale: any(PcFault::is_stale) && untranslated };
         let boot = move || bring_up(system, delivery, &models, queues, managed, promises);
         let stack = self.hardware.machine.run_boot(LIMIT, boot).expect("the drives come up");
@@ -296,6 +296,9 @@ impl Rig for PcRig {
             let table = Regs::Model { model: iommu, region: 0 }.read64(IRTA) & !0xfff;
             checkers.push(Box::new(Isolation::new(&[STRANGER_REQUESTER])));
             checkers.push(Box::new(Entries::new(iommu, table, self.unless_invalidation_fails(INVALIDATION_MAX))));
+            if self.faults.is_empty() {
+                checkers.push(Box::new(Refusals::new(FLIGHT + INVALIDATION_MAX)));
+            }
         }
         if self.delivery == Delivery::Posted {
             checkers.push(Box::new(Posted::new(NOTIFICATION, &addresses)));
@@ -322,10 +325,9 @@ impl Rig for PcRig {
         match *fault {
             PcFault::Entry { drive, wrong, after } => self.spoil(drive, wrong, after),
             PcFault::Tampered { drive, act, per_mille } => self.tamper(drive, |rates| *rate(rates, act) = per_mille),
-            PcFault::Silent { drive, ns } => self.drive(drive, |drive| {
-                let faults = drive.faults_mut();
-                (faults.silent_at, faults.silent_until) = (Some(now), Some(now + Ps::from_ns(ns)));
-            }),
+            PcFault::Silent { drive, ns } => {
+                self.drive(drive, |drive| silence(drive.faults_mut(), now, now + Ps::from_ns(ns)));
+            }
             PcFault::LateInvalidation { ns } => self.trouble(InvalidationFault::Late(Ps::from_ns(ns))),
             PcFault::FailedInvalidation => self.trouble(InvalidationFault::Within {
                 from: now,
@@ -387,7 +389,9 @@ impl Rig for PcRig {
 
     fn audit(&mut self) {
         if self.faults.is_empty() {
-            let faults = self.hardware.machine.faults().0;
+            let mut faults = self.hardware.machine.faults().0;
+            // The checker of refusals has judged these.
+            faults.retain(|fault| fault.kind != "interrupt request refused: entry not present");
             assert!(faults.is_empty(), "the machine recorded faults, and none was injected: {faults:?}");
         }
         let leaks = self.shape.leaks;

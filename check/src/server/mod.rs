@@ -92,7 +92,7 @@ pub struct Config {
 }
 
 /// The longest that a message is under way here: port, IOMMU and dispatch together need less than 10 µs.
-const FLIGHT_NS: u64 = 30_000;
+pub(crate) const FLIGHT_NS: u64 = 30_000;
 
 impl Default for Config {
     fn default() -> Self {
