@@ -1,5 +1,5 @@
-//! A plugin of QEMU's that counts instructions between two marks of the guest: all of them, and those of each interrupt
-//! from its gate to the return.
+//! A plugin of QEMU's that counts instructions between two marks of the guest: all of them, those of each interrupt from
+//! its gate to the return, and those up to its end-of-interrupt write.
 //!
 //! Built alone as a shared library (by `campanile boot path`) against version 7 of QEMU's plugin interface, whose few
 //! functions are declared here. Source: QEMU 11.1's include/plugins/qemu-plugin.h. For one CPU of x86_64 alone.
@@ -8,10 +8,13 @@
 //! ```text
 //! total INSTRUCTIONS
 //! path GATE INTERRUPTS
+//! eoi GATE WRITES INSTRUCTIONS
 //! at GATE ADDRESS TIMES
 //! end
 //! ```
-//! with addresses in hexadecimal: how often the instruction at ADDRESS ran in interrupts that entered at GATE.
+//! with addresses in hexadecimal: how many instructions ran from GATE to the write of the local APIC's EOI register, that one
+//! included; and how often the instruction at ADDRESS ran in interrupts that entered at GATE, which is 0 for what ran in
+//! none.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -68,6 +71,15 @@ unsafe extern "C" {
         value: u64,
         data: *mut c_void,
     );
+    fn qemu_plugin_register_vcpu_mem_cb(
+        instruction: *mut c_void,
+        callback: extern "C" fn(c_uint, c_uint, u64, *mut c_void),
+        flags: c_int,
+        accesses: c_int,
+        data: *mut c_void,
+    );
+    fn qemu_plugin_get_hwaddr(access: c_uint, address: u64) -> *mut c_void;
+    fn qemu_plugin_hwaddr_phys_addr(address: *const c_void) -> u64;
 }
 
 #[unsafe(no_mangle)]
@@ -80,6 +92,9 @@ const MARK: [u8; 7] = [0x0f, 0x1f, 0x80, 0x50, 0x4d, 0x41, 0x43];
 const ADD: c_int = 0;
 const NO_REGISTERS: c_int = 0;
 const NOT_EQUAL: c_int = 3;
+const WRITES: c_int = 2;
+/// The local APIC's EOI register (SDM vol. 3, 11.4.1).
+const EOI: u64 = 0xfee0_00b0;
 const INTERRUPT: c_uint = 1;
 const EXCEPTION: c_uint = 2;
 
@@ -104,12 +119,15 @@ struct State {
     text: String,
     /// The total at the first mark of a pair; none between pairs.
     begun: Option<u64>,
-    /// Each CPU's instructions, and whether it is in an interrupt.
+    /// Each CPU's instructions, and whether it is between marks.
     total: Entry,
     inside: Entry,
-    /// The gates through which the CPU is where it is; innermost last. None: an exception, which is not counted.
-    gates: Vec<Option<u64>>,
+    /// The gates through which the CPU is where it is, and the instructions since; innermost last. None: an exception,
+    /// which is no interrupt.
+    gates: Vec<Option<(u64, u64)>>,
     interrupts: HashMap<u64, u64>,
+    /// By gate: writes of EOI, and the instructions up to them.
+    ends: HashMap<u64, (u64, u64)>,
     times: HashMap<(u64, u64), u64>,
 }
 
@@ -125,11 +143,11 @@ fn with<R>(f: impl FnOnce(&mut State) -> R) -> R {
 impl State {
     fn set_inside(&self) {
         // SAFETY: an entry of the scoreboard; there is CPU 0.
-        unsafe { qemu_plugin_u64_set(self.inside, 0, u64::from(!self.gates.is_empty())) };
+        unsafe { qemu_plugin_u64_set(self.inside, 0, u64::from(self.begun.is_some())) };
     }
 }
 
-/// A block was translated: each of its instructions is counted, and looked at while the CPU is in an interrupt.
+/// A block was translated: each of its instructions is counted, and looked at between marks.
 extern "C" fn translated(block: *mut c_void, _: *mut c_void) {
     let (total, inside) = with(|state| (state.total, state.inside));
     // SAFETY: the block and its instructions live during the callback; what is leaked lives for ever, as the block may.
@@ -151,24 +169,49 @@ extern "C" fn translated(block: *mut c_void, _: *mut c_void) {
             qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(instruction, ADD, total, 1);
             let data = (&raw mut *known).cast();
             qemu_plugin_register_vcpu_insn_exec_cond_cb(instruction, run, NO_REGISTERS, NOT_EQUAL, inside, 0, data);
+            qemu_plugin_register_vcpu_mem_cb(instruction, written, NO_REGISTERS, WRITES, std::ptr::null_mut());
         }
     }
 }
 
-/// An instruction runs in an interrupt.
+/// An instruction runs between marks.
 extern "C" fn run(_: c_uint, data: *mut c_void) {
     // SAFETY: leaked by `translated`.
     let instruction = unsafe { &*data.cast::<Instruction>() };
     with(|state| {
-        if let Some(&Some(gate)) = state.gates.last() {
-            *state.times.entry((gate, instruction.address)).or_default() += 1;
-        }
+        let gate = match state.gates.last_mut() {
+            Some(Some((gate, instructions))) => {
+                *instructions += 1;
+                *gate
+            }
+            _ => 0,
+        };
+        *state.times.entry((gate, instruction.address)).or_default() += 1;
         match instruction.ends {
-            Ends::Nothing => return,
+            Ends::Nothing => {}
             Ends::Innermost => _ = state.gates.pop(),
             Ends::All => state.gates.clear(),
         }
-        state.set_inside();
+    });
+}
+
+/// An instruction has written to memory.
+extern "C" fn written(_: c_uint, access: c_uint, address: u64, _: *mut c_void) {
+    // Wherever the page is mapped.
+    if address & 0xfff != EOI & 0xfff {
+        return;
+    }
+    // SAFETY: inside the callback of this access.
+    let physical = unsafe {
+        let address = qemu_plugin_get_hwaddr(access, address);
+        (!address.is_null()).then(|| qemu_plugin_hwaddr_phys_addr(address))
+    };
+    with(|state| {
+        if let (Some(EOI), Some(&Some((gate, instructions)))) = (physical, state.gates.last()) {
+            let (writes, sum) = state.ends.entry(gate).or_default();
+            *writes += 1;
+            *sum += instructions;
+        }
     });
 }
 
@@ -180,11 +223,10 @@ extern "C" fn discontinued(_: c_uint, kind: c_uint, _: u64, to: u64, _: *mut c_v
         }
         if kind == INTERRUPT {
             *state.interrupts.entry(to).or_default() += 1;
-            state.gates.push(Some(to));
+            state.gates.push(Some((to, 0)));
         } else {
             state.gates.push(None);
         }
-        state.set_inside();
     });
 }
 
@@ -195,11 +237,15 @@ extern "C" fn marked(_: c_uint, _: *mut c_void) {
         let total = unsafe { qemu_plugin_u64_sum(state.total) };
         let Some(begun) = state.begun.take() else {
             state.begun = Some(total);
+            state.set_inside();
             return;
         };
         _ = writeln!(state.text, "total {}", total - begun);
         for (gate, interrupts) in state.interrupts.drain() {
             _ = writeln!(state.text, "path {gate:x} {interrupts}");
+        }
+        for (gate, (writes, instructions)) in state.ends.drain() {
+            _ = writeln!(state.text, "eoi {gate:x} {writes} {instructions}");
         }
         for ((gate, address), times) in state.times.drain() {
             _ = writeln!(state.text, "at {gate:x} {address:x} {times}");
@@ -247,6 +293,7 @@ unsafe extern "C" fn qemu_plugin_install(
             inside,
             gates: Vec::new(),
             interrupts: HashMap::new(),
+            ends: HashMap::new(),
             times: HashMap::new(),
         };
         *STATE.lock().expect("nothing ran yet") = Some(state);

@@ -163,6 +163,8 @@ impl<H: Hal> QueuePair<H> {
     }
 
     /// Tries once for the completion side and reaps what is there. Another CPU that has it is reaping already.
+    /// Out of line: most looks find nothing.
+    #[inline(never)]
     pub(super) fn reap_after_submission(&self) {
         let Some(mut side) = self.completion.try_lock() else { return };
         let taken = self.reap(&mut side, usize::MAX);

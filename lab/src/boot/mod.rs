@@ -15,6 +15,7 @@ mod process;
 mod qemu;
 mod report;
 mod run;
+mod symbols;
 mod trace;
 
 pub use image::Missing;

@@ -11,6 +11,9 @@ pub(super) struct Plugin {
     folder: tempfile::TempDir,
 }
 
+/// The gate of instructions that ran in no interrupt.
+pub(super) const OUTSIDE: u64 = 0;
+
 /// Instructions between two marks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Instructions {
@@ -18,7 +21,9 @@ pub(super) struct Instructions {
     pub(super) total: u64,
     /// How many interrupts came through each gate.
     pub(super) interrupts: HashMap<u64, u64>,
-    /// By gate: how often the instruction at an address ran in those interrupts.
+    /// By gate: writes of the EOI register, and the instructions from the gate to them.
+    ends: HashMap<u64, (u64, u64)>,
+    /// By gate: how often the instruction at an address ran in those interrupts; by [`OUTSIDE`], in none.
     times: HashMap<u64, HashMap<u64, u64>>,
 }
 
@@ -81,6 +86,9 @@ pub(super) fn parse(text: &str) -> Option<Vec<Instructions>> {
         match line.split(' ').collect::<Vec<_>>()[..] {
             ["total", count] => counted.total = count.parse().ok()?,
             ["path", gate, count] => _ = counted.interrupts.insert(hex(gate)?, count.parse().ok()?),
+            ["eoi", gate, writes, count] => {
+                _ = counted.ends.insert(hex(gate)?, (writes.parse().ok()?, count.parse().ok()?));
+            }
             ["at", gate, address, count] => {
                 counted.times.entry(hex(gate)?).or_default().insert(hex(address)?, count.parse().ok()?);
             }
@@ -98,9 +106,22 @@ impl Instructions {
         times.filter(|(address, _)| wanted(**address)).map(|(_, times)| times).sum()
     }
 
+    /// Instructions at addresses that are `wanted`, in interrupts or not.
+    pub(super) fn anywhere(&self, wanted: impl Fn(u64) -> bool) -> u64 {
+        self.times.keys().map(|&gate| self.in_interrupts(gate, &wanted)).sum()
+    }
+
+    /// Instructions from `gate` to its one write of EOI, that one included, on average; none when an interrupt had none
+    /// or several.
+    pub(super) fn to_eoi(&self, gate: u64) -> Option<f64> {
+        let &(writes, instructions) = self.ends.get(&gate)?;
+        (self.interrupts.get(&gate) == Some(&writes)).then_some(instructions as f64 / writes as f64)
+    }
+
     /// The gate in whose interrupts instructions at `wanted` addresses ran most.
     pub(super) fn gate_of(&self, wanted: impl Fn(u64) -> bool) -> Option<u64> {
-        self.times.keys().copied().max_by_key(|gate| (self.in_interrupts(*gate, &wanted), *gate))
+        let gates = self.times.keys().copied().filter(|&gate| gate != OUTSIDE);
+        gates.max_by_key(|gate| (self.in_interrupts(*gate, &wanted), *gate))
     }
 }
 
@@ -110,12 +131,14 @@ mod tests {
 
     #[test]
     fn the_plugins_output_is_read() {
-        let text = "total 900\npath a0 3\npath b0 9\nat a0 1f 3\nat a0 20 6\nat b0 20 50\nend\ntotal 7\nend\n";
+        let text = "total 900\npath a0 3\npath b0 9\neoi a0 3 6\neoi b0 8 8\nat 0 20 90\nat a0 1f 3\nat a0 20 6\nat b0 20 50\nend\ntotal 7\nend\n";
         let [counted, second] = &parse(text).expect("the plugin's form")[..] else { panic!("two pairs of marks") };
         assert_eq!((counted.total, counted.interrupts[&0xa0], second.total), (900, 3, 7));
         assert_eq!(counted.in_interrupts(0xa0, |_| true), 9);
         assert_eq!(counted.in_interrupts(0xa0, |address| address == 0x20), 6);
         assert_eq!(counted.in_interrupts(0xc0, |_| true), 0);
+        assert_eq!((counted.in_interrupts(OUTSIDE, |_| true), counted.anywhere(|address| address == 0x20)), (90, 146));
+        assert_eq!((counted.to_eoi(0xa0), counted.to_eoi(0xb0), counted.to_eoi(0xc0)), (Some(2.0), None, None));
         assert_eq!(counted.gate_of(|address| address == 0x1f), Some(0xa0));
         assert_eq!(counted.gate_of(|_| true), Some(0xb0));
         assert_eq!(parse("total many"), None);
