@@ -8,6 +8,7 @@ use drivers::rdma::{
 };
 use hal::{Affinity, CpuId, Dma as _, Hal as _, ThreadSpec, Word as _};
 use irq::moderation::{Controller, Found, Next, Outcome, Setting, Step, Tuner, TuningView};
+use irq::{Action, Irq, IrqReturn};
 use machine::SimHal;
 use machine::rdma::{Config, ModerationAnswer};
 use rdma_rig::{End, Host, host, memory};
@@ -94,6 +95,59 @@ fn arming_reports_what_came_before_and_would_raise_nothing() {
         assert_eq!(b.queue.poll(16), 1);
         assert_eq!(b.queue.counters().missed, 1);
     });
+}
+
+#[test]
+fn events_that_nobody_takes_yet_do_not_outgrow_their_queue() {
+    let after = host(Config::default(), |host| {
+        let [a, b] = host.connected(None);
+        b.receives(0, 301);
+        for round in 0..300 {
+            // The queue is polled and armed again and again, and its event queue is not looked at.
+            assert_eq!(b.queue.arm(), Missed::No);
+            a.sends(round, 1);
+            host.wait_ns(5_000);
+            assert_eq!((a.queue.poll(16), b.queue.poll(16)), (1, 1));
+            a.pair.sends_ended(1);
+        }
+        // Two of them wait; once they are taken, the queue is told of as ever.
+        let soft = host.soft_poll(1, &b);
+        let events = b.device.event_queue(1).expect("open");
+        events.handle(Irq(0));
+        host.wait_ns(5_000);
+        assert_eq!((events.counters().completions, b.seen.count()), (2, 300));
+        a.sends(300, 1);
+        host.wait_ns(5_000);
+        assert_eq!((events.counters().completions, b.seen.count()), (3, 301));
+        drop(soft);
+    });
+    assert!(after.faults.is_empty(), "{:?}", after.faults);
+}
+
+#[test]
+fn a_handler_in_a_thread_has_the_queue_polled_too() {
+    let after = host(Config::default(), |host| {
+        let [a, b] = host.connected(None);
+        let soft = host.soft_poll(1, &b);
+        // Nothing comes by an interrupt, at whose end the queue would be polled.
+        host.serve(1, 1, Arc::new(Unheard));
+        b.receives(0, 1);
+        a.sends(0, 1);
+        host.wait_ns(5_000);
+        b.device.event_queue(1).expect("open").handle(Irq(0));
+        SimHal.yield_now();
+        assert_eq!(b.seen.count(), 1);
+        drop(soft);
+    });
+    assert!(after.faults.is_empty(), "{:?}", after.faults);
+}
+
+struct Unheard;
+
+impl Action for Unheard {
+    fn handle(&self, _irq: Irq) -> IrqReturn {
+        IrqReturn::Handled
+    }
 }
 
 #[test]

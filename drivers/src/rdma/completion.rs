@@ -12,6 +12,10 @@ use spec::rdma::{CQE_BYTES, CqeTail, Operation, Status};
 /// Completions that are handed to the user at once.
 pub const BATCH: usize = 16;
 
+/// The most events of a completion queue that an event queue holds: as often may it be armed without one being taken. The
+/// second arming tells the device what was polled since the first.
+pub(super) const ARMS_MAX: u64 = 2;
+
 /// Words of an entry.
 const CQE_WORDS: usize = CQE_BYTES / 8;
 
@@ -102,6 +106,8 @@ pub struct CompletionQueue<H: Hal> {
     user: Arc<dyn CqUser>,
     owner: CqUse,
     tuner: Option<Arc<Tuner<H>>>,
+    /// Of its event queue: see [`super::EventQueue::told`].
+    told: Arc<[H::Word]>,
     side: Lock<H, Side>,
 }
 
@@ -115,11 +121,12 @@ pub(super) struct CqParts<H: Hal> {
     pub(super) user: Arc<dyn CqUser>,
     pub(super) owner: CqUse,
     pub(super) tuner: Option<Arc<Tuner<H>>>,
+    pub(super) told: Arc<[H::Word]>,
 }
 
 impl<H: Hal> CompletionQueue<H> {
     pub(super) fn new(parts: CqParts<H>) -> Result<Self, RdmaError> {
-        let CqParts { hal, number, shift, regs, doorbells, user, owner, tuner } = parts;
+        let CqParts { hal, number, shift, regs, doorbells, user, owner, tuner, told } = parts;
         let side = Side { cursor: Cursor::new(shift), counters: CqCounters::default() };
         Ok(Self {
             hal,
@@ -132,6 +139,7 @@ impl<H: Hal> CompletionQueue<H> {
             user,
             owner,
             tuner,
+            told,
             side: Lock::new(hal, side),
         })
     }
@@ -228,11 +236,14 @@ impl<H: Hal> CompletionQueue<H> {
         CqeTail::from_bits(tail.get()).phase() == side.cursor.phase()
     }
 
-    /// Arms it for one event, and reports what it may have missed.
+    /// Arms it for one event, and reports what it may have missed. Where two events are still to come, or to be
+    /// taken from the event queue, it is armed already.
     pub fn arm(&self) -> Missed {
         let mut side = self.side.lock();
-        self.doorbells.write32(doorbell::cq(self.number.into()), side.cursor.taken());
-        side.counters.arms += 1;
+        if side.counters.arms.wrapping_sub(self.told[usize::from(self.number)].get()) < ARMS_MAX {
+            self.doorbells.write32(doorbell::cq(self.number.into()), side.cursor.taken());
+            side.counters.arms += 1;
+        }
         if self.is_pending(&side) {
             side.counters.missed += 1;
             Missed::Yes

@@ -1,6 +1,6 @@
 //! The device: bring-up, memory, completion queues and queue pairs.
 
-use super::completion::CqParts;
+use super::completion::{ARMS_MAX, CqParts};
 use super::{CompletionQueue, CqUse, CqUser, EventQueue, QueuePair, RdmaError};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -131,11 +131,12 @@ impl<H: Hal> Device<H> {
         self.event_queues.get(usize::from(number))
     }
 
-    /// Room for an event of every completion queue, which has at most one at a time, and of every queue pair and every
+    /// Room for as many events of every completion queue as it may be armed, and one of every queue pair and every
     /// completion queue that stops.
     fn open_event_queue(&self, number: u16) -> Result<EventQueue<H>, RdmaError> {
         let capabilities = self.capabilities;
-        let events = 2 * u32::from(capabilities.completion_queues()) + u32::from(capabilities.queue_pairs());
+        let events = (ARMS_MAX as u32 + 1) * u32::from(capabilities.completion_queues());
+        let events = events + u32::from(capabilities.queue_pairs());
         let shift = (events.next_power_of_two().trailing_zeros() as u8).clamp(4, capabilities.entries_shift_max());
         let queues = capabilities.completion_queues();
         let queue = EventQueue::new(self.hal, number, shift, queues, self.doorbells.clone())?;
@@ -209,7 +210,8 @@ impl<H: Hal> Device<H> {
             return Err(RdmaError::Exhausted("completion queues", number.into()));
         }
         let (regs, doorbells) = (self.regs.clone(), self.doorbells.clone());
-        let parts = CqParts { hal: self.hal, number, shift, regs, doorbells, user, owner: config.owner, tuner };
+        let told = self.event_queues[usize::from(config.event_queue)].told().clone();
+        let parts = CqParts { hal: self.hal, number, shift, regs, doorbells, user, owner: config.owner, tuner, told };
         let queue = CompletionQueue::new(parts)?;
         let block = CQ + u32::from(number) * CQ_STRIDE;
         let (ring, record) = queue.addresses();

@@ -28,8 +28,8 @@ pub struct EventCounters {
 
 struct Side<H: Hal> {
     cursor: Cursor,
-    /// By completion queue.
-    contexts: Vec<Option<CqContext<H>>>,
+    /// By completion queue: where it is polled.
+    contexts: Vec<Option<Arc<CqContext<H>>>>,
     counters: EventCounters,
 }
 
@@ -40,6 +40,7 @@ pub struct EventQueue<H: Hal> {
     shift: u8,
     ring: H::Dma,
     doorbells: Arc<H::Regs>,
+    told: Arc<[H::Word]>,
     side: Lock<H, Side<H>>,
 }
 
@@ -54,7 +55,13 @@ impl<H: Hal> EventQueue<H> {
         let contexts = (0..completion_queues).map(|_| None).collect();
         let side = Side { cursor: Cursor::new(shift), contexts, counters: EventCounters::default() };
         let ring = hal.dma_alloc(EQE_BYTES << shift, 64)?;
-        Ok(Self { hal, number, shift, ring, doorbells, side: Lock::new(hal, side) })
+        let told = (0..completion_queues).map(|_| H::Word::new(0)).collect();
+        Ok(Self { hal, number, shift, ring, doorbells, told, side: Lock::new(hal, side) })
+    }
+
+    /// By completion queue: its events that were taken.
+    pub(super) fn told(&self) -> &Arc<[H::Word]> {
+        &self.told
     }
 
     pub(super) fn address(&self) -> u64 {
@@ -74,7 +81,7 @@ impl<H: Hal> EventQueue<H> {
     /// Has events of `queue` scheduled in `context`. The queue must have been opened for this event queue; arm it then.
     pub fn attach(&self, queue: &CompletionQueue<H>, context: CqContext<H>) {
         if let Some(place) = self.side.lock().contexts.get_mut(usize::from(queue.number())) {
-            *place = Some(context);
+            *place = Some(Arc::new(context));
         }
     }
 
@@ -86,38 +93,53 @@ impl<H: Hal> EventQueue<H> {
 
     /// Takes the events that are there, at most as many as the queue holds, and arms it again.
     fn drain(&self) -> bool {
-        let mut side = self.side.lock();
         let mut left = 1u32 << self.shift;
-        while left > 0 {
-            let word = &self.ring.words()[side.cursor.index()];
-            if Eqe::from_bits(word.get()).phase() != side.cursor.phase() {
-                break;
-            }
-            let event = Eqe::from_bits(word.load());
-            side.cursor.advance();
-            side.take(event);
+        while left > 0
+            && let Some(context) = self.next()
+        {
+            // Without the lock: in a thread it would pass for an interrupt, at whose end the queue is polled.
+            context.into_iter().for_each(|context| context.schedule());
             left -= 1;
         }
         let any = left < 1 << self.shift;
+        let mut side = self.side.lock();
         side.counters.interrupts += 1;
         side.counters.empty += u64::from(!any);
         self.doorbells.write32(doorbell::eq(self.number.into()), side.cursor.taken());
         any
     }
+
+    /// Takes an event, if there is one: which context is to be scheduled, if any.
+    fn next(&self) -> Option<Option<Arc<CqContext<H>>>> {
+        let mut side = self.side.lock();
+        let word = &self.ring.words()[side.cursor.index()];
+        if Eqe::from_bits(word.get()).phase() != side.cursor.phase() {
+            return None;
+        }
+        let event = Eqe::from_bits(word.load());
+        side.cursor.advance();
+        if EventKind(event.kind()) == EventKind::COMPLETION
+            && let Some(told) = self.told.get(usize::from(event.object()))
+        {
+            told.set(told.get().wrapping_add(1));
+        }
+        Some(side.take(event))
+    }
 }
 
 impl<H: Hal> Side<H> {
-    fn take(&mut self, event: Eqe) {
-        let context = self.contexts.get(usize::from(event.object()));
+    fn take(&mut self, event: Eqe) -> Option<Arc<CqContext<H>>> {
+        let context = self.contexts.get(usize::from(event.object())).and_then(Option::as_ref);
         match (EventKind(event.kind()), context) {
-            (EventKind::COMPLETION, Some(Some(context))) => {
-                context.schedule();
+            (EventKind::COMPLETION, Some(context)) => {
                 self.counters.completions += 1;
+                return Some(context.clone());
             }
             (EventKind::CQ_ERROR, _) => self.counters.cq_errors += 1,
             (EventKind::QP_ERROR, _) => self.counters.qp_errors += 1,
             _ => self.counters.unknown += 1,
         }
+        None
     }
 }
 

@@ -113,7 +113,8 @@ impl<H: Hal> SoftPoll<H> {
     }
 
     /// An interrupt found work for `id`, which has masked itself: polls it when the interrupt ends, or wakes the thread
-    /// of its CPU, from another CPU or where interrupts are on: a handler that runs in a thread has no such end.
+    /// of its CPU, from another CPU or where interrupts are on: a handler that runs in a thread has no such end. It must
+    /// not hold a lock then, since with interrupts off it would pass for an interrupt.
     pub fn schedule(&self, id: SoftId) {
         let Some(cpu) = self.cpus.get(id.cpu.index()) else { return };
         let Some(instance) = cpu.instances.get(id.id.0 as usize) else { return };
