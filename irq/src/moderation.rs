@@ -83,7 +83,7 @@ pub trait Controller: Send {
     /// Time has passed without an interrupt or a poll.
     fn elapsed(&mut self, now_ns: u64) -> Next;
 
-    /// The step to program now; none when it has been withdrawn.
+    /// The step to program now; none when it has been withdrawn. Who asks takes it, and answers.
     fn step(&self) -> Option<Step>;
 
     /// What became of step `id`. An answer to a step that nobody waits for is counted and otherwise ignored.

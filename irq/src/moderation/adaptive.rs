@@ -10,6 +10,7 @@ use super::program::{Outcome, Step};
 use super::sample::{Meter, scale};
 use super::search::{Search, Verdict};
 use super::{Controller, Counts, Found, LevelTable, Next, Sample, Setting, TuningView};
+use core::cell::Cell;
 
 /// Out of the band: this much more or less than what it settled at, in per cent.
 const BAND_PCT: u64 = 25;
@@ -105,8 +106,10 @@ pub struct Adaptive {
     actual: Option<Setting>,
     wanted: usize,
     pending: Option<Pending>,
-    /// The step that was given up last; its answer may still come.
+    /// The step that was given up last of those that somebody had taken; its answer may still come.
     late: Option<Step>,
+    /// The step that was taken last.
+    taken: Cell<u32>,
     steps: u32,
     refusals: [u8; LevelTable::LEVELS_MAX],
     /// What it settled at.
@@ -141,6 +144,7 @@ impl Adaptive {
             wanted: 0,
             pending: None,
             late: None,
+            taken: Cell::new(0),
             steps: 0,
             refusals: [0; LevelTable::LEVELS_MAX],
             reference: Sample::default(),
@@ -316,7 +320,9 @@ impl Adaptive {
 
     fn overdue(&mut self, step: Step) -> Next {
         self.counts.late += 1;
-        self.late = Some(step);
+        if self.taken.get() == step.id {
+            self.late = Some(step);
+        }
         self.pending = None;
         self.retry_later();
         self.restart();
@@ -433,7 +439,9 @@ impl Controller for Adaptive {
     }
 
     fn step(&self) -> Option<Step> {
-        self.pending.map(|pending| pending.step)
+        let step = self.pending?.step;
+        self.taken.set(step.id);
+        Some(step)
     }
 
     fn programmed(&mut self, now_ns: u64, id: u32, outcome: Outcome) -> Next {

@@ -145,6 +145,20 @@ fn looking_again_from_level_0_costs_a_single_io_nothing_to_speak_of() {
 }
 
 #[test]
+fn a_window_counts_what_polls_found() {
+    let mut controller = adaptive();
+    // Half of each step's ten completions by a poll; a window takes 64 such looks.
+    for step in 1..=80 {
+        let now_ns = step * MS;
+        assert_eq!(controller.interrupt(now_ns, Found::completions(5)), Next::Measure);
+        assert_eq!(controller.polled(now_ns, Found::completions(5)), Next::Measure);
+    }
+    let sample = controller.view().sample.expect("80 ms are more than a window");
+    assert!((9_000..=11_000).contains(&sample.completions_per_s), "{sample}");
+    assert_eq!((sample.events_per_s, sample.completions_per_event_x100), (1_000, 500));
+}
+
+#[test]
 fn polled_completions_count() {
     for polled_pct in [20, 50, 90] {
         check(&[(6 * S, Load { polled_pct, ..RDMA })], S, 3);

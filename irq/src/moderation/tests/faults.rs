@@ -86,6 +86,25 @@ fn work_that_runs_late_is_believed_when_it_answers() {
 }
 
 #[test]
+fn an_answer_is_believed_however_many_steps_nobody_could_take_meanwhile() {
+    let mut controller = adaptive();
+    let mut now_ns = 0;
+    let mut until = |controller: &mut Adaptive, is_so: fn(&TuningView) -> bool| {
+        while !is_so(&controller.view()) {
+            now_ns += 4_300;
+            let _ = controller.interrupt(now_ns, Found::completions(1));
+        }
+        now_ns
+    };
+    // The thread is away with the first step.
+    until(&mut controller, |view| view.counts.steps == 1);
+    let first = controller.step().expect("it waits");
+    let at_ns = until(&mut controller, |view| view.counts.late == 3);
+    let _ = controller.programmed(at_ns, first.id, Outcome::Done(first.setting));
+    assert_eq!((controller.level(), controller.view().counts.strays), (first.level, 0), "{}", controller.view());
+}
+
+#[test]
 fn slow_work_neither_stops_it_nor_makes_it_flap() {
     // Within the bound it is only slower; beyond it, it stays where it is known to be good.
     let (run_slow, _, share_pct) = run(Device::Slow(50 * MS));
