@@ -1,10 +1,11 @@
 //! All scenarios.
 
 use crate::run::Scenario;
-use crate::{gic, pc, virtio};
+use crate::{gic, moderation, pc, virtio};
 
 /// Those that `campanile check` runs.
 pub fn all() -> &'static [&'static dyn Scenario] {
-    static ALL: [&dyn Scenario; 6] = [&pc::PLAIN, &pc::REMAPPED, &pc::POSTED, &gic::V2, &gic::V3, &virtio::DEVICES];
+    static ALL: [&dyn Scenario; 7] =
+        [&pc::PLAIN, &pc::REMAPPED, &pc::POSTED, &gic::V2, &gic::V3, &virtio::DEVICES, &moderation::CONSUMERS];
     &ALL
 }

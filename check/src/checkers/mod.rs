@@ -11,6 +11,7 @@
 //! | `entries` | a changed entry is not used from the cache for longer than an invalidation takes | entries used in an old form |
 //! | `refusals` | where nothing is faulty, only what a freed line sent last is refused | entries whose lines were freed |
 //! | `gic` | one priority drop and one deactivation an acknowledged interrupt; none of a held, disabled or offline one | interrupts active |
+//! | `polls` | a pass ends with its budget, a turn with its weight; instances take turns; none is left with its interrupt off | polled instances |
 //! | `waits` | a system vector is taken within its bound | waits, a CPU |
 
 mod commands;
@@ -20,6 +21,7 @@ mod gic;
 mod handlers;
 mod isolation;
 mod offline;
+mod polls;
 mod posted;
 mod refusals;
 mod waits;
@@ -31,6 +33,7 @@ pub use gic::Gic;
 pub use handlers::Handlers;
 pub use isolation::Isolation;
 pub use offline::Offline;
+pub use polls::Polls;
 pub use posted::Posted;
 pub use refusals::Refusals;
 pub use waits::Waits;

@@ -133,6 +133,11 @@ impl Nic {
         self.counters
     }
 
+    /// What it does from now on with a moderation that it is told; it was valid in a [`Config`].
+    pub fn set_moderation_answer(&mut self, answer: ModerationAnswer) {
+        self.config.moderation = answer;
+    }
+
     /// An event queue's message: sent, or pending while its vector is masked (PCI, "Per-vector Masking and Function
     /// Masking").
     fn signal(&mut self, world: &mut World<'_>, vector: u16) {

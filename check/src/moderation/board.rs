@@ -1,0 +1,202 @@
+//! A board of small devices that produce items on request, each with an interrupt that is armed for what comes next and
+//! that may gather items. What came before it was armed raises none: whoever arms has to look.
+
+use hal::Regs as _;
+use irq::moderation::Setting;
+use machine::Regs;
+use machine::gic::{PULSE, wire_arg};
+use machine::model::{Model, ModelId};
+use machine::rdma::ModerationAnswer;
+use machine::time::Ps;
+use machine::world::World;
+
+/// Registers of a device.
+const STRIDE: u32 = 0x40;
+/// A write has it produce so many items (bits 63:32), this far apart in ns (bits 31:0), the first after one such time.
+const ASK: u32 = 0x00;
+/// A read tells how many items it has produced.
+const PRODUCED: u32 = 0x08;
+/// A write of 1 arms its interrupt, of 0 disarms it.
+const ARM: u32 = 0x10;
+/// What it gathers: items in bits 31:0, µs in bits 63:32. A read tells what it does, [`REFUSED`] what it did not take.
+const MODERATION: u32 = 0x18;
+const REFUSED: u64 = 1 << 31;
+
+/// Event: an item is produced. arg: device, the time to the next one above bit 8, items after this one above bit 40.
+const PRODUCE: u32 = 0;
+/// Event: the first new item is as old as its period. arg: device, timer above bit 8.
+const PERIOD: u32 = 1;
+
+#[derive(Default)]
+struct Device {
+    produced: u64,
+    armed: bool,
+    /// Items since it was armed.
+    new: u32,
+    /// Items, and µs.
+    moderation: (u32, u32),
+    refused: bool,
+    timer: u64,
+}
+
+/// The board.
+pub(super) struct Board {
+    gic: ModelId,
+    /// The wire of the first device.
+    intid: u32,
+    devices: Vec<Device>,
+    answer: ModerationAnswer,
+}
+
+impl Board {
+    pub(super) fn new(gic: ModelId, intid: u32, devices: u32) -> Self {
+        let devices = (0..devices).map(|_| Device::default()).collect();
+        Self { gic, intid, devices, answer: ModerationAnswer::Exact }
+    }
+
+    /// What it does from now on with a moderation that it is told.
+    pub(super) fn set_answer(&mut self, answer: ModerationAnswer) {
+        self.answer = answer;
+    }
+
+    fn produce(&mut self, world: &mut World<'_>, arg: u64) {
+        let (index, gap_ns, more) = (arg & 0xff, arg >> 8 & 0xffff_ffff, arg >> 40);
+        let device = &mut self.devices[index as usize];
+        device.produced += 1;
+        device.new += u32::from(device.armed);
+        if more > 0 {
+            let gap = world.jitter(Ps::from_ns(gap_ns));
+            world.schedule(world.now() + gap, PRODUCE, index | gap_ns << 8 | (more - 1) << 40);
+        }
+        self.tell(world, index as usize);
+    }
+
+    /// Interrupts, if it is armed and has gathered enough; else sees to it that it will.
+    fn tell(&mut self, world: &mut World<'_>, index: usize) {
+        let device = &mut self.devices[index];
+        if !device.armed || device.new == 0 {
+            return;
+        }
+        let (items, us) = device.moderation;
+        if items <= 1 || us == 0 || device.new >= items {
+            device.armed = false;
+            let wire = wire_arg(self.intid + index as u32, 0, true);
+            world.schedule_for(self.gic, world.now(), PULSE, wire);
+        } else if device.new == 1 {
+            device.timer += 1;
+            let at = world.now() + Ps::from_ns(u64::from(us) * 1_000);
+            world.schedule(at, PERIOD, index as u64 | device.timer << 8);
+        }
+    }
+
+    fn moderate(&mut self, world: &mut World<'_>, index: usize, told: u64) {
+        let (items, us) = ((told & !REFUSED) as u32, (told >> 32) as u32);
+        let device = &mut self.devices[index];
+        device.refused = self.answer == ModerationAnswer::Refuses;
+        device.moderation = match self.answer {
+            ModerationAnswer::Exact => (items, us),
+            ModerationAnswer::Rounds { count, period_us } => {
+                (items.next_multiple_of(count.into()), us.next_multiple_of(period_us.into()))
+            }
+            ModerationAnswer::Refuses => device.moderation,
+        };
+        // What waits is judged by it at once, and has a whole period again.
+        device.new = device.new.min(1);
+        self.tell(world, index);
+    }
+}
+
+impl Model for Board {
+    fn name(&self) -> &str {
+        "board"
+    }
+
+    fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
+        if code == PRODUCE {
+            return self.produce(world, arg);
+        }
+        let (index, timer) = ((arg & 0xff) as usize, arg >> 8);
+        let device = &mut self.devices[index];
+        if device.timer == timer && device.armed && device.new > 0 {
+            device.new = u32::MAX;
+            self.tell(world, index);
+        }
+    }
+
+    fn read(&mut self, _world: &mut World<'_>, _region: u8, offset: u32, _width: u8) -> u64 {
+        let Some(device) = self.devices.get((offset / STRIDE) as usize) else { return 0 };
+        match offset % STRIDE {
+            PRODUCED => device.produced,
+            MODERATION => {
+                let refused = if device.refused { REFUSED } else { 0 };
+                u64::from(device.moderation.0) | u64::from(device.moderation.1) << 32 | refused
+            }
+            _ => 0,
+        }
+    }
+
+    fn write(&mut self, world: &mut World<'_>, _region: u8, offset: u32, _width: u8, value: u64) {
+        let index = (offset / STRIDE) as usize;
+        let Some(device) = self.devices.get_mut(index) else { return };
+        match offset % STRIDE {
+            ASK if value >> 32 > 0 => {
+                let gap_ns = value & 0xffff_ffff;
+                let first = world.jitter(Ps::from_ns(gap_ns));
+                let more = (value >> 32) - 1;
+                world.schedule(world.now() + first, PRODUCE, index as u64 | gap_ns << 8 | more << 40);
+            }
+            ARM => {
+                (device.armed, device.new) = (value & 1 == 1, 0);
+                device.timer += 1;
+            }
+            MODERATION => self.moderate(world, index, value),
+            _ => {}
+        }
+    }
+
+    fn as_any(&mut self) -> &mut dyn core::any::Any {
+        self
+    }
+}
+
+/// The driver's side of one device.
+#[derive(Clone, Copy)]
+pub(super) struct Port {
+    pub(super) regs: Regs,
+    pub(super) index: u32,
+}
+
+impl Port {
+    fn at(self, register: u32) -> u32 {
+        self.index * STRIDE + register
+    }
+
+    /// Has it produce `count` items, so far apart.
+    pub(super) fn ask(self, count: u32, gap_ns: u32) {
+        self.regs.write64(self.at(ASK), u64::from(count) << 32 | u64::from(gap_ns));
+    }
+
+    /// How many items it has produced.
+    pub(super) fn produced(self) -> u64 {
+        self.regs.read64(self.at(PRODUCED))
+    }
+
+    /// Arms or disarms its interrupt; in order before what is read next.
+    pub(super) fn arm(self, armed: bool) {
+        self.regs.write32(self.at(ARM), armed.into());
+    }
+
+    /// Has it gather, and tells what it does now; an error is what it keeps.
+    pub(super) fn moderate(self, setting: Setting) -> Result<Setting, Setting> {
+        let told = u64::from(setting.completions) | u64::from(setting.delay_us) << 32;
+        self.regs.write64(self.at(MODERATION), told);
+        self.moderation()
+    }
+
+    /// What it does now; an error when it refused the last that it was told.
+    pub(super) fn moderation(self) -> Result<Setting, Setting> {
+        let now = self.regs.read64(self.at(MODERATION));
+        let has = Setting::new((now >> 32) as u32, (now & !REFUSED) as u32);
+        if now & REFUSED == 0 { Ok(has) } else { Err(has) }
+    }
+}

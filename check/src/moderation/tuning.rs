@@ -1,0 +1,97 @@
+//! How consumers are tuned: controllers with times that fit a history of a millisecond.
+
+use super::watch::{Promise, Slow, Watched};
+use super::work::Source;
+use hal::Hal as _;
+use irq::moderation::{Adaptive, AdaptiveConfig, Algorithm, Controller, LevelTable, Outcome, Setting, Tuner};
+use machine::SimHal;
+use std::sync::Arc;
+
+/// Levels of another table than lib/dim's.
+const FIVE: [Setting; 5] =
+    [Setting::new(0, 1), Setting::new(4, 2), Setting::new(8, 8), Setting::new(16, 16), Setting::new(64, 32)];
+
+/// The tables, by name.
+pub(super) const TABLES: &[&str] = &["one", "five", "rdma_dim", "net_dim"];
+
+pub(super) fn table(choice: usize) -> LevelTable {
+    let levels = [&FIVE[..1], &FIVE, &LevelTable::RDMA_DIM, &LevelTable::NET_DIM_RX][choice];
+    LevelTable::new(levels).expect("they are sorted")
+}
+
+/// What controllers are built from.
+#[derive(Clone)]
+pub(super) struct Tuning {
+    pub(super) table: LevelTable,
+    pub(super) config: AdaptiveConfig,
+}
+
+impl Tuning {
+    /// A controller by number, ours the most often.
+    pub(super) fn controller(&self, number: u32) -> (Box<dyn Controller>, Promise) {
+        let published = match number % 8 {
+            5 => Algorithm::IrqAm,
+            6 => Algorithm::RdmaDim,
+            7 => Algorithm::NetDim,
+            _ => {
+                let controller = Adaptive::new(self.table.clone(), self.config);
+                let program_ns_max = self.config.program_ns_max;
+                return (Box::new(controller), Promise::Adaptive { program_ns_max });
+            }
+        };
+        let events = self.config.nr_events as u16;
+        (published.build(self.table.clone(), events).expect("it has events"), Promise::Published)
+    }
+
+    pub(super) fn tuned(&self, number: u32) -> Tuned {
+        let (controller, promise) = self.controller(number);
+        let watched = Watched::new(controller, promise);
+        let tuner = Arc::new(Tuner::new(SimHal, watched.controller()));
+        Tuned { watched, tuner }
+    }
+}
+
+/// A tuner, and the hand on its controller.
+#[derive(Clone)]
+pub(super) struct Tuned {
+    pub(super) watched: Watched,
+    pub(super) tuner: Arc<Tuner<SimHal>>,
+}
+
+/// A consumer with all that belongs to it.
+pub(super) struct Consumer {
+    pub(super) source: Arc<dyn Source>,
+    pub(super) device: Arc<Slow>,
+    pub(super) tuned: Option<Tuned>,
+}
+
+/// A level that somebody wants must be programmed within this when nothing hinders.
+const CALLED_NS_MAX: u64 = 1_000_000;
+
+impl Consumer {
+    /// What is wrong with its tuning, now that nothing is under way and nothing is faulty; that may need a while.
+    pub(super) fn unrest(&self, table: &LevelTable) -> Option<String> {
+        let has = self.source.setting();
+        let wrong = match self.device.last() {
+            Some((_, Outcome::Done(actual))) if actual != has => Some(format!("it said {actual}, and does {has}")),
+            _ => None,
+        };
+        let Some(Tuned { watched, .. }) = &self.tuned else { return wrong };
+        let view = watched.view();
+        let called = watched.called().map(|since| SimHal.now_ns().saturating_sub(since));
+        if let Some(ns) = called.filter(|&ns| ns > CALLED_NS_MAX) {
+            return Some(format!("a level has been asked for {ns} ns ago, and nobody programs it\n{view}"));
+        }
+        if called.is_some() || watched.is_adaptive() && (watched.waits() || view.wanted.is_some()) {
+            return Some(format!("a level is not programmed\n{view}"));
+        }
+        // A published controller takes a failure as done.
+        let told = self.device.last().filter(|_| watched.is_adaptive() && view.actual.is_some());
+        match told {
+            Some((told, Outcome::Done(actual))) if told != table.setting(view.level) || view.actual != Some(actual) => {
+                Some(format!("it was told {told} and has {actual}; its controller knows otherwise\n{view}"))
+            }
+            _ => wrong,
+        }
+    }
+}
