@@ -95,6 +95,13 @@ impl Checker for Posted {
                     own.under_way += 1;
                 }
             }
+            // A notification that was cut at its limit tells its own CPU of the rest.
+            Fact::IpiSent { to, vector, .. } if vector == self.vector => {
+                findings.coverage.add("notification: by the CPU itself", 1);
+                if let Some(own) = self.descriptors.get_mut(to as usize) {
+                    own.under_way += 1;
+                }
+            }
             Fact::Raised { cpu, vector, arrival, .. } if vector == self.vector => {
                 if let Some(own) = self.descriptors.get_mut(cpu as usize) {
                     own.under_way = own.under_way.saturating_sub(1);

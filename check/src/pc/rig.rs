@@ -10,7 +10,7 @@ use super::user::Habit;
 use super::{audit, manage};
 use crate::checkers::{Checker, Entries, Isolation, Offline, Posted, Refusals, Waits};
 use crate::coverage::Coverage;
-use crate::draw::Knobs;
+use crate::draw::{Draw, Knobs};
 use crate::server::ringer::{Ringer, RingerPort};
 use crate::server::wire::WirePort;
 use crate::server::{Config, Delivery, FLIGHT_NS, Hardware, System, add_port, costs, drive_config};
@@ -197,6 +197,7 @@ fn draw(delivery: Delivery, build: &mut Build<'_, PcFault>) -> (Config, Shape, u
     let storm = if knobs.chance("strict_storms", 30) { storm } else { StormConfig::default() };
     let force_threads = knobs.chance("threads", 25);
     let hidden_coalescing = draw_coalescing(knobs);
+    let notification_limit_ns = if delivery == Delivery::Posted { draw_limit(knobs) } else { None };
     let read_ns = 1000 * knobs.number("read_us", 2..=20);
     let time_slice =
         Ps::from_ns(1000 * knobs.number_with("slice_us", 10..=3_000, 3_000, |draw| draw.time_ns(10, 3_000)));
@@ -204,14 +205,7 @@ fn draw(delivery: Delivery, build: &mut Build<'_, PcFault>) -> (Config, Shape, u
     let users = knobs.number("users", 1..=4) as u32;
     let load = knobs.number_with("load", 0..=20_000, 20, |draw| draw.time_ns(100, 3_000));
     let carried = if knobs.chance("carried", 40) { load / 2 } else { 0 };
-    let habit = Habit {
-        commands: (load - carried) / u64::from(users),
-        batch: knobs.number("batch", 1..=8) as u32,
-        depth: knobs.number("depth", 1..=24) as u32,
-        think_ns: knobs
-            .number_with("think_ns", 0..=20_000, 0, |draw| if draw.percent(40) { 0 } else { draw.time_ns(100, 8_000) }),
-        pinned: !knobs.chance("roaming", 50),
-    };
+    let habit = Habit::draw(knobs, (load - carried) / u64::from(users));
     let config = Config {
         cpus,
         drives: 0,
@@ -221,6 +215,7 @@ fn draw(delivery: Delivery, build: &mut Build<'_, PcFault>) -> (Config, Shape, u
         seed,
         storm,
         force_threads,
+        notification_limit_ns,
         read_ns,
         hidden_coalescing,
         unrest: base.unrest.clone(),
@@ -234,6 +229,13 @@ fn draw(delivery: Delivery, build: &mut Build<'_, PcFault>) -> (Config, Shape, u
         ..Config::default()
     };
     (config, Shape { queues, managed, users, habit, carried, leaks }, drives)
+}
+
+/// How long a posted notification may begin handlers.
+fn draw_limit(knobs: &mut Knobs) -> Option<u64> {
+    let draw = |draw: &mut Draw| if draw.percent(60) { 0 } else { draw.time_ns(1, 4_000) };
+    let ns = knobs.number_with("limit_ns", 0..=20_000, 0, draw);
+    (ns > 0).then_some(ns)
 }
 
 fn draw_coalescing(knobs: &mut Knobs) -> Option<HiddenCoalescing> {

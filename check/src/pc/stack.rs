@@ -46,6 +46,7 @@ pub(super) const POSTED: &[&str] = &[
     "entry: posted to remapped and back",
     "harvest: final pass found",
     "harvest: found",
+    "notification: by the CPU itself",
     "notification: empty",
     "post: merged with the same vector",
     "post: notified",

@@ -1,7 +1,7 @@
 //! Application threads: each submits batches to queues and sleeps until they are done.
 
 use super::stack::PcStack;
-use crate::draw::Draw;
+use crate::draw::{Draw, Knobs};
 use hal::{Affinity, CpuId, Hal as _, ThreadId, ThreadSpec};
 use machine::SimHal;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -20,6 +20,21 @@ pub(super) struct Habit {
     pub(super) think_ns: u64,
     /// It stays on its CPU.
     pub(super) pinned: bool,
+}
+
+impl Habit {
+    /// That of users that submit so many commands each.
+    pub(super) fn draw(knobs: &mut Knobs, commands: u64) -> Self {
+        Self {
+            commands,
+            batch: knobs.number("batch", 1..=8) as u32,
+            depth: knobs.number("depth", 1..=24) as u32,
+            think_ns: knobs.number_with("think_ns", 0..=20_000, 0, |draw| {
+                if draw.percent(40) { 0 } else { draw.time_ns(100, 8_000) }
+            }),
+            pinned: !knobs.chance("roaming", 50),
+        }
+    }
 }
 
 /// One user.

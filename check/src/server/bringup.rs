@@ -86,7 +86,7 @@ impl System {
         };
         let mut core = IrqCore::new(SimHal, core_config).expect("a valid configuration");
         core.set_root_chip(chip);
-        system_vectors(&mut core, &lapic, posted.as_ref(), entry);
+        system_vectors(&mut core, &lapic, posted.as_ref(), config.notification_limit_ns, entry);
         let system = Arc::new(Self {
             core,
             lapic,
@@ -161,6 +161,7 @@ fn system_vectors(
     core: &mut IrqCore<SimHal>,
     lapic: &Arc<Lapic<SimHal>>,
     posted: Option<&Arc<PostedMsi<SimHal>>>,
+    limit_ns: Option<u64>,
     entry: &Entry,
 ) {
     let mut set = |vector, short, long, handler: irq::SystemHandler<SimHal>| {
@@ -188,7 +189,14 @@ fn system_vectors(
     if let Some(posted) = posted {
         let (end, posted) = (lapic.clone(), posted.clone());
         let notified = move |core: &IrqCore<SimHal>| {
-            posted.handle(|vector| _ = core.dispatch(vector), || end.eoi());
+            let dispatch = |vector| _ = core.dispatch(vector);
+            match limit_ns {
+                None => posted.handle(dispatch, || end.eoi()),
+                Some(limit_ns) => {
+                    let again = |vector| end.send_self(vector).expect("an x2APIC takes every self-IPI");
+                    posted.handle_within(limit_ns, dispatch, again, || end.eoi())
+                }
+            };
         };
         let vector = PostedConfig::default().notification_vector;
         set(vector, "PMN", "Posted MSI notification event", Arc::new(notified));

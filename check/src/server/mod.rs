@@ -69,6 +69,8 @@ pub struct Config {
     pub storm: StormConfig,
     /// Handlers run in threads.
     pub force_threads: bool,
+    /// A posted notification begins no handler after this long; none: it serves all that there is.
+    pub notification_limit_ns: Option<u64>,
     /// The remapping unit has CAP.PI.
     pub posting_capability: bool,
     /// What is broken in the invalidation queue.
@@ -105,6 +107,7 @@ impl Default for Config {
             seed: 1,
             storm: StormConfig::default(),
             force_threads: false,
+            notification_limit_ns: None,
             posting_capability: true,
             invalidation_fault: InvalidationFault::None,
             tick_ns: 100_000,
