@@ -151,7 +151,7 @@ impl<H: Hal> IrqCore<H> {
 
     /// Delivers a line that has no vector: what the root handler of a controller without vectors calls, per-CPU lines
     /// included; and a demultiplexer, for the lines behind its own. False when no such line lives: the caller ends the
-    /// interrupt at its controller itself. Interrupts are off.
+    /// interrupt at its controller itself; a demultiplexer leaves it to the pin's next line. Interrupts are off.
     pub fn handle_irq(&self, irq: Irq) -> bool {
         self.lines
             .get(irq.0 as usize)

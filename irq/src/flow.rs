@@ -11,7 +11,7 @@
 //! Handlers run with the line's lock dropped, the line in progress, and pending cleared.
 
 use crate::delivery::{IrqCore, increment};
-use crate::line::{Actions, Installed, Line, LineState};
+use crate::line::{Actions, Installed, Line, LineState, Phase};
 use crate::{Irq, IrqReturn, Target};
 use core::fmt;
 use hal::{Hal, LockGuard, Word};
@@ -89,6 +89,12 @@ impl<H: Hal> IrqCore<H> {
             return false;
         }
         if target.is_some_and(|target| !state.is_mine(target)) {
+            return false;
+        }
+        // Its pin may be another line's by now, and an edge that waits there that one's: only what was acknowledged at
+        // a root is still this line's to end.
+        let is_pin = target.is_none() && matches!(state.flow, Flow::Edge | Flow::Level);
+        if is_pin && state.phase == Phase::Dying {
             return false;
         }
         increment(&line.counts[self.hal.cpu().index()]);

@@ -261,6 +261,8 @@ impl GicStack {
             text += &format!("{}\n", source.describe());
             text += &view.map(|view| format!("{view}\n")).unwrap_or_default();
         }
+        let block = self.block_line.get().and_then(|&line| self.system.core.view(line));
+        text += &block.map(|view| format!("the block of pins\n{view}\n")).unwrap_or_default();
         text
     }
 }

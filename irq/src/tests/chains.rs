@@ -12,6 +12,8 @@ struct Chain {
     bench: Bench,
     parent: Irq,
     child: Irq,
+    /// The child's handler.
+    action: Arc<dyn Action>,
     /// The child's chip and handlers.
     inner: Log,
 }
@@ -28,13 +30,13 @@ impl Chain {
         };
         bench.core.request_chained(parent, "gpio", Arc::new(demultiplex)).unwrap();
         let log = inner.clone();
-        bench.request(child, move |_| {
+        let action = bench.request(child, move |_| {
             log.add("handle");
             IrqReturn::Handled
         });
         inner.take();
         bench.said();
-        Self { bench, parent, child, inner }
+        Self { bench, parent, child, action, inner }
     }
 
     fn fire(&self) -> (String, String) {
@@ -78,6 +80,25 @@ fn a_gpio_changes_its_flow_while_requested() {
     assert_eq!(core.set_flow(chain.child, Flow::Strict), Err(IrqError::Flow(Flow::Strict, "eoi")));
     assert_eq!(core.set_affinity(chain.child, &CpuSet::of(CPU1)), Err(IrqError::NotSupported("set_affinity")));
     assert_eq!(core.set_type(chain.parent, Trigger::EdgeRising), Err(IrqError::NotSupported("set_type")));
+}
+
+/// The demultiplexer has found the line of a pin, which is freed before it can be delivered, and its pin given to another.
+#[test]
+fn a_line_that_is_freed_leaves_its_pins_edge_to_the_next() {
+    for trigger in [Trigger::EdgeRising, Trigger::LevelHigh] {
+        let chain = Chain::new(GIC, Flow::Strict);
+        let core = &chain.bench.core;
+        core.set_type(chain.child, trigger).unwrap();
+        let deliver = || chain.bench.hal.interrupt(CPU1, || core.handle_irq(chain.child));
+        core.free(chain.child, &chain.action).unwrap();
+        chain.inner.take();
+        assert!(deliver(), "it may come back");
+        assert_eq!(chain.inner.take().join(" "), "ack");
+        core.free_line(chain.child).unwrap();
+        chain.inner.take();
+        assert!(!deliver(), "{trigger}");
+        assert_eq!(chain.inner.take().join(" "), "");
+    }
 }
 
 /// As drivers do that wait for both edges by turns: the handler turns the polarity, and with it the flow.
