@@ -436,7 +436,8 @@ impl Core {
         target.read(&mut crate::world::World::new(self, model), region, offset, width_bytes)
     }
 
-    /// A posted write: with interrupts off it is only owed and arrives when its time has come, and in order.
+    /// A posted write: with interrupts off it is only owed and arrives when its time has come, and in order. One that a
+    /// hypervisor traps has been emulated when this returns.
     pub(crate) fn mmio_write(
         &self,
         model: crate::model::ModelId,
@@ -448,12 +449,19 @@ impl Core {
         if offset >= Event::OFFSET_END {
             return self.cpu_fault("register write beyond any window", format!("region {region}, offset {offset:#x}"));
         }
-        let (order, own) = {
+        let (order, own, is_trapped) = {
             let target = self.model(model).borrow();
-            (target.write_order(region, offset), target.access_costs(region, offset))
+            (target.write_order(region, offset), target.access_costs(region, offset), target.is_trapped())
         };
         let cpu = self.cpu();
         cpu.owe(own.map_or(self.config.costs.register_write, |own| own.write).0, self.kernel_account());
+        // For the console no time passes: what is due comes first.
+        if is_trapped && !self.on_console() {
+            self.settle();
+            self.note(self.now(), Event::write(model, region, offset, width_bytes, value));
+            let mut target = self.model(model).borrow_mut();
+            return target.write(&mut crate::world::World::new(self, model), region, offset, width_bytes, value);
+        }
         if cpu.irq_on.get() {
             self.settle();
         }

@@ -65,8 +65,8 @@ pub trait Model {
         0
     }
 
-    /// Whether a hypervisor emulates the registers: a write has taken effect before the CPU that made it goes on, and
-    /// is never late ([`crate::unrest::Kind::LateWrite`]).
+    /// Whether a hypervisor emulates the registers: a write is a point, as a read is, and has taken effect before the CPU
+    /// that made it goes on. It is never late ([`crate::unrest::Kind::LateWrite`]).
     fn is_trapped(&self) -> bool {
         false
     }

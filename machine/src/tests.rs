@@ -11,8 +11,10 @@ const SVR: u32 = 0x80f;
 const EOI: u32 = 0x80b;
 
 /// Raises vector `arg` at CPU `code` when its event comes; counts register writes. The register at 80h has its own costs.
+#[derive(Default)]
 struct Bell {
     writes: Vec<(Ps, u64)>,
+    is_trapped: bool,
 }
 
 impl Model for Bell {
@@ -31,6 +33,9 @@ impl Model for Bell {
     fn access_costs(&self, _: u8, offset: u32) -> Option<AccessCosts> {
         (offset == 0x80).then_some(AccessCosts { read: Ps::from_ns(300), write: Ps::from_ns(20) })
     }
+    fn is_trapped(&self) -> bool {
+        self.is_trapped
+    }
     fn as_any(&mut self) -> &mut dyn std::any::Any {
         self
     }
@@ -45,7 +50,7 @@ fn costs() -> Costs {
 
 fn machine(cpus: u32) -> (Machine, ModelId) {
     let mut machine = Machine::new(MachineConfig { cpus, costs: costs(), ..MachineConfig::default() });
-    let bell = machine.add_model(|_| Box::new(Bell { writes: Vec::new() }));
+    let bell = machine.add_model(|_| Box::new(Bell::default()));
     (machine, bell)
 }
 
@@ -107,7 +112,7 @@ fn the_end_of_a_level_costs_more_than_that_of_an_edge() {
     for (vector, cost_ns) in [(0x41, 30), (0x41 | LEVEL, 30 + 1500)] {
         let costs = Costs { lapic_write: Ps::from_ns(30), level_eoi: Ps::from_ns(1500), ..costs() };
         let mut machine = Machine::new(MachineConfig { costs, ..MachineConfig::default() });
-        let bell = machine.add_model(|_| Box::new(Bell { writes: Vec::new() }));
+        let bell = machine.add_model(|_| Box::new(Bell::default()));
         machine.set_interrupt_entry(|_| Regs::Lapic.write32(EOI, 0));
         machine.poke(bell, Ps::from_ns(401), 0, vector);
         let end = machine.run_boot(Ps::from_ns(10_000), || {
@@ -200,7 +205,7 @@ fn an_interrupt_at_the_instant_of_a_sleep_ends_it() {
     for short_cuts in [true, false] {
         let config = MachineConfig { cpus: 1, costs: costs(), short_cuts, ..MachineConfig::default() };
         let mut machine = Machine::new(config);
-        let bell = machine.add_model(|_| Box::new(Bell { writes: Vec::new() }));
+        let bell = machine.add_model(|_| Box::new(Bell::default()));
         machine.set_interrupt_entry(|vector| {
             Regs::Lapic.write32(EOI, 0);
             if vector == 0x41 {
@@ -282,6 +287,32 @@ fn a_write_does_not_overtake_one_that_was_made_before_on_another_cpu() {
     assert_eq!(end, Ok(()));
     let writes = machine.with_model(bell, |bell: &mut Bell| bell.writes.iter().map(|&(_, value)| value).collect());
     assert_eq!(writes, Some(vec![1, 2]));
+}
+
+/// Nor is it held back by what another CPU, with interrupts off, will have written by then.
+#[test]
+fn a_trapped_write_takes_effect_at_its_own_time() {
+    for (is_trapped, expected) in [(false, [(1_002, 1), (1_002, 2)]), (true, [(504, 2), (1_002, 1)])] {
+        let mut machine = Machine::new(MachineConfig { cpus: 2, costs: costs(), ..MachineConfig::default() });
+        let bell = machine.add_model(|_| Box::new(Bell { is_trapped, ..Bell::default() }));
+        let regs = machine.regs(bell, 0);
+        let end = machine.run_boot(Ps::from_ns(10_000), move || {
+            let second = move || {
+                SimHal.delay_ns(503 - SimHal.now_ns());
+                regs.write32(0, 2);
+            };
+            SimHal.spawn(thread("second", 1), Box::new(second)).expect("CPU 1 exists");
+            let state = SimHal.irq_save();
+            SimHal.work(Work::SubmitAio, 1);
+            regs.write32(0, 1);
+            SimHal.irq_restore(state);
+            SimHal.delay_ns(2_000);
+        });
+        assert_eq!(end, Ok(()));
+        let writes = machine.with_model(bell, |bell: &mut Bell| bell.writes.clone());
+        let expected = expected.map(|(at_ns, value)| (Ps::from_ns(at_ns), value));
+        assert_eq!(writes.as_deref(), Some(&expected[..]), "trapped: {is_trapped}");
+    }
 }
 
 #[test]
@@ -532,7 +563,7 @@ fn a_wait_ends_at_its_deadline() {
 fn busy_run(short_cuts: bool) -> (u64, Vec<String>) {
     let config = MachineConfig { cpus: 3, costs: costs(), jitter_percent: 40, short_cuts, ..MachineConfig::default() };
     let mut machine = Machine::new(config);
-    let bell = machine.add_model(|_| Box::new(Bell { writes: Vec::new() }));
+    let bell = machine.add_model(|_| Box::new(Bell::default()));
     machine.set_interrupt_entry(|_| {
         SimHal.work(Work::IrqHandler, 1);
         Regs::Lapic.write32(EOI, 0);
@@ -624,7 +655,7 @@ fn an_interrupt_that_takes_too_long_is_recorded() {
         let mut config = MachineConfig { cpus: 1, costs: costs(), ..MachineConfig::default() };
         config.interrupt_limit = Some(Ps::from_ns(limit_ns));
         let mut machine = Machine::new(config);
-        let bell = machine.add_model(|_| Box::new(Bell { writes: Vec::new() }));
+        let bell = machine.add_model(|_| Box::new(Bell::default()));
         machine.set_interrupt_entry(|_| {
             SimHal.work(Work::IrqHandler, 1);
             Regs::Lapic.write32(EOI, 0);

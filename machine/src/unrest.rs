@@ -255,7 +255,7 @@ impl Core {
     #[cold]
     #[inline(never)]
     fn late_arrival(&self, unrest: &State, model: ModelId, order: u32, at: Ps) -> Ps {
-        let late = unrest.late(Kind::LateWrite, at).filter(|_| !self.model(model).borrow().is_trapped());
+        let late = unrest.late(Kind::LateWrite, at);
         if let Some(by) = late {
             self.tell_of_unrest(Kind::LateWrite, by);
         }
