@@ -339,7 +339,7 @@ fn a_gicv2_is_no_gicv3() {
     let mut rig = Rig::new(Version::V2, EoiMode::Split, Options::default());
     let windows = rig.windows;
     let refused = rig.run(move |_| {
-        let region = drivers::gic::Redistributors { regs: windows.redistributors, base: 0 };
+        let region = drivers::gic::Redistributors { regs: windows.redistributors, len_bytes: 0x2_0000, base: 0 };
         let affinity = [drivers::gic::Affinity(0)];
         let (distributor, interface) = (windows.distributor, windows.cpu_interface);
         let gic = drivers::gic::GicV3::new(SimHal, distributor, vec![region], interface, &affinity, EoiMode::Split, 0);

@@ -9,6 +9,7 @@ use irq::{
 };
 use machine::gic::{GicConfig, GicWindows, Interrupts};
 use machine::{Exception, Machine, MachineConfig, SimHal, observe};
+use spec::gic::gicr::STRIDE_BYTES;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// LPIs of the driver.
@@ -88,7 +89,8 @@ pub fn windows_of(windows: GicWindows, version: Version, mode: EoiMode, cpus: u3
         }
         Version::V3 => {
             let affinities: Vec<_> = (0..cpus).map(|cpu| Affinity(((cpu / 16) << 8) | (cpu % 16))).collect();
-            let redistributors = Redistributors { regs: windows.redistributors, base: 0x080a_0000 };
+            let len_bytes = cpus * STRIDE_BYTES;
+            let redistributors = Redistributors { regs: windows.redistributors, len_bytes, base: 0x080a_0000 };
             let redistributors = vec![redistributors];
             let (distributor, interface) = (windows.distributor, windows.cpu_interface);
             let gic = GicV3::new(SimHal, distributor, redistributors, interface, &affinities, mode, LPIS);

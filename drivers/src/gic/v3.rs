@@ -42,6 +42,8 @@ impl Affinity {
 pub struct Redistributors<R> {
     /// The window on it.
     pub regs: R,
+    /// Its length, beyond which nothing is looked for, whatever the redistributors say.
+    pub len_bytes: u32,
     /// Its bus address, by which an ITS may call them.
     pub base: u64,
 }
@@ -85,7 +87,7 @@ impl<H: Hal> V3<H> {
         if affinities.is_empty() {
             return Err(GicError::Cpus(0));
         }
-        let regions_found = regions.iter().enumerate().flat_map(|(index, region)| redistributors(index, &region.regs));
+        let regions_found = regions.iter().enumerate().flat_map(|(index, region)| redistributors(index, region));
         let found: Vec<Place> = regions_found.collect();
         let place = |(cpu, &affinity)| {
             let found = found.iter().find(|place| place.affinity == affinity).copied();
@@ -142,19 +144,20 @@ impl<H: Hal> V3<H> {
     }
 }
 
-/// The redistributors of one region, up to the one that says it is the last.
-fn redistributors<R: Regs>(region: usize, regs: &R) -> Vec<Place> {
+/// The redistributors of one region, up to the one that says it is the last (IHI 0069H, "GICR_TYPER", Last), or the end
+/// of its window.
+fn redistributors<R: Regs>(index: usize, region: &Redistributors<R>) -> Vec<Place> {
     let mut places = Vec::new();
-    let mut base = 0;
-    loop {
-        let kind = gicr::Type::from_bits(Frame::new(regs, base).read(gicr::TYPER));
-        places.push(Place { affinity: Affinity(kind.affinity()), region, base, number: kind.number() });
-        let stride = if kind.virtual_lpis() { gicr::V4_STRIDE_BYTES } else { gicr::STRIDE_BYTES };
-        match base.checked_add(stride) {
-            Some(next) if !kind.last() => base = next,
-            _ => return places,
+    let mut base = 0_u32;
+    while base.checked_add(gicr::STRIDE_BYTES).is_some_and(|end| end <= region.len_bytes) {
+        let kind = gicr::Type::from_bits(Frame::new(&region.regs, base).read(gicr::TYPER));
+        places.push(Place { affinity: Affinity(kind.affinity()), region: index, base, number: kind.number() });
+        if kind.last() {
+            break;
         }
+        base = base.saturating_add(if kind.virtual_lpis() { gicr::V4_STRIDE_BYTES } else { gicr::STRIDE_BYTES });
     }
+    places
 }
 
 impl<H: Hal> Version<H> for V3<H> {

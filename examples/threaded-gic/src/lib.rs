@@ -27,7 +27,7 @@ const FLIGHT_NS: u64 = 10_000;
 pub struct Description<R> {
     /// The distributor.
     pub distributor: R,
-    /// All redistributors, and their bus address.
+    /// All redistributors: their window, its length, their bus address.
     pub redistributors: Redistributors<R>,
     /// ICC_*_EL1, by encoding.
     pub system_registers: R,

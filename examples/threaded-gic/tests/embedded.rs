@@ -28,7 +28,7 @@ fn a_level_is_served_by_its_thread_without_a_mask() {
     let refused = machine.run_boot(LIMIT, move || {
         let description = Description {
             distributor: windows.distributor,
-            redistributors: Redistributors { regs: windows.redistributors, base: 0x080a_0000 },
+            redistributors: Redistributors { regs: windows.redistributors, len_bytes: 0x2_0000, base: 0x080a_0000 },
             system_registers: windows.cpu_interface,
             affinities: vec![Affinity(0)],
         };

@@ -186,14 +186,14 @@ pub(crate) fn driver_gicv3(data: &[u8]) {
     let hal = HostHal::manual(2);
     // GICD_TYPER: 96 interrupts, LPIs, MBIS, 16 bits of INTID. PIDR2: architecture 3.
     let distributor = Registers::window(&script, 0x1_0000, &[(0x004, 0x007b_0002), (0xffe8, 0x30)]);
-    // GICR_TYPER: physical LPIs; the second is the last, of CPU 1. The driver is not told where a run of redistributors
-    // ends but by its last, so the window ends nowhere.
+    // GICR_TYPER: physical LPIs; the second is the last, of CPU 1, and the window has room for a third.
+    let len_bytes = 0x6_0000;
     let redistributors = Registers::window(
         &script,
-        u32::MAX,
+        len_bytes,
         &[(0x0008, 0x01), (0xffe8, 0x30), (0x2_0008, 0x1_0000_0111), (0x2_ffe8, 0x30)],
     );
-    let redistributors = vec![Redistributors { regs: redistributors, base: 0x080a_0000 }];
+    let redistributors = vec![Redistributors { regs: redistributors, len_bytes, base: 0x080a_0000 }];
     let interface = Registers::system(&script, &[(0xc660, 1023), (0xc665, 7)]);
     let affinities = [Affinity(0), Affinity(1)];
     let mode = input.pick(&[EoiMode::Together, EoiMode::Split]);

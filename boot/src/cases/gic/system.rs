@@ -67,7 +67,8 @@ impl Gic {
             let gic = GicV2::new(Bare, distributor, part, platform.cpus(), mode).map_err(why)?;
             return Ok(Self::V2(Arc::new(gic)));
         }
-        let regions = Vec::from([Redistributors { regs: part, base: platform.cpu_part.base as u64 }]);
+        let crate::arch::Window { base, len_bytes } = platform.cpu_part;
+        let regions = Vec::from([Redistributors { regs: part, len_bytes, base: base as u64 }]);
         let lpis = if platform.messages.is_some() { LPIS } else { 0 };
         let affinities: Vec<Affinity> = platform.affinities.iter().map(|&mpidr| affinity(mpidr)).collect();
         let gic = GicV3::new(Bare, distributor, regions, Registers::System, &affinities, mode, lpis).map_err(why)?;

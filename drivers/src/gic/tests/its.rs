@@ -99,7 +99,7 @@ fn rig() -> Rig {
     // Quiet; 8 bytes an entry, 16 bits of event and device, 2 collections in hardware.
     log.answer('i', 0x00, &[0x8000_0000]);
     log.answer('i', 0x08, &[0x0201_ef71]);
-    let region = Redistributors { regs: log.window('r'), base: 0x080a_0000 };
+    let region = Redistributors { regs: log.window('r'), len_bytes: 0x4_0000, base: 0x080a_0000 };
     let affinities = [Affinity(0), Affinity(1)];
     let gic =
         GicV3::new(hal(), log.window('d'), [region].into(), log.window('c'), &affinities, EoiMode::Split, 64).unwrap();

@@ -22,7 +22,7 @@ fn log() -> Arc<Log> {
 }
 
 fn new(log: &Arc<Log>, mode: EoiMode) -> Result<GicV3<HostHal>, GicError> {
-    let region = Redistributors { regs: log.window('r'), base: 0x080a_0000 };
+    let region = Redistributors { regs: log.window('r'), len_bytes: 0x4_0000, base: 0x080a_0000 };
     GicV3::new(hal(), log.window('d'), [region].into(), log.window('c'), &[Affinity(0), Affinity(0x100)], mode, 16)
 }
 
@@ -188,7 +188,7 @@ fn affinities_are_routes_and_targets() {
 fn level_0_above_15_needs_a_range_selector() {
     let log = log();
     log.answer('r', 0x2_0008, &[0x0000_0025_0000_0110]);
-    let region = Redistributors { regs: log.window('r'), base: 0 };
+    let region = Redistributors { regs: log.window('r'), len_bytes: 0x4_0000, base: 0 };
     let gic =
         GicV3::new(hal(), log.window('d'), [region].into(), log.window('c'), &[Affinity(0x25)], EoiMode::Split, 0)
             .unwrap();
@@ -197,6 +197,35 @@ fn level_0_above_15_needs_a_range_selector() {
     log.take();
     gic.send(IntId(1), CpuId(0)).unwrap();
     assert_eq!(log.take().last().unwrap(), "wc c65d 200001000020");
+}
+
+/// An array whose Last never comes: nothing is read behind the window, and the CPU that is not in it is named.
+#[test]
+fn redistributors_are_looked_for_within_their_window_only() {
+    for (len_bytes, affinity, found) in
+        [(0x5_ffff, 0, true), (0x4_0000, 0, true), (0x3_ffff, 0x100, true), (0x3_ffff, 0, false), (0, 0x100, false)]
+    {
+        let log = log();
+        log.answer('r', 0x2_0008, &[0x0000_0000_0000_0100]);
+        let region = Redistributors { regs: log.window('r'), len_bytes, base: 0 };
+        let gic = GicV3::new(
+            hal(),
+            log.window('d'),
+            [region].into(),
+            log.window('c'),
+            &[Affinity(affinity)],
+            EoiMode::Split,
+            0,
+        );
+        let missing = GicError::NoRedistributor(CpuId(0), affinity);
+        assert_eq!(gic.err(), (!found).then_some(missing), "{len_bytes:#x}");
+        let beyond = |access: &String| {
+            let mut words = access.split(' ');
+            let offset = u32::from_str_radix(words.nth(1).unwrap(), 16).unwrap();
+            access.starts_with("rr") && offset >= len_bytes
+        };
+        assert!(!log.take().iter().any(beyond), "{len_bytes:#x}");
+    }
 }
 
 #[test]

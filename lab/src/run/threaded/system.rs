@@ -10,6 +10,7 @@ use irq::{
 };
 use machine::SimHal;
 use machine::gic::GicWindows;
+use spec::gic::gicr::STRIDE_BYTES;
 use std::sync::{Arc, OnceLock};
 
 /// An unused SPI.
@@ -80,7 +81,8 @@ impl Parts {
             let gic = GicV2::new(SimHal, distributor, cpu_interface, self.cpus, mode)?;
             return self.set_up_on(gic);
         }
-        let redistributors = vec![Redistributors { regs: redistributors, base: REDISTRIBUTORS_BASE }];
+        let len_bytes = self.cpus * STRIDE_BYTES;
+        let redistributors = vec![Redistributors { regs: redistributors, len_bytes, base: REDISTRIBUTORS_BASE }];
         let affinities: Vec<_> = (0..self.cpus).map(|cpu| Affinity(((cpu / 16) << 8) | (cpu % 16))).collect();
         let gic = GicV3::new(SimHal, distributor, redistributors, cpu_interface, &affinities, mode, 0)?;
         self.set_up_on(gic)
