@@ -11,7 +11,6 @@ use crate::gic::bells::{BEGIN_TICKS, BellPort, Bells, Sound};
 use crate::gic::system::{self, Entry, Options, Version};
 use crate::subject::{Build, Rig};
 use drivers::gic::EoiMode;
-use drivers::virtio::Rung;
 use hal::Hal as _;
 use machine::gic::{GicConfig, ItsConfig, WIRE, wire_arg};
 use machine::model::{Model, ModelId};
@@ -257,15 +256,7 @@ impl Rig for VirtioRig {
             }
             VirtioFault::Raise { disk, vector } => {
                 let which = if disk { Which::Disk } else { Which::Network };
-                let stack = self.up();
-                let rung = match which {
-                    Which::Disk => stack.load.disk().map(|disk| disk.vectors().rung),
-                    Which::Network => stack.reflector.net().map(|net| net.vectors().rung),
-                };
-                // The single interrupt is a wire that is held: a pulse would let go of it.
-                if rung.is_some_and(|rung| rung != Rung::Single) {
-                    self.poke(which, model::code::RAISE, vector.into());
-                }
+                self.poke(which, model::code::RAISE, vector.into());
             }
             VirtioFault::Late { us } => {
                 let latency = Ps::from_ns(1000 * us);

@@ -28,6 +28,8 @@ pub(super) struct CpuInterface {
     /// Bits of a priority that decide about preemption, at most 7.
     preemption_bits: u8,
     pub(super) enabled: [bool; 2],
+    /// Some group was enabled once: its CPU has come up.
+    pub(super) was_enabled: bool,
     pub(super) mask: u8,
     binary_points: [u8; 2],
     /// CBPR: the first binary point counts for both groups.
@@ -60,6 +62,7 @@ impl CpuInterface {
         Self {
             preemption_bits,
             enabled: [false; 2],
+            was_enabled: false,
             mask: 0,
             binary_points: [7 - preemption_bits, 8 - preemption_bits],
             common_binary_point: false,
@@ -93,6 +96,12 @@ impl CpuInterface {
     pub(super) fn running_priority(&self) -> u8 {
         let all = self.active[0] | self.active[1];
         if all == 0 { IDLE_PRIORITY } else { (all.trailing_zeros() << (8 - self.preemption_bits)) as u8 }
+    }
+
+    /// Enables these groups, and no other.
+    pub(super) fn enable(&mut self, groups: [bool; 2]) {
+        self.enabled = groups;
+        self.was_enabled |= groups != [false; 2];
     }
 
     /// Whether it is signalled: its group is enabled, it passes the mask, and it preempts what runs.

@@ -276,10 +276,12 @@ impl Gic {
         });
     }
 
-    /// A CPU that has not enabled its SGI yet is started by firmware, without an interrupt.
+    /// A CPU that has not come up yet is started by firmware, without an interrupt. Later the SGI stays pending, enabled
+    /// or not (IHI 0048B, "GICD_SPENDSGIRn": its pending state is the distributor's).
     pub(super) fn kick(&mut self, cpu: u32, from: u32) {
         let intid = self.config.reschedule_sgi.into();
-        if self.cpus[cpu as usize].bank.get(intid).is_some_and(|sgi| sgi.enabled) {
+        let own = &self.cpus[cpu as usize];
+        if own.interface.was_enabled || own.bank.get(intid).is_some_and(|sgi| sgi.enabled) {
             self.send(cpu, from, intid);
         }
     }

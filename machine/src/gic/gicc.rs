@@ -103,7 +103,7 @@ impl Gic {
             world.fault("GICC_CTLR.FIQEn, which is not modelled", cpu.into(), format!("{value:#x}"));
         }
         let interface = &mut self.cpus[cpu as usize].interface;
-        interface.enabled = [control.enable(), control.enable_group1()];
+        interface.enable([control.enable(), control.enable_group1()]);
         interface.acknowledges_group1 = control.acknowledge_group1();
         interface.common_binary_point = control.common_binary_point();
         if interface.eoi_mode != control.eoi_mode() && interface.active != [0; 2] {

@@ -40,7 +40,7 @@ impl Gic {
             _ if register == icc::DIR.offset() => self.deactivate_register(world, cpu, value as u32),
             _ if register == icc::BPR1.offset() => interface.set_binary_point(true, value as u8),
             _ if register == icc::CTLR.offset() => self.set_system_control(world, cpu, value),
-            _ if register == icc::IGRPEN1.offset() => interface.enabled[1] = value & 1 == 1,
+            _ if register == icc::IGRPEN1.offset() => interface.enable([interface.enabled[0], value & 1 == 1]),
             _ if register == icc::SRE.offset() => {}
             _ if register == icc::SGI1R.offset() => self.software_interrupt_1(world, cpu, value),
             _ if [icc::IAR1, icc::RPR, icc::HPPIR1].iter().any(|named| named.offset() == register) => {

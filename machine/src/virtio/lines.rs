@@ -61,6 +61,10 @@ impl Lines {
         if wire.line.trigger == Trigger::Level {
             return self.hold(world, vector);
         }
+        if wire.held {
+            // The single interrupt is up, whatever the wire's trigger: a pulse would let go of it.
+            return Ps(0);
+        }
         self.raised += 1;
         let (line, at) = (wire.line, world.now() + self.irqfd.latency);
         world.schedule_for(line.controller, at, line.code, line.asserted);

@@ -93,6 +93,32 @@ fn a_kick_is_an_sgi_that_names_its_sender() {
     assert_eq!(texts(&log), ["IRQ exception: 0x0 on CPU 1", "woken"]);
 }
 
+/// As while a CPU that was offline comes back, and sets its private interrupts up anew.
+#[test]
+fn a_kick_that_comes_while_its_sgi_is_disabled_stays_pending() {
+    let (mut machine, gic) = bare(v2(), 2);
+    let log = Log::default();
+    handle_v2(&mut machine, gic, &log);
+    let inner = log.clone();
+    let end = machine.run_boot(Ps::from_ns(100_000), move || {
+        gic.distributor.write32(0x000, 1);
+        let other = move || {
+            join_v2(gic);
+            gic.distributor.write32(0x180, 0xffff);
+            SimHal.delay_ns(5_000);
+            note(&inner, format!("pending {:#x}", gic.distributor.read32(0xf20)));
+            gic.distributor.write32(0x100, 0xffff);
+            SimHal.delay_ns(1_000);
+        };
+        SimHal.spawn(thread("other", 1), Box::new(other)).expect("CPU 1 exists");
+        SimHal.delay_ns(3_000);
+        SimHal.kick(CpuId(1));
+        SimHal.delay_ns(10_000);
+    });
+    assert_eq!(end, Ok(()));
+    assert_eq!(texts(&log), ["pending 0x1", "IRQ exception: 0x0 on CPU 1"]);
+}
+
 #[test]
 fn time_slices_end_by_the_timers_ppi() {
     let costs = Costs { time_slice: Ps::from_ns(1_000), ..Costs::default() };

@@ -23,6 +23,25 @@ fn without_the_extension_one_interrupt_serves_all() {
     }
 }
 
+/// Raised without a reason, the single interrupt is a pulse; while it is up, it stays up.
+#[test]
+fn a_raise_lets_go_of_no_interrupt_that_is_up() {
+    let mut rig = block(&[Trigger::Edge]);
+    rig.start(VERSION_1, 2);
+    let raise = |rig: &mut Rig| {
+        let (device, now) = (rig.device, rig.machine.now());
+        rig.machine.poke(device, now, code::RAISE, 0);
+        rig.settle();
+        rig.wires()
+    };
+    assert_eq!(raise(&mut rig), pulse(0));
+    rig.block_read(1, 0, 1);
+    assert_eq!(rig.wires(), [1]);
+    assert_eq!((raise(&mut rig), rig.read(0x60)), (vec![], 1));
+    rig.write(0x64, 1);
+    assert_eq!(rig.wires(), [0]);
+}
+
 /// MULTI_IRQ 4.1: the vector is the notification. No status, no acknowledgement, and none without a vector.
 #[test]
 fn each_queue_pulses_its_own_vector() {
