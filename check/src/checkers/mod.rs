@@ -12,9 +12,11 @@
 //! | `refusals` | where nothing is faulty, only what a freed line sent last is refused | entries whose lines were freed |
 //! | `gic` | one priority drop and one deactivation an acknowledged interrupt; none of a held, disabled or offline one | interrupts active |
 //! | `polls` | a pass ends with its budget, a turn with its weight; instances take turns; none is left with its interrupt off | polled instances |
+//! | `containment` | a line that nobody handles is masked for a while | the last answers, a handler |
 //! | `waits` | a system vector is taken within its bound | waits, a CPU |
 
 mod commands;
+mod containment;
 mod ends;
 mod entries;
 mod gic;
@@ -27,6 +29,7 @@ mod refusals;
 mod waits;
 
 pub use commands::Commands;
+pub use containment::Containment;
 pub use ends::Ends;
 pub use entries::Entries;
 pub use gic::Gic;

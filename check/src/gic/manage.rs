@@ -1,19 +1,20 @@
 //! Managers' steps on the stack.
 
-use super::source::{DISABLED, ENABLED, Kind, Source, claim};
+use super::source::{Kind, Source, claim};
 use super::stack::{GicStack, STRAY, trigger};
 use super::step::GicStep;
 use crate::either;
 use hal::{CpuId, CpuSet, Hal as _, Regs as _};
 use irq::{Irq, IrqChipState, IrqError};
-use machine::{SimHal, observe};
+use machine::SimHal;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 pub(super) fn apply(stack: &Arc<GicStack>, step: &GicStep) {
     match *step {
         GicStep::Move { source, cpus } => move_line(stack, source, cpus),
-        GicStep::Disable { source, ns } => disable(stack, source, ns),
+        GicStep::Chase { source, moves, ns } => chase(stack, source, moves, ns),
+        GicStep::Disable { source, ns, twice } => disable(stack, source, ns, twice),
         GicStep::Replace { source } => replace(stack, source, false),
         GicStep::Realloc { source } => replace(stack, source, true),
         GicStep::SetPending { source } => with(stack, source, "set pending", |line| {
@@ -63,22 +64,41 @@ fn move_line(stack: &GicStack, source: u32, cpus: u64) {
     });
 }
 
+/// Under load, so that interrupts come on one CPU while the handler of the one before still runs on another: those of
+/// messages, where there are any, which no active state holds back.
+fn chase(stack: &GicStack, source: u32, moves: u32, ns: u64) {
+    let messages = stack.sources.iter().filter(|source| matches!(source.kind, Kind::Message { .. }));
+    let messages: Vec<_> = messages.map(|source| source.number).collect();
+    let source = if messages.is_empty() { source } else { messages[source as usize % messages.len()] };
+    stack.source(source).carry(&stack.system, (2 * moves).into(), 2);
+    for turn in 0..moves {
+        move_line(stack, source, 1 << (turn % stack.system.cpus));
+        SimHal.delay_ns(ns);
+    }
+}
+
 /// With a claim: a request would forget the disables of the handler before.
-fn disable(stack: &GicStack, source: u32, ns: u64) {
+fn disable(stack: &GicStack, source: u32, ns: u64, twice: bool) {
     let Some((source, line)) = stack.shared(source) else { return };
     let Some(_claim) = source.claim() else { return };
     if source.line() != Some(line) || matches!(source.kind, Kind::Nmi { .. }) {
         return;
     }
-    stack.check("disable", stack.system.core.disable(line));
-    let say = |tag| source.wired().into_iter().for_each(|intid| observe::mark(tag, intid.into()));
-    say(DISABLED);
+    let core = &stack.system.core;
+    stack.check("disable", core.disable(line));
+    stack.silence(source, true);
+    if twice {
+        stack.check("disable", core.disable(line));
+        SimHal.delay_ns(ns);
+        stack.check("enable", core.enable(line));
+        stack.saw("disable: one within another");
+    }
     SimHal.delay_ns(ns);
-    if stack.system.core.view(line).is_some_and(|view| view.pending) {
+    if core.view(line).is_some_and(|view| view.pending) {
         stack.saw("disable: something came meanwhile");
     }
-    say(ENABLED);
-    stack.check("enable", stack.system.core.enable(line));
+    stack.silence(source, false);
+    stack.check("enable", core.enable(line));
 }
 
 fn replace(stack: &Arc<GicStack>, source: u32, line_too: bool) {

@@ -42,6 +42,7 @@ pub static V3: GicSubject = GicSubject {
 /// Transitions that both versions can show.
 const COMMON: &[&str] = &[
     "CPU: went offline",
+    "disable: one within another",
     "disable: something came meanwhile",
     "gic: ONESHOT thread done",
     "gic: PPI acknowledged",

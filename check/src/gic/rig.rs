@@ -38,6 +38,7 @@ pub struct GicRig {
     way: Way,
     load: u64,
     depth: u32,
+    linger_ns: u64,
     faults: Vec<GicFault>,
     stack: Option<Arc<GicStack>>,
 }
@@ -90,6 +91,8 @@ impl GicRig {
         let force_threads = knobs.chance("threads", 25);
         let load = knobs.number_with("load", 0..=20_000, 20, |draw| draw.time_ns(100, 3_000));
         let depth = knobs.number("depth", 1..=4) as u32;
+        let linger_ns = knobs
+            .number_with("linger_ns", 0..=4_000, 0, |draw| if draw.percent(40) { 0 } else { draw.time_ns(200, 4_000) });
         let gic = GicConfig {
             pseudo_nmi: nmis.then_some(Priority::DEFAULT.0),
             its: (way == Way::Its).then(ItsConfig::default),
@@ -113,7 +116,7 @@ impl GicRig {
         let sounds: Vec<_> = sounds.chain([(Sound::Wire { intid: STRAY, cpu: 0 }, true)]).chain(ticks).collect();
         let bells = machine.add_model(|_| Box::new(Bells::new(gic, BLOCK, sounds.into_iter())));
         let faults = build.faults.clone();
-        Self { machine, entry, options, version, mode, bells, kinds, way, load, depth, faults, stack: None }
+        Self { machine, entry, options, version, mode, bells, kinds, way, load, depth, linger_ns, faults, stack: None }
     }
 
     fn up(&self) -> &Arc<GicStack> {
@@ -154,11 +157,11 @@ impl Rig for GicRig {
         let regs = self.machine.regs(self.bells, 0);
         let (version, mode, way) = (self.version, self.mode, self.way);
         let (options, entry, kinds) = (self.options.clone(), self.entry.clone(), self.kinds.clone());
-        let first = kinds.len() as u32 + 1;
+        let (first, linger_ns) = (kinds.len() as u32 + 1, self.linger_ns);
         let lossy = self.faults.iter().any(|fault| matches!(fault, GicFault::Dropped { .. }));
         let boot = move || {
             let system = system::bring_up(windows, version, mode, &options, &entry);
-            let stack = Arc::new(GicStack::new(system, regs, &kinds, way));
+            let stack = Arc::new(GicStack::new(system, regs, &kinds, way, linger_ns));
             let ticks: Vec<_> = (0..options.cpus).map(|cpu| BellPort { regs, index: first + cpu }).collect();
             stack.bind_all(&ticks);
             if lossy {
@@ -179,7 +182,13 @@ impl Rig for GicRig {
     }
 
     fn checkers(&mut self) -> Vec<Box<dyn Checker>> {
-        vec![Box::new(checkers::Gic::default())]
+        let Options { storm, force_threads, .. } = self.options;
+        let mut all: Vec<Box<dyn Checker>> = vec![Box::new(checkers::Gic::default())];
+        // A thread answers for several interrupts at once.
+        if !force_threads && storm != StormConfig::default() {
+            all.push(Box::new(checkers::Containment::new(storm)));
+        }
+        all
     }
 
     fn start_load(&mut self) {

@@ -21,6 +21,19 @@ pub(crate) const DISABLED: u32 = 0x102;
 /// An enable of it is about to begin.
 pub(crate) const ENABLED: u32 = 0x103;
 
+/// A handler has looked: see [`answer`].
+pub(crate) const ANSWERED: u32 = 0x104;
+
+/// What goes with [`ANSWERED`]: which handler, and whether it found something.
+pub(crate) fn answer(handler: u64, handled: bool) -> u64 {
+    handler << 1 | u64::from(handled)
+}
+
+/// The same, read.
+pub(crate) fn answer_of(value: u64) -> (u64, bool) {
+    (value >> 1, value & 1 == 1)
+}
+
 /// What a source is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
@@ -53,6 +66,8 @@ pub(crate) struct Source {
     pub(super) kind: Kind,
     pub(super) style: Style,
     pub(super) port: BellPort,
+    /// How long its handler goes on when it has served the device.
+    linger_ns: u64,
     /// Its line: 1 + that; 0 while it has none.
     line: AtomicU32,
     /// Level-triggered now.
@@ -70,13 +85,14 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    pub(super) fn new(number: u32, kind: Kind, style: Style, port: BellPort) -> Self {
+    pub(super) fn new(number: u32, kind: Kind, style: Style, port: BellPort, linger_ns: u64) -> Self {
         let level = matches!(kind, Kind::Spi { level: true, .. } | Kind::Pin { level: true, .. } | Kind::Ppi { .. });
         Self {
             number,
             kind,
             style,
             port,
+            linger_ns,
             line: AtomicU32::new(0),
             level: AtomicBool::new(level),
             left: AtomicU64::new(0),
@@ -254,7 +270,7 @@ impl Action for Handler {
     fn handle(&self, _: Irq) -> IrqReturn {
         Mark::HandlerEntered.of(self.number);
         let intid = u64::from(self.sources.first().and_then(|source| source.wired()).unwrap_or(0));
-        let answer = match self.part {
+        let found = match self.part {
             Part::Primary => {
                 observe::mark(HELD, intid);
                 IrqReturn::WakeThread
@@ -262,10 +278,20 @@ impl Action for Handler {
             _ if self.served() => IrqReturn::Handled,
             _ => IrqReturn::None,
         };
+        if self.part == Part::Whole
+            && let Some(source) = self.sources.first()
+        {
+            // Lines that each CPU has for itself, and pseudo-NMIs, are not throttled.
+            if matches!(source.kind, Kind::Spi { .. } | Kind::Pin { .. } | Kind::Message { .. }) {
+                observe::mark(ANSWERED, answer(self.number, found == IrqReturn::Handled));
+            }
+            // What comes meanwhile is not seen by this look.
+            SimHal.delay_ns(source.linger_ns);
+        }
         if self.part == Part::Thread {
             observe::mark(RELEASED, intid);
         }
         Mark::HandlerLeft.of(self.number);
-        answer
+        found
     }
 }

@@ -1,7 +1,7 @@
 //! What the machine's threads share: the system and its sources.
 
 use super::bells::BellPort;
-use super::source::{Handler, Kind, Source, Style};
+use super::source::{DISABLED, ENABLED, Handler, Kind, Source, Style};
 use super::system::{self, System};
 use super::wires::{BellMessages, Block, BlockDomain, MasklessDomain};
 use crate::coverage::Coverage;
@@ -11,7 +11,7 @@ use drivers::gic::its::ItsDomain;
 use drivers::message::MessageDomain;
 use hal::{Affinity, CpuId, CpuSet, Hal as _, ThreadId, ThreadSpec};
 use irq::{Action, AllocRequest, Flow, Irq, IrqDomain, IrqError, IrqReturn, RequestFlags, Trigger};
-use machine::{Regs, SimHal};
+use machine::{Regs, SimHal, observe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -57,10 +57,10 @@ pub struct GicStack {
 }
 
 impl GicStack {
-    pub(super) fn new(system: Arc<System>, regs: Regs, kinds: &[(Kind, Style)], way: Way) -> Self {
+    pub(super) fn new(system: Arc<System>, regs: Regs, kinds: &[(Kind, Style)], way: Way, linger_ns: u64) -> Self {
         let port = |index: usize| BellPort { regs, index: index as u32 };
         let source = |(index, &(kind, style)): (usize, &(Kind, Style))| {
-            Arc::new(Source::new(index as u32, kind, style, port(index)))
+            Arc::new(Source::new(index as u32, kind, style, port(index), linger_ns))
         };
         let sources: Vec<_> = kinds.iter().enumerate().map(source).collect();
         Self {
@@ -219,6 +219,15 @@ impl GicStack {
         self.system.core.free(line, &action)?;
         primary.close();
         Ok(())
+    }
+
+    /// A disable of its line has returned, or an enable is about to begin: no handler of it may run between.
+    pub(super) fn silence(&self, source: &Source, silent: bool) {
+        if let Some([primary, _]) = &self.handlers.lock().expect("one host thread")[source.number as usize] {
+            if silent { primary.close() } else { primary.open() }
+        }
+        let tag = if silent { DISABLED } else { ENABLED };
+        source.wired().into_iter().for_each(|intid| observe::mark(tag, intid.into()));
     }
 
     /// A thread that looks, some ticks long, for events whose message did not come.

@@ -8,8 +8,10 @@ use std::fmt;
 pub enum GicStep {
     /// Lets a source's line be delivered on these CPUs, a bit each.
     Move { source: u32, cpus: u64 },
-    /// Disables its line, waits, enables it.
-    Disable { source: u32, ns: u64 },
+    /// Moves one on to the next CPU so many times under load, with this time between.
+    Chase { source: u32, moves: u32, ns: u64 },
+    /// Disables its line, waits, enables it; twice, one within the other, the outer one for as long again.
+    Disable { source: u32, ns: u64, twice: bool },
     /// Takes its handler off and puts it back.
     Replace { source: u32 },
     /// Frees its line and gives it one again.
@@ -38,8 +40,9 @@ impl GicStep {
     pub(super) fn draw(draw: &mut Draw) -> Self {
         let (source, cpu) = (draw.below(64) as u32, draw.below(64) as u32);
         match draw.below(100) {
-            0..22 => Self::Move { source, cpus: draw.within(1..=255) },
-            22..38 => Self::Disable { source, ns: draw.time_ns(20, 20_000) },
+            0..16 => Self::Move { source, cpus: draw.within(1..=255) },
+            16..22 => Self::Chase { source, moves: draw.time_ns(4, 32) as u32, ns: draw.time_ns(50, 3_000) },
+            22..38 => Self::Disable { source, ns: draw.time_ns(20, 20_000), twice: draw.percent(30) },
             38..46 => Self::Replace { source },
             46..52 => Self::Realloc { source },
             52..59 => Self::SetPending { source },
@@ -59,7 +62,12 @@ impl fmt::Display for GicStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Move { source, cpus } => write!(f, "move source {source} to CPUs of mask {cpus:#x}"),
-            Self::Disable { source, ns } => write!(f, "disable source {source} for {ns} ns"),
+            Self::Chase { source, moves, ns } => {
+                write!(f, "chase source {source}, or a message, over the CPUs {moves} times, every {ns} ns")
+            }
+            Self::Disable { source, ns, twice } => {
+                write!(f, "disable source {source} for {ns} ns{}", if *twice { ", and within for as long" } else { "" })
+            }
             Self::Replace { source } => write!(f, "take source {source}'s handler off and put it back"),
             Self::Realloc { source } => write!(f, "free source {source}'s line and allocate it again"),
             Self::SetPending { source } => write!(f, "set source {source} pending"),

@@ -1,0 +1,75 @@
+//! What nobody handles is contained: a line that storms is masked for a while.
+//!
+//! A core looks at a line once a burst, and throttles it when more of the burst than allowed found nothing
+//! ([`StormConfig`]). Wherever its bursts begin, two of them less one interrupt hold a whole one: so many interrupts of
+//! which too few were handled have a pause among them, or nobody stops the storm.
+
+use super::{Checker, Findings};
+use crate::gic::source::{ANSWERED, answer_of};
+use irq::StormConfig;
+use machine::observe::Fact;
+use machine::time::Ps;
+use std::collections::{BTreeMap, VecDeque};
+
+const NAME: &str = "containment";
+
+/// Lines of a core with these bounds, whose handlers say what they found.
+pub struct Containment {
+    storm: StormConfig,
+    /// By handler: since the last pause, when each interrupt was answered, and whether it was handled.
+    lines: BTreeMap<u64, VecDeque<(Ps, bool)>>,
+}
+
+impl Containment {
+    /// Nothing has come yet.
+    pub fn new(storm: StormConfig) -> Self {
+        Self { storm, lines: BTreeMap::new() }
+    }
+}
+
+impl Checker for Containment {
+    fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
+        let Fact::Mark { tag: ANSWERED, value, .. } = *fact else { return };
+        let (handler, handled) = answer_of(value);
+        let recent = self.lines.entry(handler).or_default();
+        let pause = Ps::from_ns(self.storm.throttle_ns);
+        if recent.back().is_some_and(|&(last, _)| last + pause <= at) {
+            recent.clear();
+        }
+        recent.push_back((at, handled));
+        let most = 2 * self.storm.burst as usize - 1;
+        if recent.len() > most {
+            recent.pop_front();
+        }
+        let found = recent.iter().filter(|(_, handled)| *handled).count();
+        if recent.len() == most && found + (self.storm.unhandled_max as usize) < self.storm.burst as usize {
+            let since = recent[0].0;
+            let text = format!("{found} of {most} interrupts of handler {handler} since {since} found something");
+            findings.wrong(NAME, at, format!("{text}, and its line was never masked for {pause}"));
+            recent.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::says;
+    use super::*;
+    use crate::gic::source::answer;
+
+    fn said(answers: impl Iterator<Item = bool>, throttle_ns: u64) -> Vec<String> {
+        let storm = StormConfig { burst: 4, burst_ns_min: 0, unhandled_max: 2, throttle_ns };
+        let mark = |handled| Fact::Mark { cpu: 0, tag: ANSWERED, value: answer(5, handled) };
+        says(Containment::new(storm), &answers.map(mark).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_storm_pauses() {
+        let wrong = "1 of 7 interrupts of handler 5 since 1000.000 ns found something, and its line was never masked for \
+                     1500.000 ns";
+        assert_eq!(said((0..7).map(|number| number == 3), 1_500), [wrong]);
+        assert!(said((0..6).map(|_| false), 1_500).is_empty(), "no burst need have ended unhandled");
+        assert!(said((0..40).map(|number| number % 3 == 0), 1_500).is_empty(), "half of each burst is handled");
+        assert!(said((0..40).map(|_| false), 1_000).is_empty(), "each pauses");
+    }
+}
