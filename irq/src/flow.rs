@@ -185,7 +185,8 @@ impl<H: Hal> IrqCore<H> {
         end(line, &mut state, owed);
     }
 
-    /// Runs the handlers, again while another interrupt has come meanwhile. In line with each flow: a call would cost as
+    /// Runs the handlers, again while another interrupt has come meanwhile. Where it came at another CPU, to which the line
+    /// has moved, it goes on there: a device that never stops would keep this one in here. In line with each flow: a call would cost as
     /// much as a fifth of it.
     #[inline(always)]
     fn run<'a>(&self, line: &'a Line<H>, mut state: Guard<'a, H>) -> Guard<'a, H> {
@@ -211,6 +212,12 @@ impl<H: Hal> IrqCore<H> {
                 break;
             }
             state.unmask();
+            if state.target.is_some_and(|target| target.cpu != self.hal.cpu()) {
+                state.come_again();
+                if !state.pending {
+                    break;
+                }
+            }
         }
         state.in_progress = false;
         line.running.set(0);

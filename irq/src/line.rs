@@ -195,10 +195,18 @@ impl LineState {
                 hardware.unmask();
                 self.masked = false;
             }
-            // While its handler runs, that will see the mark itself. A level that is still raised comes back alone.
+            // While its handler runs, that will see the mark itself.
             if self.pending && !self.in_progress {
-                self.pending = !self.comes_back_alone() && !hardware.retrigger();
+                self.come_again();
             }
+        }
+    }
+
+    /// Has what is pending come again, where the line points now; it stays pending if the hardware cannot. A level that
+    /// is still raised comes back alone.
+    pub(crate) fn come_again(&mut self) {
+        if let Some(hardware) = &self.hardware {
+            self.pending = !self.comes_back_alone() && !hardware.retrigger();
         }
     }
 

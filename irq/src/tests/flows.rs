@@ -49,6 +49,37 @@ fn an_edge_in_progress_runs_again() {
     assert!(!view.masked && !view.pending && !view.in_progress);
 }
 
+/// The defect: a moved line's old CPU served it, interrupts off, for as long as its device went on. Where the hardware
+/// cannot bring an interrupt back the old CPU must.
+#[test]
+fn what_comes_where_the_line_has_moved_goes_on_there() {
+    let mute = ChipOps { retrigger: false, ..ALL_OPS };
+    for (flow, ops, expected) in [
+        (Flow::Edge, ALL_OPS, "ack handle set_affinity mask ack unmask retrigger"),
+        (Flow::FastEoi, ALL_OPS, "handle set_affinity eoi retrigger eoi"),
+        (Flow::Strict, ALL_OPS, "ack handle set_affinity mask ack eoi unmask retrigger eoi"),
+        (Flow::FastEoi, mute, "handle set_affinity eoi handle eoi"),
+    ] {
+        let bench = Bench::new(ops);
+        let irq = bench.alloc(flow);
+        let (core, log, hal) = (bench.core.clone(), bench.log.clone(), bench.hal);
+        let first = Mutex::new(true);
+        bench.request(irq, move |irq| {
+            log.add("handle");
+            if core::mem::take(&mut *first.lock().unwrap()) {
+                core.set_affinity(irq, &CpuSet::of(CPU1)).unwrap();
+                hal.interrupt(CPU1, || assert!(core.handle_irq(irq)));
+            }
+            IrqReturn::Handled
+        });
+        bench.log.take();
+        bench.fire(irq);
+        assert_eq!(bench.said(), expected, "{flow}");
+        let view = bench.core.view(irq).unwrap();
+        assert!(!view.masked && !view.pending && !view.in_progress, "{flow}");
+    }
+}
+
 #[test]
 fn a_level_is_masked_while_it_is_served() {
     let bench = Bench::new(ALL_OPS);

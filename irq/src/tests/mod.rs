@@ -33,6 +33,10 @@ impl Log {
         self.0.lock().unwrap().push(what);
     }
 
+    pub(super) fn has(&self, what: &str) -> bool {
+        self.0.lock().unwrap().contains(&what)
+    }
+
     /// Everything since the last look.
     pub(super) fn take(&self) -> Vec<&'static str> {
         core::mem::take(&mut self.0.lock().unwrap())

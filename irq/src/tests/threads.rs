@@ -323,9 +323,9 @@ fn free_and_synchronize_wait_for_threads_but_not_inside_one() {
     });
     bench.fire(irq);
     let opener = {
-        let gate = gate.clone();
+        let (gate, log) = (gate.clone(), bench.log.clone());
         std::thread::spawn(move || {
-            std::thread::sleep(core::time::Duration::from_millis(5));
+            wait_until(|| log.has("mask"));
             gate.open();
         })
     };
