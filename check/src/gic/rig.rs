@@ -249,6 +249,8 @@ impl Rig for GicRig {
             assert_eq!(late, 0, "register writes that took too long");
             for source in &stack.sources {
                 let Some(line) = source.line() else { continue };
+                // A handler may linger over what it has served.
+                stack.system.core.synchronize(line).expect("from a thread");
                 let view = stack.system.core.view(line).expect("it lives");
                 let masked = view.masked && !source.is_private() && view.throttled_until_ns.is_none();
                 assert!(!masked && !view.in_progress, "source {} is held back:\n{view}", source.number);
