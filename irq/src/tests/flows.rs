@@ -205,6 +205,22 @@ fn a_storm_is_masked_for_a_while_and_shown() {
     assert_eq!(bench.core.view(irq).unwrap().throttled_until_ns, None);
 }
 
+/// Every interrupt ends with a look at what is due on its CPU, without which a throttle lasted until the next tick.
+#[test]
+fn a_throttle_that_is_over_ends_with_the_next_interrupt() {
+    let storm = StormConfig { burst: 10, burst_ns_min: 1_000, unhandled_max: 8, throttle_ns: 500 };
+    let bench = Bench::with(ALL_OPS, |config| config.storm = storm);
+    let (stormy, other) = (bench.line(Flow::Edge), bench.line(Flow::Edge));
+    (0..10).for_each(|_| bench.fire(stormy));
+    bench.said();
+    bench.hal.advance_ns(499);
+    bench.fire(other);
+    assert_eq!(bench.said(), "ack handle");
+    bench.hal.advance_ns(1);
+    bench.fire(other);
+    assert_eq!(bench.said(), "ack handle unmask");
+}
+
 #[test]
 fn a_line_that_nobody_handles_is_a_storm_however_slow() {
     let storm = StormConfig { burst: 10, burst_ns_min: 0, unhandled_max: 8, throttle_ns: 500 };
