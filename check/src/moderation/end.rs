@@ -138,13 +138,14 @@ impl End {
         }
     }
 
-    fn arrived(&self, id: u64, peer: &Self) {
+    /// A receive has ended and is posted again: the number of the message that it held.
+    fn arrived(&self, id: u64) -> u64 {
         let word = &self.receives.words()[id as usize * MESSAGE_BYTES as usize / 8];
         let number = word.get();
         Mark::Completed.of(number | 1);
         self.connected().pair.receives_ended(1);
         self.receive(id);
-        peer.half(number);
+        number
     }
 }
 
@@ -153,12 +154,13 @@ impl CqUser for End {
         SimHal.work(Work::FabricComplete, batch.len() as u32);
         self.done.fetch_add(batch.len() as u64, Relaxed);
         let peer = self.connected().peer.upgrade().expect("both ends live");
+        let mut arrived = Vec::new();
         for completion in batch {
             if completion.status != Status::SUCCESS {
                 violate("operations", format!("a message failed, {:?}, and nothing explains it", completion.status));
             }
             if completion.operation == Operation::RECEIVE {
-                self.arrived(completion.id, &peer);
+                arrived.push(self.arrived(completion.id));
             } else {
                 Mark::Completed.of(completion.id);
                 self.connected().pair.sends_ended(1);
@@ -166,6 +168,8 @@ impl CqUser for End {
             }
         }
         self.connected().pair.ring_receives();
+        // Not before the device knows of the receives: the other end sends as many messages more.
+        arrived.into_iter().for_each(|number| peer.half(number));
         self.go_on();
         peer.go_on();
     }
