@@ -194,9 +194,6 @@ fn unplug(disk: File) -> Outcome<()> {
         check("the drive is still there 20 s after it was unplugged", Instant::now() < deadline)?;
         std::thread::sleep(Duration::from_millis(10));
     }
-    // Its slot is told last of all, and QEMU takes the drive apart then. A machine that is switched off meanwhile has been
-    // seen to end by SIGABRT.
-    std::thread::sleep(Duration::from_secs(1));
     println!("guest: unplugged");
     Ok(())
 }
