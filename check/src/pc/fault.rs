@@ -126,9 +126,9 @@ impl PcFault {
         }
     }
 
-    /// Messages from long ago may come.
+    /// Messages may come as they were written long ago: a silent drive takes up the new message of its vector only later.
     pub(super) fn is_stale(&self) -> bool {
-        matches!(self, Self::Tampered { act: Tampering::Stale, .. })
+        matches!(self, Self::Tampered { act: Tampering::Stale, .. } | Self::Silent { .. })
     }
 
     /// Operations of the stack may fail for it.
