@@ -191,19 +191,23 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
             }
             let line = if intid < IntId::LPI_FIRST { self.lines.find(intid) } else { self.lpis.find(intid) };
             if !line.is_some_and(&deliver) {
-                self.end_stray(intid);
+                self.end_stray(intid, line);
             }
         }
     }
 
     /// Ends what nobody wants: an interrupt that was acknowledged stays active until then. A line that stays raised
-    /// would come again at once, so it is disabled.
+    /// would come again at once, so it is disabled. `dying`: the line that it was until now.
     #[cold]
-    fn end_stray(&self, intid: IntId) {
+    fn end_stray(&self, intid: IntId, dying: Option<Irq>) {
         self.strays.fetch_add(1);
         self.last_stray.set(intid.0.into());
         if matches!(intid.kind(), Kind::Ppi | Kind::Spi) && intid.0 < self.kind.spi_end() {
             self.disable(intid);
+            // Meanwhile it may have become another line's, which had enabled it already.
+            if self.lines.find(intid).is_some_and(|owner| Some(owner) != dying) {
+                self.enable(intid);
+            }
         }
         self.version.end(intid);
         if self.mode == EoiMode::Split && intid.has_active_state() {
