@@ -1,12 +1,11 @@
-//! A plugin of QEMU's that counts instructions between two marks of the guest: all of them, those of each interrupt from
-//! its gate to the return, and those up to its end-of-interrupt write.
+//! A plugin of QEMU's that counts instructions between two marks of the guest: those of each interrupt from its gate to
+//! the return, those up to its end-of-interrupt write, and those outside of interrupts.
 //!
 //! Built alone as a shared library (by `campanile boot path`) against version 7 of QEMU's plugin interface, whose few
 //! functions are declared here. Source: QEMU 11.1's include/plugins/qemu-plugin.h. For one CPU of x86_64 alone.
 //!
 //! A mark is [`MARK`], which does nothing. To the file that its argument `to=FILE` names it writes for each pair of marks:
 //! ```text
-//! total INSTRUCTIONS
 //! path GATE INTERRUPTS
 //! eoi GATE WRITES INSTRUCTIONS
 //! at GATE ADDRESS TIMES
@@ -49,13 +48,6 @@ unsafe extern "C" {
     fn qemu_plugin_insn_data(instruction: *const c_void, bytes: *mut c_void, length: usize) -> usize;
     fn qemu_plugin_scoreboard_new(bytes: usize) -> *mut c_void;
     fn qemu_plugin_u64_set(entry: Entry, cpu: c_uint, value: u64);
-    fn qemu_plugin_u64_sum(entry: Entry) -> u64;
-    fn qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
-        instruction: *mut c_void,
-        op: c_int,
-        entry: Entry,
-        value: u64,
-    );
     fn qemu_plugin_register_vcpu_insn_exec_cb(
         instruction: *mut c_void,
         callback: extern "C" fn(c_uint, *mut c_void),
@@ -89,7 +81,6 @@ static qemu_plugin_version: c_int = 7;
 /// NOPL 43414d50h(%rax).
 const MARK: [u8; 7] = [0x0f, 0x1f, 0x80, 0x50, 0x4d, 0x41, 0x43];
 
-const ADD: c_int = 0;
 const NO_REGISTERS: c_int = 0;
 const NOT_EQUAL: c_int = 3;
 const WRITES: c_int = 2;
@@ -117,10 +108,8 @@ struct Instruction {
 struct State {
     file: String,
     text: String,
-    /// The total at the first mark of a pair; none between pairs.
-    begun: Option<u64>,
-    /// Each CPU's instructions, and whether it is between marks.
-    total: Entry,
+    /// Between the two marks of a pair; the CPU's own word says the same.
+    begun: bool,
     inside: Entry,
     /// The gates through which the CPU is where it is, and the instructions since; innermost last. None: an exception,
     /// which is no interrupt.
@@ -143,13 +132,13 @@ fn with<R>(f: impl FnOnce(&mut State) -> R) -> R {
 impl State {
     fn set_inside(&self) {
         // SAFETY: an entry of the scoreboard; there is CPU 0.
-        unsafe { qemu_plugin_u64_set(self.inside, 0, u64::from(self.begun.is_some())) };
+        unsafe { qemu_plugin_u64_set(self.inside, 0, u64::from(self.begun)) };
     }
 }
 
-/// A block was translated: each of its instructions is counted, and looked at between marks.
+/// A block was translated: each of its instructions is looked at between marks.
 extern "C" fn translated(block: *mut c_void, _: *mut c_void) {
-    let (total, inside) = with(|state| (state.total, state.inside));
+    let inside = with(|state| state.inside);
     // SAFETY: the block and its instructions live during the callback; what is leaked lives for ever, as the block may.
     unsafe {
         for index in 0..qemu_plugin_tb_n_insns(block) {
@@ -166,7 +155,6 @@ extern "C" fn translated(block: *mut c_void, _: *mut c_void) {
                 qemu_plugin_register_vcpu_insn_exec_cb(instruction, marked, NO_REGISTERS, none);
             }
             let known = Box::leak(Box::new(Instruction { address: qemu_plugin_insn_vaddr(instruction), ends }));
-            qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(instruction, ADD, total, 1);
             let data = (&raw mut *known).cast();
             qemu_plugin_register_vcpu_insn_exec_cond_cb(instruction, run, NO_REGISTERS, NOT_EQUAL, inside, 0, data);
             qemu_plugin_register_vcpu_mem_cb(instruction, written, NO_REGISTERS, WRITES, std::ptr::null_mut());
@@ -218,7 +206,7 @@ extern "C" fn written(_: c_uint, access: c_uint, address: u64, _: *mut c_void) {
 /// The CPU goes through a gate.
 extern "C" fn discontinued(_: c_uint, kind: c_uint, _: u64, to: u64, _: *mut c_void) {
     with(|state| {
-        if state.begun.is_none() {
+        if !state.begun {
             return;
         }
         if kind == INTERRUPT {
@@ -233,14 +221,11 @@ extern "C" fn discontinued(_: c_uint, kind: c_uint, _: u64, to: u64, _: *mut c_v
 /// A mark runs.
 extern "C" fn marked(_: c_uint, _: *mut c_void) {
     with(|state| {
-        // SAFETY: an entry of the scoreboard.
-        let total = unsafe { qemu_plugin_u64_sum(state.total) };
-        let Some(begun) = state.begun.take() else {
-            state.begun = Some(total);
-            state.set_inside();
+        state.begun = !state.begun;
+        state.set_inside();
+        if state.begun {
             return;
-        };
-        _ = writeln!(state.text, "total {}", total - begun);
+        }
         for (gate, interrupts) in state.interrupts.drain() {
             _ = writeln!(state.text, "path {gate:x} {interrupts}");
         }
@@ -252,7 +237,6 @@ extern "C" fn marked(_: c_uint, _: *mut c_void) {
         }
         state.text += "end\n";
         state.gates.clear();
-        state.set_inside();
     });
 }
 
@@ -283,13 +267,11 @@ unsafe extern "C" fn qemu_plugin_install(
     };
     // SAFETY: as the interface asks; the callbacks have the types that it declares.
     unsafe {
-        let entry = |bytes| Entry { scoreboard: qemu_plugin_scoreboard_new(bytes), offset: 0 };
-        let (total, inside) = (entry(8), entry(8));
+        let inside = Entry { scoreboard: qemu_plugin_scoreboard_new(8), offset: 0 };
         let state = State {
             file,
             text: String::new(),
-            begun: None,
-            total,
+            begun: false,
             inside,
             gates: Vec::new(),
             interrupts: HashMap::new(),

@@ -8,13 +8,6 @@ fn run(scenario: &dyn Scenario, recipe: &Recipe) -> Run {
     scenario.run(recipe).expect("nothing is set wrongly")
 }
 
-/// A GIC's interrupt that was nobody's was disabled after its next line had enabled it, which was never heard again.
-#[test]
-fn what_ends_a_stray_leaves_the_next_line_enabled() {
-    let gicv2 = scenarios::all().iter().find(|scenario| scenario.name() == "gicv2").expect("a scenario");
-    assert!(run(*gicv2, &Recipe::of(0x254a_0e6f_bdc8)).failure.is_none());
-}
-
 #[test]
 fn histories_pass() {
     for &scenario in scenarios::all() {

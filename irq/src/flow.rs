@@ -186,8 +186,8 @@ impl<H: Hal> IrqCore<H> {
     }
 
     /// Runs the handlers, again while another interrupt has come meanwhile. Where it came at another CPU, to which the line
-    /// has moved, it goes on there: a device that never stops would keep this one in here. In line with each flow: a call would cost as
-    /// much as a fifth of it.
+    /// has moved, it goes on there: a device that never stops would keep this one in here. In line with each flow: a call
+    /// would cost as much as a fifth of it.
     #[inline(always)]
     fn run<'a>(&self, line: &'a Line<H>, mut state: Guard<'a, H>) -> Guard<'a, H> {
         let Some(irq) = state.hardware.as_ref().map(|hardware| hardware.irq) else { return state };

@@ -110,7 +110,7 @@ fn replace(stack: &Arc<GicStack>, source: u32, line_too: bool) {
         stack.check("request", stack.install(index));
         stack.saw("handler: replaced");
     } else {
-        stack.freed.store(true, Relaxed);
+        stack.freed.fetch_add(1, Relaxed);
         source.set_line(None);
         stack.check("free line", stack.system.core.free_line(line));
         // Its number is free once what was on its way has passed.

@@ -49,8 +49,8 @@ pub struct GicStack {
     clock: OnceLock<ThreadId>,
     /// The driver's clock may look no more.
     pub(super) proving: AtomicBool,
-    /// Lines were freed under load.
-    pub(super) freed: AtomicBool,
+    /// Lines that were freed under load.
+    pub(super) freed: AtomicU64,
     /// Wires that were raised although nobody has them.
     pub(super) strays: AtomicU64,
     pub(super) seen: Mutex<Coverage>,
@@ -76,7 +76,7 @@ impl GicStack {
             hotplug: AtomicBool::new(false),
             clock: OnceLock::new(),
             proving: AtomicBool::new(false),
-            freed: AtomicBool::new(false),
+            freed: AtomicU64::new(0),
             strays: AtomicU64::new(0),
             seen: Mutex::default(),
         }

@@ -191,21 +191,22 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
             }
             let line = if intid < IntId::LPI_FIRST { self.lines.find(intid) } else { self.lpis.find(intid) };
             if !line.is_some_and(&deliver) {
-                self.end_stray(intid, line);
+                self.end_stray(intid, line.is_some());
             }
         }
     }
 
     /// Ends what nobody wants: an interrupt that was acknowledged stays active until then. A line that stays raised
-    /// would come again at once, so it is disabled. `dying`: the line that it was until now.
+    /// would come again at once, so it is disabled; not where it was a line's that does not take it (`owned`): that line is
+    /// being freed, which has masked it, and the number may be the next one's already.
     #[cold]
-    fn end_stray(&self, intid: IntId, dying: Option<Irq>) {
+    fn end_stray(&self, intid: IntId, owned: bool) {
         self.strays.fetch_add(1);
         self.last_stray.set(intid.0.into());
-        if matches!(intid.kind(), Kind::Ppi | Kind::Spi) && intid.0 < self.kind.spi_end() {
+        if !owned && matches!(intid.kind(), Kind::Ppi | Kind::Spi) && intid.0 < self.kind.spi_end() {
             self.disable(intid);
-            // Meanwhile it may have become another line's, which had enabled it already.
-            if self.lines.find(intid).is_some_and(|owner| Some(owner) != dying) {
+            // Meanwhile it may have become a line's, which had enabled it already.
+            if self.lines.find(intid).is_some() {
                 self.enable(intid);
             }
         }

@@ -176,9 +176,10 @@ impl<H: Hal> QueuePair<H> {
         while taken < max && is_new(entries[usize::from(cursor.head)][1].get(), cursor.phase) {
             let (behind, ahead) = entries.split_at(cursor.head.into());
             let ahead = new_entries(ahead, cursor.phase, max - taken);
-            let behind = match ahead.len() + behind.len() == entries.len() {
-                true => new_entries(behind, !cursor.phase, max - taken - ahead.len()),
-                false => &[],
+            let behind = if ahead.len() + behind.len() == entries.len() {
+                new_entries(behind, !cursor.phase, max - taken - ahead.len())
+            } else {
+                &[]
             };
             // The phase was seen by plain reads. One acquire load of the last new entry orders everything that the
             // device wrote before it (the other entries' first words and all of the data) before what we read next.

@@ -280,8 +280,7 @@ mod tests {
         let ended = Ended { lines, failure: None };
         let parse = |text: &str| super::super::plugin::parse(text).expect("the plugin's form").remove(0);
         let busy = "at b 40 90000\nat 0 ffffffff80000000 12800";
-        let counted =
-            format!("total 9\npath a 1280\npath b 9\neoi a 1280 2560\nat a 12 2560\nat a 30 1280\n{busy}\nend");
+        let counted = format!("path a 1280\npath b 9\neoi a 1280 2560\nat a 12 2560\nat a 30 1280\n{busy}\nend");
         let Ok(figures) = linux_figures(&ended, &parse(&counted), 1) else { panic!("they are whole") };
         assert_eq!((figures.interrupts_a_read, figures.a_read, figures.to_eoi), (1.0, 10.0, 2.0));
         assert_eq!((figures.an_interrupt, figures.without_completion), (3.0, 2.0));

@@ -17,8 +17,6 @@ pub(super) const OUTSIDE: u64 = 0;
 /// Instructions between two marks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Instructions {
-    /// All of them.
-    pub(super) total: u64,
     /// How many interrupts came through each gate.
     pub(super) interrupts: HashMap<u64, u64>,
     /// By gate: writes of the EOI register, and the instructions from the gate to them.
@@ -84,7 +82,6 @@ pub(super) fn parse(text: &str) -> Option<Vec<Instructions>> {
     let mut counted = Instructions::default();
     for line in text.lines() {
         match line.split(' ').collect::<Vec<_>>()[..] {
-            ["total", count] => counted.total = count.parse().ok()?,
             ["path", gate, count] => _ = counted.interrupts.insert(hex(gate)?, count.parse().ok()?),
             ["eoi", gate, writes, count] => {
                 _ = counted.ends.insert(hex(gate)?, (writes.parse().ok()?, count.parse().ok()?));
@@ -131,9 +128,10 @@ mod tests {
 
     #[test]
     fn the_plugins_output_is_read() {
-        let text = "total 900\npath a0 3\npath b0 9\neoi a0 3 6\neoi b0 8 8\nat 0 20 90\nat a0 1f 3\nat a0 20 6\nat b0 20 50\nend\ntotal 7\nend\n";
+        let text = "path a0 3\npath b0 9\neoi a0 3 6\neoi b0 8 8\nat 0 20 90\nat a0 1f 3\nat a0 20 6\nat b0 20 50\nend\n\
+                    path a0 7\nend\n";
         let [counted, second] = &parse(text).expect("the plugin's form")[..] else { panic!("two pairs of marks") };
-        assert_eq!((counted.total, counted.interrupts[&0xa0], second.total), (900, 3, 7));
+        assert_eq!((counted.interrupts[&0xa0], second.interrupts[&0xa0]), (3, 7));
         assert_eq!(counted.in_interrupts(0xa0, |_| true), 9);
         assert_eq!(counted.in_interrupts(0xa0, |address| address == 0x20), 6);
         assert_eq!(counted.in_interrupts(0xc0, |_| true), 0);
@@ -141,7 +139,7 @@ mod tests {
         assert_eq!((counted.to_eoi(0xa0), counted.to_eoi(0xb0), counted.to_eoi(0xc0)), (Some(2.0), None, None));
         assert_eq!(counted.gate_of(|address| address == 0x1f), Some(0xa0));
         assert_eq!(counted.gate_of(|_| true), Some(0xb0));
-        assert_eq!(parse("total many"), None);
+        assert_eq!(parse("path a0 many"), None);
         assert_eq!(parse("something else"), None);
     }
 }

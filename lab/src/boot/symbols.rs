@@ -1,6 +1,7 @@
 //! Where a kernel's functions lie: Linux's by what its guest prints, the image's by its symbol table.
 
 use super::BootError;
+use object::{Object as _, ObjectSymbol as _, SymbolKind};
 use std::path::Path;
 
 /// A function.
@@ -30,11 +31,11 @@ impl Symbols {
     /// The functions of an image.
     ///
     /// # Errors
-    /// [`BootError::Io`] when it cannot be read or has no symbol table.
+    /// [`BootError::Io`] when it cannot be read, or is no object file.
     pub(super) fn of_image(file: &Path) -> Result<Self, BootError> {
         let io = |error| BootError::Io(file.display().to_string(), error);
         let bytes = std::fs::read(file).map_err(io)?;
-        functions(&bytes).map(Self).ok_or_else(|| io(std::io::Error::other("it has no symbol table")))
+        functions(&bytes).map(Self).map_err(|error| io(std::io::Error::other(error)))
     }
 
     /// Whether `address` is in a function whose name contains one of `parts`.
@@ -54,33 +55,15 @@ impl Symbols {
     }
 }
 
-/// Section type SHT_SYMTAB and symbol type STT_FUNC (System V ABI, "Sections", "Symbol Table").
-const SYMBOL_TABLE: u64 = 2;
-const FUNCTION: u64 = 2;
-/// Bytes of a symbol.
-const SYMBOL_BYTES: usize = 24;
-
-/// The functions in the symbol table of a little-endian ELF64 file.
-fn functions(file: &[u8]) -> Option<Vec<Symbol>> {
-    let number = |at: usize, bytes: usize| {
-        let mut word = [0; 8];
-        word[..bytes].copy_from_slice(file.get(at..at.checked_add(bytes)?)?);
-        Some(u64::from_le_bytes(word))
+/// The functions in the symbol table of an object file.
+fn functions(file: &[u8]) -> object::Result<Vec<Symbol>> {
+    let functions = object::File::parse(file)?;
+    let functions = functions.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text);
+    let symbol = |symbol: object::Symbol<'_, '_>| {
+        let first = symbol.address();
+        Ok(Symbol { name: symbol.name()?.to_owned(), first, end: first + symbol.size() })
     };
-    let place = |at| Some(number(at, 8)? as usize);
-    let (headers, header_bytes, count) = (place(0x28)?, number(0x3a, 2)? as usize, number(0x3c, 2)? as usize);
-    let header = |index: usize| headers + index * header_bytes;
-    let table = (0..count).map(header).find(|&header| number(header + 4, 4) == Some(SYMBOL_TABLE))?;
-    let names = place(header(number(table + 0x28, 4)? as usize) + 0x18)?;
-    let (first, bytes) = (place(table + 0x18)?, place(table + 0x20)?);
-    let symbol = |at: usize| {
-        let name = file.get(names + number(at, 4)? as usize..)?.split(|&byte| byte == 0).next()?;
-        let (address, length) = (number(at + 8, 8)?, number(at + 16, 8)?);
-        let is_function = number(at + 4, 1)? & 0xf == FUNCTION;
-        let name = String::from_utf8_lossy(name).into_owned();
-        is_function.then_some(Symbol { name, first: address, end: address + length })
-    };
-    Some((first..first + bytes).step_by(SYMBOL_BYTES).filter_map(symbol).collect())
+    functions.map(symbol).collect()
 }
 
 #[cfg(test)]
@@ -92,7 +75,7 @@ mod tests {
         let file = std::env::current_exe().expect("a test runs from a file");
         let symbols = Symbols::of_image(&file).expect("test programs keep their symbols");
         assert!(symbols.have(&["this_programs_own_functions_are_found"]) && !symbols.have(&["no_such_function"]));
-        assert_eq!(functions(b"\x7fELF"), None);
+        assert!(functions(b"\x7fELF").is_err());
     }
 
     #[test]

@@ -88,6 +88,18 @@ fn what_nobody_wants_is_disabled_and_ended() {
     assert_eq!((gic.strays(), gic.last_stray()), (2, Some(IntId(5))));
 }
 
+/// `check` found it: what ends a stray disabled the line that had been given the number, and had enabled it, meanwhile.
+#[test]
+fn what_ends_a_stray_leaves_the_next_line_enabled() {
+    let (log, gic) = gic(EoiMode::Split);
+    let _levels = line(&GicDomain::new(gic.clone()), 45, Target::on(CpuId(0)));
+    log.take();
+    gic.end_stray(IntId(45), false);
+    assert_eq!(log.take(), ["wd 184 2000", "wd 104 2000", "wc 10 2d", "wc 1000 2d"]);
+    gic.end_stray(IntId(45), true);
+    assert_eq!(log.take(), ["wc 10 2d", "wc 1000 2d"], "the line that is being freed is masked");
+}
+
 #[test]
 fn one_bit_is_written_where_ones_act() {
     let (log, gic) = gic(EoiMode::Split);
