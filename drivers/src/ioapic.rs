@@ -4,6 +4,7 @@
 //! moves. Level-triggered pins are then told of the end by the I/O APIC's own EOI register, since the remapped message
 //! is edge-triggered for the local APIC. Pins are never posted.
 
+use crate::apic::Lapic;
 use crate::message::parent_with;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,6 +12,7 @@ use core::fmt;
 use hal::{Hal, Lock, Regs};
 use irq::{
     AllocRequest, ChipOps, Delivery, HardwareIrq, IrqChip, IrqDomain, IrqError, Level, LevelData, MsiMessage, Target,
+    Vector,
 };
 use spec::apic::{IoApicVersion, Redirection, RemappableRedirection, ioapic};
 use spec::msi::{PlainAddress, PlainData, RemappableAddress};
@@ -50,10 +52,9 @@ impl fmt::Display for IoApicError {
 impl core::error::Error for IoApicError {}
 
 /// Where an I/O APIC's messages go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum IoApicRoute {
-    /// Straight to local APICs; their EOIs come back by themselves.
-    Plain,
+pub enum IoApicRoute<H: Hal> {
+    /// Straight to these local APICs; their EOIs come back by themselves.
+    Plain(Arc<Lapic<H>>),
     /// To a remapping unit.
     Remapped,
 }
@@ -119,7 +120,7 @@ impl<R: Regs> State<R> {
 
 /// The chip of an I/O APIC's pins.
 pub struct IoApicChip<H: Hal> {
-    route: IoApicRoute,
+    route: IoApicRoute<H>,
     state: Lock<H, State<H::Regs>>,
 }
 
@@ -134,7 +135,7 @@ impl<H: Hal> IoApicChip<H> {
             return Err(IrqError::Hardware("I/O APIC", "no such pin"));
         };
         let bits = match self.route {
-            IoApicRoute::Plain => plain(message)?.into_bits(),
+            IoApicRoute::Plain(_) => plain(message)?.into_bits(),
             IoApicRoute::Remapped => remappable(message, pin as u8).into_bits(),
         };
         let new = Redirection::from_bits(bits)
@@ -178,7 +179,7 @@ fn remappable(message: MsiMessage, pin: u8) -> RemappableRedirection {
 impl<H: Hal> IrqChip for IoApicChip<H> {
     fn name(&self) -> &'static str {
         match self.route {
-            IoApicRoute::Plain => "IO-APIC",
+            IoApicRoute::Plain(_) => "IO-APIC",
             IoApicRoute::Remapped => "IR-IO-APIC",
         }
     }
@@ -187,23 +188,30 @@ impl<H: Hal> IrqChip for IoApicChip<H> {
         ChipOps { eoi: true, mask: true, set_affinity: true, retrigger: true, forwards: true, ..ChipOps::default() }
     }
 
-    /// The local APIC first: the pin, if still asserted, sends again as soon as it is told.
+    /// The local APIC first: the pin, if still asserted, sends again as soon as it is told. Its EOI means nothing to a pin
+    /// whose vector it held for an edge: a device that sent to that vector, by a message that is no longer its own, took
+    /// the level's mark (SDM vol. 3, "Interrupt Acceptance for Fixed Interrupts", TMR). Where that happens only after the
+    /// look, the edge comes as one more interrupt of this line, and its end is seen.
     fn eoi(&self, level: &Level<'_>) {
+        let pin = level.hwirq().0 as usize;
+        let mut state = self.state.lock();
+        let tell = match state.pins.get_mut(pin) {
+            Some(Pin { wiring: PinWiring { level: true, .. }, moved, entry, .. }) => match &self.route {
+                IoApicRoute::Plain(lapic) => core::mem::take(moved) || !lapic.is_level(Vector(entry.vector())),
+                IoApicRoute::Remapped => true,
+            },
+            _ => false,
+        };
         if let Ok(parent) = parent_with(level, |ops| ops.eoi) {
             parent.chip().eoi(&parent);
         }
-        let pin = level.hwirq().0 as usize;
-        let mut state = self.state.lock();
-        let Some(Pin { wiring: PinWiring { level: true, .. }, moved, .. }) = state.pins.get_mut(pin) else { return };
-        let moved = core::mem::take(moved);
-        if moved || self.route == IoApicRoute::Remapped {
+        if tell {
             state.end(pin);
         }
     }
 
-    /// A level that is still raised comes again once its pin is told of an end. An IPI would come as an edge: it takes
-    /// the level's mark from a request that waits at the local APIC, whose EOI then never reaches the pin (SDM vol. 3,
-    /// "Interrupt Acceptance for Fixed Interrupts", TMR).
+    /// A level that is still raised comes again once its pin is told of an end. An IPI would come as an edge, which takes
+    /// the level's mark from a request that waits at the local APIC.
     fn retrigger(&self, level: &Level<'_>) -> bool {
         let pin = level.hwirq().0 as usize;
         let mut state = self.state.lock();
@@ -258,7 +266,7 @@ impl<H: Hal> IoApicDomain<H> {
         hal: H,
         regs: H::Regs,
         wiring: &[PinWiring],
-        route: IoApicRoute,
+        route: IoApicRoute<H>,
         parent: Arc<dyn IrqDomain>,
     ) -> Result<Self, IoApicError> {
         if parent.is_posted() {
@@ -273,7 +281,7 @@ impl<H: Hal> IoApicDomain<H> {
         if wiring.len() > has {
             return Err(IoApicError::Pins(wiring.len(), has));
         }
-        let needs_eoi = route == IoApicRoute::Remapped && wiring.iter().any(|pin| pin.level);
+        let needs_eoi = matches!(route, IoApicRoute::Remapped) && wiring.iter().any(|pin| pin.level);
         if needs_eoi && !state.has_eoi {
             return Err(IoApicError::NoEoi(version.version()));
         }
@@ -294,7 +302,7 @@ impl<H: Hal> IrqDomain for IoApicDomain<H> {
     }
 
     fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
-        if request.delivery == Delivery::Logical && self.chip.route == IoApicRoute::Plain {
+        if request.delivery == Delivery::Logical && matches!(self.chip.route, IoApicRoute::Plain(_)) {
             return Err(IrqError::Delivery("a logical destination needs interrupt remapping"));
         }
         let mut state = self.chip.state.lock();

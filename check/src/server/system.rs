@@ -100,7 +100,7 @@ impl System {
     pub fn pin_line(&self) -> Irq {
         let wiring: Vec<_> = (0..8).map(|pin| PinWiring { level: pin == WIRE_PIN, active_low: false }).collect();
         let regs = Regs::Model { model: self.models.ioapic, region: 0 };
-        let route = if self.unit.is_some() { IoApicRoute::Remapped } else { IoApicRoute::Plain };
+        let route = if self.unit.is_some() { IoApicRoute::Remapped } else { IoApicRoute::Plain(self.lapic.clone()) };
         let domain = IoApicDomain::new(SimHal, regs, &wiring, route, self.unposted()).expect("not posted");
         let request = request(IOAPIC_REQUESTER, WIRE_PIN.into(), CpuSet::first(self.cpus), false);
         self.core.alloc_line(&domain, &request, Flow::FastEoi).expect("a line")

@@ -152,6 +152,12 @@ impl<H: Hal> Lapic<H> {
         self.bank_bit(xapic::ISR, vector)
     }
 
+    /// Whether what this CPU accepted last for `vector` was a level: its EOI then goes to the I/O APICs too ("Interrupt
+    /// Acceptance for Fixed Interrupts", TMR).
+    pub fn is_level(&self, vector: Vector) -> bool {
+        self.bank_bit(xapic::TMR, vector)
+    }
+
     fn bank_bit(&self, first: u32, vector: Vector) -> bool {
         self.read(first + xapic::STRIDE * u32::from(vector.0 / 32)) & (1 << (vector.0 % 32)) != 0
     }

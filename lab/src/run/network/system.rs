@@ -154,7 +154,8 @@ fn attach(parts: &Parts, pc: &Pc) -> Result<Attached, SetupError> {
             let mut wiring = vec![PinWiring::default(); pins];
             wiring[FIRST_PIN.into()..]
                 .fill(PinWiring { level: parts.network.trigger == Trigger::Level, active_low: false });
-            let domain = IoApicDomain::new(SimHal, parts.ioapic, &wiring, IoApicRoute::Plain, pc.vectors())?;
+            let route = IoApicRoute::Plain(pc.lapic.clone());
+            let domain = IoApicDomain::new(SimHal, parts.ioapic, &wiring, route, pc.vectors())?;
             let config = MmioConfig { interrupts: irqs, shared_lines: false };
             Ok((Arc::new(Mmio::<SimHal>::new(SimHal, registers, config)?), Arc::new(domain)))
         }
