@@ -419,6 +419,31 @@ fn a_flow_that_changes_while_the_line_is_active_leaves_its_end_to_be_given_once(
     }
 }
 
+/// Whatever flow the next interrupt comes by: what the thread holds is given when it is done, and not before.
+#[test]
+fn an_interrupt_by_the_new_flow_leaves_what_the_thread_of_the_old_one_holds() {
+    for (flow, interrupt, end) in [
+        (Flow::Edge, "ack handle", "thread eoi"),
+        (Flow::Level, "mask ack handle", "thread eoi unmask"),
+        (Flow::FastEoi, "mask handle eoi", "thread eoi unmask"),
+    ] {
+        let (bench, irq, gate, primary) = oneshot(GIC, Flow::Strict);
+        bench.fire(irq);
+        wait_until(|| gate.begun() == 1);
+        bench.core.set_flow(irq, flow).unwrap();
+        bench.said();
+        bench.fire(irq);
+        assert_eq!(bench.said(), interrupt);
+        // Woken meanwhile, it runs once more.
+        gate.open();
+        wait_until(|| gate.begun() == 2);
+        assert_eq!(bench.said(), "thread", "{flow}");
+        bench.end_thread(irq, &gate, 0);
+        assert_eq!(bench.said(), end, "{flow}");
+        bench.core.free(irq, &primary).unwrap();
+    }
+}
+
 /// The old flow left its end to the thread, which is done while the new flow's handler runs: that one gives the end.
 #[test]
 fn an_end_that_the_old_flow_left_over_is_given_behind_the_new_flows_handler() {
