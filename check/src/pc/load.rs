@@ -6,6 +6,7 @@ use crate::verdict::violate;
 use drivers::nvme::{BatchDone, Completed, IoError, IoOp, IoRequest, QueuePair, Refusal};
 use hal::{Dma as _, Hal as _, Word as _};
 use machine::SimHal;
+use spec::nvme::Status;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
@@ -32,6 +33,8 @@ struct State {
     free: Vec<u16>,
     /// Commands still to submit from completions.
     carried: u64,
+    /// What has been in flight since then, in ns, may be aborted.
+    aborted_ns: u64,
 }
 
 /// The load of one queue, whatever queue pair that is.
@@ -181,7 +184,7 @@ impl Load {
                 Mark::Completed.of(completed.tag);
             }
             Err(error) => {
-                self.check_error(completed.tag, error);
+                self.check_error(completed.tag, flight.as_ref(), error);
                 Mark::Failed.of(completed.tag);
             }
         }
@@ -199,8 +202,15 @@ impl Load {
         }
     }
 
-    fn check_error(&self, tag: u64, error: IoError) {
+    /// From now on what has been in flight since `since_ns` may be aborted. Nothing younger: no Abort names that.
+    pub(super) fn may_be_aborted(&self, since_ns: u64) {
+        self.state(|state| state.aborted_ns = state.aborted_ns.max(since_ns));
+    }
+
+    fn check_error(&self, tag: u64, flight: Option<&Flight>, error: IoError) {
+        let old = self.state(|state| flight.is_some_and(|flight| flight.since_ns <= state.aborted_ns));
         let explained = match error {
+            IoError::Device { status: Status::ABORT_REQUESTED, .. } if old => true,
             IoError::Device { .. } => self.distrusted.load(Relaxed) || self.disrupted.load(Relaxed) > 0,
             IoError::QueueDeleted | IoError::ControllerReset | IoError::Shutdown => self.disrupted.load(Relaxed) > 0,
         };

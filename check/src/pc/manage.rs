@@ -36,6 +36,7 @@ pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
         PcStep::Reset { drive: index } => reset(stack, drive(index)),
         PcStep::Rebind { drive: index, lines_first, ns } => rebind(stack, drive(index), lines_first, ns),
         PcStep::Coalesce { drive: index, entries, us } => coalesce(stack, drive(index), entries, us),
+        PcStep::Abort { queue, age_ns } => abort(stack, slot(queue), age_ns),
         PcStep::Check { queue, policy } => check(slot(queue), policy),
         PcStep::Lend { queue, ns } => lend(stack, slot(queue), ns),
         PcStep::Ring { count, period_ns } => stack.rings.ring(count, period_ns),
@@ -196,6 +197,20 @@ fn coalesce(stack: &PcStack, drive: &Drive, entries: u16, us: u32) {
     match controller.set_coalescing(coalescing) {
         Ok(()) => {}
         Err(error) => stack.fails("coalescing", drive, &error),
+    }
+}
+
+fn abort(stack: &PcStack, slot: &Slot, age_ns: u64) {
+    let drive = stack.drive_of(slot);
+    let Some(_claim) = claim(&drive.busy) else { return };
+    let (Some(controller), Some(bound)) = (drive.controller(), slot.bound()) else { return };
+    let now_ns = SimHal.now_ns();
+    slot.load.may_be_aborted(now_ns.saturating_sub(age_ns));
+    match controller.abort_expired(&bound.pair, now_ns, age_ns) {
+        Ok(report) if report.aborted > 0 => stack.saw("command: aborted"),
+        Ok(report) if report.not_aborted > 0 => stack.saw("command: over before its Abort"),
+        Ok(_) => {}
+        Err(error) => stack.fails("an Abort", drive, &error),
     }
 }
 

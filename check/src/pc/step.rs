@@ -28,6 +28,8 @@ pub enum PcStep {
     Rebind { drive: u32, lines_first: bool, ns: u64 },
     /// Changes a controller's declared coalescing.
     Coalesce { drive: u32, entries: u16, us: u32 },
+    /// Has a drive abort what has been in flight on a queue for so long.
+    Abort { queue: u32, age_ns: u64 },
     /// Changes a queue's check after submissions.
     Check { queue: u32, policy: u32 },
     /// Lends a queue's line to a guest, which serves it, and takes it back.
@@ -59,6 +61,7 @@ impl PcStep {
             77..83 => Self::Lend { queue, ns: draw.time_ns(200, 40_000) },
             83..90 => Self::Ring { count: draw.time_ns(1, 64), period_ns: draw.time_ns(300, 6_000) },
             90..94 => Self::Raise { function: draw.below(2) as u32 },
+            94..97 => Self::Abort { queue, age_ns: draw.time_ns(500, 30_000) },
             _ => Self::Burst { queue, count: draw.time_ns(1, 128), depth: draw.within(1..=24) as u32 },
         }
     }
@@ -84,6 +87,7 @@ impl fmt::Display for PcStep {
             }
             Self::Coalesce { drive, entries: 0, .. } => write!(f, "switch coalescing of drive {drive} off"),
             Self::Coalesce { drive, entries, us } => write!(f, "drive {drive} coalesces {entries} entries or {us} µs"),
+            Self::Abort { queue, age_ns } => write!(f, "abort what queue {queue} has had in flight for {age_ns} ns"),
             Self::Check { queue, policy } => write!(f, "set the check of queue {queue} to policy {policy}"),
             Self::Lend { queue, ns } => write!(f, "lend queue {queue}'s line to a guest for {ns} ns"),
             Self::Ring { count, period_ns } => write!(f, "ring {count} times, every {period_ns} ns"),
