@@ -321,6 +321,21 @@ fn a_drive_that_failed_in_its_reset_is_shut_down_and_comes_up_again() {
     });
 }
 
+/// `check` found it: only clearing an EN that was set takes CFS back, and the start failed by what had been before it.
+#[test]
+fn a_drive_that_failed_while_it_was_disabled_comes_up() {
+    let faults = FaultPlan { fatal_at: Some(Ps::from_ns(10_000_000)), ..FaultPlan::default() };
+    host(Config { faults, ..config() }, |host| {
+        let first = controller(host);
+        first.shutdown().expect("it works");
+        let now = SimHal.now_ns();
+        host.wait_ns(10_000_001 - now);
+        assert_eq!((first.check_health(), host.bar0.read32(0x1c)), (Err(NvmeError::Fatal), 2), "CFS");
+        let second = controller(host);
+        assert_eq!(second.check_health(), Ok(()));
+    });
+}
+
 /// It used to be waited for as long as a healthy one may take.
 #[test]
 fn a_drive_that_fails_in_its_shutdown_is_not_waited_for() {

@@ -88,6 +88,11 @@ impl<H: Hal> Port<H> {
         self.regs.write64(registers::ASQ, sq.0);
         self.regs.write64(registers::ACQ, cq.0);
         let cc = Cc::new().with_en(true).with_iosqes(IOSQES).with_iocqes(IOCQES);
+        if self.status()?.cfs() {
+            // It failed while it was disabled: only clearing an EN that was set takes that back (Base 3.7.2).
+            self.regs.write32(registers::CC, cc.into_bits());
+            self.disable()?;
+        }
         self.regs.write32(registers::CC, cc.into_bits());
         self.wait("CSTS.RDY = 1", self.ready_ms(), |csts| csts.rdy() || csts.cfs())?;
         self.check_health()
