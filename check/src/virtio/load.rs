@@ -17,6 +17,9 @@ struct Queue {
     left: AtomicU64,
     in_flight: AtomicU64,
     broken: AtomicBool,
+    /// The device lied of it, and what its used ring says is not to be trusted until its reset. Where nothing was in
+    /// flight then, nobody notices before the next requests meet the wrong entries.
+    distrusted: AtomicBool,
 }
 
 /// The load.
@@ -26,7 +29,7 @@ pub(super) struct Load {
     disk: Mutex<Option<Arc<Block<SimHal>>>>,
     buffer: <SimHal as Hal>::Dma,
     next: AtomicU64,
-    /// Resets under way, or the device lies: requests may fail.
+    /// Resets under way: requests may fail.
     pub(super) disrupted: AtomicU32,
     /// The device breaks its queues.
     pub(super) hostile: bool,
@@ -102,6 +105,15 @@ impl Load {
         (0..QUEUES_MAX as u16).filter(broken).collect()
     }
 
+    /// Whether what the device says of a queue is to be believed: not since it lied, until the queue's reset.
+    pub(super) fn trust(&self, queue: u16, trusted: bool) {
+        self.queues[usize::from(queue)].distrusted.store(!trusted, Relaxed);
+    }
+
+    fn may_fail(&self, queue: u16) -> bool {
+        self.disrupted.load(Relaxed) > 0 || self.queues[usize::from(queue)].distrusted.load(Relaxed)
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.queues.iter().all(|queue| queue.left.load(Relaxed) == 0 && queue.in_flight.load(Relaxed) == 0)
     }
@@ -123,7 +135,7 @@ impl BatchDone for Told {
         for done in batch {
             match done.result {
                 Ok(()) => Mark::Completed.of(done.tag),
-                Err(_) if load.disrupted.load(Relaxed) > 0 => Mark::Failed.of(done.tag),
+                Err(_) if load.may_fail(queue) => Mark::Failed.of(done.tag),
                 Err(error) => {
                     violate("operations", format!("request {} failed, {error}, and nothing explains it", done.tag))
                 }

@@ -251,7 +251,7 @@ impl Rig for VirtioRig {
             VirtioFault::Jump { queue, by } => {
                 let queues = self.up().load.disk().map_or(1, |disk| disk.queues());
                 let queue = (queue % u32::from(queues)) as u16;
-                self.up().load.disrupted.fetch_add(1, Relaxed);
+                self.up().load.trust(queue, false);
                 self.poke(Which::Disk, model::code::JUMP_USED, jump_arg(queue, by));
             }
             VirtioFault::Raise { disk, vector } => {
@@ -267,10 +267,7 @@ impl Rig for VirtioRig {
 
     fn heal(&mut self, fault: &VirtioFault) {
         match fault {
-            VirtioFault::Jump { .. } => {
-                self.up().load.disrupted.fetch_sub(1, Relaxed);
-            }
-            VirtioFault::Raise { .. } => {}
+            VirtioFault::Jump { .. } | VirtioFault::Raise { .. } => {}
             VirtioFault::Late { .. } => {
                 let latency = self.latency;
                 self.with(Which::Disk, |disk: &mut Block| disk.set_latency(latency));

@@ -185,6 +185,7 @@ impl VirtioStack {
         let Some(_claim) = crate::gic::source::claim(&self.busy[0]) else { return false };
         let Some(disk) = self.load.disk().filter(|disk| queue < disk.queues()) else { return false };
         self.load.disrupted.fetch_add(1, Relaxed);
+        self.load.trust(queue, true);
         let recovered = disk.recover(queue);
         self.load.disrupted.fetch_sub(1, Relaxed);
         if let Err(error) = recovered {
@@ -283,6 +284,7 @@ impl VirtioStack {
                 let Some(disk) = self.load.disk() else { return };
                 self.load.set_disk(None);
                 self.load.disrupted.fetch_add(1, Relaxed);
+                (0..disk.queues()).for_each(|queue| self.load.trust(queue, true));
                 let down = disk.shut_down();
                 self.load.disrupted.fetch_sub(1, Relaxed);
                 if let Err(error) = down {
