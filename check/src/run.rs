@@ -232,6 +232,9 @@ struct Managers {
 impl<S: Subject> Live<'_, S> {
     fn go(&mut self) -> Result<(), Failure> {
         self.rig.bring_up();
+        let (bound, ledger) = (self.subject.bound(), self.ledger.clone());
+        let idle = |_: &_| ledger.borrow().running == 0;
+        self.wait(bound, "bring-up", idle, |_| "some interrupt runs all the time".into())?;
         let checkers = self.rig.checkers();
         self.ledger.borrow_mut().extend(checkers);
         let start = self.rig.machine().now();
@@ -251,7 +254,6 @@ impl<S: Subject> Live<'_, S> {
             }
         }
         self.pass_until(self.calm_from)?;
-        let bound = self.subject.bound();
         self.wait(
             bound,
             "managers",

@@ -94,6 +94,8 @@ pub struct Ledger {
     pub findings: Findings,
     /// Interrupts that CPUs took.
     pub interrupts: u64,
+    /// Of these, those that still run.
+    pub running: u64,
     /// Commands that the code under test accepted.
     pub commands: u64,
 }
@@ -104,7 +106,8 @@ impl Ledger {
         Self { checkers, ..Self::default() }
     }
 
-    /// More, that hear from now on: what is known only after bring-up.
+    /// More, that hear from now on: what is known only after bring-up. No interrupt runs, whose end they would hear without
+    /// its begin.
     pub fn extend(&mut self, checkers: Vec<Box<dyn Checker>>) {
         self.checkers.extend(checkers);
     }
@@ -126,7 +129,11 @@ impl Ledger {
 
     fn count(&mut self, fact: &Fact) {
         match *fact {
-            Fact::Accepted { .. } | Fact::Exception { .. } => self.interrupts += 1,
+            Fact::Accepted { .. } | Fact::Exception { .. } => {
+                self.interrupts += 1;
+                self.running += 1;
+            }
+            Fact::Returned { .. } => self.running -= 1,
             Fact::Mark { tag, .. } => match Mark::from_tag(tag) {
                 Some(Mark::Submitted) => self.commands += 1,
                 Some(Mark::Refused) => self.commands -= 1,
@@ -157,5 +164,23 @@ pub(crate) mod testing {
         }
         checker.end(Ps::from_ns(1_000_000), &mut findings);
         findings.failures.into_iter().map(|failure| failure.text).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checkers that began inside an interrupt took its end for one too many.
+    #[test]
+    fn an_interrupt_runs_until_it_returns_to_what_none_interrupted() {
+        let mut ledger = Ledger::default();
+        let taken = Fact::Exception { cpu: 1, pseudo_nmi: false };
+        let returned = |depth| Fact::Returned { cpu: 1, depth, in_service: None };
+        let runs = [taken, taken, returned(1), returned(0)].map(|fact| {
+            ledger.hear(Ps(1), &fact);
+            ledger.running
+        });
+        assert_eq!((runs, ledger.interrupts), ([1, 2, 1, 0], 2));
     }
 }
