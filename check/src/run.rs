@@ -255,7 +255,7 @@ impl<S: Subject> Live<'_, S> {
         }
         self.pass_until(self.calm_from)?;
         self.wait(
-            bound,
+            self.subject.step_bound(),
             "managers",
             |_| managers.left.load(Relaxed) == 0,
             |_| {

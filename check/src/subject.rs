@@ -52,6 +52,11 @@ pub trait Subject: Sync + 'static {
     fn bound(&self) -> Ps {
         Ps::from_ns(50_000_000)
     }
+
+    /// And before that, what managers are at: longer than the deadlines that the code under test sets itself.
+    fn step_bound(&self) -> Ps {
+        self.bound()
+    }
 }
 
 /// What a machine is built from.

@@ -19,6 +19,7 @@ use crate::draw::Draw;
 use crate::server::Delivery;
 use crate::subject::{Build, Subject};
 use fault::PcFault;
+use machine::time::Ps;
 use step::PcStep;
 
 /// The stack with one way of delivery.
@@ -69,6 +70,12 @@ impl Subject for Pc {
 
     fn draw_fault(&self, kind: &'static str, draw: &mut Draw) -> PcFault {
         PcFault::draw(kind, draw)
+    }
+
+    /// A drive that fails again while its driver waits for the end of its reset keeps that waiting for CAP.TO, 500 ms; as
+    /// often as a history has faults.
+    fn step_bound(&self) -> Ps {
+        self.bound() + Ps::from_ns(4 * 500_000_000)
     }
 
     fn build(&self, build: &mut Build<'_, PcFault>) -> PcRig {
