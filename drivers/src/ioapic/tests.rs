@@ -104,8 +104,8 @@ fn a_plain_pin_is_written_masked_then_opened() {
     assert!(domain.allocate(&request(1)).is_err() && domain.allocate(&request(2)).is_err());
 }
 
-/// A level-triggered pin of vector 0x31, without a remapping unit, once it was moved to vector 0x44.
-fn end_after_move(version: u64) -> Vec<(u32, u64)> {
+/// A level-triggered pin of vector 0x31, open, without a remapping unit.
+fn with_plain_level<R>(version: u64, body: impl FnOnce(&Setup, &Level<'_>) -> R) -> R {
     let (setup, regs) = Setup::new(version);
     let hal = HostHal::manual(2);
     let domain = IoApicDomain::new(hal, regs, &[LEVEL_LOW], setup.plain(), setup.vectors.clone()).unwrap();
@@ -114,14 +114,22 @@ fn end_after_move(version: u64) -> Vec<(u32, u64)> {
     setup.vectors.activate(&level.parent().unwrap(), TARGET).unwrap();
     domain.activate(&level, TARGET).unwrap();
     level.chip().unmask(&level);
-    setup.apic.answer(0x81a, &[1 << 4]);
-    level.chip().set_affinity(&level, Target::at(CpuId(0), Vector(0x44))).unwrap();
     setup.script.writes();
-    level.chip().eoi(&level);
-    let writes = setup.script.writes().into_iter().map(|(offset, _, value)| (offset, value)).collect();
-    level.chip().eoi(&level);
-    assert_eq!(setup.script.writes(), [], "once is enough");
-    writes
+    body(&setup, &level)
+}
+
+/// What ends it once it was moved to vector 0x44.
+fn end_after_move(version: u64) -> Vec<(u32, u64)> {
+    with_plain_level(version, |setup, level| {
+        setup.apic.answer(0x81a, &[1 << 4]);
+        level.chip().set_affinity(level, Target::at(CpuId(0), Vector(0x44))).unwrap();
+        setup.script.writes();
+        level.chip().eoi(level);
+        let writes = setup.script.writes().into_iter().map(|(offset, _, value)| (offset, value)).collect();
+        level.chip().eoi(level);
+        assert_eq!(setup.script.writes(), [], "once is enough");
+        writes
+    })
 }
 
 /// Its interrupt may have been taken by the old vector, whose EOI means nothing to the pin.
@@ -137,19 +145,13 @@ fn a_plain_level_pin_that_moved_is_told_of_the_end_by_its_new_vector() {
 /// `check` found it: a drive that sent by an old message had a level taken for an edge, and the pin waited for its end for ever.
 #[test]
 fn a_plain_level_pin_that_was_taken_for_an_edge_is_told_of_the_end() {
-    let (setup, regs) = Setup::new(0x20);
-    let hal = HostHal::manual(2);
-    let domain = IoApicDomain::new(hal, regs, &[LEVEL_LOW], setup.plain(), setup.vectors.clone()).unwrap();
-    let levels = [domain.allocate(&request(0)).unwrap(), setup.vectors.allocate(&request(0)).unwrap()];
-    let level = Level::new(Irq(0), &levels);
-    setup.vectors.activate(&level.parent().unwrap(), TARGET).unwrap();
-    domain.activate(&level, TARGET).unwrap();
-    setup.script.writes();
-    setup.apic.answer(0x819, &[!(1 << 0x11), 1 << 0x11]);
-    level.chip().eoi(&level);
-    assert_eq!((setup.apic.writes(), setup.script.writes()), (vec![(0x80b, 64, 0)], vec![(0x40, 32, 0x31)]));
-    level.chip().eoi(&level);
-    assert_eq!(setup.script.writes(), [], "a level's end comes by itself");
+    with_plain_level(0x20, |setup, level| {
+        setup.apic.answer(0x819, &[!(1 << 0x11), 1 << 0x11]);
+        level.chip().eoi(level);
+        assert_eq!((setup.apic.writes(), setup.script.writes()), (vec![(0x80b, 64, 0)], vec![(0x40, 32, 0x31)]));
+        level.chip().eoi(level);
+        assert_eq!(setup.script.writes(), [], "a level's end comes by itself");
+    });
 }
 
 #[test]
