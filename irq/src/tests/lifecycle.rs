@@ -128,6 +128,20 @@ fn a_managed_line_goes_and_comes_with_its_cpu() {
 }
 
 #[test]
+fn a_managed_line_that_is_made_while_its_cpu_is_offline_comes_with_it() {
+    let bench = Bench::new(ALL_OPS);
+    bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
+    let managed = AllocRequest { managed: true, ..on(CpuSet::of(CPU1)) };
+    let irq = bench.core.alloc_line(&bench.domain, &managed, Flow::Edge).unwrap();
+    bench.request(irq, |_| IrqReturn::Handled);
+    let view = bench.core.view(irq).unwrap();
+    assert!(view.shutdown && view.effective.is_none());
+    bench.core.cpu_online(CPU1).unwrap();
+    let view = bench.core.view(irq).unwrap();
+    assert_eq!((view.shutdown, view.masked, view.effective.unwrap().cpu), (false, false, CPU1));
+}
+
+#[test]
 fn a_vector_pending_on_a_cpu_that_goes_is_fired_at_its_new_one() {
     let bench = Bench::new(ALL_OPS);
     let irq = bench.line(Flow::Edge);
@@ -149,10 +163,10 @@ fn accounting_prints_as_proc_interrupts() {
     let mut core = IrqCore::new(hal, CoreConfig::x86(2, 8)).unwrap();
     let pmn = "Posted MSI notification event";
     core.set_system_vector(Vector(0xeb), "PMN", pmn, Arc::new(|core| assert!(core.dispatch(Vector(0x20))))).unwrap();
-    assert_eq!(
-        core.set_system_vector(Vector(0xeb), "PMN", pmn, Arc::new(|_| ())),
-        Err(IrqError::SystemVector(Vector(0xeb)))
-    );
+    for taken in [0x02, 0x1f, 0x20, 0xeb].map(Vector) {
+        let refused = core.set_system_vector(taken, "PMN", pmn, Arc::new(|_| ()));
+        assert_eq!(refused, Err(IrqError::SystemVector(taken)));
+    }
     let chip = LogChip::new(ALL_OPS, Log::default());
     let irq = core.alloc_line(&LogDomain(Arc::new(chip)), &on(CpuSet::of(CPU1)), Flow::Edge).unwrap();
     core.request(irq, "nvme0q1", RequestFlags::default(), handler(|_| IrqReturn::Handled)).unwrap();
@@ -164,6 +178,16 @@ fn accounting_prints_as_proc_interrupts() {
                     PMN:          0          1   Posted MSI notification event\n\
                     ERR:          1\n";
     assert_eq!(core.interrupts().to_string(), expected);
+}
+
+#[test]
+fn a_thousand_lines_need_a_fourth_column() {
+    for (lines_max, row) in [(999, "  0: "), (1_000, "   0: ")] {
+        let bench = Bench::with(ALL_OPS, |config| config.lines_max = lines_max);
+        bench.line(Flow::Edge);
+        let interrupts = bench.core.interrupts().to_string();
+        assert!(interrupts.lines().nth(1).unwrap().starts_with(row), "{interrupts}");
+    }
 }
 
 #[test]
