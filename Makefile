@@ -1,6 +1,6 @@
 # Two commands do everything on a fresh machine with a Rust toolchain:
 #   make demo   the four-drive job of the posted-MSI work, remapped and posted, beside the published figures
-#   make test   every test that takes minutes at most
+#   make test   the tests, in a quarter of an hour on two cores once everything is built
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo soak test test-all bench fuzz miri lint clean
@@ -12,7 +12,7 @@ DEMO_FLAGS :=
 
 help:
 	@echo "make demo      run the four-drive job, remapped and posted; writes $(OUT)/demo.html and $(OUT)/demo.trace.json"
-	@echo "make test      all quick tests (minutes)"
+	@echo "make test      the quick tests (a quarter of an hour); prints a budget for each part"
 	@echo "make test-all  those and the long ones"
 	@echo "make soak      search random histories for half an hour; writes $(OUT)/soak.json"
 	@echo "make bench     measure the engine, the server and the demultiplexer on this machine"

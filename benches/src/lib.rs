@@ -1,2 +1,2 @@
-//! Programs whose instructions are counted, one a figure of `benches/gates.toml`; see docs/performance.md.
-//! What they run is [`lab::bench`], which `campanile bench` times.
+//! Programs whose instructions are counted, one for each figure of `benches/gates.toml`; see docs/performance.md. They
+//! run [`lab::bench`], which `campanile bench` times.

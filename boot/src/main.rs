@@ -1,10 +1,10 @@
 //! Bare-metal images: [`hal::Hal`] on real registers, a small kernel round it, and cases that drive `irq/` and
 //! `drivers/`, unchanged, on QEMU's `virt` (aarch64) and `q35` (x86_64) machines.
 //!
-//! The kernel's command line names the case. What a case counts it prints as `count NAME VALUE`; the image ends with
+//! The kernel's command line names the case. A case prints each result as `count NAME VALUE`. The image ends with
 //! `pass` or `fail: REASON`, and with the exit code 0 or 1.
 //!
-//! Built for the host it is a program that says so.
+//! A build for the host makes a program that only explains this.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(target_os = "none")]

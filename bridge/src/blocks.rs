@@ -1,4 +1,4 @@
-//! Where a served drive keeps its blocks: they outlive the drive, which a reset or a new client builds anew.
+//! Block storage of a served drive. The blocks outlive the drive, which a reset or a new client builds anew.
 
 use machine::nvme::Blocks;
 use std::fs::File;
@@ -11,8 +11,8 @@ use std::sync::Mutex;
 pub struct FileBlocks(File);
 
 impl FileBlocks {
-    /// Opens `path`, which must exist, and returns its size in bytes too. A write returns when it has reached the
-    /// medium (`O_DSYNC`), as befits a drive that declares no volatile cache.
+    /// Opens `path`, which must exist, and also returns its size in bytes. The file is opened with `O_DSYNC`: a write
+    /// returns only when the data has reached the medium, as required of a drive that declares no volatile cache.
     ///
     /// # Errors
     /// The file cannot be opened for reading and writing.
@@ -38,7 +38,7 @@ impl Blocks for FileBlocks {
 pub struct MemoryBlocks(Mutex<Vec<u8>>);
 
 impl MemoryBlocks {
-    /// The host commits a page when it is first touched.
+    /// The host allocates a page when it is first touched.
     pub fn new(bytes: usize) -> Self {
         Self(Mutex::new(vec![0; bytes]))
     }

@@ -1,4 +1,4 @@
-//! The guest's memory, as far as the client shares it: files that are mapped, each at its guest address.
+//! The guest's memory that the client shares: mapped files, each at its guest address.
 
 use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals};
 use std::fs::File;
@@ -10,10 +10,10 @@ use vm_memory::{
     Bytes, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryMmap, GuestRegionMmap, VolatileMemory,
 };
 
-/// What the guest shares is little-endian, and so are the host's atomic accesses to it.
+/// Shared guest memory is little-endian, and the host's atomic accesses are little-endian too.
 const _: () = assert!(cfg!(target_endian = "little"));
 
-/// Memory regions of one client at most.
+/// Maximum number of memory regions of one client.
 const REGIONS_MAX: usize = 1024;
 
 /// The memory of one client.
@@ -26,8 +26,9 @@ pub(crate) struct ClientMemory {
 impl ClientMemory {
     /// Maps `bytes` of `file` from `offset` at guest address `address`.
     ///
-    /// The file must be that long, and stay so: memory behind its end would be a SIGBUS, which ends the server. So it must
-    /// be a memfd that is sealed against shrinking, or that may be; then it is from now on.
+    /// The file must be that long and must stay so: an access behind the file's end would raise SIGBUS and end the
+    /// server. Therefore the file must be a memfd that is sealed against shrinking, or that can be sealed; this call
+    /// then seals it.
     pub(crate) fn map(&mut self, address: u64, offset: u64, bytes: u64, file: File) -> Result<(), Error> {
         let refuse = |why: String| {
             Error::new(ErrorKind::InvalidInput, format!("memory at {address:#x}, {bytes:#x} bytes: {why}"))
@@ -49,7 +50,7 @@ impl ClientMemory {
         Ok(())
     }
 
-    /// Forgets a region that was mapped. One that was not is none of ours: memory without a file.
+    /// Forgets a mapped region. A region that was never mapped is ignored: it is memory without a file.
     pub(crate) fn unmap(&mut self, address: u64, bytes: u64) {
         if let Ok((map, _)) = self.map.remove_region(GuestAddress(address), bytes) {
             self.map = map;
@@ -57,12 +58,12 @@ impl ClientMemory {
         }
     }
 
-    /// Forgets all.
+    /// Forgets all regions.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// 4 or 8 bytes, little-endian, in one access.
+    /// Reads 4 or 8 bytes, little-endian, in one access.
     pub(crate) fn read(&self, address: u64, bytes: u32) -> Option<u64> {
         let at = GuestAddress(address);
         match bytes {
@@ -72,7 +73,7 @@ impl ClientMemory {
         }
     }
 
-    /// Writes 1, 2, 4 or 8 bytes in one access, after everything written before. False when no memory is there.
+    /// Writes 1, 2, 4 or 8 bytes in one access, after all earlier writes. Returns false when no memory is there.
     pub(crate) fn write(&self, address: u64, bytes: u32, value: u64) -> bool {
         let at = GuestAddress(address);
         match bytes {
@@ -84,9 +85,9 @@ impl ClientMemory {
         }
     }
 
-    /// Lets `update` change the 64-bit word at `address` by the host's atomic accesses. The guest's own atomic accesses to
-    /// it are the same instructions, or their emulation by the same host. None when no memory is there, or the address
-    /// is no multiple of 8.
+    /// Lets `update` change the 64-bit word at `address` with the host's atomic accesses. The guest's own atomic
+    /// accesses use the same instructions, or the same host emulates them. Returns None when no memory is there, or
+    /// when the address is not a multiple of 8.
     pub(crate) fn with_word<R>(&self, address: u64, update: impl FnOnce(&AtomicU64) -> R) -> Option<R> {
         let slice = self.map.get_slice(GuestAddress(address), 8).ok()?;
         slice.get_atomic_ref(0).ok().map(update)
@@ -102,7 +103,7 @@ fn seal(file: &File) -> Result<(), String> {
     fcntl_add_seals(file, SealFlags::SHRINK).map_err(cannot)
 }
 
-/// A file as guests' memory is.
+/// A file like those that back guest memory.
 #[cfg(test)]
 pub(crate) fn memory_file(bytes: u64) -> File {
     use rustix::fs::{MemfdFlags, memfd_create};

@@ -3,12 +3,12 @@
 /// Bytes of a conventional function's configuration space.
 pub(crate) const BYTES: u64 = 256;
 
-/// Whether an access lies inside.
+/// True if the access lies inside configuration space.
 pub(crate) fn holds(offset: u64, len: usize) -> bool {
     offset.checked_add(len as u64).is_some_and(|end| end <= BYTES)
 }
 
-/// Reads bytes from registers that `register` reads.
+/// Reads bytes of configuration space. `register` reads one 32-bit register.
 pub(crate) fn read(offset: u32, to: &mut [u8], mut register: impl FnMut(u32) -> u32) {
     for (index, byte) in to.iter_mut().enumerate() {
         let at = offset + index as u32;

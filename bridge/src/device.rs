@@ -1,18 +1,18 @@
-//! The device of one client, on a thread of its own: the function, and what of it every function has.
+//! The device of one client on its own thread: the function, and the state that every function has.
 
 use crate::config_space;
 use crate::function::{Function, MSIX_BAR, Served};
 use crate::guest::Guest;
 use crate::posting;
 use crate::server::Report;
-use machine::nvme::{MSIX_CAPABILITY_OFFSET, PBA_OFFSET};
+use machine::pci::{MSIX_CAPABILITY_OFFSET, PBA_OFFSET};
 use spec::msi::{MsixControl, MsixVectorControl, msix_entry};
 use std::fs::File;
 use std::io::Error;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
-/// Something for the device to do.
+/// A job for the device thread.
 pub(crate) type Job = Box<dyn FnOnce(&mut Device) + Send>;
 
 /// The device.
@@ -30,7 +30,7 @@ impl Device {
         Self { served, guest, function, report }
     }
 
-    /// Does jobs and lets events happen until the client is gone; then says what the function has done.
+    /// Runs jobs and due events until the client is gone. Then reports the function's activity.
     pub(crate) fn run(mut self, jobs: &Receiver<Job>) {
         loop {
             let wait = self.function.catch_up();
@@ -78,7 +78,7 @@ impl Device {
         own | if width_bytes < 8 { pending & ((1 << (8 * width_bytes)) - 1) } else { pending }
     }
 
-    /// Writes a register; of the MSI-X table only the masks, since the table's addresses are the VMM's.
+    /// Writes a register. In the MSI-X table only the mask bits change, because the VMM owns the table's addresses.
     pub(crate) fn bar_write(&mut self, bar: u8, offset: u32, width_bytes: u8, value: u64) {
         match self.guest.posting() {
             Some(block) if bar == posting::BAR => return block.write(offset, width_bytes, value),
@@ -95,7 +95,7 @@ impl Device {
         }
     }
 
-    /// A register of configuration space, with the capability of posting in the function's list.
+    /// A register of configuration space. The function's capability list includes the posting capability.
     fn config_register(&mut self, at: u32) -> u32 {
         let own = self.function.config_read(at);
         if self.served.posting_slots > 0 { posting::with_capability(own, at) } else { own }
@@ -127,7 +127,7 @@ impl Device {
         self.guest.memory_mut().clear();
     }
 
-    /// Gives vectors from `start` on their eventfds, or takes them away. A vector with one is unmasked.
+    /// Assigns eventfds to the vectors from `start` on, or removes them. A vector with an eventfd is unmasked.
     pub(crate) fn set_eventfds(&mut self, start: usize, eventfds: Vec<Option<File>>) -> Result<(), Error> {
         for (vector, eventfd) in (start..).zip(eventfds) {
             let masked = eventfd.is_none();
@@ -137,7 +137,7 @@ impl Device {
         Ok(())
     }
 
-    /// Masks a vector, or unmasks it; what is pending is then sent.
+    /// Masks or unmasks a vector. Unmasking sends a pending interrupt.
     pub(crate) fn set_mask(&mut self, vector: usize, masked: bool) {
         self.guest.interrupts().set_mask(vector, masked);
         if vector < self.vectors() {
@@ -150,17 +150,18 @@ impl Device {
         self.served.vectors().into()
     }
 
-    /// Sends vectors' interrupts as the function would.
+    /// Sends the vectors' interrupts, as the function would.
     pub(crate) fn trigger(&mut self, start: usize, count: usize) {
         let mut interrupts = self.guest.interrupts();
         (start..).take(count).for_each(|vector| interrupts.signal(vector));
     }
 
-    /// A function-level reset: a new function, which posts nothing. Memory and eventfds are the client's and stay.
+    /// Function-level reset: creates a new function, which posts nothing. Memory and eventfds belong to the client and
+    /// stay.
     pub(crate) fn reset(&mut self) {
         self.tell_faults();
         self.tell_counts();
-        // Whoever might post ends first.
+        // First ends every thread that might post.
         self.function = (self.served.make)(&self.guest);
         if let Some(block) = self.guest.posting() {
             block.reset();

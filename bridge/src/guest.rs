@@ -1,4 +1,4 @@
-//! What a served function reaches of its client, from any of its threads: memory, interrupts, posted descriptors.
+//! A served function's access to its client, from any of its threads: memory, interrupts, posted descriptors.
 
 use crate::client_memory::ClientMemory;
 use crate::function::Served;
@@ -22,12 +22,12 @@ impl Guest {
         Self { memory: RwLock::default(), interrupts: Mutex::new(Interrupts::new(served.vectors())), posting }
     }
 
-    /// The memory; it stays mapped until the guard goes.
+    /// The guest memory for reading and writing. It stays mapped until the guard is dropped.
     pub(crate) fn memory(&self) -> RwLockReadGuard<'_, ClientMemory> {
         self.memory.read().expect(NO_PANIC)
     }
 
-    /// The memory, to map and unmap: once nothing is under way to it.
+    /// The guest memory for mapping and unmapping. Waits until all accesses to it have ended.
     pub(crate) fn memory_mut(&self) -> RwLockWriteGuard<'_, ClientMemory> {
         self.memory.write().expect(NO_PANIC)
     }
@@ -40,7 +40,7 @@ impl Guest {
         self.posting.as_ref()
     }
 
-    /// Delivers the interrupt of MSI-X vector `source`: as its own message, or by posting.
+    /// Delivers the interrupt of MSI-X vector `source`: as an MSI-X message, or by posting.
     pub(crate) fn raise(&self, source: u16) {
         match &self.posting {
             Some(block) => block.raise(source, self),

@@ -1,4 +1,4 @@
-//! MSI-X vectors of a client: an eventfd each, a mask, a pending bit.
+//! MSI-X vectors of a client. Each has an eventfd, a mask and a pending bit.
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::fs::File;
@@ -8,14 +8,14 @@ use std::os::fd::AsRawFd;
 struct Vector {
     eventfd: Option<File>,
     masked: bool,
-    /// It would have been sent.
+    /// An interrupt is pending: the vector was masked when it was raised.
     pending: bool,
 }
 
-/// The vectors, masked at first.
+/// The vectors; all are masked at first.
 pub(crate) struct Interrupts {
     vectors: Vec<Vector>,
-    /// MSI-X is off, or the whole function masked.
+    /// MSI-X is off, or the whole function is masked.
     held: bool,
     /// Messages whose vector had no eventfd.
     pub(crate) lost: u64,
@@ -27,11 +27,11 @@ impl Interrupts {
         Self { vectors: (0..vectors).map(vector).collect(), held: true, lost: 0 }
     }
 
-    /// Gives vector `vector` its eventfd, or takes it away.
+    /// Assigns an eventfd to vector `vector`, or removes it.
     pub(crate) fn set(&mut self, vector: usize, eventfd: Option<File>) -> Result<(), Error> {
         let slot = self.vectors.get_mut(vector).ok_or_else(|| invalid(format!("there is no vector {vector}")))?;
         if let Some(eventfd) = &eventfd {
-            // Anything else could block the device, or is not ours to write to.
+            // Any other file could block the device, or the server has no right to write to it.
             let kind = std::fs::read_link(format!("/proc/self/fd/{}", eventfd.as_raw_fd()))?;
             if kind.as_os_str() != "anon_inode:[eventfd]" {
                 return Err(invalid(format!("vector {vector} is given {}; valid: an eventfd", kind.display())));
@@ -46,13 +46,13 @@ impl Interrupts {
         self.vectors.get(vector).is_some_and(|vector| vector.eventfd.is_some())
     }
 
-    /// Forgets what is pending, and holds everything until MSI-X is enabled again.
+    /// Clears all pending bits, and holds every interrupt until MSI-X is enabled again.
     pub(crate) fn reset(&mut self) {
         self.held = true;
         self.vectors.iter_mut().for_each(|vector| vector.pending = false);
     }
 
-    /// Masks a vector, or unmasks it; what is pending is then sent.
+    /// Masks or unmasks a vector. Unmasking sends a pending interrupt.
     pub(crate) fn set_mask(&mut self, vector: usize, masked: bool) {
         if let Some(own) = self.vectors.get_mut(vector) {
             own.masked = masked;
@@ -60,7 +60,7 @@ impl Interrupts {
         }
     }
 
-    /// Holds everything, or no longer.
+    /// Holds all vectors, or ends the hold.
     pub(crate) fn hold(&mut self, held: bool) {
         self.held = held;
         (0..self.vectors.len()).for_each(|vector| self.send_pending(vector));
@@ -74,7 +74,7 @@ impl Interrupts {
         }
     }
 
-    /// 64 pending bits, from that of vector `from` on.
+    /// 64 pending bits, starting at vector `from`.
     pub(crate) fn pending(&self, from: usize) -> u64 {
         let bits = self.vectors.iter().skip(from).take(64).enumerate();
         bits.fold(0, |word, (bit, vector)| word | u64::from(vector.pending) << bit)
@@ -89,7 +89,7 @@ impl Interrupts {
         }
     }
 
-    /// Signals a vector, masked or not. A counter that is full needs no more.
+    /// Signals a vector, masked or not. A full eventfd counter needs no further signal.
     pub(crate) fn signal(&mut self, vector: usize) {
         match self.vectors.get_mut(vector) {
             Some(Vector { eventfd: Some(eventfd), .. }) => _ = eventfd.write(&1u64.to_ne_bytes()),

@@ -1,19 +1,21 @@
-//! A model of the machine as a function: its clock is the wall's.
+//! Adapts a model of the machine to a served function. The model's clock follows wall-clock time.
 
 use crate::function::Function;
 use crate::guest::Guest;
 use machine::lent::{Host, Lent};
 use machine::model::{Model, ModelId};
-use machine::nvme::{MSIX_CAPABILITY_OFFSET, REGION_CONFIG, REGION_CONTROLLER, REGION_MSIX};
+use machine::nvme::{REGION_CONFIG, REGION_CONTROLLER, REGION_MSIX};
+use machine::pci::MSIX_CAPABILITY_OFFSET;
 use machine::time::Ps;
 use spec::msi::msix_entry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The model's time that passes at most before the client is heard again, should the host be slower than the model.
+/// Maximum model time that passes before the bridge handles client requests again. Matters if the host is slower than
+/// the model.
 const SLICE: Ps = Ps::from_ns(1_000_000);
-/// The address that the model's MSI-X table holds: which vector it is, the data says. The guest's own addresses stay with
-/// its VMM, as for every VFIO device.
+/// Address in the model's MSI-X table; the message data names the vector. The guest's own table addresses stay with
+/// the VMM, as for every VFIO device.
 const MESSAGE_ADDRESS: u32 = 0xfee0_0000;
 
 struct GuestHost(Arc<Guest>);
@@ -32,17 +34,17 @@ impl Host for GuestHost {
     }
 }
 
-/// A model with its regions where the NVMe model has them: BAR 0, MSI-X in BAR 4, configuration.
+/// A model whose regions are laid out as in the NVMe model: BAR 0, MSI-X in BAR 4, configuration.
 pub(crate) struct LentModel {
     lent: Lent,
-    /// When the model's time was 0.
+    /// Wall-clock instant at which the model's time was 0.
     start: Instant,
-    /// Kinds of faults that were told.
+    /// Kinds of faults already reported.
     faults_told: usize,
 }
 
 impl LentModel {
-    /// The model that `build` makes, whose messages of `vectors` vectors name their vector.
+    /// Wraps the model that `build` makes. Each message of its `vectors` vectors carries the vector number as data.
     pub(crate) fn new(guest: &Arc<Guest>, vectors: u16, build: impl FnOnce(ModelId) -> Box<dyn Model>) -> Self {
         let mut lent = Lent::new(Box::new(GuestHost(guest.clone())), 1, 0, build);
         debug_assert!(lent.read(REGION_CONFIG, MSIX_CAPABILITY_OFFSET, 4) != 0);
@@ -54,7 +56,7 @@ impl LentModel {
         Self { lent, start: Instant::now(), faults_told: 0 }
     }
 
-    /// The model's time on the wall's clock.
+    /// The model time that corresponds to the wall clock now.
     fn wall(&self) -> Ps {
         Ps::from_ns(self.start.elapsed().as_nanos() as u64)
     }

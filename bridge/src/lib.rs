@@ -1,12 +1,12 @@
-//! The machine's device models, lent to a virtual machine monitor over vfio-user: QEMU's `vfio-user-pci`, or any other
-//! client of that protocol. The models are the ones of the simulation, unchanged ([`machine::lent`]); what is here is
-//! their way to the guest: its memory, its interrupts, its configuration space, and a clock on the wall.
+//! Lends the machine's device models to a virtual machine monitor over vfio-user: QEMU's `vfio-user-pci`, or any other
+//! client of that protocol. The models are those of the simulation, unchanged ([`machine::lent`]). This crate connects
+//! them to the guest: memory, interrupts, configuration space, and a wall clock.
 //!
-//! One thread reads the client's messages ([`vfio_user::Server`]), another owns the device and carries out what it is
-//! asked, one thing after the other, and lets the model's events happen when their time has come ([`server`]).
+//! One thread reads the client's messages ([`vfio_user::Server`]). A second thread owns the device: it carries out the
+//! requests in order, and runs the model's events when they are due ([`server`]).
 //!
-//! Not here: INTx and MSI, DMA to memory that the client does not share as a file (the protocol's DMA messages),
-//! migration, a second client at the same time.
+//! Not implemented: INTx and MSI, DMA to memory that the client does not share as a file (the protocol's DMA
+//! messages), migration, a second client at the same time.
 
 mod blocks;
 mod client_memory;

@@ -1,16 +1,15 @@
-//! The NVMe drive as it is served.
+//! The served NVMe drive.
 
 use crate::function::Served;
 use crate::lent::LentModel;
 use crate::posting::SLOTS_MAX;
 use machine::nvme::{Blocks, Config, ConfigError, Nvme};
-use spec::nvme::registers::DOORBELLS;
 use std::sync::Arc;
 
 /// log2 of a block's bytes.
 const BLOCK_SHIFT: u8 = 9;
 
-/// A drive to be served: each client, and each reset, gets one built from this.
+/// A drive to serve. Each client, and each reset, gets a drive built from this description.
 #[derive(Clone)]
 pub struct Drive {
     config: Config,
@@ -18,8 +17,8 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// A drive of `bytes` in `blocks`. The rest is as `config` says, but for the vectors: one a queue pair, and one for
-    /// the admin queue.
+    /// A drive of `bytes` in `blocks`. All other settings come from `config`, except the number of vectors: one per
+    /// queue pair, and one for the admin queue.
     ///
     /// # Errors
     /// [`ConfigError`] for a size below one block, or a field of `config` beyond the model's.
@@ -35,14 +34,8 @@ impl Drive {
         Ok(Self { config, blocks })
     }
 
-    /// Bytes of BAR 0: registers and doorbells; 16 KiB at least.
-    fn bar_bytes(&self) -> u64 {
-        let doorbells = (u64::from(self.config.io_queues_max) + 1) * 2 * (4 << self.config.doorbell_stride);
-        (u64::from(DOORBELLS) + doorbells).next_power_of_two().max(0x4000)
-    }
-
-    /// The drive as a function with a posting block of `slots` slots, and none for 0. A slot has an MSI-X vector of its
-    /// own, behind those of the queues.
+    /// The drive as a function with a posting block of `slots` slots; 0 slots means no posting block. Each slot has
+    /// its own MSI-X vector, after the vectors of the queues.
     ///
     /// # Errors
     /// [`ConfigError`] for more than 64 slots, or when that makes more vectors than MSI-X has.
@@ -50,7 +43,7 @@ impl Drive {
         if slots > SLOTS_MAX {
             return Err(ConfigError { field: "posting slots", value: slots.into(), valid: "0 to 64" });
         }
-        let bars = [self.bar_bytes(), 0, 0, 0, 0, 0];
+        let bars = [self.config.bar_bytes().into(), 0, 0, 0, 0, 0];
         let Self { mut config, blocks } = self;
         let sources = config.vectors;
         config.vectors = sources.saturating_add(slots);

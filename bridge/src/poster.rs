@@ -1,13 +1,11 @@
-//! The poster: threads that raise interrupts as fast as they can, each after a count in the guest's memory, so that a lost
-//! one is found ([`spec::posting::poster`]).
+//! The poster: threads that raise interrupts as fast as they can. Before each interrupt the thread increments a count
+//! in the guest's memory, so that the guest can detect a lost interrupt ([`spec::posting::poster`]).
 
-use crate::function::{Function, Served};
+use crate::function::{Function, MSIX_BAR, Served};
 use crate::guest::Guest;
-use machine::nvme::{MSIX_CAPABILITY_OFFSET, PBA_OFFSET};
-use spec::msi::{MSIX_CAPABILITY_ID, MsixControl, MsixLocation, msix_capability};
-use spec::posting::poster::{
-    BURST, FINALS, MADE, PCI_CLASS, PCI_DEVICE, PCI_VENDOR, RAISES, SEED, SEQUENCE, SHAPE, STATUS, Shape, Status,
-};
+use machine::pci::{Bar, ConfigSpace, Identity, MSIX_BAR_BYTES, MsixPlace, PBA_OFFSET};
+use spec::msi::MsixControl;
+use spec::posting::poster::{self as reg, PCI_CLASS, PCI_DEVICE, PCI_VENDOR, SOURCES_MAX, Shape, Status};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -15,24 +13,31 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+// Register offsets, as constants for `match` patterns.
+const SHAPE: u32 = reg::SHAPE.offset();
+const SEQUENCE: u32 = reg::SEQUENCE.offset();
+const RAISES: u32 = reg::RAISES.offset();
+const SEED: u32 = reg::SEED.offset();
+const BURST: u32 = reg::BURST.offset();
+const MADE: u32 = reg::MADE.offset();
+const FINALS: u32 = reg::FINALS.first();
+
 /// Bytes of BAR 0.
-const BAR_BYTES: u64 = 0x2000;
-/// Sources at most: what BAR 0 has finals for.
-const SOURCES_MAX: u16 = 512;
+const BAR_BYTES: u32 = 0x2000;
 const THREADS_MAX: u16 = 64;
 
-/// A poster to be served.
+/// A poster to serve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Poster {
-    /// MSI-X vectors that it raises.
+    /// Number of MSI-X vectors that the poster raises.
     pub sources: u16,
-    /// Threads that do so at the same time.
+    /// Number of threads that raise interrupts concurrently.
     pub threads: u16,
-    /// Slots of its posting block.
+    /// Slots of the posting block.
     pub slots: u16,
 }
 
-/// A number of a [`Poster`] that cannot be.
+/// A field of [`Poster`] is out of range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PosterError {
     what: &'static str,
@@ -55,22 +60,34 @@ impl TryFrom<Poster> for Served {
         let Poster { sources, threads, slots } = poster;
         let slots_max = crate::posting::SLOTS_MAX;
         for (what, value, max) in
-            [("sources", sources, SOURCES_MAX), ("threads", threads, THREADS_MAX), ("slots", slots, slots_max)]
+            [("sources", sources, SOURCES_MAX as u16), ("threads", threads, THREADS_MAX), ("slots", slots, slots_max)]
         {
             if !(1..=max).contains(&value) {
                 return Err(PosterError { what, value, max });
             }
         }
-        Ok(Self::new(sources, slots, [BAR_BYTES, 0, 0, 0, 0, 0], move |guest| {
+        Ok(Self::new(sources, slots, [BAR_BYTES.into(), 0, 0, 0, 0, 0], move |guest| {
             let control = MsixControl::new().with_table_size_less_one(sources + slots - 1);
             let run = Run { finals: (0..sources).map(|_| AtomicU64::new(0)).collect(), ..Run::default() };
             let wanted = Wanted { burst: 1, ..Wanted::default() };
-            Box::new(Running { guest: guest.clone(), poster, control, wanted, run: Arc::new(run), threads: Vec::new() })
+            let (guest, config, run) = (guest.clone(), ConfigSpace::new(&identity()), Arc::new(run));
+            Box::new(Running { guest, poster, config, control, wanted, run, threads: Vec::new() })
         }))
     }
 }
 
-/// What the guest asks for.
+fn identity() -> Identity {
+    Identity {
+        vendor: PCI_VENDOR,
+        device: PCI_DEVICE,
+        class: PCI_CLASS,
+        bars: vec![Bar::new(0, BAR_BYTES), Bar::new(MSIX_BAR, MSIX_BAR_BYTES)],
+        msix: MsixPlace { region: 1, table: 0, pending: PBA_OFFSET },
+        capabilities: Vec::new(),
+    }
+}
+
+/// The settings that the guest wrote.
 #[derive(Clone, Copy, Default)]
 struct Wanted {
     sequence: u64,
@@ -79,13 +96,13 @@ struct Wanted {
     burst: u32,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 #[derive(Default)]
 struct Run {
     made: AtomicU64,
-    /// By source.
+    /// Indexed by source.
     finals: Vec<AtomicU64>,
-    /// Threads that are not done.
+    /// Number of threads that still run.
     left: AtomicU64,
     no_memory: AtomicBool,
     stop: AtomicBool,
@@ -100,7 +117,7 @@ impl Run {
         self.made.load(Relaxed) > 0 || self.no_memory.load(SeqCst)
     }
 
-    /// One thread's part: `raises` of them.
+    /// The loop of one thread: raises `raises` interrupts.
     fn work(&self, guest: &Guest, wanted: Wanted, raises: u64, mut random: Random) {
         let mut left = raises;
         while left > 0 && !self.stop.load(Relaxed) {
@@ -139,6 +156,7 @@ impl Random {
 struct Running {
     guest: Arc<Guest>,
     poster: Poster,
+    config: ConfigSpace,
     control: MsixControl,
     wanted: Wanted,
     run: Arc<Run>,
@@ -146,7 +164,7 @@ struct Running {
 }
 
 impl Running {
-    /// Waits for the threads of the last run, which are done or told to stop.
+    /// Joins the threads of the last run. They have finished, or they were told to stop.
     fn join(&mut self) {
         for thread in self.threads.drain(..) {
             thread.join().expect("raising does not panic");
@@ -211,7 +229,7 @@ impl Running {
     }
 }
 
-const _: () = assert!(SHAPE + 4 == STATUS && FINALS as u64 + SOURCES_MAX as u64 * 8 <= BAR_BYTES);
+const _: () = assert!(SHAPE + 4 == reg::STATUS.offset() && FINALS + SOURCES_MAX * 8 <= BAR_BYTES);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -222,31 +240,11 @@ impl Drop for Running {
 
 impl Function for Running {
     fn config_read(&mut self, offset: u32) -> u32 {
-        const TABLE: u32 = MSIX_CAPABILITY_OFFSET + msix_capability::TABLE;
-        const PENDING: u32 = MSIX_CAPABILITY_OFFSET + msix_capability::PENDING;
-        /// A 64-bit memory BAR.
-        const BAR_64: u32 = 4;
-        let location = |at: u32| MsixLocation::new().with_bar(crate::function::MSIX_BAR).with_offset_qwords(at / 8);
-        match offset {
-            0x00 | 0x2c => u32::from(PCI_DEVICE) << 16 | u32::from(PCI_VENDOR),
-            // Memory space, bus master; capabilities list.
-            0x04 => 0x0010_0006,
-            0x08 => PCI_CLASS << 8,
-            0x10 | 0x20 => BAR_64,
-            0x34 => MSIX_CAPABILITY_OFFSET,
-            MSIX_CAPABILITY_OFFSET => u32::from(self.control.into_bits()) << 16 | u32::from(MSIX_CAPABILITY_ID),
-            TABLE => location(0).into_bits(),
-            PENDING => location(PBA_OFFSET).into_bits(),
-            _ => 0,
-        }
+        self.config.read(self.control, offset)
     }
 
     fn config_write(&mut self, offset: u32, value: u32) {
-        if offset == MSIX_CAPABILITY_OFFSET {
-            let control = MsixControl::from_bits((value >> 16) as u16);
-            self.control.set_enable(control.enable());
-            self.control.set_function_mask(control.function_mask());
-        }
+        self.control = ConfigSpace::written(self.control, offset, value);
     }
 
     fn read(&mut self, bar: u8, offset: u32, width_bytes: u8) -> u64 {
@@ -269,7 +267,7 @@ impl Function for Running {
         }
     }
 
-    /// The masks are kept with the vectors.
+    /// The vectors hold the mask bits.
     fn set_mask(&mut self, _vector: u16, _masked: bool) {}
 
     fn catch_up(&mut self) -> Option<Duration> {

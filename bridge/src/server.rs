@@ -1,4 +1,4 @@
-//! Serving a function to one client after the other.
+//! Serves a function to one client after another.
 
 use crate::config_space;
 use crate::device::{Device, Job};
@@ -19,13 +19,13 @@ use vfio_bindings::bindings::vfio::{
 };
 use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, ServerBackend, ServerRegion};
 
-/// Jobs that may wait for the device; a client that writes faster waits.
+/// Capacity of the job queue to the device. A client that writes faster is blocked.
 const JOBS_MAX: usize = 1024;
 
-/// Where messages for the user go, a line each.
+/// Sink for messages to the user, one line each.
 pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Why serving could not begin or go on.
+/// Why the server could not start or continue.
 #[derive(Debug)]
 pub struct ServeError(String);
 
@@ -58,13 +58,14 @@ impl Server {
         Ok(Self { server, served, report })
     }
 
-    /// Waits for a client and serves it until it goes. Whatever it did, the next one finds a function in order.
+    /// Waits for a client and serves it until it disconnects. The next client always gets a working function, whatever
+    /// this client did.
     ///
     /// # Errors
-    /// No client can be accepted any more. What a client did wrong is reported, and is no error.
+    /// No client can be accepted any more. A client's own error is reported, but it is not an error of this call.
     pub fn serve_one(&self) -> Result<(), ServeError> {
         let mut client = Client::new(self.served.clone(), self.report.clone());
-        // The protocol crate trusts the lengths in a version message; what it panics at ends the connection.
+        // The protocol crate trusts the lengths in a version message. If it panics, the connection ends.
         let ended = catch_unwind(AssertUnwindSafe(|| self.server.run(&mut client)));
         client.leave();
         match ended {
@@ -77,8 +78,8 @@ impl Server {
     }
 }
 
-/// The requests of one client to a function of its own, for whoever carries messages otherwise than [`Server`] does. The
-/// function ends when this is dropped.
+/// Passes one client's requests to a new function, for a caller with another transport than [`Server`]. Dropping this
+/// value ends the function.
 pub fn backend(served: impl Into<Served>, report: Report) -> impl ServerBackend {
     Client::new(served.into(), report)
 }
@@ -100,18 +101,18 @@ fn region(index: u32, served: &Served) -> ServerRegion {
     ServerRegion { region_info, sparse_areas: Vec::new(), mmap_fd: None }
 }
 
-/// The number of the BAR that a region is.
+/// The BAR number that corresponds to a region.
 fn bar(region: u32) -> Option<usize> {
     region.checked_sub(VFIO_PCI_BAR0_REGION_INDEX).map(|bar| bar as usize).filter(|&bar| bar < BARS)
 }
 
-/// One client: its requests on their way to the device's thread.
+/// One client. Sends the client's requests to the device's thread.
 struct Client {
     served: Served,
     jobs: Option<SyncSender<Job>>,
     thread: Option<JoinHandle<()>>,
     report: Report,
-    /// A region without a file was mentioned.
+    /// A region without a file was already reported.
     fileless_told: bool,
 }
 
@@ -125,7 +126,7 @@ impl Client {
         Self { served, jobs: Some(jobs), thread: Some(thread), report, fileless_told: false }
     }
 
-    /// Lets the device end.
+    /// Ends the device.
     fn leave(&mut self) {
         self.jobs = None;
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
@@ -133,20 +134,20 @@ impl Client {
         }
     }
 
-    /// Has `job` done later, in order.
+    /// Queues `job`; the device runs jobs in order.
     fn post(&self, job: impl FnOnce(&mut Device) + Send + 'static) -> Result<(), Error> {
         let gone = || Error::new(ErrorKind::BrokenPipe, "the device has ended");
         self.jobs.as_ref().ok_or_else(gone)?.send(Box::new(job)).map_err(|_| gone())
     }
 
-    /// Has `job` done and returns its result.
+    /// Runs `job` on the device and returns the result.
     fn call<R: Send + 'static>(&self, job: impl FnOnce(&mut Device) -> R + Send + 'static) -> Result<R, Error> {
         let (result, done) = sync_channel(1);
         self.post(move |device| _ = result.send(job(device)))?;
         done.recv().map_err(|_| Error::new(ErrorKind::BrokenPipe, "the device has ended"))
     }
 
-    /// The BAR and the access, if it lies in one and has a width that a CPU's access can have.
+    /// The BAR and the access, if the access lies in a BAR and its width is one that a CPU can use.
     fn bar_access(&self, region: u32, offset: u64, len: usize) -> Result<(u8, u32, u8), Error> {
         let Some((number, bytes)) = bar(region).map(|bar| (bar as u8, self.served.bars[bar])).filter(|bar| bar.1 > 0)
         else {
@@ -160,7 +161,7 @@ impl Client {
         Ok((number, offset as u32, len as u8))
     }
 
-    /// An error, which is also reported: the protocol carries no text.
+    /// Returns an error and also reports it, because the protocol carries no error text.
     fn refuse(&self, why: String) -> Error {
         (self.report)(&format!("refused: {why}"));
         Error::new(ErrorKind::InvalidInput, why)
@@ -256,7 +257,7 @@ impl ServerBackend for Client {
         let with_fds = flags & VFIO_IRQ_SET_DATA_EVENTFD != 0;
         let none = flags & VFIO_IRQ_SET_DATA_NONE != 0;
         if flags & VFIO_IRQ_SET_ACTION_TRIGGER != 0 && with_fds {
-            // Fewer descriptors than vectors: the last ones lose theirs.
+            // Fewer descriptors than vectors: the remaining vectors lose their eventfds.
             let mut fds = fds.into_iter();
             let eventfds: Vec<_> = (0..count).map(|_| fds.next()).collect();
             let set = self.call(move |device| device.set_eventfds(start, eventfds))?;
@@ -264,7 +265,7 @@ impl ServerBackend for Client {
         }
         if flags & VFIO_IRQ_SET_ACTION_TRIGGER != 0 && none {
             if count == 0 {
-                // The VFIO way to disable the whole kind.
+                // In VFIO this disables all interrupts of this kind.
                 let set = self.call(|device| {
                     let all = (0..device.vectors()).map(|_| None).collect();
                     device.set_eventfds(0, all)

@@ -1,5 +1,5 @@
-//! A virtio block device over MMIO as it is served: its registers in BAR 0 of a PCI function, each of its interrupts an
-//! MSI-X vector ([`machine::virtio::wired`]).
+//! A served virtio block device over MMIO. Its registers are in BAR 0 of a PCI function, and each of its interrupts is
+//! an MSI-X vector ([`machine::virtio::wired`]).
 
 use crate::function::Served;
 use crate::lent::LentModel;
@@ -13,23 +13,23 @@ use spec::virtio::mmio::VECTORS_MAX;
 use spec::virtio::wired;
 use std::fmt;
 
-/// Entries of a queue at most.
+/// Maximum number of entries of a queue.
 const QUEUE_ENTRIES: u16 = 256;
 
-/// A block device to be served. Its sectors are memory of the server's: each client, and each reset, finds them zero.
+/// A block device to serve. The server's own memory holds the sectors; each client, and each reset, finds them zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VirtioDisk {
-    /// Bytes, a multiple of 512.
+    /// Size in bytes, a multiple of 512.
     pub bytes: u64,
-    /// Queues, at least 1.
+    /// Number of queues, at least 1.
     pub queues: u16,
-    /// Interrupts: with one of them the device is as without the extension for several.
+    /// Number of interrupts. With one interrupt the device does not offer the multi-interrupt extension.
     pub interrupts: u16,
-    /// From a request's notification to its end.
+    /// Time from a request's notification to its completion.
     pub latency: Ps,
 }
 
-/// A number of a [`VirtioDisk`] that cannot be.
+/// A field of [`VirtioDisk`] is out of range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VirtioDiskError {
     what: &'static str,

@@ -1,7 +1,8 @@
-//! Many histories on all cores.
+//! Runs many histories on all cores.
 //!
-//! Workers take numbers in turn, and a number says scenario and seed; what is reported does not depend on who was
-//! faster. A failure ends the campaign: those before it are finished, those behind it do not count.
+//! Workers take numbers in turn. A number determines scenario and seed, so the report does not depend on which worker
+//! is faster. A failure ends the campaign: histories with lower numbers are finished, histories with higher numbers do
+//! not count.
 
 use crate::coverage::Coverage;
 use crate::history::Recipe;
@@ -16,7 +17,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A history that the host has worked on for so long will not end.
+/// A history that takes the host longer than this does not end.
 const HANG: Duration = Duration::from_secs(60);
 /// Progress is shown after this time.
 const QUIET: Duration = Duration::from_secs(2);
@@ -24,21 +25,21 @@ const QUIET: Duration = Duration::from_secs(2);
 /// How long to search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Length {
-    /// So many histories of each scenario.
+    /// This many histories of each scenario.
     Seeds(u64),
-    /// For so long.
+    /// For this much wall-clock time.
     Time(Duration),
 }
 
 /// What to search.
 pub struct Campaign {
-    /// In turn.
+    /// The scenarios, searched in turn.
     pub scenarios: Vec<&'static dyn Scenario>,
     /// Seed of the first round of histories.
     pub first_seed: u64,
     /// How long.
     pub length: Length,
-    /// What all have in common.
+    /// The part of the recipe that all histories share.
     pub recipe: Recipe,
     /// Worker threads.
     pub jobs: usize,
@@ -63,7 +64,7 @@ pub struct Found {
     pub index: u64,
     /// Its scenario.
     pub scenario: &'static str,
-    /// How to make it again.
+    /// The recipe that makes it again.
     pub recipe: Recipe,
     /// What is wrong with it.
     pub failure: Failure,
@@ -72,7 +73,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// The line that shows it again.
+    /// The command line that shows it again.
     pub fn replay(&self) -> String {
         replay_line(self.scenario, &self.recipe)
     }
@@ -141,17 +142,17 @@ impl Summary {
 struct Shared {
     campaign: Campaign,
     next: AtomicU64,
-    /// The lowest number that failed, or how many there are: nothing at or beyond it is started.
+    /// The lowest number that failed, or the number of histories: workers start nothing at or beyond it.
     end: AtomicU64,
     deadline: Option<Instant>,
-    /// What each worker is at, and since when.
+    /// The history of each worker, and when it began.
     at: Vec<Mutex<Option<(u64, Instant)>>>,
 }
 
 /// Runs a campaign.
 ///
 /// # Panics
-/// When a worker of this program's own fails, which is a defect of it.
+/// If a worker of this program fails, which is a defect of the program.
 pub fn run(campaign: &Campaign) -> Summary {
     let start = Instant::now();
     let (end, deadline) = match campaign.length {
@@ -184,7 +185,7 @@ pub fn run(campaign: &Campaign) -> Summary {
             Err(RecvTimeoutError::Timeout) => hung = shared.hung(),
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        // In their order, as far as it has no gap: memory stays flat.
+        // Takes results in order and stops at the first gap, so memory stays flat.
         while let Some(run) = runs.remove(&counted) {
             count(&shared.campaign, &mut summary, counted, run);
             counted += 1;

@@ -1,4 +1,4 @@
-//! Panics of the code under test, as failures of a history and not of the program.
+//! Turns panics of the code under test into failures of a history. The program goes on.
 
 use crate::verdict::{Failure, Kind};
 use machine::time::Ps;
@@ -8,12 +8,12 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 thread_local! {
-    /// While a history runs on this thread: where the last panic was, and what it said.
+    /// While a history runs on this thread: place and message of the last panic.
     static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
     static CATCHING: RefCell<u32> = const { RefCell::new(0) };
 }
 
-/// Panics of histories are kept, all others are printed as ever.
+/// Keeps the panics of histories, and prints all others as usual.
 fn install_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -32,7 +32,7 @@ fn install_hook() {
     });
 }
 
-/// Runs `body`; a panic is a [`Kind::Crash`], and what [`crate::verdict::violate`] threw is what it says.
+/// Runs `body`. A panic becomes a [`Kind::Crash`]; a failure that [`crate::verdict::violate`] threw stays as it is.
 pub(crate) fn panics<R>(body: impl FnOnce() -> R) -> Result<R, Failure> {
     install_hook();
     CATCHING.with_borrow_mut(|depth| *depth += 1);

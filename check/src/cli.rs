@@ -1,4 +1,5 @@
-//! The command line of `campanile check`, and of the small program that is the same without the rest of the lab.
+//! The command line of `campanile check`, and of the small program with the same function but without the rest of the
+//! lab.
 
 use crate::campaign::{self, Campaign, Length, Summary};
 use crate::history::Recipe;

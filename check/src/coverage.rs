@@ -1,14 +1,14 @@
-//! Which transitions of the protocols were seen, and how often.
+//! Counts the transitions of the protocols that were seen.
 
 use std::collections::BTreeMap;
 
-/// Counts by the name of a transition. One that was named and never seen counts 0.
+/// Counts by the name of a transition. A transition that was named and never seen counts 0.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
 #[serde(transparent)]
 pub struct Coverage(BTreeMap<&'static str, u64>);
 
 impl Coverage {
-    /// `transition` was seen `times` more; 0 names it.
+    /// Adds `times` to the count of `transition`; 0 only names it.
     pub fn add(&mut self, transition: &'static str, times: u64) {
         *self.0.entry(transition).or_default() += times;
     }
@@ -33,7 +33,7 @@ impl Coverage {
         self.0.iter().map(|(transition, times)| (*transition, *times))
     }
 
-    /// Those that were named and never seen.
+    /// Transitions that were named and never seen.
     pub fn missing(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.iter().filter(|(_, times)| *times == 0).map(|(transition, _)| transition)
     }

@@ -1,5 +1,5 @@
-//! How a history is drawn: everything is a function of its seed and of what was set by hand, and nothing that is left
-//! out shifts what is drawn beside it.
+//! Draws a history. Everything is a function of the seed and of the values set by hand. Leaving out one part does not
+//! change the draws of another.
 
 use machine::Stream;
 use std::collections::BTreeMap;
@@ -12,14 +12,14 @@ pub struct Draw(Stream);
 impl Draw {
     /// The stream `name` of `seed`, number `index` of its kind.
     pub fn new(seed: u64, name: &str, index: u32) -> Self {
-        // FNV-1a: the streams of two names have nothing to do with each other.
+        // FNV-1a: the streams of two names are independent.
         let hash = name
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
         Self(Stream::new(seed, hash.wrapping_add(index.into())))
     }
 
-    /// 0 up to, not including, `count`; 0 of none.
+    /// A number from 0 up to, not including, `count`; 0 if `count` is 0.
     pub fn below(&mut self, count: u64) -> u64 {
         ((u128::from(self.0.next()) * u128::from(count)) >> 64) as u64
     }
@@ -42,7 +42,7 @@ impl Draw {
         &from[self.below(from.len() as u64) as usize]
     }
 
-    /// A time of between `least_ns` and `most_ns`, with as many short ones as long ones on a logarithmic scale.
+    /// A time between `least_ns` and `most_ns`, uniform on a logarithmic scale.
     pub fn time_ns(&mut self, least_ns: u64, most_ns: u64) -> u64 {
         let octaves = u64::from((most_ns / least_ns.max(1)).max(1).ilog2());
         let base = least_ns.max(1) << self.below(octaves + 1);
@@ -59,7 +59,7 @@ pub struct Knob {
     pub value: u64,
     /// The simplest value, towards which it is shrunk.
     pub least: u64,
-    /// What the values are called, where they are no numbers.
+    /// Names of the values, if they are not numbers.
     pub choices: &'static [&'static str],
 }
 
@@ -98,7 +98,7 @@ pub struct Knobs {
 }
 
 impl Knobs {
-    /// Those of `seed`, some of them set by hand.
+    /// The knobs of `seed`, some of them set by hand.
     pub fn new(seed: u64, set: BTreeMap<String, String>) -> Self {
         Self { seed, set, drawn: Vec::new(), errors: Vec::new() }
     }
@@ -109,7 +109,7 @@ impl Knobs {
         self.number_with(name, range.clone(), least, |draw| draw.within(range))
     }
 
-    /// The same, drawn otherwise than uniformly.
+    /// The same, with another distribution than the uniform one.
     pub fn number_with(
         &mut self,
         name: &'static str,
@@ -144,7 +144,7 @@ impl Knobs {
         value
     }
 
-    /// On this many times in a hundred; off is simpler.
+    /// True this many times in a hundred; false is simpler.
     pub fn chance(&mut self, name: &'static str, percent: u64) -> bool {
         self.number_with(name, 0..=1, 0, |draw| draw.percent(percent).into()) == 1
     }

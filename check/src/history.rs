@@ -1,4 +1,4 @@
-//! What a history is: a seed, what was set by hand, and what was left out.
+//! A history: a seed, the values set by hand, and the parts left out.
 
 use crate::draw::Knob;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,11 +7,11 @@ use std::fmt;
 /// How to make one history. Two equal recipes make equal histories, to the last event.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Recipe {
-    /// Of every draw.
+    /// The seed of every draw.
     pub seed: u64,
     /// Knobs that were set by hand, by name.
     pub set: BTreeMap<String, String>,
-    /// The events that are kept, by number; none: all.
+    /// The numbers of the events that are kept; none: all.
     pub keep: Option<BTreeSet<u32>>,
     /// Kinds of fault that may be drawn; none: all that the subject has.
     pub faults: Option<BTreeSet<String>>,
@@ -33,7 +33,7 @@ impl Recipe {
     }
 }
 
-/// As options of the command line.
+/// The recipe as options of the command line.
 impl fmt::Display for Recipe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "--replay {:#x}", self.seed)?;
@@ -68,7 +68,7 @@ pub struct Event {
     pub until_ns: Option<u64>,
     /// Which manager does it, or none for a fault.
     pub manager: Option<u32>,
-    /// What.
+    /// A description of the step or fault.
     pub text: String,
 }
 

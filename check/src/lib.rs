@@ -1,10 +1,10 @@
 //! `campanile check`: a search for interrupts that are lost, late, doubled or let in.
 //!
-//! Random machines, loads, management, faults and schedules, all from one seed a history; checkers that hear what the
-//! hardware did and trust nothing that the code under test says; and, when one finds something, the shortest history
-//! that still shows it. See docs/check.md.
+//! One seed per history determines a random machine, load, management, faults and schedule. Checkers observe the
+//! hardware and trust no report of the code under test. When a checker finds something, the search looks for the
+//! shortest history that still shows it. See docs/check.md.
 //!
-//! A stack is put under it by implementing [`subject::Subject`] and [`subject::Rig`].
+//! To check a stack, implement [`subject::Subject`] and [`subject::Rig`] for it.
 
 pub mod campaign;
 mod catch;

@@ -1,4 +1,4 @@
-//! `campanile check` alone: built in a fraction of the time, for runs over many changes of the code under test.
+//! `campanile check` alone. It builds in a fraction of the time, for runs over many changes of the code under test.
 
 use campanile_check::cli::{CheckArgs, execute};
 use clap::Parser;

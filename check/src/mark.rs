@@ -1,9 +1,7 @@
-//! What harness code says into the observer's stream, beside what the hardware does: the words between a subject and
-//! the checkers. On a host thread without a machine they say nothing.
+//! Marks that harness code adds to the observer's stream, beside the facts of the hardware: the language between a
+//! subject and the checkers. On a host thread without a machine they do nothing.
 
-use machine::observe;
-
-/// What a [`Fact::Mark`](machine::observe::Fact::Mark) says.
+/// The meaning of a [`Fact::Mark`](machine::observe::Fact::Mark).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Mark {
@@ -11,9 +9,9 @@ pub enum Mark {
     Submitted,
     /// It came back with success.
     Completed,
-    /// It came back with an error that something which happened to it explains.
+    /// It came back with an error, and a disruption of this command explains the error.
     Failed,
-    /// It was refused: nothing will come back.
+    /// It was refused and will not complete.
     Refused,
     /// A line has a handler from now on.
     LineOpened,
@@ -23,7 +21,7 @@ pub enum Mark {
     HandlerEntered,
     /// It returns.
     HandlerLeft,
-    /// The driver found by its own clock what no interrupt had told it.
+    /// The driver's own clock found a completion or event that no interrupt had announced.
     TimedOut,
     /// The line with this entry of the remapping table is about to be freed.
     EntryFreed,
@@ -48,9 +46,9 @@ impl Mark {
         Self::ALL.get(tag as usize).copied()
     }
 
-    /// Says it, of a command or line with this number.
+    /// Records the mark for the command or line with this number.
     pub fn of(self, number: u64) {
-        observe::mark(self as u32, number);
+        machine::mark(self as u32, number);
     }
 }
 

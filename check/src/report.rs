@@ -1,4 +1,4 @@
-//! What people read: the options, the summary, a failing history, its trace.
+//! Output for people: the options, the summary, a failing history, its trace.
 
 use crate::campaign::{Campaign, Length, Summary, replay_line};
 use crate::history::Recipe;
@@ -7,7 +7,7 @@ use machine::trace::Track;
 use serde_json::json;
 use std::path::Path;
 
-/// Prints what can be chosen.
+/// Prints the names that options accept.
 pub(crate) fn list(scenarios: &[&'static dyn Scenario]) {
     for scenario in scenarios {
         println!("{:<14} {}", scenario.name(), scenario.about());
@@ -29,7 +29,7 @@ pub(crate) fn options(campaign: &Campaign) {
     println!("check {recipe} --jobs {}: {length} of {}", campaign.jobs, names.join(", "));
 }
 
-/// What was done and found.
+/// The work done and the findings.
 pub(crate) fn summary(summary: &Summary) {
     for (scenario, coverage) in &summary.coverage {
         println!("\n{scenario}: transitions seen");
@@ -59,7 +59,7 @@ pub(crate) fn summary(summary: &Summary) {
     }
 }
 
-/// A history, with what is wrong with it.
+/// A history and its failure.
 pub(crate) fn history(scenario: &dyn Scenario, recipe: &Recipe, run: &Run) {
     println!("\nhistory: {}", replay_line(scenario.name(), recipe));
     print!("{}", run.history);
@@ -69,7 +69,7 @@ pub(crate) fn history(scenario: &dyn Scenario, recipe: &Recipe, run: &Run) {
     }
 }
 
-/// Writes the run as Chrome's trace events: a track a CPU and a model, managers' steps and faults on one of their own.
+/// Writes the run as Chrome's trace events: one track for each CPU and model, and one for managers' steps and faults.
 pub(crate) fn write_trace(path: &Path, run: &Run) -> std::io::Result<()> {
     let us = |ps: u64| ps as f64 / 1e6;
     let mut events = Vec::new();

@@ -8,7 +8,7 @@ use crate::history::{Event, History, Recipe};
 use crate::subject::{Build, Rig, Subject};
 use crate::unrest;
 use crate::verdict::{Failure, Kind};
-use hal::{Affinity, CpuId, Hal as _, ThreadId, ThreadSpec};
+use hal::{Affinity, CpuId, Hal as _, ThreadId, ThreadSpec, Threads};
 use machine::time::Ps;
 use machine::trace::Span;
 use machine::{MachineConfig, RunEnd, SimHal};
@@ -18,18 +18,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// What one history was and did.
+/// One history and its results.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// What was drawn.
+    /// The history as drawn.
     pub history: History,
-    /// What is wrong with it.
+    /// Its failure, if it failed.
     pub failure: Option<Failure>,
     /// Commands that the stack was given.
     pub ios: u64,
     /// Interrupts that CPUs took.
     pub interrupts: u64,
-    /// When the history began: the stack was up.
+    /// The time at which the history began: the stack was up.
     pub started: Ps,
     /// Simulated time, bring-up included.
     pub simulated: Ps,
@@ -75,10 +75,10 @@ impl<S: Subject> Scenario for S {
     }
 }
 
-/// Time between two looks at what the checkers found: what is wrong ends the history soon.
+/// Time between two looks at the findings of the checkers, so that a failure ends the history soon.
 const LOOK: Ps = Ps::from_ns(100_000);
 
-/// What a bring-up takes, more or less: unrest lasts for so long beside the history's span.
+/// The approximate length of a bring-up. Unrest lasts for this long in addition to the history's span.
 const BRING_UP_NS: u64 = 400_000;
 
 struct Step<T> {
@@ -96,7 +96,7 @@ struct Fault<T> {
     what: T,
 }
 
-/// Everything drawn but the machine.
+/// Everything that is drawn except the machine.
 struct Plan<S: Subject> {
     steps: Vec<Step<S::Step>>,
     faults: Vec<Fault<S::Fault>>,
@@ -107,7 +107,7 @@ struct Plan<S: Subject> {
 fn draw<S: Subject>(subject: &S, recipe: &Recipe, knobs: &mut Knobs) -> Plan<S> {
     let span_ns = 1000 * knobs.number_with("span_us", 50..=20_000, 50, |draw| draw.time_ns(300, 3_000));
     let managers = knobs.number("managers", 1..=3) as u32;
-    // How many there are is shrunk by `--keep`, which leaves the numbers as they are.
+    // `--keep` shrinks their number and leaves the numbers of the others as they are.
     let fixed = |knobs: &mut Knobs, name, most, draw: fn(&mut Draw) -> u64| {
         let count = knobs.number_with(name, 0..=most, most, draw);
         u32::try_from(count).unwrap_or(u32::MAX)
@@ -194,7 +194,7 @@ fn run<S: Subject>(subject: &S, recipe: &Recipe) -> Result<Run, KnobError> {
     let ended = catch::panics(|| live.go());
     live.panicked |= ended.is_err();
     let ended = ended.and_then(|ended| ended);
-    // What a checker heard came before what ended the history.
+    // A finding of a checker came before the event that ended the history.
     let first = live.ledger.borrow().findings.failures.first().cloned();
     run.failure = first.or(ended.err());
     live.report(&mut run);
@@ -210,21 +210,21 @@ struct Live<'a, S: Subject> {
     calm_from: Ps,
     started: Ps,
     faults: BTreeMap<&'static str, u64>,
-    /// A panic went through a thread of the machine: it must not run again, not even for a look at its state.
+    /// A panic went through a thread of the machine. The machine must not run again, not even to show its state.
     panicked: bool,
 }
 
-/// What happens at a time of the history, on the host's side.
+/// An action of the host at a time of the history.
 enum Edge {
     Inject(usize),
     Heal(usize),
     Wake(u32),
 }
 
-/// Where the managers are.
+/// The progress of the managers.
 struct Managers {
     threads: Vec<ThreadId>,
-    /// The number of the step that each is at, 0 between steps.
+    /// The step number of each manager, 0 between steps.
     at: Arc<Vec<AtomicU32>>,
     left: Arc<AtomicU32>,
 }
@@ -268,7 +268,7 @@ impl<S: Subject> Live<'_, S> {
         self.rig.prove();
         self.wait(bound, "proof", |rig| rig.is_done(), |_| "a last load has not ended".into())?;
         let audit = |failure: Failure| match failure.kind {
-            // An assertion of the audit's own.
+            // The audit itself panicked.
             Kind::Crash => Failure { kind: Kind::Correctness, checker: "audit", ..failure },
             _ => failure,
         };
@@ -302,7 +302,7 @@ impl<S: Subject> Live<'_, S> {
                 }
                 left.fetch_sub(1, Relaxed);
             };
-            // Each begins on another CPU, and may be put anywhere.
+            // Each begins on another CPU, and may move to any CPU.
             let affinity = if manager == 0 { Affinity::Cpu(CpuId(0)) } else { Affinity::Any };
             SimHal.spawn(ThreadSpec { name: "manager", affinity, urgent: false }, Box::new(body)).expect("a CPU")
         };
@@ -316,12 +316,12 @@ impl<S: Subject> Live<'_, S> {
             edges.push((fault.from_ns, Edge::Inject(index)));
             edges.push((fault.until_ns, Edge::Heal(index)));
         }
-        // Stable: at one time, in the order in which they were drawn.
+        // A stable sort: actions of one time stay in the order in which they were drawn.
         edges.sort_by_key(|(at, _)| *at);
         edges
     }
 
-    /// Lets time pass up to `end`, as long as nobody finds anything.
+    /// Lets time pass up to `end`, as long as no checker finds anything.
     fn pass_until(&mut self, end: Ps) -> Result<(), Failure> {
         while self.rig.machine().now() < end {
             let next = (self.rig.machine().now() + LOOK).min(end);
@@ -347,7 +347,7 @@ impl<S: Subject> Live<'_, S> {
         }
     }
 
-    /// Waits for something that must come within `bound`.
+    /// Waits for an event that must come within `bound`.
     fn wait(
         &mut self,
         bound: Ps,

@@ -3,7 +3,7 @@
 use crate::run::Scenario;
 use crate::{gic, moderation, pc, virtio};
 
-/// Those that `campanile check` runs.
+/// The scenarios that `campanile check` runs.
 pub fn all() -> &'static [&'static dyn Scenario] {
     static ALL: [&dyn Scenario; 7] =
         [&pc::PLAIN, &pc::REMAPPED, &pc::POSTED, &gic::V2, &gic::V3, &virtio::DEVICES, &moderation::CONSUMERS];

@@ -9,10 +9,10 @@ use crate::run::{Run, Scenario};
 use crate::verdict::Failure;
 use std::collections::BTreeSet;
 
-/// Histories that may be run for it.
+/// The number of histories that shrinking may run.
 const RUNS_MAX: u32 = 400;
 
-/// The shortest history that was found to fail as `failure` does.
+/// The shortest history found that fails as `failure` does.
 pub fn shrink(scenario: &dyn Scenario, recipe: &Recipe, failure: &Failure) -> Recipe {
     let fails = |candidate: &Recipe| {
         let run = scenario.run(candidate).ok()?;
@@ -54,7 +54,7 @@ impl<F: Fn(&Recipe) -> Option<Run>> Shrinker<F> {
         let with = |keep: BTreeSet<u32>| Recipe { keep: Some(keep), ..best.clone() };
         let kept = ddmin(all.into_iter().collect(), |kept| self.fails(&with(kept.iter().copied().collect())).is_some());
         let candidate = with(kept.into_iter().collect());
-        // With none left out it is what it was.
+        // Without any left out, the history is the same as before.
         if self.fails(&candidate).is_some() { candidate } else { best }
     }
 
@@ -72,7 +72,7 @@ impl<F: Fn(&Recipe) -> Option<Run>> Shrinker<F> {
     fn shrink_knobs(&mut self, mut best: Recipe, run: &Run) -> Recipe {
         for knob in &run.history.knobs {
             let mut value = knob.value;
-            // The simplest, else half the way there, again and again.
+            // Tries the simplest value, then half the way there, again and again.
             let mut next = knob.least;
             while value != next {
                 let mut candidate = best.clone();

@@ -1,9 +1,9 @@
-//! What a stack must be able to do to be searched: yours behind `hal`, or ours.
+//! The interface of a stack under test: yours behind `hal`, or ours.
 //!
-//! A [`Subject`] says what can be drawn: machines, steps of managers, faults. A [`Rig`] is one machine with the stack on
-//! it. The runner does the rest: it draws, brings up, lets managers, faults and unrest loose, heals, waits, proves
-//! that everything still works, and audits. All of it is told to checkers that hear what the hardware did
-//! ([`crate::checkers`]); what they cannot see, a subject says by [`crate::mark::Mark`]s.
+//! A [`Subject`] defines the possible machines, steps of managers, and faults. A [`Rig`] is one machine with the stack
+//! on it. The runner does the rest: it draws, brings up, starts managers, faults and unrest, heals, waits, proves that
+//! everything still works, and audits. Meanwhile checkers hear the facts of the hardware ([`crate::checkers`]). A
+//! subject reports other events by [`crate::mark::Mark`]s.
 
 use crate::checkers::Checker;
 use crate::coverage::Coverage;
@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 /// A stack under test on random machines.
 pub trait Subject: Sync + 'static {
-    /// Something that a manager does. It is drawn without knowing the machine: whatever counts lines, queues or CPUs
-    /// is taken round, so that a smaller machine has the same history.
+    /// One step of a manager. It is drawn without knowing the machine: numbers of lines, queues or CPUs count modulo
+    /// their number, so a smaller machine has the same history.
     type Step: Clone + fmt::Display + Send + 'static;
-    /// Something that goes wrong with the hardware for a while.
+    /// A temporary fault of the hardware.
     type Fault: Clone + fmt::Display + 'static;
     /// A machine with the stack on it.
     type Rig: Rig<Step = Self::Step, Fault = Self::Fault>;
@@ -26,10 +26,10 @@ pub trait Subject: Sync + 'static {
     /// Name of the scenario.
     fn name(&self) -> &'static str;
 
-    /// What it is, in a line.
+    /// A description in one line.
     fn about(&self) -> &'static str;
 
-    /// Transitions that [`Rig::cover`] and the checkers count, so that those never seen are known.
+    /// Transitions that [`Rig::cover`] and the checkers count. The report then shows which were never seen.
     fn transitions(&self) -> &'static [&'static str] {
         &[]
     }
@@ -45,23 +45,23 @@ pub trait Subject: Sync + 'static {
     /// Draws a fault of `kind`, one of [`Subject::fault_kinds`].
     fn draw_fault(&self, kind: &'static str, draw: &mut Draw) -> Self::Fault;
 
-    /// Builds a machine, hangs its interrupt entry, and brings nothing up yet.
+    /// Builds a machine and installs its interrupt entry. Does not bring the stack up.
     fn build(&self, build: &mut Build<'_, Self::Fault>) -> Self::Rig;
 
-    /// After everything is healed the rest of the load may take this long, and what proves that all still works.
+    /// After everything is healed, the rest of the load may take this long, and so may the proof that all still works.
     fn bound(&self) -> Ps {
         Ps::from_ns(50_000_000)
     }
 
-    /// And before that, what managers are at: longer than the deadlines that the code under test sets itself.
+    /// Before that, the managers' present steps may take this long: longer than the deadlines of the code under test.
     fn step_bound(&self) -> Ps {
         self.bound()
     }
 }
 
-/// What a machine is built from.
+/// The inputs for building a machine.
 pub struct Build<'a, F> {
-    /// To draw the machine with.
+    /// The knobs from which the machine is drawn.
     pub knobs: &'a mut Knobs,
     /// The machine's seed.
     pub seed: u64,
@@ -71,7 +71,7 @@ pub struct Build<'a, F> {
 }
 
 impl<F> Build<'_, F> {
-    /// Seed, unrest and trace of the machine; the rest is the subject's.
+    /// Seed, unrest and trace of the machine. The subject chooses the rest.
     pub fn machine(&self) -> MachineConfig {
         self.machine.clone()
     }
@@ -83,7 +83,7 @@ pub trait Rig {
     type Step;
     /// See [`Subject::Fault`].
     type Fault;
-    /// What the machine's threads share of the stack.
+    /// The part of the stack that the machine's threads share.
     type Stack: Send + Sync + 'static;
 
     /// The machine.
@@ -103,31 +103,31 @@ pub trait Rig {
         Vec::new()
     }
 
-    /// Starts the load: threads of the machine, that end by themselves.
+    /// Starts the load: threads of the machine that end by themselves.
     fn start_load(&mut self);
 
     /// A manager does a step, in a thread of the machine. Managers know nothing of each other.
     fn apply(stack: &Arc<Self::Stack>, step: &Self::Step);
 
-    /// The machine stands still; from now on the fault is there.
+    /// Injects a fault. The machine stands still.
     fn inject(&mut self, fault: &Self::Fault);
 
-    /// From now on it is not.
+    /// Heals it.
     fn heal(&mut self, fault: &Self::Fault);
 
-    /// Every manager has ended and every fault is healed. Undoes what managers left behind: what was disabled, lent,
-    /// taken offline, unbound.
+    /// Every manager has ended and every fault is healed. Undoes the lasting effects of managers: disabled or lent
+    /// lines, offline CPUs, unbound drivers.
     fn settle(&mut self) {}
 
-    /// Whether all of the load has completed.
+    /// True if all of the load has completed.
     fn is_done(&self) -> bool;
 
-    /// Starts a last load on everything that there is; only interrupts may carry it, no timeout. That it completes
-    /// proves that nothing is stuck.
+    /// Starts a last load on all queues and devices. Only interrupts may carry it, no timeout. If it completes,
+    /// nothing is stuck.
     fn prove(&mut self);
 
-    /// Everything has completed: what must hold when nothing is under way. [`crate::verdict::violate`], or a panic,
-    /// says that it does not. What checkers could not count is counted here.
+    /// Checks the stack at rest, after everything has completed. Reports a failure by [`crate::verdict::violate`] or a
+    /// panic. Counts whatever the checkers could not count.
     fn audit(&mut self);
 
     /// Counts the transitions that the stack's own counters know.

@@ -1,13 +1,13 @@
-//! Which kinds of unrest disturb a history's schedule, and how much.
+//! Chooses the kinds of unrest that disturb a history's schedule, and their strength.
 
 use crate::draw::Draw;
 use crate::history::Recipe;
 use machine::time::Ps;
 use machine::unrest::{Chance, Kind, Unrest};
 
-/// Histories in a hundred whose schedule is the kind one: what needs no unrest to fail is then found without.
+/// Histories in a hundred without unrest: a failure that needs no unrest is then found without it.
 const CALM_PERCENT: u64 = 15;
-/// Kinds in a hundred that disturb any other history.
+/// The chance, in a hundred, that one kind disturbs any other history.
 const KIND_PERCENT: u64 = 60;
 
 /// The names of the kinds, for `--without`.

@@ -1,4 +1,4 @@
-//! What can be wrong with a history.
+//! Failures of a history.
 
 use machine::time::Ps;
 use std::fmt;
@@ -36,16 +36,16 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What was found, by whom, when.
+/// A finding: which checker found it, and when.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// Which way it failed.
+    /// The kind of failure.
     pub kind: Kind,
     /// The checker that found it.
     pub checker: &'static str,
     /// Simulated time since the machine was built.
     pub at: Ps,
-    /// What.
+    /// The description.
     pub text: String,
 }
 
@@ -55,7 +55,7 @@ impl Failure {
         Self { kind, checker, at, text: text.into() }
     }
 
-    /// Whether the other is the same defect, as far as can be told: what a smaller history must still show.
+    /// True if the other is the same defect, as far as one can tell. A smaller history must show the same defect.
     pub fn is_like(&self, other: &Self) -> bool {
         self.kind == other.kind && self.checker == other.checker
     }
@@ -67,10 +67,10 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Ends the history from code on a CPU of the machine: what a subject's own audit found.
+/// Ends the history from code on a CPU of the machine, with a finding of the subject's own audit.
 ///
 /// # Panics
-/// Always; the runner catches it and knows it for what it is.
+/// Always; the runner catches and recognises the panic.
 pub fn violate(checker: &'static str, text: impl Into<String>) -> ! {
     let at = Ps::from_ns(hal::Hal::now_ns(machine::SimHal));
     std::panic::panic_any(Failure::new(Kind::Correctness, checker, at, text));

@@ -1,4 +1,4 @@
-//! A few histories of each scenario, and what is promised of any of them.
+//! A few histories of each scenario, and the promises that hold for any of them.
 
 use campanile_check::history::Recipe;
 use campanile_check::run::{Run, Scenario};
@@ -18,4 +18,12 @@ fn histories_pass() {
             }
         }
     }
+}
+
+/// A line storms on a CPU without a tick, and is let in again when its time is over.
+#[test]
+fn a_throttled_line_comes_back_without_a_tick() {
+    let virtio = scenarios::all().iter().find(|scenario| scenario.name() == "virtio").expect("a scenario");
+    let run = run(*virtio, &Recipe::of(0x6_60db_6c2a_c701));
+    assert!(run.failure.is_none(), "{}{}{}", run.history, run.state, run.failure.expect("looked at"));
 }

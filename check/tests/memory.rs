@@ -3,14 +3,15 @@
 use campanile_check::history::Recipe;
 use campanile_check::scenarios;
 
-/// What this process has in memory, in KiB.
+/// The resident memory of this process, in KiB.
 fn resident_kib() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("/proc tells");
     let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
     pages * 4
 }
 
-/// Resident memory moves by what the allocator keeps for later; a driver with its queues is hundreds of KiB.
+/// Resident memory varies by the memory that the allocator keeps for later; a driver with its queues is hundreds of
+/// KiB.
 const MOST_KIB: u64 = 4 << 10;
 
 #[test]

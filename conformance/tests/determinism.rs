@@ -1,4 +1,4 @@
-//! The same seed is the same run, on machines of every kind: with the engine's short cuts and without, and on whichever
+//! The same seed gives the same run, on machines of every kind: with the engine's short cuts and without, and on any
 //! host thread.
 
 mod gic_rig;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use virtio_rig::Bus;
 use virtio_rig::net::{device, drive};
 
-/// What a run leaves: its digest, and how much of its work was done.
+/// The result of a run: its digest, and how much of its work was done.
 type Ran = (u64, u64);
 
 fn machine(seed: u64, short_cuts: bool) -> MachineConfig {
@@ -29,7 +29,7 @@ fn machine(seed: u64, short_cuts: bool) -> MachineConfig {
     MachineConfig { seed, short_cuts, jitter_percent: 40, costs, ..MachineConfig::default() }
 }
 
-/// `run` is given the machine; what it leaves must depend on the seed, if a model of it `draws`, and on nothing else.
+/// `run` gets the machine. Its result must depend only on the seed, and on that only if one of its models `draws`.
 fn only_the_seed_counts(what: &dyn Debug, draws: bool, run: impl Fn(MachineConfig) -> Ran + Copy + Send + 'static) {
     let first = run(machine(7, true));
     assert!(first.1 > 0, "{what:?} did nothing");
@@ -45,7 +45,7 @@ fn only_the_seed_counts(what: &dyn Debug, draws: bool, run: impl Fn(MachineConfi
     }
 }
 
-/// Threaded handlers of two lines, an edge and a level, of which one moves between CPUs.
+/// Threaded handlers of two lines, one edge and one level; one of the lines moves between CPUs.
 fn gic(version: Version, mode: EoiMode, machine: MachineConfig) -> Ran {
     let mut rig = Rig::new(version, mode, Options { cpus: 2, force_threads: true, machine, ..Options::default() });
     let count = Arc::new(Count::default());
@@ -66,7 +66,7 @@ fn gic(version: Version, mode: EoiMode, machine: MachineConfig) -> Ran {
             system.core.set_affinity(lines[0], &CpuSet::of(CpuId(turn % 2))).expect("both have started");
             SimHal.delay_ns(5_000);
         }
-        // The level is up still if its last turn was.
+        // The level is still up if its last turn was up.
         system.core.disable(lines[1]).expect("it is enabled");
     });
     (rig.machine.engine_counters().digest, count.all())

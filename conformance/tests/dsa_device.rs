@@ -99,7 +99,7 @@ fn errors_without_a_record_are_software_errors() {
         host.submit(1, fill(0x1000, 0, data.device_address().0, 64, None));
         host.wait_ns(2_000);
         assert_eq!(take(), 0x04_0001_1b0f, "the first, and overflow");
-        // No record at all: success says nothing, an error does.
+        // Without a record, success is not reported; an error is.
         let mut words = fill(0, 0, data.device_address().0, 64, None);
         words[0] = 0x04 << 56;
         host.submit(0, words);
@@ -134,7 +134,7 @@ fn a_full_queue_refuses() {
     assert!(after.counter("refused") > 0);
 }
 
-/// "CMDSTATUS": what commands refuse.
+/// "CMDSTATUS": the errors of commands.
 #[test]
 fn commands_refuse_what_cannot_be() {
     host(config(), |host| {
@@ -180,7 +180,7 @@ fn commands_refuse_what_cannot_be() {
     });
 }
 
-/// "Disable WQ" waits for what is in the queue; "Abort WQ" does not.
+/// "Disable WQ" waits for the descriptors in the queue; "Abort WQ" does not.
 #[test]
 fn disable_waits_and_abort_abandons() {
     for (command, expected) in [(7, 8), (9, 1)] {
@@ -223,7 +223,7 @@ fn every_descriptor_sends_its_message() {
     assert_eq!(after.messages, [(0xfee0_0000, 0x42); 4], "three, and one for the three that were masked");
 }
 
-/// Tables are fixed while what they describe is enabled.
+/// Tables are read-only while the device or queue that they describe is enabled.
 #[test]
 fn tables_do_not_change_under_an_enabled_device() {
     let after = host(config(), |host| {

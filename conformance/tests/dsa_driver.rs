@@ -12,7 +12,7 @@ use machine::time::Ps;
 use spec::dsa::CompletionStatus;
 use std::sync::{Arc, Mutex};
 
-/// Writes down completions, and answers with as many fills as are left of a stream.
+/// Records completions, and answers with as many fills as a stream has left.
 struct Stream {
     done: Mutex<Vec<Completed>>,
     left: Mutex<u64>,
@@ -161,7 +161,7 @@ fn what_the_driver_knows_to_be_wrong_never_reaches_the_device() {
     assert_eq!(after.counter("refused"), 0);
 }
 
-/// A destination outside memory is the descriptor's error; a vector that the device lacks too.
+/// A destination outside memory is an error of the descriptor, and so is a vector that the device lacks.
 #[test]
 fn the_devices_errors_reach_the_caller() {
     host(config(), |host| {
@@ -193,8 +193,8 @@ fn the_devices_errors_reach_the_caller() {
     });
 }
 
-/// Somebody disables the queue behind the driver's back: descriptors vanish, the error interrupt says so, and recovery
-/// ends them.
+/// Another party disables the queue without the driver's knowledge: descriptors vanish, the error interrupt reports
+/// it, and recovery ends them.
 #[test]
 fn lost_descriptors_end_by_recovery() {
     let mut config = config();
@@ -209,7 +209,8 @@ fn lost_descriptors_end_by_recovery() {
         queue.submit(&[fill_at(at, 8, 0); 4]);
         assert_eq!(device.recover_queue(0, 1_000_000), Ok(false), "nothing is overdue");
         host.wait_ns(10_000);
-        // Two are in engines that take a millisecond: the command times out, the queue stays stopped, all have ended.
+        // Two descriptors are in engines that take a millisecond: the command times out, the queue stays stopped, and
+        // all descriptors have ended.
         let timeout = device.recover_queue(0, 5_000);
         assert!(matches!(timeout, Err(DsaError::Timeout(..))), "{timeout:?}");
         assert_eq!(stream.taken().len(), 4);

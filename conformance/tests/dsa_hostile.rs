@@ -1,4 +1,4 @@
-//! Whatever a host writes, the device neither panics nor runs for ever, and a reset brings it back.
+//! After any writes of a host the device neither panics nor runs for ever, and a reset brings it back.
 
 mod dsa_rig;
 
@@ -26,7 +26,7 @@ fn word() -> impl Strategy<Value = u64> {
     prop_oneof![0u64..16, Just(u64::MAX), any::<u64>()]
 }
 
-/// Words that often are nearly right.
+/// Words that are often nearly right.
 fn descriptor() -> impl Strategy<Value = [u64; 8]> {
     let address = || prop_oneof![4 => 0x1_0000_0000u64..0x1_0400_0000, 1 => any::<u64>()];
     let aligned = address().prop_map(|address| address & !31);
@@ -69,13 +69,13 @@ proptest! {
                     Act::Wait(ns) => host.wait_ns(ns),
                 }
             }
-            // Once no command is under way, a reset; and all is as new.
+            // Once no command is under way, a reset makes the device as new.
             host.wait_ns(50_000);
             assert_eq!(host.command(5, 0), 0, "Reset Device");
             host.enable();
             let (record, data) = (memory(64), memory(64));
             let words = fill(record.device_address().0, 5, data.device_address().0, 64, None);
-            // What the portal had gathered of an earlier descriptor is overwritten word by word.
+            // The portal may have gathered words of an earlier descriptor; new words overwrite them one by one.
             assert_eq!(host.run(0, &record, words), 1);
         });
         prop_assert_eq!(after.in_flight, 0);

@@ -1,6 +1,6 @@
 //! Two accelerators under the whole server: their messages pass the remapping unit, both to one CPU.
 
-use campanile_conformance::server::{Config, Delivery, Server, System};
+use campanile_conformance::server::{Config, Host, Path, Server};
 use drivers::dsa::{self, BatchDone, Completed, Device, Fill, GroupConfig, Next, QueueConfig, WorkQueue};
 use drivers::message::MessageDomain;
 use drivers::pci::{MsixCapability, MsixTable};
@@ -69,11 +69,7 @@ impl BatchDone for Stream {
 }
 
 /// Brings a device up with one queue whose line is bound to CPU 0, and starts its stream.
-fn start(
-    system: &System,
-    model: ModelId,
-    requester: u16,
-) -> (Arc<Device<SimHal>>, Arc<WorkQueue<SimHal>>, Arc<Stream>) {
+fn start(host: &Host, model: ModelId, requester: u16) -> (Arc<Device<SimHal>>, Arc<WorkQueue<SimHal>>, Arc<Stream>) {
     let regs = |region| Regs::Model { model, region };
     let queue = QueueConfig { index: 0, entries: 16, interrupt: Some(ENTRY), priority: 1, transfer_bytes_max: 4096 };
     let groups = vec![GroupConfig { queues: vec![queue], engines: vec![0] }];
@@ -81,29 +77,23 @@ fn start(
     let device = Device::new(SimHal, regs(REGION_REGISTERS), regs(REGION_PORTALS), config).expect("a device");
     let memory = SimHal.dma_alloc(512, 4096).expect("memory");
     let fill = Fill { pattern: 0x55, destination: memory.device_address(), bytes: 512, tag: 0 };
-    // The machine is gone before anybody could use the memory for something else.
+    // The machine ends before any other code could use the memory.
     std::mem::forget(memory);
     let left = AtomicU64::new(TOTAL - DEPTH as u64);
     let stream = Arc::new(Stream { fill, left, wrong: AtomicU64::new(0) });
     let queue = device.open_queue(0, stream.clone()).expect("a queue");
     let capability = MsixCapability::find(&regs(REGION_CONFIG)).expect("MSI-X");
     let table = MsixTable::enable(regs(REGION_CONFIG), regs(REGION_REGISTERS), capability);
-    let messages = MessageDomain::new(SimHal, table, system.pci()).expect("PCI messages");
-    let request = AllocRequest {
-        requester: RequesterId(requester),
-        index: ENTRY.into(),
-        affinity: CpuSet::of(CpuId(0)),
-        managed: false,
-        delivery: irq::Delivery::Fixed,
-    };
-    let line = system.core.alloc_line(&messages, &request, Flow::Edge).expect("a line");
-    system.core.request(line, "dsa", RequestFlags::default(), queue.clone()).expect("a new line");
+    let messages = MessageDomain::new(SimHal, table, host.pci()).expect("PCI messages");
+    let request = AllocRequest::fixed(RequesterId(requester), ENTRY.into(), CpuSet::of(CpuId(0)));
+    let line = host.core().alloc_line(Arc::new(messages), &request, Flow::Edge).expect("a line");
+    host.core().request(line, "dsa", RequestFlags::default(), queue.clone()).expect("a new line");
     assert_eq!(queue.submit(&[fill; DEPTH]).accepted, DEPTH);
     (Arc::new(device), queue, stream)
 }
 
 /// The time in ns that both streams took, and how many interrupts CPU 0 took for how many messages.
-fn run(delivery: Delivery) -> (u64, u64, u64) {
+fn run(delivery: Path) -> (u64, u64, u64) {
     let config = Config { delivery, cpus: 2, drives: 1, queues: 1, ..Config::default() };
     let requesters = [0x6a08, 0x6b08];
     let (mut server, devices) = Server::with(&config, |machine, iommu| {
@@ -113,18 +103,17 @@ fn run(delivery: Delivery) -> (u64, u64, u64) {
             machine.add_model(|_| Box::new(Dsa::new(link, config).expect("a valid device")))
         })
     });
-    let (elapsed_ns, interrupts) = server.run(move |system| {
-        let taken =
-            |system: &System| (0x20..=0xeb).map(|vector| system.taken(CpuId(0), irq::Vector(vector))).sum::<u64>();
-        let (before, begin_ns) = (taken(system), SimHal.now_ns());
-        let running = [0, 1].map(|index| start(system, devices[index], requesters[index]));
+    let (elapsed_ns, interrupts) = server.run(move |host| {
+        let taken = |host: &Host| (0x20..=0xeb).map(|vector| host.taken(CpuId(0), irq::Vector(vector))).sum::<u64>();
+        let (before, begin_ns) = (taken(host), SimHal.now_ns());
+        let running = [0, 1].map(|index| start(host, devices[index], requesters[index]));
         let done = |queue: &Arc<WorkQueue<SimHal>>| queue.snapshot().counters.completed == TOTAL;
         while !running.iter().all(|(_, queue, _)| done(queue)) {
-            assert!(SimHal.now_ns() - begin_ns < 100_000_000, "the streams stand still: {}", system.describe());
+            assert!(SimHal.now_ns() - begin_ns < 100_000_000, "the streams stand still: {}", host.describe());
             SimHal.delay_ns(1_000);
         }
         let elapsed_ns = SimHal.now_ns() - begin_ns;
-        // The last messages are under way still.
+        // The last messages are still under way.
         SimHal.delay_ns(20_000);
         for (device, queue, stream) in &running {
             let snapshot = queue.snapshot();
@@ -132,7 +121,7 @@ fn run(delivery: Delivery) -> (u64, u64, u64) {
             assert_eq!(stream.wrong.load(Relaxed), 0);
             assert_eq!(device.shutdown(), Ok(()));
         }
-        (elapsed_ns, taken(system) - before)
+        (elapsed_ns, taken(host) - before)
     });
     let messages = devices.map(|device| server.counter(device, "msis"));
     assert_eq!(messages, [TOTAL; 2], "a message for each descriptor");
@@ -141,13 +130,13 @@ fn run(delivery: Delivery) -> (u64, u64, u64) {
 
 #[test]
 fn streams_on_one_cpu_complete_and_posting_takes_fewer_interrupts() {
-    let (remapped_ns, remapped_interrupts, messages) = run(Delivery::Remapped);
-    let (posted_ns, notifications, _) = run(Delivery::Posted);
+    let (remapped_ns, remapped_interrupts, messages) = run(Path::Remapped);
+    let (posted_ns, notifications, _) = run(Path::Posted);
     let seen = format!(
         "{messages} messages: {remapped_interrupts} interrupts in {remapped_ns} ns, posted {notifications} in {posted_ns} ns"
     );
     assert!(remapped_interrupts <= messages, "{seen}");
     assert!(notifications < remapped_interrupts, "{seen}");
-    // The portal writes of the handler are most of the time at these costs: posting must not lose any of it.
+    // At these costs most of the time goes to the handler's portal writes: posting must lose no descriptor.
     assert!(posted_ns <= remapped_ns + remapped_ns / 50, "{seen}");
 }

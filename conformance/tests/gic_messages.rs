@@ -4,21 +4,20 @@ mod gic_rig;
 
 use campanile_conformance::server::Load;
 use drivers::gic::its::ItsDomain;
-use drivers::gic::{EoiMode, GicError, MessageSpiDomain};
+use drivers::gic::{EoiMode, GicError};
 use drivers::message::MessageDomain;
 use drivers::nvme::{self, Controller, QueueConfig, QueuePair};
 use drivers::pci::{MsixCapability, MsixTable};
-use gic_rig::{Count, Do, Gic, ITS_BASE, Options, Rig, System, Version};
+use gic_rig::{ArmHarness, Count, Do, ITS_BASE, Options, Rig, Version};
 use hal::{CpuId, CpuSet, Hal as _};
 use irq::{AllocRequest, Flow, Irq, IrqChipState, IrqDomain, IrqError, RequestFlags, RequesterId};
 use machine::gic::{GicConfig, GicWindows, ItsConfig, V2mConfig};
 use machine::model::ModelId;
 use machine::nvme::{Config, Nvme, REGION_CONFIG, REGION_CONTROLLER, REGION_MSIX};
 use machine::{Machine, Regs, SimHal};
-use spec::gic::IntId;
 use std::sync::{Arc, Mutex};
 
-/// Where the messages of a test go.
+/// The target of a test's messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     Its,
@@ -55,21 +54,6 @@ impl Way {
         };
         Options { cpus: 2, gic, ..Options::default() }
     }
-
-    fn domain(self, system: &System) -> Arc<dyn IrqDomain> {
-        match (self, &system.gic) {
-            (Self::Its, _) => Arc::new(ItsDomain::new(system.its())),
-            (Self::Mbi, Gic::V3(gic)) => {
-                let base = system.windows.message_base;
-                Arc::new(MessageSpiDomain::mbi(gic.clone(), base, IntId(72), 8).expect("SPIs of the machine"))
-            }
-            _ => system.v2m(),
-        }
-    }
-
-    fn flow(self, system: &System) -> Flow {
-        if self == Self::Its { Flow::FastEoi } else { system.gic.flow() }
-    }
 }
 
 /// A machine with a drive that sends its messages to the GIC.
@@ -88,18 +72,18 @@ fn drive_config() -> Config {
 
 struct Drive {
     _controller: Controller<SimHal>,
-    messages: MessageDomain<SimHal, MsixTable<Regs>>,
+    messages: Arc<MessageDomain<SimHal, MsixTable<Regs>>>,
     queues: Vec<(Arc<QueuePair<SimHal>>, Irq, Arc<Load>)>,
 }
 
 /// Two queues, the second on CPU 1.
-fn bring_up(system: &System, way: Way, model: ModelId) -> Drive {
+fn bring_up(system: &ArmHarness, model: ModelId) -> Drive {
     let region = |region| Regs::Model { model, region };
     let wanted = nvme::Config { queue_pairs: 2, ..nvme::Config::default() };
     let controller = Controller::new(SimHal, region(REGION_CONTROLLER), wanted).expect("the drive comes up");
     let capability = MsixCapability::find(&region(REGION_CONFIG)).expect("MSI-X");
     let table = MsixTable::enable(region(REGION_CONFIG), region(REGION_MSIX), capability);
-    let messages = MessageDomain::new(SimHal, table, way.domain(system)).expect("not posted");
+    let messages = system.arm.message_domain(table).expect("a way of messages");
     let page = Arc::new(SimHal.dma_alloc(4096, 4096).expect("memory"));
     let queues = [1, 2].map(|vector| {
         let load = Arc::new(Load::default());
@@ -108,7 +92,8 @@ fn bring_up(system: &System, way: Way, model: ModelId) -> Drive {
         load.attach(&pair, page.clone());
         let affinity = CpuSet::of(CpuId(u32::from(vector) - 1));
         let request = AllocRequest { affinity, ..gic_rig::request(vector.into()) };
-        let line = system.core.alloc_line(&messages, &request, way.flow(system)).expect("a line");
+        let flow = system.arm.messages().expect("a way of messages").flow();
+        let line = system.core.alloc_line(messages.clone(), &request, flow).expect("a line");
         system.core.request(line, "nvme", RequestFlags::default(), pair.clone()).expect("a new line");
         (pair, line, load)
     });
@@ -131,7 +116,7 @@ fn a_drives_completions_arrive_by_every_way() {
         let (mut rig, model) = with_drive(way, mode, drive_config());
         let deactivated = rig.counter("deactivated");
         let counts = rig.run(move |system| {
-            let drive = bring_up(system, way, model);
+            let drive = bring_up(system, model);
             drive.queues.iter().for_each(|(.., load)| load.start(200, 8));
             wait_for(&drive);
             drive.queues.iter().for_each(|(.., load)| load.check());
@@ -142,7 +127,7 @@ fn a_drives_completions_arrive_by_every_way() {
         assert!(counts[1][1] > 0 && counts[1][0] == 0, "{way:?} {mode:?}: {counts:?}");
         assert!(rig.counter("messages") > 0);
         if way == Way::Its {
-            // The scheduler's own interrupts aside, nothing was active.
+            // Apart from the scheduler's own interrupts, none was active.
             let private = rig.counter("deactivated") - deactivated;
             assert!(private < counts[0][0] + counts[1][1], "{mode:?}: {private}");
         }
@@ -150,13 +135,13 @@ fn a_drives_completions_arrive_by_every_way() {
     }
 }
 
-/// Lines move to and fro under load, nothing is lost, and the message that the device writes stays the same.
+/// Lines move to and fro under load. No interrupt is lost, and the device's message stays the same.
 #[test]
 fn lines_move_under_load() {
     for (way, mode) in WAYS {
         let (mut rig, model) = with_drive(way, mode, drive_config());
         rig.run(move |system| {
-            let drive = bring_up(system, way, model);
+            let drive = bring_up(system, model);
             drive.queues.iter().for_each(|(.., load)| load.start(400, 8));
             for round in 0..20u32 {
                 for (_, line, _) in &drive.queues {
@@ -171,21 +156,20 @@ fn lines_move_under_load() {
     }
 }
 
-/// A CPU goes under load, its redistributor to sleep, and comes back.
+/// A CPU goes offline under load, its redistributor sleeps, and both come back.
 #[test]
 fn a_cpu_goes_and_comes_back_under_load() {
     for (way, mode) in WAYS {
         let (mut rig, model) = with_drive(way, mode, drive_config());
         rig.run(move |system| {
-            let drive = bring_up(system, way, model);
+            let drive = bring_up(system, model);
             drive.queues.iter().for_each(|(.., load)| load.start(2_000, 8));
             for _ in 0..3 {
                 let there = system.clone();
-                system.on(1, move || there.leave(CpuId(0)));
+                system.on(1, move || there.leave());
                 SimHal.delay_ns(50_000);
                 let there = system.clone();
                 system.on(1, move || there.come_up());
-                system.core.cpu_online(CpuId(1)).expect("it was offline");
                 SimHal.delay_ns(50_000);
             }
             wait_for(&drive);
@@ -196,16 +180,16 @@ fn a_cpu_goes_and_comes_back_under_load() {
     }
 }
 
-/// An LPI has no active state: moved, it fires on its new CPU while the old one's handler still runs, and the handler
-/// runs once more for it.
+/// An LPI has no active state. After a move it fires on its new CPU while the handler still runs on the old one; the
+/// handler then runs once more.
 #[test]
 fn an_lpi_fires_on_its_new_cpu_while_the_old_handler_runs() {
     let mut rig = Rig::new(Version::V3, EoiMode::Split, Way::Its.options());
     let log = Arc::new(Mutex::new(Vec::new()));
     let inner = log.clone();
     let state = rig.run(move |system| {
-        let domain = ItsDomain::new(system.its());
-        let line = system.line(&domain, 0, Flow::FastEoi);
+        let domain = Arc::new(ItsDomain::new(system.its()));
+        let line = system.line(domain.clone(), 0, Flow::FastEoi);
         system.core.set_affinity(line, &CpuSet::of(CpuId(1))).expect("it moves");
         let slow = Do(move || {
             inner.lock().expect("one host thread").push((SimHal.cpu().0, SimHal.now_ns()));
@@ -228,15 +212,15 @@ fn an_lpi_fires_on_its_new_cpu_while_the_old_handler_runs() {
     rig.finish();
 }
 
-/// What a masked event sends is kept, and what a freed one sends is nobody's: the ITS drops it.
+/// The message of a masked event is kept. The message of a freed event has no line: the ITS drops it.
 #[test]
 fn events_are_masked_and_forgotten() {
     let mut rig = Rig::new(Version::V3, EoiMode::Together, Way::Its.options());
     let count = Arc::new(Count::default());
     let handler = count.clone();
     rig.run(move |system| {
-        let domain = ItsDomain::new(system.its());
-        let line = system.line(&domain, 0, Flow::FastEoi);
+        let domain = Arc::new(ItsDomain::new(system.its()));
+        let line = system.line(domain.clone(), 0, Flow::FastEoi);
         let action: Arc<dyn irq::Action> = handler.clone();
         system.core.request(line, "event", RequestFlags::default(), action.clone()).expect("a new line");
         system.core.disable(line).expect("it runs nowhere");
@@ -250,7 +234,7 @@ fn events_are_masked_and_forgotten() {
         system.core.free(line, &action).expect("it is its handler");
         system.core.free_line(line).expect("no handler is left");
         SimHal.delay_ns(10_000);
-        let again = system.line(&domain, 0, Flow::FastEoi);
+        let again = system.line(domain.clone(), 0, Flow::FastEoi);
         system.core.request(again, "event", RequestFlags::default(), handler.clone()).expect("a new line");
         system.core.retrigger(again).expect("INT");
         SimHal.delay_ns(5_000);
@@ -263,23 +247,23 @@ fn events_are_masked_and_forgotten() {
 fn an_its_has_bounds_that_are_errors() {
     let mut rig = Rig::new(Version::V3, EoiMode::Split, Way::Its.options());
     rig.run(move |system| {
-        let domain = ItsDomain::new(system.its());
+        let domain = Arc::new(ItsDomain::new(system.its()));
         for _ in 0..32 {
-            system.line(&domain, 0, Flow::FastEoi);
+            system.line(domain.clone(), 0, Flow::FastEoi);
         }
-        let more = system.core.alloc_line(&domain, &gic_rig::request(0), Flow::FastEoi);
+        let more = system.core.alloc_line(domain.clone(), &gic_rig::request(0), Flow::FastEoi);
         assert_eq!(more, Err(IrqError::Exhausted("events of the device", 32)));
         let other = AllocRequest { requester: RequesterId(0xffff), ..gic_rig::request(0) };
-        assert!(system.core.alloc_line(&domain, &other, Flow::FastEoi).is_ok(), "of another device");
+        assert!(system.core.alloc_line(domain.clone(), &other, Flow::FastEoi).is_ok(), "of another device");
         assert_eq!(system.its().cpu_online(CpuId(2)), Err(GicError::NoCpu(CpuId(2))));
         assert_eq!(system.its().doorbell(), ITS_BASE + 0x1_0040);
-        let strict = system.core.alloc_line(&domain, &other, Flow::Strict);
+        let strict = system.core.alloc_line(domain.clone(), &other, Flow::Strict);
         assert_eq!(strict, Err(IrqError::Flow(Flow::Strict, "ack")), "an LPI has nothing to acknowledge");
     });
     rig.finish();
 }
 
-/// The levels of a line, from the device to the CPU: nothing between knows of ack or eoi.
+/// The levels of a line, from the device to the CPU: no level in between has an ack or eoi of its own.
 #[test]
 fn the_levels_of_a_message_line() {
     for (way, levels) in [
@@ -289,7 +273,7 @@ fn the_levels_of_a_message_line() {
     ] {
         let (mut rig, model) = with_drive(way, EoiMode::Split, drive_config());
         let chips = rig.run(move |system| {
-            let drive = bring_up(system, way, model);
+            let drive = bring_up(system, model);
             let view = system.core.view(drive.queues[0].1).expect("a line");
             assert_eq!(drive.messages.name(), "PCI-MSIX");
             view.levels.iter().map(|level| level.chip.to_string()).collect::<Vec<_>>()

@@ -1,10 +1,10 @@
-//! Threaded handlers over a real GIC driver: what a cycle costs in accesses, and that a line waits for its thread.
+//! Threaded handlers over a real GIC driver: the accesses that a cycle costs, and that a line waits for its thread.
 
 mod gic_rig;
 
 use drivers::gic::EoiMode;
 use gic_rig::{ALL, Count, Do, Options, Rig, Version, WIRE, wire_arg};
-use hal::{CpuId, CpuSet, Hal as _};
+use hal::{CpuId, CpuSet, Hal as _, Threads};
 use irq::{IrqChipState, RequestFlags};
 use machine::SimHal;
 use std::sync::{Arc, Mutex};
@@ -91,7 +91,8 @@ fn a_level_is_not_delivered_again_before_its_thread_is_done() {
             });
             system.core.request(line, "slow", RequestFlags::default(), Arc::new(slow)).expect("a new line");
         });
-        // Raised at 1 µs, served (lowered) at 15; again at 40, lowered at 70: twice in between, and a third time not.
+        // Raised at 1 µs and served (lowered) at 15 µs; raised again at 40 µs and lowered at 70 µs: two interrupts,
+        // and no third.
         for (at_ns, asserted) in [(1_000, true), (15_000, false), (40_000, true), (70_000, false)] {
             rig.wire(at_ns, WIRE, wire_arg(40, 0, asserted));
         }
@@ -104,7 +105,7 @@ fn a_level_is_not_delivered_again_before_its_thread_is_done() {
     }
 }
 
-/// The affinity of an active line changes, and its thread ends it from where it is then.
+/// The affinity of an active line changes; its thread ends the interrupt from its CPU of that time.
 #[test]
 fn an_active_line_moves_and_is_deactivated_once() {
     for (version, mode) in ALL {
@@ -137,7 +138,8 @@ fn an_active_line_moves_and_is_deactivated_once() {
     }
 }
 
-/// A CPU goes while a line that it took is active: the line's thread ends it elsewhere, and it comes again there.
+/// A CPU goes offline while it has a line active: the line's thread ends it on another CPU, and the line interrupts
+/// again there.
 #[test]
 fn a_cpu_goes_while_its_line_is_active() {
     for (version, mode) in ALL {

@@ -1,4 +1,4 @@
-//! The driver against the model: what the one writes, the other does.
+//! The driver against the model: the model executes what the driver writes.
 
 mod nvme_rig;
 
@@ -9,12 +9,13 @@ use drivers::nvme::{
 use hal::{Dma as _, Hal as _, Regs as _};
 use machine::SimHal;
 use machine::nvme::{Config, FaultPlan, StorageKind};
+use machine::outage::Outage;
 use machine::time::Ps;
-use nvme_rig::{DmaBuffer, Host, config, host, memory};
+use nvme_rig::{DmaBuffer, Host, config, host, memory, unreliable};
 use spec::nvme::Status;
 use std::sync::{Arc, Mutex};
 
-/// Remembers what completed.
+/// Records completions.
 #[derive(Default)]
 struct Done(Mutex<Vec<Completed>>);
 
@@ -28,7 +29,7 @@ impl Done {
     fn take(&self) -> Vec<Completed> {
         core::mem::take(&mut self.0.lock().expect("one host thread"))
     }
-    /// (tag, error) of what completed, in the order of tags.
+    /// (tag, error) of the completions, in the order of tags.
     fn results(&self) -> Vec<(u64, Option<IoError>)> {
         let mut results: Vec<_> = self.take().iter().map(|done| (done.tag, done.result.err())).collect();
         results.sort_unstable_by_key(|&(tag, _)| tag);
@@ -287,8 +288,8 @@ fn hostile_entries_are_recorded_and_end_no_other_command() {
 
 #[test]
 fn a_drive_that_is_pulled_ends_every_command_once() {
-    let faults = FaultPlan { gone_at: Some(Ps::from_ns(2_000_000)), ..FaultPlan::default() };
-    host(Config { faults, ..config() }, |host| {
+    let outage = Outage { gone_at: Some(Ps::from_ns(2_000_000)), ..Outage::default() };
+    unreliable(config(), outage, |host| {
         let controller = controller(host);
         let queue = queue(host, &controller, Some(1));
         let now = SimHal.now_ns();
@@ -301,7 +302,7 @@ fn a_drive_that_is_pulled_ends_every_command_once() {
     });
 }
 
-/// It is left disabled by a reset that failed. Announcing a shutdown to it then made it execute nothing ever after.
+/// A failed reset leaves it disabled. Announcing a shutdown to it then stopped it from executing anything ever after.
 #[test]
 fn a_drive_that_failed_in_its_reset_is_shut_down_and_comes_up_again() {
     let faults = FaultPlan { fatal_at: Some(Ps::from_ns(10_000_000)), ..FaultPlan::default() };
@@ -321,7 +322,7 @@ fn a_drive_that_failed_in_its_reset_is_shut_down_and_comes_up_again() {
     });
 }
 
-/// `check` found it: only clearing an EN that was set takes CFS back, and the start failed by what had been before it.
+/// `check` found this: only clearing an EN that was set clears CFS. The start failed because of the earlier failure.
 #[test]
 fn a_drive_that_failed_while_it_was_disabled_comes_up() {
     let faults = FaultPlan { fatal_at: Some(Ps::from_ns(10_000_000)), ..FaultPlan::default() };
@@ -336,7 +337,7 @@ fn a_drive_that_failed_while_it_was_disabled_comes_up() {
     });
 }
 
-/// It used to be waited for as long as a healthy one may take.
+/// The driver used to wait for it as long as a healthy drive may take.
 #[test]
 fn a_drive_that_fails_in_its_shutdown_is_not_waited_for() {
     let faults = FaultPlan { fatal_at: Some(Ps::from_ns(10_000_000)), ..FaultPlan::default() };

@@ -1,4 +1,4 @@
-//! Whatever a host writes, the drive neither panics nor runs for ever, and a reset brings it back.
+//! After any writes of a host the drive neither panics nor runs for ever, and a reset brings it back.
 
 mod nvme_rig;
 
@@ -22,7 +22,7 @@ fn offset() -> impl Strategy<Value = u32> {
     prop_oneof![0u32..0x60, 0x1000u32..0x1040, 0x7ff0u32..0x8010, 0u32..0x1_0000]
 }
 
-/// Words that often are nearly right.
+/// Words that are often nearly right.
 fn command_words() -> impl Strategy<Value = [u64; 8]> {
     let address = prop_oneof![0x1_0000_0000u64..0x1_0400_0000, any::<u64>()];
     (
@@ -79,7 +79,7 @@ proptest! {
                     Act::Wait(ns) => host.wait_ns(ns),
                 }
             }
-            // Reset, and all is as new. CC first enables, so that there is a falling edge.
+            // A reset makes the drive as new. CC first enables, so that there is a falling edge.
             host.wait_ns(50_000);
             host.bar0.write32(0x14, 1);
             host.wait_ns(50_000);

@@ -16,7 +16,7 @@ fn flushes(host: &Host, pair: &mut Pair, count: u64) {
     host.ring_sq(pair.qid, pair.tail);
 }
 
-/// Takes and acknowledges all there is.
+/// Takes and acknowledges all entries.
 fn reap_all(host: &Host, pair: &mut Pair) -> usize {
     let taken = core::iter::from_fn(|| pair.pop()).count();
     if taken > 0 {
@@ -107,7 +107,7 @@ fn a_masked_vector_is_pending_and_sends_when_the_mask_goes() {
             mask(0);
             host.wait_ns(1_000);
             assert_eq!((host.messages().len(), host.msix.read32(0x8000)), (before + 1, 0));
-            // Acknowledged while masked: the condition is gone and the bit with it.
+            // The host acknowledged while the vector was masked: the condition is gone, and so is the pending bit.
             reap_all(host, &mut pair);
             mask(1);
             flushes(host, &mut pair, 1);
@@ -184,7 +184,7 @@ fn coalesced(config: Config, feature_08h: u64, feature_09h: u64) -> After<()> {
         for _ in 0..400 {
             flushes(host, &mut pair, 1);
             host.wait_ns(9_990);
-            // A host that acts on messages alone.
+            // A host that acts only on messages.
             if host.messages().len() > seen {
                 seen = host.messages().len();
                 taken += reap_all(host, &mut pair);

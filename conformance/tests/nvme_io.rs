@@ -5,8 +5,9 @@ mod nvme_rig;
 use hal::{Dma as _, Hal as _, Regs as _, Word as _};
 use machine::SimHal;
 use machine::nvme::{Config, FaultPlan, RandomFaults, StorageKind};
+use machine::outage::Outage;
 use machine::time::Ps;
-use nvme_rig::{cid, command, config, host, memory, status, transfer};
+use nvme_rig::{cid, command, config, host, memory, status, transfer, unreliable};
 
 const WRITE: u64 = 0x01;
 const READ: u64 = 0x02;
@@ -341,10 +342,9 @@ fn planned_faults_happen_at_their_entry() {
 
 #[test]
 fn a_drive_fails_falls_silent_or_is_pulled() {
-    let at = |faults| Config { faults, ..config() };
     let when = Some(Ps::from_ns(60_000));
-    let registers = |config| {
-        host(config, |host| {
+    let registers = |faults, outage| {
+        unreliable(Config { faults, ..config() }, outage, |host| {
             host.enable();
             let mut pair = host.create(1, 16, None);
             pair.push(command(0x00, 1, 1, [0, 0], [0; 4]));
@@ -354,28 +354,26 @@ fn a_drive_fails_falls_silent_or_is_pulled() {
             (host.bar0.read32(0x1c), pair.pop().is_some())
         })
     };
-    let failed = registers(at(FaultPlan { fatal_at: when, ..FaultPlan::default() }));
+    let failed = registers(FaultPlan { fatal_at: when, ..FaultPlan::default() }, Outage::default());
     assert_eq!(failed.result, (3, false), "CFS, RDY");
     assert!(failed.faulted("NVMe controller failure by the fault plan"));
-    assert_eq!(registers(at(FaultPlan { silent_at: when, ..FaultPlan::default() })).result, (1, false));
-    assert_eq!(registers(at(FaultPlan { gone_at: when, ..FaultPlan::default() })).result, (0xffff_ffff, false));
+    let outage = |outage| registers(FaultPlan::default(), outage).result;
+    assert_eq!(outage(Outage { silent_at: when, ..Outage::default() }), (1, false));
+    assert_eq!(outage(Outage { gone_at: when, ..Outage::default() }), (0xffff_ffff, false));
 }
 
 #[test]
 fn a_silence_that_ends_is_made_up_for() {
-    let faults = FaultPlan {
-        silent_at: Some(Ps::from_ns(100_000)),
-        silent_until: Some(Ps::from_ns(300_000)),
-        ..FaultPlan::default()
-    };
-    let after = host(Config { faults, ..config() }, |host| {
+    let outage =
+        Outage { silent_at: Some(Ps::from_ns(100_000)), silent_until: Some(Ps::from_ns(300_000)), ..Outage::default() };
+    let after = unreliable(config(), outage, |host| {
         host.msix_on(5);
         host.enable();
         let mut pair = host.create(1, 16, Some(1));
         let now = SimHal.now_ns();
         assert!(now < 90_000, "the silence has not begun at {now} ns");
         host.wait_ns(98_000 - now);
-        // One is in work when it begins, one is rung for in its midst.
+        // The drive works on one command when the silence begins; another is submitted during the silence.
         pair.push(command(0x00, 1, 1, [0, 0], [0; 4]));
         host.ring_sq(1, 1);
         host.wait_ns(50_000);
@@ -436,7 +434,8 @@ fn random_faults_end_with_their_window() {
     assert_ne!(first, spoilt(RandomFaults { seed: 2, ..some }));
 }
 
-/// The host looks when it is told, finds nothing, and is told again; and nothing is written to a queue that has gone.
+/// The host looks after each message, finds nothing, and gets another message. The drive writes nothing to a queue
+/// that was deleted.
 #[test]
 fn a_corrected_phase_is_signalled_again_while_its_queue_is_there() {
     let wrong = |corrected_after_ns| {

@@ -1,5 +1,5 @@
-//! Features 08h and 09h under a controller of moderation: one for all queues, programmed by an admin command from a
-//! thread.
+//! Features 08h and 09h under a moderation controller: one controller for all queues. A thread programs the levels by
+//! an admin command.
 
 mod nvme_rig;
 
@@ -11,8 +11,9 @@ use irq::moderation::{
     self, Algorithm, Counts, Found, LevelTable, Moderated, Next, Outcome, Programmer, Setting, Step, Tuner, TuningView,
 };
 use machine::SimHal;
+use machine::outage::Outage;
 use machine::time::Ps;
-use nvme_rig::{Host, config, host};
+use nvme_rig::{Host, config, host, unreliable};
 use std::sync::{Arc, Mutex};
 
 struct Ignore;
@@ -21,7 +22,7 @@ impl BatchDone for Ignore {
     fn batch_done(&self, _batch: &[Completed]) {}
 }
 
-/// What a scripted controller saw: interrupts, polls, and the I/Os under way.
+/// The inputs of a scripted controller: interrupts, polls, and the I/Os under way.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<(&'static str, Found)>>>);
 
@@ -126,7 +127,7 @@ fn load(host: &Host, rig: &Rig, count: u64) {
 #[test]
 fn one_controller_is_fed_by_all_queues_and_programs_feature_08h_from_a_thread() {
     let after = host(config(), |host| {
-        // 150 µs is rounded up to the feature's 100 µs steps: quantised, and told so.
+        // 150 µs is rounded up to the feature's steps of 100 µs; the tuner reports a quantised level.
         let rig = rig(host, Setting::new(150, 4));
         load(host, &rig, 90);
         assert_eq!(*rig.outcome.lock().expect("one host thread"), Some(Outcome::Done(Setting::new(200, 4))));
@@ -174,9 +175,8 @@ fn a_vector_without_coalescing_feeds_nothing() {
 
 #[test]
 fn what_the_feature_cannot_express_or_the_device_refuses_is_a_failed_step() {
-    let mut config = config();
-    config.faults.gone_at = Some(Ps::from_ns(5_000_000));
-    host(config, |host| {
+    let outage = Outage { gone_at: Some(Ps::from_ns(5_000_000)), ..Outage::default() };
+    unreliable(config(), outage, |host| {
         let rig = rig(host, Setting::new(30_000, 4));
         load(host, &rig, 12);
         assert_eq!(*rig.outcome.lock().expect("one host thread"), Some(Outcome::Failed));

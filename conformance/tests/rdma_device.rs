@@ -7,7 +7,7 @@ use machine::Regs;
 use machine::rdma::Config;
 use rdma_rig::{DmaBuffer, Host, host, memory};
 
-/// An end that knows nothing but the layout: queue pair 0, completion queue 0, event queue 0, 16 entries each.
+/// An end that uses only the layout: queue pair 0, completion queue 0, event queue 0, 16 entries each.
 struct Raw {
     regs: Regs,
     bells: Regs,
@@ -224,7 +224,7 @@ fn hostile_words_end_as_status_or_fault() {
         ("receive doorbell out of range", |_, a, _| a.ring_receives(u32::MAX)),
         ("doorbell of a queue pair that is off", |_, a, _| a.bells.write32(0x1000, 1)),
         ("write beside the doorbells of an RDMA NIC", |_, a, _| a.bells.write32(0x8, 1)),
-        ("unaligned write to an RDMA NIC", |_, a, _| a.bells.write64(0, 1)),
+        ("access to a PCI function in a wrong width or alignment", |_, a, _| a.bells.write64(0, 1)),
         ("completion queue armed out of range", |_, a, _| a.bells.write32(ARM, 5)),
         ("event queue doorbell out of range", |_, a, _| a.bells.write32(EVENTS, 1)),
         ("send queue outside memory", |_, a, _| {
@@ -249,7 +249,7 @@ fn hostile_words_end_as_status_or_fault() {
             a.ring(1);
         }),
         ("completion queue overrun", |host, a, _| {
-            // Sixteen entries of room, and nobody takes: 32 flushed ones.
+            // Room for sixteen entries, and nobody takes them: 32 flushed requests.
             for n in 0..16 {
                 a.request(n, [0x1ff, n as u64, 0, 0, 0]);
                 a.receive(n, 8);
@@ -259,7 +259,7 @@ fn hostile_words_end_as_status_or_fault() {
             host.wait_ns(8_000);
         }),
         ("completion queue overrun", |host, a, _| {
-            // A record that jumps makes no room.
+            // A consumer record that jumps makes no room.
             a.record.words()[0].set(0xffff_0000);
             for n in 0..16 {
                 a.request(n, [0x1ff, n as u64, 0, 0, 0]);

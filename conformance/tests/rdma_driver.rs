@@ -6,7 +6,7 @@ use drivers::rdma::{
     CqConfig, CqContext, CqUse, Device, DeviceConfig, Missed, PostReceive, PostSend, QpConfig, RdmaError, Refusal,
     Worker,
 };
-use hal::{Affinity, CpuId, Dma as _, Hal as _, ThreadSpec, Word as _};
+use hal::{Affinity, CpuId, Dma as _, Hal as _, ThreadSpec, Threads, Word as _};
 use irq::moderation::{Controller, Found, Next, Outcome, Setting, Step, Tuner, TuningView};
 use irq::{Action, Irq, IrqReturn};
 use machine::SimHal;
@@ -110,7 +110,7 @@ fn events_that_nobody_takes_yet_do_not_outgrow_their_queue() {
             assert_eq!((a.queue.poll(16), b.queue.poll(16)), (1, 1));
             a.pair.sends_ended(1);
         }
-        // Two of them wait; once they are taken, the queue is told of as ever.
+        // Two of them wait. Once they are taken, the queue reports events as usual.
         let soft = host.soft_poll(1, &b);
         let events = b.device.event_queue(1).expect("open");
         events.handle(Irq(0));
@@ -129,7 +129,7 @@ fn a_handler_in_a_thread_has_the_queue_polled_too() {
     let after = host(Config::default(), |host| {
         let [a, b] = host.connected(None);
         let soft = host.soft_poll(1, &b);
-        // Nothing comes by an interrupt, at whose end the queue would be polled.
+        // No interrupt comes at whose end the queue would be polled.
         host.serve(1, 1, Arc::new(Unheard));
         b.receives(0, 1);
         a.sends(0, 1);
@@ -226,7 +226,7 @@ fn moderation_waits_for_a_count_or_a_period() {
     assert_eq!(moderated(Config::default(), setting), (Ok(setting), 3, 3));
 }
 
-/// What was polled before its period ended is told of no more, and the next one has a period of its own.
+/// Completions that were polled before their period ended are not announced again; the next one starts a new period.
 #[test]
 fn a_period_ends_with_the_entry_that_began_it() {
     let after = host(Config::default(), |host| {
@@ -248,8 +248,8 @@ fn a_period_ends_with_the_entry_that_began_it() {
     assert!(after.faults.is_empty(), "{:?}", after.faults);
 }
 
-/// A user that posts more than its completion queue holds: the queue stops, what is in it can be taken, the event queue
-/// says so, and no other object is touched.
+/// A user posts more than its completion queue holds: the queue stops, its entries can be taken, the event queue
+/// reports it, and no other object is touched.
 #[test]
 fn a_completion_queue_that_overruns_keeps_what_it_has_and_says_so() {
     let after = host(Config::default(), |host| {
@@ -352,7 +352,7 @@ fn what_cannot_be_is_refused_with_a_reason() {
     });
 }
 
-/// A tuner whose controller adds up what it is told, by kind.
+/// A tuner whose controller adds up its inputs, by kind.
 fn counting() -> (Arc<Tuner<SimHal>>, Arc<Mutex<Told>>) {
     let told = Arc::new(Mutex::new(Told::default()));
     (Arc::new(Tuner::new(SimHal, Box::new(Counting(told.clone())))), told)

@@ -1,8 +1,8 @@
 //! The completion check after submissions, with several CPUs on one queue and drives that hold interrupts back in secret.
 
-use campanile_conformance::server::{Config, Delivery, Server};
+use campanile_conformance::server::{Config, Path, Server};
 use drivers::nvme::{CompletionCheck, QueueSnapshot};
-use hal::{CpuId, Hal as _};
+use hal::{CpuId, Hal as _, Threads};
 use machine::nvme::HiddenCoalescing;
 use machine::time::Ps;
 use machine::{SimHal, Stream};
@@ -11,28 +11,28 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 const CPUS: u32 = 4;
 const ROUNDS: u64 = 400;
-/// What a CPU submits in a round.
+/// Commands that a CPU submits in a round.
 const BATCH: u32 = 3;
-/// What may be in flight before: four CPUs' batches more fit the 31 commands of a queue.
+/// Commands that may be in flight before a round: four CPUs' batches more fit the 31 commands of a queue.
 const IN_FLIGHT_MAX: u16 = 31 - (CPUS * BATCH) as u16;
 
 /// Every CPU submits to the drive's only queue, at random times; nobody polls. Returns the queue at the end.
 fn shared_queue(config: &Config, check: CompletionCheck) -> QueueSnapshot {
     let mut server = Server::new(&Config { cpus: CPUS, drives: 1, queues: 1, ..config.clone() });
     let seed = config.seed;
-    let snapshot = server.run(move |system| {
-        system.queues().next().expect("a queue").pair.set_completion_check(check);
+    let snapshot = server.run(move |host| {
+        host.queues().next().expect("a queue").pair.set_completion_check(check);
         let ended = Arc::new(AtomicU32::new(0));
         for cpu in 0..CPUS {
-            let (system, ended) = (system.clone(), ended.clone());
+            let (host, ended) = (host.clone(), ended.clone());
             let body = move || {
-                let queue = system.queues().next().expect("a queue");
+                let queue = host.queues().next().expect("a queue");
                 let mut random = Stream::new(seed, u64::from(cpu) + 100);
                 for _ in 0..ROUNDS {
                     while queue.pair.snapshot().in_flight > IN_FLIGHT_MAX {
                         SimHal.delay_ns(300 + random.next() % 900);
                     }
-                    // What is above the batch is submitted from completions.
+                    // Completions submit the commands beyond the batch.
                     queue.load.start(u64::from(BATCH) + random.next() % 4, BATCH);
                     SimHal.delay_ns(random.next() % 6_000);
                 }
@@ -41,11 +41,11 @@ fn shared_queue(config: &Config, check: CompletionCheck) -> QueueSnapshot {
             let affinity = hal::Affinity::Cpu(CpuId(cpu));
             SimHal.spawn(hal::ThreadSpec { name: "user", affinity, urgent: false }, Box::new(body)).expect("a CPU");
         }
-        let queue = system.queues().next().expect("a queue");
+        let queue = host.queues().next().expect("a queue");
         while ended.load(Relaxed) < CPUS {
             SimHal.delay_ns(10_000);
         }
-        system.wait_for_load();
+        host.wait_for_load();
         queue.pair.snapshot()
     });
     server.finish();
@@ -58,11 +58,12 @@ fn secret(entries: u32, us: u64) -> Option<HiddenCoalescing> {
     Some(HiddenCoalescing { entries, time: Ps::from_ns(us * 1000) })
 }
 
-/// Nothing is lost and nothing completes twice (the server's own checks), whoever reaps; and the counters add up.
+/// No command is lost and none completes twice (the server's own checks), whichever CPU reaps; and the counters add
+/// up.
 #[test]
 fn cpus_that_share_a_queue_reap_for_each_other() {
     let (mut hits, mut failures) = (0, 0);
-    for delivery in [Delivery::Plain, Delivery::Remapped, Delivery::Posted] {
+    for delivery in [Path::Plain, Path::Remapped, Path::Posted] {
         for (seed, hidden_coalescing) in [(1, None), (2, secret(0, 74)), (3, secret(8, 40)), (4, secret(3, 200))] {
             let config = Config { delivery, seed, hidden_coalescing, ..Config::default() };
             let queue = shared_queue(&config, CompletionCheck::Auto);
@@ -80,7 +81,7 @@ fn cpus_that_share_a_queue_reap_for_each_other() {
     assert!(failures > 0 && failures < hits, "{failures} of {hits} hits found another CPU reaping");
 }
 
-/// Switched off, the interrupts do it all.
+/// With the check switched off, interrupts alone carry the load.
 #[test]
 fn a_check_that_is_off_takes_nothing() {
     let config = Config { hidden_coalescing: secret(0, 74), ..Config::default() };
@@ -92,19 +93,19 @@ fn a_check_that_is_off_takes_nothing() {
 /// The time in which a load on a queue of its own ends.
 fn alone(hidden_coalescing: Option<HiddenCoalescing>, check: CompletionCheck) -> (u64, QueueSnapshot) {
     let mut server = Server::new(&Config { cpus: 1, drives: 1, queues: 1, hidden_coalescing, ..Config::default() });
-    let result = server.run(move |system| {
-        let queue = system.queues().next().expect("a queue");
+    let result = server.run(move |host| {
+        let queue = host.queues().next().expect("a queue");
         queue.pair.set_completion_check(check);
         let begin = SimHal.now_ns();
         for _ in 0..600 {
-            // Each submission but the first few finds what the ones before left.
+            // Each submission but the first few finds entries that earlier ones left.
             queue.load.start(8, 8);
             while queue.pair.snapshot().in_flight > 20 {
                 SimHal.delay_ns(1_000);
             }
             SimHal.delay_ns(4_000);
         }
-        system.wait_for_load();
+        host.wait_for_load();
         (SimHal.now_ns() - begin, queue.pair.snapshot())
     });
     server.finish();
@@ -112,8 +113,8 @@ fn alone(hidden_coalescing: Option<HiddenCoalescing>, check: CompletionCheck) ->
     result
 }
 
-/// One CPU, one queue: an honest drive is left alone, and one that holds interrupts back is found out by its
-/// interrupts alone.
+/// One CPU, one queue. The check stays off for an honest drive. A drive that holds interrupts back is recognised from
+/// its interrupts alone.
 #[test]
 fn a_drive_that_coalesces_in_secret_is_found_out() {
     let (_, honest) = alone(None, CompletionCheck::Auto);

@@ -2,16 +2,16 @@
 
 use campanile_conformance::server::ringer::RingerPort;
 use campanile_conformance::server::wire::WirePort;
-use campanile_conformance::server::{Config, Delivery, Server, System};
+use campanile_conformance::server::{Config, Host, Path, Server};
 use hal::{CpuId, CpuSet, Hal as _};
 use irq::{Action, Irq, IrqError, IrqReturn, RequestFlags, RequesterId, StormConfig};
 use machine::{Regs, SimHal, Stream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
-const DELIVERIES: [Delivery; 3] = [Delivery::Plain, Delivery::Remapped, Delivery::Posted];
+const DELIVERIES: [Path; 3] = [Path::Plain, Path::Remapped, Path::Posted];
 
-/// Counts, and must not be called once it was freed.
+/// A handler that counts, and must not be called after it was freed.
 struct Guarded {
     calls: AtomicU64,
     freed: AtomicBool,
@@ -38,20 +38,20 @@ impl Action for Guarded {
 fn disables_nest_while_interrupts_arrive() {
     for delivery in DELIVERIES {
         let mut server = Server::new(&Config { delivery, ..Config::default() });
-        server.run(|system| {
-            system.start_load(1_500, 12);
+        server.run(|host| {
+            host.start_load(1_500, 12);
             let mut random = Stream::new(3, 77);
-            while !system.queues().all(|queue| queue.load.is_done()) {
-                let queue = system.queues().nth((random.next() % 4) as usize).expect("four queues");
+            while !host.queues().all(|queue| queue.load.is_done()) {
+                let queue = host.queues().nth((random.next() % 4) as usize).expect("four queues");
                 let depth = random.next() % 3 + 1;
                 for _ in 0..depth {
-                    system.core.disable(queue.line).expect("from a thread");
+                    host.core().disable(queue.line).expect("from a thread");
                     let interrupts = queue.pair.snapshot().completion.interrupts;
                     SimHal.delay_ns(random.next() % 10_000);
                     assert_eq!(queue.pair.snapshot().completion.interrupts, interrupts, "disabled means disabled");
                 }
-                (0..depth).for_each(|_| system.core.enable(queue.line).expect("disabled"));
-                assert_eq!(system.core.enable(queue.line), Err(IrqError::NotDisabled(queue.line)));
+                (0..depth).for_each(|_| host.core().enable(queue.line).expect("disabled"));
+                assert_eq!(host.core().enable(queue.line), Err(IrqError::NotDisabled(queue.line)));
                 SimHal.delay_ns(random.next() % 20_000);
             }
         });
@@ -63,31 +63,31 @@ fn disables_nest_while_interrupts_arrive() {
 fn handlers_come_and_go_while_their_messages_are_under_way() {
     for delivery in DELIVERIES {
         let mut server = Server::new(&Config { delivery, cpus: 2, drives: 1, queues: 1, ..Config::default() });
-        server.run(|system| {
-            system.start_load(500, 8);
+        server.run(|host| {
+            host.start_load(500, 8);
             let mut random = Stream::new(9, 77);
             let mut calls = 0;
             for round in 0..150 {
-                let line = system.ringer_line();
-                system.ringer.ring(u64::MAX, 1_900);
+                let line = host.ringer_line();
+                host.ringer.ring(u64::MAX, 1_900);
                 for _ in 0..random.next() % 3 + 1 {
                     let handler = Guarded::new(random.next() % 600);
                     let action: Arc<dyn Action> = handler.clone();
-                    system.core.request(line, "ringer", RequestFlags::default(), action.clone()).expect("no handler");
-                    system.core.set_affinity(line, &CpuSet::of(CpuId(round % 2))).expect("an online CPU");
+                    host.core().request(line, "ringer", RequestFlags::default(), action.clone()).expect("no handler");
+                    host.core().set_affinity(line, &CpuSet::of(CpuId(round % 2))).expect("an online CPU");
                     SimHal.delay_ns(random.next() % 8_000);
-                    system.core.synchronize(line).expect("from a thread");
-                    system.core.free(line, &action).expect("its handler");
+                    host.core().synchronize(line).expect("from a thread");
+                    host.core().free(line, &action).expect("its handler");
                     handler.freed.store(true, Relaxed);
                     calls += handler.calls.load(Relaxed);
                 }
-                system.core.free_line(line).expect("without a handler");
+                host.core().free_line(line).expect("without a handler");
             }
-            system.ringer.ring(0, 0);
+            host.ringer.ring(0, 0);
             assert!(calls > 100, "only {calls} calls");
         });
         server.settle();
-        server.run(|system| system.check_no_vector_leaked());
+        server.run(|host| host.check_no_vector_leaked());
         assert_eq!(server.faults(), [], "{delivery:?}: a masked device sends nothing to a freed entry");
     }
 }
@@ -113,15 +113,15 @@ impl Action for Function {
 fn two_functions_share_a_level_line_that_moves_beside_the_drives() {
     for delivery in DELIVERIES {
         let mut server = Server::new(&Config { delivery, ..Config::default() });
-        server.run(|system| {
-            let line = system.pin_line();
+        server.run(|host| {
+            let line = host.pin_line();
             let shared = RequestFlags { shared: true, ..RequestFlags::default() };
-            let port = WirePort(Regs::Model { model: system.models.wire, region: 0 });
+            let port = WirePort(Regs::Model { model: host.models.wire, region: 0 });
             let functions = [0, 1].map(|number| Arc::new(Function { port, number, served: AtomicU64::new(0) }));
             for function in &functions {
-                system.core.request(line, "function", shared, function.clone()).expect("shared");
+                host.core().request(line, "function", shared, function.clone()).expect("shared");
             }
-            system.start_load(1_000, 12);
+            host.start_load(1_000, 12);
             let mut random = Stream::new(4, 77);
             let mut raised = [0, 0];
             for round in 0..300 {
@@ -129,11 +129,11 @@ fn two_functions_share_a_level_line_that_moves_beside_the_drives() {
                 port.raise(number);
                 raised[number as usize] += 1;
                 match random.next() % 4 {
-                    0 => system.core.set_affinity(line, &CpuSet::of(CpuId(round % 4))).expect("online"),
+                    0 => host.core().set_affinity(line, &CpuSet::of(CpuId(round % 4))).expect("online"),
                     1 => {
-                        system.core.disable(line).expect("from a thread");
+                        host.core().disable(line).expect("from a thread");
                         SimHal.delay_ns(random.next() % 4_000);
-                        system.core.enable(line).expect("disabled");
+                        host.core().enable(line).expect("disabled");
                     }
                     _ => {}
                 }
@@ -141,13 +141,13 @@ fn two_functions_share_a_level_line_that_moves_beside_the_drives() {
                 let limit_ns = SimHal.now_ns() + 60_000;
                 let served = |number: usize| functions[number].served.load(Relaxed);
                 while (0..2).any(|number| served(number) < raised[number]) {
-                    assert!(SimHal.now_ns() < limit_ns, "round {round}: not served\n{}", system.describe());
+                    assert!(SimHal.now_ns() < limit_ns, "round {round}: not served\n{}", host.describe());
                     SimHal.delay_ns(500);
                 }
             }
             assert_eq!(functions.each_ref().map(|function| function.served.load(Relaxed)), raised);
             let first: Arc<dyn Action> = functions[0].clone();
-            system.core.free(line, &first).expect("its handler");
+            host.core().free(line, &first).expect("its handler");
             port.raise(1);
             SimHal.delay_ns(30_000);
             assert_eq!(functions[1].served.load(Relaxed), raised[1] + 1, "the other keeps the line");
@@ -159,28 +159,28 @@ fn two_functions_share_a_level_line_that_moves_beside_the_drives() {
 
 /// Manages lines from its handler: with posted delivery, under the notification handler that may have harvested them.
 struct Meddler {
-    system: Weak<System>,
+    host: Weak<Host>,
     random: Mutex<Stream>,
     calls: AtomicU64,
 }
 
 impl Action for Meddler {
     fn handle(&self, own: Irq) -> IrqReturn {
-        let system = self.system.upgrade().expect("the server runs");
+        let host = self.host.upgrade().expect("the server runs");
         let mut random = self.random.lock().expect("one host thread");
-        let queue = system.queues().nth((random.next() % 4) as usize).expect("four queues");
+        let queue = host.queues().nth((random.next() % 4) as usize).expect("four queues");
         let line = if random.next().is_multiple_of(4) { own } else { queue.line };
         let cpu = CpuId((random.next() % 4) as u32);
         drop(random);
-        system.core.set_affinity(line, &CpuSet::of(cpu)).expect("online");
+        host.core().set_affinity(line, &CpuSet::of(cpu)).expect("online");
         match self.calls.fetch_add(1, Relaxed) % 3 {
-            0 => system.core.retrigger(queue.line).expect("it can"),
+            0 => host.core().retrigger(queue.line).expect("it can"),
             1 => {
-                system.core.disable_nosync(queue.line).expect("a line");
+                host.core().disable_nosync(queue.line).expect("a line");
                 SimHal.delay_ns(300);
-                system.core.enable(queue.line).expect("disabled");
+                host.core().enable(queue.line).expect("disabled");
             }
-            _ => assert_eq!(system.core.synchronize(own), Err(IrqError::InHandler(own))),
+            _ => assert_eq!(host.core().synchronize(own), Err(IrqError::InHandler(own))),
         }
         IrqReturn::Handled
     }
@@ -190,52 +190,55 @@ impl Action for Meddler {
 fn handlers_manage_lines() {
     for delivery in DELIVERIES {
         let mut server = Server::new(&Config { delivery, read_ns: 20_000, ..Config::default() });
-        server.run(|system| {
-            let line = system.ringer_line();
+        server.run(|host| {
+            let line = host.ringer_line();
             let (random, calls) = (Mutex::new(Stream::new(2, 77)), AtomicU64::new(0));
-            let meddler = Arc::new(Meddler { system: Arc::downgrade(system), random, calls });
-            system.core.request(line, "meddler", RequestFlags::default(), meddler.clone()).expect("a new line");
-            system.start_load(2_000, 8);
-            system.ringer.ring(400, 9_000);
-            system.wait_for_load();
+            let meddler = Arc::new(Meddler { host: Arc::downgrade(host), random, calls });
+            host.core().request(line, "meddler", RequestFlags::default(), meddler.clone()).expect("a new line");
+            host.start_load(2_000, 8);
+            host.ringer.ring(400, 9_000);
+            host.wait_for_load();
             while meddler.calls.load(Relaxed) < 300 {
                 SimHal.delay_ns(10_000);
             }
-            system.ringer.ring(0, 0);
+            host.ringer.ring(0, 0);
         });
         server.finish();
-        let strays: u64 = (0..4).map(|cpu| server.system.core.stray_vectors(CpuId(cpu))).sum();
+        let strays: u64 = (0..4).map(|cpu| server.host.core().stray_vectors(CpuId(cpu))).sum();
         assert_eq!(strays, 0, "{delivery:?}");
-        server.run(|system| system.check_no_vector_leaked());
+        server.run(|host| host.check_no_vector_leaked());
         assert_eq!(server.faults(), [], "{delivery:?}");
     }
 }
 
-/// The pin has sent its message to a CPU that goes before it takes it.
+/// The pin has sent its message to a CPU that goes offline before it takes the message.
 #[test]
 fn a_level_line_that_waits_at_a_cpu_that_goes_is_served_at_another() {
     for delivery in DELIVERIES {
         let mut server = Server::new(&Config { delivery, cpus: 2, drives: 0, ..Config::default() });
-        server.run(|system| {
-            let line = system.pin_line();
-            let port = WirePort(Regs::Model { model: system.models.wire, region: 0 });
+        server.run(|host| {
+            let line = host.pin_line();
+            let port = WirePort(Regs::Model { model: host.models.wire, region: 0 });
             let function = Arc::new(Function { port, number: 0, served: AtomicU64::new(0) });
-            system.core.request(line, "function", RequestFlags::default(), function.clone()).expect("a new line");
-            system.core.set_affinity(line, &CpuSet::of(CpuId(1))).expect("online");
+            host.core().request(line, "function", RequestFlags::default(), function.clone()).expect("a new line");
+            host.core().set_affinity(line, &CpuSet::of(CpuId(1))).expect("online");
             SimHal.delay_ns(300_000);
-            system.on_cpu(CpuId(1), move |system| {
+            host.on_cpu(CpuId(1), move |host| {
                 let off = SimHal.irq_save();
                 port.raise(0);
                 SimHal.delay_ns(5_000);
-                let target = system.core.view(line).expect("a line").effective.expect("a vector");
-                assert!(target.cpu == CpuId(1) && system.lapic.is_requested(target.vector.unwrap()), "it waits here");
-                system.core.cpu_offline().expect("CPU 0 is online");
+                let target = host.core().view(line).expect("a line").effective.expect("a vector");
+                assert!(
+                    target.cpu == CpuId(1) && host.pc.lapic().is_requested(target.vector().unwrap()),
+                    "it waits here"
+                );
+                host.core().cpu_offline().expect("CPU 0 is online");
                 SimHal.delay_ns(50_000);
-                system.core.cpu_online(CpuId(1)).expect("it was offline");
+                host.core().cpu_online(CpuId(1)).expect("it was offline");
                 SimHal.irq_restore(off);
             });
             assert_eq!(function.served.load(Relaxed), 1);
-            assert!(system.core.count(line, CpuId(0)) > 0);
+            assert!(host.core().count(line, CpuId(0)) > 0);
             // And the pin is not stuck.
             port.raise(0);
             SimHal.delay_ns(50_000);
@@ -246,7 +249,7 @@ fn a_level_line_that_waits_at_a_cpu_that_goes_is_served_at_another() {
     }
 }
 
-/// Nobody's interrupt.
+/// An interrupt without a handler.
 struct Deaf;
 
 impl Action for Deaf {
@@ -260,25 +263,25 @@ fn a_storming_line_is_throttled_and_shown_and_the_others_run_on() {
     for delivery in DELIVERIES {
         let storm = StormConfig { burst: 300, burst_ns_min: 500_000, unhandled_max: 290, throttle_ns: 500_000 };
         let mut server = Server::new(&Config { delivery, cpus: 2, drives: 1, storm, ..Config::default() });
-        let alone_ns = server.run(|system| {
-            system.start_load(500, 4);
-            system.wait_for_load();
-            system.queues().map(|queue| queue.load.take_latency_ns_max()).max().expect("queues")
+        let alone_ns = server.run(|host| {
+            host.start_load(500, 4);
+            host.wait_for_load();
+            host.queues().map(|queue| queue.load.take_latency_ns_max()).max().expect("queues")
         });
         let ringer = server.models.ringer;
-        let (line, deaf) = server.run(|system| {
-            let line = system.ringer_line();
+        let (line, deaf) = server.run(|host| {
+            let line = host.ringer_line();
             let deaf: Arc<dyn Action> = Arc::new(Deaf);
-            system.core.request(line, "deaf", RequestFlags::default(), deaf.clone()).expect("a new line");
+            host.core().request(line, "deaf", RequestFlags::default(), deaf.clone()).expect("a new line");
             // 1.4 M a second, for ever.
-            system.ringer.ring(u64::MAX, 700);
+            host.ringer.ring(u64::MAX, 700);
             let limit_ns = SimHal.now_ns() + 2_000_000;
             let throttled = |view: &irq::LineView| view.throttled_until_ns.is_some();
-            while !throttled(&system.core.view(line).expect("a line")) {
-                assert!(SimHal.now_ns() < limit_ns, "never found\n{}", system.describe());
+            while !throttled(&host.core().view(line).expect("a line")) {
+                assert!(SimHal.now_ns() < limit_ns, "never found\n{}", host.describe());
                 SimHal.delay_ns(1_000);
             }
-            let view = system.core.view(line).expect("a line");
+            let view = host.core().view(line).expect("a line");
             let text = view.to_string();
             assert!(
                 view.masked && view.storms == 1 && text.contains("throttled") && text.contains("storm: masked until"),
@@ -287,20 +290,20 @@ fn a_storming_line_is_throttled_and_shown_and_the_others_run_on() {
             (line, deaf)
         });
         let sent_before = server.counter(ringer, "sent");
-        let storm_ns = server.run(move |system| {
+        let storm_ns = server.run(move |host| {
             let start_ns = SimHal.now_ns();
-            system.start_load(3_000, 4);
-            while SimHal.now_ns() - start_ns < 10_000_000 || !system.queues().all(|queue| queue.load.is_done()) {
+            host.start_load(3_000, 4);
+            while SimHal.now_ns() - start_ns < 10_000_000 || !host.queues().all(|queue| queue.load.is_done()) {
                 SimHal.delay_ns(5_000);
             }
-            let view = system.core.view(line).expect("a line");
+            let view = host.core().view(line).expect("a line");
             assert!(view.storms >= 5, "it comes back after each throttle, and is caught again\n{view}");
-            let worst = system.queues().map(|queue| queue.load.take_latency_ns_max()).max().expect("queues");
-            system.ringer.ring(0, 0);
+            let worst = host.queues().map(|queue| queue.load.take_latency_ns_max()).max().expect("queues");
+            host.ringer.ring(0, 0);
             // Its last throttle ends.
             SimHal.delay_ns(1_000_000);
-            system.core.free(line, &deaf).expect("its handler");
-            system.core.free_line(line).expect("no handler");
+            host.core().free(line, &deaf).expect("its handler");
+            host.core().free_line(line).expect("no handler");
             worst
         });
         let sent = server.counter(ringer, "sent") - sent_before;
@@ -312,43 +315,43 @@ fn a_storming_line_is_throttled_and_shown_and_the_others_run_on() {
 
 #[test]
 fn a_device_that_ignores_its_mask_disturbs_nobody_else() {
-    for delivery in [Delivery::Remapped, Delivery::Posted] {
+    for delivery in [Path::Remapped, Path::Posted] {
         let mut server = Server::new(&Config { delivery, ..Config::default() });
-        server.run(|system| {
-            let line = system.ringer_line();
+        server.run(|host| {
+            let line = host.ringer_line();
             let handler = Guarded::new(0);
             let action: Arc<dyn Action> = handler.clone();
-            system.core.request(line, "rude", RequestFlags::default(), action.clone()).expect("a new line");
-            system.ringer.ring(u64::MAX, 900);
-            system.start_load(500, 8);
+            host.core().request(line, "rude", RequestFlags::default(), action.clone()).expect("a new line");
+            host.ringer.ring(u64::MAX, 900);
+            host.start_load(500, 8);
             SimHal.delay_ns(20_000);
-            system.core.disable(line).expect("from a thread");
-            unmask_behind(&system.ringer);
+            host.core().disable(line).expect("from a thread");
+            unmask_behind(&host.ringer);
             let calls = handler.calls.load(Relaxed);
             SimHal.delay_ns(50_000);
             assert_eq!(handler.calls.load(Relaxed), calls, "disabled means disabled, whatever the device does");
-            system.core.free(line, &action).expect("its handler");
+            host.core().free(line, &action).expect("its handler");
             handler.freed.store(true, Relaxed);
-            system.core.free_line(line).expect("no handler");
+            host.core().free_line(line).expect("no handler");
             SimHal.delay_ns(50_000);
-            unmask_behind(&system.ringer);
+            unmask_behind(&host.ringer);
             SimHal.delay_ns(50_000);
-            system.ringer.ring(0, 0);
-            system.wait_for_load();
+            host.ringer.ring(0, 0);
+            host.wait_for_load();
         });
         server.settle();
         let faults = server.faults();
         assert_eq!(faults.len(), 1, "{faults:?}");
         assert_eq!(faults[0].0, "interrupt request refused: entry not present");
-        server.run(|system| {
-            assert!(system.faults().iter().all(|fault| fault.requester == RequesterId(0x4200)), "whose it was");
-            assert!(!system.faults().is_empty());
-            system.check_no_vector_leaked();
+        server.run(|host| {
+            assert!(host.faults().iter().all(|fault| fault.requester == RequesterId(0x4200)), "whose it was");
+            assert!(!host.faults().is_empty());
+            host.check_no_vector_leaked();
         });
     }
 }
 
-/// The device's mask register, written behind the core's back.
+/// The device's mask register, written without the core's knowledge.
 fn unmask_behind(ringer: &RingerPort) {
     hal::Regs::write32(&ringer.0, 0x0c, 0);
 }

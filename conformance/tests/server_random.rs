@@ -1,9 +1,9 @@
-//! Random management against random load: whatever the history, once it stops everything completes within a bound,
-//! nothing is left, and it all adds up. And the same seed gives the same history.
+//! Random management against random load. After any history, everything completes within a bound, nothing is left, and
+//! the counts add up. The same seed gives the same history.
 
-use campanile_conformance::server::{Config, Delivery, GUEST_NOTIFICATION, Queue, Server, System};
+use campanile_conformance::server::{Config, GUEST_NOTIFICATION, Host, Path, Queue, Server};
 use drivers::vtd::GuestPosting;
-use hal::{Affinity, CpuId, CpuSet, Dma as _, Hal as _, ThreadSpec, Word as _};
+use hal::{Affinity, CpuId, CpuSet, Dma as _, Hal as _, ThreadSpec, Threads, Word as _};
 use irq::posted::{Deliverable, Descriptor, Notification};
 use irq::{Action, Irq, IrqDomain as _, IrqError, RequestFlags, StormConfig, Vector};
 use machine::unrest::Unrest;
@@ -18,14 +18,14 @@ const BOUND_NS: u64 = 20_000_000;
 #[derive(Clone, Debug)]
 enum Step {
     Move(u32, u32),
-    /// Disables that many times, waits, enables as often.
+    /// Disables a line this many times, waits, enables it as often.
     Disable(u32, u32, u64),
     Offline(u32, u64),
     Retrigger(u32),
     /// The handler goes and comes back.
     Replace(u32),
     Synchronize(u32),
-    /// So many commands more.
+    /// This many more commands.
     Load(u32, u64, u32),
     /// A guest has the line, or gives it back.
     Lend(u32),
@@ -51,7 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn config() -> impl Strategy<Value = Config> {
-    let delivery = prop_oneof![1 => Just(Delivery::Plain), 1 => Just(Delivery::Remapped), 3 => Just(Delivery::Posted)];
+    let delivery = prop_oneof![1 => Just(Path::Plain), 1 => Just(Path::Remapped), 3 => Just(Path::Posted)];
     let storm = StormConfig { burst: 40, burst_ns_min: 60_000, unhandled_max: 30, throttle_ns: 150_000 };
     let storm = prop_oneof![3 => Just(StormConfig::default()), 1 => Just(storm)];
     (delivery, 2..=4u32, 1..=2u32, 1..=2u32, any::<bool>(), any::<u64>(), 1..=4u64, storm).prop_map(
@@ -82,9 +82,9 @@ impl Guest {
         Self { memory, lent: false }
     }
 
-    fn lend_or_take(&mut self, system: &System, queue: &Queue) {
-        let Some(remap) = system.remap.as_ref().filter(|remap| remap.is_posted()) else { return };
-        let entry = system.core.view(queue.line).expect("a line").levels[1].hwirq;
+    fn lend_or_take(&mut self, host: &Host, queue: &Queue) {
+        let Some(remap) = host.remap().filter(|remap| remap.is_posted()) else { return };
+        let entry = host.core().view(queue.line).expect("a line").levels[1].hwirq;
         self.lent = !self.lent;
         let descriptor = self.memory.device_address();
         let done = match self.lent {
@@ -101,49 +101,49 @@ impl Guest {
     }
 }
 
-/// Does one step; queues and CPUs are counted round.
-fn apply(system: &Arc<System>, guests: &mut [Guest], step: &Step) {
-    let queues: Vec<_> = system.queues().collect();
+/// Does one step; numbers of queues and CPUs count modulo their number.
+fn apply(host: &Arc<Host>, guests: &mut [Guest], step: &Step) {
+    let queues: Vec<_> = host.queues().collect();
     let queue = |index: u32| queues[index as usize % queues.len()];
     match *step {
         Step::Move(line, cpus) => {
-            let wanted: CpuSet = (0..system.cpus()).filter(|cpu| cpus & 1 << cpu != 0).map(CpuId).collect();
+            let wanted: CpuSet = (0..host.cpus()).filter(|cpu| cpus & 1 << cpu != 0).map(CpuId).collect();
             let line = queue(line).line;
-            match system.core.set_affinity(line, &wanted) {
+            match host.core().set_affinity(line, &wanted) {
                 Ok(()) => {}
                 Err(error) => {
-                    let managed = system.core.view(line).expect("a line").managed;
+                    let managed = host.core().view(line).expect("a line").managed;
                     let expected = if managed { IrqError::Managed(line) } else { IrqError::NoCpu(line) };
                     assert_eq!(error, expected);
                 }
             }
         }
         Step::Disable(line, depth, ns) => {
-            (0..depth).for_each(|_| system.core.disable(queue(line).line).expect("from a thread"));
+            (0..depth).for_each(|_| host.core().disable(queue(line).line).expect("from a thread"));
             SimHal.delay_ns(ns);
-            (0..depth).for_each(|_| system.core.enable(queue(line).line).expect("disabled"));
+            (0..depth).for_each(|_| host.core().enable(queue(line).line).expect("disabled"));
         }
         Step::Offline(cpu, ns) => {
-            system.offline_for(CpuId(cpu % system.cpus()), ns).expect("others are online");
+            host.offline_for(CpuId(cpu % host.cpus()), ns).expect("others are online");
         }
-        Step::Retrigger(line) => system.core.retrigger(queue(line).line).expect("all are online"),
+        Step::Retrigger(line) => host.core().retrigger(queue(line).line).expect("all are online"),
         Step::Replace(line) => {
             let queue = queue(line);
             let action: Arc<dyn Action> = queue.pair.clone();
-            system.core.free(queue.line, &action).expect("its handler");
+            host.core().free(queue.line, &action).expect("its handler");
             let flags = RequestFlags { start_disabled: true, ..RequestFlags::default() };
-            system.core.request(queue.line, "again", flags, action).expect("no handler");
-            system.core.enable(queue.line).expect("it starts disabled");
-            // What came in between was nobody's: a driver looks for itself.
+            host.core().request(queue.line, "again", flags, action).expect("no handler");
+            host.core().enable(queue.line).expect("it starts disabled");
+            // Completions in between had no line, so the driver looks for them itself.
             queue.pair.poll(usize::MAX);
         }
-        Step::Synchronize(line) => system.core.synchronize(queue(line).line).expect("from a thread"),
+        Step::Synchronize(line) => host.core().synchronize(queue(line).line).expect("from a thread"),
         Step::Load(line, count, depth) => {
             let room = 31 - u32::from(queue(line).pair.snapshot().in_flight);
             queue(line).load.start(count, depth.min(room));
         }
-        Step::Lend(line) => guests[line as usize % queues.len()].lend_or_take(system, queue(line)),
-        Step::Ring(count, period_ns) => system.ringer.ring(count, period_ns),
+        Step::Lend(line) => guests[line as usize % queues.len()].lend_or_take(host, queue(line)),
+        Step::Ring(count, period_ns) => host.ringer.ring(count, period_ns),
         Step::Pass(ns) => SimHal.delay_ns(ns),
     }
     queues.iter().zip(&*guests).for_each(|(queue, guest)| guest.serve(queue));
@@ -157,8 +157,8 @@ impl Action for Quick {
     }
 }
 
-/// What a second manager may do beside the first: all that does not assume that nobody else does it. A request forgets
-/// the disables of the handler before.
+/// Steps that a second manager may do beside the first: those that need not run alone. A disable is excluded beside a
+/// replacement, whose request forgets the disables of the previous handler.
 fn is_shareable(step: &Step, beside: &[Step]) -> bool {
     match step {
         Step::Move(..) | Step::Retrigger(_) | Step::Synchronize(_) | Step::Ring(..) | Step::Pass(_) => true,
@@ -168,11 +168,11 @@ fn is_shareable(step: &Step, beside: &[Step]) -> bool {
 }
 
 /// Has a second manager go through its history on CPU 1, which comes and goes; the word is 1 when it has ended.
-fn start_second_manager(system: &Arc<System>, steps: Vec<Step>) -> Arc<Word> {
+fn start_second_manager(host: &Arc<Host>, steps: Vec<Step>) -> Arc<Word> {
     let over = Arc::new(<Word as hal::Word>::new(0));
-    let (system, done) = (system.clone(), over.clone());
+    let (host, done) = (host.clone(), over.clone());
     let body = move || {
-        steps.iter().for_each(|step| apply(&system, &mut [], step));
+        steps.iter().for_each(|step| apply(&host, &mut [], step));
         done.swap(1);
     };
     let spec = ThreadSpec { name: "second manager", affinity: Affinity::Cpu(CpuId(1)), urgent: false };
@@ -185,31 +185,31 @@ fn run(config: &Config, steps: &[Step], others: &[Step]) -> (u64, u64) {
     let mut server = Server::new(config);
     let history = steps.to_vec();
     let second: Vec<Step> = others.iter().filter(|step| is_shareable(step, steps)).cloned().collect();
-    server.run(move |system| {
-        let line = system.ringer_line();
-        system.core.request(line, "ringer", RequestFlags::default(), Arc::new(Quick)).expect("a new line");
-        system.queues().for_each(|queue| queue.load.start(50, 8));
-        let mut guests: Vec<_> = system.queues().map(|_| Guest::new()).collect();
-        let second = start_second_manager(system, second);
-        history.iter().for_each(|step| apply(system, &mut guests, step));
+    server.run(move |host| {
+        let line = host.ringer_line();
+        host.core().request(line, "ringer", RequestFlags::default(), Arc::new(Quick)).expect("a new line");
+        host.queues().for_each(|queue| queue.load.start(50, 8));
+        let mut guests: Vec<_> = host.queues().map(|_| Guest::new()).collect();
+        let second = start_second_manager(host, second);
+        history.iter().for_each(|step| apply(host, &mut guests, step));
         while second.load() == 0 {
             SimHal.relax_on(&second, 0, u64::MAX);
         }
-        for (queue, guest) in system.queues().zip(&mut guests).filter(|(_, guest)| guest.lent) {
-            guest.lend_or_take(system, queue);
+        for (queue, guest) in host.queues().zip(&mut guests).filter(|(_, guest)| guest.lent) {
+            guest.lend_or_take(host, queue);
             guest.serve(queue);
         }
-        system.ringer.ring(0, 0);
+        host.ringer.ring(0, 0);
         let limit_ns = SimHal.now_ns() + BOUND_NS;
-        while !system.queues().all(|queue| queue.load.is_done()) {
-            assert!(SimHal.now_ns() < limit_ns, "not done {BOUND_NS} ns after the last step\n{}", system.describe());
+        while !host.queues().all(|queue| queue.load.is_done()) {
+            assert!(SimHal.now_ns() < limit_ns, "not done {BOUND_NS} ns after the last step\n{}", host.describe());
             SimHal.delay_ns(10_000);
         }
     });
     server.finish();
     assert_eq!(server.faults(), []);
     let digest = server.machine.engine_counters().digest;
-    server.run(|system| system.check_no_vector_leaked());
+    server.run(|host| host.check_no_vector_leaked());
     (digest, server.machine.now().0)
 }
 
@@ -245,7 +245,7 @@ fn busy_history() -> Vec<Step> {
 
 #[test]
 fn a_seed_is_a_history_on_every_host_thread_and_another_seed_another() {
-    for delivery in [Delivery::Plain, Delivery::Remapped, Delivery::Posted] {
+    for delivery in [Path::Plain, Path::Remapped, Path::Posted] {
         let of = move |seed, short_cuts| {
             run(&Config { delivery, seed, short_cuts, ..Config::default() }, &busy_history(), &busy_history())
         };
@@ -260,10 +260,10 @@ fn a_seed_is_a_history_on_every_host_thread_and_another_seed_another() {
     }
 }
 
-/// Every point of the seam may be disturbed, and all of the above holds.
+/// All of the above also holds when every point of the seam may be disturbed.
 #[test]
 fn a_random_schedule_loses_nothing_and_is_the_same_without_the_engines_short_cuts() {
-    for delivery in [Delivery::Plain, Delivery::Remapped, Delivery::Posted] {
+    for delivery in [Path::Plain, Path::Remapped, Path::Posted] {
         let of = |seed, short_cuts| {
             let unrest = Some(Unrest::new(seed));
             run(&Config { delivery, short_cuts, unrest, ..Config::default() }, &busy_history(), &busy_history())

@@ -15,7 +15,7 @@ use virtio_rig::{Bus, Rig, bytes, memory, rig};
 /// Queue, tag, result.
 type Ended = (u16, u64, Result<(), BlockError>);
 
-/// Keeps what completed, and which queues broke.
+/// Records completions, and which queues broke.
 #[derive(Default)]
 struct Done {
     completed: Mutex<Vec<Ended>>,
@@ -70,7 +70,7 @@ fn request(tag: u64, op: BlockOp, sector: u64, buffer: DeviceAddress, len_bytes:
     BlockRequest { tag, op, sector, buffer, len_bytes }
 }
 
-/// Submits, waits until everything is over, and gives the buffer's bytes.
+/// Submits, waits until all requests have ended, and returns the buffer's bytes.
 fn run(rig: &mut Rig, driver: &Driver, queue: u16, op: BlockOp, sector: u64, data: &[u8]) -> Vec<u8> {
     let (driver, data) = (driver.clone(), data.to_vec());
     rig.boot(move |_| {
@@ -143,7 +143,8 @@ fn a_full_queue_says_so_and_loses_nothing() {
     assert_eq!((driver.in_flight(1), driver.oldest_ns(1)), (0, None));
 }
 
-/// A used index that jumps: the queue stops, is reset alone, and works again on its old vector; the other never stopped.
+/// After a jump of its used index a queue stops, is reset alone, and works again on its old vector; the other queue
+/// never stopped.
 #[test]
 fn a_broken_queue_recovers_alone() {
     for policy in [VectorPolicy::Ladder, VectorPolicy::Single] {
@@ -253,7 +254,7 @@ fn io() -> impl Strategy<Value = Io> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Against a plain array: every read gives what was written last, on either queue, by whichever interrupt.
+    /// Against a plain array: every read returns the last write, on either queue and by any interrupt.
     #[test]
     fn data_survive(ios in prop::collection::vec(io(), 1..30), lines in 1_usize..4, level: bool) {
         let trigger = if level { Trigger::Level } else { Trigger::Edge };

@@ -1,5 +1,5 @@
-//! Flows through the driver and back, as XDP reflects them: nothing stands still, nothing overtakes, and a controller
-//! gathers interrupts.
+//! Flows through the driver and back, as XDP reflects them: no flow stops, no packet overtakes another, and a
+//! controller gathers interrupts.
 
 mod virtio_rig;
 
@@ -19,7 +19,7 @@ use virtio_rig::{Bus, Rig, rig};
 fn flowing(coalescing: CoalescingSupport) -> Device {
     let flows = Flows { count: 2, sent: Ps::from_ns(2_000), dropped: Ps::from_ns(1_000) };
     let host = HostConfig { receive: Ps::from_ns(300), transmit: Ps::from_ns(300), flows, ..HostConfig::default() };
-    // The receiver of these tests sends back what begins with an odd byte.
+    // The receiver of these tests sends back packets that begin with an odd byte.
     Device { coalescing, host, mac: [0x53, 0x54, 0, 0, 0, 1], ..device(4) }
 }
 
@@ -35,8 +35,8 @@ fn run(rig: &mut Rig, ms: u64) -> Vec<FlowCounts> {
     rig.flows()
 }
 
-/// Every packet comes back, once and in its place, whichever way interrupts come: a lost notification on any of the
-/// eight rings, or a re-arming that misses a packet, would leave some behind.
+/// Every packet comes back, once and in order, with any kind of interrupt. A lost notification on any of the eight
+/// rings, or a re-arming that misses a packet, would leave packets behind.
 #[test]
 fn what_goes_in_comes_back() {
     let buses = [
@@ -59,8 +59,9 @@ fn what_goes_in_comes_back() {
     }
 }
 
-/// Two equal flows, of which one queue is moderated. With a CPU to spare there is nothing to gain: the default controller
-/// tries its levels, which costs interrupts but no packet, and the device ends with what the controller shows.
+/// Two equal flows; the queue of one is moderated. With a CPU to spare there is nothing to gain. The default
+/// controller tries its levels, which costs interrupts but no packet; at the end the device has the level that the
+/// controller shows.
 #[test]
 fn a_controller_programs_a_queue_through_its_coalescing() {
     let mut rig = rig(Bus::edges(3), Model::new(flowing(CoalescingSupport::Exact)));

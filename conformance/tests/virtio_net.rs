@@ -151,7 +151,7 @@ fn packets_leave_and_their_buffers_come_back() {
     assert_eq!(*keeper.sent.lock().expect("one host thread"), [(1, 70), (1, 71)]);
 }
 
-/// MULTI_IRQ 3.1, rule 1 and 4.2, rule 3: a reset takes the mapping back; what comes after it finds nothing.
+/// MULTI_IRQ 3.1, rule 1 and 4.2, rule 3: a reset removes the mapping; a later interrupt finds nothing.
 #[test]
 fn a_reset_clears_the_mapping() {
     let (mut rig, net, keeper) = driven(Bus::edges(3), device(2), pairs(2));

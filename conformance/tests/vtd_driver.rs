@@ -1,4 +1,4 @@
-//! The driver against the model: what the one writes, the other does.
+//! The driver against the model: the model executes what the driver writes.
 
 mod vtd_rig;
 
@@ -9,9 +9,7 @@ use drivers::message::MessageDomain;
 use drivers::vtd::{Fault, FaultEvent, GuestPosting, RemapConfig, RemapDomain, RemapUnit, VtdError};
 use hal::{CpuId, CpuSet, DeviceAddress, Dma as _, Word as _};
 use irq::posted::{PostedConfig, PostedMsi};
-use irq::{
-    AllocRequest, Delivery, Irq, IrqDomain, IrqError, Level, LevelData, MsiMessage, RequesterId, Target, Vector,
-};
+use irq::{AllocRequest, Irq, IrqDomain, IrqError, Level, LevelData, MsiMessage, RequesterId, Target, Vector};
 use machine::SimHal;
 use machine::fabric::vtd::InvalidationFault;
 use machine::time::Ps;
@@ -86,7 +84,7 @@ impl Setup {
         })
     }
 
-    /// What the device of the line writes.
+    /// The message that the device of the line writes.
     fn message(&mut self, line: &Line) -> MsiMessage {
         let level = Level::new(Irq(0), line);
         level.chip().compose_message(&level).expect("remappable")
@@ -116,13 +114,7 @@ impl Setup {
 }
 
 fn request(index: u32) -> AllocRequest {
-    AllocRequest {
-        requester: RequesterId(REQUESTER),
-        index,
-        affinity: CpuSet::first(CPUS),
-        managed: false,
-        delivery: Delivery::Fixed,
-    }
+    AllocRequest::fixed(RequesterId(REQUESTER), index, CpuSet::first(CPUS))
 }
 
 #[test]
@@ -149,7 +141,7 @@ fn a_line_is_delivered_and_moves_in_both_formats() {
         let line = setup.line(&domain, A);
         setup.send(&line);
         assert_eq!(setup.rig.interrupts(), [(1, 0x41)], "posted: {posted}");
-        // The device's message stays; no message goes the old way once the call returns.
+        // The device's message stays the same; once the call returns, no message goes the old way.
         let before = setup.message(&line);
         setup.set_affinity(&line, B).expect("it moves");
         assert_eq!(setup.message(&line), before);
@@ -161,8 +153,8 @@ fn a_line_is_delivered_and_moves_in_both_formats() {
     }
 }
 
-/// A line that moves to and fro while its device sends without a pause: once a move has returned, and what had arrived
-/// has been taken, nothing arrives where the line was.
+/// A line moves to and fro while its device sends without a pause. Once a move has returned and the arrived interrupts
+/// have been taken, none arrives at the old CPU.
 #[test]
 fn a_line_moves_while_messages_arrive() {
     for posted in [false, true] {
@@ -181,7 +173,7 @@ fn a_line_moves_while_messages_arrive() {
             let seen = setup.rig.interrupts();
             // Posts of one vector merge while a notification is on its way.
             assert!(seen.len() > if posted { 2 } else { 5 }, "round {round}: {seen:?}");
-            let stray = seen.iter().find(|&&seen| seen != (target.cpu.0, target.vector.unwrap().0));
+            let stray = seen.iter().find(|&&seen| seen != (target.cpu.0, target.vector().unwrap().0));
             assert_eq!(stray, None, "round {round}, posted: {posted}");
         }
         setup.rig.run(400_000);
@@ -189,7 +181,7 @@ fn a_line_moves_while_messages_arrive() {
         assert_eq!(setup.faults(), []);
         let descriptors = [1, 2].map(|cpu| setup.drivers.posted.descriptor(CpuId(cpu)).expect("a CPU"));
         let pending = descriptors
-            .map(|descriptor| descriptor.is_pending(A.vector.unwrap()) || descriptor.is_pending(B.vector.unwrap()));
+            .map(|descriptor| descriptor.is_pending(A.vector().unwrap()) || descriptor.is_pending(B.vector().unwrap()));
         assert_eq!(pending, [false; 2], "nothing is left behind");
     }
 }
@@ -233,7 +225,7 @@ fn a_released_entry_delivers_nothing() {
         let MsiMessage { address, data } = setup.message(&line);
         setup.send(&line);
         assert_eq!(setup.rig.interrupts(), [(1, 0x41)]);
-        setup.rig.drive(move || line[0].chip.release(line[0].hwirq));
+        setup.rig.drive(move || domain.release(line[0].hwirq));
         setup.rig.message(REQUESTER, address, data);
         assert_eq!(setup.rig.interrupts(), []);
         let fault = Fault { reason: FaultReason::NOT_PRESENT, requester: RequesterId(REQUESTER), interrupt_index: 0 };

@@ -27,7 +27,7 @@ fn take_record(rig: &mut Rig) -> (u64, u64, u64, u64) {
     (high >> 63, high >> 32 & 0xff, high & 0xffff, low >> 48)
 }
 
-/// Sends to entry 5 and expects nothing but a fault of `reason`.
+/// Sends to entry 5 and expects only a fault of `reason`.
 fn expect_fault(rig: &mut Rig, address: u64, data: u32, reason: u64, index: u64) {
     rig.invalidate(&[(0x4, 0)]);
     rig.message(0x3a00, address, data);

@@ -1,4 +1,4 @@
-//! Whatever software writes and devices send, the unit neither stops nor fails to account for a request.
+//! After any writes of software and messages of devices, the unit still works and accounts for every request.
 
 mod vtd_rig;
 

@@ -217,7 +217,7 @@ fn broken_queues_are_late_fail_or_hang() {
     assert_eq!((hanging.memory.words()[16].get(), hanging.read32(0x34)), (0, 0));
 }
 
-/// A window of trouble that begins when the unit is up, and ends by itself.
+/// A temporary fault that begins when the unit is up, and ends by itself.
 #[test]
 fn a_troubled_queue_works_again_when_its_window_is_over() {
     let troubled = |trouble| {

@@ -75,7 +75,7 @@ fn index_bit_15_lies_in_bit_11() {
     assert_eq!(rig.read64(at + 8), 0x8000_0021_0000_f0f8, "index beyond the table, from the I/O APIC");
 }
 
-/// The LAPIC broadcasts the EOI of a level interrupt; what is still asserted then comes again.
+/// The LAPIC broadcasts the EOI of a level interrupt; a pin that is still asserted then interrupts again.
 #[test]
 fn a_level_comes_again_until_it_is_gone() {
     let mut rig = rig(ENTRY.0 | 1 << 4);
@@ -142,7 +142,7 @@ fn a_periodic_hpet_timer_goes_on() {
     rig.hpet_write(0x010, 1);
     rig.run(5_550);
     assert_eq!(rig.interrupts(), [(1, 0x36); 5]);
-    // Halted, the counter stands.
+    // While halted, the counter stands still.
     rig.hpet_write(0x010, 0);
     let stood = rig.hpet_read(0x0f0);
     rig.run(5_000);

@@ -1,16 +1,18 @@
 //! The HPET's timers as message lines (IA-PC HPET specification, "Timer N FSB Interrupt Route Register").
 //!
-//! They are never posted: a parent that posts is refused by [`crate::message::MessageDomain::new`].
+//! Timer interrupts are never posted: [`crate::message::MessageDomain::new`] refuses a parent that posts.
 
 use crate::message::MessageSource;
+use crate::register::Typed as _;
 use hal::Regs;
 use irq::MsiMessage;
 use spec::hpet::{
     CAPABILITIES, Capabilities, FsbRoute, TIMER_CONFIGURATION, TIMER_FSB_ROUTE, TIMER_STRIDE, TIMERS,
     TimerConfiguration,
 };
+use spec::register::{ReadWrite, Register};
 
-/// The messages of an HPET, one a timer.
+/// The messages of an HPET, one for each timer.
 pub struct HpetTimers<R> {
     regs: R,
     timers: u32,
@@ -19,25 +21,25 @@ pub struct HpetTimers<R> {
 impl<R: Regs> HpetTimers<R> {
     /// The timers of the HPET behind `regs`.
     pub fn new(regs: R) -> Self {
-        let timers = u32::from(Capabilities::from_bits(regs.read64(CAPABILITIES)).timers_less_one()) + 1;
+        let timers = u32::from(Capabilities::from_bits(regs.read(CAPABILITIES)).timers_less_one()) + 1;
         Self { regs, timers }
     }
 
-    /// Whether `timer` can deliver by message.
+    /// True when `timer` can deliver by message.
     pub fn can_send(&self, timer: u32) -> bool {
         timer < self.timers && self.configuration(timer).can_fsb()
     }
 
-    fn register(timer: u32, register: u32) -> u32 {
-        TIMERS + timer * TIMER_STRIDE + register
+    fn register(timer: u32, register: Register<u64, ReadWrite>) -> Register<u64, ReadWrite> {
+        register.behind(TIMERS + timer * TIMER_STRIDE)
     }
 
     fn configuration(&self, timer: u32) -> TimerConfiguration {
-        TimerConfiguration::from_bits(self.regs.read64(Self::register(timer, TIMER_CONFIGURATION)))
+        TimerConfiguration::from_bits(self.regs.read(Self::register(timer, TIMER_CONFIGURATION)))
     }
 
     fn configure(&self, timer: u32, configuration: TimerConfiguration) {
-        self.regs.write64(Self::register(timer, TIMER_CONFIGURATION), configuration.into_bits());
+        self.regs.write(Self::register(timer, TIMER_CONFIGURATION), configuration.into_bits());
     }
 }
 
@@ -50,7 +52,7 @@ impl<R: Regs> MessageSource for HpetTimers<R> {
         self.timers
     }
 
-    /// A timer has no mask of its own: it stops interrupting.
+    /// A timer has no mask bit, so masking disables the timer's interrupt.
     fn mask(&self, timer: u32) {
         self.configure(timer, self.configuration(timer).with_interrupt_enable(false));
         self.configuration(timer);
@@ -62,7 +64,7 @@ impl<R: Regs> MessageSource for HpetTimers<R> {
 
     fn write(&self, timer: u32, message: MsiMessage) {
         let route = FsbRoute::new().with_data(message.data).with_address(message.address as u32);
-        self.regs.write64(Self::register(timer, TIMER_FSB_ROUTE), route.into_bits());
+        self.regs.write(Self::register(timer, TIMER_FSB_ROUTE), route.into_bits());
     }
 }
 

@@ -1,18 +1,18 @@
 //! I/O APIC: interrupt pins as lines (82093AA datasheet; VT-d, "I/OxAPIC Programming" behind a remapping unit).
 //!
-//! Behind a remapping unit a redirection entry names an entry of the remapping table and stays as it is when the line
-//! moves. Level-triggered pins are then told of the end by the I/O APIC's own EOI register, since the remapped message
-//! is edge-triggered for the local APIC. Pins are never posted.
+//! Behind a remapping unit a redirection entry names an entry of the remapping table and does not change when the line
+//! moves. The local APIC then sees an edge, so a level-triggered pin learns of its end through the I/O APIC's own EOI
+//! register. Pins are never posted.
 
 use crate::apic::Lapic;
-use crate::message::parent_with;
+use crate::register::Typed as _;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use hal::{Hal, Lock, Regs};
 use irq::{
-    AllocRequest, ChipOps, Delivery, HardwareIrq, IrqChip, IrqDomain, IrqError, Level, LevelData, MsiMessage, Target,
-    Vector,
+    AllocRequest, ChipBehaviour, DeliveryKind, HardwareIrq, IrqChip, IrqDomain, IrqError, Level, LevelData, MsiMessage,
+    Target, Vector,
 };
 use spec::apic::{IoApicVersion, Redirection, RemappableRedirection, ioapic};
 use spec::msi::{PlainAddress, PlainData, RemappableAddress};
@@ -26,14 +26,14 @@ pub struct PinWiring {
     pub active_low: bool,
 }
 
-/// Why an I/O APIC cannot be used.
+/// Why the driver refuses an I/O APIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IoApicError {
     /// The parent domain posts.
     PostedParent,
-    /// So many pins were described, and the I/O APIC has so many.
+    /// The caller described the first number of pins; the I/O APIC has the second.
     Pins(usize, usize),
-    /// Its version, below 0x20, has no EOI register, which level-triggered pins need behind a remapping unit.
+    /// This version, below 0x20, has no EOI register. Level-triggered pins behind a remapping unit need one.
     NoEoi(u8),
 }
 
@@ -51,9 +51,9 @@ impl fmt::Display for IoApicError {
 
 impl core::error::Error for IoApicError {}
 
-/// Where an I/O APIC's messages go.
+/// Route of an I/O APIC's messages.
 pub enum IoApicRoute<H: Hal> {
-    /// Straight to these local APICs; their EOIs come back by themselves.
+    /// Straight to these local APICs, whose EOIs reach the I/O APIC by themselves.
     Plain(Arc<Lapic<H>>),
     /// To a remapping unit.
     Remapped,
@@ -63,8 +63,8 @@ struct Pin {
     wiring: PinWiring,
     taken: bool,
     entry: Redirection,
-    /// The vector of a plain level-triggered pin has changed since its last end. The EOI of an interrupt that was
-    /// under way names the old one, and the pin would wait for its own for ever.
+    /// True after the vector of a plain level-triggered pin has changed, until the next end. The EOI of an earlier
+    /// interrupt names the old vector, so the pin would wait for its own EOI for ever.
     moved: bool,
 }
 
@@ -76,16 +76,16 @@ struct State<R> {
 
 impl<R: Regs> State<R> {
     fn read(&self, register: u8) -> u32 {
-        self.regs.write32(ioapic::SELECT, u32::from(register));
-        self.regs.read32(ioapic::WINDOW)
+        self.regs.write(ioapic::SELECT, u32::from(register));
+        self.regs.read(ioapic::WINDOW)
     }
 
     fn write(&self, register: u8, value: u32) {
-        self.regs.write32(ioapic::SELECT, u32::from(register));
-        self.regs.write32(ioapic::WINDOW, value);
+        self.regs.write(ioapic::SELECT, u32::from(register));
+        self.regs.write(ioapic::WINDOW, value);
     }
 
-    /// The low half has the mask: it is written last when the pin opens, first when it closes.
+    /// The low half contains the mask. The driver writes it last to open the pin, and first to close it.
     fn program(&mut self, pin: usize, entry: Redirection) {
         let bits = entry.into_bits();
         let register = ioapic::REDIRECTION + 2 * pin as u8;
@@ -97,12 +97,12 @@ impl<R: Regs> State<R> {
         self.pins[pin].entry = entry;
     }
 
-    /// Ends the pin's interrupt by its entry's own vector; without an EOI register by a turn as an edge-triggered pin,
-    /// which has no remote IRR.
+    /// Ends the pin's interrupt through the EOI register, with the entry's vector. Without that register, switches the
+    /// pin to edge-triggered and back, which clears its remote IRR.
     fn end(&mut self, pin: usize) {
         let entry = self.pins[pin].entry;
         if self.has_eoi {
-            self.regs.write32(ioapic::EOI, entry.vector().into());
+            self.regs.write(ioapic::EOI, entry.vector().into());
         } else {
             self.program(pin, entry.with_masked(true).with_level(false));
             self.program(pin, entry.with_masked(true));
@@ -118,17 +118,30 @@ impl<R: Regs> State<R> {
     }
 }
 
-/// The chip of an I/O APIC's pins.
-pub struct IoApicChip<H: Hal> {
+/// Implements the chip of an I/O APIC's pins.
+struct IoApic<H: Hal> {
     route: IoApicRoute<H>,
     state: Lock<H, State<H::Regs>>,
 }
 
-impl<H: Hal> IoApicChip<H> {
-    /// Puts what the levels towards the CPU compose into the pin's entry, mask and wiring kept.
+impl<H: Hal> IoApic<H> {
+    fn chip(self: &Arc<Self>) -> Arc<IrqChip> {
+        let name = match self.route {
+            IoApicRoute::Plain(_) => "IO-APIC",
+            IoApicRoute::Remapped => "IR-IO-APIC",
+        };
+        IrqChip::of(name, self)
+            .behaviour(ChipBehaviour { forwards: true, ..ChipBehaviour::default() })
+            .eoi(Self::eoi)
+            .mask(Self::mask, Self::unmask)
+            .set_affinity(Self::set_affinity)
+            .retrigger(Self::retrigger)
+            .build()
+    }
+
+    /// Writes the message that the parent levels compose into the pin's entry, and keeps the mask and the wiring.
     fn refresh(&self, level: &Level<'_>) -> Result<(), IrqError> {
-        let composer = parent_with(level, |ops| ops.compose_message)?;
-        let message = composer.chip().compose_message(&composer)?;
+        let message = level.parent_message()?;
         let pin = level.hwirq().0 as usize;
         let mut state = self.state.lock();
         let Some(Pin { wiring, entry, .. }) = state.pins.get(pin) else {
@@ -143,7 +156,7 @@ impl<H: Hal> IoApicChip<H> {
             .with_active_low(wiring.active_low)
             .with_masked(entry.masked());
         if new != *entry {
-            // Masked while the halves differ.
+            // The entry stays masked while its halves do not match.
             let (masked, entry_had_vector) = (new.masked(), entry.vector() != 0);
             state.pins[pin].moved = entry_had_vector;
             state.program(pin, new.with_masked(true));
@@ -166,7 +179,7 @@ fn plain(message: MsiMessage) -> Result<Redirection, IrqError> {
         .with_destination(address.destination_low()))
 }
 
-/// The vector only finds the pin again at its directed EOI, so the pin's own number does.
+/// Here the vector field only lets a directed EOI find the pin, so it holds the pin's number.
 fn remappable(message: MsiMessage, pin: u8) -> RemappableRedirection {
     let address = RemappableAddress::from_bits(message.address as u32);
     RemappableRedirection::new()
@@ -176,22 +189,12 @@ fn remappable(message: MsiMessage, pin: u8) -> RemappableRedirection {
         .with_vector(pin)
 }
 
-impl<H: Hal> IrqChip for IoApicChip<H> {
-    fn name(&self) -> &'static str {
-        match self.route {
-            IoApicRoute::Plain(_) => "IO-APIC",
-            IoApicRoute::Remapped => "IR-IO-APIC",
-        }
-    }
-
-    fn provides(&self) -> ChipOps {
-        ChipOps { eoi: true, mask: true, set_affinity: true, retrigger: true, forwards: true, ..ChipOps::default() }
-    }
-
-    /// The local APIC first: the pin, if still asserted, sends again as soon as it is told. Its EOI means nothing to a pin
-    /// whose vector it held for an edge: a device that sent to that vector, by a message that is no longer its own, took
-    /// the level's mark (SDM vol. 3, "Interrupt Acceptance for Fixed Interrupts", TMR). Where that happens only after the
-    /// look, the edge comes as one more interrupt of this line, and its end is seen.
+impl<H: Hal> IoApic<H> {
+    /// Sends the EOI to the local APIC first, because a pin that is still asserted sends again as soon as it gets its
+    /// EOI. The local APIC does not pass the EOI on when it has marked the vector as an edge: a device with an
+    /// outdated message to that vector clears the level mark (SDM vol. 3, "Interrupt Acceptance for Fixed Interrupts",
+    /// TMR). If that edge comes after the check here, it raises one more interrupt of this line, whose end sees the
+    /// cleared mark.
     fn eoi(&self, level: &Level<'_>) {
         let pin = level.hwirq().0 as usize;
         let mut state = self.state.lock();
@@ -202,16 +205,14 @@ impl<H: Hal> IrqChip for IoApicChip<H> {
             },
             _ => false,
         };
-        if let Ok(parent) = parent_with(level, |ops| ops.eoi) {
-            parent.chip().eoi(&parent);
-        }
+        level.parent_eoi();
         if tell {
             state.end(pin);
         }
     }
 
-    /// A level that is still raised comes again once its pin is told of an end. An IPI would come as an edge, which takes
-    /// the level's mark from a request that waits at the local APIC.
+    /// A pin whose level is still raised sends again when it gets an EOI. An IPI would arrive as an edge instead, and
+    /// would clear the level mark of a request that is pending at the local APIC.
     fn retrigger(&self, level: &Level<'_>) -> bool {
         let pin = level.hwirq().0 as usize;
         let mut state = self.state.lock();
@@ -220,14 +221,14 @@ impl<H: Hal> IrqChip for IoApicChip<H> {
             return true;
         }
         drop(state);
-        parent_with(level, |ops| ops.retrigger).is_ok_and(|parent| parent.chip().retrigger(&parent))
+        level.parent_retrigger()
     }
 
     fn mask(&self, level: &Level<'_>) {
         let mut state = self.state.lock();
         state.set_masked(level.hwirq().0 as usize, true);
-        // The read waits for the write: the pin sends nothing after it.
-        state.regs.read32(ioapic::WINDOW);
+        // The read completes after the write, and the pin sends nothing afterwards.
+        state.regs.read(ioapic::WINDOW);
     }
 
     fn unmask(&self, level: &Level<'_>) {
@@ -235,33 +236,24 @@ impl<H: Hal> IrqChip for IoApicChip<H> {
     }
 
     fn set_affinity(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
-        let mover = parent_with(level, |ops| ops.set_affinity)?;
-        mover.chip().set_affinity(&mover, target)?;
+        level.set_parent_affinity(target)?;
         self.refresh(level)
-    }
-
-    fn release(&self, hwirq: HardwareIrq) {
-        let mut state = self.state.lock();
-        let pin = hwirq.0 as usize;
-        if pin < state.pins.len() {
-            state.program(pin, Redirection::new().with_masked(true));
-            state.pins[pin].taken = false;
-        }
     }
 }
 
 /// The pins of one I/O APIC.
 pub struct IoApicDomain<H: Hal> {
     parent: Arc<dyn IrqDomain>,
-    chip: Arc<IoApicChip<H>>,
+    io_apic: Arc<IoApic<H>>,
+    chip: Arc<IrqChip>,
 }
 
 impl<H: Hal> IoApicDomain<H> {
-    /// The I/O APIC behind `regs`, all pins masked, whose messages take `route` and whose lines belong to `parent`.
+    /// The I/O APIC behind `regs`. Masks all pins. The messages take `route`, and the lines belong to `parent`.
     /// `wiring` describes each pin.
     ///
     /// # Errors
-    /// [`IoApicError`] when the parent posts, pins are missing, or level pins would never learn of their end.
+    /// [`IoApicError`] when the parent posts, the number of pins is wrong, or level pins could never get an EOI.
     pub fn new(
         hal: H,
         regs: H::Regs,
@@ -288,7 +280,8 @@ impl<H: Hal> IoApicDomain<H> {
         for pin in 0..wiring.len() {
             state.program(pin, masked);
         }
-        Ok(Self { parent, chip: Arc::new(IoApicChip { route, state: Lock::new(hal, state) }) })
+        let io_apic = Arc::new(IoApic { route, state: Lock::new(hal, state) });
+        Ok(Self { parent, chip: io_apic.chip(), io_apic })
     }
 }
 
@@ -297,15 +290,15 @@ impl<H: Hal> IrqDomain for IoApicDomain<H> {
         self.chip.name()
     }
 
-    fn parent(&self) -> Option<&dyn IrqDomain> {
-        Some(&*self.parent)
+    fn parent(&self) -> Option<Arc<dyn IrqDomain>> {
+        Some(self.parent.clone())
     }
 
     fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
-        if request.delivery == Delivery::Logical && matches!(self.chip.route, IoApicRoute::Plain(_)) {
+        if request.delivery == DeliveryKind::Logical && matches!(self.io_apic.route, IoApicRoute::Plain(_)) {
             return Err(IrqError::Delivery("a logical destination needs interrupt remapping"));
         }
-        let mut state = self.chip.state.lock();
+        let mut state = self.io_apic.state.lock();
         let exhausted = IrqError::Exhausted("pins of the I/O APIC", state.pins.len() as u32);
         match state.pins.get_mut(request.index as usize) {
             Some(pin) if !pin.taken => pin.taken = true,
@@ -315,7 +308,16 @@ impl<H: Hal> IrqDomain for IoApicDomain<H> {
     }
 
     fn activate(&self, level: &Level<'_>, _target: Target) -> Result<(), IrqError> {
-        self.chip.refresh(level)
+        self.io_apic.refresh(level)
+    }
+
+    fn release(&self, hwirq: HardwareIrq) {
+        let mut state = self.io_apic.state.lock();
+        let pin = hwirq.0 as usize;
+        if pin < state.pins.len() {
+            state.program(pin, Redirection::new().with_masked(true));
+            state.pins[pin].taken = false;
+        }
     }
 }
 

@@ -14,6 +14,7 @@ pub mod nvme;
 pub mod pci;
 pub mod posting;
 pub mod rdma;
+pub mod register;
 mod slots;
 #[cfg(test)]
 mod testing;

@@ -19,7 +19,7 @@ mod queue;
 mod tests;
 mod unit;
 
-pub use domain::{GuestPosting, PostedChip, RemapChip, RemapDomain};
+pub use domain::{GuestPosting, RemapDomain};
 pub use error::{QueueFault, VtdError};
 pub use fault::{Fault, FaultEvent, FaultsTaken};
 pub use unit::{RemapConfig, RemapUnit};

@@ -1,5 +1,5 @@
-//! The served drive, from the requests of a client on: configuration space, BARs, interrupts, memory that comes and goes,
-//! commands and queues in it or outside.
+//! The served drive under the requests of a client: configuration space, BARs, interrupts, memory that comes and goes,
+//! commands and queues inside memory or outside.
 
 use crate::input::Input;
 use machine::nvme::Config;
@@ -43,7 +43,7 @@ struct Client<'a, B> {
     input: Input<'a>,
     backend: B,
     memory: File,
-    /// Of the admin queue and of I/O queue 1.
+    /// Tails of the admin queue and of I/O queue 1.
     tails: [u16; 2],
 }
 
@@ -146,7 +146,7 @@ impl<B: ServerBackend> Client<'_, B> {
         let _ = self.backend.set_irqs(index, flags, start, count, fds);
     }
 
-    /// As a driver does it: MSI-X, admin queue, one I/O queue pair. Where is the input's.
+    /// Sets up as a driver does: MSI-X, admin queue, one I/O queue pair. The input chooses the addresses.
     fn bring_up(&mut self) {
         self.tails = [0; 2];
         self.write(CONFIG, 0x42, &[0, 0x80]);

@@ -1,4 +1,4 @@
-//! What a fuzzer's bytes say, read as choices and values.
+//! Reads a fuzzer's bytes as choices and values.
 
 use arbitrary::Unstructured;
 
@@ -59,8 +59,8 @@ impl<'a> Input<'a> {
         self.0.take_rest()
     }
 
-    /// A register's value or an address: small, a bit, wide, or in the `bytes` of memory from `base` on, where half of
-    /// them stand on a page.
+    /// A register's value or an address: small, a single bit, wide, or within the `bytes` of memory from `base` on.
+    /// Half of those addresses are at the start of a page.
     pub(crate) fn value(&mut self, base: u64, bytes: u64) -> u64 {
         match self.u8() % 9 {
             0 => self.u8().into(),

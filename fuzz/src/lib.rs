@@ -1,8 +1,8 @@
 //! Fuzz targets: registers, queues, drivers against hostile devices, and parsers.
 //!
 //! A target is an ordinary function of bytes: [`TARGETS`] lists them all. The binaries of cargo-fuzz (`fuzz_targets/`,
-//! feature `libfuzzer`) and the tests (`tests/short.rs`) call the same ones. A target panics when its subject does, or
-//! when what it promises does not hold. `docs/fuzzing.md` says how to run them and what each demands.
+//! feature `libfuzzer`) and the tests (`tests/short.rs`) call the same functions. A target panics if its subject
+//! panics, or breaks a promise. `docs/fuzzing.md` says how to run them and what each requires.
 
 mod bridge;
 mod drivers;
@@ -13,11 +13,11 @@ mod parsers;
 /// What can be fuzzed.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// Its name: of the binary, and of its folder in `corpus/`.
+    /// Its name, which is also the name of the binary and of its folder in `corpus/`.
     pub name: &'static str,
     /// Runs it once.
     pub run: fn(&[u8]),
-    /// Inputs that are longer are not tried, in bytes.
+    /// The greatest length of an input, in bytes. Longer ones are not tried.
     pub input_bytes_max: usize,
 }
 

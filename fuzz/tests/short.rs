@@ -1,5 +1,5 @@
-//! The short run: every committed input of every target, then a few seconds of random ones. What was a crash once stays
-//! in the corpus.
+//! The short run: every committed input of every target, then a few seconds of random ones. An input that once crashed
+//! a target stays in the corpus.
 
 use fuzz::{TARGETS, Target};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -11,12 +11,12 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Of the random inputs: one target's share of the short run.
+/// Time for the random inputs of one target.
 const SPAN: Duration = Duration::from_millis(700);
 /// An input that takes longer hangs.
 const INPUT_SPAN: Duration = Duration::from_secs(20);
 /// The largest corpus of a target, in files and bytes.
-const FILES_MAX: usize = 100;
+const FILES_MAX: usize = 70;
 const BYTES_MAX: usize = 64 << 10;
 
 fn folder(target: &Target) -> PathBuf {
@@ -35,14 +35,14 @@ fn corpus(target: &Target) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// What runs now: for the watchdog.
+/// The input that runs now, for the watchdog.
 static RUNNING: Mutex<Option<(String, Instant)>> = Mutex::new(None);
 
 fn set_running(what: Option<String>) {
     *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = what.map(|what| (what, Instant::now()));
 }
 
-/// Ends the process when an input hangs, and says which.
+/// Ends the process when an input hangs, and names the input.
 fn watch() {
     std::thread::spawn(|| {
         loop {
@@ -58,7 +58,7 @@ fn watch() {
     });
 }
 
-/// Runs one input; what fails is written down, so that it can be replayed and kept.
+/// Runs one input. A failing input is written to a file, so that it can be replayed and kept.
 fn run(target: &Target, what: &str, input: &[u8]) -> Result<(), String> {
     set_running(Some(format!("{} on {what}", target.name)));
     let ended = catch_unwind(AssertUnwindSafe(|| (target.run)(input)));

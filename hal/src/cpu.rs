@@ -18,7 +18,7 @@ impl fmt::Display for CpuId {
     }
 }
 
-/// Whether interrupts were on before [`crate::Hal::irq_save`].
+/// The interrupt state that [`crate::Hal::irq_save`] saved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "interrupts stay off until it is restored"]
 pub struct IrqState {
@@ -38,7 +38,7 @@ impl CpuSet {
         Self { words: Vec::new() }
     }
 
-    /// CPUs 0 up to, not including, `count`.
+    /// The CPUs with numbers below `count`.
     pub fn first(count: u32) -> Self {
         (0..count).map(CpuId).collect()
     }
@@ -57,7 +57,7 @@ impl CpuSet {
         self.words[word] |= 1 << (cpu.0 % 64);
     }
 
-    /// Takes `cpu` out. Trailing zero words go too, so that equal sets compare equal.
+    /// Removes `cpu`. Trailing zero words are removed too, so that equal sets compare equal.
     pub fn remove(&mut self, cpu: CpuId) {
         if let Some(word) = self.words.get_mut(cpu.index() / 64) {
             *word &= !(1 << (cpu.0 % 64));
@@ -67,29 +67,29 @@ impl CpuSet {
         }
     }
 
-    /// Whether `cpu` is in it.
+    /// True if the set contains `cpu`.
     pub fn contains(&self, cpu: CpuId) -> bool {
         self.words.get(cpu.index() / 64).is_some_and(|word| word & (1 << (cpu.0 % 64)) != 0)
     }
 
-    /// Whether it has no CPU.
+    /// True if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|&word| word == 0)
     }
 
-    /// How many CPUs it has.
+    /// The number of CPUs in the set.
     pub fn len(&self) -> u32 {
         self.words.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Its CPUs, ascending.
+    /// The CPUs of the set, ascending.
     pub fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
         self.words.iter().enumerate().flat_map(|(index, &word)| {
             (0..64).filter(move |bit| word & (1 << bit) != 0).map(move |bit| CpuId(index as u32 * 64 + bit))
         })
     }
 
-    /// The CPUs in both.
+    /// The CPUs that are in both sets.
     pub fn and(&self, other: &Self) -> Self {
         self.iter().filter(|&cpu| other.contains(cpu)).collect()
     }
@@ -105,7 +105,7 @@ impl FromIterator<CpuId> for CpuSet {
     }
 }
 
-/// As `/proc/irq/*/smp_affinity_list` prints it: `0-3,8`.
+/// Prints the set as `/proc/irq/*/smp_affinity_list` does: `0-3,8`.
 impl fmt::Display for CpuSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut cpus = self.iter().peekable();

@@ -19,12 +19,12 @@ impl fmt::Display for DeviceAddress {
     }
 }
 
-/// Why memory for a device could not be had.
+/// Why memory for a device could not be allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DmaError {
-    /// A length of zero.
+    /// The length is zero.
     Empty,
-    /// An alignment that is no power of two, in bytes.
+    /// The alignment is no power of two; in bytes.
     Alignment(usize),
     /// No memory left for a buffer of this many bytes.
     Exhausted(usize),
@@ -42,19 +42,19 @@ impl fmt::Display for DmaError {
 
 impl core::error::Error for DmaError {}
 
-/// Memory that a device reads and writes: owned by the driver, freed on drop.
+/// Memory that a device reads and writes. The driver owns it, and it is freed on drop.
 ///
-/// There are no references to plain data in it, only words and sized accesses, so that driver and device share it
-/// soundly. All accesses are little-endian and free (no point of the seam). An access out of bounds or unaligned
-/// panics: it is a bug of the driver. Plain reads are relaxed, plain writes have release order.
+/// It gives out no references to plain data, only words and sized accesses, so that driver and device share it
+/// soundly. All accesses are little-endian and free (no point of the seam). An access that is out of bounds or
+/// unaligned panics: it is a bug of the driver. Plain reads are relaxed, plain writes have release order.
 pub trait Dma: Send + Sync {
-    /// The words it is made of.
+    /// The type of its words.
     type Word: Word;
     /// Length in bytes.
     fn len_bytes(&self) -> usize;
-    /// Where the device finds its first byte.
+    /// The bus address of its first byte.
     fn device_address(&self) -> DeviceAddress;
-    /// The 64-bit words of it; a length that is no multiple of 8 is rounded up.
+    /// Its 64-bit words. A length that is no multiple of 8 is rounded up.
     fn words(&self) -> &[Self::Word];
     /// Reads 8 bits at a byte offset.
     fn read8(&self, offset_bytes: usize) -> u8;
@@ -73,9 +73,9 @@ pub trait Dma: Send + Sync {
 /// A 128-bit compare-exchange on DMA memory. Only VT-d needs it: an interrupt-remapping entry that is or becomes
 /// posted must change in one access (VT-d specification, "Interrupt Remapping Table Entry").
 pub trait DmaExchange128: Dma {
-    /// Stores `new` at `offset_bytes` (a multiple of 16) if it reads `current`. A point of the seam.
+    /// Stores `new` at `offset_bytes` (a multiple of 16) if the memory there equals `current`. A point of the seam.
     ///
     /// # Errors
-    /// What it reads, when that is not `current`.
+    /// The value read, when it is not `current`.
     fn compare_exchange_128(&self, offset_bytes: usize, current: u128, new: u128) -> Result<u128, u128>;
 }

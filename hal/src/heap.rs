@@ -1,5 +1,5 @@
-//! Words and DMA memory for worlds in which memory is memory: a host, or a kernel whose devices find everything at its
-//! own address.
+//! Words and DMA memory for worlds where devices use the CPU's addresses: a host, or a kernel whose devices find all
+//! memory at its own address.
 
 use crate::{DeviceAddress, Dma, DmaError, Word};
 use alloc::vec::Vec;
@@ -50,10 +50,10 @@ impl Word for AtomicWord {
     }
 }
 
-/// Memory from the global allocator that a device finds at its own address.
+/// Memory from the global allocator. A device uses the same address as the CPU.
 #[derive(Debug)]
 pub struct HeapDma {
-    /// More than asked for: the buffer is the part from the first aligned word.
+    /// Larger than requested: the buffer begins at the first aligned word.
     words: Vec<AtomicWord>,
     part: Range<usize>,
     len_bytes: usize,
@@ -93,7 +93,7 @@ impl HeapDma {
         (word.get() >> shift) & mask
     }
 
-    /// A compare-exchange, since the rest of the word may be another agent's.
+    /// A compare-exchange, because another agent may write the rest of the word.
     fn write(&self, offset_bytes: usize, width_bits: u32, value: u64) {
         let (word, shift, mask) = self.field(offset_bytes, width_bits);
         let mut old = word.get();
@@ -146,7 +146,7 @@ impl crate::DmaExchange128 for HeapDma {
     }
 }
 
-/// What `pair` reads; `new` is stored when that is `current`.
+/// Reads `pair`, and stores `new` if it equals `current`. Returns the value read.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[allow(unsafe_code)]
 fn exchange_128(pair: &[AtomicWord; 2], current: u128, new: u128) -> u128 {
@@ -155,8 +155,8 @@ fn exchange_128(pair: &[AtomicWord; 2], current: u128, new: u128) -> u128 {
     let address = pair.as_ptr();
     assert!(address.addr().is_multiple_of(16), "128-bit compare-exchange in a buffer that is not aligned to 16 bytes");
     let (mut low, mut high) = (current as u64, (current >> 64) as u64);
-    // SAFETY: the CPU has the instruction; `address` is 16 aligned bytes of live atomics; rbx, which the compiler
-    // keeps for itself, is put back.
+    // SAFETY: the CPU has the instruction; `address` is 16 aligned bytes of live atomics; the code restores rbx, which
+    // the compiler reserves.
     unsafe {
         core::arch::asm!(
             "xchg rbx, rsi",
@@ -173,8 +173,8 @@ fn exchange_128(pair: &[AtomicWord; 2], current: u128, new: u128) -> u128 {
     u128::from(low) | u128::from(high) << 64
 }
 
-/// Elsewhere, and under Miri, which runs no assembly, the two words change under one lock: other exchanges see one access,
-/// plain readers may see two.
+/// On other CPUs, and under Miri, which runs no assembly, the two words change under one lock. Other exchanges see one
+/// access, plain readers may see two.
 #[cfg(all(any(not(target_arch = "x86_64"), miri), feature = "host"))]
 fn exchange_128(pair: &[AtomicWord; 2], current: u128, new: u128) -> u128 {
     static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());

@@ -1,7 +1,7 @@
 //! A [`Hal`] on the host's own threads and atomics, for tests and benchmarks.
 //!
-//! A CPU is a number that a host thread carries, and interrupts-off is the ownership of that CPU among host threads:
-//! two threads of one CPU can never both have interrupts off. Interrupts arrive where a test lets them: see
+//! A CPU is a number that a host thread carries. A thread turns interrupts off by taking ownership of its CPU: two
+//! threads of one CPU can never both have interrupts off. A test decides where interrupts arrive: see
 //! [`HostHal::set_interrupt_hook`].
 
 mod memory;
@@ -10,7 +10,8 @@ mod threads;
 pub use memory::{HostDma, HostRegs};
 
 use crate::{
-    Affinity, AtomicWord, CpuId, DmaError, Hal, IrqState, SpawnError, ThreadBody, ThreadId, ThreadSpec, Word, Work,
+    Affinity, AtomicWord, CpuId, DmaError, Hal, IrqState, SpawnError, ThreadBody, ThreadId, ThreadSpec, Threads, Word,
+    Work,
 };
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -22,7 +23,7 @@ use std::{thread, thread_local};
 
 /// How far a wait with a deadline moves a manual clock each time it looks, in nanoseconds.
 const MANUAL_RELAX_NS: u64 = 1_000;
-/// Looks at a word before a waiting host thread gives up its turn.
+/// A waiting host thread looks at a word this many times before it yields.
 const SPINS: u32 = 64;
 
 thread_local! {
@@ -33,20 +34,20 @@ thread_local! {
 }
 
 enum Clock {
-    /// Moves when told, and under waits.
+    /// Moves only by request, and in waits.
     Manual(AtomicU64),
     Monotonic(Instant),
 }
 
 struct World {
     clock: Clock,
-    /// Per CPU: 0, or 1 + the number of the host thread that has its interrupts off.
+    /// Per CPU: 0, or 1 + the number of the host thread that has turned its interrupts off.
     owners: Box<[AtomicU64]>,
     memory: memory::Memory,
     joins: threads::Joins,
 }
 
-/// A world of host threads. A value names its world, which lives as long as the process: make one a test.
+/// A world of host threads. A value names its world. The world lives as long as the process: make one per test.
 #[derive(Clone, Copy)]
 pub struct HostHal {
     world: &'static World,
@@ -88,7 +89,7 @@ impl HostHal {
     /// Makes `cpu` the CPU of this host thread from now on.
     ///
     /// # Panics
-    /// When there is no such CPU, or interrupts are off: the thread would take its ownership along.
+    /// When there is no such CPU, or when interrupts are off: the thread would take its ownership along.
     pub fn set_cpu(self, cpu: CpuId) {
         assert!(cpu.index() < self.world.owners.len(), "CPU {cpu} is not one of {}", self.cpus());
         assert!(self.interrupts_on(), "a thread cannot move to CPU {cpu} with interrupts off");
@@ -100,7 +101,7 @@ impl HostHal {
         INTERRUPTS_ON.get()
     }
 
-    /// Runs `f` as CPU `cpu` with interrupts on, then goes on as before. So one host thread can play many CPUs.
+    /// Runs `f` as CPU `cpu` with interrupts on, then restores the former CPU. So one host thread can play many CPUs.
     pub fn on_cpu<R>(self, cpu: CpuId, f: impl FnOnce() -> R) -> R {
         let before = Restore { cpu: CPU.get(), on: INTERRUPTS_ON.replace(true) };
         self.set_cpu(cpu);
@@ -110,7 +111,7 @@ impl HostHal {
         result
     }
 
-    /// Runs `f` as an interrupt of CPU `cpu`: interrupts off, then as before.
+    /// Runs `f` as an interrupt of CPU `cpu`, with interrupts off. Then restores the former state.
     ///
     /// # Panics
     /// When that CPU has interrupts off further down this thread's stack: hardware would not interrupt it.
@@ -124,9 +125,9 @@ impl HostHal {
         })
     }
 
-    /// Has this host thread call `hook` wherever its CPU, with interrupts on, could take an interrupt: as interrupts
-    /// come on, and in waits. Interrupts are off while it runs; it delivers with [`HostHal::interrupt`], to its own
-    /// CPU or any other.
+    /// Installs `hook` for this host thread. It is called wherever the thread's CPU could take an interrupt: when
+    /// interrupts are turned on, and in waits with interrupts on. Interrupts are off while the hook runs. It delivers
+    /// interrupts with [`HostHal::interrupt`], to its own CPU or any other.
     pub fn set_interrupt_hook(self, hook: impl Fn() + 'static) {
         HOOK.set(Some(Rc::new(hook)));
         HOOKED.set(true);
@@ -184,11 +185,11 @@ impl HostHal {
 }
 
 thread_local! {
-    /// The hook runs on this thread's CPU, whose interrupts it keeps off.
+    /// The hook runs on this thread's CPU, with interrupts off.
     static HOOK_RUNS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The thread's former CPU, put back on drop so that a failed test does not poison the next one.
+/// The thread's former CPU. It is restored on drop, so that a failed test does not disturb the next one.
 struct Restore {
     cpu: u32,
     on: bool,
@@ -201,7 +202,7 @@ impl Drop for Restore {
     }
 }
 
-/// Interrupts off without a window at the end: an interrupt's return.
+/// Turns interrupts off. At the end no interrupt is taken, as in the return from an interrupt.
 struct Off {
     hal: HostHal,
     cpu: CpuId,
@@ -291,16 +292,18 @@ impl Hal for HostHal {
         self.window();
     }
 
-    /// Runs the interrupt hook and gives up this thread's turn.
+    /// Runs the interrupt hook and yields the host thread.
     fn wait_for_interrupt(self) {
         self.irq_restore(IrqState { were_on: !self.interrupts_on() });
         self.window();
         thread::yield_now();
     }
 
-    /// Nothing to do: the host's own scheduler runs the threads.
-    fn kick(self, _cpu: CpuId) {}
+    #[inline]
+    fn work(self, _work: Work, _count: u32) {}
+}
 
+impl Threads for HostHal {
     fn spawn(self, spec: ThreadSpec, body: ThreadBody) -> Result<ThreadId, SpawnError> {
         let cpu = threads::first_cpu(&spec.affinity, self.cpus())?;
         self.world.joins.spawn(spec.name, move || {
@@ -334,9 +337,6 @@ impl Hal for HostHal {
         self.window();
         thread::yield_now();
     }
-
-    #[inline]
-    fn work(self, _work: Work, _count: u32) {}
 }
 
 #[cfg(test)]

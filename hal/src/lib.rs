@@ -1,9 +1,17 @@
 //! The seam: everything that interrupt and driver code asks of its world.
 //!
-//! [`Hal`] is implemented three times: by the simulated machine (zero-sized, found through a thread-local), by the
-//! bare-metal images (real registers) and by whoever embeds Campanile. It is narrow on purpose: on hardware each call
-//! compiles to the bare instruction, on the machine each call is a *point of the seam* at which simulated time passes
-//! and other agents act.
+//! The seam is divided by what a kernel can give:
+//! - [`Hal`] is what every driver needs: registers, DMA memory, shared words, a clock, the CPU and its interrupts.
+//! - [`Threads`] is for kernels that have threads. Code that starts a thread has the bound `H: Threads`: threaded
+//!   interrupt handlers, the threads of polling and moderation. A kernel without threads implements [`Hal`] alone, and
+//!   such code does not compile there. Everything else works, in both kinds of kernel. Code that only wakes a thread
+//!   which others have started does not need the bound ([`KernelThreads`]).
+//!
+//! Both traits are implemented by the simulated machine (zero-sized, found through a thread-local), by the bare-metal
+//! images (real registers) and by whoever embeds Campanile, who finds the parts for real hardware in the crate `metal`
+//! and a whole implementation in `examples/seam`. They are narrow on purpose: on hardware each call compiles
+//! to the bare instruction, on the machine each call is a *point of the seam* at which simulated time passes and other
+//! agents act.
 //!
 //! Three kinds of call, told apart in the docs of each:
 //! - **free**: costs nothing and lets nobody else act ([`Word::get`], [`Word::set`], [`Hal::now_ns`]);
@@ -32,15 +40,15 @@ pub use heap::{AtomicWord, HeapDma};
 pub use lock::{Lock, LockGuard};
 pub use published::Published;
 pub use regs::Regs;
-pub use thread::{Affinity, SpawnError, ThreadBody, ThreadId, ThreadSpec};
+pub use thread::{Affinity, KernelThreads, SpawnError, ThreadBody, ThreadId, ThreadOps, ThreadSpec, Threads};
 pub use word::Word;
 pub use work::Work;
 
-/// What the code asks of its world.
+/// What every driver asks of its world.
 ///
 /// `Copy` and free of state of its own, so that drivers keep a value of it instead of a reference.
 pub trait Hal: Copy + Send + Sync + 'static {
-    /// A 64-bit word that several agents write.
+    /// A 64-bit word that several agents read and write.
     type Word: Word;
     /// A window of device registers.
     type Regs: Regs;
@@ -56,54 +64,26 @@ pub trait Hal: Copy + Send + Sync + 'static {
     /// Monotonic time in nanoseconds. Free; includes the debt.
     fn now_ns(self) -> u64;
 
-    /// The CPU this runs on. Stable only while interrupts or preemption are off.
+    /// The CPU that runs this code. Stable only while interrupts or preemption are off.
     fn cpu(self) -> CpuId;
 
-    /// Turns interrupts off on this CPU and returns what they were. A point when they were on.
+    /// Turns interrupts off on this CPU and returns their former state. A point if they were on.
     fn irq_save(self) -> IrqState;
 
-    /// Restores what [`Hal::irq_save`] returned. A point when it turns them on: pending interrupts are taken here.
+    /// Restores the state from [`Hal::irq_save`]. A point if it turns interrupts on: pending ones are taken here.
     fn irq_restore(self, state: IrqState);
 
     /// Waits until `word` no longer reads `seen`, or until `deadline_ns` (`u64::MAX`: none) has passed. A point.
     /// May return early; the caller looks again. Interrupts stay as they are.
     fn relax_on(self, word: &Self::Word, seen: u64, deadline_ns: u64);
 
-    /// Lets `duration_ns` pass busily, for registers that can only be polled. A point.
+    /// Waits for `duration_ns` without sleeping, for registers that can only be polled. A point.
     fn delay_ns(self, duration_ns: u64);
 
     /// Turns interrupts on and waits for one; returns after it was handled. A point.
     fn wait_for_interrupt(self);
 
-    /// Asks `cpu` to look at its run queue (a reschedule IPI). Owed.
-    fn kick(self, cpu: CpuId);
-
-    /// Starts a thread.
-    ///
-    /// # Errors
-    /// [`SpawnError`] when the affinity names no CPU of this world.
-    fn spawn(self, spec: ThreadSpec, body: ThreadBody) -> Result<ThreadId, SpawnError>;
-
-    /// The running thread. An interrupt handler sees the thread that it interrupted.
-    fn current_thread(self) -> ThreadId;
-
-    /// Sleeps until [`Hal::wake`], or returns at once when one came since the last `park`. A point. Threads only.
-    fn park(self);
-
-    /// Ends the next or current [`Hal::park`] of `thread`. Owed; may be called from interrupt context.
-    fn wake(self, thread: ThreadId);
-
-    /// Lets `thread` run on `affinity` only, from its next [`Hal::wake`] on; until then it stays where it is. Owed; may
-    /// be called from interrupt context.
-    ///
-    /// # Errors
-    /// [`SpawnError::NoCpu`] when the affinity names no CPU of this world; the old one stays.
-    fn set_affinity(self, thread: ThreadId, affinity: &Affinity) -> Result<(), SpawnError>;
-
-    /// Lets other threads of this CPU run. A point.
-    fn yield_now(self);
-
-    /// Names `count` units of work that was just done. Free on hardware, owed on the machine, whose platform file
-    /// says what a unit costs.
+    /// Reports `count` units of work that was just done. Free on hardware. Owed on the machine, whose platform file
+    /// gives the cost of a unit.
     fn work(self, work: Work, count: u32);
 }

@@ -1,4 +1,4 @@
-//! The one lock of `irq` and `drivers`: it saves interrupts, and its word holds its owner.
+//! The lock that `irq` and `drivers` use: it saves the interrupt state, and its word holds its owner.
 
 use crate::{Hal, IrqState, Word};
 use core::cell::UnsafeCell;
@@ -26,10 +26,10 @@ impl<H: Hal, T> Lock<H, T> {
         Self { hal, owner: H::Word::new(0), value: UnsafeCell::new(value) }
     }
 
-    /// Takes the lock, interrupts off until the guard goes.
+    /// Takes the lock. Interrupts are off until the guard is dropped.
     ///
     /// # Panics
-    /// When this CPU holds it already: recursion would spin for ever.
+    /// When this CPU already holds the lock: recursion would spin for ever.
     #[inline]
     pub fn lock(&self) -> LockGuard<'_, H, T> {
         let irq = self.hal.irq_save();
@@ -40,7 +40,7 @@ impl<H: Hal, T> Lock<H, T> {
         LockGuard { lock: self, irq, not_send: PhantomData }
     }
 
-    /// Another CPU had the lock when this one tried: tries until it has it.
+    /// The slow path: another CPU had the lock. Tries until it gets the lock.
     #[cold]
     fn wait(&self, me: u64, mut owner: u64) {
         loop {
@@ -53,7 +53,7 @@ impl<H: Hal, T> Lock<H, T> {
         }
     }
 
-    /// Takes the lock if it is free now.
+    /// Takes the lock if it is free; none otherwise.
     pub fn try_lock(&self) -> Option<LockGuard<'_, H, T>> {
         let irq = self.hal.irq_save();
         let me = u64::from(self.hal.cpu().0) + 1;
@@ -66,17 +66,17 @@ impl<H: Hal, T> Lock<H, T> {
         }
     }
 
-    /// The value, which the exclusive reference protects.
+    /// The value. The exclusive reference protects it, so no lock is needed.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
 }
 
-/// The right to the value of a [`Lock`].
+/// Access to the value of a [`Lock`], which it holds.
 pub struct LockGuard<'a, H: Hal, T> {
     lock: &'a Lock<H, T>,
     irq: IrqState,
-    /// The guard goes on the CPU that took it.
+    /// Not `Send`: the guard must be dropped on the CPU that took it.
     not_send: PhantomData<*const ()>,
 }
 
@@ -84,7 +84,7 @@ impl<H: Hal, T> Deref for LockGuard<'_, H, T> {
     type Target = T;
     #[allow(unsafe_code)]
     fn deref(&self) -> &T {
-        // SAFETY: this guard is the only one (see the owner word), and it lends the value no longer than itself.
+        // SAFETY: this guard is the only one (see the owner word), and the reference does not outlive the guard.
         unsafe { &*self.lock.value.get() }
     }
 }

@@ -1,21 +1,21 @@
-//! A value that interrupts read without a lock, those included that interrupt code which holds locks.
+//! A value that interrupts read without a lock. It is readable even from an NMI that interrupts a lock's holder.
 
 use crate::{Hal, Word};
 use core::cell::UnsafeCell;
 
-/// Nothing is there to read. Below it the word counts the readers.
+/// There is no value to read. The bits below count the readers.
 const CLOSED: u64 = 1 << 63;
-/// Somebody replaces the value.
+/// A writer is replacing the value.
 const CLAIMED: u64 = 1 << 62;
 
-/// A value that any number of CPUs read at once, even in a non-maskable interrupt, and that seldom changes.
+/// A value that changes seldom and that any number of CPUs may read at once, even in a non-maskable interrupt.
 pub struct Published<H: Hal, T> {
     hal: H,
     word: H::Word,
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: readers share the value, which is changed only while the word admits no reader and counts none.
+// SAFETY: readers share the value. It is changed only while the word admits no reader and counts none.
 #[allow(unsafe_code)]
 unsafe impl<H: Hal, T: Send + Sync> Sync for Published<H, T> {}
 // SAFETY: it owns its value.
@@ -23,13 +23,13 @@ unsafe impl<H: Hal, T: Send + Sync> Sync for Published<H, T> {}
 unsafe impl<H: Hal, T: Send> Send for Published<H, T> {}
 
 impl<H: Hal, T> Published<H, T> {
-    /// Nothing, yet.
+    /// A place without a value.
     pub fn new(hal: H) -> Self {
         Self { hal, word: H::Word::new(CLOSED), value: UnsafeCell::new(None) }
     }
 
-    /// What `f` makes of the value; none when there is none, or when it is being replaced. Takes no lock, and one look
-    /// at a word when there is none.
+    /// Calls `f` with the value and returns the result. Returns none when there is no value or when it is being
+    /// replaced. Takes no lock. Without a value it costs one load of a word.
     #[inline]
     pub fn read<R>(&self, f: impl FnOnce(&T) -> R) -> Option<R> {
         if self.word.get() & CLOSED != 0 {
@@ -39,8 +39,8 @@ impl<H: Hal, T> Published<H, T> {
         reader.value().map(f)
     }
 
-    /// Puts `value` in the place of what was there, which it returns once nobody reads it any more. Who comes
-    /// meanwhile finds nothing. Not to be called by a reader, which would wait for itself.
+    /// Replaces the value by `value`, and returns the former value once nobody reads it any more. Readers that arrive
+    /// meanwhile find no value. A reader must not call this: it would wait for itself.
     pub fn replace(&self, value: Option<T>) -> Option<T> {
         while self.word.fetch_or(CLOSED | CLAIMED) & CLAIMED != 0 {
             self.hal.relax_on(&self.word, self.word.get() | CLAIMED, u64::MAX);
@@ -52,10 +52,10 @@ impl<H: Hal, T> Published<H, T> {
             }
         }
         let open = if value.is_some() { 0 } else { CLOSED };
-        // SAFETY: the claim is this caller's alone, no reader is left, and none enters before the word is open again.
+        // SAFETY: only this caller has the claim, no reader is left, and none enters before the word is open again.
         #[allow(unsafe_code)]
         let former = core::mem::replace(unsafe { &mut *self.value.get() }, value);
-        // Readers that turn back may be counted at this moment: only the marks change.
+        // Rejected readers may still be counted at this moment, so only the two flags change.
         self.word.fetch_and(!(CLOSED | CLAIMED) | open);
         former
     }
@@ -88,7 +88,7 @@ impl<H: Hal, T> Drop for Reader<'_, H, T> {
 mod tests {
     use super::*;
     use crate::host::HostHal;
-    use crate::{Affinity, CpuId, ThreadSpec};
+    use crate::{Affinity, CpuId, ThreadSpec, Threads};
     use alloc::boxed::Box;
     use alloc::sync::Arc;
     use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(published.read(|&value| value), None);
     }
 
-    /// Each value says whether it is still in place; whoever replaces it says so once it has it back.
+    /// A value records whether it is still in place. The replacer marks the value once it has it back.
     #[test]
     fn nobody_reads_what_has_been_replaced() {
         let hal = HostHal::monotonic(3);

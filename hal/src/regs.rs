@@ -3,8 +3,8 @@
 /// Widths are the access widths on the bus. Offsets are bytes from the window's start. An access outside the window
 /// panics: it is a bug of the driver, not of the device.
 ///
-/// A write is ordered after every earlier store of its CPU to memory, so that a device that it wakes sees them: on a
-/// weakly ordered CPU the implementation issues the barrier.
+/// A write is ordered after every earlier store of its CPU to memory, so that the device sees those stores when the
+/// write reaches it. On a weakly ordered CPU the implementation issues the barrier.
 pub trait Regs: Send + Sync {
     /// Reads 32 bits. A point: a read waits for every posted write before it.
     fn read32(&self, offset: u32) -> u32;
@@ -15,7 +15,7 @@ pub trait Regs: Send + Sync {
     /// Writes 64 bits, posted. Owed.
     fn write64(&self, offset: u32, value: u64);
 
-    /// Reads 8 bits. A point. Windows of controllers that have no narrow registers leave the narrow accesses out.
+    /// Reads 8 bits. A point. Windows of controllers without narrow registers need not implement the narrow accesses.
     fn read8(&self, offset: u32) -> u8 {
         panic!("8-bit read of {offset:#x} in a window that has no narrow registers")
     }

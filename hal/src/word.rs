@@ -18,10 +18,10 @@ pub trait Word: Send + Sync {
     /// Stores `value`, returns the old one; acquire and release. A point of the seam.
     fn swap(&self, value: u64) -> u64;
 
-    /// Stores `new` if the word reads `current`; acquire and release. A point of the seam.
+    /// Stores `new` if the word equals `current`; acquire and release. A point of the seam.
     ///
     /// # Errors
-    /// What the word reads, when that is not `current`.
+    /// The value read, when it is not `current`.
     fn compare_exchange(&self, current: u64, new: u64) -> Result<u64, u64>;
 
     /// Sets the bits of `mask`, returns the old value; acquire and release. A point of the seam.

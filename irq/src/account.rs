@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use hal::{CpuId, Hal, Word};
 
-/// A row: its label, a count a CPU, and what stands behind.
+/// One row: its label, one count per CPU, and the description at its end.
 struct Row {
     label: String,
     counts: Vec<u64>,
@@ -44,16 +44,24 @@ impl fmt::Display for Interrupts {
     }
 }
 
+impl Interrupts {
+    /// Adds stray interrupts that a controller ended itself because no line owned them.
+    pub fn with_strays(mut self, strays: u64) -> Self {
+        self.strays += strays;
+        self
+    }
+}
+
 impl<H: Hal> IrqCore<H> {
-    /// How often `irq` came on `cpu`; 0 where one of them does not exist.
+    /// How many times `irq` was delivered on `cpu`. Returns 0 if either does not exist.
     pub fn count(&self, irq: Irq, cpu: CpuId) -> u64 {
         self.lines.get(irq.0 as usize).and_then(|line| line.counts.get(cpu.index())).map_or(0, |count| count.get())
     }
 
-    /// The counts of all lines that have a handler or ever came, and of all system vectors.
+    /// The counts of all lines that have a handler or a nonzero count, and of all system vectors.
     pub fn interrupts(&self) -> Interrupts {
         let cpus: Vec<CpuId> = self.matrix.lock().online().iter().collect();
-        // As Linux: three columns, more when there may be a thousand lines and more.
+        // As in Linux: the label has three columns, and more when there may be more than a thousand lines.
         let label_width = self.config.lines_max.checked_ilog10().map_or(3, |log| log as usize + 1).max(3);
         let on = |counts: &[H::Word]| cpus.iter().map(|cpu| counts[cpu.index()].get()).collect::<Vec<_>>();
         let mut rows = Vec::new();
@@ -76,7 +84,7 @@ impl<H: Hal> IrqCore<H> {
 
 /// Chip, hardware number, flow, and the names of the handlers.
 fn describe(state: &LineState, width: usize) -> String {
-    let Some(hardware) = &state.hardware else { return String::new() };
+    let Some(hardware) = state.hardware() else { return String::new() };
     let level = &hardware.levels[0];
     let flow = format!("{}", state.flow);
     let mut text = format!(" {:>8} {:>width$}-{flow:<8}", level.chip.name(), level.hwirq.0);

@@ -1,9 +1,9 @@
-//! Chained controllers: a line whose handler asks a further controller which of that one's lines it is.
+//! Chained controllers: the handler of a line asks a second controller which of its own lines is raised.
 //!
-//! A GPIO block behind one line of the GIC, for example. Its lines live in a root domain of its own, without vectors,
-//! and are delivered by [`IrqCore::handle_irq`], inside the flow of the line that they are chained to. What enters and
-//! leaves that line is its own flow, whichever it is: ack and eoi, each once, in strict flow; mask and unmask in level
-//! flow. The demultiplexer cannot forget one.
+//! One example is a GPIO block behind one line of the GIC. The lines of the block live in a root domain of their own,
+//! without vectors. [`IrqCore::handle_irq`] delivers them, inside the flow of the parent line. That flow, of whichever
+//! kind, does what begins and ends the parent line: ack and eoi once each in strict flow, mask and unmask in level
+//! flow. The demultiplexer cannot forget any of these calls.
 
 use crate::delivery::IrqCore;
 use crate::{Action, Irq, IrqError, IrqReturn, RequestFlags};
@@ -11,8 +11,8 @@ use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use hal::Hal;
 
-/// Asks a controller which of its lines are raised and calls [`IrqCore::handle_irq`] for each; says whether there was
-/// one.
+/// Asks a controller which of its lines are raised and calls [`IrqCore::handle_irq`] for each. Returns true if any
+/// line was raised.
 pub type Demultiplexer<H> = Arc<dyn Fn(&IrqCore<H>) -> IrqReturn + Send + Sync>;
 
 struct Chained<H: Hal> {
@@ -27,8 +27,8 @@ impl<H: Hal> Action for Chained<H> {
 }
 
 impl<H: Hal> IrqCore<H> {
-    /// Gives `irq` to a further controller, and starts it. Never shared, never forced into a thread. The handler that
-    /// is returned takes it back ([`IrqCore::free`]).
+    /// Makes `irq` the parent line of a second controller, and starts it. Such a line is never shared and its handler
+    /// is never forced into a thread. Pass the returned handler to [`IrqCore::free`] to undo this.
     ///
     /// # Errors
     /// [`IrqError::NotShared`] when the line has a handler.

@@ -1,60 +1,85 @@
-//! What a core is built for.
+//! The parameters of a core.
 
-use crate::{IrqError, Vector};
+use crate::{Identity, IrqError};
 
-/// The size and the bounds of a core.
+/// More identities than any controller gives a CPU. It bounds tables that have one entry per identity.
+const IDENTITIES_MAX: u32 = 1 << 20;
+
+/// The size and the limits of a core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CoreConfig {
-    /// CPUs, online or not.
+    /// Number of CPUs, online or not.
     pub cpus: u32,
-    /// CPUs online from the start: 0 up to, not including, this.
+    /// Number of CPUs that are online from the start. They have the lowest numbers.
     pub cpus_online: u32,
-    /// Lines that can exist at a time.
+    /// Most lines that can exist at the same time.
     pub lines_max: u32,
-    /// The first vector that devices may have.
-    pub device_first: Vector,
-    /// The last one.
-    pub device_last: Vector,
-    /// The longest that an interrupt message is under way after its sender was told otherwise, in nanoseconds. An
-    /// abandoned vector is not given away before, and a CPU that goes offline waits for as long.
+    /// The identities of each CPU's controller. None if no line needs an identity
+    /// ([`crate::IrqDomain::needs_identity`]).
+    pub identities: Option<IdentitySpace>,
+    /// The longest time that an interrupt message stays under way after its sender was redirected, in nanoseconds. An
+    /// abandoned vector is not reused earlier, and a CPU that goes offline waits as long.
     pub flight_ns: u64,
-    /// Every handler that can runs in a thread (Linux's `threadirqs`).
-    pub force_threads: bool,
-    /// When a line is a storm.
+    /// When the core treats a line as storming.
     pub storm: StormConfig,
 }
 
-/// When a line storms, and for how long it is then masked.
+/// The interrupt identities of a CPU's controller, and the range that devices may use. The system uses the rest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IdentitySpace {
+    /// The first identity that is an interrupt. Lower ones are exceptions, or do not exist.
+    pub first: Identity,
+    /// The last identity.
+    pub last: Identity,
+    /// The first identity that devices may use.
+    pub device_first: Identity,
+    /// The last identity that devices may use.
+    pub device_last: Identity,
+}
+
+impl IdentitySpace {
+    /// Number of entries of a table with one entry per identity.
+    pub(crate) fn entries(&self) -> u32 {
+        self.last.0.saturating_add(1)
+    }
+
+    /// True if `identity` may be a system vector.
+    pub(crate) fn is_system(&self, identity: Identity) -> bool {
+        (self.first..=self.last).contains(&identity) && !(self.device_first..=self.device_last).contains(&identity)
+    }
+}
+
+/// When a line is a storm, and how long the core then masks it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StormConfig {
-    /// Interrupts after which the line is looked at.
+    /// Number of interrupts in a burst. The core checks the line after each burst.
     pub burst: u32,
-    /// A burst that took less is a storm, in nanoseconds.
+    /// A burst that took less time than this is a storm, in nanoseconds.
     pub burst_ns_min: u64,
-    /// A burst of which more were not handled is a storm too.
+    /// A burst with more unhandled interrupts than this is a storm too.
     pub unhandled_max: u32,
     /// How long the line stays masked, in nanoseconds.
     pub throttle_ns: u64,
 }
 
 impl Default for StormConfig {
-    /// Two million interrupts a second on one line, or 99.9 % unhandled (Linux's bound); masked for 10 ms.
+    /// A storm is two million interrupts a second on one line, or 99.9 % unhandled (Linux's bound). The mask lasts 10
+    /// ms.
     fn default() -> Self {
         Self { burst: 100_000, burst_ns_min: 50_000_000, unhandled_max: 99_900, throttle_ns: 10_000_000 }
     }
 }
 
 impl CoreConfig {
-    /// The x86 layout for `cpus` CPUs: device vectors 0x20 to 0xea, below posted delivery's 0xeb; 1 ms of flight.
-    pub fn x86(cpus: u32, lines_max: u32) -> Self {
+    /// All `cpus` CPUs are online, there are no identities, messages take at most 1 ms, and no handler is forced into
+    /// a thread. This suits a controller that names its lines, such as a GIC.
+    pub fn new(cpus: u32, lines_max: u32) -> Self {
         Self {
             cpus,
             cpus_online: cpus,
             lines_max,
-            device_first: Vector(0x20),
-            device_last: Vector(0xea),
+            identities: None,
             flight_ns: 1_000_000,
-            force_threads: false,
             storm: StormConfig::default(),
         }
     }
@@ -63,8 +88,12 @@ impl CoreConfig {
         if self.cpus_online == 0 || self.cpus_online > self.cpus {
             return Err(IrqError::Config("at least 1 and at most all CPUs must be online"));
         }
-        if self.device_first.0 < 0x20 || self.device_first > self.device_last {
-            return Err(IrqError::Config("device vectors must be an ascending range from 0x20 up"));
+        if let Some(IdentitySpace { first, last, device_first, device_last }) = self.identities
+            && !(first <= device_first && device_first <= device_last && device_last <= last && last.0 < IDENTITIES_MAX)
+        {
+            return Err(IrqError::Config(
+                "device identities must be an ascending range inside the controller's, below 2^20",
+            ));
         }
         if self.storm.burst == 0 {
             return Err(IrqError::Config("a storm's burst is at least 1 interrupt"));

@@ -1,7 +1,7 @@
 //! A view of every line, for people.
 
 use crate::delivery::IrqCore;
-use crate::line::{Line, Phase};
+use crate::line::Line;
 use crate::{Flow, HardwareIrq, Irq, Target, Trigger};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ pub struct LevelView {
     pub domain: String,
     /// The chip's name.
     pub chip: &'static str,
-    /// The line's number there.
+    /// The line's number at this level.
     pub hwirq: HardwareIrq,
 }
 
@@ -28,55 +28,55 @@ pub struct LineView {
     pub handlers: Vec<String>,
     /// Its flow.
     pub flow: Flow,
-    /// From the device to the CPU.
+    /// The levels, from the device to the CPU.
     pub levels: Vec<LevelView>,
-    /// Its handlers share it.
+    /// The handlers share the line.
     pub shared: bool,
-    /// Its affinity is managed.
+    /// The line's affinity is managed.
     pub managed: bool,
-    /// It is managed, and none of its CPUs is online.
+    /// The line is managed, and none of its CPUs is online.
     pub shutdown: bool,
     /// Masked at its chip.
     pub masked: bool,
-    /// An interrupt came that was not handled yet, as far as the core, or a chip of the CPU that asks, knows.
+    /// An interrupt is waiting to be handled, as far as the core, or a chip of the asking CPU, knows.
     pub pending: bool,
-    /// Its handlers run.
+    /// The line's handlers run.
     pub in_progress: bool,
-    /// Acknowledged and not ended: its handlers run, or its end was left to its threads.
+    /// An interrupt was acknowledged and not ended: the handlers run, or the line's threads will end it.
     pub active: bool,
-    /// Held back by the controller's own active state, not by its mask.
+    /// The controller's active state holds the line back, not its mask.
     pub flow_masked: bool,
-    /// Held back until its threads are done.
+    /// The line is held back until its threads are done.
     pub oneshot: bool,
     /// Handlers that have a thread.
     pub threads: u32,
-    /// Threads that run, or are about to.
+    /// Threads that run, or are woken.
     pub threads_working: u32,
-    /// A pseudo-NMI.
+    /// The line is a pseudo-NMI.
     pub nmi: bool,
-    /// How its wire is triggered, where the core was told.
+    /// The trigger of the line's wire, if the core was told.
     pub trigger: Option<Trigger>,
-    /// The CPUs that have a per-CPU line enabled.
+    /// The CPUs on which a per-CPU line is enabled.
     pub percpu_enabled: CpuSet,
-    /// Disables without an enable.
+    /// Number of disables that no enable has undone.
     pub disabled_depth: u32,
-    /// Where it may be delivered.
+    /// The CPUs on which the line may be delivered.
     pub affinity: CpuSet,
-    /// Where it is delivered.
+    /// The target at which the line is delivered.
     pub effective: Option<Target>,
-    /// Vectors it has left that may still come.
+    /// Vectors that the line has left and that may still be pending.
     pub retired: Vec<Target>,
-    /// A change of affinity waits.
+    /// A change of affinity is not applied yet.
     pub move_wanted: bool,
-    /// Masked as a storm until then, in nanoseconds.
+    /// The line is masked as a storm until this time, in nanoseconds.
     pub throttled_until_ns: Option<u64>,
     /// Storms so far.
     pub storms: u32,
     /// Interrupts, on all CPUs.
     pub count: u64,
-    /// Interrupts that no handler knew.
+    /// Interrupts that no handler claimed.
     pub unhandled: u64,
-    /// Interrupts that came without a handler.
+    /// Interrupts that arrived while the line had no handler.
     pub unexpected: u64,
 }
 
@@ -86,21 +86,21 @@ impl<H: Hal> IrqCore<H> {
         self.lines.iter().filter_map(|line| self.view_of(line)).collect()
     }
 
-    /// One line; none when it is not allocated.
+    /// The state of one line; none when the line is not allocated.
     pub fn view(&self, irq: Irq) -> Option<LineView> {
         self.view_of(self.lines.get(irq.0 as usize)?)
     }
 
     fn view_of(&self, line: &Line<H>) -> Option<LineView> {
         let state = line.state.lock();
-        let hardware = state.hardware.as_ref().filter(|_| state.phase == Phase::Live)?;
+        let hardware = state.hardware().filter(|_| state.is_live())?;
         let levels = hardware.levels.iter().zip(&hardware.domains).map(|(level, domain)| LevelView {
-            domain: domain.clone(),
+            domain: domain.name().into(),
             chip: level.chip.name(),
             hwirq: level.hwirq,
         });
-        // Another CPU's requests cannot be seen from here, and a chip then says that it does not know.
-        let here = state.target.filter(|target| target.cpu == self.hal.cpu());
+        // This CPU cannot see another CPU's requests: only a target on this CPU is looked up.
+        let here = state.target().filter(|target| target.cpu == self.hal.cpu());
         Some(LineView {
             irq: hardware.irq,
             handlers: state.entries.iter().map(|entry| entry.name.clone()).collect(),
@@ -108,12 +108,12 @@ impl<H: Hal> IrqCore<H> {
             levels: levels.collect(),
             shared: state.entries.iter().any(|entry| entry.shared),
             managed: hardware.managed,
-            shutdown: state.shutdown,
+            shutdown: state.is_asleep(),
             masked: state.masked,
             pending: state.pending || here.is_some_and(|target| hardware.is_pending(target)),
-            in_progress: state.in_progress,
-            active: state.active,
-            flow_masked: state.active && state.flow_masks(),
+            in_progress: state.is_running(),
+            active: state.owes_end(),
+            flow_masked: state.owes_end() && state.flow_masks(),
             oneshot: state.oneshot,
             threads: state.entries.iter().filter(|entry| entry.installed.thread.is_some()).count() as u32,
             threads_working: line.handover.working().count_ones(),
@@ -122,9 +122,9 @@ impl<H: Hal> IrqCore<H> {
             percpu_enabled: state.percpu_enabled.clone(),
             disabled_depth: state.depth,
             affinity: state.affinity.clone(),
-            effective: state.target,
+            effective: state.target(),
             retired: state.retired.iter().map(|retired| retired.target).collect(),
-            move_wanted: state.move_wanted,
+            move_wanted: state.move_wanted(),
             throttled_until_ns: state.storm.is_throttled().then_some(state.storm.until_ns),
             storms: state.storm.storms,
             count: line.counts.iter().map(Word::get).sum(),

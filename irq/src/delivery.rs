@@ -1,190 +1,247 @@
-//! The value that a kernel owns, and the way of an interrupt into it.
+//! The core that a kernel owns, and how interrupts enter it.
 
+use crate::flow::Taken;
 use crate::line::Line;
 use crate::vectors::Matrix;
-use crate::{CoreConfig, HardwareIrq, Irq, IrqChip, IrqError, Level, LevelData, Target, Vector};
+use crate::{CoreConfig, HardwareIrq, Identity, Irq, IrqChip, IrqError, Level, LevelData, Target};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use hal::{CpuId, Hal, Lock, Word, Work};
+use hal::{CpuId, CpuSet, Hal, KernelThreads, Lock, ThreadOps, Word, Work};
 
-/// The handler of a system vector: interrupts are off, and the EOI, where the vector needs one, is its own.
+/// The handler of a system identity. Interrupts are off. If the interrupt needs an EOI, the handler does it.
 pub type SystemHandler<H> = Arc<dyn Fn(&IrqCore<H>) + Send + Sync>;
 
-/// A vector that belongs to the system and not to a device: `LOC`, `RES`, `PMN`, ….
-pub(crate) struct System<H: Hal> {
+/// Called when a CPU must look after its lines earlier than was known before; the time is in nanoseconds. It may run
+/// under a line's lock, with interrupts off. It may use the controller, but no function of the core that takes a lock.
+pub type DeadlineHook = Arc<dyn Fn(CpuId, u64) + Send + Sync>;
+
+/// An identity that the system uses, not a device: `LOC`, `RES`, `PMN`, ….
+pub(crate) struct SystemVector<H: Hal> {
     pub(crate) abbreviation: &'static str,
     pub(crate) description: &'static str,
     handler: SystemHandler<H>,
     pub(crate) counts: Box<[H::Word]>,
 }
 
-/// Entries of a CPU's vector table.
-const VECTORS: usize = 256;
-/// The line of interrupts that have none, for the chip's eyes only.
+/// Added to a system identity's index in the table of identities. Larger than the entry of any line.
+const SYSTEM: usize = 1 << 31;
+
+/// The line number that a chip sees when it ends an interrupt that has no line.
 const STRAY: Irq = Irq(u32::MAX);
 
 /// The delivery core of one system.
 ///
-/// All storage of lines is allocated here: an interrupt takes its line's lock, allocates nothing and makes one
-/// indirect call a chip operation.
+/// The core allocates the storage of all lines when it is built. An interrupt takes its line's lock, allocates
+/// nothing, and makes one indirect call per chip operation.
 pub struct IrqCore<H: Hal> {
     pub(crate) hal: H,
     pub(crate) config: CoreConfig,
+    /// Set when the first threaded handler is installed.
+    pub(crate) threads: KernelThreads<H>,
+    /// If set, every handler that can runs in a thread; these functions start it.
+    pub(crate) forced: Option<&'static ThreadOps<H>>,
     pub(crate) lines: Arc<[Line<H>]>,
-    /// A CPU after the other: 0, or 1 + the line's index.
+    /// The owner of each identity: `identities` entries per CPU, one CPU after the other. An entry is 0 for no owner,
+    /// 1 + the line's index, or [`SYSTEM`] + an index in `systems`.
     table: Box<[H::Word]>,
+    /// Number of entries per CPU in `table`.
+    identities: u32,
     pub(crate) matrix: Lock<H, Matrix>,
-    /// In order of registration, which is the order of accounting.
-    pub(crate) systems: Vec<System<H>>,
-    /// By vector: 0, or 1 + the index in `systems`.
-    system_of: Box<[u8; VECTORS]>,
+    /// In order of registration, which is also the order of their rows in the accounting.
+    pub(crate) systems: Vec<SystemVector<H>>,
     /// The chip that ends an interrupt which has no line.
     root: Option<LevelData>,
-    /// Stray vectors a CPU.
+    /// Stray vectors, per CPU.
     pub(crate) strays: Box<[H::Word]>,
     last_stray: H::Word,
-    /// When a CPU must look after its lines, `u64::MAX` for never.
+    /// The time at which each CPU must look after its lines; `u64::MAX` for never.
     due_ns: Box<[H::Word]>,
+    deadline_hook: Option<DeadlineHook>,
 }
 
 impl<H: Hal> IrqCore<H> {
     /// A core without lines.
     ///
     /// # Errors
-    /// [`IrqError::Config`] when no CPU is online or the vectors are no range from 0x20 up.
+    /// [`IrqError::Config`] when no CPU is online, or when the identities leave no range for devices.
     pub fn new(hal: H, config: CoreConfig) -> Result<Self, IrqError> {
         config.check()?;
         let words = |count: usize, value| (0..count).map(|_| H::Word::new(value)).collect::<Box<[_]>>();
         let cpus = config.cpus as usize;
+        let identities = config.identities.map_or(0, |space| space.entries());
         Ok(Self {
             hal,
             config,
+            threads: KernelThreads::new(),
+            forced: None,
             lines: (0..config.lines_max).map(|_| Line::new(hal, config.cpus)).collect(),
-            table: words(cpus * VECTORS, 0),
+            table: words(cpus * identities as usize, 0),
+            identities,
             matrix: Lock::new(hal, Matrix::new(&config)),
             systems: Vec::new(),
-            system_of: Box::new([0; VECTORS]),
             root: None,
             strays: words(cpus, 0),
             last_stray: H::Word::new(u64::MAX),
             due_ns: words(cpus, u64::MAX),
+            deadline_hook: None,
         })
     }
 
-    /// The chip whose eoi ends a stray vector: the root of all hierarchies.
-    pub fn set_root_chip(&mut self, chip: Arc<dyn IrqChip>) {
+    /// The seam that the core was built with.
+    pub fn hal(&self) -> H {
+        self.hal
+    }
+
+    /// Calls `hook` whenever a CPU's next deadline gets earlier ([`IrqCore::next_deadline_ns`]). The hook arms a
+    /// timer, so that the kernel need not poll for deadlines.
+    pub fn set_deadline_hook(&mut self, hook: DeadlineHook) {
+        self.deadline_hook = Some(hook);
+    }
+
+    /// Sets the chip whose eoi ends a stray interrupt: the root of all hierarchies.
+    pub fn set_root_chip(&mut self, chip: Arc<IrqChip>) {
         self.root = Some(LevelData { chip, hwirq: HardwareIrq(0) });
     }
 
-    /// Gives `vector` to the system. `abbreviation` and `description` are its row of `/proc/interrupts`.
+    /// Makes `identity` a system identity. `/proc/interrupts` shows `abbreviation` and `description` in its row.
     ///
     /// # Errors
-    /// [`IrqError::SystemVector`] for an exception, a device vector, or one that is taken.
+    /// [`IrqError::SystemVector`] when the identity is an exception, belongs to devices, is in use, or does not exist
+    /// at the controller.
     pub fn set_system_vector(
         &mut self,
-        vector: Vector,
+        identity: impl Into<Identity>,
         abbreviation: &'static str,
         description: &'static str,
         handler: SystemHandler<H>,
     ) -> Result<(), IrqError> {
-        let device = self.config.device_first..=self.config.device_last;
-        if vector.0 < 0x20 || device.contains(&vector) || self.system_of[usize::from(vector.0)] != 0 {
-            return Err(IrqError::SystemVector(vector));
+        let identity = identity.into();
+        let allowed = self.config.identities.is_some_and(|space| space.is_system(identity));
+        if !allowed || self.owner(CpuId(0), identity) != 0 {
+            return Err(IrqError::SystemVector(identity));
         }
         let counts = (0..self.config.cpus).map(|_| H::Word::new(0)).collect();
-        self.systems.push(System { abbreviation, description, handler, counts });
-        // At most 224 vectors can be given away.
-        self.system_of[usize::from(vector.0)] = self.systems.len() as u8;
+        let owner = SYSTEM + self.systems.len();
+        self.systems.push(SystemVector { abbreviation, description, handler, counts });
+        let entries = (0..self.config.cpus).filter_map(|cpu| self.entry(CpuId(cpu), identity));
+        entries.for_each(|entry| entry.set(owner as u64));
         Ok(())
     }
 
-    /// The entry of every device and system vector: `vector` was taken on this CPU, whose interrupts are off. A vector
-    /// that is nobody's is counted and ended at the root chip.
-    pub fn handle_vector(&self, vector: Vector) {
-        self.hal.work(Work::IrqEntry, 1);
-        match self.system_of[usize::from(vector.0)] {
-            0 if self.dispatch(vector) => {}
-            0 => self.end_stray(vector),
-            index => {
-                let system = &self.systems[usize::from(index) - 1];
-                increment(&system.counts[self.hal.cpu().index()]);
-                (system.handler)(self);
-            }
-        }
-        self.leave();
+    /// The entry of every device identity and system identity: this CPU has taken `identity`, and its interrupts are
+    /// off. If nobody owns the identity, the core counts it as stray and ends it at the root chip.
+    #[inline]
+    pub fn handle_vector(&self, identity: impl Into<Identity>) {
+        self.handle_identity(identity.into());
     }
 
-    /// Delivers a device's `vector` on this CPU, without entry, exit and end: what the handler of posted
-    /// notifications calls for each vector that it harvests. False when the vector is no line's; it is then counted
-    /// as stray. Interrupts are off.
-    #[inline]
-    pub fn dispatch(&self, vector: Vector) -> bool {
+    fn handle_identity(&self, identity: Identity) {
+        self.hal.work(Work::IrqEntry, 1);
         let cpu = self.hal.cpu();
-        let entry = self.entry(cpu, vector).get();
-        // The table may change under a vector that is on its way: the line itself knows which vectors are its own.
-        let line = self.lines.get((entry as usize).wrapping_sub(1));
-        let served = line.is_some_and(|line| self.deliver(line, Some(Target::at(cpu, vector))));
+        let owner = self.owner(cpu, identity);
+        if !self.deliver_by(cpu, identity, owner.wrapping_sub(1)) {
+            self.handle_other(cpu, identity, owner);
+        }
+        self.leave(cpu);
+    }
+
+    /// Handles an identity that belongs to the system, or to nobody.
+    #[inline(never)]
+    fn handle_other(&self, cpu: CpuId, identity: Identity, owner: usize) {
+        match self.systems.get(owner.wrapping_sub(SYSTEM)) {
+            Some(system) => {
+                increment(&system.counts[cpu.index()]);
+                (system.handler)(self);
+            }
+            None => {
+                self.count_stray(cpu, identity);
+                self.end_stray(identity);
+            }
+        }
+    }
+
+    /// Delivers a device's `identity` on this CPU, without interrupt entry, exit and EOI. The handler of posted
+    /// notifications calls this for each vector that it harvests. Returns false when no line owns the identity, and
+    /// counts it as stray. Interrupts are off.
+    #[inline]
+    pub fn dispatch(&self, identity: impl Into<Identity>) -> bool {
+        let (cpu, identity) = (self.hal.cpu(), identity.into());
+        let served = self.deliver_by(cpu, identity, self.owner(cpu, identity).wrapping_sub(1));
         if !served {
-            increment(&self.strays[cpu.index()]);
-            self.last_stray.set(u64::from(cpu.0) << 8 | u64::from(vector.0));
+            self.count_stray(cpu, identity);
         }
         served
     }
 
-    /// The interrupt exception of a controller without vectors: `root` asks it which lines are raised, and calls
-    /// [`IrqCore::handle_irq`] for each until none is. Interrupts are off.
+    #[cold]
+    fn count_stray(&self, cpu: CpuId, identity: Identity) {
+        increment(&self.strays[cpu.index()]);
+        self.last_stray.set(u64::from(cpu.0) << 32 | u64::from(identity.0));
+    }
+
+    /// The interrupt exception of a controller without identities. `root` asks the controller which lines are raised,
+    /// and calls [`IrqCore::handle_irq`] for each until no line is raised. Interrupts are off.
     pub fn handle_exception(&self, root: impl FnOnce(&Self)) {
         self.hal.work(Work::IrqEntry, 1);
         root(self);
-        self.leave();
+        self.leave(self.hal.cpu());
     }
 
-    /// What ends every interrupt.
+    /// The last step of every interrupt.
     #[inline]
-    fn leave(&self) {
-        if self.due_ns[self.hal.cpu().index()].get() != u64::MAX {
+    fn leave(&self, cpu: CpuId) {
+        if self.due_ns[cpu.index()].get() != u64::MAX {
             self.housekeep();
         }
         self.hal.work(Work::IrqExit, 1);
     }
 
-    /// Delivers a line that has no vector: what the root handler of a controller without vectors calls, per-CPU lines
-    /// included; and a demultiplexer, for the lines behind its own. False when no such line lives: the caller ends the
-    /// interrupt at its controller itself; a demultiplexer leaves it to the pin's next line. Interrupts are off.
+    /// Delivers a line that has no identity. The root handler of a controller that names its lines calls this, for
+    /// per-CPU lines too; a demultiplexer calls it for the lines behind its own. Returns false when the line does not
+    /// exist: a root handler then ends the interrupt at its controller; a demultiplexer leaves it to the pin's next
+    /// line. Interrupts are off.
     pub fn handle_irq(&self, irq: Irq) -> bool {
-        self.lines
-            .get(irq.0 as usize)
-            .is_some_and(|line| line.deliver_unlocked(self.hal.cpu().index()) || self.deliver(line, None))
+        let taken = Taken { irq, cpu: self.hal.cpu() };
+        let line = self.lines.get(irq.0 as usize);
+        line.is_some_and(|line| line.deliver_unlocked(taken.cpu.index()) || self.deliver(line, taken))
     }
 
     #[cold]
-    fn end_stray(&self, vector: Vector) {
+    fn end_stray(&self, identity: Identity) {
         if let Some(LevelData { chip, .. }) = &self.root {
-            let level = [LevelData { chip: chip.clone(), hwirq: HardwareIrq(vector.0.into()) }];
+            let level = [LevelData { chip: chip.clone(), hwirq: HardwareIrq(identity.0.into()) }];
             chip.eoi(&Level::new(STRAY, &level));
         }
     }
 
-    /// Vectors that came although they were no line's, on `cpu`.
+    /// Number of interrupts on `cpu` whose identity belonged to no line.
     pub fn stray_vectors(&self, cpu: CpuId) -> u64 {
         self.strays.get(cpu.index()).map_or(0, |count| count.get())
     }
 
-    /// The last vector that came although it was no line's, and where.
+    /// The last identity that arrived without belonging to a line, and its CPU.
     pub fn last_stray(&self) -> Option<Target> {
         let last = self.last_stray.get();
-        (last != u64::MAX).then_some(Target::at(CpuId((last >> 8) as u32), Vector(last as u8)))
+        (last != u64::MAX).then_some(Target::of(CpuId((last >> 32) as u32), Identity(last as u32)))
     }
 
-    fn entry(&self, cpu: CpuId, vector: Vector) -> &H::Word {
-        &self.table[cpu.index() * VECTORS + usize::from(vector.0)]
+    /// The owner of `identity` on `cpu`: its entry in the table.
+    #[inline]
+    fn owner(&self, cpu: CpuId, identity: Identity) -> usize {
+        self.entry(cpu, identity).map_or(0, |entry| entry.get() as usize)
     }
 
-    /// Makes `irq` the line of the target's vector, if it has one; none makes it nobody's.
+    #[inline]
+    fn entry(&self, cpu: CpuId, identity: Identity) -> Option<&H::Word> {
+        let index = cpu.index() * self.identities as usize + identity.0 as usize;
+        if identity.0 < self.identities { self.table.get(index) } else { None }
+    }
+
+    /// Enters `irq` as the owner of the target's identity, if the target has one. None clears the entry.
     pub(crate) fn set_entry(&self, target: Target, irq: Option<Irq>) {
-        if let Some(vector) = target.vector {
-            self.entry(target.cpu, vector).set(irq.map_or(0, |irq| u64::from(irq.0) + 1));
+        if let Some(entry) = target.identity.and_then(|identity| self.entry(target.cpu, identity)) {
+            entry.set(irq.map_or(0, |irq| u64::from(irq.0) + 1));
         }
     }
 
@@ -192,26 +249,47 @@ impl<H: Hal> IrqCore<H> {
         self.lines.get(irq.0 as usize).ok_or(IrqError::NoLine(irq))
     }
 
-    /// Has `cpu` look after its lines at `at_ns`, or earlier.
+    /// Makes `cpu` look after its lines at `at_ns`, or earlier.
     pub(crate) fn schedule(&self, cpu: CpuId, at_ns: u64) {
+        // A CPU that goes offline looks after its lines itself. Its timer could not fire before it comes back.
+        if self.note_deadline(cpu, at_ns)
+            && let Some(hook) = &self.deadline_hook
+            && self.matrix.lock().is_online(cpu)
+        {
+            hook(cpu, at_ns);
+        }
+    }
+
+    /// Reports to the hook the deadlines that were noted for `cpus`.
+    pub(crate) fn announce(&self, cpus: &CpuSet) {
+        let Some(hook) = &self.deadline_hook else { return };
+        for cpu in cpus.iter() {
+            self.next_deadline_ns(cpu).into_iter().for_each(|at_ns| hook(cpu, at_ns));
+        }
+    }
+
+    /// Returns true when `cpu` had no deadline this early.
+    pub(crate) fn note_deadline(&self, cpu: CpuId, at_ns: u64) -> bool {
         let word = &self.due_ns[cpu.index()];
         let mut seen = word.get();
         while at_ns < seen {
             match word.compare_exchange(seen, at_ns) {
-                Ok(_) => return,
+                Ok(_) => return true,
                 Err(now) => seen = now,
             }
         }
+        false
     }
 
-    /// When [`IrqCore::housekeep`] has something to do on `cpu`; none when nothing waits. A kernel looks in its tick,
-    /// or arms a timer: a CPU that takes interrupts does it by itself.
+    /// The time at which [`IrqCore::housekeep`] has work on `cpu`; none when nothing waits. A CPU that takes
+    /// interrupts does that work by itself. A CPU that takes none needs a timer interrupt: see
+    /// [`IrqCore::set_deadline_hook`].
     pub fn next_deadline_ns(&self, cpu: CpuId) -> Option<u64> {
         self.due_ns.get(cpu.index()).map(|due_ns| due_ns.get()).filter(|&due_ns| due_ns != u64::MAX)
     }
 
-    /// Does what is due on this CPU: gives back vectors that lines have left, applies moves that had to wait, ends
-    /// the throttling of storms.
+    /// Does the work that is due on this CPU: gives back vectors that lines have left, applies deferred moves, and
+    /// unmasks throttled lines.
     pub fn housekeep(&self) {
         let off = self.hal.irq_save();
         let cpu = self.hal.cpu();

@@ -1,4 +1,4 @@
-use crate::{Flow, Irq, Target, Vector};
+use crate::{Flow, Identity, Irq, Target};
 use core::fmt;
 use hal::CpuId;
 
@@ -7,9 +7,9 @@ use hal::CpuId;
 pub enum IrqError {
     /// A chip lacks the named operation.
     NotSupported(&'static str),
-    /// A domain has no number left of the named kind, of which there are this many.
+    /// All numbers of the named kind are taken; this many exist.
     Exhausted(&'static str, u32),
-    /// The target's CPU or vector is none that the named controller can deliver to.
+    /// The named controller cannot deliver to the target's CPU, or has no such identity.
     Target(&'static str, Target),
     /// The line cannot be delivered as asked, for this reason.
     Delivery(&'static str),
@@ -17,26 +17,26 @@ pub enum IrqError {
     Hardware(&'static str, &'static str),
     /// No such line is allocated.
     NoLine(Irq),
-    /// The flow needs an operation that no level of the hierarchy provides.
+    /// No level of the hierarchy provides an operation that the flow needs.
     Flow(Flow, &'static str),
-    /// The named chip has the operation, and does not call that of the levels towards the CPU.
+    /// The named chip has the operation, but does not forward it to the levels towards the CPU.
     KeepsToItself(&'static str, &'static str),
-    /// The line has a handler that does not share it, or the new one does not.
+    /// The line's handler does not share the line, or the new handler does not.
     NotShared(Irq),
-    /// The handler is not one of the line's.
+    /// The handler is not installed on the line.
     NoAction(Irq),
     /// The line still has handlers.
     InUse(Irq),
-    /// Its own handler cannot wait for the line's handlers to end.
+    /// The caller is a handler of the line, so it cannot wait until the line's handlers have ended.
     InHandler(Irq),
-    /// The handler runs in a thread only, and would be called again and again before that has run: the line needs
+    /// The handler runs only in a thread. The interrupt would repeat until that thread has run, so the line needs
     /// ONESHOT.
     NeedsOneshot(Irq),
-    /// Each CPU enables and disables the line for itself.
+    /// The line is per-CPU: each CPU enables and disables it for itself.
     PerCpu(Irq),
-    /// The CPU has the per-CPU line enabled.
+    /// The per-CPU line is still enabled on this CPU.
     EnabledOn(Irq, CpuId),
-    /// The line is not one that every CPU has for itself.
+    /// The line is not a per-CPU line.
     NotPerCpu(Irq),
     /// No thread could be started for the line.
     NoThread(Irq),
@@ -46,23 +46,24 @@ pub enum IrqError {
     NoCpu(Irq),
     /// The line's affinity is managed: it belongs to its CPUs for life.
     Managed(Irq),
-    /// No vector is left on any CPU that was asked for.
+    /// No vector is left on any of the requested CPUs.
     NoVector {
         /// The CPU that had the most room.
         cpu: CpuId,
         /// Vectors in use there.
         used: u32,
-        /// Vectors kept there for managed lines that do not use them now.
+        /// Vectors reserved there for managed lines that do not use them now.
         reserved: u32,
-        /// Device vectors a CPU has.
+        /// Number of device vectors per CPU.
         total: u32,
     },
-    /// More queues than CPUs to spread them over.
+    /// There are more queues than CPUs to spread them over.
     Spread(u32, u32),
-    /// The CPU is already offline or online, the last one, may still be sent to, or is none of this system.
+    /// The CPU is already offline or online, is the last one online, may still receive a stale route, or does not
+    /// exist.
     Cpu(CpuId, &'static str),
-    /// The vector is a device vector, an exception, or already has a handler.
-    SystemVector(Vector),
+    /// The identity belongs to devices, is an exception, already has a handler, or does not exist at the controller.
+    SystemVector(Identity),
     /// The configuration is impossible, for this reason.
     Config(&'static str),
 }
@@ -105,9 +106,11 @@ impl fmt::Display for IrqError {
                 write!(f, "{queues} queues cannot be spread over {cpus} CPUs; 1 to {cpus} can")
             }
             Self::Cpu(cpu, reason) => write!(f, "CPU {cpu} {reason}"),
-            Self::SystemVector(vector) => {
-                write!(f, "vector {:#04x} cannot be a system vector: 0x20 up, not a device's, not taken", vector.0)
-            }
+            Self::SystemVector(Identity(vector)) => write!(
+                f,
+                "vector {vector:#04x} cannot be a system vector: it must be one of the controller's interrupts, not a \
+                 device's, and not taken"
+            ),
             Self::Config(reason) => write!(f, "{reason}"),
         }
     }

@@ -1,4 +1,4 @@
-//! Flow handlers: what happens between a line's interrupt and the end of it.
+//! Flow handlers: the steps from a line's interrupt to its end.
 //!
 //! | flow | order |
 //! |---|---|
@@ -8,27 +8,27 @@
 //! | strict | ack, handler, eoi, each always; when it cannot run: pending, mask, ack, eoi |
 //! | per-CPU | ack, handler, eoi, with no state at all |
 //!
-//! Handlers run with the line's lock dropped, the line in progress, and pending cleared.
+//! While handlers run, the line's lock is not held, the line is marked in progress, and its pending mark is cleared.
 
 use crate::delivery::{IrqCore, increment};
-use crate::line::{Actions, Installed, Line, LineState, Phase};
-use crate::{Irq, IrqReturn, Target};
+use crate::line::{Actions, End, Hold, Installed, Line, LineState};
+use crate::{Identity, Irq, IrqReturn, Target};
 use core::fmt;
-use hal::{Hal, LockGuard, Word};
+use hal::{CpuId, Hal, LockGuard, Word};
 
 /// How a line's interrupts are handled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flow {
-    /// A message or an edge: gone once acknowledged.
+    /// A message or an edge: the request is gone once it is acknowledged.
     Edge,
     /// A wire that stays raised until the device is served.
     Level,
-    /// The controller holds the line back until its end.
+    /// The controller holds the line back until the eoi.
     FastEoi,
-    /// Acknowledged before and ended after, always both, exactly once: the controller holds the line back in between
-    /// ([`crate::ChipOps::automasks_flow`]), or else it is masked where that is needed.
+    /// Ack before the handler and eoi after it, always both, exactly once. Between them the controller holds the line
+    /// back ([`crate::ChipBehaviour::automasks_flow`]); otherwise the flow masks the line where needed.
     Strict,
-    /// One interrupt on each CPU, private to it. The line has no vector: [`IrqCore::handle_irq`] delivers it.
+    /// An interrupt that each CPU has for itself. The line has no vector: [`IrqCore::handle_irq`] delivers it.
     PerCpu,
 }
 
@@ -46,16 +46,33 @@ impl fmt::Display for Flow {
 
 type Guard<'a, H> = LockGuard<'a, H, LineState>;
 
-/// What the handlers made of an interrupt.
+/// An interrupt that a CPU has taken. Interrupts are off until the flow is done, so the flow stays on that CPU.
+#[derive(Clone, Copy)]
+pub(crate) struct Taken {
+    pub(crate) irq: Irq,
+    pub(crate) cpu: CpuId,
+}
+
+/// The result of a line's handlers for one interrupt.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Outcome {
-    /// One found the interrupt to be its own.
+    /// At least one handler claimed the interrupt.
     handled: bool,
-    /// Those that want their threads, a bit a handler in the order of the list.
+    /// The handlers that want their threads, one bit per handler in the order of the list.
     woken: u64,
 }
 
 impl Outcome {
+    /// Calls handler `index`, and adds its result.
+    #[inline]
+    fn and_call(self, index: usize, action: &Installed, irq: Irq) -> Self {
+        match action.primary.handle(irq) {
+            IrqReturn::None => self,
+            IrqReturn::Handled => Self { handled: true, ..self },
+            IrqReturn::WakeThread => self.and_wake(index, action),
+        }
+    }
+
     /// Handler `index` wants its thread.
     #[cold]
     fn and_wake(self, index: usize, action: &Installed) -> Self {
@@ -66,53 +83,71 @@ impl Outcome {
     }
 }
 
-/// Calls every handler.
+/// Calls every handler of the line. Nearly all lines have one.
 #[inline]
 pub(crate) fn call(actions: &Actions, irq: Irq) -> Outcome {
-    let mut outcome = Outcome::default();
-    for (index, action) in actions.iter().enumerate() {
-        match action.primary.handle(irq) {
-            IrqReturn::None => {}
-            IrqReturn::Handled => outcome.handled = true,
-            IrqReturn::WakeThread => outcome = outcome.and_wake(index, action),
-        }
+    match &**actions {
+        [only] => Outcome::default().and_call(0, only, irq),
+        several => call_all(several, irq),
     }
-    outcome
+}
+
+#[inline(never)]
+fn call_all(actions: &[Installed], irq: Irq) -> Outcome {
+    let numbered = actions.iter().enumerate();
+    numbered.fold(Outcome::default(), |outcome, (index, action)| outcome.and_call(index, action, irq))
 }
 
 impl<H: Hal> IrqCore<H> {
-    /// Runs the flow of `line` for an interrupt that came by `target`, if it came by a vector; false when that is not
-    /// the line's.
-    pub(crate) fn deliver(&self, line: &Line<H>, target: Option<Target>) -> bool {
-        let mut state = line.state.lock();
-        if state.hardware.is_none() {
+    /// Runs the flow of line `index` for an interrupt that came by `identity` on `cpu`. Returns false when the identity
+    /// does not belong to the line, or when there is no such line.
+    #[inline(never)]
+    pub(crate) fn deliver_by(&self, cpu: CpuId, identity: Identity, index: usize) -> bool {
+        let Some(line) = self.lines.get(index) else { return false };
+        let state = line.state.lock();
+        // The table may change while an interrupt is on its way. So the line itself checks that the identity is its
+        // own.
+        if !state.is_mine(Target::of(cpu, identity)) {
             return false;
         }
-        if target.is_some_and(|target| !state.is_mine(target)) {
-            return false;
-        }
-        // Its pin may be another line's by now, and an edge that waits there that one's: only what was acknowledged at
-        // a root is still this line's to end.
-        let is_pin = target.is_none() && matches!(state.flow, Flow::Edge | Flow::Level);
-        if is_pin && state.phase == Phase::Dying {
-            return false;
-        }
-        increment(&line.counts[self.hal.cpu().index()]);
-        if state.entries.is_empty() {
-            state.unexpected += 1;
-        }
-        match state.flow {
-            Flow::Edge => self.edge(line, state),
-            Flow::Level => self.level(line, state),
-            Flow::FastEoi => self.fast_eoi(line, state),
-            Flow::Strict => self.strict(line, state),
-            Flow::PerCpu => per_cpu(state),
-        }
+        self.flow(line, state, Taken { irq: Irq(index as u32), cpu });
         true
     }
 
-    fn edge(&self, line: &Line<H>, mut state: Guard<'_, H>) {
-        if state.in_progress || !state.is_enabled() {
+    /// Runs the flow of a line that has no identity. Returns false when the line is free, or when its pin may belong to
+    /// another line.
+    pub(crate) fn deliver(&self, line: &Line<H>, taken: Taken) -> bool {
+        let state = line.state.lock();
+        // A pending edge may belong to the pin's new owner. But if a root acknowledged an interrupt, this line must
+        // still end it.
+        let is_pin = matches!(state.flow, Flow::Edge | Flow::Level);
+        if state.is_free() || (is_pin && state.is_dying()) {
+            return false;
+        }
+        self.flow(line, state, taken);
+        true
+    }
+
+    /// Inlined into both callers: a call would cost as much as a tenth of the flow.
+    #[inline(always)]
+    fn flow(&self, line: &Line<H>, state: Guard<'_, H>, taken: Taken) {
+        increment(&line.counts[taken.cpu.index()]);
+        // Nearly all interrupts are messages: they skip the jump table.
+        if state.flow == Flow::Edge {
+            return self.edge(line, state, taken);
+        }
+        match state.flow {
+            Flow::Edge => {}
+            Flow::Level => self.level(line, state, taken),
+            Flow::FastEoi => self.fast_eoi(line, state, taken),
+            Flow::Strict => self.strict(line, state, taken),
+            Flow::PerCpu => per_cpu(state),
+        }
+    }
+
+    fn edge(&self, line: &Line<H>, mut state: Guard<'_, H>, taken: Taken) {
+        if state.is_running() || !state.is_enabled() {
+            state.note_unexpected();
             state.pending = true;
             state.mask();
             ack(&mut state);
@@ -120,35 +155,39 @@ impl<H: Hal> IrqCore<H> {
         }
         ack(&mut state);
         self.move_on_ack(&mut state);
-        let mut state = self.run(line, state);
-        // Left over from another flow, whose threads have ended while this one ran.
-        if (state.held || state.active) && !line.handover.is_held() {
+        state.start_handlers(Hold { back: false, end: End::Given });
+        let mut state = self.run(line, state, taken);
+        // An earlier flow left an end to threads, and they finished while this flow's handlers ran.
+        if state.stop_handlers() && !line.handover.is_held() {
             state.release();
         }
     }
 
-    fn level(&self, line: &Line<H>, mut state: Guard<'_, H>) {
+    fn level(&self, line: &Line<H>, mut state: Guard<'_, H>, taken: Taken) {
+        state.note_unexpected();
         state.mask();
         ack(&mut state);
         self.move_on_ack(&mut state);
-        if state.in_progress {
+        if state.is_running() {
             return;
         }
         if !state.is_enabled() {
             state.pending = true;
             return;
         }
-        state.held = true;
-        let mut state = self.run(line, state);
+        state.start_handlers(Hold { back: true, end: End::Given });
+        let mut state = self.run(line, state, taken);
+        state.stop_handlers();
         if !(state.has_threads() && line.handover.is_held()) {
             state.release();
         }
     }
 
-    fn fast_eoi(&self, line: &Line<H>, mut state: Guard<'_, H>) {
-        if state.in_progress || !state.is_enabled() {
+    fn fast_eoi(&self, line: &Line<H>, mut state: Guard<'_, H>, taken: Taken) {
+        if state.is_running() || !state.is_enabled() {
+            state.note_unexpected();
             state.pending = true;
-            if !state.in_progress {
+            if !state.is_running() {
                 state.mask();
             }
             eoi(&mut state);
@@ -156,48 +195,45 @@ impl<H: Hal> IrqCore<H> {
         }
         if state.oneshot {
             state.mask();
-            state.held = true;
         }
-        let owed = state.active;
+        let (owed, back) = (state.owes_end(), state.oneshot);
+        state.start_handlers(Hold { back, end: End::Given });
         self.move_on_ack(&mut state);
-        let mut state = self.run(line, state);
+        let mut state = self.run(line, state, taken);
         end(line, &mut state, owed);
     }
 
-    fn strict(&self, line: &Line<H>, mut state: Guard<'_, H>) {
-        if state.in_progress || !state.is_enabled() {
+    fn strict(&self, line: &Line<H>, mut state: Guard<'_, H>, taken: Taken) {
+        if state.is_running() || !state.is_enabled() {
+            state.note_unexpected();
             state.pending = true;
             state.mask();
             ack(&mut state);
             eoi(&mut state);
             return;
         }
-        if state.oneshot {
-            if !state.flow_masks() {
-                state.mask();
-            }
-            state.held = true;
+        if state.oneshot && !state.flow_masks() {
+            state.mask();
         }
         ack(&mut state);
-        let owed = core::mem::replace(&mut state.active, true);
+        let (owed, back) = (state.owes_end(), state.oneshot);
+        state.start_handlers(Hold { back, end: End::Owed });
         self.move_on_ack(&mut state);
-        let mut state = self.run(line, state);
+        let mut state = self.run(line, state, taken);
         end(line, &mut state, owed);
     }
 
-    /// Runs the handlers, again while another interrupt has come meanwhile. Where it came at another CPU, to which the line
-    /// has moved, it goes on there: a device that never stops would keep this one in here. In line with each flow: a call
-    /// would cost as much as a fifth of it.
+    /// Runs the handlers of a line in progress, and again while another interrupt has come. If the line has moved to
+    /// another CPU, the repetition happens there: a device that never stops would otherwise keep this CPU here.
+    /// Inlined into each flow: a call would cost as much as a fifth of the flow.
     #[inline(always)]
-    fn run<'a>(&self, line: &'a Line<H>, mut state: Guard<'a, H>) -> Guard<'a, H> {
-        let Some(irq) = state.hardware.as_ref().map(|hardware| hardware.irq) else { return state };
-        state.in_progress = true;
-        line.running.set(u64::from(self.hal.cpu().0) + 1);
+    fn run<'a>(&self, line: &'a Line<H>, mut state: Guard<'a, H>, taken: Taken) -> Guard<'a, H> {
+        line.running.set(u64::from(taken.cpu.0) + 1);
         loop {
             state.pending = false;
             let actions = state.ready.take();
             drop(state);
-            let outcome = actions.as_ref().map_or(Outcome::default(), |actions| call(actions, irq));
+            let outcome = actions.as_ref().map_or(Outcome::default(), |actions| call(actions, taken.irq));
             if outcome.woken != 0
                 && let Some(actions) = &actions
             {
@@ -212,19 +248,18 @@ impl<H: Hal> IrqCore<H> {
                 break;
             }
             state.unmask();
-            if state.target.is_some_and(|target| target.cpu != self.hal.cpu()) {
+            if state.target().is_some_and(|target| target.cpu != taken.cpu) {
                 state.come_again();
                 if !state.pending {
                     break;
                 }
             }
         }
-        state.in_progress = false;
         line.running.set(0);
         state
     }
 
-    /// Watches for a storm.
+    /// Counts the interrupt, and masks the line if it storms.
     #[inline]
     fn note(&self, state: &mut LineState, handled: bool) {
         if !handled {
@@ -237,37 +272,41 @@ impl<H: Hal> IrqCore<H> {
     }
 }
 
-/// Ends an interrupt, or leaves its end to the threads that hold the line. One end can be left to them: when they owe
-/// one already, as after an interrupt that was under way when the line was masked, this one is given at once.
+/// Ends an interrupt, or leaves its end to the threads that hold the line. Threads can owe only one end. When they owe
+/// one already, this interrupt is ended at once. That happens to an interrupt under way while the line was masked.
 fn end<H: Hal>(line: &Line<H>, state: &mut LineState, owed: bool) {
-    let held = state.held && line.handover.is_held();
+    let back = state.stop_handlers();
+    let held = back && line.handover.is_held();
     if held && !owed && state.takes_late_eoi() {
-        state.active = true;
+        state.hold(End::Owed);
         return;
     }
     eoi(state);
-    state.active = owed;
-    if !held && (state.held || state.masked || owed) {
+    if back {
+        state.hold(if owed { End::Owed } else { End::Given });
+    }
+    if !held && (back || state.masked) {
         state.release();
     }
 }
 
 #[inline]
 fn ack(state: &mut LineState) {
-    if let Some(hardware) = &state.hardware {
+    if let Some(hardware) = state.hardware() {
         hardware.ack();
     }
 }
 
 #[inline]
 fn eoi(state: &mut LineState) {
-    if let Some(hardware) = &state.hardware {
+    if let Some(hardware) = state.hardware() {
         hardware.eoi();
     }
 }
 
-/// Without handlers, which would have been found without the lock.
+/// Runs only for a line without handlers: installed handlers are found without the lock.
 fn per_cpu<H: Hal>(mut state: Guard<'_, H>) {
+    state.note_unexpected();
     ack(&mut state);
     eoi(&mut state);
 }

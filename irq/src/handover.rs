@@ -1,17 +1,17 @@
-//! How an interrupt hands work over to the threads of its line, and learns that they are done.
+//! How an interrupt hands work over to its line's threads, and how they report that they are done.
 
 use hal::Word;
 
-/// Threads that a line can have.
+/// The most threads that a line can have.
 pub const THREADS_MAX: u32 = 16;
 
-/// The hand-over between a line's interrupt and its threads: one word with four bits a thread, so that a wake and the
-/// end of a thread can never miss each other.
+/// The hand-over between a line's interrupt and its threads. It is one word with four bits per thread, so that a wake
+/// and the end of a thread can never miss each other.
 ///
-/// - *wanted*: it is to run (once more);
-/// - *busy*: it runs its function;
-/// - *held*: the line is held back until it is done (ONESHOT);
-/// - *leaving*: it is to end itself, and has not yet.
+/// - *wanted*: the thread is to run (once more);
+/// - *busy*: the thread runs its function;
+/// - *held*: the line is held back until the thread is done (ONESHOT);
+/// - *leaving*: the thread is to end, and has not ended yet.
 ///
 /// Generic over [`Word`] alone, so that the model checker runs the very code that hardware runs.
 pub struct Handover<W>(W);
@@ -19,22 +19,22 @@ pub struct Handover<W>(W);
 /// What a thread does next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// It was wanted, and is busy from now on.
+    /// Run the function: the thread was wanted, and is now busy.
     Run,
-    /// It ends itself.
+    /// End the thread.
     Leave,
-    /// It waits until it is woken.
+    /// Wait until woken.
     Sleep,
 }
 
-/// What a thread's end means for its line.
+/// What it means for the line that a thread is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Finished {
-    /// It is wanted again, and keeps holding the line.
+    /// The thread is wanted again, and keeps holding the line.
     Again,
-    /// Others hold the line, or nobody did.
+    /// Other threads still hold the line, or no thread held it.
     Done,
-    /// It was the last one that held the line.
+    /// This thread was the last one that held the line.
     Last,
 }
 
@@ -54,15 +54,16 @@ impl<W: Word> Handover<W> {
         Self(W::new(0))
     }
 
-    /// The interrupt wants each of `threads`, a bit a thread, to run, and with `hold` the line held back until they
-    /// have. Returns those to be woken: the others are about to look.
+    /// Marks each of `threads` (one bit per thread) as wanted. With `hold` the line is held back until they have run.
+    /// Returns the threads that must be woken: the others will look at the word anyway.
     pub fn want(&self, threads: u16, hold: bool) -> u16 {
         let threads = u64::from(threads);
         let held = if hold { threads << HELD } else { 0 };
         (threads & !(self.0.fetch_or(threads << WANTED | held) >> WANTED)) as u16
     }
 
-    /// What `thread` does next, from one look: a look for work and then one for leave would miss a wake in between.
+    /// Decides from one look what `thread` does next. Two looks, for work and then for leave, would miss a wake in
+    /// between.
     pub fn next(&self, thread: u8) -> Next {
         let (wanted, busy, leaving) = (1 << thread << WANTED, 1 << thread << BUSY, 1 << thread << LEAVING);
         match self.update(|word| (word & wanted != 0).then_some(word & !wanted | busy)) {
@@ -72,8 +73,8 @@ impl<W: Word> Handover<W> {
         }
     }
 
-    /// `thread` has run its function. To be called with the line's lock where it may hold the line: who finds the line
-    /// held, or learns that it is not any more, acts on it under that lock.
+    /// `thread` has run its function. If the thread may hold the line, the caller must have the line's lock: all code
+    /// that tests whether the line is held acts on the answer under that lock.
     pub fn finish(&self, thread: u8) -> Finished {
         let (wanted, busy, held) = (1 << thread << WANTED, 1 << thread << BUSY, 1 << thread << HELD);
         match self.update(|word| (word & wanted == 0).then_some(word & !(busy | held))) {
@@ -83,29 +84,29 @@ impl<W: Word> Handover<W> {
         }
     }
 
-    /// Whether a thread holds the line back.
+    /// True if any thread holds the line back.
     #[inline]
     pub fn is_held(&self) -> bool {
         self.0.load() & field(HELD) != 0
     }
 
-    /// The threads that are wanted or busy, a bit a thread.
+    /// The threads that are wanted or busy, one bit per thread.
     pub fn working(&self) -> u16 {
         let word = self.0.load();
         (word >> WANTED | word >> BUSY) as u16
     }
 
-    /// Asks `thread` to end itself once it is not wanted any more.
+    /// Asks `thread` to end once it is no longer wanted.
     pub fn dismiss(&self, thread: u8) {
         self.0.fetch_or(1 << thread << LEAVING);
     }
 
-    /// Whether `thread` has been asked to, and has not ended yet.
+    /// True if `thread` was asked to end and has not ended yet.
     pub fn is_leaving(&self, thread: u8) -> bool {
         self.0.load() & 1 << thread << LEAVING != 0
     }
 
-    /// `thread` ends: the last it says.
+    /// Reports that `thread` ends. This is its last access to the word.
     pub fn leave(&self, thread: u8) {
         self.0.fetch_and(!(1 << thread << LEAVING));
     }
@@ -115,7 +116,7 @@ impl<W: Word> Handover<W> {
         &self.0
     }
 
-    /// Replaces the word by what `change` makes of it, unless that is none; the word as it was.
+    /// Replaces the word by the result of `change`, unless that is none. Returns the old word.
     fn update(&self, change: impl Fn(u64) -> Option<u64>) -> Result<u64, u64> {
         let mut word = self.0.load();
         loop {

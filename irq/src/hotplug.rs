@@ -1,19 +1,19 @@
-//! CPUs that go and come.
+//! CPUs that go offline and come online.
 
 use crate::delivery::IrqCore;
-use crate::line::{Line, LineState, Phase};
+use crate::line::{Line, LineState, Sleep};
 use crate::{Irq, IrqError, Target};
 use hal::{CpuId, CpuSet, Hal};
 
 impl<H: Hal> IrqCore<H> {
-    /// Takes this CPU offline: moves every line off, waits until messages under way have arrived, and fires each
-    /// vector that is still pending here once more at its new CPU. Managed lines of which this is the last CPU are
-    /// shut down. To be called on the CPU itself, which then leaves its interrupts off; with posted delivery it goes on
-    /// with [`crate::posted::PostedMsi::cpu_offline`].
+    /// Takes this CPU offline. The core moves every line away and waits until messages under way have arrived. It then
+    /// fires each vector that is still pending here once more at the line's new CPU. A managed line is shut down when
+    /// this is its last CPU. Call this on the CPU itself, and leave its interrupts off afterwards. With posted
+    /// delivery, call [`crate::posted::PostedMsi::cpu_offline`] next.
     ///
     /// # Errors
-    /// [`IrqError::Cpu`] when it is not online, the last one, or may still be sent to by what a line has left;
-    /// [`IrqError::NoVector`] or what a chip refuses when a line cannot go. The CPU then stays online.
+    /// [`IrqError::Cpu`] when the CPU is not online, is the last one, or may still receive a stale route of a line;
+    /// [`IrqError::NoVector`] or the error of a chip when a line cannot move. The CPU then stays online.
     pub fn cpu_offline(&self) -> Result<CpuId, IrqError> {
         let off = self.hal.irq_save();
         let cpu = self.hal.cpu();
@@ -39,6 +39,7 @@ impl<H: Hal> IrqCore<H> {
                 self.stay_up(&mut state, cpu);
                 self.go_home(&mut state, cpu);
             }
+            self.announce_all();
             return gone;
         }
         for line in self.lines.iter() {
@@ -51,20 +52,19 @@ impl<H: Hal> IrqCore<H> {
         self.lines.iter().try_for_each(|line| body(&mut line.state.lock()))
     }
 
-    /// Moves one line off `cpu`, to a CPU of its affinity while one is online, else to any.
+    /// Moves one line away from `cpu`: to a CPU of its affinity if one is online, else to any CPU.
     fn move_off(&self, state: &mut LineState, cpu: CpuId, online: &CpuSet) -> Result<(), IrqError> {
-        if let Some(hardware) = state.hardware.as_ref().filter(|_| state.has_left(cpu))
+        if let Some(hardware) = state.hardware().filter(|_| state.has_left(cpu))
             && !hardware.settles()
         {
             return Err(IrqError::Cpu(cpu, "may still be sent to by what a line has left"));
         }
-        let Some(target) = state.target.filter(|target| target.cpu == cpu) else { return Ok(()) };
+        let Some(target) = state.target().filter(|target| target.cpu == cpu) else { return Ok(()) };
         let wanted = state.affinity.and(online);
-        let managed = state.hardware.as_ref().is_some_and(|hardware| hardware.managed);
+        let managed = state.hardware().is_some_and(|hardware| hardware.managed);
         if managed && wanted.is_empty() {
             state.mask();
-            state.shutdown = true;
-            state.target = None;
+            state.fall_asleep(Sleep::Masked);
             self.retire(state, target);
             return Ok(());
         }
@@ -74,41 +74,42 @@ impl<H: Hal> IrqCore<H> {
         }
     }
 
-    /// Gives back the line's vectors on the CPU that goes, and has what is still pending there delivered elsewhere.
+    /// Gives back the line's vectors on the CPU that goes offline. Interrupts still pending there are delivered
+    /// elsewhere.
     fn rescue(&self, line: &Line<H>, cpu: CpuId) {
         let mut state = line.state.lock();
-        let Some(hardware) = state.hardware.clone() else { return };
+        let Some(hardware) = state.hardware().cloned() else { return };
         let mut pending = false;
         state.retired.retain(|retired| {
             if retired.target.cpu != cpu {
                 return true;
             }
-            pending |= retired.target.vector.is_some() && hardware.is_pending(retired.target);
+            pending |= retired.target.identity.is_some() && hardware.is_pending(retired.target);
             self.give_back(retired.target, hardware.managed);
             false
         });
-        if state.phase == Phase::Live && pending && (state.shutdown || !hardware.retrigger()) {
-            // It is kept for when the line comes back.
+        if state.is_live() && pending && (state.is_asleep() || !hardware.retrigger()) {
+            // The pending mark is kept until the line comes back.
             state.pending = true;
         }
-        if let Some(Target { cpu, .. }) = state.target {
-            // What this CPU would have looked after is the line's new CPU's now.
+        if let Some(Target { cpu, .. }) = state.target() {
+            // The line's new CPU takes over the deadlines of this CPU.
             if state.storm.is_throttled() {
                 self.schedule(cpu, state.storm.until_ns);
             }
-            if state.move_wanted {
+            if state.move_wanted() {
                 self.schedule(cpu, self.hal.now_ns());
             }
         }
         self.bury(&mut state);
     }
 
-    /// Brings `cpu` online: managed lines that had lost their last CPU come back, and lines that had to leave their
+    /// Brings `cpu` online. Managed lines that had lost their last CPU come back. Lines that had to leave their
     /// affinity return to it.
     ///
     /// # Errors
-    /// [`IrqError::Cpu`] when it is online already or none of this system; else the first line's error, all others
-    /// being served.
+    /// [`IrqError::Cpu`] when the CPU is online already or does not exist. Otherwise the error of the first line that
+    /// failed; all other lines are served.
     pub fn cpu_online(&self, cpu: CpuId) -> Result<(), IrqError> {
         self.matrix.lock().set_online(cpu)?;
         let mut result = Ok(());
@@ -118,17 +119,24 @@ impl<H: Hal> IrqCore<H> {
                 result = result.and(self.come_back(&mut state, cpu));
             }
         }
+        self.announce_all();
         result
     }
 
-    /// A line that slept starts again, here; where that fails it is tried again by this CPU's housekeeping.
+    /// Lines may return to a CPU that is online again. The deadline is announced last: the CPU then takes leftover
+    /// interrupts first, while no line owns their vectors.
+    fn announce_all(&self) {
+        let online = self.matrix.lock().online();
+        self.announce(&online);
+    }
+
+    /// A line that was asleep starts again here. If that fails, this CPU's housekeeping tries again.
     pub(crate) fn come_back(&self, state: &mut LineState, cpu: CpuId) -> Result<(), IrqError> {
-        if state.shutdown {
+        if state.is_asleep() {
             if let Err(error) = self.migrate(state, &CpuSet::of(cpu)) {
                 self.schedule(cpu, self.hal.now_ns().saturating_add(self.config.flight_ns.max(1)));
                 return Err(error);
             }
-            state.shutdown = false;
             state.unmask();
             if state.storm.is_throttled() {
                 self.schedule(cpu, state.storm.until_ns);
@@ -139,40 +147,40 @@ impl<H: Hal> IrqCore<H> {
         Ok(())
     }
 
-    /// Undoes the shutdown of a line whose last CPU stays after all. While its hardware was only masked, it still points
-    /// there.
+    /// Undoes the shutdown of a line whose last CPU stays online after all. If its hardware was only masked, it still
+    /// points at that CPU.
     fn stay_up(&self, state: &mut LineState, cpu: CpuId) {
-        if !state.fell_asleep_with(cpu) {
-            return;
-        }
-        if state.inactive {
-            // Where it does not start, it is tried again.
-            _ = self.come_back(state, cpu);
-        } else if let Some(last) = state.retired.pop_if(|retired| retired.target.cpu == cpu) {
-            state.target = Some(last.target);
-            state.shutdown = false;
-            state.unmask();
+        match state.fell_asleep_with(cpu) {
+            None => {}
+            // If the line does not start, housekeeping tries again.
+            Some(Sleep::Deactivated) => _ = self.come_back(state, cpu),
+            Some(Sleep::Masked) => {
+                if let Some(last) = state.retired.pop_if(|retired| retired.target.cpu == cpu) {
+                    state.move_to(last.target);
+                    state.unmask();
+                }
+            }
         }
     }
 
-    /// Has a line that had to leave its affinity return to it, `cpu` being there again. Its next interrupt or the
-    /// housekeeping of the CPU where it is applies it.
+    /// Makes a line return to its affinity, because `cpu` is online again. The move is applied at the line's next
+    /// interrupt, or by the housekeeping of its present CPU; the caller announces that deadline.
     fn go_home(&self, state: &mut LineState, cpu: CpuId) {
-        if let Some(target) = state.target
+        if let Some(target) = state.target()
             && state.affinity.contains(cpu)
             && !state.affinity.contains(target.cpu)
         {
-            state.move_wanted = true;
-            self.schedule(target.cpu, self.hal.now_ns());
+            state.want_move(true);
+            self.note_deadline(target.cpu, self.hal.now_ns());
         }
     }
 }
 
-/// Lets nothing reach a line that was shut down because `cpu` goes: a mask holds its device back, and nobody else.
+/// Blocks a line that was shut down because `cpu` goes offline. Its mask stops only its own device's messages.
 fn deactivate(state: &mut LineState, cpu: CpuId) -> Result<(), IrqError> {
-    if let Some(hardware) = state.hardware.as_ref().filter(|_| state.fell_asleep_with(cpu)) {
+    if let Some(hardware) = state.hardware().filter(|_| state.fell_asleep_with(cpu).is_some()) {
         hardware.deactivate()?;
-        state.inactive = true;
+        state.fall_asleep(Sleep::Deactivated);
     }
     Ok(())
 }

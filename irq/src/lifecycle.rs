@@ -2,31 +2,30 @@
 
 use crate::delivery::IrqCore;
 use crate::hardware::Hardware;
-use crate::line::{LineState, Phase, Retired};
+use crate::line::{LineState, Place, Retired, Sleep};
 use crate::{AllocRequest, Flow, Irq, IrqDomain, IrqError, LevelData, Target};
-use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hal::{Hal, Word as _};
 
 impl<H: Hal> IrqCore<H> {
-    /// Allocates a line in `domain` and every domain towards the CPU, gives it a vector on a CPU of its affinity, and
-    /// points the hardware there. It stays masked until it is requested.
+    /// Allocates a line in `domain` and in every domain towards the CPU. Gives it a vector on a CPU of its affinity,
+    /// and points the hardware there. The line stays masked until a handler is requested.
     ///
     /// # Errors
-    /// What a domain or chip refuses; [`IrqError::Flow`] when no level has an operation that the flow needs;
-    /// [`IrqError::NoVector`], [`IrqError::NoCpu`]; [`IrqError::Exhausted`] when all lines are taken. Nothing is
-    /// left behind.
-    pub fn alloc_line(&self, domain: &dyn IrqDomain, request: &AllocRequest, flow: Flow) -> Result<Irq, IrqError> {
+    /// The error of a domain or chip that refuses; [`IrqError::Flow`] when no level has an operation that the flow
+    /// needs; [`IrqError::NoVector`], [`IrqError::NoCpu`]; [`IrqError::Exhausted`] when all lines are taken. A failed
+    /// call leaves nothing behind.
+    pub fn alloc_line(&self, domain: Arc<dyn IrqDomain>, request: &AllocRequest, flow: Flow) -> Result<Irq, IrqError> {
         self.housekeep();
-        let domains: Vec<&dyn IrqDomain> = core::iter::successors(Some(domain), |domain| domain.parent()).collect();
+        let domains: Vec<_> = core::iter::successors(Some(domain), |domain| domain.parent()).collect();
         for (index, line) in self.lines.iter().enumerate() {
             let mut state = line.state.lock();
-            if state.phase == Phase::Free {
+            if state.is_free() {
                 let irq = Irq(index as u32);
                 *state = LineState::free();
                 line.counts.iter().for_each(|count| count.set(0));
-                self.build(&mut state, irq, &domains, request, flow)?;
+                self.build(&mut state, irq, domains, request, flow)?;
                 return Ok(irq);
             }
         }
@@ -37,40 +36,35 @@ impl<H: Hal> IrqCore<H> {
         &self,
         state: &mut LineState,
         irq: Irq,
-        domains: &[&dyn IrqDomain],
+        domains: Vec<Arc<dyn IrqDomain>>,
         request: &AllocRequest,
         flow: Flow,
     ) -> Result<(), IrqError> {
-        let levels = allocate_levels(domains, request)?;
-        let names = domains.iter().map(|domain| domain.name().to_string()).collect();
-        let (chips, numbers): (Vec<_>, Vec<_>) = levels.iter().map(|level| (level.chip.clone(), level.hwirq)).unzip();
-        let release = || chips.iter().zip(&numbers).for_each(|(chip, &number)| chip.release(number));
-        let needs_vector = domains.last().is_some_and(|root| root.needs_vector()) && flow != Flow::PerCpu;
-        let hardware = Hardware::new(irq, levels, names, flow, request, needs_vector).inspect_err(|_| release())?;
-        hardware.mask();
-        if flow == Flow::PerCpu {
-            let here = Target::on(self.hal.cpu());
-            activate(&hardware, domains, here).inspect_err(|_| release())?;
-        } else {
-            self.point(state, &hardware, domains, request).inspect_err(|_| release())?;
-        }
+        let levels = allocate_levels(&domains, request)?;
+        let hardware = Hardware::new(irq, levels, domains, flow, request);
+        let place = self.start(&hardware, request, flow).inspect_err(|_| hardware.release())?;
         state.affinity = request.affinity.clone();
         state.retired = Vec::with_capacity(2);
-        state.hardware = Some(Arc::new(hardware));
+        state.come_alive(Arc::new(hardware), place);
         state.flow = flow;
-        state.phase = Phase::Live;
         state.storm.restart(self.hal.now_ns());
         Ok(())
     }
 
-    /// Gives a new line its CPU, and its vector there if it needs one. A managed line without an online CPU gets it when one comes.
-    fn point(
-        &self,
-        state: &mut LineState,
-        hardware: &Hardware,
-        domains: &[&dyn IrqDomain],
-        request: &AllocRequest,
-    ) -> Result<(), IrqError> {
+    /// Points the masked hardware of a new line at its first target, if its hierarchy can do the flow.
+    fn start(&self, hardware: &Hardware, request: &AllocRequest, flow: Flow) -> Result<Place, IrqError> {
+        hardware.check_flow(flow)?;
+        hardware.mask();
+        if flow == Flow::PerCpu {
+            hardware.activate(Target::on(self.hal.cpu()))?;
+            return Ok(Place::Unmovable);
+        }
+        self.point(hardware, request)
+    }
+
+    /// Gives a new line its CPU, and a vector there if it needs one. A managed line waits if none of its CPUs is
+    /// online.
+    fn point(&self, hardware: &Hardware, request: &AllocRequest) -> Result<Place, IrqError> {
         let target = {
             let mut matrix = self.matrix.lock();
             if hardware.is_reserved() {
@@ -84,31 +78,27 @@ impl<H: Hal> IrqCore<H> {
                     }
                     return Err(error);
                 }
-                None if request.managed => {
-                    state.shutdown = true;
-                    return Ok(());
-                }
+                None if request.managed => return Ok(Place::Asleep(Sleep::Masked)),
                 None => return Err(IrqError::NoCpu(hardware.irq)),
             }
         };
         self.set_entry(target, Some(hardware.irq));
-        if let Err(error) = activate(hardware, domains, target) {
+        if let Err(error) = hardware.activate(target) {
             self.give_back(target, request.managed);
             if hardware.is_reserved() {
                 self.matrix.lock().unreserve(&request.affinity);
             }
             return Err(error);
         }
-        // A line that no level can move goes wherever the line goes that it is demultiplexed from.
-        state.target = Some(target).filter(|_| hardware.is_movable());
-        Ok(())
+        // A line that no level can move is delivered where its parent line is delivered.
+        Ok(if hardware.is_movable() { Place::At(target) } else { Place::Unmovable })
     }
 
-    /// The target's vector, if it has one, is nobody's any more.
+    /// Clears the table entry of the target's vector, if it has one.
     pub(crate) fn give_back(&self, target: Target, managed: bool) {
         self.set_entry(target, None);
-        if let Some(vector) = target.vector {
-            self.matrix.lock().free(target.cpu, vector, managed);
+        if let Some(identity) = target.identity {
+            self.matrix.lock().free(target.cpu, identity, managed);
         }
     }
 
@@ -125,42 +115,40 @@ impl<H: Hal> IrqCore<H> {
             return Err(IrqError::InUse(irq));
         }
         state.mask();
-        hardware.levels.iter().for_each(|level| level.chip.release(level.hwirq));
-        state.phase = Phase::Dying;
-        // Without a vector too: an interrupt that was taken already may be on its way to this number.
-        let last = state.target.take().unwrap_or(Target::on(self.hal.cpu()));
+        hardware.release();
+        // Also without a vector: an interrupt that was taken already may be on its way to this line number.
+        let last = state.die().unwrap_or(Target::on(self.hal.cpu()));
         self.retire(&mut state, last);
         self.bury(&mut state);
         Ok(())
     }
 
-    /// Leaves `target`, which stays the line's until it cannot be pending any more.
+    /// Retires `target`: the line keeps it until it can no longer be pending.
     pub(crate) fn retire(&self, state: &mut LineState, target: Target) {
         let due_ns = self.hal.now_ns().saturating_add(self.config.flight_ns);
         state.retired.push(Retired { target, due_ns });
         self.schedule(target.cpu, due_ns);
     }
 
-    /// Ends a line that is being freed once none of its vectors can come any more.
+    /// Completes the freeing of a line once none of its vectors can arrive any more.
     pub(crate) fn bury(&self, state: &mut LineState) {
-        if state.phase == Phase::Dying && state.retired.is_empty() {
-            if state.hardware.as_ref().is_some_and(|hardware| hardware.is_reserved()) {
+        if state.is_dying() && state.retired.is_empty() {
+            if state.hardware().is_some_and(|hardware| hardware.is_reserved()) {
                 self.matrix.lock().unreserve(&state.affinity);
             }
-            state.phase = Phase::Free;
-            state.hardware = None;
+            state.forget();
         }
     }
 
-    /// Makes the line fire once more; a line that is shut down does when its CPUs are back.
+    /// Makes the line fire once more. A line that is shut down fires when one of its CPUs is back online.
     ///
     /// # Errors
-    /// [`IrqError::NotSupported`] when no level can, or the hardware did not.
+    /// [`IrqError::NotSupported`] when no level can retrigger, or when the hardware did not.
     pub fn retrigger(&self, irq: Irq) -> Result<(), IrqError> {
         let mut state = self.line(irq)?.state.lock();
         let hardware = state.live(irq)?;
-        if state.shutdown {
-            // Its chips still name a vector that it has left, of a CPU that is offline.
+        if state.is_asleep() {
+            // The line's chips still name a vector that it has left, on an offline CPU.
             state.pending = true;
         } else if !hardware.retrigger() {
             return Err(IrqError::NotSupported("retrigger"));
@@ -169,20 +157,15 @@ impl<H: Hal> IrqCore<H> {
     }
 }
 
-/// Makes the hardware of every level deliver to `target`, from the CPU's level to the device's.
-fn activate(hardware: &Hardware, domains: &[&dyn IrqDomain], target: Target) -> Result<(), IrqError> {
-    let mut levels = domains.iter().enumerate().rev();
-    levels.try_for_each(|(index, domain)| domain.activate(&hardware.level(index as u8), target))
-}
-
 /// Allocates in every domain, from the CPU's to the device's; the levels are in the order of `domains`.
-fn allocate_levels(domains: &[&dyn IrqDomain], request: &AllocRequest) -> Result<Vec<LevelData>, IrqError> {
+fn allocate_levels(domains: &[Arc<dyn IrqDomain>], request: &AllocRequest) -> Result<Vec<LevelData>, IrqError> {
     let mut levels: Vec<LevelData> = Vec::with_capacity(domains.len());
     for domain in domains.iter().rev() {
         match domain.allocate(request) {
             Ok(level) => levels.push(level),
             Err(error) => {
-                levels.iter().rev().for_each(|level| level.chip.release(level.hwirq));
+                let allocated = domains[domains.len() - levels.len()..].iter().zip(levels.iter().rev());
+                allocated.for_each(|(domain, level)| domain.release(level.hwirq));
                 return Err(error);
             }
         }

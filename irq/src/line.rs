@@ -11,23 +11,23 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hal::{CpuId, CpuSet, Hal, Lock, Published, Word};
 
-/// Where a line is in its life.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Phase {
-    Free,
-    Live,
-    /// Freed; its vectors may still be pending somewhere.
-    Dying,
-}
+mod life;
+mod progress;
 
-/// A vector that the line left, and that may still be on its way.
+pub(crate) use life::{Place, Sleep};
+pub(crate) use progress::{End, Hold};
+
+use life::{Life, Stage};
+use progress::Progress;
+
+/// A vector that the line has left, but that may still arrive.
 #[derive(Clone, Copy)]
 pub(crate) struct Retired {
     pub(crate) target: Target,
     pub(crate) due_ns: u64,
 }
 
-/// What an interrupt runs of a handler.
+/// The parts of a handler that an interrupt runs.
 #[derive(Clone)]
 pub(crate) struct Installed {
     pub(crate) primary: Arc<dyn Action>,
@@ -39,7 +39,8 @@ pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) shared: bool,
     pub(crate) oneshot: bool,
-    /// What the driver calls it by: its handler, or its thread function if it has no handler of its own.
+    /// The identity by which the driver names the entry: its handler, or its thread function if it has no handler of
+    /// its own.
     pub(crate) action: Arc<dyn Action>,
     pub(crate) installed: Installed,
 }
@@ -48,41 +49,29 @@ pub(crate) struct Entry {
 pub(crate) type Actions = Arc<[Installed]>;
 
 pub(crate) struct LineState {
-    pub(crate) phase: Phase,
-    pub(crate) hardware: Option<Arc<Hardware>>,
+    life: Life,
+    progress: Progress,
     pub(crate) flow: Flow,
     pub(crate) trigger: Option<Trigger>,
     pub(crate) entries: Vec<Entry>,
-    /// The handlers of `entries`. The interrupt in progress takes it along and brings it back, unless another has
-    /// taken its place meanwhile: so the hot path counts no references.
+    /// The handlers of `entries`. An interrupt in progress takes this value out and puts it back, unless it was
+    /// replaced meanwhile. So the hot path counts no references.
     pub(crate) ready: Option<Actions>,
     pub(crate) affinity: CpuSet,
-    pub(crate) target: Option<Target>,
     pub(crate) retired: Vec<Retired>,
     pub(crate) depth: u32,
     pub(crate) masked: bool,
     pub(crate) pending: bool,
-    pub(crate) in_progress: bool,
-    /// Its handlers hold it back until their threads are done.
+    /// The handlers hold the line back until their threads are done.
     pub(crate) oneshot: bool,
-    /// Its flow keeps it back until its handler or its threads are done: it may not be unmasked.
-    pub(crate) held: bool,
-    /// Acknowledged, and its end not given yet. Apart from `masked`: masking is idempotent, ack and eoi are not.
-    pub(crate) active: bool,
-    /// Threads that exist, a bit each.
+    /// Thread numbers in use, one bit each.
     pub(crate) thread_numbers: u32,
-    /// A pseudo-NMI.
+    /// The line is a pseudo-NMI.
     pub(crate) nmi: bool,
     /// The CPUs that have enabled a per-CPU line.
     pub(crate) percpu_enabled: CpuSet,
-    /// A managed line of which no CPU is online.
-    pub(crate) shutdown: bool,
-    /// It is shut down, and its hardware delivers nothing.
-    pub(crate) inactive: bool,
-    /// The affinity has changed and is not applied yet.
-    pub(crate) move_wanted: bool,
     pub(crate) unhandled: u64,
-    /// Interrupts that came while nobody was there for them.
+    /// Interrupts that came while the line had no handler.
     pub(crate) unexpected: u64,
     pub(crate) storm: crate::storm::Storm,
 }
@@ -90,70 +79,169 @@ pub(crate) struct LineState {
 impl LineState {
     pub(crate) fn free() -> Self {
         Self {
-            phase: Phase::Free,
-            hardware: None,
+            life: Life::Free,
+            progress: Progress::Idle,
             flow: Flow::Edge,
             trigger: None,
             entries: Vec::new(),
             ready: None,
             affinity: CpuSet::new(),
-            target: None,
             retired: Vec::new(),
             depth: 0,
             masked: true,
             pending: false,
-            in_progress: false,
             oneshot: false,
-            held: false,
-            active: false,
             thread_numbers: 0,
             nmi: false,
             percpu_enabled: CpuSet::new(),
-            shutdown: false,
-            inactive: false,
-            move_wanted: false,
             unhandled: 0,
             unexpected: 0,
             storm: crate::storm::Storm::default(),
         }
     }
 
+    /// Turns free storage into a line of this hardware, delivered at `place`.
+    pub(crate) fn come_alive(&mut self, hardware: Arc<Hardware>, place: Place) {
+        self.life = Life::Allocated { hardware, stage: Stage::Live(place) };
+    }
+
+    /// Begins to free the line. Returns the target that it had.
+    pub(crate) fn die(&mut self) -> Option<Target> {
+        self.life.end()
+    }
+
+    /// Forgets the line. Its storage is then free.
+    pub(crate) fn forget(&mut self) {
+        self.life = Life::Free;
+    }
+
+    pub(crate) fn is_free(&self) -> bool {
+        self.life.is_free()
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.life.is_live()
+    }
+
+    pub(crate) fn is_dying(&self) -> bool {
+        self.life.is_dying()
+    }
+
+    /// The hardware, until the line is forgotten.
+    #[inline]
+    pub(crate) fn hardware(&self) -> Option<&Arc<Hardware>> {
+        self.life.hardware()
+    }
+
     /// The hardware of a line that is not being freed.
     pub(crate) fn live(&self, irq: Irq) -> Result<Arc<Hardware>, IrqError> {
-        match &self.hardware {
-            Some(hardware) if self.phase == Phase::Live => Ok(hardware.clone()),
-            _ => Err(IrqError::NoLine(irq)),
-        }
+        self.life.live(irq)
     }
 
+    /// Where the line is delivered, if it has a target of its own.
+    #[inline]
+    pub(crate) fn target(&self) -> Option<Target> {
+        self.life.target()
+    }
+
+    /// Whether the affinity has changed and is not applied yet.
+    #[inline]
+    pub(crate) fn move_wanted(&self) -> bool {
+        self.life.move_wanted()
+    }
+
+    pub(crate) fn want_move(&mut self, wanted: bool) {
+        self.life.want_move(wanted);
+    }
+
+    /// Delivers the live line to `target` from now on. Returns the former target.
+    pub(crate) fn move_to(&mut self, target: Target) -> Option<Target> {
+        self.life.place(Place::At(target))
+    }
+
+    /// Stops all delivery of the managed line. Returns the former target.
+    pub(crate) fn fall_asleep(&mut self, sleep: Sleep) -> Option<Target> {
+        self.life.place(Place::Asleep(sleep))
+    }
+
+    /// True for a managed line without an online CPU.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.life.is_asleep()
+    }
+
+    /// True while the line's handlers run.
+    #[inline]
+    pub(crate) fn is_running(&self) -> bool {
+        self.progress.is_running()
+    }
+
+    /// True if an interrupt was acknowledged and its eoi is still owed.
+    #[inline]
+    pub(crate) fn owes_end(&self) -> bool {
+        self.progress.owes_end()
+    }
+
+    /// The handlers begin to run.
+    #[inline]
+    pub(crate) fn start_handlers(&mut self, hold: Hold) {
+        self.progress.start(hold);
+    }
+
+    /// The handlers have run. Returns true if the flow holds the line back.
+    #[inline]
+    pub(crate) fn stop_handlers(&mut self) -> bool {
+        self.progress.stop()
+    }
+
+    /// Leaves the line to its threads. `end` says whether they owe the eoi.
+    pub(crate) fn hold(&mut self, end: End) {
+        self.progress = Progress::Held(end);
+    }
+
+    /// True while the line waits for its threads, or while an end that they left is not given yet.
+    #[inline]
+    pub(crate) fn is_held(&self) -> bool {
+        self.progress.holds_back()
+    }
+
+    /// True if interrupts that come by `target` belong to the line. None belong to a free line.
+    #[inline]
     pub(crate) fn is_mine(&self, target: Target) -> bool {
-        self.target == Some(target) || self.retired.iter().any(|retired| retired.target == target)
+        self.target() == Some(target) || self.retired.iter().any(|retired| retired.target == target)
     }
 
-    /// Whether it has a vector on `cpu` that it left.
+    /// True if the line has left a vector on `cpu` that may still arrive.
     pub(crate) fn has_left(&self, cpu: CpuId) -> bool {
         self.retired.iter().any(|retired| retired.target.cpu == cpu)
     }
 
-    /// Whether it was shut down because `cpu` goes.
-    pub(crate) fn fell_asleep_with(&self, cpu: CpuId) -> bool {
-        self.phase == Phase::Live && self.shutdown && self.has_left(cpu)
+    /// The line's kind of sleep, if it sleeps because `cpu` goes offline.
+    pub(crate) fn fell_asleep_with(&self, cpu: CpuId) -> Option<Sleep> {
+        self.life.sleep().filter(|_| self.has_left(cpu))
     }
 
-    /// Whether handlers may be called at all.
+    /// True if handlers may be called at all.
     #[inline]
     pub(crate) fn is_enabled(&self) -> bool {
-        self.depth == 0 && self.phase == Phase::Live && !self.entries.is_empty() && !self.storm.is_throttled()
+        self.depth == 0 && self.is_live() && !self.entries.is_empty() && !self.storm.is_throttled()
+    }
+
+    /// Counts the interrupt if the line has no handler.
+    #[inline]
+    pub(crate) fn note_unexpected(&mut self) {
+        if self.entries.is_empty() {
+            self.unexpected += 1;
+        }
     }
 
     pub(crate) fn mask(&mut self) {
-        if let Some(hardware) = self.hardware.as_ref().filter(|_| !self.masked) {
+        if let Some(hardware) = self.life.hardware().filter(|_| !self.masked) {
             hardware.mask();
             self.masked = true;
         }
     }
 
-    /// Whether it is delivered without its lock.
+    /// True if the line is delivered without its lock.
     pub(crate) fn is_unlocked(&self) -> bool {
         self.flow == Flow::PerCpu || self.nmi
     }
@@ -162,75 +250,75 @@ impl LineState {
         self.thread_numbers != 0
     }
 
-    /// Whether the controller holds an acknowledged line back by itself, until a thread ends it.
+    /// True if the controller itself holds an acknowledged line back until a thread ends it.
     pub(crate) fn flow_masks(&self) -> bool {
-        self.hardware.as_ref().is_some_and(|hardware| hardware.ops.flow_masks)
+        self.hardware().is_some_and(|hardware| hardware.ops.flow_masks)
     }
 
-    /// Whether a thread may end it.
+    /// True if a thread may give the eoi.
     pub(crate) fn takes_late_eoi(&self) -> bool {
-        self.hardware.as_ref().is_some_and(|hardware| hardware.ops.eoi_threaded)
+        self.hardware().is_some_and(|hardware| hardware.ops.eoi_threaded)
     }
 
-    /// Nothing keeps the line back any more: gives the end that was left over, whether or not the line was disabled
-    /// meanwhile (it would stay active for ever), and lets it deliver again if it may.
+    /// Lets the line go: nothing holds it back any more. Gives an eoi that is still owed, even if the line was
+    /// disabled meanwhile (it would stay active for ever). Then unmasks the line if it may deliver.
     pub(crate) fn release(&mut self) {
-        self.held = false;
-        if core::mem::take(&mut self.active)
-            && let Some(hardware) = &self.hardware
+        if self.owes_end()
+            && let Some(hardware) = self.hardware()
         {
             hardware.eoi();
         }
+        self.progress = Progress::Idle;
         self.unmask();
     }
 
-    /// Lets the line deliver again if it may, and brings back what came meanwhile.
+    /// Unmasks the line if it may deliver, and brings back an interrupt that came meanwhile.
     pub(crate) fn unmask(&mut self) {
         if self.is_enabled()
-            && !self.shutdown
-            && !self.held
-            && let Some(hardware) = &self.hardware
+            && !self.is_asleep()
+            && !self.is_held()
+            && let Some(hardware) = self.life.hardware()
         {
             if self.masked {
                 hardware.unmask();
                 self.masked = false;
             }
-            // While its handler runs, that will see the mark itself.
-            if self.pending && !self.in_progress {
+            // If a handler runs, its flow will see the pending mark itself.
+            if self.pending && !self.is_running() {
                 self.come_again();
             }
         }
     }
 
-    /// Has what is pending come again, where the line points now; it stays pending if the hardware cannot. A level that
-    /// is still raised comes back alone.
+    /// Makes a pending interrupt come again, at the line's present target. It stays marked as pending if the hardware
+    /// cannot do that. A level that is still raised comes back by itself.
     pub(crate) fn come_again(&mut self) {
-        if let Some(hardware) = &self.hardware {
+        if let Some(hardware) = self.life.hardware() {
             self.pending = !self.comes_back_alone() && !hardware.retrigger();
         }
     }
 
-    /// Whether the wire itself raises the interrupt again as long as the device is not served.
+    /// True if the wire itself raises the interrupt again until the device is served.
     fn comes_back_alone(&self) -> bool {
         self.trigger.map_or(self.flow == Flow::Level, Trigger::is_level)
     }
 
-    /// Makes `ready` what `entries` are now.
+    /// Updates `ready` from `entries`.
     pub(crate) fn refresh_actions(&mut self) {
         self.ready = Some(self.entries.iter().map(|entry| entry.installed.clone()).collect());
         self.oneshot = self.entries.first().is_some_and(|entry| entry.oneshot);
     }
 }
 
-/// One line and what interrupts write without its lock.
+/// One line, and the words that interrupts write without its lock.
 pub(crate) struct Line<H: Hal> {
     pub(crate) state: Lock<H, LineState>,
-    /// 0, or 1 + the CPU whose handler runs.
+    /// 0, or 1 + the CPU on which the handlers run.
     pub(crate) running: H::Word,
     pub(crate) handover: Handover<H::Word>,
     /// The handlers of a line that is delivered without a lock.
     pub(crate) unlocked: Published<H, Unlocked>,
-    /// Interrupts a CPU; each CPU writes its own.
+    /// Number of interrupts on each CPU. Each CPU writes its own word.
     pub(crate) counts: Box<[H::Word]>,
 }
 

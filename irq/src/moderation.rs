@@ -1,9 +1,9 @@
-//! Adaptive interrupt moderation: which delay and how many completions a device may gather into one interrupt.
+//! Adaptive interrupt moderation: the delay and the number of completions that a device may gather into one interrupt.
 //!
-//! A [`Controller`] is a pure state machine. It is told what each interrupt and each poll found, with the time, and
-//! says now and then [`Next::Program`]. Whoever embeds it then queues deferred work, outside the interrupt; the work
-//! asks [`Controller::step`] for the level, programs the device, and reports with [`Controller::programmed`] what
-//! became of it. Nothing here reads a clock, waits, or allocates after construction.
+//! A [`Controller`] is a pure state machine. Its embedder reports what each interrupt and each poll found, with the
+//! time. At times the controller answers [`Next::Program`]. The embedder then queues deferred work, outside the
+//! interrupt. The work asks [`Controller::step`] for the level, programs the device, and reports the result with
+//! [`Controller::programmed`]. Nothing here reads a clock, waits, or allocates after construction.
 //!
 //! ```text
 //! interrupt, poll ──► Controller ── Next::Program ──► deferred work: step() ─► device
@@ -11,9 +11,9 @@
 //!                         └──────────── programmed(Done | Failed) ◄──────────────┘
 //! ```
 //!
-//! Behind the one interface stand [`Adaptive`], which is ours and the default, and three published ones to compare
-//! with: [`IrqAm`] (RFC "irq-am", 2018), [`RdmaDim`] and [`NetDim`] (Linux lib/dim). Those behave as published,
-//! faults included; the docs of each name them.
+//! Four controllers share this interface. [`Adaptive`] is our own and the default. Three published ones serve for
+//! comparison: [`IrqAm`] (RFC "irq-am", 2018), [`RdmaDim`] and [`NetDim`] (Linux lib/dim). They behave as published,
+//! faults included; the docs of each name the faults.
 //!
 //! ```
 //! use campanile_irq::moderation::{Algorithm, Found, LevelTable, Next, Outcome};
@@ -31,7 +31,7 @@
 //! # Ok::<(), campanile_irq::moderation::LevelError>(())
 //! ```
 //!
-//! A [`Tuner`] is that with the lock and the thread: interrupts and polls feed it, a [`Programmer`] programs.
+//! A [`Tuner`] adds a lock and a thread: interrupts and polls feed it, and a [`Programmer`] programs the device.
 
 mod adaptive;
 mod dim;
@@ -63,34 +63,34 @@ use core::fmt;
 pub enum Next {
     /// Nothing; the controller measures.
     Measure,
-    /// Queue the deferred work that calls [`Controller::step`]. Said once a step.
+    /// Queue the deferred work that calls [`Controller::step`]. Returned once per step.
     Program,
 }
 
-/// Decides on the level of moderation of one device, queue or vector, whatever the consumer's table stands for.
+/// Decides the level of moderation of one device, queue or vector, whichever the consumer's table describes.
 ///
-/// Times are of one monotonic clock, in nanoseconds. A time before the last one is taken as the same instant.
+/// Times come from one monotonic clock, in nanoseconds. A time before the last one counts as the same instant.
 pub trait Controller: Send {
-    /// An interrupt was served and found this much, which may be nothing.
+    /// An interrupt was served and found this much, possibly nothing.
     fn interrupt(&mut self, now_ns: u64, found: Found) -> Next;
 
-    /// Somebody looked without an interrupt and found this much.
+    /// A poll without an interrupt found this much.
     fn polled(&mut self, now_ns: u64, found: Found) -> Next;
 
-    /// When [`Controller::elapsed`] wants to be called if nothing else is; none when it need not be.
+    /// When to call [`Controller::elapsed`] if nothing else is called before; none if no call is needed.
     fn deadline_ns(&self) -> Option<u64>;
 
     /// Time has passed without an interrupt or a poll.
     fn elapsed(&mut self, now_ns: u64) -> Next;
 
-    /// The step to program now; none when it has been withdrawn. Who asks takes it, and answers.
+    /// The step to program now; none when it was withdrawn. The caller takes the step and must answer it.
     fn step(&self) -> Option<Step>;
 
-    /// What became of step `id`. An answer to a step that nobody waits for is counted and otherwise ignored.
+    /// The outcome of step `id`. An answer to a step that the controller does not wait for is only counted.
     fn programmed(&mut self, now_ns: u64, id: u32, outcome: Outcome) -> Next;
 
-    /// The level in effect, as far as the controller knows. At first 0 (net_dim: 1), which the consumer programs before
-    /// it calls anything else.
+    /// The level in effect, as far as the controller knows. It starts at 0 (net_dim: 1). The consumer programs this
+    /// first level before any other call.
     fn level(&self) -> usize;
 
     /// The state of the tuning, for people.
@@ -115,7 +115,8 @@ impl Algorithm {
     /// All of them, ours first.
     pub const ALL: [Self; 4] = [Self::Adaptive, Self::IrqAm, Self::RdmaDim, Self::NetDim];
 
-    /// A controller over `table`. `nr_events` interrupts make a sample; the two of lib/dim always take 64.
+    /// Builds a controller over `table`. `nr_events` interrupts make a sample; the two lib/dim controllers always take
+    /// 64.
     ///
     /// # Errors
     /// [`LevelError::Events`] when `nr_events` is 0.

@@ -1,7 +1,7 @@
-//! Lines that are delivered without a lock: those that every CPU has for itself, and pseudo-NMIs.
+//! Lines that are delivered without a lock: per-CPU lines and pseudo-NMIs.
 //!
 //! Both run ack, handler, eoi and nothing else. An NMI may have interrupted code that holds the line's lock, or any
-//! other: what it runs is published apart from the line's state, and it counts in a word of its own CPU.
+//! other lock. So its handlers are published apart from the line's state, and each CPU counts in a word of its own.
 
 use crate::delivery::{IrqCore, increment};
 use crate::flow::call;
@@ -13,7 +13,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use hal::Hal;
 
-/// What such a line runs.
+/// The handlers that an interrupt of such a line runs.
 pub(crate) struct Unlocked {
     hardware: Arc<Hardware>,
     actions: Actions,
@@ -28,29 +28,29 @@ impl Unlocked {
 }
 
 impl<H: Hal> Line<H> {
-    /// Lets the handlers of `state` be found without a lock.
+    /// Publishes the handlers of `state`, so that interrupts find them without a lock.
     pub(crate) fn publish(&self, state: &LineState, hardware: &Arc<Hardware>) {
         let unlocked = state.ready.clone().map(|actions| Unlocked { hardware: hardware.clone(), actions });
         drop(self.unlocked.replace(unlocked));
     }
 
-    /// Lets them not be found any more, and waits until none runs.
+    /// Withdraws the published handlers, and waits until none of them runs.
     pub(crate) fn withdraw(&self) {
         drop(self.unlocked.replace(None));
     }
 
-    /// The line, which has no handler any more, is no NMI any more.
+    /// Ends the NMI mode of a line that has no handler any more.
     pub(crate) fn end_nmi(&self) {
         let mut state = self.state.lock();
         if core::mem::take(&mut state.nmi)
             && state.flow != Flow::PerCpu
-            && let Some(hardware) = &state.hardware
+            && let Some(hardware) = state.hardware()
         {
             hardware.nmi_teardown();
         }
     }
 
-    /// Runs the handlers of a line that has them published; false for any other.
+    /// Runs the published handlers of the line; false if it has none.
     #[inline]
     pub(crate) fn deliver_unlocked(&self, cpu: usize) -> bool {
         let run = |unlocked: &Unlocked| {
@@ -62,19 +62,19 @@ impl<H: Hal> Line<H> {
 }
 
 impl<H: Hal> IrqCore<H> {
-    /// Delivers a pseudo-NMI: ack, handler, eoi. Takes no lock and leaves nothing to be done later, so it may interrupt
-    /// any code of this core. False when no handler of an NMI is there: the caller ends the interrupt at its controller
-    /// itself.
+    /// Delivers a pseudo-NMI: ack, handler, eoi. It takes no lock and leaves no work for later, so it may interrupt
+    /// any code of this core. Returns false when the line has no NMI handler: the caller then ends the interrupt at
+    /// its controller itself.
     pub fn handle_nmi(&self, irq: Irq) -> bool {
         let cpu = self.hal.cpu().index();
         self.lines.get(irq.0 as usize).is_some_and(|line| line.deliver_unlocked(cpu))
     }
 
-    /// Makes the line a pseudo-NMI and installs its handler, which may use nothing that takes a lock. A per-CPU line
-    /// becomes one on each CPU that enables it. [`IrqCore::free`] makes it an ordinary line again.
+    /// Makes the line a pseudo-NMI and installs its handler. The handler may use nothing that takes a lock. A per-CPU
+    /// line becomes an NMI on each CPU that enables it. [`IrqCore::free`] makes it an ordinary line again.
     ///
     /// # Errors
-    /// [`IrqError::NotShared`] when it has a handler, [`IrqError::NotSupported`] or what the chip refuses.
+    /// [`IrqError::NotShared`] when the line has a handler, [`IrqError::NotSupported`] or the error of the chip.
     pub fn request_nmi(&self, irq: Irq, name: impl Into<String>, action: Arc<dyn Action>) -> Result<(), IrqError> {
         let line = self.line(irq)?;
         let name = name.into();
@@ -92,10 +92,10 @@ impl<H: Hal> IrqCore<H> {
         Ok(())
     }
 
-    /// Lets a per-CPU line interrupt this CPU.
+    /// Enables a per-CPU line on this CPU.
     ///
     /// # Errors
-    /// [`IrqError::NotPerCpu`], or what the chip refuses of an NMI.
+    /// [`IrqError::NotPerCpu`], or the error of a chip that refuses an NMI.
     pub fn enable_percpu(&self, irq: Irq) -> Result<(), IrqError> {
         let mut state = self.line(irq)?.state.lock();
         let hardware = percpu(&state, irq)?;
@@ -110,7 +110,7 @@ impl<H: Hal> IrqCore<H> {
         Ok(())
     }
 
-    /// Lets it interrupt this CPU no more. A CPU that goes offline does this for each of its own lines.
+    /// Disables a per-CPU line on this CPU. A CPU that goes offline calls this for each of its own lines.
     ///
     /// # Errors
     /// [`IrqError::NotPerCpu`].

@@ -1,8 +1,8 @@
 //! Budgeted polling with weights: irq-poll (Linux lib/irq_poll.c) as a pure state machine.
 //!
-//! A driver's interrupt finds work, masks itself and [`schedule`](PollList::schedule)s its instance; the CPU's deferred
-//! work then polls all scheduled instances in turn, each for at most its weight, until a budget of completions or of
-//! time is spent:
+//! A driver's interrupt finds work, masks itself and [`schedule`](PollList::schedule)s its instance. The CPU's
+//! deferred work then polls all scheduled instances in turn, each for at most its weight, until a budget of
+//! completions or of time is spent:
 //!
 //! ```text
 //! begin ─► next ─► Poll(id, weight): poll the queue ─► polled ─► Requeued: it had a full weight of work, to the tail
@@ -12,11 +12,12 @@
 //!            └───────────────────────────────────────────┘
 //! ```
 //!
-//! After `Complete` the caller re-enables the interrupt and then looks at the queue once more, since what came before
-//! the re-enabling may have raised none; if something is there it masks and schedules again.
+//! After `Complete` the caller re-enables the interrupt and then looks at the queue once more: a completion that came
+//! before the re-enabling may have raised no interrupt. If the look finds something, the caller masks and schedules
+//! again.
 //!
-//! One list belongs to one CPU, and its calls are made there with interrupts off. [`SoftPoll`] is that: it runs
-//! every CPU's list at the end of its interrupts. Not here: handing a list on when its CPU goes offline.
+//! A list belongs to one CPU. It is called there with interrupts off. [`SoftPoll`] does that: it runs every CPU's list
+//! at the end of its interrupts. Not implemented: handing a list on when its CPU goes offline.
 
 mod soft;
 
@@ -27,7 +28,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use hal::CpuId;
 
-/// An instance of a list: what one driver polls.
+/// An instance of a list: the queue or device that one driver polls.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PollId(pub u32);
 
@@ -47,18 +48,18 @@ impl Default for PollConfig {
     }
 }
 
-/// Why a list refused.
+/// Why a list refused a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PollError {
     /// A budget of 0 would never poll.
     Budget,
     /// A weight of 0 would never end.
     Weight,
-    /// The list has no such instance, but only this many.
+    /// The list has no such instance; it has only this many.
     NoInstance(PollId, usize),
-    /// This instance was not handed out to be polled.
+    /// This instance was not handed out for polling.
     NotPolled(PollId),
-    /// There is no list for this CPU, but only for this many.
+    /// This CPU has no list; there are only this many lists.
     NoCpu(CpuId, usize),
 }
 
@@ -76,15 +77,15 @@ impl fmt::Display for PollError {
 
 impl core::error::Error for PollError {}
 
-/// What became of a wish to be polled.
+/// The result of a request to be polled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "after Raise the deferred work must be queued"]
 pub enum Scheduled {
-    /// It is on the list, and the deferred work must be queued.
+    /// The instance is on the list, and the caller must queue the deferred work.
     Raise,
-    /// It is on the list, and the deferred work is under way or queued already.
+    /// The instance is on the list. The deferred work runs or is queued already.
     Queued,
-    /// It is disabled, and was not taken.
+    /// The instance is disabled; the list ignored the request.
     Disabled,
 }
 
@@ -99,7 +100,7 @@ pub enum Turn {
     Idle,
 }
 
-/// Where an instance is after its turn.
+/// The place of an instance after its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "a completed instance gets no further turn until its interrupt is re-enabled"]
 pub enum After {
@@ -115,7 +116,7 @@ pub enum After {
 enum State {
     Off,
     Listed,
-    /// Being polled; `again` when it was scheduled meanwhile.
+    /// Being polled. `again` is set if it was scheduled meanwhile.
     Polled {
         again: bool,
     },
@@ -134,7 +135,7 @@ pub struct PollList {
     config: PollConfig,
     instances: Vec<Instance>,
     queue: VecDeque<PollId>,
-    /// Handed out and not reported yet.
+    /// The instance that is handed out and not reported yet.
     polled: Option<PollId>,
     left: u32,
     deadline_ns: u64,
@@ -164,7 +165,7 @@ impl PollList {
         })
     }
 
-    /// Adds an instance that is polled for at most `weight` completions a turn. Allocates, so that nothing else does.
+    /// Adds an instance that is polled for at most `weight` completions per turn. Only this method allocates.
     ///
     /// # Errors
     /// [`PollError::Weight`] when the weight is 0.
@@ -183,8 +184,8 @@ impl PollList {
         self.instances.get_mut(id.0 as usize).ok_or(PollError::NoInstance(id, count))
     }
 
-    /// Asks that `id` be polled; its interrupt should be masked. Asking twice is asking once, except that an instance
-    /// that is just being polled gets another turn.
+    /// Requests a poll of `id`; its interrupt should be masked. A second request has no effect, except that an
+    /// instance that is just being polled gets another turn.
     ///
     /// # Errors
     /// [`PollError::NoInstance`].
@@ -211,8 +212,8 @@ impl PollList {
         self.raised = true;
     }
 
-    /// What to do now: the same turn again until it is reported. After [`Turn::Spent`] and [`Turn::Idle`] the deferred
-    /// work ends.
+    /// Returns what to do now. It repeats the same turn until the caller reports it. After [`Turn::Spent`] and
+    /// [`Turn::Idle`] the deferred work ends.
     pub fn next(&mut self, now_ns: u64) -> Turn {
         if let Some(id) = self.polled {
             return Turn::Poll(id, self.instances[id.0 as usize].weight);
@@ -231,8 +232,8 @@ impl PollList {
         Turn::Poll(id, instance.weight)
     }
 
-    /// Instance `id` was polled and did so much `work`. More than its weight is a driver's mistake: it is counted, and
-    /// taken from the budget.
+    /// Reports that instance `id` was polled and did this much `work`. More work than its weight is a fault of the
+    /// driver: it is counted, and taken from the budget.
     ///
     /// # Errors
     /// [`PollError::NoInstance`]; [`PollError::NotPolled`] when it was not its turn.
@@ -255,8 +256,8 @@ impl PollList {
         })
     }
 
-    /// Takes `id` off the list until [`PollList::enable`]. False while it is being polled: its turn's end will say
-    /// [`After::Disabled`].
+    /// Takes `id` off the list until [`PollList::enable`]. Returns false while it is being polled: the end of its turn
+    /// then returns [`After::Disabled`].
     ///
     /// # Errors
     /// [`PollError::NoInstance`].
@@ -270,7 +271,7 @@ impl PollList {
         Ok(self.instance(id)?.state == State::Off)
     }
 
-    /// Lets `id` be scheduled again. What came meanwhile was not taken: the caller looks at the queue.
+    /// Allows `id` to be scheduled again. Requests made meanwhile were ignored, so the caller looks at the queue.
     ///
     /// # Errors
     /// [`PollError::NoInstance`].

@@ -7,7 +7,7 @@ use crate::thread::{self, Both, DefaultPrimary, IrqThread};
 use crate::{Action, Flow, Irq, IrqError};
 use alloc::string::String;
 use alloc::sync::Arc;
-use hal::{Affinity, Hal, Word};
+use hal::{Affinity, Hal, ThreadOps, Threads, Word};
 
 /// How long a wait that no word announces sleeps between looks.
 pub(crate) const RELAX_NS: u64 = 1_000;
@@ -20,10 +20,10 @@ pub struct RequestFlags {
     /// The line starts disabled, to be enabled with [`IrqCore::enable`]. Only for the first handler.
     pub start_disabled: bool,
     /// The line does not interrupt again before the handler's thread is done (ONESHOT). All handlers of a line must
-    /// agree. Without effect where no line needs it ([`crate::ChipOps::oneshot_safe`]).
+    /// agree. Without effect where no line needs it ([`crate::ChipBehaviour::oneshot_safe`]).
     pub oneshot: bool,
     /// The handler stays in the interrupt although all that can are forced into threads
-    /// ([`crate::CoreConfig::force_threads`]).
+    /// ([`IrqCore::force_threads`]).
     pub no_thread: bool,
 }
 
@@ -75,7 +75,7 @@ impl<H: Hal> IrqCore<H> {
         flags: RequestFlags,
         action: Arc<dyn Action>,
     ) -> Result<(), IrqError> {
-        self.install(irq, name.into(), flags, Some(action), None)
+        self.install(irq, name.into(), flags, [Some(action), None], self.forced)
     }
 
     /// Installs a handler with a thread: `primary` runs in the interrupt and wakes the thread by
@@ -84,7 +84,7 @@ impl<H: Hal> IrqCore<H> {
     ///
     /// # Errors
     /// As [`IrqCore::request`]; [`IrqError::NeedsOneshot`] without a primary handler, without ONESHOT, and with a chip
-    /// that is not [`crate::ChipOps::oneshot_safe`]; [`IrqError::Flow`] for a per-CPU line, or for ONESHOT when the
+    /// that is not [`crate::ChipBehaviour::oneshot_safe`]; [`IrqError::Flow`] for a per-CPU line, or for ONESHOT when the
     /// line cannot be held back; [`IrqError::NoThread`], and [`IrqError::Exhausted`] above
     /// [`crate::handover::THREADS_MAX`] threads.
     pub fn request_threaded(
@@ -94,8 +94,11 @@ impl<H: Hal> IrqCore<H> {
         flags: RequestFlags,
         primary: Option<Arc<dyn Action>>,
         thread: Arc<dyn Action>,
-    ) -> Result<(), IrqError> {
-        self.install(irq, name.into(), flags, primary, Some(thread))
+    ) -> Result<(), IrqError>
+    where
+        H: Threads,
+    {
+        self.install(irq, name.into(), flags, [primary, Some(thread)], Some(self.threads.know()))
     }
 
     fn install(
@@ -103,25 +106,25 @@ impl<H: Hal> IrqCore<H> {
         irq: Irq,
         name: String,
         flags: RequestFlags,
-        primary: Option<Arc<dyn Action>>,
-        thread: Option<Arc<dyn Action>>,
+        [primary, thread]: [Option<Arc<dyn Action>>; 2],
+        threads: Option<&'static ThreadOps<H>>,
     ) -> Result<(), IrqError> {
         let line = self.line(irq)?;
         let mut state = line.state.lock();
         let hardware = state.live(irq)?;
-        let forced = self.config.force_threads && !(flags.no_thread || flags.oneshot || state.flow == Flow::PerCpu);
+        let forced = self.forced.is_some() && !(flags.no_thread || flags.oneshot || state.flow == Flow::PerCpu);
         let wanted = Wanted::new(flags, primary, thread, forced);
         let Some(mut wanted) = wanted else { return Err(IrqError::NoAction(irq)) };
         wanted.oneshot &= wanted.thread.is_some() && !hardware.ops.oneshot_safe;
         admit(&state, &hardware, &wanted)?;
-        let Some(function) = wanted.thread.clone() else {
+        let (Some(function), Some(threads)) = (wanted.thread.clone(), threads) else {
             self.add(line, &mut state, &hardware, name, flags, wanted, None);
             return Ok(());
         };
         let number = thread::number(&mut state)?;
-        let affinity = state.target.map_or(Affinity::Any, |target| Affinity::Cpu(target.cpu));
+        let affinity = state.target().map_or(Affinity::Any, |target| Affinity::Cpu(target.cpu));
         drop(state);
-        let started = self.start_thread(irq, number, affinity, function);
+        let started = self.start_thread(threads, irq, number, affinity, function);
         let mut state = line.state.lock();
         let id = started.inspect_err(|_| state.thread_numbers &= !(1 << number))?;
         let thread = IrqThread { number, id, oneshot: wanted.oneshot };
@@ -229,9 +232,9 @@ impl<H: Hal> IrqCore<H> {
         let line = self.line(irq)?;
         let state = line.state.lock();
         let mine = line.running.get() == u64::from(self.hal.cpu().0) + 1;
-        let me = self.hal.current_thread();
+        let me = self.threads.get().map(|threads| (threads.current_thread)(self.hal));
         let mut threads = state.entries.iter().filter_map(|entry| entry.installed.thread);
-        if mine || threads.any(|thread| thread.id == me) { Err(IrqError::InHandler(irq)) } else { Ok(()) }
+        if mine || threads.any(|thread| Some(thread.id) == me) { Err(IrqError::InHandler(irq)) } else { Ok(()) }
     }
 
     /// Disables the line, and waits until its handlers and threads run no more. Nests.

@@ -2,7 +2,7 @@
 //!
 //! The primary handler runs in the interrupt and says [`IrqReturn::WakeThread`]; the rest runs in a thread. With
 //! ONESHOT the line does not interrupt again before its threads are done: it is masked, or, where the controller can
-//! ([`crate::ChipOps::automasks_flow`], [`crate::ChipOps::eoi_threaded`]), its end is left to the last thread.
+//! ([`crate::ChipBehaviour::automasks_flow`], [`crate::ChipBehaviour::eoi_threaded`]), its end is left to the last thread.
 //!
 //! ```text
 //! interrupt   ack, primary handler: WakeThread ──┐ (end left to the thread)
@@ -16,7 +16,7 @@ use crate::request::RELAX_NS;
 use crate::{Action, Irq, IrqError, IrqReturn};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use hal::{Affinity, Hal, ThreadId, ThreadSpec, Word, Work};
+use hal::{Affinity, Hal, ThreadId, ThreadOps, ThreadSpec, Threads, Word, Work};
 
 /// The thread of one handler.
 #[derive(Clone, Copy)]
@@ -62,10 +62,18 @@ pub(crate) fn number(state: &mut LineState) -> Result<u8, IrqError> {
     Ok(number as u8)
 }
 
+impl<H: Threads> IrqCore<H> {
+    /// Has every handler that is requested from now on run in a thread, if it can (Linux's `threadirqs`).
+    pub fn force_threads(&mut self) {
+        self.forced = Some(self.threads.know());
+    }
+}
+
 impl<H: Hal> IrqCore<H> {
     /// Starts a thread that runs `function` whenever it is wanted. It may not be wanted before its id is known.
     pub(crate) fn start_thread(
         &self,
+        threads: &'static ThreadOps<H>,
         irq: Irq,
         number: u8,
         affinity: Affinity,
@@ -77,7 +85,7 @@ impl<H: Hal> IrqCore<H> {
             loop {
                 match line.handover.next(number) {
                     Next::Run => finish(line, number, function.handle(irq) != IrqReturn::None),
-                    Next::Sleep => hal.park(),
+                    Next::Sleep => (threads.park)(hal),
                     Next::Leave => break,
                 }
             }
@@ -85,13 +93,13 @@ impl<H: Hal> IrqCore<H> {
             line.handover.leave(number);
         };
         let spec = ThreadSpec { name: "irq", affinity, urgent: true };
-        hal.spawn(spec, Box::new(body)).map_err(|_| IrqError::NoThread(irq))
+        (threads.spawn)(hal, spec, Box::new(body)).map_err(|_| IrqError::NoThread(irq))
     }
 
     /// Ends a thread that no interrupt can want any more, and waits for it.
     pub(crate) fn stop_thread(&self, line: &Line<H>, thread: IrqThread) {
         line.handover.dismiss(thread.number);
-        self.hal.wake(thread.id);
+        self.threads.wake(self.hal, thread.id);
         self.wait_for_threads(line, |line| !line.handover.is_leaving(thread.number));
         line.state.lock().thread_numbers &= !(1 << thread.number);
     }
@@ -100,7 +108,9 @@ impl<H: Hal> IrqCore<H> {
     pub(crate) fn wait_for_threads(&self, line: &Line<H>, done: impl Fn(&Line<H>) -> bool) {
         while !done(line) {
             // They may have to run on this CPU, and rank as this thread does.
-            self.hal.yield_now();
+            if let Some(threads) = self.threads.get() {
+                (threads.yield_now)(self.hal);
+            }
             let word = line.handover.word();
             let seen = word.get();
             if !done(line) {
@@ -118,17 +128,17 @@ impl<H: Hal> IrqCore<H> {
                 && line.handover.want(1 << thread.number, thread.oneshot) != 0
             {
                 self.hal.work(Work::ThreadWake, 1);
-                self.hal.wake(thread.id);
+                self.threads.wake(self.hal, thread.id);
             }
         }
     }
 
     /// Has the line's threads run where it is delivered.
     pub(crate) fn follow(&self, state: &LineState) {
-        let Some(target) = state.target else { return };
+        let (Some(target), Some(threads)) = (state.target(), self.threads.get()) else { return };
         for thread in state.entries.iter().filter_map(|entry| entry.installed.thread) {
             // The CPU is one of this world: the core has just pointed the line at it.
-            _ = self.hal.set_affinity(thread.id, &Affinity::Cpu(target.cpu));
+            _ = (threads.set_affinity)(self.hal, thread.id, &Affinity::Cpu(target.cpu));
         }
     }
 }
@@ -141,7 +151,7 @@ fn finish<H: Hal>(line: &Line<H>, number: u8, handled: bool) {
         state.storm.note_unhandled();
     }
     // An interrupt in progress finds the line not held at its end, and lets it go itself.
-    if line.handover.finish(number) == Finished::Last && !state.in_progress {
+    if line.handover.finish(number) == Finished::Last && !state.is_running() {
         state.release();
     }
 }

@@ -17,36 +17,68 @@ impl fmt::Display for Irq {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct HardwareIrq(pub u64);
 
-/// A CPU's interrupt vector. 0 to 31 are exceptions.
+/// By what number a CPU learns which interrupt it takes: a vector of a local APIC, an interrupt identity of an IMSIC. As
+/// wide as controllers make it; how many a CPU has is in [`crate::IdentitySpace`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Identity(pub u32);
+
+/// An identity of eight bits, as local APICs and posted descriptors have them. 0 to 31 are exceptions there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Vector(pub u8);
+
+impl Vector {
+    /// The same number as an identity.
+    #[inline]
+    pub const fn identity(self) -> Identity {
+        Identity(self.0 as u32)
+    }
+}
+
+impl From<Vector> for Identity {
+    #[inline]
+    fn from(vector: Vector) -> Self {
+        vector.identity()
+    }
+}
 
 /// Where a line is delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Target {
     /// The CPU.
     pub cpu: CpuId,
-    /// The vector on that CPU; none where the controller itself tells the CPU which line it is, as a GIC does
-    /// ([`crate::IrqDomain::needs_vector`]).
-    pub vector: Option<Vector>,
+    /// The identity on that CPU; none where the controller itself tells the CPU which line it is, as a GIC does
+    /// ([`crate::IrqDomain::needs_identity`]).
+    pub identity: Option<Identity>,
 }
 
 impl Target {
-    /// A CPU of a system whose lines have no vectors.
+    /// A CPU of a system whose lines have no identities.
     pub const fn on(cpu: CpuId) -> Self {
-        Self { cpu, vector: None }
+        Self { cpu, identity: None }
+    }
+
+    /// An identity of a CPU.
+    #[inline]
+    pub const fn of(cpu: CpuId, identity: Identity) -> Self {
+        Self { cpu, identity: Some(identity) }
     }
 
     /// A vector of a CPU.
     pub const fn at(cpu: CpuId, vector: Vector) -> Self {
-        Self { cpu, vector: Some(vector) }
+        Self::of(cpu, vector.identity())
+    }
+
+    /// The identity as a vector; none without one, or when it has more than eight bits.
+    #[inline]
+    pub fn vector(&self) -> Option<Vector> {
+        u8::try_from(self.identity?.0).ok().map(Vector)
     }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CPU {}", self.cpu)?;
-        self.vector.map_or(Ok(()), |vector| write!(f, " vector {:#04x}", vector.0))
+        self.identity.map_or(Ok(()), |identity| write!(f, " vector {:#04x}", identity.0))
     }
 }
 

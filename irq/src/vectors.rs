@@ -1,14 +1,15 @@
-//! Which vector of which CPU is whose: the matrix, and the spreading of queues.
+//! Which identity of which CPU is whose: the matrix, and the spreading of queues.
 
 use crate::hardware::Hardware;
-use crate::{CoreConfig, IrqError, Target, Vector};
+use crate::{CoreConfig, Identity, IrqError, Target};
 use alloc::vec::Vec;
 use hal::{CpuId, CpuSet};
 
 #[derive(Clone, Default)]
 struct CpuVectors {
     online: bool,
-    taken: [u64; 4],
+    /// A bit an identity.
+    taken: Vec<u64>,
     used: u32,
     /// Kept for managed lines, in use or not.
     managed: u32,
@@ -16,34 +17,36 @@ struct CpuVectors {
 }
 
 impl CpuVectors {
-    /// Vectors that managed lines are owed and do not use. A line that left one here and came back uses two for a
+    /// Identities that managed lines are owed and do not use. A line that left one here and came back uses two for a
     /// while.
     fn reserved(&self) -> u32 {
         self.managed.saturating_sub(self.managed_used)
     }
 }
 
-/// The vectors of all CPUs.
+/// The devices' identities on all CPUs.
 pub(crate) struct Matrix {
-    first: u8,
-    last: u8,
+    /// The first that devices may have.
+    first: u32,
+    /// How many they may have of each CPU.
+    total: u32,
     cpus: Vec<CpuVectors>,
 }
 
 impl Matrix {
     pub(crate) fn new(config: &CoreConfig) -> Self {
-        let cpu = |index| CpuVectors { online: index < config.cpus_online, ..CpuVectors::default() };
-        Self { first: config.device_first.0, last: config.device_last.0, cpus: (0..config.cpus).map(cpu).collect() }
+        let range =
+            config.identities.map(|space| (space.device_first.0, space.device_last.0 - space.device_first.0 + 1));
+        let (first, total) = range.unwrap_or((0, 0));
+        let taken = || (0..total.div_ceil(64)).map(|_| 0).collect();
+        let cpu = |index| CpuVectors { online: index < config.cpus_online, taken: taken(), ..CpuVectors::default() };
+        Self { first, total, cpus: (0..config.cpus).map(cpu).collect() }
     }
 
-    /// Vectors taken, and kept for managed lines, on all CPUs.
+    /// Identities taken, and kept for managed lines, on all CPUs.
     #[cfg(test)]
     pub(crate) fn in_use(&self) -> (u32, u32) {
         self.cpus.iter().fold((0, 0), |(used, managed), cpu| (used + cpu.used, managed + cpu.managed))
-    }
-
-    fn total(&self) -> u32 {
-        u32::from(self.last - self.first) + 1
     }
 
     pub(crate) fn is_online(&self, cpu: CpuId) -> bool {
@@ -76,50 +79,51 @@ impl Matrix {
         Ok(())
     }
 
-    /// Free vectors of an online CPU for a line of this kind.
+    /// Free identities of an online CPU for a line of this kind.
     fn room(&self, cpu: CpuId, managed: bool) -> Option<u32> {
         let state = self.cpus.get(cpu.index()).filter(|state| state.online)?;
         let owed = if managed { 0 } else { state.reserved() };
-        Some((self.total() - state.used).saturating_sub(owed))
+        Some((self.total - state.used).saturating_sub(owed))
     }
 
-    /// Takes the lowest free vector of the emptiest online CPU among `allowed`; none when no such CPU is online.
+    /// Takes the lowest free identity of the emptiest online CPU among `allowed`; none when no such CPU is online.
     fn allocate(&mut self, allowed: &CpuSet, managed: bool) -> Option<Result<Target, IrqError>> {
         let candidates = allowed.iter().filter_map(|cpu| Some((self.room(cpu, managed)?, cpu)));
         let (room, cpu) = candidates.max_by_key(|&(room, cpu)| (room, core::cmp::Reverse(cpu)))?;
-        let (total, first, last) = (self.total(), self.first, self.last);
+        let (total, first) = (self.total, self.first);
         let state = &mut self.cpus[cpu.index()];
-        let free = (first..=last).find(|&vector| state.taken[usize::from(vector / 64)] & (1 << (vector % 64)) == 0);
-        let Some(vector) = free.filter(|_| room > 0) else {
+        let free = (0..total).find(|&index| state.taken[index as usize / 64] & (1 << (index % 64)) == 0);
+        let Some(index) = free.filter(|_| room > 0) else {
             return Some(Err(IrqError::NoVector { cpu, used: state.used, reserved: state.reserved(), total }));
         };
-        state.taken[usize::from(vector / 64)] |= 1 << (vector % 64);
+        state.taken[index as usize / 64] |= 1 << (index % 64);
         state.used += 1;
         state.managed_used += u32::from(managed);
-        Some(Ok(Target::at(cpu, Vector(vector))))
+        Some(Ok(Target::of(cpu, Identity(first + index))))
     }
 
-    /// Where a line like this is to be delivered: on a CPU of `allowed` that is online, by a vector if it needs one.
+    /// Where a line like this is to be delivered: on a CPU of `allowed` that is online, by an identity if it needs one.
     pub(crate) fn target(&mut self, allowed: &CpuSet, line: &Hardware) -> Option<Result<Target, IrqError>> {
-        if line.needs_vector {
+        if line.needs_identity {
             self.allocate(allowed, line.managed)
         } else {
             allowed.iter().find(|&cpu| self.is_online(cpu)).map(|cpu| Ok(Target::on(cpu)))
         }
     }
 
-    pub(crate) fn free(&mut self, cpu: CpuId, Vector(vector): Vector, managed: bool) {
+    pub(crate) fn free(&mut self, cpu: CpuId, identity: Identity, managed: bool) {
+        let index = identity.0 - self.first;
         let state = &mut self.cpus[cpu.index()];
-        state.taken[usize::from(vector / 64)] &= !(1 << (vector % 64));
+        state.taken[index as usize / 64] &= !(1 << (index % 64));
         state.used -= 1;
         state.managed_used -= u32::from(managed);
     }
 
-    /// Keeps one vector on each of `cpus`, online or not, so that a managed line can always come back.
+    /// Keeps one identity on each of `cpus`, online or not, so that a managed line can always come back.
     pub(crate) fn reserve(&mut self, cpus: &CpuSet) -> Result<(), IrqError> {
         for cpu in cpus.iter() {
             let state = self.cpus.get(cpu.index()).ok_or(IrqError::Cpu(cpu, "is none of this system"))?;
-            let (used, reserved, total) = (state.used, state.reserved(), self.total());
+            let (used, reserved, total) = (state.used, state.reserved(), self.total);
             if used + reserved >= total {
                 return Err(IrqError::NoVector { cpu, used, reserved, total });
             }

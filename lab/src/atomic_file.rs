@@ -6,23 +6,25 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// A file that comes to be all at once. Dropped without [`AtomicFile::commit`] it leaves nothing behind.
+/// A file that appears complete, all at once. If it is dropped without [`AtomicFile::commit`], it leaves nothing
+/// behind.
 #[derive(Debug)]
 pub struct AtomicFile {
     path: PathBuf,
-    /// Beside the file; none where it is no regular file (a pipe, a terminal), which is written directly.
+    /// A temporary file beside the target. None if the target is not a regular file (a pipe, a terminal): then the
+    /// bytes go there directly.
     beside: Option<NamedTempFile>,
 }
 
 impl AtomicFile {
-    /// Makes ready to write `path`, which the command-line option `option` names.
+    /// Prepares to write `path`, which the command-line option `option` names.
     ///
     /// # Errors
-    /// The folder is not there or not writable, or `path` is a folder.
+    /// The folder is missing or not writable, or `path` is a folder.
     pub fn prepare(option: &str, path: &Path) -> Result<Self, InputError> {
         let valid = "a file in a folder that is there and writable";
         let wrong = |why: String| InputError::value(&Place::option(option), "", path.display(), why, valid);
-        // Through symbolic links, so that the link stays and its target is replaced.
+        // Follows symbolic links, so that a link stays and its target is replaced.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         match fs::metadata(&target) {
             Ok(metadata) if metadata.is_dir() => return Err(wrong("is a folder".into())),
@@ -42,7 +44,7 @@ impl AtomicFile {
     /// Writes `bytes` as the whole file.
     ///
     /// # Errors
-    /// The system's; the old file, if there was one, is then as it was.
+    /// The system's error; an old file, if there was one, is then unchanged.
     pub fn commit(self, bytes: &[u8]) -> Result<(), InputError> {
         let written = match self.beside {
             Some(mut beside) => write_and_rename(&mut beside, bytes).and_then(|()| {
@@ -62,7 +64,7 @@ fn write_and_rename(beside: &mut NamedTempFile, bytes: &[u8]) -> io::Result<()> 
     beside.as_file().sync_all()
 }
 
-/// Hidden names, and the permissions that any new file has instead of a temporary file's.
+/// Hides the temporary file, and gives it the permissions that any new file gets.
 fn builder() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".campanile-");

@@ -1,8 +1,8 @@
-//! `campanile calibrate`: a platform's free constants, refitted from its `fit` rows and nothing else.
+//! `campanile calibrate`: refits a platform's free constants from its `fit` rows and nothing else.
 //!
-//! Gauss–Newton on the relative errors of the rows, with the derivatives taken by running the scenarios with each
-//! constant moved a little. Runs use the same seeds throughout, so that a derivative is the constant's and not the
-//! draw's. A step is damped (Levenberg–Marquardt) and taken only when it makes the sum of squares smaller.
+//! The method is Gauss–Newton on the relative errors of the rows. For each derivative the scenarios run with one
+//! constant moved a little. All runs use the same seeds, so that a derivative shows the constant's effect and not the
+//! random draw's. A step is damped (Levenberg–Marquardt) and taken only when it makes the sum of squares smaller.
 
 use crate::input::InputError;
 use crate::interrupt::StopFlag;
@@ -39,22 +39,22 @@ pub struct Fitted {
     pub after: f64,
 }
 
-/// What a calibration found.
+/// The result of a calibration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Calibration {
     /// The free constants.
     pub constants: Vec<Moved>,
-    /// The rows that they were fitted to.
+    /// The rows that the constants were fitted to.
     pub rows: Vec<Fitted>,
     /// Rounds that made the fit better.
     pub rounds: u32,
 }
 
-/// Rounds at most; the fit is over when one changes little.
+/// Most rounds. The fit ends earlier when a round changes little.
 const ROUNDS_MAX: u32 = 8;
-/// By how much a constant is moved to see what it does.
+/// The relative move of a constant that measures its effect.
 const PROBE: f64 = 0.06;
-/// The sum of squared relative errors at which all rows are as good as their repeats (0.3 % each).
+/// The sum of squared relative errors at which every row is as accurate as its repetitions (0.3 % each).
 const GOOD_ENOUGH: f64 = 1e-5;
 
 /// Fits `platform` to its `fit` rows.
@@ -177,7 +177,7 @@ impl Fit<'_> {
     }
 }
 
-/// The plan on other constants; what a scenario sets itself stays set.
+/// The plan with other constants. Constants that a scenario sets itself stay set.
 fn with_platform(plan: &Plan, platform: &Platform) -> Plan {
     let mut plan = plan.clone();
     let free: Vec<String> = platform.free_constants().into_iter().map(|(key, ..)| key).collect();
@@ -217,7 +217,7 @@ fn solve(slopes: &[Vec<f64>], errors: &[f64], damping: f64) -> Vec<f64> {
     let mut rows: Vec<Vec<f64>> = (0..size)
         .map(|row| {
             let mut line: Vec<f64> = (0..size).map(|column| dot(&slopes[row], &slopes[column])).collect();
-            // A constant that no row sees gets a diagonal of its own and stays where it is.
+            // A constant that affects no row gets a diagonal of its own and keeps its value.
             line[row] += damping * line[row] + 1e-9;
             line.push(-dot(&slopes[row], errors));
             line

@@ -1,4 +1,4 @@
-//! TOML with the line of every value. Serde would tell the line of a syntax error only.
+//! TOML with the line of every value. Serde reports a line only for syntax errors.
 
 use crate::input::{InputError, Place, Problem};
 use crate::setting::Setting;
@@ -42,7 +42,7 @@ pub struct Table<'d, 't> {
     table: &'d DeTable<'t>,
 }
 
-/// What a key holds.
+/// The content of a key.
 pub enum Node<'d, 't> {
     /// A string, number or flag.
     Scalar(Setting),
@@ -63,20 +63,20 @@ impl<'d, 't> Table<'d, 't> {
         })
     }
 
-    /// The dotted key of its key `name`.
+    /// The dotted key of the key `name` in this table.
     pub fn key(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
-    /// What `key` holds.
+    /// The content of `key`.
     pub fn get(&self, key: &str) -> Option<Node<'d, 't>> {
         self.iter().find(|(name, _)| *name == key).map(|(_, node)| node)
     }
 
-    /// The scalar that `key` holds.
+    /// The scalar under `key`.
     ///
     /// # Errors
-    /// It is a table or an array, or it is not there; `valid` says what it should be.
+    /// The key is missing, or holds a table or an array; `valid` describes the expected value.
     pub fn scalar(&self, key: &str, valid: &str) -> Result<Setting, InputError> {
         match self.get(key) {
             Some(node) => node.scalar(valid),
@@ -84,10 +84,10 @@ impl<'d, 't> Table<'d, 't> {
         }
     }
 
-    /// Refuses every key but those of `valid`.
+    /// Refuses every key that is not in `valid`.
     ///
     /// # Errors
-    /// The first other key, with its line.
+    /// The first unknown key, with its line.
     pub fn only(&self, valid: &[&str]) -> Result<(), InputError> {
         for (key, node) in self.iter() {
             if !valid.contains(&key) {
@@ -99,7 +99,7 @@ impl<'d, 't> Table<'d, 't> {
 }
 
 impl Node<'_, '_> {
-    /// Where its key stands.
+    /// The place of its key.
     pub fn place(&self) -> Place {
         match self {
             Self::Scalar(setting) | Self::Array(setting, _) => setting.place.clone(),
@@ -107,10 +107,10 @@ impl Node<'_, '_> {
         }
     }
 
-    /// Itself as a scalar.
+    /// This node as a scalar.
     ///
     /// # Errors
-    /// It is a table or an array.
+    /// The node is a table or an array.
     pub fn scalar(self, valid: &str) -> Result<Setting, InputError> {
         match self {
             Self::Scalar(setting) => Ok(setting),
@@ -153,7 +153,7 @@ impl<'t> Document<'t> {
     }
 }
 
-/// The line, from 1, of a byte of `text`.
+/// The line, counted from 1, of a byte of `text`.
 fn line_of(text: &str, offset: usize) -> u32 {
     1 + text.bytes().take(offset).filter(|&byte| byte == b'\n').count() as u32
 }

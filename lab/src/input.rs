@@ -1,12 +1,13 @@
-//! Where input came from, and what is wrong with it.
+//! The origin of input, and the errors in it.
 
 use std::fmt;
 use std::io::Read as _;
 
-/// The largest input file that is read: far beyond any, so that a wrong path (a device, a disk image) ends quickly.
+/// The largest input file: far larger than real ones, so that reading a wrong path (a device, a disk image) ends
+/// quickly.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// An input file's bytes. What a device says of its own size is not believed.
+/// An input file's bytes. The reported size is not trusted, because a device may report any.
 pub(crate) fn read_file(path: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let read = std::fs::File::open(path).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes));
@@ -17,7 +18,7 @@ pub(crate) fn read_file(path: &str) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// A place in a file or on the command line that somebody can go to and correct.
+/// A place in a file or on the command line that a user can go to and correct.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Place {
     /// The file's path as it was given, `--set` and the like for the command line.
@@ -52,39 +53,39 @@ impl fmt::Display for Place {
     }
 }
 
-/// Wrong input: where, which key, what is wrong, and what would be valid. Ends the program with code 2.
+/// Wrong input: its place, its key, the problem, and valid alternatives. Ends the program with code 2.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InputError {
     /// Where.
     pub place: Place,
-    /// The dotted key or the option; empty when the whole file is meant.
+    /// The dotted key or the option; empty when the whole file is wrong.
     pub key: String,
     /// What is wrong.
     pub problem: Box<Problem>,
 }
 
-/// What can be wrong with input.
+/// The possible problems of input.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Problem {
     /// The file cannot be read or written; the text is the system's.
     Io(String),
-    /// The text follows no grammar.
+    /// The text does not follow the grammar.
     Syntax(String),
-    /// Nothing has that name. The nearest valid names, or all of them when none is near.
+    /// The name is unknown. The error lists the nearest valid names, or all of them when none is near.
     UnknownKey {
         /// Valid names.
         valid: Vec<String>,
     },
-    /// A key that must be given is not.
+    /// A required key is missing.
     Missing {
         /// What would be valid.
         valid: String,
     },
-    /// The value cannot be.
+    /// The value is invalid.
     Value {
         /// The value as given.
         value: String,
-        /// What is wrong with it, as the rest of the sentence "`value` …".
+        /// The problem, as the rest of the sentence "`value` …".
         why: String,
         /// What would be valid.
         valid: String,
@@ -97,7 +98,7 @@ impl InputError {
         Self { place: place.clone(), key: key.into(), problem: Box::new(problem) }
     }
 
-    /// A value that cannot be.
+    /// An invalid value.
     pub fn value(
         place: &Place,
         key: impl Into<String>,
@@ -109,7 +110,7 @@ impl InputError {
         Self::new(place, key, problem)
     }
 
-    /// A name that nothing has; `valid` are all names that would do.
+    /// An unknown name; `valid` lists all valid names.
     pub fn unknown<'a>(place: &Place, key: &str, valid: impl IntoIterator<Item = &'a str>) -> Self {
         Self::new(place, key, Problem::UnknownKey { valid: nearest(key, valid) })
     }
@@ -132,14 +133,14 @@ impl fmt::Display for InputError {
 
 impl std::error::Error for InputError {}
 
-/// Something that the result must be read with: an option that is not modelled, a span that was cut.
+/// A warning that a reader of the result needs: an option that is not modelled, a span that was cut.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Warning {
     /// Where.
     pub place: Place,
     /// The option or key.
     pub key: String,
-    /// What it means for the result.
+    /// The consequence for the result.
     pub meaning: String,
 }
 
@@ -149,8 +150,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// The names of `valid` that a writer of `given` may have meant, at most three; when none is near, all of them, or
-/// how many they are.
+/// The names of `valid` that resemble `given`, at most three. When none is near: all of them, or their number.
 fn nearest<'a>(given: &str, valid: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     const LIST_MAX: usize = 24;
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct StopFlag(Arc<AtomicBool>);
 
 impl StopFlag {
-    /// Listens for Ctrl-C. The second one ends the program at once, with code 130. Once in a program.
+    /// Listens for Ctrl-C. A second Ctrl-C ends the program at once, with code 130. Call it once in a program.
     ///
     /// # Errors
-    /// The system's, or somebody listens already.
+    /// The system's error, or a second listener.
     pub fn install() -> Result<Self, ctrlc::Error> {
         let flag = Self::default();
         let seen = flag.clone();

@@ -2,7 +2,6 @@
 
 pub mod atomic_file;
 pub mod bench;
-pub mod boot;
 pub mod calibrate;
 pub mod cli;
 pub mod commands;
@@ -10,6 +9,7 @@ pub mod document;
 pub mod fio;
 pub mod input;
 pub mod interrupt;
+pub mod kinds;
 pub mod outcome;
 pub mod plan;
 pub mod platform;
@@ -20,3 +20,4 @@ pub mod reproduce;
 pub mod run;
 pub mod scenario;
 pub mod setting;
+pub mod work;

@@ -1,73 +1,50 @@
-//! What one run measured, as plain data, and what several runs say together.
+//! The measurements of one run as plain data, and their summary over several runs.
 //!
 //! [`Outcome`] is one (variant, seed) run: counts and times over the measured span only, ramp excluded. [`Summary`]
 //! reduces the outcomes of one variant to a mean and a confidence for every quantity of its kind.
 
+use crate::kinds::{Measured, Section};
 use serde::{Deserialize, Serialize};
+use std::any::Any;
 use std::collections::BTreeMap;
 
-mod accelerator;
 mod bottleneck;
 mod latency;
-mod network;
-mod quantity;
-mod rdma;
-mod storage;
+pub(crate) mod quantity;
 mod summary;
-mod threaded;
 
-pub use accelerator::{AcceleratorOutcome, StreamDevice};
-pub use bottleneck::{Bottleneck, Finding, SATURATED};
+pub use bottleneck::{Bottleneck, DevicePart, Finding, SATURATED};
 pub use latency::{Latency, PERCENTILES};
-pub use network::{FlowOutcome, NetworkOutcome};
 pub use quantity::{Published, Quantity, Unit};
-pub use rdma::{LevelChange, RdmaOutcome};
-pub use storage::{Drive, Stages, StorageOutcome};
 pub use summary::{Estimate, Figure, Summary, student_t_95};
-pub use threaded::{Accesses, ThreadedOutcome};
 
 /// The result of one run: one variant, one seed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(Default))]
 pub struct Outcome {
-    /// The variant, as the tables name it: `remapped`, `posted`, `polled`.
+    /// The variant's name in the tables: `remapped`, `posted`, `polled`.
     pub delivery: String,
     /// The seed of every random stream of the run.
     pub seed: u64,
-    /// Simulated time that was measured, ramp excluded, in ns. Shorter than asked for in an interrupted run.
+    /// Measured simulated time in ns, ramp excluded. An interrupted run has less than requested.
     pub span_ns: u64,
-    /// What the delivery path did, all devices together.
+    /// Counts of the delivery path, all devices together.
     pub interrupts: Interrupts,
-    /// Where each CPU's time went; only the CPUs that the scenario uses.
+    /// Times of each CPU that the scenario uses.
     pub cpus: Vec<CpuTime>,
     /// The shared servers of the MSI path. Links, media and CPUs are elsewhere.
     pub servers: Vec<Server>,
-    /// Everything the IOMMUs and controllers recorded as faulty.
+    /// All faults that the IOMMUs and controllers recorded.
     pub faults: Vec<Fault>,
     /// The kernel's interrupt accounting at the end of the span, in the format of `/proc/interrupts`.
     pub interrupt_table: String,
     /// Activity over the measured span.
     pub timeline: Timeline,
-    /// What the simulation itself cost.
+    /// The cost of the simulation itself.
     pub engine: Engine,
-    /// What only this kind of experiment measures.
+    /// The measurements that only this kind of experiment has.
     #[serde(flatten)]
     pub section: Section,
-}
-
-/// What one kind of experiment measures, beside what all do. In files its fields stand among the others, with the kind.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Section {
-    /// Jobs on NVMe drives.
-    Storage(StorageOutcome),
-    /// Streams of an accelerator.
-    Accelerator(AcceleratorOutcome),
-    /// NVMe over RDMA under moderation.
-    Rdma(RdmaOutcome),
-    /// Flows through a guest.
-    Network(NetworkOutcome),
-    /// A threaded interrupt, raised and waited for.
-    Threaded(ThreadedOutcome),
 }
 
 /// The quantity that the page shows first, and one beside it.
@@ -76,101 +53,17 @@ pub struct Headline {
     pub id: &'static str,
     /// Its unit.
     pub unit: Unit,
-    /// As the page names it, behind the figure.
+    /// Its name on the page, printed behind the figure.
     pub name: &'static str,
-    /// Id, unit and name of the one beside it.
+    /// Id, unit and name of the second quantity.
     pub beside: (&'static str, Unit, &'static str),
 }
 
-impl Default for Section {
-    fn default() -> Self {
-        Self::Storage(StorageOutcome::default())
-    }
-}
-
-impl Section {
-    /// Every scalar of this kind, in the table's order.
-    pub fn quantities(&self) -> Vec<Quantity> {
-        match self {
-            Self::Storage(_) => storage::quantities(),
-            Self::Accelerator(_) => accelerator::quantities(),
-            Self::Rdma(_) => rdma::quantities(),
-            Self::Network(_) => network::quantities(),
-            Self::Threaded(_) => threaded::quantities(),
-        }
-    }
-
-    /// A published value's counterpart, in the published unit.
-    pub fn published(&self) -> &'static [Published] {
-        match self {
-            Self::Storage(_) => storage::PUBLISHED,
-            Self::Rdma(_) => rdma::PUBLISHED,
-            Self::Accelerator(_) | Self::Network(_) | Self::Threaded(_) => &[],
-        }
-    }
-
-    /// What the page shows first.
-    pub fn headline(&self) -> Headline {
-        match self {
-            Self::Storage(_) => storage::HEADLINE,
-            Self::Accelerator(_) => accelerator::HEADLINE,
-            Self::Rdma(_) => rdma::HEADLINE,
-            Self::Network(_) => network::HEADLINE,
-            Self::Threaded(_) => threaded::HEADLINE,
-        }
-    }
-
-    /// How busy this kind's devices were, as fractions, nearest to the work first.
-    fn devices(&self) -> Vec<(Bottleneck, f64)> {
-        match self {
-            Self::Storage(storage) => storage.devices(),
-            Self::Accelerator(accelerator) => accelerator.devices(),
-            // Of a threaded interrupt nothing but its CPU is busy.
-            Self::Rdma(_) | Self::Threaded(_) => Vec::new(),
-            Self::Network(network) => network.devices(),
-        }
-    }
-}
-
 impl Outcome {
-    /// The streams of an accelerator experiment.
-    pub fn accelerator(&self) -> Option<&AcceleratorOutcome> {
-        match &self.section {
-            Section::Accelerator(accelerator) => Some(accelerator),
-            _ => None,
-        }
-    }
-
-    /// The flows of a network experiment.
-    pub fn network(&self) -> Option<&NetworkOutcome> {
-        match &self.section {
-            Section::Network(network) => Some(network),
-            _ => None,
-        }
-    }
-
-    /// Rates and accesses of an experiment on a threaded interrupt.
-    pub fn threaded(&self) -> Option<&ThreadedOutcome> {
-        match &self.section {
-            Section::Threaded(threaded) => Some(threaded),
-            _ => None,
-        }
-    }
-
-    /// The drives, latencies and stages of a storage experiment.
-    pub fn storage(&self) -> Option<&StorageOutcome> {
-        match &self.section {
-            Section::Storage(storage) => Some(storage),
-            _ => None,
-        }
-    }
-
-    /// Reads, events and levels of an experiment on moderation.
-    pub fn rdma(&self) -> Option<&RdmaOutcome> {
-        match &self.section {
-            Section::Rdma(rdma) => Some(rdma),
-            _ => None,
-        }
+    /// The measurements that only its kind has, if they are a `T`.
+    pub fn own<T: Measured>(&self) -> Option<&T> {
+        let any: &dyn Any = self.section.measured();
+        any.downcast_ref()
     }
 }
 
@@ -187,7 +80,7 @@ pub struct Interrupts {
     pub empty_notifications: u64,
     /// Device vectors dispatched through the vector table, directly or from a notification.
     pub dispatched: u64,
-    /// Action handlers run; more than `dispatched` on shared lines.
+    /// Action handlers run. On shared lines there are more of them than `dispatched`.
     pub handlers: u64,
     /// Handlers that found no completion.
     pub empty_handlers: u64,
@@ -197,30 +90,30 @@ pub struct Interrupts {
     pub reaped_by_poll: u64,
     /// Completion entries reaped by the check after a submission.
     pub reaped_by_check: u64,
-    /// Of the handlers that found none, those whose completions a check or a poll had taken before.
+    /// Handlers that found no completion because a check or a poll had taken it before.
     pub overtaken_handlers: u64,
-    /// Looks at a completion queue after a batch of submissions.
+    /// Checks of a completion queue after a batch of submissions.
     pub looks: u64,
-    /// Of them, those that saw a completion.
+    /// Checks that saw a completion.
     pub look_hits: u64,
-    /// Of these, those that found another CPU reaping.
+    /// Checks that saw a completion but found another CPU reaping.
     pub look_lock_failures: u64,
-    /// Completions on another CPU than their submitter's.
+    /// Completions on a CPU other than the submitter's.
     pub remote_completions: u64,
-    /// Completions on their submitter's CPU.
+    /// Completions on the submitter's CPU.
     pub local_completions: u64,
-    /// The longest that one interrupt kept a CPU, in ns; only under a watchdog.
+    /// The longest time that one interrupt kept a CPU, in ns; measured only under a watchdog.
     pub longest_ns: Option<u64>,
 }
 
 impl Interrupts {
-    /// Completion entries reaped, either way.
+    /// Completion entries reaped in any way.
     pub fn completions(&self) -> u64 {
         self.reaped_by_interrupt + self.reaped_by_poll + self.reaped_by_check
     }
 }
 
-/// Where one CPU's time went, in ns; the four add up to the span.
+/// One CPU's time by use, in ns; the four parts add up to the span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTime {
     /// The CPU's number.
@@ -254,8 +147,8 @@ pub struct Server {
     pub kind: ServerKind,
     /// Which one of its kind.
     pub index: u32,
-    /// Fraction of the span in which it could not take the next request. For a root port that is the stall by MSI
-    /// ordering plus the time blocked by waiting MSIs, data movement excluded.
+    /// Fraction of the span in which it could not take the next request. For a root port this is the stall by MSI
+    /// ordering plus the time blocked by waiting MSIs; data movement is excluded.
     pub busy: f64,
 }
 
@@ -295,7 +188,7 @@ pub struct Fault {
     pub requester: u16,
     /// How often.
     pub count: u64,
-    /// What happened, for a person.
+    /// A description for people.
     pub text: String,
 }
 
@@ -317,7 +210,7 @@ pub struct Timeline {
     pub counts: BTreeMap<String, Vec<u64>>,
 }
 
-/// What the simulation itself cost.
+/// The cost of the simulation itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Engine {
     /// Events executed.
@@ -327,12 +220,12 @@ pub struct Engine {
     /// Wall time of the host in ns for the measured span, set-up and ramp apart: the one figure that differs between equal runs, so never in a file by default.
     #[serde(skip)]
     pub host_ns: u64,
-    /// Digest of the event log: equal inputs, equal digest.
+    /// Digest of the event log: equal inputs give equal digests.
     pub digest: u64,
 }
 
-/// `a / b`, or nothing of nothing.
-fn ratio(a: u64, b: u64) -> Option<f64> {
+/// `a / b`; none if `b` is zero.
+pub(crate) fn ratio(a: u64, b: u64) -> Option<f64> {
     (b != 0).then(|| a as f64 / b as f64)
 }
 

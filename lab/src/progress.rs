@@ -1,18 +1,18 @@
-//! A progress bar on standard error, for a person, and only for what takes longer than two seconds.
+//! A progress bar on standard error for people. It appears only after two seconds.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Shorter than this shows nothing.
+/// A shorter run shows no bar.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// Progress over `total` runs. May be shared by threads; it disappears when dropped.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
-    /// Dropped first, which ends the wait for the two seconds.
+    /// Dropped first, which ends the two-second wait.
     _done: mpsc::Sender<()>,
 }
 
@@ -37,7 +37,7 @@ impl Progress {
         Self { bar, _done: done }
     }
 
-    /// One run more is done.
+    /// Notes that one more run is done.
     pub fn step(&self) {
         self.bar.inc(1);
     }

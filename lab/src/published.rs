@@ -1,4 +1,4 @@
-//! The published rows: what was measured elsewhere, which scenario runs each, and whether it may calibrate.
+//! The published rows: values measured elsewhere, the scenario that reproduces each, and whether it may calibrate.
 
 use crate::input::{InputError, Place, Problem};
 use crate::setting::Setting;
@@ -14,17 +14,17 @@ pub struct Row {
     pub scenario: String,
     /// The variant, as its scenario names it.
     pub delivery: String,
-    /// The variant that it is compared with, where the published value is a change: "posted against remapped".
+    /// If the published value is a change, the variant that it is compared with: "posted against remapped".
     pub against: Option<String>,
-    /// What the value counts, as the kind of its scenario names it. Of a change, with `_change` or `_gain` behind it.
+    /// The quantity, named as in the kind of its scenario. A change has `_change` or `_gain` behind the name.
     pub quantity: String,
     /// The published value; none for a prediction.
     pub published: Option<f64>,
     /// Its unit.
     pub unit: String,
-    /// What it may be used for.
+    /// Its permitted use.
     pub usage: Usage,
-    /// The carried scenarios that give it; of several, the worst counts.
+    /// The carried scenarios that reproduce it. If there are several, the worst counts.
     pub scenarios: Vec<String>,
     /// Where it was published.
     pub source: String,
@@ -45,14 +45,14 @@ impl Row {
     }
 }
 
-/// What a row may be used for.
+/// The permitted use of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Usage {
     /// Calibration.
     Fit,
-    /// To stand beside what the program gives.
+    /// Comparison with the program's result.
     Report,
-    /// Nothing: its value is not known here.
+    /// No use: its value is not known here.
     Predict,
 }
 
@@ -162,7 +162,7 @@ mod tests {
                 let plan = Request::of(scenario).plan().unwrap();
                 assert_eq!(plan.platform.name, row.platform, "{}", row.id);
                 for variant in row.variants() {
-                    let known = plan.variants.iter().any(|known| known.to_string() == *variant);
+                    let known = plan.work.names().contains(variant);
                     assert!(known, "{}: {scenario} does not run {variant}", row.id);
                 }
             }

@@ -1,4 +1,4 @@
-//! What is shown of runs: the terminal's tables, JSON, the HTML page, the trace.
+//! The reports of runs: the terminal's tables, JSON, the HTML page, the trace.
 //!
 //! Everything here is a pure function of its input: the same input gives the same bytes.
 
@@ -6,31 +6,26 @@ use serde::{Serialize, Serializer};
 
 use crate::outcome::{Estimate, Outcome, Quantity, Summary};
 
-mod accelerator;
-mod figure;
+pub(crate) mod figure;
 pub mod html;
 pub mod json;
 pub mod lines;
-mod network;
-mod plots;
-mod rdma;
+pub(crate) mod plots;
 mod rows_page;
-mod storage;
-mod system;
+mod study;
 pub mod table;
-mod threaded;
 pub mod trace;
 
 pub use rows_page::rows_page;
 
-/// What a figure is, printed beside it.
+/// The origin of a figure, printed beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Host time, instruction counts, accesses under an emulator.
     Measured,
     /// A row that the platform was calibrated with.
     Fitted,
-    /// Simulated with constants that were frozen before and not tuned to it.
+    /// Simulated with constants that were frozen before and not tuned to this figure.
     Predicted,
 }
 
@@ -74,13 +69,13 @@ pub struct Row {
     pub published: Option<f64>,
     /// See [`Row::error_percent`]; null without a published value.
     pub error_percent: Option<f64>,
-    /// What the figure is.
+    /// The origin of the figure.
     pub class: Class,
     /// How many seeds were run.
     pub seeds: usize,
 }
 
-/// What a published row says, apart from what was simulated for it.
+/// The content of a published row, without the simulated result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reference {
     /// As published: `A1`.
@@ -95,9 +90,9 @@ pub struct Reference {
     pub quantity: String,
     /// As published.
     pub unit: String,
-    /// None where it is withheld.
+    /// The published value; none where it is withheld.
     pub published: Option<f64>,
-    /// Fitted if the row was calibrated with.
+    /// Fitted if the row was used for calibration.
     pub class: Class,
 }
 
@@ -157,13 +152,13 @@ pub struct RunReport {
     pub scenario: String,
     /// The platform's name.
     pub platform: String,
-    /// What the figures are that no row of `published` names.
+    /// The origin of the figures that no row of `published` names.
     pub class: Class,
-    /// Stopped before its end: the figures are of what was run till then.
+    /// True if the run was stopped early. The figures then cover the completed part.
     pub interrupted: bool,
     /// Warnings about the input, as the terminal shows them.
     pub warnings: Vec<String>,
-    /// One a delivery, in the order of their first outcomes; the first is what the others are compared with.
+    /// One summary per delivery, in the order of their first outcomes. The others are compared with the first.
     pub summaries: Vec<Summary>,
     /// Every run.
     pub outcomes: Vec<Outcome>,
@@ -201,15 +196,20 @@ impl RunReport {
 
     /// Every quantity of the experiment's kind, in the order of the summaries' figures.
     fn quantities(&self) -> Vec<Quantity> {
-        self.outcomes.first().map_or_else(Vec::new, |outcome| outcome.section.quantities())
+        self.outcomes.first().map_or_else(Vec::new, |outcome| outcome.section.measured().quantities())
     }
 
     /// The first outcome of a delivery, whose interrupt table and timeline are shown.
-    fn first_outcome(&self, delivery: &str) -> Option<&Outcome> {
+    pub(crate) fn first_outcome(&self, delivery: &str) -> Option<&Outcome> {
         self.outcomes.iter().find(|outcome| outcome.delivery == delivery)
     }
 
-    /// What the figures are, how many seeds, which span, which platform; two lines.
+    /// Every outcome of a delivery.
+    pub(crate) fn outcomes_of(&self, delivery: &str) -> Vec<Outcome> {
+        self.outcomes.iter().filter(|outcome| outcome.delivery == delivery).cloned().collect()
+    }
+
+    /// Two lines with the origin of the figures, the number of seeds, the span and the platform.
     fn provenance(&self) -> String {
         let seeds = self.summaries.iter().map(|s| s.seeds.len()).min().unwrap_or(0);
         let span = self.summaries.iter().map(|s| s.span_ns).min().unwrap_or(0);

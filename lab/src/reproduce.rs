@@ -3,7 +3,7 @@
 use crate::input::InputError;
 use crate::interrupt::StopFlag;
 use crate::outcome::{Estimate, Outcome};
-use crate::plan::{Plan, Variant};
+use crate::plan::{Plan, Trial};
 use crate::progress::Progress;
 use crate::published::{self, Usage};
 use crate::report::table::FreeConstants;
@@ -13,7 +13,7 @@ use crate::scenario::Request;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The outcomes of every scenario that some rows need, by scenario and variant, a seed after another.
+/// The outcomes of the scenarios that the rows need, by scenario and variant, in the order of the seeds.
 pub type Outcomes = BTreeMap<(String, String), Vec<Outcome>>;
 
 /// The plans of every scenario that `rows` need, by name.
@@ -25,7 +25,7 @@ pub fn plans(rows: &[published::Row]) -> Result<BTreeMap<String, Plan>, InputErr
     names.into_iter().map(|name| Ok((name.clone(), Request::of(name).plan()?))).collect()
 }
 
-/// The runs that `rows` need of the plans, on all cores. After Ctrl-C, those that have ended.
+/// Runs the plans that `rows` need, on all cores. After Ctrl-C it returns the runs that have ended.
 ///
 /// # Errors
 /// The first run that failed, in the order of scenarios, variants and seeds.
@@ -34,27 +34,27 @@ pub fn run_plans(
     rows: &[published::Row],
     stop: &StopFlag,
 ) -> Result<Outcomes, RunError> {
-    let mut needed: BTreeSet<(&String, Variant)> = BTreeSet::new();
+    let trials: BTreeMap<&String, Vec<Trial<'_>>> = plans.iter().map(|(name, plan)| (name, plan.trials())).collect();
+    let mut needed: BTreeSet<(&String, usize)> = BTreeSet::new();
     for row in rows {
         for name in &row.scenarios {
-            let variants = row
-                .variants()
-                .filter_map(|name_of| plans[name].variants.iter().find(|variant| variant.to_string() == *name_of));
-            needed.extend(variants.map(|&variant| (name, variant)));
+            let index = |variant: &String| trials[name].iter().position(|trial| trial.name() == *variant);
+            needed.extend(row.variants().filter_map(index).map(|index| (name, index)));
         }
     }
     let runs: Vec<_> = needed
         .into_iter()
-        .flat_map(|(name, variant)| plans[name].seeds.iter().map(move |&seed| (name, variant, seed)))
+        .flat_map(|(name, index)| plans[name].seeds.iter().map(move |&seed| (name, index, seed)))
         .collect();
     let progress = Progress::new(runs.len() as u64, "published rows");
     let results: Vec<_> = runs
         .into_par_iter()
         .filter(|_| !stop.is_set())
-        .map(|(name, variant, seed)| {
-            let run = run::run_one(&plans[name], variant, seed, false, stop);
+        .map(|(name, index, seed)| {
+            let trial = &trials[name][index];
+            let run = run::run_one(trial, seed, false, stop);
             progress.step();
-            run.map(|run| ((name.clone(), variant.to_string()), run.outcome))
+            run.map(|run| ((name.clone(), trial.name()), run.outcome))
         })
         .collect();
     let mut outcomes = Outcomes::new();
@@ -65,7 +65,7 @@ pub fn run_plans(
     Ok(outcomes)
 }
 
-/// Every row beside what the outcomes give for it; rows whose runs are missing are left out.
+/// Every row beside the value from the outcomes. Rows whose runs are missing are left out.
 pub fn compare(rows: &[published::Row], outcomes: &Outcomes) -> Vec<Row> {
     rows.iter()
         .filter_map(|row| {
@@ -106,12 +106,12 @@ fn estimate(row: &published::Row, name: &str, outcomes: &Outcomes) -> Option<Est
     Estimate::of(&samples)
 }
 
-/// A row's quantity in the unit of the published tables: as they have it, or else as our own table does.
+/// A row's quantity in the published unit: from the published tables, or else from our own table.
 fn value(quantity: &str, outcome: &Outcome) -> Option<f64> {
-    if let Some(published) = outcome.section.published().iter().find(|known| known.name == quantity) {
+    if let Some(published) = outcome.section.measured().published().iter().find(|known| known.name == quantity) {
         return (published.of)(outcome);
     }
-    let ours = outcome.section.quantities().into_iter().find(|known| known.id == quantity)?;
+    let ours = outcome.section.measured().quantities().into_iter().find(|known| known.id == quantity)?;
     (ours.of)(outcome)
 }
 

@@ -19,7 +19,7 @@ impl Setting {
         Self { place, key: key.into(), text: text.into() }
     }
 
-    /// What was given with `--set`: `key=value`. A key may carry its unit: `duration_ms=5` is `duration=5 ms`.
+    /// A setting from `--set`: `key=value`. A key may carry its unit: `duration_ms=5` is `duration=5 ms`.
     ///
     /// # Errors
     /// There is no `=`, or nothing before it.
@@ -45,7 +45,7 @@ impl Setting {
         InputError::value(&self.place, &self.key, &self.text, why, valid)
     }
 
-    /// The error that nothing has this key; `names` are all that would do.
+    /// The error for an unknown key; `names` lists all valid keys.
     pub fn unknown<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> InputError {
         InputError::unknown(&self.place, &self.key, names)
     }

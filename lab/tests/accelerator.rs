@@ -1,10 +1,10 @@
-//! What must emerge of the accelerator's streams, and may not be coded in.
+//! Behaviour of the accelerator's streams that must emerge from the model and may not be coded in.
 
 mod common;
 
 use common::{mean, outcomes, plan};
+use lab::kinds::accelerator::StreamVariant::{self, Budget, Passes, Posted, Remapped, SelfIpi};
 use lab::outcome::Summary;
-use lab::plan::StreamVariant::{self, Budget, Passes, Posted, Remapped, SelfIpi};
 
 fn run(variant: StreamVariant, sets: &[&str]) -> Summary {
     let plan = plan("dsa-loops", &[&["ramp=1ms", "duration=4ms"], sets].concat());
@@ -24,7 +24,7 @@ fn more_passes_gain_less_and_less() {
     assert!(rate(Remapped) < rates[0], "{rates:?}");
 }
 
-/// Every handler was told of its descriptors once and has answered: nothing is lost, whatever ends a notification early.
+/// Every handler saw its descriptors once and has answered them: nothing is lost, whatever ends a notification early.
 #[test]
 fn no_stream_loses_a_descriptor() {
     for variant in [Remapped, Posted, Passes(0), Budget(0), Budget(1_000), SelfIpi] {
@@ -32,8 +32,8 @@ fn no_stream_loses_a_descriptor() {
         let outcome = outcomes(&plan, variant, 1).remove(0);
         let streams = outcome.accelerator().unwrap();
         let each: Vec<u64> = streams.devices.iter().map(|device| device.descriptors).collect();
-        // Interrupts of their own are served by priority: the higher vector's next one is there before its handler has
-        // ended, and the other stream stands still. A notification serves every vector in turn.
+        // Separate interrupts are served by priority: the higher vector's next interrupt arrives before its handler
+        // has ended, and the other stream stands still. A notification serves every vector in turn.
         let is_in_turn = !matches!(variant, Remapped | SelfIpi);
         assert!(!is_in_turn || each[0].abs_diff(each[1]) <= each[0] / 100, "{variant}: {each:?} of the two devices");
         assert!(streams.latency.max_ns < 20_000, "{variant}: one took {} ns", streams.latency.max_ns);

@@ -1,17 +1,18 @@
-//! Where the finder names a bottleneck, halving that cost raises IOPS.
+//! If the finder names a bottleneck, halving its cost raises IOPS.
 //!
-//! The opposite does not hold of the MSI path: it bounds MSIs, and whatever lets more completions share one (a quicker
-//! link does) raises IOPS too.
+//! The converse does not hold for the MSI path: it limits MSIs, and anything that lets more completions share one MSI
+//! (for example a faster link) raises IOPS too.
 
 mod common;
 
 use common::{mean, summary};
+use lab::kinds::storage::DRIVE_LINK;
+use lab::kinds::storage::StorageVariant::{self, Posted, Remapped};
 use lab::outcome::{Bottleneck, ServerKind, Summary};
-use lab::plan::Delivery::{self, Posted, Remapped};
 
 const SHORT: [&str; 2] = ["ramp=1ms", "duration=3ms"];
 
-fn run(delivery: Delivery, sets: &[&str]) -> Summary {
+fn run(delivery: StorageVariant, sets: &[&str]) -> Summary {
     summary("emr-4-drives", delivery, &[&SHORT, sets].concat(), 1)
 }
 
@@ -26,7 +27,7 @@ fn where_it_is_the_msi_path_halving_it_helps() {
     assert_eq!(before.bottleneck.bottleneck, Bottleneck::MsiPath(ServerKind::Remapping), "{}", before.bottleneck);
     let constants = common::plan("emr-4-drives", &[]).platform.fabric;
     let half = |key: &str, ns: f64| format!("fabric.{key}={}ns", ns / 2.0);
-    // The unit is held while the dispatch unit delivers: both are its cost.
+    // The unit is held while the dispatch unit delivers, so its cost includes both.
     let (remap, dispatch) = (constants.remap_service.ps() as f64 / 1e3, constants.dispatch.ps() as f64 / 1e3);
     let now = run(Remapped, &[&half("remap_service", remap), &half("dispatch", dispatch)]);
     assert!(ratio(&before, &now) > 1.1, "{:.3} times, now {}", ratio(&before, &now), now.bottleneck);
@@ -36,7 +37,7 @@ fn where_it_is_the_msi_path_halving_it_helps() {
 fn where_it_is_the_drive_link_doubling_it_helps() {
     for sets in [&["job.bs=16k"][..], &[]] {
         let before = run(Posted, sets);
-        assert_eq!(before.bottleneck.bottleneck, Bottleneck::DriveLink, "{sets:?}: {}", before.bottleneck);
+        assert_eq!(before.bottleneck.bottleneck, DRIVE_LINK, "{sets:?}: {}", before.bottleneck);
         let now = run(Posted, &[sets, &["drive.gen5.link=26.6GB/s"]].concat());
         assert!(ratio(&before, &now) > 1.05, "{:.3} times, now {}", ratio(&before, &now), now.bottleneck);
     }

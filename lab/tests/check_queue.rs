@@ -1,19 +1,20 @@
-//! The check after submissions, on whole servers: where it helps, and that elsewhere it costs nothing.
+//! The check after submissions on whole servers: it helps in some cases, and costs nothing in the others.
 
 mod common;
 
 use common::{mean, outcomes, plan, summary};
+use lab::kinds::storage::StorageVariant::{self, Remapped};
 use lab::outcome::Summary;
-use lab::plan::Delivery::{self, Remapped};
 
 fn run(scenario: &str, sets: &[&str]) -> Summary {
     summary(scenario, Remapped, sets, 2)
 }
 
-/// The driver finds out by itself what the published patch was told.
+/// The driver finds the setting itself; the published patch needs to be told.
 #[test]
 fn it_is_automatic_where_the_drive_coalesces_in_secret() {
-    // Sixteen interrupts, half a millisecond each, to find out; and as many again for a beginning.
+    // The driver needs sixteen interrupts of half a millisecond each to decide; the start of the load takes as many
+    // again.
     let span = ["ramp=20ms", "duration=10ms"];
     let iops = |check: &str| mean(&run("azure-one-job", &[&span[..], &[check]].concat()), "iops");
     let (off, on, auto) =
@@ -22,12 +23,12 @@ fn it_is_automatic_where_the_drive_coalesces_in_secret() {
     assert!((auto / on - 1.0).abs() < 0.005, "{auto} found out, {on} told");
 }
 
-/// Own queues on honest drives, the published rows: nobody looks, and not an event differs.
+/// The published rows: own queues on honest drives. No queue is checked, and not an event differs.
 #[test]
 fn it_stays_off_on_queues_of_one_cpu() {
     let span = ["ramp=1ms", "duration=1ms"];
     for (scenario, delivery) in
-        [("emr-4-drives", Remapped), ("emr-4-drives", Delivery::Posted), ("optane-4-drives", Remapped)]
+        [("emr-4-drives", Remapped), ("emr-4-drives", StorageVariant::Posted), ("optane-4-drives", Remapped)]
     {
         let of = |check: &str| {
             let plan = plan(scenario, &[&span[..], &[check]].concat());
@@ -43,7 +44,7 @@ fn it_stays_off_on_queues_of_one_cpu() {
     }
 }
 
-/// Forced upon drives that it cannot help, with every look paying for the line that the device writes.
+/// The check is forced upon drives that it cannot help. Every look pays for the cache line that the device writes.
 #[test]
 fn forced_it_costs_less_than_half_a_per_cent() {
     for sets in [
@@ -66,7 +67,7 @@ fn forced_it_costs_less_than_half_a_per_cent() {
     }
 }
 
-/// Many CPUs, few queues: what one CPU's interrupts did for all, all do for themselves.
+/// With many CPUs and few queues, every CPU reaps for itself; without the check, one CPU's interrupts reap for all.
 #[test]
 fn several_cpus_on_a_queue_share_its_completions() {
     let sets = ["ramp=1ms", "duration=2ms", "drives.queues=4"];
@@ -84,9 +85,9 @@ fn several_cpus_on_a_queue_share_its_completions() {
     assert_eq!(auto.storage().unwrap().drives.iter().map(|drive| drive.errors).sum::<u64>(), 0);
 }
 
-/// What reproduces the soft lockup: a drive's whole rate on one CPU, whose completions take longer than the drive. An
-/// interrupt that goes on for as long as it finds entries then never returns; the driver's bound and the check each
-/// end it.
+/// Reproduces the soft lockup: one CPU takes a drive's whole rate, and its completions take longer than the drive. An
+/// interrupt that runs for as long as it finds entries then never returns. The driver's bound and the check each end
+/// it.
 #[test]
 fn an_unbounded_interrupt_keeps_its_cpu_for_as_long_as_others_submit() {
     let longest_ns = |duration: &str, options: &[&str]| {

@@ -1,8 +1,8 @@
-//! Same plan and seed: the same events and the same bytes, whatever runs beside it.
+//! Equal plans and seeds give the same events and the same bytes, whatever else runs at the same time.
 
 mod common;
 
-use lab::plan::Delivery;
+use lab::kinds::storage::StorageVariant;
 use std::path::Path;
 use std::process::Command;
 
@@ -11,7 +11,7 @@ const SETS: [&str; 2] = ["ramp=500us", "duration=500us"];
 #[test]
 fn a_seed_is_a_digest() {
     let plan = common::plan("emr-uring", &SETS);
-    for delivery in Delivery::ALL {
+    for delivery in StorageVariant::ALL {
         let digests = || -> Vec<u64> {
             common::outcomes(&plan, delivery, 3).iter().map(|outcome| outcome.engine.digest).collect()
         };

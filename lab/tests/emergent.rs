@@ -1,15 +1,15 @@
-//! What must emerge from hardware times and real driver code, and is nowhere coded: a test each, with the figures that
-//! it saw in its message.
+//! Effects that must emerge from hardware times and real driver code, and are coded nowhere. Each test reports its
+//! figures in its message.
 
 mod common;
 
 use common::{mean, outcomes, plan, summary};
+use lab::kinds::storage::StorageVariant::{self, Posted, Remapped};
 use lab::outcome::Summary;
-use lab::plan::Delivery::{self, Posted, Remapped};
 
 const SHORT: [&str; 2] = ["ramp=1ms", "duration=3ms"];
 
-fn four_drives(delivery: Delivery, sets: &[&str]) -> Summary {
+fn four_drives(delivery: StorageVariant, sets: &[&str]) -> Summary {
     summary("emr-4-drives", delivery, &[&SHORT, sets].concat(), 2)
 }
 
@@ -33,7 +33,7 @@ fn notifications_per_msi_fall_with_the_rate() {
     let mut last = 100.1;
     for depth in [2, 8, 15, 64] {
         let at = four_drives(Posted, &[&format!("job.iodepth={depth}")]);
-        // MSIs as a kernel counts them: those that a handler ran for.
+        // MSIs as a kernel counts them: only MSIs that ran a handler.
         let (msis, ratio) = (mean(&at, "interrupts"), mean(&at, "notifications_per_msi"));
         eprintln!("depth {depth}: {msis:.0} MSI/s, {ratio:.2} % notifications");
         assert!(ratio < last, "depth {depth}: {ratio} % at {msis} MSI/s, after {last} %");
@@ -74,7 +74,7 @@ fn the_largest_gain_is_with_eight_drives() {
 
 #[test]
 fn completions_per_interrupt_grow_when_delivery_is_delayed() {
-    // A slower remapping unit would hold the drives back as well. These delay the handler alone.
+    // A slower remapping unit would hold the drives back too. These costs delay only the handler.
     for (delivery, key, times) in [
         (Remapped, "cpu.irq_entry", ["200ns", "1us", "3us"]),
         (Posted, "cpu.irq_entry", ["200ns", "1us", "3us"]),
@@ -112,7 +112,7 @@ fn more_harvest_passes_gain_nothing_on_nvme() {
 fn latency_is_what_is_in_flight_over_the_rate() {
     for delivery in [Remapped, Posted] {
         let run = four_drives(delivery, &[]);
-        // fio's depth counts an I/O from before the submitting call, its completion latency from after it.
+        // fio's depth counts an I/O from before the submitting call; its completion latency starts after the call.
         let (completion, submission) = (mean(&run, "clat"), mean(&run, "slat"));
         let little = 32.0 * 64.0 * 1e9 / mean(&run, "iops");
         eprintln!("{delivery}: {completion:.0} + {submission:.0} ns, in flight / IOPS {little:.0} ns");
@@ -145,7 +145,7 @@ fn a_saturated_cpu_is_shared_equally() {
         eprintln!("{delivery}: {ios:?}");
         assert!(runs[0].cpus[0].busy() > 0.99, "{delivery}: the CPU is busy");
         let share = ios[0] as f64 / ios.iter().sum::<u64>() as f64;
-        // A slice of the scheduler is 3 ms: one more or less of twenty is five per cent of a share.
+        // A slice of the scheduler is 3 ms. With twenty slices, one more or less is five per cent of a share.
         assert!((share - 0.5).abs() < 0.03, "{delivery}: {ios:?}");
     }
 }

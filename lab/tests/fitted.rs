@@ -1,4 +1,4 @@
-//! The claim of README and docs/reproduction.md: every fitted row comes out within 2 % with the constants as they stand.
+//! The claim of README and docs/reproduction.md: with the current constants, every fitted row comes out within 2 %.
 
 use lab::interrupt::StopFlag;
 use lab::published::{self, Usage};

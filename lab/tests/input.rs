@@ -1,4 +1,4 @@
-//! Wrong input on the command line: exit code 2, one line that says what would be valid, nothing written.
+//! Wrong input on the command line gives exit code 2 and one line that names valid input. Nothing is written.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -7,7 +7,7 @@ fn campanile(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_campanile")).current_dir(folder).args(arguments).output().expect("it starts")
 }
 
-/// Runs in a folder that holds `scenario` as `s.toml`; gives the code, the error text and the names in the folder.
+/// Runs in a folder that holds `scenario` as `s.toml`. Returns the code, the error text and the names in the folder.
 fn fail(scenario: &str, arguments: &[&str]) -> (i32, String, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("s.toml"), scenario).unwrap();
@@ -136,7 +136,7 @@ fn what_is_not_modelled_is_a_warning_and_what_cannot_be_honoured_an_error() {
 #[test]
 fn an_interrupted_run_prints_what_it_has_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    // Minutes of work: only the signal can end it within the test's time.
+    // The run takes minutes: only the signal can end it within the test's time.
     let mut arguments = vec!["run", "emr-4-drives", "--seeds", "40", "--json", "out.json"];
     arguments.extend(["--set", "ramp=1ms", "--set", "duration=200ms"]);
     let child = Command::new(env!("CARGO_BIN_EXE_campanile"))

@@ -1,14 +1,14 @@
-//! The published job files run as they are.
+//! The published job files run without changes.
 
 mod common;
 
 use common::{mean, outcomes, plan};
+use lab::kinds::storage::StorageVariant::{self, Polled, Posted, Remapped};
 use lab::outcome::Summary;
-use lab::plan::Delivery::{self, Polled, Posted, Remapped};
 use lab::scenario::Request;
 
 /// Runs a carried job file for a short while.
-fn run(job: &str, delivery: Delivery) -> Summary {
+fn run(job: &str, delivery: StorageVariant) -> Summary {
     let path = format!("{}/../scenarios/jobs/{job}", env!("CARGO_MANIFEST_DIR"));
     let plan = plan(&path, &["ramp=500us", "duration=1ms"]);
     Summary::over(&outcomes(&plan, delivery, 1)).unwrap()

@@ -1,8 +1,10 @@
-//! How much memory a simulated server takes: the process's peak, so these sizes are in one test, in ascending order.
+//! The memory that a simulated server takes. The process reports only its peak, so one test runs all sizes in
+//! ascending order.
 
 use lab::bench::peak_memory_mib;
 use lab::interrupt::StopFlag;
-use lab::plan::{Delivery, Plan};
+use lab::kinds::storage::StorageVariant;
+use lab::plan::Plan;
 use lab::run::run_one;
 use lab::scenario::Request;
 use std::fmt::Write;
@@ -38,7 +40,9 @@ fn eight_drives_take_less_than_200_mb_and_1024_less_than_2_gb() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     for (plan, drives, most_mib) in [(eight_drives(), 8, 200.0), (thousand_drives(folder.path()), 1024, 2048.0)] {
         assert_eq!(plan.storage().unwrap().drives.len(), drives);
-        let outcome = run_one(&plan, Delivery::Posted, 1, false, &StopFlag::default()).expect("it runs").outcome;
+        let outcome = run_one(&plan.trial(StorageVariant::Posted).unwrap(), 1, false, &StopFlag::default())
+            .expect("it runs")
+            .outcome;
         let working = outcome.storage().unwrap().drives.iter().filter(|drive| drive.ios > 0).count();
         assert_eq!(working, drives, "every drive completes something");
         let peak_mib = peak_memory_mib().expect("/proc tells");

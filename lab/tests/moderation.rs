@@ -1,8 +1,9 @@
-//! What the default controller of moderation promises, on the machine: latency of single reads, throughput beside every
-//! fixed level, a level that stays. The published ones stand beside it with their faults.
+//! The promises of the default moderation controller, on the machine: the latency of single reads, the throughput of
+//! the best fixed level, a stable level. The published controllers run beside it, with their faults.
 
 use lab::interrupt::StopFlag;
-use lab::outcome::{Outcome, RdmaOutcome};
+use lab::kinds::rdma::RdmaOutcome;
+use lab::outcome::Outcome;
 use lab::run::run_one;
 use lab::scenario::Request;
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ fn run(scenario: &str, sets: &[&str], moderation: &str) -> Outcome {
         ..Request::default()
     };
     let plan = request.plan().expect("a scenario");
-    let outcome = run_one(&plan, plan.variants[0], 1, false, &StopFlag::default()).expect("it runs").outcome;
+    let outcome = run_one(&plan.trials()[0], 1, false, &StopFlag::default()).expect("it runs").outcome;
     assert!(outcome.faults.is_empty(), "{moderation}: {:?}", outcome.faults);
     outcome
 }
@@ -32,7 +33,7 @@ fn iops(outcome: &Outcome) -> f64 {
     rdma(outcome).ios as f64 * 1e9 / outcome.span_ns as f64
 }
 
-/// The most that any fixed level gives, with the same settings but a short ramp.
+/// The highest rate of all fixed levels, with the same settings but a short ramp.
 fn best(scenario: &str, sets: &[&str]) -> f64 {
     let short = [sets, &["ramp=5ms", "duration=60ms"]].concat();
     (0..=TOP).map(|level| iops(&run(scenario, &short, &format!("level {level}")))).fold(0.0, f64::max)
@@ -55,7 +56,7 @@ fn a_load_deep_from_the_start_is_found_and_held() {
     assert_eq!(rdma(&ours).level_changes, 0, "{:?}", rdma(&ours).levels);
     let off = iops(&run("rdma-deep", &["ramp=5ms", "duration=60ms"], "no moderation"));
     assert!(best > 1.4 * off, "there is something to win: {best} over {off}");
-    // irq-am waits for a change of 20 %, programs level 0 for ever, and wins nothing.
+    // irq-am waits for a change of 20 %, programs level 0 for ever, and gains nothing.
     let published = run("rdma-deep", &["ramp=30ms", "duration=100ms", "rdma.nr_events=64"], "irq-am");
     let programmed = rdma(&published).programmed;
     assert!(rdma(&published).levels.len() == 1 && programmed > 100, "{programmed}, {:?}", rdma(&published).levels);
@@ -68,16 +69,16 @@ fn single_reads_are_within_half_a_per_cent_of_no_moderation() {
     let mean = |moderation| rdma(&run("rdma-qd1", &spans, moderation)).latency.mean_ns;
     let (off, ours, published, dim) = (mean("no moderation"), mean("adaptive"), mean("irq-am"), mean("net_dim"));
     assert!(ours <= 1.005 * off, "{ours} ns instead of {off}");
-    // Each of its samples ends with a level programmed anew.
+    // Each of its samples ends by programming a level.
     assert!(published > 1.001 * off, "{published} ns instead of {off}");
     assert!(dim > 1.5 * off, "it starts at level 1, and stays: {dim} ns instead of {off}");
 }
 
-/// Each depth follows each other one once.
+/// A sequence in which each depth follows each other depth once.
 const DEPTHS: [u32; 13] = [1, 4, 1, 32, 1, 256, 4, 32, 4, 256, 32, 256, 1];
-/// For how long each holds.
+/// Duration of each depth.
 const STEP_NS: u64 = 450_000_000;
-/// By when the level has followed.
+/// Time after which the level must have followed.
 const FOLLOWED_NS: u64 = 340_000_000;
 
 #[test]
@@ -101,14 +102,15 @@ fn every_step_of_the_load_is_followed_within_half_a_second() {
         assert!(rates[held as usize] >= 0.95 * best, "step {index} to {depth}: level {held} of {rates:?}\n{levels:?}");
         let later = levels.iter().filter(|change| (followed_ns..end_ns).contains(&change.from_ns)).count();
         assert_eq!(later, 0, "step {index} to {depth}: {levels:?}");
-        // What single reads need no delay for, they do not get.
+        // Single reads need no delay, so they get none.
         assert!(depth > 1 || held == 0, "step {index}: level {held}\n{levels:?}");
     }
 }
 
 #[test]
 fn a_load_that_deepens_while_the_cpu_is_the_limit_is_followed() {
-    // Level 0 is the best for up to five reads, and does with five what it does with 256; level 2 is for sixteen.
+    // Level 0 is the best for up to five reads, and gives the same rate with five as with 256. Level 2 is best for
+    // sixteen.
     let best = best("rdma-deep", &["rdma.depth=256"]);
     for from in [5, 16] {
         let depth = format!("rdma.depth={from}, 256 from 450 ms");
@@ -118,7 +120,7 @@ fn a_load_that_deepens_while_the_cpu_is_the_limit_is_followed() {
 
 #[test]
 fn thefts_of_the_cpu_move_nothing() {
-    // The same thefts at every fixed level: they depend on the seed alone.
+    // The thefts are the same at every fixed level, because they depend on the seed alone.
     let spans = ["ramp=250ms", "duration=150ms"];
     let level = |level: u32| iops(&run("rdma-thefts", &spans, &format!("level {level}")));
     let best = (0..=TOP).map(level).fold(0.0, f64::max);
@@ -134,7 +136,8 @@ fn a_programmer_that_is_slow_or_late_moves_nothing_it_should_not() {
     // Within the bound of 100 ms the search only takes longer.
     let slow = ["rdma.program_takes=20ms", "ramp=400ms", "duration=100ms"];
     check("rdma-deep", &slow, best);
-    // Beyond it every step is late, and is believed when it is done; a second later it is asked for again.
+    // Beyond the bound every step is late. The controller believes a step when it is done, and asks again a second
+    // later.
     let late = run("rdma-deep", &["rdma.program_takes=150ms", "ramp=0ns", "duration=1s"], "adaptive");
     let state = rdma(&late).tuning.as_ref().expect("a controller has a state");
     assert!(!state.contains(" late 0 ") && state.contains(" strays 0 "), "{state}");
@@ -146,7 +149,8 @@ fn completions_found_by_polling_count() {
     let best = best("rdma-mixed", &[]);
     let spans = ["ramp=300ms", "duration=200ms"];
     check("rdma-mixed", &spans, best);
-    // rdma_dim does not count them, and takes what varies in them for the load's: hundreds of changes a second.
+    // rdma_dim does not count these completions. It mistakes their variation for the load's: hundreds of changes a
+    // second.
     let published = run("rdma-mixed", &spans, "rdma_dim");
     assert!(rdma(&published).level_changes > 50 && iops(&published) < 0.9 * best, "{:?}", rdma(&published).levels);
 }

@@ -1,11 +1,13 @@
-//! What must come out of the network experiment without being put in.
+//! Results of the network experiment that must emerge from the model.
 
 mod common;
 
 use lab::interrupt::StopFlag;
-use lab::outcome::{FlowOutcome, NetworkOutcome, Outcome};
-use lab::plan::network::Mapping;
-use lab::plan::{NetworkVariant, Plan, Variant};
+use lab::kinds::network::Mapping;
+use lab::kinds::network::NetworkVariant;
+use lab::kinds::network::{FlowOutcome, NetworkOutcome};
+use lab::outcome::Outcome;
+use lab::plan::Plan;
 use lab::run;
 use std::cell::Cell;
 
@@ -18,8 +20,7 @@ fn mmio(irqs: u16) -> NetworkVariant {
 }
 
 fn run(plan: &Plan, variant: NetworkVariant) -> Outcome {
-    let outcome =
-        run::run_one(plan, Variant::Network(variant), 1, false, &StopFlag::default()).expect("it runs").outcome;
+    let outcome = run::run_one(&plan.trial(variant).unwrap(), 1, false, &StopFlag::default()).expect("it runs").outcome;
     assert!(outcome.faults.is_empty(), "{:?}", outcome.faults);
     outcome
 }
@@ -34,7 +35,7 @@ fn mean(outcome: &Outcome, of: fn(&FlowOutcome) -> u64) -> f64 {
     flows.iter().map(of).sum::<u64>() as f64 / flows.len() as f64
 }
 
-/// One CPU for eight queues: each flow gets an eighth of what it can do, and what is sent beyond that is lost.
+/// One CPU serves eight queues: each flow gets an eighth of its capacity, and packets beyond that are lost.
 #[test]
 fn a_saturated_cpu_gives_every_flow_its_share_and_the_rest_is_lost() {
     let plan = plan(&["ramp=40ms", "duration=100ms"]);
@@ -42,7 +43,7 @@ fn a_saturated_cpu_gives_every_flow_its_share_and_the_rest_is_lost() {
     let share = mean(&one, |flow| flow.returned);
     let capacity = Cell::new(0.0);
     for flow in &network(&one).flows {
-        // A poll of 64 packets more or less at either end of the span.
+        // The tolerance is one poll of 64 packets at either end of the span.
         assert!((flow.returned as f64 - share).abs() <= 128.0, "{flow:?} of {share}");
         let loss = flow.loss().expect("it sent") / 100.0;
         assert!((loss - (1.0 - share / flow.sent as f64)).abs() < 0.02, "{flow:?}");
@@ -56,10 +57,11 @@ fn a_saturated_cpu_gives_every_flow_its_share_and_the_rest_is_lost() {
     assert_eq!(network(&one).disordered + network(&two).disordered, 0);
 }
 
-/// Without the extension an interrupt costs two accesses besides its end; with it none, unless lines are levels.
+/// Without the extension an interrupt costs two accesses besides its end. With it an interrupt costs none, unless
+/// lines are levels.
 #[test]
 fn exits_of_an_interrupt_are_those_of_the_specification() {
-    // A load light enough for an interrupt a packet or so.
+    // The load is so light that there is about one interrupt per packet.
     let light = ["ramp=2ms", "duration=20ms", "vhost.send=60us"];
     let cost = |settings: &[&str], variant| {
         let outcome = run(&plan(&[&light[..], settings].concat()), variant);
@@ -93,15 +95,15 @@ fn a_light_load_comes_back_whole() {
             let outcome = run(&plan, variant);
             for flow in &network(&outcome).flows {
                 assert!(flow.sent > 150, "{settings:?} {variant}: {flow:?}");
-                // What is under way at either end.
+                // Packets that are under way at either end of the span.
                 assert!(flow.sent.abs_diff(flow.returned) <= 2, "{settings:?} {variant}: {flow:?}");
             }
         }
     }
 }
 
-/// A mapping that keeps an interrupt for the configuration has one CPU fewer for its queues; the fixed one of the series and
-/// the one that knows no device come to the same.
+/// A mapping that keeps an interrupt for the configuration has one CPU fewer for its queues. The series' fixed mapping
+/// and the mapping that knows no device give the same result.
 #[test]
 fn the_mapping_decides_how_many_cpus_serve() {
     let plan = plan(&["ramp=20ms", "duration=60ms"]);

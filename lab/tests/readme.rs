@@ -1,4 +1,4 @@
-//! The README's table is what the program prints. `UPDATE_README=1 cargo test --test readme` writes it anew.
+//! The README's table is the program's output. `UPDATE_README=1 cargo test --test readme` writes it anew.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("lab is a room of the house").into()
 }
 
-/// The command behind the marker, and where in the text its fenced block begins and ends.
+/// The command behind the marker, and the range of its fenced block in the text.
 fn table(readme: &str) -> (Vec<&str>, std::ops::Range<usize>) {
     let marker = readme.find(MARKER).expect("README.md marks its table with `<!-- table: campanile … -->`");
     let (command, rest) = readme[marker + MARKER.len()..].split_once(" -->\n").expect("the marker ends its line");
@@ -40,7 +40,7 @@ fn the_readmes_table_is_what_the_program_prints() {
     );
 }
 
-/// `fitted.rs` holds the 2 %; this holds the counts beside it.
+/// `fitted.rs` checks the 2 %; this test checks the counts beside it.
 #[test]
 fn the_readme_counts_free_constants_and_fitted_rows() {
     let rows = lab::published::rows().unwrap();

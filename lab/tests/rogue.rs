@@ -1,19 +1,19 @@
-//! A message from the wrong requester: not delivered, recorded, shown, and no loss to the others.
+//! A message from the wrong requester is not delivered. It is recorded and shown, and the other devices lose nothing.
 
 mod common;
 
+use lab::kinds::storage::StorageVariant;
 use lab::outcome::{Outcome, Summary};
-use lab::plan::Delivery;
 use lab::report::{self, Class, RunReport};
 
-fn outcome(scenario: &str, delivery: Delivery, sets: &[&str]) -> Outcome {
+fn outcome(scenario: &str, delivery: StorageVariant, sets: &[&str]) -> Outcome {
     let plan = common::plan(scenario, &[&["duration=2ms", "ramp=1ms"], sets].concat());
     common::outcomes(&plan, delivery, 1).remove(0)
 }
 
 #[test]
 fn a_strangers_messages_are_refused_and_recorded_and_cost_the_others_nothing() {
-    for delivery in [Delivery::Remapped, Delivery::Posted] {
+    for delivery in [StorageVariant::Remapped, StorageVariant::Posted] {
         let (alone, attacked) =
             (outcome("emr-4-drives", delivery, &[]), outcome("emr-4-drives", delivery, &["options.rogue_msi=50us"]));
         assert_eq!(alone.faults, []);
@@ -34,5 +34,5 @@ fn a_strangers_messages_are_refused_and_recorded_and_cost_the_others_nothing() {
 
 #[test]
 fn a_polled_run_has_no_message_to_copy() {
-    assert_eq!(outcome("emr-polled", Delivery::Polled, &["options.rogue_msi=50us"]).faults, []);
+    assert_eq!(outcome("emr-polled", StorageVariant::Polled, &["options.rogue_msi=50us"]).faults, []);
 }

@@ -1,4 +1,4 @@
-//! Every published row is answered by its scenario: a quantity or a variant with a wrong name would be a row less.
+//! Every published row gets a figure from its scenario. A quantity or a variant with a wrong name would lose a row.
 
 use lab::interrupt::StopFlag;
 use lab::{published, reproduce};
@@ -8,7 +8,7 @@ fn every_row_has_a_figure() {
     let rows = published::rows().expect("the carried rows");
     let mut plans = reproduce::plans(&rows).expect("the carried scenarios");
     for plan in plans.values_mut() {
-        // Long enough for a first figure of each quantity; whether it is a good one, other tests say.
+        // Long enough for a first figure of each quantity. Other tests check the figures.
         plan.seeds.truncate(1);
         plan.spans.ramp_ns = plan.spans.ramp_ns.min(300_000);
         plan.spans.measured_ns = plan.spans.measured_ns.min(1_000_000);

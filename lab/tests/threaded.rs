@@ -1,20 +1,21 @@
-//! A threaded interrupt behind a GIC: what a cycle costs in accesses, and the published gains.
+//! A threaded interrupt behind a GIC: the accesses that a cycle costs, and the published gains.
 
 mod common;
 
 use common::plan;
 use lab::interrupt::StopFlag;
-use lab::outcome::{Accesses, Outcome};
-use lab::plan::{ThreadedVariant, Variant};
+use lab::kinds::threaded::Accesses;
+use lab::kinds::threaded::ThreadedVariant;
+use lab::outcome::Outcome;
 use lab::scenario::Request;
 use lab::{published, reproduce, run};
 
 fn outcome(scenario: &str, variant: ThreadedVariant, sets: &[&str]) -> Outcome {
     let plan = plan(scenario, sets);
-    run::run_one(&plan, Variant::Threaded(variant), 1, false, &StopFlag::default()).unwrap().outcome
+    run::run_one(&plan.trial(variant).unwrap(), 1, false, &StopFlag::default()).unwrap().outcome
 }
 
-/// Per cycle, exactly: a count may only differ by what belongs to the cycles under way at the beginning and the end.
+/// Exact counts per cycle. They may differ only by the cycles that are under way at the beginning and the end.
 #[test]
 fn a_mask_is_two_writes_and_a_poll_and_eoimode_1_makes_none_of_them() {
     for (scenario, polls) in [("gic-emag", 1), ("gic-altra", 1), ("gic-juno", 0)] {
@@ -49,7 +50,7 @@ fn a_mask_is_two_writes_and_a_poll_and_eoimode_1_makes_none_of_them() {
     }
 }
 
-/// A distributor that takes its time to disable a line is polled more often, and EOImode 1 does not notice.
+/// If the distributor is slow to disable a line, it is polled more often. EOImode 1 is not affected.
 #[test]
 fn only_the_mask_waits_for_rwp() {
     let slow = &["duration=4ms", "gic.write_pending=2us"];
@@ -87,7 +88,8 @@ fn every_iteration_has_a_rate() {
     assert!((mean / counted - 1.0).abs() < 0.001, "{mean} over the iterations, {counted} over the span");
 }
 
-/// With other interrupts on the CPU the iterations differ; the accesses that a cycle costs and, nearly, the gain do not.
+/// With other interrupts on the CPU the iterations differ. The accesses per cycle stay the same, and the gain nearly
+/// so.
 #[test]
 fn a_neighbour_spreads_the_rates_and_leaves_the_accesses() {
     let rates = |variant, neighbour: &[&str]| {

@@ -3,14 +3,14 @@
 mod common;
 
 use lab::interrupt::StopFlag;
-use lab::plan::Delivery;
+use lab::kinds::storage::StorageVariant;
 use lab::report::trace;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-fn events(delivery: Delivery) -> Vec<Value> {
+fn events(delivery: StorageVariant) -> Vec<Value> {
     let plan = common::plan("emr-4-drives", &["ramp=500us", "duration=500us"]);
-    let run = lab::run::run_one(&plan, delivery, 1, true, &StopFlag::default()).unwrap();
+    let run = lab::run::run_one(&plan.trial(delivery).unwrap(), 1, true, &StopFlag::default()).unwrap();
     let mut bytes = Vec::new();
     let stats = trace::write(&mut bytes, run.trace, u64::MAX).unwrap();
     assert_eq!(stats.dropped, 0);
@@ -28,7 +28,7 @@ fn ps(event: &Value, key: &str) -> u64 {
 
 #[test]
 fn slices_nest_and_tracks_have_names() {
-    for delivery in [Delivery::Remapped, Delivery::Posted] {
+    for delivery in [StorageVariant::Remapped, StorageVariant::Posted] {
         let events = events(delivery);
         let mut names = BTreeMap::new();
         let mut tracks: BTreeMap<(u64, u64), Vec<Slice>> = BTreeMap::new();

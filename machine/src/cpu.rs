@@ -1,29 +1,11 @@
-//! One simulated CPU: its interrupt state, its debt of time, and where its time went.
+//! The CPUs: interrupt state, time debt, and time accounts.
 
-use crate::core::{Core, Next};
-use crate::event::{Event, cpu_event};
-use crate::gic::Interrupts;
-use crate::lapic::{Lapic, LapicEffect};
-use crate::observe::Fact;
 use crate::time::Ps;
-use crate::trace::Track;
-use crate::unrest::Kind;
 use hal::CpuId;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
-/// What a CPU waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Wait {
-    /// A time: the key of the end.
-    Until(Ps, u64),
-    /// A write to the word at this host address, no longer than to the key of the deadline.
-    Word(usize, Ps, u64),
-    /// An interrupt.
-    Interrupt,
-}
-
-/// Whom a CPU's time is charged to.
+/// The account that a CPU's time is charged to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Account {
     User,
@@ -31,7 +13,7 @@ pub(crate) enum Account {
     Irq,
 }
 
-/// Where a CPU's time went, in picoseconds. What is missing to the span is idle time.
+/// A CPU's time by account, in picoseconds. The rest of the span is idle time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CpuTimes {
     /// Application code.
@@ -47,15 +29,15 @@ pub struct CpuTimes {
 pub enum Exception {
     /// This vector of the local APIC.
     Vector(u8),
-    /// The IRQ exception of a machine with a GIC. Which interrupt it is, the handler reads from its CPU interface.
+    /// The IRQ exception of a machine with a GIC. The handler reads from its CPU interface which interrupt it is.
     Irq,
-    /// The IRQ exception while interrupts were off: one that only a priority above their mask causes (pseudo-NMI).
+    /// An IRQ exception while interrupts were off. Only a priority above the interrupt mask causes it (pseudo-NMI).
     PseudoNmi,
 }
 
 impl Exception {
-    /// The vector, for traces; a GIC's exceptions have none.
-    fn vector(self) -> u8 {
+    /// The vector, for traces. A GIC's exceptions have none.
+    pub(crate) fn vector(self) -> u8 {
         if let Self::Vector(vector) = self { vector } else { 0 }
     }
 }
@@ -70,62 +52,60 @@ impl fmt::Display for Exception {
     }
 }
 
-/// The interrupt request input of a CPU, as a GIC's CPU interface drives it.
+/// The interrupt request input of a CPU, as its interrupt controller drives it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum IrqInput {
     /// Nothing to take.
     #[default]
     Low,
-    /// Something to take while interrupts are on.
+    /// An interrupt that the CPU takes while interrupts are on.
     Irq,
-    /// Something of so high a priority that interrupts off, which are a priority mask then, do not hold it back.
+    /// An interrupt whose priority is above the mask. "Interrupts off" is then a priority mask and does not block it.
     PseudoNmi,
 }
 
 /// A CPU.
 pub(crate) struct Cpu {
     pub(crate) id: CpuId,
-    pub(crate) lapic: RefCell<Lapic>,
-    /// What the CPU interface of a GIC asks for; on a machine with local APICs it never asks.
-    pub(crate) irq_input: Cell<IrqInput>,
-    pub(crate) irq_on: Cell<bool>,
-    /// Interrupts were turned on with a debt outstanding that they may not cut: they are taken from here on.
-    pub(crate) irq_on_from: Cell<Ps>,
-    /// The exception level's own mask (PSTATE.I): set by taking an exception. Only pseudo-NMIs look at it, since
+    irq_input: Cell<IrqInput>,
+    irq_on: Cell<bool>,
+    /// Interrupts were turned on with a debt outstanding that they may not cut short: they are taken from this time
+    /// on.
+    irq_on_from: Cell<Ps>,
+    /// The exception level's own mask (PSTATE.I), which taking an exception sets. Only pseudo-NMIs use it, because
     /// ordinary interrupts are off then anyway.
-    pub(crate) exceptions_masked: Cell<bool>,
-    /// How many interrupts are being handled, one on top of another.
-    pub(crate) depth: Cell<u32>,
-    /// When the outermost one began.
-    pub(crate) interrupt_since: Cell<Ps>,
-    pub(crate) longest_interrupt: Cell<Ps>,
+    exceptions_masked: Cell<bool>,
+    /// Nesting depth of interrupts being handled.
+    depth: Cell<u32>,
+    /// Start of the outermost interrupt.
+    interrupt_since: Cell<Ps>,
+    longest_interrupt: Cell<Ps>,
     /// Time owed, in ps.
-    pub(crate) debt: Cell<u64>,
+    debt: Cell<u64>,
     times: [Cell<u64>; 3],
-    /// Counts waits; an event of an earlier one is stale.
-    pub(crate) generation: Cell<u32>,
-    /// The host address of the word that it relaxes on; 0 for none.
-    pub(crate) relaxes_on: Cell<usize>,
-    /// An ACCEPT event is under way.
-    pub(crate) accept_pending: Cell<bool>,
-    /// It comes later than it could ([`crate::unrest`]), and turning interrupts off forestalls it.
-    pub(crate) accept_late: Cell<bool>,
-    pub(crate) timer_generation: Cell<u32>,
-    /// The scheduler has something better for this CPU than what runs.
-    pub(crate) need_resched: Cell<bool>,
-    /// Halted: the next interrupt pays the wake-up.
-    pub(crate) idle: Cell<bool>,
-    /// In its idle loop, which looks at the run queue itself.
-    pub(crate) in_idle_loop: Cell<bool>,
-    /// A SLICE event is under way.
-    pub(crate) slice_armed: Cell<bool>,
+    /// Counts waits. An event of an earlier wait is stale.
+    generation: Cell<u32>,
+    /// The host address of the word that the CPU waits on; 0 for none.
+    relaxes_on: Cell<usize>,
+    /// An ACCEPT event is pending.
+    accept_pending: Cell<bool>,
+    /// The disturbed schedule delays the ACCEPT event ([`crate::unrest`]). Turning interrupts off prevents it.
+    accept_late: Cell<bool>,
+    timer_generation: Cell<u32>,
+    /// The scheduler prefers another thread to the running one.
+    need_resched: Cell<bool>,
+    /// Halted: the next interrupt pays the cost of the wake-up.
+    idle: Cell<bool>,
+    /// In its idle loop, which checks the run queue itself.
+    in_idle_loop: Cell<bool>,
+    /// A SLICE event is pending.
+    slice_armed: Cell<bool>,
 }
 
 impl Cpu {
-    pub(crate) fn new(id: CpuId) -> Self {
+    fn new(id: CpuId) -> Self {
         Self {
             id,
-            lapic: RefCell::new(Lapic::new(id.0)),
             irq_input: Cell::default(),
             irq_on: Cell::new(true),
             irq_on_from: Cell::new(Ps(0)),
@@ -146,15 +126,204 @@ impl Cpu {
             slice_armed: Cell::new(false),
         }
     }
+}
 
-    /// Whether there is an interrupt to take now.
+/// The request of the CPU's interrupt controller, and whether the CPU takes it.
+impl Cpu {
+    /// The request input.
+    #[inline]
+    pub(crate) fn irq_input(&self) -> IrqInput {
+        self.irq_input.get()
+    }
+
+    /// Drives the request input. The caller then plans the acceptance.
+    #[inline]
+    pub(crate) fn set_irq_input(&self, input: IrqInput) {
+        self.irq_input.set(input);
+    }
+
+    /// True if there is an interrupt to take now.
     #[inline]
     pub(crate) fn is_interrupted(&self) -> bool {
-        if self.irq_on.get() {
-            self.lapic.borrow().deliverable().is_some() || self.irq_input.get() != IrqInput::Low
-        } else {
-            self.irq_input.get() == IrqInput::PseudoNmi && !self.exceptions_masked.get()
+        match self.irq_input.get() {
+            IrqInput::Low => false,
+            _ if self.irq_on.get() => true,
+            input => input == IrqInput::PseudoNmi && !self.exceptions_masked.get(),
         }
+    }
+
+    #[inline]
+    pub(crate) fn irq_on(&self) -> bool {
+        self.irq_on.get()
+    }
+
+    /// Turns interrupts on or off, and returns whether they were on.
+    #[inline]
+    pub(crate) fn set_irq_on(&self, on: bool) -> bool {
+        self.irq_on.replace(on)
+    }
+
+    /// Interrupts are taken from this time on.
+    #[inline]
+    pub(crate) fn irq_on_from(&self) -> Ps {
+        self.irq_on_from.get()
+    }
+
+    #[inline]
+    pub(crate) fn set_irq_on_from(&self, from: Ps) {
+        self.irq_on_from.set(from);
+    }
+
+    /// Masks or unmasks exceptions. Returns whether they were masked.
+    pub(crate) fn set_exceptions_masked(&self, masked: bool) -> bool {
+        self.exceptions_masked.replace(masked)
+    }
+
+    /// Plans the acceptance of an interrupt.
+    #[inline]
+    pub(crate) fn plan_acceptance(&self, is_late: bool) {
+        self.accept_pending.set(true);
+        self.accept_late.set(is_late);
+    }
+
+    /// True while an acceptance is planned.
+    #[inline]
+    pub(crate) fn is_acceptance_planned(&self) -> bool {
+        self.accept_pending.get()
+    }
+
+    /// True while an acceptance is planned and the disturbed schedule has not delayed it.
+    #[inline]
+    pub(crate) fn is_acceptance_due(&self) -> bool {
+        self.accept_pending.get() && !self.accept_late.get()
+    }
+
+    /// The planned acceptance happens.
+    #[inline]
+    pub(crate) fn end_acceptance(&self) {
+        self.accept_pending.set(false);
+        self.accept_late.set(false);
+    }
+
+    /// Arms the local timer again; earlier settings become stale. Returns the number of this setting.
+    pub(crate) fn rearm_timer(&self) -> u32 {
+        let generation = self.timer_generation.get().wrapping_add(1);
+        self.timer_generation.set(generation);
+        generation
+    }
+
+    /// True if the timer's latest setting has this number.
+    pub(crate) fn is_timer_armed_as(&self, generation: u64) -> bool {
+        u64::from(self.timer_generation.get()) == generation
+    }
+}
+
+/// Interrupts being handled.
+impl Cpu {
+    /// Nesting depth of interrupts being handled.
+    #[inline]
+    pub(crate) fn depth(&self) -> u32 {
+        self.depth.get()
+    }
+
+    /// Enters one more interrupt, with interrupts off. Returns true if the CPU was halted.
+    #[inline]
+    pub(crate) fn enter_interrupt(&self, now: Ps) -> bool {
+        self.irq_on.set(false);
+        if self.depth.get() == 0 {
+            self.interrupt_since.set(now);
+        }
+        self.depth.set(self.depth.get() + 1);
+        self.idle.replace(false)
+    }
+
+    /// The interrupt handler returns, and interrupts are on.
+    #[inline]
+    pub(crate) fn leave_interrupt(&self) {
+        self.depth.set(self.depth.get() - 1);
+        self.irq_on.set(true);
+    }
+
+    /// Records how long one interrupt took.
+    #[inline]
+    pub(crate) fn note_interrupt(&self, took: Ps) {
+        if took > self.longest_interrupt.get() {
+            self.longest_interrupt.set(took);
+        }
+    }
+
+    /// The longest interrupt since the last call. An interrupt that has not returned yet counts with its time so far.
+    pub(crate) fn take_longest_interrupt(&self, now: Ps) -> Ps {
+        let running = if self.depth.get() > 0 { now.saturating_sub(self.interrupt_since.get()) } else { Ps(0) };
+        self.longest_interrupt.replace(Ps(0)).max(running)
+    }
+}
+
+/// The code that the CPU runs.
+impl Cpu {
+    /// True if the scheduler prefers another thread for this CPU.
+    #[inline]
+    pub(crate) fn need_resched(&self) -> bool {
+        self.need_resched.get()
+    }
+
+    #[inline]
+    pub(crate) fn set_need_resched(&self, need: bool) {
+        self.need_resched.set(need);
+    }
+
+    /// True while the CPU is halted.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.idle.get()
+    }
+
+    #[inline]
+    pub(crate) fn set_idle(&self, idle: bool) {
+        self.idle.set(idle);
+    }
+
+    /// True while the CPU is in its idle loop.
+    #[inline]
+    pub(crate) fn in_idle_loop(&self) -> bool {
+        self.in_idle_loop.get()
+    }
+
+    #[inline]
+    pub(crate) fn set_in_idle_loop(&self, inside: bool) {
+        self.in_idle_loop.set(inside);
+    }
+
+    /// True while a SLICE event is pending.
+    #[inline]
+    pub(crate) fn is_slice_armed(&self) -> bool {
+        self.slice_armed.get()
+    }
+
+    #[inline]
+    pub(crate) fn set_slice_armed(&self, armed: bool) {
+        self.slice_armed.set(armed);
+    }
+}
+
+/// Time and waits.
+impl Cpu {
+    /// The account for time outside named work.
+    #[inline]
+    pub(crate) fn kernel_account(&self) -> Account {
+        if self.depth.get() > 0 { Account::Irq } else { Account::System }
+    }
+
+    /// Time owed, in ps.
+    #[inline]
+    pub(crate) fn debt(&self) -> u64 {
+        self.debt.get()
+    }
+
+    /// Clears the debt. Returns how much it was, in ps.
+    #[inline]
+    pub(crate) fn take_debt(&self) -> u64 {
+        self.debt.replace(0)
     }
 
     /// Adds to the debt.
@@ -164,12 +333,14 @@ impl Cpu {
         self.charge(cost_ps, account);
     }
 
-    fn charge(&self, ps: u64, account: Account) {
+    #[inline]
+    pub(crate) fn charge(&self, ps: u64, account: Account) {
         let time = &self.times[account as usize];
         time.set(time.get() + ps);
     }
 
-    fn charged(&self) -> u64 {
+    /// Total charged time, in ps.
+    pub(crate) fn charged(&self) -> u64 {
         self.times.iter().map(Cell::get).sum()
     }
 
@@ -177,296 +348,117 @@ impl Cpu {
         let [user, system, irq] = [0, 1, 2].map(|index: usize| Ps(self.times[index].get()));
         CpuTimes { user, system, irq }
     }
+
+    /// The number of the current wait, for the event that ends it.
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.get().into()
+    }
+
+    /// The wait is over. Events that would end it are stale from now on.
+    #[inline]
+    pub(crate) fn end_wait(&self) {
+        self.generation.set(self.generation.get().wrapping_add(1));
+    }
+
+    /// True while the CPU waits on a word.
+    pub(crate) fn is_relaxing(&self) -> bool {
+        self.relaxes_on.get() != 0
+    }
 }
 
-/// What an entry takes at least that changed nothing.
-const STORM_ENTRY_PS: u64 = 1000;
-/// How long the machine runs on when the console waits for a word.
-pub(crate) const CONSOLE_STEP: Ps = Ps(100_000);
+/// The CPUs of a machine, followed by the console. The console stands for the host's own stack while the machine is
+/// stopped. The console has interrupts off, and no time passes for it.
+pub(crate) struct Cpus {
+    all: Box<[Cpu]>,
+    running: Cell<u32>,
+    /// CPUs that wait on a word, in ascending order.
+    relaxing: RefCell<Vec<CpuId>>,
+}
 
-impl Core {
-    /// The account of plain time of the running CPU.
-    pub(crate) fn kernel_account(&self) -> Account {
-        if self.cpu().depth.get() > 0 { Account::Irq } else { Account::System }
+impl Cpus {
+    /// `count` halted CPUs. The console runs.
+    pub(crate) fn new(count: u32) -> Self {
+        let all: Box<[Cpu]> = (0..=count).map(|cpu| Cpu::new(CpuId(cpu))).collect();
+        all[count as usize].irq_on.set(false);
+        Self { all, running: Cell::new(count), relaxing: RefCell::default() }
     }
 
-    /// Turns interrupts off; what was due while they were on comes first.
+    /// Number of CPUs, without the console.
     #[inline]
-    pub(crate) fn irq_save(&self) -> bool {
-        let were_on = self.cpu().irq_on.get();
-        if were_on {
-            self.settle();
-            if self.cpu().accept_pending.get() && !self.cpu().accept_late.get() {
-                self.take_interrupts();
-            }
-            self.cpu().irq_on.set(false);
-        }
-        were_on
+    pub(crate) fn count(&self) -> u32 {
+        self.all.len() as u32 - 1
     }
 
-    /// Turns interrupts on and takes what waits.
-    pub(crate) fn irq_enable(&self) {
-        // A CPU that unwinds at the end of the machine has nothing to take.
-        if self.dead.get() {
-            return;
-        }
-        self.cpu().irq_on.set(true);
-        self.take_interrupts();
-        self.owed_point();
+    /// The running CPU.
+    #[inline]
+    pub(crate) fn running(&self) -> &Cpu {
+        &self.all[self.running.get() as usize]
     }
 
-    /// Takes every deliverable interrupt of the running CPU, then reschedules if one asked for it.
-    ///
-    /// What is owed until then no interrupt may cut. With nothing to do it stays owed: it goes with what the CPU does
-    /// next, and what arrives before its end is taken then.
-    pub(crate) fn take_interrupts(&self) {
-        let cpu = self.cpu();
-        loop {
-            if cpu.debt.get() > 0 && self.must_settle(cpu) {
-                let were_on = cpu.irq_on.replace(false);
-                self.settle();
-                cpu.irq_on.set(were_on);
-            }
-            let Some(vector) = cpu.lapic.borrow_mut().accept() else { break };
-            self.tell_of_cpu(|cpu| Fact::Accepted { cpu, vector });
-            self.enter(cpu, Exception::Vector(vector));
-        }
-        if cpu.irq_input.get() != IrqInput::Low {
-            self.take_exceptions(cpu);
-        }
-        cpu.irq_on_from.set(self.local_now());
-        if cpu.need_resched.get() && cpu.depth.get() == 0 && !cpu.in_idle_loop.get() && cpu.irq_on.get() {
-            self.reschedule();
-        }
+    /// `cpu` runs from now on.
+    #[inline]
+    pub(crate) fn run(&self, cpu: CpuId) {
+        self.running.set(cpu.0);
     }
 
-    /// Whether the CPU has something to do at the end of its debt. On a machine with a GIC it is not kept at all: a
-    /// pseudo-NMI may cut it.
-    fn must_settle(&self, cpu: &Cpu) -> bool {
-        let schedules = cpu.depth.get() == 0 && (cpu.need_resched.get() || cpu.in_idle_loop.get());
-        schedules || cpu.is_interrupted() || self.config.interrupts != Interrupts::X2Apic
+    /// The console runs from now on.
+    #[inline]
+    pub(crate) fn run_console(&self) {
+        self.running.set(self.count());
     }
 
-    /// Takes what a GIC asks for, for as long as it asks: what it is, and that it ends, is its handler's affair.
-    #[cold]
-    fn take_exceptions(&self, cpu: &Cpu) {
-        while cpu.is_interrupted() && !self.dead.get() {
-            let start = self.now();
-            let were_on = cpu.irq_on.get();
-            let were_masked = cpu.exceptions_masked.replace(true);
-            self.tell_of_cpu(|cpu| Fact::Exception { cpu, pseudo_nmi: !were_on });
-            self.enter(cpu, if were_on { Exception::Irq } else { Exception::PseudoNmi });
-            cpu.irq_on.set(were_on);
-            cpu.exceptions_masked.set(were_masked);
-            if self.now() == start {
-                // A handler that leaves the request standing is entered again and again; time passes all the same.
-                cpu.owe(STORM_ENTRY_PS, Account::Irq);
-            }
-        }
+    /// True if the host's own stack runs, and not a coroutine.
+    #[inline]
+    pub(crate) fn on_console(&self) -> bool {
+        self.running.get() == self.count()
     }
 
-    /// One interrupt, on top of whatever runs.
-    fn enter(&self, cpu: &Cpu, exception: Exception) {
-        let start = self.now();
-        cpu.irq_on.set(false);
-        if cpu.depth.get() == 0 {
-            cpu.interrupt_since.set(start);
-        }
-        cpu.depth.set(cpu.depth.get() + 1);
-        if cpu.idle.replace(false) {
-            cpu.owe(self.config.costs.wake_from_idle.0, Account::Irq);
-        }
-        match self.entry.get() {
-            Some(entry) => entry(exception),
-            None => self.cpu_fault("interrupt without a handler", exception.to_string()),
-        }
-        if self.config.interrupts != Interrupts::X2Apic {
-            self.settle();
-        }
-        cpu.depth.set(cpu.depth.get() - 1);
-        cpu.irq_on.set(true);
-        self.tell_of_cpu(|id| {
-            let in_service = cpu.lapic.borrow().in_service();
-            Fact::Returned { cpu: id, depth: cpu.depth.get(), in_service }
-        });
-        let took = self.local_now().saturating_sub(start);
-        self.trace(Track::Cpu(cpu.id.0), "interrupt", start, took, exception.vector().into());
-        if took > cpu.longest_interrupt.get() {
-            cpu.longest_interrupt.set(took);
-        }
-        if self.config.interrupt_limit.is_some_and(|limit| took > limit) {
-            self.cpu_fault("interrupt longer than its limit", format!("{exception} took {} ns", took.as_ns()));
-        }
+    /// The CPU of this number, or the console.
+    #[inline]
+    pub(crate) fn of(&self, id: CpuId) -> &Cpu {
+        &self.all[id.index()]
     }
 
-    pub(crate) fn cpu_fault(&self, kind: &'static str, text: String) {
-        let requester = self.cpu().id.0.into();
-        let source = crate::model::ModelId(u32::MAX);
-        self.record_fault(crate::fault::FaultRecord { at: self.now(), source, kind, requester, text, count: 1 });
+    /// The CPUs without the console.
+    #[inline]
+    pub(crate) fn real(&self) -> &[Cpu] {
+        &self.all[..self.all.len() - 1]
     }
 
-    /// Waits until a word is written, or a deadline; interrupts are taken meanwhile if they are on.
-    pub(crate) fn relax_on(&self, word: &crate::word::Word, seen: u64, deadline: Ps) {
-        self.settle();
-        // What it owed may have lasted beyond the deadline: time does not go back to it.
-        if hal::Word::get(word) != seen || self.dead.get() || deadline <= self.now() {
-            return;
-        }
-        if self.on_console() {
-            // A coroutine has to write it: let the machine run a little.
-            self.run_for(CONSOLE_STEP.min(deadline.saturating_sub(self.now())));
-            return;
-        }
-        let cpu = self.cpu();
-        if cpu.need_resched.get() && cpu.irq_on.get() && cpu.depth.get() == 0 {
-            // A thread that this one woke on its own CPU goes first: it may be the one that writes the word.
-            return self.reschedule();
-        }
-        let (start, charged) = (self.now(), cpu.charged());
-        let address = core::ptr::from_ref(word) as usize;
-        let sequence = self.queue.borrow_mut().reserve_sequence();
-        self.relaxing.set(self.relaxing.get() + 1);
-        let next = self.wait_once(Wait::Word(address, deadline, sequence));
-        self.relaxing.set(self.relaxing.get() - 1);
-        match next {
-            Next::Accept => {
-                self.take_interrupts();
-                self.settle();
-            }
-            Next::Limit => self.set_now(deadline),
-            _ => {}
-        }
-        let waited = self.now().saturating_sub(start).0;
-        cpu.charge(waited.saturating_sub(cpu.charged() - charged), self.kernel_account());
+    /// Those and the console that wait for a word.
+    pub(crate) fn stuck(&self) -> Vec<CpuId> {
+        self.all.iter().filter(|cpu| cpu.is_relaxing()).map(|cpu| cpu.id).collect()
     }
 
-    /// Sleeps until an interrupt was handled.
-    pub(crate) fn wait_for_interrupt(&self) {
-        let cpu = self.cpu();
-        // One taken before the sleep would end no sleep.
-        cpu.irq_on.set(false);
-        self.settle();
-        cpu.irq_on.set(true);
-        if !cpu.is_interrupted() {
-            cpu.idle.set(true);
-            self.tell_of_cpu(|cpu| Fact::Halted { cpu });
-            let start = self.now();
-            while self.wait_once(Wait::Interrupt) != Next::Accept {}
-            self.tell_of_cpu(|cpu| Fact::Woken { cpu });
-            self.trace(Track::Cpu(cpu.id.0), "idle", start, self.now().saturating_sub(start), 0);
-        }
-        self.take_interrupts();
-        cpu.idle.set(false);
+    /// `cpu` waits on the word at this host address.
+    pub(crate) fn relax(&self, cpu: &Cpu, address: usize) {
+        cpu.relaxes_on.set(address);
+        let mut relaxing = self.relaxing.borrow_mut();
+        let place = relaxing.partition_point(|other| *other < cpu.id);
+        relaxing.insert(place, cpu.id);
     }
 
-    /// WRMSR to the running CPU's own LAPIC.
-    pub(crate) fn lapic_write(&self, register: u32, value: u64) {
-        if self.config.interrupts.gic().is_some() {
-            return self.cpu_fault("no local APIC on this machine", format!("WRMSR {register:#x} of {value:#x}"));
-        }
-        let cpu = self.cpu();
-        cpu.owe(self.config.costs.lapic_write.0, self.kernel_account());
-        let effect = cpu.lapic.borrow_mut().write(register, value);
-        match effect {
-            LapicEffect::None => {}
-            LapicEffect::IdleEoi => {
-                self.tell_of_cpu(|cpu| Fact::IdleEoi { cpu });
-                self.cpu_fault("EOI with nothing in service", String::new());
-            }
-            LapicEffect::Ended { vector, broadcast } => {
-                self.tell_of_cpu(|cpu| Fact::Ended { cpu, vector });
-                if broadcast {
-                    self.broadcast_eoi(cpu, vector);
-                }
-            }
-            LapicEffect::Ipi { apic_id, vector } => self.send_ipi(CpuId(apic_id), vector.into()),
-            LapicEffect::Timer(ticks) => {
-                let generation = cpu.timer_generation.get().wrapping_add(1);
-                cpu.timer_generation.set(generation);
-                if ticks > 0 {
-                    let delay = Ps(self.config.costs.timer_tick.0 * u64::from(ticks)) + self.late(Kind::LateTimer);
-                    let at = self.local_now() + delay;
-                    self.push(at, Event::for_cpu(cpu.id, cpu_event::TIMER, generation.into()));
-                }
-            }
-            LapicEffect::Fault(register) => {
-                self.cpu_fault("LAPIC access faults", format!("WRMSR {register:#x} of {value:#x}"));
+    /// `cpu` no longer waits on a word.
+    pub(crate) fn end_relaxing(&self, cpu: &Cpu) {
+        cpu.relaxes_on.set(0);
+        self.relaxing.borrow_mut().retain(|other| *other != cpu.id);
+    }
+
+    /// True if any CPU waits on a word.
+    #[inline]
+    pub(crate) fn is_any_relaxing(&self) -> bool {
+        !self.relaxing.borrow().is_empty()
+    }
+
+    /// Calls `f` for each CPU that waits on the word at this host address, in ascending order.
+    #[inline]
+    pub(crate) fn for_each_relaxing(&self, address: usize, mut f: impl FnMut(&Cpu)) {
+        for id in self.relaxing.borrow().iter() {
+            let cpu = self.of(*id);
+            if cpu.relaxes_on.get() == address {
+                f(cpu);
             }
         }
-    }
-
-    /// The I/O APICs hear that a level-triggered vector ended.
-    fn broadcast_eoi(&self, cpu: &Cpu, vector: u8) {
-        cpu.owe(self.config.costs.level_eoi.0, self.kernel_account());
-        self.settle();
-        for (index, model) in self.models().iter().enumerate() {
-            let id = crate::model::ModelId(index as u32);
-            model.borrow_mut().eoi_broadcast(&mut crate::world::World::new(self, id), vector);
-        }
-    }
-
-    /// RDMSR of the running CPU's own LAPIC.
-    pub(crate) fn lapic_read(&self, register: u32) -> u64 {
-        self.settle();
-        let value = self.cpu().lapic.borrow().read(register);
-        value.unwrap_or_else(|_| {
-            self.cpu_fault("LAPIC access faults", format!("RDMSR {register:#x}"));
-            0
-        })
-    }
-
-    /// An IPI is on its way: a vector, or a kick from a CPU of this number. To a CPU that does not exist: a fault.
-    pub(crate) fn send_ipi(&self, to: CpuId, content: u64) {
-        if to.0 >= self.config.cpus {
-            return self.cpu_fault("IPI to no CPU", format!("CPU {to}, {content:#04x}"));
-        }
-        let is_gic = self.config.interrupts.gic().is_some();
-        self.tell_of_cpu(|from| Fact::IpiSent { from, to: to.0, vector: if is_gic { 0 } else { content as u8 } });
-        let at = self.local_now() + self.config.costs.ipi + self.late(Kind::LateMessage);
-        self.push(at, Event::for_cpu(to, cpu_event::RAISE, content));
-    }
-
-    /// A read of a model's register by the running CPU.
-    pub(crate) fn mmio_read(&self, model: crate::model::ModelId, region: u8, offset: u32, width_bytes: u8) -> u64 {
-        let own = self.model(model).borrow().access_costs(region, offset);
-        let cost = own.map_or(self.config.costs.register_read, |own| own.read);
-        self.cpu().owe((cost + self.push_writes(model)).0, self.kernel_account());
-        self.settle();
-        let mut target = self.model(model).borrow_mut();
-        target.read(&mut crate::world::World::new(self, model), region, offset, width_bytes)
-    }
-
-    /// A posted write: with interrupts off it is only owed and arrives when its time has come, and in order. One that a
-    /// hypervisor traps has been emulated when this returns.
-    pub(crate) fn mmio_write(
-        &self,
-        model: crate::model::ModelId,
-        region: u8,
-        offset: u32,
-        width_bytes: u8,
-        value: u64,
-    ) {
-        if offset >= Event::OFFSET_END {
-            return self.cpu_fault("register write beyond any window", format!("region {region}, offset {offset:#x}"));
-        }
-        let (order, own, is_trapped) = {
-            let target = self.model(model).borrow();
-            (target.write_order(region, offset), target.access_costs(region, offset), target.is_trapped())
-        };
-        let cpu = self.cpu();
-        cpu.owe(own.map_or(self.config.costs.register_write, |own| own.write).0, self.kernel_account());
-        // For the console no time passes: what is due comes first.
-        if is_trapped && !self.on_console() {
-            self.settle();
-            self.note(self.now(), Event::write(model, region, offset, width_bytes, value));
-            let mut target = self.model(model).borrow_mut();
-            return target.write(&mut crate::world::World::new(self, model), region, offset, width_bytes, value);
-        }
-        if cpu.irq_on.get() {
-            self.settle();
-        }
-        let at = self.write_arrival(model, order);
-        self.push(at, Event::write(model, region, offset, width_bytes, value));
-        self.owed_point();
     }
 }

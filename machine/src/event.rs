@@ -1,13 +1,16 @@
-//! Events: who they are for, and what they mean.
+//! Events: their target and their meaning.
 
-use crate::model::ModelId;
 use hal::CpuId;
 
-/// An event: who it is for, and what.
+/// The number under which a model stands in its machine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ModelId(pub u32);
+
+/// An event: its target and its content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Event {
-    /// The target above, the code below. Two words, so that an event travels in registers: written to memory in parts
-    /// and read back whole, it would stall the host's CPU.
+    /// The upper half is the target, the lower half the code. Two words, so that an event travels in registers:
+    /// written to memory in parts and read back whole, it would stall the host's CPU.
     pub(crate) head: u64,
     pub(crate) arg: u64,
 }
@@ -17,15 +20,18 @@ pub(crate) const KIND_WRITE: u32 = 1;
 pub(crate) const KIND_CPU: u32 = 2;
 pub(crate) const KIND_STOP: u32 = 3;
 
+/// The model or CPU in a target.
+pub(crate) const INDEX_MASK: u32 = 0x3fff_ffff;
+
 /// What an event for a CPU means.
 pub(crate) mod cpu_event {
-    /// A wait is over, if its generation (`arg`) still is the CPU's.
+    /// A wait is over, if its generation (`arg`) is still the CPU's current one.
     pub(crate) const RESUME: u32 = 0;
-    /// The LAPIC has something to deliver.
+    /// The LAPIC has an interrupt to deliver.
     pub(crate) const ACCEPT: u32 = 1;
     /// An interrupt message or IPI arrives: vector in `arg`.
     pub(crate) const RAISE: u32 = 2;
-    /// The LAPIC timer has run down, if its generation (`arg`) still is the timer's.
+    /// The LAPIC timer has expired, if its generation (`arg`) is still the timer's current one.
     pub(crate) const TIMER: u32 = 3;
     /// The running thread's time slice may be over.
     pub(crate) const SLICE: u32 = 4;
@@ -34,7 +40,7 @@ pub(crate) mod cpu_event {
 }
 
 impl Event {
-    /// No register of a model lies at this offset or above.
+    /// No register of a model has this offset or a higher one.
     pub(crate) const OFFSET_END: u32 = 1 << 26;
 
     fn new(target: u32, code: u32, arg: u64) -> Self {
@@ -55,7 +61,7 @@ impl Event {
         Self::new(KIND_MODEL << 30 | model.0, code, arg)
     }
 
-    /// A register write that arrives later: region, width and offset in the code.
+    /// A register write that arrives later. The code holds region, width and offset.
     pub(crate) fn write(model: ModelId, region: u8, offset: u32, width_bytes: u8, value: u64) -> Self {
         debug_assert!(offset < Self::OFFSET_END && region < 16, "region {region} offset {offset:#x}");
         let (narrow, wide) = (u32::from(width_bytes < 4), u32::from(width_bytes == 8 || width_bytes == 2));

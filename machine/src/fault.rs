@@ -1,6 +1,6 @@
-//! What went wrong, for the report.
+//! Recorded faults, for the report.
 
-use crate::model::ModelId;
+use crate::event::ModelId;
 use crate::time::Ps;
 
 /// One kind of fault of one requester, counted.
@@ -12,22 +12,22 @@ pub struct FaultRecord {
     pub source: ModelId,
     /// What kind.
     pub kind: &'static str,
-    /// Whose fault: a PCI requester id, a CPU, a model; the kind says which.
+    /// Who caused it: a PCI requester id, a CPU or a model, depending on the kind.
     pub requester: u64,
-    /// The first one's details.
+    /// Details of the first fault.
     pub text: String,
-    /// How often.
+    /// Number of faults.
     pub count: u64,
 }
 
-/// Different (kind, requester) pairs that are told apart; a hostile device cannot fill the host's memory.
+/// Maximum number of distinct (kind, requester) pairs, so that a hostile device cannot fill the host's memory.
 const KINDS_MAX: usize = 1024;
 
 /// Faults by kind and requester, in the order in which they were first seen.
 #[derive(Default)]
 pub(crate) struct FaultLog {
     records: Vec<FaultRecord>,
-    /// Faults that found no room.
+    /// Faults that were not recorded because the table was full.
     dropped: u64,
 }
 
@@ -47,7 +47,7 @@ impl FaultLog {
         self.records.len()
     }
 
-    /// The records, and how many faults found no room.
+    /// The records, and the number of faults that were not recorded.
     pub(crate) fn take(&self) -> (Vec<FaultRecord>, u64) {
         (self.records.clone(), self.dropped)
     }

@@ -1,9 +1,16 @@
-//! The local APIC of one CPU: which vectors wait, which are in service, and its registers in x2APIC mode.
+//! The local APIC of one CPU: pending vectors, vectors in service, and its registers in x2APIC mode.
 //!
 //! Register numbers and rules are those of the Intel SDM, volume 3, chapter "Advanced Programmable Interrupt
-//! Controller (APIC)"; the clause stands at each.
+//! Controller (APIC)"; each place names its clause.
 
-/// 256 bits, one a vector.
+use crate::board::Board;
+use crate::board::controller::{Built, Controller, Effect, Fault};
+use crate::cpu::{Cpu, IrqInput};
+use crate::observe::{Arrival, Fact};
+use hal::CpuId;
+use std::cell::RefCell;
+
+/// 256 bits, one per vector.
 #[derive(Clone, Copy, Default)]
 struct Vectors([u64; 4]);
 
@@ -29,33 +36,6 @@ impl Vectors {
     fn bank(&self, index: u32) -> u32 {
         (self.0[index as usize / 2] >> (index % 2 * 32)) as u32
     }
-}
-
-/// What a register write makes the machine do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum LapicEffect {
-    /// Nothing outside the LAPIC.
-    None,
-    /// An EOI with nothing in service: harmless, but somebody ended an interrupt twice.
-    IdleEoi,
-    /// The highest in service ended.
-    Ended {
-        /// Vector.
-        vector: u8,
-        /// It is level-triggered: broadcast it to the I/O APICs.
-        broadcast: bool,
-    },
-    /// An IPI to the CPU of this APIC id.
-    Ipi {
-        /// Destination, physical.
-        apic_id: u32,
-        /// Vector.
-        vector: u8,
-    },
-    /// The timer was armed: ticks of the bus clock until it fires (0: disarmed).
-    Timer(u32),
-    /// An access that faults on hardware (#GP), by register.
-    Fault(u32),
 }
 
 /// Registers by MSR number ("x2APIC Register Address Space").
@@ -86,7 +66,7 @@ const SVR_ENABLE: u32 = 1 << 8;
 const LVT_MASKED: u32 = 1 << 16;
 
 /// One CPU's local APIC.
-pub(crate) struct Lapic {
+struct Lapic {
     id: u32,
     irr: Vectors,
     isr: Vectors,
@@ -95,7 +75,7 @@ pub(crate) struct Lapic {
     task_priority: u8,
     spurious: u32,
     lvt_timer: u32,
-    /// The other LVT entries (thermal, performance, LINT0, LINT1, error), which nothing here raises.
+    /// The other LVT entries (thermal, performance, LINT0, LINT1, error). The model never raises them.
     lvt_rest: [u32; 5],
     timer_initial: u32,
     timer_divide: u32,
@@ -103,7 +83,7 @@ pub(crate) struct Lapic {
 
 impl Lapic {
     /// After reset: software-disabled, every LVT entry masked ("Local APIC State After Power-Up or Reset").
-    pub(crate) fn new(id: u32) -> Self {
+    fn new(id: u32) -> Self {
         Self {
             id,
             irr: Vectors::default(),
@@ -120,7 +100,7 @@ impl Lapic {
 
     /// A message or IPI arrives. False when it is not accepted: software-disabled, or an illegal vector below 16
     /// ("Interrupt Acceptance for Fixed Interrupts", "Valid Interrupt Vectors").
-    pub(crate) fn raise(&mut self, vector: u8, level: bool) -> bool {
+    fn raise(&mut self, vector: u8, level: bool) -> bool {
         if vector < 16 || self.spurious & SVR_ENABLE == 0 {
             return false;
         }
@@ -140,42 +120,42 @@ impl Lapic {
         if self.task_priority >> 4 >= in_service >> 4 { self.task_priority } else { in_service & 0xf0 }
     }
 
-    /// The vector that would be taken now.
-    pub(crate) fn deliverable(&self) -> Option<u8> {
+    /// The vector that the CPU would take now.
+    fn deliverable(&self) -> Option<u8> {
         self.irr.highest().filter(|vector| vector >> 4 > self.processor_priority() >> 4)
     }
 
-    /// Takes it: from IRR to ISR.
-    pub(crate) fn accept(&mut self) -> Option<u8> {
+    /// Takes the vector: moves it from IRR to ISR.
+    fn accept(&mut self) -> Option<u8> {
         let vector = self.deliverable()?;
         self.irr.clear(vector);
         self.isr.set(vector);
         Some(vector)
     }
 
-    /// The timer has run down: the vector that it raises, unless its LVT entry is masked.
-    pub(crate) fn timer_fired(&mut self) -> Option<u8> {
+    /// The timer has expired. Returns the vector that it raises, unless its LVT entry is masked.
+    fn timer_fired(&mut self) -> Option<u8> {
         self.timer_initial = 0;
         (self.lvt_timer & LVT_MASKED == 0).then_some(self.lvt_timer as u8)
     }
 
-    /// Whether the vector waits to be taken.
-    pub(crate) fn is_requested(&self, vector: u8) -> bool {
+    /// True if the vector is pending.
+    fn is_requested(&self, vector: u8) -> bool {
         self.irr.contains(vector)
     }
 
     /// The highest vector in service.
-    pub(crate) fn in_service(&self) -> Option<u8> {
+    fn in_service(&self) -> Option<u8> {
         self.isr.highest()
     }
 
-    /// IRR and ISR, 64 vectors a word.
-    pub(crate) fn vectors(&self) -> [[u64; 4]; 2] {
+    /// IRR and ISR, 64 vectors per word.
+    fn vectors(&self) -> [[u64; 4]; 2] {
         [self.irr.0, self.isr.0]
     }
 
-    /// RDMSR of `register`; `Err` faults on hardware.
-    pub(crate) fn read(&self, register: u32) -> Result<u64, LapicEffect> {
+    /// RDMSR of `register`. `Err` means a fault on hardware.
+    fn read(&self, register: u32) -> Result<u64, Fault> {
         Ok(match register {
             msr::ID => self.id.into(),
             // Version 0x15, six LVT entries above the first.
@@ -193,12 +173,12 @@ impl Lapic {
             0x833..=msr::LVT_ERROR => self.lvt_rest[(register - 0x833) as usize].into(),
             msr::TIMER_INITIAL => self.timer_initial.into(),
             msr::TIMER_DIVIDE => self.timer_divide.into(),
-            _ => return Err(LapicEffect::Fault(register)),
+            _ => return Err(Fault::Access),
         })
     }
 
     /// WRMSR. Reserved registers and values fault.
-    pub(crate) fn write(&mut self, register: u32, value: u64) -> LapicEffect {
+    fn write(&mut self, register: u32, value: u64) -> Effect {
         match register {
             msr::TPR => self.task_priority = value as u8,
             msr::EOI if value == 0 => return self.end_of_interrupt(),
@@ -209,30 +189,30 @@ impl Lapic {
             0x833..=msr::LVT_ERROR => self.lvt_rest[(register - 0x833) as usize] = value as u32,
             msr::TIMER_INITIAL => {
                 self.timer_initial = value as u32;
-                return LapicEffect::Timer(self.timer_initial.saturating_mul(self.divisor()));
+                return Effect::Timer(self.timer_initial.saturating_mul(self.divisor()));
             }
             msr::TIMER_DIVIDE => self.timer_divide = value as u32 & 0xb,
-            msr::SELF_IPI => return LapicEffect::Ipi { apic_id: self.id, vector: value as u8 },
-            _ => return LapicEffect::Fault(register),
+            msr::SELF_IPI => return Effect::Ipi { to: CpuId(self.id), vector: value as u8 },
+            _ => return Effect::Fault(Fault::Access),
         }
-        LapicEffect::None
+        Effect::None
     }
 
-    /// Ends the highest in service; without one, nothing ("Signaling Interrupt Servicing Completion").
-    fn end_of_interrupt(&mut self) -> LapicEffect {
-        let Some(vector) = self.isr.highest() else { return LapicEffect::IdleEoi };
+    /// Ends the highest vector in service. Does nothing without one ("Signaling Interrupt Servicing Completion").
+    fn end_of_interrupt(&mut self) -> Effect {
+        let Some(vector) = self.isr.highest() else { return Effect::IdleEoi };
         self.isr.clear(vector);
-        LapicEffect::Ended { vector, broadcast: self.tmr.contains(vector) }
+        Effect::Ended { vector, broadcast: self.tmr.contains(vector) }
     }
 
     /// Interrupt command register, 64 bits in x2APIC mode: vector 7:0, delivery mode 10:8, destination mode 11,
     /// shorthand 19:18, destination 63:32. Fixed delivery to a physical id is modelled, and the self shorthand.
-    fn command(&self, value: u64) -> LapicEffect {
+    fn command(&self, value: u64) -> Effect {
         let (delivery, logical, shorthand) = (value >> 8 & 7, value >> 11 & 1, value >> 18 & 3);
         match (delivery, logical, shorthand) {
-            (0, 0, 0) => LapicEffect::Ipi { apic_id: (value >> 32) as u32, vector: value as u8 },
-            (0, _, 1) => LapicEffect::Ipi { apic_id: self.id, vector: value as u8 },
-            _ => LapicEffect::Fault(msr::ICR),
+            (0, 0, 0) => Effect::Ipi { to: CpuId((value >> 32) as u32), vector: value as u8 },
+            (0, _, 1) => Effect::Ipi { to: CpuId(self.id), vector: value as u8 },
+            _ => Effect::Fault(Fault::Access),
         }
     }
 
@@ -242,6 +222,103 @@ impl Lapic {
             7 => 1,
             encoded => 2 << encoded,
         }
+    }
+}
+
+/// The local APICs of a machine: one per CPU, and one that the console programs. APIC ids are CPU numbers.
+pub(crate) struct LocalApics {
+    apics: Box<[RefCell<Lapic>]>,
+    /// The vector of a reschedule IPI.
+    reschedule_vector: u8,
+    /// The vector that ends a time slice.
+    timer_vector: u8,
+}
+
+impl LocalApics {
+    /// The local APICs of `cpus` CPUs after reset.
+    pub(crate) fn build(cpus: u32, reschedule_vector: u8, timer_vector: u8) -> Built {
+        let apics = (0..=cpus).map(|id| RefCell::new(Lapic::new(id))).collect();
+        Built { controller: Box::new(Self { apics, reschedule_vector, timer_vector }), model: None }
+    }
+
+    /// The request that the LAPIC makes to its CPU.
+    fn input(lapic: &Lapic) -> IrqInput {
+        if lapic.deliverable().is_some() { IrqInput::Irq } else { IrqInput::Low }
+    }
+}
+
+impl Controller for LocalApics {
+    fn accept(&self, cpu: &Cpu) -> Option<u8> {
+        let mut lapic = self.apics[cpu.id.index()].borrow_mut();
+        let vector = lapic.accept();
+        cpu.set_irq_input(Self::input(&lapic));
+        vector
+    }
+
+    fn in_service(&self, cpu: CpuId) -> Option<u8> {
+        self.apics[cpu.index()].borrow().in_service()
+    }
+
+    fn vectors(&self, cpu: CpuId) -> Option<[[u64; 4]; 2]> {
+        Some(self.apics.get(cpu.index())?.borrow().vectors())
+    }
+
+    fn message(&self, board: &Board, apic_id: u32, vector: u8, level: bool) -> bool {
+        let cpu = board.cpus.real().get(apic_id as usize);
+        let (arrival, input) = cpu.map_or((Arrival::Refused, IrqInput::Low), |cpu| {
+            let mut lapic = self.apics[cpu.id.index()].borrow_mut();
+            let arrival = match (lapic.is_requested(vector), lapic.raise(vector, level)) {
+                (_, false) => Arrival::Refused,
+                (false, true) => Arrival::Pending,
+                (true, true) => Arrival::Merged,
+            };
+            (arrival, Self::input(&lapic))
+        });
+        board.tell(|| Fact::Raised { cpu: apic_id, vector, level, arrival });
+        match cpu {
+            Some(cpu) if arrival != Arrival::Refused => {
+                board.drive(cpu, input);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn kick(&self, _from: CpuId) -> u64 {
+        self.reschedule_vector.into()
+    }
+
+    fn ipi_vector(&self, content: u64) -> u8 {
+        content as u8
+    }
+
+    /// A LAPIC that firmware has not enabled yet cannot accept the kick. The CPU then leaves its halt as after an
+    /// INIT, and checks its run queue.
+    fn ipi(&self, board: &Board, cpu: &Cpu, content: u64) -> bool {
+        let is_accepted = self.message(board, cpu.id.0, content as u8, false);
+        !is_accepted && cpu.is_idle() && content == u64::from(self.reschedule_vector)
+    }
+
+    fn timer(&self, board: &Board, cpu: &Cpu) {
+        let fired = self.apics[cpu.id.index()].borrow_mut().timer_fired();
+        if let Some(vector) = fired {
+            self.message(board, cpu.id.0, vector, false);
+        }
+    }
+
+    fn time_slice(&self, board: &Board, cpu: &Cpu) {
+        self.message(board, cpu.id.0, self.timer_vector, false);
+    }
+
+    fn read(&self, cpu: &Cpu, register: u32) -> Result<u64, Fault> {
+        self.apics[cpu.id.index()].borrow().read(register)
+    }
+
+    fn write(&self, cpu: &Cpu, register: u32, value: u64) -> Effect {
+        let mut lapic = self.apics[cpu.id.index()].borrow_mut();
+        let effect = lapic.write(register, value);
+        cpu.set_irq_input(Self::input(&lapic));
+        effect
     }
 }
 
@@ -274,7 +351,7 @@ mod tests {
         assert_eq!(lapic.read(0x80a), Ok(0x50));
         lapic.write(0x80b, 0);
         assert_eq!(lapic.accept(), Some(0x45));
-        // 0x41 is of the same class, so it waits.
+        // 0x41 has the same priority class, so it waits.
         assert_eq!(lapic.accept(), None);
         lapic.write(0x80b, 0);
         assert_eq!(lapic.accept(), Some(0x41));
@@ -286,8 +363,8 @@ mod tests {
         lapic.raise(0x60, true);
         lapic.accept();
         assert_eq!(lapic.read(0x81b), Ok(1), "TMR bank 3, vector 0x60");
-        assert_eq!(lapic.write(0x80b, 0), LapicEffect::Ended { vector: 0x60, broadcast: true });
-        assert_eq!(lapic.write(0x80b, 0), LapicEffect::IdleEoi);
+        assert_eq!(lapic.write(0x80b, 0), Effect::Ended { vector: 0x60, broadcast: true });
+        assert_eq!(lapic.write(0x80b, 0), Effect::IdleEoi);
     }
 
     #[test]
@@ -303,9 +380,9 @@ mod tests {
     #[test]
     fn an_ipi_names_its_destination() {
         let mut lapic = enabled();
-        assert_eq!(lapic.write(0x830, 7 << 32 | 0xfd), LapicEffect::Ipi { apic_id: 7, vector: 0xfd });
-        assert_eq!(lapic.write(0x83f, 0x33), LapicEffect::Ipi { apic_id: 3, vector: 0x33 });
-        assert_eq!(lapic.write(0x80b, 1), LapicEffect::Fault(0x80b), "only 0 may be written to EOI");
+        assert_eq!(lapic.write(0x830, 7 << 32 | 0xfd), Effect::Ipi { to: CpuId(7), vector: 0xfd });
+        assert_eq!(lapic.write(0x83f, 0x33), Effect::Ipi { to: CpuId(3), vector: 0x33 });
+        assert_eq!(lapic.write(0x80b, 1), Effect::Fault(Fault::Access), "only 0 may be written to EOI");
     }
 
     #[test]
@@ -313,9 +390,9 @@ mod tests {
         let mut lapic = enabled();
         lapic.write(0x83e, 0b1011);
         lapic.write(0x832, 0xec);
-        assert_eq!(lapic.write(0x838, 1000), LapicEffect::Timer(1000));
+        assert_eq!(lapic.write(0x838, 1000), Effect::Timer(1000));
         lapic.write(0x83e, 0b0000);
-        assert_eq!(lapic.write(0x838, 1000), LapicEffect::Timer(2000));
+        assert_eq!(lapic.write(0x838, 1000), Effect::Timer(2000));
         assert_eq!(lapic.timer_fired(), Some(0xec));
         lapic.write(0x832, 0x1_00ec);
         assert_eq!(lapic.timer_fired(), None, "masked");

@@ -1,68 +1,19 @@
 //! A model lent to a host: one device model of the machine, without the machine's CPUs, memory and buses.
 //!
-//! The host owns the guest's memory, its interrupts and the clock; the model stays as it is. It sees a
-//! [`World`] as ever: its DMA goes to [`Host::read`] and [`Host::write`], its transfers take no time of a link, its messages
-//! go to [`Host::message`], and its events happen when the host says that their time has come ([`Lent::run_until`]).
-//! There is no clock in here: with the same calls, the same happens.
+//! The host owns the guest's memory, its interrupts and the clock. The model is unchanged and sees a [`World`] as
+//! always. Its DMA goes to [`Host::read`] and [`Host::write`], its transfers take no link time, and its messages go to
+//! [`Host::message`]. Its events happen when the host calls [`Lent::run_until`]. There is no clock in here: the same
+//! calls have the same results.
 
-use crate::core::Core;
+use crate::board::{Board, BoardConfig};
+use crate::clock::Due;
 use crate::fault::FaultRecord;
-use crate::machine::MachineConfig;
-use crate::memory::BusError;
+use crate::lapic::LocalApics;
 use crate::model::{Model, ModelId, Upstream};
 use crate::time::Ps;
 use crate::world::World;
-use hal::CpuId;
 
-/// Whom a model is lent to.
-pub trait Host {
-    /// Reads `bytes` (4 or 8) of the guest's memory at an address that is a multiple of them, in one access. None when
-    /// no memory is there.
-    fn read(&self, address: u64, bytes: u32) -> Option<u64>;
-
-    /// Writes `bytes` (1, 2, 4 or 8) in one access at a multiple of them. Writes are seen in the order of the calls. False
-    /// when no memory is there.
-    fn write(&self, address: u64, bytes: u32, value: u64) -> bool;
-
-    /// Every write before it is seen before anything is read after it.
-    fn order(&self) {
-        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-    }
-
-    /// An interrupt message of the device.
-    fn message(&self, address: u64, data: u32);
-}
-
-/// What the arena does not serve, the host may.
-impl Core {
-    /// From now on `host` has the memory beyond the arena, and takes messages.
-    pub(crate) fn lend_to(&self, host: Box<dyn Host>) {
-        assert!(self.host.set(host).is_ok(), "a model is lent once");
-    }
-
-    pub(crate) fn host(&self) -> Option<&dyn Host> {
-        self.host.get().map(|host| &**host)
-    }
-
-    /// A read that the arena does not serve.
-    #[cold]
-    pub(crate) fn host_read(&self, missed: BusError) -> Result<u64, BusError> {
-        let host = self.host_for(missed)?;
-        host.read(missed.address, missed.bytes).ok_or(missed)
-    }
-
-    /// A write that the arena does not serve.
-    #[cold]
-    pub(crate) fn host_write(&self, missed: BusError, value: u64) -> Result<(), BusError> {
-        let host = self.host_for(missed)?;
-        if host.write(missed.address, missed.bytes, value) { Ok(()) } else { Err(missed) }
-    }
-
-    fn host_for(&self, missed: BusError) -> Result<&dyn Host, BusError> {
-        let aligned = missed.address.is_multiple_of(missed.bytes.into());
-        self.host().filter(|_| aligned).ok_or(missed)
-    }
-}
+pub use crate::memory::Host;
 
 /// The bus above the model: no link, no waiting.
 struct HostPort;
@@ -95,83 +46,90 @@ impl Model for HostPort {
 /// The number of the port that every lent model stands behind.
 const PORT: ModelId = ModelId(0);
 const LENT: ModelId = ModelId(1);
-/// On whose stack events run: nobody's.
-const NO_CPU: CpuId = CpuId(u32::MAX);
 
 /// A lent model, and the events that it waits for.
 pub struct Lent {
-    core: Box<Core>,
+    board: Board,
 }
 
 impl Lent {
-    /// The number of the lent model, for one that has to name itself.
+    /// The number of the lent model, for a model that needs its own number.
     pub const MODEL: ModelId = LENT;
 
-    /// Lends the model that `build` makes, knowing the port that takes its [`Upstream`] requests. `seed` is of its
-    /// random stream; every time that it draws differs by up to `jitter_percent`.
+    /// Lends the model that `build` makes from the port for its [`Upstream`] requests. `seed` is the seed of its
+    /// random stream. Every time that it draws varies by up to `jitter_percent`.
     pub fn new(
         host: Box<dyn Host>,
         seed: u64,
         jitter_percent: u32,
         build: impl FnOnce(ModelId) -> Box<dyn Model>,
     ) -> Self {
-        let config = MachineConfig { cpus: 0, memory_bytes: 0, seed, jitter_percent, ..MachineConfig::default() };
-        let core = Box::new(Core::new(config));
-        core.lend_to(host);
-        core.add_model(|_| Box::new(HostPort));
-        core.add_model(|_| build(PORT));
-        Self { core }
+        let config = BoardConfig { cpus: 0, memory_bytes: 0, seed, jitter_percent, ..BoardConfig::default() };
+        let board = Board::new(config, LocalApics::build(0, 0, 0).controller);
+        board.memory.lend_to(host);
+        board.add_model(|_| Box::new(HostPort));
+        board.add_model(|_| build(PORT));
+        Self { board }
     }
 
-    /// The present of the model.
+    /// The model's current time.
     pub fn now(&self) -> Ps {
-        self.core.now()
+        self.board.now()
     }
 
     /// When the model's next event is due.
     pub fn next_event(&self) -> Option<Ps> {
-        self.core.queue.borrow().next_key().map(|(at, _)| at)
+        self.board.clock.next_event()
     }
 
-    /// Lets every event up to and at `now` happen; from then on it is `now`. A time that has passed changes nothing.
+    /// Runs every event up to and at `now`, which is then the model's time. A time in the past changes nothing. A
+    /// model that sends itself events at one instant without end is stopped.
     pub fn run_until(&mut self, now: Ps) {
-        self.core.models();
-        let now = now.max(self.core.now());
-        self.core.run_events(NO_CPU, (now, u64::MAX));
-        self.core.set_now(now);
+        let now = now.max(self.board.now());
+        let clock = &self.board.clock;
+        while let Due::Event { at, event, mut is_still } = clock.take_due((now, u64::MAX)) {
+            let mut next = Some(event);
+            while let Some(due) = next {
+                if core::mem::replace(&mut is_still, true) && clock.guard().is_over() {
+                    return clock.set_now(now);
+                }
+                self.board.dispatch(at, due);
+                next = clock.take_chained();
+            }
+        }
+        clock.set_now(now);
     }
 
     /// Reads a register, now; as [`Model::read`].
     pub fn read(&mut self, region: u8, offset: u32, width_bytes: u8) -> u64 {
-        let mut model = self.core.model(LENT).borrow_mut();
-        model.read(&mut World::new(&self.core, LENT), region, offset, width_bytes)
+        self.board.read_register(LENT, region, offset, width_bytes)
     }
 
     /// Writes a register, now; as [`Model::write`].
     pub fn write(&mut self, region: u8, offset: u32, width_bytes: u8, value: u64) {
-        let mut model = self.core.model(LENT).borrow_mut();
-        model.write(&mut World::new(&self.core, LENT), region, offset, width_bytes, value);
+        self.board.write_register(LENT, region, offset, width_bytes, value);
     }
 
     /// The model's counters, as [`Model::counters`].
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.core.model(LENT).borrow().counters()
+        self.board.model(LENT).borrow().counters()
     }
 
-    /// How many kinds of faults there were.
+    /// Number of different kinds of faults.
     pub fn fault_kinds(&self) -> usize {
-        self.core.fault_kinds()
+        self.board.witness.fault_kinds()
     }
 
     /// Faults in the order in which each kind was first seen, and how many found no room.
     pub fn faults(&self) -> (Vec<FaultRecord>, u64) {
-        self.core.faults()
+        self.board.witness.faults()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::BusError;
     use crate::nvme::{Config, Nvme, REGION_CONTROLLER};
     use std::cell::RefCell;
     use std::rc::Rc;
@@ -210,7 +168,7 @@ mod tests {
                 world.read64(0x2000).is_err() && world.read64(0x1004).is_err() && world.write64(0x2000, 1).is_err()
             );
             assert_eq!(world.write32(0x1000, 5), Ok(()));
-            // A part of a word in as many accesses as it takes, and nothing beside it.
+            // Writes a part of a word in as many accesses as needed, and touches no other byte.
             assert_eq!(world.write_within(0x3000, 0x7766_5544_3322_1100, 1..8), Ok(()));
             assert_eq!(world.write_within(0x2000, 0x1100, 1..2), Err(BusError { address: 0x2001, bytes: 1 }));
             world.upstream(self.0, Upstream::Message { requester: 0, address: 0xfee0_0000, data: 33 });

@@ -6,10 +6,12 @@
 //! [`SimHal`]; models react to register accesses and events through [`world::World`]. See ARCHITECTURE.md, "How the
 //! machine runs real code".
 
-mod arrival;
+mod board;
+mod clock;
+mod config;
 mod core;
+mod costs;
 mod cpu;
-mod current;
 pub mod dsa;
 pub mod engine;
 mod event;
@@ -21,14 +23,14 @@ pub mod lent;
 mod livelock;
 mod machine;
 pub mod memory;
-pub mod model;
-mod msix;
 pub mod nvme;
 pub mod observe;
-mod pci;
+pub mod outage;
+pub mod pci;
 mod posted_writes;
 mod random;
 pub mod rdma;
+mod regs;
 mod simhal;
 #[cfg(test)]
 mod tests;
@@ -37,11 +39,18 @@ pub mod time;
 pub mod trace;
 pub mod unrest;
 pub mod virtio;
+mod witness;
 mod word;
-pub mod world;
+mod work;
 
+pub use board::{model, world};
+pub use config::{Interrupts, MachineConfig};
+pub use core::{declare_cpu, mark, peek64};
+pub use costs::Costs;
 pub use cpu::{CpuTimes, Exception, IrqInput};
-pub use machine::{BootError, Costs, EngineCounters, Machine, MachineConfig, RunEnd};
+pub use machine::{BootError, EngineCounters, Machine, RunEnd};
 pub use random::Stream;
-pub use simhal::{NO_THREAD, Regs, SimHal};
+pub use regs::Regs;
+pub use simhal::{NO_THREAD, SimHal};
 pub use word::Word;
+pub use work::{WorkKind, WorkKinds};

@@ -1,7 +1,5 @@
-//! A guard for the host: simulated software that goes round without time passing would go round for ever.
+//! A guard for the host: simulated software that loops without time passing would never end.
 
-use crate::core::{Core, Next};
-use crate::threads::Yield;
 use hal::CpuId;
 use std::cell::Cell;
 
@@ -11,15 +9,15 @@ mod tests;
 /// Counts steps that take no simulated time.
 pub(crate) struct Guard {
     max: u32,
-    /// Since time has passed last.
+    /// Steps since time last passed.
     count: Cell<u32>,
     found: Cell<Option<Found>>,
 }
 
-/// What went round.
+/// The source of a livelock.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
-    /// Code on this CPU; otherwise models' events.
+    /// Code on this CPU; with `None`, events of models.
     pub(crate) cpu: Option<CpuId>,
 }
 
@@ -32,51 +30,22 @@ impl Guard {
         self.found.get()
     }
 
+    /// Records the source of the livelock.
+    pub(crate) fn find(&self, found: Found) {
+        self.found.set(Some(found));
+    }
+
     /// Time passes.
     #[inline]
     pub(crate) fn passed(&self) {
         self.count.set(0);
     }
 
-    /// One more step. True when there were too many.
+    /// Counts one more step. True when there were too many.
     #[inline]
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         let count = self.count.get().wrapping_add(1);
         self.count.set(count);
         count > self.max
-    }
-}
-
-impl Core {
-    /// The running CPU came by without time passing since it did so last.
-    #[inline]
-    pub(crate) fn still_point(&self) {
-        if self.guard.is_over() {
-            self.stand_still();
-        }
-    }
-
-    /// Code that goes round is left where it is, and the run ends.
-    #[cold]
-    fn stand_still(&self) {
-        if self.dead.get() {
-            return;
-        }
-        self.guard.found.set(Some(Found { cpu: Some(self.cpu().id) }));
-        loop {
-            self.threads.suspend(Yield::Livelock);
-        }
-    }
-
-    /// One more event without time passing. `Some` when there were too many.
-    #[inline]
-    pub(crate) fn still_event(&self) -> Option<Next> {
-        if self.guard.is_over() { Some(self.still_events()) } else { None }
-    }
-
-    #[cold]
-    fn still_events(&self) -> Next {
-        self.guard.found.set(Some(Found { cpu: None }));
-        Next::Livelock
     }
 }

@@ -1,18 +1,21 @@
-//! Physical memory: one arena of words that CPUs and devices share, with a free list, and the times at which its
-//! cache lines are busy with an atomic update.
+//! Physical memory: one arena of words that CPUs and devices share, with a free list. Also tracks when cache lines are
+//! busy with atomic updates, and the order in which register writes arrive.
 
 use crate::time::Ps;
 use core::fmt;
 use hal::{DmaError, Word as _};
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use crate::event::ModelId;
+use crate::posted_writes::PostedWrites;
 use crate::word::Word;
 
-/// Where the arena begins on the bus. Below it: nothing, so that small wild addresses are caught.
+/// Bus address where the arena begins. No memory lies below it, so small wild addresses are caught.
 pub const MEMORY_BASE: u64 = 0x1_0000_0000;
 
-/// An access by a device to where no memory is.
+/// A device access to an address without memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BusError {
     /// The address.
@@ -29,16 +32,126 @@ impl fmt::Display for BusError {
 
 impl std::error::Error for BusError {}
 
-/// The words themselves and who owns which.
-pub(crate) struct Arena {
+/// Backs addresses outside the arena, for a model that is lent ([`crate::lent`]).
+pub trait Host {
+    /// Reads `bytes` (4 or 8) of the guest's memory in one access, at an aligned address. None when no memory is
+    /// there.
+    fn read(&self, address: u64, bytes: u32) -> Option<u64>;
+
+    /// Writes `bytes` (1, 2, 4 or 8) in one access, at an aligned address. Writes become visible in the order of the
+    /// calls. False when no memory is there.
+    fn write(&self, address: u64, bytes: u32, value: u64) -> bool;
+
+    /// Makes every earlier write visible before any later read.
+    fn order(&self) {
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    }
+
+    /// An interrupt message of the device.
+    fn message(&self, address: u64, data: u32);
+}
+
+/// A machine's memory, for its devices and CPUs.
+pub(crate) struct Memory {
+    arena: Arc<Arena>,
+    host: OnceCell<Box<dyn Host>>,
+    lines: RefCell<Lines>,
+    posted_writes: PostedWrites,
+}
+
+impl Memory {
+    /// Creates `bytes` of zeroed memory.
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self {
+            arena: Arena::new(bytes),
+            host: OnceCell::new(),
+            lines: RefCell::default(),
+            posted_writes: PostedWrites::new(),
+        }
+    }
+
+    /// Allocates a buffer for a driver.
+    pub(crate) fn allocate(&self, len: usize, align: usize) -> Result<Dma, DmaError> {
+        Dma::new(&self.arena, len, align)
+    }
+
+    /// The word at a bus address, for an access of `bytes`.
+    #[inline]
+    pub(crate) fn word(&self, address: u64, bytes: u32) -> Result<&Word, BusError> {
+        if !address.is_multiple_of(bytes.into()) {
+            return Err(BusError { address, bytes });
+        }
+        self.arena.word(address, bytes)
+    }
+
+    /// From now on `host` backs addresses beyond the arena, and receives messages.
+    pub(crate) fn lend_to(&self, host: Box<dyn Host>) {
+        assert!(self.host.set(host).is_ok(), "a model is lent once");
+    }
+
+    pub(crate) fn host(&self) -> Option<&dyn Host> {
+        self.host.get().map(|host| &**host)
+    }
+
+    /// A read outside the arena.
+    #[cold]
+    pub(crate) fn host_read(&self, missed: BusError) -> Result<u64, BusError> {
+        let host = self.host_for(missed)?;
+        host.read(missed.address, missed.bytes).ok_or(missed)
+    }
+
+    /// A write outside the arena.
+    #[cold]
+    pub(crate) fn host_write(&self, missed: BusError, value: u64) -> Result<(), BusError> {
+        let host = self.host_for(missed)?;
+        if host.write(missed.address, missed.bytes, value) { Ok(()) } else { Err(missed) }
+    }
+
+    fn host_for(&self, missed: BusError) -> Result<&dyn Host, BusError> {
+        let aligned = missed.address.is_multiple_of(missed.bytes.into());
+        self.host().filter(|_| aligned).ok_or(missed)
+    }
+
+    /// A device reserves the cache line of `address` for `cost`, not before `earliest`. Returns the time when the line
+    /// is free again.
+    pub(crate) fn reserve_line(&self, address: u64, earliest: Ps, cost: Ps) -> Ps {
+        let line = (address.saturating_sub(MEMORY_BASE) / 64) as usize;
+        let mut lines = self.lines.borrow_mut();
+        let busy_until = lines.keep(line);
+        *busy_until = (*busy_until).max(earliest) + cost;
+        *busy_until
+    }
+
+    /// A CPU reserves the cache line of `word` for an atomic update, starting at `now` or when the line is free.
+    /// Earlier requests come first; devices that ask while the CPU waits come later. Returns how long the CPU waits. A
+    /// line that no device ever updated is free, and `cost` is not called.
+    #[inline]
+    pub(crate) fn update_line(&self, word: &Word, now: Ps, cost: impl FnOnce() -> Ps) -> Ps {
+        let Some(line) = self.arena.line_of(word) else { return Ps(0) };
+        let mut lines = self.lines.borrow_mut();
+        let Some(busy_until) = lines.busy_until(line) else { return Ps(0) };
+        let start = (*busy_until).max(now);
+        *busy_until = start + cost();
+        start - now
+    }
+
+    /// Arrival time of a register write made at `at`, in the order of its class.
+    #[inline]
+    pub(crate) fn write_arrival(&self, model: ModelId, order: u32, at: Ps) -> Ps {
+        self.posted_writes.arrival(model, order, at)
+    }
+}
+
+/// The words and the list of free ranges.
+struct Arena {
     words: Box<[Word]>,
     /// Free ranges: first byte → length.
     free: Mutex<BTreeMap<usize, usize>>,
 }
 
 impl Arena {
-    /// `bytes` of zeroed memory. The host commits a page when it is first touched.
-    pub(crate) fn new(bytes: usize) -> Arc<Self> {
+    /// Creates `bytes` of zeroed memory. The host allocates a page when it is first touched.
+    fn new(bytes: usize) -> Arc<Self> {
         let bytes = bytes.next_multiple_of(4096);
         let free = Mutex::new(BTreeMap::from([(0, bytes)]));
         Arc::new(Self { words: crate::word::zeroed(bytes / 8), free })
@@ -76,15 +189,17 @@ impl Arena {
         free.insert(start, bytes);
     }
 
-    /// The word at a bus address, which must be a multiple of 8.
-    pub(crate) fn word(&self, address: u64, bytes: u32) -> Result<&Word, BusError> {
+    /// The word at a bus address.
+    #[inline]
+    fn word(&self, address: u64, bytes: u32) -> Result<&Word, BusError> {
         let error = BusError { address, bytes };
         let offset = address.checked_sub(MEMORY_BASE).ok_or(error)?;
         self.words.get(usize::try_from(offset / 8).map_err(|_| error)?).ok_or(error)
     }
 
     /// The cache line of `word`, if it is part of this arena.
-    pub(crate) fn line_of(&self, word: &Word) -> Option<usize> {
+    #[inline]
+    fn line_of(&self, word: &Word) -> Option<usize> {
         let first = self.words.as_ptr() as usize;
         let offset = (core::ptr::from_ref(word) as usize).checked_sub(first)?;
         (offset < self.words.len() * 8).then_some(offset / 64)
@@ -99,7 +214,7 @@ pub struct Dma {
 }
 
 impl Dma {
-    pub(crate) fn new(arena: &Arc<Arena>, len: usize, align: usize) -> Result<Self, DmaError> {
+    fn new(arena: &Arc<Arena>, len: usize, align: usize) -> Result<Self, DmaError> {
         if len == 0 {
             return Err(DmaError::Empty);
         }
@@ -196,22 +311,22 @@ impl hal::DmaExchange128 for Dma {
     }
 }
 
-/// When each cache line is next free for an atomic update.
+/// For each cache line, the time at which it is next free for an atomic update.
 ///
-/// Kept only for lines that were ever updated atomically by a device, a page of them at a time.
+/// Kept only for lines that a device has updated atomically, one page of lines at a time.
 #[derive(Default)]
-pub(crate) struct Lines {
+struct Lines {
     pages: BTreeMap<usize, Box<[Ps; 64]>>,
 }
 
 impl Lines {
     /// The time of `line`, if a device ever updated its page.
-    pub(crate) fn busy_until(&mut self, line: usize) -> Option<&mut Ps> {
+    fn busy_until(&mut self, line: usize) -> Option<&mut Ps> {
         Some(&mut self.pages.get_mut(&(line / 64))?[line % 64])
     }
 
-    /// The same, and from now on kept.
-    pub(crate) fn keep(&mut self, line: usize) -> &mut Ps {
+    /// The same, and keeps the page from now on.
+    fn keep(&mut self, line: usize) -> &mut Ps {
         &mut self.pages.entry(line / 64).or_insert_with(|| Box::new([Ps(0); 64]))[line % 64]
     }
 }

@@ -1,8 +1,9 @@
 //! What the hardware did, as it happens: for checkers that trust neither the code under test nor its own counters.
 //!
 //! An observer ([`crate::Machine::set_observer`]) hears every [`Fact`] in the order in which it takes effect. It is
-//! called in the middle of things, so it must not call the machine: [`peek64`] is all that it may use. Harness code that
-//! runs on the machine's own CPUs puts its part of the history into the same stream with [`mark`] and [`declare_cpu`].
+//! called in the middle of things, so it must not call the machine: [`crate::peek64`] is all that it may use. Harness code
+//! that runs on the machine's own CPUs puts its part of the history into the same stream with [`crate::mark`] and
+//! [`crate::declare_cpu`].
 //!
 //! **Time.** A fact's time is that of its agent. A CPU with interrupts off runs ahead of the models by what it owes, so
 //! times may step back from one fact to the next; the order is always that of effects.
@@ -31,13 +32,8 @@
 //! assert!(seen.contains(&Fact::Ended { cpu: 0, vector: 0x41 }));
 //! ```
 
-use crate::core::Core;
-use crate::cpu::Account;
-use crate::current;
-use crate::fabric::tamper::Act;
-use crate::model::ModelId;
+use crate::event::ModelId;
 use crate::time::Ps;
-use crate::trace::{Track, work_name};
 use crate::unrest::Kind;
 use hal::Work;
 use std::cell::RefCell;
@@ -45,17 +41,17 @@ use std::cell::RefCell;
 #[cfg(test)]
 mod tests;
 
-/// Who listens.
+/// A callback that receives the facts.
 pub(crate) type Observer = RefCell<Box<dyn FnMut(Ps, Fact)>>;
 
-/// Something that the hardware did.
+/// An action of the hardware.
 ///
-/// CPUs are numbers from 0 (and APIC ids with it). Sources of the rules behind them stand at the models.
+/// CPUs are numbers from 0, equal to their APIC ids. The models name the sources of the rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Fact {
-    /// A message went one step: from a device to its port, from there to the IOMMU or the GIC, or whatever stands
-    /// between. `from` being the device, it was sent; `to` being the IOMMU or the GIC, it arrived there.
+    /// A message went one step: from a device to its port, from there to the IOMMU or the GIC, or through a model in
+    /// between. If `from` is the device, the message was sent; if `to` is the IOMMU or the GIC, it arrived there.
     Message {
         /// Who passes it on.
         from: ModelId,
@@ -63,12 +59,12 @@ pub enum Fact {
         to: ModelId,
         /// PCI requester id, as the link reports it.
         requester: u16,
-        /// Where it is written.
+        /// The address that it writes.
         address: u64,
         /// The payload.
         data: u32,
     },
-    /// The IOMMU looked a message up and passes it on as its remapped entry says; what the LAPIC says of it follows as
+    /// The IOMMU looked a message up and passes it on as its remapped entry says. The LAPIC's reaction follows as
     /// [`Fact::Raised`].
     Remapped {
         /// Whose message.
@@ -80,7 +76,7 @@ pub enum Fact {
         /// Vector of the entry.
         vector: u8,
     },
-    /// The IOMMU passes a message on as it is: compatibility format, or remapping off.
+    /// The IOMMU passes a message on unchanged: compatibility format, or remapping off.
     Plain {
         /// Whose message.
         requester: u16,
@@ -99,10 +95,10 @@ pub enum Fact {
         vector: u8,
         /// The bit was set already.
         again: bool,
-        /// What became of ON.
+        /// The effect on ON.
         post: Post,
     },
-    /// The IOMMU let a message go nowhere.
+    /// The IOMMU dropped a message.
     Blocked {
         /// Whose message.
         requester: u16,
@@ -110,15 +106,15 @@ pub enum Fact {
         index: u16,
         /// VT-d's fault reason, 20h to 28h.
         reason: u8,
-        /// A record for software was due. False: the entry forbids it (FPD).
+        /// True if a record for software was due. False: the entry forbids it (FPD).
         recorded: bool,
     },
-    /// The IOMMU forgot cached entries. Messages that were looked up before are drained when the next wait descriptor
-    /// is executed.
+    /// The IOMMU invalidated cached entries. Messages looked up earlier are drained when the next wait descriptor is
+    /// executed.
     Invalidated {
         /// The first index.
         first: u16,
-        /// How many indices, rounded to what was asked for; 65,536 for all.
+        /// Number of indices, rounded as in the request; 65,536 for all.
         count: u32,
     },
     /// A vector arrived at a LAPIC: by a message, an IPI or its timer.
@@ -129,7 +125,7 @@ pub enum Fact {
         vector: u8,
         /// Level-triggered.
         level: bool,
-        /// What the LAPIC made of it.
+        /// The LAPIC's reaction.
         arrival: Arrival,
     },
     /// A CPU took a vector: from IRR to ISR.
@@ -139,18 +135,18 @@ pub enum Fact {
         /// The vector.
         vector: u8,
     },
-    /// A CPU enters the exception of a machine with a GIC; which interrupt it is, [`Fact::GicAcknowledged`] tells.
+    /// A CPU enters the exception of a machine with a GIC. [`Fact::GicAcknowledged`] tells which interrupt it is.
     Exception {
         /// Which CPU.
         cpu: u32,
-        /// It came through although interrupts were off.
+        /// It was taken although interrupts were off.
         pseudo_nmi: bool,
     },
     /// The interrupt entry returned.
     Returned {
         /// Which CPU.
         cpu: u32,
-        /// Interrupts that it interrupted and that still run.
+        /// Number of interrupted interrupt handlers that still run.
         depth: u32,
         /// The highest vector still in service at the LAPIC: at depth 0 there should be none.
         in_service: Option<u8>,
@@ -159,7 +155,7 @@ pub enum Fact {
     Ended {
         /// Which CPU.
         cpu: u32,
-        /// What was ended.
+        /// The vector that ended.
         vector: u8,
     },
     /// A write of EOI with nothing in service.
@@ -181,7 +177,7 @@ pub enum Fact {
         /// Which CPU.
         cpu: u32,
     },
-    /// It leaves its halt, before the interrupt that woke it is entered.
+    /// A CPU leaves its halt, before the interrupt that woke it is entered.
     Woken {
         /// Which CPU.
         cpu: u32,
@@ -190,16 +186,16 @@ pub enum Fact {
     Worked {
         /// Which CPU.
         cpu: u32,
-        /// In interrupt context: how deep.
+        /// Nesting depth in interrupt context.
         depth: u32,
         /// What.
         work: Work,
         /// How many units.
         count: u32,
     },
-    /// An interrupt of a GIC became pending; nothing when it was so already.
+    /// An interrupt of a GIC became pending. Not reported if it was pending already.
     GicPending {
-        /// Whose: of an SGI, PPI or LPI. An SPI has none until it is acknowledged.
+        /// The CPU of an SGI, PPI or LPI. An SPI has no CPU until it is acknowledged.
         cpu: Option<u32>,
         /// Which.
         intid: u32,
@@ -208,16 +204,16 @@ pub enum Fact {
     GicAcknowledged {
         /// Which CPU.
         cpu: u32,
-        /// What it read: an INTID, with GICv2 the sender of an SGI in bits 12:10; 1020 to 1023 for none.
+        /// The value that it read: an INTID, with GICv2 the sender of an SGI in bits 12:10; 1020 to 1023 for none.
         word: u32,
     },
-    /// A CPU wrote its end-of-interrupt register, of an interrupt that exists: priority drop.
+    /// A CPU wrote its end-of-interrupt register for an existing interrupt: priority drop.
     GicDropped {
         /// Which CPU.
         cpu: u32,
         /// What it wrote.
         word: u32,
-        /// It was the latest that was acknowledged and not dropped, as it must be.
+        /// True if it was the latest acknowledged interrupt without a drop, as required.
         in_order: bool,
     },
     /// A CPU deactivated an interrupt, by DIR, or by EOIR in EOImode 0.
@@ -226,7 +222,7 @@ pub enum Fact {
         cpu: u32,
         /// What it wrote.
         word: u32,
-        /// It was active there; otherwise nothing happened.
+        /// True if it was active there; otherwise nothing happened.
         was_active: bool,
     },
     /// A doorbell arrived at a device; at a DSA, the last word of a descriptor.
@@ -261,10 +257,10 @@ pub enum Fact {
         cid: u16,
         /// The MSI-X vector of the queue, if it has interrupts.
         vector: Option<u16>,
-        /// Its phase is that of the last pass, by the fault plan.
+        /// Its phase tag is that of the last pass, by the fault plan.
         wrong_phase: bool,
     },
-    /// The phase tag of an entry that was wrong is right now.
+    /// A wrong phase tag of an entry was corrected.
     EntryCorrected {
         /// Which drive.
         device: ModelId,
@@ -282,8 +278,8 @@ pub enum Fact {
         /// Command id.
         cid: u16,
     },
-    /// Somebody recorded a fault ([`crate::Machine::faults`]): hardware that was programmed wrongly, an access to where
-    /// no memory is, a refused interrupt.
+    /// A fault was recorded ([`crate::Machine::faults`]): wrongly programmed hardware, an access to an address without
+    /// memory, a refused interrupt.
     Fault {
         /// The model that saw it; `u32::MAX` for a CPU.
         source: ModelId,
@@ -294,11 +290,11 @@ pub enum Fact {
     },
     /// The random schedule disturbed the machine ([`crate::unrest`]).
     Disturbed {
-        /// Whose CPU; none of a line, a message or a thread's place.
+        /// The CPU concerned; None for a cache line, a message or a thread's place.
         cpu: Option<u32>,
         /// How.
         kind: Kind,
-        /// For how long; 0 where there is no such thing.
+        /// Duration; 0 where there is none.
         by: Ps,
     },
     /// A tamper did something to a message.
@@ -310,14 +306,14 @@ pub enum Fact {
         /// What.
         act: Act,
     },
-    /// The harness declared a CPU offline or online ([`declare_cpu`]).
+    /// The harness declared a CPU offline or online ([`crate::declare_cpu`]).
     Declared {
         /// Which CPU.
         cpu: u32,
         /// From now on.
         online: bool,
     },
-    /// The harness says something ([`mark`]).
+    /// An entry that the harness adds ([`crate::mark`]).
     Mark {
         /// On which CPU it ran; the number of CPUs when it was the console.
         cpu: u32,
@@ -328,18 +324,18 @@ pub enum Fact {
     },
 }
 
-/// What a LAPIC made of a vector that arrived.
+/// The reaction of a LAPIC to a vector that arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arrival {
     /// Its IRR bit is set now.
     Pending,
-    /// Its IRR bit was set already: the two are one.
+    /// Its IRR bit was set already: the two interrupts merge.
     Merged,
     /// Refused: no such LAPIC, software-disabled, or an illegal vector.
     Refused,
 }
 
-/// What became of ON when a bit was posted.
+/// The effect on ON of posting a bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Post {
     /// 0 to 1: a notification follows.
@@ -350,60 +346,39 @@ pub enum Post {
     Suppressed,
 }
 
-impl Core {
-    /// Tells the observer what a model did, if there is one.
-    #[inline]
-    pub(crate) fn tell(&self, fact: impl FnOnce() -> Fact) {
-        if let Some(observer) = self.observer.get() {
-            tell_observer(observer, self.now(), fact());
+/// What happens to a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Act {
+    /// It never arrives.
+    Drop,
+    /// It arrives this much later; others overtake it.
+    Delay(Ps),
+    /// It arrives, and once more this much later.
+    Double(Ps),
+    /// It arrives behind the device's next message, or after this time if there was no next message.
+    Swap(Ps),
+    /// Another message arrives in its place, which the device sent earlier with other address or data: a stale vector.
+    /// If there is no earlier one, the message passes.
+    Redirect,
+    /// It arrives, and is repeated this many times with that gap.
+    Storm {
+        /// Repetitions.
+        count: u32,
+        /// Between two; at least 1 ps.
+        gap: Ps,
+    },
+}
+
+impl Act {
+    /// As reports call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Drop => "dropped",
+            Self::Delay(_) => "delayed",
+            Self::Double(_) => "doubled",
+            Self::Swap(_) => "swapped",
+            Self::Redirect => "redirected",
+            Self::Storm { .. } => "stormed",
         }
     }
-
-    /// Work of the running CPU while somebody listens or disturbs.
-    #[cold]
-    pub(crate) fn watched_work(&self, work: Work, count: u32, cost: u64, account: Account) {
-        let cpu = self.cpu();
-        if cost > 0 {
-            self.trace(Track::Cpu(cpu.id.0), work_name(work), self.local_now(), Ps(cost), count.into());
-        }
-        self.tell_of_cpu(|id| Fact::Worked { cpu: id, depth: cpu.depth.get(), work, count });
-        cpu.owe(cost, account);
-        self.owed_point();
-    }
-
-    /// Tells the observer what the running CPU did, if there is one.
-    #[inline]
-    pub(crate) fn tell_of_cpu(&self, fact: impl FnOnce(u32) -> Fact) {
-        if let Some(observer) = self.observer.get() {
-            tell_observer(observer, self.local_now(), fact(self.cpu().id.0));
-        }
-    }
-}
-
-/// # Panics
-/// When the observer itself caused the fact: it called the machine.
-#[cold]
-fn tell_observer(observer: &Observer, at: Ps, fact: Fact) {
-    let Ok(mut observer) = observer.try_borrow_mut() else { panic!("the observer called the machine: {fact:?}") };
-    observer(at, fact);
-}
-
-/// Puts a line of the harness's own into the observer's stream: a command submitted, a line freed. Nothing without an
-/// observer, and nothing on a host thread without a machine. It takes no simulated time and is no point of the seam.
-pub fn mark(tag: u32, value: u64) {
-    current::try_with(|core| core.tell_of_cpu(|cpu| Fact::Mark { cpu, tag, value }));
-}
-
-/// Declares a CPU offline or online, for the observer: hardware has no such state, so that only the harness knows from
-/// when on nothing may be delivered there.
-pub fn declare_cpu(cpu: u32, online: bool) {
-    current::try_with(|core| core.tell_of_cpu(|_| Fact::Declared { cpu, online }));
-}
-
-/// 64 bits of the memory of this host thread's machine, as they are; an observer may read them in the middle of
-/// things. `None` without a machine, where no memory is, or for an address that is not a multiple of 8.
-pub fn peek64(address: u64) -> Option<u64> {
-    let mut seen = None;
-    current::try_with(|core| seen = core.memory_word(address, 8).ok().map(hal::Word::get));
-    seen
 }

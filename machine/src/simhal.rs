@@ -1,45 +1,25 @@
 //! The seam on the simulated machine.
 
-use crate::current::with;
-use crate::gic::GicRegion;
+use crate::core::Core;
+use crate::core::current::{try_with, with};
 use crate::memory::Dma;
-use crate::model::ModelId;
+use crate::regs::Regs;
 use crate::time::Ps;
 use crate::word::Word;
-use hal::{Affinity, CpuId, DmaError, Hal, IrqState, SpawnError, ThreadBody, ThreadId, ThreadSpec, Work};
+use hal::{Affinity, CpuId, DmaError, Hal, IrqState, SpawnError, ThreadBody, ThreadId, ThreadSpec, Threads, Work};
 
 /// The [`Hal`] of the machine that runs on this host thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SimHal;
-
-/// A window of registers on the machine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Regs {
-    /// A region of a model.
-    Model {
-        /// Which model.
-        model: ModelId,
-        /// Which of its regions.
-        region: u8,
-    },
-    /// The running CPU's local APIC in x2APIC mode; offsets are MSR numbers.
-    Lapic,
-    /// A region of a GIC: a write has arrived before the CPU goes on, and is a point as a read is.
-    Gic {
-        /// Which model.
-        model: ModelId,
-        /// Which of its regions. Of those with registers for each CPU, the model sees the accessing CPU's number above
-        /// bit 15 of the offset.
-        region: GicRegion,
-    },
-}
 
 impl Regs {
     fn read(self, offset: u32, width_bytes: u8) -> u64 {
         match self {
             Self::Model { model, region } => with(|core| core.mmio_read(model, region, offset, width_bytes)),
             Self::Lapic => with(|core| core.lapic_read(offset)),
-            Self::Gic { model, region } => with(|core| core.gic_read(model, region, offset, width_bytes)),
+            Self::Unposted { model, region, is_banked } => {
+                with(|core| core.unposted_read(model, region, is_banked, offset, width_bytes))
+            }
         }
     }
 
@@ -47,7 +27,9 @@ impl Regs {
         match self {
             Self::Model { model, region } => with(|core| core.mmio_write(model, region, offset, width_bytes, value)),
             Self::Lapic => with(|core| core.lapic_write(offset, value)),
-            Self::Gic { model, region } => with(|core| core.gic_write(model, region, offset, width_bytes, value)),
+            Self::Unposted { model, region, is_banked } => {
+                with(|core| core.unposted_write((model, region, is_banked), offset, width_bytes, value));
+            }
         }
     }
 }
@@ -85,16 +67,11 @@ impl Hal for SimHal {
     type Dma = Dma;
 
     fn dma_alloc(self, len_bytes: usize, align_bytes: usize) -> Result<Dma, DmaError> {
-        with(|core| Dma::new(&core.arena, len_bytes, align_bytes))
+        with(|core| core.allocate(len_bytes, align_bytes))
     }
     #[inline]
     fn now_ns(self) -> u64 {
-        with(|core| {
-            if !core.on_console() {
-                core.still_point();
-            }
-            core.local_now().as_ns()
-        })
+        with(|core| core.look_at_clock().as_ns())
     }
     #[inline]
     fn cpu(self) -> CpuId {
@@ -102,47 +79,22 @@ impl Hal for SimHal {
     }
     #[inline]
     fn irq_save(self) -> IrqState {
-        IrqState { were_on: with(crate::core::Core::irq_save) }
+        IrqState { were_on: with(Core::irq_save) }
     }
     #[inline]
     fn irq_restore(self, state: IrqState) {
         if state.were_on {
-            with(crate::core::Core::irq_enable);
+            with(Core::irq_enable);
         }
     }
     fn relax_on(self, word: &Word, seen: u64, deadline_ns: u64) {
         with(|core| core.relax_on(word, seen, Ps::from_ns(deadline_ns)));
     }
     fn delay_ns(self, duration_ns: u64) {
-        with(|core| {
-            core.cpu().owe(Ps::from_ns(duration_ns).0, core.kernel_account());
-            core.settle();
-        });
+        with(|core| core.delay(Ps::from_ns(duration_ns)));
     }
     fn wait_for_interrupt(self) {
-        with(crate::core::Core::wait_for_interrupt);
-    }
-    fn kick(self, cpu: CpuId) {
-        with(|core| core.kick(cpu));
-    }
-    fn spawn(self, spec: ThreadSpec, body: ThreadBody) -> Result<ThreadId, SpawnError> {
-        with(|core| core.spawn(&spec, body))
-    }
-    #[inline]
-    fn current_thread(self) -> ThreadId {
-        with(|core| core.threads.current(core.cpu().id).unwrap_or(NO_THREAD))
-    }
-    fn park(self) {
-        with(crate::core::Core::park);
-    }
-    fn wake(self, thread: ThreadId) {
-        with(|core| core.wake(thread));
-    }
-    fn set_affinity(self, thread: ThreadId, affinity: &Affinity) -> Result<(), SpawnError> {
-        with(|core| core.threads.sched.borrow_mut().set_affinity(thread, affinity))
-    }
-    fn yield_now(self) {
-        with(crate::core::Core::yield_now);
+        with(Core::wait_for_interrupt);
     }
     #[inline]
     fn work(self, work: Work, count: u32) {
@@ -150,5 +102,92 @@ impl Hal for SimHal {
     }
 }
 
+impl Threads for SimHal {
+    fn spawn(self, spec: ThreadSpec, body: ThreadBody) -> Result<ThreadId, SpawnError> {
+        with(|core| core.spawn(&spec, body))
+    }
+    #[inline]
+    fn current_thread(self) -> ThreadId {
+        with(|core| core.current_thread().unwrap_or(NO_THREAD))
+    }
+    fn park(self) {
+        with(Core::park);
+    }
+    fn wake(self, thread: ThreadId) {
+        with(|core| core.wake(thread));
+    }
+    fn set_affinity(self, thread: ThreadId, affinity: &Affinity) -> Result<(), SpawnError> {
+        with(|core| core.set_affinity(thread, affinity))
+    }
+    fn yield_now(self) {
+        with(Core::yield_now);
+    }
+}
+
+impl SimHal {
+    /// Asks `cpu` to look at its run queue, by a reschedule IPI. Owed.
+    pub fn kick(self, cpu: CpuId) {
+        with(|core| core.kick(cpu));
+    }
+}
+
 /// What an interrupt sees that found its CPU idle before any thread ran there.
 pub const NO_THREAD: ThreadId = ThreadId(u32::MAX);
+
+impl Word {
+    /// A read-modify-write by a CPU: others act first, and the line must be free.
+    #[inline]
+    fn update(&self, change: impl FnOnce(u64) -> u64) -> u64 {
+        with(|core| core.atomic_point(self));
+        let old = self.value();
+        hal::Word::set(self, change(old));
+        old
+    }
+}
+
+impl hal::Word for Word {
+    #[inline]
+    fn new(value: u64) -> Self {
+        Self::holding(value)
+    }
+    #[inline]
+    fn get(&self) -> u64 {
+        self.value()
+    }
+    #[inline]
+    fn set(&self, value: u64) {
+        self.set_quietly(value);
+        try_with(|core| core.board().word_written(self));
+    }
+    #[inline]
+    fn load(&self) -> u64 {
+        with(Core::settle);
+        self.value()
+    }
+    #[inline]
+    fn swap(&self, value: u64) -> u64 {
+        self.update(|_| value)
+    }
+    #[inline]
+    fn compare_exchange(&self, current: u64, new: u64) -> Result<u64, u64> {
+        with(|core| core.atomic_point(self));
+        let old = self.value();
+        if old != current {
+            return Err(old);
+        }
+        hal::Word::set(self, new);
+        Ok(old)
+    }
+    #[inline]
+    fn fetch_or(&self, mask: u64) -> u64 {
+        self.update(|old| old | mask)
+    }
+    #[inline]
+    fn fetch_and(&self, mask: u64) -> u64 {
+        self.update(|old| old & mask)
+    }
+    #[inline]
+    fn fetch_add(&self, value: u64) -> u64 {
+        self.update(|old| old.wrapping_add(value))
+    }
+}

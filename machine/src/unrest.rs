@@ -1,50 +1,47 @@
-//! Unrest: a schedule that a seed draws, for checks that want to see every order in which things can happen.
+//! Unrest: a random schedule drawn from a seed, for checks that need every order in which things can happen.
 //!
-//! Without it the machine is kind: interrupts are taken at once, posted writes arrive at their time, CPUs lose no time
-//! to a hypervisor, woken threads run where they did last. Software must be right without all of that. With
-//! [`Unrest`] in [`crate::MachineConfig`] every point of the seam may be disturbed, each [`Kind`] with a chance of its
-//! own. All of it is what hardware or a scheduler may do: order rules are kept (a register write is not overtaken by a
-//! later one to the same device, nor by a read of it), waits are finite, and no interrupt is lost.
+//! Without it the machine is kind: interrupts are taken at once, posted writes arrive on time, CPUs lose no time to a
+//! hypervisor, and woken threads run on their last CPU. Software must not depend on any of that. With [`Unrest`] in
+//! [`crate::MachineConfig`] every point of the seam may be disturbed, each [`Kind`] with its own chance. Hardware or a
+//! scheduler may do all of this: order rules are kept (a register write is not overtaken by a later one to the same
+//! device, nor by a read of it), waits are finite, and no interrupt is lost.
 //!
-//! Numbers come from streams of their own, one a kind: models draw what they always draw, and a kind that is switched
-//! off ([`Unrest::without`]) leaves the others' numbers as they were. The same seed is the same run.
+//! Each kind draws from its own random stream. Models draw the same numbers as always, and switching a kind off
+//! ([`Unrest::without`]) does not change the numbers of the other kinds. The same seed gives the same run.
 
-use crate::core::Core;
-use crate::event::{Event, cpu_event};
-use crate::model::ModelId;
-use crate::observe::Fact;
+use crate::event::ModelId;
 use crate::random::Stream;
 use crate::time::Ps;
-use hal::{CpuId, ThreadId};
-use sched::State as ThreadState;
+use hal::ThreadId;
 use std::array;
 use std::cell::{Cell, RefCell};
 
 #[cfg(test)]
 mod tests;
 
-/// What a disturbance is.
+/// A kind of disturbance.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Kind {
     /// A CPU is a little slower than it thought, at a point of the seam.
     Delay,
-    /// A CPU stands for long: an exit to a hypervisor, a system management interrupt. Interrupts may be off meanwhile.
+    /// A CPU stops for a long time: an exit to a hypervisor, a system management interrupt. Interrupts may be off
+    /// then.
     Stall,
-    /// What others do comes between two steps of a CPU that only owed time: at named work, posted writes and wake-ups.
+    /// Other agents act between two steps of a CPU that only owed time: at named work, posted writes and wake-ups.
     Interleave,
     /// The running thread is preempted, where that is allowed; it stays ready.
     Preempt,
-    /// A posted register write arrives late, and with it what follows to the same model.
+    /// A posted register write arrives late, and delays later writes to the same model.
     LateWrite,
     /// A CPU takes an interrupt late although it could.
     LateAcceptance,
-    /// Somebody holds a cache line for longer when he updates it.
+    /// An agent holds a cache line for longer during an update.
     SlowLine,
     /// A thread that was woken becomes ready late.
     StarvedThread,
-    /// A thread that was woken goes to another CPU of its affinity than the scheduler would choose.
+    /// A woken thread goes to another CPU of its affinity than the scheduler would choose.
     MisplacedThread,
-    /// A message or an inter-processor interrupt takes longer to its CPU. Messages of one path stay in order.
+    /// A message or an inter-processor interrupt takes longer to reach its CPU. Messages of one path stay in order.
     LateMessage,
     /// A CPU's local timer, or the end of its thread's time slice, comes late.
     LateTimer,
@@ -90,7 +87,7 @@ impl Kind {
 /// How often, and how much.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Chance {
-    /// Of 1,000 occasions; 0: never, and no number is drawn.
+    /// Rate per 1,000 occasions; 0: never, and no number is drawn.
     pub per_mille: u32,
     /// Times are uniform from 1 ps to this. [`Kind::Interleave`], [`Kind::Preempt`] and [`Kind::MisplacedThread`] have
     /// none.
@@ -100,13 +97,13 @@ pub struct Chance {
 /// A random schedule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unrest {
-    /// Of its streams; the machine's own seed has no part in them.
+    /// Seed of its streams, independent of the machine's own seed.
     pub seed: u64,
-    /// Nothing is disturbed before.
+    /// No disturbance before this time.
     pub from: Ps,
-    /// Nor at this time and later: the machine is healed.
+    /// No disturbance at this time or later: the machine is healed.
     pub until: Ps,
-    /// By `Kind as usize`.
+    /// Indexed by `Kind as usize`.
     pub chances: [Chance; Kind::COUNT],
 }
 
@@ -131,7 +128,7 @@ impl Unrest {
         Self { seed, from: Ps(0), until: Ps::MAX, chances: Kind::ALL.map(of) }
     }
 
-    /// The same without one kind, for shrinking.
+    /// The same schedule without one kind, for shrinking a failure.
     #[must_use]
     pub fn without(mut self, kind: Kind) -> Self {
         self.chances[kind as usize] = Chance::default();
@@ -146,14 +143,14 @@ impl Unrest {
     }
 }
 
-/// The schedule of a machine as it goes on.
+/// State of the schedule while the machine runs.
 pub(crate) struct State {
     config: Unrest,
     streams: [RefCell<Stream>; Kind::COUNT],
     counts: [Cell<u64>; Kind::COUNT],
-    /// Until when posted writes are on their way, by model.
+    /// By model, the time until which posted writes are in flight.
     writes_until: RefCell<Vec<Ps>>,
-    /// Threads whose waking is under way.
+    /// Threads whose waking is delayed.
     starved: RefCell<Vec<ThreadId>>,
 }
 
@@ -168,8 +165,8 @@ impl State {
         }
     }
 
-    /// A number if a disturbance of this kind happens now.
-    fn draw(&self, kind: Kind, now: Ps) -> Option<u64> {
+    /// Returns a random number if a disturbance of this kind happens now.
+    pub(crate) fn draw(&self, kind: Kind, now: Ps) -> Option<u64> {
         let Chance { per_mille, .. } = self.config.chances[kind as usize];
         if per_mille == 0 || now < self.config.from || now >= self.config.until {
             return None;
@@ -183,156 +180,46 @@ impl State {
         })
     }
 
-    /// For how long, if it happens now.
-    fn late(&self, kind: Kind, now: Ps) -> Option<Ps> {
+    /// Returns the duration if a disturbance of this kind happens now.
+    pub(crate) fn late(&self, kind: Kind, now: Ps) -> Option<Ps> {
         let longest = self.config.chances[kind as usize].longest;
         let number = self.draw(kind, now)?;
         Some(Ps(1 + ((u128::from(number) * u128::from(longest.0)) >> 32) as u64))
     }
 
-    pub(crate) fn counts(&self) -> [u64; Kind::COUNT] {
-        array::from_fn(|kind| self.counts[kind].get())
-    }
-}
-
-impl Core {
-    /// A point of the seam: the running CPU may lose time, or its thread the CPU.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn disturb(&self, unrest: &State) {
-        if self.on_console() || self.dead.get() {
-            return;
-        }
-        for kind in [Kind::Delay, Kind::Stall] {
-            if let Some(by) = unrest.late(kind, self.local_now()) {
-                self.tell_of_unrest(kind, by);
-                self.cpu().owe(by.0, self.kernel_account());
-            }
-        }
-        if self.is_preemptible() && unrest.draw(Kind::Preempt, self.local_now()).is_some() {
-            self.tell_of_unrest(Kind::Preempt, Ps(0));
-            self.pass_debt();
-            // An interrupt may have done so already.
-            if self.is_preemptible() {
-                self.give_way();
-            }
-        }
-    }
-
-    /// A step that only owes time: others may come before the next one.
-    #[inline]
-    pub(crate) fn owed_point(&self) {
-        if let Some(unrest) = &self.unrest {
-            self.interleave(unrest);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn interleave(&self, unrest: &State) {
-        let happens = !self.on_console() && !self.dead.get();
-        if happens && unrest.draw(Kind::Interleave, self.local_now()).is_some() {
-            self.settle();
-        }
-    }
-
-    fn is_preemptible(&self) -> bool {
-        let cpu = self.cpu();
-        let runs_thread = || self.threads.sched.borrow().current(cpu.id).is_some();
-        cpu.irq_on.get() && cpu.depth.get() == 0 && !cpu.in_idle_loop.get() && runs_thread()
-    }
-
-    /// When a posted write arrives that the running CPU makes now.
-    #[inline]
-    pub(crate) fn write_arrival(&self, model: ModelId, order: u32) -> Ps {
-        let at = self.local_now();
-        match &self.unrest {
-            None => self.posted_writes.arrival(model, order, at),
-            Some(unrest) => self.late_arrival(unrest, model, order, at),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn late_arrival(&self, unrest: &State, model: ModelId, order: u32, at: Ps) -> Ps {
-        let late = unrest.late(Kind::LateWrite, at);
-        if let Some(by) = late {
-            self.tell_of_unrest(Kind::LateWrite, by);
-        }
-        let mut writes_until = unrest.writes_until.borrow_mut();
+    /// Posted writes to `model` that are on their way arrive before one that `arrival` places, from `earliest` on.
+    /// Returns when that one arrives.
+    pub(crate) fn after_writes(&self, model: ModelId, earliest: Ps, arrival: impl FnOnce(Ps) -> Ps) -> Ps {
+        let mut writes_until = self.writes_until.borrow_mut();
         if writes_until.len() <= model.0 as usize {
             writes_until.resize(model.0 as usize + 1, Ps(0));
         }
         let until = &mut writes_until[model.0 as usize];
-        *until = self.posted_writes.arrival(model, order, (at + late.unwrap_or_default()).max(*until));
+        *until = arrival(earliest.max(*until));
         *until
     }
 
-    /// A read pushes the writes before it, which may be late: how long that takes.
-    #[inline]
-    pub(crate) fn push_writes(&self, model: ModelId) -> Ps {
-        let Some(unrest) = &self.unrest else { return Ps(0) };
-        let writes_until = unrest.writes_until.borrow();
-        writes_until.get(model.0 as usize).map_or(Ps(0), |until| until.saturating_sub(self.local_now()))
+    /// The time until which posted writes to `model` are in flight.
+    pub(crate) fn writes_until(&self, model: ModelId) -> Ps {
+        self.writes_until.borrow().get(model.0 as usize).copied().unwrap_or_default()
     }
 
-    /// How much later something happens that is not a CPU's own.
-    #[inline]
-    pub(crate) fn late(&self, kind: Kind) -> Ps {
-        self.unrest.as_ref().map_or(Ps(0), |unrest| self.lateness(unrest, kind))
+    /// True while the waking of this thread is delayed.
+    pub(crate) fn is_starved(&self, thread: ThreadId) -> bool {
+        self.starved.borrow().contains(&thread)
     }
 
-    #[cold]
-    #[inline(never)]
-    fn lateness(&self, unrest: &State, kind: Kind) -> Ps {
-        let Some(by) = unrest.late(kind, self.now()) else { return Ps(0) };
-        self.tell(|| Fact::Disturbed { cpu: None, kind, by });
-        by
+    /// Delays the waking of this thread.
+    pub(crate) fn starve(&self, thread: ThreadId) {
+        self.starved.borrow_mut().push(thread);
     }
 
-    /// Whether a thread that is to be woken will be so only later.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn starve(&self, unrest: &State, thread: ThreadId) -> bool {
-        if unrest.starved.borrow().contains(&thread) {
-            // It is the same park that both end.
-            return true;
-        }
-        if self.threads.sched.borrow().state(thread) != ThreadState::Parked {
-            return false;
-        }
-        let Some(by) = unrest.late(Kind::StarvedThread, self.local_now()) else { return false };
-        self.tell_of_unrest(Kind::StarvedThread, by);
-        unrest.starved.borrow_mut().push(thread);
-        self.push(self.local_now() + by, Event::for_cpu(CpuId(0), cpu_event::WAKE, thread.0.into()));
-        true
+    /// The thread is woken now.
+    pub(crate) fn end_starving(&self, thread: ThreadId) {
+        self.starved.borrow_mut().retain(|&other| other != thread);
     }
 
-    /// The waking of a starved thread takes place.
-    pub(crate) fn starved_wakes(&self, thread: ThreadId) {
-        let Some(unrest) = &self.unrest else { return };
-        unrest.starved.borrow_mut().retain(|&other| other != thread);
-        let (kicked, state) = self.wake_in_scheduler(thread);
-        match (kicked, state) {
-            (Some(cpu), _) => self.kick_from_nowhere(cpu),
-            (None, ThreadState::Ready(cpu)) => self.arm_slice(&self.cpus[cpu.index()]),
-            _ => {}
-        }
-    }
-
-    /// Where the scheduler is made to put a thread that is woken.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn misplacement(&self, unrest: &State, thread: ThreadId) -> Option<CpuId> {
-        if self.threads.sched.borrow().state(thread) != ThreadState::Parked {
-            return None;
-        }
-        let number = unrest.draw(Kind::MisplacedThread, self.now())?;
-        self.tell(|| Fact::Disturbed { cpu: None, kind: Kind::MisplacedThread, by: Ps(0) });
-        Some(CpuId((number % u64::from(self.config.cpus)) as u32))
-    }
-
-    fn tell_of_unrest(&self, kind: Kind, by: Ps) {
-        self.tell_of_cpu(|cpu| Fact::Disturbed { cpu: Some(cpu), kind, by });
+    pub(crate) fn counts(&self) -> [u64; Kind::COUNT] {
+        array::from_fn(|kind| self.counts[kind].get())
     }
 }

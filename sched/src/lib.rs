@@ -1,19 +1,19 @@
 //! One small scheduler, shared by the simulated machine and the bare-metal images.
 //!
-//! A pure state machine: it keeps who is ready where and says who runs next; the caller switches stacks, sends the
-//! kicks and passes the time in. Locks are the caller's too: every change takes `&mut self`.
+//! It is a pure state machine. It records which threads are ready on which CPU, and chooses who runs next. The caller
+//! switches stacks, sends the kicks and supplies the time. The caller also locks: every change takes `&mut self`.
 //!
 //! - Each CPU has a queue of urgent and one of normal threads. Urgent ones run first and until they park (SCHED_FIFO);
 //!   normal ones take turns of one time slice (SCHED_RR). A preempted thread keeps its place and the rest of its slice.
 //! - A woken thread goes to its last CPU if that is idle, else to an idle CPU that its affinity allows, else to its last
-//!   CPU. Nobody steals: a queued thread moves only when its CPU goes offline.
+//!   CPU. There is no work stealing: a queued thread moves only when its CPU goes offline.
 //! - A CPU with nothing to run idles *on the stack of the thread that ran last*. That stack is lent: the thread, when
 //!   woken, is queued there and nowhere else until the CPU has given the stack back (see
 //!   [`Scheduler::lent_to_idle`]). A caller whose CPUs run in parallel holds its lock from [`Scheduler::pick`] until it
 //!   stands on the new stack.
 //!
-//! Nothing is allocated but by [`Scheduler::new`] and [`Scheduler::spawn`]; picks and wakes take constant time, apart
-//! from the search of the idle mask (one word for 64 CPUs).
+//! Only [`Scheduler::new`] and [`Scheduler::spawn`] allocate. Picks and wakes take constant time, apart from the
+//! search of the idle mask (one word for 64 CPUs).
 #![no_std]
 extern crate alloc;
 #[cfg(test)]

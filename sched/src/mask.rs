@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use hal::{Affinity, CpuId};
 
-/// A set of CPUs below the count it was made for.
+/// A set of CPUs. Their numbers are below the count given at construction.
 #[derive(Clone, Debug)]
 pub(crate) struct Mask(Box<[u64]>);
 
@@ -25,7 +25,7 @@ impl Mask {
         mask
     }
 
-    /// Becomes the CPUs of `affinity` that exist.
+    /// Sets the mask to the CPUs of `affinity` that exist.
     pub(crate) fn set(&mut self, affinity: &Affinity, cpu_count: u32) {
         self.0.fill(0);
         match affinity {
@@ -48,7 +48,7 @@ impl Mask {
         self.0[cpu.index() / 64] & (1 << (cpu.0 % 64)) != 0
     }
 
-    /// The first CPU in both, from `start` upwards and round.
+    /// The first CPU in both sets, searched upwards from `start` and then round.
     pub(crate) fn first_common(&self, other: &Self, start: CpuId) -> Option<CpuId> {
         let words = self.0.len();
         let common = |word: usize| self.0[word] & other.0[word];

@@ -12,11 +12,11 @@ mod tests;
 pub enum Choice {
     /// This thread.
     Thread(ThreadId),
-    /// Nothing: it idles, on the stack it stands on.
+    /// Nothing: the CPU idles, on its present stack.
     Idle,
 }
 
-/// What a thread does.
+/// The state of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// It waits in the queue of this CPU. An offline CPU holds it until some CPU of its affinity comes online.
@@ -36,11 +36,11 @@ struct Thread {
     wake_token: bool,
     urgent: bool,
     allowed: Mask,
-    /// The CPU it ran on last, or is to run on first.
+    /// The CPU on which the thread last ran, or will first run.
     home: CpuId,
     /// The CPU that idles on its stack.
     lent_to: Option<CpuId>,
-    /// What a preemption left of its slice; 0 for a fresh one.
+    /// The rest of its slice after a preemption; 0 for a fresh slice.
     slice_left_ns: u64,
     next: Option<u32>,
 }
@@ -57,20 +57,20 @@ struct Cpu {
     slice_end_ns: u64,
     urgent: Queue,
     normal: Queue,
-    /// The thread whose stack it stands on without running it.
+    /// The thread whose stack the CPU uses without running the thread.
     borrowed: Option<ThreadId>,
 }
 
 /// All threads and the CPUs they run on.
 ///
 /// # Panics
-/// Every method does for a CPU or thread number that it never gave out: that is a bug of the caller.
+/// Every method panics for a CPU or thread number that this scheduler never gave out: that is a bug of the caller.
 #[derive(Debug)]
 pub struct Scheduler {
     threads: Vec<Thread>,
     cpus: Vec<Cpu>,
     online: Mask,
-    /// CPUs that picked idle, with nothing queued since.
+    /// CPUs whose last pick was idle, and for which nothing was queued since.
     idle: Mask,
     slice_ns: u64,
     /// Where the search for the next new thread's CPU starts.
@@ -115,8 +115,8 @@ impl Scheduler {
         Ok((id, self.make_ready(id)))
     }
 
-    /// Lets `thread` run on `affinity` from its next wake on, where it stays until then; a CPU that idles on its stack
-    /// runs it once more.
+    /// Changes the affinity of `thread` from its next wake on; it stays where it is until then. A CPU that idles on
+    /// its stack runs it once more.
     ///
     /// # Errors
     /// [`SpawnError::NoCpu`] when the affinity names none of the CPUs.
@@ -140,7 +140,7 @@ impl Scheduler {
     }
 
     /// The running thread of `cpu` wants to sleep. True: it is parked, and the caller picks. False: a wake had come
-    /// since its last park and is now used up; it runs on.
+    /// since its last park; that wake is used up now, and the thread runs on.
     #[must_use = "a thread that was woken meanwhile runs on"]
     pub fn park(&mut self, cpu: CpuId) -> bool {
         let thread = self.current_mut(cpu);
@@ -162,14 +162,14 @@ impl Scheduler {
         self.queue_of(cpu, id, Queue::push_back);
     }
 
-    /// Ends the current park of `thread`, or the next one. Says which CPU to kick: one that idles, or that runs a
-    /// normal thread while this one is urgent.
+    /// Ends the current park of `thread`, or the next one. Returns the CPU to kick: one that idles, or one that runs a
+    /// normal thread while the woken one is urgent.
     pub fn wake(&mut self, thread: ThreadId) -> Option<CpuId> {
         self.wake_on(thread, None)
     }
 
-    /// As [`Scheduler::wake`], but a parked thread goes to `cpu` where it may: where its affinity allows, the CPU is
-    /// online, and no other idles on its stack. A balancer puts it there, or a test of what must hold wherever it runs.
+    /// As [`Scheduler::wake`], but a parked thread goes to `cpu` if its affinity allows, the CPU is online, and no
+    /// other CPU idles on its stack. For a load balancer, or for a test that must hold wherever the thread runs.
     pub fn wake_on(&mut self, thread: ThreadId, cpu: Option<CpuId>) -> Option<CpuId> {
         let woken = &mut self.threads[thread.0 as usize];
         match woken.state {
@@ -187,8 +187,8 @@ impl Scheduler {
         }
     }
 
-    /// Chooses what `cpu` runs from `now_ns` on. A running thread goes on unless it must give way: to an urgent one, or
-    /// at the end of its slice, or because the CPU is offline.
+    /// Chooses what `cpu` runs from `now_ns` on. A running thread goes on unless it must give way: to an urgent
+    /// thread, at the end of its slice, or because the CPU is offline.
     pub fn pick(&mut self, cpu: CpuId, now_ns: u64) -> Choice {
         if let Some(id) = self.cpus[cpu.index()].current {
             if !self.gives_way(cpu, now_ns) {
@@ -211,7 +211,8 @@ impl Scheduler {
         Choice::Thread(ThreadId(index))
     }
 
-    /// The slice timer of `cpu`: whether it should pick. The slice of a thread that nobody waits for starts again.
+    /// The slice timer of `cpu` has fired. True if it should pick. If no thread waits, the running one gets a fresh
+    /// slice.
     pub fn tick(&mut self, cpu: CpuId, now_ns: u64) -> bool {
         if self.cpus[cpu.index()].current.is_none() {
             return self.preempts(cpu);
@@ -223,7 +224,7 @@ impl Scheduler {
         gives_way
     }
 
-    /// Whether `cpu` should pick now, whatever the time: something waits that outranks what it runs.
+    /// True if `cpu` should pick now, whatever the time: a waiting thread outranks the running one.
     pub fn preempts(&self, cpu: CpuId) -> bool {
         let state = &self.cpus[cpu.index()];
         let online = self.online.contains(cpu);
@@ -234,7 +235,8 @@ impl Scheduler {
         }
     }
 
-    /// When [`Scheduler::tick`] is due: the end of the slice, while a normal thread runs and another waits for it.
+    /// The time of the next [`Scheduler::tick`]: the end of the slice, if a normal thread runs and another waits for
+    /// it.
     pub fn next_deadline_ns(&self, cpu: CpuId) -> Option<u64> {
         let state = &self.cpus[cpu.index()];
         if state.normal.is_empty() {
@@ -248,7 +250,7 @@ impl Scheduler {
         self.cpus[cpu.index()].current
     }
 
-    /// What `thread` does.
+    /// The state of `thread`.
     pub fn state(&self, thread: ThreadId) -> State {
         self.threads[thread.0 as usize].state
     }
@@ -258,13 +260,13 @@ impl Scheduler {
         self.online.contains(cpu)
     }
 
-    /// The thread on whose stack `cpu` idles. No other CPU may run it, nor its stack be freed, until the CPU picks
-    /// another thread or says [`Scheduler::stack_returned`].
+    /// The thread on whose stack `cpu` idles. Until the CPU picks another thread or calls
+    /// [`Scheduler::stack_returned`], no other CPU may run that thread, and its stack may not be freed.
     pub fn lent_to_idle(&self, cpu: CpuId) -> Option<ThreadId> {
         self.cpus[cpu.index()].borrowed
     }
 
-    /// `cpu` left the stack that was lent to it for one of its own (or stopped). Says which CPU to kick if the thread
+    /// `cpu` left the stack that was lent to it for one of its own, or stopped. Returns the CPU to kick if the thread
     /// had been held back here, on an offline CPU.
     pub fn stack_returned(&mut self, cpu: CpuId) -> Option<CpuId> {
         let id = self.cpus[cpu.index()].borrowed.take()?;
@@ -276,15 +278,16 @@ impl Scheduler {
         kicked
     }
 
-    /// Takes `cpu` offline. Its queued threads move where their affinity allows and `kick` hears of their CPUs; the
-    /// others, and a thread whose stack the CPU has, are held. A running thread runs until the CPU's next pick.
+    /// Takes `cpu` offline. Its queued threads move where their affinity allows; `kick` is called for their new CPUs.
+    /// The others are held, and so is a thread whose stack the CPU uses. A running thread runs until the CPU's next
+    /// pick.
     pub fn offline(&mut self, cpu: CpuId, kick: impl FnMut(CpuId)) {
         self.online.remove(cpu);
         self.idle.remove(cpu);
         self.evacuate(cpu, kick);
     }
 
-    /// Brings `cpu` online; held threads that it may run come to it. True: it has something to pick.
+    /// Brings `cpu` online. Held threads that it may run come to it. Returns true if it has something to pick.
     pub fn online(&mut self, cpu: CpuId) -> bool {
         self.online.insert(cpu);
         for other in (0..self.cpus.len() as u32).map(CpuId) {
@@ -304,7 +307,7 @@ impl Scheduler {
         &mut self.threads[id.0 as usize]
     }
 
-    /// The current thread stops running, but its CPU still stands on its stack.
+    /// The current thread stops running, but its CPU still uses its stack.
     fn stop_current(&mut self, cpu: CpuId, state: State) -> ThreadId {
         let thread = self.current_mut(cpu);
         thread.state = state;
@@ -348,12 +351,12 @@ impl Scheduler {
         state.slice_end_ns = now_ns.saturating_add(slice_ns);
     }
 
-    /// Queues a thread where it had best run; says whether that CPU needs a kick.
+    /// Queues a thread on the best CPU for it. Returns that CPU if it needs a kick.
     fn make_ready(&mut self, id: ThreadId) -> Option<CpuId> {
         self.queue_on(id, self.place(id))
     }
 
-    /// Queues a thread on `cpu`; says whether that needs a kick.
+    /// Queues a thread on `cpu`. Returns that CPU if it needs a kick.
     fn queue_on(&mut self, id: ThreadId, cpu: CpuId) -> Option<CpuId> {
         let thread = &mut self.threads[id.0 as usize];
         thread.state = State::Ready(cpu);
@@ -386,7 +389,7 @@ impl Scheduler {
         push(queue, &mut self.threads, id.0);
     }
 
-    /// Places everything queued on an offline CPU anew; what finds no CPU comes back to its queue.
+    /// Queues again every thread of an offline CPU. A thread that no online CPU may run returns to its queue.
     fn evacuate(&mut self, cpu: CpuId, mut kick: impl FnMut(CpuId)) {
         let state = &mut self.cpus[cpu.index()];
         for mut queue in [mem::take(&mut state.urgent), mem::take(&mut state.normal)] {
@@ -399,7 +402,7 @@ impl Scheduler {
     }
 }
 
-/// The CPUs that an affinity without a CPU of this world named.
+/// The CPUs that an affinity names, for the error: none of them exists.
 fn named(affinity: &Affinity) -> CpuSet {
     match affinity {
         Affinity::Any => CpuSet::new(),

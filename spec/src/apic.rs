@@ -6,107 +6,111 @@
 
 use bitfield_struct::bitfield;
 
-/// Offsets of the xAPIC's registers in its 4 KiB page, in bytes. Each register is 32 bits wide, 16 bytes apart.
+/// The xAPIC's registers in its 4 KiB page, 16 bytes apart.
 pub mod xapic {
+    use crate::register::{ReadOnly, ReadWrite, Register, Registers, WriteOnly};
+
     /// Local APIC id, in bits 31:24.
-    pub const ID: u32 = 0x020;
+    pub const ID: Register<u32, ReadWrite> = Register::at(0x020);
     /// [`super::Version`].
-    pub const VERSION: u32 = 0x030;
+    pub const VERSION: Register<u32, ReadOnly> = Register::at(0x030);
     /// Task priority.
-    pub const TPR: u32 = 0x080;
-    /// Processor priority. Read-only.
-    pub const PPR: u32 = 0x0a0;
-    /// End of interrupt. Write-only; 0 must be written.
-    pub const EOI: u32 = 0x0b0;
+    pub const TPR: Register<u32, ReadWrite> = Register::at(0x080);
+    /// Processor priority.
+    pub const PPR: Register<u32, ReadOnly> = Register::at(0x0a0);
+    /// End of interrupt; 0 must be written.
+    pub const EOI: Register<u32, WriteOnly> = Register::at(0x0b0);
     /// Logical destination.
-    pub const LDR: u32 = 0x0d0;
+    pub const LDR: Register<u32, ReadWrite> = Register::at(0x0d0);
     /// Destination format.
-    pub const DFR: u32 = 0x0e0;
+    pub const DFR: Register<u32, ReadWrite> = Register::at(0x0e0);
     /// [`super::Spurious`].
-    pub const SVR: u32 = 0x0f0;
-    /// In service, first of eight banks of 32 vectors, 16 bytes apart. Read-only.
-    pub const ISR: u32 = 0x100;
-    /// Trigger mode, eight banks. Read-only.
-    pub const TMR: u32 = 0x180;
-    /// Requested, eight banks. Read-only.
-    pub const IRR: u32 = 0x200;
+    pub const SVR: Register<u32, ReadWrite> = Register::at(0x0f0);
+    /// In service: eight banks of 32 vectors.
+    pub const ISR: Registers<u32, ReadOnly> = Registers::spaced(0x100, super::BANKS, STRIDE);
+    /// Trigger mode, eight banks.
+    pub const TMR: Registers<u32, ReadOnly> = Registers::spaced(0x180, super::BANKS, STRIDE);
+    /// Requested, eight banks.
+    pub const IRR: Registers<u32, ReadOnly> = Registers::spaced(0x200, super::BANKS, STRIDE);
     /// Error status.
-    pub const ESR: u32 = 0x280;
+    pub const ESR: Register<u32, ReadWrite> = Register::at(0x280);
     /// Interrupt command, bits 31:0. Writing it sends.
-    pub const ICR_LOW: u32 = 0x300;
+    pub const ICR_LOW: Register<u32, ReadWrite> = Register::at(0x300);
     /// Interrupt command, bits 63:32: the destination in bits 31:24.
-    pub const ICR_HIGH: u32 = 0x310;
+    pub const ICR_HIGH: Register<u32, ReadWrite> = Register::at(0x310);
     /// Timer's entry of the local vector table, a [`super::LvtTimer`].
-    pub const LVT_TIMER: u32 = 0x320;
+    pub const LVT_TIMER: Register<u32, ReadWrite> = Register::at(0x320);
     /// Thermal sensor's entry.
-    pub const LVT_THERMAL: u32 = 0x330;
+    pub const LVT_THERMAL: Register<u32, ReadWrite> = Register::at(0x330);
     /// Performance counters' entry.
-    pub const LVT_PERFORMANCE: u32 = 0x340;
+    pub const LVT_PERFORMANCE: Register<u32, ReadWrite> = Register::at(0x340);
     /// LINT0 pin's entry.
-    pub const LVT_LINT0: u32 = 0x350;
+    pub const LVT_LINT0: Register<u32, ReadWrite> = Register::at(0x350);
     /// LINT1 pin's entry.
-    pub const LVT_LINT1: u32 = 0x360;
+    pub const LVT_LINT1: Register<u32, ReadWrite> = Register::at(0x360);
     /// Error's entry.
-    pub const LVT_ERROR: u32 = 0x370;
+    pub const LVT_ERROR: Register<u32, ReadWrite> = Register::at(0x370);
     /// Timer's initial count; writing starts the timer, 0 stops it.
-    pub const TIMER_INITIAL: u32 = 0x380;
-    /// Timer's current count. Read-only.
-    pub const TIMER_CURRENT: u32 = 0x390;
+    pub const TIMER_INITIAL: Register<u32, ReadWrite> = Register::at(0x380);
+    /// Timer's current count.
+    pub const TIMER_CURRENT: Register<u32, ReadOnly> = Register::at(0x390);
     /// Timer's divider, a [`super::TimerDivide`].
-    pub const TIMER_DIVIDE: u32 = 0x3e0;
+    pub const TIMER_DIVIDE: Register<u32, ReadWrite> = Register::at(0x3e0);
     /// Bytes from one register, or bank, to the next.
     pub const STRIDE: u32 = 0x10;
 }
 
-/// Numbers of the x2APIC's model-specific registers: 0x800 + xAPIC offset / 16. 64 bits wide; all but [`x2apic::ICR`]
+/// The x2APIC's model-specific registers; the offset is the register's number, 0x800 + xAPIC offset / 16. All but [`x2apic::ICR`]
 /// hold 32 bits.
 pub mod x2apic {
+    use crate::register::{ReadOnly, ReadWrite, Register, Registers, WriteOnly};
+
     /// The MSR that enables the APIC and x2APIC mode, an [`super::ApicBase`]. Part of the same window of MSRs.
-    pub const APIC_BASE: u32 = 0x01b;
-    /// x2APIC id, 32 bits. Read-only.
-    pub const ID: u32 = 0x802;
+    pub const APIC_BASE: Register<u64, ReadWrite> = Register::at(0x01b);
+    /// x2APIC id, 32 bits.
+    pub const ID: Register<u64, ReadOnly> = Register::at(0x802);
     /// [`super::Version`].
-    pub const VERSION: u32 = 0x803;
+    pub const VERSION: Register<u64, ReadOnly> = Register::at(0x803);
     /// Task priority.
-    pub const TPR: u32 = 0x808;
-    /// Processor priority. Read-only.
-    pub const PPR: u32 = 0x80a;
-    /// End of interrupt. Write-only; writing anything but 0 faults.
-    pub const EOI: u32 = 0x80b;
-    /// Logical destination. Read-only.
-    pub const LDR: u32 = 0x80d;
+    pub const TPR: Register<u64, ReadWrite> = Register::at(0x808);
+    /// Processor priority.
+    pub const PPR: Register<u64, ReadOnly> = Register::at(0x80a);
+    /// End of interrupt; writing anything but 0 faults.
+    pub const EOI: Register<u64, WriteOnly> = Register::at(0x80b);
+    /// Logical destination.
+    pub const LDR: Register<u64, ReadOnly> = Register::at(0x80d);
     /// [`super::Spurious`].
-    pub const SVR: u32 = 0x80f;
-    /// In service, first of eight banks of 32 vectors, consecutive. Read-only.
-    pub const ISR: u32 = 0x810;
-    /// Trigger mode, eight banks. Read-only.
-    pub const TMR: u32 = 0x818;
-    /// Requested, eight banks. Read-only.
-    pub const IRR: u32 = 0x820;
+    pub const SVR: Register<u64, ReadWrite> = Register::at(0x80f);
+    /// In service: eight banks of 32 vectors.
+    pub const ISR: Registers<u64, ReadOnly> = Registers::spaced(0x810, super::BANKS, 1);
+    /// Trigger mode, eight banks.
+    pub const TMR: Registers<u64, ReadOnly> = Registers::spaced(0x818, super::BANKS, 1);
+    /// Requested, eight banks.
+    pub const IRR: Registers<u64, ReadOnly> = Registers::spaced(0x820, super::BANKS, 1);
     /// Error status.
-    pub const ESR: u32 = 0x828;
+    pub const ESR: Register<u64, ReadWrite> = Register::at(0x828);
     /// Interrupt command, an [`super::InterruptCommand`] of 64 bits. Writing it sends.
-    pub const ICR: u32 = 0x830;
+    pub const ICR: Register<u64, ReadWrite> = Register::at(0x830);
     /// Timer's entry of the local vector table, a [`super::LvtTimer`].
-    pub const LVT_TIMER: u32 = 0x832;
+    pub const LVT_TIMER: Register<u64, ReadWrite> = Register::at(0x832);
     /// Thermal sensor's entry.
-    pub const LVT_THERMAL: u32 = 0x833;
+    pub const LVT_THERMAL: Register<u64, ReadWrite> = Register::at(0x833);
     /// Performance counters' entry.
-    pub const LVT_PERFORMANCE: u32 = 0x834;
+    pub const LVT_PERFORMANCE: Register<u64, ReadWrite> = Register::at(0x834);
     /// LINT0 pin's entry.
-    pub const LVT_LINT0: u32 = 0x835;
+    pub const LVT_LINT0: Register<u64, ReadWrite> = Register::at(0x835);
     /// LINT1 pin's entry.
-    pub const LVT_LINT1: u32 = 0x836;
+    pub const LVT_LINT1: Register<u64, ReadWrite> = Register::at(0x836);
     /// Error's entry.
-    pub const LVT_ERROR: u32 = 0x837;
+    pub const LVT_ERROR: Register<u64, ReadWrite> = Register::at(0x837);
     /// Timer's initial count.
-    pub const TIMER_INITIAL: u32 = 0x838;
-    /// Timer's current count. Read-only.
-    pub const TIMER_CURRENT: u32 = 0x839;
+    pub const TIMER_INITIAL: Register<u64, ReadWrite> = Register::at(0x838);
+    /// Timer's current count.
+    pub const TIMER_CURRENT: Register<u64, ReadOnly> = Register::at(0x839);
     /// Timer's divider, a [`super::TimerDivide`].
-    pub const TIMER_DIVIDE: u32 = 0x83e;
-    /// Self-IPI: the vector in bits 7:0. Write-only.
-    pub const SELF_IPI: u32 = 0x83f;
+    pub const TIMER_DIVIDE: Register<u64, ReadWrite> = Register::at(0x83e);
+    /// Self-IPI: the vector in bits 7:0.
+    pub const SELF_IPI: Register<u64, WriteOnly> = Register::at(0x83f);
 }
 
 /// Banks of the ISR, TMR and IRR: 256 vectors, 32 a bank.
@@ -301,12 +305,14 @@ impl TimerDivide {
 
 /// Registers of an I/O APIC (82093AA datasheet, "Memory Mapped Registers", "I/O APIC Registers").
 pub mod ioapic {
-    /// IOREGSEL: which register the window shows. Offset in bytes.
-    pub const SELECT: u32 = 0x00;
-    /// IOWIN: the register selected. Offset in bytes.
-    pub const WINDOW: u32 = 0x10;
-    /// EOIR: directed end of interrupt, by vector; version 0x20 and up. Offset in bytes.
-    pub const EOI: u32 = 0x40;
+    use crate::register::{ReadWrite, Register, WriteOnly};
+
+    /// IOREGSEL: which register the window shows.
+    pub const SELECT: Register<u32, ReadWrite> = Register::at(0x00);
+    /// IOWIN: the register selected.
+    pub const WINDOW: Register<u32, ReadWrite> = Register::at(0x10);
+    /// EOIR: directed end of interrupt, by vector; version 0x20 and up.
+    pub const EOI: Register<u32, WriteOnly> = Register::at(0x40);
     /// Register index of the id, in bits 27:24.
     pub const ID: u8 = 0x00;
     /// Register index of the version, an [`super::IoApicVersion`].
@@ -386,13 +392,13 @@ pub struct RemappableRedirection {
 }
 
 const _: () = {
-    assert!(x2apic::ID == 0x800 + xapic::ID / 16);
-    assert!(x2apic::EOI == 0x800 + xapic::EOI / 16);
-    assert!(x2apic::SVR == 0x800 + xapic::SVR / 16);
-    assert!(x2apic::IRR == 0x800 + xapic::IRR / 16);
-    assert!(x2apic::ICR == 0x800 + xapic::ICR_LOW / 16);
-    assert!(x2apic::LVT_ERROR == 0x800 + xapic::LVT_ERROR / 16);
-    assert!(x2apic::TIMER_DIVIDE == 0x800 + xapic::TIMER_DIVIDE / 16);
+    assert!(x2apic::ID.offset() == 0x800 + xapic::ID.offset() / 16);
+    assert!(x2apic::EOI.offset() == 0x800 + xapic::EOI.offset() / 16);
+    assert!(x2apic::SVR.offset() == 0x800 + xapic::SVR.offset() / 16);
+    assert!(x2apic::IRR.first() == 0x800 + xapic::IRR.first() / 16);
+    assert!(x2apic::ICR.offset() == 0x800 + xapic::ICR_LOW.offset() / 16);
+    assert!(x2apic::LVT_ERROR.offset() == 0x800 + xapic::LVT_ERROR.offset() / 16);
+    assert!(x2apic::TIMER_DIVIDE.offset() == 0x800 + xapic::TIMER_DIVIDE.offset() / 16);
     assert!(size_of::<InterruptCommand>() == 8);
     assert!(size_of::<Redirection>() == 8);
     assert!(size_of::<RemappableRedirection>() == 8);

@@ -2,24 +2,25 @@
 //!
 //! Source: IA-PC HPET specification 1.0a, "Register Overview" and "Timer N FSB Interrupt Route Register".
 
+use crate::register::{ReadOnly, ReadWrite, Register};
 use bitfield_struct::bitfield;
 
-/// Offset of the general capabilities, 64 bits.
-pub const CAPABILITIES: u32 = 0x000;
-/// Offset of the general configuration, 64 bits.
-pub const CONFIGURATION: u32 = 0x010;
-/// Offset of the main counter, 64 bits.
-pub const MAIN_COUNTER: u32 = 0x0f0;
+/// General capabilities: a [`Capabilities`].
+pub const CAPABILITIES: Register<u64, ReadOnly> = Register::at(0x000);
+/// General configuration.
+pub const CONFIGURATION: Register<u64, ReadWrite> = Register::at(0x010);
+/// Main counter.
+pub const MAIN_COUNTER: Register<u64, ReadWrite> = Register::at(0x0f0);
 /// Offset of the first timer's registers.
 pub const TIMERS: u32 = 0x100;
 /// Bytes from one timer's registers to the next's.
 pub const TIMER_STRIDE: u32 = 0x20;
-/// Offset of a timer's [`TimerConfiguration`] in its registers, 64 bits.
-pub const TIMER_CONFIGURATION: u32 = 0x00;
-/// Offset of a timer's comparator, 64 bits.
-pub const TIMER_COMPARATOR: u32 = 0x08;
-/// Offset of a timer's [`FsbRoute`], 64 bits.
-pub const TIMER_FSB_ROUTE: u32 = 0x10;
+/// A timer's [`TimerConfiguration`], behind the timer's own offset.
+pub const TIMER_CONFIGURATION: Register<u64, ReadWrite> = Register::at(0x00);
+/// A timer's comparator, likewise.
+pub const TIMER_COMPARATOR: Register<u64, ReadWrite> = Register::at(0x08);
+/// A timer's [`FsbRoute`], likewise.
+pub const TIMER_FSB_ROUTE: Register<u64, ReadWrite> = Register::at(0x10);
 
 /// General capabilities.
 #[bitfield(u64)]
@@ -85,7 +86,7 @@ pub struct FsbRoute {
 
 const _: () = {
     assert!(size_of::<TimerConfiguration>() == 8);
-    assert!(TIMER_FSB_ROUTE + 8 <= TIMER_STRIDE);
+    assert!(TIMER_FSB_ROUTE.offset() + 8 <= TIMER_STRIDE);
 };
 
 #[cfg(test)]

@@ -11,5 +11,7 @@ pub mod msi;
 pub mod nvme;
 pub mod posting;
 pub mod rdma;
+pub mod register;
+pub mod timer;
 pub mod virtio;
 pub mod vtd;

@@ -1,12 +1,13 @@
-//! Instruction gates: programs of `benches` under cachegrind, against the figures of `benches/gates.toml`.
+//! Instruction gates: runs programs of `benches` under cachegrind and compares with the figures of
+//! `benches/gates.toml`.
 //!
-//! Instructions, because they repeat to a fraction of a per cent on a busy host, as time does not.
+//! It counts instructions because they repeat to a fraction of a per cent on a busy host. Times do not.
 
 use std::path::Path;
 use std::process::{Command, Output};
 use toml::{Table, Value};
 
-/// One figure to keep.
+/// One figure with a limit.
 #[derive(Debug)]
 struct Gate {
     name: String,
@@ -16,13 +17,13 @@ struct Gate {
     long: String,
     unit: String,
     instructions: f64,
-    /// Its own, or the file's.
+    /// The limit of this figure, or of the file.
     tolerance_percent: f64,
     /// Other lines of the program's output, and how many of each a unit may take.
     counts: Vec<(String, f64)>,
 }
 
-/// Measures every gate, prints it, and returns what failed.
+/// Measures every gate, prints it, and returns the failures.
 pub(crate) fn check(root: &Path) -> Vec<String> {
     if !cfg!(target_arch = "x86_64") {
         println!("gates: the figures are of x86_64; nothing is compared on this machine");
@@ -111,7 +112,7 @@ fn run(root: &Path, gate: &Gate) -> Result<(), String> {
     Ok(())
 }
 
-/// What one run counted: instructions, then what the gate names, and the units.
+/// The counts of one run: instructions, then the counts that the gate names, and the units.
 struct Counts {
     counted: Vec<u64>,
     units: u64,

@@ -1,13 +1,15 @@
 //! `cargo xtask`: checks of the house that are not tests of a room.
 
+mod bringup;
 mod gates;
+mod layers;
 mod mutants;
 mod tidy;
 
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy     the law between the rooms, file sizes, unfinished marks, dead links
+const USAGE: &str = "usage: cargo xtask tidy     the law between the rooms, layers, sizes, unfinished marks, dead links
        cargo xtask gates    instructions per unit of work, against benches/gates.toml";
 
 fn main() -> ExitCode {
@@ -15,7 +17,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let findings = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["gates"] => gates::check(root),
-        ["tidy"] => [tidy::check(root), mutants::table::check(root)].concat(),
+        ["tidy"] => [tidy::check(root), layers::check(root), mutants::table::check(root)].concat(),
         ["mutants", ref options @ ..] => mutants::run(root, options),
         _ => {
             eprintln!("{USAGE}\n{}", mutants::USAGE);

@@ -2,39 +2,49 @@
 //!
 //! - the law: which room may depend on which;
 //! - the rooms that are embedded are `no_std`;
-//! - a product file has one subject: at most 500 lines;
+//! - a file has one subject: at most 500 lines, tests included;
+//! - a function has one step to tell: at most 70 lines;
+//! - the modules of the machine form layers (`layers.rs`);
+//! - little bring-up of systems outside `systems/`, see [`crate::bringup`];
 //! - nothing unfinished, nothing ignored, no path of somebody's machine;
 //! - links between the documents lead somewhere, and the source files that they name exist.
 
+use crate::bringup::{self, BringUp};
 use std::fs;
 use std::path::{Path, PathBuf};
 use toml::Table;
 
 /// Each room with the rooms it may depend on. `drivers` and `irq` never see `machine`, and `machine` never sees them.
-const LAW: [(&str, &[&str]); 14] = [
+const LAW: [(&str, &[&str]); 17] = [
     ("spec", &[]),
     ("hal", &[]),
+    ("metal", &["hal"]),
     ("irq", &["spec", "hal"]),
     ("sched", &["hal"]),
     ("drivers", &["irq", "spec", "hal"]),
+    ("systems", &["irq", "drivers", "spec", "hal"]),
     ("machine", &["spec", "hal", "sched"]),
     ("bridge", &["machine", "spec"]),
-    ("check", &["spec", "hal", "irq", "drivers", "machine"]),
-    ("lab", &["spec", "hal", "irq", "sched", "drivers", "machine", "bridge", "check"]),
-    ("conformance", &["spec", "hal", "irq", "sched", "drivers", "machine", "check", "lab"]),
-    ("benches", &["spec", "hal", "irq", "sched", "drivers", "machine", "lab"]),
-    ("fuzz", &["spec", "hal", "irq", "sched", "drivers", "machine", "lab", "bridge"]),
-    ("boot", &["spec", "hal", "irq", "sched", "drivers"]),
+    ("check", &["spec", "hal", "irq", "drivers", "systems", "machine"]),
+    ("lab", &["spec", "hal", "irq", "sched", "drivers", "systems", "machine", "bridge", "check", "qemu"]),
+    ("qemu", &[]),
+    ("conformance", &["spec", "hal", "irq", "sched", "drivers", "systems", "machine", "check", "lab"]),
+    ("benches", &["spec", "hal", "irq", "sched", "drivers", "systems", "machine", "lab"]),
+    ("fuzz", &["spec", "hal", "irq", "sched", "drivers", "systems", "machine", "lab", "bridge"]),
+    ("boot", &["spec", "hal", "metal", "irq", "sched", "drivers", "systems"]),
     ("xtask", &[]),
 ];
 
 /// Rooms that a kernel embeds.
-const NO_STD: [&str; 5] = ["spec", "hal", "irq", "sched", "drivers"];
+const NO_STD: [&str; 7] = ["spec", "hal", "metal", "irq", "sched", "drivers", "systems"];
 
-/// Lines of a product file; tests do not count.
+/// Lines of a file.
 const LINES_MAX: usize = 500;
 
-/// What no source may hold. Written in two halves, so that this file does not hold them.
+/// Lines of a function, from its `fn` to its closing brace.
+const FUNCTION_LINES_MAX: usize = 70;
+
+/// Strings that no source may contain. They are written in two halves, so that this file does not contain them.
 const UNWANTED: [(&str, &str); 6] = [
     (concat!("to", "do!("), "unfinished code"),
     (concat!("unimple", "mented!("), "unfinished code"),
@@ -50,11 +60,15 @@ pub(crate) fn check(root: &Path) -> Vec<String> {
     let mut files = Vec::new();
     walk(root, &mut files);
     files.sort();
+    let mut bring_ups = Vec::new();
     for file in &files {
         let Ok(text) = fs::read_to_string(file) else { continue };
         let name = file.strip_prefix(root).unwrap_or(file).display().to_string();
         match file.extension().and_then(|ending| ending.to_str()) {
-            Some("rs") => source(&name, &text, &mut findings),
+            Some("rs") => {
+                source(&name, &text, &mut findings);
+                bring_ups.extend(bringup::find(&name, &text));
+            }
             Some("md") => {
                 links(file, &name, &text, &mut findings);
                 mentions(root, &name, &text, &mut findings);
@@ -62,7 +76,19 @@ pub(crate) fn check(root: &Path) -> Vec<String> {
             _ => {}
         }
     }
+    findings.extend(too_much(&bring_ups));
     findings
+}
+
+/// Prints how many lines of bring-up stand outside `systems/`, and lists each function if there are too many.
+fn too_much(bring_ups: &[BringUp]) -> Vec<String> {
+    let lines: usize = bring_ups.iter().map(|own| own.lines).sum();
+    let (count, max) = (bring_ups.len(), bringup::LINES_MAX);
+    println!("bring-up outside systems/: {lines} lines in {count} functions, of {max} at most");
+    if lines <= max {
+        return Vec::new();
+    }
+    bring_ups.iter().map(|own| format!("{}: {} lines of bring-up; systems/ does it", own.place, own.lines)).collect()
 }
 
 /// The dependencies of every room against the law.
@@ -101,7 +127,7 @@ fn law(root: &Path) -> Vec<String> {
     findings
 }
 
-/// An example stands for somebody's kernel: without std, and only its tests may see more than a kernel embeds.
+/// An example stands for a foreign kernel: it has no std, and only its tests may depend on more than a kernel embeds.
 fn embedded(name: &str, manifest: &Table, folder: &Path, findings: &mut Vec<String>) {
     let product = manifest.get("dependencies").and_then(|table| table.as_table());
     for (dependency, value) in product.into_iter().flatten() {
@@ -135,7 +161,7 @@ fn dependencies(manifest: &Table) -> Vec<String> {
         .collect()
 }
 
-/// A dependency by the room that it is: the package may be renamed.
+/// The room of a dependency; the package may be renamed.
 fn room_of(name: &str, value: &toml::Value) -> String {
     let package = value.as_table().and_then(|table| table.get("package")?.as_str()).unwrap_or(name);
     match package {
@@ -146,8 +172,11 @@ fn room_of(name: &str, value: &toml::Value) -> String {
 
 fn source(name: &str, text: &str, findings: &mut Vec<String>) {
     let lines = text.lines().count();
-    if !is_test(name) && lines > LINES_MAX {
+    if lines > LINES_MAX {
         findings.push(format!("{name}: {lines} lines; over {LINES_MAX} it has more than one subject"));
+    }
+    for (function, lines) in long_functions(text) {
+        findings.push(format!("{name}: {function} has {lines} lines; over {FUNCTION_LINES_MAX} it can be divided"));
     }
     for (index, line) in text.lines().enumerate() {
         for (unwanted, what) in UNWANTED {
@@ -158,8 +187,45 @@ fn source(name: &str, text: &str, findings: &mut Vec<String>) {
     }
 }
 
-fn is_test(name: &str) -> bool {
-    name.ends_with("tests.rs") || name.contains("/tests/") || name.contains("/benches/")
+/// Functions over the limit: name and lines. The tree is formatted, so a function's closing brace stands alone, as
+/// deep as its `fn`.
+fn long_functions(text: &str) -> Vec<(String, usize)> {
+    let mut open: Vec<(usize, String, usize)> = Vec::new();
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let depth = line.len() - line.trim_start().len();
+        if line.trim() == "}"
+            && let Some(place) = open.iter().rposition(|(of, ..)| *of == depth)
+        {
+            let (_, name, start) = open.swap_remove(place);
+            let lines = index + 1 - start;
+            if lines > FUNCTION_LINES_MAX {
+                found.push((name, lines));
+            }
+        } else if let Some(name) = function_name(line)
+            && !line.ends_with([';', '}'])
+        {
+            open.retain(|(of, ..)| *of < depth);
+            open.push((depth, name.to_owned(), index));
+        } else if line.trim_start().starts_with(')') && line.ends_with(';') {
+            // A declaration without a body.
+            open.retain(|(of, ..)| *of != depth);
+        }
+    }
+    found
+}
+
+/// The name of the function whose declaration begins on this line.
+fn function_name(line: &str) -> Option<&str> {
+    let (before, rest) = line.split_once("fn ")?;
+    let is_prefix = |word: &str| {
+        word.starts_with("pub") || matches!(word, "const" | "async" | "unsafe" | "extern" | "\"C\"" | "in" | "default")
+    };
+    if !before.split_whitespace().all(|word| is_prefix(word) || word.ends_with(')')) {
+        return None;
+    }
+    let end = rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_')?;
+    (end > 0).then_some(&rest[..end])
 }
 
 /// Relative links of a document.
@@ -257,12 +323,21 @@ mod tests {
     }
 
     #[test]
-    fn a_long_product_file_is_found_and_a_long_test_is_not() {
-        let text = "\n".repeat(501);
+    fn a_long_file_is_found() {
         let mut findings = Vec::new();
-        source("irq/src/tests.rs", &text, &mut findings);
+        source("irq/src/flow.rs", &"\n".repeat(500), &mut findings);
         assert!(findings.is_empty());
-        source("irq/src/flow.rs", &text, &mut findings);
+        source("irq/src/tests.rs", &"\n".repeat(501), &mut findings);
         assert_eq!(findings.len(), 1);
+    }
+
+    #[test]
+    fn a_long_function_is_found_and_its_neighbours_are_not() {
+        let body = "        step();\n".repeat(69);
+        let text = format!(
+            "extern \"C\" {{\n    fn declared(\n    );\n}}\nimpl X {{\n    fn short() {{\n    }}\n    pub(crate) fn long(\n    ) {{\n{body}    }}\n}}\n"
+        );
+        assert_eq!(long_functions(&text), [("long".to_owned(), 72)]);
+        assert_eq!(long_functions(&text.replacen("        step();\n", "", 2)), []);
     }
 }

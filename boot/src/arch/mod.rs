@@ -1,4 +1,4 @@
-//! What differs between the two instruction sets.
+//! The code that differs between the two architectures.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

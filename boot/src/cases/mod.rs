@@ -18,14 +18,14 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
-use hal::{Affinity, CpuId, Hal, ThreadSpec};
+use hal::{Affinity, CpuId, Hal, ThreadSpec, Threads};
 
 #[cfg(target_arch = "aarch64")]
 use gic::System;
 #[cfg(target_arch = "x86_64")]
 use pc::System;
 
-/// What the command line says: a case and its options, `serial eoimode=1 rounds=100`.
+/// The parsed command line: a case and its options, `serial eoimode=1 rounds=100`.
 pub(crate) struct Options {
     words: Vec<String>,
 }
@@ -40,10 +40,10 @@ impl Options {
         self.words.first().map_or("", String::as_str)
     }
 
-    /// The number that `name=` says, else `default`.
+    /// The number of the option `name=`, or `default` without that option.
     ///
     /// # Errors
-    /// It is no number.
+    /// The option's value is not a number.
     pub(crate) fn number(&self, name: &str, default: u64) -> Result<u64, String> {
         let value = self.words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
         match value {
@@ -53,7 +53,7 @@ impl Options {
     }
 }
 
-/// Prints a figure of the case.
+/// Prints a result of the case.
 pub(crate) fn count(name: &str, value: u64) {
     println!("count {name} {value}");
 }
@@ -61,7 +61,7 @@ pub(crate) fn count(name: &str, value: u64) {
 /// Runs the case that the command line names.
 ///
 /// # Errors
-/// What went wrong, or that there is no such case.
+/// The failure of the case, or an unknown case.
 pub(crate) fn run(platform: &'static Platform) -> Result<(), String> {
     let options = Options::new(&platform.command_line);
     #[cfg(target_arch = "aarch64")]
@@ -70,17 +70,17 @@ pub(crate) fn run(platform: &'static Platform) -> Result<(), String> {
     return pc::run(options.case(), &options, platform);
 }
 
-/// How long anything may take.
+/// Time limit of every wait.
 const LIMIT_NS: u64 = 60_000_000_000;
 
-/// Waits, other threads running, until `done`.
+/// Lets other threads run until `done` is true.
 ///
 /// # Errors
-/// It was not within a minute.
+/// `done` was still false after a minute.
 pub(crate) fn wait(what: &str, done: impl Fn() -> bool) -> Result<(), String> {
-    let deadline_ns = crate::arch::now_ns() + LIMIT_NS;
+    let deadline_ns = crate::arch::CLOCK.now_ns() + LIMIT_NS;
     while !done() {
-        if crate::arch::now_ns() > deadline_ns {
+        if crate::arch::CLOCK.now_ns() > deadline_ns {
             return Err(format!("{what} did not happen within {} s", LIMIT_NS / 1_000_000_000));
         }
         Bare.yield_now();
@@ -88,10 +88,11 @@ pub(crate) fn wait(what: &str, done: impl Fn() -> bool) -> Result<(), String> {
     Ok(())
 }
 
-/// How long a device may take from a completion to its interrupt.
+/// Longest delay between a device's completion and its interrupt.
 const LATE_NS: u64 = 10_000_000;
 
-/// Every CPU has taken the interrupts of what has completed: a thread has run on each, with interrupts on.
+/// Waits until every CPU has taken the interrupts of earlier completions: a thread has run on each, with interrupts
+/// on.
 ///
 /// # Errors
 /// A CPU runs nothing.
@@ -108,10 +109,10 @@ pub(crate) fn settle(cpus: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// A figure that must be what it must be.
+/// Checks that a result has its only valid value.
 ///
 /// # Errors
-/// It is not.
+/// The value differs.
 pub(crate) fn expect(what: &str, is: u64, expected: u64) -> Result<(), String> {
     if is == expected { Ok(()) } else { Err(format!("{is} {what}, expected {expected}")) }
 }

@@ -1,4 +1,4 @@
-//! A drive with a queue and an MSI-X vector a CPU.
+//! An NVMe drive with one queue and one MSI-X vector for each CPU.
 
 use super::pci::Bus;
 use super::reads::{Reads, Transfer, Written, carry, fill};
@@ -13,31 +13,30 @@ use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use drivers::message::MessageDomain;
 use drivers::nvme::{CompletionCheck, Config, Controller, IoOp, QueueConfig, QueuePair};
 use drivers::pci::{MsixCapability, MsixTable};
-use hal::{Affinity, CpuId, CpuSet, Hal, Lock, ThreadSpec};
-use irq::{AllocRequest, Delivery, Irq, RequestFlags};
+use hal::{Affinity, CpuId, CpuSet, Hal, Lock, ThreadSpec, Threads};
+use irq::{AllocRequest, Irq, RequestFlags};
 
-/// Mass storage, non-volatile memory, NVMe I/O controller.
+/// PCI class code: mass storage, non-volatile memory, NVMe I/O controller.
 pub(super) const CLASS: u32 = 0x01_08_02;
 /// Entries of a queue.
 const ENTRIES: u16 = 64;
-/// Between two changes of affinity, or a CPU's going and coming.
+/// Interval between two disturbances: an affinity change, or a CPU that goes offline and comes back.
 const PAUSE_NS: u64 = 5_000_000;
-/// Changes of affinity at least; CPUs go and come twice meanwhile.
+/// Minimum number of affinity changes. During them CPUs go offline and come back twice.
 const MOVES_MIN: u64 = 8;
-/// Reads at least.
+/// Minimum number of reads.
 const ROUNDS_MIN: u64 = 100;
 
-/// A queue, what it reads, and its line.
+/// A queue, its reads, and its line.
 struct Queue {
     pair: Arc<QueuePair<Bare>>,
     reads: Arc<Reads>,
     line: Irq,
 }
 
-/// Reads, checked, on every queue: first undisturbed, then while lines move from CPU to CPU and CPUs go and come, then
-/// from a thread, with a completion check after each submission; at last on a polled queue. Options: `rounds` (reads
-/// altogether, or more when too little happened to them),
-/// `depth` (of each queue).
+/// Checked reads on every queue, in phases: first undisturbed; then while lines move from CPU to CPU and CPUs go
+/// offline and come back; then from a thread, with a completion check after each submission; last on a polled queue.
+/// Options: `rounds` (total reads; more when too few disturbances happened), `depth` (of each queue).
 pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String> {
     let (rounds, depth) = (options.number("rounds", 10_000)?, options.number("depth", 8)?);
     if !(1..u64::from(ENTRIES)).contains(&depth) {
@@ -55,7 +54,7 @@ pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String
     let table = bus.region(&function, capability.table_bar)?;
     let table = MsixTable::enable(function.config, table, capability);
     let domain = system.messages(&mut bus, &function)?;
-    let messages = MessageDomain::new(Bare, table, domain).map_err(|error| error.to_string())?;
+    let messages = Arc::new(MessageDomain::new(Bare, table, domain).map_err(|error| error.to_string())?);
     system.start_messages(messages.source())?;
 
     let written = Arc::new(Written::default());
@@ -69,23 +68,36 @@ pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String
         let pair = controller.create_queue_pair(config, reads.clone()).map_err(|error| error.to_string())?;
         let reader = pair.clone();
         reads.attach(move |transfer| submit(&reader, IoOp::Read, transfer));
-        let request = AllocRequest {
-            requester: function.requester,
-            index: cpu + 1,
-            affinity: CpuSet::of(CpuId(cpu)),
-            managed: false,
-            delivery: Delivery::Fixed,
-        };
-        let line =
-            system.core.alloc_line(&messages, &request, system.message_flow()).map_err(|error| error.to_string())?;
+        let request = AllocRequest::fixed(function.requester, cpu + 1, CpuSet::of(CpuId(cpu)));
+        let line = system
+            .core
+            .alloc_line(messages.clone(), &request, system.message_flow())
+            .map_err(|error| error.to_string())?;
         let requested = system.core.request(line, format!("nvme0q{cpu}"), RequestFlags::default(), pair.clone());
         requested.map_err(|error| error.to_string())?;
         pair.set_completion_check(CompletionCheck::Off);
         Ok(Queue { pair, reads, line })
     };
     let queues = (0..system.platform.cpus()).map(make).collect::<Result<Vec<_>, String>>()?;
-    let reads: Vec<_> = queues.iter().map(|queue| queue.reads.clone()).collect();
+    let (disturbances, total) = exercise(system, &queues, rounds)?;
+    crate::println!("end");
+    count("moves", disturbances.moves);
+    count("offline_trips", disturbances.trips);
+    count("waited_offline", disturbances.waited);
+    report(system, &queues, total)?;
+    // A vector that was pending at a CPU that went offline becomes a stray when the CPU comes back.
+    let strays = system.strays();
+    if strays > disturbances.waited {
+        return Err(format!("{strays} strays, but only {} vectors waited at CPUs that went", disturbances.waited));
+    }
+    polled_reads(&controller, polled, rounds / 10, depth)?;
+    system.check()
+}
 
+/// The reads by interrupt: undisturbed, disturbed, and from a thread. Returns the disturbances and the number of
+/// reads.
+fn exercise(system: &Arc<System>, queues: &[Queue], rounds: u64) -> Result<(Disturbances, u64), String> {
+    let reads: Vec<_> = queues.iter().map(|queue| queue.reads.clone()).collect();
     crate::println!("begin");
     system.mark();
     carry(&reads, rounds / 4, || Ok(()))?;
@@ -97,10 +109,10 @@ pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String
     let mut disturbances = Disturbances::default();
     let mut total = rounds - rounds / 2;
     while disturbances.moves < MOVES_MIN {
-        carry(&reads, rounds / 2, || disturb(system, &queues, &mut disturbances))?;
+        carry(&reads, rounds / 2, || disturb(system, queues, &mut disturbances))?;
         total += rounds / 2;
     }
-    home(system, &queues)?;
+    home(system, queues)?;
     queues.iter().for_each(|queue| queue.pair.set_completion_check(CompletionCheck::On));
     queues.iter().for_each(|queue| queue.reads.submit_from_thread(true));
     carry(&reads, rounds - rounds / 4 - rounds / 2, || {
@@ -108,42 +120,31 @@ pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String
         Ok(())
     })?;
     super::settle(system.platform.cpus())?;
-    crate::println!("end");
-    count("moves", disturbances.moves);
-    count("offline_trips", disturbances.trips);
-    count("waited_offline", disturbances.waited);
-    report(system, &queues, total)?;
-    // A vector that waited at a CPU that went is a stray when it comes back.
-    let strays = system.strays();
-    if strays > disturbances.waited {
-        return Err(format!("{strays} strays, but only {} vectors waited at CPUs that went", disturbances.waited));
-    }
-    polled_reads(&controller, polled, rounds / 10, depth)?;
-    system.check()
+    Ok((disturbances, total))
 }
 
 fn others(system: &System, cpu: u32) -> impl Iterator<Item = CpuId> {
     (0..system.platform.cpus()).filter(move |&other| other != cpu).map(CpuId)
 }
 
-/// Has `pair` do a transfer.
+/// Submits a transfer to `pair`.
 fn submit(pair: &QueuePair<Bare>, op: IoOp, transfer: Transfer) -> Result<(), String> {
     let submitted = pair.submit(&[transfer.nvme(op)]);
     if submitted.accepted == 1 { Ok(()) } else { Err(format!("{:?}", submitted.refused)) }
 }
 
-/// What was done to the lines under load.
+/// The disturbances of lines under load.
 #[derive(Default)]
 struct Disturbances {
     /// Changes of affinity.
     moves: u64,
-    /// CPUs that went and came.
+    /// CPUs that went offline and came back.
     trips: u64,
-    /// Vectors that waited at a CPU when it went.
+    /// Vectors that were pending at a CPU when it went offline.
     waited: u64,
 }
 
-/// Moves a line to the next CPU, and every fourth time sends a CPU away for a while.
+/// Moves a line to the next CPU. Every fourth call also takes a CPU offline for a while.
 fn disturb(system: &Arc<System>, queues: &[Queue], done: &mut Disturbances) -> Result<(), String> {
     Bare.delay_ns(PAUSE_NS);
     let cpus = system.platform.cpus();
@@ -159,7 +160,7 @@ fn disturb(system: &Arc<System>, queues: &[Queue], done: &mut Disturbances) -> R
     Ok(())
 }
 
-/// `cpu` goes offline and comes back; how many vectors waited there when it went.
+/// Takes `cpu` offline and back online. Returns how many vectors were pending there when it went offline.
 fn offline_trip(system: &Arc<System>, cpu: CpuId) -> Result<u64, String> {
     let outcome = Arc::new(Lock::new(Bare, None));
     let (slot, system) = (outcome.clone(), system.clone());
@@ -175,32 +176,30 @@ fn offline_trip(system: &Arc<System>, cpu: CpuId) -> Result<u64, String> {
     outcome.lock().take().expect("looked at")
 }
 
-/// On `cpu` itself, with interrupts off. What waits here when it goes was moved by the core to the line's new CPU, and
-/// stays until interrupts are on again; nothing may come to it.
+/// Runs on `cpu` itself, with interrupts off. The core has sent pending interrupts of the moved lines to their new
+/// CPUs. The pending bits stay here until interrupts are on again, and no new one may appear.
 fn stay_offline(system: &System, cpu: CpuId) -> Result<u64, String> {
-    system.core.cpu_offline().map_err(|error| format!("CPU {cpu} cannot go: {error}"))?;
+    system.stop_cpu()?;
     threads::set_online(cpu, false);
-    system.leave(cpu)?;
     let before = system.requested_here();
     Bare.delay_ns(PAUSE_NS);
     let after = system.requested_here();
-    system.come_back()?;
     threads::set_online(cpu, true);
-    system.core.cpu_online(cpu).map_err(|error| format!("CPU {cpu} cannot come back: {error}"))?;
+    system.start_cpu()?;
     if before == after {
         return Ok(before.len() as u64);
     }
     Err(format!("CPU {cpu} is offline and was sent to: {before:x?} waited there, then {after:x?}"))
 }
 
-/// Every line back to the CPU of its queue.
+/// Moves every line back to the CPU of its queue.
 fn home(system: &System, queues: &[Queue]) -> Result<(), String> {
     queues.iter().zip(0..).try_for_each(|(queue, cpu)| {
         system.core.set_affinity(queue.line, &CpuSet::of(CpuId(cpu))).map_err(|error| error.to_string())
     })
 }
 
-/// Prints what was counted; nothing is lost, doubled or left.
+/// Prints the counts, and checks that no read was lost, doubled or left in flight.
 fn report(system: &System, queues: &[Queue], rounds: u64) -> Result<(), String> {
     let cpus = (0..system.platform.cpus()).map(CpuId);
     for cpu in cpus.clone() {
@@ -225,7 +224,7 @@ fn report(system: &System, queues: &[Queue], rounds: u64) -> Result<(), String> 
     expect("faults of the drive", sum(|queue| queue.completion.device_faults), 0)
 }
 
-/// Reads on a queue without interrupts, which a thread polls.
+/// Reads on a polled queue without interrupts; a thread polls it.
 fn polled_reads(controller: &Controller<Bare>, config: QueueConfig, rounds: u64, depth: u64) -> Result<(), String> {
     let reads = Arc::new(Reads::new(depth, 99)?);
     let pair = controller.create_queue_pair(config, reads.clone()).map_err(|error| error.to_string())?;

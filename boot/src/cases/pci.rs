@@ -3,7 +3,7 @@
 //! Source: PCI Local Bus Specification 3.0 ("PCI"), 6.1 and 6.2.5; PCI Express Base Specification, "PCI Express Enhanced
 //! Configuration Access Mechanism (ECAM)".
 
-use crate::arch::Registers;
+use crate::arch::{self, Registers};
 use crate::kernel::Pcie;
 use alloc::format;
 use alloc::string::String;
@@ -19,17 +19,17 @@ const BAR0: u32 = 0x10;
 /// In a base address register: I/O space; 64 bits wide (PCI 6.2.5.1).
 const IO: u32 = 1;
 const WIDE: u32 = 0b100;
-/// Answers to memory accesses, and makes its own.
+/// The function answers memory accesses, and makes its own.
 const MEMORY_AND_MASTER: u32 = 0b110;
 /// A function's configuration space.
 const FUNCTION_BYTES: usize = 4096;
-/// The longest BAR that is of use here.
+/// The longest BAR that this kernel maps.
 const BAR_BYTES_MAX: u64 = 1 << 20;
 
 /// Bus 0.
 pub(super) struct Bus {
     ecam: usize,
-    /// For BARs that firmware has not placed.
+    /// Bus memory for BARs to which firmware has given no address.
     free: Range<u64>,
 }
 
@@ -52,27 +52,27 @@ impl Bus {
     pub(super) fn find(&self, class: u32) -> Option<Function> {
         let function = |requester: u16| Function {
             requester: RequesterId(requester),
-            config: Registers::new(self.ecam + usize::from(requester) * FUNCTION_BYTES, FUNCTION_BYTES as u32),
+            config: arch::window(self.ecam + usize::from(requester) * FUNCTION_BYTES, FUNCTION_BYTES as u32),
         };
         // An absent function reads as all ones.
         (0..256).map(function).find(|function| function.config.read32(CLASS) >> 8 == class)
     }
 
-    /// The region of a BAR, which is given a place if it has none; the function answers there and may master the bus
-    /// from then on.
+    /// The region of a BAR. Gives the BAR an address if it has none. From then on the function answers there and may
+    /// master the bus.
     ///
     /// # Errors
-    /// It is no memory, or there is no place for it.
+    /// The BAR is not memory, or the bus has no room for it.
     pub(super) fn region(&mut self, function: &Function, bar: u8) -> Result<Registers, String> {
         let found = Bar::find(function, bar)?;
         let base = if found.base == 0 { self.place(found.len_bytes)? } else { found.base };
         Ok(found.place(base))
     }
 
-    /// The same, at `base`, wherever it was.
+    /// As above, but moves the BAR to `base` in any case.
     ///
     /// # Errors
-    /// It is no memory, or `base` is no multiple of its size.
+    /// The BAR is not memory, or `base` is not a multiple of its size.
     pub(super) fn region_at(&self, function: &Function, bar: u8, base: u64) -> Result<Registers, String> {
         let found = Bar::find(function, bar)?;
         if !base.is_multiple_of(found.len_bytes) {
@@ -81,7 +81,7 @@ impl Bus {
         Ok(found.place(base))
     }
 
-    /// The lowest free place of a BAR of this size, which is also its alignment.
+    /// The lowest free address for a BAR of this size. A BAR's alignment is its size.
     fn place(&mut self, len_bytes: u64) -> Result<u64, String> {
         let base = self.free.start.next_multiple_of(len_bytes);
         if base + len_bytes > self.free.end {
@@ -96,14 +96,14 @@ impl Bus {
 struct Bar {
     config: Registers,
     register: u32,
-    /// Where it is; 0: nowhere.
+    /// Its address; 0 if it has none.
     base: u64,
     len_bytes: u64,
     command: u32,
 }
 
 impl Bar {
-    /// Finds out its size, the function answering to nothing meanwhile.
+    /// Determines the BAR's size. The function answers no access during that time.
     fn find(function: &Function, bar: u8) -> Result<Self, String> {
         let config = function.config;
         let command = config.read32(COMMAND_STATUS) & 0xffff;
@@ -114,7 +114,7 @@ impl Bar {
             return Err(format!("BAR {bar} is {kind:#x}, which is no memory"));
         }
         let base = read_bar(&config, register);
-        // All ones: the bits that stay 0 tell the size (PCI 6.2.5.1).
+        // Writes all ones: the bits that stay 0 encode the size (PCI 6.2.5.1).
         write_bar(&config, register, u64::MAX);
         let len_bytes = match read_bar(&config, register) {
             0 => return Err(format!("BAR {bar} is not there")),
@@ -127,7 +127,7 @@ impl Bar {
     fn place(self, base: u64) -> Registers {
         write_bar(&self.config, self.register, base);
         self.config.write32(COMMAND_STATUS, self.command | MEMORY_AND_MASTER);
-        Registers::new(base as usize, self.len_bytes.min(BAR_BYTES_MAX) as u32)
+        arch::window(base as usize, self.len_bytes.min(BAR_BYTES_MAX) as u32)
     }
 }
 

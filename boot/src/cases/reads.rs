@@ -1,4 +1,5 @@
-//! Reads with checked data, from one queue. Mostly the completions alone carry it on, so that a lost interrupt stops it.
+//! Reads with checked data, from one queue. Usually each completion submits the next read, so a lost interrupt stops
+//! all.
 
 use crate::arch;
 use crate::kernel::Bare;
@@ -11,13 +12,13 @@ use core::fmt::Display;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use drivers::nvme;
 use drivers::virtio::block;
-use hal::{DeviceAddress, Dma, Hal, Lock, Word};
+use hal::{DeviceAddress, Dma, Hal, Lock, Threads, Word};
 use spin::Once;
 
-/// A logical block of QEMU's drives.
+/// Bytes of a logical block of QEMU's drives.
 pub(super) const BLOCK_BYTES: usize = 512;
 const WORDS: usize = BLOCK_BYTES / 8;
-/// No completion for so long: an interrupt is lost.
+/// Without a completion for this long, an interrupt counts as lost.
 const STALL_NS: u64 = 10_000_000_000;
 /// Blocks that hold known data.
 pub(super) const BLOCKS: u64 = 2048;
@@ -27,7 +28,7 @@ fn pattern(lba: u64, index: usize) -> u64 {
     (lba << 16 | index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// What an in-flight read will bring, and where.
+/// A buffer, and the block that its read in flight fetches.
 struct Slot {
     buffer: <Bare as Hal>::Dma,
     /// The tag of the read that is in flight.
@@ -39,11 +40,11 @@ struct Ledger {
     slots: Vec<Slot>,
     submitted: u64,
     completed: u64,
-    /// Reads to do altogether.
+    /// Total number of reads.
     wanted: u64,
-    /// A thread submits, and not the completions.
+    /// True if a thread submits the reads instead of the completions.
     by_thread: bool,
-    /// What went wrong first.
+    /// The first error.
     wrong: Option<String>,
 }
 
@@ -56,20 +57,20 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
-    /// For an NVMe drive.
+    /// As a request of an NVMe drive.
     pub(super) fn nvme(self, op: nvme::IoOp) -> nvme::IoRequest {
         let Self { tag, lba, buffer } = self;
         nvme::IoRequest { tag, op, lba, buffer, len_bytes: BLOCK_BYTES as u32 }
     }
 
-    /// For a virtio block device.
+    /// As a request of a virtio block device.
     pub(super) fn virtio(self, op: block::BlockOp) -> block::BlockRequest {
         let Self { tag, lba, buffer } = self;
         block::BlockRequest { tag, op, sector: lba, buffer, len_bytes: BLOCK_BYTES as u32 }
     }
 }
 
-/// Gives a transfer to a device.
+/// Submits a transfer to a device.
 type Submit = Box<dyn Fn(Transfer) -> Result<(), String> + Send + Sync>;
 
 /// The reads of one queue.
@@ -80,7 +81,7 @@ pub(super) struct Reads {
 }
 
 impl Reads {
-    /// `depth` reads at a time at most; `seed` tells queues apart.
+    /// At most `depth` reads are in flight; `seed` differs between queues.
     ///
     /// # Errors
     /// No memory.
@@ -90,12 +91,12 @@ impl Reads {
         Ok(Self { submit: Once::new(), ledger: Lock::new(Bare, Ledger { slots, ..Ledger::default() }), seed })
     }
 
-    /// Gives it its queue.
+    /// Connects these reads with their queue.
     pub(super) fn attach(&self, submit: impl Fn(Transfer) -> Result<(), String> + Send + Sync + 'static) {
         self.submit.call_once(|| Box::new(submit));
     }
 
-    /// The block that read `number` reads: all over the known ones.
+    /// The block that read `number` reads. The reads spread over all known blocks.
     fn lba(&self, number: u64) -> u64 {
         (number.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(self.seed) >> 20) % BLOCKS
     }
@@ -106,18 +107,19 @@ impl Reads {
         self.submit_free();
     }
 
-    /// Whether from now on completions submit nothing.
+    /// With true, completions submit nothing from now on.
     pub(super) fn submit_from_thread(&self, by_thread: bool) {
         self.ledger.lock().by_thread = by_thread;
     }
 
-    /// A read into every buffer in which none is in flight.
+    /// Submits a read into every buffer that has none in flight.
     pub(super) fn submit_free(&self) {
         let slots = self.ledger.lock().slots.len();
         (0..slots).for_each(|slot| self.submit(slot));
     }
 
-    /// The next read, if one is left to do, into the buffer of `slot`, whose words say afterwards who wrote them.
+    /// The next read into the buffer of `slot`, if one is left. Fills the buffer first, so that unwritten words are
+    /// noticed.
     fn submit(&self, slot: usize) {
         let transfer = {
             let mut ledger = self.ledger.lock();
@@ -138,21 +140,21 @@ impl Reads {
         }
     }
 
-    /// Reads completed, and whether all that were wanted are.
+    /// Number of completed reads, and whether all requested reads have completed.
     pub(super) fn progress(&self) -> (u64, bool) {
         let ledger = self.ledger.lock();
         (ledger.completed, ledger.completed == ledger.wanted)
     }
 
-    /// What went wrong first.
+    /// Returns the first error, if there was one.
     ///
     /// # Errors
-    /// That.
+    /// That error.
     pub(super) fn check(&self) -> Result<(), String> {
         self.ledger.lock().wrong.clone().map_or(Ok(()), Err)
     }
 
-    /// A read is over; the slot that is to be used again at once.
+    /// Ends a read. Returns its slot if the slot must be used again at once.
     fn end(&self, ended: u64, result: Result<(), impl Display>) -> Option<usize> {
         let mut ledger = self.ledger.lock();
         let slot = (ended & 0xffff) as usize;
@@ -185,7 +187,7 @@ impl Ledger {
 }
 
 impl Reads {
-    /// A read is over, and its slot may be used again.
+    /// Ends a read, and reuses its slot if a read is left.
     pub(super) fn ended(&self, tag: u64, result: Result<(), impl Display>) {
         if let Some(slot) = self.end(tag, result) {
             self.submit(slot);
@@ -206,7 +208,7 @@ fn buffer() -> Result<<Bare as Hal>::Dma, String> {
 /// Starts `rounds` reads over all queues and waits for them, calling `meanwhile` again and again.
 ///
 /// # Errors
-/// What went wrong, or that nothing completed for long.
+/// The first error, or that nothing has completed for a long time.
 pub(super) fn carry(
     queues: &[Arc<Reads>],
     rounds: u64,
@@ -215,12 +217,12 @@ pub(super) fn carry(
     let share = |index: usize| rounds / queues.len() as u64 + u64::from((index as u64) < rounds % queues.len() as u64);
     queues.iter().enumerate().for_each(|(index, reads)| reads.start(share(index)));
     let sum = || queues.iter().map(|reads| reads.progress().0).sum::<u64>();
-    let (mut seen, mut since_ns) = (sum(), arch::now_ns());
+    let (mut seen, mut since_ns) = (sum(), arch::CLOCK.now_ns());
     while !queues.iter().all(|reads| reads.progress().1) {
         meanwhile()?;
         Bare.yield_now();
         queues.iter().try_for_each(|reads| reads.check())?;
-        let (now, now_ns) = (sum(), arch::now_ns());
+        let (now, now_ns) = (sum(), arch::CLOCK.now_ns());
         if now != seen {
             (seen, since_ns) = (now, now_ns);
         } else if now_ns - since_ns > STALL_NS {
@@ -230,7 +232,7 @@ pub(super) fn carry(
     queues.iter().try_for_each(|reads| reads.check())
 }
 
-/// Counts completions, and failures among them, of what fills the device.
+/// Counts completions, and failures among them, of the writes that fill the device.
 #[derive(Default)]
 pub(super) struct Written {
     ended: AtomicU64,
@@ -251,10 +253,10 @@ impl nvme::BatchDone for Written {
     }
 }
 
-/// Writes the known data, a block at a time: `submit` gives a write to the device, `look` takes what is over.
+/// Writes the known data, one block at a time: `submit` submits a write to the device, `look` takes completed writes.
 ///
 /// # Errors
-/// A write that fails, or is not over in time.
+/// A write that fails, or does not complete in time.
 pub(super) fn fill(
     written: &Written,
     submit: impl Fn(Transfer) -> Result<(), String>,

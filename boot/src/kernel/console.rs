@@ -14,20 +14,20 @@ impl Write for Console {
     }
 }
 
-/// Writes formatted text; what [`println!`] calls.
+/// Writes formatted text; [`println!`] calls it.
 pub(crate) fn print(arguments: fmt::Arguments<'_>) {
-    let were_on = crate::arch::interrupts_off();
+    let were_on = metal::interrupts_off();
     // The console cannot fail.
     let _ = CONSOLE.lock().write_fmt(arguments);
     if were_on {
-        crate::arch::interrupts_on();
+        metal::interrupts_on();
     }
 }
 
-/// A panic speaks although somebody else may be speaking.
+/// A panic prints even while another CPU holds the console.
 #[allow(unsafe_code)]
 pub(crate) fn unlock_for_panic() {
-    // SAFETY: a console without state cannot be left torn; lines may be.
+    // SAFETY: the console has no state to corrupt; at worst lines mix.
     unsafe { CONSOLE.force_unlock() };
 }
 

@@ -1,4 +1,4 @@
-//! What each CPU keeps, and the way of an interrupt into the kernel.
+//! Per-CPU state, and the entry of interrupts into the kernel.
 
 use super::threads;
 use crate::arch;
@@ -7,16 +7,16 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use hal::CpuId;
 use spin::Once;
 
-/// CPUs at most.
+/// Maximum number of CPUs.
 pub(crate) const CPUS_MAX: usize = 16;
 
-/// One CPU; only it writes what is not atomic by nature.
+/// State of one CPU. Only that CPU writes the fields that are not atomic.
 pub(crate) struct Cpu {
-    /// Interrupts that it handles, one on top of another.
+    /// Nesting depth of the interrupts that it handles.
     depth: AtomicU32,
-    /// Something better is ready than what it runs.
+    /// A better thread than the running one is ready.
     pub(crate) need_resched: AtomicBool,
-    /// It looks at its run queue by itself.
+    /// The CPU is in its idle loop, which looks at the run queue without a kick.
     pub(crate) in_idle: AtomicBool,
     up: AtomicBool,
 }
@@ -30,26 +30,44 @@ static CPUS: [Cpu; CPUS_MAX] = [const {
     }
 }; CPUS_MAX];
 
-/// How an interrupt came.
+/// How an interrupt entered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exception {
-    /// Through this vector; 0 where the controller tells which interrupt it is.
+    /// Its vector; 0 on machines where the interrupt controller identifies the interrupt.
     Interrupt(u8),
 }
 
 type Entry = Box<dyn Fn(Exception) + Send + Sync>;
 type Kick = Box<dyn Fn(CpuId) + Send + Sync>;
 
+type Timer = Box<dyn Fn(Option<u64>) + Send + Sync>;
+
+static TIMER: Once<Timer> = Once::new();
 static ENTRY: Once<Entry> = Once::new();
 static KICK: Once<Kick> = Once::new();
 
-/// Says what handles interrupts and what makes another CPU look at its run queue. Once.
+/// Sets the handler of interrupts, and the function that makes another CPU look at its run queue. Call it once.
 pub(crate) fn set_entry(
     entry: impl Fn(Exception) + Send + Sync + 'static,
     kick: impl Fn(CpuId) + Send + Sync + 'static,
 ) {
     ENTRY.call_once(|| Box::new(entry));
     KICK.call_once(|| Box::new(kick));
+}
+
+/// Sets the function that programs this CPU's timer, to a number of nanoseconds or to never. Call it once. Until then
+/// the kernel uses the architecture's timer.
+#[cfg_attr(target_arch = "x86_64", allow(dead_code, reason = "the cases of PCs use the architecture's timer"))]
+pub(crate) fn set_timer_with(timer: impl Fn(Option<u64>) + Send + Sync + 'static) {
+    TIMER.call_once(|| Box::new(timer));
+}
+
+/// Programs this CPU's timer to interrupt after `wait_ns`; `None` stops it. Interrupts are off.
+pub(crate) fn set_timer(wait_ns: Option<u64>) {
+    match TIMER.get() {
+        Some(timer) => timer(wait_ns),
+        None => arch::set_timer(wait_ns),
+    }
 }
 
 /// The running CPU.
@@ -67,7 +85,7 @@ pub(crate) fn set_up() {
     this().up.store(true, Ordering::Release);
 }
 
-/// Whether `cpu` does.
+/// True if `cpu` takes threads.
 pub(crate) fn is_up(cpu: u32) -> bool {
     of(cpu).up.load(Ordering::Acquire)
 }
@@ -79,13 +97,13 @@ pub(crate) fn kick(cpu: CpuId) {
     }
 }
 
-/// Whether an interrupt is being handled here.
+/// True while this CPU handles an interrupt.
 pub(crate) fn in_interrupt() -> bool {
     this().depth.load(Ordering::Relaxed) > 0
 }
 
-/// An interrupt, on the stack of what it interrupted, with interrupts off. May return on that stack much later: another
-/// thread may run in between.
+/// Handles an interrupt on the stack of the interrupted thread, with interrupts off. Other threads may run before it
+/// returns on that stack.
 pub(crate) fn exception(exception: Exception) {
     let cpu = this();
     cpu.depth.store(cpu.depth.load(Ordering::Relaxed) + 1, Ordering::Relaxed);

@@ -3,8 +3,8 @@
 use super::threads;
 use crate::arch::{self, Registers};
 use hal::{
-    Affinity, AtomicWord, CpuId, DmaError, Hal, HeapDma, IrqState, SpawnError, ThreadBody, ThreadId, ThreadSpec, Word,
-    Work,
+    Affinity, AtomicWord, CpuId, DmaError, Hal, HeapDma, IrqState, SpawnError, ThreadBody, ThreadId, ThreadSpec,
+    Threads, Work,
 };
 
 /// This machine.
@@ -22,7 +22,7 @@ impl Hal for Bare {
 
     #[inline]
     fn now_ns(self) -> u64 {
-        arch::now_ns()
+        arch::CLOCK.now_ns()
     }
 
     #[inline]
@@ -32,7 +32,7 @@ impl Hal for Bare {
 
     #[inline]
     fn irq_save(self) -> IrqState {
-        IrqState { were_on: arch::interrupts_off() }
+        metal::irq_save()
     }
 
     #[inline]
@@ -43,35 +43,26 @@ impl Hal for Bare {
     }
 
     fn relax_on(self, word: &AtomicWord, seen: u64, deadline_ns: u64) {
-        // The clock costs more than a look.
-        for _ in 0..64 {
-            if word.load() != seen {
-                return;
-            }
-            core::hint::spin_loop();
-        }
-        // The one that would write it may wait for this CPU.
-        if self.now_ns() < deadline_ns {
+        // The CPU that would change it may be waiting for this one.
+        if !metal::relax_on(word, seen) && self.now_ns() < deadline_ns {
             threads::yield_if_possible();
         }
     }
 
     fn delay_ns(self, duration_ns: u64) {
-        let end_ns = self.now_ns() + duration_ns;
-        while self.now_ns() < end_ns {
-            core::hint::spin_loop();
-        }
+        arch::CLOCK.delay_ns(duration_ns);
     }
 
     fn wait_for_interrupt(self) {
-        arch::interrupts_off();
-        arch::wait_for_interrupt();
+        metal::interrupts_off();
+        metal::wait_for_interrupt();
     }
 
-    fn kick(self, cpu: CpuId) {
-        super::cpu::kick(cpu);
-    }
+    #[inline]
+    fn work(self, _work: Work, _count: u32) {}
+}
 
+impl Threads for Bare {
     fn spawn(self, spec: ThreadSpec, body: ThreadBody) -> Result<ThreadId, SpawnError> {
         threads::spawn(&spec, body)
     }
@@ -95,7 +86,4 @@ impl Hal for Bare {
     fn yield_now(self) {
         threads::yield_if_possible();
     }
-
-    #[inline]
-    fn work(self, _work: Work, _count: u32) {}
 }

@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use linked_list_allocator::Heap;
 use spin::Mutex;
 
-/// The heap; its lock keeps interrupts off, so that a thread cannot be preempted with it.
+/// The heap. Its lock keeps interrupts off, so that no thread is preempted while it holds the lock.
 struct Global(Mutex<Heap>);
 
 #[global_allocator]
@@ -13,16 +13,16 @@ static GLOBAL: Global = Global(Mutex::new(Heap::empty()));
 
 impl Global {
     fn with<R>(&self, f: impl FnOnce(&mut Heap) -> R) -> R {
-        let were_on = crate::arch::interrupts_off();
+        let were_on = metal::interrupts_off();
         let result = f(&mut self.0.lock());
         if were_on {
-            crate::arch::interrupts_on();
+            metal::interrupts_on();
         }
         result
     }
 }
 
-// SAFETY: the heap hands out memory that is its own and nobody else's until it comes back.
+// SAFETY: the heap hands out memory that nothing else uses until it is freed.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Global {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -30,15 +30,15 @@ unsafe impl GlobalAlloc for Global {
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         if let Some(pointer) = NonNull::new(pointer) {
-            // SAFETY: it came from `alloc` with this layout.
+            // SAFETY: the block came from `alloc` with this layout.
             self.with(|heap| unsafe { heap.deallocate(pointer, layout) });
         }
     }
 }
 
-/// Gives the heap what lies between the image and the end of RAM. Once.
+/// Gives the memory between the image and the end of RAM to the heap. Call it once.
 #[allow(unsafe_code)]
 pub(crate) fn init(start: usize, end: usize) {
-    // SAFETY: RAM behind the image, which nothing else uses.
+    // SAFETY: this is RAM after the image, which nothing else uses.
     GLOBAL.with(|heap| unsafe { heap.init(start as *mut u8, end - start) });
 }

@@ -4,7 +4,6 @@ pub(crate) mod console;
 pub(crate) mod cpu;
 mod hal;
 mod memory;
-pub(crate) mod mmio;
 pub(crate) mod threads;
 
 pub(crate) use self::hal::Bare;
@@ -21,7 +20,7 @@ use spin::Once;
 pub(crate) struct Pcie {
     /// The configuration space of bus 0.
     pub(crate) ecam: usize,
-    /// Memory of the bus, below 4 GiB, that firmware has left to the kernel.
+    /// Bus memory below 4 GiB that firmware leaves to the kernel.
     pub(crate) free: Range<u64>,
 }
 
@@ -32,10 +31,10 @@ pub(crate) const STACK_BYTES: usize = 64 << 10;
 /// How long another CPU may take to come up.
 const START_LIMIT_NS: u64 = 5_000_000_000;
 
-/// What this machine is.
+/// The description of this machine.
 ///
 /// # Panics
-/// Before [`main`] has found out.
+/// Before [`main`] has read it.
 pub(crate) fn platform() -> &'static Platform {
     PLATFORM.get().expect("the machine is known after boot")
 }
@@ -50,18 +49,18 @@ pub(crate) fn main(early: impl EarlyPlatform) -> ! {
     threads::idle()
 }
 
-/// What an architecture knows before there is a heap.
+/// Machine data that is available before there is a heap.
 pub(crate) trait EarlyPlatform {
-    /// End of the RAM that the image lies in.
+    /// End of the RAM that contains the image.
     fn memory_end(&self) -> usize;
-    /// Everything.
+    /// Reads the complete description of the machine.
     fn platform(&self) -> Platform;
 }
 
-/// Starts every CPU but the first, and waits for them. `each` runs on it, with interrupts off, before it takes threads.
+/// Starts every CPU but the first, and waits for them. Each runs `each`, with interrupts off, before it takes threads.
 ///
 /// # Errors
-/// Which CPU did not come, and what was said of it.
+/// The CPU that did not come up, and the reason.
 pub(crate) fn start_cpus(each: impl Fn() + Send + Sync + 'static) -> Result<(), String> {
     EACH.call_once(|| Box::new(each));
     for cpu in 1..platform().cpus() {
@@ -69,9 +68,9 @@ pub(crate) fn start_cpus(each: impl Fn() + Send + Sync + 'static) -> Result<(), 
         let top = stack.as_ptr_range().end.addr();
         arch::start_cpu(platform(), cpu, top)
             .map_err(|answer| alloc::format!("CPU {cpu} cannot be started: {answer}"))?;
-        let deadline_ns = arch::now_ns() + START_LIMIT_NS;
+        let deadline_ns = arch::CLOCK.now_ns() + START_LIMIT_NS;
         while !cpu::is_up(cpu) {
-            if arch::now_ns() > deadline_ns {
+            if arch::CLOCK.now_ns() > deadline_ns {
                 return Err(alloc::format!("CPU {cpu} did not come up within {START_LIMIT_NS} ns"));
             }
             core::hint::spin_loop();
@@ -80,17 +79,17 @@ pub(crate) fn start_cpus(each: impl Fn() + Send + Sync + 'static) -> Result<(), 
     Ok(())
 }
 
-/// What every other CPU does first.
+/// The function that every other CPU runs first.
 static EACH: Once<Box<dyn Fn() + Send + Sync>> = Once::new();
 
-/// Every other CPU: what [`start_cpus`] was told, then idle.
+/// Entry of every other CPU: runs the function from [`start_cpus`], then idles.
 pub(crate) fn secondary_main() -> ! {
     (EACH.get().expect("a CPU is started with its work"))();
     cpu::set_up();
     threads::idle()
 }
 
-/// Ends the machine with what became of the case.
+/// Ends the machine with the result of the case.
 pub(crate) fn finish(result: Result<(), String>) -> ! {
     match result {
         Ok(()) => {
@@ -106,7 +105,7 @@ pub(crate) fn finish(result: Result<(), String>) -> ! {
 
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
-    arch::interrupts_off();
+    metal::interrupts_off();
     console::unlock_for_panic();
     println!("fail: CPU {}: {info}", arch::cpu());
     arch::exit(3)

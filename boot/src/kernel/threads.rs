@@ -1,7 +1,7 @@
-//! Threads: `sched` says who runs, this switches stacks.
+//! Threads: `sched` picks the thread to run, and this module switches stacks.
 //!
-//! One lock guards the scheduler and the saved stack pointers. It is held from a pick until the CPU stands on the new
-//! stack, as the scheduler asks; the thread that was switched to releases it.
+//! One lock guards the scheduler and the saved stack pointers. As the scheduler requires, it is held from the pick
+//! until the CPU runs on the new stack. The thread that was switched to releases it.
 #![allow(unsafe_code)]
 
 use super::{STACK_BYTES, cpu};
@@ -13,28 +13,28 @@ use hal::{Affinity, CpuId, SpawnError, ThreadBody, ThreadId, ThreadSpec};
 use sched::{Choice, Scheduler};
 use spin::Mutex;
 
-/// How long a thread runs while another waits.
+/// A thread's time slice while another thread waits.
 const SLICE_NS: u64 = 2_000_000;
 
 struct Threads {
     sched: Scheduler,
-    /// Where each thread left its stack.
+    /// Saved stack pointer of each thread.
     stacks: Vec<usize>,
     bodies: Vec<Option<ThreadBody>>,
-    /// Where each CPU left its own stack, on which it idles when no thread lends it one.
+    /// Saved pointer of each CPU's own stack. The CPU idles on that stack when it runs on no thread's stack.
     idle: [usize; cpu::CPUS_MAX],
-    /// On whose stack each CPU stands: a thread's, or its own.
+    /// The stack on which each CPU runs: a thread's, or its own.
     stands_on: [Option<ThreadId>; cpu::CPUS_MAX],
 }
 
 static THREADS: Mutex<Option<Threads>> = Mutex::new(None);
 
-/// Runs `f` with the lock, whose holder keeps interrupts off.
+/// Runs `f` under the lock, with interrupts off.
 fn with<R>(f: impl FnOnce(&mut Threads) -> R) -> R {
-    let were_on = arch::interrupts_off();
+    let were_on = metal::interrupts_off();
     let result = f(THREADS.lock().as_mut().expect("threads are set up at boot"));
     if were_on {
-        arch::interrupts_on();
+        metal::interrupts_on();
     }
     result
 }
@@ -54,7 +54,7 @@ pub(crate) fn init(cpus: u32) {
 /// Starts a thread.
 ///
 /// # Errors
-/// As [`hal::Hal::spawn`].
+/// As [`hal::Threads::spawn`].
 pub(crate) fn spawn(spec: &ThreadSpec, body: ThreadBody) -> Result<ThreadId, SpawnError> {
     let stack = Box::leak(alloc::vec![0_u128; STACK_BYTES / 16].into_boxed_slice());
     let pointer = arch::new_stack(stack.as_ptr_range().end.addr(), first_steps);
@@ -68,37 +68,37 @@ pub(crate) fn spawn(spec: &ThreadSpec, body: ThreadBody) -> Result<ThreadId, Spa
     Ok(id)
 }
 
-/// The thread whose stack this is; while the CPU idles, the one that lent it.
+/// The thread that owns the current stack. While the CPU idles, this thread lends it the stack.
 pub(crate) fn current() -> Option<ThreadId> {
     with(|threads| threads.stands_on[arch::cpu() as usize])
 }
 
-/// The running thread sleeps until it is woken.
+/// Puts the running thread to sleep until it is woken.
 pub(crate) fn park() {
     assert!(!cpu::in_interrupt(), "an interrupt cannot park");
-    let were_on = arch::interrupts_off();
+    let were_on = metal::interrupts_off();
     if with(|threads| threads.sched.park(CpuId(arch::cpu()))) {
         schedule();
     }
     if were_on {
-        arch::interrupts_on();
+        metal::interrupts_on();
     }
 }
 
-/// `thread` may run again.
+/// Wakes `thread`.
 pub(crate) fn wake(thread: ThreadId) {
     after_wake(with(|threads| threads.sched.wake(thread)));
 }
 
-/// Changes where `thread` may run.
+/// Changes the CPUs on which `thread` may run.
 ///
 /// # Errors
-/// As [`hal::Hal::set_affinity`].
+/// As [`hal::Threads::set_affinity`].
 pub(crate) fn set_affinity(thread: ThreadId, affinity: &Affinity) -> Result<(), SpawnError> {
     with(|threads| threads.sched.set_affinity(thread, affinity))
 }
 
-/// Takes the CPU out of, or back into, the scheduler.
+/// Takes the CPU out of the scheduler, or puts it back.
 pub(crate) fn set_online(cpu: CpuId, online: bool) {
     let mut kicked = Vec::new();
     with(|threads| match online {
@@ -108,19 +108,19 @@ pub(crate) fn set_online(cpu: CpuId, online: bool) {
     kicked.into_iter().for_each(|cpu| after_wake(Some(cpu)));
 }
 
-/// Lets others run, unless this is an interrupt or interrupts are off.
+/// Lets other threads run, except in an interrupt or with interrupts off.
 pub(crate) fn yield_if_possible() {
-    let were_on = arch::interrupts_off();
+    let were_on = metal::interrupts_off();
     if were_on && !cpu::in_interrupt() && !cpu::this().in_idle.load(Ordering::Relaxed) {
         with(|threads| threads.sched.yield_now(CpuId(arch::cpu())));
         schedule();
     }
     if were_on {
-        arch::interrupts_on();
+        metal::interrupts_on();
     }
 }
 
-/// Turns interrupts on; a thread that was woken while they were off may be better.
+/// Turns interrupts on. Switches to a better thread that was woken while they were off.
 #[inline]
 pub(crate) fn enable() {
     let cpu = cpu::this();
@@ -128,19 +128,19 @@ pub(crate) fn enable() {
     if asked && !cpu::in_interrupt() && !cpu.in_idle.load(Ordering::Relaxed) {
         schedule();
     }
-    arch::interrupts_on();
+    metal::interrupts_on();
 }
 
-/// The end of an interrupt, with interrupts off: something better is ready.
+/// Runs at the end of an interrupt, with interrupts off, when a better thread is ready.
 pub(crate) fn reschedule() {
     schedule();
 }
 
-/// The timer's interrupt: the end of a slice, perhaps.
+/// Handles the timer's interrupt, which may end a slice.
 pub(crate) fn tick() {
-    // The timer's line stays raised until it is told otherwise.
-    arch::set_timer(None);
-    let now_ns = arch::now_ns();
+    // The timer's line stays raised until the timer is programmed again.
+    cpu::set_timer(None);
+    let now_ns = arch::CLOCK.now_ns();
     let gives_way = with(|threads| threads.sched.tick(CpuId(arch::cpu()), now_ns));
     if gives_way {
         cpu::this().need_resched.store(true, Ordering::Relaxed);
@@ -152,7 +152,7 @@ pub(crate) fn tick() {
 /// Makes `kicked` look at its run queue.
 fn after_wake(kicked: Option<CpuId>) {
     let Some(target) = kicked else { return with_slice() };
-    let were_on = arch::interrupts_off();
+    let were_on = metal::interrupts_off();
     cpu::of(target.0).need_resched.store(true, Ordering::Release);
     if target.0 != arch::cpu() {
         cpu::kick(target);
@@ -160,33 +160,33 @@ fn after_wake(kicked: Option<CpuId>) {
         schedule();
     }
     if were_on {
-        arch::interrupts_on();
+        metal::interrupts_on();
     }
 }
 
-/// A thread waits that may need a slice of this CPU.
+/// A waiting thread may need a slice of this CPU.
 fn with_slice() {
-    let were_on = arch::interrupts_off();
+    let were_on = metal::interrupts_off();
     arm_slice();
     if were_on {
-        arch::interrupts_on();
+        metal::interrupts_on();
     }
 }
 
-/// The timer runs only while somebody waits for this CPU.
+/// The timer runs only while another thread waits for this CPU.
 fn arm_slice() {
     let deadline_ns = with(|threads| threads.sched.next_deadline_ns(CpuId(arch::cpu())));
-    let now_ns = arch::now_ns();
-    arch::set_timer(deadline_ns.map(|deadline_ns| deadline_ns.saturating_sub(now_ns).max(10_000)));
+    let now_ns = arch::CLOCK.now_ns();
+    cpu::set_timer(deadline_ns.map(|deadline_ns| deadline_ns.saturating_sub(now_ns).max(10_000)));
 }
 
-/// Gives the CPU to whom the scheduler picks; returns when this stack is picked again, perhaps on another CPU.
+/// Switches to the thread that the scheduler picks. Returns when this stack is picked again, perhaps on another CPU.
 /// Interrupts are off.
 fn schedule() {
     loop {
         let mut guard = THREADS.lock();
         let threads = guard.as_mut().expect("threads are set up at boot");
-        let (me, now_ns) = (arch::cpu() as usize, arch::now_ns());
+        let (me, now_ns) = (arch::cpu() as usize, arch::CLOCK.now_ns());
         cpu::this().need_resched.store(false, Ordering::Relaxed);
         match threads.sched.pick(CpuId(me as u32), now_ns) {
             Choice::Thread(next) if threads.stands_on[me] == Some(next) => {
@@ -211,7 +211,7 @@ fn schedule() {
     }
 }
 
-/// Leaves this stack with the lock held; who stands on it again has the lock, and releases it.
+/// Leaves this stack with the lock held. The next CPU to run on this stack holds the lock, and releases it.
 fn switch(guard: spin::MutexGuard<'_, Option<Threads>>, save: *mut usize, pointer: usize) {
     core::mem::forget(guard);
     // SAFETY: the lock is held, so `save` stays where it is and nobody else runs on the stack at `pointer`, which was
@@ -222,21 +222,21 @@ fn switch(guard: spin::MutexGuard<'_, Option<Threads>>, save: *mut usize, pointe
     }
 }
 
-/// Waits for an interrupt on whatever stack this is.
+/// Waits for an interrupt on the current stack.
 fn idle_wait() {
     let cpu = cpu::this();
     cpu.in_idle.store(true, Ordering::Relaxed);
     if !cpu.need_resched.load(Ordering::Acquire) {
-        arch::wait_for_interrupt();
-        arch::interrupts_off();
+        metal::wait_for_interrupt();
+        metal::interrupts_off();
     }
     cpu.in_idle.store(false, Ordering::Relaxed);
 }
 
-/// What a CPU does on its own stack.
+/// The idle loop of a CPU on its own stack.
 pub(crate) fn idle() -> ! {
     loop {
-        arch::interrupts_off();
+        metal::interrupts_off();
         let kicked = with(|threads| threads.sched.stack_returned(CpuId(arch::cpu())));
         if let Some(kicked) = kicked {
             after_wake(Some(kicked));
@@ -245,25 +245,25 @@ pub(crate) fn idle() -> ! {
     }
 }
 
-/// A new thread: on its stack for the first time, with the lock held and interrupts off.
+/// Entry of a new thread: the first run on its stack, with the lock held and interrupts off.
 extern "C" fn first_steps() -> ! {
-    // SAFETY: `switch` left it locked for this stack.
+    // SAFETY: `switch` left the lock held for this stack.
     unsafe { THREADS.force_unlock() };
     let body = with(|threads| {
         let id = threads.stands_on[arch::cpu() as usize].expect("a thread stands on its stack");
         threads.bodies[id.0 as usize].take()
     });
     arm_slice();
-    arch::interrupts_on();
+    metal::interrupts_on();
     if let Some(body) = body {
         body();
     }
     exit()
 }
 
-/// The running thread has ended. Its stack stays: cases start few threads.
+/// Ends the running thread. Its stack is never freed: cases start few threads.
 fn exit() -> ! {
-    arch::interrupts_off();
+    metal::interrupts_off();
     let mut guard = THREADS.lock();
     let threads = guard.as_mut().expect("threads are set up at boot");
     let me = arch::cpu() as usize;

@@ -1,14 +1,15 @@
-//! Software posting: the block of registers by which a guest says where its posted descriptors are, and the posting.
+//! Software posting. The guest programs a register block with the addresses of its posted descriptors; this module
+//! posts to them.
 //!
-//! docs/software-posting.md is the manual. A post holds the tables and the memory shared (read locks), a register write
-//! or an unmap takes them alone: so when a write is over, nothing is under way by what was before.
+//! docs/software-posting.md is the manual. A post takes read locks on the tables and the memory; a register write or
+//! an unmap takes write locks. So when a write has returned, no post uses the old settings any more.
 
 #[cfg(test)]
 mod tests;
 
 use crate::client_memory::ClientMemory;
 use crate::guest::Guest;
-use machine::nvme::MSIX_CAPABILITY_OFFSET;
+use machine::pci::MSIX_CAPABILITY_OFFSET;
 use spec::posting::{
     CAPABILITY_ID, CapabilityHead, Control, Counts, Fault, FaultReason, SIGNATURE, SlotDescriptor, Source, Tables,
     VERSION, capability, header, slot,
@@ -18,16 +19,28 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Mutex, RwLock};
 
-/// The BAR of the block, which is all of it.
+/// Register offsets in the block's header and in a slot, as constants for `match` patterns.
+mod at {
+    use spec::posting::{header, slot};
+    pub(super) const SIGNATURE: u32 = header::SIGNATURE.offset();
+    pub(super) const COUNTS: u32 = header::COUNTS.offset();
+    pub(super) const CONTROL: u32 = header::CONTROL.offset();
+    pub(super) const FAULT: u32 = header::FAULT.offset();
+    pub(super) const POSTS: u32 = header::POSTS.offset();
+    pub(super) const DESCRIPTOR: u32 = slot::DESCRIPTOR.offset();
+    pub(super) const NOTIFICATION: u32 = slot::NOTIFICATION.offset();
+}
+
+/// The BAR that holds the block and nothing else.
 pub(crate) const BAR: u8 = 2;
-/// Bytes of it.
+/// Size of that BAR in bytes.
 pub(crate) const BAR_BYTES: u64 = 0x4000;
-/// Slots of a block at most.
+/// Maximum number of slots of a block.
 pub(crate) const SLOTS_MAX: u16 = 64;
-/// Where the tables are.
+/// Offset of the tables.
 const SLOTS: u32 = 0x100;
 const SOURCES: u32 = 0x1000;
-/// Where the capability stands, behind that of MSI-X.
+/// Offset of the posting capability, which follows the MSI-X capability.
 const CAPABILITY: u32 = 0x60;
 
 const _: () = {
@@ -35,7 +48,7 @@ const _: () = {
     assert!(SOURCES as u64 + 2048 * 4 <= BAR_BYTES, "MSI-X has 2,048 vectors at most");
 };
 
-/// What a register of configuration space reads whose function has a block; `own` is the function's.
+/// The value of a configuration-space register of a function with a posting block. `own` is the function's own value.
 pub(crate) fn with_capability(own: u32, at: u32) -> u32 {
     const SIGNATURE_AT: u32 = CAPABILITY + capability::SIGNATURE;
     const OFFSET_AT: u32 = CAPABILITY + capability::OFFSET;
@@ -90,7 +103,7 @@ impl Counters {
 
 /// The block.
 pub(crate) struct Block {
-    /// MSI-X vectors of the function.
+    /// Number of MSI-X vectors of the function.
     vectors: u16,
     routes: RwLock<Routes>,
     counters: Counters,
@@ -100,7 +113,7 @@ pub(crate) struct Block {
 const NO_PANIC: &str = "nothing panics while it is held";
 
 impl Block {
-    /// For `sources` of `vectors` MSI-X vectors.
+    /// A block for `sources` sources out of `vectors` MSI-X vectors.
     pub(crate) fn new(sources: u16, vectors: u16, slots: u16) -> Self {
         Self {
             vectors,
@@ -110,7 +123,7 @@ impl Block {
         }
     }
 
-    /// As after power-up. Whoever might post is gone.
+    /// Returns to the power-up state. The caller has already ended every thread that might post.
     pub(crate) fn reset(&self) {
         let mut routes = self.routes.write().expect(NO_PANIC);
         *routes = Routes::new(routes.sources.len() as u16, routes.slots.len() as u16);
@@ -118,13 +131,13 @@ impl Block {
         *self.fault.lock().expect(NO_PANIC) = Fault::new();
     }
 
-    /// For people.
+    /// A summary for human readers.
     pub(crate) fn counts(&self) -> String {
         let [posts, notifications, direct, faults] = self.counters.all().map(|counter| counter.load(Relaxed));
         format!("posts {posts}, notifications {notifications}, direct {direct}, posting faults {faults}")
     }
 
-    /// Delivers an interrupt of MSI-X vector `source`.
+    /// Delivers the interrupt of MSI-X vector `source`.
     pub(crate) fn raise(&self, source: u16, guest: &Guest) {
         let routes = self.routes.read().expect(NO_PANIC);
         let entry = routes.sources.get(usize::from(source)).copied().unwrap_or_default();
@@ -154,7 +167,7 @@ impl Block {
         }
     }
 
-    /// Reads 4 or 8 bytes at a multiple of them; anything else reads 0.
+    /// Reads 4 or 8 bytes at a naturally aligned offset. Any other read returns 0.
     pub(crate) fn read(&self, offset: u32, width_bytes: u8) -> u64 {
         match (width_bytes, offset % 8) {
             (4, 0) => self.read64(offset) & 0xffff_ffff,
@@ -168,14 +181,14 @@ impl Block {
         let routes = self.routes.read().expect(NO_PANIC);
         let pair = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
         match offset {
-            header::SIGNATURE => pair(SIGNATURE, VERSION),
-            header::COUNTS => {
+            at::SIGNATURE => pair(SIGNATURE, VERSION),
+            at::COUNTS => {
                 let counts = Counts::new().with_sources(routes.sources.len() as u16);
                 let tables = Tables::new().with_slots(SLOTS as u16).with_sources(SOURCES as u16);
                 pair(counts.with_slots(routes.slots.len() as u16).into_bits(), tables.into_bits())
             }
-            header::CONTROL => pair(routes.control.into_bits(), self.fault.lock().expect(NO_PANIC).into_bits()),
-            header::POSTS..header::BYTES => self.counters.all()[((offset - header::POSTS) / 8) as usize].load(Relaxed),
+            at::CONTROL => pair(routes.control.into_bits(), self.fault.lock().expect(NO_PANIC).into_bits()),
+            at::POSTS..header::BYTES => self.counters.all()[((offset - at::POSTS) / 8) as usize].load(Relaxed),
             SLOTS..SOURCES => {
                 let slot = routes.slots.get(((offset - SLOTS) / slot::SIZE) as usize).copied().unwrap_or_default();
                 if offset.is_multiple_of(slot::SIZE) { slot.descriptor.into_bits() } else { slot.notification.into() }
@@ -189,11 +202,12 @@ impl Block {
         }
     }
 
-    /// Writes 4 or 8 bytes at a multiple of them, 8 in one step; anything else is refused, as what the manual says.
+    /// Writes 4 or 8 bytes at a naturally aligned offset; 8 bytes take effect in one step. Any other write is refused,
+    /// and so is a write that the manual forbids.
     pub(crate) fn write(&self, offset: u32, width_bytes: u8, value: u64) {
         let mut routes = self.routes.write().expect(NO_PANIC);
         let done = match (width_bytes, offset % 8) {
-            (8, 0) if (SLOTS..SOURCES).contains(&offset) && offset % slot::SIZE == slot::DESCRIPTOR => {
+            (8, 0) if (SLOTS..SOURCES).contains(&offset) && offset % slot::SIZE == at::DESCRIPTOR => {
                 self.write_descriptor(&mut routes, offset, value)
             }
             (8, 0) => {
@@ -208,17 +222,17 @@ impl Block {
         }
     }
 
-    /// False when the manual forbids it.
+    /// Returns false when the manual forbids the write.
     fn write32(&self, routes: &mut Routes, offset: u32, value: u32) -> bool {
         match offset {
-            header::CONTROL => {
+            at::CONTROL => {
                 let allowed = value & !Control::new().with_enable(true).into_bits() == 0;
                 if allowed {
                     routes.control = Control::from_bits(value);
                 }
                 allowed
             }
-            header::FAULT => {
+            at::FAULT => {
                 let mut fault = self.fault.lock().expect(NO_PANIC);
                 if Fault::from_bits(value).valid() {
                     *fault = Fault::new();
@@ -246,10 +260,10 @@ impl Block {
         let Some(own) = routes.slots.get_mut(index) else { return false };
         let before = own.descriptor.into_bits();
         match offset % slot::SIZE {
-            slot::NOTIFICATION if value < u32::from(self.vectors) => own.notification = value as u16,
-            slot::NOTIFICATION => return false,
-            at if at < slot::NOTIFICATION => {
-                let shift = at * 8;
+            at::NOTIFICATION if value < u32::from(self.vectors) => own.notification = value as u16,
+            at::NOTIFICATION => return false,
+            byte if byte < at::NOTIFICATION => {
+                let shift = byte * 8;
                 let merged = before & !(0xffff_ffff << shift) | u64::from(value) << shift;
                 return self.write_descriptor(routes, offset & !7, merged);
             }
@@ -269,11 +283,12 @@ impl Block {
     }
 }
 
-/// Requests `vector` in the descriptor at `address`: whether a notification is due, or none when no memory is there.
+/// Requests `vector` in the descriptor at `address`. Returns whether a notification is due; None when no memory is
+/// there.
 ///
-/// A remapping unit updates the whole descriptor in one access; two do as well (SP, "Posting"). The second is a
-/// read-modify-write even when it changes nothing: so it is either before the handler's clear of ON, whose final look
-/// then sees the request, or after it, and notifies.
+/// A remapping unit updates the whole descriptor in one access. Two accesses work as well (SP, "Posting"). The second
+/// is a read-modify-write even when it changes nothing. So it comes either before the handler clears ON, and then the
+/// handler's final look sees the request; or after that, and then it notifies.
 fn post(memory: &ClientMemory, address: u64, vector: u8, urgent: bool) -> Option<bool> {
     let word = |index: usize| address.wrapping_add(index as u64 * 8);
     memory.with_word(word(usize::from(vector / 64)), |requests| requests.fetch_or(1 << (vector % 64), SeqCst))?;

@@ -1,4 +1,4 @@
-//! The block alone: no device, no client. Offsets and words are the manual's.
+//! Tests of the block alone, without device and client. Offsets and words are the manual's.
 
 use super::*;
 use crate::client_memory::memory_file;
@@ -8,10 +8,10 @@ use rustix::event::{EventfdFlags, eventfd};
 use std::fs::File;
 use std::io::Read;
 
-/// Where the guest's memory lies.
+/// Address of the guest's memory.
 const MEMORY: u64 = 0x10_0000;
 const DESCRIPTOR: u64 = MEMORY + 0x40;
-/// Source 3 posts vector 0x51 by slot 1, whose notification is MSI-X vector 9.
+/// Source 3 posts vector 0x51 through slot 1. The slot's notification is MSI-X vector 9.
 const SOURCE_3: u32 = 0x1000 + 3 * 4;
 const POSTED_51_BY_1: u64 = 0x0001_5101;
 const SLOT_1: u32 = 0x110;
@@ -66,7 +66,7 @@ fn the_header_says_what_there_is() {
 #[test]
 fn the_first_request_notifies_and_those_until_on_is_cleared_do_not() {
     let (guest, eventfds) = posting();
-    // NV eb, NDST 7: the guest's own.
+    // NV eb, NDST 7: values that the guest chose.
     guest.memory().write(DESCRIPTOR + 32, 8, 0x0000_0007_00eb_0000);
     guest.raise(3);
     guest.raise(3);
@@ -163,7 +163,7 @@ fn requests_that_cannot_be_posted_are_faults() {
     block(&guest).write(SOURCE_3, 4, 0x0000_5101);
     guest.raise(3);
     assert_eq!(block(&guest).read(0x14, 4), 0x8000_0302);
-    // Only the first is recorded.
+    // Only the first error is recorded.
     block(&guest).write(SOURCE_3, 4, POSTED_51_BY_1);
     for address in [MEMORY + 0x1000, MEMORY - 0x40, 0x4000_0000_0000, !0x3f] {
         block(&guest).write(SLOT_1, 8, address | 1);

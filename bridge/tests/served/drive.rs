@@ -1,4 +1,4 @@
-//! A guest's driver on the served drive: the protocol, data, features, queues, interrupts.
+//! A guest driver uses the served drive: protocol, data, features, queues, interrupts.
 
 use crate::guest::{DATA, Guest, MEMORY, Pair, Served};
 use machine::nvme::HiddenCoalescing;
@@ -55,9 +55,9 @@ fn bytes_come_back_through_pages_and_lists() {
     served.finish();
 }
 
-/// Submits `count` reads at once, waits for all, and returns how often vector 1 was signalled.
+/// Submits `count` reads at once, waits for all of them, and returns how often vector 1 was signalled.
 fn burst(guest: &mut Guest, pair: &mut Pair, count: u32) -> u64 {
-    // Interrupts are counted from here; a message follows its entry.
+    // Counts interrupts from here on. A message arrives after its completion entry.
     std::thread::sleep(std::time::Duration::from_millis(5));
     guest.interrupts(1);
     for lba in 0..count {
@@ -76,11 +76,11 @@ fn features_08h_and_09h_are_acted_on() {
     let served = Served::start(1, None);
     let (mut guest, mut pair) = Guest::with_queue(&served.socket);
     assert_eq!(burst(&mut guest, &mut pair, 1), 1);
-    // Interrupt Coalescing: threshold 7 (eight entries), time 255 x 100 us. The time outlasts the burst.
+    // Interrupt Coalescing: threshold 7 (eight entries), time 255 x 100 us. The time is longer than the burst.
     assert_eq!(guest.admin(0x09, [0; 2], [0x08, 255 << 8 | 7, 0]).status, 0);
     assert_eq!(guest.admin(0x0a, [0; 2], [0x08, 0, 0]).dw0, 255 << 8 | 7);
     for _ in 0..10 {
-        // The host acknowledges as it goes: so many entries make no message of their own.
+        // The host acknowledges entries during the burst, so the eight entries need not cause a message.
         let interrupts = burst(&mut guest, &mut pair, 32);
         assert!((1..=4).contains(&interrupts), "{interrupts} for 32 reads");
     }
@@ -88,7 +88,7 @@ fn features_08h_and_09h_are_acted_on() {
     assert_eq!(guest.admin(0x09, [0; 2], [0x09, 1 << 16 | 1, 0]).status, 0);
     assert_eq!(guest.admin(0x0a, [0; 2], [0x09, 1, 0]).dw0, 1 << 16 | 1);
     assert_eq!(burst(&mut guest, &mut pair, 1), 1);
-    // A vector that the drive lacks.
+    // A vector that does not exist on the drive.
     assert_eq!(guest.admin(0x09, [0; 2], [0x09, 5, 0]).status, 0x02);
     drop(guest);
     served.finish();

@@ -1,5 +1,5 @@
-//! A VMM and its guest in one: a vfio-user client with memory, eventfds, and a driver of a few lines. Offsets and words
-//! are the manuals' own (NVMe Base 2.0, PCIe Transport 1.0, PCI), not those of `spec`.
+//! A VMM and its guest in one: a vfio-user client with memory, eventfds and a small driver. Offsets and words are
+//! literals from the manuals (NVMe Base 2.0, PCIe Transport 1.0, PCI), not taken from `spec`.
 
 use bridge::{Drive, MemoryBlocks, Report, Server};
 use machine::nvme::{Config, HiddenCoalescing};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Where the guest's memory lies, and how much of it there is.
+/// Address and size of the guest's memory.
 pub(crate) const MEMORY: u64 = 0x10_0000;
 pub(crate) const MEMORY_BYTES: u64 = 0x10_0000;
 pub(crate) const OUTSIDE: u64 = 0x4000_0000;
@@ -23,7 +23,7 @@ const ADMIN_SQ: u64 = MEMORY;
 const ADMIN_CQ: u64 = MEMORY + 0x1000;
 const IO_SQ: u64 = MEMORY + 0x2000;
 const IO_CQ: u64 = MEMORY + 0x4000;
-/// Free for data.
+/// Address of free memory for data.
 pub(crate) const DATA: u64 = MEMORY + 0x1_0000;
 
 const CONFIG: u32 = 7;
@@ -38,7 +38,7 @@ fn drive(secret: Option<HiddenCoalescing>) -> Drive {
     Drive::new(Arc::new(MemoryBlocks::new(bytes)), bytes as u64, config).expect("valid")
 }
 
-/// A server that takes so many clients, one after the other.
+/// A server that accepts this many clients, one after another.
 pub(crate) struct Served {
     pub(crate) socket: PathBuf,
     reports: Arc<Mutex<Vec<String>>>,
@@ -51,7 +51,7 @@ impl Served {
         Self::serving(clients, drive(secret).into())
     }
 
-    /// A drive that posts.
+    /// A drive with a posting block.
     pub(crate) fn start_posting(clients: usize, slots: u16) -> Self {
         Self::serving(clients, drive(None).with_posting(slots).expect("valid"))
     }
@@ -73,7 +73,7 @@ impl Served {
         Self { socket, reports, thread, _folder: folder }
     }
 
-    /// Every client has come and gone, and the server is well. What it said.
+    /// Waits until every client has come and gone and the server has ended well. Returns the server's messages.
     pub(crate) fn finish(self) -> String {
         self.thread.join().expect("the server does not panic");
         self.reports.lock().expect("no panic while held").join("\n")
@@ -116,7 +116,7 @@ impl Guest {
         Self::connect_to(socket, 5)
     }
 
-    /// As that, to a function of so many MSI-X vectors.
+    /// Like the previous function, but connects to a function with this many MSI-X vectors.
     pub(crate) fn connect_to(socket: &Path, vectors: u16) -> Self {
         let mut client = vfio_user::Client::new(socket).expect("the server takes clients");
         let memory: File =
@@ -232,7 +232,7 @@ impl Guest {
         self.write32(0x1000 + pair.qid * 8, pair.tail as u32);
     }
 
-    /// The next completion, if it comes in time. The head doorbell is rung.
+    /// The next completion if it arrives in time. Rings the head doorbell.
     pub(crate) fn complete(&mut self, pair: &mut Pair) -> Option<Completion> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -261,7 +261,7 @@ impl Guest {
         self.complete(pair).expect("an I/O completes").status
     }
 
-    /// How often a vector was signalled since this was last asked.
+    /// How often the vector was signalled since the last call.
     pub(crate) fn interrupts(&mut self, vector: usize) -> u64 {
         let mut count = [0; 8];
         // An eventfd that was not signalled has nothing to read.

@@ -1,5 +1,5 @@
-//! Whatever a guest or a client does: an NVMe status or a closed connection, a word about it, and the next client finds
-//! a drive in order.
+//! Misbehaving guests and clients. The result is always an NVMe status or a closed connection, with a message; the
+//! next client finds a working drive.
 
 use crate::guest::{DATA, Guest, MEMORY, MEMORY_BYTES, OUTSIDE, Served};
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ const PRP_OFFSET_INVALID: u16 = 0x13;
 /// CSTS.CFS.
 const FATAL: u32 = 2;
 
-/// The last client of a test: everything works.
+/// The last client of a test: checks that everything works.
 fn works(served: Served) -> String {
     let (mut guest, mut pair) = Guest::with_queue(&served.socket);
     guest.fill(DATA, &[0x5a; 512]);
@@ -31,7 +31,7 @@ fn queues_outside_memory_are_a_fatal_status_that_a_reset_cures() {
     guest.write32(0x1000, 1);
     guest.wait_csts(FATAL, FATAL);
     guest.enable();
-    // An I/O completion queue outside: the entry has nowhere to go.
+    // An I/O completion queue outside memory: the entry cannot be written.
     assert_eq!(guest.admin(0x05, [OUTSIDE, 0], [63 << 16 | 2, 2 << 16 | 3, 0]).status, 0);
     assert_eq!(guest.admin(0x01, [MEMORY + 0x2000, 0], [63 << 16 | 2, 2 << 16 | 1, 0]).status, 0);
     guest.fill(MEMORY + 0x2000, &[0; 64]);
@@ -53,7 +53,7 @@ fn bad_prps_are_a_status() {
     assert_eq!(status([u64::MAX - 3, 0], 1), DATA_TRANSFER_ERROR, "the end of all addresses");
     assert_eq!(status([DATA + 1, 0], 1), PRP_OFFSET_INVALID);
     assert_eq!(status([DATA, OUTSIDE], 64), DATA_TRANSFER_ERROR, "a list outside memory");
-    // A list that memory's end cuts off: its last entry leads outside.
+    // A PRP list that is cut off by the end of memory: its last entry points outside.
     let torn = MEMORY + MEMORY_BYTES - 8;
     guest.fill(torn, &OUTSIDE.to_le_bytes());
     assert_eq!(guest.io(&mut pair, READ, 0, 64, [DATA, torn]), DATA_TRANSFER_ERROR);
@@ -120,7 +120,7 @@ fn a_reset_in_the_middle_of_io_leaves_a_drive_that_starts_again() {
         }
         guest.ring(&pair);
         match round % 3 {
-            // Function-level, controller, or memory that goes away under it.
+            // Function-level reset, controller reset, or removal of memory while I/O is in flight.
             0 => guest.client.reset().expect("an answer"),
             1 => guest.write32(0x14, 0),
             _ => {
@@ -170,7 +170,7 @@ fn a_client_that_speaks_something_else_is_cut_off() {
     let served = Served::start(messages.len() + 1, None);
     for message in messages {
         let mut stream = UnixStream::connect(&served.socket).expect("the server takes clients");
-        // It may hang up while this is written.
+        // The server may close the connection during this write.
         let _ = stream.write_all(&message);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let _ = stream.read_to_end(&mut Vec::new());
@@ -186,7 +186,7 @@ fn memory_cannot_be_cut_off_under_the_drive() {
     assert!(guest.memory.set_len(0).is_err(), "the server has sealed it");
     assert_eq!(guest.io(&mut pair, READ, 0, 1, [DATA, 0]), 0);
     drop(guest);
-    // What cannot be sealed is not mapped: the queues are outside memory.
+    // Memory that cannot be sealed is not mapped, so the queues are outside memory.
     let mut guest = Guest::connect(&served.socket);
     guest.client.dma_unmap(MEMORY, MEMORY_BYTES).expect("an answer");
     let plain = tempfile::tempfile().expect("a scratch file");
@@ -218,7 +218,7 @@ fn maps_that_cannot_be_are_refused_and_the_others_stay() {
     ] {
         guest.client.dma_map(offset, address, bytes, guest.memory.as_raw_fd()).expect("an answer");
     }
-    // Unmapping half of a region, or more than all, changes nothing.
+    // Unmapping a part of a region, or more than the region, changes nothing.
     guest.client.dma_unmap(MEMORY, MEMORY_BYTES / 2).expect("an answer");
     guest.client.dma_unmap(MEMORY, u64::MAX).expect("an answer");
     assert_eq!(guest.io(&mut pair, READ, 0, 1, [DATA, 0]), 0);
@@ -239,7 +239,7 @@ fn descriptors_outside_memory_are_faults_and_completions_still_come() {
     };
     write(0x1004, 0x3101, 4);
     write(0x10, 1, 4);
-    // Not valid; outside; across the end of memory; the last addresses; not aligned, which is refused.
+    // Not valid; outside; across the end of memory; the last addresses; not aligned (refused).
     let end = MEMORY + MEMORY_BYTES;
     for descriptor in [0, OUTSIDE | 1, end | 1, !0x3f | 1, DATA | 0x21] {
         guest.client.region_write(2, 0x100, &descriptor.to_le_bytes()).expect("an answer");
@@ -275,7 +275,7 @@ fn random_posting_registers_do_no_harm_while_threads_post() {
                 _ => (random.below(0x4000), random.next()),
             };
             let bytes = [4, 8][random.below(2) as usize];
-            // At the block's very end an access of 8 bytes is refused as a whole.
+            // An access of 8 bytes that crosses the block's end is refused as a whole.
             guest.client.region_write(2, offset.min(0x3ff8), &value.to_le_bytes()[..bytes]).expect("an answer");
         }
         guest.client.reset().expect("an answer");
@@ -287,7 +287,7 @@ fn random_posting_registers_do_no_harm_while_threads_post() {
     served.finish();
 }
 
-/// xorshift64*, so that a failure's seed is all that is needed to see it again.
+/// xorshift64*: the seed alone reproduces a failure.
 struct Random(u64);
 
 impl Random {

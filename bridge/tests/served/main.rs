@@ -1,4 +1,4 @@
-//! The served functions, asked by a client in the same process: no VMM is needed.
+//! Tests of the served functions with a client in the same process; no VMM is needed.
 
 mod drive;
 mod guest;

@@ -1,5 +1,6 @@
-//! Software posting, seen by a guest whose CPU is this thread: descriptors in shared memory, harvested by host atomics while
-//! the device's threads post. Offsets and words are the manual's (docs/software-posting.md), not those of `spec`.
+//! Software posting from the guest's side. This thread plays the guest's CPU: it harvests the descriptors in shared
+//! memory with host atomics while the device's threads post. Offsets and words are the manual's
+//! (docs/software-posting.md), not those of `spec`.
 
 use crate::guest::{DATA, Guest, MEMORY, MEMORY_BYTES, Served};
 use bridge::Poster;
@@ -30,7 +31,7 @@ fn read(guest: &mut Guest, bar: u32, offset: u64) -> u64 {
     u64::from_le_bytes(data)
 }
 
-/// Source `n` posts vector 30h + n, by slot 0; its notification is MSI-X vector `notification`.
+/// Source `n` posts vector 30h + n through slot 0; the slot's notification is MSI-X vector `notification`.
 fn post(guest: &mut Guest, sources: u16, notification: u16) {
     write(guest, POSTING_BAR, 0x100, DESCRIPTOR | 1, 8);
     write(guest, POSTING_BAR, 0x108, notification.into(), 4);
@@ -54,7 +55,7 @@ fn the_block_is_found_by_its_capability() {
     served.finish();
 }
 
-/// Words of the guest's memory, as its CPU sees them.
+/// Words of the guest's memory as the guest's CPU sees them.
 struct Words(GuestMemoryMmap);
 
 impl Words {
@@ -63,7 +64,7 @@ impl Words {
         access(slice.get_atomic_ref(0).expect("aligned"))
     }
 
-    /// What a notification's handler does: harvest, clear ON, harvest once more. The vectors that were requested.
+    /// The handler of a notification: harvest, clear ON, harvest once more. Returns the requested vectors.
     fn serve(&self) -> u64 {
         let harvest = || self.with(DESCRIPTOR, |word| word.swap(0, SeqCst));
         let first = harvest();
@@ -85,7 +86,7 @@ fn four_threads_post_and_no_request_is_lost() {
         write(&mut guest, 0, offset, value, 8);
     }
     write(&mut guest, 0, 0x04, 1, 4);
-    // Looks at nothing but the notifications: the requests are what they leave, and the words what the requests say.
+    // Uses the notifications alone to find requests, and the requests alone to find changed words.
     let (mut seen, mut taken) = ([0; SOURCES as usize], 0);
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut quiet_since = Instant::now();
@@ -114,14 +115,14 @@ fn four_threads_post_and_no_request_is_lost() {
 #[test]
 fn a_drives_completions_are_posted() {
     let served = Served::start_posting(1, 2);
-    // Five vectors of its own, two for notifications.
+    // Five vectors of the function's own, two for notifications.
     let mut guest = Guest::connect_to(&served.socket, 7);
     guest.enable();
     let mut pair = guest.create_queue(1);
     post(&mut guest, 5, 6);
     for round in 0..3 {
         assert_eq!(guest.io(&mut pair, READ, 0, 1, [DATA + 0x1000, 0]), 0);
-        // The message follows the entry.
+        // The message follows the completion entry.
         let deadline = Instant::now() + Duration::from_secs(20);
         while read(&mut guest, POSTING_BAR, 0x20) <= round && Instant::now() < deadline {}
     }
@@ -152,7 +153,7 @@ fn a_reset_ends_posting_and_a_client_may_vanish_while_threads_post() {
                 assert!(before == guest.data(SEQUENCE, 64), "nothing is written after a reset");
             }
             1 => {
-                // The memory goes away under the threads: they stop at a word that is not there.
+                // The memory is unmapped while the threads run: each stops at the first missing word.
                 guest.client.dma_unmap(MEMORY, MEMORY_BYTES).expect("an answer");
                 let deadline = Instant::now() + Duration::from_secs(20);
                 while read(&mut guest, 0, 0x00) >> 32 != 2 {

@@ -1,4 +1,4 @@
-//! The virtio disk over MMIO, by the offsets and words of the standard and of docs/virtio-mmio-multi-irq.md.
+//! The virtio disk over MMIO. Offsets and words are those of the standard and of docs/virtio-mmio-multi-irq.md.
 
 use super::guest::{DATA, Guest, MEMORY, MEMORY_BYTES, OUTSIDE, Served};
 use bridge::VirtioDisk;
@@ -6,8 +6,8 @@ use machine::time::Ps;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// A queue's descriptors, available ring and used ring. The used ring begins in the middle of a 64-bit word, whose first
-/// half is the driver's.
+/// A queue's descriptors, available ring and used ring. The used ring begins in the middle of a 64-bit word; the
+/// driver owns the first half of that word.
 const DESCRIPTORS: u64 = MEMORY;
 const AVAILABLE: u64 = MEMORY + 0x1000;
 const USED: u64 = MEMORY + 0x2004;
@@ -45,7 +45,7 @@ fn start(guest: &mut Guest, features: u64) {
     guest.write32(0x70, 15);
 }
 
-/// One request of queue 1, of a sector: its status byte, when the used index is `number`.
+/// Runs one request for one sector on queue 1. Returns the status byte when the used index is `number`.
 fn request(guest: &mut Guest, number: u16, kind: u32, sector: u64, data: u64) -> u8 {
     request_of(guest, number, kind, sector, (data, 512))
 }
@@ -72,7 +72,7 @@ fn request_of(guest: &mut Guest, number: u16, kind: u32, sector: u64, (data, byt
     guest.data(status, 1)[0]
 }
 
-/// The vector is signalled after the used index is seen.
+/// The vector is signalled after the used index is visible.
 fn wait_interrupts(guest: &mut Guest, vector: usize, count: u64) {
     let (mut seen, deadline) = (0, Instant::now() + Duration::from_secs(20));
     while seen < count {
@@ -134,13 +134,13 @@ fn a_guest_that_means_harm_breaks_only_its_device() {
     guest.fill(USED, &[0; 4]);
     start(&mut guest, VERSION_1 | MULTI_IRQ);
     assert_eq!(request(&mut guest, 1, 0, 4000, DATA + 0x1000), 1, "beyond the end: an I/O error");
-    // A buffer across a hole: both its ends are memory.
+    // A buffer across a hole: both of its ends lie in memory.
     let end = MEMORY + MEMORY_BYTES;
     guest.client.dma_map(0, end + 0x1000, 0x1000, guest.memory.as_raw_fd()).expect("an answer");
     for (number, kind) in [(2, 0), (3, 1)] {
         assert_eq!(request_of(&mut guest, number, kind, 0, (end - 0x800, 0x2000)), 1);
     }
-    // Any word to any register.
+    // Writes arbitrary words to arbitrary registers.
     let mut random = 1u64;
     for _ in 0..2000 {
         random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 const NAME: &str = "commands";
 
-/// A command's number is its subject's own, and is never given twice.
+/// The subject numbers its commands, and uses each number once.
 #[derive(Default)]
 pub struct Commands {
-    /// In flight: since when.
+    /// Commands in flight, with the time of their submission.
     in_flight: BTreeMap<u64, Ps>,
 }
 

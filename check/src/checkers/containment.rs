@@ -1,8 +1,9 @@
-//! What nobody handles is contained: a line that storms is masked for a while.
+//! A storm that nobody handles is contained: the line is masked for a while.
 //!
-//! A core looks at a line once a burst, and throttles it when more of the burst than allowed found nothing
-//! ([`StormConfig`]). Wherever its bursts begin, as many interrupts as two of them have hold a whole one and the next
-//! interrupt after it: if too few of them were handled there is a pause among them, or nobody stops the storm.
+//! A core looks at a line once per burst. It throttles the line if more interrupts of the burst than allowed found
+//! nothing ([`StormConfig`]). The checker does not know where bursts begin. But as many interrupts as two bursts have
+//! always contain one whole burst and the interrupt after it. If too few of them were handled, there must be a pause
+//! among them; otherwise nobody stops the storm.
 
 use super::{Checker, Findings};
 use crate::gic::source::{ANSWERED, answer_of};
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 const NAME: &str = "containment";
 
-/// Lines of a core with these bounds, whose handlers say what they found.
+/// Checks the lines of a core with these bounds. Their handlers report what they found.
 pub struct Containment {
     storm: StormConfig,
     /// By handler: since the last pause, when each interrupt was answered, and whether it was handled.

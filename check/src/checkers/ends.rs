@@ -10,7 +10,7 @@ use machine::time::Ps;
 
 const NAME: &str = "ends";
 
-/// What one CPU has accepted and not returned from, innermost last: (vector, it was ended).
+/// Vectors that a CPU has accepted and not returned from, innermost last, each with whether it was ended.
 #[derive(Default)]
 pub struct Ends {
     cpus: Vec<Vec<(u8, bool)>>,

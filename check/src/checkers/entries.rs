@@ -1,32 +1,33 @@
 //! A changed entry of the remapping table is not used from the cache for longer than an invalidation takes.
 //!
-//! The IOMMU may answer from its cache until software has had it forgotten (VT-d, "Interrupt Entry Cache"). So an
-//! answer that differs from what the table holds is right for a moment, and wrong when the moment does not end: then
-//! a device still reaches what was its target once.
+//! The IOMMU may answer from its cache until software invalidates the entry (VT-d, "Interrupt Entry Cache"). So an
+//! answer may differ from the table for a moment. If it still differs later, that is wrong: a device then still
+//! reaches its old target.
 //!
-//! The index of a request is not in every fact. Requests are served in the order in which they arrive, so that the
-//! messages' handles are paired with their outcomes.
+//! Not every fact contains the index of a request. Requests are served in the order in which they arrive, so the
+//! checker pairs the messages' handles with the outcomes in that order.
 
 use super::{Checker, Findings};
 use machine::model::ModelId;
-use machine::observe::{Fact, peek64};
+use machine::observe::Fact;
+use machine::peek64;
 use machine::time::Ps;
 use std::collections::{BTreeMap, VecDeque};
 
 const NAME: &str = "entries";
-/// Bits 63:0 of an entry by which a request goes somewhere (VT-d, "Interrupt Remapping Table Entry (IRTE)"): present,
-/// mode (bit 15), vector (23:16), and what names the destination (63:32).
+/// Bits 63:0 of an entry that decide where a request goes (VT-d, "Interrupt Remapping Table Entry (IRTE)"): present,
+/// mode (bit 15), vector (23:16), and the destination (63:32).
 const PRESENT: u64 = 1;
 const POSTED: u64 = 1 << 15;
 
-/// The table, and what came from the cache.
+/// The table, and the answers from the cache.
 pub struct Entries {
     iommu: ModelId,
     table: u64,
     bound: Ps,
     /// Requests that wait for their outcome: requester, index.
     requests: VecDeque<(u16, u16)>,
-    /// Entries that were used in a form which the table does not hold: since when.
+    /// Entries whose use differs from the table, and since when.
     stale: BTreeMap<u16, Ps>,
     peek: fn(u64) -> Option<u64>,
 }
@@ -37,7 +38,7 @@ impl Entries {
         Self { iommu, table, bound, requests: VecDeque::new(), stale: BTreeMap::new(), peek: peek64 }
     }
 
-    /// The index of the request that has this outcome; none of a request that was not seen.
+    /// The index of the request with this outcome; none if the request was not seen.
     fn outcome(&mut self, requester: u16) -> Option<u16> {
         match self.requests.front() {
             Some((of, index)) if *of == requester => {
@@ -49,7 +50,7 @@ impl Entries {
         }
     }
 
-    /// Whether the table now says what the IOMMU just did.
+    /// True if the table agrees with the outcome.
     fn holds(&self, index: u16, is_posted: bool, vector: u8, destination: u64) -> bool {
         let address = self.table + 16 * u64::from(index);
         let (Some(low), Some(high)) = ((self.peek)(address), (self.peek)(address + 8)) else { return true };

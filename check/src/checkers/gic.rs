@@ -1,10 +1,10 @@
-//! A GIC's rules, from the registers that CPUs read and write.
+//! The rules of a GIC, checked from the registers that CPUs read and write.
 //!
 //! - Every acknowledged interrupt has its priority dropped once, by the CPU that acknowledged it, the latest first, before
 //!   that CPU returns (IHI 0069H, "Priority drop and interrupt deactivation"; IHI 0048B.b, 3.2).
-//! - Below 8192 it is deactivated once; an SGI or PPI by the CPU that acknowledged it; an LPI, which has no active state,
-//!   never (IHI 0069H, "LPIs").
-//! - A ONESHOT line is not acknowledged again before its thread is done, and a wired line not while it is disabled.
+//! - An interrupt below 8192 is deactivated once, an SGI or PPI by the CPU that acknowledged it. An LPI has no active state
+//!   and is never deactivated (IHI 0069H, "LPIs").
+//! - A ONESHOT line is not acknowledged again before its thread is done; a wired line is not acknowledged while disabled.
 //! - No CPU that was declared offline acknowledges an interrupt of a device.
 
 use super::{Checker, Findings};
@@ -14,19 +14,20 @@ use machine::time::Ps;
 use std::collections::{BTreeMap, BTreeSet};
 
 const NAME: &str = "gic";
-/// INTIDs of private interrupts end here.
+/// Private interrupts have INTIDs below this.
 const SPI_FIRST: u32 = 32;
 const SPECIAL_FIRST: u32 = 1020;
 const LPI_FIRST: u32 = 8192;
-/// At the end of a history nothing has been active for so long.
+/// At the end of a history no interrupt has been active for this long.
 const ACTIVE_MAX: Ps = Ps::from_ns(200_000);
 
 /// Facts of one GIC.
 #[derive(Default)]
 pub struct Gic {
-    /// Acknowledged and not dropped, the latest last, by CPU.
+    /// Interrupts acknowledged and not dropped, by CPU, the latest last.
     running: Vec<Vec<u32>>,
-    /// Acknowledged and not deactivated: INTID, and the CPU of a private one; by whom, since when.
+    /// Interrupts acknowledged and not deactivated. Key: INTID, and the CPU of a private one. Value: which CPU
+    /// acknowledged it, and when.
     active: BTreeMap<(u32, u32), (u32, Ps)>,
     /// Threads that hold a line, by INTID.
     held: BTreeMap<u32, u32>,
@@ -35,7 +36,7 @@ pub struct Gic {
     offline: BTreeSet<u32>,
 }
 
-/// INTID of what a CPU reads and writes; GICv2 has the sender of an SGI above.
+/// The INTID in a value that a CPU reads or writes; on a GICv2 the sender of an SGI stands above it.
 fn intid(word: u32) -> u32 {
     if word & 0x3ff < 16 && word < 0x2000 { word & 0x3ff } else { word }
 }

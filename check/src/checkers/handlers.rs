@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 const NAME: &str = "handlers";
 
-/// A line's number is its subject's own. A line that was never opened is not known, and its handlers may not run.
+/// The subject numbers its lines. A line that was never opened is unknown, and its handlers may not run.
 #[derive(Default)]
 pub struct Handlers {
     lines: BTreeMap<u64, Line>,

@@ -1,4 +1,4 @@
-//! What a hostile requester sends goes nowhere, and is recorded.
+//! Messages of a hostile requester reach no CPU, and are recorded.
 
 use super::{Checker, Findings};
 use machine::observe::Fact;
@@ -6,13 +6,13 @@ use machine::time::Ps;
 
 const NAME: &str = "isolation";
 
-/// Requesters that no interrupt may come from: none of the entries that software made is theirs.
+/// Requesters that may not interrupt: software made no entry for them.
 pub struct Isolation {
     hostile: Vec<u16>,
 }
 
 impl Isolation {
-    /// These.
+    /// Checks these requesters.
     pub fn new(hostile: &[u16]) -> Self {
         Self { hostile: hostile.to_vec() }
     }

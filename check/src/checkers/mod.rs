@@ -47,25 +47,25 @@ use crate::verdict::{Failure, Kind};
 use machine::observe::Fact;
 use machine::time::Ps;
 
-/// Failures kept of one history: the first counts.
+/// Failures kept of one history. Only the first counts.
 const FAILURES_MAX: usize = 8;
 
-/// Where checkers put what they find.
+/// Collects the findings of checkers.
 #[derive(Default)]
 pub struct Findings {
-    /// What is wrong, in the order in which it was found.
+    /// Failures, in the order in which they were found.
     pub failures: Vec<Failure>,
-    /// What was seen.
+    /// Transitions that were seen.
     pub coverage: Coverage,
 }
 
 impl Findings {
-    /// Something that must not happen did.
+    /// Reports an event that must not happen.
     pub fn wrong(&mut self, checker: &'static str, at: Ps, text: impl Into<String>) {
         self.fail(Failure::new(Kind::Correctness, checker, at, text));
     }
 
-    /// Something that must happen did not.
+    /// Reports that an event that must happen did not.
     pub fn late(&mut self, checker: &'static str, at: Ps, text: impl Into<String>) {
         self.fail(Failure::new(Kind::Liveness, checker, at, text));
     }
@@ -94,7 +94,7 @@ pub struct Ledger {
     pub findings: Findings,
     /// Interrupts that CPUs took.
     pub interrupts: u64,
-    /// Of these, those that still run.
+    /// Of these, the interrupts that still run.
     pub running: u64,
     /// Commands that the code under test accepted.
     pub commands: u64,
@@ -106,8 +106,8 @@ impl Ledger {
         Self { checkers, ..Self::default() }
     }
 
-    /// More, that hear from now on: what is known only after bring-up. No interrupt runs, whose end they would hear without
-    /// its begin.
+    /// Adds checkers that hear facts from now on, because they need values known only after bring-up. No interrupt may
+    /// be running: they would hear its end without its begin.
     pub fn extend(&mut self, checkers: Vec<Box<dyn Checker>>) {
         self.checkers.extend(checkers);
     }
@@ -156,7 +156,7 @@ pub(crate) mod testing {
         Fact::Mark { cpu: 0, tag: mark as u32, value }
     }
 
-    /// What a checker says to these facts, one every microsecond, and to the end of the history.
+    /// Feeds a checker these facts, one per microsecond, and the end of the history; returns its verdict.
     pub(crate) fn says(mut checker: impl Checker, facts: &[Fact]) -> Vec<String> {
         let mut findings = Findings::default();
         for (us, fact) in (1..).zip(facts) {
@@ -171,7 +171,7 @@ pub(crate) mod testing {
 mod tests {
     use super::*;
 
-    /// Checkers that began inside an interrupt took its end for one too many.
+    /// A checker that began inside an interrupt used to count that interrupt's end as one too many.
     #[test]
     fn an_interrupt_runs_until_it_returns_to_what_none_interrupted() {
         let mut ledger = Ledger::default();

@@ -1,4 +1,4 @@
-//! Nothing of a device reaches an offline CPU.
+//! No device interrupt reaches an offline CPU.
 
 use super::{Checker, Findings};
 use machine::observe::{Arrival, Fact};
@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 const NAME: &str = "offline";
 
-/// Who is offline is what the subject declared.
+/// The subject declares which CPUs are offline.
 pub struct Offline {
-    /// The highest vector that a device can have; the system's are above and may come.
+    /// The highest vector of a device. System vectors are above it and may come.
     device_last: u8,
     /// The posted descriptors of the CPUs, in order; empty without posted delivery.
     descriptors: Vec<u64>,

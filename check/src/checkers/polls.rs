@@ -1,9 +1,9 @@
-//! Budgeted polling, from its turns.
+//! Checks the turns of budgeted polling.
 //!
 //! - A turn completes at most its weight, and begins only while its pass has some of its budget left.
-//! - Instances of a CPU take turns: one that waits sees each other one at most once.
-//! - A turn that had less than its weight is followed by the interrupt's re-arming, and that by another turn if something
-//!   had come before; none is left with its interrupt off.
+//! - Instances of a CPU take turns: a waiting instance sees each other instance at most once.
+//! - After a turn with less than its weight, the instance re-arms its interrupt; if something had come before that, another
+//!   turn follows. No instance is left with its interrupt off.
 
 use super::{Checker, Findings};
 use crate::moderation::turns::{BEGUN, ENDED, LISTED, REARMED, WANTED};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 const NAME: &str = "polls";
 
-/// Where an instance is.
+/// The state of an instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum At {
     /// Its interrupt is armed, or it has not begun.
@@ -22,7 +22,7 @@ enum At {
     Armed,
     /// In a turn of this weight.
     Turn { weight: u32 },
-    /// A turn is owed to it.
+    /// The instance must get a turn.
     Owed,
 }
 
@@ -47,7 +47,7 @@ pub struct Polls {
 }
 
 impl Polls {
-    /// Passes that complete `budget`, and what their last turn has beyond it.
+    /// Checks passes that end after `budget` completions; the last turn of a pass may go beyond it.
     pub fn new(budget: u32) -> Self {
         Self { budget, instances: BTreeMap::new(), passes: BTreeMap::new() }
     }

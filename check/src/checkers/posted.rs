@@ -1,10 +1,12 @@
-//! No vector lies in a posted descriptor with ON clear and nobody looking; no CPU halts while it is suppressed.
+//! No vector stays in a posted descriptor with ON clear and no CPU looking; no CPU halts while notifications are
+//! suppressed.
 //!
 //! Layout of the descriptor (VT-d, "Posted Interrupt Descriptor"): PIR in bits 255:0, ON in bit 256, SN in bit 257.
 
 use super::{Checker, Findings};
 use hal::Work;
-use machine::observe::{Arrival, Fact, Post, peek64};
+use machine::observe::{Arrival, Fact, Post};
+use machine::peek64;
 use machine::time::Ps;
 
 const NAME: &str = "posted";
@@ -33,7 +35,7 @@ struct Content {
 }
 
 impl Posted {
-    /// A descriptor a CPU, in their order, that notify by `vector`.
+    /// Checks one descriptor per CPU, in order; their notifications have `vector`.
     pub fn new(vector: u8, addresses: &[u64]) -> Self {
         let descriptors =
             addresses.iter().map(|&address| Descriptor { address, under_way: 0, cleared: false }).collect();
@@ -50,7 +52,7 @@ impl Posted {
         Some(Content { any_vector, control: word(4)? })
     }
 
-    /// The CPU looks no more: what is posted must have been announced.
+    /// The CPU does not look again: a notification must have announced every posted vector.
     fn looks_away(&self, at: Ps, cpu: u32, findings: &mut Findings) {
         let Some(Content { any_vector, control }) = self.content(cpu) else { return };
         if any_vector && control & (ON | SN) == 0 {
@@ -95,7 +97,7 @@ impl Checker for Posted {
                     own.under_way += 1;
                 }
             }
-            // A notification that was cut at its limit tells its own CPU of the rest.
+            // A handler that stopped at its time limit notifies its own CPU of the rest.
             Fact::IpiSent { to, vector, .. } if vector == self.vector => {
                 findings.coverage.add("notification: by the CPU itself", 1);
                 if let Some(own) = self.descriptors.get_mut(to as usize) {

@@ -1,7 +1,8 @@
-//! Where nothing is faulty, a message is refused only when its line was just freed.
+//! Without faults, a message is refused only if its line was just freed.
 //!
-//! A message that its device sent before it was masked may stand at the IOMMU when the entry goes: it then meets the
-//! entry as it is (VT-d, "Interrupt-Remapping Hardware Operation"), and is recorded. No line is there that would miss it.
+//! A message that its device sent before it was masked may wait at the IOMMU when the entry is removed. It then meets
+//! the present entry (VT-d, "Interrupt-Remapping Hardware Operation") and is recorded. The line is gone, so nobody
+//! misses the message.
 
 use super::{Checker, Findings};
 use crate::mark::Mark;
@@ -20,7 +21,7 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// A message arrives within `bound` of the freeing of its line.
+    /// Messages of a freed line arrive within `bound` after it was freed.
     pub fn new(bound: Ps) -> Self {
         Self { bound, freed: BTreeMap::new() }
     }

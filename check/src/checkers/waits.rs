@@ -1,4 +1,4 @@
-//! A system vector is taken within its bound: no interrupt and no lock keeps a CPU for longer.
+//! A CPU takes a system vector within its bound: no interrupt and no lock keeps the CPU for longer.
 
 use super::{Checker, Findings};
 use machine::observe::{Arrival, Fact};
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 const NAME: &str = "waits";
 
-/// Vectors that wait, a CPU. An offline CPU takes nothing, and nothing is asked of it.
+/// Waiting vectors of each CPU. An offline CPU takes none, and the checker demands none of it.
 pub struct Waits {
     vectors: Vec<u8>,
     bound: Ps,
@@ -43,7 +43,7 @@ impl Checker for Waits {
                     self.judge(at, cpu, vector, since, findings);
                 }
             }
-            // From its return on the time counts anew.
+            // The time counts anew from the return of the handler.
             Fact::Declared { cpu, .. } => {
                 self.waiting.iter_mut().filter(|((of, _), _)| *of == cpu).for_each(|(_, since)| *since = Ps(u64::MAX));
             }

@@ -1,5 +1,5 @@
-//! A board of small devices, each of which has something to tell now and then: by a wire, a message, or a pin of a
-//! block that stands behind one wire (GPIO). What it tells is a count; reading that serves the device.
+//! A board of small devices. Each of them sometimes has an event to report: by a wire, by a message, or by a pin of a
+//! block behind one wire (GPIO). It reports a count; reading the count serves the device.
 
 use hal::Regs as _;
 use machine::Regs;
@@ -15,9 +15,9 @@ pub(crate) const PINS: u32 = 2;
 
 /// Registers of a bell.
 const STRIDE: u32 = 0x40;
-/// A write has it tell one more thing, so many ns from now.
+/// A write makes the bell report one more event, this many ns from now.
 const RING: u32 = 0x00;
-/// A read tells how many things it has told, and serves it.
+/// A read returns the number of reported events, and serves the bell.
 const SERVE: u32 = 0x08;
 pub(crate) const ADDRESS: u32 = 0x10;
 pub(crate) const DATA: u32 = 0x18;
@@ -31,7 +31,7 @@ pub(crate) const ENABLE: u32 = 0xf004;
 pub(crate) const DISABLE: u32 = 0xf008;
 pub(crate) const SET: u32 = 0xf00c;
 
-/// How a bell is heard.
+/// How a bell reports its events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sound {
     /// A wire to the GIC: an SPI, or a PPI of a CPU.
@@ -52,13 +52,13 @@ pub(crate) enum Sound {
 pub(crate) struct Faults {
     /// Its wire stays raised.
     pub(crate) stuck: bool,
-    /// Its next so many messages are lost.
+    /// Its next messages, this many, are lost.
     pub(crate) drop: u32,
     /// They are sent twice.
     pub(crate) double: u32,
     /// They are late by this.
     pub(crate) late: Ps,
-    /// It sounds without end, at this distance; 0: it does not.
+    /// It interrupts without end, at this distance; 0: not at all.
     pub(crate) storm: Ps,
 }
 
@@ -70,7 +70,7 @@ struct Bell {
     address: u64,
     data: u32,
     masked: bool,
-    /// To be sent once it is not masked any more.
+    /// A message that is sent once it is unmasked.
     held: bool,
     faults: Faults,
 }
@@ -81,10 +81,10 @@ const TELL: u32 = 0;
 const SEND: u32 = 1;
 /// Event: the next sound of a storm.
 const STORM: u32 = 2;
-/// Event: a wire is let go of after a glitch.
+/// Event: a wire is released after a glitch.
 const RELEASE: u32 = 3;
 
-/// Event: a bell tells something, now and ever after.
+/// Event: a bell reports an event, now and periodically.
 const TICK: u32 = 4;
 /// Between two ticks.
 const TICK_TIME: Ps = Ps::from_ns(100_000);
@@ -117,13 +117,13 @@ impl Bells {
         Self { gic, bells: sounds.map(bell).collect(), block, latched: 0, enabled: 0, block_raised: false }
     }
 
-    /// What goes wrong with a bell from now on: nothing, to heal it. The machine stands still.
+    /// Sets the present fault of a bell; no fault heals it. The machine stands still.
     pub(crate) fn faults_mut(&mut self, index: usize) -> &mut Faults {
         let count = self.bells.len();
         &mut self.bells[index % count].faults
     }
 
-    /// Its wire or pin is what it says now.
+    /// Updates its wire or pin to its present state.
     fn sound(&mut self, world: &mut World<'_>, index: usize, new: bool) {
         let bell = &self.bells[index];
         let raised = bell.told > bell.served || bell.faults.stuck;
@@ -134,7 +134,7 @@ impl Bells {
             Sound::Wire { intid, cpu } if new => {
                 world.schedule_for(self.gic, world.now(), PULSE, wire_arg(intid, cpu, true));
             }
-            // An edge's wire rests low, also one that was a level's when it was raised.
+            // The wire of an edge rests low, even if the wire was level-triggered when it was raised.
             Sound::Wire { intid, cpu } => {
                 world.schedule_for(self.gic, world.now(), WIRE, wire_arg(intid, cpu, false));
             }
@@ -274,7 +274,7 @@ impl Model for Bells {
             }
             LEVEL => {
                 bell.level = value != 0;
-                // What it has still to tell, it tells in the new manner.
+                // The bell reports its remaining events in the new manner.
                 let new = bell.told > bell.served;
                 if let (Sound::Wire { intid, cpu }, false) = (bell.sound, bell.level) {
                     world.schedule_for(self.gic, world.now(), WIRE, wire_arg(intid, cpu, false));
@@ -290,13 +290,13 @@ impl Model for Bells {
     }
 }
 
-/// Event codes from here on: a wire is raised for the rest in ns, with nothing to tell.
+/// Event codes from here on: a wire is raised without an event, for as many ns as the rest of the code says.
 pub(crate) const GLITCH: u32 = 16;
 /// Event code that makes a bell a clock.
 pub(crate) const BEGIN_TICKS: u32 = TICK;
 /// Event code that begins a storm.
 pub(crate) const BEGIN_STORM: u32 = STORM;
-/// Event code that has a wire say what is.
+/// Event code that updates a wire to the present state.
 pub(crate) const SETTLE: u32 = RELEASE;
 
 /// The driver's side of one bell.
@@ -311,17 +311,17 @@ impl BellPort {
         self.index * STRIDE + register
     }
 
-    /// Has it tell one more thing, so many ns from now.
+    /// Makes the bell report one more event, this many ns from now.
     pub(crate) fn ring(&self, delay_ns: u64) {
         self.regs.write64(self.at(RING), delay_ns);
     }
 
-    /// How many things it has told; it is served.
+    /// Returns the number of reported events, and serves the bell.
     pub(crate) fn serve(&self) -> u64 {
         self.regs.read64(self.at(SERVE))
     }
 
-    /// Changes what its wire does. In order before what follows.
+    /// Changes how its wire behaves. The write takes effect before any later access.
     pub(crate) fn set_level(&self, level: bool) {
         self.regs.write32(self.at(LEVEL), level.into());
         self.regs.read32(self.at(MASK));

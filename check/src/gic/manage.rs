@@ -3,7 +3,6 @@
 use super::source::{Kind, Source, claim};
 use super::stack::{GicStack, STRAY, trigger};
 use super::step::GicStep;
-use crate::either;
 use hal::{CpuId, CpuSet, Hal as _, Regs as _};
 use irq::{Irq, IrqChipState, IrqError};
 use machine::SimHal;
@@ -19,7 +18,7 @@ pub(super) fn apply(stack: &Arc<GicStack>, step: &GicStep) {
         GicStep::Realloc { source } => replace(stack, source, true),
         GicStep::SetPending { source } => with(stack, source, "set pending", |line| {
             match stack.system.core.set_irqchip_state(line, IrqChipState::Pending, true) {
-                // A pin keeps no such bit, nor does the ITS of an event that has no number.
+                // A pin has no such bit; an ITS has none for an event without a number.
                 Err(IrqError::NotSupported(_)) => Ok(()),
                 set => set,
             }
@@ -41,7 +40,7 @@ pub(super) fn apply(stack: &Arc<GicStack>, step: &GicStep) {
     }
 }
 
-/// An operation on a source's line, which another manager may have freed meanwhile.
+/// An operation on a source's line. Another manager may have freed the line meanwhile.
 fn with(stack: &GicStack, source: u32, what: &str, body: impl FnOnce(Irq) -> Result<(), IrqError>) {
     let Some((_, line)) = stack.shared(source) else { return };
     match body(line) {
@@ -53,7 +52,7 @@ fn with(stack: &GicStack, source: u32, what: &str, body: impl FnOnce(Irq) -> Res
 fn move_line(stack: &GicStack, source: u32, cpus: u64) {
     let wanted: CpuSet = (0..stack.system.cpus).filter(|cpu| cpus & 1 << (cpu % 8) != 0).map(CpuId).collect();
     with(stack, source, "move", |line| match stack.system.core.set_affinity(line, &wanted) {
-        // A pin goes where its block goes.
+        // A pin moves with its block.
         Err(IrqError::NoCpu(_) | IrqError::NotSupported(_)) => Ok(()),
         moved => {
             if stack.system.core.irqchip_state(line, IrqChipState::Active) == Ok(true) {
@@ -64,8 +63,8 @@ fn move_line(stack: &GicStack, source: u32, cpus: u64) {
     });
 }
 
-/// Under load, so that interrupts come on one CPU while the handler of the one before still runs on another: those of
-/// messages, where there are any, which no active state holds back.
+/// Moves the line under load, so that interrupts come on one CPU while the handler of the previous one still runs on
+/// another. Message lines are preferred, because no active state holds them back.
 fn chase(stack: &GicStack, source: u32, moves: u32, ns: u64) {
     let messages = stack.sources.iter().filter(|source| matches!(source.kind, Kind::Message { .. }));
     let messages: Vec<_> = messages.map(|source| source.number).collect();
@@ -77,7 +76,7 @@ fn chase(stack: &GicStack, source: u32, moves: u32, ns: u64) {
     }
 }
 
-/// With a claim: a request would forget the disables of the handler before.
+/// Needs a claim: a request would forget the disables of the previous handler.
 fn disable(stack: &GicStack, source: u32, ns: u64, twice: bool) {
     let Some((source, line)) = stack.shared(source) else { return };
     let Some(_claim) = source.claim() else { return };
@@ -113,14 +112,14 @@ fn replace(stack: &Arc<GicStack>, source: u32, line_too: bool) {
         stack.freed.fetch_add(1, Relaxed);
         source.set_line(None);
         stack.check("free line", stack.system.core.free_line(line));
-        // Its number is free once what was on its way has passed.
+        // The number is free once messages on their way have passed.
         stack.check("allocate", stack.bind(index));
         stack.saw("line: freed under load");
     }
     after(stack, source);
 }
 
-/// What was told while nobody was there is found by looking, as a driver does when it takes a device over.
+/// Looks for events that came while the line had no handler, as a driver does when it takes a device over.
 fn after(stack: &GicStack, source: &Source) {
     source.serve(&stack.system);
 }
@@ -160,15 +159,15 @@ fn disable_private(stack: &GicStack, source: u32, cpu: u32, ns: u64) {
     });
 }
 
-/// Nobody's wire, which firmware has left enabled.
+/// A wire without an owner, which firmware has left enabled.
 fn stray(stack: &GicStack, ns: u64) {
     stack.strays.fetch_add(1, Relaxed);
-    let before = either!(&stack.system.gic, gic => gic.strays());
+    let before = stack.system.arm.strays();
     stack.system.windows.distributor.write32(0x100 + 4 * (STRAY / 32), 1 << (STRAY % 32));
     stack.stray.ring(ns);
     SimHal.delay_ns(4 * ns + 5_000);
     stack.stray.serve();
-    if either!(&stack.system.gic, gic => gic.strays()) > before {
+    if stack.system.arm.strays() > before {
         stack.saw("stray: found, ended, disabled");
     }
 }

@@ -3,12 +3,12 @@
 
 pub(crate) mod bells;
 mod fault;
+pub mod harness;
 mod manage;
 mod rig;
 pub(crate) mod source;
 mod stack;
 mod step;
-pub mod system;
 mod wires;
 
 pub use rig::GicRig;
@@ -16,8 +16,8 @@ pub use rig::GicRig;
 use crate::draw::Draw;
 use crate::subject::{Build, Subject};
 use fault::GicFault;
+use harness::Version;
 use step::GicStep;
-use system::Version;
 
 /// The stack on one version.
 pub struct GicSubject {
@@ -57,7 +57,7 @@ const COMMON: &[&str] = &[
     "line: trigger changed",
     "move: of an active line",
     "stray: found, ended, disabled",
-    // And with version 3.
+    // Further transitions of version 3.
     "gic: LPI acknowledged",
     "gic: acknowledged inside another",
     "gic: pseudo-NMI",

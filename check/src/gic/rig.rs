@@ -2,14 +2,13 @@
 
 use super::bells::{self, BEGIN_STORM, BEGIN_TICKS, BellPort, Bells, GLITCH, SETTLE, Sound};
 use super::fault::GicFault;
+use super::harness::{self, Entry, Options, V2M_BASE, Version};
 use super::manage;
 use super::source::{Kind, Style};
-use super::stack::{BLOCK, GicStack, STRAY, Way};
+use super::stack::{BLOCK, GicStack, STRAY};
 use super::step::GicStep;
-use super::system::{self, Entry, Options, V2M_BASE, Version};
 use crate::checkers::{self, Checker};
 use crate::coverage::Coverage;
-use crate::either;
 use crate::subject::{Build, Rig};
 use drivers::gic::EoiMode;
 use irq::{IrqChipState, StormConfig};
@@ -21,10 +20,18 @@ use spec::gic::Priority;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Everything that is done on the boot thread ends within this.
+/// Work on the boot thread ends within this time.
 const LIMIT: Ps = Ps::from_ns(2_000_000_000);
 /// The last load: events of each source.
 const PROOF: u64 = 12;
+
+/// Where messages go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    None,
+    Its,
+    V2m,
+}
 
 /// A machine with a GIC and its sources.
 pub struct GicRig {
@@ -35,7 +42,6 @@ pub struct GicRig {
     mode: EoiMode,
     bells: ModelId,
     kinds: Vec<(Kind, Style)>,
-    way: Way,
     load: u64,
     depth: u32,
     linger_ns: u64,
@@ -102,7 +108,7 @@ impl GicRig {
         let machine = MachineConfig { memory_bytes: 4 << 20, jitter_percent: 40, ..build.machine() };
         let options = Options { cpus, force_threads, storm, gic, machine };
         let entry = Entry::default();
-        let mut machine = system::build(version, &options, &entry);
+        let mut machine = harness::build(version, &options, &entry);
         let gic = machine.gic().expect("it was asked for").model;
         let sound = |kind: Kind| match kind {
             Kind::Spi { intid, level } => (Sound::Wire { intid, cpu: 0 }, level),
@@ -111,12 +117,12 @@ impl GicRig {
             Kind::Pin { pin, level } => (Sound::Pin(pin), level),
             Kind::Message { .. } | Kind::Sgi { .. } => (Sound::Message, false),
         };
-        let ticks = (0..cpus).map(|cpu| (Sound::Wire { intid: 27, cpu }, true));
+        let tick = (Sound::Wire { intid: 27, cpu: 0 }, true);
         let sounds = kinds.iter().map(|(kind, _)| sound(*kind));
-        let sounds: Vec<_> = sounds.chain([(Sound::Wire { intid: STRAY, cpu: 0 }, true)]).chain(ticks).collect();
+        let sounds: Vec<_> = sounds.chain([(Sound::Wire { intid: STRAY, cpu: 0 }, true), tick]).collect();
         let bells = machine.add_model(|_| Box::new(Bells::new(gic, BLOCK, sounds.into_iter())));
         let faults = build.faults.clone();
-        Self { machine, entry, options, version, mode, bells, kinds, way, load, depth, linger_ns, faults, stack: None }
+        Self { machine, entry, options, version, mode, bells, kinds, load, depth, linger_ns, faults, stack: None }
     }
 
     fn up(&self) -> &Arc<GicStack> {
@@ -155,25 +161,22 @@ impl Rig for GicRig {
     fn bring_up(&mut self) {
         let windows = self.machine.gic().expect("it was asked for");
         let regs = self.machine.regs(self.bells, 0);
-        let (version, mode, way) = (self.version, self.mode, self.way);
+        let (version, mode) = (self.version, self.mode);
         let (options, entry, kinds) = (self.options.clone(), self.entry.clone(), self.kinds.clone());
-        let (first, linger_ns) = (kinds.len() as u32 + 1, self.linger_ns);
+        let (clock, linger_ns) = (kinds.len() as u32 + 1, self.linger_ns);
         let lossy = self.faults.iter().any(|fault| matches!(fault, GicFault::Dropped { .. }));
         let boot = move || {
-            let system = system::bring_up(windows, version, mode, &options, &entry);
-            let stack = Arc::new(GicStack::new(system, regs, &kinds, way, linger_ns));
-            let ticks: Vec<_> = (0..options.cpus).map(|cpu| BellPort { regs, index: first + cpu }).collect();
-            stack.bind_all(&ticks);
+            let system = harness::bring_up(windows, version, mode, &options, &entry);
+            let stack = Arc::new(GicStack::new(system, regs, &kinds, linger_ns));
+            stack.bind_all(BellPort { regs, index: clock });
             if lossy {
                 stack.start_clock();
             }
             stack
         };
         let stack = self.machine.run_boot(LIMIT, boot).expect("the stack comes up");
-        for cpu in 0..self.options.cpus {
-            let at = self.machine.now() + Ps::from_ns(1_000 * u64::from(cpu));
-            self.machine.poke(self.bells, at, BEGIN_TICKS, u64::from(first + cpu));
-        }
+        let now = self.machine.now();
+        self.machine.poke(self.bells, now, BEGIN_TICKS, clock.into());
         self.stack = Some(stack);
     }
 
@@ -184,7 +187,7 @@ impl Rig for GicRig {
     fn checkers(&mut self) -> Vec<Box<dyn Checker>> {
         let Options { storm, force_threads, .. } = self.options;
         let mut all: Vec<Box<dyn Checker>> = vec![Box::new(checkers::Gic::default())];
-        // A thread answers for several interrupts at once.
+        // One run of a thread may serve several interrupts.
         if !force_threads && storm != StormConfig::default() {
             all.push(Box::new(checkers::Containment::new(storm)));
         }
@@ -243,14 +246,14 @@ impl Rig for GicRig {
         }
         assert!(faults.is_empty(), "the machine recorded faults: {faults:?}");
         self.boot(|stack| {
-            let (strays, late) = either!(&stack.system.gic, gic => (gic.strays(), gic.late_writes()));
+            let (strays, late) = (stack.system.arm.strays(), stack.system.arm.late_writes());
             // One may be on its way to a CPU when its line is freed.
             let explained = stack.strays.load(Relaxed) + stack.freed.load(Relaxed);
             assert!(strays <= explained, "{strays} interrupts without a line, and only {explained} are explained");
             assert_eq!(late, 0, "register writes that took too long");
             for source in &stack.sources {
                 let Some(line) = source.line() else { continue };
-                // A handler may linger over what it has served.
+                // A handler may go on after it has served its device.
                 stack.system.core.synchronize(line).expect("from a thread");
                 let view = stack.system.core.view(line).expect("it lives");
                 let masked = view.masked && !source.is_private() && view.throttled_until_ns.is_none();

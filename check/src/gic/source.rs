@@ -1,18 +1,16 @@
-//! What a bell is to its driver: a line, handlers, and a count of what it has heard.
+//! The driver's view of a bell: a line, handlers, and the number of events heard.
 
 use super::bells::BellPort;
-use super::system::System;
-use crate::either;
+use super::harness::ArmHarness;
 use crate::mark::Mark;
 use hal::{CpuId, Hal as _};
 use irq::{Action, Irq, IrqReturn};
 use machine::SimHal;
-use machine::observe;
 use spec::gic::IntId;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
-/// Marks of this subject's own, for its checker: an INTID with each.
+/// This subject's own marks for its checker, each with an INTID.
 pub(crate) const HELD: u32 = 0x100;
 /// The thread of a ONESHOT line is done.
 pub(crate) const RELEASED: u32 = 0x101;
@@ -24,7 +22,7 @@ pub(crate) const ENABLED: u32 = 0x103;
 /// A handler has looked: see [`answer`].
 pub(crate) const ANSWERED: u32 = 0x104;
 
-/// What goes with [`ANSWERED`]: which handler, and whether it found something.
+/// The value of [`ANSWERED`]: the handler, and whether it found something.
 pub(crate) fn answer(handler: u64, handled: bool) -> u64 {
     handler << 1 | u64::from(handled)
 }
@@ -34,7 +32,7 @@ pub(crate) fn answer_of(value: u64) -> (u64, bool) {
     (value >> 1, value & 1 == 1)
 }
 
-/// What a source is.
+/// The kind of a source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// A wire, level-triggered or not.
@@ -51,7 +49,7 @@ pub(crate) enum Kind {
     Nmi { intid: u32 },
 }
 
-/// What serves it.
+/// How a source is served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Style {
     /// A handler.
@@ -66,9 +64,9 @@ pub(crate) struct Source {
     pub(super) kind: Kind,
     pub(super) style: Style,
     pub(super) port: BellPort,
-    /// How long its handler goes on when it has served the device.
+    /// How long its handler goes on after it has served the device.
     linger_ns: u64,
-    /// Its line: 1 + that; 0 while it has none.
+    /// 1 + the number of its line; 0 while it has none.
     line: AtomicU32,
     /// Level-triggered now.
     pub(super) level: AtomicBool,
@@ -78,7 +76,7 @@ pub(crate) struct Source {
     heard: AtomicU64,
     /// When the oldest one that was not heard was asked for.
     since_ns: AtomicU64,
-    /// A manager does something to it that nobody else may do at once.
+    /// A manager holds it for an operation that must run alone.
     claimed: AtomicBool,
     /// Handlers that found nothing.
     pub(super) empty: AtomicU64,
@@ -125,18 +123,18 @@ impl Source {
         }
     }
 
-    /// Nobody else's while this is there.
+    /// The exclusive right to a source, until this is dropped.
     pub(super) fn claim(&self) -> Option<Claim<'_>> {
         claim(&self.claimed)
     }
 
-    /// Asks for `count` events, `depth` at a time: the next ones are asked for when some are heard.
-    pub(super) fn carry(&self, system: &System, count: u64, depth: u32) {
+    /// Asks for `count` events, `depth` at a time: it asks for the next ones when some were heard.
+    pub(super) fn carry(&self, system: &ArmHarness, count: u64, depth: u32) {
         self.left.fetch_add(count, Relaxed);
         (0..depth).for_each(|_| self.ask(system));
     }
 
-    fn ask(&self, system: &System) {
+    fn ask(&self, system: &ArmHarness) {
         let left = self.left.load(Relaxed);
         if left == 0 {
             return;
@@ -151,7 +149,7 @@ impl Source {
         match self.kind {
             Kind::Sgi { intid } => {
                 let to = CpuId(number as u32 % system.cpus);
-                let sent = either!(&system.gic, gic => gic.send(IntId(intid), to));
+                let sent = system.arm.send(IntId(intid), to);
                 sent.expect("a CPU that has started");
             }
             _ => self.port.ring(delay_ns),
@@ -162,8 +160,8 @@ impl Source {
         u64::from(self.number) << 40 | number
     }
 
-    /// Serves the device; true when there was something new.
-    pub(super) fn serve(&self, system: &System) -> bool {
+    /// Serves the device; true if there was a new event.
+    pub(super) fn serve(&self, system: &ArmHarness) -> bool {
         let told = match self.kind {
             Kind::Sgi { .. } => self.asked.load(Relaxed),
             _ => self.port.serve(),
@@ -212,12 +210,12 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// What a line runs: the handler of some sources, of which a CPU's own serves a private one.
+/// The handler of a line: it serves some sources; on a private line, those of the running CPU.
 pub(super) struct Handler {
     /// The system owns the core, which owns this.
-    system: Weak<System>,
+    system: Weak<ArmHarness>,
     sources: Vec<Arc<Source>>,
-    /// Of this installation, for the checkers.
+    /// The number of this installation, for the checkers.
     number: u64,
     part: Part,
 }
@@ -231,13 +229,13 @@ enum Part {
 }
 
 impl Handler {
-    /// A handler in one piece, which is installed by its maker.
-    pub(super) fn whole(system: &Arc<System>, sources: Vec<Arc<Source>>, number: u64) -> Arc<Self> {
+    /// A handler without a thread; its caller installs it.
+    pub(super) fn whole(system: &Arc<ArmHarness>, sources: Vec<Arc<Source>>, number: u64) -> Arc<Self> {
         Arc::new(Self { system: Arc::downgrade(system), sources, number, part: Part::Whole })
     }
 
     /// A handler and its thread.
-    pub(super) fn halves(system: &Arc<System>, source: &Arc<Source>, number: u64) -> [Arc<Self>; 2] {
+    pub(super) fn halves(system: &Arc<ArmHarness>, source: &Arc<Source>, number: u64) -> [Arc<Self>; 2] {
         [Part::Primary, Part::Thread]
             .map(|part| Arc::new(Self { system: Arc::downgrade(system), sources: vec![source.clone()], number, part }))
     }
@@ -272,7 +270,7 @@ impl Action for Handler {
         let intid = u64::from(self.sources.first().and_then(|source| source.wired()).unwrap_or(0));
         let found = match self.part {
             Part::Primary => {
-                observe::mark(HELD, intid);
+                machine::mark(HELD, intid);
                 IrqReturn::WakeThread
             }
             _ if self.served() => IrqReturn::Handled,
@@ -283,13 +281,13 @@ impl Action for Handler {
         {
             // Lines that each CPU has for itself, and pseudo-NMIs, are not throttled.
             if matches!(source.kind, Kind::Spi { .. } | Kind::Pin { .. } | Kind::Message { .. }) {
-                observe::mark(ANSWERED, answer(self.number, found == IrqReturn::Handled));
+                machine::mark(ANSWERED, answer(self.number, found == IrqReturn::Handled));
             }
-            // What comes meanwhile is not seen by this look.
+            // This look does not see events that come meanwhile.
             SimHal.delay_ns(source.linger_ns);
         }
         if self.part == Part::Thread {
-            observe::mark(RELEASED, intid);
+            machine::mark(RELEASED, intid);
         }
         Mark::HandlerLeft.of(self.number);
         found

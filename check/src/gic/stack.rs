@@ -1,29 +1,20 @@
-//! What the machine's threads share: the system and its sources.
+//! State that the machine's threads share: the system and its sources.
 
 use super::bells::BellPort;
+use super::harness::{self, ArmHarness};
 use super::source::{DISABLED, ENABLED, Handler, Kind, Source, Style};
-use super::system::{self, System};
 use super::wires::{BellMessages, Block, BlockDomain, MasklessDomain};
 use crate::coverage::Coverage;
 use crate::mark::Mark;
 use crate::verdict::violate;
-use drivers::gic::its::ItsDomain;
 use drivers::message::MessageDomain;
-use hal::{Affinity, CpuId, CpuSet, Hal as _, ThreadId, ThreadSpec};
-use irq::{Action, AllocRequest, Flow, Irq, IrqDomain, IrqError, IrqReturn, RequestFlags, Trigger};
-use machine::{Regs, SimHal, observe};
+use hal::{Affinity, CpuId, CpuSet, ThreadId, ThreadSpec, Threads};
+use irq::{Action, AllocRequest, Flow, Irq, IrqError, IrqReturn, RequestFlags, Trigger};
+use machine::{Regs, SimHal};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-/// Where messages go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
-    None,
-    Its,
-    V2m,
-}
-
-/// An event that old is looked for by the driver's own clock, where messages may be lost.
+/// Where messages may be lost, the driver's own clock looks for an event older than this.
 const TIMEOUT_NS: u64 = 400_000;
 /// A wire that nobody has.
 pub(super) const STRAY: u32 = 90;
@@ -32,22 +23,21 @@ pub(super) const BLOCK: u32 = 60;
 
 /// Everything that runs on the machine.
 pub struct GicStack {
-    pub(super) system: Arc<System>,
+    pub(super) system: Arc<ArmHarness>,
     pub(super) sources: Vec<Arc<Source>>,
     /// By source.
     handlers: Mutex<Vec<Option<[Arc<Handler>; 2]>>>,
     pub(super) block: Arc<Block>,
     pub(super) block_line: OnceLock<Irq>,
-    pub(super) way: Way,
     messages: BellMessages,
     pub(super) stray: BellPort,
     /// Numbers of handlers.
     pub(super) numbers: AtomicU64,
     /// One manager at a time takes CPUs offline.
     pub(super) hotplug: AtomicBool,
-    /// Woken by each tick of CPU 0.
+    /// Woken by each tick.
     clock: OnceLock<ThreadId>,
-    /// The driver's clock may look no more.
+    /// The driver's clock must not look any more.
     pub(super) proving: AtomicBool,
     /// Lines that were freed under load.
     pub(super) freed: AtomicU64,
@@ -57,7 +47,7 @@ pub struct GicStack {
 }
 
 impl GicStack {
-    pub(super) fn new(system: Arc<System>, regs: Regs, kinds: &[(Kind, Style)], way: Way, linger_ns: u64) -> Self {
+    pub(super) fn new(system: Arc<ArmHarness>, regs: Regs, kinds: &[(Kind, Style)], linger_ns: u64) -> Self {
         let port = |index: usize| BellPort { regs, index: index as u32 };
         let source = |(index, &(kind, style)): (usize, &(Kind, Style))| {
             Arc::new(Source::new(index as u32, kind, style, port(index), linger_ns))
@@ -71,7 +61,6 @@ impl GicStack {
             sources,
             block: Arc::new(Block::new(regs)),
             block_line: OnceLock::new(),
-            way,
             numbers: AtomicU64::new(1),
             hotplug: AtomicBool::new(false),
             clock: OnceLock::new(),
@@ -91,14 +80,14 @@ impl GicStack {
         &self.sources[index as usize % self.sources.len()]
     }
 
-    /// The line that a manager means, and what may be done to it: not what each CPU has for itself.
+    /// The line for a manager's operation, and its source. Private lines are excluded.
     pub(super) fn shared(&self, index: u32) -> Option<(&Arc<Source>, Irq)> {
         let source = self.source(index);
         source.line().filter(|_| !source.is_private()).map(|line| (source, line))
     }
 
     /// Brings all lines up, on the boot thread.
-    pub(super) fn bind_all(self: &Arc<Self>, ticks: &[BellPort]) {
+    pub(super) fn bind_all(self: &Arc<Self>, clock: BellPort) {
         if self.sources.iter().any(|source| matches!(source.kind, Kind::Pin { .. })) {
             let line = self.system.spi(BLOCK);
             self.system.core.set_type(line, Trigger::LevelHigh).expect("an SPI can be");
@@ -115,9 +104,9 @@ impl GicStack {
                 _ => self.bind(index).unwrap_or_else(|error| panic!("source {index} comes up: {error}")),
             }
         }
-        let ticks = Arc::new(Ticks { ports: ticks.into(), stack: Arc::downgrade(self) });
-        let line = self.system.private(27, ticks);
-        self.system.add_private(line);
+        let tick = Arc::new(Tick { port: clock, stack: Arc::downgrade(self) });
+        let line = self.system.private(27, tick);
+        self.system.enable_everywhere(line);
     }
 
     fn bind_private(self: &Arc<Self>, intid: u32, is: impl Fn(Kind) -> bool) {
@@ -126,7 +115,7 @@ impl GicStack {
         handler.open();
         let line = self.system.private(intid, handler);
         sources.iter().for_each(|source| source.set_line(Some(line)));
-        self.system.add_private(line);
+        self.system.enable_everywhere(line);
     }
 
     fn number(&self) -> u64 {
@@ -146,29 +135,27 @@ impl GicStack {
 
     fn alloc(&self, source: &Source) -> Result<Irq, IrqError> {
         let (core, all) = (&self.system.core, CpuSet::first(self.system.cpus));
-        let request = |index| AllocRequest { affinity: all.clone(), ..system::request(index) };
+        let request = |index| AllocRequest { affinity: all.clone(), ..harness::request(index) };
         match source.kind {
             Kind::Spi { intid, .. } | Kind::Nmi { intid } => {
-                let line = core.alloc_line(&*self.system.gic.domain(), &request(intid), self.system.gic.flow())?;
+                let line = core.alloc_line(self.system.arm.domain(), &request(intid), self.system.arm.flow())?;
                 core.set_type(line, trigger(source.level.load(Relaxed)))?;
                 Ok(line)
             }
             Kind::Pin { pin, .. } => {
-                let line = core.alloc_line(&BlockDomain(self.block.clone()), &request(pin), Flow::Edge)?;
+                let line = core.alloc_line(Arc::new(BlockDomain::new(&self.block)), &request(pin), Flow::Edge)?;
                 core.set_type(line, trigger(source.level.load(Relaxed)))?;
                 Ok(line)
             }
             Kind::Message { maskable } => {
-                let (domain, flow): (Arc<dyn IrqDomain>, Flow) = match self.way {
-                    Way::V2m => (self.system.v2m(), self.system.gic.flow()),
-                    _ => (Arc::new(ItsDomain::new(self.system.its())), Flow::FastEoi),
-                };
+                let way = self.system.arm.messages().expect("a machine with a way of messages");
+                let (domain, flow) = (way.domain().clone(), way.flow());
                 let request = request(source.number);
                 if maskable {
                     let domain = MessageDomain::new(SimHal, self.messages.clone(), domain)?;
-                    core.alloc_line(&domain, &request, flow)
+                    core.alloc_line(Arc::new(domain), &request, flow)
                 } else {
-                    core.alloc_line(&MasklessDomain::new(self.messages.clone(), domain), &request, flow)
+                    core.alloc_line(Arc::new(MasklessDomain::new(self.messages.clone(), domain)), &request, flow)
                 }
             }
             Kind::Ppi { .. } | Kind::Sgi { .. } => Err(IrqError::NotSupported("a line of all CPUs")),
@@ -221,16 +208,17 @@ impl GicStack {
         Ok(())
     }
 
-    /// A disable of its line has returned, or an enable is about to begin: no handler of it may run between.
+    /// Marks that a disable of its line has returned, or that an enable is about to begin: no handler may run in
+    /// between.
     pub(super) fn silence(&self, source: &Source, silent: bool) {
         if let Some([primary, _]) = &self.handlers.lock().expect("one host thread")[source.number as usize] {
             if silent { primary.close() } else { primary.open() }
         }
         let tag = if silent { DISABLED } else { ENABLED };
-        source.wired().into_iter().for_each(|intid| observe::mark(tag, intid.into()));
+        source.wired().into_iter().for_each(|intid| machine::mark(tag, intid.into()));
     }
 
-    /// A thread that looks, some ticks long, for events whose message did not come.
+    /// A thread that looks, every few ticks, for events whose message did not come.
     pub(super) fn start_clock(self: &Arc<Self>) {
         let stack = self.clone();
         let body = move || {
@@ -256,7 +244,7 @@ impl GicStack {
         self.sources.iter().all(|source| source.is_idle())
     }
 
-    /// Nothing explains it.
+    /// No fault explains it.
     pub(super) fn check(&self, what: &str, result: Result<(), IrqError>) {
         if let Err(error) = result {
             violate("operations", format!("{what}: {error}"));
@@ -276,18 +264,17 @@ impl GicStack {
     }
 }
 
-/// The clock of each CPU: it does no more than to interrupt, at the end of which the core looks after its lines.
-struct Ticks {
-    ports: Vec<BellPort>,
+/// The clock of CPU 0. It wakes the threads that look for lost messages. The core's own deadlines need no clock.
+struct Tick {
+    port: BellPort,
     stack: Weak<GicStack>,
 }
 
-impl Action for Ticks {
+impl Action for Tick {
     fn handle(&self, _: Irq) -> IrqReturn {
-        let cpu = SimHal.cpu();
-        self.ports[cpu.index()].serve();
+        self.port.serve();
         let clock = self.stack.upgrade().and_then(|stack| stack.clock.get().copied());
-        clock.filter(|_| cpu == CpuId(0)).into_iter().for_each(|clock| SimHal.wake(clock));
+        clock.into_iter().for_each(|clock| SimHal.wake(clock));
         IrqReturn::Handled
     }
 }

@@ -3,14 +3,14 @@
 use crate::draw::Draw;
 use std::fmt;
 
-/// A step. Sources and CPUs are taken round: a smaller machine has the same history.
+/// A step. Numbers of sources and CPUs count modulo their number, so a smaller machine has the same history.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GicStep {
     /// Lets a source's line be delivered on these CPUs, a bit each.
     Move { source: u32, cpus: u64 },
-    /// Moves one on to the next CPU so many times under load, with this time between.
+    /// Moves a line to the next CPU this many times under load, with this time in between.
     Chase { source: u32, moves: u32, ns: u64 },
-    /// Disables its line, waits, enables it; twice, one within the other, the outer one for as long again.
+    /// Disables its line, waits, enables it. Two nested disables; the outer one lasts as long again.
     Disable { source: u32, ns: u64, twice: bool },
     /// Takes its handler off and puts it back.
     Replace { source: u32 },
@@ -18,7 +18,7 @@ pub enum GicStep {
     Realloc { source: u32 },
     /// Sets its line pending by software.
     SetPending { source: u32 },
-    /// Makes it fire once more.
+    /// Retriggers its line.
     Retrigger { source: u32 },
     /// Its wire changes between edge and level, and with a pin the flow.
     SetType { source: u32, level: bool },
@@ -32,7 +32,7 @@ pub enum GicStep {
     Stray { ns: u64 },
     /// A critical section on a CPU.
     InterruptsOff { cpu: u32, ns: u64 },
-    /// More to tell.
+    /// More events of a source.
     Burst { source: u32, count: u64, depth: u32 },
 }
 

@@ -1,11 +1,11 @@
-//! Drivers of what stands between bells and the GIC: their messages, and the block of pins.
+//! Drivers for the hardware between bells and the GIC: the bells' messages, and the block of pins.
 
 use super::bells::{ADDRESS, BellPort, DATA, DISABLE, ENABLE, MASK, PINS, SET, STATUS};
 use drivers::message::MessageSource;
 use hal::Regs as _;
 use irq::{
-    AllocRequest, ChipOps, Flow, HardwareIrq, IrqChip, IrqDomain, IrqError, IrqReturn, Level, LevelData, MsiMessage,
-    Target, Trigger,
+    AllocRequest, ChipBehaviour, Flow, HardwareIrq, IrqChip, IrqDomain, IrqError, IrqReturn, Level, LevelData,
+    MsiMessage, Target, Trigger,
 };
 use machine::Regs;
 use std::sync::Arc;
@@ -45,35 +45,31 @@ impl MessageSource for BellMessages {
     }
 }
 
-/// A device without a mask: what its controller masks is masked there.
+/// A device without a mask of its own: its controller masks the interrupt.
 pub(super) struct MasklessDomain {
     parent: Arc<dyn IrqDomain>,
-    chip: Arc<MasklessChip>,
+    bells: Arc<Maskless>,
+    chip: Arc<IrqChip>,
 }
 
-struct MasklessChip(BellMessages);
+struct Maskless(BellMessages);
 
 impl MasklessDomain {
     /// Of bells whose messages `parent` takes.
     pub(super) fn new(bells: BellMessages, parent: Arc<dyn IrqDomain>) -> Self {
-        Self { parent, chip: Arc::new(MasklessChip(bells)) }
+        let bells = Arc::new(Maskless(bells));
+        let chip = IrqChip::of("BELL-MSG", &bells)
+            .behaviour(ChipBehaviour { oneshot_safe: true, ..ChipBehaviour::default() })
+            .write_message(Maskless::write_message);
+        Self { parent, bells, chip: chip.build() }
     }
 }
 
-impl IrqChip for MasklessChip {
-    fn name(&self) -> &'static str {
-        "BELL-MSG"
-    }
-    fn provides(&self) -> ChipOps {
-        ChipOps { write_message: true, oneshot_safe: true, ..ChipOps::default() }
-    }
+impl Maskless {
     fn write_message(&self, level: &Level<'_>, message: MsiMessage) {
         let entry = level.hwirq().0 as u32;
         self.0.write(entry, message);
         self.0.unmask(entry);
-    }
-    fn release(&self, hwirq: HardwareIrq) {
-        self.0.mask(hwirq.0 as u32);
     }
 }
 
@@ -81,23 +77,18 @@ impl IrqDomain for MasklessDomain {
     fn name(&self) -> &str {
         "BELLS"
     }
-    fn parent(&self) -> Option<&dyn IrqDomain> {
-        Some(&*self.parent)
+    fn parent(&self) -> Option<Arc<dyn IrqDomain>> {
+        Some(self.parent.clone())
     }
     fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
         Ok(LevelData { chip: self.chip.clone(), hwirq: HardwareIrq(request.index.into()) })
     }
     fn activate(&self, level: &Level<'_>, _: Target) -> Result<(), IrqError> {
-        let mut next = level.parent();
-        while let Some(parent) = next {
-            if parent.chip().provides().compose_message {
-                let message = parent.chip().compose_message(&parent)?;
-                self.chip.write_message(level, message);
-                return Ok(());
-            }
-            next = parent.parent();
-        }
-        Err(IrqError::NotSupported("compose_message"))
+        self.chip.write_message(level, level.parent_message()?);
+        Ok(())
+    }
+    fn release(&self, hwirq: HardwareIrq) {
+        self.bells.0.mask(hwirq.0 as u32);
     }
 }
 
@@ -134,13 +125,7 @@ impl Block {
     }
 }
 
-impl IrqChip for Block {
-    fn name(&self) -> &'static str {
-        "GPIO"
-    }
-    fn provides(&self) -> ChipOps {
-        ChipOps { ack: true, mask: true, retrigger: true, set_type: true, ..ChipOps::default() }
-    }
+impl Block {
     fn ack(&self, level: &Level<'_>) {
         self.write(STATUS, level);
     }
@@ -160,23 +145,38 @@ impl IrqChip for Block {
 }
 
 /// The domain of its pins.
-pub(super) struct BlockDomain(pub(super) Arc<Block>);
+pub(super) struct BlockDomain {
+    block: Arc<Block>,
+    chip: Arc<IrqChip>,
+}
+
+impl BlockDomain {
+    pub(super) fn new(block: &Arc<Block>) -> Self {
+        let chip = IrqChip::of("GPIO", block)
+            .ack(Block::ack)
+            .mask(Block::mask, Block::unmask)
+            .retrigger(Block::retrigger)
+            .set_type(Block::set_type);
+        Self { block: block.clone(), chip: chip.build() }
+    }
+}
 
 impl IrqDomain for BlockDomain {
     fn name(&self) -> &str {
         "GPIO"
     }
-    fn parent(&self) -> Option<&dyn IrqDomain> {
+    fn parent(&self) -> Option<Arc<dyn IrqDomain>> {
         None
     }
-    fn needs_vector(&self) -> bool {
+    fn needs_identity(&self) -> bool {
         false
     }
     fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
-        Ok(LevelData { chip: self.0.clone(), hwirq: HardwareIrq(request.index.into()) })
+        Ok(LevelData { chip: self.chip.clone(), hwirq: HardwareIrq(request.index.into()) })
     }
     fn activate(&self, level: &Level<'_>, _: Target) -> Result<(), IrqError> {
-        self.0.lines[level.hwirq().0 as usize].store(level.irq().0 + 1, Relaxed);
+        self.block.lines[level.hwirq().0 as usize].store(level.irq().0 + 1, Relaxed);
         Ok(())
     }
+    fn release(&self, _: HardwareIrq) {}
 }

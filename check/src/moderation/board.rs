@@ -1,5 +1,5 @@
-//! A board of small devices that produce items on request, each with an interrupt that is armed for what comes next and
-//! that may gather items. What came before it was armed raises none: whoever arms has to look.
+//! A board of small devices that produce items on request. Each has an interrupt that it can gather items for. Arming
+//! the interrupt covers later items only: items produced before raise none, so the driver must look after arming.
 
 use hal::Regs as _;
 use irq::moderation::Setting;
@@ -12,13 +12,15 @@ use machine::world::World;
 
 /// Registers of a device.
 const STRIDE: u32 = 0x40;
-/// A write has it produce so many items (bits 63:32), this far apart in ns (bits 31:0), the first after one such time.
+/// A write makes the device produce items: their number in bits 63:32, the distance between them in ns in bits 31:0.
+/// The first comes after one such distance.
 const ASK: u32 = 0x00;
-/// A read tells how many items it has produced.
+/// A read returns the number of items produced.
 const PRODUCED: u32 = 0x08;
 /// A write of 1 arms its interrupt, of 0 disarms it.
 const ARM: u32 = 0x10;
-/// What it gathers: items in bits 31:0, µs in bits 63:32. A read tells what it does, [`REFUSED`] what it did not take.
+/// The moderation: items in bits 31:0, µs in bits 63:32. A read returns the present one, or [`REFUSED`] if the device
+/// did not take the last.
 const MODERATION: u32 = 0x18;
 const REFUSED: u64 = 1 << 31;
 
@@ -54,7 +56,7 @@ impl Board {
         Self { gic, intid, devices, answer: ModerationAnswer::Exact }
     }
 
-    /// What it does from now on with a moderation that it is told.
+    /// Sets how the device answers a new moderation from now on.
     pub(super) fn set_answer(&mut self, answer: ModerationAnswer) {
         self.answer = answer;
     }
@@ -71,7 +73,7 @@ impl Board {
         self.tell(world, index as usize);
     }
 
-    /// Interrupts, if it is armed and has gathered enough; else sees to it that it will.
+    /// Interrupts if it is armed and has gathered enough; otherwise arranges an event that will.
     fn tell(&mut self, world: &mut World<'_>, index: usize) {
         let device = &mut self.devices[index];
         if !device.armed || device.new == 0 {
@@ -100,7 +102,7 @@ impl Board {
             }
             ModerationAnswer::Refuses => device.moderation,
         };
-        // What waits is judged by it at once, and has a whole period again.
+        // The new moderation applies to waiting items at once, and they have a whole period again.
         device.new = device.new.min(1);
         self.tell(world, index);
     }
@@ -171,29 +173,29 @@ impl Port {
         self.index * STRIDE + register
     }
 
-    /// Has it produce `count` items, so far apart.
+    /// Makes the device produce `count` items, this far apart.
     pub(super) fn ask(self, count: u32, gap_ns: u32) {
         self.regs.write64(self.at(ASK), u64::from(count) << 32 | u64::from(gap_ns));
     }
 
-    /// How many items it has produced.
+    /// The number of items it has produced.
     pub(super) fn produced(self) -> u64 {
         self.regs.read64(self.at(PRODUCED))
     }
 
-    /// Arms or disarms its interrupt; in order before what is read next.
+    /// Arms or disarms its interrupt; takes effect before the next read.
     pub(super) fn arm(self, armed: bool) {
         self.regs.write32(self.at(ARM), armed.into());
     }
 
-    /// Has it gather, and tells what it does now; an error is what it keeps.
+    /// Programs a moderation and returns the one now in effect; the error holds the one that the device kept.
     pub(super) fn moderate(self, setting: Setting) -> Result<Setting, Setting> {
         let told = u64::from(setting.completions) | u64::from(setting.delay_us) << 32;
         self.regs.write64(self.at(MODERATION), told);
         self.moderation()
     }
 
-    /// What it does now; an error when it refused the last that it was told.
+    /// The moderation in effect; an error if the device refused the last one.
     pub(super) fn moderation(self) -> Result<Setting, Setting> {
         let now = self.regs.read64(self.at(MODERATION));
         let has = Setting::new((now >> 32) as u32, (now & !REFUSED) as u32);

@@ -1,4 +1,5 @@
-//! One end of a connection between two RDMA NICs: its completion queue's user, and a load of messages to the other end.
+//! One end of a connection between two RDMA NICs: the user of its completion queue, and a load of messages to the
+//! other end.
 
 use super::work::Source;
 use crate::mark::Mark;
@@ -12,7 +13,10 @@ use spec::rdma::{Operation, Status};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// Messages that an end may have under way, and receives that the other one has ready.
+/// Work of this host for each message that is reported to its user.
+pub(super) const COMPLETE: Work = Work::custom(0);
+
+/// Messages that an end may have under way; the other end has as many receives ready.
 pub(super) const DEPTH_MAX: u64 = 24;
 /// Sends, and receives, of a queue pair.
 pub(super) const ENTRIES: u32 = 32;
@@ -22,7 +26,7 @@ const MESSAGE_BYTES: u32 = 16;
 struct Side {
     left: u64,
     sent: u64,
-    /// By place: its number, and what is still to come of its two completions.
+    /// By place: the message's number, and how many of its two completions are still to come.
     under_way: Vec<Option<(u64, u32)>>,
 }
 
@@ -32,7 +36,7 @@ impl Side {
     }
 }
 
-/// What an end has once it is connected.
+/// The parts that an end has once it is connected.
 struct Connected {
     pair: Arc<QueuePair<SimHal>>,
     /// It holds its user.
@@ -88,7 +92,7 @@ impl End {
         self.connected.get().expect("connected before anything is sent")
     }
 
-    /// The queue that its messages and those of the other end complete on.
+    /// The queue for the completions of its own messages and of the other end's.
     fn queue(&self) -> Arc<CompletionQueue<SimHal>> {
         self.connected().queue.upgrade().expect("it lives as long as it is polled")
     }
@@ -138,7 +142,7 @@ impl End {
         }
     }
 
-    /// A receive has ended and is posted again: the number of the message that it held.
+    /// A receive has ended and is posted again. Returns the number of its message.
     fn arrived(&self, id: u64) -> u64 {
         let word = &self.receives.words()[id as usize * MESSAGE_BYTES as usize / 8];
         let number = word.get();
@@ -151,7 +155,7 @@ impl End {
 
 impl CqUser for End {
     fn completions(&self, batch: &[Completion]) {
-        SimHal.work(Work::FabricComplete, batch.len() as u32);
+        SimHal.work(COMPLETE, batch.len() as u32);
         self.done.fetch_add(batch.len() as u64, Relaxed);
         let peer = self.connected().peer.upgrade().expect("both ends live");
         let mut arrived = Vec::new();
@@ -168,7 +172,7 @@ impl CqUser for End {
             }
         }
         self.connected().pair.ring_receives();
-        // Not before the device knows of the receives: the other end sends as many messages more.
+        // Only after the device knows of the receives: the other end then sends as many more messages.
         arrived.into_iter().for_each(|number| peer.half(number));
         self.go_on();
         peer.go_on();
@@ -209,8 +213,8 @@ impl Source for End {
     }
 
     fn setting(&self) -> Setting {
-        let register =
-            registers::CQ + u32::from(self.queue().number()) * registers::CQ_STRIDE + registers::cq::MODERATION;
+        let block = registers::CQ + u32::from(self.queue().number()) * registers::CQ_STRIDE;
+        let register = registers::cq::MODERATION.offset() + block;
         let now = Moderation::from_bits(self.connected().regs.read32(register));
         Setting::new(now.period_us().into(), now.count().into())
     }

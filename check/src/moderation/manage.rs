@@ -75,7 +75,7 @@ fn disable(stack: &ModerationStack, number: u32, ns: u64) {
     });
 }
 
-/// By hand, where nothing tunes.
+/// Sets a level by hand, for a consumer that no controller tunes.
 fn set_level(stack: &ModerationStack, number: u32, level: u32) {
     let consumer = stack.consumer(number);
     if consumer.tuned.is_none() {

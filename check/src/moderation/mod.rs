@@ -1,5 +1,6 @@
-//! Moderation and budgeted polling: devices polled at the end of interrupts, several on a CPU, and connections of RDMA
-//! NICs whose completion queues are polled there or in threads; their levels are tuned, or set by hand, while they work.
+//! Moderation and budgeted polling. Several devices on a CPU are polled at the end of interrupts. Completion queues of
+//! connected RDMA NICs are polled there too, or in threads. Controllers tune their levels, or managers set them, under
+//! load.
 
 mod board;
 mod end;

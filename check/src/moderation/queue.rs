@@ -45,7 +45,7 @@ impl Queue {
         Arc::new(Self { number, port, gap_ns, depth: AtomicU64::new(depth), side, tuner, soft: OnceLock::new() })
     }
 
-    /// It is polled there from now on.
+    /// The list that polls it from now on.
     pub(super) fn start(&self, soft: &Arc<SoftPoll<SimHal>>, id: SoftId) {
         assert!(self.soft.set((Arc::downgrade(soft), id)).is_ok(), "once");
         self.port.arm(true);

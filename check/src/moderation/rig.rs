@@ -1,6 +1,7 @@
 //! The machine, and what the host does with it.
 
 use super::board::Board;
+use super::end::COMPLETE;
 use super::manage;
 use super::stack::{BOARD_INTID, ModerationStack, NICS, Tick, Wanted};
 use super::step::{ModerationFault, ModerationStep};
@@ -9,9 +10,8 @@ use super::watch::Hang;
 use crate::checkers::{self, Checker};
 use crate::coverage::Coverage;
 use crate::draw::Knobs;
-use crate::either;
 use crate::gic::bells::{BEGIN_TICKS, BellPort, Bells, Sound};
-use crate::gic::system::{self, Entry, Options, Version};
+use crate::gic::harness::{self, Entry, Options, Version};
 use crate::server;
 use crate::subject::{Build, Rig};
 use crate::verdict::violate;
@@ -26,17 +26,18 @@ use machine::time::Ps;
 use machine::{Costs, Machine, MachineConfig};
 use std::sync::Arc;
 
-/// Everything that is done on the boot thread ends within this.
+/// Work on the boot thread ends within this time.
 const LIMIT: Ps = Ps::from_ns(2_000_000_000);
 /// The last load: commands of each consumer.
 const PROOF: u64 = 24;
-/// What is left of a consumer's load in the end: one by one at a level of 256 µs it ends within the bound.
+/// Commands of a consumer that may be left in the end: one by one, at a level of 256 µs, they complete within the
+/// bound.
 const LEFT_MAX: u64 = 1_000;
 /// PPI of the driver's clock.
 const TICK_PPI: u32 = 27;
 /// The board and the NICs.
 const DEVICES: u32 = 3;
-/// Looks at tunings until they rest, and the time between two.
+/// How often to look whether tunings have come to rest, and the time between two looks.
 const REST_MAX: u32 = 300;
 const REST_LOOK: Ps = Ps::from_ns(100_000);
 
@@ -73,12 +74,12 @@ fn draw_tuning(knobs: &mut Knobs) -> Tuning {
     Tuning { table, config }
 }
 
-/// What completions cost: some machines are overwhelmed.
+/// The cost of completions: some machines are overwhelmed.
 fn draw_costs(knobs: &mut Knobs) -> Costs {
     let entry_ps = 1000 * knobs.number_with("entry_ns", 10..=2_000, 10, |draw| draw.time_ns(10, 2_000));
     let mut costs = server::costs();
-    for (work, ps) in [(Work::ReapEntry, entry_ps), (Work::FabricComplete, entry_ps), (Work::SoftPass, 200_000)] {
-        costs.work_ps[work as usize] = ps;
+    for (work, ps) in [(Work::ReapEntry, entry_ps), (COMPLETE, entry_ps), (Work::SoftPass, 200_000)] {
+        costs.work.set_ps(work, ps);
     }
     costs
 }
@@ -97,7 +98,7 @@ impl ModerationRig {
         let gic = GicConfig { its: Some(ItsConfig::default()), ..GicConfig::default() };
         let options = Options { cpus, force_threads, gic, machine, ..Options::default() };
         let entry = Entry::default();
-        let mut machine = system::build(Version::V3, &options, &entry);
+        let mut machine = harness::build(Version::V3, &options, &entry);
         let gic = machine.gic().expect("it was asked for").model;
         let board = machine.add_model(|_| Box::new(Board::new(gic, BOARD_INTID, queues)));
         let tick = (Sound::Wire { intid: TICK_PPI, cpu: 0 }, true);
@@ -115,7 +116,7 @@ impl ModerationRig {
             };
             machine.add_model(|id| Box::new(Nic::new(id, gic, &wire, config).expect("valid")))
         });
-        // What devices round levels to, faulty or not.
+        // The levels to which devices round, with or without a fault.
         let rounds = knobs.number_with("rounds", 1..=8, 1, |draw| draw.time_ns(1, 8)) as u16;
         let budget = knobs.number_with("budget", 1..=256, 256, |draw| draw.time_ns(1, 256)) as u32;
         let time_ns_max = 1000 * knobs.number_with("pass_us", 5..=2_000, 2_000, |draw| draw.time_ns(5, 2_000));
@@ -157,7 +158,7 @@ impl ModerationRig {
         }
     }
 
-    /// Every tuning comes to rest: no level is wanted that is not programmed, and each device does what its tuner
+    /// Every tuning comes to rest: each wanted level is programmed, and each device has the level that its tuner
     /// believes.
     fn rest(&mut self) {
         let mut restless: Vec<_> = (0..self.up().consumers.len()).collect();
@@ -202,10 +203,10 @@ impl Rig for ModerationRig {
         let (options, entry, mode, wanted) = (self.options.clone(), self.entry.clone(), self.mode, self.wanted.clone());
         let port = BellPort { regs: self.machine.regs(self.clock, 0), index: 0 };
         let boot = move || {
-            let system = system::bring_up(windows, Version::V3, mode, &options, &entry);
+            let system = harness::bring_up(windows, Version::V3, mode, &options, &entry);
             let stack = ModerationStack::bring_up(system, &wanted);
             let line = stack.system.private(TICK_PPI, Arc::new(Tick { port, stack: Arc::downgrade(&stack) }));
-            stack.system.add_private(line);
+            stack.system.enable_everywhere(line);
             stack
         };
         self.stack = Some(self.machine.run_boot(LIMIT, boot).expect("the stack comes up"));
@@ -277,7 +278,7 @@ impl Rig for ModerationRig {
         assert!(faults.is_empty(), "the machine recorded faults: {faults:?}");
         self.rest();
         self.boot(|stack| {
-            let strays = either!(&stack.system.gic, gic => gic.strays());
+            let strays = stack.system.arm.strays();
             assert_eq!(strays, 0, "interrupts without a line");
             for consumer in &stack.consumers {
                 let Some(tuned) = &consumer.tuned else { continue };

@@ -1,4 +1,4 @@
-//! What the machine's threads share: the system, polled devices, connections of two NICs, and who tunes them.
+//! State that the machine's threads share: the system, polled devices, connections of two NICs, and their tuners.
 
 use super::board::Port;
 use super::end::{DEPTH_MAX, ENTRIES, End};
@@ -8,9 +8,7 @@ use super::turns::Turns;
 use super::watch::Slow;
 use crate::coverage::Coverage;
 use crate::gic::bells::BellPort;
-use crate::gic::system::{self, System};
-use drivers::gic::its::ItsDomain;
-use drivers::message::MessageDomain;
+use crate::gic::harness::{self, ArmHarness};
 use drivers::pci::{MsixCapability, MsixTable};
 use drivers::rdma::{
     CompletionQueue, CqConfig, CqContext, CqUse, Device, DeviceConfig, Missed, QpConfig, QueuePair, Worker,
@@ -30,7 +28,7 @@ pub(super) const BOARD_INTID: u32 = 40;
 /// Requesters of the NICs.
 pub(super) const NICS: [u16; 2] = [0x0300, 0x0400];
 
-/// What is to be brought up.
+/// The consumers to bring up.
 #[derive(Clone)]
 pub(super) struct Wanted {
     pub(super) cpus: u32,
@@ -44,7 +42,7 @@ pub(super) struct Wanted {
     pub(super) weight: u32,
     /// All are polled by CPU 0.
     pub(super) crowded: bool,
-    /// By consumer, a bit each: nobody tunes it; a thread polls it (of completion queues).
+    /// By consumer, one bit each: no controller tunes it; a thread polls it (completion queues only).
     pub(super) untuned: u64,
     pub(super) threaded: u64,
     /// The first consumer's controller; the others follow.
@@ -79,7 +77,7 @@ impl Wanted {
 
 /// Everything that runs on the machine.
 pub struct ModerationStack {
-    pub(super) system: Arc<System>,
+    pub(super) system: Arc<ArmHarness>,
     pub(super) consumers: Vec<Consumer>,
     pub(super) lines: Vec<Irq>,
     pub(super) tuning: Tuning,
@@ -93,7 +91,7 @@ pub struct ModerationStack {
     _programmers: Vec<Arc<Programmer<SimHal>>>,
 }
 
-/// The clock of CPU 0, which tells tuners that time passes, and drivers that their commands are old.
+/// The clock of CPU 0. It tells tuners that time passes, and drivers that their commands are old.
 pub(super) struct Tick {
     pub(super) port: BellPort,
     /// Its system holds the clock's line.
@@ -120,9 +118,9 @@ struct Opened {
     tuned: Option<Tuned>,
 }
 
-/// What is being brought up.
+/// The parts during bring-up.
 struct Bringup<'a> {
-    system: Arc<System>,
+    system: Arc<ArmHarness>,
     wanted: &'a Wanted,
     consumers: Vec<Consumer>,
     lines: Vec<Irq>,
@@ -133,7 +131,7 @@ fn region(nic: ModelId, region: u8) -> Regs {
 }
 
 impl ModerationStack {
-    pub(super) fn bring_up(system: Arc<System>, wanted: &Wanted) -> Arc<Self> {
+    pub(super) fn bring_up(system: Arc<ArmHarness>, wanted: &Wanted) -> Arc<Self> {
         let mut bringup = Bringup { system, wanted, consumers: Vec::new(), lines: Vec::new() };
         let queues: Vec<_> = (0..wanted.queues).map(|number| bringup.queue(number)).collect();
         let (devices, ends) = if wanted.pairs > 0 { bringup.connect() } else { Default::default() };
@@ -165,7 +163,7 @@ impl ModerationStack {
         })
     }
 
-    /// The consumer of this number, taken round.
+    /// The consumer of this number, modulo their number.
     pub(super) fn consumer(&self, number: u32) -> &Consumer {
         &self.consumers[number as usize % self.consumers.len()]
     }
@@ -232,7 +230,7 @@ impl Bringup<'_> {
         Opened { end, queue, pair, tuned }
     }
 
-    /// Puts all that is not polled by threads on the lists.
+    /// Puts all consumers on the lists, except those that threads poll.
     fn add_all(
         &self,
         mut add: impl FnMut(u32, Arc<dyn Polled>, Option<Arc<Tuner<SimHal>>>) -> SoftId,
@@ -250,7 +248,7 @@ impl Bringup<'_> {
         entries.into_iter().map(|entry| entry.map(|(number, polled, tuner)| add(number, polled, tuner))).collect()
     }
 
-    /// Lines, and what their interrupts schedule; the first arming.
+    /// Allocates lines, connects each interrupt to the instance that it schedules, and arms for the first time.
     fn begin(
         &mut self,
         soft: &Arc<SoftPoll<SimHal>>,
@@ -289,14 +287,14 @@ impl Bringup<'_> {
 
     fn request(&self, index: u32, requester: u16) -> AllocRequest {
         let affinity = CpuSet::first(self.wanted.cpus);
-        AllocRequest { affinity, requester: RequesterId(requester), ..system::request(index) }
+        AllocRequest { affinity, requester: RequesterId(requester), ..harness::request(index) }
     }
 
     /// The line of a device of the board.
     fn wire(&mut self, queue: &Arc<Queue>) {
-        let (core, gic) = (&self.system.core, &self.system.gic);
+        let (core, arm) = (&self.system.core, &self.system.arm);
         let request = self.request(BOARD_INTID + queue.number, 0x0100);
-        let line = core.alloc_line(&*gic.domain(), &request, gic.flow()).expect("a line");
+        let line = core.alloc_line(arm.domain(), &request, arm.flow()).expect("a line");
         core.set_type(line, Trigger::EdgeRising).expect("an SPI can be");
         core.request(line, "queue", RequestFlags::default(), queue.clone()).expect("a new line");
         self.lines.push(line);
@@ -306,12 +304,11 @@ impl Bringup<'_> {
     fn messages(&mut self, device: &Device<SimHal>, nic: ModelId, requester: u16) {
         let capability = MsixCapability::find(&region(nic, REGION_CONFIG)).expect("MSI-X");
         let table = MsixTable::enable(region(nic, REGION_CONFIG), region(nic, REGION_MSIX), capability);
-        let parent = Arc::new(ItsDomain::new(self.system.its()));
-        let messages = MessageDomain::new(SimHal, table, parent).expect("not posted");
+        let messages = self.system.arm.message_domain(table).expect("an ITS");
         for index in 0..self.wanted.pairs {
             let events = device.event_queue(index as u16).expect("one a connection").clone();
             let request = self.request(index, requester);
-            let line = self.system.core.alloc_line(&messages, &request, Flow::FastEoi).expect("a line");
+            let line = self.system.core.alloc_line(messages.clone(), &request, Flow::FastEoi).expect("a line");
             self.system.core.request(line, "rnic", RequestFlags::default(), events).expect("a new line");
             self.lines.push(line);
         }

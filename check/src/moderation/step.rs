@@ -1,11 +1,12 @@
-//! What managers do to moderated consumers, and what goes wrong with their devices.
+//! Steps of managers on moderated consumers, and faults of their devices.
 
 use super::watch::Hang;
 use crate::draw::Draw;
 use machine::rdma::ModerationAnswer;
 use std::fmt;
 
-/// A step. Consumers, lines, levels and CPUs are taken round: a smaller machine has the same history.
+/// A step. Numbers of consumers, lines, levels and CPUs count modulo their number, so a smaller machine has the same
+/// history.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ModerationStep {
     /// Lets a line be delivered on these CPUs, a bit each.
@@ -20,11 +21,11 @@ pub enum ModerationStep {
     Burst { consumer: u32, count: u64 },
     /// A consumer's load stops for a while.
     Stop { consumer: u32, ns: u64 },
-    /// So many commands under way from now on; 1 is a ping-pong.
+    /// Sets the number of commands under way; 1 is a ping-pong.
     Depth { consumer: u32, depth: u64 },
     /// Looks for completions without an interrupt, some times.
     Poll { consumer: u32, most: u32, times: u32, gap_ns: u64 },
-    /// Sets a level by hand, where nothing tunes.
+    /// Sets a level by hand, for a consumer that no controller tunes.
     Level { consumer: u32, level: u32 },
     /// Another controller tunes from now on.
     Algorithm { consumer: u32, number: u32 },
@@ -73,11 +74,11 @@ impl fmt::Display for ModerationStep {
 /// A fault, for as long as its window lasts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ModerationFault {
-    /// A device rounds what it is told, or refuses it.
+    /// A device rounds the levels that it is given, or refuses them.
     Answers { device: u32, answer: ModerationAnswer },
     /// Commands that program a consumer's level hang.
     Hangs { consumer: u32, hang: Hang },
-    /// A wire of the board sounds without a reason.
+    /// A wire of the board interrupts without a reason.
     Spurious { queue: u32 },
 }
 

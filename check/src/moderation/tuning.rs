@@ -1,4 +1,4 @@
-//! How consumers are tuned: controllers with times that fit a history of a millisecond.
+//! Tuning of consumers: controllers whose times fit a history of a millisecond.
 
 use super::watch::{Promise, Slow, Watched};
 use super::work::Source;
@@ -19,7 +19,7 @@ pub(super) fn table(choice: usize) -> LevelTable {
     LevelTable::new(levels).expect("they are sorted")
 }
 
-/// What controllers are built from.
+/// Parameters of controllers.
 #[derive(Clone)]
 pub(super) struct Tuning {
     pub(super) table: LevelTable,
@@ -27,7 +27,7 @@ pub(super) struct Tuning {
 }
 
 impl Tuning {
-    /// A controller by number, ours the most often.
+    /// A controller by number; our own is the most frequent.
     pub(super) fn controller(&self, number: u32) -> (Box<dyn Controller>, Promise) {
         let published = match number % 8 {
             5 => Algorithm::IrqAm,
@@ -51,7 +51,7 @@ impl Tuning {
     }
 }
 
-/// A tuner, and the hand on its controller.
+/// A tuner, and the harness's access to its controller.
 #[derive(Clone)]
 pub(super) struct Tuned {
     pub(super) watched: Watched,
@@ -65,11 +65,12 @@ pub(super) struct Consumer {
     pub(super) tuned: Option<Tuned>,
 }
 
-/// A level that somebody wants must be programmed within this when nothing hinders.
+/// A wanted level must be programmed within this time if nothing prevents it.
 const CALLED_NS_MAX: u64 = 1_000_000;
 
 impl Consumer {
-    /// What is wrong with its tuning, now that nothing is under way and nothing is faulty; that may need a while.
+    /// A defect of its tuning, once no command is under way and no fault is active; the tuning may need a while to
+    /// rest.
     pub(super) fn unrest(&self, table: &LevelTable) -> Option<String> {
         let has = self.source.setting();
         let wrong = match self.device.last() {
@@ -85,7 +86,7 @@ impl Consumer {
         if called.is_some() || watched.is_adaptive() && (watched.waits() || view.wanted.is_some()) {
             return Some(format!("a level is not programmed\n{view}"));
         }
-        // A published controller takes a failure as done.
+        // A published controller treats a failed step as done.
         let told = self.device.last().filter(|_| watched.is_adaptive() && view.actual.is_some());
         match told {
             Some((told, Outcome::Done(actual))) if told != table.setting(view.level) || view.actual != Some(actual) => {

@@ -1,7 +1,6 @@
-//! What is polled, with marks for the checker round each of its turns.
+//! A polled instance, with marks for the checker round each of its turns.
 
 use irq::poll::Polled;
-use machine::observe;
 use std::sync::Arc;
 
 /// Marks of this subject's own: an instance in the high half, a number in the low one.
@@ -10,19 +9,19 @@ use std::sync::Arc;
 pub(crate) const BEGUN: u32 = 0x200;
 /// It ended: completions.
 pub(crate) const ENDED: u32 = 0x201;
-/// The interrupt was armed again: whether something had come before.
+/// The interrupt was armed again; the number says whether something had come before.
 pub(crate) const REARMED: u32 = 0x202;
 /// An interrupt is about to schedule it.
 pub(crate) const WANTED: u32 = 0x203;
-/// It has.
+/// The interrupt has scheduled it.
 pub(crate) const LISTED: u32 = 0x204;
 
-/// Says so.
+/// Records a mark.
 pub(super) fn mark(tag: u32, instance: u32, number: u32) {
-    observe::mark(tag, u64::from(instance) << 32 | u64::from(number));
+    machine::mark(tag, u64::from(instance) << 32 | u64::from(number));
 }
 
-/// An instance whose turns are told of.
+/// An instance that marks its turns.
 pub(super) struct Turns {
     pub(super) instance: u32,
     pub(super) inner: Arc<dyn Polled>,

@@ -1,49 +1,49 @@
-//! A controller that is watched: what it is told, what it makes of it, and which of its steps are taken.
+//! A controller under observation: its inputs, its answers, and which of its steps are taken.
 
 use crate::verdict::violate;
-use hal::{Hal as _, ThreadId};
+use hal::{ThreadId, Threads};
 use irq::moderation::{Controller, Found, Moderated, Next, Outcome, Sample, Setting, Step, TuningView};
 use machine::SimHal;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 const NAME: &str = "tuning";
-/// Bits of a step's id that are the controller's own; above them stands which controller it is of.
+/// Bits of a step's id that belong to the controller; the bits above say which controller it is.
 const ID_BITS: u32 = 20;
-/// Of a controller that was put in: it must be given the level that it starts with.
+/// Id of the first step of a controller that was put in: it must be given the level that it starts with.
 const FIRST: u32 = (1 << ID_BITS) - 1;
 
-/// What is promised of a controller.
+/// The promises of a controller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Promise {
-    /// Ours: it gives up a step that is not answered after this long, in ns, and its windows count everything.
+    /// Our own: it gives up a step after this long without an answer, in ns, and its windows count everything.
     Adaptive { program_ns_max: u64 },
-    /// Nothing: a published one, with its faults.
+    /// No promise: a published controller, with its faults.
     Published,
 }
 
-/// What is known of a controller, beside what it says.
+/// Observations of a controller, beside its own reports.
 struct State {
     inner: Box<dyn Controller>,
     promise: Promise,
     epoch: u32,
-    /// The level that it starts with is on its way: it is told nothing yet.
+    /// The level that it starts with is on its way; until then the controller gets no inputs.
     first: bool,
     now_ns: u64,
-    /// Completions that it was told of, by all of its kind.
+    /// Completions that were reported to it, or to any of its predecessors.
     told: u64,
     /// Looks since the last sample: when, and completions.
     looks: VecDeque<(u64, u32)>,
     sample: Option<Sample>,
     /// The step that it waits for, and since when.
     waits: Option<(u64, u64)>,
-    /// It said that the deferred work must run, and nobody has come.
+    /// It has asked for the deferred work, and the work has not run yet.
     called: Option<u64>,
-    /// Windows that were counted again.
+    /// Windows whose counts were verified.
     windows: u64,
 }
 
-/// The harness's hand on a [`Watch`].
+/// The harness's access to a [`Watch`].
 #[derive(Clone)]
 pub(super) struct Watched(Arc<Mutex<State>>);
 
@@ -75,7 +75,7 @@ impl Watched {
         body(&mut self.0.lock().expect("one host thread"))
     }
 
-    /// Another controller takes over; the first level that it wants is programmed at the next look.
+    /// Another controller takes over. Its first level is programmed at the next look.
     pub(super) fn replace(&self, inner: Box<dyn Controller>, promise: Promise) {
         self.with(|state| {
             (state.inner, state.promise, state.epoch) = (inner, promise, state.epoch + 1);
@@ -97,7 +97,7 @@ impl Watched {
         self.with(|state| state.told)
     }
 
-    /// Since when it has asked in vain for a step to be programmed.
+    /// Since when it has been waiting for somebody to program a step.
     pub(super) fn called(&self) -> Option<u64> {
         self.with(|state| state.called)
     }
@@ -107,14 +107,14 @@ impl Watched {
         self.with(|state| state.first || state.waits.is_some())
     }
 
-    /// Windows that were counted again.
+    /// Windows whose counts were verified.
     pub(super) fn windows(&self) -> u64 {
         self.with(|state| state.windows)
     }
 }
 
 impl State {
-    /// Passes a call on, and looks what became of it.
+    /// Passes a call on, and checks its effects.
     fn pass(&mut self, now_ns: u64, call: impl FnOnce(&mut dyn Controller) -> Next) -> Next {
         self.now_ns = self.now_ns.max(now_ns);
         if self.first {
@@ -145,13 +145,13 @@ impl State {
         Next::Program
     }
 
-    /// The number of the step that it waits for. Looking at the step itself would be taking it.
+    /// The number of the step that it waits for. Reading the step itself would take it.
     fn present(&self) -> Option<u64> {
         let view = self.inner.view();
         (view.phase == "programming").then_some(view.counts.steps)
     }
 
-    /// What was not answered in time is given up at the next look.
+    /// A step without an answer in time is given up at the next look.
     fn see_late(&self) {
         let Promise::Adaptive { program_ns_max } = self.promise else { return };
         let Some((number, since)) = self.waits.filter(|(number, _)| Some(*number) == self.present()) else { return };
@@ -171,7 +171,7 @@ impl State {
         };
     }
 
-    /// A window that ended counts what was done in it, however it was found.
+    /// A window that ended counts all completions within it, by interrupt or by poll.
     fn see_sample(&mut self, phase: &str) {
         let sample = self.inner.view().sample;
         if sample == self.sample {
@@ -179,13 +179,13 @@ impl State {
         }
         self.sample = sample;
         let Some(sample) = sample else { return };
-        // A search leaves out what came after a theft of the CPU.
+        // A search leaves out the completions after a theft of the CPU.
         if self.promise != Promise::Published && matches!(phase, "settling" | "holding") {
             let start_ns = self.now_ns.saturating_sub(sample.elapsed_ns);
             let done = |from: &dyn Fn(u64) -> bool| -> u64 {
                 self.looks.iter().filter(|(at, _)| from(*at)).map(|(_, done)| u64::from(*done)).sum()
             };
-            // A look at the very start may belong to the window before.
+            // A look at the very start may belong to the previous window.
             let (least, most) = (done(&|at| at > start_ns), done(&|at| at >= start_ns));
             let rate = |done: u64| (u128::from(done) * 1_000_000_000 / u128::from(sample.elapsed_ns.max(1))) as u64;
             let counted = sample.completions_per_s;
@@ -256,7 +256,7 @@ impl Controller for Watch {
 
     fn programmed(&mut self, now_ns: u64, id: u32, outcome: Outcome) -> Next {
         self.0.with(|state| {
-            // An answer to a controller that is gone is nobody's.
+            // An answer to a controller that has been replaced is ignored.
             if id >> ID_BITS == state.epoch {
                 return state.answered(now_ns, id & FIRST, outcome);
             }
@@ -273,7 +273,7 @@ impl Controller for Watch {
     }
 }
 
-/// A device on its way to which a command may hang.
+/// A device whose commands may hang on their way.
 pub(super) struct Slow {
     device: Arc<dyn Moderated>,
     hangs: Mutex<Hang>,
@@ -281,15 +281,15 @@ pub(super) struct Slow {
     last: Mutex<Option<(Setting, Outcome)>>,
 }
 
-/// What becomes of commands.
+/// The fate of commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Hang {
     /// They are answered.
     #[default]
     No,
-    /// None is, until the device is healed, which has not taken it then.
+    /// No command is answered until the device is healed; the device has then not taken them.
     Lost,
-    /// None is, until the device is healed; then it takes it.
+    /// No command is answered until the device is healed; the device then takes them.
     Late,
 }
 
@@ -306,7 +306,7 @@ impl Slow {
         *self.hangs.lock().expect("one host thread") = hang;
     }
 
-    /// The driver's clock: wakes who waits for an answer that will not come any more, or has.
+    /// The driver's clock: wakes threads that wait for an answer, whether it has come or never will.
     pub(super) fn tick(&self) {
         if self.hangs() == Hang::No {
             let sleepers = std::mem::take(&mut *self.sleepers.lock().expect("one host thread"));
@@ -314,7 +314,7 @@ impl Slow {
         }
     }
 
-    /// What it was told last, and what came of it.
+    /// The last command, and its result.
     pub(super) fn last(&self) -> Option<(Setting, Outcome)> {
         *self.last.lock().expect("one host thread")
     }

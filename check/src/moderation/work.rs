@@ -1,22 +1,22 @@
-//! What both kinds of consumer are to the load and to managers.
+//! The interface of both kinds of consumer for the load and for managers.
 
 use irq::moderation::Setting;
 
 /// A consumer with a load that it carries on by itself.
 pub(super) trait Source: Send + Sync {
-    /// So many commands more.
+    /// Adds this many commands.
     fn add(&self, count: u64);
-    /// At most so many more.
+    /// Adds at most this many commands.
     fn trim(&self, most: u64);
-    /// So many under way from now on; 0: it stops.
+    /// Sets the number of commands under way; 0 stops the load.
     fn set_depth(&self, depth: u64);
-    /// All has completed.
+    /// True if all commands have completed.
     fn is_idle(&self) -> bool;
     /// Completions so far.
     fn completed(&self) -> u64;
-    /// Looks without an interrupt; the tuning learns of it.
+    /// Looks for completions without an interrupt; reports them to the tuning.
     fn poll_direct(&self, most: u32) -> u32;
-    /// What its device gathers now.
+    /// The moderation that its device has now.
     fn setting(&self) -> Setting;
     /// Its state, for people.
     fn describe(&self) -> String;

@@ -1,10 +1,10 @@
-//! After the last step: what managers left is put right, everything is loaded once more, and nothing may be left.
+//! After the last step: repairs the damage of managers, loads everything once more, and checks that nothing is left.
 
 use super::drive::{Drive, claim};
 use super::load::disrupt;
 use super::stack::{COMMON, PcStack, REMAPPED};
 use crate::coverage::Coverage;
-use crate::server::Delivery;
+use crate::server::Path;
 use crate::verdict::violate;
 use hal::{CpuId, Hal as _};
 use machine::SimHal;
@@ -22,7 +22,7 @@ pub(super) fn settle(stack: &Arc<PcStack>) {
 }
 
 fn put_right(stack: &PcStack, drive: &Drive) {
-    // The driver's clock may be at it.
+    // The driver's clock may be resetting it.
     let _whole = loop {
         match claim(&drive.busy) {
             Some(claimed) => break claimed,
@@ -55,7 +55,7 @@ fn revive(stack: &PcStack, drive: &Drive) {
     drive.broken.store(false, Relaxed);
     delete_orphans(stack, drive);
     for slot in stack.slots_of(drive).filter(|slot| slot.bound().is_none()) {
-        if let Err(error) = drive.bind(&stack.system, slot, &stack.numbers) {
+        if let Err(error) = drive.bind(&stack.host, slot, &stack.numbers) {
             violate("operations", format!("a queue of drive {} does not come back: {error}", drive.index));
         }
     }
@@ -74,10 +74,10 @@ fn delete_orphans(stack: &PcStack, drive: &Drive) {
     }
 }
 
-/// A last load, which interrupts alone must carry.
+/// A last load, by interrupts alone.
 pub(super) fn prove(stack: &Arc<PcStack>) {
     stack.proving.store(true, Relaxed);
-    // What the driver's clock began since.
+    // Waits for recoveries that the driver's clock has begun.
     settle(stack);
     for (number, slot) in stack.slots.iter().enumerate() {
         let before = slot.load.given();
@@ -90,12 +90,12 @@ pub(super) fn prove(stack: &Arc<PcStack>) {
     stack.functions.iter().for_each(|function| function.raise());
 }
 
-/// Nothing is under way: nothing may be left.
+/// No command is under way: nothing may be left.
 pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool) {
-    stack.system.check_quiet();
+    stack.host.check_quiet();
     check_affinities(stack);
     if !stack.lines_freed.load(Relaxed) {
-        stack.system.check_accounts();
+        stack.host.check_accounts();
     }
     for slot in &stack.slots {
         let Some(bound) = slot.bound() else { continue };
@@ -109,17 +109,17 @@ pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool) {
     }
     if count_vectors {
         for slot in &stack.slots {
-            if let Err(error) = stack.drive_of(slot).unbind(&stack.system, slot, false) {
+            if let Err(error) = stack.drive_of(slot).unbind(&stack.host, slot, false) {
                 violate("operations", format!("a queue cannot be unbound at the end: {error}"));
             }
         }
-        stack.system.check_no_vector_leaked();
+        stack.host.check_no_vector_leaked();
     }
 }
 
-/// Every CPU is online: each line is where it may be, or still on its way.
+/// Every CPU is online: each line is on an allowed CPU, or still on its way to one.
 fn check_affinities(stack: &PcStack) {
-    for line in stack.system.core.views() {
+    for line in stack.host.core().views() {
         let astray = line.effective.filter(|target| !line.affinity.contains(target.cpu));
         if let Some(target) = astray.filter(|_| !line.move_wanted) {
             let (irq, affinity) = (line.irq, &line.affinity);
@@ -128,14 +128,14 @@ fn check_affinities(stack: &PcStack) {
     }
 }
 
-/// What the stack's own counters know.
+/// Transitions from the stack's own counters.
 pub(super) fn cover(stack: &PcStack, coverage: &mut Coverage) {
     coverage.name(COMMON);
-    if stack.delivery != Delivery::Plain {
+    if stack.delivery != Path::Plain {
         coverage.name(REMAPPED);
     }
     coverage.merge(&stack.seen.lock().expect("one host thread"));
-    for line in stack.system.core.views() {
+    for line in stack.host.core().views() {
         coverage.add("line: storm throttled", line.storms.into());
     }
     for slot in &stack.slots {
@@ -144,20 +144,20 @@ pub(super) fn cover(stack: &PcStack, coverage: &mut Coverage) {
         coverage.add("check: found", queue.submission.look_hits);
         coverage.add("check: looked in vain", queue.submission.looks - queue.submission.look_hits);
     }
-    if let Some(posted) = &stack.system.posted {
-        for cpu in (0..stack.system.cpus()).map(CpuId) {
+    if let Some(posted) = stack.host.pc.posted() {
+        for cpu in (0..stack.host.cpus()).map(CpuId) {
             coverage.add("notification: empty", posted.statistics(cpu).empty_notifications);
         }
     }
-    let directly = (0..stack.system.cpus())
-        .flat_map(|cpu| (0x20..=0xea).map(move |vector| stack.system.taken(CpuId(cpu), irq::Vector(vector))));
-    if stack.system.posted.is_some() {
+    let directly = (0..stack.host.cpus())
+        .flat_map(|cpu| (0x20..=0xea).map(move |vector| stack.host.taken(CpuId(cpu), irq::Vector(vector))));
+    if stack.host.pc.posted().is_some() {
         coverage.add("retrigger: taken by its own vector", directly.sum());
     }
 }
 
 pub(super) fn describe(stack: &PcStack) -> String {
-    let mut text = stack.system.describe();
+    let mut text = stack.host.describe();
     text += &format!("now {} ns, {} users at work\n", SimHal.now_ns(), stack.users_left.load(Relaxed));
     for (index, slot) in stack.slots.iter().enumerate() {
         let state = match slot.bound() {

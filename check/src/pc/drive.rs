@@ -3,7 +3,7 @@
 use super::guard::Guard;
 use super::load::{Load, disrupt};
 use crate::mark::Mark;
-use crate::server::{System, requester};
+use crate::server::{Host, requester};
 use drivers::message::MessageDomain;
 use drivers::nvme::{self, Controller, NvmeError, QueueConfig, QueuePair};
 use drivers::pci::{MsixCapability, MsixTable};
@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// An admin command takes some 5 µs here; a drive that does not answer is found soon.
+/// An admin command takes some 5 µs here, so a drive that does not answer is noticed soon.
 const ADMIN_TIMEOUT_NS: u64 = 2_000_000;
 
 /// Why a queue could not be bound.
@@ -64,7 +64,7 @@ pub(super) struct Slot {
     bound: Mutex<Option<Bound>>,
     /// Its line is not posted.
     pub(super) unposted: AtomicBool,
-    /// One manager at a time does what does not bear another's.
+    /// Operations that cannot run beside another are for one manager at a time.
     busy: AtomicBool,
 }
 
@@ -92,7 +92,7 @@ impl Slot {
         claim(&self.busy)
     }
 
-    /// What is bound here now.
+    /// The queue that is bound here now.
     pub(super) fn bound(&self) -> Option<Bound> {
         self.bound.lock().expect("one host thread").clone()
     }
@@ -111,8 +111,8 @@ pub(super) struct Drive {
     controller: Mutex<Option<Arc<Controller<SimHal>>>>,
     /// Controllers whose device did not stop: it may still write to their queues.
     unstopped: Mutex<Vec<Arc<Controller<SimHal>>>>,
-    posted: MessageDomain<SimHal, MsixTable<Regs>>,
-    unposted: MessageDomain<SimHal, MsixTable<Regs>>,
+    posted: Arc<MessageDomain<SimHal, MsixTable<Regs>>>,
+    unposted: Arc<MessageDomain<SimHal, MsixTable<Regs>>>,
     /// Something went wrong with it that only a reset cures.
     pub(super) broken: AtomicBool,
     /// One manager at a time takes the whole drive.
@@ -121,10 +121,10 @@ pub(super) struct Drive {
 
 impl Drive {
     /// Brings the controller up; on a CPU of the machine.
-    pub(super) fn bring_up(system: &System, model: ModelId, index: u32, queues: u16, managed: bool) -> Self {
+    pub(super) fn bring_up(host: &Host, model: ModelId, index: u32, queues: u16, managed: bool) -> Self {
         let region = |region| Regs::Model { model, region };
         let capability = MsixCapability::find(&region(REGION_CONFIG)).expect("MSI-X");
-        // Both see the one table; a vector is only ever the one's or the other's.
+        // Both share one table; each vector belongs to only one of them.
         let table = || MsixTable::enable(region(REGION_CONFIG), region(REGION_MSIX), capability);
         let drive = Self {
             index,
@@ -133,8 +133,8 @@ impl Drive {
             managed,
             controller: Mutex::default(),
             unstopped: Mutex::default(),
-            posted: MessageDomain::new(SimHal, table(), system.pci()).expect("PCI messages"),
-            unposted: MessageDomain::new(SimHal, table(), system.unposted()).expect("PCI messages"),
+            posted: Arc::new(MessageDomain::new(SimHal, table(), host.pci()).expect("PCI messages")),
+            unposted: Arc::new(MessageDomain::new(SimHal, table(), host.unposted()).expect("PCI messages")),
             broken: AtomicBool::new(false),
             busy: AtomicBool::new(false),
         };
@@ -167,12 +167,12 @@ impl Drive {
         down
     }
 
-    /// Makes a queue and gives it a line; the slot is the caller's.
-    pub(super) fn bind(&self, system: &System, slot: &Slot, numbers: &AtomicU64) -> Result<(), BindError> {
+    /// Creates a queue and gives it a line. The caller holds the slot.
+    pub(super) fn bind(&self, host: &Host, slot: &Slot, numbers: &AtomicU64) -> Result<(), BindError> {
         let controller = self.controller().ok_or(NvmeError::Stopped)?;
         let config = QueueConfig { entries: 32, vector: Some(slot.vector), transfer_bytes_max: 4096 };
         let pair = controller.create_queue_pair(config, slot.load.clone())?;
-        match self.connect(system, slot, pair.clone(), numbers) {
+        match self.connect(host, slot, pair.clone(), numbers) {
             Ok(()) => {
                 slot.load.attach(Some(&pair));
                 Ok(())
@@ -187,7 +187,7 @@ impl Drive {
     /// Gives a queue pair a line and its handler.
     fn connect(
         &self,
-        system: &System,
+        host: &Host,
         slot: &Slot,
         pair: Arc<QueuePair<SimHal>>,
         numbers: &AtomicU64,
@@ -197,80 +197,80 @@ impl Drive {
             index: slot.vector.into(),
             affinity: slot.share.clone(),
             managed: self.managed,
-            delivery: irq::Delivery::Fixed,
+            delivery: irq::DeliveryKind::Fixed,
         };
         let domain = if slot.unposted.load(Relaxed) { &self.unposted } else { &self.posted };
-        let line = match system.core.alloc_line(domain, &request, Flow::Edge) {
-            // The queue's own CPUs are away: any will do.
+        let line = match host.core().alloc_line(domain.clone(), &request, Flow::Edge) {
+            // The queue's own CPUs are offline: any CPU will do.
             Err(IrqError::NoCpu(_)) => {
-                let request = AllocRequest { affinity: CpuSet::first(system.cpus()), ..request };
-                system.core.alloc_line(domain, &request, Flow::Edge)?
+                let request = AllocRequest { affinity: CpuSet::first(host.cpus()), ..request };
+                host.core().alloc_line(domain.clone(), &request, Flow::Edge)?
             }
             line => line?,
         };
         let guard = Guard::open(numbers, pair.clone());
         let name = format!("nvme{}q{}", self.index, slot.vector);
-        if let Err(error) = system.core.request(line, name, RequestFlags::default(), guard.clone()) {
+        if let Err(error) = host.core().request(line, name, RequestFlags::default(), guard.clone()) {
             guard.close();
-            system.core.free_line(line)?;
+            host.core().free_line(line)?;
             return Err(error);
         }
         slot.set(Some(Bound { pair, line, guard }));
         Ok(())
     }
 
-    /// Frees a slot's line, and gives its queue pair a new one; the slot is the caller's.
-    pub(super) fn reconnect(&self, system: &System, slot: &Slot, numbers: &AtomicU64) -> Result<(), IrqError> {
+    /// Frees a slot's line, and gives its queue pair a new one. The caller holds the slot.
+    pub(super) fn reconnect(&self, host: &Host, slot: &Slot, numbers: &AtomicU64) -> Result<(), IrqError> {
         let Some(bound) = slot.set(None) else { return Ok(()) };
-        free_line(system, &bound)?;
-        self.connect(system, slot, bound.pair.clone(), numbers)?;
-        // What came in between was nobody's: a driver looks for itself.
+        free_line(host, &bound)?;
+        self.connect(host, slot, bound.pair.clone(), numbers)?;
+        // Completions in between had no line, so the driver looks for them itself.
         bound.pair.poll(usize::MAX);
         Ok(())
     }
 
-    /// Deletes a queue with what is in flight there, and frees its line; the slot is the caller's.
-    pub(super) fn unbind(&self, system: &System, slot: &Slot, lines_first: bool) -> Result<(), BindError> {
+    /// Deletes a queue with its commands in flight, and frees its line. The caller holds the slot.
+    pub(super) fn unbind(&self, host: &Host, slot: &Slot, lines_first: bool) -> Result<(), BindError> {
         let Some(bound) = slot.set(None) else { return Ok(()) };
         slot.load.attach(None);
         if lines_first {
-            free_line(system, &bound)?;
+            free_line(host, &bound)?;
         }
         let deleted = match self.controller() {
             Some(controller) => disrupt(&[&slot.load], || controller.delete_queue_pair(bound.pair.qid())),
             None => Ok(()),
         };
         if !lines_first {
-            free_line(system, &bound)?;
+            free_line(host, &bound)?;
         }
         Ok(deleted?)
     }
 }
 
 /// Takes the handler off a line, and frees the line.
-fn free_line(system: &System, bound: &Bound) -> Result<(), IrqError> {
+fn free_line(host: &Host, bound: &Bound) -> Result<(), IrqError> {
     let action: Arc<dyn Action> = bound.guard.clone();
-    system.core.free(bound.line, &action)?;
+    host.core().free(bound.line, &action)?;
     bound.guard.close();
-    if system.unit.is_some()
-        && let Some(view) = system.core.view(bound.line)
+    if host.unit().is_some()
+        && let Some(view) = host.core().view(bound.line)
     {
         Mark::EntryFreed.of(view.levels[1].hwirq.0);
     }
-    system.core.free_line(bound.line)
+    host.core().free_line(bound.line)
 }
 
-/// Takes a slot's handler off its line and installs another for the same queue pair; the slot is the caller's.
-pub(super) fn replace_handler(system: &System, slot: &Slot, numbers: &AtomicU64) -> Result<(), IrqError> {
+/// Takes a slot's handler off its line and installs another for the same queue pair. The caller holds the slot.
+pub(super) fn replace_handler(host: &Host, slot: &Slot, numbers: &AtomicU64) -> Result<(), IrqError> {
     let Some(bound) = slot.bound() else { return Ok(()) };
     let action: Arc<dyn Action> = bound.guard.clone();
-    system.core.free(bound.line, &action)?;
+    host.core().free(bound.line, &action)?;
     bound.guard.close();
     let guard = Guard::open(numbers, bound.pair.clone());
     let flags = RequestFlags { start_disabled: true, ..RequestFlags::default() };
     slot.set(Some(Bound { guard: guard.clone(), ..bound.clone() }));
-    system.core.request(bound.line, "again", flags, guard)?;
-    system.core.enable(bound.line)?;
+    host.core().request(bound.line, "again", flags, guard)?;
+    host.core().enable(bound.line)?;
     bound.pair.poll(usize::MAX);
     Ok(())
 }

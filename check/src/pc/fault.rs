@@ -1,19 +1,18 @@
-//! What goes wrong with a PC's hardware.
+//! Faults of a PC's hardware.
 
 use crate::draw::Draw;
-use crate::server::Delivery;
-use machine::nvme::FaultPlan;
-use machine::time::Ps;
+use crate::server::Path;
 use std::fmt;
 
 /// A fault, for as long as its window lasts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PcFault {
-    /// A drive's next entries are wrong in this way, `after` so many right ones.
+    /// A drive's next entries are wrong in this way, after `after` right ones.
     Entry { drive: u32, wrong: WrongEntry, after: u64 },
-    /// So many of a thousand messages of a drive meet this on their way.
+    /// This many of a thousand messages of a drive meet this fate on their way.
     Tampered { drive: u32, act: Tampering, per_mille: u32 },
-    /// A drive does nothing for so long; its registers still read, and what came meanwhile it then takes up.
+    /// A drive does nothing for this long. Its registers still read; afterwards it handles everything that came
+    /// meanwhile.
     Silent { drive: u32, ns: u64 },
     /// A drive reports a fatal error.
     Fatal { drive: u32 },
@@ -21,15 +20,15 @@ pub enum PcFault {
     Storm { period_ns: u64 },
     /// A requester imitates a drive's messages.
     Stranger { drive: u32, vector: u32, interval_ns: u64 },
-    /// Every invalidation takes so much longer.
+    /// Every invalidation takes this much longer.
     LateInvalidation { ns: u64 },
-    /// The invalidation queue stops with an error, whatever it is given.
+    /// The invalidation queue stops with an error at every command.
     FailedInvalidation,
-    /// A function on the level pin does not let go of it.
+    /// A function on the level-triggered pin does not release it.
     Stuck { function: u32 },
 }
 
-/// What happens to messages on their way.
+/// The fate of messages on their way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tampering {
     /// They are lost.
@@ -46,23 +45,23 @@ pub enum Tampering {
     Storm,
 }
 
-/// What is wrong with an entry.
+/// A defect of a completion entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WrongEntry {
-    /// A command id that nobody gave.
+    /// A command id that the driver did not use.
     UnknownCommand,
     /// It is posted twice.
     Twice,
-    /// The phase of the last pass.
+    /// The phase of the previous pass.
     WrongPhase,
     /// A submission queue that does not exist.
     UnknownQueue,
 }
 
 /// The kinds of fault that a machine with this delivery can have.
-pub(super) fn kinds(delivery: Delivery) -> &'static [&'static str] {
+pub(super) fn kinds(delivery: Path) -> &'static [&'static str] {
     match delivery {
-        Delivery::Plain => &KINDS[..KINDS.len() - 3],
+        Path::Plain => &KINDS[..KINDS.len() - 3],
         _ => KINDS,
     }
 }
@@ -115,7 +114,7 @@ impl PcFault {
         }
     }
 
-    /// It may lose interrupts or commands, so that only a driver's own clock finds them.
+    /// It may lose interrupts or commands; then only a driver's own clock finds them.
     pub(super) fn is_lossy(&self) -> bool {
         match self {
             Self::Entry { wrong, .. } => *wrong != WrongEntry::Twice,
@@ -126,17 +125,17 @@ impl PcFault {
         }
     }
 
-    /// Messages may come as they were written long ago: a silent drive takes up the new message of its vector only later.
+    /// Old messages may come: a silent drive takes up the new message of its vector only later.
     pub(super) fn is_stale(&self) -> bool {
         matches!(self, Self::Tampered { act: Tampering::Stale, .. } | Self::Silent { .. })
     }
 
-    /// Operations of the stack may fail for it.
+    /// Operations of the stack may fail because of it.
     pub(super) fn breaks_operations(&self) -> bool {
         self.lies() || *self == Self::FailedInvalidation
     }
 
-    /// What a drive says of commands is not to be trusted.
+    /// A drive's reports on commands cannot be trusted.
     pub(super) fn lies(&self) -> bool {
         matches!(self, Self::Entry { .. } | Self::Silent { .. } | Self::Fatal { .. })
     }
@@ -175,32 +174,5 @@ impl fmt::Display for PcFault {
             }
             Self::Stuck { function } => write!(f, "function {function} does not let go of the level line"),
         }
-    }
-}
-
-/// Silences that overlap are one: what the drive kept in the first waits for its end, and must not come out of turn.
-pub(super) fn silence(plan: &mut FaultPlan, from: Ps, until: Ps) {
-    let earlier = plan.silent_until.filter(|&end| end > from);
-    if earlier.is_none() {
-        plan.silent_at = Some(from);
-    }
-    plan.silent_until = earlier.max(Some(until));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_short_silence_in_a_long_one_does_not_end_it() {
-        let mut plan = FaultPlan::default();
-        let said = |plan: &FaultPlan| (plan.silent_at, plan.silent_until);
-        silence(&mut plan, Ps(10), Ps(100));
-        silence(&mut plan, Ps(20), Ps(30));
-        assert_eq!(said(&plan), (Some(Ps(10)), Some(Ps(100))));
-        silence(&mut plan, Ps(50), Ps(120));
-        assert_eq!(said(&plan), (Some(Ps(10)), Some(Ps(120))));
-        silence(&mut plan, Ps(120), Ps(150));
-        assert_eq!(said(&plan), (Some(Ps(120)), Some(Ps(150))));
     }
 }

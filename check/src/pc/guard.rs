@@ -5,7 +5,7 @@ use irq::{Action, Irq, IrqReturn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Wraps what a line runs. Every installation has a number of its own.
+/// Wraps the handler of a line. Every installation has its own number.
 pub(super) struct Guard {
     inner: Arc<dyn Action>,
     number: u64,

@@ -1,4 +1,4 @@
-//! The load of one queue: gives commands, and knows of each what must come back.
+//! The load of one queue: submits commands, and knows the right result of each.
 
 use super::user::User;
 use crate::mark::Mark;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, Weak};
 const BLOCK_BYTES: usize = 512;
 /// Commands that a load has buffers for: more than a queue of 32 entries takes.
 const BUFFERS: u16 = 32;
-/// What a buffer holds until the drive wrote it.
+/// The content of a buffer until the drive writes it.
 const POISON: u64 = 0xdead_dead_dead_dead;
 
 struct Flight {
@@ -33,21 +33,21 @@ struct State {
     free: Vec<u16>,
     /// Commands still to submit from completions.
     carried: u64,
-    /// What has been in flight since then, in ns, may be aborted.
+    /// Commands in flight since then, in ns, may be aborted.
     aborted_ns: u64,
 }
 
-/// The load of one queue, whatever queue pair that is.
+/// The load of one queue. It stays the same when the queue pair is replaced.
 pub(super) struct Load {
     /// In the high bits of its commands' numbers.
     number: u64,
     memory: <SimHal as hal::Hal>::Dma,
-    /// The queue pair tells the load, which it owns therefore.
+    /// The queue pair reports to the load, and so owns it.
     pair: Mutex<Weak<QueuePair<SimHal>>>,
     state: Mutex<State>,
-    /// How many operations run that may end its commands with an error.
+    /// Operations under way that may end its commands with an error.
     disrupted: AtomicU32,
-    /// The drive may say anything.
+    /// The drive's reports cannot be trusted.
     pub(super) distrusted: AtomicBool,
 }
 
@@ -66,7 +66,7 @@ impl Load {
         })
     }
 
-    /// The queue pair to which commands go; none: nowhere.
+    /// The queue pair that takes the commands; none: commands go nowhere.
     pub(super) fn attach(&self, pair: Option<&Arc<QueuePair<SimHal>>>) {
         *self.pair.lock().expect("one host thread") = pair.map(Arc::downgrade).unwrap_or_default();
     }
@@ -79,7 +79,7 @@ impl Load {
         with(&mut self.state.lock().expect("one host thread"))
     }
 
-    /// Submits up to `count` commands in one batch; how many were accepted.
+    /// Submits up to `count` commands in one batch; returns how many were accepted.
     pub(super) fn submit(&self, count: u32, user: Option<&Arc<User>>) -> u32 {
         let Some(pair) = self.pair() else { return 0 };
         let requests: Vec<IoRequest> = (0..count).map_while(|_| self.prepare(user)).collect();
@@ -129,7 +129,7 @@ impl Load {
         })
     }
 
-    /// Submits `count` commands, `depth` now and each of the others from a completion.
+    /// Submits `count` commands: `depth` of them now, each of the others from a completion.
     pub(super) fn carry(&self, count: u64, depth: u32) {
         self.state(|state| state.carried += count);
         for _ in 0..depth {
@@ -137,7 +137,7 @@ impl Load {
         }
     }
 
-    /// What is in flight is the last.
+    /// Submits no further commands from completions.
     pub(super) fn carry_no_more(&self) {
         self.state(|state| state.carried = 0);
     }
@@ -156,7 +156,8 @@ impl Load {
         self.state(|state| state.accepted)
     }
 
-    /// Whether nothing is in flight. What is carried needs something in flight to go on, and is forgotten without.
+    /// True if no command is in flight. Commands still to submit need a completion to go on; without one they are
+    /// forgotten.
     pub(super) fn is_idle(&self) -> bool {
         self.state(|state| {
             if state.in_flight.is_empty() {
@@ -193,7 +194,7 @@ impl Load {
         }
     }
 
-    /// A completion follows its data: the buffer holds what the drive has at that block.
+    /// A completion follows its data: the buffer holds the drive's data of that block.
     fn check_data(&self, tag: u64, flight: &Flight) {
         let found = self.memory.words()[BLOCK_BYTES / 8 * usize::from(flight.buffer)].get();
         if found != flight.lba && !self.distrusted.load(Relaxed) {
@@ -202,7 +203,7 @@ impl Load {
         }
     }
 
-    /// From now on what has been in flight since `since_ns` may be aborted. Nothing younger: no Abort names that.
+    /// From now on, commands in flight since `since_ns` may be aborted. Younger ones may not: no Abort names them.
     pub(super) fn may_be_aborted(&self, since_ns: u64) {
         self.state(|state| state.aborted_ns = state.aborted_ns.max(since_ns));
     }
@@ -220,7 +221,7 @@ impl Load {
     }
 }
 
-/// Runs what may end commands of `loads` with an error.
+/// Runs an operation that may end commands of `loads` with an error.
 pub(super) fn disrupt<R>(loads: &[&Load], body: impl FnOnce() -> R) -> R {
     loads.iter().for_each(|load| _ = load.disrupted.fetch_add(1, Relaxed));
     let result = body();

@@ -4,14 +4,14 @@ use super::drive::{BindError, Drive, Slot, claim, replace_handler};
 use super::load::disrupt;
 use super::stack::PcStack;
 use super::step::PcStep;
-use crate::server::{Delivery, GUEST_NOTIFICATION};
+use crate::server::{GUEST_NOTIFICATION, Path};
 use crate::verdict::violate;
 use drivers::nvme::{Coalescing, CoalescingThreshold, CoalescingTime, CompletionCheck};
 use drivers::vtd::GuestPosting;
 use hal::{CpuId, CpuSet, Dma as _, Hal as _, Regs as _};
 use irq::posted::{Deliverable, Descriptor, Notification};
 use irq::{Action as _, HardwareIrq, Irq, IrqDomain as _, IrqError, Vector};
-use machine::observe::peek64;
+use machine::peek64;
 use machine::{Regs, SimHal};
 use spec::vtd::registers::IRTA;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use std::sync::atomic::Ordering::Relaxed;
 /// The vector that a guest gives a lent line.
 const GUEST_VECTOR: Vector = Vector(0x66);
 
-/// Does one step. Two managers never do at once, to one queue, what each may assume that nobody else does.
+/// Does one step. Two managers never run conflicting operations on one queue at once.
 pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
     let slot = |index: u32| &stack.slots[index as usize % stack.slots.len()];
     let drive = |index: u32| &stack.drives[index as usize % stack.drives.len()];
     match *step {
         PcStep::Move { line, cpus } => move_line(stack, line, cpus),
         PcStep::Disable { line, depth, ns } => disable(stack, line, depth, ns),
-        PcStep::Offline { cpu, ns } => offline(stack, CpuId(cpu % stack.system.cpus()), ns),
+        PcStep::Offline { cpu, ns } => offline(stack, CpuId(cpu % stack.host.cpus()), ns),
         PcStep::Retrigger { line } => retrigger(stack, line),
         PcStep::Replace { queue } => replace(stack, slot(queue)),
-        PcStep::Synchronize { line } => with_line(stack, line, |line| stack.system.core.synchronize(line)),
+        PcStep::Synchronize { line } => with_line(stack, line, |line| stack.host.core().synchronize(line)),
         PcStep::Recreate { queue, ns } => recreate(stack, slot(queue), ns),
         PcStep::Redeliver { queue } => redeliver(stack, slot(queue)),
         PcStep::Reset { drive: index } => reset(stack, drive(index)),
@@ -45,7 +45,7 @@ pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
     }
 }
 
-/// An operation on a line, which another manager may have freed meanwhile.
+/// An operation on a line. Another manager may have freed the line meanwhile.
 fn with_line(stack: &PcStack, line: u32, body: impl FnOnce(Irq) -> Result<(), IrqError>) {
     let Some(line) = stack.line(line) else { return };
     match body(line) {
@@ -62,23 +62,23 @@ fn complain(stack: &PcStack, error: &dyn std::fmt::Display) {
 }
 
 fn move_line(stack: &PcStack, line: u32, cpus: u64) {
-    let wanted: CpuSet = (0..stack.system.cpus()).filter(|cpu| cpus & 1 << (cpu % 8) != 0).map(CpuId).collect();
+    let wanted: CpuSet = (0..stack.host.cpus()).filter(|cpu| cpus & 1 << (cpu % 8) != 0).map(CpuId).collect();
     if wanted.is_empty() {
         return;
     }
     with_line(stack, line, |line| {
-        if stack.system.core.view(line).is_some_and(|view| view.pending) {
+        if stack.host.core().view(line).is_some_and(|view| view.pending) {
             stack.saw("move: with a vector pending");
         }
-        stack.system.core.set_affinity(line, &wanted)?;
-        let waits = stack.system.core.view(line).is_some_and(|view| view.move_wanted);
+        stack.host.core().set_affinity(line, &wanted)?;
+        let waits = stack.host.core().view(line).is_some_and(|view| view.move_wanted);
         stack.saw(if waits { "move: waits for an earlier one" } else { "move: at once" });
         Ok(())
     });
 }
 
 fn disable(stack: &PcStack, line: u32, depth: u32, ns: u64) {
-    // A request forgets the disables of the handler before: not beside a replacement.
+    // Not beside a replacement: a request forgets the disables of the previous handler.
     let own = (line as usize % (stack.slots.len() + 2)).checked_sub(2).map(|slot| &stack.slots[slot]);
     let _claim = match own.map(Slot::claim) {
         Some(None) => return,
@@ -86,32 +86,32 @@ fn disable(stack: &PcStack, line: u32, depth: u32, ns: u64) {
     };
     with_line(stack, line, |line| {
         for _ in 0..depth {
-            stack.system.core.disable(line)?;
+            stack.host.core().disable(line)?;
         }
         SimHal.delay_ns(ns);
-        if stack.system.core.view(line).is_some_and(|view| view.pending) {
+        if stack.host.core().view(line).is_some_and(|view| view.pending) {
             stack.saw("disable: something came meanwhile");
         }
-        (0..depth).try_for_each(|_| stack.system.core.enable(line))
+        (0..depth).try_for_each(|_| stack.host.core().enable(line))
     });
 }
 
 fn offline(stack: &Arc<PcStack>, cpu: CpuId, ns: u64) {
     let Some(_claim) = claim(&stack.hotplug) else { return };
-    if stack.system.cpus() == 1 || stack.promises.stale {
+    if stack.host.cpus() == 1 || stack.promises.stale {
         return;
     }
-    if stack.system.any_device_request(cpu) {
+    if stack.host.any_device_request(cpu) {
         stack.saw("CPU: went offline with a vector pending");
     }
-    if let Err(error) = stack.system.offline_for(cpu, ns) {
+    if let Err(error) = stack.host.offline_for(cpu, ns) {
         complain(stack, &error);
     }
 }
 
 fn retrigger(stack: &PcStack, line: u32) {
-    with_line(stack, line, |line| match stack.system.core.retrigger(line) {
-        // The level line's chips resend nothing while its CPU is on its way offline.
+    with_line(stack, line, |line| match stack.host.core().retrigger(line) {
+        // The level line's chips resend nothing while its CPU goes offline.
         Err(IrqError::NotSupported(_)) => Ok(()),
         result => result,
     });
@@ -119,7 +119,7 @@ fn retrigger(stack: &PcStack, line: u32) {
 
 fn replace(stack: &PcStack, slot: &Slot) {
     let Some(_claim) = slot.claim() else { return };
-    match replace_handler(&stack.system, slot, &stack.numbers) {
+    match replace_handler(&stack.host, slot, &stack.numbers) {
         Ok(()) => stack.saw("handler: replaced"),
         Err(error) => complain(stack, &error),
     }
@@ -129,10 +129,10 @@ fn recreate(stack: &PcStack, slot: &Slot, ns: u64) {
     let drive = stack.drive_of(slot);
     let (Some(_whole), Some(_claim)) = (claim(&drive.busy), slot.claim()) else { return };
     stack.lines_freed.store(true, Relaxed);
-    let unbound = drive.unbind(&stack.system, slot, ns.is_multiple_of(2));
+    let unbound = drive.unbind(&stack.host, slot, ns.is_multiple_of(2));
     stack.saw("line: freed under load");
     SimHal.delay_ns(ns);
-    let bound = unbound.and_then(|()| drive.bind(&stack.system, slot, &stack.numbers));
+    let bound = unbound.and_then(|()| drive.bind(&stack.host, slot, &stack.numbers));
     match bound {
         Ok(()) => stack.saw("queue: deleted and made"),
         Err(error) => stack.fails("making of a queue", drive, &error),
@@ -140,13 +140,13 @@ fn recreate(stack: &PcStack, slot: &Slot, ns: u64) {
 }
 
 fn redeliver(stack: &PcStack, slot: &Slot) {
-    if stack.delivery != Delivery::Posted {
+    if stack.delivery != Path::Posted {
         return;
     }
     let Some(_claim) = slot.claim() else { return };
     stack.lines_freed.store(true, Relaxed);
     slot.unposted.fetch_xor(true, Relaxed);
-    match stack.drive_of(slot).reconnect(&stack.system, slot, &stack.numbers) {
+    match stack.drive_of(slot).reconnect(&stack.host, slot, &stack.numbers) {
         Ok(()) => stack.saw("entry: posted to remapped and back"),
         Err(error) => complain(stack, &error),
     }
@@ -174,14 +174,14 @@ fn rebind(stack: &PcStack, drive: &Drive, lines_first: bool, ns: u64) {
 
 fn unbind_all(stack: &PcStack, drive: &Drive, slots: &[&Slot], lines_first: bool, ns: u64) -> Result<(), BindError> {
     if lines_first {
-        slots.iter().try_for_each(|slot| drive.unbind(&stack.system, slot, true))?;
+        slots.iter().try_for_each(|slot| drive.unbind(&stack.host, slot, true))?;
     }
     let down = disrupt(&stack.loads_of(drive), || drive.stop());
-    slots.iter().try_for_each(|slot| drive.unbind(&stack.system, slot, false))?;
+    slots.iter().try_for_each(|slot| drive.unbind(&stack.host, slot, false))?;
     down?;
     SimHal.delay_ns(ns);
     drive.start()?;
-    slots.iter().try_for_each(|slot| drive.bind(&stack.system, slot, &stack.numbers))
+    slots.iter().try_for_each(|slot| drive.bind(&stack.host, slot, &stack.numbers))
 }
 
 fn coalesce(stack: &PcStack, drive: &Drive, entries: u16, us: u32) {
@@ -223,9 +223,9 @@ fn check(slot: &Slot, policy: u32) {
 /// Lends a queue's line to a guest for a while; this thread is the guest's virtual CPU.
 fn lend(stack: &PcStack, slot: &Slot, ns: u64) {
     let Some(_claim) = slot.claim() else { return };
-    let Some(remap) = stack.system.remap.as_ref().filter(|remap| remap.is_posted()) else { return };
+    let Some(remap) = stack.host.remap().filter(|remap| remap.is_posted()) else { return };
     let Some(bound) = slot.bound().filter(|_| !slot.unposted.load(Relaxed)) else { return };
-    let Some(view) = stack.system.core.view(bound.line) else { return };
+    let Some(view) = stack.host.core().view(bound.line) else { return };
     let entry = view.levels[1].hwirq;
     let memory = SimHal.dma_alloc(64, 64).expect("memory");
     let guest = Descriptor::new(memory.words());
@@ -245,7 +245,7 @@ fn lend(stack: &PcStack, slot: &Slot, ns: u64) {
             violate("entries", format!("entry {} is lent to a guest, and posts to another descriptor", entry.0));
         }
     }
-    // Until then the unit may post there, also when lending failed.
+    // Until then the unit may post there, even if lending failed.
     while let Err(error) = remap.take_back(entry) {
         complain(stack, &error);
         SimHal.delay_ns(20_000);
@@ -264,7 +264,7 @@ fn lend(stack: &PcStack, slot: &Slot, ns: u64) {
 /// Remapping Table Entry (IRTE) for Posted Interrupts": P is bit 0, IM bit 15, the address's bits 31:6 are at 63:38, 63:32
 /// at 127:96).
 fn table_entry(stack: &PcStack, HardwareIrq(hwirq): HardwareIrq) -> Option<(bool, u64)> {
-    let table = Regs::Model { model: stack.system.models.iommu, region: 0 }.read64(IRTA) & !0xfff;
+    let table = Regs::Model { model: stack.host.models.iommu, region: 0 }.read64(IRTA.offset()) & !0xfff;
     let word = |half: u64| peek64(table + 16 * hwirq + 8 * half).unwrap_or(0);
     let (low, high) = (word(0), word(1));
     (low & 1 != 0).then_some((low >> 15 & 1 != 0, low >> 38 << 6 | high >> 32 << 32))

@@ -16,7 +16,7 @@ mod user;
 pub use rig::PcRig;
 
 use crate::draw::Draw;
-use crate::server::Delivery;
+use crate::server::Path;
 use crate::subject::{Build, Subject};
 use fault::PcFault;
 use machine::time::Ps;
@@ -26,18 +26,17 @@ use step::PcStep;
 pub struct Pc {
     name: &'static str,
     about: &'static str,
-    delivery: Delivery,
+    delivery: Path,
 }
 
 /// Messages straight to the LAPICs.
 pub static PLAIN: Pc =
-    Pc { name: "pc-plain", about: "NVMe drives on a PC, messages straight to the LAPICs", delivery: Delivery::Plain };
+    Pc { name: "pc-plain", about: "NVMe drives on a PC, messages straight to the LAPICs", delivery: Path::Plain };
 /// Messages through the remapping table.
 pub static REMAPPED: Pc =
-    Pc { name: "pc-remapped", about: "the same through interrupt remapping", delivery: Delivery::Remapped };
+    Pc { name: "pc-remapped", about: "the same through interrupt remapping", delivery: Path::Remapped };
 /// Messages through posted descriptors.
-pub static POSTED: Pc =
-    Pc { name: "pc-posted", about: "the same through posted descriptors", delivery: Delivery::Posted };
+pub static POSTED: Pc = Pc { name: "pc-posted", about: "the same through posted descriptors", delivery: Path::Posted };
 
 impl Subject for Pc {
     type Step = PcStep;
@@ -54,9 +53,9 @@ impl Subject for Pc {
 
     fn transitions(&self) -> &'static [&'static str] {
         match self.delivery {
-            Delivery::Plain => stack::COMMON,
-            Delivery::Remapped => stack::REMAPPED,
-            Delivery::Posted => stack::POSTED,
+            Path::Plain => stack::COMMON,
+            Path::Remapped => stack::REMAPPED,
+            Path::Posted => stack::POSTED,
         }
     }
 
@@ -72,8 +71,8 @@ impl Subject for Pc {
         PcFault::draw(kind, draw)
     }
 
-    /// A drive that fails again while its driver waits for the end of its reset keeps that waiting for CAP.TO, 500 ms; as
-    /// often as a history has faults.
+    /// A drive may fail again while its driver waits for the end of its reset. The driver then waits for CAP.TO, 500
+    /// ms, as often as a history has faults.
     fn step_bound(&self) -> Ps {
         self.bound() + Ps::from_ns(4 * 500_000_000)
     }

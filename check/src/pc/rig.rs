@@ -1,7 +1,7 @@
 //! The machine, and what the host does with it.
 
 use super::drive::{Drive, Slot};
-use super::fault::{PcFault, Tampering, WrongEntry, silence};
+use super::fault::{PcFault, Tampering, WrongEntry};
 use super::load::Load;
 use super::sources::{Function, Rings};
 use super::stack::{PcStack, Promises};
@@ -13,7 +13,7 @@ use crate::coverage::Coverage;
 use crate::draw::{Draw, Knobs};
 use crate::server::ringer::{Ringer, RingerPort};
 use crate::server::wire::WirePort;
-use crate::server::{Config, Delivery, FLIGHT_NS, Hardware, System, add_port, costs, drive_config};
+use crate::server::{Config, FLIGHT_NS, Hardware, Host, Path, add_port, costs, drive_config};
 use crate::subject::{Build, Rig};
 use hal::{CpuId, CpuSet, Regs as _};
 use irq::{RequestFlags, StormConfig};
@@ -22,6 +22,7 @@ use machine::fabric::tamper::{Rates, Tamper, TamperConfig};
 use machine::fabric::vtd::{InvalidationFault, InvalidationTrouble, VtdUnit};
 use machine::model::ModelId;
 use machine::nvme::{FaultPlan, HiddenCoalescing, Nvme, StorageKind, Timing};
+use machine::outage::{Outages, Unreliable};
 use machine::time::Ps;
 use machine::{Costs, Machine, MachineConfig, Regs};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -29,23 +30,23 @@ use std::sync::{Arc, Mutex};
 
 /// Requester of the stranger, which has no line.
 const STRANGER_REQUESTER: u16 = 0x4300;
-/// Everything that is done on the boot thread ends within this, resets with their deadlines included.
+/// Work on the boot thread ends within this time, resets with their deadlines included.
 const LIMIT: Ps = Ps::from_ns(20_000_000_000);
 /// Address of the remapping table (VT-d, IRTA_REG): bits 63:12.
 const IRTA: u32 = 0xb8;
 const LOCAL_TIMER: u8 = 0xec;
 const NOTIFICATION: u8 = 0xeb;
 const DEVICE_LAST: u8 = 0xea;
-/// The tick waits for an interrupt in progress and for locks, at the most for a CPU that moves all its lines.
+/// The tick waits for an interrupt in progress and for locks; the longest wait is for a CPU that moves all its lines.
 const TICK_WAIT_MAX: Ps = Ps::from_ns(400_000);
 const INVALIDATION_FAILING_MAX: Ps = Ps::from_ns(20_000_000);
-/// A drive that comes up as fast as a history passes.
+/// A drive that comes up fast enough for the length of a history.
 const QUICKLY: Ps = Ps::from_ns(20_000);
-/// The latest that a late message is: half of what the stack is told to expect.
+/// The greatest delay of a late message: half of the time that the stack expects.
 const LATE_MAX: Ps = Ps::from_ns(15_000);
-/// The latest that the stack expects a message.
+/// The greatest delay of a message that the stack expects.
 const FLIGHT: Ps = Ps::from_ns(FLIGHT_NS);
-/// An invalidation takes some 4 µs, and the one before may be under way.
+/// An invalidation takes some 4 µs, and the previous one may still be under way.
 const INVALIDATION_MAX: Ps = Ps::from_ns(60_000);
 
 /// How the drives are populated, and who loads them.
@@ -59,10 +60,10 @@ struct Shape {
 }
 
 /// The models of a drive.
-#[derive(Clone, Copy)]
 struct Site {
     drive: ModelId,
     tamper: ModelId,
+    outage: Outages,
 }
 
 /// A PC.
@@ -71,14 +72,14 @@ pub struct PcRig {
     drives: Vec<Site>,
     stranger: Regs,
     shape: Shape,
-    delivery: Delivery,
+    delivery: Path,
     faults: Vec<PcFault>,
     seed: u64,
     stack: Option<Arc<PcStack>>,
 }
 
 impl PcRig {
-    pub(super) fn build(delivery: Delivery, build: &mut Build<'_, PcFault>) -> Self {
+    pub(super) fn build(delivery: Path, build: &mut Build<'_, PcFault>) -> Self {
         let (config, shape, drives) = draw(delivery, build);
         let model = |index| {
             let hidden_coalescing = config.hidden_coalescing;
@@ -95,9 +96,9 @@ impl PcRig {
                     let config = TamperConfig {
                         seed: seed ^ u64::from(index),
                         longest: LATE_MAX,
-                        // Without an entry to free, what is repeated goes to where it was first sent: for no longer
-                        // than the stack is told to expect.
-                        storm_messages_max: if delivery == Delivery::Plain { 20 } else { 1000 },
+                        // Without a remapping entry to free, a repeated message goes to its first target: for no
+                        // longer than the stack expects messages to take.
+                        storm_messages_max: if delivery == Path::Plain { 20 } else { 1000 },
                         ..TamperConfig::default()
                     };
                     add_tampered_drive(machine, iommu, credits, config, model(index))
@@ -114,8 +115,8 @@ impl PcRig {
         self.stack.as_ref().expect("the stack is up")
     }
 
-    fn system(&self) -> &Arc<System> {
-        &self.up().system
+    fn host(&self) -> &Arc<Host> {
+        &self.up().host
     }
 
     /// Runs `body` on CPU 0 until it has ended.
@@ -132,8 +133,8 @@ impl PcRig {
         self.hardware.machine.with_model(model, change).expect("it is a drive")
     }
 
-    fn site(&self, index: u32) -> Site {
-        self.drives[index as usize % self.drives.len()]
+    fn site(&self, index: u32) -> &Site {
+        &self.drives[index as usize % self.drives.len()]
     }
 
     fn tamper(&mut self, drive: u32, change: impl FnOnce(&mut Rates)) {
@@ -144,8 +145,8 @@ impl PcRig {
             .expect("it is a tamper");
     }
 
-    /// A bound, which does not hold for an invalidation queue that keeps failing: it is tried again with interrupts
-    /// off, up to the driver's deadline.
+    /// The bound does not hold for an invalidation queue that keeps failing: the driver tries again with interrupts
+    /// off, up to its deadline.
     fn unless_invalidation_fails(&self, bound: Ps) -> Ps {
         if self.faults.contains(&PcFault::FailedInvalidation) { bound.max(INVALIDATION_FAILING_MAX) } else { bound }
     }
@@ -185,7 +186,7 @@ impl PcRig {
 }
 
 /// Draws the machine.
-fn draw(delivery: Delivery, build: &mut Build<'_, PcFault>) -> (Config, Shape, u32) {
+fn draw(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config, Shape, u32) {
     let base = build.machine();
     let seed = build.seed;
     let knobs = &mut *build.knobs;
@@ -197,7 +198,7 @@ fn draw(delivery: Delivery, build: &mut Build<'_, PcFault>) -> (Config, Shape, u
     let storm = if knobs.chance("strict_storms", 30) { storm } else { StormConfig::default() };
     let force_threads = knobs.chance("threads", 25);
     let hidden_coalescing = draw_coalescing(knobs);
-    let notification_limit_ns = if delivery == Delivery::Posted { draw_limit(knobs) } else { None };
+    let notification_limit_ns = if delivery == Path::Posted { draw_limit(knobs) } else { None };
     let read_ns = 1000 * knobs.number("read_us", 2..=20);
     let time_slice =
         Ps::from_ns(1000 * knobs.number_with("slice_us", 10..=3_000, 3_000, |draw| draw.time_ns(10, 3_000)));
@@ -255,15 +256,15 @@ impl Rig for PcRig {
     }
 
     fn bring_up(&mut self) {
-        let system = self.hardware.bring_up();
+        let host = self.hardware.bring_up();
         let models: Vec<_> = self.drives.iter().map(|site| site.drive).collect();
         let delivery = self.delivery;
         let Shape { queues, managed, .. } = self.shape;
         let any = |is: fn(&PcFault) -> bool| self.faults.iter().any(is);
         let (lossy, faulty) = (any(PcFault::is_lossy), any(PcFault::breaks_operations));
-        let untranslated = delivery == Delivery::Plain;
+        let untranslated = delivery == Path::Plain;
         let promises = Promises { lossy, faulty, stale: any(PcFault::is_stale) && untranslated };
-        let boot = move || bring_up(system, delivery, &models, queues, managed, promises);
+        let boot = move || bring_up(host, delivery, &models, queues, managed, promises);
         let stack = self.hardware.machine.run_boot(LIMIT, boot).expect("the drives come up");
         for fault in self.faults.iter().filter(|fault| fault.lies()) {
             let (PcFault::Entry { drive, .. } | PcFault::Silent { drive, .. } | PcFault::Fatal { drive }) = fault
@@ -281,20 +282,21 @@ impl Rig for PcRig {
     }
 
     fn checkers(&mut self) -> Vec<Box<dyn Checker>> {
-        let system = self.system();
-        let iommu = system.models.iommu;
-        let addresses: Vec<u64> = system
-            .posted
-            .iter()
+        let host = self.host();
+        let iommu = host.models.iommu;
+        let addresses: Vec<u64> = host
+            .pc
+            .posted()
+            .into_iter()
             .flat_map(|posted| {
-                (0..system.cpus()).map(|cpu| posted.descriptor_address(CpuId(cpu)).expect("a descriptor a CPU").0)
+                (0..host.cpus()).map(|cpu| posted.descriptor_address(CpuId(cpu)).expect("a descriptor a CPU").0)
             })
             .collect();
         let mut checkers: Vec<Box<dyn Checker>> = vec![
             Box::new(Offline::new(DEVICE_LAST, &addresses)),
             Box::new(Waits::new(&[LOCAL_TIMER], self.unless_invalidation_fails(TICK_WAIT_MAX))),
         ];
-        if self.delivery != Delivery::Plain {
+        if self.delivery != Path::Plain {
             let table = Regs::Model { model: iommu, region: 0 }.read64(IRTA) & !0xfff;
             checkers.push(Box::new(Isolation::new(&[STRANGER_REQUESTER])));
             checkers.push(Box::new(Entries::new(iommu, table, self.unless_invalidation_fails(INVALIDATION_MAX))));
@@ -302,7 +304,7 @@ impl Rig for PcRig {
                 checkers.push(Box::new(Refusals::new(FLIGHT + INVALIDATION_MAX)));
             }
         }
-        if self.delivery == Delivery::Posted {
+        if self.delivery == Path::Posted {
             checkers.push(Box::new(Posted::new(NOTIFICATION, &addresses)));
         }
         checkers
@@ -328,7 +330,7 @@ impl Rig for PcRig {
             PcFault::Entry { drive, wrong, after } => self.spoil(drive, wrong, after),
             PcFault::Tampered { drive, act, per_mille } => self.tamper(drive, |rates| *rate(rates, act) = per_mille),
             PcFault::Silent { drive, ns } => {
-                self.drive(drive, |drive| silence(drive.faults_mut(), now, now + Ps::from_ns(ns)));
+                self.site(drive).outage.change(|outage| outage.silence(now, now + Ps::from_ns(ns)));
             }
             PcFault::LateInvalidation { ns } => self.trouble(InvalidationFault::Late(Ps::from_ns(ns))),
             PcFault::FailedInvalidation => self.trouble(InvalidationFault::Within {
@@ -354,14 +356,13 @@ impl Rig for PcRig {
     fn heal(&mut self, fault: &PcFault) {
         match *fault {
             PcFault::Tampered { drive, act, .. } => self.tamper(drive, |rates| *rate(rates, act) = 0),
-            PcFault::Entry { drive, .. } => self.drive(drive, |drive| {
-                let &mut FaultPlan { silent_at, silent_until, .. } = drive.faults_mut();
-                *drive.faults_mut() = FaultPlan { silent_at, silent_until, ..FaultPlan::default() };
-            }),
+            PcFault::Entry { drive, .. } => {
+                self.drive(drive, |drive| *drive.faults_mut() = FaultPlan::default());
+            }
             PcFault::LateInvalidation { .. } | PcFault::FailedInvalidation => self.trouble(InvalidationFault::None),
             PcFault::Silent { drive, .. } => self.broken(drive),
             PcFault::Fatal { drive } => {
-                // One that nobody has looked for yet would break the next start, long after it was healed.
+                // A fatal error that nobody has noticed yet would break the next start, long after it was healed.
                 self.drive(drive, |drive| drive.faults_mut().fatal_at = None);
                 self.broken(drive);
             }
@@ -392,7 +393,7 @@ impl Rig for PcRig {
     fn audit(&mut self) {
         if self.faults.is_empty() {
             let mut faults = self.hardware.machine.faults().0;
-            // The checker of refusals has judged these.
+            // The checker of refusals has already judged these.
             faults.retain(|fault| fault.kind != "interrupt request refused: entry not present");
             assert!(faults.is_empty(), "the machine recorded faults, and none was injected: {faults:?}");
         }
@@ -426,8 +427,9 @@ fn add_tampered_drive(
 ) -> Site {
     let port = add_port(machine, iommu, credits);
     let tamper = machine.add_model(|_| Box::new(Tamper::new(port, tamper)));
-    let drive = machine.add_model(|_| Box::new(Nvme::new(tamper, config).expect("a valid drive")));
-    Site { drive, tamper }
+    let (drive, outage) = (Nvme::new(tamper, config).expect("a valid drive"), Outages::default());
+    let drive = machine.add_model(|_| Box::new(Unreliable::new(drive, outage.clone())));
+    Site { drive, tamper, outage }
 }
 
 fn rate(rates: &mut Rates, act: Tampering) -> &mut u32 {
@@ -443,15 +445,15 @@ fn rate(rates: &mut Rates, act: Tampering) -> &mut u32 {
 
 /// Brings the drives and the sources up, on the boot thread.
 fn bring_up(
-    system: Arc<System>,
-    delivery: Delivery,
+    host: Arc<Host>,
+    delivery: Path,
     models: &[ModelId],
     queues: u16,
     managed: bool,
     promises: Promises,
 ) -> Arc<PcStack> {
-    let cpus = CpuSet::first(system.cpus());
-    let bring_up = |(&model, index)| Drive::bring_up(&system, model, index, queues, managed);
+    let cpus = CpuSet::first(host.cpus());
+    let bring_up = |(&model, index)| Drive::bring_up(&host, model, index, queues, managed);
     let drives: Vec<_> = models.iter().zip(0..).map(bring_up).collect();
     let mut slots = Vec::new();
     for drive in 0..drives.len() {
@@ -461,18 +463,18 @@ fn bring_up(
             slots.push(Slot::new(drive, vector, share, load));
         }
     }
-    let rings = Arc::new(Rings::new(system.ringer, false));
-    let ring_line = system.ringer_line();
-    system.core.request(ring_line, "rings", RequestFlags::default(), rings.clone()).expect("a new line");
-    let pin_line = system.pin_line();
-    let port = WirePort(Regs::Model { model: system.models.wire, region: 0 });
+    let rings = Arc::new(Rings::new(host.ringer, false));
+    let ring_line = host.ringer_line();
+    host.core().request(ring_line, "rings", RequestFlags::default(), rings.clone()).expect("a new line");
+    let pin_line = host.pin_line();
+    let port = WirePort(Regs::Model { model: host.models.wire, region: 0 });
     let functions: Vec<_> = (0..2).map(|number| Arc::new(Function::new(port, number))).collect();
     let shared = RequestFlags { shared: true, ..RequestFlags::default() };
     for function in &functions {
-        system.core.request(pin_line, "function", shared, function.clone()).expect("shared");
+        host.core().request(pin_line, "function", shared, function.clone()).expect("shared");
     }
     let stack = PcStack {
-        system,
+        host,
         delivery,
         drives,
         slots,
@@ -490,7 +492,7 @@ fn bring_up(
         seen: Mutex::default(),
     };
     for slot in &stack.slots {
-        if let Err(error) = stack.drive_of(slot).bind(&stack.system, slot, &stack.numbers) {
+        if let Err(error) = stack.drive_of(slot).bind(&stack.host, slot, &stack.numbers) {
             panic!("a queue comes up: {error}");
         }
     }

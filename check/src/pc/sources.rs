@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 const RING: u64 = 1 << 60;
 const WIRE: u64 = 1 << 61;
 
-/// What was asked for and not served yet.
+/// Requests that were made and not served yet.
 #[derive(Default)]
 struct Waiting {
     given: u64,
@@ -41,11 +41,11 @@ impl Waiting {
     }
 }
 
-/// The ringing device: after it was told to ring, its handler runs at least once.
+/// The ringing device: after it was told to ring, its handler must run at least once.
 pub(super) struct Rings {
     port: RingerPort,
     waiting: Mutex<Waiting>,
-    /// Nobody knows the interrupt.
+    /// No handler knows the interrupt.
     pub(super) deaf: AtomicBool,
     /// Messages may be lost: nothing is promised.
     pub(super) lossy: bool,
@@ -80,7 +80,7 @@ pub(super) struct Function {
     port: WirePort,
     number: u32,
     waiting: Mutex<Waiting>,
-    /// It does not let go of the line.
+    /// It does not release the pin.
     pub(super) stuck: AtomicBool,
 }
 

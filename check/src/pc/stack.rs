@@ -1,4 +1,4 @@
-//! What the machine's threads share: the system, its drives, its sources, and what was seen of them.
+//! State that the machine's threads share: the host, its drives, its sources, and the transitions seen.
 
 use super::drive::{Drive, Slot, claim};
 use super::load::{Load, disrupt};
@@ -6,8 +6,8 @@ use super::sources::{Function, Rings};
 use super::user::{Habit, User};
 use crate::coverage::Coverage;
 use crate::mark::Mark;
-use crate::server::{Delivery, System};
-use hal::{Affinity, CpuId, Hal as _, ThreadSpec};
+use crate::server::{Host, Path};
+use hal::{Affinity, CpuId, ThreadSpec, Threads};
 use irq::Irq;
 use machine::SimHal;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -33,7 +33,7 @@ pub(super) const COMMON: &[&str] = &[
     "drive: unbound and bound",
     "queue: deleted and made",
 ];
-/// And with remapping.
+/// Further transitions with remapping.
 pub(super) const REMAPPED: &[&str] = &[
     "entry: invalidated",
     "entry: used from the cache while it changed",
@@ -41,7 +41,7 @@ pub(super) const REMAPPED: &[&str] = &[
     "refused: entry not present",
     "refused: wrong requester",
 ];
-/// And with posting.
+/// Further transitions with posting.
 pub(super) const POSTED: &[&str] = &[
     "CPU: went offline with a vector pending",
     "entry: posted to a guest and back",
@@ -56,24 +56,24 @@ pub(super) const POSTED: &[&str] = &[
     "retrigger: taken by its own vector",
 ];
 
-/// A command that old is looked for by the driver's own clock, where interrupts may be lost.
+/// Where interrupts may be lost, the driver's own clock looks for commands older than this.
 const TIMEOUT_NS: u64 = 400_000;
 
-/// What the faults of a history leave of what hardware promises.
+/// Promises of hardware that the faults of a history break.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Promises {
     /// Interrupts or commands may be lost.
     pub(super) lossy: bool,
     /// Operations may fail.
     pub(super) faulty: bool,
-    /// Messages may come from long ago, and nothing keeps them from the CPU that they name: none goes offline.
+    /// Old messages may come, and nothing keeps them from the CPU that they name: no CPU goes offline.
     pub(super) stale: bool,
 }
 
 /// Everything that runs on the machine.
 pub struct PcStack {
-    pub(super) system: Arc<System>,
-    pub(super) delivery: Delivery,
+    pub(super) host: Arc<Host>,
+    pub(super) delivery: Path,
     pub(super) drives: Vec<Drive>,
     pub(super) slots: Vec<Slot>,
     pub(super) rings: Arc<Rings>,
@@ -87,9 +87,9 @@ pub struct PcStack {
     pub(super) promises: Promises,
     /// Lines were freed: counts of interrupts went with them.
     pub(super) lines_freed: AtomicBool,
-    /// Users submit no more.
+    /// Users submit no further commands.
     pub(super) ending: AtomicBool,
-    /// The driver's clock may look no more.
+    /// The driver's clock must not look any more.
     pub(super) proving: AtomicBool,
     pub(super) users_left: AtomicU32,
     pub(super) seen: Mutex<Coverage>,
@@ -132,13 +132,13 @@ impl PcStack {
         self.users_left.fetch_sub(1, Relaxed);
     }
 
-    /// Whether nothing of the load is left.
+    /// True if no part of the load is left.
     pub(super) fn is_done(&self) -> bool {
         let sources = self.rings.is_idle() && self.functions.iter().all(|function| function.is_idle());
         sources && self.users_left.load(Relaxed) == 0 && self.loads().all(|load| load.is_idle())
     }
 
-    /// A thread that looks, some ticks long, for commands whose interrupt did not come, as a kernel's timeout does.
+    /// A thread that looks, every few ticks, for commands whose interrupt did not come, as a kernel's timeout does.
     fn start_clock(self: &Arc<Self>) {
         let stack = self.clone();
         let body = move || {
@@ -149,7 +149,7 @@ impl PcStack {
         };
         let spec = ThreadSpec { name: "timeouts", affinity: Affinity::Cpu(CpuId(0)), urgent: false };
         let thread = SimHal.spawn(spec, Box::new(body)).expect("CPU 0 exists");
-        assert!(self.system.on_tick.set(Box::new(move || SimHal.wake(thread))).is_ok(), "one clock");
+        self.host.on_tick(move || SimHal.wake(thread));
     }
 
     fn look_for_lost(&self, slot: &Slot) {
@@ -179,7 +179,7 @@ impl PcStack {
         self.slots_of(drive).map(|slot| &*slot.load).collect()
     }
 
-    /// Resets a drive. What is in flight may fail.
+    /// Resets a drive. Commands in flight may fail.
     pub(super) fn reset(&self, drive: &Drive) {
         let Some(controller) = drive.controller() else { return };
         match disrupt(&self.loads_of(drive), || controller.reset()) {

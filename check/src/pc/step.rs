@@ -1,9 +1,10 @@
-//! What managers do.
+//! Steps of managers.
 
 use crate::draw::Draw;
 use std::fmt;
 
-/// A step. Lines, queues, drives and CPUs are taken round: a smaller machine has the same history.
+/// A step. Numbers of lines, queues, drives and CPUs count modulo their number, so a smaller machine has the same
+/// history.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PcStep {
     /// Lets a line be delivered on these CPUs, a bit each.
@@ -18,7 +19,7 @@ pub enum PcStep {
     Replace { queue: u32 },
     /// Waits for a line's handlers.
     Synchronize { line: u32 },
-    /// Deletes a queue with all that is in flight, and makes it again.
+    /// Deletes a queue with all its commands in flight, and creates it again.
     Recreate { queue: u32, ns: u64 },
     /// Frees a queue's line and gives it one with the other mode of delivery.
     Redeliver { queue: u32 },
@@ -28,13 +29,13 @@ pub enum PcStep {
     Rebind { drive: u32, lines_first: bool, ns: u64 },
     /// Changes a controller's declared coalescing.
     Coalesce { drive: u32, entries: u16, us: u32 },
-    /// Has a drive abort what has been in flight on a queue for so long.
+    /// Makes a drive abort the commands of a queue that have been in flight for this long.
     Abort { queue: u32, age_ns: u64 },
     /// Changes a queue's check after submissions.
     Check { queue: u32, policy: u32 },
     /// Lends a queue's line to a guest, which serves it, and takes it back.
     Lend { queue: u32, ns: u64 },
-    /// The ringing device sends so many messages.
+    /// The ringing device sends this many messages.
     Ring { count: u64, period_ns: u64 },
     /// A function on the level line wants service.
     Raise { function: u32 },

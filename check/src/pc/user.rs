@@ -2,7 +2,7 @@
 
 use super::stack::PcStack;
 use crate::draw::{Draw, Knobs};
-use hal::{Affinity, CpuId, Hal as _, ThreadId, ThreadSpec};
+use hal::{Affinity, CpuId, Hal as _, ThreadId, ThreadSpec, Threads};
 use machine::SimHal;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -23,7 +23,7 @@ pub(super) struct Habit {
 }
 
 impl Habit {
-    /// That of users that submit so many commands each.
+    /// Users that submit this many commands each.
     pub(super) fn draw(knobs: &mut Knobs, commands: u64) -> Self {
         Self {
             commands,
@@ -47,7 +47,7 @@ impl User {
     /// Starts user `number` on the machine.
     pub(super) fn start(stack: &Arc<PcStack>, seed: u64, number: u32, habit: Habit) {
         let user = Arc::new(Self { outstanding: AtomicU32::new(0), thread: OnceLock::new() });
-        let (stack, cpus) = (stack.clone(), stack.system.cpus());
+        let (stack, cpus) = (stack.clone(), stack.host.cpus());
         let affinity = if habit.pinned { Affinity::Cpu(CpuId(number % cpus)) } else { Affinity::Any };
         let body = move || {
             assert!(user.thread.set(SimHal.current_thread()).is_ok(), "a user has one thread");
@@ -62,7 +62,7 @@ impl User {
         self.outstanding.fetch_add(1, Relaxed);
     }
 
-    /// A command is over; perhaps in an interrupt.
+    /// A command has ended, perhaps in an interrupt.
     pub(super) fn ends(&self) {
         self.outstanding.fetch_sub(1, Relaxed);
         if let Some(&thread) = self.thread.get() {
@@ -78,7 +78,7 @@ impl User {
             let accepted = load.submit(wanted, Some(self));
             left -= u64::from(accepted);
             if accepted == 0 {
-                // The queue is full of others' commands, stopped, or away.
+                // The queue is full of other users' commands, stopped, or gone.
                 left -= 1;
                 SimHal.delay_ns(500);
             }

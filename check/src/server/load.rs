@@ -1,4 +1,4 @@
-//! A queue's load: keeps some commands in flight, and knows of each how often it completed.
+//! A queue's load: keeps some commands in flight, and counts the completions of each.
 
 use drivers::nvme::{BatchDone, Completed, IoOp, IoRequest, QueuePair};
 use hal::{Dma as _, Hal};
@@ -16,10 +16,10 @@ struct Ledger {
     latency_ns_max: u64,
 }
 
-/// The load of one queue. It submits from its own completions: the interrupts alone carry it on.
+/// The load of one queue. It submits from its own completions, so interrupts alone keep it going.
 #[derive(Default)]
 pub struct Load {
-    /// The queue tells the load, which it owns therefore.
+    /// The queue reports to the load, and so owns it.
     pair: OnceLock<Weak<QueuePair<SimHal>>>,
     buffer: OnceLock<Arc<<SimHal as Hal>::Dma>>,
     ledger: Mutex<Ledger>,
@@ -57,7 +57,7 @@ impl Load {
         assert_eq!(submitted.accepted, 1, "refused: {:?}", submitted.refused);
     }
 
-    /// Whether all that was started has completed.
+    /// True if all started commands have completed.
     pub fn is_done(&self) -> bool {
         let ledger = self.ledger.lock().expect("one host thread");
         ledger.left == 0 && ledger.completed == ledger.completions.len() as u64

@@ -1,6 +1,6 @@
-//! A small server: the machine's models under the real core and drivers, and a load that notices every completion.
+//! A small server: the machine's models under the real core and drivers, and a load that counts every completion.
 //!
-//! What the tests do to it goes through [`System`], on the machine's CPUs; [`Server::run`] is the way in.
+//! Tests act on it through [`Host`], on the machine's CPUs. [`Server::run`] is the entry point.
 
 mod bringup;
 mod load;
@@ -11,7 +11,8 @@ pub mod wire;
 
 pub use bringup::GUEST_NOTIFICATION;
 pub use load::Load;
-pub use system::{Drive, Queue, System};
+pub use system::{Drive, Host, Queue};
+pub use systems::pc::Path;
 
 use hal::Work;
 use irq::StormConfig;
@@ -24,21 +25,10 @@ use machine::model::ModelId;
 use machine::nvme::{self, HiddenCoalescing, Latency, Nvme, Spread, StorageKind, Timing};
 use machine::time::Ps;
 use machine::unrest::Unrest;
-use machine::{Costs, Machine, MachineConfig, RunEnd};
+use machine::{Costs, Machine, MachineConfig, RunEnd, WorkKinds};
 use ringer::Ringer;
 use std::sync::Arc;
 use wire::Wire;
-
-/// How messages reach their CPUs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Delivery {
-    /// Straight to the LAPIC: remapping stays off.
-    Plain,
-    /// Through an entry of the remapping table.
-    Remapped,
-    /// Through an entry of the remapping table and a posted descriptor.
-    Posted,
-}
 
 /// Requester of the timer block.
 pub const HPET_REQUESTER: u16 = 0x00f8;
@@ -50,7 +40,7 @@ pub const RINGER_REQUESTER: u16 = 0x4200;
 /// The I/O APIC's pin of the two functions that share one.
 pub const WIRE_PIN: u8 = 3;
 
-/// What server to build.
+/// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// CPUs, all online.
@@ -60,20 +50,20 @@ pub struct Config {
     /// I/O queues of each drive.
     pub queues: u32,
     /// Delivery of the drives' and the ringer's messages.
-    pub delivery: Delivery,
+    pub delivery: Path,
     /// The queues' lines are managed.
     pub managed: bool,
-    /// Of every random stream.
+    /// The seed of every random stream.
     pub seed: u64,
     /// When a line storms.
     pub storm: StormConfig,
     /// Handlers run in threads.
     pub force_threads: bool,
-    /// A posted notification begins no handler after this long; none: it serves all that there is.
+    /// A posted notification begins no handler after this long; none: it serves all requests.
     pub notification_limit_ns: Option<u64>,
     /// The remapping unit has CAP.PI.
     pub posting_capability: bool,
-    /// What is broken in the invalidation queue.
+    /// The fault of the invalidation queue.
     pub invalidation_fault: InvalidationFault,
     /// Each CPU's tick.
     pub tick_ns: u64,
@@ -87,13 +77,13 @@ pub struct Config {
     pub unrest: Option<Unrest>,
     /// Lines that the core has room for.
     pub lines_max: u32,
-    /// The longest that a message is under way, as the core is told.
+    /// The longest time that a message is under way, as the core is told.
     pub flight_ns: u64,
     /// The rest of the machine: memory, costs, trace.
     pub machine: MachineConfig,
 }
 
-/// The longest that a message is under way here: port, IOMMU and dispatch together need less than 10 µs.
+/// The longest time that a message is under way here: port, IOMMU and dispatch together need less than 10 µs.
 pub(crate) const FLIGHT_NS: u64 = 30_000;
 
 impl Default for Config {
@@ -102,7 +92,7 @@ impl Default for Config {
             cpus: 4,
             drives: 2,
             queues: 2,
-            delivery: Delivery::Posted,
+            delivery: Path::Posted,
             managed: false,
             seed: 1,
             storm: StormConfig::default(),
@@ -145,7 +135,7 @@ pub struct Models {
 /// The machine, and the software that was brought up on it.
 pub struct Server {
     /// Everything that software does on it.
-    pub system: Arc<System>,
+    pub host: Arc<Host>,
     /// Its models.
     pub models: Models,
     /// The drives' models.
@@ -167,11 +157,11 @@ pub struct Hardware {
 }
 
 impl Hardware {
-    /// Builds it, with models of the caller's; `add` is told the remapping unit and the places of its ports. What it
-    /// returns.
+    /// Builds it with the caller's own models. `add` gets the remapping unit and the places of its ports; its result
+    /// is returned too.
     ///
     /// # Panics
-    /// When the machine cannot be built.
+    /// If the machine cannot be built.
     pub fn with<R>(config: &Config, add: impl FnOnce(&mut Machine, ModelId, &Credits) -> R) -> (Self, R) {
         let mut machine = Machine::new(MachineConfig {
             cpus: config.cpus,
@@ -207,10 +197,10 @@ impl Hardware {
     ///
     /// # Panics
     /// When it does not come up.
-    pub fn bring_up(&mut self) -> Arc<System> {
+    pub fn bring_up(&mut self) -> Arc<Host> {
         let Self { models, drives, config, entry, .. } = self;
         let (config, models, drives, entry) = (config.clone(), *models, drives.clone(), entry.clone());
-        let boot = move || System::bring_up(&config, models, &drives, &entry);
+        let boot = move || Host::bring_up(&config, models, &drives, &entry);
         self.machine.run_boot(LIMIT, boot).expect("the server comes up")
     }
 }
@@ -220,7 +210,7 @@ pub fn add_port(machine: &mut Machine, iommu: ModelId, credits: &Credits) -> Mod
     machine.add_model(|id| Box::new(RootPort::new(id, iommu, port_config(), credits)))
 }
 
-/// The longest that anything here may take, in simulated time.
+/// The longest that any operation here may take, in simulated time.
 const LIMIT: Ps = Ps::from_ns(2_000_000_000);
 
 impl Server {
@@ -232,25 +222,26 @@ impl Server {
         Self::with(config, |_, _| ()).0
     }
 
-    /// The same, with models of the caller's below the remapping unit, whose number `add` is told. What it returns.
+    /// The same, with the caller's own models below the remapping unit. `add` gets the unit's number; its result is
+    /// returned too.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// If it does not come up.
     pub fn with<R>(config: &Config, add: impl FnOnce(&mut Machine, ModelId) -> R) -> (Self, R) {
         let (mut hardware, added) = Hardware::with(config, |machine, iommu, _| add(machine, iommu));
-        let system = hardware.bring_up();
+        let host = hardware.bring_up();
         let Hardware { models, drives, machine, .. } = hardware;
-        (Self { system, models, drives, machine }, added)
+        (Self { host, models, drives, machine }, added)
     }
 
     /// Runs `body` on CPU 0 until it has ended.
     ///
     /// # Panics
     /// When it never does.
-    pub fn run<R: Send + 'static>(&mut self, body: impl FnOnce(&Arc<System>) -> R + Send + 'static) -> R {
-        let system = self.system.clone();
-        let result = self.machine.run_boot(LIMIT, move || body(&system));
-        result.unwrap_or_else(|why| panic!("{why}\n{}", self.system.describe()))
+    pub fn run<R: Send + 'static>(&mut self, body: impl FnOnce(&Arc<Host>) -> R + Send + 'static) -> R {
+        let host = self.host.clone();
+        let result = self.machine.run_boot(LIMIT, move || body(&host));
+        result.unwrap_or_else(|why| panic!("{why}\n{}", self.host.describe()))
     }
 
     /// Lets `ns` pass.
@@ -273,25 +264,25 @@ impl Server {
         counters.iter().find(|(other, _)| *other == name).unwrap_or_else(|| panic!("no counter {name}: {counters:?}")).1
     }
 
-    /// Ends the load, and checks that nothing is left: see [`System::check_quiet`].
+    /// Ends the load, and checks that nothing is left: see [`Host::check_quiet`].
     pub fn settle(&mut self) {
-        self.run(|system| {
-            system.wait_for_load();
-            system.check_quiet();
+        self.run(|host| {
+            host.wait_for_load();
+            host.check_quiet();
         });
     }
 
-    /// The same, where no line was freed: every interrupt is accounted for, see [`System::check_accounts`].
+    /// The same for a server that freed no line: every interrupt is accounted for, see [`Host::check_accounts`].
     pub fn finish(&mut self) {
         self.settle();
-        self.system.check_accounts();
+        self.host.check_accounts();
     }
 }
 
-/// What CPUs' actions cost here.
+/// The cost of CPUs' actions here.
 pub fn costs() -> Costs {
-    let mut work_ps = [0; Work::COUNT];
-    for (work, ns) in [
+    let mut work = WorkKinds::default();
+    for (kind, ns) in [
         (Work::IrqEntry, 200),
         (Work::IrqExit, 150),
         (Work::IrqHandler, 120),
@@ -300,10 +291,10 @@ pub fn costs() -> Costs {
         (Work::PidClearOn, 60),
         (Work::CheckLook, 60),
     ] {
-        work_ps[work as usize] = ns * 1000;
+        work.set_ps(kind, ns * 1000);
     }
     Costs {
-        work_ps,
+        work,
         wake_from_idle: Ps::from_ns(500),
         register_read: Ps::from_ns(400),
         register_write: Ps::from_ns(60),

@@ -1,11 +1,11 @@
-//! What must hold when nothing is under way any more.
+//! Conditions that hold once no command and no message is under way.
 
-use super::System;
+use super::Host;
 use drivers::message::{MessageDomain, MessageSource};
 use hal::{CpuId, CpuSet, Hal as _};
 use irq::MsiMessage;
 use irq::posted::PostedConfig;
-use irq::{AllocRequest, Delivery, Flow, Irq, IrqError, RequesterId, Vector};
+use irq::{AllocRequest, Flow, Irq, IrqError, RequesterId, Vector};
 use machine::SimHal;
 use std::sync::Arc;
 
@@ -27,45 +27,45 @@ impl MessageSource for Silent {
     fn write(&self, _: u32, _: MsiMessage) {}
 }
 
-impl System {
+impl Host {
     /// The load has ended, all CPUs are online, no device sends: every command completed exactly once; nothing is in
     /// service, requested, posted or promised at any CPU; no line waits for anything. Stops the ticks.
     ///
     /// # Panics
     /// When one of these does not hold.
     pub fn check_quiet(self: &Arc<Self>) {
-        // What was abandoned is given back in the ticks; moves and throttles end there too.
+        // Ticks give abandoned vectors back; moves and throttles end there too.
         SimHal.delay_ns(1_000_000);
         self.stop_ticks();
         self.queues().for_each(|queue| queue.load.check());
-        self.on_every_cpu(|system| system.check_cpu(SimHal.cpu()));
-        for line in self.core.views() {
+        self.on_every_cpu(|host| host.check_cpu(SimHal.cpu()));
+        for line in self.core().views() {
             assert!(!line.in_progress && !line.move_wanted && line.retired.is_empty(), "{line}");
             assert!(line.handlers.is_empty() || line.disabled_depth > 0 || !line.masked, "{line}");
             assert!(!line.pending && !line.shutdown && line.throttled_until_ns.is_none(), "{line}");
         }
-        let violations = self.violations.lock().expect("one host thread").clone();
+        let violations = self.watch.violations.lock().expect("one host thread").clone();
         assert!(violations.is_empty(), "{violations:#?}");
     }
 
     /// Nothing is left at this CPU.
     fn check_cpu(&self, cpu: CpuId) {
         for vector in (0x20..=0xff).map(Vector) {
-            assert!(!self.lapic.is_in_service(vector), "CPU {cpu}: vector {:#x} is in service", vector.0);
-            assert!(!self.lapic.is_requested(vector), "CPU {cpu}: vector {:#x} is requested", vector.0);
+            assert!(!self.pc.lapic().is_in_service(vector), "CPU {cpu}: vector {:#x} is in service", vector.0);
+            assert!(!self.pc.lapic().is_requested(vector), "CPU {cpu}: vector {:#x} is requested", vector.0);
         }
-        if let Some(descriptor) = self.posted.as_ref().and_then(|posted| posted.descriptor(cpu)) {
+        if let Some(descriptor) = self.pc.posted().and_then(|posted| posted.descriptor(cpu)) {
             assert!(!descriptor.is_outstanding(), "CPU {cpu}: ON is set and nobody is notified");
             let left: Vec<u8> = (0..=255).filter(|&vector| descriptor.is_pending(Vector(vector))).collect();
             assert!(left.is_empty(), "CPU {cpu}: still posted: {left:x?}");
         }
     }
 
-    /// Interrupts as `/proc/interrupts` shows them are those that the CPUs took; notifications are those of the
-    /// handler; and what it dispatched has lines. The counts of freed lines go with them.
+    /// The interrupts that `/proc/interrupts` shows are those that the CPUs took. The notifications are those of the
+    /// handler, and the vectors that it dispatched have lines. Counts of freed lines are lost with the lines.
     ///
     /// # Panics
-    /// When the accounts do not add up.
+    /// If the accounts do not add up.
     pub fn check_accounts(&self) {
         let cpus = (0..self.cpus()).map(CpuId);
         let taken: u64 = cpus
@@ -73,7 +73,7 @@ impl System {
             .flat_map(|cpu| (0..=255).map(move |v| (cpu, v)))
             .map(|(cpu, v)| self.taken(cpu, Vector(v)))
             .sum();
-        let table = self.core.interrupts().to_string();
+        let table = self.core().interrupts().to_string();
         let mut rows = 0;
         let mut notifications = 0;
         for row in table.lines().skip(1) {
@@ -85,7 +85,7 @@ impl System {
                 notifications = sum;
             }
         }
-        let posted = self.posted.iter().flat_map(|posted| cpus.clone().map(|cpu| posted.statistics(cpu)));
+        let posted = self.pc.posted().into_iter().flat_map(|posted| cpus.clone().map(|cpu| posted.statistics(cpu)));
         let (vectors, handled, alien) = posted.fold((0, 0, 0), |(vectors, handled, alien), statistics| {
             (vectors + statistics.vectors, handled + statistics.notifications, alien + statistics.stray)
         });
@@ -97,20 +97,20 @@ impl System {
         assert_eq!(rows, taken + vectors, "all rows together are what the CPUs took, and what was harvested\n{table}");
     }
 
-    /// Frees all queues' lines, and shows that every vector of every CPU can be had again.
+    /// Frees the lines of all queues, and checks that every vector of every CPU can be allocated again.
     ///
     /// # Panics
-    /// When one cannot.
+    /// If one cannot.
     pub fn check_no_vector_leaked(self: &Arc<Self>) {
         for queue in self.queues() {
             let action: Arc<dyn irq::Action> = queue.pair.clone();
-            self.core.free(queue.line, &action).expect("its handler");
-            self.core.free_line(queue.line).expect("without a handler");
+            self.core().free(queue.line, &action).expect("its handler");
+            self.core().free_line(queue.line).expect("without a handler");
         }
         SimHal.delay_ns(100_000);
-        self.on_every_cpu(|system| system.core.housekeep());
-        let domain = MessageDomain::new(SimHal, Silent, self.vectors.clone()).expect("never posted");
-        let own = self.core.views();
+        self.on_every_cpu(|host| host.core().housekeep());
+        let domain = Arc::new(MessageDomain::new(SimHal, Silent, self.pc.vectors().clone()).expect("never posted"));
+        let own = self.core().views();
         let mut taken = 0;
         for cpu in (0..self.cpus()).map(CpuId) {
             let used = own.iter().filter(|line| line.effective.is_some_and(|target| target.cpu == cpu)).count() as u32;
@@ -122,14 +122,13 @@ impl System {
         }
     }
 
-    fn silent_line(&self, domain: &MessageDomain<SimHal, Silent>, index: u32, cpu: CpuId) -> Result<Irq, IrqError> {
-        let request = AllocRequest {
-            requester: RequesterId(0),
-            index,
-            affinity: CpuSet::of(cpu),
-            managed: false,
-            delivery: Delivery::Fixed,
-        };
-        self.core.alloc_line(domain, &request, Flow::Edge)
+    fn silent_line(
+        &self,
+        domain: &Arc<MessageDomain<SimHal, Silent>>,
+        index: u32,
+        cpu: CpuId,
+    ) -> Result<Irq, IrqError> {
+        let request = AllocRequest::fixed(RequesterId(0), index, CpuSet::of(cpu));
+        self.core().alloc_line(domain.clone(), &request, Flow::Edge)
     }
 }

@@ -1,4 +1,4 @@
-//! A device that rings as often as it is told, as a function with one MSI.
+//! A device that sends as many messages as it is told, as a function with one MSI.
 
 use drivers::message::MessageSource;
 use hal::Regs as _;
@@ -25,7 +25,7 @@ pub struct Ringer {
     masked: bool,
     period: Ps,
     count: u64,
-    /// Counts programs, so that an old one's event does nothing.
+    /// Counts programs, so that an event of an old program does nothing.
     program: u64,
     sent: u64,
 }
@@ -91,7 +91,7 @@ impl RingerPort {
         self.0.write64(PERIOD, period_ns);
     }
 
-    /// Programs any message, unmasked: what a hostile device does.
+    /// Programs any message, unmasked, as a hostile device would.
     pub fn forge(&self, address: u64, data: u32) {
         self.0.write64(ADDRESS, address);
         self.0.write32(DATA, data);

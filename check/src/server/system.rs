@@ -1,20 +1,18 @@
-//! What software knows of the server, and what the tests do with it.
+//! The software's view of the server, and operations of the tests on it.
 
-use super::bringup::{LOCAL_TIMER, request};
+use super::bringup::request;
 use super::ringer::RingerPort;
 use super::{IOAPIC_REQUESTER, Load, Models, RINGER_REQUESTER, WIRE_PIN};
-use drivers::apic::Lapic;
-use drivers::ioapic::{IoApicDomain, IoApicRoute, PinWiring};
-use drivers::message::MessageDomain;
+use drivers::ioapic::PinWiring;
 use drivers::nvme::{Controller, QueuePair};
 use drivers::vtd::{Fault, RemapDomain, RemapUnit};
-use hal::{Affinity, CpuId, CpuSet, Hal as _, ThreadSpec, Word as _};
-use irq::posted::PostedMsi;
+use hal::{Affinity, CpuId, CpuSet, Hal as _, ThreadSpec, Threads as _, Word as _};
 use irq::{Flow, Irq, IrqCore, IrqDomain, IrqError, Vector};
 use machine::{Regs, SimHal, Word};
-use spec::apic::TimerDivide;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
+use systems::Alarm;
+use systems::pc::{Pc, PcCpus};
 
 /// A queue of a drive, its line, and its load.
 pub struct Queue {
@@ -34,63 +32,133 @@ pub struct Drive {
     pub queues: Vec<Queue>,
 }
 
-/// Everything that software knows of the server.
-pub struct System {
-    /// The delivery core.
-    pub core: IrqCore<SimHal>,
-    /// The LAPICs.
-    pub lapic: Arc<Lapic<SimHal>>,
-    /// Posted delivery, where that was asked for.
-    pub posted: Option<Arc<PostedMsi<SimHal>>>,
-    /// The CPUs' own domain.
-    pub vectors: Arc<dyn IrqDomain>,
-    /// The remapping unit, except with plain delivery.
-    pub unit: Option<Arc<RemapUnit<SimHal>>>,
-    /// The domain of PCI messages, where there is a remapping unit.
-    pub remap: Option<Arc<RemapDomain<SimHal>>>,
+/// The CPUs' interrupt entry, with counts for the tests.
+pub(super) struct Watch {
+    pub(super) cpus: Arc<PcCpus<SimHal>>,
+    /// How often each CPU took each vector.
+    taken: Vec<[AtomicU64; 256]>,
+    /// Interrupts that a CPU took while offline, or ended with a vector left in service.
+    pub(super) violations: Mutex<Vec<String>>,
+    offline: Vec<AtomicBool>,
+}
+
+impl Watch {
+    pub(super) fn new(cpus: Arc<PcCpus<SimHal>>) -> Self {
+        let range = cpus.range();
+        Self {
+            cpus,
+            taken: range.clone().map(|_| [const { AtomicU64::new(0) }; 256]).collect(),
+            violations: Mutex::default(),
+            offline: range.map(|_| AtomicBool::new(false)).collect(),
+        }
+    }
+
+    /// A CPU takes `vector`: the IDT.
+    pub(super) fn take(&self, vector: u8) {
+        let cpu = SimHal.cpu();
+        self.taken[cpu.index()][usize::from(vector)].fetch_add(1, Relaxed);
+        if self.offline[cpu.index()].load(Relaxed) {
+            self.violation(format!("CPU {cpu} is offline and took vector {vector:#04x}"));
+        }
+        self.cpus.interrupt(vector);
+    }
+
+    pub(super) fn violation(&self, text: String) {
+        self.violations.lock().expect("one host thread").push(text);
+    }
+
+    /// Runs `body` on each CPU in turn.
+    pub(super) fn on_every_cpu(self: &Arc<Self>, body: impl Fn(&Arc<Self>) + Copy + Send + 'static) {
+        for cpu in self.cpus.range().map(CpuId) {
+            let watch = self.clone();
+            on_cpu(cpu, move || body(&watch));
+        }
+    }
+}
+
+/// The kernel's tick.
+pub(super) struct Ticks {
+    ns: u64,
+    ticking: AtomicBool,
+    /// Further work of CPU 0's tick: the kernel's timers.
+    also: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Ticks {
+    pub(super) fn new(ns: u64) -> Self {
+        Self { ns, ticking: AtomicBool::new(true), also: OnceLock::new() }
+    }
+
+    pub(super) fn tick(&self, alarm: &Alarm<SimHal>) {
+        if self.ticking.load(Relaxed) {
+            alarm.arm(SimHal.now_ns() + self.ns);
+            if let Some(also) = self.also.get().filter(|_| SimHal.cpu() == CpuId(0)) {
+                also();
+            }
+        }
+    }
+}
+
+/// The software's view of the whole server.
+pub struct Host {
+    /// The PC.
+    pub pc: Pc<SimHal>,
+    pub(super) watch: Arc<Watch>,
     /// The ringing device.
     pub ringer: RingerPort,
     /// The models, for registers of other devices.
     pub models: Models,
     pub(super) drives: OnceLock<Vec<Drive>>,
-    /// Faults that the fault event's handler read.
+    /// Faults that the remapping unit reported.
     pub(super) faults: Arc<Mutex<Vec<Fault>>>,
-    /// The fault event's line.
-    pub(super) fault_line: OnceLock<Irq>,
-    pub(super) cpus: u32,
-    pub(super) tick_ns: u64,
-    pub(super) ticking: AtomicBool,
-    /// What CPU 0's tick does beside: the kernel's timers.
-    pub on_tick: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// How often each CPU took each vector.
-    pub(super) taken: Vec<[AtomicU64; 256]>,
-    /// Interrupts that a CPU took although it was offline, or ended with something left in service.
-    pub(super) violations: Mutex<Vec<String>>,
-    pub(super) offline: Vec<AtomicBool>,
+    pub(super) ticks: Arc<Ticks>,
 }
 
-impl System {
-    /// The domain of PCI messages.
-    pub fn pci(&self) -> Arc<dyn IrqDomain> {
-        match &self.remap {
-            Some(remap) => remap.clone(),
-            None => self.vectors.clone(),
-        }
+impl Host {
+    /// The delivery core.
+    pub fn core(&self) -> &Arc<IrqCore<SimHal>> {
+        self.pc.core()
     }
 
-    /// The domain of everything that is never posted.
+    /// The remapping unit, except with plain delivery.
+    pub fn unit(&self) -> Option<&Arc<RemapUnit<SimHal>>> {
+        self.pc.units()[0].remapping()
+    }
+
+    /// The domain of PCI messages, where there is a remapping unit.
+    pub fn remap(&self) -> Option<&Arc<RemapDomain<SimHal>>> {
+        self.pc.units()[0].domain()
+    }
+
+    /// The parent of PCI messages.
+    ///
+    /// # Panics
+    /// Never: there is one unit, or its substitute.
+    pub fn pci(&self) -> Arc<dyn IrqDomain> {
+        self.pc.pci(0).expect("the only unit")
+    }
+
+    /// The parent of all lines that are never posted.
+    ///
+    /// # Panics
+    /// Never: there is one unit, or its substitute.
     pub fn unposted(&self) -> Arc<dyn IrqDomain> {
-        match &self.unit {
-            Some(unit) => Arc::new(RemapDomain::remapped(unit.clone(), self.lapic.clone(), self.vectors.clone())),
-            None => self.vectors.clone(),
-        }
+        self.pc.unposted(0).expect("the only unit")
+    }
+
+    /// Makes CPU 0's tick call `also`.
+    ///
+    /// # Panics
+    /// At the second call.
+    pub fn on_tick(&self, also: impl Fn() + Send + Sync + 'static) {
+        assert!(self.ticks.also.set(Box::new(also)).is_ok(), "once");
     }
 
     /// A line of the ringing device on any CPU, without a handler.
     pub fn ringer_line(&self) -> Irq {
-        let domain = MessageDomain::new(SimHal, self.ringer, self.pci()).expect("PCI messages");
-        let request = request(RINGER_REQUESTER, 0, CpuSet::first(self.cpus), false);
-        self.core.alloc_line(&domain, &request, Flow::Edge).expect("a line")
+        let domain = self.pc.message_domain(0, self.ringer).expect("the only unit");
+        let request = request(RINGER_REQUESTER, 0, CpuSet::first(self.cpus()), false);
+        self.core().alloc_line(Arc::new(domain), &request, Flow::Edge).expect("a line")
     }
 
     /// The line of the level-triggered pin [`WIRE_PIN`], without a handler; never posted.
@@ -100,16 +168,15 @@ impl System {
     pub fn pin_line(&self) -> Irq {
         let wiring: Vec<_> = (0..8).map(|pin| PinWiring { level: pin == WIRE_PIN, active_low: false }).collect();
         let regs = Regs::Model { model: self.models.ioapic, region: 0 };
-        let route = if self.unit.is_some() { IoApicRoute::Remapped } else { IoApicRoute::Plain(self.lapic.clone()) };
-        let domain = IoApicDomain::new(SimHal, regs, &wiring, route, self.unposted()).expect("not posted");
-        let request = request(IOAPIC_REQUESTER, WIRE_PIN.into(), CpuSet::first(self.cpus), false);
-        self.core.alloc_line(&domain, &request, Flow::FastEoi).expect("a line")
+        let domain = self.pc.io_apic(0, regs, &wiring).expect("eight pins");
+        let request = request(IOAPIC_REQUESTER, WIRE_PIN.into(), CpuSet::first(self.cpus()), false);
+        self.core().alloc_line(Arc::new(domain), &request, Flow::FastEoi).expect("a line")
     }
 
     /// The drives.
     ///
     /// # Panics
-    /// Before they are up.
+    /// If they are not up yet.
     pub fn drives(&self) -> &[Drive] {
         self.drives.get().expect("they are up")
     }
@@ -121,15 +188,15 @@ impl System {
 
     /// How many CPUs it has.
     pub fn cpus(&self) -> u32 {
-        self.cpus
+        self.pc.range().end
     }
 
     /// The line of the remapping unit's own interrupt.
     pub fn fault_line(&self) -> Option<Irq> {
-        self.fault_line.get().copied()
+        self.pc.units()[0].fault_line()
     }
 
-    /// What the handler of the fault event read.
+    /// The faults that the remapping unit reported.
     ///
     /// # Panics
     /// Never: one host thread.
@@ -139,7 +206,7 @@ impl System {
 
     /// How often `cpu` took `vector`.
     pub fn taken(&self, cpu: CpuId, vector: Vector) -> u64 {
-        self.taken[cpu.index()][usize::from(vector.0)].load(Relaxed)
+        self.watch.taken[cpu.index()][usize::from(vector.0)].load(Relaxed)
     }
 
     /// Starts `count` commands on every queue, `depth` at a time.
@@ -147,35 +214,22 @@ impl System {
         self.queues().for_each(|queue| queue.load.start(count, depth));
     }
 
-    /// Waits until all that was started has completed.
+    /// Waits until all started commands have completed.
     pub fn wait_for_load(&self) {
         while !self.queues().all(|queue| queue.load.is_done()) {
             SimHal.delay_ns(5_000);
         }
     }
 
-    /// A CPU takes `vector`: the IDT.
-    pub(super) fn take(&self, vector: u8) {
-        let cpu = SimHal.cpu();
-        self.taken[cpu.index()][usize::from(vector)].fetch_add(1, Relaxed);
-        if self.offline[cpu.index()].load(Relaxed) {
-            self.violation(format!("CPU {cpu} is offline and took vector {vector:#04x}"));
+    pub(super) fn start_tick(self: &Arc<Self>) {
+        if self.ticks.ticking.load(Relaxed) {
+            self.pc.tick_at(SimHal.now_ns() + self.ticks.ns);
         }
-        self.core.handle_vector(Vector(vector));
-    }
-
-    pub(super) fn violation(&self, text: String) {
-        self.violations.lock().expect("one host thread").push(text);
-    }
-
-    pub(super) fn start_tick(&self) {
-        // A tick of the bus clock is 1 ns on this machine.
-        self.lapic.start_timer(LOCAL_TIMER, TimerDivide::BY_1, self.tick_ns as u32);
     }
 
     pub(super) fn stop_ticks(&self) {
-        self.ticking.store(false, Relaxed);
-        SimHal.delay_ns(2 * self.tick_ns);
+        self.ticks.ticking.store(false, Relaxed);
+        SimHal.delay_ns(2 * self.ticks.ns);
     }
 
     /// Runs `body` on `cpu` and waits for it.
@@ -187,77 +241,76 @@ impl System {
         cpu: CpuId,
         body: impl FnOnce(&Arc<Self>) -> R + Send + 'static,
     ) -> R {
-        let done = Arc::new(<Word as hal::Word>::new(0));
-        let result = Arc::new(Mutex::new(None));
-        let (system, over, slot) = (self.clone(), done.clone(), result.clone());
-        let thread = move || {
-            let value = body(&system);
-            *slot.lock().expect("one host thread") = Some(value);
-            over.swap(1);
-        };
-        let spec = ThreadSpec { name: "on cpu", affinity: Affinity::Cpu(cpu), urgent: true };
-        SimHal.spawn(spec, Box::new(thread)).expect("the CPU exists");
-        while done.load() == 0 {
-            SimHal.relax_on(&done, 0, u64::MAX);
-        }
-        result.lock().expect("one host thread").take().expect("it has ended")
+        let host = self.clone();
+        on_cpu(cpu, move || body(&host))
     }
 
     /// Runs `body` on each CPU in turn.
     pub fn on_every_cpu(self: &Arc<Self>, body: impl Fn(&Arc<Self>) + Copy + Send + 'static) {
-        (0..self.cpus).for_each(|cpu| self.on_cpu(CpuId(cpu), body));
+        (0..self.cpus()).for_each(|cpu| self.on_cpu(CpuId(cpu), body));
     }
 
-    /// Takes `cpu` offline for `ns`, then online again, and says what the core said to going. While it is away, no
-    /// device's vector may arrive there.
+    /// Takes `cpu` offline for `ns`, then online again. Returns the core's answer to taking it offline. While the CPU
+    /// is offline, no device's vector may arrive there.
     pub fn offline_for(self: &Arc<Self>, cpu: CpuId, ns: u64) -> Result<(), irq::IrqError> {
-        self.on_cpu(cpu, move |system| system.stay_offline(cpu, ns))
+        self.on_cpu(cpu, move |host| host.stay_offline(cpu, ns))
     }
 
-    fn stay_offline(&self, cpu: CpuId, ns: u64) -> Result<(), irq::IrqError> {
+    fn stay_offline(self: &Arc<Self>, cpu: CpuId, ns: u64) -> Result<(), IrqError> {
         let off = SimHal.irq_save();
-        let result = self.core.cpu_offline().map(|gone| assert_eq!(gone, cpu));
+        let result = self.pc.stop_cpu().map(|gone| assert_eq!(gone, cpu));
         if result.is_ok() {
-            self.posted.iter().for_each(|posted| posted.cpu_offline());
-            self.offline[cpu.index()].store(true, Relaxed);
-            machine::observe::declare_cpu(cpu.0, false);
-            let before = self.device_requests(cpu);
+            let offline = &self.watch.offline[cpu.index()];
+            offline.store(true, Relaxed);
+            machine::declare_cpu(cpu.0, false);
+            let before = self.pc.requested_here();
             SimHal.delay_ns(ns);
-            let after = self.device_requests(cpu);
+            let after = self.pc.requested_here();
             if before != after {
-                self.violation(format!("CPU {cpu} is offline and was sent to: {before:x?}, then {after:x?}"));
+                let text = format!("CPU {cpu} is offline and was sent to: {before:x?}, then {after:x?}");
+                self.watch.violation(text);
             }
-            machine::observe::declare_cpu(cpu.0, true);
-            self.offline[cpu.index()].store(false, Relaxed);
-            match self.core.cpu_online(cpu) {
-                // The line whose hardware failed is tried again; that all are back is seen at the end.
+            machine::declare_cpu(cpu.0, true);
+            offline.store(false, Relaxed);
+            match self.pc.start_cpu() {
+                // A line whose hardware failed is tried again; the end of the test checks that all lines are back.
                 Ok(()) | Err(IrqError::Hardware(..)) => {}
-                Err(error) => self.violation(format!("online: {error}")),
+                Err(error) => self.watch.violation(format!("online: {error}")),
             }
+            self.start_tick();
         }
         SimHal.irq_restore(off);
         result
     }
 
-    /// Whether a vector is posted to `cpu` and not taken yet.
+    /// True if a vector is posted to `cpu` and not taken yet.
     pub fn any_device_request(&self, cpu: CpuId) -> bool {
-        let descriptor = self.posted.as_ref().and_then(|posted| posted.descriptor(cpu));
+        let descriptor = self.pc.posted().and_then(|posted| posted.descriptor(cpu));
         descriptor.is_some_and(|descriptor| (0x20..=0xea).any(|vector| descriptor.is_pending(Vector(vector))))
-    }
-
-    /// Device vectors that wait at this CPU, in its LAPIC or its descriptor.
-    fn device_requests(&self, cpu: CpuId) -> Vec<u8> {
-        let here = |&vector: &u8| {
-            let posted = self.posted.as_ref().and_then(|posted| posted.descriptor(cpu));
-            self.lapic.is_requested(Vector(vector)) || posted.is_some_and(|posted| posted.is_pending(Vector(vector)))
-        };
-        (0x20..=0xea).filter(here).collect()
     }
 
     /// Every line, and every queue, for people.
     pub fn describe(&self) -> String {
-        let lines: String = self.core.views().iter().map(|line| format!("{line}")).collect();
+        let lines: String = self.core().views().iter().map(|line| format!("{line}")).collect();
         let queues = self.drives.get().into_iter().flatten().map(|drive| format!("{}\n", drive.controller.snapshot()));
         lines + &queues.collect::<String>()
     }
+}
+
+/// Runs `body` on `cpu` and waits for it.
+fn on_cpu<R: Send + 'static>(cpu: CpuId, body: impl FnOnce() -> R + Send + 'static) -> R {
+    let done = Arc::new(<Word as hal::Word>::new(0));
+    let result = Arc::new(Mutex::new(None));
+    let (over, slot) = (done.clone(), result.clone());
+    let thread = move || {
+        let value = body();
+        *slot.lock().expect("one host thread") = Some(value);
+        over.swap(1);
+    };
+    let spec = ThreadSpec { name: "on cpu", affinity: Affinity::Cpu(cpu), urgent: true };
+    SimHal.spawn(spec, Box::new(thread)).expect("the CPU exists");
+    while done.load() == 0 {
+        SimHal.relax_on(&done, 0, u64::MAX);
+    }
+    result.lock().expect("one host thread").take().expect("it has ended")
 }

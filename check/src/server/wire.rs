@@ -55,7 +55,7 @@ impl WirePort {
         self.0.write32(RAISE, 1 << function);
     }
 
-    /// Serves it, if it wants that.
+    /// Serves the function, if it wants service.
     pub fn serve(&self, function: u32) -> bool {
         let wants = self.0.read32(RAISE) & (1 << function) != 0;
         if wants {

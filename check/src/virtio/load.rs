@@ -4,7 +4,7 @@ use crate::mark::Mark;
 use crate::verdict::violate;
 use drivers::virtio::QueueFault;
 use drivers::virtio::block::{BatchDone, Block, BlockOp, BlockRequest, Completed};
-use hal::{Dma as _, Hal, ThreadId};
+use hal::{Dma as _, Hal, ThreadId, Threads};
 use machine::SimHal;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -17,8 +17,8 @@ struct Queue {
     left: AtomicU64,
     in_flight: AtomicU64,
     broken: AtomicBool,
-    /// The device lied of it, and what its used ring says is not to be trusted until its reset. Where nothing was in
-    /// flight then, nobody notices before the next requests meet the wrong entries.
+    /// The device has lied about the queue, so its used ring cannot be trusted until the queue's reset. If no request
+    /// was in flight then, the lie shows only when later requests meet the wrong entries.
     distrusted: AtomicBool,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Load {
     pub(super) disrupted: AtomicU32,
     /// The device breaks its queues.
     pub(super) hostile: bool,
-    /// Whom a broken queue wakes.
+    /// The thread that a broken queue wakes.
     pub(super) repairer: OnceLock<ThreadId>,
 }
 
@@ -51,7 +51,7 @@ impl Load {
         }
     }
 
-    /// The driver that there is now.
+    /// The present driver.
     pub(super) fn disk(&self) -> Option<Arc<Block<SimHal>>> {
         self.disk.lock().expect("one host thread").clone()
     }
@@ -60,7 +60,7 @@ impl Load {
         *self.disk.lock().expect("one host thread") = disk;
     }
 
-    /// The queue of this number, taken round.
+    /// The queue of this number, modulo their number.
     pub(super) fn queue_of(&self, disk: &Block<SimHal>, number: u32) -> u16 {
         (number % u32::from(disk.queues())) as u16
     }
@@ -70,7 +70,7 @@ impl Load {
         self.go_on(queue);
     }
 
-    /// Submits until the depth is reached, or the queue takes no more.
+    /// Submits until the depth is reached, or the queue is full.
     pub(super) fn go_on(&self, queue: u16) {
         let own = &self.queues[usize::from(queue)];
         while own.in_flight.load(Relaxed) < self.depth && self.submit_one(queue) {}
@@ -99,13 +99,13 @@ impl Load {
         accepted
     }
 
-    /// Queues that broke since this was last asked.
+    /// Queues that broke since the last call.
     pub(super) fn take_broken(&self) -> Vec<u16> {
         let broken = |queue: &u16| self.queues[usize::from(*queue)].broken.swap(false, Relaxed);
         (0..QUEUES_MAX as u16).filter(broken).collect()
     }
 
-    /// Whether what the device says of a queue is to be believed: not since it lied, until the queue's reset.
+    /// True if the device's reports on a queue can be trusted: not between a lie and the queue's reset.
     pub(super) fn trust(&self, queue: u16, trusted: bool) {
         self.queues[usize::from(queue)].distrusted.store(!trusted, Relaxed);
     }
@@ -126,7 +126,7 @@ impl Load {
     }
 }
 
-/// What the driver tells: the load, which owns the driver.
+/// The receiver of the driver's reports: the load, which owns the driver.
 pub(super) struct Told(pub(super) Weak<Load>);
 
 impl BatchDone for Told {

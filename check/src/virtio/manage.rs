@@ -50,7 +50,7 @@ pub(super) fn apply(stack: &Arc<VirtioStack>, step: &VirtioStep) {
     }
 }
 
-/// An operation on a line, which another manager may have freed meanwhile.
+/// An operation on a line. Another manager may have freed the line meanwhile.
 fn with(stack: &VirtioStack, line: u32, body: impl FnOnce(Irq) -> Result<(), IrqError>) {
     let Some(line) = stack.line(line) else { return };
     match body(line) {

@@ -8,7 +8,7 @@ use machine::SimHal;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
-/// A pair of whichever driver there is now.
+/// A pair of the present driver.
 #[derive(Default)]
 struct PairPoll(Mutex<Option<Arc<ReceivePoll<SimHal>>>>);
 
@@ -27,7 +27,7 @@ impl Polled for PairPoll {
     }
 }
 
-/// Packets are commands of this number up.
+/// Packets are commands with numbers from this one on.
 const FIRST: u64 = 1 << 48;
 
 /// The receiver and its polls.
@@ -40,7 +40,7 @@ pub(super) struct Reflector {
 }
 
 impl Reflector {
-    /// Pairs are shared out to CPUs, each of which completes `budget` packets a pass. Their threads run.
+    /// Assigns pairs to CPUs, each of which completes `budget` packets per pass. Its threads run.
     pub(super) fn new(cpus: u32, pairs: u16, budget: u32) -> Arc<Self> {
         let pairs: Vec<Arc<PairPoll>> = (0..pairs).map(|_| Arc::default()).collect();
         let mut poll = SoftPoll::new(SimHal, cpus, PollConfig { budget, ..PollConfig::default() }).expect("a budget");
@@ -70,7 +70,7 @@ impl Reflector {
     }
 }
 
-/// What the driver tells: the reflector, which owns the driver.
+/// The receiver of the driver's reports: the reflector, which owns the driver.
 pub(super) struct Told(pub(super) Weak<Reflector>);
 
 impl Receiver<SimHal> for Told {
@@ -81,7 +81,7 @@ impl Receiver<SimHal> for Told {
     }
 
     fn received(&self, _: Packet<'_, <SimHal as Hal>::Dma>) -> Verdict {
-        // A packet is a command that ends where it is looked at; that it comes back, the device's own counts tell.
+        // A packet is a command that ends when the driver sees it; the device's own counts show whether it comes back.
         if let Some(reflector) = self.0.upgrade() {
             let number = reflector.packets.fetch_add(1, Relaxed);
             Mark::Submitted.of(number);

@@ -6,9 +6,8 @@ use super::stack::{Bus, Place, Tick, VirtioStack, Which, policy};
 use super::step::{VirtioFault, VirtioStep};
 use crate::checkers::{self, Checker};
 use crate::coverage::Coverage;
-use crate::either;
 use crate::gic::bells::{BEGIN_TICKS, BellPort, Bells, Sound};
-use crate::gic::system::{self, Entry, Options, Version};
+use crate::gic::harness::{self, Entry, Options, Version};
 use crate::subject::{Build, Rig};
 use drivers::gic::EoiMode;
 use hal::Hal as _;
@@ -24,7 +23,7 @@ use machine::{Machine, MachineConfig, SimHal};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Everything that is done on the boot thread ends within this.
+/// Work on the boot thread ends within this time.
 const LIMIT: Ps = Ps::from_ns(2_000_000_000);
 /// The last load: requests of each queue, and how long the flows run.
 const PROOF: u64 = 20;
@@ -51,7 +50,7 @@ pub struct VirtioRig {
     depth: u64,
     latency: Ps,
     hostile: bool,
-    /// Packets that went with the rings of a driver that was unbound, by flow.
+    /// Packets lost with the rings of a driver that was unbound, by flow.
     lost: Vec<i64>,
     stack: Option<Arc<VirtioStack>>,
 }
@@ -106,7 +105,7 @@ impl VirtioRig {
         let gic = GicConfig { its: Some(ItsConfig::default()), ..GicConfig::default() };
         let options = Options { cpus, force_threads, gic, machine, ..Options::default() };
         let entry = Entry::default();
-        let mut machine = system::build(Version::V3, &options, &entry);
+        let mut machine = harness::build(Version::V3, &options, &entry);
         let gic = machine.gic().expect("it was asked for").model;
         let disk = BlockConfig { sectors: 256, queues, queue_entries: 16, latency, ..BlockConfig::default() };
         let flows = Flows { count: pairs, sent: packet, dropped: packet };
@@ -209,13 +208,13 @@ impl Rig for VirtioRig {
             (self.pairs, self.budget, self.depth, self.hostile, self.policies);
         let clock = self.machine.regs(self.clock, 0);
         let boot = move || {
-            let system = system::bring_up(windows, Version::V3, mode, &options, &entry);
+            let system = harness::bring_up(windows, Version::V3, mode, &options, &entry);
             let page = SimHal.dma_alloc(4096, 4096).expect("memory");
             let load = Load::new(depth, page, hostile);
             let stack = VirtioStack::new(system, places, load, pairs, budget);
             let tick = Tick { port: BellPort { regs: clock, index: 0 }, load: stack.load.clone() };
             let line = stack.system.private(TICK_PPI, Arc::new(tick));
-            stack.system.add_private(line);
+            stack.system.enable_everywhere(line);
             stack.bind(Which::Disk, policy(policies[0]));
             stack.bind(Which::Network, policy(policies[1]));
             stack
@@ -277,18 +276,18 @@ impl Rig for VirtioRig {
 
     fn settle(&mut self) {
         self.poke(Which::Network, net::code::FLOWS, 0);
-        // Packets that nobody would ask for: the network gathers no more.
+        // Nobody would ask for these packets, so the network gathers none any more.
         self.boot(|stack| {
             if let Some(net) = stack.reflector.net() {
                 let none = drivers::virtio::net::Coalescing { max_packets: 0, max_usecs: 0 };
                 net.coalesce_receive(none).expect("it is bound");
             }
             if let Some(disk) = stack.load.disk().filter(|_| stack.load.hostile) {
-                // An index that jumped while the queue was idle.
+                // A used index that jumped while the queue was idle.
                 (0..disk.queues()).for_each(|queue| _ = stack.recover(queue));
             }
             if stack.net_rebound.load(Relaxed) {
-                // What is on its way comes back; the rest is lost with the rings.
+                // Packets on their way come back; the rest is lost with the rings.
                 SimHal.delay_ns(3_000_000);
             }
         });
@@ -336,10 +335,10 @@ impl Rig for VirtioRig {
         assert!(rebound || missing == dropped, "{missing} packets have not come back, and {dropped} were dropped");
         let disordered: u64 =
             self.with(Which::Network, |net: &mut Net| net.flows()).iter().map(|flow| flow.disordered).sum();
-        // A network that is bound again begins with one pair, and takes its others later.
+        // A network that is bound again begins with one pair, and takes its other pairs later.
         assert!(rebound || disordered == 0, "{disordered} packets overtook others");
         self.boot(|stack| {
-            let strays = either!(&stack.system.gic, gic => gic.strays());
+            let strays = stack.system.arm.strays();
             assert_eq!(strays, 0, "interrupts without a line");
         });
     }

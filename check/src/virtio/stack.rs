@@ -1,25 +1,23 @@
-//! What the machine's threads share: the system, a disk and a network, their lines.
+//! State that the machine's threads share: the system, a disk and a network, their lines.
 
 use super::load::{Load, Told};
 use super::network::{self, Reflector};
 use crate::coverage::Coverage;
 use crate::gic::bells::BellPort;
-use crate::gic::system::{self, System};
+use crate::gic::harness::{self, ArmHarness};
 use crate::mark::Mark;
 use crate::verdict::violate;
-use drivers::gic::its::ItsDomain;
-use drivers::message::MessageDomain;
 use drivers::pci::{MsixCapability, MsixTable};
 use drivers::virtio::block::{Block, BlockConfig};
 use drivers::virtio::net::{Net, NetConfig};
 use drivers::virtio::{Bar, Mmio, MmioConfig, Pci, Rung, Transport, VectorPolicy};
-use hal::{Affinity, CpuSet, Hal as _, ThreadSpec};
+use hal::{Affinity, CpuSet, Hal as _, ThreadSpec, Threads};
 use irq::{Action, AllocRequest, Flow, Irq, IrqReturn, RequestFlags, RequesterId, Trigger};
 use machine::{Regs, SimHal};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// How a device hangs in the machine.
+/// How a device is attached to the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Bus {
     /// MMIO with so many wires, level-triggered or not.
@@ -33,15 +31,15 @@ pub(super) enum Bus {
 pub(super) struct Place {
     pub(super) bus: Bus,
     pub(super) regs: [Regs; 3],
-    /// Of the first wire.
+    /// The INTID of the first wire.
     pub(super) intid: u32,
     pub(super) requester: u16,
 }
 
-/// A request that old is looked for by the driver's own clock, where the device breaks its queues.
+/// Where the device breaks its queues, the driver's own clock looks for requests older than this.
 const TIMEOUT_NS: u64 = 1_000_000;
 
-/// The clock of CPU 0: it wakes who looks for lost requests.
+/// The clock of CPU 0: it wakes the thread that looks for lost requests.
 pub(super) struct Tick {
     pub(super) port: BellPort,
     pub(super) load: Arc<Load>,
@@ -85,7 +83,7 @@ pub(super) enum Which {
 
 /// Everything that runs on the machine.
 pub struct VirtioStack {
-    pub(super) system: Arc<System>,
+    pub(super) system: Arc<ArmHarness>,
     places: [Place; 2],
     lines: [Mutex<Vec<Line>>; 2],
     pub(super) load: Arc<Load>,
@@ -95,7 +93,7 @@ pub struct VirtioStack {
     /// Managers that bind, unbind or reset a device do so one at a time.
     pub(super) busy: [AtomicBool; 2],
     pub(super) hotplug: AtomicBool,
-    /// The driver's clock may look no more.
+    /// The driver's clock must not look any more.
     pub(super) proving: AtomicBool,
     /// The network was bound again: packets were lost with its rings.
     pub(super) net_rebound: AtomicBool,
@@ -107,7 +105,7 @@ pub(super) fn policy(number: u32) -> VectorPolicy {
 }
 
 impl VirtioStack {
-    pub(super) fn new(system: Arc<System>, places: [Place; 2], load: Load, pairs: u16, budget: u32) -> Arc<Self> {
+    pub(super) fn new(system: Arc<ArmHarness>, places: [Place; 2], load: Load, pairs: u16, budget: u32) -> Arc<Self> {
         let reflector = Reflector::new(system.cpus, pairs, budget);
         let exit = reflector.clone();
         assert!(system.at_exit.set(Box::new(move || exit.interrupt_exit())).is_ok(), "once");
@@ -135,7 +133,7 @@ impl VirtioStack {
         self.seen.lock().expect("one host thread").add(transition, 1);
     }
 
-    /// The line of this number, of those that there are now.
+    /// The present line of this number.
     pub(super) fn line(&self, index: u32) -> Option<Irq> {
         let all: Vec<_> = self
             .lines
@@ -145,7 +143,7 @@ impl VirtioStack {
         (!all.is_empty()).then(|| all[index as usize % all.len()])
     }
 
-    /// A thread that resets what its device broke.
+    /// A thread that resets the queues that its device broke.
     fn start_repairer(self: &Arc<Self>) {
         let stack = self.clone();
         let body = move || {
@@ -153,7 +151,7 @@ impl VirtioStack {
                 stack.look_for_lost();
                 for queue in stack.load.take_broken() {
                     if !stack.recover(queue) {
-                        // Another resets it, or the device, anyway.
+                        // Another thread resets it, or the whole device, anyway.
                         SimHal.delay_ns(5_000);
                     }
                     stack.saw("disk: a broken queue was reset");
@@ -166,7 +164,7 @@ impl VirtioStack {
         assert!(self.load.repairer.set(thread).is_ok(), "one");
     }
 
-    /// What a device that breaks its queues does not tell of, the driver's own clock finds.
+    /// A broken device may stay silent; then the driver's own clock finds the requests.
     fn look_for_lost(&self) {
         let Some(disk) = self.load.disk().filter(|_| self.load.hostile && !self.proving.load(Relaxed)) else { return };
         for queue in 0..disk.queues() {
@@ -180,7 +178,7 @@ impl VirtioStack {
         }
     }
 
-    /// Resets a queue of the disk. False when its driver is away or at it.
+    /// Resets a queue of the disk. False if its driver is unbound or busy with it.
     pub(super) fn recover(&self, queue: u16) -> bool {
         let Some(_claim) = crate::gic::source::claim(&self.busy[0]) else { return false };
         let Some(disk) = self.load.disk().filter(|disk| queue < disk.queues()) else { return false };
@@ -251,18 +249,18 @@ impl VirtioStack {
     ) {
         let messages = table.map(|table| {
             let table = Arc::into_inner(table).expect("nobody else has it");
-            MessageDomain::new(SimHal, table, Arc::new(ItsDomain::new(self.system.its()))).expect("not posted")
+            self.system.arm.message_domain(table).expect("an ITS")
         });
         let core = &self.system.core;
         for (index, inner) in (0..).zip(handlers) {
             let affinity = CpuSet::first(self.system.cpus);
-            let request = AllocRequest { affinity, requester: RequesterId(place.requester), ..system::request(index) };
+            let request = AllocRequest { affinity, requester: RequesterId(place.requester), ..harness::request(index) };
             let irq = match (&messages, place.bus) {
-                (Some(messages), _) => core.alloc_line(messages, &request, Flow::FastEoi).expect("a line"),
+                (Some(messages), _) => core.alloc_line(messages.clone(), &request, Flow::FastEoi).expect("a line"),
                 (None, bus) => {
                     let request = AllocRequest { index: place.intid + index, ..request };
-                    let gic = &self.system.gic;
-                    let irq = core.alloc_line(&*gic.domain(), &request, gic.flow()).expect("a line");
+                    let arm = &self.system.arm;
+                    let irq = core.alloc_line(arm.domain(), &request, arm.flow()).expect("a line");
                     let level = rung == Rung::Single || matches!(bus, Bus::Mmio { level: true, .. });
                     let trigger = if level { Trigger::LevelHigh } else { Trigger::EdgeRising };
                     core.set_type(irq, trigger).expect("an SPI can be");
@@ -277,7 +275,7 @@ impl VirtioStack {
         }
     }
 
-    /// Takes a device down, in flight.
+    /// Takes a device down with requests in flight.
     pub(super) fn unbind(&self, which: Which) {
         match which {
             Which::Disk => {

@@ -1,9 +1,9 @@
-//! What managers do to virtio devices and their lines, and what goes wrong with the devices.
+//! Steps of managers on virtio devices and their lines, and faults of the devices.
 
 use crate::draw::Draw;
 use std::fmt;
 
-/// A step. Lines, queues and CPUs are taken round: a smaller machine has the same history.
+/// A step. Numbers of lines, queues and CPUs count modulo their number, so a smaller machine has the same history.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum VirtioStep {
     /// Lets a line be delivered on these CPUs, a bit each.
@@ -71,7 +71,7 @@ impl fmt::Display for VirtioStep {
 /// A fault, for as long as its window lasts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum VirtioFault {
-    /// The disk's used index goes ahead over entries that were never filled.
+    /// The disk's used index jumps ahead over entries that were never filled.
     Jump { queue: u32, by: u16 },
     /// A device raises a vector without a reason.
     Raise { disk: bool, vector: u32 },

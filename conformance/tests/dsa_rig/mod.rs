@@ -1,4 +1,4 @@
-//! A DSA behind a plain bus, and a host that knows nothing but offsets and words from the manual.
+//! A DSA behind a plain bus, and a host that uses only offsets and words from the manual.
 #![allow(dead_code, unreachable_pub)]
 
 use hal::{Dma as _, Hal as _, Regs as _, Word as _};
@@ -12,12 +12,12 @@ use machine::{Machine, MachineConfig, SimHal};
 use std::sync::{Arc, Mutex};
 
 pub type DmaBuffer = <SimHal as hal::Hal>::Dma;
-/// What runs when vector 40h + n comes, by n.
+/// The actions of vectors 40h + n, by n.
 pub type Handlers = Arc<Mutex<Vec<Option<Arc<dyn Action>>>>>;
 /// (address, data) of each message.
 pub type Messages = Arc<Mutex<Vec<(u64, u32)>>>;
 
-/// Carries 1 byte in 100 ps, writes down every message, and raises the vector in its data at LAPIC 0.
+/// Carries 1 byte in 100 ps, records every message, and raises the vector in its data at LAPIC 0.
 struct Bus {
     messages: Messages,
     free: Ps,
@@ -36,7 +36,7 @@ impl Model for Bus {
         match request {
             Upstream::Message { address, data, .. } => {
                 self.messages.lock().expect("one host thread").push((address, data));
-                // A LAPIC that software has not enabled takes nothing.
+                // A LAPIC accepts nothing until software has enabled it.
                 world.interrupt(0, data as u8, false);
             }
             Upstream::Transfer { model, bytes, code, arg } => {
@@ -55,7 +55,7 @@ pub fn config() -> Config {
     Config { transfer_shift_max: 16, ..Config::default() }
 }
 
-/// What is left when the host has ended.
+/// The results once the host has ended.
 pub struct After<R> {
     pub result: R,
     pub counters: Vec<(&'static str, u64)>,

@@ -1,8 +1,8 @@
-//! A machine with a GIC, its driver and its core, as the checks have it too, and what tests do with it.
+//! A machine with a GIC, its driver and its core, built as for `check`, and operations of tests on it.
 #![allow(dead_code, unreachable_pub, unused_imports)]
 
-pub use check::gic::system::{
-    self, ALL, Entry, Gic, ITS_BASE, Messages, Options, System, V2M_BASE, Version, request, spec, windows_of,
+pub use check::gic::harness::{
+    self, ALL, ArmHarness, Entry, ITS_BASE, Options, V2M_BASE, Version, hardware, request, spec,
 };
 pub use machine::gic::{PULSE, WIRE, wire_arg};
 
@@ -33,12 +33,12 @@ impl Rig {
         let machine = MachineConfig { memory_bytes: 32 << 20, ..options.machine };
         let options = Options { machine, ..options };
         let system = Entry::default();
-        let mut machine = system::build(version, &options, &system);
+        let mut machine = harness::build(version, &options, &system);
         let windows = machine.gic().expect("it was asked for");
         add(&mut machine, windows);
         let entry = system.clone();
         let mut rig = Self { machine, windows, system };
-        rig.boot(move || _ = system::bring_up(windows, version, mode, &options, &entry));
+        rig.boot(move || _ = harness::bring_up(windows, version, mode, &options, &entry));
         rig
     }
 
@@ -47,12 +47,12 @@ impl Rig {
     }
 
     /// Runs `body` as a thread on CPU 0.
-    pub fn run<R: Send + 'static>(&mut self, body: impl FnOnce(&Arc<System>) -> R + Send + 'static) -> R {
+    pub fn run<R: Send + 'static>(&mut self, body: impl FnOnce(&Arc<ArmHarness>) -> R + Send + 'static) -> R {
         let system = self.system.get().expect("it was brought up").clone();
         self.boot(move || body(&system))
     }
 
-    /// A wire or pulse, so many nanoseconds from now.
+    /// Drives a wire or a pulse, this many nanoseconds from now.
     pub fn wire(&mut self, in_ns: u64, code: u32, arg: u64) {
         let at = self.machine.now() + Ps::from_ns(in_ns);
         self.machine.poke(self.windows.model, at, code, arg);
@@ -71,14 +71,12 @@ impl Rig {
         self.machine.faults().0
     }
 
-    /// At the end of every test: no fault, and nothing that the driver could not place.
+    /// At the end of every test: no fault, and no interrupt that the driver could not assign.
     pub fn finish(&self) {
         assert_eq!(self.faults(), []);
         let system = self.system.get().expect("it was brought up");
-        assert_eq!(
-            check::either!(&system.gic, gic => (gic.strays(), gic.last_stray(), gic.late_writes())),
-            (0, None, 0)
-        );
+        let arm = &system.arm;
+        assert_eq!((arm.strays(), arm.last_stray(), arm.late_writes()), (0, None, 0));
     }
 }
 

@@ -1,4 +1,4 @@
-//! A drive behind a plain bus, and a host that knows nothing but offsets and words from the manual.
+//! A drive behind a plain bus, and a host that uses only offsets and words from the manual.
 #![allow(dead_code, unreachable_pub)]
 
 use hal::{Dma as _, Hal as _, Regs as _, Word as _};
@@ -6,6 +6,7 @@ use irq::{Action, Irq};
 use machine::fault::FaultRecord;
 use machine::model::{Model, ModelId, Upstream};
 use machine::nvme::{Config, Latency, Nvme, Spread};
+use machine::outage::{Outage, Outages, Unreliable};
 use machine::time::Ps;
 use machine::world::World;
 use machine::{Machine, MachineConfig, SimHal};
@@ -15,10 +16,10 @@ pub type DmaBuffer = <SimHal as hal::Hal>::Dma;
 /// (time in ns, address, data) of each message.
 pub type Messages = Arc<Mutex<Vec<(u64, u64, u32)>>>;
 
-/// What runs when vector 40h + n comes, by n.
+/// The actions of vectors 40h + n, by n.
 pub type Handlers = Arc<Mutex<Vec<Option<Arc<dyn Action>>>>>;
 
-/// Carries 1 byte in 100 ps, writes down every message, and raises the vector in its data at LAPIC 0.
+/// Carries 1 byte in 100 ps, records every message, and raises the vector in its data at LAPIC 0.
 struct Bus {
     messages: Messages,
     free: Ps,
@@ -37,7 +38,7 @@ impl Model for Bus {
         match request {
             Upstream::Message { address, data, .. } => {
                 self.messages.lock().expect("one host thread").push((world.now().as_ns(), address, data));
-                // A LAPIC that software has not enabled takes nothing.
+                // A LAPIC accepts nothing until software has enabled it.
                 world.interrupt(0, data as u8, false);
             }
             Upstream::Transfer { model, bytes, code, arg } => {
@@ -66,7 +67,7 @@ pub fn config() -> Config {
     config
 }
 
-/// What is left when the host has ended.
+/// The results once the host has ended.
 pub struct After<R> {
     pub result: R,
     pub counters: Vec<(&'static str, u64)>,
@@ -87,10 +88,21 @@ impl<R> After<R> {
 
 /// Runs `body` as the host of a drive.
 pub fn host<R: Send + 'static>(config: Config, body: impl FnOnce(&mut Host) -> R + Send + 'static) -> After<R> {
+    unreliable(config, Outage::default(), body)
+}
+
+/// The same, with an outage of the drive.
+pub fn unreliable<R: Send + 'static>(
+    config: Config,
+    outage: Outage,
+    body: impl FnOnce(&mut Host) -> R + Send + 'static,
+) -> After<R> {
     let mut machine = Machine::new(MachineConfig::default());
     let messages = Messages::default();
     let bus = machine.add_model(|_| Box::new(Bus { messages: messages.clone(), free: Ps(0) }));
-    let drive = machine.add_model(|_| Box::new(Nvme::new(bus, config).expect("a valid drive")));
+    let drive = Nvme::new(bus, config).expect("a valid drive");
+    let outage = Outages::new(outage);
+    let drive = machine.add_model(|_| Box::new(Unreliable::new(drive, outage)));
     let regs = [0, 1, 2].map(|region| machine.regs(drive, region));
     let handlers = Handlers::default();
     let table = handlers.clone();

@@ -66,7 +66,7 @@ impl Model for Pins {
     }
 }
 
-/// How the device hangs in the machine.
+/// How the device is attached to the machine.
 #[derive(Clone, Debug)]
 pub enum Bus {
     /// MMIO with a wire for each trigger; whether the device offers several.
@@ -89,7 +89,7 @@ pub struct Rig {
     host: Host,
 }
 
-/// What code on the CPU needs.
+/// The rig, for code on the CPU.
 #[derive(Clone)]
 pub struct Host {
     bus: Bus,
@@ -98,7 +98,7 @@ pub struct Host {
     exit: Exit,
 }
 
-/// A device of the given kind behind `bus`, and nobody who drives it.
+/// A device of the given kind behind `bus`, without a driver.
 pub fn rig<D: Device>(bus: Bus, device: D) -> Rig {
     rig_on(MachineConfig::default(), bus, device)
 }
@@ -157,7 +157,7 @@ impl Rig {
         self.machine.run_boot(limit, move || body(&host)).expect("the host ends")
     }
 
-    /// Sends the device an event, and waits until what comes of it is over.
+    /// Sends the device an event, and waits until its effects are over.
     pub fn poke(&mut self, code: u32, arg: u64) {
         let now = self.machine.now();
         self.machine.poke(self.device, now, code, arg);
@@ -183,7 +183,7 @@ impl Rig {
         counters.iter().find(|(other, _)| *other == name).unwrap_or_else(|| panic!("counter {name}")).1
     }
 
-    /// Interrupts since this was last asked, by vector.
+    /// Interrupts since the last call, by vector.
     pub fn taken(&mut self) -> Vec<u64> {
         let zeroed = |pins: &mut Pins| {
             let count = pins.taken.len();

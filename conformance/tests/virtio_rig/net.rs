@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 pub type NetDriver = Arc<Net<SimHal>>;
 
-/// Keeps every packet; one whose first byte is odd is sent back with the bits of its second byte turned over.
+/// Keeps every packet. A packet whose first byte is odd is sent back with the bits of its second byte inverted.
 #[derive(Default)]
 pub struct Keeper {
     poll: OnceLock<(Arc<SoftPoll<SimHal>>, Vec<SoftId>)>,
@@ -104,12 +104,12 @@ impl Rig {
         self.poke(model::code::INJECTED, pair.into());
     }
 
-    /// What became of each flow.
+    /// The results of each flow.
     pub fn flows(&mut self) -> Vec<model::FlowCounts> {
         self.net(|net| net.flows())
     }
 
-    /// What the guest has sent since this was last asked.
+    /// Packets that the guest has sent since the last call.
     pub fn sent(&mut self) -> Vec<(u16, Vec<u8>)> {
         self.net(model::Net::take_received)
     }

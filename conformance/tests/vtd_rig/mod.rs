@@ -3,7 +3,7 @@
 //! Everything here is written in the manual's own numbers: offsets and bits are literals, not the spec crate's.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use hal::{Affinity, CpuId, Dma as _, Hal as _, Regs as _, ThreadSpec, Word as _};
+use hal::{Affinity, CpuId, Dma as _, Hal as _, Regs as _, ThreadSpec, Threads, Word as _};
 use machine::fabric::dispatch::Dispatch;
 use machine::fabric::hpet::{Hpet, HpetConfig};
 use machine::fabric::ioapic::{IoApic, IoApicConfig, PIN, pin_arg};
@@ -19,7 +19,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// A function that writes what the test tells it, where it tells it, as requester it likes.
+/// A function that writes any data to any address, with any requester id, as the test says.
 struct Device {
     iommu: ModelId,
     messages: VecDeque<(u16, u64, u32)>,
@@ -66,7 +66,7 @@ impl Default for Options {
 pub(crate) const CPUS: u32 = 4;
 /// Interrupts taken: (CPU, vector).
 pub(crate) type Log = Rc<RefCell<Vec<(u32, u8)>>>;
-/// Serves a vector with all that belongs to it, the EOI too; or leaves it to the rig, which logs it.
+/// Serves a vector completely, the EOI included; or leaves it to the rig, which logs it.
 pub(crate) type Handler = Box<dyn Fn(u8, &Log) -> bool>;
 
 /// Long enough for anything in these tests.
@@ -108,7 +108,7 @@ impl Rig {
             if served.get().is_some_and(|handler| handler(vector, &seen)) {
                 return;
             }
-            // The scheduler's own vector is not of the fabric.
+            // The scheduler's own vector does not come from the fabric.
             if vector != 0xfd {
                 seen.borrow_mut().push((SimHal.cpu().0, vector));
             }
@@ -160,7 +160,7 @@ impl Rig {
         self.machine.run_until(end);
     }
 
-    /// Who serves interrupts from now on.
+    /// Sets the handler of interrupts from now on.
     pub(crate) fn set_handler(&mut self, handler: impl Fn(u8, &Log) -> bool + 'static) {
         assert!(self.handler.set(Box::new(handler)).is_ok(), "set once");
     }
@@ -232,13 +232,13 @@ impl Rig {
         self.table.words()[index * 2 + 1].set(high);
     }
 
-    /// A message now, and what comes of it.
+    /// Sends a message now, and waits for its effects.
     pub(crate) fn message(&mut self, requester: u16, address: u64, data: u32) {
         self.send(requester, address, data);
         self.run(LONG_NS);
     }
 
-    /// A message now.
+    /// Sends a message now.
     pub(crate) fn send(&mut self, requester: u16, address: u64, data: u32) {
         let push = |device: &mut Device| device.messages.push_back((requester, address, data));
         self.machine.with_model(self.device, push).expect("it is the device");

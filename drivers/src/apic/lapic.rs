@@ -1,21 +1,28 @@
 //! The registers of the local APIC, in both modes.
 
+use crate::register::Typed as _;
 use alloc::vec::Vec;
 use core::fmt;
-use hal::{CpuId, Hal, Regs};
+use hal::{CpuId, Hal};
 use irq::{MsiMessage, Vector};
 use spec::apic::{ApicBase, InterruptCommand, LvtTimer, Spurious, TimerDivide, TimerMode, x2apic, xapic};
 use spec::msi::{ADDRESS_PREFIX, PlainAddress, PlainData};
+use spec::register::{ReadOnly, Readable, Register, Registers, Writable};
 
-/// How long an IPI may wait for the one before it (xAPIC only). The bus accepts it within microseconds.
+/// How long an IPI may wait until the APIC has accepted the previous one (xAPIC only). The bus takes microseconds.
 const COMMAND_TIMEOUT_NS: u64 = 1_000_000;
 const COMMAND_POLL_NS: u64 = 100;
 
-/// A local APIC's id: what messages and commands are addressed to.
+/// The MSR of an xAPIC register: 0x800 + offset / 16 ("x2APIC Register Address Space").
+const fn msr<A>(register: Register<u32, A>) -> Register<u64, A> {
+    Register::at(0x800 + register.offset() / 16)
+}
+
+/// A local APIC's id. Messages and commands use it as their destination.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ApicId(pub u32);
 
-/// How the local APICs are reached. The mode is the platform's: all of its CPUs use the same one.
+/// How software accesses the local APICs. The platform selects one mode for all of its CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ApicMode {
     /// A page of memory-mapped registers, ids of 8 bits.
@@ -25,9 +32,9 @@ pub enum ApicMode {
 }
 
 impl ApicMode {
-    /// `id` as the destination of remapping entries and posted descriptors: as it is in x2APIC mode, in bits 15:8
-    /// otherwise (VT-d, "Interrupt Remapping Table Entry (IRTE) for Remapped Interrupts", DST; "Posted Interrupt
-    /// Descriptor (PID)", NDST).
+    /// Encodes `id` as the destination of remapping entries and posted descriptors. x2APIC mode uses the id unchanged;
+    /// xAPIC mode puts it into bits 15:8 (VT-d, "Interrupt Remapping Table Entry (IRTE) for Remapped Interrupts", DST;
+    /// "Posted Interrupt Descriptor (PID)", NDST).
     pub fn destination_field(self, id: ApicId) -> u32 {
         match self {
             Self::XApic => (id.0 & 0xff) << 8,
@@ -36,12 +43,12 @@ impl ApicMode {
     }
 }
 
-/// What went wrong with a local APIC.
+/// Errors of a local APIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ApicError {
     /// An APIC id that xAPIC mode cannot address (0xff is the broadcast).
     Id(CpuId, ApicId),
-    /// A CPU that was not named at construction.
+    /// A CPU that the constructor did not receive.
     Cpu(CpuId),
     /// The APIC did not accept a command within this many nanoseconds.
     CommandTimeout(u64),
@@ -61,7 +68,7 @@ impl fmt::Display for ApicError {
 
 impl core::error::Error for ApicError {}
 
-/// The local APICs of all CPUs. Each CPU reaches its own through the same window.
+/// The local APICs of all CPUs. Each CPU reaches its own APIC through the same window.
 pub struct Lapic<H: Hal> {
     hal: H,
     regs: H::Regs,
@@ -71,7 +78,7 @@ pub struct Lapic<H: Hal> {
 
 impl<H: Hal> Lapic<H> {
     /// The local APICs behind `regs`: the page of memory-mapped registers, or a window of model-specific registers
-    /// (offset = MSR number, 64-bit accesses). `ids` are those of CPUs 0, 1, ….
+    /// (offset = MSR number, 64-bit accesses). `ids` lists the APIC ids of CPUs 0, 1, ….
     ///
     /// # Errors
     /// [`ApicError::Id`] for an id that `mode` cannot address.
@@ -83,19 +90,19 @@ impl<H: Hal> Lapic<H> {
         }
     }
 
-    /// Reads the register at an xAPIC offset; its MSR is 0x800 + offset / 16 ("x2APIC Register Address Space").
-    fn read(&self, offset: u32) -> u32 {
+    /// Reads a register. The xAPIC offset names the register in both modes.
+    fn read<A: Readable>(&self, register: Register<u32, A>) -> u32 {
         match self.mode {
-            ApicMode::XApic => self.regs.read32(offset),
-            ApicMode::X2Apic => self.regs.read64(0x800 + offset / 16) as u32,
+            ApicMode::XApic => self.regs.read(register),
+            ApicMode::X2Apic => self.regs.read(msr(register)) as u32,
         }
     }
 
     #[inline]
-    fn write(&self, offset: u32, value: u32) {
+    fn write<A: Writable>(&self, register: Register<u32, A>, value: u32) {
         match self.mode {
-            ApicMode::XApic => self.regs.write32(offset, value),
-            ApicMode::X2Apic => self.regs.write64(0x800 + offset / 16, u64::from(value)),
+            ApicMode::XApic => self.regs.write(register, value),
+            ApicMode::X2Apic => self.regs.write(msr(register), u64::from(value)),
         }
     }
 
@@ -104,25 +111,25 @@ impl<H: Hal> Lapic<H> {
         self.mode
     }
 
-    /// Switches this CPU's APIC on and to x2APIC mode, where firmware left it in xAPIC mode ("x2APIC States"). Needs
-    /// a window that shows IA32_APIC_BASE (MSR 0x1b).
+    /// Switches this CPU's APIC on, and to x2APIC mode if firmware left it in xAPIC mode ("x2APIC States"). Needs a
+    /// window that shows IA32_APIC_BASE (MSR 0x1b).
     pub fn switch_to_x2apic(&self) {
-        let base = ApicBase::from_bits(self.regs.read64(x2apic::APIC_BASE));
+        let base = ApicBase::from_bits(self.regs.read(x2apic::APIC_BASE));
         if !base.x2apic() {
-            // Straight from disabled to x2APIC mode is not allowed: xAPIC mode comes between.
-            self.regs.write64(x2apic::APIC_BASE, base.with_enable(true).into_bits());
-            self.regs.write64(x2apic::APIC_BASE, base.with_enable(true).with_x2apic(true).into_bits());
+            // The APIC cannot go from disabled to x2APIC mode directly; xAPIC mode comes in between.
+            self.regs.write(x2apic::APIC_BASE, base.with_enable(true).into_bits());
+            self.regs.write(x2apic::APIC_BASE, base.with_enable(true).with_x2apic(true).into_bits());
         }
     }
 
-    /// Software-enables this CPU's APIC, with every priority accepted, and says which vector a spurious interrupt
-    /// takes ("Spurious-Interrupt Vector Register"). That vector's handler must not send an EOI.
+    /// Software-enables this CPU's APIC, accepts every priority, and sets the vector of spurious interrupts
+    /// ("Spurious-Interrupt Vector Register"). That vector's handler must not send an EOI.
     pub fn enable(&self, spurious: Vector) {
         self.write(xapic::TPR, 0);
         self.write(xapic::SVR, Spurious::new().with_vector(spurious.0).with_enable(true).into_bits());
     }
 
-    /// This CPU's id, from its register.
+    /// This CPU's APIC id, read from its register.
     pub fn read_id(&self) -> ApicId {
         let id = self.read(xapic::ID);
         ApicId(if self.mode == ApicMode::XApic { id >> 24 } else { id })
@@ -131,7 +138,7 @@ impl<H: Hal> Lapic<H> {
     /// The id of `cpu`.
     ///
     /// # Errors
-    /// [`ApicError::Cpu`] when it was not named at construction.
+    /// [`ApicError::Cpu`] when the constructor did not receive this CPU.
     pub fn id(&self, cpu: CpuId) -> Result<ApicId, ApicError> {
         self.ids.get(cpu.index()).copied().ok_or(ApicError::Cpu(cpu))
     }
@@ -142,24 +149,24 @@ impl<H: Hal> Lapic<H> {
         self.write(xapic::EOI, 0);
     }
 
-    /// Whether `vector` waits in this CPU's IRR.
+    /// True when `vector` is pending in this CPU's IRR.
     pub fn is_requested(&self, vector: Vector) -> bool {
         self.bank_bit(xapic::IRR, vector)
     }
 
-    /// Whether `vector` is in service on this CPU.
+    /// True when `vector` is in service on this CPU.
     pub fn is_in_service(&self, vector: Vector) -> bool {
         self.bank_bit(xapic::ISR, vector)
     }
 
-    /// Whether what this CPU accepted last for `vector` was a level: its EOI then goes to the I/O APICs too ("Interrupt
-    /// Acceptance for Fixed Interrupts", TMR).
+    /// True when the interrupt that this CPU last accepted for `vector` was level-triggered. Its EOI then goes to the
+    /// I/O APICs too ("Interrupt Acceptance for Fixed Interrupts", TMR).
     pub fn is_level(&self, vector: Vector) -> bool {
         self.bank_bit(xapic::TMR, vector)
     }
 
-    fn bank_bit(&self, first: u32, vector: Vector) -> bool {
-        self.read(first + xapic::STRIDE * u32::from(vector.0 / 32)) & (1 << (vector.0 % 32)) != 0
+    fn bank_bit(&self, banks: Registers<u32, ReadOnly>, vector: Vector) -> bool {
+        self.read(banks.get(u32::from(vector.0 / 32))) & (1 << (vector.0 % 32)) != 0
     }
 
     /// Sends `vector` to `cpu`, which may be this one ("Issuing Interprocessor Interrupts").
@@ -170,7 +177,7 @@ impl<H: Hal> Lapic<H> {
         let ApicId(id) = self.id(cpu)?;
         let command = InterruptCommand::new().with_vector(vector.0).with_assert(true);
         match self.mode {
-            ApicMode::X2Apic => self.regs.write64(x2apic::ICR, command.with_destination(id).into_bits()),
+            ApicMode::X2Apic => self.regs.write(x2apic::ICR, command.with_destination(id).into_bits()),
             ApicMode::XApic => return self.send_in_halves(command.with_destination(id << 24)),
         }
         Ok(())
@@ -182,20 +189,20 @@ impl<H: Hal> Lapic<H> {
     /// As [`Lapic::send`].
     pub fn send_self(&self, vector: Vector) -> Result<(), ApicError> {
         match self.mode {
-            ApicMode::X2Apic => self.regs.write64(x2apic::SELF_IPI, u64::from(vector.0)),
+            ApicMode::X2Apic => self.regs.write(x2apic::SELF_IPI, u64::from(vector.0)),
             ApicMode::XApic => return self.send(self.hal.cpu(), vector),
         }
         Ok(())
     }
 
-    /// xAPIC: the high half must be in place when the low half sends, and nothing may be written while the last
-    /// command is pending; so no interrupt may come between.
+    /// xAPIC: software writes the high half first, because the low half sends. Software must write neither half while
+    /// the previous command is pending, so interrupts stay off here.
     fn send_in_halves(&self, command: InterruptCommand) -> Result<(), ApicError> {
         let interrupts = self.hal.irq_save();
         let idle = self.wait_command_idle();
         if idle.is_ok() {
-            self.regs.write32(xapic::ICR_HIGH, (command.into_bits() >> 32) as u32);
-            self.regs.write32(xapic::ICR_LOW, command.into_bits() as u32);
+            self.regs.write(xapic::ICR_HIGH, (command.into_bits() >> 32) as u32);
+            self.regs.write(xapic::ICR_LOW, command.into_bits() as u32);
         }
         self.hal.irq_restore(interrupts);
         idle
@@ -203,7 +210,7 @@ impl<H: Hal> Lapic<H> {
 
     fn wait_command_idle(&self) -> Result<(), ApicError> {
         let deadline_ns = self.hal.now_ns().saturating_add(COMMAND_TIMEOUT_NS);
-        while InterruptCommand::from_bits(u64::from(self.regs.read32(xapic::ICR_LOW))).delivery_pending() {
+        while InterruptCommand::from_bits(u64::from(self.regs.read(xapic::ICR_LOW))).delivery_pending() {
             if self.hal.now_ns() >= deadline_ns {
                 return Err(ApicError::CommandTimeout(COMMAND_TIMEOUT_NS));
             }
@@ -226,8 +233,8 @@ impl<H: Hal> Lapic<H> {
         self.write(xapic::TIMER_INITIAL, 0);
     }
 
-    /// The message by which a remapping unit raises `vector` on `cpu` itself: never remapped, and wider than a
-    /// device's (VT-d, "Fault Event Upper Address Register").
+    /// The message with which a remapping unit raises its own interrupt, `vector` on `cpu`. This message is never
+    /// remapped, and its id is wider than a device's (VT-d, "Fault Event Upper Address Register").
     ///
     /// # Errors
     /// [`ApicError::Cpu`] for a CPU without an id.

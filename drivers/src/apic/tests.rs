@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use hal::host::HostHal;
 use hal::{CpuId, CpuSet};
-use irq::{AllocRequest, Delivery, Irq, IrqDomain, IrqError, Level, MsiMessage, RequesterId, Target, Vector};
+use irq::{AllocRequest, DeliveryKind, Irq, IrqDomain, IrqError, Level, MsiMessage, RequesterId, Target, Vector};
 use spec::apic::TimerDivide;
 
 fn lapic(mode: ApicMode) -> (Arc<Script>, Arc<Lapic<HostHal>>) {
@@ -68,7 +68,7 @@ fn ids_that_xapic_mode_cannot_address_are_refused() {
     assert_eq!(ApicMode::X2Apic.destination_field(ApicId(0x123)), 0x123);
 }
 
-fn request(delivery: Delivery) -> AllocRequest {
+fn request(delivery: DeliveryKind) -> AllocRequest {
     AllocRequest { requester: RequesterId(0x3a00), index: 0, affinity: CpuSet::first(3), managed: false, delivery }
 }
 
@@ -76,7 +76,7 @@ fn request(delivery: Delivery) -> AllocRequest {
 fn a_line_composes_retriggers_and_acks() {
     let (script, lapic) = lapic(ApicMode::X2Apic);
     let domain = VectorDomain::new(HostHal::manual(3), lapic);
-    let levels = [domain.allocate(&request(Delivery::Fixed)).unwrap()];
+    let levels = [domain.allocate(&request(DeliveryKind::Fixed)).unwrap()];
     let level = Level::new(Irq(0), &levels);
     assert!(level.chip().compose_message(&level).is_err() && !level.chip().retrigger(&level), "no vector yet");
 
@@ -95,7 +95,7 @@ fn a_line_composes_retriggers_and_acks() {
 fn a_request_is_seen_on_its_own_cpu() {
     let (script, lapic) = lapic(ApicMode::X2Apic);
     let domain = VectorDomain::new(HostHal::manual(3), lapic);
-    let levels = [domain.allocate(&request(Delivery::Fixed)).unwrap()];
+    let levels = [domain.allocate(&request(DeliveryKind::Fixed)).unwrap()];
     let level = Level::new(Irq(0), &levels);
     script.answer(0x822, &[1 << 1]);
     let pending = |cpu, vector| level.chip().is_pending(&level, Target::at(CpuId(cpu), Vector(vector)));
@@ -108,7 +108,7 @@ fn a_request_is_seen_on_its_own_cpu() {
 fn an_nmi_line_says_so_in_its_message() {
     let (_, lapic) = lapic(ApicMode::X2Apic);
     let domain = VectorDomain::new(HostHal::manual(3), lapic);
-    let levels = [domain.allocate(&request(Delivery::Nmi)).unwrap()];
+    let levels = [domain.allocate(&request(DeliveryKind::Nmi)).unwrap()];
     let level = Level::new(Irq(0), &levels);
     domain.activate(&level, Target::at(CpuId(0), Vector(0x31))).unwrap();
     assert_eq!(level.chip().compose_message(&level).unwrap().data, 0x431);

@@ -1,4 +1,4 @@
-//! What the caller wants of a device, checked against what the device has.
+//! The caller's configuration, checked against the device's capabilities.
 
 use super::{Capabilities, DsaError};
 use alloc::vec::Vec;
@@ -6,15 +6,15 @@ use alloc::vec::Vec;
 /// A dedicated work queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QueueConfig {
-    /// Its number.
+    /// Number of the queue.
     pub index: u8,
-    /// Entries: the most descriptors in flight.
+    /// Number of entries: the maximum of descriptors in flight.
     pub entries: u16,
-    /// The MSI-X entry that its descriptors use; none when the queue is polled. Entry 0 is for errors.
+    /// The MSI-X entry for completions of this queue; `None` for a polled queue. Entry 0 is for errors.
     pub interrupt: Option<u16>,
-    /// 1 to 15.
+    /// Priority, 1 to 15.
     pub priority: u8,
-    /// The longest transfer in bytes; the device rounds it up to a power of two, the driver does not.
+    /// The longest transfer in bytes. The device rounds this limit up to a power of two; the driver does not.
     pub transfer_bytes_max: u32,
 }
 
@@ -40,7 +40,7 @@ pub struct Config {
 const PRIORITY_MAX: u8 = 15;
 
 impl QueueConfig {
-    /// The `n` of the least `2^n` that holds the longest transfer.
+    /// The smallest `n` for which `2^n` is at least the longest transfer.
     pub(super) fn transfer_shift(&self) -> u8 {
         (u32::BITS - self.transfer_bytes_max.saturating_sub(1).leading_zeros()) as u8
     }
@@ -67,7 +67,7 @@ fn at_most(what: &'static str, value: impl Into<u64>, most: impl Into<u64>) -> R
     if value > most { Err(DsaError::TooMany(what, value, most)) } else { Ok(()) }
 }
 
-/// Sets bit `number`; an error when it is set already.
+/// Sets bit `number`; an error when the bit is already set.
 fn claim(bits: &mut [u64; 4], what: &'static str, number: u8) -> Result<(), DsaError> {
     let word = &mut bits[usize::from(number / 64)];
     let bit = 1 << (number % 64);

@@ -2,46 +2,47 @@
 
 use super::port::Port;
 use super::{BatchDone, Config, DsaError, TransferError, WorkQueue};
+use crate::register::Typed as _;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use hal::{Hal, Lock, Regs, Word};
+use hal::{Hal, Lock, Word};
 use irq::{Action, Irq, IrqReturn};
 use spec::dsa::registers::{self as reg, Command, GenCtrl, IntCause, SwError};
 
-/// What a device has.
+/// Limits that the device reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capabilities {
     /// Work queues.
     pub queues: u8,
-    /// Entries of all queues together.
+    /// Entries, summed over all queues.
     pub entries: u16,
     /// Groups.
     pub groups: u8,
     /// Engines.
     pub engines: u8,
-    /// Transfers have at most `2^n` bytes.
+    /// A transfer may have up to `2^n` bytes.
     pub transfer_shift_max: u8,
 }
 
-/// An error that no completion record could tell (DSA, "SWERROR").
+/// An error that the device could not report in a completion record (DSA, "SWERROR").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SoftwareError {
     /// A completion status, or one of [`spec::dsa::registers::SwErrorCode`].
     pub error: u8,
-    /// The queue, when it is known.
+    /// The queue, if the device reports it.
     pub queue: Option<u8>,
-    /// The descriptor's operation, when it is known.
+    /// The descriptor's operation, if the device reports it.
     pub opcode: Option<u8>,
 }
 
-/// What the error interrupt has told.
+/// Errors that the device has reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeviceErrors {
     /// Software errors seen.
     pub software_errors: u64,
-    /// Times that the device had more than it could record.
+    /// How often the device had more errors than it could record.
     pub overflows: u64,
-    /// Times that the device halted.
+    /// How often the device halted.
     pub halts: u64,
     /// The last software error.
     pub last: Option<SoftwareError>,
@@ -49,25 +50,25 @@ pub struct DeviceErrors {
 
 /// A Data Streaming Accelerator.
 ///
-/// It may be shared between threads; opening, closing, recovery and shutdown are one at a time ([`DsaError::Busy`]).
-/// Call [`Device::shutdown`] before dropping it: until then the device may write to completion records. As an
-/// [`Action`] it serves MSI-X entry 0.
+/// Threads may share it. Only one opening, closing, recovery or shutdown runs at a time ([`DsaError::Busy`]). Call
+/// [`Device::shutdown`] before dropping it: until then the device may write to completion records. As an [`Action`] it
+/// serves MSI-X entry 0.
 pub struct Device<H: Hal> {
     hal: H,
     port: Port<H>,
     portals: Arc<H::Regs>,
     config: Config,
-    /// Open queues, and closed ones that the device may still write to.
+    /// Open queues, and closed queues whose memory the device may still write.
     queues: Lock<H, Vec<Arc<WorkQueue<H>>>>,
     errors: Lock<H, DeviceErrors>,
     /// 1 while a command runs.
     busy: H::Word,
 }
 
-/// Valid and overflow of SWERROR, which are write 1 to clear.
+/// SWERROR's Valid and Overflow bits. Writing 1 clears them.
 const SEEN: u32 = SwError::new().with_valid(true).with_overflow(true).into_bits() as u32;
 
-/// The right to give commands.
+/// A guard: its holder alone may send commands to the device.
 struct Control<'a, W: Word>(&'a W);
 
 impl<W: Word> Drop for Control<'_, W> {
@@ -88,7 +89,7 @@ impl<H: Hal> Device<H> {
         port.command(Command::RESET_DEVICE)?;
         port.configure(&config);
         let control = GenCtrl::new().with_software_error_interrupt(true).with_halt_interrupt(true);
-        port.regs.write32(reg::GENCTRL, control.into_bits());
+        port.regs.write(reg::GENCTRL, control.into_bits());
         port.command(Command::ENABLE_DEVICE)?;
         Ok(Self {
             hal,
@@ -101,7 +102,7 @@ impl<H: Hal> Device<H> {
         })
     }
 
-    /// What the device has.
+    /// The limits that the device reports.
     pub fn capabilities(&self) -> Capabilities {
         self.port.capabilities
     }
@@ -109,7 +110,7 @@ impl<H: Hal> Device<H> {
     /// Opens a queue of the configuration; its completions go to `done`.
     ///
     /// # Errors
-    /// [`DsaError::NoQueue`], [`DsaError::Open`], no memory, or what the device says.
+    /// [`DsaError::NoQueue`], [`DsaError::Open`], no memory, or an error that the device reports.
     pub fn open_queue(&self, index: u8, done: Arc<dyn BatchDone>) -> Result<Arc<WorkQueue<H>>, DsaError> {
         let _control = self.control()?;
         let config = self.config.queues().find(|queue| queue.index == index).ok_or(DsaError::NoQueue(index))?;
@@ -123,12 +124,12 @@ impl<H: Hal> Device<H> {
         Ok(queue)
     }
 
-    /// Closes a queue: the device finishes what is in flight, and what it does not finish ends as
+    /// Closes a queue. The device finishes the descriptors in flight; those that it does not finish end as
     /// [`TransferError::Closed`].
     ///
     /// # Errors
-    /// [`DsaError::NotOpen`], or what the device says; the queue is then stopped and its descriptors have ended, but
-    /// its memory stays until a shutdown succeeds.
+    /// [`DsaError::NotOpen`], or an error that the device reports. In the second case the queue is stopped and its
+    /// descriptors have ended, but its memory stays allocated until a shutdown succeeds.
     pub fn close_queue(&self, index: u8) -> Result<(), DsaError> {
         let _control = self.control()?;
         let queue = self.find(index).ok_or(DsaError::NotOpen(index))?;
@@ -140,12 +141,13 @@ impl<H: Hal> Device<H> {
         Ok(())
     }
 
-    /// Ends descriptors of a queue that have been in flight for `timeout_ns`: the queue is aborted, so all that it has
-    /// in flight end, as the device says or as [`TransferError::Aborted`]. Whether anything was overdue.
+    /// Aborts a queue if any of its descriptors has been in flight for `timeout_ns`. All descriptors in flight on that
+    /// queue then end with the device's status or as [`TransferError::Aborted`]. Returns true when a descriptor was
+    /// overdue.
     ///
     /// # Errors
-    /// [`DsaError::NotOpen`], or what the device says; the queue is then stopped and its descriptors have ended, but
-    /// its memory stays until a shutdown succeeds.
+    /// [`DsaError::NotOpen`], or an error that the device reports. In the second case the queue is stopped and its
+    /// descriptors have ended, but its memory stays allocated until a shutdown succeeds.
     pub fn recover_queue(&self, index: u8, timeout_ns: u64) -> Result<bool, DsaError> {
         let _control = self.control()?;
         let queue = self.find(index).ok_or(DsaError::NotOpen(index))?;
@@ -165,8 +167,8 @@ impl<H: Hal> Device<H> {
     /// Stops the device. Every descriptor in flight ends.
     ///
     /// # Errors
-    /// What kept the device from stopping; queues are stopped, but their memory stays with this value, which must then
-    /// not be dropped.
+    /// The reason why the device did not stop. The queues are stopped, but this value still owns their memory, so it
+    /// must not be dropped.
     pub fn shutdown(&self) -> Result<(), DsaError> {
         let _control = self.control()?;
         let queues = self.queues.lock().clone();
@@ -178,7 +180,7 @@ impl<H: Hal> Device<H> {
         Ok(())
     }
 
-    /// What went wrong so far, after a look at the device.
+    /// All errors so far. Reads the device's error registers first.
     pub fn errors(&self) -> DeviceErrors {
         self.look_for_errors();
         *self.errors.lock()
@@ -195,19 +197,20 @@ impl<H: Hal> Device<H> {
         }
     }
 
-    /// Takes the causes and the error record, and makes room for the next; whether there was any.
+    /// Reads and clears the causes and the error record, so that the device can report the next error. True if any was
+    /// set.
     fn look_for_errors(&self) -> bool {
         let mut errors = self.errors.lock();
         let regs = &self.port.regs;
-        let cause = regs.read32(reg::INTCAUSE);
+        let cause = regs.read(reg::INTCAUSE);
         if cause == u32::MAX {
             return false;
         }
-        // The causes go before the record is read: an error that comes later sets its cause again.
-        regs.write32(reg::INTCAUSE, cause);
-        let error = SwError::from_bits(regs.read64(reg::SWERROR));
-        // Only what was seen is cleared, so that an overflow in between is counted the next time.
-        regs.write32(reg::SWERROR, error.into_bits() as u32 & SEEN);
+        // Clears the causes before reading the record, so that a later error sets its cause again.
+        regs.strobe(reg::INTCAUSE, cause);
+        let error = SwError::from_bits(regs.read(reg::SWERROR.get(0)));
+        // Clears only the bits that were read. An overflow in between is counted the next time.
+        regs.strobe(reg::SWERROR_CLEAR, error.into_bits() as u32 & SEEN);
         errors.overflows += u64::from(error.overflow());
         if error.valid() {
             errors.software_errors += 1;

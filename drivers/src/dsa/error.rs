@@ -1,4 +1,4 @@
-//! What can go wrong, by whose fault: the device's, one descriptor's, or the caller's.
+//! Errors, grouped by their origin: the device, one descriptor, or the caller.
 
 use core::fmt;
 use hal::DmaError;
@@ -10,25 +10,25 @@ use spec::dsa::registers::{Command, CommandError};
 pub enum DsaError {
     /// The registers read all ones: the device is no longer on the bus.
     Gone,
-    /// VERSION reads this; major version 1 is driven.
+    /// VERSION reads this value; the driver supports major version 1.
     Version(u32),
     /// The named capability is missing.
     Lacks(&'static str),
-    /// The named part of the configuration has this value; the second is the most that is valid.
+    /// The named part of the configuration has the first value; the second is the largest valid value.
     TooMany(&'static str, u64, u64),
     /// The named part of the configuration is zero.
     Zero(&'static str),
-    /// This queue or engine is named twice.
+    /// The configuration names this queue or engine twice.
     Twice(&'static str, u8),
-    /// A group has queues but no engines, or engines but no queues; its number.
+    /// The group of this number has queues but no engines, or engines but no queues.
     EmptyGroup(u8),
     /// No memory for completion records.
     Dma(DmaError),
     /// The device refused a command.
     Command(Command, CommandError),
-    /// A command was not over within this many nanoseconds.
+    /// The device did not complete a command within this many nanoseconds.
     Timeout(Command, u64),
-    /// Another thread gives commands; try again when it is through.
+    /// Another thread is sending commands; try again when it has finished.
     Busy,
     /// The configuration does not name this queue.
     NoQueue(u8),
@@ -69,21 +69,21 @@ impl From<DmaError> for DsaError {
     }
 }
 
-/// Why a descriptor that was accepted did not succeed.
+/// Why an accepted descriptor failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TransferError {
-    /// The device says so.
+    /// The device reported an error.
     Device {
-        /// What it says.
+        /// The status that the device reported.
         status: CompletionStatus,
-        /// Bytes done before a fault.
+        /// Bytes transferred before the fault.
         bytes_completed: u32,
-        /// Where the fault was, when the status is a page fault.
+        /// The faulting address, if the status is a page fault.
         fault_address: u64,
     },
     /// The queue was closed before the descriptor had completed.
     Closed,
-    /// It was overdue and its queue was aborted.
+    /// The descriptor was overdue, so the driver aborted its queue.
     Aborted,
 }
 
@@ -105,11 +105,11 @@ impl core::error::Error for TransferError {}
 /// Why a request was not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// As many descriptors are in flight as the queue has entries; try again after a completion.
+    /// The queue is full: every entry has a descriptor in flight. Try again after a completion.
     Full,
     /// The queue is not open.
     Stopped,
-    /// A length of this many bytes; the second is the queue's longest transfer, 1 the shortest.
+    /// The first number is the invalid length in bytes. Valid lengths are 1 to the second number, the queue's maximum.
     Length(u32, u32),
     /// The destination and length wrap round the end of the address space.
     Wraps(u64, u32),

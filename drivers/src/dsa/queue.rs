@@ -1,4 +1,4 @@
-//! A dedicated work queue: submission by portal, completion by records, and the handler between them.
+//! A dedicated work queue: submission through the portal, completion by records, and the interrupt handler.
 
 use super::{BatchDone, Completed, DsaError, Fill, Next, QueueConfig, Refusal, Submitted, TransferError};
 use alloc::sync::Arc;
@@ -13,45 +13,45 @@ use spec::dsa::{
 /// Words of a completion record.
 const RECORD_WORDS: usize = CompletionRecord::BYTES / 8;
 
-/// What a queue counted.
+/// Counters of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QueueCounters {
     /// Descriptors written to the portal.
     pub submitted: u64,
-    /// Of them, those that answered a batch of completions.
+    /// Of them, descriptors that the user submitted in answer to a batch of completions.
     pub resubmitted: u64,
     /// Submissions cut short because the queue was full.
     pub full: u64,
-    /// Descriptors that ended, however.
+    /// Descriptors that ended, with or without an error.
     pub completed: u64,
-    /// Of them, those with an error.
+    /// Of them, descriptors that failed.
     pub errors: u64,
-    /// Bytes filled, those before a fault included.
+    /// Bytes filled, including the bytes before a fault.
     pub bytes: u64,
     /// Calls of the interrupt handler.
     pub interrupts: u64,
-    /// Of them, those that found nothing.
+    /// Of them, calls that found no completion.
     pub empty_interrupts: u64,
     /// Completions that the interrupt handler found.
     pub interrupt_completions: u64,
     /// Calls of [`WorkQueue::poll`].
     pub polls: u64,
-    /// Of them, those that found nothing.
+    /// Of them, calls that found no completion.
     pub empty_polls: u64,
 }
 
-/// A queue at one moment.
+/// Snapshot of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueSnapshot {
-    /// Its number.
+    /// Number of the queue.
     pub index: u8,
-    /// Whether it takes requests.
+    /// True while the queue accepts requests.
     pub open: bool,
-    /// Its entries.
+    /// Number of entries.
     pub entries: u16,
     /// Descriptors in flight.
     pub in_flight: u16,
-    /// When the oldest of them was submitted.
+    /// Submission time of the oldest descriptor in flight.
     pub oldest_ns: Option<u64>,
     /// Counters.
     pub counters: QueueCounters,
@@ -88,10 +88,10 @@ struct Slot {
 struct Side {
     open: bool,
     slots: Vec<Slot>,
-    /// Slots in flight, in no order: engines overtake each other.
+    /// Slots in flight, unordered, because engines overtake each other.
     busy: Vec<u16>,
     free: Vec<u16>,
-    /// Room for every slot, as all of these vectors: none ever grows.
+    /// Has room for every slot, as do the other vectors here; none of them ever grows.
     batch: Vec<Completed>,
     next: Next,
     counters: QueueCounters,
@@ -189,7 +189,7 @@ impl<H: Hal> WorkQueue<H> {
         }
     }
 
-    /// Eight quadwords in order, the last of which submits; the lock keeps other submitters out between them.
+    /// Writes eight quadwords in order; the last one submits. The lock keeps other submitters out meanwhile.
     fn write_portal(&self, descriptor: Descriptor) {
         let base = portal(self.index, Portal::UnlimitedMsix);
         for (word, offset) in descriptor.to_words().into_iter().zip((0..).step_by(8)) {
@@ -202,7 +202,7 @@ impl<H: Hal> WorkQueue<H> {
         &self.records.words()[usize::from(slot) * RECORD_WORDS]
     }
 
-    /// Takes what has completed, without an interrupt, and returns how many descriptors that were.
+    /// Takes completed descriptors without an interrupt, and returns their number.
     pub fn poll(&self) -> usize {
         let mut side = self.side.lock();
         self.hal.work(Work::PollLook, 1);
@@ -212,12 +212,13 @@ impl<H: Hal> WorkQueue<H> {
         taken
     }
 
-    /// Takes every descriptor whose record has a status, tells the user, and submits what the user answers.
+    /// Takes every descriptor whose record has a status, reports them to the user, and submits the user's next
+    /// requests.
     fn reap(&self, side: &mut Side) -> usize {
         let mut looked = 0;
         while let Some(&slot) = side.busy.get(looked) {
-            // A plain look; where it finds a status, an acquire load orders the rest of the record and the data
-            // before what is read next.
+            // A plain read first. If it finds a status, an acquire load orders the rest of the record and the data
+            // before all later reads.
             if self.head_word(slot).get() == 0 {
                 looked += 1;
                 continue;
@@ -234,27 +235,27 @@ impl<H: Hal> WorkQueue<H> {
         taken
     }
 
-    /// What a record says of its descriptor.
+    /// Converts a completion record into the descriptor's result.
     fn outcome(&self, slot: u16, head: RecordHead, bytes: u32) -> Result<u32, TransferError> {
         if head.status() == CompletionStatus::SUCCESS.0 {
             return Ok(bytes);
         }
         Err(TransferError::Device {
             status: CompletionStatus(head.status()),
-            // No more than was asked for, whatever the device says.
+            // Caps the count at the requested length, whatever the device reports.
             bytes_completed: head.bytes_completed().min(bytes),
             fault_address: self.records.words()[usize::from(slot) * RECORD_WORDS + 1].get(),
         })
     }
 
-    /// Hands the batch to its user, and submits the answer.
+    /// Hands the batch to the user, and submits the user's next requests.
     fn deliver(&self, side: &mut Side) {
         side.next.room = if side.open { side.free.len() } else { 0 };
         self.done.batch_done(&side.batch, &mut side.next);
         side.batch.clear();
         let mut fills = core::mem::take(&mut side.next.fills);
         for fill in fills.drain(..) {
-            // The push has checked it, and the room is still there: the lock was held.
+            // `push` has checked the request, and the room is still free because the lock was held throughout.
             if self.submit_one(side, &fill).is_ok() {
                 side.counters.resubmitted += 1;
             }
@@ -275,13 +276,13 @@ impl<H: Hal> WorkQueue<H> {
         }
     }
 
-    /// Lets requests in, or keeps them out.
+    /// Opens the queue to requests, or closes it to them.
     pub(super) fn set_open(&self, open: bool) {
         self.side.lock().open = open;
     }
 
-    /// The device has finished with the queue, or will not: takes what still completed and ends the rest with `why`.
-    /// No request comes in meanwhile: the queue is not open.
+    /// Ends a queue that the device has finished with, or will never finish: takes the last completions and ends all
+    /// other descriptors with `why`. No request can arrive at this time, because the queue is not open.
     pub(super) fn fail_all(&self, why: TransferError) {
         let mut side = self.side.lock();
         self.reap(&mut side);
@@ -295,7 +296,7 @@ impl<H: Hal> WorkQueue<H> {
 }
 
 impl Side {
-    /// Ends the descriptor at `place` of the busy ones.
+    /// Ends the descriptor at index `place` of the busy list.
     fn end(&mut self, place: usize, result: Result<u32, TransferError>) {
         let slot = self.busy.swap_remove(place);
         let Slot { tag, submitted_ns, .. } = self.slots[usize::from(slot)];
@@ -311,8 +312,8 @@ impl Side {
     }
 }
 
-/// The handler of the queue's interrupt. The device sends a message for each descriptor, and an earlier handler may have
-/// taken it already: such empty ones are counted.
+/// The handler of the queue's interrupt. The device sends a message for each descriptor, and an earlier handler may
+/// have taken that descriptor already. The counters record such empty interrupts.
 impl<H: Hal> Action for WorkQueue<H> {
     fn handle(&self, _irq: Irq) -> IrqReturn {
         self.hal.work(Work::IrqHandler, 1);

@@ -1,4 +1,4 @@
-//! Requests and their ends.
+//! Requests and their results.
 
 use super::{Refusal, TransferError};
 use alloc::vec::Vec;
@@ -7,13 +7,13 @@ use hal::DeviceAddress;
 /// A memory fill.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fill {
-    /// Eight bytes that are repeated, the lowest first.
+    /// Eight bytes to repeat, lowest byte first.
     pub pattern: u64,
-    /// Where the first byte goes; any alignment.
+    /// Address of the first byte, at any alignment.
     pub destination: DeviceAddress,
-    /// How many bytes, no multiple of eight needed.
+    /// Number of bytes; need not be a multiple of eight.
     pub bytes: u32,
-    /// The caller's own; comes back with the completion.
+    /// Chosen by the caller; the completion returns it.
     pub tag: u64,
 }
 
@@ -34,22 +34,22 @@ impl Fill {
 pub struct Completed {
     /// [`Fill::tag`].
     pub tag: u64,
-    /// The bytes filled, or why not all were.
+    /// The number of bytes filled, or the error that stopped the fill.
     pub result: Result<u32, TransferError>,
-    /// When it was submitted.
+    /// Time of submission.
     pub submitted_ns: u64,
 }
 
-/// How far a submission got.
+/// Result of a submission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Submitted {
-    /// So many requests from the front were accepted.
+    /// Number of requests accepted, from the front.
     pub accepted: usize,
-    /// Why the next was not.
+    /// Why the queue refused the next request.
     pub refusal: Option<Refusal>,
 }
 
-/// What to submit after a batch of completions.
+/// Collects the requests to submit after a batch of completions.
 pub struct Next {
     pub(super) fills: Vec<Fill>,
     pub(super) room: usize,
@@ -73,10 +73,10 @@ impl Next {
 
 /// The user of a work queue.
 pub trait BatchDone: Send + Sync {
-    /// These have ended. What is pushed to `next` is submitted when the call returns; when the queue is being closed,
-    /// there is no room in it.
+    /// The batch of requests that have ended. The queue submits all requests pushed to `next` when the call returns.
+    /// While the queue is being closed, `next` has no room.
     ///
-    /// Called from the interrupt or poll that found them, interrupts off, with the queue's lock held: it must not call
-    /// the queue.
+    /// Runs in the interrupt or poll that found the completions, with interrupts off and the queue's lock held. It
+    /// must not call the queue.
     fn batch_done(&self, done: &[Completed], next: &mut Next);
 }

@@ -1,5 +1,5 @@
-//! The device's words, offset by offset, against literal ones; the data path is tested against the model in
-//! `conformance`.
+//! The words that the driver writes to the device, checked offset by offset against literal words. `conformance` tests
+//! the data path against the model.
 
 use super::*;
 use crate::testing::Script;

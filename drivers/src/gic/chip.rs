@@ -2,8 +2,9 @@
 
 use super::version::{EoiMode, Version};
 use super::{Gic, GicError};
+use alloc::sync::Arc;
 use hal::Hal;
-use irq::{ChipOps, Flow, HardwareIrq, IrqChip, IrqChipState, IrqError, Level, Target, Trigger};
+use irq::{ChipBehaviour, Flow, HardwareIrq, IrqChip, IrqChipState, IrqError, Level, Target, Trigger};
 use spec::gic::{IntId, Kind, Priority, gicd};
 
 fn intid(level: &Level<'_>) -> IntId {
@@ -17,8 +18,8 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
         self.version.frame(intid).modify_field(gicd::IPRIORITYR, intid, 8, |_| priority.0.into());
     }
 
-    /// The interrupt is disabled meanwhile (IHI 0048B, "GICD_ICFGRn"). Whether a PPI's trigger can be changed is the
-    /// implementation's affair, so it is read back.
+    /// Disables the interrupt during the change (IHI 0048B, "GICD_ICFGRn"). Some implementations have PPIs with a
+    /// fixed trigger, so the driver reads the setting back.
     pub(super) fn set_edge(&self, intid: IntId, edge: bool) -> Result<(), IrqError> {
         let _fields = self.fields.lock();
         let frame = self.version.frame(intid);
@@ -31,8 +32,8 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
         Ok(())
     }
 
-    /// Lets an INTID's interrupts come to a new line. The core masks a new line at the level that will unmask it, which
-    /// may be nearer the device: an MSI-X table's, for example. Then this one lets everything through.
+    /// Lets an INTID's interrupts reach a new line. The core masks a new line at the level that will later unmask it.
+    /// If that level is nearer the device, such as an MSI-X table, this level enables the INTID at once.
     pub(super) fn open(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
         let intid = intid(level);
         self.point(intid, target)?;
@@ -42,7 +43,7 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
         Ok(())
     }
 
-    /// Points the hardware of a line at a CPU; private interrupts are where they are.
+    /// Routes a line's interrupt to a CPU. Private interrupts cannot be routed.
     fn point(&self, intid: IntId, target: Target) -> Result<(), IrqError> {
         if intid.is_private() {
             return Ok(());
@@ -55,42 +56,38 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
     }
 }
 
-impl<H: Hal, V: Version<H>> IrqChip for Gic<H, V> {
-    fn name(&self) -> &'static str {
-        V::NAME
-    }
-
-    /// With one register for both ends there is nothing to do before the handler.
-    fn provides(&self) -> ChipOps {
+impl<H: Hal, V: Version<H>> Gic<H, V> {
+    /// The chip of this GIC's lines. Without [`EoiMode::Split`] one register ends an interrupt, so the chip has no
+    /// ack.
+    pub(super) fn chip(self: &Arc<Self>) -> Arc<IrqChip> {
         let split = self.mode == EoiMode::Split;
-        ChipOps {
-            ack: split,
-            eoi: true,
-            mask: true,
-            set_affinity: true,
-            retrigger: true,
-            set_type: true,
-            state: true,
-            nmi: V::HAS_PSEUDO_NMI,
+        let behaviour = ChipBehaviour {
             automasks_flow: split,
             ends_in_halves: split,
             eoi_threaded: split,
-            ..ChipOps::default()
-        }
+            ..ChipBehaviour::default()
+        };
+        let chip = IrqChip::of(V::NAME, self)
+            .behaviour(behaviour)
+            .mask(Self::mask, Self::unmask)
+            .set_affinity(Self::set_affinity)
+            .retrigger(Self::retrigger)
+            .set_type(Self::set_type)
+            .state(Self::state, Self::set_state);
+        let chip = if split { chip.ack(Self::end).eoi(Self::deactivate) } else { chip.eoi(Self::end) };
+        let chip = if V::HAS_PSEUDO_NMI { chip.nmi(Self::nmi_setup, Self::nmi_teardown) } else { chip };
+        chip.build()
     }
 
-    /// The priority drop: other lines come through again, this one stays active.
+    /// The priority drop of [`EoiMode::Split`]: other lines can interrupt again, while this line stays active.
     #[inline]
-    fn ack(&self, level: &Level<'_>) {
+    fn end(&self, level: &Level<'_>) {
         self.version.end(intid(level));
     }
 
     #[inline]
-    fn eoi(&self, level: &Level<'_>) {
-        match self.mode {
-            EoiMode::Together => self.version.end(intid(level)),
-            EoiMode::Split => self.version.deactivate(intid(level)),
-        }
+    fn deactivate(&self, level: &Level<'_>) {
+        self.version.deactivate(intid(level));
     }
 
     fn mask(&self, level: &Level<'_>) {
@@ -102,8 +99,8 @@ impl<H: Hal, V: Version<H>> IrqChip for Gic<H, V> {
         self.enable(intid(level));
     }
 
-    /// An interrupt that is active stays so at the CPU that took it, and may be deactivated by any (IHI 0069H,
-    /// "Interrupt affinity routing" and "ICC_DIR_EL1"). What is pending goes to the new one.
+    /// An active interrupt stays active at the CPU that took it, and any CPU may deactivate it (IHI 0069H, "Interrupt
+    /// affinity routing" and "ICC_DIR_EL1"). A pending interrupt goes to the new CPU.
     fn set_affinity(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
         if intid(level).is_private() {
             return Err(IrqError::Delivery("a private interrupt has no affinity: every CPU has its own"));
@@ -122,7 +119,7 @@ impl<H: Hal, V: Version<H>> IrqChip for Gic<H, V> {
             (Trigger::EdgeRising, _) => true,
             (_, Kind::Sgi) => return Err(IrqError::Delivery("a software-generated interrupt is a rising edge")),
             (Trigger::LevelHigh, _) => false,
-            // What a PPI's wire means is its implementation's affair (IHI 0069H, "PPIs").
+            // The polarity of a PPI's wire is implementation defined (IHI 0069H, "PPIs").
             (Trigger::LevelLow, Kind::Ppi) => false,
             (Trigger::EdgeFalling, Kind::Ppi) => true,
             _ => return Err(IrqError::Delivery("an SPI of a GIC is a rising edge or a high level")),
@@ -155,9 +152,6 @@ impl<H: Hal, V: Version<H>> IrqChip for Gic<H, V> {
     }
 
     fn nmi_setup(&self, level: &Level<'_>) -> Result<(), IrqError> {
-        if !V::HAS_PSEUDO_NMI {
-            return Err(IrqError::NotSupported("pseudo-NMI"));
-        }
         self.set_priority(intid(level), Priority::PSEUDO_NMI);
         Ok(())
     }
@@ -166,8 +160,8 @@ impl<H: Hal, V: Version<H>> IrqChip for Gic<H, V> {
         self.set_priority(intid(level), Priority::DEFAULT);
     }
 
-    /// The number's next line gets nothing of this one's.
-    fn release(&self, hwirq: HardwareIrq) {
+    /// Frees an INTID. Clears its pending state, so that the next line of this number receives no old interrupt.
+    pub(super) fn close(&self, hwirq: HardwareIrq) {
         let intid = IntId(hwirq.0 as u32);
         self.disable(intid);
         self.version.set_pending(intid, false);

@@ -4,13 +4,13 @@ use super::Gic;
 use super::version::Version;
 use alloc::sync::Arc;
 use hal::Hal;
-use irq::{AllocRequest, Delivery, HardwareIrq, IrqDomain, IrqError, Level, LevelData, Target};
+use irq::{AllocRequest, DeliveryKind, HardwareIrq, IrqChip, IrqDomain, IrqError, Level, LevelData, Target};
 use spec::gic::IntId;
 
-/// Refuses what no GIC can.
+/// Rejects kinds of delivery that no GIC supports.
 pub(super) fn check_delivery(request: &AllocRequest) -> Result<(), IrqError> {
     match request.delivery {
-        Delivery::Fixed => Ok(()),
+        DeliveryKind::Fixed => Ok(()),
         _ => Err(IrqError::Delivery("a GIC delivers to one CPU; pseudo-NMIs are asked for when a line is requested")),
     }
 }
@@ -20,12 +20,13 @@ pub(super) fn check_delivery(request: &AllocRequest) -> Result<(), IrqError> {
 /// SGIs and PPIs are [`irq::Flow::PerCpu`] lines, SPIs have [`Gic::flow`], and come up level-triggered.
 pub struct GicDomain<H: Hal, V> {
     gic: Arc<Gic<H, V>>,
+    chip: Arc<IrqChip>,
 }
 
 impl<H: Hal, V: Version<H>> GicDomain<H, V> {
     /// The lines of `gic`.
     pub fn new(gic: Arc<Gic<H, V>>) -> Self {
-        Self { gic }
+        Self { chip: gic.chip(), gic }
     }
 }
 
@@ -34,11 +35,11 @@ impl<H: Hal, V: Version<H>> IrqDomain for GicDomain<H, V> {
         V::NAME
     }
 
-    fn parent(&self) -> Option<&dyn IrqDomain> {
+    fn parent(&self) -> Option<Arc<dyn IrqDomain>> {
         None
     }
 
-    fn needs_vector(&self) -> bool {
+    fn needs_identity(&self) -> bool {
         false
     }
 
@@ -48,10 +49,14 @@ impl<H: Hal, V: Version<H>> IrqDomain for GicDomain<H, V> {
         if !self.gic.lines.take(intid) {
             return Err(IrqError::Hardware("GIC", "the INTID has a line already"));
         }
-        Ok(LevelData { chip: self.gic.clone(), hwirq: HardwareIrq(intid.0.into()) })
+        Ok(LevelData { chip: self.chip.clone(), hwirq: HardwareIrq(intid.0.into()) })
     }
 
     fn activate(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
         self.gic.open(level, target)
+    }
+
+    fn release(&self, hwirq: HardwareIrq) {
+        self.gic.close(hwirq);
     }
 }

@@ -3,38 +3,38 @@ use hal::{CpuId, DmaError};
 use irq::IrqError;
 use spec::gic::IntId;
 
-/// Why a GIC cannot do what it is asked.
+/// Errors of a GIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GicError {
-    /// The peripheral id names this architecture revision; 3 and 4 would do.
+    /// The peripheral id names this architecture revision; the driver supports 3 and 4.
     Revision(u8),
-    /// So many CPUs were described; GICv2 has room for 1 to 8, GICv3 for at least 1.
+    /// Number of CPUs described. GICv2 supports 1 to 8, GICv3 at least 1.
     Cpus(usize),
-    /// The CPU, of the given affinity, has no redistributor in the regions.
+    /// No redistributor in the regions belongs to this CPU, whose affinity follows.
     NoRedistributor(CpuId, u32),
-    /// The CPU is none of those described.
+    /// The description does not contain this CPU.
     NoCpu(CpuId),
-    /// The distributor does not tell which of its CPU interfaces this CPU has.
+    /// The distributor does not report the CPU interface of this CPU.
     NoInterface(CpuId),
-    /// The system registers cannot be enabled: the level above keeps them.
+    /// The system registers cannot be enabled, because a higher exception level reserves them.
     SystemRegisters,
     /// Affinity level 0 of the CPU is above 15, which software-generated interrupts of this GIC cannot reach.
     Range(CpuId),
-    /// What was waited for has not happened within this time, in nanoseconds.
+    /// The named condition did not become true within this time, in nanoseconds.
     Timeout(&'static str, u64),
-    /// The INTID is no private or shared interrupt below the given one, which is the distributor's first that is not.
+    /// The INTID is not a private or shared interrupt of this distributor. Valid INTIDs are below the second number.
     IntId(IntId, u32),
-    /// The INTID cannot be sent by software; 0 to 15 can.
+    /// Software cannot send this INTID; valid are 0 to 15.
     NotSoftware(IntId),
-    /// These message interrupts, first and count, are no SPIs below the given end.
+    /// These message interrupts (first, count) are not SPIs below the given end.
     MessageRange(u32, u32, u32),
     /// The hardware lacks the named ability.
     Missing(&'static str),
-    /// A number, of the named kind, that the second would be the first too large for.
+    /// A number of the named kind is too large: it must be below the second number.
     TooLarge(&'static str, u64, u64),
-    /// LPIs are enabled already on this CPU, and stay so: firmware or another kernel has their tables.
+    /// LPIs are already enabled on this CPU and cannot be disabled. Firmware or another kernel owns the tables.
     LpisEnabled(CpuId),
-    /// The ITS stopped at the command of this index as being in error.
+    /// The ITS stopped at the command of this index with an error.
     Stalled(u16),
     /// No memory for tables.
     Dma(DmaError),

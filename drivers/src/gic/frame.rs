@@ -1,33 +1,9 @@
-//! Access to registers by what they allow.
+//! Register access, restricted to the operations that each register allows.
 
+use crate::register::Width;
 use hal::Regs;
-use spec::gic::{IntId, Readable, Register, Registers, Strobe, Writable};
-
-/// A register's width.
-pub trait Width: Copy {
-    /// Reads it.
-    fn read(regs: &impl Regs, offset: u32) -> Self;
-    /// Writes it.
-    fn write(self, regs: &impl Regs, offset: u32);
-}
-
-impl Width for u32 {
-    fn read(regs: &impl Regs, offset: u32) -> Self {
-        regs.read32(offset)
-    }
-    fn write(self, regs: &impl Regs, offset: u32) {
-        regs.write32(offset, self);
-    }
-}
-
-impl Width for u64 {
-    fn read(regs: &impl Regs, offset: u32) -> Self {
-        regs.read64(offset)
-    }
-    fn write(self, regs: &impl Regs, offset: u32) {
-        regs.write64(offset, self);
-    }
-}
+use spec::gic::IntId;
+use spec::register::{Readable, Register, Registers, Strobe, Writable};
 
 /// A part of a window of registers: the distributor, one redistributor, the CPU interface.
 pub struct Frame<'a, R> {
@@ -41,27 +17,27 @@ impl<'a, R: Regs> Frame<'a, R> {
         Self { regs, base }
     }
 
-    /// What a register reads.
+    /// Reads a register.
     pub fn read<T: Width, A: Readable>(&self, register: Register<T, A>) -> T {
         T::read(self.regs, self.base + register.offset())
     }
 
-    /// Gives a register a value.
+    /// Writes a register.
     pub fn write<T: Width, A: Writable>(&self, register: Register<T, A>, value: T) {
         value.write(self.regs, self.base + register.offset());
     }
 
-    /// Changes a register. The caller keeps others from doing so meanwhile.
+    /// Reads, changes and writes back a register. The caller must exclude concurrent changes.
     pub fn modify<T: Width, A: Readable + Writable>(&self, register: Register<T, A>, change: impl FnOnce(T) -> T) {
         self.write(register, change(self.read(register)));
     }
 
-    /// Acts where `bits` has ones, and nowhere else: no lock is needed.
+    /// Writes `bits`. The register acts on the ones and ignores the zeros, so no lock is needed.
     pub fn strobe<A: Strobe>(&self, register: Register<u32, A>, bits: u32) {
         bits.write(self.regs, self.base + register.offset());
     }
 
-    /// Acts on one interrupt.
+    /// Writes the bit of one interrupt.
     pub fn strobe_one<A: Strobe>(&self, registers: Registers<u32, A>, intid: IntId) {
         self.strobe(registers.get(intid.0 / 32), 1 << (intid.0 % 32));
     }
@@ -71,7 +47,7 @@ impl<'a, R: Regs> Frame<'a, R> {
         self.read(registers.get(intid.0 / 32)) & (1 << (intid.0 % 32)) != 0
     }
 
-    /// Changes one interrupt's field of `BITS` bits among those that share a register. The caller keeps others away.
+    /// Changes one interrupt's `BITS`-wide field in a shared register. The caller must exclude concurrent changes.
     pub fn modify_field<A: Readable + Writable>(
         &self,
         registers: Registers<u32, A>,

@@ -1,4 +1,4 @@
-//! Which line an INTID is: read without a lock at every interrupt.
+//! The line of each INTID. Every interrupt reads this table, without a lock.
 
 use alloc::boxed::Box;
 use hal::{Hal, Word};
@@ -11,7 +11,7 @@ const TAKEN: u64 = 1;
 const MASKED: u64 = 2;
 const LINE: u64 = 3;
 
-/// INTIDs from `first` on; a word each: free, taken, or [`LINE`] + the line.
+/// One word for each INTID from `first` on: free, taken, or [`LINE`] + the line's number.
 pub(super) struct Lines<H: Hal> {
     first: u32,
     words: Box<[H::Word]>,
@@ -30,31 +30,31 @@ impl<H: Hal> Lines<H> {
         self.words.get(intid.0.checked_sub(self.first)? as usize)
     }
 
-    /// The line of `intid`, once it has one.
+    /// The line of `intid`, if it has one.
     #[inline]
     pub(super) fn find(&self, intid: IntId) -> Option<Irq> {
         let word = self.word(intid)?.get();
         word.checked_sub(LINE).map(|irq| Irq(irq as u32))
     }
 
-    /// Takes `intid`; false when it is taken, or none of these.
+    /// Takes `intid`. False when it is already taken or not in this table.
     pub(super) fn take(&self, intid: IntId) -> bool {
         self.word(intid).is_some_and(|word| word.compare_exchange(FREE, TAKEN).is_ok())
     }
 
-    /// Takes the lowest free one of `count` from `first` on.
+    /// Takes the lowest free INTID among `count` from `first` on.
     pub(super) fn take_any(&self, first: IntId, count: u32) -> Option<IntId> {
         (first.0..first.0 + count).map(IntId).find(|&intid| self.take(intid))
     }
 
-    /// The INTID, which has no line yet, is masked at this level.
+    /// Records that the core has masked this INTID at this level before it has a line.
     pub(super) fn note_mask(&self, intid: IntId) {
         if let Some(word) = self.word(intid).filter(|word| word.get() == TAKEN) {
             word.set(MASKED);
         }
     }
 
-    /// Gives the INTID its line. True when a level nearer the device masks that, and not this one.
+    /// Gives the INTID its line. True when a level nearer the device masks the line, so that this level stays open.
     pub(super) fn set(&self, intid: IntId, irq: Irq) -> bool {
         let Some(word) = self.word(intid) else { return false };
         let before = word.get();

@@ -1,7 +1,8 @@
 //! Message interrupts: their tables in memory (IHI 0069H, "LPIs"), and the root domain of their lines.
 //!
-//! An LPI has no active state: EOIR is all that ends it, with either EOImode, and it may fire again, on another CPU
-//! perhaps, while its handler runs. Lines are [`irq::Flow::FastEoi`], which marks that and runs the handler once more.
+//! An LPI has no active state: in both EOImodes a write to EOIR ends it. While its handler runs, the LPI may fire
+//! again, even on another CPU. Lines use [`irq::Flow::FastEoi`], which records the new interrupt and runs the handler
+//! once more.
 
 use super::domain::check_delivery;
 use super::frame::Frame;
@@ -10,18 +11,18 @@ use super::{GicError, GicV3};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use hal::{CpuId, Dma, Hal};
-use irq::{AllocRequest, ChipOps, HardwareIrq, IrqChip, IrqDomain, IrqError, Level, LevelData, Target};
+use irq::{AllocRequest, ChipBehaviour, HardwareIrq, IrqChip, IrqDomain, IrqError, Level, LevelData, Target};
 use spec::gic::gicr::{self, Cacheability, LpiProperty, PendingBase, PropertyBase, Shareability};
 use spec::gic::{IntId, Priority};
 
-/// Fewer bits of an INTID than these have no LPI.
+/// With fewer INTID bits than these a GIC has no LPIs.
 const ID_BITS_MIN: u32 = 14;
 /// Alignment of a table of pending bits, in bytes.
 const PENDING_ALIGN: usize = 0x1_0000;
 const PROPERTY_ALIGN: usize = 0x1000;
 
-/// The LPIs of a GICv3: one table of configuration, and a table of pending bits for each CPU. Kept as long as the GIC
-/// runs, since redistributors read them.
+/// The LPIs of a GICv3: one configuration table, and one table of pending bits for each CPU. The tables stay allocated
+/// as long as the GIC runs, since redistributors read them.
 pub struct Lpis<H: Hal> {
     hal: H,
     gic: Arc<GicV3<H>>,
@@ -31,11 +32,11 @@ pub struct Lpis<H: Hal> {
 }
 
 impl<H: Hal> Lpis<H> {
-    /// As many LPIs as the GIC was built for, enabled on this CPU.
+    /// Sets up as many LPIs as the GIC was built for, and enables them on this CPU.
     ///
     /// # Errors
-    /// [`GicError::Missing`] without LPIs, [`GicError::TooLarge`] for more than the GIC has, [`GicError::Dma`]; what
-    /// [`Lpis::start_cpu`] returns.
+    /// [`GicError::Missing`] without LPIs, [`GicError::TooLarge`] for more than the GIC has, [`GicError::Dma`], or an
+    /// error of [`Lpis::start_cpu`].
     pub fn new(hal: H, gic: Arc<GicV3<H>>) -> Result<Self, GicError> {
         if !gic.kind.has_lpis() {
             return Err(GicError::Missing("LPIs (GICD_TYPER.LPIS)"));
@@ -57,12 +58,12 @@ impl<H: Hal> Lpis<H> {
         Ok(lpis)
     }
 
-    /// Enables LPIs at this CPU's redistributor, where they stay enabled: an implementation need not let them be
-    /// disabled again (IHI 0069H, "GICR_CTLR").
+    /// Enables LPIs at this CPU's redistributor. They stay enabled, because an implementation need not support
+    /// disabling them (IHI 0069H, "GICR_CTLR").
     ///
     /// # Errors
-    /// [`GicError::LpisEnabled`] when somebody else has, [`GicError::Missing`] when the redistributor does not snoop
-    /// caches, [`GicError::NoCpu`].
+    /// [`GicError::LpisEnabled`] when other software has already enabled them, [`GicError::Missing`] when the
+    /// redistributor does not snoop caches, [`GicError::NoCpu`].
     pub fn start_cpu(&self) -> Result<(), GicError> {
         let off = self.hal.irq_save();
         let started = self.enable(self.hal.cpu());
@@ -109,7 +110,7 @@ impl<H: Hal> Lpis<H> {
             .with_zeroed(true)
     }
 
-    /// Writes an LPI's configuration. It counts once the redistributor has been told to read it again.
+    /// Writes an LPI's configuration. It takes effect after the redistributor has been told to read it again.
     pub(super) fn configure(&self, intid: IntId, enable: bool) {
         let property = LpiProperty::of(Priority::DEFAULT, enable);
         self.properties.write8((intid.0 - IntId::LPI_FIRST.0) as usize, property.into_bits());
@@ -124,40 +125,36 @@ fn is_enabled<R: hal::Regs>(redistributor: &Frame<'_, R>) -> bool {
     gicr::Control::from_bits(redistributor.read(gicr::CTLR)).enable_lpis()
 }
 
-/// The chip of LPIs at the root: it ends them.
-pub struct LpiChip<H: Hal> {
+/// Implements the chip of LPIs at the root: it ends interrupts.
+struct LpiLines<H: Hal> {
     gic: Arc<GicV3<H>>,
 }
 
-impl<H: Hal> IrqChip for LpiChip<H> {
-    fn name(&self) -> &'static str {
-        "LPI"
+impl<H: Hal> LpiLines<H> {
+    fn chip(self: &Arc<Self>) -> Arc<IrqChip> {
+        IrqChip::of("LPI", self)
+            .behaviour(ChipBehaviour { oneshot_safe: true, ..ChipBehaviour::default() })
+            .eoi(Self::eoi)
+            .build()
     }
 
-    fn provides(&self) -> ChipOps {
-        ChipOps { eoi: true, oneshot_safe: true, ..ChipOps::default() }
-    }
-
-    /// The priority drop. There is nothing to deactivate, and DIR with such a number is unpredictable (IHI 0069H,
+    /// The priority drop. An LPI needs no deactivation, and writing an LPI to DIR is unpredictable (IHI 0069H,
     /// "ICC_DIR_EL1").
     #[inline]
     fn eoi(&self, level: &Level<'_>) {
         self.gic.version.end(IntId(level.hwirq().0 as u32));
     }
-
-    fn release(&self, hwirq: HardwareIrq) {
-        self.gic.lpis.free(IntId(hwirq.0 as u32));
-    }
 }
 
-/// The root domain of message interrupts: any free LPI.
+/// The root domain of message interrupts. It allocates any free LPI.
 pub struct LpiDomain<H: Hal> {
-    chip: Arc<LpiChip<H>>,
+    gic: Arc<GicV3<H>>,
+    chip: Arc<IrqChip>,
 }
 
 impl<H: Hal> LpiDomain<H> {
     pub(super) fn new(gic: Arc<GicV3<H>>) -> Self {
-        Self { chip: Arc::new(LpiChip { gic }) }
+        Self { chip: Arc::new(LpiLines { gic: gic.clone() }).chip(), gic }
     }
 }
 
@@ -166,24 +163,28 @@ impl<H: Hal> IrqDomain for LpiDomain<H> {
         "LPI"
     }
 
-    fn parent(&self) -> Option<&dyn IrqDomain> {
+    fn parent(&self) -> Option<Arc<dyn IrqDomain>> {
         None
     }
 
-    fn needs_vector(&self) -> bool {
+    fn needs_identity(&self) -> bool {
         false
     }
 
     fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
         check_delivery(request)?;
-        let lpis = &self.chip.gic.lpis;
+        let lpis = &self.gic.lpis;
         let intid = lpis.take_any(IntId::LPI_FIRST, lpis.count());
         let intid = intid.ok_or(IrqError::Exhausted("LPIs", lpis.count()))?;
         Ok(LevelData { chip: self.chip.clone(), hwirq: HardwareIrq(intid.0.into()) })
     }
 
     fn activate(&self, level: &Level<'_>, _target: Target) -> Result<(), IrqError> {
-        self.chip.gic.lpis.set(IntId(level.hwirq().0 as u32), level.irq());
+        self.gic.lpis.set(IntId(level.hwirq().0 as u32), level.irq());
         Ok(())
+    }
+
+    fn release(&self, hwirq: HardwareIrq) {
+        self.gic.lpis.free(IntId(hwirq.0 as u32));
     }
 }

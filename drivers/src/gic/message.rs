@@ -1,7 +1,7 @@
 //! SPIs that devices raise by a message: the v2m frame of GICv2 systems, and the distributor's own register in GICv3.
 //!
-//! Two levels each: the root takes an SPI of the range, and the message's level says what to write. Everything else,
-//! ack and eoi above all, the root does.
+//! Each has two levels. The root allocates an SPI of the range, and the message level composes the message. The root
+//! does everything else, in particular ack and eoi.
 
 use super::domain::check_delivery;
 use super::frame::Frame;
@@ -9,12 +9,15 @@ use super::version::Version;
 use super::{Gic, GicError, GicV3};
 use alloc::sync::Arc;
 use hal::{Hal, Regs};
-use irq::{AllocRequest, ChipOps, HardwareIrq, IrqChip, IrqDomain, IrqError, Level, LevelData, MsiMessage, Target};
+use irq::{
+    AllocRequest, ChipBehaviour, HardwareIrq, IrqChip, IrqDomain, IrqError, Level, LevelData, MsiMessage, Target,
+};
 use spec::gic::{IntId, Kind, gicd, msi};
 
 /// The SPIs of a frame, as lines of the GIC.
 struct Range<H: Hal, V> {
     gic: Arc<Gic<H, V>>,
+    chip: Arc<IrqChip>,
     first: IntId,
     count: u32,
 }
@@ -24,11 +27,11 @@ impl<H: Hal, V: Version<H>> IrqDomain for Range<H, V> {
         V::NAME
     }
 
-    fn parent(&self) -> Option<&dyn IrqDomain> {
+    fn parent(&self) -> Option<Arc<dyn IrqDomain>> {
         None
     }
 
-    fn needs_vector(&self) -> bool {
+    fn needs_identity(&self) -> bool {
         false
     }
 
@@ -36,7 +39,7 @@ impl<H: Hal, V: Version<H>> IrqDomain for Range<H, V> {
         check_delivery(request)?;
         let intid = self.gic.lines.take_any(self.first, self.count);
         let intid = intid.ok_or(IrqError::Exhausted("SPIs for messages", self.count))?;
-        Ok(LevelData { chip: self.gic.clone(), hwirq: HardwareIrq(intid.0.into()) })
+        Ok(LevelData { chip: self.chip.clone(), hwirq: HardwareIrq(intid.0.into()) })
     }
 
     /// A message is an edge.
@@ -44,41 +47,43 @@ impl<H: Hal, V: Version<H>> IrqDomain for Range<H, V> {
         self.gic.set_edge(IntId(level.hwirq().0 as u32), true)?;
         self.gic.open(level, target)
     }
+
+    fn release(&self, hwirq: HardwareIrq) {
+        self.gic.close(hwirq);
+    }
 }
 
-/// The chip of SPIs raised by messages: it says what to write.
-pub struct MessageSpiChip {
-    name: &'static str,
-    doorbell: u64,
+/// Implements the chip of SPIs raised by messages: it composes the message.
+struct Doorbell {
+    address: u64,
 }
 
-impl IrqChip for MessageSpiChip {
-    fn name(&self) -> &'static str {
-        self.name
+impl Doorbell {
+    fn chip(self: &Arc<Self>, name: &'static str) -> Arc<IrqChip> {
+        IrqChip::of(name, self)
+            .behaviour(ChipBehaviour { oneshot_safe: true, ..ChipBehaviour::default() })
+            .compose_message(Self::compose_message)
+            .build()
     }
 
-    fn provides(&self) -> ChipOps {
-        ChipOps { compose_message: true, oneshot_safe: true, ..ChipOps::default() }
-    }
-
-    /// The register's address, and the INTID, which is the root's number of the line.
+    /// Address of the register, and the INTID as data. The INTID is the line's number at the root.
     fn compose_message(&self, level: &Level<'_>) -> Result<MsiMessage, IrqError> {
         let root = level.parent().ok_or(IrqError::NotSupported("an SPI behind the message"))?;
-        Ok(MsiMessage { address: self.doorbell, data: root.hwirq().0 as u32 })
+        Ok(MsiMessage { address: self.address, data: root.hwirq().0 as u32 })
     }
 }
 
-/// A domain for devices that write messages, which become SPIs.
+/// A domain for devices whose message writes become SPIs.
 pub struct MessageSpiDomain<H: Hal, V> {
-    range: Range<H, V>,
-    chip: Arc<MessageSpiChip>,
+    range: Arc<Range<H, V>>,
+    chip: Arc<IrqChip>,
 }
 
 impl<H: Hal, V: Version<H>> MessageSpiDomain<H, V> {
-    /// The v2m frame behind `frame`, which devices find at the bus address `base`.
+    /// The v2m frame behind `frame`. Devices reach it at the bus address `base`.
     ///
     /// # Errors
-    /// [`GicError::MessageRange`] when the frame names what are no SPIs of `gic`.
+    /// [`GicError::MessageRange`] when the frame names INTIDs that are not SPIs of `gic`.
     pub fn v2m(gic: Arc<Gic<H, V>>, frame: &impl Regs, base: u64) -> Result<Self, GicError> {
         let kind = msi::V2mType::from_bits(Frame::new(frame, 0).read(msi::TYPER));
         let doorbell = base + u64::from(msi::SETSPI_NS.offset());
@@ -90,14 +95,14 @@ impl<H: Hal, V: Version<H>> MessageSpiDomain<H, V> {
         if first.kind() != Kind::Spi || count == 0 || count > end.saturating_sub(first.0) {
             return Err(GicError::MessageRange(first.0, count, end));
         }
-        let chip = Arc::new(MessageSpiChip { name, doorbell });
-        Ok(Self { range: Range { gic, first, count }, chip })
+        let chip = Arc::new(Doorbell { address: doorbell }).chip(name);
+        Ok(Self { range: Arc::new(Range { chip: gic.chip(), gic, first, count }), chip })
     }
 }
 
 impl<H: Hal> MessageSpiDomain<H, super::V3<H>> {
-    /// Message-based SPIs: `count` from `first` on, which firmware says are free for it, raised by writes to the
-    /// distributor that devices find at the bus address `distributor`.
+    /// Message-based SPIs: `count` from `first` on, which firmware reports as free for this use. Devices raise them by
+    /// writes to the distributor at the bus address `distributor`.
     ///
     /// # Errors
     /// [`GicError::Missing`] without message-based SPIs (GICD_TYPER.MBIS), [`GicError::MessageRange`].
@@ -111,14 +116,14 @@ impl<H: Hal> MessageSpiDomain<H, super::V3<H>> {
 
 impl<H: Hal, V: Version<H>> IrqDomain for MessageSpiDomain<H, V> {
     fn name(&self) -> &str {
-        self.chip.name
+        self.chip.name()
     }
 
-    fn parent(&self) -> Option<&dyn IrqDomain> {
-        Some(&self.range)
+    fn parent(&self) -> Option<Arc<dyn IrqDomain>> {
+        Some(self.range.clone())
     }
 
-    /// The root has taken the SPI; at this level a line is known by what its device calls it.
+    /// The root has allocated the SPI. At this level the device's own number identifies the line.
     fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
         Ok(LevelData { chip: self.chip.clone(), hwirq: HardwareIrq(request.index.into()) })
     }
@@ -126,4 +131,7 @@ impl<H: Hal, V: Version<H>> IrqDomain for MessageSpiDomain<H, V> {
     fn activate(&self, _level: &Level<'_>, _target: Target) -> Result<(), IrqError> {
         Ok(())
     }
+
+    /// The hardware number is the device's own number.
+    fn release(&self, _hwirq: HardwareIrq) {}
 }

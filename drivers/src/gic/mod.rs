@@ -6,10 +6,10 @@
 //! device → PCI-MSIX → ITS ────► LPI (LpiDomain)                   ┘
 //! ```
 //!
-//! A GIC has no vectors: acknowledging an interrupt tells its INTID, and [`Gic::handle`], which a kernel calls from its
-//! IRQ exception, finds the line of it and has the core deliver that. With [`EoiMode::Split`] a line that is being
-//! served is held back by the GIC's own active state instead of a mask: ack is the priority drop, eoi the deactivation,
-//! also from a thread, and no register outside the CPU is touched.
+//! A GIC has no vectors: acknowledging an interrupt returns its INTID. A kernel calls [`Gic::handle`] from its IRQ
+//! exception. [`Gic::handle`] finds the line of the INTID and has the core deliver it. With [`EoiMode::Split`] the
+//! GIC's own active state holds back a line that is being served, so the line needs no mask: ack drops the priority
+//! and eoi deactivates, also from a thread. Neither touches a register outside the CPU.
 //!
 //! Left out: the extended INTID ranges, secure groups, an ITS that does not snoop caches, direct LPIs, GICv4.
 
@@ -28,11 +28,12 @@ mod v2;
 mod v3;
 mod version;
 
+pub use crate::register::Width;
 pub use domain::GicDomain;
 pub use error::GicError;
-pub use frame::{Frame, Width};
-pub use lpi::{LpiChip, LpiDomain, Lpis};
-pub use message::{MessageSpiChip, MessageSpiDomain};
+pub use frame::Frame;
+pub use lpi::{LpiDomain, Lpis};
+pub use message::MessageSpiDomain;
 pub use v2::V2;
 pub use v3::{Affinity, Redistributors, V3};
 pub use version::{EoiMode, Version};
@@ -49,7 +50,7 @@ pub type GicV2<H> = Gic<H, V2<H>>;
 /// A GICv3.
 pub type GicV3<H> = Gic<H, V3<H>>;
 
-/// A GIC: its distributor, its CPU interfaces, and which line each INTID is.
+/// A GIC: its distributor, its CPU interfaces, and the line of each INTID.
 pub struct Gic<H: Hal, V> {
     hal: H,
     version: V,
@@ -58,7 +59,7 @@ pub struct Gic<H: Hal, V> {
     /// SGIs, PPIs and SPIs.
     lines: Lines<H>,
     lpis: Lines<H>,
-    /// Of the registers in which several interrupts have a field.
+    /// Guards the registers in which several interrupts share a word.
     fields: Lock<H, ()>,
     strays: H::Word,
     last_stray: H::Word,
@@ -66,10 +67,10 @@ pub struct Gic<H: Hal, V> {
 }
 
 impl<H: Hal> GicV2<H> {
-    /// Sets up the GICv2 with these windows, on the boot CPU, and starts that.
+    /// Sets up the GICv2 behind these windows, on the boot CPU, and starts that CPU's interface.
     ///
     /// # Errors
-    /// [`GicError`] when there are more than 8 CPUs, or the distributor does not tell this one's interface.
+    /// [`GicError`] when there are more than 8 CPUs, or the distributor does not report this CPU's interface.
     pub fn new(
         hal: H,
         distributor: H::Regs,
@@ -83,12 +84,12 @@ impl<H: Hal> GicV2<H> {
 }
 
 impl<H: Hal> GicV3<H> {
-    /// Sets up the GICv3 with these windows, on the boot CPU, and starts that. `cpu_interface` are the system
-    /// registers, by [encoding](spec::gic::icc); `affinities` the CPUs', in the order of their numbers; `lpis` how many
-    /// message interrupts there may be (see [`Lpis`]).
+    /// Sets up the GICv3 behind these windows, on the boot CPU, and starts that CPU's interface. `cpu_interface` is
+    /// the window of system registers, by [encoding](spec::gic::icc). `affinities` lists the affinity of each CPU by
+    /// CPU number. `lpis` is the maximum number of message interrupts (see [`Lpis`]).
     ///
     /// # Errors
-    /// [`GicError`] when a CPU has no redistributor, the registers are no GICv3's, or do not answer in time.
+    /// [`GicError`] when a CPU has no redistributor, the registers are not a GICv3's, or they do not answer in time.
     pub fn new(
         hal: H,
         distributor: H::Regs,
@@ -123,11 +124,12 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
         Ok(gic)
     }
 
-    /// Starts this CPU's interface, with every software-generated interrupt enabled and no other private one. The boot
-    /// CPU's is started already; the others call it when they come up, before `IrqCore::cpu_online`.
+    /// Starts this CPU's interface. Enables every software-generated interrupt and no other private interrupt. The
+    /// boot CPU's interface is already started; the other CPUs call this when they come up, before
+    /// `IrqCore::cpu_online`.
     ///
     /// # Errors
-    /// [`GicError`] when this CPU is none of those described, or its registers do not answer.
+    /// [`GicError`] when the description lacks this CPU, or its registers do not answer.
     pub fn start_cpu(&self) -> Result<(), GicError> {
         let off = self.hal.irq_save();
         let started = self.version.start_cpu(self.mode);
@@ -135,7 +137,7 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
         started
     }
 
-    /// Lets no more interrupts into this CPU: what a CPU that goes does last, behind `IrqCore::cpu_offline` and, where
+    /// Stops interrupts to this CPU. A CPU that goes offline calls this last, after `IrqCore::cpu_offline` and, if
     /// there are LPIs, [`its::Its::cpu_offline`].
     ///
     /// # Errors
@@ -144,7 +146,8 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
         self.version.stop_cpu()
     }
 
-    /// Sends the software-generated interrupt `intid` to `cpu`, with everything this CPU has stored before.
+    /// Sends the software-generated interrupt `intid` to `cpu`. All earlier stores of this CPU are visible there
+    /// first.
     ///
     /// # Errors
     /// [`GicError::NotSoftware`]; [`GicError::NoCpu`], [`GicError::NoInterface`], [`GicError::Range`].
@@ -163,17 +166,17 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
         }
     }
 
-    /// How interrupts are ended.
+    /// How this GIC ends interrupts.
     pub fn mode(&self) -> EoiMode {
         self.mode
     }
 
-    /// The IRQ exception of this CPU: delivers everything that is pending. Interrupts are off.
+    /// Handles the IRQ exception of this CPU: delivers all pending interrupts. Call it with interrupts off.
     pub fn handle(&self, core: &IrqCore<H>) {
         core.handle_exception(|core| self.deliver_all(|irq| core.handle_irq(irq)));
     }
 
-    /// The exception of a pseudo-NMI, which came although interrupts were off: delivers those, and nothing else. Takes
+    /// Handles a pseudo-NMI, which arrives although interrupts are off. Delivers pseudo-NMIs and nothing else. Takes
     /// no lock.
     pub fn handle_pseudo_nmi(&self, core: &IrqCore<H>) {
         self.hal.work(Work::IrqEntry, 1);
@@ -181,7 +184,7 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
         self.hal.work(Work::IrqExit, 1);
     }
 
-    /// Until nothing is pending (IHI 0069H, "Special INTIDs": those end the loop, and are not ended).
+    /// Loops until nothing is pending. A special INTID ends the loop and needs no EOI (IHI 0069H, "Special INTIDs").
     #[inline]
     fn deliver_all(&self, deliver: impl Fn(Irq) -> bool) {
         loop {
@@ -196,16 +199,16 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
         }
     }
 
-    /// Ends what nobody wants: an interrupt that was acknowledged stays active until then. A line that stays raised
-    /// would come again at once, so it is disabled; not where it was a line's that does not take it (`owned`): that line is
-    /// being freed, which has masked it, and the number may be the next one's already.
+    /// Ends an interrupt that no line takes, because an acknowledged interrupt stays active until its end. Also
+    /// disables the INTID if no line owns it: a raised wire would interrupt again at once. With `owned`, a line exists
+    /// but is being freed. That line is already masked, and the INTID may already belong to the next line.
     #[cold]
     fn end_stray(&self, intid: IntId, owned: bool) {
         self.strays.fetch_add(1);
         self.last_stray.set(intid.0.into());
         if !owned && matches!(intid.kind(), Kind::Ppi | Kind::Spi) && intid.0 < self.kind.spi_end() {
             self.disable(intid);
-            // Meanwhile it may have become a line's, which had enabled it already.
+            // A new line may have taken and enabled the INTID in the meantime.
             if self.lines.find(intid).is_some() {
                 self.enable(intid);
             }
@@ -216,24 +219,24 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
         }
     }
 
-    /// Interrupts that came although they were no line's.
+    /// Number of interrupts that arrived for no line.
     pub fn strays(&self) -> u64 {
         self.strays.get()
     }
 
-    /// The last of them.
+    /// The INTID of the last stray interrupt.
     pub fn last_stray(&self) -> Option<IntId> {
         let last = self.last_stray.get();
         (last != u64::MAX).then_some(IntId(last as u32))
     }
 
-    /// How often a write that disables an interrupt was not seen to take effect in time. Each such interrupt may have
-    /// been delivered once more.
+    /// How often a write that disables an interrupt did not take effect in time. Each such interrupt may have been
+    /// delivered once more.
     pub fn late_writes(&self) -> u64 {
         self.late.get()
     }
 
-    /// Checks a number from outside.
+    /// Checks an INTID from the caller.
     fn check(&self, intid: IntId) -> Result<IntId, GicError> {
         let end = self.kind.spi_end();
         if intid.0 < end { Ok(intid) } else { Err(GicError::IntId(intid, end)) }

@@ -1,4 +1,4 @@
-//! Order, place and value of every access, against literal offsets of the manuals.
+//! Order, offset and value of every access, against literal offsets of the manuals.
 
 mod its;
 mod v2;
@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use hal::host::{HostHal, HostRegs};
 use hal::{CpuSet, Regs};
 use irq::{
-    Action, AllocRequest, CoreConfig, Delivery, Flow, Irq, IrqChip, IrqCore, IrqDomain, IrqReturn, Level, LevelData,
-    RequesterId, Target,
+    Action, AllocRequest, CoreConfig, Flow, Irq, IrqChip, IrqCore, IrqDomain, IrqReturn, Level, LevelData, RequesterId,
+    Target,
 };
 use std::string::String;
 use std::sync::Mutex;
@@ -25,7 +25,7 @@ fn hal() -> HostHal {
     HAL.with(|hal| *hal)
 }
 
-/// What several windows were asked, in one order.
+/// Accesses to several windows, in one common order.
 #[derive(Default)]
 struct Log {
     accesses: Mutex<Vec<String>>,
@@ -33,17 +33,17 @@ struct Log {
 }
 
 impl Log {
-    /// A window of this log, under a letter.
+    /// A window that records into this log under a letter.
     fn window(self: &Arc<Self>, letter: char) -> HostRegs {
         HostRegs::new(Arc::new(Window { letter, log: self.clone() }))
     }
 
-    /// Reads give these, one after the other; the last one for ever. Untold registers read 0.
+    /// Reads return these values in turn, then the last one for ever. Other registers read 0.
     fn answer(&self, letter: char, offset: u32, values: &[u64]) {
         self.answers.lock().unwrap().insert((letter, offset), values.iter().copied().collect());
     }
 
-    /// What happened since the last call: `r` or `w`, window, offset, value written.
+    /// Accesses since the last call: `r` or `w`, window, offset, value written.
     fn take(&self) -> Vec<String> {
         core::mem::take(&mut self.accesses.lock().unwrap())
     }
@@ -81,17 +81,11 @@ impl Regs for Window {
 }
 
 fn request(index: u32) -> AllocRequest {
-    AllocRequest {
-        requester: RequesterId(0x0100),
-        index,
-        affinity: CpuSet::first(2),
-        managed: false,
-        delivery: Delivery::Fixed,
-    }
+    AllocRequest::fixed(RequesterId(0x0100), index, CpuSet::first(2))
 }
 
-/// A line's levels, allocated and activated as the core does it.
-fn line(domain: &dyn IrqDomain, index: u32, target: Target) -> Vec<LevelData> {
+/// A line's levels, allocated and activated as the core does.
+fn line(domain: Arc<dyn IrqDomain>, index: u32, target: Target) -> Vec<LevelData> {
     let domains: Vec<_> = core::iter::successors(Some(domain), |domain| domain.parent()).collect();
     let mut levels: Vec<_> = domains.iter().rev().map(|domain| domain.allocate(&request(index)).unwrap()).collect();
     levels.reverse();
@@ -110,13 +104,13 @@ impl Action for Quiet {
 }
 
 /// A core with one line in `domain` that has a handler.
-fn core_with_line(domain: &dyn IrqDomain, index: u32, flow: Flow) -> (IrqCore<HostHal>, Irq) {
-    let core = IrqCore::new(hal(), CoreConfig::x86(2, 4)).unwrap();
+fn core_with_line(domain: Arc<dyn IrqDomain>, index: u32, flow: Flow) -> (IrqCore<HostHal>, Irq) {
+    let core = IrqCore::new(hal(), CoreConfig::new(2, 4)).unwrap();
     let irq = core.alloc_line(domain, &request(index), flow).unwrap();
     core.request(irq, "quiet", Default::default(), Arc::new(Quiet)).unwrap();
     (core, irq)
 }
 
-fn chip(levels: &[LevelData]) -> (&dyn IrqChip, Level<'_>) {
+fn chip(levels: &[LevelData]) -> (&IrqChip, Level<'_>) {
     (&*levels[0].chip, Level::new(Irq(0), levels))
 }

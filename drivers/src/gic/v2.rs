@@ -10,7 +10,7 @@ use spec::gic::gicc::{self, Acknowledge};
 use spec::gic::gicd::{self, TargetFilter, V2Control, V2SoftwareInterrupt};
 use spec::gic::{IntId, Kind, Priority};
 
-/// CPU interfaces that there can be.
+/// Maximum number of CPU interfaces.
 const CPUS_MAX: usize = 8;
 const SGIS: usize = 16;
 
@@ -19,10 +19,10 @@ pub struct V2<H: Hal> {
     hal: H,
     distributor: H::Regs,
     interface: H::Regs,
-    /// By CPU: the bit of its interface; 0 until it has been started.
+    /// Indexed by CPU: the bit of its interface; 0 until the interface has been started.
     masks: Box<[H::Word]>,
-    /// By CPU and SGI: what IAR read, which the end of the interrupt must repeat because it names the sender (IHI 0048B,
-    /// "GICC_EOIR"). An SGI is not taken again from another sender while it is active.
+    /// Indexed by CPU and SGI: the value read from IAR. The EOI must repeat it, because it names the sender (IHI
+    /// 0048B, "GICC_EOIR"). The CPU does not take an active SGI again from another sender.
     taken: Box<[H::Word]>,
 }
 
@@ -56,7 +56,7 @@ impl<H: Hal> V2<H> {
         }
     }
 
-    /// The first eight ITARGETSR read the bit of the reading CPU in every byte (IHI 0048B, "GICD_ITARGETSRn").
+    /// In the first eight ITARGETSR every byte reads the bit of the reading CPU (IHI 0048B, "GICD_ITARGETSRn").
     fn own_mask(&self, cpu: CpuId) -> Result<u8, GicError> {
         let bytes = self.distributor().read(gicd::ITARGETSR.get(0)).to_le_bytes();
         match bytes.into_iter().find(|&byte| byte != 0) {
@@ -80,12 +80,12 @@ impl<H: Hal> Version<H> for V2<H> {
     const NAME: &'static str = "GICv2";
     const HAS_PSEUDO_NMI: bool = false;
 
-    /// Private interrupts are banked: every CPU sees its own at the same place.
+    /// Private interrupts are banked: every CPU sees its own registers at the same offset.
     fn frame(&self, _intid: IntId) -> Frame<'_, H::Regs> {
         self.distributor()
     }
 
-    /// GICv2 has no register that would tell. Reading one back at least waits for the write.
+    /// GICv2 has no status register for this. A read back at least waits for the write.
     fn wait_disabled(&self, _intid: IntId) -> Result<(), GicError> {
         Ok(())
     }
@@ -118,7 +118,7 @@ impl<H: Hal> Version<H> for V2<H> {
         let interface = self.interface();
         interface.write(gicc::CTLR, gicc::Control::new().into_bits());
         interface.write(gicc::PMR, Priority::UNMASKED.0.into());
-        // Priorities that a former kernel never dropped would hold interrupts back for ever.
+        // Active priorities that an earlier kernel never dropped would hold back interrupts for ever.
         for register in 0..gicc::APR.count() {
             interface.write(gicc::APR.get(register), 0);
         }
@@ -148,7 +148,7 @@ impl<H: Hal> Version<H> for V2<H> {
         self.interface().write(gicc::DIR, self.token(intid));
     }
 
-    /// Never used: without pseudo-NMIs there is nothing to let through.
+    /// Never used: without pseudo-NMIs no interrupt has to pass the mask.
     fn without_ordinary(&self, body: impl FnOnce()) {
         body();
     }
@@ -168,8 +168,8 @@ impl<H: Hal> Version<H> for V2<H> {
         Ok(())
     }
 
-    /// SGIs are pending once a sender, and have registers of their own (IHI 0048B, "GICD_SPENDSGIRn"); here the sender
-    /// is this CPU. All senders' are taken back.
+    /// An SGI is pending separately for each sender, in its own registers (IHI 0048B, "GICD_SPENDSGIRn"). This
+    /// function sets an SGI with this CPU as the sender, and clears it for all senders.
     fn set_pending(&self, intid: IntId, pending: bool) {
         let distributor = self.distributor();
         match (intid.kind(), pending) {

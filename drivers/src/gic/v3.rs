@@ -1,11 +1,11 @@
 //! GICv3 (IHI 0069H) with affinity routing and one security state, or the non-secure view of one with two.
 //!
 //! # Barriers
-//! The seam has none of its own, and needs none: `hal::Regs` orders a write after every earlier store of its CPU to
-//! memory, so a software-generated interrupt and a deactivation come after what the handler did. An implementation
-//! over `msr` and `mrs` issues, as any kernel does, `dsb sy` behind the read of IAR1 (what the handler reads comes after
-//! the acknowledge; IHI 0069H, "Observability of the effects of accesses to the GIC registers"), and `isb` behind
-//! writes, so that a dropped priority is seen before interrupts are on again.
+//! The seam has no barriers and needs none: `hal::Regs` orders a write after every earlier store of its CPU to memory.
+//! A software-generated interrupt and a deactivation therefore come after the handler's stores. An implementation over
+//! `msr` and `mrs` issues two barriers, as any kernel does. `dsb sy` after the read of IAR1 orders the handler's reads
+//! after the acknowledge (IHI 0069H, "Observability of the effects of accesses to the GIC registers"). `isb` after
+//! writes makes a dropped priority visible before interrupts are on again.
 
 use super::GicError;
 use super::distributor::{reset, wait};
@@ -40,11 +40,11 @@ impl Affinity {
 
 /// A run of redistributors, as firmware describes them.
 pub struct Redistributors<R> {
-    /// The window on it.
+    /// The window that covers this region.
     pub regs: R,
-    /// Its length, beyond which nothing is looked for, whatever the redistributors say.
+    /// Length of the region. The driver never looks beyond it, whatever the redistributors report.
     pub len_bytes: u32,
-    /// Its bus address, by which an ITS may call them.
+    /// Bus address of the region. An ITS may use it to address redistributors.
     pub base: u64,
 }
 
@@ -63,13 +63,13 @@ pub struct V3<H: Hal> {
     hal: H,
     distributor: H::Regs,
     regions: Vec<Redistributors<H::Regs>>,
-    /// The system registers of whichever CPU uses it.
+    /// System registers of the CPU that accesses them.
     icc: H::Regs,
     places: Box<[Place]>,
 }
 
 impl<H: Hal> V3<H> {
-    /// The GICv3 behind these windows. `affinities` are those of the CPUs, in the order of their numbers.
+    /// The GICv3 behind these windows. `affinities` lists the affinity of each CPU by CPU number.
     ///
     /// # Errors
     /// [`GicError`] when a CPU has no redistributor, or the windows show no GICv3.
@@ -114,7 +114,7 @@ impl<H: Hal> V3<H> {
         self.place(cpu).map(|place| Frame::new(&self.regions[place.region].regs, place.base))
     }
 
-    /// What ITS commands call a CPU's redistributor: its address in units of 64 KiB, or its number.
+    /// The name of a CPU's redistributor in ITS commands: its address in units of 64 KiB, or its number.
     pub(super) fn its_target(&self, cpu: CpuId, by_address: bool) -> Result<RedistributorBase, GicError> {
         self.place(cpu).map(|place| {
             let address = self.regions[place.region].base + u64::from(place.base);
@@ -136,7 +136,7 @@ impl<H: Hal> V3<H> {
         wait(self.hal, "GICR_CTLR.RWP = 0", done)
     }
 
-    /// IHI 0069H, "GICR_WAKER": ProcessorSleep is followed by ChildrenAsleep.
+    /// IHI 0069H, "GICR_WAKER": ChildrenAsleep follows ProcessorSleep.
     fn sleep(&self, frame: &Frame<'_, H::Regs>, sleep: bool) -> Result<(), GicError> {
         frame.modify(gicr::WAKER, |bits| Waker::from_bits(bits).with_sleep(sleep).into_bits());
         let what = if sleep { "GICR_WAKER.ChildrenAsleep = 1" } else { "GICR_WAKER.ChildrenAsleep = 0" };
@@ -144,7 +144,7 @@ impl<H: Hal> V3<H> {
     }
 }
 
-/// The redistributors of one region, up to the one that says it is the last (IHI 0069H, "GICR_TYPER", Last), or the end
+/// The redistributors of one region, up to the one marked as the last (IHI 0069H, "GICR_TYPER", Last), or to the end
 /// of its window.
 fn redistributors<R: Regs>(index: usize, region: &Redistributors<R>) -> Vec<Place> {
     let mut places = Vec::new();
@@ -173,8 +173,8 @@ impl<H: Hal> Version<H> for V3<H> {
         }
     }
 
-    /// RWP tells of ICENABLER, of group enables that go to 0, and of affinity routing (IHI 0069H, "GICD_CTLR"); what
-    /// enables needs no wait.
+    /// RWP covers writes to ICENABLER, writes that clear a group enable, and changes of affinity routing (IHI 0069H,
+    /// "GICD_CTLR"). Writes that enable need no wait.
     fn wait_disabled(&self, intid: IntId) -> Result<(), GicError> {
         if intid.is_private() {
             self.wait_private_written(&self.redistributor(self.hal.cpu())?)
@@ -203,7 +203,8 @@ impl<H: Hal> Version<H> for V3<H> {
             }
         }
         self.wait_written()?;
-        // In the non-secure view group 1 is bit 0, or bit 1 with affinity routing: both bits mean it in either.
+        // In the non-secure view group 1 is bit 0, or bit 1 with affinity routing. Setting both bits works in either
+        // case.
         let enabled = routing.with_enable_group0(true).with_enable_group1(true);
         distributor.write(gicd::CTLR, enabled.into_bits());
         Ok(())
@@ -228,7 +229,7 @@ impl<H: Hal> Version<H> for V3<H> {
         icc.write(icc::BPR1, 0);
         let split = mode == EoiMode::Split;
         icc.modify(icc::CTLR, |bits| icc::Control::from_bits(bits).with_eoi_mode(split).into_bits());
-        // Priorities that a former kernel never dropped would hold interrupts back for ever.
+        // Active priorities that an earlier kernel never dropped would hold back interrupts for ever.
         icc.write(icc::AP1R0, 0);
         icc.write(icc::IGRPEN1, 1);
         Ok(())

@@ -1,32 +1,33 @@
-//! What GICv2 and GICv3 differ in.
+//! The differences between GICv2 and GICv3.
 
 use super::GicError;
 use super::frame::Frame;
 use hal::{CpuId, Hal};
 use spec::gic::IntId;
 
-/// How an interrupt is ended.
+/// How the CPU ends an interrupt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EoiMode {
-    /// EOImode 0: EOIR drops the priority and deactivates. A line that must wait for its thread is masked.
+    /// EOImode 0: EOIR drops the priority and deactivates. A line whose thread is still working must be masked.
     Together,
-    /// EOImode 1: EOIR drops the priority, DIR deactivates, and the line waits for its thread by being active.
+    /// EOImode 1: EOIR drops the priority, DIR deactivates. The active state holds the line back until its thread is
+    /// done.
     Split,
 }
 
 /// A version of the architecture: where its registers are, and its CPU interface. Implemented by [`super::V2`] and
 /// [`super::V3`].
 ///
-/// What concerns a CPU concerns the one that calls, whose interrupts are off.
+/// Methods that act on a CPU act on the calling CPU, whose interrupts must be off.
 pub trait Version<H: Hal>: Send + Sync + 'static {
     /// Name of the chip.
     const NAME: &'static str;
-    /// Whether priorities can serve as pseudo-NMIs.
+    /// True when interrupt priorities can provide pseudo-NMIs.
     const HAS_PSEUDO_NMI: bool;
 
-    /// The frame that has the interrupt's bits, at the distributor's offsets.
+    /// The frame that contains the interrupt's bits, at the distributor's offsets.
     fn frame(&self, intid: IntId) -> Frame<'_, H::Regs>;
-    /// Waits until the frame's disabling writes have taken effect.
+    /// Waits until earlier disabling writes to the frame have taken effect.
     ///
     /// # Errors
     /// [`GicError::Timeout`].
@@ -41,20 +42,20 @@ pub trait Version<H: Hal>: Send + Sync + 'static {
     /// # Errors
     /// [`GicError`].
     fn start_cpu(&self, mode: EoiMode) -> Result<(), GicError>;
-    /// Lets no more interrupts into this CPU.
+    /// Stops interrupts to this CPU.
     ///
     /// # Errors
     /// [`GicError::Timeout`].
     fn stop_cpu(&self) -> Result<(), GicError>;
-    /// Takes the most urgent interrupt: its INTID, or a special one.
+    /// Acknowledges the most urgent interrupt. Returns its INTID, or a special one.
     fn acknowledge(&self) -> IntId;
-    /// EOIR.
+    /// Writes EOIR.
     fn end(&self, intid: IntId);
-    /// DIR.
+    /// Writes DIR.
     fn deactivate(&self, intid: IntId);
     /// Runs `body` with ordinary interrupts masked by priority.
     fn without_ordinary(&self, body: impl FnOnce());
-    /// Has an SPI go to `cpu`.
+    /// Routes an SPI to `cpu`.
     ///
     /// # Errors
     /// [`GicError::NoCpu`], [`GicError::NoInterface`].
@@ -64,6 +65,6 @@ pub trait Version<H: Hal>: Send + Sync + 'static {
     /// # Errors
     /// [`GicError::NoCpu`], [`GicError::NoInterface`], [`GicError::Range`].
     fn send(&self, intid: IntId, cpu: CpuId) -> Result<(), GicError>;
-    /// Makes an interrupt pending, or not.
+    /// Sets or clears an interrupt's pending state.
     fn set_pending(&self, intid: IntId, pending: bool);
 }

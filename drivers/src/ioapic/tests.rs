@@ -33,32 +33,26 @@ impl Setup {
         IoApicRoute::Plain(self.lapic.clone())
     }
 
-    /// What was written to redirection registers: index and value.
+    /// Writes to redirection registers: index and value.
     fn redirections(&self) -> Vec<(u64, u64)> {
         self.script.writes().chunks(2).map(|pair| (pair[0].2, pair[1].2)).collect()
     }
 }
 
 fn request(index: u32) -> AllocRequest {
-    let delivery = Delivery::Fixed;
+    let delivery = DeliveryKind::Fixed;
     AllocRequest { requester: RequesterId(0xf0f8), index, affinity: CpuSet::first(2), managed: false, delivery }
 }
 
 /// Stands for a remapping unit's domain: it composes the message of handle 0x8003.
 struct Remapper {
-    parent: Arc<VectorDomain<HostHal>>,
+    parent: Arc<dyn IrqDomain>,
     posted: bool,
 }
 
 struct RemapperChip;
 
-impl IrqChip for RemapperChip {
-    fn name(&self) -> &'static str {
-        "remapper"
-    }
-    fn provides(&self) -> ChipOps {
-        ChipOps { compose_message: true, ..ChipOps::default() }
-    }
+impl RemapperChip {
     fn compose_message(&self, _level: &Level<'_>) -> Result<MsiMessage, IrqError> {
         Ok(MsiMessage { address: 0xfee0_0074, data: 0 })
     }
@@ -68,18 +62,24 @@ impl IrqDomain for Remapper {
     fn name(&self) -> &str {
         "remapper"
     }
-    fn parent(&self) -> Option<&dyn IrqDomain> {
-        Some(&*self.parent)
+    fn parent(&self) -> Option<Arc<dyn IrqDomain>> {
+        Some(self.parent.clone())
     }
     fn is_posted(&self) -> bool {
         self.posted
     }
     fn allocate(&self, _request: &AllocRequest) -> Result<LevelData, IrqError> {
-        Ok(LevelData { chip: Arc::new(RemapperChip), hwirq: HardwareIrq(0x8003) })
+        Ok(LevelData {
+            chip: IrqChip::of("remapper", &Arc::new(RemapperChip))
+                .compose_message(RemapperChip::compose_message)
+                .build(),
+            hwirq: HardwareIrq(0x8003),
+        })
     }
     fn activate(&self, _level: &Level<'_>, _target: Target) -> Result<(), IrqError> {
         Ok(())
     }
+    fn release(&self, _hwirq: HardwareIrq) {}
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn with_plain_level<R>(version: u64, body: impl FnOnce(&Setup, &Level<'_>) -> R)
     body(&setup, &level)
 }
 
-/// What ends it once it was moved to vector 0x44.
+/// The EOIs that the pin gets after a move to vector 0x44.
 fn end_after_move(version: u64) -> Vec<(u32, u64)> {
     with_plain_level(version, |setup, level| {
         setup.apic.answer(0x81a, &[1 << 4]);
@@ -132,7 +132,7 @@ fn end_after_move(version: u64) -> Vec<(u32, u64)> {
     })
 }
 
-/// Its interrupt may have been taken by the old vector, whose EOI means nothing to the pin.
+/// The CPU may have taken the interrupt with the old vector, whose EOI does not match the pin's entry.
 #[test]
 fn a_plain_level_pin_that_moved_is_told_of_the_end_by_its_new_vector() {
     assert_eq!(end_after_move(0x20), [(0x40, 0x44)]);
@@ -142,7 +142,7 @@ fn a_plain_level_pin_that_moved_is_told_of_the_end_by_its_new_vector() {
     assert_eq!(edge_then_level, [0x1_0000, 0x1_8000, 0x8000], "masked edge, masked level, level");
 }
 
-/// `check` found it: a drive that sent by an old message had a level taken for an edge, and the pin waited for its end for ever.
+/// `check` found this bug: an outdated message of a drive turned a level into an edge, and the pin waited for ever.
 #[test]
 fn a_plain_level_pin_that_was_taken_for_an_edge_is_told_of_the_end() {
     with_plain_level(0x20, |setup, level| {

@@ -21,7 +21,7 @@ enum Mail {
     Free,
     Waiting,
     Answered(Result<u32, IoError>),
-    /// Nobody waits any more, but the answer may still come.
+    /// The caller has stopped waiting, but the answer may still arrive.
     GivenUp,
 }
 
@@ -85,7 +85,7 @@ impl<H: Hal> Admin<H> {
         Ok(Self { pair, mail, timeout_ns, identify })
     }
 
-    /// Runs one command and returns dword 0 of its completion.
+    /// Runs one command and returns dword 0 of its completion entry.
     pub(super) fn execute(&self, port: &Port<H>, opcode: AdminOpcode, command: Command) -> Result<u32, NvmeError> {
         let index = self.mail.claim().ok_or(NvmeError::AdminFull(self.pair.depth()))?;
         let command = Command { cdw0: Cdw0::with_opcode(command.cdw0, opcode.0), ..command };
@@ -125,7 +125,7 @@ impl<H: Hal> Admin<H> {
         }
     }
 
-    /// Waits no more for `index`, unless the answer came at the last moment.
+    /// Stops waiting for `index`, unless the answer has arrived at the last moment.
     fn give_up(&self, index: usize) -> Option<Result<u32, IoError>> {
         let mut boxes = self.mail.0.lock();
         let (mail, answer) = match boxes[index] {

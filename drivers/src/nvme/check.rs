@@ -1,9 +1,9 @@
-//! The look at the completion queue after a batch of submissions, and when it is worth its while.
+//! The look at the completion queue after a batch of submissions, and the policy that decides when it pays.
 //!
-//! One plain read of the phase at the head; only when it tells of a new entry, one attempt at the completion lock, and
-//! with it a reap on the submitter's CPU. Nothing depends on its success: an entry that it does not take is still
-//! unacknowledged, and its interrupt comes. An interrupt whose entries it took finds an empty queue and says that it
-//! was handled.
+//! The look is one plain read of the phase at the head. Only if it sees a new entry, the submitter tries once for the
+//! completion lock and then reaps on its own CPU. Nothing depends on success: an entry that it leaves is still
+//! unacknowledged, so its interrupt comes. The interrupt of an entry that it took finds an empty queue and reports
+//! "handled".
 
 use super::QueuePair;
 use hal::{CpuId, Hal, Word, Work};
@@ -12,8 +12,8 @@ use hal::{CpuId, Hal, Word, Work};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u64)]
 pub enum CompletionCheck {
-    /// While several CPUs submit here, or the device is seen to hold interrupts back although nobody asked it to. Never
-    /// on a polled queue, whose user looks anyway.
+    /// Looks while several CPUs submit here, or while the device appears to hold interrupts back without being told
+    /// to. Never looks on a polled queue, whose user looks anyway.
     #[default]
     Auto = 0,
     /// Never.
@@ -32,11 +32,11 @@ impl CompletionCheck {
     }
 }
 
-/// What the two sides of a queue pair tell each other about the check.
+/// State of the check that both sides of a queue pair share.
 pub(super) struct CheckState<W> {
     policy: W,
-    /// 1 while the device is believed to hold interrupts back. Set by the completion side, taken back by the
-    /// submission side.
+    /// 1 while the driver believes that the device holds interrupts back. The completion side sets it, the submission
+    /// side clears it.
     coalesces: W,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Sharing {
 impl Sharing {
     pub(super) const NONE: Self = Self { last: None, batches: ALONE_AFTER };
 
-    /// Notes a batch; whether the queue is shared.
+    /// Records a batch. True while the queue is shared.
     pub(super) fn note(&mut self, cpu: CpuId) -> bool {
         if self.last.replace(cpu).is_some_and(|last| last != cpu) {
             self.batches = 0;
@@ -86,7 +86,7 @@ impl Sharing {
     }
 }
 
-/// Looks of one judgement, and how many of them must have found something.
+/// Looks in one window, and how many of them must find an entry.
 const YIELD_WINDOW: u32 = 64;
 const YIELD_HITS_MIN: u32 = 8;
 
@@ -98,7 +98,7 @@ pub(super) struct Yield {
 }
 
 impl Yield {
-    /// Notes a look; false at the end of a window in which too few found anything.
+    /// Records a look. False at the end of a window in which too few looks found an entry.
     pub(super) fn note(&mut self, hit: bool) -> bool {
         self.looks += 1;
         self.hits += u32::from(hit);
@@ -111,10 +111,10 @@ impl Yield {
     }
 }
 
-/// Interrupts of one judgement.
+/// Interrupts in one window.
 const OBSERVED_INTERRUPTS: u32 = 16;
-/// A device that interrupts for each entry leaves several to one interrupt only when they come faster than a CPU can
-/// take interrupts. Several at once *and* long pauses between are a device that waits.
+/// A device that interrupts for each entry leaves several entries to one interrupt only when they come faster than a
+/// CPU can take interrupts. Several entries at once *and* long pauses in between mean that the device waits.
 const ENTRIES_MIN: u32 = 4;
 const INTERVAL_NS_MIN: u64 = 20_000;
 
@@ -127,7 +127,7 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    /// Notes an interrupt that found `entries`; whether those up to it show a device that holds interrupts back.
+    /// Records an interrupt that found `entries`. True when the window shows a device that holds interrupts back.
     #[inline]
     pub(super) fn note(&mut self, entries: usize, now_ns: impl FnOnce() -> u64) -> bool {
         self.interrupts += 1;
@@ -152,7 +152,7 @@ impl<H: Hal> QueuePair<H> {
         self.check.set_policy(policy);
     }
 
-    /// What [`QueuePair::set_completion_check`] was told last.
+    /// The policy that [`QueuePair::set_completion_check`] set last.
     pub fn completion_check(&self) -> CompletionCheck {
         self.check.policy()
     }
@@ -162,8 +162,8 @@ impl<H: Hal> QueuePair<H> {
         self.check.coalesces()
     }
 
-    /// Tries once for the completion side and reaps what is there. Another CPU that has it is reaping already.
-    /// Out of line: most looks find nothing.
+    /// Tries once for the completion side and reaps its entries. If another CPU holds the completion side, it is
+    /// already reaping. Out of line: most looks find nothing.
     #[inline(never)]
     pub(super) fn reap_after_submission(&self) {
         let Some(mut side) = self.completion.try_lock() else { return };
@@ -173,9 +173,9 @@ impl<H: Hal> QueuePair<H> {
         self.tuning.found(taken, side.counters.completed, false);
     }
 
-    /// Whether a batch that CPU `cpu` just submitted is to be followed by a reap: the policy, and then the look.
+    /// True if a reap must follow the batch that `cpu` has just submitted: first the policy decides, then the look.
     ///
-    /// Runs under the submission lock, which makes its counters plain.
+    /// Runs under the submission lock, so its counters are plain words.
     pub(super) fn look_after_submission(&self, side: &mut super::queue::CheckSide, cpu: CpuId) -> bool {
         let shared = side.sharing.note(cpu);
         let coalesces = self.check.coalesces();

@@ -41,11 +41,11 @@ pub struct Controller<H: Hal> {
     busy: H::Word,
     /// 1 while feature 08h is on.
     coalescing: H::Word,
-    /// Fed by all I/O queues but those whose vector feature 09h takes out.
+    /// Fed by all I/O queues, except those whose vector feature 09h excludes.
     tuner: Lock<H, Option<Arc<Tuner<H>>>>,
 }
 
-/// The right to a control operation.
+/// A guard: its holder alone may run a control operation.
 struct Control<'a, W: Word>(&'a W);
 
 impl<W: Word> Drop for Control<'_, W> {
@@ -82,7 +82,7 @@ impl<H: Hal> Controller<H> {
             }),
             Err(error) => {
                 if port.disable().is_err() {
-                    // A device that does not stop keeps its memory.
+                    // A device that does not stop may still write its memory, so the memory stays allocated.
                     core::mem::forget(admin);
                 }
                 Err(error)
@@ -181,11 +181,11 @@ impl<H: Hal> Controller<H> {
         Ok((index, Arc::new(pair)))
     }
 
-    /// Deletes queue pair `qid`. Commands in flight end as the device says, or as [`IoError::QueueDeleted`].
+    /// Deletes queue pair `qid`. Commands in flight end with the device's status, or as [`IoError::QueueDeleted`].
     ///
     /// # Errors
-    /// [`NvmeError::NoQueue`], or what kept the device from deleting it; the pair is then stopped, its commands may
-    /// still complete, and a reset is due.
+    /// [`NvmeError::NoQueue`], or the reason why the device did not delete it. In the second case the pair is stopped,
+    /// its commands may still complete, and the controller needs a reset.
     pub fn delete_queue_pair(&self, qid: u16) -> Result<(), NvmeError> {
         let _control = self.control()?;
         let pair = self.queue_pair(qid).ok_or(NvmeError::NoQueue(qid))?;
@@ -242,7 +242,7 @@ impl<H: Hal> Controller<H> {
         self.stop(IoError::ControllerReset)?;
         let started = self.start_again();
         if started.is_err() {
-            // What is wrong is known already; all that counts is that nothing runs half-started.
+            // The cause is already known. This step only makes sure that no queue is left half-started.
             let _ = self.stop(IoError::ControllerReset);
         }
         started
@@ -263,7 +263,7 @@ impl<H: Hal> Controller<H> {
             pair.open();
         }
         if let Some(tuner) = self.tuner() {
-            // The reset made it the default; a device that refuses keeps that, as it may.
+            // The reset has set the default, and a device that refuses may keep it.
             let _ = Moderated::program(self, tuner.view().setting);
         }
         Ok(())

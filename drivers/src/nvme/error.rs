@@ -26,9 +26,9 @@ pub enum NvmeError {
     Command(AdminOpcode, Status),
     /// An admin command ended without an answer, for this reason.
     Lost(AdminOpcode, IoError),
-    /// As many admin commands are in flight as the admin queue takes, this many.
+    /// The admin queue is full; it takes this many commands.
     AdminFull(u16),
-    /// Another thread creates, deletes, resets or shuts down; try again when it is through.
+    /// Another thread is running a control operation; try again when it has finished.
     Busy,
     /// The controller was shut down, or its last reset failed.
     Stopped,

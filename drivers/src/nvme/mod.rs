@@ -1,7 +1,7 @@
 //! An NVMe driver: controller, admin queue, and I/O queue pairs that are interrupt-driven or polled.
 //!
-//! [`Controller`] brings the device up, makes and deletes [`QueuePair`]s, sets features, aborts, resets and shuts down.
-//! A [`QueuePair`] is all that the I/O path touches. Its two sides have a lock each:
+//! [`Controller`] brings the device up, makes and deletes [`QueuePair`]s, sets features, aborts, resets and shuts
+//! down. The I/O path uses [`QueuePair`] only. Its two sides have a lock each:
 //!
 //! - *submission* ([`QueuePair::submit`]): takes command ids from a ring of free ones, writes entries, and rings one
 //!   doorbell a batch;
@@ -10,9 +10,10 @@
 //!
 //! Where it helps, a submission is followed by a look at the completion queue ([`CompletionCheck`]).
 //!
-//! Every accepted command ends exactly once: with the device's status, or with the [`IoError`] of what happened to its
-//! queue or controller. What the device does against the specification is recorded as a [`DeviceFault`], and changes
-//! no command but the one it names rightly. Nothing on the I/O path allocates.
+//! Every accepted command ends exactly once: with the device's status, or with an [`IoError`] that tells what happened
+//! to its queue or controller. The driver records each violation of the specification by the device as a
+//! [`DeviceFault`]. A violation changes only the command that the device names correctly. Nothing on the I/O path
+//! allocates.
 //!
 //! Absent: asynchronous events, metadata and protection information, SGLs, namespaces beside the one of
 //! [`Config::nsid`], memory pages other than 4 KiB, arbitration other than round robin, firmware and log pages.

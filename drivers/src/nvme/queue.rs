@@ -9,10 +9,12 @@ use super::slots::{FreeIds, Slot, Taken, slots};
 use super::stats::SubmissionCounters;
 use super::tuning::QueueTuning;
 use super::{BatchDone, IoOp, IoRequest, Namespace, NvmeError, QueueSnapshot, QueueState, Refusal, Submitted};
+use crate::register::Typed as _;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use hal::{CpuId, DeviceAddress, Dma, Hal, Lock, LockGuard, Regs, Word};
+use hal::{CpuId, DeviceAddress, Dma, Hal, Lock, LockGuard, Word};
 use spec::nvme::{CQE_BYTES, Cdw0, Command, IoOpcode, ReadWriteDw12, SQE_BYTES, registers};
+use spec::register::{Register, WriteOnly};
 
 /// 64-bit words of a submission queue entry.
 const SQE_WORDS: usize = SQE_BYTES / 8;
@@ -33,8 +35,8 @@ pub(super) struct Parts<H: Hal> {
 
 /// A submission queue and its completion queue.
 ///
-/// Any thread may submit and any may reap: each side has its own lock, and neither waits for the other. It stays valid
-/// memory after its controller deleted it; it then refuses all and reaps nothing.
+/// Any thread may submit and any may reap. Each side has its own lock, and neither waits for the other. The pair stays
+/// valid memory after its controller has deleted it; it then refuses all requests and reaps nothing.
 pub struct QueuePair<H: Hal> {
     pub(super) hal: H,
     regs: Arc<H::Regs>,
@@ -45,8 +47,8 @@ pub struct QueuePair<H: Hal> {
     transfer_bytes_max: u32,
     sq: H::Dma,
     pub(super) cq: H::Dma,
-    sq_doorbell: u32,
-    cq_doorbell: u32,
+    sq_doorbell: Register<u32, WriteOnly>,
+    cq_doorbell: Register<u32, WriteOnly>,
     /// A PRP list for each slot, none of which crosses a page.
     lists: Option<H::Dma>,
     list_stride_bytes: usize,
@@ -61,7 +63,7 @@ pub struct QueuePair<H: Hal> {
     pub(super) tuning: QueueTuning<H>,
 }
 
-/// Written under the submission lock.
+/// Data that the submission lock guards.
 struct SubmissionSide {
     state: QueueState,
     tail: u16,
@@ -70,7 +72,7 @@ struct SubmissionSide {
     check: CheckSide,
 }
 
-/// What the submission side knows of the check after its batches.
+/// State of the check that the submission side keeps.
 pub(super) struct CheckSide {
     pub(super) sharing: Sharing,
     pub(super) pays: Yield,
@@ -81,16 +83,16 @@ pub(super) struct CheckSide {
 impl<H: Hal> QueuePair<H> {
     /// Allocates a pair, stopped.
     ///
-    /// A queue of n entries has n − 1 slots, so that its rings cannot overflow (Base 3.3.1: one entry stays empty): an
-    /// entry that the device has not fetched is a command in flight, and so is one whose completion was not taken.
-    /// The device's word on its queue head is not needed for that, and one that lies cannot starve the queue.
+    /// A queue of n entries has n − 1 slots, so its rings cannot overflow (Base 3.3.1: one entry stays empty). Both an
+    /// unfetched entry and an unreaped completion count as a command in flight. The driver therefore does not need the
+    /// device's queue head, and a wrong queue head from the device cannot starve the queue.
     pub(super) fn new(parts: Parts<H>) -> Result<Self, NvmeError> {
         let Parts { hal, regs, dstrd, qid, entries, vector, namespace, transfer_bytes_max, done } = parts;
         let slot_count = entries - 1;
         let (free, given, taken) = FreeIds::new(slot_count);
         let page = prp::PAGE_BYTES as usize;
         let list_stride_bytes = (prp::list_entries(transfer_bytes_max) * prp::ENTRY_BYTES).next_power_of_two();
-        // One or two pages fit the command itself.
+        // A command holds one or two pages itself, without a list.
         let lists = (transfer_bytes_max > prp::PAGE_BYTES as u32)
             .then(|| hal.dma_alloc(list_stride_bytes * usize::from(slot_count), page))
             .transpose()?;
@@ -177,7 +179,7 @@ impl<H: Hal> QueuePair<H> {
         Submitted { accepted, refused }
     }
 
-    /// Submits one command whose fields but the id are complete.
+    /// Submits one command that is complete except for its id.
     pub(super) fn submit_command(&self, command: Command, tag: u64) -> Result<(), Refusal> {
         let mut side = self.submission.lock();
         self.make_ready(&mut side, 1);
@@ -188,7 +190,7 @@ impl<H: Hal> QueuePair<H> {
         Ok(())
     }
 
-    /// Asks what came back, when what is known to be free does not do.
+    /// Fetches returned ids when the known free ids are too few.
     fn make_ready(&self, side: &mut SubmissionSide, wanted: usize) {
         if (side.taken.ready() as usize) < wanted {
             self.free.look(&mut side.taken);
@@ -262,7 +264,7 @@ impl<H: Hal> QueuePair<H> {
     /// One doorbell write for `accepted` commands. Their entries were stored with release order before.
     fn ring(&self, side: &mut SubmissionSide, accepted: usize) {
         if accepted > 0 {
-            self.regs.write32(self.sq_doorbell, u32::from(side.tail));
+            self.regs.write(self.sq_doorbell, u32::from(side.tail));
             side.counters.commands += accepted as u64;
             side.counters.doorbells += 1;
             self.tuning.submitted(side.counters.commands);
@@ -271,7 +273,7 @@ impl<H: Hal> QueuePair<H> {
 
     /// Tells the device that the completion queue was read up to `head`.
     pub(super) fn ring_completion(&self, head: u16) {
-        self.regs.write32(self.cq_doorbell, u32::from(head));
+        self.regs.write(self.cq_doorbell, u32::from(head));
     }
 
     pub(super) fn sq_address(&self) -> DeviceAddress {
@@ -292,10 +294,9 @@ impl<H: Hal> QueuePair<H> {
         self.submission.lock().state = QueueState::Running;
     }
 
-    /// Back to empty rings, as the device sees them after their creation, and looks for completions from now on.
-    /// Nothing may be in flight.
+    /// Empties the rings, as the device expects after their creation, and reaps from now on. Nothing may be in flight.
     ///
-    /// Who takes both locks takes the completion lock first: a batch's user may submit while it is held.
+    /// Lock order: the completion lock before the submission lock, because a batch's user may submit while it is held.
     pub(super) fn restart(&self) {
         let mut completion = self.completion.lock();
         let mut submission = self.submission.lock();
@@ -331,7 +332,7 @@ impl<H: Hal> QueuePair<H> {
         }
     }
 
-    /// Ids taken and not given back, without those that are only kept back.
+    /// Ids taken and not given back, except those that are only withheld.
     fn in_flight(
         &self,
         submission: &LockGuard<'_, H, SubmissionSide>,

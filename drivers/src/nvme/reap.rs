@@ -13,8 +13,8 @@ use spec::nvme::{Completion, Status, StatusField};
 /// How much one interrupt of a queue may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReapBound {
-    /// One ring's worth of entries. What comes meanwhile has its own interrupt, and threads and other interrupts their
-    /// turn before it.
+    /// One ring's worth of entries. Entries that arrive meanwhile raise their own interrupt. Threads and other
+    /// interrupts can run before it.
     #[default]
     Ring,
     /// Everything: it acknowledges what it took and looks again, until the queue is empty. A queue whose submitters
@@ -22,7 +22,7 @@ pub enum ReapBound {
     None,
 }
 
-/// Written under the completion lock.
+/// Data that the completion lock guards.
 pub(super) struct CompletionSide {
     /// Whether the device may post here.
     alive: bool,
@@ -33,7 +33,7 @@ pub(super) struct CompletionSide {
     pub(super) held: u16,
     batch: Batch,
     pub(super) bound: ReapBound,
-    /// Who reaps.
+    /// The CPU that reaps.
     cpu: CpuId,
     /// Entries were taken without an interrupt since the last one.
     pub(super) taken_early: bool,
@@ -44,7 +44,7 @@ pub(super) struct CompletionSide {
     pub(super) last_fault: Option<DeviceFault>,
 }
 
-/// Commands that have ended and whose user is not told yet.
+/// Commands that have ended and must be reported to the user.
 struct Batch {
     /// A place for every slot: none completes twice in one batch.
     places: Box<[Completed]>,
@@ -130,7 +130,7 @@ impl<H: Hal> QueuePair<H> {
         taken
     }
 
-    /// As [`QueuePair::poll`] without limit, for control operations, which are no poller's looks.
+    /// As [`QueuePair::poll`] without limit, for control operations. It does not count as a poll of the user.
     pub(super) fn take_completions(&self) {
         self.reap(&mut self.completion.lock(), usize::MAX);
     }
@@ -159,9 +159,9 @@ impl<H: Hal> QueuePair<H> {
         &self.entries()[usize::from(index)][1]
     }
 
-    /// Takes new entries, at most one ring's worth, tells the device, and then the commands' user.
+    /// Takes new entries, at most one ring's worth. Tells the device first, then the commands' user.
     ///
-    /// One ring's worth is all that an honest device can have posted: ids taken here go back only at the end.
+    /// A correct device cannot have posted more than one ring's worth, because ids taken here go back only at the end.
     pub(super) fn reap(&self, side: &mut CompletionSide, max: usize) -> usize {
         if !side.alive {
             return 0;
@@ -207,8 +207,8 @@ impl<H: Hal> QueuePair<H> {
         taken
     }
 
-    /// As [`QueuePair::reap`], in an interrupt: one ring's worth, or on and on ([`ReapBound`]). The lock is free between
-    /// two rings' worth.
+    /// As [`QueuePair::reap`], in an interrupt: takes one ring's worth, or repeats until the queue is empty
+    /// ([`ReapBound`]). The lock is free between two rounds.
     fn reap_in_interrupt(&self) -> (LockGuard<'_, H, CompletionSide>, usize) {
         let mut taken = 0;
         loop {
@@ -246,7 +246,7 @@ impl<H: Hal> QueuePair<H> {
         self.end_command(side, entry.cid, outcome(entry));
     }
 
-    /// Ends command `cid` if it is in flight. Out of line: it has use for all registers.
+    /// Ends command `cid` if it is in flight. Out of line, because it uses many registers.
     #[inline(never)]
     fn end_command(&self, side: &mut CompletionSide, cid: u16, result: Result<u32, IoError>) {
         let Some(slot) = self.slots.get(usize::from(cid)) else {
@@ -285,8 +285,8 @@ impl<H: Hal> QueuePair<H> {
         }
     }
 
-    /// The device has stopped with this queue: takes what it still completed, ends the rest with `why`, and looks at
-    /// its entries no more. The queue takes no requests at this time.
+    /// Ends a queue after the device has stopped using it: takes the last completions, ends all other commands with
+    /// `why`, and never looks at the entries again. The queue accepts no requests at this time.
     pub(super) fn fail_all(&self, why: IoError) {
         let mut side = self.completion.lock();
         self.reap(&mut side, usize::MAX);
@@ -371,7 +371,7 @@ pub(super) enum AbortEnd {
     Answered,
     /// The device will not look for the command.
     Refused,
-    /// It may still do so.
+    /// The device may still abort the command.
     Unanswered,
 }
 
@@ -390,7 +390,7 @@ impl<H: Hal> Action for QueuePair<H> {
     fn handle(&self, _irq: Irq) -> IrqReturn {
         let (mut side, taken) = self.reap_in_interrupt();
         self.hal.work(Work::IrqHandler, 1);
-        // What a submitter or a poller took was this interrupt's.
+        // This interrupt belongs to entries that a submitter or a poller has already taken.
         let overtaken = core::mem::take(&mut side.taken_early) && taken == 0;
         side.counters.count_interrupt(taken, overtaken);
         self.tuning.found(taken, side.counters.completed, true);

@@ -29,7 +29,7 @@ pub struct IoRequest {
     pub len_bytes: u32,
 }
 
-/// What became of a batch.
+/// Result of submitting a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "a batch may be accepted in part"]
 pub struct Submitted {

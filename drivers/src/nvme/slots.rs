@@ -1,7 +1,7 @@
-//! Command slots: what is known of each command in flight, and the ring through which their ids come back.
+//! Command slots: the state of each command in flight, and the ring that returns command ids.
 //!
-//! The submission side takes ids and fills slots, the completion side empties slots and gives ids back, each under its
-//! own lock. They meet in words only, so that neither ever waits for the other.
+//! The submission side takes ids and fills slots. The completion side empties slots and gives ids back. Each works
+//! under its own lock. They share only atomic words, so neither ever waits for the other.
 
 use alloc::boxed::Box;
 use hal::{CpuId, Word};
@@ -12,13 +12,13 @@ use hal::{CpuId, Word};
 pub(super) enum SlotState {
     Free = 0,
     InFlight = 1,
-    /// An Abort command names it, so that its id may not be used again yet.
+    /// An Abort command names it, so its id must not be reused yet.
     Aborting = 2,
-    /// It completed while Aborting: told to its user, its id kept back until the Abort command is over.
+    /// It completed while Aborting. The user has been told; its id is withheld until the Abort command has ended.
     Held = 3,
     /// In flight although an Abort command for it is over.
     Aborted = 4,
-    /// In flight, and the Abort command that names it got no answer: its id may not be used again until a reset.
+    /// In flight, and the Abort command that names it got no answer. Its id must not be reused until a reset.
     Abandoned = 5,
     /// It completed while Abandoned.
     Withheld = 6,

@@ -6,7 +6,7 @@ use core::fmt;
 /// Buckets of [`CompletionCounters::per_interrupt`].
 pub const PER_INTERRUPT_BUCKETS: usize = 17;
 
-/// What the submission side counted.
+/// Counters of the submission side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SubmissionCounters {
     /// Commands accepted.
@@ -21,17 +21,17 @@ pub struct SubmissionCounters {
     pub look_hits: u64,
 }
 
-/// What the completion side counted.
+/// Counters of the completion side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CompletionCounters {
     /// Entries taken from the completion queue, faulty ones included.
     pub entries: u64,
     /// Commands told to their user, those that failed with their queue or controller included.
     pub completed: u64,
-    /// Of them, those with an error.
+    /// Of them, those that failed.
     pub errors: u64,
-    /// Of those told, how many on another CPU than their submitter's: each costs transfers of its request's lines
-    /// ([`hal::Work::RemoteCompletion`]).
+    /// Of the reported commands, those reported on another CPU than their submitter's. Each costs transfers of its
+    /// request's cache lines ([`hal::Work::RemoteCompletion`]).
     pub remote: u64,
     /// Doorbell writes: batches taken.
     pub doorbells: u64,
@@ -39,7 +39,7 @@ pub struct CompletionCounters {
     pub interrupts: u64,
     /// Of them, those that found nothing.
     pub empty_interrupts: u64,
-    /// Of those, the ones whose entries a check or a poll had taken since the interrupt before: handled all the same.
+    /// Of those, interrupts whose entries a check or a poll had already taken. The handler reports them as handled.
     pub overtaken_interrupts: u64,
     /// Entries taken by the interrupt handler.
     pub interrupt_entries: u64,
@@ -58,7 +58,7 @@ pub struct CompletionCounters {
 }
 
 impl CompletionCounters {
-    /// `overtaken` says of an empty one that its entries were taken before.
+    /// `overtaken`: the entries of an empty interrupt had been taken before.
     #[inline]
     pub(super) fn count_interrupt(&mut self, entries: usize, overtaken: bool) {
         self.interrupts += 1;

@@ -1,9 +1,9 @@
 //! Adaptive moderation of a controller's interrupts (features 08h and 09h).
 //!
-//! Feature 08h is one for all I/O queues of a controller, so one tuner is fed by all of them, by their interrupts and by
-//! what polls and checks found. It is programmed by an admin command, from the programmer's thread. A vector that
-//! feature 09h takes out is not coalesced and feeds nothing, nor does the admin queue, which the device never coalesces
-//! (Base 5.27.1.6).
+//! Feature 08h covers all I/O queues of a controller, so all of them feed one tuner: with their interrupts, and with
+//! entries that polls and checks found. The programmer's thread sets the feature by an admin command. A vector that
+//! feature 09h excludes is not coalesced and feeds nothing. The admin queue feeds nothing either, because the device
+//! never coalesces it (Base 5.27.1.6).
 
 use super::{Coalescing, CoalescingThreshold, CoalescingTime, Controller, FeatureValueError, QueuePair};
 use alloc::sync::Arc;
@@ -15,7 +15,7 @@ pub const COALESCING_LEVELS: [Setting; 5] =
     [Setting::OFF, Setting::new(100, 4), Setting::new(100, 8), Setting::new(100, 16), Setting::new(200, 32)];
 
 impl Coalescing {
-    /// What comes nearest to `setting` and does not go below it: the time is rounded up to 100 µs.
+    /// The nearest value that is not below `setting`: the time is rounded up to 100 µs.
     ///
     /// # Errors
     /// [`FeatureValueError`] beyond 25,500 µs or 256 entries.
@@ -36,7 +36,7 @@ impl Coalescing {
 
 /// The link of a queue to its controller's tuner.
 pub(super) struct QueueTuning<H: Hal> {
-    /// 1 when there is one: the one word that a queue without pays for.
+    /// 1 when there is a tuner. A queue without one only pays for reading this word.
     on: H::Word,
     /// Commands submitted ever; written under the submission lock.
     submitted: H::Word,
@@ -45,7 +45,7 @@ pub(super) struct QueueTuning<H: Hal> {
 
 struct Side<H: Hal> {
     tuner: Option<Arc<Tuner<H>>>,
-    /// What interrupts found while another queue's had the controller: it counts with the next.
+    /// Entries found while another queue's interrupt held the controller. The next report includes them.
     carried: u32,
 }
 
@@ -64,7 +64,8 @@ impl<H: Hal> QueueTuning<H> {
         self.submitted.set(ever);
     }
 
-    /// `taken` entries were found, by an interrupt or without one, of a queue that has completed so many ever.
+    /// Reports `taken` entries, found by an interrupt or without one. `completed_ever` counts all completions
+    /// of the queue.
     #[inline]
     pub(super) fn found(&self, taken: usize, completed_ever: u64, interrupt: bool) {
         if self.on.get() != 0 {
@@ -85,8 +86,8 @@ impl<H: Hal> QueueTuning<H> {
 }
 
 impl<H: Hal> Controller<H> {
-    /// Has every I/O queue feed `tuner`, those that exist and those to come. Start an
-    /// [`irq::moderation::Programmer`] with it and this controller.
+    /// Connects every I/O queue, existing and future, to `tuner`. Start an [`irq::moderation::Programmer`] with it and
+    /// this controller.
     pub fn tune(&self, tuner: Arc<Tuner<H>>) {
         self.set_tuner(tuner);
         self.all_pairs().iter().for_each(|pair| pair.tuning.attach(self.tuner()));

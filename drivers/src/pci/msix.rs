@@ -90,8 +90,8 @@ impl MsixCapability {
         Err(MsixError::Loop)
     }
 
-    /// Whether the table lies within its region of `bar_len_bytes`. What a device says is to be checked before
-    /// [`MsixTable::enable`] writes there.
+    /// Checks that the table lies within its region of `bar_len_bytes`. Check this before [`MsixTable::enable`] writes
+    /// to an offset that the device reported.
     ///
     /// # Errors
     /// [`MsixError::Table`] when it does not.
@@ -123,8 +123,8 @@ pub struct MsixTable<R> {
 }
 
 impl<R: Regs> MsixTable<R> {
-    /// The table in the region `bar`, whose number the capability tells. Masks every entry, then enables MSI-X: with
-    /// the whole function masked in between, nothing is sent on the way.
+    /// The table in the region `bar`, whose number the capability gives. Masks every entry, then enables MSI-X. The
+    /// whole function is masked in between, so it sends nothing during the setup.
     pub fn enable(config: R, bar: R, capability: MsixCapability) -> Self {
         let table = Self { config, capability, bar };
         table.control(|control| control.with_enable(true).with_function_mask(true));
@@ -192,8 +192,8 @@ impl<R: Regs> MessageSource for MsixTable<R> {
         self.set_vector_control(entry, self.vector_control(entry).with_masked(false));
     }
 
-    /// The entry is masked while it changes: a message of old address and new data would go astray ("Software must not
-    /// modify the Address, Data, or Steering Tag fields of an entry while it is unmasked").
+    /// Masks the entry during the change, because the device could otherwise combine the old address with the new data
+    /// ("Software must not modify the Address, Data, or Steering Tag fields of an entry while it is unmasked").
     fn write(&self, entry: u32, message: MsiMessage) {
         let before = self.vector_control(entry);
         if !before.masked() {

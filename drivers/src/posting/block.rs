@@ -1,6 +1,7 @@
 //! The block's registers.
 
 use super::PostingError;
+use crate::register::{Typed as _, Width};
 use alloc::sync::Arc;
 use hal::{CpuId, DeviceAddress, Hal, Regs};
 use irq::posted::PostedMsi;
@@ -10,6 +11,7 @@ use spec::posting::{
     CAPABILITY_ID, CapabilityHead, Control, Counts, Fault, FaultReason, SIGNATURE, SlotDescriptor, Source, Tables,
     VERSION, capability, header, slot,
 };
+use spec::register::{ReadOnly, ReadWrite, Readable, Register, Writable};
 
 /// More capabilities than 256 bytes can hold: a longer list is a loop.
 const CAPABILITIES_MAX: u32 = 48;
@@ -87,14 +89,14 @@ pub struct PostingBlock<H: Hal> {
 }
 
 impl<H: Hal> PostingBlock<H> {
-    /// The block that `capability` tells of, in the region `bar`. Gives each CPU's descriptor its slot; MSI-X vector
-    /// [`PostingBlock::notification_entry`] notifies it. Nothing is posted yet.
+    /// The block that `capability` describes, in the region `bar`. Gives each CPU's descriptor its slot; MSI-X vector
+    /// [`PostingBlock::notification_entry`] notifies that CPU. Nothing is posted yet.
     ///
     /// # Errors
-    /// [`PostingError`] for a block that is none, or has too few slots.
+    /// [`PostingError`] when the block is invalid or has too few slots.
     pub fn new(bar: H::Regs, capability: PostingCapability, posted: Arc<PostedMsi<H>>) -> Result<Self, PostingError> {
         let PostingCapability { offset, len_bytes, .. } = capability;
-        let word = |register: u32| bar.read32(offset + register);
+        let word = |register: Register<u32, ReadOnly>| bar.read(register.behind(offset));
         let (signature, version) = (word(header::SIGNATURE), word(header::VERSION));
         if signature != SIGNATURE {
             return Err(PostingError::Signature(signature));
@@ -124,21 +126,21 @@ impl<H: Hal> PostingBlock<H> {
             let at = u32::from(self.tables.slots()) + cpu * slot::SIZE;
             let DeviceAddress(address) = self.posted.descriptor_address(CpuId(cpu)).expect("counted above");
             let descriptor = SlotDescriptor::new().with_valid(true).with_address_high(address >> 6);
-            self.write32(at + slot::NOTIFICATION, self.notification_entry(CpuId(cpu)));
-            self.bar.write64(self.offset + at + slot::DESCRIPTOR, descriptor.into_bits());
-            if self.bar.read64(self.offset + at + slot::DESCRIPTOR) != descriptor.into_bits() {
+            self.write(slot::NOTIFICATION.behind(at), self.notification_entry(CpuId(cpu)));
+            self.write(slot::DESCRIPTOR.behind(at), descriptor.into_bits());
+            if self.read(slot::DESCRIPTOR.behind(at)) != descriptor.into_bits() {
                 return Err(PostingError::Slot(cpu));
             }
         }
         Ok(())
     }
 
-    fn write32(&self, register: u32, value: u32) {
-        self.bar.write32(self.offset + register, value);
+    fn write<T: Width, A: Writable>(&self, register: Register<T, A>, value: T) {
+        self.bar.write(register.behind(self.offset), value);
     }
 
-    fn read32(&self, register: u32) -> u32 {
-        self.bar.read32(self.offset + register)
+    fn read<T: Width, A: Readable>(&self, register: Register<T, A>) -> T {
+        self.bar.read(register.behind(self.offset))
     }
 
     /// Sources: the first so many of the function's MSI-X vectors.
@@ -158,36 +160,36 @@ impl<H: Hal> PostingBlock<H> {
 
     /// Sources that are routed post from now on.
     pub fn enable(&self) {
-        self.write32(header::CONTROL, Control::new().with_enable(true).into_bits());
-        // Takes effect before anything is asked of the device.
-        self.read32(header::CONTROL);
+        self.write(header::CONTROL, Control::new().with_enable(true).into_bits());
+        // The write takes effect before any later request to the device.
+        self.read(header::CONTROL);
     }
 
-    /// Every source sends its own message; nothing is posted any more when this returns.
+    /// Has every source send its own message. Once this returns, nothing is posted any more.
     pub fn disable(&self) {
-        self.write32(header::CONTROL, Control::new().into_bits());
-        self.read32(header::CONTROL);
+        self.write(header::CONTROL, Control::new().into_bits());
+        self.read(header::CONTROL);
     }
 
-    /// Posts `source` to `target`'s descriptor, or no longer posts it; nothing is posted the old way when this returns
-    /// (SP, "Changing it").
+    /// Posts `source` to `target`'s descriptor; without a target the source is no longer posted. Once this returns,
+    /// nothing reaches the old descriptor (SP, "Changing it").
     ///
     /// # Errors
-    /// [`IrqError::Target`] for a target without descriptor or vector, [`IrqError::Hardware`] when the block does not
-    /// take it.
+    /// [`IrqError::Target`] for a target without descriptor or vector, [`IrqError::Hardware`] when the block refuses
+    /// the change.
     pub(super) fn route(&self, source: u32, target: Option<Target>) -> Result<(), IrqError> {
         let entry = match target {
             None => Source::new(),
             Some(target) => {
                 let nowhere = IrqError::Target(super::domain::NAME, target);
                 self.posted.descriptor_address(target.cpu).ok_or(nowhere)?;
-                let vector = target.vector.ok_or(nowhere)?;
+                let vector = target.vector().ok_or(nowhere)?;
                 Source::new().with_posted(true).with_vector(vector.0).with_slot(target.cpu.0 as u16)
             }
         };
-        let at = u32::from(self.tables.sources()) + source * 4;
-        self.write32(at, entry.into_bits());
-        if self.read32(at) != entry.into_bits() {
+        let register: Register<u32, ReadWrite> = Register::at(u32::from(self.tables.sources()) + source * 4);
+        self.write(register, entry.into_bits());
+        if self.read(register) != entry.into_bits() {
             return Err(IrqError::Hardware(super::domain::NAME, "a source does not hold what was written to it"));
         }
         Ok(())
@@ -195,22 +197,22 @@ impl<H: Hal> PostingBlock<H> {
 
     /// What the device has counted.
     pub fn counts(&self) -> PostingCounts {
-        let count = |register: u32| self.bar.read64(self.offset + register);
         PostingCounts {
-            posts: count(header::POSTS),
-            notifications: count(header::NOTIFICATIONS),
-            direct: count(header::DIRECT),
-            faults: count(header::FAULTS),
+            posts: self.read(header::POSTS),
+            notifications: self.read(header::NOTIFICATIONS),
+            direct: self.read(header::DIRECT),
+            faults: self.read(header::FAULTS),
         }
     }
 
     /// Takes the fault that is recorded, if one is.
     pub fn take_fault(&self) -> Option<PostingFault> {
-        let fault = Fault::from_bits(self.read32(header::FAULT));
+        let fault = Fault::from_bits(self.read(header::FAULT));
         if !fault.valid() {
             return None;
         }
-        self.write32(header::FAULT, Fault::new().with_valid(true).into_bits());
+        let register = header::FAULT.behind(self.offset);
+        self.bar.strobe(register, Fault::new().with_valid(true).into_bits());
         Some(PostingFault { reason: FaultReason(fault.reason()), index: fault.index() })
     }
 }

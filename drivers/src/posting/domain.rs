@@ -2,25 +2,33 @@
 
 use super::PostingBlock;
 use crate::apic::Lapic;
-use crate::message::{MessageSource, parent_with};
+use crate::message::MessageSource;
 use alloc::sync::Arc;
 use hal::{CpuId, Hal};
 use irq::{
-    AllocRequest, ChipOps, Delivery, HardwareIrq, IrqChip, IrqDomain, IrqError, Level, LevelData, MsiMessage, Target,
-    Vector,
+    AllocRequest, DeliveryKind, HardwareIrq, IrqChip, IrqDomain, IrqError, Level, LevelData, MsiMessage, Target, Vector,
 };
 
 /// The chip's name, and the domain's.
 pub(super) const NAME: &str = "SW-POST";
 
-/// The chip of lines that their device posts. A line's hardware number is its source.
-pub struct PostingChip<H: Hal> {
+/// Serves the chip of lines that their device posts. A line's hardware number is its source.
+struct Sources<H: Hal> {
     block: Arc<PostingBlock<H>>,
     lapic: Arc<Lapic<H>>,
     notification: Vector,
 }
 
-impl<H: Hal> PostingChip<H> {
+impl<H: Hal> Sources<H> {
+    fn chip(self: &Arc<Self>) -> Arc<IrqChip> {
+        IrqChip::of(NAME, self)
+            .ack(Self::ack)
+            .set_affinity(Self::set_affinity)
+            .compose_message(Self::compose_message)
+            .is_pending(Self::is_pending)
+            .build()
+    }
+
     fn source(level: &Level<'_>) -> u32 {
         level.hwirq().0 as u32
     }
@@ -28,16 +36,6 @@ impl<H: Hal> PostingChip<H> {
     /// Notifies `cpu`.
     fn message(&self, cpu: CpuId) -> Result<MsiMessage, IrqError> {
         Ok(self.lapic.event_message(cpu, self.notification)?)
-    }
-}
-
-impl<H: Hal> IrqChip for PostingChip<H> {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn provides(&self) -> ChipOps {
-        ChipOps { ack: true, set_affinity: true, compose_message: true, is_pending: true, ..ChipOps::default() }
     }
 
     /// As with every posted line: under the notification handler there is nothing to acknowledge, and a vector taken
@@ -50,31 +48,25 @@ impl<H: Hal> IrqChip for PostingChip<H> {
 
     fn set_affinity(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
         self.block.route(Self::source(level), Some(target))?;
-        let mover = parent_with(level, |ops| ops.set_affinity)?;
-        mover.chip().set_affinity(&mover, target)
+        level.set_parent_affinity(target)
     }
 
-    /// What the source's own MSI-X entry holds, which never changes and is never sent while the source is posted. Were
-    /// it sent, it would be an empty notification.
+    /// The content of the source's own MSI-X entry. It never changes, and the device never sends it while the source
+    /// is posted. If the device did, the CPU would get an empty notification.
     fn compose_message(&self, _level: &Level<'_>) -> Result<MsiMessage, IrqError> {
         self.message(CpuId(0))
     }
 
     /// In the descriptor, or in the LAPIC after a retrigger.
     fn is_pending(&self, level: &Level<'_>, target: Target) -> bool {
-        self.block.posted().is_pending(target)
-            || parent_with(level, |ops| ops.is_pending).is_ok_and(|parent| parent.chip().is_pending(&parent, target))
-    }
-
-    fn release(&self, hwirq: HardwareIrq) {
-        // Writing back what a source is after reset is never refused.
-        _ = self.block.route(hwirq.0 as u32, None);
+        self.block.posted().is_pending(target) || level.is_pending_at_parent(target)
     }
 }
 
 /// The lines of one function that posts: the parent of its MSI-X domain.
 pub struct PostingDomain<H: Hal> {
-    chip: Arc<PostingChip<H>>,
+    sources: Arc<Sources<H>>,
+    chip: Arc<IrqChip>,
     parent: Arc<dyn IrqDomain>,
 }
 
@@ -87,7 +79,8 @@ impl<H: Hal> PostingDomain<H> {
         notification: Vector,
         parent: Arc<dyn IrqDomain>,
     ) -> Self {
-        Self { chip: Arc::new(PostingChip { block, lapic, notification }), parent }
+        let sources = Arc::new(Sources { block, lapic, notification });
+        Self { chip: sources.chip(), sources, parent }
     }
 
     /// Has `cpus` CPUs notified through the function's MSI-X table, and lets sources post. Before the first line.
@@ -97,14 +90,14 @@ impl<H: Hal> PostingDomain<H> {
     /// notifications.
     pub fn start(&self, cpus: u32, table: &impl MessageSource) -> Result<(), IrqError> {
         for cpu in (0..cpus).map(CpuId) {
-            let entry = self.chip.block.notification_entry(cpu);
+            let entry = self.sources.block.notification_entry(cpu);
             if entry >= table.entries() {
                 return Err(IrqError::Exhausted("MSI-X entries for notifications", table.entries()));
             }
-            table.write(entry, self.chip.message(cpu)?);
+            table.write(entry, self.sources.message(cpu)?);
             table.unmask(entry);
         }
-        self.chip.block.enable();
+        self.sources.block.enable();
         Ok(())
     }
 }
@@ -114,8 +107,8 @@ impl<H: Hal> IrqDomain for PostingDomain<H> {
         NAME
     }
 
-    fn parent(&self) -> Option<&dyn IrqDomain> {
-        Some(&*self.parent)
+    fn parent(&self) -> Option<Arc<dyn IrqDomain>> {
+        Some(self.parent.clone())
     }
 
     fn is_posted(&self) -> bool {
@@ -125,12 +118,14 @@ impl<H: Hal> IrqDomain for PostingDomain<H> {
     /// The source is the function's MSI-X vector: the request's index.
     fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
         match request.delivery {
-            Delivery::Fixed => {}
-            Delivery::Nmi => return Err(IrqError::Delivery("a posted line cannot be an NMI")),
-            Delivery::Logical => return Err(IrqError::Delivery("a posted line cannot have a logical destination")),
-            Delivery::PrivateStack => return Err(IrqError::Delivery("a posted line cannot have a stack of its own")),
+            DeliveryKind::Fixed => {}
+            DeliveryKind::Nmi => return Err(IrqError::Delivery("a posted line cannot be an NMI")),
+            DeliveryKind::Logical => return Err(IrqError::Delivery("a posted line cannot have a logical destination")),
+            DeliveryKind::PrivateStack => {
+                return Err(IrqError::Delivery("a posted line cannot have a stack of its own"));
+            }
         }
-        let sources = self.chip.block.sources();
+        let sources = self.sources.block.sources();
         if request.index >= sources {
             return Err(IrqError::Exhausted("sources of the posting block", sources));
         }
@@ -139,5 +134,10 @@ impl<H: Hal> IrqDomain for PostingDomain<H> {
 
     fn activate(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
         level.chip().set_affinity(level, target)
+    }
+
+    fn release(&self, hwirq: HardwareIrq) {
+        // The block never refuses to restore a source's reset state.
+        _ = self.sources.block.route(hwirq.0 as u32, None);
     }
 }

@@ -10,5 +10,5 @@ mod error;
 mod tests;
 
 pub use block::{PostingBlock, PostingCapability, PostingCounts, PostingFault};
-pub use domain::{PostingChip, PostingDomain};
+pub use domain::PostingDomain;
 pub use error::PostingError;

@@ -11,7 +11,7 @@ use hal::host::{HostHal, HostRegs};
 use hal::{CpuId, CpuSet, DeviceAddress, Regs};
 use irq::posted::{PostedConfig, PostedMsi};
 use irq::{
-    AllocRequest, Delivery, Irq, IrqDomain, IrqError, Level, LevelData, MsiMessage, RequesterId, Target, Vector,
+    AllocRequest, DeliveryKind, Irq, IrqDomain, IrqError, Level, LevelData, MsiMessage, RequesterId, Target, Vector,
 };
 use spec::posting::FaultReason;
 use std::sync::Mutex;
@@ -77,12 +77,12 @@ fn setup() -> Setup {
     Setup { words, apic, posted, block, domain, vectors }
 }
 
-fn request(index: u32, delivery: Delivery) -> AllocRequest {
+fn request(index: u32, delivery: DeliveryKind) -> AllocRequest {
     AllocRequest { requester: RequesterId(0x20), index, affinity: CpuSet::first(2), managed: false, delivery }
 }
 
 fn line(setup: &Setup, target: Target) -> Vec<LevelData> {
-    let request = request(3, Delivery::Fixed);
+    let request = request(3, DeliveryKind::Fixed);
     let levels = vec![setup.domain.allocate(&request).unwrap(), setup.vectors.allocate(&request).unwrap()];
     setup.domain.activate(&Level::new(Irq(0), &levels), target).unwrap();
     levels
@@ -151,12 +151,14 @@ fn a_line_is_posted_to_its_cpu_and_moves_in_one_write() {
     assert_eq!(setup.words.get(0x100c), 0x0001_5201);
     let nowhere = Target::at(CpuId(2), Vector(0x41));
     assert_eq!(level.chip().set_affinity(&level, nowhere), Err(IrqError::Target("SW-POST", nowhere)));
-    level.chip().release(level.hwirq());
+    setup.domain.release(level.hwirq());
     assert_eq!(setup.words.get(0x100c), 0);
     let refused = |index, delivery| setup.domain.allocate(&request(index, delivery)).err();
-    assert_eq!(refused(8, Delivery::Fixed), Some(IrqError::Exhausted("sources of the posting block", 8)));
+    assert_eq!(refused(8, DeliveryKind::Fixed), Some(IrqError::Exhausted("sources of the posting block", 8)));
     assert!(
-        [Delivery::Nmi, Delivery::Logical, Delivery::PrivateStack].into_iter().all(|how| refused(3, how).is_some())
+        [DeliveryKind::Nmi, DeliveryKind::Logical, DeliveryKind::PrivateStack]
+            .into_iter()
+            .all(|how| refused(3, how).is_some())
     );
 }
 
@@ -166,7 +168,7 @@ fn pending_is_what_waits_in_the_descriptor() {
     let levels = line(&setup, A);
     let level = Level::new(Irq(0), &levels);
     assert!(!level.chip().is_pending(&level, A));
-    setup.posted.descriptor(A.cpu).unwrap().post(A.vector.unwrap(), false);
+    setup.posted.descriptor(A.cpu).unwrap().post(A.vector().unwrap(), false);
     assert!(level.chip().is_pending(&level, A));
 }
 
@@ -176,7 +178,7 @@ fn only_a_vector_taken_directly_is_ended() {
     let levels = line(&setup, A);
     let level = Level::new(Irq(0), &levels);
     setup.apic.writes();
-    setup.posted.descriptor(A.cpu).unwrap().post(A.vector.unwrap(), false);
+    setup.posted.descriptor(A.cpu).unwrap().post(A.vector().unwrap(), false);
     setup.posted.handle(|_| level.chip().ack(&level), || ());
     assert!(setup.apic.writes().is_empty());
     level.chip().ack(&level);

@@ -2,18 +2,20 @@
 
 use super::RdmaError;
 use super::ring::Cursor;
+use crate::register::Typed as _;
 use alloc::sync::Arc;
-use hal::{Dma, Hal, Lock, Regs, Word, Work};
+use hal::{Dma, Hal, Lock, Word, Work};
 use irq::moderation::{Found, Moderated, Outcome, Setting, Tuner};
 use irq::poll::Polled;
 use spec::rdma::registers::{CQ, CQ_STRIDE, Moderation, cq, doorbell};
 use spec::rdma::{CQE_BYTES, CqeTail, Operation, Status};
+use spec::register::{ReadWrite, Register};
 
 /// Completions that are handed to the user at once.
 pub const BATCH: usize = 16;
 
-/// The most events of a completion queue that an event queue holds: as often may it be armed without one being taken. The
-/// second arming tells the device what was polled since the first.
+/// The most events of one completion queue in an event queue: the queue may be armed this often before an event is
+/// taken. The second arming tells the device the entries polled since the first.
 pub(super) const ARMS_MAX: u64 = 2;
 
 /// Words of an entry.
@@ -40,18 +42,18 @@ impl Default for Completion {
     }
 }
 
-/// Who is told of completions, in the queue's context. May post requests.
+/// Receives completions, in the queue's context. May post requests.
 pub trait CqUser: Send + Sync {
     /// At most [`BATCH`] completions, in the order of the queue.
     fn completions(&self, batch: &[Completion]);
 
-    /// I/Os of the user under way, those that wait to be submitted included, for the tuning; none when unknown.
+    /// The user's I/Os in flight, including those not yet submitted, for the tuning; `None` when unknown.
     fn in_flight(&self) -> Option<u32> {
         None
     }
 }
 
-/// Whose a completion queue is.
+/// Owner of a completion queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CqUse {
     /// One user's, who may change its moderation.
@@ -71,12 +73,12 @@ pub enum Missed {
     Yes,
 }
 
-/// What a completion queue counted.
+/// Counters of a completion queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CqCounters {
     /// Completions.
     pub completions: u64,
-    /// Of them, those with an error.
+    /// Of them, those that failed.
     pub errors: u64,
     /// Batches handed over.
     pub batches: u64,
@@ -154,7 +156,7 @@ impl<H: Hal> CompletionQueue<H> {
         self.entries
     }
 
-    /// What it counted.
+    /// A snapshot of its counters.
     pub fn counters(&self) -> CqCounters {
         self.side.lock().counters
     }
@@ -168,8 +170,8 @@ impl<H: Hal> CompletionQueue<H> {
         (self.ring.device_address().0, self.record.device_address().0)
     }
 
-    fn register(&self, field: u32) -> u32 {
-        CQ + u32::from(self.number) * CQ_STRIDE + field
+    fn register(&self, register: Register<u32, ReadWrite>) -> Register<u32, ReadWrite> {
+        register.behind(CQ + u32::from(self.number) * CQ_STRIDE)
     }
 
     /// Completes at most `budget` in batches, in the caller's context, and returns how many that were.
@@ -230,18 +232,18 @@ impl<H: Hal> CompletionQueue<H> {
         count
     }
 
-    /// Whether an entry waits.
+    /// True when the queue has an entry to take.
     fn is_pending(&self, side: &Side) -> bool {
         let tail = &self.ring.words()[side.cursor.index() * CQE_WORDS + 1];
         CqeTail::from_bits(tail.get()).phase() == side.cursor.phase()
     }
 
-    /// Arms it for one event, and reports what it may have missed. Where two events are still to come, or to be
-    /// taken from the event queue, it is armed already.
+    /// Arms the queue for one event, and reports whether it may have missed one. Does not arm it again while two of
+    /// its events are still to come or to be taken.
     pub fn arm(&self) -> Missed {
         let mut side = self.side.lock();
         if side.counters.arms.wrapping_sub(self.told[usize::from(self.number)].get()) < ARMS_MAX {
-            self.doorbells.write32(doorbell::cq(self.number.into()), side.cursor.taken());
+            self.doorbells.write(doorbell::cq(self.number.into()), side.cursor.taken());
             side.counters.arms += 1;
         }
         if self.is_pending(&side) {
@@ -252,9 +254,10 @@ impl<H: Hal> CompletionQueue<H> {
         }
     }
 
-    /// As [`CompletionQueue::poll`]; the tuning learns of it, as of an event's first turn or as of another look.
+    /// As [`CompletionQueue::poll`], and reports to the tuner: an event's first turn as an interrupt, later turns as
+    /// polls.
     pub(super) fn poll_for_tuning(&self, budget: u32, interrupted: bool) -> u32 {
-        // Before the poll: what it finds is under way until then.
+        // Reads the count before the poll, because the entries that the poll finds are in flight until then.
         let in_flight = self.tuner.as_ref().and_then(|_| self.user.in_flight());
         let completions = self.poll(budget);
         if let Some(tuner) = &self.tuner {
@@ -278,8 +281,8 @@ impl<H: Hal> CompletionQueue<H> {
             return Err(RdmaError::Moderation(setting));
         };
         let told = Moderation::new().with_count(count).with_period_us(period_us);
-        self.regs.write32(self.register(cq::MODERATION), told.into_bits());
-        let now = Moderation::from_bits(self.regs.read32(self.register(cq::MODERATION)));
+        self.regs.write(self.register(cq::MODERATION), told.into_bits());
+        let now = Moderation::from_bits(self.regs.read(self.register(cq::MODERATION)));
         self.side.lock().counters.moderations += 1;
         let has = Setting::new(now.period_us().into(), now.count().into());
         if now.refused() { Err(RdmaError::ModerationRefused(has)) } else { Ok(has) }

@@ -3,7 +3,7 @@
 use super::completion::{CompletionQueue, Missed};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use hal::{Hal, SpawnError, ThreadId, ThreadSpec, Word};
+use hal::{Hal, KernelThreads, SpawnError, ThreadId, ThreadSpec, Threads, Word};
 use irq::moderation::Handover;
 use irq::poll::{SoftId, SoftPoll};
 
@@ -38,6 +38,7 @@ pub struct Worker<H: Hal> {
     stopped: H::Word,
     /// The thread, + 1.
     thread: H::Word,
+    threads: KernelThreads<H>,
 }
 
 impl<H: Hal> Worker<H> {
@@ -45,9 +46,15 @@ impl<H: Hal> Worker<H> {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn start(hal: H, spec: ThreadSpec, queue: Arc<CompletionQueue<H>>) -> Result<Arc<Self>, SpawnError> {
+    pub fn start(hal: H, spec: ThreadSpec, queue: Arc<CompletionQueue<H>>) -> Result<Arc<Self>, SpawnError>
+    where
+        H: Threads,
+    {
         let word = || H::Word::new(0);
-        let worker = Arc::new(Self { hal, queue, asked: Handover::default(), stopped: word(), thread: word() });
+        let threads = KernelThreads::new();
+        threads.know();
+        let worker =
+            Arc::new(Self { hal, queue, asked: Handover::default(), stopped: word(), thread: word(), threads });
         let body = worker.clone();
         let thread = hal.spawn(spec, Box::new(move || body.run()))?;
         worker.thread.set(u64::from(thread.0) + 1);
@@ -59,7 +66,7 @@ impl<H: Hal> Worker<H> {
     pub fn schedule(&self) {
         let thread = self.thread.get();
         if self.asked.ask() && thread != 0 {
-            self.hal.wake(ThreadId((thread - 1) as u32));
+            self.threads.wake(self.hal, ThreadId((thread - 1) as u32));
         }
     }
 
@@ -69,7 +76,10 @@ impl<H: Hal> Worker<H> {
         self.schedule();
     }
 
-    fn run(&self) {
+    fn run(&self)
+    where
+        H: Threads,
+    {
         // The first turn is the start's, not an event's.
         let mut interrupted = false;
         while self.stopped.load() == 0 {

@@ -2,18 +2,20 @@
 
 use super::completion::{ARMS_MAX, CqParts};
 use super::{CompletionQueue, CqUse, CqUser, EventQueue, QueuePair, RdmaError};
+use crate::register::Typed as _;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use hal::{DeviceAddress, Hal, Lock, Regs};
+use hal::{DeviceAddress, Hal, Lock};
 use irq::moderation::Tuner;
 use spec::rdma::registers::{
     self as reg, CQ, CQ_STRIDE, Capabilities, Control, CqControl, DeviceStatus, EQ, EQ_STRIDE, EqControl, MR,
     MR_STRIDE, MrControl, QP, QP_STRIDE, QpQueues, cq, eq, mr, qp,
 };
+use spec::register::{ReadWrite, Register};
 
 /// The least entries of a queue.
 const ENTRIES_MIN: u32 = 16;
-/// Between two looks at STATUS.
+/// Interval between two reads of STATUS.
 const STATUS_POLL_NS: u64 = 1_000;
 
 /// How a device is brought up.
@@ -25,18 +27,18 @@ pub struct DeviceConfig {
     pub ready_timeout_ns: u64,
 }
 
-/// What completion queue to open.
+/// Parameters of a new completion queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CqConfig {
     /// A power of two, at least 16. As many as its users' requests in flight: the device stops a queue that overruns.
     pub entries: u32,
     /// The event queue that is told.
     pub event_queue: u16,
-    /// Whose it is.
+    /// Owner of the queue.
     pub owner: CqUse,
 }
 
-/// What queue pair to open.
+/// Parameters of a new queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpConfig {
     /// Send requests, a power of two, at least 16.
@@ -82,13 +84,13 @@ impl<H: Hal> Device<H> {
     /// # Errors
     /// Any [`RdmaError`]; the NIC is then off or gone.
     pub fn new(hal: H, regs: H::Regs, doorbells: H::Regs, config: DeviceConfig) -> Result<Self, RdmaError> {
-        let identity = regs.read32(reg::ID);
+        let identity = regs.read(reg::ID);
         match identity {
             u32::MAX => return Err(RdmaError::Gone),
             reg::IDENTITY => {}
             other => return Err(RdmaError::Identity(other)),
         }
-        let capabilities = Capabilities::from_bits(regs.read64(reg::CAPABILITIES));
+        let capabilities = Capabilities::from_bits(regs.read(reg::CAPABILITIES));
         if config.event_queues == 0 || config.event_queues > capabilities.event_queues() {
             return Err(RdmaError::NoEventQueue(config.event_queues, capabilities.event_queues()));
         }
@@ -97,10 +99,10 @@ impl<H: Hal> Device<H> {
             return Err(RdmaError::EntriesShift(shift_max));
         }
         // Off first: whatever it was told before is forgotten.
-        regs.write32(reg::CONTROL, Control::new().into_bits());
-        regs.write32(reg::CONTROL, Control::new().with_enable(true).into_bits());
+        regs.write(reg::CONTROL, Control::new().into_bits());
+        regs.write(reg::CONTROL, Control::new().with_enable(true).into_bits());
         let deadline_ns = hal.now_ns().saturating_add(config.ready_timeout_ns);
-        while !DeviceStatus::from_bits(regs.read32(reg::STATUS)).ready() {
+        while !DeviceStatus::from_bits(regs.read(reg::STATUS)).ready() {
             if hal.now_ns() >= deadline_ns {
                 return Err(RdmaError::Timeout(config.ready_timeout_ns));
             }
@@ -141,17 +143,17 @@ impl<H: Hal> Device<H> {
         let queues = capabilities.completion_queues();
         let queue = EventQueue::new(self.hal, number, shift, queues, self.doorbells.clone())?;
         let block = EQ + u32::from(number) * EQ_STRIDE;
-        self.regs.write64(block + eq::BASE, queue.address());
+        self.regs.write(eq::BASE.behind(block), queue.address());
         let control = EqControl::new().with_enable(true).with_entries_shift(shift);
-        self.enable("event queue", block + eq::CONTROL, control.into_bits())?;
+        self.enable("event queue", eq::CONTROL.behind(block), control.into_bits())?;
         queue.arm();
         Ok(queue)
     }
 
     /// Writes a control register whose bit 0 is the enable, and looks whether the device took it.
-    fn enable(&self, what: &'static str, offset: u32, value: u32) -> Result<(), RdmaError> {
-        self.regs.write32(offset, value);
-        let control = self.regs.read32(offset);
+    fn enable(&self, what: &'static str, register: Register<u32, ReadWrite>, value: u32) -> Result<(), RdmaError> {
+        self.regs.write(register, value);
+        let control = self.regs.read(register);
         if control & 1 == 0 { Err(RdmaError::Rejected(what, control)) } else { Ok(()) }
     }
 
@@ -176,10 +178,10 @@ impl<H: Hal> Device<H> {
         used.generation = (used.generation + 1) & 0xff_ffff;
         let generation = used.generation;
         let block = MR + u32::from(number) * MR_STRIDE;
-        self.regs.write64(block + mr::BASE, base.0);
-        self.regs.write64(block + mr::LENGTH, bytes);
+        self.regs.write(mr::BASE.behind(block), base.0);
+        self.regs.write(mr::LENGTH.behind(block), bytes);
         let control = MrControl::new().with_enable(true).with_remote_write(true).with_generation(generation);
-        self.enable("memory region", block + mr::CONTROL, control.into_bits())?;
+        self.enable("memory region", mr::CONTROL.behind(block), control.into_bits())?;
         used.regions += 1;
         Ok(MemoryKey(generation << 8 | u32::from(number)))
     }
@@ -215,10 +217,10 @@ impl<H: Hal> Device<H> {
         let queue = CompletionQueue::new(parts)?;
         let block = CQ + u32::from(number) * CQ_STRIDE;
         let (ring, record) = queue.addresses();
-        self.regs.write64(block + cq::BASE, ring);
-        self.regs.write64(block + cq::RECORD, record);
+        self.regs.write(cq::BASE.behind(block), ring);
+        self.regs.write(cq::RECORD.behind(block), record);
         let control = CqControl::new().with_enable(true).with_entries_shift(shift).with_event_queue(config.event_queue);
-        self.enable("completion queue", block + cq::CONTROL, control.into_bits())?;
+        self.enable("completion queue", cq::CONTROL.behind(block), control.into_bits())?;
         used.completion_queues += 1;
         used.promised.push(0);
         Ok(Arc::new(queue))
@@ -253,14 +255,14 @@ impl<H: Hal> Device<H> {
         let pair = QueuePair::new(self.hal, number, (send_shift, receive_shift), regs, doorbells)?;
         let block = QP + u32::from(number) * QP_STRIDE;
         let (sends, receives) = pair.addresses();
-        self.regs.write64(block + qp::SEND_BASE, sends);
-        self.regs.write64(block + qp::RECEIVE_BASE, receives);
+        self.regs.write(qp::SEND_BASE.behind(block), sends);
+        self.regs.write(qp::RECEIVE_BASE.behind(block), receives);
         let queues = QpQueues::new()
             .with_send_cq(send_cq.number())
             .with_receive_cq(receive_cq.number())
             .with_send_shift(send_shift)
             .with_receive_shift(receive_shift);
-        self.regs.write64(block + qp::QUEUES, queues.into_bits());
+        self.regs.write(qp::QUEUES.behind(block), queues.into_bits());
         used.queue_pairs += 1;
         used.promised = promised;
         Ok(Arc::new(pair))
@@ -268,9 +270,9 @@ impl<H: Hal> Device<H> {
 
     /// Turns the NIC off. Requests in flight end without a completion; the device touches no memory any more.
     pub fn shutdown(&self) {
-        self.regs.write32(reg::CONTROL, Control::new().into_bits());
+        self.regs.write(reg::CONTROL, Control::new().into_bits());
         // The read waits for the write.
-        self.regs.read32(reg::CONTROL);
+        self.regs.read(reg::CONTROL);
     }
 }
 
@@ -284,9 +286,9 @@ mod tests {
     fn a_device_whose_queues_can_have_no_size_is_refused() {
         for shift in [0, 3, 17, 31] {
             let (script, regs) = Script::new();
-            script.answer(reg::ID, &[reg::IDENTITY.into()]);
+            script.answer(reg::ID.offset(), &[reg::IDENTITY.into()]);
             let capabilities = Capabilities::new().with_event_queues(1).with_entries_shift_max(shift);
-            script.answer(reg::CAPABILITIES, &[capabilities.into_bits()]);
+            script.answer(reg::CAPABILITIES.offset(), &[capabilities.into_bits()]);
             let config = DeviceConfig { event_queues: 1, ready_timeout_ns: 1000 };
             let (_, doorbells) = Script::new();
             let device = Device::new(HostHal::manual(1), regs, doorbells, config);

@@ -2,14 +2,15 @@
 
 use super::ring::Cursor;
 use super::{CompletionQueue, CqContext, RdmaError};
+use crate::register::Typed as _;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use hal::{Dma, Hal, Lock, Regs, Word, Work};
+use hal::{Dma, Hal, Lock, Word, Work};
 use irq::{Action, Irq, IrqReturn};
 use spec::rdma::registers::doorbell;
 use spec::rdma::{EQE_BYTES, Eqe, EventKind};
 
-/// What an event queue counted.
+/// Counters of an event queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EventCounters {
     /// Interrupts.
@@ -73,7 +74,7 @@ impl<H: Hal> EventQueue<H> {
         self.number
     }
 
-    /// What it counted.
+    /// A snapshot of its counters.
     pub fn counters(&self) -> EventCounters {
         self.side.lock().counters
     }
@@ -88,7 +89,7 @@ impl<H: Hal> EventQueue<H> {
     /// Arms it for the first time.
     pub(super) fn arm(&self) {
         let taken = self.side.lock().cursor.taken();
-        self.doorbells.write32(doorbell::eq(self.number.into()), taken);
+        self.doorbells.write(doorbell::eq(self.number.into()), taken);
     }
 
     /// Takes the events that are there, at most as many as the queue holds, and arms it again.
@@ -97,7 +98,8 @@ impl<H: Hal> EventQueue<H> {
         while left > 0
             && let Some(context) = self.next()
         {
-            // Without the lock: in a thread it would pass for an interrupt, at whose end the queue is polled.
+            // Calls this without the lock. The lock turns interrupts off, so a thread would look like an interrupt, whose
+            // end polls the queue.
             context.into_iter().for_each(|context| context.schedule());
             left -= 1;
         }
@@ -105,11 +107,11 @@ impl<H: Hal> EventQueue<H> {
         let mut side = self.side.lock();
         side.counters.interrupts += 1;
         side.counters.empty += u64::from(!any);
-        self.doorbells.write32(doorbell::eq(self.number.into()), side.cursor.taken());
+        self.doorbells.write(doorbell::eq(self.number.into()), side.cursor.taken());
         any
     }
 
-    /// Takes an event, if there is one: which context is to be scheduled, if any.
+    /// Takes an event, if there is one. Returns the context to schedule, if the event has one.
     fn next(&self) -> Option<Option<Arc<CqContext<H>>>> {
         let mut side = self.side.lock();
         let word = &self.ring.words()[side.cursor.index()];

@@ -1,10 +1,12 @@
 //! Queue pairs: posting of sends and receives.
 
 use super::{MemoryKey, RdmaError, Refusal};
+use crate::register::Typed as _;
 use alloc::sync::Arc;
-use hal::{DeviceAddress, Dma, Hal, Lock, Regs, Word};
+use hal::{DeviceAddress, Dma, Hal, Lock, Word};
 use spec::rdma::registers::{QP, QP_STRIDE, QpControl, doorbell, qp};
 use spec::rdma::{Operation, RECEIVE_BYTES, SEND_BYTES, Send, SendHead};
+use spec::register::{ReadWrite, Register, WriteOnly};
 
 /// A request for the send queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,8 +19,8 @@ pub struct PostSend {
     pub bytes: u32,
     /// Where they go: into a receive, or into memory that the other end lent.
     pub remote: Option<(MemoryKey, DeviceAddress)>,
-    /// A completion is wanted. Requests without one end with the next that has one; every queue needs one from time to
-    /// time, at least one in each half of its entries.
+    /// Requests a completion. A request without one ends with the next request that has one. Every queue must request
+    /// one from time to time, at least once in each half of its entries.
     pub signalled: bool,
 }
 
@@ -27,7 +29,7 @@ pub struct PostSend {
 pub struct PostReceive {
     /// Comes back in the completion.
     pub id: u64,
-    /// Where the message goes.
+    /// Buffer for the message.
     pub local: DeviceAddress,
     /// Bytes of room.
     pub bytes: u32,
@@ -93,8 +95,8 @@ impl<H: Hal> QueuePair<H> {
         (self.sends.device_address().0, self.receives.device_address().0)
     }
 
-    fn register(&self, field: u32) -> u32 {
-        QP + u32::from(self.number) * QP_STRIDE + field
+    fn register(&self, register: Register<u32, ReadWrite>) -> Register<u32, ReadWrite> {
+        register.behind(QP + u32::from(self.number) * QP_STRIDE)
     }
 
     /// Binds it to the other end's queue pair and turns it on.
@@ -102,9 +104,9 @@ impl<H: Hal> QueuePair<H> {
     /// # Errors
     /// [`RdmaError::Rejected`] when the device does not turn it on.
     pub fn connect(&self, remote: u16) -> Result<(), RdmaError> {
-        self.regs.write32(self.register(qp::REMOTE), remote.into());
-        self.regs.write32(self.register(qp::CONTROL), QpControl::new().with_enable(true).into_bits());
-        let control = self.regs.read32(self.register(qp::CONTROL));
+        self.regs.write(self.register(qp::REMOTE), remote.into());
+        self.regs.write(self.register(qp::CONTROL), QpControl::new().with_enable(true).into_bits());
+        let control = self.regs.read(self.register(qp::CONTROL));
         if !QpControl::from_bits(control).enable() {
             return Err(RdmaError::Rejected("queue pair", control));
         }
@@ -112,9 +114,9 @@ impl<H: Hal> QueuePair<H> {
         Ok(())
     }
 
-    /// Whether the device has stopped it.
+    /// True when the device has stopped the queue pair.
     pub fn has_failed(&self) -> bool {
-        QpControl::from_bits(self.regs.read32(self.register(qp::CONTROL))).error()
+        QpControl::from_bits(self.regs.read(self.register(qp::CONTROL))).error()
     }
 
     /// Writes a request; [`QueuePair::ring_sends`] tells the device.
@@ -158,10 +160,10 @@ impl<H: Hal> QueuePair<H> {
         self.ring(&mut side.receive, doorbell::RECEIVE);
     }
 
-    fn ring(&self, posted: &mut Posted, doorbell: u32) {
+    fn ring(&self, posted: &mut Posted, doorbell: Register<u32, WriteOnly>) {
         if posted.rung != posted.count {
             posted.rung = posted.count;
-            self.doorbells.write32(doorbell::qp(self.number.into(), doorbell), posted.count);
+            self.doorbells.write(doorbell::qp(self.number.into(), doorbell), posted.count);
         }
     }
 
@@ -203,7 +205,7 @@ impl Side {
 }
 
 impl Posted {
-    /// A user that counts wrong ends no more than there was.
+    /// Caps the count, so that a user's wrong count never ends more requests than were posted.
     fn end(&mut self, count: u32) {
         let open = self.count.wrapping_sub(self.ended);
         self.ended = self.ended.wrapping_add(count.min(open));

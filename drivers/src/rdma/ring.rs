@@ -1,6 +1,6 @@
 //! The consumer's side of a ring with a phase bit.
 
-/// Where a consumer stands.
+/// A consumer's position.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor {
     shift: u8,

@@ -30,7 +30,7 @@ pub enum VirtioError {
     QueueNotReady(u16),
     /// The queue is ready already, before anybody has started it.
     QueueInUse(u16),
-    /// The device gives no vector to this queue, nor to others in its place (`None`: to the configuration).
+    /// The device gives no vector to this queue (`None`: to the configuration).
     NoVector(Option<u16>),
     /// The named field of the configuration has this value, which the standard rules out.
     Config(&'static str, u64),

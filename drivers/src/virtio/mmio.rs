@@ -3,7 +3,9 @@
 
 use super::VirtioError;
 use super::transport::{Cause, Interrupt, QueueMemory, Transport};
+use crate::register::Typed as _;
 use hal::{DeviceAddress, Hal, Lock, Regs};
+use spec::register::{Register, WriteOnly};
 use spec::virtio::feature::{Feature, Features};
 use spec::virtio::mmio::{self, InterruptStatus};
 use spec::virtio::{DeviceId, NO_VECTOR, Status};
@@ -40,20 +42,20 @@ impl<H: Hal> Mmio<H> {
     /// # Errors
     /// [`VirtioError::Magic`], [`VirtioError::Version`] when there is none that this driver knows.
     pub fn new(hal: H, regs: H::Regs, config: MmioConfig) -> Result<Self, VirtioError> {
-        let magic = regs.read32(mmio::MAGIC);
+        let magic = regs.read(mmio::MAGIC);
         if magic != mmio::MAGIC_VALUE {
             return Err(VirtioError::Magic(magic));
         }
-        let version = regs.read32(mmio::VERSION);
+        let version = regs.read(mmio::VERSION);
         if version != mmio::VERSION_VALUE {
             return Err(VirtioError::Version(version));
         }
         let mut transport = Self { regs, config, level: 0, vectors: 1, select: Lock::new(hal, ()) };
         if transport.features().has(Feature::MULTI_IRQ) {
-            let count = transport.regs.read32(mmio::VECTOR_COUNT).min(mmio::VECTORS_MAX);
+            let count = transport.regs.read(mmio::VECTOR_COUNT).min(mmio::VECTORS_MAX);
             // A device that offers the feature without a vector is driven by its one interrupt.
             transport.vectors = config.interrupts.min(count as u16);
-            transport.level = transport.regs.read32(mmio::VECTOR_LEVEL);
+            transport.level = transport.regs.read(mmio::VECTOR_LEVEL);
         }
         Ok(transport)
     }
@@ -64,20 +66,20 @@ impl<H: Hal> Mmio<H> {
 
     fn on_queue<R>(&self, queue: u16, access: impl FnOnce(&H::Regs) -> R) -> R {
         let _selected = self.select.lock();
-        self.regs.write32(mmio::QUEUE_SEL, queue.into());
+        self.regs.write(mmio::QUEUE_SEL, queue.into());
         access(&self.regs)
     }
 
-    fn write_address(&self, low: u32, address: DeviceAddress) {
-        self.regs.write32(low, address.0 as u32);
-        self.regs.write32(low + 4, (address.0 >> 32) as u32);
+    fn write_address(&self, low: Register<u32, WriteOnly>, address: DeviceAddress) {
+        self.regs.write(low, address.0 as u32);
+        self.regs.write(low.behind(4), (address.0 >> 32) as u32);
     }
 
     /// The status of the one interrupt, acknowledged (VIRTIO 4.2.2).
     fn acknowledge(&self) -> InterruptStatus {
-        let status = InterruptStatus::from_bits(self.regs.read32(mmio::INTERRUPT_STATUS));
+        let status = InterruptStatus::from_bits(self.regs.read(mmio::INTERRUPT_STATUS));
         if status.into_bits() != 0 {
-            self.regs.write32(mmio::INTERRUPT_ACK, status.into_bits());
+            self.regs.write(mmio::INTERRUPT_ACK, status.into_bits());
         }
         status
     }
@@ -85,14 +87,14 @@ impl<H: Hal> Mmio<H> {
 
 impl<H: Hal> Transport for Mmio<H> {
     fn device_id(&self) -> DeviceId {
-        DeviceId(self.regs.read32(mmio::DEVICE_ID))
+        DeviceId(self.regs.read(mmio::DEVICE_ID))
     }
 
     fn features(&self) -> Features {
         let _selected = self.select.lock();
         let half = |number: u32| {
-            self.regs.write32(mmio::DEVICE_FEATURES_SEL, number);
-            u64::from(self.regs.read32(mmio::DEVICE_FEATURES)) << (32 * number)
+            self.regs.write(mmio::DEVICE_FEATURES_SEL, number);
+            u64::from(self.regs.read(mmio::DEVICE_FEATURES)) << (32 * number)
         };
         Features(half(0) | half(1))
     }
@@ -100,17 +102,17 @@ impl<H: Hal> Transport for Mmio<H> {
     fn accept(&self, features: Features) {
         let _selected = self.select.lock();
         for half in 0..2 {
-            self.regs.write32(mmio::DRIVER_FEATURES_SEL, half);
-            self.regs.write32(mmio::DRIVER_FEATURES, (features.0 >> (32 * half)) as u32);
+            self.regs.write(mmio::DRIVER_FEATURES_SEL, half);
+            self.regs.write(mmio::DRIVER_FEATURES, (features.0 >> (32 * half)) as u32);
         }
     }
 
     fn status(&self) -> Status {
-        Status::from_bits(self.regs.read32(mmio::STATUS) as u8)
+        Status::from_bits(self.regs.read(mmio::STATUS) as u8)
     }
 
     fn set_status(&self, status: Status) {
-        self.regs.write32(mmio::STATUS, status.into_bits().into());
+        self.regs.write(mmio::STATUS, status.into_bits().into());
     }
 
     fn config8(&self, offset: u32) -> u8 {
@@ -126,38 +128,38 @@ impl<H: Hal> Transport for Mmio<H> {
     }
 
     fn config_generation(&self) -> u32 {
-        self.regs.read32(mmio::CONFIG_GENERATION)
+        self.regs.read(mmio::CONFIG_GENERATION)
     }
 
     fn queue_entries_max(&self, queue: u16) -> u16 {
-        let most = self.on_queue(queue, |regs| regs.read32(mmio::QUEUE_SIZE_MAX));
+        let most = self.on_queue(queue, |regs| regs.read(mmio::QUEUE_SIZE_MAX));
         u16::try_from(most).unwrap_or(u16::MAX)
     }
 
     fn start_queue(&self, queue: u16, memory: &QueueMemory) -> Result<(), VirtioError> {
         self.on_queue(queue, |regs| {
-            if regs.read32(mmio::QUEUE_READY) != 0 {
+            if regs.read(mmio::QUEUE_READY) != 0 {
                 return Err(VirtioError::QueueInUse(queue));
             }
-            regs.write32(mmio::QUEUE_SIZE, memory.entries.into());
+            regs.write(mmio::QUEUE_SIZE, memory.entries.into());
             self.write_address(mmio::QUEUE_DESC_LOW, memory.descriptors);
             self.write_address(mmio::QUEUE_DRIVER_LOW, memory.available);
             self.write_address(mmio::QUEUE_DEVICE_LOW, memory.used);
-            regs.write32(mmio::QUEUE_READY, 1);
-            if regs.read32(mmio::QUEUE_READY) == 1 { Ok(()) } else { Err(VirtioError::QueueNotReady(queue)) }
+            regs.write(mmio::QUEUE_READY, 1);
+            if regs.read(mmio::QUEUE_READY) == 1 { Ok(()) } else { Err(VirtioError::QueueNotReady(queue)) }
         })
     }
 
     fn reset_queue(&self, queue: u16) {
-        self.on_queue(queue, |regs| regs.write32(mmio::QUEUE_RESET, 1));
+        self.on_queue(queue, |regs| regs.write(mmio::QUEUE_RESET, 1));
     }
 
     fn queue_is_reset(&self, queue: u16) -> bool {
-        self.on_queue(queue, |regs| regs.read32(mmio::QUEUE_RESET) == 0)
+        self.on_queue(queue, |regs| regs.read(mmio::QUEUE_RESET) == 0)
     }
 
     fn notify(&self, queue: u16) {
-        self.regs.write32(mmio::QUEUE_NOTIFY, queue.into());
+        self.regs.write(mmio::QUEUE_NOTIFY, queue.into());
     }
 
     fn vector_feature(&self) -> Features {
@@ -169,14 +171,14 @@ impl<H: Hal> Transport for Mmio<H> {
     }
 
     fn map_configuration(&self, vector: u16) -> u16 {
-        self.regs.write32(mmio::CONFIG_VECTOR, vector.into());
-        u16::try_from(self.regs.read32(mmio::CONFIG_VECTOR)).unwrap_or(NO_VECTOR)
+        self.regs.write(mmio::CONFIG_VECTOR, vector.into());
+        u16::try_from(self.regs.read(mmio::CONFIG_VECTOR)).unwrap_or(NO_VECTOR)
     }
 
     fn map_queue(&self, queue: u16, vector: u16) -> u16 {
         let mapped = self.on_queue(queue, |regs| {
-            regs.write32(mmio::QUEUE_VECTOR, vector.into());
-            regs.read32(mmio::QUEUE_VECTOR)
+            regs.write(mmio::QUEUE_VECTOR, vector.into());
+            regs.read(mmio::QUEUE_VECTOR)
         });
         u16::try_from(mapped).unwrap_or(NO_VECTOR)
     }
@@ -193,10 +195,10 @@ impl<H: Hal> Transport for Mmio<H> {
         };
         if self.is_level(vector) {
             let bit = 1 << vector;
-            if self.config.shared_lines && self.regs.read32(mmio::VECTOR_STATUS) & bit == 0 {
+            if self.config.shared_lines && self.regs.read(mmio::VECTOR_STATUS) & bit == 0 {
                 return Cause::NONE;
             }
-            self.regs.write32(mmio::VECTOR_ACK, bit);
+            self.regs.write(mmio::VECTOR_ACK, bit);
         }
         Cause { queues: true, configuration: shares_configuration && self.acknowledge().config_change() }
     }

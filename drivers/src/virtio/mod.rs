@@ -5,12 +5,12 @@
 //!        └────► Queue: the rings, alike for all
 //! ```
 //!
-//! A [`Transport`] knows no device type and a device's driver no transport. [`Mmio`] speaks our extension for several
-//! interrupts (`docs/virtio-mmio-multi-irq.md`) where device and platform have it, and else is as it always was; [`Pci`]
-//! uses MSI-X. Which queue gets which vector is one [ladder] for both.
+//! A [`Transport`] knows no device type, and a device's driver knows no transport. [`Mmio`] uses our extension for
+//! several interrupts (`docs/virtio-mmio-multi-irq.md`) where device and platform have it, and standard virtio-mmio
+//! otherwise. [`Pci`] uses MSI-X. One [ladder] assigns vectors to queues for both.
 //!
-//! A device is taken at its word nowhere: what it does in a ring against the standard breaks that ring, with a
-//! [`QueueFault`] that stays readable, and no other.
+//! The driver trusts no device. A violation of the standard in a ring breaks that ring, with a [`QueueFault`] that
+//! stays readable, and no other ring.
 //!
 //! Absent: packed virtqueues, legacy devices, address translation (VIRTIO_F_ACCESS_PLATFORM), offloads of the network
 //! device, merged receive buffers, discard and zeroing of the block device, suspend and migration.

@@ -2,10 +2,12 @@
 
 use super::VirtioError;
 use super::transport::{Cause, Interrupt, QueueMemory, Transport};
+use crate::register::{Typed as _, Width};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use hal::{DeviceAddress, Hal, Lock, Regs, Word};
 use spec::msi::{Status as PciStatus, configuration};
+use spec::register::{ReadWrite, Readable, Register, Registers, Writable};
 use spec::virtio::feature::Features;
 use spec::virtio::pci::{CAPABILITY_ID, CapabilityHead, CapabilityPlace, Isr, Structure, VENDOR, capability, common};
 use spec::virtio::{DeviceId, Status};
@@ -125,10 +127,10 @@ impl<H: Hal> Pci<H> {
             return Err(VirtioError::Device(device, DeviceId::NONE));
         }
         let capabilities = Capabilities { config, bars };
-        let (_, common) = capabilities.find(Structure::COMMON, common::QUEUE_NOTIF_CONFIG_DATA)?;
+        let (_, common) = capabilities.find(Structure::COMMON, common::QUEUE_NOTIF_CONFIG_DATA.offset())?;
         let (at, notify) = capabilities.find(Structure::NOTIFY, 2)?;
         let (_, isr) = capabilities.find(Structure::ISR, 1)?;
-        let queues = common.regs.read16(common.at(common::NUM_QUEUES));
+        let queues = common.regs.read(common::NUM_QUEUES.behind(common.offset));
         Ok(Self {
             id: device,
             notify_multiplier: config.read32(at + capability::NOTIFY_MULTIPLIER),
@@ -142,30 +144,22 @@ impl<H: Hal> Pci<H> {
         })
     }
 
-    fn read16(&self, field: u32) -> u16 {
-        self.common.regs.read16(self.common.at(field))
+    fn read<T: Width, A: Readable>(&self, register: Register<T, A>) -> T {
+        self.common.regs.read(register.behind(self.common.offset))
     }
 
-    fn write16(&self, field: u32, value: u16) {
-        self.common.regs.write16(self.common.at(field), value);
+    fn write<T: Width, A: Writable>(&self, register: Register<T, A>, value: T) {
+        self.common.regs.write(register.behind(self.common.offset), value);
     }
 
-    fn read32(&self, field: u32) -> u32 {
-        self.common.regs.read32(self.common.at(field))
-    }
-
-    fn write32(&self, field: u32, value: u32) {
-        self.common.regs.write32(self.common.at(field), value);
-    }
-
-    fn write_address(&self, field: u32, address: DeviceAddress) {
-        self.write32(field, address.0 as u32);
-        self.write32(field + 4, (address.0 >> 32) as u32);
+    fn write_address(&self, halves: Registers<u32, ReadWrite>, address: DeviceAddress) {
+        self.write(halves.get(0), address.0 as u32);
+        self.write(halves.get(1), (address.0 >> 32) as u32);
     }
 
     fn on_queue<R>(&self, queue: u16, access: impl FnOnce() -> R) -> R {
         let _selected = self.select.lock();
-        self.write16(common::QUEUE_SELECT, queue);
+        self.write(common::QUEUE_SELECT, queue);
         access()
     }
 
@@ -175,7 +169,7 @@ impl<H: Hal> Pci<H> {
     }
 
     fn notify_offset(&self, queue: u16) -> Option<u32> {
-        let offset = u32::from(self.read16(common::QUEUE_NOTIFY_OFF)).checked_mul(self.notify_multiplier)?;
+        let offset = u32::from(self.read(common::QUEUE_NOTIFY_OFF)).checked_mul(self.notify_multiplier)?;
         (usize::from(queue) < self.notify_offsets.len() && self.notify.holds(offset, 2) && offset.is_multiple_of(2))
             .then_some(offset)
     }
@@ -189,8 +183,8 @@ impl<H: Hal> Transport for Pci<H> {
     fn features(&self) -> Features {
         let _selected = self.select.lock();
         let half = |number: u32| {
-            self.write32(common::DEVICE_FEATURE_SELECT, number);
-            u64::from(self.read32(common::DEVICE_FEATURE)) << (32 * number)
+            self.write(common::DEVICE_FEATURE_SELECT, number);
+            u64::from(self.read(common::DEVICE_FEATURE)) << (32 * number)
         };
         Features(half(0) | half(1))
     }
@@ -198,17 +192,17 @@ impl<H: Hal> Transport for Pci<H> {
     fn accept(&self, features: Features) {
         let _selected = self.select.lock();
         for half in 0..2 {
-            self.write32(common::DRIVER_FEATURE_SELECT, half);
-            self.write32(common::DRIVER_FEATURE, (features.0 >> (32 * half)) as u32);
+            self.write(common::DRIVER_FEATURE_SELECT, half);
+            self.write(common::DRIVER_FEATURE, (features.0 >> (32 * half)) as u32);
         }
     }
 
     fn status(&self) -> Status {
-        Status::from_bits(self.common.regs.read8(self.common.at(common::DEVICE_STATUS)))
+        Status::from_bits(self.read(common::DEVICE_STATUS))
     }
 
     fn set_status(&self, status: Status) {
-        self.common.regs.write8(self.common.at(common::DEVICE_STATUS), status.into_bits());
+        self.write(common::DEVICE_STATUS, status.into_bits());
     }
 
     /// Beyond the end of the configuration everything reads 0.
@@ -225,12 +219,12 @@ impl<H: Hal> Transport for Pci<H> {
     }
 
     fn config_generation(&self) -> u32 {
-        self.common.regs.read8(self.common.at(common::CONFIG_GENERATION)).into()
+        self.read(common::CONFIG_GENERATION).into()
     }
 
     fn queue_entries_max(&self, queue: u16) -> u16 {
         if usize::from(queue) < self.notify_offsets.len() {
-            self.on_queue(queue, || self.read16(common::QUEUE_SIZE))
+            self.on_queue(queue, || self.read(common::QUEUE_SIZE))
         } else {
             0
         }
@@ -238,28 +232,29 @@ impl<H: Hal> Transport for Pci<H> {
 
     fn start_queue(&self, queue: u16, memory: &QueueMemory) -> Result<(), VirtioError> {
         self.on_queue(queue, || {
-            if self.read16(common::QUEUE_ENABLE) != 0 {
+            if self.read(common::QUEUE_ENABLE) != 0 {
                 return Err(VirtioError::QueueInUse(queue));
             }
             let offset = self.notify_offset(queue).ok_or(VirtioError::Capability(Structure::NOTIFY.0))?;
             self.notify_offsets[usize::from(queue)].set(offset.into());
-            self.write16(common::QUEUE_SIZE, memory.entries);
+            self.write(common::QUEUE_SIZE, memory.entries);
             self.write_address(common::QUEUE_DESC, memory.descriptors);
             self.write_address(common::QUEUE_DRIVER, memory.available);
             self.write_address(common::QUEUE_DEVICE, memory.used);
-            self.write16(common::QUEUE_ENABLE, 1);
-            if self.read16(common::QUEUE_ENABLE) == 1 { Ok(()) } else { Err(VirtioError::QueueNotReady(queue)) }
+            self.write(common::QUEUE_ENABLE, 1);
+            if self.read(common::QUEUE_ENABLE) == 1 { Ok(()) } else { Err(VirtioError::QueueNotReady(queue)) }
         })
     }
 
     fn reset_queue(&self, queue: u16) {
-        if self.common.holds(common::QUEUE_RESET, 2) {
-            self.on_queue(queue, || self.write16(common::QUEUE_RESET, 1));
+        if self.common.holds(common::QUEUE_RESET.offset(), 2) {
+            self.on_queue(queue, || self.write(common::QUEUE_RESET, 1));
         }
     }
 
     fn queue_is_reset(&self, queue: u16) -> bool {
-        self.common.holds(common::QUEUE_RESET, 2) && self.on_queue(queue, || self.read16(common::QUEUE_RESET) == 0)
+        self.common.holds(common::QUEUE_RESET.offset(), 2)
+            && self.on_queue(queue, || self.read(common::QUEUE_RESET) == 0)
     }
 
     fn notify(&self, queue: u16) {
@@ -277,14 +272,14 @@ impl<H: Hal> Transport for Pci<H> {
     }
 
     fn map_configuration(&self, vector: u16) -> u16 {
-        self.write16(common::CONFIG_MSIX_VECTOR, vector);
-        self.read16(common::CONFIG_MSIX_VECTOR)
+        self.write(common::CONFIG_MSIX_VECTOR, vector);
+        self.read(common::CONFIG_MSIX_VECTOR)
     }
 
     fn map_queue(&self, queue: u16, vector: u16) -> u16 {
         self.on_queue(queue, || {
-            self.write16(common::QUEUE_MSIX_VECTOR, vector);
-            self.read16(common::QUEUE_MSIX_VECTOR)
+            self.write(common::QUEUE_MSIX_VECTOR, vector);
+            self.read(common::QUEUE_MSIX_VECTOR)
         })
     }
 

@@ -70,7 +70,7 @@ struct Head {
     descriptors: u16,
 }
 
-/// What a queue counted.
+/// Counters of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QueueCounters {
     /// Buffers made available.
@@ -108,7 +108,7 @@ pub struct Queue<H: Hal> {
     /// The used index at the last look.
     seen: u16,
     stopped: bool,
-    /// Buffers were taken back: the device's word on them does not count any more.
+    /// The driver has taken buffers back, so the device's used entries for them no longer count.
     reclaimed: bool,
     fault: Option<QueueFault>,
     counters: QueueCounters,
@@ -174,7 +174,7 @@ impl<H: Hal> Queue<H> {
         self.free_count
     }
 
-    /// What its device did to break it.
+    /// The device's violation that broke this queue, if any.
     pub fn fault(&self) -> Option<QueueFault> {
         self.fault
     }
@@ -371,9 +371,9 @@ impl<H: Hal> Queue<H> {
         self.is_taking() && (self.used.words()[0].load() >> 16) as u16 != self.taken
     }
 
-    /// Takes the next buffer back that the device has not used. Only after the device or the queue was reset, else it may
-    /// still write there. What the device used before that and nobody took is taken back too: an interrupt that comes
-    /// late finds nothing.
+    /// Takes back the next buffer that the device has not used. Only after a reset of the device or the queue, because
+    /// the device may otherwise still write there. Also takes back buffers that the device had used before the reset
+    /// and nobody took: a late interrupt then finds nothing.
     pub fn reclaim(&mut self) -> Option<u64> {
         (self.stopped, self.reclaimed) = (true, true);
         let head = (0..self.config.entries).find(|&head| self.heads[usize::from(head)].in_flight)?;

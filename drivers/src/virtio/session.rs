@@ -12,12 +12,12 @@ use spec::virtio::{DeviceId, NO_VECTOR, Status};
 
 /// How long a reset may take, in nanoseconds: the standard names no limit.
 const RESET_NS: u64 = 1_000_000_000;
-/// Between two looks at it.
+/// Interval between two polls of a reset.
 const RESET_POLL_NS: u64 = 10_000;
 /// Reads of a configuration that keeps changing before it is given up.
 const CONFIG_READS_MAX: u32 = 16;
 
-/// What a driver wants of one queue.
+/// A driver's requirements for one queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueWish {
     /// Its number.
@@ -35,7 +35,7 @@ pub(super) const RING_FEATURES: Features =
 /// The queues that a driver wants, given what was negotiated.
 pub(super) type WishList<'a> = dyn Fn(&dyn Transport, Features) -> Result<Vec<QueueWish>, VirtioError> + 'a;
 
-/// What a driver wants of its device.
+/// A driver's requirements for its device.
 pub(super) struct Wants<'a> {
     pub(super) device: DeviceId,
     /// Of the device type; those of rings and transport are the session's.
@@ -126,11 +126,11 @@ pub(super) fn reset<H: Hal>(hal: H, transport: &dyn Transport) -> Result<(), Vir
     wait(hal, || transport.status() == Status::new()).map_err(VirtioError::ResetTimeout)
 }
 
-/// Waits until `done`, or gives the time after which it gave up.
+/// Waits until `done`. On a timeout returns the time limit.
 pub(super) fn wait<H: Hal>(hal: H, done: impl Fn() -> bool) -> Result<(), u64> {
     let deadline_ns = hal.now_ns().saturating_add(RESET_NS);
     loop {
-        // The time first: a last look follows however long the one before it took.
+        // Reads the time first, so that one look at the device always follows the deadline.
         let late = hal.now_ns() >= deadline_ns;
         if done() {
             return Ok(());

@@ -136,7 +136,7 @@ mod tests {
     }
 
     proptest! {
-        /// No map names a vector that is not there, and every queue with a wish is heard.
+        /// Every map names existing vectors only, and every queue that wants interrupts has one.
         #[test]
         fn maps_stay_within_the_vectors(n in 0u16..40, wanted in prop::collection::vec(any::<bool>(), 0..40)) {
             let wishes = wishes(&wanted);

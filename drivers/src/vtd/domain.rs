@@ -2,13 +2,11 @@
 
 use super::{RemapUnit, VtdError};
 use crate::apic::{ApicMode, Lapic};
-use crate::message::parent_with;
 use alloc::sync::Arc;
 use hal::{DeviceAddress, DmaExchange128, Hal};
 use irq::posted::PostedMsi;
 use irq::{
-    AllocRequest, ChipOps, Delivery, HardwareIrq, IrqChip, IrqDomain, IrqError, Level, LevelData, MsiMessage, Target,
-    Vector,
+    AllocRequest, DeliveryKind, HardwareIrq, IrqChip, IrqDomain, IrqError, Level, LevelData, MsiMessage, Target, Vector,
 };
 use spec::apic::DeliveryMode;
 use spec::msi::{ADDRESS_PREFIX, RemappableAddress};
@@ -25,7 +23,7 @@ pub struct GuestPosting {
     pub urgent: bool,
 }
 
-/// What the chips of both formats share.
+/// State that the chips of both formats share.
 struct Remapping<H: Hal> {
     unit: Arc<RemapUnit<H>>,
     lapic: Arc<Lapic<H>>,
@@ -50,53 +48,43 @@ where
     /// Writes the entry, then tells the levels towards the CPU.
     fn retarget(&self, level: &Level<'_>, target: Target, entry: u128) -> Result<(), IrqError> {
         self.unit.set_host(level.hwirq().0, entry)?;
-        let mover = parent_with(level, |ops| ops.set_affinity)?;
-        mover.chip().set_affinity(&mover, target)
+        level.set_parent_affinity(target)
     }
 }
 
-/// The chip of remapped lines.
-pub struct RemapChip<H: Hal> {
+/// Serves the chip of remapped lines.
+struct RemappedLines<H: Hal> {
     remapping: Arc<Remapping<H>>,
     /// Chips differ by how their lines are delivered.
-    delivery: Delivery,
+    delivery: DeliveryKind,
 }
 
-impl<H: Hal> RemapChip<H>
+impl<H: Hal> RemappedLines<H>
 where
     H::Dma: DmaExchange128,
 {
+    fn chip(self: &Arc<Self>) -> Arc<IrqChip> {
+        IrqChip::of("INTEL-IR", self).set_affinity(Self::set_affinity).compose_message(Self::compose_message).build()
+    }
+
     /// The trigger mode stays edge for level lines too: their controller is told of the end by itself, and the entry
     /// can change while the line is asserted.
     fn entry(&self, target: Target) -> Result<u128, IrqError> {
         let lapic = &self.remapping.lapic;
         let nowhere = IrqError::Target("INTEL-IR", target);
         let id = lapic.id(target.cpu).map_err(|_| nowhere)?;
-        let vector = target.vector.ok_or(nowhere)?;
+        let vector = target.vector().ok_or(nowhere)?;
         let entry = Remapped::new()
             .with_present(true)
             .with_vector(vector.0)
             .with_destination(lapic.mode().destination_field(id));
         let entry = match self.delivery {
-            Delivery::Fixed | Delivery::PrivateStack => entry.with_delivery_mode(DeliveryMode::FIXED.0),
-            Delivery::Nmi => entry.with_delivery_mode(DeliveryMode::NMI.0),
+            DeliveryKind::Fixed | DeliveryKind::PrivateStack => entry.with_delivery_mode(DeliveryMode::FIXED.0),
+            DeliveryKind::Nmi => entry.with_delivery_mode(DeliveryMode::NMI.0),
             // SDM vol. 3, "Logical Destination Mode in x2APIC Mode": cluster id>>4, one bit of sixteen inside it.
-            Delivery::Logical => entry.with_logical(true).with_destination((id.0 >> 4) << 16 | 1 << (id.0 & 0xf)),
+            DeliveryKind::Logical => entry.with_logical(true).with_destination((id.0 >> 4) << 16 | 1 << (id.0 & 0xf)),
         };
         Ok(entry.into_bits())
-    }
-}
-
-impl<H: Hal> IrqChip for RemapChip<H>
-where
-    H::Dma: DmaExchange128,
-{
-    fn name(&self) -> &'static str {
-        "INTEL-IR"
-    }
-
-    fn provides(&self) -> ChipOps {
-        ChipOps { set_affinity: true, compose_message: true, ..ChipOps::default() }
     }
 
     fn set_affinity(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
@@ -106,35 +94,12 @@ where
     fn compose_message(&self, level: &Level<'_>) -> Result<MsiMessage, IrqError> {
         Ok(self.remapping.message(level))
     }
-
-    fn deactivate(&self, hwirq: HardwareIrq) -> Result<(), IrqError> {
-        Ok(self.remapping.unit.set_host(hwirq.0, 0)?)
-    }
-
-    fn settles(&self, hwirq: HardwareIrq) -> bool {
-        self.remapping.unit.settles(hwirq.0)
-    }
-
-    fn release(&self, hwirq: HardwareIrq) {
-        self.remapping.unit.free(hwirq.0);
-    }
 }
 
-/// The chip of posted lines.
-pub struct PostedChip<H: Hal> {
+/// Serves the chip of posted lines.
+struct PostedLines<H: Hal> {
     remapping: Arc<Remapping<H>>,
     posted: Arc<PostedMsi<H>>,
-}
-
-impl<H: Hal> PostedChip<H>
-where
-    H::Dma: DmaExchange128,
-{
-    fn entry(&self, target: Target) -> Result<u128, IrqError> {
-        let nowhere = IrqError::Target("INTEL-IR-POST", target);
-        let descriptor = self.posted.descriptor_address(target.cpu).ok_or(nowhere)?;
-        Ok(posted_entry(descriptor, target.vector.ok_or(nowhere)?, false))
-    }
 }
 
 fn posted_entry(DeviceAddress(descriptor): DeviceAddress, vector: Vector, urgent: bool) -> u128 {
@@ -148,16 +113,23 @@ fn posted_entry(DeviceAddress(descriptor): DeviceAddress, vector: Vector, urgent
         .into_bits()
 }
 
-impl<H: Hal> IrqChip for PostedChip<H>
+impl<H: Hal> PostedLines<H>
 where
     H::Dma: DmaExchange128,
 {
-    fn name(&self) -> &'static str {
-        "INTEL-IR-POST"
+    fn chip(self: &Arc<Self>) -> Arc<IrqChip> {
+        IrqChip::of("INTEL-IR-POST", self)
+            .ack(Self::ack)
+            .set_affinity(Self::set_affinity)
+            .compose_message(Self::compose_message)
+            .is_pending(Self::is_pending)
+            .build()
     }
 
-    fn provides(&self) -> ChipOps {
-        ChipOps { ack: true, set_affinity: true, compose_message: true, is_pending: true, ..ChipOps::default() }
+    fn entry(&self, target: Target) -> Result<u128, IrqError> {
+        let nowhere = IrqError::Target("INTEL-IR-POST", target);
+        let descriptor = self.posted.descriptor_address(target.cpu).ok_or(nowhere)?;
+        Ok(posted_entry(descriptor, target.vector().ok_or(nowhere)?, false))
     }
 
     /// Under the notification handler the LAPIC has only the notification in service, and its EOI comes once, at the
@@ -179,20 +151,7 @@ where
 
     /// In the descriptor, or in the LAPIC after a retrigger.
     fn is_pending(&self, level: &Level<'_>, target: Target) -> bool {
-        self.posted.is_pending(target)
-            || parent_with(level, |ops| ops.is_pending).is_ok_and(|parent| parent.chip().is_pending(&parent, target))
-    }
-
-    fn deactivate(&self, hwirq: HardwareIrq) -> Result<(), IrqError> {
-        Ok(self.remapping.unit.set_host(hwirq.0, 0)?)
-    }
-
-    fn settles(&self, hwirq: HardwareIrq) -> bool {
-        self.remapping.unit.settles(hwirq.0)
-    }
-
-    fn release(&self, hwirq: HardwareIrq) {
-        self.remapping.unit.free(hwirq.0);
+        self.posted.is_pending(target) || level.is_pending_at_parent(target)
     }
 }
 
@@ -201,7 +160,8 @@ where
 pub struct RemapDomain<H: Hal> {
     remapping: Arc<Remapping<H>>,
     parent: Arc<dyn IrqDomain>,
-    posted: Option<Arc<PostedChip<H>>>,
+    /// The chip of posted lines; remapped ones have a chip each.
+    posted: Option<Arc<IrqChip>>,
 }
 
 impl<H: Hal> RemapDomain<H>
@@ -227,8 +187,8 @@ where
             return Err(VtdError::Missing("posted interrupts (CAP.PI, bit 59)"));
         }
         let remapping = Arc::new(Remapping { unit, lapic });
-        let chip = Arc::new(PostedChip { remapping: remapping.clone(), posted });
-        Ok(Self { remapping, parent, posted: Some(chip) })
+        let lines = Arc::new(PostedLines { remapping: remapping.clone(), posted });
+        Ok(Self { remapping, parent, posted: Some(lines.chip()) })
     }
 
     /// Posts the line of entry `hwirq` to a guest from now on, in one step. The host's affinity changes meanwhile are
@@ -256,12 +216,14 @@ where
         self.remapping.unit.set_guest(hwirq.0, None)
     }
 
-    fn check(&self, delivery: Delivery) -> Result<(), IrqError> {
+    fn check(&self, delivery: DeliveryKind) -> Result<(), IrqError> {
         match (delivery, self.posted.is_some()) {
-            (Delivery::Nmi, true) => Err(IrqError::Delivery("a posted line cannot be an NMI")),
-            (Delivery::Logical, true) => Err(IrqError::Delivery("a posted line cannot have a logical destination")),
-            (Delivery::PrivateStack, true) => Err(IrqError::Delivery("a posted line cannot have a stack of its own")),
-            (Delivery::Logical, false) if self.remapping.lapic.mode() == ApicMode::XApic => {
+            (DeliveryKind::Nmi, true) => Err(IrqError::Delivery("a posted line cannot be an NMI")),
+            (DeliveryKind::Logical, true) => Err(IrqError::Delivery("a posted line cannot have a logical destination")),
+            (DeliveryKind::PrivateStack, true) => {
+                Err(IrqError::Delivery("a posted line cannot have a stack of its own"))
+            }
+            (DeliveryKind::Logical, false) if self.remapping.lapic.mode() == ApicMode::XApic => {
                 Err(IrqError::Delivery("a logical destination needs x2APIC mode"))
             }
             _ => Ok(()),
@@ -277,8 +239,8 @@ where
         if self.posted.is_some() { "INTEL-IR-POST" } else { "INTEL-IR" }
     }
 
-    fn parent(&self) -> Option<&dyn IrqDomain> {
-        Some(&*self.parent)
+    fn parent(&self) -> Option<Arc<dyn IrqDomain>> {
+        Some(self.parent.clone())
     }
 
     fn is_posted(&self) -> bool {
@@ -288,14 +250,24 @@ where
     fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
         self.check(request.delivery)?;
         let hwirq = HardwareIrq(self.remapping.unit.allocate(request.requester)?);
-        let chip: Arc<dyn IrqChip> = match &self.posted {
-            Some(chip) => chip.clone(),
-            None => Arc::new(RemapChip { remapping: self.remapping.clone(), delivery: request.delivery }),
-        };
+        let remapped = || RemappedLines { remapping: self.remapping.clone(), delivery: request.delivery };
+        let chip = self.posted.clone().unwrap_or_else(|| Arc::new(remapped()).chip());
         Ok(LevelData { chip, hwirq })
     }
 
     fn activate(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
         level.chip().set_affinity(level, target)
+    }
+
+    fn deactivate(&self, hwirq: HardwareIrq) -> Result<(), IrqError> {
+        Ok(self.remapping.unit.set_host(hwirq.0, 0)?)
+    }
+
+    fn settles(&self, hwirq: HardwareIrq) -> bool {
+        self.remapping.unit.settles(hwirq.0)
+    }
+
+    fn release(&self, hwirq: HardwareIrq) {
+        self.remapping.unit.free(hwirq.0);
     }
 }

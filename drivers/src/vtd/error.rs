@@ -46,7 +46,7 @@ pub enum VtdError {
     TableFull(u32),
     /// No line has this entry.
     NoEntry(u64),
-    /// Somebody else wrote this entry: it reads otherwise than the driver left it.
+    /// Other software wrote this entry: it no longer holds the driver's value.
     Overwritten(u64),
     /// A posted descriptor that is not aligned to 64 bytes.
     Descriptor(DeviceAddress),

@@ -2,12 +2,14 @@
 
 use super::RemapUnit;
 use crate::message::MessageSource;
+use crate::register::Typed as _;
 use alloc::sync::Arc;
 use core::fmt;
-use hal::{DmaExchange128, Hal, Regs};
+use hal::{DmaExchange128, Hal};
 use irq::{MsiMessage, RequesterId};
 use spec::vtd::registers::{
-    EventControl, FAULT_RECORD_SIZE, FEADDR, FECTL, FEDATA, FEUADDR, FSTS, FaultReason, FaultRecord, FaultStatus,
+    EventControl, FAULT_RECORD, FAULT_RECORD_CLEAR, FAULT_RECORD_SIZE, FEADDR, FECTL, FEDATA, FEUADDR, FSTS,
+    FaultReason, FaultRecord, FaultStatus,
 };
 
 /// A request that the unit blocked (VT-d, "Fault Recording Registers").
@@ -15,7 +17,7 @@ use spec::vtd::registers::{
 pub struct Fault {
     /// Why.
     pub reason: FaultReason,
-    /// Whose request it was.
+    /// Source of the request.
     pub requester: RequesterId,
     /// The entry it asked for; meaningless for reasons that are not of interrupts.
     pub interrupt_index: u16,
@@ -48,7 +50,7 @@ pub struct FaultsTaken {
     pub pending: bool,
 }
 
-/// How often the records are read over before the handler gives up on a device that faults without end.
+/// How often the handler reads all records before it gives up on a device that faults without end.
 const FAULT_ROUNDS: u32 = 4;
 
 impl<H: Hal> RemapUnit<H>
@@ -60,7 +62,7 @@ where
     pub fn take_faults(&self, mut report: impl FnMut(Fault)) -> FaultsTaken {
         let records = u32::from(self.capability.fault_records_less_one()) + 1;
         let base = u32::from(self.capability.fault_record_offset_16_bytes()) * 16;
-        let mut status = FaultStatus::from_bits(self.regs.read32(FSTS));
+        let mut status = FaultStatus::from_bits(self.regs.read(FSTS));
         let lost = status.overflow();
         for _ in 0..FAULT_ROUNDS {
             // Records fill round robin, from the one that was first when the pending bit was last set.
@@ -68,15 +70,16 @@ where
             for record in (0..records).map(|step| (first + step) % records) {
                 self.take_record(base + record * FAULT_RECORD_SIZE, &mut report);
             }
-            self.regs.write32(FSTS, FaultStatus::new().with_overflow(true).into_bits());
-            status = FaultStatus::from_bits(self.regs.read32(FSTS));
+            self.regs.strobe(FSTS, FaultStatus::new().with_overflow(true).into_bits());
+            status = FaultStatus::from_bits(self.regs.read(FSTS));
         }
         FaultsTaken { lost: lost || status.overflow(), pending: status.pending() }
     }
 
     fn take_record(&self, offset: u32, report: &mut impl FnMut(Fault)) {
-        let high = u128::from(self.regs.read64(offset + 8)) << 64;
-        let record = FaultRecord::from_bits(high | u128::from(self.regs.read64(offset)));
+        let half = |index: u32| u128::from(self.regs.read(FAULT_RECORD.get(index).behind(offset)));
+        let high = half(1) << 64;
+        let record = FaultRecord::from_bits(high | half(0));
         if record.fault() {
             report(Fault {
                 reason: FaultReason(record.reason()),
@@ -84,7 +87,7 @@ where
                 interrupt_index: record.interrupt_index(),
             });
             let clear = FaultRecord::new().with_fault(true).into_bits() >> 96;
-            self.regs.write32(offset + 12, clear as u32);
+            self.regs.strobe(FAULT_RECORD_CLEAR.behind(offset), clear as u32);
         }
     }
 }
@@ -114,18 +117,18 @@ impl<H: Hal> MessageSource for FaultEvent<H> {
     }
 
     fn mask(&self, _entry: u32) {
-        self.0.regs.write32(FECTL, EventControl::new().with_masked(true).into_bits());
+        self.0.regs.write(FECTL, EventControl::new().with_masked(true).into_bits());
         // The read waits for the write: no fault interrupt is sent after it.
-        self.0.regs.read32(FECTL);
+        self.0.regs.read(FECTL);
     }
 
     fn unmask(&self, _entry: u32) {
-        self.0.regs.write32(FECTL, EventControl::new().into_bits());
+        self.0.regs.write(FECTL, EventControl::new().into_bits());
     }
 
     fn write(&self, _entry: u32, message: MsiMessage) {
-        self.0.regs.write32(FEDATA, message.data);
-        self.0.regs.write32(FEADDR, message.address as u32);
-        self.0.regs.write32(FEUADDR, (message.address >> 32) as u32);
+        self.0.regs.write(FEDATA, message.data);
+        self.0.regs.write(FEADDR, message.address as u32);
+        self.0.regs.write(FEUADDR, (message.address >> 32) as u32);
     }
 }

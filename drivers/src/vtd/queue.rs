@@ -1,7 +1,8 @@
 //! Queued invalidation: one request and one wait descriptor at a time (VT-d, "Queued Invalidation Interface").
 
 use super::QueueFault;
-use hal::{Dma, DmaError, Hal, Regs, Word};
+use crate::register::Typed as _;
+use hal::{Dma, DmaError, Hal, Word};
 use irq::RequesterId;
 use spec::vtd::invalidation::{DescriptorType, InterruptEntryCache, SIZE, Wait};
 use spec::vtd::registers::{
@@ -37,9 +38,9 @@ impl<H: Hal> InvalidationQueue<H> {
 
     /// Tells the unit where the queue is. Only while queued invalidation is off.
     pub(super) fn announce(&self, regs: &H::Regs) {
-        regs.write64(IQT, 0);
+        regs.write(IQT, 0);
         let address = QueueAddress::new().with_page(self.descriptors.device_address().0 >> 12);
-        regs.write64(IQA, address.into_bits());
+        regs.write(IQA, address.into_bits());
     }
 
     /// Makes the unit forget the entry `index`, or all entries, and waits until it has.
@@ -61,7 +62,7 @@ impl<H: Hal> InvalidationQueue<H> {
             self.sequence = self.sequence.wrapping_add(1);
             self.push(request);
             self.push(self.wait_descriptor());
-            regs.write64(IQT, QueuePointer::new().with_index(self.tail).into_bits());
+            regs.write(IQT, QueuePointer::new().with_index(self.tail).into_bits());
             outcome = self.wait(regs);
             if !matches!(outcome, Err(QueueFault::DeviceTimeout(_))) {
                 break;
@@ -93,7 +94,7 @@ impl<H: Hal> InvalidationQueue<H> {
     }
 
     fn head(&self, regs: &H::Regs) -> u16 {
-        QueuePointer::from_bits(regs.read64(IQH)).index()
+        QueuePointer::from_bits(regs.read(IQH)).index()
     }
 
     /// Waits for the newest wait descriptor; looks for errors only when it does not come at once.
@@ -135,23 +136,23 @@ impl<H: Hal> InvalidationQueue<H> {
 
     /// Reads and clears an error of the queue, so that it runs on (VT-d, "Fault Status Register").
     fn take_error(&self, regs: &H::Regs) -> Option<QueueFault> {
-        let status = FaultStatus::from_bits(regs.read32(FSTS));
-        let record = QueueError::from_bits(regs.read64(IQERCD));
+        let status = FaultStatus::from_bits(regs.read(FSTS));
+        let record = QueueError::from_bits(regs.read(IQERCD));
         if status.queue_error() {
-            // The queue stands at the descriptor it refused, and would refuse it again: the wait takes its place. When
-            // it was the wait, the request before it is done, and nothing is wrong but the fetch.
+            // The queue has stopped at a descriptor that it refused, and would refuse it again, so a wait descriptor
+            // replaces it. If it was a wait descriptor, the request before it is done, and only the fetch failed.
             let head = self.head(regs) % DESCRIPTORS;
             self.place(head, self.wait_descriptor());
-            regs.write32(FSTS, FaultStatus::new().with_queue_error(true).into_bits());
+            regs.strobe(FSTS, FaultStatus::new().with_queue_error(true).into_bits());
             let request_done = (head + 1) % DESCRIPTORS == self.tail;
             return (!request_done).then_some(QueueFault::Refused(QueueErrorInfo(record.info())));
         }
         if status.time_out_error() {
-            regs.write32(FSTS, FaultStatus::new().with_time_out_error(true).into_bits());
+            regs.strobe(FSTS, FaultStatus::new().with_time_out_error(true).into_bits());
             return Some(QueueFault::DeviceTimeout(RequesterId(record.time_out_source())));
         }
         if status.completion_error() {
-            regs.write32(FSTS, FaultStatus::new().with_completion_error(true).into_bits());
+            regs.strobe(FSTS, FaultStatus::new().with_completion_error(true).into_bits());
             return Some(QueueFault::WrongAnswer(RequesterId(record.completion_source())));
         }
         None

@@ -12,7 +12,7 @@ use hal::host::HostHal;
 use hal::{CpuId, CpuSet, DeviceAddress, Dma, Hal, Word};
 use irq::posted::{PostedConfig, PostedMsi};
 use irq::{
-    AllocRequest, Delivery, Irq, IrqDomain, IrqError, Level, LevelData, MsiMessage, RequesterId, Target, Vector,
+    AllocRequest, DeliveryKind, Irq, IrqDomain, IrqError, Level, LevelData, MsiMessage, RequesterId, Target, Vector,
 };
 use spec::vtd::registers::QueueErrorInfo;
 use unit::{EXTENDED, POSTING, Trouble, Unit};
@@ -54,7 +54,7 @@ impl Setup {
     }
 
     /// A line of requester 3a:00.0 on `domain`, delivered to `target`.
-    fn line(&self, domain: &RemapDomain<HostHal>, delivery: Delivery, target: Target) -> Vec<LevelData> {
+    fn line(&self, domain: &RemapDomain<HostHal>, delivery: DeliveryKind, target: Target) -> Vec<LevelData> {
         let request = request(delivery);
         let vector = self.vectors.allocate(&request).unwrap();
         let levels = vec![domain.allocate(&request).unwrap(), vector];
@@ -65,7 +65,7 @@ impl Setup {
     /// The posted entry for `target`, by the words of the manual's figure.
     fn posted_words(&self, target: Target) -> [u64; 2] {
         let DeviceAddress(descriptor) = self.posted.descriptor_address(target.cpu).unwrap();
-        let low = (descriptor & 0xffff_ffc0) << 32 | u64::from(target.vector.unwrap().0) << 16 | 0x8001;
+        let low = (descriptor & 0xffff_ffc0) << 32 | u64::from(target.vector().unwrap().0) << 16 | 0x8001;
         [low, descriptor >> 32 << 32 | 0x4_3a00]
     }
 
@@ -74,7 +74,7 @@ impl Setup {
     }
 }
 
-fn request(delivery: Delivery) -> AllocRequest {
+fn request(delivery: DeliveryKind) -> AllocRequest {
     AllocRequest { requester: RequesterId(0x3a00), index: 0, affinity: CpuSet::first(2), managed: false, delivery }
 }
 
@@ -122,7 +122,7 @@ fn posted_delivery_is_refused_where_the_unit_cannot_post() {
 #[test]
 fn a_remapped_line_moves_by_its_entry() {
     let setup = Setup::new(0);
-    let levels = setup.line(&setup.remapped(), Delivery::Fixed, A);
+    let levels = setup.line(&setup.remapped(), DeliveryKind::Fixed, A);
     let level = Level::new(Irq(0), &levels);
     assert_eq!(setup.device.entry(0), [0x0000_0007_0041_0001, 0x0004_3a00]);
     assert_eq!(level.chip().compose_message(&level), Ok(MsiMessage { address: 0xfee0_0010, data: 0 }));
@@ -130,15 +130,15 @@ fn a_remapped_line_moves_by_its_entry() {
     assert_eq!(setup.device.entry(0), [0x0000_0123_0052_0001, 0x0004_3a00]);
     assert_eq!(level.chip().compose_message(&level), Ok(MsiMessage { address: 0xfee0_0010, data: 0 }));
     assert_eq!(setup.invalidated(), [0x14, 0x14], "each change is followed by an invalidation of entry 0");
-    level.chip().release(level.hwirq());
+    setup.remapped().release(level.hwirq());
     assert_eq!(setup.device.entry(0), [0, 0]);
 }
 
 #[test]
 fn remapped_lines_may_be_nmis_and_logical() {
     let setup = Setup::new(0);
-    setup.line(&setup.remapped(), Delivery::Nmi, A);
-    setup.line(&setup.remapped(), Delivery::Logical, B);
+    setup.line(&setup.remapped(), DeliveryKind::Nmi, A);
+    setup.line(&setup.remapped(), DeliveryKind::Logical, B);
     assert_eq!(setup.device.entry(0)[0], 0x0000_0007_0041_0081);
     assert_eq!(setup.device.entry(1)[0], 0x0012_0008_0052_0005, "cluster 0x12, member 3");
 }
@@ -146,7 +146,7 @@ fn remapped_lines_may_be_nmis_and_logical() {
 #[test]
 fn a_posted_line_names_its_cpus_descriptor() {
     let setup = Setup::new(POSTING);
-    let levels = setup.line(&setup.posted(), Delivery::Fixed, A);
+    let levels = setup.line(&setup.posted(), DeliveryKind::Fixed, A);
     let level = Level::new(Irq(0), &levels);
     assert_eq!(setup.device.entry(0), setup.posted_words(A));
     level.chip().set_affinity(&level, B).unwrap();
@@ -157,7 +157,7 @@ fn a_posted_line_names_its_cpus_descriptor() {
 #[test]
 fn what_a_posted_line_cannot_be_is_refused() {
     let setup = Setup::new(POSTING);
-    for delivery in [Delivery::Nmi, Delivery::Logical, Delivery::PrivateStack] {
+    for delivery in [DeliveryKind::Nmi, DeliveryKind::Logical, DeliveryKind::PrivateStack] {
         let refused = setup.posted().allocate(&request(delivery)).err();
         assert!(matches!(refused, Some(IrqError::Delivery(_))), "{delivery:?}: {refused:?}");
     }
@@ -167,14 +167,14 @@ fn what_a_posted_line_cannot_be_is_refused() {
 #[test]
 fn a_retriggered_posted_line_ends_in_an_eoi_and_a_notified_one_does_not() {
     let setup = Setup::new(POSTING);
-    let levels = setup.line(&setup.posted(), Delivery::Fixed, A);
+    let levels = setup.line(&setup.posted(), DeliveryKind::Fixed, A);
     let level = Level::new(Irq(0), &levels);
     let root = level.parent().unwrap();
     assert!(root.chip().retrigger(&root), "the core finds the operation at the root");
     level.chip().ack(&level);
     assert_eq!(setup.apic.writes(), [(0x83f, 64, 0x41), (0x80b, 64, 0)]);
 
-    setup.posted.descriptor(CpuId(0)).unwrap().post(A.vector.unwrap(), false);
+    setup.posted.descriptor(CpuId(0)).unwrap().post(A.vector().unwrap(), false);
     setup.hal.interrupt(CpuId(0), || {
         setup.posted.handle(|_| level.chip().ack(&level), || setup.lapic.eoi());
     });
@@ -186,10 +186,10 @@ fn a_retriggered_posted_line_ends_in_an_eoi_and_a_notified_one_does_not() {
 #[test]
 fn pending_is_the_descriptor_or_the_lapic() {
     let setup = Setup::new(POSTING);
-    let levels = setup.line(&setup.posted(), Delivery::Fixed, A);
+    let levels = setup.line(&setup.posted(), DeliveryKind::Fixed, A);
     let level = Level::new(Irq(0), &levels);
     assert!(!level.chip().is_pending(&level, A));
-    setup.posted.descriptor(CpuId(0)).unwrap().post(A.vector.unwrap(), false);
+    setup.posted.descriptor(CpuId(0)).unwrap().post(A.vector().unwrap(), false);
     assert!(level.chip().is_pending(&level, A));
     setup.hal.interrupt(CpuId(0), || _ = setup.posted.handle(|_| (), || ()));
     assert!(!level.chip().is_pending(&level, A));
@@ -206,7 +206,7 @@ const GUEST_WORDS: [u64; 2] = [0x2345_67c0_0099_c001, 0x0000_0001_0004_3a00];
 fn a_line_lent_to_a_guest_stays_lent_and_comes_back_posted() {
     let setup = Setup::new(POSTING);
     let domain = setup.posted();
-    let levels = setup.line(&domain, Delivery::Fixed, A);
+    let levels = setup.line(&domain, DeliveryKind::Fixed, A);
     let level = Level::new(Irq(0), &levels);
     domain.lend_to_guest(level.hwirq(), GUEST).unwrap();
     assert_eq!(setup.device.entry(0), GUEST_WORDS);
@@ -222,7 +222,7 @@ fn a_line_lent_to_a_guest_stays_lent_and_comes_back_posted() {
 fn a_line_of_a_remapped_domain_comes_back_remapped() {
     let setup = Setup::new(POSTING);
     let domain = setup.remapped();
-    let levels = setup.line(&domain, Delivery::Fixed, A);
+    let levels = setup.line(&domain, DeliveryKind::Fixed, A);
     let hwirq = Level::new(Irq(0), &levels).hwirq();
     domain.lend_to_guest(hwirq, GUEST).unwrap();
     assert_eq!(setup.device.entry(0), GUEST_WORDS);
@@ -241,7 +241,7 @@ fn trouble(setup: &Setup, trouble: Trouble) -> Result<(), VtdError> {
 #[test]
 fn a_refused_descriptor_is_an_error_and_the_queue_runs_on() {
     let setup = Setup::new(0);
-    let levels = setup.line(&setup.remapped(), Delivery::Fixed, A);
+    let levels = setup.line(&setup.remapped(), DeliveryKind::Fixed, A);
     let refused = trouble(&setup, Trouble::Refuse);
     assert_eq!(refused, Err(VtdError::Queue(QueueFault::Refused(QueueErrorInfo::TYPE))));
     assert_eq!(setup.device.entry(0)[0], 0x0000_0007_0041_0001, "the line stays where it was");
@@ -253,7 +253,7 @@ fn a_refused_descriptor_is_an_error_and_the_queue_runs_on() {
 #[test]
 fn a_wait_that_was_not_fetched_is_put_there_again() {
     let setup = Setup::new(0);
-    setup.line(&setup.remapped(), Delivery::Fixed, A);
+    setup.line(&setup.remapped(), DeliveryKind::Fixed, A);
     setup.invalidated();
     let before_ns = setup.hal.now_ns();
     assert_eq!(trouble(&setup, Trouble::RefuseWait), Ok(()));
@@ -264,7 +264,7 @@ fn a_wait_that_was_not_fetched_is_put_there_again() {
 #[test]
 fn an_invalidation_that_a_silent_device_aborted_is_tried_again() {
     let setup = Setup::new(0);
-    setup.line(&setup.remapped(), Delivery::Fixed, A);
+    setup.line(&setup.remapped(), DeliveryKind::Fixed, A);
     setup.invalidated();
     trouble(&setup, Trouble::DeviceSilent).unwrap();
     assert_eq!(setup.invalidated(), [0x14]);
@@ -274,7 +274,7 @@ fn an_invalidation_that_a_silent_device_aborted_is_tried_again() {
 #[test]
 fn a_dead_queue_is_a_timeout_not_a_hang() {
     let setup = Setup::new(0);
-    setup.line(&setup.remapped(), Delivery::Fixed, A);
+    setup.line(&setup.remapped(), DeliveryKind::Fixed, A);
     let dead = VtdError::Queue(QueueFault::Timeout(10_000_000));
     let before_ns = setup.hal.now_ns();
     assert_eq!(trouble(&setup, Trouble::Dead), Err(dead));
@@ -284,9 +284,9 @@ fn a_dead_queue_is_a_timeout_not_a_hang() {
 #[test]
 fn an_entry_the_unit_may_remember_is_not_used_again() {
     let setup = Setup::new(0);
-    let levels = setup.line(&setup.remapped(), Delivery::Fixed, A);
+    let levels = setup.line(&setup.remapped(), DeliveryKind::Fixed, A);
     setup.device.state.lock().unwrap().trouble = Some(Trouble::Dead);
-    levels[0].chip.release(levels[0].hwirq);
+    setup.remapped().release(levels[0].hwirq);
     setup.device.state.lock().unwrap().trouble = None;
     assert_eq!(setup.device.entry(0), [0, 0]);
     assert_eq!(setup.unit.allocate(RequesterId(0)), Ok(1));
@@ -296,16 +296,16 @@ fn an_entry_the_unit_may_remember_is_not_used_again() {
 #[test]
 fn what_the_unit_may_remember_it_is_told_to_forget_until_it_does() {
     let setup = Setup::new(0);
-    let levels = setup.line(&setup.remapped(), Delivery::Fixed, A);
+    let levels = setup.line(&setup.remapped(), DeliveryKind::Fixed, A);
     setup.invalidated();
     setup.device.state.lock().unwrap().trouble = Some(Trouble::Refuse);
-    levels[0].chip.release(levels[0].hwirq);
+    setup.remapped().release(levels[0].hwirq);
     assert_eq!(setup.unit.set_guest(0, Some(1)), Err(VtdError::NoEntry(0)), "it is no line's");
     setup.device.state.lock().unwrap().trouble = Some(Trouble::Refuse);
-    assert!(!levels[0].chip.settles(levels[0].hwirq));
+    assert!(!setup.remapped().settles(levels[0].hwirq));
     assert_eq!(setup.unit.allocate(RequesterId(0)), Ok(1));
     assert_eq!(setup.invalidated(), []);
-    assert!(levels[0].chip.settles(levels[0].hwirq));
+    assert!(setup.remapped().settles(levels[0].hwirq));
     assert_eq!(setup.invalidated(), [0x14]);
     assert_eq!(setup.unit.allocate(RequesterId(0)), Ok(0), "and it is used again");
 }
@@ -315,10 +315,10 @@ fn an_inactive_line_delivers_nothing_until_it_is_pointed_somewhere() {
     let setup = Setup::new(POSTING);
     let domain = setup.posted();
     for (entry, domain) in [&setup.remapped(), &domain].into_iter().enumerate() {
-        let levels = setup.line(domain, Delivery::Fixed, A);
+        let levels = setup.line(domain, DeliveryKind::Fixed, A);
         let level = Level::new(Irq(0), &levels);
         let active = setup.device.entry(entry as u64);
-        level.chip().deactivate(level.hwirq()).unwrap();
+        domain.deactivate(level.hwirq()).unwrap();
         assert_eq!(setup.device.entry(entry as u64), [0, 0]);
         level.chip().set_affinity(&level, A).unwrap();
         assert_eq!(setup.device.entry(entry as u64), active);
@@ -332,7 +332,7 @@ fn an_inactive_line_delivers_nothing_until_it_is_pointed_somewhere() {
 #[test]
 fn an_entry_written_by_somebody_else_is_noticed() {
     let setup = Setup::new(POSTING);
-    let levels = setup.line(&setup.posted(), Delivery::Fixed, A);
+    let levels = setup.line(&setup.posted(), DeliveryKind::Fixed, A);
     let table = setup.device.state.lock().unwrap().table & !0xfff;
     setup.hal.dma_at(DeviceAddress(table)).unwrap().words()[0].set(0);
     let level = Level::new(Irq(0), &levels);
@@ -380,7 +380,7 @@ fn only_pci_messages_are_posted() {
 fn the_fault_event_is_a_plain_message_to_a_wide_id() {
     let setup = Setup::new(POSTING);
     let domain = MessageDomain::new(setup.hal, FaultEvent::new(setup.unit.clone()), setup.vectors.clone()).unwrap();
-    let request = request(Delivery::Fixed);
+    let request = request(DeliveryKind::Fixed);
     let vector = setup.vectors.allocate(&request).unwrap();
     let levels = [domain.allocate(&request).unwrap(), vector];
     let level = Level::new(Irq(0), &levels);

@@ -3,8 +3,9 @@
 use super::queue::InvalidationQueue;
 use super::{QueueFault, VtdError};
 use crate::apic::ApicMode;
+use crate::register::Typed as _;
 use crate::slots::Slots;
-use hal::{Dma, DmaExchange128, Hal, Lock, Regs, Word};
+use hal::{Dma, DmaExchange128, Hal, Lock, Word};
 use irq::RequesterId;
 use spec::vtd::irte::{Common, SIZE, SourceQualifier, SourceValidation};
 use spec::vtd::registers::{
@@ -27,15 +28,15 @@ pub struct RemapConfig {
 /// An entry of the table that a line has.
 struct Entry {
     requester: RequesterId,
-    /// What the host wants delivered.
+    /// The host's entry.
     host: u128,
-    /// What a guest wants delivered, as long as it has the line.
+    /// The guest's entry, while a guest has the line.
     guest: Option<u128>,
-    /// What the table holds.
+    /// The entry now in the table.
     written: u128,
     /// An invalidation failed: the unit may still remember what the table held before.
     owed: bool,
-    /// It is no line's any more, and goes once nothing is owed.
+    /// No line uses the entry any more. It is freed once no invalidation is outstanding.
     freed: bool,
 }
 
@@ -47,7 +48,7 @@ pub struct RemapUnit<H: Hal> {
     apic_mode: ApicMode,
     table_entries: u32,
     table: H::Dma,
-    /// Taken after `entries` where both are.
+    /// Lock order: `entries` before this lock.
     queue: Lock<H, InvalidationQueue<H>>,
     entries: Lock<H, Slots<Entry>>,
 }
@@ -66,7 +67,7 @@ where
         if !table_entries.is_power_of_two() || !(2..=1 << 16).contains(&table_entries) {
             return Err(VtdError::TableEntries(table_entries));
         }
-        let extended = ExtendedCapability::from_bits(regs.read64(ECAP));
+        let extended = ExtendedCapability::from_bits(regs.read(ECAP));
         let wide = apic_mode == ApicMode::X2Apic;
         let needs = [
             (extended.interrupt_remapping(), "interrupt remapping (ECAP.IR)"),
@@ -78,7 +79,7 @@ where
         }
         let table_bytes = table_entries as usize * SIZE;
         let unit = Self {
-            capability: Capability::from_bits(regs.read64(CAP)),
+            capability: Capability::from_bits(regs.read(CAP)),
             regs,
             hal,
             apic_mode,
@@ -100,7 +101,7 @@ where
             .with_size((self.table_entries.ilog2() - 1) as u8)
             .with_extended_interrupt_mode(self.apic_mode == ApicMode::X2Apic)
             .with_page(self.table.device_address().0 >> 12);
-        self.regs.write64(IRTA, address.into_bits());
+        self.regs.write(IRTA, address.into_bits());
         self.command("SIRTP", |c| c.with_set_interrupt_table(true), |s| s.interrupt_table_set())?;
         self.invalidate(None)?;
         self.command("CFI off", |c| c.with_compatibility_format(false), |s| !s.compatibility_format())?;
@@ -115,7 +116,7 @@ where
         change: impl FnOnce(GlobalCommand) -> GlobalCommand,
         done: impl Fn(GlobalStatus) -> bool,
     ) -> Result<(), VtdError> {
-        let status = || GlobalStatus::from_bits(self.regs.read32(GSTS));
+        let status = || GlobalStatus::from_bits(self.regs.read(GSTS));
         // The status shows one-shot commands as set for ever after; written back, they would run again.
         let enabled = GlobalCommand::from_bits(status().into_bits())
             .with_set_root_table(false)
@@ -126,7 +127,7 @@ where
         if command == enabled {
             return Ok(());
         }
-        self.regs.write32(GCMD, command.into_bits());
+        self.regs.write(GCMD, command.into_bits());
         let deadline_ns = self.hal.now_ns().saturating_add(COMMAND_TIMEOUT_NS);
         while !done(status()) {
             if self.hal.now_ns() >= deadline_ns {
@@ -163,8 +164,8 @@ where
         self.update(index, |entry| entry.guest = guest)
     }
 
-    /// Changes what an entry should be, and then the table if that is not what it holds. When that fails, entry and
-    /// table are put back.
+    /// Changes the wanted content of an entry, and writes the table if the content differs. On failure restores entry
+    /// and table.
     fn update(&self, index: u64, change: impl FnOnce(&mut Entry)) -> Result<(), VtdError> {
         let mut entries = self.entries.lock();
         let entry = entries.get_mut(index as usize).filter(|entry| !entry.freed).ok_or(VtdError::NoEntry(index))?;
@@ -187,8 +188,8 @@ where
         outcome
     }
 
-    /// Gives an entry back. One that the unit may still remember is not used again before [`RemapUnit::settles`], and
-    /// one that somebody else wrote never.
+    /// Frees an entry. An entry that the unit may still cache is not reused before [`RemapUnit::settles`]. An entry
+    /// that other software wrote is never reused.
     pub(super) fn free(&self, index: u64) {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(index as usize) else { return };
@@ -206,8 +207,7 @@ where
         }
     }
 
-    /// Whether the unit remembers nothing of an entry but what the table says. An invalidation that failed is tried
-    /// once more.
+    /// True once the unit caches no older content of an entry. Retries a failed invalidation once.
     pub(super) fn settles(&self, index: u64) -> bool {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(index as usize) else { return true };
@@ -221,7 +221,7 @@ where
         true
     }
 
-    /// Changes an entry of the table from `old` to `new`, then has the unit forget the old one. Between the two the
+    /// Changes an entry of the table from `old` to `new`, then has the unit drop the cached old entry. In between the
     /// unit may use either.
     fn write(&self, index: u64, old: u128, new: u128) -> Result<(), VtdError> {
         if Common::from_bits(old).posted() || Common::from_bits(new).posted() {

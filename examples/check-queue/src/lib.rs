@@ -1,10 +1,10 @@
 //! The NVMe driver with its completion check, in a kernel that keeps its own interrupts and its own block layer.
 //!
-//! One controller, one queue pair, and every CPU submits to it. After each batch the driver looks once at the
-//! completion queue, and reaps only if something is there: a drive that holds its interrupts back, or a CPU that is
-//! busy elsewhere, no longer decides when I/Os end. The kernel has two duties: its interrupt handler calls
-//! [`Disk::interrupt`], and it takes completions in [`Requests::ended`] wherever they come from, in an interrupt or
-//! under its own submission.
+//! The example has one controller and one queue pair, and every CPU submits to it. After each batch the driver looks
+//! once at the completion queue, and reaps only if it finds a completion. A drive that holds its interrupts back, or a
+//! busy CPU, then no longer delays the end of I/Os. The kernel has two duties: its interrupt handler calls
+//! [`Disk::interrupt`], and it accepts completions in [`Requests::ended`] in any context, in an interrupt or under its
+//! own submission.
 #![no_std]
 extern crate alloc;
 
@@ -16,13 +16,13 @@ use drivers::nvme::{
 use hal::Hal;
 use irq::{Action, Irq, IrqReturn};
 
-/// Where the kernel's block layer learns that requests have ended.
+/// Tells the kernel's block layer that requests have ended.
 pub trait Requests: Send + Sync {
-    /// The request `tag` is over; `ok` when its data have moved. Interrupts are off.
+    /// The request `tag` has ended; `ok` means that its data have moved. Interrupts are off.
     fn ended(&self, tag: u64, ok: bool);
 }
 
-/// MSI-X entry of the I/O queue; entry 0 is the admin queue's, which this kernel polls.
+/// MSI-X entry of the I/O queue. Entry 0 belongs to the admin queue, which this kernel polls.
 pub const VECTOR: u16 = 1;
 
 /// A drive.
@@ -31,7 +31,7 @@ pub struct Disk<H: Hal> {
     queue: Arc<QueuePair<H>>,
 }
 
-/// Passes on what the driver reaped.
+/// Passes reaped completions to the kernel.
 struct Ends<R>(Arc<R>);
 
 impl<R: Requests> BatchDone for Ends<R> {
@@ -43,7 +43,7 @@ impl<R: Requests> BatchDone for Ends<R> {
 }
 
 impl<H: Hal> Disk<H> {
-    /// Brings up the drive whose registers are `bar0`. `check` is [`CompletionCheck::Auto`] unless one must know
+    /// Brings up the drive whose registers are `bar0`. Use [`CompletionCheck::Auto`] for `check` unless you know
     /// better.
     ///
     /// # Errors
@@ -66,19 +66,19 @@ impl<H: Hal> Disk<H> {
         self.controller.namespace().block_bytes()
     }
 
-    /// Sends a batch on its way, with one doorbell, and takes what has ended meanwhile. Any CPU, any context but the
-    /// end of a request of this disk under its own lock.
+    /// Submits a batch with one doorbell, and takes the completions that have arrived. Callable on any CPU and in any
+    /// context, except at the end of a request of this disk under its own lock.
     pub fn submit(&self, batch: &[IoRequest]) -> Submitted {
         self.queue.submit(batch)
     }
 
-    /// The drive's interrupt, from the kernel's own handler, with interrupts off. False when it found nothing: the
-    /// check had it all.
+    /// Call this from the kernel's own handler of the drive's interrupt, with interrupts off. Returns false when it
+    /// finds no completion, because the check has taken them all.
     pub fn interrupt(&self) -> bool {
         self.queue.handle(Irq(VECTOR.into())) == IrqReturn::Handled
     }
 
-    /// What the queue did.
+    /// A snapshot of the queue with its counters.
     pub fn snapshot(&self) -> QueueSnapshot {
         self.queue.snapshot()
     }

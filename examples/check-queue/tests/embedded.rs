@@ -1,4 +1,4 @@
-//! The embedded driver on the machine's drive, which holds its interrupts back for 300 µs and does not say so.
+//! The embedded driver on the machine's drive, which holds its interrupts back for 300 µs without reporting it.
 
 use drivers::nvme::{CompletionCheck, IoOp, IoRequest, QueueSnapshot};
 use example_check_queue::{Disk, Requests, VECTOR};
@@ -17,7 +17,7 @@ const GATE: u8 = 0x40;
 const BATCH: u64 = 16;
 const ROUNDS: u64 = 200;
 
-/// A slot without an IOMMU: data pass at once, messages go to LAPIC 0.
+/// A slot without an IOMMU: data pass unchanged, messages go to LAPIC 0.
 struct Slot;
 
 impl Model for Slot {
@@ -42,7 +42,7 @@ impl Model for Slot {
 
 struct Ended {
     count: AtomicU64,
-    /// By tag: each ends once.
+    /// Ends by tag: each request must end once.
     seen: Vec<AtomicBool>,
 }
 
@@ -54,8 +54,8 @@ impl Requests for Ended {
     }
 }
 
-/// Reads in batches of 16, one every 40 µs as long as at most 48 are under way. How long it took, and what the queue
-/// says.
+/// Reads in batches of 16, one batch every 40 µs while at most 48 reads are in flight. Returns the elapsed time and
+/// the queue's snapshot.
 fn run(check: CompletionCheck) -> (u64, QueueSnapshot) {
     let mut machine = Machine::new(MachineConfig::default());
     let slot = machine.add_model(|_| Box::new(Slot));
@@ -70,7 +70,7 @@ fn run(check: CompletionCheck) -> (u64, QueueSnapshot) {
         Regs::Lapic.write64(0x80b, 0);
     });
     let boot = move || {
-        // The kernel's own: LAPIC on, MSI-X entry with its gate, MSI-X on.
+        // The kernel's own work: enable the LAPIC, write the MSI-X entry with its gate, enable MSI-X.
         Regs::Lapic.write64(0x80f, 0x1ff);
         for (offset, value) in [(0, 0xfee0_0000), (4, 0), (8, u32::from(GATE)), (12, 0)] {
             msix.write32(u32::from(VECTOR) * 16 + offset, value);

@@ -1,10 +1,10 @@
-//! Somebody else's interrupt stack, as small as one can be: lines with a handler each on local APICs, that can be
+//! A minimal interrupt stack that is not Campanile's: each line has a handler, runs on local APICs, and can be
 //! disabled and moved. It uses nothing of Campanile but the seam.
 //!
-//! A line that is disabled is not masked at its device: it costs nothing to disable one that stays quiet. What arrives
-//! nevertheless must be kept and replayed when the line is enabled. [`Replay::Forgotten`] plants the bug of a stack that
-//! does not: with it an interrupt is lost when it arrives within a disabled stretch, and a disk hangs once a week.
-//! `tests/checked.rs` puts both under `check`, which finds the one and passes the other.
+//! To disable a line, this stack does not mask its device, so disabling a quiet line costs nothing. The stack must
+//! keep an interrupt that arrives meanwhile, and replay it when the line is enabled. [`Replay::Forgotten`] plants a
+//! bug: the stack forgets such an interrupt, and a disk hangs once a week. `tests/checked.rs` runs both variants under
+//! `check`, which finds the bug in one and passes the other.
 #![no_std]
 extern crate alloc;
 
@@ -19,15 +19,15 @@ const ENABLED: u32 = 1 << 8 | 0xff;
 /// The vector of line 0; the same on every CPU.
 const FIRST_VECTOR: u8 = 0x40;
 
-/// What runs when a line's interrupt is taken; perhaps on two CPUs at once.
+/// The handler of a line's interrupt. Two CPUs may run it at once.
 pub type Handler = Box<dyn Fn() + Send + Sync>;
 
-/// What becomes of an interrupt that arrives while its line is disabled.
+/// How the stack treats an interrupt that arrives while its line is disabled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Replay {
-    /// It is handled when the line is enabled.
+    /// The stack handles it when the line is enabled.
     Kept,
-    /// Nothing: the planted bug.
+    /// The stack forgets it: the planted bug.
     Forgotten,
 }
 
@@ -50,7 +50,7 @@ pub struct Stack<H: Hal> {
 }
 
 impl<H: Hal> Stack<H> {
-    /// A stack with a line for each of `handlers`; `lapic` is the local APIC of whichever CPU uses it.
+    /// A stack with one line for each of `handlers`; `lapic` is the local APIC of the calling CPU.
     pub fn new(hal: H, lapic: H::Regs, replay: Replay, handlers: impl IntoIterator<Item = Handler>) -> Self {
         let line = |handler| Line { handler, state: Lock::new(hal, State { disabled: false, pending: false }) };
         Self { hal, lapic, replay, lines: handlers.into_iter().map(line).collect() }
@@ -62,12 +62,12 @@ impl<H: Hal> Stack<H> {
     }
 
     /// Address and data with which a device reaches `line` on `cpu` ("Message Address Register Format": destination in
-    /// bits 19:12). To move a line, the device is given another address; its data stay.
+    /// bits 19:12). To move a line, give the device another address; the data stay the same.
     pub fn message(&self, line: usize, cpu: CpuId) -> (u64, u32) {
         (0xfee0_0000 | u64::from(cpu.0) << 12, u32::from(FIRST_VECTOR) + line as u32)
     }
 
-    /// This CPU, its interrupts off, has taken `vector`: the entry of the IDT.
+    /// Entry from the IDT: this CPU has taken `vector`. Its interrupts are off.
     pub fn take(&self, vector: u8) {
         if let Some(line) = self.lines.get(usize::from(vector.wrapping_sub(FIRST_VECTOR))) {
             self.deliver(line);
@@ -86,12 +86,12 @@ impl<H: Hal> Stack<H> {
         (line.handler)();
     }
 
-    /// From now on the line's handler is not called. One that runs already goes on.
+    /// Stops calls of the line's handler. A handler that is already running continues.
     pub fn disable(&self, line: usize) {
         self.lines[line].state.lock().disabled = true;
     }
 
-    /// Undoes [`Stack::disable`], and handles what came meanwhile.
+    /// Undoes [`Stack::disable`], and handles an interrupt that arrived in between.
     pub fn enable(&self, line: usize) {
         let line = &self.lines[line];
         let pending = {

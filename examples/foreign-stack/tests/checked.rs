@@ -1,4 +1,4 @@
-//! The foreign stack under `check`: what it takes to put one there, and what is then found.
+//! Puts the foreign stack under `check`, and shows what `check` finds.
 
 use check::draw::Draw;
 use check::history::Recipe;
@@ -9,7 +9,7 @@ use check::shrink::shrink;
 use check::subject::{Build, Rig, Subject};
 use check::verdict::Kind;
 use example_foreign_stack::{Replay, Stack};
-use hal::{Affinity, CpuId, Hal as _, Regs as _, ThreadSpec};
+use hal::{Affinity, CpuId, Hal as _, Regs as _, ThreadSpec, Threads};
 use machine::fabric::dispatch::Dispatch;
 use machine::fabric::port::Credits;
 use machine::fabric::vtd::{InvalidationFault, VtdConfig, VtdUnit};
@@ -28,7 +28,7 @@ struct Foreign(Replay);
 static SOUND: Foreign = Foreign(Replay::Kept);
 static BUGGY: Foreign = Foreign(Replay::Forgotten);
 
-/// What managers do.
+/// The managers' actions.
 #[derive(Clone)]
 enum Step {
     Ring { line: u32, count: u64, period_ns: u64 },
@@ -48,7 +48,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// A device's wish to be served: after it was told to ring, its handler must run.
+/// A liveness obligation: after a device was told to ring, its handler must run.
 #[derive(Default)]
 struct Wishes {
     given: AtomicU64,
@@ -68,12 +68,12 @@ impl Wishes {
     }
 }
 
-/// What the machine's threads share.
+/// State that the machine's threads share.
 struct Shared {
     stack: Stack<SimHal>,
     wishes: Vec<Arc<Wishes>>,
     devices: Vec<Regs>,
-    /// Its disables do not nest.
+    /// Disables of a line do not nest.
     disabled: Vec<AtomicBool>,
     cpus: u32,
 }
@@ -124,7 +124,7 @@ impl Subject for Foreign {
     fn build(&self, build: &mut Build<'_, String>) -> ForeignRig {
         let cpus = build.knobs.number("cpus", 1..=4) as u32;
         let mut machine = Machine::new(MachineConfig { cpus, memory_bytes: 4096, ..build.machine() });
-        // A remapping unit that nobody switches on passes messages as they are.
+        // A remapping unit that is off passes messages unchanged.
         let unit = VtdConfig {
             name: "dmar0".into(),
             posted_interrupts: false,
@@ -150,7 +150,7 @@ impl Subject for Foreign {
         let disabled = (0..LINES).map(|_| AtomicBool::new(false)).collect();
         let shared = Arc::new(Shared { stack, wishes, devices, disabled, cpus });
         let entry = shared.clone();
-        // Reschedule IPIs and the end of a slice are the machine's own, and need but an end.
+        // Reschedule IPIs and slice-end interrupts belong to the machine, and need only an EOI.
         machine.set_interrupt_entry(move |vector| match vector {
             0xec | 0xfd => Regs::Lapic.write32(0x80b, 0),
             vector => entry.stack.take(vector),
@@ -259,7 +259,7 @@ fn the_planted_bug_is_found_and_made_short() {
     let shortest = shrink(&BUGGY, &Recipe::of(seed), &failure);
     let again = BUGGY.run(&shortest).expect("nothing is set wrongly");
     assert!(again.failure.is_some_and(|same| same.is_like(&failure)), "{shortest}");
-    // A ring within a disabled stretch is all it takes.
+    // One ring while the line is disabled is enough to show the bug.
     let text = again.history.to_string();
     assert!(again.history.events.len() <= 3, "{text}");
     assert!(text.contains("rings") && text.contains("disable line"), "{text}");

@@ -1,5 +1,5 @@
-//! The embedded controller on a device and a load of a few lines: a CPU that spends 1.5 µs an interrupt and 0.5 µs a
-//! completion, and a device that is quicker than both.
+//! The embedded controller with a small model of device and load: a CPU that spends 1.5 µs on an interrupt and 0.5 µs
+//! on a completion, and a faster device.
 
 use example_moderation::{LEVELS, Moderated};
 use example_seam::{Kernel, Seam};
@@ -15,7 +15,7 @@ struct Bench {
     seam: Seam,
     moderated: Moderated<Seam>,
     programmed: Setting,
-    /// The device's answer to what it is told.
+    /// The device's answer to a setting.
     device: fn(Setting) -> Option<Setting>,
 }
 
@@ -34,11 +34,11 @@ impl Bench {
         }) {}
     }
 
-    /// `in_flight` I/Os at all times, for `duration_ns`. Completions a second.
+    /// Keeps `in_flight` I/Os in flight for `duration_ns`. Returns completions per second.
     fn load(&mut self, in_flight: u32, duration_ns: u64) -> f64 {
         let (begin_ns, mut completed) = (self.seam.now_ns(), 0);
         while self.seam.now_ns() - begin_ns < duration_ns {
-            // Those that gather until the count or the delay ends the wait, whichever is first.
+            // Completions gather until the count or the delay is reached, whichever is first.
             let gathered = self.programmed.completions.clamp(1, in_flight);
             let waits_ns = if self.programmed.completions > in_flight { self.programmed.delay_us * 1000 } else { 0 };
             let idle_ns = if in_flight == 1 { LATENCY_NS } else { 0 };

@@ -1,6 +1,6 @@
 //! Posted MSI alone: a kernel keeps its own interrupt descriptors, vectors and drivers, and takes only the delivery.
 //!
-//! It needs three things from here: descriptors ([`PostedMsi::new`]), their addresses for its own IOMMU driver, and one
+//! The kernel needs three things: descriptors ([`PostedMsi::new`]), their addresses for its own IOMMU driver, and one
 //! more gate in its IDT. Every other interrupt stays as it is.
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //! IDT gate 0xeb  ──► PostedInterrupts::notification()  ──► PostedMsi::handle ──► the kernel's table, vector by vector
 //! ```
 //!
-//! What the kernel's own code must then know: a vector that came by notification was never in the LAPIC, so its handler
-//! must not write the EOI register; [`PostedInterrupts::came_posted`] tells.
+//! The kernel's own code must then observe one rule. A vector that came by notification was never in the LAPIC, so its
+//! handler must not write the EOI register. [`PostedInterrupts::came_posted`] tells the handler.
 #![no_std]
 extern crate alloc;
 
@@ -25,7 +25,7 @@ pub type Handler = Box<dyn Fn(Vector) + Send + Sync>;
 pub struct PostedInterrupts<H: Hal> {
     posted: PostedMsi<H>,
     handlers: [Option<Handler>; 256],
-    /// WRMSR to the x2APIC EOI register, or the xAPIC's.
+    /// Writes the EOI register: WRMSR in x2APIC mode, or the xAPIC's register.
     eoi: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -33,7 +33,7 @@ impl<H: Hal> PostedInterrupts<H> {
     /// The gate of notifications.
     pub const NOTIFICATION: Vector = Vector(0xeb);
 
-    /// Descriptors for CPUs 0 and up, whose APIC ids are `apic_ids`.
+    /// Descriptors for CPUs from 0 on, whose APIC ids are `apic_ids`.
     ///
     /// # Errors
     /// [`PostedError`] without a CPU or memory.
@@ -43,33 +43,33 @@ impl<H: Hal> PostedInterrupts<H> {
         Ok(Self { posted, handlers: [const { None }; 256], eoi })
     }
 
-    /// What the kernel's IOMMU driver writes into the remapping entry of a device whose interrupts go to `cpu`.
+    /// The descriptor for `cpu`. The kernel's IOMMU driver writes it into the remapping entry of a device.
     pub fn descriptor_address(&self, cpu: CpuId) -> Option<DeviceAddress> {
         self.posted.descriptor_address(cpu)
     }
 
-    /// Puts a device's handler into the table. Nothing comes for `vector` before the device is told of it.
+    /// Puts a device's handler into the table. `vector` stays silent until the device is programmed with it.
     pub fn set_handler(&mut self, vector: Vector, handler: Handler) {
         self.handlers[usize::from(vector.0)] = Some(handler);
     }
 
-    /// IDT gate [`Self::NOTIFICATION`], with interrupts off.
+    /// Handles IDT gate [`Self::NOTIFICATION`], with interrupts off.
     pub fn notification(&self) -> Served {
         self.posted.handle(|vector| self.run(vector), || (self.eoi)())
     }
 
-    /// Every other gate of the IDT, for devices whose messages are not posted, with interrupts off.
+    /// Handles every other gate of the IDT, for devices whose messages are not posted, with interrupts off.
     pub fn vector(&self, vector: Vector) {
         self.run(vector);
         (self.eoi)();
     }
 
-    /// Whether the handler that runs now was called for a posted vector.
+    /// True if the running handler was called for a posted vector.
     pub fn came_posted(&self) -> bool {
         self.posted.is_serving()
     }
 
-    /// The protocol and its counters, for what this example leaves to the kernel: `/proc/interrupts`, a CPU that goes.
+    /// The protocol and its counters, for the parts left to the kernel: `/proc/interrupts`, a CPU that goes offline.
     pub fn posted(&self) -> &PostedMsi<H> {
         &self.posted
     }

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 const DEVICES: usize = 4;
 const MESSAGES: u64 = 50_000;
 
-/// A device counts up, and has the unit post its vector each time. In the end the kernel has seen every last count,
-/// and took a notification only when the unit sent one.
+/// A device counts up, and has the unit post its vector each time. At the end the kernel must have seen the last count
+/// of every device. The kernel may take a notification only when the unit has sent one.
 #[test]
 fn nothing_that_devices_post_is_lost() {
     let seam = Seam::new(Box::leak(Box::<Kernel>::default()));
@@ -29,7 +29,7 @@ fn nothing_that_devices_post_is_lost() {
     assert_eq!(interrupts.descriptor_address(CpuId(0)).map(|address| address.0 % 64), Some(0));
     assert_eq!(interrupts.descriptor_address(CpuId(1)), None);
 
-    // The LAPIC holds one notification; more of the same vector meet in it.
+    // The LAPIC holds one notification; further notifications of the same vector merge with it.
     let (pending, sent, running) = (AtomicU64::new(0), AtomicU64::new(0), AtomicUsize::new(DEVICES));
     let mut taken = 0;
     std::thread::scope(|scope| {
@@ -67,7 +67,7 @@ fn nothing_that_devices_post_is_lost() {
     assert!(statistics.vectors >= DEVICES as u64 && statistics.stray == 0, "{statistics:?}");
 }
 
-/// A handler can tell how its vector came, and a vector that nobody handles harms no other.
+/// A handler can tell how its vector came, and a vector without a handler does not disturb the others.
 #[test]
 fn a_handler_knows_whether_its_vector_was_in_the_lapic() {
     static SEEN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];

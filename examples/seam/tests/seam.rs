@@ -1,7 +1,8 @@
 //! The seam keeps what its traits promise.
 
-use example_seam::{Kernel, MmioRegs, Seam};
+use example_seam::{Bare, Kernel, Seam};
 use hal::{AtomicWord, Dma, Hal, Lock, Regs, Word};
+use metal::{Mmio, Registers};
 
 fn seam() -> Seam {
     Seam::new(Box::leak(Box::default()))
@@ -45,7 +46,7 @@ fn registers_are_reached_at_their_width() {
     let mut block = [0_u64; 2];
     // SAFETY: `block` outlives the window, is aligned to 8 bytes and reached through the window alone.
     #[allow(unsafe_code)]
-    let regs = unsafe { MmioRegs::new(block.as_mut_ptr().cast(), 16) };
+    let regs = unsafe { Mmio::new(block.as_mut_ptr().expose_provenance(), 16) };
     regs.write64(8, 0x1122_3344_5566_7788);
     regs.write16(10, 0xbeef);
     assert_eq!((regs.read32(12), regs.read8(8), regs.read64(8)), (0x1122_3344, 0x88, 0x1122_3344_beef_7788));
@@ -53,11 +54,19 @@ fn registers_are_reached_at_their_width() {
     assert!(beyond.is_err(), "an access outside the window is a bug of the driver");
 }
 
-/// `Kernel` is all that the seam needs, and it can be static.
+/// The seam needs nothing but `Kernel`, which can be static.
 static KERNEL: std::sync::LazyLock<Kernel> = std::sync::LazyLock::new(Kernel::default);
 
 #[test]
 fn a_static_kernel_will_do() {
     let seam = Seam::new(&KERNEL);
     assert!(seam.interrupt(|| !seam.interrupts_on()));
+}
+
+#[test]
+fn the_seam_on_hardware_is_one_that_drivers_take() {
+    fn takes<H: Hal<Regs = Registers>>(hal: H) -> usize {
+        hal.dma_alloc(64, 64).map_or(0, |memory| memory.len_bytes())
+    }
+    assert_eq!(takes(Bare), 64);
 }

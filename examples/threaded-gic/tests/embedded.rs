@@ -1,18 +1,20 @@
-//! The embedded GIC on the machine's model: a level wire is served by its thread, once each time it is raised, and no
-//! register of the distributor is touched meanwhile.
+//! The embedded GIC on the machine's model: a level wire is served by its thread, once each time it is raised. Serving
+//! it touches no register of the distributor.
 
 use drivers::gic::{Affinity, Redistributors};
-use example_threaded_gic::{Description, Wires};
+use example_threaded_gic::Wires;
 use hal::{CpuId, Hal as _};
 use irq::{IrqError, Trigger};
-use machine::gic::{GicConfig, Interrupts, WIRE, wire_arg};
+use machine::Interrupts;
+use machine::gic::{GicConfig, WIRE, wire_arg};
 use machine::time::Ps;
 use machine::{Machine, MachineConfig, SimHal};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use systems::arm::{GicHardware, TimerHardware};
 
 const LIMIT: Ps = Ps::from_ns(1_000_000);
-/// How long the driver's work takes.
+/// Duration of the driver's work.
 const WORK_NS: u64 = 8_000;
 
 #[test]
@@ -26,18 +28,21 @@ fn a_level_is_served_by_its_thread_without_a_mask() {
     let served = Arc::new(AtomicU64::new(0));
     let (slot, count) = (wires.clone(), served.clone());
     let refused = machine.run_boot(LIMIT, move || {
-        let description = Description {
+        let redistributors = Redistributors { regs: windows.redistributors, len_bytes: 0x2_0000, base: 0x080a_0000 };
+        let gic = GicHardware::V3 {
             distributor: windows.distributor,
-            redistributors: Redistributors { regs: windows.redistributors, len_bytes: 0x2_0000, base: 0x080a_0000 },
+            redistributors: vec![redistributors],
             system_registers: windows.cpu_interface,
             affinities: vec![Affinity(0)],
         };
-        let wires = slot.get_or_init(|| Wires::new(SimHal, description).expect("a GICv3"));
+        let timer = TimerHardware::physical_timer(windows.timer);
+        let wires = slot.get_or_init(|| Wires::new(SimHal, gic, timer).expect("a GICv3"));
+        wires.start_cpu().expect("the boot CPU");
         let work = move || {
             SimHal.delay_ns(WORK_NS);
             count.fetch_add(1, Relaxed);
         };
-        wires.connect(40, Trigger::LevelHigh, CpuId(0), work).expect("a wire");
+        wires.connect(40, Trigger::LevelHigh, CpuId(0), work).expect("a wire").keep();
         wires.connect(41, Trigger::LevelLow, CpuId(0), || ()).map(|_| ())
     });
     assert!(matches!(refused, Ok(Err(IrqError::Delivery(_)))), "an SPI is no low level: {refused:?}");
@@ -48,7 +53,7 @@ fn a_level_is_served_by_its_thread_without_a_mask() {
         ["distributor_reads", "distributor_writes", "deactivated"].map(of)
     };
     let before = counters(&mut machine);
-    // Raised three times, and lowered while the thread works, as a device is that has been served.
+    // Raises the wire three times. Lowers it while the thread works, as a device does when it has been served.
     for time in [10_000, 40_000, 70_000] {
         for (at_ns, raised) in [(time, true), (time + WORK_NS / 2, false)] {
             let at = machine.now() + Ps::from_ns(at_ns);

@@ -1,4 +1,4 @@
-//! A virtio disk over MMIO with an interrupt for each of its queues, alone: a kernel keeps its own interrupts, and takes
+//! A virtio disk over MMIO with an interrupt for each of its queues. A kernel keeps its own interrupts, and takes
 //! discovery, transport and driver.
 //!
 //! ```text
@@ -16,9 +16,9 @@ use drivers::virtio::{Mmio, VirtioError};
 use hal::Hal;
 use irq::{Action, Irq, IrqReturn};
 
-/// Where the kernel's requests end.
+/// Receives the kernel's completed requests.
 pub trait Requests: Send + Sync {
-    /// A request is over. Called in the interrupt.
+    /// A request has ended. Called in the interrupt.
     fn ended(&self, tag: u64, ok: bool);
 }
 
@@ -35,9 +35,9 @@ impl<R: Requests> BatchDone for Ending<R> {
 /// Why there is no disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DiskError {
-    /// The command line names none, or not rightly.
+    /// The command line names no disk, or describes it wrongly.
     Description(Option<DiscoveryError>),
-    /// The device cannot be driven.
+    /// The driver does not support the device.
     Device(VirtioError),
 }
 
@@ -49,8 +49,8 @@ pub struct Disk<H: Hal> {
 }
 
 impl<H: Hal> Disk<H> {
-    /// The first device that `command_line` names (`virtio_mmio.device=<size>@<base>:<irq>[-<last>]`), up to its start.
-    /// `map` gives the registers at an address, of so many bytes.
+    /// Sets up the first device that `command_line` names (`virtio_mmio.device=<size>@<base>:<irq>[-<last>]`), but
+    /// does not start it. `map` maps the registers at an address, with the given number of bytes.
     ///
     /// # Errors
     /// [`DiskError`].
@@ -69,7 +69,7 @@ impl<H: Hal> Disk<H> {
         let block = Block::open(hal, Arc::new(transport), &config, Arc::new(Ending(requests)));
         let block = block.map_err(DiskError::Device)?;
         let handlers = block.handlers();
-        // With fewer handlers than lines, the rest stay unused: the device has no vector for them.
+        // Without a handler a line stays unused: the device has no vector for it.
         let lines = device.lines.into_iter().take(handlers.len()).collect();
         Ok(Self { block, handlers, lines })
     }
@@ -79,12 +79,12 @@ impl<H: Hal> Disk<H> {
         &self.lines
     }
 
-    /// The lines are requested: lets the device begin.
+    /// Starts the device. All lines must be requested before.
     pub fn start(&self) {
         self.block.start();
     }
 
-    /// The interrupt of vector `vector` came. False when it was not the disk's, which a shared line may see.
+    /// Handles the interrupt of vector `vector`. Returns false when it came from another device on a shared line.
     pub fn interrupt(&self, vector: usize) -> bool {
         let line = self.lines.get(vector).map_or(0, |line| line.number);
         self.handlers.get(vector).is_some_and(|handler| handler.handle(Irq(line)) != IrqReturn::None)

@@ -1,4 +1,4 @@
-//! The embedded disk on the machine's model: a queue's interrupts come by its own line, and cost no register access.
+//! The embedded disk on the machine's model: each queue interrupts by its own line, and costs no register access.
 
 use drivers::virtio::block::{BlockOp, BlockRequest};
 use example_virtio_irqs::{Disk, DiskError, Requests};

@@ -66,7 +66,7 @@ fn session(driver: &mut Driver<'_>, [bar0, bar2, config]: [Regs; 3]) -> Option<(
             _ => submit(driver, &queues, &ledger, buffer.device_address()),
         }
     }
-    // Whatever a shutdown returns, fills have ended; the memory of one that failed is the device's.
+    // Whatever a shutdown returns, the fills have ended. If it failed, the device still owns their memory.
     if device.shutdown().is_err() {
         std::mem::forget(device.clone());
     }

@@ -1,21 +1,21 @@
-//! The GIC drivers against registers that read whatever they like.
+//! The GIC drivers against registers that return any value.
 
 use crate::input::Input;
 use drivers::gic::its::{Its, ItsConfig, ItsDomain};
 use drivers::gic::{Affinity, EoiMode, GicDomain, GicV2, GicV3, Lpis, MessageSpiDomain, Redistributors};
 use hal::host::{HostHal, HostRegs};
 use hal::{CpuId, CpuSet, Regs};
-use irq::{AllocRequest, CoreConfig, Delivery, Irq, IrqCore, IrqDomain, Level, LevelData, RequesterId, Target};
+use irq::{AllocRequest, CoreConfig, Irq, IrqCore, IrqDomain, Level, LevelData, RequesterId, Target};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// What both sides read from.
+/// The input that both sides read from.
 struct Script {
     bytes: Vec<u8>,
     at: usize,
 }
 
-/// Registers that keep what is written, begin as a GIC's do, and now and then read something else.
+/// Registers that keep written values, begin as a GIC's do, and sometimes read as something else.
 struct Registers {
     script: Arc<Mutex<Script>>,
     values: Mutex<BTreeMap<u32, u64>>,
@@ -102,17 +102,15 @@ fn script(data: &[u8]) -> (Input<'_>, Arc<Mutex<Script>>) {
 }
 
 fn request(index: u32) -> AllocRequest {
-    AllocRequest {
-        requester: RequesterId(index as u16),
-        index,
-        affinity: CpuSet::of(CpuId(0)),
-        managed: false,
-        delivery: Delivery::Fixed,
-    }
+    AllocRequest::fixed(RequesterId(index as u16), index, CpuSet::of(CpuId(0)))
 }
 
-/// Takes lines of `domain`, and does to them what a core does.
-fn lines(input: &mut Input<'_>, domains: &[&dyn IrqDomain], handle: &dyn Fn()) {
+fn has(level: &Level<'_>, operation: &str) -> bool {
+    level.chip().operations().any(|name| name == operation)
+}
+
+/// Allocates lines of `domain`, and runs the operations of a core on them.
+fn lines(input: &mut Input<'_>, domains: &[Arc<dyn IrqDomain>], handle: &dyn Fn()) {
     let mut taken: Vec<Vec<LevelData>> = Vec::new();
     for _ in 0..64 {
         if input.is_empty() {
@@ -123,7 +121,7 @@ fn lines(input: &mut Input<'_>, domains: &[&dyn IrqDomain], handle: &dyn Fn()) {
             0 | 1 => {
                 // From the CPU's level outwards, as the core does.
                 let request = request(input.u16().into());
-                let mut chain = vec![domains[input.below(domains.len() as u32) as usize]];
+                let mut chain = vec![domains[input.below(domains.len() as u32) as usize].clone()];
                 while let Some(parent) = chain[chain.len() - 1].parent() {
                     chain.push(parent);
                 }
@@ -140,17 +138,16 @@ fn lines(input: &mut Input<'_>, domains: &[&dyn IrqDomain], handle: &dyn Fn()) {
             }
             2 if at < taken.len() => {
                 let level = Level::new(Irq(at as u32), &taken[at]);
-                let ops = level.chip().provides();
-                if ops.set_affinity {
+                if has(&level, "set_affinity") {
                     let _ = level.chip().set_affinity(&level, Target::on(CpuId(u32::from(input.u8() % 2))));
                 }
-                if ops.compose_message {
+                if has(&level, "compose_message") {
                     let _ = level.chip().compose_message(&level);
                 }
             }
             3 if at < taken.len() => {
                 let level = Level::new(Irq(at as u32), &taken[at]);
-                if level.chip().provides().mask {
+                if has(&level, "mask") {
                     level.chip().mask(&level);
                     level.chip().unmask(&level);
                 }
@@ -170,12 +167,12 @@ pub(crate) fn driver_gicv2(data: &[u8]) {
     let mode = input.pick(&[EoiMode::Together, EoiMode::Split]);
     let Ok(gic) = GicV2::new(hal, distributor, interface, 2, mode) else { return };
     let gic = Arc::new(gic);
-    let core = IrqCore::new(hal, CoreConfig::x86(2, 64)).expect("a configuration");
-    let domain = GicDomain::new(gic.clone());
+    let core = IrqCore::new(hal, CoreConfig::new(2, 64)).expect("a configuration");
+    let domain = Arc::new(GicDomain::new(gic.clone()));
     let frame = Registers::window(&script, 0x1000, &[(0x008, 40 << 16 | 8)]);
     let messages = MessageSpiDomain::v2m(gic.clone(), &frame, 0x0802_0000).ok();
-    let mut domains: Vec<&dyn IrqDomain> = vec![&domain];
-    domains.extend(messages.as_ref().map(|messages| messages as &dyn IrqDomain));
+    let mut domains: Vec<Arc<dyn IrqDomain>> = vec![domain];
+    domains.extend(messages.map(|messages| Arc::new(messages) as Arc<dyn IrqDomain>));
     lines(&mut input, &domains, &|| hal.interrupt(CpuId(0), || gic.handle(&core)));
     let _ = (gic.strays(), gic.stop_cpu());
 }
@@ -199,8 +196,8 @@ pub(crate) fn driver_gicv3(data: &[u8]) {
     let mode = input.pick(&[EoiMode::Together, EoiMode::Split]);
     let Ok(gic) = GicV3::new(hal, distributor, redistributors, interface, &affinities, mode, 16) else { return };
     let gic = Arc::new(gic);
-    let core = IrqCore::new(hal, CoreConfig::x86(2, 64)).expect("a configuration");
-    let domain = GicDomain::new(gic.clone());
+    let core = IrqCore::new(hal, CoreConfig::new(2, 64)).expect("a configuration");
+    let domain = Arc::new(GicDomain::new(gic.clone()));
     let mbi = MessageSpiDomain::mbi(gic.clone(), 0x0800_0000, spec::gic::IntId(40), 8).ok();
     let its = Lpis::new(hal, gic.clone()).ok().and_then(|lpis| {
         // GITS_TYPER: entries of 8 bytes, 16 bits of event and device; quiescent; BASER 0 devices, BASER 1 collections.
@@ -214,9 +211,9 @@ pub(crate) fn driver_gicv3(data: &[u8]) {
         Its::new(hal, regs, Arc::new(lpis), ItsConfig { base: 0x0808_0000, events_per_device: 4 }).ok()
     });
     let its = its.map(|its| ItsDomain::new(Arc::new(its)));
-    let mut domains: Vec<&dyn IrqDomain> = vec![&domain];
-    domains.extend(mbi.as_ref().map(|mbi| mbi as &dyn IrqDomain));
-    domains.extend(its.as_ref().map(|its| its as &dyn IrqDomain));
+    let mut domains: Vec<Arc<dyn IrqDomain>> = vec![domain];
+    domains.extend(mbi.map(|mbi| Arc::new(mbi) as Arc<dyn IrqDomain>));
+    domains.extend(its.map(|its| Arc::new(its) as Arc<dyn IrqDomain>));
     let handle = || hal.interrupt(CpuId(0), || gic.handle(&core));
     lines(&mut input, &domains, &handle);
     let _ = (gic.strays(), gic.late_writes(), gic.stop_cpu());

@@ -1,5 +1,5 @@
-//! A machine whose device is the honest model, as far as the input lets it: registers read something else, words of
-//! memory change under the driver, messages come that nobody sent. Input that is used up leaves it honest.
+//! A machine whose device is the honest model with mischief from the input: registers read as something else, words of
+//! memory change under the driver, messages come that no device sent. Once the input is used up, the device is honest.
 
 use crate::input::Input;
 use hal::{Hal as _, Regs as _};
@@ -15,13 +15,13 @@ use std::sync::{Arc, Mutex};
 
 pub(super) type DmaBuffer = <SimHal as hal::Hal>::Dma;
 
-/// Of simulated time: drivers wait for a device for as long as it says that it may take, up to minutes.
+/// Limit of simulated time. Drivers wait for a device for as long as the device declares, up to minutes.
 const LIMIT: Ps = Ps::from_ns(2_000_000_000);
 const ARENA_BYTES: usize = 4 << 20;
 /// Operations of a driver in one input.
 const STEPS_MAX: usize = 100;
 
-/// What the device does wrong, in order.
+/// The faults of the device, in order.
 pub(super) struct Mischief {
     input: Vec<u8>,
     at: Cell<usize>,
@@ -42,7 +42,7 @@ impl Mischief {
         u8::from_le_bytes(self.next())
     }
 
-    /// What a register reads in place of `honest`.
+    /// The value that a register returns instead of `honest`.
     fn answer(&self, honest: u64) -> u64 {
         match self.u8() {
             0..=199 => honest,
@@ -53,7 +53,7 @@ impl Mischief {
         }
     }
 
-    /// Something beside what the device was asked for.
+    /// A fault that the driver's request did not cause.
     fn act(&self, world: &mut World<'_>, bus: ModelId) {
         match self.u8() {
             0..=159 => {}
@@ -126,8 +126,7 @@ impl<M: Model + 'static> Model for Hostile<M> {
     }
 }
 
-/// The bus above the device, with wires 0 to 7 beside: a message or an asserted wire is the vector 40h and above, at
-/// LAPIC 0.
+/// The bus above the device, and wires 0 to 7. Each message or asserted wire becomes a vector from 40h on at LAPIC 0.
 struct Bus {
     free: Ps,
 }
@@ -159,7 +158,7 @@ impl Model for Bus {
     }
 }
 
-/// What the driver's side of an input has.
+/// The driver's side of an input.
 pub(super) struct Driver<'a> {
     pub(super) input: Input<'a>,
     handlers: Handlers,
@@ -169,7 +168,7 @@ pub(super) struct Driver<'a> {
 type Handlers = Arc<Mutex<Vec<Arc<dyn Action>>>>;
 
 impl Driver<'_> {
-    /// Whether there is a next step.
+    /// True if there is a next step.
     pub(super) fn goes_on(&mut self) -> bool {
         self.steps += 1;
         self.steps <= STEPS_MAX && !self.input.is_empty()
@@ -190,8 +189,8 @@ pub(super) fn memory(bytes: usize) -> DmaBuffer {
     SimHal.dma_alloc(bytes, 4096).expect("room")
 }
 
-/// Half of the input is the driver's user, half the device. `build` gets the bus and what the device is to do wrong,
-/// and returns the device's registers.
+/// Half of the input drives the driver's user, half the device. `build` gets the bus and the faults of the device, and
+/// returns the device's registers.
 pub(super) fn against_hostile<R: Send + 'static>(
     data: &[u8],
     build: impl FnOnce(&mut Machine, ModelId, &Rc<Mischief>) -> R,
@@ -223,13 +222,13 @@ pub(super) fn against_hostile<R: Send + 'static>(
     }
 }
 
-/// Requests that were accepted, and what became of them: each ends once.
+/// Requests that were accepted, and their results: each ends once.
 #[derive(Default)]
 pub(super) struct Ledger(Mutex<Vec<bool>>);
 
 impl Ledger {
-    /// Notes `count` requests that are about to be submitted; returns the tag of the first. What is accepted may end
-    /// before the call that submits it does.
+    /// Notes `count` requests before they are submitted; returns the tag of the first. An accepted request may end
+    /// before the submitting call returns.
     pub(super) fn offer(&self, count: usize) -> u64 {
         let mut ended = self.0.lock().expect("one host thread");
         let first = ended.len();
@@ -237,21 +236,21 @@ impl Ledger {
         first as u64
     }
 
-    /// Of the requests from `first` on so many were accepted.
+    /// Notes how many of the requests from `first` on were accepted.
     pub(super) fn accept(&self, first: u64, count: usize) {
         let mut ended = self.0.lock().expect("one host thread");
         let refused = ended.split_off(first as usize + count);
         assert!(!refused.contains(&true), "a request was refused and ended");
     }
 
-    /// The request of that tag ends.
+    /// Notes that the request of that tag has ended.
     pub(super) fn ended(&self, tag: u64) {
         let mut ended = self.0.lock().expect("one host thread");
         let slot = ended.get_mut(tag as usize).unwrap_or_else(|| panic!("request {tag} ends but was never accepted"));
         assert!(!std::mem::replace(slot, true), "request {tag} ends twice");
     }
 
-    /// The driver has said that nothing is in flight any more.
+    /// Notes that the driver has reported that no request is in flight.
     pub(super) fn all_ended(&self) {
         let ended = self.0.lock().expect("one host thread");
         let open = ended.iter().position(|ended| !ended);

@@ -1,7 +1,7 @@
-//! Drivers against devices that answer whatever they like.
+//! Drivers against devices that answer anything.
 //!
-//! What holds: no panic, no wait without an end, no access outside what the driver was given; the driver says what is
-//! wrong as an error or counts it; a request that was accepted ends exactly once.
+//! Requirements: no panic, no endless wait, no access outside the driver's windows. The driver reports a fault as an
+//! error or counts it. A request that was accepted ends exactly once.
 
 mod dsa;
 mod gic;

@@ -35,8 +35,8 @@ fn config() -> model::Config {
     config
 }
 
-/// Bring-up, I/O, queues that come and go, resets, with a device that lies in between. Every request that was accepted
-/// ends exactly once.
+/// Bring-up, I/O, queues that come and go, resets, while the device lies. Every request that was accepted ends exactly
+/// once.
 pub(crate) fn driver_nvme(data: &[u8]) {
     let build = |machine: &mut machine::Machine, bus, mischief: &_| {
         let drive = Nvme::new(bus, config()).expect("valid");
@@ -49,7 +49,7 @@ pub(crate) fn driver_nvme(data: &[u8]) {
 }
 
 fn session(driver: &mut Driver<'_>, [bar, table, config]: [Regs; 3]) -> Option<()> {
-    // 2,048 entries in 32 KiB is what the capability may say.
+    // The capability may declare 2,048 entries in 32 KiB.
     let capability = MsixCapability::find(&config).ok().filter(|capability| capability.fits(0x8000).is_ok())?;
     let table = MsixTable::enable(config, table, capability);
     for entry in 0..capability.entries.min(3) {

@@ -13,7 +13,7 @@ use machine::{Machine, Regs, SimHal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Counts what ends.
+/// Counts requests that end.
 #[derive(Default)]
 struct Count(AtomicUsize);
 

@@ -13,10 +13,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 const VECTORS: u16 = 4;
-/// Of the region of the PCI transport's structures.
+/// Size of the region with the structures of the PCI transport.
 const STRUCTURES_BYTES: u32 = 0x4000;
 
-/// How a device is reached: its registers, and by which transport.
+/// The registers of a device, and its transport.
 struct Reached {
     regs: [Regs; 3],
     pci: bool,
@@ -90,7 +90,7 @@ pub(crate) fn driver_virtio_block(data: &[u8]) {
     });
 }
 
-/// The first bit says by which transport; the rest is the input.
+/// The first bit chooses the transport; the rest is the input.
 fn split(data: &[u8]) -> (bool, &[u8]) {
     let (&first, rest) = data.split_first().unwrap_or((&0, &[]));
     (first & 1 != 0, rest)

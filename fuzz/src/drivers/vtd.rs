@@ -1,12 +1,12 @@
-//! The driver of the remapping unit against a hostile unit: what it says it can, where its fault records lie, how far its
-//! queue has come.
+//! The driver of the remapping unit against a hostile unit, which lies about its capabilities, the place of its fault
+//! records, and the progress of its queue.
 
 use super::hostile::{Driver, Hostile, against_hostile};
 use drivers::apic::{ApicId, ApicMode, Lapic, VectorDomain};
 use drivers::vtd::{GuestPosting, RemapConfig, RemapDomain, RemapUnit};
 use hal::{CpuId, CpuSet, DeviceAddress, Hal as _};
 use irq::posted::{PostedConfig, PostedMsi};
-use irq::{AllocRequest, Delivery, Irq, IrqDomain, Level, LevelData, RequesterId, Target, Vector};
+use irq::{AllocRequest, Irq, IrqDomain, Level, LevelData, RequesterId, Target, Vector};
 use machine::fabric::dispatch::Dispatch;
 use machine::fabric::port::Credits;
 use machine::fabric::vtd::{InvalidationFault, VtdConfig, VtdUnit};
@@ -62,9 +62,8 @@ fn session(driver: &mut Driver<'_>, regs: Regs) -> Option<()> {
                 }
             }
             2 if at < lines.len() => {
-                let (_, levels) = lines.swap_remove(at);
-                let level = Level::new(Irq(0), &levels);
-                level.chip().release(level.hwirq());
+                let (domain, levels) = lines.swap_remove(at);
+                domains[domain].release(levels[0].hwirq);
             }
             3 | 4 if at < lines.len() => {
                 let (domain, levels) = &lines[at];
@@ -95,11 +94,5 @@ fn session(driver: &mut Driver<'_>, regs: Regs) -> Option<()> {
 }
 
 fn request(requester: u16) -> AllocRequest {
-    AllocRequest {
-        requester: RequesterId(requester),
-        index: 0,
-        affinity: CpuSet::of(CpuId(0)),
-        managed: false,
-        delivery: Delivery::Fixed,
-    }
+    AllocRequest::fixed(RequesterId(requester), 0, CpuSet::of(CpuId(0)))
 }

@@ -2,8 +2,8 @@
 
 use super::host::{Bus, Host, Window, on_machine};
 use hal::{Hal as _, Regs as _};
+use machine::Interrupts;
 use machine::dsa::{Config, Dsa};
-use machine::gic::Interrupts;
 use machine::{Machine, SimHal};
 
 /// Registers, commands, descriptors on every portal.

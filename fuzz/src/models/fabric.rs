@@ -1,13 +1,13 @@
-//! The VT-d unit; local APIC, I/O APIC and HPET before it.
+//! The VT-d unit, and local APIC, I/O APIC and HPET in front of it.
 
 use super::host::{Bell, Host, Window, on_machine};
 use hal::{Hal as _, Regs as _};
+use machine::Interrupts;
 use machine::fabric::dispatch::Dispatch;
 use machine::fabric::hpet::{Hpet, HpetConfig};
 use machine::fabric::ioapic::{IoApic, IoApicConfig, PIN, pin_arg};
 use machine::fabric::port::Credits;
 use machine::fabric::vtd::{InvalidationFault, VtdConfig, VtdUnit};
-use machine::gic::Interrupts;
 use machine::model::{ModelId, Upstream};
 use machine::time::Ps;
 use machine::world::World;
@@ -154,7 +154,7 @@ pub(crate) fn interrupt_controllers(data: &[u8]) {
             match choice % 8 {
                 0..=2 => host.step(),
                 3 => {
-                    // A redirection entry: destination above, the rest below.
+                    // A redirection entry: the destination in the high half, the rest in the low half.
                     let pin = u32::from(host.input.u8() % PINS) * 2;
                     let (low, high) = (host.value() as u32, u32::from(host.input.u8() & 3) << 24);
                     for (register, value) in [(0x11 + pin, high), (0x10 + pin, low)] {

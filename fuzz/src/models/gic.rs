@@ -1,8 +1,9 @@
-//! GICv2 and GICv3 with all that belongs to them: distributor, redistributors, CPU interfaces, ITS, message frames.
+//! GICv2 and GICv3 with all their parts: distributor, redistributors, CPU interfaces, ITS, message frames.
 
 use super::host::{Bell, Host, Window, gic_costs, on_machine};
 use hal::{Hal as _, Regs as _};
-use machine::gic::{GicConfig, Interrupts, ItsConfig, PULSE, V2mConfig, WIRE, wire_arg};
+use machine::Interrupts;
+use machine::gic::{GicConfig, ItsConfig, PULSE, V2mConfig, WIRE, wire_arg};
 use machine::model::Upstream;
 use machine::time::Ps;
 use machine::world::World;
@@ -132,7 +133,7 @@ fn bring_up(host: &Host<'_>) {
     SimHal.delay_ns(1_000);
 }
 
-/// A command at the place of the next one, and GITS_CWRITER behind it.
+/// Writes a command at the next free place, and moves GITS_CWRITER behind it.
 fn command(host: &Host<'_>, next: &mut u64, words: [u64; 4]) {
     host.put((QUEUE / 8 + *next * 4) as usize, &words);
     *next = (*next + 1) % 128;
@@ -172,7 +173,7 @@ fn outside(machine: &mut Machine) -> [Window; 2] {
     [wires, sender].map(|model| Window { stride: 1, ..Window::new(machine.regs(model, 0), &[0]) })
 }
 
-/// A wire or a message; `wires` is the number of their first window.
+/// A wire or a message; `wires` is the index of the first of their windows.
 fn outer(host: &mut Host<'_>, wires: usize) {
     if host.input.flag() {
         let intid = u32::from(host.input.u8() % 104);

@@ -1,8 +1,9 @@
-//! A machine with the model under test, and a host on CPU 0 that does what the input says.
+//! A machine with the model under test, and a host on CPU 0 that executes the input.
 
 use crate::input::Input;
 use hal::{Dma as _, Hal as _, Regs as _, Word as _};
-use machine::gic::{GicCosts, Interrupts};
+use machine::Interrupts;
+use machine::gic::GicCosts;
 use machine::model::{AccessCosts, Model, ModelId, Upstream};
 use machine::time::Ps;
 use machine::world::World;
@@ -10,19 +11,19 @@ use machine::{BootError, Costs, Exception, Machine, MachineConfig, Regs, SimHal}
 
 /// Operations of one input.
 const STEPS_MAX: usize = 400;
-/// Memory of the machine, and what of it the host uses.
+/// Memory of the machine, and the part that the host uses.
 const ARENA_BYTES: usize = 1 << 20;
 pub(super) const MEMORY_BYTES: u64 = 64 * 4096;
-/// A host that has not ended by then is kept busy by interrupts, which is its own affair.
+/// Interrupts keep a host busy that has not ended by then; that is no failure of the model.
 const LIMIT: Ps = Ps::from_ns(10_000_000);
-/// On a machine with a GIC, whose every access looks at every interrupt.
+/// The limit on a machine with a GIC, where every access looks at every interrupt.
 const GIC_LIMIT: Ps = Ps::from_ns(3_000_000);
 
 /// Registers that the host may access.
 #[derive(Clone, Copy)]
 pub(super) struct Window {
     pub(super) regs: Regs,
-    /// Where registers lie close together.
+    /// Offsets near which registers lie close together.
     pub(super) bases: &'static [u32],
     /// From one register to the next.
     pub(super) stride: u32,
@@ -43,7 +44,7 @@ pub(super) struct Host<'a> {
 }
 
 impl Host<'_> {
-    /// Whether there is a next step.
+    /// True if there is a next step.
     pub(super) fn goes_on(&mut self) -> bool {
         self.steps += 1;
         self.steps <= STEPS_MAX && !self.input.is_empty()
@@ -54,7 +55,7 @@ impl Host<'_> {
         self.memory.device_address().0 + offset
     }
 
-    /// One of the 256 addresses that are `stride` bytes apart from byte `start` of memory on.
+    /// One of the 256 addresses that are `stride` bytes apart, from byte `start` of memory on.
     pub(super) fn place(&mut self, start: u64, stride: u64) -> u64 {
         let offset = start + u64::from(self.input.u8()) * stride;
         self.address(offset % MEMORY_BYTES)
@@ -67,12 +68,12 @@ impl Host<'_> {
         }
     }
 
-    /// A value as registers and descriptors have them.
+    /// A value that is usual in registers and descriptors.
     pub(super) fn value(&mut self) -> u64 {
         self.input.value(self.memory.device_address().0, MEMORY_BYTES)
     }
 
-    /// Any access to any register, a word of memory, or a while.
+    /// Any access to any register, a write of a memory word, or a wait.
     pub(super) fn step(&mut self) {
         match self.input.u8() % 8 {
             0..=3 => {
@@ -90,7 +91,7 @@ impl Host<'_> {
                 self.put(index, &[value]);
             }
             6 => {
-                // A page's first words, which are often what a table or a ring begins with.
+                // The first words of a page, where tables and rings often begin.
                 let index = usize::from(self.input.u8()) % 64 * 512;
                 let words = [self.value(), self.value()];
                 let pair = usize::from(self.input.u8() % 4) * 2;
@@ -137,8 +138,8 @@ fn read(regs: Regs, width: u8, offset: u32) {
     }
 }
 
-/// Builds a machine, runs `script` as its host, and demands that the machine can be asked afterwards. Every fourth input
-/// runs again without the engine's short cuts: what happens must be the same.
+/// Builds a machine, runs `script` as its host, and checks that the machine still answers afterwards. Every fourth
+/// input runs again without the engine's short cuts, and the results must be equal.
 pub(super) fn on_machine(
     data: &[u8],
     interrupts: Interrupts,
@@ -152,7 +153,7 @@ pub(super) fn on_machine(
     }
 }
 
-/// Events, digest of what happened, and faults.
+/// Number of events, digest of all events, and faults.
 type Seen = (u64, u64, usize);
 
 fn run(
@@ -162,7 +163,7 @@ fn run(
     build: &impl Fn(&mut Machine) -> Vec<Window>,
     script: impl Fn(&mut Host<'_>) + Send + 'static,
 ) -> Seen {
-    // An interrupt takes a while, so that a storm ends with the time limit.
+    // An interrupt costs time, so a storm ends at the time limit.
     let costs = Costs {
         lapic_write: Ps::from_ns(300),
         register_read: Ps::from_ns(50),
@@ -208,7 +209,7 @@ fn run(
     (engine.events, engine.digest, machine.faults().0.len())
 }
 
-/// Costs of a GIC's registers that end a storm with the time limit.
+/// Costs of a GIC's registers, so that a storm ends at the time limit.
 pub(super) fn gic_costs() -> GicCosts {
     let cost = AccessCosts { read: Ps::from_ns(1000), write: Ps::from_ns(1000) };
     GicCosts { distributor: cost, cpu_interface: cost }
@@ -243,7 +244,7 @@ impl Model for Bus {
     }
 }
 
-/// A model whose registers are anything that a host cannot do itself: pull a wire, send a message.
+/// A model whose registers do things that a host cannot do itself: pull a wire, send a message.
 pub(super) struct Bell<F>(pub(super) F);
 
 impl<F: Fn(&mut World<'_>, u32, u64) + 'static> Model for Bell<F> {

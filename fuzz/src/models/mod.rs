@@ -1,7 +1,7 @@
-//! The machine's models against a host that writes whatever it likes, wherever it likes.
+//! The machine's models against a host that writes any value to any place.
 //!
-//! What holds: no panic; the machine comes to an end within its time; what is wrong is a recorded fault or a status. An
-//! access outside memory cannot happen unseen: models reach memory through the machine, which answers with an error.
+//! Requirements: no panic; the machine ends within its time; an error is a recorded fault or a status. An access
+//! outside memory cannot stay unnoticed: models reach memory through the machine, which answers with an error.
 
 mod accelerator;
 mod fabric;

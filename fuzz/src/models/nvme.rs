@@ -2,7 +2,7 @@
 
 use super::host::{Bus, Host, Window, on_machine};
 use hal::{Hal as _, Regs as _};
-use machine::gic::Interrupts;
+use machine::Interrupts;
 use machine::nvme::{Config, Latency, Nvme, Spread, StorageKind};
 use machine::time::Ps;
 use machine::{Machine, Regs};
@@ -33,7 +33,8 @@ fn config() -> Config {
     config
 }
 
-/// Registers of every region, commands on both queues, doorbells of any value, lists that lead anywhere.
+/// Accesses registers of every region, puts commands on both queues, rings doorbells with any value, and builds lists
+/// that point anywhere.
 pub(crate) fn nvme(data: &[u8]) {
     let build = |machine: &mut Machine| {
         let bus = machine.add_model(|_| Box::new(Bus::default()));
@@ -65,12 +66,12 @@ fn page(host: &mut Host<'_>) -> u64 {
 
 struct Drive {
     regs: Regs,
-    /// Of the admin queue and of I/O queue 1.
+    /// Tails of the admin queue and of I/O queue 1.
     tails: [u16; 2],
 }
 
 impl Drive {
-    /// As software does it: MSI-X, the admin queue, one I/O queue pair with a vector.
+    /// Sets up as software does: MSI-X, the admin queue, one I/O queue pair with a vector.
     fn bring_up(&mut self, host: &Host<'_>) {
         for vector in 0..4 {
             host.windows[1].regs.write32(vector * 16, 0xfee0_0000);
@@ -103,7 +104,7 @@ impl Drive {
         self.regs.write32(0x1000 + 8 * queue as u32, self.tails[queue].into());
     }
 
-    /// A command that often is nearly right. A list may be torn, lead to itself, or out of memory.
+    /// A command that is often nearly right. A list may be torn, point to itself, or point outside memory.
     fn command(&mut self, host: &mut Host<'_>) {
         let queue = usize::from(host.input.u8() & 1);
         let opcode = u64::from(host.input.u8() % 32);
@@ -111,7 +112,7 @@ impl Drive {
         let nsid = if host.input.one_in(8) { u64::from(host.input.u32()) } else { 1 };
         let prp = [self.pointer(host), self.pointer(host)];
         let dwords = [host.input.u16(), host.input.u16(), host.input.u16(), host.input.u16()].map(u64::from);
-        // Dword 10 is a queue and its size for some, dword 12 a length for others.
+        // For some commands dword 10 is a queue and its size, for others dword 12 is a length.
         let ten = if host.input.flag() { dwords[0] & 0x3 | (dwords[0] >> 8) << 16 } else { dwords[0] };
         let words = [
             opcode | cid | nsid << 32,
@@ -135,7 +136,7 @@ impl Drive {
             0 => at | 0xff8,
             1 => at | u64::from(host.input.u16()) & 0xffc,
             2 => {
-                // A list whose entries are pages; the last leads on, perhaps to itself.
+                // A list whose entries are pages; the last entry points to another list, perhaps to this one.
                 let next = page(host);
                 let word = ((at - host.address(0)) / 8) as usize;
                 host.put(word, &[next; 511]);
@@ -153,7 +154,7 @@ impl Drive {
         self.regs.write32(0x1000 + 4 * u32::from(host.input.u8() % 10), value);
     }
 
-    /// Whatever it was told: after a reset it is a drive. CC first enables, so that there is a falling edge.
+    /// After any input, a reset makes it a working drive again. CC first enables, so that there is a falling edge.
     fn recovers(&mut self, host: &Host<'_>) {
         machine::SimHal.delay_ns(50_000);
         self.regs.write32(0x14, 1);

@@ -2,11 +2,11 @@
 
 use super::host::{Bus, Host, Window, on_machine};
 use hal::{Hal as _, Regs as _};
-use machine::gic::Interrupts;
+use machine::Interrupts;
 use machine::rdma::{Config, Nic, Wire};
 use machine::{Machine, SimHal};
 
-/// Pages of the host's memory, for each NIC: sends, receives, completions, events; and what requests name.
+/// Pages of the host's memory for each NIC: sends, receives, completions, events, and data of requests.
 const NIC_BYTES: u64 = 0x8000;
 const DATA: u64 = 0x2_0000;
 
@@ -53,8 +53,8 @@ pub(crate) fn rdma(data: &[u8]) {
     });
 }
 
-/// A region of all memory, an event queue, a completion queue, a queue pair, connected to the other end's. Control
-/// words are those of the device's manual: enable in bit 0.
+/// A region of all memory, an event queue, a completion queue, and a queue pair connected to the other end's. The
+/// control words follow the device's manual: enable is bit 0.
 fn enable(host: &Host<'_>, nic: usize) {
     let registers = host.windows[nic * 4].regs;
     let at = host.address(nic as u64 * NIC_BYTES);

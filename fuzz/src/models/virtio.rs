@@ -1,8 +1,8 @@
-//! Virtio devices on either transport: registers, and rings that no driver would write.
+//! Virtio devices on either transport: registers, and rings that no real driver would write.
 
 use super::host::{Bus, Host, Window, on_machine};
 use hal::{Dma as _, Hal as _, Regs as _};
-use machine::gic::Interrupts;
+use machine::Interrupts;
 use machine::model::ModelId;
 use machine::time::Ps;
 use machine::virtio::block::{Block, BlockConfig};
@@ -10,7 +10,7 @@ use machine::virtio::net::{CoalescingSupport, Net, NetConfig};
 use machine::virtio::{Device, Exits, Irqfd, Line, MmioConfig, PciConfig, Trigger, VirtioMmio, VirtioPci};
 use machine::{Machine, Regs, SimHal};
 
-/// Of each queue: descriptors at 0, available ring at 1000h, used ring at 2000h; buffers behind all queues.
+/// Layout of each queue: descriptors at 0, available ring at 1000h, used ring at 2000h. Buffers lie behind all queues.
 const QUEUE_BYTES: usize = 0x3000;
 const AVAILABLE: usize = 0x1000;
 const USED: usize = 0x2000;
@@ -150,13 +150,13 @@ impl Layout {
     }
 }
 
-/// Reset, features, queues, DRIVER_OK; what is offered and the sizes are the input's.
+/// Reset, features, queues, DRIVER_OK. The input chooses features and sizes.
 fn start(host: &mut Host<'_>, layout: &Layout) {
     let regs = host.windows[0].regs;
     for status in [0, 1, 3] {
         layout.put(regs, layout.status, status);
     }
-    // VERSION_1, of the others INDIRECT_DESC, EVENT_IDX, RING_RESET and the device's own as it comes.
+    // VERSION_1 always; INDIRECT_DESC, EVENT_IDX, RING_RESET and the device's own features as the input says.
     let wanted = [host.input.u32(), 1 | u32::from(host.input.u8() & 1) << 8 | u32::from(host.input.u8() & 1) << 12];
     for (half, bits) in (0..).zip(wanted) {
         regs.write32(layout.features[0], half);
@@ -186,11 +186,11 @@ fn notify(host: &mut Host<'_>, layout: &Layout) {
     layout.put(host.windows[0].regs, layout.notify + queue * layout.notify_stride, queue);
 }
 
-/// A descriptor: where, how long, flags 1 next, 2 device writes, 4 indirect, and what follows.
+/// A descriptor: address, length, flags (1 next, 2 device writes, 4 indirect), and the next descriptor.
 fn descriptor(host: &mut Host<'_>) -> [u64; 2] {
     let address = match host.input.u8() % 8 {
         0 => host.value(),
-        // A table of descriptors: that of a queue.
+        // The descriptor table of a queue.
         1 => host.place(0, QUEUE_BYTES as u64),
         _ => host.place(BUFFERS, 16),
     };
@@ -205,12 +205,12 @@ fn descriptor(host: &mut Host<'_>) -> [u64; 2] {
     [address, u64::from(len) | flags << 32 | next << 48]
 }
 
-/// A chain of a request, often nearly right, made available, and a notification.
+/// Makes a request's chain available, often nearly right, and notifies the device.
 fn offer(host: &mut Host<'_>, layout: &Layout) {
     let queue = usize::from(host.input.u8()) % usize::from(QUEUES) * QUEUE_BYTES;
     let head = host.input.u8() % 8;
     if host.input.flag() {
-        // Header, data, status: what a block device wants.
+        // A block device requires header, data, status.
         let data = host.address(BUFFERS + 0x100);
         let writes = u64::from(host.input.u8() & 1) << 33;
         let bytes = u64::from(host.input.u8() % 5) * 512;

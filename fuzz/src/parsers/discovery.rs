@@ -1,4 +1,4 @@
-//! What firmware, hypervisors and devices say of themselves.
+//! Descriptions by firmware, hypervisors and devices of themselves.
 
 use crate::input::Input;
 use drivers::pci::{MsixCapability, MsixTable};
@@ -8,7 +8,7 @@ use hal::Regs;
 use hal::host::{HostHal, HostRegs};
 use std::sync::{Arc, Mutex};
 
-/// What every description has to hold.
+/// Requirements of every description.
 fn checked(devices: &[MmioDevice]) {
     for device in devices {
         assert!(!device.lines.is_empty() && device.base.checked_add(device.size_bytes).is_some());
@@ -16,7 +16,7 @@ fn checked(devices: &[MmioDevice]) {
     }
 }
 
-/// A kernel's command line. What was read is written as a parameter, and read again.
+/// A kernel's command line. The parsed value is written as a parameter and parsed again.
 pub(crate) fn command_line(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match from_command_line(&text) {
@@ -54,7 +54,7 @@ pub(crate) fn acpi(data: &[u8]) {
     }
 }
 
-/// A window of bytes. What a driver may not touch is not there: an access outside is the driver's panic.
+/// A window of bytes that contains only bytes that a driver may touch: an access outside makes the driver panic.
 struct Bytes(Mutex<Vec<u8>>);
 
 impl Bytes {
@@ -111,7 +111,7 @@ pub(crate) fn pci(data: &[u8]) {
     let mut config = input.bytes(256).to_vec();
     config.resize(256, 0);
     if input.flag() {
-        // As a virtio function has it, so that not every input has to guess.
+        // A configuration space as a virtio function has it, so that not every input has to guess it.
         config[..8].copy_from_slice(&[0xf4, 0x1a, 0x42, 0x10, 6, 0, 0x10, 0]);
     }
     let config = Bytes::window(config);

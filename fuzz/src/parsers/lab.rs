@@ -7,12 +7,12 @@ use lab::scenario::Request;
 use lab::setting::Setting;
 use std::str::from_utf8;
 
-/// An error is a sentence with a place.
+/// Checks that an error is a sentence with a place.
 fn said(error: &InputError) {
     assert!(error.to_string().len() > error.place.to_string().len());
 }
 
-/// A job file; what it includes is itself, or a few lines.
+/// A job file. It may include itself, or a few lines.
 pub(crate) fn fio(data: &[u8]) {
     let include = |name: &str, _from: &str| match name {
         "self" => Ok((name.to_owned(), data.to_vec())),
@@ -47,7 +47,7 @@ fn written(sections: &[Section]) -> String {
     text
 }
 
-/// Whether a text names files that are devices: reading one may last for ever.
+/// True if a text names files that are devices: reading a device may never end.
 fn names_devices(text: &str) -> bool {
     ["/dev", "/proc", "/sys"].iter().any(|folder| text.contains(folder))
 }
@@ -80,7 +80,7 @@ pub(crate) fn platform(data: &[u8]) {
     for (key, spec, constant) in platform.constants() {
         let printed = spec.unit.format(constant.value);
         let setting = Setting::new(Place::option("printed"), key, printed.as_str());
-        // Printing rounds to six places, which may leave the bounds by as much.
+        // Printing rounds to six places, so a printed value may exceed its bounds by as much.
         if let Ok(value) = spec.unit.read(&setting, spec.min, spec.max) {
             assert!((value - constant.value).abs() <= constant.value.abs() * 1e-5 + 1e-6, "{printed}");
         }

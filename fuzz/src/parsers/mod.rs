@@ -1,4 +1,5 @@
-//! Everything that is read from users and firmware: an error or a value, and what can be written is read back.
+//! Parsers of input from users and firmware: each returns an error or a value; a value that can be written is read
+//! back.
 
 mod discovery;
 mod lab;

@@ -49,7 +49,7 @@ struct Buffer {
     address: DeviceAddress,
 }
 
-/// A DMA buffer in host memory; clones share it. Its device address is given out in order, not the host's own.
+/// A DMA buffer in host memory; clones share it. Device addresses are assigned in order and differ from the host's.
 #[derive(Clone)]
 pub struct HostDma(Arc<Buffer>);
 
@@ -103,7 +103,7 @@ struct Map {
 
 impl Default for Map {
     fn default() -> Self {
-        // Above 4 GiB, so that a driver that drops the upper half of an address is found out.
+        // Above 4 GiB, so that tests detect a driver that drops the upper half of an address.
         Self { next: 0x1_0000_0000, buffers: BTreeMap::new() }
     }
 }

@@ -1,4 +1,4 @@
-//! Host threads: numbers, parking, joining. Like the operating system's own, they belong to the whole process.
+//! Host threads: numbers, parking, joining. They belong to the whole process, as the operating system's threads do.
 
 use crate::{Affinity, CpuId, CpuSet, SpawnError, ThreadId};
 use alloc::string::ToString;
@@ -12,7 +12,7 @@ use std::{panic, thread_local};
 
 struct Parker {
     woken: AtomicBool,
-    /// 0, or 1 + the CPU that the thread carries from its next wake on.
+    /// 0, or 1 + the CPU that the thread carries after its next wake.
     next_cpu: AtomicU32,
     thread: Thread,
 }
@@ -47,7 +47,7 @@ fn register() -> ThreadId {
     me
 }
 
-/// Sleeps until woken; the CPU to carry from now on, when that has changed.
+/// Sleeps until woken. Returns the CPU to carry from now on, if it has changed.
 pub(super) fn park() -> Option<CpuId> {
     let me = current();
     let parker = parkers()[me.0 as usize].clone();
@@ -66,13 +66,13 @@ pub(super) fn set_next_cpu(thread: ThreadId, cpu: CpuId) {
 pub(super) fn wake(thread: ThreadId) {
     let parker = parkers().get(thread.0 as usize).cloned();
     if let Some(parker) = parker {
-        // Not a store: what an earlier waker has written must be seen too, though this one's value is read.
+        // A swap, not a store: the writes of an earlier waker must be visible too, although only this value is read.
         parker.woken.swap(true, Ordering::AcqRel);
         parker.thread.unpark();
     }
 }
 
-/// The CPU that a thread of this affinity carries: the first that it may run on.
+/// The CPU that a thread of this affinity carries: the first allowed one.
 pub(super) fn first_cpu(affinity: &Affinity, cpus: u32) -> Result<CpuId, SpawnError> {
     let allowed = match affinity {
         Affinity::Any => CpuSet::first(cpus),
@@ -83,7 +83,7 @@ pub(super) fn first_cpu(affinity: &Affinity, cpus: u32) -> Result<CpuId, SpawnEr
     first.ok_or(SpawnError::NoCpu(allowed, cpus))
 }
 
-/// The threads that a world spawned and nobody has waited for yet.
+/// The threads that a world has spawned and not joined yet.
 #[derive(Default)]
 pub(super) struct Joins(Mutex<Vec<JoinHandle<()>>>);
 
@@ -91,7 +91,7 @@ impl Joins {
     pub(super) fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<ThreadId, SpawnError> {
         let (number, started) = mpsc::channel();
         let run = move || {
-            // The receiver is gone only when the spawner has panicked; then nobody wants the number.
+            // The receiver is gone only if the spawner has panicked. Then nobody needs the number.
             _ = number.send(current());
             body();
         };
@@ -103,7 +103,7 @@ impl Joins {
     }
 
     pub(super) fn join_all(&self) {
-        // One at a time, and unlocked: a thread may spawn others while it is waited for.
+        // Joins one at a time, without the lock: the joined thread may spawn others meanwhile.
         while let Some(handle) = { self.lock().pop() } {
             if let Err(payload) = handle.join() {
                 panic::resume_unwind(payload);

@@ -1,10 +1,10 @@
 //! The default controller.
 //!
-//! It *settles* until the load is steady, *searches* the table once, upwards from level 0, takes the lowest level that
-//! is as good as the best, and then *holds* it. It moves again only when the throughput, the number of I/Os under way or
-//! the completions an interrupt have left the band round what it settled at for several windows in a row, and not before
-//! it has rested or the load was steady. So nothing is programmed without a reason, neither at the ends of the table nor
-//! elsewhere, and a theft of the CPU, which spoils a sample, moves nothing.
+//! It *settles* until the load is steady. Then it *searches* the table once, upwards from level 0, and takes the
+//! lowest level that is as good as the best. Then it *holds* that level. It searches again only when the load leaves
+//! the band round the settled values for several windows in a row, and only after a rest, unless the load was steady.
+//! The load is the throughput, the I/Os under way and the completions per interrupt. So nothing is programmed without
+//! a reason, at the ends of the table or elsewhere. A theft of the CPU spoils one sample and changes no level.
 
 use super::program::{Outcome, Step};
 use super::sample::{Meter, scale};
@@ -12,47 +12,47 @@ use super::search::{Search, Verdict};
 use super::{Controller, Counts, Found, LevelTable, Next, Sample, Setting, TuningView};
 use core::cell::Cell;
 
-/// Out of the band: this much more or less than what it settled at, in per cent.
+/// Width of the band round the settled values, in per cent. A larger difference is outside the band.
 const BAND_PCT: u64 = 25;
-/// The same of completions an interrupt. They scatter little, and may be all that shows a load that deepens while the CPU
-/// is the limit: on the simulated machine 1.36 become 1.19.
+/// The same band for completions per interrupt. They scatter little. When the CPU is the limit, they may be the only
+/// sign of a deeper load: on the simulated machine 1.36 become 1.19.
 const GATHERED_BAND_PCT: u64 = 8;
-/// Interrupts from which on a window tells completions an interrupt to 2 %.
+/// With this many interrupts, a window measures completions per interrupt to 2 %.
 const GATHERED_EVENTS_MIN: u64 = 1_000;
-/// A load that held for this share of the rest was steady: one that differs from it is another, and need not wait.
+/// A load that held for this share of the rest was steady. A load that then differs is a new one, and need not wait.
 const STEADY_SHARE: u64 = 8;
-/// Steady: two windows this close, in per cent.
+/// Two windows within this many per cent of each other are steady.
 const STEADY_PCT: u64 = 10;
-/// Windows outside the band that make another load.
+/// After this many windows outside the band the load counts as a new one.
 const STRIKES: u64 = 3;
-/// Windows after which an unsteady load is taken as it is.
+/// After this many windows an unsteady load is accepted as it is.
 const SETTLE_WINDOWS: u32 = 8;
-/// Completions an event, in hundredths, up to which there is nothing to gather.
+/// Up to this many completions per event, in hundredths, there is nothing to gather.
 const SINGLE_X100: u64 = 125;
-/// Refusals after which a level is left alone. Level 0 is not.
+/// After this many refusals a level is not tried again. This does not apply to level 0.
 const REFUSALS: u8 = 3;
 
 /// The times and bounds of an [`Adaptive`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AdaptiveConfig {
-    /// Interrupts, or polls that found something, that make a sample.
+    /// Number of interrupts, or successful polls, in a sample.
     pub nr_events: u64,
-    /// A sample of a search ends after this at the latest, in nanoseconds.
+    /// The longest sample of a search, in nanoseconds.
     pub search_ns_max: u64,
-    /// A window of holding lasts at least this, in nanoseconds.
+    /// The shortest window while a level is held, in nanoseconds.
     pub window_ns_min: u64,
-    /// And at most this, in nanoseconds.
+    /// The longest such window, in nanoseconds.
     pub window_ns_max: u64,
-    /// A step that was not answered by then is late, in nanoseconds.
+    /// A step without an answer after this time is late, in nanoseconds.
     pub program_ns_max: u64,
     /// The rest after a search, in nanoseconds; it doubles with each search that found nothing new.
     pub rest_ns_min: u64,
-    /// As long as it gets, in nanoseconds.
+    /// The longest rest, in nanoseconds.
     pub rest_ns_max: u64,
-    /// Level 0 is held no longer than this without another search, in nanoseconds, when the consumer does not tell what it
-    /// has under way: such a load may deepen unseen.
+    /// The longest time at level 0 without another search, in nanoseconds, when the consumer does not report its I/Os
+    /// under way. Such a load may deepen unseen.
     pub recheck_ns: u64,
-    /// With fewer interrupts a second at level 0 nothing is searched: 5 % of a CPU are 7.8 µs for each of 6,400.
+    /// Below this interrupt rate at level 0 there is no search: 5 % of a CPU are 7.8 µs for each of 6,400.
     pub events_per_s_min: u64,
 }
 
@@ -76,9 +76,9 @@ impl Default for AdaptiveConfig {
 enum Phase {
     /// Until two windows agree.
     Settle { before: Option<u64>, windows: u32 },
-    /// The first sample after a step only tells how far apart looks are: the load adjusts.
+    /// Discards the first sample after a step, while the load adjusts. It only shows how far apart looks are.
     Search { skip: bool },
-    /// So many windows were outside the band.
+    /// Number of windows that were outside the band.
     Hold { strikes: u64 },
 }
 
@@ -92,8 +92,8 @@ struct Pending {
 
 /// The default controller: lowest latency unless more delay buys throughput.
 ///
-/// One that is not told of time passing ([`Controller::elapsed`]) works, but ends its samples with the next interrupt or
-/// poll.
+/// If nobody calls [`Controller::elapsed`], the controller still works, but its samples end only with the next
+/// interrupt or poll.
 #[derive(Debug)]
 pub struct Adaptive {
     table: LevelTable,
@@ -106,19 +106,19 @@ pub struct Adaptive {
     actual: Option<Setting>,
     wanted: usize,
     pending: Option<Pending>,
-    /// The step that was given up last of those that somebody had taken; its answer may still come.
+    /// The last step that was given up after somebody had taken it. Its answer may still come.
     late: Option<Step>,
-    /// The step that was taken last.
+    /// The step that was last taken.
     taken: Cell<u32>,
     steps: u32,
     refusals: [u8; LevelTable::LEVELS_MAX],
-    /// What it settled at.
+    /// The load at which it settled.
     reference: Sample,
-    /// When.
+    /// The time at which it settled.
     settled_ns: u64,
-    /// A search has judged the present load.
+    /// True once a search has judged the present load.
     proven: bool,
-    /// The level held, and the steps taken, when the search began.
+    /// The held level and the number of taken steps when the search began.
     before_search: (usize, u64),
     searched_ns: u64,
     search_at_ns: u64,
@@ -130,7 +130,7 @@ pub struct Adaptive {
 }
 
 impl Adaptive {
-    /// Starts at level 0, which the device must have by then.
+    /// Starts at level 0. The device must already be programmed with it.
     pub fn new(table: LevelTable, config: AdaptiveConfig) -> Self {
         Self {
             table,
@@ -220,14 +220,14 @@ impl Adaptive {
             self.proven &= is_seen || since_ns < self.config.recheck_ns;
             return self.pursue();
         }
-        // One window that nobody ended in time is as good as several.
+        // A window that nobody ended in time counts as several.
         let strikes = strikes.saturating_add((sample.elapsed_ns / self.config.window_ns_max.max(1)).max(1));
         self.phase = Phase::Hold { strikes };
         if strikes < STRIKES {
             return Next::Measure;
         }
         self.proven = false;
-        // A clear change need not wait for a rest that earlier, vain searches made long.
+        // A clear change need not wait for the rest, which earlier searches without result have lengthened.
         let rest_ns = if change == Change::Twofold { self.config.rest_ns_min } else { self.rest_ns };
         if self.now_ns.saturating_sub(self.settled_ns) >= rest_ns / STEADY_SHARE {
             self.search_at_ns = self.now_ns;
@@ -241,7 +241,7 @@ impl Adaptive {
         self.pursue()
     }
 
-    /// Does what is open: a search that is due, a level that is not reached yet.
+    /// Does what remains: a search that is due, or a step to a level that is not reached yet.
     fn pursue(&mut self) -> Next {
         if !self.proven && self.now_ns >= self.search_at_ns {
             return self.begin_search();
@@ -285,7 +285,7 @@ impl Adaptive {
         }
     }
 
-    /// Ends the search, `whole` or broken off, with what it has found.
+    /// Ends the search with its results so far. `whole` is false when it was broken off.
     fn end_search(&mut self, whole: bool) -> Next {
         let (held, steps) = self.before_search;
         self.wanted = self.search.choice().unwrap_or(self.level);
@@ -294,7 +294,7 @@ impl Adaptive {
         if self.wanted != held {
             self.rest_ns = self.config.rest_ns_min;
         }
-        // A search that moved nothing costs nothing and needs no rest.
+        // A search that changed no level costs nothing and needs no rest.
         let moved = self.counts.steps != steps;
         self.search_at_ns = self.now_ns.saturating_add(if moved { self.rest_ns } else { 0 });
         if self.wanted == held && moved {
@@ -338,11 +338,11 @@ impl Adaptive {
             return Next::Measure;
         }
         self.phase = Phase::Search { skip: true };
-        // A device that rounds may have made nothing of the step.
+        // A device that rounds may have ignored the step.
         if before.1 == Some(actual) && self.search.same_as(before.0) { self.search_next() } else { Next::Measure }
     }
 
-    /// The device has `actual` now.
+    /// The device now has `actual`.
     fn take(&mut self, step: Step, actual: Setting) {
         self.counts.changes += u64::from(self.level != step.level);
         self.counts.quantised += u64::from(actual != step.setting);
@@ -380,14 +380,14 @@ impl Adaptive {
     }
 }
 
-/// How far a load is from another.
+/// How much one load differs from another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Change {
     /// Within the band.
     None,
-    /// Outside.
+    /// Outside the band.
     Some,
-    /// At least twice or at most half of it.
+    /// At least twice or at most half of the other.
     Twofold,
 }
 
@@ -410,7 +410,7 @@ impl Change {
     }
 }
 
-/// `rate` is no further than `pct` per cent from `reference`.
+/// True if `rate` differs from `reference` by at most `pct` per cent.
 fn is_within(rate: u64, reference: u64, pct: u64) -> bool {
     rate.abs_diff(reference) <= scale(reference, pct, 100)
 }

@@ -7,17 +7,17 @@ use super::{Controller, Counts, Found, LevelTable, Next, Outcome, Sample, Step, 
 /// Events of a sample (`DIM_NEVENTS`).
 const EVENTS: u16 = 64;
 
-/// What a sample amounts to, a millisecond each, in the widths of the publication.
+/// The rates of a sample per millisecond, in the integer widths of the publication.
 #[derive(Clone, Copy, Default, Debug)]
 struct Stats {
     bytes_per_ms: u32,
     packets_per_ms: u32,
     events_per_ms: u32,
-    /// Hundredths of completions an event.
+    /// Completions per event, in hundredths.
     ratio: u32,
 }
 
-/// Where the tuning goes.
+/// The direction of the tuning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Tune {
     OnTop,
@@ -41,7 +41,7 @@ struct Totals {
     bytes: u32,
 }
 
-/// What both have: counting, the state of the program step, and steps.
+/// What both controllers share: counting, the state of the program step, and steps.
 #[derive(Debug)]
 struct Dim {
     table: LevelTable,
@@ -81,7 +81,7 @@ impl Dim {
         self.now.bytes = self.now.bytes.wrapping_add(found.bytes as u32);
     }
 
-    /// One event; `decide` is asked when a sample is whole.
+    /// Counts one event. Calls `decide` when a sample is complete.
     fn event(&mut self, now_ns: u64, found: Found, decide: fn(&mut Self, &Stats)) -> Next {
         self.add(found);
         self.now.events = self.now.events.wrapping_add(1);
@@ -111,7 +111,7 @@ impl Dim {
         self.phase = Phase::Measuring;
     }
 
-    /// None while no microsecond has passed.
+    /// Returns none while less than a microsecond has passed.
     fn stats(&self) -> Option<Stats> {
         let elapsed_us = self.now.at_us.saturating_sub(self.start.at_us) as u32;
         if elapsed_us == 0 {
@@ -137,7 +137,7 @@ impl Dim {
         }
     }
 
-    /// One level on; false at the end of the table.
+    /// Moves one level on. Returns false at the end of the table.
     fn step_on(&mut self) -> bool {
         match self.tune {
             Tune::Right if self.level == self.table.last() => return false,
@@ -191,16 +191,16 @@ impl Dim {
     }
 }
 
-/// More than 10 % apart; a previous 0 never is.
+/// True if the values are more than 10 % apart. False if the previous value is 0.
 fn differs(now: u32, before: u32) -> bool {
     (u64::from(now.abs_diff(before)) * 100).checked_div(before.into()).is_some_and(|pct| pct > 10)
 }
 
-/// What Linux's RDMA completion queues use (lib/dim/rdma_dim.c), to compare with.
+/// The controller of Linux's RDMA completion queues (lib/dim/rdma_dim.c), for comparison.
 ///
-/// Its faults are kept: a step that is never answered stops it for good, one that fails is taken as done; samples have
-/// no bound in time; completions found by polling are not counted; at the ends it turns round and leaves the best level.
-/// Its division by a previous ratio of 0 was corrected in Linux, and here as there.
+/// Its faults are kept. A step without an answer stops it for good. A failed step counts as done. Samples have no
+/// bound in time. Completions found by polling are not counted. At the ends of the table it turns round and leaves the
+/// best level. Linux corrected its division by a previous ratio of 0; this code has the same correction.
 #[derive(Debug)]
 pub struct RdmaDim(Dim);
 
@@ -235,11 +235,11 @@ impl RdmaDim {
     }
 }
 
-/// What Linux's network drivers use (lib/dim/net_dim.c), to compare with.
+/// The controller of Linux's network drivers (lib/dim/net_dim.c), for comparison.
 ///
-/// It parks on top, which is where a turn brought it back to or an end of the table, and parks tired after twice as many
-/// steps as there are levels (10 for the published five). Its faults are kept: a step that is never answered stops it
-/// for good, one that fails is taken as done; samples have no bound in time. It looks at bytes first.
+/// It parks on top, which is where a turn brought it back to or an end of the table. It parks tired after twice as
+/// many steps as there are levels (10 for the published five). Its faults are kept: a step without an answer stops it
+/// for good, a failed step counts as done, and samples have no bound in time. It compares bytes first.
 #[derive(Debug)]
 pub struct NetDim(Dim);
 
@@ -353,7 +353,7 @@ impl Controller for NetDim {
         self.0.event(now_ns, found, Self::decide)
     }
 
-    /// The packets count, as the ring's totals do there; a poll is no event.
+    /// Packets count as the totals of the ring do in Linux. A poll is not an event.
     fn polled(&mut self, _now_ns: u64, found: Found) -> Next {
         self.0.add(found);
         Next::Measure

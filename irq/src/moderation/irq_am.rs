@@ -3,7 +3,7 @@
 use super::program::Deferred;
 use super::{Controller, Counts, Found, LevelTable, Next, Outcome, Sample, Step, TuningView};
 
-/// What a sample amounts to, in the widths of the publication.
+/// The rates of a sample, in the integer widths of the publication.
 #[derive(Clone, Copy, Default, Debug)]
 struct Stats {
     completions_per_s: u32,
@@ -18,13 +18,14 @@ enum Phase {
     Program,
 }
 
-/// The controller of the RFC "irq-am: Introduce library implementing generic adaptive moderation" (March 2018), to
-/// compare with.
+/// The controller of the RFC "irq-am: Introduce library implementing generic adaptive moderation" (March 2018), for
+/// comparison.
 ///
-/// Its faults are kept: at either end it programs the same level and re-baselines after every sample; 32-bit
-/// arithmetic; a sample has no bound in time, and one in which no microsecond passed reads as a collapse; a step that is
-/// never answered stops it for good, one that fails is taken as done; completions found by polling are not counted. Where
-/// the publication would divide by 0 or read what was never written, this one sees no difference, or 0.
+/// Its faults are kept. At either end of the table it programs the same level and takes a new baseline after every
+/// sample. It uses 32-bit arithmetic. A sample has no bound in time, and a sample of less than a microsecond reads as
+/// a collapse. A step without an answer stops it for good; a failed step counts as done. Completions found by polling
+/// are not counted. Where the publication divides by 0 or reads an unwritten value, this code sees no difference, or
+/// 0.
 #[derive(Debug)]
 pub struct IrqAm {
     table: LevelTable,
@@ -81,7 +82,7 @@ impl IrqAm {
         }
     }
 
-    /// Is `now` better than before? None: the same.
+    /// Whether `now` is better than before; none if they are the same.
     fn is_better(&self, now: &Stats) -> Option<bool> {
         let before = &self.previous;
         if before.completions_per_s == 0 {

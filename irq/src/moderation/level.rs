@@ -3,13 +3,13 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-/// One level: the device interrupts when this many completions wait, or the first has waited this long, whichever comes
-/// first.
+/// One level. The device interrupts when this many completions wait, or when the first has waited this long, whichever
+/// comes first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Setting {
     /// How long the first completion may wait, in microseconds. 0: not at all.
     pub delay_us: u32,
-    /// How many completions end the wait. 0 or 1: each interrupts.
+    /// How many completions end the wait. 0 or 1: every completion interrupts.
     pub completions: u32,
 }
 
@@ -22,7 +22,7 @@ impl Setting {
         Self { delay_us, completions }
     }
 
-    /// It goes no less far than `other` in either respect, and further in one.
+    /// True if this level goes at least as far as `other` in both respects, and further in one.
     fn is_above(self, other: Self) -> bool {
         self != other && self.delay_us >= other.delay_us && self.completions >= other.completions
     }
@@ -34,20 +34,20 @@ impl fmt::Display for Setting {
     }
 }
 
-/// Why a table of levels, or what goes with it, was refused.
+/// Why a table of levels, or a parameter given with it, was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LevelError {
-    /// It has no level.
+    /// The table has no level.
     Empty,
-    /// It has more than [`LevelTable::LEVELS_MAX`] levels: this many.
+    /// The table has more than [`LevelTable::LEVELS_MAX`] levels: this many.
     TooMany(usize),
     /// A level does not go further than the one below it.
     Unsorted {
-        /// Its index.
+        /// The level's index.
         index: usize,
-        /// What it says.
+        /// The level's setting.
         level: Setting,
-        /// What the one below it says.
+        /// The setting of the level below.
         below: Setting,
     },
     /// A sample of no events was asked for.
@@ -80,7 +80,7 @@ impl LevelTable {
     /// The most levels a table can have.
     pub const LEVELS_MAX: usize = 64;
 
-    /// What rdma_dim takes (include/linux/dim.h, `rdma_dim_prof`).
+    /// The levels of rdma_dim (include/linux/dim.h, `rdma_dim_prof`).
     pub const RDMA_DIM: [Setting; 9] = [
         Setting::new(1, 1),
         Setting::new(1, 4),
@@ -93,7 +93,7 @@ impl LevelTable {
         Setting::new(32, 32),
     ];
 
-    /// What net_dim takes for receive queues whose period starts with an event (lib/dim/net_dim.c).
+    /// The levels of net_dim for receive queues whose period starts with an event (lib/dim/net_dim.c).
     pub const NET_DIM_RX: [Setting; 5] = [
         Setting::new(1, 256),
         Setting::new(8, 256),

@@ -5,24 +5,24 @@ use super::Setting;
 /// A level to program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// What to answer with.
+    /// The id to answer with.
     pub id: u32,
-    /// Its index in the table.
+    /// The level's index in the table.
     pub level: usize,
-    /// What to program.
+    /// The setting to program.
     pub setting: Setting,
 }
 
-/// What became of a step.
+/// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// The device took it, and this is what it has now: what it was told, or the nearest that it can do.
+    /// The device took the step and now has this setting: the requested one, or the nearest that it can do.
     Done(Setting),
-    /// The device refused, and keeps what it had.
+    /// The device refused, and keeps its former setting.
     Failed,
 }
 
-/// The one step under way, for controllers that wait for it without end.
+/// The one step under way, for controllers that wait for its answer without a limit.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Deferred {
     id: u32,
@@ -38,7 +38,7 @@ impl Deferred {
         self.waits.then_some(Step { id: self.id, level, setting })
     }
 
-    /// True when `id` is the step that was waited for.
+    /// True when `id` is the step under way.
     pub(super) fn answer(&mut self, id: u32) -> bool {
         let ours = self.waits && self.id == id;
         self.waits &= !ours;

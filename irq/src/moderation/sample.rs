@@ -1,44 +1,44 @@
-//! What is measured.
+//! Measurements of the load.
 
 use core::fmt;
 
-/// What one look at a queue found.
+/// The result of one look at a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Found {
     /// Completions.
     pub completions: u32,
-    /// Bytes that they moved. Only [`super::NetDim`] looks at it, and stays where it is without it.
+    /// Bytes that these completions moved. Only [`super::NetDim`] uses them; without them it changes no level.
     pub bytes: u64,
-    /// I/Os that were under way when it looked, the found ones included, if the consumer knows. Those that wait to be
-    /// submitted belong to them: when the CPU is the limit, a load that deepens lengthens that queue, not the device's.
-    /// Only [`super::Adaptive`] looks at it.
+    /// I/Os that were under way at the look, including the found ones; none if the consumer does not know. I/Os that
+    /// wait to be submitted count too: when the CPU is the limit, a deeper load lengthens that queue, not the
+    /// device's. Only [`super::Adaptive`] uses this.
     pub in_flight: Option<u32>,
 }
 
 impl Found {
-    /// So many completions, of which nothing else is known.
+    /// This many completions; nothing else about them is known.
     pub const fn completions(completions: u32) -> Self {
         Self { completions, bytes: 0, in_flight: None }
     }
 }
 
-/// What a stretch of time amounted to.
+/// The rates of a period of time.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Sample {
-    /// How long it was, in nanoseconds, thefts of the CPU that it recognised left out.
+    /// Length of the period in nanoseconds, without recognised thefts of the CPU.
     pub elapsed_ns: u64,
-    /// Completions, however they were found, a second.
+    /// Completions per second, from interrupts and polls.
     pub completions_per_s: u64,
-    /// Interrupts a second.
+    /// Interrupts per second.
     pub events_per_s: u64,
-    /// Hundredths of completions that an interrupt found.
+    /// Completions per interrupt, in hundredths.
     pub completions_per_event_x100: u64,
-    /// Hundredths of I/Os under way on average, if known.
+    /// Average number of I/Os under way, in hundredths, if known.
     pub in_flight_x100: Option<u64>,
 }
 
 impl Sample {
-    /// Interrupts, as the rate and the time say.
+    /// Number of interrupts, computed from the rate and the time.
     pub(super) fn events(&self) -> u64 {
         scale(self.events_per_s, self.elapsed_ns, 1_000_000_000)
     }
@@ -53,18 +53,18 @@ impl fmt::Display for Sample {
     }
 }
 
-/// A look this many times the usual gap after the one before: the CPU was away.
+/// If a look comes this many times the usual gap after the last one, the CPU was away.
 const THEFT_GAPS: u64 = 8;
 
-/// Counts from a moment on. Saturates; nothing divides by what may be 0.
+/// Counts from one moment on. Counts saturate, and no divisor can be 0.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Meter {
     start_ns: u64,
     last_ns: u64,
-    /// The usual gap between looks; 0: not known, and then no gap is a theft.
+    /// The usual gap between looks. 0: not known; then no gap counts as a theft.
     gap_ns: u64,
     stolen_ns: u64,
-    /// Looks that were an interrupt, or found something.
+    /// Number of looks that were an interrupt, or that found something.
     looks: u64,
     events: u64,
     from_events: u64,
@@ -78,7 +78,7 @@ impl Meter {
         Self { start_ns: now_ns, last_ns: now_ns, ..Self::default() }
     }
 
-    /// Starts anew; looks that are far further apart than until now will not count, nor the time before them.
+    /// Starts anew. A look after a much longer gap than usual will not count, nor the time before it.
     pub(super) fn restart_without_thefts(&mut self, now_ns: u64) {
         let gap_ns = self.elapsed_ns(now_ns).saturating_sub(self.stolen_ns) / self.looks.max(1);
         *self = Self { gap_ns, ..Self::start(now_ns) };
@@ -97,7 +97,7 @@ impl Meter {
         }
     }
 
-    /// False when it came after a theft.
+    /// Returns false when the look came after a theft.
     fn look(&mut self, now_ns: u64, found: Found) -> bool {
         let gap_ns = now_ns.saturating_sub(self.last_ns);
         self.last_ns = now_ns.max(self.last_ns);
@@ -120,12 +120,12 @@ impl Meter {
         self.start_ns
     }
 
-    /// Since the start, thefts included.
+    /// Time since the start, including thefts.
     pub(super) fn elapsed_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.start_ns)
     }
 
-    /// What came together until now.
+    /// The sample collected until now.
     pub(super) fn sample(&self, now_ns: u64) -> Sample {
         let elapsed_ns = self.elapsed_ns(now_ns).saturating_sub(self.stolen_ns);
         Sample {

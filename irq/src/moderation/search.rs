@@ -2,17 +2,17 @@
 
 use super::LevelTable;
 
-/// The least samples that a level is judged by; their median counts, so that a few that are spoiled do not.
+/// The fewest samples that judge a level. Their median counts, so a few spoiled samples do no harm.
 const SAMPLES_MIN: usize = 9;
-/// As many are taken while they scatter too much to tell levels apart by a per cent.
+/// The most samples. More than the fewest are taken while they scatter too much to tell levels apart by one per cent.
 const SAMPLES_MAX: usize = 33;
-/// A level within this of the best is as good, in per mille: the lowest such level is chosen.
+/// A level within this share of the best is as good, in per mille. The search chooses the lowest such level.
 const AS_GOOD: u64 = 970;
-/// Below this share of the best, in per mille, a level is a fall; two in a row end the search.
+/// A level below this share of the best is a fall, in per mille. Two falls in a row end the search.
 const FALL: u64 = 900;
-/// Below this one ends it.
+/// One level below this share of the best ends the search, in per mille.
 const COLLAPSE: u64 = 600;
-/// Below this nobody needs to know a level better.
+/// A level below this share of the best needs no better measurement, in per mille.
 const HOPELESS: u64 = 850;
 
 /// What to do after a sample.
@@ -22,20 +22,20 @@ pub(super) enum Verdict {
     More,
     /// Go on to the next level.
     Next,
-    /// No higher level is worth a look.
+    /// Stop: no higher level is worth a look.
     Enough,
 }
 
-/// What is known so far.
+/// The results of the search so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Search {
     /// The level under measurement.
     pub(super) level: usize,
-    /// Completions a second, by level; 0: not measured.
+    /// Completions per second, by level. 0: not measured.
     rates: [u64; LevelTable::LEVELS_MAX],
     samples: [u64; SAMPLES_MAX],
     taken: usize,
-    /// A first median at this level was a fall, and it gets a second chance.
+    /// The first median at this level was a fall. The level gets a second chance.
     doubted: Option<u64>,
     best: u64,
     falls: u32,
@@ -82,7 +82,7 @@ impl Search {
         }
     }
 
-    /// The present level does what the one at `other` did; false when that was not measured.
+    /// Records for the present level the rate of level `other`. Returns false when `other` was not measured.
     pub(super) fn same_as(&mut self, other: usize) -> bool {
         self.rates[self.level] = self.rates[other];
         self.rates[other] != 0
@@ -105,8 +105,8 @@ impl Search {
     }
 }
 
-/// The error of the median of `count` samples, 0.93 · (distance of the quartiles) / √count for a normal spread, is at most
-/// a per cent.
+/// True if the error of the median of `count` samples is at most one per cent. The error is 0.93 · (distance of the
+/// quartiles) / √count for a normal spread.
 fn is_known(count: usize, median: u64, quartiles: u64) -> bool {
     let error = u128::from(quartiles).saturating_mul(93);
     error.saturating_mul(error) <= u128::from(median).pow(2).saturating_mul(count as u128)

@@ -1,16 +1,16 @@
-//! A controller and its consumer: samples come in where interrupts are served, levels go out from a thread.
+//! Connects a controller with its consumer: interrupt code delivers samples, a thread programs the levels.
 
 use super::{Controller, Found, LevelTable, Next, Outcome, Setting, TuningView};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use hal::{Hal, Lock, SpawnError, ThreadId, ThreadSpec, Word};
+use hal::{Hal, KernelThreads, Lock, SpawnError, ThreadId, ThreadSpec, Threads, Word};
 
-/// Whether a step waits for the thread: the hand-over between who samples and who programs.
+/// Whether a step waits for the thread: the hand-over between sampling code and the programming thread.
 ///
-/// Nothing is lost: whoever asks first since the last [`Handover::take`] learns that it must wake the thread, and the
-/// thread takes until nothing is asked before it sleeps. Generic over the word, so that a model checker can run it
-/// (`irq/tests/loom_moderation.rs`).
+/// Nothing is lost. The first caller of `ask` since the last [`Handover::take`] learns that it must wake the thread,
+/// and the thread takes until nothing is asked before it sleeps. Generic over the word, so that a model checker can
+/// run it (`irq/tests/loom_moderation.rs`).
 pub struct Handover<W>(W);
 
 impl<W: Word> Default for Handover<W> {
@@ -26,31 +26,38 @@ impl<W: Word> Handover<W> {
         self.0.swap(1) == 0
     }
 
-    /// True when the work was asked for since the last time.
+    /// True when the work was asked for since the last call.
     pub fn take(&self) -> bool {
         self.0.swap(0) == 1
     }
 }
 
-/// What can be told a level: a queue, a vector, a whole device. Called in a thread, so that it may wait for a command.
+/// A device, queue or vector that takes a level. Called in a thread, so that it may wait for a command to complete.
 pub trait Moderated: Send + Sync {
-    /// Has the device take `setting`, and says what it has now.
+    /// Programs `setting` into the device, and returns the setting that the device has now.
     fn program(&self, setting: Setting) -> Outcome;
 }
 
-/// A controller that interrupts and polls feed and that a [`Programmer`] serves.
+/// A controller with its lock. Interrupts and polls feed it; a [`Programmer`] serves it.
 pub struct Tuner<H: Hal> {
     hal: H,
     controller: Lock<H, Box<dyn Controller>>,
     handover: Handover<H::Word>,
-    /// The thread that programs, + 1; 0: none yet.
+    /// 1 + the id of the programming thread. 0: none yet.
     thread: H::Word,
+    threads: KernelThreads<H>,
 }
 
 impl<H: Hal> Tuner<H> {
     /// A tuner whose controller starts at its first level.
     pub fn new(hal: H, controller: Box<dyn Controller>) -> Self {
-        Self { hal, controller: Lock::new(hal, controller), handover: Handover::default(), thread: H::Word::new(0) }
+        Self {
+            hal,
+            controller: Lock::new(hal, controller),
+            handover: Handover::default(),
+            thread: H::Word::new(0),
+            threads: KernelThreads::new(),
+        }
     }
 
     /// An interrupt was served and found this much.
@@ -59,14 +66,14 @@ impl<H: Hal> Tuner<H> {
         self.pass_on(next);
     }
 
-    /// Somebody looked without an interrupt and found this much.
+    /// A poll without an interrupt found this much.
     pub fn polled(&self, found: Found) {
         let next = self.controller.lock().polled(self.hal.now_ns(), found);
         self.pass_on(next);
     }
 
-    /// As [`Tuner::interrupt`], unless the controller is busy with another CPU's: false then, and the caller keeps what
-    /// it found for the next time. For controllers that many queues share.
+    /// As [`Tuner::interrupt`], unless another CPU uses the controller at the moment. It then returns false, and the
+    /// caller adds what it found to its next call. For controllers that many queues share.
     pub fn try_interrupt(&self, found: Found) -> bool {
         let Some(mut controller) = self.controller.try_lock() else { return false };
         let next = controller.interrupt(self.hal.now_ns(), found);
@@ -92,10 +99,15 @@ impl<H: Hal> Tuner<H> {
 
     fn pass_on(&self, next: Next) {
         if next == Next::Program && self.handover.ask() {
-            let thread = self.thread.get();
-            if thread != 0 {
-                self.hal.wake(ThreadId((thread - 1) as u32));
-            }
+            self.wake();
+        }
+    }
+
+    /// Wakes the programming thread, if it has been started.
+    fn wake(&self) {
+        let thread = self.thread.get();
+        if thread != 0 {
+            self.threads.wake(self.hal, ThreadId((thread - 1) as u32));
         }
     }
 
@@ -126,7 +138,7 @@ pub struct Programmer<H: Hal> {
     stopped: H::Word,
 }
 
-impl<H: Hal> Programmer<H> {
+impl<H: Threads> Programmer<H> {
     /// Programs the first level of each, then starts the thread that programs the later ones.
     ///
     /// # Errors
@@ -134,15 +146,16 @@ impl<H: Hal> Programmer<H> {
     pub fn start(hal: H, spec: ThreadSpec, served: Vec<Served<H>>) -> Result<Arc<Self>, SpawnError> {
         let programmer = Arc::new(Self { hal, served, stopped: H::Word::new(0) });
         for (tuner, device) in &programmer.served {
-            // A device that refuses the first level keeps what it has, which is no moderation.
+            // A device that refuses the first level keeps its setting, which is no moderation.
             let _ = device.program(tuner.view().setting);
         }
         let body = programmer.clone();
         let thread = hal.spawn(spec, Box::new(move || body.run()))?;
         for (tuner, _) in &programmer.served {
+            tuner.threads.know();
             tuner.thread.set(u64::from(thread.0) + 1);
         }
-        // What was asked for before the tuners knew their thread.
+        // Serves the steps that were asked for before the tuners knew their thread.
         hal.wake(thread);
         Ok(programmer)
     }
@@ -156,14 +169,11 @@ impl<H: Hal> Programmer<H> {
         }
     }
 
-    /// Ends the thread once it is woken next; levels stay as they are.
+    /// Ends the thread at its next wake. Levels stay as they are.
     pub fn stop(&self) {
         self.stopped.set(1);
         if let Some((tuner, _)) = self.served.first() {
-            let thread = tuner.thread.get();
-            if thread != 0 {
-                self.hal.wake(ThreadId((thread - 1) as u32));
-            }
+            tuner.wake();
         }
     }
 
@@ -173,14 +183,14 @@ impl<H: Hal> Programmer<H> {
     }
 }
 
-/// How a consumer is to be tuned.
+/// The tuning of a consumer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tuning {
-    /// Which controller.
+    /// The controller.
     pub algorithm: super::Algorithm,
-    /// Its levels.
+    /// The levels.
     pub table: LevelTable,
-    /// Interrupts that make a sample.
+    /// Number of interrupts in a sample.
     pub nr_events: u16,
 }
 

@@ -3,20 +3,20 @@
 use super::{Sample, Setting};
 use core::fmt;
 
-/// How often things happened.
+/// Counts of events.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
-    /// Times that the level in effect changed.
+    /// Changes of the level in effect.
     pub changes: u64,
-    /// Steps that were asked for, changes or not.
+    /// Steps that were requested, whether or not they changed the level.
     pub steps: u64,
     /// Steps that the device refused.
     pub failed: u64,
     /// Steps that were not answered in time.
     pub late: u64,
-    /// Answers to steps that nobody waited for.
+    /// Answers to steps that the controller did not wait for.
     pub strays: u64,
-    /// Steps after which the device had something else than it was told.
+    /// Steps after which the device had another setting than the requested one.
     pub quantised: u64,
     /// Searches through the table.
     pub searches: u64,
@@ -27,21 +27,21 @@ pub struct Counts {
 pub struct TuningView {
     /// Its name.
     pub algorithm: &'static str,
-    /// What it does.
+    /// Its present activity.
     pub phase: &'static str,
-    /// The level in effect, as far as it knows.
+    /// The level in effect, as far as the controller knows.
     pub level: usize,
-    /// The highest of the table.
+    /// The highest level of the table.
     pub level_last: usize,
-    /// What the table says of the level.
+    /// The table's setting for the level.
     pub setting: Setting,
-    /// What the device said it has, when it said so.
+    /// The setting that the device reported, if it did.
     pub actual: Option<Setting>,
-    /// The level it wants, when another.
+    /// The level that the controller wants, if it differs.
     pub wanted: Option<usize>,
-    /// The last sample that it took a decision on.
+    /// The last sample on which the controller decided.
     pub sample: Option<Sample>,
-    /// How often things happened.
+    /// Counts of events.
     pub counts: Counts,
 }
 

@@ -1,22 +1,23 @@
-//! Budgeted polling at the end of interrupts: a kernel's softirq, and its thread for what is left.
+//! Budgeted polling at the end of interrupts: a kernel's softirq, and a thread that takes over what is left.
 
 use super::{After, PollConfig, PollError, PollId, PollList, Scheduled, Turn};
 use crate::moderation::{Found, Tuner};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use hal::{Affinity, CpuId, Hal, IrqState, Lock, SpawnError, ThreadId, ThreadSpec, Word, Work};
+use hal::{Affinity, CpuId, Hal, IrqState, KernelThreads, Lock, SpawnError, ThreadId, ThreadSpec, Threads, Word, Work};
 
 /// Passes at the end of one interrupt, before the thread takes over (Linux `MAX_SOFTIRQ_RESTART`).
 const PASSES_MAX: u32 = 10;
 
-/// What is polled: a completion queue, a device. Called with interrupts on.
+/// A completion queue or device that is polled. Called with interrupts on.
 pub trait Polled: Send + Sync {
     /// Completes at most `weight` and returns how many that were.
     fn poll(&self, weight: u32) -> u32;
 
-    /// It had less than its weight: re-enables its interrupt, and looks once more. True when something came before the
-    /// interrupt was on again and would raise none: it is then polled again.
+    /// Called after a poll that found less than its weight. Re-enables the interrupt, then looks once more. Returns
+    /// true when a completion came before the interrupt was on again and so raises none: the instance is then polled
+    /// again.
     fn rearm(&self) -> bool;
 
     /// I/Os under way, those that wait to be submitted included, for the tuning; none when unknown.
@@ -25,7 +26,7 @@ pub trait Polled: Send + Sync {
     }
 }
 
-/// An instance and where it is polled.
+/// An instance and the CPU that polls it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SoftId {
     cpu: CpuId,
@@ -35,7 +36,7 @@ pub struct SoftId {
 struct Instance<H: Hal> {
     polled: Arc<dyn Polled>,
     tuner: Option<Arc<Tuner<H>>>,
-    /// 1 when an interrupt scheduled it and no turn has been since.
+    /// 1 when an interrupt scheduled it and it has had no turn since.
     interrupted: H::Word,
 }
 
@@ -46,19 +47,21 @@ struct Cpu<H: Hal> {
     raised: H::Word,
     /// 1 during a pass: interrupts on top of it begin none.
     busy: H::Word,
-    /// The thread, + 1; 0: not started.
+    /// 1 during a pass: interrupts that arrive during it begin no other pass.
     thread: H::Word,
 }
 
-/// Every CPU's list of what is polled there.
+/// Every CPU's list of polled instances.
 ///
 /// The kernel calls [`SoftPoll::interrupt_exit`] at the end of every interrupt, and starts the threads with
-/// [`SoftPoll::start`]. A pass runs with interrupts on, on top of what was interrupted; a list whose budget is spent ten
-/// times over goes on in its CPU's thread. That is urgent, so that no other thread preempts a pass; a CPU with more
-/// completions than it can take runs nothing else.
+/// [`SoftPoll::start`]. A pass runs with interrupts on, on the stack of the interrupted code. A list that spends its
+/// budget ten times in a row continues in its CPU's thread. That thread is urgent, so that no other thread preempts a
+/// pass. A CPU with more completions than it can take runs nothing else. A kernel without threads does not call
+/// `start`: such a list then continues at the CPU's next interrupt.
 pub struct SoftPoll<H: Hal> {
     hal: H,
     cpus: Vec<Cpu<H>>,
+    threads: KernelThreads<H>,
 }
 
 impl<H: Hal> SoftPoll<H> {
@@ -76,11 +79,11 @@ impl<H: Hal> SoftPoll<H> {
                 thread: H::Word::new(0),
             })
         };
-        Ok(Self { hal, cpus: (0..cpus).map(cpu).collect::<Result<_, _>>()? })
+        Ok(Self { hal, cpus: (0..cpus).map(cpu).collect::<Result<_, _>>()?, threads: KernelThreads::new() })
     }
 
-    /// Adds an instance to the list of `cpu`, at most `weight` completions a turn. Its turns feed `tuner`: the first
-    /// after an interrupt as that interrupt, others as polls.
+    /// Adds an instance to the list of `cpu`, with at most `weight` completions per turn. Its turns feed `tuner`: the
+    /// first turn after an interrupt counts as that interrupt, others count as polls.
     ///
     /// # Errors
     /// [`PollError::Weight`], [`PollError::NoCpu`].
@@ -102,7 +105,11 @@ impl<H: Hal> SoftPoll<H> {
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub fn start(self: &Arc<Self>) -> Result<(), SpawnError> {
+    pub fn start(self: &Arc<Self>) -> Result<(), SpawnError>
+    where
+        H: Threads,
+    {
+        self.threads.know();
         for (index, cpu) in (0..).zip(&self.cpus).filter(|(_, cpu)| !cpu.instances.is_empty()) {
             let spec = ThreadSpec { name: "softpoll", affinity: Affinity::Cpu(CpuId(index)), urgent: true };
             let body = self.clone();
@@ -112,14 +119,15 @@ impl<H: Hal> SoftPoll<H> {
         Ok(())
     }
 
-    /// An interrupt found work for `id`, which has masked itself: polls it when the interrupt ends, or wakes the thread
-    /// of its CPU, from another CPU or where interrupts are on: a handler that runs in a thread has no such end. It must
-    /// not hold a lock then, since with interrupts off it would pass for an interrupt.
+    /// An interrupt found work for `id` and has masked itself. Polls `id` when that interrupt ends. From another CPU,
+    /// or with interrupts on, it wakes the thread of the instance's CPU: a handler that runs in a thread has no end of
+    /// an interrupt. Such a handler must not hold a lock during the call: with interrupts off it would look like an
+    /// interrupt.
     pub fn schedule(&self, id: SoftId) {
         let Some(cpu) = self.cpus.get(id.cpu.index()) else { return };
         let Some(instance) = cpu.instances.get(id.id.0 as usize) else { return };
         instance.interrupted.set(1);
-        // The instance exists: nothing can be refused.
+        // The instance exists, so the list cannot refuse.
         if cpu.list.lock().schedule(id.id) == Ok(Scheduled::Raise) {
             self.raise(id.cpu, cpu);
         }
@@ -138,11 +146,12 @@ impl<H: Hal> SoftPoll<H> {
     fn wake(&self, cpu: &Cpu<H>) {
         let thread = cpu.thread.get();
         if thread != 0 {
-            self.hal.wake(ThreadId((thread - 1) as u32));
+            self.threads.wake(self.hal, ThreadId((thread - 1) as u32));
         }
     }
 
-    /// The end of an interrupt on this CPU, interrupts off: polls what was scheduled, interrupts on.
+    /// Called at the end of an interrupt on this CPU, with interrupts off. Polls what was scheduled, with interrupts
+    /// on.
     pub fn interrupt_exit(&self) {
         let Some(cpu) = self.cpus.get(self.hal.cpu().index()) else { return };
         if cpu.raised.get() == 0 || cpu.busy.get() != 0 {
@@ -157,7 +166,7 @@ impl<H: Hal> SoftPoll<H> {
         self.wake(cpu);
     }
 
-    /// One pass, until nothing waits or the budget is spent. Called with interrupts off, returns so.
+    /// One pass, until nothing waits or the budget is spent. Interrupts are off at the call and at the return.
     fn pass(&self, cpu: &Cpu<H>) {
         cpu.busy.set(1);
         cpu.raised.set(0);
@@ -183,7 +192,7 @@ impl<H: Hal> SoftPoll<H> {
         let instance = &cpu.instances[id.0 as usize];
         let interrupted = instance.interrupted.get() == 1;
         instance.interrupted.set(0);
-        // Before the poll: what it finds is under way until then.
+        // Read before the poll: until then, the completions that the poll finds are under way.
         let in_flight = instance.tuner.as_ref().and_then(|_| instance.polled.in_flight());
         let work = instance.polled.poll(weight);
         if let Some(tuner) = &instance.tuner {
@@ -192,12 +201,15 @@ impl<H: Hal> SoftPoll<H> {
         }
         let after = cpu.list.lock().polled(id, work);
         if after == Ok(After::Complete) && instance.polled.rearm() {
-            // The pass goes on, and finds it.
+            // The pass in progress will find it.
             let _ = cpu.list.lock().schedule(id);
         }
     }
 
-    fn thread(&self, index: usize) {
+    fn thread(&self, index: usize)
+    where
+        H: Threads,
+    {
         let cpu = &self.cpus[index];
         loop {
             let state = self.hal.irq_save();

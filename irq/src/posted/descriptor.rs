@@ -14,7 +14,7 @@ pub(super) const OUTSTANDING: u64 = Control::new().with_outstanding(true).into_b
 pub struct Notification {
     /// NV, the vector to send.
     pub vector: Vector,
-    /// NDST, where to, in the descriptor's own encoding.
+    /// NDST, the destination, in the descriptor's own encoding.
     pub destination: u32,
 }
 
@@ -23,8 +23,8 @@ pub struct Notification {
 pub struct Deliverable([u64; PIR_WORDS]);
 
 impl Deliverable {
-    /// Every vector that a device may have, 0x20 to 0xff: for a descriptor whose notification is none of its own
-    /// vectors, as a guest's is not.
+    /// Every vector that a device may have, 0x20 to 0xff. For a descriptor whose notification vector is outside its
+    /// own vectors, as in a guest's descriptor.
     pub const ALL: Self = Self([u64::MAX << FIRST_DEVICE_VECTOR, u64::MAX, u64::MAX, u64::MAX]);
 
     /// The vectors below `notification`.
@@ -39,12 +39,12 @@ impl Deliverable {
     }
 }
 
-/// Requests that were taken out of a descriptor.
+/// Requests that a harvest took out of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Harvest([u64; PIR_WORDS]);
 
 impl Harvest {
-    /// The requests that are `deliverable`, and how many are not.
+    /// Returns the requests that are `deliverable`, and the number of the others.
     pub(super) fn deliverable(&self, deliverable: &Deliverable) -> ([u64; PIR_WORDS], u32) {
         let mut requests = self.0;
         let mut stray = 0;
@@ -55,7 +55,7 @@ impl Harvest {
         (requests, stray)
     }
 
-    /// Whether nothing was requested.
+    /// True if there is no request.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0[0] | self.0[1] | self.0[2] | self.0[3] == 0
@@ -80,29 +80,29 @@ impl Harvest {
     }
 }
 
-/// How many, apart from the hot loop: without an instruction for it, counting takes many registers.
+/// Counts the requests, outside the hot loop: without an instruction for it, counting takes many registers.
 #[cold]
 fn strays(bits: u64) -> u32 {
     bits.count_ones()
 }
 
-/// What a harvest held.
+/// The result of one harvest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Dispatched {
     /// Vectors dispatched.
     pub vectors: u32,
-    /// Requests that no device vector stands for: somebody posted a vector that no device may have.
+    /// Requests for vectors that no device may have: somebody posted such a vector.
     pub stray: u32,
 }
 
-/// What one notification brought.
+/// The result of one notification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Served {
     /// Harvests that found something.
     pub passes: u32,
     /// Vectors dispatched.
     pub vectors: u32,
-    /// Requests cleared that no device vector stands for.
+    /// Cleared requests for vectors that no device may have.
     pub stray: u32,
 }
 
@@ -115,7 +115,7 @@ impl Served {
     }
 }
 
-/// A view of one posted descriptor: eight words that the remapping unit, and other posters, write too.
+/// A view of one posted descriptor: eight words that the remapping unit and other posters also write.
 #[derive(Debug)]
 pub struct Descriptor<'a, W> {
     pub(super) pir: &'a [W; PIR_WORDS],
@@ -131,10 +131,10 @@ impl<W> Clone for Descriptor<'_, W> {
 impl<W> Copy for Descriptor<'_, W> {}
 
 impl<'a, W: Word> Descriptor<'a, W> {
-    /// The descriptor that `words` are.
+    /// A view of the descriptor in `words`.
     ///
     /// # Panics
-    /// When there are not eight of them.
+    /// When there are not eight words.
     #[inline]
     pub fn new(words: &'a [W]) -> Self {
         let words: &[W; WORDS] = words.try_into().expect("a posted descriptor has eight words");
@@ -142,7 +142,7 @@ impl<'a, W: Word> Descriptor<'a, W> {
         Self { pir, control: &words[CONTROL_WORD] }
     }
 
-    /// Empties it and says what its notifications are. Only while nobody posts to it.
+    /// Empties the descriptor and sets its notification. Call it only while nobody posts to the descriptor.
     pub fn initialise(self, notification: Notification) {
         for word in self.pir {
             word.set(0);
@@ -152,7 +152,7 @@ impl<'a, W: Word> Descriptor<'a, W> {
         self.control.set(control.into_bits());
     }
 
-    /// Drops what is requested and forgets that a notification is outstanding. Only while nobody posts to it.
+    /// Drops all requests and clears ON. Call it only while nobody posts to the descriptor.
     pub(super) fn empty(self) {
         for word in self.pir {
             word.set(0);
@@ -160,11 +160,11 @@ impl<'a, W: Word> Descriptor<'a, W> {
         self.clear_outstanding();
     }
 
-    /// Requests `vector`, as the remapping unit does; returns the notification that the caller must now send, if any.
+    /// Requests `vector`, as the remapping unit does. Returns the notification that the caller must now send, if any.
     ///
-    /// The unit updates the whole descriptor in one access, software in two. The second is a read-modify-write even
-    /// when it changes nothing: so it is either before the handler's clear of ON, whose final look then sees the
-    /// request, or after it, and notifies.
+    /// The unit updates the whole descriptor in one access, software in two. The second access is a read-modify-write
+    /// even when it changes nothing. If it comes before the handler clears ON, the handler's final look sees the
+    /// request. If it comes after, it notifies.
     pub fn post(self, vector: Vector, urgent: bool) -> Option<Notification> {
         self.pir[usize::from(vector.0 / 64)].fetch_or(1 << (vector.0 % 64));
         let mut seen = self.control.get();
@@ -197,11 +197,11 @@ impl<'a, W: Word> Descriptor<'a, W> {
         Control::from_bits(self.control.get()).outstanding()
     }
 
-    /// Takes all requests: plain looks at all four words, then a swap of each that is not zero, so that an empty
-    /// descriptor stays shared in the cache. `found` is called between the two, when there is something.
+    /// Takes all requests: first it reads all four words, then it swaps each word that is not zero, so that an empty
+    /// descriptor stays shared in the cache. `found` is called between the two steps if there is a request.
     #[inline]
     pub fn harvest(self, found: impl FnOnce()) -> Harvest {
-        // Each word is loaded once: `get` is single-copy atomic, and what was seen is not looked up again.
+        // Each word is loaded only once: `get` is single-copy atomic.
         let mut taken = Harvest([self.pir[0].get(), self.pir[1].get(), self.pir[2].get(), self.pir[3].get()]);
         if taken.is_empty() {
             return taken;
@@ -215,16 +215,16 @@ impl<'a, W: Word> Descriptor<'a, W> {
         taken
     }
 
-    /// Clears ON: the next post notifies. What was posted before is seen by a harvest after.
+    /// Clears ON: the next post notifies. A later harvest sees all posts made before.
     #[inline]
     pub fn clear_outstanding(self) {
         self.control.fetch_and(!OUTSTANDING);
     }
 
-    /// Serves one notification: up to `passes` harvests, each dispatched, until one finds nothing; then clears ON;
-    /// then harvests once more whatever the passes found, for a post between the last of them and the clear would wait
-    /// for the next notification. Never waits for posts. `name` is told each unit of work: a harvest
-    /// before its swaps, the clear after it, so that nothing comes between the clear and the final look.
+    /// Serves one notification. It harvests and dispatches up to `passes` times, until a harvest finds nothing. Then
+    /// it clears ON. Then it always harvests once more: a post between the last pass and the clear would otherwise
+    /// wait for the next notification. It never waits for posts. `name` is called for each unit of work: for a harvest
+    /// before its swaps, for the clear after it, so that nothing comes between the clear and the final look.
     ///
     /// Interrupts must be off. The caller ends with one EOI, and only then runs deferred work.
     #[inline]

@@ -1,30 +1,30 @@
-//! Notifications that end before all is served, so that nothing else of the CPU has to wait for all of it.
+//! Notifications with a time limit, so that other work of the CPU need not wait for all requests.
 
 use super::descriptor::{Deliverable, Descriptor, Harvest, OUTSTANDING, Served};
 use crate::Vector;
 use hal::{Word, Work};
 use spec::vtd::posted::PIR_WORDS;
 
-/// What a notification with a limit brought.
+/// The result of a notification with a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limited {
     /// What was served.
     pub served: Served,
-    /// The limit was reached with requests left, which are in the descriptor again and ON is set: the caller must now
-    /// send the notification vector to its own CPU. The next harvest begins with this vector.
+    /// Set if the limit was reached with requests left. They are in the descriptor again and ON is set. The caller
+    /// must now send the notification vector to its own CPU. The next harvest begins with this vector.
     pub resume: Option<Vector>,
 }
 
 impl<W: Word> Descriptor<'_, W> {
-    /// As [`Descriptor::serve`], until `is_late`: that is asked before each vector but the notification's first, which
-    /// is always dispatched, so that every notification gets on.
+    /// As [`Descriptor::serve`], but stops when `is_late`. It asks `is_late` before each vector except the first,
+    /// which it always dispatches, so that every notification makes progress.
     ///
-    /// Vectors are dispatched ascending from `from` on and then those below it. Whoever passes what
-    /// [`Limited::resume`] said last serves all vectors in turn: always from the lowest, a busy one would starve those
-    /// above it.
+    /// Vectors are dispatched in ascending order from `from` on, then those below `from`. A caller that passes the
+    /// last value of [`Limited::resume`] serves all vectors in turn. If every notification began at the lowest vector,
+    /// a busy one would starve those above it.
     ///
-    /// When it is late, requests that were harvested and not dispatched are put back, and ON is left set or set again:
-    /// no poster notifies then, and the notification that the caller sends itself finds everything.
+    /// When it is late, harvested requests that were not dispatched are put back, and ON is left set or set again.
+    /// Posters then do not notify. The notification that the caller sends to itself finds everything.
     #[inline]
     pub fn serve_until(
         self,
@@ -55,13 +55,13 @@ impl<W: Word> Descriptor<'_, W> {
         }
         let resume = self.dispatch_until(taken, deliverable, from, &mut is_late, &mut dispatch, &mut served);
         if resume.is_some() {
-            // After the requests: a post before this notifies once more, one after it is found with them.
+            // ON is set after the requests: an earlier post notifies once more, a later post is found with them.
             self.set_outstanding();
         }
         Limited { served, resume }
     }
 
-    /// Dispatches what was harvested until it is late; then puts the rest back and says where to go on.
+    /// Dispatches harvested requests until it is late. Then puts the rest back and returns the vector to resume at.
     fn dispatch_until(
         self,
         taken: Harvest,

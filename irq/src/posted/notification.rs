@@ -13,7 +13,7 @@ use spec::vtd::posted::SIZE;
 pub struct PostedConfig {
     /// NV, the vector of notifications, the same on every CPU. Only vectors below it are dispatched.
     pub notification_vector: Vector,
-    /// Harvest passes before ON is cleared, at most; the pass after the clear comes on top and is unconditional.
+    /// Most harvest passes before ON is cleared. The pass after the clear is unconditional and not counted here.
     pub passes: u32,
 }
 
@@ -29,7 +29,7 @@ impl Default for PostedConfig {
 pub enum PostedError {
     /// No CPU was named.
     NoCpu,
-    /// A notification vector that leaves no vector for devices below it.
+    /// The notification vector leaves no vector for devices below it.
     NotificationVector(Vector),
     /// No memory for a descriptor.
     Memory(DmaError),
@@ -49,7 +49,7 @@ impl fmt::Display for PostedError {
 
 impl core::error::Error for PostedError {}
 
-/// What the notifications of one CPU brought since boot.
+/// Counts of one CPU's notifications since boot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Statistics {
     /// Notifications taken: the PMN row of `/proc/interrupts`.
@@ -60,7 +60,7 @@ pub struct Statistics {
     pub passes: u64,
     /// Vectors dispatched.
     pub vectors: u64,
-    /// Requests cleared that no device vector stands for.
+    /// Cleared requests for vectors that no device may have.
     pub stray: u64,
     /// Notifications that ended at their limit with requests left.
     pub cut_short: u64,
@@ -74,12 +74,12 @@ struct PerCpu<H: Hal> {
     serving: H::Word,
     notifications: H::Word,
     empty_notifications: H::Word,
-    /// Harvests that found something, less one for each notification, wrapping: most often there is nothing to add.
+    /// Harvests that found something, minus the number of notifications, wrapping: most often there is nothing to add.
     further_passes: H::Word,
     vectors: H::Word,
     stray: H::Word,
     cut_short: H::Word,
-    /// With which vector a notification with a limit begins.
+    /// The vector at which the next limited notification begins.
     resume: H::Word,
 }
 
@@ -118,7 +118,7 @@ impl<H: Hal> PerCpu<H> {
     }
 }
 
-/// Posted delivery of a machine: a descriptor a CPU, and the handler of their notifications.
+/// Posted delivery of a machine: one descriptor per CPU, and the handler of their notifications.
 pub struct PostedMsi<H: Hal> {
     hal: H,
     vector: Vector,
@@ -128,11 +128,11 @@ pub struct PostedMsi<H: Hal> {
 }
 
 impl<H: Hal> PostedMsi<H> {
-    /// Descriptors for CPUs 0 up to the number of `destinations`, each of which is its CPU's NDST: the APIC id in
+    /// Descriptors for CPUs 0 up to the number of `destinations`. Each destination is its CPU's NDST: the APIC id in
     /// x2APIC mode, the id shifted left by 8 in xAPIC mode (VT-d, "Posted Interrupt Descriptor (PID)").
     ///
     /// # Errors
-    /// [`PostedError`] without CPUs, without vectors below the notification's, or without memory.
+    /// [`PostedError`] without CPUs, without vectors below the notification vector, or without memory.
     pub fn new(hal: H, config: PostedConfig, destinations: &[u32]) -> Result<Self, PostedError> {
         let vector = config.notification_vector;
         if destinations.is_empty() {
@@ -172,10 +172,11 @@ impl<H: Hal> PostedMsi<H> {
         served
     }
 
-    /// As [`PostedMsi::handle`], but no new handler is begun once `limit_ns` have passed by the clock. What is left then
-    /// waits in the descriptor with ON set, and `notify_self` is called with the notification vector, which it must send
-    /// to this CPU: after the EOI, interrupts of higher priority come first, and then the rest. A handler that has begun
-    /// is not cut, and each notification runs at least one: so another interrupt waits for the limit and one handler.
+    /// As [`PostedMsi::handle`], but begins no new handler once `limit_ns` have passed by the clock. Remaining
+    /// requests then wait in the descriptor with ON set. `notify_self` is called with the notification vector and must
+    /// send it to this CPU. After the EOI, interrupts of higher priority come first, then the rest. A handler that has
+    /// begun is not cut short, and each notification runs at least one. So another interrupt waits for the limit and
+    /// one handler.
     ///
     /// # Panics
     /// When this CPU has no descriptor.
@@ -209,22 +210,27 @@ impl<H: Hal> PostedMsi<H> {
         served
     }
 
-    /// Whether this CPU runs the notification handler, further down its stack. A vector dispatched there must not be
-    /// acknowledged at the LAPIC, which never saw it; the same vector taken directly (a retrigger) must be, or it and
-    /// all of lower priority stay blocked on that CPU.
+    /// True if this CPU runs the notification handler, further down its stack. A vector dispatched there must not be
+    /// acknowledged at the LAPIC, which never saw it. The same vector taken directly (a retrigger) must be
+    /// acknowledged: otherwise it and all vectors of lower priority stay blocked on that CPU.
     #[inline]
     pub fn is_serving(&self) -> bool {
         self.cpus.get(self.hal.cpu().index()).is_some_and(|cpu| cpu.serving.get() != 0)
     }
 
-    /// The descriptor of `cpu`; none for a CPU it was not set up for.
+    /// The vector of notifications.
+    pub fn vector(&self) -> Vector {
+        self.vector
+    }
+
+    /// The descriptor of `cpu`; none if `cpu` was not set up.
     pub fn descriptor(&self, cpu: CpuId) -> Option<Descriptor<'_, H::Word>> {
         self.cpus.get(cpu.index()).map(|cpu| Descriptor::new(cpu.descriptor.words()))
     }
 
-    /// Empties this CPU's descriptor. To be called once [`crate::IrqCore::cpu_offline`] has returned: what was
-    /// requested here has been fired elsewhere by then, and a notification that is still under way goes with the CPU's
-    /// INIT. With ON left set nobody would ever be notified here again.
+    /// Empties this CPU's descriptor. Call it after [`crate::IrqCore::cpu_offline`] has returned: all requests made
+    /// here have then been fired elsewhere, and the CPU's INIT drops a notification that is still under way. If ON
+    /// stayed set, nobody would ever notify this CPU again.
     ///
     /// # Panics
     /// When this CPU has no descriptor.
@@ -237,15 +243,15 @@ impl<H: Hal> PostedMsi<H> {
         self.cpus.get(cpu.index()).map(|cpu| cpu.descriptor.device_address())
     }
 
-    /// Whether `target`'s vector waits in its descriptor, or may have been harvested by the notification handler that
-    /// runs on this CPU and not be dispatched yet. It may also wait in the LAPIC, see [`crate::IrqChip::is_pending`].
+    /// True if `target`'s vector waits in its descriptor, or if the notification handler that runs on this CPU may
+    /// have harvested it and not dispatched it yet. It may also wait in the LAPIC: see [`crate::IrqChip::is_pending`].
     pub fn is_pending(&self, target: Target) -> bool {
         let harvested = target.cpu == self.hal.cpu() && self.is_serving();
-        let posted = || Some(self.descriptor(target.cpu)?.is_pending(target.vector?));
+        let posted = || Some(self.descriptor(target.cpu)?.is_pending(target.vector()?));
         harvested || posted().unwrap_or(false)
     }
 
-    /// What the notifications of `cpu` brought; zero for a CPU it was not set up for.
+    /// The notification counts of `cpu`; zero if `cpu` was not set up.
     pub fn statistics(&self, cpu: CpuId) -> Statistics {
         self.cpus.get(cpu.index()).map_or(Statistics::default(), |cpu| Statistics {
             notifications: cpu.notifications.get(),

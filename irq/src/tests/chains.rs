@@ -5,8 +5,7 @@ use super::wired::Wired;
 use super::*;
 
 /// A GPIO block: its lines are a root domain of their own, whose chip asks for the flow that fits the trigger.
-const GPIO: ChipOps =
-    ChipOps { set_type: true, state: true, eoi: false, set_affinity: false, is_pending: false, ..ALL_OPS };
+const GPIO: Ops = Ops { set_type: true, state: true, eoi: false, set_affinity: false, is_pending: false, ..ALL_OPS };
 
 struct Chain {
     bench: Bench,
@@ -19,12 +18,12 @@ struct Chain {
 }
 
 impl Chain {
-    fn new(ops: ChipOps, flow: Flow) -> Self {
+    fn new(ops: Ops, flow: Flow) -> Self {
         let bench = Bench::new(ops);
-        let parent = bench.core.alloc_line(&Wired(bench.domain.0.clone()), &on(CpuSet::first(2)), flow).unwrap();
+        let parent = bench.core.alloc_line(Wired::of(&bench), &on(CpuSet::first(2)), flow).unwrap();
         let inner = Log::default();
-        let gpio = Wired(Arc::new(LogChip::new(GPIO, inner.clone())));
-        let child = bench.core.alloc_line(&gpio, &on(CpuSet::first(2)), Flow::Edge).unwrap();
+        let gpio = Arc::new(Wired(Arc::new(LogChip::new(GPIO, inner.clone()))));
+        let child = bench.core.alloc_line(gpio, &on(CpuSet::first(2)), Flow::Edge).unwrap();
         let demultiplex = move |core: &IrqCore<HostHal>| {
             if core.handle_irq(child) { IrqReturn::Handled } else { IrqReturn::None }
         };
@@ -106,8 +105,8 @@ fn a_line_that_is_freed_leaves_its_pins_edge_to_the_next() {
 fn a_gpio_changes_its_flow_in_its_own_handler() {
     let chain = Chain::new(GIC, Flow::Strict);
     let bench = &chain.bench;
-    let gpio = Wired(Arc::new(LogChip::new(GPIO, chain.inner.clone())));
-    let irq = bench.core.alloc_line(&gpio, &on(CpuSet::of(CPU0)), Flow::Level).unwrap();
+    let gpio = Arc::new(Wired(Arc::new(LogChip::new(GPIO, chain.inner.clone()))));
+    let irq = bench.core.alloc_line(gpio, &on(CpuSet::of(CPU0)), Flow::Level).unwrap();
     let core = bench.core.clone();
     bench.request(irq, move |irq| {
         core.set_type(irq, Trigger::EdgeFalling).unwrap();
@@ -122,7 +121,7 @@ fn a_gpio_changes_its_flow_in_its_own_handler() {
 
 #[test]
 fn a_chained_line_is_nobody_elses_and_never_in_a_thread() {
-    let bench = Bench::with(GIC, |config| config.force_threads = true);
+    let bench = Bench::forced(GIC);
     let irq = bench.alloc(Flow::Strict);
     let chained = bench.core.request_chained(irq, "gpio", Arc::new(|_| IrqReturn::None)).unwrap();
     assert_eq!(bench.core.view(irq).unwrap().threads, 0);
@@ -140,13 +139,7 @@ fn a_nested_chip_forwards_ack_and_eoi_to_threads_ends_too() {
     struct PowerChip {
         log: Log,
     }
-    impl IrqChip for PowerChip {
-        fn name(&self) -> &'static str {
-            "POWER"
-        }
-        fn provides(&self) -> ChipOps {
-            ChipOps { ack: true, eoi: true, forwards: true, eoi_threaded: true, ..ChipOps::default() }
-        }
+    impl PowerChip {
         fn ack(&self, level: &Level<'_>) {
             self.log.add("power ack");
             let parent = level.parent().unwrap();
@@ -158,13 +151,13 @@ fn a_nested_chip_forwards_ack_and_eoi_to_threads_ends_too() {
             parent.chip().eoi(&parent);
         }
     }
-    struct PowerDomain(Wired, Arc<dyn IrqChip>);
+    struct PowerDomain(Arc<Wired>, Arc<IrqChip>);
     impl IrqDomain for PowerDomain {
         fn name(&self) -> &str {
             "POWER"
         }
-        fn parent(&self) -> Option<&dyn IrqDomain> {
-            Some(&self.0)
+        fn parent(&self) -> Option<Arc<dyn IrqDomain>> {
+            Some(self.0.clone())
         }
         fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
             Ok(LevelData { chip: self.1.clone(), hwirq: HardwareIrq(u64::from(request.index) + 100) })
@@ -172,11 +165,14 @@ fn a_nested_chip_forwards_ack_and_eoi_to_threads_ends_too() {
         fn activate(&self, _: &Level<'_>, _: Target) -> Result<(), IrqError> {
             Ok(())
         }
+        fn release(&self, _: HardwareIrq) {}
     }
     let bench = Bench::new(GIC);
     let chip = Arc::new(PowerChip { log: bench.log.clone() });
-    let domain = PowerDomain(Wired(bench.domain.0.clone()), chip);
-    let irq = bench.core.alloc_line(&domain, &on(CpuSet::of(CPU0)), Flow::Strict).unwrap();
+    let behaviour = ChipBehaviour { forwards: true, eoi_threaded: true, ..ChipBehaviour::default() };
+    let chip = IrqChip::of("POWER", &chip).behaviour(behaviour).ack(PowerChip::ack).eoi(PowerChip::eoi).build();
+    let domain = Arc::new(PowerDomain(Wired::of(&bench), chip));
+    let irq = bench.core.alloc_line(domain, &on(CpuSet::of(CPU0)), Flow::Strict).unwrap();
     let (gate, primary) = bench.threaded(irq, ONESHOT);
     bench.hal.interrupt(CPU0, || assert!(bench.core.handle_irq(irq)));
     assert_eq!(bench.said(), "power ack ack handle");
@@ -193,7 +189,7 @@ fn an_lpi_that_comes_on_another_cpu_meanwhile_is_not_lost() {
         [(Flow::FastEoi, "handle eoi handle eoi"), (Flow::Strict, "ack handle mask ack eoi unmask handle eoi")]
     {
         let bench = Bench::new(ALL_OPS);
-        let irq = bench.core.alloc_line(&Wired(bench.domain.0.clone()), &on(CpuSet::first(2)), flow).unwrap();
+        let irq = bench.core.alloc_line(Wired::of(&bench), &on(CpuSet::first(2)), flow).unwrap();
         let (core, log, hal) = (bench.core.clone(), bench.log.clone(), bench.hal);
         let again = Mutex::new(true);
         bench.request(irq, move |irq| {
@@ -211,7 +207,7 @@ fn an_lpi_that_comes_on_another_cpu_meanwhile_is_not_lost() {
 
 #[test]
 fn a_thread_raises_a_line_by_its_irqchip_state() {
-    let bench = Bench::new(ChipOps { state: true, ..GIC });
+    let bench = Bench::new(Ops { state: true, ..GIC });
     let irq = bench.line(Flow::Strict);
     assert_eq!(bench.core.irqchip_state(irq, IrqChipState::Pending), Ok(false));
     bench.core.set_irqchip_state(irq, IrqChipState::Pending, true).unwrap();

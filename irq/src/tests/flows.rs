@@ -53,7 +53,7 @@ fn an_edge_in_progress_runs_again() {
 /// cannot bring an interrupt back the old CPU must.
 #[test]
 fn what_comes_where_the_line_has_moved_goes_on_there() {
-    let mute = ChipOps { retrigger: false, ..ALL_OPS };
+    let mute = Ops { retrigger: false, ..ALL_OPS };
     for (flow, ops, expected) in [
         (Flow::Edge, ALL_OPS, "ack handle set_affinity mask ack unmask retrigger"),
         (Flow::FastEoi, ALL_OPS, "handle set_affinity eoi retrigger eoi"),
@@ -125,11 +125,11 @@ fn per_cpu_lines_run_on_all_cpus_at_once() {
 
 #[test]
 fn a_hierarchy_that_cannot_do_the_flow_is_refused_and_undone() {
-    let without = |change: fn(&mut ChipOps), flow| {
+    let without = |change: fn(&mut Ops), flow| {
         let mut ops = ALL_OPS;
         change(&mut ops);
         let bench = Bench::new(ops);
-        let refused = bench.core.alloc_line(&bench.domain, &on(CpuSet::of(CPU0)), flow).unwrap_err();
+        let refused = bench.core.alloc_line(bench.domain.clone(), &on(CpuSet::of(CPU0)), flow).unwrap_err();
         assert_eq!(bench.said(), "release");
         assert!(bench.core.views().is_empty());
         refused
@@ -145,26 +145,29 @@ fn a_hierarchy_that_cannot_do_the_flow_is_refused_and_undone() {
 fn each_operation_goes_to_the_nearest_level_that_has_it_and_no_other_line_s_chip() {
     let bench = Bench::new(ALL_OPS);
     // A chip with an ack of its own in front of one line; the line beside it keeps the root's.
-    struct Posted(LogDomain, Arc<LogChip>);
+    struct Posted(Arc<LogDomain>, Arc<LogChip>);
     impl IrqDomain for Posted {
         fn name(&self) -> &str {
             "POSTED"
         }
-        fn parent(&self) -> Option<&dyn IrqDomain> {
-            Some(&self.0)
+        fn parent(&self) -> Option<Arc<dyn IrqDomain>> {
+            Some(self.0.clone())
         }
         fn allocate(&self, _: &AllocRequest) -> Result<LevelData, IrqError> {
-            Ok(LevelData { chip: self.1.clone(), hwirq: HardwareIrq(7) })
+            Ok(LevelData { chip: self.1.chip(), hwirq: HardwareIrq(7) })
         }
         fn activate(&self, _: &Level<'_>, _: Target) -> Result<(), IrqError> {
             Ok(())
         }
+        fn release(&self, _: HardwareIrq) {
+            self.1.release();
+        }
     }
     let posted_log = Log::default();
-    let ops = ChipOps { ack: true, ..ChipOps::default() };
+    let ops = Ops { ack: true, ..Ops::default() };
     let chip = Arc::new(LogChip::new(ops, posted_log.clone()));
-    let domain = Posted(LogDomain(bench.domain.0.clone()), chip);
-    let posted = bench.core.alloc_line(&domain, &on(CpuSet::of(CPU0)), Flow::Edge).unwrap();
+    let domain = Arc::new(Posted(bench.domain.clone(), chip));
+    let posted = bench.core.alloc_line(domain, &on(CpuSet::of(CPU0)), Flow::Edge).unwrap();
     bench.request(posted, |_| IrqReturn::Handled);
     let plain = bench.line(Flow::Edge);
     posted_log.take();
@@ -177,7 +180,7 @@ fn each_operation_goes_to_the_nearest_level_that_has_it_and_no_other_line_s_chip
 /// The defect: the posted chip's ack was a dummy, and the move that waited for it was never applied.
 #[test]
 fn a_move_that_must_wait_for_an_ack_is_applied_by_the_core_at_the_next_one() {
-    let bench = Bench::new(ChipOps { moves_on_ack: true, ..ALL_OPS });
+    let bench = Bench::new(Ops { moves_on_ack: true, ..ALL_OPS });
     let irq = bench.line(Flow::Edge);
     bench.core.set_affinity(irq, &CpuSet::of(CPU1)).unwrap();
     assert_eq!(bench.said(), "");

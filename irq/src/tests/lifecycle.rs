@@ -17,7 +17,7 @@ fn a_stray_vector_is_counted_and_ended_once() {
 
 #[test]
 fn a_freed_vector_that_still_comes_is_acked_and_nobodys_until_it_cannot() {
-    let bench = Bench::with(ALL_OPS, |config| config.device_last = Vector(0x20));
+    let bench = Bench::with(ALL_OPS, |config| identities(config).device_last = Identity(0x20));
     let irq = bench.alloc(Flow::Edge);
     let target = bench.core.view(irq).unwrap().effective.unwrap();
     let action = bench.request(irq, |_| panic!("freed"));
@@ -29,7 +29,7 @@ fn a_freed_vector_that_still_comes_is_acked_and_nobodys_until_it_cannot() {
     assert_eq!(bench.said(), "ack");
     *bench.domain.0.pending.lock().unwrap() = true;
     bench.hal.advance_ns(1_000_000);
-    let again = || bench.core.alloc_line(&bench.domain, &on(CpuSet::of(CPU0)), Flow::Edge);
+    let again = || bench.core.alloc_line(bench.domain.clone(), &on(CpuSet::of(CPU0)), Flow::Edge);
     assert_eq!(again(), Err(IrqError::NoVector { cpu: CPU0, used: 1, reserved: 0, total: 1 }));
     *bench.domain.0.pending.lock().unwrap() = false;
     bench.hal.advance_ns(1_000_000);
@@ -38,11 +38,11 @@ fn a_freed_vector_that_still_comes_is_acked_and_nobodys_until_it_cannot() {
 
 #[test]
 fn when_vectors_run_out_the_error_says_where_and_how_many() {
-    let bench = Bench::with(ALL_OPS, |config| config.device_last = Vector(0x22));
+    let bench = Bench::with(ALL_OPS, |config| identities(config).device_last = Identity(0x22));
     let managed = AllocRequest { managed: true, ..on(CpuSet::first(2)) };
-    bench.core.alloc_line(&bench.domain, &managed, Flow::Edge).unwrap();
+    bench.core.alloc_line(bench.domain.clone(), &managed, Flow::Edge).unwrap();
     // The managed line uses CPU 0 and is owed a vector on CPU 1.
-    let alloc = |cpu| bench.core.alloc_line(&bench.domain, &on(CpuSet::of(cpu)), Flow::Edge);
+    let alloc = |cpu| bench.core.alloc_line(bench.domain.clone(), &on(CpuSet::of(cpu)), Flow::Edge);
     for cpu in [CPU0, CPU0, CPU1, CPU1] {
         alloc(cpu).unwrap();
     }
@@ -50,7 +50,7 @@ fn when_vectors_run_out_the_error_says_where_and_how_many() {
     assert_eq!(alloc(CPU1).unwrap_err().to_string(), text);
     let text = "no vector left: CPU 0, with the most room, uses 3 of 3, 0 reserved";
     assert_eq!(alloc(CPU0).unwrap_err().to_string(), text);
-    assert_eq!(bench.core.alloc_line(&bench.domain, &managed, Flow::Edge).unwrap_err().to_string(), text);
+    assert_eq!(bench.core.alloc_line(bench.domain.clone(), &managed, Flow::Edge).unwrap_err().to_string(), text);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_handler_cannot_wait_for_itself() {
 fn a_managed_line_goes_and_comes_with_its_cpu() {
     let bench = Bench::new(ALL_OPS);
     let managed = AllocRequest { managed: true, ..on(CpuSet::of(CPU1)) };
-    let irq = bench.core.alloc_line(&bench.domain, &managed, Flow::Edge).unwrap();
+    let irq = bench.core.alloc_line(bench.domain.clone(), &managed, Flow::Edge).unwrap();
     bench.request(irq, |_| IrqReturn::Handled);
     assert_eq!(bench.core.set_affinity(irq, &CpuSet::of(CPU0)), Err(IrqError::Managed(irq)));
     bench.log.take();
@@ -132,7 +132,7 @@ fn a_managed_line_that_is_made_while_its_cpu_is_offline_comes_with_it() {
     let bench = Bench::new(ALL_OPS);
     bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
     let managed = AllocRequest { managed: true, ..on(CpuSet::of(CPU1)) };
-    let irq = bench.core.alloc_line(&bench.domain, &managed, Flow::Edge).unwrap();
+    let irq = bench.core.alloc_line(bench.domain.clone(), &managed, Flow::Edge).unwrap();
     bench.request(irq, |_| IrqReturn::Handled);
     let view = bench.core.view(irq).unwrap();
     assert!(view.shutdown && view.effective.is_none());
@@ -160,15 +160,15 @@ fn a_vector_pending_on_a_cpu_that_goes_is_fired_at_its_new_one() {
 #[test]
 fn accounting_prints_as_proc_interrupts() {
     let hal = HostHal::manual(2);
-    let mut core = IrqCore::new(hal, CoreConfig::x86(2, 8)).unwrap();
+    let mut core = IrqCore::new(hal, x86(2, 8)).unwrap();
     let pmn = "Posted MSI notification event";
     core.set_system_vector(Vector(0xeb), "PMN", pmn, Arc::new(|core| assert!(core.dispatch(Vector(0x20))))).unwrap();
     for taken in [0x02, 0x1f, 0x20, 0xeb].map(Vector) {
         let refused = core.set_system_vector(taken, "PMN", pmn, Arc::new(|_| ()));
-        assert_eq!(refused, Err(IrqError::SystemVector(taken)));
+        assert_eq!(refused, Err(IrqError::SystemVector(taken.identity())));
     }
     let chip = LogChip::new(ALL_OPS, Log::default());
-    let irq = core.alloc_line(&LogDomain(Arc::new(chip)), &on(CpuSet::of(CPU1)), Flow::Edge).unwrap();
+    let irq = core.alloc_line(Arc::new(LogDomain(Arc::new(chip))), &on(CpuSet::of(CPU1)), Flow::Edge).unwrap();
     core.request(irq, "nvme0q1", RequestFlags::default(), handler(|_| IrqReturn::Handled)).unwrap();
     hal.interrupt(CPU1, || core.handle_vector(Vector(0xeb)));
     hal.interrupt(CPU1, || core.handle_vector(Vector(0x20)));
@@ -205,12 +205,12 @@ fn the_debug_view_names_every_level() {
 #[test]
 fn impossible_configurations_are_refused() {
     let refused = |change: fn(&mut CoreConfig)| {
-        let mut config = CoreConfig::x86(2, 8);
+        let mut config = x86(2, 8);
         change(&mut config);
         matches!(IrqCore::new(HostHal::manual(2), config), Err(IrqError::Config(_)))
     };
     assert!(refused(|config| config.cpus_online = 3));
     assert!(refused(|config| config.cpus_online = 0));
-    assert!(refused(|config| config.device_first = Vector(0x1f)));
+    assert!(refused(|config| identities(config).device_first = Identity(0x1f)));
     assert!(refused(|config| config.storm.burst = 0));
 }

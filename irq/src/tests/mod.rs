@@ -1,6 +1,7 @@
 //! The core against chips that record what they are told, and against a small model of devices and LAPICs.
 
 mod chains;
+mod changes;
 mod flows;
 mod lifecycle;
 mod model;
@@ -11,6 +12,7 @@ mod refusals;
 mod stress;
 mod threads;
 mod unlocked;
+mod wide;
 mod wired;
 
 use crate::*;
@@ -45,7 +47,7 @@ impl Log {
 
 /// A chip that does what it is told to do, and says so.
 pub(super) struct LogChip {
-    pub(super) ops: ChipOps,
+    pub(super) ops: Ops,
     pub(super) log: Log,
     /// What `is_pending` says.
     pub(super) pending: Mutex<bool>,
@@ -56,17 +58,59 @@ pub(super) struct LogChip {
 }
 
 impl LogChip {
-    pub(super) fn new(ops: ChipOps, log: Log) -> Self {
+    pub(super) fn new(ops: Ops, log: Log) -> Self {
         Self { ops, log, pending: Mutex::new(false), accepts: Mutex::new(u32::MAX), forgets: Mutex::new(true) }
     }
 }
 
-impl IrqChip for LogChip {
-    fn name(&self) -> &'static str {
-        "LOG"
+/// What a chip of a test has, and how it behaves.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Ops {
+    pub(super) ack: bool,
+    pub(super) eoi: bool,
+    pub(super) mask: bool,
+    pub(super) set_affinity: bool,
+    pub(super) retrigger: bool,
+    pub(super) is_pending: bool,
+    pub(super) set_type: bool,
+    pub(super) state: bool,
+    pub(super) nmi: bool,
+    pub(super) moves_on_ack: bool,
+    pub(super) forwards: bool,
+    pub(super) automasks_flow: bool,
+    pub(super) ends_in_halves: bool,
+    pub(super) eoi_threaded: bool,
+    pub(super) oneshot_safe: bool,
+}
+
+impl Ops {
+    pub(super) fn behaviour(self) -> ChipBehaviour {
+        let Self { moves_on_ack, forwards, automasks_flow, ends_in_halves, eoi_threaded, oneshot_safe, .. } = self;
+        ChipBehaviour { moves_on_ack, forwards, automasks_flow, ends_in_halves, eoi_threaded, oneshot_safe }
     }
-    fn provides(&self) -> ChipOps {
-        self.ops
+}
+
+type Builder<C> = IrqChipBuilder<C>;
+
+/// The chip with an operation, if it `has` it.
+pub(super) fn when<C>(has: bool, chip: Builder<C>, operation: impl FnOnce(Builder<C>) -> Builder<C>) -> Builder<C> {
+    if has { operation(chip) } else { chip }
+}
+
+impl LogChip {
+    pub(super) fn chip(self: &Arc<Self>) -> Arc<IrqChip> {
+        let ops = self.ops;
+        let chip = IrqChip::of("LOG", self).behaviour(ops.behaviour());
+        let chip = when(ops.ack, chip, |chip| chip.ack(Self::ack));
+        let chip = when(ops.eoi, chip, |chip| chip.eoi(Self::eoi));
+        let chip = when(ops.mask, chip, |chip| chip.mask(Self::mask, Self::unmask));
+        let chip = when(ops.set_affinity, chip, |chip| chip.set_affinity(Self::set_affinity));
+        let chip = when(ops.retrigger, chip, |chip| chip.retrigger(Self::retrigger));
+        let chip = when(ops.is_pending, chip, |chip| chip.is_pending(Self::is_pending));
+        let chip = when(ops.set_type, chip, |chip| chip.set_type(Self::set_type));
+        let chip = when(ops.state, chip, |chip| chip.state(Self::state, Self::set_state));
+        let chip = when(ops.nmi, chip, |chip| chip.nmi(Self::nmi_setup, Self::nmi_teardown));
+        chip.build()
     }
     fn ack(&self, _: &Level<'_>) {
         self.log.add("ack");
@@ -111,14 +155,14 @@ impl IrqChip for LogChip {
     fn is_pending(&self, _: &Level<'_>, _: Target) -> bool {
         *self.pending.lock().unwrap()
     }
-    fn deactivate(&self, _: HardwareIrq) -> Result<(), IrqError> {
+    pub(super) fn deactivate(&self) -> Result<(), IrqError> {
         self.log.add("deactivate");
         if *self.forgets.lock().unwrap() { Ok(()) } else { Err(IrqError::Hardware("LOG", "it forgets nothing")) }
     }
-    fn settles(&self, _: HardwareIrq) -> bool {
+    pub(super) fn settles(&self) -> bool {
         *self.forgets.lock().unwrap()
     }
-    fn release(&self, _: HardwareIrq) {
+    pub(super) fn release(&self) {
         self.log.add("release");
     }
 }
@@ -130,14 +174,23 @@ impl IrqDomain for LogDomain {
     fn name(&self) -> &str {
         "VECTOR"
     }
-    fn parent(&self) -> Option<&dyn IrqDomain> {
+    fn parent(&self) -> Option<Arc<dyn IrqDomain>> {
         None
     }
     fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
-        Ok(LevelData { chip: self.0.clone(), hwirq: HardwareIrq(request.index.into()) })
+        Ok(LevelData { chip: self.0.chip(), hwirq: HardwareIrq(request.index.into()) })
     }
     fn activate(&self, _: &Level<'_>, _: Target) -> Result<(), IrqError> {
         Ok(())
+    }
+    fn deactivate(&self, _: HardwareIrq) -> Result<(), IrqError> {
+        self.0.deactivate()
+    }
+    fn settles(&self, _: HardwareIrq) -> bool {
+        self.0.settles()
+    }
+    fn release(&self, _: HardwareIrq) {
+        self.0.release();
     }
 }
 
@@ -154,14 +207,12 @@ pub(super) fn handler(f: impl Fn(Irq) -> IrqReturn + Send + Sync + 'static) -> A
     Arc::new(Handler(f))
 }
 
-pub(super) const ALL_OPS: ChipOps = ChipOps {
+pub(super) const ALL_OPS: Ops = Ops {
     ack: true,
     eoi: true,
     mask: true,
     set_affinity: true,
     retrigger: true,
-    compose_message: false,
-    write_message: false,
     is_pending: true,
     set_type: false,
     state: false,
@@ -174,36 +225,62 @@ pub(super) const ALL_OPS: ChipOps = ChipOps {
     oneshot_safe: false,
 };
 
+/// The identities of an x86 system: 256 vectors, those of devices between the exceptions and posted delivery's 0xeb.
+pub(super) const VECTORS: IdentitySpace = IdentitySpace {
+    first: Identity(0x20),
+    last: Identity(0xff),
+    device_first: Identity(0x20),
+    device_last: Identity(0xea),
+};
+
+pub(super) fn x86(cpus: u32, lines_max: u32) -> CoreConfig {
+    CoreConfig { identities: Some(VECTORS), ..CoreConfig::new(cpus, lines_max) }
+}
+
+pub(super) fn identities(config: &mut CoreConfig) -> &mut IdentitySpace {
+    config.identities.as_mut().unwrap()
+}
+
 pub(super) fn on(affinity: CpuSet) -> AllocRequest {
-    AllocRequest { requester: RequesterId(0), index: 0, affinity, managed: false, delivery: Delivery::Fixed }
+    AllocRequest::fixed(RequesterId(0), 0, affinity)
 }
 
 /// Two CPUs unless the configuration is changed, one chip.
 pub(super) struct Bench {
     pub(super) hal: HostHal,
     pub(super) core: Arc<IrqCore<HostHal>>,
-    pub(super) domain: LogDomain,
+    pub(super) domain: Arc<LogDomain>,
     pub(super) log: Log,
 }
 
 impl Bench {
-    pub(super) fn new(ops: ChipOps) -> Self {
+    pub(super) fn new(ops: Ops) -> Self {
         Self::with(ops, |_| ())
     }
 
-    pub(super) fn with(ops: ChipOps, change: impl FnOnce(&mut CoreConfig)) -> Self {
+    pub(super) fn with(ops: Ops, change: impl FnOnce(&mut CoreConfig)) -> Self {
+        Self::build(ops, change, |_| ())
+    }
+
+    /// Every handler that can runs in a thread.
+    pub(super) fn forced(ops: Ops) -> Self {
+        Self::build(ops, |_| (), IrqCore::force_threads)
+    }
+
+    fn build(ops: Ops, change: impl FnOnce(&mut CoreConfig), set_up: impl FnOnce(&mut IrqCore<HostHal>)) -> Self {
         let log = Log::default();
         let chip = Arc::new(LogChip::new(ops, log.clone()));
-        let mut config = CoreConfig::x86(2, 8);
+        let mut config = x86(2, 8);
         change(&mut config);
         let hal = HostHal::manual(config.cpus);
         let mut core = IrqCore::new(hal, config).unwrap();
-        core.set_root_chip(chip.clone());
-        Self { hal, core: Arc::new(core), domain: LogDomain(chip), log }
+        core.set_root_chip(chip.chip());
+        set_up(&mut core);
+        Self { hal, core: Arc::new(core), domain: Arc::new(LogDomain(chip)), log }
     }
 
     pub(super) fn alloc(&self, flow: Flow) -> Irq {
-        self.core.alloc_line(&self.domain, &on(CpuSet::of(CPU0)), flow).unwrap()
+        self.core.alloc_line(self.domain.clone(), &on(CpuSet::of(CPU0)), flow).unwrap()
     }
 
     /// A line whose handler logs, and is started; the log is empty.
@@ -231,7 +308,7 @@ impl Bench {
     }
 
     pub(super) fn vector(&self, target: Target) {
-        self.hal.interrupt(target.cpu, || self.core.handle_vector(target.vector.unwrap()));
+        self.hal.interrupt(target.cpu, || self.core.handle_vector(target.identity.unwrap()));
     }
 
     pub(super) fn said(&self) -> String {

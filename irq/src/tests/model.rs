@@ -88,18 +88,16 @@ impl ApicChip {
     }
 }
 
-impl IrqChip for ApicChip {
-    fn name(&self) -> &'static str {
-        "APIC"
-    }
-    fn provides(&self) -> ChipOps {
-        ChipOps { mask: false, write_message: false, compose_message: true, ..ALL_OPS }
-    }
-    fn ack(&self, _: &Level<'_>) {
-        self.end();
-    }
-    fn eoi(&self, _: &Level<'_>) {
-        self.end();
+impl ApicChip {
+    fn chip(self: &Arc<Self>) -> Arc<IrqChip> {
+        IrqChip::of("APIC", self)
+            .ack(|chip, _| chip.end())
+            .eoi(|chip, _| chip.end())
+            .set_affinity(Self::set_affinity)
+            .retrigger(Self::retrigger)
+            .compose_message(Self::compose_message)
+            .is_pending(Self::is_pending)
+            .build()
     }
     fn set_affinity(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
         self.0.state.lock().unwrap().targets[level.hwirq().0 as usize] = Some(target);
@@ -108,15 +106,15 @@ impl IrqChip for ApicChip {
     fn retrigger(&self, level: &Level<'_>) -> bool {
         let mut state = self.0.state.lock().unwrap();
         let target = state.targets[level.hwirq().0 as usize].unwrap();
-        state.apics[target.cpu.index()].irr.insert(target.vector.unwrap().0)
+        state.apics[target.cpu.index()].irr.insert(target.vector().unwrap().0)
     }
     fn compose_message(&self, level: &Level<'_>) -> Result<MsiMessage, IrqError> {
         let target = self.0.state.lock().unwrap().targets[level.hwirq().0 as usize].unwrap();
-        Ok(MsiMessage { address: target.cpu.0.into(), data: target.vector.unwrap().0.into() })
+        Ok(MsiMessage { address: target.cpu.0.into(), data: target.vector().unwrap().0.into() })
     }
     fn is_pending(&self, _: &Level<'_>, target: Target) -> bool {
         target.cpu != self.0.hal.cpu()
-            || self.0.state.lock().unwrap().apics[target.cpu.index()].irr.contains(&target.vector.unwrap().0)
+            || self.0.state.lock().unwrap().apics[target.cpu.index()].irr.contains(&target.vector().unwrap().0)
     }
 }
 
@@ -133,17 +131,11 @@ pub(super) struct Kind {
     pub(super) moves_on_ack: bool,
 }
 
-impl IrqChip for MsiChip {
-    fn name(&self) -> &'static str {
-        "MSI"
-    }
-    fn provides(&self) -> ChipOps {
-        ChipOps {
-            mask: self.kind.maskable,
-            moves_on_ack: self.kind.moves_on_ack,
-            write_message: true,
-            ..ChipOps::default()
-        }
+impl MsiChip {
+    fn chip(self: &Arc<Self>) -> Arc<IrqChip> {
+        let behaviour = ChipBehaviour { moves_on_ack: self.kind.moves_on_ack, ..ChipBehaviour::default() };
+        let chip = IrqChip::of("MSI", self).behaviour(behaviour).write_message(Self::write_message);
+        when(self.kind.maskable, chip, |chip| chip.mask(Self::mask, Self::unmask)).build()
     }
     fn mask(&self, level: &Level<'_>) {
         self.model.state.lock().unwrap().devices[level.hwirq().0 as usize].masked = true;
@@ -164,14 +156,14 @@ impl IrqChip for MsiChip {
 
 /// Both levels; which one depends on `outer`.
 pub(super) struct ModelDomain {
-    chip: Arc<dyn IrqChip>,
+    chip: Arc<IrqChip>,
     outer: Option<Arc<ModelDomain>>,
 }
 
 impl ModelDomain {
     pub(super) fn new(model: &Arc<Model>, kind: Kind) -> Self {
-        let root = Self { chip: Arc::new(ApicChip(model.clone())), outer: None };
-        Self { chip: Arc::new(MsiChip { model: model.clone(), kind }), outer: Some(Arc::new(root)) }
+        let root = Self { chip: Arc::new(ApicChip(model.clone())).chip(), outer: None };
+        Self { chip: Arc::new(MsiChip { model: model.clone(), kind }).chip(), outer: Some(Arc::new(root)) }
     }
 }
 
@@ -179,8 +171,8 @@ impl IrqDomain for ModelDomain {
     fn name(&self) -> &str {
         self.chip.name()
     }
-    fn parent(&self) -> Option<&dyn IrqDomain> {
-        self.outer.as_deref().map(|outer| outer as &dyn IrqDomain)
+    fn parent(&self) -> Option<Arc<dyn IrqDomain>> {
+        self.outer.clone().map(|outer| outer as Arc<dyn IrqDomain>)
     }
     fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
         Ok(LevelData { chip: self.chip.clone(), hwirq: HardwareIrq(request.index.into()) })
@@ -194,4 +186,5 @@ impl IrqDomain for ModelDomain {
             }
         }
     }
+    fn release(&self, _: HardwareIrq) {}
 }

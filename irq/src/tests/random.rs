@@ -65,7 +65,7 @@ struct Rig {
     hal: HostHal,
     model: Arc<Model>,
     core: Arc<IrqCore<HostHal>>,
-    domain: ModelDomain,
+    domain: Arc<ModelDomain>,
     flow: Flow,
     drivers: Vec<Driver>,
     online: Rc<RefCell<CpuSet>>,
@@ -78,8 +78,8 @@ impl Rig {
     fn new(kind: Kind, flow: Flow) -> Self {
         let hal = HostHal::manual(CPUS);
         let model = Model::new(hal, CPUS, LINES);
-        let domain = ModelDomain::new(&model, kind);
-        let mut core = IrqCore::new(hal, CoreConfig::x86(CPUS, 64)).unwrap();
+        let domain = Arc::new(ModelDomain::new(&model, kind));
+        let mut core = IrqCore::new(hal, x86(CPUS, 64)).unwrap();
         core.set_root_chip(root_of(&domain));
         let mut rig = Self {
             hal,
@@ -101,7 +101,7 @@ impl Rig {
 
     fn start(&self, index: u32, ledger: Arc<Ledger>) -> Driver {
         let request = AllocRequest { index, ..on(CpuSet::first(CPUS)) };
-        let irq = self.core.alloc_line(&self.domain, &request, self.flow).unwrap();
+        let irq = self.core.alloc_line(self.domain.clone(), &request, self.flow).unwrap();
         let (action, live) = self.install(irq, &ledger);
         Driver { irq, action, live, ledger, depth: 0 }
     }
@@ -288,7 +288,7 @@ impl Rig {
     }
 }
 
-fn root_of(domain: &ModelDomain) -> Arc<dyn IrqChip> {
+fn root_of(domain: &ModelDomain) -> Arc<IrqChip> {
     domain.parent().unwrap().allocate(&on(CpuSet::new())).unwrap().chip
 }
 

@@ -58,14 +58,17 @@ impl Gic {
 
 struct GicChip(Arc<Gic>);
 
-impl IrqChip for GicChip {
-    fn name(&self) -> &'static str {
-        "GIC"
-    }
-    fn provides(&self) -> ChipOps {
+impl GicChip {
+    fn chip(self: &Arc<Self>) -> Arc<IrqChip> {
         let split = self.0.splits_eoi;
-        let base = ChipOps { eoi: true, mask: true, set_affinity: true, retrigger: true, ..ChipOps::default() };
-        ChipOps { ack: split, automasks_flow: split, eoi_threaded: split, ..base }
+        let behaviour = ChipBehaviour { automasks_flow: split, eoi_threaded: split, ..ChipBehaviour::default() };
+        let chip = IrqChip::of("GIC", self)
+            .behaviour(behaviour)
+            .eoi(Self::eoi)
+            .mask(Self::mask, Self::unmask)
+            .set_affinity(Self::set_affinity)
+            .retrigger(Self::retrigger);
+        when(split, chip, |chip| chip.ack(Self::ack)).build()
     }
     fn ack(&self, level: &Level<'_>) {
         self.0.drop_priority(level.hwirq().0 as usize);
@@ -103,18 +106,19 @@ impl IrqDomain for GicDomain {
     fn name(&self) -> &str {
         "GIC"
     }
-    fn parent(&self) -> Option<&dyn IrqDomain> {
+    fn parent(&self) -> Option<Arc<dyn IrqDomain>> {
         None
     }
-    fn needs_vector(&self) -> bool {
+    fn needs_identity(&self) -> bool {
         false
     }
     fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
-        Ok(LevelData { chip: self.0.clone(), hwirq: HardwareIrq(request.index.into()) })
+        Ok(LevelData { chip: self.0.chip(), hwirq: HardwareIrq(request.index.into()) })
     }
     fn activate(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
         self.0.set_affinity(level, target)
     }
+    fn release(&self, _: HardwareIrq) {}
 }
 
 #[derive(Clone, Debug)]
@@ -194,10 +198,11 @@ impl Rig {
             wires: Mutex::new(vec![Wire::default(); LINES as usize]),
             running: Mutex::new(vec![None; CPUS as usize]),
         });
-        let core = IrqCore::new(hal, CoreConfig::x86(CPUS, LINES)).unwrap();
-        let domain = GicDomain(Arc::new(GicChip(gic.clone())));
+        let core = IrqCore::new(hal, x86(CPUS, LINES)).unwrap();
+        let domain = Arc::new(GicDomain(Arc::new(GicChip(gic.clone()))));
         let flow = if splits_eoi { Flow::Strict } else { Flow::FastEoi };
-        let alloc = |index| core.alloc_line(&domain, &AllocRequest { index, ..on(CpuSet::first(CPUS)) }, flow).unwrap();
+        let alloc =
+            |index| core.alloc_line(domain.clone(), &AllocRequest { index, ..on(CpuSet::first(CPUS)) }, flow).unwrap();
         let irqs: Vec<Irq> = (0..LINES).map(alloc).collect();
         let raised = Arc::new((0..LINES).map(|_| AtomicU32::new(0)).collect::<Vec<_>>());
         let driver = |line: usize| [0, 1].map(|_| install(&core, irqs[line], &raised, line));

@@ -4,8 +4,10 @@ use super::*;
 
 fn managed_on(bench: &Bench, cpus: impl IntoIterator<Item = u32>) -> Irq {
     let affinity = cpus.into_iter().map(CpuId).collect();
-    let irq =
-        bench.core.alloc_line(&bench.domain, &AllocRequest { managed: true, ..on(affinity) }, Flow::Edge).unwrap();
+    let irq = bench
+        .core
+        .alloc_line(bench.domain.clone(), &AllocRequest { managed: true, ..on(affinity) }, Flow::Edge)
+        .unwrap();
     bench.request(irq, |_| IrqReturn::Handled);
     irq
 }
@@ -54,7 +56,7 @@ fn a_cpu_that_cannot_go_keeps_its_managed_lines() {
 #[test]
 fn lines_that_left_a_cpu_which_stays_after_all_return() {
     let bench = Bench::new(ALL_OPS);
-    let bound = bench.core.alloc_line(&bench.domain, &on(CpuSet::of(CPU1)), Flow::Edge).unwrap();
+    let bound = bench.core.alloc_line(bench.domain.clone(), &on(CpuSet::of(CPU1)), Flow::Edge).unwrap();
     bench.request(bound, |_| IrqReturn::Handled);
     let stuck = managed_on(&bench, [0, 1]);
     bench.hal.on_cpu(CPU0, || bench.core.cpu_offline()).unwrap();
@@ -94,7 +96,7 @@ fn a_managed_line_whose_start_failed_starts_later() {
 #[test]
 fn a_vector_that_the_hardware_still_knows_is_nobody_elses() {
     let bench = Bench::new(ALL_OPS);
-    let irq = bench.core.alloc_line(&bench.domain, &on(CpuSet::of(CPU1)), Flow::Edge).unwrap();
+    let irq = bench.core.alloc_line(bench.domain.clone(), &on(CpuSet::of(CPU1)), Flow::Edge).unwrap();
     *bench.domain.0.forgets.lock().unwrap() = false;
     bench.core.free_line(irq).unwrap();
     let after_a_while = || {
@@ -121,9 +123,9 @@ fn a_cpu_stays_when_a_managed_line_cannot_be_closed() {
     assert!(!view.shutdown && !view.masked && view.effective.unwrap().cpu == CPU1, "{view}");
     // One that was closed before another could not be starts again too.
     *bench.domain.0.forgets.lock().unwrap() = true;
-    let other = LogDomain(Arc::new(LogChip::new(ALL_OPS, Log::default())));
+    let other = Arc::new(LogDomain(Arc::new(LogChip::new(ALL_OPS, Log::default()))));
     let managed = AllocRequest { managed: true, ..on(CpuSet::of(CPU1)) };
-    bench.core.alloc_line(&other, &managed, Flow::Edge).unwrap();
+    bench.core.alloc_line(other.clone(), &managed, Flow::Edge).unwrap();
     *other.0.forgets.lock().unwrap() = false;
     bench.log.take();
     bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap_err();
@@ -137,7 +139,7 @@ fn a_cpu_stays_when_a_managed_line_cannot_be_closed() {
 fn a_line_that_was_freed_in_its_sleep_is_left_alone() {
     let bench = Bench::new(ALL_OPS);
     let managed = AllocRequest { managed: true, ..on(CpuSet::of(CPU1)) };
-    let irq = bench.core.alloc_line(&bench.domain, &managed, Flow::Edge).unwrap();
+    let irq = bench.core.alloc_line(bench.domain.clone(), &managed, Flow::Edge).unwrap();
     bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
     bench.core.free_line(irq).unwrap();
     bench.core.cpu_online(CPU1).unwrap();

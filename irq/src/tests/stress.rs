@@ -3,7 +3,7 @@
 use super::*;
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
-use hal::{Affinity, Hal, ThreadSpec};
+use hal::{Affinity, Hal, ThreadSpec, Threads};
 
 #[test]
 fn no_handler_runs_after_free_has_returned() {
@@ -11,11 +11,11 @@ fn no_handler_runs_after_free_has_returned() {
     let hal = HostHal::monotonic(3);
     let config = CoreConfig {
         storm: StormConfig { burst_ns_min: 0, unhandled_max: u32::MAX, ..Default::default() },
-        ..CoreConfig::x86(3, 4)
+        ..x86(3, 4)
     };
     let core = Arc::new(IrqCore::new(hal, config).unwrap());
-    let chip = LogChip::new(ChipOps { mask: false, ..ALL_OPS }, Log::default());
-    let irq = core.alloc_line(&LogDomain(Arc::new(chip)), &on(CpuSet::first(3)), Flow::Edge).unwrap();
+    let chip = LogChip::new(Ops { mask: false, ..ALL_OPS }, Log::default());
+    let irq = core.alloc_line(Arc::new(LogDomain(Arc::new(chip))), &on(CpuSet::first(3)), Flow::Edge).unwrap();
     let done = Arc::new(AtomicBool::new(false));
     let spec = |cpu| ThreadSpec { name: "stress", affinity: Affinity::Cpu(CpuId(cpu)), urgent: false };
     for cpu in 1..3 {
@@ -53,9 +53,9 @@ fn no_handler_runs_after_free_has_returned() {
 #[test]
 fn freeing_a_per_cpu_handler_waits_for_the_other_cpus() {
     let hal = HostHal::monotonic(2);
-    let core = Arc::new(IrqCore::new(hal, CoreConfig::x86(2, 1)).unwrap());
+    let core = Arc::new(IrqCore::new(hal, x86(2, 1)).unwrap());
     let chip = LogChip::new(ALL_OPS, Log::default());
-    let irq = core.alloc_line(&LogDomain(Arc::new(chip)), &on(CpuSet::first(2)), Flow::PerCpu).unwrap();
+    let irq = core.alloc_line(Arc::new(LogDomain(Arc::new(chip))), &on(CpuSet::first(2)), Flow::PerCpu).unwrap();
     // 0: not begun, 1: running, 2: being freed, 3: ended.
     let stage = Arc::new(AtomicU32::new(0));
     let seen = stage.clone();

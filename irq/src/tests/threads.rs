@@ -7,7 +7,7 @@ use std::sync::Condvar;
 use std::thread::yield_now;
 
 /// What an EOImode = 1 GIC can do.
-pub(super) const GIC: ChipOps = ChipOps { automasks_flow: true, eoi_threaded: true, ..ALL_OPS };
+pub(super) const GIC: Ops = Ops { automasks_flow: true, eoi_threaded: true, ..ALL_OPS };
 pub(super) const ONESHOT: RequestFlags =
     RequestFlags { shared: false, start_disabled: false, oneshot: true, no_thread: false };
 
@@ -90,7 +90,7 @@ impl Bench {
     }
 }
 
-fn oneshot(ops: ChipOps, flow: Flow) -> (Bench, Irq, Arc<Gate>, Arc<dyn Action>) {
+pub(super) fn oneshot(ops: Ops, flow: Flow) -> (Bench, Irq, Arc<Gate>, Arc<dyn Action>) {
     let bench = Bench::new(ops);
     let irq = bench.alloc(flow);
     let (gate, primary) = bench.threaded(irq, ONESHOT);
@@ -119,8 +119,8 @@ fn any_other_is_masked_until_the_thread_is_done() {
         (ALL_OPS, Flow::FastEoi, "mask handle eoi", "thread unmask"),
         (ALL_OPS, Flow::Level, "mask ack handle", "thread unmask"),
         (ALL_OPS, Flow::Strict, "mask ack handle eoi", "thread unmask"),
-        (ChipOps { eoi_threaded: true, ..ALL_OPS }, Flow::FastEoi, "mask handle", "thread eoi unmask"),
-        (ChipOps { eoi_threaded: true, ..ALL_OPS }, Flow::Strict, "mask ack handle", "thread eoi unmask"),
+        (Ops { eoi_threaded: true, ..ALL_OPS }, Flow::FastEoi, "mask handle", "thread eoi unmask"),
+        (Ops { eoi_threaded: true, ..ALL_OPS }, Flow::Strict, "mask ack handle", "thread eoi unmask"),
         // An edge is not held back: it is run again.
         (ALL_OPS, Flow::Edge, "ack handle", "thread"),
     ];
@@ -270,23 +270,23 @@ fn a_thread_alone_needs_oneshot_unless_the_chip_says_otherwise() {
         }
         result
     };
-    let (irq, safe) = (Irq(0), ChipOps { oneshot_safe: true, ..ALL_OPS });
+    let (irq, safe) = (Irq(0), Ops { oneshot_safe: true, ..ALL_OPS });
     assert_eq!(request(ALL_OPS, Flow::Edge, RequestFlags::default()), Err(IrqError::NeedsOneshot(irq)));
     assert_eq!(request(safe, Flow::Edge, RequestFlags::default()), Ok(()));
     assert_eq!(request(safe, Flow::Edge, ONESHOT), Ok(()));
     assert_eq!(request(ALL_OPS, Flow::Edge, ONESHOT), Ok(()));
     let refused = request(ALL_OPS, Flow::PerCpu, ONESHOT);
     assert_eq!(refused, Err(IrqError::Flow(Flow::PerCpu, "a handler without a thread")));
-    let unmaskable = ChipOps { mask: false, ..ALL_OPS };
+    let unmaskable = Ops { mask: false, ..ALL_OPS };
     let refused = request(unmaskable, Flow::FastEoi, ONESHOT);
     assert_eq!(refused, Err(IrqError::Flow(Flow::FastEoi, "mask, for ONESHOT,")));
-    assert_eq!(request(ChipOps { mask: false, ..GIC }, Flow::Strict, ONESHOT), Ok(()), "its active state holds it");
+    assert_eq!(request(Ops { mask: false, ..GIC }, Flow::Strict, ONESHOT), Ok(()), "its active state holds it");
 }
 
 #[test]
 fn forced_threading_moves_what_can_be_moved() {
     let forced = |flow, flags, action: fn(&Bench) -> Arc<dyn Action>| {
-        let bench = Bench::with(GIC, |config| config.force_threads = true);
+        let bench = Bench::forced(GIC);
         let irq = bench.alloc(flow);
         let action = action(&bench);
         bench.core.request(irq, "test", flags, action.clone()).unwrap();
@@ -303,7 +303,7 @@ fn forced_threading_moves_what_can_be_moved() {
 
 #[test]
 fn a_forced_handler_and_its_thread_function_run_in_one_thread() {
-    let bench = Bench::with(GIC, |config| config.force_threads = true);
+    let bench = Bench::forced(GIC);
     let irq = bench.alloc(Flow::Strict);
     let (gate, primary) = bench.threaded(irq, RequestFlags::default());
     bench.fire(irq);
@@ -382,96 +382,6 @@ fn threads_run_where_their_line_is_delivered() {
     bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
     assert_eq!(cycle(), "set_affinity ack on 0 eoi");
     bench.core.free(irq, &thread).unwrap();
-}
-
-#[test]
-fn a_line_that_moves_while_active_is_ended_once() {
-    let (bench, irq, gate, primary) = oneshot(GIC, Flow::Strict);
-    bench.fire(irq);
-    bench.core.set_affinity(irq, &CpuSet::first(2)).unwrap();
-    bench.hal.on_cpu(CPU0, || bench.core.cpu_offline()).unwrap();
-    assert_eq!(bench.said(), "ack handle set_affinity");
-    assert_eq!(bench.view(irq).effective.unwrap().cpu, CPU1);
-    bench.end_thread(irq, &gate, 0);
-    assert_eq!(bench.said(), "thread eoi");
-    bench.fire(irq);
-    bench.end_thread(irq, &gate, 0);
-    assert_eq!(bench.said(), "ack handle thread eoi");
-    bench.core.free(irq, &primary).unwrap();
-}
-
-#[test]
-fn a_flow_that_changes_while_the_line_is_active_leaves_its_end_to_be_given_once() {
-    for (flow, next) in [(Flow::Level, "mask ack handle"), (Flow::Edge, "ack handle"), (Flow::FastEoi, "mask handle")] {
-        let (bench, irq, gate, primary) = oneshot(GIC, Flow::Strict);
-        bench.fire(irq);
-        bench.core.set_flow(irq, flow).unwrap();
-        assert_eq!(bench.said(), "ack handle");
-        bench.end_thread(irq, &gate, 0);
-        assert_eq!(bench.said(), "thread eoi", "the old flow's");
-        bench.fire(irq);
-        assert_eq!(bench.said(), next);
-        bench.core.set_flow(irq, Flow::Strict).unwrap();
-        bench.end_thread(irq, &gate, 0);
-        let eoi = if flow == Flow::FastEoi { "thread eoi unmask" } else { "thread unmask" };
-        assert_eq!(bench.said(), if flow == Flow::Edge { "thread" } else { eoi });
-        bench.core.free(irq, &primary).unwrap();
-    }
-}
-
-/// Whatever flow the next interrupt comes by: what the thread holds is given when it is done, and not before.
-#[test]
-fn an_interrupt_by_the_new_flow_leaves_what_the_thread_of_the_old_one_holds() {
-    for (flow, interrupt, end) in [
-        (Flow::Edge, "ack handle", "thread eoi"),
-        (Flow::Level, "mask ack handle", "thread eoi unmask"),
-        (Flow::FastEoi, "mask handle eoi", "thread eoi unmask"),
-    ] {
-        let (bench, irq, gate, primary) = oneshot(GIC, Flow::Strict);
-        bench.fire(irq);
-        wait_until(|| gate.begun() == 1);
-        bench.core.set_flow(irq, flow).unwrap();
-        bench.said();
-        bench.fire(irq);
-        assert_eq!(bench.said(), interrupt);
-        // Woken meanwhile, it runs once more.
-        gate.open();
-        wait_until(|| gate.begun() == 2);
-        assert_eq!(bench.said(), "thread", "{flow}");
-        bench.end_thread(irq, &gate, 0);
-        assert_eq!(bench.said(), end, "{flow}");
-        bench.core.free(irq, &primary).unwrap();
-    }
-}
-
-/// The old flow left its end to the thread, which is done while the new flow's handler runs: that one gives the end.
-#[test]
-fn an_end_that_the_old_flow_left_over_is_given_behind_the_new_flows_handler() {
-    for (flow, said) in [(Flow::Edge, "ack thread eoi"), (Flow::Level, "mask ack thread eoi unmask")] {
-        let bench = Bench::new(GIC);
-        let domain = super::wired::Wired(bench.domain.0.clone());
-        let irq = bench.core.alloc_line(&domain, &on(CpuSet::first(2)), Flow::Strict).unwrap();
-        let (gate, thread) = bench.gated("thread");
-        let (core, second, inner) = (bench.core.clone(), AtomicU32::new(0), gate.clone());
-        let primary = handler(move |irq| {
-            if second.fetch_add(1, SeqCst) == 0 {
-                return IrqReturn::WakeThread;
-            }
-            inner.open();
-            wait_until(|| core.view(irq).unwrap().threads_working == 0);
-            IrqReturn::Handled
-        });
-        bench.core.request_threaded(irq, "test", ONESHOT, Some(primary.clone()), thread).unwrap();
-        let fire = |cpu| bench.hal.interrupt(cpu, || assert!(bench.core.handle_irq(irq)));
-        fire(CPU0);
-        bench.core.set_flow(irq, flow).unwrap();
-        bench.said();
-        // The thread's CPU is the other one.
-        fire(CPU1);
-        assert_eq!(bench.said(), said);
-        assert!(!bench.view(irq).active && !bench.view(irq).masked);
-        bench.core.free(irq, &primary).unwrap();
-    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::*;
 use hal::Hal as _;
 
-const NMI: ChipOps = ChipOps { nmi: true, ..ALL_OPS };
+const NMI: Ops = Ops { nmi: true, ..ALL_OPS };
 
 fn logging(bench: &Bench) -> Arc<dyn Action> {
     let log = bench.log.clone();

@@ -5,30 +5,45 @@ use super::*;
 /// Such a controller's domain. Its chip logs.
 pub(super) struct Wired(pub(super) Arc<LogChip>);
 
+impl Wired {
+    pub(super) fn of(bench: &Bench) -> Arc<Self> {
+        Arc::new(Self(bench.domain.0.clone()))
+    }
+}
+
 impl IrqDomain for Wired {
     fn name(&self) -> &str {
         "WIRED"
     }
-    fn parent(&self) -> Option<&dyn IrqDomain> {
+    fn parent(&self) -> Option<Arc<dyn IrqDomain>> {
         None
     }
-    fn needs_vector(&self) -> bool {
+    fn needs_identity(&self) -> bool {
         false
     }
     fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
-        Ok(LevelData { chip: self.0.clone(), hwirq: HardwareIrq(request.index.into()) })
+        Ok(LevelData { chip: self.0.chip(), hwirq: HardwareIrq(request.index.into()) })
     }
     fn activate(&self, _: &Level<'_>, target: Target) -> Result<(), IrqError> {
-        assert_eq!(target.vector, None);
+        assert_eq!(target.identity, None);
         self.0.log.add("activate");
         Ok(())
+    }
+    fn deactivate(&self, _: HardwareIrq) -> Result<(), IrqError> {
+        self.0.deactivate()
+    }
+    fn settles(&self, _: HardwareIrq) -> bool {
+        self.0.settles()
+    }
+    fn release(&self, _: HardwareIrq) {
+        self.0.release();
     }
 }
 
 fn line(bench: &Bench, affinity: CpuSet, managed: bool) -> Irq {
-    let domain = Wired(bench.domain.0.clone());
+    let domain = Wired::of(bench);
     let request = AllocRequest { index: 40, managed, ..on(affinity) };
-    let irq = bench.core.alloc_line(&domain, &request, Flow::FastEoi).unwrap();
+    let irq = bench.core.alloc_line(domain.clone(), &request, Flow::FastEoi).unwrap();
     let log = bench.log.clone();
     bench.request(irq, move |_| {
         log.add("handle");
@@ -68,10 +83,10 @@ fn a_line_without_a_vector_goes_where_its_cpu_is() {
 #[test]
 fn the_number_of_a_freed_line_is_nobodys_until_what_was_taken_has_passed() {
     let bench = Bench::with(ALL_OPS, |config| config.lines_max = 1);
-    let domain = Wired(bench.domain.0.clone());
-    let irq = bench.core.alloc_line(&domain, &on(CpuSet::first(2)), Flow::FastEoi).unwrap();
+    let domain = Wired::of(&bench);
+    let irq = bench.core.alloc_line(domain.clone(), &on(CpuSet::first(2)), Flow::FastEoi).unwrap();
     bench.core.free_line(irq).unwrap();
-    let again = || bench.core.alloc_line(&domain, &on(CpuSet::first(2)), Flow::FastEoi);
+    let again = || bench.core.alloc_line(domain.clone(), &on(CpuSet::first(2)), Flow::FastEoi);
     assert_eq!(again(), Err(IrqError::Exhausted("interrupt lines", 1)));
     bench.hal.advance_ns(1_000_000);
     assert_eq!(again(), Ok(irq));
@@ -94,33 +109,36 @@ fn a_managed_line_without_a_vector_sleeps_and_wakes_with_its_cpu() {
 /// What broke when a power controller stood in front of a GIC.
 #[test]
 fn a_chip_that_keeps_ack_or_eoi_to_itself_is_refused_at_allocation() {
-    struct Nested(Wired, Arc<LogChip>);
+    struct Nested(Arc<Wired>, Arc<LogChip>);
     impl IrqDomain for Nested {
         fn name(&self) -> &str {
             "NESTED"
         }
-        fn parent(&self) -> Option<&dyn IrqDomain> {
-            Some(&self.0)
+        fn parent(&self) -> Option<Arc<dyn IrqDomain>> {
+            Some(self.0.clone())
         }
         fn allocate(&self, _: &AllocRequest) -> Result<LevelData, IrqError> {
-            Ok(LevelData { chip: self.1.clone(), hwirq: HardwareIrq(7) })
+            Ok(LevelData { chip: self.1.chip(), hwirq: HardwareIrq(7) })
         }
         fn activate(&self, _: &Level<'_>, _: Target) -> Result<(), IrqError> {
             Ok(())
+        }
+        fn release(&self, _: HardwareIrq) {
+            self.1.release();
         }
     }
     let nested = |ops, flow| {
         let bench = Bench::new(ALL_OPS);
         let chip = Arc::new(LogChip::new(ops, bench.log.clone()));
-        let domain = Nested(Wired(bench.domain.0.clone()), chip);
-        bench.core.alloc_line(&domain, &on(CpuSet::of(CPU0)), flow)
+        let domain = Arc::new(Nested(Wired::of(&bench), chip));
+        bench.core.alloc_line(domain, &on(CpuSet::of(CPU0)), flow)
     };
-    let none = ChipOps::default();
+    let none = Ops::default();
     assert!(nested(none, Flow::Strict).is_ok(), "the parent's are used");
     for flow in [Flow::Strict, Flow::FastEoi] {
-        assert_eq!(nested(ChipOps { eoi: true, ..none }, flow), Err(IrqError::KeepsToItself("LOG", "eoi")));
-        assert!(nested(ChipOps { eoi: true, forwards: true, ..none }, flow).is_ok());
+        assert_eq!(nested(Ops { eoi: true, ..none }, flow), Err(IrqError::KeepsToItself("LOG", "eoi")));
+        assert!(nested(Ops { eoi: true, forwards: true, ..none }, flow).is_ok());
     }
-    assert_eq!(nested(ChipOps { ack: true, ..none }, Flow::Strict), Err(IrqError::KeepsToItself("LOG", "ack")));
-    assert!(nested(ChipOps { ack: true, ..none }, Flow::FastEoi).is_ok());
+    assert_eq!(nested(Ops { ack: true, ..none }, Flow::Strict), Err(IrqError::KeepsToItself("LOG", "ack")));
+    assert!(nested(Ops { ack: true, ..none }, Flow::FastEoi).is_ok());
 }

@@ -1,12 +1,12 @@
-//! The handler of posted notifications on the host's own CPU, against the least that could do the work.
+//! The handler of posted notifications on the host's own CPU, against the smallest loop that does the same work.
 //!
 //! Both serve the same descriptor, armed the same way by five plain stores inside the timed loop, and call the same
 //! table of 256 functions, each of which counts its vector. The minimal loop does nothing else: four loads, a swap of
-//! each word that is not zero, an indirect call a bit, the atomic clear of ON, the final look, the EOI. Ours is
-//! [`PostedMsi::handle`] with its default of two harvests before the clear, which finds its CPU, marks itself serving
-//! and keeps [`irq::posted::Statistics`]: notifications, empty ones, passes, vectors, strays. More than the 203
-//! vectors below the host's notification vector are a guest's descriptor, which [`Descriptor::serve`] serves with
-//! [`Deliverable::ALL`] and no statistics.
+//! each word that is not zero, an indirect call per bit, the atomic clear of ON, the final look, the EOI. Our handler
+//! is [`PostedMsi::handle`] with its default of two harvests before the clear. It finds its CPU, marks itself as
+//! serving and keeps [`irq::posted::Statistics`]: notifications, empty ones, passes, vectors, strays. A descriptor
+//! with more than the 203 vectors below the host's notification vector is a guest's; [`Descriptor::serve`] serves it
+//! with [`Deliverable::ALL`] and no statistics.
 
 use hal::AtomicWord;
 use hal::host::{HostDma, HostHal};
@@ -17,7 +17,7 @@ use spec::vtd::posted::{CONTROL_WORD, Control, PIR_WORDS};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// How many vectors are pending in each case.
+/// The number of pending vectors in each case.
 pub const PENDING: [u32; 5] = [1, 4, 16, 64, 224];
 
 /// Vectors from 0x20 up to, not including, the host's notification vector 0xeb.
@@ -37,7 +37,7 @@ pub enum Handler {
     Minimal,
 }
 
-/// A descriptor of a CPU, a vector table, and the requests that each notification finds.
+/// A CPU's descriptor, a vector table, and the requests that each notification finds.
 pub struct Bench {
     posted: PostedMsi<HostHal>,
     descriptor: HostDma,

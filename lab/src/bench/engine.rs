@@ -34,7 +34,7 @@ pub struct Size {
     pub workload: Workload,
     /// I/Os expected.
     pub ios: u64,
-    /// Checksum expected.
+    /// Expected checksum.
     pub checksum: u64,
 }
 
@@ -42,14 +42,14 @@ const fn size(drives: u32, end_us: u64, ios: u64, checksum: u64) -> Size {
     Size { workload: Workload { drives, depth: 64, end: Ps::from_ns(end_us * 1000) }, ios, checksum }
 }
 
-/// 1, 64 and 1,024 drives with 64 I/Os in flight each: about 4.4 M I/Os every one.
+/// 1, 64 and 1,024 drives with 64 I/Os in flight each: about 4.4 M I/Os in each size.
 pub const SIZES: [Size; 3] = [
     size(1, 800_000, 4_447_739, 0x0006_5214_6dfb_1942),
     size(64, 12_500, 4_445_060, 0x0000_1948_5225_e8ad),
     size(1024, 800, 4_337_212, 0x0000_01a7_082f_e51c),
 ];
 
-/// Runs `engine` once on `size`; host time per event in ns, and what came out.
+/// Runs `engine` once on `size`. Returns the host time per event in ns, and the result.
 ///
 /// # Errors
 /// [`BenchError`] when the result is not the workload's, or the host has no room.

@@ -1,6 +1,6 @@
-//! `campanile bench`: what this program and the delivery core cost on the user's own machine.
+//! `campanile bench`: the cost of this program and of the delivery core on the user's own machine.
 //!
-//! Every figure is measured: host time. What is compared runs alternately, and a figure is the median of its runs.
+//! Every figure is measured host time. Contenders run alternately, and a figure is the median of its runs.
 
 pub mod demux;
 pub mod engine;
@@ -9,7 +9,7 @@ mod table;
 
 use crate::input::InputError;
 use crate::interrupt::StopFlag;
-use crate::plan::Delivery;
+use crate::kinds::storage::StorageVariant;
 use crate::progress::Progress;
 use crate::run::RunError;
 use engine::{Engine, Size};
@@ -25,7 +25,7 @@ pub use table::table;
 pub enum BenchError {
     /// The host has no room for the stacks.
     Task(TaskError),
-    /// An engine computed something else than the workload's result.
+    /// An engine's result differs from the workload's.
     Engine(Engine, Outcome, Size),
     /// The carried scenario is not valid.
     Input(InputError),
@@ -57,18 +57,18 @@ pub struct Measurement {
     pub name: String,
     /// The median of its runs.
     pub value: f64,
-    /// Of value, min and max.
+    /// The unit of value, min and max.
     pub unit: &'static str,
-    /// How many runs.
+    /// The number of runs.
     pub runs: usize,
-    /// The least of them.
+    /// The smallest of them.
     pub min: f64,
-    /// The greatest.
+    /// The largest of them.
     pub max: f64,
 }
 
 impl Measurement {
-    /// None of no runs.
+    /// The median; none without runs.
     fn of(name: &str, unit: &'static str, mut samples: Vec<f64>) -> Option<Self> {
         samples.sort_by(f64::total_cmp);
         let (&min, &max) = (samples.first()?, samples.last()?);
@@ -90,8 +90,8 @@ impl<'a> Contender<'a> {
     }
 }
 
-/// Runs all contenders in turn, `rounds` times, so that what disturbs the host disturbs each alike. After Ctrl-C, what
-/// there is.
+/// Runs all contenders in turn, `rounds` times, so that disturbances of the host affect all alike. After Ctrl-C it
+/// returns the samples taken so far.
 fn compete(
     contenders: Vec<Contender<'_>>,
     rounds: usize,
@@ -112,7 +112,7 @@ fn compete(
     Ok(contenders.iter().zip(samples).filter_map(of).collect())
 }
 
-/// How much is measured.
+/// The extent of the measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Effort {
     /// Runs of each engine on each size.
@@ -130,9 +130,9 @@ impl Effort {
     pub const FULL: Self = Self { engine_runs: 5, server_runs: 7, server_ns: 20_000_000, demux_runs: 31 };
 }
 
-/// Sizes of the engine's workload that have a name of their own: drives, in flight on each.
+/// Sizes of the engine's workload that have a name of their own: number of drives, I/Os in flight on each.
 const ENGINE_SIZES: [(usize, &str); 2] = [(1, "64x64"), (2, "1024x64")];
-const DELIVERIES: [Delivery; 2] = [Delivery::Posted, Delivery::Remapped];
+const DELIVERIES: [StorageVariant; 2] = [StorageVariant::Posted, StorageVariant::Remapped];
 
 /// Measures everything.
 ///
@@ -168,7 +168,7 @@ pub fn measure(effort: Effort, stop: &StopFlag) -> Result<Vec<Measurement>, Benc
     Ok(figures)
 }
 
-/// The server's speed with each delivery, and what an I/O of it costs the engine.
+/// The server's speed with each delivery, and the engine's cost per I/O.
 fn servers(effort: Effort, progress: &Progress, stop: &StopFlag) -> Result<Vec<Measurement>, BenchError> {
     let plan = server::plan(effort.server_ns)?;
     let mut costs = [None; DELIVERIES.len()];
@@ -196,7 +196,7 @@ fn servers(effort: Effort, progress: &Progress, stop: &StopFlag) -> Result<Vec<M
     Ok(figures)
 }
 
-/// The most memory that this process has had resident; only where the system says (Linux, /proc).
+/// The peak resident memory of this process; none where the system does not report it (Linux does, in /proc).
 pub fn peak_memory_mib() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

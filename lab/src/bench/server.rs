@@ -2,17 +2,18 @@
 
 use super::BenchError;
 use crate::interrupt::StopFlag;
-use crate::outcome::StorageOutcome;
-use crate::plan::{Delivery, Plan};
+use crate::kinds::storage::StorageOutcome;
+use crate::kinds::storage::StorageVariant;
+use crate::plan::Plan;
 use crate::run;
 use crate::scenario::Request;
 
-/// What a run of the server took.
+/// The cost of one run of the server.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cost {
     /// I/Os that the jobs saw completed in the measured span.
     pub ios: u64,
-    /// Host time of that span alone, in ns: building the server, bringing it up and the ramp are apart.
+    /// Host time of that span alone, in ns. Building the server, bringing it up and the ramp are excluded.
     pub host_ns: u64,
     /// Coroutine switches in the span.
     pub switches: u64,
@@ -41,9 +42,10 @@ pub fn plan(measured_ns: u64) -> Result<Plan, BenchError> {
 /// Runs `plan` once with seed 1 on this thread.
 ///
 /// # Errors
-/// [`BenchError::Run`] when the server does not run.
-pub fn cost(plan: &Plan, delivery: Delivery) -> Result<Cost, BenchError> {
-    let outcome = run::run_one(plan, delivery, 1, false, &StopFlag::default()).map_err(BenchError::Run)?.outcome;
+/// [`BenchError::Run`] when the server does not run, [`BenchError::Input`] when it cannot in this variant.
+pub fn cost(plan: &Plan, variant: StorageVariant) -> Result<Cost, BenchError> {
+    let trial = plan.trial(variant).map_err(BenchError::Input)?;
+    let outcome = run::run_one(&trial, 1, false, &StopFlag::default()).map_err(BenchError::Run)?.outcome;
     Ok(Cost {
         ios: outcome.storage().map_or(0, StorageOutcome::ios),
         host_ns: outcome.engine.host_ns,
@@ -59,7 +61,7 @@ mod tests {
     #[test]
     fn a_switch_is_rarer_than_the_issue_allows() {
         let plan = plan(500_000).expect("the carried scenario is valid");
-        let cost = cost(&plan, Delivery::Posted).expect("it runs");
+        let cost = cost(&plan, StorageVariant::Posted).expect("it runs");
         assert!(cost.ios > 1_000, "{cost:?}");
         assert!(cost.switches <= 8 * cost.ios, "{cost:?}");
         assert!(cost.ios_per_second() > 0.0);

@@ -1,4 +1,4 @@
-//! The figures as a table, beside what was asked for.
+//! The figures as a table, with the requested ratios and bounds.
 
 use super::{Measurement, demux};
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
@@ -46,7 +46,7 @@ fn targets() -> Vec<Target> {
     targets
 }
 
-/// Every figure with its range, and the ratios and bounds that were asked for.
+/// Every figure with its range, and the requested ratios and bounds.
 pub fn table(figures: &[Measurement]) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()));

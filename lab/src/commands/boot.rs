@@ -1,21 +1,22 @@
 //! `campanile boot`.
 
 use super::{ended, output, stop_flag, write};
-use crate::boot::{self, BootError, CASES, Selection};
 use crate::cli::{self, BootArgs, Failure};
 use crate::input::{InputError, Place};
+use qemu::{BootError, CASES, Selection};
 
 pub(super) fn boot(args: &BootArgs) -> Result<(), Failure> {
     let selection = selection(args)?;
     let json = output("--json", args.json.as_deref())?;
     let stop = stop_flag()?;
-    let run = boot::run(&selection, &stop, |setting| eprintln!("{setting}"));
+    let campanile = std::env::current_exe().map_err(|error| Failure::Run(error.into()))?;
+    let run = qemu::run(&selection, &campanile, || stop.is_set(), |setting| eprintln!("{setting}"));
     let outcome = run.map_err(|error: BootError| Failure::Run(error.into()))?;
     outcome.skipped.iter().for_each(|why| println!("skipped: {why}"));
     if !outcome.rows.is_empty() {
-        cli::print(&boot::table(&outcome.rows))?;
+        cli::print(&qemu::table(&outcome.rows))?;
     }
-    write(json, || boot::json(&outcome.rows))?;
+    write(json, || qemu::json(&outcome.rows))?;
     ended(&stop)?;
     if outcome.passes() { Ok(()) } else { Err(Failure::Run("a figure is not what it must be".into())) }
 }

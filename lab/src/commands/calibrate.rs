@@ -28,7 +28,7 @@ pub(super) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     ended(&stop)
 }
 
-/// What moved, and what that did to the rows.
+/// The constants that moved, and the effect on the rows.
 fn text(platform: &Platform, found: &Calibration) -> String {
     let mut text = format!(
         "{}: {} free constants, {} rows to fit; {} rounds made the fit better\n\n",

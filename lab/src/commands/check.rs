@@ -1,4 +1,4 @@
-//! `campanile check`: the search itself is the affair of the room `check`.
+//! `campanile check`: the search itself is in the room `check`.
 
 use crate::cli::Failure;
 use ::check::cli::{CheckArgs, execute};

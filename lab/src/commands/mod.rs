@@ -1,4 +1,4 @@
-//! The commands, each from its arguments to what it prints and writes.
+//! The commands, each from its arguments to its printed and written results.
 
 mod bench;
 mod boot;
@@ -40,7 +40,7 @@ fn irqs(args: &IrqsArgs) -> Result<(), Failure> {
     let plan = args.experiment.request().plan()?;
     let json = output("--json", args.json.as_deref())?;
     announce(&plan);
-    let lines = crate::run::lines(&plan, plan.variants[0]).map_err(failed)?;
+    let lines = crate::run::lines(&plan.trials()[0]).map_err(failed)?;
     cli::print(&report::lines::table(&lines))?;
     write(json, || report::lines::json(&lines))
 }
@@ -53,14 +53,14 @@ fn failed(error: RunError) -> Failure {
     Failure::Run(error.into())
 }
 
-/// Says on standard error what the result must be read with.
+/// Prints warnings about the result on standard error.
 fn announce(plan: &Plan) {
     for warning in &plan.warnings {
         eprintln!("warning: {warning}");
     }
 }
 
-/// The output that an option names, refused now when it could not be written later.
+/// Opens the output that an option names. An output that cannot be written is refused now, before the run.
 fn output(option: &str, path: Option<&Path>) -> Result<Option<AtomicFile>, InputError> {
     path.map(|path| AtomicFile::prepare(option, path)).transpose()
 }
@@ -73,7 +73,7 @@ fn write(output: Option<AtomicFile>, text: impl FnOnce() -> String) -> Result<()
     }
 }
 
-/// What an interrupted command ends with, after it has printed what it had.
+/// The end of an interrupted command, after it has printed its results so far.
 fn ended(stop: &StopFlag) -> Result<(), Failure> {
     if stop.is_set() { Err(Failure::Interrupted) } else { Ok(()) }
 }

@@ -3,8 +3,8 @@
 use super::{announce, ended, failed, output, stop_flag, write};
 use crate::cli::{self, Failure, RunArgs};
 use crate::interrupt::StopFlag;
-use crate::outcome::Summary;
-use crate::plan::{Experiment, Plan, Spans};
+use crate::outcome::{Headline, Summary};
+use crate::plan::{Load, Plan, Spans};
 use crate::published;
 use crate::report::trace::{self, TraceRecord};
 use crate::report::{self, Class, ConstantRow, LoadPoint, RunReport};
@@ -12,7 +12,7 @@ use crate::reproduce::{self, Outcomes};
 use crate::run;
 use crate::scenario;
 
-/// Records of a trace file at most: what a viewer loads in seconds.
+/// Most records of a trace file: a viewer loads this many in seconds.
 const TRACE_RECORDS_MAX: u64 = 1_000_000;
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
@@ -45,8 +45,8 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     ended(&stop)
 }
 
-/// The published rows of a scenario that the program carries. None of one that was changed: its figures would stand
-/// beside values that were published for something else.
+/// The published rows of a scenario that the program carries. A changed scenario has none: the published values belong
+/// to the original.
 fn published_rows(plan: &Plan, report: &RunReport) -> Result<Vec<report::Row>, Failure> {
     if !is_as_carried(plan)? {
         return Ok(Vec::new());
@@ -62,14 +62,14 @@ fn published_rows(plan: &Plan, report: &RunReport) -> Result<Vec<report::Row>, F
     Ok(reproduce::compare(&rows, &outcomes))
 }
 
-/// Whether the plan is the carried scenario of its name, but for seeds, spans and variants.
+/// True if the plan equals the carried scenario of its name. Seeds, spans and variants may differ.
 fn is_as_carried(plan: &Plan) -> Result<bool, Failure> {
     if !scenario::names().any(|name| name == plan.name) {
         return Ok(false);
     }
     let carried = scenario::Request::of(&plan.name).plan()?;
     let same_machine = plan.cpus == carried.cpus && plan.options == carried.options;
-    Ok(same_machine && plan.experiment.is_same(&carried.experiment) && plan.platform == carried.platform)
+    Ok(same_machine && plan.work.is_same(&carried.work) && plan.platform == carried.platform)
 }
 
 fn constants(plan: &Plan) -> Vec<ConstantRow> {
@@ -82,14 +82,11 @@ fn constants(plan: &Plan) -> Vec<ConstantRow> {
     plan.platform.constants().into_iter().map(row).collect()
 }
 
-/// Throughput and latency at depths 1, 2, 4, … up to the plan's own, one seed each and a short span; of a storage
-/// experiment only.
+/// Throughput and latency under less load than the plan's own, with one seed and a short span each. Only some kinds
+/// are swept.
 fn load_points(plan: &Plan, stop: &StopFlag) -> Result<Vec<LoadPoint>, Failure> {
-    let Experiment::Storage(storage) = &plan.experiment else { return Ok(Vec::new()) };
-    let deepest = storage.jobs.iter().map(|job| job.iodepth).max().unwrap_or(1);
-    let depths = std::iter::successors(Some(1), |depth| Some(depth * 2)).take_while(|&depth| depth <= deepest);
     let mut points = Vec::new();
-    for depth in depths {
+    for Load { depth, in_flight, work } in plan.work.loads() {
         if stop.is_set() {
             break;
         }
@@ -97,24 +94,17 @@ fn load_points(plan: &Plan, stop: &StopFlag) -> Result<Vec<LoadPoint>, Failure> 
         at.name = format!("{} at depth {depth}", plan.name);
         at.seeds.truncate(1);
         at.spans = Spans { ramp_ns: 1_000_000, measured_ns: 2_000_000, ..plan.spans };
-        let mut storage = storage.clone();
-        for job in &mut storage.jobs {
-            job.iodepth = depth;
-            job.batch_submit = job.batch_submit.min(depth);
-            job.batch_complete_min = job.batch_complete_min.min(depth);
-            job.batch_complete_max = job.batch_complete_max.min(depth);
-        }
-        let jobs = storage.jobs.len() as u64;
-        at.experiment = Experiment::Storage(storage);
+        at.work = work;
         for run in run::run_all(&at, false, stop).map_err(failed)? {
             let Some(summary) = Summary::over(std::slice::from_ref(&run.outcome)) else { continue };
-            let mean = |id| summary.estimate(id).map_or(0.0, |estimate| estimate.mean);
+            let Headline { id, beside: (latency, ..), .. } = run.outcome.section.measured().headline();
+            let mean = |id: &str| summary.estimate(id).map_or(0.0, |estimate| estimate.mean);
             points.push(LoadPoint {
                 delivery: run.outcome.delivery.clone(),
-                in_flight: u64::from(depth) * jobs,
-                iops: mean("iops"),
-                mean_ns: mean("clat"),
-                p99_ns: mean("clat_p99"),
+                in_flight,
+                iops: mean(id),
+                mean_ns: mean(latency),
+                p99_ns: mean(&format!("{latency}_p99")),
             });
         }
     }

@@ -10,7 +10,7 @@ use machine::time::Ps;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The largest drive in memory: what the tests' guests need, many times over.
+/// The largest drive in memory: many times the need of the tests' guests.
 const MEMORY_BYTES_MAX: f64 = (64u64 << 30) as f64;
 
 pub(super) fn nvme(args: &ServeNvmeArgs) -> Result<(), Failure> {
@@ -55,7 +55,7 @@ fn serve(socket: &Path, served: Served, what: &str) -> Result<(), Failure> {
     let server = Server::bind(socket, served, report).map_err(failed)?;
     let bound = socket.to_owned();
     let end = move || {
-        // Gone already: somebody else has taken it away.
+        // Another process may have removed it already.
         _ = std::fs::remove_file(&bound);
         std::process::exit(Failure::Interrupted.exit_code().into());
     };
@@ -83,7 +83,7 @@ fn storage(args: &ServeNvmeArgs) -> Result<(Arc<dyn Blocks>, u64), InputError> {
     Ok((Arc::new(blocks), bytes))
 }
 
-/// `8,100us`: entries, and time from the first one.
+/// Reads `8,100us`: entries, and the time from the first one.
 fn secret_coalescing(text: &str) -> Result<HiddenCoalescing, InputError> {
     let place = Place::option("--secret-coalescing");
     let valid = "a number of entries and a time: 8,100us";

@@ -3,7 +3,7 @@
 use super::options::{self, Meaning};
 use super::{Entry, Section};
 use crate::input::{InputError, Place, Problem, Warning};
-use crate::plan::{IoEngine, Pattern};
+use crate::kinds::storage::{IoEngine, Pattern};
 use crate::setting::Setting;
 use hal::CpuSet;
 use std::collections::BTreeMap;
@@ -19,13 +19,13 @@ pub struct FioJob {
     pub filename: Setting,
     /// Threads.
     pub numjobs: u32,
-    /// Where they may run, with the option that says so.
+    /// The CPUs that they may run on, with the option that sets them.
     pub cpus: Option<(CpuSet, Setting)>,
-    /// Each thread has one CPU of them (`cpus_allowed_policy=split`).
+    /// Each thread gets one of these CPUs (`cpus_allowed_policy=split`).
     pub split: bool,
     /// How it submits.
     pub engine: IoEngine,
-    /// The `hipri` that asks for polling.
+    /// The `hipri` option, if it asks for polling.
     pub polled_by: Option<Setting>,
     /// What it reads and writes.
     pub pattern: Pattern,
@@ -43,16 +43,16 @@ pub struct FioJob {
     pub think_ns: u64,
     /// See `think_ns`.
     pub think_blocks: u32,
-    /// How long it is to run.
+    /// The measured run time.
     pub runtime_ns: Option<u64>,
-    /// How long it runs before that uncounted.
+    /// The uncounted run time before it.
     pub ramp_ns: u64,
 }
 
-/// The jobs of `sections`, each with `overrides` over its own options, and what is to be known about the options.
+/// The jobs of `sections` with `overrides` replacing their own options, and the warnings about options.
 ///
 /// # Errors
-/// An option that fio does not have, a value that cannot be, or one that cannot be honoured.
+/// An option is unknown to fio, or its value is invalid or cannot be honoured.
 pub fn jobs(file: &str, sections: &[Section], overrides: &[Entry]) -> Result<(Vec<FioJob>, Vec<Warning>), InputError> {
     let mut warnings = Vec::new();
     let mut globals: Vec<&Entry> = Vec::new();
@@ -75,7 +75,7 @@ pub fn jobs(file: &str, sections: &[Section], overrides: &[Entry]) -> Result<(Ve
     Ok((jobs, warnings))
 }
 
-/// Whether an option may stand, and what is to be said about it.
+/// Checks that an option is allowed, and adds a warning if it needs one.
 fn judge(entry: &Entry) -> Result<Option<Warning>, InputError> {
     let setting = &entry.setting;
     let name = setting.key.strip_prefix("job.").unwrap_or(&setting.key);
@@ -93,7 +93,7 @@ fn judge(entry: &Entry) -> Result<Option<Warning>, InputError> {
     }
 }
 
-/// The options of one job, the last of each name.
+/// The options of one job. The last option of each name holds.
 struct Options<'a> {
     section: &'a Section,
     by_name: BTreeMap<&'a str, &'a Entry>,
@@ -163,7 +163,7 @@ impl<'a> Options<'a> {
         })
     }
 
-    /// fio's default is buffered; what is simulated is direct I/O.
+    /// fio's default is buffered I/O; the simulation has direct I/O only.
     fn check_direct(&self, warnings: &mut Vec<Warning>) -> Result<(), InputError> {
         match self.get("direct") {
             Some(entry) if !entry.flag()? => {
@@ -224,7 +224,8 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// Submitted at once, waited for, taken at once; what exceeds the depth is the depth, as in fio.
+    /// Batch sizes: I/Os submitted at once, completions waited for, completions taken at once. Each is limited to the
+    /// depth, as in fio.
     fn batches(&self, iodepth: u32) -> Result<(u32, u32, u32), InputError> {
         let submit = match self.number("iodepth_batch", 1, 0..=65_536)? {
             0 => iodepth,

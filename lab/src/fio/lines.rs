@@ -1,17 +1,17 @@
-//! The grammar: sections and entries, each with its line. General INI readers lose lines and bare keys.
+//! The grammar: sections and entries, each with its line. General INI readers lose line numbers and bare keys.
 
 use crate::input::{InputError, Place, Problem};
 use crate::setting::Setting;
 
-/// How deep `include` may nest: enough for people, too little for a circle.
+/// Deepest nesting of `include`: enough for real files, and small enough to stop a cycle.
 const INCLUDE_DEPTH_MAX: u32 = 8;
 
 /// One option of a section.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Place, name as written, value; the value of a bare key is empty.
+    /// Place, name as written, value. A bare key has an empty value.
     pub setting: Setting,
-    /// There was no `=`.
+    /// True if the entry has no `=`.
     pub bare: bool,
 }
 
@@ -27,7 +27,7 @@ pub struct Section {
 }
 
 impl Section {
-    /// Whether its options hold for the job sections below it. fio compares the first six letters, whatever their case.
+    /// True if its options hold for the job sections below it. fio compares the first six letters and ignores case.
     pub fn is_global(&self) -> bool {
         self.name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("global"))
     }
@@ -39,7 +39,7 @@ pub type Include<'a> = &'a dyn Fn(&str, &str) -> Result<(String, Vec<u8>), Strin
 /// The sections of a job file.
 ///
 /// # Errors
-/// Text that is no job file, with its line.
+/// The text is not a job file; the error names the line.
 pub fn sections(file: &str, text: &[u8], include: Include<'_>) -> Result<Vec<Section>, InputError> {
     let mut sections = Vec::new();
     read(file, text, include, 0, &mut sections)?;

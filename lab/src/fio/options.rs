@@ -1,6 +1,6 @@
-//! What each of fio's options means for a simulated run.
+//! The meaning of each of fio's options in a simulated run.
 
-/// What an option means here.
+/// The meaning of an option here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Meaning {
     /// The model follows it.
@@ -9,20 +9,22 @@ pub enum Meaning {
     Alias(&'static str),
     /// Nothing in the result depends on it.
     NoEffect,
-    /// Only these values can be honoured, and change nothing; why, as the rest of "`value` …".
+    /// Only these values can be honoured, and they change nothing. The text gives the reason, as the rest of "`value`
+    /// …".
     Only(&'static [&'static str], &'static str),
-    /// Not modelled: what that means for the result.
+    /// Not modelled; the text gives the consequence for the result.
     Ignored(&'static str),
-    /// Cannot be honoured: why, as the rest of "`value` …", and what would do.
+    /// Cannot be honoured; the texts give the reason, as the rest of "`value` …", and a valid alternative.
     Refused(&'static str, &'static str),
 }
 
-/// The meaning of the option `name`; none when fio has no such option, as far as is known here.
+/// The meaning of the option `name`; none if fio has no such option that is known here.
 pub fn meaning(name: &str) -> Option<Meaning> {
-    groups().find(|(names, _)| names.split_whitespace().any(|known| known == name)).map(|(_, meaning)| meaning)
+    let group = GROUPS.iter().find(|(names, _)| names.split_whitespace().any(|known| known == name));
+    group.map(|&(_, meaning)| meaning)
 }
 
-/// The name itself, or the one that it is an alias of.
+/// The option's main name: `name` itself, or the name that it is an alias of.
 pub fn canonical(name: &str) -> &str {
     match meaning(name) {
         Some(Meaning::Alias(other)) => other,
@@ -32,13 +34,13 @@ pub fn canonical(name: &str) -> &str {
 
 /// Every known name.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    groups().flat_map(|(names, _)| names.split_whitespace())
+    GROUPS.iter().flat_map(|(names, _)| names.split_whitespace())
 }
 
 /// Names that share a meaning, and the meaning.
-fn groups() -> impl Iterator<Item = (&'static str, Meaning)> {
+const GROUPS: &[(&str, Meaning)] = {
     use Meaning::{Alias, Ignored, Modelled, NoEffect, Only, Refused};
-    [
+    &[
         (
             "bs cpus_allowed cpus_allowed_policy direct filename fixedbufs hipri iodepth iodepth_batch \
              iodepth_batch_complete_max iodepth_batch_complete_min ioengine kb_base numjobs ramp_time \
@@ -159,5 +161,4 @@ fn groups() -> impl Iterator<Item = (&'static str, Meaning)> {
             Refused("asks for data placement, which is not modelled", "a job without it"),
         ),
     ]
-    .into_iter()
-}
+};

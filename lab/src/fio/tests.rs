@@ -1,6 +1,6 @@
 use super::*;
 use crate::input::{Place, Warning};
-use crate::plan::IoEngine;
+use crate::kinds::storage::IoEngine;
 use proptest::prelude::*;
 
 fn none(path: &str, _: &str) -> Result<(String, Vec<u8>), String> {

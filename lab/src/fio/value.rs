@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 const CPU_MAX: u32 = 4095;
 
 impl Entry {
-    /// The error that the value is wrong; of a bare key, that the key is.
+    /// An error about the value, or about the key if the key is bare.
     pub(super) fn wrong(&self, why: impl Into<String>, valid: impl Into<String>) -> InputError {
         let setting = &self.setting;
         let shown = if self.bare { &setting.key } else { &setting.text };

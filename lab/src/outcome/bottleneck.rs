@@ -1,48 +1,55 @@
-//! What limited a run, derived from measured utilisations alone.
+//! The bottleneck of a run, derived from measured utilisations alone.
 //!
-//! The rule: each of drive link, drive media, MSI path and CPU is as busy as its busiest member, averaged over the
-//! seeds; the busiest of the four is the bottleneck if it is at least [`SATURATED`] busy. Of equals, the one nearer to
-//! the drive counts, because it starves what lies behind it. A link is busy with data, and while it must stay free behind
-//! the drive's own MSIs: both take from the same time. Under the threshold nothing is saturated: the load is
-//! bounded by what is kept in flight.
+//! There are four candidates: drive link, drive media, MSI path and CPU. Each is as busy as its busiest member,
+//! averaged over the seeds. The busiest candidate is the bottleneck if it is at least [`SATURATED`] busy. Among
+//! equals, the one nearer to the drive wins, because it starves those behind it. A link is busy while it moves data,
+//! and while it must stay free behind the drive's own MSIs: both take from the same time. Below the threshold nothing
+//! is saturated: the number of requests in flight limits the load.
 
 use core::fmt;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::{CpuTime, Outcome, ServerKind};
 
-/// The utilisation from which a server counts as saturated. Not 1: with random service times a server behind a finite
-/// number of requests in flight is never quite always busy.
+/// The utilisation from which a server counts as saturated. It is below 1: with random service times and a finite
+/// number of requests in flight, a server is never quite always busy.
 pub const SATURATED: f64 = 0.9;
 
-/// What limits throughput.
+/// The limit of throughput.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bottleneck {
-    /// The link of a drive is never free: it moves data, or stays free behind an MSI that data may not overtake.
-    DriveLink,
-    /// A drive's media slots are all in use.
-    DriveMedia,
-    /// An accelerator's engine always serves.
-    Engine,
-    /// The link of another device than a drive is never free.
-    DeviceLink,
-    /// The way of an MSI from the drive to a LAPIC, at this server.
+    /// This server on the way of an MSI from the drive to a LAPIC.
     MsiPath(ServerKind),
     /// A CPU has no idle time.
     Cpu,
     /// Nothing is saturated.
     None,
+    /// This part of the kind's devices is always in use. In files its id stands alone.
+    #[serde(untagged)]
+    Device(DevicePart),
+}
+
+/// A part of a kind's devices that can limit throughput.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DevicePart {
+    /// Its name in files.
+    pub id: &'static str,
+    /// Its name in texts.
+    pub name: &'static str,
+}
+
+impl Serialize for DevicePart {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.id)
+    }
 }
 
 impl fmt::Display for Bottleneck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::DriveLink => f.write_str("drive link"),
-            Self::DriveMedia => f.write_str("drive media"),
-            Self::Engine => f.write_str("engine"),
-            Self::DeviceLink => f.write_str("device link"),
+            Self::Device(part) => f.write_str(part.name),
             Self::MsiPath(server) => write!(f, "MSI path ({})", server.name()),
             Self::Cpu => f.write_str("CPU"),
             Self::None => f.write_str("none"),
@@ -50,12 +57,13 @@ impl fmt::Display for Bottleneck {
     }
 }
 
-/// A bottleneck and the utilisations that it was found from.
+/// A bottleneck and the utilisations that led to it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     /// The verdict.
     pub bottleneck: Bottleneck,
-    /// Utilisation of every candidate, as a fraction, nearest to the drive first; an MSI-path server each.
+    /// Utilisation of every candidate, as a fraction, nearest to the drive first. Each server of the MSI path is a
+    /// candidate.
     pub utilisation: Vec<(Bottleneck, f64)>,
 }
 
@@ -82,7 +90,7 @@ impl Finding {
 
     /// The busiest candidate and its utilisation.
     pub fn highest(&self) -> (Bottleneck, f64) {
-        // Strictly greater: of equals the first, nearest to the drive.
+        // Strictly greater, so that the first of equals wins: the one nearest to the drive.
         self.utilisation.iter().copied().fold((Bottleneck::None, 0.0), |best, c| if c.1 > best.1 { c } else { best })
     }
 }
@@ -99,10 +107,10 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Every candidate of a run and how busy it was, nearest to the device first.
+/// Every candidate of a run and its utilisation, nearest to the device first.
 fn candidates(outcome: &Outcome) -> Vec<(Bottleneck, f64)> {
     let server = |kind| outcome.servers.iter().filter(move |server| server.kind == kind).map(|server| server.busy);
     let msi_path = MSI_PATH.map(|kind| (Bottleneck::MsiPath(kind), server(kind).fold(0.0, f64::max)));
     let cpu = outcome.cpus.iter().map(CpuTime::busy).fold(0.0, f64::max);
-    outcome.section.devices().into_iter().chain(msi_path).chain([(Bottleneck::Cpu, cpu)]).collect()
+    outcome.section.measured().devices().into_iter().chain(msi_path).chain([(Bottleneck::Cpu, cpu)]).collect()
 }

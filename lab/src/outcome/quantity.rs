@@ -30,22 +30,22 @@ pub enum Unit {
 pub struct Quantity {
     /// Stable name in files; the published tables' name where they have one.
     pub id: &'static str,
-    /// As the table prints it.
+    /// Its name in the table.
     pub label: &'static str,
     /// Its unit.
     pub unit: Unit,
     /// The heading under which the table shows it.
     pub heading: &'static str,
-    /// Its value in one run; none where it does not apply, as notifications per MSI without an MSI.
+    /// Its value in one run. None where it does not apply, for example notifications per MSI without an MSI.
     pub of: fn(&Outcome) -> Option<f64>,
 }
 
 /// Headings that several kinds have.
-pub(super) const THROUGHPUT: &str = "Throughput";
+pub(crate) const THROUGHPUT: &str = "Throughput";
 const INTERRUPTS: &str = "Interrupts";
 const CPU_TIME: &str = "CPU time";
 
-pub(super) const fn quantity(
+pub(crate) const fn quantity(
     id: &'static str,
     label: &'static str,
     unit: Unit,
@@ -55,8 +55,8 @@ pub(super) const fn quantity(
     Quantity { id, label, unit, heading, of }
 }
 
-/// Messages, notifications and handlers: of every kind whose interrupts are MSIs.
-pub(super) const MSI_PATH: &[Quantity] = &[
+/// Messages, notifications and handlers, for every kind whose interrupts are MSIs.
+pub(crate) const MSI_PATH: &[Quantity] = &[
     quantity("msi", "MSIs sent", PerSecond, INTERRUPTS, |o| per_second(o, o.interrupts.msis)),
     quantity("interrupts", "MSIs handled", PerSecond, INTERRUPTS, |o| per_second(o, o.interrupts.dispatched)),
     quantity("msi_per_vector", "handled, a vector", PerSecond, INTERRUPTS, |o| {
@@ -101,15 +101,15 @@ pub(super) const MSI_PATH: &[Quantity] = &[
     }),
 ];
 
-/// Where the CPUs' time goes: of every kind.
-pub(super) const CPU: &[Quantity] = &[
+/// The use of the CPUs' time, for every kind.
+pub(crate) const CPU: &[Quantity] = &[
     quantity("cpu_user", "user", Percent, CPU_TIME, |o| cpu_share(o, |c| c.user_ns)),
     quantity("cpu_system", "system", Percent, CPU_TIME, |o| cpu_share(o, |c| c.system_ns)),
     quantity("cpu_irq", "interrupt", Percent, CPU_TIME, |o| cpu_share(o, |c| c.irq_ns)),
     quantity("cpu_idle", "idle", Percent, CPU_TIME, |o| cpu_share(o, |c| c.idle_ns)),
 ];
 
-/// A quantity as the published tables have it, where their name or unit is another than ours.
+/// A quantity of the published tables whose name or unit differs from ours.
 pub struct Published {
     /// As published.
     pub name: &'static str,
@@ -117,15 +117,15 @@ pub struct Published {
     pub of: fn(&Outcome) -> Option<f64>,
 }
 
-pub(super) fn per_second(outcome: &Outcome, count: u64) -> Option<f64> {
+pub(crate) fn per_second(outcome: &Outcome, count: u64) -> Option<f64> {
     ratio_f(count as f64 * 1e9, outcome.span_ns as f64)
 }
 
-pub(super) fn percent(a: u64, b: u64) -> Option<f64> {
+pub(crate) fn percent(a: u64, b: u64) -> Option<f64> {
     ratio(a, b).map(|share| share * 100.0)
 }
 
-pub(super) fn ratio_f(a: f64, b: f64) -> Option<f64> {
+pub(crate) fn ratio_f(a: f64, b: f64) -> Option<f64> {
     (b != 0.0).then(|| a / b)
 }
 
@@ -133,10 +133,10 @@ fn cpu_share(outcome: &Outcome, part: fn(&CpuTime) -> u64) -> Option<f64> {
     percent(outcome.cpus.iter().map(part).sum(), outcome.cpus.iter().map(CpuTime::total_ns).sum())
 }
 
-pub(super) fn mean(latency: &Latency) -> Option<f64> {
+pub(crate) fn mean(latency: &Latency) -> Option<f64> {
     (latency.count != 0).then_some(latency.mean_ns)
 }
 
-pub(super) fn at(latency: &Latency, percentile: usize) -> Option<f64> {
+pub(crate) fn at(latency: &Latency, percentile: usize) -> Option<f64> {
     (latency.count != 0).then(|| latency.percentiles_ns[percentile] as f64)
 }

@@ -1,29 +1,12 @@
 //! A small synthetic set of outcomes with round figures, shared by the report tests.
 
-use super::{CpuTime, Drive, Engine, Fault, Interrupts, Latency, Outcome, Section, Server, ServerKind, Stages};
-use super::{StorageOutcome, Timeline};
+use super::{CpuTime, Engine, Fault, Interrupts, Latency, Outcome, Section, Server, ServerKind, Timeline};
+use crate::kinds::storage::{Drive, Stages, StorageOutcome};
 
 /// One second of two drives and two CPUs. `scale` multiplies throughput, so that seeds differ.
 pub(crate) fn outcome(delivery: &str, seed: u64, scale: f64) -> Outcome {
     let posted = delivery == "posted";
     let ios = (1_000_000.0 * scale) as u64;
-    let drive = |name: &str| Drive {
-        name: name.into(),
-        ios,
-        bytes: ios * 4096,
-        errors: 0,
-        msis: ios / 2,
-        link_busy: 0.4,
-        link_held: 0.1,
-        media_busy: 0.25,
-    };
-    let latency = |mean_ns: f64| Latency {
-        count: 2 * ios,
-        mean_ns,
-        min_ns: 1_000,
-        max_ns: 900_000,
-        percentiles_ns: [mean_ns as u64, 120_000, 250_000, 500_000, 800_000],
-    };
     let cpu =
         |cpu| CpuTime { cpu, user_ns: 200_000_000, system_ns: 300_000_000, irq_ns: 100_000_000, idle_ns: 400_000_000 };
     let server = |kind, busy| Server { kind, index: 0, busy };
@@ -71,25 +54,46 @@ pub(crate) fn outcome(delivery: &str, seed: u64, scale: f64) -> Outcome {
             .into(),
         },
         engine: Engine { events: 12_000_000, switches: 8_000_000, host_ns: seed * 1_000_003, digest: 0xfeed },
-        section: Section::Storage(StorageOutcome {
-            drives: vec![drive("nvme0"), drive("nvme1")],
-            completion_latency: latency(100_000.0),
-            submission_latency: latency(1_310.0),
-            stages: Stages {
-                user_ns: 482.0,
-                submit_ns: 1_310.0,
-                queue_ns: 2_000.0,
-                media_ns: 80_000.0,
-                link_ns: 9_000.0,
-                post_to_msi_ns: 457.0,
-                msi_to_handler_ns: if posted { 900.0 } else { 5_000.0 },
-                handler_to_application_ns: 1_751.0,
-            },
-        }),
+        section: Section::Storage(storage(ios, posted)),
     }
 }
 
-/// Three seeds of remapped, then of posted delivery, posted half as fast again.
+fn storage(ios: u64, posted: bool) -> StorageOutcome {
+    let drive = |name: &str| Drive {
+        name: name.into(),
+        ios,
+        bytes: ios * 4096,
+        errors: 0,
+        msis: ios / 2,
+        link_busy: 0.4,
+        link_held: 0.1,
+        media_busy: 0.25,
+    };
+    let latency = |mean_ns: f64| Latency {
+        count: 2 * ios,
+        mean_ns,
+        min_ns: 1_000,
+        max_ns: 900_000,
+        percentiles_ns: [mean_ns as u64, 120_000, 250_000, 500_000, 800_000],
+    };
+    StorageOutcome {
+        drives: vec![drive("nvme0"), drive("nvme1")],
+        completion_latency: latency(100_000.0),
+        submission_latency: latency(1_310.0),
+        stages: Stages {
+            user_ns: 482.0,
+            submit_ns: 1_310.0,
+            queue_ns: 2_000.0,
+            media_ns: 80_000.0,
+            link_ns: 9_000.0,
+            post_to_msi_ns: 457.0,
+            msi_to_handler_ns: if posted { 900.0 } else { 5_000.0 },
+            handler_to_application_ns: 1_751.0,
+        },
+    }
+}
+
+/// Three seeds of remapped delivery, then three of posted delivery with 1.5 times its throughput.
 pub(crate) fn outcomes() -> Vec<Outcome> {
     let seeds = |delivery: &'static str, scale: f64| {
         [(1, 0.99), (2, 1.0), (3, 1.01)].map(|(seed, noise)| outcome(delivery, seed, scale * noise))

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Fault, Finding, Outcome, Quantity, Stages, Unit};
+use super::{Fault, Finding, Outcome, Quantity, Unit};
+use crate::kinds::Means;
 
 /// A mean over seeds and its 95 % confidence.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -16,7 +17,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Mean and confidence of independent samples; none of none.
+    /// Mean and confidence of independent samples; none without samples.
     pub fn of(samples: &[f64]) -> Option<Self> {
         let n = samples.len();
         if n == 0 {
@@ -75,9 +76,9 @@ pub struct Summary {
     pub figures: Vec<Figure>,
     /// What limited throughput.
     pub bottleneck: Finding,
-    /// Where the time of one I/O goes, averaged over the seeds; only of a storage experiment.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stages: Option<Stages>,
+    /// The means that only its kind has in addition to the figures, averaged over the seeds.
+    #[serde(flatten)]
+    pub means: Option<Means>,
     /// Faults with their counts added over the seeds, sorted.
     pub faults: Vec<Fault>,
 }
@@ -94,32 +95,17 @@ impl Summary {
             delivery: first.delivery.clone(),
             seeds: outcomes.iter().map(|o| o.seed).collect(),
             span_ns: outcomes.iter().map(|o| o.span_ns).min().unwrap_or(0),
-            figures: first.section.quantities().iter().map(figure).collect(),
+            figures: first.section.measured().quantities().iter().map(figure).collect(),
             bottleneck: Finding::of(outcomes),
-            stages: mean_stages(outcomes),
+            means: first.section.measured().means(outcomes),
             faults: added_faults(outcomes),
         })
     }
 
-    /// The estimate of a quantity by its id; none of an unknown one and where no run had a value.
+    /// The estimate of a quantity by its id. None if the id is unknown or no run had a value.
     pub fn estimate(&self, id: &str) -> Option<Estimate> {
         self.figures.iter().find(|figure| figure.id == id)?.estimate
     }
-}
-
-fn mean_stages(outcomes: &[Outcome]) -> Option<Stages> {
-    let stages: Vec<&Stages> = outcomes.iter().map(|o| Some(&o.storage()?.stages)).collect::<Option<_>>()?;
-    let mean = |stage: fn(&Stages) -> f64| stages.iter().map(|s| stage(s)).sum::<f64>() / stages.len() as f64;
-    Some(Stages {
-        user_ns: mean(|s| s.user_ns),
-        submit_ns: mean(|s| s.submit_ns),
-        queue_ns: mean(|s| s.queue_ns),
-        media_ns: mean(|s| s.media_ns),
-        link_ns: mean(|s| s.link_ns),
-        post_to_msi_ns: mean(|s| s.post_to_msi_ns),
-        msi_to_handler_ns: mean(|s| s.msi_to_handler_ns),
-        handler_to_application_ns: mean(|s| s.handler_to_application_ns),
-    })
 }
 
 fn added_faults(outcomes: &[Outcome]) -> Vec<Fault> {

@@ -1,6 +1,7 @@
 use hdrhistogram::Histogram;
 
 use super::*;
+use crate::kinds::storage::{DRIVE_LINK, Drive, StorageOutcome};
 
 /// Literal rows of the two-sided 95 % column of the printed table.
 #[test]
@@ -50,7 +51,7 @@ fn nothing_measured_gives_no_figures_and_no_panic() {
 
 #[test]
 fn quantity_ids_are_unique() {
-    let quantities = Section::default().quantities();
+    let quantities = Section::default().measured().quantities();
     for (at, quantity) in quantities.iter().enumerate() {
         assert!(quantities[..at].iter().all(|q| q.id != quantity.id), "{} twice", quantity.id);
     }
@@ -77,10 +78,10 @@ fn utilised(link: f64, remap: f64, cpu_idle: u64) -> Outcome {
 #[test]
 fn bottleneck_is_the_busiest_saturated_server() {
     let found = |link, remap, idle| Finding::of(&[utilised(link, remap, idle)]);
-    assert_eq!(found(0.95, 0.4, 50).bottleneck, Bottleneck::DriveLink);
+    assert_eq!(found(0.95, 0.4, 50).bottleneck, DRIVE_LINK);
     assert_eq!(found(0.95, 0.98, 50).bottleneck, Bottleneck::MsiPath(ServerKind::Remapping));
     assert_eq!(found(0.95, 0.98, 1).bottleneck, Bottleneck::Cpu, "one saturated CPU of two is enough");
-    assert_eq!(found(0.95, 0.95, 50).bottleneck, Bottleneck::DriveLink, "of equals the one nearer to the drive");
+    assert_eq!(found(0.95, 0.95, 50).bottleneck, DRIVE_LINK, "of equals the one nearer to the drive");
     assert_eq!(found(0.89, 0.5, 50).bottleneck, Bottleneck::None);
     assert_eq!(found(0.2, 0.3, 29).to_string(), "none; busiest CPU, 71 %");
     assert_eq!(found(0.2, 0.98, 29).to_string(), "MSI path (remapping unit), 98 % busy");

@@ -1,4 +1,4 @@
-//! One calibrated constant, and the groups that a platform has of them.
+//! One calibrated constant, and the groups of constants that a platform has.
 
 use super::Unit;
 use crate::input::Place;
@@ -10,17 +10,17 @@ pub struct Constant {
     pub value: f64,
     /// Why this value.
     pub reason: String,
-    /// Free: `campanile calibrate` may vary it. Everything else is held.
+    /// Free: `campanile calibrate` may vary it. It holds all other constants fixed.
     pub fit: bool,
-    /// Where it was set last.
+    /// The place that set it last.
     pub place: Place,
 }
 
-/// The reason of a constant that a platform need not give.
+/// The reason text of an optional constant that the platform does not give.
 const ABSENT: &str = "not given: nothing on this platform needs it";
 
 impl Constant {
-    /// What stands for a constant that nothing on the platform needs.
+    /// The placeholder for a constant that nothing on the platform needs.
     pub(super) fn absent(spec: &Spec, place: &Place) -> Self {
         Self { value: spec.min, reason: ABSENT.into(), fit: false, place: place.clone() }
     }
@@ -51,7 +51,7 @@ impl Constant {
     }
 }
 
-/// What a constant may be.
+/// Name, unit and bounds of a constant.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Spec {
     /// Its name in its group.
@@ -62,20 +62,20 @@ pub struct Spec {
     pub min: f64,
     /// Largest value, in the base of the unit.
     pub max: f64,
-    /// Which platforms must give it.
+    /// The platforms that must give it.
     pub needed: Needed,
 }
 
-/// Which platforms must give a constant. To the others it is [`Constant::absent`] unless they do.
+/// The platforms that must give a constant. On other platforms it is [`Constant::absent`] unless they give it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Needed {
-    /// Every one.
+    /// Every platform.
     Always,
-    /// Those with PCI devices, whose interrupts are MSIs: drives, an accelerator.
+    /// Platforms with PCI devices, whose interrupts are MSIs: drives, an accelerator.
     Pci,
-    /// Those with drives.
+    /// Platforms with drives.
     Drives,
-    /// Those with any device: all but a GIC alone.
+    /// Platforms with any device: all except those with a GIC alone.
     Devices,
 }
 

@@ -2,6 +2,7 @@
 
 use super::Unit;
 use super::constant::{Constant, Spec, constants};
+use crate::work;
 use hal::Work;
 
 constants! {
@@ -22,23 +23,23 @@ constants! {
         pir_harvest: Time 0.0 1e6 for Pci,
         /// [`Work::PidClearOn`].
         pid_clear_on: Time 0.0 1e6 for Pci,
-        /// [`Work::UserAio`].
+        /// [`crate::work::USER_AIO`].
         user_aio: Time 0.0 1e6 for Drives,
-        /// [`Work::SubmitAio`].
+        /// [`crate::work::SUBMIT_AIO`].
         submit_aio: Time 0.0 1e6 for Drives,
-        /// [`Work::CompleteAio`].
+        /// [`crate::work::COMPLETE_AIO`].
         complete_aio: Time 0.0 1e6 for Drives,
-        /// [`Work::UserUring`].
+        /// [`crate::work::USER_URING`].
         user_uring: Time 0.0 1e6 for Drives,
-        /// [`Work::SubmitUring`].
+        /// [`crate::work::SUBMIT_URING`].
         submit_uring: Time 0.0 1e6 for Drives,
-        /// [`Work::CompleteUring`].
+        /// [`crate::work::COMPLETE_URING`].
         complete_uring: Time 0.0 1e6 for Drives,
-        /// [`Work::UserPolled`].
+        /// [`crate::work::USER_POLLED`].
         user_polled: Time 0.0 1e6 for Drives,
-        /// [`Work::SubmitPolled`].
+        /// [`crate::work::SUBMIT_POLLED`].
         submit_polled: Time 0.0 1e6 for Drives,
-        /// [`Work::CompletePolled`].
+        /// [`crate::work::COMPLETE_POLLED`].
         complete_polled: Time 0.0 1e6 for Drives,
         /// [`Work::PollLook`]. Not zero: a poll that takes no time would never end.
         poll_look: Time 1.0 1e6 for Devices,
@@ -71,26 +72,20 @@ impl Cpu {
             Work::ReapEntry => &self.reap_entry,
             Work::PirHarvest => &self.pir_harvest,
             Work::PidClearOn => &self.pid_clear_on,
-            Work::UserAio => &self.user_aio,
-            Work::SubmitAio => &self.submit_aio,
-            Work::CompleteAio => &self.complete_aio,
-            Work::UserUring => &self.user_uring,
-            Work::SubmitUring => &self.submit_uring,
-            Work::CompleteUring => &self.complete_uring,
-            Work::UserPolled => &self.user_polled,
-            Work::SubmitPolled => &self.submit_polled,
-            Work::CompletePolled => &self.complete_polled,
+            work::USER_AIO => &self.user_aio,
+            work::SUBMIT_AIO => &self.submit_aio,
+            work::COMPLETE_AIO => &self.complete_aio,
+            work::USER_URING => &self.user_uring,
+            work::SUBMIT_URING => &self.submit_uring,
+            work::COMPLETE_URING => &self.complete_uring,
+            work::USER_POLLED => &self.user_polled,
+            work::SUBMIT_POLLED => &self.submit_polled,
+            work::COMPLETE_POLLED => &self.complete_polled,
             Work::PollLook => &self.poll_look,
             Work::CheckLook => &self.check_look,
             Work::RemoteCompletion => &self.remote_completion,
             Work::ContextSwitch => &self.context_switch,
-            Work::StreamEntry
-            | Work::SoftPass
-            | Work::FabricSubmit
-            | Work::FabricComplete
-            | Work::FabricServe
-            | Work::ThreadWake
-            | Work::Raise => return None,
+            _ => return None,
         })
     }
 
@@ -171,7 +166,7 @@ constants! {
         engine_depth: Count 1.0 255.0,
         /// MOVDIR64B: 64 bytes posted to a portal. Scaled by `cpu.scale`.
         portal_write: Time 0.0 1e6,
-        /// [`Work::StreamEntry`]. Scaled by `cpu.scale`.
+        /// [`crate::work::STREAM_ENTRY`]. Scaled by `cpu.scale`.
         stream_entry: Time 0.0 1e6,
         /// MSI-X vectors; one belongs to the device's own errors.
         vectors: Count 2.0 2048.0,
@@ -184,11 +179,11 @@ constants! {
     Nic {
         /// [`Work::SoftPass`].
         soft_pass: Time 0.0 1e6,
-        /// [`Work::FabricSubmit`].
+        /// [`crate::work::FABRIC_SUBMIT`].
         submit: Time 0.0 1e6,
-        /// [`Work::FabricComplete`].
+        /// [`crate::work::FABRIC_COMPLETE`].
         complete: Time 0.0 1e6,
-        /// [`Work::FabricServe`].
+        /// [`crate::work::FABRIC_SERVE`].
         serve: Time 0.0 1e6,
         /// The NIC's time for one send request.
         service: Time 0.0 1e6,
@@ -250,7 +245,7 @@ constants! {
         write_pending: Time 0.0 1e6,
         /// [`Work::ThreadWake`].
         thread_wake: Time 0.0 1e6,
-        /// [`Work::Raise`].
+        /// [`crate::work::RAISE`].
         raise: Time 0.0 1e6,
     }
 }

@@ -14,6 +14,7 @@ pub use unit::Unit;
 
 use crate::input::InputError;
 use crate::setting::Setting;
+use crate::work;
 use hal::Work;
 
 /// A server's constants.
@@ -48,22 +49,22 @@ impl Platform {
         key.split_once('.').is_some_and(|(group, _)| GROUPS.contains(&group))
     }
 
-    /// The kind of drive of that name.
+    /// The kind of drive with that name.
     pub fn drive(&self, kind: &str) -> Option<&Drive> {
         self.drives.iter().find(|(name, _)| name == kind).map(|(_, drive)| drive)
     }
 
-    /// What one unit of `work` takes on this platform, in picoseconds: zero of work of a kind that it does not have.
+    /// The cost of one unit of `work` on this platform, in picoseconds. Zero for work that the platform does not have.
     pub fn work_ps(&self, work: Work) -> u64 {
         let (nic, gic) = (self.nic.as_ref(), self.gic.as_ref());
         let cost = self.cpu.work(work).or(match work {
-            Work::StreamEntry => self.accelerator.as_ref().map(|accelerator| &accelerator.stream_entry),
+            work::STREAM_ENTRY => self.accelerator.as_ref().map(|accelerator| &accelerator.stream_entry),
             Work::SoftPass => nic.map(|nic| &nic.soft_pass),
-            Work::FabricSubmit => nic.map(|nic| &nic.submit),
-            Work::FabricComplete => nic.map(|nic| &nic.complete),
-            Work::FabricServe => nic.map(|nic| &nic.serve),
+            work::FABRIC_SUBMIT => nic.map(|nic| &nic.submit),
+            work::FABRIC_COMPLETE => nic.map(|nic| &nic.complete),
+            work::FABRIC_SERVE => nic.map(|nic| &nic.serve),
             Work::ThreadWake => gic.map(|gic| &gic.thread_wake),
-            Work::Raise => gic.map(|gic| &gic.raise),
+            work::RAISE => gic.map(|gic| &gic.raise),
             _ => None,
         });
         cost.map_or(0, |cost| self.cpu.scaled_ps(cost))
@@ -93,7 +94,7 @@ impl Platform {
         self.constants().into_iter().filter(|(_, _, constant)| constant.fit).collect()
     }
 
-    /// The constant with that dotted key, to change.
+    /// The constant with that dotted key, mutable.
     pub fn get_mut(&mut self, key: &str) -> Option<(&'static Spec, &mut Constant)> {
         let (group, name) = key.rsplit_once('.')?;
         match group {
@@ -127,10 +128,10 @@ impl Platform {
         Ok(())
     }
 
-    /// Sets one constant. It is then no longer free, and its reason is that it was set.
+    /// Sets one constant. The constant is then no longer free, and its reason says that it was set.
     ///
     /// # Errors
-    /// Nothing has that key, or the value has the wrong unit or is out of bounds.
+    /// The key is unknown, or the value has the wrong unit or is out of bounds.
     pub fn set(&mut self, setting: &Setting) -> Result<(), InputError> {
         let Some((spec, constant)) = self.get_mut(&setting.key) else {
             let names: Vec<String> = self.constants().into_iter().map(|(key, ..)| key).collect();

@@ -122,7 +122,8 @@ impl Platform {
     }
 }
 
-/// The kinds of drive of a file, each over the base's kind of the same name; without any, those of the base.
+/// The kinds of drive in a file. Each refines the base's kind of the same name. A file without any has those of the
+/// base.
 fn drives(root: &Table<'_, '_>, base: Option<&Platform>) -> Result<Vec<(String, Drive)>, InputError> {
     let valid = "a table a kind of drive: [drive.gen5]";
     let lent = |kind: &str| base.and_then(|base| base.drive(kind)).map(Drive::iter);
@@ -164,7 +165,7 @@ impl<'d, 't> Group<'d, 't> {
         Ok(Self { table, place, key: parent.key(key) })
     }
 
-    /// As [`Self::constant`], of one that may be absent unless it is needed.
+    /// As [`Self::constant`], for a constant that may be absent unless the platform needs it.
     fn constant_if<'a>(
         &self,
         is_needed: bool,
@@ -184,7 +185,7 @@ impl<'d, 't> Group<'d, 't> {
         self.table.as_ref().is_some_and(|table| table.get(spec.name).is_some())
     }
 
-    /// The constant of `spec`: this file's, else the base's.
+    /// The constant of `spec`, from this file or else from the base.
     fn constant<'a>(
         &self,
         spec: &Spec,

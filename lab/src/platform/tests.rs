@@ -5,7 +5,7 @@ fn load(name: &str) -> Platform {
     Platform::load(&Setting::new(Place::option("--platform"), "", name)).unwrap()
 }
 
-/// A platform file that is `emr` but for `lines`.
+/// A platform file that differs from `emr` only in `lines`.
 fn variant(lines: &str) -> Result<Platform, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.toml");

@@ -35,7 +35,7 @@ impl Unit {
         }
     }
 
-    /// A value of the base with the unit that reads best.
+    /// A value in the base unit, printed with the most readable unit.
     pub fn format(self, value: f64) -> String {
         if self == Self::Flag {
             return (value != 0.0).to_string();
@@ -51,10 +51,10 @@ impl Unit {
         format!("{}{space}{}", (value / best.1 * 1e6).round() / 1e6, best.0)
     }
 
-    /// Reads a setting as a quantity from `min` to `max` (in the base).
+    /// Reads a setting as a quantity from `min` to `max` (in the base unit).
     ///
     /// # Errors
-    /// No number, no unit or a wrong one, not whole where it must be, or out of bounds.
+    /// The text has no number, no unit or a wrong unit, is not whole where it must be, or is out of bounds.
     pub fn read(self, setting: &Setting, min: f64, max: f64) -> Result<f64, InputError> {
         let valid = self.valid(min, max);
         let wrong = |why: &str| InputError::value(&setting.place, &setting.key, &setting.text, why, valid.as_str());

@@ -42,14 +42,14 @@ fn decimals(unit: Unit, scaled: f64) -> usize {
 }
 
 /// A value with its prefix and unit: `2.184 M`, `230.1 µs`, `84.21 %`.
-pub(super) fn value(unit: Unit, value: f64) -> String {
+pub(crate) fn value(unit: Unit, value: f64) -> String {
     let scale = scale_of(unit, value);
     let scaled = value / scale.factor;
     format!("{scaled:.*}{}", decimals(unit, scaled), scale.suffix)
 }
 
 /// A mean with its confidence on the same scale: `2.184 ±0.009 M`; `±n/a` of one seed, `–` of nothing.
-pub(super) fn estimate(unit: Unit, estimate: Option<Estimate>) -> String {
+pub(crate) fn estimate(unit: Unit, estimate: Option<Estimate>) -> String {
     let Some(Estimate { mean, ci95, .. }) = estimate else { return "–".into() };
     let scale = scale_of(unit, mean);
     let scaled = mean / scale.factor;
@@ -59,7 +59,7 @@ pub(super) fn estimate(unit: Unit, estimate: Option<Estimate>) -> String {
 }
 
 /// How `now` compares with `before`: `+35.2 %`, of shares in points: `-12.4 pt`. Nothing against zero.
-pub(super) fn change(unit: Unit, before: Option<Estimate>, now: Option<Estimate>) -> Option<String> {
+pub(crate) fn change(unit: Unit, before: Option<Estimate>, now: Option<Estimate>) -> Option<String> {
     let (before, now) = (before?.mean, now?.mean);
     match unit {
         Unit::Percent => Some(format!("{} pt", signed(now - before))),
@@ -69,17 +69,17 @@ pub(super) fn change(unit: Unit, before: Option<Estimate>, now: Option<Estimate>
 }
 
 /// With its sign and one decimal; never `-0.0`.
-pub(super) fn signed(value: f64) -> String {
+pub(crate) fn signed(value: f64) -> String {
     format!("{:+.1}", if value.abs() < 0.05 { 0.0 } else { value })
 }
 
 /// A figure in a published unit: `1,991,000`, `313.0`, `3.25`.
-pub(super) fn plain(value: f64) -> String {
+pub(crate) fn plain(value: f64) -> String {
     plain_beside(value, value)
 }
 
 /// A figure with as many decimals as its greater neighbour has: a confidence beside its mean.
-pub(super) fn plain_beside(neighbour: f64, value: f64) -> String {
+pub(crate) fn plain_beside(neighbour: f64, value: f64) -> String {
     match neighbour.abs() {
         x if x >= 10_000.0 => thousands(value),
         x if x >= 100.0 => format!("{value:.1}"),
@@ -88,7 +88,7 @@ pub(super) fn plain_beside(neighbour: f64, value: f64) -> String {
 }
 
 /// A duration in ns, without trailing zeros: `33 s`, `1.5 ms`.
-pub(super) fn duration(ns: f64) -> String {
+pub(crate) fn duration(ns: f64) -> String {
     let scale = scale_of(Unit::Nanoseconds, ns);
     format!("{}{}", (ns / scale.factor * 1000.0).round() / 1000.0, scale.suffix)
 }

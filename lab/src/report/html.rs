@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::plots::{self, Axes, Bar, Series, escape};
-use super::{RunReport, accelerator, figure, network, rdma, storage, table, threaded};
-use crate::outcome::{Bottleneck, Headline, Section, Summary, Timeline, Unit};
+use super::{RunReport, figure, table};
+use crate::outcome::{Bottleneck, Headline, Summary, Timeline, Unit};
 
 /// The page, whole. It refers to nothing outside itself.
 pub fn page(report: &RunReport) -> String {
@@ -24,20 +24,13 @@ pub fn page(report: &RunReport) -> String {
     document(&report.scenario, &sections.concat())
 }
 
-/// What only this kind of experiment has to show.
+/// The sections that only this kind of experiment has.
 fn own(report: &RunReport) -> String {
-    match report.outcomes.first().map(|outcome| &outcome.section) {
-        Some(Section::Storage(_)) => storage::sections(report),
-        Some(Section::Accelerator(_)) => accelerator::sections(report),
-        Some(Section::Rdma(_)) => rdma::sections(report),
-        Some(Section::Network(_)) => network::sections(report),
-        Some(Section::Threaded(_)) => threaded::sections(report),
-        None => String::new(),
-    }
+    report.outcomes.first().map_or_else(String::new, |outcome| outcome.section.measured().page(report))
 }
 
 /// A page from its title and the finished HTML of its body.
-pub(super) fn document(title: &str, body: &str) -> String {
+pub(crate) fn document(title: &str, body: &str) -> String {
     let title = escape(title);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -61,8 +54,19 @@ none is, what is kept in flight bounds the load.</p>
 waiting of its other requests: the stages explain latency, not throughput.</p>
 ";
 
-pub(super) fn section(title: &str, body: String) -> String {
+pub(crate) fn section(title: &str, body: String) -> String {
     if body.is_empty() { body } else { format!("<section>\n<h2>{title}</h2>\n{body}</section>\n") }
+}
+
+/// One quantity as bars, one for each variant that has it; empty when none has.
+pub(crate) fn variant_bars(report: &RunReport, title: &str, id: &str, unit: Unit, class: &str) -> String {
+    let bar = |summary: &Summary| {
+        let mean = summary.estimate(id)?.mean;
+        let text = figure::value(unit, mean);
+        Some(Bar { name: summary.delivery.clone(), parts: vec![(class.into(), mean, text.clone())], total: text })
+    };
+    let bars: Vec<Bar> = report.summaries.iter().filter_map(bar).collect();
+    if bars.is_empty() { String::new() } else { plots::bars(title, &bars) }
 }
 
 fn header(report: &RunReport) -> String {
@@ -79,7 +83,7 @@ fn tiles(report: &RunReport) -> String {
     let (Some(first), Some(outcome)) = (report.summaries.first(), report.outcomes.first()) else {
         return "<p>Nothing was run.</p>\n".into();
     };
-    let Headline { id, unit, name, beside } = outcome.section.headline();
+    let Headline { id, unit, name, beside } = outcome.section.measured().headline();
     let tile = |summary: &Summary| {
         let mean = |id, unit| summary.estimate(id).map_or("–".into(), |e| figure::value(unit, e.mean));
         let change = figure::change(unit, first.estimate(id), summary.estimate(id));
@@ -103,7 +107,7 @@ fn tiles(report: &RunReport) -> String {
 }
 
 /// A tick without the zeros behind the point.
-pub(super) fn axis(unit: Unit, value: f64) -> String {
+pub(crate) fn axis(unit: Unit, value: f64) -> String {
     if value == 0.0 {
         return "0".into();
     }
@@ -249,7 +253,7 @@ fn interrupts(report: &RunReport) -> String {
     report.summaries.iter().filter_map(of).collect()
 }
 
-/// The table without the lines that never came on any CPU: a drive has a queue for every CPU, a job uses few.
+/// The table without the lines that never fired on any CPU: a drive has a queue for every CPU, and a job uses few.
 fn lines_that_came(table: &str) -> String {
     let cpus = table.lines().next().map_or(0, |header| header.split_whitespace().count());
     let is_quiet = |line: &&str| {
@@ -272,7 +276,7 @@ fn constants(report: &RunReport) -> String {
 }
 
 /// A table from header cells and finished rows; the flag says that a column is of numbers.
-pub(super) fn html_table(header: &[(String, bool)], rows: &str) -> String {
+pub(crate) fn html_table(header: &[(String, bool)], rows: &str) -> String {
     let cell = |(name, number): &(String, bool)| {
         format!("<th{}>{}</th>", if *number { " class=\"n\"" } else { "" }, escape(name))
     };
@@ -281,7 +285,7 @@ pub(super) fn html_table(header: &[(String, bool)], rows: &str) -> String {
 }
 
 /// A row of finished HTML; the flag says that a cell is a number.
-pub(super) fn row(cells: impl IntoIterator<Item = (String, bool)>) -> String {
+pub(crate) fn row(cells: impl IntoIterator<Item = (String, bool)>) -> String {
     let cell = |(content, number)| format!("<td{}>{content}</td>", if number { " class=\"n\"" } else { "" });
     format!("<tr>{}</tr>\n", cells.into_iter().map(cell).collect::<String>())
 }

@@ -1,4 +1,5 @@
-//! What `campanile irqs` prints: a block of rows a line, a row a level from the device to the CPU.
+//! The output of `campanile irqs`: a block of rows for each line, with a row for each level from the device to the
+//! CPU.
 
 use irq::LineView;
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ const HEADER: [&str; 12] = [
 /// Columns of numbers, aligned to the right.
 const NUMBERS: [usize; 3] = [0, 5, 11];
 
-/// Every line as a table. What stands for the whole line is on its first row; `-` is nothing.
+/// Every line as a table. Facts about the whole line stand in its first row; `-` means nothing.
 pub fn table(views: &[LineView]) -> String {
     let mut rows = vec![HEADER.map(String::from)];
     rows.extend(views.iter().flat_map(rows_of));
@@ -71,7 +72,7 @@ fn rows_of(view: &LineView) -> Vec<[String; 12]> {
     rows
 }
 
-/// What else is true of a line.
+/// Further properties of a line.
 fn flags(view: &LineView) -> Vec<String> {
     let named = [
         (view.shared, "shared"),
@@ -98,7 +99,7 @@ fn flags(view: &LineView) -> Vec<String> {
 
 /// Every line, for scripts.
 pub fn json(views: &[LineView]) -> String {
-    let target = |to: &irq::Target| json!({"cpu": to.cpu.0, "vector": to.vector.map(|vector| vector.0)});
+    let target = |to: &irq::Target| json!({"cpu": to.cpu.0, "vector": to.identity.map(|identity| identity.0)});
     let line = |view: &LineView| -> Value {
         let levels: Vec<Value> = view
             .levels

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// One line of a plot.
-pub(super) struct Series {
+pub(crate) struct Series {
     /// As the legend names it; its colour follows from its place in the list.
     pub name: String,
     /// (x, y), ascending in x; values that are not finite are left out.
@@ -14,8 +14,8 @@ pub(super) struct Series {
     pub colour: usize,
 }
 
-/// What a plot is called and how its axes are labelled.
-pub(super) struct Axes<'a> {
+/// The title of a plot and the labels of its axes.
+pub(crate) struct Axes<'a> {
     pub title: &'a str,
     pub x: &'static str,
     pub y: &'static str,
@@ -26,7 +26,7 @@ pub(super) struct Axes<'a> {
 }
 
 /// One bar, stacked from parts.
-pub(super) struct Bar {
+pub(crate) struct Bar {
     pub name: String,
     /// Class of the fill, length, and what a pointer over it shows.
     pub parts: Vec<(String, f64, String)>,
@@ -42,12 +42,12 @@ const TOP: f64 = 14.0;
 const BOTTOM: f64 = 44.0;
 
 /// Text that is safe in HTML, as content and in an attribute.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// A line plot with both axes from zero, with its legend.
-pub(super) fn lines(axes: &Axes<'_>, series: &[Series]) -> String {
+pub(crate) fn lines(axes: &Axes<'_>, series: &[Series]) -> String {
     let finite = || series.iter().flat_map(|s| &s.points).filter(|(x, y)| x.is_finite() && y.is_finite());
     let x_step = step(finite().map(|p| p.0).fold(0.0, f64::max));
     let y_step = step(finite().map(|p| p.1).fold(0.0, f64::max));
@@ -80,7 +80,7 @@ pub(super) fn lines(axes: &Axes<'_>, series: &[Series]) -> String {
 }
 
 /// Horizontal stacked bars on one scale, without a legend.
-pub(super) fn bars(title: &str, bars: &[Bar]) -> String {
+pub(crate) fn bars(title: &str, bars: &[Bar]) -> String {
     let length = |bar: &Bar| bar.parts.iter().map(|part| part.1).sum::<f64>();
     let longest = bars.iter().map(length).fold(0.0, f64::max);
     let mut html = format!("<figure class=\"wide\"><figcaption>{}</figcaption><div class=\"bars\">\n", escape(title));
@@ -99,7 +99,7 @@ pub(super) fn bars(title: &str, bars: &[Bar]) -> String {
 }
 
 /// Keys of colours with their names.
-pub(super) fn legend<'a>(keys: impl Iterator<Item = (String, &'a String)>) -> String {
+pub(crate) fn legend<'a>(keys: impl Iterator<Item = (String, &'a String)>) -> String {
     let key = |(class, name): (String, &String)| format!("<li><i class=\"{class}\"></i>{}</li>", escape(name));
     format!("<ul class=\"legend\">{}</ul>\n", keys.map(key).collect::<String>())
 }
@@ -137,7 +137,7 @@ fn polyline(svg: &mut String, series: &Series, at: &impl Fn(f64, f64) -> (f64, f
     let (colour, dashed) = (series.colour, if series.dashed { " dashed" } else { "" });
     writeln!(svg, "<polyline class=\"line s{colour}{dashed}\" points=\"{}\"/>", joined.join(" "))
         .expect("a String takes all");
-    // Few points are measurements to be seen; many are a course in time.
+    // With few points, each measurement gets a dot; many points form a curve over time.
     for (x, y) in places.iter().filter(|_| places.len() <= 24) {
         writeln!(svg, "<circle class=\"dot s{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.6\"/>")
             .expect("a String takes all");

@@ -2,25 +2,25 @@
 
 use super::html::{document, html_table, row, section};
 use super::plots::{self, Axes, Series, escape};
-use super::system::System;
+use super::study::Study;
 use super::table::{self, FreeConstants};
 use super::{Class, Row, figure};
 use std::fmt::Write;
 
-/// Fitted rows are held to this, in per cent.
+/// The error that fitted rows may have, in per cent.
 const FIT_PERCENT: f64 = 2.0;
 
-/// The page, whole: a part a system. It refers to nothing outside itself.
+/// The page, whole: a part a study. It refers to nothing outside itself.
 pub fn rows_page(rows: &[Row], free: &[FreeConstants]) -> String {
-    let parts: String = System::ALL.into_iter().map(|system| part(system, &system.rows(rows), free)).collect();
+    let parts: String = Study::ALL.into_iter().map(|study| part(study, &study.rows(rows), free)).collect();
     document(
         "Published figures and ours",
         &(header(rows) + &parts + &section("What every figure leaves out", LEFT_OUT.into())),
     )
 }
 
-/// What a system's figures show, its plots and tables, and what its model leaves out.
-fn part(system: System, rows: &[&Row], free: &[FreeConstants]) -> String {
+/// One study: a summary of its figures, its plots and tables, and the limits of its model.
+fn part(study: Study, rows: &[&Row], free: &[FreeConstants]) -> String {
     if rows.is_empty() {
         return String::new();
     }
@@ -35,9 +35,9 @@ fn part(system: System, rows: &[&Row], free: &[FreeConstants]) -> String {
     let body = [
         format!(
             "<p>{}: {}.</p>\n<p class=\"soft\">Left out: {}</p>\n",
-            system.subject(),
+            study.subject(),
             escape(&sentence(&spread_fitted, &spread_predicted)),
-            system.left_out()
+            study.left_out()
         ),
         errors(rows),
         courses(rows),
@@ -45,10 +45,10 @@ fn part(system: System, rows: &[&Row], free: &[FreeConstants]) -> String {
         titled("Predicted: constants frozen before, from an informed start", table_of(&of(Class::Predicted), "")),
         titled("Measured", table_of(&of(Class::Measured), "")),
     ];
-    section(system.title(), body.concat())
+    section(study.title(), body.concat())
 }
 
-/// A plot for each quantity that three or more variants with a number in their name give: passes, interrupts.
+/// A plot for each quantity with three or more variants that have a number in their name: passes, interrupts.
 fn courses(rows: &[&Row]) -> String {
     let mut groups: Vec<Course<'_>> = Vec::new();
     for &row in rows {
@@ -123,7 +123,7 @@ fn header(rows: &[Row]) -> String {
     )
 }
 
-/// What the figures show, in a sentence.
+/// The result of the figures, in a sentence.
 fn sentence(fitted: &Spread<'_>, predicted: &Spread<'_>) -> String {
     let part = |what: &str, Spread { compared, within, worst, .. }: &Spread<'_>| match worst {
         Some(worst) => format!(
@@ -137,7 +137,7 @@ fn sentence(fitted: &Spread<'_>, predicted: &Spread<'_>) -> String {
     format!("{}, and {}", part("rows that the constants were fitted to", fitted), part("predictions", predicted))
 }
 
-/// How far the rows of a class are from what was published.
+/// The deviation of a class of rows from the published values.
 struct Spread<'a> {
     rows: usize,
     compared: usize,
@@ -158,7 +158,8 @@ fn spread<'a>(rows: &[&'a Row], class: Class) -> Spread<'a> {
     }
 }
 
-/// A bar a row from the published value, to the left where ours is less. Without rows to compare, nothing.
+/// A bar for each row, starting at the published value; it points left if ours is less. Nothing without rows to
+/// compare.
 fn errors(rows: &[&Row]) -> String {
     let compared: Vec<(&Row, f64)> = rows.iter().copied().filter_map(|row| Some((row, row.error_percent?))).collect();
     let greatest = compared.iter().map(|(_, error)| error.abs()).fold(0.0, f64::max);

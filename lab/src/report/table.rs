@@ -6,32 +6,33 @@ use comfy_table::{
     Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width, presets,
 };
 
-use super::system::System;
+use super::study::Study;
 use super::{Class, Row, RunReport, figure};
+use crate::kinds::State;
 use crate::outcome::{Fault, Summary};
 
 /// Columns that every table keeps within, with up to three variants.
 pub const WIDTH: u16 = 100;
-/// Of more variants the changes are left out, and each has this many columns.
+/// The width of a variant's column when there are more variants; their changes are then left out.
 const VARIANT_WIDTH: u16 = 19;
-/// Variants beside whom their changes stand.
+/// Most variants for which the changes are shown.
 const COMPARED_MAX: usize = 3;
 
 /// Three lines across and no others: rows of a block belong together.
 const LINES: TableStyle = presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none());
 
-/// A platform, how many of its constants calibration may vary, and with how many rows.
+/// A platform, the number of its free constants, and the number of rows to fit them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreeConstants {
     /// The platform's name.
     pub platform: String,
     /// Its free constants.
     pub count: usize,
-    /// Its rows to fit, whether they were asked for or not.
+    /// Its rows to fit, including those that were not requested.
     pub fitted: usize,
 }
 
-/// What `campanile run` prints: the table, the faults, the published figures beside it, and what it all is.
+/// The output of `campanile run`: the table, the faults, the published figures, and the origin of the figures.
 pub fn run(report: &RunReport) -> String {
     let mut text = format!("{}\n", report.scenario);
     if report.interrupted {
@@ -44,10 +45,11 @@ pub fn run(report: &RunReport) -> String {
     for summary in report.summaries.iter() {
         writeln!(text, "Bottleneck, {}: {}.", summary.delivery, summary.bottleneck).expect("a String takes all");
     }
-    let state = |summary: &Summary| report.first_outcome(&summary.delivery)?.rdma()?.tuning.clone();
-    let states: String = report.summaries.iter().filter_map(state).collect();
-    if !states.is_empty() {
-        text += &format!("\nState of the tuning at the end, first queue of the first seed\n{states}\n");
+    let state = |summary: &Summary| report.first_outcome(&summary.delivery)?.section.measured().state();
+    let states: Vec<State> = report.summaries.iter().filter_map(state).collect();
+    if let Some(first) = states.first() {
+        let texts: String = states.iter().map(|state| state.text.as_str()).collect();
+        text += &format!("\n{}\n{texts}\n", first.heading);
     }
     if report.summaries.iter().any(|summary| !summary.faults.is_empty()) {
         text += "\nFaults, all seeds together\n";
@@ -60,14 +62,14 @@ pub fn run(report: &RunReport) -> String {
     text + &report.provenance() + "\n"
 }
 
-/// What `campanile reproduce` prints: for each system its fitted rows with the free constants beside each platform and
-/// its predictions; then a line on all.
+/// The output of `campanile reproduce`. Each study shows its fitted rows, with the number of free constants of each
+/// platform, and its predictions. One line on all rows ends the output.
 pub fn reproduce(rows: &[Row], free: &[FreeConstants]) -> String {
     let mut text = String::new();
-    for system in System::ALL {
-        let own = system.rows(rows);
+    for study in Study::ALL {
+        let own = study.rows(rows);
         if !own.is_empty() {
-            writeln!(text, "{}\n", system.title().to_uppercase()).expect("a String takes all");
+            writeln!(text, "{}\n", study.title().to_uppercase()).expect("a String takes all");
             text += &system_tables(&own, free);
         }
     }

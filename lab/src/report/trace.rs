@@ -1,8 +1,8 @@
 //! A Perfetto/Chrome trace: JSON trace events with a named track per CPU, drive, IOMMU and root port.
 //!
 //! Format: "Trace Event Format" (Chromium project): complete events `X`, instants `i`, metadata `M`; times in µs.
-//! Complete events of one track must nest. On a CPU they do, an interrupt lies on top of what it interrupted. A drive
-//! has many requests open at once, so every other track is spread over as many lanes as overlap.
+//! Complete events of one track must nest. On a CPU they do: an interrupt lies on top of the work that it interrupted.
+//! A drive has many requests open at once, so every other track is spread over as many lanes as requests overlap.
 
 use std::io::{self, Write};
 
@@ -38,7 +38,7 @@ impl Track {
     }
 }
 
-/// Something that happened for a while, or at one instant if the duration is zero.
+/// An event with a duration, or an instant if the duration is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceRecord {
     /// When it began, in simulated ps.
@@ -49,11 +49,11 @@ pub struct TraceRecord {
     pub track: Track,
     /// What.
     pub name: &'static str,
-    /// One number that tells it from others of its name: a vector, a queue, a count.
+    /// A number that distinguishes it from others of its name: a vector, a queue, a count.
     pub argument: u64,
 }
 
-/// What became of the records.
+/// The number of records written and dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TraceStats {
     /// In the file.
@@ -89,10 +89,10 @@ impl<W: Write> TraceWriter<W> {
         Ok(Self { out, limit, stats: TraceStats::default(), lanes: Vec::new() })
     }
 
-    /// Appends a record; over the limit it is only counted.
+    /// Appends a record. Beyond the limit it only counts the record.
     ///
     /// # Errors
-    /// Of the writer.
+    /// The writer's error.
     pub fn record(&mut self, record: &TraceRecord) -> io::Result<()> {
         if self.stats.written == self.limit {
             self.stats.dropped += 1;
@@ -121,7 +121,8 @@ impl<W: Write> TraceWriter<W> {
         Ok(self.stats)
     }
 
-    /// The thread id, from 1, of a lane that is free at the record's start; named when first used.
+    /// The thread id, from 1, of a lane that is free at the record's start. A lane gets its name when it is first
+    /// used.
     fn lane(&mut self, record: &TraceRecord) -> io::Result<usize> {
         let TraceRecord { start_ps, duration_ps, track, .. } = *record;
         let free = |lane: &Lane| lane.track == track && (track.nests() || lane.end_ps <= start_ps);

@@ -1,42 +1,31 @@
 //! Why a run gave no figures.
 
-use crate::plan::Variant;
-use drivers::apic::ApicError;
 use drivers::dsa::DsaError;
-use drivers::gic::GicError;
-use drivers::ioapic::IoApicError;
 use drivers::nvme::NvmeError;
 use drivers::pci::MsixError;
 use drivers::rdma::RdmaError;
 use drivers::virtio::VirtioError;
-use drivers::vtd::VtdError;
 use hal::{DmaError, SpawnError};
 use irq::IrqError;
 use irq::moderation::LevelError;
 use irq::poll::PollError;
-use irq::posted::PostedError;
 use machine::{BootError, RunEnd};
 use std::fmt;
+use systems::arm::ArmError;
+use systems::pc::PcError;
 
 /// Why a run gave no figures.
 #[derive(Debug)]
 pub enum RunError {
-    /// The variant is none of the experiment's.
-    Variant {
-        /// The experiment's kind.
-        kind: &'static str,
-        /// The variant.
-        variant: Variant,
-    },
     /// The drivers could not bring the server up.
     Setup(SetupError),
-    /// Bringing it up did not end.
+    /// Bring-up did not end.
     Boot(BootError),
-    /// Nothing went on any more in the middle of the load.
+    /// The machine stopped making progress in the middle of the load.
     Stuck {
-        /// The simulated time at which it was seen.
+        /// The simulated time at which the stop was noticed.
         at_ns: u64,
-        /// What the machine said.
+        /// The machine's message.
         end: RunEnd,
     },
 }
@@ -44,7 +33,6 @@ pub enum RunError {
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Variant { kind, variant } => write!(f, "{variant} is no way to run a {kind} experiment"),
             Self::Setup(error) => write!(f, "the server could not be set up: {error}"),
             Self::Boot(error) => write!(f, "the server did not come up: {error}"),
             Self::Stuck { at_ns, end } => write!(f, "nothing happens any more at {at_ns} ns: {end:?}"),
@@ -59,22 +47,16 @@ impl std::error::Error for RunError {}
 pub enum SetupError {
     /// The delivery core refused.
     Irq(IrqError),
-    /// A local APIC.
-    Apic(ApicError),
-    /// Posted delivery.
-    Posted(PostedError),
-    /// A remapping unit.
-    Vtd(VtdError),
+    /// A PC's interrupt hardware.
+    Pc(PcError),
     /// A drive's MSI-X.
     Msix(MsixError),
     /// An accelerator.
     Accelerator(DsaError),
-    /// An I/O APIC.
-    IoApic(IoApicError),
     /// A virtio device.
     Virtio(VirtioError),
-    /// A GIC.
-    Gic(GicError),
+    /// An Arm system.
+    Arm(ArmError),
     /// A drive, by its name.
     Drive(String, NvmeError),
     /// Memory of a job.
@@ -93,14 +75,11 @@ impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Irq(error) => write!(f, "{error}"),
-            Self::Apic(error) => write!(f, "{error}"),
-            Self::Posted(error) => write!(f, "{error}"),
-            Self::Vtd(error) => write!(f, "IOMMU: {error}"),
+            Self::Pc(error) => write!(f, "{error}"),
             Self::Msix(error) => write!(f, "{error}"),
             Self::Accelerator(error) => write!(f, "accelerator: {error}"),
-            Self::IoApic(error) => write!(f, "{error}"),
             Self::Virtio(error) => write!(f, "virtio device: {error}"),
-            Self::Gic(error) => write!(f, "GIC: {error}"),
+            Self::Arm(error) => write!(f, "Arm system: {error}"),
             Self::Drive(name, error) => write!(f, "drive {name}: {error}"),
             Self::Memory(error) => write!(f, "buffers: {error}"),
             Self::Spawn(error) => write!(f, "{error}"),
@@ -124,15 +103,12 @@ macro_rules! setup_error_from {
 }
 setup_error_from!(
     IrqError => Irq,
-    ApicError => Apic,
-    PostedError => Posted,
-    VtdError => Vtd,
+    PcError => Pc,
     MsixError => Msix,
     DsaError => Accelerator,
     RdmaError => Rdma,
-    IoApicError => IoApic,
     VirtioError => Virtio,
-    GicError => Gic,
+    ArmError => Arm,
     PollError => Poll,
     LevelError => Levels,
     SpawnError => Spawn,

@@ -1,4 +1,4 @@
-//! The way of messages and data between PCI devices and the rest: root ports, IOMMUs, sockets' dispatch units.
+//! The path of messages and data between PCI devices and the rest: root ports, IOMMUs, sockets' dispatch units.
 
 use crate::outcome::{Server, ServerKind};
 use crate::platform::Platform;
@@ -24,7 +24,7 @@ pub(crate) struct Site {
     pub(crate) requester: u16,
 }
 
-/// What is between devices and CPUs, as the platform file arranges it.
+/// The units between devices and CPUs, as the platform file arranges them.
 pub(crate) struct Pcie {
     pub(crate) ports: Vec<ModelId>,
     pub(crate) iommus: Vec<ModelId>,
@@ -84,7 +84,7 @@ impl Pcie {
             self.ports.push(machine.add_model(|id| Box::new(RootPort::new(id, above, config, &self.credits))));
         }
         let port = *self.ports.last().expect("the first device opened a port");
-        // Bus numbers from 1; a bus a device.
+        // Bus numbers count from 1, one bus per device.
         let requester = ((index + 1) as u16) << 8;
         let model = machine.add_model(|id| build(id, port, requester));
         Site { model, port, iommu, requester }
@@ -100,7 +100,7 @@ impl Pcie {
         }
     }
 
-    /// Where a model stands in a trace.
+    /// The track of a model in a trace.
     pub(crate) fn track(&self, model: ModelId) -> Option<Track> {
         let position = |ids: &[ModelId]| ids.iter().position(|&known| known == model).map(|index| index as u32);
         position(&self.iommus).map(Track::Iommu).or_else(|| position(&self.ports).map(Track::Port))
@@ -112,7 +112,7 @@ impl Pcie {
     }
 }
 
-/// What ports, IOMMUs and dispatch units have counted at one moment.
+/// The counters of ports, IOMMUs and dispatch units at one moment.
 pub(crate) struct PcieCounters {
     pub(crate) ports: Vec<Counters>,
     iommus: Vec<Counters>,
@@ -144,7 +144,7 @@ fn vtd_config(platform: &Platform, index: usize) -> VtdConfig {
         fault_records: 8,
         remap_time: Ps(fabric.remap_service.ps()),
         post_time: Ps(fabric.posted_update.ps()),
-        // Management is rare and none of the published figures sees its times.
+        // Management is rare, and none of the published figures depends on its times.
         command_time: Ps::from_ns(1_000),
         invalidation_time: Ps::from_ns(500),
         invalidation_fault: InvalidationFault::None,

@@ -1,4 +1,4 @@
-//! What every machine counts, at one moment and between two.
+//! The counters of every machine, at one moment and between two.
 
 use crate::outcome::{CpuTime, Engine, Fault};
 use hal::CpuSet;
@@ -17,38 +17,38 @@ pub(crate) fn counter(counters: &Counters, name: &str) -> u64 {
     found.unwrap_or_else(|| panic!("no counter {name} among {counters:?}")).1
 }
 
-/// What counts for ever, at one moment.
-pub(crate) struct Moment {
+/// Every cumulative counter, at one moment.
+pub struct Moment {
     at: Ps,
     cpus: Vec<CpuTimes>,
     engine: EngineCounters,
 }
 
 impl Moment {
-    pub(crate) fn of(machine: &Machine) -> Self {
+    pub fn of(machine: &Machine) -> Self {
         Self { at: machine.now(), cpus: machine.cpu_times(), engine: machine.engine_counters() }
     }
 }
 
 /// Between two moments.
-pub(crate) struct Span {
-    pub(crate) start: Moment,
-    pub(crate) end: Moment,
+pub struct Span {
+    pub start: Moment,
+    pub end: Moment,
 }
 
 impl Span {
     /// Its length, at least a picosecond.
-    pub(crate) fn ps(&self) -> u64 {
+    pub fn ps(&self) -> u64 {
         (self.end.at - self.start.at).0.max(1)
     }
 
     /// `busy_ps` as a share of the span.
-    pub(crate) fn share(&self, busy_ps: u64) -> f64 {
+    pub fn share(&self, busy_ps: u64) -> f64 {
         busy_ps as f64 / self.ps() as f64
     }
 
-    /// Where the time of `cpus` went.
-    pub(crate) fn cpus(&self, cpus: &CpuSet) -> Vec<CpuTime> {
+    /// The use of the time of `cpus`.
+    pub fn cpus(&self, cpus: &CpuSet) -> Vec<CpuTime> {
         cpus.iter().map(|cpu| self.cpu(cpu.index())).collect()
     }
 
@@ -62,12 +62,12 @@ impl Span {
     }
 
     /// Application time of all CPUs, in ns.
-    pub(crate) fn user_ns(&self) -> u64 {
+    pub fn user_ns(&self) -> u64 {
         (0..self.end.cpus.len()).map(|cpu| self.cpu(cpu).user_ns).sum()
     }
 
-    /// What the simulation itself cost; the host's time is the caller's to tell.
-    pub(crate) fn engine(&self) -> Engine {
+    /// The cost of the simulation itself. The caller adds the host's time.
+    pub fn engine(&self) -> Engine {
         Engine {
             events: self.end.engine.events - self.start.engine.events,
             switches: self.end.engine.switches - self.start.engine.switches,

@@ -1,80 +1,102 @@
-//! What can be set: in a scenario's tables and with `--set`, by the same keys.
+//! The kind's own part of an experiment while its settings are read.
 
-use super::accelerator::AcceleratorDraft;
-use super::network::NetworkDraft;
-use super::rdma::RdmaDraft;
-use super::storage::StorageDraft;
-use super::threaded::ThreadedDraft;
-use super::{DURATION_NS, RAMP_NS};
-use crate::input::{InputError, Place};
-use crate::plan::{Options, Spans};
-use crate::platform::{Platform, Unit};
+use super::common::Common;
+use super::files::Files;
+use super::key::{self, Key};
+use crate::input::{InputError, Place, Warning};
+use crate::kinds::{Kind, Variant};
+use crate::plan::{Spans, Work};
 use crate::setting::Setting;
 
-/// Longest ramp or duration: a run of a second of a busy server already takes minutes.
-const SPAN_MAX_NS: f64 = 10e9;
+/// An experiment of some kind while its settings are read. Later settings replace earlier ones.
+pub trait Draft {
+    /// Every key of the kind with what it means, as docs/scenarios.md says it.
+    fn keys(&self) -> Vec<(String, &'static str)>;
 
-/// Keys of every experiment.
-const KEYS: &[&str] = &["cpus", "ramp", "duration", "options.harvest_passes", "options.interrupt_limit"];
+    /// Takes a setting if its key belongs to the kind. Returns whether it did.
+    ///
+    /// # Errors
+    /// The value is wrong.
+    fn apply(&mut self, setting: &Setting) -> Result<bool, InputError>;
 
-/// An experiment while its settings come in; later ones stand over earlier ones.
-pub(super) struct Draft {
-    pub(super) platform: Platform,
-    pub(super) options: Options,
-    pub(super) kind: Kind,
-    cpus: Option<(u32, Setting)>,
-    ramp_ns: Option<u64>,
-    duration_ns: Option<u64>,
+    /// Reads the files that the scenario names.
+    ///
+    /// # Errors
+    /// One cannot be read or is wrong.
+    fn read_files(&mut self, _files: Files) -> Result<(), InputError> {
+        Ok(())
+    }
+
+    /// Resolves the settings.
+    ///
+    /// # Errors
+    /// They contradict each other or the platform, or a requested variant does not belong to the kind.
+    fn resolve(&self, common: &Common, asked: Option<Asked>) -> Result<Resolved, InputError>;
 }
 
-/// The part of a draft that depends on what runs.
-pub(super) enum Kind {
-    Storage(StorageDraft),
-    Accelerator(AcceleratorDraft),
-    Rdma(RdmaDraft),
-    Network(NetworkDraft),
-    Threaded(ThreadedDraft),
+/// A kind's resolved draft.
+pub struct Resolved {
+    /// CPUs of the machine.
+    pub cpus: u32,
+    /// What runs.
+    pub work: Work,
+    /// How long.
+    pub spans: Spans,
+    /// Warnings that a reader of the result needs.
+    pub warnings: Vec<Warning>,
 }
 
-impl Kind {
-    /// Takes a setting if it is this kind's.
+/// A draft that is nothing but the experiment, set by its keys.
+pub struct Keyed<K: 'static> {
+    keys: &'static [Key<K>],
+    experiment: K,
+    resolve: fn(&K, &Common, Option<Asked>) -> Result<Resolved, InputError>,
+}
+
+impl<K: Kind> Keyed<K> {
+    /// `blank` with every key's default.
+    pub fn boxed(
+        keys: &'static [Key<K>],
+        blank: K,
+        resolve: fn(&K, &Common, Option<Asked>) -> Result<Resolved, InputError>,
+    ) -> Box<dyn Draft> {
+        let mut experiment = blank;
+        key::set_defaults(keys, &mut experiment);
+        Box::new(Self { keys, experiment, resolve })
+    }
+}
+
+impl<K: Kind> Draft for Keyed<K> {
+    fn keys(&self) -> Vec<(String, &'static str)> {
+        self.keys.iter().map(Key::described).collect()
+    }
+
     fn apply(&mut self, setting: &Setting) -> Result<bool, InputError> {
-        match self {
-            Self::Storage(draft) => draft.apply(setting),
-            Self::Accelerator(draft) => draft.apply(setting),
-            Self::Rdma(draft) => draft.apply(setting),
-            Self::Network(draft) => draft.apply(setting),
-            Self::Threaded(draft) => draft.apply(setting),
-        }
+        key::apply(self.keys, &mut self.experiment, setting)
     }
 
-    /// Every key of this kind.
-    fn keys(&self) -> Vec<String> {
-        match self {
-            Self::Storage(_) => StorageDraft::keys(),
-            Self::Accelerator(_) => AcceleratorDraft::keys(),
-            Self::Rdma(_) => RdmaDraft::keys(),
-            Self::Network(_) => NetworkDraft::keys(),
-            Self::Threaded(_) => ThreadedDraft::keys(),
-        }
+    fn resolve(&self, common: &Common, asked: Option<Asked>) -> Result<Resolved, InputError> {
+        (self.resolve)(&self.experiment, common, asked)
     }
 }
 
-/// The variants that are asked for, by their names.
-pub(super) struct Asked {
-    pub(super) place: Place,
-    pub(super) names: Vec<Setting>,
+/// The requested variants, by their names.
+pub struct Asked {
+    /// The place of the request.
+    pub place: Place,
+    /// Their names, in order.
+    pub names: Vec<Setting>,
 }
 
 impl Asked {
-    /// Reads each name; the first that is none is an error, and one that stands twice.
-    pub(super) fn each<T: PartialEq>(
-        &self,
-        read: impl Fn(&Setting) -> Result<T, InputError>,
-    ) -> Result<Vec<T>, InputError> {
+    /// Reads each name.
+    ///
+    /// # Errors
+    /// A name is not a variant, or occurs twice.
+    pub fn variants<V: Variant>(&self) -> Result<Vec<V>, InputError> {
         let mut variants = Vec::new();
         for name in &self.names {
-            let variant = read(name)?;
+            let variant = V::read(name)?;
             if variants.contains(&variant) {
                 return Err(name.wrong("stands twice", "each delivery once"));
             }
@@ -84,56 +106,10 @@ impl Asked {
     }
 }
 
-impl Draft {
-    pub(super) fn new(platform: Platform, kind: Kind) -> Self {
-        Self { platform, options: Options::default(), kind, cpus: None, ramp_ns: None, duration_ns: None }
-    }
-
-    /// Takes one setting.
-    pub(super) fn apply(&mut self, setting: &Setting) -> Result<(), InputError> {
-        let quantity = |unit: Unit, min: f64, max: f64| unit.read(setting, min, max);
-        match setting.key.as_str() {
-            "cpus" => self.cpus = Some((quantity(Unit::Count, 1.0, 1024.0)? as u32, setting.clone())),
-            "ramp" => self.ramp_ns = Some(quantity(Unit::Time, 0.0, SPAN_MAX_NS)? as u64),
-            "duration" => self.duration_ns = Some(quantity(Unit::Time, 1e3, SPAN_MAX_NS)? as u64),
-            "options.harvest_passes" => self.options.harvest_passes = quantity(Unit::Count, 0.0, 64.0)? as u32,
-            "options.interrupt_limit" => {
-                self.options.interrupt_limit_ns = Some(quantity(Unit::Time, 100.0, SPAN_MAX_NS)? as u64);
-            }
-            key if Platform::has_group_of(key) => self.platform.set(setting)?,
-            _ if self.kind.apply(setting)? => {}
-            _ => return Err(self.unknown(setting)),
-        }
-        Ok(())
-    }
-
-    /// The error that nothing has this key.
-    fn unknown(&self, setting: &Setting) -> InputError {
-        let (constants, kind) = (self.platform.constants(), self.kind.keys());
-        let keys = KEYS.iter().copied().chain(constants.iter().map(|(key, ..)| key.as_str()));
-        setting.unknown(keys.chain(kind.iter().map(String::as_str)))
-    }
-
-    /// The CPUs of the machine: those that are asked for, else `wanted` by the workload, else the platform's.
-    pub(super) fn cpus_or(&self, wanted: Option<u32>) -> Result<u32, InputError> {
-        let most = self.platform.fabric.cpus.whole() as u32;
-        match &self.cpus {
-            Some((cpus, setting)) if *cpus > most => {
-                let why = format!("is more than platform {} has", self.platform.name);
-                Err(setting.wrong(why, format!("a whole number from 1 to {most}")))
-            }
-            Some((cpus, _)) => Ok(*cpus),
-            None => Ok(wanted.unwrap_or(most).min(most)),
-        }
-    }
-
-    /// What is simulated; unless it is set, no longer than `shortest_ns`.
-    pub(super) fn spans(&self, shortest_ns: u64) -> Spans {
-        Spans {
-            ramp_ns: self.ramp_ns.unwrap_or(RAMP_NS),
-            measured_ns: self.duration_ns.unwrap_or(DURATION_NS.min(shortest_ns)),
-            asked_ramp_ns: 0,
-            asked_runtime_ns: None,
-        }
-    }
+/// The variants that are asked for, or else `default`.
+///
+/// # Errors
+/// As [`Asked::variants`].
+pub fn variants_or<V: Variant>(asked: Option<Asked>, default: impl Into<Vec<V>>) -> Result<Vec<V>, InputError> {
+    asked.map_or_else(|| Ok(default.into()), |asked| asked.variants())
 }

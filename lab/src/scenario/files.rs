@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// A source of files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Files {
+pub enum Files {
     /// The disk.
     Disk,
     /// What the program carries.
@@ -15,7 +15,7 @@ pub(super) enum Files {
 
 impl Files {
     /// The source of `input` and its path there: a bare name is a scenario that the program carries.
-    pub(super) fn locate(input: &str) -> Result<(Self, String), InputError> {
+    pub fn locate(input: &str) -> Result<(Self, String), InputError> {
         if input.contains(['/', '\\', '.']) || Path::new(input).exists() {
             return Ok((Self::Disk, input.to_owned()));
         }
@@ -31,7 +31,7 @@ impl Files {
     }
 
     /// The file at `path`.
-    pub(super) fn read(self, path: &str) -> Result<Vec<u8>, String> {
+    pub fn read(self, path: &str) -> Result<Vec<u8>, String> {
         match self {
             Self::Carried => carried::text(path).map(|text| text.as_bytes().to_vec()).ok_or("not carried".to_owned()),
             Self::Disk => read_file(path),
@@ -39,13 +39,13 @@ impl Files {
     }
 
     /// As [`Self::read`], of an input that was named on the command line.
-    pub(super) fn input(self, path: &str) -> Result<Vec<u8>, InputError> {
+    pub fn input(self, path: &str) -> Result<Vec<u8>, InputError> {
         let unread = |error| InputError::new(&Place::file(path), "", Problem::Io(format!("cannot be read: {error}")));
         self.read(path).map_err(unread)
     }
 
     /// The path of `name` as written in the file `from`: beside it.
-    pub(super) fn beside(name: &str, from: &str) -> String {
+    pub fn beside(name: &str, from: &str) -> String {
         match Path::new(from).parent() {
             Some(folder) => folder.join(name).to_string_lossy().into_owned(),
             None => name.to_owned(),

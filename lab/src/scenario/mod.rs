@@ -1,53 +1,37 @@
 //! From a scenario or job file and the command line to a [`Plan`].
 
-mod accelerator;
 mod carried;
-mod draft;
-mod files;
-mod network;
-mod rdma;
+pub mod common;
+pub mod draft;
+pub mod files;
+pub mod key;
 mod read;
-mod storage;
 #[cfg(test)]
 mod tests;
-mod threaded;
 
 pub use carried::names;
 
-use crate::fio::{self, Section};
-use crate::input::{InputError, Place, Problem, Warning};
-use crate::plan::{Experiment, Plan, Spans, Variant};
+use crate::input::{InputError, Place, Problem};
+use crate::kinds::storage;
+use crate::plan::Plan;
 use crate::platform::Platform;
 use crate::setting::Setting;
-use accelerator::AcceleratorDraft;
-use draft::{Asked, Draft, Kind};
+use common::Common;
+use draft::{Asked, Resolved};
 use files::Files;
-use network::NetworkDraft;
-use rdma::RdmaDraft;
-use read::{SEEDS_MAX, Scenario, Workload};
+use read::{SEEDS_MAX, Scenario};
 use std::path::Path;
-use storage::StorageDraft;
-use threaded::ThreadedDraft;
 
 /// The platform of a job file that is run without one.
 const PLATFORM_DEFAULT: &str = "emr";
-/// The runs of an experiment that names no seeds: enough for a confidence.
+/// The number of runs of an experiment that names no seeds: enough for a confidence.
 const SEEDS_DEFAULT: u64 = 3;
-/// Simulated before anything is counted, unless it is set: several times the latency of a full queue.
+/// The default ramp: several times the latency of a full queue.
 const RAMP_NS: u64 = 2_000_000;
-/// Simulated and counted, unless it is set: some hundred thousand I/Os of a busy server.
+/// The default measured span: some hundred thousand I/Os of a busy server.
 const DURATION_NS: u64 = 10_000_000;
 
-/// What a kind of experiment makes of its draft.
-struct Resolved {
-    cpus: u32,
-    experiment: Experiment,
-    variants: Vec<Variant>,
-    spans: Spans,
-    warnings: Vec<Warning>,
-}
-
-/// What the command line asks for.
+/// The requests of the command line.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Request {
     /// A scenario file (`.toml`), a job file (anything else), or the name of a scenario that the program carries.
@@ -86,44 +70,23 @@ impl Request {
     }
 
     fn plan_from(&self, files: Files, path: String, text: Vec<u8>) -> Result<Plan, InputError> {
-        let scenario = self.scenario(files, &path, text)?;
-        let kind = match scenario.workload {
-            Workload::Stream => Kind::Accelerator(AcceleratorDraft::new()),
-            Workload::Network => Kind::Network(NetworkDraft::new()),
-            Workload::Threaded => Kind::Threaded(ThreadedDraft::new()),
-            Workload::Jobs(sections) => Kind::Storage(StorageDraft::new(path.clone(), sections)),
-            Workload::Rdma => Kind::Rdma(RdmaDraft::new()),
-            Workload::JobFile(setting) => {
-                let file = Files::beside(&setting.text, &setting.place.file);
-                let unread = |error| setting.wrong(format!("cannot be read ({error})"), "the path of a job file");
-                let bytes = files.read(&file).map_err(unread)?;
-                let sections = job_sections(files, &file, &bytes)?;
-                Kind::Storage(StorageDraft::new(file, sections))
-            }
-        };
-        let mut draft = Draft::new(Platform::load(&scenario.platform)?, kind);
-        scenario.settings.iter().try_for_each(|setting| draft.apply(setting))?;
+        let Scenario { platform, mut draft, deliveries, seeds, settings } = self.scenario(files, &path, text)?;
+        draft.read_files(files)?;
+        let mut common = Common::new(Platform::load(&platform)?);
+        settings.iter().try_for_each(|setting| common.apply(&mut *draft, setting))?;
         for option in &self.sets {
-            draft.apply(&Setting::from_option(option)?)?;
+            common.apply(&mut *draft, &Setting::from_option(option)?)?;
         }
-        let asked = self.deliveries().or(scenario.deliveries);
-        let Resolved { cpus, experiment, variants, spans, warnings } = match &draft.kind {
-            Kind::Storage(storage) => storage.resolve(&draft, asked)?,
-            Kind::Accelerator(accelerator) => accelerator.resolve(&draft, asked)?,
-            Kind::Rdma(rdma) => rdma.resolve(&draft, asked)?,
-            Kind::Network(network) => network.resolve(&draft, asked)?,
-            Kind::Threaded(threaded) => threaded.resolve(&draft, asked)?,
-        };
+        let Resolved { cpus, work, spans, warnings } = draft.resolve(&common, self.deliveries().or(deliveries))?;
         let plan = Plan {
             name: Path::new(&path).file_stem().map_or(path.clone(), |stem| stem.to_string_lossy().into()),
             source: Place::file(&path),
-            platform: draft.platform,
+            platform: common.platform,
             cpus,
-            experiment,
-            variants,
-            seeds: self.seeds()?.or(scenario.seeds).unwrap_or_else(|| (1..=SEEDS_DEFAULT).collect()),
+            work,
+            seeds: self.seeds()?.or(seeds).unwrap_or_else(|| (1..=SEEDS_DEFAULT).collect()),
             spans,
-            options: draft.options,
+            options: common.options,
             warnings,
         };
         plan.validate()?;
@@ -146,13 +109,14 @@ impl Request {
         }
     }
 
-    /// The scenario of the input, on the platform that is asked for. A job file is one that says nothing else.
+    /// The scenario of the input, on the requested platform. A job file is treated as a scenario that sets nothing
+    /// else.
     fn scenario(&self, files: Files, path: &str, bytes: Vec<u8>) -> Result<Scenario, InputError> {
         let asked = self.platform.as_ref().map(|name| Setting::new(Place::option("--platform"), "", name));
         if !path.ends_with(".toml") {
             return Ok(Scenario {
                 platform: asked.unwrap_or_else(|| Setting::new(Place::option("--platform"), "", PLATFORM_DEFAULT)),
-                workload: Workload::Jobs(job_sections(files, path, &bytes)?),
+                draft: storage::keys::of_job_file(files, path, &bytes)?,
                 deliveries: None,
                 seeds: None,
                 settings: Vec::new(),
@@ -170,12 +134,4 @@ impl Request {
         }
         Ok(scenario)
     }
-}
-
-fn job_sections(files: Files, path: &str, bytes: &[u8]) -> Result<Vec<Section>, InputError> {
-    fio::sections(path, bytes, &|name, from| {
-        let path = Files::beside(name, from);
-        let bytes = files.read(&path)?;
-        Ok((path, bytes))
-    })
 }

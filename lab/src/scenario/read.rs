@@ -1,58 +1,34 @@
 //! A scenario file: `scenarios/emr-4-drives.toml` says what each key means.
 
-use super::draft::Asked;
+use super::draft::{Asked, Draft};
 use crate::document::{Document, Node, Table};
-use crate::fio::{Entry, Section};
 use crate::input::{InputError, Problem};
+use crate::kinds::KINDS;
 use crate::setting::Setting;
 
 /// A scenario as it is written, nothing resolved.
 pub(super) struct Scenario {
     pub(super) platform: Setting,
-    pub(super) workload: Workload,
+    /// What runs.
+    pub(super) draft: Box<dyn Draft>,
     pub(super) deliveries: Option<Asked>,
     pub(super) seeds: Option<Vec<u64>>,
     /// Everything that `--set` could give too, in order.
     pub(super) settings: Vec<Setting>,
 }
 
-/// What runs.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) enum Workload {
-    /// A job file, named beside the scenario.
-    JobFile(Setting),
-    /// `[[jobs]]`.
-    Jobs(Vec<Section>),
-    /// `[stream]`, whose keys are settings.
-    Stream,
-    /// `[rdma]`.
-    Rdma,
-    /// `[network]`, likewise.
-    Network,
-    /// `[threaded]`.
-    Threaded,
+/// The keys of a scenario file.
+pub(super) fn keys() -> Vec<&'static str> {
+    let work = KINDS.iter().flat_map(|kind| kind.form.work);
+    let tables = tables();
+    let common = ["deliveries", "seeds", "cpus", "ramp", "duration"];
+    ["about", "platform"].iter().chain(work).chain(&common).chain(&tables).chain(&["set"]).copied().collect()
 }
 
-/// The keys of a scenario file.
-pub(super) const KEYS: &[&str] = &[
-    "about",
-    "platform",
-    "workload",
-    "jobs",
-    "deliveries",
-    "seeds",
-    "cpus",
-    "ramp",
-    "duration",
-    "job",
-    "options",
-    "drives",
-    "stream",
-    "rdma",
-    "network",
-    "threaded",
-    "set",
-];
+/// The tables of settings, of all kinds.
+fn tables() -> Vec<&'static str> {
+    KINDS.iter().flat_map(|kind| kind.form.tables).copied().collect()
+}
 
 /// The most seeds of one experiment.
 pub(super) const SEEDS_MAX: u64 = 1000;
@@ -62,14 +38,13 @@ impl Scenario {
     pub(super) fn parse(file: &str, text: &str) -> Result<Self, InputError> {
         let document = Document::parse(file, text)?;
         let root = document.root();
-        root.only(KEYS)?;
+        root.only(&keys())?;
+        let tables = tables();
         let mut settings = Vec::new();
         for (key, node) in root.iter() {
             match key {
                 "cpus" | "ramp" | "duration" => settings.push(node.scalar("one value")?),
-                "job" | "options" | "drives" | "stream" | "rdma" | "network" | "threaded" => {
-                    flatten(node, key, &mut settings)?;
-                }
+                _ if tables.contains(&key) => flatten(node, key, &mut settings)?,
                 "set" => {
                     let first = settings.len();
                     flatten(node, key, &mut settings)?;
@@ -82,7 +57,7 @@ impl Scenario {
         }
         Ok(Self {
             platform: root.scalar("platform", "the name of a platform, such as \"emr\"")?,
-            workload: workload(&root)?,
+            draft: draft(&root)?,
             deliveries: root.get("deliveries").map(deliveries).transpose()?,
             seeds: root.get("seeds").map(seeds).transpose()?,
             settings,
@@ -103,65 +78,32 @@ fn flatten(node: Node<'_, '_>, key: &str, settings: &mut Vec<Setting>) -> Result
     }
 }
 
-/// The tables that are a workload by themselves.
-const OWN: [(&str, Workload); 4] = [
-    ("stream", Workload::Stream),
-    ("rdma", Workload::Rdma),
-    ("network", Workload::Network),
-    ("threaded", Workload::Threaded),
-];
-
-fn workload(root: &Table<'_, '_>) -> Result<Workload, InputError> {
-    let valid = "workload = \"jobs/four-drives.fio\", or [[jobs]] tables with fio's options, or one of [stream], [rdma], [network], [threaded]";
-    let jobs = root.get("workload").or(root.get("jobs"));
-    for (key, own) in OWN {
-        match (&jobs, root.get(key)) {
-            (None, Some(_)) => return Ok(own),
+/// The draft of the kind that the file asks for: by a key of its own, or by its table.
+fn draft(root: &Table<'_, '_>) -> Result<Box<dyn Draft>, InputError> {
+    let by_key = KINDS.iter().find(|kind| kind.form.work.iter().any(|key| root.get(key).is_some()));
+    let by_table = || KINDS.iter().filter_map(|kind| Some((kind, kind.form.own_table()?)));
+    let valid = valid_work(by_table().map(|(_, table)| table));
+    for (kind, table) in by_table() {
+        match (by_key, root.get(table)) {
+            (None, Some(_)) => return (kind.draft)(root, &valid),
             (Some(_), Some(node)) => {
-                let place = node.place();
-                return Err(InputError::value(
-                    &place,
-                    key,
-                    format!("[{key}]"),
-                    "stands beside other work",
-                    "one of them",
-                ));
+                let (place, value) = (node.place(), format!("[{table}]"));
+                return Err(InputError::value(&place, table, value, "stands beside other work", "one of them"));
             }
             (_, None) => {}
         }
     }
-    match (root.get("workload"), root.get("jobs")) {
-        (Some(node), None) => Ok(Workload::JobFile(node.scalar(valid)?)),
-        (None, Some(Node::Array(_, jobs))) => {
-            Ok(Workload::Jobs(jobs.into_iter().enumerate().map(inline_job).collect::<Result<_, _>>()?))
-        }
-        (None, Some(node)) => {
-            Err(InputError::value(&node.place(), "jobs", "[jobs]", "is no list of tables", "[[jobs]]"))
-        }
-        (Some(_), Some(node)) => {
-            Err(InputError::value(&node.place(), "jobs", "[[jobs]]", "stands beside `workload`", "one of them"))
-        }
-        (None, None) => Err(InputError::new(&root.place, "workload", Problem::Missing { valid: valid.into() })),
+    match by_key {
+        Some(kind) => (kind.draft)(root, &valid),
+        None => Err(InputError::new(&root.place, "workload", Problem::Missing { valid })),
     }
 }
 
-/// One `[[jobs]]` table as a section of a job file, named by its `name`.
-fn inline_job((index, node): (usize, Node<'_, '_>)) -> Result<Section, InputError> {
-    let place = node.place();
-    let Node::Table(table) = node else {
-        return Err(InputError::value(&place, "jobs", "…", "is no table", "[[jobs]] and fio's options"));
-    };
-    let mut section = Section { name: format!("job{index}"), place, entries: Vec::new() };
-    for (name, node) in table.iter() {
-        let mut setting = node.scalar("one value")?;
-        if name == "name" {
-            section.name = setting.text;
-            continue;
-        }
-        setting.key = name.to_owned();
-        section.entries.push(Entry { setting, bare: false });
-    }
-    Ok(section)
+/// What a file can ask for, for an error.
+fn valid_work(tables: impl Iterator<Item = &'static str>) -> String {
+    let by_key = KINDS.iter().map(|kind| kind.form.work_valid).filter(|valid| !valid.is_empty());
+    let tables: Vec<String> = tables.map(|table| format!("[{table}]")).collect();
+    by_key.map(str::to_owned).chain([format!("one of {}", tables.join(", "))]).collect::<Vec<_>>().join(", or ")
 }
 
 fn deliveries(node: Node<'_, '_>) -> Result<Asked, InputError> {

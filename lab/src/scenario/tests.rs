@@ -1,5 +1,7 @@
 use super::*;
-use crate::plan::{Delivery, IoEngine, Storage};
+use crate::document::Document;
+use crate::kinds::KINDS;
+use crate::kinds::storage::{IoEngine, Storage, StorageVariant};
 
 const JOB: &str = "[a]\nfilename=/dev/nvme0n1\ndirect=1\nioengine=libaio\ncpus_allowed=0-1\nrw=randread\niodepth=4\n";
 
@@ -22,6 +24,10 @@ fn with(lines: &str) -> Result<Plan, String> {
 
 fn storage(plan: &Plan) -> &Storage {
     plan.storage().expect("a storage experiment")
+}
+
+fn variants(plan: &Plan) -> &[StorageVariant] {
+    &plan.work.of::<Storage>().expect("a storage experiment").variants
 }
 
 /// A delivery that there is not, asked for on the command line.
@@ -87,10 +93,23 @@ fn the_documented_scenario_resolves_with_every_key() {
     for other in others {
         resolve(other, job, |_| {}).unwrap();
     }
-    for key in read::KEYS.iter().filter(|key| **key != "jobs") {
+    for key in read::keys().into_iter().filter(|key| *key != "jobs") {
         let is_there =
             examples.concat().lines().any(|line| line.starts_with(key) || line.starts_with(&format!("[{key}]")));
         assert!(is_there, "{key} is not documented");
+    }
+}
+
+#[test]
+fn every_key_is_documented_as_it_is_declared() {
+    let document = Document::parse("s.toml", "workload = \"j.fio\"\n").unwrap();
+    let drafts = KINDS.iter().map(|kind| (kind.draft)(&document.root(), "").unwrap());
+    let keys = drafts.flat_map(|draft| draft.keys()).filter(|(key, _)| !key.starts_with("job."));
+    let text = include_str!("../../../docs/scenarios.md");
+    for (key, about) in keys.chain(common::KEYS.iter().map(key::Key::described)) {
+        let name = key.rsplit('.').next().unwrap();
+        let says = |line: &str| line.starts_with(&format!("{name} = ")) && line.ends_with(&format!("# {about}"));
+        assert!(text.lines().any(says), "{key}: {about}");
     }
 }
 
@@ -105,7 +124,7 @@ fn the_published_job_has_a_thread_a_cpu_and_eight_a_drive() {
     assert_eq!(storage(&plan).jobs[9].name, "drive-b.1");
     assert_eq!(storage(&plan).drives[0].name, "/dev/nvme6n1");
     assert_eq!((storage(&plan).drives[0].queues, storage(&plan).drives[0].queue_entries), (32, 1024));
-    assert_eq!(plan.variants, [Delivery::Remapped, Delivery::Posted].map(Variant::Delivery));
+    assert_eq!(variants(&plan), [StorageVariant::Remapped, StorageVariant::Posted]);
     assert_eq!(plan.seeds, [1, 2, 3]);
     assert_eq!(plan.spans.to_string(), "simulated 10 ms after 2 ms of ramp, standing for 30 s after 3 s");
     let plan = Request::of("spr-8-drives").plan().unwrap();
@@ -143,7 +162,10 @@ fn settings_stand_over_the_scenario_and_the_command_line_over_both() {
         (4_000_000, 8, 3)
     );
     assert_eq!((storage(&plan).drives[0].queues, storage(&plan).drives[0].queue_entries), (2, 64));
-    assert_eq!(storage(&plan).drives[0].coalescing, Some(crate::plan::Coalescing { entries: 8, time_100us: 2 }));
+    assert_eq!(
+        storage(&plan).drives[0].coalescing,
+        Some(crate::kinds::storage::Coalescing { entries: 8, time_100us: 2 })
+    );
     assert_eq!(plan.platform.fabric.dispatch.ps(), 56_000);
     assert_eq!(plan.seeds, [7, 9]);
     let plan = resolve(&format!("platform = \"emr\"\nworkload = \"j.fio\"\n{lines}"), JOB, |request| {
@@ -155,10 +177,7 @@ fn settings_stand_over_the_scenario_and_the_command_line_over_both() {
     .unwrap();
     assert_eq!((storage(&plan).jobs[0].iodepth, plan.spans.measured_ns), (16, 5_000_000));
     assert_eq!((plan.platform.name.as_str(), plan.platform.fabric.dispatch.ps()), ("spr", 40_000));
-    assert_eq!(
-        (plan.seeds.as_slice(), plan.variants.as_slice()),
-        (&[1, 2][..], &[Variant::Delivery(Delivery::Posted)][..])
-    );
+    assert_eq!((plan.seeds.as_slice(), variants(&plan)), (&[1, 2][..], &[StorageVariant::Posted][..]));
 }
 
 #[test]
@@ -222,62 +241,64 @@ fn wrong_scenarios_say_where_what_and_what_would_do() {
             valid: options.harvest_passes"
                 .into(),
         ),
-        (
-            "[drives]\nqueues = 300",
-            "s.toml:4: drives.queues: `300` is out of bounds; \
-            valid: a whole number, from 1 to 128"
-                .into(),
-        ),
-        (
-            "[drives]\nmodel = \"floppy\"",
-            "s.toml:4: drives.model: `floppy` is no kind of drive of platform emr; \
-            valid: gen5"
-                .into(),
-        ),
-        (
-            "[drives.\"/dev/sda\"]\nqueues = 1",
-            "s.toml:4: drives./dev/sda.queues: `/dev/sda` is no drive of a job; \
-            valid: /dev/nvme0n1"
-                .into(),
-        ),
-        (
-            "[drives]\ncoalescing_time = \"150 us\"",
-            "s.toml:4: drives.coalescing_time: `150 us` is no multiple of 100 us; \
-            valid: 100 us to 25.5 ms in steps of 100 us"
-                .into(),
-        ),
-        (
-            "[job]\niodepth = 0",
-            "s.toml:4: job.iodepth: `0` is out of bounds; \
-            valid: a whole number from 1 to 65536"
-                .into(),
-        ),
-        (
-            "[job]\niodepth = 1024",
-            "j.fio:1: [a] iodepth: `1024` is zero or does not fit a queue of 1024 entries; \
-            valid: 1 to 1023"
-                .into(),
-        ),
-        (
-            "[job]\nbs = 1000",
-            "j.fio:1: [a] bs: `1000` bytes are no whole number of the drive's logical blocks; \
-            valid: a multiple of 512"
-                .into(),
-        ),
-        (
-            "[set]\nfabric.dispatch = \"56 GB/s\"",
-            "s.toml:4: fabric.dispatch: `56 GB/s` has the wrong unit `GB/s`; \
-            valid: a time with ns, us, ms or s, from 0 ns to 1 ms"
-                .into(),
-        ),
-        (
-            "[[jobs]]\nfilename = \"x\"",
-            "s.toml:3: jobs: `[[jobs]]` stands beside `workload`; valid: one of them".into(),
-        ),
     ];
     for (lines, message) in cases {
         assert_eq!(with(lines).unwrap_err(), message, "{lines}");
     }
+}
+
+#[test]
+fn wrong_tables_say_where_what_and_what_would_do() {
+    let cases = [
+        (
+            "[drives]\nqueues = 300",
+            "s.toml:4: drives.queues: `300` is out of bounds; \
+            valid: a whole number, from 1 to 128",
+        ),
+        (
+            "[drives]\nmodel = \"floppy\"",
+            "s.toml:4: drives.model: `floppy` is no kind of drive of platform emr; \
+            valid: gen5",
+        ),
+        (
+            "[drives.\"/dev/sda\"]\nqueues = 1",
+            "s.toml:4: drives./dev/sda.queues: `/dev/sda` is no drive of a job; \
+            valid: /dev/nvme0n1",
+        ),
+        (
+            "[drives]\ncoalescing_time = \"150 us\"",
+            "s.toml:4: drives.coalescing_time: `150 us` is no multiple of 100 us; \
+            valid: 100 us to 25.5 ms in steps of 100 us",
+        ),
+        (
+            "[job]\niodepth = 0",
+            "s.toml:4: job.iodepth: `0` is out of bounds; \
+            valid: a whole number from 1 to 65536",
+        ),
+        (
+            "[job]\niodepth = 1024",
+            "j.fio:1: [a] iodepth: `1024` is zero or does not fit a queue of 1024 entries; \
+            valid: 1 to 1023",
+        ),
+        (
+            "[job]\nbs = 1000",
+            "j.fio:1: [a] bs: `1000` bytes are no whole number of the drive's logical blocks; \
+            valid: a multiple of 512",
+        ),
+        (
+            "[set]\nfabric.dispatch = \"56 GB/s\"",
+            "s.toml:4: fabric.dispatch: `56 GB/s` has the wrong unit `GB/s`; \
+            valid: a time with ns, us, ms or s, from 0 ns to 1 ms",
+        ),
+        ("[[jobs]]\nfilename = \"x\"", "s.toml:3: jobs: `[[jobs]]` stands beside `workload`; valid: one of them"),
+    ];
+    for (lines, message) in cases {
+        assert_eq!(with(lines).unwrap_err(), message, "{lines}");
+    }
+}
+
+#[test]
+fn a_wrong_platform_or_workload_says_so() {
     let error = resolve("platform = \"emx\"\nworkload = \"j.fio\"\n", JOB, |_| {}).unwrap_err();
     assert_eq!(
         error,
@@ -338,10 +359,10 @@ fn a_delivery_that_is_asked_for_stands_over_hipri() {
         ["scenarios/jobs/four-drives-polled.fio:9: hipri: the deliveries asked for (--delivery) stand over it: \
           polled only where they say so"]
     );
-    assert!(!storage(&plan).is_polled(&storage(&plan).jobs[0], Delivery::Remapped));
-    assert!(storage(&plan).is_polled(&storage(&plan).jobs[0], Delivery::Polled));
+    assert!(!storage(&plan).is_polled(&storage(&plan).jobs[0], StorageVariant::Remapped));
+    assert!(storage(&plan).is_polled(&storage(&plan).jobs[0], StorageVariant::Polled));
     let plan = Request::of("emr-polled").plan().unwrap();
-    assert_eq!(plan.variants, [Delivery::Polled].map(Variant::Delivery));
+    assert_eq!(variants(&plan), [StorageVariant::Polled]);
 }
 
 proptest::proptest! {

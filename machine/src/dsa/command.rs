@@ -5,17 +5,17 @@ use super::{Dsa, code};
 use crate::world::World;
 use spec::dsa::registers::{Cmd, CmdStatus, Command, CommandError, DeviceState, IntCause, QueueMask};
 
-/// The command under way and what became of the last.
+/// The command in progress and the result of the last one.
 #[derive(Default)]
 pub(super) struct Commands {
     pub(super) status: CmdStatus,
     current: Option<Cmd>,
-    /// It has run and waits for these queues, a bit each, to be empty.
+    /// The command has taken effect and waits until these queues, one bit each, are empty.
     draining: Option<u64>,
 }
 
 fn queue_bits(mask: QueueMask) -> u64 {
-    // No device here has more than 64 queues; other groups name none of its.
+    // No device here has more than 64 queues, so other queue groups name no existing queue.
     if mask.group() < 4 { u64::from(mask.queues()) << (16 * mask.group()) } else { 0 }
 }
 
@@ -32,7 +32,7 @@ impl Dsa {
         world.schedule(at, code::COMMAND, 0);
     }
 
-    /// The command's time is over: it takes effect, and ends unless it must wait for descriptors.
+    /// The command's time has passed: it takes effect, and ends unless it must wait for descriptors.
     pub(super) fn command_ends(&mut self, world: &mut World<'_>) {
         let Some(command) = self.commands.current else { return };
         match self.execute(command) {
@@ -44,7 +44,7 @@ impl Dsa {
         }
     }
 
-    /// Ends the command that waits for queues if they are empty now.
+    /// Ends the command that waits for queues if these queues are empty now.
     pub(super) fn end_drained(&mut self, world: &mut World<'_>) {
         let Some(bits) = self.commands.draining else { return };
         let waits = |(index, queue): (usize, &Queue)| bits >> index & 1 == 1 && !queue.is_idle();
@@ -68,7 +68,7 @@ impl Dsa {
         }
     }
 
-    /// What a command does at once; on success the queues that it waits for, a bit each.
+    /// The immediate effect of a command. On success returns the queues that it waits for, one bit each.
     fn execute(&mut self, command: Cmd) -> Result<u64, CommandError> {
         let operand = command.operand();
         match Command(command.command()) {
@@ -127,7 +127,7 @@ impl Dsa {
         self.each(bits, |queue| queue.state = queue.state.map(|_| Running::Closing));
     }
 
-    /// Forgets what waits in queues; what engines have begun ends by itself.
+    /// Discards the descriptors that wait in queues. Descriptors that engines have begun end normally.
     fn abandon(&mut self, bits: u64) {
         for (index, queue) in self.queues.iter_mut().enumerate() {
             if bits >> index & 1 == 1 {
@@ -137,7 +137,7 @@ impl Dsa {
         }
     }
 
-    /// The device as it was at first; what was under way leaves no trace.
+    /// Resets the device to its initial state. Descriptors in progress leave no trace.
     fn reset(&mut self) {
         self.abandon(u64::MAX);
         self.counters.abandoned += self.jobs.clear() as u64;

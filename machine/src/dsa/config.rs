@@ -1,31 +1,33 @@
-//! What device to build.
+//! The configuration of a device.
 
 use crate::time::Ps;
 use core::fmt;
 
-/// Times of the device's own parts, each drawn with the platform's jitter except where said.
+/// Times of the device's own parts. Each is drawn with the platform's jitter unless stated otherwise.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Timing {
     /// One command of the CMD register. No jitter.
     pub command: Ps,
-    /// What one descriptor takes of its engine; an engine begins the next when it is over.
+    /// Time that an engine needs for one descriptor. It then begins the next one.
     pub service: Ps,
-    /// From there to the descriptor's data on the link: what an engine can overlap. No event when zero.
+    /// From the end of that service until the descriptor's data is on the link: time that an engine can overlap. No
+    /// event when zero.
     pub latency: Ps,
-    /// Descriptors that an engine works on at once, its data still on the link included.
+    /// Maximum number of descriptors that an engine processes at once, including those whose data is still on the
+    /// link.
     pub in_flight: u8,
 }
 
-/// What a fill does to memory.
+/// The effect of a fill on memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Data {
     /// Every byte is written.
     Written,
-    /// It takes its time and must lie in memory at both ends, but no byte changes.
+    /// The fill takes its time and both ends must be in memory, but no byte changes.
     Timed,
 }
 
-/// What device to build.
+/// The configuration of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// Shown in traces and faults.
@@ -46,9 +48,9 @@ pub struct Config {
     pub transfer_shift_max: u8,
     /// How long things take.
     pub timing: Timing,
-    /// Whether bytes move.
+    /// Whether bytes are written.
     pub data: Data,
-    /// What one MOVDIR64B to a portal costs its CPU. None: what eight register writes do.
+    /// Cost of one MOVDIR64B to a portal for its CPU. None: the cost of eight register writes.
     pub portal_write: Option<Ps>,
 }
 
@@ -75,11 +77,11 @@ impl Default for Config {
 /// A device that cannot be built.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigError {
-    /// The field.
+    /// The invalid field.
     pub field: &'static str,
-    /// What it holds.
+    /// Its value.
     pub value: u64,
-    /// The least and the most that is valid.
+    /// The smallest and the largest valid value.
     pub valid: (u64, u64),
 }
 

@@ -9,23 +9,23 @@ use spec::dsa::{CompletionRecord, CompletionStatus, Descriptor, Flags, Opcode, R
 /// One engine.
 #[derive(Clone, Default)]
 pub(super) struct Engine {
-    /// It serves a descriptor; the next waits.
+    /// The engine serves a descriptor; the next one waits.
     serving: bool,
-    /// Descriptors that it works on.
+    /// Descriptors in progress at the engine.
     in_flight: u8,
 }
 
-/// A descriptor that an engine works on.
+/// A descriptor that an engine processes.
 #[derive(Clone, Copy)]
 struct Job {
     descriptor: Descriptor,
     queue: usize,
     engine: usize,
-    /// The queue's longest transfer when the descriptor was taken: a reset of the queue does not change it.
+    /// The queue's transfer limit when the descriptor was taken. A reset of the queue does not change it.
     transfer_bytes_max: u64,
 }
 
-/// Everything that engines work on. A ticket names a job once: tickets of jobs that are gone lead nowhere.
+/// All jobs of the engines. A ticket names a job once; a ticket of a job that is gone is invalid.
 #[derive(Default)]
 pub(super) struct Jobs {
     slots: Vec<(u32, Option<Job>)>,
@@ -77,7 +77,7 @@ impl Jobs {
     }
 }
 
-/// Flags that a descriptor outside a batch may have in a device without the optional capabilities.
+/// Flags that are valid for a descriptor outside a batch on a device without the optional capabilities.
 const FLAGS_VALID: Flags = Flags::new()
     .with_record_valid(true)
     .with_request_record(true)
@@ -141,21 +141,21 @@ impl Dsa {
     /// Asks the link to carry the job's data.
     pub(super) fn send_data(&mut self, world: &mut World<'_>, ticket: u64) {
         let Some(job) = self.jobs.get(ticket) else { return };
-        // A no-op has its completion record alone, with which every operation ends.
+        // A no-op only writes its completion record, with which every operation ends.
         let data = if job.is(Opcode::FILL) { job.descriptor.size.bytes() } else { 0 };
         let bytes = data.saturating_add(CompletionRecord::BYTES as u32);
         let model = world.me();
-        world.upstream(self.port, Upstream::Transfer { model, bytes, code: code::PASSED, arg: ticket });
+        world.upstream(self.pci.port(), Upstream::Transfer { model, bytes, code: code::PASSED, arg: ticket });
     }
 
-    /// The data have passed the link: memory changes.
+    /// The data have passed the link: memory changes now.
     pub(super) fn passed(&mut self, world: &mut World<'_>, ticket: u64) {
         let Some(job) = self.jobs.get(ticket) else { return };
         let record = if job.is(Opcode::FILL) { self.fill(world, &job.descriptor) } else { success() };
         self.finish(world, ticket, record);
     }
 
-    /// What can be wrong with a descriptor by itself, in the order of the status codes.
+    /// Checks a descriptor by itself, in the order of the status codes.
     fn check(&self, job: &Job) -> Result<(), CompletionRecord> {
         let Descriptor { control, size, specific, .. } = job.descriptor;
         let opcode = Opcode(control.opcode());
@@ -206,7 +206,7 @@ impl Dsa {
         }
     }
 
-    /// Writes the record if there is to be one, sends the message if one is wanted, and frees the engine's place.
+    /// Writes the completion record if requested, sends the message if requested, and frees the engine's slot.
     fn finish(&mut self, world: &mut World<'_>, ticket: u64, record: CompletionRecord) {
         let Some(job) = self.jobs.remove(ticket) else { return };
         self.engines[job.engine].in_flight -= 1;
@@ -228,7 +228,7 @@ impl Dsa {
         }
         let vector = job.descriptor.size.interrupt_handle();
         if flags.request_interrupt() && vector < self.config.vectors {
-            self.signal(world, vector);
+            self.pci.signal(world, vector);
         }
         self.end_drained(world);
         self.dispatch(world, job.queue);
@@ -282,10 +282,10 @@ fn write_pattern(world: &mut World<'_>, pattern: u64, start: u64, bytes: u64) ->
     Ok(())
 }
 
-/// Whether both ends are in memory.
+/// Checks that both ends are in memory.
 ///
 /// # Errors
-/// The end that is not.
+/// The end that is not in memory.
 fn reachable(world: &World<'_>, start: u64, bytes: u64) -> Result<(), u64> {
     let last = start.checked_add(bytes - 1).ok_or(start)?;
     for end in [start, last] {

@@ -28,9 +28,8 @@ mod tables;
 
 pub use config::{Config, ConfigError, Data, Timing};
 
-use crate::model::{AccessCosts, Model, ModelId, Upstream};
-use crate::msix::Msix;
-
+use crate::model::{AccessCosts, ModelId};
+use crate::pci::{Function, MessageCounts, Place, Shell};
 use crate::time::Ps;
 use crate::world::World;
 use command::Commands;
@@ -47,17 +46,17 @@ pub const REGION_CONFIG: u8 = 2;
 
 /// The device's own events.
 mod code {
-    /// The command has run. arg: 0.
+    /// The command's time has passed. arg: 0.
     pub(super) const COMMAND: u32 = 0;
     /// An engine has served a descriptor. arg: the job's ticket.
     pub(super) const SERVED: u32 = 1;
-    /// Its data may go. arg: ticket.
+    /// The job's data may go on the link. arg: ticket.
     pub(super) const READY: u32 = 2;
-    /// Its data have passed the link. arg: ticket.
+    /// The job's data have passed the link. arg: ticket.
     pub(super) const PASSED: u32 = 3;
 }
 
-/// Cumulative counts, in the order of [`Model::counters`].
+/// Cumulative counts, in the order of [`Function::counters`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Descriptors taken into a queue.
@@ -87,8 +86,7 @@ pub struct Counters {
 /// The device.
 pub struct Dsa {
     config: Config,
-    /// The bus above it: its root port.
-    port: ModelId,
+    pci: Shell,
     state: DeviceState,
     registers: registers::Registers,
     commands: Commands,
@@ -96,19 +94,19 @@ pub struct Dsa {
     queues: Box<[Queue]>,
     engines: Box<[Engine]>,
     jobs: Jobs,
-    msix: Msix,
     counters: Counters,
 }
 
 impl Dsa {
-    /// A device behind `port`, which takes its [`Upstream`] requests.
+    /// A device behind `port`, which takes its [`crate::model::Upstream`] requests.
     ///
     /// # Errors
     /// [`ConfigError`] for a field that is out of range.
     pub fn new(port: ModelId, config: Config) -> Result<Self, ConfigError> {
         config.validate()?;
+        let place = Place { name: config.name.clone(), requester: config.requester, port };
         Ok(Self {
-            port,
+            pci: Shell::new(place, &registers::identity(), config.vectors),
             state: DeviceState::DISABLED,
             registers: registers::Registers::default(),
             commands: Commands::default(),
@@ -116,7 +114,6 @@ impl Dsa {
             queues: (0..config.queues).map(|_| Queue::default()).collect(),
             engines: vec![Engine::default(); config.engines.into()].into(),
             jobs: Jobs::default(),
-            msix: Msix::new(config.vectors),
             counters: Counters::default(),
             config,
         })
@@ -124,72 +121,26 @@ impl Dsa {
 
     /// Cumulative counts.
     pub fn counts(&self) -> Counters {
-        self.counters
+        let MessageCounts { sent, pended, lost } = self.pci.message_counts();
+        Counters { msis: sent, msis_pended: pended, msis_lost: lost, ..self.counters }
     }
 
     /// Descriptors in queues and engines now.
     pub fn in_flight(&self) -> usize {
         self.jobs.len() + self.queues.iter().map(|queue| queue.waiting.len()).sum::<usize>()
     }
-
-    /// A vector's message is due: sends it, or makes it pending while the vector is masked (PCI, "Per-vector Masking
-    /// and Function Masking").
-    fn signal(&mut self, world: &mut World<'_>, vector: u16) {
-        if !self.msix.is_enabled() {
-            self.counters.msis_lost += 1;
-        } else if self.msix.is_masked(vector) {
-            self.msix.set_pending(vector);
-            self.counters.msis_pended += 1;
-        } else {
-            self.send(world, vector);
-        }
-    }
-
-    fn send(&mut self, world: &mut World<'_>, vector: u16) {
-        self.counters.msis += 1;
-        let (address, data) = self.msix.message(vector);
-        world.upstream(self.port, Upstream::Message { requester: self.config.requester, address, data });
-    }
-
-    /// After a change of masks: sends what has become possible.
-    fn send_unmasked(&mut self, world: &mut World<'_>) {
-        while let Some(vector) = self.msix.take_unmasked_pending() {
-            self.send(world, vector);
-        }
-    }
-
-    fn read32(&mut self, world: &mut World<'_>, region: u8, offset: u32) -> u32 {
-        match region {
-            REGION_REGISTERS => self.register_read(offset),
-            // A portal reads as zeros: a submitter learns nothing there (DSA, "Portals").
-            REGION_PORTALS => 0,
-            REGION_CONFIG => registers::FUNCTION.read(&self.msix, offset),
-            _ => {
-                world.fault("read of a region that a DSA lacks", region.into(), format!("offset {offset:#x}"));
-                u32::MAX
-            }
-        }
-    }
-
-    fn write32(&mut self, world: &mut World<'_>, region: u8, offset: u32, value: u32) {
-        match region {
-            REGION_REGISTERS => self.register_write(world, offset, value),
-            REGION_CONFIG => crate::pci::write(&mut self.msix, offset, value),
-            _ => {
-                let text = format!("offset {offset:#x}, value {value:#x}");
-                world.fault("write to a region that a DSA lacks", region.into(), text);
-            }
-        }
-        self.send_unmasked(world);
-    }
 }
 
-impl Model for Dsa {
-    fn name(&self) -> &str {
-        &self.config.name
+impl Function for Dsa {
+    fn shell(&self) -> &Shell {
+        &self.pci
     }
 
-    fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
+    fn shell_mut(&mut self) -> &mut Shell {
+        &mut self.pci
+    }
+
+    fn on_event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
         match code {
             code::COMMAND => self.command_ends(world),
             code::SERVED => self.served(world, arg),
@@ -199,17 +150,19 @@ impl Model for Dsa {
         }
     }
 
-    fn read(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8) -> u64 {
-        if !offset.is_multiple_of(4) || !matches!(width_bytes, 4 | 8) {
-            world.fault("unaligned read of a DSA", offset.into(), format!("{width_bytes} bytes"));
-            return 0;
-        }
-        let low = self.read32(world, region, offset);
-        let high = if width_bytes == 8 { self.read32(world, region, offset.wrapping_add(4)) } else { 0 };
-        u64::from(low) | u64::from(high) << 32
+    /// A portal reads as zeros: a submitter gets no information from it (DSA, "Portals").
+    fn read_bar(&mut self, _world: &mut World<'_>, region: u8, offset: u32, _width_bytes: u8) -> u64 {
+        if region == REGION_REGISTERS { self.register_read(offset).into() } else { 0 }
     }
 
-    /// Queues' portals are independent of each other and of the registers.
+    fn write_bar(&mut self, world: &mut World<'_>, region: u8, offset: u32, _width_bytes: u8, value: u64) {
+        match region {
+            REGION_PORTALS => self.portal_write(world, offset, value),
+            _ => self.register_write(world, offset, value as u32),
+        }
+    }
+
+    /// The portals of a queue are independent of other queues' portals and of the registers.
     fn write_order(&self, region: u8, offset: u32) -> u32 {
         if region == REGION_PORTALS { 4 + 4 * (offset / (4 * spec::dsa::PORTAL_BYTES)) } else { 0 }
     }
@@ -222,22 +175,8 @@ impl Model for Dsa {
         Some(AccessCosts { read: portal_write, write })
     }
 
-    fn write(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8, value: u64) {
-        if region == REGION_PORTALS {
-            return self.portal_write(world, offset, width_bytes, value);
-        }
-        if !offset.is_multiple_of(4) || !matches!(width_bytes, 4 | 8) {
-            world.fault("unaligned write to a DSA", offset.into(), format!("{width_bytes} bytes"));
-            return;
-        }
-        self.write32(world, region, offset, value as u32);
-        if width_bytes == 8 {
-            self.write32(world, region, offset.wrapping_add(4), (value >> 32) as u32);
-        }
-    }
-
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        let c = &self.counters;
+        let c = self.counts();
         vec![
             ("submitted", c.submitted),
             ("refused", c.refused),
@@ -251,9 +190,5 @@ impl Model for Dsa {
             ("service_ps", c.service_ps),
             ("queue_wait_ps", c.queue_wait_ps),
         ]
-    }
-
-    fn as_any(&mut self) -> &mut dyn core::any::Any {
-        self
     }
 }

@@ -1,4 +1,4 @@
-//! Portals: where descriptors come in (DSA, "Portals", "Dedicated Work Queue").
+//! Portals: where software submits descriptors (DSA, "Portals", "Dedicated Work Queue").
 
 use super::Dsa;
 use super::tables::Running;
@@ -9,11 +9,7 @@ use spec::dsa::{Descriptor, PORTAL_BYTES, PORTALS_PER_QUEUE, Portal};
 
 impl Dsa {
     /// A quadword arrives at a portal.
-    pub(super) fn portal_write(&mut self, world: &mut World<'_>, offset: u32, width_bytes: u8, value: u64) {
-        if width_bytes != 8 || !offset.is_multiple_of(8) {
-            let text = format!("{width_bytes} bytes at {offset:#x}");
-            return world.fault("DSA portal written other than by quadwords", self.config.requester.into(), text);
-        }
+    pub(super) fn portal_write(&mut self, world: &mut World<'_>, offset: u32, value: u64) {
         let page = offset / PORTAL_BYTES;
         let index = (page / PORTALS_PER_QUEUE) as usize;
         let Some(queue) = self.queues.get_mut(index) else {
@@ -30,7 +26,8 @@ impl Dsa {
         }
     }
 
-    /// A whole descriptor at a portal. Its writer learns of a refusal from SWERROR only: the write was posted.
+    /// Submits a whole descriptor at a portal. Only SWERROR reports a refusal to the writer, because the write was
+    /// posted.
     fn submit(&mut self, world: &mut World<'_>, index: usize, descriptor: Descriptor, by_table: bool) {
         let queue = &mut self.queues[index];
         let refusal = if !by_table {

@@ -1,39 +1,60 @@
-//! BAR 0: capabilities, general registers, errors, and where tables and MSI-X lie.
+//! BAR 0: capabilities, general registers and errors. Also the locations of the tables and of MSI-X.
 
-use super::Dsa;
-use crate::msix::PBA_OFFSET;
-use crate::pci::{BAR_64, Function};
+use super::{Dsa, REGION_REGISTERS};
+use crate::pci::{Bar, Identity, MsixPlace, Widths};
 use crate::world::World;
 use spec::dsa::registers::{
     self as reg, EngCap, GenCap, GenCtrl, GenSts, GrpCap, IntCause, Offsets, SwError, TABLE_UNIT_BYTES, WqCap,
 };
-use spec::dsa::{Descriptor, Opcode};
+use spec::dsa::{Descriptor, Opcode, PORTAL_BYTES, PORTALS_PER_QUEUE};
+
+// Offsets, as constants for `match` patterns.
+const VERSION: u32 = reg::VERSION.offset();
+const GENCAP: u32 = reg::GENCAP.offset();
+const WQCAP: u32 = reg::WQCAP.offset();
+const GRPCAP: u32 = reg::GRPCAP.offset();
+const ENGCAP: u32 = reg::ENGCAP.offset();
+const GENCFG: u32 = reg::GENCFG.offset();
+const GENCTRL: u32 = reg::GENCTRL.offset();
+const GENSTS: u32 = reg::GENSTS.offset();
+const INTCAUSE: u32 = reg::INTCAUSE.offset();
+const CMD: u32 = reg::CMD.offset();
+const CMDSTATUS: u32 = reg::CMDSTATUS.offset();
+const OPCAP: u32 = reg::OPCAP.first();
+const OFFSETS: u32 = reg::OFFSETS.first();
+const SWERROR: u32 = reg::SWERROR.first();
 
 /// Group configuration table: 16 entries of 64 bytes at most.
 const GRPCFG: u32 = 0x400;
 /// Work queue configuration table: 64 entries of 32 bytes at most.
 const WQCFG: u32 = 0x800;
-/// MSI-X permissions, which read zero: no PASID is needed.
+/// MSI-X permissions. They read as zero: no PASID is needed.
 const PERMISSIONS: u32 = 0x1000;
 /// MSI-X table, where Sapphire Rapids has it.
 const MSIX_TABLE: u32 = 0x2000;
 /// MSI-X pending bits.
 const MSIX_PENDING: u32 = 0x3000;
-/// The end of the region that registers occupy.
-const END: u32 = 0x4000;
-const OPCAP_END: u32 = reg::OPCAP + 32;
-const SWERROR_END: u32 = reg::SWERROR + 32;
+/// Bytes of BAR 0.
+const BAR_BYTES: u32 = 0x1_0000;
+/// Bytes of BAR 2: the portals of the maximum number of queues in the table.
+const PORTALS_BYTES: u32 = QUEUES_MAX * PORTALS_PER_QUEUE * PORTAL_BYTES;
+/// Maximum number of entries of the work queue configuration table.
+const QUEUES_MAX: u32 = 64;
+const OPCAP_END: u32 = OPCAP + 32;
+const SWERROR_END: u32 = SWERROR + 32;
 
 /// Intel's DSA of Sapphire Rapids; system peripheral, other (class 08_80h).
-pub(super) const FUNCTION: Function = Function {
-    vendor: 0x8086,
-    device: 0x0b25,
-    class: 0x08_80_00,
-    bars: [BAR_64, 0, BAR_64, 0, 0, 0],
-    msix_bar: 0,
-    table_offset: MSIX_TABLE,
-    pending_offset: MSIX_PENDING,
-};
+pub(super) fn identity() -> Identity {
+    Identity {
+        vendor: 0x8086,
+        device: 0x0b25,
+        class: 0x08_80_00,
+        // The hardware takes a descriptor as one write of 64 bytes; here it is eight quadwords.
+        bars: vec![Bar::new(0, BAR_BYTES), Bar { writes: Widths::Qword, ..Bar::new(2, PORTALS_BYTES) }],
+        msix: MsixPlace { region: REGION_REGISTERS, table: MSIX_TABLE, pending: MSIX_PENDING },
+        capabilities: Vec::new(),
+    }
+}
 
 /// The writable registers.
 #[derive(Default)]
@@ -45,7 +66,7 @@ pub(super) struct Registers {
     error: [u64; 4],
 }
 
-/// Half of a 64-bit register: the low one at its offset, the high one four bytes on.
+/// Half of a 64-bit register. The low half is at its offset, the high half four bytes later.
 fn half(value: u64, offset: u32) -> u32 {
     (value >> (offset % 8 * 8)) as u32
 }
@@ -54,22 +75,22 @@ impl Dsa {
     fn capability(&self, offset: u32) -> u64 {
         let config = &self.config;
         match offset & !7 {
-            reg::VERSION => reg::VERSION_1.into(),
-            reg::GENCAP => GenCap::new()
+            VERSION => reg::VERSION_1.into(),
+            GENCAP => GenCap::new()
                 .with_transfer_shift_max(config.transfer_shift_max)
                 .with_configurable(true)
                 .with_descriptors_per_engine(config.timing.in_flight)
                 .into_bits(),
-            reg::WQCAP => WqCap::new()
+            WQCAP => WqCap::new()
                 .with_total_size(config.entries)
                 .with_queues(config.queues)
                 .with_dedicated(true)
                 .with_occupancy(true)
                 .into_bits(),
-            reg::GRPCAP => GrpCap::new().with_groups(config.groups).into_bits(),
-            reg::ENGCAP => EngCap::new().with_engines(config.engines).into_bits(),
-            reg::OPCAP => 1 << Opcode::NOOP.0 | 1 << Opcode::FILL.0,
-            reg::OFFSETS => Offsets::new()
+            GRPCAP => GrpCap::new().with_groups(config.groups).into_bits(),
+            ENGCAP => EngCap::new().with_engines(config.engines).into_bits(),
+            OPCAP => 1 << Opcode::NOOP.0 | 1 << Opcode::FILL.0,
+            OFFSETS => Offsets::new()
                 .with_grpcfg((GRPCFG / TABLE_UNIT_BYTES) as u16)
                 .with_wqcfg((WQCFG / TABLE_UNIT_BYTES) as u16)
                 .with_msix_permissions((PERMISSIONS / TABLE_UNIT_BYTES) as u16)
@@ -78,21 +99,18 @@ impl Dsa {
         }
     }
 
-    /// Reads 32 bits of BAR 0; zero where nothing is.
+    /// Reads 32 bits of BAR 0; zero where no register is.
     pub(super) fn register_read(&self, offset: u32) -> u32 {
         match offset {
-            0..reg::OPCAP | reg::OPCAP..OPCAP_END | reg::OFFSETS..reg::GENCFG => half(self.capability(offset), offset),
-            reg::GENCFG => self.registers.gencfg,
-            reg::GENCTRL => self.registers.genctrl.into_bits(),
-            reg::GENSTS => GenSts::new().with_state(self.state.0).into_bits(),
-            reg::INTCAUSE => self.registers.cause.into_bits(),
-            reg::CMDSTATUS => self.commands.status.into_bits(),
-            reg::SWERROR..SWERROR_END => half(self.registers.error[((offset - reg::SWERROR) / 8) as usize], offset),
+            0..OPCAP | OPCAP..OPCAP_END | OFFSETS..GENCFG => half(self.capability(offset), offset),
+            GENCFG => self.registers.gencfg,
+            GENCTRL => self.registers.genctrl.into_bits(),
+            GENSTS => GenSts::new().with_state(self.state.0).into_bits(),
+            INTCAUSE => self.registers.cause.into_bits(),
+            CMDSTATUS => self.commands.status.into_bits(),
+            SWERROR..SWERROR_END => half(self.registers.error[((offset - SWERROR) / 8) as usize], offset),
             GRPCFG..WQCFG => self.group_read(offset - GRPCFG),
             WQCFG..PERMISSIONS => self.queue_read(offset - WQCFG),
-            MSIX_TABLE..MSIX_PENDING => self.msix.read(offset - MSIX_TABLE),
-            // The shared MSI-X block knows its pending bits at an offset of its own.
-            MSIX_PENDING..END => self.msix.read(offset - MSIX_PENDING + PBA_OFFSET),
             _ => 0,
         }
     }
@@ -101,15 +119,15 @@ impl Dsa {
     pub(super) fn register_write(&mut self, world: &mut World<'_>, offset: u32, value: u32) {
         let registers = &mut self.registers;
         match offset {
-            reg::GENCFG => registers.gencfg = value,
-            reg::GENCTRL => registers.genctrl = GenCtrl::from_bits(value & 0b11),
-            reg::INTCAUSE => registers.cause = IntCause::from_bits(registers.cause.into_bits() & !value),
-            reg::CMD => self.command(world, reg::Cmd::from_bits(value)),
-            // Valid and overflow are write 1 to clear; with valid the rest of the register is free for the next error.
-            reg::SWERROR => registers.error[0] &= !u64::from(value & 0b11),
+            GENCFG => registers.gencfg = value,
+            GENCTRL => registers.genctrl = GenCtrl::from_bits(value & 0b11),
+            INTCAUSE => registers.cause = IntCause::from_bits(registers.cause.into_bits() & !value),
+            CMD => self.command(world, reg::Cmd::from_bits(value)),
+            // Valid and overflow are write 1 to clear. Clearing valid frees the rest of the register for the next
+            // error.
+            SWERROR => registers.error[0] &= !u64::from(value & 0b11),
             GRPCFG..WQCFG => self.group_write(world, offset - GRPCFG, value),
             WQCFG..PERMISSIONS => self.queue_write(world, offset - WQCFG, value),
-            MSIX_TABLE..MSIX_PENDING => self.msix.write(offset - MSIX_TABLE, value),
             _ => {}
         }
     }
@@ -118,10 +136,11 @@ impl Dsa {
     pub(super) fn interrupt(&mut self, world: &mut World<'_>, cause: IntCause) {
         let before = self.registers.cause.into_bits();
         self.registers.cause = IntCause::from_bits(before | cause.into_bits());
-        self.signal(world, 0);
+        self.pci.signal(world, 0);
     }
 
-    /// Records an error that no completion record tells: the first until software clears it (DSA, "SWERROR").
+    /// Records an error that no completion record can report: the first one, until software clears it (DSA,
+    /// "SWERROR").
     pub(super) fn software_error(&mut self, world: &mut World<'_>, queue: u8, error: u8, descriptor: &Descriptor) {
         let control = descriptor.control;
         let first = SwError::from_bits(self.registers.error[0]);
@@ -144,9 +163,9 @@ impl Dsa {
         }
     }
 
-    /// What a reset leaves of the registers: nothing.
+    /// The registers after a reset: all cleared.
     pub(super) fn reset_registers(&mut self) {
         self.registers = Registers::default();
-        self.msix.forget_pending();
+        self.pci.forget_pending();
     }
 }

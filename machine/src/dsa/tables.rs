@@ -9,58 +9,59 @@ use spec::dsa::{
     Descriptor, GRPCFG_BYTES, GRPCFG_ENGINES, GRPCFG_FLAGS, QueueState, WQCFG_BYTES_MIN, WqLimits, WqMode, WqSize,
     WqStatus, wqcfg,
 };
+use spec::register::{ReadWrite, Register};
 use std::collections::VecDeque;
 
-/// A group's entry, and whose turn it is.
+/// A group's entry and its round-robin position.
 #[derive(Clone, Default)]
 pub(super) struct Group {
-    words: [u32; GRPCFG_FLAGS as usize / 4 + 1],
+    words: [u32; GRPCFG_FLAGS.offset() as usize / 4 + 1],
     /// The queue from which a descriptor was taken last.
     pub(super) last: usize,
 }
 
 impl Group {
-    /// The group's queues, a bit each: no device here has more than 64.
+    /// The group's queues, one bit each. No device here has more than 64.
     pub(super) fn queues(&self) -> u64 {
         u64::from(self.words[0]) | u64::from(self.words[1]) << 32
     }
 
-    /// The group's engines, a bit each.
+    /// The group's engines, one bit each.
     pub(super) fn engines(&self) -> u64 {
-        let at = GRPCFG_ENGINES as usize / 4;
+        let at = GRPCFG_ENGINES.offset() as usize / 4;
         u64::from(self.words[at]) | u64::from(self.words[at + 1]) << 32
     }
 
-    /// Queues that no device here has.
+    /// Queues that do not exist on any device here.
     pub(super) fn names_more_queues(&self) -> bool {
-        self.words[2..GRPCFG_ENGINES as usize / 4].iter().any(|&word| word != 0)
+        self.words[2..GRPCFG_ENGINES.offset() as usize / 4].iter().any(|&word| word != 0)
     }
 }
 
-/// A queue's entry, and what is in the queue.
+/// A queue's entry and its waiting descriptors.
 #[derive(Default)]
 pub(super) struct Queue {
     words: [u32; WQCFG_BYTES_MIN as usize / 4],
     pub(super) state: Option<Running>,
-    /// With the time at which each came.
+    /// Each descriptor with its arrival time.
     pub(super) waiting: VecDeque<(Descriptor, Ps)>,
-    /// Descriptors of the queue that engines work on.
+    /// Number of descriptors of this queue that engines process.
     pub(super) served: u32,
-    /// The portals' quadwords so far.
+    /// The quadwords that each portal has gathered so far.
     pub(super) gathered: [u64; 8],
 }
 
-/// A queue that is not disabled.
+/// True unless the queue is disabled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Running {
     Enabled,
-    /// It will be disabled when it has run dry.
+    /// The queue will be disabled once it is empty.
     Closing,
 }
 
 impl Queue {
-    fn word(&self, offset: u32) -> u32 {
-        self.words[offset as usize / 4]
+    fn word(&self, register: Register<u32, ReadWrite>) -> u32 {
+        self.words[register.offset() as usize / 4]
     }
 
     pub(super) fn size(&self) -> u16 {
@@ -88,7 +89,7 @@ impl Queue {
         WqStatus::new().with_occupancy(self.waiting.len() as u16).with_state(state.0)
     }
 
-    /// Back to what it was after a reset.
+    /// Returns to the state after a reset.
     pub(super) fn reset(&mut self) {
         self.words = [0; WQCFG_BYTES_MIN as usize / 4];
         self.state = None;
@@ -116,19 +117,17 @@ impl Dsa {
 
     pub(super) fn queue_read(&self, offset: u32) -> u32 {
         let Some(queue) = self.queues.get((offset / WQCFG_BYTES_MIN) as usize) else { return 0 };
-        match offset % WQCFG_BYTES_MIN {
-            wqcfg::STATUS => queue.status().into_bits(),
-            within => queue.word(within),
-        }
+        let within = offset % WQCFG_BYTES_MIN;
+        if within == wqcfg::STATUS.offset() { queue.status().into_bits() } else { queue.words[within as usize / 4] }
     }
 
-    /// A queue can change only while it is disabled (DSA, "Work Queue Configuration Table"), its size only while the
-    /// device is.
+    /// A queue can change only while it is disabled (DSA, "Work Queue Configuration Table"). Its size can change only
+    /// while the device is disabled.
     pub(super) fn queue_write(&mut self, world: &mut World<'_>, offset: u32, value: u32) {
         let within = offset % WQCFG_BYTES_MIN;
         let device_disabled = self.state == DeviceState::DISABLED;
         let Some(queue) = self.queues.get_mut((offset / WQCFG_BYTES_MIN) as usize) else { return };
-        if queue.state.is_some() || (within == wqcfg::SIZE && !device_disabled) {
+        if queue.state.is_some() || (within == wqcfg::SIZE.offset() && !device_disabled) {
             let text = format!("queue {}, byte {within}, value {value:#x}", offset / WQCFG_BYTES_MIN);
             return world.fault("DSA queue configured while it is enabled", self.config.requester.into(), text);
         }

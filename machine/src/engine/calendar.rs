@@ -15,7 +15,7 @@ mod tests;
 
 /// A bucket is 2^16 ps wide: about 66 ns.
 pub(super) const BUCKET_BITS: u32 = 16;
-/// Buckets in the ring, which thus looks 268 µs ahead: further than a drive takes.
+/// Buckets in the ring, which thus covers 268 µs: longer than a drive takes.
 const RING: u64 = Occupied::LEN as u64;
 
 /// A pending event.
@@ -37,7 +37,9 @@ impl<T> Entry<T> {
     }
 }
 
-fn key(at: Ps, sequence: u64) -> u128 {
+/// A place in the order of (time, sequence number), as one number.
+#[inline]
+pub(crate) fn key(at: Ps, sequence: u64) -> u128 {
     (u128::from(at.0) << 64) | u128::from(sequence)
 }
 
@@ -64,22 +66,22 @@ impl<T> Eq for Entry<T> {}
 
 /// Pending events in the order of (time, sequence number).
 ///
-/// Whenever anything is pending, `head` holds the earliest bucket's events; so the next key is one load away. An event
-/// pushed before that bucket steps the head back, which moves no event.
+/// Whenever any event is pending, `head` holds the events of the earliest bucket, so the next key is one load away. If
+/// an event is pushed before that bucket, the head steps back without moving any event.
 #[derive(Debug)]
 pub struct Calendar<T> {
     /// The events of the earliest bucket, latest first.
     head: Vec<Entry<T>>,
     /// The number of that bucket; meaningless while `head` is empty.
     head_bucket: u64,
-    /// The key popped last; nothing may be pushed before it.
+    /// The key popped last; no earlier key may be pushed.
     present: u128,
     /// Buckets `base()` to `base()` + `RING` − 1, unsorted, except the head.
     ring: Box<[Vec<Entry<T>>; Occupied::LEN]>,
     occupied: Occupied,
     /// Events beyond the ring.
     far: BinaryHeap<Entry<T>>,
-    /// Storage of buckets that have emptied, for the next ones.
+    /// Storage of emptied buckets, kept for reuse.
     spare: Vec<Vec<Entry<T>>>,
     sort: BucketSort<T>,
     next_sequence: u64,
@@ -143,8 +145,8 @@ impl<T: Copy> Calendar<T> {
     /// When (`at`, `sequence`) is before the event popped last.
     #[inline]
     pub fn push_with_sequence(&mut self, at: Ps, sequence: u64, payload: T) {
-        // The entry is put together where it comes to stand: built on the stack and copied whole, it would stall the
-        // host's CPU, which cannot forward two small stores to one wide load.
+        // The entry is built in its final place. Built on the stack and copied whole, it would stall the host's CPU,
+        // which cannot forward two small stores to one wide load.
         let key = key(at, sequence);
         if key < self.present {
             self.reject(at, sequence);
@@ -190,16 +192,22 @@ impl<T: Copy> Calendar<T> {
     /// Takes the next event if its key is less than `limit`.
     #[inline]
     pub fn pop_before(&mut self, limit: (Ps, u64)) -> Option<(Ps, u64, T)> {
-        let next = self.head.last()?;
-        if next.key() < key(limit.0, limit.1) { self.pop() } else { None }
+        self.pop_before_key(key(limit.0, limit.1))
     }
 
-    /// The bucket of the present, the first of the ring.
+    /// The same for a limit as one number: time in the upper half, sequence number in the lower.
+    #[inline]
+    pub(crate) fn pop_before_key(&mut self, limit: u128) -> Option<(Ps, u64, T)> {
+        let next = self.head.last()?;
+        if next.key() < limit { self.pop() } else { None }
+    }
+
+    /// The bucket of the present, which is the first of the ring.
     fn base(&self) -> u64 {
         (self.present >> (64 + BUCKET_BITS)) as u64
     }
 
-    /// The events of a bucket of the ring, which is about to get one.
+    /// The events of a ring bucket to which an event is about to be added.
     #[inline]
     fn bucket_mut(&mut self, bucket: u64) -> &mut Vec<Entry<T>> {
         let position = (bucket % RING) as usize;
@@ -211,7 +219,7 @@ impl<T: Copy> Calendar<T> {
         events
     }
 
-    /// Gives the head's events back to where they came from, since an earlier bucket is about to be the head.
+    /// Returns the head's events to their bucket, because an earlier bucket is about to become the head.
     #[cold]
     fn step_back(&mut self) {
         if self.head.is_empty() {
@@ -229,7 +237,7 @@ impl<T: Copy> Calendar<T> {
         }
     }
 
-    /// Moves what the ring has come to cover out of the far heap.
+    /// Moves events from the far heap into the ring, as far as the ring now reaches.
     #[cold]
     fn admit_far(&mut self) {
         let end = self.base() + RING;
@@ -242,7 +250,7 @@ impl<T: Copy> Calendar<T> {
         }
     }
 
-    /// Makes the earliest bucket the head, which is empty.
+    /// Makes the earliest bucket the head; the head is empty.
     #[inline]
     fn advance(&mut self) {
         let base = self.base();

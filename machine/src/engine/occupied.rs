@@ -1,4 +1,4 @@
-//! Which buckets of a ring hold anything: one bit a bucket, one summary bit a word.
+//! The non-empty buckets of a ring: one bit per bucket, one summary bit per word.
 
 /// Words of bits; the summary is one word too.
 const WORDS: usize = 64;
@@ -35,7 +35,7 @@ impl Occupied {
         }
     }
 
-    /// How far the first position at or after `start` is from it, going round the ring.
+    /// Distance from `start` to the first set position at or after it, going round the ring.
     pub(super) fn distance_from(&self, start: usize) -> Option<usize> {
         let (first, bit) = (start / 64, start % 64);
         let ahead = self.words[first] >> bit;
@@ -45,7 +45,7 @@ impl Occupied {
         if self.summary == 0 {
             return None;
         }
-        // Words after the first in the ring's order; the first itself comes last, for its bits below `bit`.
+        // Checks the words after the first in ring order. The first word comes last again, for its bits below `bit`.
         let turned = self.summary.rotate_right(first as u32 + 1);
         let word = (first + 1 + turned.trailing_zeros() as usize) % WORDS;
         let found = word * 64 + self.words[word].trailing_zeros() as usize;

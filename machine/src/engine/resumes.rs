@@ -1,4 +1,4 @@
-//! When each waiting CPU goes on: one key a CPU, the earliest at hand.
+//! Resume times of waiting CPUs: one key per CPU, with fast access to the earliest.
 
 use crate::time::Ps;
 
@@ -8,15 +8,12 @@ const NEVER: u128 = u128::MAX;
 /// Bits of a CPU's index in a packed key, below 48 bits of sequence number and 64 of time.
 const INDEX_BITS: u32 = 16;
 
-/// A key finds its place by steps if it is among this many that go first: one mispredicted branch, where a binary search
-/// has one at every second step.
-const NEAR: usize = 32;
-
-/// The waiting CPUs' keys (time, sequence number) in order: as many as there are CPUs, and mostly the first goes. A wait
-/// that ends otherwise takes its key away, so unlike an event in the calendar it leaves nothing behind.
+/// The waiting CPUs' keys (time, sequence number) in order. There are at most as many keys as CPUs, and usually the
+/// first one is removed. A wait that ends in another way removes its key, so unlike a calendar event it leaves nothing
+/// behind.
 #[derive(Debug)]
 pub(crate) struct Resumes {
-    /// Descending, so that the first to go is the last here. A key carries its CPU's index.
+    /// In descending order, so the earliest key is the last one here. A key contains its CPU's index.
     waiting: Vec<u128>,
     /// Each CPU's key.
     of: Box<[u128]>,
@@ -32,7 +29,7 @@ impl Resumes {
         Self { waiting: Vec::with_capacity(count), of: vec![NEVER; count].into_boxed_slice() }
     }
 
-    /// The earliest key and whose it is; none when nobody waits.
+    /// The earliest key and its CPU; None when no CPU waits.
     #[inline]
     pub(crate) fn first(&self) -> Option<((Ps, u64), usize)> {
         let first = *self.waiting.last()?;
@@ -41,34 +38,32 @@ impl Resumes {
         Some(((Ps((first >> 64) as u64), sequence), index))
     }
 
-    /// The earliest time; `Ps::MAX` when nobody waits.
+    /// The earliest key as one number, time in the upper half and sequence number in the lower; the greatest number when
+    /// no CPU waits.
+    #[inline]
+    pub(crate) fn first_key(&self) -> u128 {
+        const TIME: u128 = !(u64::MAX as u128);
+        self.waiting.last().map_or(NEVER, |first| first & TIME | u128::from((*first as u64) >> INDEX_BITS))
+    }
+
+    /// The earliest time; `Ps::MAX` when no CPU waits.
     #[inline]
     pub(crate) fn first_time(&self) -> Ps {
         self.waiting.last().map_or(Ps::MAX, |first| Ps((first >> 64) as u64))
     }
 
-    /// `index`, which does not wait, goes on at `key`.
+    /// `index`, which does not wait yet, will continue at `key`.
     #[inline]
     pub(crate) fn set(&mut self, index: usize, (at, sequence): (Ps, u64)) {
         debug_assert!(sequence < 1 << (64 - INDEX_BITS), "sequence number {sequence}");
         debug_assert_eq!(self.of[index], NEVER, "CPU {index} waits already");
         let key = u128::from(at.0) << 64 | u128::from(sequence << INDEX_BITS | index as u64);
         self.of[index] = key;
-        let near = self.waiting.len().saturating_sub(NEAR);
-        if near > 0 && self.waiting[near] < key {
-            let place = self.waiting.partition_point(|other| *other > key);
-            return self.waiting.insert(place, key);
-        }
-        let mut place = self.waiting.len();
-        self.waiting.push(key);
-        while place > near && self.waiting[place - 1] < key {
-            self.waiting[place] = self.waiting[place - 1];
-            place -= 1;
-        }
-        self.waiting[place] = key;
+        let place = self.waiting.partition_point(|other| *other > key);
+        self.waiting.insert(place, key);
     }
 
-    /// `index` waits for no time any more.
+    /// `index` no longer waits for a time.
     #[inline]
     pub(crate) fn clear(&mut self, index: usize) {
         let key = core::mem::replace(&mut self.of[index], NEVER);
@@ -89,8 +84,8 @@ mod tests {
     proptest! {
         #[test]
         fn the_first_is_the_least(
-            count in 1..3 * NEAR,
-            steps in proptest::collection::vec((0..3 * NEAR, proptest::option::of(0u64..50)), 0..400),
+            count in 1..100usize,
+            steps in proptest::collection::vec((0..100usize, proptest::option::of(0u64..50)), 0..400),
         ) {
             let mut resumes = Resumes::new(count);
             let mut plain = vec![None; count];
@@ -104,6 +99,8 @@ mod tests {
                 let keys = plain.iter().zip(0..);
                 let least = keys.filter_map(|(key, index)| Some(((*key)?, index))).min();
                 prop_assert_eq!(resumes.first(), least);
+                let packed = |((at, sequence), _): ((Ps, u64), _)| u128::from(at.0) << 64 | u128::from(sequence);
+                prop_assert_eq!(resumes.first_key(), least.map_or(u128::MAX, packed));
                 prop_assert_eq!(resumes.first_time(), least.map_or(Ps::MAX, |((at, _), _)| at));
             }
         }

@@ -1,4 +1,4 @@
-//! Sorting one bucket: comparisons mispredict, so a full bucket is first spread over slots of time.
+//! Sorts one bucket. Comparisons are often mispredicted, so a full bucket is first distributed over time slots.
 
 use super::calendar::{BUCKET_BITS, Entry};
 
@@ -7,11 +7,11 @@ const SMALL: usize = 8;
 /// The most slots that a bucket is spread over.
 const SLOTS_MAX: usize = 1024;
 
-/// Sorts the entries of one bucket, latest first; keeps its working memory.
+/// Sorts the entries of one bucket, latest first. Reuses its working memory.
 #[derive(Debug)]
 pub(super) struct BucketSort<T> {
     scratch: Vec<Entry<T>>,
-    /// For each slot of time, latest first, where its entries end.
+    /// For each time slot, latest first, the end of its entries.
     ends: Vec<u32>,
 }
 
@@ -29,8 +29,8 @@ impl<T: Copy> BucketSort<T> {
         }
     }
 
-    /// Distributes over about a slot an entry, then sorts each slot. Within a slot the order of arrival is turned
-    /// round, which for equal times is all that is left to do unless a sequence number was reserved early.
+    /// Distributes the entries over about one slot per entry, then sorts each slot. Within a slot the arrival order is
+    /// reversed. For equal times nothing else is needed, unless a sequence number was reserved early.
     fn spread(&mut self, entries: &mut [Entry<T>]) {
         let slots = entries.len().next_power_of_two().min(SLOTS_MAX);
         let shift = BUCKET_BITS - slots.trailing_zeros();
@@ -56,7 +56,8 @@ impl<T: Copy> BucketSort<T> {
         if fullest as usize <= SMALL {
             insertion_sort(entries);
         } else {
-            // Crowded slots: most often one instant, already in order, which this sort notices in one pass.
+            // Crowded slots. Usually all entries have one time and are already in order; this sort detects that in one
+            // pass.
             entries.sort_unstable_by_key(|entry| core::cmp::Reverse(entry.key()));
         }
     }

@@ -1,7 +1,7 @@
-//! Stackful coroutines, one a simulated CPU or thread, resumed by events.
+//! Stackful coroutines, one per simulated CPU or thread, resumed by events.
 //!
-//! What the machine's state is, is the caller's affair: a value goes in with [`Tasks::resume`] and comes out with
-//! [`Seat::suspend`]. Where that value owns the state, no borrow of it can span a suspension.
+//! The caller defines the machine's state. A value goes in with [`Tasks::resume`] and comes out with
+//! [`Seat::suspend`]. If that value owns the state, no borrow of it can span a suspension.
 
 use core::fmt;
 use corosensei::stack::DefaultStack;
@@ -11,10 +11,10 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TaskId(pub u32);
 
-/// Why a task could not be had.
+/// Why a task could not be created.
 #[derive(Debug)]
 pub enum TaskError {
-    /// The host refused a stack of this many bytes, beside this many others.
+    /// The host refused a stack of this many bytes, with this many stacks allocated already.
     Stack(usize, usize, std::io::Error),
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for TaskError {
 
 impl std::error::Error for TaskError {}
 
-/// What a resumed task came back with.
+/// The result of resuming a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn<Out> {
     /// It waits to be resumed.
@@ -53,10 +53,10 @@ impl<In, Out> Seat<'_, In, Out> {
     }
 }
 
-/// All tasks of one machine, on their own stacks with a guard page each.
+/// All tasks of one machine, each on its own stack with a guard page.
 ///
-/// Dropping it unwinds what is suspended; [`Tasks::shutdown`] does so at a moment of the caller's choice, which is the
-/// better one where a task's stack holds on to shared state.
+/// Dropping it unwinds all suspended tasks. [`Tasks::shutdown`] does this at a time that the caller chooses, which is
+/// better when a task's stack holds references to shared state.
 pub struct Tasks<In, Out> {
     tasks: Vec<Coroutine<In, Out, Out>>,
     resumes: u64,
@@ -108,13 +108,13 @@ impl<In: 'static, Out: 'static> Tasks<In, Out> {
         }
     }
 
-    /// How often a task was resumed: each is one switch to a stack and one back.
+    /// Number of times that a task was resumed. Each is one switch to a stack and one back.
     pub fn resumes(&self) -> u64 {
         self.resumes
     }
 
-    /// Ends every task: what a suspended one holds on its stack is dropped there, innermost first. In the order of
-    /// their numbers.
+    /// Ends every task in the order of their numbers. The values on a suspended task's stack are dropped, innermost
+    /// first.
     pub fn shutdown(&mut self) {
         self.tasks.iter_mut().for_each(Coroutine::force_unwind);
     }

@@ -18,7 +18,7 @@ const COMPLETE_AFTER_NS: u64 = 10_000;
 const INTERRUPT_AFTER: Ps = Ps::from_ns(500);
 const HANDLER_AFTER: Ps = Ps::from_ns(200);
 const SUBMIT_AFTER: Ps = Ps::from_ns(300);
-/// A CPU of the workload calls a few frames deep.
+/// The handlers of a CPU of the workload run a few call frames deep.
 const STACK_BYTES: usize = 32 * 1024;
 
 /// How much to simulate.
@@ -32,7 +32,7 @@ pub struct Workload {
     pub end: Ps,
 }
 
-/// What came out.
+/// The result of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
     /// Handlers that ran before the end.
@@ -90,7 +90,7 @@ impl Slots {
         outcome.digest = (outcome.digest.rotate_left(5) ^ mixed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
 
-    /// What the event causes, and when.
+    /// The follow-up of the event, and its time.
     #[inline]
     fn handle(&mut self, at: Ps, event: Event) -> (Ps, Event) {
         match event {
@@ -119,7 +119,8 @@ impl Workload {
         (0..self.slots()).map(|slot| (Ps::from_ns(u64::from(slot)), Event::Submit(slot)))
     }
 
-    /// On std's `BinaryHeap` of (time, sequence number, event), without coroutines: what one writes first.
+    /// Runs on std's `BinaryHeap` of (time, sequence number, event), without coroutines: the obvious first
+    /// implementation.
     pub fn run_baseline(&self) -> Outcome {
         let mut slots = Slots::new(self);
         let mut sequence = 0;
@@ -169,12 +170,12 @@ impl Workload {
     }
 }
 
-/// The state of a run, owned by whichever CPU runs.
+/// The state of a run, owned by the CPU that runs.
 struct Engine {
     calendar: Calendar<Event>,
     slots: Slots,
     workload: Workload,
-    /// Taken from the calendar for a CPU that did not run.
+    /// An event taken from the calendar for a CPU that was not running.
     due: Option<(Ps, Event)>,
 }
 

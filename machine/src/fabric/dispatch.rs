@@ -1,14 +1,14 @@
-//! The unit of a socket that delivers interrupt messages to its LAPICs.
+//! The unit of a socket that delivers interrupt messages to the socket's LAPICs.
 
 use crate::time::Ps;
 use crate::world::World;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// One server, first come first served, shared by the IOMMUs of a socket: clones are the same unit.
+/// One server, first come first served, shared by the IOMMUs of a socket. Clones are the same unit.
 ///
-/// Requests are made in the order of events, so IOMMUs that share a unit are served in the order in which their
-/// messages became ready, and no IOMMU can book it ahead.
+/// IOMMUs request service in the order of events. So the unit serves messages in the order in which they became ready,
+/// and no IOMMU can reserve it ahead of time.
 #[derive(Clone)]
 pub struct Dispatch(Rc<State>);
 
@@ -19,23 +19,23 @@ struct State {
     served: Cell<u64>,
 }
 
-/// When the unit serves a message.
+/// Times at which the unit serves a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Slot {
-    /// It takes the message from the sender.
+    /// Time at which the unit takes the message from the sender.
     pub(super) taken: Ps,
-    /// The message arrives at the LAPIC.
+    /// Time at which the message arrives at the LAPIC.
     pub(super) delivered: Ps,
 }
 
 impl Dispatch {
-    /// A unit that needs `time` for a message, on average.
+    /// A unit that needs `time` for a message on average.
     pub fn new(time: Ps) -> Self {
         let (free_at, busy, served) = (Cell::default(), Cell::default(), Cell::default());
         Self(Rc::new(State { time, free_at, busy, served }))
     }
 
-    /// Books the next free time for a message that is ready now.
+    /// Reserves the next free time for a message that is ready now.
     pub(super) fn take(&self, world: &mut World<'_>) -> Slot {
         let taken = self.0.free_at.get().max(world.now());
         let length = world.jitter(self.0.time) + world.message_delay();
@@ -45,7 +45,7 @@ impl Dispatch {
         Slot { taken, delivered: taken + length }
     }
 
-    /// How long the unit was or is booked, in sum: its utilisation, times the time that has passed.
+    /// Total reserved time of the unit. Divided by the elapsed time it is the unit's utilisation.
     pub fn busy(&self) -> Ps {
         self.0.busy.get()
     }

@@ -7,15 +7,20 @@
 use crate::model::{Model, ModelId, Upstream};
 use crate::time::Ps;
 use crate::world::World;
-use spec::hpet::{
-    CAPABILITIES, CONFIGURATION, Capabilities, FsbRoute, MAIN_COUNTER, TIMER_COMPARATOR, TIMER_CONFIGURATION,
-    TIMER_FSB_ROUTE, TIMERS, TimerConfiguration,
-};
+use spec::hpet::{self as reg, Capabilities, FsbRoute, TIMERS, TimerConfiguration};
 
-/// What distinguishes one timer block.
+// Offsets, as constants for `match` patterns.
+const CAPABILITIES: u32 = reg::CAPABILITIES.offset();
+const CONFIGURATION: u32 = reg::CONFIGURATION.offset();
+const MAIN_COUNTER: u32 = reg::MAIN_COUNTER.offset();
+const TIMER_CONFIGURATION: u32 = reg::TIMER_CONFIGURATION.offset();
+const TIMER_COMPARATOR: u32 = reg::TIMER_COMPARATOR.offset();
+const TIMER_FSB_ROUTE: u32 = reg::TIMER_FSB_ROUTE.offset();
+
+/// The configuration of one timer block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HpetConfig {
-    /// Shown in traces and faults.
+    /// Name in traces and faults.
     pub name: String,
     /// Requester id of its messages, as ACPI's DMAR table would tell.
     pub requester: u16,
@@ -23,11 +28,11 @@ pub struct HpetConfig {
     pub period_fs: u32,
 }
 
-/// Event: the counter reaches the comparator. Argument: which setting of it.
+/// Event: the counter reaches the comparator. Argument: the number of the comparator setting.
 const MATCH: u32 = 0;
 /// Overall enable, bit 0 of the general configuration.
 const ENABLE: u64 = 1;
-/// Femtoseconds a picosecond.
+/// Femtoseconds per picosecond.
 const FS: u128 = 1000;
 
 /// A timer block inside the root complex.
@@ -35,7 +40,7 @@ pub struct Hpet {
     iommu: ModelId,
     config: HpetConfig,
     enabled: bool,
-    /// The counter's value at `since`, from when it runs while enabled.
+    /// The counter's value at `since`. While enabled, the counter runs from that time on.
     counter: u64,
     since: Ps,
     timer: TimerConfiguration,
@@ -71,7 +76,8 @@ impl Hpet {
         self.counter.wrapping_add((u128::from(elapsed) * FS / u128::from(self.config.period_fs)) as u64)
     }
 
-    /// Books the next match: when the counter next equals the comparator, which after its passing is a whole turn away.
+    /// Schedules the next match: the next time at which the counter equals the comparator. If the counter has just
+    /// passed it, that is a whole turn away.
     fn arm(&mut self, world: &mut World<'_>) {
         self.setting += 1;
         let ticks = self.comparator.wrapping_sub(self.counter);
@@ -123,7 +129,7 @@ impl Hpet {
                 self.since = world.now();
                 self.enabled = value & ENABLE != 0;
             }
-            // The counter is written while it is halted.
+            // Software writes the counter while it is halted.
             MAIN_COUNTER if !self.enabled => self.counter = value,
             _ => match offset.wrapping_sub(TIMERS) {
                 TIMER_CONFIGURATION => {

@@ -1,4 +1,4 @@
-//! An I/O APIC: pins in, messages out.
+//! An I/O APIC: it turns pin changes into messages.
 //!
 //! Sources: Intel 82093AA datasheet ("I/O APIC Registers", "I/O Redirection Table Registers"); VT-d, "I/OxAPIC
 //! Programming" for entries in remappable format. It has the directed EOI register of version 0x20.
@@ -7,15 +7,20 @@ use crate::model::{Model, ModelId, Upstream};
 use crate::world::World;
 use spec::apic::{IoApicVersion, Redirection, ioapic};
 
-/// Highest number of pins: registers 0x10 to 0xff, two an entry.
+// Offsets, as constants for `match` patterns.
+const SELECT: u32 = ioapic::SELECT.offset();
+const WINDOW: u32 = ioapic::WINDOW.offset();
+const EOI: u32 = ioapic::EOI.offset();
+
+/// Maximum number of pins: registers 0x10 to 0xff, two per entry.
 const PINS_MAX: usize = 120;
 /// Arbitration id, bits 27:24: follows the id. Register index.
 const ARBITRATION: u8 = 0x02;
 
-/// What distinguishes one I/O APIC.
+/// The configuration of one I/O APIC.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IoApicConfig {
-    /// Shown in traces and faults.
+    /// Name in traces and faults.
     pub name: String,
     /// Requester id of its messages, as ACPI's DMAR table would tell.
     pub requester: u16,
@@ -23,11 +28,11 @@ pub struct IoApicConfig {
     pub pins: u8,
 }
 
-/// Event: the line of pin `arg / 2` becomes asserted (`arg` odd) or not. Polarity is part of the line: asserted means
-/// active. Tests and models send it by [`World::schedule_for`].
+/// Event: the line of pin `arg / 2` becomes asserted (`arg` odd) or deasserted. Polarity is part of the line: asserted
+/// means active. Tests and models send this event with [`World::schedule_for`].
 pub const PIN: u32 = 0;
 
-/// Event: from now on a pin sticks asserted (`arg` odd), or sticks no more and is what its line says. A fault.
+/// Event: a fault holds a pin asserted from now on (`arg` odd), or ends and the pin follows its line again.
 pub const STICK: u32 = 1;
 
 /// The argument of [`PIN`] and [`STICK`].
@@ -35,29 +40,29 @@ pub const fn pin_arg(pin: u8, asserted: bool) -> u64 {
     (pin as u64) << 1 | asserted as u64
 }
 
-/// Who holds a level-triggered pin by an event descriptor (KVM, irqfd with a resampler): the end of the interrupt takes
-/// the pin down and sends `model` the event, and it is for the model to assert the pin again.
+/// A device that drives a level-triggered pin through an event descriptor (KVM, irqfd with a resampler). The end of
+/// the interrupt deasserts the pin and sends `model` the event. The model must then assert the pin again if needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resampler {
-    /// Who is told.
+    /// The model that gets the event.
     pub model: ModelId,
-    /// Its event.
+    /// The event code.
     pub code: u32,
-    /// Its argument.
+    /// The event argument.
     pub arg: u64,
 }
 
 #[derive(Clone, Copy)]
 struct Pin {
     entry: Redirection,
-    /// Its line is asserted, or it sticks.
+    /// The pin's line is asserted, or a fault holds it.
     asserted: bool,
     line: bool,
     stuck: bool,
     resampler: Option<Resampler>,
 }
 
-/// An I/O APIC inside the root complex: its messages go straight to its IOMMU.
+/// An I/O APIC inside the root complex. Its messages go directly to its IOMMU.
 pub struct IoApic {
     iommu: ModelId,
     config: IoApicConfig,
@@ -82,15 +87,16 @@ impl IoApic {
         Self { iommu, config, select: 0, id: 0, pins, messages: 0, lost_edges: 0 }
     }
 
-    /// Puts a resampler on `pin`, if there is such a pin.
+    /// Installs a resampler on `pin`, if the pin exists.
     pub fn set_resampler(&mut self, pin: u8, resampler: Resampler) {
         if let Some(pin) = self.pins.get_mut(usize::from(pin)) {
             pin.resampler = Some(resampler);
         }
     }
 
-    /// Sends the message of `pin`. In either format the entry's upper bits and bit 11 become the address, its lower ones
-    /// the data: bits 63:48 at 19:4, so that the format bit and the handle, or the destination, fall into their places.
+    /// Sends the message of `pin`. In either format the entry's upper bits and bit 11 become the address, and its
+    /// lower bits the data. Bits 63:48 go to 19:4, so the format bit and the handle (or the destination) get to their
+    /// places.
     fn send(&mut self, world: &mut World<'_>, pin: usize) {
         let entry = self.pins[pin].entry;
         self.pins[pin].entry.set_remote_irr(entry.level());
@@ -102,7 +108,7 @@ impl IoApic {
         world.upstream(self.iommu, message);
     }
 
-    /// Sends for a level-triggered pin that is asserted, unmasked, and not in service.
+    /// Sends the message of a level-triggered pin that is asserted, unmasked and not in service.
     fn evaluate(&mut self, world: &mut World<'_>, pin: usize) {
         let Pin { entry, asserted, .. } = self.pins[pin];
         if entry.level() && asserted && !entry.masked() && !entry.remote_irr() {
@@ -129,7 +135,7 @@ impl IoApic {
         }
     }
 
-    /// Ends the level-triggered interrupts of `vector`; what is still asserted comes again.
+    /// Ends the level-triggered interrupts of `vector`. A pin that is still asserted sends again.
     fn end_of_interrupt(&mut self, world: &mut World<'_>, vector: u8) {
         for pin in 0..self.pins.len() {
             let state = &mut self.pins[pin];
@@ -170,7 +176,7 @@ impl IoApic {
         let Some(state) = self.pins.get_mut(pin) else { return };
         let old = state.entry;
         let bits = crate::memory::with_field(old.into_bits(), u32::from(index % 2) * 32, 32, value.into());
-        // Delivery status and remote IRR are read-only; an edge-triggered entry has no remote IRR.
+        // Delivery status and remote IRR are read-only. An edge-triggered entry has no remote IRR.
         let entry = Redirection::from_bits(bits).with_delivery_pending(false);
         state.entry = entry.with_remote_irr(old.remote_irr() && entry.level());
         self.evaluate(world, pin);
@@ -188,17 +194,17 @@ impl Model for IoApic {
 
     fn read(&mut self, _world: &mut World<'_>, _region: u8, offset: u32, _width_bytes: u8) -> u64 {
         match offset {
-            ioapic::SELECT => self.select.into(),
-            ioapic::WINDOW => self.selected().into(),
+            SELECT => self.select.into(),
+            WINDOW => self.selected().into(),
             _ => 0,
         }
     }
 
     fn write(&mut self, world: &mut World<'_>, _region: u8, offset: u32, _width_bytes: u8, value: u64) {
         match offset {
-            ioapic::SELECT => self.select = value as u8,
-            ioapic::WINDOW => self.set_selected(world, value as u32),
-            ioapic::EOI => self.end_of_interrupt(world, value as u8),
+            SELECT => self.select = value as u8,
+            WINDOW => self.set_selected(world, value as u32),
+            EOI => self.end_of_interrupt(world, value as u8),
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! A root port: one drive's link, and the order of what passes it.
+//! A root port: one drive's link, and the order of its traffic.
 
 use crate::model::{Model, ModelId, Upstream};
 use crate::time::Ps;
@@ -10,14 +10,14 @@ use std::rc::Rc;
 /// The constants of a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RootPortConfig {
-    /// Shown in traces and faults.
+    /// Name in traces and faults.
     pub name: String,
     /// Payload bytes that the link carries a second.
     pub link_bytes_per_second: u64,
-    /// For how long a message keeps later DMA of its drive back, because it may not be overtaken (PCI Express Base
+    /// Time for which a message delays later DMA of its drive, because DMA may not overtake it (PCI Express Base
     /// Specification, "Transaction Ordering Rules": a posted request never passes an earlier one).
     pub message_order_time: Ps,
-    /// Messages that may wait at the IOMMU; a further one blocks the port.
+    /// Maximum number of messages that wait at the IOMMU. One more message blocks the port.
     pub waiting_messages_max: u32,
 }
 
@@ -25,19 +25,19 @@ pub struct RootPortConfig {
 mod code {
     /// The last byte of the transfer on the link has passed.
     pub(super) const TRANSFERRED: u32 = 0;
-    /// The IOMMU has taken a message while the port was blocked.
+    /// The IOMMU has taken a message while the port was blocked. The port continues.
     pub(super) const CREDIT: u32 = 1;
 }
 
-/// The places of one port's messages at the IOMMU.
+/// Credits of one port: places for its messages at the IOMMU.
 struct Places {
     max: u32,
     taken: Cell<u32>,
     blocked: Cell<bool>,
 }
 
-/// The places of all ports of an IOMMU: it frees them, and tells a port only when that is blocked, so that a message
-/// costs no event for its credit. Clones are the same table.
+/// Credits of all ports of an IOMMU. The IOMMU frees places and informs a port only when the port is blocked, so a
+/// message's credit costs no event. Clones are the same table.
 #[derive(Clone, Default)]
 pub struct Credits(Rc<RefCell<Vec<Option<Rc<Places>>>>>);
 
@@ -53,7 +53,7 @@ impl Credits {
         places
     }
 
-    /// The IOMMU has taken a message of `from`. Requesters without a port have no places.
+    /// The IOMMU has taken a message of `from`. Requesters without a port have no places to free.
     pub(crate) fn release(&self, world: &mut World<'_>, from: ModelId) {
         let table = self.0.borrow();
         let Some(Some(places)) = table.get(from.0 as usize) else { return };
@@ -64,23 +64,23 @@ impl Credits {
     }
 }
 
-/// One link, and what waits for it.
+/// One link and the requests that wait for it.
 ///
-/// A transfer occupies the link for its bytes; when its last byte has passed, its model gets its event. Transfers go in
-/// turn. A message does not wait for data that the drive has not put on the link yet: it is sent between them, goes to
-/// the IOMMU at once, and keeps the following transfers back for a time. When too many messages wait there, the next
-/// one stays here, and no transfer starts before it has gone.
+/// A transfer occupies the link for its bytes. When the last byte has passed, the transfer's model gets its event.
+/// Transfers run one after another. A message does not wait for data that the drive has not put on the link yet: it is
+/// sent between transfers, goes to the IOMMU at once, and delays the following transfers for a time. When too many
+/// messages wait at the IOMMU, the next message stays here, and no transfer starts until that message has gone.
 pub struct RootPort {
     iommu: ModelId,
     config: RootPortConfig,
     places: Rc<Places>,
-    /// Picoseconds a byte, times 2^20.
+    /// Picoseconds per byte, times 2^20.
     byte_time_q20: u64,
     transfers: VecDeque<Transfer>,
     messages: VecDeque<Upstream>,
-    /// When the next transfer may start: the link has carried what was put on it, and messages are ordered.
+    /// Earliest start of the next transfer: the link is idle again, and messages are ordered.
     link_free: Ps,
-    /// The transfer that is on the link, or next on it once messages are ordered.
+    /// The transfer that is on the link, or that is next on it once messages are ordered.
     on_link: Option<Transfer>,
     blocked_since: Option<Ps>,
     bytes: u64,
@@ -90,7 +90,7 @@ pub struct RootPort {
     blocked: Ps,
 }
 
-/// A transfer that waits, and whom its end concerns.
+/// A waiting transfer, and the model that gets its end event.
 struct Transfer {
     model: ModelId,
     bytes: u32,
@@ -99,7 +99,7 @@ struct Transfer {
 }
 
 impl RootPort {
-    /// A port with the number `id` in front of `iommu`, whose `credits` it uses.
+    /// A port with the number `id` in front of `iommu`. It uses `credits`.
     pub fn new(id: ModelId, iommu: ModelId, config: RootPortConfig, credits: &Credits) -> Self {
         let places = credits.register(id, config.waiting_messages_max);
         let byte_time_q20 = (1_000_000_000_000 << 20) / u128::from(config.link_bytes_per_second.max(1));
@@ -121,7 +121,7 @@ impl RootPort {
         }
     }
 
-    /// Lets pass what may pass now.
+    /// Passes the requests that may pass now.
     fn advance(&mut self, world: &mut World<'_>) {
         while let Some(&message) = self.messages.front() {
             if self.places.taken.get() >= self.places.max {
@@ -149,7 +149,7 @@ impl RootPort {
         }
     }
 
-    /// A message has its place: it goes, and the next transfer waits for its order.
+    /// The message has a place at the IOMMU: it goes there, and the next transfer waits for its ordering time.
     fn pass(&mut self, world: &mut World<'_>, message: Upstream) {
         let stall = world.jitter(self.config.message_order_time);
         self.places.taken.set(self.places.taken.get() + 1);
@@ -193,7 +193,8 @@ impl Model for RootPort {
         self.advance(world);
     }
 
-    /// `link_ps`: bytes on the link; `order_ps`: the link kept free behind messages; `blocked_ps`: the port stood.
+    /// `link_ps`: bytes on the link; `order_ps`: the link kept free behind messages; `blocked_ps`: the port was
+    /// blocked.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         vec![
             ("bytes", self.bytes),

@@ -1,13 +1,13 @@
-//! A requester that sends messages which are not its own.
+//! A requester that sends messages which belong to another device.
 
 use crate::model::{Model, ModelId, Upstream};
 use crate::time::Ps;
 use crate::world::World;
 
-/// Sends another device's message under its own requester id, again and again.
+/// Repeatedly sends another device's message under its own requester id.
 ///
-/// Source validation (VT-d, "Interrupt Remapping Table Entry", SVT and SID) is there to refuse exactly this. It has no
-/// port of its own: its messages wait at the IOMMU like everybody's and take a lookup each.
+/// Source validation (VT-d, "Interrupt Remapping Table Entry", SVT and SID) exists to refuse this. The stranger has no
+/// port: its messages wait at the IOMMU like all others, and each takes a lookup.
 #[derive(Debug)]
 pub struct Stranger {
     iommu: ModelId,
@@ -18,14 +18,14 @@ pub struct Stranger {
 }
 
 impl Stranger {
-    /// A stranger before `iommu`, silent until [`Self::imitate`]. The link reports it as `requester`; its messages are
-    /// `interval` apart on average, uniformly between nothing and twice that.
+    /// A stranger in front of `iommu`, silent until [`Self::imitate`]. The link reports it as `requester`. Its
+    /// messages are `interval` apart on average, uniformly between zero and twice that.
     pub fn new(iommu: ModelId, requester: u16, interval: Ps) -> Self {
         Self { iommu, requester, interval, message: None, sent: 0 }
     }
 
-    /// What it sends: another device's address (0xFEEx_xxxx) and payload. It begins with its next event, of any code:
-    /// [`crate::Machine::poke`].
+    /// Sets the message to send: another device's address (0xFEEx_xxxx) and payload. Sending begins with the
+    /// stranger's next event, of any code: [`crate::Machine::poke`].
     pub fn imitate(&mut self, address: u64, data: u32) {
         self.message = Some((address, data));
     }
@@ -41,7 +41,7 @@ impl Model for Stranger {
         self.sent += 1;
         world.trace("foreign message", world.now(), Ps::default(), self.sent);
         world.upstream(self.iommu, Upstream::Message { requester: self.requester, address, data });
-        // Never two at one instant, however short the interval.
+        // Never two messages at one instant, however short the interval.
         let wait = Ps(1 + world.random() % (2 * self.interval.0.max(1)));
         world.schedule(world.now() + wait, code, 0);
     }

@@ -1,6 +1,7 @@
-//! Messages that go wrong on their way: a model between a device and what takes its requests.
+//! Disturbs messages on their way: a model between a device and the receiver of its requests.
 
 use crate::model::{Model, ModelId, Upstream};
+pub use crate::observe::Act;
 use crate::observe::Fact;
 use crate::random::Stream;
 use crate::time::Ps;
@@ -10,44 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 #[cfg(test)]
 mod tests;
 
-/// What happens to a message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Act {
-    /// It never arrives.
-    Drop,
-    /// It arrives this much later; others overtake it.
-    Delay(Ps),
-    /// It arrives, and once more this much later.
-    Double(Ps),
-    /// It arrives behind the device's next message, or when this has passed and there was none.
-    Swap(Ps),
-    /// In its place another one arrives that the device sent earlier, with other address or data: a stale vector. While
-    /// there was none, it passes.
-    Redirect,
-    /// It arrives, and is repeated so often with that gap.
-    Storm {
-        /// Repetitions.
-        count: u32,
-        /// Between two; at least 1 ps.
-        gap: Ps,
-    },
-}
-
-impl Act {
-    /// As reports call it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Drop => "dropped",
-            Self::Delay(_) => "delayed",
-            Self::Double(_) => "doubled",
-            Self::Swap(_) => "swapped",
-            Self::Redirect => "redirected",
-            Self::Storm { .. } => "stormed",
-        }
-    }
-}
-
-/// How often what happens, of 1,000 messages; together at most 1,000, and beyond that the later ones never.
+/// Rate of each act, per 1,000 messages. The sum should be at most 1,000; beyond that the later acts never happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Rates {
     /// [`Act::Drop`].
@@ -64,20 +28,20 @@ pub struct Rates {
     pub storm: u32,
 }
 
-/// What to do with the messages of one device.
+/// Which messages of one device are disturbed, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TamperConfig {
-    /// Shown in traces.
+    /// Name in traces.
     pub name: String,
-    /// Of its own random numbers: it shifts nobody's, and nothing shifts its.
+    /// Seed of the tamper's own random stream, which is independent of all other streams.
     pub seed: u64,
-    /// Before that every message passes.
+    /// Before this time every message passes.
     pub from: Ps,
-    /// From then on every message passes again, and a storm ends; what is held then arrives at its time.
+    /// From this time on every message passes again, and a storm ends. Held messages then arrive at their times.
     pub until: Ps,
-    /// Certain fates: of the message of this number, counted from 1. They go before the rates.
+    /// Planned acts, by message number counted from 1. They take precedence over the rates.
     pub plan: Vec<(u64, Act)>,
-    /// Random fates of the others.
+    /// Rates of random acts on the other messages.
     pub rates: Rates,
     /// The longest random time.
     pub longest: Ps,
@@ -104,18 +68,18 @@ impl Default for TamperConfig {
     }
 }
 
-/// Different messages remembered, for [`Act::Redirect`].
+/// Number of different messages remembered for [`Act::Redirect`].
 const REMEMBERED: usize = 16;
 
 /// Events of a tamper; the argument is the number under which a message is held.
 mod code {
-    /// A held message goes on.
+    /// A held message is passed on.
     pub(super) const RELEASE: u32 = 0;
-    /// A storm goes on.
+    /// A storm continues.
     pub(super) const REPEAT: u32 = 1;
 }
 
-/// A message, apart from where it goes.
+/// A message without its target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Message {
     requester: u16,
@@ -123,15 +87,15 @@ struct Message {
     data: u32,
 }
 
-/// A message that goes on later.
+/// A message to be passed on later.
 #[derive(Clone, Copy)]
 struct Held {
     message: Message,
-    /// Repetitions left, with that gap.
+    /// Remaining repetitions of a storm, and their gap.
     storm: Option<(u32, Ps)>,
 }
 
-/// What was done, by message.
+/// Counts of messages, by act.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TamperCounts {
     /// Messages of the device.
@@ -152,13 +116,13 @@ pub struct TamperCounts {
     pub repeated: u64,
 }
 
-/// Stands between a device and its root port; or, of a device inside the root complex, between it and the IOMMU or GIC.
-/// Not above a port: the port's credits would go astray.
+/// Stands between a device and its root port. For a device inside the root complex: between the device and the IOMMU
+/// or GIC. Must not stand above a port, because the port's credits would be lost.
 ///
-/// The device is built with the tamper's number as its bus. Transfers pass as they are. A message never arrives earlier
-/// than the device sent it, so that it overtakes no earlier DMA (PCI Express Base Specification, "Transaction Ordering
-/// Rules"); later DMA may overtake a message that is held. Nothing of it is recorded as a fault: it is the harness's
-/// doing, told to the observer as [`Fact::Tampered`].
+/// The device is built with the tamper's number as its bus. Transfers pass unchanged. A message never arrives earlier
+/// than the device sent it, so it overtakes no earlier DMA (PCI Express Base Specification, "Transaction Ordering
+/// Rules"). Later DMA may overtake a held message. No act is recorded as a fault, because the harness causes it; the
+/// observer gets [`Fact::Tampered`].
 pub struct Tamper {
     to: ModelId,
     config: TamperConfig,
@@ -167,12 +131,12 @@ pub struct Tamper {
     remembered: VecDeque<Message>,
     held: BTreeMap<u64, Held>,
     next_number: u64,
-    /// Those that wait for the next message.
+    /// Swapped messages that wait for the device's next message.
     swapped: Vec<u64>,
 }
 
 impl Tamper {
-    /// In front of `to`.
+    /// A tamper in front of `to`.
     pub fn new(to: ModelId, config: TamperConfig) -> Self {
         Self {
             to,
@@ -186,7 +150,7 @@ impl Tamper {
         }
     }
 
-    /// What it did.
+    /// Counts of messages so far.
     pub fn counts(&self) -> TamperCounts {
         self.counts
     }
@@ -196,7 +160,7 @@ impl Tamper {
         self.config.until = self.config.until.min(at);
     }
 
-    /// What it does from now on; seed and name stay.
+    /// The configuration from now on. Seed and name must stay.
     pub fn config_mut(&mut self) -> &mut TamperConfig {
         &mut self.config
     }
@@ -205,7 +169,7 @@ impl Tamper {
         (self.config.from..self.config.until).contains(&now)
     }
 
-    /// A number from 0 to below `end`.
+    /// A random number below `end`.
     fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.random.next()) * u128::from(end)) >> 64) as u64
     }
@@ -214,7 +178,7 @@ impl Tamper {
         Ps(1 + self.below(longest.0))
     }
 
-    /// What happens to the message that was just counted.
+    /// The act for the message that was just counted.
     fn fate(&mut self, now: Ps) -> Option<Act> {
         if !self.is_active(now) {
             return None;
@@ -252,7 +216,7 @@ impl Tamper {
         world.upstream(self.to, Upstream::Message { requester, address, data });
     }
 
-    /// Keeps a message for `code` after `time`; under which number.
+    /// Holds a message, to be processed as event `code` after `time`. Returns its number.
     fn hold(&mut self, world: &mut World<'_>, held: Held, code: u32, time: Ps) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
@@ -261,7 +225,7 @@ impl Tamper {
         number
     }
 
-    /// A stale message instead of this one; none while the device sent no other.
+    /// A stale message in place of this one; None while the device has sent no other message.
     fn stale(&mut self, message: Message) -> Option<Message> {
         let others: Vec<_> = self.remembered.iter().filter(|&&other| other != message).copied().collect();
         (!others.is_empty()).then(|| others[self.below(others.len() as u64) as usize])
@@ -311,7 +275,7 @@ impl Tamper {
         world.tell(|| Fact::Tampered { model: world.me(), requester: message.requester, act });
     }
 
-    /// A storm goes on, unless it is over or healed.
+    /// Continues a storm, unless it is over or the tamper is healed.
     fn repeat(&mut self, world: &mut World<'_>, number: u64) {
         let Some(Held { message, storm: Some((left, gap)) }) = self.held.remove(&number) else { return };
         if left == 0 || !self.is_active(world.now()) {
@@ -347,7 +311,7 @@ impl Model for Tamper {
         if code == code::REPEAT {
             return self.repeat(world, number);
         }
-        // A swapped one may have gone behind the next already.
+        // A swapped message may have been passed on behind the next message already.
         if let Some(held) = self.held.remove(&number) {
             self.pass(world, held.message);
         }

@@ -1,4 +1,4 @@
-//! The fabric by itself: synthetic devices, and CPUs that do no more than a notification handler must.
+//! The fabric by itself: synthetic devices, and CPUs that only do the work of a notification handler.
 
 use super::dispatch::Dispatch;
 use super::port::{Credits, RootPort, RootPortConfig};
@@ -7,7 +7,7 @@ use crate::model::{Model, ModelId, Upstream};
 use crate::time::Ps;
 use crate::world::World;
 use crate::{Machine, MachineConfig, Regs, SimHal};
-use hal::{Affinity, CpuId, Dma as _, Hal as _, Regs as _, ThreadSpec, Word as _};
+use hal::{Affinity, CpuId, Dma as _, Hal as _, Regs as _, ThreadSpec, Threads, Word as _};
 use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Model for Source {
     }
 }
 
-/// Sends what it is told at once, and remembers when its transfers were done.
+/// Sends requested messages at once, and records the end times of its transfers.
 #[derive(Default)]
 struct Script {
     port: u32,
@@ -99,7 +99,7 @@ fn port_config(bytes_per_second: u64) -> RootPortConfig {
     }
 }
 
-/// Units with a port each; each pair of units shares a dispatch unit when `shared`.
+/// Units with one port each. With `shared`, each pair of units shares a dispatch unit.
 struct Fabric {
     machine: Machine,
     units: Vec<ModelId>,
@@ -110,11 +110,11 @@ struct Fabric {
 }
 
 const CPUS: u32 = 16;
-/// What a notification handler costs before it clears ON: entry, harvest, one handler.
+/// Cost of a notification handler before it clears ON: entry, harvest, one handler.
 const HANDLER_NS: u64 = 430;
 
 impl Fabric {
-    /// `gap` between a source's messages; each source of a unit uses handles of its own, one a CPU.
+    /// `gap` is the time between a source's messages. Each source of a unit uses its own handles, one per CPU.
     fn new(units: u64, shared: bool, gap: Ps, random: bool, jitter_percent: u32) -> Self {
         let config = MachineConfig { cpus: CPUS, jitter_percent, memory_bytes: 1 << 20, ..MachineConfig::default() };
         let mut machine = Machine::new(config);
@@ -168,7 +168,7 @@ impl Fabric {
         self.run(Ps::from_ns(100_000));
     }
 
-    /// Every handle interrupts the CPU of its number (modulo) with vector 0x31.
+    /// Every handle interrupts the CPU of its number (modulo the CPUs) with vector 0x31.
     fn remapped(mut self) -> Self {
         for handle in 0..self.units.len() * CPUS as usize {
             let cpu = handle as u64 % u64::from(CPUS);
@@ -178,7 +178,7 @@ impl Fabric {
         self
     }
 
-    /// Every handle posts to the descriptor that `of` names for its CPU.
+    /// Every handle posts to the descriptor that `of` returns for its CPU.
     fn posted(mut self, of: impl Fn(usize) -> usize) -> Self {
         for handle in 0..self.units.len() * CPUS as usize {
             let address = self.descriptors[of(handle % CPUS as usize)].device_address().0;
@@ -210,7 +210,7 @@ impl Fabric {
         (0..self.units.len()).map(|unit| self.counter(self.units[unit], name)).sum()
     }
 
-    /// Requests a second that were looked up, over 2 ms, by unit.
+    /// Looked-up requests per second, by unit, over 2 ms.
     fn rates(&mut self, name: &str) -> Vec<f64> {
         self.run(Ps::from_ns(100_000));
         let before: Vec<_> = (0..self.units.len()).map(|unit| self.counter(self.units[unit], name)).collect();
@@ -219,7 +219,7 @@ impl Fabric {
     }
 }
 
-/// Takes the requests, clears ON, and looks once more.
+/// Takes the requests, clears ON, and checks once more.
 fn harvest(descriptor: &crate::memory::Dma) {
     let words = descriptor.words();
     let sweep = || {
@@ -245,7 +245,7 @@ fn one_unit_remaps_at_most_one_message_per_remapping_and_delivery() {
     for jitter in [0, 40] {
         let mut fabric = Fabric::new(1, true, Ps::from_ns(100), false, jitter).remapped();
         assert_near(fabric.rates("remapped")[0], per_second(REMAP + DELIVER));
-        // The port stood, and the server was never idle.
+        // The port was blocked, and the server was never idle.
         assert!(fabric.counter(fabric.ports[0], "blocked_ps") > 0);
         let busy = fabric.sum("remap_ps") + fabric.sum("hold_ps");
         assert_near(busy as f64, 2.1e9);
@@ -274,14 +274,14 @@ fn units_of_different_sockets_do_not_hinder_each_other() {
 fn posting_is_serial_per_unit_and_does_not_block_the_port() {
     let mut fabric = Fabric::new(1, true, Ps::from_ns(80), false, 40).posted(|cpu| cpu);
     assert_near(fabric.rates("posted")[0], per_second(POST));
-    // Only the first messages, whose entries were not cached yet, could stand in the way.
+    // Only the first messages, whose entries were not cached yet, could block others.
     let blocked = fabric.counter(fabric.ports[0], "blocked_ps");
     assert!(blocked < 16 * POST.0, "{blocked} of 2.2 ms");
     assert!(fabric.sum("notifications") < fabric.sum("posted"));
 }
 
-/// Two units that post to one descriptor wait for each other, and for the CPU that harvests it: together they post less
-/// than one unit alone. Descriptors of their own cost them nothing.
+/// Two units that post to one descriptor wait for each other and for the CPU that harvests it: together they post less
+/// than one unit alone. Units with separate descriptors lose nothing.
 #[test]
 fn a_descriptor_is_one_cache_line() {
     let mut one = Fabric::new(2, true, Ps::from_ns(200), false, 0).posted(|_| 0);
@@ -295,7 +295,7 @@ fn a_descriptor_is_one_cache_line() {
 /// The rate makes bursts, and a burst costs one notification.
 #[test]
 fn notifications_per_message_fall_with_the_rate() {
-    // Two units, random arrivals: messages a second of both.
+    // Two units with random arrivals: total messages per second.
     let at_rate = |rate: u64| {
         let gap = Ps(2_000_000_000_000 / rate);
         let mut fabric = Fabric::new(2, true, gap, true, 40).posted(|cpu| cpu);
@@ -312,7 +312,7 @@ fn notifications_per_message_fall_with_the_rate() {
 fn no_post_is_lost_however_fast_they_come() {
     let mut fabric = Fabric::new(2, true, Ps::from_ns(150), true, 40).posted(|cpu| cpu);
     fabric.run(Ps::from_ns(1_000_000));
-    // Silence the sources: what is under way ends.
+    // Silences the sources, so that messages in progress finish.
     for source in fabric.sources.clone() {
         fabric.machine.with_model(source, |source: &mut Source| source.gap = Ps(1 << 50)).expect("a source");
         fabric.machine.with_model(source, |source: &mut Source| source.random = false).expect("a source");
@@ -334,7 +334,7 @@ fn equal_seeds_make_equal_runs() {
     assert_eq!(digest(), digest());
 }
 
-/// Events a message, of all models: the port's, the unit's, one of the source, and what the CPUs do is none.
+/// Events per message of all models: the port's, the unit's, one of the source. Actions of the CPUs are not events.
 #[test]
 fn events_per_message_are_few() {
     let cost = |fabric: &mut Fabric| {
@@ -395,9 +395,9 @@ fn a_message_keeps_later_transfers_back() {
     assert_eq!(machine.with_any_model(port, |port| port.counters())[3], ("order_ps", 157_000));
 }
 
-/// Messages of plain format here: the dispatch unit alone, 112 ns each. The first is taken at once, the second and the
-/// third wait, the fourth finds the port blocked until the dispatch unit takes the second; the transfer behind it waits
-/// for that and for the order of four messages.
+/// Messages of plain format: they use the dispatch unit alone, 112 ns each. The first is taken at once, the second and
+/// the third wait. The fourth finds the port blocked until the dispatch unit takes the second. The transfer behind it
+/// waits for that, and for the order of four messages.
 #[test]
 fn the_third_waiting_message_blocks_the_port() {
     let requests = vec![message(), message(), message(), message(), transfer(100, 1)];
@@ -407,7 +407,7 @@ fn the_third_waiting_message_blocks_the_port() {
     assert_eq!(done(&mut machine, script), [(1, Ps::from_ns(4 * 157 + 100))]);
 }
 
-/// What posting and remapping leave in the observer's stream.
+/// The facts that posting and remapping add to the observer's stream.
 #[test]
 fn the_observer_hears_what_became_of_each_message() {
     use crate::observe::{Arrival, Fact, Post};
@@ -440,7 +440,7 @@ fn the_observer_hears_what_became_of_each_message() {
     }
 }
 
-/// A level-triggered pin that sticks sends again at each end of interrupt, until it is free.
+/// A level-triggered pin that sticks sends again at each end of interrupt, until the fault ends.
 #[test]
 fn a_pin_that_sticks_comes_again_and_again_until_it_is_free() {
     use super::ioapic::{IoApic, IoApicConfig, PIN, STICK, pin_arg};

@@ -1,15 +1,15 @@
 //! A VT-d unit: interrupt remapping and posting, register by register.
 //!
-//! What it does: the interrupt side of the Intel Virtualization Technology for Directed I/O specification, that is the
-//! remapping table with its cache, posted descriptors, source validation, queued invalidation, fault recording and its
-//! two events. What it does not: address translation (DMA passes), page requests, device TLBs, advanced fault logging
-//! and register-based invalidation; CAP and ECAP announce none of them.
+//! Implemented: the interrupt side of the Intel Virtualization Technology for Directed I/O specification. That is the
+//! remapping table with its cache, posted descriptors, source validation, queued invalidation, fault recording and the
+//! unit's two events. Not implemented: address translation (DMA passes), page requests, device TLBs, advanced fault
+//! logging and register-based invalidation. CAP and ECAP announce none of them.
 //!
 //! One server handles a unit's requests, first come first served:
 //! - a remapped request takes the remapping time and then holds the server until the socket's [`Dispatch`] has
 //!   delivered it; its place at the port is free when the dispatch unit takes it;
 //! - a posted request takes one atomic update of its descriptor, serial with every other update of that cache line; its
-//!   place at the port is free at once, so what devices have in flight is all that bounds the waiting posts; a
+//!   place at the port is free at once, so only the devices' requests in flight bound the number of waiting posts; a
 //!   notification goes to the dispatch unit without holding the server;
 //! - a request in compatibility format, or with remapping off, takes no remapping time, only the dispatch unit;
 //! - a refused request takes the remapping time and is dropped.
@@ -38,7 +38,7 @@ use std::collections::VecDeque;
 /// The constants and options of a unit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VtdConfig {
-    /// Shown in traces and faults.
+    /// Name in traces and faults.
     pub name: String,
     /// CAP.PI: the unit can post.
     pub posted_interrupts: bool,
@@ -46,7 +46,7 @@ pub struct VtdConfig {
     pub extended_interrupt_mode: bool,
     /// Fault recording registers, 1 to 256.
     pub fault_records: u16,
-    /// Mean time to remap a request, before its delivery.
+    /// Mean time to remap a request, without its delivery.
     pub remap_time: Ps,
     /// Mean time of the atomic update of a descriptor.
     pub post_time: Ps,
@@ -54,41 +54,41 @@ pub struct VtdConfig {
     pub command_time: Ps,
     /// Mean time to fetch and execute an invalidation descriptor.
     pub invalidation_time: Ps,
-    /// What is broken in the invalidation queue.
+    /// A fault of the invalidation queue.
     pub invalidation_fault: InvalidationFault,
 }
 
 /// Faults of the invalidation queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum InvalidationFault {
-    /// It works.
+    /// No fault.
     #[default]
     None,
     /// Every descriptor takes this much longer.
     Late(Ps),
-    /// After this many descriptors the fetch of the next fails, once: the queue stops with IQE.
+    /// The fetch after this many descriptors fails, once: the queue stops with IQE.
     FetchFails(u64),
-    /// After this many descriptors the queue stands for ever, without a word.
+    /// After this many descriptors the queue stops for ever and reports no error.
     Hangs(u64),
-    /// From a time on until another.
+    /// A fault for a limited time.
     Within {
-        /// It works before.
+        /// The fault begins at this time.
         from: Ps,
-        /// And from then on.
+        /// The fault ends at this time.
         until: Ps,
-        /// What happens meanwhile.
+        /// The fault in between.
         trouble: InvalidationTrouble,
     },
 }
 
-/// What goes wrong in an invalidation queue for a while.
+/// A temporary fault of an invalidation queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InvalidationTrouble {
     /// A descriptor takes this much longer.
     Late(Ps),
-    /// Every fetch of a descriptor fails: the queue stops with IQE each time that software clears it.
+    /// Every fetch of a descriptor fails: the queue stops with IQE again each time that software clears it.
     FetchFails,
-    /// The queue stands; when the trouble is over it goes on by itself.
+    /// The queue stops. When the fault ends, the queue continues by itself.
     Stands,
 }
 
@@ -104,13 +104,13 @@ mod code {
     pub(super) const DELIVERED: u32 = 3;
     /// The update of a descriptor takes place.
     pub(super) const POSTED: u32 = 4;
-    /// A refused request leaves.
+    /// A refused request leaves the unit.
     pub(super) const REFUSED: u32 = 5;
     /// A global command takes effect. Argument: its value.
     pub(super) const COMMAND: u32 = 6;
     /// The descriptor at the head of the invalidation queue is executed. Argument: the epoch.
     pub(super) const INVALIDATE: u32 = 7;
-    /// The requests have drained for which an invalidation waited. Argument: the epoch.
+    /// An invalidation waited for requests, and they have drained. Argument: the epoch.
     pub(super) const DRAINED: u32 = 8;
 }
 
@@ -128,11 +128,11 @@ pub struct VtdUnit {
     fault_event: EventRegisters,
     invalidation_event: EventRegisters,
     queue: Queue,
-    // Behind them.
+    // Internal state behind the registers.
     cache: EntryCache,
     waiting: VecDeque<Pending>,
     service: Option<Service>,
-    /// When the last delivery booked so far arrives.
+    /// Arrival time of the last delivery scheduled so far.
     last_delivery: Ps,
     /// An invalidation waits for the request in service.
     draining: bool,
@@ -142,7 +142,7 @@ pub struct VtdUnit {
 }
 
 impl VtdUnit {
-    /// A unit after reset, in front of `dispatch`, that frees the places of the ports in `credits`.
+    /// A unit after reset, in front of `dispatch`. It frees the ports' places in `credits`.
     pub fn new(config: VtdConfig, dispatch: Dispatch, credits: Credits) -> Self {
         let faults = Faults::new(usize::from(config.fault_records.clamp(1, 256)));
         Self {
@@ -168,8 +168,8 @@ impl VtdUnit {
         }
     }
 
-    /// What is broken in the invalidation queue from now on. A queue that hangs goes on, once it works, with the next
-    /// write of its tail.
+    /// Sets the fault of the invalidation queue from now on. A hanging queue continues, once the fault is gone, with
+    /// the next write of its tail.
     pub fn set_invalidation_fault(&mut self, fault: InvalidationFault) {
         self.config.invalidation_fault = fault;
     }
@@ -194,7 +194,7 @@ impl Model for VtdUnit {
         }
     }
 
-    /// Registers of 32 bits; wider ones are two of them, the lower first.
+    /// Registers of 32 bits. A wider access is two such accesses, the lower first.
     fn read(&mut self, _world: &mut World<'_>, _region: u8, offset: u32, width_bytes: u8) -> u64 {
         let low = u64::from(self.read_register(offset));
         if width_bytes == 8 { low | u64::from(self.read_register(offset.wrapping_add(4))) << 32 } else { low }
@@ -207,8 +207,8 @@ impl Model for VtdUnit {
         }
     }
 
-    /// Messages into the interrupt range are requests. Others are writes of 32 bits to memory. A transfer comes from a
-    /// device inside the root complex, which has no link: it is done at once.
+    /// Messages into the interrupt range are requests. Other messages are writes of 32 bits to memory. A transfer
+    /// comes from a device inside the root complex, which has no link: it is done at once.
     fn upstream(&mut self, world: &mut World<'_>, from: ModelId, request: Upstream) {
         match request {
             Upstream::Message { requester, address, data } if address >> 20 == 0xfee => {
@@ -225,9 +225,9 @@ impl Model for VtdUnit {
         }
     }
 
-    /// `remap_ps`, `hold_ps` and `post_ps` are the server's: remapping, held by the dispatch unit, updating a
-    /// descriptor; their sum is its busy time. `dispatch_ps` is this unit's part of the dispatch unit's, `queue_ps` the
-    /// sum of the requests' waiting times.
+    /// `remap_ps`, `hold_ps` and `post_ps` are server times: remapping, held by the dispatch unit, updating a
+    /// descriptor. Their sum is the server's busy time. `dispatch_ps` is the dispatch unit's time for this unit.
+    /// `queue_ps` is the sum of the requests' waiting times.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let totals = &self.totals;
         vec![

@@ -1,12 +1,12 @@
-//! The CPU interface of one CPU: masks, binary points, and which priorities are active.
+//! The CPU interface of one CPU: masks, binary points, and active priorities.
 //!
 //! Sources: IHI 0048B, "Interrupt prioritization" and "CPU interface register descriptions"; IHI 0069H, "Interrupt
 //! prioritization" and "Physical CPU interface".
 
-/// What it says when nothing runs.
+/// The running priority when no interrupt is active.
 const IDLE_PRIORITY: u8 = 0xff;
 
-/// An interrupt that could be signalled.
+/// An interrupt that may be signalled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Candidate {
     pub(super) priority: u8,
@@ -17,7 +17,7 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// What IAR reads: the INTID, in GICv2 with the sender in bits 12:10.
+    /// The value that IAR returns: the INTID, in GICv2 with the sender in bits 12:10.
     pub(super) fn word(self) -> u32 {
         self.intid | u32::from(self.source) << 10
     }
@@ -25,10 +25,10 @@ impl Candidate {
 
 /// Registers and state of one CPU interface. Groups are indices: 0 and 1.
 pub(super) struct CpuInterface {
-    /// Bits of a priority that decide about preemption, at most 7.
+    /// Number of priority bits that decide about preemption, at most 7.
     preemption_bits: u8,
     pub(super) enabled: [bool; 2],
-    /// Some group was enabled once: its CPU has come up.
+    /// A group was enabled at least once, so the CPU has come up.
     pub(super) was_enabled: bool,
     pub(super) mask: u8,
     binary_points: [u8; 2],
@@ -38,20 +38,20 @@ pub(super) struct CpuInterface {
     pub(super) acknowledges_group1: bool,
     /// EOImode: the end of an interrupt drops its priority only.
     pub(super) eoi_mode: bool,
-    /// Active priorities, a bit each, the most urgent lowest.
+    /// Active priorities, one bit each; the lowest bit is the most urgent.
     pub(super) active: [u128; 2],
-    /// What was acknowledged and not ended yet, as IAR read it, the latest last.
+    /// Acknowledged interrupts that have not ended, as IAR returned them, the latest last.
     acknowledged: Vec<u32>,
 }
 
-/// An end of interrupt as the interface sees it.
+/// How the interface classifies an end of interrupt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
-    /// Of the latest acknowledged.
+    /// It ends the latest acknowledged interrupt.
     InOrder,
-    /// Of another one: unpredictable. The most urgent active priority was dropped.
+    /// It ends another interrupt: unpredictable. The most urgent active priority was dropped.
     OutOfOrder,
-    /// Nothing is active.
+    /// No interrupt is active.
     Nothing,
 }
 
@@ -75,17 +75,17 @@ impl CpuInterface {
 
     pub(super) fn binary_point(&self, group1: bool) -> u8 {
         let own = self.binary_points[usize::from(group1)];
-        // One binary point for both reads one more in group 1 (IHI 0069H, "ICC_BPR1_EL1").
+        // With one binary point for both groups, group 1 reads the value plus one (IHI 0069H, "ICC_BPR1_EL1").
         if group1 && self.common_binary_point { (self.binary_points[0] + 1).min(7) } else { own }
     }
 
-    /// A value below the smallest one that the priority bits allow sets that.
+    /// A value below the minimum that the priority bits allow sets the minimum.
     pub(super) fn set_binary_point(&mut self, group1: bool, value: u8) {
         let smallest = 7 - self.preemption_bits + u8::from(group1);
         self.binary_points[usize::from(group1)] = (value & 7).max(smallest);
     }
 
-    /// The part of a priority that decides whether it preempts: bits 7 to n+1 with a binary point of n, in group 1 bits
+    /// The part of a priority that decides about preemption. With a binary point of n: bits 7 to n+1, in group 1 bits
     /// 7 to n.
     fn group_priority(&self, priority: u8, group1: bool) -> u8 {
         let shift = u32::from(self.binary_point(group1)) + u32::from(!group1);
@@ -98,13 +98,14 @@ impl CpuInterface {
         if all == 0 { IDLE_PRIORITY } else { (all.trailing_zeros() << (8 - self.preemption_bits)) as u8 }
     }
 
-    /// Enables these groups, and no other.
+    /// Enables these groups and no others.
     pub(super) fn enable(&mut self, groups: [bool; 2]) {
         self.enabled = groups;
         self.was_enabled |= groups != [false; 2];
     }
 
-    /// Whether it is signalled: its group is enabled, it passes the mask, and it preempts what runs.
+    /// True if the interrupt is signalled: its group is enabled, it passes the mask, and it preempts the active
+    /// priority.
     pub(super) fn passes(&self, candidate: Candidate) -> bool {
         let Candidate { priority, group1, .. } = candidate;
         self.enabled[usize::from(group1)]
@@ -112,14 +113,14 @@ impl CpuInterface {
             && self.group_priority(priority, group1) < self.running_priority()
     }
 
-    /// Its priority becomes active.
+    /// Makes the interrupt's priority active.
     pub(super) fn acknowledge(&mut self, candidate: Candidate) {
         let level = self.group_priority(candidate.priority, candidate.group1) >> (8 - self.preemption_bits);
         self.active[usize::from(candidate.group1)] |= 1 << level;
         self.acknowledged.push(candidate.word());
     }
 
-    /// Priority drop: the most urgent active priority ends.
+    /// Priority drop: ends the most urgent active priority.
     pub(super) fn end(&mut self, word: u32) -> End {
         let all = self.active[0] | self.active[1];
         if all == 0 {
@@ -133,13 +134,13 @@ impl CpuInterface {
         }
         match self.acknowledged.iter().rposition(|&earlier| earlier == word) {
             Some(index) => _ = self.acknowledged.remove(index),
-            // Software restored active priorities, or names something else.
+            // Software restored active priorities, or names another interrupt.
             None => _ = self.acknowledged.pop(),
         }
         End::OutOfOrder
     }
 
-    /// 32 active priorities of a group; software sets them to restore what a power-down lost.
+    /// 32 active priorities of a group. Software writes them to restore state lost in a power-down.
     pub(super) fn active_register(&self, group1: bool, index: u32) -> u32 {
         (self.active[usize::from(group1)] >> (index * 32)) as u32
     }

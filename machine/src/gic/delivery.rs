@@ -1,4 +1,4 @@
-//! Which interrupt goes to which CPU, and its life from pending to inactive.
+//! Routes interrupts to CPUs and tracks their life from pending to inactive.
 //!
 //! Sources: IHI 0048B, "Interrupt handling and prioritization"; IHI 0069H, "Interrupt handling and prioritization",
 //! "Physical interrupt handling", "Affinity routing".
@@ -21,8 +21,8 @@ pub(super) fn cpu_of(affinity: u32) -> Option<u32> {
 }
 
 impl Gic {
-    /// The most urgent interrupt that is pending, enabled, not active, and routed to `cpu`; of several, the one with the
-    /// lowest number (the choice is the implementation's).
+    /// The most urgent interrupt that is pending, enabled, not active, and routed to `cpu`. Among equals the lowest
+    /// number is chosen (the architecture leaves this to the implementation).
     pub(super) fn candidate(&self, cpu: u32) -> Option<Candidate> {
         let own = self.cpus.get(cpu as usize)?;
         if self.version == Version::V3 && (own.redistributor.is_asleep() || !self.distributor.affinity_routing) {
@@ -36,7 +36,7 @@ impl Gic {
         };
         let private = own.bank.ready().map(of);
         let shared = self.shared.ready().filter(|(_, interrupt)| self.is_routed(interrupt.route, cpu)).map(of);
-        // In GICv3 group 0 is signalled as FIQ, which no CPU here takes.
+        // In GICv3 group 0 is signalled as FIQ, and no CPU here takes FIQs.
         let forwarded = |candidate: &Candidate| {
             self.distributor.enabled[usize::from(candidate.group1)]
                 && own.interface.enabled[usize::from(candidate.group1)]
@@ -53,7 +53,7 @@ impl Gic {
         }
         let route = gicd::Route::from_bits(route);
         if route.any() {
-            // To one of those that take part: the first.
+            // 1 of N: the first CPU that participates.
             return self.cpus.iter().position(|own| !own.redistributor.is_asleep() && own.interface.enabled[1])
                 == Some(cpu as usize);
         }
@@ -62,12 +62,12 @@ impl Gic {
             && u32::from(route.affinity1()) << 8 | u32::from(route.affinity0()) == affinity(cpu)
     }
 
-    /// What the CPU interface signals.
+    /// The interrupt that the CPU interface signals.
     fn signalled(&self, cpu: u32) -> Option<Candidate> {
         self.candidate(cpu).filter(|&candidate| self.cpus[cpu as usize].interface.passes(candidate))
     }
 
-    /// Tells of what has become pending in this step.
+    /// Informs the observer of interrupts that became pending in this step.
     fn tell_of_pending(&mut self, world: &World<'_>) {
         for intid in self.shared.newly_pending.drain(..) {
             world.tell(|| Fact::GicPending { cpu: None, intid });
@@ -78,7 +78,7 @@ impl Gic {
         }
     }
 
-    /// What `cpu` sees of an interrupt.
+    /// The state of an interrupt as `cpu` sees it.
     pub(crate) fn state(&self, cpu: u32, intid: u32) -> Option<IntState> {
         let own = self.cpus.get(cpu as usize)?;
         if IntId(intid).kind() == Kind::Lpi {
@@ -89,7 +89,7 @@ impl Gic {
         bank.get(intid).map(|interrupt| IntState { is_pending: interrupt.pending(), is_active: interrupt.active })
     }
 
-    /// Drives the request inputs of all CPUs, where they change.
+    /// Updates the request inputs of all CPUs where they change.
     pub(super) fn signal(&mut self, world: &mut World<'_>) {
         self.tell_of_pending(world);
         for cpu in 0..self.cpus.len() as u32 {
@@ -104,7 +104,8 @@ impl Gic {
         }
     }
 
-    /// Acknowledges what is signalled, if `accepts` it; otherwise what it says instead.
+    /// Acknowledges the signalled interrupt if `accepts` allows it. Otherwise returns the special INTID that `accepts`
+    /// gives.
     pub(super) fn acknowledge(
         &mut self,
         world: &mut World<'_>,
@@ -179,7 +180,8 @@ impl Gic {
         self.deactivate(world, cpu, word);
     }
 
-    /// Active to inactive. SGIs and PPIs are the CPU's own, so only it can; of an SGI of GICv2 the sender must be right.
+    /// Active to inactive. SGIs and PPIs belong to the CPU, so only that CPU can deactivate them. For an SGI of GICv2
+    /// the sender must match.
     fn deactivate(&mut self, world: &mut World<'_>, cpu: u32, word: u32) {
         let source = if self.version == Version::V2 { (word >> 10 & 7) as u8 } else { 0 };
         let intid = self.intid(word);
@@ -201,8 +203,8 @@ impl Gic {
         if self.version == Version::V2 { word & 0x3ff } else { word & 0xff_ffff }
     }
 
-    /// Whether a written word is of an interrupt. The special numbers are ignored, as the manuals say; what does not
-    /// exist is a fault.
+    /// True if a written word names an existing interrupt. Special numbers are ignored, as the manuals say. A number
+    /// that does not exist is recorded as a fault.
     fn names_an_interrupt(&self, world: &mut World<'_>, cpu: u32, word: u32) -> bool {
         let intid = self.intid(word);
         let exists = match IntId(intid).kind() {
@@ -233,7 +235,7 @@ impl Gic {
         }
     }
 
-    /// An event whose argument is [`super::wire_arg`]'s.
+    /// An event with an argument in the format of [`super::wire_arg`].
     pub(super) fn wire_event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
         let (intid, cpu, asserted) = (arg as u32, (arg >> 32) as u32 & 0x7fff_ffff, arg >> 63 == 1);
         match code {
@@ -270,14 +272,14 @@ impl Gic {
         self.counts.sgis += 1;
         let version = self.version;
         self.change(cpu, intid, |interrupt| match version {
-            // The console is nobody's CPU: its kicks come from CPU 0.
+            // The console is no CPU, so its kicks come from CPU 0.
             Version::V2 => interrupt.sources |= 1_u8.checked_shl(from).unwrap_or(1),
             Version::V3 => interrupt.latch = true,
         });
     }
 
-    /// A CPU that has not come up yet is started by firmware, without an interrupt. Later the SGI stays pending, enabled
-    /// or not (IHI 0048B, "GICD_SPENDSGIRn": its pending state is the distributor's).
+    /// A CPU that has not come up yet is started by firmware, without an interrupt. Afterwards the SGI stays pending,
+    /// enabled or not (IHI 0048B, "GICD_SPENDSGIRn": the pending state belongs to the distributor).
     pub(super) fn kick(&mut self, cpu: u32, from: u32) {
         let intid = self.config.reschedule_sgi.into();
         let own = &self.cpus[cpu as usize];
@@ -286,7 +288,7 @@ impl Gic {
         }
     }
 
-    /// Sends an SGI to the CPUs that `is_target` says; it arrives after an IPI's time.
+    /// Sends an SGI to the CPUs that `is_target` selects. The SGI arrives after an IPI's time.
     pub(super) fn send_sgi(&mut self, world: &mut World<'_>, from: u32, intid: u8, is_target: impl Fn(u32) -> bool) {
         let at = world.now() + world.ipi_time();
         for cpu in (0..self.cpus.len() as u32).filter(|&cpu| is_target(cpu)) {

@@ -8,23 +8,23 @@ use crate::time::Ps;
 use crate::world::World;
 use spec::gic::gicd::{self, TargetFilter};
 
-/// What the distributor has beside its interrupts.
+/// State of the distributor besides its interrupts.
 #[derive(Default)]
 pub(super) struct Distributor {
-    /// Groups that are forwarded.
+    /// Enabled groups.
     pub(super) enabled: [bool; 2],
     /// ARE.
     pub(super) affinity_routing: bool,
-    /// RWP is set until then.
+    /// RWP is set until this time.
     write_pending_until: Ps,
 }
 
-/// JEP106 code of the designer: none that exists.
+/// JEP106 code of the designer: a code that nobody has.
 const IIDR: u32 = 0;
 /// Architecture revision in bits 7:4 of the peripheral id.
 const PIDR2_V2: u32 = 0x2b;
 pub(super) const PIDR2_V3: u32 = 0x3b;
-/// Where GICv2 has it (IHI 0048B, "Identification registers").
+/// Offset in GICv2 (IHI 0048B, "Identification registers").
 const PIDR2_V2_OFFSET: u32 = 0xfe8;
 
 impl Gic {
@@ -109,7 +109,7 @@ impl Gic {
         }
     }
 
-    /// GICv3: the groups' enables act at once; RWP tells that a real one may need longer.
+    /// GICv3: the group enables take effect at once; RWP says that a real GIC may need longer.
     fn set_control(&mut self, world: &mut World<'_>, value: u32) {
         if self.version == Version::V2 {
             let control = gicd::V2Control::from_bits(value);
@@ -156,7 +156,7 @@ impl Gic {
         let is_private = index * field.per_register() < 32;
         match (self.version, is_private) {
             (Version::V3, true) => 0,
-            // Read-only: each CPU sees itself (IHI 0048B, "GICD_ITARGETSR").
+            // Read-only: each CPU reads itself as target (IHI 0048B, "GICD_ITARGETSR").
             (Version::V2, true) if field == Field::Targets => (1 << cpu) * 0x0101_0101,
             (Version::V2, true) => self.cpus[cpu as usize].bank.read(field, index),
             (Version::V3, false) if field == Field::Targets => 0,
@@ -167,12 +167,13 @@ impl Gic {
     fn field_write(&mut self, world: &mut World<'_>, cpu: u32, field: Field, index: u32, value: u32) -> Outcome<()> {
         let is_private = index * field.per_register() < 32;
         self.counts.field_writes[field as usize] += 1;
-        // The targets of private interrupts are read-only in GICv2; with affinity routing all are reserved.
+        // The targets of private interrupts are read-only in GICv2. With affinity routing all target registers are
+        // reserved.
         if field == Field::Targets && (self.version == Version::V3 || is_private) {
             return Err(Refusal::ReadOnly);
         }
         if is_private && self.version == Version::V3 {
-            // Reserved with affinity routing: they are in the redistributors.
+            // Reserved with affinity routing: the registers are in the redistributors.
             return Err(Refusal::Reserved);
         }
         let bank = if is_private { &mut self.cpus[cpu as usize].bank } else { &mut self.shared };
@@ -185,7 +186,7 @@ impl Gic {
         Ok(())
     }
 
-    /// RWP is set, and what was disabled is still forwarded, for a while.
+    /// Sets RWP. For a while, disabled interrupts are still forwarded.
     fn begin_disabling(&mut self, world: &mut World<'_>) {
         let until = world.now() + self.config.write_pending_time;
         self.distributor.write_pending_until = until;
@@ -198,7 +199,7 @@ impl Gic {
         }
     }
 
-    /// Reads an IROUTER, whole or half; `None` when the offset is no such register's.
+    /// Reads an IROUTER, whole or half. `None` when the offset belongs to no IROUTER.
     fn route_register(&self, offset: u32, width: u8) -> Option<Outcome<u64>> {
         if self.version == Version::V2 {
             return None;
@@ -216,7 +217,7 @@ impl Gic {
         if !offset.is_multiple_of(width.into()) {
             return Err(Refusal::Width);
         }
-        // Those of private interrupts do not exist.
+        // Private interrupts have no IROUTER.
         let index = gicd::IROUTER.index_of(offset & !7).filter(|&index| index >= 32).ok_or(Refusal::Reserved)?;
         let changed = self.shared.change(index, |interrupt| {
             let bits = u32::from(width) * 8;
@@ -257,7 +258,7 @@ impl Gic {
         }
     }
 
-    /// Four SGIs' senders, a byte each (IHI 0048B, "GICD_SPENDSGIR").
+    /// The senders of four SGIs, one byte each (IHI 0048B, "GICD_SPENDSGIR").
     fn sgi_sources(&self, cpu: u32, index: u32) -> u32 {
         let bank = &self.cpus[cpu as usize].bank;
         let sources = |slot: u32| bank.get(index * 4 + slot).map_or(0, |sgi| u32::from(sgi.sources)) << (slot * 8);
@@ -279,7 +280,7 @@ impl Gic {
     }
 }
 
-/// The trigger of an interrupt was changed while it is enabled.
+/// Software changed the trigger of an interrupt while it is enabled.
 pub(super) fn retriggered(world: &mut World<'_>, intid: u32) {
     let text = format!("INTID {intid}: unpredictable");
     world.fault("GIC trigger of an enabled interrupt is changed", intid.into(), text);
@@ -289,7 +290,7 @@ fn is_message(offset: u32) -> bool {
     offset == gicd::SETSPI_NSR.offset() || offset == gicd::CLRSPI_NSR.offset()
 }
 
-/// Whether the offset is of a register that sets or clears SGIs' senders, and which.
+/// For a register that sets or clears SGIs' senders: which one it is, and its index.
 pub(super) fn sgi_pending(offset: u32) -> Option<(bool, u32)> {
     let set = gicd::SPENDSGIR.index_of(offset).map(|index| (true, index));
     set.or_else(|| gicd::CPENDSGIR.index_of(offset).map(|index| (false, index)))

@@ -1,36 +1,35 @@
-//! What goes wrong in a GIC, beside messages, which [`crate::fabric::tamper`] loses, delays and doubles.
+//! Faults of a GIC. Lost, delayed and doubled messages are not here but in [`crate::fabric::tamper`].
 
 use super::{AGAIN, Gic};
 use crate::time::Ps;
 use crate::world::World;
 use spec::gic::{IntId, Kind};
 
-/// Event: from now on a wire sticks asserted, or sticks no more and is what its device says; the argument is
-/// [`super::wire_arg`]'s. By [`crate::Machine::poke`].
+/// Event: a fault holds a wire asserted from now on, or ends and the wire follows its device again. The argument has
+/// the format of [`super::wire_arg`]. Sent with [`crate::Machine::poke`].
 pub const STICK: u32 = 10;
 
-/// Random faults, for a while. Their numbers come from a stream of their own.
+/// Random faults for a limited time. Their random numbers come from a separate stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GicFaults {
-    /// Of the stream.
+    /// Seed of that stream.
     pub seed: u64,
-    /// Nothing happens before.
+    /// No faults before this time.
     pub from: Ps,
-    /// Nor at this time and later.
+    /// No faults at this time or later.
     pub until: Ps,
-    /// Of 1,000 acknowledgements: reads INTID 1023 and acknowledges nothing, as when the interrupt was withdrawn between
-    /// the exception and the read; it is signalled again at once (IHI 0069H, "Special INTIDs"; IHI 0048B, "Special
-    /// interrupt numbers").
+    /// Rate per 1,000 acknowledgements: IAR reads INTID 1023 and acknowledges nothing, as if the interrupt was
+    /// withdrawn between the exception and the read. The interrupt is signalled again at once (IHI 0069H, "Special
+    /// INTIDs"; IHI 0048B, "Special interrupt numbers").
     pub spurious: u32,
-    /// Of 1,000 assertions of a wire that is edge-triggered: the edge comes once more, up to [`Self::again_within`]
-    /// later.
+    /// Rate per 1,000 assertions of an edge-triggered wire: the edge is repeated, up to [`Self::again_within`] later.
     pub doubled: u32,
-    /// How late a second edge is at most.
+    /// Maximum delay of a repeated edge.
     pub again_within: Ps,
 }
 
 impl Default for GicFaults {
-    /// Nothing ever happens.
+    /// No faults.
     fn default() -> Self {
         let again_within = Ps::from_ns(5_000);
         Self { seed: 1, from: Ps(0), until: Ps::MAX, spurious: 0, doubled: 0, again_within }
@@ -38,12 +37,12 @@ impl Default for GicFaults {
 }
 
 impl Gic {
-    /// What goes wrong from now on. The seed stays what it was at the start.
+    /// The fault plan from now on. The seed keeps its initial value.
     pub fn faults_mut(&mut self) -> &mut GicFaults {
         &mut self.config.faults
     }
 
-    /// A number from 0 to below `end` with a chance of `per_mille`; none is drawn when nothing can happen.
+    /// With a chance of `per_mille`, a random number below `end`. Draws no number when no fault can happen.
     fn strikes(&mut self, now: Ps, per_mille: u32, end: u64) -> Option<u64> {
         let GicFaults { from, until, .. } = self.config.faults;
         if per_mille == 0 || !(from..until).contains(&now) {
@@ -54,14 +53,14 @@ impl Gic {
         happens.then_some(((u128::from(number >> 32) * u128::from(end)) >> 32) as u64)
     }
 
-    /// Whether what is signalled is gone when it is to be acknowledged.
+    /// True if the signalled interrupt is withdrawn at its acknowledgement.
     pub(super) fn is_withdrawn(&mut self, now: Ps) -> bool {
         let is_withdrawn = self.strikes(now, self.config.faults.spurious, 1).is_some();
         self.counts.withdrawn += u64::from(is_withdrawn);
         is_withdrawn
     }
 
-    /// An assertion may come twice.
+    /// Repeats an edge if the fault plan says so.
     pub(super) fn perhaps_again(&mut self, world: &mut World<'_>, intid: u32, cpu: u32) {
         let is_edge = self.change(cpu, intid, |interrupt| interrupt.edge) == Some(true);
         let within = self.config.faults.again_within.0;
@@ -72,7 +71,7 @@ impl Gic {
         }
     }
 
-    /// A wire sticks, or no more.
+    /// Holds a wire asserted, or releases it.
     pub(super) fn stick(&mut self, world: &mut World<'_>, intid: u32, cpu: u32, stuck: bool) {
         let changed = match IntId(intid).kind() {
             Kind::Ppi | Kind::Spi => self.change(cpu, intid, |interrupt| interrupt.set_stuck(stuck)),

@@ -1,5 +1,5 @@
-//! GICv2's CPU interface registers (IHI 0048B, "CPU interface register descriptions"), as without security extensions:
-//! both groups are the CPU's, group 1 through the aliased registers or, with AckCtl, through all.
+//! GICv2's CPU interface registers (IHI 0048B, "CPU interface register descriptions"), as without security extensions.
+//! The CPU owns both groups: it reaches group 1 through the aliased registers or, with AckCtl, through all registers.
 
 use super::Gic;
 use super::access::{Outcome, Refusal};
@@ -16,8 +16,8 @@ impl Gic {
             return Err(Refusal::Width);
         }
         let acknowledges_group1 = self.cpus[cpu as usize].interface.acknowledges_group1;
-        // With AckCtl clear, group 1 is the other group to IAR, and group 0 nothing to AIAR (IHI 0048B, "The effect of
-        // interrupt grouping on reads of the GICC_IAR").
+        // With AckCtl clear, IAR returns 1022 for an interrupt of group 1, and AIAR ignores group 0 (IHI 0048B, "The
+        // effect of interrupt grouping on reads of the GICC_IAR").
         let by_iar = move |candidate: Candidate| {
             if candidate.group1 && !acknowledges_group1 { Err(IntId::OTHER_GROUP) } else { Ok(()) }
         };
@@ -81,7 +81,7 @@ impl Gic {
         Ok(())
     }
 
-    /// What HPPIR reads: the most urgent pending interrupt, whatever mask and running priority say.
+    /// The value of HPPIR: the most urgent pending interrupt, regardless of mask and running priority.
     pub(super) fn highest_pending(&self, cpu: u32, accepts: impl Fn(Candidate) -> Result<(), IntId>) -> u32 {
         let Some(candidate) = self.candidate(cpu) else { return IntId::SPURIOUS.0 };
         accepts(candidate).map_or_else(|special| special.0, |()| candidate.word())
@@ -114,7 +114,7 @@ impl Gic {
     }
 }
 
-/// Which group's active priorities, and which register of them.
+/// The group whose active priorities the register shows, and the register's index.
 fn active_register(offset: u32) -> Option<(bool, u32)> {
     let group0 = gicc::APR.index_of(offset).map(|index| (false, index));
     group0.or_else(|| gicc::NSAPR.index_of(offset).map(|index| (true, index)))

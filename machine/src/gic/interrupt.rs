@@ -1,4 +1,4 @@
-//! One interrupt's state, and banks of them with the registers that show a field of many.
+//! The state of one interrupt, and banks of interrupts with the registers that show one field of many interrupts.
 
 use spec::gic::gicd;
 
@@ -13,17 +13,17 @@ pub(super) struct Interrupt {
     pub(super) edge: bool,
     /// The wire is asserted.
     pub(super) line: bool,
-    /// A fault holds the wire asserted, whatever drives it.
+    /// A fault holds the wire asserted, regardless of its driver.
     pub(super) stuck: bool,
-    /// Pending whatever the wire says: an edge, or a write to a pending register.
+    /// Pending regardless of the wire: an edge, or a write to a pending register.
     pub(super) latch: bool,
-    /// GICv2's SGIs: the CPUs whose sending is pending.
+    /// GICv2's SGIs: the CPUs that sent an SGI which is pending.
     pub(super) sources: u8,
     pub(super) active: bool,
-    /// GICv2's SGIs: whose sending is active.
+    /// GICv2's SGIs: the CPU that sent the active SGI.
     pub(super) active_source: u8,
     pub(super) priority: u8,
-    /// Where an SPI goes. GICv2: ITARGETSR's byte; GICv3: IROUTER.
+    /// The targets of an SPI. GICv2: ITARGETSR's byte; GICv3: IROUTER.
     pub(super) route: u64,
 }
 
@@ -41,20 +41,20 @@ impl Interrupt {
         self.line || self.stuck
     }
 
-    /// Whoever drives the wire changes it. An edge-triggered interrupt is pending from the rising edge to its acknowledgement, a
-    /// level-sensitive one for as long as the wire is asserted.
+    /// The driver of the wire changes it. An edge-triggered interrupt is pending from the rising edge to its
+    /// acknowledgement, a level-sensitive interrupt for as long as the wire is asserted.
     pub(super) fn set_line(&mut self, asserted: bool) {
         self.latch |= asserted && !self.is_high() && self.edge;
         self.line = asserted;
     }
 
-    /// The wire sticks, or is free again.
+    /// A fault holds the wire asserted, or releases it.
     pub(super) fn set_stuck(&mut self, stuck: bool) {
         self.latch |= stuck && !self.is_high() && self.edge;
         self.stuck = stuck;
     }
 
-    /// Acknowledged: active, and no longer pending unless its wire is still asserted or another CPU sent it too.
+    /// Acknowledged: active. It stays pending only if its wire is still asserted or another CPU sent it too.
     pub(super) fn acknowledge(&mut self, source: u8) {
         self.sources &= !(1 << source);
         self.latch = false;
@@ -63,7 +63,7 @@ impl Interrupt {
     }
 }
 
-/// A field of interrupts that registers show.
+/// A field that registers show for many interrupts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Field {
     Group,
@@ -79,10 +79,10 @@ pub(super) enum Field {
 }
 
 impl Field {
-    /// How many there are.
+    /// Number of fields.
     pub(super) const COUNT: usize = Self::Trigger as usize + 1;
 
-    /// What writes to each are called in reports.
+    /// Names of writes to each field in reports.
     pub(super) const WRITES: [&str; Self::COUNT] = [
         "group_writes",
         "unmask_writes",
@@ -112,7 +112,7 @@ impl Field {
             .or_else(|| found(gicd::ICFGR.index_of(offset), Self::Trigger))
     }
 
-    /// Interrupts that one register shows.
+    /// Number of interrupts that one register shows.
     pub(super) fn per_register(self) -> u32 {
         match self {
             Self::Priority | Self::Targets => 4,
@@ -122,27 +122,27 @@ impl Field {
     }
 }
 
-/// What the interrupts of a bank have, and what not.
+/// Features of the interrupts of a bank.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// The bits of a priority that exist.
+    /// The implemented bits of a priority.
     pub(super) priority_mask: u8,
-    /// The CPU interfaces that exist, as ITARGETSR has them.
+    /// The existing CPU interfaces, in the format of ITARGETSR.
     pub(super) targets_mask: u8,
-    /// A disabling takes effect only after a while.
+    /// Disabling an interrupt takes effect only after a while.
     pub(super) disables_late: bool,
-    /// SGIs have no pending bit of their own but one a sender (GICv2).
+    /// SGIs have one pending bit per sender instead of one pending bit (GICv2).
     pub(super) sgis_by_source: bool,
 }
 
-/// Interrupts of successive numbers: those of one CPU, or the shared ones.
+/// Interrupts with successive numbers: one CPU's private interrupts, or the shared ones.
 pub(super) struct Bank {
     first: u32,
     interrupts: Vec<Interrupt>,
-    /// A bit for each that is ready.
+    /// One bit per interrupt that is ready.
     ready: Vec<u64>,
     rules: Rules,
-    /// What has become pending since that was last told.
+    /// Interrupts that became pending since the observer was last informed.
     pub(super) newly_pending: Vec<u32>,
 }
 
@@ -164,7 +164,7 @@ impl Bank {
         self.interrupts.get(intid.checked_sub(self.first)? as usize)
     }
 
-    /// Changes an interrupt; `None` when it is not of this bank.
+    /// Changes an interrupt; `None` when it is not in this bank.
     pub(super) fn change<R>(&mut self, intid: u32, change: impl FnOnce(&mut Interrupt) -> R) -> Option<R> {
         let index = intid.checked_sub(self.first)? as usize;
         let interrupt = self.interrupts.get_mut(index)?;
@@ -182,7 +182,7 @@ impl Bank {
         Some(result)
     }
 
-    /// The ready ones, ascending.
+    /// The interrupts that are ready, in ascending order.
     pub(super) fn ready(&self) -> impl Iterator<Item = (u32, &Interrupt)> {
         let bits = |(word, &bits): (usize, &u64)| {
             (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word * 64 + bit)
@@ -191,14 +191,14 @@ impl Bank {
         indices.map(|index| (self.first + index as u32, &self.interrupts[index]))
     }
 
-    /// What was disabled a while ago is so everywhere now.
+    /// Earlier disabling has now taken effect everywhere.
     pub(super) fn disabled_everywhere(&mut self) {
         for intid in self.first..self.first + self.interrupts.len() as u32 {
             self.change(intid, |interrupt| interrupt.lingers = false);
         }
     }
 
-    /// Reads register `index` of `field`; interrupts that are not here read as zero.
+    /// Reads register `index` of `field`. Interrupts that are not in this bank read as zero.
     pub(super) fn read(&self, field: Field, index: u32) -> u32 {
         let count = field.per_register();
         let width = 32 / count;
@@ -218,8 +218,8 @@ impl Bank {
         (0..count).filter_map(value).fold(0, |word, value| word | value)
     }
 
-    /// Writes register `index` of `field`. Returns an interrupt whose trigger was changed while it was enabled, which is
-    /// unpredictable (IHI 0048B, "GICD_ICFGR").
+    /// Writes register `index` of `field`. Returns an interrupt whose trigger was changed while it was enabled, which
+    /// is unpredictable (IHI 0048B, "GICD_ICFGR").
     pub(super) fn write(&mut self, field: Field, index: u32, value: u32) -> Option<u32> {
         let count = field.per_register();
         let width = 32 / count;
@@ -228,7 +228,7 @@ impl Bank {
             let intid = index * count + slot;
             let part = value >> (slot * width) & (u32::MAX >> (32 - width));
             let rules = self.rules;
-            // Zeros say nothing to the registers that set or clear.
+            // Zeros have no effect in registers that set or clear.
             let is_strobe = !matches!(field, Field::Group | Field::Priority | Field::Targets | Field::Trigger);
             if is_strobe && part == 0 {
                 continue;
@@ -243,7 +243,7 @@ impl Bank {
 }
 
 impl Interrupt {
-    /// True when that is unpredictable.
+    /// True when the change is unpredictable.
     fn write(&mut self, field: Field, intid: u32, part: u32, rules: Rules) -> bool {
         let is_sgi = intid < 16;
         let mut unpredictable = false;
@@ -254,7 +254,7 @@ impl Interrupt {
                 self.lingers = rules.disables_late && (self.enabled || self.lingers);
                 self.enabled = false;
             }
-            // GICv2: read-only for SGIs, which have registers of their own.
+            // GICv2: read-only for SGIs, which have separate registers.
             Field::SetPending | Field::ClearPending if is_sgi && rules.sgis_by_source => {}
             Field::SetPending => self.latch = true,
             Field::ClearPending => self.latch = false,

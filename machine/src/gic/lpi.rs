@@ -1,8 +1,8 @@
-//! LPIs: message interrupts, whose configuration is in memory and whose only state is pending or not.
+//! LPIs: message interrupts. Their configuration is in memory, and their only state is pending or not pending.
 //!
 //! Source: IHI 0069H, "Locality-specific Peripheral Interrupts and the ITS": "LPIs", "LPI Configuration tables", "LPI
-//! Pending tables". The configuration of an LPI is read when an event is mapped to it or it first becomes pending, and
-//! then kept until an INV or INVALL command, so that a driver that forgets the command notices.
+//! Pending tables". The configuration of an LPI is read when an event is mapped to it or when it first becomes
+//! pending. It is then cached until an INV or INVALL command, so that a driver that forgets the command notices.
 
 use super::Gic;
 use super::cpu_interface::Candidate;
@@ -18,7 +18,7 @@ impl Gic {
         self.config.its.as_ref().is_some_and(|its| its.has_lpi(intid))
     }
 
-    /// The most urgent pending LPI of `cpu`. They are all of group 1.
+    /// The most urgent pending LPI of `cpu`. All LPIs are in group 1.
     pub(super) fn pending_lpi(&self, cpu: u32) -> Option<Candidate> {
         let own = &self.cpus[cpu as usize].redistributor;
         let candidate = |intid: &u32| {
@@ -30,7 +30,7 @@ impl Gic {
         pending.min_by_key(|found| (found.priority, found.intid))
     }
 
-    /// Acknowledged, cleared or moved away.
+    /// The LPI is no longer pending: it was acknowledged, cleared or moved.
     pub(super) fn clear_lpi(&mut self, cpu: u32, intid: u32) -> bool {
         self.cpus.get_mut(cpu as usize).is_some_and(|own| own.redistributor.pending.remove(&intid))
     }
@@ -61,8 +61,8 @@ impl Gic {
         self.properties.insert(intid, LpiProperty::from_bits((word >> (address % 4 * 8)) as u8));
     }
 
-    /// GICR_CTLR.EnableLPIs: enabling reads the pending table unless software says that it is all zero; disabling writes
-    /// it back.
+    /// GICR_CTLR.EnableLPIs. Enabling reads the pending table unless software says that it is all zero. Disabling
+    /// writes it back.
     pub(super) fn set_lpis_enabled(&mut self, world: &mut World<'_>, cpu: usize, enable: bool) {
         let own = &self.cpus[cpu].redistributor;
         let Some(its) = self.config.its.as_ref().filter(|_| own.lpis_enabled != enable) else { return };

@@ -1,4 +1,4 @@
-//! Messages: what devices write to raise interrupts, and where it goes. The v2m frame (Arm DEN 0029, "GICv2m
+//! Messages: device writes that raise interrupts, and their receivers. The v2m frame (Arm DEN 0029, "GICv2m
 //! Architecture").
 
 use super::access::{Outcome, Refusal};
@@ -10,7 +10,7 @@ use spec::gic::msi::{self, V2mType};
 use spec::gic::{gicd, its};
 use std::collections::VecDeque;
 
-/// Messages that wait for the one that is being served.
+/// The message being served, and those that wait for it.
 #[derive(Default)]
 pub(super) struct Messages {
     waiting: VecDeque<Message>,
@@ -25,7 +25,7 @@ struct Message {
     data: u32,
 }
 
-/// Whose a message is.
+/// The receiver of a message.
 enum Receiver {
     Its,
     V2m,
@@ -35,7 +35,7 @@ enum Receiver {
 }
 
 impl Gic {
-    /// A message arrives, or a transfer of a device inside the root complex, which has no link: that is done at once.
+    /// A message arrives; or a transfer of a device inside the root complex, which has no link and is done at once.
     pub(super) fn receive(&mut self, world: &mut World<'_>, from: ModelId, request: Upstream) {
         match request {
             Upstream::Transfer { model, code, arg, .. } => world.schedule_for(model, world.now(), code, arg),
@@ -48,7 +48,7 @@ impl Gic {
         }
     }
 
-    /// Messages are served in turn. Translating one takes its time.
+    /// Serves messages one after another. The ITS needs time to translate a message.
     fn serve(&mut self, world: &mut World<'_>) {
         let Some(&Message { address, .. }) = self.messages.waiting.front() else { return };
         let time = match (self.receiver(address), &self.its) {
@@ -140,7 +140,7 @@ impl Gic {
         }
     }
 
-    /// A CPU may write it too.
+    /// A CPU may write this register too.
     pub(super) fn v2m_write(&mut self, world: &mut World<'_>, offset: u32, width: u8, value: u64) -> Outcome<()> {
         self.config.v2m.as_ref().ok_or(Refusal::Reserved)?;
         match offset {

@@ -1,14 +1,14 @@
 //! Arm's Generic Interrupt Controller, versions 2 and 3: what a machine has in place of local APICs when its
-//! [`Interrupts`] say so.
+//! [`Interrupts`](crate::Interrupts) say so.
 //!
 //! The GIC is model 0 of such a machine. Its CPU interfaces drive one request input of each CPU; the exception that
 //! follows names no interrupt, and the handler ([`crate::Machine::set_exception_entry`]) acknowledges through
 //! [`GicWindows::cpu_interface`], as on hardware. Devices reach it by wires, edges ([`WIRE`], [`PULSE`]) and messages.
 //!
 //! ```
-//! use campanile_machine::gic::{GicConfig, Interrupts, PULSE, wire_arg};
+//! use campanile_machine::gic::{GicConfig, PULSE, wire_arg};
 //! use campanile_machine::time::Ps;
-//! use campanile_machine::{Machine, MachineConfig};
+//! use campanile_machine::{Interrupts, Machine, MachineConfig};
 //! use hal::Regs as _;
 //!
 //! let interrupts = Interrupts::GicV2(GicConfig { spis: 32, ..GicConfig::default() });
@@ -45,6 +45,7 @@
 
 mod access;
 mod config;
+mod cpu_input;
 mod cpu_interface;
 mod delivery;
 mod distributor;
@@ -59,14 +60,17 @@ mod narrow;
 mod redistributor;
 #[cfg(test)]
 mod tests;
+mod timer;
 
 pub use access::GicRegion;
-pub use config::{GicConfig, GicCosts, GicWindows, Interrupts, ItsConfig, V2mConfig};
+pub(crate) use cpu_input::build;
+
+pub use config::{GicConfig, GicCosts, GicWindows, ItsConfig, V2mConfig};
 pub use faults::{GicFaults, STICK};
+pub use timer::TIMER_HZ;
 
 use crate::cpu::IrqInput;
 use crate::fabric::port::Credits;
-use crate::machine::MachineConfig;
 use crate::model::{AccessCosts, Model, ModelId, Upstream};
 use crate::random::Stream;
 use crate::time::Ps;
@@ -79,14 +83,15 @@ use message::Messages;
 use redistributor::Redistributor;
 use spec::gic::gicr::LpiProperty;
 use std::collections::BTreeMap;
+use timer::Timer;
 
 /// The GIC's number among the models of its machine.
 pub(crate) const MODEL: ModelId = ModelId(0);
 
-/// Event: a wire becomes asserted or not, see [`wire_arg`]. Models send it by [`World::schedule_for`], tests by
-/// [`crate::Machine::poke`].
+/// Event: a wire becomes asserted or deasserted, see [`wire_arg`]. Models send it with [`World::schedule_for`], tests
+/// with [`crate::Machine::poke`].
 pub const WIRE: u32 = 0;
-/// Event: a wire becomes asserted and at once not.
+/// Event: a wire becomes asserted and deasserted at once.
 pub const PULSE: u32 = 1;
 /// Event: a CPU's kick arrives: CPU in bits 15:0, sender from bit 16.
 pub(crate) const SGI: u32 = 2;
@@ -94,7 +99,7 @@ pub(crate) const SGI: u32 = 2;
 pub(crate) const TICK: u32 = 3;
 /// Event: a software-generated interrupt arrives: CPU in bits 15:0, sender in 31:16, INTID from bit 32.
 const SENT: u32 = 4;
-/// Event: what was disabled in the distributor may be so everywhere.
+/// Event: interrupts disabled in the distributor may now be disabled everywhere.
 const DISABLED: u32 = 5;
 /// Event: the same for the redistributor of this CPU.
 const DISABLED_PRIVATE: u32 = 6;
@@ -104,15 +109,18 @@ const AWAKE: u32 = 7;
 const COMMAND: u32 = 8;
 /// Event: a message has arrived.
 const MESSAGE: u32 = 9;
-/// Event: an edge comes once more, by a fault; the argument is [`PULSE`]'s.
+/// Event: an edge is repeated by a fault. The argument is that of [`PULSE`].
 const AGAIN: u32 = 11;
+/// Event: the physical timer of a CPU reaches its compare value. CPU in bits 15:0, number of the timer setting from
+/// bit 16.
+const EXPIRED: u32 = 12;
 
-/// What a CPU sees of an interrupt, for checkers.
+/// A CPU's view of an interrupt, for checkers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IntState {
     /// Pending, whether enabled or not.
     pub is_pending: bool,
-    /// Acknowledged and not deactivated; never of an LPI.
+    /// Acknowledged and not deactivated. Never true for an LPI.
     pub is_active: bool,
 }
 
@@ -121,23 +129,24 @@ pub const fn wire_arg(intid: u32, cpu: u32, asserted: bool) -> u64 {
     intid as u64 | (cpu as u64) << 32 | (asserted as u64) << 63
 }
 
-/// Which architecture.
+/// The architecture version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Version {
+pub(crate) enum Version {
     V2,
     V3,
 }
 
-/// What is a CPU's own.
+/// State of one CPU.
 struct Private {
     bank: Bank,
     interface: CpuInterface,
     redistributor: Redistributor,
-    /// What the CPU's request input is told.
+    timer: Timer,
+    /// The current level of the CPU's request input.
     input: IrqInput,
 }
 
-/// What happened, for the report.
+/// Counts for the report.
 #[derive(Default)]
 struct Counts {
     /// Reads and writes of each region.
@@ -149,7 +158,7 @@ struct Counts {
     spurious: u64,
     ended: u64,
     deactivated: u64,
-    /// Spurious acknowledgements and doubled edges, by the faults of the configuration.
+    /// Spurious acknowledgements and doubled edges, caused by the configured faults.
     withdrawn: u64,
     doubled: u64,
     sgis: u64,
@@ -162,30 +171,25 @@ pub struct Gic {
     distributor: distributor::Distributor,
     shared: Bank,
     cpus: Vec<Private>,
-    /// The configuration of LPIs as it was read last.
+    /// The cached configuration of LPIs.
     properties: BTreeMap<u32, LpiProperty>,
     its: Option<Its>,
     messages: Messages,
-    /// The places of root ports.
+    /// Credits of the root ports.
     credits: Credits,
     counts: Counts,
-    /// Of the random faults.
+    /// Random stream of the faults.
     fault_stream: Stream,
 }
 
 impl Gic {
-    /// After reset, if the machine has one.
+    /// After reset.
     ///
     /// # Panics
     /// When a GICv2 has more than 8 CPUs, or a number of the configuration is out of the range that its documentation
     /// states.
-    pub(crate) fn new(machine: &MachineConfig, credits: Credits) -> Option<Self> {
-        let (version, config) = match &machine.interrupts {
-            Interrupts::X2Apic => return None,
-            Interrupts::GicV2(config) => (Version::V2, config.clone()),
-            Interrupts::GicV3(config) => (Version::V3, config.clone()),
-        };
-        assert!(version == Version::V3 || machine.cpus <= 8, "a GICv2 has at most 8 CPUs, not {}", machine.cpus);
+    pub(crate) fn new(version: Version, config: GicConfig, cpus: u32, credits: Credits) -> Self {
+        assert!(version == Version::V3 || cpus <= 8, "a GICv2 has at most 8 CPUs, not {cpus}");
         assert!(config.spis <= 988, "a GIC has at most 988 SPIs, not {}", config.spis);
         assert!((4..=8).contains(&config.priority_bits), "{} priority bits; there are 4 to 8", config.priority_bits);
         assert!(config.its.is_none() || version == Version::V3, "only a GICv3 has an ITS");
@@ -194,7 +198,7 @@ impl Gic {
         assert!((16..32).contains(&config.timer_ppi), "PPI {} does not exist", config.timer_ppi);
         let rules = Rules {
             priority_mask: config.priority_mask(),
-            targets_mask: if version == Version::V2 { ((1_u32 << machine.cpus) - 1) as u8 } else { 0 },
+            targets_mask: if version == Version::V2 { ((1_u32 << cpus) - 1) as u8 } else { 0 },
             disables_late: version == Version::V3,
             sgis_by_source: version == Version::V2,
         };
@@ -202,22 +206,23 @@ impl Gic {
             bank: Bank::private(rules),
             interface: CpuInterface::new(config.priority_bits),
             redistributor: Redistributor::default(),
+            timer: Timer::default(),
             input: IrqInput::Low,
         };
         let end = (32 + config.spis.next_multiple_of(32)).min(1020);
-        Some(Self {
+        Self {
             version,
             distributor: distributor::Distributor::default(),
             shared: Bank::shared(end, rules),
-            cpus: (0..machine.cpus).map(private).collect(),
+            cpus: (0..cpus).map(private).collect(),
             properties: BTreeMap::new(),
-            its: config.its.clone().map(|its| Its::new(its, machine.cpus)),
+            its: config.its.clone().map(|its| Its::new(its, cpus)),
             messages: Messages::default(),
             credits,
             counts: Counts::default(),
             fault_stream: Stream::new(config.faults.seed, 0),
             config,
-        })
+        }
     }
 
     fn count(&mut self, region: u8, is_write: bool) {
@@ -239,6 +244,7 @@ impl Gic {
             (GicRegion::Redistributors, Version::V3) => self.redistributor_read(world.now(), offset, width),
             (GicRegion::Its, Version::V3) => self.its_read(offset, width),
             (GicRegion::V2m, _) => self.v2m_read(offset, width),
+            (GicRegion::Timer, _) => self.timer_read(world.now(), cpu, offset),
             _ => Err(Refusal::Reserved),
         }
     }
@@ -256,6 +262,7 @@ impl Gic {
             (GicRegion::Redistributors, Version::V3) => self.redistributor_write(world, offset, width, value),
             (GicRegion::Its, Version::V3) => self.its_write(world, offset, width, value),
             (GicRegion::V2m, _) => self.v2m_write(world, offset, width, value),
+            (GicRegion::Timer, _) => self.timer_write(world, cpu, offset, value),
             _ => Err(Refusal::Reserved),
         }
     }
@@ -279,6 +286,7 @@ impl Model for Gic {
             DISABLED => self.disabled(world.now()),
             DISABLED_PRIVATE => self.disabled_private(cpu, world.now()),
             AWAKE => self.awake(cpu, world.now()),
+            EXPIRED => self.expired(world, cpu, arg >> 16),
             COMMAND => self.its_command(world),
             MESSAGE => self.served(world),
             _ => {}
@@ -310,7 +318,8 @@ impl Model for Gic {
     }
 
     fn access_costs(&self, region: u8, _offset: u32) -> Option<AccessCosts> {
-        let is_interface = matches!(GicRegion::of(region), Some(GicRegion::CpuInterface | GicRegion::System));
+        let near = [GicRegion::CpuInterface, GicRegion::System, GicRegion::Timer];
+        let is_interface = GicRegion::of(region).is_some_and(|region| near.contains(&region));
         Some(if is_interface { self.config.costs.cpu_interface } else { self.config.costs.distributor })
     }
 
@@ -353,7 +362,7 @@ impl Model for Gic {
     }
 }
 
-/// RWP: set while the present is before the time.
+/// RWP is set while the present is before this time.
 fn is_pending(until: Ps, now: Ps) -> bool {
     now < until
 }

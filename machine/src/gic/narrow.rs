@@ -1,5 +1,5 @@
-//! Accesses of 8 and 16 bits, where registers have them: priorities, targets and the senders of SGIs by bytes, message
-//! registers by half words (IHI 0048B, "Register access"; IHI 0069H, "GICD_SETSPI_NSR").
+//! Accesses of 8 and 16 bits to registers that support them. Priorities, targets and the senders of SGIs have byte
+//! accesses, message registers half-word accesses (IHI 0048B, "Register access"; IHI 0069H, "GICD_SETSPI_NSR").
 
 use super::Gic;
 use super::access::{GicRegion, Outcome, Refusal, split};
@@ -7,13 +7,13 @@ use super::interrupt::Field;
 use crate::world::World;
 use spec::gic::{gicd, gicr, msi};
 
-/// What of a register a narrow access concerns.
+/// The part of a register that a narrow access affects.
 enum Part {
-    /// A byte of a word whose other bytes stay as they are.
+    /// A byte of a word; the other bytes keep their values.
     Byte,
-    /// A byte of a word that acts where it has ones.
+    /// A byte of a word; only one bits have an effect.
     Strobe,
-    /// The lower half of a word of which nothing else counts.
+    /// The lower half of a word; the upper half is unused.
     Half,
 }
 

@@ -10,20 +10,20 @@ use crate::world::World;
 use spec::gic::gicr;
 use std::collections::BTreeSet;
 
-/// What a redistributor has beside its CPU's private interrupts.
+/// State of a redistributor besides its CPU's private interrupts.
 pub(super) struct Redistributor {
-    /// GICR_WAKER as software sees it.
+    /// GICR_WAKER as software reads it.
     waker: gicr::Waker,
-    /// When it is awake, if software asks for it.
+    /// Time at which the redistributor is awake, if software wakes it.
     awake_at: Ps,
-    /// RWP is set until then.
+    /// RWP is set until this time.
     write_pending_until: Ps,
     pub(super) lpis_enabled: bool,
     pub(super) properties: gicr::PropertyBase,
     pub(super) pending_table: gicr::PendingBase,
     /// LPIs that are pending here.
     pub(super) pending: BTreeSet<u32>,
-    /// Those that have become so since that was last told.
+    /// LPIs that became pending since the observer was last informed.
     pub(super) newly_pending: Vec<u32>,
 }
 
@@ -142,7 +142,7 @@ impl Gic {
         }
     }
 
-    /// RWP is set for a while.
+    /// Sets RWP for a while.
     pub(super) fn begin_disabling_private(&mut self, world: &mut World<'_>, cpu: usize) {
         let until = world.now() + self.config.write_pending_time;
         self.cpus[cpu].redistributor.write_pending_until = until;
@@ -156,7 +156,7 @@ impl Gic {
         }
     }
 
-    /// ProcessorSleep: ChildrenAsleep follows, to awake after a while, to asleep at once.
+    /// ProcessorSleep: ChildrenAsleep follows. Waking takes a while, falling asleep happens at once.
     fn set_waker(&mut self, world: &mut World<'_>, cpu: usize, sleep: bool) {
         let own = &mut self.cpus[cpu].redistributor;
         own.waker.set_sleep(sleep);
@@ -207,7 +207,7 @@ impl Gic {
     }
 }
 
-/// The private interrupts' registers in the second frame; they are where the distributor has its first.
+/// The private interrupts' registers in the second frame, at the offsets of the distributor's first registers.
 fn private_field(offset: u32) -> Option<(Field, u32)> {
     let (field, index) = Field::at(offset.checked_sub(gicr::SGI_FRAME)?)?;
     (field != Field::Targets && index * field.per_register() < 32).then_some((field, index))

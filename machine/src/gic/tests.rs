@@ -1,13 +1,15 @@
-//! The GIC by literal offsets and words: IHI 0048B and IHI 0069H are the oracle, not `spec`.
+//! Tests of the GIC with literal offsets and words: IHI 0048B and IHI 0069H are the oracle, not `spec`.
 
 mod faults;
 mod machine;
 mod message;
 mod random;
+mod timer;
 mod v2;
 mod v3;
 
-use super::{GicConfig, GicWindows, Interrupts};
+use super::{GicConfig, GicWindows};
+use crate::Interrupts;
 use crate::time::Ps;
 use crate::{Machine, MachineConfig};
 
@@ -19,7 +21,7 @@ fn bare(interrupts: Interrupts, cpus: u32) -> (Machine, GicWindows) {
     (machine, gic)
 }
 
-/// Runs `test` on CPU 0 with interrupts off, as registers alone are looked at, and expects these faults.
+/// Runs `test` on CPU 0 with interrupts off, because the test only accesses registers. Expects these faults.
 fn with_registers(
     interrupts: Interrupts,
     cpus: u32,
@@ -27,7 +29,7 @@ fn with_registers(
 ) -> Vec<(&'static str, u64)> {
     let (mut machine, gic) = bare(interrupts, cpus);
     let end = machine.run_boot(Ps::from_ns(1_000_000), move || {
-        // They stay off: what is left to signal would find no handler.
+        // Interrupts stay off: a signalled interrupt would find no handler.
         let _off = hal::Hal::irq_save(crate::SimHal);
         test(gic);
     });

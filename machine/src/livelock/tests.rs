@@ -1,10 +1,10 @@
-//! Software and models that go round at one instant.
+//! Software and models that loop at one instant.
 
 use crate::model::Model;
 use crate::time::Ps;
 use crate::world::World;
 use crate::{BootError, Machine, MachineConfig, RunEnd, SimHal, Word};
-use hal::{Affinity, CpuId, Hal as _, ThreadSpec, Word as _};
+use hal::{Affinity, CpuId, Hal as _, ThreadSpec, Threads, Word as _};
 
 fn machine() -> Machine {
     Machine::new(MachineConfig { cpus: 2, memory_bytes: 4096, still_steps_max: 10_000, ..MachineConfig::default() })
@@ -20,7 +20,7 @@ fn a_poll_that_takes_no_time_is_found() {
             while word.load() == 0 {}
         });
         assert_eq!(end, Err(BootError::Stuck(RunEnd::Livelock { cpu: Some(CpuId(0)) })));
-        // It stays so, and the machine can be read out and dropped.
+        // The livelock persists. The machine can still be read out and dropped.
         let now = machine.now();
         assert_eq!(machine.run_until(Ps::from_ns(5_000)), RunEnd::Livelock { cpu: Some(CpuId(0)) });
         assert_eq!(machine.now(), now);

@@ -8,10 +8,10 @@ use crate::world::World;
 use spec::nvme::identify::{BYTES, Cns};
 use spec::nvme::{AbortDw10, AdminOpcode, Command, CreateCqDw11, CreateSqDw11, IdentifyDw10, QueueDw10, Status};
 
-/// What a command leads to: dword 0 of its completion, or why it failed.
+/// The result of a command: dword 0 of its completion, or why it failed.
 type Outcome = Result<u32, Status>;
 
-/// Bytes of the largest log page here: SMART / Health Information (Base 5.16.1.3).
+/// Bytes of the largest supported log page: SMART / Health Information (Base 5.16.1.3).
 const LOG_BYTES: usize = 512;
 /// SMART / Health Information and Firmware Slot Information: all zero (Base 5.16.1.3, 5.16.1.4).
 const OTHER_LOGS: [u8; 2] = [0x02, 0x03];
@@ -21,7 +21,7 @@ const INVALID_LOG_PAGE: Status = Status(0x109);
 const RETAIN_EVENT: u32 = 1 << 15;
 
 impl Nvme {
-    /// Starts on the next admin command, if there is one and its completion will find room.
+    /// Starts the next admin command, if there is one and its completion will have room.
     pub(super) fn begin_admin(&mut self, world: &mut World<'_>) {
         if self.admin_busy || !self.controller.runs() || !self.queues.may_fetch(0) {
             return;
@@ -77,7 +77,7 @@ impl Nvme {
         self.complete(world, 0, cid, status, dw0);
     }
 
-    /// Size and place of a queue, in the order of checks of Base 5.4 and 5.5.
+    /// Size and address of a queue, checked in the order of Base 5.4 and 5.5.
     fn queue_shape(&self, command: &Command, contiguous: bool, granted: u16) -> Result<(u16, u32), Status> {
         let dword10 = QueueDw10::from_bits(command.cdw10);
         let (qid, size) = (dword10.qid(), u32::from(dword10.qsize()) + 1);
@@ -118,7 +118,7 @@ impl Nvme {
             return Err(Status::INVALID_QUEUE_ID);
         }
         let cqid = dword11.cqid();
-        // An id out of range is invalid, one that is in range but not created is no completion queue (Base 5.5).
+        // An id out of range is invalid. An id in range without a created queue names no completion queue (Base 5.5).
         if cqid == 0 || cqid > self.features.completion_queues {
             return Err(Status::INVALID_QUEUE_ID);
         }
@@ -128,7 +128,8 @@ impl Nvme {
         Ok(0)
     }
 
-    /// Commands in work are completed as aborted before the queue goes; those not fetched go with it (Base 5.7).
+    /// Commands in progress are completed as aborted before the queue is deleted. Commands not fetched vanish with it
+    /// (Base 5.7).
     fn delete_sq(&mut self, world: &mut World<'_>, command: &Command) -> Outcome {
         let qid = QueueDw10::from_bits(command.cdw10).qid();
         if qid == 0 {
@@ -201,7 +202,7 @@ impl Nvme {
         Ok(0)
     }
 
-    /// Writes `bytes`, a multiple of four, to where the command wants its data.
+    /// Writes `bytes`, a multiple of four, to the command's data buffer.
     fn answer(&self, world: &mut World<'_>, command: &Command, bytes: &[u8]) -> Outcome {
         let data = DataPointer { prp1: command.prp1, prp2: command.prp2, bytes: bytes.len() as u32 };
         let write = |world: &mut World<'_>, offset: u64, segment: super::prp::Segment| {

@@ -35,7 +35,7 @@ impl ErrorEvent {
 pub(super) struct AsyncEvents {
     requests: VecDeque<u16>,
     waiting: Option<ErrorEvent>,
-    /// The host has not yet read the log page of the last event: no other of its type is reported (Base 5.2).
+    /// The host has not yet read the log page of the last event, so no other event of its type is reported (Base 5.2).
     unread: bool,
 }
 
@@ -45,7 +45,7 @@ impl AsyncEvents {
         self.unread = false;
     }
 
-    /// Takes back a request that an Abort names.
+    /// Removes a request that an Abort names.
     pub(super) fn withdraw(&mut self, cid: u16) -> bool {
         let found = self.requests.iter().position(|&request| request == cid);
         found.is_some_and(|index| self.requests.remove(index).is_some())

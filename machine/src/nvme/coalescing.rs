@@ -1,8 +1,9 @@
-//! Interrupt coalescing: features 08h and 09h (Base 5.27.1.6, 5.27.1.7), and the kind that a drive does not own up to.
+//! Interrupt coalescing: features 08h and 09h (Base 5.27.1.6, 5.27.1.7), and hidden coalescing that the drive does not
+//! report.
 //!
-//! Entries are counted per vector: the first that is held back starts the time, the threshold or the time's end opens
-//! the message's window. Entries of the admin queue are never held back. When the host acknowledges everything in the
-//! meantime, counting starts anew.
+//! Entries are counted per vector. The first held entry starts the timer; the threshold or the end of the time opens
+//! the message's window. Entries of the admin queue are never held. When the host acknowledges all entries in between,
+//! the count restarts.
 
 use super::{Nvme, code};
 use crate::time::Ps;
@@ -11,17 +12,17 @@ use crate::world::World;
 /// The unit of the aggregation time.
 const TIME_UNIT: Ps = Ps::from_ns(100_000);
 
-/// What holds entries back.
+/// Limits of coalescing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Aggregation {
-    /// That many make a message; 0: only the time counts.
+    /// This many entries make a message; 0: only the time limit applies.
     entries: u32,
     time: Ps,
 }
 
 impl Nvme {
-    /// What applies to `vector`. The declared feature is off when its time or its (0's based) threshold is 0: with one
-    /// entry a message there is nothing to wait for.
+    /// The limits for `vector`. The declared feature is off when its time or its (0's based) threshold is 0: if one
+    /// entry makes a message, there is nothing to wait for.
     fn aggregation(&self, vector: u16) -> Option<Aggregation> {
         let feature = self.features.coalescing;
         if feature.time() == 0 || feature.thr() == 0 {
@@ -36,7 +37,7 @@ impl Nvme {
         })
     }
 
-    /// Holds an entry back; false when it is to be signalled now.
+    /// Holds an entry back. False when the entry is to be signalled now.
     pub(super) fn hold_back(&mut self, world: &mut World<'_>, vector: u16) -> bool {
         let Some(aggregation) = self.aggregation(vector) else { return false };
         let state = &mut self.vectors[usize::from(vector)];
@@ -52,7 +53,7 @@ impl Nvme {
         true
     }
 
-    /// Whatever was held back is signalled or gone; its time no longer counts.
+    /// All held entries are signalled or gone, so their timer is stale.
     pub(super) fn release_held(&mut self, vector: u16) {
         let state = &mut self.vectors[usize::from(vector)];
         if state.held > 0 {

@@ -1,17 +1,17 @@
-//! What drive to build: sizes, times and habits.
+//! The configuration of a drive: sizes, times and habits.
 
 use super::faults::FaultPlan;
 use crate::time::Ps;
 use core::fmt;
 
-/// How long one thing takes.
+/// The duration of one step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Latency {
     /// The mean, without the tail.
     pub mean: Ps,
-    /// How single ones differ from it.
+    /// The distribution of single latencies.
     pub spread: Spread,
-    /// The rare slow ones.
+    /// Rare slow operations.
     pub tail: Option<Tail>,
 }
 
@@ -22,31 +22,31 @@ impl Latency {
     }
 }
 
-/// How single latencies lie round their mean.
+/// How single latencies vary around their mean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Spread {
-    /// Not at all.
+    /// No variation.
     Fixed,
-    /// As every hardware time of the machine.
+    /// Like every hardware time of the machine.
     Platform,
     /// Uniformly, by at most this many percent of the mean to either side.
     Uniform {
         /// 0 to 100.
         percent: u32,
     },
-    /// At least `floor`; what is above it has an exponential distribution, as waiting inside the drive has.
+    /// At least `floor`. The part above it has an exponential distribution, like queueing inside the drive.
     AboveFloor {
-        /// The least; not above the mean.
+        /// The minimum; not above the mean.
         floor: Ps,
     },
 }
 
-/// One I/O in so many is so much slower: a program or erase in the way, a retry.
+/// One I/O in so many is slower by a factor: a program or erase operation in the way, or a retry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tail {
     /// One in this many, at random.
     pub one_in: u32,
-    /// Takes this many times as long.
+    /// The factor.
     pub factor: u32,
 }
 
@@ -63,7 +63,7 @@ pub struct Timing {
     pub admin: Ps,
     /// Fetching one I/O command; the drive fetches one at a time, round robin over its submission queues.
     pub fetch: Ps,
-    /// Commands that the drive works on at once.
+    /// Maximum number of commands in progress at once.
     pub slots: u16,
     /// Media time of a read.
     pub read: Latency,
@@ -71,19 +71,20 @@ pub struct Timing {
     pub write: Latency,
     /// Media time of a flush.
     pub flush: Latency,
-    /// From a completion entry to its message; entries posted meanwhile for the same vector share it.
+    /// From a completion entry to its message. Entries posted in between for the same vector share the message.
     pub msi: Ps,
 }
 
-/// When a vector sends again, although its handler has not yet taken everything.
+/// When a vector sends again although its handler has not taken all entries yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resend {
     /// Every window of [`Timing::msi`] in which an entry was posted ends with a message.
     Always,
-    /// The same, but no message when the host has acknowledged every entry by then: it found them without.
+    /// The same, but without a message if the host has acknowledged every entry by then: it found the entries by
+    /// itself.
     Unacknowledged,
-    /// After a message no other until the host writes a head doorbell of the vector; entries that are then still
-    /// unacknowledged begin a new window.
+    /// After a message, no other message until the host writes a head doorbell of the vector. Entries that are still
+    /// unacknowledged then begin a new window.
     Acknowledged,
 }
 
@@ -92,14 +93,14 @@ pub enum Resend {
 pub struct HiddenCoalescing {
     /// Entries that make a message; 0: the time alone counts.
     pub entries: u32,
-    /// From the first entry to the message at the latest.
+    /// Maximum time from the first entry to the message.
     pub time: Ps,
 }
 
-/// What lies behind the blocks.
+/// The backing of the blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StorageKind {
-    /// Nothing: transfers take their time, no byte moves and PRP lists are not read.
+    /// No data: transfers take their time, but no byte moves and PRP lists are not read.
     Null,
     /// The first 8 bytes of each block; a block that was never written reads its own number there. PRPs are followed.
     Tags,
@@ -107,7 +108,7 @@ pub enum StorageKind {
     Memory,
 }
 
-/// What drive to build.
+/// The configuration of a drive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// Shown in traces and faults.
@@ -132,11 +133,11 @@ pub struct Config {
     pub timing: Timing,
     /// When messages are repeated.
     pub resend: Resend,
-    /// Coalescing that the drive does not own up to.
+    /// Coalescing that the drive does not report.
     pub hidden_coalescing: Option<HiddenCoalescing>,
     /// What lies behind the blocks.
     pub storage: StorageKind,
-    /// What goes wrong.
+    /// The fault plan.
     pub faults: FaultPlan,
 }
 
@@ -182,11 +183,11 @@ impl Default for Timing {
 /// A drive that cannot be built.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigError {
-    /// The field.
+    /// The invalid field.
     pub field: &'static str,
-    /// What it holds.
+    /// Its value.
     pub value: u64,
-    /// What would be valid.
+    /// The valid values.
     pub valid: &'static str,
 }
 

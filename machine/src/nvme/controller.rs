@@ -5,9 +5,23 @@ use crate::time::Ps;
 use crate::world::World;
 use spec::nvme::registers::{self as reg, Aqa, Cap, Cc, Csts, ShutdownNotification, ShutdownStatus, Version};
 
+// Offsets, as constants for `match` patterns. The upper half of a 64-bit register is four bytes later.
+const CAP: u32 = reg::CAP.offset();
+const CAP_HIGH: u32 = CAP + 4;
+const VS: u32 = reg::VS.offset();
+const INTMS: u32 = reg::INTMS.offset();
+const INTMC: u32 = reg::INTMC.offset();
+const CC: u32 = reg::CC.offset();
+const CSTS: u32 = reg::CSTS.offset();
+const AQA: u32 = reg::AQA.offset();
+const ASQ: u32 = reg::ASQ.offset();
+const ASQ_HIGH: u32 = ASQ + 4;
+const ACQ: u32 = reg::ACQ.offset();
+const ACQ_HIGH: u32 = ACQ + 4;
+
 /// Largest memory page: `2^(12 + MPSMAX)`.
 const MPSMAX: u8 = 4;
-/// CAP.TO counts in these.
+/// The unit of CAP.TO.
 const TO_UNIT: Ps = Ps::from_ns(500_000_000);
 /// Base 2.0.
 pub(super) const VERSION: Version = Version::new().with_major(2);
@@ -22,7 +36,7 @@ pub(super) struct Controller {
     acq: u64,
     /// INTMS and INTMC: kept, but without effect: they are not for MSI-X (Base 3.1.3.3).
     interrupt_mask: u32,
-    /// Counts resets and starts, so that events from before are recognised.
+    /// Counts resets and starts, so that earlier events are recognised as stale.
     pub(super) epoch: u32,
 }
 
@@ -63,17 +77,17 @@ impl Nvme {
         let controller = &self.controller;
         let cap = self.cap().into_bits();
         match offset {
-            reg::CAP => cap as u32,
-            0x04 => (cap >> 32) as u32,
-            reg::VS => VERSION.into_bits(),
-            reg::INTMS | reg::INTMC => controller.interrupt_mask,
-            reg::CC => controller.cc.into_bits(),
-            reg::CSTS => controller.csts.into_bits(),
-            reg::AQA => controller.aqa.into_bits(),
-            reg::ASQ => controller.asq as u32,
-            0x2c => (controller.asq >> 32) as u32,
-            reg::ACQ => controller.acq as u32,
-            0x34 => (controller.acq >> 32) as u32,
+            CAP => cap as u32,
+            CAP_HIGH => (cap >> 32) as u32,
+            VS => VERSION.into_bits(),
+            INTMS | INTMC => controller.interrupt_mask,
+            CC => controller.cc.into_bits(),
+            CSTS => controller.csts.into_bits(),
+            AQA => controller.aqa.into_bits(),
+            ASQ => controller.asq as u32,
+            ASQ_HIGH => (controller.asq >> 32) as u32,
+            ACQ => controller.acq as u32,
+            ACQ_HIGH => (controller.acq >> 32) as u32,
             _ => 0,
         }
     }
@@ -85,12 +99,12 @@ impl Nvme {
         }
         let controller = &mut self.controller;
         match offset {
-            reg::INTMS => controller.interrupt_write(value, 0),
-            reg::INTMC => controller.interrupt_write(0, value),
-            reg::CC => self.configure(world, Cc::from_bits(value)),
-            reg::AQA => controller.aqa = Aqa::from_bits(value),
-            reg::ASQ | 0x2c => controller.asq = with_half(controller.asq, offset != reg::ASQ, value),
-            reg::ACQ | 0x34 => controller.acq = with_half(controller.acq, offset != reg::ACQ, value),
+            INTMS => controller.interrupt_write(value, 0),
+            INTMC => controller.interrupt_write(0, value),
+            CC => self.configure(world, Cc::from_bits(value)),
+            AQA => controller.aqa = Aqa::from_bits(value),
+            ASQ | ASQ_HIGH => controller.asq = with_half(controller.asq, offset != ASQ, value),
+            ACQ | ACQ_HIGH => controller.acq = with_half(controller.acq, offset != ACQ, value),
             _ => {}
         }
     }
@@ -146,7 +160,7 @@ impl Nvme {
         (self.fetching, self.admin_busy) = (false, false);
         self.features.reset();
         self.events = Default::default();
-        self.msix.forget_pending();
+        self.pci.forget_pending();
         self.vectors.iter_mut().for_each(super::Vector::reset);
         // Not at once: a driver must wait for RDY to fall (Base 3.1.3.5, EN).
         let at = world.now() + self.config.timing.reset;

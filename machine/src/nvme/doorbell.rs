@@ -1,4 +1,4 @@
-//! Doorbells (PCIe 3.1.2) and the way of an entry into its completion queue.
+//! Doorbells (PCIe 3.1.2), and how an entry gets into its completion queue.
 
 use super::async_event::ErrorEvent;
 use super::faults::EntryFault;
@@ -8,7 +8,7 @@ use crate::world::World;
 use spec::nvme::{Completion, Status, StatusField};
 
 impl Nvme {
-    /// A write at `offset` from the first doorbell. Only a running controller listens.
+    /// A write at `offset` from the first doorbell. Only a running controller handles it.
     pub(super) fn doorbell(&mut self, world: &mut World<'_>, offset: u32, value: u32) {
         if !self.controller.runs() {
             return;
@@ -43,14 +43,14 @@ impl Nvme {
         }
     }
 
-    /// From now on so many I/O commands wait to be fetched.
+    /// Sets the number of I/O commands that wait to be fetched.
     pub(super) fn backlog_is(&mut self, world: &World<'_>, waiting: u64) {
         let (waited, since) = self.backlog;
         self.counters.fetch_wait_ps += waited * (world.now() - since).0;
         self.backlog = (waiting, world.now());
     }
 
-    /// The same, counted afresh: queues have come or gone.
+    /// Recounts the waiting commands after queues were created or deleted.
     pub(super) fn recount_backlog(&mut self, world: &World<'_>) {
         let waiting = self.queues.sqs.iter().skip(1).map(|sq| u64::from(sq.waiting())).sum();
         self.backlog_is(world, waiting);
@@ -71,7 +71,7 @@ impl Nvme {
         }
     }
 
-    /// Posts what found the queue full, and lets its submission queues go on when nothing is left.
+    /// Posts entries that found the queue full. Its submission queues continue when no such entry is left.
     fn drain(&mut self, world: &mut World<'_>, cqid: u16) {
         loop {
             let cq = &mut self.queues.cqs[usize::from(cqid)];
@@ -115,7 +115,7 @@ impl Nvme {
         self.put(world, cqid, entry);
     }
 
-    /// Nothing more is fetched for a completion queue that is full.
+    /// For a full completion queue, no more commands are fetched.
     fn block_users(&mut self, cqid: u16) {
         for qid in 1..self.queues.sqs.len() as u16 {
             if self.queues.sqs[usize::from(qid)].cqid == cqid {
@@ -124,7 +124,7 @@ impl Nvme {
         }
     }
 
-    /// Posts an entry for which there is room, with what the fault plan makes of it.
+    /// Posts an entry that has room, after the fault plan has changed it.
     fn put(&mut self, world: &mut World<'_>, cqid: u16, mut entry: Completion) {
         entry.sqhd = self.queues.sq_head(entry.sqid);
         let mut fault = EntryFault::default();
@@ -146,7 +146,7 @@ impl Nvme {
         }
     }
 
-    /// The phase tag of an entry becomes right, if its queue is still there.
+    /// Corrects the phase tag of an entry, if its queue still exists.
     pub(super) fn correct(&mut self, world: &mut World<'_>, number: u64) {
         let Some(Correction { cqid, address, word }) = self.corrections.remove(&number) else { return };
         if world.write64(address, word).is_ok() {
@@ -180,7 +180,7 @@ impl Nvme {
     }
 }
 
-/// Whether the same command would fail again (Base 3.3.3.2.1, DNR): what was aborted or hit a bus error would not.
+/// True if the same command would fail again (Base 3.3.3.2.1, DNR). False for aborted commands and bus errors.
 fn is_final(status: Status) -> bool {
     !matches!(
         status,

@@ -1,61 +1,56 @@
-//! Faults, as a plan beside the one model: it behaves as specified until the plan says otherwise.
+//! Errors of the drive itself, as a plan beside the model. The model behaves as specified until the plan says
+//! otherwise. Silence and removal can happen to any device and are in [`crate::outage`].
 
 use crate::random::Stream;
 use crate::time::Ps;
 use spec::nvme::Completion;
 
-/// What goes wrong, and when. Entries and messages are counted from 1, over all I/O queues together.
+/// The fault plan. Entries and messages are counted from 1, over all I/O queues together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FaultPlan {
-    /// This entry carries a command id that nobody gave; the command never completes.
+    /// This entry carries a command id that the host never used. The right command never completes.
     pub unknown_cid_at_entry: Option<u64>,
     /// This entry is posted twice.
     pub duplicate_at_entry: Option<u64>,
-    /// This entry has the phase of the last pass: the host does not see it, nor those behind it.
+    /// This entry has the phase of the last pass: the host sees neither this entry nor the entries behind it.
     pub wrong_phase_at_entry: Option<u64>,
     /// This entry names a submission queue that does not exist.
     pub unknown_sq_at_entry: Option<u64>,
     /// This message is not sent.
     pub drop_msi: Option<u64>,
-    /// From then on nothing is fetched, completed or sent; registers still read.
-    pub silent_at: Option<Ps>,
-    /// The silence ends then: what came meanwhile, register writes too, is taken up in its order.
-    pub silent_until: Option<Ps>,
-    /// From then on every register reads all ones and nothing happens: the drive was pulled out.
-    pub gone_at: Option<Ps>,
-    /// CSTS.CFS is set then, once; a controller reset cures it.
+    /// CSTS.CFS is set at this time, once. A controller reset cures it.
     pub fatal_at: Option<Ps>,
-    /// What happens to entries by chance.
+    /// Random faults of entries.
     pub random: RandomFaults,
 }
 
-/// What happens to I/O entries by chance, for a while. Numbers come from a stream of its own, so that the drive's
-/// latencies stay what they are.
+/// Random faults of I/O entries, for a limited time. The random numbers come from a separate stream, so that the
+/// drive's latencies do not change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RandomFaults {
-    /// Of the stream.
+    /// Seed of that stream.
     pub seed: u64,
-    /// Nothing happens before.
+    /// No faults before this time.
     pub from: Ps,
-    /// Nor at this time and later.
+    /// No faults at this time or later.
     pub until: Ps,
-    /// Of 1,000 entries: another one follows, with a command id that the host may not have in use.
+    /// Rate per 1,000 entries: another entry follows, with a command id that the host may not have in use.
     pub stray_cid: u32,
-    /// Of 1,000: another one follows, which names a submission queue that does not exist.
+    /// Rate per 1,000: another entry follows that names a submission queue which does not exist.
     pub stray_sq: u32,
-    /// Of 1,000: the same once more.
+    /// Rate per 1,000: the same entry is posted again.
     pub duplicate: u32,
-    /// Of 1,000: the command is done, but no entry tells.
+    /// Rate per 1,000: the command is done, but no entry is posted.
     pub lost: u32,
-    /// Of 1,000: the phase tag is that of the last pass, so that the host sees neither it nor those behind it. After
-    /// [`Self::corrected_after`] it is right, and signalled again.
+    /// Rate per 1,000: the phase tag is that of the last pass, so the host sees neither this entry nor the entries
+    /// behind it. After [`Self::corrected_after`] the tag is corrected and signalled again.
     pub wrong_phase: u32,
-    /// From the wrong tag to the right one.
+    /// Time from the wrong tag to the correction.
     pub corrected_after: Ps,
 }
 
 impl Default for RandomFaults {
-    /// Nothing ever happens.
+    /// No faults.
     fn default() -> Self {
         Self {
             seed: 1,
@@ -72,7 +67,7 @@ impl Default for RandomFaults {
 }
 
 impl RandomFaults {
-    /// What happens to `entry` at `now`. No number is drawn when nothing can.
+    /// The fault of `entry` at `now`. Draws no random number when no fault can happen.
     pub(super) fn spoil(&self, stream: &mut Option<Stream>, now: Ps, entry: &Completion) -> EntryFault {
         let rates = [self.stray_cid, self.stray_sq, self.duplicate, self.lost, self.wrong_phase];
         let mut fault = EntryFault::default();
@@ -98,20 +93,20 @@ impl RandomFaults {
     }
 }
 
-/// What to do with an entry.
+/// The fault of one entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct EntryFault {
     pub(super) duplicate: bool,
     pub(super) wrong_phase: bool,
-    /// The phase becomes right after this time.
+    /// The phase tag is corrected after this time.
     pub(super) corrected_after: Option<Ps>,
     pub(super) lost: bool,
-    /// Posted behind it.
+    /// An extra entry posted behind it.
     pub(super) stray: Option<Completion>,
 }
 
 impl FaultPlan {
-    /// Spoils I/O entry `number` if it is its turn.
+    /// Changes I/O entry `number` if the plan names it.
     pub(super) fn spoil(&self, number: u64, entry: &mut Completion) -> EntryFault {
         let turn = |at: Option<u64>| at == Some(number);
         if turn(self.unknown_cid_at_entry) {
@@ -127,31 +122,12 @@ impl FaultPlan {
         }
     }
 
-    /// Whether the drive takes no part, for now or for ever.
-    pub(super) fn is_mute(&self, now: Ps) -> bool {
-        reached(self.silent_at, now) && !reached(self.silent_until, now) || self.is_gone(now)
-    }
-
-    /// When a mute drive takes up what came meanwhile, if it ever does.
-    pub(super) fn speaks_again(&self, now: Ps) -> Option<Ps> {
-        self.silent_until.filter(|_| !self.is_gone(now))
-    }
-
-    /// Whether the drive was pulled out.
-    pub(super) fn is_gone(&self, now: Ps) -> bool {
-        reached(self.gone_at, now)
-    }
-
-    /// Whether it is time to fail; true once.
+    /// True once, when it is time to fail.
     pub(super) fn take_fatal(&mut self, now: Ps) -> bool {
-        let due = reached(self.fatal_at, now);
+        let due = self.fatal_at.is_some_and(|at| now >= at);
         if due {
             self.fatal_at = None;
         }
         due
     }
-}
-
-fn reached(at: Option<Ps>, now: Ps) -> bool {
-    at.is_some_and(|at| now >= at)
 }

@@ -1,8 +1,7 @@
-//! From a posted entry to a message: the window in which entries share one, and when it is sent again.
+//! From a posted entry to a message: the window in which entries share a message, and repeated messages.
 
 use super::config::Resend;
 use super::{Nvme, code};
-use crate::model::Upstream;
 use crate::time::Ps;
 use crate::world::World;
 
@@ -11,7 +10,7 @@ use crate::world::World;
 pub(super) struct Vector {
     /// A window is open: a message will follow.
     pub(super) armed: bool,
-    /// When it ends.
+    /// End of the window.
     window_end: Ps,
     /// A message was sent and no head doorbell has followed ([`Resend::Acknowledged`]).
     unanswered: bool,
@@ -19,16 +18,14 @@ pub(super) struct Vector {
     pub(super) unacknowledged: u32,
     /// Entries that coalescing holds back.
     pub(super) held: u32,
-    /// Tells a coalescing time that still counts from one that was overtaken.
+    /// Distinguishes the current coalescing timer from stale ones.
     pub(super) generation: u32,
-    /// Messages sent.
-    pub(super) sent: u64,
 }
 
 impl Vector {
-    /// A controller reset: counts and generations go on, so that old events find themselves outdated.
+    /// A controller reset. The generation continues, so that earlier events are recognised as stale.
     pub(super) fn reset(&mut self) {
-        *self = Self { generation: self.generation.wrapping_add(1), sent: self.sent, ..Self::default() };
+        *self = Self { generation: self.generation.wrapping_add(1), ..Self::default() };
     }
 }
 
@@ -65,7 +62,7 @@ impl Nvme {
         world.schedule(at, code::MESSAGE, u64::from(self.controller.epoch) << 32 | u64::from(vector));
     }
 
-    /// What was signalled in vain is so once more: the host could not see its entry.
+    /// Signals again after a signal for an entry that the host could not see.
     pub(super) fn signal_again(&mut self, world: &mut World<'_>, vector: u16) {
         self.vector(vector).unanswered = false;
         self.arm(world, vector);
@@ -87,31 +84,13 @@ impl Nvme {
         self.signal(world, vector);
     }
 
-    /// Sends a vector's message, or makes it pending while the vector is masked (PCI, "Per-vector Masking and
-    /// Function Masking").
+    /// A vector's message is due; the fault plan may drop it.
     fn signal(&mut self, world: &mut World<'_>, vector: u16) {
         self.messages_tried += 1;
-        if !self.msix.is_enabled() || self.config.faults.drop_msi == Some(self.messages_tried) {
-            self.counters.msis_lost += 1;
-        } else if self.msix.is_masked(vector) {
-            self.msix.set_pending(vector);
-            self.counters.msis_pended += 1;
+        if self.config.faults.drop_msi == Some(self.messages_tried) {
+            self.pci.lose();
         } else {
-            self.send(world, vector);
-        }
-    }
-
-    fn send(&mut self, world: &mut World<'_>, vector: u16) {
-        self.counters.msis += 1;
-        self.vector(vector).sent += 1;
-        let (address, data) = self.msix.message(vector);
-        world.upstream(self.port, Upstream::Message { requester: self.config.requester, address, data });
-    }
-
-    /// After a change of masks: sends what has become possible.
-    pub(super) fn send_unmasked(&mut self, world: &mut World<'_>) {
-        while let Some(vector) = self.msix.take_unmasked_pending() {
-            self.send(world, vector);
+            self.pci.signal(world, vector);
         }
     }
 
@@ -121,10 +100,10 @@ impl Nvme {
         state.unacknowledged = state.unacknowledged.saturating_sub(taken);
         let again = core::mem::take(&mut state.unanswered) && state.unacknowledged > 0 && state.held == 0;
         if state.unacknowledged == 0 {
-            // The condition is gone: nothing to hold back, and no message when the mask goes (PCI, "Per-vector
-            // Masking and Function Masking": the pending bit must be cleared).
+            // The condition is gone: no entry is held, and unmasking sends no message (PCI, "Per-vector Masking and
+            // Function Masking": the pending bit must be cleared).
             self.release_held(vector);
-            self.msix.clear_pending(vector);
+            self.pci.clear_pending(vector);
         } else if again && self.config.resend == Resend::Acknowledged {
             self.arm(world, vector);
         }
@@ -136,7 +115,7 @@ impl Nvme {
         state.unacknowledged = state.unacknowledged.saturating_sub(entries);
         if state.unacknowledged == 0 {
             self.release_held(vector);
-            self.msix.clear_pending(vector);
+            self.pci.clear_pending(vector);
         }
     }
 }

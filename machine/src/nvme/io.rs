@@ -10,10 +10,10 @@ use crate::time::Ps;
 use crate::world::World;
 use spec::nvme::{Command, IoOpcode, NSID_ALL, ReadWriteDw12, Status};
 
-/// A command in work.
+/// A command in progress.
 #[derive(Clone, Copy)]
 struct Slot {
-    /// Tells the command in it from those before: an event of an earlier one is outdated.
+    /// Distinguishes the command from earlier ones in the slot: an event of an earlier one is stale.
     generation: u32,
     busy: bool,
     opcode: IoOpcode,
@@ -58,7 +58,7 @@ impl Slots {
         self.slots.len() - self.free.len()
     }
 
-    /// Takes a free slot for a command; its index is the answer.
+    /// Takes a free slot for a command and returns its index.
     fn take(&mut self, command: &Command, sqid: u16, now: Ps) -> Option<u16> {
         let index = self.free.pop()?;
         let slot = &mut self.slots[usize::from(index)];
@@ -145,8 +145,8 @@ impl Nvme {
         self.begin_fetch(world);
     }
 
-    /// Begins a command: a write fetches its data first, everything else goes to the media. A command that is wrong
-    /// is completed at once.
+    /// Begins a command. A write fetches its data first; other commands go to the media. An invalid command is
+    /// completed at once.
     fn begin(&mut self, world: &mut World<'_>, index: u16, command: &Command) {
         match self.check(command) {
             Err(status) => self.end(world, index, status),
@@ -158,7 +158,7 @@ impl Nvme {
         }
     }
 
-    /// The bytes that a command moves, or what is wrong with it.
+    /// The byte count of a command, or its error.
     fn check(&self, command: &Command) -> Result<u32, Status> {
         let opcode = IoOpcode(command.cdw0.opcode());
         if ![IoOpcode::READ, IoOpcode::WRITE, IoOpcode::FLUSH].contains(&opcode) {
@@ -207,7 +207,7 @@ impl Nvme {
         slot.on_link_since = world.now();
         let arg = ticket(index, slot.generation);
         let request = Upstream::Transfer { model: world.me(), bytes: slot.data.bytes, code: code::LINK, arg };
-        world.upstream(self.port, request);
+        world.upstream(self.pci.port(), request);
     }
 
     pub(super) fn media_done(&mut self, world: &mut World<'_>, ticket: u64) {
@@ -274,7 +274,7 @@ impl Nvme {
         self.begin_fetch(world);
     }
 
-    /// Aborts one command in work. False when there is none of that id: not fetched yet, or over.
+    /// Aborts one command in progress. False when no such command is in progress: not fetched yet, or done.
     pub(super) fn abort_command(&mut self, world: &mut World<'_>, sqid: u16, cid: u16) -> bool {
         let found = self.slots.find(sqid, |other| other == cid);
         if let Some(index) = found {
@@ -283,7 +283,7 @@ impl Nvme {
         found.is_some()
     }
 
-    /// Aborts what a submission queue has in work.
+    /// Aborts the commands of a submission queue that are in progress.
     pub(super) fn abort_queue(&mut self, world: &mut World<'_>, sqid: u16) {
         while let Some(index) = self.slots.find(sqid, |_| true) {
             self.end(world, index, Status::ABORTED_SQ_DELETION);

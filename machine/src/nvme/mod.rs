@@ -36,14 +36,13 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
-pub use crate::msix::PBA_OFFSET;
-pub use crate::pci::MSIX_CAPABILITY_OFFSET;
+pub use crate::pci::{MSIX_CAPABILITY_OFFSET, PBA_OFFSET};
 pub use config::{Config, ConfigError, HiddenCoalescing, Latency, Resend, Spread, StorageKind, Tail, Timing};
 pub use faults::{FaultPlan, RandomFaults};
 pub use storage::Blocks;
 
-use crate::model::{Model, ModelId};
-use crate::msix::Msix;
+use crate::model::ModelId;
+use crate::pci::{Function, MessageCounts, Place, Shell};
 use crate::random::Stream;
 use crate::time::Ps;
 use crate::world::World;
@@ -54,7 +53,7 @@ use interrupt::Vector;
 use io::Slots;
 use queues::Queues;
 use ready::Ready;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use storage::Storage;
 
@@ -85,11 +84,9 @@ mod code {
     pub(super) const COALESCED: u32 = 7;
     /// A wrong phase tag becomes right. arg: which.
     pub(super) const CORRECT: u32 = 8;
-    /// A register write that came in a silence is taken up.
-    pub(super) const WRITE: u32 = 9;
 }
 
-/// Cumulative counts, in the order of [`Model::counters`].
+/// Cumulative counts, in the order of [`Function::counters`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Read commands that ended well.
@@ -110,7 +107,7 @@ pub struct Counters {
     pub errors: u64,
     /// Messages sent.
     pub msis: u64,
-    /// Entries whose vector had a message on its way already: they share it.
+    /// Entries that share a message which was already on its way to their vector.
     pub msis_merged: u64,
     /// Entries held back by coalescing, declared or hidden.
     pub coalesced: u64,
@@ -141,47 +138,36 @@ pub struct Counters {
 /// An entry whose phase tag will become right.
 struct Correction {
     cqid: u16,
-    /// Of its second word.
+    /// Address of the entry's second word.
     address: u64,
     word: u64,
-}
-
-/// A register write that waits for the end of a silence.
-struct LateWrite {
-    region: u8,
-    offset: u32,
-    width_bytes: u8,
-    value: u64,
 }
 
 /// The drive.
 pub struct Nvme {
     config: Config,
-    /// The bus above it: its root port.
-    port: ModelId,
+    pci: Shell,
     controller: Controller,
     queues: Queues,
     ready: Ready,
     slots: Slots,
-    /// A fetch is under way.
+    /// A fetch is in progress.
     fetching: bool,
-    /// I/O commands that wait to be fetched, and since when their number is this.
+    /// Number of I/O commands that wait to be fetched, and the time of the last change of that number.
     backlog: (u64, Ps),
-    /// An admin command is under way.
+    /// An admin command is in progress.
     admin_busy: bool,
     features: Features,
     events: AsyncEvents,
-    msix: Msix,
     vectors: Vec<Vector>,
     storage: Storage,
     counters: Counters,
     /// Messages tried so far, for the fault plan.
     messages_tried: u64,
-    /// Of the plan's random faults, once one was drawn.
+    /// Random stream of the plan's faults, once a number was drawn.
     fault_stream: Option<Stream>,
     corrections: BTreeMap<u64, Correction>,
     correction_next: u64,
-    late_writes: VecDeque<LateWrite>,
 }
 
 impl Nvme {
@@ -191,8 +177,9 @@ impl Nvme {
     /// [`ConfigError`] for a field that is out of range.
     pub fn new(port: ModelId, config: Config) -> Result<Self, ConfigError> {
         config.validate()?;
+        let place = Place { name: config.name.clone(), requester: config.requester, port };
         Ok(Self {
-            port,
+            pci: Shell::new(place, &pci::identity(&config), config.vectors),
             controller: Controller::default(),
             queues: Queues::new(config.io_queues_max),
             ready: Ready::new(config.io_queues_max),
@@ -202,7 +189,6 @@ impl Nvme {
             admin_busy: false,
             features: Features::new(config.io_queues_max, config.vectors),
             events: AsyncEvents::default(),
-            msix: Msix::new(config.vectors),
             vectors: vec![Vector::default(); config.vectors.into()],
             storage: Storage::new(config.storage),
             counters: Counters::default(),
@@ -210,7 +196,6 @@ impl Nvme {
             fault_stream: None,
             corrections: BTreeMap::new(),
             correction_next: 0,
-            late_writes: VecDeque::new(),
             config,
         })
     }
@@ -220,30 +205,31 @@ impl Nvme {
         Self { storage: Storage::Host(blocks, self.config.block_shift), ..self }
     }
 
-    /// What it was built from.
+    /// The drive's configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What goes wrong from now on.
+    /// The fault plan from now on.
     pub fn faults_mut(&mut self) -> &mut FaultPlan {
         &mut self.config.faults
     }
 
     /// Cumulative counts.
     pub fn counts(&self) -> Counters {
-        self.counters
+        let MessageCounts { sent, pended, lost } = self.pci.message_counts();
+        Counters { msis: sent, msis_pended: pended, msis_lost: lost, ..self.counters }
     }
 
     /// Messages sent, by MSI-X vector.
     pub fn msis_by_vector(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
-        self.vectors.iter().map(|vector| vector.sent)
+        self.pci.sent_by_vector().iter().copied()
     }
 
-    /// Address and data that the driver gave an MSI-X vector; zeros of one that it did not set up. None of a vector
-    /// that the drive lacks.
+    /// Address and data that the driver gave an MSI-X vector; zeros for a vector that the driver did not set up. None
+    /// for a vector that does not exist.
     pub fn message(&self, vector: u16) -> Option<(u64, u32)> {
-        (vector < self.config.vectors).then(|| self.msix.message(vector))
+        self.pci.message(vector)
     }
 
     /// I/O commands in work now.
@@ -256,37 +242,7 @@ impl Nvme {
         self.storage.first_word(lba)
     }
 
-    fn read32(&mut self, world: &mut World<'_>, region: u8, offset: u32) -> u32 {
-        match region {
-            REGION_CONTROLLER => self.controller_read(offset),
-            REGION_MSIX => self.msix.read(offset),
-            REGION_CONFIG => pci::FUNCTION.read(&self.msix, offset),
-            _ => {
-                world.fault("read of a region that an NVMe drive lacks", region.into(), format!("offset {offset:#x}"));
-                u32::MAX
-            }
-        }
-    }
-
-    fn write32(&mut self, world: &mut World<'_>, region: u8, offset: u32, value: u32) {
-        match region {
-            REGION_CONTROLLER => self.controller_write(world, offset, value),
-            REGION_MSIX => {
-                self.msix.write(offset, value);
-                self.send_unmasked(world);
-            }
-            REGION_CONFIG => {
-                crate::pci::write(&mut self.msix, offset, value);
-                self.send_unmasked(world);
-            }
-            _ => {
-                let text = format!("offset {offset:#x}, value {value:#x}");
-                world.fault("write to a region that an NVMe drive lacks", region.into(), text);
-            }
-        }
-    }
-
-    /// A programmed failure happens when it is first looked for: nobody can tell the difference.
+    /// A planned failure happens when it is first checked. Nobody can tell the difference.
     fn fail_if_due(&mut self, world: &mut World<'_>) {
         if self.config.faults.take_fatal(world.now()) {
             self.fatal(world, "NVMe controller failure by the fault plan", String::new());
@@ -294,19 +250,17 @@ impl Nvme {
     }
 }
 
-impl Model for Nvme {
-    fn name(&self) -> &str {
-        &self.config.name
+impl Function for Nvme {
+    fn shell(&self) -> &Shell {
+        &self.pci
     }
 
-    fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
+    fn shell_mut(&mut self) -> &mut Shell {
+        &mut self.pci
+    }
+
+    fn on_event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
         self.fail_if_due(world);
-        if self.config.faults.is_mute(world.now()) {
-            if let Some(until) = self.config.faults.speaks_again(world.now()) {
-                world.schedule(until, code, arg);
-            }
-            return;
-        }
         match code {
             code::READY => self.ready_changes(arg),
             code::SHUTDOWN => self.shutdown_ends(arg),
@@ -317,27 +271,20 @@ impl Model for Nvme {
             code::MESSAGE => self.window_ends(world, arg),
             code::COALESCED => self.coalescing_ends(world, arg),
             code::CORRECT => self.correct(world, arg),
-            code::WRITE => {
-                if let Some(LateWrite { region, offset, width_bytes, value }) = self.late_writes.pop_front() {
-                    self.write(world, region, offset, width_bytes, value);
-                }
-            }
             _ => world.fault("event that an NVMe drive does not know", code.into(), format!("argument {arg:#x}")),
         }
     }
 
-    fn read(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8) -> u64 {
+    fn read_bar(&mut self, world: &mut World<'_>, region: u8, offset: u32, _width_bytes: u8) -> u64 {
         self.fail_if_due(world);
-        if self.config.faults.is_gone(world.now()) {
-            return u64::MAX >> (64 - 8 * u32::from(width_bytes.clamp(1, 8)));
+        if region == REGION_CONTROLLER { self.controller_read(offset).into() } else { 0 }
+    }
+
+    fn write_bar(&mut self, world: &mut World<'_>, region: u8, offset: u32, _width_bytes: u8, value: u64) {
+        self.fail_if_due(world);
+        if region == REGION_CONTROLLER {
+            self.controller_write(world, offset, value as u32);
         }
-        if !offset.is_multiple_of(4) || !matches!(width_bytes, 4 | 8) {
-            world.fault("unaligned read of an NVMe drive", offset.into(), format!("{width_bytes} bytes"));
-            return 0;
-        }
-        let low = self.read32(world, region, offset);
-        let high = if width_bytes == 8 { self.read32(world, region, offset.wrapping_add(4)) } else { 0 };
-        u64::from(low) | u64::from(high) << 32
     }
 
     /// Doorbells are independent of each other.
@@ -345,27 +292,8 @@ impl Model for Nvme {
         if region == REGION_CONTROLLER && offset >= spec::nvme::registers::DOORBELLS { offset } else { 0 }
     }
 
-    fn write(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8, value: u64) {
-        self.fail_if_due(world);
-        if self.config.faults.is_mute(world.now()) {
-            if let Some(until) = self.config.faults.speaks_again(world.now()) {
-                self.late_writes.push_back(LateWrite { region, offset, width_bytes, value });
-                world.schedule(until, code::WRITE, 0);
-            }
-            return;
-        }
-        if !offset.is_multiple_of(4) || !matches!(width_bytes, 4 | 8) {
-            world.fault("unaligned write to an NVMe drive", offset.into(), format!("{width_bytes} bytes"));
-            return;
-        }
-        self.write32(world, region, offset, value as u32);
-        if width_bytes == 8 {
-            self.write32(world, region, offset.wrapping_add(4), (value >> 32) as u32);
-        }
-    }
-
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        let c = &self.counters;
+        let c = self.counts();
         vec![
             ("reads", c.reads),
             ("writes", c.writes),
@@ -390,9 +318,5 @@ impl Model for Nvme {
             ("link_ps", c.link_ps),
             ("message_wait_ps", c.message_wait_ps),
         ]
-    }
-
-    fn as_any(&mut self) -> &mut dyn core::any::Any {
-        self
     }
 }

@@ -92,7 +92,7 @@ impl CompletionQueue {
         self.size > 0
     }
 
-    /// Whether an entry more would make tail and head equal.
+    /// True if one more entry would make tail and head equal.
     pub(super) fn is_full(&self) -> bool {
         self.unacknowledged() + 1 == self.size
     }
@@ -115,8 +115,8 @@ impl CompletionQueue {
         })
     }
 
-    /// Posts an entry with this pass's phase, or the other one. The second word, with the phase tag, is written last:
-    /// its address, and what it is.
+    /// Posts an entry with this pass's phase, or the other phase. The second word, with the phase tag, is written
+    /// last. Returns that word's address and value.
     pub(super) fn post(
         &mut self,
         world: &mut World<'_>,
@@ -170,7 +170,7 @@ impl Queues {
         self.cqs.get_mut(usize::from(qid)).filter(|cq| cq.exists())
     }
 
-    /// Whether commands of `sq` may be fetched: their completion queue takes entries.
+    /// True if commands of `sq` may be fetched: their completion queue accepts entries.
     pub(super) fn may_fetch(&self, qid: u16) -> bool {
         let sq = &self.sqs[usize::from(qid)];
         sq.exists() && !sq.is_empty() && self.cqs[usize::from(sq.cqid)].waiting.is_empty()

@@ -8,7 +8,7 @@ use spec::nvme::Status;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Blocks that somebody else keeps, for a drive that is lent ([`crate::lent`]): a file, memory that outlives the drive.
+/// Blocks that the host keeps, for a lent drive ([`crate::lent`]): a file, or memory that outlives the drive.
 pub trait Blocks: Send + Sync {
     /// Reads from `offset_bytes`, a multiple of 4, as much as fits into `to`.
     ///
@@ -24,7 +24,7 @@ pub trait Blocks: Send + Sync {
     fn write(&self, offset_bytes: u64, from: &[u8]) -> std::io::Result<()>;
 }
 
-/// Block contents by block number; only what was written is kept.
+/// Block contents by block number. Only written blocks are kept.
 pub(super) enum Storage {
     Null,
     Tags(BTreeMap<u64, u64>),
@@ -33,7 +33,7 @@ pub(super) enum Storage {
     Host(Arc<dyn Blocks>, u8),
 }
 
-/// Where in the blocks a transfer has come to.
+/// The position of a transfer in the blocks.
 #[derive(Clone, Copy)]
 pub(super) struct Cursor {
     /// First block of the command.
@@ -70,7 +70,7 @@ impl Storage {
         !matches!(self, Self::Null)
     }
 
-    /// The first 8 bytes of a block: what was written, or what a block that never was reads as.
+    /// The first 8 bytes of a block: the written data, or the value of a block that was never written.
     pub(super) fn first_word(&self, lba: u64) -> u64 {
         match self {
             Self::Null => 0,

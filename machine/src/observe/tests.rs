@@ -1,11 +1,13 @@
 //! The stream of facts, by whole sequences.
 
-use super::{Arrival, Fact, declare_cpu, mark, peek64};
-use crate::gic::{GicConfig, IntState, Interrupts, PULSE, wire_arg};
+use super::{Arrival, Fact};
+use crate::Interrupts;
+use crate::gic::{GicConfig, IntState, PULSE, wire_arg};
 use crate::model::Upstream;
 use crate::time::Ps;
 use crate::world::World;
 use crate::{Machine, MachineConfig, Regs, SimHal};
+use crate::{declare_cpu, mark, peek64};
 use hal::{CpuId, Dma as _, Hal as _, Regs as _, Word as _, Work};
 use std::cell::RefCell;
 use std::rc::Rc;

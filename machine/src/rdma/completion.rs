@@ -1,4 +1,4 @@
-//! Completions, the events that tell of them, and moderation.
+//! Completion queues, their events, and moderation.
 
 use super::{Nic, code};
 use crate::time::Ps;
@@ -44,7 +44,7 @@ impl Nic {
         }
     }
 
-    /// Its entries can go nowhere: it stops, and its event queue is told.
+    /// Its entries have nowhere to go: the queue stops, and its event queue is informed.
     fn stop_completion_queue(&mut self, world: &mut World<'_>, number: u16, why: &'static str) {
         let queue = &mut self.completion_queues[usize::from(number)];
         queue.control.set_error(true);
@@ -68,7 +68,7 @@ impl Nic {
         self.tell(world, number);
     }
 
-    /// Tells of new entries if moderation lets it; else sees to it that it will be.
+    /// Sends an event for new entries if moderation allows it. Otherwise makes sure that one will follow.
     pub(super) fn tell(&mut self, world: &mut World<'_>, number: u16) {
         let queue = &mut self.completion_queues[usize::from(number)];
         if !queue.armed || queue.new == 0 {
@@ -121,11 +121,11 @@ impl Nic {
             return self.fault(world, "event queue outside memory", format!("event queue {number}"));
         }
         if armed {
-            self.signal(world, number);
+            self.pci.signal(world, number);
         }
     }
 
-    /// Software has taken events and wants to be told of the next.
+    /// Software has taken events and wants to be informed of the next one.
     pub(super) fn events_taken(&mut self, world: &mut World<'_>, number: u16, taken: u32) {
         let Some(queue) = self.event_queues.get_mut(usize::from(number)) else { return };
         let left = queue.produced.wrapping_sub(taken);
@@ -136,7 +136,7 @@ impl Nic {
         queue.taken = taken;
         queue.armed = left == 0;
         if left > 0 {
-            self.signal(world, number);
+            self.pci.signal(world, number);
         }
     }
 

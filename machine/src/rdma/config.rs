@@ -15,12 +15,12 @@ pub struct Timing {
     pub link_bytes_per_second: u64,
 }
 
-/// What the device does with a moderation that it is told.
+/// How the device handles a moderation request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ModerationAnswer {
-    /// It takes it.
+    /// It accepts the request.
     Exact,
-    /// It rounds count and period up to multiples, and reads so.
+    /// It rounds count and period up to multiples, and its registers read the rounded values.
     Rounds {
         /// Of the count; at least 1.
         count: u16,

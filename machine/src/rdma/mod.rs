@@ -25,8 +25,8 @@ mod wire;
 pub use config::{Config, ConfigError, ModerationAnswer, Timing};
 pub use wire::Wire;
 
-use crate::model::{Model, ModelId, Upstream};
-use crate::msix::Msix;
+use crate::model::ModelId;
+use crate::pci::{Function, MessageCounts, Place, Shell};
 use crate::world::World;
 use objects::{CompletionQueue, EventQueue, MemoryRegion, QueuePair};
 use std::collections::VecDeque;
@@ -52,7 +52,7 @@ mod code {
     pub(super) const PATIENCE: u32 = 3;
 }
 
-/// Cumulative counts, in the order of [`Model::counters`].
+/// Cumulative counts, in the order of [`Function::counters`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Send requests taken.
@@ -84,8 +84,7 @@ pub struct Counters {
 /// The device.
 pub struct Nic {
     config: Config,
-    /// The bus above it: its root port.
-    port: ModelId,
+    pci: Shell,
     wire: Wire,
     enabled: bool,
     regions: Box<[MemoryRegion]>,
@@ -97,7 +96,6 @@ pub struct Nic {
     serving: bool,
     link_free: crate::time::Ps,
     byte_time_q20: u64,
-    msix: Msix,
     counters: Counters,
 }
 
@@ -110,8 +108,9 @@ impl Nic {
         config.validate()?;
         wire.attach(id)?;
         let byte_time_q20 = (1_000_000_000_000_u128 << 20) / u128::from(config.timing.link_bytes_per_second);
+        let place = Place { name: config.name.clone(), requester: config.requester, port };
         Ok(Self {
-            port,
+            pci: Shell::new(place, &registers::identity(), config.event_queues),
             wire: wire.clone(),
             enabled: false,
             regions: vec![MemoryRegion::default(); config.memory_regions.into()].into(),
@@ -122,7 +121,6 @@ impl Nic {
             serving: false,
             link_free: crate::time::Ps(0),
             byte_time_q20: u64::try_from(byte_time_q20).unwrap_or(u64::MAX),
-            msix: Msix::new(config.event_queues),
             counters: Counters::default(),
             config,
         })
@@ -130,7 +128,8 @@ impl Nic {
 
     /// Cumulative counts.
     pub fn counts(&self) -> Counters {
-        self.counters
+        let MessageCounts { sent, pended, lost } = self.pci.message_counts();
+        Counters { msis: sent, msis_pended: pended, msis_lost: lost, ..self.counters }
     }
 
     /// What it does from now on with a moderation that it is told; it was valid in a [`Config`].
@@ -138,62 +137,21 @@ impl Nic {
         self.config.moderation = answer;
     }
 
-    /// An event queue's message: sent, or pending while its vector is masked (PCI, "Per-vector Masking and Function
-    /// Masking").
-    fn signal(&mut self, world: &mut World<'_>, vector: u16) {
-        if !self.msix.is_enabled() {
-            self.counters.msis_lost += 1;
-        } else if self.msix.is_masked(vector) {
-            self.msix.set_pending(vector);
-            self.counters.msis_pended += 1;
-        } else {
-            self.send_message(world, vector);
-        }
-    }
-
-    fn send_message(&mut self, world: &mut World<'_>, vector: u16) {
-        self.counters.msis += 1;
-        let (address, data) = self.msix.message(vector);
-        world.upstream(self.port, Upstream::Message { requester: self.config.requester, address, data });
-    }
-
     fn fault(&self, world: &mut World<'_>, kind: &'static str, text: String) {
-        world.fault(kind, self.config.requester.into(), text);
-    }
-
-    fn read32(&mut self, world: &mut World<'_>, region: u8, offset: u32) -> u32 {
-        match region {
-            REGION_REGISTERS => self.register_read(offset),
-            REGION_DOORBELLS => 0,
-            REGION_MSIX => self.msix.read(offset),
-            REGION_CONFIG => registers::FUNCTION.read(&self.msix, offset),
-            _ => {
-                self.fault(world, "read of a region that an RDMA NIC lacks", format!("region {region}"));
-                u32::MAX
-            }
-        }
-    }
-
-    fn write32(&mut self, world: &mut World<'_>, region: u8, offset: u32, value: u32) {
-        match region {
-            REGION_REGISTERS => self.register_write(world, offset, value),
-            REGION_DOORBELLS => self.doorbell(world, offset, value),
-            REGION_MSIX => self.msix.write(offset, value),
-            REGION_CONFIG => crate::pci::write(&mut self.msix, offset, value),
-            _ => self.fault(world, "write to a region that an RDMA NIC lacks", format!("region {region}")),
-        }
-        while let Some(vector) = self.msix.take_unmasked_pending() {
-            self.send_message(world, vector);
-        }
+        self.pci.fault(world, kind, text);
     }
 }
 
-impl Model for Nic {
-    fn name(&self) -> &str {
-        &self.config.name
+impl Function for Nic {
+    fn shell(&self) -> &Shell {
+        &self.pci
     }
 
-    fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
+    fn shell_mut(&mut self) -> &mut Shell {
+        &mut self.pci
+    }
+
+    fn on_event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
         let (number, epoch) = (arg as u16, (arg >> 32) as u32);
         match code {
             code::SERVED => self.served(world, number, epoch),
@@ -204,14 +162,16 @@ impl Model for Nic {
         }
     }
 
-    fn read(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8) -> u64 {
-        if !offset.is_multiple_of(4) || !matches!(width_bytes, 4 | 8) {
-            self.fault(world, "unaligned read of an RDMA NIC", format!("{width_bytes} bytes at {offset:#x}"));
-            return 0;
+    fn read_bar(&mut self, _world: &mut World<'_>, region: u8, offset: u32, _width_bytes: u8) -> u64 {
+        if region == REGION_REGISTERS { self.register_read(offset).into() } else { 0 }
+    }
+
+    fn write_bar(&mut self, world: &mut World<'_>, region: u8, offset: u32, _width_bytes: u8, value: u64) {
+        match region {
+            REGION_REGISTERS => self.register_write(world, offset, value as u32),
+            REGION_DOORBELLS => self.doorbell(world, offset, value as u32),
+            _ => {}
         }
-        let low = self.read32(world, region, offset);
-        let high = if width_bytes == 8 { self.read32(world, region, offset.wrapping_add(4)) } else { 0 };
-        u64::from(low) | u64::from(high) << 32
     }
 
     /// Doorbells of different pages are independent of each other.
@@ -219,19 +179,8 @@ impl Model for Nic {
         if region == REGION_DOORBELLS { 4 + 4 * (offset / spec::rdma::registers::doorbell::PAGE_BYTES) } else { 0 }
     }
 
-    fn write(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8, value: u64) {
-        let wide_doorbell = region == REGION_DOORBELLS && width_bytes != 4;
-        if !offset.is_multiple_of(4) || !matches!(width_bytes, 4 | 8) || wide_doorbell {
-            return self.fault(world, "unaligned write to an RDMA NIC", format!("{width_bytes} bytes at {offset:#x}"));
-        }
-        self.write32(world, region, offset, value as u32);
-        if width_bytes == 8 {
-            self.write32(world, region, offset.wrapping_add(4), (value >> 32) as u32);
-        }
-    }
-
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        let c = &self.counters;
+        let c = self.counts();
         vec![
             ("requests", c.requests),
             ("bytes", c.bytes),
@@ -246,9 +195,5 @@ impl Model for Nic {
             ("overruns", c.overruns),
             ("moderation_changed", c.moderation_changed),
         ]
-    }
-
-    fn as_any(&mut self) -> &mut dyn core::any::Any {
-        self
     }
 }

@@ -44,7 +44,7 @@ pub(super) struct CompletionQueue {
     pub(super) control: CqControl,
     pub(super) moderation: Moderation,
     pub(super) produced: u32,
-    /// What the doorbell record last said.
+    /// The last value read from the doorbell record.
     pub(super) taken: u32,
     pub(super) armed: bool,
     /// Entries since it was armed.
@@ -54,7 +54,7 @@ pub(super) struct CompletionQueue {
     pub(super) timing: bool,
 }
 
-/// A request that left and is not answered.
+/// A request that was sent and is not answered yet.
 #[derive(Clone, Copy)]
 pub(super) struct Flying {
     pub(super) sequence: u32,
@@ -77,13 +77,13 @@ pub(super) struct QueuePair {
     pub(super) send_taken: u32,
     pub(super) receive_posted: u32,
     pub(super) receive_taken: u32,
-    /// It is in the engine's hands, or waits for it.
+    /// The engine is processing it, or it waits for the engine.
     pub(super) queued: bool,
     pub(super) flying: VecDeque<Flying>,
-    /// When its last request arrives: later ones do not overtake it.
+    /// Arrival time of its last request: later requests do not overtake it.
     pub(super) last_arrival: Ps,
     pub(super) last_answer: Ps,
-    /// Requests of the other end that wait, the first for a receive.
+    /// Requests of the other end that wait; the first one waits for a receive.
     pub(super) waiting: VecDeque<Packet>,
     /// The first of them waits for a receive, and an end of patience is under way.
     pub(super) is_patient: bool,
@@ -96,7 +96,7 @@ impl QueuePair {
         self.control.enable() && !self.control.error()
     }
 
-    /// As software turns it on or off: what it was is forgotten.
+    /// Software turns it on or off. Its old state is lost.
     pub(super) fn restart(&mut self, enable: bool) {
         *self = Self {
             send_base: self.send_base,

@@ -46,7 +46,7 @@ impl Nic {
         self.deliver(world, number);
     }
 
-    /// Does what waits at a queue pair, up to a message without a receive.
+    /// Processes the requests that wait at a queue pair, up to a message without a receive.
     fn deliver(&mut self, world: &mut World<'_>, number: u16) {
         loop {
             let pair = &mut self.queue_pairs[usize::from(number)];
@@ -105,7 +105,7 @@ impl Nic {
         if status == Status::LOCAL_ACCESS { Status::REMOTE_ACCESS } else { status }
     }
 
-    /// Bytes go where the request says, if its key says so too.
+    /// Writes bytes to the address in the request, if its key permits this.
     fn write_remote(&mut self, world: &mut World<'_>, send: &Send) -> Status {
         let bytes = u64::from(send.head.length());
         let region = self.regions.get(region_of(send.key));
@@ -113,7 +113,7 @@ impl Nic {
         if may && copy(world, send.local, send.remote, bytes) { Status::SUCCESS } else { Status::REMOTE_ACCESS }
     }
 
-    /// Tells the sender of `request`. Who asked for no completion hears of errors alone.
+    /// Informs the sender of `request`. A sender that asked for no completion gets errors only.
     pub(super) fn answer(&mut self, world: &mut World<'_>, request: Packet, status: Status) {
         let Packet::Request { from, to, sequence, send } = request else { return };
         if status == Status::SUCCESS && !send.head.signalled() {

@@ -1,26 +1,54 @@
 //! Registers and doorbells.
 
 use super::objects::{CompletionQueue, EventQueue, MemoryRegion};
-use super::{ModerationAnswer, Nic};
-use crate::msix::PBA_OFFSET;
+use super::{ModerationAnswer, Nic, REGION_MSIX};
 use crate::observe::Fact;
-use crate::pci::{BAR_64, Function};
+use crate::pci::{Bar, Identity, MSIX_BAR_BYTES, MsixPlace, PBA_OFFSET, Widths};
 use crate::world::World;
 use spec::rdma::registers::{
     self as reg, Capabilities, Control, CqControl, DeviceStatus, EqControl, Moderation, MrControl, QpControl, QpQueues,
     cq, doorbell, eq, mr, qp,
 };
 
+// Offsets, for patterns.
+const ID: u32 = reg::ID.offset();
+const CAPABILITIES: u32 = reg::CAPABILITIES.offset();
+const CONTROL: u32 = reg::CONTROL.offset();
+const STATUS: u32 = reg::STATUS.offset();
+const MR_BASE: u32 = mr::BASE.offset();
+const MR_LENGTH: u32 = mr::LENGTH.offset();
+const MR_CONTROL: u32 = mr::CONTROL.offset();
+const EQ_BASE: u32 = eq::BASE.offset();
+const EQ_CONTROL: u32 = eq::CONTROL.offset();
+const CQ_BASE: u32 = cq::BASE.offset();
+const CQ_RECORD: u32 = cq::RECORD.offset();
+const CQ_CONTROL: u32 = cq::CONTROL.offset();
+const CQ_MODERATION: u32 = cq::MODERATION.offset();
+const QP_SEND_BASE: u32 = qp::SEND_BASE.offset();
+const QP_RECEIVE_BASE: u32 = qp::RECEIVE_BASE.offset();
+const QP_QUEUES: u32 = qp::QUEUES.offset();
+const QP_REMOTE: u32 = qp::REMOTE.offset();
+const QP_CONTROL: u32 = qp::CONTROL.offset();
+const DOORBELL_SEND: u32 = doorbell::SEND.offset();
+const DOORBELL_RECEIVE: u32 = doorbell::RECEIVE.offset();
+const DOORBELL_ARM: u32 = doorbell::ARM.offset();
+const DOORBELL_EVENTS: u32 = doorbell::EVENTS.offset();
+
 /// A vendor number that nobody has; network controller, other (class 02_80h).
-pub(super) const FUNCTION: Function = Function {
-    vendor: 0xca4d,
-    device: 0x0001,
-    class: 0x02_80_00,
-    bars: [BAR_64, 0, BAR_64, 0, BAR_64, 0],
-    msix_bar: 4,
-    table_offset: 0,
-    pending_offset: PBA_OFFSET,
-};
+pub(super) fn identity() -> Identity {
+    Identity {
+        vendor: 0xca4d,
+        device: 0x0001,
+        class: 0x02_80_00,
+        bars: vec![
+            Bar::new(0, QP_END.next_power_of_two()),
+            Bar { writes: Widths::Dword, ..Bar::new(2, DOORBELLS_BYTES) },
+            Bar::new(4, MSIX_BAR_BYTES),
+        ],
+        msix: MsixPlace { region: REGION_MSIX, table: 0, pending: PBA_OFFSET },
+        capabilities: Vec::new(),
+    }
+}
 
 /// Puts `value` into the low (offset 0 of 8) or high half of a 64-bit register.
 fn set_half(register: &mut u64, offset: u32, value: u32) {
@@ -37,6 +65,8 @@ fn place(offset: u32, table: u32, stride: u32) -> (usize, u32) {
     (((offset - table) / stride) as usize, (offset - table) % stride)
 }
 
+/// Bytes of the doorbells' BAR: a page an object.
+const DOORBELLS_BYTES: u32 = ((reg::QP_MAX + reg::CQ_MAX + reg::EQ_MAX) * doorbell::PAGE_BYTES).next_power_of_two();
 const MR_END: u32 = reg::MR + reg::MR_MAX * reg::MR_STRIDE;
 const EQ_END: u32 = reg::EQ + reg::EQ_MAX * reg::EQ_STRIDE;
 const CQ_END: u32 = reg::CQ + reg::CQ_MAX * reg::CQ_STRIDE;
@@ -58,10 +88,10 @@ impl Nic {
     /// Reads 32 bits; 0 where nothing is.
     pub(super) fn register_read(&self, offset: u32) -> u32 {
         match offset {
-            reg::ID => reg::IDENTITY,
-            reg::CAPABILITIES..reg::CONTROL => half(self.capabilities(), offset),
-            reg::CONTROL => Control::new().with_enable(self.enabled).into_bits(),
-            reg::STATUS => {
+            ID => reg::IDENTITY,
+            CAPABILITIES..CONTROL => half(self.capabilities(), offset),
+            CONTROL => Control::new().with_enable(self.enabled).into_bits(),
+            STATUS => {
                 let link = self.wire.is_whole();
                 DeviceStatus::new().with_ready(self.enabled).with_link(link).into_bits()
             }
@@ -76,9 +106,9 @@ impl Nic {
     fn region_read(&self, (number, field): (usize, u32)) -> u32 {
         let Some(region) = self.regions.get(number) else { return 0 };
         match field {
-            mr::BASE..mr::LENGTH => half(region.base, field),
-            mr::LENGTH..mr::CONTROL => half(region.length, field),
-            mr::CONTROL => region.control.into_bits(),
+            MR_BASE..MR_LENGTH => half(region.base, field),
+            MR_LENGTH..MR_CONTROL => half(region.length, field),
+            MR_CONTROL => region.control.into_bits(),
             _ => 0,
         }
     }
@@ -86,8 +116,8 @@ impl Nic {
     fn event_queue_read(&self, (number, field): (usize, u32)) -> u32 {
         let Some(queue) = self.event_queues.get(number) else { return 0 };
         match field {
-            eq::BASE..eq::CONTROL => half(queue.base, field),
-            eq::CONTROL => queue.control.into_bits(),
+            EQ_BASE..EQ_CONTROL => half(queue.base, field),
+            EQ_CONTROL => queue.control.into_bits(),
             _ => 0,
         }
     }
@@ -95,10 +125,10 @@ impl Nic {
     fn completion_queue_read(&self, (number, field): (usize, u32)) -> u32 {
         let Some(queue) = self.completion_queues.get(number) else { return 0 };
         match field {
-            cq::BASE..cq::RECORD => half(queue.base, field),
-            cq::RECORD..cq::CONTROL => half(queue.record, field),
-            cq::CONTROL => queue.control.into_bits(),
-            cq::MODERATION => queue.moderation.into_bits(),
+            CQ_BASE..CQ_RECORD => half(queue.base, field),
+            CQ_RECORD..CQ_CONTROL => half(queue.record, field),
+            CQ_CONTROL => queue.control.into_bits(),
+            CQ_MODERATION => queue.moderation.into_bits(),
             _ => 0,
         }
     }
@@ -106,11 +136,11 @@ impl Nic {
     fn queue_pair_read(&self, (number, field): (usize, u32)) -> u32 {
         let Some(pair) = self.queue_pairs.get(number) else { return 0 };
         match field {
-            qp::SEND_BASE..qp::RECEIVE_BASE => half(pair.send_base, field),
-            qp::RECEIVE_BASE..qp::QUEUES => half(pair.receive_base, field),
-            qp::QUEUES..qp::REMOTE => half(pair.queues.into_bits(), field),
-            qp::REMOTE => pair.remote,
-            qp::CONTROL => pair.control.into_bits(),
+            QP_SEND_BASE..QP_RECEIVE_BASE => half(pair.send_base, field),
+            QP_RECEIVE_BASE..QP_QUEUES => half(pair.receive_base, field),
+            QP_QUEUES..QP_REMOTE => half(pair.queues.into_bits(), field),
+            QP_REMOTE => pair.remote,
+            QP_CONTROL => pair.control.into_bits(),
             _ => 0,
         }
     }
@@ -118,7 +148,7 @@ impl Nic {
     /// Writes 32 bits. Read-only and reserved offsets, and objects that the device lacks, ignore it.
     pub(super) fn register_write(&mut self, world: &mut World<'_>, offset: u32, value: u32) {
         match offset {
-            reg::CONTROL => self.control(Control::from_bits(value).enable()),
+            CONTROL => self.control(Control::from_bits(value).enable()),
             reg::MR..MR_END => self.region_write(place(offset, reg::MR, reg::MR_STRIDE), value),
             reg::EQ..EQ_END => self.event_queue_write(place(offset, reg::EQ, reg::EQ_STRIDE), value),
             reg::CQ..CQ_END => self.completion_queue_write(world, place(offset, reg::CQ, reg::CQ_STRIDE), value),
@@ -135,7 +165,7 @@ impl Nic {
                 *queue = CompletionQueue { timer: queue.timer.wrapping_add(1), ..CompletionQueue::default() };
             });
             self.queue_pairs.iter_mut().for_each(|pair| pair.restart(false));
-            self.msix.forget_pending();
+            self.pci.forget_pending();
         }
         self.enabled = enable;
     }
@@ -143,10 +173,10 @@ impl Nic {
     fn region_write(&mut self, (number, field): (usize, u32), value: u32) {
         let Some(region) = self.regions.get_mut(number) else { return };
         match field {
-            mr::CONTROL => region.control = MrControl::from_bits(value),
+            MR_CONTROL => region.control = MrControl::from_bits(value),
             _ if region.control.enable() => {}
-            mr::BASE..mr::LENGTH => set_half(&mut region.base, field, value),
-            mr::LENGTH..mr::CONTROL => set_half(&mut region.length, field, value),
+            MR_BASE..MR_LENGTH => set_half(&mut region.base, field, value),
+            MR_LENGTH..MR_CONTROL => set_half(&mut region.length, field, value),
             _ => {}
         }
     }
@@ -155,13 +185,13 @@ impl Nic {
         let shift_max = self.config.entries_shift_max;
         let Some(queue) = self.event_queues.get_mut(number) else { return };
         match field {
-            eq::CONTROL => {
+            EQ_CONTROL => {
                 let control = EqControl::from_bits(value);
                 let enable = control.enable() && self.enabled && control.entries_shift() <= shift_max;
                 let control = control.with_enable(enable).with_overrun(false);
                 *queue = EventQueue { base: queue.base, control, ..EventQueue::default() };
             }
-            eq::BASE..eq::CONTROL if !queue.control.enable() => set_half(&mut queue.base, field, value),
+            EQ_BASE..EQ_CONTROL if !queue.control.enable() => set_half(&mut queue.base, field, value),
             _ => {}
         }
     }
@@ -170,7 +200,7 @@ impl Nic {
         let (shift_max, events) = (self.config.entries_shift_max, self.event_queues.len());
         let Some(queue) = self.completion_queues.get_mut(number) else { return };
         match field {
-            cq::CONTROL => {
+            CQ_CONTROL => {
                 let control = CqControl::from_bits(value);
                 let valid = control.entries_shift() <= shift_max && usize::from(control.event_queue()) < events;
                 let control = control.with_enable(control.enable() && self.enabled && valid).with_error(false);
@@ -178,10 +208,10 @@ impl Nic {
                 let timer = timer.wrapping_add(1);
                 *queue = CompletionQueue { base, record, control, timer, ..CompletionQueue::default() };
             }
-            cq::MODERATION => self.moderate(world, number, Moderation::from_bits(value)),
+            CQ_MODERATION => self.moderate(world, number, Moderation::from_bits(value)),
             _ if queue.control.enable() => {}
-            cq::BASE..cq::RECORD => set_half(&mut queue.base, field, value),
-            cq::RECORD..cq::CONTROL => set_half(&mut queue.record, field, value),
+            CQ_BASE..CQ_RECORD => set_half(&mut queue.base, field, value),
+            CQ_RECORD..CQ_CONTROL => set_half(&mut queue.record, field, value),
             _ => {}
         }
     }
@@ -208,7 +238,7 @@ impl Nic {
         let (shift_max, queues) = (self.config.entries_shift_max, self.completion_queues.len());
         let Some(pair) = self.queue_pairs.get_mut(number) else { return };
         match field {
-            qp::CONTROL => {
+            QP_CONTROL => {
                 let own = pair.queues;
                 let valid = own.send_shift() <= shift_max
                     && own.receive_shift() <= shift_max
@@ -217,14 +247,14 @@ impl Nic {
                 pair.restart(QpControl::from_bits(value).enable() && self.enabled && valid);
             }
             _ if pair.control.enable() => {}
-            qp::SEND_BASE..qp::RECEIVE_BASE => set_half(&mut pair.send_base, field, value),
-            qp::RECEIVE_BASE..qp::QUEUES => set_half(&mut pair.receive_base, field, value),
-            qp::QUEUES..qp::REMOTE => {
+            QP_SEND_BASE..QP_RECEIVE_BASE => set_half(&mut pair.send_base, field, value),
+            QP_RECEIVE_BASE..QP_QUEUES => set_half(&mut pair.receive_base, field, value),
+            QP_QUEUES..QP_REMOTE => {
                 let mut bits = pair.queues.into_bits();
                 set_half(&mut bits, field, value);
                 pair.queues = QpQueues::from_bits(bits);
             }
-            qp::REMOTE => pair.remote = value,
+            QP_REMOTE => pair.remote = value,
             _ => {}
         }
     }
@@ -240,10 +270,10 @@ impl Nic {
         let is_completion = offset >= doorbell::CQ;
         world.tell(|| Fact::Doorbell { device: world.me(), queue: number, value, is_completion });
         match (offset, offset % doorbell::PAGE_BYTES) {
-            (doorbell::QP..doorbell::CQ, doorbell::SEND) => self.sends_posted(world, number, value),
-            (doorbell::QP..doorbell::CQ, doorbell::RECEIVE) => self.receives_posted(world, number, value),
-            (doorbell::CQ..doorbell::EQ, doorbell::ARM) => self.arm(world, number, value),
-            (doorbell::EQ.., doorbell::EVENTS) => self.events_taken(world, number, value),
+            (doorbell::QP..doorbell::CQ, DOORBELL_SEND) => self.sends_posted(world, number, value),
+            (doorbell::QP..doorbell::CQ, DOORBELL_RECEIVE) => self.receives_posted(world, number, value),
+            (doorbell::CQ..doorbell::EQ, DOORBELL_ARM) => self.arm(world, number, value),
+            (doorbell::EQ.., DOORBELL_EVENTS) => self.events_taken(world, number, value),
             _ => self.fault(world, "write beside the doorbells of an RDMA NIC", format!("offset {offset:#x}")),
         }
     }

@@ -8,7 +8,7 @@ use crate::world::World;
 use spec::rdma::registers::MR_MAX;
 use spec::rdma::{EventKind, Operation, RECEIVE_BYTES, SEND_BYTES, Send, Status};
 
-/// What a packet has on the wire beside its payload: headers and checksums of a routable RDMA packet.
+/// Bytes of a packet besides its payload: headers and checksums of a routable RDMA packet.
 const HEADER_BYTES: u64 = 78;
 
 impl Nic {
@@ -103,7 +103,7 @@ impl Nic {
         world.schedule_for(peer, arrival, code::ARRIVES, self.wire.put(packet));
     }
 
-    /// The other end, or this one, says what became of a request; those before it ended well.
+    /// An end reports the result of a request. All earlier requests ended well.
     pub(super) fn answered(&mut self, world: &mut World<'_>, number: u16, sequence: u32, status: Status) {
         let pair = &mut self.queue_pairs[usize::from(number)];
         if !pair.runs() {
@@ -123,7 +123,7 @@ impl Nic {
         }
     }
 
-    /// A queue pair stops: everything that it has ends, and its event queue is told.
+    /// A queue pair stops: all its requests end, and its event queue is informed.
     pub(super) fn stop(&mut self, world: &mut World<'_>, number: u16) {
         let pair = &mut self.queue_pairs[usize::from(number)];
         if !pair.runs() {

@@ -5,9 +5,12 @@ use crate::model::Model;
 use crate::time::Ps;
 use crate::world::World;
 use crate::{Costs, Machine, MachineConfig, Regs, RunEnd, SimHal, Word};
-use hal::{Affinity, CpuId, Hal, Lock, Regs as _, ThreadSpec, Word as _, Work};
+use hal::{Affinity, CpuId, Hal, Lock, Regs as _, ThreadSpec, Threads, Word as _, Work};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Work of the tests' own.
+const SUBMIT: Work = Work::custom(0);
 
 /// Raises a vector for every write, round the CPUs; refuses to be written out of order; reads what was written last.
 struct Bell {
@@ -55,8 +58,8 @@ const ROUNDS: u64 = 60;
 /// Pairs of threads that hand a word to and fro, share a lock, and write and read a register each.
 fn busy(unrest: Option<Unrest>, short_cuts: bool) -> Left {
     let mut costs = Costs { wake_from_idle: Ps::from_ns(500), time_slice: Ps::from_ns(20_000), ..Costs::default() };
-    costs.work_ps[Work::SubmitAio as usize] = 300_000;
-    costs.work_ps[Work::IrqHandler as usize] = 100_000;
+    costs.work.set_ps(SUBMIT, 300_000);
+    costs.work.set_ps(Work::IrqHandler, 100_000);
     let config =
         MachineConfig { cpus: CPUS, costs, jitter_percent: 40, short_cuts, unrest, ..MachineConfig::default() };
     let mut machine = Machine::new(config);
@@ -80,32 +83,7 @@ fn busy(unrest: Option<Unrest>, short_cuts: bool) -> Left {
             let turn = Arc::new(Word::new(0));
             for side in 0..2u64 {
                 let (shared, turn, over, memory) = (shared.clone(), turn.clone(), over.clone(), memory.clone());
-                let body = move || {
-                    for round in 0..ROUNDS {
-                        while turn.load() != round * 2 + side {
-                            SimHal.relax_on(&turn, turn.get(), u64::MAX);
-                        }
-                        let state = SimHal.irq_save();
-                        SimHal.work(Work::SubmitAio, 1);
-                        let written = round * 2 + side + 1;
-                        regs.write64(pair as u32 * 8, written);
-                        SimHal.irq_restore(state);
-                        assert_eq!(regs.read64(pair as u32 * 8), written, "a read pushes the writes before it");
-                        hal::Dma::words(&*memory)[0].fetch_add(1);
-                        let before = {
-                            let mut value = shared.lock();
-                            let before = *value;
-                            SimHal.delay_ns(50);
-                            *value = before + 1;
-                            before
-                        };
-                        assert!(before < 4 * ROUNDS);
-                        Regs::Lapic.write32(0x83f, 0x90);
-                        turn.swap(round * 2 + side + 1);
-                        SimHal.yield_now();
-                    }
-                    over.fetch_add(1);
-                };
+                let body = move || take_turns((pair, side), regs, &turn, &shared, &memory, &over);
                 let affinity = if side == 0 { Affinity::Any } else { Affinity::Cpu(CpuId(pair as u32)) };
                 let spec = ThreadSpec { name: "side", affinity, urgent: false };
                 SimHal.spawn(spec, Box::new(body)).expect("the CPUs exist");
@@ -127,6 +105,41 @@ fn busy(unrest: Option<Unrest>, short_cuts: bool) -> Left {
     let disorder = machine.with_model(bell, |bell: &mut Bell| bell.disorder).expect("it is a bell");
     let digest = machine.engine_counters().digest;
     Left { digest, end, counts: machine.unrest_counts(), interrupts: interrupts.load(Relaxed), disorder }
+}
+
+/// One thread of a pair.
+fn take_turns(
+    (pair, side): (u64, u64),
+    regs: Regs,
+    turn: &Word,
+    shared: &Lock<SimHal, u64>,
+    memory: &crate::memory::Dma,
+    over: &Word,
+) {
+    for round in 0..ROUNDS {
+        while turn.load() != round * 2 + side {
+            SimHal.relax_on(turn, turn.get(), u64::MAX);
+        }
+        let state = SimHal.irq_save();
+        SimHal.work(SUBMIT, 1);
+        let written = round * 2 + side + 1;
+        regs.write64(pair as u32 * 8, written);
+        SimHal.irq_restore(state);
+        assert_eq!(regs.read64(pair as u32 * 8), written, "a read pushes the writes before it");
+        hal::Dma::words(memory)[0].fetch_add(1);
+        let before = {
+            let mut value = shared.lock();
+            let before = *value;
+            SimHal.delay_ns(50);
+            *value = before + 1;
+            before
+        };
+        assert!(before < 4 * ROUNDS);
+        Regs::Lapic.write32(0x83f, 0x90);
+        turn.swap(round * 2 + side + 1);
+        SimHal.yield_now();
+    }
+    over.fetch_add(1);
 }
 
 /// Two threads that wake each other in turn: no wake is lost, and none is made up.

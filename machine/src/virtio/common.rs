@@ -1,4 +1,4 @@
-//! What every device has whatever carries its registers: features, status, queues (VIRTIO 2 and 3.1).
+//! The transport-independent state of every device: features, status, queues (VIRTIO 2 and 3.1).
 
 use super::Device;
 use super::ring::{Layout, Ring, RingFeatures};
@@ -9,7 +9,7 @@ use spec::virtio::{NO_VECTOR, Status};
 /// One queue's registers, and the queue itself while it is ready.
 pub(super) struct Queue {
     pub(super) entries_max: u16,
-    /// What the driver asks for; checked when the queue starts.
+    /// The driver's settings; checked when the queue starts.
     pub(super) entries: u32,
     pub(super) descriptors: u64,
     pub(super) available: u64,
@@ -47,14 +47,14 @@ pub(super) struct Common {
     pub(super) queues: Box<[Queue]>,
 }
 
-/// What a write of the status asks the transport for.
+/// The transport's task after a write of the status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum StatusChange {
     /// Nothing.
     None,
     /// The device starts.
     Started,
-    /// Everything is as after power-on.
+    /// Reset everything to its state after power-on.
     Reset,
 }
 
@@ -88,7 +88,7 @@ impl Common {
         self.status.features_ok() && self.accepted.has(feature)
     }
 
-    /// The device works: the driver has started it, and nothing has broken it.
+    /// True if the device works: the driver has started it, and no error has stopped it.
     pub(super) fn is_running(&self) -> bool {
         self.status.driver_ok() && !self.status.needs_reset()
     }
@@ -167,7 +167,7 @@ impl Common {
         }
     }
 
-    /// Starts the selected queue. One that cannot work stays off, which the driver reads back.
+    /// Starts the selected queue. A queue with invalid settings stays off, and the driver reads that back.
     pub(super) fn start_queue(&mut self, world: &mut World<'_>) {
         let features =
             RingFeatures { event_index: self.has(Feature::EVENT_IDX), indirect: self.has(Feature::INDIRECT_DESC) };

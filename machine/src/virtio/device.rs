@@ -1,4 +1,4 @@
-//! What a device is apart from its transport, and what it may do.
+//! The transport-independent part of a device, and its operations.
 
 use super::common::Common;
 use super::ring::{Chain, QueueError, Ring};
@@ -30,10 +30,10 @@ pub trait Device: 'static {
     /// The driver has started it.
     fn started(&mut self, _bus: &mut Bus<'_, '_>) {}
 
-    /// The driver has reset one queue: what it knows of it is void.
+    /// The driver has reset one queue: the device must forget the queue's state.
     fn queue_reset(&mut self, _queue: u16) {}
 
-    /// The driver has reset it: events that are under way are void.
+    /// The driver has reset the device: pending events are void.
     fn reset(&mut self) {}
 
     /// Cumulative counters, as [`crate::model::Model::counters`].
@@ -44,7 +44,7 @@ pub trait Device: 'static {
 
 /// How interrupts leave the device.
 pub(super) trait Wire {
-    /// Raises a vector. Returns how long it keeps whoever raises it.
+    /// Raises a vector. Returns how long this keeps the sender busy.
     fn raise(&mut self, world: &mut World<'_>, common: &Common, cause: Cause) -> Ps;
 }
 
@@ -95,8 +95,9 @@ impl<'w> Bus<'_, 'w> {
         self.common.queues.get(usize::from(queue)).is_some_and(|queue| queue.ring.is_some())
     }
 
-    /// The driver has done what no device can work with: recorded, and the device stops until it is reset (VIRTIO
-    /// 2.1.2: it sets DEVICE_NEEDS_RESET, and tells so by a configuration change if the driver has started it).
+    /// The driver made an error that the device cannot handle. Records it and stops the device until a reset (VIRTIO
+    /// 2.1.2: sets DEVICE_NEEDS_RESET, and announces it by a configuration change if the driver has started the
+    /// device).
     pub fn fail(&mut self, kind: &'static str, text: String) {
         self.common.fault(self.world, kind, text);
         if !self.common.status.needs_reset() {
@@ -113,7 +114,7 @@ impl<'w> Bus<'_, 'w> {
         self.wire.raise(self.world, self.common, Cause::Config);
     }
 
-    /// Does something with the ring of a queue of a running device. What the driver has broken breaks the device.
+    /// Runs an operation on a ring of a running device. An error of the driver stops the device.
     fn with<R>(
         &mut self,
         queue: u16,
@@ -147,8 +148,8 @@ impl<'w> Bus<'_, 'w> {
         self.with(queue, |ring, world| ring.publish(world)).unwrap_or(0)
     }
 
-    /// Notifies the driver of what was published, if it wants that. Returns how long the interrupt keeps its sender:
-    /// nothing when none is sent.
+    /// Notifies the driver of published buffers, if it wants that. Returns how long the interrupt keeps its sender
+    /// busy: zero when none is sent.
     pub fn notify(&mut self, queue: u16) -> Ps {
         if self.with(queue, |ring, world| ring.wants_notification(world)) != Some(true) {
             return Ps(0);

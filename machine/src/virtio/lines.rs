@@ -15,9 +15,9 @@ struct Wired {
     line: Line,
     /// Bit of VectorStatus, or for vector 0 without MULTI_IRQ: InterruptStatus has a bit.
     held: bool,
-    /// Raised once more while it was held: what the end of an interrupt may not lose.
+    /// Raised again while it was held. The end of an interrupt must not lose this.
     again: bool,
-    /// What the controller sees.
+    /// The level that the controller sees.
     high: bool,
 }
 
@@ -62,7 +62,7 @@ impl Lines {
             return self.hold(world, vector);
         }
         if wire.held {
-            // The single interrupt is up, whatever the wire's trigger: a pulse would let go of it.
+            // The single interrupt is up, whatever the wire's trigger. A pulse would release it.
             return Ps(0);
         }
         self.raised += 1;
@@ -72,7 +72,7 @@ impl Lines {
         self.irqfd.signal
     }
 
-    /// Asserts until [`Self::release`]. The assertion arrives later, if it is still wanted then.
+    /// Asserts the wire until [`Self::release`]. The assertion arrives later, if it is still wanted then.
     fn hold(&mut self, world: &mut World<'_>, vector: u16) -> Ps {
         let wire = &mut self.wires[usize::from(vector)];
         if wire.held {

@@ -13,6 +13,41 @@ use spec::virtio::NO_VECTOR;
 use spec::virtio::feature::{Feature, Features};
 use spec::virtio::mmio as reg;
 
+/// Offsets, for patterns.
+mod at {
+    use spec::virtio::mmio as reg;
+    pub(super) const MAGIC: u32 = reg::MAGIC.offset();
+    pub(super) const VERSION: u32 = reg::VERSION.offset();
+    pub(super) const DEVICE_ID: u32 = reg::DEVICE_ID.offset();
+    pub(super) const VENDOR_ID: u32 = reg::VENDOR_ID.offset();
+    pub(super) const DEVICE_FEATURES: u32 = reg::DEVICE_FEATURES.offset();
+    pub(super) const QUEUE_SIZE_MAX: u32 = reg::QUEUE_SIZE_MAX.offset();
+    pub(super) const INTERRUPT_STATUS: u32 = reg::INTERRUPT_STATUS.offset();
+    pub(super) const VECTOR_COUNT: u32 = reg::VECTOR_COUNT.offset();
+    pub(super) const VECTOR_LEVEL: u32 = reg::VECTOR_LEVEL.offset();
+    pub(super) const VECTOR_STATUS: u32 = reg::VECTOR_STATUS.offset();
+    pub(super) const CONFIG_GENERATION: u32 = reg::CONFIG_GENERATION.offset();
+    pub(super) const DEVICE_FEATURES_SEL: u32 = reg::DEVICE_FEATURES_SEL.offset();
+    pub(super) const DRIVER_FEATURES: u32 = reg::DRIVER_FEATURES.offset();
+    pub(super) const DRIVER_FEATURES_SEL: u32 = reg::DRIVER_FEATURES_SEL.offset();
+    pub(super) const QUEUE_SEL: u32 = reg::QUEUE_SEL.offset();
+    pub(super) const QUEUE_SIZE: u32 = reg::QUEUE_SIZE.offset();
+    pub(super) const QUEUE_NOTIFY: u32 = reg::QUEUE_NOTIFY.offset();
+    pub(super) const INTERRUPT_ACK: u32 = reg::INTERRUPT_ACK.offset();
+    pub(super) const QUEUE_DESC_LOW: u32 = reg::QUEUE_DESC_LOW.offset();
+    pub(super) const QUEUE_DESC_HIGH: u32 = reg::QUEUE_DESC_HIGH.offset();
+    pub(super) const QUEUE_DRIVER_LOW: u32 = reg::QUEUE_DRIVER_LOW.offset();
+    pub(super) const QUEUE_DRIVER_HIGH: u32 = reg::QUEUE_DRIVER_HIGH.offset();
+    pub(super) const QUEUE_DEVICE_LOW: u32 = reg::QUEUE_DEVICE_LOW.offset();
+    pub(super) const QUEUE_DEVICE_HIGH: u32 = reg::QUEUE_DEVICE_HIGH.offset();
+    pub(super) const VECTOR_ACK: u32 = reg::VECTOR_ACK.offset();
+    pub(super) const QUEUE_READY: u32 = reg::QUEUE_READY.offset();
+    pub(super) const STATUS: u32 = reg::STATUS.offset();
+    pub(super) const QUEUE_RESET: u32 = reg::QUEUE_RESET.offset();
+    pub(super) const CONFIG_VECTOR: u32 = reg::CONFIG_VECTOR.offset();
+    pub(super) const QUEUE_VECTOR: u32 = reg::QUEUE_VECTOR.offset();
+}
+
 /// "CAMP", as this transport's vendor.
 const VENDOR: u32 = 0x504d_4143;
 
@@ -100,26 +135,26 @@ impl<D: Device> VirtioMmio<D> {
     fn register(&mut self, world: &mut World<'_>, offset: u32) -> u32 {
         let queue = self.common.queues.get(self.common.queue_select as usize);
         match offset {
-            reg::MAGIC => reg::MAGIC_VALUE,
-            reg::VERSION => reg::VERSION_VALUE,
-            reg::DEVICE_ID => self.device.id().0,
-            reg::VENDOR_ID => VENDOR,
-            reg::DEVICE_FEATURES => self.common.device_features(),
-            reg::QUEUE_SIZE_MAX => queue.map_or(0, |queue| queue.entries_max.into()),
-            reg::QUEUE_READY => queue.is_some_and(|queue| queue.ring.is_some()).into(),
-            reg::INTERRUPT_STATUS => {
+            at::MAGIC => reg::MAGIC_VALUE,
+            at::VERSION => reg::VERSION_VALUE,
+            at::DEVICE_ID => self.device.id().0,
+            at::VENDOR_ID => VENDOR,
+            at::DEVICE_FEATURES => self.common.device_features(),
+            at::QUEUE_SIZE_MAX => queue.map_or(0, |queue| queue.entries_max.into()),
+            at::QUEUE_READY => queue.is_some_and(|queue| queue.ring.is_some()).into(),
+            at::INTERRUPT_STATUS => {
                 self.accesses.status_reads += 1;
                 self.lines.status.into_bits()
             }
-            reg::STATUS => self.common.status.into_bits().into(),
+            at::STATUS => self.common.status.into_bits().into(),
             // Queues reset at once.
-            reg::QUEUE_RESET => 0,
-            reg::CONFIG_GENERATION => self.common.config_generation.into(),
-            reg::VECTOR_COUNT if self.config.multi_irq => self.lines.count(),
-            reg::CONFIG_VECTOR if self.config.multi_irq => self.common.config_vector.into(),
-            reg::QUEUE_VECTOR if self.config.multi_irq => queue.map_or(NO_VECTOR, |queue| queue.vector).into(),
-            reg::VECTOR_LEVEL if self.config.multi_irq => self.lines.levels(),
-            reg::VECTOR_STATUS if self.config.multi_irq => self.lines.held(),
+            at::QUEUE_RESET => 0,
+            at::CONFIG_GENERATION => self.common.config_generation.into(),
+            at::VECTOR_COUNT if self.config.multi_irq => self.lines.count(),
+            at::CONFIG_VECTOR if self.config.multi_irq => self.common.config_vector.into(),
+            at::QUEUE_VECTOR if self.config.multi_irq => queue.map_or(NO_VECTOR, |queue| queue.vector).into(),
+            at::VECTOR_LEVEL if self.config.multi_irq => self.lines.levels(),
+            at::VECTOR_STATUS if self.config.multi_irq => self.lines.held(),
             _ => {
                 self.common.fault(world, "virtio-mmio register that cannot be read", format!("offset {offset:#x}"));
                 0
@@ -133,32 +168,32 @@ impl<D: Device> VirtioMmio<D> {
         let multi = self.common.has(Feature::MULTI_IRQ);
         let common = &mut self.common;
         match offset {
-            reg::DEVICE_FEATURES_SEL => common.device_features_select = value,
-            reg::DRIVER_FEATURES_SEL => common.driver_features_select = value,
-            reg::DRIVER_FEATURES => common.set_driver_features(world, value),
-            reg::QUEUE_SEL => common.queue_select = value,
-            reg::QUEUE_SIZE => common.configure(world, |queue| queue.entries = value),
-            reg::QUEUE_DESC_LOW => common.configure(world, |queue| queue.descriptors = low(queue.descriptors)),
-            reg::QUEUE_DESC_HIGH => common.configure(world, |queue| queue.descriptors = high(queue.descriptors)),
-            reg::QUEUE_DRIVER_LOW => common.configure(world, |queue| queue.available = low(queue.available)),
-            reg::QUEUE_DRIVER_HIGH => common.configure(world, |queue| queue.available = high(queue.available)),
-            reg::QUEUE_DEVICE_LOW => common.configure(world, |queue| queue.used = low(queue.used)),
-            reg::QUEUE_DEVICE_HIGH => common.configure(world, |queue| queue.used = high(queue.used)),
-            reg::QUEUE_READY if value & 1 != 0 => common.start_queue(world),
+            at::DEVICE_FEATURES_SEL => common.device_features_select = value,
+            at::DRIVER_FEATURES_SEL => common.driver_features_select = value,
+            at::DRIVER_FEATURES => common.set_driver_features(world, value),
+            at::QUEUE_SEL => common.queue_select = value,
+            at::QUEUE_SIZE => common.configure(world, |queue| queue.entries = value),
+            at::QUEUE_DESC_LOW => common.configure(world, |queue| queue.descriptors = low(queue.descriptors)),
+            at::QUEUE_DESC_HIGH => common.configure(world, |queue| queue.descriptors = high(queue.descriptors)),
+            at::QUEUE_DRIVER_LOW => common.configure(world, |queue| queue.available = low(queue.available)),
+            at::QUEUE_DRIVER_HIGH => common.configure(world, |queue| queue.available = high(queue.available)),
+            at::QUEUE_DEVICE_LOW => common.configure(world, |queue| queue.used = low(queue.used)),
+            at::QUEUE_DEVICE_HIGH => common.configure(world, |queue| queue.used = high(queue.used)),
+            at::QUEUE_READY if value & 1 != 0 => common.start_queue(world),
             // VIRTIO 4.2.2.2: with RING_RESET the driver does not write 0; without it, it stops the queue so.
-            reg::QUEUE_READY => self.reset_queue(),
-            reg::QUEUE_RESET if value & 1 != 0 && common.has(Feature::RING_RESET) => self.reset_queue(),
-            reg::QUEUE_NOTIFY => self.kicked(world, value),
-            reg::INTERRUPT_ACK => {
+            at::QUEUE_READY => self.reset_queue(),
+            at::QUEUE_RESET if value & 1 != 0 && common.has(Feature::RING_RESET) => self.reset_queue(),
+            at::QUEUE_NOTIFY => self.kicked(world, value),
+            at::INTERRUPT_ACK => {
                 self.accesses.acknowledgements += 1;
                 self.lines.acknowledge_status(world, &self.common, value);
             }
-            reg::STATUS => self.set_status(world, value as u8),
-            reg::CONFIG_VECTOR | reg::QUEUE_VECTOR | reg::VECTOR_ACK if multi => {
+            at::STATUS => self.set_status(world, value as u8),
+            at::CONFIG_VECTOR | at::QUEUE_VECTOR | at::VECTOR_ACK if multi => {
                 self.set_vector(world, offset, value);
             }
             // MULTI_IRQ 3.1, rule 2: ignored, where the device offers the extension.
-            reg::CONFIG_VECTOR | reg::QUEUE_VECTOR | reg::VECTOR_ACK if self.config.multi_irq => {}
+            at::CONFIG_VECTOR | at::QUEUE_VECTOR | at::VECTOR_ACK if self.config.multi_irq => {}
             _ => {
                 let text = format!("{value:#x} to offset {offset:#x}");
                 common.fault(world, "virtio-mmio register that cannot be written", text);
@@ -170,8 +205,8 @@ impl<D: Device> VirtioMmio<D> {
     fn set_vector(&mut self, world: &mut World<'_>, offset: u32, value: u32) {
         let vector = if value < self.lines.count() { value as u16 } else { NO_VECTOR };
         match offset {
-            reg::CONFIG_VECTOR => self.common.config_vector = vector,
-            reg::VECTOR_ACK => {
+            at::CONFIG_VECTOR => self.common.config_vector = vector,
+            at::VECTOR_ACK => {
                 self.accesses.acknowledgements += 1;
                 self.lines.acknowledge_vectors(world, value);
             }
@@ -243,7 +278,7 @@ impl<D: Device> Model for VirtioMmio<D> {
     }
 
     fn access_costs(&self, _region: u8, offset: u32) -> Option<AccessCosts> {
-        Some(self.config.exits.costs(offset == reg::QUEUE_NOTIFY))
+        Some(self.config.exits.costs(offset == at::QUEUE_NOTIFY))
     }
 
     /// `interrupts`: raised; the others: exits of each kind. Then the device's own.

@@ -56,10 +56,10 @@ pub const fn jump_arg(queue: u16, by: u16) -> u64 {
     (queue as u64) << 16 | by as u64
 }
 
-/// Whom faults of devices on the MMIO transport name, which has no requester ids.
+/// The requester in faults of devices on the MMIO transport, which has no requester ids.
 const REQUESTER_MMIO: u64 = 0;
 
-/// What every device here offers.
+/// Features that every device here offers.
 fn ring_features() -> Features {
     Features::of(&[Feature::VERSION_1, Feature::EVENT_IDX, Feature::INDIRECT_DESC, Feature::RING_RESET])
 }
@@ -72,7 +72,7 @@ fn kicked(device: &mut impl Device, mut bus: Bus<'_, '_>, queue: u32) {
             bus.world.tell(|| Fact::Doorbell { device: device_id, queue, value: queue.into(), is_completion: false });
             device.kicked(&mut bus, queue);
         }
-        // VIRTIO 3.1.1: no notifications before DRIVER_OK. Behind a needed reset they are in vain.
+        // VIRTIO 3.1.1: no notifications before DRIVER_OK. A device that needs a reset ignores them.
         Some(_) if bus.common.status.needs_reset() => {}
         _ => bus.common.fault(bus.world, "virtio notification that no queue awaits", format!("queue {queue}")),
     }

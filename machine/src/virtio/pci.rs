@@ -13,9 +13,8 @@ use super::common::{Common, StatusChange};
 use super::device::{Bus, Cause, Device, Wire};
 use super::signal::{Exits, Irqfd};
 use crate::memory::with_field;
-use crate::model::{AccessCosts, Model, ModelId, Upstream};
-use crate::msix::{Msix, PBA_OFFSET};
-use crate::pci::{BAR_64, Function, MSIX_CAPABILITY_OFFSET};
+use crate::model::{AccessCosts, ModelId};
+use crate::pci::{Bar, Capability, Function, Identity, MSIX_BAR_BYTES, MsixPlace, PBA_OFFSET, Place, Shell, Widths};
 use crate::time::Ps;
 use crate::world::World;
 use spec::virtio::feature::Feature;
@@ -29,6 +28,29 @@ pub const REGION_MSIX: u8 = 1;
 /// PCI configuration space.
 pub const REGION_CONFIG: u8 = 2;
 
+/// Offsets in the common configuration, for patterns.
+mod at {
+    use spec::virtio::pci::common;
+    pub(super) const DEVICE_FEATURE_SELECT: u32 = common::DEVICE_FEATURE_SELECT.offset();
+    pub(super) const DEVICE_FEATURE: u32 = common::DEVICE_FEATURE.offset();
+    pub(super) const DRIVER_FEATURE_SELECT: u32 = common::DRIVER_FEATURE_SELECT.offset();
+    pub(super) const DRIVER_FEATURE: u32 = common::DRIVER_FEATURE.offset();
+    pub(super) const CONFIG_MSIX_VECTOR: u32 = common::CONFIG_MSIX_VECTOR.offset();
+    pub(super) const NUM_QUEUES: u32 = common::NUM_QUEUES.offset();
+    pub(super) const DEVICE_STATUS: u32 = common::DEVICE_STATUS.offset();
+    pub(super) const CONFIG_GENERATION: u32 = common::CONFIG_GENERATION.offset();
+    pub(super) const QUEUE_SELECT: u32 = common::QUEUE_SELECT.offset();
+    pub(super) const QUEUE_SIZE: u32 = common::QUEUE_SIZE.offset();
+    pub(super) const QUEUE_MSIX_VECTOR: u32 = common::QUEUE_MSIX_VECTOR.offset();
+    pub(super) const QUEUE_ENABLE: u32 = common::QUEUE_ENABLE.offset();
+    pub(super) const QUEUE_NOTIFY_OFF: u32 = common::QUEUE_NOTIFY_OFF.offset();
+    pub(super) const QUEUE_NOTIF_CONFIG_DATA: u32 = common::QUEUE_NOTIF_CONFIG_DATA.offset();
+    pub(super) const QUEUE_RESET: u32 = common::QUEUE_RESET.offset();
+    pub(super) const QUEUE_DESC: u32 = common::QUEUE_DESC.first();
+    pub(super) const QUEUE_DRIVER: u32 = common::QUEUE_DRIVER.first();
+    pub(super) const QUEUE_DEVICE: u32 = common::QUEUE_DEVICE.first();
+}
+
 /// The BAR of the structures.
 const STRUCTURES_BAR: u8 = 4;
 /// From one structure to the next in BAR 4, in bytes.
@@ -36,8 +58,10 @@ const PAGE: u32 = 0x1000;
 /// Structures in the order of their pages and capabilities.
 const STRUCTURES: [Structure; 4] = [Structure::COMMON, Structure::ISR, Structure::DEVICE, Structure::NOTIFY];
 /// The first vendor capability, and how far apart they are.
-const CAPABILITIES: u32 = 0x50;
-const CAPABILITY_STRIDE: u32 = 0x18;
+const CAPABILITIES: u8 = 0x50;
+const CAPABILITY_STRIDE: u8 = 0x18;
+/// Bytes of BAR 4.
+const STRUCTURES_BYTES: u32 = STRUCTURES.len() as u32 * PAGE;
 /// Bytes from one queue's notification register to the next.
 const NOTIFY_MULTIPLIER: u32 = 4;
 
@@ -60,16 +84,15 @@ pub struct PciConfig {
 
 /// MSI-X, and what stands in for it while it is off.
 struct Messages {
-    msix: Msix,
+    pci: Shell,
     isr: Isr,
     irqfd: Irqfd,
-    sent: u64,
 }
 
 impl Wire for Messages {
     fn raise(&mut self, world: &mut World<'_>, common: &Common, cause: Cause) -> Ps {
         let vector = match cause {
-            _ if !self.msix.is_enabled() => {
+            _ if !self.pci.is_enabled() => {
                 match cause {
                     Cause::Used(_) => self.isr.set_queue(true),
                     Cause::Config => self.isr.set_configuration(true),
@@ -90,7 +113,6 @@ impl Wire for Messages {
 /// A device behind PCI.
 pub struct VirtioPci<D> {
     config: PciConfig,
-    function: Function,
     common: Common,
     messages: Messages,
     device: D,
@@ -100,20 +122,12 @@ pub struct VirtioPci<D> {
 impl<D: Device> VirtioPci<D> {
     /// After power-on.
     pub fn new(config: PciConfig, device: D) -> Self {
-        let vectors = config.vectors.clamp(1, 2048);
-        let function = Function {
-            vendor: pci::VENDOR,
-            device: pci::device(device.id()),
-            // Network or mass storage controller, other.
-            class: if device.id() == spec::virtio::DeviceId::NET { 0x02_80_00 } else { 0x01_80_00 },
-            bars: [0, 0, 0, 0, BAR_64, 0],
-            msix_bar: 1,
-            table_offset: 0,
-            pending_offset: PBA_OFFSET,
-        };
+        let identity = identity(&device);
+        let place = Place { name: config.name.clone(), requester: config.requester, port: config.upstream };
         let common = Common::new(config.requester.into(), super::ring_features().or(device.features()), &device);
-        let messages = Messages { msix: Msix::new(vectors), isr: Isr::new(), irqfd: config.irqfd, sent: 0 };
-        Self { config, function, common, messages, device, kicks: 0 }
+        let pci = Shell::new(place, &identity, config.vectors.clamp(1, 2048));
+        let messages = Messages { pci, isr: Isr::new(), irqfd: config.irqfd };
+        Self { config, common, messages, device, kicks: 0 }
     }
 
     /// The device behind the transport.
@@ -123,38 +137,6 @@ impl<D: Device> VirtioPci<D> {
 
     fn with_bus(&mut self, world: &mut World<'_>, act: impl FnOnce(&mut D, &mut Bus<'_, '_>)) {
         act(&mut self.device, &mut Bus { world, common: &mut self.common, wire: &mut self.messages });
-    }
-
-    /// 32 bits of configuration space.
-    fn configuration(&self, offset: u32) -> u32 {
-        if offset == MSIX_CAPABILITY_OFFSET {
-            return self.function.read(&self.messages.msix, offset) | CAPABILITIES << 8;
-        }
-        let Some(place) = offset.checked_sub(CAPABILITIES) else {
-            return self.function.read(&self.messages.msix, offset);
-        };
-        let (index, field) = (place / CAPABILITY_STRIDE, place % CAPABILITY_STRIDE);
-        let Some(&structure) = STRUCTURES.get(index as usize) else { return 0 };
-        let is_notify = structure == Structure::NOTIFY;
-        let is_last = index as usize + 1 == STRUCTURES.len();
-        match field {
-            capability::HEAD => CapabilityHead::new()
-                .with_id(pci::CAPABILITY_ID)
-                .with_next(if is_last { 0 } else { (CAPABILITIES + (index + 1) * CAPABILITY_STRIDE) as u8 })
-                .with_length_bytes(if is_notify { capability::NOTIFY_BYTES } else { capability::BYTES })
-                .with_structure(structure.0)
-                .into_bits(),
-            capability::PLACE => CapabilityPlace::new().with_bar(STRUCTURES_BAR).into_bits(),
-            capability::OFFSET => index * PAGE,
-            capability::LENGTH => match structure {
-                Structure::COMMON => common::BYTES,
-                Structure::ISR => 1,
-                Structure::DEVICE => self.device.config().len() as u32,
-                _ => self.common.queues.len() as u32 * NOTIFY_MULTIPLIER,
-            },
-            capability::NOTIFY_MULTIPLIER if is_notify => NOTIFY_MULTIPLIER,
-            _ => 0,
-        }
     }
 
     fn structure_read(&mut self, world: &mut World<'_>, offset: u32, width_bytes: u8) -> u64 {
@@ -181,26 +163,26 @@ impl<D: Device> VirtioPci<D> {
         let state = &self.common;
         let queue = state.queues.get(state.queue_select as usize);
         match field {
-            common::DEVICE_FEATURE_SELECT => state.device_features_select.into(),
-            common::DEVICE_FEATURE => state.device_features().into(),
-            common::DRIVER_FEATURE_SELECT => state.driver_features_select.into(),
-            common::DRIVER_FEATURE => state.driver_features().into(),
-            common::CONFIG_MSIX_VECTOR => state.config_vector.into(),
-            common::NUM_QUEUES => state.queues.len() as u64,
-            common::DEVICE_STATUS => state.status.into_bits().into(),
-            common::CONFIG_GENERATION => state.config_generation.into(),
-            common::QUEUE_SELECT => state.queue_select.into(),
+            at::DEVICE_FEATURE_SELECT => state.device_features_select.into(),
+            at::DEVICE_FEATURE => state.device_features().into(),
+            at::DRIVER_FEATURE_SELECT => state.driver_features_select.into(),
+            at::DRIVER_FEATURE => state.driver_features().into(),
+            at::CONFIG_MSIX_VECTOR => state.config_vector.into(),
+            at::NUM_QUEUES => state.queues.len() as u64,
+            at::DEVICE_STATUS => state.status.into_bits().into(),
+            at::CONFIG_GENERATION => state.config_generation.into(),
+            at::QUEUE_SELECT => state.queue_select.into(),
             // 0: no such queue (VIRTIO 4.1.4.3).
-            common::QUEUE_SIZE => queue.map_or(0, |queue| queue.entries.into()),
-            common::QUEUE_MSIX_VECTOR => queue.map_or(NO_VECTOR, |queue| queue.vector).into(),
-            common::QUEUE_ENABLE => queue.is_some_and(|queue| queue.ring.is_some()).into(),
-            common::QUEUE_NOTIFY_OFF => state.queue_select.into(),
+            at::QUEUE_SIZE => queue.map_or(0, |queue| queue.entries.into()),
+            at::QUEUE_MSIX_VECTOR => queue.map_or(NO_VECTOR, |queue| queue.vector).into(),
+            at::QUEUE_ENABLE => queue.is_some_and(|queue| queue.ring.is_some()).into(),
+            at::QUEUE_NOTIFY_OFF => state.queue_select.into(),
             _ => {
                 let Some(queue) = queue else { return 0 };
                 let value = match field & !7 {
-                    common::QUEUE_DESC => queue.descriptors,
-                    common::QUEUE_DRIVER => queue.available,
-                    common::QUEUE_DEVICE => queue.used,
+                    at::QUEUE_DESC => queue.descriptors,
+                    at::QUEUE_DRIVER => queue.available,
+                    at::QUEUE_DEVICE => queue.used,
                     _ => 0,
                 };
                 value >> (field % 8 * 8) & 0xffff_ffff
@@ -230,25 +212,25 @@ impl<D: Device> VirtioPci<D> {
         let half = |old: u64| with_field(old, field % 8 * 8, 32, value.into());
         let state = &mut self.common;
         match field {
-            common::DEVICE_FEATURE_SELECT => state.device_features_select = value,
-            common::DRIVER_FEATURE_SELECT => state.driver_features_select = value,
-            common::DRIVER_FEATURE => state.set_driver_features(world, value),
-            common::CONFIG_MSIX_VECTOR => state.config_vector = vector,
-            common::DEVICE_STATUS => self.set_status(world, value as u8),
-            common::QUEUE_SELECT => state.queue_select = value,
-            common::QUEUE_SIZE => state.configure(world, |queue| queue.entries = value),
+            at::DEVICE_FEATURE_SELECT => state.device_features_select = value,
+            at::DRIVER_FEATURE_SELECT => state.driver_features_select = value,
+            at::DRIVER_FEATURE => state.set_driver_features(world, value),
+            at::CONFIG_MSIX_VECTOR => state.config_vector = vector,
+            at::DEVICE_STATUS => self.set_status(world, value as u8),
+            at::QUEUE_SELECT => state.queue_select = value,
+            at::QUEUE_SIZE => state.configure(world, |queue| queue.entries = value),
             // As on the MMIO transport, only before the queue starts; hardware may take it at any time.
-            common::QUEUE_MSIX_VECTOR => state.configure(world, |queue| queue.vector = vector),
-            common::QUEUE_ENABLE if value == 1 => state.start_queue(world),
-            common::QUEUE_RESET if value == 1 && state.has(Feature::RING_RESET) => {
+            at::QUEUE_MSIX_VECTOR => state.configure(world, |queue| queue.vector = vector),
+            at::QUEUE_ENABLE if value == 1 => state.start_queue(world),
+            at::QUEUE_RESET if value == 1 && state.has(Feature::RING_RESET) => {
                 if let Some(queue) = state.reset_queue() {
                     self.device.queue_reset(queue);
                 }
             }
             _ => match field & !7 {
-                common::QUEUE_DESC => state.configure(world, |queue| queue.descriptors = half(queue.descriptors)),
-                common::QUEUE_DRIVER => state.configure(world, |queue| queue.available = half(queue.available)),
-                common::QUEUE_DEVICE => state.configure(world, |queue| queue.used = half(queue.used)),
+                at::QUEUE_DESC => state.configure(world, |queue| queue.descriptors = half(queue.descriptors)),
+                at::QUEUE_DRIVER => state.configure(world, |queue| queue.available = half(queue.available)),
+                at::QUEUE_DEVICE => state.configure(world, |queue| queue.used = half(queue.used)),
                 _ => {
                     let text = format!("{value:#x} to {field:#x} of the common configuration");
                     state.fault(world, "virtio-pci write that is no register's", text);
@@ -264,52 +246,79 @@ impl<D: Device> VirtioPci<D> {
             StatusChange::Reset => {
                 self.common.reset();
                 self.messages.isr = Isr::new();
-                self.messages.msix.forget_pending();
+                self.messages.pci.forget_pending();
                 self.device.reset();
             }
         }
     }
 
-    /// A vector's message is due: sends it, or makes it pending while the vector is masked.
+    /// A vector's message is due. The driver may have turned MSI-X off, or reset the device, since it was raised.
     fn message(&mut self, world: &mut World<'_>, vector: u16) {
-        let msix = &mut self.messages.msix;
-        // The driver may have turned it off, or reset the device, since it was raised.
-        if vector >= self.config.vectors || !msix.is_enabled() || self.common.status == Status::new() {
-            return;
+        if vector < self.config.vectors && self.common.status != Status::new() {
+            self.messages.pci.signal(world, vector);
         }
-        if msix.is_masked(vector) {
-            return msix.set_pending(vector);
-        }
-        self.messages.sent += 1;
-        let (address, data) = msix.message(vector);
-        let requester = self.config.requester;
-        world.upstream(self.config.upstream, Upstream::Message { requester, address, data });
     }
+}
 
-    fn send_unmasked(&mut self, world: &mut World<'_>) {
-        while let Some(vector) = self.messages.msix.take_unmasked_pending() {
-            self.message(world, vector);
-        }
+/// Network or mass storage controller, other; a vendor capability for each structure.
+fn identity(device: &impl Device) -> Identity {
+    Identity {
+        vendor: pci::VENDOR,
+        device: pci::device(device.id()),
+        class: if device.id() == spec::virtio::DeviceId::NET { 0x02_80_00 } else { 0x01_80_00 },
+        bars: vec![
+            Bar { reads: Widths::Any, writes: Widths::Any, ..Bar::new(STRUCTURES_BAR, STRUCTURES_BYTES) },
+            Bar { wide: false, ..Bar::new(1, MSIX_BAR_BYTES) },
+        ],
+        msix: MsixPlace { region: REGION_MSIX, table: 0, pending: PBA_OFFSET },
+        capabilities: (0..).zip(STRUCTURES).map(|(index, structure)| capability(device, index, structure)).collect(),
     }
+}
+
+/// The capability that tells where a structure is (VIRTIO 4.1.4).
+fn capability(device: &impl Device, index: u8, structure: Structure) -> Capability {
+    let is_notify = structure == Structure::NOTIFY;
+    let length = if is_notify { capability::NOTIFY_BYTES } else { capability::BYTES };
+    let mut words = vec![0; usize::from(length) / 4];
+    let mut put = |field: u32, value: u32| words[field as usize / 4] = value;
+    let head = CapabilityHead::new().with_id(pci::CAPABILITY_ID).with_length_bytes(length).with_structure(structure.0);
+    put(capability::HEAD, head.into_bits());
+    put(capability::PLACE, CapabilityPlace::new().with_bar(STRUCTURES_BAR).into_bits());
+    put(capability::OFFSET, u32::from(index) * PAGE);
+    let bytes = match structure {
+        Structure::COMMON => common::BYTES,
+        Structure::ISR => 1,
+        Structure::DEVICE => device.config().len() as u32,
+        _ => device.queue_entries().len() as u32 * NOTIFY_MULTIPLIER,
+    };
+    put(capability::LENGTH, bytes);
+    if is_notify {
+        put(capability::NOTIFY_MULTIPLIER, NOTIFY_MULTIPLIER);
+    }
+    Capability { offset: CAPABILITIES + index * CAPABILITY_STRIDE, words }
 }
 
 /// The width of a field of the common configuration, in bytes (VIRTIO 4.1.4.3); 64-bit fields are two of 32.
 fn width(field: u32) -> u8 {
     match field {
-        common::DEVICE_STATUS | common::CONFIG_GENERATION => 1,
-        common::CONFIG_MSIX_VECTOR | common::NUM_QUEUES => 2,
-        common::QUEUE_SELECT..common::QUEUE_DESC => 2,
-        common::QUEUE_NOTIF_CONFIG_DATA..common::BYTES => 2,
+        at::DEVICE_STATUS | at::CONFIG_GENERATION => 1,
+        at::CONFIG_MSIX_VECTOR | at::NUM_QUEUES => 2,
+        at::QUEUE_SELECT..at::QUEUE_DESC => 2,
+        at::QUEUE_NOTIF_CONFIG_DATA..common::BYTES => 2,
         _ => 4,
     }
 }
 
-impl<D: Device> Model for VirtioPci<D> {
-    fn name(&self) -> &str {
-        &self.config.name
+impl<D: Device> Function for VirtioPci<D> {
+    fn shell(&self) -> &Shell {
+        &self.messages.pci
     }
 
-    fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
+    fn shell_mut(&mut self) -> &mut Shell {
+        &mut self.messages.pci
+    }
+
+    fn on_event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
         match code {
             code::MESSAGE | code::RAISE => self.message(world, arg as u16),
             code::JUMP_USED => super::jump_used(world, &mut self.common, arg),
@@ -317,21 +326,14 @@ impl<D: Device> Model for VirtioPci<D> {
         }
     }
 
-    fn read(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8) -> u64 {
-        match region {
-            REGION_STRUCTURES => self.structure_read(world, offset, width_bytes),
-            REGION_MSIX => self.messages.msix.read(offset).into(),
-            _ => self.configuration(offset).into(),
-        }
+    fn read_bar(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8) -> u64 {
+        if region == REGION_STRUCTURES { self.structure_read(world, offset, width_bytes) } else { 0 }
     }
 
-    fn write(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8, value: u64) {
-        match region {
-            REGION_STRUCTURES => return self.structure_write(world, offset, width_bytes, value),
-            REGION_MSIX => self.messages.msix.write(offset, value as u32),
-            _ => crate::pci::write(&mut self.messages.msix, offset, value as u32),
+    fn write_bar(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8, value: u64) {
+        if region == REGION_STRUCTURES {
+            self.structure_write(world, offset, width_bytes, value);
         }
-        self.send_unmasked(world);
     }
 
     fn access_costs(&self, region: u8, offset: u32) -> Option<AccessCosts> {
@@ -341,12 +343,8 @@ impl<D: Device> Model for VirtioPci<D> {
 
     /// As [`super::VirtioMmio`]'s; this transport has nothing to acknowledge.
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        let own =
-            [("interrupts", self.messages.sent), ("kicks", self.kicks), ("status_reads", 0), ("acknowledgements", 0)];
+        let sent = self.messages.pci.message_counts().sent;
+        let own = [("interrupts", sent), ("kicks", self.kicks), ("status_reads", 0), ("acknowledgements", 0)];
         own.into_iter().chain(self.device.counters()).collect()
-    }
-
-    fn as_any(&mut self) -> &mut dyn core::any::Any {
-        self
     }
 }

@@ -11,7 +11,7 @@ use core::fmt;
 use spec::virtio::ring::{AVAILABLE_ALIGN, DESCRIPTORS_ALIGN, USED_ALIGN};
 use spec::virtio::ring::{DESCRIPTOR_BYTES, DescriptorTail, ENTRIES_MAX, available, used};
 
-/// What a driver did to a queue that makes it unusable.
+/// A driver's error that makes a queue unusable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueueError {
     /// A size that is zero, no power of two, or beyond what the device offers.
@@ -22,9 +22,9 @@ pub enum QueueError {
     Memory(BusError),
     /// The available index is further ahead than the queue has entries.
     AvailableJump {
-        /// What it reads.
+        /// The available index in memory.
         index: u16,
-        /// What the device has taken.
+        /// The index up to which the device has taken entries.
         taken: u16,
     },
     /// A descriptor index beyond its table.
@@ -36,7 +36,7 @@ pub enum QueueError {
     },
     /// More descriptors than the queue has entries: the chain loops, or is too long.
     Endless,
-    /// A buffer for reading behind one for writing.
+    /// A readable buffer behind a writable one.
     Order,
     /// A table of descriptors that the driver has not negotiated, inside another one, in the middle of a chain, or of a
     /// length that is no multiple of 16.
@@ -316,15 +316,15 @@ impl Ring {
     /// No memory there.
     pub fn wants_notification(&mut self, world: &World<'_>) -> Result<bool, QueueError> {
         let (new, old) = (self.published, self.notified.replace(self.published));
-        // The driver says what it wants and then looks at the used index; here it is the other way round. Unless both
-        // write before they read, each could miss the other.
+        // The driver writes its wish and then reads the used index; the device does it in the other order. Each must
+        // write before it reads, or each could miss the other.
         world.order();
         if !self.features.event_index {
             let flags = read16(world, self.layout.available + available::FLAGS as u64)?;
             return Ok(flags & available::NO_INTERRUPT == 0);
         }
         let event = read16(world, self.layout.available + available::used_event(self.layout.entries) as u64)?;
-        // Before the first one nothing is known of what the driver has seen.
+        // Before the first notification, the device does not know what the driver has seen.
         Ok(old.is_none_or(|old| new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)))
     }
 

@@ -4,7 +4,7 @@ use crate::fabric::ioapic;
 use crate::model::{AccessCosts, ModelId};
 use crate::time::Ps;
 
-/// What an access to a trapped register costs the guest's CPU: an exit and the hypervisor's handling.
+/// Cost of a trapped register access for the guest's CPU: an exit and the hypervisor's handling.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Exits {
     /// A register that the hypervisor's user part emulates.
@@ -23,7 +23,7 @@ impl Exits {
 /// What an interrupt from an event descriptor costs (irqfd).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Irqfd {
-    /// How long it keeps whoever signals.
+    /// How long the sender of the signal is busy.
     pub signal: Ps,
     /// From the signal to the interrupt controller.
     pub latency: Ps,
@@ -44,7 +44,7 @@ pub struct Line {
     pub trigger: Trigger,
 }
 
-/// What on a wire is an interrupt.
+/// The wire state that means an interrupt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trigger {
     /// Its assertion: the event descriptor gives a pulse.

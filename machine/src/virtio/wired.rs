@@ -10,9 +10,8 @@
 use super::device::Device;
 use super::mmio::{MmioConfig, MmioConfigError, VirtioMmio};
 use super::signal::{Exits, Irqfd, Line, Trigger};
-use crate::model::{Model, ModelId, Upstream};
-use crate::msix::{Msix, PBA_OFFSET};
-use crate::pci::{self, BAR_64, Function};
+use crate::model::{Model, ModelId};
+use crate::pci::{Bar, Function, Identity, MSIX_BAR_BYTES, MsixPlace, PBA_OFFSET, Place, Shell, Widths};
 use crate::world::World;
 use spec::virtio::wired;
 
@@ -26,15 +25,19 @@ pub const REGION_CONFIG: u8 = 2;
 /// Event of the function: a wire has changed. Argument: the vector, and in bit 0 whether it is asserted.
 const WIRE: u32 = 1 << 21;
 
-const FUNCTION: Function = Function {
-    vendor: wired::PCI_VENDOR,
-    device: wired::PCI_DEVICE,
-    class: wired::PCI_CLASS,
-    bars: [BAR_64, 0, 0, 0, BAR_64, 0],
-    msix_bar: 4,
-    table_offset: 0,
-    pending_offset: PBA_OFFSET,
-};
+fn identity() -> Identity {
+    Identity {
+        vendor: wired::PCI_VENDOR,
+        device: wired::PCI_DEVICE,
+        class: wired::PCI_CLASS,
+        bars: vec![
+            Bar { reads: Widths::Any, writes: Widths::Any, ..Bar::new(0, wired::BAR_BYTES) },
+            Bar::new(4, MSIX_BAR_BYTES),
+        ],
+        msix: MsixPlace { region: REGION_MSIX, table: 0, pending: PBA_OFFSET },
+        capabilities: Vec::new(),
+    }
+}
 
 /// What distinguishes one such function.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,10 +56,8 @@ pub struct WiredConfig {
 
 /// The function.
 pub struct VirtioWired<D> {
-    config: WiredConfig,
     device: VirtioMmio<D>,
-    msix: Msix,
-    sent: u64,
+    pci: Shell,
 }
 
 impl<D: Device> VirtioWired<D> {
@@ -77,32 +78,30 @@ impl<D: Device> VirtioWired<D> {
             irqfd: Irqfd::default(),
         };
         let device = VirtioMmio::new(transport, device)?;
-        Ok(Self { device, msix: Msix::new(config.vectors), config, sent: 0 })
+        let place = Place { name: config.name, requester: config.requester, port: config.upstream };
+        Ok(Self { device, pci: Shell::new(place, &identity(), config.vectors) })
     }
 
     /// A wire goes up: an edge. While MSI-X is off or the vector masked, it stays pending.
     fn rise(&mut self, world: &mut World<'_>, vector: u16) {
-        if !self.msix.is_enabled() || self.msix.is_masked(vector) {
-            return self.msix.set_pending(vector);
-        }
-        self.sent += 1;
-        let (address, data) = self.msix.message(vector);
-        world.upstream(self.config.upstream, Upstream::Message { requester: self.config.requester, address, data });
-    }
-
-    fn send_pending(&mut self, world: &mut World<'_>) {
-        while let Some(vector) = self.msix.take_unmasked_pending() {
-            self.rise(world, vector);
+        if self.pci.is_enabled() {
+            self.pci.signal(world, vector);
+        } else {
+            self.pci.pend(vector);
         }
     }
 }
 
-impl<D: Device> Model for VirtioWired<D> {
-    fn name(&self) -> &str {
-        &self.config.name
+impl<D: Device> Function for VirtioWired<D> {
+    fn shell(&self) -> &Shell {
+        &self.pci
     }
 
-    fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
+    fn shell_mut(&mut self) -> &mut Shell {
+        &mut self.pci
+    }
+
+    fn on_event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
         match code {
             WIRE if arg & 1 == 1 => self.rise(world, (arg >> 1) as u16),
             WIRE => {}
@@ -110,29 +109,18 @@ impl<D: Device> Model for VirtioWired<D> {
         }
     }
 
-    fn read(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8) -> u64 {
-        match region {
-            REGION_REGISTERS => self.device.read(world, 0, offset, width_bytes),
-            REGION_MSIX => self.msix.read(offset).into(),
-            _ => FUNCTION.read(&self.msix, offset).into(),
-        }
+    fn read_bar(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8) -> u64 {
+        if region == REGION_REGISTERS { self.device.read(world, 0, offset, width_bytes) } else { 0 }
     }
 
-    fn write(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8, value: u64) {
-        match region {
-            REGION_REGISTERS => return self.device.write(world, 0, offset, width_bytes, value),
-            REGION_MSIX => self.msix.write(offset, value as u32),
-            _ => pci::write(&mut self.msix, offset, value as u32),
+    fn write_bar(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8, value: u64) {
+        if region == REGION_REGISTERS {
+            self.device.write(world, 0, offset, width_bytes, value);
         }
-        self.send_pending(world);
     }
 
     /// `msis`: messages sent; then those of the transport and the device.
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        [("msis", self.sent)].into_iter().chain(self.device.counters()).collect()
-    }
-
-    fn as_any(&mut self) -> &mut dyn core::any::Any {
-        self
+        [("msis", self.pci.message_counts().sent)].into_iter().chain(self.device.counters()).collect()
     }
 }

@@ -2,7 +2,7 @@
 
 use bitfield_struct::bitfield;
 
-/// What a descriptor asks for (DSA, "Descriptor Types"; the codes are those of OPCAP's bits).
+/// The operation of a descriptor (DSA, "Descriptor Types"; the codes are those of OPCAP's bits).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opcode(pub u8);
 
@@ -140,7 +140,7 @@ impl Descriptor {
 pub struct CompletionStatus(pub u8);
 
 impl CompletionStatus {
-    /// Not yet: what software writes before it submits.
+    /// Not completed yet: software writes this before it submits.
     pub const NONE: Self = Self(0x00);
     /// Well.
     pub const SUCCESS: Self = Self(0x01);

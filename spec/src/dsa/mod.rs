@@ -9,6 +9,6 @@ mod tables;
 
 pub use descriptor::{CompletionRecord, CompletionStatus, Control, Descriptor, Flags, Opcode, RecordHead, Size};
 pub use tables::{
-    GRPCFG_BYTES, GRPCFG_ENGINES, GRPCFG_FLAGS, GroupFlags, PORTAL_BYTES, PORTALS_PER_QUEUE, Portal, QueueState,
-    WQCFG_BYTES_MIN, WqLimits, WqMode, WqSize, WqStatus, WqThreshold, portal, wqcfg,
+    GRPCFG_BYTES, GRPCFG_ENGINES, GRPCFG_FLAGS, GRPCFG_QUEUES, GroupFlags, PORTAL_BYTES, PORTALS_PER_QUEUE, Portal,
+    QueueState, WQCFG_BYTES_MIN, WqLimits, WqMode, WqSize, WqStatus, WqThreshold, portal, wqcfg,
 };

@@ -1,38 +1,41 @@
 //! Registers in BAR 0 (DSA, "Register Descriptions").
 
+use crate::register::{OneToClear, ReadOnly, ReadWrite, Register, Registers, WriteOnly};
 use bitfield_struct::bitfield;
 
-/// Version, 32 bits: major in 15:8, minor in 7:0 (DSA, "VERSION").
-pub const VERSION: u32 = 0x00;
-/// General capabilities, 64 bits (DSA, "GENCAP").
-pub const GENCAP: u32 = 0x10;
-/// Work queue capabilities, 64 bits (DSA, "WQCAP").
-pub const WQCAP: u32 = 0x20;
-/// Group capabilities, 64 bits (DSA, "GRPCAP").
-pub const GRPCAP: u32 = 0x30;
-/// Engine capabilities, 64 bits (DSA, "ENGCAP").
-pub const ENGCAP: u32 = 0x38;
+/// Version: major in 15:8, minor in 7:0 (DSA, "VERSION").
+pub const VERSION: Register<u32, ReadOnly> = Register::at(0x00);
+/// General capabilities (DSA, "GENCAP").
+pub const GENCAP: Register<u64, ReadOnly> = Register::at(0x10);
+/// Work queue capabilities (DSA, "WQCAP").
+pub const WQCAP: Register<u64, ReadOnly> = Register::at(0x20);
+/// Group capabilities (DSA, "GRPCAP").
+pub const GRPCAP: Register<u64, ReadOnly> = Register::at(0x30);
+/// Engine capabilities (DSA, "ENGCAP").
+pub const ENGCAP: Register<u64, ReadOnly> = Register::at(0x38);
 /// Operation capabilities, 256 bits, one for each opcode (DSA, "OPCAP").
-pub const OPCAP: u32 = 0x40;
+pub const OPCAP: Registers<u64, ReadOnly> = Registers::at(0x40, 4);
 /// Where the tables are, 128 bits (DSA, "Table Offsets").
-pub const OFFSETS: u32 = 0x60;
+pub const OFFSETS: Registers<u64, ReadOnly> = Registers::at(0x60, 2);
 /// General configuration (DSA, "GENCFG").
-pub const GENCFG: u32 = 0x80;
+pub const GENCFG: Register<u32, ReadWrite> = Register::at(0x80);
 /// General control (DSA, "GENCTRL").
-pub const GENCTRL: u32 = 0x88;
+pub const GENCTRL: Register<u32, ReadWrite> = Register::at(0x88);
 /// General status (DSA, "GENSTS").
-pub const GENSTS: u32 = 0x90;
-/// Interrupt cause, write 1 to clear (DSA, "INTCAUSE").
-pub const INTCAUSE: u32 = 0x98;
-/// Command, write only (DSA, "CMD").
-pub const CMD: u32 = 0xa0;
-/// Command status, read only (DSA, "CMDSTATUS").
-pub const CMDSTATUS: u32 = 0xa8;
+pub const GENSTS: Register<u32, ReadOnly> = Register::at(0x90);
+/// Interrupt cause (DSA, "INTCAUSE").
+pub const INTCAUSE: Register<u32, OneToClear> = Register::at(0x98);
+/// Command (DSA, "CMD").
+pub const CMD: Register<u32, WriteOnly> = Register::at(0xa0);
+/// Command status (DSA, "CMDSTATUS").
+pub const CMDSTATUS: Register<u32, ReadOnly> = Register::at(0xa8);
 /// Command capabilities, one bit for each command; 0 in version 1 devices without GENCAP bit 4 (DSA, "CMDCAP").
-pub const CMDCAP: u32 = 0xb0;
-/// Software error, 256 bits; valid and overflow are write 1 to clear (DSA, "SWERROR").
-pub const SWERROR: u32 = 0xc0;
-/// What VERSION reads for version 1.0.
+pub const CMDCAP: Register<u32, ReadOnly> = Register::at(0xb0);
+/// Software error, 256 bits (DSA, "SWERROR").
+pub const SWERROR: Registers<u64, ReadOnly> = Registers::at(0xc0, 4);
+/// Its first 32 bits, in which a 1 clears valid and overflow.
+pub const SWERROR_CLEAR: Register<u32, OneToClear> = Register::at(0xc0);
+/// The value of VERSION for version 1.0.
 pub const VERSION_1: u32 = 0x100;
 /// Offsets in [`Offsets`] count in these many bytes.
 pub const TABLE_UNIT_BYTES: u32 = 0x100;
@@ -170,7 +173,7 @@ pub struct GenSts {
     /// [`DeviceState`].
     #[bits(2)]
     pub state: u8,
-    /// What a halted device needs: 0 software reset, 1 FLR, 2 warm, 3 cold reset.
+    /// The reset that a halted device needs: 0 software reset, 1 FLR, 2 warm, 3 cold reset.
     #[bits(2)]
     pub reset_type: u8,
     #[bits(28)]
@@ -187,7 +190,7 @@ impl DeviceState {
     pub const DISABLED: Self = Self(0);
     /// Works.
     pub const ENABLED: Self = Self(1);
-    /// Finishes what it has, then is disabled.
+    /// Finishes its present work, then is disabled.
     pub const DRAIN: Self = Self(2);
     /// Has failed; needs the reset that GENSTS names.
     pub const HALT: Self = Self(3);
@@ -250,7 +253,7 @@ pub struct Command(pub u8);
 impl Command {
     /// Enable Device.
     pub const ENABLE_DEVICE: Self = Self(1);
-    /// Disable Device: finishes what is under way first.
+    /// Disable Device: finishes work under way first.
     pub const DISABLE_DEVICE: Self = Self(2);
     /// Drain All.
     pub const DRAIN_ALL: Self = Self(3);
@@ -260,7 +263,7 @@ impl Command {
     pub const RESET_DEVICE: Self = Self(5);
     /// Enable WQ.
     pub const ENABLE_WQ: Self = Self(6);
-    /// Disable WQ: finishes what is under way first.
+    /// Disable WQ: finishes work under way first.
     pub const DISABLE_WQ: Self = Self(7);
     /// Drain WQ.
     pub const DRAIN_WQ: Self = Self(8);
@@ -276,7 +279,7 @@ impl Command {
 pub struct CmdStatus {
     /// [`CommandError`]; 0 when it succeeded.
     pub error: u8,
-    /// What the command returns.
+    /// The result of the command.
     pub result: u16,
     #[bits(7)]
     __: u8,

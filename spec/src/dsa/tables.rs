@@ -1,29 +1,34 @@
 //! The group and work queue tables in BAR 0, and the portals in BAR 2.
 
+use crate::register::{ReadWrite, Register, Registers};
 use bitfield_struct::bitfield;
 
 /// Bytes of an entry of the group configuration table: four quadwords that name queues, one that names engines, and
 /// the flags (DSA, "Group Configuration Table").
 pub const GRPCFG_BYTES: u32 = 64;
-/// Where an entry names the group's engines.
-pub const GRPCFG_ENGINES: u32 = 32;
-/// Where its [`GroupFlags`] are.
-pub const GRPCFG_FLAGS: u32 = 40;
+/// In an entry: the group's queues, a bit each.
+pub const GRPCFG_QUEUES: Registers<u64, ReadWrite> = Registers::at(0, 4);
+/// In an entry: the group's engines, a bit each.
+pub const GRPCFG_ENGINES: Register<u64, ReadWrite> = Register::at(32);
+/// In an entry: its [`GroupFlags`].
+pub const GRPCFG_FLAGS: Register<u32, ReadWrite> = Register::at(40);
 /// Bytes of an entry of the work queue table, times `2^WQCAP.config_shift` (DSA, "Work Queue Configuration Table").
 pub const WQCFG_BYTES_MIN: u32 = 32;
 
-/// Offsets in an entry of the work queue table (DSA, "Work Queue Configuration Table").
+/// Registers of an entry of the work queue table, behind its own offset (DSA, "Work Queue Configuration Table").
 pub mod wqcfg {
+    use crate::register::{ReadOnly, ReadWrite, Register};
+
     /// [`super::WqSize`].
-    pub const SIZE: u32 = 0;
+    pub const SIZE: Register<u32, ReadWrite> = Register::at(0);
     /// [`super::WqThreshold`].
-    pub const THRESHOLD: u32 = 4;
+    pub const THRESHOLD: Register<u32, ReadWrite> = Register::at(4);
     /// [`super::WqMode`].
-    pub const MODE: u32 = 8;
+    pub const MODE: Register<u32, ReadWrite> = Register::at(8);
     /// [`super::WqLimits`].
-    pub const LIMITS: u32 = 12;
+    pub const LIMITS: Register<u32, ReadWrite> = Register::at(12);
     /// [`super::WqStatus`].
-    pub const STATUS: u32 = 24;
+    pub const STATUS: Register<u32, ReadOnly> = Register::at(24);
 }
 
 /// Group flags (DSA, "Group Configuration Table").

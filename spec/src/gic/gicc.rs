@@ -9,7 +9,7 @@ pub const BYTES: u32 = 0x2000;
 
 /// Control, a [`Control`].
 pub const CTLR: Register<u32, ReadWrite> = Register::at(0x000);
-/// Priority mask, in bits 7:0: what is less or equally urgent is held back.
+/// Priority mask, in bits 7:0: interrupts of equal or lower urgency are held back.
 pub const PMR: Register<u32, ReadWrite> = Register::at(0x004);
 /// Binary point, in bits 2:0: how many bits of a priority decide whether it preempts.
 pub const BPR: Register<u32, ReadWrite> = Register::at(0x008);
@@ -80,7 +80,7 @@ pub struct V2Control {
     __: u32,
 }
 
-/// What IAR reads, and what EOIR and DIR are to be told (IHI 0048B, "GICC_IAR").
+/// The value that IAR reads and that software writes to EOIR and DIR (IHI 0048B, "GICC_IAR").
 #[bitfield(u32)]
 #[derive(PartialEq, Eq)]
 pub struct Acknowledge {

@@ -14,7 +14,7 @@ pub const V3_BYTES: u32 = 0x1_0000;
 
 /// Control: [`V2Control`] or [`Control`]. GICv3: what is disabled has taken effect once RWP reads 0.
 pub const CTLR: Register<u32, ReadWrite> = Register::at(0x000);
-/// What there is: a [`Type`].
+/// The features of the distributor: a [`Type`].
 pub const TYPER: Register<u32, ReadOnly> = Register::at(0x004);
 /// Who made it.
 pub const IIDR: Register<u32, ReadOnly> = Register::at(0x008);
@@ -93,7 +93,7 @@ pub struct Control {
     pub write_pending: bool,
 }
 
-/// What a distributor has (IHI 0048B and IHI 0069H, "GICD_TYPER").
+/// The features of a distributor (IHI 0048B and IHI 0069H, "GICD_TYPER").
 #[bitfield(u32)]
 #[derive(PartialEq, Eq)]
 pub struct Type {

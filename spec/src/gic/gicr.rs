@@ -17,7 +17,7 @@ pub const SGI_FRAME: u32 = FRAME_BYTES;
 pub const CTLR: Register<u32, ReadWrite> = Register::at(0x0000);
 /// Who made it.
 pub const IIDR: Register<u32, ReadOnly> = Register::at(0x0004);
-/// Whose it is and what it can do, a [`Type`].
+/// Its CPU and its features, a [`Type`].
 pub const TYPER: Register<u64, ReadOnly> = Register::at(0x0008);
 /// Its CPU sleeps or not, a [`Waker`].
 pub const WAKER: Register<u32, ReadWrite> = Register::at(0x0014);
@@ -84,7 +84,7 @@ pub struct Control {
     pub upstream_pending: bool,
 }
 
-/// Whose redistributor it is (IHI 0069H, "GICR_TYPER").
+/// The CPU and the features of a redistributor (IHI 0069H, "GICR_TYPER").
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub struct Type {
@@ -104,7 +104,7 @@ pub struct Type {
     pub mpam: bool,
     /// RVPEID.
     pub rvpeid: bool,
-    /// Processor_Number: what ITS commands call it, unless GITS_TYPER.PTA.
+    /// Processor_Number: names the redistributor in ITS commands, unless GITS_TYPER.PTA.
     pub number: u16,
     /// CommonLPIAff: who shares the table of LPI configuration.
     #[bits(2)]

@@ -19,10 +19,9 @@ mod intid;
 pub mod its;
 pub mod msi;
 mod priority;
-mod register;
 
-pub use intid::{IntId, Kind};
-pub use priority::Priority;
-pub use register::{
+pub use crate::register::{
     Access, OneToClear, OneToSet, ReadOnly, ReadWrite, Readable, Register, Registers, Strobe, Writable, WriteOnly,
 };
+pub use intid::{IntId, Kind};
+pub use priority::Priority;

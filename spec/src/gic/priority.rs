@@ -17,7 +17,7 @@ impl Priority {
     /// The running priority while nothing is active (IHI 0069H, "ICC_RPR_EL1").
     pub const IDLE: Self = Self(0xff);
 
-    /// Whether an interrupt of this priority passes `mask`: only what is strictly more urgent does.
+    /// True if an interrupt of this priority passes `mask`: it must be strictly more urgent.
     pub const fn passes(self, mask: Self) -> bool {
         self.0 < mask.0
     }

@@ -1,39 +1,40 @@
 //! Controller properties in BAR 0 (Base 3.1.3) and the doorbells behind them (PCIe 3.1.2).
 
+use crate::register::{OneToClear, OneToSet, ReadOnly, ReadWrite, Register, WriteOnly};
 use bitfield_struct::bitfield;
 
-/// Controller Capabilities, 64 bits, read-only (Base 3.1.3.1).
-pub const CAP: u32 = 0x00;
-/// Version, read-only (Base 3.1.3.2).
-pub const VS: u32 = 0x08;
-/// Interrupt Mask Set, write 1 to set; not for MSI-X (Base 3.1.3.3).
-pub const INTMS: u32 = 0x0c;
-/// Interrupt Mask Clear, write 1 to clear; not for MSI-X (Base 3.1.3.4).
-pub const INTMC: u32 = 0x10;
+/// Controller Capabilities (Base 3.1.3.1).
+pub const CAP: Register<u64, ReadOnly> = Register::at(0x00);
+/// Version (Base 3.1.3.2).
+pub const VS: Register<u32, ReadOnly> = Register::at(0x08);
+/// Interrupt Mask Set; not for MSI-X (Base 3.1.3.3).
+pub const INTMS: Register<u32, OneToSet> = Register::at(0x0c);
+/// Interrupt Mask Clear; not for MSI-X (Base 3.1.3.4).
+pub const INTMC: Register<u32, OneToClear> = Register::at(0x10);
 /// Controller Configuration (Base 3.1.3.5).
-pub const CC: u32 = 0x14;
-/// Controller Status (Base 3.1.3.6).
-pub const CSTS: u32 = 0x1c;
-/// NVM Subsystem Reset (Base 3.1.3.7).
-pub const NSSR: u32 = 0x20;
+pub const CC: Register<u32, ReadWrite> = Register::at(0x14);
+/// Controller Status; NSSRO alone can be written, and is cleared by 1 (Base 3.1.3.6).
+pub const CSTS: Register<u32, OneToClear> = Register::at(0x1c);
+/// NVM Subsystem Reset; reads zero (Base 3.1.3.7).
+pub const NSSR: Register<u32, WriteOnly> = Register::at(0x20);
 /// Admin Queue Attributes (Base 3.1.3.8).
-pub const AQA: u32 = 0x24;
-/// Admin Submission Queue Base Address, 64 bits (Base 3.1.3.9).
-pub const ASQ: u32 = 0x28;
-/// Admin Completion Queue Base Address, 64 bits (Base 3.1.3.10).
-pub const ACQ: u32 = 0x30;
-/// The first doorbell (PCIe 3.1.2).
+pub const AQA: Register<u32, ReadWrite> = Register::at(0x24);
+/// Admin Submission Queue Base Address (Base 3.1.3.9).
+pub const ASQ: Register<u64, ReadWrite> = Register::at(0x28);
+/// Admin Completion Queue Base Address (Base 3.1.3.10).
+pub const ACQ: Register<u64, ReadWrite> = Register::at(0x30);
+/// Offset of the first doorbell (PCIe 3.1.2).
 pub const DOORBELLS: u32 = 0x1000;
 
 /// Where submission queue `qid` takes its new tail, with `dstrd` from [`Cap`] (PCIe 3.1.2.1):
 /// `1000h + 2y × (4 << DSTRD)`.
-pub const fn sq_tail_doorbell(qid: u16, dstrd: u8) -> u32 {
-    DOORBELLS + 2 * qid as u32 * (4 << dstrd)
+pub const fn sq_tail_doorbell(qid: u16, dstrd: u8) -> Register<u32, WriteOnly> {
+    Register::at(DOORBELLS + 2 * qid as u32 * (4 << dstrd))
 }
 
 /// Where completion queue `qid` takes its new head (PCIe 3.1.2.2): `1000h + (2y + 1) × (4 << DSTRD)`.
-pub const fn cq_head_doorbell(qid: u16, dstrd: u8) -> u32 {
-    DOORBELLS + (2 * qid as u32 + 1) * (4 << dstrd)
+pub const fn cq_head_doorbell(qid: u16, dstrd: u8) -> Register<u32, WriteOnly> {
+    Register::at(DOORBELLS + (2 * qid as u32 + 1) * (4 << dstrd))
 }
 
 /// Controller Capabilities (Base 3.1.3.1).
@@ -230,8 +231,8 @@ mod tests {
 
     #[test]
     fn doorbells_follow_the_stride() {
-        assert_eq!((sq_tail_doorbell(0, 0), cq_head_doorbell(0, 0)), (0x1000, 0x1004));
-        assert_eq!((sq_tail_doorbell(3, 0), cq_head_doorbell(3, 0)), (0x1018, 0x101c));
-        assert_eq!((sq_tail_doorbell(1, 4), cq_head_doorbell(1, 4)), (0x1080, 0x10c0));
+        assert_eq!((sq_tail_doorbell(0, 0).offset(), cq_head_doorbell(0, 0).offset()), (0x1000, 0x1004));
+        assert_eq!((sq_tail_doorbell(3, 0).offset(), cq_head_doorbell(3, 0).offset()), (0x1018, 0x101c));
+        assert_eq!((sq_tail_doorbell(1, 4).offset(), cq_head_doorbell(1, 4).offset()), (0x1080, 0x10c0));
     }
 }

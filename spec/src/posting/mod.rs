@@ -48,28 +48,30 @@ pub mod capability {
     pub const BYTES: u8 = 0x10;
 }
 
-/// Registers of the block's header, 32 bits unless said otherwise.
+/// Registers of the block's header.
 pub mod header {
-    /// [`super::SIGNATURE`]. Read-only.
-    pub const SIGNATURE: u32 = 0x00;
-    /// Major version in 31:16, minor in 15:0. Read-only.
-    pub const VERSION: u32 = 0x04;
-    /// A [`super::Counts`]. Read-only.
-    pub const COUNTS: u32 = 0x08;
-    /// A [`super::Tables`]. Read-only.
-    pub const TABLES: u32 = 0x0c;
+    use crate::register::{OneToClear, ReadOnly, ReadWrite, Register};
+
+    /// [`super::SIGNATURE`].
+    pub const SIGNATURE: Register<u32, ReadOnly> = Register::at(0x00);
+    /// Major version in 31:16, minor in 15:0.
+    pub const VERSION: Register<u32, ReadOnly> = Register::at(0x04);
+    /// A [`super::Counts`].
+    pub const COUNTS: Register<u32, ReadOnly> = Register::at(0x08);
+    /// A [`super::Tables`].
+    pub const TABLES: Register<u32, ReadOnly> = Register::at(0x0c);
     /// A [`super::Control`].
-    pub const CONTROL: u32 = 0x10;
+    pub const CONTROL: Register<u32, ReadWrite> = Register::at(0x10);
     /// A [`super::Fault`]; writing 1 to bit 31 clears it.
-    pub const FAULT: u32 = 0x14;
-    /// 64 bits: requests posted. Read-only, as the next three are.
-    pub const POSTS: u32 = 0x20;
-    /// 64 bits: notifications sent.
-    pub const NOTIFICATIONS: u32 = 0x28;
-    /// 64 bits: interrupts sent as messages of their own.
-    pub const DIRECT: u32 = 0x30;
-    /// 64 bits: faults, recorded or not.
-    pub const FAULTS: u32 = 0x38;
+    pub const FAULT: Register<u32, OneToClear> = Register::at(0x14);
+    /// Requests posted.
+    pub const POSTS: Register<u64, ReadOnly> = Register::at(0x20);
+    /// Notifications sent.
+    pub const NOTIFICATIONS: Register<u64, ReadOnly> = Register::at(0x28);
+    /// Interrupts sent as messages of their own.
+    pub const DIRECT: Register<u64, ReadOnly> = Register::at(0x30);
+    /// Faults, recorded or not.
+    pub const FAULTS: Register<u64, ReadOnly> = Register::at(0x38);
     /// Bytes of the header.
     pub const BYTES: u32 = 0x40;
 }
@@ -131,12 +133,14 @@ impl FaultReason {
     pub const MEMORY: Self = Self(3);
 }
 
-/// Offsets in a slot.
+/// Registers of a slot, behind its own offset.
 pub mod slot {
-    /// 64 bits, a [`super::SlotDescriptor`].
-    pub const DESCRIPTOR: u32 = 0x0;
+    use crate::register::{ReadWrite, Register};
+
+    /// A [`super::SlotDescriptor`].
+    pub const DESCRIPTOR: Register<u64, ReadWrite> = Register::at(0x0);
     /// 15:0: the MSI-X vector that is sent as notification.
-    pub const NOTIFICATION: u32 = 0x8;
+    pub const NOTIFICATION: Register<u32, ReadWrite> = Register::at(0x8);
     /// Bytes of a slot.
     pub const SIZE: u32 = 0x10;
 }
@@ -154,7 +158,7 @@ pub struct SlotDescriptor {
     pub address_high: u64,
 }
 
-/// What becomes of one MSI-X vector's interrupts.
+/// How the interrupts of one MSI-X vector are delivered.
 #[bitfield(u32)]
 #[derive(PartialEq, Eq)]
 pub struct Source {
@@ -175,8 +179,8 @@ const _: () = {
     assert!(size_of::<Control>() == 4 && size_of::<Fault>() == 4 && size_of::<Source>() == 4);
     assert!(size_of::<SlotDescriptor>() == 8);
     assert!(capability::LENGTH + 4 == capability::BYTES as u32);
-    assert!(header::FAULTS + 8 == header::BYTES);
-    assert!(slot::NOTIFICATION + 8 == slot::SIZE);
+    assert!(header::FAULTS.offset() + 8 == header::BYTES);
+    assert!(slot::NOTIFICATION.offset() + 8 == slot::SIZE);
     assert!(1 << 6 == crate::vtd::posted::SIZE, "a slot's address leaves out the bits that alignment makes 0");
 };
 

@@ -4,33 +4,36 @@
 //! A source is raised like this: its *sequence word* in memory is incremented by one atomic access; then its interrupt is
 //! delivered. Whoever takes the interrupt after the last raise must find the word's final value.
 
+use crate::register::{ReadOnly, ReadWrite, Register, Registers};
 use bitfield_struct::bitfield;
 
-/// PCI vendor: one that is nobody's.
+/// PCI vendor: an id that is assigned to nobody.
 pub const PCI_VENDOR: u16 = 0xfffe;
 /// PCI device.
 pub const PCI_DEVICE: u16 = 0x5057;
 /// Class code: unassigned (PCI Code and ID Assignment Specification, class FFh).
 pub const PCI_CLASS: u32 = 0xff_0000;
 
-/// 32 bits, a [`Shape`]. Read-only.
-pub const SHAPE: u32 = 0x00;
-/// 32 bits, a [`Status`].
-pub const STATUS: u32 = 0x04;
-/// 64 bits: address of the sequence words, 8 bytes a source.
-pub const SEQUENCE: u32 = 0x08;
-/// 64 bits: how often sources are to be raised, over all threads.
-pub const RAISES: u32 = 0x10;
-/// 64 bits: what the threads' choices of sources begin with.
-pub const SEED: u32 = 0x18;
-/// 32 bits: a thread raises 1 to so many sources at once, then lets others run. 0 is 1.
-pub const BURST: u32 = 0x20;
-/// 64 bits: raises made in this run or the last. Read-only.
-pub const MADE: u32 = 0x28;
-/// Read-only, 64 bits a source: how often it was raised, once the run is over.
-pub const FINALS: u32 = 0x1000;
+/// A [`Shape`].
+pub const SHAPE: Register<u32, ReadOnly> = Register::at(0x00);
+/// A [`Status`].
+pub const STATUS: Register<u32, ReadWrite> = Register::at(0x04);
+/// Address of the sequence words, 8 bytes a source.
+pub const SEQUENCE: Register<u64, ReadWrite> = Register::at(0x08);
+/// How often sources are to be raised, over all threads.
+pub const RAISES: Register<u64, ReadWrite> = Register::at(0x10);
+/// Seed of the threads' choices of sources.
+pub const SEED: Register<u64, ReadWrite> = Register::at(0x18);
+/// A thread raises 1 to so many sources at once, then lets others run. 0 is 1.
+pub const BURST: Register<u32, ReadWrite> = Register::at(0x20);
+/// Raises made in this run or the last.
+pub const MADE: Register<u64, ReadOnly> = Register::at(0x28);
+/// Sources that there is room for.
+pub const SOURCES_MAX: u32 = 512;
+/// How often each source was raised, once the run is over.
+pub const FINALS: Registers<u64, ReadOnly> = Registers::at(0x1000, SOURCES_MAX);
 
-/// What the function has.
+/// The features of the function.
 #[bitfield(u32)]
 #[derive(PartialEq, Eq)]
 pub struct Shape {
@@ -54,5 +57,5 @@ pub struct Status {
 
 const _: () = {
     assert!(size_of::<Shape>() == 4 && size_of::<Status>() == 4);
-    assert!(MADE + 8 <= FINALS);
+    assert!(MADE.offset() + 8 <= FINALS.first());
 };

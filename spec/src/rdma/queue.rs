@@ -12,7 +12,7 @@ pub const CQE_BYTES: usize = 16;
 /// Bytes of an event queue entry.
 pub const EQE_BYTES: usize = 8;
 
-/// What a send request does, and what a completion completes.
+/// The operation of a send request, and of the request that a completion reports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Operation(pub u8);
 
@@ -80,7 +80,7 @@ pub struct SendHead {
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Send {
-    /// What to do.
+    /// The operation.
     pub head: SendHead,
     /// Comes back in the completion.
     pub id: u64,
@@ -148,12 +148,12 @@ pub struct CqeTail {
 pub struct Cqe {
     /// The request's.
     pub id: u64,
-    /// What became of it.
+    /// The result.
     pub tail: CqeTail,
 }
 const _: () = assert!(size_of::<Cqe>() == CQE_BYTES);
 
-/// What an event tells.
+/// The kind of an event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct EventKind(pub u8);
 

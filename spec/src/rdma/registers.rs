@@ -4,18 +4,19 @@
 //! while it is on, only `CONTROL` and a completion queue's [`cq::MODERATION`] take writes, others are ignored. A read or
 //! write that is not 32 or 64 bits wide and aligned, or beyond the last object, is ignored and reads 0.
 
+use crate::register::{ReadOnly, ReadWrite, Register};
 use bitfield_struct::bitfield;
 
-/// [`IDENTITY`], 32 bits, read only.
-pub const ID: u32 = 0x00;
+/// [`IDENTITY`].
+pub const ID: Register<u32, ReadOnly> = Register::at(0x00);
 /// What [`ID`] reads: "CRN", version 1.
 pub const IDENTITY: u32 = 0x4352_4e01;
-/// [`Capabilities`], 64 bits, read only.
-pub const CAPABILITIES: u32 = 0x08;
-/// [`Control`], 32 bits.
-pub const CONTROL: u32 = 0x10;
-/// [`DeviceStatus`], 32 bits, read only.
-pub const STATUS: u32 = 0x14;
+/// [`Capabilities`].
+pub const CAPABILITIES: Register<u64, ReadOnly> = Register::at(0x08);
+/// [`Control`].
+pub const CONTROL: Register<u32, ReadWrite> = Register::at(0x10);
+/// [`DeviceStatus`].
+pub const STATUS: Register<u32, ReadOnly> = Register::at(0x14);
 
 /// Memory regions: block `n` at `MR + n * MR_STRIDE`.
 pub const MR: u32 = 0x1000;
@@ -47,50 +48,60 @@ const _: () = assert!(EQ + EQ_MAX * EQ_STRIDE <= CQ && CQ + CQ_MAX * CQ_STRIDE <
 
 /// A memory region's block.
 pub mod mr {
-    /// First byte, 64 bits.
-    pub const BASE: u32 = 0x00;
-    /// Bytes, 64 bits.
-    pub const LENGTH: u32 = 0x08;
-    /// [`super::MrControl`], 32 bits.
-    pub const CONTROL: u32 = 0x10;
+    use crate::register::{ReadWrite, Register};
+
+    /// First byte.
+    pub const BASE: Register<u64, ReadWrite> = Register::at(0x00);
+    /// Bytes.
+    pub const LENGTH: Register<u64, ReadWrite> = Register::at(0x08);
+    /// [`super::MrControl`].
+    pub const CONTROL: Register<u32, ReadWrite> = Register::at(0x10);
 }
 
 /// An event queue's block.
 pub mod eq {
-    /// Its memory, 64 bits, aligned to 64 bytes.
-    pub const BASE: u32 = 0x00;
-    /// [`super::EqControl`], 32 bits.
-    pub const CONTROL: u32 = 0x08;
+    use crate::register::{ReadWrite, Register};
+
+    /// Its memory, aligned to 64 bytes.
+    pub const BASE: Register<u64, ReadWrite> = Register::at(0x00);
+    /// [`super::EqControl`].
+    pub const CONTROL: Register<u32, ReadWrite> = Register::at(0x08);
 }
 
 /// A completion queue's block.
 pub mod cq {
-    /// Its memory, 64 bits, aligned to 64 bytes.
-    pub const BASE: u32 = 0x00;
+    use crate::register::{ReadWrite, Register};
+
+    /// Its memory, aligned to 64 bytes.
+    pub const BASE: Register<u64, ReadWrite> = Register::at(0x00);
     /// Where the 64-bit doorbell record lies: entries that software has taken, modulo 2^32, in the low half.
-    pub const RECORD: u32 = 0x08;
-    /// [`super::CqControl`], 32 bits.
-    pub const CONTROL: u32 = 0x10;
-    /// [`super::Moderation`], 32 bits.
-    pub const MODERATION: u32 = 0x14;
+    pub const RECORD: Register<u64, ReadWrite> = Register::at(0x08);
+    /// [`super::CqControl`].
+    pub const CONTROL: Register<u32, ReadWrite> = Register::at(0x10);
+    /// [`super::Moderation`].
+    pub const MODERATION: Register<u32, ReadWrite> = Register::at(0x14);
 }
 
 /// A queue pair's block.
 pub mod qp {
-    /// Memory of the send queue, 64 bits, aligned to 64 bytes.
-    pub const SEND_BASE: u32 = 0x00;
-    /// Memory of the receive queue, 64 bits, aligned to 64 bytes.
-    pub const RECEIVE_BASE: u32 = 0x08;
-    /// [`super::QpQueues`], 64 bits.
-    pub const QUEUES: u32 = 0x10;
-    /// The queue pair at the other end, 32 bits.
-    pub const REMOTE: u32 = 0x18;
-    /// [`super::QpControl`], 32 bits.
-    pub const CONTROL: u32 = 0x1c;
+    use crate::register::{ReadWrite, Register};
+
+    /// Memory of the send queue, aligned to 64 bytes.
+    pub const SEND_BASE: Register<u64, ReadWrite> = Register::at(0x00);
+    /// Memory of the receive queue, aligned to 64 bytes.
+    pub const RECEIVE_BASE: Register<u64, ReadWrite> = Register::at(0x08);
+    /// [`super::QpQueues`].
+    pub const QUEUES: Register<u64, ReadWrite> = Register::at(0x10);
+    /// The queue pair at the other end.
+    pub const REMOTE: Register<u32, ReadWrite> = Register::at(0x18);
+    /// [`super::QpControl`].
+    pub const CONTROL: Register<u32, ReadWrite> = Register::at(0x1c);
 }
 
 /// Region 1: one page of doorbells an object, so that a page can be given away. 32-bit writes; reads give 0.
 pub mod doorbell {
+    use crate::register::{Register, WriteOnly};
+
     /// Bytes of a page.
     pub const PAGE_BYTES: u32 = 0x1000;
     /// Page of queue pair 0; the others follow.
@@ -100,33 +111,33 @@ pub mod doorbell {
     /// Page of event queue 0.
     pub const EQ: u32 = CQ + super::CQ_MAX * PAGE_BYTES;
     /// In a queue pair's page: send requests posted, modulo 2^32.
-    pub const SEND: u32 = 0x00;
+    pub const SEND: Register<u32, WriteOnly> = Register::at(0x00);
     /// In a queue pair's page: receives posted, modulo 2^32.
-    pub const RECEIVE: u32 = 0x04;
+    pub const RECEIVE: Register<u32, WriteOnly> = Register::at(0x04);
     /// In a completion queue's page: arms it for one event; the value is how many entries software has taken, modulo
     /// 2^32. Entries beyond that count as new at once.
-    pub const ARM: u32 = 0x00;
+    pub const ARM: Register<u32, WriteOnly> = Register::at(0x00);
     /// In an event queue's page: arms it for one message; the value is how many entries software has taken, modulo
     /// 2^32. If there are more, the message goes at once.
-    pub const EVENTS: u32 = 0x00;
+    pub const EVENTS: Register<u32, WriteOnly> = Register::at(0x00);
 
-    /// Offset of a doorbell of a queue pair.
-    pub const fn qp(number: u32, doorbell: u32) -> u32 {
-        QP + number * PAGE_BYTES + doorbell
+    /// A doorbell of a queue pair.
+    pub const fn qp(number: u32, doorbell: Register<u32, WriteOnly>) -> Register<u32, WriteOnly> {
+        doorbell.behind(QP + number * PAGE_BYTES)
     }
 
-    /// Offset of the arm doorbell of a completion queue.
-    pub const fn cq(number: u32) -> u32 {
-        CQ + number * PAGE_BYTES + ARM
+    /// The arm doorbell of a completion queue.
+    pub const fn cq(number: u32) -> Register<u32, WriteOnly> {
+        ARM.behind(CQ + number * PAGE_BYTES)
     }
 
-    /// Offset of the doorbell of an event queue.
-    pub const fn eq(number: u32) -> u32 {
-        EQ + number * PAGE_BYTES + EVENTS
+    /// The doorbell of an event queue.
+    pub const fn eq(number: u32) -> Register<u32, WriteOnly> {
+        EVENTS.behind(EQ + number * PAGE_BYTES)
     }
 }
 
-/// What the device has.
+/// The features of the device.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub struct Capabilities {
@@ -233,7 +244,7 @@ pub struct Moderation {
     /// Age of the first of them, in microseconds.
     #[bits(15)]
     pub period_us: u16,
-    /// The last write was refused, and what was before holds (read only).
+    /// The last write was refused, and the former value holds (read only).
     pub refused: bool,
 }
 
@@ -295,8 +306,8 @@ mod tests {
 
     #[test]
     fn doorbells_have_pages_of_their_own() {
-        assert_eq!(doorbell::qp(3, doorbell::RECEIVE), 0x3004);
-        assert_eq!(doorbell::cq(1), 0x40_1000);
-        assert_eq!(doorbell::eq(2), 0x80_2000);
+        assert_eq!(doorbell::qp(3, doorbell::RECEIVE).offset(), 0x3004);
+        assert_eq!(doorbell::cq(1).offset(), 0x40_1000);
+        assert_eq!(doorbell::eq(2).offset(), 0x80_2000);
     }
 }

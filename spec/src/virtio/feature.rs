@@ -25,7 +25,7 @@ impl Feature {
     pub const ORDER_PLATFORM: Self = Self(36);
     /// VIRTIO_F_NOTIFICATION_DATA: notifications carry more than the queue's number.
     pub const NOTIFICATION_DATA: Self = Self(38);
-    /// VIRTIO_F_NOTIF_CONFIG_DATA: the device says what a notification is to carry.
+    /// VIRTIO_F_NOTIF_CONFIG_DATA: the device sets the data that a notification must carry.
     pub const NOTIF_CONFIG_DATA: Self = Self(39);
     /// VIRTIO_F_RING_RESET: queues can be reset one at a time.
     pub const RING_RESET: Self = Self(40);

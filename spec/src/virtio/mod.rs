@@ -17,7 +17,7 @@ use bitfield_struct::bitfield;
 /// The vector that is none (VIRTIO 4.1.4.3, VIRTIO_MSI_NO_VECTOR; MULTI_IRQ the same).
 pub const NO_VECTOR: u16 = 0xffff;
 
-/// What kind of device it is (VIRTIO 5).
+/// The device type (VIRTIO 5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceId(pub u32);
 

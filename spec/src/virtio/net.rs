@@ -130,7 +130,7 @@ pub mod coalescing_queue {
     pub const BYTES: usize = 12;
 }
 
-/// What the device says of a control command.
+/// The device's answer to a control command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ack(pub u8);
 

@@ -57,7 +57,7 @@ pub struct CapabilityPlace {
     __: u16,
 }
 
-/// What a capability points at (cfg_type).
+/// The structure to which a capability points (cfg_type).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Structure(pub u8);
 
@@ -74,45 +74,47 @@ impl Structure {
     pub const PCI: Self = Self(5);
 }
 
-/// Fields of the common configuration, in bytes from its start; each is accessed in its own width (VIRTIO 4.1.4.3).
+/// Registers of the common configuration, from its start; each is accessed in its own width (VIRTIO 4.1.4.3).
 pub mod common {
-    /// RW, 32 bits.
-    pub const DEVICE_FEATURE_SELECT: u32 = 0;
-    /// R, 32 bits.
-    pub const DEVICE_FEATURE: u32 = 4;
-    /// RW, 32 bits.
-    pub const DRIVER_FEATURE_SELECT: u32 = 8;
-    /// RW, 32 bits.
-    pub const DRIVER_FEATURE: u32 = 12;
-    /// RW, 16 bits: MSI-X entry of configuration changes, or [`NO_VECTOR`](crate::virtio::NO_VECTOR).
-    pub const CONFIG_MSIX_VECTOR: u32 = 16;
-    /// R, 16 bits.
-    pub const NUM_QUEUES: u32 = 18;
-    /// RW, 8 bits: a [`Status`](crate::virtio::Status).
-    pub const DEVICE_STATUS: u32 = 20;
-    /// R, 8 bits.
-    pub const CONFIG_GENERATION: u32 = 21;
-    /// RW, 16 bits: the queue that the rest is about.
-    pub const QUEUE_SELECT: u32 = 22;
-    /// RW, 16 bits: reads the most entries, until it is written.
-    pub const QUEUE_SIZE: u32 = 24;
-    /// RW, 16 bits: MSI-X entry of the queue, or [`NO_VECTOR`](crate::virtio::NO_VECTOR).
-    pub const QUEUE_MSIX_VECTOR: u32 = 26;
-    /// RW, 16 bits: 1 starts the queue; 0 must not be written.
-    pub const QUEUE_ENABLE: u32 = 28;
-    /// R, 16 bits.
-    pub const QUEUE_NOTIFY_OFF: u32 = 30;
-    /// RW, 64 bits, as two of 32: descriptor table.
-    pub const QUEUE_DESC: u32 = 32;
-    /// RW, 64 bits, as two of 32: available ring.
-    pub const QUEUE_DRIVER: u32 = 40;
-    /// RW, 64 bits, as two of 32: used ring.
-    pub const QUEUE_DEVICE: u32 = 48;
-    /// R, 16 bits: with VIRTIO_F_NOTIF_CONFIG_DATA.
-    pub const QUEUE_NOTIF_CONFIG_DATA: u32 = 56;
-    /// RW, 16 bits: with VIRTIO_F_RING_RESET.
-    pub const QUEUE_RESET: u32 = 58;
-    /// Length of what is described here, in bytes.
+    use crate::register::{ReadOnly, ReadWrite, Register, Registers};
+
+    /// Which 32 bits [`DEVICE_FEATURE`] shows.
+    pub const DEVICE_FEATURE_SELECT: Register<u32, ReadWrite> = Register::at(0);
+    /// Features that the device offers.
+    pub const DEVICE_FEATURE: Register<u32, ReadOnly> = Register::at(4);
+    /// Which 32 bits [`DRIVER_FEATURE`] shows.
+    pub const DRIVER_FEATURE_SELECT: Register<u32, ReadWrite> = Register::at(8);
+    /// Features that the driver accepts.
+    pub const DRIVER_FEATURE: Register<u32, ReadWrite> = Register::at(12);
+    /// MSI-X entry of configuration changes, or [`NO_VECTOR`](crate::virtio::NO_VECTOR).
+    pub const CONFIG_MSIX_VECTOR: Register<u16, ReadWrite> = Register::at(16);
+    /// Queues.
+    pub const NUM_QUEUES: Register<u16, ReadOnly> = Register::at(18);
+    /// A [`Status`](crate::virtio::Status).
+    pub const DEVICE_STATUS: Register<u8, ReadWrite> = Register::at(20);
+    /// Changes whenever the configuration does.
+    pub const CONFIG_GENERATION: Register<u8, ReadOnly> = Register::at(21);
+    /// The queue that the rest is about.
+    pub const QUEUE_SELECT: Register<u16, ReadWrite> = Register::at(22);
+    /// Reads the most entries, until it is written.
+    pub const QUEUE_SIZE: Register<u16, ReadWrite> = Register::at(24);
+    /// MSI-X entry of the queue, or [`NO_VECTOR`](crate::virtio::NO_VECTOR).
+    pub const QUEUE_MSIX_VECTOR: Register<u16, ReadWrite> = Register::at(26);
+    /// 1 starts the queue; 0 must not be written.
+    pub const QUEUE_ENABLE: Register<u16, ReadWrite> = Register::at(28);
+    /// Where the queue's notification register is.
+    pub const QUEUE_NOTIFY_OFF: Register<u16, ReadOnly> = Register::at(30);
+    /// Lower and upper half of the address of the descriptor table.
+    pub const QUEUE_DESC: Registers<u32, ReadWrite> = Registers::at(32, 2);
+    /// Lower and upper half of the address of the available ring.
+    pub const QUEUE_DRIVER: Registers<u32, ReadWrite> = Registers::at(40, 2);
+    /// Lower and upper half of the address of the used ring.
+    pub const QUEUE_DEVICE: Registers<u32, ReadWrite> = Registers::at(48, 2);
+    /// With VIRTIO_F_NOTIF_CONFIG_DATA.
+    pub const QUEUE_NOTIF_CONFIG_DATA: Register<u16, ReadOnly> = Register::at(56);
+    /// With VIRTIO_F_RING_RESET.
+    pub const QUEUE_RESET: Register<u16, ReadWrite> = Register::at(58);
+    /// Length of the described structure, in bytes.
     pub const BYTES: u32 = 60;
 }
 

@@ -2,7 +2,7 @@
 //! own board's description from a command line: the registers lie in BAR 0, and MSI-X vector v stands for the v-th wired
 //! interrupt (`docs/virtio-mmio-multi-irq.md`). It is no virtio device on PCI.
 
-/// PCI vendor: one that is nobody's.
+/// PCI vendor: an id that is assigned to nobody.
 pub const PCI_VENDOR: u16 = 0xfffe;
 /// PCI device.
 pub const PCI_DEVICE: u16 = 0x564d;

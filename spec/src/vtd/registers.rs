@@ -1,47 +1,48 @@
 //! Registers of a remapping unit (VT-d, "Register Descriptions").
 
+use crate::register::{OneToClear, ReadOnly, ReadWrite, Register, Registers, WriteOnly};
 use bitfield_struct::bitfield;
 
-/// Offset of [`Version`], 32 bits.
-pub const VER: u32 = 0x00;
-/// Offset of [`Capability`], 64 bits.
-pub const CAP: u32 = 0x08;
-/// Offset of [`ExtendedCapability`], 64 bits.
-pub const ECAP: u32 = 0x10;
-/// Offset of the global command, 32 bits. Write-only.
-pub const GCMD: u32 = 0x18;
-/// Offset of the global status, 32 bits. Read-only.
-pub const GSTS: u32 = 0x1c;
-/// Offset of [`FaultStatus`], 32 bits.
-pub const FSTS: u32 = 0x34;
-/// Offset of [`EventControl`] of fault events, 32 bits.
-pub const FECTL: u32 = 0x38;
-/// Offset of the fault event's data, 32 bits.
-pub const FEDATA: u32 = 0x3c;
-/// Offset of the fault event's address, bits 31:0.
-pub const FEADDR: u32 = 0x40;
-/// Offset of the fault event's address, bits 63:32.
-pub const FEUADDR: u32 = 0x44;
-/// Offset of [`QueuePointer`] of the head, 64 bits. Read-only.
-pub const IQH: u32 = 0x80;
-/// Offset of [`QueuePointer`] of the tail, 64 bits.
-pub const IQT: u32 = 0x88;
-/// Offset of [`QueueAddress`], 64 bits.
-pub const IQA: u32 = 0x90;
-/// Offset of the invalidation completion status, 32 bits.
-pub const ICS: u32 = 0x9c;
-/// Offset of [`EventControl`] of invalidation completion events, 32 bits.
-pub const IECTL: u32 = 0xa0;
-/// Offset of that event's data, 32 bits.
-pub const IEDATA: u32 = 0xa4;
-/// Offset of that event's address, bits 31:0.
-pub const IEADDR: u32 = 0xa8;
-/// Offset of that event's address, bits 63:32.
-pub const IEUADDR: u32 = 0xac;
-/// Offset of [`QueueError`], 64 bits. Read-only.
-pub const IQERCD: u32 = 0xb0;
-/// Offset of [`TableAddress`], 64 bits.
-pub const IRTA: u32 = 0xb8;
+/// The [`Version`].
+pub const VER: Register<u32, ReadOnly> = Register::at(0x00);
+/// The [`Capability`].
+pub const CAP: Register<u64, ReadOnly> = Register::at(0x08);
+/// The [`ExtendedCapability`].
+pub const ECAP: Register<u64, ReadOnly> = Register::at(0x10);
+/// Global command: a [`GlobalCommand`].
+pub const GCMD: Register<u32, WriteOnly> = Register::at(0x18);
+/// Global status: a [`GlobalStatus`].
+pub const GSTS: Register<u32, ReadOnly> = Register::at(0x1c);
+/// The [`FaultStatus`].
+pub const FSTS: Register<u32, OneToClear> = Register::at(0x34);
+/// [`EventControl`] of fault events.
+pub const FECTL: Register<u32, ReadWrite> = Register::at(0x38);
+/// The fault event's data.
+pub const FEDATA: Register<u32, ReadWrite> = Register::at(0x3c);
+/// The fault event's address, bits 31:0.
+pub const FEADDR: Register<u32, ReadWrite> = Register::at(0x40);
+/// The fault event's address, bits 63:32.
+pub const FEUADDR: Register<u32, ReadWrite> = Register::at(0x44);
+/// [`QueuePointer`] of the head.
+pub const IQH: Register<u64, ReadOnly> = Register::at(0x80);
+/// [`QueuePointer`] of the tail.
+pub const IQT: Register<u64, ReadWrite> = Register::at(0x88);
+/// The [`QueueAddress`].
+pub const IQA: Register<u64, ReadWrite> = Register::at(0x90);
+/// The invalidation completion status.
+pub const ICS: Register<u32, OneToClear> = Register::at(0x9c);
+/// [`EventControl`] of invalidation completion events.
+pub const IECTL: Register<u32, ReadWrite> = Register::at(0xa0);
+/// That event's data.
+pub const IEDATA: Register<u32, ReadWrite> = Register::at(0xa4);
+/// That event's address, bits 31:0.
+pub const IEADDR: Register<u32, ReadWrite> = Register::at(0xa8);
+/// That event's address, bits 63:32.
+pub const IEUADDR: Register<u32, ReadWrite> = Register::at(0xac);
+/// The [`QueueError`].
+pub const IQERCD: Register<u64, ReadOnly> = Register::at(0xb0);
+/// The [`TableAddress`].
+pub const IRTA: Register<u64, ReadWrite> = Register::at(0xb8);
 
 /// Version register.
 #[bitfield(u32)]
@@ -325,6 +326,10 @@ pub struct TableAddress {
 
 /// Bytes of one fault record.
 pub const FAULT_RECORD_SIZE: u32 = 16;
+/// A fault record's halves, behind its own offset: each a part of a [`FaultRecord`].
+pub const FAULT_RECORD: Registers<u64, ReadOnly> = Registers::at(0, 2);
+/// The last 32 bits of a fault record, behind its own offset: a write of F clears the record.
+pub const FAULT_RECORD_CLEAR: Register<u32, OneToClear> = Register::at(12);
 
 /// Fault recording register, 128 bits, as an interrupt fault fills it: for other faults bits 63:12 are an address.
 /// Software clears a record by writing 1 to F, in the last of its four 32-bit parts.

@@ -1,4 +1,4 @@
-//! Builds the killers of a mutant, and finds the programs that come out of it.
+//! Builds the killers of a mutant, and finds the resulting programs.
 
 use super::copy::Copy;
 use super::patch::Suite;
@@ -11,7 +11,7 @@ const PROFILE: &str = "mutants";
 /// A test program.
 pub(crate) struct Program {
     pub(crate) file: PathBuf,
-    /// Where it runs: its package's folder.
+    /// The folder in which it runs: its package's.
     pub(crate) folder: PathBuf,
 }
 
@@ -30,12 +30,12 @@ pub(crate) fn test(copy: &Copy, suite: &Suite) -> Result<Program, String> {
     programs(&messages).next().ok_or(format!("{package} has no test program {}", suite.target))
 }
 
-/// Runs cargo in the copy; what it says of what it built.
+/// Runs cargo in the copy; returns its messages.
 fn cargo(copy: &Copy, loom: bool, arguments: &[&str]) -> Result<String, String> {
     let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
     cargo.current_dir(&copy.root).args(arguments).args(["--quiet", "--locked", "--profile", PROFILE]);
     cargo.args(["--message-format", "json-render-diagnostics"]).stderr(Stdio::piped());
-    // A model of interleavings shares nothing that is built with the ordinary tests.
+    // A loom model shares no build results with the ordinary tests.
     cargo.arg("--target-dir").arg(if loom { copy.target.join("loom") } else { copy.target.clone() });
     cargo.env_remove("CARGO_TARGET_DIR").env_remove("RUSTFLAGS");
     if loom {

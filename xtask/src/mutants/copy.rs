@@ -1,4 +1,5 @@
-//! The copy of the tree in which mutants are built: under `target/`, kept from run to run, so that builds stay warm.
+//! The copy of the tree in which mutants are built. It lies under `target/` and is kept from run to run, so builds
+//! stay warm.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,12 +10,12 @@ use std::process::Command;
 pub(crate) struct Copy {
     /// Where it lies.
     pub(crate) root: PathBuf,
-    /// Its folder for what is built, apart from it.
+    /// The folder of its build results, outside the copy.
     pub(crate) target: PathBuf,
 }
 
 impl Copy {
-    /// The copy for job number `job`, made equal to the files at `from` that git tracks, as they are now.
+    /// The copy for job number `job`. Makes it equal to the present files at `from` that git tracks.
     pub(crate) fn new(from: &Path, job: usize) -> Result<Self, String> {
         let folder = from.join("target/mutants");
         let copy = Self { root: folder.join(format!("tree-{job}")), target: folder.join(format!("build-{job}")) };
@@ -34,11 +35,11 @@ impl Copy {
     }
 }
 
-/// Makes `to` what `from` is. A file that is so already keeps its time: nothing is built anew for it.
+/// Makes `to` equal to `from`. A file that is already equal keeps its time, so cargo does not rebuild it.
 fn renew(from: &Path, to: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", to.display());
     let Ok(content) = fs::read(from) else {
-        // Tracked, and deleted in the tree.
+        // Git tracks the file, and the tree no longer has it.
         return Ok(());
     };
     if fs::read(to).is_ok_and(|present| present == content) {

@@ -1,44 +1,51 @@
-//! Puts mutants into one copy of the tree and asks the killers.
+//! Applies mutants to one copy of the tree and runs the killers.
 
 use super::copy::Copy;
 use super::patch::{Mutant, Suite};
-use super::{Kill, Killed, build, kill, mix};
+use super::{Kill, Killed, Options, build, kill, mix};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long check may look for a defect.
-const SEARCH: [&str; 2] = ["--minutes", "1"];
-/// How long it looks at the tree as it is; what it finds later is held against that too ([`Hunter::prove_clean`]).
+/// How long check searches the unchanged tree; later findings count against that too ([`Hunter::prove_clean`]).
 const GLANCE: [&str; 2] = ["--seeds", "30"];
-/// When it is taken to hang. It knows by itself when a history does not end, and needs a minute for it.
+/// Check hangs if it runs on for this long. It notices by itself when a history does not end, and needs a minute for
+/// it.
 const CHECK_LIMIT: Duration = Duration::from_secs(150);
-/// How long it looks on behind a history that is wrong without the defect too.
+/// How long check searches on after a history that fails without the defect too.
 const SEARCH_LIMIT: Duration = Duration::from_secs(60);
-/// When a test program is taken to hang: after so many times as long as it takes without a defect, and this at least.
+/// A test program hangs if it takes this many times as long as without a defect, and at least this long.
 const TESTS_FACTOR: u32 = 3;
 const TESTS_LIMIT_MIN: Duration = Duration::from_secs(10);
-/// The same, while that is not known.
+/// The limit while its usual time is not known.
 const TESTS_LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) struct Hunter {
     copy: Copy,
     seed: u64,
-    /// `campanile check` of the tree as it is.
+    /// How long check may look for a defect.
+    minutes: String,
+    /// `campanile check` of the unchanged tree.
     check: Option<PathBuf>,
-    /// How long test programs take that were found content with the tree as it is.
+    /// Run times of test programs that passed on the unchanged tree.
     content: BTreeMap<Suite, Duration>,
-    /// What check found in the tree as it is. It kills no mutant, and fails the run.
+    /// Check's findings in the unchanged tree. They kill no mutant, and fail the run.
     pub(super) troubles: Vec<String>,
 }
 
 impl Hunter {
-    /// A hunter with a copy of its own. Without a defect check must be content, or every mutant would seem to die.
-    pub(super) fn new(root: &Path, job: usize, seed: u64, asks_check: bool) -> Result<Self, String> {
-        let mut hunter =
-            Self { copy: Copy::new(root, job)?, seed, check: None, content: BTreeMap::new(), troubles: Vec::new() };
-        if asks_check {
+    /// A hunter with a copy of its own. Check must pass without a defect, or every mutant would seem to die.
+    pub(super) fn new(root: &Path, job: usize, seed: u64, options: &Options) -> Result<Self, String> {
+        let mut hunter = Self {
+            copy: Copy::new(root, job)?,
+            seed,
+            minutes: options.minutes.clone(),
+            check: None,
+            content: BTreeMap::new(),
+            troubles: Vec::new(),
+        };
+        if !options.without_check {
             println!("building `campanile check`, and asking it about the tree as it is");
             let program = build::check(&hunter.copy)?;
             let seed = mix(seed, &format!("job {job}"));
@@ -52,7 +59,7 @@ impl Hunter {
         Ok(hunter)
     }
 
-    /// Puts a defect in, has it found, and takes it out again.
+    /// Applies a defect, runs the killers, and removes the defect again.
     pub(super) fn kill(&mut self, mutant: &Mutant) -> Result<Killed, String> {
         mutant.apply(&self.copy.root)?;
         let found = self.find(mutant);
@@ -65,7 +72,7 @@ impl Hunter {
         Ok(Killed { mutant: mutant.name.clone(), kill, seconds: ran.as_secs_f64() })
     }
 
-    /// Asks the killers in turn. Says which tests found the defect, and how long all ran.
+    /// Runs the killers in turn. Returns which of them found the defect, and how long all ran.
     fn find<'a>(&mut self, mutant: &'a Mutant) -> Result<(Kill, Option<&'a Suite>, Duration), String> {
         let mut ran = Duration::ZERO;
         if self.check.is_some() {
@@ -89,7 +96,7 @@ impl Hunter {
         Ok((Kill::None, None, ran))
     }
 
-    /// Tests that found something must be content with the tree as it is.
+    /// Tests that found the defect must pass on the unchanged tree.
     fn prove_content(&mut self, suite: &Suite) -> Result<(), String> {
         if self.content.contains_key(suite) {
             return Ok(());
@@ -109,12 +116,13 @@ impl Hunter {
         self.copy.target.join("killer.log")
     }
 
-    /// `campanile check` from `seed` on, until it finds a history that is right without the defect, or its time is over.
+    /// Runs `campanile check` from `seed` on, until it finds a history that passes without the defect, or its time is
+    /// over.
     fn search(&mut self, program: &Path, mut seed: u64) -> Result<(Option<String>, Duration), String> {
         let (mut ran, mut limit) = (Duration::ZERO, CHECK_LIMIT);
         loop {
             let started = Instant::now();
-            let found = self.ask_check(program, seed, SEARCH, limit)?;
+            let found = self.ask_check(program, seed, ["--minutes", &self.minutes], limit)?;
             ran += started.elapsed();
             let Some(found) = found else { return Ok((None, ran)) };
             if self.is_clean(&found)? {
@@ -130,8 +138,8 @@ impl Hunter {
         }
     }
 
-    /// `campanile check` from `seed` on: what it found, if it found something. Time that ran out under a limit of its
-    /// own is nothing.
+    /// Runs `campanile check` from `seed` on; returns its finding, if any. Running into its own time limit is no
+    /// finding.
     fn ask_check(
         &self,
         program: &Path,
@@ -142,7 +150,7 @@ impl Hunter {
         let json = self.copy.target.join("check.json");
         let mut command = self.command(program);
         command.args(["--seed", &seed.to_string(), "--no-shrink"]).args(length).arg("--json").arg(&json);
-        // What an earlier run said is not this one's word.
+        // The report of an earlier run must not count for this one.
         _ = std::fs::remove_file(&json);
         let ended = kill::run(&mut command, &self.log(), limit, |_| false)?;
         let by = match ended.status {
@@ -155,7 +163,7 @@ impl Hunter {
         Ok(Some(found(&said).unwrap_or(Found { by, seed, replay: Vec::new() })))
     }
 
-    /// Whether the history that check found wrong is right without the defect.
+    /// True if the history that failed under the defect passes without it.
     fn is_clean(&self, found: &Found) -> Result<bool, String> {
         let Some(program) = self.check.as_ref().filter(|_| !found.replay.is_empty()) else { return Ok(true) };
         let ended = kill::run(self.command(program).args(&found.replay), &self.log(), CHECK_LIMIT, |_| false)?;
@@ -169,12 +177,12 @@ impl Hunter {
     }
 }
 
-/// What check found.
+/// A finding of check.
 struct Found {
-    /// The checker that did, and which way the history failed.
+    /// The checker that found it, and the kind of failure.
     by: String,
     seed: u64,
-    /// What runs that history again.
+    /// The command line that runs the history again.
     replay: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Runs the killers of a mutant against time.
+//! Runs the killers of a mutant with a time limit.
 
 use super::build::Program;
 use super::patch::Suite;
@@ -7,17 +7,17 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How often a running program is looked at.
+/// Time between two looks at a running program.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// How a program ended.
 pub(crate) struct Ended {
-    /// None: it did not, and was ended.
+    /// None: the program did not end by itself, and was ended.
     pub(crate) status: Option<ExitStatus>,
     pub(crate) output: String,
 }
 
-/// Runs `command` for `limit` at most, or until what it says is `enough`. Its output is in `log`.
+/// Runs `command` for `limit` at most, or until its output is `enough`. The output is in `log`.
 pub(crate) fn run(
     command: &mut Command,
     log: &Path,
@@ -44,13 +44,14 @@ pub(crate) fn run(
     Ok(Ended { status, output: said().map_err(failed)? })
 }
 
-/// Runs the chosen tests of a program; the first that failed, if one did.
+/// Runs the chosen tests of a program; returns the first that failed, if any.
 pub(crate) fn tests(program: &Program, suite: &Suite, log: &Path, limit: Duration) -> Result<Option<String>, String> {
     let mut command = Command::new(&program.file);
     command.current_dir(&program.folder).args(&suite.choice).env("CARGO_MANIFEST_DIR", &program.folder);
-    // A property that fails is enough: its smallest case takes long, and would be tried first on the next mutant.
+    // The failure of a property is enough: shrinking takes long, and its smallest case would run first on the next
+    // mutant.
     command.env("PROPTEST_MAX_SHRINK_ITERS", "0").env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1");
-    // Others of its tests may wait for ever for one that has failed.
+    // Other tests of the program may wait for ever for a test that has failed.
     let ended = run(&mut command, log, limit, |output| output.contains(" ... FAILED"))?;
     let place = format!("{}/{}", suite.package.trim_start_matches("campanile-"), suite.target);
     Ok(match ended.status {
@@ -67,7 +68,7 @@ pub(crate) fn tests(program: &Program, suite: &Suite, log: &Path, limit: Duratio
     })
 }
 
-/// The first test that libtest says has failed.
+/// The first test that libtest reports as failed.
 fn failure(output: &str) -> Option<&str> {
     output.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"))
 }

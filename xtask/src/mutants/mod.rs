@@ -1,7 +1,8 @@
-//! `cargo xtask mutants`: known defects, each put into a copy of the tree, built, and asked to be found.
+//! `cargo xtask mutants`: applies each known defect to a copy of the tree, builds it, and looks for a check that finds
+//! it.
 //!
-//! `campanile check` is asked first, with a seed that is drawn anew in each run; then, when it finds nothing, the tests
-//! that the patch names. Copy and builds lie in `target/mutants/` and are kept.
+//! `campanile check` runs first, with a new random seed in each run. If it finds nothing, the tests that the patch
+//! names run. Copy and builds lie in `target/mutants/` and are kept.
 
 mod build;
 mod copy;
@@ -24,6 +25,7 @@ pub(crate) const USAGE: &str =
            --seed S       of the draws; without it, from the clock
            --jobs N       so many side by side (1)
            --json FILE    what was found: [{mutant, killed_by, seconds}]
+           --minutes M    how long check may look for a defect (1)
            --without check   ask the tests alone
            --table FILE…  write the table of docs/reliability.md from such files";
 
@@ -68,16 +70,16 @@ impl Kill {
     }
 }
 
-/// What became of a mutant.
+/// The result for a mutant.
 #[derive(Clone, Debug)]
 struct Killed {
     mutant: String,
     kill: Kill,
-    /// Of running, without building.
+    /// Run time, without building.
     seconds: f64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Options {
     verify: bool,
     sample: Option<usize>,
@@ -85,12 +87,30 @@ struct Options {
     seed: Option<u64>,
     jobs: usize,
     json: Option<PathBuf>,
+    /// How long check may look for a defect; `campanile check` reads the number.
+    minutes: String,
     without_check: bool,
     table: Vec<String>,
 }
 
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            verify: false,
+            sample: None,
+            only: None,
+            seed: None,
+            jobs: 1,
+            json: None,
+            minutes: "1".into(),
+            without_check: false,
+            table: Vec::new(),
+        }
+    }
+}
+
 fn parse(arguments: &[&str]) -> Result<Options, String> {
-    let mut options = Options { jobs: 1, ..Options::default() };
+    let mut options = Options::default();
     let mut rest = arguments.iter();
     while let Some(&option) = rest.next() {
         let mut value = || rest.next().copied().ok_or(format!("{option} takes a value"));
@@ -102,6 +122,7 @@ fn parse(arguments: &[&str]) -> Result<Options, String> {
             "--seed" => options.seed = Some(number(value()?)?),
             "--jobs" => options.jobs = number(value()?)?.max(1) as usize,
             "--json" => options.json = Some(value()?.into()),
+            "--minutes" => options.minutes = value()?.to_owned(),
             "--without" if value()? == "check" => options.without_check = true,
             "--table" => options.table = rest.by_ref().map(|file| (*file).to_owned()).collect(),
             _ => return Err(format!("{option} is no option of `cargo xtask mutants`")),
@@ -110,7 +131,7 @@ fn parse(arguments: &[&str]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Does what `arguments` say, and returns what failed.
+/// Does what `arguments` ask, and returns the failures.
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> Vec<String> {
     match parse(arguments).and_then(|options| act(root, &options)) {
         Ok(findings) => findings,
@@ -137,14 +158,14 @@ fn act(root: &Path, options: &Options) -> Result<Vec<String>, String> {
     }
     let (killed, mut findings) = hunt(root, &chosen, options, seed)?;
     if options.sample.is_some() {
-        // What the tree itself lacks is the full run's finding, and that of check's own run; it killed nothing here.
+        // A defect of the tree itself is for the full run and for check's own run to report; it killed no mutant here.
         findings.drain(..).for_each(|finding| println!("{finding}"));
     }
     findings.extend(judge(root, &killed, options));
     Ok(findings)
 }
 
-/// The mutants that were asked for.
+/// The mutants that `arguments` name.
 fn choose(mut mutants: Vec<Mutant>, options: &Options, seed: u64) -> Vec<Mutant> {
     if let Some(only) = &options.only {
         mutants.retain(|mutant| mutant.name.contains(only.as_str()));
@@ -165,13 +186,13 @@ fn mix(seed: u64, name: &str) -> u64 {
     z ^ z >> 31
 }
 
-/// Kills the mutants, in as many copies as there are jobs. Also says what check found in the tree as it is.
+/// Runs the mutants, in as many copies as there are jobs. Also returns check's findings in the unchanged tree.
 fn hunt(root: &Path, mutants: &[Mutant], options: &Options, seed: u64) -> Result<(Vec<Killed>, Vec<String>), String> {
     let jobs = options.jobs.min(mutants.len());
     let queue = Mutex::new(mutants.iter().enumerate());
     let (results, troubles) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     let work = |job| -> Result<(), String> {
-        let mut hunter = Hunter::new(root, job, seed, !options.without_check)?;
+        let mut hunter = Hunter::new(root, job, seed, options)?;
         loop {
             let Some((number, mutant)) = queue.lock().expect("a job died").next() else {
                 troubles.lock().expect("a job died").append(&mut hunter.troubles);
@@ -197,7 +218,7 @@ fn hunt(root: &Path, mutants: &[Mutant], options: &Options, seed: u64) -> Result
     Ok((killed, troubles.into_inner().expect("no job is left")))
 }
 
-/// After each mutant: what a long run has found is not lost with it.
+/// Written after each mutant, so that an interrupted long run keeps its results.
 fn write_json(file: &Path, results: &[(usize, Killed)]) -> Result<(), String> {
     let mut rows: Vec<_> = results.iter().collect();
     rows.sort_by_key(|(number, _)| *number);
@@ -205,7 +226,7 @@ fn write_json(file: &Path, results: &[(usize, Killed)]) -> Result<(), String> {
     std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// What is printed last, and what failed.
+/// The last lines of the output, and the failures.
 fn judge(root: &Path, killed: &[Killed], options: &Options) -> Vec<String> {
     let share =
         |is: fn(&Kill) -> bool| 100.0 * killed.iter().filter(|row| is(&row.kill)).count() as f64 / killed.len() as f64;

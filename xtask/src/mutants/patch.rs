@@ -10,7 +10,7 @@ pub(crate) struct Suite {
     pub(crate) package: String,
     /// `lib`, or the name of a file in `tests/`.
     pub(crate) target: String,
-    /// What libtest is told: parts of names, or `--skip` with one.
+    /// Arguments for libtest: parts of names, or `--skip` with one.
     pub(crate) choice: Vec<String>,
     /// Built with `--cfg loom`: every interleaving of a small model.
     pub(crate) loom: bool,
@@ -21,17 +21,17 @@ pub(crate) struct Suite {
 pub(crate) struct Mutant {
     /// The file's name without its ending.
     pub(crate) name: String,
-    /// All of it: a run goes on with what it has read.
+    /// The whole patch, read once: the run keeps using it even if the file changes.
     text: String,
-    /// What is wrong.
+    /// The defect.
     pub(crate) defect: String,
     /// What a user would have suffered.
     pub(crate) suffers: String,
     /// Where it was seen, or the rule that it breaks.
     pub(crate) source: String,
-    /// Why nothing finds it, for one that is known to survive.
+    /// Why no check finds it, for a mutant that is known to survive.
     pub(crate) survives: Option<String>,
-    /// What is asked when `campanile check` does not find it.
+    /// The tests that run if `campanile check` does not find it.
     pub(crate) suites: Vec<Suite>,
 }
 
@@ -82,7 +82,8 @@ fn suite(value: &str, loom: bool) -> Result<Suite, String> {
     Ok(Suite { package, target, choice: words.collect(), loom })
 }
 
-/// A `git` that takes `folder` for no part of a repository: inside one it would pass over patches of other folders.
+/// A `git` that treats `folder` as outside any repository. Inside a repository, git would skip patches of other
+/// folders.
 fn git(folder: &Path) -> Command {
     let mut git = Command::new("git");
     git.current_dir(folder).env("GIT_CEILING_DIRECTORIES", folder.parent().unwrap_or(folder)).arg("apply");
@@ -90,17 +91,17 @@ fn git(folder: &Path) -> Command {
 }
 
 impl Mutant {
-    /// Whether it applies to the tree at `root`.
+    /// True if the patch applies to the tree at `root`.
     pub(crate) fn check(&self, root: &Path) -> Result<(), String> {
         self.run(git(root).arg("--check"))
     }
 
-    /// Puts the defect into the tree at `root`.
+    /// Applies the defect to the tree at `root`.
     pub(crate) fn apply(&self, root: &Path) -> Result<(), String> {
         self.run(&mut git(root))
     }
 
-    /// Takes it out again.
+    /// Removes the defect again.
     pub(crate) fn mend(&self, root: &Path) -> Result<(), String> {
         self.run(git(root).arg("--reverse"))
     }
@@ -109,7 +110,7 @@ impl Mutant {
         let failed = |error: std::io::Error| format!("git: {error}");
         let mut child =
             git.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(failed)?;
-        // Git reads all of it before it says anything.
+        // Git reads the whole patch before it prints anything.
         child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(self.text.as_bytes())).map_err(failed)?;
         let output = child.wait_with_output().map_err(failed)?;
         if output.status.success() {
@@ -145,7 +146,7 @@ mod tests {
         assert!(parse(Path::new("x"), "Defect: x").is_err());
     }
 
-    /// What `cargo xtask mutants --verify` says, in every run of the tests.
+    /// The check of `cargo xtask mutants --verify`, in every run of the tests.
     #[test]
     fn every_patch_of_the_house_applies() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a room of the house");

@@ -10,7 +10,7 @@ const DOCUMENT: &str = "docs/reliability.md";
 const BEGIN: &str = "<!-- kill table: begin, written by cargo xtask mutants --table -->\n";
 const END: &str = "<!-- kill table: end -->";
 
-/// What runs found, a line a mutant: `[{"mutant": …, "killed_by": …, "seconds": …}]`.
+/// Results of runs, one line per mutant: `[{"mutant": …, "killed_by": …, "seconds": …}]`.
 pub(super) fn to_json<'a>(killed: impl Iterator<Item = &'a Killed>) -> String {
     let rows = killed.map(|row| {
         let seconds = (row.seconds * 10.0).round() / 10.0;
@@ -33,8 +33,8 @@ fn from_json(text: &str) -> Result<Vec<Killed>, String> {
     rows.iter().map(|value| row(value).ok_or(format!("{value} is no row of a run"))).collect()
 }
 
-/// Writes what the runs of `files` found into the document; a later file's rows replace an earlier one's. A mutant that
-/// none of them has is shown as not run.
+/// Writes the results of `files` into the document; rows of a later file replace those of an earlier one. A mutant
+/// without a row is shown as not run.
 pub(super) fn write(root: &Path, files: &[String]) -> Result<(), String> {
     let mut killed = BTreeMap::new();
     for file in files {
@@ -90,7 +90,7 @@ fn summary(mutants: &[Mutant], killed: &BTreeMap<String, Killed>) -> String {
     format!("{} mutants: {all} killed, {check} of them by `check` alone.{not_run}\n\n", rows.len())
 }
 
-/// What is wrong with the table: every mutant has a row, and every row a mutant.
+/// Checks the table: every mutant has a row, and every row a mutant. Returns the differences.
 pub(crate) fn check(root: &Path) -> Vec<String> {
     let Ok(text) = std::fs::read_to_string(root.join(DOCUMENT)) else { return Vec::new() };
     let (mutants, rows) = match (load(root), rows(&text)) {

@@ -3,16 +3,16 @@
 //! Source: Arm Architecture Reference Manual (DDI 0487); PSCI (DEN 0022); semihosting (DUI 0471).
 #![allow(unsafe_code)]
 
-mod registers;
 mod tree;
 mod uart;
 
-pub(crate) use registers::Registers;
+pub(crate) use metal::Registers;
 pub(crate) use tree::{Platform, Window};
-pub(crate) use uart::{UART_BASE, write_byte};
+pub(crate) use uart::{UART, write_byte};
 
 use crate::kernel::{self, cpu::Exception};
 use core::arch::{asm, global_asm};
+use metal::{Clock, Mmio, Timer};
 
 global_asm!(include_str!("start.s"));
 
@@ -43,11 +43,11 @@ const fn table() -> Table {
 unsafe extern "C" {
     static __image_end: u8;
     fn _start_secondary();
-    /// Leaves this stack for `next`, and says in `save` where it was left.
+    /// Saves this stack's pointer in `save`, and switches to the stack `next`.
     pub(crate) fn switch_stack(save: *mut usize, next: usize);
 }
 
-/// The first address behind the image.
+/// The first address after the image.
 pub(crate) fn image_end() -> usize {
     (&raw const __image_end).addr()
 }
@@ -55,6 +55,7 @@ pub(crate) fn image_end() -> usize {
 #[unsafe(no_mangle)]
 extern "C" fn boot_cpu_main(exception_level: u64) -> ! {
     set_cpu(0);
+    CLOCK.set_rate_of_cpu();
     kernel::main(tree::read(exception_level as u8))
 }
 
@@ -64,7 +65,7 @@ extern "C" fn secondary_cpu_main(cpu: u64) -> ! {
     kernel::secondary_main()
 }
 
-/// Kinds of [`exception_entry`]'s in start.s: 0 synchronous, 1 IRQ, 2 FIQ, 3 SError; from 16 on unexpected ones.
+/// Kinds that `exception_entry` in start.s passes: 0 synchronous, 1 IRQ, 2 FIQ, 3 SError; 16 and above unexpected.
 #[unsafe(no_mangle)]
 extern "C" fn exception(kind: u64, elr: u64) {
     match kind {
@@ -88,73 +89,25 @@ pub(crate) fn cpu() -> u32 {
 }
 
 fn set_cpu(cpu: u32) {
-    // SAFETY: TPIDR_EL1 is software's own.
+    // SAFETY: TPIDR_EL1 is reserved for software.
     unsafe { asm!("msr tpidr_el1, {}", in(reg) u64::from(cpu), options(nomem, nostack)) };
 }
 
-/// Masks IRQs; whether they were unmasked.
-#[inline]
-pub(crate) fn interrupts_off() -> bool {
-    let daif: u64;
-    // SAFETY: masking is always sound; it is a compiler barrier too.
-    unsafe { asm!("mrs {}, daif", "msr daifset, #2", out(reg) daif, options(nostack, preserves_flags)) };
-    daif & 1 << 7 == 0
-}
+/// The generic timer's virtual count.
+pub(crate) static CLOCK: Clock = Clock::new();
 
-/// Unmasks IRQs.
-#[inline]
-pub(crate) fn interrupts_on() {
-    // SAFETY: whoever calls it is ready for interrupts; it is a compiler barrier too.
-    unsafe { asm!("msr daifclr, #2", options(nostack, preserves_flags)) };
-}
-
-/// Waits for an interrupt, with IRQs masked, so that none can come between the look and the wait (DDI 0487 D1.6.2);
-/// takes it as it unmasks them.
-#[inline]
-pub(crate) fn wait_for_interrupt() {
-    // SAFETY: as above.
-    unsafe { asm!("dsb sy", "wfi", "msr daifclr, #2", "isb", options(nostack)) };
-}
-
-/// Nanoseconds of the generic timer's virtual count.
-#[inline]
-pub(crate) fn now_ns() -> u64 {
-    let (count, frequency): (u64, u64);
-    // SAFETY: plain reads of system registers.
-    unsafe {
-        asm!("isb", "mrs {}, cntvct_el0", "mrs {}, cntfrq_el0", out(reg) count, out(reg) frequency, options(nostack));
-    }
-    (u128::from(count) * 1_000_000_000 / u128::from(frequency)) as u64
-}
-
-/// Has the virtual timer (PPI 27) interrupt in `ns`; none: never.
+/// Programs the virtual timer (PPI 27) to interrupt in `ns`; `None` stops it.
 pub(crate) fn set_timer(ns: Option<u64>) {
-    let (ticks, control) = ticks(ns);
-    // SAFETY: the virtual timer is this kernel's alone.
-    unsafe {
-        asm!("msr cntv_tval_el0, {}", "msr cntv_ctl_el0, {}", "isb", in(reg) ticks, in(reg) control, options(nostack));
-    }
+    Timer::Virtual.arm(ns);
 }
 
-/// The same with the physical timer (PPI 30), for the cases.
-pub(crate) fn set_physical_timer(ns: Option<u64>) {
-    let (ticks, control) = ticks(ns);
-    // SAFETY: the physical timer is the cases' alone.
-    unsafe {
-        asm!("msr cntp_tval_el0, {}", "msr cntp_ctl_el0, {}", "isb", in(reg) ticks, in(reg) control, options(nostack));
-    }
+/// The window of `len_bytes` at `base`.
+pub(crate) const fn window(base: usize, len_bytes: u32) -> Registers {
+    // SAFETY: `TABLE` maps devices one to one, and RAM lies elsewhere; the caller names a device.
+    Registers::Mmio(unsafe { Mmio::new(base, len_bytes) })
 }
 
-/// A timer's TVAL and CTL.
-fn ticks(ns: Option<u64>) -> (u64, u64) {
-    let frequency: u64;
-    // SAFETY: a plain read of a system register.
-    unsafe { asm!("mrs {}, cntfrq_el0", out(reg) frequency, options(nomem, nostack)) };
-    let ticks = |ns: u64| (u128::from(frequency) * u128::from(ns)).div_ceil(1_000_000_000) as u64;
-    ns.map_or((0, 0), |ns| (ticks(ns).min(0x7fff_ffff), 1))
-}
-
-/// The stack pointer of a thread that has not run, on a stack that ends at `top`: [`switch_stack`] returns to `entry`.
+/// The initial stack pointer of a new thread whose stack ends at `top`: [`switch_stack`] returns to `entry`.
 pub(crate) fn new_stack(top: usize, entry: extern "C" fn() -> !) -> usize {
     let frame = top - 96;
     // SAFETY: the caller owns the stack below `top`; x30 is the last of the twelve registers of the frame.
@@ -165,14 +118,14 @@ pub(crate) fn new_stack(top: usize, entry: extern "C" fn() -> !) -> usize {
     frame
 }
 
-/// Starts `cpu` on a stack that ends at `top`. The number of the CPU lies there.
+/// Starts `cpu` on a stack that ends at `top`. The CPU's number lies at `top`.
 ///
 /// # Errors
-/// What PSCI answers, when not 0 (DEN 0022, CPU_ON).
+/// PSCI's return value, when not 0 (DEN 0022, CPU_ON).
 pub(crate) fn start_cpu(platform: &Platform, cpu: u32, top: usize) -> Result<(), i64> {
     const CPU_ON: u64 = 0xc400_0003;
     let top = top - 16;
-    // SAFETY: the caller lends the stack to that CPU for ever.
+    // SAFETY: the caller gives the stack to that CPU for ever.
     unsafe { *(top as *mut u64) = cpu.into() };
     let affinity = platform.affinities[cpu as usize];
     let entry = _start_secondary as *const () as u64;
@@ -192,7 +145,7 @@ pub(crate) fn start_cpu(platform: &Platform, cpu: u32, top: usize) -> Result<(),
 /// Ends the machine with an exit code (semihosting, SYS_EXIT_EXTENDED with ADP_Stopped_ApplicationExit).
 pub(crate) fn exit(code: u8) -> ! {
     let block = [0x20026_u64, code.into()];
-    // SAFETY: the host reads the block, and does not come back.
+    // SAFETY: the host reads the block, and the call does not return.
     unsafe { asm!("hlt #0xf000", in("x0") 0x20, in("x1") block.as_ptr(), options(nostack)) };
     loop {
         // SAFETY: nothing is left to do.

@@ -1,4 +1,4 @@
-//! What the machine is made of, from its device tree.
+//! The machine's hardware, read from its device tree.
 #![allow(unsafe_code)]
 
 use crate::kernel::{EarlyPlatform, Pcie};
@@ -25,7 +25,7 @@ pub(crate) struct Platform {
     pub(crate) command_line: String,
     /// MPIDR_EL1 of each CPU.
     pub(crate) affinities: Vec<u64>,
-    /// PSCI is reached by SMC, else by HVC.
+    /// True if the kernel calls PSCI by SMC; otherwise by HVC.
     pub(crate) psci_smc: bool,
     pub(crate) gic_version: u8,
     pub(crate) distributor: Window,
@@ -39,7 +39,7 @@ pub(crate) struct Platform {
 }
 
 impl Platform {
-    /// How many CPUs it has.
+    /// Number of CPUs.
     pub(crate) fn cpus(&self) -> u32 {
         self.affinities.len() as u32
     }
@@ -62,7 +62,7 @@ fn cells(node: &FdtNode<'_, '_>, property: &str) -> Vec<u32> {
 /// size; in 25:24 of the first, 2 is the memory below 4 GiB.
 fn pcie(node: &FdtNode<'_, '_>) -> Option<Pcie> {
     const MEMORY_32: u32 = 2;
-    // What a device writes with its messages is its requester id: all of them, from 0 to 0.
+    // A device writes its requester id with its messages. The map covers all ids, from 0 to 0.
     let map = cells(node, "msi-map");
     assert!(map.len() == 4 && map[0] == 0 && map[2] == 0, "msi-map {map:x?} changes requester ids");
     let ranges = cells(node, "ranges");
@@ -73,7 +73,7 @@ fn pcie(node: &FdtNode<'_, '_>) -> Option<Pcie> {
     Some(Pcie { ecam: windows(node).first()?.base, free: cpu..cpu + wide(memory[5], memory[6]) })
 }
 
-/// What only needs the tree and no heap.
+/// Data that is available from the tree before there is a heap.
 pub(super) struct Early {
     tree: Fdt<'static>,
     exception_level: u8,

@@ -1,20 +1,20 @@
 //! The console: a PL011 (Arm DDI 0183), transmitting by polling.
-#![allow(unsafe_code)]
+
+use super::window;
+use hal::Regs;
+use metal::Registers;
 
 /// QEMU's virt machine, first UART.
-pub(crate) const UART_BASE: usize = 0x0900_0000;
+pub(crate) const UART: Registers = window(0x0900_0000, 0x1000);
 /// Data register.
-const DR: usize = 0x000;
+const DR: u32 = 0x000;
 /// Flag register; bit 5: the transmit FIFO is full.
-const FR: usize = 0x018;
+const FR: u32 = 0x018;
 
 /// Writes a byte to the console.
 pub(crate) fn write_byte(byte: u8) {
-    // SAFETY: the UART's registers, mapped as device memory for as long as the image runs.
-    unsafe {
-        while ((UART_BASE + FR) as *const u32).read_volatile() & 1 << 5 != 0 {
-            core::hint::spin_loop();
-        }
-        ((UART_BASE + DR) as *mut u32).write_volatile(byte.into());
+    while UART.read32(FR) & 1 << 5 != 0 {
+        core::hint::spin_loop();
     }
+    UART.write32(DR, byte.into());
 }

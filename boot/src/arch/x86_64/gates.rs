@@ -1,4 +1,4 @@
-//! The interrupt descriptor table, and the few bytes of code behind each of its gates.
+//! The interrupt descriptor table, and the short entry code of each gate.
 
 use crate::kernel::cpu::{self, Exception};
 use core::arch::asm;
@@ -30,7 +30,7 @@ pub(super) fn fill() {
         let index = usize::from(vector);
         let start = GATES.code.get().cast::<u8>().wrapping_add(16 * index).addr();
         let mut code = [0x90; 16];
-        // PUSH 0 where the CPU pushes nothing; PUSH vector; JMP exception_entry.
+        // PUSH 0 if the CPU pushes no error code; PUSH vector; JMP exception_entry.
         let mut at = 0;
         if !WITH_ERROR_CODE.contains(&vector) {
             code[..2].copy_from_slice(&[0x6a, 0]);
@@ -52,7 +52,7 @@ pub(super) fn fill() {
     }
 }
 
-/// Has this CPU use the table.
+/// Loads the table on this CPU.
 pub(super) fn load() {
     #[repr(C, packed)]
     struct Pointer {
@@ -64,16 +64,16 @@ pub(super) fn load() {
     unsafe { asm!("lidt [{}]", in(reg) &raw const pointer, options(nostack)) };
 }
 
-/// What gate and CPU have pushed.
+/// The stack frame that gate and CPU have pushed.
 #[repr(C)]
 struct Pushed {
     vector: u64,
-    /// 0 where the vector has none.
+    /// 0 if the vector has no error code.
     error: u64,
     rip: u64,
 }
 
-/// An interrupt or exception.
+/// Handles an interrupt or an exception.
 #[unsafe(no_mangle)]
 extern "C" fn exception(pushed: &Pushed) {
     if pushed.vector < 32 {

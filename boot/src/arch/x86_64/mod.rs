@@ -5,24 +5,26 @@
 
 mod clock;
 mod gates;
-mod registers;
 mod tables;
 mod uart;
 
-pub(crate) use clock::{TIMER_VECTOR, now_ns, set_timer};
-pub(crate) use registers::{LAPIC, Registers};
+pub(crate) use clock::{CLOCK, set_timer, timer_hz};
+/// Every window is memory-mapped, the local APIC's too: QEMU's TCG has no x2APIC mode before version 9.
+pub(crate) use metal::Mmio as Registers;
 pub(crate) use tables::Platform;
 pub(crate) use uart::write_byte;
 
 use crate::kernel;
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU32, Ordering};
+use hal::Regs;
+use metal::{interrupts_off, interrupts_on};
 
 global_asm!(include_str!("start.s"));
 
-/// Where another CPU begins: page 8 of memory.
+/// Start address of the other CPUs: page 8 of memory.
 const TRAMPOLINE: usize = 0x8000;
-/// IA32_GS_BASE: where the CPU's number lies in [`NUMBERS`].
+/// IA32_GS_BASE. It holds the address of the CPU's number in [`NUMBERS`].
 const GS_BASE: u32 = 0xc000_0101;
 static NUMBERS: [u32; kernel::cpu::CPUS_MAX] = {
     let mut numbers = [0; kernel::cpu::CPUS_MAX];
@@ -33,12 +35,14 @@ static NUMBERS: [u32; kernel::cpu::CPUS_MAX] = {
     }
     numbers
 };
+/// The local APIC of the accessing CPU (SDM 11.4.1).
+pub(crate) const LAPIC: Registers = window(0xfee0_0000, 0x1000);
 /// Both halves of the interrupt command register (SDM 11.6.1); writing the low one sends.
 const ICR_LOW: u32 = 0x300;
 const ICR_HIGH: u32 = 0x310;
 /// The mask registers of the two 8259s.
 const PIC_MASKS: [u16; 2] = [0x21, 0xa1];
-/// Between INIT and start-up message (SDM 8.4.4.1).
+/// Delay between INIT and the start-up message (SDM 8.4.4.1).
 const INIT_NS: u64 = 10_000_000;
 
 unsafe extern "C" {
@@ -46,18 +50,18 @@ unsafe extern "C" {
     static trampoline_start: u8;
     static trampoline_stack: u8;
     static trampoline_end: u8;
-    /// Leaves this stack for `next`, and says in `save` where it was left.
+    /// Saves this stack's pointer in `save`, and switches to the stack `next`.
     pub(crate) fn switch_stack(save: *mut usize, next: usize);
 }
 
-/// The first address behind the image.
+/// The first address after the image.
 pub(crate) fn image_end() -> usize {
     (&raw const __image_end).addr()
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn boot_cpu_main(start_info: usize) -> ! {
-    // Firmware has used them.
+    // Firmware has used the 8259s, so mask them.
     PIC_MASKS.into_iter().for_each(|port| write_port(port, 0xff));
     gates::fill();
     start_this_cpu(0);
@@ -73,11 +77,11 @@ extern "C" fn secondary_cpu_main() -> ! {
 /// The number of the CPU that is being started.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Gates and number.
+/// Sets up the gates and the number of `cpu`.
 fn start_this_cpu(cpu: u32) {
     gates::load();
     let base = (&raw const NUMBERS[cpu as usize]).addr();
-    // SAFETY: the segment is this kernel's own, and `cpu` alone uses it.
+    // SAFETY: the segment belongs to this kernel, and only `cpu` uses it.
     unsafe { asm!("wrmsr", in("ecx") GS_BASE, in("eax") base as u32, in("edx") base >> 32, options(nostack)) };
 }
 
@@ -90,30 +94,13 @@ pub(crate) fn cpu() -> u32 {
     cpu
 }
 
-/// Turns interrupts off; whether they were on.
-#[inline]
-pub(crate) fn interrupts_off() -> bool {
-    let flags: u64;
-    // SAFETY: always sound; it is a compiler barrier too.
-    unsafe { asm!("pushfq", "cli", "pop {}", out(reg) flags) };
-    flags & 1 << 9 != 0
+/// The window of `len_bytes` at `base`.
+pub(crate) const fn window(base: usize, len_bytes: u32) -> Registers {
+    // SAFETY: the image maps memory one to one, and RAM lies elsewhere; the caller names a device.
+    unsafe { Registers::new(base, len_bytes) }
 }
 
-/// Turns interrupts on.
-#[inline]
-pub(crate) fn interrupts_on() {
-    // SAFETY: whoever calls it is ready for interrupts; it is a compiler barrier too.
-    unsafe { asm!("sti", options(nostack)) };
-}
-
-/// Waits for an interrupt, with interrupts off until then: none comes between STI and HLT (SDM vol. 2, STI).
-#[inline]
-pub(crate) fn wait_for_interrupt() {
-    // SAFETY: as above.
-    unsafe { asm!("sti", "hlt", options(nostack)) };
-}
-
-/// The stack pointer of a thread that has not run, on a stack that ends at `top`: [`switch_stack`] returns to `entry`.
+/// The initial stack pointer of a new thread whose stack ends at `top`: [`switch_stack`] returns to `entry`.
 pub(crate) fn new_stack(top: usize, entry: extern "C" fn() -> !) -> usize {
     // Six saved registers and the return address; at a function's entry the stack is 8 bytes off a multiple of 16.
     let frame = top - 16 - 6 * 8;
@@ -125,47 +112,45 @@ pub(crate) fn new_stack(top: usize, entry: extern "C" fn() -> !) -> usize {
     frame
 }
 
-/// Starts `cpu` on a stack that ends at `top`: INIT, then the start-up message with the trampoline's page (SDM 8.4.4.1).
+/// Starts `cpu` on a stack that ends at `top`: INIT, then the start-up message with the trampoline's page (SDM
+/// 8.4.4.1).
 ///
 /// # Errors
-/// None here: a CPU that does not come up is missed by the caller.
+/// None here: the caller notices a CPU that does not come up.
 pub(crate) fn start_cpu(platform: &Platform, cpu: u32, top: usize) -> Result<(), i64> {
     NEXT.store(cpu, Ordering::Release);
     let (start, end) = ((&raw const trampoline_start).addr(), (&raw const trampoline_end).addr());
     let stack = TRAMPOLINE + (&raw const trampoline_stack).addr() - start;
-    // SAFETY: memory below 1 MiB, which neither image nor heap uses; no CPU runs there now.
+    // SAFETY: memory below 1 MiB, unused by image and heap; no CPU runs there now.
     unsafe {
         core::ptr::copy_nonoverlapping(start as *const u8, TRAMPOLINE as *mut u8, end - start);
         (stack as *mut u64).write_volatile(top as u64);
     }
     let command = |low: u32| {
         let were_on = interrupts_off();
-        LAPIC.write::<u32>(ICR_HIGH, platform.apic_ids[cpu as usize] << 24);
-        LAPIC.write(ICR_LOW, low);
+        LAPIC.write32(ICR_HIGH, platform.apic_ids[cpu as usize] << 24);
+        LAPIC.write32(ICR_LOW, low);
         if were_on {
             interrupts_on();
         }
     };
     // INIT, asserted.
     command(0x4500);
-    let end_ns = now_ns() + INIT_NS;
-    while now_ns() < end_ns {
-        core::hint::spin_loop();
-    }
+    CLOCK.delay_ns(INIT_NS);
     command(0x4600 | (TRAMPOLINE >> 12) as u32);
     Ok(())
 }
 
-/// Begins or ends what `boot/plugin/count.rs` counts.
+/// Marks the beginning or end of the part that `qemu/plugin/count.rs` counts.
 pub(crate) fn mark() {
-    // SAFETY: a NOPL, which does nothing.
+    // SAFETY: a NOPL has no effect.
     unsafe { asm!(".byte 0x0f, 0x1f, 0x80, 0x50, 0x4d, 0x41, 0x43", options(nomem, nostack, preserves_flags)) };
 }
 
 /// Reads a byte from an I/O port.
 fn read_port(port: u16) -> u8 {
     let value: u8;
-    // SAFETY: ports of devices that are this kernel's alone.
+    // SAFETY: only this kernel uses the devices behind these ports.
     unsafe { asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack)) };
     value
 }

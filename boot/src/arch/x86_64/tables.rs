@@ -1,7 +1,7 @@
-//! What the machine is made of, from PVH's start information and the ACPI tables.
+//! The machine's hardware, read from PVH's start information and the ACPI tables.
 //!
-//! The walk is our own: the maintained ACPI crate needs an allocator interface that stable Rust does not have, and this
-//! kernel needs three tables of fixed layout.
+//! The kernel reads the tables itself: the maintained ACPI crate needs an allocator interface that stable Rust does
+//! not have, and this kernel needs only three tables of fixed layout.
 
 use crate::kernel::{EarlyPlatform, Pcie};
 use alloc::string::String;
@@ -10,28 +10,28 @@ use alloc::vec::Vec;
 /// The machine.
 pub(crate) struct Platform {
     pub(crate) command_line: String,
-    /// Of each CPU, from the MADT (ACPI 6.5, 5.2.12).
+    /// APIC id of each CPU, from the MADT (ACPI 6.5, 5.2.12).
     pub(crate) apic_ids: Vec<u32>,
-    /// From the MCFG; firmware has placed every BAR.
+    /// From the MCFG. Firmware has given every BAR an address.
     pub(crate) pcie: Option<Pcie>,
     /// Registers of the remapping unit, from the DMAR (VT-d, "DMA Remapping Reporting Structure").
     pub(crate) vtd: Option<u64>,
 }
 
 impl Platform {
-    /// How many CPUs it has.
+    /// Number of CPUs.
     pub(crate) fn cpus(&self) -> u32 {
         self.apic_ids.len() as u32
     }
 }
 
-/// An address as a firmware table has it.
+/// A physical address from a firmware table.
 #[derive(Clone, Copy)]
 struct At(usize);
 
 impl At {
     fn read<T: Copy>(self, offset: usize) -> T {
-        // SAFETY: firmware's tables lie in RAM that is mapped and that nothing else uses; they need no alignment.
+        // SAFETY: firmware's tables lie in mapped RAM that nothing else uses; the reads need no alignment.
         unsafe { ((self.0 + offset) as *const T).read_unaligned() }
     }
 }

@@ -1,6 +1,5 @@
-//! Cases on a GIC: what is asked for is an EOImode, and the counts of register accesses come from QEMU's own trace.
+//! Cases on a GIC. An option selects the EOImode; the counts of register accesses come from QEMU's own trace.
 
-mod messages;
 mod system;
 mod wired;
 
@@ -11,12 +10,12 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use drivers::virtio::discovery::{Line, from_device_tree};
 use spec::virtio::DeviceId;
-pub(super) use system::System;
+pub(super) use system::GicCase as System;
 
-/// Runs `case` on the GIC that the machine has.
+/// Runs `case` on the machine's GIC.
 ///
 /// # Errors
-/// What went wrong, or that there is no such case.
+/// The failure of the case, or an unknown case.
 pub(super) fn run(case: &str, options: &Options, platform: &'static Platform) -> Result<(), String> {
     let system = Arc::new(System::new(platform, options)?);
     super::count("cpus", platform.cpus().into());
@@ -35,7 +34,7 @@ pub(super) fn run(case: &str, options: &Options, platform: &'static Platform) ->
     }
 }
 
-/// The machine's own virtio devices, from its device tree.
+/// Finds the machine's own virtio devices in its device tree.
 fn virtio(system: &System, case: &str, options: &Options) -> Result<(), String> {
     let described = from_device_tree(system.platform.device_tree).map_err(|error| format!("{error}"))?;
     let connect = |line: &Line, cpu, handler| system.wire(line, cpu, handler);

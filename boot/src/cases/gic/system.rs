@@ -1,7 +1,6 @@
-//! Core and drivers, brought up on this machine's GIC.
+//! Brings up an Arm system on this machine's GIC, for the cases.
 
-use super::messages::{self, LPIS, Messages};
-use crate::arch::{Platform, Registers};
+use crate::arch::{self, Platform, Registers, Window};
 use crate::cases::Options;
 use crate::cases::pci::{Bus, Function};
 use crate::kernel::cpu::{self, Exception};
@@ -10,43 +9,33 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use drivers::gic::{Affinity, EoiMode, GicDomain, GicV2, GicV3, Redistributors};
+use drivers::gic::its::ItsConfig;
+use drivers::gic::{Affinity, EoiMode, Redistributors};
 use drivers::message::MessageSource;
 use drivers::virtio::discovery::{self, Line};
 use hal::{CpuId, CpuSet, Hal, Regs};
-use irq::{
-    Action, AllocRequest, CoreConfig, Flow, Irq, IrqCore, IrqDomain, IrqReturn, RequestFlags, RequesterId, Trigger,
-};
-use spec::gic::{IntId, gicd};
+use irq::{Action, Flow, Irq, IrqCore, IrqDomain, IrqReturn, RequestFlags, Trigger};
+use spec::gic::{IntId, Kind, gicc, gicd, icc};
+use systems::arm::{Arm, ArmBuilder, GicHardware, MessageHardware, TimerHardware};
 
-/// The virtual timer of the generic timer, which ends time slices (PPI).
-const TIMER: u32 = 27;
-/// The SGI that makes a CPU look at its run queue.
-const RESCHEDULE: IntId = IntId(0);
+/// Lines of the core.
+const LINES: u32 = 64;
+/// Number of LPIs, and of events for each device.
+const LPIS: u32 = 64;
+/// Longest delay of an interrupt on its way to a CPU: QEMU's CPUs are threads of a busy host.
+const FLIGHT_NS: u64 = 1_000_000;
+/// The CPU's system registers: the GICv3's interface and the generic timer.
+const IN_CPU: Registers = Registers::Cpu(metal::CpuRegisters);
 
-/// The GIC of this machine.
-#[derive(Clone)]
-pub(super) enum Gic {
-    /// A GICv2.
-    V2(Arc<GicV2<Bare>>),
-    /// A GICv3.
-    V3(Arc<GicV3<Bare>>),
-}
-
-/// Everything.
-pub(in crate::cases) struct System {
+/// The parts of an Arm system that the cases use.
+pub(in crate::cases) struct GicCase {
+    pub(super) arm: Arc<Arm<Bare>>,
     pub(in crate::cases) core: Arc<IrqCore<Bare>>,
-    pub(super) gic: Gic,
-    root: Arc<dyn IrqDomain>,
-    /// Where the machine has a way for messages.
-    messages: Option<Messages>,
-    /// The private interrupts that every CPU has: timer and reschedule.
-    private: Vec<Irq>,
     pub(in crate::cases) platform: &'static Platform,
 }
 
-/// An action from a closure.
-pub(super) struct Handler<F>(pub(super) F);
+/// Makes an action from a closure.
+struct Handler<F>(F);
 
 impl<F: Fn(Irq) -> IrqReturn + Send + Sync> Action for Handler<F> {
     fn handle(&self, irq: Irq) -> IrqReturn {
@@ -55,124 +44,81 @@ impl<F: Fn(Irq) -> IrqReturn + Send + Sync> Action for Handler<F> {
 }
 
 /// The registers of a device.
-pub(super) fn window(window: crate::arch::Window) -> Registers {
-    Registers::new(window.base, window.len_bytes)
+fn window(window: Window) -> Registers {
+    arch::window(window.base, window.len_bytes)
 }
 
-impl Gic {
-    fn new(platform: &Platform, mode: EoiMode) -> Result<Self, String> {
-        let why = |error: drivers::gic::GicError| format!("the GIC does not come up: {error}");
-        let (distributor, part) = (window(platform.distributor), window(platform.cpu_part));
-        if platform.gic_version == 2 {
-            let gic = GicV2::new(Bare, distributor, part, platform.cpus(), mode).map_err(why)?;
-            return Ok(Self::V2(Arc::new(gic)));
-        }
-        let crate::arch::Window { base, len_bytes } = platform.cpu_part;
-        let regions = Vec::from([Redistributors { regs: part, len_bytes, base: base as u64 }]);
-        let lpis = if platform.messages.is_some() { LPIS } else { 0 };
-        let affinities: Vec<Affinity> = platform.affinities.iter().map(|&mpidr| affinity(mpidr)).collect();
-        let gic = GicV3::new(Bare, distributor, regions, Registers::System, &affinities, mode, lpis).map_err(why)?;
-        Ok(Self::V3(Arc::new(gic)))
-    }
-
-    fn domain(&self) -> Arc<dyn IrqDomain> {
-        match self {
-            Self::V2(gic) => Arc::new(GicDomain::new(gic.clone())),
-            Self::V3(gic) => Arc::new(GicDomain::new(gic.clone())),
-        }
-    }
-
-    fn handle(&self, core: &IrqCore<Bare>) {
-        match self {
-            Self::V2(gic) => gic.handle(core),
-            Self::V3(gic) => gic.handle(core),
-        }
-    }
-
-    /// Sends an SGI.
-    pub(super) fn send(&self, intid: IntId, cpu: CpuId) -> Result<(), String> {
-        match self {
-            Self::V2(gic) => gic.send(intid, cpu),
-            Self::V3(gic) => gic.send(intid, cpu),
-        }
-        .map_err(|error| error.to_string())
-    }
-
-    fn start_cpu(&self) -> Result<(), String> {
-        match self {
-            Self::V2(gic) => gic.start_cpu(),
-            Self::V3(gic) => gic.start_cpu(),
-        }
-        .map_err(|error| format!("the GIC's interface of this CPU: {error}"))
-    }
-
-    fn stop_cpu(&self) -> Result<(), String> {
-        match self {
-            Self::V2(gic) => gic.stop_cpu(),
-            Self::V3(gic) => gic.stop_cpu(),
-        }
-        .map_err(|error| format!("the GIC's interface of this CPU: {error}"))
-    }
-
-    fn late_writes(&self) -> u64 {
-        match self {
-            Self::V2(gic) => gic.late_writes(),
-            Self::V3(gic) => gic.late_writes(),
-        }
-    }
-
-    /// The flow of its SPIs.
-    pub(super) fn flow(&self) -> Flow {
-        match self {
-            Self::V2(gic) => gic.flow(),
-            Self::V3(gic) => gic.flow(),
-        }
-    }
-
-    /// Interrupts that were no line's.
-    pub(super) fn strays(&self) -> u64 {
-        match self {
-            Self::V2(gic) => gic.strays(),
-            Self::V3(gic) => gic.strays(),
-        }
-    }
-}
-
-/// Aff3 in 39:32, the others in 23:0 of MPIDR_EL1, as GICR_TYPER has them.
+/// Converts MPIDR_EL1 to GICR_TYPER's format: Aff3 comes from bits 39:32, the other levels from 23:0.
 fn affinity(mpidr: u64) -> Affinity {
     Affinity((mpidr >> 32 & 0xff) as u32 * 0x0100_0000 + (mpidr & 0x00ff_ffff) as u32)
 }
 
-impl System {
-    /// Brings up core and GIC on all CPUs. Options: `eoimode` (0 or 1), `forced` (1: handlers are forced into threads).
+/// The GIC, as the device tree describes it.
+fn gic(platform: &Platform) -> GicHardware<Registers> {
+    let (distributor, part) = (window(platform.distributor), window(platform.cpu_part));
+    if platform.gic_version == 2 {
+        return GicHardware::V2 { distributor, cpu_interface: part, cpus: platform.cpus() };
+    }
+    let Window { base, len_bytes } = platform.cpu_part;
+    GicHardware::V3 {
+        distributor,
+        redistributors: Vec::from([Redistributors { regs: part, len_bytes, base: base as u64 }]),
+        system_registers: IN_CPU,
+        affinities: platform.affinities.iter().map(|&mpidr| affinity(mpidr)).collect(),
+    }
+}
+
+/// The ITS of a GICv3, the v2m frame of a GICv2.
+fn messages(platform: &Platform, place: Window) -> MessageHardware<Registers> {
+    let (regs, base) = (window(place), place.base as u64);
+    match platform.gic_version {
+        2 => MessageHardware::V2m { regs, base },
+        _ => MessageHardware::Its { regs, config: ItsConfig { base, events_per_device: LPIS }, lpis: LPIS },
+    }
+}
+
+/// Connects the kernel's interrupts, kicks and timer to the system, and starts all CPUs.
+fn start(arm: &Arc<Arm<Bare>>) -> Result<(), String> {
+    let (entry, kicks, timers, others) = (arm.clone(), arm.clone(), arm.clone(), arm.clone());
+    cpu::set_entry(
+        move |Exception::Interrupt(_)| entry.exception(),
+        move |cpu| kicks.kick(cpu).unwrap_or_else(|why| panic!("no SGI to CPU {cpu}: {why}")),
+    );
+    let off = Bare.irq_save();
+    let started = arm.start_cpu();
+    // The start has stopped a timer that the kernel may have armed before.
+    cpu::set_timer_with(move |wait_ns| match wait_ns {
+        Some(wait_ns) => timers.tick_at(Bare.now_ns() + wait_ns),
+        None => timers.no_tick(),
+    });
+    Bare.irq_restore(off);
+    started.map_err(|error| error.to_string())?;
+    kernel::start_cpus(move || others.start_cpu().unwrap_or_else(|why| panic!("CPU {}: {why}", Bare.cpu())))
+}
+
+impl GicCase {
+    /// Brings the system up on all CPUs. Options: `eoimode` (0 or 1), `forced` (1: handlers are forced into threads).
     ///
     /// # Errors
-    /// What did not come up.
+    /// The part that did not come up.
     pub(super) fn new(platform: &'static Platform, options: &Options) -> Result<Self, String> {
         let mode = if options.number("eoimode", 1)? == 0 { EoiMode::Together } else { EoiMode::Split };
-        let force_threads = options.number("forced", 1)? != 0;
-        let config = CoreConfig { force_threads, ..CoreConfig::x86(platform.cpus(), 64) };
-        let core = Arc::new(IrqCore::new(Bare, config).map_err(|error| error.to_string())?);
-        let gic = Gic::new(platform, mode)?;
-        let (entry_core, entry, kicks) = (core.clone(), gic.clone(), gic.clone());
-        cpu::set_entry(
-            move |Exception::Interrupt(_)| entry.handle(&entry_core),
-            move |cpu| kicks.send(RESCHEDULE, cpu).unwrap_or_else(|why| panic!("no SGI to CPU {cpu}: {why}")),
-        );
-        let messages = platform.messages.map(|place| Messages::new(&gic, place)).transpose()?;
-        let mut system = Self { root: gic.domain(), core, gic, messages, private: Vec::new(), platform };
-        system.private = Vec::from([
-            system.private(TIMER, "timer", |_| threads::tick())?,
-            system.private(RESCHEDULE.0, "reschedule", |_| ())?,
-        ]);
-        enable(&system.core, &system.private)?;
-        let (core, gic, messages) = (system.core.clone(), system.gic.clone(), system.messages.clone());
-        let private = system.private.clone();
-        kernel::start_cpus(move || {
-            let started = start_this_cpu(&core, &gic, messages.as_ref(), &private);
-            started.unwrap_or_else(|why| panic!("CPU {}: {why}", Bare.cpu()));
-        })?;
-        Ok(system)
+        let tick = |_| {
+            threads::tick();
+            IrqReturn::Handled
+        };
+        let mut builder = ArmBuilder::new(Bare, gic(platform), TimerHardware::virtual_timer(IN_CPU))
+            .eoi_mode(mode)
+            .lines_max(LINES)
+            .flight_ns(FLIGHT_NS)
+            .force_threads(options.number("forced", 1)? != 0)
+            .tick("timer", Arc::new(Handler(tick)));
+        if let Some(place) = platform.messages {
+            builder = builder.messages(messages(platform, place));
+        }
+        let arm = builder.build().map_err(|error| error.to_string())?;
+        start(&arm)?;
+        Ok(Self { core: arm.core().clone(), arm, platform })
     }
 
     /// The domain of PCI messages.
@@ -184,10 +130,10 @@ impl System {
         _bus: &mut Bus,
         _function: &Function,
     ) -> Result<Arc<dyn IrqDomain>, String> {
-        self.messages.as_ref().map(|messages| messages.domain.clone()).ok_or("no ITS and no v2m frame".into())
+        self.arm.messages().map(|messages| messages.domain().clone()).ok_or("no ITS and no v2m frame".into())
     }
 
-    /// What is to be done once a function's MSI-X table is known: nothing, here.
+    /// Runs once a function's MSI-X table is known. An Arm system has nothing to do then.
     ///
     /// # Errors
     /// None.
@@ -195,104 +141,90 @@ impl System {
         Ok(())
     }
 
-    /// The flow of their lines.
+    /// The flow of PCI message lines.
     pub(in crate::cases) fn message_flow(&self) -> Flow {
-        self.messages.as_ref().map_or(Flow::FastEoi, |messages| messages.flow)
+        self.arm.messages().map_or(Flow::FastEoi, |messages| messages.flow())
     }
 
-    /// Interrupts that were no line's.
+    /// Number of interrupts that arrived for no line.
     pub(in crate::cases) fn strays(&self) -> u64 {
-        self.gic.strays()
+        self.arm.strays()
     }
 
-    /// Interrupts of devices that wait at this CPU, whose interrupts are off.
+    /// The device interrupt that this CPU would take next if its interrupts were on.
     pub(in crate::cases) fn requested_here(&self) -> Vec<u32> {
-        messages::highest_pending(&self.gic, self.platform.cpu_part).map(|intid| intid.0).into_iter().collect()
+        let intid = match self.platform.gic_version {
+            2 => window(self.platform.cpu_part).read32(gicc::HPPIR.offset()) & 0x3ff,
+            _ => IN_CPU.read64(icc::HPPIR1.offset()) as u32,
+        };
+        let is_device = matches!(IntId(intid).kind(), Kind::Spi | Kind::Lpi);
+        Some(intid).filter(|_| is_device).into_iter().collect()
     }
 
-    /// What a CPU that goes does behind `IrqCore::cpu_offline`. Nothing waits here any more: it has all moved along.
+    /// Takes this CPU offline. Afterwards no interrupt may be pending here: all of them have moved. The CPU's
+    /// interface stays on, so that the case sees an interrupt that arrives nevertheless.
     ///
     /// # Errors
-    /// What the GIC says, or an interrupt that waits.
-    pub(in crate::cases) fn leave(&self, cpu: CpuId) -> Result<(), String> {
-        self.private.iter().try_for_each(|&irq| self.core.disable_percpu(irq)).map_err(|error| error.to_string())?;
-        let heir = CpuId(u32::from(cpu.0 == 0));
-        self.messages.as_ref().map_or(Ok(()), |messages| messages.cpu_offline(heir))?;
+    /// An error of the core or the GIC, or a pending interrupt.
+    pub(in crate::cases) fn stop_cpu(&self) -> Result<(), String> {
+        let cpu = self.arm.empty_cpu().map_err(|error| format!("CPU {} cannot go: {error}", Bare.cpu()))?;
         let left = self.requested_here();
         if left.is_empty() { Ok(()) } else { Err(format!("INTIDs {left:?} wait at CPU {cpu}, which is offline")) }
     }
 
-    /// What a CPU that comes back does before `IrqCore::cpu_online`: its interface has been off.
+    /// Brings this CPU back.
     ///
     /// # Errors
-    /// What the GIC says.
-    pub(in crate::cases) fn come_back(&self) -> Result<(), String> {
-        self.gic.stop_cpu()?;
-        start_this_cpu(&self.core, &self.gic, self.messages.as_ref(), &self.private)
+    /// An error of the core or the GIC.
+    pub(in crate::cases) fn start_cpu(&self) -> Result<(), String> {
+        self.arm.start_cpu().map_err(|error| format!("CPU {} cannot come back: {error}", Bare.cpu()))
     }
 
-    /// Begins or ends a stretch of QEMU's trace: a read of GICD_IIDR, which nobody else reads.
+    /// Begins or ends a section of QEMU's trace: a read of GICD_IIDR, which no other code reads.
     pub(in crate::cases) fn mark(&self) {
         window(self.platform.distributor).read32(gicd::IIDR.offset());
     }
 
-    /// Every write that disables an interrupt has taken effect in time.
+    /// Checks that every write that disables an interrupt has taken effect in time.
     ///
     /// # Errors
-    /// Some have not.
+    /// Some writes were late.
     pub(in crate::cases) fn check(&self) -> Result<(), String> {
-        crate::cases::count("late_writes", self.gic.late_writes());
-        crate::cases::expect("late writes", self.gic.late_writes(), 0)
+        crate::cases::count("late_writes", self.arm.late_writes());
+        crate::cases::expect("late writes", self.arm.late_writes(), 0)
     }
 
-    /// A line of the GIC itself, on any CPU of `cpus`.
+    /// An SPI that the platform describes, for a wired device.
     ///
     /// # Errors
-    /// What the core says.
-    pub(super) fn line(&self, intid: u32, flow: Flow, cpus: CpuSet) -> Result<Irq, String> {
-        let request = AllocRequest {
-            requester: RequesterId(0),
-            index: intid,
-            affinity: cpus,
-            managed: false,
-            delivery: irq::Delivery::Fixed,
-        };
-        self.core.alloc_line(&*self.root, &request, flow).map_err(|error| format!("INTID {intid}: {error}"))
-    }
-
-    /// An SPI that the platform describes, for a device on a wire.
-    ///
-    /// # Errors
-    /// What the core says.
+    /// An error of the core.
     pub(super) fn wire(&self, wire: &Line, cpu: CpuId, handler: Arc<dyn Action>) -> Result<Irq, String> {
         let is_edge = wire.trigger == Some(discovery::Trigger::Edge);
         let trigger = if is_edge { Trigger::EdgeRising } else { Trigger::LevelHigh };
         self.spi(wire.number, trigger, cpu, "virtio", handler)
     }
 
-    /// A private interrupt of each CPU; a CPU enables it for itself.
+    /// A private interrupt of each CPU. Every CPU that has started enables its own.
     ///
     /// # Errors
-    /// What the core says.
+    /// An error of the core.
     pub(super) fn private(
         &self,
         intid: u32,
         name: &'static str,
         handle: impl Fn(Irq) + Send + Sync + 'static,
     ) -> Result<Irq, String> {
-        let irq = self.line(intid, Flow::PerCpu, CpuSet::first(self.platform.cpus()))?;
         let handler = Handler(move |irq| {
             handle(irq);
             IrqReturn::Handled
         });
-        self.core.request(irq, name, RequestFlags::default(), Arc::new(handler)).map_err(|error| error.to_string())?;
-        Ok(irq)
+        self.arm.private_line(IntId(intid), name, Arc::new(handler)).map_err(|error| format!("INTID {intid}: {error}"))
     }
 
-    /// An SPI with a handler; forced into a thread, unless the case says otherwise.
+    /// An SPI with a handler. The handler is forced into a thread, unless the case says otherwise.
     ///
     /// # Errors
-    /// What the core says.
+    /// An error of the core.
     pub(super) fn shared(
         &self,
         intid: u32,
@@ -312,21 +244,8 @@ impl System {
         name: &'static str,
         handler: Arc<dyn Action>,
     ) -> Result<Irq, String> {
-        let irq = self.line(intid, self.gic.flow(), CpuSet::of(cpu))?;
-        let why = |error: irq::IrqError| format!("INTID {intid}: {error}");
-        self.core.set_type(irq, trigger).map_err(why)?;
-        self.core.request(irq, name, RequestFlags::default(), handler).map_err(why)?;
-        Ok(irq)
+        let line = self.arm.wire(IntId(intid), trigger, CpuSet::of(cpu));
+        let handler = line.and_then(|line| line.request(name, RequestFlags::default(), handler));
+        handler.map(systems::Handler::keep).map_err(|error| format!("INTID {intid}: {error}"))
     }
-}
-
-fn enable(core: &IrqCore<Bare>, private: &[Irq]) -> Result<(), String> {
-    private.iter().try_for_each(|&irq| core.enable_percpu(irq)).map_err(|error| error.to_string())
-}
-
-/// Starts everything of the CPU that runs this.
-fn start_this_cpu(core: &IrqCore<Bare>, gic: &Gic, messages: Option<&Messages>, private: &[Irq]) -> Result<(), String> {
-    gic.start_cpu()?;
-    messages.map_or(Ok(()), Messages::cpu_online)?;
-    enable(core, private)
 }

@@ -1,30 +1,29 @@
 //! Wires: an SPI that software raises, the UART's receive interrupt, and the private interrupts.
 
-use super::system::System;
-use crate::arch::{self, Registers};
+use super::System;
+use crate::arch;
 use crate::cases::{Options, count, expect, wait};
 use crate::kernel::Bare;
-use crate::kernel::mmio::Mmio;
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use hal::{Affinity, CpuId, Hal, Regs, ThreadId, ThreadSpec};
+use hal::{Affinity, CpuId, Regs, ThreadId, ThreadSpec, Threads};
 use irq::{IrqChipState, IrqReturn, Trigger};
 use spec::gic::IntId;
 
-/// An SPI that no device of the machine has.
+/// An SPI that no device of the machine uses.
 const UNUSED: u32 = 32 + 100;
 /// The UART's SPI.
 const UART: u32 = 32 + 1;
 /// The physical timer (PPI), which the kernel does not use.
 const PHYSICAL_TIMER: u32 = 30;
-/// The first SGI that the kernel does not use. Each sender has one of its own: on a GICv3 those of two senders would
-/// meet in one pending bit.
+/// The first SGI that the kernel does not use. Each sender uses its own SGI, because on a GICv3 the same SGI from two
+/// senders would share one pending bit.
 const SOFTWARE: u32 = 4;
 /// The loop of the published benchmark: a thread sets an unused interrupt pending through the irqchip state, and waits
-/// for the completion that its forced-threaded handler gives. `rounds` of them, all on one CPU.
+/// until its forced-threaded handler completes it. Runs `rounds` times, all on one CPU.
 pub(super) fn raise(system: &System, options: &Options) -> Result<(), String> {
     let rounds = options.number("rounds", 1000)?;
     let handled = Arc::new(AtomicU64::new(0));
@@ -48,21 +47,21 @@ pub(super) fn raise(system: &System, options: &Options) -> Result<(), String> {
     expect("handled", handled.load(SeqCst), rounds)
 }
 
-/// Nothing is left behind: the line is neither active nor pending, and nothing was a stray.
+/// At the end the line is neither active nor pending, and no interrupt was a stray.
 fn quiet(system: &System, irq: irq::Irq) -> Result<(), String> {
     for which in [IrqChipState::Active, IrqChipState::Pending] {
         let left = || system.core.irqchip_state(irq, which);
         wait("the end of the line", || !left().unwrap_or(true))?;
     }
-    count("strays", system.gic.strays());
-    expect("strays", system.gic.strays(), 0)
+    count("strays", system.strays());
+    expect("strays", system.strays(), 0)
 }
 
-/// The PL011's input, a forced-threaded line: each byte raises the receive interrupt, a level that stays until the byte
-/// is read in the handler's thread. Whoever runs the image types `rounds` bytes.
+/// The PL011's input, a forced-threaded line. Each byte raises the receive interrupt, a level that stays until the
+/// handler's thread reads the byte. The program that runs the image types `rounds` bytes.
 pub(super) fn serial(system: &System, options: &Options) -> Result<(), String> {
     let rounds = options.number("rounds", 200)?;
-    let uart = Registers::Mmio(Mmio::new(arch::UART_BASE, 0x1000));
+    let uart = arch::UART;
     let received = Arc::new(AtomicU64::new(0));
     let counted = received.clone();
     let irq = system.shared(UART, Trigger::LevelHigh, CpuId(0), "uart", move |_| {
@@ -95,7 +94,7 @@ pub(super) fn private(system: &System, options: &Options) -> Result<(), String> 
     let (ticks, software) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let counted = ticks.clone();
     let timer = system.private(PHYSICAL_TIMER, "physical timer", move |_| {
-        arch::set_physical_timer(None);
+        metal::Timer::Physical.arm(None);
         counted.fetch_add(1, SeqCst);
     })?;
     let mut private = Vec::from([timer]);
@@ -105,7 +104,7 @@ pub(super) fn private(system: &System, options: &Options) -> Result<(), String> 
     }
     let (ready, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     for cpu in 0..cpus as u32 {
-        let (core, gic) = (system.core.clone(), system.gic.clone());
+        let (core, arm) = (system.core.clone(), system.arm.clone());
         let (ready, ended, software, ticks) = (ready.clone(), ended.clone(), software.clone(), ticks.clone());
         let private = private.clone();
         let body = move || {
@@ -116,14 +115,14 @@ pub(super) fn private(system: &System, options: &Options) -> Result<(), String> 
                 Bare.yield_now();
             }
             for round in 0..rounds {
-                // Each waits for all, so that no two of one sender meet either.
+                // Each CPU waits for all others, so that two SGIs of one sender do not meet either.
                 for to in 0..cpus as u32 {
-                    gic.send(IntId(SOFTWARE + cpu), CpuId(to)).unwrap_or_else(|why| panic!("SGI to CPU {to}: {why}"));
+                    arm.send(IntId(SOFTWARE + cpu), CpuId(to)).unwrap_or_else(|why| panic!("SGI to CPU {to}: {why}"));
                 }
                 while software.load(SeqCst) < (round + 1) * cpus * cpus {
                     Bare.yield_now();
                 }
-                arch::set_physical_timer(Some(20_000));
+                metal::Timer::Physical.arm(Some(20_000));
                 while ticks.load(SeqCst) < (round + 1) * cpus {
                     Bare.yield_now();
                 }

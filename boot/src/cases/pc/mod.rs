@@ -9,17 +9,18 @@ use crate::arch::Platform;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
-pub(super) use system::System;
+use system::PcCase;
+pub(super) use system::PcCase as System;
 
 /// Runs `case`.
 ///
 /// # Errors
-/// What went wrong, or that there is no such case.
+/// The failure of the case, or an unknown case.
 pub(super) fn run(case: &str, options: &Options, platform: &'static Platform) -> Result<(), String> {
     let posting = options.number("posting", 0)?;
-    let system = Arc::new(System::new(platform, posting != 0)?);
+    let system = Arc::new(PcCase::new(platform, posting != 0)?);
     super::count("cpus", platform.cpus().into());
-    super::count("remapping", system.unit.is_some().into());
+    super::count("remapping", system.unit().is_some().into());
     super::count("posting", posting);
     match case {
         "nvme" => super::nvme::nvme(&system, options),

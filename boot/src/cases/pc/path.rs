@@ -1,4 +1,4 @@
-//! Reads as fast as they come, with nothing around them: for whoever counts the instructions.
+//! Reads in a tight loop, with no other work, for counting instructions.
 
 use super::System;
 use crate::arch;
@@ -16,19 +16,19 @@ use drivers::nvme::{
 };
 use drivers::pci::{MsixCapability, MsixTable};
 use hal::{CpuId, CpuSet, Dma, Hal};
-use irq::{AllocRequest, Delivery, RequestFlags};
+use irq::{AllocRequest, RequestFlags};
 
 const ENTRIES: u16 = 64;
-/// A read, as Linux's.
+/// Size of a read, the same as Linux's.
 const READ_BYTES: u32 = 4096;
-/// Blocks of that size on the drive that are read.
+/// The reads use this many blocks of that size on the drive.
 const BLOCKS: u64 = 1024;
-/// Reads before those that are counted.
+/// Reads before the counted ones.
 const WARM_UP: u64 = 64;
-/// Logical blocks in one.
+/// Logical blocks in one read.
 const SECTORS: u64 = 8;
 
-/// Counts completions, and those that failed.
+/// Counts completions, and failures among them.
 #[derive(Default)]
 struct Done {
     completed: AtomicU64,
@@ -45,8 +45,8 @@ impl BatchDone for Done {
     }
 }
 
-/// `rounds` reads between two marks, `depth` at a time: a thread submits as many as are free with one call, and sleeps until an interrupt has
-/// completed some. `check` 1: with the completion check after each submission.
+/// `rounds` reads between two marks, at most `depth` in flight. A thread submits a read for every free slot with one
+/// call, and sleeps until an interrupt has completed some. `check=1`: with the completion check after each submission.
 pub(super) fn path(system: &Arc<System>, options: &Options) -> Result<(), String> {
     let (rounds, depth) = (options.number("rounds", 1000)?, options.number("depth", 1)?);
     if !(1..u64::from(ENTRIES)).contains(&depth) {
@@ -64,14 +64,11 @@ pub(super) fn path(system: &Arc<System>, options: &Options) -> Result<(), String
     let done = Arc::new(Done::default());
     let config = QueueConfig { entries: ENTRIES, vector: Some(1), transfer_bytes_max: READ_BYTES };
     let pair = controller.create_queue_pair(config, done.clone()).map_err(|error| error.to_string())?;
-    let request = AllocRequest {
-        requester: function.requester,
-        index: 1,
-        affinity: CpuSet::of(CpuId(0)),
-        managed: false,
-        delivery: Delivery::Fixed,
-    };
-    let line = system.core.alloc_line(&messages, &request, system.message_flow()).map_err(|error| error.to_string())?;
+    let request = AllocRequest::fixed(function.requester, 1, CpuSet::of(CpuId(0)));
+    let line = system
+        .core
+        .alloc_line(Arc::new(messages), &request, system.message_flow())
+        .map_err(|error| error.to_string())?;
     let requested = system.core.request(line, String::from("nvme0q0"), RequestFlags::default(), pair.clone());
     requested.map_err(|error| error.to_string())?;
     pair.set_completion_check(if options.number("check", 0)? == 1 {
@@ -131,17 +128,17 @@ impl Reads {
     }
 }
 
-/// Halts until more than `completed` are.
+/// Halts until more than `completed` reads have completed.
 fn sleep(done: &Done, completed: u64) -> u64 {
     loop {
-        let were_on = arch::interrupts_off();
+        let were_on = metal::interrupts_off();
         let now = done.completed.load(SeqCst);
         if now == completed {
-            // Interrupts come on with it, and not before.
-            arch::wait_for_interrupt();
+            // The halt turns interrupts on; until then they are off.
+            metal::wait_for_interrupt();
         }
         if were_on {
-            arch::interrupts_on();
+            metal::interrupts_on();
         }
         if now > completed {
             return now;

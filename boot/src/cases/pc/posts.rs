@@ -1,4 +1,5 @@
-//! The poster: a device whose threads post as fast as they can, each request after a count in memory.
+//! The poster: a device whose threads post as fast as they can. Each thread writes a count to memory before each
+//! request.
 
 use super::System;
 use crate::arch::{self, Registers};
@@ -13,24 +14,25 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::SeqCst;
 use drivers::message::MessageDomain;
 use drivers::pci::{MsixCapability, MsixTable};
-use hal::{CpuId, CpuSet, Dma, Hal, Regs, Word};
-use irq::{Action, AllocRequest, Delivery, Irq, IrqReturn, RequestFlags};
+use drivers::register::Typed as _;
+use hal::{CpuId, CpuSet, Dma, Hal, Word};
+use irq::{Action, AllocRequest, Irq, IrqReturn, RequestFlags};
 use spec::posting::poster::{BURST, FINALS, MADE, PCI_CLASS, RAISES, SEED, SEQUENCE, SHAPE, STATUS, Shape, Status};
 
-/// Between two looks at whether the device is done: a look is a round trip to it.
+/// Interval between two checks whether the device is done. Each check is a round trip to the device.
 const LOOK_NS: u64 = 20_000;
-/// No raise for so long: the device hangs.
+/// Without a raise for this long, the device counts as hung.
 const STALL_NS: u64 = 30_000_000_000;
 
-/// What all handlers know.
+/// State that all handlers share.
 struct Watch {
     /// The sequence words, by source.
     words: <Bare as Hal>::Dma,
-    /// The highest value that a handler has found, by source. Only handlers write it.
+    /// The highest value that a handler has read, by source. Only handlers write it.
     seen: Vec<AtomicU64>,
 }
 
-/// The handler of one source: looks at its sequence word, and nothing else ever does.
+/// The handler of one source. Only the handler reads the source's sequence word.
 struct Look {
     watch: Arc<Watch>,
     source: usize,
@@ -53,24 +55,24 @@ struct Poster {
     lines: Vec<(Irq, Arc<Look>)>,
 }
 
-/// Raises in many rounds, half of them undisturbed, half while lines move from CPU to CPU. A request that was forgotten in
-/// a descriptor comes to light with the next notification: only at the end of a round can it be seen to be lost.
-/// Options: `raises`, `round` (raises of a round), `burst` (raises of a thread until it lets others run, at most), `seed`
-/// (each round's is one more).
+/// Raises in many rounds: half of them undisturbed, half while lines move from CPU to CPU. The next notification would
+/// deliver a request that was forgotten in a descriptor, so a loss shows only at the end of a round. Options:
+/// `raises`, `round` (raises of a round), `burst` (most raises of a thread before it lets others run), `seed` (each
+/// round adds one).
 pub(super) fn posts(system: &Arc<System>, options: &Options) -> Result<(), String> {
     let (raises, round) = (options.number("raises", 100_000)?, options.number("round", 2_000)?.max(1));
     if system.platform.cpus() < 2 {
         return Err("one CPU: QEMU's CPUs are atomic towards other processes only where there are two".into());
     }
     let poster = Poster::new(system)?;
-    poster.regs.write32(BURST, options.number("burst", 64)? as u32);
-    let (seed, shape) = (options.number("seed", 1)?, Shape::from_bits(poster.regs.read32(SHAPE)));
+    poster.regs.write(BURST, options.number("burst", 64)? as u32);
+    let (seed, shape) = (options.number("seed", 1)?, Shape::from_bits(poster.regs.read(SHAPE)));
     count("threads", shape.threads().into());
     count("sources", shape.sources().into());
     crate::println!("begin");
     let (rounds, mut moves) = (raises.div_ceil(round), 0);
     for number in 0..rounds {
-        poster.regs.write64(SEED, seed.wrapping_add(number));
+        poster.regs.write(SEED, seed.wrapping_add(number));
         poster.run(round.min(raises - number * round), || {
             if number < rounds / 2 {
                 return Ok(());
@@ -94,7 +96,7 @@ pub(super) fn posts(system: &Arc<System>, options: &Options) -> Result<(), Strin
 }
 
 impl Poster {
-    /// Finds the device; its lines are spread over the CPUs.
+    /// Finds the device, and spreads its lines over the CPUs.
     fn new(system: &Arc<System>) -> Result<Self, String> {
         let bridge = system.platform.pcie.as_ref().ok_or("firmware tells of no PCIe configuration space")?;
         let mut bus = Bus::new(bridge);
@@ -104,49 +106,47 @@ impl Poster {
         let table = bus.region(&function, capability.table_bar)?;
         let table = MsixTable::enable(function.config, table, capability);
         let domain = system.messages(&mut bus, &function)?;
-        let messages = MessageDomain::new(Bare, table, domain).map_err(|error| error.to_string())?;
+        let messages = Arc::new(MessageDomain::new(Bare, table, domain).map_err(|error| error.to_string())?);
         system.start_messages(messages.source())?;
 
-        let sources = usize::from(Shape::from_bits(regs.read32(SHAPE)).sources());
+        let sources = usize::from(Shape::from_bits(regs.read(SHAPE)).sources());
         let words = Bare.dma_alloc(sources * 8, 4096).map_err(|error| format!("sequence words: {error}"))?;
         let seen = (0..sources).map(|_| AtomicU64::new(0)).collect();
         let watch = Arc::new(Watch { words, seen });
         let line = |source: usize| {
             let look = Arc::new(Look { watch: watch.clone(), source, taken: AtomicU64::new(0) });
-            let request = AllocRequest {
-                requester: function.requester,
-                index: source as u32,
-                affinity: CpuSet::of(CpuId(source as u32 % system.platform.cpus())),
-                managed: false,
-                delivery: Delivery::Fixed,
-            };
+            let request = AllocRequest::fixed(
+                function.requester,
+                source as u32,
+                CpuSet::of(CpuId(source as u32 % system.platform.cpus())),
+            );
             let flow = system.message_flow();
-            let line = system.core.alloc_line(&messages, &request, flow).map_err(|error| error.to_string())?;
+            let line = system.core.alloc_line(messages.clone(), &request, flow).map_err(|error| error.to_string())?;
             let requested = system.core.request(line, format!("source{source}"), RequestFlags::default(), look.clone());
             requested.map_err(|error| error.to_string())?;
             Ok((line, look))
         };
         let lines = (0..sources).map(line).collect::<Result<_, String>>()?;
-        regs.write64(SEQUENCE, watch.words.device_address().0);
+        regs.write(SEQUENCE, watch.words.device_address().0);
         Ok(Self { regs, watch, lines })
     }
 
-    /// Has the device raise `raises` times, calling `meanwhile` again and again. Then every source's final value must
-    /// have been seen by its handler, without anything but its notification having led there.
+    /// Has the device raise `raises` times, and calls `meanwhile` again and again. At the end every source's handler
+    /// must have read the final value. Only the notifications may have started the handlers.
     fn run(&self, raises: u64, mut meanwhile: impl FnMut() -> Result<(), String>) -> Result<(), String> {
         let words = self.watch.words.words();
         for (word, seen) in words.iter().zip(&self.watch.seen) {
             word.set(0);
             seen.store(0, SeqCst);
         }
-        self.regs.write64(RAISES, raises);
-        self.regs.write32(STATUS, Status::new().with_running(true).into_bits());
-        let status = || Status::from_bits(self.regs.read32(STATUS));
-        let (mut made, mut since_ns) = (0, arch::now_ns());
+        self.regs.write(RAISES, raises);
+        self.regs.write(STATUS, Status::new().with_running(true).into_bits());
+        let status = || Status::from_bits(self.regs.read(STATUS));
+        let (mut made, mut since_ns) = (0, arch::CLOCK.now_ns());
         while status().running() {
             meanwhile()?;
             Bare.delay_ns(LOOK_NS);
-            let (now, now_ns) = (self.sum(), arch::now_ns());
+            let (now, now_ns) = (self.sum(), arch::CLOCK.now_ns());
             if now != made {
                 (made, since_ns) = (now, now_ns);
             } else if now_ns - since_ns > STALL_NS {
@@ -172,11 +172,11 @@ impl Poster {
         self.watch.words.words().iter().map(Word::load).sum()
     }
 
-    /// The device counts as the words do.
+    /// The device's counters agree with the words.
     fn check_finals(&self) -> Result<(), String> {
-        expect("raises of the last round", self.regs.read64(MADE), self.sum())?;
+        expect("raises of the last round", self.regs.read(MADE), self.sum())?;
         for (source, word) in (0..).zip(self.watch.words.words()) {
-            expect("raises of a source", self.regs.read64(FINALS + source * 8), word.load())?;
+            expect("raises of a source", self.regs.read(FINALS.get(source)), word.load())?;
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use spin::Once;
 /// Entries of a queue.
 const ENTRIES: u16 = 128;
 
-/// Where completions go: first those of the writes that fill the device, then those of each queue's reads.
+/// Receives completions: first of the writes that fill the device, then of each queue's reads.
 #[derive(Default)]
 struct Ends {
     written: Written,
@@ -41,11 +41,12 @@ fn submit(block: &Block<Bare>, queue: u16, op: BlockOp, transfer: Transfer) -> R
     if submitted.accepted == 1 { Ok(()) } else { Err(format!("{:?}", submitted.refused)) }
 }
 
-/// Writes known data and reads it back. `rounds` reads one after the other on queue 0, each of which must interrupt
-/// once; then as many, `depth` at a time, over all queues, which completions carry on. `queues` is how many there must be.
+/// Writes known data and reads it back. First come `rounds` reads, one at a time, on queue 0; each must interrupt
+/// once. Then come as many over all queues, `depth` in flight, and each completion submits the next. The device must
+/// have `queues` queues.
 ///
 /// # Errors
-/// What went wrong.
+/// The first failure.
 pub(in crate::cases) fn block(
     system: &System,
     found: &Found,

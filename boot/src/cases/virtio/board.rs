@@ -1,5 +1,5 @@
-//! A device that the command line describes, on a board whose wires are MSI-X vectors: registers in BAR 0 of a PCI
-//! function that is put where the command line says, and vector v for the v-th of the device's interrupts.
+//! A device that the command line describes, on a board whose wires are MSI-X vectors. Its registers are BAR 0 of a
+//! PCI function, moved to the address on the command line. Vector v stands for the v-th interrupt of the device.
 
 use super::{find, text};
 use crate::arch::Registers;
@@ -13,14 +13,14 @@ use drivers::message::MessageDomain;
 use drivers::pci::{MsixCapability, MsixTable};
 use drivers::virtio::discovery::{Line, MmioDevice, from_command_line};
 use hal::{CpuId, CpuSet};
-use irq::{Action, AllocRequest, Delivery, Irq, RequestFlags, RequesterId};
+use irq::{Action, AllocRequest, Irq, RequestFlags, RequesterId};
 use spec::virtio::{DeviceId, wired};
 
 /// The board's wires.
 struct Board<'a> {
     system: &'a System,
     requester: RequesterId,
-    messages: MessageDomain<Bare, MsixTable<Registers>>,
+    messages: Arc<MessageDomain<Bare, MsixTable<Registers>>>,
     /// The interrupt that vector 0 stands for.
     first: u32,
 }
@@ -35,22 +35,20 @@ impl<'a> Board<'a> {
         let capability = MsixCapability::find(&function.config).map_err(text)?;
         let table = MsixTable::enable(function.config, bus.region(&function, capability.table_bar)?, capability);
         let domain = system.messages(&mut bus, &function)?;
-        let messages = MessageDomain::new(Bare, table, domain).map_err(text)?;
+        let messages = Arc::new(MessageDomain::new(Bare, table, domain).map_err(text)?);
         let first = device.lines.first().ok_or("a device without interrupts")?.number;
         Ok(Self { system, requester: function.requester, messages, first })
     }
 
     /// Makes a wire a line with this handler.
     fn connect(&self, wire: &Line, cpu: CpuId, handler: Arc<dyn Action>) -> Result<Irq, String> {
-        let request = AllocRequest {
-            requester: self.requester,
-            index: wire.number.checked_sub(self.first).ok_or("the board has no such wire")?,
-            affinity: CpuSet::of(cpu),
-            managed: false,
-            delivery: Delivery::Fixed,
-        };
+        let request = AllocRequest::fixed(
+            self.requester,
+            wire.number.checked_sub(self.first).ok_or("the board has no such wire")?,
+            CpuSet::of(cpu),
+        );
         let core = &self.system.core;
-        let line = core.alloc_line(&self.messages, &request, self.system.message_flow()).map_err(text)?;
+        let line = core.alloc_line(self.messages.clone(), &request, self.system.message_flow()).map_err(text)?;
         core.request(line, format!("wire{}", wire.number), RequestFlags::default(), handler).map_err(text)?;
         Ok(line)
     }

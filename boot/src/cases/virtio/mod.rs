@@ -11,7 +11,7 @@ pub(super) use board::described_block;
 pub(super) use net::net;
 
 use super::System;
-use crate::arch::Registers;
+use crate::arch;
 use crate::kernel::Bare;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -26,20 +26,20 @@ use spec::virtio::DeviceId;
 /// Makes an interrupt of the platform a line with this handler, on this CPU.
 type Connect<'a> = &'a dyn Fn(&Line, CpuId, Arc<dyn Action>) -> Result<Irq, String>;
 
-/// A device and what the platform says of it.
+/// A device and its platform description.
 pub(super) struct Found {
     transport: Arc<dyn Transport>,
     lines: Vec<Line>,
 }
 
-/// The devices of `kind` among those that the platform describes.
+/// The devices of `kind` in the platform's description.
 ///
 /// # Errors
-/// One that does not answer as virtio over MMIO.
+/// A described device does not answer as virtio over MMIO.
 pub(super) fn find(described: &[MmioDevice], kind: DeviceId) -> Result<Vec<Found>, String> {
     let mut found = Vec::new();
     for device in described {
-        let regs = Registers::new(device.base as usize, device.size_bytes as u32);
+        let regs = arch::window(device.base as usize, device.size_bytes as u32);
         let transport =
             Mmio::<Bare>::new(Bare, regs, device.config()).map_err(|error| format!("{:#x}: {error}", device.base))?;
         if transport.device_id() == kind {
@@ -49,7 +49,8 @@ pub(super) fn find(described: &[MmioDevice], kind: DeviceId) -> Result<Vec<Found
     Ok(found)
 }
 
-/// Connects a device's handlers to its lines, vector v to the v-th: that of queue q on CPU q modulo their number.
+/// Connects a device's handlers to its lines, vector v to the v-th line. The line of queue q goes to CPU q modulo
+/// CPUs.
 fn connect_all(
     system: &System,
     found: &Found,
@@ -66,7 +67,7 @@ fn connect_all(
     connected.map(|(vector, (handler, line))| connect(line, cpu(vector), handler)).collect()
 }
 
-/// Interrupts of a line on any CPU.
+/// Interrupts of a line, summed over all CPUs.
 fn interrupts(system: &System, line: Irq) -> u64 {
     (0..system.platform.cpus()).map(|cpu| system.core.count(line, CpuId(cpu))).sum()
 }

@@ -1,4 +1,4 @@
-//! Two network devices on one hub: each sends frames to the other, whose every byte is checked.
+//! Two network devices on one hub. Each sends frames to the other, and the receiver checks every byte.
 
 use super::{Connect, Found, connect_all, interrupts, text};
 use crate::cases::{Options, System, count, expect, settle, wait};
@@ -10,28 +10,28 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use drivers::virtio::net::{Net, NetConfig, Packet, Receiver, TransmitPacket, Verdict};
-use hal::{Affinity, CpuId, Dma, Hal, Lock, ThreadId, ThreadSpec};
+use hal::{Affinity, CpuId, Dma, Hal, Lock, ThreadId, ThreadSpec, Threads};
 use irq::Irq;
 use spec::virtio::net::header;
 use spin::Once;
 
-/// Frames under way at most: fewer than a device has receive buffers, so that none may be dropped.
+/// Maximum of frames in flight: fewer than a device's receive buffers, so that it never has to drop one.
 const WINDOW: u64 = 32;
-/// Room of a frame with virtio's header.
+/// Room for a frame with virtio's header.
 const FRAME_BYTES: usize = 1536;
 /// Ethernet's header: both addresses and the type.
 const ETHERNET_BYTES: usize = 14;
 /// The first type for local experiments (IEEE 802, "EtherType values").
 const ETHER_TYPE: [u8; 2] = [0x88, 0xb5];
-/// Packets that a poll takes at most.
+/// Maximum of packets for one poll.
 const WEIGHT: u32 = 64;
 
-/// Bytes of frame `number`: from the shortest that Ethernet has to the longest.
+/// Length of frame `number`. The lengths go from Ethernet's shortest to its longest.
 fn frame_bytes(number: u64) -> usize {
     60 + (number as usize * 37) % (1514 - 60 + 1)
 }
 
-/// Byte `index` of frame `number`, behind Ethernet's header.
+/// Byte `index` of frame `number`, after Ethernet's header.
 fn byte(number: u64, index: usize) -> u8 {
     match index - ETHERNET_BYTES {
         at @ 0..8 => number.to_le_bytes()[at],
@@ -39,13 +39,13 @@ fn byte(number: u64, index: usize) -> u8 {
     }
 }
 
-/// One device's receiving side: what it expects next, and the thread that polls it.
+/// One device's receiving side: the next frame that it expects, and the thread that polls it.
 #[derive(Default)]
 struct Ear {
     poller: Once<ThreadId>,
     ready: AtomicBool,
     received: AtomicU64,
-    /// Buffers of the sending side that the device has left.
+    /// Buffers of the sending side that the device has finished with.
     sent: AtomicU64,
     wrong: Once<String>,
 }
@@ -89,7 +89,7 @@ struct Card {
     net: Arc<Net<Bare>>,
     ear: Arc<Ear>,
     line: Irq,
-    /// A frame's place for each of the window.
+    /// A buffer for each frame of the window.
     frames: Lock<Bare, <Bare as Hal>::Dma>,
 }
 
@@ -120,7 +120,7 @@ impl Card {
         self.net.info().mac.ok_or("the device has no address".into())
     }
 
-    /// Sends frame `number` from its place, which is free.
+    /// Sends frame `number` from its buffer, which must be free.
     fn send(&self, number: u64, to: [u8; 6]) -> Result<(), String> {
         let (len, place) = (frame_bytes(number), (number % WINDOW) as usize * FRAME_BYTES);
         let frames = self.frames.lock();
@@ -136,7 +136,7 @@ impl Card {
     }
 }
 
-/// `rounds` frames from the first device to the second and back, `window` under way.
+/// Sends `rounds` frames from the first device to the second and back, `window` in flight.
 fn exchange(from: &Card, to: &Card, numbers: core::ops::Range<u64>, window: u64, cpus: u32) -> Result<(), String> {
     let address = to.address()?;
     for number in numbers.clone() {
@@ -153,11 +153,11 @@ fn exchange(from: &Card, to: &Card, numbers: core::ops::Range<u64>, window: u64,
     to.ear.wrong.get().map_or(Ok(()), |why| Err(why.clone()))
 }
 
-/// Frames between two devices on one hub, both ways: `rounds` one at a time, each of which must interrupt once, then as
-/// many with a window of 32. Each arrives once, in order, unchanged.
+/// Frames between two devices on one hub, both ways: first `rounds` one at a time, each of which must interrupt once,
+/// then as many with a window of 32. Every frame must arrive once, in order, unchanged.
 ///
 /// # Errors
-/// What went wrong.
+/// The first failure.
 pub(in crate::cases) fn net(
     system: &System,
     found: &[Found],

@@ -7,8 +7,7 @@ use alloc::collections::btree_map::Entry;
 use alloc::sync::Arc;
 use hal::{Dma, Hal};
 use irq::{
-    AllocRequest, ChipOps, HardwareIrq, IrqChip, IrqChipState, IrqDomain, IrqError, Level, LevelData, MsiMessage,
-    Target,
+    AllocRequest, HardwareIrq, IrqChip, IrqChipState, IrqDomain, IrqError, Level, LevelData, MsiMessage, Target,
 };
 use spec::gic::IntId;
 use spec::gic::its::Command;
@@ -24,13 +23,23 @@ fn device_and_event(hwirq: HardwareIrq) -> (u32, u32) {
 
 const NO_EVENT: IrqError = IrqError::Hardware("ITS", "the line has no event");
 
-/// The chip of an ITS's lines.
-pub struct ItsChip<H: Hal> {
+/// Implements the chip of an ITS's lines.
+struct Events<H: Hal> {
     its: Arc<Its<H>>,
 }
 
-impl<H: Hal> ItsChip<H> {
-    /// Changes what is known of a line's event, and has the ITS do the commands that this gives.
+impl<H: Hal> Events<H> {
+    fn chip(self: &Arc<Self>) -> Arc<IrqChip> {
+        IrqChip::of("ITS", self)
+            .mask(Self::mask, Self::unmask)
+            .set_affinity(Self::set_affinity)
+            .retrigger(Self::retrigger)
+            .compose_message(Self::compose_message)
+            .state(Self::state, Self::set_state)
+            .build()
+    }
+
+    /// Calls `change` on the state of a line's event; `change` also sends the necessary commands to the ITS.
     fn change<R>(
         &self,
         hwirq: HardwareIrq,
@@ -42,7 +51,8 @@ impl<H: Hal> ItsChip<H> {
         change(&self.its, device, number, event.and_then(Option::as_mut).ok_or(NO_EVENT)?)
     }
 
-    /// A masked event is configured so, and its redistributor told (IHI 0069H, "LPI Configuration tables", "INV").
+    /// Masks an event in its LPI configuration and tells its redistributor (IHI 0069H, "LPI Configuration tables",
+    /// "INV").
     fn set_masked(&self, hwirq: HardwareIrq, masked: bool) -> Result<(), IrqError> {
         self.change(hwirq, |its, device, number, event| {
             event.masked = masked;
@@ -70,26 +80,9 @@ impl<H: Hal> ItsChip<H> {
         }
         Ok(())
     }
-}
-
-impl<H: Hal> IrqChip for ItsChip<H> {
-    fn name(&self) -> &'static str {
-        "ITS"
-    }
-
-    fn provides(&self) -> ChipOps {
-        ChipOps {
-            mask: true,
-            set_affinity: true,
-            retrigger: true,
-            compose_message: true,
-            state: true,
-            ..ChipOps::default()
-        }
-    }
 
     fn mask(&self, level: &Level<'_>) {
-        // Refused by an ITS in error, of which its other commands tell.
+        // Fails only on an ITS in error, which its other commands report.
         _ = self.set_masked(level.hwirq(), true);
     }
 
@@ -97,8 +90,8 @@ impl<H: Hal> IrqChip for ItsChip<H> {
         _ = self.set_masked(level.hwirq(), false);
     }
 
-    /// What is pending moves along (IHI 0069H, "MOVI"). Both redistributors are waited for: the old one delivers
-    /// nothing more, the new one does.
+    /// A pending interrupt moves too (IHI 0069H, "MOVI"). The driver waits for both redistributors: afterwards the old
+    /// one delivers nothing more, and the new one delivers.
     fn set_affinity(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
         self.change(level.hwirq(), |its, device, number, event| {
             let (intid, old) = event.mapped.ok_or(NO_EVENT)?;
@@ -116,12 +109,12 @@ impl<H: Hal> IrqChip for ItsChip<H> {
         self.set_state(level, IrqChipState::Pending, true).is_ok()
     }
 
-    /// The event id, to the translation register.
+    /// The device writes the event id to the translation register.
     fn compose_message(&self, level: &Level<'_>) -> Result<MsiMessage, IrqError> {
         Ok(MsiMessage { address: self.its.doorbell(), data: device_and_event(level.hwirq()).1 })
     }
 
-    /// Whether an LPI is pending only its redistributor knows, and it has no active state.
+    /// Only the redistributor knows whether an LPI is pending. An LPI has no active state.
     fn state(&self, level: &Level<'_>, which: IrqChipState) -> Result<bool, IrqError> {
         match which {
             IrqChipState::Masked => self.change(level.hwirq(), |_, _, _, event| Ok(event.masked)),
@@ -142,24 +135,22 @@ impl<H: Hal> IrqChip for ItsChip<H> {
             }),
         }
     }
-
-    /// An event that the ITS may still know is never used again, and its device's table stays.
-    fn release(&self, hwirq: HardwareIrq) {
-        _ = self.take(hwirq);
-    }
 }
 
-/// Lines of devices that write to an ITS. [`AllocRequest::requester`] is the device id; events are handed out lowest
-/// first, [`irq::Flow::FastEoi`] is the flow.
+/// Lines of devices that write to an ITS. [`AllocRequest::requester`] is the device id. The domain allocates the
+/// lowest free event. The flow is [`irq::Flow::FastEoi`].
 pub struct ItsDomain<H: Hal> {
-    parent: LpiDomain<H>,
-    chip: Arc<ItsChip<H>>,
+    parent: Arc<LpiDomain<H>>,
+    events: Arc<Events<H>>,
+    chip: Arc<IrqChip>,
 }
 
 impl<H: Hal> ItsDomain<H> {
     /// The lines of `its`.
     pub fn new(its: Arc<Its<H>>) -> Self {
-        Self { parent: LpiDomain::new(its.lpis.gic().clone()), chip: Arc::new(ItsChip { its }) }
+        let parent = Arc::new(LpiDomain::new(its.lpis.gic().clone()));
+        let events = Arc::new(Events { its });
+        Self { parent, chip: events.chip(), events }
     }
 }
 
@@ -168,12 +159,12 @@ impl<H: Hal> IrqDomain for ItsDomain<H> {
         "ITS"
     }
 
-    fn parent(&self) -> Option<&dyn IrqDomain> {
-        Some(&self.parent)
+    fn parent(&self) -> Option<Arc<dyn IrqDomain>> {
+        Some(self.parent.clone())
     }
 
     fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
-        let its = &self.chip.its;
+        let its = &self.events.its;
         let device = u32::from(request.requester.0);
         let mut devices = its.devices.lock();
         let events = match devices.entry(device) {
@@ -186,12 +177,12 @@ impl<H: Hal> IrqDomain for ItsDomain<H> {
         Ok(LevelData { chip: self.chip.clone(), hwirq: number(device, event as u32) })
     }
 
-    /// Maps the event (IHI 0069H, "MAPTI"). A level nearer the device may be the one that masks the line: then this one
-    /// lets everything through.
+    /// Maps the event (IHI 0069H, "MAPTI"). If a level nearer the device masks the line, this level leaves the event
+    /// unmasked.
     fn activate(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
         let parent = level.parent().ok_or(IrqError::NotSupported("an LPI behind the event"))?;
         let intid = IntId(parent.hwirq().0 as u32);
-        self.chip.change(level.hwirq(), |its, device, number, event| {
+        self.events.change(level.hwirq(), |its, device, number, event| {
             if !its.can_target(target.cpu) {
                 return Err(IrqError::Target("ITS", target));
             }
@@ -205,5 +196,10 @@ impl<H: Hal> IrqDomain for ItsDomain<H> {
             event.mapped = Some((intid, target.cpu));
             Ok(())
         })
+    }
+
+    /// The driver never reuses an event that the ITS may still map, and keeps its device's table.
+    fn release(&self, hwirq: HardwareIrq) {
+        _ = self.events.take(hwirq);
     }
 }

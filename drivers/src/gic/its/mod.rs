@@ -1,11 +1,11 @@
-//! The Interrupt Translation Service (IHI 0069H, "Locality-specific Peripheral Interrupts and the ITS"): devices write
-//! an event id, the ITS finds the LPI by device and event, and the CPU by the LPI's collection. Here every CPU has one
-//! collection, of its own number.
+//! The Interrupt Translation Service (IHI 0069H, "Locality-specific Peripheral Interrupts and the ITS"). Devices write
+//! an event id. The ITS finds the LPI from device and event, and the CPU from the LPI's collection. This driver gives
+//! every CPU one collection, with the CPU's number.
 
 mod domain;
 mod queue;
 
-pub use domain::{ItsChip, ItsDomain};
+pub use domain::ItsDomain;
 
 use super::GicError;
 use super::distributor::wait;
@@ -22,31 +22,31 @@ use spec::gic::its::{BASER, Base, CTLR, Command, Control, RedistributorBase, TRA
 
 /// Device ids are PCI requester ids.
 const DEVICE_BITS: u32 = 16;
-/// Pages that a table has at most.
+/// Maximum number of pages in a table.
 const PAGES_MAX: usize = 256;
 const TABLE_ALIGN: usize = 0x1_0000;
-/// A device's translation table is aligned so, in bytes.
+/// Alignment of a device's translation table, in bytes.
 const DEVICE_TABLE_ALIGN: usize = 256;
 
-/// How an ITS is used.
+/// Configuration of an ITS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ItsConfig {
-    /// Its bus address, above which devices find the translation register.
+    /// Bus address of the ITS. The translation register lies above it.
     pub base: u64,
-    /// Events that a device may have: a power of two, 2 at least. A PCI function has up to 2,048.
+    /// Maximum number of events for each device: a power of two, at least 2. A PCI function has up to 2,048.
     pub events_per_device: u32,
 }
 
-/// An event that a line has.
+/// The event of a line.
 #[derive(Default)]
 struct Event {
-    /// What it is mapped to, once its line has been activated.
+    /// The event's mapping, once its line has been activated.
     mapped: Option<(IntId, CpuId)>,
     masked: bool,
 }
 
 struct Device<H: Hal> {
-    /// The ITS's own; freed when it has forgotten the device.
+    /// Used by the ITS; freed after the ITS has unmapped the device.
     table: H::Dma,
     events: Vec<Option<Event>>,
 }
@@ -58,20 +58,20 @@ pub struct Its<H: Hal> {
     kind: Type,
     lpis: Arc<Lpis<H>>,
     hal: H,
-    /// The tables that it keeps its state in, which are its own.
+    /// Tables in which the ITS keeps its state. Only the ITS accesses them.
     _tables: Vec<H::Dma>,
     devices: Lock<H, BTreeMap<u32, Device<H>>>,
-    /// Taken behind `devices` where both are.
+    /// Lock order: `devices` before `queue`.
     queue: Lock<H, CommandQueue<H>>,
-    /// By CPU: 1 once it can be a target.
+    /// Indexed by CPU: 1 once the CPU can be a target.
     online: Vec<H::Word>,
 }
 
 impl<H: Hal> Its<H> {
-    /// Sets the ITS up with tables of its own, and this CPU as a target.
+    /// Sets up the ITS with its own tables, and makes this CPU a target.
     ///
     /// # Errors
-    /// [`GicError`] when it does not become quiet, has no room for devices or CPUs, or does not snoop caches.
+    /// [`GicError`] when the ITS does not become quiescent, has no room for devices or CPUs, or does not snoop caches.
     pub fn new(hal: H, regs: H::Regs, lpis: Arc<Lpis<H>>, config: ItsConfig) -> Result<Self, GicError> {
         let frame = Frame::new(&regs, 0);
         let kind = Type::from_bits(frame.read(TYPER));
@@ -115,7 +115,7 @@ impl<H: Hal> Its<H> {
         Ok(Command::Sync { redistributor: self.redistributor(cpu)? })
     }
 
-    /// Lets LPIs go to `cpu`, on which [`Lpis::start_cpu`] has run.
+    /// Makes `cpu` a target of LPIs. [`Lpis::start_cpu`] must have run there.
     ///
     /// # Errors
     /// [`GicError::NoCpu`], [`GicError::Timeout`], [`GicError::Stalled`].
@@ -130,8 +130,8 @@ impl<H: Hal> Its<H> {
         Ok(())
     }
 
-    /// Moves what is left at `from` to `to`: behind `IrqCore::cpu_offline`, which has moved the lines one by one, and
-    /// before [`super::Gic::stop_cpu`].
+    /// Moves all remaining pending LPIs from `from` to `to`. Call it after `IrqCore::cpu_offline`, which has moved the
+    /// lines one by one, and before [`super::Gic::stop_cpu`].
     ///
     /// # Errors
     /// [`GicError::NoCpu`], [`GicError::Timeout`], [`GicError::Stalled`].
@@ -152,12 +152,12 @@ impl<H: Hal> Its<H> {
         self.online.get(cpu.index()).is_some_and(|word| word.get() != 0)
     }
 
-    /// Where devices write their event ids.
+    /// The address to which devices write their event ids.
     pub fn doorbell(&self) -> u64 {
         self.config.base + u64::from(TRANSLATER.offset())
     }
 
-    /// The device's own translation table, the ITS told of it.
+    /// Allocates a device's translation table, and maps the device in the ITS.
     fn make_device(&self, device: u32) -> Result<Device<H>, GicError> {
         let bits = DEVICE_BITS.min(u32::from(self.kind.device_bits_less_one()) + 1);
         if device >> bits != 0 {
@@ -173,7 +173,7 @@ impl<H: Hal> Its<H> {
     }
 }
 
-/// Gives the ITS the memory that it asks for (IHI 0069H, "GITS_BASERn").
+/// Gives the ITS the memory that it requests (IHI 0069H, "GITS_BASERn").
 fn make_tables<H: Hal>(hal: H, frame: &Frame<'_, H::Regs>, kind: Type, cpus: u32) -> Result<Vec<H::Dma>, GicError> {
     let device_bits = DEVICE_BITS.min(u32::from(kind.device_bits_less_one()) + 1);
     let mut tables = Vec::new();
@@ -201,7 +201,7 @@ fn page_bytes(size: u8) -> usize {
     0x1000 << (2 * usize::from(size.min(2)))
 }
 
-/// A table of `entries`. An implementation may have one page size only, which it then reads back.
+/// Allocates a table of `entries`. An implementation with only one page size reads that size back.
 fn make_table<H: Hal>(hal: H, frame: &Frame<'_, H::Regs>, index: u32, entries: usize) -> Result<H::Dma, GicError> {
     let register = BASER.get(index);
     let bytes = entries * (usize::from(Base::from_bits(frame.read(register)).entry_less_one()) + 1);

@@ -1,4 +1,4 @@
-//! The command queue: commands are posted, and waited for.
+//! The command queue: the driver posts commands, and waits for their completion.
 
 use crate::gic::GicError;
 use crate::gic::frame::Frame;
@@ -6,10 +6,10 @@ use hal::{Dma, Hal, Word};
 use spec::gic::gicr::{Cacheability, Shareability};
 use spec::gic::its::{CBASER, COMMAND_BYTES, CREADR, CWRITER, Command, CommandBase, Pointer};
 
-/// One page: never are more than a few commands under way.
+/// One page; only a few commands are in flight at any time.
 const COMMANDS: u16 = 128;
 const QUEUE_ALIGN: usize = 0x1_0000;
-/// How long the ITS may take. Hardware answers within microseconds, an emulated one when its host gets round to it.
+/// Time limit for the ITS. Hardware answers within microseconds, an emulated ITS when its host schedules it.
 const TIMEOUT_NS: u64 = 100_000_000;
 const POLL_NS: u64 = 100;
 
@@ -20,7 +20,7 @@ pub(super) struct CommandQueue<H: Hal> {
 }
 
 impl<H: Hal> CommandQueue<H> {
-    /// Tells the ITS, which is disabled, where the queue is.
+    /// Tells the disabled ITS where the queue is.
     pub(super) fn new(hal: H, frame: &Frame<'_, H::Regs>) -> Result<Self, GicError> {
         let commands = hal.dma_alloc(usize::from(COMMANDS) * COMMAND_BYTES, QUEUE_ALIGN)?;
         let base = CommandBase::new()
@@ -36,12 +36,12 @@ impl<H: Hal> CommandQueue<H> {
         Ok(Self { hal, commands, next: 0 })
     }
 
-    /// Has the ITS do `commands`, far fewer than the queue has room for, and waits until it has.
+    /// Has the ITS execute `commands`, and waits for their completion. They are far fewer than the queue has room for.
     ///
-    /// An ITS may stop at a command that it refuses (IHI 0069H, "Command errors"). The command is then replaced by one
-    /// that does no harm, so that those behind it are done, and the caller is told.
+    /// An ITS may stop at a command that it refuses (IHI 0069H, "Command errors"). The driver then replaces the
+    /// command with a harmless one, so that the ITS executes the commands after it, and returns an error.
     pub(super) fn post(&mut self, frame: &Frame<'_, H::Regs>, commands: &[Command]) -> Result<(), GicError> {
-        // Behind commands that came too late, others would overwrite them.
+        // Commands of a call that timed out may still be in the queue. New commands must not overwrite them.
         if pointer(frame).index() != self.next {
             self.wait(frame, commands)?;
         }
@@ -68,7 +68,7 @@ impl<H: Hal> CommandQueue<H> {
             if done.stalled_or_retry() {
                 outcome = outcome.and(Err(GicError::Stalled(done.index())));
                 if done.index() >= COMMANDS {
-                    // There is no such place in the queue, and so nothing to replace.
+                    // The queue has no such index, so there is no command to replace.
                     return outcome;
                 }
                 self.place(done.index(), harmless(commands));
@@ -88,7 +88,7 @@ fn pointer<R: hal::Regs>(frame: &Frame<'_, R>) -> Pointer {
     Pointer::from_bits(frame.read(CREADR))
 }
 
-/// A command that changes nothing: the last of the caller's own, a SYNC, or else an INVALL, which only costs time.
+/// A command without effect: the caller's last command if that is a SYNC, otherwise an INVALL, which only costs time.
 fn harmless(commands: &[Command]) -> Command {
     match commands.last() {
         Some(&sync @ Command::Sync { .. }) => sync,

@@ -88,7 +88,7 @@ fn an_interrupt_touches_the_cpu_interface_alone() {
         (EoiMode::Together, &["rc c660", "wc c661 28", "rc c660"]),
     ] {
         let (log, gic) = gic(mode);
-        let (core, _) = core_with_line(&GicDomain::new(gic.clone()), 40, gic.flow());
+        let (core, _) = core_with_line(Arc::new(GicDomain::new(gic.clone())), 40, gic.flow());
         log.answer('c', IAR1, &[40, 1023]);
         log.take();
         gic.handle(&core);
@@ -99,15 +99,15 @@ fn an_interrupt_touches_the_cpu_interface_alone() {
 #[test]
 fn masking_waits_until_it_is_so_and_unmasking_does_not() {
     let (log, gic) = gic(EoiMode::Split);
-    let domain = GicDomain::new(gic.clone());
-    let levels = line(&domain, 45, Target::on(CpuId(0)));
+    let domain = Arc::new(GicDomain::new(gic.clone()));
+    let levels = line(domain.clone(), 45, Target::on(CpuId(0)));
     let (spi, level) = chip(&levels);
     log.answer('d', 0x0000, &[0x8000_0013, 0x8000_0013, 0x13]);
     log.take();
     spi.mask(&level);
     spi.unmask(&level);
     assert_eq!(log.take(), ["wd 184 2000", "rd 0", "rd 0", "rd 0", "wd 104 2000"]);
-    let levels = line(&domain, 27, Target::on(CpuId(0)));
+    let levels = line(domain.clone(), 27, Target::on(CpuId(0)));
     let (ppi, level) = chip(&levels);
     log.take();
     ppi.mask(&level);
@@ -124,7 +124,7 @@ fn masking_waits_until_it_is_so_and_unmasking_does_not() {
 #[test]
 fn a_mask_that_never_takes_effect_is_recorded() {
     let (log, gic) = gic(EoiMode::Split);
-    let levels = line(&GicDomain::new(gic.clone()), 45, Target::on(CpuId(0)));
+    let levels = line(Arc::new(GicDomain::new(gic.clone())), 45, Target::on(CpuId(0)));
     let (chip, level) = chip(&levels);
     log.answer('d', 0x0000, &[0x8000_0013]);
     chip.mask(&level);
@@ -134,7 +134,7 @@ fn a_mask_that_never_takes_effect_is_recorded() {
 #[test]
 fn an_lpi_without_a_line_is_ended_and_never_deactivated() {
     let (log, gic) = gic(EoiMode::Split);
-    let core = IrqCore::new(hal(), CoreConfig::x86(2, 4)).unwrap();
+    let core = IrqCore::new(hal(), CoreConfig::new(2, 4)).unwrap();
     log.answer('c', IAR1, &[8200, 0x00ff_ffff, 1020]);
     log.take();
     gic.handle(&core);
@@ -145,7 +145,7 @@ fn an_lpi_without_a_line_is_ended_and_never_deactivated() {
 #[test]
 fn an_interrupt_beyond_the_distributor_disables_nothing() {
     let (log, gic) = gic(EoiMode::Split);
-    let core = IrqCore::new(hal(), CoreConfig::x86(2, 4)).unwrap();
+    let core = IrqCore::new(hal(), CoreConfig::new(2, 4)).unwrap();
     log.answer('c', IAR1, &[1019, 5000, 1023]);
     log.take();
     gic.handle(&core);
@@ -156,14 +156,14 @@ fn an_interrupt_beyond_the_distributor_disables_nothing() {
 #[test]
 fn a_pseudo_nmi_masks_the_others_while_it_is_taken() {
     let (log, gic) = gic(EoiMode::Split);
-    let levels = line(&GicDomain::new(gic.clone()), 45, Target::on(CpuId(0)));
+    let levels = line(Arc::new(GicDomain::new(gic.clone())), 45, Target::on(CpuId(0)));
     let (spi, level) = chip(&levels);
     log.answer('d', 0x42c, &[0xc0c0_c0c0, 0xc0c0_80c0]);
     log.take();
     spi.nmi_setup(&level).unwrap();
     spi.nmi_teardown(&level);
     assert_eq!(log.take(), ["rd 42c", "wd 42c c0c080c0", "rd 42c", "wd 42c c0c0c0c0"]);
-    let core = IrqCore::new(hal(), CoreConfig::x86(2, 4)).unwrap();
+    let core = IrqCore::new(hal(), CoreConfig::new(2, 4)).unwrap();
     log.answer('c', 0xc230, &[0xf0]);
     log.answer('c', IAR1, &[1023]);
     gic.handle_pseudo_nmi(&core);
@@ -173,7 +173,7 @@ fn a_pseudo_nmi_masks_the_others_while_it_is_taken() {
 #[test]
 fn affinities_are_routes_and_targets() {
     let (log, gic) = gic(EoiMode::Split);
-    let levels = line(&GicDomain::new(gic.clone()), 45, Target::on(CpuId(0)));
+    let levels = line(Arc::new(GicDomain::new(gic.clone())), 45, Target::on(CpuId(0)));
     let (chip, level) = chip(&levels);
     log.take();
     chip.set_affinity(&level, Target::on(CpuId(1))).unwrap();
@@ -199,7 +199,7 @@ fn level_0_above_15_needs_a_range_selector() {
     assert_eq!(log.take().last().unwrap(), "wc c65d 200001000020");
 }
 
-/// An array whose Last never comes: nothing is read behind the window, and the CPU that is not in it is named.
+/// No redistributor has Last set: the driver reads nothing beyond the window, and the error names the missing CPU.
 #[test]
 fn redistributors_are_looked_for_within_their_window_only() {
     for (len_bytes, affinity, found) in
@@ -241,8 +241,8 @@ fn a_cpu_that_goes_closes_its_interface_and_sleeps() {
 fn a_message_is_the_distributors_register() {
     let (log, gic) = gic(EoiMode::Split);
     log.answer('d', 0xc0c, &[0, 2]);
-    let domain = MessageSpiDomain::mbi(gic.clone(), 0x0800_0000, IntId(48), 8).unwrap();
-    let levels = line(&domain, 0, Target::on(CpuId(1)));
+    let domain = Arc::new(MessageSpiDomain::mbi(gic.clone(), 0x0800_0000, IntId(48), 8).unwrap());
+    let levels = line(domain.clone(), 0, Target::on(CpuId(1)));
     let (mbi, level) = chip(&levels);
     assert_eq!(mbi.compose_message(&level), Ok(MsiMessage { address: 0x0800_0040, data: 48 }));
     assert!(MessageSpiDomain::mbi(gic, 0, IntId(60), 8).is_err());

@@ -33,8 +33,8 @@ pub struct QueueConfig {
     /// The interrupt vector (MSI-X table entry) of its completions; none makes it a polled queue. Vector 0 serves the
     /// admin queue too (Base 3.3.1): a queue on it sees empty interrupts.
     pub vector: Option<u16>,
-    /// The longest transfer of one request in bytes; what it takes is allocated for every command. The controller's
-    /// own limit lowers it.
+    /// The longest transfer of one request in bytes. The queue allocates PRP lists of this size for every command. The
+    /// controller's own limit lowers it.
     pub transfer_bytes_max: u32,
 }
 

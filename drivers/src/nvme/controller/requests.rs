@@ -71,7 +71,7 @@ impl<H: Hal> Controller<H> {
     /// Why an Abort did not get through.
     pub fn abort_expired(&self, pair: &QueuePair<H>, now_ns: u64, timeout_ns: u64) -> Result<AbortReport, NvmeError> {
         let mut report = AbortReport { stuck: pair.count_aborted(), ..AbortReport::default() };
-        // As many as can be in flight: one that is refused must not be tried for ever.
+        // The loop tries at most as many commands as can be in flight, so a refused Abort is not retried for ever.
         for _ in 0..pair.depth() {
             let Some(cid) = pair.begin_abort(now_ns, timeout_ns) else { break };
             let answer = self.admin.abort(&self.port, pair.qid(), cid);

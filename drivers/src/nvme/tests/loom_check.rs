@@ -105,23 +105,6 @@ impl Hal for LoomHal {
     fn wait_for_interrupt(self) {
         unreachable!()
     }
-    fn kick(self, _: CpuId) {}
-    fn spawn(self, _: ThreadSpec, _: ThreadBody) -> Result<ThreadId, SpawnError> {
-        unreachable!()
-    }
-    fn current_thread(self) -> ThreadId {
-        unreachable!()
-    }
-    fn park(self) {
-        unreachable!()
-    }
-    fn wake(self, _: ThreadId) {}
-    fn set_affinity(self, _: ThreadId, _: &Affinity) -> Result<(), SpawnError> {
-        unreachable!()
-    }
-    fn yield_now(self) {
-        thread::yield_now();
-    }
     fn work(self, _: Work, _: u32) {}
 }
 
@@ -222,7 +205,7 @@ fn every_completion_is_taken_once() {
     });
 }
 
-/// Wrong: an interrupt that leaves the queue to whoever holds the lock, who may have had its last look.
+/// Wrong: the interrupt leaves the queue to the lock's holder, which may already have made its last look.
 #[test]
 #[should_panic(expected = "a completion that no interrupt will tell of")]
 fn an_interrupt_that_only_tries_loses_one() {

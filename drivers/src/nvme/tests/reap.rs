@@ -1,7 +1,7 @@
 use super::super::reap::AbortEnd;
 use super::*;
 use alloc::collections::BTreeSet;
-use hal::Hal;
+use hal::Threads;
 use irq::{Action, Irq, IrqReturn};
 use proptest::prelude::*;
 use spec::nvme::Status;

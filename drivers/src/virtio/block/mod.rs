@@ -40,7 +40,7 @@ impl Default for BlockConfig {
     }
 }
 
-/// What a device says of itself.
+/// Properties that a device reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockInfo {
     /// What was negotiated.
@@ -52,7 +52,7 @@ pub struct BlockInfo {
 }
 
 impl BlockInfo {
-    /// Whether it refuses to be written.
+    /// True if the device is read-only.
     pub fn read_only(&self) -> bool {
         self.features.has(RO)
     }
@@ -142,7 +142,7 @@ impl<H: Hal> Block<H> {
         session::start(&*self.transport);
     }
 
-    /// What the device says of itself.
+    /// Properties that the device reports.
     pub fn info(&self) -> BlockInfo {
         self.info
     }
@@ -205,7 +205,7 @@ impl<H: Hal> Block<H> {
         (count > 0).then_some(count)
     }
 
-    /// What its device did to break a queue.
+    /// The device's violation that broke a queue, if any.
     pub fn fault(&self, queue: u16) -> Option<QueueFault> {
         self.queues.get(usize::from(queue))?.lock().fault()
     }

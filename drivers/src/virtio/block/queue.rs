@@ -12,17 +12,17 @@ pub(super) const BATCH: usize = 32;
 /// Bytes of a slot in device memory: header, then status.
 const SLOT_BYTES: usize = 32;
 const STATUS: usize = header::BYTES;
-/// Fills the status byte, so that a device that writes none is found out.
+/// Initial value of the status byte; shows whether the device has written one.
 const UNANSWERED: u8 = 0xff;
 
-/// What a queue counted.
+/// Counters of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BlockQueueCounters {
     /// Requests accepted.
     pub requests: u64,
     /// Requests that are over, however.
     pub completed: u64,
-    /// Of them, those with an error.
+    /// Of them, those that failed.
     pub errors: u64,
     /// Notifications written.
     pub notifications: u64,
@@ -37,7 +37,7 @@ struct Slot {
     writes_bytes: u32,
 }
 
-/// Written under its lock.
+/// Data that the lock guards.
 pub(super) struct Side<H: Hal> {
     queue: Queue<H>,
     memory: H::Dma,

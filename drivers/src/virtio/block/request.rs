@@ -33,7 +33,7 @@ pub struct BlockRequest {
     pub len_bytes: u32,
 }
 
-/// What became of a batch.
+/// Result of submitting a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "a batch may be accepted in part"]
 pub struct Submitted {

@@ -31,7 +31,7 @@ pub fn from_acpi(table: &[u8]) -> Result<Vec<MmioDevice>, DiscoveryError> {
     Ok(devices)
 }
 
-/// What is known of a device.
+/// A device as parsed so far.
 #[derive(Default)]
 struct Found<'a> {
     is_virtio: bool,

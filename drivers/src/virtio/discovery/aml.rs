@@ -18,7 +18,7 @@ pub(super) enum Value<'a> {
     Text(&'a [u8]),
     /// The bytes of a buffer.
     Buffer(&'a [u8]),
-    /// What is not looked at.
+    /// Content that the parser skips.
     Other,
 }
 
@@ -29,7 +29,7 @@ pub(super) enum Term<'a> {
     Device(Cursor<'a>),
     /// The last segment of a name, and what it stands for.
     Name([u8; 4], Value<'a>),
-    /// What is not looked at.
+    /// Content that the parser skips.
     Other,
 }
 

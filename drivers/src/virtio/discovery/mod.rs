@@ -56,12 +56,12 @@ pub struct MmioDevice {
 }
 
 impl MmioDevice {
-    /// What the transport has to know.
+    /// Converts the description for the transport.
     pub fn config(&self) -> MmioConfig {
         MmioConfig { interrupts: self.lines.len() as u16, shared_lines: false }
     }
 
-    /// Refuses what no device can be.
+    /// Rejects a description that no device can have.
     fn checked(self) -> Result<Self, DiscoveryError> {
         // The registers of a device without configuration.
         const REGISTERS_BYTES: u64 = 0x100;

@@ -120,7 +120,7 @@ impl<H: Hal> CoalescedQueue<H> {
 }
 
 impl<H: Hal> Moderated for CoalescedQueue<H> {
-    /// A device may quantise what it is told: it is asked what it has now.
+    /// A device may round the setting, so the driver reads back the actual one.
     fn program(&self, setting: Setting) -> Outcome {
         let queue = receive_queue(self.pair);
         if self.net.coalesce_queue(queue, setting.into()).is_err() {
@@ -137,7 +137,8 @@ pub struct CoalescedReceive<H: Hal>(
 );
 
 impl<H: Hal> Moderated for CoalescedReceive<H> {
-    /// What the device made of it only the command for a queue tells; without that it is believed.
+    /// Only the command for one queue reports the device's actual value. Without it the driver assumes the requested
+    /// value.
     fn program(&self, setting: Setting) -> Outcome {
         match self.0.coalesce_receive(setting.into()) {
             Ok(()) => Outcome::Done(self.0.coalescing_of(receive_queue(0)).map_or(setting, Setting::from)),

@@ -9,7 +9,7 @@ use spec::virtio::net::{Ack, Class, MQ_VQ_PAIRS_SET};
 pub(super) const ENTRIES: u16 = 16;
 /// How long a command may take, in nanoseconds: the standard names no limit.
 const COMMAND_NS: u64 = 1_000_000_000;
-/// Between two looks.
+/// Interval between two polls.
 const POLL_NS: u64 = 2_000;
 /// Longest data or result, in bytes.
 const DATA_BYTES: usize = 16;
@@ -18,7 +18,7 @@ const DATA: usize = 8;
 const ACK: usize = DATA + DATA_BYTES;
 const RESULT: usize = ACK + 8;
 const BYTES: usize = RESULT + DATA_BYTES;
-/// Fills the answer's byte, so that a device that writes nothing is found out.
+/// Initial value of the answer's byte; shows whether the device has written one.
 const UNANSWERED: u8 = 0xff;
 
 pub(super) struct Control<H: Hal> {
@@ -85,7 +85,7 @@ impl<H: Hal> Net<H> {
         }
         let deadline_ns = self.hal.now_ns().saturating_add(COMMAND_NS);
         loop {
-            // The time first: a last look follows however long the one before it took.
+            // Reads the time first, so that one look at the device always follows the deadline.
             let late = self.hal.now_ns() >= deadline_ns;
             if control.queue.lock().take()?.is_some() {
                 return Ok(());

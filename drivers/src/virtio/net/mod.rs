@@ -51,7 +51,7 @@ impl Default for NetConfig {
     }
 }
 
-/// What a device says of itself.
+/// Properties that a device reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NetInfo {
     /// What was negotiated.
@@ -174,7 +174,7 @@ impl<H: Hal> Net<H> {
         if self.pairs > 1 { self.set_pairs(self.pairs) } else { Ok(()) }
     }
 
-    /// What the device says of itself.
+    /// Properties that the device reports.
     pub fn info(&self) -> NetInfo {
         self.info
     }
@@ -194,7 +194,7 @@ impl<H: Hal> Net<H> {
         self.configuration_changes.get()
     }
 
-    /// Whether the link is up; that of a device that does not say is.
+    /// True if the link is up. A device that does not report its link counts as up.
     pub fn link_up(&self) -> bool {
         !self.info.features.has(net::STATUS)
             || net::LinkStatus::from_bits(self.transport.config16(net::config::STATUS)).link_up()
@@ -272,7 +272,7 @@ impl<H: Hal> Served for Net<H> {
         if queue.is_multiple_of(2)
             && let Some(side) = self.receive.get(usize::from(queue / 2))
         {
-            // Who polls just now, and so holds the lock, may have looked already: it is asked to look again.
+            // Another CPU holds the lock and polls, and may have made its last look already. Ask it to look again.
             if side.try_lock().is_none_or(|mut side| side.interrupted()) {
                 self.receiver.ready(queue / 2);
             }

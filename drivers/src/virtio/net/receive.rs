@@ -23,7 +23,7 @@ pub struct Packet<'a, D> {
     pub len_bytes: u32,
 }
 
-/// What becomes of a packet.
+/// The receiver's verdict on a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// The receiver is done with it.
@@ -42,7 +42,7 @@ pub trait Receiver<H: Hal>: Send + Sync {
     fn transmitted(&self, _pair: u16, _tag: u64) {}
 }
 
-/// What a receive queue counted.
+/// Counters of a receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReceiveCounters {
     /// Packets.
@@ -53,7 +53,7 @@ pub struct ReceiveCounters {
     pub runts: u64,
     /// Packets sent back.
     pub reflected: u64,
-    /// Packets that were to be sent back and had no room.
+    /// Packets dropped because the queue for sending back had no room.
     pub reflect_drops: u64,
     /// Interrupts that found packets.
     pub interrupts: u64,
@@ -168,9 +168,9 @@ impl<H: Hal> ReceiveSide<H> {
         net.receiver.received(Packet { pair, memory: &self.buffers, offset_bytes, len_bytes })
     }
 
-    /// Puts a buffer into the transmit queue, its header cleared. False when that is not possible, or when it is the last
-    /// that the receive queue has: with all of them on their way back nothing would be received, no interrupt come, and
-    /// nobody look whether they have left.
+    /// Clears a buffer's header and puts the buffer into the transmit queue. False when that is not possible, or when
+    /// it is the receive queue's last buffer. With all buffers in the transmit queue nothing could be received and no
+    /// interrupt would come, so nobody would take the buffers back.
     fn send_back(&mut self, buffer: u64, len_bytes: u32) -> bool {
         if self.queue.in_flight() == 0 {
             self.take_back();
@@ -222,12 +222,12 @@ impl<H: Hal> Net<H> {
         self.receive.get(usize::from(pair)).is_some_and(|side| side.lock().rearm())
     }
 
-    /// What receive queue `pair` counted.
+    /// Counters of receive queue `pair`.
     pub fn receive_counters(&self, pair: u16) -> Option<ReceiveCounters> {
         Some(self.receive.get(usize::from(pair))?.lock().counters)
     }
 
-    /// What its device did to break receive queue `pair`, or the queue it reflects to.
+    /// The device's violation that broke receive queue `pair` or its reflection queue, if any.
     pub fn receive_fault(&self, pair: u16) -> Option<QueueFault> {
         let side = self.receive.get(usize::from(pair))?.lock();
         side.queue.fault().or(side.reflect.as_ref().and_then(Queue::fault))

@@ -1,4 +1,4 @@
-//! The transmit side of a queue pair. It does not interrupt: what has left is found by the next that is sent.
+//! The transmit side of a queue pair. It does not interrupt: the next transmission takes sent packets back.
 
 use super::super::{Part, Queue, QueueFault, Refusal};
 use super::Net;
@@ -15,7 +15,7 @@ pub struct TransmitPacket {
     pub len_bytes: u32,
 }
 
-/// What became of a batch.
+/// Result of submitting a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "a batch may be accepted in part"]
 pub struct Sent {
@@ -25,7 +25,7 @@ pub struct Sent {
     pub refused: Option<Refusal>,
 }
 
-/// What a transmit queue counted.
+/// Counters of a transmit queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TransmitCounters {
     /// Packets given to the device.
@@ -36,7 +36,7 @@ pub struct TransmitCounters {
     pub full: u64,
 }
 
-/// Written under its lock.
+/// Data that the lock guards.
 pub(super) struct TransmitSide<H: Hal> {
     queue: Queue<H>,
     counters: TransmitCounters,
@@ -98,12 +98,12 @@ impl<H: Hal> Net<H> {
         }
     }
 
-    /// What transmit queue `pair` counted.
+    /// Counters of transmit queue `pair`.
     pub fn transmit_counters(&self, pair: u16) -> Option<TransmitCounters> {
         Some(self.transmit.get(usize::from(pair))?.lock().counters)
     }
 
-    /// What its device did to break transmit queue `pair`.
+    /// The device's violation that broke transmit queue `pair`, if any.
     pub fn transmit_fault(&self, pair: u16) -> Option<QueueFault> {
         self.transmit.get(usize::from(pair))?.lock().queue.fault()
     }

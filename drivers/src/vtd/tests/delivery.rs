@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use hal::{CpuId, CpuSet};
-use irq::{Action, AllocRequest, CoreConfig, Delivery, Flow, Irq, IrqCore, IrqReturn, RequestFlags, Target, Vector};
+use irq::{Action, AllocRequest, DeliveryKind, Flow, Irq, IrqCore, IrqReturn, RequestFlags, Target, Vector};
 
 type Hal = hal::host::HostHal;
 
@@ -31,7 +31,7 @@ impl Host {
     /// A posted line on CPU 0, requested.
     fn new() -> Self {
         let setup = Setup::new(POSTING);
-        let mut core = IrqCore::new(setup.hal, CoreConfig::x86(2, 8)).unwrap();
+        let mut core = IrqCore::new(setup.hal, crate::apic::core_config(2, 8)).unwrap();
         let (posted, lapic) = (setup.posted.clone(), setup.lapic.clone());
         let notification = Arc::new(move |core: &IrqCore<Hal>| {
             posted.handle(|vector| _ = core.dispatch(vector), || lapic.eoi());
@@ -40,7 +40,11 @@ impl Host {
         core.set_root_chip(setup.vectors.chip().clone());
         let affinity = CpuSet::of(CpuId(0));
         let irq = core
-            .alloc_line(&setup.posted(), &AllocRequest { affinity, ..request(Delivery::Fixed) }, Flow::Edge)
+            .alloc_line(
+                Arc::new(setup.posted()),
+                &AllocRequest { affinity, ..request(DeliveryKind::Fixed) },
+                Flow::Edge,
+            )
             .unwrap();
         let count = Arc::new(Count::default());
         core.request(irq, "test", RequestFlags::default(), count.clone()).unwrap();
@@ -54,7 +58,7 @@ impl Host {
 
     /// The unit posts to where the entry points; whether a notification was sent.
     fn post(&self, target: Target) -> bool {
-        self.setup.posted.descriptor(target.cpu).unwrap().post(target.vector.unwrap(), false).is_some()
+        self.setup.posted.descriptor(target.cpu).unwrap().post(target.vector().unwrap(), false).is_some()
     }
 
     fn take(&self, cpu: u32, vector: u8) {
@@ -105,7 +109,7 @@ fn a_line_that_moves_with_a_post_pending_loses_nothing() {
 #[test]
 fn a_retriggered_line_does_not_block_its_cpu() {
     let host = Host::new();
-    let vector = host.target().vector.unwrap().0;
+    let vector = host.target().vector().unwrap().0;
     host.core.retrigger(host.irq).unwrap();
     assert_eq!(host.setup.apic.writes(), [(0x83f, 64, u64::from(vector))]);
     host.take(0, vector);
@@ -120,9 +124,9 @@ fn what_is_posted_to_a_cpu_that_goes_fires_at_the_next() {
     host.setup.hal.interrupt(CpuId(0), || _ = host.core.cpu_offline().unwrap());
     let new = host.target();
     assert_eq!(new.cpu, CpuId(1));
-    let ipi = 0x0000_0123_0000_4000 | u64::from(new.vector.unwrap().0);
+    let ipi = 0x0000_0123_0000_4000 | u64::from(new.vector().unwrap().0);
     assert!(host.setup.apic.writes().contains(&(0x830, 64, ipi)), "retriggered on the CPU of APIC id 0x123");
-    host.take(1, new.vector.unwrap().0);
+    host.take(1, new.vector().unwrap().0);
     assert_eq!(host.handled(), 1);
 }
 
@@ -131,8 +135,8 @@ fn what_is_posted_to_a_cpu_that_goes_fires_at_the_next() {
 fn a_vector_in_the_hands_of_the_notification_handler_is_still_pending() {
     let host = Arc::new(Host::new());
     let affinity = CpuSet::of(CpuId(0));
-    let request = AllocRequest { index: 1, affinity, ..request(Delivery::Fixed) };
-    let second = host.core.alloc_line(&host.setup.posted(), &request, Flow::Edge).unwrap();
+    let request = AllocRequest { index: 1, affinity, ..request(DeliveryKind::Fixed) };
+    let second = host.core.alloc_line(Arc::new(host.setup.posted()), &request, Flow::Edge).unwrap();
     let (came, mover) = (Arc::new(Count::default()), Arc::downgrade(&host));
     host.core.request(second, "second", RequestFlags::default(), came.clone()).unwrap();
     let first = Mover(Box::new(move || {

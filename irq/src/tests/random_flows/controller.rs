@@ -1,5 +1,6 @@
 //! The controllers: what each keeps of a line, and what it refuses.
 
+use super::super::{Ops, when};
 use super::rules::{CPUS, Rules, Traits};
 use crate::*;
 use alloc::sync::Arc;
@@ -27,18 +28,18 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn ops(self) -> ChipOps {
-        let base = ChipOps { mask: true, set_affinity: true, retrigger: true, set_type: true, ..ChipOps::default() };
+    pub(super) fn ops(self) -> Ops {
+        let base = Ops { mask: true, set_affinity: true, retrigger: true, set_type: true, ..Ops::default() };
         match self {
-            Self::Simple => ChipOps { ack: true, ..base },
-            Self::SplitHere => ChipOps { ack: true, eoi: true, ends_in_halves: true, ..base },
-            Self::Together => ChipOps { eoi: true, ..base },
+            Self::Simple => Ops { ack: true, ..base },
+            Self::SplitHere => Ops { ack: true, eoi: true, ends_in_halves: true, ..base },
+            Self::Together => Ops { eoi: true, ..base },
             Self::Split => {
-                let halves = ChipOps { automasks_flow: true, ends_in_halves: true, eoi_threaded: true, ..base };
-                ChipOps { ack: true, eoi: true, ..halves }
+                let halves = Ops { automasks_flow: true, ends_in_halves: true, eoi_threaded: true, ..base };
+                Ops { ack: true, eoi: true, ..halves }
             }
-            Self::Late => ChipOps { eoi: true, eoi_threaded: true, ..base },
-            Self::Lpi => ChipOps { eoi: true, oneshot_safe: true, ..base },
+            Self::Late => Ops { eoi: true, eoi_threaded: true, ..base },
+            Self::Lpi => Ops { eoi: true, oneshot_safe: true, ..base },
         }
     }
 
@@ -171,12 +172,17 @@ fn number(level: &Level<'_>) -> usize {
     level.hwirq().0 as usize
 }
 
-impl IrqChip for Chip {
-    fn name(&self) -> &'static str {
-        "MODEL"
-    }
-    fn provides(&self) -> ChipOps {
-        self.0.kind.ops()
+impl Chip {
+    fn chip(self: &Arc<Self>) -> Arc<IrqChip> {
+        let ops = self.0.kind.ops();
+        let chip = IrqChip::of("MODEL", self)
+            .behaviour(ops.behaviour())
+            .mask(Self::mask, Self::unmask)
+            .set_affinity(Self::set_affinity)
+            .retrigger(Self::retrigger)
+            .set_type(Self::set_type);
+        let chip = when(ops.ack, chip, |chip| chip.ack(Self::ack));
+        when(ops.eoi, chip, |chip| chip.eoi(Self::eoi)).build()
     }
     fn ack(&self, level: &Level<'_>) {
         let line = number(level);
@@ -226,16 +232,17 @@ impl IrqDomain for ModelDomain {
     fn name(&self) -> &str {
         "MODEL"
     }
-    fn parent(&self) -> Option<&dyn IrqDomain> {
+    fn parent(&self) -> Option<Arc<dyn IrqDomain>> {
         None
     }
-    fn needs_vector(&self) -> bool {
+    fn needs_identity(&self) -> bool {
         false
     }
     fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
-        Ok(LevelData { chip: self.0.clone(), hwirq: HardwareIrq(request.index.into()) })
+        Ok(LevelData { chip: self.0.chip(), hwirq: HardwareIrq(request.index.into()) })
     }
     fn activate(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
         self.0.set_affinity(level, target)
     }
+    fn release(&self, _: HardwareIrq) {}
 }

@@ -56,7 +56,7 @@ impl World {
         let rules = Arc::new((0..LINES).map(rules).collect::<Vec<_>>());
         let world = Arc::new(Self {
             hal,
-            core: Arc::new(IrqCore::new(hal, CoreConfig::x86(CPUS as u32, LINES as u32)).unwrap()),
+            core: Arc::new(IrqCore::new(hal, x86(CPUS as u32, LINES as u32)).unwrap()),
             plan,
             gic: Controller::new(plan.kind, hal, CHILD, Some(PRIVATE), &rules, 0),
             gpio: Controller::new(Kind::Simple, hal, LINES - CHILD, None, &rules, CHILD),
@@ -79,9 +79,9 @@ impl World {
 
     fn alloc(&self, line: usize) -> Irq {
         let (controller, _) = self.controller(line);
-        let domain = ModelDomain(Arc::new(Chip(controller.clone())));
+        let domain = Arc::new(ModelDomain(Arc::new(Chip(controller.clone()))));
         let request = AllocRequest { index: (line - controller.first) as u32, ..on(CpuSet::first(CPUS as u32)) };
-        let irq = self.core.alloc_line(&domain, &request, self.plan.flow(line)).unwrap();
+        let irq = self.core.alloc_line(domain, &request, self.plan.flow(line)).unwrap();
         if line != PRIVATE {
             self.core.set_type(irq, trigger(self.plan.level[line])).unwrap();
         }

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// What the calendar is compared with: std's heap.
+/// The reference for the calendar: std's heap.
 #[derive(Default)]
 struct Oracle {
     heap: BinaryHeap<core::cmp::Reverse<(Ps, u64, u32)>>,
@@ -182,7 +182,7 @@ fn an_event_before_the_present_is_a_bug() {
     calendar.push(Ps(9), ());
 }
 
-/// A steady load reuses its buckets' storage: what is kept stops growing after the first turns of the ring.
+/// A steady load reuses its buckets' storage: the kept storage stops growing after the first turns of the ring.
 #[test]
 fn storage_stays_bounded_under_a_steady_load() {
     let mut calendar = Calendar::new();

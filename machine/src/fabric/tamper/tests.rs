@@ -7,7 +7,7 @@ use crate::world::World;
 use crate::{Machine, MachineConfig};
 use proptest::prelude::*;
 
-/// Sends message `data` when its event of that argument comes, and then asks for a transfer of that number.
+/// On its event, sends a message with the event's argument as data, and then asks for a transfer of that number.
 struct Talker(ModelId);
 
 impl Model for Talker {
@@ -29,7 +29,7 @@ impl Model for Talker {
     }
 }
 
-/// Remembers what arrives, and when.
+/// Records arriving messages with their times.
 #[derive(Default)]
 struct Listener {
     messages: Vec<(u64, u32)>,
@@ -60,7 +60,8 @@ impl Model for Listener {
     }
 }
 
-/// Messages 0, 1, … of 4 different payloads, one every microsecond from 1 µs on; what arrives until 1 ms later.
+/// Sends messages 0, 1, … of 4 different payloads, one every microsecond from 1 µs on. Returns the arrivals until 1 ms
+/// later.
 fn talk(count: u64, config: TamperConfig) -> (Vec<(u64, u32)>, TamperCounts) {
     let mut machine = Machine::new(MachineConfig { memory_bytes: 4096, ..MachineConfig::default() });
     let listener = machine.add_model(|_| Box::new(Listener::default()));
@@ -115,7 +116,7 @@ fn a_storm_ends_when_it_is_healed() {
 }
 
 proptest! {
-    /// Every message is accounted for, none is early, and all that was sent after the healing arrives at its time.
+    /// Every message is accounted for, none is early, and every message sent after the healing arrives on time.
     #[test]
     fn messages_are_conserved(seed: u64, until_ns in 1_000u64..250_000, rates in (0u32..200, 0u32..200, 0u32..200, 0u32..200)) {
         let rates = Rates { drop: rates.0, delay: rates.1, double: rates.2, swap: rates.3, redirect: 100, storm: 20 };

@@ -1,7 +1,7 @@
 //! The interrupt-entry cache.
 
-/// Entries as they were when they were first used. Entries that are not present or malformed are not kept, as without
-/// CAP.CM (VT-d, "Caching Mode"); a slot of 0 is empty, because a kept entry has its present bit.
+/// Entries as they were at their first use. Entries that are not present or malformed are not cached, as without
+/// CAP.CM (VT-d, "Caching Mode"). A slot of 0 is empty, because a cached entry has its present bit set.
 #[derive(Default)]
 pub(super) struct EntryCache {
     entries: Vec<u128>,
@@ -20,7 +20,7 @@ impl EntryCache {
         self.entries[index] = bits;
     }
 
-    /// Forgets `index` and the others that differ in the lowest `mask` bits alone.
+    /// Invalidates `index` and all indices that differ from it only in the lowest `mask` bits.
     pub(super) fn invalidate(&mut self, index: u16, mask: u8) {
         let size = 1usize << mask.min(16);
         let first = usize::from(index) & !(size - 1);

@@ -17,18 +17,18 @@ impl EventRegisters {
         Self { control: EventControl::new().with_masked(true), data: 0, address: 0 }
     }
 
-    /// The event happens: the message to send, or it stays pending while masked.
+    /// The event happens. Returns the message to send; while masked the event stays pending.
     pub(super) fn raise(&mut self) -> Option<Delivery> {
         self.control.set_pending(self.control.masked());
         (!self.control.masked()).then(|| Delivery::plain(self.address, self.data))
     }
 
-    /// Software has served every cause.
+    /// Software has handled every cause.
     pub(super) fn served(&mut self) {
         self.control.set_pending(false);
     }
 
-    /// 32-bit register `part`: control, data, address, upper address.
+    /// Reads 32-bit register `part`: control, data, address, upper address.
     pub(super) fn read(&self, part: u32) -> u32 {
         match part {
             0 => self.control.into_bits(),
@@ -38,7 +38,7 @@ impl EventRegisters {
         }
     }
 
-    /// A write of it; unmasking sends what is pending.
+    /// Writes 32-bit register `part`. Unmasking sends a pending event.
     pub(super) fn write(&mut self, part: u32, value: u32) -> Option<Delivery> {
         match part {
             0 => {

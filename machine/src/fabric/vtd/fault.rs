@@ -7,11 +7,11 @@ use spec::vtd::registers::{FaultRecord, FaultStatus, QueueErrorInfo};
 pub(super) struct Faults {
     status: FaultStatus,
     records: Vec<FaultRecord>,
-    /// Where the next fault goes.
+    /// Index of the record for the next fault.
     next: usize,
     /// IQERCD.IQEI.
     queue_error: QueueErrorInfo,
-    /// Faults that found no room.
+    /// Faults that were lost because no record was free.
     pub(super) dropped: u64,
 }
 
@@ -30,8 +30,8 @@ impl Faults {
         }
     }
 
-    /// Primary fault logging (VT-d, "Primary Fault Logging"): nothing after an overflow until software clears it; the
-    /// records are used in turn, and an overflow is a record still full.
+    /// Primary fault logging (VT-d, "Primary Fault Logging"). After an overflow no fault is recorded until software
+    /// clears it. The records are used in turn; an overflow occurs when the next record is still in use.
     pub(super) fn record(&mut self, requester: u16, refusal: Refusal) -> EventDue {
         let quiet = !self.any();
         if self.status.overflow() || self.records[self.next].fault() {
@@ -52,7 +52,7 @@ impl Faults {
         EventDue(quiet)
     }
 
-    /// The invalidation queue stands, because of `info`.
+    /// The invalidation queue stops, because of `info`.
     pub(super) fn stop_queue(&mut self, info: QueueErrorInfo) -> EventDue {
         let quiet = !self.any();
         self.status.set_queue_error(true);
@@ -60,7 +60,7 @@ impl Faults {
         EventDue(quiet)
     }
 
-    /// Something waits for software. One event announces all that comes until software has cleared everything
+    /// True while a fault waits for software. One event announces all faults until software has cleared everything
     /// (VT-d, "Fault Events").
     pub(super) fn any(&self) -> bool {
         self.status.overflow() || self.status.pending() || self.status.queue_error()
@@ -75,14 +75,14 @@ impl Faults {
         self.status.into_bits()
     }
 
-    /// A write of FSTS: 1 clears.
+    /// A write of FSTS: writing 1 clears a bit.
     pub(super) fn clear_status(&mut self, value: u32) {
         let cleared = FaultStatus::from_bits(value);
         self.status.set_overflow(self.status.overflow() && !cleared.overflow());
         self.status.set_queue_error(self.status.queue_error() && !cleared.queue_error());
     }
 
-    /// IQERCD, whose information counts while IQE is set.
+    /// Reads IQERCD. Its information is valid while IQE is set.
     pub(super) fn queue_error(&self) -> u64 {
         if self.status.queue_error() { self.queue_error.0.into() } else { 0 }
     }
@@ -92,7 +92,7 @@ impl Faults {
         self.records.get(part / 4).map_or(0, |record| (record.into_bits() >> (part % 4 * 32)) as u32)
     }
 
-    /// A write of it: 1 clears F, in the last part; the rest is read-only.
+    /// Writes 32-bit part `part` of the records. 1 clears F in the last part; all other bits are read-only.
     pub(super) fn write_part(&mut self, part: usize, value: u32) {
         if part % 4 == 3
             && value >> 31 != 0

@@ -6,7 +6,7 @@ use crate::world::World;
 use spec::vtd::invalidation::{DescriptorType, Header, InterruptEntryCache, SIZE, Wait};
 use spec::vtd::registers::{QueueAddress, QueueErrorInfo, QueuePointer};
 
-/// Address-translation caches, which this unit does not have: their invalidation does nothing.
+/// Invalidations of address-translation caches. This unit has no such caches, so they do nothing.
 const CONTEXT_CACHE: u8 = 1;
 const IOTLB: u8 = 2;
 /// Bits of a wait descriptor's status address that select a byte of the 32-bit status.
@@ -20,18 +20,18 @@ pub(super) struct Queue {
     tail: u64,
     /// A descriptor is being executed.
     pub(super) busy: bool,
-    /// Counts the times the queue was switched, so that an execution under way does not outlive that.
+    /// Counts how often the queue was switched, so that the end of an earlier execution is recognised as stale.
     pub(super) epoch: u64,
 }
 
-/// What a descriptor did.
+/// The result of executing a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Executed {
-    /// All that it asks for.
+    /// The descriptor is completely done.
     Done,
     /// It invalidated entries: requests that used them must first arrive (VT-d, "Interrupt Draining").
     Drain,
-    /// It is done, and asks for the invalidation completion event.
+    /// The descriptor is done, and asks for the invalidation completion event.
     Event,
 }
 
@@ -55,7 +55,7 @@ impl Queue {
         self.epoch += 1;
     }
 
-    /// Descriptors: 2^(8+QS) of 128 bits.
+    /// Number of descriptors: 2^(8+QS), each of 128 bits.
     fn entries(&self) -> u32 {
         256 << QueueAddress::from_bits(self.address).size()
     }
@@ -64,7 +64,7 @@ impl Queue {
         QueuePointer::from_bits(self.tail).index()
     }
 
-    /// Descriptors wait, up to a tail that lies in the queue.
+    /// True if descriptors wait and the tail lies in the queue.
     pub(super) fn pending(&self) -> Result<bool, QueueErrorInfo> {
         if QueueAddress::from_bits(self.address).wide() {
             return Err(QueueErrorInfo::WIDTH);
@@ -75,7 +75,7 @@ impl Queue {
         Ok(self.head != self.tail_index())
     }
 
-    /// The descriptor at the head is done with.
+    /// Moves the head past the executed descriptor.
     pub(super) fn advance(&mut self) {
         self.head = ((u32::from(self.head) + 1) % self.entries()) as u16;
     }

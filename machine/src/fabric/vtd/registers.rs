@@ -6,11 +6,29 @@ use super::{InvalidationFault, InvalidationTrouble, VtdUnit, code};
 use crate::time::Ps;
 use crate::world::World;
 use spec::vtd::registers::{
-    CAP, Capability, ECAP, ExtendedCapability, FAULT_RECORD_SIZE, FECTL, FEUADDR, FSTS, GCMD, GSTS, GlobalCommand,
-    GlobalStatus, ICS, IECTL, IEUADDR, IQA, IQERCD, IQH, IQT, IRTA, QueueErrorInfo, TableAddress, VER, Version,
+    self as reg, Capability, ExtendedCapability, FAULT_RECORD_SIZE, GlobalCommand, GlobalStatus, QueueErrorInfo,
+    TableAddress, Version,
 };
 
-/// Where the fault records begin; CAP.FRO tells software.
+// Offsets, as constants for `match` patterns.
+const VER: u32 = reg::VER.offset();
+const CAP: u32 = reg::CAP.offset();
+const ECAP: u32 = reg::ECAP.offset();
+const GCMD: u32 = reg::GCMD.offset();
+const GSTS: u32 = reg::GSTS.offset();
+const FSTS: u32 = reg::FSTS.offset();
+const FECTL: u32 = reg::FECTL.offset();
+const FEUADDR: u32 = reg::FEUADDR.offset();
+const IQH: u32 = reg::IQH.offset();
+const IQT: u32 = reg::IQT.offset();
+const IQA: u32 = reg::IQA.offset();
+const ICS: u32 = reg::ICS.offset();
+const IECTL: u32 = reg::IECTL.offset();
+const IEUADDR: u32 = reg::IEUADDR.offset();
+const IQERCD: u32 = reg::IQERCD.offset();
+const IRTA: u32 = reg::IRTA.offset();
+
+/// Offset of the fault records. CAP.FRO announces it.
 const FAULT_RECORDS: u32 = 0x400;
 
 /// Writable bits of IRTA and of IQA; the reserved ones read as 0.
@@ -51,7 +69,7 @@ impl VtdUnit {
         u32::from(self.config.fault_records.clamp(1, 256)) * FAULT_RECORD_SIZE
     }
 
-    /// 32 bits at `offset`; where there is no register, 0.
+    /// Reads 32 bits at `offset`; 0 where there is no register.
     pub(super) fn read_register(&self, offset: u32) -> u32 {
         match offset {
             VER => Version::new().with_major(1).into_bits(),
@@ -67,7 +85,7 @@ impl VtdUnit {
         }
     }
 
-    /// 64 bits at `offset`; where there is no register, 0.
+    /// Reads 64 bits at `offset`; 0 where there is no register.
     fn wide_register(&self, offset: u32) -> u64 {
         match offset {
             CAP => self.capability(),
@@ -81,7 +99,7 @@ impl VtdUnit {
         }
     }
 
-    /// A write of 32 bits at `offset`. Read-only registers ignore it.
+    /// Writes 32 bits at `offset`. Read-only registers ignore it.
     pub(super) fn write_register(&mut self, world: &mut World<'_>, offset: u32, value: u32) {
         match offset {
             GCMD => self.accept_command(world, value),
@@ -175,7 +193,7 @@ impl VtdUnit {
         self.go_on(world);
     }
 
-    /// When software has served every fault, a pending event is pointless (VT-d, "Fault Event Control Register").
+    /// When software has handled every fault, a pending event is cleared (VT-d, "Fault Event Control Register").
     fn settle_faults(&mut self) {
         if !self.faults.any() {
             self.fault_event.served();
@@ -190,7 +208,7 @@ impl VtdUnit {
         }
     }
 
-    /// What is wrong with the queue for the time being.
+    /// The queue's fault at this time.
     fn trouble(&self, now: Ps) -> Option<InvalidationTrouble> {
         match self.config.invalidation_fault {
             InvalidationFault::Within { from, until, trouble } => (from..until).contains(&now).then_some(trouble),
@@ -198,7 +216,7 @@ impl VtdUnit {
         }
     }
 
-    /// Takes up the descriptor at the head, if there is one and the queue may go.
+    /// Starts the descriptor at the head, if there is one and the queue may run.
     fn go_on(&mut self, world: &mut World<'_>) {
         if !self.status.queued_invalidation() || self.faults.queue_stands() || self.queue.busy {
             return;
@@ -226,7 +244,7 @@ impl VtdUnit {
         world.fault("invalidation queue stopped", 0, text);
     }
 
-    /// The descriptor at the head is executed.
+    /// Executes the descriptor at the head.
     pub(super) fn invalidate(&mut self, world: &mut World<'_>, epoch: u64) {
         if epoch != self.queue.epoch {
             return;
@@ -258,7 +276,7 @@ impl VtdUnit {
         }
     }
 
-    /// The descriptor is done; the next.
+    /// Ends the descriptor and starts the next one.
     pub(super) fn drained(&mut self, world: &mut World<'_>, epoch: u64) {
         if epoch != self.queue.epoch {
             return;
@@ -269,7 +287,7 @@ impl VtdUnit {
         self.go_on(world);
     }
 
-    /// Sets ICS.IWC; no second event until software has cleared it (VT-d, "Invalidation Completion Status Register").
+    /// Sets ICS.IWC. No second event until software has cleared it (VT-d, "Invalidation Completion Status Register").
     fn complete(&mut self, world: &mut World<'_>) {
         if !core::mem::replace(&mut self.invalidation_done, true)
             && let Some(message) = self.invalidation_event.raise()

@@ -1,4 +1,4 @@
-//! From an interrupt request to where it goes: the checks of VT-d, "Interrupt-Remapping Hardware Operation", in their
+//! Decides where an interrupt request goes: the checks of VT-d, "Interrupt-Remapping Hardware Operation", in their
 //! order.
 
 use spec::apic::DeliveryMode;
@@ -6,17 +6,17 @@ use spec::msi::{PlainAddress, PlainData, RemappableAddress, RemappableData};
 use spec::vtd::irte::{Common, Posted, Remapped, SourceQualifier, SourceValidation};
 use spec::vtd::registers::FaultReason;
 
-/// What a requester wrote into the interrupt address range.
+/// A requester's write into the interrupt address range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Request {
     /// PCI requester id.
     pub(super) requester: u16,
-    /// Bits 31:0 of the address; the others are 0.
+    /// Bits 31:0 of the address; the upper bits are 0.
     pub(super) address: u32,
     pub(super) data: u32,
 }
 
-/// How the unit is set up.
+/// The setup of the unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Mode {
     /// GSTS.IRES.
@@ -42,7 +42,7 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    /// A plain message. The upper address bits hold a wide destination in a unit's own events, and 0 elsewhere.
+    /// A plain message. The upper address bits hold a wide destination in a unit's own events, and are 0 elsewhere.
     pub(super) fn plain(address: u64, data: u32) -> Self {
         let (address, data) = (PlainAddress::from_bits(address), PlainData::from_bits(data));
         Self {
@@ -54,7 +54,7 @@ impl Delivery {
         }
     }
 
-    /// As the argument of an event.
+    /// Packs the delivery into an event argument.
     pub(super) fn pack(self) -> u64 {
         u64::from(self.destination) << 32
             | u64::from(self.mode.0) << 10
@@ -63,7 +63,7 @@ impl Delivery {
             | u64::from(self.vector)
     }
 
-    /// From the argument of an event.
+    /// Unpacks a delivery from an event argument.
     pub(super) fn unpack(arg: u64) -> Self {
         Self {
             destination: (arg >> 32) as u32,
@@ -82,49 +82,49 @@ pub(super) struct Post {
     pub(super) descriptor: u64,
     pub(super) vector: u8,
     pub(super) urgent: bool,
-    /// Faults of the entry are not recorded.
+    /// The entry's FPD bit: its faults are not recorded.
     pub(super) fault_disable: bool,
-    /// The entry.
+    /// Index of the entry.
     pub(super) index: u16,
 }
 
-/// Where a request goes.
+/// The route of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Route {
-    /// Passed on as it is.
+    /// The message is delivered unchanged.
     Plain(Delivery),
-    /// As the entry of this index says.
+    /// The message is delivered as the entry of this index says.
     Remapped(Delivery, u16),
-    /// Into a descriptor.
+    /// The request is posted to a descriptor.
     Posted(Post),
 }
 
-/// Why a request goes nowhere.
+/// A refused request and its reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Refusal {
     pub(super) reason: FaultReason,
-    /// The interrupt index, where there is one.
+    /// The interrupt index, if there is one.
     pub(super) index: u16,
     /// The entry's FPD forbids recording it.
     pub(super) silent: bool,
 }
 
 impl Refusal {
-    /// A fault that no entry can silence.
+    /// A fault that no entry can suppress.
     fn unqualified(reason: FaultReason, index: u16) -> Self {
         Self { reason, index, silent: false }
     }
 }
 
-/// An entry as the unit sees it.
+/// A remapping entry, and whether it was already checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
     pub(super) bits: u128,
-    /// It is present and [`well_formed`], as every entry of the cache.
+    /// True if the entry is known to be present and [`well_formed`], as every cached entry is.
     pub(super) checked: bool,
 }
 
-/// Decides on `request`. `entry` reads the table, through the cache; it fails when no memory is there.
+/// Decides on `request`. `entry` reads the table through the cache. It fails when no memory is there.
 pub(super) fn route(
     request: Request,
     mode: Mode,
@@ -162,7 +162,7 @@ pub(super) fn is_remappable(request: Request) -> bool {
 }
 
 /// The interrupt index (VT-d, "Interrupt Requests in Remappable Format"): the handle, plus the sub-handle if that is
-/// valid; then bits 31:16 of the data must be 0, otherwise the data is ignored.
+/// valid. If it is, bits 31:16 of the data must be 0; otherwise the data is ignored.
 pub(super) fn index(request: Request, mode: Mode) -> Result<u16, Refusal> {
     let address = RemappableAddress::from_bits(request.address);
     let handle = u32::from(address.handle_low()) | u32::from(address.handle_high()) << 15;
@@ -180,8 +180,8 @@ fn within(index: u32, entries: u32) -> Result<u16, Refusal> {
     if index < entries { Ok(index as u16) } else { Err(Refusal::unqualified(FaultReason::INDEX, index as u16)) }
 }
 
-/// No reserved bit or code is set. Without the capability, IM itself is reserved. A destination in xAPIC form has 8
-/// bits, at 15:8.
+/// True if no reserved bit or code is set. Without the posting capability, IM itself is reserved. A destination in
+/// xAPIC form has 8 bits, at 15:8.
 pub(super) fn well_formed(bits: u128, mode: Mode) -> bool {
     let common = Common::from_bits(bits);
     if common.validation() > SourceValidation::BUS.0 {

@@ -17,7 +17,7 @@ pub(super) struct Pending {
     from: ModelId,
     request: Request,
     arrived: Ps,
-    /// It has a place of its port.
+    /// The request occupies a place of its port.
     placed: bool,
 }
 
@@ -54,8 +54,8 @@ pub(super) struct Totals {
 }
 
 impl VtdUnit {
-    /// A request arrives. One that will be posted frees its place at once: what waits for a descriptor's line stands
-    /// in nobody's way.
+    /// A request arrives. A request that will be posted frees its place at once, because waiting for a descriptor's
+    /// cache line blocks no other request.
     pub(super) fn accept(&mut self, world: &mut World<'_>, from: ModelId, requester: u16, address: u32, data: u32) {
         self.totals.requests += 1;
         let request = Request { requester, address, data };
@@ -69,7 +69,7 @@ impl VtdUnit {
         }
     }
 
-    /// The server is free: the next request is looked up now, and served as its entry says now.
+    /// The server is free: it looks up the next request now, and serves it according to the current entry.
     fn serve_next(&mut self, world: &mut World<'_>) {
         let Some(mut pending) = self.waiting.pop_front() else { return };
         let now = world.now();
@@ -108,7 +108,7 @@ impl VtdUnit {
         }
     }
 
-    /// Whether the cache has the request's entry, in posted format.
+    /// True if the cache has the request's entry and the entry is in posted format.
     fn is_known_as_posted(&self, request: Request) -> bool {
         let mode = self.mode();
         if !mode.remapping || !request::is_remappable(request) {
@@ -148,7 +148,7 @@ impl VtdUnit {
         })
     }
 
-    /// Ends the service and takes up the next request.
+    /// Ends the service and starts the next request.
     fn finish(&mut self, world: &mut World<'_>) {
         self.service = None;
         if self.draining {
@@ -158,7 +158,7 @@ impl VtdUnit {
         self.serve_next(world);
     }
 
-    /// A request is ready for delivery, and keeps the server until it is delivered.
+    /// A request is ready for delivery and holds the server until it is delivered.
     pub(super) fn remapped(&mut self, world: &mut World<'_>) {
         let Some(Service { mut pending, since, work: Work::Deliver(delivery) }) = self.service else { return };
         let now = world.now();
@@ -176,13 +176,13 @@ impl VtdUnit {
         world.trace("remap", since, slot.delivered - since, pending.request.requester.into());
     }
 
-    /// It is delivered.
+    /// The request was delivered.
     pub(super) fn served(&mut self, world: &mut World<'_>, packed: u64) {
         self.deliver(world, packed);
         self.finish(world);
     }
 
-    /// A message that does not hold the server: a notification, or one of the unit's events.
+    /// Sends a message that does not hold the server: a notification, or one of the unit's events.
     pub(super) fn send(&mut self, world: &mut World<'_>, delivery: Delivery) {
         let slot = self.dispatch.take(world);
         self.totals.dispatch += slot.delivered - slot.taken;
@@ -190,8 +190,9 @@ impl VtdUnit {
         world.schedule(slot.delivered, code::DELIVERED, delivery.pack());
     }
 
-    /// Arrival at the LAPICs. Logical destinations are read as x2APIC's, whose ids are derived: cluster in 31:16, a bit
-    /// for each of its 16 in 15:0 (SDM vol. 3, "Deriving Logical x2APIC ID"); lowest priority takes the first of them.
+    /// The message arrives at the LAPICs. Logical destinations have x2APIC format with derived ids: cluster in 31:16,
+    /// one bit for each of the cluster's 16 CPUs in 15:0 (SDM vol. 3, "Deriving Logical x2APIC ID"). Lowest priority
+    /// selects the first.
     pub(super) fn deliver(&mut self, world: &mut World<'_>, packed: u64) {
         let delivery = Delivery::unpack(packed);
         let arbitrated = delivery.mode == DeliveryMode::LOWEST_PRIORITY;
@@ -211,7 +212,7 @@ impl VtdUnit {
         }
     }
 
-    /// The update of a descriptor takes place (VT-d, "Interrupt-Posting Hardware Operation").
+    /// The update of a descriptor happens (VT-d, "Interrupt-Posting Hardware Operation").
     pub(super) fn posted(&mut self, world: &mut World<'_>) {
         let Some(Service { pending, since, work: Work::Post(post) }) = self.service else { return };
         let (now, requester) = (world.now(), pending.request.requester);
@@ -263,7 +264,7 @@ impl VtdUnit {
         Ok(Some(Delivery { destination, vector, level: false, logical: false, mode }))
     }
 
-    /// A refused request leaves.
+    /// A refused request leaves the unit.
     pub(super) fn refused(&mut self, world: &mut World<'_>) {
         let Some(Service { mut pending, since, work: Work::Refuse(refusal) }) = self.service else { return };
         self.totals.remap += world.now() - since;
@@ -272,7 +273,7 @@ impl VtdUnit {
         self.finish(world);
     }
 
-    /// Records a fault, for software unless the entry forbids it, and for the report.
+    /// Records a fault for the report, and also for software unless the entry forbids it.
     fn refuse(&mut self, world: &mut World<'_>, request: Request, refusal: Refusal) {
         self.totals.refused += 1;
         world.tell(|| Fact::Blocked {
@@ -296,7 +297,7 @@ impl VtdUnit {
         world.fault(kind(refusal.reason), request.requester.into(), text);
     }
 
-    /// An invalidation goes on when all requests that were looked up before it have arrived.
+    /// An invalidation continues when all requests looked up before it have arrived.
     pub(super) fn drain(&mut self, world: &mut World<'_>) {
         if self.service.is_some() {
             self.draining = true;

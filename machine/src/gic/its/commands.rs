@@ -57,7 +57,7 @@ impl Gic {
                 known.into_iter().for_each(|intid| self.load_property(world, cpu, intid));
                 Ok(())
             }
-            // What the commands before did is there already.
+            // The effects of earlier commands are visible already.
             Command::Sync { redistributor } => self.redistributor(redistributor).map(|_| ()),
         }
     }
@@ -90,7 +90,7 @@ impl Gic {
         Ok(())
     }
 
-    /// A pending LPI moves along.
+    /// A pending LPI moves to the new CPU.
     fn move_event(&mut self, world: &mut World<'_>, device: u32, event: u32, collection: u16) -> Result<(), ItsError> {
         let mapped = self.unit().event(world, device, event)?;
         let to = self.unit().target(world, collection)?;

@@ -1,9 +1,9 @@
-//! The Interrupt Translation Service: turns a message of a device (its requester id, an event) into an LPI of a CPU, and
-//! does what its command queue says.
+//! The Interrupt Translation Service. It turns a message of a device (its requester id and an event) into an LPI of a
+//! CPU, and executes the commands in its queue.
 //!
 //! Sources: IHI 0069H, "The ITS", "The ITS register descriptions", "ITS commands and errors". Its tables are in the
 //! memory that software gives it, flat, with entries of 8 bytes ([`tables`]); commands name redistributors by number
-//! (PTA is 0). A command in error is recorded and passed over; a queue that is not in memory stalls.
+//! (PTA is 0). A command in error is recorded and skipped; a queue that is not in memory stalls.
 
 mod commands;
 mod tables;
@@ -15,7 +15,7 @@ use spec::gic::its::{self, Base, CommandBase, Control, Pointer, TableType, Type}
 
 /// Bytes of an entry of each table.
 const ENTRY_BYTES: u64 = 8;
-/// Which BASER has which table.
+/// The BASER register of each table.
 const TABLES: [TableType; 2] = [TableType::DEVICES, TableType::COLLECTIONS];
 
 /// Registers of an ITS, and what it counts.
@@ -23,7 +23,7 @@ pub(super) struct Its {
     pub(super) config: ItsConfig,
     cpus: u32,
     pub(super) enabled: bool,
-    /// A command is under way.
+    /// A command is in progress.
     busy: bool,
     queue: CommandBase,
     written: Pointer,
@@ -56,7 +56,7 @@ impl Its {
         }
     }
 
-    /// Commands that the queue has room for.
+    /// Number of commands that fit in the queue.
     fn queue_length(&self) -> u32 {
         (u32::from(self.queue.pages_less_one()) + 1) * 4096 / its::COMMAND_BYTES as u32
     }
@@ -115,7 +115,7 @@ impl Its {
         match offset {
             _ if offset == its::CTLR.offset() => self.enabled = Control::from_bits(value as u32).enable(),
             _ if offset == its::IIDR.offset() || offset == its::PIDR2.offset() => return Err(Refusal::ReadOnly),
-            // A CPU is no device: the message has no device id.
+            // A CPU is no device, so its message has no device id.
             _ => return Err(Refusal::Reserved),
         }
         Ok(())
@@ -133,7 +133,7 @@ impl Its {
             }
             _ => {
                 let index = its::BASER.index_of(offset).ok_or(Refusal::Reserved)? as usize;
-                // The others are not implemented, and keep zero.
+                // The other BASERs are not implemented and stay zero.
                 let Some(table) = self.tables.get_mut(index) else { return Ok(()) };
                 *table = Base::from_bits(value)
                     .with_kind(table.kind())
@@ -157,7 +157,7 @@ impl Its {
         Ok(())
     }
 
-    /// Begins the next command, if there is one and none is under way.
+    /// Begins the next command, if there is one and none is in progress.
     pub(super) fn advance(&mut self, world: &mut World<'_>) {
         let waits = self.done.index() != self.written.index() && !self.done.stalled_or_retry();
         if self.enabled && self.queue.valid() && waits && !self.busy {
@@ -167,7 +167,7 @@ impl Its {
         }
     }
 
-    /// The words of the next command; a queue outside of memory stalls.
+    /// The words of the next command. A queue outside memory stalls.
     fn fetch(&mut self, world: &mut World<'_>) -> Option<[u64; 4]> {
         let address = (self.queue.page() << 12) + u64::from(self.done.index()) * its::COMMAND_BYTES as u64;
         let word = |index: u64| world.read64(address + index * 8);
@@ -213,7 +213,7 @@ impl Gic {
         }
     }
 
-    /// A device's message: the LPI that it stands for becomes pending.
+    /// A device's message: makes the LPI that it is mapped to pending.
     pub(super) fn its_message(&mut self, world: &mut World<'_>, device: u32, event: u32) {
         let Some(its) = self.its.as_ref().filter(|its| its.enabled) else {
             return world.fault("message for an ITS that is disabled", device.into(), format!("event {event}"));

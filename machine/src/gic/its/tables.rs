@@ -18,28 +18,28 @@ use std::fmt;
 const VALID: u64 = 1 << 63;
 const TABLE_ADDRESS: u64 = 0x000f_ffff_ffff_ff00;
 
-/// Why a command or message came to nothing.
+/// Why a command or message failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::gic) enum ItsError {
-    /// The opcode is none.
+    /// The opcode does not exist.
     Opcode(u8),
-    /// Beyond the device table, or the bits of a device id.
+    /// The device id is beyond the device table or has too many bits.
     DeviceRange(u32),
-    /// Not mapped.
+    /// The device is not mapped.
     Device(u32),
-    /// More bits of event than the ITS has.
+    /// More event bits than the ITS has.
     EventBits(u8),
-    /// Beyond the device's translation table.
+    /// The event is beyond the device's translation table.
     EventRange(u32),
-    /// Not mapped.
+    /// The event is not mapped.
     Event(u32),
-    /// Beyond the collection table.
+    /// The collection is beyond the collection table.
     CollectionRange(u16),
-    /// Not mapped.
+    /// The collection is not mapped.
     Collection(u16),
-    /// No redistributor of this number.
+    /// No redistributor has this number.
     Redistributor(u64),
-    /// No LPI.
+    /// The INTID is no LPI.
     Intid(u32),
     /// A table is not in memory.
     Memory(u64),
@@ -74,15 +74,15 @@ impl From<BusError> for ItsError {
 pub(super) struct Event {
     pub(super) intid: u32,
     pub(super) collection: u16,
-    /// Where its entry is.
+    /// Address of its entry.
     entry: u64,
 }
 
-/// Address of entry `index` of a table; none when it has no such entry.
+/// Address of entry `index` of a table; None when the table has no such entry.
 fn entry(table: Base, index: u64) -> Option<u64> {
     let page_bytes = 4096_u64 << (u32::from(table.page_size().min(2)) * 2);
     let bytes = (u64::from(table.pages_less_one()) + 1) * page_bytes;
-    // With pages of 64 KiB the lowest bits of the field are the highest of the address.
+    // With pages of 64 KiB, the lowest bits of the field are the highest bits of the address.
     let page = table.page();
     let base = if table.page_size() >= 2 { (page & !0xf) << 12 | (page & 0xf) << 48 } else { page << 12 };
     (table.valid() && (index + 1) * ENTRY_BYTES <= bytes).then_some(base + index * ENTRY_BYTES)
@@ -132,7 +132,7 @@ impl Its {
     /// The CPU of a collection.
     pub(super) fn target(&self, world: &World<'_>, collection: u16) -> Result<u32, ItsError> {
         let word = world.read64(self.collection_entry(collection)?)?;
-        // Software's memory may hold anything.
+        // Software may write anything into this memory.
         match word as u32 {
             _ if word & VALID == 0 => Err(ItsError::Collection(collection)),
             cpu if cpu >= self.cpus => Err(ItsError::Redistributor(cpu.into())),
@@ -140,7 +140,7 @@ impl Its {
         }
     }
 
-    /// Where an event's entry is.
+    /// Address of an event's entry.
     fn event_entry(&self, world: &World<'_>, device: u32, event: u32) -> Result<u64, ItsError> {
         let word = world.read64(self.device_entry(device)?)?;
         if word & VALID == 0 {

@@ -1,6 +1,7 @@
-//! What a GIC does by a fault plan, and what software sees of it.
+//! The effects of a GIC's fault plan that software sees.
 
-use crate::gic::{Gic, GicConfig, GicFaults, Interrupts, PULSE, STICK, WIRE, wire_arg};
+use crate::Interrupts;
+use crate::gic::{Gic, GicConfig, GicFaults, PULSE, STICK, WIRE, wire_arg};
 use crate::time::Ps;
 use crate::{Machine, MachineConfig, SimHal};
 use hal::{Hal as _, Regs as _};
@@ -87,7 +88,7 @@ fn a_line_that_sticks_comes_again_and_again_until_it_is_free() {
     let (mut machine, seen) = rig(GicFaults::default());
     let gic = machine.gic().expect("it was asked for").model;
     machine.poke(gic, Ps::from_ns(1_000), STICK, wire_arg(41, 0, true));
-    // What its device does makes no difference.
+    // The device's changes have no effect.
     machine.poke(gic, Ps::from_ns(1_200), WIRE, wire_arg(41, 0, true));
     machine.poke(gic, Ps::from_ns(1_400), WIRE, wire_arg(41, 0, false));
     machine.poke(gic, Ps::from_ns(2_000), STICK, wire_arg(41, 0, false));

@@ -1,10 +1,11 @@
 //! The machine with a GIC: exceptions, idle, kicks, time slices, pseudo-NMIs.
 
 use super::{bare, v2};
-use crate::gic::{GicConfig, GicWindows, Interrupts, PULSE, WIRE, wire_arg};
+use crate::Interrupts;
+use crate::gic::{GicConfig, GicWindows, PULSE, WIRE, wire_arg};
 use crate::time::Ps;
 use crate::{Costs, Machine, MachineConfig, RunEnd, SimHal};
-use hal::{Affinity, CpuId, Hal as _, Regs as _, ThreadSpec, Work};
+use hal::{Affinity, CpuId, Hal as _, Regs as _, ThreadSpec, Threads, Work};
 use std::sync::{Arc, Mutex};
 
 type Log = Arc<Mutex<Vec<(u64, String)>>>;
@@ -17,7 +18,7 @@ fn texts(log: &Log) -> Vec<String> {
     log.lock().expect("one host thread").iter().map(|(_, text)| text.clone()).collect()
 }
 
-/// What every CPU of a GICv2 does: SGIs, the timer's PPI, its interface.
+/// Set-up of every CPU of a GICv2: SGIs, the timer's PPI, its interface.
 fn join_v2(gic: GicWindows) {
     gic.cpu_interface.write32(0x004, 0xf0);
     gic.distributor.write32(0x100, 0x4000_ffff);
@@ -63,7 +64,7 @@ fn an_interrupt_wakes_an_idle_cpu_and_is_acknowledged_by_its_handler() {
     // The pulse, a read of IAR, a write of EOIR: 1 ns each.
     assert_eq!(end, Ok(5_002));
     assert_eq!(texts(&log), ["IRQ exception: 0x28 on CPU 0"]);
-    // The console sees what CPU 0 sees, and no time passes for it.
+    // The console sees the registers of CPU 0, and no time passes for it.
     assert_eq!((gic.distributor.read32(0x100), gic.distributor.read32(0x104)), (0x4000_ffff, 1 << 8));
     assert_eq!(machine.now(), Ps::from_ns(5_002));
     assert_eq!(machine.faults().0, []);
@@ -83,7 +84,7 @@ fn a_kick_is_an_sgi_that_names_its_sender() {
             SimHal.park();
             note(&sleeper_log, "woken");
         };
-        // CPU 1's interface is off when it is started: it leaves its halt all the same.
+        // CPU 1's interface is off when the CPU is started. The CPU leaves its halt all the same.
         let sleeper = SimHal.spawn(thread("sleeper", 1), Box::new(sleeper)).expect("CPU 1 exists");
         SimHal.delay_ns(5_000);
         SimHal.wake(sleeper);
@@ -93,7 +94,7 @@ fn a_kick_is_an_sgi_that_names_its_sender() {
     assert_eq!(texts(&log), ["IRQ exception: 0x0 on CPU 1", "woken"]);
 }
 
-/// As while a CPU that was offline comes back, and sets its private interrupts up anew.
+/// The same happens while a CPU comes back from offline and sets its private interrupts up again.
 #[test]
 fn a_kick_that_comes_while_its_sgi_is_disabled_stays_pending() {
     let (mut machine, gic) = bare(v2(), 2);
@@ -148,7 +149,7 @@ fn time_slices_end_by_the_timers_ppi() {
     assert!(texts(&interrupts).contains(&"IRQ exception: 0x1e on CPU 0".into()), "PPI 30");
 }
 
-/// Mask and unmask of one SPI as a ONESHOT thread without EOImode 1 has them: two writes and a poll, counted.
+/// Mask and unmask of one SPI, as a ONESHOT thread without EOImode 1 does it: two writes and a poll, counted.
 #[test]
 fn accesses_are_counted_by_kind_of_register_and_cost_what_they_should() {
     let far = crate::model::AccessCosts { read: Ps::from_ns(200), write: Ps::from_ns(100) };
@@ -183,7 +184,7 @@ fn accesses_are_counted_by_kind_of_register_and_cost_what_they_should() {
     assert_eq!(counted, expected);
 }
 
-/// There is no local APIC: nothing happens but a fault.
+/// There is no local APIC. The only effect is a fault.
 #[test]
 fn a_local_apic_is_not_there() {
     let (mut machine, _) = bare(v2(), 1);
@@ -199,7 +200,7 @@ fn a_local_apic_is_not_there() {
     );
 }
 
-/// The watchdog sees interrupts of a GIC as it sees vectors.
+/// The watchdog sees GIC interrupts in the same way as vectors.
 #[test]
 fn an_interrupt_that_takes_too_long_is_recorded() {
     let mut config = MachineConfig { interrupts: v2(), ..MachineConfig::default() };
@@ -223,7 +224,7 @@ fn an_interrupt_that_takes_too_long_is_recorded() {
     assert_eq!((fault.kind, fault.text.as_str()), ("interrupt longer than its limit", "IRQ exception took 100 ns"));
 }
 
-/// A handler that does not acknowledge is entered again and again, and time passes: no hang.
+/// A handler that does not acknowledge is entered again and again. Time passes, so the machine does not hang.
 #[test]
 fn an_unacknowledged_interrupt_is_a_storm_and_no_hang() {
     let (mut machine, gic) = bare(v2(), 1);
@@ -245,7 +246,7 @@ fn an_unacknowledged_interrupt_is_a_storm_and_no_hang() {
 fn a_pseudo_nmi_is_taken_with_interrupts_off() {
     let config = GicConfig { spis: 32, pseudo_nmi: Some(0xc0), ..GicConfig::default() };
     let mut costs = Costs::default();
-    costs.work_ps[Work::IrqHandler as usize] = 1_000_000;
+    costs.work.set_ps(Work::IrqHandler, 1_000_000);
     let interrupts = Interrupts::GicV3(config);
     let mut machine = Machine::new(MachineConfig { interrupts, costs, ..MachineConfig::default() });
     let gic = machine.gic().expect("it was asked for");
@@ -297,7 +298,7 @@ fn a_pseudo_nmi_is_taken_with_interrupts_off() {
     assert_eq!(faults, ["GIC trigger of an enabled interrupt is changed"]);
 }
 
-/// The engine's short cuts make no difference here either.
+/// The engine's shortcuts do not change the result here either.
 #[test]
 fn the_engines_short_cuts_change_nothing() {
     let run = |short_cuts| {

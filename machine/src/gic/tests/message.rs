@@ -1,8 +1,9 @@
 //! Messages that raise SPIs and LPIs, and the ITS behind them: commands, tables, configuration, by the words of IHI 0069H.
 
 use super::v3::bring_up;
+use crate::Interrupts;
 use crate::fabric::port::{RootPort, RootPortConfig};
-use crate::gic::{GicConfig, GicWindows, Interrupts, ItsConfig, V2mConfig};
+use crate::gic::{GicConfig, GicWindows, ItsConfig, V2mConfig};
 use crate::memory::Dma;
 use crate::model::{Model, ModelId, Upstream};
 use crate::time::Ps;
@@ -27,7 +28,7 @@ impl Model for Device {
     fn read(&mut self, _: &mut World<'_>, _: u8, _: u32, _: u8) -> u64 {
         0
     }
-    /// Sends at once: the requester is the offset.
+    /// Sends at once; the offset is the requester id.
     fn write(&mut self, world: &mut World<'_>, _: u8, offset: u32, _: u8, value: u64) {
         self.event(world, offset, value);
     }
@@ -67,7 +68,7 @@ fn run(mut machine: Machine, test: impl FnOnce() + Send + 'static) -> Vec<(&'sta
     kinds(&machine)
 }
 
-/// Sends, and lets it arrive.
+/// Sends a message and waits until it arrives.
 fn send(device: crate::Regs, requester: u32, data: u32) {
     device.write32(requester, data);
     SimHal.delay_ns(1_000);
@@ -207,7 +208,7 @@ fn a_message_becomes_an_lpi_without_an_active_state() {
         send(device, 0x100, 5);
         assert_eq!(gic.cpu_interface.read64(0xc660), 8200);
         assert_eq!(gic.cpu_interface.read64(0xc65b), 0xa0);
-        // It can be pending again at once: nothing is active but the priority.
+        // The LPI can be pending again at once: only its priority is active.
         send(device, 0x100, 5);
         assert_eq!(gic.cpu_interface.read64(0xc660), 1023);
         gic.cpu_interface.write64(0xc661, 8200);
@@ -231,7 +232,7 @@ fn the_configuration_is_kept_until_inv() {
         bench.command([0x0000_0100_0000_000c, 5, 0, 0]);
         send(device, 0x100, 5);
         assert_eq!(gic.cpu_interface.read64(0xc660), 1023);
-        // Pending all along; INVALL of the collection lets it come.
+        // The LPI was pending all along. INVALL of the collection lets it be signalled.
         bench.configure(8200, 0xa1);
         bench.command([0xd, 0, 2, 0]);
         assert_eq!(gic.cpu_interface.read64(0xc660), 8200);
@@ -250,14 +251,14 @@ fn int_clear_movi_movall_and_discard() {
         assert_eq!(gic.cpu_interface.read64(0xc662), 8200);
         bench.command([0x0000_0100_0000_0004, 5, 0, 0]);
         assert_eq!(gic.cpu_interface.read64(0xc662), 1023);
-        // Collection 3 goes to CPU 1; a pending LPI moves along, MOVALL brings it back.
+        // Collection 3 goes to CPU 1: a pending LPI moves too. MOVALL brings it back.
         bench.command([9, 0, 0x8000_0000_0001_0003, 0]);
         bench.command([0x0000_0100_0000_0003, 5, 0, 0]);
         bench.command([0x0000_0100_0000_0001, 5, 3, 0]);
         assert_eq!(gic.cpu_interface.read64(0xc662), 1023, "gone with its event");
         bench.command([0xe, 0, 0x1_0000, 0x0_0000]);
         assert_eq!(gic.cpu_interface.read64(0xc662), 8200);
-        // MAPI: event 8193 does not fit four bits; DISCARD takes what is pending along.
+        // MAPI: event 8193 does not fit in four bits. DISCARD also removes the pending state.
         bench.command([0x0000_0100_0000_0001, 5, 2, 0]);
         bench.command([0x0000_0100_0000_000f, 5, 0, 0]);
         assert_eq!(gic.cpu_interface.read64(0xc662), 1023);
@@ -316,7 +317,8 @@ fn commands_and_messages_in_error_are_recorded_and_passed_over() {
         send(device, 0x100, 7);
         send(device, 0x100, 5);
         assert_eq!(gic.cpu_interface.read64(0xc660), 8200, "what is right still works");
-        // Registers: a pointer beyond the queue, tables while enabled, a read-only one, one that is not there.
+        // Registers: a pointer beyond the queue, tables while enabled, a read-only register, a register that does not
+        // exist.
         gic.its.write64(0x0088, 4096);
         gic.its.write64(0x0080, 0);
         gic.its.write64(0x0090, 0);
@@ -344,7 +346,7 @@ fn commands_and_messages_in_error_are_recorded_and_passed_over() {
     );
 }
 
-/// What software writes into tables that are the ITS's comes to nothing worse than an error.
+/// If software writes into the ITS's tables, the worst result is an error.
 #[test]
 fn tables_that_software_spoils_are_recorded() {
     let (machine, gic, device) = machine(with_its(), 2, TRANSLATER);
@@ -388,7 +390,7 @@ fn a_queue_outside_of_memory_stalls() {
     assert_eq!(faults, [("ITS command queue outside of memory", 2)]);
 }
 
-/// LPIs of a redistributor that has them disabled are lost, and say so.
+/// LPIs of a redistributor with LPIs disabled are lost, and the loss is recorded.
 #[test]
 fn an_lpi_for_a_disabled_redistributor_is_recorded() {
     let (machine, gic, device) = machine(with_its(), 2, TRANSLATER);
@@ -403,7 +405,7 @@ fn an_lpi_for_a_disabled_redistributor_is_recorded() {
     assert_eq!(faults, [("LPI for a redistributor that has them disabled", 1)]);
 }
 
-/// Three messages at once: the port has places for two at the GIC, and none is lost.
+/// Three messages at once: the port has places for two at the GIC. None is lost.
 #[test]
 fn messages_wait_at_the_port_and_none_is_lost() {
     let (mut machine, gic, device) = machine(with_its(), 2, TRANSLATER);

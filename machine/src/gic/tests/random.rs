@@ -1,6 +1,7 @@
-//! The state machine against an oracle of its own, and accesses of every kind.
+//! Compares the state machine with a separate oracle, and tries accesses of every kind.
 
-use crate::gic::{GicConfig, GicWindows, Interrupts, ItsConfig, PULSE, V2mConfig, WIRE, wire_arg};
+use crate::Interrupts;
+use crate::gic::{GicConfig, GicWindows, ItsConfig, PULSE, V2mConfig, WIRE, wire_arg};
 use crate::model::{Model, ModelId};
 use crate::time::Ps;
 use crate::world::World;
@@ -8,7 +9,7 @@ use crate::{Machine, MachineConfig, Regs, SimHal};
 use hal::{Hal as _, Regs as _};
 use proptest::prelude::*;
 
-/// Wires that a CPU can pull: a write of 1 or 0 to an INTID's offset.
+/// Wires that a CPU can drive: a write of 1 or 0 at an INTID's offset.
 struct Wires(ModelId);
 
 impl Model for Wires {
@@ -64,7 +65,7 @@ impl Oracle {
         self.latch || self.line && !self.edge
     }
 
-    /// What the step reads, if it reads.
+    /// The value that the step reads, if it reads one.
     fn step(&mut self, step: Step) -> Option<u32> {
         match step {
             Step::Pend => self.latch = true,
@@ -80,7 +81,7 @@ impl Oracle {
             }
             Step::Acknowledge => return Some(1023),
             Step::End => {
-                // An end of nothing changes nothing.
+                // An end of interrupt without an active interrupt changes nothing.
                 self.active &= self.eoi_mode || !self.running;
                 self.running = false;
             }
@@ -90,7 +91,7 @@ impl Oracle {
     }
 }
 
-/// SPI 40 as the registers of either version show it and serve it.
+/// SPI 40 through the registers of either version.
 #[derive(Clone, Copy)]
 struct Spi {
     gic: GicWindows,
@@ -217,7 +218,7 @@ proptest! {
         prop_assert!(result.is_ok(), "{}", result.unwrap_err());
     }
 
-    /// Whatever is accessed however: no panic, no hang; and a register that works still works.
+    /// Any access causes no panic and no hang, and a register that works still works afterwards.
     #[test]
     fn no_access_does_harm(v3: bool, accesses in proptest::collection::vec(access(), 1..80)) {
         let v2m = Some(V2mConfig { base: 0x0802_0000, first: 40, count: 8 });

@@ -2,9 +2,10 @@
 
 use super::{v2, with_registers};
 use crate::gic::GicWindows;
-use hal::{Hal as _, Regs as _};
+use hal::{Hal as _, Regs as _, Threads};
 
-/// Enables the distributor and CPU 0's interface (`control`), all priorities; SPI 40 to CPU 0 with priority A0h, enabled.
+/// Enables the distributor and CPU 0's interface (`control`) for all priorities. Enables SPI 40 for CPU 0 with
+/// priority A0h.
 fn bring_up(gic: GicWindows, control: u32) {
     gic.cpu_interface.write32(0x004, 0xf0);
     gic.cpu_interface.write32(0x000, control);
@@ -42,7 +43,7 @@ fn an_edge_goes_from_pending_to_active_to_inactive() {
         gic.cpu_interface.write32(0x010, 40);
         assert_eq!((gic.distributor.read32(0x304), gic.cpu_interface.read32(0x014)), (0, 0xff));
     });
-    // The trigger is changed while it is enabled.
+    // The trigger is changed while the interrupt is enabled.
     assert_eq!(faults, [("GIC trigger of an enabled interrupt is changed", 1)]);
 }
 
@@ -105,7 +106,7 @@ fn a_level_follows_its_wire() {
     assert_eq!(end, Ok(()));
 }
 
-/// Writing back what ICENABLER reads disables the neighbours: ones act.
+/// Writing back the value that ICENABLER reads disables the neighbours, because ones take effect.
 #[test]
 fn a_read_modify_write_of_icenabler_disables_the_neighbours() {
     let faults = with_registers(v2(), 1, |gic| {
@@ -118,8 +119,8 @@ fn a_read_modify_write_of_icenabler_disables_the_neighbours() {
     assert_eq!(faults, []);
 }
 
-/// "Interrupt prioritization": the mask lets pass what is strictly more urgent; preemption needs a strictly more urgent
-/// group priority.
+/// "Interrupt prioritization": the mask only passes strictly more urgent interrupts; preemption needs a strictly more
+/// urgent group priority.
 #[test]
 fn priority_masks_and_preempts() {
     let faults = with_registers(v2(), 1, |gic| {
@@ -171,7 +172,7 @@ fn the_binary_point_keeps_neighbours_from_preempting() {
     assert_eq!(faults, []);
 }
 
-/// SGIs are pending for each sender apart, tell it in bits 12:10, and are ended with it.
+/// SGIs are pending per sender, show the sender in bits 12:10, and end with it.
 #[test]
 fn an_sgi_names_its_sender() {
     let faults = with_registers(v2(), 2, |gic| {
@@ -291,7 +292,7 @@ fn what_does_not_exist_is_recorded_and_harmless() {
     );
 }
 
-/// "Register access": priorities, targets and senders have bytes, and nothing else has.
+/// "Register access": only priorities, targets and senders have byte accesses.
 #[test]
 fn some_registers_have_bytes() {
     let faults = with_registers(v2(), 2, |gic| {

@@ -4,7 +4,7 @@
 
 use super::{v3, with_registers};
 use crate::gic::GicWindows;
-use hal::{Hal as _, Regs as _};
+use hal::{Hal as _, Regs as _, Threads};
 
 /// Wakes CPU 0's redistributor, enables group 1 with affinity routing; SPI 40 in group 1 to CPU 0, priority C0h, enabled.
 pub(super) fn bring_up(gic: GicWindows, control: u64) {
@@ -65,7 +65,7 @@ fn acknowledge_drop_deactivate() {
     assert_eq!(faults, []);
 }
 
-/// RWP is set after a write that disables, and until it reads zero the interrupt may still come.
+/// RWP is set after a write that disables. Until it reads zero, the interrupt may still be signalled.
 #[test]
 fn a_disabled_interrupt_may_come_until_rwp_is_clear() {
     let faults = with_registers(v3(), 1, |gic| {
@@ -83,7 +83,7 @@ fn a_disabled_interrupt_may_come_until_rwp_is_clear() {
         // Enabling needs no time.
         gic.distributor.write32(0x104, 1 << 8);
         assert_eq!(gic.distributor.read32(0x000) >> 31, 0);
-        // A redistributor has its own: bit 3.
+        // A redistributor has its own RWP: bit 3.
         gic.redistributors.write32(0x1_0100, 1 << 20);
         gic.redistributors.write32(0x1_0180, 1 << 20);
         assert_eq!(gic.redistributors.read32(0) & 8, 8);
@@ -112,7 +112,7 @@ fn an_spi_goes_where_its_route_says() {
         gic.distributor.write64(0x6140, 1);
         gic.distributor.write32(0x204, 1 << 8);
         assert_eq!(gic.cpu_interface.read64(0xc660), 1023, "it is CPU 1's");
-        // Interrupt_Routing_Mode: to one that takes part, and CPU 1 does not.
+        // Interrupt_Routing_Mode: routes to a participating CPU. CPU 1 does not participate.
         gic.distributor.write32(0x6140, 0x8000_0001);
         assert_eq!(gic.cpu_interface.read64(0xc660), 40);
         gic.distributor.write64(0x6148, 2);
@@ -200,7 +200,7 @@ fn on_cpu_1(body: impl FnOnce() + Send + 'static) {
         let off = crate::SimHal.irq_save();
         body();
         hal::Word::swap(&*seen, 1);
-        // Interrupts on again with something signalled would find no handler.
+        // If interrupts were on again, a signalled interrupt would find no handler.
         crate::SimHal.irq_restore(off);
     };
     let affinity = hal::Affinity::Cpu(hal::CpuId(1));
@@ -211,8 +211,8 @@ fn on_cpu_1(body: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// A line moves while it is active: it stays so, any CPU may deactivate it, and it then comes at the new one. Priority
-/// drop is the acknowledging CPU's own ("Priority drop and interrupt deactivation").
+/// An SPI is rerouted while it is active: it stays active, any CPU may deactivate it, and it is then signalled at the
+/// new CPU. Priority drop belongs to the acknowledging CPU ("Priority drop and interrupt deactivation").
 #[test]
 fn an_active_spi_moves_and_another_cpu_deactivates_it() {
     let faults = with_registers(v3(), 2, |gic| {
@@ -238,7 +238,7 @@ fn an_active_spi_moves_and_another_cpu_deactivates_it() {
     assert_eq!(faults, []);
 }
 
-/// A PPI is the CPU's own: another CPU's deactivation is of that CPU's PPI.
+/// A PPI belongs to its CPU: a deactivation by another CPU affects that CPU's own PPI.
 #[test]
 fn a_ppi_is_deactivated_by_the_cpu_that_took_it() {
     let faults = with_registers(v3(), 2, |gic| {
@@ -259,7 +259,8 @@ fn a_ppi_is_deactivated_by_the_cpu_that_took_it() {
     assert_eq!(faults, [("GIC deactivation of an interrupt that is not active", 1)]);
 }
 
-/// Active priorities survive in their registers, as an operating system saves and restores them ("ICC_AP1R<n>_EL1").
+/// Active priorities can be saved and restored through their registers, as an operating system does
+/// ("ICC_AP1R<n>_EL1").
 #[test]
 fn active_priorities_are_saved_and_restored() {
     let faults = with_registers(v3(), 1, |gic| {

@@ -10,7 +10,7 @@ pub struct Coalescing {
     pub max_usecs: u32,
 }
 
-/// How the device takes what it is told.
+/// How the device handles coalescing settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CoalescingSupport {
     /// It does not offer coalescing.
@@ -18,7 +18,7 @@ pub enum CoalescingSupport {
     Absent,
     /// As told.
     Exact,
-    /// It rounds times down to multiples of so many microseconds, and says so when it is asked.
+    /// It rounds times down to multiples of its unit in microseconds, and reports the rounded value.
     Quantised {
         /// The unit of its timer, at least 1.
         unit_usecs: u32,
@@ -28,7 +28,7 @@ pub enum CoalescingSupport {
 }
 
 impl CoalescingSupport {
-    /// What comes of a request; none: an error.
+    /// The result of a request; None means an error.
     pub(super) fn apply(self, wanted: Coalescing) -> Option<Coalescing> {
         match self {
             Self::Exact => Some(wanted),
@@ -51,7 +51,7 @@ pub(super) struct Coalescer {
     generation: u16,
 }
 
-/// What is to be done about packets that were published.
+/// What to do about packets that were published.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// Notify.

@@ -49,7 +49,8 @@ impl Net {
                 return bus.fail("virtio-net control command without room for command or answer", text);
             }
             let result = self.command(bus, (bytes[0], bytes[1]), &bytes[2..read]);
-            // The ack, and behind it the result (VIRTIO 5.1.6.5). One that finds no room is an error of the driver's.
+            // Writes the ack, and behind it the result (VIRTIO 5.1.6.5). A missing buffer for either is an error of
+            // the driver.
             let answer = match result {
                 Some(result) if (result.len() as u64) < room => [&[Ack::OK.0][..], &result].concat(),
                 _ => vec![Ack::ERR.0],

@@ -12,16 +12,16 @@ pub struct Flows {
     pub count: u16,
     /// What a packet costs its sender.
     pub sent: Ps,
-    /// What a packet costs that finds the device's backlog full, and is dropped.
+    /// Cost of a packet for its sender when the device's backlog is full and the packet is dropped.
     pub dropped: Ps,
 }
 
-/// What became of one flow.
+/// The results of one flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FlowCounts {
     /// Packets that its sender sent, dropped or not.
     pub sent: u64,
-    /// Of them: dropped for want of room in the backlog.
+    /// Of them: dropped because the backlog was full.
     pub dropped: u64,
     /// Packets that came back.
     pub returned: u64,
@@ -96,5 +96,5 @@ impl Net {
     }
 }
 
-/// Packets of no flow that are kept for whoever asks.
+/// Keeps packets that belong to no flow, for a later query.
 const RECEIVED_MAX: usize = 1024;

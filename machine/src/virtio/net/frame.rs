@@ -1,4 +1,4 @@
-//! The packets of the flows: UDP over IPv4 in the shortest Ethernet frame, which says whose it is.
+//! The packets of the flows: UDP over IPv4 in the shortest Ethernet frame. Each packet identifies its flow.
 
 /// Frame length without its check sequence (IEEE 802.3, clause 4A.4.2: 64 bytes with it).
 const BYTES: usize = 60;

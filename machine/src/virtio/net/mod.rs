@@ -116,7 +116,7 @@ pub struct Net {
     config: NetConfig,
     /// Queue pairs that the driver uses.
     active_pairs: u16,
-    /// Packets that wait at the host's end of each receive queue (a tap's ring).
+    /// Packets that wait for each receive queue on the host's side (a tap's ring).
     backlogs: Box<[VecDeque<Vec<u8>>]>,
     /// Packets wait, and the receive queue has no buffer.
     starved: Box<[bool]>,
@@ -127,7 +127,7 @@ pub struct Net {
     flows: Box<[Flow]>,
     flows_run: bool,
     flow_runs: u32,
-    /// Packets of no flow that the guest sent.
+    /// Packets that the guest sent and that belong to no flow.
     received: Vec<(u16, Vec<u8>)>,
     /// Counts resets; an event of an earlier life is stale.
     epoch: u32,
@@ -166,7 +166,7 @@ impl Net {
         }
     }
 
-    /// The packets of no flow that the guest has sent since this was last asked, with their queue pair; 1024 at most.
+    /// Takes the packets of no flow that the guest has sent since the last call, with their queue pair; 1024 at most.
     pub fn take_received(&mut self) -> Vec<(u16, Vec<u8>)> {
         std::mem::take(&mut self.received)
     }
@@ -219,7 +219,7 @@ impl Device for Net {
 
     fn started(&mut self, bus: &mut Bus<'_, '_>) {
         for pair in 0..self.config.pairs {
-            // What was made available before is noticed without a kick, and later asks for one.
+            // Buffers made available earlier are noticed without a kick; later buffers need a kick.
             if bus.is_ready(transmit_queue(pair)) {
                 self.wake(bus, transmit_queue(pair));
             }

@@ -32,7 +32,7 @@ pub(super) struct Worker {
     /// The packet in its hands.
     step: Option<Step>,
     awake: bool,
-    /// Interrupts that it sends keep it until then.
+    /// The thread is busy until this time with interrupts that it sends.
     free_at: Ps,
 }
 
@@ -56,7 +56,7 @@ impl Net {
         }
     }
 
-    /// There is something in the backlog of receive queue `pair`.
+    /// The backlog of receive queue `pair` has packets.
     pub(super) fn wake_receive(&mut self, bus: &mut Bus<'_, '_>, pair: u16) {
         if bus.is_running() && bus.is_ready(receive_queue(pair)) {
             self.wake(bus, receive_queue(pair));
@@ -121,7 +121,7 @@ impl Net {
         }
     }
 
-    /// Takes the next packet of `queue` in hand, with what it costs. None when there is none, or no buffer for it.
+    /// Takes the next packet of `queue`, at its cost. None when there is no packet, or no buffer for it.
     fn start(&mut self, bus: &mut Bus<'_, '_>, queue: u16) -> Option<(Step, Ps)> {
         let mut chain = Chain::default();
         let host = &self.config.host;
@@ -142,7 +142,7 @@ impl Net {
         Some((Step { queue, chain, packet }, host.receive))
     }
 
-    /// Leaves a queue on which nothing can be done now; false when in the meantime something can.
+    /// Leaves a queue that has nothing to do now. False when new work has arrived in between.
     fn leave(&mut self, bus: &mut Bus<'_, '_>, queue: u16) -> bool {
         let pair = usize::from(queue / 2);
         if is_receive(queue) {
@@ -228,7 +228,7 @@ impl Net {
         }
     }
 
-    /// The driver has reset `queue`: buffers of it in a worker's hands are no longer the device's.
+    /// The driver has reset `queue`: the device no longer owns buffers of it that a worker holds.
     pub(super) fn forget_queue(&mut self, queue: u16) {
         let index = self.worker_of(queue);
         let worker = &mut self.workers[index];

@@ -127,7 +127,7 @@ fn a_resampler_loses_nothing() {
     assert_eq!((rig.messages().len(), rig.read(0xe0)), (1, 0b10), "the second one was not lost");
     let lost = rig.machine.with_any_model(ioapic, |model| model.counters());
     assert_eq!(lost, [("messages", 3), ("lost_edges", 0)]);
-    // A stray assertion of the chip's own pin is nobody's.
+    // A stray assertion of the chip's own pin belongs to no vector.
     rig.machine.poke(ioapic, Ps(0), ioapic::PIN, ioapic::pin_arg(3, true));
     rig.settle();
     assert_eq!(rig.messages(), []);
@@ -181,7 +181,7 @@ fn a_pci_device_sends_messages() {
     assert!(rig.faults().is_empty(), "{:?}", rig.machine.faults());
 }
 
-/// What tests of drivers use: an interrupt that is nobody's, and a used index that jumps.
+/// Errors for tests of drivers: an interrupt without a cause, and a used index that jumps.
 #[test]
 fn a_device_can_misbehave_on_request() {
     let mut rig = block(&[Trigger::Edge; 3]);

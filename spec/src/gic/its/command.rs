@@ -3,7 +3,7 @@
 use crate::gic::IntId;
 use bitfield_struct::bitfield;
 
-/// What a command does.
+/// The operation of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opcode(pub u8);
 

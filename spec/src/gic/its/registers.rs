@@ -12,7 +12,7 @@ pub const REGION_BYTES: u32 = 2 * FRAME_BYTES;
 pub const CTLR: Register<u32, ReadWrite> = Register::at(0x0000);
 /// Who made it.
 pub const IIDR: Register<u32, ReadOnly> = Register::at(0x0004);
-/// What it can do, a [`Type`].
+/// The features of the ITS, a [`Type`].
 pub const TYPER: Register<u64, ReadOnly> = Register::at(0x0008);
 /// The command queue, a [`CommandBase`]. Only while disabled; clears CREADR.
 pub const CBASER: Register<u64, ReadWrite> = Register::at(0x0080);
@@ -42,7 +42,7 @@ pub struct Control {
     pub quiescent: bool,
 }
 
-/// What an ITS can do (IHI 0069H, "GITS_TYPER").
+/// The features of an ITS (IHI 0069H, "GITS_TYPER").
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub struct Type {
@@ -122,7 +122,7 @@ pub struct Pointer {
     __: u64,
 }
 
-/// What a table of the ITS holds.
+/// The contents of a table of the ITS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableType(pub u8);
 

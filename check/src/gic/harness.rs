@@ -1,0 +1,283 @@
+//! An Arm system on a machine with a GIC, and operations of tests on its CPUs.
+
+use drivers::gic::its::{Its, ItsConfig};
+use drivers::gic::{Affinity, EoiMode, Redistributors};
+use hal::{CpuId, CpuSet, Hal as _, ThreadSpec, Threads as _};
+use irq::{Action, AllocRequest, Flow, Irq, IrqCore, IrqDomain, RequesterId, StormConfig};
+use machine::Interrupts;
+use machine::gic::{GicConfig, GicWindows};
+use machine::{Exception, Machine, MachineConfig, Regs, SimHal};
+use spec::gic::IntId;
+use spec::gic::gicr::STRIDE_BYTES;
+use std::sync::{Arc, Mutex, OnceLock};
+use systems::arm::{Arm, ArmBuilder, GicHardware, MessageHardware, TimerHardware};
+
+/// LPIs of the driver.
+const LPIS: u32 = 64;
+/// The machine's ITS, as devices find it.
+pub const ITS_BASE: u64 = 0x0808_0000;
+/// The v2m frame.
+pub const V2M_BASE: u64 = 0x0802_0000;
+/// The redistributors. Only an ITS would need them.
+const REDISTRIBUTORS_BASE: u64 = 0x080a_0000;
+/// SPIs that the distributor's own message register raises.
+const MESSAGE_SPIS: (IntId, u32) = (IntId(72), 8);
+
+/// Which GIC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Version {
+    /// GICv2.
+    V2,
+    /// GICv3.
+    V3,
+}
+
+/// The four that every test runs on.
+pub const ALL: [(Version, EoiMode); 4] = [
+    (Version::V2, EoiMode::Together),
+    (Version::V2, EoiMode::Split),
+    (Version::V3, EoiMode::Together),
+    (Version::V3, EoiMode::Split),
+];
+
+/// Describes a machine's GIC to the system.
+pub fn hardware(windows: &GicWindows, version: Version, cpus: u32) -> GicHardware<Regs> {
+    let GicWindows { distributor, cpu_interface, redistributors, .. } = *windows;
+    match version {
+        Version::V2 => GicHardware::V2 { distributor, cpu_interface, cpus },
+        Version::V3 => {
+            let len_bytes = cpus * STRIDE_BYTES;
+            let redistributors = Redistributors { regs: redistributors, len_bytes, base: REDISTRIBUTORS_BASE };
+            GicHardware::V3 {
+                distributor,
+                redistributors: vec![redistributors],
+                system_registers: cpu_interface,
+                affinities: (0..cpus).map(|cpu| Affinity(((cpu / 16) << 8) | (cpu % 16))).collect(),
+            }
+        }
+    }
+}
+
+/// The machine's way of messages, if it has one.
+fn messages(windows: &GicWindows, gic: &GicConfig) -> Option<MessageHardware<Regs>> {
+    let its = || MessageHardware::Its {
+        regs: windows.its,
+        config: ItsConfig { base: ITS_BASE, events_per_device: 32 },
+        lpis: LPIS,
+    };
+    let v2m = || MessageHardware::V2m { regs: windows.v2m, base: V2M_BASE };
+    let (first, count) = MESSAGE_SPIS;
+    let distributor = || MessageHardware::Distributor { base: windows.message_base, first, count };
+    let way = gic.its.as_ref().map(|_| its());
+    way.or_else(|| gic.v2m.as_ref().map(|_| v2m())).or_else(|| gic.message_spis.then(distributor))
+}
+
+/// A system under test, and what the machine's CPUs do with it.
+pub struct ArmHarness {
+    /// The system under test.
+    pub arm: Arc<Arm<SimHal>>,
+    /// Its delivery core.
+    pub core: Arc<IrqCore<SimHal>>,
+    /// The GIC's registers.
+    pub windows: GicWindows,
+    /// CPUs.
+    pub cpus: u32,
+    /// What runs at the end of every interrupt.
+    pub at_exit: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl ArmHarness {
+    /// A CPU takes an exception.
+    fn take(&self, exception: Exception) {
+        match exception {
+            Exception::Irq => {
+                self.arm.exception();
+                self.at_exit.get().into_iter().for_each(|at_exit| at_exit());
+            }
+            Exception::PseudoNmi => self.arm.pseudo_nmi(),
+            Exception::Vector(vector) => panic!("vector {vector} on a machine without"),
+        }
+    }
+
+    /// An SPI's line, level-triggered, on CPU 0.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub fn spi(&self, intid: u32) -> Irq {
+        self.arm.spi(IntId(intid), CpuSet::of(CpuId(0))).expect("a line").keep()
+    }
+
+    /// A line of `domain`, on CPU 0, without a handler.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub fn line(&self, domain: Arc<dyn IrqDomain>, index: u32, flow: Flow) -> Irq {
+        self.core.alloc_line(domain, &request(index), flow).expect("a line")
+    }
+
+    /// A private line: each CPU has its own, and enables it whenever it comes.
+    ///
+    /// # Panics
+    /// If the line is refused.
+    pub fn private(&self, intid: u32, action: Arc<dyn Action>) -> Irq {
+        self.arm.private_line(IntId(intid), "private", action).expect("a line")
+    }
+
+    /// Has every CPU, all of which are up, enable a private line.
+    ///
+    /// # Panics
+    /// When the line is none of these.
+    pub fn enable_everywhere(self: &Arc<Self>, irq: Irq) {
+        for cpu in 0..self.cpus {
+            let system = self.clone();
+            self.on(cpu, move || system.core.enable_percpu(irq).expect("a per-CPU line"));
+        }
+    }
+
+    /// Brings a CPU up.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn come_up(&self) {
+        self.arm.start_cpu().expect("it starts");
+    }
+
+    /// Takes a CPU down.
+    ///
+    /// # Panics
+    /// If that is refused.
+    pub fn leave(&self) {
+        let off = SimHal.irq_save();
+        self.arm.stop_cpu().expect("others are left");
+        SimHal.irq_restore(off);
+    }
+
+    /// Takes a CPU offline for `ns`; its number counts modulo the CPUs. A single CPU stays online.
+    pub(crate) fn take_offline(self: &Arc<Self>, cpu: u32, ns: u64) {
+        let cpus = self.cpus;
+        if cpus == 1 {
+            return;
+        }
+        let (cpu, system) = (cpu % cpus, self.clone());
+        self.on(cpu, move || {
+            let off = SimHal.irq_save();
+            system.leave();
+            machine::declare_cpu(cpu, false);
+            SimHal.delay_ns(ns);
+            machine::declare_cpu(cpu, true);
+            system.come_up();
+            SimHal.irq_restore(off);
+        });
+    }
+
+    /// Starts every CPU but the boot CPU, which has started.
+    fn start_others(self: &Arc<Self>) {
+        for cpu in 1..self.cpus {
+            let system = self.clone();
+            self.on(cpu, move || system.come_up());
+        }
+    }
+
+    /// Runs `body` on a CPU, from a thread of another, until it has ended.
+    ///
+    /// # Panics
+    /// When there is no such CPU.
+    pub fn on<R: Send + 'static>(&self, cpu: u32, body: impl FnOnce() -> R + Send + 'static) -> R {
+        let result = Arc::new(Mutex::new(None));
+        let (slot, waiter) = (result.clone(), SimHal.current_thread());
+        let run = move || {
+            *slot.lock().expect("one host thread") = Some(body());
+            SimHal.wake(waiter);
+        };
+        SimHal.spawn(spec(cpu), Box::new(run)).expect("the CPU exists");
+        loop {
+            if let Some(value) = result.lock().expect("one host thread").take() {
+                return value;
+            }
+            SimHal.park();
+        }
+    }
+
+    /// The ITS.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn its(&self) -> Arc<Its<SimHal>> {
+        self.arm.messages().and_then(|messages| messages.its()).expect("a machine with an ITS").clone()
+    }
+}
+
+/// A thread that stays on `cpu`.
+pub fn spec(cpu: u32) -> ThreadSpec {
+    ThreadSpec { name: "on cpu", affinity: hal::Affinity::Cpu(CpuId(cpu)), urgent: false }
+}
+
+/// What a line of a device on CPU 0 is allocated for.
+pub fn request(index: u32) -> AllocRequest {
+    AllocRequest::fixed(RequesterId(0x0100), index, CpuSet::of(CpuId(0)))
+}
+
+/// The properties of a machine that differ from the ordinary.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// CPUs; at least one.
+    pub cpus: u32,
+    /// Handlers run in threads.
+    pub force_threads: bool,
+    /// When lines storm.
+    pub storm: StormConfig,
+    /// The GIC.
+    pub gic: GicConfig,
+    /// What else the machine is.
+    pub machine: MachineConfig,
+}
+
+/// Where the exceptions find the system.
+pub type Entry = Arc<OnceLock<Arc<ArmHarness>>>;
+
+/// A machine whose exceptions go to the system of `entry`, once there is one.
+pub fn build(version: Version, options: &Options, entry: &Entry) -> Machine {
+    let gic = options.gic.clone();
+    let interrupts = match version {
+        Version::V2 => Interrupts::GicV2(gic),
+        Version::V3 => Interrupts::GicV3(gic),
+    };
+    let mut machine = Machine::new(MachineConfig { cpus: options.cpus.max(1), interrupts, ..options.machine.clone() });
+    let entry = entry.clone();
+    machine.set_exception_entry(move |exception| entry.get().into_iter().for_each(|system| system.take(exception)));
+    machine
+}
+
+/// Brings it up, on the boot thread.
+///
+/// # Panics
+/// When it does not come up, or is up.
+pub fn bring_up(
+    windows: GicWindows,
+    version: Version,
+    mode: EoiMode,
+    options: &Options,
+    entry: &Entry,
+) -> Arc<ArmHarness> {
+    let cpus = options.cpus.max(1);
+    let timer = TimerHardware::physical_timer(windows.timer);
+    let mut builder = ArmBuilder::new(SimHal, hardware(&windows, version, cpus), timer)
+        .eoi_mode(mode)
+        .lines_max(64)
+        .flight_ns(2_000)
+        .storm(options.storm)
+        .force_threads(options.force_threads);
+    if let Some(way) = messages(&windows, &options.gic) {
+        builder = builder.messages(way);
+    }
+    if options.gic.pseudo_nmi.is_some() {
+        builder = builder.pseudo_nmis();
+    }
+    let arm = builder.build().expect("the machine is as described");
+    let system = ArmHarness { core: arm.core().clone(), arm, windows, cpus, at_exit: OnceLock::new() };
+    let system = Arc::new(system);
+    assert!(entry.set(system.clone()).is_ok(), "once");
+    system.come_up();
+    system.start_others();
+    system
+}

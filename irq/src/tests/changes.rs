@@ -1,0 +1,95 @@
+//! Threaded lines that move or get another flow while they are active.
+
+use super::threads::{GIC, ONESHOT, oneshot, wait_until};
+use super::*;
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+#[test]
+fn a_line_that_moves_while_active_is_ended_once() {
+    let (bench, irq, gate, primary) = oneshot(GIC, Flow::Strict);
+    bench.fire(irq);
+    bench.core.set_affinity(irq, &CpuSet::first(2)).unwrap();
+    bench.hal.on_cpu(CPU0, || bench.core.cpu_offline()).unwrap();
+    assert_eq!(bench.said(), "ack handle set_affinity");
+    assert_eq!(bench.view(irq).effective.unwrap().cpu, CPU1);
+    bench.end_thread(irq, &gate, 0);
+    assert_eq!(bench.said(), "thread eoi");
+    bench.fire(irq);
+    bench.end_thread(irq, &gate, 0);
+    assert_eq!(bench.said(), "ack handle thread eoi");
+    bench.core.free(irq, &primary).unwrap();
+}
+
+#[test]
+fn a_flow_that_changes_while_the_line_is_active_leaves_its_end_to_be_given_once() {
+    for (flow, next) in [(Flow::Level, "mask ack handle"), (Flow::Edge, "ack handle"), (Flow::FastEoi, "mask handle")] {
+        let (bench, irq, gate, primary) = oneshot(GIC, Flow::Strict);
+        bench.fire(irq);
+        bench.core.set_flow(irq, flow).unwrap();
+        assert_eq!(bench.said(), "ack handle");
+        bench.end_thread(irq, &gate, 0);
+        assert_eq!(bench.said(), "thread eoi", "the old flow's");
+        bench.fire(irq);
+        assert_eq!(bench.said(), next);
+        bench.core.set_flow(irq, Flow::Strict).unwrap();
+        bench.end_thread(irq, &gate, 0);
+        let eoi = if flow == Flow::FastEoi { "thread eoi unmask" } else { "thread unmask" };
+        assert_eq!(bench.said(), if flow == Flow::Edge { "thread" } else { eoi });
+        bench.core.free(irq, &primary).unwrap();
+    }
+}
+
+/// Whatever flow the next interrupt comes by: what the thread holds is given when it is done, and not before.
+#[test]
+fn an_interrupt_by_the_new_flow_leaves_what_the_thread_of_the_old_one_holds() {
+    for (flow, interrupt, end) in [
+        (Flow::Edge, "ack handle", "thread eoi"),
+        (Flow::Level, "mask ack handle", "thread eoi unmask"),
+        (Flow::FastEoi, "mask handle eoi", "thread eoi unmask"),
+    ] {
+        let (bench, irq, gate, primary) = oneshot(GIC, Flow::Strict);
+        bench.fire(irq);
+        wait_until(|| gate.begun() == 1);
+        bench.core.set_flow(irq, flow).unwrap();
+        bench.said();
+        bench.fire(irq);
+        assert_eq!(bench.said(), interrupt);
+        // Woken meanwhile, it runs once more.
+        gate.open();
+        wait_until(|| gate.begun() == 2);
+        assert_eq!(bench.said(), "thread", "{flow}");
+        bench.end_thread(irq, &gate, 0);
+        assert_eq!(bench.said(), end, "{flow}");
+        bench.core.free(irq, &primary).unwrap();
+    }
+}
+
+/// The old flow left its end to the thread, which is done while the new flow's handler runs: that one gives the end.
+#[test]
+fn an_end_that_the_old_flow_left_over_is_given_behind_the_new_flows_handler() {
+    for (flow, said) in [(Flow::Edge, "ack thread eoi"), (Flow::Level, "mask ack thread eoi unmask")] {
+        let bench = Bench::new(GIC);
+        let domain = super::wired::Wired::of(&bench);
+        let irq = bench.core.alloc_line(domain, &on(CpuSet::first(2)), Flow::Strict).unwrap();
+        let (gate, thread) = bench.gated("thread");
+        let (core, second, inner) = (bench.core.clone(), AtomicU32::new(0), gate.clone());
+        let primary = handler(move |irq| {
+            if second.fetch_add(1, SeqCst) == 0 {
+                return IrqReturn::WakeThread;
+            }
+            inner.open();
+            wait_until(|| core.view(irq).unwrap().threads_working == 0);
+            IrqReturn::Handled
+        });
+        bench.core.request_threaded(irq, "test", ONESHOT, Some(primary.clone()), thread).unwrap();
+        let fire = |cpu| bench.hal.interrupt(cpu, || assert!(bench.core.handle_irq(irq)));
+        fire(CPU0);
+        bench.core.set_flow(irq, flow).unwrap();
+        bench.said();
+        // The thread's CPU is the other one.
+        fire(CPU1);
+        assert_eq!(bench.said(), said);
+        assert!(!bench.view(irq).active && !bench.view(irq).masked);
+        bench.core.free(irq, &primary).unwrap();
+    }
+}

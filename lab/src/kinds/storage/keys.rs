@@ -1,0 +1,217 @@
+//! The workload of a storage experiment, and the keys that set it.
+
+mod drives;
+
+pub use drives::{Coalescing, DrivePlan};
+
+use super::plan::{JobPlan, resolve};
+use crate::document::{Node, Table};
+use crate::fio::{self, Entry, Section};
+use crate::input::{InputError, Problem};
+use crate::platform::{Platform, Unit};
+use crate::scenario::common::Common;
+use crate::scenario::draft::{Asked, Draft, Resolved};
+use crate::scenario::files::Files;
+use crate::scenario::key::{self, Key, Value};
+use crate::setting::Setting;
+use drivers::nvme::{CompletionCheck, ReapBound};
+use drives::DriveSettings;
+
+/// Drives, and jobs that keep them busy.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Storage {
+    /// The drives, in the order of their first job.
+    pub drives: Vec<DrivePlan>,
+    /// One entry a thread: `numjobs` is expanded.
+    pub jobs: Vec<JobPlan>,
+    /// When the driver looks at the completion queue after a batch of submissions.
+    pub check_queue: CompletionCheck,
+    /// The limit on the work of one interrupt of a queue.
+    pub reap_bound: ReapBound,
+    /// True to compare every read with the drive's expected content, and every write with the data sent.
+    pub verify_data: bool,
+    /// Mean time between MSIs that a stranger sends with the first drive's message; none by default. They must be
+    /// refused.
+    pub rogue_msi_ns: Option<u64>,
+}
+
+/// The values without any key set.
+const BLANK: Storage = Storage {
+    drives: Vec::new(),
+    jobs: Vec::new(),
+    check_queue: CompletionCheck::Auto,
+    reap_bound: ReapBound::Ring,
+    verify_data: false,
+    rogue_msi_ns: None,
+};
+
+/// Keys of this kind, beside `drives.`, `job.` and fio's options.
+const KEYS: &[Key<Storage>] = &[
+    Key {
+        name: "options.check_queue",
+        about: "look at the completion queue after each batch of submissions: auto, off, on",
+        default: Some("auto"),
+        value: Value::Word {
+            words: &["auto", "off", "on"],
+            wrong: "is no policy",
+            set: |storage, word| {
+                storage.check_queue = [CompletionCheck::Auto, CompletionCheck::Off, CompletionCheck::On][word];
+            },
+        },
+    },
+    Key {
+        name: "options.reap_bound",
+        about: "what one interrupt takes: a ring of entries, or \"none\": all it finds",
+        default: Some("ring"),
+        value: Value::Word {
+            words: &["ring", "none"],
+            wrong: "is no bound",
+            set: |storage, word| storage.reap_bound = [ReapBound::Ring, ReapBound::None][word],
+        },
+    },
+    Key {
+        name: "options.verify_data",
+        about: "compare every block",
+        default: Some("false"),
+        value: Value::Quantity {
+            unit: Unit::Flag,
+            min: 0.0,
+            max: 1.0,
+            set: |storage, flag| storage.verify_data = flag != 0.0,
+        },
+    },
+    Key {
+        name: "options.rogue_msi",
+        about: "a stranger sends MSIs in the first drive's name, this far apart",
+        default: None,
+        value: Value::Quantity {
+            unit: Unit::Time,
+            min: 100.0,
+            max: 1e9,
+            set: |storage, ns| storage.rogue_msi_ns = Some(ns as u64),
+        },
+    },
+];
+
+/// A storage experiment while its settings are read.
+pub(super) struct StorageDraft {
+    /// The place of the jobs.
+    file: String,
+    sections: Vec<Section>,
+    /// The job file that holds the sections; none once it has been read.
+    job_file: Option<Setting>,
+    /// Drives and jobs are still empty.
+    storage: Storage,
+    /// Options that replace those of every job.
+    job: Vec<Entry>,
+    drives: DriveSettings,
+}
+
+impl StorageDraft {
+    fn boxed(file: String, sections: Vec<Section>, job_file: Option<Setting>) -> Box<dyn Draft> {
+        let mut storage = BLANK;
+        key::set_defaults(KEYS, &mut storage);
+        Box::new(Self { file, sections, job_file, storage, job: Vec::new(), drives: DriveSettings::default() })
+    }
+
+    /// The experiment as set so far, without drives and jobs.
+    pub(super) fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// One drive for each of `names`, on a machine with `cpus`.
+    ///
+    /// # Errors
+    /// A setting is wrong or for another drive, or the platform has no drives.
+    pub(super) fn drives(&self, platform: &Platform, names: &[&str], cpus: u32) -> Result<Vec<DrivePlan>, InputError> {
+        self.drives.check_names(names)?;
+        names.iter().map(|name| self.drives.drive(&self.file, platform, name, cpus)).collect()
+    }
+}
+
+impl Draft for StorageDraft {
+    fn keys(&self) -> Vec<(String, &'static str)> {
+        let own = KEYS.iter().map(Key::described).chain(drives::KEYS.iter().map(Key::described));
+        let job = fio::options::names().map(|name| (format!("job.{name}"), "as fio has it"));
+        own.chain(job).collect()
+    }
+
+    fn apply(&mut self, setting: &Setting) -> Result<bool, InputError> {
+        if key::apply(KEYS, &mut self.storage, setting)? {
+            return Ok(true);
+        }
+        if setting.key.starts_with("job.") {
+            self.job.push(Entry { setting: setting.clone(), bare: false });
+            return Ok(true);
+        }
+        Ok(self.drives.apply(setting))
+    }
+
+    fn read_files(&mut self, files: Files) -> Result<(), InputError> {
+        let Some(setting) = self.job_file.take() else { return Ok(()) };
+        self.file = Files::beside(&setting.text, &setting.place.file);
+        let unread = |error| setting.wrong(format!("cannot be read ({error})"), "the path of a job file");
+        let bytes = files.read(&self.file).map_err(unread)?;
+        self.sections = sections(files, &self.file, &bytes)?;
+        Ok(())
+    }
+
+    fn resolve(&self, common: &Common, asked: Option<Asked>) -> Result<Resolved, InputError> {
+        let (jobs, warnings) = fio::jobs(&self.file, &self.sections, &self.job)?;
+        resolve(self, common, jobs, warnings, asked)
+    }
+}
+
+/// A draft with the jobs of a job file, and nothing else set.
+///
+/// # Errors
+/// The file is not a job file.
+pub(crate) fn of_job_file(files: Files, path: &str, bytes: &[u8]) -> Result<Box<dyn Draft>, InputError> {
+    Ok(StorageDraft::boxed(path.to_owned(), sections(files, path, bytes)?, None))
+}
+
+/// The jobs of a scenario file, or the job file that it names.
+pub(super) fn of_scenario(root: &Table<'_, '_>, valid: &str) -> Result<Box<dyn Draft>, InputError> {
+    let file = root.place.file.clone();
+    match (root.get("workload"), root.get("jobs")) {
+        (Some(node), None) => Ok(StorageDraft::boxed(file, Vec::new(), Some(node.scalar(valid)?))),
+        (None, Some(Node::Array(_, jobs))) => {
+            let sections = jobs.into_iter().enumerate().map(inline_job).collect::<Result<_, _>>()?;
+            Ok(StorageDraft::boxed(file, sections, None))
+        }
+        (Some(_), Some(node)) => {
+            Err(InputError::value(&node.place(), "jobs", "[[jobs]]", "stands beside `workload`", "one of them"))
+        }
+        (None, Some(node)) => {
+            Err(InputError::value(&node.place(), "jobs", "[jobs]", "is no list of tables", "[[jobs]]"))
+        }
+        (None, None) => Err(InputError::new(&root.place, "workload", Problem::Missing { valid: valid.to_owned() })),
+    }
+}
+
+fn sections(files: Files, path: &str, bytes: &[u8]) -> Result<Vec<Section>, InputError> {
+    fio::sections(path, bytes, &|name, from| {
+        let path = Files::beside(name, from);
+        let bytes = files.read(&path)?;
+        Ok((path, bytes))
+    })
+}
+
+/// One `[[jobs]]` table as a section of a job file, named by its `name`.
+fn inline_job((index, node): (usize, Node<'_, '_>)) -> Result<Section, InputError> {
+    let place = node.place();
+    let Node::Table(table) = node else {
+        return Err(InputError::value(&place, "jobs", "…", "is no table", "[[jobs]] and fio's options"));
+    };
+    let mut section = Section { name: format!("job{index}"), place, entries: Vec::new() };
+    for (name, node) in table.iter() {
+        let mut setting = node.scalar("one value")?;
+        if name == "name" {
+            section.name = setting.text;
+            continue;
+        }
+        setting.key = name.to_owned();
+        section.entries.push(Entry { setting, bare: false });
+    }
+    Ok(section)
+}

@@ -1,0 +1,110 @@
+//! Resolves the settings of a storage experiment: threads on CPUs, jobs under less load.
+
+mod resolve;
+mod validate;
+
+pub(super) use resolve::resolve;
+pub use validate::DEVICE_VECTORS;
+pub(super) use validate::validate;
+
+use super::{Storage, StorageVariant};
+use crate::input::Place;
+use crate::plan::{Load, Plan};
+use hal::CpuSet;
+
+impl Plan {
+    /// The drives and jobs of a storage experiment.
+    pub fn storage(&self) -> Option<&Storage> {
+        Some(&self.work.of()?.experiment)
+    }
+}
+
+impl Storage {
+    /// Whether `job` polls for its completions in a run of `variant`.
+    pub fn is_polled(&self, job: &JobPlan, variant: StorageVariant) -> bool {
+        variant == StorageVariant::Polled || matches!(job.engine, IoEngine::IoUring { polled: true, .. })
+    }
+}
+
+/// True if the two are the same experiment, even if their jobs come from different files.
+pub(super) fn is_same(ours: &Storage, theirs: &Storage) -> bool {
+    let somewhere = Place::file("");
+    let placeless = |of: &Storage| Storage {
+        jobs: of.jobs.iter().map(|job| JobPlan { source: somewhere.clone(), ..job.clone() }).collect(),
+        ..of.clone()
+    };
+    placeless(ours) == placeless(theirs)
+}
+
+/// The jobs at depths 1, 2, 4, …, up to the depth of the deepest job.
+pub(super) fn loads(storage: &Storage) -> Vec<Load<Storage>> {
+    let deepest = storage.jobs.iter().map(|job| job.iodepth).max().unwrap_or(1);
+    let depths = std::iter::successors(Some(1), |depth| Some(depth * 2)).take_while(|&depth| depth <= deepest);
+    let at = |depth: u32| {
+        let mut work = storage.clone();
+        for job in &mut work.jobs {
+            job.iodepth = depth;
+            job.batch_submit = job.batch_submit.min(depth);
+            job.batch_complete_min = job.batch_complete_min.min(depth);
+            job.batch_complete_max = job.batch_complete_max.min(depth);
+        }
+        Load { depth, in_flight: u64::from(depth) * work.jobs.len() as u64, work }
+    };
+    depths.map(at).collect()
+}
+
+/// One thread that does I/O to one drive.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobPlan {
+    /// The job's section, with `.n` when `numjobs` made several of it.
+    pub name: String,
+    /// The place where its section begins.
+    pub source: Place,
+    /// Index into [`Storage::drives`].
+    pub drive: usize,
+    /// The CPUs that it may run on: one under `cpus_allowed_policy=split`.
+    pub cpus: CpuSet,
+    /// Its engine for submission and completion.
+    pub engine: IoEngine,
+    /// What it reads and writes.
+    pub pattern: Pattern,
+    /// Bytes of one I/O.
+    pub block_bytes: u32,
+    /// I/Os in flight at most.
+    pub iodepth: u32,
+    /// I/Os submitted by one call.
+    pub batch_submit: u32,
+    /// Completions that one call waits for.
+    pub batch_complete_min: u32,
+    /// Completions that one call takes at most.
+    pub batch_complete_max: u32,
+    /// Pause after every `think_blocks` I/Os.
+    pub think_ns: u64,
+    /// See `think_ns`.
+    pub think_blocks: u32,
+}
+
+/// How a job submits and learns of completions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IoEngine {
+    /// `io_submit` and `io_getevents`.
+    Libaio,
+    /// `io_uring_enter`.
+    IoUring {
+        /// Buffers are registered once.
+        fixed_buffers: bool,
+        /// Files are registered once.
+        registered_files: bool,
+        /// The job itself asks for polled queues (`hipri`), whatever the variant of the run.
+        polled: bool,
+    },
+}
+
+/// The pattern of offsets and directions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pattern {
+    /// True for random offsets, false for ascending ones.
+    pub random: bool,
+    /// The percentage of I/Os that read; the rest write. 100: reads only.
+    pub read_percent: u8,
+}

@@ -1,0 +1,172 @@
+//! Resolves a storage experiment completely: jobs become threads on CPUs, filenames become drives.
+
+use super::{IoEngine, JobPlan};
+use crate::fio::FioJob;
+use crate::input::{InputError, Warning};
+use crate::kinds::storage::keys::StorageDraft;
+use crate::kinds::storage::{DrivePlan, Storage, StorageVariant};
+use crate::plan::{Spans, Work};
+use crate::scenario::common::Common;
+use crate::scenario::draft::{Asked, Resolved};
+use hal::{CpuId, CpuSet};
+
+/// The most threads of one experiment: 1,024 CPUs with 16 each.
+const THREADS_MAX: u64 = 16_384;
+
+/// The inputs of a plan's storage part.
+struct Resolve<'a> {
+    common: &'a Common,
+    draft: &'a StorageDraft,
+    jobs: Vec<FioJob>,
+    warnings: Vec<Warning>,
+    asked: Option<Asked>,
+}
+
+/// Resolves `jobs` with the settings.
+///
+/// # Errors
+/// They do not fit the platform, each other, or the requested variants.
+pub(in crate::kinds::storage) fn resolve(
+    draft: &StorageDraft,
+    common: &Common,
+    jobs: Vec<FioJob>,
+    warnings: Vec<Warning>,
+    asked: Option<Asked>,
+) -> Result<Resolved, InputError> {
+    Resolve { common, draft, jobs, warnings, asked }.finish()
+}
+
+impl Resolve<'_> {
+    fn finish(mut self) -> Result<Resolved, InputError> {
+        let cpus = self.cpus()?;
+        let variants = self.variants()?;
+        let drives = self.drives(cpus)?;
+        let jobs = self.threads(cpus, &drives)?;
+        let storage = Storage { drives, jobs, ..self.draft.storage().clone() };
+        let spans = self.spans();
+        Ok(Resolved { cpus, work: Work::new(storage, variants), spans, warnings: self.warnings })
+    }
+
+    /// The CPUs of the machine: as many as requested, else as the jobs name, else as the platform has.
+    fn cpus(&self) -> Result<u32, InputError> {
+        let last = |job: &FioJob| job.cpus.as_ref().map(|(set, _)| set.iter().last().map_or(0, |cpu| cpu.0 + 1));
+        let named: Option<Vec<u32>> = self.jobs.iter().map(last).collect();
+        self.common.cpus_or(named.map(|named| named.into_iter().max().unwrap_or(1).max(1)))
+    }
+
+    /// The variants to compare: the requested ones, else polling if every job asks for it, else both kinds of
+    /// interrupt.
+    fn variants(&mut self) -> Result<Vec<StorageVariant>, InputError> {
+        let all_polled = self.jobs.iter().all(|job| job.polled_by.is_some());
+        let Some(asked) = &self.asked else {
+            return Ok(if all_polled {
+                vec![StorageVariant::Polled]
+            } else {
+                vec![StorageVariant::Remapped, StorageVariant::Posted]
+            });
+        };
+        let (place, variants) = (&asked.place, asked.variants()?);
+        if variants.contains(&StorageVariant::Polled)
+            && let Some(job) = self.jobs.iter().find(|job| job.engine == IoEngine::Libaio)
+        {
+            let why = format!("cannot serve job [{}] ({}): libaio has no polled queues", job.name, job.place);
+            return Err(InputError::value(
+                place,
+                "",
+                StorageVariant::Polled,
+                why,
+                "ioengine=io_uring, or remapped, posted",
+            ));
+        }
+        if all_polled && variants.iter().any(|&variant| variant != StorageVariant::Polled) {
+            for job in &mut self.jobs {
+                if let IoEngine::IoUring { polled, .. } = &mut job.engine {
+                    *polled = false;
+                }
+                let Some(setting) = job.polled_by.take() else { continue };
+                let meaning =
+                    format!("the deliveries asked for ({place}) stand over it: polled only where they say so");
+                let warning = Warning { place: setting.place, key: "hipri".into(), meaning };
+                if !self.warnings.contains(&warning) {
+                    self.warnings.push(warning);
+                }
+            }
+        }
+        Ok(variants)
+    }
+
+    /// One drive for each distinct filename, in the order of the first jobs.
+    fn drives(&self, cpus: u32) -> Result<Vec<DrivePlan>, InputError> {
+        let mut names: Vec<&str> = Vec::new();
+        for job in &self.jobs {
+            if !names.contains(&job.filename.text.as_str()) {
+                names.push(&job.filename.text);
+            }
+        }
+        self.draft.drives(&self.common.platform, &names, cpus)
+    }
+
+    /// One entry per thread. Under `split`, thread n gets CPU n of its set (modulo the size of the set). As in fio, n
+    /// counts the threads of all jobs in the file.
+    fn threads(&self, cpus: u32, drives: &[DrivePlan]) -> Result<Vec<JobPlan>, InputError> {
+        let mut threads = Vec::new();
+        for job in &self.jobs {
+            if threads.len() as u64 + u64::from(job.numjobs) > THREADS_MAX {
+                let valid = format!("{THREADS_MAX} threads over all jobs");
+                return Err(InputError::value(&job.place, "numjobs", job.numjobs, "makes too many threads", valid));
+            }
+            let allowed = allowed(job, cpus)?;
+            let drive = drives.iter().position(|drive| drive.name == job.filename.text).expect("made from the jobs");
+            for number in 0..job.numjobs {
+                let cpus = if job.split {
+                    let nth = threads.len() % allowed.len() as usize;
+                    CpuSet::of(allowed.iter().nth(nth).expect("below its length"))
+                } else {
+                    allowed.clone()
+                };
+                let name = if job.numjobs == 1 { job.name.clone() } else { format!("{}.{number}", job.name) };
+                threads.push(thread(job, name, drive, cpus));
+            }
+        }
+        Ok(threads)
+    }
+
+    fn spans(&self) -> Spans {
+        let asked_runtime_ns = self.jobs.iter().filter_map(|job| job.runtime_ns).max();
+        let shortest = asked_runtime_ns.filter(|&runtime_ns| runtime_ns > 0).unwrap_or(u64::MAX);
+        Spans {
+            asked_ramp_ns: self.jobs.iter().map(|job| job.ramp_ns).max().unwrap_or(0),
+            asked_runtime_ns,
+            ..self.common.spans(shortest)
+        }
+    }
+}
+
+/// The CPUs that a job may run on: those that it names, else all.
+fn allowed(job: &FioJob, cpus: u32) -> Result<CpuSet, InputError> {
+    let Some((set, setting)) = &job.cpus else { return Ok(CpuSet::first(cpus)) };
+    match set.iter().find(|cpu| cpu.0 >= cpus) {
+        Some(CpuId(cpu)) => {
+            Err(setting.wrong(format!("names CPU {cpu}, which does not exist"), format!("CPUs 0-{}", cpus - 1)))
+        }
+        None => Ok(set.clone()),
+    }
+}
+
+fn thread(job: &FioJob, name: String, drive: usize, cpus: CpuSet) -> JobPlan {
+    JobPlan {
+        name,
+        source: job.place.clone(),
+        drive,
+        cpus,
+        engine: job.engine,
+        pattern: job.pattern,
+        block_bytes: job.block_bytes,
+        iodepth: job.iodepth,
+        batch_submit: job.batch_submit,
+        batch_complete_min: job.batch_complete_min,
+        batch_complete_max: job.batch_complete_max,
+        think_ns: job.think_ns,
+        think_blocks: job.think_blocks,
+    }
+}

@@ -1,0 +1,171 @@
+//! The counters of a server at one moment, and their difference between two moments.
+
+use super::hardware::Hardware;
+use super::host::{Looks, StorageHost};
+use super::job::{JobCounts, Latencies, Tally};
+use crate::kinds::storage::Storage;
+use crate::kinds::storage::{Drive, Stages, StorageOutcome};
+use crate::outcome::{Interrupts, Latency};
+use crate::plan::Plan;
+use crate::run::Counted;
+use crate::run::pcie::{self, PcieCounters};
+use crate::run::span::{Counters, Span, counter};
+use drivers::nvme::CompletionCounters;
+
+/// Every cumulative counter, at one moment.
+pub(crate) struct Snapshot {
+    drives: Vec<Counters>,
+    pcie: PcieCounters,
+    queues: CompletionCounters,
+    looks: Looks,
+    notifications: u64,
+    empty_notifications: u64,
+    dispatched: u64,
+}
+
+impl Snapshot {
+    /// Reads the counters now.
+    pub(crate) fn take(hardware: &mut Hardware, host: &StorageHost) -> Self {
+        // The drivers come first: a query of a driver may let the machine run on a little.
+        let (queues, looks) = host.completion_counters();
+        let posted = host.pc.posted_statistics();
+        let dispatched = host.device_interrupts();
+        let Hardware { machine, drives, pcie, .. } = hardware;
+        Self {
+            drives: drives.iter().map(|site| machine.with_any_model(site.model, |model| model.counters())).collect(),
+            pcie: pcie.count(machine),
+            queues,
+            looks,
+            notifications: posted.notifications,
+            empty_notifications: posted.empty_notifications,
+            dispatched,
+        }
+    }
+}
+
+/// I/Os, MSIs and notifications so far, for the timeline.
+pub(crate) fn activity(hardware: &mut Hardware, host: &StorageHost) -> Vec<(&'static str, u64)> {
+    let (mut ios, mut msis) = (0, 0);
+    for site in &hardware.drives {
+        let counters = hardware.machine.with_any_model(site.model, |model| model.counters());
+        ios += counter(&counters, "completions");
+        msis += counter(&counters, "msis");
+    }
+    vec![("ios", ios), ("msis", msis), ("notifications", host.pc.posted_statistics().notifications)]
+}
+
+/// The difference between two snapshots.
+pub(crate) struct Measured<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) storage: &'a Storage,
+    pub(crate) hardware: &'a Hardware,
+    pub(crate) span: &'a Span,
+    pub(crate) start: &'a Snapshot,
+    pub(crate) end: &'a Snapshot,
+}
+
+impl Measured<'_> {
+    fn grown(&self, of: impl Fn(&Snapshot) -> u64) -> u64 {
+        of(self.end) - of(self.start)
+    }
+
+    /// The busy share of the span, for a server that counts busy picoseconds.
+    fn busy(&self, of: impl Fn(&Snapshot) -> u64) -> f64 {
+        self.span.share(self.grown(of))
+    }
+
+    fn drive(&self, index: usize, ports: &[usize], jobs: &JobCounts) -> Drive {
+        let drive = |name: &'static str| self.grown(|at| counter(&at.drives[index], name));
+        let kind = self.plan.platform.drive(&self.storage.drives[index].model).expect("the plan was validated");
+        Drive {
+            name: self.storage.drives[index].name.clone(),
+            ios: jobs.ios,
+            bytes: jobs.bytes,
+            errors: jobs.errors + jobs.wrong_data,
+            msis: drive("msis"),
+            link_busy: self.busy(|at| counter(&at.pcie.ports[ports[index]], "link_ps")),
+            link_held: self.busy(|at| counter(&at.pcie.ports[ports[index]], "order_ps")),
+            // A slot's wait for the link counts as the link's time.
+            media_busy: self.span.share(drive("media_ps")) / kind.slots.value,
+        }
+    }
+
+    fn interrupts(&self, vectors: u64) -> Interrupts {
+        Interrupts {
+            vectors,
+            msis: self.grown(|at| at.drives.iter().map(|drive| counter(drive, "msis")).sum()),
+            notifications: self.grown(|at| at.notifications),
+            empty_notifications: self.grown(|at| at.empty_notifications),
+            dispatched: self.grown(|at| at.dispatched),
+            handlers: self.grown(|at| at.queues.interrupts),
+            empty_handlers: self.grown(|at| at.queues.empty_interrupts),
+            reaped_by_interrupt: self.grown(|at| at.queues.interrupt_entries),
+            reaped_by_poll: self.grown(|at| at.queues.entries - at.queues.interrupt_entries - at.queues.check_entries),
+            reaped_by_check: self.grown(|at| at.queues.check_entries),
+            overtaken_handlers: self.grown(|at| at.queues.overtaken_interrupts),
+            looks: self.grown(|at| at.looks.looks),
+            look_hits: self.grown(|at| at.looks.hits),
+            // A snapshot may fall between a hit and its attempt at the lock.
+            look_lock_failures: self.grown(|at| at.looks.hits).saturating_sub(self.grown(|at| at.queues.checks)),
+            remote_completions: self.grown(|at| at.queues.remote),
+            local_completions: self.grown(|at| at.queues.local()),
+            // The machine reports this value.
+            longest_ns: None,
+        }
+    }
+
+    /// Mean times of an I/O's stages. The counters of the drive and the fabric are divided by the completions. The
+    /// rest of the measured latency is the time from MSI to handler.
+    fn stages(&self, jobs: &JobCounts, latencies: &Latencies) -> Stages {
+        let ios = jobs.ios.max(1) as f64;
+        let user_ns = self.span.user_ns();
+        let drive = |name: &'static str| {
+            self.grown(|at| at.drives.iter().map(|drive| counter(drive, name)).sum()) as f64 / ios / 1000.0
+        };
+        let media_ns = drive("media_ps");
+        let link_ns = drive("link_ps");
+        let queue_ns = drive("fetch_wait_ps");
+        let post_to_msi_ns = drive("message_wait_ps");
+        let handler_to_application_ns = jobs.handover_ns as f64 / ios;
+        let submit_ns = latencies.submission.mean();
+        let known = media_ns + link_ns + queue_ns + post_to_msi_ns + handler_to_application_ns;
+        // The completion latency begins at the driver's submission, so the submitting call is not in it.
+        let msi_to_handler_ns = (latencies.completion.mean() - known).max(0.0);
+        Stages {
+            user_ns: user_ns as f64 / ios,
+            submit_ns,
+            queue_ns,
+            media_ns,
+            link_ns,
+            post_to_msi_ns,
+            msi_to_handler_ns,
+            handler_to_application_ns,
+        }
+    }
+
+    /// The outcome of the span; the tally must cover exactly this span.
+    pub(crate) fn outcome(&self, host: &StorageHost, tally: &Tally) -> Counted<StorageOutcome> {
+        let latencies = tally.latencies.lock().expect("the machine stands still");
+        let mut total = JobCounts::default();
+        let mut by_drive: Vec<_> = self.storage.drives.iter().map(|_| JobCounts::default()).collect();
+        for (job, counts) in self.storage.jobs.iter().zip(&tally.jobs) {
+            let counts = counts.lock().expect("the machine stands still");
+            total.add(&counts);
+            by_drive[job.drive].add(&counts);
+        }
+        let port_of = |index: usize| self.hardware.pcie.port_index(self.hardware.drives[index].port);
+        let ports: Vec<_> = (0..self.storage.drives.len()).map(port_of).collect();
+        let drives = by_drive.iter().enumerate().map(|(index, jobs)| self.drive(index, &ports, jobs)).collect();
+        Counted {
+            interrupts: self.interrupts(host.vectors()),
+            servers: pcie::servers(self.span, &self.start.pcie, &self.end.pcie),
+            interrupt_table: host.pc.core.interrupts().to_string(),
+            own: StorageOutcome {
+                drives,
+                completion_latency: Latency::from(&latencies.completion),
+                submission_latency: Latency::from(&latencies.submission),
+                stages: self.stages(&total, &latencies),
+            },
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! A storage experiment on the machine: drives, and jobs that keep them busy.
+
+mod hardware;
+mod host;
+mod job;
+mod mailbox;
+mod measure;
+
+use crate::kinds::storage::{Storage, StorageOutcome, StorageVariant};
+use crate::plan::Plan;
+use crate::report::trace::Track;
+use crate::run::span::Span;
+use crate::run::{Counted, Rig, RunError, boot};
+use hal::CpuSet;
+use hardware::Hardware;
+use host::StorageHost;
+use job::Tally;
+use machine::Machine;
+use machine::model::ModelId;
+use measure::{Measured, Snapshot};
+
+/// A server with running jobs.
+pub struct StorageRig {
+    plan: Plan,
+    storage: Storage,
+    hardware: Hardware,
+    host: StorageHost,
+    tally: Tally,
+    /// The counters at the beginning and at the end of the measured span.
+    snapshots: Vec<Snapshot>,
+}
+
+impl StorageRig {
+    pub(super) fn new(
+        plan: &Plan,
+        storage: &Storage,
+        delivery: StorageVariant,
+        seed: u64,
+        traced: bool,
+    ) -> Result<Self, RunError> {
+        let mut hardware = Hardware::new(plan, storage, seed, traced);
+        let parts = host::Parts::new(&mut hardware, plan, storage, delivery);
+        let host = boot(&mut hardware.machine, move || StorageHost::set_up(parts))?;
+        let tally = Tally::new(storage.jobs.len());
+        host.start_jobs(storage, delivery, seed, &tally).map_err(RunError::Setup)?;
+        hardware.let_stranger_in();
+        Ok(Self { plan: plan.clone(), storage: storage.clone(), hardware, host, tally, snapshots: Vec::new() })
+    }
+}
+
+impl Rig for StorageRig {
+    type Outcome = StorageOutcome;
+
+    fn machine(&mut self) -> &mut Machine {
+        &mut self.hardware.machine
+    }
+
+    fn cpus(&self) -> CpuSet {
+        self.storage.jobs.iter().flat_map(|job| job.cpus.iter()).collect()
+    }
+
+    fn activity(&mut self) -> Vec<(&'static str, u64)> {
+        measure::activity(&mut self.hardware, &self.host)
+    }
+
+    fn begin(&mut self) {
+        self.tally.reset();
+        self.snapshots = vec![Snapshot::take(&mut self.hardware, &self.host)];
+    }
+
+    fn end(&mut self) {
+        self.snapshots.push(Snapshot::take(&mut self.hardware, &self.host));
+    }
+
+    fn outcome(&self, span: &Span) -> Counted<StorageOutcome> {
+        let [start, end] = &self.snapshots[..] else { unreachable!("a run begins and ends") };
+        Measured { plan: &self.plan, storage: &self.storage, hardware: &self.hardware, span, start, end }
+            .outcome(&self.host, &self.tally)
+    }
+
+    fn track(&self, model: ModelId) -> Option<Track> {
+        let drive = self.hardware.drives.iter().position(|site| site.model == model);
+        drive.map(|index| Track::Drive(index as u32)).or_else(|| self.hardware.pcie.track(model))
+    }
+
+    fn lines(&self) -> Vec<irq::LineView> {
+        self.host.pc.core.views()
+    }
+}

@@ -1,0 +1,134 @@
+//! Settings that every experiment has: the same keys in a scenario's tables and with `--set`.
+
+use super::draft::Draft;
+use super::key::{self, Key, Value};
+use super::{DURATION_NS, RAMP_NS};
+use crate::input::InputError;
+use crate::plan::{Options, Spans};
+use crate::platform::{Platform, Unit};
+use crate::setting::Setting;
+
+/// The longest ramp or duration: one second of a busy server already takes minutes to simulate.
+const SPAN_MAX_NS: f64 = 10e9;
+
+/// Keys of every experiment.
+pub(super) const KEYS: &[Key<Common>] = &[
+    Key {
+        name: "cpus",
+        about: "without it: as many as the jobs name",
+        default: None,
+        value: Value::Text(|common, setting| {
+            let cpus = Unit::Count.read(setting, 1.0, 1024.0)? as u32;
+            common.cpus = Some((cpus, setting.clone()));
+            Ok(())
+        }),
+    },
+    Key {
+        name: "ramp",
+        about: "simulated before anything is counted",
+        default: None,
+        value: Value::Quantity {
+            unit: Unit::Time,
+            min: 0.0,
+            max: SPAN_MAX_NS,
+            set: |common, ns| common.ramp_ns = Some(ns as u64),
+        },
+    },
+    Key {
+        name: "duration",
+        about: "simulated and counted; stands for fio's runtime",
+        default: None,
+        value: Value::Quantity {
+            unit: Unit::Time,
+            min: 1e3,
+            max: SPAN_MAX_NS,
+            set: |common, ns| common.duration_ns = Some(ns as u64),
+        },
+    },
+    Key {
+        name: "options.harvest_passes",
+        about: "of the notification handler, before the final one",
+        default: Some("2"),
+        value: Value::Quantity {
+            unit: Unit::Count,
+            min: 0.0,
+            max: 64.0,
+            set: |common, passes| common.options.harvest_passes = passes as u32,
+        },
+    },
+    Key {
+        name: "options.interrupt_limit",
+        about: "watchdog: a longer interrupt is a recorded fault; without it none watches",
+        default: None,
+        value: Value::Quantity {
+            unit: Unit::Time,
+            min: 100.0,
+            max: SPAN_MAX_NS,
+            set: |common, ns| common.options.interrupt_limit_ns = Some(ns as u64),
+        },
+    },
+];
+
+/// The common part of an experiment while its settings are read. Later settings replace earlier ones.
+pub struct Common {
+    /// The server's constants.
+    pub platform: Platform,
+    /// What can be set whatever runs.
+    pub options: Options,
+    cpus: Option<(u32, Setting)>,
+    ramp_ns: Option<u64>,
+    duration_ns: Option<u64>,
+}
+
+impl Common {
+    pub(super) fn new(platform: Platform) -> Self {
+        let options = Options { harvest_passes: 0, interrupt_limit_ns: None };
+        let mut common = Self { platform, options, cpus: None, ramp_ns: None, duration_ns: None };
+        key::set_defaults(KEYS, &mut common);
+        common
+    }
+
+    /// Takes one setting, which may belong to the kind's `draft`.
+    pub(super) fn apply(&mut self, draft: &mut dyn Draft, setting: &Setting) -> Result<(), InputError> {
+        if key::apply(KEYS, self, setting)? {
+            return Ok(());
+        }
+        if Platform::has_group_of(&setting.key) {
+            return self.platform.set(setting);
+        }
+        if draft.apply(setting)? { Ok(()) } else { Err(self.unknown(draft, setting)) }
+    }
+
+    /// The error for an unknown key.
+    fn unknown(&self, draft: &dyn Draft, setting: &Setting) -> InputError {
+        let (constants, kind) = (self.platform.constants(), draft.keys());
+        let keys = KEYS.iter().map(|key| key.name).chain(constants.iter().map(|(key, ..)| key.as_str()));
+        setting.unknown(keys.chain(kind.iter().map(|(key, _)| key.as_str())))
+    }
+
+    /// The CPUs of the machine: those that are asked for, else `wanted` by the workload, else the platform's.
+    ///
+    /// # Errors
+    /// More are asked for than the platform has.
+    pub fn cpus_or(&self, wanted: Option<u32>) -> Result<u32, InputError> {
+        let most = self.platform.fabric.cpus.whole() as u32;
+        match &self.cpus {
+            Some((cpus, setting)) if *cpus > most => {
+                let why = format!("is more than platform {} has", self.platform.name);
+                Err(setting.wrong(why, format!("a whole number from 1 to {most}")))
+            }
+            Some((cpus, _)) => Ok(*cpus),
+            None => Ok(wanted.unwrap_or(most).min(most)),
+        }
+    }
+
+    /// The simulated spans. Unless the duration is set, it is at most `shortest_ns`.
+    pub fn spans(&self, shortest_ns: u64) -> Spans {
+        Spans {
+            ramp_ns: self.ramp_ns.unwrap_or(RAMP_NS),
+            measured_ns: self.duration_ns.unwrap_or(DURATION_NS.min(shortest_ns)),
+            asked_ramp_ns: 0,
+            asked_runtime_ns: None,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! A key that a scenario or `--set` can set: its name, meaning, default, type and bounds, and what it sets, declared in
+//! one place.
+
+use crate::input::{InputError, Place};
+use crate::platform::Unit;
+use crate::setting::Setting;
+
+/// One key of a `T`.
+pub struct Key<T: 'static> {
+    /// The dotted key.
+    pub name: &'static str,
+    /// What it means, as docs/scenarios.md says it.
+    pub about: &'static str,
+    /// The default, written as a setting. None if the default cannot be written as a value.
+    pub default: Option<&'static str>,
+    /// The type of its value, and the effect.
+    pub value: Value<T>,
+}
+
+/// The type of a key's value, and the effect.
+pub enum Value<T> {
+    /// A number with a unit.
+    Quantity {
+        /// The unit. Bounds and number are in its base.
+        unit: Unit,
+        /// Smallest.
+        min: f64,
+        /// Largest.
+        max: f64,
+        /// Sets it.
+        set: fn(&mut T, f64),
+    },
+    /// One of several words.
+    Word {
+        /// The words.
+        words: &'static [&'static str],
+        /// The error text for any other word.
+        wrong: &'static str,
+        /// Sets the word of this index.
+        set: fn(&mut T, usize),
+    },
+    /// Anything else.
+    Text(fn(&mut T, &Setting) -> Result<(), InputError>),
+}
+
+impl<T> Key<T> {
+    /// Its name and what it means.
+    pub fn described(&self) -> (String, &'static str) {
+        (self.name.to_owned(), self.about)
+    }
+
+    /// Takes a setting of this key.
+    ///
+    /// # Errors
+    /// The value has the wrong form or is out of bounds.
+    pub fn set(&self, target: &mut T, setting: &Setting) -> Result<(), InputError> {
+        match self.value {
+            Value::Quantity { unit, min, max, set } => set(target, unit.read(setting, min, max)?),
+            Value::Word { words, wrong, set } => {
+                let text = setting.text.trim();
+                let found = words.iter().position(|&word| word == text);
+                set(target, found.ok_or_else(|| setting.wrong(wrong, words.join(", ")))?);
+            }
+            Value::Text(set) => set(target, setting)?,
+        }
+        Ok(())
+    }
+}
+
+/// Takes a setting if one of `keys` has its name. Returns whether one has.
+///
+/// # Errors
+/// As [`Key::set`].
+pub fn apply<T>(keys: &[Key<T>], target: &mut T, setting: &Setting) -> Result<bool, InputError> {
+    let key = keys.iter().find(|key| key.name == setting.key);
+    key.map_or(Ok(false), |key| key.set(target, setting).map(|()| true))
+}
+
+/// Sets every default.
+///
+/// # Panics
+/// A default is not a valid value of its key; a test of every kind excludes this.
+pub fn set_defaults<T>(keys: &[Key<T>], target: &mut T) {
+    for key in keys {
+        if let Some(text) = key.default {
+            let setting = Setting::new(Place::option("default"), key.name, text);
+            key.set(target, &setting).unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+}

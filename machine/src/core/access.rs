@@ -1,0 +1,172 @@
+//! CPU accesses to registers and memory words.
+
+use super::Core;
+use crate::board::controller::{Effect, Fault};
+use crate::event::{Event, ModelId, cpu_event};
+use crate::memory::Dma;
+use crate::observe::Fact;
+use crate::regs::{BANK_BITS, REGION_BYTES};
+use crate::time::Ps;
+use crate::unrest::Kind;
+use crate::word::Word;
+use hal::DmaError;
+
+/// Registers of models.
+impl Core {
+    /// A read of a model's register by the running CPU.
+    pub(crate) fn mmio_read(&self, model: ModelId, region: u8, offset: u32, width_bytes: u8) -> u64 {
+        let own = self.board.model(model).borrow().access_costs(region, offset);
+        let cost = own.map_or(self.board.costs.register_read, |own| own.read);
+        self.board.owe(cost + self.push_writes(model));
+        self.settle();
+        self.board.read_register(model, region, offset, width_bytes)
+    }
+
+    /// A posted write. With interrupts off it is only added to the debt; it arrives in order when its time has come. A
+    /// write that a hypervisor traps has been emulated when this call returns.
+    pub(crate) fn mmio_write(&self, model: ModelId, region: u8, offset: u32, width_bytes: u8, value: u64) {
+        if offset >= Event::OFFSET_END {
+            let text = format!("region {region}, offset {offset:#x}");
+            return self.board.cpu_fault("register write beyond any window", text);
+        }
+        let (order, own, is_trapped) = {
+            let target = self.board.model(model).borrow();
+            (target.write_order(region, offset), target.access_costs(region, offset), target.is_trapped())
+        };
+        self.board.owe(own.map_or(self.board.costs.register_write, |own| own.write));
+        // No time passes for the console: the write arrives after the events that are due.
+        if is_trapped && !self.on_console() {
+            self.settle();
+            return self.write_now(model, region, offset, width_bytes, value);
+        }
+        if self.cpu().irq_on() {
+            self.settle();
+        }
+        let at = self.write_arrival(model, order);
+        self.clock().push(at, Event::write(model, region, offset, width_bytes, value));
+        self.owed_point();
+    }
+
+    /// A write that takes effect before the CPU continues.
+    fn write_now(&self, model: ModelId, region: u8, offset: u32, width_bytes: u8, value: u64) {
+        self.board.witness.note(self.now(), Event::write(model, region, offset, width_bytes, value));
+        self.board.write_register(model, region, offset, width_bytes, value);
+    }
+
+    /// A read of an unposted region by the running CPU. Everything due happens first.
+    pub(crate) fn unposted_read(&self, model: ModelId, region: u8, is_banked: bool, offset: u32, width: u8) -> u64 {
+        let Some(seen) = self.banked(is_banked, offset) else {
+            self.no_register(region, offset);
+            return 0;
+        };
+        let costs = self.board.model(model).borrow().access_costs(region, seen);
+        self.board.owe(costs.map_or(Ps(0), |costs| costs.read));
+        self.settle();
+        // The thread may have been preempted and moved to another CPU. It then sees the bank of that CPU.
+        let seen = self.banked(is_banked, offset).unwrap_or(seen);
+        self.board.read_register(model, region, seen, width)
+    }
+
+    /// A write to an unposted region by the running CPU: it has arrived when this returns.
+    pub(crate) fn unposted_write(
+        &self,
+        (model, region, is_banked): (ModelId, u8, bool),
+        offset: u32,
+        width: u8,
+        value: u64,
+    ) {
+        let Some(seen) = self.banked(is_banked, offset) else { return self.no_register(region, offset) };
+        let costs = self.board.model(model).borrow().access_costs(region, seen);
+        self.board.owe(costs.map_or(Ps(0), |costs| costs.write));
+        self.settle();
+        let seen = self.banked(is_banked, offset).unwrap_or(seen);
+        self.write_now(model, region, seen, width, value);
+    }
+
+    /// The offset as the model sees it. For banked registers it includes the running CPU's number; the console uses
+    /// CPU 0. `None` when the offset lies outside the bank.
+    fn banked(&self, is_banked: bool, offset: u32) -> Option<u32> {
+        if !is_banked {
+            return (offset < REGION_BYTES).then_some(offset);
+        }
+        let cpu = if self.on_console() { 0 } else { self.cpu().id.0 };
+        (offset >> BANK_BITS == 0).then_some(cpu << BANK_BITS | offset)
+    }
+
+    #[cold]
+    fn no_register(&self, region: u8, offset: u32) {
+        self.board.cpu_fault("GIC access to no register", format!("region {region}, offset {offset:#x}"));
+    }
+}
+
+/// Registers of the running CPU's own interrupt controller.
+impl Core {
+    /// WRMSR to the running CPU's own LAPIC.
+    pub(crate) fn lapic_write(&self, register: u32, value: u64) {
+        let cpu = self.cpu();
+        let effect = self.board.controller().write(cpu, register, value);
+        if effect != Effect::Fault(Fault::NoRegisters) {
+            self.board.owe(self.board.costs.lapic_write);
+        }
+        match effect {
+            Effect::None => {}
+            Effect::IdleEoi => {
+                self.board.tell_of_cpu(|cpu| Fact::IdleEoi { cpu });
+                self.board.cpu_fault("EOI with nothing in service", String::new());
+            }
+            Effect::Ended { vector, broadcast } => {
+                self.board.tell_of_cpu(|cpu| Fact::Ended { cpu, vector });
+                if broadcast {
+                    self.board.owe(self.board.costs.level_eoi);
+                    self.settle();
+                    self.board.broadcast_eoi(vector);
+                }
+            }
+            Effect::Ipi { to, vector } => self.board.send_ipi(to, vector.into()),
+            Effect::Timer(ticks) => self.arm_timer(ticks),
+            Effect::Fault(fault) => {
+                self.board.cpu_fault(fault.kind(), format!("WRMSR {register:#x} of {value:#x}"));
+            }
+        }
+    }
+
+    /// Arms the running CPU's timer. 0 ticks disarm it.
+    fn arm_timer(&self, ticks: u32) {
+        let cpu = self.cpu();
+        let generation = cpu.rearm_timer();
+        if ticks > 0 {
+            let delay = Ps(self.board.costs.timer_tick.0 * u64::from(ticks)) + self.board.late(Kind::LateTimer);
+            let at = self.board.local_now() + delay;
+            self.clock().push(at, Event::for_cpu(cpu.id, cpu_event::TIMER, generation.into()));
+        }
+    }
+
+    /// RDMSR of the running CPU's own LAPIC.
+    pub(crate) fn lapic_read(&self, register: u32) -> u64 {
+        self.settle();
+        self.board.controller().read(self.cpu(), register).unwrap_or_else(|fault| {
+            self.board.cpu_fault(fault.kind(), format!("RDMSR {register:#x}"));
+            0
+        })
+    }
+}
+
+/// Words and buffers.
+impl Core {
+    pub(crate) fn allocate(&self, len: usize, align: usize) -> Result<Dma, DmaError> {
+        self.board.memory.allocate(len, align)
+    }
+
+    /// A read-modify-write by the running CPU. First everything due happens, and the CPU waits for a cache line that a
+    /// device updates atomically.
+    #[inline]
+    pub(crate) fn atomic_point(&self, word: &Word) {
+        self.settle();
+        let cost = || self.board.costs.line_update + self.board.late(Kind::SlowLine);
+        let wait = self.board.memory.update_line(word, self.now(), cost);
+        if wait > Ps(0) {
+            self.board.owe(wait);
+            self.settle();
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The disturbed schedule at the points of the seam where it can act ([`crate::unrest`]).
+
+use super::Core;
+use crate::event::{Event, ModelId, cpu_event};
+use crate::observe::Fact;
+use crate::time::Ps;
+use crate::unrest::{Kind, State};
+use hal::{CpuId, ThreadId};
+use sched::State as ThreadState;
+
+impl Core {
+    /// A point of the seam: the running CPU may lose time, or its thread may be preempted.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn disturb(&self, unrest: &State) {
+        if self.on_console() || self.dead.get() {
+            return;
+        }
+        for kind in [Kind::Delay, Kind::Stall] {
+            if let Some(by) = unrest.late(kind, self.board.local_now()) {
+                self.tell_of_unrest(kind, by);
+                self.board.owe(by);
+            }
+        }
+        if self.is_preemptible() && unrest.draw(Kind::Preempt, self.board.local_now()).is_some() {
+            self.tell_of_unrest(Kind::Preempt, Ps(0));
+            self.pass_debt();
+            // An interrupt may have preempted the thread already.
+            if self.is_preemptible() {
+                self.give_way();
+            }
+        }
+    }
+
+    /// A step that only adds to the debt. Other agents may act before the next step.
+    #[inline]
+    pub(super) fn owed_point(&self) {
+        if let Some(unrest) = self.unrest() {
+            self.interleave(unrest);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn interleave(&self, unrest: &State) {
+        let happens = !self.on_console() && !self.dead.get();
+        if happens && unrest.draw(Kind::Interleave, self.board.local_now()).is_some() {
+            self.settle();
+        }
+    }
+
+    fn is_preemptible(&self) -> bool {
+        let cpu = self.cpu();
+        let runs_thread = || self.threads.sched().current(cpu.id).is_some();
+        cpu.irq_on() && cpu.depth() == 0 && !cpu.in_idle_loop() && runs_thread()
+    }
+
+    /// Arrival time of a posted write that the running CPU makes now.
+    #[inline]
+    pub(super) fn write_arrival(&self, model: ModelId, order: u32) -> Ps {
+        let at = self.board.local_now();
+        match self.unrest() {
+            None => self.board.memory.write_arrival(model, order, at),
+            Some(unrest) => self.late_arrival(unrest, model, order, at),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn late_arrival(&self, unrest: &State, model: ModelId, order: u32, at: Ps) -> Ps {
+        let late = unrest.late(Kind::LateWrite, at);
+        if let Some(by) = late {
+            self.tell_of_unrest(Kind::LateWrite, by);
+        }
+        let earliest = at + late.unwrap_or_default();
+        unrest.after_writes(model, earliest, |earliest| self.board.memory.write_arrival(model, order, earliest))
+    }
+
+    /// A read pushes earlier writes, which may be late. Returns how long that takes.
+    #[inline]
+    pub(super) fn push_writes(&self, model: ModelId) -> Ps {
+        let Some(unrest) = self.unrest() else { return Ps(0) };
+        unrest.writes_until(model).saturating_sub(self.board.local_now())
+    }
+
+    /// True if the waking of this thread is delayed.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn starve(&self, unrest: &State, thread: ThreadId) -> bool {
+        if unrest.is_starved(thread) {
+            // Both wake-ups end the same park.
+            return true;
+        }
+        if self.threads.sched().state(thread) != ThreadState::Parked {
+            return false;
+        }
+        let Some(by) = unrest.late(Kind::StarvedThread, self.board.local_now()) else { return false };
+        self.tell_of_unrest(Kind::StarvedThread, by);
+        unrest.starve(thread);
+        self.clock().push(self.board.local_now() + by, Event::for_cpu(CpuId(0), cpu_event::WAKE, thread.0.into()));
+        true
+    }
+
+    /// A starved thread is woken now.
+    pub(super) fn starved_wakes(&self, thread: ThreadId) {
+        let Some(unrest) = self.unrest() else { return };
+        unrest.end_starving(thread);
+        let (kicked, state) = self.wake_in_scheduler(thread);
+        match (kicked, state) {
+            (Some(cpu), _) => self.kick_from_nowhere(cpu),
+            (None, ThreadState::Ready(cpu)) => self.arm_slice(self.board.cpus.of(cpu)),
+            _ => {}
+        }
+    }
+
+    /// The CPU that the disturbed schedule forces on a woken thread.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn misplacement(&self, unrest: &State, thread: ThreadId) -> Option<CpuId> {
+        if self.threads.sched().state(thread) != ThreadState::Parked {
+            return None;
+        }
+        let number = unrest.draw(Kind::MisplacedThread, self.now())?;
+        self.board.tell(|| Fact::Disturbed { cpu: None, kind: Kind::MisplacedThread, by: Ps(0) });
+        Some(CpuId((number % u64::from(self.board.cpus.count())) as u32))
+    }
+
+    fn tell_of_unrest(&self, kind: Kind, by: Ps) {
+        self.board.tell_of_cpu(|cpu| Fact::Disturbed { cpu: Some(cpu), kind, by });
+    }
+}

@@ -1,0 +1,24 @@
+//! Entries that a harness on the machine's own CPUs adds to the observed history.
+
+use super::current;
+use crate::observe::Fact;
+
+/// Adds a harness entry to the observer's stream: a command submitted, a line freed. Does nothing without an observer,
+/// or on a host thread without a machine. Takes no simulated time and is no point of the seam.
+pub fn mark(tag: u32, value: u64) {
+    current::try_with(|core| core.board.tell_of_cpu(|cpu| Fact::Mark { cpu, tag, value }));
+}
+
+/// Declares a CPU offline or online for the observer. Hardware has no such state, so only the harness knows from when
+/// on no interrupt may be delivered there.
+pub fn declare_cpu(cpu: u32, online: bool) {
+    current::try_with(|core| core.board.tell_of_cpu(|_| Fact::Declared { cpu, online }));
+}
+
+/// 64 bits of the memory of this host thread's machine, as they are. An observer may call this in the middle of an
+/// action. `None` without a machine, outside memory, or for an address that is not a multiple of 8.
+pub fn peek64(address: u64) -> Option<u64> {
+    let mut seen = None;
+    current::try_with(|core| seen = core.board.memory_word(address, 8).ok().map(crate::word::Word::value));
+    seen
+}

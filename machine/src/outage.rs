@@ -1,0 +1,179 @@
+//! Silence, removal and refusal: faults that can happen to any device, as a wrapper round its model.
+//!
+//! The model does not know the wrapper. A device's own errors (a status, a wrong completion entry, a fatal state)
+//! belong to the model.
+
+use crate::model::{AccessCosts, Model, ModelId, Upstream};
+use crate::pci::all_ones;
+use crate::time::Ps;
+use crate::world::World;
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// What happens to a device, and when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Outage {
+    /// From this time on the device is silent: no event of it happens, and no register write takes effect. Registers
+    /// can still be read.
+    pub silent_at: Option<Ps>,
+    /// End of the silence. Events and register writes that came during it are then processed in their order.
+    pub silent_until: Option<Ps>,
+    /// From this time on the device refuses register accesses as unsupported: reads return all ones, writes are lost.
+    /// Work in progress continues.
+    pub refuses_at: Option<Ps>,
+    /// From this time on it accepts accesses again.
+    pub refuses_until: Option<Ps>,
+    /// From then on every register reads all ones and nothing happens: the device was pulled out.
+    pub gone_at: Option<Ps>,
+}
+
+/// An [`Outage`] shared by the wrapper and the code that controls it.
+#[derive(Clone, Default, Debug)]
+pub struct Outages(Rc<Cell<Outage>>);
+
+impl Outages {
+    /// Begins with `outage`.
+    pub fn new(outage: Outage) -> Self {
+        Self(Rc::new(Cell::new(outage)))
+    }
+
+    /// Changes what happens from now on.
+    pub fn change(&self, change: impl FnOnce(&mut Outage)) {
+        let mut outage = self.0.get();
+        change(&mut outage);
+        self.0.set(outage);
+    }
+}
+
+impl Outage {
+    /// Silences the device from `from` until `until`. Overlapping silences become one: events kept during the first
+    /// must wait for its end, so that they stay in order.
+    pub fn silence(&mut self, from: Ps, until: Ps) {
+        let earlier = self.silent_until.filter(|&end| end > from);
+        if earlier.is_none() {
+            self.silent_at = Some(from);
+        }
+        self.silent_until = earlier.max(Some(until));
+    }
+
+    fn is_gone(&self, now: Ps) -> bool {
+        reached(self.gone_at, now)
+    }
+
+    fn refuses(&self, now: Ps) -> bool {
+        self.is_gone(now) || reached(self.refuses_at, now) && !reached(self.refuses_until, now)
+    }
+
+    /// True while the device is silent, for now or for ever.
+    fn is_mute(&self, now: Ps) -> bool {
+        self.is_gone(now) || reached(self.silent_at, now) && !reached(self.silent_until, now)
+    }
+
+    /// The time when a silent device processes what it kept; None if it never does.
+    fn speaks_again(&self, now: Ps) -> Option<Ps> {
+        self.silent_until.filter(|_| !self.is_gone(now))
+    }
+}
+
+fn reached(at: Option<Ps>, now: Ps) -> bool {
+    at.is_some_and(|at| now >= at)
+}
+
+/// The wrapper's own event: processes a register write that came during a silence. No model uses this code.
+const WRITE: u32 = (1 << 28) - 1;
+
+/// A register write that waits for the end of a silence.
+struct LateWrite {
+    region: u8,
+    offset: u32,
+    width_bytes: u8,
+    value: u64,
+}
+
+/// A model to which an [`Outage`] may happen. [`Model::as_any`] returns the inner model.
+pub struct Unreliable<M> {
+    model: M,
+    outage: Outages,
+    late_writes: VecDeque<LateWrite>,
+}
+
+impl<M: Model> Unreliable<M> {
+    /// Wraps `model`. `outage` controls what happens to it.
+    pub fn new(model: M, outage: Outages) -> Self {
+        Self { model, outage, late_writes: VecDeque::new() }
+    }
+}
+
+impl<M: Model> Model for Unreliable<M> {
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+
+    fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
+        let (outage, now) = (self.outage.0.get(), world.now());
+        if outage.is_mute(now) {
+            if let Some(until) = outage.speaks_again(now) {
+                world.schedule(until, code, arg);
+            }
+        } else if code == WRITE {
+            if let Some(LateWrite { region, offset, width_bytes, value }) = self.late_writes.pop_front() {
+                self.model.write(world, region, offset, width_bytes, value);
+            }
+        } else {
+            self.model.event(world, code, arg);
+        }
+    }
+
+    fn read(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8) -> u64 {
+        if self.outage.0.get().refuses(world.now()) {
+            return all_ones(width_bytes);
+        }
+        self.model.read(world, region, offset, width_bytes)
+    }
+
+    fn write(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8, value: u64) {
+        let (outage, now) = (self.outage.0.get(), world.now());
+        if outage.refuses(now) {
+            return;
+        }
+        if !outage.is_mute(now) {
+            return self.model.write(world, region, offset, width_bytes, value);
+        }
+        if let Some(until) = outage.speaks_again(now) {
+            self.late_writes.push_back(LateWrite { region, offset, width_bytes, value });
+            world.schedule(until, WRITE, 0);
+        }
+    }
+
+    fn write_order(&self, region: u8, offset: u32) -> u32 {
+        self.model.write_order(region, offset)
+    }
+
+    fn is_trapped(&self) -> bool {
+        self.model.is_trapped()
+    }
+
+    fn access_costs(&self, region: u8, offset: u32) -> Option<AccessCosts> {
+        self.model.access_costs(region, offset)
+    }
+
+    fn upstream(&mut self, world: &mut World<'_>, from: ModelId, request: Upstream) {
+        self.model.upstream(world, from, request);
+    }
+
+    fn eoi_broadcast(&mut self, world: &mut World<'_>, vector: u8) {
+        self.model.eoi_broadcast(world, vector);
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.model.counters()
+    }
+
+    fn as_any(&mut self) -> &mut dyn core::any::Any {
+        self.model.as_any()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! System services that the first process of a Linux guest needs from its kernel.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::raw::{c_char, c_int, c_ulong, c_void};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+unsafe extern "C" {
+    fn mount(
+        source: *const c_char,
+        at: *const c_char,
+        kind: *const c_char,
+        flags: c_ulong,
+        data: *const c_void,
+    ) -> c_int;
+    fn reboot(command: c_int) -> c_int;
+    fn sync();
+}
+
+const O_DIRECT: i32 = if cfg!(target_arch = "aarch64") { 0o200_000 } else { 0o40_000 };
+const POWER_OFF: c_int = 0x4321_fedc;
+
+/// A result, or one line that describes the error.
+pub(crate) type Outcome<T> = Result<T, String>;
+
+/// Adds to an error the name of the failed operation.
+pub(crate) fn text<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> Outcome<T> {
+    result.map_err(|error| format!("{what}: {error}"))
+}
+
+pub(crate) fn check(what: &str, right: bool) -> Outcome<()> {
+    if right { Ok(()) } else { Err(what.into()) }
+}
+
+/// Interrupts of the drive's I/O queues so far, and the number of those interrupt lines.
+pub(crate) fn queue_interrupts() -> Outcome<(u64, usize)> {
+    let table = text("/proc/interrupts", fs::read_to_string("/proc/interrupts"))?;
+    let queue =
+        |line: &&str| line.rsplit(' ').next().is_some_and(|name| name.starts_with("nvme0q") && name != "nvme0q0");
+    let counts =
+        |line: &str| -> u64 { line.split_whitespace().skip(1).map_while(|word| word.parse::<u64>().ok()).sum() };
+    let lines: Vec<_> = table.lines().filter(queue).collect();
+    Ok((lines.iter().map(|line| counts(line)).sum(), lines.len()))
+}
+
+/// Waits for the drive's block device and opens it past the page cache.
+pub(crate) fn disk() -> Outcome<File> {
+    let path = Path::new("/dev/nvme0n1");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !path.exists() {
+        check("/dev/nvme0n1 has not come in 20 s", Instant::now() < deadline)?;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    text("/dev/nvme0n1", OpenOptions::new().read(true).write(true).custom_flags(O_DIRECT).open(path))
+}
+
+fn mount_all() {
+    for (kind, at) in [(c"devtmpfs", c"/dev"), (c"proc", c"/proc"), (c"sysfs", c"/sys")] {
+        _ = fs::create_dir(at.to_str().expect("ASCII"));
+        // SAFETY: strings that end with a zero; these file systems take no data.
+        unsafe { mount(kind.as_ptr(), at.as_ptr(), kind.as_ptr(), 0, std::ptr::null()) };
+    }
+}
+
+/// Runs the test, prints its verdict, and powers the machine off.
+pub(crate) fn run(test: impl Fn() -> Outcome<()>) {
+    mount_all();
+    match test() {
+        Ok(()) => println!("guest: passed"),
+        Err(why) => println!("guest: FAILED: {why}"),
+    }
+    // SAFETY: no open file matters any more; the first process may power the machine off.
+    unsafe {
+        sync();
+        reboot(POWER_OFF);
+    }
+}

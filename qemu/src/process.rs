@@ -1,0 +1,115 @@
+//! A QEMU process: its output and its end.
+
+use crate::BootError;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// A run that takes longer than this hangs. The longest, a million reads on two host cores, takes two minutes.
+const DEADLINE: Duration = Duration::from_secs(600);
+
+/// The result of a process.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) lines: Vec<String>,
+    /// The reason of a failure; none if the process passed.
+    pub(crate) failure: Option<String>,
+}
+
+/// Runs a command to its end, and types `answer` each time the guest says that it is ready. The exit status and the
+/// guest's lines decide whether the run `passed`.
+///
+/// # Errors
+/// [`BootError::Io`].
+pub(crate) fn run(
+    mut command: Command,
+    answer: &[u8],
+    passed: impl Fn(ExitStatus, &[String]) -> bool,
+) -> Result<Ended, BootError> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let io = |error| BootError::Io(program.clone(), error);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(io)?;
+    let lines = talk(answer, &mut child);
+    let status = child.wait().map_err(io)?;
+    let mut said = String::new();
+    child.stderr.take().expect("piped").read_to_string(&mut said).map_err(io)?;
+    let failure = (!passed(status, &lines)).then(|| {
+        let reason = lines.iter().find(|line| line.contains("fail: ") || line.contains("FAILED")).cloned();
+        let reason = reason.unwrap_or_else(|| format!("QEMU ended with {status}: {}", said.trim()));
+        let last = lines.iter().rev().take(8).rev().map(|line| format!("\n    {line}"));
+        format!("{reason}{}\n    run by {command:?}", last.collect::<String>())
+    });
+    Ok(Ended { lines, failure })
+}
+
+impl Ended {
+    /// The figures among the lines.
+    pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
+        self.lines.iter().filter_map(|line| count(line)).collect()
+    }
+}
+
+/// Collects the guest's lines until it ends or its time is over, and types the answers that it asks for.
+fn talk(answer: &[u8], child: &mut Child) -> Vec<String> {
+    let (sender, receiver) = mpsc::channel();
+    let stdout = child.stdout.take().expect("piped");
+    let reader = std::thread::spawn(move || {
+        let lines = BufReader::new(stdout).split(b'\n').map_while(Result::ok);
+        lines.map(|line| String::from_utf8_lossy(&line).trim_end().to_owned()).all(|line| sender.send(line).is_ok())
+    });
+    let mut stdin = child.stdin.take().expect("piped");
+    let (mut lines, deadline) = (Vec::new(), Instant::now() + DEADLINE);
+    loop {
+        match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(line) => {
+                if line.starts_with("ready") {
+                    // Writing fails if QEMU has ended; the verdict reports that.
+                    let _ = stdin.write_all(answer);
+                }
+                lines.push(line);
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                lines.push(format!("fail: not over within {} s", DEADLINE.as_secs()));
+                let _ = child.kill();
+                break;
+            }
+        }
+    }
+    let _ = reader.join();
+    lines
+}
+
+/// Reads `count NAME VALUE`. Firmware may have printed something before it on the line.
+fn count(line: &str) -> Option<(String, u64)> {
+    let (_, rest) = line.split_once("count ")?;
+    let (name, value) = rest.split_once(' ')?;
+    Some((name.to_owned(), value.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_and_other_lines_are_not() {
+        assert_eq!(count("Booting from ROM..count cpus 4"), Some(("cpus".into(), 4)));
+        assert_eq!(count("count cpus four"), None);
+        assert_eq!(count("ready for 3 bytes"), None);
+    }
+
+    #[test]
+    fn an_answer_is_typed_each_time_and_a_failure_tells_what_was_said() {
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            "echo ready; read -r a; echo ready; read -r b; echo count sum $((a + b)); echo fail: odd; exit 3",
+        ]);
+        let ended = run(command, b"21\n", |status, _| status.success()).expect("sh runs");
+        assert_eq!(ended.counts().get("sum"), Some(&42));
+        assert!(ended.failure.is_some_and(|failure| failure.starts_with("fail: odd")));
+    }
+}

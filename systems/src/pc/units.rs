@@ -1,0 +1,155 @@
+//! Remapping units: the best path of messages that each supports, and the line of its fault event.
+
+use super::error::PcError;
+use super::policy::{Fallback, Path, UnitPolicy};
+use super::{Parts, PcCpus};
+use alloc::format;
+use alloc::sync::Arc;
+use drivers::message::MessageDomain;
+use drivers::vtd::{Fault, FaultEvent, RemapConfig, RemapDomain, RemapUnit, VtdError};
+use hal::{CpuId, CpuSet, DmaExchange128, Hal};
+use irq::{Action, AllocRequest, Flow, Irq, IrqDomain, IrqReturn, RequestFlags, RequesterId};
+
+/// Called for each request that a unit has blocked, with the unit's number and the record. Runs in the interrupt.
+pub type FaultObserver = Arc<dyn Fn(usize, Fault) + Send + Sync>;
+
+/// A remapping unit, and the domains behind it.
+pub struct Unit<H: Hal> {
+    remapping: Option<Arc<RemapUnit<H>>>,
+    remapped: Option<Arc<RemapDomain<H>>>,
+    /// The domain of PCI messages.
+    pci: Arc<dyn IrqDomain>,
+    /// The domain of interrupts that are never posted.
+    unposted: Arc<dyn IrqDomain>,
+    fault_line: Option<Irq>,
+}
+
+impl<H: Hal> Unit<H> {
+    /// The unit; none if messages go straight to the local APICs.
+    pub fn remapping(&self) -> Option<&Arc<RemapUnit<H>>> {
+        self.remapping.as_ref()
+    }
+
+    /// The unit's domain for PCI messages, which can lend lines to guests.
+    pub fn domain(&self) -> Option<&Arc<RemapDomain<H>>> {
+        self.remapped.as_ref()
+    }
+
+    /// The line of its fault event.
+    pub fn fault_line(&self) -> Option<Irq> {
+        self.fault_line
+    }
+
+    /// The parent of domains of PCI messages.
+    pub(super) fn pci(&self) -> &Arc<dyn IrqDomain> {
+        &self.pci
+    }
+
+    /// The parent of domains of everything else.
+    pub(super) fn unposted(&self) -> &Arc<dyn IrqDomain> {
+        &self.unposted
+    }
+
+    fn plain(vectors: &Arc<dyn IrqDomain>) -> Self {
+        let vectors = || vectors.clone();
+        Self { remapping: None, remapped: None, pci: vectors(), unposted: vectors(), fault_line: None }
+    }
+}
+
+/// The inputs for bringing units up.
+pub(super) struct Bringing<'a, H: Hal> {
+    pub(super) cpus: &'a PcCpus<H>,
+    pub(super) vectors: &'a Arc<dyn IrqDomain>,
+    pub(super) config: RemapConfig,
+    pub(super) wish: Path,
+    pub(super) strict: bool,
+    pub(super) observer: Option<FaultObserver>,
+}
+
+impl<H: Hal> Bringing<'_, H>
+where
+    H::Dma: DmaExchange128,
+{
+    /// Brings up the unit behind `regs`. It has number `index`.
+    pub(super) fn bring_up(&self, index: usize, regs: H::Regs) -> Result<(Unit<H>, UnitPolicy), PcError> {
+        if self.wish == Path::Plain {
+            return Ok((Unit::plain(self.vectors), UnitPolicy { path: Path::Plain, fallback: None }));
+        }
+        let Parts { hal, lapic, posted, .. } = self.cpus.parts();
+        let unit = match RemapUnit::new(*hal, regs, self.config) {
+            Ok(unit) => Arc::new(unit),
+            Err(why @ VtdError::Missing(_)) => {
+                let policy = self.fall_back(index, Path::Plain, Fallback::Remapping(why))?;
+                return Ok((Unit::plain(self.vectors), policy));
+            }
+            Err(why) => return Err(PcError::Unit(index, why)),
+        };
+        let fault_line = self.fault_line(index, &unit)?;
+        let remapped = || RemapDomain::remapped(unit.clone(), lapic.clone(), self.vectors.clone());
+        let wished = UnitPolicy { path: self.wish, fallback: None };
+        let (domain, policy) = match posted.as_ref().filter(|_| self.wish == Path::Posted) {
+            None => (remapped(), wished),
+            Some(posted) => {
+                match RemapDomain::posted(unit.clone(), lapic.clone(), self.vectors.clone(), posted.clone()) {
+                    Ok(domain) => (domain, wished),
+                    Err(why) => (remapped(), self.fall_back(index, Path::Remapped, Fallback::Posting(why))?),
+                }
+            }
+        };
+        let domain = Arc::new(domain);
+        let unposted = if domain.is_posted() { Arc::new(remapped()) } else { domain.clone() };
+        let fault_line = Some(fault_line);
+        let unit = Unit { remapping: Some(unit), remapped: Some(domain.clone()), pci: domain, unposted, fault_line };
+        Ok((unit, policy))
+    }
+
+    /// The stand-in for a unit on a machine that has none.
+    pub(super) fn without_units(&self) -> Result<(Unit<H>, UnitPolicy), PcError> {
+        let policy = match self.wish {
+            Path::Plain => UnitPolicy { path: Path::Plain, fallback: None },
+            _ => self.fall_back(0, Path::Plain, Fallback::NoUnit)?,
+        };
+        Ok((Unit::plain(self.vectors), policy))
+    }
+
+    /// Takes another path than wished, unless the wish is strict.
+    fn fall_back(&self, index: usize, path: Path, why: Fallback) -> Result<UnitPolicy, PcError> {
+        if self.strict { Err(PcError::Fallback(index, why)) } else { Ok(UnitPolicy { path, fallback: Some(why) }) }
+    }
+
+    /// The line of a unit's fault event, which is never remapped. It lives as long as the core.
+    fn fault_line(&self, index: usize, unit: &Arc<RemapUnit<H>>) -> Result<Irq, PcError> {
+        let Parts { hal, core, .. } = self.cpus.parts();
+        let event = FaultEvent::new(unit.clone());
+        let domain = MessageDomain::new(*hal, event, self.vectors.clone())?;
+        // The CPUs take turns: one CPU has too few vectors for hundreds of units.
+        let range = self.cpus.range();
+        let cpu = CpuId(range.start + index as u32 % range.len() as u32);
+        let line =
+            core.alloc_line(Arc::new(domain), &AllocRequest::fixed(RequesterId(0), 0, CpuSet::of(cpu)), Flow::Edge)?;
+        let handler = FaultHandler { unit: unit.clone(), index, observer: self.observer.clone() };
+        core.request(line, format!("dmar{index}"), RequestFlags::default(), Arc::new(handler))?;
+        Ok(line)
+    }
+}
+
+/// Takes the records, so that the unit reports the next fault too.
+struct FaultHandler<H: Hal> {
+    unit: Arc<RemapUnit<H>>,
+    index: usize,
+    observer: Option<FaultObserver>,
+}
+
+impl<H: Hal> Action for FaultHandler<H>
+where
+    H::Dma: DmaExchange128,
+{
+    fn handle(&self, _irq: Irq) -> IrqReturn {
+        let mut any = false;
+        self.unit.take_faults(|fault| {
+            any = true;
+            self.observer.iter().for_each(|observer| observer(self.index, fault));
+        });
+        if any { IrqReturn::Handled } else { IrqReturn::None }
+    }
+}
