@@ -12,10 +12,7 @@ mod loom_word;
 
 use super::{BLOCKS, Parts, entry, read};
 use crate::nvme::{BatchDone, Completed, CompletionCheck, Namespace, QueuePair};
-use hal::{
-    Affinity, CpuId, DeviceAddress, Dma, DmaError, Hal, IrqState, Regs, SpawnError, ThreadBody, ThreadId, ThreadSpec,
-    Word, Work,
-};
+use hal::{CpuId, DeviceAddress, Dma, DmaError, Hal, IrqState, Regs, Word, Work};
 use irq::{Action, Irq};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
