@@ -94,7 +94,7 @@ fn timer(host: &Arc<Host>, ticks: u64) -> (Irq, Arc<Count>) {
     let regs = Regs::Model { model: host.models.hpet, region: 0 };
     if let Some(posted) = host.remap().filter(|remap| remap.is_posted()) {
         let refused = MessageDomain::new(SimHal, HpetTimers::new(regs), posted.clone() as Arc<dyn IrqDomain>).err();
-        assert!(matches!(refused, Some(IrqError::Delivery(_))), "{refused:?}");
+        assert!(matches!(refused, Some(IrqError::Undeliverable(_))), "{refused:?}");
     }
     let domain = MessageDomain::new(SimHal, HpetTimers::new(regs), host.unposted()).expect("not posted");
     let request = AllocRequest::fixed(RequesterId(HPET_REQUESTER), 0, CpuSet::first(host.cpus()));

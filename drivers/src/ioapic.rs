@@ -169,7 +169,7 @@ impl<H: Hal> IoApic<H> {
 fn plain(message: MsiMessage) -> Result<Redirection, IrqError> {
     let address = PlainAddress::from_bits(message.address);
     if address.destination_high() != 0 {
-        return Err(IrqError::Delivery("an APIC id above 0xff needs interrupt remapping"));
+        return Err(IrqError::Undeliverable("an APIC id above 0xff needs interrupt remapping"));
     }
     let data = PlainData::from_bits(message.data);
     Ok(Redirection::new()
@@ -296,7 +296,7 @@ impl<H: Hal> IrqDomain for IoApicDomain<H> {
 
     fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
         if request.delivery == DeliveryKind::Logical && matches!(self.io_apic.route, IoApicRoute::Plain(_)) {
-            return Err(IrqError::Delivery("a logical destination needs interrupt remapping"));
+            return Err(IrqError::Undeliverable("a logical destination needs interrupt remapping"));
         }
         let mut state = self.io_apic.state.lock();
         let exhausted = IrqError::Exhausted("pins of the I/O APIC", state.pins.len() as u32);

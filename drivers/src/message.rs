@@ -59,7 +59,7 @@ impl<H: Hal, S: MessageSource + 'static> Messages<H, S> {
         // Doorbells of other controllers may have any address.
         let for_apic = PlainAddress::from_bits(message.address).prefix() == ADDRESS_PREFIX;
         if for_apic && message.address >> 32 != 0 && !self.source.has_wide_address() {
-            return Err(IrqError::Delivery("an APIC id above 0xff needs interrupt remapping"));
+            return Err(IrqError::Undeliverable("an APIC id above 0xff needs interrupt remapping"));
         }
         self.write_message(level, message);
         Ok(())
@@ -103,10 +103,10 @@ impl<H: Hal, S: MessageSource + 'static> MessageDomain<H, S> {
     /// The messages of `source`, delivered through `parent`.
     ///
     /// # Errors
-    /// [`IrqError::Delivery`] for a parent that posts, when the messages may not be posted.
+    /// [`IrqError::Undeliverable`] for a parent that posts, when the messages may not be posted.
     pub fn new(hal: H, source: S, parent: Arc<dyn IrqDomain>) -> Result<Self, IrqError> {
         if parent.is_posted() && !source.may_be_posted() {
-            return Err(IrqError::Delivery("only messages of PCI functions can be posted"));
+            return Err(IrqError::Undeliverable("only messages of PCI functions can be posted"));
         }
         let entries = (0..source.entries()).map(|_| None).collect();
         let messages = Arc::new(Messages { source, entries: Lock::new(hal, entries) });

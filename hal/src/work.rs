@@ -19,7 +19,7 @@ const KERNEL: [(&str, &str); 12] = [
     ("PirHarvest", "PIR harvest"),
     ("PidClearOn", "clear ON"),
     ("PollLook", "poll"),
-    ("CheckLook", "check"),
+    ("CompletionLook", "completion look"),
     ("RemoteCompletion", "remote completion"),
     ("ContextSwitch", "context switch"),
     ("SoftPass", "poll pass"),
@@ -43,7 +43,7 @@ impl Work {
     /// One look at a completion queue by a polling submitter.
     pub const PollLook: Self = Self(6);
     /// One look at a completion queue after a batch of submissions: a read of a line that the device wrote last.
-    pub const CheckLook: Self = Self(7);
+    pub const CompletionLook: Self = Self(7);
     /// One command completed on another CPU than its submitter's: fetching the cache lines of its request from there.
     pub const RemoteCompletion: Self = Self(8);
     /// One context switch from a thread to another.

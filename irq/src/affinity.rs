@@ -102,17 +102,17 @@ impl<H: Hal> IrqCore<H> {
     }
 
     /// Does the work that is due for one line on this CPU.
-    pub(crate) fn look_after(&self, line: &Line<H>, cpu: CpuId, now_ns: u64) {
+    pub(crate) fn housekeep_line(&self, line: &Line<H>, cpu: CpuId, now_ns: u64) {
         let mut state = line.state.lock();
         let Some(hardware) = state.hardware().cloned() else { return };
         self.clean_up(&mut state, cpu, now_ns);
-        self.bury(&mut state);
+        self.finish_freeing(&mut state);
         if !state.is_live() {
             return;
         }
-        if state.is_asleep() && state.affinity.contains(cpu) {
+        if state.is_shut_down() && state.affinity.contains(cpu) {
             // The line's start failed when this CPU came online. It may fail again; it is then scheduled once more.
-            let _ = self.come_back(&mut state, cpu);
+            let _ = self.restart_or_return(&mut state, cpu);
         }
         if state.move_wanted() && state.retired.is_empty() && !hardware.ops.moves_on_ack {
             self.apply_wanted(&mut state);

@@ -108,7 +108,7 @@ impl<H: Hal> IrqCore<H> {
             levels: levels.collect(),
             shared: state.entries.iter().any(|entry| entry.shared),
             managed: hardware.managed,
-            shutdown: state.is_asleep(),
+            shutdown: state.is_shut_down(),
             masked: state.masked,
             pending: state.pending || here.is_some_and(|target| hardware.is_pending(target)),
             in_progress: state.is_running(),

@@ -297,7 +297,7 @@ impl<H: Hal> IrqCore<H> {
         if self.due_ns[cpu.index()].get() <= now_ns {
             self.due_ns[cpu.index()].swap(u64::MAX);
             for line in self.lines.iter() {
-                self.look_after(line, cpu, now_ns);
+                self.housekeep_line(line, cpu, now_ns);
             }
         }
         self.hal.irq_restore(off);

@@ -12,7 +12,7 @@ pub enum IrqError {
     /// The named controller cannot deliver to the target's CPU, or has no such identity.
     Target(&'static str, Target),
     /// The line cannot be delivered as asked, for this reason.
-    Delivery(&'static str),
+    Undeliverable(&'static str),
     /// The named controller did not do what it was told, for this reason.
     Hardware(&'static str, &'static str),
     /// No such line is allocated.
@@ -76,7 +76,7 @@ impl fmt::Display for IrqError {
             Self::Target(controller, target) => {
                 write!(f, "{controller} cannot deliver to {target}")
             }
-            Self::Delivery(reason) => write!(f, "{reason}"),
+            Self::Undeliverable(reason) => write!(f, "{reason}"),
             Self::Hardware(controller, reason) => write!(f, "{controller}: {reason}"),
             Self::NoLine(irq) => write!(f, "interrupt {irq} is not allocated"),
             Self::Flow(flow, operation) => write!(f, "flow {flow} needs {operation}, which no level of the line has"),

@@ -107,7 +107,7 @@ impl<H: Hal> IrqCore<H> {
         let state = line.state.lock();
         // The table may change while an interrupt is on its way. So the line itself checks that the identity is its
         // own.
-        if !state.is_mine(Target::of(cpu, identity)) {
+        if !state.owns(Target::of(cpu, identity)) {
             return false;
         }
         self.flow(line, state, Taken { irq: Irq(index as u32), cpu });
@@ -121,7 +121,7 @@ impl<H: Hal> IrqCore<H> {
         // A pending edge may belong to the pin's new owner. But if a root acknowledged an interrupt, this line must
         // still end it.
         let is_pin = matches!(state.flow, Flow::Edge | Flow::Level);
-        if state.is_free() || (is_pin && state.is_dying()) {
+        if state.is_free() || (is_pin && state.is_being_freed()) {
             return false;
         }
         self.flow(line, state, taken);
@@ -249,7 +249,7 @@ impl<H: Hal> IrqCore<H> {
             }
             state.unmask();
             if state.target().is_some_and(|target| target.cpu != taken.cpu) {
-                state.come_again();
+                state.retrigger_pending();
                 if !state.pending {
                     break;
                 }

@@ -1,7 +1,7 @@
 //! CPUs that go offline and come online.
 
 use crate::delivery::IrqCore;
-use crate::line::{Line, LineState, Sleep};
+use crate::line::{Line, LineState, Shutdown};
 use crate::{Irq, IrqError, Target};
 use hal::{CpuId, CpuSet, Hal};
 
@@ -36,8 +36,8 @@ impl<H: Hal> IrqCore<H> {
             self.matrix.lock().set_online(cpu)?;
             for line in self.lines.iter() {
                 let mut state = line.state.lock();
-                self.stay_up(&mut state, cpu);
-                self.go_home(&mut state, cpu);
+                self.undo_shutdown(&mut state, cpu);
+                self.return_to_affinity(&mut state, cpu);
             }
             self.announce_all();
             return gone;
@@ -64,7 +64,7 @@ impl<H: Hal> IrqCore<H> {
         let managed = state.hardware().is_some_and(|hardware| hardware.managed);
         if managed && wanted.is_empty() {
             state.mask();
-            state.fall_asleep(Sleep::Masked);
+            state.shut_down(Shutdown::Masked);
             self.retire(state, target);
             return Ok(());
         }
@@ -88,7 +88,7 @@ impl<H: Hal> IrqCore<H> {
             self.give_back(retired.target, hardware.managed);
             false
         });
-        if state.is_live() && pending && (state.is_asleep() || !hardware.retrigger()) {
+        if state.is_live() && pending && (state.is_shut_down() || !hardware.retrigger()) {
             // The pending mark is kept until the line comes back.
             state.pending = true;
         }
@@ -101,7 +101,7 @@ impl<H: Hal> IrqCore<H> {
                 self.schedule(cpu, self.hal.now_ns());
             }
         }
-        self.bury(&mut state);
+        self.finish_freeing(&mut state);
     }
 
     /// Brings `cpu` online. Managed lines that had lost their last CPU come back. Lines that had to leave their
@@ -116,7 +116,7 @@ impl<H: Hal> IrqCore<H> {
         for (index, line) in self.lines.iter().enumerate() {
             let mut state = line.state.lock();
             if state.live(Irq(index as u32)).is_ok() && state.affinity.contains(cpu) {
-                result = result.and(self.come_back(&mut state, cpu));
+                result = result.and(self.restart_or_return(&mut state, cpu));
             }
         }
         self.announce_all();
@@ -130,9 +130,9 @@ impl<H: Hal> IrqCore<H> {
         self.announce(&online);
     }
 
-    /// A line that was asleep starts again here. If that fails, this CPU's housekeeping tries again.
-    pub(crate) fn come_back(&self, state: &mut LineState, cpu: CpuId) -> Result<(), IrqError> {
-        if state.is_asleep() {
+    /// Restarts a line that was shut down. If that fails, this CPU's housekeeping tries again.
+    pub(crate) fn restart_or_return(&self, state: &mut LineState, cpu: CpuId) -> Result<(), IrqError> {
+        if state.is_shut_down() {
             if let Err(error) = self.migrate(state, &CpuSet::of(cpu)) {
                 self.schedule(cpu, self.hal.now_ns().saturating_add(self.config.flight_ns.max(1)));
                 return Err(error);
@@ -142,19 +142,19 @@ impl<H: Hal> IrqCore<H> {
                 self.schedule(cpu, state.storm.until_ns);
             }
         } else {
-            self.go_home(state, cpu);
+            self.return_to_affinity(state, cpu);
         }
         Ok(())
     }
 
     /// Undoes the shutdown of a line whose last CPU stays online after all. If its hardware was only masked, it still
     /// points at that CPU.
-    fn stay_up(&self, state: &mut LineState, cpu: CpuId) {
-        match state.fell_asleep_with(cpu) {
+    fn undo_shutdown(&self, state: &mut LineState, cpu: CpuId) {
+        match state.was_shut_down_for(cpu) {
             None => {}
             // If the line does not start, housekeeping tries again.
-            Some(Sleep::Deactivated) => _ = self.come_back(state, cpu),
-            Some(Sleep::Masked) => {
+            Some(Shutdown::Deactivated) => _ = self.restart_or_return(state, cpu),
+            Some(Shutdown::Masked) => {
                 if let Some(last) = state.retired.pop_if(|retired| retired.target.cpu == cpu) {
                     state.move_to(last.target);
                     state.unmask();
@@ -165,7 +165,7 @@ impl<H: Hal> IrqCore<H> {
 
     /// Makes a line return to its affinity, because `cpu` is online again. The move is applied at the line's next
     /// interrupt, or by the housekeeping of its present CPU; the caller announces that deadline.
-    fn go_home(&self, state: &mut LineState, cpu: CpuId) {
+    fn return_to_affinity(&self, state: &mut LineState, cpu: CpuId) {
         if let Some(target) = state.target()
             && state.affinity.contains(cpu)
             && !state.affinity.contains(target.cpu)
@@ -178,9 +178,9 @@ impl<H: Hal> IrqCore<H> {
 
 /// Blocks a line that was shut down because `cpu` goes offline. Its mask stops only its own device's messages.
 fn deactivate(state: &mut LineState, cpu: CpuId) -> Result<(), IrqError> {
-    if let Some(hardware) = state.hardware().filter(|_| state.fell_asleep_with(cpu).is_some()) {
+    if let Some(hardware) = state.hardware().filter(|_| state.was_shut_down_for(cpu).is_some()) {
         hardware.deactivate()?;
-        state.fall_asleep(Sleep::Deactivated);
+        state.shut_down(Shutdown::Deactivated);
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use crate::delivery::IrqCore;
 use crate::hardware::Hardware;
-use crate::line::{LineState, Place, Retired, Sleep};
+use crate::line::{LineState, Place, Retired, Shutdown};
 use crate::{AllocRequest, Flow, Irq, IrqDomain, IrqError, LevelData, Target};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -45,7 +45,7 @@ impl<H: Hal> IrqCore<H> {
         let place = self.start(&hardware, request, flow).inspect_err(|_| hardware.release())?;
         state.affinity = request.affinity.clone();
         state.retired = Vec::with_capacity(2);
-        state.come_alive(Arc::new(hardware), place);
+        state.allocate(Arc::new(hardware), place);
         state.flow = flow;
         state.storm.restart(self.hal.now_ns());
         Ok(())
@@ -78,7 +78,7 @@ impl<H: Hal> IrqCore<H> {
                     }
                     return Err(error);
                 }
-                None if request.managed => return Ok(Place::Asleep(Sleep::Masked)),
+                None if request.managed => return Ok(Place::ShutDown(Shutdown::Masked)),
                 None => return Err(IrqError::NoCpu(hardware.irq)),
             }
         };
@@ -117,9 +117,9 @@ impl<H: Hal> IrqCore<H> {
         state.mask();
         hardware.release();
         // Also without a vector: an interrupt that was taken already may be on its way to this line number.
-        let last = state.die().unwrap_or(Target::on(self.hal.cpu()));
+        let last = state.begin_freeing().unwrap_or(Target::on(self.hal.cpu()));
         self.retire(&mut state, last);
-        self.bury(&mut state);
+        self.finish_freeing(&mut state);
         Ok(())
     }
 
@@ -131,8 +131,8 @@ impl<H: Hal> IrqCore<H> {
     }
 
     /// Completes the freeing of a line once none of its vectors can arrive any more.
-    pub(crate) fn bury(&self, state: &mut LineState) {
-        if state.is_dying() && state.retired.is_empty() {
+    pub(crate) fn finish_freeing(&self, state: &mut LineState) {
+        if state.is_being_freed() && state.retired.is_empty() {
             if state.hardware().is_some_and(|hardware| hardware.is_reserved()) {
                 self.matrix.lock().unreserve(&state.affinity);
             }
@@ -147,7 +147,7 @@ impl<H: Hal> IrqCore<H> {
     pub fn retrigger(&self, irq: Irq) -> Result<(), IrqError> {
         let mut state = self.line(irq)?.state.lock();
         let hardware = state.live(irq)?;
-        if state.is_asleep() {
+        if state.is_shut_down() {
             // The line's chips still name a vector that it has left, on an offline CPU.
             state.pending = true;
         } else if !hardware.retrigger() {

@@ -14,7 +14,7 @@ use hal::{CpuId, CpuSet, Hal, Lock, Published, Word};
 mod life;
 mod progress;
 
-pub(crate) use life::{Place, Sleep};
+pub(crate) use life::{Place, Shutdown};
 pub(crate) use progress::{End, Hold};
 
 use life::{Life, Stage};
@@ -101,12 +101,12 @@ impl LineState {
     }
 
     /// Turns free storage into a line of this hardware, delivered at `place`.
-    pub(crate) fn come_alive(&mut self, hardware: Arc<Hardware>, place: Place) {
+    pub(crate) fn allocate(&mut self, hardware: Arc<Hardware>, place: Place) {
         self.life = Life::Allocated { hardware, stage: Stage::Live(place) };
     }
 
     /// Begins to free the line. Returns the target that it had.
-    pub(crate) fn die(&mut self) -> Option<Target> {
+    pub(crate) fn begin_freeing(&mut self) -> Option<Target> {
         self.life.end()
     }
 
@@ -123,8 +123,8 @@ impl LineState {
         self.life.is_live()
     }
 
-    pub(crate) fn is_dying(&self) -> bool {
-        self.life.is_dying()
+    pub(crate) fn is_being_freed(&self) -> bool {
+        self.life.is_being_freed()
     }
 
     /// The hardware, until the line is forgotten.
@@ -160,13 +160,13 @@ impl LineState {
     }
 
     /// Stops all delivery of the managed line. Returns the former target.
-    pub(crate) fn fall_asleep(&mut self, sleep: Sleep) -> Option<Target> {
-        self.life.place(Place::Asleep(sleep))
+    pub(crate) fn shut_down(&mut self, shutdown: Shutdown) -> Option<Target> {
+        self.life.place(Place::ShutDown(shutdown))
     }
 
     /// True for a managed line without an online CPU.
-    pub(crate) fn is_asleep(&self) -> bool {
-        self.life.is_asleep()
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.life.is_shut_down()
     }
 
     /// True while the line's handlers run.
@@ -206,7 +206,7 @@ impl LineState {
 
     /// True if interrupts that come by `target` belong to the line. None belong to a free line.
     #[inline]
-    pub(crate) fn is_mine(&self, target: Target) -> bool {
+    pub(crate) fn owns(&self, target: Target) -> bool {
         self.target() == Some(target) || self.retired.iter().any(|retired| retired.target == target)
     }
 
@@ -215,9 +215,9 @@ impl LineState {
         self.retired.iter().any(|retired| retired.target.cpu == cpu)
     }
 
-    /// The line's kind of sleep, if it sleeps because `cpu` goes offline.
-    pub(crate) fn fell_asleep_with(&self, cpu: CpuId) -> Option<Sleep> {
-        self.life.sleep().filter(|_| self.has_left(cpu))
+    /// How the line was shut down, if that happened because `cpu` goes offline.
+    pub(crate) fn was_shut_down_for(&self, cpu: CpuId) -> Option<Shutdown> {
+        self.life.shutdown().filter(|_| self.has_left(cpu))
     }
 
     /// True if handlers may be called at all.
@@ -275,7 +275,7 @@ impl LineState {
     /// Unmasks the line if it may deliver, and brings back an interrupt that came meanwhile.
     pub(crate) fn unmask(&mut self) {
         if self.is_enabled()
-            && !self.is_asleep()
+            && !self.is_shut_down()
             && !self.is_held()
             && let Some(hardware) = self.life.hardware()
         {
@@ -285,21 +285,21 @@ impl LineState {
             }
             // If a handler runs, its flow will see the pending mark itself.
             if self.pending && !self.is_running() {
-                self.come_again();
+                self.retrigger_pending();
             }
         }
     }
 
     /// Makes a pending interrupt come again, at the line's present target. It stays marked as pending if the hardware
     /// cannot do that. A level that is still raised comes back by itself.
-    pub(crate) fn come_again(&mut self) {
+    pub(crate) fn retrigger_pending(&mut self) {
         if let Some(hardware) = self.life.hardware() {
-            self.pending = !self.comes_back_alone() && !hardware.retrigger();
+            self.pending = !self.is_resent_by_wire() && !hardware.retrigger();
         }
     }
 
     /// True if the wire itself raises the interrupt again until the device is served.
-    fn comes_back_alone(&self) -> bool {
+    fn is_resent_by_wire(&self) -> bool {
         self.trigger.map_or(self.flow == Flow::Level, Trigger::is_level)
     }
 

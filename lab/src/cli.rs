@@ -71,8 +71,8 @@ pub struct ServeNvmeArgs {
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
     pub slots: u16,
     /// Coalesce although feature 08h says off: a message after N entries, or TIME after the first: 8,100us.
-    #[arg(long, value_name = "N,TIME")]
-    pub secret_coalescing: Option<String>,
+    #[arg(long, alias = "secret-coalescing", value_name = "N,TIME")]
+    pub hidden_coalescing: Option<String>,
     /// Offer software posting (docs/software-posting.md), to so many posted descriptors.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
     pub posting_slots: u16,

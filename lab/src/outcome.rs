@@ -88,15 +88,15 @@ pub struct Interrupts {
     pub reaped_by_interrupt: u64,
     /// Completion entries reaped by polling.
     pub reaped_by_poll: u64,
-    /// Completion entries reaped by the check after a submission.
+    /// Completion entries reaped by the look after a submission.
     pub reaped_by_check: u64,
-    /// Handlers that found no completion because a check or a poll had taken it before.
+    /// Handlers that found no completion because a look or a poll had taken it before.
     pub overtaken_handlers: u64,
-    /// Checks of a completion queue after a batch of submissions.
+    /// Looks at a completion queue after a batch of submissions.
     pub looks: u64,
-    /// Checks that saw a completion.
+    /// Looks that saw a completion.
     pub look_hits: u64,
-    /// Checks that saw a completion but found another CPU reaping.
+    /// Looks that saw a completion but found another CPU reaping.
     pub look_lock_failures: u64,
     /// Completions on a CPU other than the submitter's.
     pub remote_completions: u64,

@@ -1,4 +1,4 @@
-//! The check after submissions on whole servers: it helps in some cases, and costs nothing in the others.
+//! The look after submissions on whole servers: it helps in some cases, and costs nothing in the others.
 
 mod common;
 
@@ -12,7 +12,7 @@ fn run(scenario: &str, sets: &[&str]) -> Summary {
 
 /// The driver finds the setting itself; the published patch needs to be told.
 #[test]
-fn it_is_automatic_where_the_drive_coalesces_in_secret() {
+fn it_is_automatic_where_the_drive_coalesces_undeclared() {
     // The driver needs sixteen interrupts of half a millisecond each to decide; the start of the load takes as many
     // again.
     let span = ["ramp=20ms", "duration=10ms"];
@@ -44,7 +44,7 @@ fn it_stays_off_on_queues_of_one_cpu() {
     }
 }
 
-/// The check is forced upon drives that it cannot help. Every look pays for the cache line that the device writes.
+/// The look is forced upon drives that it cannot help. Every look pays for the cache line that the device writes.
 #[test]
 fn forced_it_costs_less_than_half_a_per_cent() {
     for sets in [
@@ -67,7 +67,7 @@ fn forced_it_costs_less_than_half_a_per_cent() {
     }
 }
 
-/// With many CPUs and few queues, every CPU reaps for itself; without the check, one CPU's interrupts reap for all.
+/// With many CPUs and few queues, every CPU reaps for itself; without the look, one CPU's interrupts reap for all.
 #[test]
 fn several_cpus_on_a_queue_share_its_completions() {
     let sets = ["ramp=1ms", "duration=2ms", "drives.queues=4"];
@@ -86,7 +86,7 @@ fn several_cpus_on_a_queue_share_its_completions() {
 }
 
 /// Reproduces the soft lockup: one CPU takes a drive's whole rate, and its completions take longer than the drive. An
-/// interrupt that runs for as long as it finds entries then never returns. The driver's bound and the check each end
+/// interrupt that runs for as long as it finds entries then never returns. The driver's bound and the look each end
 /// it.
 #[test]
 fn an_unbounded_interrupt_keeps_its_cpu_for_as_long_as_others_submit() {
@@ -107,7 +107,7 @@ fn an_unbounded_interrupt_keeps_its_cpu_for_as_long_as_others_submit() {
     }
 }
 
-/// The watchdog reports what it is told to, and the check leaves it less to report.
+/// The watchdog reports what it is told to, and the look leaves it less to report.
 #[test]
 fn fewer_interrupts_are_long() {
     let of = |check: &str, limit: &str| {
@@ -120,6 +120,6 @@ fn fewer_interrupts_are_long() {
     let (off, longest_ns) = of("options.check_queue=off", limit);
     let (auto, _) = of("options.check_queue=auto", limit);
     eprintln!("{off} over 150 us without, {auto} with; the longest {longest_ns} ns");
-    assert!(auto * 5 < off * 4, "{auto} with the check, {off} without");
+    assert!(auto * 5 < off * 4, "{auto} with the look, {off} without");
     assert_eq!(of("options.check_queue=off", "options.interrupt_limit=1ms").0, 0);
 }

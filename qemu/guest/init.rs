@@ -146,10 +146,10 @@ fn coalescing(disk: &File) -> Outcome<()> {
 }
 
 /// Measures the same on a drive that coalesces but reports that it does not.
-fn secret_coalescing(disk: &File) -> Outcome<()> {
+fn hidden_coalescing(disk: &File) -> Outcome<()> {
     let said = admin(0x0a, 0x08, 0)?;
-    check(&format!("feature 08h reads {said:#x} on a drive that coalesces in secret"), said == 0)?;
-    measure_coalesced(disk, "secret coalescing")
+    check(&format!("feature 08h reads {said:#x} on a drive that coalesces without declaring it"), said == 0)?;
+    measure_coalesced(disk, "hidden coalescing")
 }
 
 /// Unbinds the drive from its driver, which deletes the queues, and binds it again.
@@ -201,7 +201,7 @@ fn unplug(disk: File) -> Outcome<()> {
 }
 
 fn run() -> Outcome<()> {
-    let secret = text("/proc/cmdline", fs::read_to_string("/proc/cmdline"))?.contains("secret");
+    let hidden = text("/proc/cmdline", fs::read_to_string("/proc/cmdline"))?.contains("hidden");
     let disk_file = disk()?;
     let queues = wait_for_queues("boot")?;
     let model = text("model", fs::read_to_string("/sys/class/nvme/nvme0/model"))?;
@@ -209,8 +209,8 @@ fn run() -> Outcome<()> {
     check("the model is not ours", model.starts_with("Campanile"))?;
 
     keep_in_flight(&disk_file, IOS, 32, true, |index| content(1, index))?;
-    if secret {
-        secret_coalescing(&disk_file)?;
+    if hidden {
+        hidden_coalescing(&disk_file)?;
     } else {
         coalescing(&disk_file)?;
     }

@@ -12,8 +12,8 @@
 //!   and tell the user. For Linux, those in [`PATH`] alone: entry, flow, `nvme_irq`, `nvme_poll_cq`.
 //! - **gate to EOI**: from the first instruction at the gate to the write of the local APIC's EOI register, including that
 //!   write. Both kernels end an edge before they call its handler.
-//! - **instructions of the check**: the instructions that a completion check after a submission adds to `submit`, outside
-//!   interrupts. If the check finds completions, a separate function reaps them; its instructions do not count.
+//! - **instructions of the look**: the instructions that a completion look after a submission adds to `submit`, outside
+//!   interrupts. If the look finds completions, a separate function reaps them; its instructions do not count.
 
 use crate::image::Image;
 use crate::peer::{self, Linux};
@@ -60,7 +60,7 @@ const PATH: [&str; 30] = [
 
 /// Parts of the names of our functions that complete a command.
 const COMPLETION: [&str; 2] = ["end_command", "path..Done"];
-/// Part of the name of our submission function, which contains the completion check.
+/// Part of the name of our submission function, which contains the completion look.
 const SUBMISSION: [&str; 1] = ["QueuePair$LT$H$GT$6submit17h"];
 /// Start of Linux's half of the address space.
 const KERNEL: u64 = 1 << 63;
@@ -71,8 +71,8 @@ const READS: u64 = 1280;
 /// repeats exactly. A read's count varies by one per cent with the moment at which the host's thread sends the
 /// message. The budgets leave three per cent more for the next compiler.
 const BUDGETS: [(u64, [f64; 2]); 2] = [(1, [1118.0, 686.0]), (32, [373.0, 3660.0])];
-/// The most instructions that the completion check may add to a submission.
-const CHECK_BUDGET: f64 = 34.0;
+/// The most instructions that the completion look may add to a submission.
+const LOOK_BUDGET: f64 = 34.0;
 
 /// A kernel's figures at one depth.
 #[derive(Clone, Copy, Debug, Default)]
@@ -140,7 +140,7 @@ impl Lab<'_> {
                     counted.in_interrupts(OUTSIDE, is_in) as f64 / READS as f64
                 };
                 let added = submission(&self.ours(depth, 1)?.1) - submission(&plain);
-                rows.push(row(depth, "instructions of the check, a submission", added, None, added <= CHECK_BUDGET));
+                rows.push(row(depth, "instructions of the look, a submission", added, None, added <= LOOK_BUDGET));
             }
         }
         Ok(rows)

@@ -37,7 +37,7 @@ pub enum Expired {
     /// The core's deadline, or no deadline has passed yet.
     Core,
     /// Nobody's: the timer was not armed. Another source has used its interrupt.
-    Unasked,
+    NotArmed,
 }
 
 /// The deadlines of one CPU. Only that CPU writes them, with interrupts off.
@@ -103,7 +103,7 @@ impl<H: Hal> Alarm<H> {
     pub fn expired(&self, core: &IrqCore<H>) -> Expired {
         let cpu = self.here();
         if cpu.armed_ns.get() == NEVER {
-            return Expired::Unasked;
+            return Expired::NotArmed;
         }
         let deadline_ns = core.next_deadline_ns(self.hal.cpu()).unwrap_or(NEVER);
         let kernel_ns = cpu.kernel_ns.get();

@@ -21,9 +21,9 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use hal::{Affinity, CpuId, Hal, ThreadSpec, Threads};
 
 #[cfg(target_arch = "aarch64")]
-use gic::System;
+use gic::Fixture;
 #[cfg(target_arch = "x86_64")]
-use pc::System;
+use pc::Fixture;
 
 /// The parsed command line: a case and its options, `serial eoimode=1 rounds=100`.
 pub(crate) struct Options {

@@ -2,7 +2,7 @@
 
 use super::pci::Bus;
 use super::reads::{Reads, Transfer, Written, carry, fill};
-use super::{Options, System, count, expect, wait};
+use super::{Fixture, Options, count, expect, wait};
 use crate::kernel::{Bare, threads};
 use alloc::boxed::Box;
 use alloc::format;
@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use drivers::message::MessageDomain;
-use drivers::nvme::{CompletionCheck, Config, Controller, IoOp, QueueConfig, QueuePair};
+use drivers::nvme::{CompletionLook, Config, Controller, IoOp, QueueConfig, QueuePair};
 use drivers::pci::{MsixCapability, MsixTable};
 use hal::{Affinity, CpuId, CpuSet, Hal, Lock, ThreadSpec, Threads};
 use irq::{AllocRequest, Irq, RequestFlags};
@@ -35,9 +35,9 @@ struct Queue {
 }
 
 /// Checked reads on every queue, in phases: first undisturbed; then while lines move from CPU to CPU and CPUs go
-/// offline and come back; then from a thread, with a completion check after each submission; last on a polled queue.
+/// offline and come back; then from a thread, with a completion look after each submission; last on a polled queue.
 /// Options: `rounds` (total reads; more when too few disturbances happened), `depth` (of each queue).
-pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String> {
+pub(super) fn nvme(system: &Arc<Fixture>, options: &Options) -> Result<(), String> {
     let (rounds, depth) = (options.number("rounds", 10_000)?, options.number("depth", 8)?);
     if !(1..u64::from(ENTRIES)).contains(&depth) {
         return Err(format!("depth={depth}; a queue takes 1 to {}", ENTRIES - 1));
@@ -75,7 +75,7 @@ pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String
             .map_err(|error| error.to_string())?;
         let requested = system.core.request(line, format!("nvme0q{cpu}"), RequestFlags::default(), pair.clone());
         requested.map_err(|error| error.to_string())?;
-        pair.set_completion_check(CompletionCheck::Off);
+        pair.set_completion_look(CompletionLook::Off);
         Ok(Queue { pair, reads, line })
     };
     let queues = (0..system.platform.cpus()).map(make).collect::<Result<Vec<_>, String>>()?;
@@ -96,7 +96,7 @@ pub(super) fn nvme(system: &Arc<System>, options: &Options) -> Result<(), String
 
 /// The reads by interrupt: undisturbed, disturbed, and from a thread. Returns the disturbances and the number of
 /// reads.
-fn exercise(system: &Arc<System>, queues: &[Queue], rounds: u64) -> Result<(Disturbances, u64), String> {
+fn exercise(system: &Arc<Fixture>, queues: &[Queue], rounds: u64) -> Result<(Disturbances, u64), String> {
     let reads: Vec<_> = queues.iter().map(|queue| queue.reads.clone()).collect();
     crate::println!("begin");
     system.mark();
@@ -113,7 +113,7 @@ fn exercise(system: &Arc<System>, queues: &[Queue], rounds: u64) -> Result<(Dist
         total += rounds / 2;
     }
     home(system, queues)?;
-    queues.iter().for_each(|queue| queue.pair.set_completion_check(CompletionCheck::On));
+    queues.iter().for_each(|queue| queue.pair.set_completion_look(CompletionLook::On));
     queues.iter().for_each(|queue| queue.reads.submit_from_thread(true));
     carry(&reads, rounds - rounds / 4 - rounds / 2, || {
         queues.iter().for_each(|queue| queue.reads.submit_free());
@@ -123,7 +123,7 @@ fn exercise(system: &Arc<System>, queues: &[Queue], rounds: u64) -> Result<(Dist
     Ok((disturbances, total))
 }
 
-fn others(system: &System, cpu: u32) -> impl Iterator<Item = CpuId> {
+fn others(system: &Fixture, cpu: u32) -> impl Iterator<Item = CpuId> {
     (0..system.platform.cpus()).filter(move |&other| other != cpu).map(CpuId)
 }
 
@@ -145,7 +145,7 @@ struct Disturbances {
 }
 
 /// Moves a line to the next CPU. Every fourth call also takes a CPU offline for a while.
-fn disturb(system: &Arc<System>, queues: &[Queue], done: &mut Disturbances) -> Result<(), String> {
+fn disturb(system: &Arc<Fixture>, queues: &[Queue], done: &mut Disturbances) -> Result<(), String> {
     Bare.delay_ns(PAUSE_NS);
     let cpus = system.platform.cpus();
     let (index, lap) = (done.moves as usize % queues.len(), done.moves / queues.len() as u64);
@@ -161,7 +161,7 @@ fn disturb(system: &Arc<System>, queues: &[Queue], done: &mut Disturbances) -> R
 }
 
 /// Takes `cpu` offline and back online. Returns how many vectors were pending there when it went offline.
-fn offline_trip(system: &Arc<System>, cpu: CpuId) -> Result<u64, String> {
+fn offline_trip(system: &Arc<Fixture>, cpu: CpuId) -> Result<u64, String> {
     let outcome = Arc::new(Lock::new(Bare, None));
     let (slot, system) = (outcome.clone(), system.clone());
     let body = move || {
@@ -178,7 +178,7 @@ fn offline_trip(system: &Arc<System>, cpu: CpuId) -> Result<u64, String> {
 
 /// Runs on `cpu` itself, with interrupts off. The core has sent pending interrupts of the moved lines to their new
 /// CPUs. The pending bits stay here until interrupts are on again, and no new one may appear.
-fn stay_offline(system: &System, cpu: CpuId) -> Result<u64, String> {
+fn stay_offline(system: &Fixture, cpu: CpuId) -> Result<u64, String> {
     system.stop_cpu()?;
     threads::set_online(cpu, false);
     let before = system.requested_here();
@@ -193,14 +193,14 @@ fn stay_offline(system: &System, cpu: CpuId) -> Result<u64, String> {
 }
 
 /// Moves every line back to the CPU of its queue.
-fn home(system: &System, queues: &[Queue]) -> Result<(), String> {
+fn home(system: &Fixture, queues: &[Queue]) -> Result<(), String> {
     queues.iter().zip(0..).try_for_each(|(queue, cpu)| {
         system.core.set_affinity(queue.line, &CpuSet::of(CpuId(cpu))).map_err(|error| error.to_string())
     })
 }
 
 /// Prints the counts, and checks that no read was lost, doubled or left in flight.
-fn report(system: &System, queues: &[Queue], rounds: u64) -> Result<(), String> {
+fn report(system: &Fixture, queues: &[Queue], rounds: u64) -> Result<(), String> {
     let cpus = (0..system.platform.cpus()).map(CpuId);
     for cpu in cpus.clone() {
         let taken: u64 = queues.iter().map(|queue| system.core.count(queue.line, cpu)).sum();
@@ -215,7 +215,7 @@ fn report(system: &System, queues: &[Queue], rounds: u64) -> Result<(), String> 
     count("interrupts", interrupts);
     count("empty_interrupts", sum(|queue| queue.completion.empty_interrupts));
     count("looks", sum(|queue| queue.submission.looks));
-    count("check_completions", sum(|queue| queue.completion.check_entries));
+    count("check_completions", sum(|queue| queue.completion.look_entries));
     count("strays", system.strays());
     expect("reads completed", completed, rounds)?;
     expect("commands accepted", sum(|queue| queue.submission.commands), rounds)?;

@@ -95,9 +95,9 @@ fn features_08h_and_09h_are_acted_on() {
 }
 
 #[test]
-fn secret_coalescing_is_done_and_not_owned_up_to() {
-    let secret = HiddenCoalescing { entries: 2, time: Ps::from_ns(60_000_000_000) };
-    let served = Served::start(1, Some(secret));
+fn hidden_coalescing_acts_and_feature_08h_reads_zero() {
+    let hidden = HiddenCoalescing { entries: 2, time: Ps::from_ns(60_000_000_000) };
+    let served = Served::start(1, Some(hidden));
     let (mut guest, mut pair) = Guest::with_queue(&served.socket);
     assert_eq!(guest.admin(0x0a, [0; 2], [0x08, 0, 0]).dw0, 0, "feature 08h says off");
     // One entry waits for a second one.

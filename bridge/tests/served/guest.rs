@@ -32,9 +32,9 @@ const TRIGGER_EVENTFD: u32 = 1 << 2 | 1 << 5;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn drive(secret: Option<HiddenCoalescing>) -> Drive {
+fn drive(hidden: Option<HiddenCoalescing>) -> Drive {
     let bytes = 8 << 20;
-    let config = Config { io_queues_max: 4, hidden_coalescing: secret, ..Config::default() };
+    let config = Config { io_queues_max: 4, hidden_coalescing: hidden, ..Config::default() };
     Drive::new(Arc::new(MemoryBlocks::new(bytes)), bytes as u64, config).expect("valid")
 }
 
@@ -47,8 +47,8 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub(crate) fn start(clients: usize, secret: Option<HiddenCoalescing>) -> Self {
-        Self::serving(clients, drive(secret).into())
+    pub(crate) fn start(clients: usize, hidden: Option<HiddenCoalescing>) -> Self {
+        Self::serving(clients, drive(hidden).into())
     }
 
     /// A drive with a posting block.

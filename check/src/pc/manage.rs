@@ -6,7 +6,7 @@ use super::stack::PcStack;
 use super::step::PcStep;
 use crate::server::{GUEST_NOTIFICATION, Path};
 use crate::verdict::violate;
-use drivers::nvme::{Coalescing, CoalescingThreshold, CoalescingTime, CompletionCheck};
+use drivers::nvme::{Coalescing, CoalescingThreshold, CoalescingTime, CompletionLook};
 use drivers::vtd::GuestPosting;
 use hal::{CpuId, CpuSet, Dma as _, Hal as _, Regs as _};
 use irq::posted::{Deliverable, Descriptor, Notification};
@@ -216,8 +216,8 @@ fn abort(stack: &PcStack, slot: &Slot, age_ns: u64) {
 
 fn check(slot: &Slot, policy: u32) {
     let Some(bound) = slot.bound() else { return };
-    let policies = [CompletionCheck::Auto, CompletionCheck::Off, CompletionCheck::On];
-    bound.pair.set_completion_check(policies[policy as usize % policies.len()]);
+    let policies = [CompletionLook::Auto, CompletionLook::Off, CompletionLook::On];
+    bound.pair.set_completion_look(policies[policy as usize % policies.len()]);
 }
 
 /// Lends a queue's line to a guest for a while; this thread is the guest's virtual CPU.

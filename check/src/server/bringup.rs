@@ -51,7 +51,7 @@ fn builder(config: &Config, models: Models, ticks: &Arc<Ticks>, faults: &Arc<Mut
         .flight_ns(config.flight_ns)
         .storm(config.storm)
         .force_threads(config.force_threads)
-        .tick(Tick { eoi: TickEoi::First, unasked: false, run: Arc::new(move |alarm| ticks.tick(alarm)) })
+        .tick(Tick { eoi: TickEoi::First, runs_unarmed: false, run: Arc::new(move |alarm| ticks.tick(alarm)) })
         .vector(ExtraVector {
             vector: GUEST_NOTIFICATION,
             abbreviation: "PIN",

@@ -289,7 +289,7 @@ pub fn costs() -> Costs {
         (Work::ReapEntry, 30),
         (Work::PirHarvest, 80),
         (Work::PidClearOn, 60),
-        (Work::CheckLook, 60),
+        (Work::CompletionLook, 60),
     ] {
         work.set_ps(kind, ns * 1000);
     }

@@ -104,7 +104,9 @@ impl<H: Hal> Lines<H> {
         let mode = match delivery {
             DeliveryKind::Fixed | DeliveryKind::PrivateStack => DeliveryMode::FIXED,
             DeliveryKind::Nmi => DeliveryMode::NMI,
-            DeliveryKind::Logical => return Err(IrqError::Delivery("a logical destination needs interrupt remapping")),
+            DeliveryKind::Logical => {
+                return Err(IrqError::Undeliverable("a logical destination needs interrupt remapping"));
+            }
         };
         let message = self.lapic.event_message(cpu, vector)?;
         Ok(MsiMessage { data: PlainData::from_bits(message.data).with_delivery_mode(mode.0).into_bits(), ..message })

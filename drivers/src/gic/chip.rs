@@ -103,7 +103,7 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
     /// affinity routing" and "ICC_DIR_EL1"). A pending interrupt goes to the new CPU.
     fn set_affinity(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
         if intid(level).is_private() {
-            return Err(IrqError::Delivery("a private interrupt has no affinity: every CPU has its own"));
+            return Err(IrqError::Undeliverable("a private interrupt has no affinity: every CPU has its own"));
         }
         self.point(intid(level), target)
     }
@@ -117,12 +117,12 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
         let intid = intid(level);
         let edge = match (trigger, intid.kind()) {
             (Trigger::EdgeRising, _) => true,
-            (_, Kind::Sgi) => return Err(IrqError::Delivery("a software-generated interrupt is a rising edge")),
+            (_, Kind::Sgi) => return Err(IrqError::Undeliverable("a software-generated interrupt is a rising edge")),
             (Trigger::LevelHigh, _) => false,
             // The polarity of a PPI's wire is implementation defined (IHI 0069H, "PPIs").
             (Trigger::LevelLow, Kind::Ppi) => false,
             (Trigger::EdgeFalling, Kind::Ppi) => true,
-            _ => return Err(IrqError::Delivery("an SPI of a GIC is a rising edge or a high level")),
+            _ => return Err(IrqError::Undeliverable("an SPI of a GIC is a rising edge or a high level")),
         };
         if intid.kind() != Kind::Sgi {
             self.set_edge(intid, edge)?;

@@ -11,7 +11,9 @@ use spec::gic::IntId;
 pub(super) fn check_delivery(request: &AllocRequest) -> Result<(), IrqError> {
     match request.delivery {
         DeliveryKind::Fixed => Ok(()),
-        _ => Err(IrqError::Delivery("a GIC delivers to one CPU; pseudo-NMIs are asked for when a line is requested")),
+        _ => Err(IrqError::Undeliverable(
+            "a GIC delivers to one CPU; pseudo-NMIs are asked for when a line is requested",
+        )),
     }
 }
 

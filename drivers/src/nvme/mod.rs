@@ -8,7 +8,7 @@
 //! - *completion* ([`irq::Action::handle`], [`QueuePair::poll`]): reaps by phase, rings one doorbell a batch, gives the
 //!   ids back, and only then tells the user of the batch ([`BatchDone`]).
 //!
-//! Where it helps, a submission is followed by a look at the completion queue ([`CompletionCheck`]).
+//! Where it helps, a submission is followed by a look at the completion queue ([`CompletionLook`]).
 //!
 //! Every accepted command ends exactly once: with the device's status, or with an [`IoError`] that tells what happened
 //! to its queue or controller. The driver records each violation of the specification by the device as a
@@ -21,10 +21,10 @@
 //! Sources: NVM Express Base Specification 2.0 ("Base"), NVM Command Set Specification 1.0 ("NVM").
 
 mod admin;
-mod check;
 mod controller;
 mod error;
 mod features;
+mod look;
 mod port;
 mod prp;
 mod queue;
@@ -37,10 +37,10 @@ mod stats;
 mod tests;
 mod tuning;
 
-pub use check::CompletionCheck;
 pub use controller::{AbortReport, Config, Controller, ControllerInfo, ControllerSnapshot, Namespace, QueueConfig};
 pub use error::{DeviceFault, IoError, NvmeError, Refusal};
 pub use features::{Coalescing, CoalescingThreshold, CoalescingTime, FeatureValueError, VectorCoalescing};
+pub use look::CompletionLook;
 pub use queue::QueuePair;
 pub use reap::ReapBound;
 pub use request::{BatchDone, Completed, IoOp, IoRequest, Submitted};

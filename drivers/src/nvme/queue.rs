@@ -1,7 +1,7 @@
 //! A queue pair: its memory, its submission side, and what both sides share.
 
-use super::check::{CheckState, Sharing, Yield};
 use super::error::check_range;
+use super::look::{LookState, Sharing, Yield};
 use super::prp;
 use super::reap::CompletionSide;
 use super::ring::Cursor;
@@ -59,7 +59,7 @@ pub struct QueuePair<H: Hal> {
     pub(super) completion: Lock<H, CompletionSide>,
     /// The completion side's [`Cursor`], for looks without its lock.
     pub(super) cursor: H::Word,
-    pub(super) check: CheckState<H::Word>,
+    pub(super) look: LookState<H::Word>,
     pub(super) tuning: QueueTuning<H>,
 }
 
@@ -69,11 +69,11 @@ struct SubmissionSide {
     tail: u16,
     taken: Taken,
     counters: SubmissionCounters,
-    check: CheckSide,
+    look: LookSide,
 }
 
-/// State of the check that the submission side keeps.
-pub(super) struct CheckSide {
+/// State of the look that the submission side keeps.
+pub(super) struct LookSide {
     pub(super) sharing: Sharing,
     pub(super) pays: Yield,
     pub(super) looks: u64,
@@ -96,9 +96,9 @@ impl<H: Hal> QueuePair<H> {
         let lists = (transfer_bytes_max > prp::PAGE_BYTES as u32)
             .then(|| hal.dma_alloc(list_stride_bytes * usize::from(slot_count), page))
             .transpose()?;
-        let check = CheckSide { sharing: Sharing::NONE, pays: Yield::default(), looks: 0, hits: 0 };
+        let look = LookSide { sharing: Sharing::NONE, pays: Yield::default(), looks: 0, hits: 0 };
         let counters = SubmissionCounters::default();
-        let side = SubmissionSide { state: QueueState::Stopped, tail: 0, taken, counters, check };
+        let side = SubmissionSide { state: QueueState::Stopped, tail: 0, taken, counters, look };
         Ok(Self {
             sq: hal.dma_alloc(usize::from(entries) * SQE_BYTES, page)?,
             cq: hal.dma_alloc(usize::from(entries) * CQE_BYTES, page)?,
@@ -108,7 +108,7 @@ impl<H: Hal> QueuePair<H> {
             submission: Lock::new(hal, side),
             completion: Lock::new(hal, CompletionSide::new(given, slot_count)),
             cursor: H::Word::new(Cursor::START.to_word()),
-            check: CheckState::new(),
+            look: LookState::new(),
             tuning: QueueTuning::new(hal),
             hal,
             regs,
@@ -152,7 +152,7 @@ impl<H: Hal> QueuePair<H> {
     /// Submits requests in order, up to the first that cannot be accepted, and rings the doorbell once. Any CPU may
     /// submit to any queue.
     ///
-    /// Where the [check](super::CompletionCheck) is on, completions that lie there are then taken, so
+    /// Where the [look](super::CompletionLook) is on, completions that lie there are then taken, so
     /// [`BatchDone::batch_done`] may run inside this call: hold no lock across it that it takes.
     pub fn submit(&self, requests: &[IoRequest]) -> Submitted {
         let mut side = self.submission.lock();
@@ -170,7 +170,7 @@ impl<H: Hal> QueuePair<H> {
         }
         self.ring(&mut side, accepted);
         side.counters.full += u64::from(refused == Some(Refusal::Full));
-        let pending = accepted > 0 && self.look_after_submission(&mut side.check, cpu);
+        let pending = accepted > 0 && self.look_after_submission(&mut side.look, cpu);
         // The batch's user may submit here again.
         drop(side);
         if pending {
@@ -323,8 +323,8 @@ impl<H: Hal> QueuePair<H> {
             cq_head: completion.cursor.head,
             phase: completion.cursor.phase,
             submission: SubmissionCounters {
-                looks: submission.check.looks,
-                look_hits: submission.check.hits,
+                looks: submission.look.looks,
+                look_hits: submission.look.hits,
                 ..submission.counters
             },
             completion: completion.counters,

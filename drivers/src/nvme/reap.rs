@@ -1,6 +1,6 @@
 //! The completion side of a queue pair: reaping by phase, and ending commands that the device will not end.
 
-use super::check::Observer;
+use super::look::Observer;
 use super::ring::Cursor;
 use super::slots::{Given, Slot, SlotState};
 use super::stats::CompletionCounters;
@@ -313,7 +313,7 @@ impl<H: Hal> QueuePair<H> {
         side.taken_early = false;
         side.observer = Observer::default();
         side.coalescing_declared = false;
-        self.check.set_coalesces(false);
+        self.look.set_coalesces(false);
         self.cursor.set(side.cursor.to_word());
         self.free.publish(&side.given);
     }
@@ -324,7 +324,7 @@ impl<H: Hal> QueuePair<H> {
         side.coalescing_declared = on;
         side.observer = Observer::default();
         if on {
-            self.check.set_coalesces(false);
+            self.look.set_coalesces(false);
         }
     }
 
@@ -396,7 +396,7 @@ impl<H: Hal> Action for QueuePair<H> {
         self.tuning.found(taken, side.counters.completed, true);
         let side = &mut *side;
         if side.observer.note(taken, || self.hal.now_ns()) && !side.coalescing_declared {
-            self.check.set_coalesces(true);
+            self.look.set_coalesces(true);
         }
         if taken > 0 || overtaken { IrqReturn::Handled } else { IrqReturn::None }
     }

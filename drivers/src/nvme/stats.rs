@@ -15,7 +15,7 @@ pub struct SubmissionCounters {
     pub doorbells: u64,
     /// Batches cut short because the queue was full.
     pub full: u64,
-    /// Looks at the completion queue after a batch ([`super::CompletionCheck`]).
+    /// Looks at the completion queue after a batch ([`super::CompletionLook`]).
     pub looks: u64,
     /// Of them, those that saw a new entry and so tried for the completion side.
     pub look_hits: u64,
@@ -39,7 +39,7 @@ pub struct CompletionCounters {
     pub interrupts: u64,
     /// Of them, those that found nothing.
     pub empty_interrupts: u64,
-    /// Of those, interrupts whose entries a check or a poll had already taken. The handler reports them as handled.
+    /// Of those, interrupts whose entries a look or a poll had already taken. The handler reports them as handled.
     pub overtaken_interrupts: u64,
     /// Entries taken by the interrupt handler.
     pub interrupt_entries: u64,
@@ -49,10 +49,10 @@ pub struct CompletionCounters {
     pub polls: u64,
     /// Of them, those that found nothing.
     pub empty_polls: u64,
-    /// Checks after a submission that got hold of the completion side.
-    pub checks: u64,
+    /// Looks after a submission that got hold of the completion side.
+    pub look_reaps: u64,
     /// Entries taken by them.
-    pub check_entries: u64,
+    pub look_entries: u64,
     /// Faults of the device.
     pub device_faults: u64,
 }
@@ -70,9 +70,9 @@ impl CompletionCounters {
         self.per_interrupt[bucket.min(PER_INTERRUPT_BUCKETS - 1)] += 1;
     }
 
-    pub(super) fn count_check(&mut self, entries: usize) {
-        self.checks += 1;
-        self.check_entries += entries as u64;
+    pub(super) fn count_look_reap(&mut self, entries: usize) {
+        self.look_reaps += 1;
+        self.look_entries += entries as u64;
     }
 
     /// Completions told on their submitter's own CPU.
@@ -127,8 +127,8 @@ pub struct QueueSnapshot {
 impl QueueSnapshot {
     /// How often a look saw a new entry while another CPU was reaping. A snapshot between a look and its attempt counts
     /// one too many.
-    pub fn check_lock_failures(&self) -> u64 {
-        self.submission.look_hits.saturating_sub(self.completion.checks)
+    pub fn look_lock_failures(&self) -> u64 {
+        self.submission.look_hits.saturating_sub(self.completion.look_reaps)
     }
 }
 
@@ -158,8 +158,8 @@ impl fmt::Display for QueueSnapshot {
             self.completion.overtaken_interrupts,
             self.submission.looks,
             self.submission.look_hits,
-            self.check_lock_failures(),
-            self.completion.check_entries,
+            self.look_lock_failures(),
+            self.completion.look_entries,
             self.completion.remote,
             self.completion.device_faults,
         )?;

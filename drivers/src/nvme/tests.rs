@@ -1,9 +1,9 @@
 //! A queue pair against words written by hand, as the manual lays them out. How a device behaves is tested elsewhere,
 //! against a model of one.
 
-mod check;
+mod look;
 #[cfg(loom)]
-mod loom_check;
+mod loom_look;
 mod port;
 mod reap;
 mod submit;

@@ -119,10 +119,12 @@ impl<H: Hal> IrqDomain for PostingDomain<H> {
     fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
         match request.delivery {
             DeliveryKind::Fixed => {}
-            DeliveryKind::Nmi => return Err(IrqError::Delivery("a posted line cannot be an NMI")),
-            DeliveryKind::Logical => return Err(IrqError::Delivery("a posted line cannot have a logical destination")),
+            DeliveryKind::Nmi => return Err(IrqError::Undeliverable("a posted line cannot be an NMI")),
+            DeliveryKind::Logical => {
+                return Err(IrqError::Undeliverable("a posted line cannot have a logical destination"));
+            }
             DeliveryKind::PrivateStack => {
-                return Err(IrqError::Delivery("a posted line cannot have a stack of its own"));
+                return Err(IrqError::Undeliverable("a posted line cannot have a stack of its own"));
             }
         }
         let sources = self.sources.block.sources();

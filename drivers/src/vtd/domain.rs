@@ -218,13 +218,15 @@ where
 
     fn check(&self, delivery: DeliveryKind) -> Result<(), IrqError> {
         match (delivery, self.posted.is_some()) {
-            (DeliveryKind::Nmi, true) => Err(IrqError::Delivery("a posted line cannot be an NMI")),
-            (DeliveryKind::Logical, true) => Err(IrqError::Delivery("a posted line cannot have a logical destination")),
+            (DeliveryKind::Nmi, true) => Err(IrqError::Undeliverable("a posted line cannot be an NMI")),
+            (DeliveryKind::Logical, true) => {
+                Err(IrqError::Undeliverable("a posted line cannot have a logical destination"))
+            }
             (DeliveryKind::PrivateStack, true) => {
-                Err(IrqError::Delivery("a posted line cannot have a stack of its own"))
+                Err(IrqError::Undeliverable("a posted line cannot have a stack of its own"))
             }
             (DeliveryKind::Logical, false) if self.remapping.lapic.mode() == ApicMode::XApic => {
-                Err(IrqError::Delivery("a logical destination needs x2APIC mode"))
+                Err(IrqError::Undeliverable("a logical destination needs x2APIC mode"))
             }
             _ => Ok(()),
         }

@@ -159,7 +159,7 @@ fn what_a_posted_line_cannot_be_is_refused() {
     let setup = Setup::new(POSTING);
     for delivery in [DeliveryKind::Nmi, DeliveryKind::Logical, DeliveryKind::PrivateStack] {
         let refused = setup.posted().allocate(&request(delivery)).err();
-        assert!(matches!(refused, Some(IrqError::Delivery(_))), "{delivery:?}: {refused:?}");
+        assert!(matches!(refused, Some(IrqError::Undeliverable(_))), "{delivery:?}: {refused:?}");
     }
 }
 
@@ -373,7 +373,7 @@ fn faults_are_read_from_the_first_and_cleared() {
 fn only_pci_messages_are_posted() {
     let setup = Setup::new(POSTING);
     let refused = MessageDomain::new(setup.hal, FaultEvent::new(setup.unit.clone()), Arc::new(setup.posted()));
-    assert_eq!(refused.err(), Some(IrqError::Delivery("only messages of PCI functions can be posted")));
+    assert_eq!(refused.err(), Some(IrqError::Undeliverable("only messages of PCI functions can be posted")));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The NVMe driver with its completion check, in a kernel that keeps its own interrupts and its own block layer.
+//! The NVMe driver with its completion look, in a kernel that keeps its own interrupts and its own block layer.
 //!
 //! The example has one controller and one queue pair, and every CPU submits to it. After each batch the driver looks
 //! once at the completion queue, and reaps only if it finds a completion. A drive that holds its interrupts back, or a
@@ -10,7 +10,7 @@ extern crate alloc;
 
 use alloc::sync::Arc;
 use drivers::nvme::{
-    BatchDone, CompletionCheck, Config, Controller, IoRequest, NvmeError, QueueConfig, QueuePair, QueueSnapshot,
+    BatchDone, CompletionLook, Config, Controller, IoRequest, NvmeError, QueueConfig, QueuePair, QueueSnapshot,
     Submitted,
 };
 use hal::Hal;
@@ -43,7 +43,7 @@ impl<R: Requests> BatchDone for Ends<R> {
 }
 
 impl<H: Hal> Disk<H> {
-    /// Brings up the drive whose registers are `bar0`. Use [`CompletionCheck::Auto`] for `check` unless you know
+    /// Brings up the drive whose registers are `bar0`. Use [`CompletionLook::Auto`] for `check` unless you know
     /// better.
     ///
     /// # Errors
@@ -52,12 +52,12 @@ impl<H: Hal> Disk<H> {
         hal: H,
         bar0: H::Regs,
         requests: Arc<R>,
-        check: CompletionCheck,
+        check: CompletionLook,
     ) -> Result<Self, NvmeError> {
         let controller = Controller::new(hal, bar0, Config { queue_pairs: 1, ..Config::default() })?;
         let config = QueueConfig { entries: 64, vector: Some(VECTOR), transfer_bytes_max: 128 << 10 };
         let queue = controller.create_queue_pair(config, Arc::new(Ends(requests)))?;
-        queue.set_completion_check(check);
+        queue.set_completion_look(check);
         Ok(Self { controller, queue })
     }
 
@@ -73,7 +73,7 @@ impl<H: Hal> Disk<H> {
     }
 
     /// Call this from the kernel's own handler of the drive's interrupt, with interrupts off. Returns false when it
-    /// finds no completion, because the check has taken them all.
+    /// finds no completion, because the look has taken them all.
     pub fn interrupt(&self) -> bool {
         self.queue.handle(Irq(VECTOR.into())) == IrqReturn::Handled
     }

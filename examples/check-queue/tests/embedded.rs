@@ -1,6 +1,6 @@
 //! The embedded driver on the machine's drive, which holds its interrupts back for 300 µs without reporting it.
 
-use drivers::nvme::{CompletionCheck, IoOp, IoRequest, QueueSnapshot};
+use drivers::nvme::{CompletionLook, IoOp, IoRequest, QueueSnapshot};
 use example_check_queue::{Disk, Requests, VECTOR};
 use hal::{Dma as _, Hal as _, Regs as _};
 use machine::model::{Model, ModelId, Upstream};
@@ -56,7 +56,7 @@ impl Requests for Ended {
 
 /// Reads in batches of 16, one batch every 40 µs while at most 48 reads are in flight. Returns the elapsed time and
 /// the queue's snapshot.
-fn run(check: CompletionCheck) -> (u64, QueueSnapshot) {
+fn run(check: CompletionLook) -> (u64, QueueSnapshot) {
     let mut machine = Machine::new(MachineConfig::default());
     let slot = machine.add_model(|_| Box::new(Slot));
     let hidden_coalescing = Some(HiddenCoalescing { entries: 0, time: Ps::from_ns(300_000) });
@@ -111,9 +111,9 @@ fn run(check: CompletionCheck) -> (u64, QueueSnapshot) {
 
 #[test]
 fn the_check_takes_what_the_drive_holds_back() {
-    let (without_ns, off) = run(CompletionCheck::Off);
-    let (with_ns, auto) = run(CompletionCheck::Auto);
-    assert_eq!((off.submission.looks, off.completion.check_entries), (0, 0), "{off}");
-    assert!(auto.completion.check_entries > BATCH * ROUNDS / 4, "{auto}");
-    assert!(with_ns * 4 < without_ns * 3, "{with_ns} ns with the check, {without_ns} ns without");
+    let (without_ns, off) = run(CompletionLook::Off);
+    let (with_ns, auto) = run(CompletionLook::Auto);
+    assert_eq!((off.submission.looks, off.completion.look_entries), (0, 0), "{off}");
+    assert!(auto.completion.look_entries > BATCH * ROUNDS / 4, "{auto}");
+    assert!(with_ns * 4 < without_ns * 3, "{with_ns} ns with the look, {without_ns} ns without");
 }

@@ -45,7 +45,7 @@ fn a_level_is_served_by_its_thread_without_a_mask() {
         wires.connect(40, Trigger::LevelHigh, CpuId(0), work).expect("a wire").keep();
         wires.connect(41, Trigger::LevelLow, CpuId(0), || ()).map(|_| ())
     });
-    assert!(matches!(refused, Ok(Err(IrqError::Delivery(_)))), "an SPI is no low level: {refused:?}");
+    assert!(matches!(refused, Ok(Err(IrqError::Undeliverable(_)))), "an SPI is no low level: {refused:?}");
 
     let counters = |machine: &mut Machine| {
         let counters = machine.with_any_model(windows.model, |gic| gic.counters());

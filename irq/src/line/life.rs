@@ -18,7 +18,7 @@ pub(crate) enum Stage {
     /// The line delivers interrupts.
     Live(Place),
     /// The line was freed, but its vectors may still be pending somewhere.
-    Dying,
+    BeingFreed,
 }
 
 /// Where a live line is delivered.
@@ -31,12 +31,12 @@ pub(crate) enum Place {
     /// Where its parent line is delivered, or on every CPU: no level can move the line.
     Unmovable,
     /// Nowhere: the line is managed and none of its CPUs is online.
-    Asleep(Sleep),
+    ShutDown(Shutdown),
 }
 
-/// The state of the hardware of a line that is asleep.
+/// The state of the hardware of a line that is shut down.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sleep {
+pub(crate) enum Shutdown {
     /// The line is masked, and still points at the CPU that goes offline.
     Masked,
     /// The hardware lets no interrupt of the line reach a CPU.
@@ -66,8 +66,8 @@ impl Life {
         matches!(self, Self::Allocated { stage: Stage::Live(_), .. })
     }
 
-    pub(crate) fn is_dying(&self) -> bool {
-        matches!(self, Self::Allocated { stage: Stage::Dying, .. })
+    pub(crate) fn is_being_freed(&self) -> bool {
+        matches!(self, Self::Allocated { stage: Stage::BeingFreed, .. })
     }
 
     pub(crate) fn is_free(&self) -> bool {
@@ -97,15 +97,15 @@ impl Life {
     }
 
     #[inline]
-    pub(crate) fn sleep(&self) -> Option<Sleep> {
+    pub(crate) fn shutdown(&self) -> Option<Shutdown> {
         match self {
-            Self::Allocated { stage: Stage::Live(Place::Asleep(sleep)), .. } => Some(*sleep),
+            Self::Allocated { stage: Stage::Live(Place::ShutDown(shutdown)), .. } => Some(*shutdown),
             _ => None,
         }
     }
 
-    pub(crate) fn is_asleep(&self) -> bool {
-        self.sleep().is_some()
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.shutdown().is_some()
     }
 
     /// Changes the place where a live line is delivered. Returns the former target.
@@ -121,7 +121,7 @@ impl Life {
     pub(crate) fn end(&mut self) -> Option<Target> {
         let old = self.target();
         if let Self::Allocated { stage, .. } = self {
-            *stage = Stage::Dying;
+            *stage = Stage::BeingFreed;
         }
         old
     }

@@ -71,7 +71,7 @@ struct Rig {
     online: Rc<RefCell<CpuSet>>,
     taken: Rc<RefCell<u64>>,
     /// Interrupts of lines that have been freed since.
-    buried: u64,
+    lines_freed: u64,
 }
 
 impl Rig {
@@ -90,7 +90,7 @@ impl Rig {
             drivers: Vec::new(),
             online: Rc::new(RefCell::new(CpuSet::first(CPUS))),
             taken: Rc::default(),
-            buried: 0,
+            lines_freed: 0,
         };
         for index in 0..LINES {
             let driver = rig.start(index, Arc::default());
@@ -223,7 +223,7 @@ impl Rig {
         live.store(false, SeqCst);
         ledger.seen.store(ledger.raised.load(SeqCst), SeqCst);
         self.core.free_line(irq).unwrap();
-        self.buried += 1;
+        self.lines_freed += 1;
         // Its handler did not run for what came in between; the new line starts without debts.
         let driver = self.start(line, ledger.clone());
         ledger.seen.store(ledger.raised.load(SeqCst), SeqCst);
@@ -258,7 +258,7 @@ impl Rig {
             assert!(!view.masked && !view.pending && !view.move_wanted && view.retired.is_empty(), "{view}");
             assert!(view.affinity.contains(view.effective.unwrap().cpu), "{view}");
         }
-        if self.buried == 0 {
+        if self.lines_freed == 0 {
             assert_eq!(self.counted(), *self.taken.borrow(), "every interrupt taken is in one count");
         }
         self.end();

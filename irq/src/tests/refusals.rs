@@ -33,23 +33,23 @@ fn what_a_move_that_failed_sent_is_not_lost() {
 #[test]
 fn a_cpu_that_cannot_go_keeps_its_managed_lines() {
     let bench = Bench::new(ALL_OPS);
-    let asleep = managed_on(&bench, [1]);
+    let shut_down = managed_on(&bench, [1]);
     let mover = managed_on(&bench, [0, 1]);
     bench.hal.on_cpu(CPU0, || bench.core.cpu_offline()).unwrap();
     bench.core.cpu_online(CPU0).unwrap();
     assert_eq!(bench.core.view(mover).unwrap().effective.unwrap().cpu, CPU1);
     *bench.domain.0.accepts.lock().unwrap() = 0;
     assert_eq!(bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()), Err(IrqError::Hardware("LOG", "it refuses")));
-    for irq in [asleep, mover] {
+    for irq in [shut_down, mover] {
         let view = bench.core.view(irq).unwrap();
         assert!(!view.shutdown && !view.masked && view.effective.unwrap().cpu == CPU1, "{view}");
     }
     // It goes when the hardware lets it, and lines come and go on the CPUs as ever.
     *bench.domain.0.accepts.lock().unwrap() = u32::MAX;
     bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
-    assert!(bench.core.view(asleep).unwrap().shutdown);
+    assert!(bench.core.view(shut_down).unwrap().shutdown);
     bench.core.cpu_online(CPU1).unwrap();
-    assert!(!bench.core.view(asleep).unwrap().masked);
+    assert!(!bench.core.view(shut_down).unwrap().masked);
 }
 
 /// `check` found it: an invalidation queue that stopped in the middle of an offline.
@@ -78,17 +78,17 @@ fn lines_that_left_a_cpu_which_stays_after_all_return() {
 #[test]
 fn a_managed_line_whose_start_failed_starts_later() {
     let bench = Bench::new(ALL_OPS);
-    let asleep = managed_on(&bench, [1]);
+    let shut_down = managed_on(&bench, [1]);
     bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
     *bench.domain.0.accepts.lock().unwrap() = 0;
     bench.core.cpu_online(CPU1).unwrap_err();
     bench.hal.advance_ns(1_000_000);
     bench.hal.on_cpu(CPU1, || bench.core.housekeep());
-    assert!(bench.core.view(asleep).unwrap().shutdown);
+    assert!(bench.core.view(shut_down).unwrap().shutdown);
     *bench.domain.0.accepts.lock().unwrap() = u32::MAX;
     bench.hal.advance_ns(1_000_000);
     bench.hal.on_cpu(CPU1, || bench.core.housekeep());
-    let view = bench.core.view(asleep).unwrap();
+    let view = bench.core.view(shut_down).unwrap();
     assert!(!view.shutdown && !view.masked && view.effective.unwrap().cpu == CPU1, "{view}");
 }
 

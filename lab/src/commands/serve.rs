@@ -18,7 +18,7 @@ pub(super) fn nvme(args: &ServeNvmeArgs) -> Result<(), Failure> {
     let latency = Latency::of(latency(&args.latency)?);
     let config = Config {
         io_queues_max: args.queues,
-        hidden_coalescing: args.secret_coalescing.as_deref().map(secret_coalescing).transpose()?,
+        hidden_coalescing: args.hidden_coalescing.as_deref().map(hidden_coalescing).transpose()?,
         timing: Timing { slots: args.slots, read: latency, write: latency, ..Timing::default() },
         ..Config::default()
     };
@@ -84,8 +84,8 @@ fn storage(args: &ServeNvmeArgs) -> Result<(Arc<dyn Blocks>, u64), InputError> {
 }
 
 /// Reads `8,100us`: entries, and the time from the first one.
-fn secret_coalescing(text: &str) -> Result<HiddenCoalescing, InputError> {
-    let place = Place::option("--secret-coalescing");
+fn hidden_coalescing(text: &str) -> Result<HiddenCoalescing, InputError> {
+    let place = Place::option("--hidden-coalescing");
     let valid = "a number of entries and a time: 8,100us";
     let (entries, time) =
         text.split_once(',').ok_or_else(|| InputError::value(&place, "", text, "has no comma", valid))?;
@@ -99,12 +99,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secret_coalescing_is_entries_and_time() {
-        let read = |text| secret_coalescing(text).map_err(|error| error.to_string());
+    fn hidden_coalescing_is_entries_and_time() {
+        let read = |text| hidden_coalescing(text).map_err(|error| error.to_string());
         assert_eq!(read("8,100us"), Ok(HiddenCoalescing { entries: 8, time: Ps(100_000_000) }));
         for wrong in ["8", "8,100", "-1,1us", "8,0ns", "8,2h"] {
             let error = read(wrong).unwrap_err();
-            assert!(error.starts_with("--secret-coalescing: ") && error.contains("valid: "), "{error}");
+            assert!(error.starts_with("--hidden-coalescing: ") && error.contains("valid: "), "{error}");
         }
     }
 }

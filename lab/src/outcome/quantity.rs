@@ -78,7 +78,7 @@ pub(crate) const MSI_PATH: &[Quantity] = &[
     quantity("reaped_by_poll", "completions by polling", Percent, INTERRUPTS, |o| {
         percent(o.interrupts.reaped_by_poll, o.interrupts.completions())
     }),
-    quantity("reaped_by_check", "completions by the check", Percent, INTERRUPTS, |o| {
+    quantity("reaped_by_check", "completions by the look", Percent, INTERRUPTS, |o| {
         percent(o.interrupts.reaped_by_check, o.interrupts.completions())
     }),
     quantity("look_hits", "looks that saw one", Percent, INTERRUPTS, |o| {

@@ -43,7 +43,7 @@ constants! {
         complete_polled: Time 0.0 1e6 for Drives,
         /// [`Work::PollLook`]. Not zero: a poll that takes no time would never end.
         poll_look: Time 1.0 1e6 for Devices,
-        /// [`Work::CheckLook`].
+        /// [`Work::CompletionLook`].
         check_look: Time 0.0 1e6 for Drives,
         /// [`Work::RemoteCompletion`].
         remote_completion: Time 0.0 1e6 for Drives,
@@ -82,7 +82,7 @@ impl Cpu {
             work::SUBMIT_POLLED => &self.submit_polled,
             work::COMPLETE_POLLED => &self.complete_polled,
             Work::PollLook => &self.poll_look,
-            Work::CheckLook => &self.check_look,
+            Work::CompletionLook => &self.check_look,
             Work::RemoteCompletion => &self.remote_completion,
             Work::ContextSwitch => &self.context_switch,
             _ => return None,
@@ -148,7 +148,7 @@ constants! {
         vectors: Count 2.0 2048.0,
         /// Entries that make a message although no coalescing is declared; 0: the time alone counts.
         hidden_entries: Count 0.0 65536.0,
-        /// From the first of them to the message at the latest; 0: the drive does not coalesce in secret.
+        /// From the first of them to the message at the latest; 0: the drive does not coalesce without declaring it.
         hidden_time: Time 0.0 1e9,
         /// Logical block.
         block: Size 512.0 65536.0,

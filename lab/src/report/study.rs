@@ -7,8 +7,8 @@ use super::Row;
 pub(super) enum Study {
     /// Rows A to J: posted MSI, on drives and on an accelerator.
     Posted,
-    /// Rows K: the completion check.
-    Check,
+    /// Rows K: the completion look.
+    Look,
     /// Rows L: threaded interrupts with EOImode 1.
     Threaded,
     /// Rows M: several interrupts for one virtio-mmio device.
@@ -18,7 +18,7 @@ pub(super) enum Study {
 }
 
 impl Study {
-    pub(super) const ALL: [Self; 5] = [Self::Posted, Self::Check, Self::Threaded, Self::Network, Self::Moderation];
+    pub(super) const ALL: [Self; 5] = [Self::Posted, Self::Look, Self::Threaded, Self::Network, Self::Moderation];
 
     /// The rows of this study, in their order.
     pub(super) fn rows(self, rows: &[Row]) -> Vec<&Row> {
@@ -27,7 +27,7 @@ impl Study {
 
     fn of(id: &str) -> Self {
         match id.chars().next() {
-            Some('K') => Self::Check,
+            Some('K') => Self::Look,
             Some('L') => Self::Threaded,
             Some('M') => Self::Network,
             Some('N') => Self::Moderation,
@@ -38,7 +38,7 @@ impl Study {
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Posted => "Posted MSI",
-            Self::Check => "Completion check after batch submission",
+            Self::Look => "Completion look after batch submission",
             Self::Threaded => "Threaded interrupts without masking",
             Self::Network => "Several interrupts for one virtio-mmio device",
             Self::Moderation => "Adaptive moderation",
@@ -49,8 +49,8 @@ impl Study {
     pub(super) fn subject(self) -> &'static str {
         match self {
             Self::Posted => "What one notification for several MSIs gains where their path, or one CPU, is what limits",
-            Self::Check => {
-                "What one look at the completion queue after a batch gains on a drive that coalesces in secret"
+            Self::Look => {
+                "What one look at the completion queue after a batch gains on a drive that coalesces without declaring it"
             }
             Self::Threaded => "What a threaded handler gains when its line is deactivated late instead of masked",
             Self::Network => "What a device with fewer interrupts than queues receives, and what it loses",
@@ -66,9 +66,9 @@ impl Study {
                  and fio are a cost an I/O, and the accelerator's user answers each completion in its handler: on two \
                  set-ups that contradict each other (E2 and E5) no shared constant gives both."
             }
-            Self::Check => {
-                "The drive's secret is a time alone: a count of about 8 (K3, K4) and K1 cannot both be had from one \
-                 setting, and the hypervisor under the guest is not there."
+            Self::Look => {
+                "The drive's hidden coalescing has a time alone: a count of about 8 (K3, K4) and K1 cannot both be had \
+                 from one setting, and the hypervisor under the guest is not there."
             }
             Self::Threaded => {
                 "The scheduler's wake-up is one cost, memory and interconnect have no state, and each board has one \

@@ -97,7 +97,7 @@ impl Pc {
             builder = builder.notifications(config, serving);
         }
         if let Some(run) = timer {
-            builder = builder.tick(Tick { eoi: TickEoi::Last, unasked: true, run });
+            builder = builder.tick(Tick { eoi: TickEoi::Last, runs_unarmed: true, run });
         }
         builder = parts.iommus.iter().fold(builder, |builder, &regs| builder.unit(regs));
         let system = builder.build(|cpus| {

@@ -33,7 +33,7 @@ pub struct Tick<H: Hal> {
     /// When the interrupt is ended.
     pub eoi: TickEoi,
     /// Also run the tick when [`LOCAL_TIMER`] comes although no timer was armed: another source uses the vector too.
-    pub unasked: bool,
+    pub runs_unarmed: bool,
     /// The tick itself.
     pub run: TickHandler<H>,
 }
@@ -104,7 +104,7 @@ impl<H: Hal> Vectors<'_, H> {
     fn timer(&self) -> SystemHandler<H> {
         let (end, alarm) = (self.lapic.clone(), self.alarm.clone());
         let eoi = self.tick.as_ref().map_or(TickEoi::First, |tick| tick.eoi);
-        let unasked = self.tick.as_ref().is_some_and(|tick| tick.unasked);
+        let runs_unarmed = self.tick.as_ref().is_some_and(|tick| tick.runs_unarmed);
         let run = self.tick.as_ref().map(|tick| tick.run.clone());
         Arc::new(move |core: &IrqCore<H>| {
             if eoi == TickEoi::First {
@@ -113,7 +113,7 @@ impl<H: Hal> Vectors<'_, H> {
             let is_due = match alarm.expired(core) {
                 Expired::Kernel => true,
                 Expired::Core => false,
-                Expired::Unasked => unasked,
+                Expired::NotArmed => runs_unarmed,
             };
             if is_due {
                 run.iter().for_each(|run| run(&alarm));

@@ -66,7 +66,7 @@ fn without_deadlines_no_timer_is_touched() {
     let (hal, timers, alarm, core, line) = world();
     line.request("test", RequestFlags::default(), Arc::new(Call(|_| ()))).unwrap().keep();
     hal.interrupt(CPU0, || core.handle_vector(FIRST));
-    assert_eq!(expired(hal, &alarm, &core), Expired::Unasked);
+    assert_eq!(expired(hal, &alarm, &core), Expired::NotArmed);
     hal.interrupt(CPU0, || {
         alarm.look(&core);
         alarm.stop();
@@ -99,7 +99,7 @@ fn the_timer_is_armed_for_the_earlier_of_both() {
     assert_eq!(timers.take(), [Did::Arm(2_000)]);
     hal.advance_ns(2_000);
     assert_eq!(expired(hal, &alarm, &core), Expired::Kernel);
-    assert_eq!(expired(hal, &alarm, &core), Expired::Unasked, "once");
+    assert_eq!(expired(hal, &alarm, &core), Expired::NotArmed, "once");
 }
 
 #[test]

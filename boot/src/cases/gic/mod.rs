@@ -10,14 +10,14 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use drivers::virtio::discovery::{Line, from_device_tree};
 use spec::virtio::DeviceId;
-pub(super) use system::GicCase as System;
+pub(super) use system::GicFixture as Fixture;
 
 /// Runs `case` on the machine's GIC.
 ///
 /// # Errors
 /// The failure of the case, or an unknown case.
 pub(super) fn run(case: &str, options: &Options, platform: &'static Platform) -> Result<(), String> {
-    let system = Arc::new(System::new(platform, options)?);
+    let system = Arc::new(Fixture::new(platform, options)?);
     super::count("cpus", platform.cpus().into());
     super::count("exception_level", platform.exception_level.into());
     super::count("gic_version", platform.gic_version.into());
@@ -35,7 +35,7 @@ pub(super) fn run(case: &str, options: &Options, platform: &'static Platform) ->
 }
 
 /// Finds the machine's own virtio devices in its device tree.
-fn virtio(system: &System, case: &str, options: &Options) -> Result<(), String> {
+fn virtio(system: &Fixture, case: &str, options: &Options) -> Result<(), String> {
     let described = from_device_tree(system.platform.device_tree).map_err(|error| format!("{error}"))?;
     let connect = |line: &Line, cpu, handler| system.wire(line, cpu, handler);
     if case == "virtio-net" {

@@ -28,7 +28,7 @@ const FLIGHT_NS: u64 = 1_000_000;
 const IN_CPU: Registers = Registers::Cpu(metal::CpuRegisters);
 
 /// The parts of an Arm system that the cases use.
-pub(in crate::cases) struct GicCase {
+pub(in crate::cases) struct GicFixture {
     pub(super) arm: Arc<Arm<Bare>>,
     pub(in crate::cases) core: Arc<IrqCore<Bare>>,
     pub(in crate::cases) platform: &'static Platform,
@@ -96,7 +96,7 @@ fn start(arm: &Arc<Arm<Bare>>) -> Result<(), String> {
     kernel::start_cpus(move || others.start_cpu().unwrap_or_else(|why| panic!("CPU {}: {why}", Bare.cpu())))
 }
 
-impl GicCase {
+impl GicFixture {
     /// Brings the system up on all CPUs. Options: `eoimode` (0 or 1), `forced` (1: handlers are forced into threads).
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Wires: an SPI that software raises, the UART's receive interrupt, and the private interrupts.
 
-use super::System;
+use super::Fixture;
 use crate::arch;
 use crate::cases::{Options, count, expect, wait};
 use crate::kernel::Bare;
@@ -24,7 +24,7 @@ const PHYSICAL_TIMER: u32 = 30;
 const SOFTWARE: u32 = 4;
 /// The loop of the published benchmark: a thread sets an unused interrupt pending through the irqchip state, and waits
 /// until its forced-threaded handler completes it. Runs `rounds` times, all on one CPU.
-pub(super) fn raise(system: &System, options: &Options) -> Result<(), String> {
+pub(super) fn raise(system: &Fixture, options: &Options) -> Result<(), String> {
     let rounds = options.number("rounds", 1000)?;
     let handled = Arc::new(AtomicU64::new(0));
     let (counted, waiter) = (handled.clone(), Bare.current_thread());
@@ -48,7 +48,7 @@ pub(super) fn raise(system: &System, options: &Options) -> Result<(), String> {
 }
 
 /// At the end the line is neither active nor pending, and no interrupt was a stray.
-fn quiet(system: &System, irq: irq::Irq) -> Result<(), String> {
+fn quiet(system: &Fixture, irq: irq::Irq) -> Result<(), String> {
     for which in [IrqChipState::Active, IrqChipState::Pending] {
         let left = || system.core.irqchip_state(irq, which);
         wait("the end of the line", || !left().unwrap_or(true))?;
@@ -59,7 +59,7 @@ fn quiet(system: &System, irq: irq::Irq) -> Result<(), String> {
 
 /// The PL011's input, a forced-threaded line. Each byte raises the receive interrupt, a level that stays until the
 /// handler's thread reads the byte. The program that runs the image types `rounds` bytes.
-pub(super) fn serial(system: &System, options: &Options) -> Result<(), String> {
+pub(super) fn serial(system: &Fixture, options: &Options) -> Result<(), String> {
     let rounds = options.number("rounds", 200)?;
     let uart = arch::UART;
     let received = Arc::new(AtomicU64::new(0));
@@ -88,7 +88,7 @@ pub(super) fn serial(system: &System, options: &Options) -> Result<(), String> {
 }
 
 /// Private interrupts: the physical timer fires on each CPU, and each CPU sends an SGI to each.
-pub(super) fn private(system: &System, options: &Options) -> Result<(), String> {
+pub(super) fn private(system: &Fixture, options: &Options) -> Result<(), String> {
     let rounds = options.number("rounds", 10)?;
     let cpus = u64::from(system.platform.cpus());
     let (ticks, software) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));

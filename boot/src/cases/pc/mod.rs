@@ -9,8 +9,8 @@ use crate::arch::Platform;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
-use system::PcCase;
-pub(super) use system::PcCase as System;
+use system::PcFixture;
+pub(super) use system::PcFixture as Fixture;
 
 /// Runs `case`.
 ///
@@ -18,7 +18,7 @@ pub(super) use system::PcCase as System;
 /// The failure of the case, or an unknown case.
 pub(super) fn run(case: &str, options: &Options, platform: &'static Platform) -> Result<(), String> {
     let posting = options.number("posting", 0)?;
-    let system = Arc::new(PcCase::new(platform, posting != 0)?);
+    let system = Arc::new(PcFixture::new(platform, posting != 0)?);
     super::count("cpus", platform.cpus().into());
     super::count("remapping", system.unit().is_some().into());
     super::count("posting", posting);

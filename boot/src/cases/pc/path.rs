@@ -1,6 +1,6 @@
 //! Reads in a tight loop, with no other work, for counting instructions.
 
-use super::System;
+use super::Fixture;
 use crate::arch;
 use crate::cases::pci::Bus;
 use crate::cases::{Options, count, expect};
@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use drivers::message::MessageDomain;
 use drivers::nvme::{
-    BatchDone, Completed, CompletionCheck, Config, Controller, IoOp, IoRequest, QueueConfig, QueuePair,
+    BatchDone, Completed, CompletionLook, Config, Controller, IoOp, IoRequest, QueueConfig, QueuePair,
 };
 use drivers::pci::{MsixCapability, MsixTable};
 use hal::{CpuId, CpuSet, Dma, Hal};
@@ -46,8 +46,8 @@ impl BatchDone for Done {
 }
 
 /// `rounds` reads between two marks, at most `depth` in flight. A thread submits a read for every free slot with one
-/// call, and sleeps until an interrupt has completed some. `check=1`: with the completion check after each submission.
-pub(super) fn path(system: &Arc<System>, options: &Options) -> Result<(), String> {
+/// call, and sleeps until an interrupt has completed some. `check=1`: with the completion look after each submission.
+pub(super) fn path(system: &Arc<Fixture>, options: &Options) -> Result<(), String> {
     let (rounds, depth) = (options.number("rounds", 1000)?, options.number("depth", 1)?);
     if !(1..u64::from(ENTRIES)).contains(&depth) {
         return Err(format!("depth={depth}; a queue takes 1 to {}", ENTRIES - 1));
@@ -71,11 +71,7 @@ pub(super) fn path(system: &Arc<System>, options: &Options) -> Result<(), String
         .map_err(|error| error.to_string())?;
     let requested = system.core.request(line, String::from("nvme0q0"), RequestFlags::default(), pair.clone());
     requested.map_err(|error| error.to_string())?;
-    pair.set_completion_check(if options.number("check", 0)? == 1 {
-        CompletionCheck::On
-    } else {
-        CompletionCheck::Off
-    });
+    pair.set_completion_look(if options.number("check", 0)? == 1 { CompletionLook::On } else { CompletionLook::Off });
 
     let buffer = Bare.dma_alloc(depth as usize * READ_BYTES as usize, READ_BYTES as usize);
     let buffer = buffer.map_err(|error| format!("buffers: {error}"))?;

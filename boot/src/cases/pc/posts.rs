@@ -1,7 +1,7 @@
 //! The poster: a device whose threads post as fast as they can. Each thread writes a count to memory before each
 //! request.
 
-use super::System;
+use super::Fixture;
 use crate::arch::{self, Registers};
 use crate::cases::pci::Bus;
 use crate::cases::{Options, count, expect, wait};
@@ -59,7 +59,7 @@ struct Poster {
 /// deliver a request that was forgotten in a descriptor, so a loss shows only at the end of a round. Options:
 /// `raises`, `round` (raises of a round), `burst` (most raises of a thread before it lets others run), `seed` (each
 /// round adds one).
-pub(super) fn posts(system: &Arc<System>, options: &Options) -> Result<(), String> {
+pub(super) fn posts(system: &Arc<Fixture>, options: &Options) -> Result<(), String> {
     let (raises, round) = (options.number("raises", 100_000)?, options.number("round", 2_000)?.max(1));
     if system.platform.cpus() < 2 {
         return Err("one CPU: QEMU's CPUs are atomic towards other processes only where there are two".into());
@@ -97,7 +97,7 @@ pub(super) fn posts(system: &Arc<System>, options: &Options) -> Result<(), Strin
 
 impl Poster {
     /// Finds the device, and spreads its lines over the CPUs.
-    fn new(system: &Arc<System>) -> Result<Self, String> {
+    fn new(system: &Arc<Fixture>) -> Result<Self, String> {
         let bridge = system.platform.pcie.as_ref().ok_or("firmware tells of no PCIe configuration space")?;
         let mut bus = Bus::new(bridge);
         let function = bus.find(PCI_CLASS).ok_or("no poster on bus 0")?;

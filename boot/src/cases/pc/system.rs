@@ -24,7 +24,7 @@ const UNIT_BYTES: u32 = 0x1000;
 const LINES: u32 = 64;
 
 /// The parts of a PC that the cases use.
-pub(in crate::cases) struct PcCase {
+pub(in crate::cases) struct PcFixture {
     pub(in crate::cases) pc: Pc<Bare>,
     pub(in crate::cases) core: Arc<IrqCore<Bare>>,
     /// True if a device that can post must post.
@@ -63,7 +63,7 @@ impl From<PcError> for Failed {
     }
 }
 
-impl PcCase {
+impl PcFixture {
     /// Brings up everything, on all CPUs. With `wants_posting` devices post by themselves.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl PcCase {
         let ids = platform.apic_ids.iter().copied().map(ApicId).collect();
         let apics = Apics { regs: LAPIC, mode: ApicMode::XApic, ids, timer_hz: arch::timer_hz() };
         let wish = if platform.vtd.is_some() { Path::Remapped } else { Path::Plain };
-        let tick = Tick { eoi: TickEoi::First, unasked: true, run: Arc::new(|_| threads::tick()) };
+        let tick = Tick { eoi: TickEoi::First, runs_unarmed: true, run: Arc::new(|_| threads::tick()) };
         let builder = PcBuilder::new(Bare, apics, LINES).demand(wish).devices_post().tick(tick);
         let units = platform.vtd.map(|base| arch::window(base as usize, UNIT_BYTES));
         let builder = units.into_iter().fold(builder, PcBuilder::unit);

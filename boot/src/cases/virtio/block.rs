@@ -2,7 +2,7 @@
 
 use super::{Connect, Found, connect_all, interrupts, text};
 use crate::cases::reads::{Reads, Transfer, Written, carry, fill};
-use crate::cases::{Options, System, count, expect, settle, wait};
+use crate::cases::{Fixture, Options, count, expect, settle, wait};
 use crate::kernel::Bare;
 use alloc::format;
 use alloc::string::String;
@@ -48,7 +48,7 @@ fn submit(block: &Block<Bare>, queue: u16, op: BlockOp, transfer: Transfer) -> R
 /// # Errors
 /// The first failure.
 pub(in crate::cases) fn block(
-    system: &System,
+    system: &Fixture,
     found: &Found,
     connect: Connect<'_>,
     options: &Options,

@@ -4,7 +4,7 @@
 use super::{find, text};
 use crate::arch::Registers;
 use crate::cases::pci::Bus;
-use crate::cases::{Options, System};
+use crate::cases::{Fixture, Options};
 use crate::kernel::Bare;
 use alloc::format;
 use alloc::string::String;
@@ -18,7 +18,7 @@ use spec::virtio::{DeviceId, wired};
 
 /// The board's wires.
 struct Board<'a> {
-    system: &'a System,
+    system: &'a Fixture,
     requester: RequesterId,
     messages: Arc<MessageDomain<Bare, MsixTable<Registers>>>,
     /// The interrupt that vector 0 stands for.
@@ -27,7 +27,7 @@ struct Board<'a> {
 
 impl<'a> Board<'a> {
     /// Sets the board up for the device that the command line describes.
-    fn new(system: &'a System, device: &MmioDevice) -> Result<Self, String> {
+    fn new(system: &'a Fixture, device: &MmioDevice) -> Result<Self, String> {
         let bridge = system.platform.pcie.as_ref().ok_or("firmware tells of no PCIe configuration space")?;
         let mut bus = Bus::new(bridge);
         let function = bus.find(wired::PCI_CLASS).ok_or("no function with virtio registers on bus 0")?;
@@ -58,7 +58,7 @@ impl<'a> Board<'a> {
 ///
 /// # Errors
 /// What went wrong.
-pub(in crate::cases) fn described_block(system: &System, options: &Options) -> Result<(), String> {
+pub(in crate::cases) fn described_block(system: &Fixture, options: &Options) -> Result<(), String> {
     let described = from_command_line(&system.platform.command_line).map_err(text)?;
     let device = described.first().ok_or("the command line describes no virtio device")?;
     let board = Board::new(system, device)?;

@@ -10,7 +10,7 @@ pub(super) use board::described_block;
 #[cfg(target_arch = "aarch64")]
 pub(super) use net::net;
 
-use super::System;
+use super::Fixture;
 use crate::arch;
 use crate::kernel::Bare;
 use alloc::format;
@@ -52,7 +52,7 @@ pub(super) fn find(described: &[MmioDevice], kind: DeviceId) -> Result<Vec<Found
 /// Connects a device's handlers to its lines, vector v to the v-th line. The line of queue q goes to CPU q modulo
 /// CPUs.
 fn connect_all(
-    system: &System,
+    system: &Fixture,
     found: &Found,
     vectors: &VectorMap,
     handlers: Vec<Arc<dyn Action>>,
@@ -68,7 +68,7 @@ fn connect_all(
 }
 
 /// Interrupts of a line, summed over all CPUs.
-fn interrupts(system: &System, line: Irq) -> u64 {
+fn interrupts(system: &Fixture, line: Irq) -> u64 {
     (0..system.platform.cpus()).map(|cpu| system.core.count(line, CpuId(cpu))).sum()
 }
 

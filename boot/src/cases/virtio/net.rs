@@ -1,7 +1,7 @@
 //! Two network devices on one hub. Each sends frames to the other, and the receiver checks every byte.
 
 use super::{Connect, Found, connect_all, interrupts, text};
-use crate::cases::{Options, System, count, expect, settle, wait};
+use crate::cases::{Fixture, Options, count, expect, settle, wait};
 use crate::kernel::Bare;
 use alloc::boxed::Box;
 use alloc::format;
@@ -94,7 +94,7 @@ struct Card {
 }
 
 impl Card {
-    fn open(system: &System, found: &Found, connect: Connect<'_>) -> Result<Self, String> {
+    fn open(system: &Fixture, found: &Found, connect: Connect<'_>) -> Result<Self, String> {
         let ear = Arc::new(Ear::default());
         let net = Net::open(Bare, found.transport.clone(), &NetConfig::default(), ear.clone()).map_err(text)?;
         let lines = connect_all(system, found, net.vectors(), net.handlers(), connect)?;
@@ -159,7 +159,7 @@ fn exchange(from: &Card, to: &Card, numbers: core::ops::Range<u64>, window: u64,
 /// # Errors
 /// The first failure.
 pub(in crate::cases) fn net(
-    system: &System,
+    system: &Fixture,
     found: &[Found],
     connect: Connect<'_>,
     options: &Options,

@@ -161,12 +161,12 @@ fn a_trigger_is_read_back() {
     assert_eq!(spi.set_type(&level, Trigger::EdgeRising), Ok(None));
     assert_eq!(log.take(), ["rd c08", "wd c08 8000000", "rd c08"]);
     assert!(spi.set_type(&level, Trigger::LevelHigh).is_err(), "it stays an edge");
-    assert!(matches!(spi.set_type(&level, Trigger::EdgeFalling), Err(IrqError::Delivery(_))));
+    assert!(matches!(spi.set_type(&level, Trigger::EdgeFalling), Err(IrqError::Undeliverable(_))));
     assert!(matches!(spi.nmi_setup(&level), Err(IrqError::NotSupported(_))));
     let levels = line(domain.clone(), 2, Target::on(CpuId(0)));
     let (sgi, level) = chip(&levels);
-    assert!(matches!(sgi.set_type(&level, Trigger::LevelHigh), Err(IrqError::Delivery(_))));
-    assert!(matches!(sgi.set_affinity(&level, Target::on(CpuId(0))), Err(IrqError::Delivery(_))));
+    assert!(matches!(sgi.set_type(&level, Trigger::LevelHigh), Err(IrqError::Undeliverable(_))));
+    assert!(matches!(sgi.set_affinity(&level, Target::on(CpuId(0))), Err(IrqError::Undeliverable(_))));
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn an_intid_is_given_once_and_only_if_it_is_one() {
     domain.release(level.hwirq);
     assert!(domain.allocate(&request(63)).is_ok());
     let nmi = AllocRequest { delivery: irq::DeliveryKind::Nmi, ..request(62) };
-    assert!(matches!(domain.allocate(&nmi).map(|_| ()), Err(IrqError::Delivery(_))));
+    assert!(matches!(domain.allocate(&nmi).map(|_| ()), Err(IrqError::Undeliverable(_))));
 }
 
 #[test]

@@ -255,7 +255,7 @@ proptest! {
     #[test]
     fn every_command_completes_exactly_once(entries in 2_u16..9, check in any::<bool>(), steps in steps()) {
         let rig = Rig::new(entries, 4096);
-        rig.pair.set_completion_check(if check { CompletionCheck::On } else { CompletionCheck::Off });
+        rig.pair.set_completion_look(if check { CompletionLook::On } else { CompletionLook::Off });
         let mut device = Device::new(entries);
         let (mut next, mut open) = (0_u64, BTreeSet::new());
         let drain = (0..20).flat_map(|_| [Step::Fetch, Step::Complete(0), Step::Interrupt]);
@@ -290,37 +290,37 @@ proptest! {
         let (sent, ended) = (snapshot.submission, snapshot.completion);
         prop_assert_eq!(sent.looks, if check { sent.doorbells } else { 0 });
         // One thread: who sees an entry gets it.
-        prop_assert_eq!((sent.look_hits, snapshot.check_lock_failures()), (ended.checks, 0));
-        prop_assert!(ended.check_entries >= ended.checks);
+        prop_assert_eq!((sent.look_hits, snapshot.look_lock_failures()), (ended.look_reaps, 0));
+        prop_assert!(ended.look_entries >= ended.look_reaps);
     }
 }
 
 #[test]
 fn sides_do_not_disturb_each_other() {
-    several_threads(CompletionCheck::Off);
+    several_threads(CompletionLook::Off);
 }
 
 /// The submitters reap too, by the try-lock.
 #[test]
 fn submitters_that_reap_disturb_nobody() {
-    let snapshot = several_threads(CompletionCheck::On);
+    let snapshot = several_threads(CompletionLook::On);
     assert_eq!(snapshot.submission.looks, snapshot.submission.doorbells);
-    let taken = snapshot.submission.look_hits - snapshot.check_lock_failures();
-    assert_eq!(taken, snapshot.completion.checks);
+    let taken = snapshot.submission.look_hits - snapshot.look_lock_failures();
+    assert_eq!(taken, snapshot.completion.look_reaps);
 }
 
-/// Two CPUs submit to one queue: that is what the check is for, and nobody has to say so.
+/// Two CPUs submit to one queue: that is what the look is for, and nobody has to say so.
 #[test]
 fn a_shared_queue_is_checked_by_itself() {
-    assert!(several_threads(CompletionCheck::Auto).submission.looks > 0);
+    assert!(several_threads(CompletionLook::Auto).submission.looks > 0);
 }
 
 /// Two threads submit, two reap, a fifth is the device: each tag comes back once.
-fn several_threads(check: CompletionCheck) -> QueueSnapshot {
+fn several_threads(check: CompletionLook) -> QueueSnapshot {
     const EACH: u64 = 2_000;
     let hal = HostHal::monotonic(4);
     let rig = Rig::on(hal, 8, 4096);
-    rig.pair.set_completion_check(check);
+    rig.pair.set_completion_look(check);
     let tally = Mutex::new((BTreeSet::new(), Device::new(8)));
     let finished = || tally.lock().unwrap().0.len() as u64 == 2 * EACH;
     std::thread::scope(|scope| {

@@ -14,7 +14,7 @@ use crate::scenario::draft::{Asked, Draft, Resolved};
 use crate::scenario::files::Files;
 use crate::scenario::key::{self, Key, Value};
 use crate::setting::Setting;
-use drivers::nvme::{CompletionCheck, ReapBound};
+use drivers::nvme::{CompletionLook, ReapBound};
 use drives::DriveSettings;
 
 /// Drives, and jobs that keep them busy.
@@ -25,7 +25,7 @@ pub struct Storage {
     /// One entry a thread: `numjobs` is expanded.
     pub jobs: Vec<JobPlan>,
     /// When the driver looks at the completion queue after a batch of submissions.
-    pub check_queue: CompletionCheck,
+    pub check_queue: CompletionLook,
     /// The limit on the work of one interrupt of a queue.
     pub reap_bound: ReapBound,
     /// True to compare every read with the drive's expected content, and every write with the data sent.
@@ -39,7 +39,7 @@ pub struct Storage {
 const BLANK: Storage = Storage {
     drives: Vec::new(),
     jobs: Vec::new(),
-    check_queue: CompletionCheck::Auto,
+    check_queue: CompletionLook::Auto,
     reap_bound: ReapBound::Ring,
     verify_data: false,
     rogue_msi_ns: None,
@@ -55,7 +55,7 @@ const KEYS: &[Key<Storage>] = &[
             words: &["auto", "off", "on"],
             wrong: "is no policy",
             set: |storage, word| {
-                storage.check_queue = [CompletionCheck::Auto, CompletionCheck::Off, CompletionCheck::On][word];
+                storage.check_queue = [CompletionLook::Auto, CompletionLook::Off, CompletionLook::On][word];
             },
         },
     },

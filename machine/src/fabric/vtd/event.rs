@@ -1,7 +1,7 @@
 //! The two events that the unit itself signals, by plain messages that are never remapped (VT-d, "Remapping Hardware
 //! Event Interrupt Programming").
 
-use super::request::Delivery;
+use super::request::LapicMessage;
 use spec::vtd::registers::EventControl;
 
 /// Control, data and address registers of one event.
@@ -18,9 +18,9 @@ impl EventRegisters {
     }
 
     /// The event happens. Returns the message to send; while masked the event stays pending.
-    pub(super) fn raise(&mut self) -> Option<Delivery> {
+    pub(super) fn raise(&mut self) -> Option<LapicMessage> {
         self.control.set_pending(self.control.masked());
-        (!self.control.masked()).then(|| Delivery::plain(self.address, self.data))
+        (!self.control.masked()).then(|| LapicMessage::plain(self.address, self.data))
     }
 
     /// Software has handled every cause.
@@ -39,7 +39,7 @@ impl EventRegisters {
     }
 
     /// Writes 32-bit register `part`. Unmasking sends a pending event.
-    pub(super) fn write(&mut self, part: u32, value: u32) -> Option<Delivery> {
+    pub(super) fn write(&mut self, part: u32, value: u32) -> Option<LapicMessage> {
         match part {
             0 => {
                 self.control.set_masked(EventControl::from_bits(value).masked());

@@ -33,7 +33,7 @@ pub(super) struct Mode {
 
 /// An interrupt for LAPICs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Delivery {
+pub(super) struct LapicMessage {
     pub(super) destination: u32,
     pub(super) vector: u8,
     pub(super) level: bool,
@@ -41,7 +41,7 @@ pub(super) struct Delivery {
     pub(super) mode: DeliveryMode,
 }
 
-impl Delivery {
+impl LapicMessage {
     /// A plain message. The upper address bits hold a wide destination in a unit's own events, and are 0 elsewhere.
     pub(super) fn plain(address: u64, data: u32) -> Self {
         let (address, data) = (PlainAddress::from_bits(address), PlainData::from_bits(data));
@@ -92,9 +92,9 @@ pub(super) struct Post {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Route {
     /// The message is delivered unchanged.
-    Plain(Delivery),
+    Plain(LapicMessage),
     /// The message is delivered as the entry of this index says.
-    Remapped(Delivery, u16),
+    Remapped(LapicMessage, u16),
     /// The request is posted to a descriptor.
     Posted(Post),
 }
@@ -130,7 +130,7 @@ pub(super) fn route(
     mode: Mode,
     entry: impl FnOnce(u16) -> Result<Entry, ()>,
 ) -> Result<Route, Refusal> {
-    let plain = || Ok(Route::Plain(Delivery::plain(request.address.into(), request.data)));
+    let plain = || Ok(Route::Plain(LapicMessage::plain(request.address.into(), request.data)));
     if !mode.remapping {
         return plain();
     }
@@ -222,10 +222,10 @@ fn source_allowed(entry: Common, requester: u16) -> bool {
     }
 }
 
-fn remapped(bits: u128, mode: Mode) -> Delivery {
+fn remapped(bits: u128, mode: Mode) -> LapicMessage {
     let entry = Remapped::from_bits(bits);
     let destination = if mode.extended { entry.destination() } else { entry.destination() >> 8 };
-    Delivery {
+    LapicMessage {
         destination,
         vector: entry.vector(),
         level: entry.level(),

@@ -1,6 +1,6 @@
 //! The server of a unit: one request at a time.
 
-use super::request::{self, Delivery, Entry, Mode, Post, Refusal, Request, Route};
+use super::request::{self, Entry, LapicMessage, Mode, Post, Refusal, Request, Route};
 use super::{VtdUnit, code};
 use crate::model::ModelId;
 use crate::observe::{self, Fact};
@@ -31,7 +31,7 @@ pub(super) struct Service {
 
 #[derive(Clone, Copy)]
 enum Work {
-    Deliver(Delivery),
+    Deliver(LapicMessage),
     Post(Post),
     Refuse(Refusal),
 }
@@ -76,12 +76,12 @@ impl VtdUnit {
         self.totals.queue += now - pending.arrived;
         let requester = pending.request.requester;
         let (work, code, end) = match self.look_up(world, pending.request) {
-            Ok(Route::Plain(delivery @ Delivery { destination, vector, .. })) => {
+            Ok(Route::Plain(delivery @ LapicMessage { destination, vector, .. })) => {
                 self.totals.plain += 1;
                 world.tell(|| Fact::Plain { requester, destination, vector });
                 (Work::Deliver(delivery), code::REMAPPED, now)
             }
-            Ok(Route::Remapped(delivery @ Delivery { destination, vector, .. }, index)) => {
+            Ok(Route::Remapped(delivery @ LapicMessage { destination, vector, .. }, index)) => {
                 self.totals.remapped += 1;
                 world.tell(|| Fact::Remapped { requester, index, destination, vector });
                 (Work::Deliver(delivery), code::REMAPPED, now + world.jitter(self.config.remap_time))
@@ -183,7 +183,7 @@ impl VtdUnit {
     }
 
     /// Sends a message that does not hold the server: a notification, or one of the unit's events.
-    pub(super) fn send(&mut self, world: &mut World<'_>, delivery: Delivery) {
+    pub(super) fn send(&mut self, world: &mut World<'_>, delivery: LapicMessage) {
         let slot = self.dispatch.take(world);
         self.totals.dispatch += slot.delivered - slot.taken;
         self.last_delivery = self.last_delivery.max(slot.delivered);
@@ -194,7 +194,7 @@ impl VtdUnit {
     /// one bit for each of the cluster's 16 CPUs in 15:0 (SDM vol. 3, "Deriving Logical x2APIC ID"). Lowest priority
     /// selects the first.
     pub(super) fn deliver(&mut self, world: &mut World<'_>, packed: u64) {
-        let delivery = Delivery::unpack(packed);
+        let delivery = LapicMessage::unpack(packed);
         let arbitrated = delivery.mode == DeliveryMode::LOWEST_PRIORITY;
         if delivery.mode != DeliveryMode::FIXED && !arbitrated {
             let text = format!("{delivery:x?}");
@@ -233,7 +233,7 @@ impl VtdUnit {
     }
 
     /// Sets PIR\[vector\]; if ON is 0 and (the entry is urgent or SN is 0), sets ON and notifies NDST with NV.
-    fn update(&self, world: &mut World<'_>, requester: u16, post: Post) -> Result<Option<Delivery>, FaultReason> {
+    fn update(&self, world: &mut World<'_>, requester: u16, post: Post) -> Result<Option<LapicMessage>, FaultReason> {
         let at = |word: usize| post.descriptor + word as u64 * 8;
         let access = |_| FaultReason::DESCRIPTOR_ACCESS;
         let control = Control::from_bits(world.read64(at(CONTROL_WORD)).map_err(access)?);
@@ -261,7 +261,7 @@ impl VtdUnit {
         world.write64(at(CONTROL_WORD), with_on).map_err(access)?;
         let destination = if extended { control.destination() } else { control.destination() >> 8 };
         let (vector, mode) = (control.notification_vector(), DeliveryMode::FIXED);
-        Ok(Some(Delivery { destination, vector, level: false, logical: false, mode }))
+        Ok(Some(LapicMessage { destination, vector, level: false, logical: false, mode }))
     }
 
     /// A refused request leaves the unit.
@@ -307,7 +307,7 @@ impl VtdUnit {
     }
 }
 
-fn arrive(world: &mut World<'_>, apic_id: u32, delivery: Delivery) {
+fn arrive(world: &mut World<'_>, apic_id: u32, delivery: LapicMessage) {
     if !world.interrupt(apic_id, delivery.vector, delivery.level) {
         world.fault("interrupt that no LAPIC took", apic_id.into(), format!("vector {:#x}", delivery.vector));
     }

@@ -44,7 +44,7 @@ struct Queue {
     cpus: CpuSet,
 }
 
-/// Counts the checks of completion queues after submissions, and the checks that saw an entry.
+/// Counts the looks at completion queues after submissions, and the looks that saw an entry.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Looks {
     pub(crate) looks: u64,
@@ -128,7 +128,7 @@ impl StorageHost {
         Ok(())
     }
 
-    /// The completion counters of all queues together, and the checks after submissions.
+    /// The completion counters of all queues together, and the looks after submissions.
     pub(crate) fn completion_counters(&self) -> (CompletionCounters, Looks) {
         let mut sum = CompletionCounters::default();
         let mut looks = Looks::default();
@@ -137,8 +137,8 @@ impl StorageHost {
             let counters = queue.completion;
             looks.looks += queue.submission.looks;
             looks.hits += queue.submission.look_hits;
-            sum.checks += counters.checks;
-            sum.check_entries += counters.check_entries;
+            sum.look_reaps += counters.look_reaps;
+            sum.look_entries += counters.look_entries;
             sum.overtaken_interrupts += counters.overtaken_interrupts;
             sum.completed += counters.completed;
             sum.remote += counters.remote;
@@ -199,7 +199,7 @@ fn drive(
             transfer_bytes_max,
         };
         let pair = controller.create_queue_pair(config, sorter.clone()).map_err(failed)?;
-        pair.set_completion_check(parts.storage.check_queue);
+        pair.set_completion_look(parts.storage.check_queue);
         pair.set_reap_bound(parts.storage.reap_bound);
         if !polled {
             let request = AllocRequest {

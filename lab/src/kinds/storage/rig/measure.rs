@@ -100,13 +100,13 @@ impl Measured<'_> {
             handlers: self.grown(|at| at.queues.interrupts),
             empty_handlers: self.grown(|at| at.queues.empty_interrupts),
             reaped_by_interrupt: self.grown(|at| at.queues.interrupt_entries),
-            reaped_by_poll: self.grown(|at| at.queues.entries - at.queues.interrupt_entries - at.queues.check_entries),
-            reaped_by_check: self.grown(|at| at.queues.check_entries),
+            reaped_by_poll: self.grown(|at| at.queues.entries - at.queues.interrupt_entries - at.queues.look_entries),
+            reaped_by_check: self.grown(|at| at.queues.look_entries),
             overtaken_handlers: self.grown(|at| at.queues.overtaken_interrupts),
             looks: self.grown(|at| at.looks.looks),
             look_hits: self.grown(|at| at.looks.hits),
             // A snapshot may fall between a hit and its attempt at the lock.
-            look_lock_failures: self.grown(|at| at.looks.hits).saturating_sub(self.grown(|at| at.queues.checks)),
+            look_lock_failures: self.grown(|at| at.looks.hits).saturating_sub(self.grown(|at| at.queues.look_reaps)),
             remote_completions: self.grown(|at| at.queues.remote),
             local_completions: self.grown(|at| at.queues.local()),
             // The machine reports this value.

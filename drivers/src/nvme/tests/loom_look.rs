@@ -1,7 +1,7 @@
 //! A submission's check against the interrupt of the same queue, in every order with up to three preemptions: no
 //! completion is lost, none is taken twice.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p campanile-drivers --lib loom_check`
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p campanile-drivers --lib loom_look`
 //!
 //! The queue pair is the driver's own, over words that Loom watches: `submit` with its look, its attempt at the lock and
 //! its reap, and the interrupt handler. Round it stands a device that writes each entry's phase last and then requests
@@ -11,7 +11,7 @@
 mod loom_word;
 
 use super::{BLOCKS, Parts, entry, read};
-use crate::nvme::{BatchDone, Completed, CompletionCheck, Namespace, QueuePair};
+use crate::nvme::{BatchDone, Completed, CompletionLook, Namespace, QueuePair};
 use hal::{CpuId, DeviceAddress, Dma, DmaError, Hal, IrqState, Regs, Word, Work};
 use irq::{Action, Irq};
 use loom::sync::Arc;
@@ -147,7 +147,7 @@ impl World {
         for tag in 0..POSTED as u64 {
             assert_eq!(pair.submit(&[read(tag, 0, 0x1000, 4096)]).accepted, 1);
         }
-        pair.set_completion_check(CompletionCheck::On);
+        pair.set_completion_look(CompletionLook::On);
         Arc::new(Self { pair, told, requested: AtomicU64::new(0) })
     }
 

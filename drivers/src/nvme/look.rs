@@ -11,7 +11,7 @@ use hal::{CpuId, Hal, Word, Work};
 /// When a queue pair looks for completions after a batch of submissions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u64)]
-pub enum CompletionCheck {
+pub enum CompletionLook {
     /// Looks while several CPUs submit here, or while the device appears to hold interrupts back without being told
     /// to. Never looks on a polled queue, whose user looks anyway.
     #[default]
@@ -22,7 +22,7 @@ pub enum CompletionCheck {
     On = 2,
 }
 
-impl CompletionCheck {
+impl CompletionLook {
     fn from_word(word: u64) -> Self {
         match word {
             1 => Self::Off,
@@ -32,24 +32,24 @@ impl CompletionCheck {
     }
 }
 
-/// State of the check that both sides of a queue pair share.
-pub(super) struct CheckState<W> {
+/// State of the look that both sides of a queue pair share.
+pub(super) struct LookState<W> {
     policy: W,
     /// 1 while the driver believes that the device holds interrupts back. The completion side sets it, the submission
     /// side clears it.
     coalesces: W,
 }
 
-impl<W: Word> CheckState<W> {
+impl<W: Word> LookState<W> {
     pub(super) fn new() -> Self {
-        Self { policy: W::new(CompletionCheck::Auto as u64), coalesces: W::new(0) }
+        Self { policy: W::new(CompletionLook::Auto as u64), coalesces: W::new(0) }
     }
 
-    pub(super) fn policy(&self) -> CompletionCheck {
-        CompletionCheck::from_word(self.policy.get())
+    pub(super) fn policy(&self) -> CompletionLook {
+        CompletionLook::from_word(self.policy.get())
     }
 
-    pub(super) fn set_policy(&self, policy: CompletionCheck) {
+    pub(super) fn set_policy(&self, policy: CompletionLook) {
         self.policy.set(policy as u64);
     }
 
@@ -147,19 +147,19 @@ impl Observer {
 }
 
 impl<H: Hal> QueuePair<H> {
-    /// Switches the check after submissions. It takes effect with the next batch.
-    pub fn set_completion_check(&self, policy: CompletionCheck) {
-        self.check.set_policy(policy);
+    /// Switches the look after submissions. It takes effect with the next batch.
+    pub fn set_completion_look(&self, policy: CompletionLook) {
+        self.look.set_policy(policy);
     }
 
-    /// The policy that [`QueuePair::set_completion_check`] set last.
-    pub fn completion_check(&self) -> CompletionCheck {
-        self.check.policy()
+    /// The policy that [`QueuePair::set_completion_look`] set last.
+    pub fn completion_look(&self) -> CompletionLook {
+        self.look.policy()
     }
 
     /// Whether the device was seen to hold interrupts back although coalescing is off.
     pub fn seen_to_coalesce(&self) -> bool {
-        self.check.coalesces()
+        self.look.coalesces()
     }
 
     /// Tries once for the completion side and reaps its entries. If another CPU holds the completion side, it is
@@ -168,7 +168,7 @@ impl<H: Hal> QueuePair<H> {
     pub(super) fn reap_after_submission(&self) {
         let Some(mut side) = self.completion.try_lock() else { return };
         let taken = self.reap(&mut side, usize::MAX);
-        side.counters.count_check(taken);
+        side.counters.count_look_reap(taken);
         side.taken_early |= taken > 0;
         self.tuning.found(taken, side.counters.completed, false);
     }
@@ -176,23 +176,23 @@ impl<H: Hal> QueuePair<H> {
     /// True if a reap must follow the batch that `cpu` has just submitted: first the policy decides, then the look.
     ///
     /// Runs under the submission lock, so its counters are plain words.
-    pub(super) fn look_after_submission(&self, side: &mut super::queue::CheckSide, cpu: CpuId) -> bool {
+    pub(super) fn look_after_submission(&self, side: &mut super::queue::LookSide, cpu: CpuId) -> bool {
         let shared = side.sharing.note(cpu);
-        let coalesces = self.check.coalesces();
-        let wanted = match self.check.policy() {
-            CompletionCheck::Auto => self.vector().is_some() && (shared || coalesces),
-            CompletionCheck::Off => false,
-            CompletionCheck::On => true,
+        let coalesces = self.look.coalesces();
+        let wanted = match self.look.policy() {
+            CompletionLook::Auto => self.vector().is_some() && (shared || coalesces),
+            CompletionLook::Off => false,
+            CompletionLook::On => true,
         };
         if !wanted {
             return false;
         }
-        self.hal.work(Work::CheckLook, 1);
+        self.hal.work(Work::CompletionLook, 1);
         let hit = self.completion_pending();
         side.looks += 1;
         side.hits += u64::from(hit);
         if coalesces && !side.pays.note(hit) {
-            self.check.set_coalesces(false);
+            self.look.set_coalesces(false);
         }
         hit
     }

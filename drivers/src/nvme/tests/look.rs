@@ -6,13 +6,13 @@ use irq::{Action, Irq, IrqReturn};
 
 fn counts(rig: &Rig) -> (u64, u64, u64, u64) {
     let now = rig.pair.snapshot();
-    (now.submission.looks, now.submission.look_hits, now.completion.checks, now.completion.check_entries)
+    (now.submission.looks, now.submission.look_hits, now.completion.look_reaps, now.completion.look_entries)
 }
 
 #[test]
 fn a_batch_is_followed_by_what_came_meanwhile() {
     let rig = Rig::new(8, 4096);
-    rig.pair.set_completion_check(CompletionCheck::On);
+    rig.pair.set_completion_look(CompletionLook::On);
     assert_eq!(rig.submit_reads(70, 2).accepted, 2);
     assert_eq!(rig.log.take(), [Event::Doorbell(SQ_DOORBELL, 2)]);
     rig.post(0, [0, entry(2, 1, 1, 0)]);
@@ -32,7 +32,7 @@ fn a_batch_is_followed_by_what_came_meanwhile() {
 #[test]
 fn nothing_accepted_is_nothing_to_look_after() {
     let rig = Rig::new(2, 4096);
-    rig.pair.set_completion_check(CompletionCheck::On);
+    rig.pair.set_completion_look(CompletionLook::On);
     assert_eq!(rig.submit_reads(70, 2).accepted, 1);
     rig.post(0, [0, entry(1, 0, 1, 0)]);
     assert_eq!(rig.submit_reads(80, 1).refused, Some(Refusal::Full));
@@ -44,9 +44,9 @@ fn nothing_accepted_is_nothing_to_look_after() {
 fn a_queue_of_one_cpu_is_left_alone_unless_told() {
     let rig = Rig::new(8, 4096);
     rig.post(0, [0, entry(0, 7, 1, 0)]);
-    for (policy, looks) in [(CompletionCheck::Auto, 0), (CompletionCheck::Off, 0), (CompletionCheck::On, 1)] {
-        rig.pair.set_completion_check(policy);
-        assert_eq!(rig.pair.completion_check(), policy);
+    for (policy, looks) in [(CompletionLook::Auto, 0), (CompletionLook::Off, 0), (CompletionLook::On, 1)] {
+        rig.pair.set_completion_look(policy);
+        assert_eq!(rig.pair.completion_look(), policy);
         assert_eq!(rig.submit_reads(1, 1).accepted, 1);
         assert_eq!(rig.pair.snapshot().submission.looks, looks, "{policy:?}");
     }
@@ -63,7 +63,7 @@ fn a_second_cpu_makes_it_a_shared_queue() {
     rig.post(1, [0, entry(2, 0, 1, 0)]);
     assert_eq!(rig.submit_reads(3, 1).accepted, 1);
     let counters = rig.pair.snapshot().completion;
-    assert_eq!((counters.check_entries, counters.remote, counters.local()), (2, 1, 1));
+    assert_eq!((counters.look_entries, counters.remote, counters.local()), (2, 1, 1));
 }
 
 /// What the submitter of [`Again`] finds out inside its completion.
@@ -100,7 +100,7 @@ fn a_submission_inside_a_completion_inside_a_submission() {
     assert!(again.1.set(Arc::downgrade(&pair)).is_ok());
     pair.restart();
     pair.open();
-    pair.set_completion_check(CompletionCheck::On);
+    pair.set_completion_look(CompletionLook::On);
     assert_eq!(pair.submit(&[read(1, 0, 0x10_0000, 4096), read(2, 0, 0x10_0000, 4096)]).accepted, 2);
     let queue = hal.dma_at(pair.cq_address()).unwrap();
     queue.words()[1].set(entry(2, 0, 1, 0));
@@ -108,21 +108,21 @@ fn a_submission_inside_a_completion_inside_a_submission() {
     assert_eq!(again.0.lock().unwrap().take(), Some(Submitted { accepted: 1, refused: None }));
     let now = pair.snapshot();
     assert_eq!((now.submission.looks, now.submission.look_hits, now.completion.completed), (3, 2, 1));
-    assert_eq!((now.check_lock_failures(), pair.completion_pending()), (1, true));
+    assert_eq!((now.look_lock_failures(), pair.completion_pending()), (1, true));
     assert!(hal.interrupts_on());
 }
 
 #[test]
 fn another_that_reaps_is_not_waited_for() {
     let rig = Rig::on(HostHal::manual(2), 8, 4096);
-    rig.pair.set_completion_check(CompletionCheck::On);
+    rig.pair.set_completion_look(CompletionLook::On);
     assert_eq!(rig.submit_reads(1, 1).accepted, 1);
     rig.post(0, [0, entry(1, 0, 1, 0)]);
     let reaping = rig.pair.completion.lock();
     rig.hal.on_cpu(CpuId(1), || assert_eq!(rig.submit_reads(2, 1).accepted, 1));
     drop(reaping);
     assert_eq!(counts(&rig), (2, 1, 0, 0));
-    assert_eq!(rig.pair.snapshot().check_lock_failures(), 1);
+    assert_eq!(rig.pair.snapshot().look_lock_failures(), 1);
     assert!(rig.pair.completion_pending(), "its interrupt will take it");
     assert_eq!(rig.pair.handle(Irq(9)), IrqReturn::Handled);
 }
@@ -144,7 +144,7 @@ fn interrupts(rig: &Rig, times: usize, count: usize, interval_ns: u64) {
 }
 
 #[test]
-fn a_device_that_coalesces_in_secret_is_found_out_and_forgiven() {
+fn a_device_that_coalesces_undeclared_is_found_out_and_forgiven() {
     let rig = Rig::new(16, 4096);
     interrupts(&rig, 32, 8, 74_000);
     assert!(rig.pair.seen_to_coalesce());
