@@ -1,7 +1,12 @@
 //! The published rows: values measured elsewhere, the scenario that reproduces each, and whether it may calibrate.
 
+mod formula;
+
+pub use formula::Formula;
+
 use crate::input::{InputError, Place, Problem};
 use crate::setting::Setting;
+use std::collections::BTreeSet;
 
 /// One row of `scenarios/published.csv`.
 #[derive(Clone, PartialEq, Debug)]
@@ -18,14 +23,16 @@ pub struct Row {
     pub against: Option<String>,
     /// The quantity, named as in the kind of its scenario. A change has `_change` or `_gain` behind the name.
     pub quantity: String,
-    /// The published value; none for a prediction.
+    /// The published value; none where it is withheld.
     pub published: Option<f64>,
     /// Its unit.
     pub unit: String,
     /// Its permitted use.
     pub usage: Usage,
-    /// The carried scenarios that reproduce it. If there are several, the worst counts.
+    /// The carried scenarios that reproduce it. If there are several, the worst counts. None of a derived row.
     pub scenarios: Vec<String>,
+    /// How it follows from other rows; of a derived row alone.
+    pub formula: Option<Formula>,
     /// Where it was published.
     pub source: String,
 }
@@ -52,8 +59,12 @@ pub enum Usage {
     Fit,
     /// Comparison with the program's result.
     Report,
+    /// Comparison, though a constant was set with sight of this value: no prediction.
+    Informed,
     /// No use: its value is not known here.
     Predict,
+    /// Computed from other rows. A published value, if there is one, is compared.
+    Derive,
 }
 
 /// The file in the project.
@@ -81,19 +92,54 @@ pub fn select(ids: &[String]) -> Result<Vec<Row>, InputError> {
     Ok(rows.into_iter().filter(|row| ids.is_empty() || ids.contains(&row.id)).collect())
 }
 
+/// `rows` and those that their formulas need, in the file's order.
+///
+/// # Errors
+/// As [`rows`].
+pub fn with_sources(selected: &[Row]) -> Result<Vec<Row>, InputError> {
+    let all = rows()?;
+    let mut needed: BTreeSet<&str> = selected.iter().map(|row| row.id.as_str()).collect();
+    // A formula names derived rows only above its own, so one pass from below finds every source.
+    for row in all.iter().rev().filter(|row| row.formula.is_some()) {
+        if needed.contains(row.id.as_str()) {
+            needed.extend(row.formula.iter().flat_map(Formula::rows));
+        }
+    }
+    Ok(all.iter().filter(|row| needed.contains(row.id.as_str())).cloned().collect())
+}
+
 fn parse(text: &str) -> Result<Vec<Row>, InputError> {
     let mut lines = text.lines().enumerate();
     match lines.next() {
         Some((_, HEADER)) => {}
         _ => return Err(InputError::new(&Place::line(FILE, 1), "", Problem::Missing { valid: HEADER.into() })),
     }
-    lines.filter(|(_, line)| !line.trim().is_empty()).map(|(index, line)| row(index as u32 + 1, line)).collect()
+    let lines = lines.filter(|(_, line)| !line.trim().is_empty());
+    let lines: Vec<(u32, Vec<String>)> = lines.map(|(index, line)| (index as u32 + 1, fields(line))).collect();
+    let rows: Result<Vec<Row>, InputError> = lines.iter().map(|(number, fields)| row(*number, fields)).collect();
+    let mut rows = rows?;
+    for (at, (number, fields)) in lines.iter().enumerate() {
+        if rows[at].usage == Usage::Derive {
+            rows[at].formula = Some(formula(*number, &fields[8], &rows, at)?);
+        }
+    }
+    Ok(rows)
 }
 
-fn row(number: u32, line: &str) -> Result<Row, InputError> {
+/// The formula of row `at`. It may name every row that has scenarios, and the derived rows above it.
+fn formula(number: u32, text: &str, rows: &[Row], at: usize) -> Result<Formula, InputError> {
+    let may_name = |(index, row): &(usize, &Row)| row.usage != Usage::Derive || *index < at;
+    let ids: Vec<&str> = rows.iter().enumerate().filter(may_name).map(|(_, row)| row.id.as_str()).collect();
+    Formula::parse(text, &ids).map_err(|why| {
+        let valid = "rows, numbers, + - * / and parentheses; of derived rows those above";
+        Setting::new(Place::line(FILE, number), "files", text).wrong(why, valid)
+    })
+}
+
+/// A row, whose formula is still to be read.
+fn row(number: u32, fields: &[String]) -> Result<Row, InputError> {
     let place = Place::line(FILE, number);
-    let fields = fields(line);
-    let [id, platform, scenario, delivery, quantity, value, unit, usage, files, source] = &fields[..] else {
+    let [id, platform, scenario, delivery, quantity, value, unit, usage, files, source] = fields else {
         let why = format!("the row has {} fields; valid: {HEADER}", fields.len());
         return Err(InputError::new(&place, "", Problem::Syntax(why)));
     };
@@ -105,12 +151,14 @@ fn row(number: u32, line: &str) -> Result<Row, InputError> {
     let usage = match usage.as_str() {
         "fit" => Usage::Fit,
         "report" => Usage::Report,
+        "informed" => Usage::Informed,
         "predict" => Usage::Predict,
-        _ => return Err(setting("use", usage).wrong("is no use", "fit, report, predict")),
+        "derive" => Usage::Derive,
+        _ => return Err(setting("use", usage).wrong("is no use", "fit, report, informed, predict, derive")),
     };
     let published = match (value.as_str(), usage) {
-        ("", Usage::Predict) => None,
-        (text, Usage::Fit | Usage::Report) => {
+        ("", Usage::Predict | Usage::Derive) => None,
+        (text, Usage::Fit | Usage::Report | Usage::Informed | Usage::Derive) => {
             let number = text.parse::<f64>().ok().filter(|value| value.is_finite());
             Some(number.ok_or_else(|| setting("value", text).wrong("is no number", "a number"))?)
         }
@@ -126,7 +174,11 @@ fn row(number: u32, line: &str) -> Result<Row, InputError> {
         published,
         unit: unit.clone(),
         usage,
-        scenarios: files.split_whitespace().map(str::to_owned).collect(),
+        scenarios: match usage {
+            Usage::Derive => Vec::new(),
+            _ => files.split_whitespace().map(str::to_owned).collect(),
+        },
+        formula: None,
         source: source.clone(),
     })
 }
@@ -157,7 +209,8 @@ mod tests {
         let ids: BTreeSet<&str> = rows.iter().map(|row| row.id.as_str()).collect();
         assert_eq!(ids.len(), rows.len(), "an id stands twice");
         for row in &rows {
-            assert!(!row.scenarios.is_empty(), "{}: no scenario", row.id);
+            assert_eq!(row.scenarios.is_empty(), row.usage == Usage::Derive, "{}: no scenario", row.id);
+            assert_eq!(row.formula.is_some(), row.usage == Usage::Derive, "{}: no formula", row.id);
             for scenario in &row.scenarios {
                 let plan = Request::of(scenario).plan().unwrap();
                 assert_eq!(plan.platform.name, row.platform, "{}", row.id);
@@ -190,6 +243,34 @@ mod tests {
         assert_eq!(select(&[]).unwrap().len(), rows().unwrap().len());
         let error = select(&["Q77".into()]).unwrap_err().to_string();
         assert!(error.starts_with("reproduce: Q77: nothing has this name; valid: "), "{error}");
+    }
+
+    #[test]
+    fn a_derived_row_has_a_formula_and_brings_its_sources() {
+        let text = format!(
+            "{HEADER}\nX1,emr,s,posted,iops,,1/s,predict,f,s\nX2,emr,s,posted,iops,9,1/s,fit,f,s\n\
+             Y1,emr,s,gain,gain,25,%,derive,(X1/X2-1)*100,s\nY2,emr,s,half,gain,,%,derive,Y1/2,s\n"
+        );
+        let rows = parse(&text).unwrap();
+        let formula = rows[3].formula.as_ref().unwrap();
+        assert_eq!((formula.text(), formula.rows()), ("Y1/2", vec!["Y1"]));
+        assert_eq!((rows[2].published, rows[3].published, rows[2].scenarios.len()), (Some(25.0), None, 0));
+        let case = |rows: &str| parse(&format!("{HEADER}\n{rows}")).unwrap_err().to_string();
+        assert_eq!(
+            case("Y1,emr,s,gain,gain,,%,derive,Y2*2,s\nY2,emr,s,half,gain,,%,derive,Y1/2,s"),
+            "scenarios/published.csv:2: files: `Y2*2` has `Y2*2` where a row or a number is expected; valid: rows, \
+             numbers, + - * / and parentheses; of derived rows those above"
+        );
+    }
+
+    #[test]
+    fn a_selected_row_brings_the_rows_of_its_formula() {
+        for row in rows().unwrap().iter().filter(|row| row.usage == Usage::Derive) {
+            let ids: Vec<String> =
+                with_sources(std::slice::from_ref(row)).unwrap().into_iter().map(|row| row.id).collect();
+            let sources = row.formula.as_ref().unwrap().rows();
+            assert!(ids.contains(&row.id) && sources.iter().all(|id| ids.iter().any(|known| known == id)), "{ids:?}");
+        }
     }
 
     #[test]

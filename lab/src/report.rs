@@ -25,8 +25,23 @@ pub enum Class {
     Measured,
     /// A row that the platform was calibrated with.
     Fitted,
+    /// Simulated with a constant that was set with sight of the published value. Not fitted, and no prediction.
+    Informed,
     /// Simulated with constants that were frozen before and not tuned to this figure.
     Predicted,
+    /// Computed from other rows.
+    Derived,
+}
+
+impl Class {
+    /// Every class, in the order of the tables, with its title there.
+    pub(crate) const TITLES: [(Self, &str); 5] = [
+        (Self::Fitted, "Fitted: rows that the constants were calibrated with"),
+        (Self::Informed, "Informed: a constant was set with sight of the published value"),
+        (Self::Predicted, "Predicted: constants frozen before, from an informed start"),
+        (Self::Derived, "Derived: computed from the rows named beside, fitted and predicted ones"),
+        (Self::Measured, "Measured"),
+    ];
 }
 
 impl Class {
@@ -35,7 +50,9 @@ impl Class {
         match self {
             Self::Measured => "measured",
             Self::Fitted => "simulated, fitted",
+            Self::Informed => "simulated, informed",
             Self::Predicted => "simulated, predicted",
+            Self::Derived => "simulated, derived",
         }
     }
 }
@@ -73,6 +90,8 @@ pub struct Row {
     pub class: Class,
     /// How many seeds were run.
     pub seeds: usize,
+    /// The formula of a derived row, over the ids of others; null of all other rows.
+    pub from: Option<String>,
 }
 
 /// The content of a published row, without the simulated result.
@@ -94,15 +113,31 @@ pub struct Reference {
     pub published: Option<f64>,
     /// Fitted if the row was used for calibration.
     pub class: Class,
+    /// The formula of a derived row.
+    pub from: Option<String>,
 }
 
 impl Row {
     /// Sets an estimate, in the reference's unit, beside its published value.
     pub fn new(reference: Reference, estimate: Estimate) -> Self {
-        let Reference { id, platform, scenario, delivery, quantity, unit, published, class } = reference;
+        let Reference { id, platform, scenario, delivery, quantity, unit, published, class, from } = reference;
         let error_percent = published.and_then(|published| Self::error_percent(&unit, estimate.mean, published));
         let Estimate { mean: value, ci95, seeds } = estimate;
-        Self { id, platform, scenario, delivery, quantity, unit, value, ci95, published, error_percent, class, seeds }
+        Self {
+            id,
+            platform,
+            scenario,
+            delivery,
+            quantity,
+            unit,
+            value,
+            ci95,
+            published,
+            error_percent,
+            class,
+            seeds,
+            from,
+        }
     }
 
     /// The deviation in per cent of the published value; of a share, in points. None if it has no meaning.

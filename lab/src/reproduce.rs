@@ -5,7 +5,7 @@ use crate::interrupt::StopFlag;
 use crate::outcome::{Estimate, Outcome};
 use crate::plan::{Plan, Trial};
 use crate::progress::Progress;
-use crate::published::{self, Usage};
+use crate::published::{self, Formula, Usage};
 use crate::report::table::FreeConstants;
 use crate::report::{Class, Reference, Row};
 use crate::run::{self, RunError};
@@ -65,18 +65,54 @@ pub fn run_plans(
     Ok(outcomes)
 }
 
-/// Every row beside the value from the outcomes. Rows whose runs are missing are left out.
+/// Every row beside the value from the outcomes. Rows whose runs are missing are left out, and derived rows whose
+/// sources are.
 pub fn compare(rows: &[published::Row], outcomes: &Outcomes) -> Vec<Row> {
-    rows.iter()
-        .filter_map(|row| {
-            let estimates = row.scenarios.iter().filter_map(|name| estimate(row, name, outcomes));
-            // Of several scenarios, the one that is furthest from the published value counts.
-            let target = row.published.unwrap_or(0.0);
-            let distance = |estimate: &Estimate| (estimate.mean - target).abs();
-            let estimate = estimates.max_by(|a, b| distance(a).total_cmp(&distance(b)))?;
-            Some(Row::new(reference(row), estimate))
-        })
-        .collect()
+    let mut samples: BTreeMap<&str, Samples> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.formula.is_none()) {
+        samples.extend(worst(row, outcomes).map(|found| (row.id.as_str(), found)));
+    }
+    for row in rows {
+        // A formula names derived rows only above its own.
+        let found = row.formula.as_ref().and_then(|formula| derived(formula, &samples));
+        samples.extend(found.map(|found| (row.id.as_str(), found)));
+    }
+    let compared = |row: &published::Row| {
+        let values: Vec<f64> = samples.get(row.id.as_str())?.values().copied().collect();
+        Some(Row::new(reference(row), Estimate::of(&values)?))
+    };
+    rows.iter().filter_map(compared).collect()
+}
+
+/// A row's value of each seed.
+type Samples = BTreeMap<u64, f64>;
+
+/// Of a row's scenarios, the samples that are furthest from the published value.
+fn worst(row: &published::Row, outcomes: &Outcomes) -> Option<Samples> {
+    let target = row.published.unwrap_or(0.0);
+    let distance = |samples: &Samples| (mean(samples) - target).abs();
+    let all = row.scenarios.iter().map(|name| samples(row, name, outcomes)).filter(|samples| !samples.is_empty());
+    all.max_by(|a, b| distance(a).total_cmp(&distance(b)))
+}
+
+/// The formula's value, seed by seed; of the means if its rows have no seeds in common.
+fn derived(formula: &Formula, samples: &BTreeMap<&str, Samples>) -> Option<Samples> {
+    let sources: Option<Vec<&Samples>> = formula.rows().into_iter().map(|id| samples.get(id)).collect();
+    let sources = sources?;
+    let fewest = sources.iter().min_by_key(|source| source.len())?;
+    let is_shared = |seed: &&u64| sources.iter().all(|source| source.contains_key(seed));
+    let shared: Vec<u64> = fewest.keys().filter(is_shared).copied().collect();
+    let is_paired = sources.iter().all(|source| source.len() == shared.len());
+    if !is_paired {
+        let value = formula.value(&|id| samples.get(id).map(mean))?;
+        return Some(Samples::from([(0, value)]));
+    }
+    let of = |seed: u64| Some((seed, formula.value(&|id| samples.get(id)?.get(&seed).copied())?));
+    Some(shared.into_iter().filter_map(of).collect())
+}
+
+fn mean(samples: &Samples) -> f64 {
+    samples.values().sum::<f64>() / samples.len() as f64
 }
 
 fn reference(row: &published::Row) -> Reference {
@@ -88,22 +124,28 @@ fn reference(row: &published::Row) -> Reference {
         quantity: row.quantity.clone(),
         unit: row.unit.clone(),
         published: row.published,
-        class: if row.usage == Usage::Fit { Class::Fitted } else { Class::Predicted },
+        class: match row.usage {
+            Usage::Fit => Class::Fitted,
+            Usage::Informed => Class::Informed,
+            Usage::Report | Usage::Predict => Class::Predicted,
+            Usage::Derive => Class::Derived,
+        },
+        from: row.formula.as_ref().map(|formula| formula.text().to_owned()),
     }
 }
 
-fn estimate(row: &published::Row, name: &str, outcomes: &Outcomes) -> Option<Estimate> {
+/// The row's value of each seed of one scenario.
+fn samples(row: &published::Row, name: &str, outcomes: &Outcomes) -> Samples {
     let of = |variant: &String| outcomes.get(&(name.to_owned(), variant.clone()));
     let quantity = row.base_quantity();
     let sample = |run: &Outcome| {
         let value = value(quantity, run)?;
-        let Some(against) = &row.against else { return Some(value) };
+        let Some(against) = &row.against else { return Some((run.seed, value)) };
         // Seed by seed: the same random numbers on both sides.
         let base = of(against)?.iter().find(|base| base.seed == run.seed)?;
-        Some((value / self::value(quantity, base)? - 1.0) * 100.0)
+        Some((run.seed, (value / self::value(quantity, base)? - 1.0) * 100.0))
     };
-    let samples: Vec<f64> = of(&row.delivery)?.iter().filter_map(sample).collect();
-    Estimate::of(&samples)
+    of(&row.delivery).into_iter().flatten().filter_map(sample).collect()
 }
 
 /// A row's quantity in the published unit: from the published tables, or else from our own table.
@@ -126,4 +168,81 @@ pub fn free_constants(plans: &BTreeMap<String, Plan>) -> Result<Vec<FreeConstant
     let fitted = |name| rows.iter().filter(|row| row.usage == Usage::Fit && row.platform == name).count();
     let entry = |(name, count)| FreeConstants { platform: String::from(name), count, fitted: fitted(name) };
     Ok(platforms.into_iter().map(entry).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::samples;
+
+    fn row(id: &str, delivery: &str, usage: Usage, published: Option<f64>) -> published::Row {
+        published::Row {
+            id: id.into(),
+            platform: "emr".into(),
+            scenario: "two drives".into(),
+            delivery: delivery.into(),
+            against: None,
+            quantity: "iops".into(),
+            published,
+            unit: "1/s".into(),
+            usage,
+            scenarios: if usage == Usage::Derive { Vec::new() } else { vec!["s".into()] },
+            formula: None,
+            source: "a test".into(),
+        }
+    }
+
+    fn derived(id: &str, formula: &str, ids: &[&str]) -> published::Row {
+        let formula = Formula::parse(formula, ids).unwrap();
+        published::Row { formula: Some(formula), ..row(id, "gain", Usage::Derive, None) }
+    }
+
+    fn outcomes(of: &[(&str, u64, f64)]) -> Outcomes {
+        let mut outcomes = Outcomes::new();
+        for &(delivery, seed, scale) in of {
+            let list = outcomes.entry(("s".into(), delivery.into())).or_default();
+            list.push(samples::outcome(delivery, seed, scale));
+        }
+        outcomes
+    }
+
+    #[test]
+    fn a_derived_row_is_computed_seed_by_seed() {
+        let rows = [
+            derived("A0", "(A2/A1-1)*100", &["A1", "A2"]),
+            derived("A00", "A0*2", &["A0"]),
+            row("A1", "remapped", Usage::Fit, Some(2e6)),
+            row("A2", "posted", Usage::Informed, Some(3e6)),
+        ];
+        let compared = compare(
+            &rows,
+            &outcomes(&[("remapped", 1, 1.0), ("remapped", 2, 2.0), ("posted", 1, 1.5), ("posted", 2, 3.0)]),
+        );
+        let found: Vec<_> = compared.iter().map(|row| (row.id.as_str(), row.value, row.class, row.seeds)).collect();
+        assert_eq!(
+            found,
+            [
+                ("A0", 50.0, Class::Derived, 2),
+                ("A00", 100.0, Class::Derived, 2),
+                ("A1", 3e6, Class::Fitted, 2),
+                ("A2", 4.5e6, Class::Informed, 2)
+            ]
+        );
+        assert_eq!((compared[0].ci95, compared[0].from.as_deref()), (Some(0.0), Some("(A2/A1-1)*100")));
+    }
+
+    #[test]
+    fn a_derived_row_without_shared_seeds_is_of_means_and_one_without_sources_is_left_out() {
+        let rows = [
+            row("A1", "remapped", Usage::Fit, Some(2e6)),
+            row("A2", "posted", Usage::Predict, None),
+            row("A3", "polled", Usage::Predict, None),
+            derived("A4", "A2-A1", &["A1", "A2"]),
+            derived("A5", "A3*2", &["A3"]),
+        ];
+        let compared = compare(&rows, &outcomes(&[("remapped", 1, 1.0), ("remapped", 2, 2.0), ("posted", 1, 2.5)]));
+        let found: Vec<_> = compared.iter().map(|row| (row.id.as_str(), row.value, row.ci95)).collect();
+        assert_eq!(found[2], ("A4", 2e6, None));
+        assert_eq!(found.len(), 3, "{found:?}");
+    }
 }

@@ -51,10 +51,16 @@ fn published_rows(plan: &Plan, report: &RunReport) -> Result<Vec<report::Row>, F
     if !is_as_carried(plan)? {
         return Ok(Vec::new());
     }
-    let rows: Vec<_> = published::rows()?
-        .into_iter()
-        .filter(|row| row.scenarios == [plan.name.clone()] && row.platform == plan.platform.name)
-        .collect();
+    let mut rows: Vec<published::Row> = Vec::new();
+    for row in published::rows()?.into_iter().filter(|row| row.platform == plan.platform.name) {
+        let is_own = match &row.formula {
+            Some(formula) => formula.rows().iter().all(|id| rows.iter().any(|known| known.id == **id)),
+            None => row.scenarios == [plan.name.clone()],
+        };
+        if is_own {
+            rows.push(row);
+        }
+    }
     let mut outcomes = Outcomes::new();
     for outcome in &report.outcomes {
         outcomes.entry((plan.name.clone(), outcome.delivery.clone())).or_default().push(outcome.clone());

@@ -41,11 +41,11 @@ fn part(study: Study, rows: &[&Row], free: &[FreeConstants]) -> String {
         ),
         errors(rows),
         courses(rows),
-        titled("Fitted: rows that the constants were calibrated with", table_of(&fitted, &fitted_note)),
-        titled("Predicted: constants frozen before, from an informed start", table_of(&of(Class::Predicted), "")),
-        titled("Measured", table_of(&of(Class::Measured), "")),
     ];
-    section(study.title(), body.concat())
+    let tables = Class::TITLES.map(|(class, title)| {
+        titled(title, table_of(&of(class), if class == Class::Fitted { &fitted_note } else { "" }))
+    });
+    section(study.title(), body.concat() + &tables.concat())
 }
 
 /// A plot for each quantity with three or more variants that have a number in their name: passes, interrupts.
@@ -173,7 +173,8 @@ fn errors(rows: &[&Row]) -> String {
          </figcaption><div class=\"bars\">\n"
     );
     for (row, error) in compared {
-        let (colour, class) = if row.class == Class::Fitted { ("s0", "fitted") } else { ("s1", "predicted") };
+        let colour = if row.class == Class::Fitted { "s0" } else { "s1" };
+        let class = row.class.name().trim_start_matches("simulated, ");
         let width = (error.abs() / end * 50.0).max(0.3);
         let left = if error < 0.0 { 50.0 - width } else { 50.0 };
         writeln!(
@@ -190,7 +191,7 @@ fn errors(rows: &[&Row]) -> String {
         )
         .expect("a String takes all");
     }
-    html + "</div><ul class=\"legend\"><li><i class=\"s0\"></i>fitted</li><li><i class=\"s1\"></i>predicted</li></ul></figure>\n"
+    html + "</div><ul class=\"legend\"><li><i class=\"s0\"></i>fitted</li><li><i class=\"s1\"></i>predicted, informed, derived</li></ul></figure>\n"
 }
 
 fn table_of(rows: &[&Row], note: &str) -> String {
@@ -199,7 +200,7 @@ fn table_of(rows: &[&Row], note: &str) -> String {
             (escape(&r.id), false),
             (escape(&r.platform), false),
             (format!("<div class=\"words\">{}</div>", escape(&r.scenario)), false),
-            (escape(&r.delivery), false),
+            (escape(r.from.as_ref().unwrap_or(&r.delivery)), false),
             (escape(&format!("{}, {}", r.quantity, r.unit)), false),
             (figure::plain(r.value), true),
             (r.ci95.map_or("n/a".into(), |half| figure::plain_beside(r.value, half)), true),
@@ -211,7 +212,7 @@ fn table_of(rows: &[&Row], note: &str) -> String {
         ("id", false),
         ("platform", false),
         ("scenario", false),
-        ("delivery", false),
+        (if rows.iter().all(|row| row.from.is_some()) { "from" } else { "delivery" }, false),
         ("quantity, unit", false),
         ("here", true),
         ("±", true),

@@ -78,11 +78,7 @@ pub fn reproduce(rows: &[Row], free: &[FreeConstants]) -> String {
 
 fn system_tables(rows: &[&Row], free: &[FreeConstants]) -> String {
     let mut text = String::new();
-    for (class, title) in [
-        (Class::Fitted, "Fitted: rows that the constants were calibrated with"),
-        (Class::Predicted, "Predicted: constants frozen before, from an informed start"),
-        (Class::Measured, "Measured"),
-    ] {
+    for (class, title) in Class::TITLES {
         let of_class: Vec<&Row> = rows.iter().copied().filter(|row| row.class == class).collect();
         if of_class.is_empty() {
             continue;
@@ -121,8 +117,11 @@ fn closing_line(rows: &[Row]) -> String {
     let count = |class| rows.iter().filter(|row| row.class == class).count();
     let (_, fitted) = worst(Class::Fitted);
     let (compared, predicted) = worst(Class::Predicted);
+    let others = [(Class::Informed, "Informed rows"), (Class::Derived, "Derived rows")];
+    let others = others.into_iter().filter(|(class, _)| count(*class) > 0);
+    let others: String = others.map(|(class, title)| format!("\n{title}: {}.", count(class))).collect();
     format!(
-        "Fitted rows: {}, {fitted}.\nPredictions: {}, of which {compared} with a published value, {predicted}.",
+        "Fitted rows: {}, {fitted}.\nPredictions: {}, of which {compared} with a published value, {predicted}.{others}",
         count(Class::Fitted),
         count(Class::Predicted),
     )
@@ -172,15 +171,16 @@ fn fault_table(summaries: &[Summary]) -> Table {
     table
 }
 
-fn row_table<'a>(rows: impl Iterator<Item = &'a Row>) -> Table {
-    let mut table =
-        table(&["id", "platform", "delivery", "quantity, unit", "here", "±", "published", "error", "class"]);
+/// The formulas of derived rows take the place of their variants.
+fn row_table<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Table {
+    let origin = if rows.clone().all(|row| row.from.is_some()) { "from" } else { "delivery" };
+    let mut table = table(&["id", "platform", origin, "quantity, unit", "here", "±", "published", "error", "class"]);
     for row in rows {
         let unit = row.unit.split(" (").next().unwrap_or(&row.unit);
         table.add_row([
             Cell::new(&row.id),
             Cell::new(&row.platform),
-            Cell::new(&row.delivery),
+            Cell::new(row.from.as_ref().unwrap_or(&row.delivery)),
             Cell::new(format!("{}, {unit}", row.quantity)),
             right(figure::plain(row.value)),
             right(row.ci95.map_or("n/a".into(), |half| figure::plain_beside(row.value, half))),
