@@ -32,9 +32,11 @@ pub const FABRIC_COMPLETE: Work = Work::custom(11);
 pub const FABRIC_SERVE: Work = Work::custom(12);
 /// One interrupt raised by software, and the wait for its end prepared.
 pub const RAISE: Work = Work::custom(13);
+/// One more command of an I/O that is split: submitted in the kernel.
+pub const SPLIT: Work = Work::custom(14);
 
 /// Each kind, its name in traces, and whether it runs in user mode.
-const KINDS: [(Work, &str, bool); 14] = [
+const KINDS: [(Work, &str, bool); 15] = [
     (USER_AIO, "user", true),
     (SUBMIT_AIO, "submit", false),
     (COMPLETE_AIO, "complete", false),
@@ -49,6 +51,7 @@ const KINDS: [(Work, &str, bool); 14] = [
     (FABRIC_COMPLETE, "complete", false),
     (FABRIC_SERVE, "serve", false),
     (RAISE, "raise", false),
+    (SPLIT, "split", false),
 ];
 
 /// Registers all work with a machine, with its cost on `platform`.

@@ -41,6 +41,8 @@ constants! {
         submit_polled: Time 0.0 1e6 for Drives,
         /// [`crate::work::COMPLETE_POLLED`].
         complete_polled: Time 0.0 1e6 for Drives,
+        /// [`crate::work::SPLIT`].
+        split: Time 0.0 1e6 for Drives,
         /// [`Work::PollLook`]. Not zero: a poll that takes no time would never end.
         poll_look: Time 1.0 1e6 for Devices,
         /// [`Work::CompletionLook`].
@@ -81,6 +83,7 @@ impl Cpu {
             work::USER_POLLED => &self.user_polled,
             work::SUBMIT_POLLED => &self.submit_polled,
             work::COMPLETE_POLLED => &self.complete_polled,
+            work::SPLIT => &self.split,
             Work::PollLook => &self.poll_look,
             Work::CompletionLook => &self.check_look,
             Work::RemoteCompletion => &self.remote_completion,
@@ -152,6 +155,8 @@ constants! {
         hidden_time: Time 0.0 1e9,
         /// Logical block.
         block: Size 512.0 65536.0,
+        /// Longest transfer of one command (MDTS): a power of two of pages.
+        transfer: Size 8192.0 2097152.0,
     }
 }
 

@@ -115,7 +115,7 @@ impl Platform {
     /// Checks what one constant means for another.
     ///
     /// # Errors
-    /// A drive's smallest media time is above its mean.
+    /// A drive's smallest media time is above its mean, or its longest transfer is no power of two.
     pub fn check(&self) -> Result<(), InputError> {
         for (kind, drive) in &self.drives {
             if drive.media_floor.value > drive.media_mean.value {
@@ -123,6 +123,11 @@ impl Platform {
                 let key = format!("drive.{kind}.media_floor");
                 let valid = format!("at most drive.{kind}.media_mean, {}", Unit::Time.format(drive.media_mean.value));
                 return Err(InputError::value(&drive.media_floor.place, key, value, "is above the mean", valid));
+            }
+            if !drive.transfer.whole().is_power_of_two() {
+                let (key, value) = (format!("drive.{kind}.transfer"), Unit::Size.format(drive.transfer.value));
+                let valid = "8 KiB, 16 KiB, … 2 MiB";
+                return Err(InputError::value(&drive.transfer.place, key, value, "is no power of two", valid));
             }
         }
         Ok(())

@@ -124,9 +124,16 @@ impl Common {
 
     /// The simulated spans. Unless the duration is set, it is at most `shortest_ns`.
     pub fn spans(&self, shortest_ns: u64) -> Spans {
+        self.spans_of_turns(shortest_ns, 0)
+    }
+
+    /// The same for a load whose work in flight takes `turn_ns`: unless set, the ramp is at least a turn, and the duration
+    /// at least four.
+    pub fn spans_of_turns(&self, shortest_ns: u64, turn_ns: u64) -> Spans {
+        let duration_ns = DURATION_NS.max(turn_ns.saturating_mul(4)).min(shortest_ns);
         Spans {
-            ramp_ns: self.ramp_ns.unwrap_or(RAMP_NS),
-            measured_ns: self.duration_ns.unwrap_or(DURATION_NS.min(shortest_ns)),
+            ramp_ns: self.ramp_ns.unwrap_or(RAMP_NS.max(turn_ns)),
+            measured_ns: self.duration_ns.unwrap_or(duration_ns),
             asked_ramp_ns: 0,
             asked_runtime_ns: None,
         }

@@ -127,7 +127,7 @@ pub struct Config {
     pub vectors: u16,
     /// CAP.DSTRD: doorbells stand 2^(2 + n) bytes apart, n from 0 to 8.
     pub doorbell_stride: u8,
-    /// MDTS: transfers of at most 2^n pages of 4 KiB, 1 to 8.
+    /// MDTS: transfers of at most 2^n pages of 4 KiB, 1 to 9.
     pub transfer_shift_max: u8,
     /// How long things take.
     pub timing: Timing,
@@ -216,7 +216,7 @@ impl Config {
         within("queue_entries_max", self.queue_entries_max.into(), 2..=65_536, "2 to 65536")?;
         within("vectors", self.vectors.into(), 1..=2048, "1 to 2048")?;
         within("doorbell_stride", self.doorbell_stride.into(), 0..=8, "0 to 8")?;
-        within("transfer_shift_max", self.transfer_shift_max.into(), 1..=8, "1 to 8")?;
+        within("transfer_shift_max", self.transfer_shift_max.into(), 1..=9, "1 to 9")?;
         within("timing.slots", self.timing.slots.into(), 1..=65_535, "1 to 65535")?;
         for latency in [self.timing.read, self.timing.write, self.timing.flush] {
             if let Spread::Uniform { percent } = latency.spread {

@@ -28,6 +28,10 @@ pub struct Storage {
     pub check_queue: CompletionLook,
     /// The limit on the work of one interrupt of a queue.
     pub reap_bound: ReapBound,
+    /// Longest command that the block layer makes, in bytes: `max_sectors_kb`.
+    pub max_sectors_bytes: u32,
+    /// Most segments of a command. Each page of a buffer is one.
+    pub max_segments: u32,
     /// True to compare every read with the drive's expected content, and every write with the data sent.
     pub verify_data: bool,
     /// Mean time between MSIs that a stranger sends with the first drive's message; none by default. They must be
@@ -41,6 +45,8 @@ const BLANK: Storage = Storage {
     jobs: Vec::new(),
     check_queue: CompletionLook::Auto,
     reap_bound: ReapBound::Ring,
+    max_sectors_bytes: 0,
+    max_segments: 0,
     verify_data: false,
     rogue_msi_ns: None,
 };
@@ -67,6 +73,28 @@ const KEYS: &[Key<Storage>] = &[
             words: &["ring", "none"],
             wrong: "is no bound",
             set: |storage, word| storage.reap_bound = [ReapBound::Ring, ReapBound::None][word],
+        },
+    },
+    Key {
+        name: "options.max_sectors",
+        about: "the longest command that the block layer makes (max_sectors_kb)",
+        default: Some("1280 KiB"),
+        value: Value::Quantity {
+            unit: Unit::Size,
+            min: 4096.0,
+            max: 8_388_608.0,
+            set: |storage, bytes| storage.max_sectors_bytes = bytes as u32,
+        },
+    },
+    Key {
+        name: "options.max_segments",
+        about: "segments of a command: pages, if none adjoins another",
+        default: Some("128"),
+        value: Value::Quantity {
+            unit: Unit::Count,
+            min: 1.0,
+            max: 65_535.0,
+            set: |storage, segments| storage.max_segments = segments as u32,
         },
     },
     Key {

@@ -1,6 +1,7 @@
 //! Resolves the settings of a storage experiment: threads on CPUs, jobs under less load.
 
 mod resolve;
+mod turn;
 mod validate;
 
 pub(super) use resolve::resolve;

@@ -1,5 +1,6 @@
 //! Resolves a storage experiment completely: jobs become threads on CPUs, filenames become drives.
 
+use super::turn::turn_ns;
 use super::{IoEngine, JobPlan};
 use crate::fio::FioJob;
 use crate::input::{InputError, Warning};
@@ -43,7 +44,7 @@ impl Resolve<'_> {
         let drives = self.drives(cpus)?;
         let jobs = self.threads(cpus, &drives)?;
         let storage = Storage { drives, jobs, ..self.draft.storage().clone() };
-        let spans = self.spans();
+        let spans = self.spans(turn_ns(&storage, &self.common.platform));
         Ok(Resolved { cpus, work: Work::new(storage, variants), spans, warnings: self.warnings })
     }
 
@@ -131,13 +132,14 @@ impl Resolve<'_> {
         Ok(threads)
     }
 
-    fn spans(&self) -> Spans {
+    /// The spans. `turn_ns`: the time in which a drive does all I/Os in flight.
+    fn spans(&self, turn_ns: u64) -> Spans {
         let asked_runtime_ns = self.jobs.iter().filter_map(|job| job.runtime_ns).max();
         let shortest = asked_runtime_ns.filter(|&runtime_ns| runtime_ns > 0).unwrap_or(u64::MAX);
         Spans {
             asked_ramp_ns: self.jobs.iter().map(|job| job.ramp_ns).max().unwrap_or(0),
             asked_runtime_ns,
-            ..self.common.spans(shortest)
+            ..self.common.spans_of_turns(shortest, turn_ns)
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The simulated server of a plan: CPUs, drives, root ports, IOMMUs, as the platform file arranges them.
 
+use super::job::buffer_bytes;
+use super::split::PAGE_BYTES;
 use crate::kinds::storage::{DrivePlan, Storage};
 use crate::plan::Plan;
 use crate::platform::Drive;
@@ -60,8 +62,7 @@ const STRANGER: u16 = 0xffff;
 
 /// Buffers and queues of every job and drive, and room for the tables.
 fn memory_bytes(plan: &Plan, storage: &Storage) -> usize {
-    let buffers: usize =
-        storage.jobs.iter().map(|job| job.iodepth as usize * job.block_bytes.next_multiple_of(4096) as usize).sum();
+    let buffers: usize = storage.jobs.iter().map(|job| buffer_bytes(job, storage.verify_data)).sum();
     // Each slot needs a submission entry of 64 bytes, a completion entry of 16, and a PRP list of at most a page.
     let queues: usize = storage
         .drives
@@ -81,6 +82,7 @@ fn drive_config(storage: &Storage, drive: &DrivePlan, kind: &Drive, requester: u
         name: drive.name.clone(),
         requester,
         block_shift: (kind.block.whole() as u32).trailing_zeros() as u8,
+        transfer_shift_max: (kind.transfer.whole() / u64::from(PAGE_BYTES)).ilog2() as u8,
         queue_entries_max: kind.queue_entries.whole() as u32,
         vectors: kind.vectors.whole() as u16,
         io_queues_max: (kind.vectors.whole() as u16 - 1).min(1023),

@@ -6,6 +6,8 @@
 use super::hardware::Hardware;
 use super::job::{EngineWork, Job, JobParts, Sorter, Tally};
 use super::mailbox::Mailbox;
+use super::room::Room;
+use super::split;
 use crate::kinds::storage::{DrivePlan, JobPlan, Storage, StorageVariant};
 use crate::plan::Plan;
 use crate::run::SetupError;
@@ -42,6 +44,7 @@ impl Parts {
 struct Queue {
     pair: Arc<QueuePair<SimHal>>,
     cpus: CpuSet,
+    room: Room,
 }
 
 /// Counts the looks at completion queues after submissions, and the looks that saw an entry.
@@ -86,9 +89,9 @@ impl StorageHost {
         for (index, site) in parts.drives.iter().enumerate() {
             let jobs: Vec<&JobPlan> = storage.jobs.iter().filter(|job| job.drive == index).collect();
             let polled = jobs.iter().any(|job| storage.is_polled(job, parts.delivery));
-            let sorter = Arc::new(Sorter { mailboxes: mailboxes.clone(), work: work.clone() });
+            let sorter = |room| Arc::new(Sorter { mailboxes: mailboxes.clone(), work: work.clone(), room });
             let parent = domains[site.iommu].clone();
-            let made = drive(&pc, &parts, &storage.drives[index], *site, parent, sorter, &jobs, polled, &mut lines)?;
+            let made = drive(&pc, &parts, &storage.drives[index], *site, parent, &sorter, &jobs, polled, &mut lines)?;
             drives.push(made);
         }
         Ok(Self { pc, drives, mailboxes, lines })
@@ -111,6 +114,7 @@ impl StorageHost {
                 plan: job.clone(),
                 index: index as u32,
                 queue: queue.pair.clone(),
+                room: queue.room.clone(),
                 mailbox: self.mailboxes[index].clone(),
                 polled: storage.is_polled(job, delivery),
                 lba_count: namespace.blocks,
@@ -172,7 +176,7 @@ fn drive(
     drive: &DrivePlan,
     site: Site,
     parent: Arc<dyn IrqDomain>,
-    sorter: Arc<Sorter>,
+    sorter: &dyn Fn(Room) -> Arc<Sorter>,
     jobs: &[&JobPlan],
     polled: bool,
     lines: &mut Vec<Irq>,
@@ -185,7 +189,9 @@ fn drive(
     let table = MsixTable::enable(region(REGION_CONFIG), region(REGION_MSIX), capability);
     let messages = Arc::new(MessageDomain::new(SimHal, table, parent)?);
     let used: CpuSet = jobs.iter().flat_map(|job| job.cpus.iter()).collect();
-    let transfer_bytes_max = jobs.iter().map(|job| job.block_bytes).max().unwrap_or(4096);
+    let Storage { max_sectors_bytes, max_segments, .. } = parts.storage;
+    let most = split::command_bytes_max(controller.transfer_bytes_max(), max_sectors_bytes, max_segments);
+    let transfer_bytes_max = jobs.iter().map(|job| job.block_bytes).max().unwrap_or(4096).min(most);
     // A managed line keeps a vector on each of its CPUs. If a drive has only one queue, which serves every CPU, its
     // line is ordinary and stays on the CPUs of its jobs, as an administrator would set it.
     let managed = drive.queues > 1 || used.iter().next().is_none();
@@ -198,7 +204,8 @@ fn drive(
             vector: (!polled).then_some(vector),
             transfer_bytes_max,
         };
-        let pair = controller.create_queue_pair(config, sorter.clone()).map_err(failed)?;
+        let room = Room::default();
+        let pair = controller.create_queue_pair(config, sorter(room.clone())).map_err(failed)?;
         pair.set_completion_look(parts.storage.check_queue);
         pair.set_reap_bound(parts.storage.reap_bound);
         if !polled {
@@ -216,7 +223,7 @@ fn drive(
                 lines.push(line);
             }
         }
-        queues.push(Queue { pair, cpus });
+        queues.push(Queue { pair, cpus, room });
     }
     if let Some(wanted) = drive.coalescing {
         let time = nvme::CoalescingTime::from_us(u32::from(wanted.time_100us) * 100);

@@ -2,12 +2,15 @@
 //!
 //! It submits until `iodepth` I/Os are in flight, waits for `iodepth_batch_complete_min` completions, takes up to
 //! `iodepth_batch_complete_max`, and submits again. The time of application and kernel is charged as named work. The
-//! driver does queueing, doorbells and completions.
+//! driver does queueing, doorbells and completions. An I/O that is too long for a command becomes several, and is done
+//! with the last of them.
 
 use super::mailbox::Mailbox;
+use super::room::Room;
+use super::split::{self, PAGE_BYTES};
 use crate::kinds::storage::{IoEngine, JobPlan};
 use crate::work;
-use drivers::nvme::{Completed, IoOp, IoRequest, QueuePair};
+use drivers::nvme::{Completed, IoOp, IoRequest, QueuePair, Refusal};
 use hal::{Dma as _, Hal, Threads, Work};
 use hdrhistogram::Histogram;
 use machine::{SimHal, Stream};
@@ -106,6 +109,8 @@ pub(crate) struct JobParts {
     pub(crate) plan: JobPlan,
     pub(crate) index: u32,
     pub(crate) queue: Arc<QueuePair<SimHal>>,
+    /// Where the job waits while that queue is full.
+    pub(crate) room: Room,
     pub(crate) mailbox: Arc<Mailbox<SimHal>>,
     pub(crate) polled: bool,
     /// Blocks of the drive, of the namespace's size.
@@ -133,8 +138,12 @@ pub(crate) struct Job {
     since_think: u32,
 }
 
-/// A memory page: buffers are page-aligned, as `direct=1` wants them.
-const PAGE_BYTES: u32 = 4096;
+/// Bytes that all buffers of a job take: page-aligned, as `direct=1` wants them. If no byte moves, one buffer serves all
+/// its I/Os.
+pub(super) fn buffer_bytes(plan: &JobPlan, moves_bytes: bool) -> usize {
+    let buffers = if moves_bytes { plan.iodepth as usize } else { 1 };
+    buffers * plan.block_bytes.next_multiple_of(PAGE_BYTES) as usize
+}
 
 impl Job {
     /// Allocates the job's buffers.
@@ -142,9 +151,8 @@ impl Job {
     /// # Errors
     /// When the machine's memory does not hold them.
     pub(crate) fn new(parts: JobParts) -> Result<Self, hal::DmaError> {
-        let stride = parts.plan.block_bytes.next_multiple_of(PAGE_BYTES) as usize;
         let depth = parts.plan.iodepth;
-        let buffers = SimHal.dma_alloc(stride * depth as usize, PAGE_BYTES as usize)?;
+        let buffers = SimHal.dma_alloc(buffer_bytes(&parts.plan, parts.verify), PAGE_BYTES as usize)?;
         Ok(Self {
             work: EngineWork::of(parts.plan.engine, parts.polled),
             // Models use random streams from 0 up; the jobs' streams are far above those.
@@ -174,25 +182,62 @@ impl Job {
             let count = self.free.len().min(self.parts.plan.batch_submit as usize);
             let mut batch = std::mem::take(&mut self.batch);
             batch.clear();
-            batch.extend((0..count).map(|_| self.next_request()));
+            (0..count).for_each(|_| self.push_next(&mut batch));
             SimHal.work(self.work.user, count as u32);
             let start_ns = SimHal.now_ns();
             SimHal.work(self.work.submit, count as u32);
-            let submitted = self.parts.queue.submit(&batch);
+            if batch.len() > count {
+                SimHal.work(work::SPLIT, (batch.len() - count) as u32);
+            }
+            self.submit(&batch);
             let spent_ns = SimHal.now_ns() - start_ns;
             self.latencies(|latencies| latencies.submission.saturating_record(spent_ns));
-            let refused = batch[submitted.accepted..].iter().map(|request| request.tag as u32);
-            self.free.extend(refused);
             self.batch = batch;
-            if submitted.accepted < count {
-                if self.free.len() == self.lbas.len() {
-                    // The queue accepts nothing although this job has nothing in flight: the queue is dead.
+            self.think(count as u32);
+        }
+    }
+
+    /// Submits all commands. While the queue is full, the call waits for room, as Linux waits for a tag.
+    fn submit(&self, batch: &[IoRequest]) {
+        let thread = SimHal.current_thread();
+        let mut rest = batch;
+        let mut listed = false;
+        loop {
+            let submitted = self.parts.queue.submit(rest);
+            rest = &rest[submitted.accepted..];
+            match submitted.refused {
+                None => break,
+                Some(Refusal::Full) if self.parts.polled => self.poll_once(),
+                Some(Refusal::Full) if listed => {
+                    SimHal.park();
+                    listed = false;
+                }
+                Some(Refusal::Full) => {
+                    self.parts.room.enlist(thread);
+                    listed = true;
+                }
+                Some(_) => {
+                    // The queue is dead, and this job with it.
                     self.counts(|counts| counts.errors += 1);
                     SimHal.park();
                 }
-                return;
             }
-            self.think(count as u32);
+        }
+        if listed {
+            self.parts.room.leave(thread);
+        }
+    }
+
+    /// Appends the commands of the next I/O.
+    fn push_next(&mut self, batch: &mut Vec<IoRequest>) {
+        let io = self.next_request();
+        let most = self.parts.queue.transfer_bytes_max();
+        let commands = split::commands(io.len_bytes, most);
+        if commands == 1 {
+            batch.push(io);
+        } else {
+            self.parts.mailbox.expect(io.tag as u32, commands);
+            batch.extend(split::split(io, most, self.parts.lba_bytes));
         }
     }
 
@@ -225,14 +270,20 @@ impl Job {
         };
         let lba = place * blocks_each;
         self.lbas[buffer as usize] = lba;
-        let stride = u64::from(plan.block_bytes.next_multiple_of(PAGE_BYTES));
+        let offset = self.buffer_offset(buffer) as u64;
         IoRequest {
             tag: u64::from(self.parts.index) << 32 | u64::from(buffer),
             op,
             lba,
-            buffer: self.buffers.device_address().offset(u64::from(buffer) * stride),
+            buffer: self.buffers.device_address().offset(offset),
             len_bytes: plan.block_bytes,
         }
+    }
+
+    /// Bytes from the first buffer to this one.
+    fn buffer_offset(&self, buffer: u32) -> usize {
+        let stride = self.parts.plan.block_bytes.next_multiple_of(PAGE_BYTES) as usize;
+        if self.parts.verify { buffer as usize * stride } else { 0 }
     }
 
     /// Waits for completions and takes them.
@@ -258,12 +309,16 @@ impl Job {
     /// Polls the completion queue until the mailbox holds `min` completions.
     fn poll_for(&self, min: u64) {
         while self.parts.mailbox.len() < min {
-            if self.parts.queue.completion_pending() {
-                self.parts.queue.poll(usize::MAX);
-            } else {
-                SimHal.work(Work::PollLook, 1);
-                self.parts.queue.wait_for_completion(SimHal.now_ns() + POLL_PATIENCE_NS);
-            }
+            self.poll_once();
+        }
+    }
+
+    fn poll_once(&self) {
+        if self.parts.queue.completion_pending() {
+            self.parts.queue.poll(usize::MAX);
+        } else {
+            SimHal.work(Work::PollLook, 1);
+            self.parts.queue.wait_for_completion(SimHal.now_ns() + POLL_PATIENCE_NS);
         }
     }
 
@@ -285,11 +340,15 @@ impl Job {
         self.free.push(buffer);
     }
 
-    /// Whether the buffer begins with the number of the block that was read into it (see the drive's `tag` storage).
+    /// Whether the buffer holds the blocks that were read into it: each command's part begins with the number of its
+    /// first block (see the drive's `tag` storage).
     fn holds_its_block(&self, buffer: u32) -> bool {
-        let stride = self.parts.plan.block_bytes.next_multiple_of(PAGE_BYTES) as usize;
-        let word = hal::Word::get(&self.buffers.words()[buffer as usize * stride / 8]);
-        word == self.lbas[buffer as usize]
+        let part_bytes = self.parts.queue.transfer_bytes_max();
+        let words = &self.buffers.words()[self.buffer_offset(buffer) / 8..];
+        (0..self.parts.plan.block_bytes).step_by(part_bytes as usize).all(|done| {
+            let block = self.lbas[buffer as usize] + u64::from(done / self.parts.lba_bytes);
+            hal::Word::get(&words[done as usize / 8]) == block
+        })
     }
 
     fn counts(&self, change: impl FnOnce(&mut JobCounts)) {
@@ -311,10 +370,13 @@ pub(crate) struct Sorter {
     pub(crate) mailboxes: Arc<[Arc<Mailbox<SimHal>>]>,
     /// The work of completing an I/O, by job index.
     pub(crate) work: Arc<[Work]>,
+    /// The jobs that wait until the queue has room.
+    pub(crate) room: Room,
 }
 
 impl drivers::nvme::BatchDone for Sorter {
     fn batch_done(&self, batch: &[Completed]) {
+        self.room.freed(SimHal);
         for completed in batch {
             let job = (completed.tag >> 32) as usize;
             SimHal.work(self.work[job], 1);

@@ -14,7 +14,7 @@ pub(crate) struct Letter {
     pub(crate) ok: bool,
 }
 
-/// Set in the first word of a letter that carries an error.
+/// Set in the first word of a letter that carries an error, and in the count of commands of an I/O that had one.
 const FAILED: u64 = 1 << 63;
 
 /// A ring from the queue's completion side to one job's thread. The completion side posts one letter at a time under
@@ -24,6 +24,9 @@ const FAILED: u64 = 1 << 63;
 pub(crate) struct Mailbox<H: Threads> {
     /// Three words a letter: tag, submission time, completion time.
     ring: Box<[[H::Word; 3]]>,
+    /// For each buffer whose I/O takes several commands: those that are still to complete, and the submission time of
+    /// the first. 0: a single command.
+    split: Box<[[H::Word; 2]]>,
     /// Letters ever posted; written by the poster.
     posted: H::Word,
     /// Letters ever taken; written by the thread.
@@ -40,6 +43,7 @@ impl<H: Threads> Mailbox<H> {
         let word = || H::Word::new(0);
         Self {
             ring: (0..depth.next_power_of_two()).map(|_| [word(), word(), word()]).collect(),
+            split: (0..depth).map(|_| [word(), word()]).collect(),
             posted: word(),
             taken: word(),
             wanted: H::Word::new(u64::MAX),
@@ -57,13 +61,33 @@ impl<H: Threads> Mailbox<H> {
         self.posted.get() - self.taken.get()
     }
 
+    /// The I/O of `buffer` takes so many commands, more than one. Its letter comes with the last.
+    pub(crate) fn expect(&self, buffer: u32, commands: u32) {
+        let [left, first_ns] = &self.split[buffer as usize];
+        left.set(commands.into());
+        first_ns.set(u64::MAX);
+    }
+
     /// Posts a completion, and wakes the thread if it waits for this one.
     pub(crate) fn post(&self, hal: H, completed: &Completed) {
+        let mut failed = if completed.result.is_err() { FAILED } else { 0 };
+        let mut submitted_ns = completed.submitted_ns;
+        let [left, first_ns] = &self.split[completed.tag as u32 as usize];
+        if left.get() != 0 {
+            let rest = (left.get() | failed) - 1;
+            submitted_ns = submitted_ns.min(first_ns.get());
+            failed = rest & FAILED;
+            let is_last = rest == failed;
+            left.set(if is_last { 0 } else { rest });
+            first_ns.set(submitted_ns);
+            if !is_last {
+                return;
+            }
+        }
         let posted = self.posted.get();
         let slot = &self.ring[posted as usize & (self.ring.len() - 1)];
-        let failed = if completed.result.is_err() { FAILED } else { 0 };
         slot[0].set(completed.tag & 0xffff_ffff | failed);
-        slot[1].set(completed.submitted_ns);
+        slot[1].set(submitted_ns);
         slot[2].set(hal.now_ns());
         self.posted.set(posted + 1);
         if posted + 1 >= self.wanted.get() {

@@ -5,6 +5,8 @@ mod host;
 mod job;
 mod mailbox;
 mod measure;
+mod room;
+mod split;
 
 use crate::kinds::storage::{Storage, StorageOutcome, StorageVariant};
 use crate::plan::Plan;
