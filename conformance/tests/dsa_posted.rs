@@ -39,7 +39,7 @@ impl Model for Link {
     fn upstream(&mut self, world: &mut World<'_>, _: ModelId, request: Upstream) {
         match request {
             Upstream::Message { .. } => world.upstream(self.iommu, request),
-            Upstream::Transfer { model, bytes, code, arg } => {
+            Upstream::Transfer { model, bytes, code, arg, .. } => {
                 self.free = self.free.max(world.now()) + Ps(u64::from(bytes) * 33);
                 world.schedule_for(model, self.free, code, arg);
             }

@@ -18,8 +18,10 @@ pub struct Costs {
     pub lapic_write: Ps,
     /// Extra cost of a write that ends a level-triggered interrupt: on a virtual machine it causes an exit.
     pub level_eoi: Ps,
-    /// An atomic update by a CPU of a line that devices also update. The CPU holds the line for that time.
+    /// What a CPU waits for a cache line that devices also update, if another agent had it last.
     pub line_update: Ps,
+    /// What a device's atomic update takes longer if another agent had the cache line last.
+    pub line_move: Ps,
     /// From the sender's register write to the arrival at the other CPU's LAPIC.
     pub ipi: Ps,
     /// A tick of the LAPIC timer's clock, undivided.
@@ -39,6 +41,7 @@ impl Default for Costs {
             lapic_write: Ps(0),
             level_eoi: Ps(0),
             line_update: Ps(1000),
+            line_move: Ps(0),
             ipi: Ps(1000),
             timer_tick: Ps(1000),
             time_slice: Ps::from_ns(3_000_000),

@@ -1,8 +1,14 @@
 //! The interrupt fabric: what lies between a device's message and a LAPIC.
 //!
 //! A drive's messages and data pass its [`port::RootPort`] in order, reach the [`vtd::VtdUnit`] of their root complex,
-//! and from there the [`dispatch::Dispatch`] of the socket, which delivers to LAPICs. The [`ioapic::IoApic`] and the
-//! [`hpet::Hpet`] are requesters inside the root complex: they have no port.
+//! and from there the [`dispatch::Dispatch`] of the socket, which delivers to LAPICs. A root-complex integrated
+//! endpoint has an [`integrated::IntegratedPath`] in place of a port. The [`ioapic::IoApic`] and the [`hpet::Hpet`] are
+//! requesters inside the root complex: they have no port.
+//!
+//! **Every queue is bounded.** A message keeps its place at the IOMMU until its descriptor is updated, or until the
+//! dispatch unit takes it; a port has a limited number of places. Messages that have none wait in the port, at most one
+//! of each vector of its devices: an equal one merges. Requesters without places likewise have one equal message at the
+//! IOMMU at most. An IOMMU has a limited number of notifications at the dispatch unit. A LAPIC has one bit a vector.
 //!
 //! ```
 //! use campanile_machine::fabric::dispatch::Dispatch;
@@ -32,6 +38,8 @@
 //!     link_bytes_per_second: 13_300_000_000,
 //!     message_order_time: Ps::from_ns(157),
 //!     waiting_messages_max: 2,
+//!     relaxed_ordering: false,
+//!     id_based_ordering: false,
 //! };
 //! let port = machine.add_model(|id| Box::new(RootPort::new(id, iommu, config, &credits)));
 //! // A drive then sends its transfers and messages to `port`; its driver programs `machine.regs(iommu, 0)`.
@@ -42,7 +50,9 @@
 
 pub mod dispatch;
 pub mod hpet;
+pub mod integrated;
 pub mod ioapic;
+mod outbox;
 pub mod port;
 pub mod stranger;
 pub mod tamper;

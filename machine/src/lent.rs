@@ -130,6 +130,7 @@ impl Lent {
 mod tests {
     use super::*;
     use crate::memory::BusError;
+    use crate::model::Traffic;
     use crate::nvme::{Config, Nvme, REGION_CONTROLLER};
     use std::cell::RefCell;
     use std::rc::Rc;
@@ -177,7 +178,9 @@ mod tests {
             0
         }
         fn write(&mut self, world: &mut World<'_>, _region: u8, _offset: u32, _width_bytes: u8, value: u64) {
-            let transfer = Upstream::Transfer { model: world.me(), bytes: 512, code: 3, arg: value };
+            let traffic = Traffic::Write { relaxed: false };
+            let (model, bytes) = (world.me(), 512);
+            let transfer = Upstream::Transfer { model, requester: 0, traffic, bytes, code: 3, arg: value };
             world.upstream(self.0, transfer);
         }
         fn as_any(&mut self) -> &mut dyn core::any::Any {

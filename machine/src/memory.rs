@@ -1,9 +1,9 @@
 //! Physical memory: one arena of words that CPUs and devices share, with a free list. Also tracks when cache lines are
-//! busy with atomic updates, and the order in which register writes arrive.
+//! busy with atomic updates and who owns them, and the order in which register writes arrive.
 
 use crate::time::Ps;
 use core::fmt;
-use hal::{DmaError, Word as _};
+use hal::{CpuId, DmaError, Word as _};
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -112,27 +112,49 @@ impl Memory {
         self.host().filter(|_| aligned).ok_or(missed)
     }
 
-    /// A device reserves the cache line of `address` for `cost`, not before `earliest`. Returns the time when the line
-    /// is free again.
-    pub(crate) fn reserve_line(&self, address: u64, earliest: Ps, cost: Ps) -> Ps {
-        let line = (address.saturating_sub(MEMORY_BASE) / 64) as usize;
+    /// True if `model` was the last to update the cache line of `address`: it need not take the line from anybody.
+    pub(crate) fn is_line_of(&self, address: u64, model: ModelId) -> bool {
         let mut lines = self.lines.borrow_mut();
-        let busy_until = lines.keep(line);
-        *busy_until = (*busy_until).max(earliest) + cost;
-        *busy_until
+        lines.get(line_at(address)).is_some_and(|line| line.owner == Owner::Device(model))
     }
 
-    /// A CPU reserves the cache line of `word` for an atomic update, starting at `now` or when the line is free.
-    /// Earlier requests come first; devices that ask while the CPU waits come later. Returns how long the CPU waits. A
-    /// line that no device ever updated is free, and `cost` is not called.
+    /// `model` reserves the cache line of `address` for `cost`, not before `earliest`, and owns it then. Returns the
+    /// time when the line is free again.
+    pub(crate) fn reserve_line(&self, address: u64, model: ModelId, earliest: Ps, cost: Ps) -> Ps {
+        let mut lines = self.lines.borrow_mut();
+        let line = lines.keep(line_at(address));
+        line.owner = Owner::Device(model);
+        line.busy_until = line.busy_until.max(earliest) + cost;
+        line.busy_until
+    }
+
+    /// CPU `cpu` updates `word`, starting at `now` or when the line is free. It owns the line then; `transfer` is what
+    /// taking the line from another agent takes, and `held` how long the CPU holds it beyond that. Earlier requests come
+    /// first; devices that ask while the CPU waits come later. Returns how long the CPU waits. A line that no device
+    /// ever updated is free, and `held` is not called.
     #[inline]
-    pub(crate) fn update_line(&self, word: &Word, now: Ps, cost: impl FnOnce() -> Ps) -> Ps {
+    pub(crate) fn update_line(&self, word: &Word, cpu: CpuId, now: Ps, transfer: Ps, held: impl FnOnce() -> Ps) -> Ps {
         let Some(line) = self.arena.line_of(word) else { return Ps(0) };
         let mut lines = self.lines.borrow_mut();
-        let Some(busy_until) = lines.busy_until(line) else { return Ps(0) };
-        let start = (*busy_until).max(now);
-        *busy_until = start + cost();
-        start - now
+        let Some(line) = lines.get(line) else { return Ps(0) };
+        let taken = line.take(Owner::Cpu(cpu), now, transfer);
+        line.busy_until = taken + held();
+        taken - now
+    }
+
+    /// A CPU reads `word` with order. A line that a device owns is fetched, and shared from then on. Returns how long the
+    /// CPU waits.
+    #[inline]
+    pub(crate) fn read_line(&self, word: &Word, now: Ps, transfer: Ps) -> Ps {
+        let Some(line) = self.arena.line_of(word) else { return Ps(0) };
+        let mut lines = self.lines.borrow_mut();
+        match lines.get(line) {
+            Some(line) if matches!(line.owner, Owner::Device(_)) => {
+                line.busy_until = line.take(Owner::Shared, now, transfer);
+                line.busy_until - now
+            }
+            _ => Ps(0),
+        }
     }
 
     /// Arrival time of a register write made at `at`, in the order of its class.
@@ -311,23 +333,60 @@ impl hal::DmaExchange128 for Dma {
     }
 }
 
-/// For each cache line, the time at which it is next free for an atomic update.
-///
-/// Kept only for lines that a device has updated atomically, one page of lines at a time.
+/// The number of the cache line at a bus address.
+fn line_at(address: u64) -> usize {
+    (address.saturating_sub(MEMORY_BASE) / 64) as usize
+}
+
+/// The agent that can update a cache line without asking others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Owner {
+    /// No device ever updated it: whoever has it is not kept.
+    Unknown,
+    /// Several may have it.
+    Shared,
+    Cpu(CpuId),
+    Device(ModelId),
+}
+
+/// One cache line that devices update.
+#[derive(Clone, Copy)]
+struct Line {
+    /// When it is next free for an atomic update.
+    busy_until: Ps,
+    owner: Owner,
+}
+
+impl Line {
+    const UNTOUCHED: Self = Self { busy_until: Ps(0), owner: Owner::Unknown };
+
+    /// Gives the line to `owner`. Returns the time when it has it: after earlier updates, and after `transfer` if
+    /// another agent had it.
+    fn take(&mut self, owner: Owner, now: Ps, transfer: Ps) -> Ps {
+        let moves = self.owner != owner;
+        self.owner = owner;
+        let free = self.busy_until.max(now);
+        if moves { free + transfer } else { free }
+    }
+}
+
+/// Cache lines that a device has updated atomically, one page of lines at a time. Others are not kept: who owns them
+/// costs nothing here.
 #[derive(Default)]
 struct Lines {
-    pages: BTreeMap<usize, Box<[Ps; 64]>>,
+    pages: BTreeMap<usize, Box<[Line; 64]>>,
 }
 
 impl Lines {
-    /// The time of `line`, if a device ever updated its page.
-    fn busy_until(&mut self, line: usize) -> Option<&mut Ps> {
-        Some(&mut self.pages.get_mut(&(line / 64))?[line % 64])
+    /// The line, if a device ever updated it.
+    fn get(&mut self, line: usize) -> Option<&mut Line> {
+        let line = &mut self.pages.get_mut(&(line / 64))?[line % 64];
+        (line.owner != Owner::Unknown).then_some(line)
     }
 
-    /// The same, and keeps the page from now on.
-    fn keep(&mut self, line: usize) -> &mut Ps {
-        &mut self.pages.entry(line / 64).or_insert_with(|| Box::new([Ps(0); 64]))[line % 64]
+    /// The line, which is kept from now on.
+    fn keep(&mut self, line: usize) -> &mut Line {
+        &mut self.pages.entry(line / 64).or_insert_with(|| Box::new([Line::UNTOUCHED; 64]))[line % 64]
     }
 }
 

@@ -64,6 +64,17 @@ pub enum Fact {
         /// The payload.
         data: u32,
     },
+    /// A message met an equal one that still waited, and became one with it: the device has one request a vector.
+    MessageMerged {
+        /// Where the earlier one waited: a port, an endpoint's way, or the IOMMU.
+        at: ModelId,
+        /// PCI requester id, as the link reports it.
+        requester: u16,
+        /// The address that it writes.
+        address: u64,
+        /// The payload.
+        data: u32,
+    },
     /// The IOMMU looked a message up and passes it on as its remapped entry says. The LAPIC's reaction follows as
     /// [`Fact::Raised`].
     Remapped {

@@ -161,7 +161,7 @@ impl hal::Word for Word {
     }
     #[inline]
     fn load(&self) -> u64 {
-        with(Core::settle);
+        with(|core| core.load_point(self));
         self.value()
     }
     #[inline]

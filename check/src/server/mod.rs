@@ -325,6 +325,8 @@ fn port_config() -> RootPortConfig {
         link_bytes_per_second: 13_300_000_000,
         message_order_time: Ps::from_ns(157),
         waiting_messages_max: 2,
+        relaxed_ordering: false,
+        id_based_ordering: false,
     }
 }
 

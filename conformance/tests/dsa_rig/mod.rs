@@ -39,7 +39,7 @@ impl Model for Bus {
                 // A LAPIC accepts nothing until software has enabled it.
                 world.interrupt(0, data as u8, false);
             }
-            Upstream::Transfer { model, bytes, code, arg } => {
+            Upstream::Transfer { model, bytes, code, arg, .. } => {
                 self.free = self.free.max(world.now()) + Ps(u64::from(bytes) * 100);
                 world.schedule_for(model, self.free, code, arg);
             }

@@ -233,7 +233,7 @@ impl Model for Bus {
     fn upstream(&mut self, world: &mut World<'_>, _: ModelId, request: Upstream) {
         match request {
             Upstream::Message { data, .. } => _ = world.interrupt(0, data as u8, false),
-            Upstream::Transfer { model, bytes, code, arg } => {
+            Upstream::Transfer { model, bytes, code, arg, .. } => {
                 self.free = self.free.max(world.now()) + Ps(u64::from(bytes) * 100);
                 world.schedule_for(model, self.free, code, arg);
             }

@@ -59,7 +59,7 @@ constants! {
         doorbell: Time 0.0 1e6 for Devices,
         /// A read of a device register: a round trip. Not zero: a poll that takes no time would never end.
         register_read: Time 1.0 1e6 for Devices,
-        /// Taking a cache line that another agent wrote last.
+        /// What a CPU waits for the cache line of a posted descriptor if another agent had it last.
         line_transfer: Time 0.0 1e6 for Devices,
     }
 }
@@ -117,12 +117,19 @@ constants! {
         remap_service: Time 0.0 1e6 for Pci,
         /// Dispatch of one interrupt to a CPU, a server per socket (g).
         dispatch: Time 0.0 1e6 for Pci,
-        /// One atomic update of a posted descriptor (p), serial per IOMMU and per cache line.
+        /// One atomic update of a posted descriptor whose cache line the IOMMU owns (p), serial per IOMMU and per cache
+        /// line.
         posted_update: Time 0.0 1e6 for Pci,
-        /// How long an MSI stalls later DMA of its root port (t_ord).
+        /// What that update takes longer if another agent had the line last.
+        line_move: Time 0.0 1e6 for Pci,
+        /// How long an MSI stalls later requests of its root port that may not pass it (t_ord).
         ordering_stall: Time 0.0 1e6 for Pci,
-        /// MSIs that wait in a root port before it blocks.
+        /// MSIs of a root port at the IOMMU, of which each keeps its place until it is done with; one more blocks the port.
         port_queue_depth: Count 1.0 1024.0 for Pci,
+        /// Data with the Relaxed Ordering attribute pass MSIs in a root port.
+        relaxed_ordering: Flag 0.0 1.0 for Pci,
+        /// Requests of one requester pass those of another in a root port (ID-based ordering).
+        id_ordering: Flag 0.0 1.0 for Pci,
         /// Half-width of the seeded jitter on every hardware time.
         jitter: Percent 0.0 90.0,
         /// The IOMMU can post interrupts (VT-d capability register, bit 59).
@@ -153,6 +160,8 @@ constants! {
         hidden_entries: Count 0.0 65536.0,
         /// From the first of them to the message at the latest; 0: the drive does not coalesce without declaring it.
         hidden_time: Time 0.0 1e9,
+        /// The data that the drive writes carry the Relaxed Ordering attribute; its entries and MSIs never do.
+        relaxed_ordering: Flag 0.0 1.0,
         /// Logical block.
         block: Size 512.0 65536.0,
         /// Longest transfer of one command (MDTS): a power of two of pages.

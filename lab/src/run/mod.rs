@@ -163,6 +163,7 @@ fn costs(platform: &Platform) -> Costs {
         register_write: Ps(cpu.scaled_ps(&cpu.doorbell)),
         lapic_write: Ps(cpu.scaled_ps(&cpu.eoi)),
         line_update: Ps(cpu.scaled_ps(&cpu.line_transfer)),
+        line_move: Ps(platform.fabric.line_move.ps()),
         level_eoi: Ps(platform.vhost.as_ref().map_or(0, |host| host.level_eoi.ps())),
         ..Costs::default()
     }

@@ -6,6 +6,7 @@ use crate::report::trace::Track;
 use crate::run::span::{Counters, Span, counter};
 use machine::Machine;
 use machine::fabric::dispatch::Dispatch;
+use machine::fabric::integrated::{IntegratedConfig, IntegratedPath};
 use machine::fabric::port::{Credits, RootPort, RootPortConfig};
 use machine::fabric::vtd::{InvalidationFault, VtdConfig, VtdUnit};
 use machine::model::{Model, ModelId};
@@ -16,7 +17,7 @@ use machine::time::Ps;
 pub(crate) struct Site {
     /// The device's model.
     pub(crate) model: ModelId,
-    /// Its root port's model.
+    /// The model of its root port, or of an integrated endpoint's way.
     pub(crate) port: ModelId,
     /// Index of its IOMMU in [`Pcie::iommus`].
     pub(crate) iommu: usize,
@@ -50,7 +51,7 @@ impl Pcie {
         Self { ports: Vec::new(), iommus, dispatches, credits, devices: 0 }
     }
 
-    /// Adds the next device; `build` is given its root port and its requester id.
+    /// Adds the next device behind a root port; `build` is given its port and its requester id.
     pub(crate) fn attach(
         &mut self,
         machine: &mut Machine,
@@ -70,22 +71,56 @@ impl Pcie {
         build: impl FnOnce(ModelId, ModelId, u16) -> Box<dyn Model>,
     ) -> Site {
         let fabric = &platform.fabric;
-        let index = self.devices;
-        self.devices += 1;
-        let iommu = index / fabric.drives_per_iommu.whole() as usize;
-        if index.is_multiple_of(fabric.drives_per_port.whole() as usize) {
+        if self.devices.is_multiple_of(fabric.drives_per_port.whole() as usize) {
             let config = RootPortConfig {
                 name: format!("port {}", self.ports.len()),
                 link_bytes_per_second,
                 message_order_time: Ps(fabric.ordering_stall.ps()),
                 waiting_messages_max: fabric.port_queue_depth.whole() as u32,
+                relaxed_ordering: fabric.relaxed_ordering.is_set(),
+                id_based_ordering: fabric.id_ordering.is_set(),
             };
-            let above = self.iommus[iommu];
+            let above = self.iommus[self.next_iommu(platform)];
             self.ports.push(machine.add_model(|id| Box::new(RootPort::new(id, above, config, &self.credits))));
         }
+        self.attach_below(machine, platform, build)
+    }
+
+    /// Adds the next device as a root-complex integrated endpoint, which has no root port.
+    pub(crate) fn integrate(
+        &mut self,
+        machine: &mut Machine,
+        platform: &Platform,
+        bytes_per_second: u64,
+        build: impl FnOnce(ModelId, u16) -> Box<dyn Model>,
+    ) -> Site {
+        let config = IntegratedConfig {
+            name: format!("endpoint {}", self.ports.len()),
+            bytes_per_second,
+            waiting_messages_max: platform.fabric.port_queue_depth.whole() as u32,
+        };
+        let above = self.iommus[self.next_iommu(platform)];
+        self.ports.push(machine.add_model(|id| Box::new(IntegratedPath::new(id, above, config, &self.credits))));
+        self.attach_below(machine, platform, |_, port, requester| build(port, requester))
+    }
+
+    /// The index of the next device's IOMMU.
+    fn next_iommu(&self, platform: &Platform) -> usize {
+        self.devices / platform.fabric.drives_per_iommu.whole() as usize
+    }
+
+    /// Adds the next device below the last port.
+    fn attach_below(
+        &mut self,
+        machine: &mut Machine,
+        platform: &Platform,
+        build: impl FnOnce(ModelId, ModelId, u16) -> Box<dyn Model>,
+    ) -> Site {
+        let iommu = self.next_iommu(platform);
+        self.devices += 1;
         let port = *self.ports.last().expect("the first device opened a port");
         // Bus numbers count from 1, one bus per device.
-        let requester = ((index + 1) as u16) << 8;
+        let requester = (self.devices as u16) << 8;
         let model = machine.add_model(|id| build(id, port, requester));
         Site { model, port, iommu, requester }
     }

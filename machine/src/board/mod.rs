@@ -219,10 +219,12 @@ impl Board {
         self.memory.word(address, bytes)
     }
 
-    /// Reserves a cache line for an atomic update.
-    fn line_reserve(&self, address: u64, earliest: Ps, cost: Ps) -> Ps {
+    /// Reserves a cache line for an atomic update by `of`, which takes the line from its owner first.
+    fn line_reserve(&self, of: ModelId, address: u64, earliest: Ps, cost: Ps) -> Ps {
+        let moved = !self.memory.is_line_of(address, of);
+        let transfer = if moved { self.jitter(of, self.costs.line_move) } else { Ps(0) };
         let late = self.late(Kind::SlowLine);
-        self.memory.reserve_line(address, earliest.max(self.now()), cost + late)
+        self.memory.reserve_line(address, of, earliest.max(self.now()), cost + transfer + late)
     }
 
     /// A word was written: CPUs that wait on it continue.

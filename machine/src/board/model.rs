@@ -22,6 +22,10 @@ pub enum Upstream {
     Transfer {
         /// The model that gets the event.
         model: ModelId,
+        /// PCI requester id, as the link reports it.
+        requester: u16,
+        /// The requests that carry the data.
+        traffic: Traffic,
         /// Payload bytes.
         bytes: u32,
         /// The requester's own event code.
@@ -29,6 +33,19 @@ pub enum Upstream {
         /// The requester's own argument.
         arg: u64,
     },
+}
+
+/// The requests that carry a transfer's data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Traffic {
+    /// Posted writes to memory.
+    Write {
+        /// The writes carry the Relaxed Ordering attribute (PCI Express Base Specification, "Attributes Field"). What
+        /// the device writes when the transfer has ended, such as a completion entry, carries no attribute.
+        relaxed: bool,
+    },
+    /// Read requests; their completions bring the data, by the link's other direction.
+    Read,
 }
 
 /// Cost of a register access for the CPU that makes it.

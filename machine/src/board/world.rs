@@ -167,9 +167,10 @@ impl<'a> World<'a> {
     }
 
     /// Reserves the cache line of `address` for an atomic update that lasts `cost` and starts at `earliest` or later.
-    /// Returns the end of the update. CPUs and other devices that update the line wait for each other.
+    /// Returns the end of the update. CPUs and other devices that update the line wait for each other, and an update by
+    /// another agent than the last one takes [`crate::Costs::line_move`] more.
     pub fn line_reserve(&mut self, address: u64, earliest: Ps, cost: Ps) -> Ps {
-        self.board.line_reserve(address, earliest, cost)
+        self.board.line_reserve(self.me, address, earliest, cost)
     }
 
     /// Passes on a message of a lent model.

@@ -162,8 +162,23 @@ impl Core {
     #[inline]
     pub(crate) fn atomic_point(&self, word: &Word) {
         self.settle();
-        let cost = || self.board.costs.line_update + self.board.late(Kind::SlowLine);
-        let wait = self.board.memory.update_line(word, self.now(), cost);
+        let held = || self.board.late(Kind::SlowLine);
+        let (cpu, transfer) = (self.cpu().id, self.board.costs.line_update);
+        let wait = self.board.memory.update_line(word, cpu, self.now(), transfer, held);
+        self.wait_for_line(wait);
+    }
+
+    /// An ordered read by the running CPU. A plain one (`Word::get`) is free: where it sees what a device wrote, the
+    /// update that follows pays for the line, and where it sees nothing new, the line has not moved.
+    #[inline]
+    pub(crate) fn load_point(&self, word: &Word) {
+        self.settle();
+        let wait = self.board.memory.read_line(word, self.now(), self.board.costs.line_update);
+        self.wait_for_line(wait);
+    }
+
+    #[inline]
+    fn wait_for_line(&self, wait: Ps) {
         if wait > Ps(0) {
             self.board.owe(wait);
             self.settle();

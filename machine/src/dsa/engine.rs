@@ -1,7 +1,7 @@
 //! Engines: from a queue to memory, completion record and message (DSA, "Engines", "Descriptor Processing").
 
 use super::{Data, Dsa, code};
-use crate::model::Upstream;
+use crate::model::{Traffic, Upstream};
 use crate::time::Ps;
 use crate::world::World;
 use spec::dsa::{CompletionRecord, CompletionStatus, Descriptor, Flags, Opcode, RecordHead};
@@ -144,8 +144,10 @@ impl Dsa {
         // A no-op only writes its completion record, with which every operation ends.
         let data = if job.is(Opcode::FILL) { job.descriptor.size.bytes() } else { 0 };
         let bytes = data.saturating_add(CompletionRecord::BYTES as u32);
-        let model = world.me();
-        world.upstream(self.pci.port(), Upstream::Transfer { model, bytes, code: code::PASSED, arg: ticket });
+        let (model, requester) = (world.me(), self.pci.requester());
+        let traffic = Traffic::Write { relaxed: false };
+        let request = Upstream::Transfer { model, requester, traffic, bytes, code: code::PASSED, arg: ticket };
+        world.upstream(self.pci.port(), request);
     }
 
     /// The data have passed the link: memory changes now.

@@ -1,162 +1,242 @@
-//! A root port: one drive's link, and the order of its traffic.
+//! A root port: one drive's link, and the order of its traffic (PCI Express Base Specification, "Transaction Ordering
+//! Rules", table "Ordering Rules Summary").
+//!
+//! | row passes column | posted request | read request | completion |
+//! |---|---|---|---|
+//! | posted request | A2: no, unless relaxed or of another requester with IDO | A3: yes | A5: allowed |
+//! | read request | B2: no, unless of another requester with IDO | B3: allowed | B5: allowed |
+//! | completion | D2: no, unless relaxed or with IDO | D3: yes | D5: allowed |
+//!
+//! Messages (MSI) are posted memory writes that never carry the Relaxed Ordering attribute. Here the rows mean:
+//! - A2a: a message passes no data that is on the link. It is sent when the transfer on the link has ended. Data that the
+//!   device has not put on the link yet were not sent before it.
+//! - A2a: data pass no message that waits for a place at the IOMMU, and follow a message that has gone by
+//!   [`RootPortConfig::message_order_time`]. A2b: data with the Relaxed Ordering attribute do pass it where the port
+//!   uses that permission ([`RootPortConfig::relaxed_ordering`]); the completion entry behind those data has no such
+//!   attribute and waits.
+//! - A2b: another requester's requests pass only with ID-based ordering ([`RootPortConfig::id_based_ordering`]).
+//! - A3, A5: messages and data do not wait for read requests and completions.
+//! - B2a: a read request waits for the messages, and for the data on the link, that were sent before it.
+//! - D2: completions come down the link's other direction, where the posted requests are register writes; those arrive at
+//!   once, so no completion meets one.
 
-use crate::model::{Model, ModelId, Upstream};
+use super::outbox::{CREDIT, Message, Outbox, Rate};
+use crate::model::{Model, ModelId, Traffic, Upstream};
 use crate::time::Ps;
 use crate::world::World;
-use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::rc::Rc;
+
+pub use super::outbox::Credits;
 
 /// The constants of a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RootPortConfig {
     /// Name in traces and faults.
     pub name: String,
-    /// Payload bytes that the link carries a second.
+    /// Payload bytes that the link carries a second, in each direction.
     pub link_bytes_per_second: u64,
-    /// Time for which a message delays later DMA of its drive, because DMA may not overtake it (PCI Express Base
-    /// Specification, "Transaction Ordering Rules": a posted request never passes an earlier one).
+    /// Time for which a message delays later requests that may not pass it.
     pub message_order_time: Ps,
-    /// Maximum number of messages that wait at the IOMMU. One more message blocks the port.
+    /// Maximum number of messages at the IOMMU. One more message blocks the port.
     pub waiting_messages_max: u32,
+    /// Data that carry the Relaxed Ordering attribute pass messages. The specification permits this and demands it
+    /// nowhere.
+    pub relaxed_ordering: bool,
+    /// Requests of one requester pass those of another: the devices set the ID-based ordering attribute, and the port
+    /// uses that permission.
+    pub id_based_ordering: bool,
 }
 
-/// Events of a port.
-mod code {
-    /// The last byte of the transfer on the link has passed.
-    pub(super) const TRANSFERRED: u32 = 0;
-    /// The IOMMU has taken a message while the port was blocked. The port continues.
-    pub(super) const CREDIT: u32 = 1;
-}
-
-/// Credits of one port: places for its messages at the IOMMU.
-struct Places {
-    max: u32,
-    taken: Cell<u32>,
-    blocked: Cell<bool>,
-}
-
-/// Credits of all ports of an IOMMU. The IOMMU frees places and informs a port only when the port is blocked, so a
-/// message's credit costs no event. Clones are the same table.
-#[derive(Clone, Default)]
-pub struct Credits(Rc<RefCell<Vec<Option<Rc<Places>>>>>);
-
-impl Credits {
-    fn register(&self, port: ModelId, max: u32) -> Rc<Places> {
-        let places = Rc::new(Places { max, taken: Cell::new(0), blocked: Cell::new(false) });
-        let mut table = self.0.borrow_mut();
-        let index = port.0 as usize;
-        if table.len() <= index {
-            table.resize(index + 1, None);
-        }
-        table[index] = Some(places.clone());
-        places
-    }
-
-    /// The IOMMU has taken a message of `from`. Requesters without a port have no places to free.
-    pub(crate) fn release(&self, world: &mut World<'_>, from: ModelId) {
-        let table = self.0.borrow();
-        let Some(Some(places)) = table.get(from.0 as usize) else { return };
-        places.taken.set(places.taken.get() - 1);
-        if places.blocked.replace(false) {
-            world.schedule_for(from, world.now(), code::CREDIT, 0);
-        }
-    }
-}
+/// The event of a port besides [`CREDIT`]: the last byte of the transfer on the link has passed. Argument: the number
+/// of the transfer's last start.
+const TRANSFERRED: u32 = 0;
 
 /// One link and the requests that wait for it.
 ///
 /// A transfer occupies the link for its bytes. When the last byte has passed, the transfer's model gets its event.
-/// Transfers run one after another. A message does not wait for data that the drive has not put on the link yet: it is
-/// sent between transfers, goes to the IOMMU at once, and delays the following transfers for a time. When too many
-/// messages wait at the IOMMU, the next message stays here, and no transfer starts until that message has gone.
+/// Writes run one after another up the link, and reads' data run down it. A message does not wait for data that the
+/// drive has not put on the link yet: it is sent between transfers. A message without a place at the IOMMU stays here,
+/// and nothing starts that may not pass it.
 pub struct RootPort {
-    iommu: ModelId,
     config: RootPortConfig,
-    places: Rc<Places>,
-    /// Picoseconds per byte, times 2^20.
-    byte_time_q20: u64,
-    transfers: VecDeque<Transfer>,
-    messages: VecDeque<Upstream>,
-    /// Earliest start of the next transfer: the link is idle again, and messages are ordered.
-    link_free: Ps,
-    /// The transfer that is on the link, or that is next on it once messages are ordered.
-    on_link: Option<Transfer>,
-    blocked_since: Option<Ps>,
+    rate: Rate,
+    outbox: Outbox,
+    /// Writes that are not on the link yet, in their devices.
+    writes: VecDeque<Transfer>,
+    /// Reads whose requests may not pass a message that waits.
+    reads: VecDeque<Transfer>,
+    /// The write that is on the link, or that is next on it once messages are ordered.
+    on_link: Option<OnLink>,
+    /// Starts so far: an event of an earlier start is stale.
+    starts: u64,
+    /// Writes whose completion entries wait behind messages.
+    held: VecDeque<(u64, Transfer)>,
+    /// The last write's end.
+    idle_from: Ps,
+    /// Requests that may not pass the last message start from here on.
+    ordered_from: Ps,
+    /// The last message's requester.
+    ordered_by: u16,
+    /// End of the last read.
+    down_idle_from: Ps,
     bytes: u64,
-    messages_passed: u64,
     link: Ps,
+    down: Ps,
     order: Ps,
-    blocked: Ps,
 }
 
 /// A waiting transfer, and the model that gets its end event.
+#[derive(Clone, Copy)]
 struct Transfer {
     model: ModelId,
+    requester: u16,
+    relaxed: bool,
     bytes: u32,
     code: u32,
     arg: u64,
+    /// When the link was free for it, if it was.
+    ready: Option<Ps>,
+}
+
+/// The write on the link.
+struct OnLink {
+    transfer: Transfer,
+    start: Ps,
+    end: Ps,
+    /// The number of the last message that it passed; its completion entry does not.
+    entry_after: u64,
 }
 
 impl RootPort {
     /// A port with the number `id` in front of `iommu`. It uses `credits`.
     pub fn new(id: ModelId, iommu: ModelId, config: RootPortConfig, credits: &Credits) -> Self {
-        let places = credits.register(id, config.waiting_messages_max);
-        let byte_time_q20 = (1_000_000_000_000 << 20) / u128::from(config.link_bytes_per_second.max(1));
         Self {
-            iommu,
+            rate: Rate::new(config.link_bytes_per_second),
+            outbox: Outbox::new(id, iommu, config.waiting_messages_max, credits),
             config,
-            places,
-            byte_time_q20: u64::try_from(byte_time_q20).unwrap_or(u64::MAX),
-            transfers: VecDeque::new(),
-            messages: VecDeque::new(),
-            link_free: Ps::default(),
+            writes: VecDeque::new(),
+            reads: VecDeque::new(),
             on_link: None,
-            blocked_since: None,
+            starts: 0,
+            held: VecDeque::new(),
+            idle_from: Ps::default(),
+            ordered_from: Ps::default(),
+            ordered_by: 0,
+            down_idle_from: Ps::default(),
             bytes: 0,
-            messages_passed: 0,
             link: Ps::default(),
+            down: Ps::default(),
             order: Ps::default(),
-            blocked: Ps::default(),
         }
     }
 
     /// Passes the requests that may pass now.
     fn advance(&mut self, world: &mut World<'_>) {
-        while let Some(&message) = self.messages.front() {
-            if self.places.taken.get() >= self.places.max {
-                self.places.blocked.set(true);
-                self.blocked_since.get_or_insert(world.now());
-                return;
-            }
-            self.messages.pop_front();
-            self.pass(world, message);
+        self.pass_messages(world);
+        if !self.reads.is_empty() {
+            self.pass_reads(world);
         }
-        if let Some(since) = self.blocked_since.take() {
-            let blocked = world.now() - since;
-            self.blocked += blocked;
-            world.trace("blocked", since, blocked, 0);
-        }
-        if self.on_link.is_none()
-            && let Some(transfer) = self.transfers.pop_front()
-        {
-            let length = Ps(((u128::from(transfer.bytes) * u128::from(self.byte_time_q20)) >> 20) as u64);
-            self.link += length;
-            self.bytes += u64::from(transfer.bytes);
-            self.link_free = self.link_free.max(world.now()) + length;
-            world.schedule(self.link_free, code::TRANSFERRED, 0);
-            self.on_link = Some(transfer);
+        if self.on_link.is_none() && !self.writes.is_empty() {
+            self.start_write(world);
         }
     }
 
-    /// The message has a place at the IOMMU: it goes there, and the next transfer waits for its ordering time.
-    fn pass(&mut self, world: &mut World<'_>, message: Upstream) {
-        let stall = world.jitter(self.config.message_order_time);
-        self.places.taken.set(self.places.taken.get() + 1);
-        self.messages_passed += 1;
-        self.order += stall;
-        self.link_free = self.link_free.max(world.now()) + stall;
-        world.upstream(self.iommu, message);
+    fn pass_messages(&mut self, world: &mut World<'_>) {
+        while let Some(&Message { requester, .. }) = self.outbox.first() {
+            if let Some(on_link) = &self.on_link {
+                if on_link.start > world.now() {
+                    self.take_back();
+                } else if !self.is_unrelated(on_link.transfer.requester, requester) {
+                    return;
+                }
+            }
+            if !self.outbox.pass_first(world) {
+                return;
+            }
+            let stall = world.jitter(self.config.message_order_time);
+            self.ordered_from = self.ordered_from.max(self.idle_from).max(world.now()) + stall;
+            self.ordered_by = requester;
+            self.release_entries(world);
+        }
+    }
+
+    /// The next write has not begun, so it was not sent before a message that comes now.
+    fn take_back(&mut self) {
+        if let Some(OnLink { transfer, .. }) = self.on_link.take() {
+            self.starts += 1;
+            self.writes.push_front(transfer);
+        }
+    }
+
+    /// Read requests that may pass the messages which wait. Their data follow each other down the link.
+    fn pass_reads(&mut self, world: &mut World<'_>) {
+        for _ in 0..self.reads.len() {
+            let Some(read) = self.reads.pop_front() else { return };
+            if !self.outbox.requesters().all(|requester| self.is_unrelated(read.requester, requester)) {
+                self.reads.push_back(read);
+                continue;
+            }
+            let behind_write = self.on_link.as_ref().map_or(Ps(0), |on_link| on_link.end);
+            let behind_message =
+                if self.is_unrelated(read.requester, self.ordered_by) { Ps(0) } else { self.ordered_from };
+            let time = self.rate.time(read.bytes);
+            self.down_idle_from = self.down_idle_from.max(world.now()).max(behind_write).max(behind_message) + time;
+            self.down += time;
+            self.bytes += u64::from(read.bytes);
+            world.schedule_for(read.model, self.down_idle_from, read.code, read.arg);
+        }
+    }
+
+    /// The first write that may start takes the link.
+    fn start_write(&mut self, world: &mut World<'_>) {
+        let may_start = |write: &Transfer| {
+            self.passes_messages(write) || self.outbox.requesters().all(|of| self.is_unrelated(write.requester, of))
+        };
+        let Some(next) = self.writes.iter().position(may_start) else { return };
+        let Some(transfer) = self.writes.remove(next) else { return };
+        let now = self.idle_from.max(world.now());
+        let free = self.passes_messages(&transfer) || self.is_unrelated(transfer.requester, self.ordered_by);
+        let start = if free { now } else { now.max(self.ordered_from) };
+        let end = start + self.rate.time(transfer.bytes);
+        let entry_after = if self.passes_messages(&transfer) { self.outbox.last_number() } else { 0 };
+        self.starts += 1;
+        world.schedule(end, TRANSFERRED, self.starts);
+        let transfer = Transfer { ready: transfer.ready.or(Some(now)), ..transfer };
+        self.on_link = Some(OnLink { transfer, start, end, entry_after });
+    }
+
+    /// A2b: the write carries the Relaxed Ordering attribute, and the port uses it.
+    fn passes_messages(&self, write: &Transfer) -> bool {
+        self.config.relaxed_ordering && write.relaxed
+    }
+
+    /// A2b, B2b: requests of two requesters, with ID-based ordering.
+    fn is_unrelated(&self, one: u16, other: u16) -> bool {
+        self.config.id_based_ordering && one != other
+    }
+
+    /// The write on the link has ended. What its device writes next has no attribute: it follows the messages that the
+    /// data passed.
+    fn transferred(&mut self, world: &mut World<'_>) {
+        let Some(OnLink { transfer, start, end, entry_after }) = self.on_link.take() else { return };
+        self.idle_from = end;
+        self.link += end - start;
+        self.order += start - transfer.ready.unwrap_or(start);
+        self.bytes += u64::from(transfer.bytes);
+        if entry_after > self.outbox.passed || !self.held.is_empty() {
+            self.held.push_back((entry_after, transfer));
+        } else if self.passes_messages(&transfer) && self.ordered_from > world.now() {
+            world.schedule_for(transfer.model, self.ordered_from, transfer.code, transfer.arg);
+        } else {
+            world.chain(transfer.model, transfer.code, transfer.arg);
+        }
+    }
+
+    /// A message has gone: the entries that waited for it follow.
+    fn release_entries(&mut self, world: &mut World<'_>) {
+        while let Some((_, transfer)) = self.held.pop_front_if(|(after, _)| *after <= self.outbox.passed) {
+            world.schedule_for(transfer.model, self.ordered_from, transfer.code, transfer.arg);
+        }
     }
 }
 
@@ -165,11 +245,13 @@ impl Model for RootPort {
         &self.config.name
     }
 
-    fn event(&mut self, world: &mut World<'_>, code: u32, _arg: u64) {
-        if code == code::TRANSFERRED
-            && let Some(transfer) = self.on_link.take()
-        {
-            world.chain(transfer.model, transfer.code, transfer.arg);
+    fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
+        debug_assert!(code == TRANSFERRED || code == CREDIT, "an event of a port");
+        if code == TRANSFERRED {
+            if arg != self.starts || self.on_link.is_none() {
+                return;
+            }
+            self.transferred(world);
         }
         self.advance(world);
     }
@@ -185,23 +267,31 @@ impl Model for RootPort {
 
     fn upstream(&mut self, world: &mut World<'_>, _from: ModelId, request: Upstream) {
         match request {
-            Upstream::Transfer { model, bytes, code, arg } => {
-                self.transfers.push_back(Transfer { model, bytes, code, arg });
+            Upstream::Transfer { model, requester, traffic, bytes, code, arg } => {
+                let relaxed = traffic == Traffic::Write { relaxed: true };
+                let transfer = Transfer { model, requester, relaxed, bytes, code, arg, ready: None };
+                if traffic == Traffic::Read { self.reads.push_back(transfer) } else { self.writes.push_back(transfer) }
             }
-            Upstream::Message { .. } => self.messages.push_back(request),
+            Upstream::Message { requester, address, data } => {
+                self.outbox.put(world, Message { requester, address, data });
+            }
         }
         self.advance(world);
     }
 
-    /// `link_ps`: bytes on the link; `order_ps`: the link kept free behind messages; `blocked_ps`: the port was
-    /// blocked.
+    /// `link_ps`: writes on the link; `order_ps`: the link kept free behind messages although a write waited;
+    /// `blocked_ps`: a message had no place; `merged`: messages that met an equal one here; `waiting`: messages here now;
+    /// `down_ps`: reads' data on the link.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         vec![
             ("bytes", self.bytes),
-            ("messages", self.messages_passed),
+            ("messages", self.outbox.passed),
             ("link_ps", self.link.0),
             ("order_ps", self.order.0),
-            ("blocked_ps", self.blocked.0),
+            ("blocked_ps", self.outbox.blocked.0),
+            ("merged", self.outbox.merged),
+            ("waiting", self.outbox.len() as u64),
+            ("down_ps", self.down.0),
         ]
     }
 

@@ -8,9 +8,9 @@
 //! One server handles a unit's requests, first come first served:
 //! - a remapped request takes the remapping time and then holds the server until the socket's [`Dispatch`] has
 //!   delivered it; its place at the port is free when the dispatch unit takes it;
-//! - a posted request takes one atomic update of its descriptor, serial with every other update of that cache line; its
-//!   place at the port is free at once, so only the devices' requests in flight bound the number of waiting posts; a
-//!   notification goes to the dispatch unit without holding the server;
+//! - a posted request takes one atomic update of its descriptor, serial with every other update of that cache line, and
+//!   more if the line has to be taken from another agent; its place at the port is free after the update; a notification
+//!   goes to the dispatch unit without holding the server, unless too many of this unit wait there;
 //! - a request in compatibility format, or with remapping off, takes no remapping time, only the dispatch unit;
 //! - a refused request takes the remapping time and is dropped.
 
@@ -112,6 +112,8 @@ mod code {
     pub(super) const INVALIDATE: u32 = 7;
     /// An invalidation waited for requests, and they have drained. Argument: the epoch.
     pub(super) const DRAINED: u32 = 8;
+    /// The dispatch unit has room for a notification that holds the server. Argument: the packed delivery.
+    pub(super) const NOTIFIED: u32 = 9;
 }
 
 /// A VT-d unit.
@@ -132,6 +134,8 @@ pub struct VtdUnit {
     cache: EntryCache,
     waiting: VecDeque<Pending>,
     service: Option<Service>,
+    /// Times at which the dispatch unit takes this unit's notifications.
+    notifications: VecDeque<Ps>,
     /// Arrival time of the last delivery scheduled so far.
     last_delivery: Ps,
     /// An invalidation waits for the request in service.
@@ -160,6 +164,7 @@ impl VtdUnit {
             cache: EntryCache::default(),
             waiting: VecDeque::new(),
             service: None,
+            notifications: VecDeque::new(),
             last_delivery: Ps::default(),
             draining: false,
             commands_pending: 0,
@@ -190,6 +195,7 @@ impl Model for VtdUnit {
             code::REFUSED => self.refused(world),
             code::COMMAND => self.command(world, arg as u32),
             code::INVALIDATE => self.invalidate(world, arg),
+            code::NOTIFIED => self.notified(world, arg),
             _ => self.drained(world, arg),
         }
     }
@@ -245,6 +251,8 @@ impl Model for VtdUnit {
             ("post_ps", totals.post.0),
             ("dispatch_ps", totals.dispatch.0),
             ("queue_ps", totals.queue.0),
+            ("merged", totals.merged),
+            ("waiting", self.waiting.len() as u64),
         ]
     }
 

@@ -131,6 +131,9 @@ pub struct Config {
     pub transfer_shift_max: u8,
     /// How long things take.
     pub timing: Timing,
+    /// The data that the drive writes to memory carry the Relaxed Ordering attribute. Completion entries and messages
+    /// never do: an entry must stay behind its data, and a message behind its entry.
+    pub relaxed_ordering: bool,
     /// When messages are repeated.
     pub resend: Resend,
     /// Coalescing that the drive does not report.
@@ -155,6 +158,7 @@ impl Default for Config {
             doorbell_stride: 0,
             transfer_shift_max: 5,
             timing: Timing::default(),
+            relaxed_ordering: false,
             resend: Resend::Unacknowledged,
             hidden_coalescing: None,
             storage: StorageKind::Null,

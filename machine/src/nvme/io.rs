@@ -4,7 +4,7 @@ use super::latency::draw;
 use super::prp::{DataPointer, Failure};
 use super::storage::Cursor;
 use super::{Counters, Nvme, code};
-use crate::model::Upstream;
+use crate::model::{Traffic, Upstream};
 use crate::observe::Fact;
 use crate::time::Ps;
 use crate::world::World;
@@ -206,7 +206,13 @@ impl Nvme {
         let slot = &mut self.slots.slots[usize::from(index)];
         slot.on_link_since = world.now();
         let arg = ticket(index, slot.generation);
-        let request = Upstream::Transfer { model: world.me(), bytes: slot.data.bytes, code: code::LINK, arg };
+        let traffic = if slot.opcode == IoOpcode::WRITE {
+            Traffic::Read
+        } else {
+            Traffic::Write { relaxed: self.config.relaxed_ordering }
+        };
+        let (model, requester, bytes) = (world.me(), self.pci.requester(), slot.data.bytes);
+        let request = Upstream::Transfer { model, requester, traffic, bytes, code: code::LINK, arg };
         world.upstream(self.pci.port(), request);
     }
 

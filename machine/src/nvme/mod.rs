@@ -14,7 +14,7 @@
 //!
 //! Not modelled: INTx and MSI, controller memory buffer, metadata and protection information, namespaces other than 1,
 //! SGLs, fused commands, weighted arbitration, queues that are not contiguous (CAP.CQR), power states, error log
-//! entries. The time to read PRP lists is part of the fetch. Both directions of the link count as one.
+//! entries. The time to read PRP lists is part of the fetch.
 
 mod admin;
 mod async_event;

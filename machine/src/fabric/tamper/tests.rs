@@ -1,7 +1,7 @@
 //! A tamper between a talker and a listener.
 
 use super::{Act, Rates, Tamper, TamperConfig, TamperCounts};
-use crate::model::{Model, ModelId, Upstream};
+use crate::model::{Model, ModelId, Traffic, Upstream};
 use crate::time::Ps;
 use crate::world::World;
 use crate::{Machine, MachineConfig};
@@ -17,7 +17,8 @@ impl Model for Talker {
     fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
         if code == 0 {
             world.upstream(self.0, Upstream::Message { requester: 7, address: 0xfee0_0000, data: arg as u32 });
-            world.upstream(self.0, Upstream::Transfer { model: world.me(), bytes: 64, code: 1, arg });
+            let (model, traffic) = (world.me(), Traffic::Read);
+            world.upstream(self.0, Upstream::Transfer { model, requester: 0x100, traffic, bytes: 64, code: 1, arg });
         }
     }
     fn read(&mut self, _: &mut World<'_>, _: u8, _: u32, _: u8) -> u64 {

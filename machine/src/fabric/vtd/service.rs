@@ -1,5 +1,6 @@
 //! The server of a unit: one request at a time.
 
+use super::super::dispatch::Slot;
 use super::request::{self, Entry, LapicMessage, Mode, Post, Refusal, Request, Route};
 use super::{VtdUnit, code};
 use crate::model::ModelId;
@@ -11,13 +12,17 @@ use spec::vtd::irte;
 use spec::vtd::posted::{CONTROL_WORD, Control, WORDS};
 use spec::vtd::registers::FaultReason;
 
+/// Notifications of one unit that wait at the dispatch unit at most. Assumed; ON bounds their number too, as one for each
+/// descriptor. A further one holds the server.
+pub(super) const NOTIFICATIONS_MAX: usize = 16;
+
 /// A request and who sent it.
 #[derive(Clone, Copy)]
 pub(super) struct Pending {
     from: ModelId,
     request: Request,
     arrived: Ps,
-    /// The request occupies a place of its port.
+    /// The request occupies a place of its port, or may; requesters without a port have none.
     placed: bool,
 }
 
@@ -51,19 +56,22 @@ pub(super) struct Totals {
     pub(super) post: Ps,
     pub(super) dispatch: Ps,
     pub(super) queue: Ps,
+    pub(super) merged: u64,
 }
 
 impl VtdUnit {
-    /// A request arrives. A request that will be posted frees its place at once, because waiting for a descriptor's
-    /// cache line blocks no other request.
+    /// A request arrives. Its place at the port stays taken until the unit is done with it. A request of a requester
+    /// without places merges with an equal one that waits: so the number of those is bounded too.
     pub(super) fn accept(&mut self, world: &mut World<'_>, from: ModelId, requester: u16, address: u32, data: u32) {
         self.totals.requests += 1;
         let request = Request { requester, address, data };
-        let mut pending = Pending { from, request, arrived: world.now(), placed: true };
-        if self.is_known_as_posted(request) {
-            self.free_place(world, &mut pending);
+        let is_equal = |other: &Pending| other.request == request && other.from == from;
+        if !self.credits.covers(from) && self.waiting.iter().any(is_equal) {
+            self.totals.merged += 1;
+            world.tell(|| Fact::MessageMerged { at: world.me(), requester, address: address.into(), data });
+            return;
         }
-        self.waiting.push_back(pending);
+        self.waiting.push_back(Pending { from, request, arrived: world.now(), placed: true });
         if self.service.is_none() {
             self.serve_next(world);
         }
@@ -71,7 +79,7 @@ impl VtdUnit {
 
     /// The server is free: it looks up the next request now, and serves it according to the current entry.
     fn serve_next(&mut self, world: &mut World<'_>) {
-        let Some(mut pending) = self.waiting.pop_front() else { return };
+        let Some(pending) = self.waiting.pop_front() else { return };
         let now = world.now();
         self.totals.queue += now - pending.arrived;
         let requester = pending.request.requester;
@@ -88,7 +96,6 @@ impl VtdUnit {
             }
             Ok(Route::Posted(post)) => {
                 self.totals.posted += 1;
-                self.free_place(world, &mut pending);
                 let cost = world.jitter(self.config.post_time);
                 (Work::Post(post), code::POSTED, world.line_reserve(post.descriptor, now, cost))
             }
@@ -106,16 +113,6 @@ impl VtdUnit {
         if core::mem::take(&mut pending.placed) {
             self.credits.release(world, pending.from);
         }
-    }
-
-    /// True if the cache has the request's entry and the entry is in posted format.
-    fn is_known_as_posted(&self, request: Request) -> bool {
-        let mode = self.mode();
-        if !mode.remapping || !request::is_remappable(request) {
-            return false;
-        }
-        let entry = request::index(request, mode).ok().and_then(|index| self.cache.get(index));
-        entry.is_some_and(|bits| irte::Common::from_bits(bits).posted())
     }
 
     fn mode(&self) -> Mode {
@@ -182,12 +179,32 @@ impl VtdUnit {
         self.finish(world);
     }
 
+    /// The time until which the dispatch unit takes no further notification of this unit. None: it takes one now.
+    fn notifications_full_until(&mut self, now: Ps) -> Option<Ps> {
+        while self.notifications.pop_front_if(|taken| *taken <= now).is_some() {}
+        let excess = (self.notifications.len() + 1).checked_sub(NOTIFICATIONS_MAX + 1)?;
+        self.notifications.get(excess).copied()
+    }
+
+    /// Sends a notification that has room at the dispatch unit.
+    fn notify(&mut self, world: &mut World<'_>, notification: LapicMessage) {
+        let slot = self.send(world, notification);
+        self.notifications.push_back(slot.taken);
+    }
+
+    /// A notification that held the server has room now.
+    pub(super) fn notified(&mut self, world: &mut World<'_>, packed: u64) {
+        self.notify(world, LapicMessage::unpack(packed));
+        self.finish(world);
+    }
+
     /// Sends a message that does not hold the server: a notification, or one of the unit's events.
-    pub(super) fn send(&mut self, world: &mut World<'_>, delivery: LapicMessage) {
+    pub(super) fn send(&mut self, world: &mut World<'_>, delivery: LapicMessage) -> Slot {
         let slot = self.dispatch.take(world);
         self.totals.dispatch += slot.delivered - slot.taken;
         self.last_delivery = self.last_delivery.max(slot.delivered);
         world.schedule(slot.delivered, code::DELIVERED, delivery.pack());
+        slot
     }
 
     /// The message arrives at the LAPICs. Logical destinations have x2APIC format with derived ids: cluster in 31:16,
@@ -214,14 +231,19 @@ impl VtdUnit {
 
     /// The update of a descriptor happens (VT-d, "Interrupt-Posting Hardware Operation").
     pub(super) fn posted(&mut self, world: &mut World<'_>) {
-        let Some(Service { pending, since, work: Work::Post(post) }) = self.service else { return };
+        let Some(Service { mut pending, since, work: Work::Post(post) }) = self.service else { return };
         let (now, requester) = (world.now(), pending.request.requester);
         self.totals.post += now - since;
         world.trace("post", since, now - since, requester.into());
+        self.free_place(world, &mut pending);
         match self.update(world, requester, post) {
             Ok(Some(notification)) => {
                 self.totals.notifications += 1;
-                self.send(world, notification);
+                if let Some(room_from) = self.notifications_full_until(now) {
+                    self.totals.hold += room_from - now;
+                    return world.schedule(room_from, code::NOTIFIED, notification.pack());
+                }
+                self.notify(world, notification);
             }
             Ok(None) => {}
             Err(reason) => {

@@ -48,6 +48,8 @@ fn machine(config: GicConfig, cpus: u32, address: u64) -> (Machine, GicWindows, 
         link_bytes_per_second: 1_000_000_000,
         message_order_time: Ps::from_ns(10),
         waiting_messages_max: 2,
+        relaxed_ordering: false,
+        id_based_ordering: false,
     };
     let port = machine.add_model(|id| Box::new(RootPort::new(id, gic.model, port, &credits)));
     let device = machine.add_model(|_| Box::new(Device { to: port, address }));

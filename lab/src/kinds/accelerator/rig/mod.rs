@@ -44,7 +44,7 @@ impl StreamRig {
         let mut pcie = Pcie::new(&mut machine, &plan.platform, accelerator.devices as usize);
         let mut devices = Vec::new();
         for index in 0..accelerator.devices {
-            devices.push(pcie.attach(&mut machine, &plan.platform, constants.link.whole(), |port, requester| {
+            devices.push(pcie.integrate(&mut machine, &plan.platform, constants.link.whole(), |port, requester| {
                 let config = device_config(plan, constants, index, requester);
                 Box::new(Dsa::new(port, config).expect("the platform's bounds are the device's"))
             }));

@@ -94,6 +94,7 @@ fn drive_config(storage: &Storage, drive: &DrivePlan, kind: &Drive, requester: u
             msi: Ps(kind.msi_interval.ps()),
             ..nvme::Timing::default()
         },
+        relaxed_ordering: kind.relaxed_ordering.is_set(),
         resend: nvme::Resend::Always,
         hidden_coalescing: (kind.hidden_time.ps() > 0).then(|| nvme::HiddenCoalescing {
             entries: kind.hidden_entries.whole() as u32,
