@@ -106,10 +106,7 @@ fn plain() -> RootPortConfig {
 }
 
 /// What arrived when the devices sent these requests, each at its time in ns. The IOMMU keeps each message for 5 µs.
-fn sent(
-    requests: &[(u64, Upstream)],
-    port: impl FnOnce(ModelId, ModelId, &Credits) -> Box<dyn Model>,
-) -> Vec<Seen> {
+fn sent(requests: &[(u64, Upstream)], port: impl FnOnce(ModelId, ModelId, &Credits) -> Box<dyn Model>) -> Vec<Seen> {
     let mut machine = Machine::new(MachineConfig { memory_bytes: 4096, ..MachineConfig::default() });
     let (credits, log) = (Credits::default(), Log::default());
     let keeper = Keeper { credits: credits.clone(), keep: Ps::from_ns(5_000), log: log.clone() };
@@ -231,8 +228,7 @@ fn equal_messages_merge_while_they_wait() {
 /// An integrated endpoint has no root port: its messages keep no data of other descriptors back, and wait for none.
 #[test]
 fn an_integrated_endpoint_has_its_own_order() {
-    let config =
-        IntegratedConfig { name: "endpoint".into(), bytes_per_second: 1_000_000_000, waiting_messages_max: 1 };
+    let config = IntegratedConfig { name: "endpoint".into(), bytes_per_second: 1_000_000_000, waiting_messages_max: 1 };
     let requests = [(0, strict(1)), (10, msi(7)), (11, msi(8)), (12, strict(2)), (13, msi(8))];
     let seen = sent(&requests, |id, iommu, credits| Box::new(IntegratedPath::new(id, iommu, config, credits)));
     assert_eq!(seen, [Message(7, 10), Done(1, 1000), Done(2, 2000), Message(8, 5010)]);
