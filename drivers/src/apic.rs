@@ -8,4 +8,4 @@ mod tests;
 mod vector;
 
 pub use lapic::{ApicError, ApicId, ApicMode, Lapic};
-pub use vector::{VECTORS, VectorDomain, core_config};
+pub use vector::{VECTORS, VectorDomain, core_config, device_vectors};

@@ -38,26 +38,29 @@ impl Vectors {
     }
 }
 
-/// Registers by MSR number ("x2APIC Register Address Space").
+/// MSR numbers, as patterns.
 mod msr {
-    pub(super) const ID: u32 = 0x802;
-    pub(super) const VERSION: u32 = 0x803;
-    pub(super) const TPR: u32 = 0x808;
-    pub(super) const PPR: u32 = 0x80a;
-    pub(super) const EOI: u32 = 0x80b;
-    pub(super) const LDR: u32 = 0x80d;
-    pub(super) const SVR: u32 = 0x80f;
-    pub(super) const ISR: u32 = 0x810;
-    pub(super) const TMR: u32 = 0x818;
-    pub(super) const IRR: u32 = 0x820;
-    pub(super) const ESR: u32 = 0x828;
-    pub(super) const ICR: u32 = 0x830;
-    pub(super) const LVT_TIMER: u32 = 0x832;
-    pub(super) const LVT_ERROR: u32 = 0x837;
-    pub(super) const TIMER_INITIAL: u32 = 0x838;
-    pub(super) const TIMER_CURRENT: u32 = 0x839;
-    pub(super) const TIMER_DIVIDE: u32 = 0x83e;
-    pub(super) const SELF_IPI: u32 = 0x83f;
+    use spec::apic::x2apic;
+
+    pub(super) const ID: u32 = x2apic::ID.offset();
+    pub(super) const VERSION: u32 = x2apic::VERSION.offset();
+    pub(super) const TPR: u32 = x2apic::TPR.offset();
+    pub(super) const PPR: u32 = x2apic::PPR.offset();
+    pub(super) const EOI: u32 = x2apic::EOI.offset();
+    pub(super) const LDR: u32 = x2apic::LDR.offset();
+    pub(super) const SVR: u32 = x2apic::SVR.offset();
+    pub(super) const ISR: u32 = x2apic::ISR.first();
+    pub(super) const TMR: u32 = x2apic::TMR.first();
+    pub(super) const IRR: u32 = x2apic::IRR.first();
+    pub(super) const ESR: u32 = x2apic::ESR.offset();
+    pub(super) const ICR: u32 = x2apic::ICR.offset();
+    pub(super) const LVT_TIMER: u32 = x2apic::LVT_TIMER.offset();
+    pub(super) const LVT_THERMAL: u32 = x2apic::LVT_THERMAL.offset();
+    pub(super) const LVT_ERROR: u32 = x2apic::LVT_ERROR.offset();
+    pub(super) const TIMER_INITIAL: u32 = x2apic::TIMER_INITIAL.offset();
+    pub(super) const TIMER_CURRENT: u32 = x2apic::TIMER_CURRENT.offset();
+    pub(super) const TIMER_DIVIDE: u32 = x2apic::TIMER_DIVIDE.offset();
+    pub(super) const SELF_IPI: u32 = x2apic::SELF_IPI.offset();
 }
 
 /// Software enable, bit 8 of the spurious-interrupt vector register.
@@ -170,7 +173,7 @@ impl Lapic {
             msr::IRR..msr::ESR => self.irr.bank(register - msr::IRR).into(),
             msr::ESR | msr::ICR | msr::TIMER_CURRENT => 0,
             msr::LVT_TIMER => self.lvt_timer.into(),
-            0x833..=msr::LVT_ERROR => self.lvt_rest[(register - 0x833) as usize].into(),
+            msr::LVT_THERMAL..=msr::LVT_ERROR => self.lvt_rest[(register - msr::LVT_THERMAL) as usize].into(),
             msr::TIMER_INITIAL => self.timer_initial.into(),
             msr::TIMER_DIVIDE => self.timer_divide.into(),
             _ => return Err(Fault::Access),
@@ -186,7 +189,7 @@ impl Lapic {
             msr::ESR if value == 0 => {}
             msr::ICR => return self.command(value),
             msr::LVT_TIMER => self.lvt_timer = value as u32,
-            0x833..=msr::LVT_ERROR => self.lvt_rest[(register - 0x833) as usize] = value as u32,
+            msr::LVT_THERMAL..=msr::LVT_ERROR => self.lvt_rest[(register - msr::LVT_THERMAL) as usize] = value as u32,
             msr::TIMER_INITIAL => {
                 self.timer_initial = value as u32;
                 return Effect::Timer(self.timer_initial.saturating_mul(self.divisor()));

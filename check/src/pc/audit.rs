@@ -6,6 +6,7 @@ use super::stack::{COMMON, PcStack, REMAPPED};
 use crate::coverage::Coverage;
 use crate::server::Path;
 use crate::verdict::violate;
+use drivers::apic::device_vectors;
 use hal::{CpuId, Hal as _};
 use machine::SimHal;
 use std::sync::Arc;
@@ -149,8 +150,8 @@ pub(super) fn cover(stack: &PcStack, coverage: &mut Coverage) {
             coverage.add("notification: empty", posted.statistics(cpu).empty_notifications);
         }
     }
-    let directly = (0..stack.host.cpus())
-        .flat_map(|cpu| (0x20..=0xea).map(move |vector| stack.host.taken(CpuId(cpu), irq::Vector(vector))));
+    let directly =
+        (0..stack.host.cpus()).flat_map(|cpu| device_vectors().map(move |vector| stack.host.taken(CpuId(cpu), vector)));
     if stack.host.pc.posted().is_some() {
         coverage.add("retrigger: taken by its own vector", directly.sum());
     }

@@ -193,11 +193,8 @@ impl Drive {
         numbers: &AtomicU64,
     ) -> Result<(), IrqError> {
         let request = AllocRequest {
-            requester: RequesterId(requester(self.index)),
-            index: slot.vector.into(),
-            affinity: slot.share.clone(),
             managed: self.managed,
-            delivery: irq::DeliveryKind::Fixed,
+            ..AllocRequest::fixed(RequesterId(requester(self.index)), slot.vector.into(), slot.share.clone())
         };
         let domain = if slot.unposted.load(Relaxed) { &self.unposted } else { &self.posted };
         let line = match host.core().alloc_line(domain.clone(), &request, Flow::Edge) {

@@ -3,6 +3,7 @@
 use super::bringup::request;
 use super::ringer::RingerPort;
 use super::{IOAPIC_REQUESTER, Load, Models, RINGER_REQUESTER, WIRE_PIN};
+use drivers::apic::device_vectors;
 use drivers::ioapic::PinWiring;
 use drivers::nvme::{Controller, QueuePair};
 use drivers::vtd::{Fault, RemapDomain, RemapUnit};
@@ -286,7 +287,7 @@ impl Host {
     /// True if a vector is posted to `cpu` and not taken yet.
     pub fn any_device_request(&self, cpu: CpuId) -> bool {
         let descriptor = self.pc.posted().and_then(|posted| posted.descriptor(cpu));
-        descriptor.is_some_and(|descriptor| (0x20..=0xea).any(|vector| descriptor.is_pending(Vector(vector))))
+        descriptor.is_some_and(|descriptor| device_vectors().any(|vector| descriptor.is_pending(vector)))
     }
 
     /// Every line, and every queue, for people.

@@ -20,6 +20,11 @@ pub const VECTORS: IdentitySpace = IdentitySpace {
     device_last: Identity(0xea),
 };
 
+/// The vectors of devices, in ascending order.
+pub fn device_vectors() -> impl Iterator<Item = Vector> {
+    (VECTORS.device_first.0..=VECTORS.device_last.0).map(|number| Vector(number as u8))
+}
+
 /// The configuration of a core on local APICs: [`CoreConfig::new`] with [`VECTORS`].
 pub fn core_config(cpus: u32, lines_max: u32) -> CoreConfig {
     CoreConfig { identities: Some(VECTORS), ..CoreConfig::new(cpus, lines_max) }

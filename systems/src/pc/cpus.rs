@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
-use drivers::apic::{ApicError, Lapic};
+use drivers::apic::{ApicError, Lapic, device_vectors};
 use hal::{CpuId, Hal, Word};
 use irq::posted::PostedMsi;
 use irq::{IrqCore, IrqError, Vector};
@@ -138,6 +138,6 @@ impl<H: Hal> PcCpus<H> {
             self.parts.lapic.is_requested(vector)
                 || posted.as_ref().is_some_and(|descriptor| descriptor.is_pending(vector))
         };
-        (0x20..=0xea).map(Vector).filter(waits).collect()
+        device_vectors().filter(waits).collect()
     }
 }

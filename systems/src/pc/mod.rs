@@ -119,7 +119,8 @@ impl<H: Hal> Pc<H> {
 /// The policy, for the log of the kernel.
 impl<H: Hal> fmt::Display for Pc<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} CPUs, {}", self.cpus.range().len(), self.policy)
+        let cpus = self.cpus.range().len();
+        write!(f, "{cpus} CPU{}, {}", if cpus == 1 { "" } else { "s" }, self.policy)
     }
 }
 

@@ -4,12 +4,14 @@ use super::Written;
 use crate::pc::{Apics, ExtraVector, Fallback, Path, Pc, PcBuilder, PcError, Serving, UnitPolicy};
 use alloc::string::ToString;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use drivers::apic::{ApicError, ApicId, ApicMode};
 use drivers::vtd::VtdError;
-use hal::CpuId;
 use hal::host::{HostHal, HostRegs};
+use hal::{CpuId, Regs};
 use irq::Vector;
 use irq::posted::PostedConfig;
+use std::sync::Mutex;
 
 fn regs() -> HostRegs {
     HostRegs::new(Arc::new(Written))
@@ -33,6 +35,35 @@ fn a_machine_without_a_unit_falls_back_to_plain() {
     assert_eq!(pc.to_string(), "2 CPUs, messages plain, not posted: there is no remapping unit");
     assert!(matches!(pc.pci(1), Err(PcError::NoUnit(1, 1))));
     assert!(pc.interrupts().to_string().contains("PMN:"), "its rows are those of Linux");
+}
+
+/// Logs 64-bit writes: (MSR, value). IA32_APIC_BASE (MSR 0x1b) reads as firmware left it: enabled, in xAPIC mode.
+#[derive(Default)]
+struct Msrs(Mutex<Vec<(u32, u64)>>);
+
+impl Regs for Msrs {
+    fn read32(&self, _offset: u32) -> u32 {
+        0
+    }
+    fn write32(&self, _offset: u32, _value: u32) {}
+    fn read64(&self, offset: u32) -> u64 {
+        if offset == 0x1b { 0xfee0_0800 } else { 0 }
+    }
+    fn write64(&self, offset: u32, value: u64) {
+        self.0.lock().unwrap().push((offset, value));
+    }
+}
+
+/// SDM vol. 3, "x2APIC States": software sets EN (bit 11) and EXTD (bit 10) of IA32_APIC_BASE before it accesses any
+/// x2APIC register.
+#[test]
+fn a_cpu_left_in_xapic_mode_switches_before_its_apic_is_enabled() {
+    let msrs = Arc::new(Msrs::default());
+    let ids = [0, 1].map(ApicId).into();
+    let apics = Apics { regs: HostRegs::new(msrs.clone()), mode: ApicMode::X2Apic, ids, timer_hz: 1_000_000 };
+    let builder = PcBuilder::new(HostHal::manual(2), apics, 8);
+    build(builder.switch_to_x2apic()).unwrap();
+    assert_eq!(msrs.0.lock().unwrap()[..4], [(0x1b, 0xfee0_0800), (0x1b, 0xfee0_0c00), (0x808, 0), (0x80f, 0x1ff)]);
 }
 
 #[test]
