@@ -9,6 +9,7 @@ use super::watch::Slow;
 use crate::coverage::Coverage;
 use crate::gic::bells::BellPort;
 use crate::gic::harness::{self, ArmHarness};
+use drivers::gic::IntId;
 use drivers::pci::{MsixCapability, MsixTable};
 use drivers::rdma::{
     CompletionQueue, CqConfig, CqContext, CqUse, Device, DeviceConfig, Missed, QpConfig, QueuePair, Worker,
@@ -22,6 +23,7 @@ use machine::rdma::{REGION_CONFIG, REGION_DOORBELLS, REGION_MSIX, REGION_REGISTE
 use machine::{Regs, SimHal};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Weak};
+use systems::Line;
 
 /// The first wire of the board.
 pub(super) const BOARD_INTID: u32 = 40;
@@ -292,12 +294,10 @@ impl Bringup<'_> {
 
     /// The line of a device of the board.
     fn wire(&mut self, queue: &Arc<Queue>) {
-        let (core, arm) = (&self.system.core, &self.system.arm);
-        let request = self.request(BOARD_INTID + queue.number, 0x0100);
-        let line = core.alloc_line(arm.domain(), &request, arm.flow()).expect("a line");
-        core.set_type(line, Trigger::EdgeRising).expect("an SPI can be");
-        core.request(line, "queue", RequestFlags::default(), queue.clone()).expect("a new line");
-        self.lines.push(line);
+        let (intid, cpus) = (IntId(BOARD_INTID + queue.number), CpuSet::first(self.wanted.cpus));
+        let line = self.system.arm.wire(intid, Trigger::EdgeRising, cpus).expect("a line");
+        let handler = line.request("queue", RequestFlags::default(), queue.clone()).expect("a new line");
+        self.lines.push(handler.keep());
     }
 
     /// The lines of a NIC's event queues.
@@ -308,9 +308,9 @@ impl Bringup<'_> {
         for index in 0..self.wanted.pairs {
             let events = device.event_queue(index as u16).expect("one a connection").clone();
             let request = self.request(index, requester);
-            let line = self.system.core.alloc_line(messages.clone(), &request, Flow::FastEoi).expect("a line");
-            self.system.core.request(line, "rnic", RequestFlags::default(), events).expect("a new line");
-            self.lines.push(line);
+            let line = Line::alloc(&self.system.core, messages.clone(), &request, Flow::FastEoi).expect("a line");
+            let handler = line.request("rnic", RequestFlags::default(), events).expect("a new line");
+            self.lines.push(handler.keep());
         }
     }
 

@@ -7,6 +7,7 @@ use crate::gic::bells::BellPort;
 use crate::gic::harness::{self, ArmHarness};
 use crate::mark::Mark;
 use crate::verdict::violate;
+use drivers::gic::IntId;
 use drivers::pci::{MsixCapability, MsixTable};
 use drivers::virtio::block::{Block, BlockConfig};
 use drivers::virtio::net::{Net, NetConfig};
@@ -16,6 +17,7 @@ use irq::{Action, AllocRequest, Flow, Irq, IrqReturn, RequestFlags, RequesterId,
 use machine::{Regs, SimHal};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use systems::{Handler, Line};
 
 /// How a device is attached to the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,18 +56,19 @@ impl Action for Tick {
 }
 
 /// A line with its handler.
-struct Line {
-    irq: Irq,
-    guard: Arc<Guard>,
+struct Bound {
+    handler: Handler<SimHal>,
+    line: Line<SimHal>,
+    number: u64,
 }
 
 /// A handler that tells the checkers when it runs.
-struct Guard {
+struct Marked {
     inner: Arc<dyn Action>,
     number: u64,
 }
 
-impl Action for Guard {
+impl Action for Marked {
     fn handle(&self, irq: Irq) -> IrqReturn {
         Mark::HandlerEntered.of(self.number);
         let answer = self.inner.handle(irq);
@@ -85,7 +88,7 @@ pub(super) enum Which {
 pub struct VirtioStack {
     pub(super) system: Arc<ArmHarness>,
     places: [Place; 2],
-    lines: [Mutex<Vec<Line>>; 2],
+    lines: [Mutex<Vec<Bound>>; 2],
     pub(super) load: Arc<Load>,
     pub(super) reflector: Arc<Reflector>,
     pub(super) pairs: u16,
@@ -138,7 +141,9 @@ impl VirtioStack {
         let all: Vec<_> = self
             .lines
             .iter()
-            .flat_map(|lines| lines.lock().expect("one host thread").iter().map(|line| line.irq).collect::<Vec<_>>())
+            .flat_map(|lines| {
+                lines.lock().expect("one host thread").iter().map(|bound| bound.line.irq()).collect::<Vec<_>>()
+            })
             .collect();
         (!all.is_empty()).then(|| all[index as usize % all.len()])
     }
@@ -251,27 +256,24 @@ impl VirtioStack {
             let table = Arc::into_inner(table).expect("nobody else has it");
             self.system.arm.message_domain(table).expect("an ITS")
         });
-        let core = &self.system.core;
+        let arm = &self.system.arm;
         for (index, inner) in (0..).zip(handlers) {
             let affinity = CpuSet::first(self.system.cpus);
             let request = AllocRequest { affinity, requester: RequesterId(place.requester), ..harness::request(index) };
-            let irq = match (&messages, place.bus) {
-                (Some(messages), _) => core.alloc_line(messages.clone(), &request, Flow::FastEoi).expect("a line"),
+            let line = match (&messages, place.bus) {
+                (Some(messages), _) => Line::alloc(arm.core(), messages.clone(), &request, Flow::FastEoi),
                 (None, bus) => {
-                    let request = AllocRequest { index: place.intid + index, ..request };
-                    let arm = &self.system.arm;
-                    let irq = core.alloc_line(arm.domain(), &request, arm.flow()).expect("a line");
                     let level = rung == Rung::Single || matches!(bus, Bus::Mmio { level: true, .. });
                     let trigger = if level { Trigger::LevelHigh } else { Trigger::EdgeRising };
-                    core.set_type(irq, trigger).expect("an SPI can be");
-                    irq
+                    arm.wire(IntId(place.intid + index), trigger, request.affinity)
                 }
             };
+            let line = line.expect("a line");
             let number = self.numbers.fetch_add(1, Relaxed);
             Mark::LineOpened.of(number);
-            let guard = Arc::new(Guard { inner, number });
-            core.request(irq, "virtio", RequestFlags::default(), guard.clone()).expect("a new line");
-            self.lines[which as usize].lock().expect("one host thread").push(Line { irq, guard });
+            let marked = Arc::new(Marked { inner, number });
+            let handler = line.request("virtio", RequestFlags::default(), marked).expect("a new line");
+            self.lines[which as usize].lock().expect("one host thread").push(Bound { handler, line, number });
         }
     }
 
@@ -298,11 +300,10 @@ impl VirtioStack {
             }
         }
         let lines = std::mem::take(&mut *self.lines[which as usize].lock().expect("one host thread"));
-        for Line { irq, guard } in lines {
-            let action: Arc<dyn Action> = guard.clone();
-            self.system.core.free(irq, &action).expect("it is there");
-            Mark::LineClosed.of(guard.number);
-            self.system.core.free_line(irq).expect("it lives");
+        for Bound { handler, line, number } in lines {
+            handler.free().expect("it is there");
+            Mark::LineClosed.of(number);
+            line.free().expect("it lives");
         }
     }
 
@@ -313,13 +314,23 @@ impl VirtioStack {
                 text += &format!("pair {pair}: {:?}, {:?}\n", net.receive_counters(pair), net.receive_fault(pair));
             }
         }
-        for line in self
-            .lines
-            .iter()
-            .flat_map(|lines| lines.lock().expect("one host thread").iter().map(|line| line.irq).collect::<Vec<_>>())
-        {
+        for line in self.lines.iter().flat_map(|lines| {
+            lines.lock().expect("one host thread").iter().map(|bound| bound.line.irq()).collect::<Vec<_>>()
+        }) {
             text += &self.system.core.view(line).map(|view| format!("{view}\n")).unwrap_or_default();
         }
         text
+    }
+}
+
+/// The machine has ended, and no code runs on it any more: its lines end with it.
+impl Drop for VirtioStack {
+    fn drop(&mut self) {
+        for lines in &mut self.lines {
+            for Bound { handler, line, .. } in lines.get_mut().into_iter().flat_map(std::mem::take) {
+                handler.keep();
+                line.keep();
+            }
+        }
     }
 }
