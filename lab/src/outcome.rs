@@ -36,6 +36,9 @@ pub struct Outcome {
     pub servers: Vec<Server>,
     /// All faults that the IOMMUs and controllers recorded.
     pub faults: Vec<Fault>,
+    /// How the system delivers messages, and the reason where it cannot deliver them as wished. None for a system
+    /// without such a choice.
+    pub policy: Option<String>,
     /// The kernel's interrupt accounting at the end of the span, in the format of `/proc/interrupts`.
     pub interrupt_table: String,
     /// Activity over the measured span.

@@ -239,6 +239,11 @@ impl RunReport {
         self.outcomes.iter().find(|outcome| outcome.delivery == delivery)
     }
 
+    /// How the system of a delivery's runs delivers messages: the same in all of them.
+    pub(crate) fn policy(&self, delivery: &str) -> Option<&str> {
+        self.first_outcome(delivery)?.policy.as_deref()
+    }
+
     /// Every outcome of a delivery.
     pub(crate) fn outcomes_of(&self, delivery: &str) -> Vec<Outcome> {
         self.outcomes.iter().filter(|outcome| outcome.delivery == delivery).cloned().collect()

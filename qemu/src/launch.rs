@@ -18,6 +18,8 @@ const DISK_BYTES: u64 = 1 << 20;
 pub(crate) struct Run {
     /// Figures that the image printed.
     pub(crate) counts: BTreeMap<String, u64>,
+    /// How the image's system delivers messages, if the image printed it.
+    pub(crate) policy: Option<String>,
     /// Events that QEMU traced.
     pub(crate) events: Events,
     /// Figures that a device of ours counted.
@@ -108,7 +110,8 @@ pub(crate) fn run(setting: &Setting, image: &Image, campanile: &Path, traced: bo
         status.code() == Some(good) && lines.iter().any(|line| line == "pass")
     })?;
     let device = server.map(Lent::end).unwrap_or_default();
-    let mut run = Run { counts: ended.counts(), events: Events::new(), device, failure: ended.failure };
+    let (counts, policy) = (ended.counts(), ended.policy());
+    let mut run = Run { counts, policy, events: Events::new(), device, failure: ended.failure };
     if traced {
         let file = std::fs::File::open(folder.path().join("trace")).map_err(io("QEMU's trace"))?;
         run.events = trace::count(BufReader::new(file).lines()).map_err(io("QEMU's trace"))?;

@@ -246,7 +246,7 @@ fn figures(
 }
 
 fn row(depth: u64, quantity: &str, value: f64, peer_value: Option<f64>, pass: bool) -> Row {
-    Row { case: format!("path QD {depth}"), quantity: quantity.into(), value, peer_value, pass, note: None }
+    Row { case: format!("path QD {depth}"), quantity: quantity.into(), value, peer_value, pass, ..Row::default() }
 }
 
 /// Puts our figures beside Linux's. Ours must stay within the budgets and must not exceed Linux's; our interrupt may

@@ -50,6 +50,11 @@ impl Ended {
     pub(crate) fn counts(&self) -> BTreeMap<String, u64> {
         self.lines.iter().filter_map(|line| count(line)).collect()
     }
+
+    /// How the guest's system delivers messages, and the reason where it cannot deliver them as wished.
+    pub(crate) fn policy(&self) -> Option<String> {
+        self.lines.iter().find_map(|line| Some(line.split_once("policy ")?.1.to_owned()))
+    }
 }
 
 /// Collects the guest's lines until it ends or its time is over, and types the answers that it asks for.
@@ -106,10 +111,11 @@ mod tests {
         let mut command = Command::new("sh");
         command.args([
             "-c",
-            "echo ready; read -r a; echo ready; read -r b; echo count sum $((a + b)); echo fail: odd; exit 3",
+            "echo ready; read -r a; echo ready; read -r b; echo 'ROM..policy messages plain'; echo count sum $((a + b)); echo fail: odd; exit 3",
         ]);
         let ended = run(command, b"21\n", |status, _| status.success()).expect("sh runs");
         assert_eq!(ended.counts().get("sum"), Some(&42));
+        assert_eq!(ended.policy().as_deref(), Some("messages plain"));
         assert!(ended.failure.is_some_and(|failure| failure.starts_with("fail: odd")));
     }
 }

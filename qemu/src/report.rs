@@ -17,12 +17,16 @@ pub struct Row {
     pub peer_value: Option<f64>,
     /// True if the value is the required one.
     pub pass: bool,
+    /// How the system delivers messages, and the reason where it cannot deliver them as wished. The first row of a
+    /// run has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
     /// A note about a failure that needs words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// The rows as a table. Each case is named once, and the notes stand below the table.
+/// The rows as a table. Each case is named once, and the policies and notes stand below the table.
 pub fn table(rows: &[Row]) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()));
@@ -47,8 +51,8 @@ pub fn table(rows: &[Row]) -> String {
     }
     let mut text: String = table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect();
     for row in rows {
-        if let Some(note) = &row.note {
-            let _ = writeln!(text, "{}: {note}", row.case);
+        for line in row.policy.iter().chain(&row.note) {
+            let _ = writeln!(text, "{}: {line}", row.case);
         }
     }
     let failed = rows.iter().filter(|row| !row.pass).count();

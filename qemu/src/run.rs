@@ -71,6 +71,9 @@ fn judge(setting: &Setting, run: &Run, short: Option<&Run>, traced: bool) -> Vec
     if setting.case.traces_interrupts() && matches!(setting.machine, Machine::Virt { .. }) {
         rows.extend(interrupts(setting, run).into_iter().map(|(quantity, value, pass)| row(quantity, value, pass)));
     }
+    if let Some(first) = rows.first_mut() {
+        first.policy.clone_from(&run.policy);
+    }
     rows
 }
 
@@ -147,6 +150,7 @@ mod tests {
             counts: counts.map(|(name, value)| (name.into(), value)).into(),
             events: events.map(|(name, value)| (name.into(), value)).into(),
             device: [].into(),
+            policy: None,
             failure: None,
         }
     }
@@ -161,6 +165,16 @@ mod tests {
         assert!(failing(&run(200, 50, 7), &run(20, 50, 7)).is_empty());
         assert_eq!(failing(&run(200, 51, 7), &run(20, 50, 7)), ["GIC writes an interrupt"]);
         assert_eq!(failing(&run(200, 50, 187), &run(20, 50, 7)), ["GIC reads an interrupt"]);
+    }
+
+    #[test]
+    fn the_policy_of_a_run_is_kept_once() {
+        let policy = "4 CPUs, messages remapped, not posted: the unit cannot post";
+        let long = Run { policy: Some(policy.into()), ..run(200, 50, 7) };
+        let rows = judge(&SETTING, &long, Some(&run(20, 50, 7)), true);
+        let kept: Vec<&str> = rows.iter().filter_map(|row| row.policy.as_deref()).collect();
+        assert_eq!(kept, [policy]);
+        assert!(crate::table(&rows).contains(&format!("{SETTING}: {policy}\n")));
     }
 
     #[test]
@@ -179,6 +193,7 @@ mod tests {
             .map(|(name, value)| (name.into(), value))
             .into(),
             device: [].into(),
+            policy: None,
             failure: None,
         };
         let failing = |run: Run, gic, eoi_mode| {
@@ -201,7 +216,7 @@ mod tests {
             let counts = [("cpus", Some(2)), ("remapping", Some(0)), ("posting", Some(1)), ("posts", Some(100))];
             let counts = counts.into_iter().chain([("notifications_sent", sent)]);
             let counts = counts.filter_map(|(name, value)| Some((name.into(), value?))).collect();
-            let run = Run { counts, events: Default::default(), device: [].into(), failure: None };
+            let run = Run { counts, policy: None, events: Default::default(), device: [].into(), failure: None };
             let machine = Machine::Lent { posting: true };
             let rows = judge(&Setting { case: Case::Posts, machine, cpus: 2, rounds: 100 }, &run, None, true);
             rows.into_iter().filter(|row| !row.pass).map(|row| row.quantity).collect::<Vec<_>>()

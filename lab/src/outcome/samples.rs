@@ -42,6 +42,7 @@ pub(crate) fn outcome(delivery: &str, seed: u64, scale: f64) -> Outcome {
                 text: "MSI not delivered: IRTE 7 belongs to 02:00.0".into(),
             }]
         },
+        policy: Some(if posted { "2 CPUs, messages posted" } else { "2 CPUs, messages remapped" }.into()),
         interrupt_table: "            CPU0       CPU1\n  33:     500000     500000  IR-PCI-MSI nvme0q1 <&>\n".into(),
         timeline: Timeline {
             bucket_ns: 250_000_000,

@@ -92,15 +92,17 @@ fn tiles(report: &RunReport) -> String {
             _ if report.summaries.len() > 1 => "what the others are compared with".into(),
             _ => String::new(),
         };
+        let policy = report.policy(&summary.delivery).map(|policy| format!("<span>Policy: {}</span>", escape(policy)));
         format!(
             "<div class=\"tile\"><span>{}</span><b>{} {name}</b><span>{}</span><span>{} {}</span>\
-             <span>Bottleneck: {}</span></div>\n",
+             <span>Bottleneck: {}</span>{}</div>\n",
             escape(&summary.delivery),
             mean(id, unit),
             escape(&against),
             mean(beside.0, beside.1),
             beside.2,
-            escape(&summary.bottleneck.to_string())
+            escape(&summary.bottleneck.to_string()),
+            policy.unwrap_or_default()
         )
     };
     format!("<div class=\"tiles\">\n{}</div>\n", report.summaries.iter().map(tile).collect::<String>())

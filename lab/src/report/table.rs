@@ -45,6 +45,11 @@ pub fn run(report: &RunReport) -> String {
     for summary in report.summaries.iter() {
         writeln!(text, "Bottleneck, {}: {}.", summary.delivery, summary.bottleneck).expect("a String takes all");
     }
+    for summary in report.summaries.iter() {
+        if let Some(policy) = report.policy(&summary.delivery) {
+            writeln!(text, "Policy, {}: {policy}.", summary.delivery).expect("a String takes all");
+        }
+    }
     let state = |summary: &Summary| report.first_outcome(&summary.delivery)?.section.measured().state();
     let states: Vec<State> = report.summaries.iter().filter_map(state).collect();
     if let Some(first) = states.first() {

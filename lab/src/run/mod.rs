@@ -80,6 +80,7 @@ pub(crate) fn course<R: Rig>(mut rig: R, plan: &Plan, traced: bool, stop: &StopF
         cpus,
         servers: counted.servers,
         faults,
+        policy: rig.policy(),
         interrupt_table: counted.interrupt_table,
         timeline,
         engine: Engine { host_ns, ..span.engine() },

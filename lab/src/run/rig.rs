@@ -31,6 +31,12 @@ pub trait Rig {
     /// The counts between the beginning and the end, without those that the course of the run itself keeps.
     fn outcome(&self, span: &Span) -> Counted<Self::Outcome>;
 
+    /// How the system delivers messages, and the reason where it cannot deliver them as wished. None for a system
+    /// without such a choice.
+    fn policy(&self) -> Option<String> {
+        None
+    }
+
     /// The track of a model in a trace.
     fn track(&self, model: ModelId) -> Option<Track>;
 

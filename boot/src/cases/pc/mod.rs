@@ -6,6 +6,7 @@ mod system;
 
 use super::Options;
 use crate::arch::Platform;
+use crate::println;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -19,6 +20,7 @@ pub(super) use system::PcFixture as Fixture;
 pub(super) fn run(case: &str, options: &Options, platform: &'static Platform) -> Result<(), String> {
     let posting = options.number("posting", 0)?;
     let system = Arc::new(PcFixture::new(platform, posting != 0)?);
+    println!("policy {}", system.pc);
     super::count("cpus", platform.cpus().into());
     super::count("remapping", system.unit().is_some().into());
     super::count("posting", posting);

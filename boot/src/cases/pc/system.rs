@@ -71,9 +71,8 @@ impl PcFixture {
     pub(super) fn new(platform: &'static Platform, wants_posting: bool) -> Result<Self, String> {
         let ids = platform.apic_ids.iter().copied().map(ApicId).collect();
         let apics = Apics { regs: LAPIC, mode: ApicMode::XApic, ids, timer_hz: arch::timer_hz() };
-        let wish = if platform.vtd.is_some() { Path::Remapped } else { Path::Plain };
         let tick = Tick { eoi: TickEoi::First, runs_unarmed: true, run: Arc::new(|_| threads::tick()) };
-        let builder = PcBuilder::new(Bare, apics, LINES).demand(wish).devices_post().tick(tick);
+        let builder = PcBuilder::new(Bare, apics, LINES).wish(Path::Posted).devices_post().tick(tick);
         let units = platform.vtd.map(|base| arch::window(base as usize, UNIT_BYTES));
         let builder = units.into_iter().fold(builder, PcBuilder::unit);
         let pc = builder.build(|cpus| start(cpus).map_err(Failed)).map_err(|Failed(why)| why)?;

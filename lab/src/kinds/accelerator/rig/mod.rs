@@ -124,6 +124,10 @@ impl Rig for StreamRig {
         device.map(|index| Track::Device(index as u32)).or_else(|| self.pcie.track(model))
     }
 
+    fn policy(&self) -> Option<String> {
+        Some(self.host.pc.system.to_string())
+    }
+
     fn lines(&self) -> Vec<irq::LineView> {
         self.host.pc.core.views()
     }

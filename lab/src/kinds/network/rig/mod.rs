@@ -111,6 +111,10 @@ impl Rig for NetworkRig {
         (model == self.hardware.device).then_some(Track::Device(0))
     }
 
+    fn policy(&self) -> Option<String> {
+        Some(self.guest.pc.system.to_string())
+    }
+
     fn lines(&self) -> Vec<irq::LineView> {
         self.guest.pc.core.views()
     }

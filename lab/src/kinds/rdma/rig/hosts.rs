@@ -354,6 +354,11 @@ impl Initiators {
         self.host.pc.core.interrupts().to_string()
     }
 
+    /// How the host delivers messages.
+    pub(super) fn policy(&self) -> String {
+        self.host.pc.system.to_string()
+    }
+
     /// Every interrupt line.
     pub(super) fn lines(&self) -> Vec<irq::LineView> {
         self.host.pc.core.views()

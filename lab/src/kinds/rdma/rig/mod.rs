@@ -218,6 +218,10 @@ impl Rig for RdmaRig {
         self.pcie[0].track(model)
     }
 
+    fn policy(&self) -> Option<String> {
+        Some(self.initiators.policy())
+    }
+
     fn lines(&self) -> Vec<irq::LineView> {
         self.initiators.lines()
     }

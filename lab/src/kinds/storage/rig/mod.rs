@@ -85,6 +85,10 @@ impl Rig for StorageRig {
         drive.map(|index| Track::Drive(index as u32)).or_else(|| self.hardware.pcie.track(model))
     }
 
+    fn policy(&self) -> Option<String> {
+        Some(self.host.pc.system.to_string())
+    }
+
     fn lines(&self) -> Vec<irq::LineView> {
         self.host.pc.core.views()
     }
