@@ -18,50 +18,50 @@ const TRACE_SPANS_MAX: usize = 200_000;
 
 /// `campanile check`.
 ///
-/// Exit codes: 0 nothing found; 2 wrong input; 3 a history breaks a rule (correctness); 4 something that must come did
-/// not (liveness); 5 the code under test panicked (crash); 1 results could not be written; 130 interrupted.
+/// Exit codes: 0 nothing found; 2 wrong input; 3 a history breaks a rule (correctness); 4 an interrupt or I/O
+/// never came (liveness); 5 the code under test panicked (crash); 1 results could not be written; 130 interrupted.
 #[derive(Args, Clone, PartialEq, Eq, Debug, Default)]
 pub struct CheckArgs {
-    /// What is searched; all scenarios without any. See --list.
+    /// The scenarios to search. The default is all. See --list.
     #[arg(long, value_name = "S", value_delimiter = ',')]
     pub scenario: Vec<String>,
-    /// So many histories of each scenario.
+    /// Number of histories of each scenario.
     #[arg(long, value_name = "N", conflicts_with_all = ["minutes", "replay"])]
     pub seeds: Option<u64>,
-    /// As many histories as fit into this time.
+    /// Run as many histories as fit into this time.
     #[arg(long, value_name = "M", value_parser = minutes, conflicts_with = "replay")]
     pub minutes: Option<Duration>,
-    /// The first history's seed; the following ones count up. Without it: drawn from the clock.
+    /// The seed of the first history. Later ones count up. The default comes from the clock.
     #[arg(long, value_name = "SEED", value_parser = seed, conflicts_with = "replay")]
     pub seed: Option<u64>,
-    /// Kinds of fault that may happen, or all, or none.
+    /// The kinds of fault that may happen, or all, or none.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub faults: Vec<String>,
-    /// Run one history again; needs one --scenario.
+    /// Run one history again. Needs exactly one --scenario.
     #[arg(long, value_name = "SEED", value_parser = seed)]
     pub replay: Option<u64>,
-    /// Keep only these events of the history that is replayed, or none.
+    /// Keep only these events of the replayed history, or none.
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', requires = "replay")]
     pub keep: Vec<String>,
-    /// Kinds of unrest to switch off: preempt, …. See --list.
+    /// The kinds of unrest to switch off: preempt, … See --list.
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
     pub without: Vec<String>,
-    /// Set a number of the machine or its load: cpus=2. See what a history prints.
+    /// Set a number of the machine or its load: cpus=2. Each history prints its numbers.
     #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',')]
     pub set: Vec<String>,
-    /// Shrink the history that is replayed, if it fails. A campaign shrinks what it finds unless --no-shrink.
+    /// Shrink the replayed history if it fails. A campaign shrinks its failures unless --no-shrink is given.
     #[arg(long)]
     pub shrink: bool,
-    /// Do not shrink what is found.
+    /// Do not shrink failures.
     #[arg(long, conflicts_with = "shrink")]
     pub no_shrink: bool,
-    /// Worker threads; one a core without it.
+    /// Number of worker threads. The default is one per core.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
     /// Write counts, failures and coverage as JSON.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Where the trace of a failure goes, for Perfetto or chrome://tracing.
+    /// File for the trace of a failure, for Perfetto or chrome://tracing.
     #[arg(long, value_name = "FILE", default_value = "check-failure.trace.json")]
     pub trace: PathBuf,
     /// Print scenarios, kinds of fault and kinds of unrest.
@@ -69,10 +69,10 @@ pub struct CheckArgs {
     pub list: bool,
 }
 
-/// Why nothing could be searched, or its results not written.
+/// Why the search could not run, or why its results could not be written.
 #[derive(Debug)]
 pub enum CheckError {
-    /// The input is wrong: what, and what would be valid.
+    /// The input is wrong: the value, and what would be valid.
     Input(String),
     /// A file could not be written.
     Write(PathBuf, std::io::Error),
@@ -90,7 +90,7 @@ impl std::fmt::Display for CheckError {
 impl std::error::Error for CheckError {}
 
 impl CheckError {
-    /// 2 for wrong input, 1 for results that could not be written.
+    /// 2 for wrong input, 1 if results could not be written.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Input(_) => 2,
@@ -112,7 +112,7 @@ fn minutes(text: &str) -> Result<Duration, String> {
     minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes)).ok_or("valid is above 0 to 100000".into())
 }
 
-/// Does what `args` ask of `scenarios`, prints it, and returns the exit code.
+/// Runs the request of `args` on `scenarios`, prints the results, and returns the exit code.
 ///
 /// # Errors
 /// Wrong input, or a file that cannot be written.
@@ -141,7 +141,7 @@ fn choose(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result<Vec<&
     args.scenario.iter().map(find).collect()
 }
 
-/// What all histories have in common.
+/// The settings that all histories share.
 fn recipe(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result<Recipe, CheckError> {
     let mut set = BTreeMap::new();
     for pair in &args.set {

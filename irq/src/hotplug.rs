@@ -57,7 +57,7 @@ impl<H: Hal> IrqCore<H> {
         if let Some(hardware) = state.hardware().filter(|_| state.has_left(cpu))
             && !hardware.settles()
         {
-            return Err(IrqError::Cpu(cpu, "may still be sent to by what a line has left"));
+            return Err(IrqError::Cpu(cpu, "may still receive interrupts by a route that a line has left"));
         }
         let Some(target) = state.target().filter(|target| target.cpu == cpu) else { return Ok(()) };
         let wanted = state.affinity.and(online);

@@ -1,8 +1,8 @@
-//! Every interleaving of posts with the notification handler: no vector is lost.
+//! All interleavings of posts with the notification handler: no vector is lost.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p campanile-irq --test loom_posted --release`
 //!
-//! The model has the least that can lose a vector: posters, one descriptor, and a LAPIC that holds one notification
+//! The model is the smallest that can lose a vector: posters, one descriptor, and a LAPIC that holds one notification
 //! (its IRR bit). The tests that should panic run the handler's steps in a wrong order, to show that the model finds it.
 #![cfg(loom)]
 
@@ -22,13 +22,13 @@ const DELIVERABLE: Deliverable = Deliverable::below(NOTIFICATION);
 /// Which handler runs.
 #[derive(Clone, Copy)]
 enum Handler {
-    /// The one delivered, with this many passes.
+    /// The real handler, with this many passes.
     Delivered { passes: u32 },
-    /// One pass, cut short before its second vector; what is left is put back and the CPU notifies itself.
+    /// One pass that stops before its second vector, puts the rest back, and notifies its own CPU.
     Limited,
-    /// Wrong: the same without the notification.
+    /// Wrong: as above, but without the notification.
     LimitedInSilence,
-    /// Each vector is sent to the CPU itself and handled from an interrupt of its own.
+    /// Sends each vector to its own CPU, which handles it in an interrupt of its own.
     Forwarded,
     /// Wrong: one pass, the final pass, and ON cleared only then.
     ClearAfterFinalPass,
@@ -42,9 +42,9 @@ struct Cpu {
     requested: AtomicU64,
     /// Bit i: the i-th vector of the scenario was handled.
     handled: AtomicU64,
-    /// Bit i: it waits in the LAPIC itself.
+    /// Bit i: the i-th vector waits in the LAPIC.
     forwarded: AtomicU64,
-    /// Where a limited handler begins.
+    /// The first vector of a limited handler's next run.
     resume: AtomicU64,
 }
 
@@ -111,8 +111,8 @@ impl Cpu {
     }
 }
 
-/// One vector is posted and notified; `late` more are posted, each by its own agent, while the handler runs. Then the
-/// CPU takes what notifications are left, and every vector must have been handled.
+/// One vector is posted and notified. While the handler runs, agents post `late` more, one each. Then the
+/// CPU takes the remaining notifications, and every vector must have been handled.
 fn posts_while_handling(handler: Handler, late: &'static [u8]) {
     loom::model(move || {
         let cpu = Cpu::new();
@@ -129,7 +129,7 @@ fn posts_while_handling(handler: Handler, late: &'static [u8]) {
             poster.join().unwrap();
         }
         while cpu.interrupt(handler) {}
-        // What the last of them forwarded.
+        // The vectors that the last notification forwarded.
         cpu.interrupt(handler);
         let wanted = late.iter().fold(1, |bits, vector| bits | 1 << (vector / 64));
         assert_eq!(cpu.handled.load(Ordering::Relaxed), wanted, "a vector was lost");
@@ -164,7 +164,7 @@ fn stopping_at_a_limit_without_a_notification_loses_one() {
     posts_while_handling(Handler::LimitedInSilence, &[0x41]);
 }
 
-/// The late post hits the very word that is harvested: it must not vanish between the look and the swap.
+/// The late post hits the word that is being harvested. It must not vanish between the look and the swap.
 #[test]
 fn a_post_to_the_word_under_harvest_is_not_lost() {
     loom::model(|| {

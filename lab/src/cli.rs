@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[derive(Parser, Clone, PartialEq, Eq, Debug)]
 #[command(name = "campanile", version, max_term_width = 110)]
 pub struct Cli {
-    /// What is asked.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -19,19 +19,19 @@ pub struct Cli {
 /// The commands.
 #[derive(Subcommand, Clone, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// Run an experiment and print what it measured, delivery beside delivery.
+    /// Run an experiment and print its measurements, one column per delivery.
     Run(RunArgs),
-    /// Run every published row: a table a system, fitted rows and predictions apart, each with its error.
+    /// Run every published row. Print one table per system, fitted rows and predictions apart, each with its error.
     Reproduce(ReproduceArgs),
-    /// Refit a platform's free constants from its calibration rows, and show what moved.
+    /// Refit a platform's free constants to its calibration rows, and show the changes.
     Calibrate(CalibrateArgs),
-    /// Show every interrupt line of a scenario: domain and chip at each level, flags, affinity.
+    /// Show every interrupt line of a scenario: the domain and chip of each level, flags, affinity.
     Irqs(IrqsArgs),
-    /// Measure this program on this machine.
+    /// Measure the speed of this program on this host.
     Bench(BenchArgs),
-    /// Run the same drivers on bare metal under QEMU, and judge what is counted there.
+    /// Run the same drivers on bare metal under QEMU, and judge the counts.
     Boot(BootArgs),
-    /// Search random histories of a simulated machine for interrupts that are lost, late, doubled or let in.
+    /// Search random histories of a simulated machine for lost, late, doubled or forged interrupts.
     Check(Box<check::cli::CheckArgs>),
     /// Lend a device model of the machine to a virtual machine monitor.
     #[command(subcommand)]
@@ -41,39 +41,39 @@ pub enum Command {
 /// The devices that can be lent.
 #[derive(Subcommand, Clone, PartialEq, Eq, Debug)]
 pub enum ServeCommand {
-    /// An NVMe drive, over vfio-user: QEMU's `-device vfio-user-pci`. Serves one client after the other.
+    /// An NVMe drive over vfio-user, for QEMU's `-device vfio-user-pci`. It serves one client at a time.
     Nvme(ServeNvmeArgs),
-    /// A device that only raises interrupts, from several threads at once: what software posting is tried with.
+    /// A device that only raises interrupts, from several threads at once, to try software posting.
     Poster(ServePosterArgs),
-    /// A virtio block device over MMIO in a BAR, each of its interrupts an MSI-X vector (docs/bridge.md).
+    /// A virtio block device over MMIO in a BAR. Each of its interrupts is an MSI-X vector (docs/bridge.md).
     Virtio(ServeVirtioArgs),
 }
 
 /// `campanile serve nvme`.
 #[derive(Args, Clone, PartialEq, Eq, Debug)]
 pub struct ServeNvmeArgs {
-    /// The socket to make; nothing may be there.
+    /// Path of the socket to create. No file may exist there.
     #[arg(long, value_name = "S")]
     pub socket: PathBuf,
-    /// Keep the blocks in this file, as large as it is.
+    /// Keep the blocks in this file. The drive is as large as the file.
     #[arg(long, value_name = "FILE", conflicts_with = "memory")]
     pub storage: Option<PathBuf>,
-    /// Keep the blocks in memory, so many: 64MiB. What is written is gone with the server.
+    /// Keep this many bytes of blocks in memory: 64MiB. The data are lost when the server ends.
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     pub memory: String,
-    /// I/O queue pairs, each with a vector of its own; the admin queue has one more.
+    /// Number of I/O queue pairs. Each has a vector of its own, and so has the admin queue.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1023))]
     pub queues: u16,
-    /// Media time of a read or write.
+    /// Time of a read or write on the media.
     #[arg(long, value_name = "TIME", default_value = "60us")]
     pub latency: String,
-    /// Commands that the drive works on at once.
+    /// Number of commands that the drive works on at once.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
     pub slots: u16,
-    /// Coalesce although feature 08h says off: a message after N entries, or TIME after the first: 8,100us.
+    /// Coalesce although feature 08h reads 0: send a message after N entries, or TIME after the first one: 8,100us.
     #[arg(long, alias = "secret-coalescing", value_name = "N,TIME")]
     pub hidden_coalescing: Option<String>,
-    /// Offer software posting (docs/software-posting.md), to so many posted descriptors.
+    /// Offer software posting (docs/software-posting.md) to this many posted descriptors.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
     pub posting_slots: u16,
 }
@@ -81,16 +81,16 @@ pub struct ServeNvmeArgs {
 /// `campanile serve poster`.
 #[derive(Args, Clone, PartialEq, Eq, Debug)]
 pub struct ServePosterArgs {
-    /// The socket to make; nothing may be there.
+    /// Path of the socket to create. No file may exist there.
     #[arg(long, value_name = "S")]
     pub socket: PathBuf,
-    /// MSI-X vectors that it raises.
+    /// Number of MSI-X vectors that the device raises.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub sources: u16,
-    /// Threads that do so at the same time.
+    /// Number of threads that raise them at the same time.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub threads: u16,
-    /// Posted descriptors that it can post to.
+    /// Number of posted descriptors that the device can post to.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub posting_slots: u16,
 }
@@ -98,19 +98,19 @@ pub struct ServePosterArgs {
 /// `campanile serve virtio`.
 #[derive(Args, Clone, PartialEq, Eq, Debug)]
 pub struct ServeVirtioArgs {
-    /// The socket to make; nothing may be there.
+    /// Path of the socket to create. No file may exist there.
     #[arg(long, value_name = "S")]
     pub socket: PathBuf,
-    /// Size of the disk, a multiple of 512 bytes. It is zero for each client.
+    /// Size of the disk, a multiple of 512 bytes. Each client finds it filled with zeros.
     #[arg(long, value_name = "SIZE", default_value = "1MiB")]
     pub memory: String,
-    /// Queues.
+    /// Number of queues.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub queues: u16,
-    /// Interrupts. The default, one a queue and one for the configuration, is 1 + queues.
+    /// Number of interrupts. The default is 1 + queues: one per queue and one for the configuration.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=2048))]
     pub interrupts: Option<u16>,
-    /// From a request's notification to its end.
+    /// Time from a request's notification to its end.
     #[arg(long, value_name = "TIME", default_value = "60us")]
     pub latency: String,
 }
@@ -118,15 +118,15 @@ pub struct ServeVirtioArgs {
 /// An experiment.
 #[derive(Args, Clone, PartialEq, Eq, Debug)]
 pub struct ExperimentArgs {
-    /// A scenario.toml, a job.fio, or the name of a scenario that the program carries (emr-4-drives).
+    /// A scenario.toml, a job.fio, or the name of a built-in scenario (emr-4-drives).
     pub input: String,
-    /// The server: emr, spr, optane, azure, … or the path of a platform file. For a job file without it: emr.
+    /// The platform: emr, spr, optane, azure, … or the path of a platform file. The default for a job file is emr.
     #[arg(long, value_name = "P")]
     pub platform: Option<String>,
-    /// What is compared: remapped, posted, polled, or other variants of the scenario's kind, separated by commas.
+    /// The variants to compare, separated by commas: remapped, posted, polled, or others of the scenario's kind.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub delivery: Vec<String>,
-    /// Set a constant or an option: fabric.dispatch=56ns, duration=5ms, job.iodepth=8. May stand several times.
+    /// Set a constant or an option: fabric.dispatch=56ns, duration=5ms, job.iodepth=8. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
 }
@@ -137,7 +137,7 @@ pub struct RunArgs {
     /// The experiment.
     #[command(flatten)]
     pub experiment: ExperimentArgs,
-    /// Run with seeds 1 to N; the figures are means with their confidence.
+    /// Run with seeds 1 to N. The figures are means with their 95 % confidence.
     #[arg(long, value_name = "N")]
     pub seeds: Option<u32>,
     /// Write the figures as JSON.
@@ -154,7 +154,7 @@ pub struct RunArgs {
 /// `campanile irqs`.
 #[derive(Args, Clone, PartialEq, Eq, Debug)]
 pub struct IrqsArgs {
-    /// The experiment; its first delivery is looked at.
+    /// The experiment. The command shows its first variant.
     #[command(flatten)]
     pub experiment: ExperimentArgs,
     /// Write the lines as one JSON array.
@@ -165,7 +165,7 @@ pub struct IrqsArgs {
 /// `campanile reproduce`.
 #[derive(Args, Clone, PartialEq, Eq, Debug)]
 pub struct ReproduceArgs {
-    /// Only these rows: H4 A5. All without any.
+    /// The rows to run: H4 A5. The default is all rows.
     pub ids: Vec<String>,
     /// Write the rows as one JSON array.
     #[arg(long, value_name = "FILE")]
@@ -193,13 +193,13 @@ pub struct BenchArgs {
 /// `campanile boot`.
 #[derive(Args, Clone, PartialEq, Eq, Debug)]
 pub struct BootArgs {
-    /// raise, serial, private or nvme: on every machine that it runs on; path: the instructions of reads, ours and Linux's.
+    /// A case, run on every machine that supports it: raise, serial, private, nvme, …; or path: instructions of a read.
     #[arg(required_unless_present_any = ["all", "quick"], conflicts_with_all = ["all", "quick"])]
     pub case: Option<String>,
-    /// Every case on every machine, a million reads, and the instructions of reads.
+    /// Run every case on every machine, a million reads, and path.
     #[arg(long)]
     pub all: bool,
-    /// A few machines for each case; says what it skips where QEMU or a compiler's target is missing.
+    /// Run each case on a few machines. Cases whose QEMU or compiler target is missing are skipped and named.
     #[arg(long, conflicts_with = "all")]
     pub quick: bool,
     /// Write the counts as one JSON array.
@@ -208,7 +208,7 @@ pub struct BootArgs {
 }
 
 impl ExperimentArgs {
-    /// What is asked, for [`Request::plan`].
+    /// The request, for [`Request::plan`].
     pub fn request(&self) -> Request {
         let mut deliveries: Vec<String> = Vec::new();
         for delivery in self.delivery.iter().map(|name| name.trim()) {
@@ -227,7 +227,7 @@ impl ExperimentArgs {
 }
 
 impl RunArgs {
-    /// What is asked, for [`Request::plan`].
+    /// The request, for [`Request::plan`].
     ///
     /// # Errors
     /// Two outputs have the same path.
@@ -251,23 +251,23 @@ impl RunArgs {
     }
 }
 
-/// Why a command did not end well. Each kind has its exit code.
+/// Why a command failed. Each kind has its exit code.
 #[derive(Debug)]
 pub enum Failure {
     /// The input was wrong.
     Input(InputError),
-    /// `campanile check` found something, and has said so: its exit code.
+    /// `campanile check` found and printed a failure: its exit code.
     Found(u8),
-    /// `campanile check` was asked for what it cannot do.
+    /// `campanile check` refused its arguments.
     Check(check::cli::CheckError),
     /// The run failed, or its results could not be written.
     Run(Box<dyn std::error::Error + Send + Sync>),
-    /// Ctrl-C: what there was has been printed.
+    /// Ctrl-C: the completed part has been printed.
     Interrupted,
 }
 
 impl Failure {
-    /// 2 for wrong input, 3 to 5 for what a check found, 1 for a failed run, 130 (128 + SIGINT) for an interrupted one.
+    /// 2 for wrong input, 3 to 5 for failures that `check` found, 1 for a failed run, 130 (128 + SIGINT) after Ctrl-C.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Input(_) => 2,
@@ -299,7 +299,7 @@ impl From<InputError> for Failure {
     }
 }
 
-/// Prints `text` on standard output. A reader that went away (`| head`) is no failure.
+/// Prints `text` on standard output. A reader that has closed the pipe (`| head`) is no failure.
 ///
 /// # Errors
 /// Standard output cannot be written.

@@ -103,7 +103,7 @@ fn mistakes_have_names() {
     assert_eq!((list.overruns(), list.next(0)), (1, Turn::Spent));
 }
 
-/// Devices whose completions wait, and whose interrupts are masked while they are scheduled.
+/// Devices with waiting completions. A device's interrupt is masked while the device is scheduled.
 struct Rig {
     list: PollList,
     weights: vec::Vec<u32>,
@@ -114,7 +114,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// A device's interrupt line, if it may.
+    /// Raises a device's interrupt line, unless it is masked.
     fn interrupt(&mut self, device: usize) {
         if self.waiting[device] > 0 && self.enabled[device] {
             match self.list.schedule(PollId(device as u32)).expect("one of the list") {
@@ -129,7 +129,7 @@ impl Rig {
         }
     }
 
-    /// One run of the deferred work; completions come for `late` while it polls.
+    /// One run of the deferred work. Completions for `late` arrive while it polls.
     fn run(&mut self, late: usize) {
         if !std::mem::take(&mut self.raised) {
             return;
@@ -148,7 +148,7 @@ impl Rig {
                     let device = id.0 as usize;
                     assert_eq!(weight, self.weights[device]);
                     assert!(!self.disabled[device]);
-                    assert!(done < 256, "a turn begins within the budget");
+                    assert!(done < 256, "a turn begins only within the budget");
                     let others = (0..self.waiting.len()).any(|other| other != device && self.is_listed(other));
                     assert!(last != Some(id) || !others, "two turns in a row while others wait");
                     last = Some(id);
@@ -236,7 +236,7 @@ proptest! {
         while rig.raised {
             rig.run(0);
             runs += 1;
-            prop_assert!(runs < 1_000, "it comes to an end");
+            prop_assert!(runs < 1_000, "polling ends");
         }
         prop_assert_eq!(&rig.waiting, &[0, 0, 0]);
         prop_assert_eq!(&rig.enabled, &[true, true, true]);

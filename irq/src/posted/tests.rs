@@ -56,8 +56,8 @@ impl Word for TestWord {
     }
 }
 
-/// The handler's view of a word that others see as a [`TestWord`]: what they do just before each of its exclusive
-/// accesses happens in `before`, which is told the word's index.
+/// The handler's view of a word that other agents see as a [`TestWord`]. `before` runs just before each exclusive
+/// access, with the word's index, and stands for those agents.
 struct Watched<'a> {
     word: &'a TestWord,
     index: usize,
@@ -156,7 +156,7 @@ fn a_harvest_takes_only_the_words_that_hold_something() {
     let mut vectors = Vec::new();
     taken.dispatch(&DEVICE, |vector| vectors.push(vector.0));
     assert_eq!(vectors, [0x80, 0x82]);
-    assert!(words[..4].iter().all(|word| word.looks.load(SeqCst) == 1), "what is dispatched was looked at once");
+    assert!(words[..4].iter().all(|word| word.looks.load(SeqCst) == 1), "each dispatched word was read once");
     assert_eq!(accesses(&words), [0, 0, 1, 0, 0, 0, 0, 0], "each exclusive access is a cache line moved");
 }
 
@@ -171,7 +171,7 @@ fn an_empty_notification_touches_nothing_but_on() {
     assert_eq!(accesses(&words), [0, 0, 0, 0, 2, 0, 0, 0]);
 }
 
-/// Posts from within the handlers stand for posts that come while it runs.
+/// Posts from within the handlers stand for posts that arrive while the notification handler runs.
 #[test]
 fn the_order_is_passes_then_clear_then_the_final_pass() {
     const PIR_0: &str = "swap of word 0";
@@ -190,7 +190,7 @@ fn the_order_is_passes_then_clear_then_the_final_pass() {
         &DEVICE,
         |named| work.push(named),
         |vector| {
-            // Each vector's handler sees the next one posted, for ever.
+            // Each vector's handler posts the next vector, without end.
             let notified = descriptor.post(Vector(vector.0 + 1), false).is_some();
             assert_eq!(notified, vector.0 == 0x33, "only the post after the clear notifies");
         },
@@ -224,7 +224,7 @@ fn a_post_between_the_last_harvest_and_the_clear_is_found() {
     }
 }
 
-/// The clear is named once it is done: what it costs delays no one else, and the final look follows it at once.
+/// The clear of ON is reported after it is done. So its cost delays no other agent, and the final pass follows at once.
 #[test]
 fn the_clear_is_named_after_it() {
     let words = words();
@@ -331,7 +331,7 @@ fn what_cannot_work_is_refused() {
 }
 
 proptest! {
-    /// However posts fall between passes, each is dispatched once, ascending within a pass, and the descriptor is
+    /// Wherever posts fall between passes, each is dispatched once, ascending within a pass, and the descriptor is
     /// left either empty or with a notification on its way.
     #[test]
     fn every_post_is_dispatched_or_notified(

@@ -1,10 +1,10 @@
-//! Controllers behind controllers: what broke the published series.
+//! Controllers behind controllers: the cases that broke the published series.
 
 use super::threads::{GIC, ONESHOT};
 use super::wired::Wired;
 use super::*;
 
-/// A GPIO block: its lines are a root domain of their own, whose chip asks for the flow that fits the trigger.
+/// A GPIO block. Its lines are a root domain of their own, and its chip asks for the flow that fits the trigger.
 const GPIO: Ops = Ops { set_type: true, state: true, eoi: false, set_affinity: false, is_pending: false, ..ALL_OPS };
 
 struct Chain {
@@ -81,9 +81,9 @@ fn a_gpio_changes_its_flow_while_requested() {
     assert_eq!(core.set_type(chain.parent, Trigger::EdgeRising), Err(IrqError::NotSupported("set_type")));
 }
 
-/// The demultiplexer has found the line of a pin, which is freed before it can be delivered, and its pin given to another.
+/// The demultiplexer finds the line of a pin. Before delivery the line is freed, and its pin goes to another line.
 #[test]
-fn a_line_that_is_freed_leaves_its_pins_edge_to_the_next() {
+fn a_pending_edge_belongs_to_the_pins_new_line() {
     for trigger in [Trigger::EdgeRising, Trigger::LevelHigh] {
         let chain = Chain::new(GIC, Flow::Strict);
         let core = &chain.bench.core;
@@ -91,7 +91,7 @@ fn a_line_that_is_freed_leaves_its_pins_edge_to_the_next() {
         let deliver = || chain.bench.hal.interrupt(CPU1, || core.handle_irq(chain.child));
         core.free(chain.child, &chain.action).unwrap();
         chain.inner.take();
-        assert!(deliver(), "it may come back");
+        assert!(deliver(), "the pin may deliver again");
         assert_eq!(chain.inner.take().join(" "), "ack");
         core.free_line(chain.child).unwrap();
         chain.inner.take();
@@ -100,7 +100,7 @@ fn a_line_that_is_freed_leaves_its_pins_edge_to_the_next() {
     }
 }
 
-/// As drivers do that wait for both edges by turns: the handler turns the polarity, and with it the flow.
+/// Drivers that wait for both edges in turn do this: the handler reverses the polarity, and the flow changes with it.
 #[test]
 fn a_gpio_changes_its_flow_in_its_own_handler() {
     let chain = Chain::new(GIC, Flow::Strict);
@@ -114,7 +114,7 @@ fn a_gpio_changes_its_flow_in_its_own_handler() {
     });
     chain.inner.take();
     bench.hal.interrupt(CPU0, || assert!(bench.core.handle_irq(irq)));
-    assert_eq!(chain.inner.take().join(" "), "mask ack set_type unmask", "the old flow opens what it masked");
+    assert_eq!(chain.inner.take().join(" "), "mask ack set_type unmask", "the old flow unmasks what it masked");
     bench.hal.interrupt(CPU0, || assert!(bench.core.handle_irq(irq)));
     assert_eq!(chain.inner.take().join(" "), "ack mask set_type unmask");
 }
@@ -133,7 +133,7 @@ fn a_chained_line_is_nobody_elses_and_never_in_a_thread() {
     bench.core.free(irq, &chained).unwrap();
 }
 
-/// A power controller in front of the GIC, which must see what is acknowledged and ended to know when it may sleep.
+/// A power controller in front of the GIC. It must see every ack and eoi to know when it may sleep.
 #[test]
 fn a_nested_chip_forwards_ack_and_eoi_to_threads_ends_too() {
     struct PowerChip {
@@ -182,7 +182,7 @@ fn a_nested_chip_forwards_ack_and_eoi_to_threads_ends_too() {
     bench.core.free(irq, &primary).unwrap();
 }
 
-/// An LPI has no active state: it comes on its new CPU while its handler runs on the old one.
+/// An LPI has no active state. It arrives at its new CPU while its handler still runs on the old one.
 #[test]
 fn an_lpi_that_comes_on_another_cpu_meanwhile_is_not_lost() {
     for (flow, expected) in

@@ -39,7 +39,7 @@ fn a_flow_that_changes_while_the_line_is_active_leaves_its_end_to_be_given_once(
     }
 }
 
-/// Whatever flow the next interrupt comes by: what the thread holds is given when it is done, and not before.
+/// For every flow of the next interrupt: the eoi that the thread owes is given when the thread is done, not before.
 #[test]
 fn an_interrupt_by_the_new_flow_leaves_what_the_thread_of_the_old_one_holds() {
     for (flow, interrupt, end) in [
@@ -54,7 +54,7 @@ fn an_interrupt_by_the_new_flow_leaves_what_the_thread_of_the_old_one_holds() {
         bench.said();
         bench.fire(irq);
         assert_eq!(bench.said(), interrupt);
-        // Woken meanwhile, it runs once more.
+        // The thread was woken meanwhile, so it runs once more.
         gate.open();
         wait_until(|| gate.begun() == 2);
         assert_eq!(bench.said(), "thread", "{flow}");
@@ -64,7 +64,7 @@ fn an_interrupt_by_the_new_flow_leaves_what_the_thread_of_the_old_one_holds() {
     }
 }
 
-/// The old flow left its end to the thread, which is done while the new flow's handler runs: that one gives the end.
+/// The old flow left its eoi to the thread. The thread ends while the new flow's handler runs. The new flow gives it.
 #[test]
 fn an_end_that_the_old_flow_left_over_is_given_behind_the_new_flows_handler() {
     for (flow, said) in [(Flow::Edge, "ack thread eoi"), (Flow::Level, "mask ack thread eoi unmask")] {
@@ -86,7 +86,7 @@ fn an_end_that_the_old_flow_left_over_is_given_behind_the_new_flows_handler() {
         fire(CPU0);
         bench.core.set_flow(irq, flow).unwrap();
         bench.said();
-        // The thread's CPU is the other one.
+        // The thread runs on the other CPU.
         fire(CPU1);
         assert_eq!(bench.said(), said);
         assert!(!bench.view(irq).active && !bench.view(irq).masked);

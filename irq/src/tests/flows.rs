@@ -49,8 +49,8 @@ fn an_edge_in_progress_runs_again() {
     assert!(!view.masked && !view.pending && !view.in_progress);
 }
 
-/// The defect: a moved line's old CPU served it, interrupts off, for as long as its device went on. Where the hardware
-/// cannot bring an interrupt back the old CPU must.
+/// The defect: the old CPU of a moved line served it, interrupts off, as long as the device kept interrupting. If the
+/// hardware cannot retrigger, the old CPU must serve it.
 #[test]
 fn what_comes_where_the_line_has_moved_goes_on_there() {
     let mute = Ops { retrigger: false, ..ALL_OPS };
@@ -144,7 +144,7 @@ fn a_hierarchy_that_cannot_do_the_flow_is_refused_and_undone() {
 #[test]
 fn each_operation_goes_to_the_nearest_level_that_has_it_and_no_other_line_s_chip() {
     let bench = Bench::new(ALL_OPS);
-    // A chip with an ack of its own in front of one line; the line beside it keeps the root's.
+    // One line has a chip with its own ack in front. The line beside it keeps the root's ack.
     struct Posted(Arc<LogDomain>, Arc<LogChip>);
     impl IrqDomain for Posted {
         fn name(&self) -> &str {
@@ -200,7 +200,7 @@ fn a_storm_is_masked_for_a_while_and_shown() {
     let view = bench.core.view(irq).unwrap();
     assert_eq!((view.storms, view.throttled_until_ns), (1, Some(500)));
     bench.fire(irq);
-    assert_eq!(bench.said(), "ack", "one that was on its way is kept");
+    assert_eq!(bench.said(), "ack", "an interrupt that was already on its way is kept pending");
     assert_eq!(bench.core.next_deadline_ns(CPU0), Some(500));
     bench.hal.advance_ns(500);
     bench.core.housekeep();
@@ -208,7 +208,7 @@ fn a_storm_is_masked_for_a_while_and_shown() {
     assert_eq!(bench.core.view(irq).unwrap().throttled_until_ns, None);
 }
 
-/// Every interrupt ends with a look at what is due on its CPU, without which a throttle lasted until the next tick.
+/// Every interrupt ends with the work that is due on its CPU. Without it, a throttle lasted until the next tick.
 #[test]
 fn a_throttle_that_is_over_ends_with_the_next_interrupt() {
     let storm = StormConfig { burst: 10, burst_ns_min: 1_000, unhandled_max: 8, throttle_ns: 500 };

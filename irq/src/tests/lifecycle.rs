@@ -1,4 +1,4 @@
-//! Lines, vectors, CPUs and what is printed of them.
+//! Lines, vectors, CPUs, and how they are printed.
 
 use super::*;
 use alloc::string::ToString;
@@ -10,7 +10,7 @@ fn a_stray_vector_is_counted_and_ended_once() {
     bench.vector(stray);
     assert_eq!(bench.said(), "eoi");
     assert_eq!((bench.core.stray_vectors(CPU1), bench.core.last_stray()), (1, Some(stray)));
-    // Harvested from a posted descriptor, it is not in service, and must not be ended.
+    // A vector that was harvested from a posted descriptor is not in service. It must not be ended.
     bench.hal.interrupt(CPU1, || assert!(!bench.core.dispatch(Vector(0x77))));
     assert_eq!((bench.said().as_str(), bench.core.stray_vectors(CPU1)), ("", 2));
 }
@@ -41,7 +41,7 @@ fn when_vectors_run_out_the_error_says_where_and_how_many() {
     let bench = Bench::with(ALL_OPS, |config| identities(config).device_last = Identity(0x22));
     let managed = AllocRequest { managed: true, ..on(CpuSet::first(2)) };
     bench.core.alloc_line(bench.domain.clone(), &managed, Flow::Edge).unwrap();
-    // The managed line uses CPU 0 and is owed a vector on CPU 1.
+    // The managed line uses CPU 0 and has reserved a vector on CPU 1.
     let alloc = |cpu| bench.core.alloc_line(bench.domain.clone(), &on(CpuSet::of(cpu)), Flow::Edge);
     for cpu in [CPU0, CPU0, CPU1, CPU1] {
         alloc(cpu).unwrap();
@@ -86,7 +86,7 @@ fn handlers_share_only_when_all_do() {
     bench.core.free(irq, &first).unwrap();
     assert_eq!(bench.core.free(irq, &first), Err(IrqError::NoAction(irq)));
     assert_eq!(bench.core.free_line(irq), Err(IrqError::InUse(irq)));
-    assert_eq!(bench.said(), "", "the other still has the line");
+    assert_eq!(bench.said(), "", "the line has another handler");
     bench.core.free(irq, &second).unwrap();
     assert_eq!(bench.said(), "mask");
 }
@@ -121,7 +121,7 @@ fn a_managed_line_goes_and_comes_with_its_cpu() {
     assert!(view.shutdown && view.effective.is_none());
     assert_eq!(bench.core.cpu_offline(), Err(IrqError::Cpu(CPU0, "is the last one online")));
     bench.core.retrigger(irq).unwrap();
-    assert_eq!(bench.said(), "", "its chips name a CPU that is offline");
+    assert_eq!(bench.said(), "", "its chips still target an offline CPU");
     bench.core.cpu_online(CPU1).unwrap();
     assert_eq!(bench.said(), "set_affinity unmask retrigger");
     assert_eq!(bench.core.view(irq).unwrap().effective.unwrap().cpu, CPU1);
@@ -150,7 +150,7 @@ fn a_vector_pending_on_a_cpu_that_goes_is_fired_at_its_new_one() {
     assert_eq!(bench.said(), "set_affinity retrigger");
     let view = bench.core.view(irq).unwrap();
     assert_eq!((view.effective.unwrap().cpu, view.retired.len()), (CPU1, 0));
-    // Back in its affinity once its CPU is there again.
+    // The line returns to its affinity when its CPU is online again.
     *bench.domain.0.pending.lock().unwrap() = false;
     bench.core.cpu_online(CPU0).unwrap();
     bench.hal.on_cpu(CPU1, || bench.core.housekeep());

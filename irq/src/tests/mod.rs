@@ -1,4 +1,4 @@
-//! The core against chips that record what they are told, and against a small model of devices and LAPICs.
+//! The core against chips that log every call, and against a small model of devices and LAPICs.
 
 mod chains;
 mod changes;
@@ -26,7 +26,7 @@ use std::sync::Mutex;
 pub(super) const CPU0: CpuId = CpuId(0);
 pub(super) const CPU1: CpuId = CpuId(1);
 
-/// What chips and handlers did, in order.
+/// The calls of chips and handlers, in order.
 #[derive(Clone, Default)]
 pub(super) struct Log(Arc<Mutex<Vec<&'static str>>>);
 
@@ -39,21 +39,21 @@ impl Log {
         self.0.lock().unwrap().contains(&what)
     }
 
-    /// Everything since the last look.
+    /// The calls since the last look.
     pub(super) fn take(&self) -> Vec<&'static str> {
         core::mem::take(&mut self.0.lock().unwrap())
     }
 }
 
-/// A chip that does what it is told to do, and says so.
+/// A chip that obeys, and logs every call.
 pub(super) struct LogChip {
     pub(super) ops: Ops,
     pub(super) log: Log,
-    /// What `is_pending` says.
+    /// The answer of `is_pending`.
     pub(super) pending: Mutex<bool>,
-    /// How many moves more it accepts.
+    /// Number of moves that it still accepts.
     pub(super) accepts: Mutex<u32>,
-    /// What `settles` says, and whether it deactivates.
+    /// The answer of `settles`; also whether the chip deactivates.
     pub(super) forgets: Mutex<bool>,
 }
 
@@ -63,7 +63,7 @@ impl LogChip {
     }
 }
 
-/// What a chip of a test has, and how it behaves.
+/// The operations of a test's chip, and its behaviour.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Ops {
     pub(super) ack: bool,
@@ -92,7 +92,7 @@ impl Ops {
 
 type Builder<C> = IrqChipBuilder<C>;
 
-/// The chip with an operation, if it `has` it.
+/// Adds the operation to the chip if it `has` it.
 pub(super) fn when<C>(has: bool, chip: Builder<C>, operation: impl FnOnce(Builder<C>) -> Builder<C>) -> Builder<C> {
     if has { operation(chip) } else { chip }
 }
@@ -225,7 +225,7 @@ pub(super) const ALL_OPS: Ops = Ops {
     oneshot_safe: false,
 };
 
-/// The identities of an x86 system: 256 vectors, those of devices between the exceptions and posted delivery's 0xeb.
+/// The identities of an x86 system: 256 vectors. Devices use those between the exceptions and the notification's 0xeb.
 pub(super) const VECTORS: IdentitySpace = IdentitySpace {
     first: Identity(0x20),
     last: Identity(0xff),
@@ -283,7 +283,7 @@ impl Bench {
         self.core.alloc_line(self.domain.clone(), &on(CpuSet::of(CPU0)), flow).unwrap()
     }
 
-    /// A line whose handler logs, and is started; the log is empty.
+    /// A started line whose handler logs. The log is empty.
     pub(super) fn line(&self, flow: Flow) -> Irq {
         let irq = self.alloc(flow);
         let log = self.log.clone();
@@ -301,7 +301,7 @@ impl Bench {
         action
     }
 
-    /// The line interrupts where it is delivered.
+    /// The line interrupts the CPU that it is delivered to.
     pub(super) fn fire(&self, irq: Irq) {
         let target = self.core.view(irq).unwrap().effective.unwrap();
         self.vector(target);

@@ -1,4 +1,4 @@
-//! MSI devices and LAPICs, as far as a lost or misdelivered interrupt needs them.
+//! A model of MSI devices and LAPICs: just enough to lose or misdeliver an interrupt.
 
 use super::*;
 use hal::Hal;
@@ -23,7 +23,7 @@ pub(super) struct Device {
 struct State {
     apics: Vec<Apic>,
     devices: Vec<Device>,
-    /// By hardware number at the root: where the core has pointed the line.
+    /// The target that the core has set for each hardware number at the root.
     targets: Vec<Option<Target>>,
 }
 
@@ -57,7 +57,7 @@ impl Model {
         }
     }
 
-    /// `cpu` accepts its highest request, if any; `handle` is its IDT. False when there was none.
+    /// `cpu` accepts its highest request and calls `handle`. False if there was no request.
     pub(super) fn take(&self, cpu: CpuId, handle: impl FnOnce(Vector)) -> bool {
         let vector = {
             let apic = &mut self.state.lock().unwrap().apics[cpu.index()];
@@ -71,7 +71,7 @@ impl Model {
         true
     }
 
-    /// The CPU is reset: what its LAPIC held is gone.
+    /// The CPU is reset. Its LAPIC loses all requests.
     pub(super) fn reset(&self, cpu: CpuId) {
         self.state.lock().unwrap().apics[cpu.index()].irr.clear();
     }
@@ -124,7 +124,7 @@ pub(super) struct MsiChip {
     kind: Kind,
 }
 
-/// What devices can do.
+/// The operations of devices.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kind {
     pub(super) maskable: bool,
@@ -154,7 +154,7 @@ impl MsiChip {
     }
 }
 
-/// Both levels; which one depends on `outer`.
+/// The chip of either level; `outer` selects it.
 pub(super) struct ModelDomain {
     chip: Arc<IrqChip>,
     outer: Option<Arc<ModelDomain>>,

@@ -1,4 +1,4 @@
-//! Random interleavings of everything with arriving interrupts: nothing is lost, nothing comes to the wrong place.
+//! Random interleavings of all operations with arriving interrupts: none is lost, and none reaches a wrong handler.
 
 use super::model::{Kind, Model, ModelDomain};
 use super::*;
@@ -45,11 +45,11 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What a device and its driver know of each other.
+/// What a device and its driver know about each other.
 #[derive(Default)]
 struct Ledger {
     raised: AtomicU64,
-    /// What `raised` was when a handler last began.
+    /// The value of `raised` when a handler last began.
     seen: AtomicU64,
 }
 
@@ -131,7 +131,7 @@ impl Rig {
         took
     }
 
-    /// From now on other CPUs act wherever this one could be interrupted, as `script` says.
+    /// From now on other CPUs run `script` at every point where this CPU could be interrupted.
     fn hook(&self, script: Vec<(u32, u32)>) {
         let ledgers: Vec<_> = self.drivers.iter().map(|driver| driver.ledger.clone()).collect();
         let (model, core, online, taken) =
@@ -184,7 +184,7 @@ impl Rig {
 
     fn offline(&mut self, cpu: CpuId) {
         let possible = self.online.borrow().contains(cpu) && self.online.borrow().len() > 1;
-        // The CPU never takes an interrupt again, not even where it would turn interrupts on last.
+        // The CPU never takes an interrupt again, even at the last point that would turn interrupts on.
         let before = self.online.borrow().clone();
         if possible {
             self.online.borrow_mut().remove(cpu);
@@ -209,7 +209,7 @@ impl Rig {
         let Driver { irq, action, live, ledger, .. } = &self.drivers[line];
         self.core.free(*irq, action).unwrap();
         live.store(false, SeqCst);
-        // What came for the old driver is not owed to the new one.
+        // Interrupts for the old driver are not owed to the new one.
         ledger.seen.store(ledger.raised.load(SeqCst), SeqCst);
         let (action, live) = self.install(*irq, ledger);
         let driver = &mut self.drivers[line];
@@ -224,7 +224,7 @@ impl Rig {
         ledger.seen.store(ledger.raised.load(SeqCst), SeqCst);
         self.core.free_line(irq).unwrap();
         self.lines_freed += 1;
-        // Its handler did not run for what came in between; the new line starts without debts.
+        // The handler did not run for interrupts in between. The new line starts with nothing owed.
         let driver = self.start(line, ledger.clone());
         ledger.seen.store(ledger.raised.load(SeqCst), SeqCst);
         self.drivers[line as usize] = driver;
@@ -237,7 +237,7 @@ impl Rig {
         strays + lines.map(|(irq, cpu)| self.core.count(irq, cpu)).sum::<u64>()
     }
 
-    /// Heals everything, and demands that every debt is paid.
+    /// Heals all faults. Then every raised interrupt must have been handled.
     fn settle(&mut self) {
         self.hal.clear_interrupt_hook();
         (0..CPUS).for_each(|cpu| _ = self.core.cpu_online(CpuId(cpu)));
@@ -247,7 +247,7 @@ impl Rig {
         }
         self.drain();
         self.expect_all_seen();
-        // A move may still wait for an interrupt to be applied at.
+        // A deferred move may still wait for the next interrupt.
         for _ in 0..3 {
             (0..LINES).for_each(|line| self.raise(line));
             self.drain();
@@ -277,7 +277,7 @@ impl Rig {
         }
     }
 
-    /// Frees everything, and demands that every vector comes back.
+    /// Frees all lines. Then every vector must be free.
     fn end(&self) {
         for Driver { irq, action, .. } in &self.drivers {
             self.core.free(*irq, action).unwrap();

@@ -1,5 +1,5 @@
-//! Random interleavings of interrupts, threads, disable and enable, moves and free, against a written state machine:
-//! per activation one ack, then one end; never open before the threads are done; nothing lost.
+//! Random interleavings of interrupts, threads, disable and enable, moves and free, against a specified state machine:
+//! each activation has one ack, then one eoi; no line is unmasked before its threads are done; no interrupt is lost.
 
 use super::threads::{Gate, wait_until};
 use super::*;
@@ -22,13 +22,13 @@ struct Wire {
     ends: u32,
 }
 
-/// A GIC: with EOImode = 1 ack drops the priority and eoi deactivates; otherwise eoi does both, on the CPU that took
+/// A GIC. With EOImode = 1, ack drops the priority and eoi deactivates. Otherwise eoi does both, on the CPU that took
 /// the interrupt.
 struct Gic {
     hal: HostHal,
     splits_eoi: bool,
     wires: Mutex<Vec<Wire>>,
-    /// The line whose priority each CPU runs at.
+    /// The line at whose priority each CPU runs.
     running: Mutex<Vec<Option<usize>>>,
 }
 
@@ -37,7 +37,7 @@ impl Gic {
         f(&mut self.wires.lock().unwrap()[line])
     }
 
-    /// What `cpu` is given when it acknowledges.
+    /// The line that `cpu` gets when it acknowledges.
     fn acknowledge(&self, cpu: u32) -> Option<usize> {
         let mut wires = self.wires.lock().unwrap();
         let ready = |wire: &Wire| wire.pending && wire.enabled && !wire.active && wire.route == cpu;
@@ -124,16 +124,16 @@ impl IrqDomain for GicDomain {
 #[derive(Clone, Debug)]
 enum Op {
     Raise(u32),
-    /// A CPU acknowledges, and has not come to the line's flow yet.
+    /// A CPU acknowledges. The line's flow has not begun yet.
     Acknowledge(u32),
-    /// It goes on.
+    /// The CPU goes on to the line's flow.
     Deliver(u32),
     /// A thread of the line is done.
     ThreadEnd(u32, u32),
     Disable(u32),
     Enable(u32),
     SetAffinity(u32, u32),
-    /// A CPU goes, and comes back.
+    /// A CPU goes offline and comes back.
     Offline(u32),
     /// Free a handler and request another.
     Replace(u32, u32),
@@ -154,17 +154,17 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// One threaded handler, and what it has seen.
+/// One threaded handler and its counts.
 struct Driver {
     gate: Arc<Gate>,
     thread: Arc<dyn Action>,
-    /// Raises that the thread had been told of when it last began.
+    /// Raises that the thread knew of when it last began.
     seen: Arc<AtomicU32>,
     /// Calls of the thread that are over.
     ended: Arc<AtomicU32>,
 }
 
-/// What must be true of a line: the state machine as written.
+/// The specified state of a line.
 #[derive(Default, Debug)]
 struct Expected {
     depth: u32,
@@ -172,7 +172,7 @@ struct Expected {
     working: u32,
     /// Its mask in the hardware.
     masked: bool,
-    /// Taken, and its end not given: until the flow has run, or, where ends come from threads, until those are done.
+    /// Taken, and its eoi not given yet. The flow gives it, or the threads do when they are done.
     active: bool,
     raised: u32,
 }
@@ -184,7 +184,7 @@ struct Rig {
     irqs: Vec<Irq>,
     drivers: Vec<[Driver; 2]>,
     expected: Vec<Expected>,
-    /// What each CPU has acknowledged and not handled yet.
+    /// The lines that each CPU has acknowledged and not handled yet.
     taken: Vec<Option<usize>>,
     raised: Arc<Vec<AtomicU32>>,
 }
@@ -229,7 +229,7 @@ impl Rig {
             Op::Deliver(cpu) => self.deliver(cpu),
             Op::ThreadEnd(line, which) => self.end_thread(line as usize, which as usize),
             Op::Disable(line) => {
-                // Not waiting: its threads need this test to end.
+                // This does not wait: the line's threads need this test to end.
                 self.core.disable_nosync(self.irqs[line as usize]).unwrap();
                 self.expected[line as usize].depth += 1;
                 self.expected[line as usize].masked = true;
@@ -256,7 +256,7 @@ impl Rig {
         self.hal.interrupt(CpuId(cpu), || self.core.handle_exception(|core| assert!(core.handle_irq(irq))));
         let expected = &mut self.expected[line];
         if expected.depth > 0 {
-            // It cannot run: it is kept, and ended at once.
+            // The interrupt cannot run: it stays pending, and is ended at once.
             expected.active = false;
             return;
         }
@@ -278,7 +278,7 @@ impl Rig {
         self.ended(line, left);
     }
 
-    /// Of the threads of `line` these are left.
+    /// The threads of `line` that still work.
     fn ended(&mut self, line: usize, left: u32) {
         let expected = &mut self.expected[line];
         expected.working = left;
@@ -328,7 +328,7 @@ impl Rig {
         assert_eq!(view.flow_masked, wire.active && !taken);
     }
 
-    /// Heals everything, and demands that every debt is paid.
+    /// Heals all faults. Then every raised interrupt must have been handled.
     fn settle(&mut self) {
         for line in 0..LINES {
             (0..self.expected[line as usize].depth).for_each(|_| self.apply(&Op::Enable(line)));

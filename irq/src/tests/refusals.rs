@@ -1,4 +1,4 @@
-//! Moves that fail half-way, and what comes all the same.
+//! Moves that fail half-way, and interrupts that come nevertheless.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn managed_on(bench: &Bench, cpus: impl IntoIterator<Item = u32>) -> Irq {
     irq
 }
 
-/// A remapping unit may use an entry that it is then told to forget: what it sent meanwhile is the line's.
+/// A remapping unit may still use an entry until the entry is invalidated. Interrupts up to then belong to the line.
 #[test]
 fn what_a_move_that_failed_sent_is_not_lost() {
     let bench = Bench::new(ALL_OPS);
@@ -23,7 +23,7 @@ fn what_a_move_that_failed_sent_is_not_lost() {
     bench.log.take();
     bench.vector(Target::at(CPU1, Vector(0x20)));
     assert_eq!(bench.said(), "ack handle");
-    // The vector is given back once nothing can come any more.
+    // The vector is given back once no message can arrive.
     bench.hal.advance_ns(1_000_000);
     bench.hal.on_cpu(CPU1, || bench.core.housekeep());
     assert_eq!(bench.core.view(irq).unwrap().retired, []);
@@ -44,7 +44,7 @@ fn a_cpu_that_cannot_go_keeps_its_managed_lines() {
         let view = bench.core.view(irq).unwrap();
         assert!(!view.shutdown && !view.masked && view.effective.unwrap().cpu == CPU1, "{view}");
     }
-    // It goes when the hardware lets it, and lines come and go on the CPUs as ever.
+    // When the hardware permits it, the CPU goes offline, and its lines move as usual.
     *bench.domain.0.accepts.lock().unwrap() = u32::MAX;
     bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
     assert!(bench.core.view(shut_down).unwrap().shutdown);
@@ -106,7 +106,7 @@ fn a_vector_that_the_hardware_still_knows_is_nobody_elses() {
     };
     assert_eq!(after_a_while(), 1);
     let stays = bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap_err();
-    assert_eq!(stays.to_string(), "CPU 1 may still be sent to by what a line has left");
+    assert_eq!(stays.to_string(), "CPU 1 may still receive interrupts by a route that a line has left");
     *bench.domain.0.forgets.lock().unwrap() = true;
     assert_eq!(after_a_while(), 0);
     bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
@@ -121,7 +121,7 @@ fn a_cpu_stays_when_a_managed_line_cannot_be_closed() {
     assert_eq!(refused, Err(IrqError::Hardware("LOG", "it forgets nothing")));
     let view = bench.core.view(irq).unwrap();
     assert!(!view.shutdown && !view.masked && view.effective.unwrap().cpu == CPU1, "{view}");
-    // One that was closed before another could not be starts again too.
+    // A line that was deactivated before another one failed is started again too.
     *bench.domain.0.forgets.lock().unwrap() = true;
     let other = Arc::new(LogDomain(Arc::new(LogChip::new(ALL_OPS, Log::default()))));
     let managed = AllocRequest { managed: true, ..on(CpuSet::of(CPU1)) };

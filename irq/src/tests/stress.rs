@@ -1,4 +1,4 @@
-//! Host threads that interrupt, request, free and synchronize at the same time.
+//! Host threads interrupt, request, free and synchronize at the same time.
 
 use super::*;
 use alloc::boxed::Box;

@@ -1,4 +1,4 @@
-//! Threaded handlers, call by call. Threads run when a test lets them.
+//! Threaded handlers, call by call. A test decides when threads run.
 
 use super::*;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -6,7 +6,7 @@ use hal::Hal as _;
 use std::sync::Condvar;
 use std::thread::yield_now;
 
-/// What an EOImode = 1 GIC can do.
+/// The operations of a GIC with EOImode = 1.
 pub(super) const GIC: Ops = Ops { automasks_flow: true, eoi_threaded: true, ..ALL_OPS };
 pub(super) const ONESHOT: RequestFlags =
     RequestFlags { shared: false, start_disabled: false, oneshot: true, no_thread: false };
@@ -32,7 +32,7 @@ impl Gate {
         self.begun.load(SeqCst)
     }
 
-    /// Whether nobody waits here.
+    /// True if no thread waits here.
     pub(super) fn is_passed(&self) -> bool {
         self.begun() == self.passed.load(SeqCst)
     }
@@ -45,7 +45,7 @@ impl Gate {
     }
 }
 
-/// Waits for what a thread does.
+/// Waits until a thread has done its part.
 pub(super) fn wait_until(done: impl Fn() -> bool) {
     let begin = std::time::Instant::now();
     while !done() {
@@ -55,7 +55,7 @@ pub(super) fn wait_until(done: impl Fn() -> bool) {
 }
 
 impl Bench {
-    /// A handler that wakes its thread, and the thread function, which needs leave to end. Both say when they are done.
+    /// A handler that wakes its thread, and the thread function, which ends when the test lets it. Both log their ends.
     pub(super) fn threaded(&self, irq: Irq, flags: RequestFlags) -> (Arc<Gate>, Arc<dyn Action>) {
         let primary_log = self.log.clone();
         let primary = handler(move |_| {
@@ -79,7 +79,7 @@ impl Bench {
         (gate, thread)
     }
 
-    /// Lets one call of the thread function end, after which this many threads are at work.
+    /// Lets one call of the thread function end. Then this many threads are at work.
     pub(super) fn end_thread(&self, irq: Irq, gate: &Gate, left: u32) {
         gate.open();
         wait_until(|| *gate.permits.lock().unwrap() == 0 && self.view(irq).threads_working == left);
@@ -112,7 +112,7 @@ fn a_controller_that_masks_the_flow_itself_is_not_told_to_mask() {
     bench.core.free(irq, &primary).unwrap();
 }
 
-/// What the experiment compares with.
+/// The baseline of the experiment.
 #[test]
 fn any_other_is_masked_until_the_thread_is_done() {
     let cases = [
@@ -121,7 +121,7 @@ fn any_other_is_masked_until_the_thread_is_done() {
         (ALL_OPS, Flow::Strict, "mask ack handle eoi", "thread unmask"),
         (Ops { eoi_threaded: true, ..ALL_OPS }, Flow::FastEoi, "mask handle", "thread eoi unmask"),
         (Ops { eoi_threaded: true, ..ALL_OPS }, Flow::Strict, "mask ack handle", "thread eoi unmask"),
-        // An edge is not held back: it is run again.
+        // An edge is not held back: its handler runs again.
         (ALL_OPS, Flow::Edge, "ack handle", "thread"),
     ];
     for (ops, flow, interrupt, thread) in cases {
@@ -149,7 +149,7 @@ fn without_a_thread_woken_the_line_ends_and_opens_at_once() {
     }
 }
 
-/// The end is given although the line is disabled: it would stay active for ever.
+/// The eoi is given although the line is disabled. Without it the line would stay active for ever.
 #[test]
 fn a_line_that_was_disabled_meanwhile_ends_and_stays_masked() {
     let (bench, irq, gate, primary) = oneshot(GIC, Flow::Strict);
@@ -160,7 +160,7 @@ fn a_line_that_was_disabled_meanwhile_ends_and_stays_masked() {
     assert_eq!(bench.said(), "thread eoi");
     bench.core.enable(irq).unwrap();
     assert_eq!(bench.said(), "unmask");
-    // And enabled again before its thread is done, it is not unmasked before.
+    // A line that is enabled before its thread is done is unmasked only afterwards.
     bench.fire(irq);
     bench.core.disable_nosync(irq).unwrap();
     bench.core.enable(irq).unwrap();
@@ -170,7 +170,7 @@ fn a_line_that_was_disabled_meanwhile_ends_and_stays_masked() {
     bench.core.free(irq, &primary).unwrap();
 }
 
-/// As after a move, the line is taken on another CPU: one end can be left to the thread, the other is given at once.
+/// The line is taken on another CPU, as after a move. One eoi can be left to the thread, the other is given at once.
 #[test]
 fn an_interrupt_that_comes_while_its_thread_works_is_ended_once_too() {
     let (bench, irq, gate, primary) = oneshot(GIC, Flow::Strict);
@@ -180,7 +180,7 @@ fn an_interrupt_that_comes_while_its_thread_works_is_ended_once_too() {
     assert_eq!(bench.said(), "ack handle ack handle eoi");
     gate.open();
     wait_until(|| gate.begun() == 2);
-    assert_eq!(bench.said(), "thread", "it is wanted again");
+    assert_eq!(bench.said(), "thread", "it was woken again");
     bench.end_thread(irq, &gate, 0);
     assert_eq!(bench.said(), "thread eoi");
     bench.core.free(irq, &primary).unwrap();

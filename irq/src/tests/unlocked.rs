@@ -33,7 +33,7 @@ fn each_cpu_enables_a_per_cpu_line_for_itself() {
     bench.hal.on_cpu(CPU1, || bench.core.disable_percpu(irq)).unwrap();
     assert_eq!(bench.said(), "mask mask");
     bench.core.free(irq, &action).unwrap();
-    // One that was taken just before is ended all the same.
+    // An interrupt that was taken just before is still ended.
     bench.hal.interrupt(CPU1, || assert!(bench.core.handle_irq(irq)));
     assert_eq!((bench.said().as_str(), bench.core.view(irq).unwrap().unexpected), ("ack eoi", 1));
     let edge = bench.alloc(Flow::Edge);
@@ -41,7 +41,7 @@ fn each_cpu_enables_a_per_cpu_line_for_itself() {
     assert!(matches!(bench.core.set_flow(edge, Flow::PerCpu), Err(IrqError::Flow(Flow::PerCpu, _))));
 }
 
-/// The line's lock is held, and so is every other of the core: the interrupted code has them.
+/// The interrupted code holds the line's lock and every other lock of the core.
 #[test]
 fn an_nmi_is_handled_whatever_it_interrupts() {
     let bench = Bench::new(NMI);
@@ -63,7 +63,7 @@ fn an_nmi_is_handled_whatever_it_interrupts() {
     bench.core.free(irq, &action).unwrap();
     assert_eq!(bench.said(), "mask nmi_teardown");
     assert!(!bench.core.handle_nmi(irq) && !bench.core.view(irq).unwrap().nmi);
-    assert_eq!(bench.said(), "", "who called ends it at the controller");
+    assert_eq!(bench.said(), "", "the caller ends it at the controller");
 }
 
 #[test]

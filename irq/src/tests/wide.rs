@@ -1,4 +1,4 @@
-//! A controller with 2,047 interrupt identities a CPU, as a RISC-V IMSIC has them: numbers that no byte holds.
+//! A controller with 2,047 interrupt identities a CPU, as a RISC-V IMSIC has: more than a byte can hold.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ const CPU2: CpuId = CpuId(2);
 const LAST: Identity = Identity(2047);
 const FLIGHT_NS: u64 = 1_000;
 
-/// The interrupt files of all CPUs, and where each line sends.
+/// The interrupt files of all CPUs, and the target of each line.
 struct Files {
     hal: HostHal,
     pending: Mutex<Vec<BTreeSet<u32>>>,
@@ -24,7 +24,7 @@ impl Files {
     }
 
     fn chip(self: &Arc<Self>) -> Arc<IrqChip> {
-        // The claim has taken the interrupt out of the file already.
+        // The claim has already removed the interrupt from the file.
         IrqChip::of("IMSIC", self)
             .ack(|_, _| ())
             .set_affinity(Self::set_affinity)
@@ -43,7 +43,7 @@ impl Files {
         target.identity.is_some_and(|identity| pending[target.cpu.index()].contains(&identity.0))
     }
 
-    /// The device of a line writes its message; false when it has none.
+    /// The device of a line writes its message. False if the line has none.
     fn raise(&self, line: usize) -> bool {
         let target = self.targets.lock().unwrap()[line];
         target.is_some_and(|target| self.send(target))
@@ -97,7 +97,7 @@ impl Rig {
         Self { hal, files, core: IrqCore::new(hal, config).unwrap() }
     }
 
-    /// A line of its own number on one CPU.
+    /// A line of this number on one CPU.
     fn line(&self, index: u32, cpu: CpuId) -> Result<Irq, IrqError> {
         let request = AllocRequest { index, ..on(CpuSet::of(cpu)) };
         self.core.alloc_line(Arc::new(FileDomain(self.files.clone())), &request, Flow::Edge)
@@ -107,7 +107,7 @@ impl Rig {
         self.core.view(irq).unwrap().effective.unwrap()
     }
 
-    /// Messages under way have arrived, and `cpu` gives back what is no longer used.
+    /// Lets all messages arrive. Then `cpu` gives back the identities that lines have left.
     fn settle(&self, cpu: CpuId) {
         self.hal.advance_ns(FLIGHT_NS);
         self.hal.on_cpu(cpu, || self.core.housekeep());
@@ -136,14 +136,14 @@ fn a_line_is_delivered_moved_and_freed_at_identity_2047() {
     rig.files.raise(2046);
     assert_eq!((rig.files.take(CPU2, &rig.core), log.take()), (Some(LAST), vec!["handle"]));
 
-    // A message that is still under way to the old CPU is the line's, and so is its identity until then.
+    // A message on its way to the old CPU belongs to the line. The line keeps the old identity until it has arrived.
     rig.core.set_affinity(irq, &CpuSet::of(CPU1)).unwrap();
     assert_eq!(rig.target(irq), Target::of(CPU1, Identity(2)));
     rig.files.send(old);
     assert_eq!((rig.files.take(CPU2, &rig.core), log.take()), (Some(LAST), vec!["handle"]));
     rig.files.raise(2046);
     assert_eq!((rig.files.take(CPU1, &rig.core), log.take()), (Some(Identity(2)), vec!["handle"]));
-    assert!(rig.line(2046, CPU2).is_err(), "its old identity may still come");
+    assert!(rig.line(2046, CPU2).is_err(), "a message with the old identity may still arrive");
     rig.settle(CPU2);
     let next = rig.line(2046, CPU2).unwrap();
     assert_eq!(rig.target(next), old);

@@ -68,7 +68,7 @@ fn a_line_without_a_vector_goes_where_its_cpu_is() {
     bench.core.set_affinity(irq, &CpuSet::of(CPU1)).unwrap();
     assert_eq!((bench.said().as_str(), effective()), ("set_affinity", Some(Target::on(CPU1))));
     assert_eq!(bench.core.view(irq).unwrap().retired, []);
-    // One that the old CPU took just before is the line's all the same.
+    // An interrupt that the old CPU took just before the move still belongs to the line.
     fire(&bench, CPU0, irq);
     assert_eq!(bench.said(), "handle eoi");
     bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
@@ -106,7 +106,7 @@ fn a_managed_line_without_a_vector_sleeps_and_wakes_with_its_cpu() {
     assert_eq!(bench.core.matrix.lock().in_use(), (0, 0));
 }
 
-/// What broke when a power controller stood in front of a GIC.
+/// The failure that a power controller in front of a GIC caused.
 #[test]
 fn a_chip_that_keeps_ack_or_eoi_to_itself_is_refused_at_allocation() {
     struct Nested(Arc<Wired>, Arc<LogChip>);

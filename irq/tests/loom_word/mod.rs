@@ -3,7 +3,7 @@
 use hal::Word;
 use loom::sync::atomic::{AtomicU64, Ordering};
 
-/// With the orderings that [`Word`] promises.
+/// Uses the orderings that [`Word`] promises.
 pub(crate) struct LoomWord(AtomicU64);
 
 impl Word for LoomWord {

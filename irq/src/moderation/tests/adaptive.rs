@@ -1,4 +1,4 @@
-//! What the default controller promises.
+//! The promises of the default controller.
 
 use super::plant::{Device, Load, MS, Plant, RDMA, Run, S};
 use super::*;
@@ -6,11 +6,11 @@ use std::vec::Vec;
 
 const SEEDS: [u64; 3] = [1, 0x5eed, 0xdead_beef_cafe];
 const QD1: Load = Load { depth: 1, ..RDMA };
-/// Single reads of a device that answers at once: the shortest round, which moderation would hurt most.
+/// One read at a time from a device that answers at once. Moderation would hurt this shortest round most.
 const QD1_QUICK: Load = Load { latency_ns: 6_000, ..QD1 };
 const QD1_DRIVE: Load = Load { latency_ns: 80_000, ..QD1 };
 
-/// Runs the loads and checks each: `settle_ns` after its beginning at least 95 % of the best fixed level, at most one
+/// Runs the loads. From `settle_ns` after its beginning each reaches 95 % of the best fixed level, with at most one
 /// change of the level a second.
 fn check(loads: &[(u64, Load)], settle_ns: u64, seed: u64) -> Run {
     let table = rdma_table();
@@ -34,7 +34,7 @@ fn deep_load_from_the_start_is_found_and_kept() {
     for seed in SEEDS {
         let run = check(&[(10 * S, RDMA)], S, seed);
         let late = run.changes.iter().filter(|&&(at, _)| at > S).count();
-        assert_eq!(late, 0, "no slide back, no probing: {:?}", run.changes);
+        assert_eq!(late, 0, "it neither slides back nor probes: {:?}", run.changes);
         assert!(run.level >= 5, "the levels from 16 µs up are the good ones, not {}", run.level);
     }
 }
@@ -85,14 +85,14 @@ fn a_load_that_deepens_while_the_cpu_is_the_limit_shows_in_its_depth() {
     let blind = steps(&[4, 64], RDMA);
     let plant = Plant { table: &table, loads: &blind, device: Device::Obeys, seed: 1 };
     assert_eq!(plant.with(&mut adaptive()).level, 0);
-    // But not for ever.
+    // The controller does not stay wrong for ever.
     let blind = [(4 * S, Load { depth: 4, ..RDMA }), (24 * S, RDMA)];
     let plant = Plant { loads: &blind, ..plant };
     assert!(plant.with(&mut adaptive()).level >= 5);
 }
 
-/// Feeds what the simulated machine showed of a load at each level, interrupts a second and hundredths of completions an
-/// interrupt, the highest for all levels above: between two times. Returns when the level changed.
+/// Replays a load that the simulated machine ran at each level: interrupts a second and hundredths of completions an
+/// interrupt, the last entry for all higher levels. Runs between two times. Returns the changes of the level.
 fn feed(controller: &mut Adaptive, seen: &[(u64, u64)], from_ns: u64, until_ns: u64) -> Vec<(u64, usize)> {
     let (mut now_ns, mut random, mut changes) = (from_ns, 1u64, Vec::new());
     while now_ns < until_ns {
@@ -100,7 +100,7 @@ fn feed(controller: &mut Adaptive, seen: &[(u64, u64)], from_ns: u64, until_ns: 
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         now_ns += S / events_per_s * (80 + (random >> 33) % 41) / 100;
         let completions = (gathered_x100 + (random >> 40) % 100) / 100;
-        // Submitted less completed: a thread that gets no CPU submits no more, however much it has to do.
+        // Submitted less completed. A thread without a CPU submits nothing, however much work it has.
         let found = Found { completions: completions as u32, bytes: 0, in_flight: Some(2) };
         if controller.interrupt(now_ns, found) == Next::Program {
             let step = controller.step().expect("said so");
@@ -147,13 +147,13 @@ fn looking_again_from_level_0_costs_a_single_io_nothing_to_speak_of() {
 #[test]
 fn a_window_counts_what_polls_found() {
     let mut controller = adaptive();
-    // Half of each step's ten completions by a poll; a window takes 64 such looks.
+    // A poll finds half of each step's ten completions. A window takes 64 such polls.
     for step in 1..=80 {
         let now_ns = step * MS;
         assert_eq!(controller.interrupt(now_ns, Found::completions(5)), Next::Measure);
         assert_eq!(controller.polled(now_ns, Found::completions(5)), Next::Measure);
     }
-    let sample = controller.view().sample.expect("80 ms are more than a window");
+    let sample = controller.view().sample.expect("80 ms is longer than a window");
     assert!((9_000..=11_000).contains(&sample.completions_per_s), "{sample}");
     assert_eq!((sample.events_per_s, sample.completions_per_event_x100), (1_000, 500));
 }
@@ -197,7 +197,7 @@ fn thefts_that_begin_under_way_do_not_slide_back() {
 fn a_device_that_is_the_limit_is_left_near_the_lowest_latency() {
     let slow = Load { spacing_ns: 9_000, ..RDMA };
     for seed in SEEDS {
-        // All levels do the same here, as far as samples that scatter can tell.
+        // All levels perform alike here, within the scatter of the samples.
         let level = check(&[(6 * S, slow)], S, seed).level;
         assert!(rdma_table().setting(level).delay_us <= 2, "level {level}");
     }

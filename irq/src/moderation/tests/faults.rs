@@ -1,4 +1,4 @@
-//! Wrong tables, and steps that fail, round, come late or never.
+//! Wrong tables, and steps that fail, are rounded, come late or never come.
 
 use super::plant::{Device, MS, Plant, RDMA, S};
 use super::*;
@@ -24,7 +24,7 @@ fn a_table_is_checked() {
     assert!(LevelTable::new(LevelTable::NET_DIM_RX).is_ok());
 }
 
-/// Deep load for four seconds; how far below the best fixed level in the last two, in per cent.
+/// Runs a deep load for four seconds. Returns the completions of the last two, in per cent of the best fixed level's.
 fn run(device: Device) -> (plant::Run, TuningView, u64) {
     let table = rdma_table();
     let plant = Plant { table: &table, loads: &[(4 * S, RDMA)], device, seed: 11 };
@@ -78,7 +78,7 @@ fn work_that_runs_late_is_believed_when_it_answers() {
     assert_ne!(first.id, second.id);
     assert_eq!(controller.view().counts.late, 1);
     let _ = controller.programmed(again_ns, first.id, Outcome::Done(first.setting));
-    assert_eq!((controller.level(), controller.step()), (1, Some(second)), "the device has the first now");
+    assert_eq!((controller.level(), controller.step()), (1, Some(second)), "the device now has the first setting");
     let _ = controller.programmed(again_ns, second.id, Outcome::Done(second.setting));
     assert_eq!(controller.level(), second.level);
     let _ = controller.programmed(again_ns, first.id, Outcome::Done(first.setting));
@@ -96,7 +96,7 @@ fn an_answer_is_believed_however_many_steps_nobody_could_take_meanwhile() {
         }
         now_ns
     };
-    // The thread is away with the first step.
+    // The thread has taken the first step and is still busy with it.
     until(&mut controller, |view| view.counts.steps == 1);
     let first = controller.step().expect("it waits");
     let at_ns = until(&mut controller, |view| view.counts.late == 3);
@@ -106,7 +106,7 @@ fn an_answer_is_believed_however_many_steps_nobody_could_take_meanwhile() {
 
 #[test]
 fn slow_work_neither_stops_it_nor_makes_it_flap() {
-    // Within the bound it is only slower; beyond it, it stays where it is known to be good.
+    // Within the bound, the controller is only slower. Beyond the bound it stays at the level that is known to be good.
     let (run_slow, _, share_pct) = run(Device::Slow(50 * MS));
     assert!(share_pct >= 95, "{share_pct} %, {:?}", run_slow.changes);
     let (run_late, view, _) = run(Device::Slow(150 * MS));
@@ -129,12 +129,12 @@ enum Op {
     Interrupt(u64, u32),
     Polled(u64, u32),
     Elapsed(u64),
-    /// Answer the step of this many ago, 0 being the one that waits.
+    /// Answer an earlier step: 0 is the waiting one, 1 the one before it.
     Answer(u32, Option<Setting>),
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    // Nanoseconds that pass; now and then an age, and now and then backwards.
+    // Nanoseconds that pass. Sometimes very many, and sometimes time runs backwards.
     let pass = prop_oneof![8 => 0u64..100_000, 2 => 0..200 * MS, 1 => Just(u64::MAX / 4), 1 => Just(u64::MAX)];
     let found = prop_oneof![8 => 0u32..64, 1 => Just(u32::MAX)];
     let setting = (0u32..100, 0u32..100).prop_map(|(us, count)| Setting::new(us, count));
@@ -149,7 +149,7 @@ fn op() -> impl Strategy<Value = Op> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Nothing that time, devices and users do makes a controller panic, leave its table, or forget its step.
+    /// Whatever time, devices and users do, a controller does not panic, leave its table, or forget its step.
     #[test]
     fn whatever_happens_a_controller_stays_in_its_table(
         ops in proptest::collection::vec(op(), 1..400),
@@ -195,7 +195,7 @@ proptest! {
         }
     }
 
-    /// Left to an obedient device and the clock, the default controller always comes to rest.
+    /// With an obedient device, the default controller always comes to rest.
     #[test]
     fn after_anything_it_comes_to_rest(ops in proptest::collection::vec(op(), 1..200)) {
         let mut controller = adaptive();

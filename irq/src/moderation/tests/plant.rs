@@ -1,4 +1,4 @@
-//! A device, its users and a CPU as a formula: how many completions an interrupt gathers, and how far apart they are.
+//! A formula for a device, its users and a CPU: completions per interrupt, and the time between interrupts.
 
 use crate::moderation::*;
 use std::vec::Vec;
@@ -10,18 +10,18 @@ pub(super) const S: u64 = 1_000 * MS;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub(super) depth: u32,
-    /// Of the device, without moderation.
+    /// The device's latency without moderation.
     pub(super) latency_ns: u32,
-    /// Of the CPU, for each I/O and each interrupt.
+    /// The CPU's time for each I/O and for each interrupt.
     pub(super) io_ns: u32,
     pub(super) event_ns: u32,
-    /// The device cannot complete faster.
+    /// The device's shortest time between completions.
     pub(super) spacing_ns: u32,
     /// Share of completions that polling finds, in per cent.
     pub(super) polled_pct: u32,
-    /// The CPU is taken away for 1 ms, this far apart on average.
+    /// Mean time between thefts of the CPU, each for 1 ms.
     pub(super) theft_every_ns: u64,
-    /// The consumer says how many are under way.
+    /// True if the consumer tells how many I/Os are in flight.
     pub(super) tells_depth: bool,
 }
 
@@ -38,7 +38,7 @@ pub(super) const RDMA: Load = Load {
 };
 
 impl Load {
-    /// Completions an interrupt and nanoseconds between interrupts, by fixed point.
+    /// Completions per interrupt and nanoseconds between interrupts, found as a fixed point.
     fn event(&self, setting: Setting) -> (f64, f64) {
         let (depth, delay) = (f64::from(self.depth), f64::from(setting.delay_us) * 1e3);
         let by_interrupt = 1.0 - f64::from(self.polled_pct) / 100.0;
@@ -64,25 +64,25 @@ impl Load {
     }
 }
 
-/// How the device, and the kernel's deferred work, treat a step.
+/// How the device and the kernel's deferred work execute a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Device {
     Obeys,
     /// Delays are rounded up to this many microseconds.
     RoundsTo(u32),
-    /// Refuses this level.
+    /// The device refuses this level.
     Refuses(usize),
-    /// The work never runs.
+    /// The deferred work never runs.
     Forgets,
-    /// The work runs this late.
+    /// Delay of the deferred work.
     Slow(u64),
 }
 
-/// What a run amounted to.
+/// The result of a run.
 #[derive(Default)]
 pub(super) struct Run {
     pub(super) completions: u64,
-    /// When which level came into effect.
+    /// Each change: its time and the new level.
     pub(super) changes: Vec<(u64, usize)>,
     /// Completions in each tenth of a second.
     tenths: Vec<u64>,
@@ -116,7 +116,7 @@ impl Random {
     }
 }
 
-/// Loads one after the other, each until its time, under a controller or, without one, at a fixed level.
+/// Loads in sequence, each up to its end time. A controller sets the level; without one the level is fixed.
 pub(super) struct Plant<'a> {
     pub(super) table: &'a LevelTable,
     pub(super) loads: &'a [(u64, Load)],
@@ -174,13 +174,13 @@ struct Sim {
     random: Random,
     now: f64,
     theft_at: f64,
-    /// Completions that are due, in whole and parts.
+    /// Completions that are due, fractions included.
     by_interrupt: f64,
     polled: f64,
     batch: f64,
     gap: f64,
     setting: Setting,
-    /// When the deferred work runs, and what it was handed.
+    /// When the deferred work runs, and its step.
     work: Option<(u64, Option<Step>)>,
     run: Run,
 }
@@ -193,7 +193,7 @@ impl Sim {
         }
     }
 
-    /// The next interrupt: what it finds, and what polling found since the last.
+    /// The next interrupt: its completions, and those that polling has found since the last one.
     fn arrive(&mut self, load: &Load) -> (u32, u32) {
         self.now += self.gap * self.random.around_one(0.4);
         let mut batch = self.batch;
@@ -238,7 +238,7 @@ impl Sim {
     fn work(&mut self, controller: &mut dyn Controller, load: &Load) {
         let now_ns = self.now as u64;
         let Some((at_ns, handed)) = self.work.take_if(|(at_ns, _)| now_ns >= *at_ns) else { return };
-        // Slow work was handed its step when it began; other work asks when it runs.
+        // Slow work received its step when it began. Other work asks for its step when it runs.
         let step = if matches!(self.device, Device::Slow(_)) { handed } else { controller.step() };
         let Some(step) = step else { return };
         let outcome = self.program(step);

@@ -1,17 +1,17 @@
-//! The published controllers, held to traces that were worked out by hand from their descriptions, faults included.
+//! The published controllers against traces that were derived by hand from their descriptions, defects included.
 
 use super::plant::{Device, Load, Plant, RDMA, S};
 use super::*;
 use std::vec::Vec;
 
-/// Samples of so many events, one after the other.
+/// Feeds samples of a fixed number of events in sequence.
 struct Feed {
     now_us: u64,
     events: u32,
 }
 
 impl Feed {
-    /// One sample of interrupts `gap_us` apart, each finding `completions`; answers what is to be programmed. Returns the
+    /// Feeds one sample of interrupts `gap_us` apart, each with `completions`, and answers the step. Returns the
     /// level after it and whether it was programmed.
     fn sample(&mut self, controller: &mut dyn Controller, gap_us: u64, completions: u32) -> (usize, bool) {
         let mut programmed = false;
@@ -22,7 +22,7 @@ impl Feed {
         }
         if let Some(step) = controller.step() {
             assert_eq!(controller.programmed(self.now_us * 1_000, step.id, Outcome::Done(step.setting)), Next::Measure);
-            // Where measuring starts anew.
+            // Measuring starts again here.
             let _ = controller.interrupt(self.now_us * 1_000, Found::default());
         }
         (controller.level(), programmed)
@@ -42,12 +42,12 @@ fn five_levels() -> LevelTable {
 fn irq_am_climbs_turns_and_reprograms_at_the_end() {
     let mut am = IrqAm::new(five_levels(), 10);
     let mut feed = feed(&mut am, 10);
-    // The first sample has nothing to compare with; at level 0 it is programmed all the same.
+    // The first sample has no predecessor. Level 0 is programmed nevertheless.
     assert_eq!(feed.sample(&mut am, 10, 2), (0, true));
     // 50 % more: better, one up. Twice as much: up again.
     assert_eq!(feed.sample(&mut am, 10, 3), (1, true));
     assert_eq!(feed.sample(&mut am, 10, 6), (2, true));
-    // 16 % more is the same.
+    // 16 % more counts as equal.
     assert_eq!(feed.sample(&mut am, 10, 7), (2, false));
     // Half: worse, turn and step down. Less still: turn and up.
     assert_eq!(feed.sample(&mut am, 10, 3), (1, true));
@@ -55,7 +55,7 @@ fn irq_am_climbs_turns_and_reprograms_at_the_end() {
     // The same completions by fewer events: better.
     assert_eq!(feed.sample(&mut am, 20, 4), (3, true));
     assert_eq!(feed.sample(&mut am, 40, 8), (4, true));
-    // At the end nothing changes, and it programs after every sample.
+    // At the end of the table the level stays, and every sample programs it again.
     for _ in 0..3 {
         assert_eq!(feed.sample(&mut am, 40, 8), (4, true));
     }
@@ -130,14 +130,14 @@ fn rdma_dim_climbs_turns_at_the_end_and_falls_to_zero() {
         let wanted = (level, true);
         assert_eq!(feed.sample(&mut dim, 10, completions), wanted, "{completions} are over 10 % more");
     }
-    // Better still, but this is the end: it turns.
+    // Better still, but the table ends here: the controller turns.
     assert_eq!(feed.sample(&mut dim, 10, 12), (8, false));
-    // Better again: it steps the way it goes, away from the best.
+    // Better again: the controller steps in its new direction, away from the best level.
     assert_eq!(feed.sample(&mut dim, 10, 15), (7, true));
-    // The same, with plenty an event: stay. Worse: turn and step up.
+    // Equal, with many completions per event: stay. Worse: turn and step up.
     assert_eq!(feed.sample(&mut dim, 10, 15), (7, false));
     assert_eq!(feed.sample(&mut dim, 10, 3), (8, true));
-    // The same with 3 an event, no more than half the level: 0.
+    // Equal, with 3 completions per event, at most half the level: go to level 0.
     assert_eq!(feed.sample(&mut dim, 10, 3), (0, true));
 }
 
@@ -145,17 +145,17 @@ fn rdma_dim_climbs_turns_at_the_end_and_falls_to_zero() {
 fn net_dim_starts_at_1_parked_and_parks_at_the_end() {
     let mut dim = NetDim::new(five_levels());
     let mut feed = feed(&mut dim, 64);
-    // Anything after nothing is better: it leaves, to the left because it is above 0.
+    // Any rate is better than none. The controller leaves, to the left because its level is above 0.
     assert_eq!(feed.sample(&mut dim, 10, 10), (0, true));
     assert_eq!(dim.view().phase, "going left");
-    // The same is not better: turn right, and step.
+    // Equal is not better: turn right, and step.
     assert_eq!(feed.sample(&mut dim, 10, 10), (1, true));
     for (completions, level) in [(12, 2), (14, 3), (16, 4)] {
         assert_eq!(feed.sample(&mut dim, 10, completions), (level, true));
     }
     assert_eq!(feed.sample(&mut dim, 10, 20), (4, false), "the end");
     assert_eq!(dim.view().phase, "parking on top");
-    // Less than 10 % does not wake it, more does.
+    // A change below 10 % does not wake the controller, a larger one does.
     assert_eq!(feed.sample(&mut dim, 10, 20), (4, false));
     assert_eq!(feed.sample(&mut dim, 10, 21), (4, false));
     assert_eq!(feed.sample(&mut dim, 10, 30), (3, true));
@@ -165,7 +165,7 @@ fn net_dim_starts_at_1_parked_and_parks_at_the_end() {
 fn net_dim_parks_tired_after_ten_steps_and_leaves_after_ten_samples() {
     let mut dim = NetDim::new(five_levels());
     let mut feed = feed(&mut dim, 64);
-    // Each over 10 % below the one before: worse every time, so it turns every time.
+    // Each sample is over 10 % below the last: worse every time, so the controller turns every time.
     let falling = [100, 85, 72, 61, 52, 44, 37, 31, 26, 22];
     let levels: Vec<_> = falling.map(|completions| feed.sample(&mut dim, 10, completions).0).into();
     assert_eq!(levels, [0, 1, 0, 1, 0, 1, 0, 1, 0, 1]);

@@ -1,4 +1,4 @@
-//! A tuner, its programmer, and devices that do not do as they are told.
+//! A tuner, its programmer, and devices that disobey.
 
 use super::*;
 use crate::moderation::{Moderated, Programmer, Tuner, Tuning};
@@ -7,7 +7,7 @@ use hal::{Affinity, ThreadSpec};
 use std::sync::{Arc, Mutex};
 use std::vec::Vec;
 
-/// Takes down what it is told, and answers by rule.
+/// Logs each setting, and answers by a rule.
 struct Told {
     settings: Mutex<Vec<Setting>>,
     answer: fn(Setting) -> Outcome,

@@ -1,4 +1,4 @@
-//! Polling at the end of interrupts, on one host thread that plays a CPU.
+//! Polling at the end of interrupts. One host thread plays a CPU.
 
 use crate::moderation::{Algorithm, LevelTable, Tuning};
 use crate::poll::{PollConfig, PollError, Polled, SoftId, SoftPoll};
@@ -8,7 +8,7 @@ use hal::host::HostHal;
 use std::sync::Arc;
 use std::vec::Vec;
 
-/// A device with so much work; `late` of it comes only as its interrupt is enabled again.
+/// A device with this much work. `late` units arrive while its interrupt is enabled again.
 #[derive(Default)]
 struct Device {
     work: AtomicU32,
@@ -39,7 +39,7 @@ fn with(work: u32, late: u32) -> Arc<Device> {
     Arc::new(Device { work: work.into(), late: late.into(), ..Device::default() })
 }
 
-/// An interrupt for these instances, to its end.
+/// Runs an interrupt that schedules these instances, up to its end.
 fn interrupt(hal: HostHal, soft: &SoftPoll<HostHal>, ids: &[SoftId]) {
     hal.interrupt(CpuId(0), || {
         ids.iter().for_each(|&id| soft.schedule(id));
@@ -76,7 +76,7 @@ fn a_spent_budget_is_begun_anew_ten_times_at_most() {
     let device = with(1_000, 0);
     let id = soft.add(CpuId(0), 16, device.clone(), None).expect("a weight");
     interrupt(hal, &soft, &[id]);
-    assert_eq!(device.work.load(Relaxed), 1_000 - 10 * 32, "the thread has the rest");
+    assert_eq!(device.work.load(Relaxed), 1_000 - 10 * 32, "the thread polls the rest");
     // Without a thread the next interrupt goes on.
     interrupt(hal, &soft, &[]);
     assert_eq!(device.work.load(Relaxed), 1_000 - 20 * 32);
@@ -113,7 +113,7 @@ fn what_cannot_be_is_refused() {
     assert_eq!(none.err(), Some(PollError::Budget));
 }
 
-/// A handler that was forced into a thread has no end of an interrupt behind it, though it runs on the very CPU.
+/// A handler that was forced into a thread runs on the same CPU, but no end of an interrupt follows it.
 #[test]
 fn what_a_thread_found_is_polled_by_the_cpus_own() {
     let hal = HostHal::manual(1);

@@ -21,7 +21,7 @@ fn words(posted: impl IntoIterator<Item = u8>) -> Vec<HostWord> {
     words
 }
 
-/// The vectors of a notification that is late after `most` of them, and where the next begins.
+/// The vectors of a notification whose time is over after `most` of them, and where the next one begins.
 fn served(words: &[HostWord], from: u8, most: usize) -> (Vec<u8>, Option<Vector>) {
     let seen = RefCell::new(Vec::new());
     let is_late = || seen.borrow().len() >= most;
@@ -92,7 +92,7 @@ fn the_handler_notifies_itself_before_its_eoi_and_goes_on_where_it_stopped() {
     for _ in 0..2 {
         hal.interrupt(CpuId(0), || {
             let note = |vector: Vector| log.borrow_mut().push(u32::from(vector.0));
-            // No time at all: one vector a notification.
+            // With no time at all, each notification handles one vector.
             posted.handle_within(0, note, note, || log.borrow_mut().push(0xe01));
             assert!(!posted.is_serving());
         });
@@ -102,7 +102,7 @@ fn the_handler_notifies_itself_before_its_eoi_and_goes_on_where_it_stopped() {
 }
 
 proptest! {
-    /// However posts fall and whenever it is late: every vector was dispatched after its last post, or waits with ON set
+    /// For all times of posts and of the limit: every vector was dispatched after its last post, or waits with ON set
     /// and a notification on its way.
     #[test]
     fn every_post_is_dispatched_or_notified(
@@ -127,10 +127,10 @@ proptest! {
         };
         let limited = descriptor.serve_until(passes, &DEVICE, Vector(from), || count.get() >= most, |_| (), dispatch);
         let waiting: BTreeSet<u8> = (0..=255).filter(|&vector| descriptor.is_pending(Vector(vector))).collect();
-        // One that was posted again while it was harvested waits although its handler has run since.
+        // A vector that was posted again while it was harvested still waits, although its handler has run since.
         prop_assert!(owed.borrow().is_subset(&waiting), "{:?} of {:?} are lost", owed.borrow(), waiting);
-        prop_assert!(count.get() >= 1 && count.get() <= most.max(1), "it gets on, and stops in time");
-        prop_assert!(waiting.is_empty() || descriptor.is_outstanding(), "left behind in silence");
+        prop_assert!(count.get() >= 1 && count.get() <= most.max(1), "it makes progress, and stops in time");
+        prop_assert!(waiting.is_empty() || descriptor.is_outstanding(), "left behind without ON");
         prop_assert!(waiting.is_empty() || notified.get() || limited.resume.is_some(), "nobody notifies");
         prop_assert_eq!(limited.resume.is_some_and(|vector| !waiting.contains(&vector.0)), false);
     }

@@ -1,4 +1,4 @@
-//! The controllers: what each keeps of a line, and what it refuses.
+//! The controllers: the state that each keeps of a line, and what it refuses.
 
 use super::super::{Ops, when};
 use super::rules::{CPUS, Rules, Traits};
@@ -13,17 +13,17 @@ use std::thread::ThreadId;
 /// What kind of controller it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// Requests that ack clears, and masks: a GPIO block, an 8259 without priorities.
+    /// Ack clears a request, and lines can be masked: a GPIO block, an 8259 without priorities.
     Simple,
     /// A GIC with EOImode = 0: eoi drops the priority and deactivates, on the CPU that took the interrupt.
     Together,
-    /// With EOImode = 1: ack drops, eoi deactivates, anywhere.
+    /// A GIC with EOImode = 1: ack drops the priority, and eoi deactivates on any CPU.
     Split,
-    /// The same without a thread's leave to deactivate.
+    /// The same, but a thread may not give the eoi.
     SplitHere,
-    /// One whose eoi may come from anywhere, as a PLIC's claim is completed.
+    /// Any CPU may give the eoi, as with a PLIC's completion.
     Late,
-    /// A GIC's LPIs: eoi, and no active state.
+    /// A GIC's LPIs: they have an eoi and no active state.
     Lpi,
 }
 
@@ -54,12 +54,12 @@ impl Kind {
     }
 }
 
-/// One line on one controller; a private one on one CPU.
+/// One line on one controller. A private line has one of these per CPU.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Wire {
-    /// An edge that nobody has acknowledged.
+    /// An edge that no CPU has acknowledged.
     pub(super) latch: bool,
-    /// Levels, a device each.
+    /// Raised levels, one bit per device.
     pub(super) levels: u32,
     pub(super) enabled: bool,
     pub(super) active: bool,
@@ -73,22 +73,22 @@ impl Wire {
 }
 
 pub(super) struct Lines {
-    /// By line; a private one's by CPU, others' first.
+    /// By line. A private line has one entry per CPU, other lines only the first.
     pub(super) wires: Vec<[Wire; CPUS]>,
-    /// The line whose priority each CPU runs at.
+    /// The line at whose priority each CPU runs.
     running: [Option<usize>; CPUS],
 }
 
 pub(super) struct Controller {
     pub(super) kind: Kind,
     hal: HostHal,
-    /// Host threads other than this are the lines' own.
+    /// The test's host thread. Other host threads belong to lines.
     main: ThreadId,
     pub(super) private: Option<usize>,
     pub(super) lines: Mutex<Lines>,
-    /// The lines' rules, by line; those of both controllers in one order.
+    /// The rules by line: the first controller's lines, then the second's.
     pub(super) rules: Arc<Vec<Mutex<Rules>>>,
-    /// The number of its first line there.
+    /// The number of the controller's first line in that order.
     pub(super) first: usize,
 }
 
@@ -125,13 +125,13 @@ impl Controller {
         (self.private == Some(line) || wire.route == cpu) && wire.is_ready()
     }
 
-    /// The output of a controller that stands behind another: something is raised and not masked.
+    /// The output of the chained controller: true if a line is raised and not masked.
     pub(super) fn raised(&self, after: usize) -> Option<usize> {
         let lines = self.lines.lock().unwrap();
         (after..lines.wires.len()).find(|&line| lines.wires[line][0].is_ready())
     }
 
-    /// What `cpu` takes, if anything.
+    /// The line that `cpu` acknowledges, if any.
     pub(super) fn take(&self, cpu: usize, further: impl Fn(usize) -> bool) -> Option<usize> {
         let mut lines = self.lines.lock().unwrap();
         for (line, wires) in lines.wires.iter_mut().enumerate() {

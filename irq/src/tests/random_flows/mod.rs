@@ -1,5 +1,5 @@
-//! Random lives of lines of every flow, on controllers of every kind, against the state machine of [`rules`]: among them
-//! lines of a controller behind another, private lines, and what a handler finds done on other CPUs while it runs.
+//! Random histories of lines of every flow, on controllers of every kind, against the state machine of [`rules`]. They
+//! include lines of a chained controller, private lines, and steps of other CPUs while a handler runs.
 
 mod controller;
 mod plan;
@@ -20,7 +20,7 @@ use std::sync::OnceLock;
 struct Driver {
     action: Arc<dyn Action>,
     gate: Arc<Gate>,
-    /// What was raised when it last began to serve; of a private line, by CPU.
+    /// The raises up to the last time it began to serve; of a private line, by CPU.
     seen: Arc<[AtomicU32; CPUS]>,
     /// The CPU that its thread runs on.
     cpu: Arc<AtomicU32>,
@@ -38,11 +38,11 @@ struct World {
     drivers: Mutex<[Vec<(usize, Driver)>; LINES]>,
     /// By line and device; of a private line, by CPU.
     raised: [[AtomicU32; CPUS]; LINES],
-    /// What each CPU has taken and not handled yet.
+    /// The lines that each CPU has taken and not handled yet.
     taken: Mutex<[Option<usize>; CPUS]>,
     /// CPUs inside an interrupt.
     inside: Mutex<[bool; CPUS]>,
-    /// What happens while handlers run.
+    /// Steps that run while handlers run.
     script: Mutex<VecDeque<Op>>,
 }
 
@@ -139,7 +139,7 @@ impl World {
         self.rules(line, |rules| rules.handlers += 1);
         let handlers = self.plan.handlers[line];
         let (gate, seen, cpu) = (Arc::<Gate>::default(), Arc::<[AtomicU32; CPUS]>::default(), Arc::default());
-        // What came before it was there is not owed to it.
+        // Interrupts before the handler was installed are not owed to it.
         (0..CPUS).for_each(|index| seen[index].store(self.raised[line][index].load(SeqCst), SeqCst));
         let flags = RequestFlags {
             shared: self.plan.handlers_max(line) > 1,
@@ -173,7 +173,7 @@ impl World {
         };
         self.drivers.lock().unwrap()[line].push((which, Driver { action, gate, seen, cpu }));
         if handlers != Handlers::Chained && self.is_level(line) {
-            // The wire of its device, which the last driver may have left raised.
+            // The last driver may have left the device's wire raised.
             self.serve(line, which);
         }
     }
@@ -221,7 +221,7 @@ impl World {
         if thread.is_some() { IrqReturn::WakeThread } else { IrqReturn::Handled }
     }
 
-    /// Runs on its own host thread, while the test waits for it to begin, or to end.
+    /// Runs the thread function on its own host thread. The test waits for its begin or its end.
     fn thread(
         &self,
         line: usize,
@@ -321,7 +321,7 @@ impl World {
         match *op {
             Op::Disable(_) => {
                 self.rules(line, |rules| rules.depth += 1);
-                // Not waiting: its threads need this test to end.
+                // This does not wait: the line's threads need this test to end.
                 self.core.disable_nosync(irq).unwrap();
             }
             Op::Enable(_) if self.rules(line, |rules| rules.depth) == 0 => {
@@ -344,7 +344,7 @@ impl World {
         }
     }
 
-    /// The line changes its trigger, and its device with it: what it has still to tell, it tells in the new manner.
+    /// Changes the trigger of the line and of its device. The device signals its pending raises by the new trigger.
     fn set_type(&self, line: usize, irq: Irq, level: bool) {
         self.core.set_type(irq, trigger(level)).unwrap();
         self.rules(line, |rules| rules.flow = if level { Flow::Level } else { Flow::Edge });
@@ -367,7 +367,7 @@ impl World {
             let (_, driver) = drivers[line].iter().find(|(other, _)| *other == which).unwrap();
             (driver.gate.clone(), driver.cpu.load(SeqCst) as usize)
         };
-        // It takes the line's lock, and cannot while its CPU is in an interrupt.
+        // The call takes the line's lock, which it cannot while its CPU is in an interrupt.
         if self.inside.lock().unwrap()[cpu] {
             return;
         }
@@ -414,7 +414,7 @@ impl World {
         });
     }
 
-    /// Heals everything, and demands that every debt is paid.
+    /// Heals all faults. Then every raised interrupt must have been handled.
     fn settle(self: &Arc<Self>) {
         self.script.lock().unwrap().clear();
         for line in (0..LINES).filter(|&line| self.plan.has(line) && line != PRIVATE) {

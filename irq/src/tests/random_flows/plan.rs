@@ -1,4 +1,4 @@
-//! What is drawn: a controller, its lines and their handlers, and what happens to them.
+//! Draws a random history: a controller, its lines and their handlers, and the steps.
 
 use super::controller::Kind;
 use super::rules::{CPUS, SHARED};
@@ -14,26 +14,26 @@ pub(super) const LINES: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Op {
-    /// A device of the line has something to tell.
+    /// A device of the line raises its interrupt.
     Raise(usize, usize),
-    /// A CPU takes what its controller offers, and has not come to the flow yet.
+    /// A CPU acknowledges the interrupt that its controller offers. Its flow has not begun yet.
     Take(usize),
-    /// It goes on.
+    /// The CPU goes on to the line's flow.
     Deliver(usize),
     ThreadEnd(usize, usize),
     Disable(usize),
     Enable(usize),
     Move(usize, usize),
     Retrigger(usize),
-    /// Between edge and level, where the controller has both.
+    /// Changes between edge and level, if the controller supports both.
     SetType(usize, bool),
     /// Free a handler and request another.
     Replace(usize, usize),
-    /// A CPU goes, and comes back.
+    /// A CPU goes offline and comes back.
     Offline(usize),
-    /// The line, or the one whose handler runs, moves to a CPU and is raised and taken there.
+    /// The line, or the line whose handler runs, moves to a CPU. It is raised and taken there.
     Collide(usize, usize),
-    /// It is disabled between its being taken by a CPU and its flow there.
+    /// The line is disabled after a CPU has taken it and before its flow runs there.
     Overtake(usize, usize),
 }
 
@@ -57,14 +57,14 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What the handlers of a line are.
+/// The kind of a line's handlers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Handlers {
-    /// One without a thread.
+    /// One handler without a thread.
     Plain,
-    /// Two, each with a thread.
+    /// Two handlers, each with a thread.
     Threaded,
-    /// Two, each with a thread that the line waits for.
+    /// Two ONESHOT handlers, each with a thread that the line waits for.
     Oneshot,
     /// A controller's demultiplexer.
     Chained,

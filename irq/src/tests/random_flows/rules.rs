@@ -1,4 +1,4 @@
-//! The state machine of one line, as written: what a flow may tell its controller, and when.
+//! The specified state machine of one line: which calls a flow may make to its controller, and when.
 //!
 //! | flow | an activation that runs | one that cannot (disabled, no handler, in progress) |
 //! |---|---|---|
@@ -8,8 +8,8 @@
 //! | strict | (ONESHOT without help: mask) ack, handler, eoi | mask, ack, eoi |
 //! | per-CPU | ack where there is one, handler, eoi | – |
 //!
-//! Everywhere: one ack, before the handler; one eoi, after it, at once or by the last ONESHOT thread; a handler never
-//! beside itself; never unmasked while disabled, without a handler, or held; what is owed is paid with the last thread.
+//! For every flow: one ack before the handler. One eoi after it, at once or from the last ONESHOT thread. A handler
+//! never runs twice at once. A disabled, held or unhandled line is never unmasked. The last thread pays what is still owed.
 
 use crate::Flow;
 use std::format;
@@ -19,7 +19,7 @@ pub(super) const CPUS: usize = 3;
 /// Handlers that a line may have.
 pub(super) const SHARED: usize = 2;
 
-/// What does not change over a line's life.
+/// The constant properties of a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traits {
     /// The controller has an ack.
@@ -32,12 +32,12 @@ pub(super) struct Traits {
     pub(super) late_end: bool,
 }
 
-/// One interrupt, from the flow's begin to its end on one CPU.
+/// One run of a flow on one CPU.
 #[derive(Clone, Copy, Debug)]
 struct Activation {
     flow: Flow,
     can_run: bool,
-    /// It was masked when it began.
+    /// The line was masked when the flow began.
     was_masked: bool,
     acks: u32,
     eois: u32,
@@ -50,7 +50,7 @@ struct Activation {
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Thread {
     pub(super) busy: bool,
-    /// Woken while busy: it runs once more.
+    /// It was woken while busy, so it runs once more.
     pub(super) again: bool,
 }
 
@@ -60,15 +60,15 @@ pub(super) struct Rules {
     pub(super) traits: Traits,
     pub(super) depth: u32,
     pub(super) handlers: u32,
-    /// A handler is being freed: it may have gone already.
+    /// A handler is being freed and may be gone already.
     pub(super) freeing: bool,
     pub(super) threads: [Thread; SHARED],
-    /// Threads that the handlers under way have woken.
+    /// Threads that the running handlers have woken.
     woken: [bool; SHARED],
-    /// Busy threads hold it: a flow that holds has woken them.
+    /// Busy threads hold the line, because a ONESHOT flow has woken them.
     holds: bool,
     pub(super) masked: bool,
-    /// Ends that are left to threads.
+    /// Number of eois that threads owe.
     pub(super) owed: u32,
     activations: [Option<Activation>; CPUS],
     /// Where its handler runs.
@@ -134,7 +134,7 @@ impl Rules {
         }
     }
 
-    /// An operation of the flow itself, or of none of `cpu`'s.
+    /// An operation of `cpu`'s flow, or of code outside any flow of `cpu`.
     fn activation(&mut self, cpu: Option<usize>) -> Option<&mut Activation> {
         cpu.and_then(|cpu| self.activations[cpu].as_mut())
     }
@@ -165,7 +165,7 @@ impl Rules {
                 self.demand(!handling && (!can_run || handled > 0), "no end before the handler's");
                 self.demand(flow == Flow::FastEoi || acked == acks, "no end before the ack");
             }
-            // The flow pays what threads have left, or a thread does.
+            // The flow, or a thread, gives the eoi that threads still owed.
             own => {
                 let own = own.is_some();
                 self.demand(self.owed == 1, "an end that is owed to nobody");
@@ -195,7 +195,7 @@ impl Rules {
         self.traits.oneshot && flow != Flow::Edge
     }
 
-    /// A handler begins; `first` of those of the line.
+    /// A handler begins. `first`: it is the line's first handler.
     pub(super) fn begin(&mut self, cpu: usize, first: bool) {
         let (acks, enabled, running) = (u32::from(self.traits.acks), self.enabled(), self.running);
         let Some(activation) = self.activation(Some(cpu)) else {
@@ -213,7 +213,7 @@ impl Rules {
         self.demand(!masks || self.masked, "a handler of a line that is to be masked");
     }
 
-    /// It returns, `last` of those of the line, and `wakes` its thread: with the last one's, that begins.
+    /// A handler returns and perhaps `wakes` its thread. After the `last` handler of the line the threads begin.
     pub(super) fn end(&mut self, cpu: usize, wakes: Option<usize>, last: bool) {
         let holds = self.activations[cpu].as_mut().is_some_and(|activation| {
             activation.handling = !last;
@@ -254,13 +254,13 @@ impl Rules {
         if matches!(flow, Flow::Edge | Flow::Level) {
             return;
         }
-        // A thread that the flow has woken may take the end, if it holds the line and the controller lets it.
+        // A thread that the flow has woken may give the eoi, if it holds the line and the controller permits it.
         let late = flow != Flow::PerCpu && can_run && self.held() && self.traits.late_end && self.owed == 0;
         self.demand(eois == u32::from(!late), "one end an activation: now, or by the thread");
         self.owed += u32::from(eois == 0);
     }
 
-    /// Between two operations, with no flow of it under way.
+    /// Checks the line between two operations, while none of its flows runs.
     pub(super) fn rest(&mut self) {
         if self.in_progress() {
             return;
