@@ -53,7 +53,7 @@ impl core::error::Error for IoApicError {}
 
 /// Route of an I/O APIC's messages.
 pub enum IoApicRoute<H: Hal> {
-    /// Straight to these local APICs, whose EOIs reach the I/O APIC by themselves.
+    /// Directly to these local APICs. Their EOIs reach the I/O APIC without software.
     Plain(Arc<Lapic<H>>),
     /// To a remapping unit.
     Remapped,

@@ -10,7 +10,7 @@ use irq::{
 };
 use spec::msi::{ADDRESS_PREFIX, PlainAddress};
 
-/// Where a device keeps the messages of its interrupts.
+/// The place where a device keeps the messages of its interrupts.
 pub trait MessageSource: Send + Sync {
     /// Name of the chip.
     fn chip_name(&self) -> &'static str;

@@ -1,4 +1,4 @@
-//! PCI functions: what their interrupts need.
+//! PCI functions, as far as their interrupts need them.
 
 mod msix;
 

@@ -1,4 +1,4 @@
-//! Access to registers by what their declarations allow ([`spec::register`]).
+//! Access to registers, limited to what their declarations allow ([`spec::register`]).
 //!
 //! A register that can be read and written:
 //!
@@ -124,7 +124,7 @@ impl Width for u64 {
 
 /// A window of registers, by their declarations.
 pub trait Typed: Regs {
-    /// What a register reads.
+    /// The value of a register.
     #[inline]
     fn read<T: Width, A: Readable>(&self, register: Register<T, A>) -> T {
         T::read(self, register.offset())

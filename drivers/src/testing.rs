@@ -1,4 +1,4 @@
-//! A register window for unit tests: it answers what it was told to and remembers what was written.
+//! A register window for unit tests. It gives scripted answers and logs writes.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -27,7 +27,7 @@ impl Script {
         self.answers.lock().unwrap().insert(offset, values.iter().copied().collect());
     }
 
-    /// What was written since the last call.
+    /// The writes since the last call.
     pub(crate) fn writes(&self) -> Vec<Write> {
         core::mem::take(&mut self.writes.lock().unwrap())
     }

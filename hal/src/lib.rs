@@ -44,7 +44,7 @@ pub use thread::{Affinity, KernelThreads, SpawnError, ThreadBody, ThreadId, Thre
 pub use word::Word;
 pub use work::Work;
 
-/// What every driver asks of its world.
+/// The services that every driver needs.
 ///
 /// `Copy` and free of state of its own, so that drivers keep a value of it instead of a reference.
 pub trait Hal: Copy + Send + Sync + 'static {

@@ -6,7 +6,7 @@ use core::fmt;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// What threaded code asks of its world, in addition to [`Hal`].
+/// The services that threaded code needs, in addition to [`Hal`].
 pub trait Threads: Hal {
     /// Starts a thread.
     ///
@@ -113,7 +113,7 @@ pub struct ThreadId(pub u32);
 /// The function that a thread runs.
 pub type ThreadBody = Box<dyn FnOnce() + Send>;
 
-/// Where a thread may run.
+/// The CPUs on which a thread may run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Affinity {
     /// On any CPU.
@@ -129,7 +129,7 @@ pub enum Affinity {
 pub struct ThreadSpec {
     /// The name that traces show.
     pub name: &'static str,
-    /// Where it may run.
+    /// The CPUs on which it may run.
     pub affinity: Affinity,
     /// True if it runs before every thread that is not urgent, as interrupt threads do (SCHED_FIFO).
     pub urgent: bool,

@@ -16,7 +16,7 @@ pub const THREADS_MAX: u32 = 16;
 /// Generic over [`Word`] alone, so that the model checker runs the very code that hardware runs.
 pub struct Handover<W>(W);
 
-/// What a thread does next.
+/// The next step of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
     /// Run the function: the thread was wanted, and is now busy.
@@ -27,7 +27,7 @@ pub enum Next {
     Sleep,
 }
 
-/// What it means for the line that a thread is done.
+/// The effect on the line when a thread is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Finished {
     /// The thread is wanted again, and keeps holding the line.

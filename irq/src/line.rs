@@ -260,7 +260,7 @@ impl LineState {
         self.hardware().is_some_and(|hardware| hardware.ops.eoi_threaded)
     }
 
-    /// Lets the line go: nothing holds it back any more. Gives an eoi that is still owed, even if the line was
+    /// Releases the line from its hold. Gives an eoi that is still owed, even if the line was
     /// disabled meanwhile (it would stay active for ever). Then unmasks the line if it may deliver.
     pub(crate) fn release(&mut self) {
         if self.owes_end()

@@ -57,11 +57,11 @@ pub use view::{Counts, TuningView};
 use alloc::boxed::Box;
 use core::fmt;
 
-/// What the caller has to do next.
+/// The caller's next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "a step that is never programmed is counted as late"]
 pub enum Next {
-    /// Nothing; the controller measures.
+    /// None: the controller measures.
     Measure,
     /// Queue the deferred work that calls [`Controller::step`]. Returned once per step.
     Program,
@@ -71,7 +71,7 @@ pub enum Next {
 ///
 /// Times come from one monotonic clock, in nanoseconds. A time before the last one counts as the same instant.
 pub trait Controller: Send {
-    /// An interrupt was served and found this much, possibly nothing.
+    /// An interrupt was served and found these completions, possibly none.
     fn interrupt(&mut self, now_ns: u64, found: Found) -> Next;
 
     /// A poll without an interrupt found this much.

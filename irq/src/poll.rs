@@ -89,14 +89,14 @@ pub enum Scheduled {
     Disabled,
 }
 
-/// What the deferred work does next.
+/// The next turn of the deferred work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
     /// Poll this instance for at most so many completions, then report to [`PollList::polled`].
     Poll(PollId, u32),
     /// The budget or the time is spent and instances wait: queue the deferred work again.
     Spent,
-    /// Nothing waits.
+    /// No instance waits.
     Idle,
 }
 

@@ -27,7 +27,7 @@ pub struct RequestFlags {
     pub no_thread: bool,
 }
 
-/// What is to be installed.
+/// The handler to install.
 pub(crate) struct Wanted {
     shared: bool,
     oneshot: bool,
@@ -227,7 +227,7 @@ impl<H: Hal> IrqCore<H> {
         }
     }
 
-    /// Handlers run with interrupts off: whoever runs on the handler's CPU was called by it.
+    /// Handlers run with interrupts off. So code that runs on the handler's CPU was called by the handler.
     fn check_not_in_handler(&self, irq: Irq) -> Result<(), IrqError> {
         let line = self.line(irq)?;
         let state = line.state.lock();
@@ -248,7 +248,7 @@ impl<H: Hal> IrqCore<H> {
         self.synchronize(irq)
     }
 
-    /// Disables the line without waiting. What comes meanwhile is kept for [`IrqCore::enable`].
+    /// Disables the line without waiting. Interrupts that come meanwhile stay pending until [`IrqCore::enable`].
     ///
     /// # Errors
     /// [`IrqError::NoLine`], [`IrqError::PerCpu`].
@@ -276,7 +276,7 @@ impl<H: Hal> IrqCore<H> {
     }
 }
 
-/// Whether the line can have this handler beside those that it has.
+/// Checks that the line can take this handler beside its present ones.
 fn admit(state: &LineState, hardware: &Hardware, wanted: &Wanted) -> Result<(), IrqError> {
     let irq = hardware.irq;
     let agree = |other: &Entry| other.shared && wanted.shared && other.oneshot == wanted.oneshot;

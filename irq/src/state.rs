@@ -1,4 +1,4 @@
-//! What the hardware keeps of a line: its trigger type, and its pending, active and masked bits.
+//! The state that hardware keeps of a line: its trigger type, and its pending, active and masked bits.
 
 use crate::delivery::IrqCore;
 use crate::hardware::Hardware;
@@ -7,8 +7,8 @@ use crate::{Flow, Irq, IrqChipState, IrqError, Trigger};
 use hal::Hal;
 
 impl<H: Hal> IrqCore<H> {
-    /// Has the line interrupt by `trigger`. The chip may ask for another flow with it. Both may happen while the line
-    /// has handlers, and while it is active: what has been acknowledged is still ended once.
+    /// Sets the line's trigger. The chip may ask for another flow with it. Both may change while the line
+    /// has handlers and while it is active. An acknowledged interrupt is still ended once.
     ///
     /// # Errors
     /// [`IrqError::NotSupported`], what the chip refuses, or [`IrqError::Flow`] when the hierarchy cannot do the flow
@@ -28,8 +28,8 @@ impl<H: Hal> IrqCore<H> {
         result
     }
 
-    /// Has the line's next interrupt handled by `flow`. May happen while it has handlers, and while it is active: what
-    /// has been acknowledged is still ended once.
+    /// Sets the flow from the line's next interrupt on. Allowed while the line has handlers and while it is active. An
+    /// acknowledged interrupt is still ended once.
     ///
     /// # Errors
     /// [`IrqError::Flow`] when no level has an operation that the flow needs, or for a change from or to a flow

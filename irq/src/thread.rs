@@ -37,7 +37,7 @@ impl Action for DefaultPrimary {
     }
 }
 
-/// What forced threading makes of a handler and its thread function: both in one thread, one after the other.
+/// Forced threading: handler and thread function run in one thread, one after the other.
 pub(crate) struct Both {
     pub(crate) primary: Arc<dyn Action>,
     pub(crate) thread: Arc<dyn Action>,
@@ -63,7 +63,7 @@ pub(crate) fn number(state: &mut LineState) -> Result<u8, IrqError> {
 }
 
 impl<H: Threads> IrqCore<H> {
-    /// Has every handler that is requested from now on run in a thread, if it can (Linux's `threadirqs`).
+    /// Makes every handler that is requested from now on run in a thread, if it can (Linux's `threadirqs`).
     pub fn force_threads(&mut self) {
         self.forced = Some(self.threads.know());
     }
@@ -133,7 +133,7 @@ impl<H: Hal> IrqCore<H> {
         }
     }
 
-    /// Has the line's threads run where it is delivered.
+    /// Moves the line's threads to the CPU that the line is delivered to.
     pub(crate) fn follow(&self, state: &LineState) {
         let (Some(target), Some(threads)) = (state.target(), self.threads.get()) else { return };
         for thread in state.entries.iter().filter_map(|entry| entry.installed.thread) {
@@ -143,7 +143,7 @@ impl<H: Hal> IrqCore<H> {
     }
 }
 
-/// The thread has run its function: the last one that held the line lets it go.
+/// The thread has run its function. The last thread that held the line releases it.
 fn finish<H: Hal>(line: &Line<H>, number: u8, handled: bool) {
     let mut state = line.state.lock();
     if !handled {

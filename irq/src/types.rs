@@ -17,7 +17,7 @@ impl fmt::Display for Irq {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct HardwareIrq(pub u64);
 
-/// By what number a CPU learns which interrupt it takes: a vector of a local APIC, an interrupt identity of an IMSIC. As
+/// The number by which a CPU learns which interrupt it takes: a vector of a local APIC, an identity of an IMSIC. As
 /// wide as controllers make it; how many a CPU has is in [`crate::IdentitySpace`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Identity(pub u32);
@@ -41,7 +41,7 @@ impl From<Vector> for Identity {
     }
 }
 
-/// Where a line is delivered.
+/// The target of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Target {
     /// The CPU.
@@ -82,7 +82,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// What makes a wire an interrupt.
+/// The condition on which a wire interrupts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Trigger {
     /// From low to high.
@@ -91,14 +91,14 @@ pub enum Trigger {
     EdgeFalling,
     /// Both.
     EdgeBoth,
-    /// As long as it is high.
+    /// Level: while the wire is high.
     LevelHigh,
-    /// As long as it is low.
+    /// Level: while the wire is low.
     LevelLow,
 }
 
 impl Trigger {
-    /// Whether the wire itself keeps the interrupt until the device is served.
+    /// True if the wire itself keeps the interrupt until the device is served.
     pub fn is_level(self) -> bool {
         matches!(self, Self::LevelHigh | Self::LevelLow)
     }
@@ -148,16 +148,16 @@ impl fmt::Display for RequesterId {
     }
 }
 
-/// What a device writes to raise an interrupt.
+/// The write by which a device raises an interrupt.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct MsiMessage {
     /// Where.
     pub address: u64,
-    /// What.
+    /// The data.
     pub data: u32,
 }
 
-/// What a handler says of the interrupt it was called for.
+/// A handler's answer about its interrupt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IrqReturn {
     /// Not from my device.

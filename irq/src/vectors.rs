@@ -1,4 +1,4 @@
-//! Which identity of which CPU is whose: the matrix, and the spreading of queues.
+//! The matrix: which line owns which identity of each CPU; and the spreading of queues.
 
 use crate::hardware::Hardware;
 use crate::{CoreConfig, Identity, IrqError, Target};
@@ -102,7 +102,7 @@ impl Matrix {
         Some(Ok(Target::of(cpu, Identity(first + index))))
     }
 
-    /// Where a line like this is to be delivered: on a CPU of `allowed` that is online, by an identity if it needs one.
+    /// Chooses the target of such a line: an online CPU of `allowed`, and an identity if it needs one.
     pub(crate) fn target(&mut self, allowed: &CpuSet, line: &Hardware) -> Option<Result<Target, IrqError>> {
         if line.needs_identity {
             self.allocate(allowed, line.managed)

@@ -7,12 +7,12 @@ use hal::{Affinity, CpuId, CpuSet, SpawnError, ThreadId, ThreadSpec};
 #[cfg(test)]
 mod tests;
 
-/// What a CPU runs next.
+/// A scheduling decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
     /// This thread.
     Thread(ThreadId),
-    /// Nothing: the CPU idles, on its present stack.
+    /// Idle: the CPU idles on its present stack.
     Idle,
 }
 
@@ -73,7 +73,7 @@ pub struct Scheduler {
     /// CPUs whose last pick was idle, and for which nothing was queued since.
     idle: Mask,
     slice_ns: u64,
-    /// Where the search for the next new thread's CPU starts.
+    /// The CPU at which the search for the next new thread's CPU starts.
     next_home: u32,
 }
 
@@ -187,7 +187,7 @@ impl Scheduler {
         }
     }
 
-    /// Chooses what `cpu` runs from `now_ns` on. A running thread goes on unless it must give way: to an urgent
+    /// Chooses the next thread of `cpu` from `now_ns` on. A running thread continues unless it must yield: to an urgent
     /// thread, at the end of its slice, or because the CPU is offline.
     pub fn pick(&mut self, cpu: CpuId, now_ns: u64) -> Choice {
         if let Some(id) = self.cpus[cpu.index()].current {

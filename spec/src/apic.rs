@@ -152,7 +152,7 @@ pub struct Version {
 #[bitfield(u32)]
 #[derive(PartialEq, Eq)]
 pub struct Spurious {
-    /// Vector of a spurious interrupt, which takes no EOI.
+    /// Vector of a spurious interrupt. Its handler sends no EOI.
     pub vector: u8,
     /// APIC software enable; 0 at reset.
     pub enable: bool,
@@ -169,9 +169,9 @@ pub struct Spurious {
 pub struct DeliveryMode(pub u8);
 
 impl DeliveryMode {
-    /// To the vector named.
+    /// Fixed: delivers the vector in the vector field.
     pub const FIXED: Self = Self(0b000);
-    /// To the vector named, on the destination of lowest priority.
+    /// Lowest priority: delivers the vector to the destination that runs at the lowest priority.
     pub const LOWEST_PRIORITY: Self = Self(0b001);
     /// System management interrupt.
     pub const SMI: Self = Self(0b010);
@@ -181,7 +181,7 @@ impl DeliveryMode {
     pub const INIT: Self = Self(0b101);
     /// Start-up IPI; interrupt command only.
     pub const START_UP: Self = Self(0b110);
-    /// As from an 8259; not for the interrupt command.
+    /// ExtINT: the vector comes from an external controller such as an 8259. Not valid in the interrupt command.
     pub const EXT_INT: Self = Self(0b111);
 }
 
@@ -190,13 +190,13 @@ impl DeliveryMode {
 pub struct Shorthand(pub u8);
 
 impl Shorthand {
-    /// The destination field counts.
+    /// No shorthand: the destination field names the CPUs.
     pub const NONE: Self = Self(0b00);
     /// This CPU.
     pub const SELF: Self = Self(0b01);
-    /// All, this one too.
+    /// All CPUs, including this one.
     pub const ALL: Self = Self(0b10);
-    /// All but this one.
+    /// All CPUs except this one.
     pub const OTHERS: Self = Self(0b11);
 }
 
@@ -258,9 +258,9 @@ pub struct TimerMode(pub u8);
 impl TimerMode {
     /// Counts down once.
     pub const ONE_SHOT: Self = Self(0b00);
-    /// Starts again at zero.
+    /// Periodic: starts again when the count reaches zero.
     pub const PERIODIC: Self = Self(0b01);
-    /// Fires when the time-stamp counter passes a value.
+    /// TSC deadline: fires when the time-stamp counter reaches a value.
     pub const TSC_DEADLINE: Self = Self(0b10);
 }
 
@@ -307,9 +307,9 @@ impl TimerDivide {
 pub mod ioapic {
     use crate::register::{ReadWrite, Register, WriteOnly};
 
-    /// IOREGSEL: which register the window shows.
+    /// IOREGSEL: the index of the register in the window.
     pub const SELECT: Register<u32, ReadWrite> = Register::at(0x00);
-    /// IOWIN: the register selected.
+    /// IOWIN: the selected register.
     pub const WINDOW: Register<u32, ReadWrite> = Register::at(0x10);
     /// EOIR: directed end of interrupt, by vector; version 0x20 and up.
     pub const EOI: Register<u32, WriteOnly> = Register::at(0x40);
@@ -366,7 +366,7 @@ pub struct Redirection {
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub struct RemappableRedirection {
-    /// Vector by which a directed or broadcast EOI finds the entry; the remapping entry's for level interrupts.
+    /// Vector by which a directed or broadcast EOI finds the entry. For level interrupts: the remapping entry's.
     pub vector: u8,
     #[bits(3)]
     __: u8,

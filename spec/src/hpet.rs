@@ -1,4 +1,4 @@
-//! High precision event timer: what its message-signalled (FSB) interrupts need.
+//! High precision event timer: the registers for its message-signalled (FSB) interrupts.
 //!
 //! Source: IA-PC HPET specification 1.0a, "Register Overview" and "Timer N FSB Interrupt Route Register".
 

@@ -1,4 +1,4 @@
-//! Hardware layouts, and nothing else: offsets, bit fields and codes, each with its source.
+//! Hardware layouts only: offsets, bit fields and codes, each with its source.
 //!
 //! No behaviour, so that a driver and a model of the same device agree on the bits without depending on each other.
 #![no_std]

@@ -143,7 +143,7 @@ pub struct MsixControl {
     pub enable: bool,
 }
 
-/// Where the MSI-X table or its pending-bit array lies.
+/// Place of the MSI-X table or of its pending-bit array.
 #[bitfield(u32)]
 #[derive(PartialEq, Eq)]
 pub struct MsixLocation {

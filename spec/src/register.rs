@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 
 /// The accesses that a register allows.
 pub trait Access {}
-/// A read tells something.
+/// A register that can be read.
 pub trait Readable: Access {}
 /// A write replaces the whole value.
 pub trait Writable: Access {}

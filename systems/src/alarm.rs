@@ -36,7 +36,7 @@ pub enum Expired {
     Kernel,
     /// The core's deadline, or no deadline has passed yet.
     Core,
-    /// Nobody's: the timer was not armed. Another source has used its interrupt.
+    /// Neither: the timer was not armed. Another source has used its interrupt.
     NotArmed,
 }
 

@@ -41,7 +41,7 @@ impl<H: Hal> Line<H> {
     /// Allocates a line: see [`IrqCore::alloc_line`].
     ///
     /// # Errors
-    /// What the core, a domain or a chip refuses.
+    /// The error of the core, a domain or a chip.
     pub fn alloc(
         core: &Arc<IrqCore<H>>,
         domain: Arc<dyn IrqDomain>,
@@ -79,7 +79,7 @@ impl<H: Hal> Line<H> {
     /// Installs a handler with a thread: see [`IrqCore::request_threaded`].
     ///
     /// # Errors
-    /// What the core refuses.
+    /// The error of the core.
     pub fn request_threaded(
         &self,
         name: impl Into<String>,
@@ -98,7 +98,7 @@ impl<H: Hal> Line<H> {
     /// Makes the line a pseudo-NMI and installs its handler: see [`IrqCore::request_nmi`].
     ///
     /// # Errors
-    /// What the core or a chip refuses.
+    /// The error of the core or a chip.
     pub fn request_nmi(&self, name: impl Into<String>, action: Arc<dyn Action>) -> Result<Handler<H>, IrqError> {
         self.core().request_nmi(self.irq(), name, action.clone())?;
         Ok(self.handler(action))

@@ -9,7 +9,6 @@ use super::watch::Slow;
 use crate::coverage::Coverage;
 use crate::gic::bells::BellPort;
 use crate::gic::harness::{self, ArmHarness};
-use drivers::gic::IntId;
 use drivers::pci::{MsixCapability, MsixTable};
 use drivers::rdma::{
     CompletionQueue, CqConfig, CqContext, CqUse, Device, DeviceConfig, Missed, QpConfig, QueuePair, Worker,
@@ -21,6 +20,7 @@ use irq::{Action, AllocRequest, Flow, Irq, IrqReturn, RequestFlags, RequesterId,
 use machine::model::ModelId;
 use machine::rdma::{REGION_CONFIG, REGION_DOORBELLS, REGION_MSIX, REGION_REGISTERS};
 use machine::{Regs, SimHal};
+use spec::gic::IntId;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Weak};
 use systems::Line;

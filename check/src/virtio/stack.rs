@@ -7,7 +7,6 @@ use crate::gic::bells::BellPort;
 use crate::gic::harness::{self, ArmHarness};
 use crate::mark::Mark;
 use crate::verdict::violate;
-use drivers::gic::IntId;
 use drivers::pci::{MsixCapability, MsixTable};
 use drivers::virtio::block::{Block, BlockConfig};
 use drivers::virtio::net::{Net, NetConfig};
@@ -15,6 +14,7 @@ use drivers::virtio::{Bar, Mmio, MmioConfig, Pci, Rung, Transport, VectorPolicy}
 use hal::{Affinity, CpuSet, Hal as _, ThreadSpec, Threads};
 use irq::{Action, AllocRequest, Flow, Irq, IrqReturn, RequestFlags, RequesterId, Trigger};
 use machine::{Regs, SimHal};
+use spec::gic::IntId;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use systems::{Handler, Line};

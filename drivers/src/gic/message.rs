@@ -73,7 +73,7 @@ impl Doorbell {
     }
 }
 
-/// A domain for devices whose message writes become SPIs.
+/// A domain for devices that raise SPIs by message writes.
 pub struct MessageSpiDomain<H: Hal, V> {
     range: Arc<Range<H, V>>,
     chip: Arc<IrqChip>,

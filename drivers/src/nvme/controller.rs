@@ -90,7 +90,7 @@ impl<H: Hal> Controller<H> {
         }
     }
 
-    /// What Identify Controller says.
+    /// The answer of Identify Controller.
     pub fn info(&self) -> &ControllerInfo {
         &self.info
     }
@@ -234,7 +234,7 @@ impl<H: Hal> Controller<H> {
     /// their defaults, except that a [tuned](Controller::tune) controller has the level of its tuner.
     ///
     /// # Errors
-    /// What kept the controller from coming back. All commands have ended nevertheless, and all queues refuse
+    /// The reason why the controller did not come back. All commands have ended nevertheless, and all queues refuse
     /// requests; after [`NvmeError::Timeout`] or [`NvmeError::Gone`] from the disabling itself the device may still
     /// touch buffers, so cut it off the bus before they are used again.
     pub fn reset(&self) -> Result<(), NvmeError> {
@@ -299,7 +299,7 @@ impl<H: Hal> Controller<H> {
         deleted.and(shut_down).and(stopped)
     }
 
-    /// What controller and queues look like now.
+    /// The present state of the controller and its queues.
     pub fn snapshot(&self) -> ControllerSnapshot {
         let admin = self.admin.pair.snapshot();
         let pairs = self.all_pairs();

@@ -126,7 +126,7 @@ impl core::error::Error for IoError {}
 /// Why a request was not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// As many commands are in flight as the queue takes; try again after a completion.
+    /// The queue is full of commands in flight. Try again after a completion.
     Full,
     /// The queue is stopped or deleted.
     Stopped,
@@ -157,7 +157,7 @@ impl fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
-/// What a device did that the specification forbids. Recorded by the queue; the entry is passed over.
+/// A violation of the specification by the device. The queue records it and skips the entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeviceFault {
     /// A completion for a command id that the queue never uses; valid are 0 up to below the second.

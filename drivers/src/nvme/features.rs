@@ -23,7 +23,7 @@ impl fmt::Display for FeatureValueError {
 
 impl core::error::Error for FeatureValueError {}
 
-/// The longest that a device may hold an interrupt back, in steps of 100 µs; 0 is not at all.
+/// The longest time that a device may hold an interrupt back, in steps of 100 µs. 0 turns coalescing off.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct CoalescingTime(u8);
 

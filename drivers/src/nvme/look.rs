@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(shared, 63, "until 64 batches later");
     }
 
-    /// (entries an interrupt, ns between interrupts) of published drives and of the one that waits.
+    /// (entries per interrupt, ns between interrupts) of published drives, and of the drive that coalesces.
     #[test]
     fn a_device_that_waits_is_told_from_one_that_is_fast() {
         for (entries, interval_ns, waits) in [

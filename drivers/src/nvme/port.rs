@@ -82,7 +82,7 @@ impl<H: Hal> Port<H> {
         }
     }
 
-    /// Tells a disabled controller its admin queue, of `entries` each way, and starts it (Base 3.5.1).
+    /// Gives a disabled controller its admin queue, with `entries` in each ring, and starts it (Base 3.5.1).
     pub(super) fn enable(&self, sq: DeviceAddress, cq: DeviceAddress, entries: u16) -> Result<(), NvmeError> {
         let aqa = Aqa::new().with_asqs(entries - 1).with_acqs(entries - 1);
         self.regs.write(registers::AQA, aqa.into_bits());
@@ -111,7 +111,7 @@ impl<H: Hal> Port<H> {
             0 => SHUTDOWN_MS_DEFAULT,
             us => u64::from(us).div_ceil(1_000).max(self.ready_ms()),
         };
-        // A controller that fails meanwhile completes nothing any more (Base 3.1.3.6, CFS).
+        // A controller that fails meanwhile completes no further command (Base 3.1.3.6, CFS).
         let is_over = |csts: Csts| csts.shst() == ShutdownStatus::COMPLETE.0 || csts.cfs();
         self.wait("CSTS.SHST = complete", limit_ms, is_over)?;
         self.check_health()

@@ -4,7 +4,7 @@
 pub(super) const PAGE_BYTES: u64 = 4096;
 /// Bytes of a PRP entry.
 pub(super) const ENTRY_BYTES: usize = 8;
-/// The longest transfer whose list fits one page, whatever the offset of its first page.
+/// The longest transfer whose list fits in one page for every offset in its first page.
 pub(super) const TRANSFER_BYTES_MAX: u32 = (PAGE_BYTES as u32 / ENTRY_BYTES as u32) * PAGE_BYTES as u32;
 
 /// How many list entries a buffer of `len_bytes` needs at most: all pages but the first, which PRP1 names. A buffer
@@ -59,7 +59,7 @@ mod tests {
     }
 
     proptest! {
-        /// The device's view, byte by byte through the pages it is told, is the buffer.
+        /// The bytes that the device reaches through its list of pages are those of the buffer.
         #[test]
         fn a_device_that_follows_the_pages_reaches_every_byte(
             page in 1_u64..1 << 40, offset in (0_u64..1024).prop_map(|dwords| dwords * 4), len_bytes in 1..=TRANSFER_BYTES_MAX,

@@ -17,14 +17,14 @@ pub enum ReapBound {
     /// interrupts can run before it.
     #[default]
     Ring,
-    /// Everything: it acknowledges what it took and looks again, until the queue is empty. A queue whose submitters
+    /// Until the queue is empty: it acknowledges its entries and looks again. A queue whose submitters
     /// are faster than the interrupt's CPU completes keeps that CPU for as long as they submit.
     None,
 }
 
 /// Data that the completion lock guards.
 pub(super) struct CompletionSide {
-    /// Whether the device may post here.
+    /// True while the device may write completions here.
     alive: bool,
     pub(super) cursor: Cursor,
     pub(super) sq_head: u16,
@@ -38,7 +38,7 @@ pub(super) struct CompletionSide {
     /// Entries were taken without an interrupt since the last one.
     pub(super) taken_early: bool,
     observer: Observer,
-    /// Feature 08h is on: the device holds interrupts back because it was told to.
+    /// Feature 08h is on: the driver has told the device to hold interrupts back.
     coalescing_declared: bool,
     pub(super) counters: CompletionCounters,
     pub(super) last_fault: Option<DeviceFault>,
@@ -46,7 +46,7 @@ pub(super) struct CompletionSide {
 
 /// Commands that have ended and must be reported to the user.
 struct Batch {
-    /// A place for every slot: none completes twice in one batch.
+    /// Room for every slot: no command completes twice in one batch.
     places: Box<[Completed]>,
     len: usize,
 }
@@ -231,7 +231,7 @@ impl<H: Hal> QueuePair<H> {
         self.completion.lock().bound = bound;
     }
 
-    /// Takes an entry, whatever it holds.
+    /// Takes an entry, valid or not.
     #[inline]
     fn take_entry(&self, side: &mut CompletionSide, [first, second]: &[H::Word; 2]) {
         let entry = Completion::from_words([first.get(), second.get()]);
@@ -318,7 +318,7 @@ impl<H: Hal> QueuePair<H> {
         self.free.publish(&side.given);
     }
 
-    /// Feature 08h was set: from now on, interrupts that are held back say nothing about the device.
+    /// Feature 08h was set. From now on, late interrupts do not show that the device coalesces on its own.
     pub(super) fn declare_coalescing(&self, on: bool) {
         let mut side = self.completion.lock();
         side.coalescing_declared = on;
@@ -416,7 +416,7 @@ fn is_new(second_word: u64, phase: bool) -> bool {
     second_word >> Completion::PHASE_BIT & 1 == u64::from(phase)
 }
 
-/// What the entry says of its command.
+/// The entry's report on its command.
 #[inline]
 fn outcome(entry: Completion) -> Result<u32, IoError> {
     match entry.status.status() {

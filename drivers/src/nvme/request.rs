@@ -1,4 +1,4 @@
-//! What goes into a queue and what comes out.
+//! Requests into a queue, and their completions.
 
 use super::{IoError, Refusal};
 use hal::DeviceAddress;
@@ -19,7 +19,7 @@ pub enum IoOp {
 pub struct IoRequest {
     /// The caller's own; comes back in [`Completed::tag`].
     pub tag: u64,
-    /// What to do.
+    /// The operation.
     pub op: IoOp,
     /// The first block.
     pub lba: u64,
@@ -50,7 +50,7 @@ pub struct Completed {
     pub submitted_ns: u64,
 }
 
-/// Where completions go.
+/// The receiver of completions.
 pub trait BatchDone: Send + Sync {
     /// Commands are over, in the device's order; the device knows already that their entries were taken.
     ///

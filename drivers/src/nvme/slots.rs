@@ -14,7 +14,7 @@ pub(super) enum SlotState {
     InFlight = 1,
     /// An Abort command names it, so its id must not be reused yet.
     Aborting = 2,
-    /// It completed while Aborting. The user has been told; its id is withheld until the Abort command has ended.
+    /// It completed while Aborting. The user has its result. Its id is withheld until the Abort command has ended.
     Held = 3,
     /// In flight although an Abort command for it is over.
     Aborted = 4,
@@ -58,7 +58,7 @@ impl<W: Word> Slot<W> {
         self.state.set(self.state.get() & !STATE_MASK | state as u64);
     }
 
-    /// Who submitted it.
+    /// The CPU that submitted it.
     pub(super) fn cpu(&self) -> CpuId {
         CpuId((self.state.get() >> CPU_SHIFT) as u32)
     }
@@ -144,12 +144,12 @@ impl<W: Word> FreeIds<W> {
         given.position = given.position.wrapping_add(1);
     }
 
-    /// Lets the consumer see what was given.
+    /// Makes the given ids visible to the consumer.
     pub(super) fn publish(&self, given: &Given) {
         self.published.set(u64::from(given.position));
     }
 
-    /// Fetches what was published. A point of the seam.
+    /// Fetches the published ids. A point of the seam.
     pub(super) fn look(&self, taken: &mut Taken) {
         taken.known = self.published.load() as u32;
     }

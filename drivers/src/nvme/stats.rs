@@ -1,4 +1,4 @@
-//! What a queue counts, and views of it for people.
+//! Counters of a queue, and views of it for people.
 
 use super::DeviceFault;
 use core::fmt;
@@ -108,11 +108,11 @@ pub struct QueueSnapshot {
     pub entries: u16,
     /// Commands in flight.
     pub in_flight: u16,
-    /// Where the next command goes.
+    /// The position of the next command.
     pub sq_tail: u16,
-    /// How far the device has consumed commands, as it last told.
+    /// The submission queue's head that the device reported last.
     pub sq_head: u16,
-    /// Where the next completion is expected.
+    /// The position of the next completion.
     pub cq_head: u16,
     /// The phase that it will have.
     pub phase: bool,

@@ -101,7 +101,7 @@ impl<H: Hal> QueuePair<H> {
     }
 }
 
-/// Feature 08h by an admin command, and a second one to learn what the device made of it.
+/// Sets feature 08h by an admin command, and reads the resulting value by a second one.
 impl<H: Hal> Moderated for Controller<H> {
     fn program(&self, setting: Setting) -> Outcome {
         let Ok(wanted) = Coalescing::nearest(setting) else { return Outcome::Failed };

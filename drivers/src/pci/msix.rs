@@ -49,7 +49,7 @@ impl fmt::Display for MsixError {
 
 impl core::error::Error for MsixError {}
 
-/// What a function says of its MSI-X.
+/// The MSI-X capability of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MsixCapability {
     /// Where the capability lies in configuration space, in bytes.
@@ -140,7 +140,7 @@ impl<R: Regs> MsixTable<R> {
         self.control(|control| control.with_enable(false));
     }
 
-    /// Masks the whole function; what it would send is remembered.
+    /// Masks the whole function. Its pending-bit array keeps messages that it would send.
     pub fn mask_all(&self) {
         self.control(|control| control.with_function_mask(true));
     }

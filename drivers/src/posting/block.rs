@@ -16,7 +16,7 @@ use spec::register::{ReadOnly, ReadWrite, Readable, Register, Writable};
 /// More capabilities than 256 bytes can hold: a longer list is a loop.
 const CAPABILITIES_MAX: u32 = 48;
 
-/// Where a function's block is (SP, "Finding it").
+/// The place of a function's block (SP, "Finding it").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PostingCapability {
     /// Its base address register.
@@ -57,7 +57,7 @@ impl PostingCapability {
     }
 }
 
-/// What the device has counted since its reset.
+/// The device's counters since its reset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PostingCounts {
     /// Requests posted.
@@ -165,7 +165,7 @@ impl<H: Hal> PostingBlock<H> {
         self.read(header::CONTROL);
     }
 
-    /// Has every source send its own message. Once this returns, nothing is posted any more.
+    /// Makes every source send its own message. Once this returns, the device posts nothing.
     pub fn disable(&self) {
         self.write(header::CONTROL, Control::new().into_bits());
         self.read(header::CONTROL);
@@ -195,7 +195,7 @@ impl<H: Hal> PostingBlock<H> {
         Ok(())
     }
 
-    /// What the device has counted.
+    /// The device's counters.
     pub fn counts(&self) -> PostingCounts {
         PostingCounts {
             posts: self.read(header::POSTS),
@@ -205,7 +205,7 @@ impl<H: Hal> PostingBlock<H> {
         }
     }
 
-    /// Takes the fault that is recorded, if one is.
+    /// Takes the recorded fault, if any.
     pub fn take_fault(&self) -> Option<PostingFault> {
         let fault = Fault::from_bits(self.read(header::FAULT));
         if !fault.valid() {

@@ -18,7 +18,7 @@ pub enum PostingError {
     Slots(u16, u32),
     /// The tables do not lie inside the block, which has so many bytes.
     Tables(u32),
-    /// A slot does not hold what was written to it.
+    /// A slot does not keep the value that was written to it.
     Slot(u32),
 }
 

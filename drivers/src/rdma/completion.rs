@@ -28,7 +28,7 @@ pub struct Completion {
     pub id: u64,
     /// The queue pair.
     pub queue_pair: u16,
-    /// What was done.
+    /// The operation.
     pub operation: Operation,
     /// How it ended.
     pub status: Status,
@@ -56,18 +56,18 @@ pub trait CqUser: Send + Sync {
 /// Owner of a completion queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CqUse {
-    /// One user's, who may change its moderation.
+    /// One user owns the queue and may change its moderation.
     #[default]
     Exclusive,
     /// Several users'; its moderation stays off.
     Shared,
 }
 
-/// What was found after arming.
+/// Whether completions were there after arming.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "missed events raise no interrupt: poll again"]
 pub enum Missed {
-    /// Nothing; an event will come.
+    /// No completion was there: an event will come.
     No,
     /// Entries that came before the queue was armed.
     Yes,
@@ -108,12 +108,12 @@ pub struct CompletionQueue<H: Hal> {
     user: Arc<dyn CqUser>,
     owner: CqUse,
     tuner: Option<Arc<Tuner<H>>>,
-    /// Of its event queue: see [`super::EventQueue::told`].
+    /// The counter of its event queue: see [`super::EventQueue::told`].
     told: Arc<[H::Word]>,
     side: Lock<H, Side>,
 }
 
-/// What [`super::Device::open_cq`] builds a queue from.
+/// The parts from which [`super::Device::open_cq`] builds a queue.
 pub(super) struct CqParts<H: Hal> {
     pub(super) hal: H,
     pub(super) number: u16,
@@ -199,14 +199,14 @@ impl<H: Hal> CompletionQueue<H> {
         self.poll_for_tuning(budget, false)
     }
 
-    /// Takes entries off the queue; the doorbell record tells the device of the room.
+    /// Takes entries off the queue. The doorbell record reports the free room to the device.
     fn take(&self, batch: &mut [Completion]) -> usize {
         let mut side = self.side.lock();
         let mut count = 0;
         while count < batch.len() {
             let (index, phase) = (side.cursor.index() * CQE_WORDS, side.cursor.phase());
             let word = &self.ring.words()[index + 1];
-            // A plain look; only where it finds an entry does an acquire load order what is read next after it.
+            // A plain look. If it finds an entry, an acquire load orders the reads that follow.
             if CqeTail::from_bits(word.get()).phase() != phase {
                 break;
             }

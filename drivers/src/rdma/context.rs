@@ -1,4 +1,4 @@
-//! Where completion queues are polled when their events come.
+//! Contexts in which completion queues are polled after their events.
 
 use super::completion::{CompletionQueue, Missed};
 use alloc::boxed::Box;
@@ -13,7 +13,7 @@ pub const BUDGET_SOFT: u32 = 256;
 /// Completions of a turn in a thread (Linux `IB_POLL_BUDGET_WORKQUEUE`).
 pub const BUDGET_WORKQUEUE: u32 = 65_536;
 
-/// Where a completion queue is polled when its event comes.
+/// The context in which a completion queue is polled after its event.
 pub enum CqContext<H: Hal> {
     /// At the end of the interrupt. The queue is added to the list as a [`irq::poll::Polled`].
     SoftPoll(Arc<SoftPoll<H>>, SoftId),
@@ -62,7 +62,7 @@ impl<H: Hal> Worker<H> {
         Ok(worker)
     }
 
-    /// Has the thread poll.
+    /// Wakes the thread to poll.
     pub fn schedule(&self) {
         let thread = self.thread.get();
         if self.asked.ask() && thread != 0 {
@@ -96,7 +96,7 @@ impl<H: Hal> Worker<H> {
         }
     }
 
-    /// One turn; whether another must follow.
+    /// One turn. True if another must follow.
     fn turn(&self, interrupted: bool) -> bool {
         let done = self.queue.poll_for_tuning(BUDGET_WORKQUEUE, interrupted);
         done >= BUDGET_WORKQUEUE || self.queue.arm() == Missed::Yes

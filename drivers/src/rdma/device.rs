@@ -32,7 +32,7 @@ pub struct DeviceConfig {
 pub struct CqConfig {
     /// A power of two, at least 16. As many as its users' requests in flight: the device stops a queue that overruns.
     pub entries: u32,
-    /// The event queue that is told.
+    /// The event queue of its events.
     pub event_queue: u16,
     /// Owner of the queue.
     pub owner: CqUse,
@@ -98,7 +98,7 @@ impl<H: Hal> Device<H> {
         if !ENTRIES_SHIFTS.contains(&shift_max) {
             return Err(RdmaError::EntriesShift(shift_max));
         }
-        // Off first: whatever it was told before is forgotten.
+        // Turns the device off first, which clears its configuration.
         regs.write(reg::CONTROL, Control::new().into_bits());
         regs.write(reg::CONTROL, Control::new().with_enable(true).into_bits());
         let deadline_ns = hal.now_ns().saturating_add(config.ready_timeout_ns);
@@ -123,7 +123,7 @@ impl<H: Hal> Device<H> {
         Ok(device)
     }
 
-    /// What the device has.
+    /// The capabilities of the device.
     pub fn capabilities(&self) -> Capabilities {
         self.capabilities
     }
@@ -150,7 +150,7 @@ impl<H: Hal> Device<H> {
         Ok(queue)
     }
 
-    /// Writes a control register whose bit 0 is the enable, and looks whether the device took it.
+    /// Writes a control register whose bit 0 is the enable, and checks that the device accepted it.
     fn enable(&self, what: &'static str, register: Register<u32, ReadWrite>, value: u32) -> Result<(), RdmaError> {
         self.regs.write(register, value);
         let control = self.regs.read(register);

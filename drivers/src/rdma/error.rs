@@ -9,7 +9,7 @@ use irq::moderation::Setting;
 pub enum RdmaError {
     /// The registers read all ones: the device is gone.
     Gone,
-    /// This is no such NIC: what the identity register reads.
+    /// The identity register's value, which is not that of this NIC.
     Identity(u32),
     /// The device was not ready after this long, in nanoseconds.
     Timeout(u64),
@@ -23,9 +23,9 @@ pub enum RdmaError {
     Capacity(u32, u32),
     /// There is no event queue of this number; there are so many.
     NoEventQueue(u16, u16),
-    /// The device did not take an object: what its control register reads.
+    /// The device did not accept an object. The value of the object's control register.
     Rejected(&'static str, u32),
-    /// The completion queue belongs to several users, none of whom may change its moderation.
+    /// The completion queue is shared. No user may change its moderation.
     Shared,
     /// The device cannot express this moderation; it takes counts up to 65,535 and periods up to 32,767 µs.
     Moderation(Setting),

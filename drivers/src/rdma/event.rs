@@ -23,7 +23,7 @@ pub struct EventCounters {
     pub cq_errors: u64,
     /// Queue pairs that stopped.
     pub qp_errors: u64,
-    /// Events of a kind, or for a completion queue, that nobody here knows.
+    /// Events of an unknown kind, or for an unknown completion queue.
     pub unknown: u64,
 }
 
@@ -79,7 +79,7 @@ impl<H: Hal> EventQueue<H> {
         self.side.lock().counters
     }
 
-    /// Has events of `queue` scheduled in `context`. The queue must have been opened for this event queue; arm it then.
+    /// Schedules `context` for events of `queue`, which must have been opened for this event queue. Arm it then.
     pub fn attach(&self, queue: &CompletionQueue<H>, context: CqContext<H>) {
         if let Some(place) = self.side.lock().contexts.get_mut(usize::from(queue.number())) {
             *place = Some(Arc::new(context));
@@ -92,7 +92,7 @@ impl<H: Hal> EventQueue<H> {
         self.doorbells.write(doorbell::eq(self.number.into()), taken);
     }
 
-    /// Takes the events that are there, at most as many as the queue holds, and arms it again.
+    /// Takes the present events, at most as many as the queue holds, and arms the queue again.
     fn drain(&self) -> bool {
         let mut left = 1u32 << self.shift;
         while left > 0
@@ -111,7 +111,7 @@ impl<H: Hal> EventQueue<H> {
         any
     }
 
-    /// Takes an event, if there is one. Returns the context to schedule, if the event has one.
+    /// Takes an event, if any. Returns the context to schedule, if the event has one.
     fn next(&self) -> Option<Option<Arc<CqContext<H>>>> {
         let mut side = self.side.lock();
         let word = &self.ring.words()[side.cursor.index()];

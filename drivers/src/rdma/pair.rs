@@ -17,7 +17,7 @@ pub struct PostSend {
     pub local: DeviceAddress,
     /// Bytes.
     pub bytes: u32,
-    /// Where they go: into a receive, or into memory that the other end lent.
+    /// The target: a posted receive, or memory that the other end lent.
     pub remote: Option<(MemoryKey, DeviceAddress)>,
     /// Requests a completion. A request without one ends with the next request that has one. Every queue must request
     /// one from time to time, at least once in each half of its entries.
@@ -40,9 +40,9 @@ pub struct PostReceive {
 struct Posted {
     /// Requests so far, modulo 2^32.
     count: u32,
-    /// Of them, ended, as the user says.
+    /// Of them, requests that the user has reported as ended.
     ended: u32,
-    /// What the doorbell last said.
+    /// The last value of the doorbell.
     rung: u32,
 }
 
@@ -167,7 +167,7 @@ impl<H: Hal> QueuePair<H> {
         }
     }
 
-    /// So many sends have ended, those without a completion of their own included.
+    /// Reports this many ended sends, including those without a completion of their own.
     pub fn sends_ended(&self, count: u32) {
         self.side.lock().send.end(count);
     }
@@ -195,7 +195,7 @@ impl Side {
             return Err(Refusal::Full(1 << shift));
         }
         let index = (posted.count & ((1 << shift) - 1)) as usize;
-        // Receives may be posted before the connection, and are told to the device after it.
+        // Receives may be posted before the connection. The device learns of them after it.
         if !self.connected && matches!(direction, Direction::Send) {
             return Err(Refusal::NotConnected);
         }

@@ -28,7 +28,7 @@ pub enum VirtioError {
     NoQueue(u16),
     /// The queue did not start.
     QueueNotReady(u16),
-    /// The queue is ready already, before anybody has started it.
+    /// The queue is ready before the driver has started it.
     QueueInUse(u16),
     /// The device gives no vector to this queue (`None`: to the configuration).
     NoVector(Option<u16>),
@@ -50,7 +50,7 @@ pub enum VirtioError {
     NoControl,
     /// A ring was broken by its device.
     Queue(QueueFault),
-    /// What was asked for needs this feature, which was not negotiated.
+    /// The call needs this feature, which was not negotiated.
     NotNegotiated(&'static str),
     /// The named value is this; the second is the most that is valid.
     TooMany(&'static str, u64, u64),
@@ -103,7 +103,7 @@ impl From<QueueFault> for VirtioError {
     }
 }
 
-/// What a device did in a ring that the standard forbids. The queue is broken from then on; others are not.
+/// A violation of the standard by the device in a ring. It breaks this queue and no other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueueFault {
     /// The used index went from the first to the second, with so many buffers in flight.
@@ -142,7 +142,7 @@ pub enum Refusal {
     Parts(usize, usize),
     /// A part without a byte.
     Empty,
-    /// A part that the device reads comes behind one that it writes (VIRTIO 2.7.4.2).
+    /// A device-readable part follows a device-writable one (VIRTIO 2.7.4.2).
     Order,
     /// The request reaches past the end: first sector and sectors of the device.
     Range(u64, u64),

@@ -10,7 +10,7 @@ use spec::virtio::feature::{Feature, Features};
 use spec::virtio::mmio::{self, InterruptStatus};
 use spec::virtio::{DeviceId, NO_VECTOR, Status};
 
-/// What the platform says of a device, beside where it is.
+/// The platform's description of a device, apart from its address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MmioConfig {
     /// Interrupts that it lists, from vector 0 on. With 1 the device is driven as without the extension.

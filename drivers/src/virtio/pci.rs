@@ -86,7 +86,7 @@ impl<R: Regs> Capabilities<'_, R> {
         Err(VirtioError::CapabilityLoop)
     }
 
-    /// The window that a capability tells of, if it lies in its region.
+    /// The window that a capability describes, if it lies in its region.
     fn window(&self, capability: u32, least: u32) -> Option<Window<R>> {
         let place = CapabilityPlace::from_bits(self.config.read32(capability + capability::PLACE));
         let bar = self.bars.get(usize::from(place.bar()))?.as_ref()?;
@@ -107,7 +107,7 @@ pub struct Pci<H: Hal> {
     device: Option<Window<H::Regs>>,
     /// Usable MSI-X entries.
     vectors: u16,
-    /// Where each queue is notified, as found when it was started.
+    /// The notification address of each queue, as read at its start.
     notify_offsets: Box<[H::Word]>,
     /// Held while a selection register stands.
     select: Lock<H, ()>,
@@ -283,7 +283,7 @@ impl<H: Hal> Transport for Pci<H> {
         })
     }
 
-    /// MSI-X needs nothing; the INTx line's status is cleared by its read.
+    /// MSI-X needs no acknowledgement. Reading the status clears the INTx line.
     fn interrupt(&self, interrupt: Interrupt) -> Cause {
         match interrupt {
             Interrupt::Vector { configuration, .. } => Cause { queues: true, configuration },

@@ -41,7 +41,7 @@ impl Part {
 /// A buffer that the device has used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Used {
-    /// What it was added with.
+    /// The token that it was added with.
     pub tag: u64,
     /// Bytes that the device says it wrote; never more than there was room for.
     pub written_bytes: u32,
@@ -60,7 +60,7 @@ pub struct QueueConfig {
     pub indirect: bool,
 }
 
-/// What begins at a descriptor, if a buffer in flight does.
+/// The buffer in flight that begins at a descriptor, if any.
 #[derive(Clone, Copy, Default)]
 struct Head {
     in_flight: bool,
@@ -85,7 +85,7 @@ pub struct QueueCounters {
     pub full: u64,
 }
 
-/// One queue. It belongs to one agent at a time: its owner's lock, or its CPU, sees to that.
+/// One queue. It belongs to one agent at a time; its owner's lock or its CPU ensures that.
 pub struct Queue<H: Hal> {
     config: QueueConfig,
     descriptors: H::Dma,
@@ -99,9 +99,9 @@ pub struct Queue<H: Hal> {
     free: u16,
     free_count: u16,
     in_flight: u16,
-    /// Where the next available entry goes.
+    /// The position of the next available entry.
     available_index: u16,
-    /// The available index that the device has been told.
+    /// The available index that the device can see.
     published: u16,
     /// Used entries taken.
     taken: u16,
@@ -154,7 +154,7 @@ impl<H: Hal> Queue<H> {
         self.config.number
     }
 
-    /// Where its parts are.
+    /// Addresses of its parts.
     pub fn memory(&self) -> QueueMemory {
         QueueMemory {
             entries: self.config.entries,
@@ -184,7 +184,7 @@ impl<H: Hal> Queue<H> {
         self.counters
     }
 
-    /// Takes no more buffers, and gives none back by itself.
+    /// Stops the queue: it accepts no buffers, and gives none back by itself.
     pub fn stop(&mut self) {
         self.stopped = true;
     }
@@ -192,7 +192,7 @@ impl<H: Hal> Queue<H> {
     /// Adds a buffer, seen by the device after [`Queue::publish`].
     ///
     /// # Errors
-    /// [`Refusal`]; nothing was taken then.
+    /// [`Refusal`]; the queue is then unchanged.
     pub fn add(&mut self, tag: u64, parts: &[Part]) -> Result<(), Refusal> {
         if self.stopped {
             return Err(Refusal::Stopped);
@@ -253,7 +253,7 @@ impl<H: Hal> Queue<H> {
         head
     }
 
-    /// Lets the device see what was added. True when it wants to be notified of it (VIRTIO 2.7.10). A point of the seam.
+    /// Shows the added buffers to the device. True if it wants a notification (VIRTIO 2.7.10). A point of the seam.
     ///
     /// The index is stored by a read-modify-write, the seam's strongest order: what the device wants is read after the
     /// index is visible, else it could go to sleep unseen.
@@ -265,7 +265,7 @@ impl<H: Hal> Queue<H> {
         }
         self.published = new;
         let first = &self.available.words()[0];
-        // Flags, index and the first two entries: nobody else writes them.
+        // Flags, index and the first two entries, which only the driver writes.
         first.swap(first.get() & !0xffff_0000 | u64::from(new) << 16);
         let wanted = if self.config.event_index {
             passes(self.used.read16(used::avail_event(self.config.entries)), old, new)
@@ -277,7 +277,7 @@ impl<H: Hal> Queue<H> {
         wanted
     }
 
-    /// Takes the next buffer that the device has used. A point of the seam when nothing is known to be there.
+    /// Takes the next buffer that the device has used. A point of the seam unless a used buffer is already known.
     ///
     /// # Errors
     /// [`QueueFault`] when the device broke the queue, now and for ever after.
@@ -322,7 +322,7 @@ impl<H: Hal> Queue<H> {
         self.is_taking() && (self.used.words()[0].get() >> 16) as u16 != self.taken
     }
 
-    /// Whether what the device has used can still be taken.
+    /// True if the used buffers can still be taken.
     fn is_taking(&self) -> bool {
         self.fault.is_none() && !self.reclaimed
     }

@@ -24,11 +24,11 @@ pub struct QueueWish {
     pub queue: u16,
     /// Most entries; the device may have fewer.
     pub entries: u16,
-    /// Whether it is to interrupt. Others get no vector.
+    /// True if the queue must interrupt. Other queues get no vector.
     pub interrupts: bool,
 }
 
-/// What every driver of this tree does with the rings.
+/// The ring features that every driver of this tree uses.
 pub(super) const RING_FEATURES: Features =
     Features::of(&[Feature::INDIRECT_DESC, Feature::EVENT_IDX, Feature::VERSION_1, Feature::RING_RESET]);
 
@@ -38,7 +38,7 @@ pub(super) type WishList<'a> = dyn Fn(&dyn Transport, Features) -> Result<Vec<Qu
 /// A driver's requirements for its device.
 pub(super) struct Wants<'a> {
     pub(super) device: DeviceId,
-    /// Of the device type; those of rings and transport are the session's.
+    /// Features of the device type. The session adds those of rings and transport.
     pub(super) features: Features,
     pub(super) policy: VectorPolicy,
     /// Which queues, when these features were negotiated.
@@ -207,7 +207,7 @@ pub(super) fn read_config<T>(transport: &dyn Transport, read: impl Fn() -> T) ->
     Err(VirtioError::ConfigUnstable(CONFIG_READS_MAX))
 }
 
-/// What a device's driver does when a vector comes.
+/// The action of a device's driver when a vector comes.
 pub(super) trait Served: Send + Sync {
     /// Buffers of `queue` may have been used. It may be any queue of the session's, ready or not.
     fn queue_interrupt(&self, queue: u16);

@@ -1,4 +1,4 @@
-//! What every way to reach a virtio device offers its driver (VIRTIO 4): the transport knows no device type, and the
+//! The interface of every virtio transport (VIRTIO 4). The transport knows no device type, and the
 //! device's driver no transport.
 
 use super::VirtioError;
@@ -6,7 +6,7 @@ use hal::DeviceAddress;
 use spec::virtio::feature::Features;
 use spec::virtio::{DeviceId, Status};
 
-/// Where the parts of a queue are.
+/// Addresses of the parts of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueMemory {
     /// Entries, a power of two.
@@ -33,7 +33,7 @@ impl Cause {
     pub const NONE: Self = Self { queues: false, configuration: false };
 }
 
-/// Which interrupt came, as the device was told when it was mapped.
+/// The vector of the interrupt that came, as it was mapped in the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interrupt {
     /// The only one: everything is signalled by it.
@@ -42,18 +42,18 @@ pub enum Interrupt {
     Vector {
         /// Its number.
         vector: u16,
-        /// Whether configuration changes come by it.
+        /// True if configuration changes come by this vector.
         configuration: bool,
     },
 }
 
 /// A device behind its transport. Called by any thread; what takes several registers is done under a lock.
 pub trait Transport: Send + Sync {
-    /// What it is.
+    /// The device type.
     fn device_id(&self) -> DeviceId;
-    /// What it offers.
+    /// The features that the device offers.
     fn features(&self) -> Features;
-    /// Tells it what the driver accepts.
+    /// Reports the accepted features to the device.
     fn accept(&self, features: Features);
     /// Its status.
     fn status(&self) -> Status;
@@ -78,7 +78,7 @@ pub trait Transport: Send + Sync {
     fn start_queue(&self, queue: u16, memory: &QueueMemory) -> Result<(), VirtioError>;
     /// Begins the reset of one queue, with VIRTIO_F_RING_RESET.
     fn reset_queue(&self, queue: u16);
-    /// Whether that is over.
+    /// True once the reset is done.
     fn queue_is_reset(&self, queue: u16) -> bool;
     /// Tells the device that a queue has new buffers. Does not wait.
     fn notify(&self, queue: u16);
@@ -87,7 +87,7 @@ pub trait Transport: Send + Sync {
     fn vector_feature(&self) -> Features;
     /// How many vectors device and platform both have. 1 or less: only [`Interrupt::Single`].
     fn vectors(&self) -> u16;
-    /// Maps the configuration to a vector or to none; returns what the device made of it.
+    /// Maps the configuration to a vector or to none. Returns the mapping that the device reports.
     fn map_configuration(&self, vector: u16) -> u16;
     /// Maps a queue that is not started.
     fn map_queue(&self, queue: u16, vector: u16) -> u16;

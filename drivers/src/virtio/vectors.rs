@@ -28,7 +28,7 @@ pub enum Rung {
     Each,
     /// Fewer vectors than that.
     Shared,
-    /// One interrupt for all.
+    /// One interrupt for all causes.
     Single,
 }
 
@@ -37,14 +37,14 @@ pub enum Rung {
 pub struct VectorMap {
     /// Which step it is.
     pub rung: Rung,
-    /// Of configuration changes.
+    /// The vector of configuration changes.
     pub configuration: u16,
     /// Queue number and its vector, in the order of the wishes.
     pub queues: Vec<(u16, u16)>,
 }
 
 impl VectorMap {
-    /// How many vectors it uses: those below this number. The single interrupt counts as one.
+    /// Number of vectors in use, from 0 up. The single interrupt counts as one.
     pub fn vectors(&self) -> u16 {
         let used = self.queues.iter().map(|&(_, vector)| vector).chain([self.configuration]);
         used.filter(|&vector| vector != NO_VECTOR).max().map_or(1, |last| last + 1)

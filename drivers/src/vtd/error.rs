@@ -29,7 +29,7 @@ impl fmt::Display for QueueFault {
     }
 }
 
-/// Why a remapping unit could not do what was asked.
+/// Why a remapping unit refused or failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum VtdError {
     /// The named capability is missing.

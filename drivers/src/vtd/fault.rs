@@ -1,4 +1,4 @@
-//! Faults: the unit's own interrupt, and the records it tells of.
+//! Faults: the unit's own interrupt, and the fault records.
 
 use super::RemapUnit;
 use crate::message::MessageSource;

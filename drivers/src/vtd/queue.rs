@@ -21,7 +21,7 @@ const ATTEMPTS: u32 = 3;
 pub(super) struct InvalidationQueue<H: Hal> {
     hal: H,
     descriptors: H::Dma,
-    /// Where wait descriptors write their sequence number.
+    /// The memory into which wait descriptors write their sequence number.
     status: H::Dma,
     tail: u16,
     sequence: u32,
@@ -36,7 +36,7 @@ impl<H: Hal> InvalidationQueue<H> {
         Ok(Self { hal, descriptors, status, tail: 0, sequence: 0, late: false })
     }
 
-    /// Tells the unit where the queue is. Only while queued invalidation is off.
+    /// Gives the unit the queue's address. Allowed only while queued invalidation is off.
     pub(super) fn announce(&self, regs: &H::Regs) {
         regs.write(IQT, 0);
         let address = QueueAddress::new().with_page(self.descriptors.device_address().0 >> 12);

@@ -154,12 +154,12 @@ where
         index.map(|index| index as u64).ok_or(VtdError::TableFull(self.table_entries))
     }
 
-    /// Has the line deliver `host` (an entry without its source): now, or when a guest gives it back.
+    /// Makes the line deliver `host` (an entry without its source): now, or when a guest gives the line back.
     pub(super) fn set_host(&self, index: u64, host: u128) -> Result<(), VtdError> {
         self.update(index, |entry| entry.host = host)
     }
 
-    /// Has the line deliver `guest` (an entry without its source) whatever the host wants, until it is none.
+    /// Makes the line deliver `guest` (an entry without its source) instead of the host's entry. None ends that.
     pub(super) fn set_guest(&self, index: u64, guest: Option<u128>) -> Result<(), VtdError> {
         self.update(index, |entry| entry.guest = guest)
     }
@@ -180,7 +180,7 @@ where
             Ok(()) => (entry.written, entry.owed) = (wanted, false),
             Err(VtdError::Queue(_)) => {
                 (entry.host, entry.guest, entry.written) = before;
-                // The queue failed once already; the error below tells. The table at least says what it said.
+                // The queue has already failed; the error below reports it. The table at least keeps its old entry.
                 entry.owed = self.write(index, wanted, entry.written).is_err();
             }
             Err(_) => (entry.host, entry.guest, entry.written) = before,
@@ -225,7 +225,7 @@ where
     /// unit may use either.
     fn write(&self, index: u64, old: u128, new: u128) -> Result<(), VtdError> {
         if Common::from_bits(old).posted() || Common::from_bits(new).posted() {
-            // A half-written descriptor address would post into somebody's memory: one access ("Interrupt Remapping
+            // One access: a half-written descriptor address would post into foreign memory ("Interrupt Remapping
             // Table Entry (IRTE) for Posted Interrupts").
             self.table
                 .compare_exchange_128(index as usize * SIZE, old, new)

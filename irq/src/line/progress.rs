@@ -1,4 +1,4 @@
-//! What is in progress on a line: its handlers run, or threads hold it back.
+//! The progress of a line: its handlers run, or threads hold it back.
 
 /// Why a line cannot take its next interrupt yet.
 #[derive(Clone, Copy)]
@@ -11,7 +11,7 @@ pub(crate) enum Progress {
     Held(End),
 }
 
-/// What remains to be undone once a line's handlers have run.
+/// The operations that remain once a line's handlers have run.
 #[derive(Clone, Copy)]
 pub(crate) struct Hold {
     /// The flow holds the line back until its handlers and threads are done: the line may not be unmasked.

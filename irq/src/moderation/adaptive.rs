@@ -241,7 +241,7 @@ impl Adaptive {
         self.pursue()
     }
 
-    /// Does what remains: a search that is due, or a step to a level that is not reached yet.
+    /// Starts a search that is due, or asks for a step to a level that is not reached yet.
     fn pursue(&mut self) -> Next {
         if !self.proven && self.now_ns >= self.search_at_ns {
             return self.begin_search();

@@ -41,7 +41,7 @@ struct Totals {
     bytes: u32,
 }
 
-/// What both controllers share: counting, the state of the program step, and steps.
+/// The common part of both controllers: counting, the state of the program step, and steps.
 #[derive(Debug)]
 struct Dim {
     table: LevelTable,

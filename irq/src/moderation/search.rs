@@ -15,7 +15,7 @@ const COLLAPSE: u64 = 600;
 /// A level below this share of the best needs no better measurement, in per mille.
 const HOPELESS: u64 = 850;
 
-/// What to do after a sample.
+/// The decision after a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// Measure on at this level.

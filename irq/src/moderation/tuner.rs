@@ -128,7 +128,7 @@ impl<H: Hal> Tuner<H> {
     }
 }
 
-/// What a [`Programmer`] serves: a tuner and the device behind it.
+/// The charge of a [`Programmer`]: a tuner and the device behind it.
 pub type Served<H> = (Arc<Tuner<H>>, Arc<dyn Moderated>);
 
 /// The thread that programs levels.

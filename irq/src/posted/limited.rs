@@ -8,7 +8,7 @@ use spec::vtd::posted::PIR_WORDS;
 /// The result of a notification with a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limited {
-    /// What was served.
+    /// The result of one notification.
     pub served: Served,
     /// Set if the limit was reached with requests left. They are in the descriptor again and ON is set. The caller
     /// must now send the notification vector to its own CPU. The next harvest begins with this vector.
@@ -23,7 +23,7 @@ impl<W: Word> Descriptor<'_, W> {
     /// last value of [`Limited::resume`] serves all vectors in turn. If every notification began at the lowest vector,
     /// a busy one would starve those above it.
     ///
-    /// When it is late, harvested requests that were not dispatched are put back, and ON is left set or set again.
+    /// When the time is over, harvested requests without a dispatch are put back, and ON stays set or is set again.
     /// Posters then do not notify. The notification that the caller sends to itself finds everything.
     #[inline]
     pub fn serve_until(

@@ -7,11 +7,11 @@ use bitfield_struct::bitfield;
 pub struct Opcode(pub u8);
 
 impl Opcode {
-    /// Nothing.
+    /// No operation.
     pub const NOOP: Self = Self(0x00);
     /// The descriptors of a list.
     pub const BATCH: Self = Self(0x01);
-    /// The end of what came before.
+    /// Drain: completes after all earlier descriptors.
     pub const DRAIN: Self = Self(0x02);
     /// Memory move.
     pub const MEMMOVE: Self = Self(0x03);
@@ -29,7 +29,7 @@ pub struct Flags {
     pub block_on_fault: bool,
     /// The completion record address is valid.
     pub record_valid: bool,
-    /// Write the record in any case, not only on errors.
+    /// Write the completion record also on success, not only on errors.
     pub request_record: bool,
     /// Interrupt on completion.
     pub request_interrupt: bool,
@@ -63,10 +63,10 @@ const _: () = assert!(size_of::<Flags>() == 4);
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub struct Control {
-    /// PASID; a dedicated queue takes that of its configuration instead.
+    /// PASID. A dedicated queue uses the PASID of its configuration instead.
     #[bits(20)]
     pub pasid: u32,
-    /// Zero.
+    /// Reserved: 0.
     #[bits(11)]
     pub reserved: u16,
     /// Privileged.
@@ -85,9 +85,9 @@ const _: () = assert!(size_of::<Control>() == 8);
 pub struct Size {
     /// Transfer size in bytes.
     pub bytes: u32,
-    /// Which interrupt; in devices without Request Interrupt Handle the MSI-X entry.
+    /// Interrupt handle. In devices without Request Interrupt Handle it is the MSI-X entry.
     pub interrupt_handle: u16,
-    /// Zero.
+    /// Reserved: 0.
     pub reserved: u16,
 }
 const _: () = assert!(size_of::<Size>() == 8);
@@ -98,15 +98,15 @@ const _: () = assert!(size_of::<Size>() == 8);
 pub struct Descriptor {
     /// Bytes 0–7.
     pub control: Control,
-    /// Bytes 8–15: where the completion record goes, on a boundary of [`CompletionRecord::BYTES`].
+    /// Bytes 8–15: address of the completion record, aligned to [`CompletionRecord::BYTES`].
     pub record: u64,
-    /// Bytes 16–23: the source, or of a fill the pattern.
+    /// Bytes 16–23: the source address, or the pattern of a fill.
     pub source: u64,
     /// Bytes 24–31: the destination.
     pub destination: u64,
     /// Bytes 32–39.
     pub size: Size,
-    /// Bytes 40–63: as the operation says; zero for No-op and Fill.
+    /// Bytes 40–63: specific to the operation; zero for No-op and Fill.
     pub specific: [u64; 3],
 }
 const _: () = assert!(size_of::<Descriptor>() == Descriptor::BYTES);
@@ -115,7 +115,7 @@ impl Descriptor {
     /// Its length.
     pub const BYTES: usize = 64;
 
-    /// From the quadwords of a portal write.
+    /// Reads the quadwords of a portal write.
     pub const fn from_words(words: [u64; 8]) -> Self {
         Self {
             control: Control::from_bits(words[0]),
@@ -135,22 +135,22 @@ impl Descriptor {
     }
 }
 
-/// How a descriptor ended: bits 6:0 of the status byte (DSA, "Completion Record", "Operation Status Codes").
+/// Status of a completed descriptor: bits 6:0 of the status byte (DSA, "Completion Record", "Operation Status Codes").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CompletionStatus(pub u8);
 
 impl CompletionStatus {
     /// Not completed yet: software writes this before it submits.
     pub const NONE: Self = Self(0x00);
-    /// Well.
+    /// Success.
     pub const SUCCESS: Self = Self(0x01);
-    /// Well, but the result is not the expected one.
+    /// Success, but the result differs from the expected one.
     pub const SUCCESS_UNEXPECTED: Self = Self(0x02);
-    /// Partly, up to a fault at the fault address.
+    /// Partial completion: a page fault stopped it at the fault address.
     pub const PAGE_FAULT: Self = Self(0x03);
-    /// No such operation, or not for this device.
+    /// The operation does not exist, or the device does not support it.
     pub const INVALID_OPCODE: Self = Self(0x10);
-    /// Flags that this operation or device does not take.
+    /// The operation or the device does not support a flag that is set.
     pub const INVALID_FLAGS: Self = Self(0x11);
     /// A reserved field that is not zero.
     pub const RESERVED_FIELD: Self = Self(0x12);
@@ -178,7 +178,7 @@ pub struct RecordHead {
     /// The operation's result.
     pub result: u8,
     __: u16,
-    /// Bytes done, when there was a fault.
+    /// Bytes completed before a fault.
     pub bytes_completed: u32,
 }
 const _: () = assert!(size_of::<RecordHead>() == 8);
@@ -189,7 +189,7 @@ const _: () = assert!(size_of::<RecordHead>() == 8);
 pub struct CompletionRecord {
     /// Bytes 0–7.
     pub head: RecordHead,
-    /// Bytes 8–15: where the fault was.
+    /// Bytes 8–15: fault address.
     pub fault_address: u64,
     /// Bytes 16–19: the flags of [`CompletionStatus::INVALID_FLAGS`].
     pub invalid_flags: u32,

@@ -15,7 +15,7 @@ pub const GRPCAP: Register<u64, ReadOnly> = Register::at(0x30);
 pub const ENGCAP: Register<u64, ReadOnly> = Register::at(0x38);
 /// Operation capabilities, 256 bits, one for each opcode (DSA, "OPCAP").
 pub const OPCAP: Registers<u64, ReadOnly> = Registers::at(0x40, 4);
-/// Where the tables are, 128 bits (DSA, "Table Offsets").
+/// Offsets of the tables, 128 bits (DSA, "Table Offsets").
 pub const OFFSETS: Registers<u64, ReadOnly> = Registers::at(0x60, 2);
 /// General configuration (DSA, "GENCFG").
 pub const GENCFG: Register<u32, ReadWrite> = Register::at(0x80);
@@ -33,7 +33,7 @@ pub const CMDSTATUS: Register<u32, ReadOnly> = Register::at(0xa8);
 pub const CMDCAP: Register<u32, ReadOnly> = Register::at(0xb0);
 /// Software error, 256 bits (DSA, "SWERROR").
 pub const SWERROR: Registers<u64, ReadOnly> = Registers::at(0xc0, 4);
-/// Its first 32 bits, in which a 1 clears valid and overflow.
+/// First 32 bits of the software error. Writing 1 clears valid and overflow.
 pub const SWERROR_CLEAR: Register<u32, OneToClear> = Register::at(0xc0);
 /// The value of VERSION for version 1.0.
 pub const VERSION_1: u32 = 0x100;
@@ -52,7 +52,7 @@ pub struct GenCap {
     pub cache_control_memory: bool,
     /// Cache control, cache flush.
     pub cache_control_flush: bool,
-    /// CMDCAP is there.
+    /// The CMDCAP register exists.
     pub command_capabilities: bool,
     #[bits(3)]
     __: u8,
@@ -186,13 +186,13 @@ const _: () = assert!(size_of::<GenSts>() == 4);
 pub struct DeviceState(pub u8);
 
 impl DeviceState {
-    /// Takes no descriptors; may be configured.
+    /// Disabled: accepts no descriptors, may be configured.
     pub const DISABLED: Self = Self(0);
-    /// Works.
+    /// Enabled.
     pub const ENABLED: Self = Self(1);
-    /// Finishes its present work, then is disabled.
+    /// Draining: the device finishes its work, then is disabled.
     pub const DRAIN: Self = Self(2);
-    /// Has failed; needs the reset that GENSTS names.
+    /// Halted after a failure: needs the reset that GENSTS names.
     pub const HALT: Self = Self(3);
 }
 
@@ -232,13 +232,13 @@ pub struct Cmd {
 }
 const _: () = assert!(size_of::<Cmd>() == 4);
 
-/// The operand of Disable, Drain, Abort and Reset WQ: some of sixteen queues (DSA, "CMD").
+/// The operand of Disable, Drain, Abort and Reset WQ: a set of queues in one group of sixteen (DSA, "CMD").
 #[bitfield(u32)]
 #[derive(PartialEq, Eq)]
 pub struct QueueMask {
     /// Bit i: queue `16 × group + i`.
     pub queues: u16,
-    /// Which sixteen.
+    /// The group of sixteen queues.
     #[bits(4)]
     pub group: u8,
     #[bits(12)]
@@ -253,23 +253,23 @@ pub struct Command(pub u8);
 impl Command {
     /// Enable Device.
     pub const ENABLE_DEVICE: Self = Self(1);
-    /// Disable Device: finishes work under way first.
+    /// Disable Device, after all work in progress.
     pub const DISABLE_DEVICE: Self = Self(2);
     /// Drain All.
     pub const DRAIN_ALL: Self = Self(3);
     /// Abort All.
     pub const ABORT_ALL: Self = Self(4);
-    /// Reset Device: aborts, disables, and forgets the configuration.
+    /// Reset Device: aborts all work, disables the device, and clears its configuration.
     pub const RESET_DEVICE: Self = Self(5);
     /// Enable WQ.
     pub const ENABLE_WQ: Self = Self(6);
-    /// Disable WQ: finishes work under way first.
+    /// Disable WQ, after the queue's work in progress.
     pub const DISABLE_WQ: Self = Self(7);
     /// Drain WQ.
     pub const DRAIN_WQ: Self = Self(8);
     /// Abort WQ.
     pub const ABORT_WQ: Self = Self(9);
-    /// Reset WQ: aborts, disables, and forgets its configuration.
+    /// Reset WQ: aborts the queue's work, disables the queue, and clears its configuration.
     pub const RESET_WQ: Self = Self(10);
 }
 
@@ -283,7 +283,7 @@ pub struct CmdStatus {
     pub result: u16,
     #[bits(7)]
     __: u8,
-    /// The command is under way.
+    /// The command is in progress.
     pub active: bool,
 }
 const _: () = assert!(size_of::<CmdStatus>() == 4);
@@ -299,7 +299,7 @@ impl CommandError {
     pub const INVALID_COMMAND: Self = Self(0x01);
     /// No such queue.
     pub const INVALID_QUEUE: Self = Self(0x02);
-    /// Enable Device: it is enabled.
+    /// Enable Device: the device is already enabled.
     pub const DEVICE_ENABLED: Self = Self(0x10);
     /// Enable Device: the queues' sizes exceed WQCAP.
     pub const TOTAL_SIZE: Self = Self(0x14);
@@ -307,7 +307,7 @@ impl CommandError {
     pub const GROUPS: Self = Self(0x15);
     /// Enable WQ: the device is not enabled.
     pub const DEVICE_NOT_ENABLED: Self = Self(0x20);
-    /// Enable WQ: it is enabled.
+    /// Enable WQ: the queue is already enabled.
     pub const QUEUE_ENABLED: Self = Self(0x21);
     /// Enable WQ: a size of zero.
     pub const QUEUE_SIZE: Self = Self(0x22);
@@ -323,9 +323,9 @@ impl CommandError {
     pub const BATCH_SIZE: Self = Self(0x27);
     /// Enable WQ: transfers longer than GENCAP allows.
     pub const TRANSFER_SIZE: Self = Self(0x28);
-    /// Disable Device: it is not enabled.
+    /// Disable Device: the device is not enabled.
     pub const DISABLE_NOT_ENABLED: Self = Self(0x31);
-    /// A queue command other than Enable: it, or the device, is not enabled.
+    /// A queue command other than Enable: the queue or the device is not enabled.
     pub const QUEUE_NOT_ENABLED: Self = Self(0x32);
 }
 
@@ -335,7 +335,7 @@ impl CommandError {
 pub struct SwError {
     /// An error is recorded. Write 1 to clear.
     pub valid: bool,
-    /// Others followed and were not. Write 1 to clear.
+    /// Overflow: later errors were not recorded. Write 1 to clear.
     pub overflow: bool,
     /// The fields of the descriptor are valid.
     pub descriptor_valid: bool,
@@ -363,10 +363,10 @@ pub struct SwError {
 }
 const _: () = assert!(size_of::<SwError>() == 8);
 
-/// Errors of submission, which no completion record can tell. Other values of [`SwError::error`] are those of
+/// Errors of submission, for which no completion record can be written. Other values of [`SwError::error`] are those of
 /// completion records.
 ///
-/// The numbers could not be compared with another source than memory: treat them as this library's own.
+/// These numbers could not be checked against a second source. Treat them as this library's own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SwErrorCode(pub u8);
 

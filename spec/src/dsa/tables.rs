@@ -6,9 +6,9 @@ use bitfield_struct::bitfield;
 /// Bytes of an entry of the group configuration table: four quadwords that name queues, one that names engines, and
 /// the flags (DSA, "Group Configuration Table").
 pub const GRPCFG_BYTES: u32 = 64;
-/// In an entry: the group's queues, a bit each.
+/// In an entry: the group's queues, one bit each.
 pub const GRPCFG_QUEUES: Registers<u64, ReadWrite> = Registers::at(0, 4);
-/// In an entry: the group's engines, a bit each.
+/// In an entry: the group's engines, one bit each.
 pub const GRPCFG_ENGINES: Register<u64, ReadWrite> = Register::at(32);
 /// In an entry: its [`GroupFlags`].
 pub const GRPCFG_FLAGS: Register<u32, ReadWrite> = Register::at(40);
@@ -79,7 +79,7 @@ const _: () = assert!(size_of::<WqThreshold>() == 4);
 #[bitfield(u32)]
 #[derive(PartialEq, Eq)]
 pub struct WqMode {
-    /// One submitter, which counts; otherwise the queue is shared.
+    /// Dedicated: one submitter counts its descriptors. Otherwise the queue is shared.
     pub dedicated: bool,
     /// Block on fault allowed.
     pub block_on_fault: bool,
@@ -139,11 +139,11 @@ const _: () = assert!(size_of::<WqStatus>() == 4);
 pub struct QueueState(pub u8);
 
 impl QueueState {
-    /// Takes nothing.
+    /// Disabled: accepts no descriptors.
     pub const DISABLED: Self = Self(0);
-    /// Takes descriptors.
+    /// Enabled: accepts descriptors.
     pub const ENABLED: Self = Self(1);
-    /// On its way to another state.
+    /// Between two states.
     pub const BUSY: Self = Self(2);
 }
 
@@ -152,21 +152,21 @@ pub const PORTAL_BYTES: u32 = 0x1000;
 /// Portals of one queue, in the order of [`Portal`].
 pub const PORTALS_PER_QUEUE: u32 = 4;
 
-/// Which of a queue's portals (DSA, "Portals").
+/// The portals of a queue (DSA, "Portals").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Portal {
     /// May fill the queue; interrupts by the MSI-X table.
     UnlimitedMsix = 0,
-    /// May fill it to its threshold; interrupts by the MSI-X table.
+    /// May fill the queue up to its threshold; interrupts by the MSI-X table.
     LimitedMsix = 1,
     /// May fill the queue; interrupts by interrupt message storage.
     UnlimitedIms = 2,
-    /// May fill it to its threshold; interrupts by interrupt message storage.
+    /// May fill the queue up to its threshold; interrupts by interrupt message storage.
     LimitedIms = 3,
 }
 
-/// Where a queue's portal begins in BAR 2.
+/// Offset of a queue's portal in BAR 2.
 pub const fn portal(queue: u8, kind: Portal) -> u32 {
     (queue as u32 * PORTALS_PER_QUEUE + kind as u32) * PORTAL_BYTES
 }

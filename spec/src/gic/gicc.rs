@@ -13,19 +13,19 @@ pub const CTLR: Register<u32, ReadWrite> = Register::at(0x000);
 pub const PMR: Register<u32, ReadWrite> = Register::at(0x004);
 /// Binary point, in bits 2:0: how many bits of a priority decide whether it preempts.
 pub const BPR: Register<u32, ReadWrite> = Register::at(0x008);
-/// Interrupt acknowledge, an [`Acknowledge`]: a read takes the most urgent interrupt and makes it active.
+/// Interrupt acknowledge, an [`Acknowledge`]: a read returns the most urgent interrupt and makes it active.
 pub const IAR: Register<u32, ReadOnly> = Register::at(0x00c);
-/// End of interrupt, an [`Acknowledge`] as it was read: drops the priority, and with EOImode 0 deactivates.
+/// End of interrupt: write the [`Acknowledge`] that was read. Drops the priority; with EOImode 0 also deactivates.
 pub const EOIR: Register<u32, WriteOnly> = Register::at(0x010);
 /// Running priority, in bits 7:0.
 pub const RPR: Register<u32, ReadOnly> = Register::at(0x014);
-/// The most urgent pending interrupt, an [`Acknowledge`]; takes nothing.
+/// The most urgent pending interrupt, an [`Acknowledge`]. A read changes nothing.
 pub const HPPIR: Register<u32, ReadOnly> = Register::at(0x018);
-/// Aliased binary point: that of group 1.
+/// Aliased binary point: the binary point of group 1.
 pub const ABPR: Register<u32, ReadWrite> = Register::at(0x01c);
-/// Aliased acknowledge: takes an interrupt of group 1 only.
+/// Aliased acknowledge: acknowledges interrupts of group 1 only.
 pub const AIAR: Register<u32, ReadOnly> = Register::at(0x020);
-/// Aliased end of interrupt: of one of group 1.
+/// Aliased end of interrupt, for interrupts of group 1.
 pub const AEOIR: Register<u32, WriteOnly> = Register::at(0x024);
 /// The most urgent pending interrupt if it is of group 1.
 pub const AHPPIR: Register<u32, ReadOnly> = Register::at(0x028);
@@ -33,9 +33,9 @@ pub const AHPPIR: Register<u32, ReadOnly> = Register::at(0x028);
 pub const APR: Registers<u32, ReadWrite> = Registers::at(0x0d0, 4);
 /// Active priorities of group 1.
 pub const NSAPR: Registers<u32, ReadWrite> = Registers::at(0x0e0, 4);
-/// Who made it.
+/// Identification of the implementer.
 pub const IIDR: Register<u32, ReadOnly> = Register::at(0x0fc);
-/// Deactivates an interrupt, an [`Acknowledge`] as it was read. With EOImode 0 a write is unpredictable.
+/// Deactivates an interrupt: write the [`Acknowledge`] that was read. With EOImode 0 a write is unpredictable.
 pub const DIR: Register<u32, WriteOnly> = Register::at(0x1000);
 
 /// Control (IHI 0048B, "GICC_CTLR", the copy without security extensions, or the non-secure one).
@@ -70,7 +70,7 @@ pub struct V2Control {
     pub acknowledge_group1: bool,
     /// FIQEn: group 0 is signalled as FIQ.
     pub group0_is_fiq: bool,
-    /// CBPR: BPR counts for both groups.
+    /// CBPR: the BPR applies to both groups.
     pub common_binary_point: bool,
     #[bits(4)]
     __: u8,

@@ -16,7 +16,7 @@ pub const V3_BYTES: u32 = 0x1_0000;
 pub const CTLR: Register<u32, ReadWrite> = Register::at(0x000);
 /// The features of the distributor: a [`Type`].
 pub const TYPER: Register<u32, ReadOnly> = Register::at(0x004);
-/// Who made it.
+/// Identification of the implementer.
 pub const IIDR: Register<u32, ReadOnly> = Register::at(0x008);
 /// GICv3 with message-based SPIs: writing an INTID to it makes that pending (non-secure).
 pub const SETSPI_NSR: Register<u32, WriteOnly> = Register::at(0x040);
@@ -49,7 +49,7 @@ pub const SGIR: Register<u32, WriteOnly> = Register::at(0xf00);
 pub const CPENDSGIR: Registers<u32, OneToClear> = Registers::at(0xf10, 4);
 /// GICv2: makes SGIs pending, as if sent by the CPUs whose bits are written.
 pub const SPENDSGIR: Registers<u32, OneToSet> = Registers::at(0xf20, 4);
-/// GICv3: where an SPI goes, a [`Route`]; indexed by INTID, so 32 is the first.
+/// GICv3: the destination of an SPI, a [`Route`]. Indexed by INTID, so 32 is the first.
 pub const IROUTER: Registers<u64, ReadWrite> = Registers::at(0x6000, 1020);
 /// GICv3: peripheral id, with the architecture's revision in bits 7:4 (3 or 4). In GICv2 it is at 0xfe8.
 pub const PIDR2: Register<u32, ReadOnly> = Register::at(0xffe8);
@@ -137,7 +137,7 @@ impl Type {
     }
 }
 
-/// Where an SPI goes (IHI 0069H, "GICD_IROUTERn").
+/// The destination of an SPI (IHI 0069H, "GICD_IROUTERn").
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub struct Route {
@@ -162,7 +162,7 @@ pub struct Route {
 pub struct TargetFilter(pub u8);
 
 impl TargetFilter {
-    /// Those of the list.
+    /// The CPUs of the target list.
     pub const LIST: Self = Self(0b00);
     /// All but the sender.
     pub const OTHERS: Self = Self(0b01);

@@ -10,12 +10,12 @@ pub const FRAME_BYTES: u32 = 0x1_0000;
 pub const STRIDE_BYTES: u32 = 2 * FRAME_BYTES;
 /// From a GICv4's redistributor to the next ([`Type::virtual_lpis`]), in bytes.
 pub const V4_STRIDE_BYTES: u32 = 4 * FRAME_BYTES;
-/// Where the frame of SGIs and PPIs begins, in bytes.
+/// Offset of the frame of SGIs and PPIs, in bytes.
 pub const SGI_FRAME: u32 = FRAME_BYTES;
 
 /// Control, a [`Control`].
 pub const CTLR: Register<u32, ReadWrite> = Register::at(0x0000);
-/// Who made it.
+/// Identification of the implementer.
 pub const IIDR: Register<u32, ReadOnly> = Register::at(0x0004);
 /// Its CPU and its features, a [`Type`].
 pub const TYPER: Register<u64, ReadOnly> = Register::at(0x0008);
@@ -25,15 +25,15 @@ pub const WAKER: Register<u32, ReadWrite> = Register::at(0x0014);
 pub const SETLPIR: Register<u64, WriteOnly> = Register::at(0x0040);
 /// With direct LPIs: takes its pending state away.
 pub const CLRLPIR: Register<u64, WriteOnly> = Register::at(0x0048);
-/// Where the configuration bytes of LPIs are, a [`PropertyBase`]. Only while LPIs are disabled.
+/// Address of the LPIs' configuration bytes, a [`PropertyBase`]. May be written only while LPIs are disabled.
 pub const PROPBASER: Register<u64, ReadWrite> = Register::at(0x0070);
-/// Where the pending bits of LPIs are, a [`PendingBase`]. Only while LPIs are disabled.
+/// Address of the LPIs' pending bits, a [`PendingBase`]. May be written only while LPIs are disabled.
 pub const PENDBASER: Register<u64, ReadWrite> = Register::at(0x0078);
 /// With direct LPIs: forgets the configuration of an LPI, by INTID.
 pub const INVLPIR: Register<u64, WriteOnly> = Register::at(0x00a0);
 /// With direct LPIs: forgets the configuration of all.
 pub const INVALLR: Register<u64, WriteOnly> = Register::at(0x00b0);
-/// With direct LPIs: bit 0 tells that one of the two above is under way.
+/// With direct LPIs: bit 0 is 1 while an operation of the two registers above is in progress.
 pub const SYNCR: Register<u32, ReadOnly> = Register::at(0x00c0);
 /// Peripheral id, the architecture's revision in bits 7:4.
 pub const PIDR2: Register<u32, ReadOnly> = Register::at(0xffe8);
@@ -106,7 +106,7 @@ pub struct Type {
     pub rvpeid: bool,
     /// Processor_Number: names the redistributor in ITS commands, unless GITS_TYPER.PTA.
     pub number: u16,
-    /// CommonLPIAff: who shares the table of LPI configuration.
+    /// CommonLPIAff: which redistributors share the table of LPI configuration.
     #[bits(2)]
     pub common_table: u8,
     /// VSGI.
@@ -228,7 +228,7 @@ pub struct LpiProperty {
 }
 
 impl LpiProperty {
-    /// An LPI of a priority, whose two lowest bits do not exist.
+    /// The byte of an LPI of this priority. The two lowest priority bits do not exist.
     pub const fn of(priority: super::Priority, enable: bool) -> Self {
         Self::new().with_group1(true).with_priority_high(priority.0 >> 2).with_enable(enable)
     }

@@ -25,13 +25,13 @@ pub const SGI1R: Register<u64, WriteOnly> = Register::at(encoding(3, 0, 12, 11, 
 pub const IAR1: Register<u64, ReadOnly> = Register::at(encoding(3, 0, 12, 12, 0));
 /// ICC_EOIR1_EL1: drops the priority of an INTID, and with EOImode 0 deactivates it.
 pub const EOIR1: Register<u64, WriteOnly> = Register::at(encoding(3, 0, 12, 12, 1));
-/// ICC_HPPIR1_EL1: the most urgent pending interrupt of group 1; takes nothing.
+/// ICC_HPPIR1_EL1: the most urgent pending interrupt of group 1. A read changes nothing.
 pub const HPPIR1: Register<u64, ReadOnly> = Register::at(encoding(3, 0, 12, 12, 2));
 /// ICC_BPR1_EL1: binary point, in bits 2:0.
 pub const BPR1: Register<u64, ReadWrite> = Register::at(encoding(3, 0, 12, 12, 3));
 /// ICC_CTLR_EL1: control, a [`Control`].
 pub const CTLR: Register<u64, ReadWrite> = Register::at(encoding(3, 0, 12, 12, 4));
-/// ICC_SRE_EL1: whether system registers are the interface, a [`SystemRegisterEnable`].
+/// ICC_SRE_EL1: selects system registers as the interface, a [`SystemRegisterEnable`].
 pub const SRE: Register<u64, ReadWrite> = Register::at(encoding(3, 0, 12, 12, 5));
 /// ICC_IGRPEN1_EL1: bit 0 enables group 1.
 pub const IGRPEN1: Register<u64, ReadWrite> = Register::at(encoding(3, 0, 12, 12, 7));

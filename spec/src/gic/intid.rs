@@ -6,7 +6,7 @@ use core::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct IntId(pub u32);
 
-/// What a number is.
+/// The kind of an INTID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// 0 to 15: software-generated, private to a CPU.
@@ -36,12 +36,12 @@ impl IntId {
     pub const NON_SECURE: Self = Self(1021);
     /// GICv2: the highest pending interrupt is of the group that this access does not acknowledge.
     pub const OTHER_GROUP: Self = Self(1022);
-    /// Nothing is pending that may be taken.
+    /// Spurious: no pending interrupt may be acknowledged.
     pub const SPURIOUS: Self = Self(1023);
     /// The first message interrupt.
     pub const LPI_FIRST: Self = Self(8192);
 
-    /// What it is.
+    /// Its kind.
     pub const fn kind(self) -> Kind {
         match self.0 {
             0..=15 => Kind::Sgi,
@@ -53,12 +53,12 @@ impl IntId {
         }
     }
 
-    /// Whether every CPU has its own: SGIs and PPIs.
+    /// True for an SGI or PPI: each CPU has its own.
     pub const fn is_private(self) -> bool {
         self.0 < Self::SPI_FIRST.0
     }
 
-    /// Whether it is active from acknowledge to deactivation, as all but message interrupts are.
+    /// True if it is active from acknowledge to deactivation. Only LPIs are not.
     pub const fn has_active_state(self) -> bool {
         matches!(self.kind(), Kind::Sgi | Kind::Ppi | Kind::Spi)
     }

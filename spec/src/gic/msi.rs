@@ -13,7 +13,7 @@ pub const V2M_BYTES: u32 = 0x1000;
 pub const TYPER: Register<u32, ReadOnly> = Register::at(0x008);
 /// A device writes an INTID here: that SPI has an edge.
 pub const SETSPI_NS: Register<u32, WriteOnly> = Register::at(0x040);
-/// Who made it.
+/// Identification of the implementer.
 pub const IIDR: Register<u32, ReadOnly> = Register::at(0xfcc);
 
 /// Which SPIs a frame raises (MSI_TYPER).

@@ -6,18 +6,18 @@
 pub struct Priority(pub u8);
 
 impl Priority {
-    /// More urgent than any other: as a mask, it lets nothing in; as a running priority, nothing preempts it.
+    /// The most urgent priority. As a mask it blocks all interrupts. As a running priority it cannot be preempted.
     pub const HIGHEST: Self = Self(0x00);
-    /// Of an interrupt that is taken also where ordinary ones are masked by priority.
+    /// Priority of a pseudo-NMI, which is taken even while ordinary interrupts are masked by priority.
     pub const PSEUDO_NMI: Self = Self(0x80);
-    /// Of ordinary interrupts. As a mask, it lets in only what is more urgent: pseudo-NMIs.
+    /// Priority of ordinary interrupts. As a mask it admits only more urgent ones: pseudo-NMIs.
     pub const DEFAULT: Self = Self(0xc0);
-    /// The mask that lets everything in which has one of the priorities above.
+    /// The mask that admits all priorities above.
     pub const UNMASKED: Self = Self(0xf0);
-    /// The running priority while nothing is active (IHI 0069H, "ICC_RPR_EL1").
+    /// The running priority while no interrupt is active (IHI 0069H, "ICC_RPR_EL1").
     pub const IDLE: Self = Self(0xff);
 
-    /// True if an interrupt of this priority passes `mask`: it must be strictly more urgent.
+    /// True if an interrupt of this priority passes `mask`, so if it is strictly more urgent.
     pub const fn passes(self, mask: Self) -> bool {
         self.0 < mask.0
     }

@@ -11,7 +11,7 @@ pub struct Completion {
     pub dw0: u32,
     /// Dword 1, command specific.
     pub dw1: u32,
-    /// SQHD: the submission queue's head when this entry was made; what lies before it may be written again.
+    /// SQHD: the submission queue's head when the entry was written. Entries before it may be overwritten.
     pub sqhd: u16,
     /// SQID: the submission queue.
     pub sqid: u16,
@@ -113,7 +113,7 @@ macro_rules! statuses {
         impl Status {
             $($(#[$doc])* pub const $name: Self = Self($value);)*
 
-            /// The manual's name for it, where it is one of ours.
+            /// The manual's name, if the code is one of the constants here.
             pub const fn name(self) -> Option<&'static str> {
                 match self {
                     $(Self::$name => Some($text),)*

@@ -5,7 +5,7 @@ use bitfield_struct::bitfield;
 /// Bytes of every identify structure.
 pub const BYTES: usize = 4096;
 
-/// CNS: which structure is asked for (Base 5.17).
+/// CNS: the requested structure (Base 5.17).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Cns(pub u8);
 

@@ -26,13 +26,13 @@ pub const ACQ: Register<u64, ReadWrite> = Register::at(0x30);
 /// Offset of the first doorbell (PCIe 3.1.2).
 pub const DOORBELLS: u32 = 0x1000;
 
-/// Where submission queue `qid` takes its new tail, with `dstrd` from [`Cap`] (PCIe 3.1.2.1):
+/// The doorbell for the tail of submission queue `qid`, with `dstrd` from [`Cap`] (PCIe 3.1.2.1):
 /// `1000h + 2y × (4 << DSTRD)`.
 pub const fn sq_tail_doorbell(qid: u16, dstrd: u8) -> Register<u32, WriteOnly> {
     Register::at(DOORBELLS + 2 * qid as u32 * (4 << dstrd))
 }
 
-/// Where completion queue `qid` takes its new head (PCIe 3.1.2.2): `1000h + (2y + 1) × (4 << DSTRD)`.
+/// The doorbell for the head of completion queue `qid` (PCIe 3.1.2.2): `1000h + (2y + 1) × (4 << DSTRD)`.
 pub const fn cq_head_doorbell(qid: u16, dstrd: u8) -> Register<u32, WriteOnly> {
     Register::at(DOORBELLS + (2 * qid as u32 + 1) * (4 << dstrd))
 }
@@ -166,7 +166,7 @@ pub struct Csts {
     pub nssro: bool,
     /// PP: processing paused.
     pub pp: bool,
-    /// ST: the shutdown is of the whole subsystem.
+    /// ST: the shutdown is that of the whole subsystem.
     pub st: bool,
     #[bits(25)]
     __: u32,

@@ -86,7 +86,7 @@ pub struct Counts {
     pub slots: u16,
 }
 
-/// Where the tables begin, in bytes from the block's begin.
+/// Offset of the tables in the block, in bytes.
 #[bitfield(u32)]
 #[derive(PartialEq, Eq)]
 pub struct Tables {
@@ -125,7 +125,7 @@ pub struct Fault {
 pub struct FaultReason(pub u8);
 
 impl FaultReason {
-    /// A write set a reserved bit, or named a slot or vector that is not there. It has changed nothing.
+    /// A write set a reserved bit, or named a slot or vector that does not exist. The write had no effect.
     pub const REFUSED: Self = Self(1);
     /// A source names a slot that is not valid. The request is lost.
     pub const SLOT: Self = Self(2);
@@ -145,7 +145,7 @@ pub mod slot {
     pub const SIZE: u32 = 0x10;
 }
 
-/// Where a slot's descriptor is.
+/// Address of a slot's descriptor.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub struct SlotDescriptor {

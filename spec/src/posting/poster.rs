@@ -1,8 +1,8 @@
-//! The poster: a function that does nothing but raise its sources, from several threads at once, so that software posting
+//! The poster: a function that only raises its sources, from several threads at once, so that software posting
 //! can be tried to its limits (SP, "The poster").
 //!
 //! A source is raised like this: its *sequence word* in memory is incremented by one atomic access; then its interrupt is
-//! delivered. Whoever takes the interrupt after the last raise must find the word's final value.
+//! delivered. The handler of the interrupt after the last raise must find the word's final value.
 
 use crate::register::{ReadOnly, ReadWrite, Register, Registers};
 use bitfield_struct::bitfield;

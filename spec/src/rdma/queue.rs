@@ -1,4 +1,4 @@
-//! What lies in memory: work requests, completions, events.
+//! Structures in memory: work requests, completions, events.
 
 use bitfield_struct::bitfield;
 use core::fmt;
@@ -19,7 +19,7 @@ pub struct Operation(pub u8);
 impl Operation {
     /// A message into the memory of the other end's next receive.
     pub const SEND: Self = Self(0x01);
-    /// Bytes into memory of the other end that the request names; it completes nothing there.
+    /// RDMA write into the memory of the other end that the request names. No completion is written there.
     pub const WRITE: Self = Self(0x02);
     /// In completions alone: a receive was filled.
     pub const RECEIVE: Self = Self(0x80);
@@ -30,7 +30,7 @@ impl Operation {
 pub struct Status(pub u8);
 
 impl Status {
-    /// Well.
+    /// Success.
     pub const SUCCESS: Self = Self(0x00);
     /// The message is longer than the receive.
     pub const LENGTH: Self = Self(0x01);
@@ -40,7 +40,7 @@ impl Status {
     pub const LOCAL_ACCESS: Self = Self(0x03);
     /// The key, the range or the right was wrong at the other end.
     pub const REMOTE_ACCESS: Self = Self(0x04);
-    /// Nobody posted a receive in time.
+    /// No receive was posted in time.
     pub const RECEIVER_NOT_READY: Self = Self(0x05);
     /// The queue pair stopped before.
     pub const FLUSHED: Self = Self(0x06);
@@ -90,7 +90,7 @@ pub struct Send {
     pub remote: u64,
     /// For a write: the other end's key, in the low half.
     pub key: u64,
-    /// Zero.
+    /// Reserved: 0.
     pub reserved: [u64; 3],
 }
 const _: () = assert!(size_of::<Send>() == SEND_BYTES);
@@ -118,7 +118,7 @@ pub struct Receive {
     pub local: u64,
     /// Bytes of room.
     pub length: u64,
-    /// Zero.
+    /// Reserved: 0.
     pub reserved: u64,
 }
 const _: () = assert!(size_of::<Receive>() == RECEIVE_BYTES);
@@ -162,7 +162,7 @@ impl EventKind {
     pub const COMPLETION: Self = Self(0x01);
     /// A completion queue stopped.
     pub const CQ_ERROR: Self = Self(0x02);
-    /// A queue pair stopped; told to the event queue of its receives' completion queue.
+    /// A queue pair stopped. The event goes to the event queue of its receive completion queue.
     pub const QP_ERROR: Self = Self(0x03);
 }
 

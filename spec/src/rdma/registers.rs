@@ -9,7 +9,7 @@ use bitfield_struct::bitfield;
 
 /// [`IDENTITY`].
 pub const ID: Register<u32, ReadOnly> = Register::at(0x00);
-/// What [`ID`] reads: "CRN", version 1.
+/// The value of [`ID`]: "CRN", version 1.
 pub const IDENTITY: u32 = 0x4352_4e01;
 /// [`Capabilities`].
 pub const CAPABILITIES: Register<u64, ReadOnly> = Register::at(0x08);
@@ -74,7 +74,7 @@ pub mod cq {
 
     /// Its memory, aligned to 64 bytes.
     pub const BASE: Register<u64, ReadWrite> = Register::at(0x00);
-    /// Where the 64-bit doorbell record lies: entries that software has taken, modulo 2^32, in the low half.
+    /// Address of the 64-bit doorbell record. Its low half counts the entries that software has taken, modulo 2^32.
     pub const RECORD: Register<u64, ReadWrite> = Register::at(0x08);
     /// [`super::CqControl`].
     pub const CONTROL: Register<u32, ReadWrite> = Register::at(0x10);
@@ -164,7 +164,7 @@ pub struct Capabilities {
 #[bitfield(u32)]
 #[derive(PartialEq, Eq)]
 pub struct Control {
-    /// On. Turning it off turns every object off and forgets what it was.
+    /// The device is on. Turning it off turns every object off and clears its configuration.
     pub enable: bool,
     #[bits(31)]
     __: u32,
@@ -203,7 +203,7 @@ pub struct MrControl {
 pub struct EqControl {
     /// On. Entries start with phase 1 at index 0, disarmed.
     pub enable: bool,
-    /// It had more entries than room (read only): some were lost.
+    /// Overflow (read only): entries were lost.
     pub overrun: bool,
     #[bits(6)]
     __: u8,
@@ -220,7 +220,7 @@ pub struct EqControl {
 pub struct CqControl {
     /// On. Entries start with phase 1 at index 0, disarmed.
     pub enable: bool,
-    /// It had more entries than room, or its doorbell record was out of range (read only): it stopped.
+    /// The queue stopped because it overflowed, or because its doorbell record was out of range (read only).
     pub error: bool,
     #[bits(6)]
     __: u8,
@@ -229,13 +229,13 @@ pub struct CqControl {
     pub entries_shift: u8,
     #[bits(3)]
     __: u8,
-    /// The event queue that is told.
+    /// The event queue of its events.
     pub event_queue: u16,
 }
 
-/// When an armed completion queue tells of its new entries: when there are `count`, or when the first of them is
-/// `period_us` old, whichever is first. A count of 0 or 1, or a period of 0: at once. A device may round up what it is
-/// told, and reads as what it does.
+/// When an armed completion queue sends its event: at `count` new entries, or when the first of them is
+/// `period_us` old, whichever is first. With a count of 0 or 1, or a period of 0: at once. A device may round up the
+/// values; the register then reads the rounded ones.
 #[bitfield(u32)]
 #[derive(PartialEq, Eq)]
 pub struct Moderation {
@@ -248,7 +248,7 @@ pub struct Moderation {
     pub refused: bool,
 }
 
-/// Where a queue pair's completions go, and how long its queues are.
+/// The completion queues of a queue pair, and the lengths of its queues.
 #[bitfield(u64)]
 #[derive(PartialEq, Eq)]
 pub struct QpQueues {
@@ -275,7 +275,7 @@ pub struct QpQueues {
 pub struct QpControl {
     /// On. Turning it off forgets its requests without completions.
     pub enable: bool,
-    /// It stopped (read only): every request ended, or ends, with an error.
+    /// The queue pair stopped (read only): all its requests end with an error.
     pub error: bool,
     #[bits(30)]
     __: u32,

@@ -37,13 +37,13 @@ pub const SECTOR_BYTES: u32 = 512;
 pub mod header {
     /// 32 bits: a [`super::Request`]; 32 reserved bits follow.
     pub const TYPE: usize = 0;
-    /// 64 bits: the first sector; 0 where there is none.
+    /// 64 bits: the first sector; 0 for requests without a sector.
     pub const SECTOR: usize = 8;
     /// Length.
     pub const BYTES: usize = 16;
 }
 
-/// What is asked for.
+/// The type of the request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request(pub u32);
 
@@ -66,7 +66,7 @@ pub const ID_BYTES: usize = 20;
 pub struct Outcome(pub u8);
 
 impl Outcome {
-    /// Well.
+    /// Success.
     pub const OK: Self = Self(0);
     /// With an error of the device or the driver.
     pub const IOERR: Self = Self(1);

@@ -1,4 +1,4 @@
-//! Feature bits (VIRTIO 2.2 and 6): those of transports and queues here, those of a device type in its module.
+//! Feature bits (VIRTIO 2.2 and 6) of transports and queues. The bits of a device type are in its module.
 //!
 //! A driver and a device have 64 of them; bits 64 to 127, which no device of this tree has, are left out.
 
@@ -55,7 +55,7 @@ impl Features {
         Self(bits)
     }
 
-    /// Whether `feature` is among them.
+    /// True if the set contains `feature`.
     pub const fn has(self, feature: Feature) -> bool {
         self.0 >> feature.0 & 1 != 0
     }
@@ -72,13 +72,13 @@ impl Features {
         Self(self.0 & !(1 << feature.0))
     }
 
-    /// Those in both.
+    /// The features in both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Those in either.
+    /// The features in either set.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)

@@ -24,7 +24,7 @@ pub mod capability {
     pub const OFFSET: u32 = 8;
     /// Length of the structure, in bytes.
     pub const LENGTH: u32 = 12;
-    /// Of the notification capability: bytes from one queue_notify_off to the next.
+    /// In the notification capability: bytes from one queue_notify_off to the next.
     pub const NOTIFY_MULTIPLIER: u32 = 16;
     /// Shortest capability, in bytes.
     pub const BYTES: u8 = 16;
@@ -102,7 +102,7 @@ pub mod common {
     pub const QUEUE_MSIX_VECTOR: Register<u16, ReadWrite> = Register::at(26);
     /// 1 starts the queue; 0 must not be written.
     pub const QUEUE_ENABLE: Register<u16, ReadWrite> = Register::at(28);
-    /// Where the queue's notification register is.
+    /// Place of the queue's notification register.
     pub const QUEUE_NOTIFY_OFF: Register<u16, ReadOnly> = Register::at(30);
     /// Lower and upper half of the address of the descriptor table.
     pub const QUEUE_DESC: Registers<u32, ReadWrite> = Registers::at(32, 2);

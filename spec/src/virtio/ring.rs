@@ -24,7 +24,7 @@ pub struct DescriptorTail {
     pub has_next: bool,
     /// VIRTQ_DESC_F_WRITE: the device writes it (otherwise: reads).
     pub device_writes: bool,
-    /// VIRTQ_DESC_F_INDIRECT: it holds a table of descriptors.
+    /// VIRTQ_DESC_F_INDIRECT: the buffer holds a table of descriptors.
     pub indirect: bool,
     #[bits(13)]
     __: u16,

@@ -1,6 +1,6 @@
 //! The PCI function by which a virtual machine monitor shows a device on the MMIO transport to a guest that takes its
 //! own board's description from a command line: the registers lie in BAR 0, and MSI-X vector v stands for the v-th wired
-//! interrupt (`docs/virtio-mmio-multi-irq.md`). It is no virtio device on PCI.
+//! interrupt (`docs/virtio-mmio-multi-irq.md`). The function is not a virtio device on PCI.
 
 /// PCI vendor: an id that is assigned to nobody.
 pub const PCI_VENDOR: u16 = 0xfffe;

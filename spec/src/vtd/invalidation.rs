@@ -16,7 +16,7 @@ impl DescriptorType {
     pub const WAIT: Self = Self(0x5);
 }
 
-/// What tells descriptors apart.
+/// The type of a descriptor.
 #[bitfield(u128)]
 #[derive(PartialEq, Eq)]
 pub struct Header {

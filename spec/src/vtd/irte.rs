@@ -5,7 +5,7 @@ use bitfield_struct::bitfield;
 /// Bytes of one entry.
 pub const SIZE: usize = 16;
 
-/// What both formats share: whether an entry counts, and which format it has.
+/// The common fields of both formats: whether an entry is present, and its format.
 #[bitfield(u128)]
 #[derive(PartialEq, Eq)]
 pub struct Common {

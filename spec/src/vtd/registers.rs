@@ -86,7 +86,7 @@ pub struct Capability {
     /// ZLR.
     pub zero_length_read: bool,
     __: bool,
-    /// FRO: where the fault records begin, in units of 16 bytes.
+    /// FRO: offset of the fault records, in units of 16 bytes.
     #[bits(10)]
     pub fault_record_offset_16_bytes: u16,
     /// SLLPS.
@@ -178,7 +178,7 @@ pub struct GlobalCommand {
     pub translation: bool,
 }
 
-/// Global status register: the command's bits as they took effect.
+/// Global status register: the bits of the command register that are in effect.
 #[bitfield(u32)]
 #[derive(PartialEq, Eq)]
 pub struct GlobalStatus {
@@ -210,7 +210,7 @@ pub struct GlobalStatus {
 pub struct FaultStatus {
     /// PFO: a fault came while all records were full. RW1C.
     pub overflow: bool,
-    /// PPF: some record has its fault bit set. Read-only.
+    /// PPF: at least one fault record has its fault bit set. Read-only.
     pub pending: bool,
     /// AFO. RW1C.
     pub advanced_overflow: bool,
@@ -379,7 +379,7 @@ impl FaultReason {
     pub const TABLE_ACCESS: Self = Self(0x23);
     /// A reserved bit of the entry is set.
     pub const IRTE_RESERVED: Self = Self(0x24);
-    /// A compatibility-format request while those are blocked.
+    /// A request in compatibility format while such requests are blocked.
     pub const COMPATIBILITY_BLOCKED: Self = Self(0x25);
     /// The requester is not the entry's.
     pub const SOURCE: Self = Self(0x26);

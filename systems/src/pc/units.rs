@@ -112,7 +112,7 @@ where
         Ok((Unit::plain(self.vectors), policy))
     }
 
-    /// Takes another path than wished, unless the wish is strict.
+    /// Falls back to another path than the wished one, unless the wish is strict.
     fn fall_back(&self, index: usize, path: Path, why: Fallback) -> Result<UnitPolicy, PcError> {
         if self.strict { Err(PcError::Fallback(index, why)) } else { Ok(UnitPolicy { path, fallback: Some(why) }) }
     }

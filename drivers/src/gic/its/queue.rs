@@ -6,7 +6,7 @@ use hal::{Dma, Hal, Word};
 use spec::gic::gicr::{Cacheability, Shareability};
 use spec::gic::its::{CBASER, COMMAND_BYTES, CREADR, CWRITER, Command, CommandBase, Pointer};
 
-/// One page; only a few commands are in flight at any time.
+/// One page, because only a few commands are in flight at any time.
 const COMMANDS: u16 = 128;
 const QUEUE_ALIGN: usize = 0x1_0000;
 /// Time limit for the ITS. Hardware answers within microseconds, an emulated ITS when its host schedules it.
@@ -36,7 +36,7 @@ impl<H: Hal> CommandQueue<H> {
         Ok(Self { hal, commands, next: 0 })
     }
 
-    /// Has the ITS execute `commands`, and waits for their completion. They are far fewer than the queue has room for.
+    /// Makes the ITS execute `commands`, and waits for their completion. The queue has room for many more.
     ///
     /// An ITS may stop at a command that it refuses (IHI 0069H, "Command errors"). The driver then replaces the
     /// command with a harmless one, so that the ITS executes the commands after it, and returns an error.

@@ -1,4 +1,4 @@
-//! What the controller and its namespace say of themselves (Base 5.17, NVM 4.1.5.1).
+//! The identification of the controller and its namespace (Base 5.17, NVM 4.1.5.1).
 
 use crate::nvme::NvmeError;
 use crate::nvme::prp::PAGE_BYTES;
@@ -14,7 +14,7 @@ pub(super) const NAMESPACE: Cns = Cns::NAMESPACE;
 /// LBADS that this driver takes: 512 bytes to 64 KiB.
 const LBADS: core::ops::RangeInclusive<u8> = 9..=16;
 
-/// Identify Controller, as far as it is used.
+/// The fields of Identify Controller that the driver uses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ControllerInfo {
     /// SN, without padding.
@@ -72,7 +72,7 @@ fn text<D: Dma>(data: &D, bytes: Range<usize>) -> String {
     text.trim_matches(|c| c == ' ' || c == '\0').into()
 }
 
-/// A namespace: what a request must fit.
+/// A namespace: the limits of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Namespace {
     /// Its id.

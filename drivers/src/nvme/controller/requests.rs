@@ -1,4 +1,4 @@
-//! What a running controller is asked: features and aborts.
+//! Requests to a running controller: features and aborts.
 
 use super::Controller;
 use crate::nvme::reap::AbortEnd;
@@ -6,7 +6,7 @@ use crate::nvme::{Coalescing, NvmeError, QueuePair, VectorCoalescing};
 use hal::{Hal, Word};
 use spec::nvme::{FeatureId, InterruptVector};
 
-/// What [`Controller::abort_expired`] did.
+/// The result of [`Controller::abort_expired`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AbortReport {
     /// Commands that the device says it aborted; each completes in its queue as any other.
@@ -21,7 +21,7 @@ impl<H: Hal> Controller<H> {
     /// Feature 08h in force.
     ///
     /// # Errors
-    /// What the device refuses, or why it does not answer.
+    /// The device's refusal, or the reason why it does not answer.
     pub fn coalescing(&self) -> Result<Coalescing, NvmeError> {
         self.admin.get_feature(&self.port, FeatureId::INTERRUPT_COALESCING, 0).map(Coalescing::from_dw0)
     }

@@ -43,7 +43,7 @@ impl Default for BlockConfig {
 /// Properties that a device reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockInfo {
-    /// What was negotiated.
+    /// The negotiated features.
     pub features: Features,
     /// Its size in sectors of 512 bytes.
     pub sectors: u64,
@@ -184,7 +184,7 @@ impl<H: Hal> Block<H> {
         Submitted { accepted, refused }
     }
 
-    /// Takes what is over without waiting for an interrupt; returns how many that were.
+    /// Takes completed requests without waiting for an interrupt. Returns their number.
     pub fn poll(&self, queue: u16) -> usize {
         let mut taken = 0;
         while let Some(batch) = self.take_batch(queue) {
@@ -193,7 +193,7 @@ impl<H: Hal> Block<H> {
         taken
     }
 
-    /// One batch, handed on with no lock held; none when nothing is left.
+    /// One batch, delivered with no lock held. None when no completion is left.
     fn take_batch(&self, queue: u16) -> Option<usize> {
         let (batch, count, broken) = self.queues.get(usize::from(queue))?.lock().take(self.hal);
         if count > 0 {
@@ -220,7 +220,7 @@ impl<H: Hal> Block<H> {
         self.queues.get(usize::from(queue))?.lock().oldest_ns()
     }
 
-    /// What a queue counted since it was last started.
+    /// The counters of a queue since its last start.
     pub fn counters(&self, queue: u16) -> Option<BlockQueueCounters> {
         Some(self.queues.get(usize::from(queue))?.lock().counters())
     }
@@ -230,7 +230,7 @@ impl<H: Hal> Block<H> {
     ///
     /// # Errors
     /// [`VirtioError::NotNegotiated`] when queues cannot be reset by themselves: [`Block::shut_down`] is left;
-    /// [`VirtioError::QueueResetTimeout`]; what hinders a start.
+    /// [`VirtioError::QueueResetTimeout`]; the errors of a start.
     pub fn recover(&self, queue: u16) -> Result<(), VirtioError> {
         let side = self.queues.get(usize::from(queue)).ok_or(VirtioError::NoQueue(queue))?;
         if !self.info.features.has(Feature::RING_RESET) {

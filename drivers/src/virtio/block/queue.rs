@@ -33,7 +33,7 @@ pub struct BlockQueueCounters {
 struct Slot {
     tag: u64,
     submitted_ns: u64,
-    /// What the device writes when it has done all: data and status.
+    /// Bytes that the device writes for a complete request: data and status.
     writes_bytes: u32,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Side<H: Hal> {
     counters: BlockQueueCounters,
 }
 
-/// Completions, how many of them count, and a fault that nobody was told of.
+/// Completions, the number of valid ones, and a fault that was not reported yet.
 pub(super) type Batch = ([Completed; BATCH], usize, Option<QueueFault>);
 
 impl<H: Hal> Side<H> {

@@ -1,11 +1,11 @@
-//! What goes into a queue and what comes out.
+//! Requests into a queue, and their completions.
 
 use super::super::{QueueFault, Refusal};
 use core::fmt;
 use hal::DeviceAddress;
 use spec::virtio::block::Outcome;
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BlockOp {
     /// Sectors to buffer.
@@ -23,7 +23,7 @@ pub enum BlockOp {
 pub struct BlockRequest {
     /// The caller's own; comes back in [`Completed::tag`].
     pub tag: u64,
-    /// What to do.
+    /// The operation.
     pub op: BlockOp,
     /// The first sector, of 512 bytes.
     pub sector: u64,
@@ -39,7 +39,7 @@ pub struct BlockRequest {
 pub struct Submitted {
     /// So many requests, from the first on, are on their way; each completes exactly once.
     pub accepted: usize,
-    /// Why the next one was not accepted; none when all were.
+    /// The refusal of the next request. None if all were accepted.
     pub refused: Option<Refusal>,
 }
 
@@ -82,7 +82,7 @@ pub struct Completed {
     pub submitted_ns: u64,
 }
 
-/// Where completions go.
+/// The receiver of completions.
 pub trait BatchDone: Send + Sync {
     /// Requests of `queue` are over, in the device's order. In whatever context looked: often an interrupt handler. No
     /// lock of the driver is held: it may submit and wake threads; it must not block.

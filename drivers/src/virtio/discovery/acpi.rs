@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 const HEADER_BYTES: usize = 36;
 /// Deeper namespaces are refused: this code is recursive.
 const DEPTH_MAX: usize = 16;
-/// What Linux and QEMU call a virtio-mmio device.
+/// The id of a virtio-mmio device in Linux and QEMU.
 const HID: &[u8] = b"LNRO0005";
 
 /// The devices of a table, in its order. A `_CRS` that is a method is not run: the device is an error.

@@ -7,7 +7,7 @@ use super::DiscoveryError;
 #[derive(Clone, Copy)]
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
-    /// Where `bytes` begins, for messages.
+    /// The offset of `bytes` in the table, for messages.
     at: usize,
 }
 
@@ -142,7 +142,7 @@ impl<'a> Cursor<'a> {
             }
             0x08 => Term::Name(self.name()?, self.value()?),
             0x10 => Term::Scope(self.named_package()?),
-            // Method; If, Else, While: what happens at run time is not looked at.
+            // Method, If, Else, While: code that runs later is skipped.
             0x14 | 0xa0 | 0xa1 | 0xa2 => {
                 self.package()?;
                 Term::Other
@@ -178,7 +178,7 @@ impl<'a> Cursor<'a> {
             0x82 => return Ok(Term::Device(self.named_package()?)),
             // Thermal zone.
             0x85 => return Ok(Term::Scope(self.named_package()?)),
-            // Field, processor, power resource, index field, bank field: the length tells their end.
+            // Field, processor, power resource, index field, bank field: skipped by their length.
             0x81 | 0x83 | 0x84 | 0x86 | 0x87 => _ = self.package()?,
             other => return Err(DiscoveryError::Aml(other, at)),
         }

@@ -9,7 +9,7 @@ use dtoolkit::{Node, Property};
 /// Deeper trees are refused: this code is recursive.
 const DEPTH_MAX: usize = 16;
 
-/// What a node's children inherit.
+/// The values that a node's children inherit.
 #[derive(Clone, Copy)]
 struct Inherited<'a> {
     fdt: Fdt<'a>,

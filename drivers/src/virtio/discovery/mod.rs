@@ -1,4 +1,4 @@
-//! Where virtio-mmio devices are and which interrupts they have: from the command line, a device tree, or ACPI
+//! Discovery of virtio-mmio devices and their interrupts: from the command line, a device tree, or ACPI
 //! (MULTI_IRQ 8). All three give the same [`MmioDevice`].
 //!
 //! Input of firmware and of users is not trusted: whatever it is, the answer is a list or a [`DiscoveryError`].
@@ -93,7 +93,7 @@ pub enum DiscoveryError {
     Window(u64, u64),
     /// The device tree is not valid, or the named property is not.
     DeviceTree(&'static str),
-    /// The ACPI table is not valid: what of it.
+    /// The ACPI table is not valid, for this reason.
     Table(&'static str),
     /// AML that is not read here: the opcode and where it stands in the table's body, in bytes.
     Aml(u8, usize),

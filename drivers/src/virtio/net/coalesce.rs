@@ -94,7 +94,7 @@ impl<H: Hal> Net<H> {
         self.command(Class::NOTF_COAL, NOTF_COAL_VQ_SET, &data, 0).map(drop)
     }
 
-    /// How one queue coalesces: what the device made of what it was told.
+    /// The present coalescing of one queue, as the device reports it.
     ///
     /// # Errors
     /// As [`Net::coalesce_queue`].
@@ -106,7 +106,7 @@ impl<H: Hal> Net<H> {
     }
 }
 
-/// One receive queue, as what a controller programs.
+/// One receive queue, as a device for a moderation controller.
 pub struct CoalescedQueue<H: Hal> {
     net: Arc<Net<H>>,
     pair: u16,
@@ -130,7 +130,7 @@ impl<H: Hal> Moderated for CoalescedQueue<H> {
     }
 }
 
-/// All receive queues together, as what one controller programs.
+/// All receive queues together, as one device for a moderation controller.
 pub struct CoalescedReceive<H: Hal>(
     /// The device.
     pub Arc<Net<H>>,

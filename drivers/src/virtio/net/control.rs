@@ -13,7 +13,7 @@ const COMMAND_NS: u64 = 1_000_000_000;
 const POLL_NS: u64 = 2_000;
 /// Longest data or result, in bytes.
 const DATA_BYTES: usize = 16;
-/// Where data, answer and result lie in the buffer, behind class and command.
+/// Offsets of data, answer and result in the buffer, behind class and command.
 const DATA: usize = 8;
 const ACK: usize = DATA + DATA_BYTES;
 const RESULT: usize = ACK + 8;
@@ -24,7 +24,7 @@ const UNANSWERED: u8 = 0xff;
 pub(super) struct Control<H: Hal> {
     queue: Lock<H, Queue<H>>,
     buffer: H::Dma,
-    /// 1 while a command is under way, and for ever after one that was not answered.
+    /// 1 while a command is in progress, and for ever after a command without an answer.
     busy: H::Word,
 }
 
@@ -52,7 +52,7 @@ impl<H: Hal> Control<H> {
 }
 
 impl<H: Hal> Net<H> {
-    /// Gives a command of at most [`DATA_BYTES`] and waits for its answer; the first `result_bytes` are its result.
+    /// Sends a command of at most [`DATA_BYTES`] and waits for its answer. Its first `result_bytes` are the result.
     pub(super) fn command(
         &self,
         class: Class,
@@ -66,7 +66,7 @@ impl<H: Hal> Net<H> {
         }
         let parts = control.write(class, command, data, result_bytes);
         let count = if result_bytes > 0 { 4 } else { 3 };
-        // Without an answer the device may still write the buffer: it stays busy, and nobody uses it again.
+        // Without an answer the device may still write the buffer. So the buffer stays busy and is not used again.
         self.exchange(control, &parts[..count])?;
         let ack = Ack(control.buffer.read8(ACK));
         let result = core::array::from_fn(|offset| control.buffer.read8(RESULT + offset));
@@ -97,7 +97,7 @@ impl<H: Hal> Net<H> {
         }
     }
 
-    /// Has the device spread what it receives over this many pairs (VIRTIO 5.1.6.5.5).
+    /// Makes the device spread received packets over this many pairs (VIRTIO 5.1.6.5.5).
     pub(super) fn set_pairs(&self, pairs: u16) -> Result<(), VirtioError> {
         self.command(Class::MQ, MQ_VQ_PAIRS_SET, &pairs.to_le_bytes(), 0).map(drop)
     }

@@ -54,7 +54,7 @@ impl Default for NetConfig {
 /// Properties that a device reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NetInfo {
-    /// What was negotiated.
+    /// The negotiated features.
     pub features: Features,
     /// Its address, if it has one.
     pub mac: Option<[u8; 6]>,
@@ -70,7 +70,7 @@ pub struct Net<H: Hal> {
     transport: Arc<dyn Transport>,
     info: NetInfo,
     map: VectorMap,
-    /// Pairs that the device is told to use: those for reflection are among them.
+    /// Pairs that the device must use, including those for reflection.
     pairs: u16,
     receive: Vec<Lock<H, ReceiveSide<H>>>,
     transmit: Vec<Lock<H, TransmitSide<H>>>,
@@ -160,7 +160,7 @@ impl<H: Hal> Net<H> {
         session::handlers(self.hal, &self.transport, &self.map, self)
     }
 
-    /// Starts the device, fills the receive queues, and has it use all pairs.
+    /// Starts the device, fills the receive queues, and makes it use all pairs.
     ///
     /// # Errors
     /// When the device refuses the number of pairs.

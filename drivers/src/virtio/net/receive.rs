@@ -17,7 +17,7 @@ pub struct Packet<'a, D> {
     pub pair: u16,
     /// The memory it lies in.
     pub memory: &'a D,
-    /// Where in that memory, in bytes; a multiple of 4.
+    /// Offset in that memory, in bytes; a multiple of 4.
     pub offset_bytes: usize,
     /// How long it is, without virtio's header.
     pub len_bytes: u32,
@@ -28,13 +28,13 @@ pub struct Packet<'a, D> {
 pub enum Verdict {
     /// The receiver is done with it.
     Done,
-    /// Send it back as it lies now (XDP_TX). Without a queue for that, or with a full one, it is dropped and counted.
+    /// Send the packet back from its buffer (XDP_TX). Without a transmit queue, or with a full one, it is dropped.
     Reflect,
 }
 
-/// Where packets go.
+/// The receiver of packets.
 pub trait Receiver<H: Hal>: Send + Sync {
-    /// Packets wait on `pair`, whose interrupt is off: have its [`ReceivePoll`] polled. In interrupt context.
+    /// Packets wait on `pair`, and its interrupt is off: schedule its [`ReceivePoll`]. Runs in interrupt context.
     fn ready(&self, pair: u16);
     /// Looks at a packet, and may change it. Interrupts are off and the pair's receive side is locked.
     fn received(&self, packet: Packet<'_, H::Dma>) -> Verdict;
@@ -57,7 +57,7 @@ pub struct ReceiveCounters {
     pub reflect_drops: u64,
     /// Interrupts that found packets.
     pub interrupts: u64,
-    /// Interrupts that found none.
+    /// Interrupts that found no packet.
     pub empty_interrupts: u64,
     /// Polls.
     pub polls: u64,
@@ -104,7 +104,7 @@ impl<H: Hal> ReceiveSide<H> {
         let _ = self.queue.add(buffer, &[Part::write(self.address(buffer), self.buffer_bytes)]);
     }
 
-    /// Lets the device see what was given to it.
+    /// Makes the given buffers visible to the device.
     pub(super) fn publish(&mut self, transport: &dyn Transport) {
         for queue in [Some(&mut self.queue), self.reflect.as_mut()].into_iter().flatten() {
             if queue.publish() {
@@ -131,7 +131,7 @@ impl<H: Hal> ReceiveSide<H> {
         ready
     }
 
-    /// Takes up to `most` packets. A queue that its device broke gives none: the fault stands in the queue.
+    /// Takes up to `most` packets. A queue that the device broke gives none and keeps the fault.
     fn take(&mut self, net: &Net<H>, pair: u16, most: u32) -> u32 {
         self.take_back();
         let mut taken = 0;
@@ -154,7 +154,7 @@ impl<H: Hal> ReceiveSide<H> {
         taken
     }
 
-    /// What was sent back is the receive queue's again; a broken queue keeps its buffers, and receiving goes on.
+    /// Buffers that were sent return to the receive queue. A broken queue keeps its buffers, and receiving continues.
     fn take_back(&mut self) {
         while let Some(Ok(Some(used))) = self.reflect.as_mut().map(Queue::take) {
             self.give(used.tag);
@@ -198,7 +198,7 @@ impl<H: Hal> ReceiveSide<H> {
 }
 
 impl<H: Hal> Net<H> {
-    /// Takes up to `weight` packets of `pair`, refills, and sends back what is to be sent back.
+    /// Takes up to `weight` packets of `pair`, refills the queue, and sends the reflected packets.
     pub fn poll_receive(&self, pair: u16, weight: u32) -> u32 {
         let Some(side) = self.receive.get(usize::from(pair)) else { return 0 };
         self.hal.work(Work::PollLook, 1);
@@ -217,7 +217,7 @@ impl<H: Hal> Net<H> {
         done
     }
 
-    /// Turns the interrupt of `pair` on again. True when packets came before it was: they raise none, poll again.
+    /// Turns the interrupt of `pair` on again. True if packets came before: they raise no interrupt, so poll again.
     pub fn rearm_receive(&self, pair: u16) -> bool {
         self.receive.get(usize::from(pair)).is_some_and(|side| side.lock().rearm())
     }
@@ -234,7 +234,7 @@ impl<H: Hal> Net<H> {
     }
 }
 
-/// One pair, for a list of what is polled.
+/// One pair, for a list of polled devices.
 pub struct ReceivePoll<H: Hal> {
     net: Arc<Net<H>>,
     pair: u16,

@@ -70,7 +70,7 @@ impl<H: Hal> TransmitSide<H> {
 }
 
 impl<H: Hal> Net<H> {
-    /// Sends packets in order, up to the first that is refused. First takes back what has left meanwhile.
+    /// Sends packets in order, up to the first refused one. Takes back sent buffers first.
     pub fn send(&self, pair: u16, packets: &[TransmitPacket]) -> Sent {
         let Some(side) = self.transmit.get(usize::from(pair)) else {
             return Sent { accepted: 0, refused: Some(Refusal::NotSupported) };
@@ -85,7 +85,7 @@ impl<H: Hal> Net<H> {
         sent
     }
 
-    /// Takes back what has left, when nothing more is being sent.
+    /// Takes back sent buffers when no more packets are sent.
     pub fn poll_transmit(&self, pair: u16) {
         if let Some(side) = self.transmit.get(usize::from(pair)) {
             self.take_transmitted(pair, &mut side.lock());

@@ -10,15 +10,15 @@ pub const REGION_BYTES: u32 = 2 * FRAME_BYTES;
 
 /// Control, a [`Control`].
 pub const CTLR: Register<u32, ReadWrite> = Register::at(0x0000);
-/// Who made it.
+/// Identification of the implementer.
 pub const IIDR: Register<u32, ReadOnly> = Register::at(0x0004);
 /// The features of the ITS, a [`Type`].
 pub const TYPER: Register<u64, ReadOnly> = Register::at(0x0008);
 /// The command queue, a [`CommandBase`]. Only while disabled; clears CREADR.
 pub const CBASER: Register<u64, ReadWrite> = Register::at(0x0080);
-/// Where software writes the next command, a [`Pointer`].
+/// Where software writes its next command, a [`Pointer`].
 pub const CWRITER: Register<u64, ReadWrite> = Register::at(0x0088);
-/// What the ITS has done, a [`Pointer`].
+/// Up to where the ITS has executed commands, a [`Pointer`].
 pub const CREADR: Register<u64, ReadOnly> = Register::at(0x0090);
 /// Tables of the ITS, a [`Base`] each. Only while disabled.
 pub const BASER: Registers<u64, ReadWrite> = Registers::at(0x0100, 8);
@@ -38,7 +38,7 @@ pub struct Control {
     pub enable: bool,
     #[bits(30)]
     __: u32,
-    /// Quiescent: disabled, and nothing is under way. Read-only.
+    /// Quiescent: disabled, with no operation in progress. Read-only.
     pub quiescent: bool,
 }
 
@@ -73,7 +73,7 @@ pub struct Type {
     /// CIDbits: bits of a collection id, less one, if CIL.
     #[bits(4)]
     pub collection_bits_less_one: u8,
-    /// CIL: CIDbits counts; otherwise a collection id has 16 bits.
+    /// CIL: CIDbits is valid. Otherwise a collection id has 16 bits.
     pub limits_collections: bool,
     #[bits(27)]
     __: u64,
@@ -127,7 +127,7 @@ pub struct Pointer {
 pub struct TableType(pub u8);
 
 impl TableType {
-    /// Nothing: the register is not implemented.
+    /// Unimplemented register.
     pub const NONE: Self = Self(0);
     /// Devices.
     pub const DEVICES: Self = Self(1);
