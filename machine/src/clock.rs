@@ -17,9 +17,9 @@ pub(crate) enum Due {
     Event { at: Ps, event: Event, is_still: bool },
     /// The wait of this CPU is over. The end of the wait is the present now.
     Resume(CpuId),
-    /// Nothing before the limit.
+    /// No event is due before the limit.
     Limit,
-    /// Nothing is pending at all.
+    /// No event is pending.
     Drained,
 }
 
@@ -126,7 +126,7 @@ impl Clock {
         self.queue.borrow().next_key().map(|(at, _)| at)
     }
 
-    /// True if nothing happens up to and at `end`.
+    /// True if no event is due up to and at `end`.
     #[inline]
     pub(crate) fn is_nothing_due(&self, end: Ps) -> bool {
         self.queue.borrow().next_key().is_none_or(|(at, _)| at > end) && self.resumes.borrow().first_time() > end

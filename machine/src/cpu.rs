@@ -55,7 +55,7 @@ impl fmt::Display for Exception {
 /// The interrupt request input of a CPU, as its interrupt controller drives it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum IrqInput {
-    /// Nothing to take.
+    /// No interrupt to take.
     #[default]
     Low,
     /// An interrupt that the CPU takes while interrupts are on.
@@ -426,7 +426,7 @@ impl Cpus {
         &self.all[..self.all.len() - 1]
     }
 
-    /// Those and the console that wait for a word.
+    /// CPUs, and perhaps the console, that wait for a word.
     pub(crate) fn stuck(&self) -> Vec<CpuId> {
         self.all.iter().filter(|cpu| cpu.is_relaxing()).map(|cpu| cpu.id).collect()
     }

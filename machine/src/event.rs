@@ -23,7 +23,7 @@ pub(crate) const KIND_STOP: u32 = 3;
 /// The model or CPU in a target.
 pub(crate) const INDEX_MASK: u32 = 0x3fff_ffff;
 
-/// What an event for a CPU means.
+/// The kinds of events for a CPU.
 pub(crate) mod cpu_event {
     /// A wait is over, if its generation (`arg`) is still the CPU's current one.
     pub(crate) const RESUME: u32 = 0;

@@ -3,16 +3,16 @@
 use crate::event::ModelId;
 use crate::time::Ps;
 
-/// One kind of fault of one requester, counted.
+/// One kind of fault of one requester, with its count.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FaultRecord {
     /// When it was first seen.
     pub at: Ps,
     /// The model that saw it.
     pub source: ModelId,
-    /// What kind.
+    /// The kind.
     pub kind: &'static str,
-    /// Who caused it: a PCI requester id, a CPU or a model, depending on the kind.
+    /// The cause: a PCI requester id, a CPU or a model, depending on the kind.
     pub requester: u64,
     /// Details of the first fault.
     pub text: String,

@@ -135,7 +135,7 @@ mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
 
-    /// Sees what the model does; has memory only at 0x1000.
+    /// Logs the model's actions. Has memory only at 0x1000.
     #[derive(Default, Clone)]
     struct Watcher(Rc<RefCell<Vec<(u64, u64)>>>);
 

@@ -26,9 +26,9 @@ use std::sync::{Arc, Mutex};
 pub enum RunEnd {
     /// The requested time is reached, and something is still due.
     Time,
-    /// Nothing is pending and no CPU waits for a word: every thread sleeps or has ended.
+    /// No event is pending and no CPU waits for a word: every thread sleeps or has ended.
     Quiet,
-    /// Nothing is pending, but these CPUs wait for a word that no agent will write.
+    /// No event is pending, but these CPUs wait for a word that no agent will write.
     Deadlock(Vec<CpuId>),
     /// A loop made [`MachineConfig::still_steps_max`] steps without time passing: a poll without a delay, or a model
     /// that sends itself events at the present. The machine can be read out but cannot continue.
@@ -225,7 +225,7 @@ impl Machine {
         }
     }
 
-    /// Runs until `end`, or until nothing can happen any more.
+    /// Runs until `end`, or until no event can happen any more.
     pub fn run_until(&mut self, end: Ps) -> RunEnd {
         let clock = &self.board().clock;
         self.board().models();
@@ -247,7 +247,7 @@ impl Machine {
         self.board().now()
     }
 
-    /// Where each CPU's time went since the start.
+    /// The use of each CPU's time since the start.
     pub fn cpu_times(&self) -> Vec<CpuTimes> {
         self.board().cpus.real().iter().map(crate::cpu::Cpu::times).collect()
     }
@@ -260,7 +260,7 @@ impl Machine {
         longest.max().unwrap_or(Ps(0))
     }
 
-    /// What the engine did since the start.
+    /// The engine's counters since the start.
     pub fn engine_counters(&self) -> EngineCounters {
         let witness = &self.board().witness;
         EngineCounters { events: witness.events(), switches: witness.switches(), digest: witness.digest() }

@@ -1,4 +1,4 @@
-//! What the hardware did, as it happens: for checkers that trust neither the code under test nor its own counters.
+//! Facts of the hardware as they happen, for checkers that trust neither the code under test nor its own counters.
 //!
 //! An observer ([`crate::Machine::set_observer`]) hears every [`Fact`] in the order in which it takes effect. It is
 //! called in the middle of things, so it must not call the machine: [`crate::peek64`] is all that it may use. Harness code
@@ -53,7 +53,7 @@ pub enum Fact {
     /// A message went one step: from a device to its port, from there to the IOMMU or the GIC, or through a model in
     /// between. If `from` is the device, the message was sent; if `to` is the IOMMU or the GIC, it arrived there.
     Message {
-        /// Who passes it on.
+        /// The hop that passes it on.
         from: ModelId,
         /// To whom.
         to: ModelId,
@@ -78,7 +78,7 @@ pub enum Fact {
     /// The IOMMU looked a message up and passes it on as its remapped entry says. The LAPIC's reaction follows as
     /// [`Fact::Raised`].
     Remapped {
-        /// Whose message.
+        /// The message's requester.
         requester: u16,
         /// The interrupt index: which entry.
         index: u16,
@@ -89,7 +89,7 @@ pub enum Fact {
     },
     /// The IOMMU passes a message on unchanged: compatibility format, or remapping off.
     Plain {
-        /// Whose message.
+        /// The message's requester.
         requester: u16,
         /// Destination: an APIC id, or a logical set.
         destination: u32,
@@ -98,7 +98,7 @@ pub enum Fact {
     },
     /// The IOMMU updated a posted descriptor.
     Posted {
-        /// Whose message.
+        /// The message's requester.
         requester: u16,
         /// Bus address of the descriptor.
         descriptor: u64,
@@ -111,7 +111,7 @@ pub enum Fact {
     },
     /// The IOMMU dropped a message.
     Blocked {
-        /// Whose message.
+        /// The message's requester.
         requester: u16,
         /// The interrupt index, where there is one.
         index: u16,
@@ -130,7 +130,7 @@ pub enum Fact {
     },
     /// A vector arrived at a LAPIC: by a message, an IPI or its timer.
     Raised {
-        /// Whose LAPIC. One that does not exist refuses.
+        /// The LAPIC's CPU. A LAPIC that does not exist refuses.
         cpu: u32,
         /// The vector.
         vector: u8,
@@ -150,7 +150,7 @@ pub enum Fact {
     Exception {
         /// Which CPU.
         cpu: u32,
-        /// It was taken although interrupts were off.
+        /// True if it was taken although interrupts were off.
         pseudo_nmi: bool,
     },
     /// The interrupt entry returned.
@@ -169,7 +169,7 @@ pub enum Fact {
         /// The vector that ended.
         vector: u8,
     },
-    /// A write of EOI with nothing in service.
+    /// A write of EOI without an interrupt in service.
     IdleEoi {
         /// Which CPU.
         cpu: u32,
@@ -199,7 +199,7 @@ pub enum Fact {
         cpu: u32,
         /// Nesting depth in interrupt context.
         depth: u32,
-        /// What.
+        /// The kind of work.
         work: Work,
         /// How many units.
         count: u32,
@@ -222,7 +222,7 @@ pub enum Fact {
     GicDropped {
         /// Which CPU.
         cpu: u32,
-        /// What it wrote.
+        /// The written value.
         word: u32,
         /// True if it was the latest acknowledged interrupt without a drop, as required.
         in_order: bool,
@@ -231,9 +231,9 @@ pub enum Fact {
     GicDeactivated {
         /// Which CPU.
         cpu: u32,
-        /// What it wrote.
+        /// The written value.
         word: u32,
-        /// True if it was active there; otherwise nothing happened.
+        /// True if it was active there. Otherwise the write had no effect.
         was_active: bool,
     },
     /// A doorbell arrived at a device; at a DSA, the last word of a descriptor.
@@ -242,9 +242,9 @@ pub enum Fact {
         device: ModelId,
         /// Which queue, of its kind.
         queue: u16,
-        /// Tail, or head of a completion queue; what else a notification carries.
+        /// Tail, or head of a completion queue, or other content of a notification.
         value: u32,
-        /// Of a completion or event queue.
+        /// True for a completion or event queue.
         is_completion: bool,
     },
     /// A drive took a command into work.
@@ -294,9 +294,9 @@ pub enum Fact {
     Fault {
         /// The model that saw it; `u32::MAX` for a CPU.
         source: ModelId,
-        /// What kind.
+        /// The kind.
         kind: &'static str,
-        /// Whose fault, as the kind says.
+        /// The cause of the fault; its meaning depends on the kind.
         requester: u64,
     },
     /// The random schedule disturbed the machine ([`crate::unrest`]).
@@ -312,9 +312,9 @@ pub enum Fact {
     Tampered {
         /// Which tamper.
         model: ModelId,
-        /// Whose message.
+        /// The message's requester.
         requester: u16,
-        /// What.
+        /// The tampering.
         act: Act,
     },
     /// The harness declared a CPU offline or online ([`crate::declare_cpu`]).
@@ -328,9 +328,9 @@ pub enum Fact {
     Mark {
         /// On which CPU it ran; the number of CPUs when it was the console.
         cpu: u32,
-        /// What, in the harness's own numbering.
+        /// The mark, in the harness's own numbering.
         tag: u32,
-        /// Of what.
+        /// The mark's argument.
         value: u64,
     },
 }
@@ -351,20 +351,20 @@ pub enum Arrival {
 pub enum Post {
     /// 0 to 1: a notification follows.
     Notified,
-    /// It was 1 already.
+    /// ON was 1 already.
     Outstanding,
-    /// It stays 0, because SN is set and the entry is not urgent.
+    /// ON stays 0, because SN is set and the entry is not urgent.
     Suppressed,
 }
 
-/// What happens to a message.
+/// The fate of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Act {
     /// It never arrives.
     Drop,
-    /// It arrives this much later; others overtake it.
+    /// It arrives this much later. Other messages may overtake it.
     Delay(Ps),
-    /// It arrives, and once more this much later.
+    /// It arrives, and arrives again this much later.
     Double(Ps),
     /// It arrives behind the device's next message, or after this time if there was no next message.
     Swap(Ps),
@@ -381,7 +381,7 @@ pub enum Act {
 }
 
 impl Act {
-    /// As reports call it.
+    /// Its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Drop => "dropped",

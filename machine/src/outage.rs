@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// What happens to a device, and when.
+/// The outage of a device, and its times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Outage {
     /// From this time on the device is silent: no event of it happens, and no register write takes effect. Registers
@@ -24,7 +24,7 @@ pub struct Outage {
     pub refuses_at: Option<Ps>,
     /// From this time on it accepts accesses again.
     pub refuses_until: Option<Ps>,
-    /// From then on every register reads all ones and nothing happens: the device was pulled out.
+    /// The device is pulled out: from then on every register reads all ones, and writes have no effect.
     pub gone_at: Option<Ps>,
 }
 
@@ -38,7 +38,7 @@ impl Outages {
         Self(Rc::new(Cell::new(outage)))
     }
 
-    /// Changes what happens from now on.
+    /// Changes the outage from now on.
     pub fn change(&self, change: impl FnOnce(&mut Outage)) {
         let mut outage = self.0.get();
         change(&mut outage);
@@ -99,7 +99,7 @@ pub struct Unreliable<M> {
 }
 
 impl<M: Model> Unreliable<M> {
-    /// Wraps `model`. `outage` controls what happens to it.
+    /// Wraps `model`. `outage` controls its fate.
     pub fn new(model: M, outage: Outages) -> Self {
         Self { model, outage, late_writes: VecDeque::new() }
     }

@@ -7,7 +7,7 @@ use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 pub struct Stream(Xoshiro256PlusPlus);
 
 impl Stream {
-    /// The stream of entity `index` of a machine with this seed. Adding an entity shifts nobody else's numbers.
+    /// The stream of entity `index` of a machine with this seed. A new entity does not change the streams of others.
     pub fn new(seed: u64, index: u64) -> Self {
         // Odd multiplier (the 64-bit golden ratio), so that distinct indices give distinct seeds.
         Self(Xoshiro256PlusPlus::seed_from_u64(seed ^ (index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))

@@ -131,7 +131,7 @@ impl SimHal {
     }
 }
 
-/// What an interrupt sees that found its CPU idle before any thread ran there.
+/// The thread that an interrupt sees if its CPU idles before any thread ran there.
 pub const NO_THREAD: ThreadId = ThreadId(u32::MAX);
 
 impl Word {

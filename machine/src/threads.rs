@@ -27,7 +27,7 @@ pub(crate) enum Yield {
     Event,
     /// The stop event came.
     Stop,
-    /// Nothing is pending.
+    /// No event is pending.
     Drained,
     /// Too many steps without time passing.
     Livelock,
@@ -35,7 +35,7 @@ pub(crate) enum Yield {
 
 type Task = Coroutine<Reason, Yield, Yield>;
 
-/// Bytes of a coroutine's stack; the host commits what is touched.
+/// Bytes of a coroutine's stack. The host commits only the touched pages.
 const STACK_BYTES: usize = 128 << 10;
 
 /// A coroutine and the way out of it.

@@ -1,9 +1,9 @@
-//! Spans of what ran when, for a trace viewer.
+//! Spans of activity, for a trace viewer.
 
 use crate::event::ModelId;
 use crate::time::Ps;
 
-/// Whose track a span is on.
+/// The owner of a span's track.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Track {
     /// A CPU.
@@ -17,13 +17,13 @@ pub enum Track {
 pub struct Span {
     /// Where.
     pub track: Track,
-    /// What.
+    /// The activity.
     pub name: &'static str,
     /// From when.
     pub start: Ps,
     /// How long.
     pub duration: Ps,
-    /// Of what: a vector, a command, a count.
+    /// The argument: a vector, a command, a count.
     pub argument: u64,
 }
 

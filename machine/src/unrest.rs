@@ -66,7 +66,7 @@ impl Kind {
         Self::LateTimer,
     ];
 
-    /// As options and reports call it.
+    /// Its name in options and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Delay => "delay",

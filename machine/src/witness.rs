@@ -1,4 +1,4 @@
-//! What is observed of the machine: the observer, the digest, the trace and the faults.
+//! Observation of the machine: the observer, the digest, the trace and the faults.
 
 use crate::event::Event;
 use crate::fault::{FaultLog, FaultRecord};
@@ -7,7 +7,7 @@ use crate::time::Ps;
 use crate::trace::{Span, Track};
 use std::cell::{Cell, OnceCell, RefCell};
 
-/// Sees everything, and changes nothing.
+/// Records, and changes no state of the machine.
 pub(crate) struct Witness {
     observer: OnceCell<Observer>,
     tracing: Cell<bool>,
@@ -24,7 +24,7 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    /// Nobody observes. It traces if it may keep spans.
+    /// Without an observer. It traces if it may keep spans.
     pub(crate) fn new(spans_max: usize, is_disturbed: bool) -> Self {
         Self {
             observer: OnceCell::new(),
@@ -58,7 +58,7 @@ impl Witness {
         self.is_watched.get()
     }
 
-    /// Tells the observer, if there is one, of a fact at its agent's time.
+    /// Reports a fact to the observer, if any, at its agent's time.
     #[inline]
     pub(crate) fn tell(&self, at: Ps, fact: impl FnOnce() -> Fact) {
         if let Some(observer) = self.observer.get() {
@@ -66,7 +66,7 @@ impl Witness {
         }
     }
 
-    /// One more event that an agent can see: counted, and in the digest. How CPUs wait is the engine's own affair.
+    /// Counts an event that an agent can see, and adds it to the digest. How CPUs wait does not enter the digest.
     #[inline]
     pub(crate) fn note(&self, at: Ps, event: Event) {
         self.events.set(self.events.get() + 1);
@@ -74,7 +74,7 @@ impl Witness {
         self.digest.set((self.digest.get() ^ mixed).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23));
     }
 
-    /// One more entry into a coroutine.
+    /// Counts an entry into a coroutine.
     #[inline]
     pub(crate) fn note_switch(&self) {
         self.switches.set(self.switches.get() + 1);

@@ -25,7 +25,7 @@ impl Word {
         Self(AtomicU64::new(value))
     }
 
-    /// Where it lies in the host's memory.
+    /// Its address in the host's memory.
     #[inline]
     pub(crate) fn host_address(&self) -> usize {
         core::ptr::from_ref(self) as usize

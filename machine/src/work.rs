@@ -7,7 +7,7 @@ use hal::Work;
 pub struct WorkKind {
     /// Its name in traces.
     pub name: &'static str,
-    /// What a unit costs, in ps.
+    /// The cost of a unit, in ps.
     pub ps: u64,
     /// It counts as user time, unless an interrupt handler does it. All other work is kernel time.
     pub is_user: bool,
@@ -29,17 +29,17 @@ impl Default for WorkKinds {
 }
 
 impl WorkKinds {
-    /// Says what a kind is.
+    /// Defines a kind.
     pub fn register(&mut self, work: Work, kind: WorkKind) {
         self.0[work.index()] = kind;
     }
 
-    /// Says what a unit of `work` costs.
+    /// Sets the cost of a unit of `work`.
     pub fn set_ps(&mut self, work: Work, ps: u64) {
         self.0[work.index()].ps = ps;
     }
 
-    /// What a kind is.
+    /// The definition of a kind.
     #[inline]
     pub fn of(&self, work: Work) -> &WorkKind {
         &self.0[work.index()]

@@ -72,7 +72,7 @@ pub(crate) trait Controller {
 pub(crate) enum Effect {
     /// No effect outside the controller.
     None,
-    /// An EOI with nothing in service: harmless, but software has ended an interrupt twice.
+    /// An EOI without an interrupt in service. It is harmless, but software has ended an interrupt twice.
     IdleEoi,
     /// The highest vector in service ended.
     Ended {

@@ -32,7 +32,7 @@ pub(crate) enum Next {
     Other(CpuId, Reason),
     /// The run is over: the stop event came.
     Stop,
-    /// Nothing is due before the limit.
+    /// No event is due before the limit.
     Limit,
     /// Too many events at one instant.
     Drained,

@@ -131,7 +131,7 @@ impl Core {
         }
     }
 
-    /// Nothing is ready: waits for an interrupt, which may make a thread ready.
+    /// No thread is ready: waits for an interrupt, which may make one ready.
     fn idle_wait(&self, cpu: &Cpu) {
         cpu.set_in_idle_loop(true);
         self.wait_for_interrupt();

@@ -116,7 +116,7 @@ impl<T: Copy> Calendar<T> {
         self.len
     }
 
-    /// Whether nothing is pending.
+    /// True if no event is pending.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

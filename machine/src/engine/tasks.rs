@@ -36,7 +36,7 @@ pub enum Turn<Out> {
     Ended(Out),
 }
 
-/// A running task's way back to whoever resumed it.
+/// A running task's way back to the code that resumed it.
 pub struct Seat<'a, In, Out>(&'a Yielder<In, Out>);
 
 impl<In, Out> fmt::Debug for Seat<'_, In, Out> {

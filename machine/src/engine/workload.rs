@@ -70,7 +70,7 @@ impl Event {
     }
 }
 
-/// The slots' random states and what has been counted: all that is not the engine's.
+/// The slots' random states and the counters: all state that is not the engine's.
 struct Slots {
     states: Vec<u64>,
     outcome: Outcome,

@@ -75,7 +75,7 @@ impl GicConfig {
 }
 
 impl Default for GicConfig {
-    /// 64 SPIs, priorities of 5 bits, nothing for messages.
+    /// 64 SPIs, priorities of 5 bits, no ITS and no v2m frame.
     fn default() -> Self {
         Self {
             distributor_base: 0x0800_0000,

@@ -19,7 +19,7 @@ pub(super) struct Distributor {
     write_pending_until: Ps,
 }
 
-/// JEP106 code of the designer: a code that nobody has.
+/// JEP106 code of the designer: a code that is assigned to no company.
 const IIDR: u32 = 0;
 /// Architecture revision in bits 7:4 of the peripheral id.
 const PIDR2_V2: u32 = 0x2b;

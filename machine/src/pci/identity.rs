@@ -5,7 +5,7 @@
 
 use spec::msi::{MSIX_CAPABILITY_ID, MsixControl, MsixLocation, msix_capability};
 
-/// Where the MSI-X capability stands.
+/// Offset of the MSI-X capability.
 pub const MSIX_CAPABILITY_OFFSET: u32 = 0x40;
 /// Memory space and bus master enabled; capabilities list present.
 const COMMAND_STATUS: u32 = 0x0010_0006;
@@ -49,7 +49,7 @@ impl Bar {
     }
 }
 
-/// Where the MSI-X table and the pending bits lie.
+/// Places of the MSI-X table and of the pending bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MsixPlace {
     /// The region that holds both: an index into [`Identity::bars`].
@@ -63,7 +63,7 @@ pub struct MsixPlace {
 /// A capability behind that of MSI-X.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Capability {
-    /// Where it stands: a multiple of 4 below 256.
+    /// Its offset: a multiple of 4 below 256.
     pub offset: u8,
     /// Its registers. The pointer to the next capability (bits 15:8 of the first one) is filled in.
     pub words: Vec<u32>,
@@ -80,7 +80,7 @@ pub struct Identity {
     pub class: u32,
     /// Its BARs, in the order of the model's regions.
     pub bars: Vec<Bar>,
-    /// Where MSI-X is.
+    /// Place of MSI-X.
     pub msix: MsixPlace,
     /// Further capabilities, in the order of the list.
     pub capabilities: Vec<Capability>,
@@ -126,7 +126,7 @@ impl ConfigSpace {
         Self { words }
     }
 
-    /// Reads 32 bits at a multiple of 4, with the message control as it now is; zero where nothing is.
+    /// Reads 32 bits at a multiple of 4, with the present message control. Zero outside capabilities.
     pub fn read(&self, control: MsixControl, offset: u32) -> u32 {
         let word = self.words.get(offset as usize / 4).copied().unwrap_or(0);
         if offset == MSIX_CAPABILITY_OFFSET { word | u32::from(control.into_bits()) << 16 } else { word }

@@ -30,9 +30,9 @@ use crate::model::{AccessCosts, Model};
 use crate::world::World;
 use shell::Served;
 
-/// A PCI device: the registers of its BARs, and what it does.
+/// A PCI device: the registers of its BARs, and its behaviour.
 pub trait Function: 'static {
-    /// What it has in common with every function.
+    /// The part that it shares with every function.
     fn shell(&self) -> &Shell;
 
     /// The same, to change.

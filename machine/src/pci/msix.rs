@@ -36,7 +36,7 @@ impl Msix {
         }
     }
 
-    /// Reads 32 bits of table or pending bits; none of what lies beside them.
+    /// Reads 32 bits of table or pending bits. None at other offsets.
     pub(super) fn read(&self, place: MsixPlace, offset: u32) -> Option<u32> {
         if let Some(at) = offset.checked_sub(place.pending)
             && let Some(word) = self.pending.get(at as usize / 8)

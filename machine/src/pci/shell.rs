@@ -33,11 +33,11 @@ pub struct MessageCounts {
 /// How an access is served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Served {
-    /// As it is, by the device.
+    /// The device serves it unchanged.
     Whole,
-    /// As one access of 32 bits.
+    /// It becomes one access of 32 bits.
     Dword,
-    /// As two accesses of 32 bits.
+    /// It becomes two accesses of 32 bits.
     Dwords,
 }
 
@@ -50,7 +50,7 @@ pub(super) enum Refusal {
     Width,
 }
 
-/// What every function has.
+/// The common part of every function.
 pub struct Shell {
     place: Place,
     bars: Box<[Bar]>,
@@ -136,7 +136,7 @@ impl Shell {
         }
     }
 
-    /// Counts a message that is not sent at all.
+    /// Counts a message that is not sent.
     pub fn lose(&mut self) {
         self.counts.lost += 1;
     }
@@ -154,7 +154,7 @@ impl Shell {
         self.msix.clear_pending(vector);
     }
 
-    /// Nothing is pending any more: the device was reset.
+    /// Clears all pending bits: the device was reset.
     pub fn forget_pending(&mut self) {
         self.msix.forget_pending();
     }
@@ -217,7 +217,7 @@ impl Shell {
         self.is_config(region).then(|| self.config.read(self.msix.control, offset))
     }
 
-    /// Writes 32 bits of configuration space or MSI-X, and sends what that unmasks. False: the device's own registers.
+    /// Writes 32 bits of configuration space or MSI-X, and sends unmasked messages. False for the device's registers.
     #[inline]
     pub(super) fn write32(&mut self, world: &mut World<'_>, region: u8, offset: u32, value: u32) -> bool {
         if self.is_config(region) {

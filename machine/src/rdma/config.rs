@@ -1,4 +1,4 @@
-//! What device to build.
+//! The description of the device.
 
 use crate::time::Ps;
 use core::fmt;
@@ -7,9 +7,9 @@ use spec::rdma::registers::{CQ_MAX, EQ_MAX, MR_MAX, QP_MAX};
 /// Times of the device's own parts, each drawn with the platform's jitter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Timing {
-    /// What one send request takes of the engine.
+    /// The engine's time for one send request.
     pub service: Ps,
-    /// From the end of a packet on the wire to what it does at the other end, memory included.
+    /// From the end of a packet on the wire to its effect at the other end, memory included.
     pub latency: Ps,
     /// Bytes that the wire carries a second, at least 1.
     pub link_bytes_per_second: u64,
@@ -22,16 +22,16 @@ pub enum ModerationAnswer {
     Exact,
     /// It rounds count and period up to multiples, and its registers read the rounded values.
     Rounds {
-        /// Of the count; at least 1.
+        /// Multiple of the count; at least 1.
         count: u16,
-        /// Of the period, in microseconds; at least 1.
+        /// Multiple of the period, in microseconds; at least 1.
         period_us: u16,
     },
     /// It refuses every change.
     Refuses,
 }
 
-/// What device to build.
+/// The description of the device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// Shown in traces and faults.
@@ -52,7 +52,7 @@ pub struct Config {
     pub patience_10us: u8,
     /// How long things take.
     pub timing: Timing,
-    /// What it does with moderation.
+    /// How it treats moderation.
     pub moderation: ModerationAnswer,
 }
 
@@ -81,7 +81,7 @@ impl Default for Config {
 pub struct ConfigError {
     /// The field.
     pub field: &'static str,
-    /// What it holds.
+    /// The capacities.
     pub value: u64,
     /// The least and the most that is valid.
     pub valid: (u64, u64),

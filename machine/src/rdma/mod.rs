@@ -132,7 +132,7 @@ impl Nic {
         Counters { msis: sent, msis_pended: pended, msis_lost: lost, ..self.counters }
     }
 
-    /// What it does from now on with a moderation that it is told; it was valid in a [`Config`].
+    /// Sets how it treats moderation from now on. The value was valid in a [`Config`].
     pub fn set_moderation_answer(&mut self, answer: ModerationAnswer) {
         self.config.moderation = answer;
     }

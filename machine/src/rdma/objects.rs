@@ -39,7 +39,7 @@ pub(super) struct EventQueue {
 #[derive(Clone, Copy, Default)]
 pub(super) struct CompletionQueue {
     pub(super) base: u64,
-    /// Where the doorbell record lies.
+    /// Address of the doorbell record.
     pub(super) record: u64,
     pub(super) control: CqControl,
     pub(super) moderation: Moderation,
@@ -72,7 +72,7 @@ pub(super) struct QueuePair {
     pub(super) control: QpControl,
     /// Counts enables; an event of an earlier one is stale.
     pub(super) epoch: u32,
-    /// What software has posted, and what the device has taken.
+    /// The requests that software has posted, and those that the device has taken.
     pub(super) send_posted: u32,
     pub(super) send_taken: u32,
     pub(super) receive_posted: u32,

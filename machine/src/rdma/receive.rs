@@ -75,7 +75,7 @@ impl Nic {
         }
     }
 
-    /// Nobody posted a receive.
+    /// No receive was posted.
     pub(super) fn patience_ends(&mut self, world: &mut World<'_>, number: u16, patience: u32) {
         let pair = &self.queue_pairs[usize::from(number)];
         if pair.runs() && pair.is_patient && pair.patience == patience && !pair.waiting.is_empty() {

@@ -34,7 +34,7 @@ const DOORBELL_RECEIVE: u32 = doorbell::RECEIVE.offset();
 const DOORBELL_ARM: u32 = doorbell::ARM.offset();
 const DOORBELL_EVENTS: u32 = doorbell::EVENTS.offset();
 
-/// A vendor number that nobody has; network controller, other (class 02_80h).
+/// A vendor number that is assigned to no company; network controller, other (class 02_80h).
 pub(super) fn identity() -> Identity {
     Identity {
         vendor: 0xca4d,
@@ -85,7 +85,7 @@ impl Nic {
             .into_bits()
     }
 
-    /// Reads 32 bits; 0 where nothing is.
+    /// Reads 32 bits. 0 outside the registers.
     pub(super) fn register_read(&self, offset: u32) -> u32 {
         match offset {
             ID => reg::IDENTITY,

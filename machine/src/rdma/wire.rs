@@ -6,7 +6,7 @@ use spec::rdma::{Send, Status};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What is under way.
+/// The packets in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Packet {
     /// A request of the sender's queue pair `from`, the `sequence`th.
@@ -36,7 +36,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Who is at the other end.
+    /// The device at the other end.
     pub(super) fn peer(&self, nic: ModelId) -> Option<ModelId> {
         self.0.borrow().ends.iter().copied().find(|&end| end != nic)
     }

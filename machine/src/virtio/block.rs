@@ -8,7 +8,7 @@ use spec::virtio::block::{self as layout, ID_BYTES, Outcome, Request, SECTOR_BYT
 use spec::virtio::feature::Features;
 use std::collections::BTreeMap;
 
-/// What distinguishes one block device.
+/// The description of one block device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BlockConfig {
     /// Sectors of 512 bytes.
@@ -88,7 +88,7 @@ impl Block {
                     None => (Outcome::IOERR, 0),
                 }
             }
-            // The storage is memory: nothing to flush.
+            // The storage is memory, so there is nothing to flush.
             Request::FLUSH => (Outcome::OK, 0),
             Request::GET_ID => {
                 let mut name = [0; ID_BYTES];

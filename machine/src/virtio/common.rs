@@ -32,7 +32,7 @@ impl Queue {
     }
 }
 
-/// What a transport's registers and the device share.
+/// The state that a transport's registers and the device share.
 pub(super) struct Common {
     /// Named in faults: the device.
     requester: u64,
@@ -50,7 +50,7 @@ pub(super) struct Common {
 /// The transport's task after a write of the status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum StatusChange {
-    /// Nothing.
+    /// No task.
     None,
     /// The device starts.
     Started,

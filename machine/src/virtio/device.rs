@@ -9,7 +9,7 @@ use spec::virtio::feature::{Feature, Features};
 
 /// A kind of device: its features, its queues' meaning, its configuration.
 pub trait Device: 'static {
-    /// What kind.
+    /// The kind.
     fn id(&self) -> DeviceId;
 
     /// Features of the kind; those of rings and transport are not its own.
@@ -108,7 +108,7 @@ impl<'w> Bus<'_, 'w> {
         }
     }
 
-    /// Tells the driver that the configuration has changed.
+    /// Signals a change of the configuration to the driver.
     fn config_changed(&mut self) {
         self.common.config_generation = self.common.config_generation.wrapping_add(1);
         self.wire.raise(self.world, self.common, Cause::Config);
@@ -143,7 +143,7 @@ impl<'w> Bus<'_, 'w> {
         self.with(queue, |ring, world| ring.fill(world, head, written_bytes));
     }
 
-    /// Lets the driver see what was given back; returns how many chains that were.
+    /// Shows the returned chains to the driver. Returns their number.
     pub fn publish(&mut self, queue: u16) -> u16 {
         self.with(queue, |ring, world| ring.publish(world)).unwrap_or(0)
     }

@@ -51,7 +51,7 @@ mod at {
 /// "CAMP", as this transport's vendor.
 const VENDOR: u32 = 0x504d_4143;
 
-/// What distinguishes one device on the MMIO transport.
+/// The description of one device on the MMIO transport.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MmioConfig {
     /// Shown in traces and faults.
@@ -60,9 +60,9 @@ pub struct MmioConfig {
     pub lines: Vec<Line>,
     /// Whether it offers VIRTIO_F_MULTI_IRQ.
     pub multi_irq: bool,
-    /// What register accesses cost the guest.
+    /// The guest's cost of register accesses.
     pub exits: Exits,
-    /// What interrupts cost the host.
+    /// The host's cost of interrupts.
     pub irqfd: Irqfd,
 }
 
@@ -298,7 +298,7 @@ impl<D: Device> Model for VirtioMmio<D> {
     }
 }
 
-/// What the resampler of a line must tell: the device `model`, and the vector.
+/// The argument of a line's resampler: the device `model`, and the vector.
 pub fn resample_event(model: ModelId, vector: u16) -> crate::fabric::ioapic::Resampler {
     crate::fabric::ioapic::Resampler { model, code: code::RESAMPLE, arg: vector.into() }
 }

@@ -7,7 +7,7 @@
 //!
 //! A driver that breaks a queue (an index that jumps, a chain that loops or points outside memory) is recorded as a
 //! fault, and the device wants a reset; a register access of a wrong width, place or time is recorded and ignored.
-//! Nothing that a guest does panics.
+//! No action of a guest causes a panic.
 //!
 //! Absent: packed rings, legacy devices, notification data, in-order use, and translation of the device's accesses.
 
@@ -36,7 +36,7 @@ use crate::world::World;
 use common::Common;
 use spec::virtio::feature::{Feature, Features};
 
-/// Events of a transport; those of a device are below.
+/// Events of a transport. Events of a device are below.
 pub mod code {
     const TRANSPORT: u32 = 1 << 20;
     /// A wire's assertion arrives. Argument: the vector.

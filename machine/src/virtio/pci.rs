@@ -65,7 +65,7 @@ const STRUCTURES_BYTES: u32 = STRUCTURES.len() as u32 * PAGE;
 /// Bytes from one queue's notification register to the next.
 const NOTIFY_MULTIPLIER: u32 = 4;
 
-/// What distinguishes one device on PCI.
+/// The description of one device on PCI.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PciConfig {
     /// Shown in traces and faults.
@@ -76,13 +76,13 @@ pub struct PciConfig {
     pub upstream: ModelId,
     /// MSI-X table entries, 1 to 2048.
     pub vectors: u16,
-    /// What register accesses cost the guest.
+    /// The guest's cost of register accesses.
     pub exits: Exits,
-    /// What interrupts cost the host.
+    /// The host's cost of interrupts.
     pub irqfd: Irqfd,
 }
 
-/// MSI-X, and what stands in for it while it is off.
+/// MSI-X, and the ISR byte while MSI-X is off.
 struct Messages {
     pci: Shell,
     isr: Isr,
@@ -275,7 +275,7 @@ fn identity(device: &impl Device) -> Identity {
     }
 }
 
-/// The capability that tells where a structure is (VIRTIO 4.1.4).
+/// The capability that locates a structure (VIRTIO 4.1.4).
 fn capability(device: &impl Device, index: u8, structure: Structure) -> Capability {
     let is_notify = structure == Structure::NOTIFY;
     let length = if is_notify { capability::NOTIFY_BYTES } else { capability::BYTES };

@@ -72,7 +72,7 @@ impl From<BusError> for QueueError {
     }
 }
 
-/// Where a queue lies.
+/// The addresses of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Layout {
     /// Entries.
@@ -125,14 +125,14 @@ pub struct Buffer {
     pub len_bytes: u32,
 }
 
-/// What the driver made available with one entry.
+/// The chain that the driver made available with one entry.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Chain {
     /// Index of its first descriptor, by which the driver knows it.
     pub head: u16,
-    /// What the device reads.
+    /// The parts that the device reads.
     pub readable: Vec<Buffer>,
-    /// What the device writes.
+    /// The parts that the device writes.
     pub writable: Vec<Buffer>,
 }
 
@@ -140,7 +140,7 @@ fn total(buffers: &[Buffer]) -> u64 {
     buffers.iter().map(|buffer| u64::from(buffer.len_bytes)).sum()
 }
 
-/// The parts of `buffers` from `skip` bytes on, `len` bytes in all or what there is.
+/// The parts of `buffers` from `skip` bytes on, at most `len` bytes in all.
 fn parts(buffers: &[Buffer], mut skip: u64, mut len: u64) -> impl Iterator<Item = (u64, usize)> {
     buffers.iter().filter_map(move |buffer| {
         let skipped = skip.min(buffer.len_bytes.into());
@@ -227,7 +227,7 @@ impl Ring {
     /// Takes the next chain into `chain`; false when there is none.
     ///
     /// # Errors
-    /// [`QueueError`], and then nothing can be taken any more.
+    /// [`QueueError`]. No further chain can be taken then.
     pub fn take(&mut self, world: &World<'_>, chain: &mut Chain) -> Result<bool, QueueError> {
         if !self.has_available(world)? {
             return Ok(false);
@@ -296,7 +296,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Lets the driver see what was filled; returns how many entries that were.
+    /// Shows the filled entries to the driver. Returns their number.
     ///
     /// # Errors
     /// No memory there.

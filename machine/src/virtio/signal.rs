@@ -1,4 +1,4 @@
-//! Event descriptors between guest and host: what a kick and an interrupt cost.
+//! Event descriptors between guest and host: the costs of a kick and of an interrupt.
 
 use crate::fabric::ioapic;
 use crate::model::{AccessCosts, ModelId};
@@ -20,7 +20,7 @@ impl Exits {
     }
 }
 
-/// What an interrupt from an event descriptor costs (irqfd).
+/// The cost of an interrupt from an event descriptor (irqfd).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Irqfd {
     /// How long the sender of the signal is busy.

@@ -39,7 +39,7 @@ fn identity() -> Identity {
     }
 }
 
-/// What distinguishes one such function.
+/// The description of one such function.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WiredConfig {
     /// Shown in traces and faults.

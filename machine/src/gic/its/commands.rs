@@ -1,4 +1,4 @@
-//! What each command does (IHI 0069H, "ITS commands").
+//! The effect of each command (IHI 0069H, "ITS commands").
 
 use super::Its;
 use super::tables::ItsError;

@@ -18,7 +18,7 @@ const ENTRY_BYTES: u64 = 8;
 /// The BASER register of each table.
 const TABLES: [TableType; 2] = [TableType::DEVICES, TableType::COLLECTIONS];
 
-/// Registers of an ITS, and what it counts.
+/// Registers of an ITS, and its counters.
 pub(super) struct Its {
     pub(super) config: ItsConfig,
     cpus: u32,

@@ -1,7 +1,7 @@
 //! Notification coalescing (VIRTIO 5.1.6.5.7, 5.1.6.5.7.2): after so many packets or so many microseconds, whichever
 //! comes first.
 
-/// What a queue's notifications wait for. Zero of either: for nothing.
+/// The limits for which a queue's notifications wait. With a zero in either, they do not wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Coalescing {
     /// Packets after which a notification is due.
@@ -16,7 +16,7 @@ pub enum CoalescingSupport {
     /// It does not offer coalescing.
     #[default]
     Absent,
-    /// As told.
+    /// It takes the values unchanged.
     Exact,
     /// It rounds times down to multiples of its unit in microseconds, and reports the rounded value.
     Quantised {
@@ -51,7 +51,7 @@ pub(super) struct Coalescer {
     generation: u16,
 }
 
-/// What to do about packets that were published.
+/// The next step after packets were published.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// Notify.
@@ -87,7 +87,7 @@ impl Coalescer {
         due
     }
 
-    /// The setting changes. What waits is let go at once. Returns whether something did.
+    /// Changes the setting. Waiting packets are notified at once. True if there were any.
     pub(super) fn set(&mut self, setting: Coalescing) -> bool {
         let waits = self.packets > 0;
         self.setting = setting;

@@ -10,7 +10,7 @@ use crate::virtio::Bus;
 pub struct Flows {
     /// How many. Flow f goes to receive queue f, modulo the queues in use.
     pub count: u16,
-    /// What a packet costs its sender.
+    /// The sender's cost of a packet.
     pub sent: Ps,
     /// Cost of a packet for its sender when the device's backlog is full and the packet is dropped.
     pub dropped: Ps,
@@ -21,11 +21,11 @@ pub struct Flows {
 pub struct FlowCounts {
     /// Packets that its sender sent, dropped or not.
     pub sent: u64,
-    /// Of them: dropped because the backlog was full.
+    /// Of them, packets dropped because the backlog was full.
     pub dropped: u64,
     /// Packets that came back.
     pub returned: u64,
-    /// Of them: behind a later one. Queues keep their order, so this is a driver's fault.
+    /// Of them, packets that returned behind a later one. Queues keep their order, so this is a driver's fault.
     pub disordered: u64,
 }
 
@@ -33,7 +33,7 @@ pub struct FlowCounts {
 #[derive(Default)]
 pub(super) struct Flow {
     pub(super) counts: FlowCounts,
-    /// One more than the sequence number that came back last.
+    /// The last returned sequence number, plus one.
     returned_next: u64,
 }
 

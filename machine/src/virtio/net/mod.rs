@@ -42,9 +42,9 @@ pub mod code {
 pub struct HostConfig {
     /// Threads.
     pub workers: Workers,
-    /// What a packet into the guest costs its thread.
+    /// The thread's cost of a packet into the guest.
     pub receive: Ps,
-    /// What a packet out of the guest costs its thread.
+    /// The thread's cost of a packet out of the guest.
     pub transmit: Ps,
     /// From a kick, or a packet, to the thread's first step.
     pub wake: Ps,
@@ -54,12 +54,12 @@ pub struct HostConfig {
     pub batch: u16,
     /// Packets after which a thread turns to its next queue.
     pub weight: u16,
-    /// Who sends.
+    /// The flows of packets.
     pub flows: Flows,
 }
 
 impl Default for HostConfig {
-    /// Free moves, no flows; the lengths are those of Linux's tap (500) and vhost-net (64 and 256).
+    /// No costs and no flows. The lengths are those of Linux's tap (500) and vhost-net (64 and 256).
     fn default() -> Self {
         Self {
             workers: Workers::PerPair,
@@ -74,7 +74,7 @@ impl Default for HostConfig {
     }
 }
 
-/// What distinguishes one network device.
+/// The description of one network device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NetConfig {
     /// Queue pairs, 1 to 0x7fff.
@@ -121,7 +121,7 @@ pub struct Net {
     /// Packets wait, and the receive queue has no buffer.
     starved: Box<[bool]>,
     workers: Box<[Worker]>,
-    /// Of each queue but the control queue.
+    /// Of each queue except the control queue.
     coalescers: Box<[Coalescer]>,
     unpublished: Box<[u16]>,
     flows: Box<[Flow]>,
@@ -171,7 +171,7 @@ impl Net {
         std::mem::take(&mut self.received)
     }
 
-    /// What became of each flow.
+    /// The counts of each flow.
     pub fn flows(&self) -> Vec<FlowCounts> {
         self.flows.iter().map(|flow| flow.counts).collect()
     }

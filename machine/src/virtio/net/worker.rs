@@ -142,7 +142,7 @@ impl Net {
         Some((Step { queue, chain, packet }, host.receive))
     }
 
-    /// Leaves a queue that has nothing to do now. False when new work has arrived in between.
+    /// Leaves a queue without work. False if new work has arrived in between.
     fn leave(&mut self, bus: &mut Bus<'_, '_>, queue: u16) -> bool {
         let pair = usize::from(queue / 2);
         if is_receive(queue) {
