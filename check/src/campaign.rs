@@ -31,7 +31,7 @@ pub enum Length {
     Time(Duration),
 }
 
-/// What to search.
+/// The request of a campaign.
 pub struct Campaign {
     /// The scenarios, searched in turn.
     pub scenarios: Vec<&'static dyn Scenario>,
@@ -66,7 +66,7 @@ pub struct Found {
     pub scenario: &'static str,
     /// The recipe that makes it again.
     pub recipe: Recipe,
-    /// What is wrong with it.
+    /// The error of the option.
     pub failure: Failure,
     /// It does not end on the host either.
     pub hangs: bool,
@@ -104,7 +104,7 @@ impl Serialize for Found {
     }
 }
 
-/// What a campaign did and found.
+/// The result of a campaign.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
     /// Histories.
@@ -121,7 +121,7 @@ pub struct Summary {
     pub seconds: f64,
     /// Commands by second and worker: measured on this machine.
     pub ios_per_second_per_core: f64,
-    /// What failed.
+    /// The failures.
     pub failures: Vec<Found>,
     /// Transitions that were seen, by scenario.
     pub coverage: BTreeMap<&'static str, Coverage>,
@@ -138,11 +138,11 @@ impl Summary {
     }
 }
 
-/// What the workers share.
+/// The state that the workers share.
 struct Shared {
     campaign: Campaign,
     next: AtomicU64,
-    /// The lowest number that failed, or the number of histories: workers start nothing at or beyond it.
+    /// The lowest failing number, or the number of histories. Workers start no history at or beyond it.
     end: AtomicU64,
     deadline: Option<Instant>,
     /// The history of each worker, and when it began.

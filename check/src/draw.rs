@@ -55,7 +55,7 @@ impl Draw {
 pub struct Knob {
     /// Its name, for `--set`.
     pub name: &'static str,
-    /// What was drawn or set.
+    /// The drawn or set value.
     pub value: u64,
     /// The simplest value, towards which it is shrunk.
     pub least: u64,
@@ -75,11 +75,11 @@ impl fmt::Display for Knob {
 /// A `--set` that does not fit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KnobError {
-    /// What was set.
+    /// The name that was set.
     pub name: String,
-    /// To what.
+    /// Its value.
     pub value: String,
-    /// What would be valid.
+    /// The valid values.
     pub valid: String,
 }
 
@@ -149,7 +149,7 @@ impl Knobs {
         self.number_with(name, 0..=1, 0, |draw| draw.percent(percent).into()) == 1
     }
 
-    /// What was drawn, in order.
+    /// The drawn values, in order.
     ///
     /// # Errors
     /// A `--set` of something that this history does not have, or of a value out of range.

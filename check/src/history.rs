@@ -22,7 +22,7 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// The history of a seed, nothing left out.
+    /// The complete history of a seed.
     pub fn of(seed: u64) -> Self {
         Self { seed, ..Self::default() }
     }
@@ -91,7 +91,7 @@ pub struct History {
     pub knobs: Vec<Knob>,
     /// Kinds of unrest that disturbed it.
     pub unrest: Vec<&'static str>,
-    /// What was done to it, in order.
+    /// The steps, in order.
     pub events: Vec<Event>,
 }
 

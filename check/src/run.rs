@@ -49,7 +49,7 @@ pub struct Run {
 pub trait Scenario: Sync {
     /// Its name.
     fn name(&self) -> &'static str;
-    /// What it is, in a line.
+    /// A description in one line.
     fn about(&self) -> &'static str;
     /// Kinds of fault that it has.
     fn fault_kinds(&self) -> &'static [&'static str];
@@ -206,7 +206,7 @@ struct Live<'a, S: Subject> {
     rig: S::Rig,
     ledger: Rc<RefCell<Ledger>>,
     plan: Plan<S>,
-    /// Nothing disturbs the schedule from then on.
+    /// The schedule is undisturbed from then on.
     calm_from: Ps,
     started: Ps,
     faults: BTreeMap<&'static str, u64>,

@@ -92,7 +92,7 @@ pub trait Rig {
     /// Brings the stack up ([`Machine::run_boot`]).
     ///
     /// # Panics
-    /// When it does not come up: nothing disturbs it yet.
+    /// Panics if it does not come up: no fault disturbs it yet.
     fn bring_up(&mut self);
 
     /// The stack, once it is up.
@@ -106,7 +106,7 @@ pub trait Rig {
     /// Starts the load: threads of the machine that end by themselves.
     fn start_load(&mut self);
 
-    /// A manager does a step, in a thread of the machine. Managers know nothing of each other.
+    /// A manager executes a step, in a thread of the machine. Managers do not know of each other.
     fn apply(stack: &Arc<Self::Stack>, step: &Self::Step);
 
     /// Injects a fault. The machine stands still.

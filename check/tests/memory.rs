@@ -1,4 +1,4 @@
-//! A history leaves nothing behind in memory: a search may last for days.
+//! A history leaves no memory allocated: a search may last for days.
 
 use campanile_check::history::Recipe;
 use campanile_check::scenarios;

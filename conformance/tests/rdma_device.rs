@@ -139,7 +139,7 @@ fn an_armed_queue_tells_once() {
         host.wait_ns(8_000);
         assert_eq!(b.events.words()[0].get(), 0x8000_0000_0001_0000);
         assert_eq!(b.events.words()[1].get(), 0);
-        // Armed with one taken of three: told at once.
+        // Armed after one of three entries was taken: the event comes at once.
         b.bells.write32(ARM, 1);
         host.wait_ns(1_000);
         assert_eq!(b.events.words()[1].get(), 0x8000_0000_0001_0000);
@@ -249,7 +249,7 @@ fn hostile_words_end_as_status_or_fault() {
             a.ring(1);
         }),
         ("completion queue overrun", |host, a, _| {
-            // Room for sixteen entries, and nobody takes them: 32 flushed requests.
+            // Room for sixteen entries, which no software takes: 32 flushed requests.
             for n in 0..16 {
                 a.request(n, [0x1ff, n as u64, 0, 0, 0]);
                 a.receive(n, 8);

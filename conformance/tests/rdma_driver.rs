@@ -129,7 +129,7 @@ fn a_handler_in_a_thread_has_the_queue_polled_too() {
     let after = host(Config::default(), |host| {
         let [a, b] = host.connected(None);
         let soft = host.soft_poll(1, &b);
-        // No interrupt comes at whose end the queue would be polled.
+        // No interrupt comes, so no end of an interrupt polls the queue.
         host.serve(1, 1, Arc::new(Unheard));
         b.receives(0, 1);
         a.sends(0, 1);
@@ -275,7 +275,7 @@ fn a_completion_queue_that_overruns_keeps_what_it_has_and_says_so() {
             theirs.ring_receives();
             ours.ring_sends();
             host.wait_ns(50_000);
-            // The user counts wrong: nobody has taken the completions.
+            // The user counts wrong: no completion was taken.
             ours.sends_ended(16);
             theirs.receives_ended(16);
         }
@@ -398,7 +398,7 @@ impl Controller for Counting {
     }
 }
 
-/// What a controller was told of 100 messages, which the second end takes in the context that `start` gives it.
+/// The reports to a controller about 100 messages, which the second end takes in the context that `start` gives it.
 fn told(start: fn(&Host, &End)) -> Told {
     host(Config::default(), move |host| {
         let (tuner, told) = counting();

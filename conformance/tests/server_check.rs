@@ -16,7 +16,7 @@ const BATCH: u32 = 3;
 /// Commands that may be in flight before a round: four CPUs' batches more fit the 31 commands of a queue.
 const IN_FLIGHT_MAX: u16 = 31 - (CPUS * BATCH) as u16;
 
-/// Every CPU submits to the drive's only queue, at random times; nobody polls. Returns the queue at the end.
+/// Every CPU submits to the drive's only queue at random times, without polling. Returns the queue at the end.
 fn shared_queue(config: &Config, check: CompletionLook) -> QueueSnapshot {
     let mut server = Server::new(&Config { cpus: CPUS, drives: 1, queues: 1, ..config.clone() });
     let seed = config.seed;

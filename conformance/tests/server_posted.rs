@@ -253,7 +253,7 @@ fn what_a_posted_line_cannot_be_is_refused_with_its_reason() {
             let refused = host.core().alloc_line(domain.clone(), &asked(delivery), Flow::Edge).expect_err("refused");
             assert!(refused.to_string().contains(reason), "{delivery:?}: {refused}");
         }
-        // The refusals left nothing behind.
+        // The refusals left no entry behind.
         host.core()
             .alloc_line(domain.clone(), &asked(irq::DeliveryKind::Fixed), Flow::Edge)
             .expect("the entry is free");

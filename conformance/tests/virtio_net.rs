@@ -97,7 +97,7 @@ fn pci_with_message_interrupts_is_the_same() {
     assert_eq!(traffic(Bus::Pci(2), VectorPolicy::Ladder), (vec![0, 12], 0, 0));
 }
 
-/// Pairs 2 and 3 are there for reflection: what pair p receives goes out on pair 2 + p.
+/// Pairs 2 and 3 serve reflection: packets of pair p go out on pair 2 + p.
 #[test]
 fn packets_are_sent_back_from_where_they_lie() {
     let (mut rig, net, _) = driven(Bus::edges(3), device(4), NetConfig { reflect: true, ..pairs(2) });
@@ -109,7 +109,7 @@ fn packets_are_sent_back_from_where_they_lie() {
     assert_eq!((counters.reflected, counters.reflect_drops, rig.faults()), (100, 0, vec![]));
 }
 
-/// Sending back is slower than receiving: one buffer stays for receiving, else nothing would come any more.
+/// Sending back is slower than receiving. One buffer stays for receiving; otherwise no packet could come.
 #[test]
 fn sending_back_never_takes_the_last_receive_buffer() {
     let host = model::HostConfig { transmit: Ps::from_ns(5_000_000), ..model::HostConfig::default() };
@@ -180,7 +180,7 @@ fn interrupts_without_reason_find_nothing_and_harm_nothing() {
 #[test]
 fn a_used_index_that_jumps_silences_its_queue_alone() {
     let (mut rig, net, keeper) = driven(Bus::edges(4), device(2), pairs(2));
-    // Of receive queue 0, by 1,000 entries: none was filled.
+    // Moves the used index of receive queue 0 by 1,000 entries that were not filled.
     rig.poke(machine::virtio::code::JUMP_USED, machine::virtio::jump_arg(0, 1000));
     rig.receive(0, &[2]);
     rig.receive(1, &[4]);

@@ -248,7 +248,7 @@ fn a_line_lent_to_a_guest_posts_there_and_comes_back_posted() {
     setup.send(&line);
     assert_eq!(setup.rig.interrupts(), [], "suppressed");
     assert_eq!(setup.rig.memory.words()[2].get(), 1 << (0x99 - 0x80));
-    // The host moves the line meanwhile: nothing changes for the guest.
+    // The host moves the line meanwhile. The guest notices no change.
     setup.set_affinity(&line, B).expect("it is remembered");
     setup.rig.memory.words()[4].set(0x0000_0003_00f2_0000);
     setup.send(&line);
@@ -347,7 +347,7 @@ fn a_dead_queue_is_an_error_not_a_hang() {
     assert_eq!(setup.set_affinity(&line, B), Err(IrqError::Hardware("remapping unit", "an invalidation failed")));
 }
 
-/// A level-triggered pin: remapped, told of its end by the I/O APIC's own EOI register.
+/// A level-triggered, remapped pin. The I/O APIC's own EOI register ends it.
 #[test]
 fn an_io_apic_pin_is_a_remapped_line() {
     let mut setup = Setup::new(Options::default());

@@ -14,7 +14,7 @@ const FSTS: u32 = 0x34;
 /// PPF.
 const PENDING: u32 = 1 << 1;
 
-/// Where the records are: CAP.FRO, bits 33:24, in 16 bytes.
+/// Offset of the records: CAP.FRO, bits 33:24, in units of 16 bytes.
 fn records(rig: &mut Rig) -> u32 {
     (rig.read64(0x08) >> 24 & 0x3ff) as u32 * 16
 }
@@ -148,7 +148,7 @@ fn records_fill_in_turn_then_overflow() {
     assert_eq!(rig.read32(FSTS), 0b11, "PFO and PPF, FRI 0");
     assert_eq!(rig.read64(at + 8) & 0xffff, 0x100);
     assert_eq!(rig.read64(at + 24) & 0xffff, 0x200);
-    // Nothing is recorded until PFO is cleared, although there is room.
+    // No fault is recorded until PFO is cleared, although there is room.
     rig.write32(at + 12, 0x8000_0000);
     rig.message(0x400, HANDLE_5, 0);
     assert_eq!(rig.read64(at + 8) >> 63, 0);

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 use vfio_user::{DmaMapFlags, DmaUnmapFlags, ServerBackend};
 
-/// Where the guest's memory is, and how much.
+/// Address and length of the guest's memory.
 const MEMORY: u64 = 0x10_0000;
 const MEMORY_BYTES: u64 = 0x1_0000;
 const DRIVE_BYTES: usize = 1 << 20;

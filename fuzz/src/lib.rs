@@ -10,7 +10,7 @@ mod input;
 mod models;
 mod parsers;
 
-/// What can be fuzzed.
+/// The fuzz targets.
 #[derive(Clone, Copy)]
 pub struct Target {
     /// Its name, which is also the name of the binary and of its folder in `corpus/`.

@@ -1,4 +1,4 @@
-//! The command line: what can be asked, and how a command ends.
+//! The command line: the commands, and their exit codes.
 
 use crate::input::{InputError, Place};
 use crate::scenario::Request;
@@ -7,7 +7,7 @@ use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Delivers interrupts on a simulated server, and measures what that costs.
+/// Delivers interrupts on a simulated server, and measures the cost.
 #[derive(Parser, Clone, PartialEq, Eq, Debug)]
 #[command(name = "campanile", version, max_term_width = 110)]
 pub struct Cli {

@@ -37,7 +37,7 @@ impl<'t> Document<'t> {
 pub struct Table<'d, 't> {
     document: &'d Document<'t>,
     prefix: String,
-    /// Where it begins.
+    /// Its first line.
     pub place: Place,
     table: &'d DeTable<'t>,
 }

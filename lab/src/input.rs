@@ -60,7 +60,7 @@ pub struct InputError {
     pub place: Place,
     /// The dotted key or the option; empty when the whole file is wrong.
     pub key: String,
-    /// What is wrong.
+    /// The error.
     pub problem: Box<Problem>,
 }
 
@@ -78,7 +78,7 @@ pub enum Problem {
     },
     /// A required key is missing.
     Missing {
-        /// What would be valid.
+        /// The valid values.
         valid: String,
     },
     /// The value is invalid.
@@ -87,7 +87,7 @@ pub enum Problem {
         value: String,
         /// The problem, as the rest of the sentence "`value` …".
         why: String,
-        /// What would be valid.
+        /// The valid values.
         valid: String,
     },
 }

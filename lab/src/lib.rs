@@ -1,4 +1,4 @@
-//! The laboratory: joins machine, drivers and workloads, and reports what it measured.
+//! The laboratory: joins machine, drivers and workloads, and reports the measurements.
 
 pub mod atomic_file;
 pub mod bench;

@@ -146,7 +146,7 @@ impl CpuTime {
 /// One server of the MSI path and how much of the span it was occupied.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Server {
-    /// What it is.
+    /// The kind of server.
     pub kind: ServerKind,
     /// Which one of its kind.
     pub index: u32,
@@ -208,7 +208,7 @@ impl Fault {
 pub struct Timeline {
     /// Width of a bucket in ns.
     pub bucket_ns: u64,
-    /// What happened in each bucket, by name: `ios`, `msis`, `notifications`.
+    /// Counts in each bucket, by name: `ios`, `msis`, `notifications`.
     #[serde(flatten)]
     pub counts: BTreeMap<String, Vec<u64>>,
 }

@@ -17,7 +17,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Begins. Shows nothing unless standard error is a terminal.
+    /// Starts the display. It shows only on a terminal.
     pub fn new(total: u64, what: &str) -> Self {
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
         if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} {elapsed} (about {eta} left)") {

@@ -70,7 +70,7 @@ pub struct Row {
     pub id: String,
     /// The platform whose constants were used.
     pub platform: String,
-    /// What was run, in words.
+    /// The experiment, in words.
     pub scenario: String,
     /// How interrupts were delivered.
     pub delivery: String,
@@ -101,7 +101,7 @@ pub struct Reference {
     pub id: String,
     /// Platform's name.
     pub platform: String,
-    /// What was run, in words.
+    /// The experiment, in words.
     pub scenario: String,
     /// How interrupts were delivered.
     pub delivery: String,

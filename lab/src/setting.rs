@@ -5,7 +5,7 @@ use crate::input::{InputError, Place, Problem};
 /// A dotted key and the text of its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Setting {
-    /// Where it was given.
+    /// The place where it was given.
     pub place: Place,
     /// The dotted key.
     pub key: String,
@@ -22,7 +22,7 @@ impl Setting {
     /// A setting from `--set`: `key=value`. A key may carry its unit: `duration_ms=5` is `duration=5 ms`.
     ///
     /// # Errors
-    /// There is no `=`, or nothing before it.
+    /// There is no `=`, or no name before it.
     pub fn from_option(option: &str) -> Result<Self, InputError> {
         let place = Place::option("--set");
         let (key, text) = option.split_once('=').unwrap_or(("", ""));

@@ -42,7 +42,7 @@ pub enum Selection {
     Quick,
 }
 
-/// The reason why nothing could be judged.
+/// The reason why no case could be judged.
 #[derive(Debug)]
 pub enum BootError {
     /// A prerequisite is missing.

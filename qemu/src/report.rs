@@ -13,7 +13,7 @@ pub struct Row {
     pub quantity: String,
     /// Its value.
     pub value: f64,
-    /// Linux's value, measured in the same run; none where there is nothing to compare.
+    /// Linux's value, measured in the same run. None if Linux has no such value.
     pub peer_value: Option<f64>,
     /// True if the value is the required one.
     pub pass: bool,

@@ -107,7 +107,7 @@ impl Reads {
         self.submit_free();
     }
 
-    /// With true, completions submit nothing from now on.
+    /// With true, completions submit no reads from now on.
     pub(super) fn submit_from_thread(&self, by_thread: bool) {
         self.ledger.lock().by_thread = by_thread;
     }

@@ -31,7 +31,7 @@ mod at {
     pub(super) const NOTIFICATION: u32 = slot::NOTIFICATION.offset();
 }
 
-/// The BAR that holds the block and nothing else.
+/// The BAR that holds only the block.
 pub(crate) const BAR: u8 = 2;
 /// Size of that BAR in bytes.
 pub(crate) const BAR_BYTES: u64 = 0x4000;

@@ -264,7 +264,7 @@ impl Guest {
     /// How often the vector was signalled since the last call.
     pub(crate) fn interrupts(&mut self, vector: usize) -> u64 {
         let mut count = [0; 8];
-        // An eventfd that was not signalled has nothing to read.
+        // An eventfd without a signal cannot be read.
         (&self.vectors[vector]).read_exact(&mut count).map_or(0, |()| u64::from_ne_bytes(count))
     }
 

@@ -218,7 +218,7 @@ fn maps_that_cannot_be_are_refused_and_the_others_stay() {
     ] {
         guest.client.dma_map(offset, address, bytes, guest.memory.as_raw_fd()).expect("an answer");
     }
-    // Unmapping a part of a region, or more than the region, changes nothing.
+    // Unmapping a part of a region, or more than the region, has no effect.
     guest.client.dma_unmap(MEMORY, MEMORY_BYTES / 2).expect("an answer");
     guest.client.dma_unmap(MEMORY, u64::MAX).expect("an answer");
     assert_eq!(guest.io(&mut pair, READ, 0, 1, [DATA, 0]), 0);

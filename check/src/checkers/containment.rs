@@ -1,4 +1,4 @@
-//! A storm that nobody handles is contained: the line is masked for a while.
+//! An unhandled storm is contained: the line is masked for a while.
 //!
 //! A core looks at a line once per burst. It throttles the line if more interrupts of the burst than allowed found
 //! nothing ([`StormConfig`]). The checker does not know where bursts begin. But as many interrupts as two bursts have
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 const NAME: &str = "containment";
 
-/// Checks the lines of a core with these bounds. Their handlers report what they found.
+/// Checks the lines of a core with these bounds. Their handlers report whether they found work.
 pub struct Containment {
     storm: StormConfig,
     /// By handler: since the last pause, when each interrupt was answered, and whether it was handled.
@@ -22,7 +22,7 @@ pub struct Containment {
 }
 
 impl Containment {
-    /// Nothing has come yet.
+    /// No interrupt has come yet.
     pub fn new(storm: StormConfig) -> Self {
         Self { storm, lines: BTreeMap::new() }
     }

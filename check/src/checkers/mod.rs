@@ -1,4 +1,4 @@
-//! The checkers: small machines that read what the hardware did, and trust neither the code under test nor its counts.
+//! The checkers: state machines over facts of the hardware. They trust neither the code under test nor its counts.
 //!
 //! | checker | demands | table |
 //! |---|---|---|
@@ -86,15 +86,15 @@ pub trait Checker {
     fn end(&mut self, _at: Ps, _findings: &mut Findings) {}
 }
 
-/// All checkers of one history, and what they found.
+/// All checkers of one history, and their findings.
 #[derive(Default)]
 pub struct Ledger {
     checkers: Vec<Box<dyn Checker>>,
-    /// What they found.
+    /// Their findings.
     pub findings: Findings,
     /// Interrupts that CPUs took.
     pub interrupts: u64,
-    /// Of these, the interrupts that still run.
+    /// Of these, interrupts that still run.
     pub running: u64,
     /// Commands that the code under test accepted.
     pub commands: u64,

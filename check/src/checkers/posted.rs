@@ -28,7 +28,7 @@ struct Descriptor {
     cleared: bool,
 }
 
-/// What a descriptor holds.
+/// The content of a descriptor.
 struct Content {
     any_vector: bool,
     control: u64,

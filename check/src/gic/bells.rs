@@ -38,7 +38,7 @@ pub(crate) enum Sound {
     Wire {
         /// Which.
         intid: u32,
-        /// Whose, of a PPI.
+        /// The CPU of a PPI.
         cpu: u32,
     },
     /// A message.
@@ -47,16 +47,16 @@ pub(crate) enum Sound {
     Pin(u32),
 }
 
-/// What is wrong with a bell for a while.
+/// A temporary fault of a bell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Faults {
     /// Its wire stays raised.
     pub(crate) stuck: bool,
     /// Its next messages, this many, are lost.
     pub(crate) drop: u32,
-    /// They are sent twice.
+    /// Its messages are sent twice.
     pub(crate) double: u32,
-    /// They are late by this.
+    /// Its messages are late by this time.
     pub(crate) late: Ps,
     /// It interrupts without end, at this distance; 0: not at all.
     pub(crate) storm: Ps,
@@ -75,7 +75,7 @@ struct Bell {
     faults: Faults,
 }
 
-/// Event: a bell tells something (its number).
+/// Event: the bell of this number rings.
 const TELL: u32 = 0;
 /// Event: a late message is sent.
 const SEND: u32 = 1;

@@ -1,4 +1,4 @@
-//! What goes wrong with the hardware round a GIC.
+//! Faults of the hardware around a GIC.
 
 use crate::draw::Draw;
 use std::fmt;
@@ -8,15 +8,15 @@ use std::fmt;
 pub enum GicFault {
     /// A wire stays raised although its device was served.
     Stuck { source: u32 },
-    /// A wire is raised for a moment with nothing to tell: the CPU may find nothing to acknowledge.
+    /// A wire is raised for a moment without an event. The CPU may find no interrupt to acknowledge.
     Glitch { source: u32, ns: u32 },
     /// A device interrupts without end.
     Storm { source: u32, period_ns: u64 },
     /// A device's messages are lost.
     Dropped { source: u32, count: u32 },
-    /// They are sent twice.
+    /// Its messages are sent twice.
     Doubled { source: u32, count: u32 },
-    /// They are late.
+    /// Its messages are late.
     Late { source: u32, ns: u64 },
 }
 

@@ -72,7 +72,7 @@ fn messages(windows: &GicWindows, gic: &GicConfig) -> Option<MessageHardware<Reg
     way.or_else(|| gic.v2m.as_ref().map(|_| v2m())).or_else(|| gic.message_spis.then(distributor))
 }
 
-/// A system under test, and what the machine's CPUs do with it.
+/// A system under test, and how the machine's CPUs enter it.
 pub struct ArmHarness {
     /// The system under test.
     pub arm: Arc<Arm<SimHal>>,
@@ -82,7 +82,7 @@ pub struct ArmHarness {
     pub windows: GicWindows,
     /// CPUs.
     pub cpus: u32,
-    /// What runs at the end of every interrupt.
+    /// Runs at the end of every interrupt.
     pub at_exit: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -212,7 +212,7 @@ pub fn spec(cpu: u32) -> ThreadSpec {
     ThreadSpec { name: "on cpu", affinity: hal::Affinity::Cpu(CpuId(cpu)), urgent: false }
 }
 
-/// What a line of a device on CPU 0 is allocated for.
+/// The request for a line of a device on CPU 0.
 pub fn request(index: u32) -> AllocRequest {
     AllocRequest::fixed(RequesterId(0x0100), index, CpuSet::of(CpuId(0)))
 }
@@ -228,14 +228,14 @@ pub struct Options {
     pub storm: StormConfig,
     /// The GIC.
     pub gic: GicConfig,
-    /// What else the machine is.
+    /// The other settings of the machine.
     pub machine: MachineConfig,
 }
 
-/// Where the exceptions find the system.
+/// The system that exceptions enter.
 pub type Entry = Arc<OnceLock<Arc<ArmHarness>>>;
 
-/// A machine whose exceptions go to the system of `entry`, once there is one.
+/// A machine whose exceptions enter the system of `entry`, once it is set.
 pub fn build(version: Version, options: &Options, entry: &Entry) -> Machine {
     let gic = options.gic.clone();
     let interrupts = match version {

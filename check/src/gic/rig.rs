@@ -1,4 +1,4 @@
-//! The machine, and what the host does with it.
+//! The machine, and the host's operations on it.
 
 use super::bells::{self, BEGIN_STORM, BEGIN_TICKS, BellPort, Bells, GLITCH, SETTLE, Sound};
 use super::fault::GicFault;
@@ -25,7 +25,7 @@ const LIMIT: Ps = Ps::from_ns(2_000_000_000);
 /// The last load: events of each source.
 const PROOF: u64 = 12;
 
-/// Where messages go.
+/// The destination of messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     None,

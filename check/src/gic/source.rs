@@ -39,13 +39,13 @@ pub(crate) enum Kind {
     Spi { intid: u32, level: bool },
     /// A wire of one CPU's own.
     Ppi { intid: u32, cpu: u32 },
-    /// Software on one CPU tells another.
+    /// Software on one CPU signals another CPU.
     Sgi { intid: u32 },
     /// A pin of the block.
     Pin { pin: u32, level: bool },
     /// A message, and whether its device can mask it.
     Message { maskable: bool },
-    /// A wire whose handler runs also with interrupts off.
+    /// A pseudo-NMI: a wire whose handler runs even with interrupts off.
     Nmi { intid: u32 },
 }
 
@@ -74,11 +74,11 @@ pub(crate) struct Source {
     left: AtomicU64,
     asked: AtomicU64,
     heard: AtomicU64,
-    /// When the oldest one that was not heard was asked for.
+    /// When the oldest unheard ring was requested.
     since_ns: AtomicU64,
     /// A manager holds it for an operation that must run alone.
     claimed: AtomicBool,
-    /// Handlers that found nothing.
+    /// Handlers that found no event.
     pub(super) empty: AtomicU64,
 }
 

@@ -14,9 +14,9 @@ use machine::{Regs, SimHal};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-/// Where messages may be lost, the driver's own clock looks for an event older than this.
+/// If messages may be lost, the driver's own clock looks for events older than this.
 const TIMEOUT_NS: u64 = 400_000;
-/// A wire that nobody has.
+/// A wire without a line.
 pub(super) const STRAY: u32 = 90;
 /// The block's wire.
 pub(super) const BLOCK: u32 = 60;
@@ -41,7 +41,7 @@ pub struct GicStack {
     pub(super) proving: AtomicBool,
     /// Lines that were freed under load.
     pub(super) freed: AtomicU64,
-    /// Wires that were raised although nobody has them.
+    /// Wires that were raised without a line.
     pub(super) strays: AtomicU64,
     pub(super) seen: Mutex<Coverage>,
 }
@@ -125,7 +125,7 @@ impl GicStack {
     /// Allocates the source's line, and installs its handler.
     ///
     /// # Errors
-    /// What the core says.
+    /// The core's result.
     pub(super) fn bind(self: &Arc<Self>, index: usize) -> Result<(), IrqError> {
         let source = &self.sources[index];
         let line = self.alloc(source)?;
@@ -165,7 +165,7 @@ impl GicStack {
     /// Installs the source's handler on its line.
     ///
     /// # Errors
-    /// What the core says.
+    /// The core's result.
     pub(super) fn install(self: &Arc<Self>, index: usize) -> Result<(), IrqError> {
         let source = &self.sources[index];
         let Some(line) = source.line() else { return Ok(()) };
@@ -198,7 +198,7 @@ impl GicStack {
     /// Takes its handler off.
     ///
     /// # Errors
-    /// What the core says.
+    /// The core's result.
     pub(super) fn remove(&self, index: usize) -> Result<(), IrqError> {
         let handlers = self.handlers.lock().expect("one host thread")[index].take();
         let (Some([primary, _]), Some(line)) = (handlers, self.sources[index].line()) else { return Ok(()) };
@@ -218,7 +218,7 @@ impl GicStack {
         source.wired().into_iter().for_each(|intid| machine::mark(tag, intid.into()));
     }
 
-    /// A thread that looks, every few ticks, for events whose message did not come.
+    /// A thread that looks every few ticks for events whose message was lost.
     pub(super) fn start_clock(self: &Arc<Self>) {
         let stack = self.clone();
         let body = move || {

@@ -1,4 +1,4 @@
-//! What managers do to the lines of a GIC.
+//! Steps of managers on the lines of a GIC.
 
 use crate::draw::Draw;
 use std::fmt;
@@ -28,7 +28,7 @@ pub enum GicStep {
     Offline { cpu: u32, ns: u64 },
     /// A CPU disables its own private lines for a while.
     DisablePrivate { source: u32, cpu: u32, ns: u64 },
-    /// A wire that nobody has asked for is enabled and raised.
+    /// A wire without a line is enabled and raised.
     Stray { ns: u64 },
     /// A critical section on a CPU.
     InterruptsOff { cpu: u32, ns: u64 },

@@ -55,7 +55,7 @@ pub(super) struct MasklessDomain {
 struct Maskless(BellMessages);
 
 impl MasklessDomain {
-    /// Of bells whose messages `parent` takes.
+    /// The lines of bells whose messages `parent` takes.
     pub(super) fn new(bells: BellMessages, parent: Arc<dyn IrqDomain>) -> Self {
         let bells = Arc::new(Maskless(bells));
         let chip = IrqChip::of("BELL-MSG", &bells)

@@ -41,7 +41,7 @@ struct Connected {
     pair: Arc<QueuePair<SimHal>>,
     /// It holds its user.
     queue: Weak<CompletionQueue<SimHal>>,
-    /// Of its NIC.
+    /// Registers of its NIC.
     regs: Regs,
     peer: Weak<End>,
 }

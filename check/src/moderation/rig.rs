@@ -1,4 +1,4 @@
-//! The machine, and what the host does with it.
+//! The machine, and the host's operations on it.
 
 use super::board::Board;
 use super::end::COMPLETE;

@@ -84,7 +84,7 @@ pub struct ModerationStack {
     pub(super) lines: Vec<Irq>,
     pub(super) tuning: Tuning,
     pub(super) depth: u64,
-    /// Of each line: a manager has disabled it.
+    /// Per line: true if a manager has disabled it.
     pub(super) busy: Vec<AtomicBool>,
     pub(super) hotplug: AtomicBool,
     pub(super) seen: Mutex<Coverage>,
@@ -93,7 +93,7 @@ pub struct ModerationStack {
     _programmers: Vec<Arc<Programmer<SimHal>>>,
 }
 
-/// The clock of CPU 0. It tells tuners that time passes, and drivers that their commands are old.
+/// The clock of CPU 0. It lets time pass for tuners, and lets drivers find old commands.
 pub(super) struct Tick {
     pub(super) port: BellPort,
     /// Its system holds the clock's line.

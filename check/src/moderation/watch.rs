@@ -47,7 +47,7 @@ struct State {
 #[derive(Clone)]
 pub(super) struct Watched(Arc<Mutex<State>>);
 
-/// What a tuner holds.
+/// The state of a tuner.
 pub(super) struct Watch(Watched);
 
 impl Watched {
@@ -92,12 +92,12 @@ impl Watched {
         self.with(|state| state.promise != Promise::Published)
     }
 
-    /// Completions that it was told of.
+    /// Completions that were reported to it.
     pub(super) fn told(&self) -> u64 {
         self.with(|state| state.told)
     }
 
-    /// Since when it has been waiting for somebody to program a step.
+    /// The time since which a step waits to be programmed.
     pub(super) fn called(&self) -> Option<u64> {
         self.with(|state| state.called)
     }
@@ -284,7 +284,7 @@ pub(super) struct Slow {
 /// The fate of commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Hang {
-    /// They are answered.
+    /// Its commands are answered.
     #[default]
     No,
     /// No command is answered until the device is healed; the device has then not taken them.

@@ -77,7 +77,7 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// Takes the right, if nobody has it.
+/// Takes the right if it is free.
 pub(super) fn claim(flag: &AtomicBool) -> Option<Claim<'_>> {
     (!flag.swap(true, Relaxed)).then(|| Claim(flag))
 }
@@ -109,7 +109,7 @@ pub(super) struct Drive {
     queues: u16,
     managed: bool,
     controller: Mutex<Option<Arc<Controller<SimHal>>>>,
-    /// Controllers whose device did not stop: it may still write to their queues.
+    /// Controllers whose device did not stop. It may still write to their queues.
     unstopped: Mutex<Vec<Arc<Controller<SimHal>>>>,
     posted: Arc<MessageDomain<SimHal, MsixTable<Regs>>>,
     unposted: Arc<MessageDomain<SimHal, MsixTable<Regs>>>,

@@ -16,7 +16,7 @@ pub enum PcFault {
     Silent { drive: u32, ns: u64 },
     /// A drive reports a fatal error.
     Fatal { drive: u32 },
-    /// The ringing device storms, and nobody knows its interrupt.
+    /// The ringing device storms, and no handler takes its interrupt.
     Storm { period_ns: u64 },
     /// A requester imitates a drive's messages.
     Stranger { drive: u32, vector: u32, interval_ns: u64 },
@@ -31,17 +31,17 @@ pub enum PcFault {
 /// The fate of messages on their way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tampering {
-    /// They are lost.
+    /// Its messages are lost.
     Drop,
-    /// They are late.
+    /// Its messages are late.
     Delay,
-    /// They arrive twice.
+    /// Its messages arrive twice.
     Double,
     /// The next one overtakes them.
     Reorder,
     /// An earlier one arrives in their place.
     Stale,
-    /// They are repeated without end.
+    /// Its messages are repeated without end.
     Storm,
 }
 

@@ -1,4 +1,4 @@
-//! A handler that tells the checkers when it runs.
+//! A handler that reports its runs to the checkers.
 
 use crate::mark::Mark;
 use irq::{Action, Irq, IrqReturn};

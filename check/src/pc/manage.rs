@@ -252,7 +252,7 @@ fn lend(stack: &PcStack, slot: &Slot, ns: u64) {
         serve();
     }
     serve();
-    // Nothing is there while the line's CPUs are offline.
+    // No line exists while its CPUs are offline.
     if let Some((false, _)) = table_entry(stack, entry) {
         violate("entries", format!("entry {} came back from a guest, and is posted no more", entry.0));
     }

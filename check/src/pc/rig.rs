@@ -1,4 +1,4 @@
-//! The machine, and what the host does with it.
+//! The machine, and the host's operations on it.
 
 use super::drive::{Drive, Slot};
 use super::fault::{PcFault, Tampering, WrongEntry};
@@ -362,7 +362,7 @@ impl Rig for PcRig {
             PcFault::LateInvalidation { .. } | PcFault::FailedInvalidation => self.trouble(InvalidationFault::None),
             PcFault::Silent { drive, .. } => self.broken(drive),
             PcFault::Fatal { drive } => {
-                // A fatal error that nobody has noticed yet would break the next start, long after it was healed.
+                // An unnoticed fatal error would break the next start, long after it was healed.
                 self.drive(drive, |drive| drive.faults_mut().fatal_at = None);
                 self.broken(drive);
             }

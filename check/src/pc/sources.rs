@@ -47,7 +47,7 @@ pub(super) struct Rings {
     waiting: Mutex<Waiting>,
     /// No handler knows the interrupt.
     pub(super) deaf: AtomicBool,
-    /// Messages may be lost: nothing is promised.
+    /// Messages may be lost, so no handler is promised.
     pub(super) lossy: bool,
 }
 

@@ -56,7 +56,7 @@ pub(super) const POSTED: &[&str] = &[
     "retrigger: taken by its own vector",
 ];
 
-/// Where interrupts may be lost, the driver's own clock looks for commands older than this.
+/// If interrupts may be lost, the driver's own clock looks for commands older than this.
 const TIMEOUT_NS: u64 = 400_000;
 
 /// Promises of hardware that the faults of a history break.
@@ -138,7 +138,7 @@ impl PcStack {
         sources && self.users_left.load(Relaxed) == 0 && self.loads().all(|load| load.is_idle())
     }
 
-    /// A thread that looks, every few ticks, for commands whose interrupt did not come, as a kernel's timeout does.
+    /// A thread that looks every few ticks for commands without an interrupt, as a kernel's timeout does.
     fn start_clock(self: &Arc<Self>) {
         let stack = self.clone();
         let body = move || {

@@ -20,7 +20,7 @@ use systems::pc::{Apics, ExtraVector, PcBuilder, PcError, Serving, Tick, TickEoi
 /// virtual CPU.
 pub const GUEST_NOTIFICATION: Vector = Vector(0xf2);
 
-/// Where the interrupt entry finds the CPUs.
+/// The CPUs, for the interrupt entry.
 pub(super) type Entry = Arc<OnceLock<Arc<Watch>>>;
 
 pub(super) fn hang_entry(machine: &mut Machine, entry: &Entry) {

@@ -26,7 +26,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Gives it its queue, and a page that all its commands share: nothing is stored behind these drives.
+    /// Gives it its queue, and a page that all its commands share, because these drives store no data.
     ///
     /// # Panics
     /// When it has one.

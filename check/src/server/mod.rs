@@ -77,7 +77,7 @@ pub struct Config {
     pub unrest: Option<Unrest>,
     /// Lines that the core has room for.
     pub lines_max: u32,
-    /// The longest time that a message is under way, as the core is told.
+    /// The longest time that a message is under way, as the core's configuration states it.
     pub flight_ns: u64,
     /// The rest of the machine: memory, costs, trace.
     pub machine: MachineConfig,

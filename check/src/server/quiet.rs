@@ -48,7 +48,7 @@ impl Host {
         assert!(violations.is_empty(), "{violations:#?}");
     }
 
-    /// Nothing is left at this CPU.
+    /// No request is left at this CPU.
     fn check_cpu(&self, cpu: CpuId) {
         for vector in (0x20..=0xff).map(Vector) {
             assert!(!self.pc.lapic().is_in_service(vector), "CPU {cpu}: vector {:#x} is in service", vector.0);

@@ -1,4 +1,4 @@
-//! A device that sends as many messages as it is told, as a function with one MSI.
+//! A function with one MSI that sends a programmed number of messages.
 
 use drivers::message::MessageSource;
 use hal::Regs as _;
@@ -25,7 +25,7 @@ pub struct Ringer {
     masked: bool,
     period: Ps,
     count: u64,
-    /// Counts programs, so that an event of an old program does nothing.
+    /// Counts programs, so that an event of an old program has no effect.
     program: u64,
     sent: u64,
 }

@@ -60,7 +60,7 @@ fn with(stack: &VirtioStack, line: u32, body: impl FnOnce(Irq) -> Result<(), Irq
     }
 }
 
-/// With claims: nobody frees the line meanwhile.
+/// The claims keep other managers from freeing the line meanwhile.
 fn disable(stack: &VirtioStack, line: u32, ns: u64) {
     let (Some(_disk), Some(_network)) = (claim(&stack.busy[0]), claim(&stack.busy[1])) else { return };
     with(stack, line, |line| {

@@ -1,4 +1,4 @@
-//! The machine, and what the host does with it.
+//! The machine, and the host's operations on it.
 
 use super::load::{Load, QUEUES_MAX};
 use super::manage;
@@ -276,7 +276,7 @@ impl Rig for VirtioRig {
 
     fn settle(&mut self) {
         self.poke(Which::Network, net::code::FLOWS, 0);
-        // Nobody would ask for these packets, so the network gathers none any more.
+        // No later packet would release gathered packets, so the network stops gathering.
         self.boot(|stack| {
             if let Some(net) = stack.reflector.net() {
                 let none = drivers::virtio::net::Coalescing { max_packets: 0, max_usecs: 0 };

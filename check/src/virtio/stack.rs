@@ -28,7 +28,7 @@ pub(super) enum Bus {
     Pci { vectors: u16 },
 }
 
-/// Where a device is.
+/// Attachment and registers of a device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) bus: Bus,
@@ -38,7 +38,7 @@ pub(super) struct Place {
     pub(super) requester: u16,
 }
 
-/// Where the device breaks its queues, the driver's own clock looks for requests older than this.
+/// If the device breaks its queues, the driver's own clock looks for requests older than this.
 const TIMEOUT_NS: u64 = 1_000_000;
 
 /// The clock of CPU 0: it wakes the thread that looks for lost requests.
@@ -62,7 +62,7 @@ struct Bound {
     number: u64,
 }
 
-/// A handler that tells the checkers when it runs.
+/// A handler that reports its runs to the checkers.
 struct Marked {
     inner: Arc<dyn Action>,
     number: u64,
@@ -77,7 +77,7 @@ impl Action for Marked {
     }
 }
 
-/// Which device.
+/// The devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Which {
     Disk,

@@ -36,7 +36,7 @@ impl Model for Bus {
         match request {
             Upstream::Message { address, data, .. } => {
                 self.messages.lock().expect("one host thread").push((address, data));
-                // A LAPIC accepts nothing until software has enabled it.
+                // A LAPIC accepts no message until software has enabled it.
                 world.interrupt(0, data as u8, false);
             }
             Upstream::Transfer { model, bytes, code, arg, .. } => {

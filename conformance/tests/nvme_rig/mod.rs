@@ -38,7 +38,7 @@ impl Model for Bus {
         match request {
             Upstream::Message { address, data, .. } => {
                 self.messages.lock().expect("one host thread").push((world.now().as_ns(), address, data));
-                // A LAPIC accepts nothing until software has enabled it.
+                // A LAPIC accepts no message until software has enabled it.
                 world.interrupt(0, data as u8, false);
             }
             Upstream::Transfer { model, bytes, code, arg, .. } => {

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 
 pub type DmaBuffer = <SimHal as hal::Hal>::Dma;
 pub type Handlers = Arc<Mutex<Vec<Option<Arc<dyn Action>>>>>;
-/// What runs at the end of every interrupt.
+/// Runs at the end of every interrupt.
 pub type Exit = Arc<Mutex<Option<Arc<SoftPoll<SimHal>>>>>;
 
 /// Raises the vector in a message's data at the LAPIC that its address names (bits 19:12).
@@ -44,13 +44,13 @@ impl Model for Bus {
     }
 }
 
-/// What is left when the host has ended.
+/// The results that remain when the host has ended.
 pub struct After<R> {
     pub result: R,
-    /// Of each NIC.
+    /// Per NIC.
     pub counters: [Vec<(&'static str, u64)>; 2],
     pub faults: Vec<FaultRecord>,
-    /// Of everything that happened.
+    /// The digest of the run.
     pub digest: u64,
 }
 

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 
 pub type DmaBuffer = <SimHal as hal::Hal>::Dma;
 type Handlers = Arc<Mutex<Vec<Arc<dyn Action>>>>;
-/// What runs at the end of every interrupt.
+/// Runs at the end of every interrupt.
 type Exit = Arc<Mutex<Option<Arc<dyn Fn() + Send + Sync>>>>;
 
 /// An interrupt controller: pin n is vector 40h + n, and so is a message with that data.
@@ -245,7 +245,7 @@ impl Host {
         machine::Regs::Lapic.write64(0x80f, 0x1ff);
     }
 
-    /// What runs at the end of every interrupt.
+    /// Runs at the end of every interrupt.
     pub fn at_exit(&self, exit: Arc<dyn Fn() + Send + Sync>) {
         *self.exit.lock().expect("one host thread") = Some(exit);
     }

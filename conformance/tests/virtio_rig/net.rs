@@ -52,7 +52,7 @@ pub fn drive(host: &Host, config: &NetConfig) -> Result<(NetDriver, Arc<Keeper>)
     drive_tuned(host, config, None)
 }
 
-/// The same, with what pair 0 finds fed to a tuner.
+/// The same, with the packets of pair 0 reported to a tuner.
 pub fn drive_tuned(
     host: &Host,
     config: &NetConfig,

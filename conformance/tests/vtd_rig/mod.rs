@@ -1,4 +1,4 @@
-//! A machine with one VT-d unit, a device that sends what it is told, and CPUs that log their interrupts.
+//! A machine with one VT-d unit, a device that sends the messages of a test, and CPUs that log their interrupts.
 //!
 //! Everything here is written in the manual's own numbers: offsets and bits are literals, not the spec crate's.
 #![allow(dead_code, reason = "each test file uses its part")]

@@ -16,7 +16,7 @@ use drivers::nvme::{
 use hal::Hal;
 use irq::{Action, Irq, IrqReturn};
 
-/// Tells the kernel's block layer that requests have ended.
+/// Reports ended requests to the kernel's block layer.
 pub trait Requests: Send + Sync {
     /// The request `tag` has ended; `ok` means that its data have moved. Interrupts are off.
     fn ended(&self, tag: u64, ok: bool);

@@ -48,7 +48,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// A liveness obligation: after a device was told to ring, its handler must run.
+/// A liveness obligation: after a device was programmed to ring, its handler must run.
 #[derive(Default)]
 struct Wishes {
     given: AtomicU64,

@@ -54,7 +54,7 @@ fn registers_are_reached_at_their_width() {
     assert!(beyond.is_err(), "an access outside the window is a bug of the driver");
 }
 
-/// The seam needs nothing but `Kernel`, which can be static.
+/// The seam needs only `Kernel`, which can be static.
 static KERNEL: std::sync::LazyLock<Kernel> = std::sync::LazyLock::new(Kernel::default);
 
 #[test]

@@ -18,7 +18,7 @@ const QUEUES: u16 = 5;
 const BUFFERS: u64 = QUEUES as u64 * QUEUE_BYTES as u64;
 const ENTRIES: u16 = 8;
 
-/// Where a transport keeps the registers of a queue.
+/// Offsets of a queue's registers in each transport.
 struct Layout {
     select: u32,
     size: u32,

@@ -30,7 +30,7 @@ impl Engine {
 /// A size of the workload with the result that every engine must give.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Size {
-    /// What to run.
+    /// The run to measure.
     pub workload: Workload,
     /// I/Os expected.
     pub ios: u64,

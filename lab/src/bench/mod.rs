@@ -53,7 +53,7 @@ impl std::error::Error for BenchError {}
 /// One figure.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Measurement {
-    /// What was measured.
+    /// Its name.
     pub name: String,
     /// The median of its runs.
     pub value: f64,

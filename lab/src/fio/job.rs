@@ -27,7 +27,7 @@ pub struct FioJob {
     pub engine: IoEngine,
     /// The `hipri` option, if it asks for polling.
     pub polled_by: Option<Setting>,
-    /// What it reads and writes.
+    /// Its mix of reads and writes.
     pub pattern: Pattern,
     /// Bytes of one I/O.
     pub block_bytes: u32,

@@ -7,7 +7,7 @@ pub enum Meaning {
     Modelled,
     /// Another name of that option.
     Alias(&'static str),
-    /// Nothing in the result depends on it.
+    /// The result does not depend on it.
     NoEffect,
     /// Only these values can be honoured, and they change nothing. The text gives the reason, as the rest of "`value`
     /// …".

@@ -24,7 +24,7 @@ pub enum Bottleneck {
     MsiPath(ServerKind),
     /// A CPU has no idle time.
     Cpu,
-    /// Nothing is saturated.
+    /// No resource is saturated.
     None,
     /// This part of the kind's devices is always in use. In files its id stands alone.
     #[serde(untagged)]

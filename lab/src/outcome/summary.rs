@@ -58,7 +58,7 @@ pub struct Figure {
     pub id: &'static str,
     /// [`Quantity::unit`].
     pub unit: Unit,
-    /// None where no run had a value.
+    /// None if no run had a value.
     #[serde(flatten)]
     pub estimate: Option<Estimate>,
 }
@@ -74,7 +74,7 @@ pub struct Summary {
     pub span_ns: u64,
     /// One for every quantity of the kind, in its order.
     pub figures: Vec<Figure>,
-    /// What limited throughput.
+    /// The limit of throughput.
     pub bottleneck: Finding,
     /// The means that only its kind has in addition to the figures, averaged over the seeds.
     #[serde(flatten)]

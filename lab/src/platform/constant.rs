@@ -20,7 +20,7 @@ pub struct Constant {
 const ABSENT: &str = "not given: nothing on this platform needs it";
 
 impl Constant {
-    /// The placeholder for a constant that nothing on the platform needs.
+    /// The placeholder for a constant that the platform does not need.
     pub(super) fn absent(spec: &Spec, place: &Place) -> Self {
         Self { value: spec.min, reason: ABSENT.into(), fit: false, place: place.clone() }
     }
@@ -92,7 +92,7 @@ macro_rules! constants {
         }
 
         impl $group {
-            /// What the constants of this group may be, in their order.
+            /// The valid values of this group's constants, in their order.
             pub const SPECS: &[Spec] = &[
                 $(Spec {
                     name: stringify!($field),

@@ -112,7 +112,7 @@ impl Platform {
         }
     }
 
-    /// Checks what one constant means for another.
+    /// Checks constants against each other.
     ///
     /// # Errors
     /// A drive's smallest media time is above its mean, or its longest transfer is no power of two.

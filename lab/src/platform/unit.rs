@@ -3,7 +3,7 @@
 use crate::input::InputError;
 use crate::setting::Setting;
 
-/// What a quantity measures, which decides its units and its base.
+/// The dimension of a quantity, which decides its units and its base.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     /// Base: nanoseconds.
@@ -86,7 +86,7 @@ impl Unit {
         Ok(value)
     }
 
-    /// What would be valid, in words.
+    /// The valid values, in words.
     fn valid(self, min: f64, max: f64) -> String {
         let kind = match self {
             Self::Flag => return "true or false".into(),

@@ -6,7 +6,7 @@ use super::plots::{self, Axes, Bar, Series, escape};
 use super::{RunReport, figure, table};
 use crate::outcome::{Bottleneck, Headline, Summary, Timeline, Unit};
 
-/// The page, whole. It refers to nothing outside itself.
+/// The whole page. It needs no other file.
 pub fn page(report: &RunReport) -> String {
     let sections = [
         header(report),

@@ -28,7 +28,7 @@ pub(crate) struct Axes<'a> {
 /// One bar, stacked from parts.
 pub(crate) struct Bar {
     pub name: String,
-    /// Class of the fill, length, and what a pointer over it shows.
+    /// Class of the fill, length, and tooltip.
     pub parts: Vec<(String, f64, String)>,
     /// Printed behind the bar.
     pub total: String,

@@ -10,7 +10,7 @@ use std::fmt::Write;
 /// The error that fitted rows may have, in per cent.
 const FIT_PERCENT: f64 = 2.0;
 
-/// The page, whole: a part a study. It refers to nothing outside itself.
+/// The whole page, with a part for each study. It needs no other file.
 pub fn rows_page(rows: &[Row], free: &[FreeConstants]) -> String {
     let parts: String = Study::ALL.into_iter().map(|study| part(study, &study.rows(rows), free)).collect();
     document(

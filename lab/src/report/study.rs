@@ -45,7 +45,7 @@ impl Study {
         }
     }
 
-    /// What the figures are about, in the first half of a sentence.
+    /// The subject of the figures, as the first half of a sentence.
     pub(super) fn subject(self) -> &'static str {
         match self {
             Self::Posted => "What one notification for several MSIs gains where their path, or one CPU, is what limits",
@@ -58,7 +58,7 @@ impl Study {
         }
     }
 
-    /// What the model leaves out, in a sentence.
+    /// The effects that the model leaves out, in a sentence.
     pub(super) fn left_out(self) -> &'static str {
         match self {
             Self::Posted => {

@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 
-/// Who did it.
+/// The actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Track {
     /// A CPU by its number.
@@ -45,7 +45,7 @@ pub struct TraceRecord {
     pub start_ps: u64,
     /// How long it took, in ps.
     pub duration_ps: u64,
-    /// Who did it.
+    /// The actor.
     pub track: Track,
     /// What.
     pub name: &'static str,
@@ -83,7 +83,7 @@ impl<W: Write> TraceWriter<W> {
     /// Begins the file; at most `limit` records will be in it.
     ///
     /// # Errors
-    /// Of the writer.
+    /// The writer's errors.
     pub fn new(mut out: W, limit: u64) -> io::Result<Self> {
         out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
         Ok(Self { out, limit, stats: TraceStats::default(), lanes: Vec::new() })
@@ -110,10 +110,10 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 
-    /// Ends the file, flushes it and says what it holds.
+    /// Ends the file, flushes it and returns its content counts.
     ///
     /// # Errors
-    /// Of the writer.
+    /// The writer's errors.
     pub fn finish(mut self) -> io::Result<TraceStats> {
         let TraceStats { written, dropped } = self.stats;
         writeln!(self.out, "\n],\"otherData\":{{\"written\":{written},\"dropped\":{dropped}}}}}")?;
@@ -165,7 +165,7 @@ impl<W: Write> TraceWriter<W> {
 /// Writes all records to `out`; at most `limit` of them.
 ///
 /// # Errors
-/// Of the writer.
+/// The writer's errors.
 pub fn write<W: Write>(out: W, records: impl IntoIterator<Item = TraceRecord>, limit: u64) -> io::Result<TraceStats> {
     let mut writer = TraceWriter::new(out, limit)?;
     for record in records {

@@ -12,7 +12,7 @@ use machine::fabric::vtd::{InvalidationFault, VtdConfig, VtdUnit};
 use machine::model::{Model, ModelId};
 use machine::time::Ps;
 
-/// One device and what is above it.
+/// One device and the ports above it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Site {
     /// The device's model.
@@ -62,7 +62,7 @@ impl Pcie {
         self.attach_numbered(machine, platform, link_bytes_per_second, |_, port, requester| build(port, requester))
     }
 
-    /// As [`Self::attach`]; `build` is told its own number first.
+    /// As [`Self::attach`], but `build` receives the model's own number.
     pub(crate) fn attach_numbered(
         &mut self,
         machine: &mut Machine,

@@ -70,7 +70,7 @@ impl Parts {
     }
 }
 
-/// What every device's set-up needs.
+/// The parts that every device's set-up needs.
 pub(crate) struct Pc {
     pub(crate) system: systems::pc::Pc<SimHal>,
     pub(crate) core: Arc<IrqCore<SimHal>>,

@@ -73,7 +73,7 @@ pub(super) const KEYS: &[Key<Common>] = &[
 pub struct Common {
     /// The server's constants.
     pub platform: Platform,
-    /// What can be set whatever runs.
+    /// The keys of every kind of experiment.
     pub options: Options,
     cpus: Option<(u32, Setting)>,
     ramp_ns: Option<u64>,

@@ -10,7 +10,7 @@ use crate::setting::Setting;
 
 /// An experiment of some kind while its settings are read. Later settings replace earlier ones.
 pub trait Draft {
-    /// Every key of the kind with what it means, as docs/scenarios.md says it.
+    /// Every key of the kind with its meaning, as in docs/scenarios.md.
     fn keys(&self) -> Vec<(String, &'static str)>;
 
     /// Takes a setting if its key belongs to the kind. Returns whether it did.
@@ -38,7 +38,7 @@ pub trait Draft {
 pub struct Resolved {
     /// CPUs of the machine.
     pub cpus: u32,
-    /// What runs.
+    /// The experiment.
     pub work: Work,
     /// How long.
     pub spans: Spans,
@@ -46,7 +46,7 @@ pub struct Resolved {
     pub warnings: Vec<Warning>,
 }
 
-/// A draft that is nothing but the experiment, set by its keys.
+/// A draft that has only the experiment, set by its keys.
 pub struct Keyed<K: 'static> {
     keys: &'static [Key<K>],
     experiment: K,

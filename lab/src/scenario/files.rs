@@ -1,4 +1,4 @@
-//! Where a scenario and what it refers to are read from: the disk, or the program itself.
+//! The source of a scenario and of its files: the disk, or the program itself.
 
 use super::carried;
 use crate::input::{InputError, Place, Problem, read_file};
@@ -9,7 +9,7 @@ use std::path::Path;
 pub enum Files {
     /// The disk.
     Disk,
-    /// What the program carries.
+    /// The built-in files.
     Carried,
 }
 

@@ -1,4 +1,4 @@
-//! A key that a scenario or `--set` can set: its name, meaning, default, type and bounds, and what it sets, declared in
+//! A key that a scenario or `--set` can set: its name, meaning, default, type, bounds and target, declared in
 //! one place.
 
 use crate::input::{InputError, Place};
@@ -9,7 +9,7 @@ use crate::setting::Setting;
 pub struct Key<T: 'static> {
     /// The dotted key.
     pub name: &'static str,
-    /// What it means, as docs/scenarios.md says it.
+    /// Its meaning, as in docs/scenarios.md.
     pub about: &'static str,
     /// The default, written as a setting. None if the default cannot be written as a value.
     pub default: Option<&'static str>,
@@ -44,7 +44,7 @@ pub enum Value<T> {
 }
 
 impl<T> Key<T> {
-    /// Its name and what it means.
+    /// Its name and its meaning.
     pub fn described(&self) -> (String, &'static str) {
         (self.name.to_owned(), self.about)
     }

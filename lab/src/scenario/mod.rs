@@ -47,7 +47,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Runs what a scenario says, as it says it.
+    /// Runs a scenario as it is written.
     pub fn of(input: impl Into<String>) -> Self {
         Self { input: input.into(), ..Self::default() }
     }

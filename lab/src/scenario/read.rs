@@ -1,4 +1,4 @@
-//! A scenario file: `scenarios/emr-4-drives.toml` says what each key means.
+//! A scenario file. `scenarios/emr-4-drives.toml` explains each key.
 
 use super::draft::{Asked, Draft};
 use crate::document::{Document, Node, Table};
@@ -6,10 +6,10 @@ use crate::input::{InputError, Problem};
 use crate::kinds::KINDS;
 use crate::setting::Setting;
 
-/// A scenario as it is written, nothing resolved.
+/// A scenario as it is written, with no name resolved.
 pub(super) struct Scenario {
     pub(super) platform: Setting,
-    /// What runs.
+    /// The experiment.
     pub(super) draft: Box<dyn Draft>,
     pub(super) deliveries: Option<Asked>,
     pub(super) seeds: Option<Vec<u64>>,
@@ -99,7 +99,7 @@ fn draft(root: &Table<'_, '_>) -> Result<Box<dyn Draft>, InputError> {
     }
 }
 
-/// What a file can ask for, for an error.
+/// The keys of a file, for an error message.
 fn valid_work(tables: impl Iterator<Item = &'static str>) -> String {
     let by_key = KINDS.iter().map(|kind| kind.form.work_valid).filter(|valid| !valid.is_empty());
     let tables: Vec<String> = tables.map(|table| format!("[{table}]")).collect();

@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// A copy of the tree at `from`.
 pub(crate) struct Copy {
-    /// Where it lies.
+    /// Its path.
     pub(crate) root: PathBuf,
     /// The folder of its build results, outside the copy.
     pub(crate) target: PathBuf,

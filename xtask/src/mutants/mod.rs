@@ -33,7 +33,7 @@ pub(crate) const USAGE: &str =
 const KILLED_MIN: f64 = 95.0;
 const BY_CHECK_MIN: f64 = 80.0;
 
-/// What killed a mutant.
+/// The killer of a mutant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Kill {
     /// `campanile check`, by this checker or exit code.
@@ -131,7 +131,7 @@ fn parse(arguments: &[&str]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Does what `arguments` ask, and returns the failures.
+/// Runs the request of `arguments`, and returns the failures.
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> Vec<String> {
     match parse(arguments).and_then(|options| act(root, &options)) {
         Ok(findings) => findings,

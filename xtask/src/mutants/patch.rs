@@ -25,9 +25,9 @@ pub(crate) struct Mutant {
     text: String,
     /// The defect.
     pub(crate) defect: String,
-    /// What a user would have suffered.
+    /// The damage to a user.
     pub(crate) suffers: String,
-    /// Where it was seen, or the rule that it breaks.
+    /// Its origin, or the rule that it breaks.
     pub(crate) source: String,
     /// Why no check finds it, for a mutant that is known to survive.
     pub(crate) survives: Option<String>,

@@ -133,7 +133,7 @@ impl GicFixture {
         self.arm.messages().map(|messages| messages.domain().clone()).ok_or("no ITS and no v2m frame".into())
     }
 
-    /// Runs once a function's MSI-X table is known. An Arm system has nothing to do then.
+    /// Runs once a function's MSI-X table is known. An Arm system needs no work then.
     ///
     /// # Errors
     /// None.

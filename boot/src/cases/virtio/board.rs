@@ -57,7 +57,7 @@ impl<'a> Board<'a> {
 /// The block device that the command line describes (`virtio_mmio.device=…`), with an interrupt for each of its queues.
 ///
 /// # Errors
-/// What went wrong.
+/// The error.
 pub(in crate::cases) fn described_block(system: &Fixture, options: &Options) -> Result<(), String> {
     let described = from_command_line(&system.platform.command_line).map_err(text)?;
     let device = described.first().ok_or("the command line describes no virtio device")?;
