@@ -29,6 +29,9 @@ pub(crate) struct Clock {
     queue: RefCell<Calendar<Event>>,
     /// End times of CPUs that wait for a time and have left their stacks.
     resumes: RefCell<Resumes>,
+    /// The time of the next event or resume; `Ps::MAX` when there is none. At most points of the seam nothing is due,
+    /// and this one load says so.
+    next_due: Cell<Ps>,
     /// The event that happens next, before all pending events.
     chained: Cell<Option<Event>>,
     /// True while `chained` holds an event: one load for the many events to which none is chained.
@@ -49,6 +52,7 @@ impl Clock {
             now: Cell::new(0),
             queue: RefCell::new(Calendar::new()),
             resumes: RefCell::new(Resumes::new(waiters)),
+            next_due: Cell::new(Ps::MAX),
             chained: Cell::new(None),
             is_chained: Cell::new(false),
             handling: Cell::new(false),
@@ -85,7 +89,22 @@ impl Clock {
 
     #[inline]
     pub(crate) fn push(&self, at: Ps, event: Event) {
+        // Something is due earlier than an event behind the calendar's head, so `next_due` stays.
+        if !self.queue.borrow_mut().push_behind(at, event) {
+            self.push_anywhere(at, event);
+        }
+    }
+
+    #[inline(never)]
+    fn push_anywhere(&self, at: Ps, event: Event) {
         self.queue.borrow_mut().push(at, event);
+        self.bring_forward(at);
+    }
+
+    /// Something is due at `at` from now on.
+    #[inline]
+    fn bring_forward(&self, at: Ps) {
+        self.next_due.set(self.next_due.get().min(at));
     }
 
     /// Lets `event` follow the current event, before all pending events. If another event already has that place,
@@ -129,7 +148,7 @@ impl Clock {
     /// True if no event is due up to and at `end`.
     #[inline]
     pub(crate) fn is_nothing_due(&self, end: Ps) -> bool {
-        self.queue.borrow().next_key().is_none_or(|(at, _)| at > end) && self.resumes.borrow().first_time() > end
+        self.next_due.get() > end
     }
 
     /// True if anything except the ends of runs is pending.
@@ -142,8 +161,9 @@ impl Clock {
     pub(crate) fn take_due(&self, limit: Key) -> Due {
         let limit = engine::key(limit.0, limit.1);
         let resume = self.resumes.borrow().first_key();
-        let popped = self.queue.borrow_mut().pop_before_key(resume.min(limit));
-        if let Some((at, _, event)) = popped {
+        let mut queue = self.queue.borrow_mut();
+        if let Some((at, _, event)) = queue.pop_before_key(resume.min(limit)) {
+            self.next_due.set(queue.next_time().min(engine::time(resume)));
             let is_still = self.now.replace(at.0) == at.0;
             if !is_still {
                 self.guard.passed();
@@ -156,20 +176,24 @@ impl Clock {
             self.set_now(at);
             return Due::Resume(CpuId(waiter as u32));
         }
-        let is_drained = self.queue.borrow().is_empty() && self.resumes.borrow().first().is_none();
-        if is_drained { Due::Drained } else { Due::Limit }
+        // An event may be due at `Ps::MAX`, but no CPU waits for that time.
+        if self.next_due.get() == Ps::MAX && queue.is_empty() { Due::Drained } else { Due::Limit }
     }
 
     /// `cpu` has left its stack and continues at `end`.
     #[inline]
     pub(crate) fn wait(&self, cpu: CpuId, end: Key) {
+        debug_assert_ne!(end.0, Ps::MAX, "a CPU that waits for no time has no end");
         self.resumes.borrow_mut().set(cpu.index(), end);
+        self.bring_forward(end.0);
     }
 
     /// `cpu` no longer waits for a time.
     #[inline]
     pub(crate) fn end_wait(&self, cpu: CpuId) {
-        self.resumes.borrow_mut().clear(cpu.index());
+        let mut resumes = self.resumes.borrow_mut();
+        resumes.clear(cpu.index());
+        self.next_due.set(self.queue.borrow().next_time().min(resumes.first_time()));
     }
 
     /// Begins a run, which ends at `end` or before.

@@ -63,7 +63,7 @@ impl Default for MachineConfig {
 
 /// The interrupt controller of the CPUs of a machine. Each variant is a
 /// [`Controller`](crate::board::controller::Controller). To add one: a file that implements that trait, a variant
-/// here, and its line in `build`.
+/// here, and its line in [`MachineConfig::controller`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Interrupts {
     /// A local APIC in x2APIC mode in each CPU; I/O APICs and VT-d units, which are models, deliver to it.
@@ -77,12 +77,18 @@ pub enum Interrupts {
 }
 
 impl Interrupts {
+    /// The version and the parameters of the GIC, if the controller is a GIC.
+    pub(crate) fn versioned_gic(&self) -> Option<(gic::Version, &GicConfig)> {
+        match self {
+            Self::GicV2(config) => Some((gic::Version::V2, config)),
+            Self::GicV3(config) => Some((gic::Version::V3, config)),
+            _ => None,
+        }
+    }
+
     /// The GIC's parameters, if the controller is a GIC.
     pub fn gic(&self) -> Option<&GicConfig> {
-        match self {
-            Self::X2Apic => None,
-            Self::GicV2(config) | Self::GicV3(config) => Some(config),
-        }
+        self.versioned_gic().map(|(_, config)| config)
     }
 }
 

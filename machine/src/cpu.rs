@@ -4,6 +4,8 @@ use crate::time::Ps;
 use hal::CpuId;
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::ptr::NonNull;
+use std::rc::Rc;
 
 /// The account that a CPU's time is charged to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +69,7 @@ pub enum IrqInput {
 /// A CPU.
 pub(crate) struct Cpu {
     pub(crate) id: CpuId,
+    is_console: bool,
     irq_input: Cell<IrqInput>,
     irq_on: Cell<bool>,
     /// Interrupts were turned on with a debt outstanding that they may not cut short: they are taken from this time
@@ -103,11 +106,13 @@ pub(crate) struct Cpu {
 }
 
 impl Cpu {
-    fn new(id: CpuId) -> Self {
+    /// A halted CPU, or the console.
+    fn new(id: CpuId, is_console: bool) -> Self {
         Self {
             id,
+            is_console,
             irq_input: Cell::default(),
-            irq_on: Cell::new(true),
+            irq_on: Cell::new(!is_console),
             irq_on_from: Cell::new(Ps(0)),
             exceptions_masked: Cell::new(false),
             depth: Cell::new(0),
@@ -125,6 +130,14 @@ impl Cpu {
             in_idle_loop: Cell::new(false),
             slice_armed: Cell::new(false),
         }
+    }
+}
+
+impl Cpu {
+    /// True for the console ([`Cpus`]).
+    #[inline]
+    pub(crate) fn is_console(&self) -> bool {
+        self.is_console
     }
 }
 
@@ -370,18 +383,22 @@ impl Cpu {
 /// The CPUs of a machine, followed by the console. The console stands for the host's own stack while the machine is
 /// stopped. The console has interrupts off, and no time passes for it.
 pub(crate) struct Cpus {
-    all: Box<[Cpu]>,
-    running: Cell<u32>,
+    /// Counted, so that the CPUs stay at one address when this struct moves.
+    all: Rc<[Cpu]>,
+    /// The running CPU or the console, one of `all`.
+    running: Cell<NonNull<Cpu>>,
     /// CPUs that wait on a word, in ascending order.
     relaxing: RefCell<Vec<CpuId>>,
+    /// Number of CPUs that wait on a word. Every store to a word looks at it.
+    relaxing_count: Cell<usize>,
 }
 
 impl Cpus {
     /// `count` halted CPUs. The console runs.
     pub(crate) fn new(count: u32) -> Self {
-        let all: Box<[Cpu]> = (0..=count).map(|cpu| Cpu::new(CpuId(cpu))).collect();
-        all[count as usize].irq_on.set(false);
-        Self { all, running: Cell::new(count), relaxing: RefCell::default() }
+        let all: Rc<[Cpu]> = (0..=count).map(|cpu| Cpu::new(CpuId(cpu), cpu == count)).collect();
+        let running = Cell::new(NonNull::from(&all[count as usize]));
+        Self { all, running, relaxing: RefCell::default(), relaxing_count: Cell::new(0) }
     }
 
     /// Number of CPUs, without the console.
@@ -391,27 +408,35 @@ impl Cpus {
     }
 
     /// The running CPU.
+    #[allow(unsafe_code)]
     #[inline]
     pub(crate) fn running(&self) -> &Cpu {
-        &self.all[self.running.get() as usize]
+        // SAFETY: only `new` and `set_running` set it, to an element of `all`. `all` is never replaced and this struct
+        // owns it, so the element lives, at this address, as long as the returned reference. All access is shared.
+        unsafe { self.running.get().as_ref() }
+    }
+
+    #[inline]
+    fn set_running(&self, index: usize) {
+        self.running.set(NonNull::from(&self.all[index]));
     }
 
     /// `cpu` runs from now on.
     #[inline]
     pub(crate) fn run(&self, cpu: CpuId) {
-        self.running.set(cpu.0);
+        self.set_running(cpu.index());
     }
 
     /// The console runs from now on.
     #[inline]
     pub(crate) fn run_console(&self) {
-        self.running.set(self.count());
+        self.set_running(self.all.len() - 1);
     }
 
     /// True if the host's own stack runs, and not a coroutine.
     #[inline]
     pub(crate) fn on_console(&self) -> bool {
-        self.running.get() == self.count()
+        self.running().is_console()
     }
 
     /// The CPU of this number, or the console.
@@ -437,18 +462,21 @@ impl Cpus {
         let mut relaxing = self.relaxing.borrow_mut();
         let place = relaxing.partition_point(|other| *other < cpu.id);
         relaxing.insert(place, cpu.id);
+        self.relaxing_count.set(relaxing.len());
     }
 
     /// `cpu` no longer waits on a word.
     pub(crate) fn end_relaxing(&self, cpu: &Cpu) {
         cpu.relaxes_on.set(0);
-        self.relaxing.borrow_mut().retain(|other| *other != cpu.id);
+        let mut relaxing = self.relaxing.borrow_mut();
+        relaxing.retain(|other| *other != cpu.id);
+        self.relaxing_count.set(relaxing.len());
     }
 
     /// True if any CPU waits on a word.
     #[inline]
     pub(crate) fn is_any_relaxing(&self) -> bool {
-        !self.relaxing.borrow().is_empty()
+        self.relaxing_count.get() != 0
     }
 
     /// Calls `f` for each CPU that waits on the word at this host address, in ascending order.

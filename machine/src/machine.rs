@@ -103,11 +103,7 @@ impl Machine {
 
     /// The register windows of the machine's GIC, and the model that receives wires and messages.
     pub fn gic(&self) -> Option<GicWindows> {
-        match &self.interrupts {
-            Interrupts::X2Apic => None,
-            Interrupts::GicV2(config) => Some(GicWindows::new(gic::Version::V2, config)),
-            Interrupts::GicV3(config) => Some(GicWindows::new(gic::Version::V3, config)),
-        }
+        self.interrupts.versioned_gic().map(|(version, config)| GicWindows::new(version, config))
     }
 
     /// The credits of the root ports in front of the GIC, for building [`crate::fabric::port::RootPort`]s.

@@ -128,13 +128,18 @@ impl Memory {
         line.busy_until
     }
 
-    /// CPU `cpu` updates `word`, starting at `now` or when the line is free. It owns the line then; `transfer` is what
+    /// The cache line of `word`; none if the word lies outside this memory.
+    #[inline]
+    pub(crate) fn line_of(&self, word: &Word) -> Option<usize> {
+        self.arena.line_of(word)
+    }
+
+    /// CPU `cpu` updates `line`, starting at `now` or when the line is free. It owns the line then; `transfer` is what
     /// taking the line from another agent takes, and `held` how long the CPU holds it beyond that. Earlier requests come
     /// first; devices that ask while the CPU waits come later. Returns how long the CPU waits. A line that no device
     /// ever updated is free, and `held` is not called.
     #[inline]
-    pub(crate) fn update_line(&self, word: &Word, cpu: CpuId, now: Ps, transfer: Ps, held: impl FnOnce() -> Ps) -> Ps {
-        let Some(line) = self.arena.line_of(word) else { return Ps(0) };
+    pub(crate) fn update_line(&self, line: usize, cpu: CpuId, now: Ps, transfer: Ps, held: impl FnOnce() -> Ps) -> Ps {
         let mut lines = self.lines.borrow_mut();
         let Some(line) = lines.get(line) else { return Ps(0) };
         let taken = line.take(Owner::Cpu(cpu), now, transfer);
@@ -142,11 +147,10 @@ impl Memory {
         taken - now
     }
 
-    /// A CPU reads `word` with order. A line that a device owns is fetched, and shared from then on. Returns how long the
+    /// A CPU reads `line` with order. A line that a device owns is fetched, and shared from then on. Returns how long the
     /// CPU waits.
     #[inline]
-    pub(crate) fn read_line(&self, word: &Word, now: Ps, transfer: Ps) -> Ps {
-        let Some(line) = self.arena.line_of(word) else { return Ps(0) };
+    pub(crate) fn read_line(&self, line: usize, now: Ps, transfer: Ps) -> Ps {
         let mut lines = self.lines.borrow_mut();
         match lines.get(line) {
             Some(line) if matches!(line.owner, Owner::Device(_)) => {

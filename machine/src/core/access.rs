@@ -162,10 +162,10 @@ impl Core {
     #[inline]
     pub(crate) fn atomic_point(&self, word: &Word) {
         self.settle();
-        let held = || self.board.late(Kind::SlowLine);
-        let (cpu, transfer) = (self.cpu().id, self.board.costs.line_update);
-        let wait = self.board.memory.update_line(word, cpu, self.now(), transfer, held);
-        self.wait_for_line(wait);
+        // Locks and counters lie outside the memory of devices.
+        if let Some(line) = self.board.memory.line_of(word) {
+            self.update_line(line);
+        }
     }
 
     /// An ordered read by the running CPU. A plain one (`Word::get`) is free: where it sees what a device wrote, the
@@ -173,7 +173,24 @@ impl Core {
     #[inline]
     pub(crate) fn load_point(&self, word: &Word) {
         self.settle();
-        let wait = self.board.memory.read_line(word, self.now(), self.board.costs.line_update);
+        if let Some(line) = self.board.memory.line_of(word) {
+            self.read_line(line);
+        }
+    }
+
+    /// The running CPU takes the cache line, and updates it.
+    #[inline(never)]
+    fn update_line(&self, line: usize) {
+        let held = || self.board.late(Kind::SlowLine);
+        let (cpu, transfer) = (self.cpu().id, self.board.costs.line_update);
+        let wait = self.board.memory.update_line(line, cpu, self.now(), transfer, held);
+        self.wait_for_line(wait);
+    }
+
+    /// The running CPU reads the cache line.
+    #[inline(never)]
+    fn read_line(&self, line: usize) {
+        let wait = self.board.memory.read_line(line, self.now(), self.board.costs.line_update);
         self.wait_for_line(wait);
     }
 

@@ -34,7 +34,7 @@ pub(crate) enum Next {
     Stop,
     /// No event is due before the limit.
     Limit,
-    /// Too many events at one instant.
+    /// Nothing is pending at all.
     Drained,
     /// Events at one instant without end.
     Livelock,
@@ -72,8 +72,9 @@ impl Core {
     /// Turns the running CPU's debt into elapsed time. Everything due until then happens.
     #[inline(always)]
     pub(super) fn pass_debt(&self) {
-        let debt = self.cpu().take_debt();
-        if self.on_console() {
+        let cpu = self.cpu();
+        let debt = cpu.take_debt();
+        if cpu.is_console() {
             return;
         }
         if debt > 0 {
@@ -136,7 +137,8 @@ impl Core {
 /// Waits.
 impl Core {
     /// Waits on this coroutine's stack until something concerns its CPU. Runs due events, and leaves the stack only
-    /// when another CPU is next.
+    /// when another CPU is next. Inlined, with the loop of events, into the few places that wait.
+    #[inline(always)]
     pub(super) fn wait_once(&self, wait: Wait) -> Next {
         let cpu = self.cpu();
         let me = cpu.id;
@@ -147,16 +149,20 @@ impl Core {
         if let Wait::Word(address, _) = wait {
             self.board.cpus.relax(cpu, address);
         }
-        let next = match self.run_events(me, limit) {
-            Next::Limit | Next::Drained if !self.short_cuts && limit.0 != Ps::MAX => {
-                self.leave(me, limit, Yield::Event)
-            }
-            Next::Other(cpu, reason) => self.leave(me, limit, Yield::Switch(cpu, reason)),
-            Next::Stop => self.leave(me, limit, Yield::Stop),
-            Next::Drained if limit.0 == Ps::MAX => self.leave(me, limit, Yield::Drained),
-            Next::Drained => Next::Limit,
-            Next::Livelock => self.leave(me, limit, Yield::Livelock),
-            next => next,
+        let next = self.run_events(me, limit);
+        let has_end = limit.0 != Ps::MAX;
+        let why = match next {
+            Next::Limit | Next::Drained if has_end && !self.short_cuts => Some(Yield::Event),
+            Next::Other(cpu, reason) => Some(Yield::Switch(cpu, reason)),
+            Next::Stop => Some(Yield::Stop),
+            Next::Drained if !has_end => Some(Yield::Drained),
+            Next::Livelock => Some(Yield::Livelock),
+            Next::Resume | Next::Accept | Next::Limit | Next::Drained => None,
+        };
+        let next = match why {
+            Some(why) => self.leave(me, limit, why),
+            None if next == Next::Drained => Next::Limit,
+            None => next,
         };
         if let Wait::Word(..) = wait {
             self.board.cpus.end_relaxing(cpu);
@@ -166,8 +172,10 @@ impl Core {
     }
 
     /// Leaves the stack of a waiting CPU. Other CPUs need the end of its wait only from now on.
+    #[inline(always)]
     fn leave(&self, me: CpuId, limit: Key, why: Yield) -> Next {
-        if limit.0 != Ps::MAX {
+        let has_end = limit.0 != Ps::MAX;
+        if has_end {
             self.clock().wait(me, limit);
         }
         let next = match self.threads.suspend(why) {
@@ -175,7 +183,9 @@ impl Core {
             Reason::Accept => Next::Accept,
             Reason::Scheduled => unreachable!("a waiting thread was scheduled"),
         };
-        self.clock().end_wait(me);
+        if has_end {
+            self.clock().end_wait(me);
+        }
         next
     }
 
@@ -216,6 +226,7 @@ impl Core {
 impl Core {
     /// Runs events up to `limit`, as long as they belong to models or need no coroutine to run. `me` is the CPU on
     /// whose stack this runs (the boot loop passes a CPU that does not exist).
+    #[inline(always)]
     pub(crate) fn run_events(&self, me: CpuId, limit: Key) -> Next {
         loop {
             let (at, first, mut is_still) = match self.clock().take_due(limit) {

@@ -198,13 +198,12 @@ impl Core {
         }
     }
 
-    /// Runs the coroutine of `cpu` until it leaves its stack.
+    /// Runs the coroutine of `cpu` until it leaves its stack. `cpu` stays the running CPU: the caller runs another one or
+    /// the console.
     fn resume(&self, cpu: CpuId, reason: Reason) -> Yield {
         self.board.cpus.run(cpu);
         self.board.witness.note_switch();
-        let why = self.threads.resume(cpu, reason, || thread(|| current::with(Core::idle_loop)));
-        self.board.cpus.run_console();
-        why
+        self.threads.resume(cpu, reason, || thread(|| current::with(Core::idle_loop)))
     }
 
     /// Lets the machine run for a while, for the console.
@@ -231,6 +230,7 @@ impl Core {
             while let Yield::Switch(cpu, reason) = why {
                 why = self.resume(cpu, reason);
             }
+            self.board.cpus.run_console();
             if why != Yield::Event {
                 return why;
             }

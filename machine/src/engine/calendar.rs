@@ -43,6 +43,12 @@ pub(crate) fn key(at: Ps, sequence: u64) -> u128 {
     (u128::from(at.0) << 64) | u128::from(sequence)
 }
 
+/// The time of a place in the order.
+#[inline]
+pub(crate) fn time(key: u128) -> Ps {
+    Ps((key >> 64) as u64)
+}
+
 /// Ordered for a max-heap: the earliest is the greatest.
 impl<T> Ord for Entry<T> {
     fn cmp(&self, other: &Self) -> Ordering {
@@ -167,10 +173,45 @@ impl<T: Copy> Calendar<T> {
         }
     }
 
+    /// Adds an event as [`Calendar::push`] does if that takes no call: if it belongs behind the head, and its bucket
+    /// has room. Otherwise returns false and adds nothing.
+    ///
+    /// Most events go this way. A call, even one that is not made, would make this path save registers.
+    #[inline]
+    pub(crate) fn push_behind(&mut self, at: Ps, payload: T) -> bool {
+        let bucket = at.0 >> BUCKET_BITS;
+        if self.head.is_empty() || bucket <= self.head_bucket || bucket - self.base() >= RING {
+            return false;
+        }
+        let position = (bucket % RING) as usize;
+        let events = &mut self.ring[position];
+        if events.capacity() == 0 {
+            let Some(spare) = self.spare.pop() else { return false };
+            // Without memory, the bucket's own vector needs no drop.
+            mem::forget(mem::replace(events, spare));
+        }
+        if events.len() == events.capacity() {
+            return false;
+        }
+        if events.is_empty() {
+            self.occupied.insert(position);
+        }
+        events.push(Entry { at, sequence: self.next_sequence, payload });
+        self.next_sequence += 1;
+        self.len += 1;
+        true
+    }
+
     /// The key of the next event: one load.
     #[inline]
     pub fn next_key(&self) -> Option<(Ps, u64)> {
         self.head.last().map(|entry| (entry.at, entry.sequence))
+    }
+
+    /// The time of the next event; `Ps::MAX` when nothing is pending.
+    #[inline]
+    pub(crate) fn next_time(&self) -> Ps {
+        self.head.last().map_or(Ps::MAX, |entry| entry.at)
     }
 
     /// Takes the next event, which becomes the present.

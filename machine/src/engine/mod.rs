@@ -8,6 +8,6 @@ mod tasks;
 pub mod workload;
 
 pub use calendar::Calendar;
-pub(crate) use calendar::key;
+pub(crate) use calendar::{key, time};
 pub(crate) use resumes::Resumes;
 pub use tasks::{Seat, TaskError, TaskId, Tasks, Turn};

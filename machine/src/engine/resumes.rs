@@ -59,8 +59,16 @@ impl Resumes {
         debug_assert_eq!(self.of[index], NEVER, "CPU {index} waits already");
         let key = u128::from(at.0) << 64 | u128::from(sequence << INDEX_BITS | index as u64);
         self.of[index] = key;
-        let place = self.waiting.partition_point(|other| *other > key);
-        self.waiting.insert(place, key);
+        // From the end: most waits are short, and a search by halves would mispredict its branches.
+        self.waiting.push(key);
+        let mut end = self.waiting.len();
+        while let Some([.., before, last]) = self.waiting.get_mut(..end)
+            && *before < key
+        {
+            *last = *before;
+            *before = key;
+            end -= 1;
+        }
     }
 
     /// `index` no longer waits for a time.
@@ -70,9 +78,16 @@ impl Resumes {
         if self.waiting.last() == Some(&key) {
             self.waiting.pop();
         } else if key != NEVER {
-            let place = self.waiting.partition_point(|other| *other > key);
-            self.waiting.remove(place);
+            self.remove(key);
         }
+    }
+
+    /// A wait ends that is not the first.
+    #[cold]
+    #[inline(never)]
+    fn remove(&mut self, key: u128) {
+        let place = self.waiting.partition_point(|other| *other > key);
+        self.waiting.remove(place);
     }
 }
 

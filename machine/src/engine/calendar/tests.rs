@@ -73,7 +73,10 @@ impl Pair {
     fn push(&mut self, at: Ps) {
         self.payload += 1;
         self.oracle.push(at, self.calendar.next_sequence, self.payload);
-        self.calendar.push(at, self.payload);
+        // By turns the quick way first, so that the two ways are mixed.
+        if self.payload.is_multiple_of(2) || !self.calendar.push_behind(at, self.payload) {
+            self.calendar.push(at, self.payload);
+        }
     }
 
     fn pop(&mut self) {
