@@ -15,7 +15,7 @@ pub(crate) enum Due {
     /// This event, which is no longer pending. Its time is the present now; `is_still` if that was already the
     /// present.
     Event { at: Ps, event: Event, is_still: bool },
-    /// The wait of this CPU is over. The end of the wait is the present now.
+    /// The wait of this CPU is over, and nothing is kept of it. The end of the wait is the present now.
     Resume(CpuId),
     /// No event is due before the limit.
     Limit,
@@ -160,7 +160,8 @@ impl Clock {
     #[inline(always)]
     pub(crate) fn take_due(&self, limit: Key) -> Due {
         let limit = engine::key(limit.0, limit.1);
-        let resume = self.resumes.borrow().first_key();
+        let mut resumes = self.resumes.borrow_mut();
+        let resume = resumes.first_key();
         let mut queue = self.queue.borrow_mut();
         if let Some((at, _, event)) = queue.pop_before_key(resume.min(limit)) {
             self.next_due.set(queue.next_time().min(engine::time(resume)));
@@ -171,8 +172,10 @@ impl Clock {
             return Due::Event { at, event, is_still };
         }
         if resume < limit
-            && let Some(((at, _), waiter)) = self.resumes.borrow().first()
+            && let Some(((at, _), waiter)) = resumes.first()
         {
+            resumes.pop();
+            self.next_due.set(queue.next_time().min(resumes.first_time()));
             self.set_now(at);
             return Due::Resume(CpuId(waiter as u32));
         }
@@ -188,11 +191,11 @@ impl Clock {
         self.bring_forward(end.0);
     }
 
-    /// `cpu` no longer waits for a time.
-    #[inline]
-    pub(crate) fn end_wait(&self, cpu: CpuId) {
+    /// `cpu` no longer waits until `end`: something else ended its wait.
+    #[inline(never)]
+    pub(crate) fn end_wait(&self, cpu: CpuId, end: Key) {
         let mut resumes = self.resumes.borrow_mut();
-        resumes.clear(cpu.index());
+        resumes.clear(cpu.index(), end);
         self.next_due.set(self.queue.borrow().next_time().min(resumes.first_time()));
     }
 

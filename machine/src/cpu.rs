@@ -66,7 +66,8 @@ pub enum IrqInput {
     PseudoNmi,
 }
 
-/// A CPU.
+/// A CPU. Its size is a power of two, so that its place among the CPUs is found by a shift.
+#[repr(align(128))]
 pub(crate) struct Cpu {
     pub(crate) id: CpuId,
     is_console: bool,

@@ -10,7 +10,9 @@ use std::rc::Rc;
 /// Why a coroutine continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reason {
-    /// Its wait is over.
+    /// The time came that it waited for. The clock has forgotten the wait.
+    Elapsed,
+    /// Its wait is over in another way.
     Resume,
     /// Its CPU has an interrupt to take.
     Accept,

@@ -137,7 +137,7 @@ impl Core {
 /// Waits.
 impl Core {
     /// Waits on this coroutine's stack until something concerns its CPU. Runs due events, and leaves the stack only
-    /// when another CPU is next. Inlined, with the loop of events, into the few places that wait.
+    /// when another CPU is next. Inlined into the few places that wait.
     #[inline(always)]
     pub(super) fn wait_once(&self, wait: Wait) -> Next {
         let cpu = self.cpu();
@@ -179,12 +179,13 @@ impl Core {
             self.clock().wait(me, limit);
         }
         let next = match self.threads.suspend(why) {
+            Reason::Elapsed => return Next::Resume,
             Reason::Resume => Next::Resume,
             Reason::Accept => Next::Accept,
             Reason::Scheduled => unreachable!("a waiting thread was scheduled"),
         };
         if has_end {
-            self.clock().end_wait(me);
+            self.clock().end_wait(me, limit);
         }
         next
     }
@@ -225,13 +226,14 @@ impl Core {
 /// Events.
 impl Core {
     /// Runs events up to `limit`, as long as they belong to models or need no coroutine to run. `me` is the CPU on
-    /// whose stack this runs (the boot loop passes a CPU that does not exist).
-    #[inline(always)]
+    /// whose stack this runs (the boot loop passes a CPU that does not exist). One copy for all callers, with everything
+    /// inlined.
+    #[inline(never)]
     pub(crate) fn run_events(&self, me: CpuId, limit: Key) -> Next {
         loop {
             let (at, first, mut is_still) = match self.clock().take_due(limit) {
                 Due::Event { at, event, is_still } => (at, event, is_still),
-                Due::Resume(waiter) => return Next::Other(waiter, Reason::Resume),
+                Due::Resume(waiter) => return Next::Other(waiter, Reason::Elapsed),
                 Due::Limit => return Next::Limit,
                 Due::Drained => return Next::Drained,
             };

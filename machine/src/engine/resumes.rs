@@ -2,7 +2,7 @@
 
 use crate::time::Ps;
 
-/// A CPU that does not wait for a time.
+/// Later than every key.
 const NEVER: u128 = u128::MAX;
 
 /// Bits of a CPU's index in a packed key, below 48 bits of sequence number and 64 of time.
@@ -15,8 +15,13 @@ const INDEX_BITS: u32 = 16;
 pub(crate) struct Resumes {
     /// In descending order, so the earliest key is the last one here. A key contains its CPU's index.
     waiting: Vec<u128>,
-    /// Each CPU's key.
-    of: Box<[u128]>,
+}
+
+/// The key of CPU `index`, which waits until (time, sequence number).
+#[inline]
+fn packed(index: usize, (at, sequence): (Ps, u64)) -> u128 {
+    debug_assert!(sequence < 1 << (64 - INDEX_BITS), "sequence number {sequence}");
+    u128::from(at.0) << 64 | u128::from(sequence << INDEX_BITS | index as u64)
 }
 
 impl Resumes {
@@ -26,7 +31,7 @@ impl Resumes {
     /// When `count` is over 65,536.
     pub(crate) fn new(count: usize) -> Self {
         assert!(count <= 1 << INDEX_BITS, "{count} CPUs; at most 65536 can wait");
-        Self { waiting: Vec::with_capacity(count), of: vec![NEVER; count].into_boxed_slice() }
+        Self { waiting: Vec::with_capacity(count) }
     }
 
     /// The earliest key and its CPU; None when no CPU waits.
@@ -52,42 +57,27 @@ impl Resumes {
         self.waiting.last().map_or(Ps::MAX, |first| Ps((first >> 64) as u64))
     }
 
-    /// `index`, which does not wait yet, will continue at `key`.
+    /// CPU `index`, which does not wait yet, will continue at `end`.
     #[inline]
-    pub(crate) fn set(&mut self, index: usize, (at, sequence): (Ps, u64)) {
-        debug_assert!(sequence < 1 << (64 - INDEX_BITS), "sequence number {sequence}");
-        debug_assert_eq!(self.of[index], NEVER, "CPU {index} waits already");
-        let key = u128::from(at.0) << 64 | u128::from(sequence << INDEX_BITS | index as u64);
-        self.of[index] = key;
-        // From the end: most waits are short, and a search by halves would mispredict its branches.
-        self.waiting.push(key);
-        let mut end = self.waiting.len();
-        while let Some([.., before, last]) = self.waiting.get_mut(..end)
-            && *before < key
-        {
-            *last = *before;
-            *before = key;
-            end -= 1;
-        }
-    }
-
-    /// `index` no longer waits for a time.
-    #[inline]
-    pub(crate) fn clear(&mut self, index: usize) {
-        let key = core::mem::replace(&mut self.of[index], NEVER);
-        if self.waiting.last() == Some(&key) {
-            self.waiting.pop();
-        } else if key != NEVER {
-            self.remove(key);
-        }
-    }
-
-    /// A wait ends that is not the first.
-    #[cold]
-    #[inline(never)]
-    fn remove(&mut self, key: u128) {
+    pub(crate) fn set(&mut self, index: usize, end: (Ps, u64)) {
+        let key = packed(index, end);
         let place = self.waiting.partition_point(|other| *other > key);
-        self.waiting.remove(place);
+        self.waiting.insert(place, key);
+    }
+
+    /// Removes the earliest key.
+    #[inline]
+    pub(crate) fn pop(&mut self) {
+        self.waiting.pop();
+    }
+
+    /// CPU `index` no longer waits until `end`. Does nothing if the key has been removed already.
+    pub(crate) fn clear(&mut self, index: usize, end: (Ps, u64)) {
+        let key = packed(index, end);
+        let place = self.waiting.partition_point(|other| *other > key);
+        if self.waiting.get(place) == Some(&key) {
+            self.waiting.remove(place);
+        }
     }
 }
 
@@ -106,8 +96,14 @@ mod tests {
             let mut plain = vec![None; count];
             for (sequence, (index, at)) in steps.into_iter().enumerate() {
                 let index = index % count;
-                plain[index] = at.map(|at| (Ps(at), sequence as u64));
-                resumes.clear(index);
+                let earlier = std::mem::replace(&mut plain[index], at.map(|at| (Ps(at), sequence as u64)));
+                match earlier {
+                    Some(_) if resumes.first().is_some_and(|(_, first)| first == index) => resumes.pop(),
+                    Some(key) => resumes.clear(index, key),
+                    None => {}
+                }
+                // A key that has gone is not removed twice.
+                resumes.clear(index, earlier.unwrap_or_default());
                 if let Some(key) = plain[index] {
                     resumes.set(index, key);
                 }
