@@ -4,6 +4,7 @@ pub mod atomic_file;
 pub mod bench;
 pub mod calibrate;
 pub mod cli;
+pub mod coalescing;
 pub mod commands;
 pub mod document;
 pub mod fio;

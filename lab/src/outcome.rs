@@ -151,7 +151,7 @@ pub struct Server {
     /// Which one of its kind.
     pub index: u32,
     /// Fraction of the span in which it could not take the next request. For a root port this is the stall by MSI
-    /// ordering plus the time blocked by waiting MSIs; data movement is excluded.
+    /// ordering: data movement is excluded, and a port that waits for the IOMMU waits for another server.
     pub busy: f64,
 }
 

@@ -193,6 +193,8 @@ pub struct RunReport {
     pub interrupted: bool,
     /// Warnings about the input, as the terminal shows them.
     pub warnings: Vec<String>,
+    /// Where raising a cost made a variant faster: the coalescing behind it.
+    pub notes: Vec<String>,
     /// One summary per delivery, in the order of their first outcomes. The others are compared with the first.
     pub summaries: Vec<Summary>,
     /// Every run.
@@ -221,6 +223,7 @@ impl RunReport {
             class,
             interrupted: false,
             warnings: Vec::new(),
+            notes: Vec::new(),
             summaries: groups.iter().filter_map(|group| Summary::over(group)).collect(),
             outcomes,
             published: Vec::new(),

@@ -177,7 +177,7 @@ fn servers(effort: Effort, progress: &Progress, stop: &StopFlag) -> Result<Vec<M
         .zip(&mut costs)
         .map(|(&delivery, cost)| {
             let plan = &plan;
-            Contender::new(format!("server_{}_4_drives", delivery.name()), "I/O/s", move || {
+            Contender::new(format!("server_{delivery}_4_drives"), "I/O/s", move || {
                 let this = server::cost(plan, delivery)?;
                 *cost = Some(this);
                 Ok(this.ios_per_second())
@@ -187,7 +187,7 @@ fn servers(effort: Effort, progress: &Progress, stop: &StopFlag) -> Result<Vec<M
     let mut figures = compete(contenders, effort.server_runs, progress, stop)?;
     for (delivery, cost) in DELIVERIES.iter().zip(costs) {
         let Some(cost) = cost else { continue };
-        let name = |what: &str| format!("server_{}_{what}_per_io", delivery.name());
+        let name = |what: &str| format!("server_{delivery}_{what}_per_io");
         let per_io = |count: u64| vec![count as f64 / cost.ios as f64];
         figures.extend(Measurement::of(&name("switches"), "switches/I/O", per_io(cost.switches)));
         figures.extend(Measurement::of(&name("events"), "events/I/O", per_io(cost.events)));

@@ -2,6 +2,7 @@
 
 use super::{announce, ended, failed, output, stop_flag, write};
 use crate::cli::{self, Failure, RunArgs};
+use crate::coalescing;
 use crate::interrupt::StopFlag;
 use crate::outcome::{Headline, Summary};
 use crate::plan::{Load, Plan, Spans};
@@ -29,6 +30,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let mut report = RunReport::new(&plan.name, &plan.platform.name, Class::Predicted, outcomes);
     report.interrupted = stop.is_set();
     report.warnings = plan.warnings.iter().map(ToString::to_string).collect();
+    report.notes = coalescing::notes(&plan, &stop).map_err(failed)?;
     report.published = published_rows(&plan, &report)?;
     report.constants = constants(&plan);
     cli::print(&report::table::run(&report))?;

@@ -50,6 +50,9 @@ pub fn run(report: &RunReport) -> String {
             writeln!(text, "Policy, {}: {policy}.", summary.delivery).expect("a String takes all");
         }
     }
+    for note in &report.notes {
+        writeln!(text, "{note}").expect("a String takes all");
+    }
     let state = |summary: &Summary| report.first_outcome(&summary.delivery)?.section.measured().state();
     let states: Vec<State> = report.summaries.iter().filter_map(state).collect();
     if let Some(first) = states.first() {

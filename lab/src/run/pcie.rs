@@ -160,8 +160,7 @@ pub(crate) fn servers(span: &Span, start: &PcieCounters, end: &PcieCounters) -> 
     let grown = |of: &dyn Fn(&PcieCounters) -> u64| span.share(of(end) - of(start));
     let port = |index: usize, name| grown(&|at: &PcieCounters| counter(&at.ports[index], name));
     let iommu = |index: usize, name| grown(&|at: &PcieCounters| counter(&at.iommus[index], name));
-    let ports = (0..end.ports.len())
-        .map(|index| server(ServerKind::RootPort, index, port(index, "order_ps") + port(index, "blocked_ps")));
+    let ports = (0..end.ports.len()).map(|index| server(ServerKind::RootPort, index, port(index, "order_ps")));
     let remapping = (0..end.iommus.len())
         .map(|index| server(ServerKind::Remapping, index, iommu(index, "remap_ps") + iommu(index, "hold_ps")));
     let posted = (0..end.iommus.len()).map(|index| server(ServerKind::PostedLine, index, iommu(index, "post_ps")));

@@ -38,6 +38,8 @@ pub(crate) struct Parts {
     cpus: Range<u32>,
     iommus: Vec<Regs>,
     entry: Entry,
+    /// Remapping stays off.
+    plain: bool,
 }
 
 impl Parts {
@@ -56,7 +58,12 @@ impl Parts {
     /// One of several hosts in a machine. The caller installs the entry and routes the interrupts of `cpus` to it.
     pub(crate) fn of_host(machine: &Machine, cpus: Range<u32>, pcie: &Pcie) -> Self {
         let iommus = pcie.iommus.iter().map(|&iommu| machine.regs(iommu, 0)).collect();
-        Self { cpus, iommus, entry: Arc::default() }
+        Self { cpus, iommus, entry: Arc::default(), plain: false }
+    }
+
+    /// The same PC with its remapping units off.
+    pub(crate) fn plain(self) -> Self {
+        Self { plain: true, ..self }
     }
 
     /// The CPUs, for the interrupt entry.
@@ -66,7 +73,7 @@ impl Parts {
 
     /// A PC whose messages are not remapped. The caller installs the entry.
     pub(crate) fn without_remapping(cpus: u32) -> Self {
-        Self { cpus: 0..cpus, iommus: Vec::new(), entry: Arc::default() }
+        Self { cpus: 0..cpus, iommus: Vec::new(), entry: Arc::default(), plain: false }
     }
 }
 
@@ -85,7 +92,7 @@ impl Pc {
         let apics = Apics { regs: Regs::Lapic, mode: ApicMode::X2Apic, ids, timer_hz: 1_000_000_000 };
         let path = match posted {
             Some(_) => Path::Posted,
-            None if parts.iommus.is_empty() => Path::Plain,
+            None if parts.plain || parts.iommus.is_empty() => Path::Plain,
             None => Path::Remapped,
         };
         let mut builder = PcBuilder::new(SimHal, apics, device_lines)

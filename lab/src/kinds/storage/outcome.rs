@@ -46,7 +46,7 @@ pub struct Drive {
     pub errors: u64,
     /// MSI writes that the drive emitted.
     pub msis: u64,
-    /// Fraction of the span in which the link was moving data.
+    /// Fraction of the span in which the link was moving data, in its busier direction.
     pub link_busy: f64,
     /// Fraction of the span in which the link had to stay free behind the drive's own MSIs, which data may not
     /// overtake.

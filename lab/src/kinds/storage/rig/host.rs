@@ -35,7 +35,10 @@ pub(crate) struct Parts {
 impl Parts {
     /// Installs the interrupt entry in the machine, and collects the parts that bring-up needs.
     pub(crate) fn new(hardware: &mut Hardware, plan: &Plan, storage: &Storage, delivery: StorageVariant) -> Self {
-        let pc = x86::Parts::new(&mut hardware.machine, plan.cpus, &hardware.pcie);
+        let mut pc = x86::Parts::new(&mut hardware.machine, plan.cpus, &hardware.pcie);
+        if delivery == StorageVariant::Plain {
+            pc = pc.plain();
+        }
         Self { plan: plan.clone(), storage: storage.clone(), delivery, drives: hardware.drives.clone(), pc }
     }
 }
@@ -74,7 +77,9 @@ impl StorageHost {
     pub(crate) fn set_up(parts: Parts) -> Result<Self, SetupError> {
         let (plan, storage) = (&parts.plan, &parts.storage);
         let queues: u32 = storage.drives.iter().map(|drive| drive.queues).sum();
-        let posted = (parts.delivery == StorageVariant::Posted)
+        let posted = parts
+            .delivery
+            .is_posted()
             .then(|| PostedConfig { passes: plan.options.harvest_passes, ..PostedConfig::default() })
             .map(|config| (config, Serving::Whole));
         let storm = StormConfig::default();

@@ -83,7 +83,10 @@ impl Measured<'_> {
             bytes: jobs.bytes,
             errors: jobs.errors + jobs.wrong_data,
             msis: drive("msis"),
-            link_busy: self.busy(|at| counter(&at.pcie.ports[ports[index]], "link_ps")),
+            link_busy: ["link_ps", "down_ps"]
+                .map(|way| self.busy(|at| counter(&at.pcie.ports[ports[index]], way)))
+                .into_iter()
+                .fold(0.0, f64::max),
             link_held: self.busy(|at| counter(&at.pcie.ports[ports[index]], "order_ps")),
             // A slot's wait for the link counts as the link's time.
             media_busy: self.span.share(drive("media_ps")) / kind.slots.value,

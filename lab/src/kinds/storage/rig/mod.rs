@@ -40,6 +40,7 @@ impl StorageRig {
         seed: u64,
         traced: bool,
     ) -> Result<Self, RunError> {
+        let plan = &as_varied(plan, delivery);
         let mut hardware = Hardware::new(plan, storage, seed, traced);
         let parts = host::Parts::new(&mut hardware, plan, storage, delivery);
         let host = boot(&mut hardware.machine, move || StorageHost::set_up(parts))?;
@@ -48,6 +49,15 @@ impl StorageRig {
         hardware.let_stranger_in();
         Ok(Self { plan: plan.clone(), storage: storage.clone(), hardware, host, tally, snapshots: Vec::new() })
     }
+}
+
+/// The plan with the constant that the variant sets.
+fn as_varied(plan: &Plan, delivery: StorageVariant) -> Plan {
+    let mut plan = plan.clone();
+    if let StorageVariant::PostedUpdate(ns) = delivery {
+        plan.platform.fabric.posted_update.value = ns as f64;
+    }
+    plan
 }
 
 impl Rig for StorageRig {
