@@ -77,20 +77,23 @@ fn note_of(
     if is <= was * (1.0 + NOISE) {
         return None;
     }
-    let change = |(label, id): (&str, &str)| {
-        let (was, is) = both(id)?;
-        (is > was * (1.0 + NOISE)).then(|| format!("{label} rose from {was:.2} to {is:.2}"))
-    };
-    let behind = change(("completions per handler", "completions_per_interrupt"))
-        .or_else(|| per_message(before, now, id))
-        .unwrap_or("no coalescing is behind it".into());
+    let shared = [
+        ("completions per handler", both("completions_per_interrupt")),
+        ("completions per message sent", per_message(before, now, id, "msi")),
+        ("completions per message handled", per_message(before, now, id, "interrupts")),
+    ];
+    let rise = |(was, is): (f64, f64)| is / was;
+    let risen = shared.into_iter().filter_map(|(label, both)| Some((label, both?)));
+    let most = risen.max_by(|a, b| rise(a.1).total_cmp(&rise(b.1))).filter(|(_, both)| rise(*both) > 1.0 + NOISE);
+    let behind = most.map_or("no coalescing is behind it".into(), |(label, (was, is))| {
+        format!("{label} rose from {was:.2} to {is:.2}")
+    });
     let (was, is) = (shown(was).replace(" ±n/a", ""), shown(is).replace(" ±n/a", ""));
     Some(format!("Coalescing, {who}: {name} rose from {was} to {is}, since {behind}."))
 }
 
-/// Completions that share a message: merging on the way, before any handler.
-fn per_message(before: &Summary, now: &Summary, id: &str) -> Option<String> {
-    let ratio = |of: &Summary| Some(of.estimate(id)?.mean / of.estimate("interrupts")?.mean).filter(|r| r.is_finite());
-    let (was, is) = (ratio(before)?, ratio(now)?);
-    (is > was * (1.0 + NOISE)).then(|| format!("completions per message handled rose from {was:.2} to {is:.2}"))
+/// Completions for each message that the quantity `messages` counts: sharing before any handler.
+fn per_message(before: &Summary, now: &Summary, id: &str, messages: &str) -> Option<(f64, f64)> {
+    let ratio = |of: &Summary| Some(of.estimate(id)?.mean / of.estimate(messages)?.mean).filter(|r| r.is_finite());
+    Some((ratio(before)?, ratio(now)?))
 }

@@ -12,8 +12,9 @@
 //!
 //! **Time.** An engine takes descriptors from its group's queues, round robin, one each [`Timing::service`]; their data
 //! then pass the link, and when the last byte has passed memory changes, the completion record follows, and the message
-//! if the descriptor asks for one: one for each descriptor, never merged here. The message goes the data's way, behind
-//! them.
+//! if the descriptor asks for one: one for each descriptor, never merged here. The order is the device's own: a message follows the data and the record
+//! of its own descriptor, and nothing orders it against other descriptors. The device is a root-complex integrated
+//! endpoint, so no root port lies on its way ([`crate::fabric::integrated`]).
 //!
 //! **Operations**: No-op and Memory Fill. Absent: the others, batches, shared queues, PASID and ATS, block on fault,
 //! interrupt message storage, priorities, read buffers, traffic classes, occupancy interrupts, performance counters,
@@ -98,7 +99,7 @@ pub struct Dsa {
 }
 
 impl Dsa {
-    /// A device behind `port`, which takes its [`crate::model::Upstream`] requests.
+    /// A device whose way into the root complex is `port`, which takes its [`crate::model::Upstream`] requests.
     ///
     /// # Errors
     /// [`ConfigError`] for a field that is out of range.
