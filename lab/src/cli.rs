@@ -167,6 +167,9 @@ pub struct IrqsArgs {
 pub struct ReproduceArgs {
     /// The rows to run: H4 A5. The default is all rows.
     pub ids: Vec<String>,
+    /// Give each prediction the interval that the fitted rows leave it. Takes minutes.
+    #[arg(long)]
+    pub intervals: bool,
     /// Write the rows as one JSON array.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -180,6 +183,9 @@ pub struct ReproduceArgs {
 pub struct CalibrateArgs {
     /// emr, spr, optane, azure, … or the path of a platform file.
     pub platform: String,
+    /// Write the constants and the rows as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }
 
 /// `campanile bench`.

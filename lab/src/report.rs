@@ -92,6 +92,19 @@ pub struct Row {
     pub seeds: usize,
     /// The formula of a derived row, over the ids of others; null of all other rows.
     pub from: Option<String>,
+    /// Where the figure lies if the constants move as far as the fitted rows let them; null if that was not asked for.
+    pub interval: Option<Interval>,
+}
+
+/// The values of a prediction over the region in which the fitted rows stay within their tolerance.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Interval {
+    /// The least, in the row's unit.
+    pub low: f64,
+    /// The greatest.
+    pub high: f64,
+    /// Points of the region that were run.
+    pub points: usize,
 }
 
 /// The content of a published row, without the simulated result.
@@ -137,6 +150,7 @@ impl Row {
             class,
             seeds,
             from,
+            interval: None,
         }
     }
 

@@ -12,6 +12,7 @@ use crate::run::{self, RunError};
 use crate::scenario::Request;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// The outcomes of the scenarios that the rows need, by scenario and variant, in the order of the seeds.
 pub type Outcomes = BTreeMap<(String, String), Vec<Outcome>>;
@@ -25,15 +26,59 @@ pub fn plans(rows: &[published::Row]) -> Result<BTreeMap<String, Plan>, InputErr
     names.into_iter().map(|name| Ok((name.clone(), Request::of(name).plan()?))).collect()
 }
 
-/// Runs the plans that `rows` need, on all cores. After Ctrl-C it returns the runs that have ended.
-///
-/// # Errors
-/// The first run that failed, in the order of scenarios, variants and seeds.
-pub fn run_plans(
-    plans: &BTreeMap<String, Plan>,
-    rows: &[published::Row],
-    stop: &StopFlag,
-) -> Result<Outcomes, RunError> {
+/// A run that failed.
+#[derive(Debug)]
+pub struct FailedRun {
+    /// Its scenario.
+    pub scenario: String,
+    /// Its variant.
+    pub variant: String,
+    /// Its seed.
+    pub seed: u64,
+    /// Why.
+    pub error: RunError,
+}
+
+impl fmt::Display for FailedRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scenario, variant, seed, error } = self;
+        write!(f, "{scenario}, {variant}, seed {seed}: {error}")
+    }
+}
+
+impl std::error::Error for FailedRun {}
+
+/// The runs of [`run_plans`].
+#[derive(Debug, Default)]
+pub struct Ran {
+    /// Those that ended well.
+    pub outcomes: Outcomes,
+    /// Those that failed, in the order of scenarios, variants and seeds.
+    pub failed: Vec<FailedRun>,
+}
+
+impl Ran {
+    /// The outcomes, if no run failed.
+    ///
+    /// # Errors
+    /// The first run that failed.
+    pub fn complete(self) -> Result<Outcomes, FailedRun> {
+        self.failed.into_iter().next().map_or(Ok(self.outcomes), Err)
+    }
+}
+
+/// Runs the plans that `rows` need, on all cores, and shows how far it is. After Ctrl-C it returns the runs that have
+/// ended.
+pub fn run_plans(plans: &BTreeMap<String, Plan>, rows: &[published::Row], stop: &StopFlag) -> Ran {
+    run_needed(plans, rows, stop, true)
+}
+
+/// As [`run_plans`], without a sign of progress: for runs that are part of a longer search.
+pub(crate) fn run_quietly(plans: &BTreeMap<String, Plan>, rows: &[published::Row], stop: &StopFlag) -> Ran {
+    run_needed(plans, rows, stop, false)
+}
+
+fn run_needed(plans: &BTreeMap<String, Plan>, rows: &[published::Row], stop: &StopFlag, shown: bool) -> Ran {
     let trials: BTreeMap<&String, Vec<Trial<'_>>> = plans.iter().map(|(name, plan)| (name, plan.trials())).collect();
     let mut needed: BTreeSet<(&String, usize)> = BTreeSet::new();
     for row in rows {
@@ -46,23 +91,27 @@ pub fn run_plans(
         .into_iter()
         .flat_map(|(name, index)| plans[name].seeds.iter().map(move |&seed| (name, index, seed)))
         .collect();
-    let progress = Progress::new(runs.len() as u64, "published rows");
+    let progress = shown.then(|| Progress::new(runs.len() as u64, "published rows"));
     let results: Vec<_> = runs
         .into_par_iter()
         .filter(|_| !stop.is_set())
         .map(|(name, index, seed)| {
             let trial = &trials[name][index];
             let run = run::run_one(trial, seed, false, stop);
-            progress.step();
-            run.map(|run| ((name.clone(), trial.name()), run.outcome))
+            if let Some(progress) = &progress {
+                progress.step();
+            }
+            (name, trial.name(), seed, run)
         })
         .collect();
-    let mut outcomes = Outcomes::new();
-    for result in results {
-        let (key, outcome) = result?;
-        outcomes.entry(key).or_default().push(outcome);
+    let mut ran = Ran::default();
+    for (name, variant, seed, result) in results {
+        match result {
+            Ok(run) => ran.outcomes.entry((name.clone(), variant)).or_default().push(run.outcome),
+            Err(error) => ran.failed.push(FailedRun { scenario: name.clone(), variant, seed, error }),
+        }
     }
-    Ok(outcomes)
+    ran
 }
 
 /// Every row beside the value from the outcomes. Rows whose runs are missing are left out, and derived rows whose

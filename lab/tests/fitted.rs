@@ -9,7 +9,7 @@ fn every_fitted_row_is_within_two_per_cent() {
     let rows: Vec<_> =
         published::rows().expect("the carried file").into_iter().filter(|row| row.usage == Usage::Fit).collect();
     let plans = reproduce::plans(&rows).expect("the carried scenarios");
-    let outcomes = reproduce::run_plans(&plans, &rows, &StopFlag::default()).expect("every run ends");
+    let outcomes = reproduce::run_plans(&plans, &rows, &StopFlag::default()).complete().expect("every run ends");
     let compared = reproduce::compare(&rows, &outcomes);
     assert_eq!(compared.len(), rows.len(), "every row has a figure");
     for row in compared {

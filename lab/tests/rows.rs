@@ -13,7 +13,7 @@ fn every_row_has_a_figure() {
         plan.spans.ramp_ns = plan.spans.ramp_ns.min(300_000);
         plan.spans.measured_ns = plan.spans.measured_ns.min(1_000_000);
     }
-    let outcomes = reproduce::run_plans(&plans, &rows, &StopFlag::default()).expect("every run ends");
+    let outcomes = reproduce::run_plans(&plans, &rows, &StopFlag::default()).complete().expect("every run ends");
     let compared = reproduce::compare(&rows, &outcomes);
     let answered: Vec<&str> = compared.iter().map(|row| row.id.as_str()).collect();
     let asked: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();

@@ -69,7 +69,7 @@ fn only_the_mask_waits_for_rwp() {
 fn the_fitted_gains_are_within_a_point() {
     let rows = published::select(&["L-eM".into(), "L-Al".into()]).unwrap();
     let plans = reproduce::plans(&rows).unwrap();
-    let outcomes = reproduce::run_plans(&plans, &rows, &StopFlag::default()).unwrap();
+    let outcomes = reproduce::run_plans(&plans, &rows, &StopFlag::default()).complete().unwrap();
     let compared = reproduce::compare(&rows, &outcomes);
     assert_eq!(compared.len(), 2);
     for row in compared {

@@ -1,17 +1,17 @@
 //! `campanile calibrate`.
 
-use super::{ended, stop_flag};
-use crate::calibrate::{self, CalibrateError, Calibration};
+use super::{ended, output, stop_flag, write};
+use crate::calibrate::{self, CalibrateError, Calibration, Fitted, Pinned, TOLERANCE};
 use crate::cli::{self, CalibrateArgs, Failure};
 use crate::input::Place;
 use crate::platform::{EMBEDDED, Platform};
 use crate::published::{self, Usage};
 use crate::setting::Setting;
-use std::fmt::Write as _;
 
 pub(super) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     let named = Setting::new(Place::option("calibrate"), "", &args.platform);
     let platform = Platform::load(&named)?;
+    let json = output("--json", args.json.as_deref())?;
     let rows = published::rows()?;
     let is_fitted = |row: &published::Row, name: &str| row.platform == name && row.usage == Usage::Fit;
     if !rows.iter().any(|row| is_fitted(row, &platform.name)) {
@@ -22,32 +22,71 @@ pub(super) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     let stop = stop_flag()?;
     let found = calibrate::calibrate(&platform, &stop).map_err(|error| match error {
         CalibrateError::Input(error) => Failure::Input(error),
-        CalibrateError::Run(error) => Failure::Run(error.into()),
+        CalibrateError::Stopped => Failure::Interrupted,
+        error => Failure::Run(error.into()),
     })?;
-    cli::print(&text(&platform, &found))?;
+    cli::print(&text(&platform.name, &found))?;
+    write(json, || serde_json::to_string_pretty(&found).expect("plain data") + "\n")?;
     ended(&stop)
 }
 
-/// The constants that moved, and the effect on the rows.
-fn text(platform: &Platform, found: &Calibration) -> String {
+/// The constants, the rows, and how these hold those.
+fn text(platform: &str, found: &Calibration) -> String {
+    let Calibration { constants, rows, rounds, .. } = found;
+    let (count, fitted) = (constants.len(), rows.len());
+    let interrupted = if found.interrupted { "INTERRUPTED: this is the best fit so far.\n" } else { "" };
+    let rounds = match rounds {
+        0 if count == 0 => "nothing is fitted".into(),
+        0 => "no round made the fit better: the constants are at rest".into(),
+        1 => "1 round made the fit better".into(),
+        rounds => format!("{rounds} rounds made the fit better"),
+    };
+    let mut text = format!("{interrupted}{platform}: {count} free constants, {fitted} rows to fit; {rounds}.\n");
+    if count > 0 {
+        let line = |Pinned { key, before, after, percent, .. }: &Pinned| {
+            format!("{key:28} {before:>14} {after:>14} {percent:>+8.2} %\n")
+        };
+        text += &format!("\n{:28} {:>14} {:>14} {:>10}\n", "constant", "before", "after", "change");
+        text.extend(constants.iter().map(line));
+    }
+    text += &format!("\n{:28} {:>14} {:>14} {:>9}\n", "row", "published", "error before", "after");
+    text.extend(rows.iter().map(|Fitted { id, published, before, after }| {
+        format!("{id:28} {published:>14} {before:>+12.2} % {after:>+7.2} %\n")
+    }));
+    if count > 0 {
+        text += &pinned(found);
+        text += "\nNothing is written: put the values into the platform file, with the reason, and run `reproduce`.\n";
+    }
+    text
+}
+
+/// What the rows pin: the interval of each constant, and the rows that hold it.
+fn pinned(found: &Calibration) -> String {
+    let percent = TOLERANCE * 100.0;
+    if found.constants.iter().all(|constant| constant.held.is_none()) {
+        let why = if found.interrupted { "it was interrupted" } else { "one of them is outside it" };
+        return format!("\nNo intervals in which all rows stay within {percent} %: {why}.\n");
+    }
     let mut text = format!(
-        "{}: {} free constants, {} rows to fit; {} rounds made the fit better\n\n",
-        platform.name,
-        found.constants.len(),
-        found.rows.len(),
-        found.rounds
+        "\nWhere all rows stay within {percent} % ({percent} points of a share)\n{:28} {:>24} {:>17} {:>24}\n",
+        "constant", "moved alone", "held by", "all together"
     );
-    writeln!(text, "{:28} {:>14} {:>14} {:>9}", "constant", "before", "after", "change").expect("a String takes all");
-    for constant in &found.constants {
-        let (key, before, after) = (&constant.key, &constant.before, &constant.after);
-        writeln!(text, "{key:28} {before:>14} {after:>14} {:>+8.2} %", constant.percent).expect("a String takes all");
+    for Pinned { key, held, .. } in &found.constants {
+        let Some(held) = held else { continue };
+        let span = |[low, high]: &[String; 2]| format!("{low} to {high}");
+        let by = held.by.join(", ");
+        text += &format!("{key:28} {:>24} {by:>17} {:>24}\n", span(&held.alone), span(&held.joint));
     }
-    writeln!(text, "\n{:28} {:>14} {:>14} {:>9}", "row", "published", "error before", "after")
-        .expect("a String takes all");
-    for row in &found.rows {
-        let (id, published) = (&row.id, row.published);
-        writeln!(text, "{id:28} {published:>14} {:>+12.2} % {:>+7.2} %", row.before, row.after)
-            .expect("a String takes all");
+    text += "\nWhat 1 % more of a constant changes\n";
+    for Pinned { key, held, .. } in &found.constants {
+        let Some(held) = held else { continue };
+        let row = |(id, change): &(String, f64)| format!("{id} {change:+.2}");
+        let rows: Vec<String> = held.rows.iter().map(row).collect();
+        text += &format!("{key:28} {}\n", if rows.is_empty() { "no row".into() } else { rows.join(", ") + " %" });
     }
-    text + "\nNothing is written: put the values into the platform file, with the reason, and run `reproduce`.\n"
+    let Calibration { points, tried, .. } = found;
+    text + &format!(
+        "\nAll together: least and greatest over {points} points of {tried} that were run. Held below and above by the row\n\
+         that leaves its 2 % first; `no row`: not by any, up to the constant's bounds, a quarter or four times.\n"
+    )
 }

@@ -1,22 +1,71 @@
 //! `campanile reproduce`.
 
-use super::{ended, failed, output, stop_flag, write};
+use super::{ended, output, stop_flag, write};
+use crate::calibrate::{self, Carried};
 use crate::cli::{self, Failure, ReproduceArgs};
-use crate::{published, report, reproduce as rows_of};
+use crate::interrupt::StopFlag;
+use crate::published::Row;
+use crate::reproduce::{self as rows_of, FailedRun, Outcomes};
+use crate::{published, report};
 
 pub(super) fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
     let rows = published::select(&args.ids)?;
     let json = output("--json", args.json.as_deref())?;
     let html = output("--html", args.html.as_deref())?;
-    let needed = published::with_sources(&rows)?;
+    let needed = needed(&rows, args.intervals)?;
     let plans = rows_of::plans(&needed)?;
     let stop = stop_flag()?;
-    let outcomes = rows_of::run_plans(&plans, &needed, &stop).map_err(failed)?;
-    let mut compared = rows_of::compare(&needed, &outcomes);
+    let ran = rows_of::run_plans(&plans, &needed, &stop);
+    let mut compared = rows_of::compare(&needed, &ran.outcomes);
     compared.retain(|found| rows.iter().any(|row| row.id == found.id));
-    let free = rows_of::free_constants(&plans)?;
-    cli::print(&report::table::reproduce(&compared, &free))?;
+    let carried = intervals(args, &rows, &ran.outcomes, &stop);
+    for row in &mut compared {
+        row.interval = carried.intervals.get(&row.id).copied();
+    }
+    let shown = rows_of::plans(&published::with_sources(&rows)?)?;
+    let free = rows_of::free_constants(&shown)?;
+    cli::print(&(report::table::reproduce(&compared, &free) + &notes(&carried)))?;
     write(json, || report::json::reproduce(&compared).expect("rows are plain data"))?;
     write(html, || report::rows_page(&compared, &free))?;
-    ended(&stop)
+    ended(&stop)?;
+    failed(&ran.failed, &needed)
+}
+
+/// The rows to run: those that were asked for, their sources, and for intervals the rows that hold the constants.
+fn needed(rows: &[Row], with_intervals: bool) -> Result<Vec<Row>, Failure> {
+    let sources = published::with_sources(rows)?;
+    if !with_intervals {
+        return Ok(sources);
+    }
+    let holding = calibrate::holding_rows(rows)?;
+    let is_needed = |row: &Row| sources.contains(row) || holding.contains(row);
+    Ok(published::rows()?.into_iter().filter(is_needed).collect())
+}
+
+/// The intervals, if they were asked for.
+fn intervals(args: &ReproduceArgs, rows: &[Row], outcomes: &Outcomes, stop: &StopFlag) -> Carried {
+    if args.intervals { calibrate::intervals(rows, outcomes, stop) } else { Carried::default() }
+}
+
+fn notes(carried: &Carried) -> String {
+    if carried.notes.is_empty() {
+        return String::new();
+    }
+    let lines: String = carried.notes.iter().map(|note| format!("  {note}\n")).collect();
+    let end = if carried.interrupted { "INTERRUPTED: other platforms have no intervals.\n" } else { "" };
+    format!("\nIntervals of predictions: least and greatest value\n{lines}{end}")
+}
+
+/// After all that could be printed: the runs that failed, each with the rows that need it.
+fn failed(failed: &[FailedRun], rows: &[Row]) -> Result<(), Failure> {
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let line = |run: &FailedRun| {
+        let is_hit =
+            |row: &&Row| row.scenarios.contains(&run.scenario) && row.variants().any(|name| *name == run.variant);
+        let ids: Vec<&str> = rows.iter().filter(is_hit).map(|row| row.id.as_str()).collect();
+        format!("{run} (rows {})", ids.join(", "))
+    };
+    Err(Failure::Run(failed.iter().map(line).collect::<Vec<_>>().join("\n").into()))
 }

@@ -24,6 +24,8 @@ pub struct Platform {
     pub name: String,
     /// One line about it.
     pub about: String,
+    /// The platform that lends it the constants that it does not give.
+    pub base: Option<Setting>,
     /// Costs of a CPU.
     pub cpu: Cpu,
     /// Between drives and CPUs.

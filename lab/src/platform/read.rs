@@ -71,10 +71,8 @@ impl Platform {
         let root = document.root();
         root.only(&["about", "base"].into_iter().chain(GROUPS).collect::<Vec<_>>())?;
         let about = root.scalar("about", "one line about the platform")?.text;
-        let base = match root.get("base") {
-            Some(node) => Some(Self::load_within(&node.scalar("the name of a platform")?, depth + 1)?),
-            None => None,
-        };
+        let lender = root.get("base").map(|node| node.scalar("the name of a platform")).transpose()?;
+        let base = lender.as_ref().map(|lender| Self::load_within(lender, depth + 1)).transpose()?;
         let base = base.as_ref();
         let drives = drives(&root, base)?;
         let accelerator = match (root.get("accelerator"), base.and_then(|base| base.accelerator.as_ref())) {
@@ -116,7 +114,8 @@ impl Platform {
         let fabric_group = Group::of(&root, "fabric", Fabric::SPECS)?;
         let fabric =
             Fabric::build(|spec| fabric_group.constant_if(is_needed(spec), spec, base.map(|base| base.fabric.iter())))?;
-        let platform = Self { name: name.to_owned(), about, cpu, fabric, drives, accelerator, nic, vhost, gic };
+        let name = name.to_owned();
+        let platform = Self { name, about, base: lender, cpu, fabric, drives, accelerator, nic, vhost, gic };
         platform.check()?;
         Ok(platform)
     }

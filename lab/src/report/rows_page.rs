@@ -4,7 +4,7 @@ use super::html::{document, html_table, row, section};
 use super::plots::{self, Axes, Series, escape};
 use super::study::Study;
 use super::table::{self, FreeConstants};
-use super::{Class, Row, figure};
+use super::{Class, Interval, Row, figure};
 use std::fmt::Write;
 
 /// The error that fitted rows may have, in per cent.
@@ -194,6 +194,11 @@ fn errors(rows: &[&Row]) -> String {
     html + "</div><ul class=\"legend\"><li><i class=\"s0\"></i>fitted</li><li><i class=\"s1\"></i>predicted, informed, derived</li></ul></figure>\n"
 }
 
+fn span(value: f64, range: Interval) -> String {
+    let of = |end| figure::plain_beside(value, end);
+    format!("{} to {}", of(range.low), of(range.high))
+}
+
 fn table_of(rows: &[&Row], note: &str) -> String {
     let line = |r: &&Row| {
         row([
@@ -206,6 +211,7 @@ fn table_of(rows: &[&Row], note: &str) -> String {
             (r.ci95.map_or("n/a".into(), |half| figure::plain_beside(r.value, half)), true),
             (r.published.map_or("–".into(), figure::plain), true),
             (table::error(r), true),
+            (r.interval.map_or("–".into(), |range| span(r.value, range)), true),
         ])
     };
     let header = [
@@ -218,6 +224,7 @@ fn table_of(rows: &[&Row], note: &str) -> String {
         ("±", true),
         ("published", true),
         ("error", true),
+        ("as far as the fitted rows let the constants move", true),
     ];
     let lines: String = rows.iter().map(line).collect();
     if lines.is_empty() { lines } else { html_table(&header.map(|(name, n)| (name.into(), n)), &lines) + note }

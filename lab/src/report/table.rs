@@ -7,7 +7,7 @@ use comfy_table::{
 };
 
 use super::study::Study;
-use super::{Class, Row, RunReport, figure};
+use super::{Class, Interval, Row, RunReport, figure};
 use crate::kinds::State;
 use crate::outcome::{Fault, Summary};
 
@@ -182,10 +182,18 @@ fn fault_table(summaries: &[Summary]) -> Table {
 /// The formulas of derived rows take the place of their variants.
 fn row_table<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Table {
     let origin = if rows.clone().all(|row| row.from.is_some()) { "from" } else { "delivery" };
-    let mut table = table(&["id", "platform", origin, "quantity, unit", "here", "±", "published", "error", "class"]);
+    let carried = rows.clone().any(|row| row.interval.is_some());
+    let last = if carried { &["least", "greatest"][..] } else { &["class"] };
+    let header = ["id", "platform", origin, "quantity, unit", "here", "±", "published", "error"];
+    let mut table = table(&[&header, last].concat());
     for row in rows {
         let unit = row.unit.split(" (").next().unwrap_or(&row.unit);
-        table.add_row([
+        let class = Cell::new(row.class.name().trim_start_matches("simulated, "));
+        let end = |of: fn(&Interval) -> f64| {
+            right(row.interval.as_ref().map_or("–".into(), |interval| figure::plain_beside(row.value, of(interval))))
+        };
+        let last = if carried { vec![end(|range| range.low), end(|range| range.high)] } else { vec![class] };
+        let cells = [
             Cell::new(&row.id),
             Cell::new(&row.platform),
             Cell::new(row.from.as_ref().unwrap_or(&row.delivery)),
@@ -194,8 +202,8 @@ fn row_table<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Table {
             right(row.ci95.map_or("n/a".into(), |half| figure::plain_beside(row.value, half))),
             right(row.published.map_or("–".into(), figure::plain)),
             right(error(row)),
-            Cell::new(row.class.name().trim_start_matches("simulated, ")),
-        ]);
+        ];
+        table.add_row(cells.into_iter().chain(last));
     }
     table
 }

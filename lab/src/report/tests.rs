@@ -114,7 +114,8 @@ fn json_of_reproduce_has_the_published_keys_in_order() {
     assert!(value[2]["ci95"].is_null() && value[2]["error_percent"].is_null());
     let first = text.split_once('}').unwrap().0;
     let keys: Vec<&str> = first.lines().filter_map(|line| line.trim().strip_prefix('"')?.split('"').next()).collect();
-    let published = "id platform scenario delivery quantity unit value ci95 published error_percent class seeds from";
+    let published =
+        "id platform scenario delivery quantity unit value ci95 published error_percent class seeds from interval";
     assert_eq!(keys, published.split(' ').collect::<Vec<_>>());
 }
 
