@@ -67,12 +67,43 @@ pub struct Timing {
     pub slots: u16,
     /// Media time of a read.
     pub read: Latency,
-    /// Media time of a write.
+    /// Programming a write on the media, when they are free for it.
     pub write: Latency,
-    /// Media time of a flush.
+    /// A flush that finds every write on the media.
     pub flush: Latency,
+    /// Deallocating the ranges of one command.
+    pub deallocate: Latency,
     /// From a completion entry to its message. Entries posted in between for the same vector share the message.
     pub msi: Ps,
+}
+
+/// How writes reach the media.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Writes {
+    /// Bytes that the write cache holds. 0: no cache; a write ends when the media have programmed it.
+    pub cache_bytes: u64,
+    /// The cache loses its content with the power: Identify reports it (VWC), and a host must flush.
+    pub is_volatile: bool,
+    /// From the data in the drive to the end of the write, when the cache takes them at once.
+    pub cached: Latency,
+    /// Bytes of sequential streams that the media take a second. 0: no limit.
+    pub sequential_bytes_per_second: u64,
+    /// Bytes of scattered writes that the media take a second, collection of garbage included. 0: no limit.
+    pub random_bytes_per_second: u64,
+    /// The media write scattered data in whole units of so many bytes.
+    pub unit_bytes: u32,
+}
+
+impl Writes {
+    /// No cache and no limit of rate.
+    pub const DIRECT: Self = Self {
+        cache_bytes: 0,
+        is_volatile: false,
+        cached: Latency::of(Ps(0)),
+        sequential_bytes_per_second: 0,
+        random_bytes_per_second: 0,
+        unit_bytes: 512,
+    };
 }
 
 /// When a vector sends again although its handler has not taken all entries yet.
@@ -134,6 +165,8 @@ pub struct Config {
     /// The data that the drive writes to memory carry the Relaxed Ordering attribute. Completion entries and messages
     /// never do: an entry must stay behind its data, and a message behind its entry.
     pub relaxed_ordering: bool,
+    /// How writes reach the media.
+    pub writes: Writes,
     /// When messages are repeated.
     pub resend: Resend,
     /// Coalescing that the drive does not report.
@@ -159,6 +192,7 @@ impl Default for Config {
             transfer_shift_max: 5,
             timing: Timing::default(),
             relaxed_ordering: false,
+            writes: Writes::DIRECT,
             resend: Resend::Unacknowledged,
             hidden_coalescing: None,
             storage: StorageKind::Null,
@@ -179,6 +213,7 @@ impl Default for Timing {
             read: Latency::of(Ps::from_ns(60_000)),
             write: Latency::of(Ps::from_ns(15_000)),
             flush: Latency::of(Ps::from_ns(20_000)),
+            deallocate: Latency::of(Ps::from_ns(20_000)),
             msi: Ps::from_ns(457),
         }
     }
@@ -204,6 +239,11 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Config {
+    /// Whether the power may take writes with it that have ended.
+    pub(super) fn has_volatile_cache(&self) -> bool {
+        self.writes.is_volatile && self.writes.cache_bytes > 0
+    }
+
     /// Checks every field.
     ///
     /// # Errors
@@ -222,7 +262,9 @@ impl Config {
         within("doorbell_stride", self.doorbell_stride.into(), 0..=8, "0 to 8")?;
         within("transfer_shift_max", self.transfer_shift_max.into(), 1..=9, "1 to 9")?;
         within("timing.slots", self.timing.slots.into(), 1..=65_535, "1 to 65535")?;
-        for latency in [self.timing.read, self.timing.write, self.timing.flush] {
+        within("writes.unit_bytes", self.writes.unit_bytes.into(), 1..=1 << 20, "1 to 2^20")?;
+        let Timing { read, write, flush, deallocate, .. } = self.timing;
+        for latency in [read, write, flush, deallocate, self.writes.cached] {
             if let Spread::Uniform { percent } = latency.spread {
                 within("spread percent", percent.into(), 0..=100, "0 to 100")?;
             }

@@ -156,6 +156,7 @@ impl Nvme {
         self.corrections.clear();
         self.ready.clear();
         self.slots.clear(world.now(), &mut self.counters);
+        self.media.reset();
         self.recount_backlog(world);
         (self.fetching, self.admin_busy) = (false, false);
         self.features.reset();

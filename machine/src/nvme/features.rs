@@ -1,6 +1,6 @@
-//! Get and Set Features (Base 5.15, 5.27): 07h, 08h and 09h.
+//! Get and Set Features (Base 5.15, 5.27): 06h to 09h.
 
-use super::Nvme;
+use super::{Config, Nvme};
 use spec::nvme::{
     Command, FeatureDw10, FeatureId, FeatureSelect, InterruptCoalescing, InterruptVector, NumberOfQueues, Status,
 };
@@ -12,6 +12,10 @@ const CHANGEABLE: u32 = 0b100;
 /// The features' values. None survives a controller reset.
 pub(super) struct Features {
     io_queues_max: u16,
+    /// There is a volatile write cache, so feature 06h exists.
+    has_write_cache: bool,
+    /// Feature 06h, WCE: writes may end in the cache.
+    pub(super) write_cache: bool,
     /// Granted I/O submission and completion queues.
     pub(super) submission_queues: u16,
     pub(super) completion_queues: u16,
@@ -21,9 +25,12 @@ pub(super) struct Features {
 }
 
 impl Features {
-    pub(super) fn new(io_queues_max: u16, vectors: u16) -> Self {
+    pub(super) fn new(config: &Config) -> Self {
+        let Config { io_queues_max, vectors, .. } = *config;
         Self {
             io_queues_max,
+            has_write_cache: config.has_volatile_cache(),
+            write_cache: true,
             submission_queues: io_queues_max,
             completion_queues: io_queues_max,
             coalescing: InterruptCoalescing::new(),
@@ -33,6 +40,7 @@ impl Features {
 
     pub(super) fn reset(&mut self) {
         (self.submission_queues, self.completion_queues) = (self.io_queues_max, self.io_queues_max);
+        self.write_cache = true;
         self.coalescing = InterruptCoalescing::new();
         self.coalescing_disabled.fill(false);
     }
@@ -57,6 +65,7 @@ impl Features {
                 let most = u32::from(self.io_queues_max - 1);
                 (self.number_of_queues(), most << 16 | most)
             }
+            FeatureId::VOLATILE_WRITE_CACHE if self.has_write_cache => (self.write_cache.into(), 1),
             FeatureId::INTERRUPT_COALESCING => (self.coalescing.into_bits(), 0),
             FeatureId::INTERRUPT_VECTOR_CONFIGURATION => {
                 let (vector, value) = self.vector(command.cdw11)?;
@@ -78,8 +87,12 @@ impl Nvme {
     /// Sets a feature; returns dword 0 of the completion.
     pub(super) fn set_feature(&mut self, command: &Command) -> Result<u32, Status> {
         let dword10 = FeatureDw10::from_bits(command.cdw10);
-        let known =
-            [FeatureId::NUMBER_OF_QUEUES, FeatureId::INTERRUPT_COALESCING, FeatureId::INTERRUPT_VECTOR_CONFIGURATION];
+        let known = [
+            FeatureId::VOLATILE_WRITE_CACHE,
+            FeatureId::NUMBER_OF_QUEUES,
+            FeatureId::INTERRUPT_COALESCING,
+            FeatureId::INTERRUPT_VECTOR_CONFIGURATION,
+        ];
         if known.contains(&FeatureId(dword10.fid())) && dword10.sv() {
             return Err(Status::FEATURE_NOT_SAVEABLE);
         }
@@ -97,6 +110,10 @@ impl Nvme {
                 features.submission_queues = most.min(asked.nsq() + 1);
                 features.completion_queues = most.min(asked.ncq() + 1);
                 Ok(features.number_of_queues())
+            }
+            FeatureId::VOLATILE_WRITE_CACHE if features.has_write_cache => {
+                features.write_cache = command.cdw11 & 1 != 0;
+                Ok(0)
             }
             FeatureId::INTERRUPT_COALESCING => {
                 features.coalescing = InterruptCoalescing::from_bits(command.cdw11 & 0xffff);

@@ -10,8 +10,8 @@ use spec::nvme::{NSID_ALL, Status};
 pub(super) const NSID: u32 = 1;
 /// OUI of the drive's EUI64: locally administered.
 const EUI64: u64 = 0x0200_0000_0000_0000;
-/// Bit 4 of ONCS: Select in Get Features and Save in Set Features (Base 5.17.2.1).
-const ONCS_OFFSET: usize = 520;
+/// Bits of ONCS (Base 5.17.2.1): Dataset Management; Select in Get Features and Save in Set Features.
+const ONCS_DATASET: u8 = 1 << 2;
 const ONCS_SELECT: u8 = 1 << 4;
 
 /// The bytes of one structure.
@@ -72,7 +72,8 @@ fn fill_controller(page: &mut Page, config: &Config) {
     page[controller::SQES] = EntrySizes::new().with_min(6).with_max(6).into_bits();
     page[controller::CQES] = EntrySizes::new().with_min(4).with_max(4).into_bits();
     put(page, controller::NN, &NSID.to_le_bytes());
-    page[ONCS_OFFSET] = ONCS_SELECT;
+    page[controller::ONCS] = ONCS_DATASET | ONCS_SELECT;
+    page[controller::VWC] = config.has_volatile_cache().into();
 }
 
 fn fill_namespace(page: &mut Page, config: &Config) {

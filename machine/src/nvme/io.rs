@@ -1,4 +1,4 @@
-//! I/O commands: read, write, flush (NVM 3.2; Base 7.1), and the slots in which the drive works on them.
+//! I/O commands: read, write, flush, deallocate (NVM 3.2; Base 7.1), and the slots in which the drive works on them.
 
 use super::latency::draw;
 use super::prp::{DataPointer, Failure};
@@ -8,11 +8,11 @@ use crate::model::{Traffic, Upstream};
 use crate::observe::Fact;
 use crate::time::Ps;
 use crate::world::World;
-use spec::nvme::{Command, IoOpcode, NSID_ALL, ReadWriteDw12, Status};
+use spec::nvme::{Command, DatasetDw10, DatasetDw11, DatasetRange, IoOpcode, NSID_ALL, ReadWriteDw12, Status};
 
 /// A command in progress.
 #[derive(Clone, Copy)]
-struct Slot {
+pub(super) struct Slot {
     /// Distinguishes the command from earlier ones in the slot: an event of an earlier one is stale.
     generation: u32,
     busy: bool,
@@ -20,8 +20,12 @@ struct Slot {
     sqid: u16,
     cid: u16,
     status: Status,
-    lba: u64,
-    data: DataPointer,
+    pub(super) lba: u64,
+    pub(super) data: DataPointer,
+    /// A write that must be on the media when it ends.
+    pub(super) fua: bool,
+    /// Dataset Management is asked to deallocate.
+    deallocates: bool,
     since: Ps,
     on_link_since: Ps,
 }
@@ -32,9 +36,11 @@ pub(super) struct Slots {
     free: Vec<u16>,
 }
 
-/// Slot and generation, as an event's argument.
-fn ticket(index: u16, generation: u32) -> u64 {
-    u64::from(generation) << 16 | u64::from(index)
+impl Slot {
+    /// Slot and generation, as an event's argument.
+    pub(super) fn ticket(&self, index: u16) -> u64 {
+        u64::from(self.generation) << 16 | u64::from(index)
+    }
 }
 
 impl Slots {
@@ -48,6 +54,8 @@ impl Slots {
             status: Status::SUCCESS,
             lba: 0,
             data: DataPointer::default(),
+            fua: false,
+            deallocates: false,
             since: Ps(0),
             on_link_since: Ps(0),
         };
@@ -71,14 +79,20 @@ impl Slots {
             status: Status::SUCCESS,
             lba: command.slba(),
             data: DataPointer { prp1: command.prp1, prp2: command.prp2, bytes: 0 },
+            fua: ReadWriteDw12::from_bits(command.cdw12).fua(),
+            deallocates: DatasetDw11::from_bits(command.cdw11).ad(),
             since: now,
             on_link_since: now,
         };
         Some(index)
     }
 
+    pub(super) fn get(&self, index: u16) -> &Slot {
+        &self.slots[usize::from(index)]
+    }
+
     /// The index of the slot to which `ticket` still belongs.
-    fn redeem(&self, ticket: u64) -> Option<u16> {
+    pub(super) fn redeem(&self, ticket: u64) -> Option<u16> {
         let index = ticket as u16;
         let slot = self.slots.get(usize::from(index))?;
         (slot.busy && u64::from(slot.generation) == ticket >> 16).then_some(index)
@@ -145,7 +159,7 @@ impl Nvme {
         self.begin_fetch(world);
     }
 
-    /// Begins a command. A write fetches its data first; other commands go to the media. An invalid command is
+    /// Begins a command. A write fetches its data first, and Dataset Management its ranges; other commands go to the media. An invalid command is
     /// completed at once.
     fn begin(&mut self, world: &mut World<'_>, index: u16, command: &Command) {
         match self.check(command) {
@@ -153,7 +167,10 @@ impl Nvme {
             Ok(bytes) => {
                 let slot = &mut self.slots.slots[usize::from(index)];
                 slot.data.bytes = bytes;
-                if slot.opcode == IoOpcode::WRITE { self.transfer(world, index) } else { self.use_media(world, index) }
+                match slot.opcode {
+                    IoOpcode::WRITE | IoOpcode::DATASET_MANAGEMENT => self.transfer(world, index),
+                    _ => self.use_media(world, index),
+                }
             }
         }
     }
@@ -161,7 +178,8 @@ impl Nvme {
     /// The byte count of a command, or its error.
     fn check(&self, command: &Command) -> Result<u32, Status> {
         let opcode = IoOpcode(command.cdw0.opcode());
-        if ![IoOpcode::READ, IoOpcode::WRITE, IoOpcode::FLUSH].contains(&opcode) {
+        let known = [IoOpcode::READ, IoOpcode::WRITE, IoOpcode::FLUSH, IoOpcode::DATASET_MANAGEMENT];
+        if !known.contains(&opcode) {
             return Err(Status::INVALID_OPCODE);
         }
         // Fused operations and SGLs are not offered.
@@ -175,6 +193,10 @@ impl Nvme {
         if opcode == IoOpcode::FLUSH {
             return Ok(0);
         }
+        if opcode == IoOpcode::DATASET_MANAGEMENT {
+            let ranges = u32::from(DatasetDw10::from_bits(command.cdw10).nr()) + 1;
+            return self.check_pointer(command, ranges * size_of::<DatasetRange>() as u32);
+        }
         let blocks = u64::from(ReadWriteDw12::from_bits(command.cdw12).nlb()) + 1;
         if command.slba().checked_add(blocks).is_none_or(|end| end > self.config.blocks) {
             return Err(Status::LBA_OUT_OF_RANGE);
@@ -184,32 +206,36 @@ impl Nvme {
         if bytes > 4096 << self.config.transfer_shift_max {
             return Err(Status::INVALID_FIELD);
         }
-        let data = DataPointer { prp1: command.prp1, prp2: command.prp2, bytes: bytes as u32 };
+        self.check_pointer(command, bytes as u32)
+    }
+
+    fn check_pointer(&self, command: &Command, bytes: u32) -> Result<u32, Status> {
+        let data = DataPointer { prp1: command.prp1, prp2: command.prp2, bytes };
         data.check(self.controller.page()).map_err(Failure::status)?;
-        Ok(bytes as u32)
+        Ok(bytes)
     }
 
     fn use_media(&mut self, world: &mut World<'_>, index: u16) {
-        let slot = &self.slots.slots[usize::from(index)];
-        let ticket = ticket(index, slot.generation);
-        let latency = match slot.opcode {
-            IoOpcode::READ => self.config.timing.read,
-            IoOpcode::WRITE => self.config.timing.write,
-            _ => self.config.timing.flush,
+        let slot = self.slots.get(index);
+        let (ticket, opcode) = (slot.ticket(index), slot.opcode);
+        let (from, latency) = match opcode {
+            IoOpcode::READ => (world.now(), self.config.timing.read),
+            IoOpcode::FLUSH => (self.durable_at(world), self.config.timing.flush),
+            _ => (world.now(), self.config.timing.deallocate),
         };
-        let time = draw(world, latency);
-        self.counters.media_ps += time.0;
-        world.schedule(world.now() + time, code::MEDIA, ticket);
+        let at = from + draw(world, latency);
+        self.counters.media_ps += (at - world.now()).0;
+        world.schedule(at, code::MEDIA, ticket);
     }
 
     fn transfer(&mut self, world: &mut World<'_>, index: u16) {
         let slot = &mut self.slots.slots[usize::from(index)];
         slot.on_link_since = world.now();
-        let arg = ticket(index, slot.generation);
-        let traffic = if slot.opcode == IoOpcode::WRITE {
-            Traffic::Read
-        } else {
-            Traffic::Write { relaxed: self.config.relaxed_ordering }
+        let arg = slot.ticket(index);
+        // The data of a read are written to memory. Those of a write, and ranges, are read from it.
+        let traffic = match slot.opcode {
+            IoOpcode::READ => Traffic::Write { relaxed: self.config.relaxed_ordering },
+            _ => Traffic::Read,
         };
         let (model, requester, bytes) = (world.me(), self.pci.requester(), slot.data.bytes);
         let request = Upstream::Transfer { model, requester, traffic, bytes, code: code::LINK, arg };
@@ -227,21 +253,50 @@ impl Nvme {
         }
     }
 
-    /// The data have passed: they are in memory (read) or in the drive (write).
+    /// The data have passed: they are in memory (read) or in the drive (write, ranges).
     pub(super) fn link_done(&mut self, world: &mut World<'_>, ticket: u64) {
         let Some(index) = self.slots.redeem(ticket) else { return };
         if self.controller.csts.cfs() {
             return;
         }
-        let status = self.move_data(world, index);
+        let status = match self.slots.get(index).opcode {
+            IoOpcode::DATASET_MANAGEMENT => self.deallocate(world, index),
+            _ => self.move_data(world, index),
+        };
         let slot = &mut self.slots.slots[usize::from(index)];
         slot.status = status;
         self.counters.link_ps += (world.now() - slot.on_link_since).0;
-        if slot.opcode == IoOpcode::WRITE && status == Status::SUCCESS {
-            self.use_media(world, index);
-        } else {
-            self.end(world, index, status);
+        match slot.opcode {
+            IoOpcode::WRITE if status == Status::SUCCESS => self.write_arrived(world, index),
+            IoOpcode::DATASET_MANAGEMENT if status == Status::SUCCESS => self.use_media(world, index),
+            _ => self.end(world, index, status),
         }
+    }
+
+    /// Deallocates the ranges of Dataset Management, or none if one of them is wrong. Hints alone change nothing.
+    fn deallocate(&mut self, world: &mut World<'_>, index: u16) -> Status {
+        let Slot { data, deallocates, .. } = *self.slots.get(index);
+        let mut words = Vec::with_capacity(data.bytes as usize / 8);
+        let read = data.for_each(world, self.controller.page(), |world, _, segment| {
+            for address in (segment.address..).step_by(4).take(segment.bytes as usize / 4) {
+                words.push(world.read32(address)?);
+            }
+            Ok(())
+        });
+        if let Err(failure) = read {
+            return failure.status();
+        }
+        let word = |pair: &[u32]| u64::from(pair[0]) | u64::from(pair[1]) << 32;
+        let ranges =
+            words.chunks_exact(4).map(|range| DatasetRange::from_words([word(&range[..2]), word(&range[2..])]));
+        let ranges: Vec<_> = ranges.map(|range| (range.slba, range.slba.saturating_add(range.blocks.into()))).collect();
+        if ranges.iter().any(|&(_, end)| end > self.config.blocks) {
+            return Status::LBA_OUT_OF_RANGE;
+        }
+        if deallocates {
+            ranges.into_iter().for_each(|(first, end)| self.storage.deallocate(first, end));
+        }
+        Status::SUCCESS
     }
 
     fn move_data(&mut self, world: &mut World<'_>, index: u16) -> Status {
@@ -272,7 +327,8 @@ impl Nvme {
                 IoOpcode::WRITE => {
                     (counters.writes, counters.write_bytes) = (counters.writes + 1, counters.write_bytes + bytes);
                 }
-                _ => counters.flushes += 1,
+                IoOpcode::FLUSH => counters.flushes += 1,
+                _ => counters.deallocates += 1,
             }
         }
         world.trace(span_name(slot.opcode), slot.since, took, slot.lba);
@@ -302,6 +358,7 @@ fn span_name(opcode: IoOpcode) -> &'static str {
         IoOpcode::READ => "read",
         IoOpcode::WRITE => "write",
         IoOpcode::FLUSH => "flush",
+        IoOpcode::DATASET_MANAGEMENT => "deallocate",
         _ => "unknown command",
     }
 }

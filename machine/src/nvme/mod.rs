@@ -8,8 +8,8 @@
 //! | [`REGION_CONFIG`] | PCI configuration space with the MSI-X capability at [`MSIX_CAPABILITY_OFFSET`] |
 //!
 //! Time. The drive fetches one I/O command at a time, round robin over its submission queues, while it has a free slot.
-//! A read then waits for the media and its data pass the link; with a write it is the other way round. Then the entry
-//! is posted, and one message a vector follows [`Timing::msi`] later. A slot is taken from the fetch to the entry. That
+//! A read then waits for the media and its data pass the link; with a write it is the other way round, and a cache may
+//! end it before the media do. Then the entry is posted, and one message a vector follows [`Timing::msi`] later. A slot is taken from the fetch to the entry. That
 //! is four events an I/O at most: fetched, media, link, message. Admin commands take one event and no slot.
 //!
 //! Not modelled: INTx and MSI, controller memory buffer, metadata and protection information, namespaces other than 1,
@@ -28,6 +28,7 @@ mod identify;
 mod interrupt;
 mod io;
 mod latency;
+mod media;
 mod pci;
 mod prp;
 mod queues;
@@ -37,7 +38,7 @@ mod storage;
 mod tests;
 
 pub use crate::pci::{MSIX_CAPABILITY_OFFSET, PBA_OFFSET};
-pub use config::{Config, ConfigError, HiddenCoalescing, Latency, Resend, Spread, StorageKind, Tail, Timing};
+pub use config::{Config, ConfigError, HiddenCoalescing, Latency, Resend, Spread, StorageKind, Tail, Timing, Writes};
 pub use faults::{FaultPlan, RandomFaults};
 pub use storage::Blocks;
 
@@ -51,6 +52,7 @@ use controller::Controller;
 use features::Features;
 use interrupt::Vector;
 use io::Slots;
+use media::Media;
 use queues::Queues;
 use ready::Ready;
 use std::collections::BTreeMap;
@@ -84,6 +86,8 @@ mod code {
     pub(super) const COALESCED: u32 = 7;
     /// A wrong phase tag becomes right. arg: which.
     pub(super) const CORRECT: u32 = 8;
+    /// A write of the cache is on the media. arg: its bytes.
+    pub(super) const DRAINED: u32 = 9;
 }
 
 /// Cumulative counts, in the order of [`Function::counters`].
@@ -95,6 +99,8 @@ pub struct Counters {
     pub writes: u64,
     /// Flush commands that ended well.
     pub flushes: u64,
+    /// Dataset Management commands that ended well.
+    pub deallocates: u64,
     /// Bytes of those reads.
     pub read_bytes: u64,
     /// Bytes of those writes.
@@ -151,6 +157,7 @@ pub struct Nvme {
     queues: Queues,
     ready: Ready,
     slots: Slots,
+    media: Media,
     /// A fetch is in progress.
     fetching: bool,
     /// Number of I/O commands that wait to be fetched, and the time of the last change of that number.
@@ -184,10 +191,11 @@ impl Nvme {
             queues: Queues::new(config.io_queues_max),
             ready: Ready::new(config.io_queues_max),
             slots: Slots::new(config.timing.slots),
+            media: Media::new(),
             fetching: false,
             backlog: (0, Ps(0)),
             admin_busy: false,
-            features: Features::new(config.io_queues_max, config.vectors),
+            features: Features::new(&config),
             events: AsyncEvents::default(),
             vectors: vec![Vector::default(); config.vectors.into()],
             storage: Storage::new(config.storage),
@@ -237,6 +245,11 @@ impl Nvme {
         self.slots.in_use()
     }
 
+    /// Bytes in the write cache that are not on the media yet.
+    pub fn cached_bytes(&self) -> u64 {
+        self.media.cached()
+    }
+
     /// The first 8 bytes of a block, as the storage has them.
     pub fn stored_word(&self, lba: u64) -> u64 {
         self.storage.first_word(lba)
@@ -271,6 +284,7 @@ impl Function for Nvme {
             code::MESSAGE => self.window_ends(world, arg),
             code::COALESCED => self.coalescing_ends(world, arg),
             code::CORRECT => self.correct(world, arg),
+            code::DRAINED => self.drained(world, arg),
             _ => world.fault("event that an NVMe drive does not know", code.into(), format!("argument {arg:#x}")),
         }
     }
@@ -298,6 +312,7 @@ impl Function for Nvme {
             ("reads", c.reads),
             ("writes", c.writes),
             ("flushes", c.flushes),
+            ("deallocates", c.deallocates),
             ("read_bytes", c.read_bytes),
             ("write_bytes", c.write_bytes),
             ("admin_commands", c.admin_commands),

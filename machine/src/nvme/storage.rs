@@ -83,6 +83,16 @@ impl Storage {
         }
     }
 
+    /// Forgets what was written from block `first` up to, not including, `end`. A host's blocks stay as they are, which
+    /// the command set allows.
+    pub(super) fn deallocate(&mut self, first: u64, end: u64) {
+        match self {
+            Self::Null | Self::Host(..) => {}
+            Self::Tags(tags) => forget(tags, first, end),
+            Self::Memory(blocks) => forget(blocks, first, end),
+        }
+    }
+
     /// Moves `segment` from the blocks to memory.
     pub(super) fn read(&self, world: &mut World<'_>, at: Cursor, segment: Segment) -> Result<(), Failure> {
         match self {
@@ -136,6 +146,12 @@ impl Storage {
                 blocks.write(at.byte(), &bytes).map_err(|_| Failure::Media(Status::WRITE_FAULT))
             }
         }
+    }
+}
+
+fn forget<V>(blocks: &mut BTreeMap<u64, V>, first: u64, end: u64) {
+    while let Some((&block, _)) = blocks.range(first..end).next() {
+        blocks.remove(&block);
     }
 }
 

@@ -156,6 +156,8 @@ impl IoOpcode {
     pub const WRITE: Self = Self(0x01);
     /// Read: controller to host.
     pub const READ: Self = Self(0x02);
+    /// Dataset Management (NVM 3.2.3): host to controller, a list of [`DatasetRange`].
+    pub const DATASET_MANAGEMENT: Self = Self(0x09);
 }
 
 /// Dword 10 of the commands that create (Base 5.4, 5.5) and delete (Base 5.6, 5.7) queues.
@@ -245,6 +247,8 @@ const _: () = assert!(size_of::<FeatureDw10>() == 4);
 pub struct FeatureId(pub u8);
 
 impl FeatureId {
+    /// Volatile Write Cache (Base 5.27.1.4): bit 0 of dword 11, WCE, enables it.
+    pub const VOLATILE_WRITE_CACHE: Self = Self(0x06);
     /// Number of Queues (Base 5.27.1.5).
     pub const NUMBER_OF_QUEUES: Self = Self(0x07);
     /// Interrupt Coalescing (Base 5.27.1.6).
@@ -327,6 +331,57 @@ pub struct ReadWriteDw12 {
 }
 const _: () = assert!(size_of::<ReadWriteDw12>() == 4);
 
+/// Dword 10 of Dataset Management (NVM 3.2.3).
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct DatasetDw10 {
+    /// NR: ranges, 0's based.
+    pub nr: u8,
+    #[bits(24)]
+    __: u32,
+}
+const _: () = assert!(size_of::<DatasetDw10>() == 4);
+
+/// Dword 11 of Dataset Management (NVM 3.2.3).
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct DatasetDw11 {
+    /// IDR: integral dataset for read.
+    pub idr: bool,
+    /// IDW: integral dataset for write.
+    pub idw: bool,
+    /// AD: deallocate the ranges.
+    pub ad: bool,
+    #[bits(29)]
+    __: u32,
+}
+const _: () = assert!(size_of::<DatasetDw11>() == 4);
+
+/// One range of Dataset Management, 16 bytes (NVM 3.2.3, "Range Definition").
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DatasetRange {
+    /// Context attributes; hints.
+    pub attributes: u32,
+    /// Length in logical blocks; not 0's based.
+    pub blocks: u32,
+    /// The first logical block.
+    pub slba: u64,
+}
+const _: () = assert!(size_of::<DatasetRange>() == 16);
+
+impl DatasetRange {
+    /// The range as the two little-endian 64-bit words that lie in memory.
+    pub const fn to_words(self) -> [u64; 2] {
+        [join(self.attributes, self.blocks), self.slba]
+    }
+
+    /// The range that lies in memory as `words`.
+    pub const fn from_words(words: [u64; 2]) -> Self {
+        Self { attributes: low(words[0]), blocks: high(words[0]), slba: words[1] }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -371,6 +426,15 @@ mod tests {
         assert_eq!(CreateCqDw11::new().with_pc(true).with_ien(true).with_iv(9).into_bits(), 0x0009_0003);
         assert_eq!(CreateSqDw11::new().with_pc(true).with_qprio(2).with_cqid(3).into_bits(), 0x0003_0005);
         assert_eq!(AbortDw10::new().with_sqid(3).with_cid(0x77).into_bits(), 0x0077_0003);
+    }
+
+    #[test]
+    fn a_range_to_deallocate_lies_in_memory_as_the_manual_says() {
+        let range = DatasetRange { attributes: 0, blocks: 8, slba: 0x12_3456_7890 };
+        assert_eq!(range.to_words(), [0x0000_0008_0000_0000, 0x0000_0012_3456_7890]);
+        assert_eq!(DatasetRange::from_words(range.to_words()), range);
+        assert_eq!(DatasetDw10::new().with_nr(255).into_bits(), 0xff);
+        assert_eq!(DatasetDw11::new().with_ad(true).into_bits(), 4);
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub mod controller {
     pub const MAXCMD: usize = 514;
     /// NN: the largest namespace id, 32 bits.
     pub const NN: usize = 516;
+    /// ONCS: optional NVM commands, 16 bits; bit 2: Dataset Management.
+    pub const ONCS: usize = 520;
     /// VWC: bit 0, a volatile write cache is there; 8 bits.
     pub const VWC: usize = 525;
 }

@@ -10,8 +10,9 @@ pub mod identify;
 pub mod registers;
 
 pub use command::{
-    AbortDw10, AdminOpcode, Cdw0, Command, CreateCqDw11, CreateSqDw11, FeatureDw10, FeatureId, FeatureSelect,
-    IdentifyDw10, InterruptCoalescing, InterruptVector, IoOpcode, NumberOfQueues, QueueDw10, ReadWriteDw12,
+    AbortDw10, AdminOpcode, Cdw0, Command, CreateCqDw11, CreateSqDw11, DatasetDw10, DatasetDw11, DatasetRange,
+    FeatureDw10, FeatureId, FeatureSelect, IdentifyDw10, InterruptCoalescing, InterruptVector, IoOpcode,
+    NumberOfQueues, QueueDw10, ReadWriteDw12,
 };
 pub use completion::{Completion, Status, StatusCodeType, StatusField};
 
