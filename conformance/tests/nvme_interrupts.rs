@@ -145,15 +145,17 @@ fn two_entries(resend: Resend, acknowledge_between: bool) -> After<()> {
 
 #[test]
 fn when_a_vector_sends_again() {
-    assert_eq!(two_entries(Resend::Unacknowledged, false).by_vector[1], 2);
-    assert_eq!(two_entries(Resend::Unacknowledged, true).by_vector[1], 2);
-    assert_eq!(two_entries(Resend::Acknowledged, false).by_vector[1], 1, "the host has not answered the first");
-    assert_eq!(two_entries(Resend::Acknowledged, true).by_vector[1], 2);
+    assert_eq!(two_entries(Resend::PerEntry, false).by_vector[1], 2);
+    assert_eq!(two_entries(Resend::PerEntry, true).by_vector[1], 2);
+    assert_eq!(two_entries(Resend::PerUnacknowledgedBatch, false).by_vector[1], 2);
+    assert_eq!(two_entries(Resend::PerUnacknowledgedBatch, true).by_vector[1], 2);
+    assert_eq!(two_entries(Resend::AfterDoorbell, false).by_vector[1], 1, "the host has not answered the first");
+    assert_eq!(two_entries(Resend::AfterDoorbell, true).by_vector[1], 2);
 }
 
 #[test]
 fn what_the_host_found_itself_needs_no_message() {
-    for (resend, messages, spared) in [(Resend::Unacknowledged, 0, 1), (Resend::Always, 1, 0)] {
+    for (resend, messages, spared) in [(Resend::PerUnacknowledgedBatch, 0, 1), (Resend::PerEntry, 1, 0)] {
         let mut config = Config { resend, ..config() };
         config.timing.msi = Ps::from_ns(5_000);
         let after = host(config, |host| {

@@ -78,6 +78,7 @@ impl<H: Hal> Admin<H> {
             entries,
             vector: None,
             namespace: Namespace { nsid: 0, blocks: 0, block_shift: 0 },
+            deallocates: false,
             transfer_bytes_max: 0,
             done: mail.clone(),
         })?;

@@ -175,6 +175,7 @@ impl<H: Hal> Controller<H> {
             entries: config.entries,
             vector: config.vector,
             namespace: self.namespace,
+            deallocates: self.info.deallocates,
             transfer_bytes_max: config.transfer_bytes_max.min(self.transfer_bytes_max()),
             done,
         })?;

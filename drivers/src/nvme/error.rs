@@ -136,6 +136,8 @@ pub enum Refusal {
     TooLong(u32, u32),
     /// The blocks from this LBA on reach past the end of a namespace of that many blocks.
     Range(u64, u64),
+    /// The device has no command for the operation.
+    Unsupported(super::IoOp),
     /// The buffer is not aligned to four bytes (Base 4.1.1), or wraps round the end of the address space.
     Buffer(u64),
 }
@@ -150,6 +152,7 @@ impl fmt::Display for Refusal {
             Self::Range(lba, blocks) => {
                 write!(f, "the request at LBA {lba} ends behind the last block, {}", blocks.saturating_sub(1))
             }
+            Self::Unsupported(op) => write!(f, "the device does not offer {op:?}"),
             Self::Buffer(address) => write!(f, "buffer {address:#x} is not aligned to 4 bytes, or wraps"),
         }
     }

@@ -13,7 +13,7 @@ use crate::register::Typed as _;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use hal::{CpuId, DeviceAddress, Dma, Hal, Lock, LockGuard, Word};
-use spec::nvme::{CQE_BYTES, Cdw0, Command, IoOpcode, ReadWriteDw12, SQE_BYTES, registers};
+use spec::nvme::{CQE_BYTES, Cdw0, Command, DatasetDw11, DatasetRange, IoOpcode, ReadWriteDw12, SQE_BYTES, registers};
 use spec::register::{Register, WriteOnly};
 
 /// 64-bit words of a submission queue entry.
@@ -28,6 +28,8 @@ pub(super) struct Parts<H: Hal> {
     pub(super) entries: u16,
     pub(super) vector: Option<u16>,
     pub(super) namespace: Namespace,
+    /// The device has Dataset Management.
+    pub(super) deallocates: bool,
     /// 0 for a queue whose commands bring their own PRPs.
     pub(super) transfer_bytes_max: u32,
     pub(super) done: Arc<dyn BatchDone>,
@@ -44,12 +46,13 @@ pub struct QueuePair<H: Hal> {
     pub(super) entries: u16,
     vector: Option<u16>,
     namespace: Namespace,
+    deallocates: bool,
     transfer_bytes_max: u32,
     sq: H::Dma,
     pub(super) cq: H::Dma,
     sq_doorbell: Register<u32, WriteOnly>,
     cq_doorbell: Register<u32, WriteOnly>,
-    /// A PRP list for each slot, none of which crosses a page.
+    /// A PRP list or a range to deallocate for each slot, none of which crosses a page.
     lists: Option<H::Dma>,
     list_stride_bytes: usize,
     pub(super) slots: Box<[Slot<H::Word>]>,
@@ -87,13 +90,14 @@ impl<H: Hal> QueuePair<H> {
     /// unfetched entry and an unreaped completion count as a command in flight. The driver therefore does not need the
     /// device's queue head, and a wrong queue head from the device cannot starve the queue.
     pub(super) fn new(parts: Parts<H>) -> Result<Self, NvmeError> {
-        let Parts { hal, regs, dstrd, qid, entries, vector, namespace, transfer_bytes_max, done } = parts;
+        let Parts { hal, regs, dstrd, qid, entries, vector, namespace, deallocates, transfer_bytes_max, done } = parts;
         let slot_count = entries - 1;
         let (free, given, taken) = FreeIds::new(slot_count);
         let page = prp::PAGE_BYTES as usize;
-        let list_stride_bytes = (prp::list_entries(transfer_bytes_max) * prp::ENTRY_BYTES).next_power_of_two();
+        let list_bytes = prp::list_entries(transfer_bytes_max) * prp::ENTRY_BYTES;
+        let list_stride_bytes = list_bytes.max(size_of::<DatasetRange>()).next_power_of_two();
         // A command holds one or two pages itself, without a list.
-        let lists = (transfer_bytes_max > prp::PAGE_BYTES as u32)
+        let lists = (deallocates || transfer_bytes_max > prp::PAGE_BYTES as u32)
             .then(|| hal.dma_alloc(list_stride_bytes * usize::from(slot_count), page))
             .transpose()?;
         let look = LookSide { sharing: Sharing::NONE, pays: Yield::default(), looks: 0, hits: 0 };
@@ -116,6 +120,7 @@ impl<H: Hal> QueuePair<H> {
             entries,
             vector,
             namespace,
+            deallocates,
             transfer_bytes_max,
             lists,
             list_stride_bytes,
@@ -215,6 +220,7 @@ impl<H: Hal> QueuePair<H> {
             IoOp::Read => IoOpcode::READ,
             IoOp::Write => IoOpcode::WRITE,
             IoOp::Flush => IoOpcode::FLUSH,
+            IoOp::Deallocate => IoOpcode::DATASET_MANAGEMENT,
         };
         let mut command = Command { nsid: self.namespace.nsid, ..Command::default() };
         command.cdw0.set_opcode(opcode.0);
@@ -223,12 +229,40 @@ impl<H: Hal> QueuePair<H> {
             self.write_entry(side, command, cid, request.tag, now_ns, cpu);
             return Ok(());
         }
+        if request.op == IoOp::Deallocate {
+            return self.deallocate(side, command, request, now_ns, cpu);
+        }
         let blocks = check_range(&self.namespace, request.lba, request.len_bytes, self.transfer_bytes_max)?;
         check_buffer(request.buffer, request.len_bytes)?;
         let cid = self.take_slot(side)?;
         (command.prp1, command.prp2) = self.describe(cid, request.buffer, request.len_bytes);
         command.cdw12 = ReadWriteDw12::new().with_nlb((blocks - 1) as u16).into_bits();
         self.write_entry(side, command.with_slba(request.lba), cid, request.tag, now_ns, cpu);
+        Ok(())
+    }
+
+    /// One range, which lies where the slot's PRP list would lie.
+    fn deallocate(
+        &self,
+        side: &mut SubmissionSide,
+        mut command: Command,
+        request: &IoRequest,
+        now_ns: u64,
+        cpu: CpuId,
+    ) -> Result<(), Refusal> {
+        let Some(lists) = self.lists.as_ref().filter(|_| self.deallocates) else {
+            return Err(Refusal::Unsupported(request.op));
+        };
+        let blocks = check_range(&self.namespace, request.lba, request.len_bytes, u32::MAX)?;
+        let cid = self.take_slot(side)?;
+        let offset = usize::from(cid) * self.list_stride_bytes;
+        let range = DatasetRange { attributes: 0, blocks, slba: request.lba };
+        for (word, value) in lists.words()[offset / prp::ENTRY_BYTES..].iter().zip(range.to_words()) {
+            word.set(value);
+        }
+        command.prp1 = lists.device_address().offset(offset as u64).0;
+        command.cdw11 = DatasetDw11::new().with_ad(true).into_bits();
+        self.write_entry(side, command, cid, request.tag, now_ns, cpu);
         Ok(())
     }
 

@@ -10,8 +10,12 @@ pub enum IoOp {
     Read,
     /// Buffer to blocks.
     Write,
-    /// Makes completed writes durable; LBA, buffer and length are not looked at.
+    /// Makes completed writes durable; LBA, buffer and length are not looked at. Only a device with a volatile write
+    /// cache needs it ([`super::ControllerInfo::volatile_write_cache`]).
     Flush,
+    /// Deallocates the blocks (Dataset Management, one range); the buffer is not looked at, and the length may be above
+    /// the longest transfer. Not every device can ([`super::ControllerInfo::deallocates`]).
+    Deallocate,
 }
 
 /// One I/O to submit.

@@ -81,6 +81,7 @@ impl Rig {
             entries,
             vector: Some(5),
             namespace: Namespace { nsid: 1, blocks: BLOCKS, block_shift: 9 },
+            deallocates: true,
             transfer_bytes_max,
             done: log.clone(),
         })

@@ -104,7 +104,7 @@ fn submit(driver: &mut Driver<'_>, pairs: &[Arc<QueuePair<SimHal>>], ledger: &Le
     let requests: Vec<_> = (first..first + count as u64)
         .map(|tag| IoRequest {
             tag,
-            op: driver.input.pick(&[IoOp::Read, IoOp::Write, IoOp::Flush]),
+            op: driver.input.pick(&[IoOp::Read, IoOp::Write, IoOp::Flush, IoOp::Deallocate]),
             lba: driver.input.u16().into(),
             buffer: buffer.offset(u64::from(driver.input.u16()) & 0x3ffc),
             len_bytes: u32::from(driver.input.u8()) * 256,

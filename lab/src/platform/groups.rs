@@ -166,6 +166,27 @@ constants! {
         block: Size 512.0 65536.0,
         /// Longest transfer of one command (MDTS): a power of two of pages.
         transfer: Size 8192.0 2097152.0,
+        /// When a vector sends another message: for each entry (those inside `msi_interval` share one), only if entries are
+        /// unacknowledged, or not before the host's doorbell.
+        resend: Resend 0.0 2.0,
+        /// What the write cache holds; 0: none, a write ends on the media.
+        write_cache: Size 0.0 1073741824.0,
+        /// The cache loses its content with the power (VWC): hosts flush it.
+        volatile_cache: Flag 0.0 1.0,
+        /// From the data of a write in the drive to its end, when the cache has room.
+        write_cached: Time 0.0 1e9,
+        /// Programming one write on the media.
+        write_media: Time 0.0 1e9,
+        /// Rate at which the media take sequential streams.
+        write_sequential: ByteRate 1e6 1e12,
+        /// Rate at which the media take scattered writes, collection of garbage included.
+        write_random: ByteRate 1e6 1e12,
+        /// The media write scattered data in whole units of this size.
+        write_unit: Size 512.0 65536.0,
+        /// A flush that finds everything on the media.
+        flush: Time 0.0 1e9,
+        /// One Deallocate command (trim).
+        deallocate: Time 0.0 1e9,
     }
 }
 

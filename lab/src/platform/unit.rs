@@ -20,6 +20,8 @@ pub enum Unit {
     Percent,
     /// `true` or `false`.
     Flag,
+    /// When a drive sends again: a word.
+    Resend,
 }
 
 impl Unit {
@@ -32,13 +34,20 @@ impl Unit {
             Self::Percent => &[("%", 1.0)],
             Self::Count | Self::Ratio => &[("", 1.0)],
             Self::Flag => &[("true", 1.0), ("false", 0.0)],
+            Self::Resend => &[("per_entry", 0.0), ("per_unacknowledged_batch", 1.0), ("after_doorbell", 2.0)],
         }
+    }
+
+    /// Whether its values are words instead of numbers.
+    fn is_word(self) -> bool {
+        matches!(self, Self::Flag | Self::Resend)
     }
 
     /// A value in the base unit, printed with the most readable unit.
     pub fn format(self, value: f64) -> String {
-        if self == Self::Flag {
-            return (value != 0.0).to_string();
+        if self.is_word() {
+            let name = self.names().iter().find(|(_, of)| *of == value).map(|(name, _)| *name);
+            return name.unwrap_or_default().to_owned();
         }
         let mut best = self.names()[0];
         for &(name, size) in self.names() {
@@ -59,9 +68,10 @@ impl Unit {
         let valid = self.valid(min, max);
         let wrong = |why: &str| InputError::value(&setting.place, &setting.key, &setting.text, why, valid.as_str());
         let text = setting.text.trim();
-        if self == Self::Flag {
-            let flag = self.names().iter().find(|(name, _)| *name == text);
-            return flag.map(|&(_, value)| value).ok_or_else(|| wrong("is neither true nor false"));
+        if self.is_word() {
+            let word = self.names().iter().find(|(name, _)| *name == text);
+            let why = if self == Self::Flag { "is neither true nor false" } else { "is no mode" };
+            return word.map(|&(_, value)| value).ok_or_else(|| wrong(why));
         }
         let digits = text.find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | '_')).unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
@@ -90,6 +100,7 @@ impl Unit {
     fn valid(self, min: f64, max: f64) -> String {
         let kind = match self {
             Self::Flag => return "true or false".into(),
+            Self::Resend => return self.names().iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
             Self::Count => "a whole number",
             Self::Ratio => "a number",
             Self::Percent => "a percentage such as \"40 %\"",
@@ -119,6 +130,8 @@ mod tests {
         assert_eq!(read(Unit::Size, "4 KiB"), Ok(4096.0));
         assert_eq!(read(Unit::Count, "1_000"), Ok(1000.0));
         assert_eq!(read(Unit::Flag, "true"), Ok(1.0));
+        assert_eq!(read(Unit::Resend, "after_doorbell"), Ok(2.0));
+        assert_eq!(Unit::Resend.format(1.0), "per_unacknowledged_batch");
         assert_eq!(Unit::ByteRate.format(13.3e9), "13.3 GB/s");
         assert_eq!(Unit::Time.format(112.0), "112 ns");
         assert_eq!(Unit::Time.format(2e6), "2 ms");
@@ -138,6 +151,12 @@ mod tests {
         assert_eq!(
             read(Unit::Count, "1.5"),
             Err("p.toml:7: cpu.eoi: `1.5` is not whole; valid: a whole number, from 0 to 1000000".into())
+        );
+        assert_eq!(
+            read(Unit::Resend, "sometimes"),
+            Err("p.toml:7: cpu.eoi: `sometimes` is no mode; \
+                 valid: per_entry, per_unacknowledged_batch, after_doorbell"
+                .into())
         );
         assert_eq!(
             read(Unit::Flag, "maybe"),

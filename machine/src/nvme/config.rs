@@ -106,17 +106,19 @@ impl Writes {
     };
 }
 
-/// When a vector sends again although its handler has not taken all entries yet.
+/// When a vector sends again although its handler has not taken all entries yet. NVMe leaves it to
+/// the drive, as long as no unacknowledged entry stays without a message (PCIe 3.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resend {
-    /// Every window of [`Timing::msi`] in which an entry was posted ends with a message.
-    Always,
+    /// Every window of [`Timing::msi`] in which an entry was posted ends with a message, also when the host has taken
+    /// the entry by then. A handler may find nothing.
+    PerEntry,
     /// The same, but without a message if the host has acknowledged every entry by then: it found the entries by
     /// itself.
-    Unacknowledged,
+    PerUnacknowledgedBatch,
     /// After a message, no other message until the host writes a head doorbell of the vector. Entries that are still
     /// unacknowledged then begin a new window.
-    Acknowledged,
+    AfterDoorbell,
 }
 
 /// Coalescing that the drive does although feature 08h reads 0.
@@ -193,7 +195,7 @@ impl Default for Config {
             timing: Timing::default(),
             relaxed_ordering: false,
             writes: Writes::DIRECT,
-            resend: Resend::Unacknowledged,
+            resend: Resend::PerUnacknowledgedBatch,
             hidden_coalescing: None,
             storage: StorageKind::Null,
             faults: FaultPlan::default(),

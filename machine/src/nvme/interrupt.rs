@@ -12,7 +12,7 @@ pub(super) struct Vector {
     pub(super) armed: bool,
     /// End of the window.
     window_end: Ps,
-    /// A message was sent and no head doorbell has followed ([`Resend::Acknowledged`]).
+    /// A message was sent and no head doorbell has followed ([`Resend::AfterDoorbell`]).
     unanswered: bool,
     /// Entries posted that the host has not acknowledged, over the queues of the vector.
     pub(super) unacknowledged: u32,
@@ -51,7 +51,7 @@ impl Nvme {
         self.release_held(vector);
         let resend = self.config.resend;
         let state = self.vector(vector);
-        if state.armed || (resend == Resend::Acknowledged && state.unanswered) {
+        if state.armed || (resend == Resend::AfterDoorbell && state.unanswered) {
             return;
         }
         state.armed = true;
@@ -76,7 +76,7 @@ impl Nvme {
         let resend = self.config.resend;
         let state = self.vector(vector);
         state.armed = false;
-        if state.unacknowledged == 0 && resend != Resend::Always {
+        if state.unacknowledged == 0 && resend != Resend::PerEntry {
             self.counters.msis_spared += 1;
             return;
         }
@@ -104,7 +104,7 @@ impl Nvme {
             // Function Masking": the pending bit must be cleared).
             self.release_held(vector);
             self.pci.clear_pending(vector);
-        } else if again && self.config.resend == Resend::Acknowledged {
+        } else if again && self.config.resend == Resend::AfterDoorbell {
             self.arm(world, vector);
         }
     }

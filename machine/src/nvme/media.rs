@@ -121,6 +121,7 @@ impl Nvme {
         let is_sequential = self.media.continues(lba, lba + (bytes >> shift));
         let time = media_time(&self.config.writes, lba << shift, bytes, is_sequential);
         let time = if time == Ps(0) { time } else { world.jitter(time) };
+        self.counters.media_write_ps += time.0;
         self.media.busy_until = self.media.busy_until.max(world.now()) + time;
         self.media.busy_until
     }

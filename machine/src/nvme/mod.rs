@@ -135,6 +135,8 @@ pub struct Counters {
     pub fetch_wait_ps: u64,
     /// Time that I/O commands spent in the media, summed over commands.
     pub media_ps: u64,
+    /// Time that the media took for writes, one after another.
+    pub media_write_ps: u64,
     /// Time that I/O commands spent waiting for the link and on it, summed over commands.
     pub link_ps: u64,
     /// Time from an entry to its vector's message, summed over entries; what coalescing adds is not in it.
@@ -330,6 +332,7 @@ impl Function for Nvme {
             ("slots_busy_ps", c.slots_busy_ps),
             ("fetch_wait_ps", c.fetch_wait_ps),
             ("media_ps", c.media_ps),
+            ("media_write_ps", c.media_write_ps),
             ("link_ps", c.link_ps),
             ("message_wait_ps", c.message_wait_ps),
         ]

@@ -33,6 +33,8 @@ pub struct ControllerInfo {
     pub rtd3e_us: u32,
     /// VWC: writes need a flush to be durable.
     pub volatile_write_cache: bool,
+    /// ONCS bit 2: Dataset Management, which deallocates blocks.
+    pub deallocates: bool,
 }
 
 impl ControllerInfo {
@@ -53,6 +55,7 @@ impl ControllerInfo {
             transfer_bytes_max: transfer_bytes(data.read8(controller::MDTS)),
             rtd3e_us: data.read32(controller::RTD3E),
             volatile_write_cache: data.read8(controller::VWC) & 1 != 0,
+            deallocates: data.read8(controller::ONCS) & 1 << 2 != 0,
         })
     }
 }

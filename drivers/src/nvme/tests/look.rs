@@ -93,6 +93,7 @@ fn a_submission_inside_a_completion_inside_a_submission() {
         entries: 8,
         vector: Some(5),
         namespace: Namespace { nsid: 1, blocks: BLOCKS, block_shift: 9 },
+        deallocates: true,
         transfer_bytes_max: 4096,
         done: again.clone(),
     });

@@ -138,6 +138,7 @@ impl World {
             entries: 4,
             vector: Some(5),
             namespace: Namespace { nsid: 1, blocks: BLOCKS, block_shift: 9 },
+            deallocates: true,
             transfer_bytes_max: 4096,
             done: told.clone(),
         });

@@ -380,6 +380,7 @@ fn an_unbounded_interrupt_goes_on_while_entries_come() {
                 entries: 8,
                 vector: Some(5),
                 namespace: Namespace { nsid: 1, blocks: BLOCKS, block_shift: 9 },
+                deallocates: true,
                 transfer_bytes_max: 4096,
                 done: posts_on.clone(),
             })

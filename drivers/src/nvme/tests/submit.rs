@@ -74,3 +74,21 @@ fn a_stopped_queue_takes_nothing() {
     assert_eq!(rig.submit_reads(0, 1), Submitted { accepted: 0, refused: Some(Refusal::Stopped) });
     assert_eq!(rig.log.take(), []);
 }
+
+#[test]
+fn a_range_to_deallocate_is_one_command_of_any_length() {
+    let rig = Rig::new(8, 4096);
+    let trim = IoRequest { op: IoOp::Deallocate, ..read(70, 0x123, 0, 1 << 30) };
+    assert_eq!(rig.pair.submit(&[read(1, 0, 0x1000, 512)]).accepted, 1);
+    // 2^30 bytes are 2^21 blocks, which reach past the end.
+    assert_eq!(rig.pair.submit(&[trim]).refused, Some(Refusal::Range(0x123, BLOCKS)));
+    let trim = IoRequest { len_bytes: 1 << 20, ..trim };
+    assert_eq!(rig.pair.submit(&[trim]), Submitted { accepted: 1, refused: None });
+    // Opcode 09h, id 1, namespace 1; one range (NR 0), deallocate (AD, bit 2 of dword 11).
+    let command = rig.command(1);
+    assert_eq!((command[0], command[4], command[5], command[6]), (0x1_0001_0009, 0, 4 << 32, 0));
+    let range = rig.hal.dma_at(DeviceAddress(command[3])).unwrap();
+    let first = ((command[3] - range.device_address().0) / 8) as usize;
+    // Attributes 0, 2,048 blocks, from block 123h on.
+    assert_eq!([0, 1].map(|i| range.words()[first + i].get()), [0x800 << 32, 0x123]);
+}

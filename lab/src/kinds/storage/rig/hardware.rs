@@ -4,7 +4,7 @@ use super::job::buffer_bytes;
 use super::split::PAGE_BYTES;
 use crate::kinds::storage::{DrivePlan, Storage};
 use crate::plan::Plan;
-use crate::platform::Drive;
+use crate::platform::{Constant, Drive};
 use crate::run;
 use crate::run::pcie::{Pcie, Site};
 use machine::Machine;
@@ -72,7 +72,12 @@ fn memory_bytes(plan: &Plan, storage: &Storage) -> usize {
     buffers + queues + storage.drives.len() * (1 << 20) + plan.cpus as usize * 4096 + (64 << 20)
 }
 
+/// In the order of the values of `drive.*.resend`.
+const RESENDS: [nvme::Resend; 3] =
+    [nvme::Resend::PerEntry, nvme::Resend::PerUnacknowledgedBatch, nvme::Resend::AfterDoorbell];
+
 fn drive_config(storage: &Storage, drive: &DrivePlan, kind: &Drive, requester: u16) -> nvme::Config {
+    let platform_jitter = |time: &Constant| nvme::Latency::of(Ps(time.ps()));
     let read = nvme::Latency {
         mean: Ps(kind.media_mean.ps()),
         spread: nvme::Spread::AboveFloor { floor: Ps(kind.media_floor.ps()) },
@@ -90,12 +95,22 @@ fn drive_config(storage: &Storage, drive: &DrivePlan, kind: &Drive, requester: u
             fetch: Ps(kind.fetch.ps()),
             slots: kind.slots.whole() as u16,
             read,
-            write: read,
+            write: platform_jitter(&kind.write_media),
+            flush: platform_jitter(&kind.flush),
+            deallocate: platform_jitter(&kind.deallocate),
             msi: Ps(kind.msi_interval.ps()),
             ..nvme::Timing::default()
         },
         relaxed_ordering: kind.relaxed_ordering.is_set(),
-        resend: nvme::Resend::Always,
+        writes: nvme::Writes {
+            cache_bytes: kind.write_cache.whole(),
+            is_volatile: kind.volatile_cache.is_set(),
+            cached: platform_jitter(&kind.write_cached),
+            sequential_bytes_per_second: kind.write_sequential.whole(),
+            random_bytes_per_second: kind.write_random.whole(),
+            unit_bytes: kind.write_unit.whole() as u32,
+        },
+        resend: RESENDS[kind.resend.whole() as usize],
         hidden_coalescing: (kind.hidden_time.ps() > 0).then(|| nvme::HiddenCoalescing {
             entries: kind.hidden_entries.whole() as u32,
             time: Ps(kind.hidden_time.ps()),

@@ -88,8 +88,10 @@ impl Measured<'_> {
                 .into_iter()
                 .fold(0.0, f64::max),
             link_held: self.busy(|at| counter(&at.pcie.ports[ports[index]], "order_ps")),
-            // A slot's wait for the link counts as the link's time.
-            media_busy: self.span.share(drive("media_ps")) / kind.slots.value,
+            // A slot's wait for the link counts as the link's time. The media also limit the rate of writes. They accept
+            // writes ahead of time, so their share of the span may be above 1.
+            media_busy: (self.span.share(drive("media_ps")) / kind.slots.value)
+                .max(self.span.share(drive("media_write_ps")).min(1.0)),
         }
     }
 
