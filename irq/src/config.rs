@@ -84,7 +84,7 @@ impl CoreConfig {
         }
     }
 
-    pub(crate) fn check(&self) -> Result<(), IrqError> {
+    pub(crate) fn validate(&self) -> Result<(), IrqError> {
         if self.cpus_online == 0 || self.cpus_online > self.cpus {
             return Err(IrqError::Config("at least 1 and at most all CPUs must be online"));
         }

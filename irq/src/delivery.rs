@@ -66,7 +66,7 @@ impl<H: Hal> IrqCore<H> {
     /// # Errors
     /// [`IrqError::Config`] when no CPU is online, or when the identities leave no range for devices.
     pub fn new(hal: H, config: CoreConfig) -> Result<Self, IrqError> {
-        config.check()?;
+        config.validate()?;
         let words = |count: usize, value| (0..count).map(|_| H::Word::new(value)).collect::<Box<[_]>>();
         let cpus = config.cpus as usize;
         let identities = config.identities.map_or(0, |space| space.entries());

@@ -59,7 +59,7 @@ impl Plan {
         let wrong = |key: &str, value: String, why: &str, valid: String| {
             Err(InputError::value(&self.source, key, value, why, valid))
         };
-        self.platform.check()?;
+        self.platform.validate()?;
         let most = self.platform.fabric.cpus.whole();
         if self.cpus == 0 || u64::from(self.cpus) > most {
             return wrong("cpus", self.cpus.to_string(), "is out of bounds", format!("1 to {most}"));

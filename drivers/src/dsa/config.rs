@@ -45,7 +45,7 @@ impl QueueConfig {
         (u32::BITS - self.transfer_bytes_max.saturating_sub(1).leading_zeros()) as u8
     }
 
-    fn check(&self, capabilities: &Capabilities) -> Result<(), DsaError> {
+    fn validate(&self, capabilities: &Capabilities) -> Result<(), DsaError> {
         at_most("a queue's number", self.index, capabilities.queues.saturating_sub(1))?;
         at_most("a queue's priority", self.priority, PRIORITY_MAX)?;
         for (what, value) in [
@@ -84,7 +84,7 @@ impl Config {
         self.groups.iter().flat_map(|group| &group.queues)
     }
 
-    pub(super) fn check(&self, capabilities: &Capabilities) -> Result<(), DsaError> {
+    pub(super) fn validate(&self, capabilities: &Capabilities) -> Result<(), DsaError> {
         at_most("the number of groups", self.groups.len() as u64, capabilities.groups)?;
         let (mut queues, mut engines) = ([0; 4], [0; 4]);
         for (number, group) in (0..).zip(&self.groups) {
@@ -92,7 +92,7 @@ impl Config {
                 return Err(DsaError::EmptyGroup(number));
             }
             for queue in &group.queues {
-                queue.check(capabilities)?;
+                queue.validate(capabilities)?;
                 claim(&mut queues, "work queue", queue.index)?;
             }
             for &engine in &group.engines {

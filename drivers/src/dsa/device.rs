@@ -85,7 +85,7 @@ impl<H: Hal> Device<H> {
     /// Any [`DsaError`]; the device is then disabled.
     pub fn new(hal: H, bar0: H::Regs, bar2: H::Regs, config: Config) -> Result<Self, DsaError> {
         let port = Port::new(hal, bar0, config.command_timeout_ns)?;
-        config.check(&port.capabilities)?;
+        config.validate(&port.capabilities)?;
         port.command(Command::RESET_DEVICE)?;
         port.configure(&config);
         let control = GenCtrl::new().with_software_error_interrupt(true).with_halt_interrupt(true);

@@ -163,7 +163,7 @@ impl<H: Hal> WorkQueue<H> {
         if !side.open {
             return Err(Refusal::Stopped);
         }
-        fill.check(self.transfer_bytes_max)?;
+        fill.validate(self.transfer_bytes_max)?;
         let slot = side.free.pop().ok_or(Refusal::Full)?;
         side.slots[usize::from(slot)] = Slot { tag: fill.tag, submitted_ns: self.hal.now_ns(), bytes: fill.bytes };
         side.busy.push(slot);

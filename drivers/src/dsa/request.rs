@@ -18,7 +18,7 @@ pub struct Fill {
 }
 
 impl Fill {
-    pub(super) fn check(&self, transfer_bytes_max: u32) -> Result<(), Refusal> {
+    pub(super) fn validate(&self, transfer_bytes_max: u32) -> Result<(), Refusal> {
         if self.bytes == 0 || self.bytes > transfer_bytes_max {
             return Err(Refusal::Length(self.bytes, transfer_bytes_max));
         }
@@ -65,7 +65,7 @@ impl Next {
         if self.fills.len() >= self.room {
             return Err(Refusal::Full);
         }
-        fill.check(self.transfer_bytes_max)?;
+        fill.validate(self.transfer_bytes_max)?;
         self.fills.push(fill);
         Ok(())
     }

@@ -47,7 +47,7 @@ impl<H: Hal, V: Version<H>> IrqDomain for GicDomain<H, V> {
 
     fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
         check_delivery(request)?;
-        let intid = self.gic.check(IntId(request.index))?;
+        let intid = self.gic.validate(IntId(request.index))?;
         if !self.gic.lines.take(intid) {
             return Err(IrqError::Hardware("GIC", "the INTID has a line already"));
         }

@@ -237,7 +237,7 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
     }
 
     /// Checks an INTID from the caller.
-    fn check(&self, intid: IntId) -> Result<IntId, GicError> {
+    fn validate(&self, intid: IntId) -> Result<IntId, GicError> {
         let end = self.kind.spi_end();
         if intid.0 < end { Ok(intid) } else { Err(GicError::IntId(intid, end)) }
     }

@@ -124,7 +124,7 @@ impl<H: Hal> QueuePair<H> {
     /// # Errors
     /// [`Refusal`]; nothing is written then.
     pub fn post_send(&self, request: &PostSend) -> Result<(), Refusal> {
-        check(request.local, request.bytes)?;
+        validate(request.local, request.bytes)?;
         let mut side = self.side.lock();
         let index = side.place(Direction::Send, self.send_shift)?;
         let operation = if request.remote.is_some() { Operation::WRITE } else { Operation::SEND };
@@ -147,7 +147,7 @@ impl<H: Hal> QueuePair<H> {
     /// # Errors
     /// [`Refusal`]; nothing is written then.
     pub fn post_receive(&self, receive: &PostReceive) -> Result<(), Refusal> {
-        check(receive.local, receive.bytes)?;
+        validate(receive.local, receive.bytes)?;
         let mut side = self.side.lock();
         let index = side.place(Direction::Receive, self.receive_shift)?;
         write(&self.receives, index * RECEIVE_BYTES, [receive.id, receive.local.0, receive.bytes.into()].into_iter());
@@ -212,7 +212,7 @@ impl Posted {
     }
 }
 
-fn check(local: DeviceAddress, bytes: u32) -> Result<(), Refusal> {
+fn validate(local: DeviceAddress, bytes: u32) -> Result<(), Refusal> {
     if bytes == 0 || !bytes.is_multiple_of(8) || !local.0.is_multiple_of(8) {
         return Err(Refusal::Length(bytes));
     }

@@ -197,7 +197,7 @@ impl<H: Hal> Queue<H> {
         if self.stopped {
             return Err(Refusal::Stopped);
         }
-        check(parts)?;
+        validate(parts)?;
         let indirect = parts.len() > 1 && self.tables.is_some();
         let descriptors = if indirect { 1 } else { parts.len() as u16 };
         if descriptors > self.config.entries {
@@ -383,7 +383,7 @@ impl<H: Hal> Queue<H> {
     }
 }
 
-fn check(parts: &[Part]) -> Result<(), Refusal> {
+fn validate(parts: &[Part]) -> Result<(), Refusal> {
     if parts.is_empty() || parts.len() > PARTS_MAX {
         return Err(Refusal::Parts(parts.len(), PARTS_MAX));
     }

@@ -216,7 +216,7 @@ where
         self.remapping.unit.set_guest(hwirq.0, None)
     }
 
-    fn check(&self, delivery: DeliveryKind) -> Result<(), IrqError> {
+    fn validate(&self, delivery: DeliveryKind) -> Result<(), IrqError> {
         match (delivery, self.posted.is_some()) {
             (DeliveryKind::Nmi, true) => Err(IrqError::Undeliverable("a posted line cannot be an NMI")),
             (DeliveryKind::Logical, true) => {
@@ -250,7 +250,7 @@ where
     }
 
     fn allocate(&self, request: &AllocRequest) -> Result<LevelData, IrqError> {
-        self.check(request.delivery)?;
+        self.validate(request.delivery)?;
         let hwirq = HardwareIrq(self.remapping.unit.allocate(request.requester)?);
         let remapped = || RemappedLines { remapping: self.remapping.clone(), delivery: request.delivery };
         let chip = self.posted.clone().unwrap_or_else(|| Arc::new(remapped()).chip());

@@ -118,7 +118,7 @@ impl Platform {
     ///
     /// # Errors
     /// A drive's smallest media time is above its mean, or its longest transfer is no power of two.
-    pub fn check(&self) -> Result<(), InputError> {
+    pub fn validate(&self) -> Result<(), InputError> {
         for (kind, drive) in &self.drives {
             if drive.media_floor.value > drive.media_mean.value {
                 let value = Unit::Time.format(drive.media_floor.value);

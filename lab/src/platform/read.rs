@@ -116,7 +116,7 @@ impl Platform {
             Fabric::build(|spec| fabric_group.constant_if(is_needed(spec), spec, base.map(|base| base.fabric.iter())))?;
         let name = name.to_owned();
         let platform = Self { name, about, base: lender, cpu, fabric, drives, accelerator, nic, vhost, gic };
-        platform.check()?;
+        platform.validate()?;
         Ok(platform)
     }
 }

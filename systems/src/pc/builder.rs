@@ -178,7 +178,7 @@ impl<H: Hal> PcBuilder<H> {
         self
     }
 
-    fn check(&self) -> Result<(), PcError> {
+    fn validate(&self) -> Result<(), PcError> {
         let cpus = self.core.cpus;
         if cpus == 0 || self.range.is_empty() || self.range.end > cpus {
             return Err(PcError::Cpus(self.range.end, cpus));
@@ -216,7 +216,7 @@ where
     /// Builds everything up to the CPUs. It touches no register.
     #[expect(clippy::type_complexity, reason = "the halves of one function")]
     fn cpus(mut self) -> Result<(Building<H>, Arc<PcCpus<H>>, Arc<dyn IrqDomain>), PcError> {
-        self.check()?;
+        self.validate()?;
         // The fault event of each unit needs a line too.
         self.core.lines_max += self.units.len() as u32;
         self.core.cpus = self.range.end;

@@ -58,7 +58,7 @@ impl BlockInfo {
     }
 
     /// Why a request cannot be given to this device.
-    fn check(&self, request: &BlockRequest) -> Result<(), Refusal> {
+    fn validate(&self, request: &BlockRequest) -> Result<(), Refusal> {
         match request.op {
             BlockOp::Flush if !self.features.has(FLUSH) => Err(Refusal::NotSupported),
             BlockOp::Write if self.read_only() => Err(Refusal::NotSupported),
@@ -171,7 +171,7 @@ impl<H: Hal> Block<H> {
         let mut refused = None;
         let mut accepted = 0;
         for request in requests {
-            let added = self.info.check(request).and_then(|()| side.add(request, self.hal.now_ns()));
+            let added = self.info.validate(request).and_then(|()| side.add(request, self.hal.now_ns()));
             if let Err(why) = added {
                 refused = Some(why);
                 break;
