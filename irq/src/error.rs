@@ -84,7 +84,7 @@ impl fmt::Display for IrqError {
                 write!(f, "chip {chip} does not forward {operation}, and the line's flow needs that of its parent")
             }
             Self::NotShared(irq) => write!(f, "interrupt {irq} is taken, and not shared by both handlers"),
-            Self::NoAction(irq) => write!(f, "the handler is none of interrupt {irq}"),
+            Self::NoAction(irq) => write!(f, "interrupt {irq} does not have this handler"),
             Self::InUse(irq) => write!(f, "interrupt {irq} still has handlers; free them first"),
             Self::InHandler(irq) => write!(f, "the handler of interrupt {irq} cannot wait for itself"),
             Self::NeedsOneshot(irq) => {

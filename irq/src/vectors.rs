@@ -59,7 +59,7 @@ impl Matrix {
 
     pub(crate) fn set_online(&mut self, cpu: CpuId) -> Result<(), IrqError> {
         match self.cpus.get_mut(cpu.index()) {
-            None => Err(IrqError::Cpu(cpu, "is none of this system")),
+            None => Err(IrqError::Cpu(cpu, "does not belong to this system")),
             Some(state) if state.online => Err(IrqError::Cpu(cpu, "is online already")),
             Some(state) => {
                 state.online = true;
@@ -122,7 +122,7 @@ impl Matrix {
     /// Keeps one identity on each of `cpus`, online or not, so that a managed line can always come back.
     pub(crate) fn reserve(&mut self, cpus: &CpuSet) -> Result<(), IrqError> {
         for cpu in cpus.iter() {
-            let state = self.cpus.get(cpu.index()).ok_or(IrqError::Cpu(cpu, "is none of this system"))?;
+            let state = self.cpus.get(cpu.index()).ok_or(IrqError::Cpu(cpu, "does not belong to this system"))?;
             let (used, reserved, total) = (state.used, state.reserved(), self.total);
             if used + reserved >= total {
                 return Err(IrqError::NoVector { cpu, used, reserved, total });

@@ -292,7 +292,7 @@ impl fmt::Display for Failure {
             Self::Found(_) => f.write_str("a history failed"),
             Self::Check(error) => write!(f, "{error}"),
             Self::Run(error) => write!(f, "{error}"),
-            Self::Interrupted => f.write_str("interrupted; the figures are of what had run"),
+            Self::Interrupted => f.write_str("interrupted; the figures cover only the completed runs"),
         }
     }
 }

@@ -181,10 +181,7 @@ mod tests {
         assert_eq!(error.place, Place::line("f.toml", 2));
         let document = Document::parse("f.toml", "a = 1\nbb = 2\n[t]\n").unwrap();
         let root = document.root();
-        assert_eq!(
-            root.only(&["a", "b", "t"]).unwrap_err().to_string(),
-            "f.toml:2: bb: nothing has this name; valid: b"
-        );
+        assert_eq!(root.only(&["a", "b", "t"]).unwrap_err().to_string(), "f.toml:2: bb: the name is unknown; valid: b");
         assert_eq!(root.scalar("t", "a name").unwrap_err().to_string(), "f.toml:3: t: `{…}` is a table; valid: a name");
         assert_eq!(root.scalar("z", "a name").unwrap_err().to_string(), "f.toml: z: must be given; valid: a name");
     }

@@ -124,7 +124,7 @@ impl fmt::Display for InputError {
         }
         match &*self.problem {
             Problem::Io(text) | Problem::Syntax(text) => f.write_str(text),
-            Problem::UnknownKey { valid } => write!(f, "nothing has this name; valid: {}", valid.join(", ")),
+            Problem::UnknownKey { valid } => write!(f, "the name is unknown; valid: {}", valid.join(", ")),
             Problem::Missing { valid } => write!(f, "must be given; valid: {valid}"),
             Problem::Value { value, why, valid } => write!(f, "`{value}` {why}; valid: {valid}"),
         }
@@ -204,17 +204,17 @@ mod tests {
     fn an_unknown_name_gets_near_ones_or_all() {
         let valid = ["fabric.dispatch", "fabric.posted_update", "cpu.eoi"];
         let error = InputError::unknown(&Place::option("--set"), "fabric.dispach", valid);
-        assert_eq!(error.to_string(), "--set: fabric.dispach: nothing has this name; valid: fabric.dispatch");
+        assert_eq!(error.to_string(), "--set: fabric.dispach: the name is unknown; valid: fabric.dispatch");
         let error = InputError::unknown(&Place::option("--set"), "zzz", valid);
         assert_eq!(
             error.to_string(),
-            "--set: zzz: nothing has this name; valid: cpu.eoi, fabric.dispatch, fabric.posted_update"
+            "--set: zzz: the name is unknown; valid: cpu.eoi, fabric.dispatch, fabric.posted_update"
         );
     }
 
     #[test]
     fn a_missing_group_is_no_distance() {
         let error = InputError::unknown(&Place::option("--set"), "dispatch", ["fabric.dispatch", "cpu.eoi"]);
-        assert_eq!(error.to_string(), "--set: dispatch: nothing has this name; valid: fabric.dispatch");
+        assert_eq!(error.to_string(), "--set: dispatch: the name is unknown; valid: fabric.dispatch");
     }
 }

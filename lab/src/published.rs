@@ -131,7 +131,7 @@ fn formula(number: u32, text: &str, rows: &[Row], at: usize) -> Result<Formula, 
     let may_name = |(index, row): &(usize, &Row)| row.usage != Usage::Derive || *index < at;
     let ids: Vec<&str> = rows.iter().enumerate().filter(may_name).map(|(_, row)| row.id.as_str()).collect();
     Formula::parse(text, &ids).map_err(|why| {
-        let valid = "rows, numbers, + - * / and parentheses; of derived rows those above";
+        let valid = "rows, numbers, + - * / and parentheses; derived rows must stand above";
         Setting::new(Place::line(FILE, number), "files", text).wrong(why, valid)
     })
 }
@@ -160,7 +160,7 @@ fn row(number: u32, fields: &[String]) -> Result<Row, InputError> {
         ("", Usage::Predict | Usage::Derive) => None,
         (text, Usage::Fit | Usage::Report | Usage::Informed | Usage::Derive) => {
             let number = text.parse::<f64>().ok().filter(|value| value.is_finite());
-            Some(number.ok_or_else(|| setting("value", text).wrong("is no number", "a number"))?)
+            Some(number.ok_or_else(|| setting("value", text).wrong("is not a number", "a number"))?)
         }
         (text, Usage::Predict) => return Err(setting("value", text).wrong("stands in a prediction", "nothing")),
     };
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(ids, ["A5", "H4"]);
         assert_eq!(select(&[]).unwrap().len(), rows().unwrap().len());
         let error = select(&["Q77".into()]).unwrap_err().to_string();
-        assert!(error.starts_with("reproduce: Q77: nothing has this name; valid: "), "{error}");
+        assert!(error.starts_with("reproduce: Q77: the name is unknown; valid: "), "{error}");
     }
 
     #[test]
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(
             case("Y1,emr,s,gain,gain,,%,derive,Y2*2,s\nY2,emr,s,half,gain,,%,derive,Y1/2,s"),
             "scenarios/published.csv:2: files: `Y2*2` has `Y2*2` where a row or a number is expected; valid: rows, \
-             numbers, + - * / and parentheses; of derived rows those above"
+             numbers, + - * / and parentheses; derived rows must stand above"
         );
     }
 

@@ -23,7 +23,7 @@ fn a_wrong_scenario_ends_with_2_and_leaves_nothing() {
     let scenario = "platform = \"emr\"\nduraton = \"5 ms\"\n";
     let (code, error, names) = fail(scenario, &["run", "s.toml", "--json", "out.json", "--html", "out.html"]);
     assert_eq!(code, 2);
-    assert_eq!(error, "campanile: s.toml:2: duraton: nothing has this name; valid: duration\n");
+    assert_eq!(error, "campanile: s.toml:2: duraton: the name is unknown; valid: duration\n");
     assert_eq!(names, ["s.toml"]);
 }
 
@@ -43,7 +43,7 @@ fn an_output_that_cannot_be_written_ends_with_2_before_the_run() {
 fn every_command_refuses_what_it_does_not_know() {
     let cases: [(&[&str], &str); 4] = [
         (&["run", "emr-4-drives", "--set", "fabric.dispatch=-5ns"], "--set: fabric.dispatch: `-5ns` is negative; "),
-        (&["reproduce", "H44"], "reproduce: H44: nothing has this name; valid: "),
+        (&["reproduce", "H44"], "reproduce: H44: the name is unknown; valid: "),
         (&["calibrate", "emx"], "calibrate: `emx` is no platform; valid: emr, spr, optane, azure, "),
         (&["irqs", "nowhere"], "input: `nowhere` is neither a file nor a scenario; "),
     ];
@@ -66,7 +66,7 @@ fn scenario(from: &str, to: &str) -> String {
 fn every_kind_of_wrong_value_has_its_line_and_what_would_be_valid() {
     let time = "valid: a time with ns, us, ms or s, from 1 us to 10 s";
     let cases = [
-        ("duration", "duraton", "2: duraton: nothing has this name; valid: duration".into()),
+        ("duration", "duraton", "2: duraton: the name is unknown; valid: duration".into()),
         ("2 ms", "2 GB", format!("2: duration: `2 GB` has the wrong unit `GB`; {time}")),
         ("\"2 ms\"", "2", format!("2: duration: `2` has no unit; {time}")),
         ("2 ms", "-2 ms", format!("2: duration: `-2 ms` is negative; {time}")),
@@ -152,9 +152,9 @@ fn an_interrupted_run_prints_what_it_has_and_says_so() {
     let output = child.wait_with_output().unwrap();
     let (out, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert_eq!(output.status.code(), Some(130), "{out}{error}");
-    assert!(out.contains("INTERRUPTED: these are the figures of what had been run by then."), "{out}");
+    assert!(out.contains("INTERRUPTED: the figures cover only the completed runs."), "{out}");
     assert!(out.contains("IOPS together"), "{out}");
-    assert!(error.contains("campanile: interrupted; the figures are of what had run"), "{error}");
+    assert!(error.contains("campanile: interrupted; the figures cover only the completed runs"), "{error}");
     let json = std::fs::read_to_string(folder.path().join("out.json")).unwrap();
     assert!(json.contains("\"interrupted\": true"));
 }

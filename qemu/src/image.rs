@@ -34,7 +34,7 @@ impl fmt::Display for Missing {
         match self {
             Self::Download(why) => f.write_str(why),
             Self::Target(target) => write!(f, "the compiler has no {target} (rustup target add {target})"),
-            Self::Sources(path) => write!(f, "guests are built from their sources, and {} is gone", path.display()),
+            Self::Sources(path) => write!(f, "guests are built from their sources, but {} is missing", path.display()),
         }
     }
 }

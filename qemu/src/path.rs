@@ -230,7 +230,7 @@ fn figures(
     let seen = counted.interrupts.get(&gate).copied().unwrap_or(0);
     if told != Some(seen) || seen == 0 {
         return Err(Stop::Failed(format!(
-            "the kernel tells of {told:?} interrupts, and {seen} came through gate {gate:x}"
+            "the kernel counts {told:?} interrupts, but {seen} came through gate {gate:x}"
         )));
     }
     let to_eoi =

@@ -48,7 +48,7 @@ impl Options {
         let value = self.words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
         match value {
             None => Ok(default),
-            Some(value) => value.parse().map_err(|_| format!("{name}={value} is no number")),
+            Some(value) => value.parse().map_err(|_| format!("{name}={value} is not a number")),
         }
     }
 }

@@ -41,7 +41,7 @@ impl Checker for Ends {
                 }
             },
             Fact::IdleEoi { cpu } => {
-                findings.wrong(NAME, at, format!("CPU {cpu} wrote EOI with nothing in service"));
+                findings.wrong(NAME, at, format!("CPU {cpu} wrote EOI without an interrupt in service"));
             }
             Fact::Returned { cpu, .. } => {
                 if let Some((vector, false)) = self.cpu(cpu).pop() {
@@ -67,7 +67,10 @@ mod tests {
         assert!(says(Ends::default(), &[TAKEN, ENDED, BACK, TAKEN, ENDED, BACK]).is_empty());
         assert_eq!(says(Ends::default(), &[TAKEN, BACK]), ["CPU 1 returned from vector 0x41 without an EOI"]);
         assert_eq!(says(Ends::default(), &[TAKEN, ENDED, ENDED, BACK]), ["handling 0x41, CPU 1 ended 0x41"]);
-        assert_eq!(says(Ends::default(), &[Fact::IdleEoi { cpu: 3 }]), ["CPU 3 wrote EOI with nothing in service"]);
+        assert_eq!(
+            says(Ends::default(), &[Fact::IdleEoi { cpu: 3 }]),
+            ["CPU 3 wrote EOI without an interrupt in service"]
+        );
     }
 
     #[test]

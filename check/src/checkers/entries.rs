@@ -104,7 +104,7 @@ impl Checker for Entries {
             findings.wrong(
                 NAME,
                 at,
-                format!("entry {index} was changed and, at {since}, used in its old form; nobody had it forgotten"),
+                format!("entry {index} was changed and, at {since}, used in its old form; the entry's cache was not invalidated"),
             );
         }
     }
@@ -146,7 +146,7 @@ mod tests {
         let found = says(checker(), &[message(), to(0), message(), to(0), message(), to(0)]);
         assert!(found[0].contains("entry 2 still delivers vector 0x31 to 0x0"), "{found:?}");
         let found = says(checker(), &[message(), to(0)]);
-        assert!(found[0].contains("nobody had it forgotten"), "{found:?}");
+        assert!(found[0].contains("the entry's cache was not invalidated"), "{found:?}");
     }
 
     #[test]

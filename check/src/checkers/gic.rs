@@ -60,7 +60,7 @@ impl Gic {
             0..16 => "gic: SGI acknowledged",
             16..SPI_FIRST => "gic: PPI acknowledged",
             SPI_FIRST..SPECIAL_FIRST => "gic: SPI acknowledged",
-            SPECIAL_FIRST..LPI_FIRST => "gic: nothing acknowledged",
+            SPECIAL_FIRST..LPI_FIRST => "gic: no interrupt to acknowledge",
             LPI_FIRST.. => "gic: LPI acknowledged",
         };
         findings.coverage.add(seen, 1);
@@ -94,7 +94,7 @@ impl Gic {
                 findings.wrong(NAME, at, text);
             }
             None => {
-                let text = format!("CPU {cpu} dropped the priority of {word:#x}, and had acknowledged nothing");
+                let text = format!("CPU {cpu} dropped the priority of {word:#x}, but had acknowledged no interrupt");
                 findings.wrong(NAME, at, text);
             }
         }
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(said(&[ack(0, 40), ended, BACK]), ["CPU 0 returned without a priority drop of 0x28"]);
         assert_eq!(
             said(&[ack(0, 40), dropped, dropped, ended]),
-            ["CPU 0 dropped the priority of 0x28, and had acknowledged nothing"]
+            ["CPU 0 dropped the priority of 0x28, but had acknowledged no interrupt"]
         );
         let never = said(&[ack(0, 40), dropped, BACK]);
         assert!(never[0].starts_with("INTID 40 is active since"), "{never:?}");

@@ -89,7 +89,7 @@ impl Polls {
             findings.wrong(NAME, at, format!("instance {number} completed {work} in a turn of {weight}"));
         }
         if work == 0 {
-            findings.coverage.add("poll: a turn found nothing", 1);
+            findings.coverage.add("poll: an empty turn", 1);
         }
         instance.at = At::Owed;
         if work >= weight || instance.again {

@@ -37,7 +37,7 @@ impl Checker for Refusals {
                 let freed = self.freed.get(&index.into());
                 if reason != NOT_PRESENT || freed.is_none_or(|&freed| at.saturating_sub(freed) > self.bound) {
                     let text = format!("a message of requester {requester:#06x} by entry {index} was refused");
-                    findings.wrong(NAME, at, format!("{text} (reason {reason:#x}), and nothing explains it"));
+                    findings.wrong(NAME, at, format!("{text} (reason {reason:#x}), and no fault explains it"));
                 }
             }
             _ => {}

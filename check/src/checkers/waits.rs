@@ -73,6 +73,6 @@ mod tests {
         assert_eq!(says(checker(999), &[RAISED, TAKEN]).len(), 1);
         assert_eq!(says(checker(1_000), &[RAISED]).len(), 1, "it still waits");
         let offline = [RAISED, Fact::Declared { cpu: 2, online: false }];
-        assert!(says(checker(1_000), &offline).is_empty(), "an offline CPU owes nothing");
+        assert!(says(checker(1_000), &offline).is_empty(), "an offline CPU need not handle anything");
     }
 }

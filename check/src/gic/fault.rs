@@ -53,7 +53,9 @@ impl fmt::Display for GicFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stuck { source } => write!(f, "the wire of source {source} is stuck"),
-            Self::Glitch { source, ns } => write!(f, "the wire of source {source} is raised for {ns} ns for nothing"),
+            Self::Glitch { source, ns } => {
+                write!(f, "the wire of source {source} is raised for {ns} ns without an event")
+            }
             Self::Storm { source, period_ns } => write!(f, "source {source} storms, every {period_ns} ns"),
             Self::Dropped { source, count } => write!(f, "{count} messages of source {source} are lost"),
             Self::Doubled { source, count } => write!(f, "{count} messages of source {source} are sent twice"),

@@ -268,7 +268,7 @@ impl Rig for GicRig {
         let stack = self.up();
         coverage.merge(&stack.seen.lock().expect("one host thread"));
         let empty = stack.sources.iter().map(|source| source.empty.load(Relaxed)).sum();
-        coverage.add("handler: found nothing", empty);
+        coverage.add("handler: no event", empty);
         let storms =
             stack.sources.iter().filter_map(|source| stack.system.core.view(source.line()?)).map(|view| view.storms);
         coverage.add("line: storm throttled", storms.map(u64::from).sum());

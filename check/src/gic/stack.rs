@@ -229,7 +229,7 @@ impl GicStack {
                         && source.serve(&stack.system)
                     {
                         Mark::TimedOut.of(1);
-                        stack.saw("timeout: found what no message told of");
+                        stack.saw("timeout: an event without a message");
                     }
                 }
                 SimHal.park();

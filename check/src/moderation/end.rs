@@ -161,7 +161,7 @@ impl CqUser for End {
         let mut arrived = Vec::new();
         for completion in batch {
             if completion.status != Status::SUCCESS {
-                violate("operations", format!("a message failed, {:?}, and nothing explains it", completion.status));
+                violate("operations", format!("a message failed, {:?}, and no fault explains it", completion.status));
             }
             if completion.operation == Operation::RECEIVE {
                 arrived.push(self.arrived(completion.id));

@@ -44,7 +44,7 @@ impl Subject for Moderation {
         &[
             "CPU: went offline",
             "poll: a pass spent its budget",
-            "poll: a turn found nothing",
+            "poll: an empty turn",
             "poll: another turn at the tail",
             "poll: something came before the re-arm",
             "polled: completions found without an interrupt",
@@ -53,7 +53,7 @@ impl Subject for Moderation {
             "tuning: a level was rounded",
             "tuning: a level was set by hand",
             "tuning: a step was late",
-            "tuning: an answer was nobody's",
+            "tuning: an answer without a step",
             "tuning: another controller took over",
             "tuning: search",
             "tuning: window counted again",

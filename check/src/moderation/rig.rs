@@ -283,7 +283,7 @@ impl Rig for ModerationRig {
             for consumer in &stack.consumers {
                 let Some(tuned) = &consumer.tuned else { continue };
                 let (told, done) = (tuned.watched.told(), consumer.source.completed());
-                assert_eq!(told, done, "the tuning was told of other completions than there were");
+                assert_eq!(told, done, "the completions reported to the tuning differ from the real ones");
             }
         });
     }
@@ -297,7 +297,7 @@ impl Rig for ModerationRig {
             coverage.add("tuning: a level was refused", counts.failed);
             coverage.add("tuning: a level was rounded", counts.quantised);
             coverage.add("tuning: a step was late", counts.late);
-            coverage.add("tuning: an answer was nobody's", counts.strays);
+            coverage.add("tuning: an answer without a step", counts.strays);
             coverage.add("tuning: search", counts.searches);
             coverage.add("tuning: window counted again", tuned.watched.windows());
         }

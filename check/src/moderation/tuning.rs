@@ -74,14 +74,16 @@ impl Consumer {
     pub(super) fn unrest(&self, table: &LevelTable) -> Option<String> {
         let has = self.source.setting();
         let wrong = match self.device.last() {
-            Some((_, Outcome::Done(actual))) if actual != has => Some(format!("it said {actual}, and does {has}")),
+            Some((_, Outcome::Done(actual))) if actual != has => {
+                Some(format!("the device reported {actual}, and has {has}"))
+            }
             _ => None,
         };
         let Some(Tuned { watched, .. }) = &self.tuned else { return wrong };
         let view = watched.view();
         let called = watched.called().map(|since| SimHal.now_ns().saturating_sub(since));
         if let Some(ns) = called.filter(|&ns| ns > CALLED_NS_MAX) {
-            return Some(format!("a level has been asked for {ns} ns ago, and nobody programs it\n{view}"));
+            return Some(format!("a level was requested {ns} ns ago, and no thread programs it\n{view}"));
         }
         if called.is_some() || watched.is_adaptive() && (watched.waits() || view.wanted.is_some()) {
             return Some(format!("a level is not programmed\n{view}"));
@@ -90,7 +92,7 @@ impl Consumer {
         let told = self.device.last().filter(|_| watched.is_adaptive() && view.actual.is_some());
         match told {
             Some((told, Outcome::Done(actual))) if told != table.setting(view.level) || view.actual != Some(actual) => {
-                Some(format!("it was told {told} and has {actual}; its controller knows otherwise\n{view}"))
+                Some(format!("the device was set to {told} and has {actual}; its controller has another value\n{view}"))
             }
             _ => wrong,
         }

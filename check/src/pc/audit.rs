@@ -102,10 +102,10 @@ pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool) {
         let Some(bound) = slot.bound() else { continue };
         let queue = bound.pair.snapshot();
         if queue.completion.device_faults > 0 && !slot.load.distrusted.load(Relaxed) {
-            violate("commands", format!("the driver blames the drive, which did nothing wrong\n{queue}"));
+            violate("commands", format!("the driver reports a fault of the drive, but the drive had none\n{queue}"));
         }
         if queue.in_flight > 0 {
-            violate("commands", format!("nothing is in flight, and the driver says otherwise\n{queue}"));
+            violate("commands", format!("no command is in flight, but the driver counts some\n{queue}"));
         }
     }
     if count_vectors {

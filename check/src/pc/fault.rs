@@ -146,7 +146,7 @@ impl fmt::Display for PcFault {
         match self {
             Self::Entry { drive, wrong, after } => {
                 let what = match wrong {
-                    WrongEntry::UnknownCommand => "names a command that nobody gave",
+                    WrongEntry::UnknownCommand => "names a command that was never submitted",
                     WrongEntry::Twice => "is posted twice",
                     WrongEntry::WrongPhase => "has the wrong phase",
                     WrongEntry::UnknownQueue => "names a queue that does not exist",

@@ -216,7 +216,7 @@ impl Load {
             IoError::QueueDeleted | IoError::ControllerReset | IoError::Shutdown => self.disrupted.load(Relaxed) > 0,
         };
         if !explained {
-            violate("commands", format!("command {tag:#x} failed, and nothing explains that: {error}"));
+            violate("commands", format!("command {tag:#x} failed, and no fault explains it: {error}"));
         }
     }
 }

@@ -88,7 +88,7 @@ impl fmt::Display for PcStep {
             }
             Self::Coalesce { drive, entries: 0, .. } => write!(f, "switch coalescing of drive {drive} off"),
             Self::Coalesce { drive, entries, us } => write!(f, "drive {drive} coalesces {entries} entries or {us} µs"),
-            Self::Abort { queue, age_ns } => write!(f, "abort what queue {queue} has had in flight for {age_ns} ns"),
+            Self::Abort { queue, age_ns } => write!(f, "abort commands of queue {queue} in flight for {age_ns} ns"),
             Self::Check { queue, policy } => write!(f, "set the check of queue {queue} to policy {policy}"),
             Self::Lend { queue, ns } => write!(f, "lend queue {queue}'s line to a guest for {ns} ns"),
             Self::Ring { count, period_ns } => write!(f, "ring {count} times, every {period_ns} ns"),

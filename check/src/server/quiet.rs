@@ -55,7 +55,7 @@ impl Host {
             assert!(!self.pc.lapic().is_requested(vector), "CPU {cpu}: vector {:#x} is requested", vector.0);
         }
         if let Some(descriptor) = self.pc.posted().and_then(|posted| posted.descriptor(cpu)) {
-            assert!(!descriptor.is_outstanding(), "CPU {cpu}: ON is set and nobody is notified");
+            assert!(!descriptor.is_outstanding(), "CPU {cpu}: ON is set, but no notification is pending");
             let left: Vec<u8> = (0..=255).filter(|&vector| descriptor.is_pending(Vector(vector))).collect();
             assert!(left.is_empty(), "CPU {cpu}: still posted: {left:x?}");
         }

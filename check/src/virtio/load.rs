@@ -137,7 +137,7 @@ impl BatchDone for Told {
                 Ok(()) => Mark::Completed.of(done.tag),
                 Err(_) if load.may_fail(queue) => Mark::Failed.of(done.tag),
                 Err(error) => {
-                    violate("operations", format!("request {} failed, {error}, and nothing explains it", done.tag))
+                    violate("operations", format!("request {} failed, {error}, and no fault explains it", done.tag))
                 }
             }
             load.queues[usize::from(queue)].in_flight.fetch_sub(1, Relaxed);

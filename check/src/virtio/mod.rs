@@ -42,7 +42,7 @@ impl Subject for Virtio {
             "disk: a poll found requests",
             "disk: queue reset under load",
             "disk: unbound in flight and bound",
-            "network: an interrupt found nothing",
+            "network: an empty interrupt",
             "network: coalescing changed",
             "network: packets came before the re-arm",
             "network: unbound in flight and bound",

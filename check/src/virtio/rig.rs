@@ -350,10 +350,7 @@ impl Rig for VirtioRig {
             let of = |pair| net.receive_counters(pair).unwrap_or_default();
             coverage
                 .add("network: packets came before the re-arm", (0..self.pairs).map(|pair| of(pair).rearm_races).sum());
-            coverage.add(
-                "network: an interrupt found nothing",
-                (0..self.pairs).map(|pair| of(pair).empty_interrupts).sum(),
-            );
+            coverage.add("network: an empty interrupt", (0..self.pairs).map(|pair| of(pair).empty_interrupts).sum());
         }
     }
 

@@ -48,7 +48,7 @@ impl fmt::Display for GicError {
             Self::NoRedistributor(cpu, affinity) => {
                 write!(f, "CPU {cpu} of affinity {affinity:#010x} has no redistributor in the regions given")
             }
-            Self::NoCpu(cpu) => write!(f, "CPU {cpu} is none of those that the GIC was described with"),
+            Self::NoCpu(cpu) => write!(f, "CPU {cpu} does not belong to the GIC's description"),
             Self::NoInterface(cpu) => write!(f, "GICD_ITARGETSR0 does not tell the CPU interface of CPU {cpu}"),
             Self::SystemRegisters => write!(f, "ICC_SRE_EL1.SRE stays 0: firmware keeps the system registers"),
             Self::Range(cpu) => write!(f, "affinity level 0 of CPU {cpu} is above 15, and GICD_TYPER.RSS is 0"),
@@ -80,8 +80,8 @@ impl From<GicError> for IrqError {
         Self::Hardware(
             "GIC",
             match error {
-                GicError::IntId(..) => "the INTID is none of the distributor's",
-                GicError::NoCpu(_) => "the CPU is none of the GIC's",
+                GicError::IntId(..) => "the distributor has no such INTID",
+                GicError::NoCpu(_) => "the GIC has no such CPU",
                 GicError::NoInterface(_) => "the CPU's interface has not been started",
                 GicError::Timeout(what, _) => what,
                 GicError::TooLarge(kind, ..) => kind,

@@ -190,7 +190,10 @@ impl<H: Hal> PostingBlock<H> {
         let register: Register<u32, ReadWrite> = Register::at(u32::from(self.tables.sources()) + source * 4);
         self.write(register, entry.into_bits());
         if self.read(register) != entry.into_bits() {
-            return Err(IrqError::Hardware(super::domain::NAME, "a source does not hold what was written to it"));
+            return Err(IrqError::Hardware(
+                super::domain::NAME,
+                "a source does not keep the value that was written to it",
+            ));
         }
         Ok(())
     }

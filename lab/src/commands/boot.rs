@@ -18,7 +18,7 @@ pub(super) fn boot(args: &BootArgs) -> Result<(), Failure> {
     }
     write(json, || qemu::json(&outcome.rows))?;
     ended(&stop)?;
-    if outcome.passes() { Ok(()) } else { Err(Failure::Run("a figure is not what it must be".into())) }
+    if outcome.passes() { Ok(()) } else { Err(Failure::Run("a figure differs from its required value".into())) }
 }
 
 fn selection(args: &BootArgs) -> Result<Selection, InputError> {

@@ -77,10 +77,7 @@ const GROUPS: &[(&str, Meaning)] = {
         ("force_async", Only(&["0"], "submits from kernel workers, which are not modelled")),
         ("sync", Only(&["0", "none"], "makes writes synchronous, which is not modelled")),
         ("zonemode", Only(&["none"], "needs a zoned drive, which is not modelled")),
-        (
-            "gtod_reduce",
-            Ignored("latencies are measured all the same, and the clock reads that fio saves are not modelled"),
-        ),
+        ("gtod_reduce", Ignored("latencies are always measured, and the clock reads that fio saves are not modelled")),
         ("clocksource gtod_cpu", Ignored("the simulated clock is exact and free")),
         (
             "size filesize io_size io_limit offset offset_align offset_increment number_ios loops nrfiles \
@@ -88,11 +85,11 @@ const GROUPS: &[(&str, Meaning)] = {
             Ignored("the job runs for the simulated span, over the whole drive"),
         ),
         ("startdelay", Ignored("all jobs start at once")),
-        ("directory filename_format unique_filename opendir lockfile", Ignored("a drive is what `filename` names")),
+        ("directory filename_format unique_filename opendir lockfile", Ignored("`filename` names the drive")),
         ("iodepth_low", Ignored("the queue is refilled whenever it has room")),
         (
             "iomem mem iomem_align mem_align hugepage-size",
-            Ignored("buffers are plain memory; what huge pages save is not modelled"),
+            Ignored("buffers are plain memory; the gain of huge pages is not modelled"),
         ),
         ("userspace_reap", Ignored("completions are taken by a system call")),
         ("nowait", Ignored("submission never blocks on the simulated drive's tags below its queue's entries")),

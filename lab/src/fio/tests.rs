@@ -89,7 +89,7 @@ fn an_include_of_itself_ends() {
 #[test]
 fn what_cannot_be_honoured_says_where_why_and_what_would_do() {
     let cases = [
-        ("iodepht=64", "iodepht: nothing has this name; valid: iodepth"),
+        ("iodepht=64", "iodepht: the name is unknown; valid: iodepth"),
         (
             "rate_iops=100",
             "rate_iops: `100` paces submission, which is not modelled; \
@@ -98,7 +98,7 @@ fn what_cannot_be_honoured_says_where_why_and_what_would_do() {
         ("iodepth=-3", "iodepth: `-3` is negative; valid: a whole number from 1 to 65536"),
         ("iodepth=0", "iodepth: `0` is out of bounds; valid: a whole number from 1 to 65536"),
         ("iodepth", "iodepth: `iodepth` has no value; valid: a whole number from 1 to 65536"),
-        ("bs=4 KiB", "bs: `4 KiB` is no number; valid: a whole number from 512 to 16777216"),
+        ("bs=4 KiB", "bs: `4 KiB` is not a number; valid: a whole number from 512 to 16777216"),
         (
             "bs=4k,8k",
             "bs: `4k,8k` has different sizes for reads and writes, which is not modelled; valid: one size: bs=4k",

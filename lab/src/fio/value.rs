@@ -44,7 +44,7 @@ impl Entry {
         match size(text, kb_base) {
             Some(value) if range.contains(&value) => Ok(value),
             Some(_) => Err(self.wrong("is out of bounds", valid)),
-            None => Err(self.wrong("is no number", valid)),
+            None => Err(self.wrong("is not a number", valid)),
         }
     }
 

@@ -71,7 +71,7 @@ fn a_constant_needs_unit_reason_and_bounds() {
     );
     assert_eq!(
         case("dipsatch = { value = 1, unit = \"ns\", reason = \"r\" }"),
-        "mine.toml:4: fabric.dipsatch: nothing has this name; valid: dispatch"
+        "mine.toml:4: fabric.dipsatch: the name is unknown; valid: dispatch"
     );
     assert_eq!(
         variant("[drive.gen5]\nmedia_floor = { value = 2, unit = \"s\", reason = \"r\" }").unwrap_err(),
@@ -110,5 +110,5 @@ fn a_set_constant_is_checked_and_says_so() {
     emr.set(&Setting::from_option("fabric.posted_capability=false").unwrap()).unwrap();
     assert!(!emr.fabric.posted_capability.is_set());
     let error = emr.set(&Setting::from_option("fabric.dispach=1ns").unwrap()).unwrap_err();
-    assert_eq!(error.to_string(), "--set: fabric.dispach: nothing has this name; valid: fabric.dispatch");
+    assert_eq!(error.to_string(), "--set: fabric.dispach: the name is unknown; valid: fabric.dispatch");
 }

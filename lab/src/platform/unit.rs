@@ -75,7 +75,7 @@ impl Unit {
         }
         let digits = text.find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | '_')).unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
-        let number: f64 = number.replace('_', "").parse().map_err(|_| wrong("is no number"))?;
+        let number: f64 = number.replace('_', "").parse().map_err(|_| wrong("is not a number"))?;
         let unit = unit.trim();
         let Some(&(_, size)) = self.names().iter().find(|(name, _)| *name == unit) else {
             return Err(match unit {
@@ -147,7 +147,7 @@ mod tests {
         );
         assert_eq!(read(Unit::Time, "-30 ns"), Err(format!("p.toml:7: cpu.eoi: `-30 ns` is negative; {valid}")));
         assert_eq!(read(Unit::Time, "3 s"), Err(format!("p.toml:7: cpu.eoi: `3 s` is out of bounds; {valid}")));
-        assert_eq!(read(Unit::Time, "soon"), Err(format!("p.toml:7: cpu.eoi: `soon` is no number; {valid}")));
+        assert_eq!(read(Unit::Time, "soon"), Err(format!("p.toml:7: cpu.eoi: `soon` is not a number; {valid}")));
         assert_eq!(
             read(Unit::Count, "1.5"),
             Err("p.toml:7: cpu.eoi: `1.5` is not whole; valid: a whole number, from 0 to 1000000".into())

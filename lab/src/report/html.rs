@@ -73,7 +73,7 @@ fn header(report: &RunReport) -> String {
     let provenance = escape(&report.provenance());
     let mut html = format!("<header>\n<h1>{}</h1>\n<p class=\"soft\">{provenance}</p>\n", escape(&report.scenario));
     if report.interrupted {
-        html += "<p class=\"warn\">Interrupted: these are the figures of what had been run by then.</p>\n";
+        html += "<p class=\"warn\">Interrupted: the figures cover only the completed runs.</p>\n";
     }
     let warnings = report.warnings.iter().map(|w| format!("<p class=\"warn\">{}</p>\n", escape(w)));
     html + &warnings.collect::<String>() + "</header>\n"

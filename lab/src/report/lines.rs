@@ -31,8 +31,7 @@ pub fn table(views: &[LineView]) -> String {
     let unhandled: u64 = views.iter().map(|view| view.unhandled).sum();
     let unexpected: u64 = views.iter().map(|view| view.unexpected).sum();
     let lines = views.len();
-    text +=
-        &format!("{lines} lines; {unhandled} interrupts found nothing to do, {unexpected} came without a handler.\n");
+    text += &format!("{lines} lines; {unhandled} interrupts were unhandled, {unexpected} came without a handler.\n");
     text
 }
 

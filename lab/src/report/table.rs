@@ -36,7 +36,7 @@ pub struct FreeConstants {
 pub fn run(report: &RunReport) -> String {
     let mut text = format!("{}\n", report.scenario);
     if report.interrupted {
-        text += "INTERRUPTED: these are the figures of what had been run by then.\n";
+        text += "INTERRUPTED: the figures cover only the completed runs.\n";
     }
     for summary in report.summaries.iter().filter(|s| s.estimate("errors").is_some_and(|e| e.mean > 0.0)) {
         writeln!(text, "WARNING: {} I/Os completed with errors.", summary.delivery).expect("a String takes all");

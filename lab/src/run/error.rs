@@ -35,7 +35,7 @@ impl fmt::Display for RunError {
         match self {
             Self::Setup(error) => write!(f, "the server could not be set up: {error}"),
             Self::Boot(error) => write!(f, "the server did not come up: {error}"),
-            Self::Stuck { at_ns, end } => write!(f, "nothing happens any more at {at_ns} ns: {end:?}"),
+            Self::Stuck { at_ns, end } => write!(f, "the machine stands still at {at_ns} ns: {end:?}"),
         }
     }
 }

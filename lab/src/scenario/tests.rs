@@ -192,14 +192,14 @@ fn jobs_can_stand_in_the_scenario() {
     assert_eq!((storage(&plan).jobs[0].name.as_str(), storage(&plan).jobs[0].block_bytes), ("fast", 512));
     assert_eq!(storage(&plan).drives[0].model, "optane");
     let error = resolve("platform = \"emr\"\n[[jobs]]\nfilename = \"x\"\niodepht = 3\n", "", |_| {}).unwrap_err();
-    assert_eq!(error, "s.toml:4: iodepht: nothing has this name; valid: iodepth");
+    assert_eq!(error, "s.toml:4: iodepht: the name is unknown; valid: iodepth");
 }
 
 #[test]
 fn wrong_scenarios_say_where_what_and_what_would_do() {
     let span = "valid: a time with ns, us, ms or s, from 1 us to 10 s";
     let cases = [
-        ("duraton = \"4 ms\"", "s.toml:3: duraton: nothing has this name; valid: duration".to_owned()),
+        ("duraton = \"4 ms\"", "s.toml:3: duraton: the name is unknown; valid: duration".to_owned()),
         ("duration = 4", format!("s.toml:3: duration: `4` has no unit; {span}")),
         ("duration = \"4 GHz\"", format!("s.toml:3: duration: `4 GHz` has the wrong unit `GHz`; {span}")),
         ("duration = \"-4 ms\"", format!("s.toml:3: duration: `-4 ms` is negative; {span}")),
@@ -237,7 +237,7 @@ fn wrong_scenarios_say_where_what_and_what_would_do() {
         ),
         (
             "[options]\nharvest_pases = 2",
-            "s.toml:4: options.harvest_pases: nothing has this name; \
+            "s.toml:4: options.harvest_pases: the name is unknown; \
             valid: options.harvest_passes"
                 .into(),
         ),
@@ -319,7 +319,7 @@ fn wrong_options_say_so_too() {
     );
     assert_eq!(
         set(&["fabrik.dispatch=1ns"]).unwrap_err(),
-        "--set: fabrik.dispatch: nothing has this name; \
+        "--set: fabrik.dispatch: the name is unknown; \
         valid: fabric.dispatch"
     );
     assert_eq!(
@@ -327,7 +327,7 @@ fn wrong_options_say_so_too() {
         "--set: drives.queues: `0` is out of bounds; \
         valid: a whole number, from 1 to 128"
     );
-    assert_eq!(set(&["job.iodepht=2"]).unwrap_err(), "--set: job.iodepht: nothing has this name; valid: iodepth");
+    assert_eq!(set(&["job.iodepht=2"]).unwrap_err(), "--set: job.iodepht: the name is unknown; valid: iodepth");
     let error =
         resolve("platform = \"emr\"\nworkload = \"j.fio\"\n", JOB, |request| request.seeds = Some(0)).unwrap_err();
     assert_eq!(error, "--seeds: `0` is out of bounds; valid: a whole number from 1 to 1000");
