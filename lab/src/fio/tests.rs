@@ -43,7 +43,7 @@ fn a_polled_job_and_a_batched_one_are_read() {
     assert_eq!((jobs[0].batch_submit, jobs[0].batch_complete_min, jobs[0].batch_complete_max), (16, 16, 16));
     assert_eq!(
         warnings.iter().map(Warning::to_string).collect::<Vec<_>>(),
-        ["j.fio:13: gtod_reduce: not modelled: latencies are measured all the same, \
+        ["j.fio:13: gtod_reduce: not modelled: latencies are always measured, \
           and the clock reads that fio saves are not modelled"]
     );
 }
