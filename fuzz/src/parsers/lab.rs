@@ -76,7 +76,7 @@ pub(crate) fn platform(data: &[u8]) {
         Ok(platform) => platform,
         Err(error) => return said(&error),
     };
-    platform.check().expect("a platform that was read is valid");
+    platform.validate().expect("a platform that was read is valid");
     for (key, spec, constant) in platform.constants() {
         let printed = spec.unit.format(constant.value);
         let setting = Setting::new(Place::option("printed"), key, printed.as_str());
