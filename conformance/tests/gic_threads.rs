@@ -57,7 +57,7 @@ fn a_cycle_masks_with_eoimode_0_and_touches_no_distributor_with_1() {
                 assert_eq!(writes, CYCLES, "{version:?}: the one that raises it");
                 assert!(deactivated >= CYCLES, "{version:?}");
             }
-            EoiMode::Together => {
+            EoiMode::Together | EoiMode::SplitAtOnce => {
                 assert_eq!((mask, unmask), (CYCLES, CYCLES), "{version:?}");
                 assert_eq!(writes, 3 * CYCLES, "{version:?}: raised, masked, unmasked");
                 match version {
@@ -97,7 +97,7 @@ fn a_level_is_not_delivered_again_before_its_thread_is_done() {
             rig.wire(at_ns, WIRE, wire_arg(40, 0, asserted));
         }
         rig.run(|_| SimHal.delay_ns(150_000));
-        let held = [mode == EoiMode::Split, mode == EoiMode::Together];
+        let held = [mode == EoiMode::Split, mode != EoiMode::Split];
         let states = states.lock().expect("one host thread").clone();
         assert_eq!(states, [held; 3], "{version:?} {mode:?}: active, or masked");
         assert_eq!(count.all(), 3, "{version:?} {mode:?}");

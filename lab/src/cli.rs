@@ -25,6 +25,8 @@ pub enum Command {
     Reproduce(ReproduceArgs),
     /// Refit a platform's free constants to its calibration rows, and show the changes.
     Calibrate(CalibrateArgs),
+    /// Fit one platform's only constant, and predict other platforms' rows with it.
+    Transfer(TransferArgs),
     /// Show every interrupt line of a scenario: the domain and chip of each level, flags, affinity.
     Irqs(IrqsArgs),
     /// Measure the speed of this program on this host.
@@ -186,6 +188,17 @@ pub struct CalibrateArgs {
     /// Write the constants and the rows as JSON.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+}
+
+/// `campanile transfer`.
+#[derive(Args, Clone, PartialEq, Eq, Debug)]
+pub struct TransferArgs {
+    /// Platforms with rows of the same quantity: emag altra juno. Those with one free constant and one fitted row are fitted.
+    #[arg(required = true, num_args = 2..)]
+    pub platforms: Vec<String>,
+    /// Set a constant or an option in every run: "threaded.linux=since 5.19". May stand several times.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub sets: Vec<String>,
 }
 
 /// `campanile bench`.

@@ -21,4 +21,5 @@ pub mod reproduce;
 pub mod run;
 pub mod scenario;
 pub mod setting;
+pub mod transfer;
 pub mod work;

@@ -3,7 +3,7 @@
 mod common;
 
 use lab::interrupt::StopFlag;
-use lab::kinds::network::Mapping;
+use lab::kinds::network::{Apart, Mapping};
 use lab::kinds::network::NetworkVariant;
 use lab::kinds::network::{FlowOutcome, NetworkOutcome};
 use lab::outcome::Outcome;
@@ -16,7 +16,7 @@ fn plan(settings: &[&str]) -> Plan {
 }
 
 fn mmio(irqs: u16) -> NetworkVariant {
-    NetworkVariant::Mmio { irqs, mapping: Mapping::Spread }
+    NetworkVariant::mmio(irqs)
 }
 
 fn run(plan: &Plan, variant: NetworkVariant) -> Outcome {
@@ -89,8 +89,8 @@ fn a_light_load_comes_back_whole() {
         &["network.workers=device"],
     ] {
         let plan = plan(&[&["ramp=2ms", "duration=20ms", "vhost.send=100us"], settings].concat());
-        let pairs = NetworkVariant::Mmio { irqs: 3, mapping: Mapping::Fixed };
-        let ladder = NetworkVariant::Mmio { irqs: 4, mapping: Mapping::Ladder };
+        let pairs = NetworkVariant::Mmio { irqs: 3, mapping: Mapping::Fixed, apart: Apart::Nothing };
+        let ladder = NetworkVariant::Mmio { irqs: 4, mapping: Mapping::Ladder, apart: Apart::Nothing };
         for variant in [mmio(1), mmio(3), mmio(8), pairs, ladder, NetworkVariant::Pci] {
             let outcome = run(&plan, variant);
             for flow in &network(&outcome).flows {
@@ -107,8 +107,59 @@ fn a_light_load_comes_back_whole() {
 #[test]
 fn the_mapping_decides_how_many_cpus_serve() {
     let plan = plan(&["ramp=20ms", "duration=60ms"]);
-    let rate = |mapping| mean(&run(&plan, NetworkVariant::Mmio { irqs: 4, mapping }), |flow| flow.returned);
+    let variant = |mapping| NetworkVariant::Mmio { irqs: 4, mapping, apart: Apart::Nothing };
+    let rate = |mapping| mean(&run(&plan, variant(mapping)), |flow| flow.returned);
     let (spread, ladder, fixed) = (rate(Mapping::Spread), rate(Mapping::Ladder), rate(Mapping::Fixed));
     assert!((fixed / spread - 1.0).abs() < 0.01, "{spread} and {fixed}");
     assert!((ladder / spread - 0.75).abs() < 0.02, "{spread} and {ladder}");
+}
+
+fn apart(irqs: u16, apart: Apart) -> NetworkVariant {
+    NetworkVariant::Mmio { irqs, mapping: Mapping::Spread, apart }
+}
+
+/// Under full load the gain of eight interrupts is the CPUs': one interrupt whose queues are polled on eight CPUs has
+/// it too, and two more exits at each of the eight interrupts hardly cost any of it.
+#[test]
+fn at_full_load_the_gain_is_the_cpus_and_not_the_interrupts() {
+    let plan = plan(&["ramp=40ms", "duration=60ms"]);
+    let rate = |variant| mean(&run(&plan, variant), |flow| flow.returned);
+    let (one, eight) = (rate(mmio(1)), rate(mmio(8)));
+    let (spread, status) = (rate(apart(1, Apart::Polls)), rate(apart(8, Apart::Status)));
+    println!("1 IRQ {one}, spread {spread}; 8 IRQs {eight}, with status {status}");
+    assert!(eight > 4.0 * one, "{one} to {eight}");
+    assert!(spread > 0.9 * eight, "{spread} of {eight}");
+    assert!(status > 0.95 * eight, "{status} of {eight}");
+}
+
+/// At a low rate every packet has an interrupt of its own, and what an interrupt costs is in each packet's latency: two
+/// exits more with the status.
+#[test]
+fn at_a_low_rate_the_exits_of_an_interrupt_are_latency() {
+    let plan = common::plan("virtio-low", &["duration=100ms"]);
+    let latency = |variant| {
+        let outcome = run(&plan, variant);
+        let sum = |of: fn(&FlowOutcome) -> u64| network(&outcome).flows.iter().map(of).sum::<u64>();
+        assert!(sum(|flow| flow.returned).abs_diff(sum(|flow| flow.timed)) <= 8, "every packet is timed");
+        sum(|flow| flow.under_way_ns) as f64 / sum(|flow| flow.timed) as f64
+    };
+    let [eight, status] = [Apart::Nothing, Apart::Status].map(|how| latency(apart(8, how)));
+    let exits = status - eight;
+    // vhost.exit is 2 us; one interrupt in eight reads the status anyway, because it is the configuration's too.
+    assert!((3_400.0..4_100.0).contains(&exits), "{eight} and {status}");
+    assert!(latency(mmio(1)) > status, "one CPU, behind the others' packets");
+}
+
+/// Packets under way = rate times latency, which counts them at both ends.
+#[test]
+fn the_latency_is_that_of_littles_law() {
+    let plan = plan(&["ramp=300ms", "duration=60ms"]);
+    let outcome = run(&plan, mmio(1));
+    let flows = &network(&outcome).flows;
+    for flow in flows {
+        let latency_ns = flow.under_way_ns as f64 / flow.timed as f64;
+        let under_way = latency_ns * flow.returned as f64 / outcome.span_ns as f64;
+        // A full backlog, a full ring, and what the guest and the way back hold of a poll or two.
+        assert!((756.0..1_024.0).contains(&under_way), "{under_way} of {flow:?}");
+    }
 }

@@ -32,12 +32,14 @@ pub enum Version {
     V3,
 }
 
-/// The four that every test runs on.
-pub const ALL: [(Version, EoiMode); 4] = [
+/// Those that every test runs on.
+pub const ALL: [(Version, EoiMode); 6] = [
     (Version::V2, EoiMode::Together),
     (Version::V2, EoiMode::Split),
+    (Version::V2, EoiMode::SplitAtOnce),
     (Version::V3, EoiMode::Together),
     (Version::V3, EoiMode::Split),
+    (Version::V3, EoiMode::SplitAtOnce),
 ];
 
 /// Describes a machine's GIC to the system.

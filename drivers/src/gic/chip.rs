@@ -57,8 +57,7 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
 }
 
 impl<H: Hal, V: Version<H>> Gic<H, V> {
-    /// The chip of this GIC's lines. Without [`EoiMode::Split`] one register ends an interrupt, so the chip has no
-    /// ack.
+    /// The chip of this GIC's lines. Without [`EoiMode::Split`] one call ends an interrupt, so the chip has no ack.
     pub(super) fn chip(self: &Arc<Self>) -> Arc<IrqChip> {
         let split = self.mode == EoiMode::Split;
         let behaviour = ChipBehaviour {
@@ -74,7 +73,11 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
             .retrigger(Self::retrigger)
             .set_type(Self::set_type)
             .state(Self::state, Self::set_state);
-        let chip = if split { chip.ack(Self::end).eoi(Self::deactivate) } else { chip.eoi(Self::end) };
+        let chip = match self.mode {
+            EoiMode::Together => chip.eoi(Self::end),
+            EoiMode::Split => chip.ack(Self::end).eoi(Self::deactivate),
+            EoiMode::SplitAtOnce => chip.eoi(Self::end_and_deactivate),
+        };
         let chip = if V::HAS_PSEUDO_NMI { chip.nmi(Self::nmi_setup, Self::nmi_teardown) } else { chip };
         chip.build()
     }
@@ -88,6 +91,13 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
     #[inline]
     fn deactivate(&self, level: &Level<'_>) {
         self.version.deactivate(intid(level));
+    }
+
+    /// The whole end of [`EoiMode::SplitAtOnce`].
+    #[inline]
+    fn end_and_deactivate(&self, level: &Level<'_>) {
+        self.end(level);
+        self.deactivate(level);
     }
 
     fn mask(&self, level: &Level<'_>) {
@@ -109,7 +119,7 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
     }
 
     fn retrigger(&self, level: &Level<'_>) -> bool {
-        self.version.set_pending(intid(level), true);
+        self.set_pending(intid(level), true);
         true
     }
 
@@ -142,9 +152,15 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
     fn set_state(&self, level: &Level<'_>, which: IrqChipState, value: bool) -> Result<(), IrqError> {
         let (intid, frame) = (intid(level), self.version.frame(intid(level)));
         match (which, value) {
-            (IrqChipState::Pending, pending) => self.version.set_pending(intid, pending),
-            (IrqChipState::Active, true) => frame.strobe_one(gicd::ISACTIVER, intid),
-            (IrqChipState::Active, false) => frame.strobe_one(gicd::ICACTIVER, intid),
+            (IrqChipState::Pending, pending) => self.set_pending(intid, pending),
+            (IrqChipState::Active, true) => {
+                frame.strobe_one(gicd::ISACTIVER, intid);
+                self.settle(intid);
+            }
+            (IrqChipState::Active, false) => {
+                frame.strobe_one(gicd::ICACTIVER, intid);
+                self.settle(intid);
+            }
             (IrqChipState::Masked, true) => self.disable(intid),
             (IrqChipState::Masked, false) => self.enable(intid),
         }

@@ -36,7 +36,7 @@ pub use lpi::{LpiDomain, Lpis};
 pub use message::MessageSpiDomain;
 pub use v2::V2;
 pub use v3::{Affinity, Redistributors, V3};
-pub use version::{EoiMode, Version};
+pub use version::{EoiMode, RwpPolls, Version};
 
 use alloc::vec::Vec;
 use frame::Frame as F;
@@ -55,6 +55,7 @@ pub struct Gic<H: Hal, V> {
     hal: H,
     version: V,
     mode: EoiMode,
+    rwp_polls: RwpPolls,
     kind: gicd::Type,
     /// SGIs, PPIs and SPIs.
     lines: Lines<H>,
@@ -111,6 +112,7 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
             hal,
             version,
             mode,
+            rwp_polls: RwpPolls::default(),
             kind,
             lines: Lines::new(0, kind.spi_end()),
             lpis: Lines::new(IntId::LPI_FIRST.0, lpis),
@@ -122,6 +124,12 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
         gic.version.start(kind.spi_end())?;
         gic.start_cpu()?;
         Ok(gic)
+    }
+
+    /// Which writes the driver polls RWP after. The default is [`RwpPolls::Disabling`].
+    pub fn rwp_polls(mut self, polls: RwpPolls) -> Self {
+        self.rwp_polls = polls;
+        self
     }
 
     /// Starts this CPU's interface. Enables every software-generated interrupt and no other private interrupt. The
@@ -161,7 +169,7 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
     /// The flow for lines of this GIC other than LPIs and per-CPU ones.
     pub fn flow(&self) -> Flow {
         match self.mode {
-            EoiMode::Together => Flow::FastEoi,
+            EoiMode::Together | EoiMode::SplitAtOnce => Flow::FastEoi,
             EoiMode::Split => Flow::Strict,
         }
     }
@@ -214,7 +222,7 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
             }
         }
         self.version.end(intid);
-        if self.mode == EoiMode::Split && intid.has_active_state() {
+        if self.mode.is_split() && intid.has_active_state() {
             self.version.deactivate(intid);
         }
     }
@@ -244,11 +252,28 @@ impl<H: Hal, V: Version<H>> Gic<H, V> {
 
     fn enable(&self, intid: IntId) {
         self.version.frame(intid).strobe_one(gicd::ISENABLER, intid);
+        self.settle(intid);
     }
 
     fn disable(&self, intid: IntId) {
         self.version.frame(intid).strobe_one(gicd::ICENABLER, intid);
-        if self.version.wait_disabled(intid).is_err() {
+        self.wait_written(intid);
+    }
+
+    fn set_pending(&self, intid: IntId, pending: bool) {
+        self.version.set_pending(intid, pending);
+        self.settle(intid);
+    }
+
+    /// Called after a write that disables nothing: waits only with [`RwpPolls::Every`].
+    fn settle(&self, intid: IntId) {
+        if self.rwp_polls == RwpPolls::Every {
+            self.wait_written(intid);
+        }
+    }
+
+    fn wait_written(&self, intid: IntId) {
+        if self.version.wait_written(intid).is_err() {
             self.late.fetch_add(1);
         }
     }

@@ -86,7 +86,7 @@ impl<H: Hal> Version<H> for V2<H> {
     }
 
     /// GICv2 has no status register for this. A read back at least waits for the write.
-    fn wait_disabled(&self, _intid: IntId) -> Result<(), GicError> {
+    fn wait_written(&self, _intid: IntId) -> Result<(), GicError> {
         Ok(())
     }
 
@@ -188,5 +188,5 @@ impl<H: Hal> Version<H> for V2<H> {
 }
 
 fn control(mode: EoiMode) -> gicc::Control {
-    gicc::Control::new().with_enable(true).with_eoi_mode(mode == EoiMode::Split)
+    gicc::Control::new().with_enable(true).with_eoi_mode(mode.is_split())
 }

@@ -126,7 +126,7 @@ impl<H: Hal> V3<H> {
         self.places.len() as u32
     }
 
-    fn wait_written(&self) -> Result<(), GicError> {
+    fn wait_shared_written(&self) -> Result<(), GicError> {
         let done = || !Control::from_bits(self.distributor().read(gicd::CTLR)).write_pending();
         wait(self.hal, "GICD_CTLR.RWP = 0", done)
     }
@@ -175,22 +175,22 @@ impl<H: Hal> Version<H> for V3<H> {
 
     /// RWP covers writes to ICENABLER, writes that clear a group enable, and changes of affinity routing (IHI 0069H,
     /// "GICD_CTLR"). Writes that enable need no wait.
-    fn wait_disabled(&self, intid: IntId) -> Result<(), GicError> {
+    fn wait_written(&self, intid: IntId) -> Result<(), GicError> {
         if intid.is_private() {
             self.wait_private_written(&self.redistributor(self.hal.cpu())?)
         } else {
-            self.wait_written()
+            self.wait_shared_written()
         }
     }
 
     fn start(&self, spi_end: u32) -> Result<(), GicError> {
         let distributor = self.distributor();
         distributor.write(gicd::CTLR, Control::new().into_bits());
-        self.wait_written()?;
+        self.wait_shared_written()?;
         // Affinity routing changes only while both groups are disabled.
         let routing = Control::new().with_affinity_routing(true);
         distributor.write(gicd::CTLR, routing.into_bits());
-        self.wait_written()?;
+        self.wait_shared_written()?;
         let boot = self.place(self.hal.cpu())?.affinity.route().into_bits();
         for first in (32..spi_end).step_by(32) {
             distributor.write(gicd::IGROUPR.get(first / 32), u32::MAX);
@@ -202,7 +202,7 @@ impl<H: Hal> Version<H> for V3<H> {
                 distributor.write(gicd::IROUTER.get(intid), boot);
             }
         }
-        self.wait_written()?;
+        self.wait_shared_written()?;
         // In the non-secure view group 1 is bit 0, or bit 1 with affinity routing. Setting both bits works in either
         // case.
         let enabled = routing.with_enable_group0(true).with_enable_group1(true);
@@ -227,7 +227,7 @@ impl<H: Hal> Version<H> for V3<H> {
         }
         icc.write(icc::PMR, Priority::UNMASKED.0.into());
         icc.write(icc::BPR1, 0);
-        let split = mode == EoiMode::Split;
+        let split = mode.is_split();
         icc.modify(icc::CTLR, |bits| icc::Control::from_bits(bits).with_eoi_mode(split).into_bits());
         // Active priorities that an earlier kernel never dropped would hold back interrupts for ever.
         icc.write(icc::AP1R0, 0);

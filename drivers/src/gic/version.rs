@@ -13,6 +13,29 @@ pub enum EoiMode {
     /// EOImode 1: EOIR drops the priority, DIR deactivates. The active state holds the line back until its thread is
     /// done.
     Split,
+    /// EOImode 1, but the end of an interrupt writes EOIR and DIR one after the other. A line whose thread is still
+    /// working must be masked, as with [`EoiMode::Together`]. Linux does this on CPUs that booted at EL2 (`irq-gic.c`
+    /// and `irq-gic-v3.c`, `supports_deactivate_key`). Only for comparison: it has one write more and gains nothing.
+    SplitAtOnce,
+}
+
+impl EoiMode {
+    /// The value of EOImode in the CPU interface.
+    pub(super) fn is_split(self) -> bool {
+        self != Self::Together
+    }
+}
+
+/// The writes to a distributor or redistributor after which the driver polls RWP. A GICv2 has no RWP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RwpPolls {
+    /// Writes that disable an interrupt. RWP covers these and no others that a line makes (IHI 0069H, "GICD_CTLR").
+    /// Linux does the same since 5.19.
+    #[default]
+    Disabling,
+    /// Every write that enables or disables an interrupt, or changes its pending or active state. Linux did this until
+    /// 5.18 (`irq-gic-v3.c`, `gic_poke_irq`). Only for comparison: the additional polls wait for nothing.
+    Every,
 }
 
 /// A version of the architecture: where its registers are, and its CPU interface. Implemented by [`super::V2`] and
@@ -27,11 +50,11 @@ pub trait Version<H: Hal>: Send + Sync + 'static {
 
     /// The frame that contains the interrupt's bits, at the distributor's offsets.
     fn frame(&self, intid: IntId) -> Frame<'_, H::Regs>;
-    /// Waits until earlier disabling writes to the frame have taken effect.
+    /// Polls RWP: waits until earlier disabling writes to the frame have taken effect. Does nothing without RWP.
     ///
     /// # Errors
     /// [`GicError::Timeout`].
-    fn wait_disabled(&self, intid: IntId) -> Result<(), GicError>;
+    fn wait_written(&self, intid: IntId) -> Result<(), GicError>;
     /// Sets up the distributor: everything disabled, inactive, of ordinary priority, level-triggered, and forwarded.
     ///
     /// # Errors

@@ -124,6 +124,12 @@ fn a_queues_vector_costs_no_status() {
     assert_eq!(edge.interrupt(shares), Cause { queues: true, configuration: true });
     assert_eq!(script.writes(), [(0x64, 32, 3)]);
 
+    let (script, dear) = mmio(MULTI, 8, 0, EIGHT);
+    let dear = dear.always_acknowledge();
+    script.answer(0x060, &[0]);
+    assert_eq!(dear.interrupt(queue), served, "whatever the status says");
+    assert_eq!(script.writes(), [(0x64, 32, 1)], "used buffers are acknowledged");
+
     let (script, level) = mmio(MULTI, 8, 0b1000, EIGHT);
     assert_eq!(level.interrupt(queue), served);
     assert_eq!(script.writes(), [(0xe4, 32, 0b1000)]);

@@ -7,6 +7,7 @@ mod check;
 mod reproduce;
 mod run;
 mod serve;
+mod transfer;
 
 use crate::atomic_file::AtomicFile;
 use crate::cli::{self, Command, Failure, IrqsArgs, ServeCommand};
@@ -26,6 +27,7 @@ pub fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Run(args) => run::run(args),
         Command::Reproduce(args) => reproduce::reproduce(args),
         Command::Calibrate(args) => calibrate::calibrate(args),
+        Command::Transfer(args) => transfer::transfer(args),
         Command::Irqs(args) => irqs(args),
         Command::Bench(args) => bench::bench(args),
         Command::Boot(args) => boot::boot(args),

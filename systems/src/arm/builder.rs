@@ -9,7 +9,7 @@ use crate::Alarm;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
-use drivers::gic::EoiMode;
+use drivers::gic::{EoiMode, RwpPolls};
 use hal::{Hal, Threads, Word};
 use irq::{Action, CoreConfig, Irq, IrqCore, IrqReturn, StormConfig};
 use spec::gic::{IntId, Kind};
@@ -22,6 +22,7 @@ pub struct ArmBuilder<H: Hal> {
     gic: GicHardware<H::Regs>,
     timer: TimerHardware<H::Regs>,
     mode: EoiMode,
+    rwp_polls: RwpPolls,
     config: CoreConfig,
     /// Set by code that knows the kernel has threads.
     force_threads: Option<fn(&mut IrqCore<H>)>,
@@ -46,6 +47,7 @@ impl<H: Hal> ArmBuilder<H> {
             hal,
             timer,
             mode: EoiMode::Split,
+            rwp_polls: RwpPolls::default(),
             config: CoreConfig { flight_ns: 10_000, ..CoreConfig::new(gic.cpus(), 256) },
             force_threads: None,
             gic,
@@ -60,6 +62,12 @@ impl<H: Hal> ArmBuilder<H> {
     /// How interrupts are ended.
     pub fn eoi_mode(mut self, mode: EoiMode) -> Self {
         self.mode = mode;
+        self
+    }
+
+    /// Which writes the GIC's driver polls RWP after. The default polls only where the architecture demands it.
+    pub fn rwp_polls(mut self, polls: RwpPolls) -> Self {
+        self.rwp_polls = polls;
         self
     }
 
@@ -123,7 +131,7 @@ impl<H: Hal> ArmBuilder<H> {
     /// # Errors
     /// [`ArmError`] says what is wrong with the description, or which part did not start.
     pub fn build(self) -> Result<Arc<Arm<H>>, ArmError> {
-        let Self { hal, gic, timer, mode, config, force_threads, messages, pseudo_nmis, reschedule, kicked, tick } =
+        let Self { hal, gic, timer, mode, rwp_polls, config, force_threads, messages, pseudo_nmis, reschedule, kicked, tick } =
             self;
         if reschedule.kind() != Kind::Sgi {
             return Err(ArmError::NotSoftware(reschedule));
@@ -134,7 +142,7 @@ impl<H: Hal> ArmBuilder<H> {
         if pseudo_nmis && matches!(gic, GicHardware::V2 { .. }) {
             return Err(ArmError::PseudoNmi);
         }
-        let gic = Controller::new(hal, gic, mode, messages.as_ref().map_or(0, MessageHardware::lpis))?;
+        let gic = Controller::new(hal, gic, (mode, rwp_polls), messages.as_ref().map_or(0, MessageHardware::lpis))?;
         let mut core = IrqCore::new(hal, config)?;
         force_threads.into_iter().for_each(|force| force(&mut core));
         let ppi = timer.ppi;

@@ -3,7 +3,9 @@
 use super::ArmError;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use drivers::gic::{Affinity, EoiMode, Gic, GicDomain, GicError, GicV2, GicV3, Redistributors, Version};
+use drivers::gic::{
+    Affinity, EoiMode, Gic, GicDomain, GicError, GicV2, GicV3, Redistributors, RwpPolls, Version,
+};
 use hal::{CpuId, Hal};
 use irq::{Flow, IrqCore, IrqDomain};
 use spec::gic::IntId;
@@ -59,14 +61,19 @@ impl<H: Hal> Clone for Controller<H> {
 
 impl<H: Hal> Controller<H> {
     /// Sets up the GIC, and starts this CPU's interface. `lpis` is the number of message interrupts.
-    pub(super) fn new(hal: H, hardware: GicHardware<H::Regs>, mode: EoiMode, lpis: u32) -> Result<Self, ArmError> {
+    pub(super) fn new(
+        hal: H,
+        hardware: GicHardware<H::Regs>,
+        (mode, rwp_polls): (EoiMode, RwpPolls),
+        lpis: u32,
+    ) -> Result<Self, ArmError> {
         Ok(match hardware {
             GicHardware::V2 { distributor, cpu_interface, cpus } => {
                 Self::V2(Arc::new(GicV2::new(hal, distributor, cpu_interface, cpus, mode)?))
             }
             GicHardware::V3 { distributor, redistributors, system_registers, affinities } => {
                 let gic = GicV3::new(hal, distributor, redistributors, system_registers, &affinities, mode, lpis)?;
-                Self::V3(Arc::new(gic))
+                Self::V3(Arc::new(gic.rwp_polls(rwp_polls)))
             }
         })
     }

@@ -2,7 +2,7 @@
 //! `r` the redistributors, `c` the system registers.
 
 use super::*;
-use crate::gic::{Affinity, EoiMode, GicDomain, GicError, GicV3, MessageSpiDomain, Redistributors};
+use crate::gic::{Affinity, EoiMode, GicDomain, GicError, GicV3, MessageSpiDomain, Redistributors, RwpPolls};
 use hal::CpuId;
 use irq::{IrqChipState, IrqError, MsiMessage};
 use spec::gic::IntId;
@@ -86,6 +86,7 @@ fn an_interrupt_touches_the_cpu_interface_alone() {
     for (mode, cycle) in [
         (EoiMode::Split, ["rc c660", "wc c661 28", "wc c659 28", "rc c660"].as_slice()),
         (EoiMode::Together, &["rc c660", "wc c661 28", "rc c660"]),
+        (EoiMode::SplitAtOnce, &["rc c660", "wc c661 28", "wc c659 28", "rc c660"]),
     ] {
         let (log, gic) = gic(mode);
         let (core, _) = core_with_line(Arc::new(GicDomain::new(gic.clone())), 40, gic.flow());
@@ -94,6 +95,29 @@ fn an_interrupt_touches_the_cpu_interface_alone() {
         gic.handle(&core);
         assert_eq!(log.take(), cycle, "{mode:?}");
     }
+}
+
+/// The polls of Linux until 5.18 (`gic_poke_irq`): after each of these writes, on the frame that was written.
+#[test]
+fn with_polls_after_every_write_unmasking_and_raising_wait_too() {
+    let log = log();
+    let gic = Arc::new(new(&log, EoiMode::SplitAtOnce).unwrap().rwp_polls(RwpPolls::Every));
+    let domain = Arc::new(GicDomain::new(gic.clone()));
+    let levels = line(domain.clone(), 45, Target::on(CpuId(0)));
+    let (spi, level) = chip(&levels);
+    log.answer('d', 0x0000, &[0x13]);
+    log.take();
+    spi.mask(&level);
+    spi.unmask(&level);
+    assert_eq!(log.take(), ["wd 184 2000", "rd 0", "wd 104 2000", "rd 0"]);
+    spi.set_state(&level, IrqChipState::Pending, true).unwrap();
+    spi.set_state(&level, IrqChipState::Active, false).unwrap();
+    assert_eq!(log.take(), ["wd 204 2000", "rd 0", "wd 384 2000", "rd 0"]);
+    let levels = line(domain, 27, Target::on(CpuId(0)));
+    let (ppi, level) = chip(&levels);
+    log.take();
+    ppi.unmask(&level);
+    assert_eq!(log.take(), ["wr 30100 8000000", "rr 20000"], "the redistributor's RWP");
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub struct Network {
     pub workers: Workers,
     /// Most packets per poll of a queue before the next queue's turn.
     pub weight: u32,
+    /// Mean time between two packets of a flow. None: its sender sends as fast as it can.
+    pub packet_every_ns: Option<u64>,
 }
 
 /// How a line is wired.
@@ -39,7 +41,7 @@ pub enum Workers {
 
 /// The values without any key set.
 pub(super) const BLANK: Network =
-    Network { flows: 0, trigger: Trigger::Edge, resampler: false, workers: Workers::Pair, weight: 0 };
+    Network { flows: 0, trigger: Trigger::Edge, resampler: false, workers: Workers::Pair, weight: 0, packet_every_ns: None };
 
 /// Its keys. Their defaults are the published experiment: a host thread a queue pair, Linux's weight.
 pub(super) const KEYS: &[Key<Network>] = &[
@@ -94,6 +96,17 @@ pub(super) const KEYS: &[Key<Network>] = &[
             min: 1.0,
             max: 65_536.0,
             set: |network, packets| network.weight = packets as u32,
+        },
+    },
+    Key {
+        name: "network.packet_every",
+        about: "mean time between two packets of a flow; by default its sender sends as fast as it can",
+        default: None,
+        value: Value::Quantity {
+            unit: Unit::Time,
+            min: 100.0,
+            max: 1e9,
+            set: |network, ns| network.packet_every_ns = Some(ns as u64),
         },
     },
 ];

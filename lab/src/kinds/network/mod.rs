@@ -10,7 +10,7 @@ mod variant;
 pub use keys::{Network, Trigger, Workers};
 pub use outcome::{FlowOutcome, NetworkOutcome};
 pub use plan::{FLOWS_MAX, IRQS_MAX};
-pub use variant::{Mapping, NetworkVariant};
+pub use variant::{Apart, Mapping, NetworkVariant};
 
 use super::{Form, Kind};
 use crate::document::Table;

@@ -5,7 +5,7 @@ use crate::kinds::{Measured, Section};
 use crate::outcome::quantity::{CPU, THROUGHPUT, per_second, percent, quantity, ratio_f};
 use crate::outcome::{Headline, Outcome, Quantity, Unit, ratio};
 use crate::report::RunReport;
-use Unit::{PerSecond, Percent, Ratio};
+use Unit::{Nanoseconds, PerSecond, Percent, Ratio};
 use serde::{Deserialize, Serialize};
 
 /// The measurements of one run.
@@ -38,6 +38,10 @@ pub struct FlowOutcome {
     pub sent: u64,
     /// Packets that came back to its receiver.
     pub returned: u64,
+    /// Of them: those whose time from sender to receiver is in `under_way_ns`.
+    pub timed: u64,
+    /// Sum of those times.
+    pub under_way_ns: u64,
 }
 
 impl FlowOutcome {
@@ -108,6 +112,9 @@ const RATES: &[Quantity] = &[
     quantity("loss", "lost", Percent, FLOWS, |o| {
         let all = o.network()?;
         percent(all.sum(|flow| flow.sent).saturating_sub(all.sum(|flow| flow.returned)), all.sum(|flow| flow.sent))
+    }),
+    quantity("latency", "from sender to receiver, mean", Nanoseconds, FLOWS, |o| {
+        ratio(o.network()?.sum(|flow| flow.under_way_ns), o.network()?.sum(|flow| flow.timed))
     }),
     quantity("slowest_flow", "slowest flow", PerSecond, FLOWS, |o| per_second(o, o.network()?.range().0)),
     quantity("fastest_flow", "fastest flow", PerSecond, FLOWS, |o| per_second(o, o.network()?.range().1)),

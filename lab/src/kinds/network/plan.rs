@@ -1,6 +1,6 @@
 //! Resolves the settings of a network experiment, and validates the result.
 
-use super::{Mapping, Network, NetworkVariant};
+use super::{Network, NetworkVariant};
 use crate::input::InputError;
 use crate::plan::{Plan, Work};
 use crate::scenario::common::Common;
@@ -13,8 +13,7 @@ pub const IRQS_MAX: u16 = 64;
 
 /// A CPU for each flow unless it is set.
 pub(super) fn resolve(network: &Network, common: &Common, asked: Option<Asked>) -> Result<Resolved, InputError> {
-    let spread = |irqs| NetworkVariant::Mmio { irqs, mapping: Mapping::Spread };
-    let published = [spread(1), spread(network.flows as u16), NetworkVariant::Pci];
+    let published = [NetworkVariant::mmio(1), NetworkVariant::mmio(network.flows as u16), NetworkVariant::Pci];
     let variants = variants_or(asked, published)?;
     Ok(Resolved {
         cpus: common.cpus_or(Some(network.flows))?,

@@ -17,9 +17,38 @@ pub enum NetworkVariant {
         irqs: u16,
         /// The mapping of queues to vectors.
         mapping: Mapping,
+        /// What else differs from the extension's driver.
+        apart: Apart,
     },
     /// PCI with MSI-X: a vector for each queue and one for the configuration.
     Pci,
+}
+
+/// A variant that has one of the two effects of several interrupts and lacks the other: queues on CPUs of their own, and
+/// interrupts that cost no exit.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Apart {
+    /// Both effects: the extension as it is.
+    Nothing,
+    /// Queue k is polled on CPU k modulo the CPUs, whichever CPU is interrupted: what Linux does with a NAPI thread a
+    /// queue, each on a CPU of its own. With one interrupt: the CPUs of several.
+    Polls,
+    /// Each interrupt costs a read of the status and an acknowledgement, as a single interrupt does.
+    Status,
+}
+
+impl Apart {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Nothing, Self::Polls, Self::Status];
+
+    /// Its words in a variant's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "",
+            Self::Polls => "polls=spread",
+            Self::Status => "status=read",
+        }
+    }
 }
 
 /// The mapping of queues to vectors when queues and configuration want more vectors than there are.
@@ -48,20 +77,37 @@ impl Mapping {
 }
 
 impl NetworkVariant {
+    /// The extension's driver with `irqs` interrupts, shared out by [`Mapping::Spread`].
+    pub fn mmio(irqs: u16) -> Self {
+        Self::Mmio { irqs, mapping: Mapping::Spread, apart: Apart::Nothing }
+    }
+
+    /// What differs from the extension's driver.
+    pub fn apart(self) -> Apart {
+        match self {
+            Self::Mmio { apart, .. } => apart,
+            Self::Pci => Apart::Nothing,
+        }
+    }
+
     /// The valid names, for an error message.
-    pub const VALID: &str = "1 IRQ, 8 IRQs, 8 IRQs mapping=ladder, 8 IRQs mapping=fixed, virtio-pci";
+    pub const VALID: &str = "1 IRQ, 8 IRQs, 8 IRQs mapping=ladder, 8 IRQs mapping=fixed, \
+                              1 IRQ polls=spread, 8 IRQs status=read, virtio-pci";
 }
 
 impl fmt::Display for NetworkVariant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pci => f.pad("virtio-pci"),
-            Self::Mmio { irqs, mapping } => {
-                let irqs = format!("{irqs} IRQ{}", if *irqs == 1 { "" } else { "s" });
-                match mapping {
-                    Mapping::Spread => f.pad(&irqs),
-                    mapping => f.pad(&format!("{irqs} mapping={}", mapping.name())),
+            Self::Mmio { irqs, mapping, apart } => {
+                let mut name = format!("{irqs} IRQ{}", if *irqs == 1 { "" } else { "s" });
+                if *mapping != Mapping::Spread {
+                    name = format!("{name} mapping={}", mapping.name());
                 }
+                if *apart != Apart::Nothing {
+                    name = format!("{name} {}", apart.name());
+                }
+                f.pad(&name)
             }
         }
     }
@@ -77,18 +123,28 @@ impl Variant for NetworkVariant {
         let (Some(irqs), Some(noun)) = (words.next(), words.next()) else {
             return if name.text.trim() == "virtio-pci" { Ok(Self::Pci) } else { Err(wrong()) };
         };
-        let mapping = match words.next().map(|word| word.split_once('=')) {
-            None => Mapping::Spread,
-            Some(Some(("mapping", name))) => {
-                Mapping::ALL.into_iter().find(|mapping| mapping.name() == name).ok_or_else(wrong)?
+        let (mut mapping, mut apart) = (None, None);
+        for word in words {
+            let is_new = match word.strip_prefix("mapping=") {
+                Some(name) => {
+                    let found = Mapping::ALL.into_iter().find(|mapping| mapping.name() == name).ok_or_else(wrong)?;
+                    mapping.replace(found).is_none()
+                }
+                None => {
+                    let found = Apart::ALL.into_iter().find(|apart| apart.name() == word).ok_or_else(wrong)?;
+                    apart.replace(found).is_none()
+                }
+            };
+            if !is_new {
+                return Err(wrong());
             }
-            Some(_) => return Err(wrong()),
-        };
-        if !matches!(noun, "IRQ" | "IRQs") || words.next().is_some() {
+        }
+        if !matches!(noun, "IRQ" | "IRQs") {
             return Err(wrong());
         }
         let irqs = Setting { text: irqs.into(), ..name.clone() };
         let irqs = Unit::Count.read(&irqs, 1.0, IRQS_MAX.into())? as u16;
-        Ok(Self::Mmio { irqs, mapping })
+        let (mapping, apart) = (mapping.unwrap_or(Mapping::Spread), apart.unwrap_or(Apart::Nothing));
+        Ok(Self::Mmio { irqs, mapping, apart })
     }
 }

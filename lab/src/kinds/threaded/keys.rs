@@ -13,6 +13,17 @@ pub struct Threaded {
     /// Mean time between two interrupts of another device on the same CPU, whose handler has no thread. None: no such
     /// device.
     pub neighbour_ns: Option<u64>,
+    /// The kernel that all variants but ours stand for.
+    pub linux: Linux,
+}
+
+/// Linux by the writes after which its GICv3 driver polls RWP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Linux {
+    /// Until 5.18: after every write to a line's registers, the raise of the bench included (`gic_poke_irq`).
+    Before5_19,
+    /// Since 5.19: after a write that disables a line.
+    Since5_19,
 }
 
 impl Threaded {
@@ -23,7 +34,7 @@ impl Threaded {
 }
 
 /// The values without any key set.
-pub(super) const BLANK: Threaded = Threaded { iterations: 0, neighbour_ns: None };
+pub(super) const BLANK: Threaded = Threaded { iterations: 0, neighbour_ns: None, linux: Linux::Before5_19 };
 
 /// Its keys. Their defaults are the published experiment: nothing else on the CPU.
 pub(super) const KEYS: &[Key<Threaded>] = &[
@@ -47,6 +58,16 @@ pub(super) const KEYS: &[Key<Threaded>] = &[
             min: 10e3,
             max: 10e9,
             set: |threaded, ns| threaded.neighbour_ns = Some(ns as u64),
+        },
+    },
+    Key {
+        name: "threaded.linux",
+        about: "the kernel of the baseline; until 5.18 its GICv3 driver polls RWP after each write, since then after a mask",
+        default: Some("before 5.19"),
+        value: Value::Word {
+            words: &["before 5.19", "since 5.19"],
+            wrong: "is none of the words",
+            set: |threaded, word| threaded.linux = [Linux::Before5_19, Linux::Since5_19][word],
         },
     },
 ];

@@ -7,7 +7,7 @@ mod plan;
 mod rig;
 mod variant;
 
-pub use keys::Threaded;
+pub use keys::{Linux, Threaded};
 pub use outcome::{Accesses, ThreadedOutcome};
 pub use plan::ITERATIONS_MAX;
 pub use variant::ThreadedVariant;

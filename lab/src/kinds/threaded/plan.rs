@@ -18,7 +18,7 @@ const CPUS_V2: u32 = 8;
 
 /// The default is one CPU, because everything is pinned to it.
 pub(super) fn resolve(threaded: &Threaded, common: &Common, asked: Option<Asked>) -> Result<Resolved, InputError> {
-    let variants = variants_or(asked, ThreadedVariant::ALL)?;
+    let variants = variants_or(asked, ThreadedVariant::COMPARED)?;
     let asked_ns = ASKED_ITERATION_NS * u64::from(threaded.iterations);
     Ok(Resolved {
         cpus: common.cpus_or(Some(1))?,

@@ -6,25 +6,39 @@ use crate::kinds::Variant;
 use crate::setting::Setting;
 use std::fmt;
 
-/// How the line is held back until its thread is done.
+/// How the line is held back until its thread is done, and by whose driver.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ThreadedVariant {
-    /// EOImode 0: the line is masked before the thread runs; the thread unmasks it.
+    /// Stock Linux on a CPU that booted at EL2: EOImode 1, dropped and deactivated in the interrupt. The line is masked
+    /// before the thread runs, and the thread unmasks it.
     Mask,
-    /// EOImode 1: the line stays active until its thread deactivates it.
+    /// Stock Linux in a guest: the same with EOImode 0.
+    MaskEoiMode0,
+    /// Linux with the series of 2021: EOImode 1, and the line stays active until its thread deactivates it.
     EoiMode1,
+    /// This project's driver: as the series, without a poll that the architecture does not demand.
+    Ours,
 }
 
 impl ThreadedVariant {
-    /// Both variants.
-    pub const ALL: [Self; 2] = [Self::Mask, Self::EoiMode1];
+    /// Every variant.
+    pub const ALL: [Self; 4] = [Self::Mask, Self::MaskEoiMode0, Self::EoiMode1, Self::Ours];
+    /// The two that were measured, and ours.
+    pub const COMPARED: [Self; 3] = [Self::Mask, Self::EoiMode1, Self::Ours];
 
     /// Its name on the command line and in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mask => "mask",
+            Self::MaskEoiMode0 => "mask eoimode=0",
             Self::EoiMode1 => "eoimode1",
+            Self::Ours => "ours",
         }
+    }
+
+    /// True if the line is masked while its thread works.
+    pub fn masks(self) -> bool {
+        matches!(self, Self::Mask | Self::MaskEoiMode0)
     }
 }
 

@@ -4,6 +4,7 @@ use super::frame;
 use super::{Net, code};
 use crate::time::Ps;
 use crate::virtio::Bus;
+use std::collections::VecDeque;
 
 /// The senders of a device's flows: threads that send as fast as they can, a flow each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -27,6 +28,10 @@ pub struct FlowCounts {
     pub returned: u64,
     /// Of them, packets that returned behind a later one. Queues keep their order, so this is a driver's fault.
     pub disordered: u64,
+    /// Of those that came back: in order, with a known time of sending.
+    pub timed: u64,
+    /// The sum of their times from the sender to the receiver.
+    pub under_way: Ps,
 }
 
 /// One flow.
@@ -35,6 +40,35 @@ pub(super) struct Flow {
     pub(super) counts: FlowCounts,
     /// The last returned sequence number, plus one.
     returned_next: u64,
+    /// Sequence number and time of sending of the packets under way, in order.
+    sent_at: VecDeque<(u64, Ps)>,
+}
+
+/// Most times of sending that a flow keeps: more than a backlog and a queue hold. A guest that returns nothing would
+/// otherwise let them grow.
+const SENT_MAX: usize = 1 << 17;
+
+impl Flow {
+    fn note_sent(&mut self, sequence: u64, now: Ps) {
+        if self.sent_at.len() == SENT_MAX {
+            self.sent_at.pop_front();
+        }
+        self.sent_at.push_back((sequence, now));
+    }
+
+    /// Packet `sequence` is back. Earlier packets that are not back yet were lost in the guest or come out of order:
+    /// they are not timed.
+    fn note_returned(&mut self, sequence: u64, now: Ps) {
+        self.counts.returned += 1;
+        self.counts.disordered += u64::from(sequence < self.returned_next);
+        self.returned_next = self.returned_next.max(sequence + 1);
+        while let Some((first, sent)) = self.sent_at.pop_front_if(|(first, _)| *first <= sequence) {
+            if first == sequence {
+                self.counts.timed += 1;
+                self.counts.under_way = self.counts.under_way + now.saturating_sub(sent);
+            }
+        }
+    }
 }
 
 impl Net {
@@ -70,6 +104,7 @@ impl Net {
         let cost = if is_room {
             let packet = frame::build(flow, sequence, self.config.mac);
             self.backlogs[usize::from(pair)].push_back(packet);
+            self.flows[usize::from(flow)].note_sent(sequence, bus.now());
             self.wake_receive(bus, pair);
             sent
         } else {
@@ -81,14 +116,11 @@ impl Net {
     }
 
     /// A packet from the guest arrives at the host's receiver.
-    pub(super) fn deliver(&mut self, pair: u16, packet: Vec<u8>) {
+    pub(super) fn deliver(&mut self, pair: u16, packet: Vec<u8>, now: Ps) {
         self.counters.transmitted += 1;
         match frame::parse(&packet, self.flows.len() as u16) {
             Some((flow, sequence)) => {
-                let flow = &mut self.flows[usize::from(flow)];
-                flow.counts.returned += 1;
-                flow.counts.disordered += u64::from(sequence < flow.returned_next);
-                flow.returned_next = flow.returned_next.max(sequence + 1);
+                self.flows[usize::from(flow)].note_returned(sequence, now);
             }
             None if self.received.len() < RECEIVED_MAX => self.received.push((pair, packet)),
             None => {}

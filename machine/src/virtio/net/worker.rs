@@ -175,7 +175,7 @@ impl Net {
                 let mut packet = vec![0; bytes as usize - header::BYTES];
                 // Checked when the chain was taken: it is memory.
                 let _ = chain.read(bus.world(), header::BYTES as u64, &mut packet);
-                self.deliver(queue / 2, packet);
+                self.deliver(queue / 2, packet, bus.now());
                 0
             }
         };

@@ -1,7 +1,7 @@
 //! The guest's software: our driver and delivery core, and the program above the driver that sends every packet back.
 
 use super::hardware::{FIRST_PIN, Hardware, REQUESTER, vectors};
-use crate::kinds::network::{IRQS_MAX, Mapping, Trigger};
+use crate::kinds::network::{Apart, IRQS_MAX, Mapping, Trigger};
 use crate::kinds::network::{Network, NetworkVariant};
 use crate::run::SetupError;
 use crate::run::x86::{self, Pc, Wanted};
@@ -104,7 +104,12 @@ impl Guest {
         let mut soft = SoftPoll::new(SimHal, parts.cpus, PollConfig::default())?;
         let mut polls = Vec::new();
         for pair in 0..net.pairs() {
-            let cpu = cpu_of(net.vectors(), vector_of(net.vectors(), 2 * pair), parts.cpus);
+            let cpu = match parts.variant.apart() {
+                Apart::Polls => CpuId(u32::from(pair) % parts.cpus),
+                Apart::Nothing | Apart::Status => {
+                    cpu_of(net.vectors(), vector_of(net.vectors(), 2 * pair), parts.cpus)
+                }
+            };
             let poll = Arc::new(ReceivePoll::new(net.clone(), pair));
             polls.push(soft.add(cpu, parts.network.weight, poll, None)?);
         }
@@ -154,7 +159,11 @@ fn attach(parts: &Parts, pc: &Pc) -> Result<Attached, SetupError> {
                 .fill(PinWiring { level: parts.network.trigger == Trigger::Level, active_low: false });
             let domain = pc.system.io_apic(0, parts.ioapic, &wiring)?;
             let config = MmioConfig { interrupts: irqs, shared_lines: false };
-            Ok((Arc::new(Mmio::<SimHal>::new(SimHal, registers, config)?), Arc::new(domain)))
+            let mut transport = Mmio::<SimHal>::new(SimHal, registers, config)?;
+            if parts.variant.apart() == Apart::Status {
+                transport = transport.always_acknowledge();
+            }
+            Ok((Arc::new(transport), Arc::new(domain)))
         }
         NetworkVariant::Pci => {
             let capability = MsixCapability::find(&config)?;

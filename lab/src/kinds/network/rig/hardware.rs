@@ -115,10 +115,17 @@ fn net_config(network: &Network, host: &Vhost) -> NetConfig {
             backlog: host.backlog.whole() as u16,
             batch: host.batch.whole() as u16,
             weight: host.weight.whole() as u16,
-            flows: Flows { count: network.flows as u16, sent: time(&host.send), dropped: time(&host.send_dropped) },
+            flows: flows(network, host),
         },
         ..NetConfig::default()
     }
+}
+
+/// A packet costs its sender at least what the platform says.
+fn flows(network: &Network, host: &Vhost) -> Flows {
+    let every = network.packet_every_ns.map_or(Ps(0), Ps::from_ns);
+    let [sent, dropped] = [&host.send, &host.send_dropped].map(|cost| time(cost).max(every));
+    Flows { count: network.flows as u16, sent, dropped }
 }
 
 fn unit_config() -> VtdConfig {

@@ -50,7 +50,12 @@ pub(super) fn outcome(guest: &Guest, [start, end]: [&Snapshot; 2]) -> Counted<Ne
     let receive = |of: fn(&ReceiveCounters) -> u64| grown(&|at: &Snapshot| at.receive(of));
     let flow = |index: usize| {
         let flow = |of: fn(&FlowCounts) -> u64| grown(&|at: &Snapshot| of(&at.flows[index]));
-        FlowOutcome { sent: flow(|counts| counts.sent), returned: flow(|counts| counts.returned) }
+        FlowOutcome {
+            sent: flow(|counts| counts.sent),
+            returned: flow(|counts| counts.returned),
+            timed: flow(|counts| counts.timed),
+            under_way_ns: flow(|counts| counts.under_way.as_ns()),
+        }
     };
     Counted {
         interrupts: Interrupts {

@@ -1,10 +1,10 @@
 //! The kernel's side: a system that forces handlers into threads, and two lines.
 
 use super::bench::Bench;
-use crate::kinds::threaded::ThreadedVariant;
+use crate::kinds::threaded::{Linux, ThreadedVariant};
 use crate::run::SetupError;
 use check::gic::harness::{Version, hardware};
-use drivers::gic::EoiMode;
+use drivers::gic::{EoiMode, RwpPolls};
 use hal::{CpuId, CpuSet, Hal as _, ThreadSpec, Threads as _, Work};
 use irq::{Action, Irq, IrqReturn, RequestFlags, Trigger};
 use machine::SimHal;
@@ -30,6 +30,7 @@ pub(super) struct Parts {
     pub(super) version: u64,
     pub(super) cpus: u32,
     pub(super) variant: ThreadedVariant,
+    pub(super) linux: Linux,
     /// Gives the exception entry the system.
     pub(super) installed: Arc<OnceLock<Arc<Arm<SimHal>>>>,
     pub(super) bench: Arc<Bench>,
@@ -49,8 +50,13 @@ impl Parts {
     /// Brings everything up, on CPU 0, and has the bench thread begin there.
     pub(super) fn set_up(self) -> Result<Arc<Arm<SimHal>>, SetupError> {
         let mode = match self.variant {
-            ThreadedVariant::Mask => EoiMode::Together,
-            ThreadedVariant::EoiMode1 => EoiMode::Split,
+            ThreadedVariant::Mask => EoiMode::SplitAtOnce,
+            ThreadedVariant::MaskEoiMode0 => EoiMode::Together,
+            ThreadedVariant::EoiMode1 | ThreadedVariant::Ours => EoiMode::Split,
+        };
+        let rwp_polls = match (self.variant, self.linux) {
+            (ThreadedVariant::Ours, _) | (_, Linux::Since5_19) => RwpPolls::Disabling,
+            (_, Linux::Before5_19) => RwpPolls::Every,
         };
         let version = if self.version == 2 { Version::V2 } else { Version::V3 };
         // The scheduler's time slices end by the PPI of the physical timer.
@@ -58,6 +64,7 @@ impl Parts {
         let timer = TimerHardware { frequency_hz: Some(TIMER_HZ), is_stopped: true, ..timer };
         let arm = ArmBuilder::new(SimHal, hardware(&self.gic, version, self.cpus), timer)
             .eoi_mode(mode)
+            .rwp_polls(rwp_polls)
             .lines_max(LINES_MAX)
             .flight_ns(FLIGHT_NS)
             .force_threads(true)
