@@ -114,9 +114,9 @@ pub fn transfer(platforms: &[Platform], sets: &[String], stop: &StopFlag) -> Res
         let (free, own) = (platform.free_constants(), fitted_rows(platform));
         let ([(key, spec, constant)], [row]) = (&free[..], &own[..]) else { continue };
         let run = Runs { key, sets, stop };
-        let value = run.fit(row, constant.value, (spec.min, spec.max))?.ok_or_else(|| {
-            TransferError::NoValue(platform.name.clone(), key.clone(), row.id.clone())
-        })?;
+        let value = run
+            .fit(row, constant.value, (spec.min, spec.max))?
+            .ok_or_else(|| TransferError::NoValue(platform.name.clone(), key.clone(), row.id.clone()))?;
         let alike = |other: &&Row| {
             let is_asked = platforms.iter().any(|platform| platform.name == other.platform);
             is_asked && other.quantity == row.quantity && other.delivery == row.delivery && other.published.is_some()
@@ -129,17 +129,22 @@ pub fn transfer(platforms: &[Platform], sets: &[String], stop: &StopFlag) -> Res
             platform: platform.name.clone(),
             row: row.id.clone(),
             key: key.clone(),
-            value: spec.unit.format(value),
+            value: spec.unit.format(to_four_digits(value)),
             given: given.collect::<Result<_, _>>()?,
         });
     }
     if fits.is_empty() {
-        let counts = |platform: &Platform| {
-            (platform.name.clone(), platform.free_constants().len(), fitted_rows(platform).len())
-        };
+        let counts =
+            |platform: &Platform| (platform.name.clone(), platform.free_constants().len(), fitted_rows(platform).len());
         return Err(TransferError::Unfittable(platforms.iter().map(counts).collect()));
     }
     Ok(fits)
+}
+
+/// For print: a fit ends at a distance of [`GOOD_ENOUGH`], so more digits say nothing.
+fn to_four_digits(value: f64) -> f64 {
+    let unit = 10f64.powi(value.abs().max(f64::MIN_POSITIVE).log10().floor() as i32 - 3);
+    (value / unit).round() * unit
 }
 
 /// How rows are run with a value of one constant.
@@ -195,5 +200,19 @@ impl Runs<'_> {
             same: self.value(row, constant)?,
             scaled: self.value(row, constant * scale)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::to_four_digits;
+
+    #[test]
+    fn four_digits_are_enough() {
+        assert_eq!(
+            [288.341246, 0.0123456, 1234.0, 98765.0].map(to_four_digits).map(|value| format!("{value:.5}")),
+            ["288.30000", "0.01235", "1234.00000", "98770.00000"]
+        );
+        assert_eq!(to_four_digits(0.0), 0.0);
     }
 }

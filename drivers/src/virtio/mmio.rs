@@ -51,7 +51,8 @@ impl<H: Hal> Mmio<H> {
         if version != mmio::VERSION_VALUE {
             return Err(VirtioError::Version(version));
         }
-        let mut transport = Self { regs, config, level: 0, vectors: 1, always_acknowledges: false, select: Lock::new(hal, ()) };
+        let mut transport =
+            Self { regs, config, level: 0, vectors: 1, always_acknowledges: false, select: Lock::new(hal, ()) };
         if transport.features().has(Feature::MULTI_IRQ) {
             let count = transport.regs.read(mmio::VECTOR_COUNT).min(mmio::VECTORS_MAX);
             // A device that offers the feature without a vector is driven by its one interrupt.

@@ -131,8 +131,20 @@ impl<H: Hal> ArmBuilder<H> {
     /// # Errors
     /// [`ArmError`] says what is wrong with the description, or which part did not start.
     pub fn build(self) -> Result<Arc<Arm<H>>, ArmError> {
-        let Self { hal, gic, timer, mode, rwp_polls, config, force_threads, messages, pseudo_nmis, reschedule, kicked, tick } =
-            self;
+        let Self {
+            hal,
+            gic,
+            timer,
+            mode,
+            rwp_polls,
+            config,
+            force_threads,
+            messages,
+            pseudo_nmis,
+            reschedule,
+            kicked,
+            tick,
+        } = self;
         if reschedule.kind() != Kind::Sgi {
             return Err(ArmError::NotSoftware(reschedule));
         }

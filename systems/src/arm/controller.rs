@@ -3,9 +3,7 @@
 use super::ArmError;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use drivers::gic::{
-    Affinity, EoiMode, Gic, GicDomain, GicError, GicV2, GicV3, Redistributors, RwpPolls, Version,
-};
+use drivers::gic::{Affinity, EoiMode, Gic, GicDomain, GicError, GicV2, GicV3, Redistributors, RwpPolls, Version};
 use hal::{CpuId, Hal};
 use irq::{Flow, IrqCore, IrqDomain};
 use spec::gic::IntId;

@@ -40,8 +40,14 @@ pub enum Workers {
 }
 
 /// The values without any key set.
-pub(super) const BLANK: Network =
-    Network { flows: 0, trigger: Trigger::Edge, resampler: false, workers: Workers::Pair, weight: 0, packet_every_ns: None };
+pub(super) const BLANK: Network = Network {
+    flows: 0,
+    trigger: Trigger::Edge,
+    resampler: false,
+    workers: Workers::Pair,
+    weight: 0,
+    packet_every_ns: None,
+};
 
 /// Its keys. Their defaults are the published experiment: a host thread a queue pair, Linux's weight.
 pub(super) const KEYS: &[Key<Network>] = &[

@@ -106,9 +106,7 @@ impl Guest {
         for pair in 0..net.pairs() {
             let cpu = match parts.variant.apart() {
                 Apart::Polls => CpuId(u32::from(pair) % parts.cpus),
-                Apart::Nothing | Apart::Status => {
-                    cpu_of(net.vectors(), vector_of(net.vectors(), 2 * pair), parts.cpus)
-                }
+                Apart::Nothing | Apart::Status => cpu_of(net.vectors(), vector_of(net.vectors(), 2 * pair), parts.cpus),
             };
             let poll = Arc::new(ReceivePoll::new(net.clone(), pair));
             polls.push(soft.add(cpu, parts.network.weight, poll, None)?);

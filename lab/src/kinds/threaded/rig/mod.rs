@@ -59,7 +59,8 @@ impl ThreadedRig {
         });
         let bench = Arc::new(Bench::new(threaded.iterations, threaded.iteration_ns(plan)));
         let version = plan.platform.gic.as_ref().expect("the plan was validated").version.whole();
-        let parts = Parts { gic, version, cpus: plan.cpus, variant, linux: threaded.linux, installed, bench: bench.clone() };
+        let parts =
+            Parts { gic, version, cpus: plan.cpus, variant, linux: threaded.linux, installed, bench: bench.clone() };
         let arm = boot(&mut machine, move || parts.set_up())?;
         if let Some(neighbour) = neighbour {
             machine.poke(neighbour, machine.now(), neighbour::BEGIN, 0);
