@@ -9,8 +9,7 @@ use crate::interrupt::StopFlag;
 use crate::plan::Plan;
 use crate::platform::Platform;
 use crate::published::{self, Row, Usage};
-use crate::reproduce;
-use crate::run::RunError;
+use crate::reproduce::{self, FailedRun};
 use crate::scenario::Request;
 use std::collections::BTreeMap;
 
@@ -52,7 +51,7 @@ pub enum TransferError {
     /// A wrong input.
     Input(InputError),
     /// A run failed.
-    Run(RunError),
+    Run(FailedRun),
     /// No platform has exactly one free constant and one fitted row: of each, how many.
     Unfittable(Vec<(String, usize, usize)>),
     /// No value of the constant within its bounds gives the row: platform, key, row.
@@ -85,8 +84,8 @@ impl From<InputError> for TransferError {
     }
 }
 
-impl From<RunError> for TransferError {
-    fn from(error: RunError) -> Self {
+impl From<FailedRun> for TransferError {
+    fn from(error: FailedRun) -> Self {
         Self::Run(error)
     }
 }
@@ -166,7 +165,7 @@ impl Runs<'_> {
         };
         let plans = row.scenarios.iter().map(plan).collect::<Result<BTreeMap<_, _>, _>>()?;
         let rows = std::slice::from_ref(row);
-        let outcomes = reproduce::run_plans(&plans, rows, self.stop)?;
+        let outcomes = reproduce::run_quietly(&plans, rows, self.stop).complete()?;
         reproduce::compare(rows, &outcomes).first().map(|found| found.value).ok_or(TransferError::Stopped)
     }
 

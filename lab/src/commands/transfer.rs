@@ -1,6 +1,6 @@
 //! `campanile transfer`.
 
-use super::{ended, failed, stop_flag};
+use super::{ended, stop_flag};
 use crate::cli::{self, Failure, TransferArgs};
 use crate::input::Place;
 use crate::platform::Platform;
@@ -15,7 +15,7 @@ pub(super) fn transfer(args: &TransferArgs) -> Result<(), Failure> {
     match transfer::transfer(&platforms, &args.sets, &stop) {
         Ok(fits) => cli::print(&text(&fits))?,
         Err(TransferError::Input(error)) => return Err(Failure::Input(error)),
-        Err(TransferError::Run(error)) => return Err(failed(error)),
+        Err(TransferError::Run(error)) => return Err(Failure::Run(error.into())),
         Err(TransferError::Stopped) => {}
         Err(error) => return Err(Failure::Run(error.into())),
     }
