@@ -49,9 +49,10 @@ fn what_goes_in_comes_back() {
     ];
     for bus in buses {
         let (mut rig, net, _keeper) = driven(bus.clone(), flowing(CoalescingSupport::Absent), REFLECT);
-        for FlowCounts { sent, dropped, returned, disordered } in run(&mut rig, 10) {
+        for FlowCounts { sent, dropped, returned, disordered, timed, under_way } in run(&mut rig, 10) {
             assert!(sent > 4_000, "{bus:?}: {sent} packets in 10 ms");
             assert_eq!((returned, disordered), (sent - dropped, 0), "{bus:?}");
+            assert!(timed == returned && under_way.0 > 0, "{bus:?}: {timed} of {returned} are timed");
         }
         let drops: u64 =
             (0..2).filter_map(|pair| net.receive_counters(pair)).map(|counters| counters.reflect_drops).sum();
@@ -75,7 +76,7 @@ fn a_controller_programs_a_queue_through_its_coalescing() {
         let spec = ThreadSpec { name: "moderation", affinity: Affinity::Cpu(CpuId(0)), urgent: false };
         (net, Programmer::start(SimHal, spec, vec![(tuner, queue)]).expect("a thread"))
     });
-    for FlowCounts { sent, dropped, returned, disordered } in run(&mut rig, 50) {
+    for FlowCounts { sent, dropped, returned, disordered, .. } in run(&mut rig, 50) {
         assert_eq!((returned, disordered), (sent - dropped, 0));
     }
     let [moderated, plain] = [0, 1].map(|pair| net.receive_counters(pair).expect("a pair"));
