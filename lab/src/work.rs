@@ -34,9 +34,11 @@ pub const FABRIC_SERVE: Work = Work::custom(12);
 pub const RAISE: Work = Work::custom(13);
 /// One more command of an I/O that is split: submitted in the kernel.
 pub const SPLIT: Work = Work::custom(14);
+/// One moderation of a completion queue programmed: a command of the NIC's firmware.
+pub const FABRIC_PROGRAM: Work = Work::custom(15);
 
 /// Each kind, its name in traces, and whether it runs in user mode.
-const KINDS: [(Work, &str, bool); 15] = [
+const KINDS: [(Work, &str, bool); 16] = [
     (USER_AIO, "user", true),
     (SUBMIT_AIO, "submit", false),
     (COMPLETE_AIO, "complete", false),
@@ -52,6 +54,7 @@ const KINDS: [(Work, &str, bool); 15] = [
     (FABRIC_SERVE, "serve", false),
     (RAISE, "raise", false),
     (SPLIT, "split", false),
+    (FABRIC_PROGRAM, "program", false),
 ];
 
 /// Registers all work with a machine, with its cost on `platform`.

@@ -44,7 +44,7 @@ fn check(scenario: &str, sets: &[&str], best: f64) -> Outcome {
     let ours = run(scenario, sets, "adaptive");
     assert!(iops(&ours) >= 0.95 * best, "{scenario}: {} of {best}\n{:?}", iops(&ours), rdma(&ours).levels);
     let seconds = (ours.span_ns as f64 / 1e9).ceil() as u64;
-    assert!(rdma(&ours).level_changes <= seconds, "{scenario}: {:?}", rdma(&ours).levels);
+    assert!(rdma(&ours).initiator.levels.changes <= seconds, "{scenario}: {:?}", rdma(&ours).levels);
     ours
 }
 
@@ -53,12 +53,12 @@ fn a_load_deep_from_the_start_is_found_and_held() {
     let spans = ["ramp=300ms", "duration=200ms"];
     let best = best("rdma-deep", &[]);
     let ours = check("rdma-deep", &spans, best);
-    assert_eq!(rdma(&ours).level_changes, 0, "{:?}", rdma(&ours).levels);
+    assert_eq!(rdma(&ours).initiator.levels.changes, 0, "{:?}", rdma(&ours).levels);
     let off = iops(&run("rdma-deep", &["ramp=5ms", "duration=60ms"], "no moderation"));
     assert!(best > 1.4 * off, "there is something to win: {best} over {off}");
     // irq-am waits for a change of 20 %, programs level 0 for ever, and gains nothing.
     let published = run("rdma-deep", &["ramp=30ms", "duration=100ms", "rdma.nr_events=64"], "irq-am");
-    let programmed = rdma(&published).programmed;
+    let programmed = rdma(&published).initiator.programmed;
     assert!(rdma(&published).levels.len() == 1 && programmed > 100, "{programmed}, {:?}", rdma(&published).levels);
     assert!(iops(&published) < 1.05 * off);
 }
@@ -125,9 +125,9 @@ fn thefts_of_the_cpu_move_nothing() {
     let level = |level: u32| iops(&run("rdma-thefts", &spans, &format!("level {level}")));
     let best = (0..=TOP).map(level).fold(0.0, f64::max);
     let ours = check("rdma-thefts", &spans, best);
-    assert_eq!(rdma(&ours).level_changes, 0, "{:?}", rdma(&ours).levels);
+    assert_eq!(rdma(&ours).initiator.levels.changes, 0, "{:?}", rdma(&ours).levels);
     let published = run("rdma-thefts", &["ramp=100ms", "duration=300ms"], "rdma_dim");
-    assert!(rdma(&published).level_changes > 10, "a theft reads as a worse level: {:?}", rdma(&published).levels);
+    assert!(rdma(&published).initiator.levels.changes > 10, "a theft reads as a worse level: {:?}", rdma(&published).levels);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_programmer_that_is_slow_or_late_moves_nothing_it_should_not() {
     let late = run("rdma-deep", &["rdma.program_takes=150ms", "ramp=0ns", "duration=1s"], "adaptive");
     let state = rdma(&late).tuning.as_ref().expect("a controller has a state");
     assert!(!state.contains(" late 0 ") && state.contains(" strays 0 "), "{state}");
-    assert!(rdma(&late).level_changes <= 4, "{:?}", rdma(&late).levels);
+    assert!(rdma(&late).initiator.levels.changes <= 4, "{:?}", rdma(&late).levels);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn completions_found_by_polling_count() {
     // rdma_dim does not count these completions. It mistakes their variation for the load's: hundreds of changes a
     // second.
     let published = run("rdma-mixed", &spans, "rdma_dim");
-    assert!(rdma(&published).level_changes > 50 && iops(&published) < 0.9 * best, "{:?}", rdma(&published).levels);
+    assert!(rdma(&published).initiator.levels.changes > 50 && iops(&published) < 0.9 * best, "{:?}", rdma(&published).levels);
 }
 
 #[test]
@@ -185,4 +185,63 @@ fn equal_seeds_give_equal_runs_of_two_hosts() {
     let (first, second) = (run("rdma-deep"), run("rdma-deep"));
     assert_eq!((first.engine.digest, &first.section), (second.engine.digest, &second.section));
     assert_ne!(first.engine.digest, run("rdma-nine-levels").engine.digest);
+}
+
+#[test]
+fn the_depth_that_is_asked_for_is_under_way() {
+    // Little's law: the rate times the mean latency.
+    for depth in [1, 16, 128, 256] {
+        for moderation in ["no moderation", "level 4"] {
+            let depths = format!("rdma.depth={depth}");
+            let outcome = run("rdma-deep", &[&depths, "ramp=5ms", "duration=40ms"], moderation);
+            let under_way = iops(&outcome) * rdma(&outcome).latency.mean_ns / 1e9;
+            let error = under_way / f64::from(depth) - 1.0;
+            assert!(error.abs() < 0.02, "{moderation}: {under_way:.2} reads under way instead of {depth}");
+        }
+    }
+}
+
+#[test]
+fn the_targets_queues_are_moderated_too() {
+    let spans = ["ramp=10ms", "duration=40ms"];
+    let per_event = |sets: &[&str], moderation| {
+        let outcome = run("rdma-deep", &[&spans, sets].concat(), moderation);
+        let target = &rdma(&outcome).target;
+        target.completions as f64 / target.events as f64
+    };
+    let off = per_event(&[], "no moderation");
+    assert!(off < 1.5 && per_event(&[], "level 4") > 10.0 * off);
+    // A target whose queues stay as they are gets a capsule at a time, and finds few.
+    assert!(per_event(&["rdma.moderated=initiator"], "level 4") < 3.0 * off);
+    // With one read under way both hosts program level 0 again and again.
+    let single = run("rdma-qd1", &spans, "irq-am");
+    let RdmaOutcome { initiator, target, .. } = rdma(&single);
+    assert!(initiator.programmed.min(target.programmed) > 20, "{initiator:?} {target:?}");
+}
+
+/// The cost of a level that is programmed for nothing, and the case where moderation loses.
+#[test]
+fn single_reads_pay_for_every_level_that_is_programmed() {
+    let spans = ["ramp=50ms", "duration=100ms"];
+    let mean = |sets: &[&str], moderation| {
+        rdma(&run("rdma-qd1", &[&spans, sets].concat(), moderation)).latency.mean_ns
+    };
+    let off = mean(&[], "no moderation");
+    let [cheap, dear] = ["nic.program=0ns", "nic.program=20us"].map(|program| mean(&[program], "irq-am") / off);
+    assert!(cheap < 1.005 && dear > 1.02, "{cheap} {dear}");
+    // Waiting for a fourth completion that never comes costs the whole period, at either host.
+    assert!(mean(&[], "level 1") > off + 2.0 * 7_000.0);
+}
+
+#[test]
+fn a_controller_is_told_what_it_was_set_to() {
+    let told = |tells: &str| {
+        let tells = format!("rdma.tells={tells}");
+        let outcome = run("rdma-deep", &[&tells, "ramp=10ms", "duration=60ms"], "adaptive");
+        rdma(&outcome).tuning.clone().expect("a controller has a state")
+    };
+    assert!(!told("nothing").contains("in flight"), "{}", told("nothing"));
+    assert!(told("all").contains(", 128.00 in flight"), "{}", told("all"));
+    // Of 128 reads under way few are on the wire: completed ones wait for the application.
+    assert!(!told("posted").contains("128.00 in flight") && told("posted").contains("in flight"), "{}", told("posted"));
 }

@@ -93,6 +93,9 @@ impl<H: Hal> Worker<H> {
                 again = self.turn(false);
             }
             interrupted = true;
+            // Other threads of the CPU come between two turns, even when the next event is there already (a kernel's
+            // worker: `cond_resched` after each work item).
+            self.hal.yield_now();
         }
     }
 

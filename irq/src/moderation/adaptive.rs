@@ -27,7 +27,7 @@ const STEADY_PCT: u64 = 10;
 const STRIKES: u64 = 3;
 /// After this many windows an unsteady load is accepted as it is.
 const SETTLE_WINDOWS: u32 = 8;
-/// Up to this many completions per event, in hundredths, there is nothing to gather.
+/// Up to this many completions per event, or I/Os under way, in hundredths, there is nothing to gather.
 const SINGLE_X100: u64 = 125;
 /// After this many refusals a level is not tried again. This does not apply to level 0.
 const REFUSALS: u8 = 3;
@@ -49,8 +49,9 @@ pub struct AdaptiveConfig {
     pub rest_ns_min: u64,
     /// The longest rest, in nanoseconds.
     pub rest_ns_max: u64,
-    /// The longest time at level 0 without another search, in nanoseconds, when the consumer does not report its I/Os
-    /// under way. Such a load may deepen unseen.
+    /// The longest time at level 0 without another search, in nanoseconds, unless the consumer reports single I/Os. Any
+    /// other load may deepen unseen: when the CPU is the limit, a consumer that knows only its posted I/Os has as many as
+    /// before.
     pub recheck_ns: u64,
     /// Below this interrupt rate at level 0 there is no search: 5 % of a CPU are 7.8 µs for each of 6,400.
     pub events_per_s_min: u64,
@@ -216,7 +217,7 @@ impl Adaptive {
         if change == Change::None {
             self.phase = Phase::Hold { strikes: 0 };
             let since_ns = self.now_ns.saturating_sub(self.searched_ns);
-            let is_seen = self.level > 0 || sample.in_flight_x100.is_some();
+            let is_seen = self.level > 0 || sample.in_flight_x100.is_some_and(|x100| x100 <= SINGLE_X100);
             self.proven &= is_seen || since_ns < self.config.recheck_ns;
             return self.pursue();
         }

@@ -9,9 +9,9 @@ pub struct Found {
     pub completions: u32,
     /// Bytes that these completions moved. Only [`super::NetDim`] uses them; without them it changes no level.
     pub bytes: u64,
-    /// I/Os that were under way at the look, including the found ones; none if the consumer does not know. I/Os that
-    /// wait to be submitted count too: when the CPU is the limit, a deeper load lengthens that queue, not the
-    /// device's. Only [`super::Adaptive`] uses this.
+    /// I/Os that were under way at the look, including the found ones; none if the consumer does not know. A consumer
+    /// that knows of I/Os that wait to be posted counts them too: when the CPU is the limit, a deeper load lengthens
+    /// that queue, not the device's. Only [`super::Adaptive`] uses this.
     pub in_flight: Option<u32>,
 }
 

@@ -220,6 +220,8 @@ constants! {
         complete: Time 0.0 1e6,
         /// [`crate::work::FABRIC_SERVE`].
         serve: Time 0.0 1e6,
+        /// [`crate::work::FABRIC_PROGRAM`].
+        program: Time 0.0 1e6,
         /// The NIC's time for one send request.
         service: Time 0.0 1e6,
         /// From the end of a packet on the wire to what it does at the other end.

@@ -1,8 +1,10 @@
 //! The workload of an accelerator experiment, and the keys that set it.
 
 use super::plan::TRANSFER_BYTES_MAX;
+use crate::input::InputError;
 use crate::platform::Unit;
 use crate::scenario::key::{Key, Value};
+use crate::setting::Setting;
 use hal::CpuId;
 
 /// Devices with one work queue each. Each interrupt refills its queue.
@@ -16,12 +18,34 @@ pub struct Accelerator {
     pub bytes: u32,
     /// The CPU that takes the interrupts of all queues.
     pub cpu: CpuId,
+    /// Who answers a completion with the next descriptor.
+    pub submitter: Submitter,
     /// The mean time between two expiries of that CPU's local timer, whose delay is measured. None: no timer.
     pub timer_ns: Option<u64>,
 }
 
+/// Who answers a completion with the next descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Submitter {
+    /// The handler that finds the completion, on the interrupts' CPU.
+    Handler,
+    /// A thread of each stream, which waits on a CPU of its own. These CPUs follow the interrupts' CPU.
+    Thread,
+}
+
+impl Accelerator {
+    /// The CPUs from the interrupts' one up that it needs.
+    pub(super) fn cpus(&self) -> u32 {
+        match self.submitter {
+            Submitter::Handler => 1,
+            Submitter::Thread => 1 + self.devices,
+        }
+    }
+}
+
 /// The values without any key set.
-pub(super) const BLANK: Accelerator = Accelerator { devices: 0, depth: 0, bytes: 0, cpu: CpuId(0), timer_ns: None };
+pub(super) const BLANK: Accelerator =
+    Accelerator { devices: 0, depth: 0, bytes: 0, cpu: CpuId(0), submitter: Submitter::Handler, timer_ns: None };
 
 /// Its keys. Their defaults are the published experiment.
 pub(super) const KEYS: &[Key<Accelerator>] = &[
@@ -70,6 +94,12 @@ pub(super) const KEYS: &[Key<Accelerator>] = &[
         },
     },
     Key {
+        name: "stream.submitter",
+        about: "answers a completion: its handler, or a thread on a CPU of its own",
+        default: Some("handler"),
+        value: Value::Text(|accelerator, setting| submitter(setting).map(|who| accelerator.submitter = who)),
+    },
+    Key {
         name: "stream.timer",
         about: "between two expiries of that CPU's local timer, whose waiting is measured; \"off\"",
         default: Some("1 ms"),
@@ -80,3 +110,11 @@ pub(super) const KEYS: &[Key<Accelerator>] = &[
         }),
     },
 ];
+
+fn submitter(setting: &Setting) -> Result<Submitter, InputError> {
+    match setting.text.trim() {
+        "handler" => Ok(Submitter::Handler),
+        "thread" => Ok(Submitter::Thread),
+        _ => Err(setting.wrong("is no submitter", "handler, thread")),
+    }
+}

@@ -7,7 +7,7 @@ mod plan;
 mod rig;
 mod variant;
 
-pub use keys::Accelerator;
+pub use keys::{Accelerator, Submitter};
 pub use outcome::{AcceleratorOutcome, StreamDevice};
 pub use plan::TRANSFER_BYTES_MAX;
 pub use variant::StreamVariant;

@@ -10,11 +10,11 @@ use crate::scenario::draft::{Asked, Resolved, variants_or};
 /// The longest fill of a stream.
 pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 
-/// Unless CPUs are set, the machine has those up to the one that takes the interrupts.
+/// Unless CPUs are set, the machine has those up to the last one that takes interrupts or submits.
 pub(super) fn resolve(stream: &Accelerator, common: &Common, asked: Option<Asked>) -> Result<Resolved, InputError> {
     let variants = variants_or(asked, [StreamVariant::Remapped, StreamVariant::Posted])?;
     Ok(Resolved {
-        cpus: common.cpus_or(Some(stream.cpu.0 + 1))?,
+        cpus: common.cpus_or(Some(stream.cpu.0 + stream.cpus()))?,
         work: Work::new(stream.clone(), variants),
         spans: common.spans(u64::MAX),
         warnings: Vec::new(),
@@ -32,6 +32,10 @@ pub(super) fn validate(stream: &Accelerator, plan: &Plan) -> Result<(), InputErr
     }
     if stream.cpu.0 >= plan.cpus {
         return wrong("cpu", stream.cpu.to_string(), "does not exist", format!("0 to {}", plan.cpus - 1));
+    }
+    if stream.cpu.0 + stream.cpus() > plan.cpus {
+        let valid = format!("handler, or {} CPUs for the interrupts and a thread of each device", stream.cpus());
+        return wrong("submitter", "thread".into(), "has no CPU of its own", valid);
     }
     for (key, value, most) in [("devices", stream.devices, 64), ("depth", stream.depth, 128)] {
         if value == 0 || value > most {

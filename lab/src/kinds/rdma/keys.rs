@@ -20,6 +20,8 @@ pub struct Rdma {
     pub load: Vec<LoadStep>,
     /// Bytes of a read.
     pub block_bytes: u32,
+    /// The most reads that a thread takes off the completed ones at once, and submits in one call.
+    pub batch: u32,
     /// The number of interrupts in one sample of a controller.
     pub nr_events: u16,
     /// The table of moderation levels, the same for every completion queue.
@@ -32,6 +34,32 @@ pub struct Rdma {
     pub program_takes_ns: Option<u64>,
     /// The NICs' response when they are told a moderation.
     pub answer: ModerationAnswer,
+    /// What a controller is told of the I/Os under way.
+    pub tells: Tells,
+    /// The hosts whose completion queues are moderated.
+    pub moderated: Moderated,
+}
+
+/// What a controller is told of the I/Os under way, besides the completions that were found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tells {
+    /// Nothing.
+    Nothing,
+    /// The reads that were posted and whose completions the queue has not handed over: what a completion queue can know.
+    /// The target's queues can know nothing: a capsule shows only when it completes.
+    Posted,
+    /// The reads that the application keeps under way, those included that it has yet to post. No completion queue can
+    /// know that.
+    All,
+}
+
+/// The hosts whose completion queues are moderated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moderated {
+    /// The initiator's and the target's, each queue by a controller of its own.
+    Both,
+    /// The initiator's alone.
+    Initiator,
 }
 
 /// A depth and the time from which it holds.
@@ -61,12 +89,15 @@ pub(super) fn blank() -> Rdma {
         initiators: 0,
         load: Vec::new(),
         block_bytes: 0,
+        batch: 0,
         nr_events: 0,
         levels: LevelTable::new(LevelTable::RDMA_DIM).expect("the published table is sorted"),
         theft_every_ns: None,
         polled_percent: 0,
         program_takes_ns: None,
         answer: ModerationAnswer::Exact,
+        tells: Tells::Posted,
+        moderated: Moderated::Both,
     }
 }
 
@@ -94,6 +125,17 @@ pub(super) const KEYS: &[Key<Rdma>] = &[
         about: "of a read",
         default: Some("512 B"),
         value: Value::Text(|rdma, setting| block(setting).map(|bytes| rdma.block_bytes = bytes)),
+    },
+    Key {
+        name: "rdma.batch",
+        about: "reads that a thread takes off the completed ones at most at once, and submits in one call",
+        default: Some("16"),
+        value: Value::Quantity {
+            unit: Unit::Count,
+            min: 1.0,
+            max: DEPTH_MAX,
+            set: |rdma, reads| rdma.batch = reads as u32,
+        },
     },
     Key {
         name: "rdma.nr_events",
@@ -151,6 +193,18 @@ pub(super) const KEYS: &[Key<Rdma>] = &[
         default: Some("exact"),
         value: Value::Text(|rdma, setting| answer(setting).map(|answer| rdma.answer = answer)),
     },
+    Key {
+        name: "rdma.tells",
+        about: "what a controller is told of the reads under way: nothing, posted, all",
+        default: Some("posted"),
+        value: Value::Text(|rdma, setting| tells(setting).map(|tells| rdma.tells = tells)),
+    },
+    Key {
+        name: "rdma.moderated",
+        about: "hosts whose completion queues are moderated: both, initiator",
+        default: Some("both"),
+        value: Value::Text(|rdma, setting| moderated(setting).map(|moderated| rdma.moderated = moderated)),
+    },
 ];
 
 /// `128`, or steps: `1, 128 from 500 ms, 1 from 1 s`.
@@ -194,6 +248,23 @@ fn levels(setting: &Setting) -> Result<LevelTable, InputError> {
     let parts = setting.text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let levels = parts.map(level).collect::<Result<Vec<_>, InputError>>()?;
     LevelTable::new(levels).map_err(|error| setting.wrong(format!("is no table of levels: {error}"), valid))
+}
+
+fn tells(setting: &Setting) -> Result<Tells, InputError> {
+    match setting.text.trim() {
+        "nothing" => Ok(Tells::Nothing),
+        "posted" => Ok(Tells::Posted),
+        "all" => Ok(Tells::All),
+        _ => Err(setting.wrong("cannot be told", "nothing, posted, all")),
+    }
+}
+
+fn moderated(setting: &Setting) -> Result<Moderated, InputError> {
+    match setting.text.trim() {
+        "both" => Ok(Moderated::Both),
+        "initiator" => Ok(Moderated::Initiator),
+        _ => Err(setting.wrong("are no hosts", "both, initiator")),
+    }
 }
 
 /// `exact`, `refuses`, or `rounds 50 us or 4`.

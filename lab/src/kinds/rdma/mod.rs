@@ -7,8 +7,8 @@ mod plan;
 mod rig;
 mod variant;
 
-pub use keys::{LoadStep, Rdma};
-pub use outcome::{LevelChange, RdmaOutcome};
+pub use keys::{LoadStep, Moderated, Rdma, Tells};
+pub use outcome::{Held, LevelChange, RdmaOutcome, SideOutcome};
 pub use variant::{Controlled, Moderation};
 
 use super::{Form, Kind};

@@ -19,16 +19,10 @@ pub struct RdmaOutcome {
     pub errors: u64,
     /// The time from before the submitting call until the thread sees the completion.
     pub latency: Latency,
-    /// Completions of the initiator's queues.
-    pub completions: u64,
-    /// Events of the initiator's queues.
-    pub events: u64,
-    /// Number of changes of a queue's level.
-    pub level_changes: u64,
-    /// Number of times that a level was programmed, even to the same value.
-    pub programmed: u64,
-    /// Share of the time at the highest level, on average over the queues.
-    pub top_share: f64,
+    /// The initiator's completion queues.
+    pub initiator: SideOutcome,
+    /// The target's completion queues.
+    pub target: SideOutcome,
     /// The first queue's level from the start of the load, ramp included.
     pub levels: Vec<LevelChange>,
     /// Number of levels in the table.
@@ -39,6 +33,28 @@ pub struct RdmaOutcome {
     pub begin_ns: u64,
     /// The state of the first queue's tuning at the end, for people.
     pub tuning: Option<String>,
+}
+
+/// One host's completion queues, all together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SideOutcome {
+    /// Completions.
+    pub completions: u64,
+    /// Events.
+    pub events: u64,
+    /// Number of times that a level was programmed, even to the same value.
+    pub programmed: u64,
+    /// Their levels.
+    pub levels: Held,
+}
+
+/// The levels of one host's completion queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    /// Number of changes of a queue's level.
+    pub changes: u64,
+    /// Share of the time at the highest level, on average over the queues.
+    pub top_share: f64,
 }
 
 /// A level and the time from which it was in effect.
@@ -52,7 +68,7 @@ pub struct LevelChange {
 
 impl Measured for RdmaOutcome {
     fn quantities(&self) -> Vec<Quantity> {
-        [RDMA, CPU, LATENCIES].concat()
+        [RDMA, TARGETS, CPU, LATENCIES].concat()
     }
 
     fn headline(&self) -> Headline {
@@ -83,6 +99,7 @@ impl Outcome {
 }
 
 const MODERATION: &str = "Moderation";
+const TARGET: &str = "Moderation of the target";
 const LATENCY: &str = "Latency";
 
 const RDMA: &[Quantity] = &[
@@ -91,14 +108,38 @@ const RDMA: &[Quantity] = &[
         ratio_f(per_second(o, o.rdma()?.ios)?, o.rdma()?.queues.into())
     }),
     quantity("errors", "errors", PerSecond, THROUGHPUT, |o| per_second(o, o.rdma()?.errors)),
-    quantity("events", "events", PerSecond, MODERATION, |o| per_second(o, o.rdma()?.events)),
-    quantity("completions_per_event", "completions an event", Ratio, MODERATION, |o| {
-        ratio(o.rdma()?.completions, o.rdma()?.events)
+    // Little's law: the rate times the mean latency.
+    quantity("in_flight", "reads under way, a queue", Ratio, THROUGHPUT, |o| {
+        ratio_f(per_second(o, o.rdma()?.ios)? * mean(&o.rdma()?.latency)? / 1e9, o.rdma()?.queues.into())
     }),
-    quantity("level_changes", "level changes, a queue", PerSecond, MODERATION, |o| a_queue(o, o.rdma()?.level_changes)),
-    quantity("programmed", "levels programmed, a queue", PerSecond, MODERATION, |o| a_queue(o, o.rdma()?.programmed)),
+    quantity("events", "events", PerSecond, MODERATION, |o| per_second(o, o.rdma()?.initiator.events)),
+    quantity("completions_per_event", "completions an event", Ratio, MODERATION, |o| {
+        ratio(o.rdma()?.initiator.completions, o.rdma()?.initiator.events)
+    }),
+    quantity("level_changes", "level changes, a queue", PerSecond, MODERATION, |o| {
+        a_queue(o, o.rdma()?.initiator.levels.changes)
+    }),
+    quantity("programmed", "levels programmed, a queue", PerSecond, MODERATION, |o| {
+        a_queue(o, o.rdma()?.initiator.programmed)
+    }),
     quantity("top_level_share", "time at the highest level", Percent, MODERATION, |o| {
-        Some(o.rdma()?.top_share * 100.0)
+        Some(o.rdma()?.initiator.levels.top_share * 100.0)
+    }),
+];
+
+const TARGETS: &[Quantity] = &[
+    quantity("target_events", "events", PerSecond, TARGET, |o| per_second(o, o.rdma()?.target.events)),
+    quantity("target_completions_per_event", "completions an event", Ratio, TARGET, |o| {
+        ratio(o.rdma()?.target.completions, o.rdma()?.target.events)
+    }),
+    quantity("target_level_changes", "level changes, a queue", PerSecond, TARGET, |o| {
+        a_queue(o, o.rdma()?.target.levels.changes)
+    }),
+    quantity("target_programmed", "levels programmed, a queue", PerSecond, TARGET, |o| {
+        a_queue(o, o.rdma()?.target.programmed)
+    }),
+    quantity("target_top_level_share", "time at the highest level", Percent, TARGET, |o| {
+        Some(o.rdma()?.target.levels.top_share * 100.0)
     }),
 ];
 

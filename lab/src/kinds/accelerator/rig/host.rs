@@ -1,7 +1,7 @@
 //! The software of a run: our drivers, brought up, and the streams that use them.
 
 use super::ticker::Ticker;
-use crate::kinds::accelerator::{Accelerator, StreamVariant};
+use crate::kinds::accelerator::{Accelerator, StreamVariant, Submitter};
 use crate::run::SetupError;
 use crate::run::pcie::Site;
 use crate::run::x86::{self, Pc, Serving, Wanted};
@@ -11,12 +11,12 @@ use drivers::dsa::{
 };
 use drivers::message::MessageDomain;
 use drivers::pci::{MsixCapability, MsixTable};
-use hal::{Affinity, CpuSet, Dma as _, Hal as _, ThreadSpec, Threads};
+use hal::{Affinity, CpuId, CpuSet, Dma as _, Hal as _, ThreadSpec, Threads, Word as _};
 use hdrhistogram::Histogram;
 use irq::posted::PostedConfig;
 use irq::{AllocRequest, Flow, Irq, IrqDomain, RequestFlags, RequesterId, StormConfig};
 use machine::dsa::{REGION_CONFIG, REGION_PORTALS, REGION_REGISTERS};
-use machine::{Regs, SimHal};
+use machine::{Regs, SimHal, Word};
 use std::sync::{Arc, Mutex};
 
 /// The inputs of bring-up.
@@ -83,7 +83,14 @@ impl StreamHost {
             SimHal.irq_restore(state);
         };
         let spec = ThreadSpec { name: "start", affinity: Affinity::Cpu(plan.cpu), urgent: true };
-        SimHal.spawn(spec, Box::new(body)).map(|_| ()).map_err(SetupError::Spawn)
+        SimHal.spawn(spec, Box::new(body)).map_err(SetupError::Spawn)?;
+        if plan.submitter == Submitter::Thread {
+            for ((queue, stream), cpu) in self.streams.iter().cloned().zip(plan.cpu.0 + 1..) {
+                let spec = ThreadSpec { name: "submitter", affinity: Affinity::Cpu(CpuId(cpu)), urgent: false };
+                SimHal.spawn(spec, Box::new(move || stream.submit(&queue))).map_err(SetupError::Spawn)?;
+            }
+        }
+        Ok(())
     }
 
     /// A device with one queue whose line is bound to the plan's CPU, and its stream.
@@ -101,7 +108,7 @@ impl StreamHost {
         let device = Device::new(SimHal, regs(REGION_REGISTERS), regs(REGION_PORTALS), config)?;
         let buffer = SimHal.dma_alloc(plan.bytes as usize, 4096).map_err(SetupError::Memory)?;
         let fill = Fill { pattern: 0, destination: buffer.device_address(), bytes: plan.bytes, tag: 0 };
-        let stream = Arc::new(Stream::new(fill));
+        let stream = Arc::new(Stream::new(fill, plan.submitter));
         let queue = device.open_queue(0, stream.clone())?;
         let capability = MsixCapability::find(&regs(REGION_CONFIG))?;
         let table = MsixTable::enable(regs(REGION_CONFIG), regs(REGION_REGISTERS), capability);
@@ -171,12 +178,27 @@ pub(super) fn latency_histogram() -> Histogram<u64> {
 /// Answers each completion with another fill.
 struct Stream {
     fill: Fill,
+    submitter: Submitter,
+    /// Completions that the submitter's thread has yet to answer.
+    owed: Word,
     latency: Mutex<Histogram<u64>>,
 }
 
 impl Stream {
-    fn new(fill: Fill) -> Self {
-        Self { fill, latency: Mutex::new(latency_histogram()) }
+    fn new(fill: Fill, submitter: Submitter) -> Self {
+        Self { fill, submitter, owed: hal::Word::new(0), latency: Mutex::new(latency_histogram()) }
+    }
+
+    /// The thread of a stream: waits for completions and answers each. A submission holds the queue's lock, so it makes
+    /// one at a time.
+    fn submit(&self, queue: &WorkQueue<SimHal>) {
+        loop {
+            SimHal.relax_on(&self.owed, 0, u64::MAX);
+            for _ in 0..self.owed.swap(0) {
+                let submitted = queue.submit(&[self.fill]);
+                assert_eq!(submitted.accepted, 1, "a completed descriptor leaves room");
+            }
+        }
     }
 }
 
@@ -187,8 +209,15 @@ impl BatchDone for Stream {
         let mut latency = self.latency.lock().expect("one host thread");
         for completed in done {
             latency.saturating_record(now_ns - completed.submitted_ns);
-            // Submission finds no room only while the queue is being closed.
-            let _ = next.push(self.fill);
+            if self.submitter == Submitter::Handler {
+                // Submission finds no room only while the queue is being closed.
+                let _ = next.push(self.fill);
+            }
+        }
+        // Held across a call of the seam that takes time, it would stop the console.
+        drop(latency);
+        if self.submitter == Submitter::Thread {
+            self.owed.fetch_add(done.len() as u64);
         }
     }
 }

@@ -4,6 +4,7 @@
 use super::initiator::{Initiator, Load, SIGNAL_EVERY, SPARE_RECEIVES, Tally};
 use super::target::{SENDS_A_READ, Target};
 use super::thief;
+use super::level::Levels;
 use crate::kinds::rdma::{Moderation, Rdma};
 use crate::run::error::SetupError;
 use crate::run::pcie::{Pcie, Site};
@@ -14,22 +15,22 @@ use drivers::rdma::{
     BUDGET_SOFT, CompletionQueue, CqConfig, CqContext, CqCounters, CqUse, CqUser, Device, DeviceConfig, Missed,
     QpConfig, QueuePair, Worker,
 };
-use hal::{Affinity, CpuId, Hal as _, ThreadId, ThreadSpec, Threads};
-use irq::moderation::{Moderated, Outcome, Programmer, Setting, Tuner, Tuning};
+use hal::{Affinity, CpuId, Hal as _, ThreadSpec, Threads};
+use irq::moderation::{Tuner, Tuning};
 use irq::poll::{PollConfig, SoftPoll};
 use irq::{IrqDomain, StormConfig};
 use machine::rdma::{REGION_CONFIG, REGION_DOORBELLS, REGION_MSIX, REGION_REGISTERS};
 use machine::{Machine, Regs, SimHal, Stream};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 /// The inputs of a host's bring-up.
 pub(super) struct HostParts {
-    cpus: Range<u32>,
+    pub(super) cpus: Range<u32>,
     pc: x86::Parts,
     site: Site,
-    rdma: Rdma,
-    moderation: Moderation,
+    pub(super) rdma: Rdma,
+    pub(super) moderation: Moderation,
 }
 
 impl HostParts {
@@ -65,10 +66,10 @@ pub(super) fn hang_entry(machine: &mut Machine, hosts: &[HostParts; 2], soft: So
 }
 
 /// One host's NIC, with a queue pair and a completion queue for each of its CPUs.
-struct RdmaHost {
+pub(super) struct RdmaHost {
     pc: Pc,
     device: Device<SimHal>,
-    queues: Vec<Arc<CompletionQueue<SimHal>>>,
+    pub(super) queues: Vec<Arc<CompletionQueue<SimHal>>>,
     pairs: Vec<Arc<QueuePair<SimHal>>>,
 }
 
@@ -120,59 +121,17 @@ impl RdmaHost {
     }
 }
 
-/// Programs levels into a queue, and records each level with the time when the device accepted it.
-pub(super) struct Recorded {
-    queue: Arc<CompletionQueue<SimHal>>,
-    levels: irq::moderation::LevelTable,
-    log: Mutex<Vec<(u64, usize)>>,
-    programmed: Mutex<u64>,
-    late: Option<Late>,
-}
-
-/// Delays the programming thread: it sleeps until its time has come and the load wakes it.
-struct Late {
-    by_ns: u64,
-    sleeper: Mutex<Option<(u64, ThreadId)>>,
-}
-
-impl Late {
-    fn sleep(&self) {
-        let due_ns = SimHal.now_ns() + self.by_ns;
-        *self.sleeper.lock().expect("not poisoned") = Some((due_ns, SimHal.current_thread()));
-        while SimHal.now_ns() < due_ns {
-            SimHal.park();
-        }
-        *self.sleeper.lock().expect("not poisoned") = None;
-    }
-}
-
-impl Recorded {
-    /// Wakes the programming thread, if its time has come.
-    pub(super) fn wake_late(&self) {
-        let Some(late) = &self.late else { return };
-        let sleeper = *late.sleeper.lock().expect("not poisoned");
-        if let Some((_, thread)) = sleeper.filter(|&(due_ns, _)| SimHal.now_ns() >= due_ns) {
-            SimHal.wake(thread);
-        }
-    }
-}
-
-impl Moderated for Recorded {
-    fn program(&self, setting: Setting) -> Outcome {
-        // The first level is never delayed, because it is programmed before anything runs.
-        if let Some(late) = self.late.as_ref().filter(|_| *self.programmed.lock().expect("not poisoned") > 0) {
-            late.sleep();
-        }
-        let outcome = self.queue.program(setting);
-        let level = (0..=self.levels.last()).find(|&level| self.levels.setting(level) == setting);
-        *self.programmed.lock().expect("not poisoned") += 1;
-        if let (Outcome::Done(_), Some(level)) = (outcome, level) {
-            let mut log = self.log.lock().expect("not poisoned");
-            if log.last().is_none_or(|&(_, last)| last != level) {
-                log.push((SimHal.now_ns(), level));
-            }
-        }
-        outcome
+impl RdmaHost {
+    /// Counters of all completion queues together.
+    fn counters(&self) -> CqCounters {
+        self.queues.iter().map(|queue| queue.counters()).fold(CqCounters::default(), |sum, queue| CqCounters {
+            completions: sum.completions + queue.completions,
+            errors: sum.errors + queue.errors,
+            batches: sum.batches + queue.batches,
+            arms: sum.arms + queue.arms,
+            missed: sum.missed + queue.missed,
+            moderations: sum.moderations + queue.moderations,
+        })
     }
 }
 
@@ -182,14 +141,14 @@ pub(super) struct Initiators {
     rdma: Rdma,
     seed: u64,
     users: Vec<Arc<Initiator>>,
-    recorded: Vec<Arc<Recorded>>,
+    levels: Levels,
     _soft: Arc<SoftPoll<SimHal>>,
-    _programmers: Vec<Arc<Programmer<SimHal>>>,
 }
 
 /// The target host; it lives as long as the machine runs.
 pub(super) struct Targets {
-    _host: RdmaHost,
+    host: RdmaHost,
+    levels: Levels,
     _users: Vec<Arc<Target>>,
     _workers: Vec<Arc<Worker<SimHal>>>,
 }
@@ -206,11 +165,11 @@ pub(super) fn set_up(
     let initiators: Vec<Arc<Initiator>> =
         (0..count).map(|_| Initiator::new(rdma, tally).map(Arc::new)).collect::<Result<_, _>>()?;
     let targets: Vec<Arc<Target>> = (0..count).map(|_| Target::new(rdma).map(Arc::new)).collect::<Result<_, _>>()?;
-    let tuners: Vec<_> = (0..count).map(|_| tuner(rdma, near.moderation)).collect::<Result<_, _>>()?;
+    let tuners = |moderation| (0..count).map(|_| tuner(rdma, moderation)).collect::<Result<Vec<_>, _>>();
     let users: Vec<Arc<dyn CqUser>> = initiators.iter().map(|user| user.clone() as _).collect();
-    let near_host = RdmaHost::set_up(&near, &users, &tuners, 1)?;
+    let near_host = RdmaHost::set_up(&near, &users, &tuners(near.moderation)?, 1)?;
     let users: Vec<Arc<dyn CqUser>> = targets.iter().map(|user| user.clone() as _).collect();
-    let far_host = RdmaHost::set_up(&far, &users, &vec![None; count], SENDS_A_READ)?;
+    let far_host = RdmaHost::set_up(&far, &users, &tuners(far.moderation)?, SENDS_A_READ)?;
     for (near_pair, far_pair) in near_host.pairs.iter().zip(&far_host.pairs) {
         near_pair.connect(far_pair.number())?;
         far_pair.connect(near_pair.number())?;
@@ -219,6 +178,7 @@ pub(super) fn set_up(
         target.begin(pair.clone(), rdma);
     }
     let workers = start_workers(&far, &far_host)?;
+    let far_levels = Levels::start(&far, &far_host)?;
     for (initiator, pair) in initiators.iter().zip(&near_host.pairs) {
         let (base, bytes) = initiator.data();
         let key = near_host.device.lend(base, bytes)?;
@@ -226,17 +186,21 @@ pub(super) fn set_up(
     }
     let soft = start_soft_poll(&near, &near_host)?;
     assert!(soft_slot.set(soft.clone()).is_ok(), "one host polls so");
-    let (recorded, programmers) = start_moderation(&near, &near_host)?;
-    let near = Initiators {
-        host: near_host,
-        rdma: rdma.clone(),
-        seed,
-        users: initiators,
-        recorded,
-        _soft: soft,
-        _programmers: programmers,
-    };
-    Ok((near, Targets { _host: far_host, _users: targets, _workers: workers }))
+    let levels = Levels::start(&near, &near_host)?;
+    let near = Initiators { host: near_host, rdma: rdma.clone(), seed, users: initiators, levels, _soft: soft };
+    Ok((near, Targets { host: far_host, levels: far_levels, _users: targets, _workers: workers }))
+}
+
+impl Targets {
+    /// Counters of all completion queues together.
+    pub(super) fn counters(&self) -> CqCounters {
+        self.host.counters()
+    }
+
+    /// The moderation of its queues.
+    pub(super) fn levels(&self) -> &Levels {
+        &self.levels
+    }
 }
 
 fn tuner(rdma: &Rdma, moderation: Moderation) -> Result<Option<Arc<Tuner<SimHal>>>, SetupError> {
@@ -278,31 +242,6 @@ fn start_soft_poll(parts: &HostParts, host: &RdmaHost) -> Result<Arc<SoftPoll<Si
     Ok(soft)
 }
 
-type Moderations = (Vec<Arc<Recorded>>, Vec<Arc<Programmer<SimHal>>>);
-
-/// An urgent thread of the queue's CPU programs a controller's levels. A fixed level is programmed here, once.
-fn start_moderation(parts: &HostParts, host: &RdmaHost) -> Result<Moderations, SetupError> {
-    let levels = &parts.rdma.levels;
-    let record = |queue: &Arc<CompletionQueue<SimHal>>| {
-        let (log, programmed) = (Mutex::default(), Mutex::default());
-        let late = parts.rdma.program_takes_ns.map(|by_ns| Late { by_ns, sleeper: Mutex::default() });
-        Arc::new(Recorded { queue: queue.clone(), levels: levels.clone(), log, programmed, late })
-    };
-    let recorded: Vec<_> = host.queues.iter().map(record).collect();
-    let mut programmers = Vec::new();
-    for (cpu, recorded) in parts.cpus.clone().zip(&recorded) {
-        match (parts.moderation, recorded.queue.tuner()) {
-            (Moderation::Level(level), _) => _ = recorded.program(levels.setting(level.into())),
-            (_, Some(tuner)) => {
-                let spec = ThreadSpec { name: "moderation", affinity: Affinity::Cpu(CpuId(cpu)), urgent: true };
-                programmers.push(Programmer::start(SimHal, spec, vec![(tuner.clone(), recorded.clone() as _)])?);
-            }
-            (Moderation::None | Moderation::Controlled(_), _) => {}
-        }
-    }
-    Ok((recorded, programmers))
-}
-
 impl Initiators {
     /// Starts the threads.
     pub(super) fn start(&self, start_ns: u64) -> Result<(), SetupError> {
@@ -310,7 +249,7 @@ impl Initiators {
             let load = Load {
                 initiator: initiator.clone(),
                 queue: self.host.queues[index].clone(),
-                recorded: self.recorded[index].clone(),
+                recorded: self.levels.recorded[index].clone(),
                 rdma: self.rdma.clone(),
                 // Models use random streams from 0 up; the threads' streams are far above those.
                 random: Stream::new(self.seed, 1 << 32 | index as u64),
@@ -324,24 +263,12 @@ impl Initiators {
 
     /// Counters of all completion queues together.
     pub(super) fn counters(&self) -> CqCounters {
-        self.host.queues.iter().map(|queue| queue.counters()).fold(CqCounters::default(), |sum, queue| CqCounters {
-            completions: sum.completions + queue.completions,
-            errors: sum.errors + queue.errors,
-            batches: sum.batches + queue.batches,
-            arms: sum.arms + queue.arms,
-            missed: sum.missed + queue.missed,
-            moderations: sum.moderations + queue.moderations,
-        })
+        self.host.counters()
     }
 
-    /// Number of times that a level was programmed so far.
-    pub(super) fn programmed(&self) -> u64 {
-        self.recorded.iter().map(|recorded| *recorded.programmed.lock().expect("not poisoned")).sum()
-    }
-
-    /// For each queue, its levels with the times when the device accepted them.
-    pub(super) fn level_logs(&self) -> Vec<Vec<(u64, usize)>> {
-        self.recorded.iter().map(|recorded| recorded.log.lock().expect("not poisoned").clone()).collect()
+    /// The moderation of its queues.
+    pub(super) fn levels(&self) -> &Levels {
+        &self.levels
     }
 
     /// The state of the first queue's tuning.

@@ -3,8 +3,8 @@
 //! A read is a *capsule* of 64 bytes that goes out with a send. The target writes the data to the address in the
 //! capsule and answers with a message, whose receive completes the read.
 
-use super::hosts::Recorded;
-use crate::kinds::rdma::Rdma;
+use super::level::Recorded;
+use crate::kinds::rdma::{Rdma, Tells};
 use crate::run::error::SetupError;
 use crate::work;
 use drivers::rdma::{Completion, CompletionQueue, CqUser, MemoryKey, PostReceive, PostSend, QueuePair};
@@ -89,10 +89,11 @@ struct Slots {
 /// One initiator: the user of its completion queue.
 pub(super) struct Initiator {
     slots: Lock<SimHal, Slots>,
-    /// Reads in flight.
-    flying: Word,
-    /// Reads that the thread has yet to submit.
-    waiting: Word,
+    /// Reads that were posted and are not completed.
+    posted: Word,
+    /// Reads that the application keeps under way.
+    depth: Word,
+    tells: Tells,
     pair: std::sync::OnceLock<Arc<QueuePair<SimHal>>>,
     /// The sleeping thread's id, plus 1.
     sleeper: Word,
@@ -116,8 +117,9 @@ impl Initiator {
         };
         Ok(Self {
             slots: Lock::new(SimHal, slots),
-            flying: hal::Word::new(0),
-            waiting: hal::Word::new(0),
+            posted: hal::Word::new(0),
+            depth: hal::Word::new(0),
+            tells: rdma.tells,
             pair: std::sync::OnceLock::new(),
             sleeper: hal::Word::new(0),
             capsules: memory(u64::from(depth * CAPSULE_BYTES))?,
@@ -160,8 +162,8 @@ impl Initiator {
         PostReceive { id, local, bytes: ANSWER_BYTES }
     }
 
-    fn submit(&self) {
-        let start_ns = SimHal.now_ns();
+    /// Posts a read of a call that began at `start_ns`.
+    fn post(&self, start_ns: u64) {
         SimHal.work(work::FABRIC_SUBMIT, 1);
         let mut slots = self.slots.lock();
         let slot = slots.free.pop().expect("the thread counts what it has outstanding");
@@ -171,7 +173,7 @@ impl Initiator {
         if signalled {
             slots.unsignalled = 0;
         }
-        self.flying.set(self.flying.get() + 1);
+        self.posted.set(self.posted.get() + 1);
         let local = self.capsules.device_address().offset(u64::from(slot * CAPSULE_BYTES));
         let send = PostSend { id: slot.into(), local, bytes: CAPSULE_BYTES, remote: None, signalled };
         self.pair().post_send(&send).expect("the queue was opened for more than the slots");
@@ -184,7 +186,7 @@ impl Initiator {
         let slot = self.answers.words()[word].get() as u32;
         if completion.status == Status::SUCCESS && (slot as usize) < slots.submitted_ns.len() {
             slots.done.push(slot);
-            self.flying.set(self.flying.get() - 1);
+            self.posted.set(self.posted.get() - 1);
         } else {
             self.tally.with(|counts| counts.errors += 1);
         }
@@ -192,19 +194,19 @@ impl Initiator {
         let _ = self.pair().post_receive(&self.receive(completion.id));
     }
 
-    /// Takes the completed reads and returns their number.
-    fn see(&self) -> u32 {
+    /// Takes at most this many completed reads and returns their number.
+    fn see(&self, most: u32) -> u32 {
         let mut slots = self.slots.lock();
         let now_ns = SimHal.now_ns();
         let Slots { free, done, submitted_ns, .. } = &mut *slots;
-        let seen = done.len();
+        let seen = done.len().min(most as usize);
         self.tally.with(|counts| {
             counts.ios += seen as u64;
-            for &slot in &*done {
+            for slot in done.drain(..seen) {
                 counts.latency.saturating_record(now_ns - submitted_ns[slot as usize]);
+                free.push(slot);
             }
         });
-        free.append(done);
         seen as u32
     }
 }
@@ -231,7 +233,11 @@ impl CqUser for Initiator {
     }
 
     fn in_flight(&self) -> Option<u32> {
-        Some((self.flying.get() + self.waiting.get()) as u32)
+        match self.tells {
+            Tells::Nothing => None,
+            Tells::Posted => Some(self.posted.get() as u32),
+            Tells::All => Some(self.depth.get() as u32),
+        }
     }
 }
 
@@ -251,23 +257,36 @@ impl Load {
         let me = u64::from(SimHal.current_thread().0) + 1;
         let mut outstanding = 0;
         loop {
-            outstanding -= self.initiator.see();
+            let seen = self.initiator.see(self.rdma.batch);
+            outstanding -= seen;
             self.recorded.wake_late();
             let depth = self.rdma.depth_at(SimHal.now_ns() - self.start_ns);
-            // Tells the driver how many reads will follow, as a ring of submissions shows a kernel its user's entries.
-            self.initiator.waiting.set(depth.saturating_sub(outstanding).into());
-            if outstanding < depth {
-                self.initiator.submit();
-                outstanding += 1;
-                if self.random.next() % 100 < self.rdma.polled_percent.into() {
-                    self.queue.poll_direct(drivers::rdma::BATCH as u32);
-                }
+            self.initiator.depth.set(depth.into());
+            let is_full = outstanding >= depth;
+            while outstanding < depth {
+                let count = (depth - outstanding).min(self.rdma.batch);
+                self.submit(count);
+                outstanding += count;
+            }
+            if seen > 0 || !is_full {
                 continue;
             }
             self.initiator.sleeper.set(me);
             // A completion that came before the sleeper was set is seen by this second look.
             if self.initiator.slots.lock().done.is_empty() {
                 SimHal.park();
+            }
+        }
+    }
+
+    /// Submits this many reads in one call. The kernel posts each as a send of its own, with a doorbell (Linux
+    /// `nvme_rdma_queue_rq`).
+    fn submit(&mut self, count: u32) {
+        let start_ns = SimHal.now_ns();
+        for _ in 0..count {
+            self.initiator.post(start_ns);
+            if self.random.next() % 100 < self.rdma.polled_percent.into() {
+                self.queue.poll_direct(drivers::rdma::BATCH as u32);
             }
         }
     }

@@ -2,11 +2,12 @@
 
 mod hosts;
 mod initiator;
+mod level;
 mod target;
 mod thief;
 
-use crate::kinds::rdma::{LevelChange, RdmaOutcome};
-use crate::kinds::rdma::{Moderation, Rdma};
+use crate::kinds::rdma::{Held, LevelChange, RdmaOutcome, SideOutcome};
+use crate::kinds::rdma::{Moderated, Moderation, Rdma};
 use crate::outcome::{Interrupts, Latency};
 use crate::plan::Plan;
 use crate::report::trace::Track;
@@ -18,10 +19,12 @@ use drivers::rdma::CqCounters;
 use hal::CpuSet;
 use hosts::{HostParts, Initiators, Targets};
 use initiator::Tally;
+use level::Levels;
 use machine::Machine;
 use machine::model::ModelId;
 use machine::rdma::{self as nic, Nic, Wire};
 use machine::time::Ps;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 /// Two hosts with running threads.
@@ -31,7 +34,7 @@ pub struct RdmaRig {
     nics: [Site; 2],
     pcie: [Pcie; 2],
     initiators: Initiators,
-    _targets: Targets,
+    targets: Targets,
     tally: Tally,
     start_ns: u64,
     snapshots: Vec<Snapshot>,
@@ -40,9 +43,28 @@ pub struct RdmaRig {
 /// Every cumulative counter, at one moment.
 struct Snapshot {
     at_ns: u64,
+    initiator: Side,
+    target: Side,
+}
+
+/// One host's counters.
+struct Side {
     queues: CqCounters,
     nic: Counters,
     programmed: u64,
+}
+
+impl Side {
+    /// Entries of completion queues and events since `start`.
+    fn since(&self, start: &Self) -> SideOutcome {
+        let grown = |name: &'static str| counter(&self.nic, name) - counter(&start.nic, name);
+        SideOutcome {
+            completions: self.queues.completions - start.queues.completions,
+            events: grown("events"),
+            programmed: self.programmed - start.programmed,
+            ..SideOutcome::default()
+        }
+    }
 }
 
 impl RdmaRig {
@@ -70,9 +92,13 @@ impl RdmaRig {
                 .collect(),
             None => Vec::new(),
         };
+        let at_target = match rdma.moderated {
+            Moderated::Both => moderation,
+            Moderated::Initiator => Moderation::None,
+        };
         let hosts = [
             HostParts::new(&machine, 0..count, &initiator_pcie, initiator, rdma, moderation),
-            HostParts::new(&machine, count..2 * count, &target_pcie, target, rdma, moderation),
+            HostParts::new(&machine, count..2 * count, &target_pcie, target, rdma, at_target),
         ];
         let soft: Arc<OnceLock<_>> = Arc::default();
         hosts::hang_entry(&mut machine, &hosts, soft.clone());
@@ -91,7 +117,7 @@ impl RdmaRig {
             nics: [initiator, target],
             pcie: [initiator_pcie, target_pcie],
             initiators,
-            _targets: targets,
+            targets,
             tally,
             start_ns,
             snapshots: Vec::new(),
@@ -100,19 +126,26 @@ impl RdmaRig {
 
     fn snapshot(&mut self) -> Snapshot {
         // The drivers come first: a query of a driver may let the machine run on a little.
-        let queues = self.initiators.counters();
-        let programmed = self.initiators.programmed();
-        let nic = self.machine.with_any_model(self.nics[0].model, |nic| nic.counters());
-        Snapshot { at_ns: self.machine.now().as_ns(), queues, nic, programmed }
+        let queues = [self.initiators.counters(), self.targets.counters()];
+        let programmed = [self.initiators.levels(), self.targets.levels()].map(Levels::programmed);
+        let mut nic = |end: usize| self.machine.with_any_model(self.nics[end].model, |nic| nic.counters());
+        let nics = [nic(0), nic(1)];
+        let at_ns = self.machine.now().as_ns();
+        let [initiator, target] = [0, 1].map(|end| Side {
+            queues: queues[end],
+            nic: nics[end].clone(),
+            programmed: programmed[end],
+        });
+        Snapshot { at_ns, initiator, target }
     }
 
-    /// The levels of each queue over the whole load.
-    fn levels(&self) -> Vec<Vec<LevelChange>> {
+    /// The levels of each queue of a host over the whole load.
+    fn levels(&self, levels: &Levels) -> Vec<Vec<LevelChange>> {
         let since = |at_ns: u64| at_ns.saturating_sub(self.start_ns);
         let of = |log: Vec<(u64, usize)>| {
             log.into_iter().map(|(at, level)| LevelChange { from_ns: since(at), level: level as u32 }).collect()
         };
-        self.initiators.level_logs().into_iter().map(of).collect()
+        levels.logs().into_iter().map(of).collect()
     }
 }
 
@@ -179,18 +212,16 @@ impl Rig for RdmaRig {
 
     fn outcome(&self, _span: &Span) -> Counted<RdmaOutcome> {
         let [start, end] = &self.snapshots[..] else { unreachable!("a run begins and ends") };
-        let logs = self.levels();
-        let (begin_ns, end_ns) = (start.at_ns - self.start_ns, end.at_ns - self.start_ns);
-        let within = |change: &&LevelChange| (begin_ns..end_ns).contains(&change.from_ns);
-        // The first entry of a log is the level that the queue began with.
-        let changes = logs.iter().map(|log| log.iter().skip(1).filter(within).count() as u64).sum();
+        let span_ns = (start.at_ns - self.start_ns)..(end.at_ns - self.start_ns);
         let top = self.rdma.levels.last() as u32;
-        let shares = logs.iter().map(|log| share_at(log, top, begin_ns, end_ns));
+        let side = |of: fn(&Snapshot) -> &Side, levels: &Levels| {
+            let logs = self.levels(levels);
+            (SideOutcome { levels: Held::over(&logs, top, &span_ns), ..of(end).since(of(start)) }, logs)
+        };
+        let (initiator, logs) = side(|at| &at.initiator, self.initiators.levels());
+        let (target, _) = side(|at| &at.target, self.targets.levels());
         let queues = logs.len() as u32;
-        let top_share = shares.sum::<f64>() / f64::from(queues.max(1));
-        let grown = |of: fn(&CqCounters) -> u64| of(&end.queues) - of(&start.queues);
-        let msis = counter(&end.nic, "msis") - counter(&start.nic, "msis");
-        let events = counter(&end.nic, "events") - counter(&start.nic, "events");
+        let msis = counter(&end.initiator.nic, "msis") - counter(&start.initiator.nic, "msis");
         Counted {
             interrupts: Interrupts { vectors: queues.into(), msis, dispatched: msis, ..Interrupts::default() },
             servers: Vec::new(),
@@ -200,15 +231,12 @@ impl Rig for RdmaRig {
                 ios: self.tally.ios(),
                 errors: self.tally.errors(),
                 latency: self.tally.latency(|histogram| Latency::from(histogram)),
-                completions: grown(|queues| queues.completions),
-                events,
-                level_changes: changes,
-                programmed: end.programmed - start.programmed,
-                top_share,
+                initiator,
+                target,
                 levels: logs.into_iter().next().unwrap_or_default(),
                 level_count: top + 1,
-                end_ns,
-                begin_ns,
+                end_ns: span_ns.end,
+                begin_ns: span_ns.start,
                 tuning: self.initiators.tuning(),
             },
         }
@@ -224,6 +252,17 @@ impl Rig for RdmaRig {
 
     fn lines(&self) -> Vec<irq::LineView> {
         self.initiators.lines()
+    }
+}
+
+impl Held {
+    /// The changes and the time at level `top` in a span since the start of the load, over all queues.
+    fn over(logs: &[Vec<LevelChange>], top: u32, span_ns: &Range<u64>) -> Self {
+        let within = |change: &&LevelChange| span_ns.contains(&change.from_ns);
+        // The first entry of a log is the level that the queue began with.
+        let changes = logs.iter().map(|log| log.iter().skip(1).filter(within).count() as u64).sum();
+        let shares = logs.iter().map(|log| share_at(log, top, span_ns.start, span_ns.end));
+        Self { changes, top_share: shares.sum::<f64>() / logs.len().max(1) as f64 }
     }
 }
 
