@@ -86,7 +86,8 @@ fn two_hosts_with_a_controller_each_follow_within_a_second() {
     let ours = run("rdma-steps", &[], "adaptive");
     let levels = &rdma(&ours).levels;
     // The scenario's depths, each for a second, and the levels that are within 5 % of the best.
-    for (second, depth, good) in [(0, 1, 0..=0), (1, 128, 3..=4), (2, 1, 0..=0), (3, 64, 2..=4), (4, 4, 0..=0), (5, 256, 3..=4)]
+    for (second, depth, good) in
+        [(0, 1, 0..=0), (1, 128, 3..=4), (2, 1, 0..=0), (3, 64, 2..=4), (4, 4, 0..=0), (5, 256, 3..=4)]
     {
         let end_ns = (second + 1) * 1_000_000_000;
         let held = levels.iter().rev().find(|change| change.from_ns < end_ns).map_or(0, |change| change.level);
@@ -153,7 +154,11 @@ fn thefts_of_the_cpu_move_nothing() {
     let ours = check("rdma-thefts", &spans, best);
     assert_eq!(rdma(&ours).initiator.levels.changes, 0, "{:?}", rdma(&ours).levels);
     let published = run("rdma-thefts", &["ramp=100ms", "duration=300ms"], "rdma_dim");
-    assert!(rdma(&published).initiator.levels.changes > 10, "a theft reads as a worse level: {:?}", rdma(&published).levels);
+    assert!(
+        rdma(&published).initiator.levels.changes > 10,
+        "a theft reads as a worse level: {:?}",
+        rdma(&published).levels
+    );
 }
 
 #[test]
@@ -179,7 +184,11 @@ fn completions_found_by_polling_count() {
     // second.
     let alone = [&spans[..], &["rdma.moderated=initiator"]].concat();
     let published = run("rdma-mixed", &alone, "rdma_dim");
-    assert!(rdma(&published).initiator.levels.changes > 50 && iops(&published) < 0.9 * best, "{:?}", rdma(&published).levels);
+    assert!(
+        rdma(&published).initiator.levels.changes > 50 && iops(&published) < 0.9 * best,
+        "{:?}",
+        rdma(&published).levels
+    );
 }
 
 #[test]
@@ -250,9 +259,7 @@ fn the_targets_queues_are_moderated_too() {
 #[test]
 fn single_reads_pay_for_every_level_that_is_programmed() {
     let spans = ["ramp=50ms", "duration=100ms"];
-    let mean = |sets: &[&str], moderation| {
-        rdma(&run("rdma-qd1", &[&spans, sets].concat(), moderation)).latency.mean_ns
-    };
+    let mean = |sets: &[&str], moderation| rdma(&run("rdma-qd1", &[&spans, sets].concat(), moderation)).latency.mean_ns;
     let off = mean(&[], "no moderation");
     let [cheap, dear] = ["nic.program=0ns", "nic.program=20us"].map(|program| mean(&[program], "irq-am") / off);
     assert!(cheap < 1.005 && dear > 1.02, "{cheap} {dear}");

@@ -2,9 +2,9 @@
 //! other.
 
 use super::initiator::{Initiator, Load, SIGNAL_EVERY, SPARE_RECEIVES, Tally};
+use super::level::Levels;
 use super::target::{SENDS_A_READ, Target};
 use super::thief;
-use super::level::Levels;
 use crate::kinds::rdma::{Moderation, Rdma};
 use crate::run::error::SetupError;
 use crate::run::pcie::{Pcie, Site};

@@ -131,11 +131,8 @@ impl RdmaRig {
         let mut nic = |end: usize| self.machine.with_any_model(self.nics[end].model, |nic| nic.counters());
         let nics = [nic(0), nic(1)];
         let at_ns = self.machine.now().as_ns();
-        let [initiator, target] = [0, 1].map(|end| Side {
-            queues: queues[end],
-            nic: nics[end].clone(),
-            programmed: programmed[end],
-        });
+        let [initiator, target] =
+            [0, 1].map(|end| Side { queues: queues[end], nic: nics[end].clone(), programmed: programmed[end] });
         Snapshot { at_ns, initiator, target }
     }
 
