@@ -233,7 +233,8 @@ impl Model for VtdUnit {
 
     /// `remap_ps`, `hold_ps` and `post_ps` are server times: remapping, held by the dispatch unit, updating a
     /// descriptor. Their sum is the server's busy time. `dispatch_ps` is the dispatch unit's time for this unit.
-    /// `queue_ps` is the sum of the requests' waiting times.
+    /// `queue_ps` is the sum of the requests' waiting times. `full_ps` is server time too: a notification had no room at
+    /// the dispatch unit. `merged` counts requests that met an equal one, `waiting` those here now.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let totals = &self.totals;
         vec![
@@ -253,6 +254,7 @@ impl Model for VtdUnit {
             ("queue_ps", totals.queue.0),
             ("merged", totals.merged),
             ("waiting", self.waiting.len() as u64),
+            ("full_ps", totals.full.0),
         ]
     }
 

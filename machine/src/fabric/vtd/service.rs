@@ -57,6 +57,8 @@ pub(super) struct Totals {
     pub(super) dispatch: Ps,
     pub(super) queue: Ps,
     pub(super) merged: u64,
+    /// The server was held by a notification that had no room at the dispatch unit.
+    pub(super) full: Ps,
 }
 
 impl VtdUnit {
@@ -240,7 +242,7 @@ impl VtdUnit {
             Ok(Some(notification)) => {
                 self.totals.notifications += 1;
                 if let Some(room_from) = self.notifications_full_until(now) {
-                    self.totals.hold += room_from - now;
+                    self.totals.full += room_from - now;
                     return world.schedule(room_from, code::NOTIFIED, notification.pack());
                 }
                 self.notify(world, notification);
