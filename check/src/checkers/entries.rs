@@ -83,6 +83,8 @@ impl Checker for Entries {
             Fact::Message { to, requester, address, data, .. } if to == self.iommu && address >> 20 == 0xfee => {
                 self.requests.push_back((requester, index_of(address, data)));
             }
+            // It arrived just now, and has no outcome of its own.
+            Fact::MessageMerged { at, .. } if at == self.iommu => _ = self.requests.pop_back(),
             Fact::Remapped { requester, destination, vector, .. } => {
                 self.used(at, requester, false, vector, destination.into(), findings);
             }
@@ -147,6 +149,16 @@ mod tests {
         assert!(found[0].contains("entry 2 still delivers vector 0x31 to 0x0"), "{found:?}");
         let found = says(checker(), &[message(), to(0)]);
         assert!(found[0].contains("the entry's cache was not invalidated"), "{found:?}");
+    }
+
+    #[test]
+    fn a_merged_message_has_no_outcome() {
+        let (requester, address, data) = (0x100, 0xfee0_0010 | 2 << 5, 0);
+        let merged = Fact::MessageMerged { at: IOMMU, requester, address, data };
+        let other = Fact::Message { from: ModelId(3), to: IOMMU, requester, address: 0xfee0_0010 | 5 << 5, data };
+        let blocked = Fact::Blocked { requester, index: 5, reason: 0x22, recorded: true };
+        let history = [message(), message(), merged, to(1), other, blocked, message(), to(1)];
+        assert!(says(checker(), &history).is_empty());
     }
 
     #[test]
