@@ -200,8 +200,9 @@ fn span(value: f64, range: Interval) -> String {
 }
 
 fn table_of(rows: &[&Row], note: &str) -> String {
+    let carried = rows.iter().any(|row| row.interval.is_some());
     let line = |r: &&Row| {
-        row([
+        let cells = [
             (escape(&r.id), false),
             (escape(&r.platform), false),
             (format!("<div class=\"words\">{}</div>", escape(&r.scenario)), false),
@@ -211,8 +212,9 @@ fn table_of(rows: &[&Row], note: &str) -> String {
             (r.ci95.map_or("n/a".into(), |half| figure::plain_beside(r.value, half)), true),
             (r.published.map_or("–".into(), figure::plain), true),
             (table::error(r), true),
-            (r.interval.map_or("–".into(), |range| span(r.value, range)), true),
-        ])
+        ];
+        let interval = (r.interval.map_or("–".into(), |range| span(r.value, range)), true);
+        row(cells.into_iter().chain(carried.then_some(interval)))
     };
     let header = [
         ("id", false),
@@ -224,8 +226,9 @@ fn table_of(rows: &[&Row], note: &str) -> String {
         ("±", true),
         ("published", true),
         ("error", true),
-        ("as far as the fitted rows let the constants move", true),
     ];
+    let interval = carried.then_some(("as far as the fitted rows let the constants move", true));
+    let header: Vec<_> = header.into_iter().chain(interval).map(|(name, n)| (name.into(), n)).collect();
     let lines: String = rows.iter().map(line).collect();
-    if lines.is_empty() { lines } else { html_table(&header.map(|(name, n)| (name.into(), n)), &lines) + note }
+    if lines.is_empty() { lines } else { html_table(&header, &lines) + note }
 }

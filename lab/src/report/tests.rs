@@ -183,3 +183,17 @@ fn the_page_leaves_out_lines_that_never_came() {
     let page = html::page(&report);
     assert!(page.contains("nvme0q1") && !page.contains("nvme0q2") && page.contains("(1 lines that never came)"));
 }
+
+#[test]
+fn predictions_with_an_interval_show_its_ends_in_place_of_the_class() {
+    let mut rows = rows();
+    rows[2].interval = Some(Interval { low: 900_000.0, high: 1_100_000.0, points: 31 });
+    let text = table::reproduce(&rows, &[]);
+    assert!(text.contains("least") && text.contains("900,000  1,100,000"), "{text}");
+    let page = rows_page(&rows, &[]);
+    assert_balanced(&page);
+    assert!(page.contains("900,000 to 1,100,000"));
+    assert!(!rows_page(&self::rows(), &[]).contains("let the constants move"), "only where it was asked for");
+    let value: serde_json::Value = serde_json::from_str(&json::reproduce(&rows).unwrap()).unwrap();
+    assert_eq!((&value[2]["interval"]["points"], &value[1]["interval"]), (&31.into(), &serde_json::Value::Null));
+}
