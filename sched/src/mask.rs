@@ -48,6 +48,11 @@ impl Mask {
         self.0[cpu.index() / 64] & (1 << (cpu.0 % 64)) != 0
     }
 
+    /// Whether it has no more than one CPU.
+    pub(crate) fn is_single(&self) -> bool {
+        self.0.iter().map(|word| word.count_ones()).sum::<u32>() <= 1
+    }
+
     /// The first CPU in both sets, searched upwards from `start` and then round.
     pub(crate) fn first_common(&self, other: &Self, start: CpuId) -> Option<CpuId> {
         let words = self.0.len();

@@ -1,5 +1,6 @@
 use crate::mask::Mask;
 use crate::queue::{Link, Queue};
+use crate::topology::Topology;
 use alloc::vec::Vec;
 use core::mem;
 use hal::{Affinity, CpuId, CpuSet, SpawnError, ThreadId, ThreadSpec};
@@ -30,16 +31,18 @@ pub enum State {
 }
 
 #[derive(Debug)]
-struct Thread {
-    state: State,
+pub(crate) struct Thread {
+    pub(crate) state: State,
     /// A wake came since the last park.
     wake_token: bool,
-    urgent: bool,
-    allowed: Mask,
+    pub(crate) urgent: bool,
+    pub(crate) allowed: Mask,
     /// The CPU on which the thread last ran, or will first run.
-    home: CpuId,
+    pub(crate) home: CpuId,
     /// The CPU that idles on its stack.
-    lent_to: Option<CpuId>,
+    pub(crate) lent_to: Option<CpuId>,
+    /// When it was last given a CPU, or lost it to another thread; none before its first run.
+    pub(crate) ran_ns: Option<u64>,
     /// The rest of its slice after a preemption; 0 for a fresh slice.
     slice_left_ns: u64,
     next: Option<u32>,
@@ -52,11 +55,11 @@ impl Link for Thread {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Cpu {
-    current: Option<ThreadId>,
+pub(crate) struct Cpu {
+    pub(crate) current: Option<ThreadId>,
     slice_end_ns: u64,
-    urgent: Queue,
-    normal: Queue,
+    pub(crate) urgent: Queue,
+    pub(crate) normal: Queue,
     /// The thread whose stack the CPU uses without running the thread.
     borrowed: Option<ThreadId>,
 }
@@ -67,12 +70,14 @@ struct Cpu {
 /// Every method panics for a CPU or thread number that this scheduler never gave out: that is a bug of the caller.
 #[derive(Debug)]
 pub struct Scheduler {
-    threads: Vec<Thread>,
-    cpus: Vec<Cpu>,
-    online: Mask,
+    pub(crate) threads: Vec<Thread>,
+    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) online: Mask,
     /// CPUs whose last pick was idle, and for which nothing was queued since.
-    idle: Mask,
+    pub(crate) idle: Mask,
     slice_ns: u64,
+    /// The caches and nodes by which threads are placed as Linux places them; none: one domain, and nothing moves.
+    pub(crate) topology: Option<Topology>,
     /// The CPU at which the search for the next new thread's CPU starts.
     next_home: u32,
 }
@@ -86,8 +91,14 @@ impl Scheduler {
             online: Mask::all(cpu_count),
             idle: Mask::all(cpu_count),
             slice_ns,
+            topology: None,
             next_home: 0,
         }
+    }
+
+    /// As [`Scheduler::new`], with threads placed and moved by the rules of [`crate::Topology`].
+    pub fn with_topology(cpu_count: u32, slice_ns: u64, topology: Topology) -> Self {
+        Self { topology: Some(topology), ..Self::new(cpu_count, slice_ns) }
     }
 
     /// Adds a thread, ready to run, and says which CPU to kick. New threads are spread round their affinity.
@@ -98,7 +109,9 @@ impl Scheduler {
         let cpu_count = self.cpus.len() as u32;
         let allowed = Mask::of(&spec.affinity, cpu_count);
         let start = CpuId(self.next_home % cpu_count.max(1));
-        let home = allowed.first_common(&self.online, start).or_else(|| allowed.first_common(&allowed, start));
+        let home = self.topology.and_then(|topology| self.least_loaded(topology, &allowed));
+        let home = home.or_else(|| allowed.first_common(&self.online, start));
+        let home = home.or_else(|| allowed.first_common(&allowed, start));
         let Some(home) = home else { return Err(SpawnError::NoCpu(named(&spec.affinity), cpu_count)) };
         self.next_home = home.0 + 1;
         let id = ThreadId(self.threads.len() as u32);
@@ -109,6 +122,7 @@ impl Scheduler {
             allowed,
             home,
             lent_to: None,
+            ran_ns: None,
             slice_left_ns: 0,
             next: None,
         });
@@ -169,14 +183,19 @@ impl Scheduler {
     }
 
     /// As [`Scheduler::wake`], but a parked thread goes to `cpu` if its affinity allows, the CPU is online, and no
-    /// other CPU idles on its stack. For a load balancer, or for a test that must hold wherever the thread runs.
+    /// other CPU idles on its stack. For a test that must hold wherever the thread runs.
     pub fn wake_on(&mut self, thread: ThreadId, cpu: Option<CpuId>) -> Option<CpuId> {
+        self.wake_by(thread, None, cpu)
+    }
+
+    /// As [`Scheduler::wake_on`], from the CPU `waker`. With a [`Topology`] the waker may attract the thread.
+    pub fn wake_by(&mut self, thread: ThreadId, waker: Option<CpuId>, cpu: Option<CpuId>) -> Option<CpuId> {
         let woken = &mut self.threads[thread.0 as usize];
         match woken.state {
             State::Parked => {
                 let may =
                     |cpu: &CpuId| woken.lent_to.is_none() && woken.allowed.contains(*cpu) && self.online.contains(*cpu);
-                let place = cpu.filter(may).unwrap_or_else(|| self.place(thread));
+                let place = cpu.filter(may).unwrap_or_else(|| self.place(thread, waker));
                 self.queue_on(thread, place)
             }
             State::Ready(_) | State::Running(_) => {
@@ -202,7 +221,7 @@ impl Scheduler {
         }
         let state = &mut self.cpus[cpu.index()];
         let next = state.urgent.pop_front(&mut self.threads).or_else(|| state.normal.pop_front(&mut self.threads));
-        let Some(index) = next else {
+        let Some(index) = next.or_else(|| self.pull(cpu, now_ns)) else {
             self.idle.insert(cpu);
             return Choice::Idle;
         };
@@ -336,6 +355,7 @@ impl Scheduler {
         let left_ns = self.cpus[cpu.index()].slice_end_ns.saturating_sub(now_ns);
         let id = self.stop_current(cpu, State::Ready(cpu));
         self.threads[id.0 as usize].slice_left_ns = left_ns;
+        self.threads[id.0 as usize].ran_ns = Some(now_ns);
         self.queue_of(cpu, id, if left_ns == 0 { Queue::push_back } else { Queue::push_front });
     }
 
@@ -345,6 +365,7 @@ impl Scheduler {
         debug_assert_eq!(thread.lent_to, None, "the stack of a thread about to run on CPU {cpu} is in use");
         thread.state = State::Running(cpu);
         thread.home = cpu;
+        thread.ran_ns = Some(now_ns);
         let slice_ns = if thread.slice_left_ns == 0 { self.slice_ns } else { mem::take(&mut thread.slice_left_ns) };
         let state = &mut self.cpus[cpu.index()];
         state.current = Some(id);
@@ -353,11 +374,11 @@ impl Scheduler {
 
     /// Queues a thread on the best CPU for it. Returns that CPU if it needs a kick.
     fn make_ready(&mut self, id: ThreadId) -> Option<CpuId> {
-        self.queue_on(id, self.place(id))
+        self.queue_on(id, self.place(id, None))
     }
 
     /// Queues a thread on `cpu`. Returns that CPU if it needs a kick.
-    fn queue_on(&mut self, id: ThreadId, cpu: CpuId) -> Option<CpuId> {
+    pub(crate) fn queue_on(&mut self, id: ThreadId, cpu: CpuId) -> Option<CpuId> {
         let thread = &mut self.threads[id.0 as usize];
         thread.state = State::Ready(cpu);
         let outranks =
@@ -369,11 +390,14 @@ impl Scheduler {
         (self.online.contains(cpu) && (was_idle || (outranks && first_urgent))).then_some(cpu)
     }
 
-    fn place(&self, id: ThreadId) -> CpuId {
+    fn place(&self, id: ThreadId, waker: Option<CpuId>) -> CpuId {
         let thread = &self.threads[id.0 as usize];
         let home = thread.home;
         if let Some(cpu) = thread.lent_to {
             return cpu;
+        }
+        if let Some(topology) = self.topology.filter(|_| self.online.contains(home)) {
+            return self.place_near(topology, thread, waker);
         }
         if self.idle.contains(home) {
             return home;
