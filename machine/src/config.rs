@@ -21,6 +21,9 @@ pub struct MachineConfig {
     pub jitter_percent: u32,
     /// Costs of the CPUs' actions.
     pub costs: Costs,
+    /// The caches and nodes by which threads are placed and moved as Linux does it. With `None` a thread moves only when
+    /// it is woken while its CPU is busy.
+    pub topology: Option<sched::Topology>,
     /// The interrupt controller of the CPUs.
     pub interrupts: Interrupts,
     /// The vector of a reschedule IPI.
@@ -49,6 +52,7 @@ impl Default for MachineConfig {
             seed: 1,
             jitter_percent: 0,
             costs: Costs::default(),
+            topology: None,
             interrupts: Interrupts::X2Apic,
             reschedule_vector: 0xfd,
             timer_vector: 0xec,

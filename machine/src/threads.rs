@@ -74,9 +74,14 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    pub(crate) fn new(cpus: u32, time_slice: Ps) -> Self {
+    pub(crate) fn new(cpus: u32, time_slice: Ps, topology: Option<Topology>) -> Self {
+        let slice_ns = time_slice.as_ns();
+        let scheduler = match topology {
+            Some(topology) => Scheduler::with_topology(cpus, slice_ns, topology),
+            None => Scheduler::new(cpus, slice_ns),
+        };
         Self {
-            sched: RefCell::new(Scheduler::new(cpus, time_slice.as_ns())),
+            sched: RefCell::new(scheduler),
             threads: RefCell::default(),
             idle: RefCell::new((0..cpus).map(|_| None).collect()),
             current: (0..cpus).map(|_| Cell::new(None)).collect(),

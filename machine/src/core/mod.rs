@@ -64,7 +64,7 @@ impl Core {
         };
         Self {
             board: Board::new(board, controller),
-            threads: Threads::new(config.cpus, time_slice),
+            threads: Threads::new(config.cpus, time_slice, config.topology),
             entry: OnceCell::new(),
             dead: Cell::new(false),
             short_cuts: config.short_cuts,

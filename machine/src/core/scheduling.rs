@@ -55,8 +55,9 @@ impl Core {
     /// Wakes the thread. Returns the CPU to kick, and the thread's new state.
     pub(crate) fn wake_in_scheduler(&self, thread: ThreadId) -> (Option<CpuId>, State) {
         let place = self.unrest().and_then(|unrest| self.misplacement(unrest, thread));
+        let waker = (!self.on_console()).then(|| self.cpu().id);
         let mut sched = self.threads.sched();
-        (sched.wake_on(thread, place), sched.state(thread))
+        (sched.wake_by(thread, waker, place), sched.state(thread))
     }
 
     /// A reschedule IPI that no CPU sent.
@@ -190,6 +191,9 @@ impl Core {
     /// The end of a time slice: raises the local timer's vector, if the slice still matters.
     pub(crate) fn slice_over(&self, cpu: &Cpu) {
         cpu.set_slice_armed(false);
+        // An idle CPU that gets a thread is kicked; no CPU of this machine sends that interrupt.
+        let idle = self.threads.sched().offload(cpu.id);
+        idle.into_iter().for_each(|idle| self.kick_from_nowhere(idle));
         if self.threads.sched().tick(cpu.id, self.now().as_ns()) {
             cpu.set_need_resched(true);
             self.board.controller().time_slice(&self.board, cpu);
