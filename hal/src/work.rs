@@ -44,7 +44,8 @@ impl Work {
     pub const PollLook: Self = Self(6);
     /// One look at a completion queue after a batch of submissions: a read of a line that the device wrote last.
     pub const CompletionLook: Self = Self(7);
-    /// One command completed on another CPU than its submitter's: fetching the cache lines of its request from there.
+    /// One command completed on another CPU than its submitter's: fetching the cache lines of its request from there. The
+    /// driver's user reports it, which knows the distance.
     pub const RemoteCompletion: Self = Self(8);
     /// One context switch from a thread to another.
     pub const ContextSwitch: Self = Self(9);

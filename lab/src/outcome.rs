@@ -105,6 +105,12 @@ pub struct Interrupts {
     pub remote_completions: u64,
     /// Completions on the submitter's CPU.
     pub local_completions: u64,
+    /// Of these, completions that another CPU reaped and sent there.
+    #[serde(default)]
+    pub sent_completions: u64,
+    /// Interprocessor interrupts that carried them.
+    #[serde(default)]
+    pub ipis: u64,
     /// The longest time that one interrupt kept a CPU, in ns; measured only under a watchdog.
     pub longest_ns: Option<u64>,
 }

@@ -36,9 +36,15 @@ pub const RAISE: Work = Work::custom(13);
 pub const SPLIT: Work = Work::custom(14);
 /// One moderation of a completion queue programmed: a command of the NIC's firmware.
 pub const FABRIC_PROGRAM: Work = Work::custom(15);
+/// One command completed on another CPU than its submitter's that shares a cache with it.
+pub const NEAR_COMPLETION: Work = Work::custom(16);
+/// One interprocessor interrupt of the block layer, of its sender.
+pub const IPI_SEND: Work = Work::custom(17);
+/// One run of `BLOCK_SOFTIRQ`, without the I/Os that it completes.
+pub const BLOCK_SOFTIRQ: Work = Work::custom(18);
 
 /// Each kind, its name in traces, and whether it runs in user mode.
-const KINDS: [(Work, &str, bool); 16] = [
+const KINDS: [(Work, &str, bool); 19] = [
     (USER_AIO, "user", true),
     (SUBMIT_AIO, "submit", false),
     (COMPLETE_AIO, "complete", false),
@@ -55,6 +61,9 @@ const KINDS: [(Work, &str, bool); 16] = [
     (RAISE, "raise", false),
     (SPLIT, "split", false),
     (FABRIC_PROGRAM, "program", false),
+    (NEAR_COMPLETION, "near completion", false),
+    (IPI_SEND, "send IPI", false),
+    (BLOCK_SOFTIRQ, "block softirq", false),
 ];
 
 /// Registers all work with a machine, with its cost on `platform`.

@@ -3,7 +3,7 @@
 use crate::time::Ps;
 use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
 use hal::{CpuId, ThreadId};
-use sched::Scheduler;
+use sched::{Scheduler, Topology};
 use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 

@@ -83,7 +83,9 @@ impl Scheduler {
             (cpus > 0).then(|| u64::from(threads) * 1024 / cpus)
         };
         let lightest = |ranges: &mut dyn Iterator<Item = Range<u32>>| {
-            ranges.filter_map(|range| Some((load(&range)?, range.start, range))).min_by_key(|&(load, start, _)| (load, start))
+            ranges
+                .filter_map(|range| Some((load(&range)?, range.start, range)))
+                .min_by_key(|&(load, start, _)| (load, start))
         };
         let (_, _, node) = lightest(&mut blocks(0..count, topology.node_cpus))?;
         let (_, _, domain) = lightest(&mut blocks(node, topology.cache_cpus))?;

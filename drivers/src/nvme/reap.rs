@@ -53,7 +53,7 @@ struct Batch {
 
 impl Batch {
     fn new(slot_count: u16) -> Self {
-        let nothing = Completed { tag: 0, result: Ok(0), submitted_ns: 0 };
+        let nothing = Completed { tag: 0, result: Ok(0), submitted_ns: 0, cpu: CpuId::default() };
         Self { places: (0..slot_count).map(|_| nothing).collect(), len: 0 }
     }
 
@@ -97,9 +97,10 @@ impl CompletionSide {
     /// Adds a command to the batch.
     #[inline]
     fn complete<W: Word>(&mut self, slot: &Slot<W>, result: Result<u32, IoError>) {
-        self.counters.remote += u64::from(slot.cpu() != self.cpu);
+        let cpu = slot.cpu();
+        self.counters.remote += u64::from(cpu != self.cpu);
         self.counters.errors += u64::from(result.is_err());
-        self.batch.push(Completed { tag: slot.tag(), result, submitted_ns: slot.submitted_ns() });
+        self.batch.push(Completed { tag: slot.tag(), result, submitted_ns: slot.submitted_ns(), cpu });
     }
 
     /// Adds a command to the batch but keeps its id.
@@ -168,7 +169,6 @@ impl<H: Hal> QueuePair<H> {
         }
         let max = max.min(self.entries.into());
         let entries = self.entries();
-        let remote_before = side.counters.remote;
         let mut taken = 0;
         let mut cursor = side.cursor;
         side.batch.len = 0;
@@ -196,10 +196,6 @@ impl<H: Hal> QueuePair<H> {
             side.counters.entries += taken as u64;
             side.counters.doorbells += 1;
             self.hal.work(Work::ReapEntry, taken as u32);
-            let remote = side.counters.remote - remote_before;
-            if remote > 0 {
-                self.hal.work(Work::RemoteCompletion, remote as u32);
-            }
             self.ring_completion(side.cursor.head);
             self.cursor.set(side.cursor.to_word());
             self.deliver(side);

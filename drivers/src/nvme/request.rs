@@ -1,7 +1,7 @@
 //! Requests into a queue, and their completions.
 
 use super::{IoError, Refusal};
-use hal::DeviceAddress;
+use hal::{CpuId, DeviceAddress};
 
 /// What an I/O does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +52,8 @@ pub struct Completed {
     pub result: Result<u32, IoError>,
     /// When it was submitted, in [`hal::Hal::now_ns`] time.
     pub submitted_ns: u64,
+    /// The CPU that submitted it.
+    pub cpu: CpuId,
 }
 
 /// The receiver of completions.

@@ -121,5 +121,5 @@ fn entry(sqhd: u64, cid: u64, phase: u64, status: u64) -> u64 {
 }
 
 fn done(tag: u64, result: Result<u32, IoError>) -> Completed {
-    Completed { tag, result, submitted_ns: 0 }
+    Completed { tag, result, submitted_ns: 0, cpu: hal::CpuId(0) }
 }

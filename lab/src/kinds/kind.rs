@@ -132,6 +132,11 @@ pub trait Measured: Any {
         None
     }
 
+    /// What the columns of the table are, as one line under it.
+    fn columns(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Means over several runs of one variant that its summary has in addition to its figures.
     fn means(&self, _runs: &[Outcome]) -> Option<Means> {
         None

@@ -96,6 +96,10 @@ pub(crate) const MSI_PATH: &[Quantity] = &[
     quantity("local_completions", "on their submitter's CPU", Percent, INTERRUPTS, |o| {
         percent(o.interrupts.local_completions, o.interrupts.remote_completions + o.interrupts.local_completions)
     }),
+    quantity("sent_completions", "sent there by another CPU", Percent, INTERRUPTS, |o| {
+        percent(o.interrupts.sent_completions, o.interrupts.remote_completions + o.interrupts.local_completions)
+    }),
+    quantity("ipis", "IPIs of the block layer", PerSecond, INTERRUPTS, |o| per_second(o, o.interrupts.ipis)),
     quantity("irq_longest", "longest interrupt", Nanoseconds, INTERRUPTS, |o| {
         o.interrupts.longest_ns.map(|ns| ns as f64)
     }),

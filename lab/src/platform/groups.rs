@@ -47,8 +47,14 @@ constants! {
         poll_look: Time 1.0 1e6 for Devices,
         /// [`Work::CompletionLook`].
         check_look: Time 0.0 1e6 for Drives,
-        /// [`Work::RemoteCompletion`].
+        /// [`Work::RemoteCompletion`], between CPUs that share no cache.
         remote_completion: Time 0.0 1e6 for Drives,
+        /// [`crate::work::NEAR_COMPLETION`].
+        near_completion: Time 0.0 1e6 for Drives,
+        /// [`crate::work::IPI_SEND`].
+        ipi_send: Time 0.0 1e6 for Drives,
+        /// [`crate::work::BLOCK_SOFTIRQ`].
+        block_softirq: Time 0.0 1e6 for Drives,
         /// [`Work::ContextSwitch`].
         context_switch: Time 0.0 1e6,
         /// From the interrupt's arrival at an idle CPU to its entry.
@@ -87,6 +93,9 @@ impl Cpu {
             Work::PollLook => &self.poll_look,
             Work::CompletionLook => &self.check_look,
             Work::RemoteCompletion => &self.remote_completion,
+            work::NEAR_COMPLETION => &self.near_completion,
+            work::IPI_SEND => &self.ipi_send,
+            work::BLOCK_SOFTIRQ => &self.block_softirq,
             Work::ContextSwitch => &self.context_switch,
             _ => return None,
         })
@@ -107,6 +116,10 @@ constants! {
         sockets: Count 1.0 16.0 for Pci,
         /// CPUs of the whole machine.
         cpus: Count 1.0 1024.0,
+        /// CPUs of a memory node, numbered one after another.
+        node_cpus: Count 1.0 1024.0 for Drives,
+        /// CPUs that share a last-level cache, numbered one after another; at most those of a node.
+        cache_cpus: Count 1.0 1024.0 for Drives,
         /// IOMMUs of a socket.
         iommus_per_socket: Count 1.0 64.0 for Pci,
         /// Drives, or other devices, behind one IOMMU.

@@ -53,6 +53,10 @@ pub fn run(report: &RunReport) -> String {
     for note in &report.notes {
         writeln!(text, "{note}").expect("a String takes all");
     }
+    let first = report.summaries.first().and_then(|summary| report.first_outcome(&summary.delivery));
+    if let Some(columns) = first.and_then(|outcome| outcome.section.measured().columns()) {
+        writeln!(text, "{columns}").expect("a String takes all");
+    }
     let state = |summary: &Summary| report.first_outcome(&summary.delivery)?.section.measured().state();
     let states: Vec<State> = report.summaries.iter().filter_map(state).collect();
     if let Some(first) = states.first() {

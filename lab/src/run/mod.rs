@@ -24,6 +24,7 @@ use machine::model::AccessCosts;
 use machine::time::Ps;
 use machine::{Costs, Machine, MachineConfig, RunEnd};
 use rayon::prelude::*;
+use sched::Topology;
 use span::{Moment, Span};
 use std::time::Instant;
 
@@ -126,14 +127,26 @@ pub fn run_all(plan: &Plan, traced: bool, stop: &StopFlag) -> Result<Vec<Run>, R
     results.into_iter().collect()
 }
 
-/// An empty machine with the platform's CPUs and their costs.
+/// An empty machine with the platform's CPUs and their costs, whose threads stay where they are put.
 pub(crate) fn machine(plan: &Plan, memory_bytes: usize, seed: u64, traced: bool) -> Machine {
+    machine_with(plan, memory_bytes, seed, traced, None)
+}
+
+/// As [`machine`], with threads placed and moved by `topology`.
+pub(crate) fn machine_with(
+    plan: &Plan,
+    memory_bytes: usize,
+    seed: u64,
+    traced: bool,
+    topology: Option<Topology>,
+) -> Machine {
     let mut machine = Machine::new(MachineConfig {
         cpus: plan.cpus,
         memory_bytes,
         seed,
         jitter_percent: plan.platform.fabric.jitter.whole() as u32,
         costs: costs(&plan.platform),
+        topology,
         interrupts: interrupts(&plan.platform),
         interrupt_limit: plan.options.interrupt_limit_ns.map(Ps::from_ns),
         trace_spans_max: if traced { TRACE_SPANS_MAX } else { 0 },

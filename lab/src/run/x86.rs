@@ -10,7 +10,7 @@ use machine::{Machine, Regs, SimHal, Word};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use systems::Alarm;
-use systems::pc::{Apics, Path, PcBuilder, PcCpus, Tick, TickEoi};
+use systems::pc::{Apics, ExtraVector, Path, PcBuilder, PcCpus, Tick, TickEoi};
 pub(crate) use systems::pc::{LOCAL_TIMER, Serving};
 
 /// The needs of a kind of experiment on a PC.
@@ -86,6 +86,11 @@ pub(crate) struct Pc {
 impl Pc {
     /// A PC on all of its CPUs. Runs on the boot thread.
     pub(crate) fn set_up(parts: &Parts, wanted: Wanted) -> Result<Self, SetupError> {
+        Self::set_up_with(parts, wanted, None)
+    }
+
+    /// As [`Pc::set_up`], with one more system vector.
+    pub(crate) fn set_up_with(parts: &Parts, wanted: Wanted, extra: Option<ExtraVector>) -> Result<Self, SetupError> {
         let Wanted { device_lines, remapping_entries, posted, storm, timer } = wanted;
         let ids = (0..parts.cpus.end).map(ApicId).collect();
         // A tick of the timer is a nanosecond on this machine.
@@ -107,6 +112,7 @@ impl Pc {
             builder = builder.tick(Tick { eoi: TickEoi::Last, runs_unarmed: true, run });
         }
         builder = parts.iommus.iter().fold(builder, |builder, &regs| builder.unit(regs));
+        builder = extra.into_iter().fold(builder, PcBuilder::vector);
         let system = builder.build(|cpus| {
             assert!(parts.entry.set(cpus.clone()).is_ok(), "a PC is brought up once");
             start_cpus(cpus)

@@ -36,7 +36,10 @@ fn a_delivery_that_is_none_is_refused() {
     let error = resolve("platform = \"emr\"\nworkload = \"j.fio\"\n", JOB, |request| {
         request.deliveries = Some(vec!["pigeon".into()]);
     });
-    assert_eq!(error.unwrap_err(), "--delivery: `pigeon` is no delivery; valid: remapped, posted, polled");
+    assert_eq!(
+        error.unwrap_err(),
+        "--delivery: `pigeon` is no delivery; valid: remapped, posted, posted update=150ns, plain, polled, remapped ours, posted ours"
+    );
 }
 
 fn set(options: &[&str]) -> Result<Plan, String> {
@@ -214,7 +217,7 @@ fn wrong_scenarios_say_where_what_and_what_would_do() {
         (
             "deliveries = [\"remaped\"]",
             "s.toml:3: deliveries: `remaped` is no delivery; \
-            valid: remapped, posted, polled"
+            valid: remapped, posted, posted update=150ns, plain, polled, remapped ours, posted ours"
                 .into(),
         ),
         (
@@ -339,13 +342,14 @@ fn wrong_options_say_so_too() {
 
 #[test]
 fn more_queues_than_vectors_is_an_error() {
+    // A drive has no more queues than there are CPUs, whatever is asked for; only many drives run out of vectors.
     let mut lines = String::from("platform = \"emr\"\ncpus = 1\n[drives]\nqueues = 128\n");
-    for drive in ["x", "y"] {
-        lines += &format!("[[jobs]]\nfilename = \"{drive}\"\ndirect = 1\nioengine = \"libaio\"\n");
+    for drive in 0..102 {
+        lines += &format!("[[jobs]]\nfilename = \"d{drive}\"\ndirect = 1\nioengine = \"libaio\"\n");
     }
     assert_eq!(
         resolve(&lines, "", |_| {}).unwrap_err(),
-        "s.toml: drives.queues: `258` vectors are wanted, and 1 CPUs have 203; valid: drives.queues up to 100"
+        "s.toml: drives.queues: `204` vectors are wanted, and 1 CPUs have 203; valid: fewer drives"
     );
 }
 

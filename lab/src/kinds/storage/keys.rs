@@ -17,6 +17,18 @@ use crate::setting::Setting;
 use drivers::nvme::{CompletionLook, ReapBound};
 use drives::DriveSettings;
 
+/// The block layer's `rq_affinity`: the CPU on which an I/O completes that another CPU reaps than the one that submitted
+/// it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RqAffinity {
+    /// 0: where it is reaped.
+    Here,
+    /// 1, Linux's default: where it is reaped if that CPU shares a cache with the submitter's, else on the submitter's.
+    CacheDomain,
+    /// 2: on the submitter's CPU.
+    Submitter,
+}
+
 /// Drives, and jobs that keep them busy.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Storage {
@@ -24,8 +36,11 @@ pub struct Storage {
     pub drives: Vec<DrivePlan>,
     /// One entry a thread: `numjobs` is expanded.
     pub jobs: Vec<JobPlan>,
-    /// When the driver looks at the completion queue after a batch of submissions.
-    pub check_queue: CompletionLook,
+    /// When the driver looks at the completion queue after a batch of submissions; none: as the variant has it
+    /// ([`super::StorageVariant::completion_look`]).
+    pub check_queue: Option<CompletionLook>,
+    /// On which CPU the block layer completes an I/O.
+    pub rq_affinity: RqAffinity,
     /// The limit on the work of one interrupt of a queue.
     pub reap_bound: ReapBound,
     /// Longest command that the block layer makes, in bytes: `max_sectors_kb`.
@@ -43,7 +58,8 @@ pub struct Storage {
 const BLANK: Storage = Storage {
     drives: Vec::new(),
     jobs: Vec::new(),
-    check_queue: CompletionLook::Auto,
+    check_queue: None,
+    rq_affinity: RqAffinity::CacheDomain,
     reap_bound: ReapBound::Ring,
     max_sectors_bytes: 0,
     max_segments: 0,
@@ -55,13 +71,26 @@ const BLANK: Storage = Storage {
 const KEYS: &[Key<Storage>] = &[
     Key {
         name: "options.check_queue",
-        about: "look at the completion queue after each batch of submissions: auto, off, on",
-        default: Some("auto"),
+        about: "look at the completion queue after each batch of submissions: auto, off, on; without it as the \
+                column has it",
+        default: None,
         value: Value::Word {
             words: &["auto", "off", "on"],
             wrong: "is no policy",
             set: |storage, word| {
-                storage.check_queue = [CompletionLook::Auto, CompletionLook::Off, CompletionLook::On][word];
+                storage.check_queue = Some([CompletionLook::Auto, CompletionLook::Off, CompletionLook::On][word]);
+            },
+        },
+    },
+    Key {
+        name: "options.rq_affinity",
+        about: "where the block layer completes: 0 here, 1 in the submitter's cache domain, 2 on the submitter's CPU",
+        default: Some("1"),
+        value: Value::Word {
+            words: &["0", "1", "2"],
+            wrong: "is no rq_affinity",
+            set: |storage, word| {
+                storage.rq_affinity = [RqAffinity::Here, RqAffinity::CacheDomain, RqAffinity::Submitter][word];
             },
         },
     },

@@ -127,6 +127,10 @@ impl Measured for StorageOutcome {
         ]
     }
 
+    fn columns(&self) -> Option<&'static str> {
+        Some(COLUMNS)
+    }
+
     fn published(&self) -> &'static [Published] {
         PUBLISHED
     }
@@ -149,6 +153,9 @@ impl Outcome {
         self.own()
     }
 }
+
+/// Under the table.
+const COLUMNS: &str = "Columns: stock Linux, and where they say ours, with this driver's look at completions.";
 
 const COMPLETION: &str = "Completion latency";
 const SUBMISSION: &str = "Submission latency";

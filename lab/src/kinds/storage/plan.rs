@@ -1,9 +1,11 @@
 //! Resolves the settings of a storage experiment: threads on CPUs, jobs under less load.
 
+mod queues;
 mod resolve;
 mod turn;
 mod validate;
 
+pub use queues::{queue_cpus, topology};
 pub(super) use resolve::resolve;
 pub use validate::DEVICE_VECTORS;
 pub(super) use validate::validate;

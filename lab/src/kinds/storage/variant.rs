@@ -5,32 +5,46 @@ use crate::input::InputError;
 use crate::kinds::Variant;
 use crate::platform::Unit;
 use crate::setting::Setting;
+use drivers::nvme::CompletionLook;
 use std::fmt;
 
-/// How completions reach the CPU.
+/// How completions reach the CPU, and whose driver takes them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum StorageVariant {
-    /// Every MSI is an interrupt, through the remapping table.
+    /// Stock Linux: every MSI is an interrupt, through the remapping table.
     Remapped,
-    /// MSIs are posted to a descriptor, and one notification announces several.
+    /// Stock Linux: MSIs are posted to a descriptor, and one notification announces several.
     Posted,
     /// The same on an IOMMU whose update of a descriptor takes so many nanoseconds (`fabric.posted_update`).
     PostedUpdate(u64),
-    /// Every MSI is an interrupt, and remapping is off.
+    /// Stock Linux: every MSI is an interrupt, and remapping is off.
     Plain,
-    /// No interrupts: the submitter polls.
+    /// Stock Linux without interrupts: the submitter polls.
     Polled,
+    /// As `Remapped`, with this driver's look at completions.
+    RemappedOurs,
+    /// As `Posted`, with this driver's look at completions.
+    PostedOurs,
 }
 
 impl StorageVariant {
     /// All that have no parameter.
-    pub const ALL: [Self; 4] = [Self::Remapped, Self::Posted, Self::Plain, Self::Polled];
+    pub const ALL: [Self; 6] =
+        [Self::Remapped, Self::Posted, Self::Plain, Self::Polled, Self::RemappedOurs, Self::PostedOurs];
     /// The valid names, for an error message.
-    const VALID: &str = "remapped, posted, posted update=150ns, plain, polled";
+    const VALID: &str = "remapped, posted, posted update=150ns, plain, polled, remapped ours, posted ours";
 
     /// True if MSIs are posted.
     pub fn is_posted(self) -> bool {
-        matches!(self, Self::Posted | Self::PostedUpdate(_))
+        matches!(self, Self::Posted | Self::PostedUpdate(_) | Self::PostedOurs)
+    }
+
+    /// When the driver looks for completions after a submission, unless a setting says otherwise. Stock Linux never does.
+    pub fn completion_look(self) -> CompletionLook {
+        match self {
+            Self::RemappedOurs | Self::PostedOurs => CompletionLook::Auto,
+            _ => CompletionLook::Off,
+        }
     }
 }
 
@@ -44,6 +58,8 @@ impl fmt::Display for StorageVariant {
             }
             Self::Plain => f.pad("plain"),
             Self::Polled => f.pad("polled"),
+            Self::RemappedOurs => f.pad("remapped ours"),
+            Self::PostedOurs => f.pad("posted ours"),
         }
     }
 }

@@ -51,7 +51,7 @@ pub(super) const KEYS: &[Key<DriveDraft>] = &[
     },
     Key {
         name: "drives.queues",
-        about: "without it: one a CPU, at most the drive's vectors",
+        about: "without it: one a CPU, at most the drive's vectors; never more than CPUs",
         default: None,
         value: Value::Text(|drive, setting| {
             let most = drive.constants()?.vectors.whole() - 1;
@@ -127,7 +127,8 @@ impl DriveDraft {
         Ok(DrivePlan {
             name: self.name.clone(),
             model: self.model()?.to_owned(),
-            queues: self.queues.unwrap_or(u64::from(cpus).min(most.0) as u32),
+            // Linux asks for no more than one a CPU.
+            queues: self.queues.unwrap_or(most.0 as u32).min(most.0 as u32).min(cpus),
             queue_entries: self.queue_entries.unwrap_or(1024.min(most.1) as u32),
             coalescing: is_on.then_some(self.coalescing),
         })

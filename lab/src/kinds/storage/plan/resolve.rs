@@ -40,8 +40,13 @@ pub(in crate::kinds::storage) fn resolve(
 impl Resolve<'_> {
     fn finish(mut self) -> Result<Resolved, InputError> {
         let cpus = self.cpus()?;
-        let variants = self.variants()?;
+        let mut variants = self.variants()?;
         let drives = self.drives(cpus)?;
+        // Where CPUs share queues, the completion check makes a difference.
+        let shared = drives.iter().any(|drive| drive.queues < cpus);
+        if self.asked.is_none() && shared && variants.contains(&StorageVariant::Posted) {
+            variants.push(StorageVariant::PostedOurs);
+        }
         let jobs = self.threads(cpus, &drives)?;
         let storage = Storage { drives, jobs, ..self.draft.storage().clone() };
         let spans = self.spans(turn_ns(&storage, &self.common.platform));

@@ -2,7 +2,7 @@
 
 use super::job::buffer_bytes;
 use super::split::PAGE_BYTES;
-use crate::kinds::storage::{DrivePlan, Storage};
+use crate::kinds::storage::{DrivePlan, Storage, topology};
 use crate::plan::Plan;
 use crate::platform::{Constant, Drive};
 use crate::run;
@@ -26,7 +26,8 @@ impl Hardware {
     /// Builds it.
     pub(crate) fn new(plan: &Plan, storage: &Storage, seed: u64, traced: bool) -> Self {
         let platform = &plan.platform;
-        let mut machine = run::machine(plan, memory_bytes(plan, storage), seed, traced);
+        let topology = Some(topology(platform));
+        let mut machine = run::machine_with(plan, memory_bytes(plan, storage), seed, traced, topology);
         let mut pcie = Pcie::new(&mut machine, platform, storage.drives.len());
         let mut drives = Vec::new();
         for drive in &storage.drives {

@@ -3,18 +3,20 @@
 //! Bring-up runs on CPU 0's boot thread, as a kernel's would. It gives the machine one thing: the function to call
 //! when a CPU takes a vector.
 
+use super::block::{BlockLayer, Places, QueueEnd};
 use super::hardware::Hardware;
-use super::job::{EngineWork, Job, JobParts, Sorter, Tally};
+use super::job::{EngineWork, Job, JobParts, Tally};
 use super::mailbox::Mailbox;
+use super::queues::{Queue, Queues};
 use super::room::Room;
 use super::split;
-use crate::kinds::storage::{DrivePlan, JobPlan, Storage, StorageVariant};
+use crate::kinds::storage::{DrivePlan, JobPlan, Storage, StorageVariant, queue_cpus, topology};
 use crate::plan::Plan;
 use crate::run::SetupError;
 use crate::run::pcie::Site;
 use crate::run::x86::{self, Pc, Serving, Wanted};
 use drivers::message::MessageDomain;
-use drivers::nvme::{self, CompletionCounters, Controller, QueueConfig, QueuePair};
+use drivers::nvme::{self, CompletionCounters, Controller, QueueConfig};
 use drivers::pci::{MsixCapability, MsixTable};
 use hal::{Affinity, CpuSet, ThreadSpec, Threads};
 use irq::posted::PostedConfig;
@@ -43,13 +45,6 @@ impl Parts {
     }
 }
 
-/// One queue pair of a drive and the jobs it is for.
-struct Queue {
-    pair: Arc<QueuePair<SimHal>>,
-    cpus: CpuSet,
-    room: Room,
-}
-
 /// Counts the looks at completion queues after submissions, and the looks that saw an entry.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Looks {
@@ -60,7 +55,16 @@ pub(crate) struct Looks {
 /// The software side of a drive.
 struct DriveHost {
     controller: Controller<SimHal>,
-    queues: Vec<Queue>,
+    /// The queues with interrupts; none if all jobs poll.
+    interrupting: Option<Arc<Queues>>,
+    /// The polled queues; none if no job polls.
+    polled: Option<Arc<Queues>>,
+}
+
+impl DriveHost {
+    fn queues(&self) -> impl Iterator<Item = &Queue> {
+        self.interrupting.iter().chain(&self.polled).flat_map(|queues| queues.iter())
+    }
 }
 
 /// A server that is up.
@@ -68,6 +72,7 @@ pub(crate) struct StorageHost {
     pub(crate) pc: Pc,
     drives: Vec<DriveHost>,
     mailboxes: Arc<[Arc<Mailbox<SimHal>>]>,
+    block: Arc<BlockLayer>,
     /// The lines of the drives' queues that jobs use.
     lines: Vec<Irq>,
 }
@@ -84,22 +89,29 @@ impl StorageHost {
             .map(|config| (config, Serving::Whole));
         let storm = StormConfig::default();
         let remapping_entries = queues + storage.drives.len() as u32;
-        let pc = Pc::set_up(&parts.pc, Wanted { device_lines: queues, remapping_entries, posted, storm, timer: None })?;
-        let domains = pc.pci()?;
         let mailboxes: Arc<[_]> = storage.jobs.iter().map(|job| Arc::new(Mailbox::new(job.iodepth))).collect();
         let work = |job: &JobPlan| EngineWork::of(job.engine, storage.is_polled(job, parts.delivery)).complete;
         let work: Arc<[_]> = storage.jobs.iter().map(work).collect();
+        let placing = (storage.rq_affinity, topology(&plan.platform));
+        let block = BlockLayer::new(plan.cpus, placing, mailboxes.clone(), work);
+        let wanted = Wanted { device_lines: queues, remapping_entries, posted, storm, timer: None };
+        let pc = Pc::set_up_with(&parts.pc, wanted, Some(block.vector()))?;
+        block.send_by(pc.system.cpus().lapic());
+        let domains = pc.pci()?;
         let mut lines = Vec::new();
         let mut drives = Vec::new();
         for (index, site) in parts.drives.iter().enumerate() {
-            let jobs: Vec<&JobPlan> = storage.jobs.iter().filter(|job| job.drive == index).collect();
-            let polled = jobs.iter().any(|job| storage.is_polled(job, parts.delivery));
-            let sorter = |room| Arc::new(Sorter { mailboxes: mailboxes.clone(), work: work.clone(), room });
-            let parent = domains[site.iommu].clone();
-            let made = drive(&pc, &parts, &storage.drives[index], *site, parent, &sorter, &jobs, polled, &mut lines)?;
-            drives.push(made);
+            let set_up = DriveSetUp {
+                pc: &pc,
+                parts: &parts,
+                drive: &storage.drives[index],
+                site: *site,
+                jobs: storage.jobs.iter().filter(|job| job.drive == index).collect(),
+                block: &block,
+            };
+            drives.push(set_up.run(domains[site.iommu].clone(), &mut lines)?);
         }
-        Ok(Self { pc, drives, mailboxes, lines })
+        Ok(Self { pc, drives, mailboxes, block, lines })
     }
 
     /// Starts the plan's jobs.
@@ -112,16 +124,15 @@ impl StorageHost {
     ) -> Result<(), SetupError> {
         for (index, job) in storage.jobs.iter().enumerate() {
             let drive = &self.drives[job.drive];
-            let cpu = job.cpus.iter().next().expect("the plan was validated: a job has a CPU");
-            let queue = drive.queues.iter().find(|queue| queue.cpus.contains(cpu)).expect("queues cover every CPU");
+            let polled = storage.is_polled(job, delivery);
+            let queues = if polled { &drive.polled } else { &drive.interrupting };
             let namespace = drive.controller.namespace();
             let parts = JobParts {
                 plan: job.clone(),
                 index: index as u32,
-                queue: queue.pair.clone(),
-                room: queue.room.clone(),
+                queues: queues.clone().expect("the drive was set up for its jobs"),
                 mailbox: self.mailboxes[index].clone(),
-                polled: storage.is_polled(job, delivery),
+                polled,
                 lba_count: namespace.blocks,
                 lba_bytes: namespace.block_bytes(),
                 seed,
@@ -141,7 +152,7 @@ impl StorageHost {
     pub(crate) fn completion_counters(&self) -> (CompletionCounters, Looks) {
         let mut sum = CompletionCounters::default();
         let mut looks = Looks::default();
-        for queue in self.drives.iter().flat_map(|drive| &drive.queues) {
+        for queue in self.drives.iter().flat_map(DriveHost::queues) {
             let queue = queue.pair.snapshot();
             let counters = queue.completion;
             looks.looks += queue.submission.looks;
@@ -162,6 +173,11 @@ impl StorageHost {
         (sum, looks)
     }
 
+    /// Where I/Os completed so far.
+    pub(crate) fn places(&self) -> Places {
+        self.block.places()
+    }
+
     /// Interrupts of the queues' lines so far.
     pub(crate) fn device_interrupts(&self) -> u64 {
         self.pc.count(&self.lines)
@@ -173,71 +189,100 @@ impl StorageHost {
     }
 }
 
-/// A drive: its controller, a line and a queue pair for each share of the CPUs.
-#[allow(clippy::too_many_arguments)]
-fn drive(
-    pc: &Pc,
-    parts: &Parts,
-    drive: &DrivePlan,
+/// What the set-up of one drive needs.
+struct DriveSetUp<'a> {
+    pc: &'a Pc,
+    parts: &'a Parts,
+    drive: &'a DrivePlan,
     site: Site,
-    parent: Arc<dyn IrqDomain>,
-    sorter: &dyn Fn(Room) -> Arc<Sorter>,
-    jobs: &[&JobPlan],
-    polled: bool,
-    lines: &mut Vec<Irq>,
-) -> Result<DriveHost, SetupError> {
-    let region = |region| Regs::Model { model: site.model, region };
-    let failed = |error| SetupError::Drive(drive.name.clone(), error);
-    let config = nvme::Config { queue_pairs: drive.queues as u16, ..nvme::Config::default() };
-    let controller = Controller::new(SimHal, region(REGION_CONTROLLER), config).map_err(failed)?;
-    let capability = MsixCapability::find(&region(REGION_CONFIG))?;
-    let table = MsixTable::enable(region(REGION_CONFIG), region(REGION_MSIX), capability);
-    let messages = Arc::new(MessageDomain::new(SimHal, table, parent)?);
-    let used: CpuSet = jobs.iter().flat_map(|job| job.cpus.iter()).collect();
-    let Storage { max_sectors_bytes, max_segments, .. } = parts.storage;
-    let most = split::command_bytes_max(controller.transfer_bytes_max(), max_sectors_bytes, max_segments);
-    let transfer_bytes_max = jobs.iter().map(|job| job.block_bytes).max().unwrap_or(4096).min(most);
-    // A managed line keeps a vector on each of its CPUs. If a drive has only one queue, which serves every CPU, its
-    // line is ordinary and stays on the CPUs of its jobs, as an administrator would set it.
-    let managed = drive.queues > 1 || used.iter().next().is_none();
-    let mut queues = Vec::new();
-    for (index, cpus) in irq::spread(drive.queues, &CpuSet::first(parts.plan.cpus))?.into_iter().enumerate() {
-        // MSI-X entry 0 is the admin queue's.
-        let vector = index as u16 + 1;
-        let config = QueueConfig {
-            entries: drive.queue_entries as u16,
-            vector: (!polled).then_some(vector),
-            transfer_bytes_max,
-        };
-        let room = Room::default();
-        let pair = controller.create_queue_pair(config, sorter(room.clone())).map_err(failed)?;
-        pair.set_completion_look(parts.storage.check_queue);
-        pair.set_reap_bound(parts.storage.reap_bound);
-        if !polled {
-            let request = AllocRequest {
-                requester: RequesterId(site.requester),
-                index: vector.into(),
-                affinity: if managed { cpus.clone() } else { used.clone() },
-                managed,
-                delivery: irq::DeliveryKind::Fixed,
+    jobs: Vec<&'a JobPlan>,
+    block: &'a Arc<BlockLayer>,
+}
+
+impl DriveSetUp<'_> {
+    /// A drive: its controller, and queue pairs for all CPUs, each with a line unless it is polled. `lines` gets the lines
+    /// of the queues that the jobs may use.
+    fn run(self, parent: Arc<dyn IrqDomain>, lines: &mut Vec<Irq>) -> Result<DriveHost, SetupError> {
+        let Self { parts, drive, site, .. } = self;
+        let storage = &parts.storage;
+        let is_polled = |job: &&JobPlan| storage.is_polled(job, parts.delivery);
+        let polls = self.jobs.iter().any(|job| is_polled(job));
+        let interrupts = !self.jobs.iter().all(|job| is_polled(job));
+        let region = |region| Regs::Model { model: site.model, region };
+        let failed = |error| SetupError::Drive(drive.name.clone(), error);
+        // A drive that serves both kinds of job has both kinds of queue, half of its own each where it has too few.
+        let sets = u32::from(polls) + u32::from(interrupts);
+        let kind = parts.plan.platform.drive(&drive.model).expect("the plan was validated");
+        let most = (kind.vectors.whole() as u32 - 1).min(1023);
+        let queues = drive.queues.min((most / sets.max(1)).max(1));
+        let pairs = queues * sets;
+        let config = nvme::Config { queue_pairs: pairs as u16, ..nvme::Config::default() };
+        let controller = Controller::new(SimHal, region(REGION_CONTROLLER), config).map_err(failed)?;
+        let capability = MsixCapability::find(&region(REGION_CONFIG))?;
+        let table = MsixTable::enable(region(REGION_CONFIG), region(REGION_MSIX), capability);
+        let messages: Arc<dyn IrqDomain> = Arc::new(MessageDomain::new(SimHal, table, parent)?);
+        let interrupting =
+            if interrupts { Some(self.queues(&controller, queues, Some((&messages, lines)))?) } else { None };
+        let polled = if polls { Some(self.queues(&controller, queues, None)?) } else { None };
+        if let Some(wanted) = drive.coalescing {
+            let time = nvme::CoalescingTime::from_us(u32::from(wanted.time_100us) * 100);
+            let threshold = nvme::CoalescingThreshold::entries(wanted.entries);
+            let coalescing = nvme::Coalescing {
+                time: time.expect("a byte of units is a valid time"),
+                threshold: threshold.expect("the plan was validated"),
             };
-            let line = pc.core.alloc_line(messages.clone(), &request, Flow::Edge)?;
-            let name = format!("{}q{vector}", drive.name.trim_start_matches("/dev/"));
-            pc.core.request(line, name, RequestFlags::default(), pair.clone())?;
-            if cpus.iter().any(|cpu| used.contains(cpu)) {
-                lines.push(line);
-            }
+            controller.set_coalescing(coalescing).map_err(failed)?;
         }
-        queues.push(Queue { pair, cpus, room });
+        Ok(DriveHost { controller, interrupting, polled })
     }
-    if let Some(wanted) = drive.coalescing {
-        let time = nvme::CoalescingTime::from_us(u32::from(wanted.time_100us) * 100);
-        let threshold = nvme::CoalescingThreshold::entries(wanted.entries);
-        let coalescing = nvme::Coalescing {
-            time: time.expect("a byte of units is a valid time"),
-            threshold: threshold.expect("the plan was validated"),
-        };
-        controller.set_coalescing(coalescing).map_err(failed)?;
+
+    /// `count` queue pairs for all CPUs; polled ones without `lines`.
+    fn queues(
+        &self,
+        controller: &Controller<SimHal>,
+        count: u32,
+        mut lines: Option<(&Arc<dyn IrqDomain>, &mut Vec<Irq>)>,
+    ) -> Result<Arc<Queues>, SetupError> {
+        let Self { pc, parts, drive, .. } = self;
+        let Storage { max_sectors_bytes, max_segments, .. } = parts.storage;
+        let used: CpuSet = self.jobs.iter().flat_map(|job| job.cpus.iter()).collect();
+        let most = split::command_bytes_max(controller.transfer_bytes_max(), max_sectors_bytes, max_segments);
+        let transfer_bytes_max = self.jobs.iter().map(|job| job.block_bytes).max().unwrap_or(4096).min(most);
+        let look = parts.storage.check_queue.unwrap_or(parts.delivery.completion_look());
+        let sets = queue_cpus(count, parts.plan.cpus, topology(&parts.plan.platform));
+        let only = sets.len() == 1;
+        let mut queues = Vec::new();
+        for (index, cpus) in sets.into_iter().enumerate() {
+            // MSI-X entry 0 is the admin queue's.
+            let vector = index as u16 + 1;
+            let config = QueueConfig {
+                entries: drive.queue_entries as u16,
+                vector: lines.is_some().then_some(vector),
+                transfer_bytes_max,
+            };
+            let room = Room::default();
+            let end = QueueEnd { block: self.block.clone(), room: room.clone(), polled: lines.is_none(), only };
+            let failed = |error| SetupError::Drive(drive.name.clone(), error);
+            let pair = controller.create_queue_pair(config, Arc::new(end)).map_err(failed)?;
+            pair.set_completion_look(look);
+            pair.set_reap_bound(parts.storage.reap_bound);
+            if let Some((messages, lines)) = &mut lines {
+                let request = AllocRequest {
+                    requester: RequesterId(self.site.requester),
+                    index: vector.into(),
+                    affinity: cpus.clone(),
+                    managed: true,
+                    delivery: irq::DeliveryKind::Fixed,
+                };
+                let line = pc.core.alloc_line(messages.clone(), &request, Flow::Edge)?;
+                let name = format!("{}q{vector}", drive.name.trim_start_matches("/dev/"));
+                pc.core.request(line, name, RequestFlags::default(), pair.clone())?;
+                if cpus.iter().any(|cpu| used.contains(cpu)) {
+                    lines.push(line);
+                }
+            }
+            queues.push(Queue { pair, cpus, room });
+        }
+        Ok(Arc::new(Queues::new(queues, parts.plan.cpus)))
     }
-    Ok(DriveHost { controller, queues })
 }

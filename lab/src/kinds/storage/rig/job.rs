@@ -6,11 +6,11 @@
 //! with the last of them.
 
 use super::mailbox::Mailbox;
-use super::room::Room;
+use super::queues::Queues;
 use super::split::{self, PAGE_BYTES};
 use crate::kinds::storage::{IoEngine, JobPlan};
 use crate::work;
-use drivers::nvme::{Completed, IoOp, IoRequest, QueuePair, Refusal};
+use drivers::nvme::{IoOp, IoRequest, Refusal};
 use hal::{Dma as _, Hal, Threads, Work};
 use hdrhistogram::Histogram;
 use machine::{SimHal, Stream};
@@ -108,9 +108,8 @@ impl EngineWork {
 pub(crate) struct JobParts {
     pub(crate) plan: JobPlan,
     pub(crate) index: u32,
-    pub(crate) queue: Arc<QueuePair<SimHal>>,
-    /// Where the job waits while that queue is full.
-    pub(crate) room: Room,
+    /// The drive's queues. An I/O goes to the queue of the CPU on which its job runs at that moment.
+    pub(crate) queues: Arc<Queues>,
     pub(crate) mailbox: Arc<Mailbox<SimHal>>,
     pub(crate) polled: bool,
     /// Blocks of the drive, of the namespace's size.
@@ -136,6 +135,8 @@ pub(crate) struct Job {
     lbas: Vec<u64>,
     next_sequential: u64,
     since_think: u32,
+    /// Numbers of the queues on which a polled job may have I/Os; the last one it used comes last.
+    used: Vec<usize>,
 }
 
 /// Bytes that all buffers of a job take: page-aligned, as `direct=1` wants them. If no byte moves, one buffer serves all
@@ -163,6 +164,7 @@ impl Job {
             lbas: vec![0; depth as usize],
             next_sequential: 0,
             since_think: 0,
+            used: Vec::new(),
             parts,
         })
     }
@@ -197,24 +199,31 @@ impl Job {
         }
     }
 
-    /// Submits all commands. While the queue is full, the call waits for room, as Linux waits for a tag.
-    fn submit(&self, batch: &[IoRequest]) {
+    /// Submits all commands, to the queue of this CPU. While the queue is full, the call waits for room, as Linux waits
+    /// for a tag; it goes on with the queue of the CPU on which it wakes.
+    fn submit(&mut self, batch: &[IoRequest]) {
         let thread = SimHal.current_thread();
+        let queues = self.parts.queues.clone();
         let mut rest = batch;
-        let mut listed = false;
+        let mut listed: Option<usize> = None;
         loop {
-            let submitted = self.parts.queue.submit(rest);
+            let number = queues.number_of(SimHal.cpu());
+            let queue = queues.get(number);
+            self.note_use(number);
+            let submitted = queue.pair.submit(rest);
             rest = &rest[submitted.accepted..];
             match submitted.refused {
                 None => break,
                 Some(Refusal::Full) if self.parts.polled => self.poll_once(),
-                Some(Refusal::Full) if listed => {
+                Some(Refusal::Full) if listed == Some(number) => {
                     SimHal.park();
-                    listed = false;
+                    listed = None;
                 }
                 Some(Refusal::Full) => {
-                    self.parts.room.enlist(thread);
-                    listed = true;
+                    if let Some(left) = listed.replace(number) {
+                        queues.get(left).room.leave(thread);
+                    }
+                    queue.room.enlist(thread);
                 }
                 Some(_) => {
                     // The queue is dead, and this job with it.
@@ -223,15 +232,28 @@ impl Job {
                 }
             }
         }
-        if listed {
-            self.parts.room.leave(thread);
+        if let Some(number) = listed {
+            queues.get(number).room.leave(thread);
         }
+    }
+
+    /// Remembers where to poll.
+    fn note_use(&mut self, number: usize) {
+        if self.parts.polled && self.used.last() != Some(&number) {
+            self.used.retain(|&used| used != number);
+            self.used.push(number);
+        }
+    }
+
+    /// The longest command; the same on all queues of a drive.
+    fn transfer_bytes_max(&self) -> u32 {
+        self.parts.queues.get(0).pair.transfer_bytes_max()
     }
 
     /// Appends the commands of the next I/O.
     fn push_next(&mut self, batch: &mut Vec<IoRequest>) {
         let io = self.next_request();
-        let most = self.parts.queue.transfer_bytes_max();
+        let most = self.transfer_bytes_max();
         let commands = split::commands(io.len_bytes, most);
         if commands == 1 {
             batch.push(io);
@@ -307,19 +329,35 @@ impl Job {
     }
 
     /// Polls the completion queue until the mailbox holds `min` completions.
-    fn poll_for(&self, min: u64) {
+    fn poll_for(&mut self, min: u64) {
         while self.parts.mailbox.len() < min {
             self.poll_once();
         }
     }
 
-    fn poll_once(&self) {
-        if self.parts.queue.completion_pending() {
-            self.parts.queue.poll(usize::MAX);
-        } else {
-            SimHal.work(Work::PollLook, 1);
-            self.parts.queue.wait_for_completion(SimHal.now_ns() + POLL_PATIENCE_NS);
+    /// Polls the queue that the job uses; after it has moved, those that it used before too.
+    fn poll_once(&mut self) {
+        let queues = self.parts.queues.clone();
+        if let [only] = self.used[..] {
+            let pair = &queues.get(only).pair;
+            if pair.completion_pending() {
+                pair.poll(usize::MAX);
+            } else {
+                SimHal.work(Work::PollLook, 1);
+                pair.wait_for_completion(SimHal.now_ns() + POLL_PATIENCE_NS);
+            }
+            return;
         }
+        for &number in &self.used {
+            let pair = &queues.get(number).pair;
+            if pair.completion_pending() {
+                pair.poll(usize::MAX);
+            } else {
+                SimHal.work(Work::PollLook, 1);
+            }
+        }
+        // A point of the seam: without it no time would pass while every queue is empty.
+        SimHal.delay_ns(1);
     }
 
     fn completed(&mut self, completed: &super::mailbox::Letter) {
@@ -338,12 +376,15 @@ impl Job {
         });
         self.latencies(|latencies| latencies.completion.saturating_record(now_ns - completed.submitted_ns));
         self.free.push(buffer);
+        if self.free.len() == self.lbas.len() {
+            self.used.clear();
+        }
     }
 
     /// Whether the buffer holds the blocks that were read into it: each command's part begins with the number of its
     /// first block (see the drive's `tag` storage).
     fn holds_its_block(&self, buffer: u32) -> bool {
-        let part_bytes = self.parts.queue.transfer_bytes_max();
+        let part_bytes = self.transfer_bytes_max();
         let words = &self.buffers.words()[self.buffer_offset(buffer) / 8..];
         (0..self.parts.plan.block_bytes).step_by(part_bytes as usize).all(|done| {
             let block = self.lbas[buffer as usize] + u64::from(done / self.parts.lba_bytes);
@@ -362,25 +403,3 @@ impl Job {
 
 /// How long a polling job waits on one look before the next.
 const POLL_PATIENCE_NS: u64 = 1_000_000;
-
-/// The queue's user. It completes I/Os in the context that reaped them, as a block layer does, and sorts them into the
-/// mailboxes of the jobs that share the queue.
-pub(crate) struct Sorter {
-    /// By job index.
-    pub(crate) mailboxes: Arc<[Arc<Mailbox<SimHal>>]>,
-    /// The work of completing an I/O, by job index.
-    pub(crate) work: Arc<[Work]>,
-    /// The jobs that wait until the queue has room.
-    pub(crate) room: Room,
-}
-
-impl drivers::nvme::BatchDone for Sorter {
-    fn batch_done(&self, batch: &[Completed]) {
-        self.room.freed(SimHal);
-        for completed in batch {
-            let job = (completed.tag >> 32) as usize;
-            SimHal.work(self.work[job], 1);
-            self.mailboxes[job].post(SimHal, completed);
-        }
-    }
-}

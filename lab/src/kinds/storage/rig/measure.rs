@@ -1,5 +1,6 @@
 //! The counters of a server at one moment, and their difference between two moments.
 
+use super::block::Places;
 use super::hardware::Hardware;
 use super::host::{Looks, StorageHost};
 use super::job::{JobCounts, Latencies, Tally};
@@ -18,6 +19,7 @@ pub(crate) struct Snapshot {
     pcie: PcieCounters,
     queues: CompletionCounters,
     looks: Looks,
+    places: Places,
     notifications: u64,
     empty_notifications: u64,
     dispatched: u64,
@@ -36,6 +38,7 @@ impl Snapshot {
             pcie: pcie.count(machine),
             queues,
             looks,
+            places: host.places(),
             notifications: posted.notifications,
             empty_notifications: posted.empty_notifications,
             dispatched,
@@ -112,8 +115,10 @@ impl Measured<'_> {
             look_hits: self.grown(|at| at.looks.hits),
             // A snapshot may fall between a hit and its attempt at the lock.
             look_lock_failures: self.grown(|at| at.looks.hits).saturating_sub(self.grown(|at| at.queues.look_reaps)),
-            remote_completions: self.grown(|at| at.queues.remote),
-            local_completions: self.grown(|at| at.queues.local()),
+            remote_completions: self.grown(|at| at.places.elsewhere),
+            local_completions: self.grown(|at| at.places.here + at.places.sent),
+            sent_completions: self.grown(|at| at.places.sent),
+            ipis: self.grown(|at| at.places.ipis),
             // The machine reports this value.
             longest_ns: None,
         }

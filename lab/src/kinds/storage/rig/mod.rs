@@ -1,10 +1,12 @@
 //! A storage experiment on the machine: drives, and jobs that keep them busy.
 
+mod block;
 mod hardware;
 mod host;
 mod job;
 mod mailbox;
 mod measure;
+mod queues;
 mod room;
 mod split;
 
