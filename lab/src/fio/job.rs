@@ -3,7 +3,7 @@
 use super::options::{self, Meaning};
 use super::{Entry, Section};
 use crate::input::{InputError, Place, Problem, Warning};
-use crate::kinds::storage::{IoEngine, Pattern};
+use crate::kinds::storage::{IoEngine, Pattern, Trims};
 use crate::setting::Setting;
 use hal::CpuSet;
 use std::collections::BTreeMap;
@@ -31,6 +31,10 @@ pub struct FioJob {
     pub pattern: Pattern,
     /// Bytes of one I/O.
     pub block_bytes: u32,
+    /// An fsync after so many writes; 0: none.
+    pub fsync: u32,
+    /// An fdatasync, likewise.
+    pub fdatasync: u32,
     /// I/Os in flight.
     pub iodepth: u32,
     /// I/Os submitted by one call.
@@ -152,6 +156,8 @@ impl<'a> Options<'a> {
             polled_by,
             pattern: self.pattern()?,
             block_bytes: self.block()?,
+            fsync: self.number("fsync", 0, 0..=1 << 30)?,
+            fdatasync: self.number("fdatasync", 0, 0..=1 << 30)?,
             iodepth,
             batch_submit,
             batch_complete_min,
@@ -247,18 +253,24 @@ impl<'a> Options<'a> {
     }
 
     fn pattern(&self) -> Result<Pattern, InputError> {
-        let valid = "read, write, randread, randwrite, rw, readwrite or randrw";
-        let Some(entry) = self.get("rw") else { return Ok(Pattern { random: false, read_percent: 100 }) };
-        let (random, read_percent) = match entry.text(valid)? {
-            "read" => (false, 100),
-            "write" => (false, 0),
-            "randread" => (true, 100),
-            "randwrite" => (true, 0),
-            "rw" | "readwrite" => (false, self.mix()?),
-            "randrw" => (true, self.mix()?),
+        let valid =
+            "read, write, randread, randwrite, rw, readwrite, randrw, trim, randtrim, trimwrite or randtrimwrite";
+        let default = Pattern { random: false, read_percent: 100, trims: Trims::None };
+        let Some(entry) = self.get("rw") else { return Ok(default) };
+        let (random, read_percent, trims) = match entry.text(valid)? {
+            "read" => (false, 100, Trims::None),
+            "write" => (false, 0, Trims::None),
+            "randread" => (true, 100, Trims::None),
+            "randwrite" => (true, 0, Trims::None),
+            "rw" | "readwrite" => (false, self.mix()?, Trims::None),
+            "randrw" => (true, self.mix()?, Trims::None),
+            "trim" => (false, 0, Trims::Alone),
+            "randtrim" => (true, 0, Trims::Alone),
+            "trimwrite" => (false, 0, Trims::ThenWrite),
+            "randtrimwrite" => (true, 0, Trims::ThenWrite),
             _ => return Err(entry.wrong("is a pattern that is not modelled", valid)),
         };
-        Ok(Pattern { random, read_percent })
+        Ok(Pattern { random, read_percent, trims })
     }
 
     fn mix(&self) -> Result<u8, InputError> {

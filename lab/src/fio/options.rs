@@ -42,7 +42,7 @@ const GROUPS: &[(&str, Meaning)] = {
     use Meaning::{Alias, Ignored, Modelled, NoEffect, Only, Refused};
     &[
         (
-            "bs cpus_allowed cpus_allowed_policy direct filename fixedbufs hipri iodepth iodepth_batch \
+            "bs cpus_allowed cpus_allowed_policy direct fdatasync filename fixedbufs fsync hipri iodepth iodepth_batch \
              iodepth_batch_complete_max iodepth_batch_complete_min ioengine kb_base numjobs ramp_time \
              registerfiles runtime rwmixread rwmixwrite rw thinktime thinktime_blocks",
             Modelled,
@@ -135,9 +135,12 @@ const GROUPS: &[(&str, Meaning)] = {
             Refused("mixes block sizes, which is not modelled", "one size: bs=4k"),
         ),
         (
-            "fsync fdatasync sync_file_range write_barrier trim_percentage trim_backlog trim_backlog_batch \
+            "sync_file_range write_barrier trim_percentage trim_backlog trim_backlog_batch \
              trim_verify_zero num_range",
-            Refused("needs flush or trim, which the simulated drive does not serve", "reads and writes alone"),
+            Refused(
+                "mixes trims or partial syncs into a job, which is not modelled",
+                "rw=trimwrite, fsync or fdatasync",
+            ),
         ),
         (
             "rw_sequencer zonesize zonerange zonecapacity zoneskip zone_reset_threshold zone_reset_frequency \
@@ -145,7 +148,7 @@ const GROUPS: &[(&str, Meaning)] = {
              replay_scale replay_skip merge_blktrace_file merge_blktrace_scalars merge_blktrace_iters",
             Refused(
                 "chooses offsets in a way that is not modelled",
-                "rw=read, write, randread, randwrite, rw or randrw",
+                "rw=read, write, randread, randwrite, rw, randrw, trim or randtrim",
             ),
         ),
         ("cpumask", Refused("is a mask, which is not read", "the same CPUs as a list: cpus_allowed=0-7")),

@@ -104,9 +104,9 @@ fn what_cannot_be_honoured_says_where_why_and_what_would_do() {
             "bs: `4k,8k` has different sizes for reads and writes, which is not modelled; valid: one size: bs=4k",
         ),
         (
-            "rw=trim",
-            "rw: `trim` is a pattern that is not modelled; \
-                     valid: read, write, randread, randwrite, rw, readwrite or randrw",
+            "rw=shuffle",
+            "rw: `shuffle` is a pattern that is not modelled; \
+                     valid: read, write, randread, randwrite, rw, readwrite, randrw, trim, randtrim, trimwrite or randtrimwrite",
         ),
         ("hipri", "hipri: `hipri` is not for ioengine=libaio; valid: hipri with ioengine=io_uring"),
         ("direct=0", "direct: `0` goes through the page cache, which is not modelled; valid: direct=1"),

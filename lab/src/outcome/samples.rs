@@ -80,6 +80,7 @@ fn storage(ios: u64, posted: bool) -> StorageOutcome {
     StorageOutcome {
         drives: vec![drive("nvme0"), drive("nvme1")],
         completion_latency: latency(100_000.0),
+        directions: Vec::new(),
         submission_latency: latency(1_310.0),
         stages: Stages {
             user_ns: 482.0,

@@ -10,7 +10,7 @@ macro_rules! carried {
 carried! {
     "emr-4-drives.toml" "emr-8k.toml" "emr-16k.toml" "emr-32k.toml" "emr-128k.toml"
     "emr-low-qd1.toml" "emr-low-qd2.toml" "emr-low-qd4.toml" "emr-low-qd8.toml"
-    "emr-uring.toml" "emr-polled.toml" "emr-dear-posting.toml"
+    "emr-uring.toml" "emr-polled.toml" "emr-dear-posting.toml" "emr-mixed.toml" "emr-after-doorbell.toml"
     "spr-2-drives.toml" "spr-4-drives.toml" "spr-8-drives.toml"
     "dsa-loops.toml" "dsa-headline.toml" "dsa-remedies.toml"
     "virtio-irqs.toml" "virtio-mapping.toml" "virtio-level.toml" "virtio-effects.toml" "virtio-low.toml"

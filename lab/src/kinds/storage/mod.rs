@@ -8,8 +8,8 @@ mod rig;
 mod variant;
 
 pub use keys::{Coalescing, DrivePlan, RqAffinity, Storage};
-pub use outcome::{DRIVE_LINK, DRIVE_MEDIA, Drive, Stages, StorageOutcome};
-pub use plan::{DEVICE_VECTORS, IoEngine, JobPlan, Pattern, queue_cpus, topology};
+pub use outcome::{DRIVE_LINK, DRIVE_MEDIA, Direction, Drive, Stages, StorageOutcome};
+pub use plan::{DEVICE_VECTORS, IoEngine, JobPlan, Pattern, Trims, queue_cpus, topology};
 pub use variant::StorageVariant;
 
 use super::{Form, Kind};

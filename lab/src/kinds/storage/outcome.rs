@@ -20,6 +20,9 @@ pub struct StorageOutcome {
     pub drives: Vec<Drive>,
     /// The time from submission until the application sees the completion.
     pub completion_latency: Latency,
+    /// Reads, writes, trims and flushes, apart and in this order.
+    #[serde(default)]
+    pub directions: Vec<Direction>,
     /// The time inside the submitting call.
     pub submission_latency: Latency,
     /// The time of one I/O by stage.
@@ -31,6 +34,17 @@ impl StorageOutcome {
     pub fn ios(&self) -> u64 {
         self.drives.iter().map(|drive| drive.ios).sum()
     }
+}
+
+/// One kind of operation in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Direction {
+    /// Completed operations.
+    pub ios: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The time from submission until the application sees the completion.
+    pub latency: Latency,
 }
 
 /// One drive's share of a run.
@@ -108,7 +122,7 @@ impl Stages {
 
 impl Measured for StorageOutcome {
     fn quantities(&self) -> Vec<Quantity> {
-        [STORAGE, MSI_PATH, CPU, LATENCIES].concat()
+        [STORAGE, APART, MSI_PATH, CPU, LATENCIES].concat()
     }
 
     fn headline(&self) -> Headline {
@@ -157,6 +171,7 @@ impl Outcome {
 /// Under the table.
 const COLUMNS: &str = "Columns: stock Linux, and where they say ours, with this driver's look at completions.";
 
+const DIRECTIONS: &str = "Reads, writes, trims, flushes";
 const COMPLETION: &str = "Completion latency";
 const SUBMISSION: &str = "Submission latency";
 
@@ -171,6 +186,22 @@ const STORAGE: &[Quantity] = &[
     quantity("errors", "I/O errors", Percent, THROUGHPUT, |o| {
         percent(o.storage()?.drives.iter().map(|d| d.errors).sum(), ios(o)?)
     }),
+];
+
+/// Reads, writes, trims and flushes apart; without writes, trims and flushes there is nothing to tell apart.
+const APART: &[Quantity] = &[
+    quantity("read_iops", "reads", PerSecond, DIRECTIONS, |o| per_second(o, apart(o, 0)?.ios)),
+    quantity("write_iops", "writes", PerSecond, DIRECTIONS, |o| per_second(o, apart(o, 1)?.ios)),
+    quantity("trim_iops", "trims", PerSecond, DIRECTIONS, |o| per_second(o, apart(o, 2)?.ios)),
+    quantity("flush_rate", "flushes", PerSecond, DIRECTIONS, |o| per_second(o, apart(o, 3)?.ios)),
+    quantity("read_bandwidth", "bandwidth of reads", BytesPerSecond, DIRECTIONS, |o| per_second(o, apart(o, 0)?.bytes)),
+    quantity("write_bandwidth", "of writes", BytesPerSecond, DIRECTIONS, |o| per_second(o, apart(o, 1)?.bytes)),
+    quantity("read_clat", "latency of reads", Nanoseconds, DIRECTIONS, |o| mean(&apart(o, 0)?.latency)),
+    quantity("read_clat_p99", "p99", Nanoseconds, DIRECTIONS, |o| at(&apart(o, 0)?.latency, 2)),
+    quantity("write_clat", "of writes", Nanoseconds, DIRECTIONS, |o| mean(&apart(o, 1)?.latency)),
+    quantity("write_clat_p99", "p99", Nanoseconds, DIRECTIONS, |o| at(&apart(o, 1)?.latency, 2)),
+    quantity("trim_clat", "of trims", Nanoseconds, DIRECTIONS, |o| mean(&apart(o, 2)?.latency)),
+    quantity("flush_clat", "of flushes", Nanoseconds, DIRECTIONS, |o| mean(&apart(o, 3)?.latency)),
 ];
 
 const LATENCIES: &[Quantity] = &[
@@ -220,6 +251,13 @@ pub(super) fn mean_stages(runs: &[Outcome]) -> Option<Stages> {
         msi_to_handler_ns: mean(|s| s.msi_to_handler_ns),
         handler_to_application_ns: mean(|s| s.handler_to_application_ns),
     })
+}
+
+/// One kind of operation, if there was one and the run did not only read.
+fn apart(outcome: &Outcome, number: usize) -> Option<&Direction> {
+    let directions = &outcome.storage()?.directions;
+    let only_reads = directions.iter().skip(1).all(|direction| direction.ios == 0);
+    directions.get(number).filter(|direction| !only_reads && direction.ios > 0)
 }
 
 fn ios(outcome: &Outcome) -> Option<u64> {

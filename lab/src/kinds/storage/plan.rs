@@ -73,6 +73,10 @@ pub struct JobPlan {
     pub pattern: Pattern,
     /// Bytes of one I/O.
     pub block_bytes: u32,
+    /// An fsync after so many writes; 0: none.
+    pub fsync: u32,
+    /// An fdatasync, likewise.
+    pub fdatasync: u32,
     /// I/Os in flight at most.
     pub iodepth: u32,
     /// I/Os submitted by one call.
@@ -108,6 +112,19 @@ pub enum IoEngine {
 pub struct Pattern {
     /// True for random offsets, false for ascending ones.
     pub random: bool,
-    /// The percentage of I/Os that read; the rest write. 100: reads only.
+    /// The percentage of I/Os that read; the rest write. 100: reads only. Without effect with trims.
     pub read_percent: u8,
+    /// Whether it trims.
+    pub trims: Trims,
+}
+
+/// Whether a job trims (deallocates) blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trims {
+    /// It reads and writes.
+    None,
+    /// It does nothing else.
+    Alone,
+    /// It writes each block after trimming it.
+    ThenWrite,
 }

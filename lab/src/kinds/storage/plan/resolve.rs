@@ -169,6 +169,8 @@ fn thread(job: &FioJob, name: String, drive: usize, cpus: CpuSet) -> JobPlan {
         engine: job.engine,
         pattern: job.pattern,
         block_bytes: job.block_bytes,
+        fsync: job.fsync,
+        fdatasync: job.fdatasync,
         iodepth: job.iodepth,
         batch_submit: job.batch_submit,
         batch_complete_min: job.batch_complete_min,

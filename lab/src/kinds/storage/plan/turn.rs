@@ -1,15 +1,37 @@
 //! How long a drive needs for all I/Os that its jobs keep in flight. Shorter spans would measure a queue that is filling.
 
-use crate::kinds::storage::Storage;
-use crate::platform::Platform;
+use crate::kinds::storage::{JobPlan, Storage, Trims};
+use crate::platform::{Drive, Platform};
 
-/// The longest turn of a drive, in ns: the bytes in flight at the rate of its link.
+/// The longest turn of a drive, in ns: the bytes in flight at the rate of its link, or what is to be written, its cache
+/// included, at the rate of its media.
 pub(super) fn turn_ns(storage: &Storage, platform: &Platform) -> u64 {
-    let of_drive = |(index, drive): (usize, &crate::kinds::storage::DrivePlan)| {
-        let jobs = storage.jobs.iter().filter(|job| job.drive == index);
-        let bytes: u64 = jobs.map(|job| u64::from(job.iodepth) * u64::from(job.block_bytes)).sum();
-        let rate = platform.drive(&drive.model)?.link.value;
-        Some((bytes as f64 / rate * 1e9) as u64)
+    let of_drive = |index: usize| {
+        let kind = platform.drive(&storage.drives[index].model)?;
+        let jobs = || storage.jobs.iter().filter(|job| job.drive == index);
+        let bytes: u64 = jobs().map(|job| u64::from(job.iodepth) * u64::from(job.block_bytes)).sum();
+        let writes_ns: f64 = jobs().map(|job| writes_ns(job, kind)).sum();
+        let cache_ns = if writes_ns > 0.0 { kind.write_cache.value / slower_rate(kind) * 1e9 } else { 0.0 };
+        Some((bytes as f64 / kind.link.value * 1e9).max(writes_ns + cache_ns) as u64)
     };
-    storage.drives.iter().enumerate().filter_map(of_drive).max().unwrap_or(0)
+    (0..storage.drives.len()).filter_map(of_drive).max().unwrap_or(0)
+}
+
+fn slower_rate(kind: &Drive) -> f64 {
+    kind.write_random.value.min(kind.write_sequential.value)
+}
+
+/// The media's time for the writes that a job keeps in flight.
+fn writes_ns(job: &JobPlan, kind: &Drive) -> f64 {
+    let share = match job.pattern.trims {
+        Trims::None => 1.0 - f64::from(job.pattern.read_percent) / 100.0,
+        Trims::Alone => 0.0,
+        Trims::ThenWrite => 0.5,
+    };
+    let block = f64::from(job.block_bytes);
+    let (bytes, rate) = match job.pattern.random {
+        true => (block.max(kind.write_unit.value), kind.write_random.value),
+        false => (block, kind.write_sequential.value),
+    };
+    f64::from(job.iodepth) * share * bytes / rate * 1e9
 }

@@ -5,11 +5,12 @@
 
 use super::block::{BlockLayer, Places, QueueEnd};
 use super::hardware::Hardware;
-use super::job::{EngineWork, Job, JobParts, Tally};
+use super::job::{EngineWork, Job, JobParts};
 use super::mailbox::Mailbox;
 use super::queues::{Queue, Queues};
 use super::room::Room;
 use super::split;
+use super::tally::Tally;
 use crate::kinds::storage::{DrivePlan, JobPlan, Storage, StorageVariant, queue_cpus, topology};
 use crate::plan::Plan;
 use crate::run::SetupError;
@@ -137,6 +138,7 @@ impl StorageHost {
                 lba_bytes: namespace.block_bytes(),
                 seed,
                 verify: storage.verify_data,
+                has_volatile_cache: drive.controller.info().volatile_write_cache,
                 counts: tally.jobs[index].clone(),
                 latencies: tally.latencies.clone(),
             };

@@ -5,81 +5,17 @@
 //! driver does queueing, doorbells and completions. An I/O that is too long for a command becomes several, and is done
 //! with the last of them.
 
-use super::mailbox::Mailbox;
+use super::mailbox::{Letter, Mailbox};
 use super::queues::Queues;
+use super::sequence::Sequence;
 use super::split::{self, PAGE_BYTES};
+use super::tally::{self, Counts, JobCounts, Latencies};
 use crate::kinds::storage::{IoEngine, JobPlan};
 use crate::work;
 use drivers::nvme::{IoOp, IoRequest, Refusal};
 use hal::{Dma as _, Hal, Threads, Work};
-use hdrhistogram::Histogram;
 use machine::{SimHal, Stream};
 use std::sync::{Arc, Mutex};
-
-/// A job's counters since they were last reset.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct JobCounts {
-    pub(crate) ios: u64,
-    pub(crate) bytes: u64,
-    pub(crate) errors: u64,
-    /// Reads whose data differs from the drive's content.
-    pub(crate) wrong_data: u64,
-    /// The time from the driver's completion of a command until the application sees it, summed, in ns.
-    pub(crate) handover_ns: u64,
-}
-
-impl JobCounts {
-    /// Adds another job's counts.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.ios += other.ios;
-        self.bytes += other.bytes;
-        self.errors += other.errors;
-        self.wrong_data += other.wrong_data;
-        self.handover_ns += other.handover_ns;
-    }
-}
-
-/// The latencies of all jobs of a server together. One histogram stays in the host's cache; one per job would not.
-#[derive(Clone, Debug)]
-pub(crate) struct Latencies {
-    /// The time from before the submitting call until the application sees the completion, in ns.
-    pub(crate) completion: Histogram<u64>,
-    /// The time inside each submitting call, in ns.
-    pub(crate) submission: Histogram<u64>,
-}
-
-impl Latencies {
-    pub(crate) fn new() -> Self {
-        // Three digits up to a second: more than the published figures have.
-        let histogram = || Histogram::new_with_bounds(1, 1_000_000_000, 3).expect("the bounds are valid");
-        Self { completion: histogram(), submission: histogram() }
-    }
-}
-
-/// A job's counters. The job's thread writes them, and the rig reads them between runs of the machine.
-pub(crate) type Counts = Arc<Mutex<JobCounts>>;
-
-/// The counters of a server's jobs.
-pub(crate) struct Tally {
-    /// One a job.
-    pub(crate) jobs: Vec<Counts>,
-    pub(crate) latencies: Arc<Mutex<Latencies>>,
-}
-
-impl Tally {
-    /// Zeroed counters for this many jobs.
-    pub(crate) fn new(jobs: usize) -> Self {
-        Self { jobs: (0..jobs).map(|_| Counts::default()).collect(), latencies: Arc::new(Mutex::new(Latencies::new())) }
-    }
-
-    /// Resets the counters to zero. The machine must stand still.
-    pub(crate) fn reset(&self) {
-        for counts in &self.jobs {
-            *counts.lock().expect("the machine stands still") = JobCounts::default();
-        }
-        *self.latencies.lock().expect("the machine stands still") = Latencies::new();
-    }
-}
 
 /// The work of a job's engine, per I/O.
 #[derive(Clone, Copy)]
@@ -117,6 +53,8 @@ pub(crate) struct JobParts {
     pub(crate) lba_bytes: u32,
     pub(crate) seed: u64,
     pub(crate) verify: bool,
+    /// The kernel sends a Flush for a sync only then.
+    pub(crate) has_volatile_cache: bool,
     pub(crate) counts: Counts,
     pub(crate) latencies: Arc<Mutex<Latencies>>,
 }
@@ -125,15 +63,14 @@ pub(crate) struct JobParts {
 pub(crate) struct Job {
     parts: JobParts,
     work: EngineWork,
-    random: Stream,
+    sequence: Sequence,
     buffers: machine::memory::Dma,
     /// The batch that is being submitted; kept to reuse its memory.
     batch: Vec<IoRequest>,
     /// Buffers that no I/O uses.
     free: Vec<u32>,
-    /// For each buffer, the first block that is being read or written.
-    lbas: Vec<u64>,
-    next_sequential: u64,
+    /// For each buffer, the operation under way and its first block.
+    under_way: Vec<(IoOp, u64)>,
     since_think: u32,
     /// Numbers of the queues on which a polled job may have I/Os; the last one it used comes last.
     used: Vec<usize>,
@@ -154,15 +91,15 @@ impl Job {
     pub(crate) fn new(parts: JobParts) -> Result<Self, hal::DmaError> {
         let depth = parts.plan.iodepth;
         let buffers = SimHal.dma_alloc(buffer_bytes(&parts.plan, parts.verify), PAGE_BYTES as usize)?;
+        // Models use random streams from 0 up; the jobs' streams are far above those.
+        let random = Stream::new(parts.seed, 1 << 32 | u64::from(parts.index));
         Ok(Self {
             work: EngineWork::of(parts.plan.engine, parts.polled),
-            // Models use random streams from 0 up; the jobs' streams are far above those.
-            random: Stream::new(parts.seed, 1 << 32 | u64::from(parts.index)),
+            sequence: Sequence::new(&parts.plan, (parts.lba_count, parts.lba_bytes), random),
             buffers,
             batch: Vec::new(),
             free: (0..depth).rev().collect(),
-            lbas: vec![0; depth as usize],
-            next_sequential: 0,
+            under_way: vec![(IoOp::Read, 0); depth as usize],
             since_think: 0,
             used: Vec::new(),
             parts,
@@ -181,10 +118,14 @@ impl Job {
     /// Fills the queue to the job's depth.
     fn submit_all(&mut self) {
         while !self.free.is_empty() {
-            let count = self.free.len().min(self.parts.plan.batch_submit as usize);
+            if self.sequence.sync_is_due() {
+                self.sync();
+                continue;
+            }
+            let most = self.free.len().min(self.parts.plan.batch_submit as usize);
             let mut batch = std::mem::take(&mut self.batch);
             batch.clear();
-            (0..count).for_each(|_| self.push_next(&mut batch));
+            let (count, waits) = self.push_batch(&mut batch, most);
             SimHal.work(self.work.user, count as u32);
             let start_ns = SimHal.now_ns();
             SimHal.work(self.work.submit, count as u32);
@@ -195,6 +136,9 @@ impl Job {
             let spent_ns = SimHal.now_ns() - start_ns;
             self.latencies(|latencies| latencies.submission.saturating_record(spent_ns));
             self.batch = batch;
+            if let Some(buffer) = waits {
+                self.wait_for(buffer);
+            }
             self.think(count as u32);
         }
     }
@@ -250,12 +194,28 @@ impl Job {
         self.parts.queues.get(0).pair.transfer_bytes_max()
     }
 
-    /// Appends the commands of the next I/O.
-    fn push_next(&mut self, batch: &mut Vec<IoRequest>) {
-        let io = self.next_request();
+    /// Appends the commands of at most `most` next I/Os, up to one that the job waits for or to a sync. Returns the number
+    /// of I/Os, and the buffer of one to wait for.
+    fn push_batch(&mut self, batch: &mut Vec<IoRequest>, most: usize) -> (usize, Option<u32>) {
+        for count in 1..=most {
+            let io = self.next_request();
+            self.push(batch, io);
+            // A trim is a call that returns when it is done (the BLKDISCARD ioctl).
+            if io.op == IoOp::Deallocate {
+                return (count, Some(io.tag as u32));
+            }
+            if self.sequence.waits_for_sync() {
+                return (count, None);
+            }
+        }
+        (most, None)
+    }
+
+    /// Appends the commands of an I/O.
+    fn push(&self, batch: &mut Vec<IoRequest>, io: IoRequest) {
         let most = self.transfer_bytes_max();
         let commands = split::commands(io.len_bytes, most);
-        if commands == 1 {
+        if commands == 1 || io.op == IoOp::Deallocate {
             batch.push(io);
         } else {
             self.parts.mailbox.expect(io.tag as u32, commands);
@@ -273,33 +233,59 @@ impl Job {
     }
 
     fn next_request(&mut self) -> IoRequest {
+        let (op, lba) = self.sequence.next();
+        self.request(op, lba)
+    }
+
+    /// An operation on a free buffer.
+    fn request(&mut self, op: IoOp, lba: u64) -> IoRequest {
         let buffer = self.free.pop().expect("the caller counted the free buffers");
-        let plan = &self.parts.plan;
-        let blocks_each = u64::from(plan.block_bytes / self.parts.lba_bytes).max(1);
-        let places = (self.parts.lba_count / blocks_each).max(1);
-        let place = if plan.pattern.random {
-            self.random.next() % places
-        } else {
-            self.next_sequential = (self.next_sequential + 1) % places;
-            self.next_sequential
-        };
-        let reads = plan.pattern.read_percent;
-        let op = match reads {
-            100 => IoOp::Read,
-            0 => IoOp::Write,
-            _ if self.random.next() % 100 < u64::from(reads) => IoOp::Read,
-            _ => IoOp::Write,
-        };
-        let lba = place * blocks_each;
-        self.lbas[buffer as usize] = lba;
-        let offset = self.buffer_offset(buffer) as u64;
+        self.under_way[buffer as usize] = (op, lba);
+        let offset = self.buffer_offset(buffer);
+        let len_bytes = self.parts.plan.block_bytes;
+        if self.parts.verify && op == IoOp::Write {
+            for block in 0..len_bytes / self.parts.lba_bytes {
+                let at = (offset + (block * self.parts.lba_bytes) as usize) / 8;
+                hal::Word::set(&self.buffers.words()[at], lba + u64::from(block));
+            }
+        }
         IoRequest {
             tag: u64::from(self.parts.index) << 32 | u64::from(buffer),
             op,
             lba,
-            buffer: self.buffers.device_address().offset(offset),
-            len_bytes: plan.block_bytes,
+            buffer: self.buffers.device_address().offset(offset as u64),
+            len_bytes,
         }
+    }
+
+    /// fsync or fdatasync of the drive. Only a volatile write cache makes a Flush of it. The job waits for its end; that
+    /// of io_uring is one of its I/Os in flight.
+    fn sync(&mut self) {
+        SimHal.work(self.work.user, 1);
+        if !self.parts.has_volatile_cache {
+            return;
+        }
+        SimHal.work(self.work.submit, 1);
+        let flush = self.request(IoOp::Flush, 0);
+        self.submit(&[flush]);
+        if self.parts.plan.engine == IoEngine::Libaio {
+            self.wait_for(flush.tag as u32);
+        }
+    }
+
+    /// Waits until the operation on `buffer` is done. What completes meanwhile is taken only then, as the job's call does
+    /// not return before.
+    fn wait_for(&mut self, buffer: u32) {
+        let mut taken = Vec::new();
+        while taken.last().is_none_or(|last: &Letter| last.tag as u32 != buffer) {
+            if self.parts.polled {
+                self.poll_for(1);
+            } else {
+                self.parts.mailbox.wait(SimHal, 1);
+            }
+            taken.extend(self.parts.mailbox.take());
+        }
+        taken.iter().for_each(|letter| self.completed(letter));
     }
 
     /// Bytes from the first buffer to this one.
@@ -310,7 +296,7 @@ impl Job {
 
     /// Waits for completions and takes them.
     fn reap(&mut self) {
-        let in_flight = (self.lbas.len() - self.free.len()) as u64;
+        let in_flight = (self.under_way.len() - self.free.len()) as u64;
         let plan = &self.parts.plan;
         let min = u64::from(plan.batch_complete_min).clamp(1, in_flight.max(1));
         let max = u64::from(plan.batch_complete_max).max(min);
@@ -360,23 +346,26 @@ impl Job {
         SimHal.delay_ns(1);
     }
 
-    fn completed(&mut self, completed: &super::mailbox::Letter) {
+    fn completed(&mut self, completed: &Letter) {
         let buffer = completed.tag as u32;
         let now_ns = SimHal.now_ns();
         let bytes = u64::from(self.parts.plan.block_bytes);
-        let wrong = self.parts.verify && completed.ok && !self.holds_its_block(buffer);
+        let op = self.under_way[buffer as usize].0;
+        let number = tally::number_of(op);
+        let bytes = if op == IoOp::Flush { 0 } else { bytes };
+        let wrong = self.parts.verify && op == IoOp::Read && completed.ok && !self.holds_its_block(buffer);
         self.counts(|counts| {
-            counts.ios += 1;
-            counts.bytes += bytes;
+            counts.by_op[number] += 1;
+            counts.bytes_by_op[number] += bytes;
             counts.errors += u64::from(!completed.ok);
             counts.wrong_data += u64::from(wrong);
             // Another CPU's completion may carry a time that is ahead, because it includes time that the other CPU
             // still owes.
             counts.handover_ns += now_ns.saturating_sub(completed.completed_ns);
         });
-        self.latencies(|latencies| latencies.completion.saturating_record(now_ns - completed.submitted_ns));
+        self.latencies(|latencies| latencies.by_op[number].saturating_record(now_ns - completed.submitted_ns));
         self.free.push(buffer);
-        if self.free.len() == self.lbas.len() {
+        if self.free.len() == self.under_way.len() {
             self.used.clear();
         }
     }
@@ -387,7 +376,7 @@ impl Job {
         let part_bytes = self.transfer_bytes_max();
         let words = &self.buffers.words()[self.buffer_offset(buffer) / 8..];
         (0..self.parts.plan.block_bytes).step_by(part_bytes as usize).all(|done| {
-            let block = self.lbas[buffer as usize] + u64::from(done / self.parts.lba_bytes);
+            let block = self.under_way[buffer as usize].1 + u64::from(done / self.parts.lba_bytes);
             hal::Word::get(&words[done as usize / 8]) == block
         })
     }

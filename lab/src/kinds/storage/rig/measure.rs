@@ -3,9 +3,9 @@
 use super::block::Places;
 use super::hardware::Hardware;
 use super::host::{Looks, StorageHost};
-use super::job::{JobCounts, Latencies, Tally};
+use super::tally::{JobCounts, Latencies, OPS, Tally};
 use crate::kinds::storage::Storage;
-use crate::kinds::storage::{Drive, Stages, StorageOutcome};
+use crate::kinds::storage::{Direction, Drive, Stages, StorageOutcome};
 use crate::outcome::{Interrupts, Latency};
 use crate::plan::Plan;
 use crate::run::Counted;
@@ -82,8 +82,8 @@ impl Measured<'_> {
         let kind = self.plan.platform.drive(&self.storage.drives[index].model).expect("the plan was validated");
         Drive {
             name: self.storage.drives[index].name.clone(),
-            ios: jobs.ios,
-            bytes: jobs.bytes,
+            ios: jobs.ios(),
+            bytes: jobs.bytes(),
             errors: jobs.errors + jobs.wrong_data,
             msis: drive("msis"),
             link_busy: ["link_ps", "down_ps"]
@@ -126,8 +126,8 @@ impl Measured<'_> {
 
     /// Mean times of an I/O's stages. The counters of the drive and the fabric are divided by the completions. The
     /// rest of the measured latency is the time from MSI to handler.
-    fn stages(&self, jobs: &JobCounts, latencies: &Latencies) -> Stages {
-        let ios = jobs.ios.max(1) as f64;
+    fn stages(&self, jobs: &JobCounts, latencies: &Latencies, completion_mean_ns: f64) -> Stages {
+        let ios = jobs.ios().max(1) as f64;
         let user_ns = self.span.user_ns();
         let drive = |name: &'static str| {
             self.grown(|at| at.drives.iter().map(|drive| counter(drive, name)).sum()) as f64 / ios / 1000.0
@@ -140,7 +140,7 @@ impl Measured<'_> {
         let submit_ns = latencies.submission.mean();
         let known = media_ns + link_ns + queue_ns + post_to_msi_ns + handler_to_application_ns;
         // The completion latency begins at the driver's submission, so the submitting call is not in it.
-        let msi_to_handler_ns = (latencies.completion.mean() - known).max(0.0);
+        let msi_to_handler_ns = (completion_mean_ns - known).max(0.0);
         Stages {
             user_ns: user_ns as f64 / ios,
             submit_ns,
@@ -156,6 +156,7 @@ impl Measured<'_> {
     /// The outcome of the span; the tally must cover exactly this span.
     pub(crate) fn outcome(&self, host: &StorageHost, tally: &Tally) -> Counted<StorageOutcome> {
         let latencies = tally.latencies.lock().expect("the machine stands still");
+        let completion = latencies.completion();
         let mut total = JobCounts::default();
         let mut by_drive: Vec<_> = self.storage.drives.iter().map(|_| JobCounts::default()).collect();
         for (job, counts) in self.storage.jobs.iter().zip(&tally.jobs) {
@@ -172,10 +173,17 @@ impl Measured<'_> {
             interrupt_table: host.pc.core.interrupts().to_string(),
             own: StorageOutcome {
                 drives,
-                completion_latency: Latency::from(&latencies.completion),
+                completion_latency: Latency::from(&completion),
+                directions: (0..OPS).map(|op| Direction::of(&total, &latencies, op)).collect(),
                 submission_latency: Latency::from(&latencies.submission),
-                stages: self.stages(&total, &latencies),
+                stages: self.stages(&total, &latencies, completion.mean()),
             },
         }
+    }
+}
+
+impl Direction {
+    fn of(jobs: &JobCounts, latencies: &Latencies, op: usize) -> Self {
+        Self { ios: jobs.by_op[op], bytes: jobs.bytes_by_op[op], latency: Latency::from(&latencies.by_op[op]) }
     }
 }

@@ -8,7 +8,9 @@ mod mailbox;
 mod measure;
 mod queues;
 mod room;
+mod sequence;
 mod split;
+mod tally;
 
 use crate::kinds::storage::{Storage, StorageOutcome, StorageVariant};
 use crate::plan::Plan;
@@ -18,10 +20,10 @@ use crate::run::{Counted, Rig, RunError, boot};
 use hal::CpuSet;
 use hardware::Hardware;
 use host::StorageHost;
-use job::Tally;
 use machine::Machine;
 use machine::model::ModelId;
 use measure::{Measured, Snapshot};
+use tally::Tally;
 
 /// A server with running jobs.
 pub struct StorageRig {

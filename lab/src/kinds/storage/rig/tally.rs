@@ -1,0 +1,108 @@
+//! What the jobs of a server count: I/Os and latencies, apart for reads, writes, trims and flushes.
+
+use drivers::nvme::IoOp;
+use hdrhistogram::Histogram;
+use std::sync::{Arc, Mutex};
+
+/// Numbers of operations: reads, writes, trims, flushes.
+pub(crate) const OPS: usize = 4;
+
+/// The number of an operation among [`OPS`].
+pub(crate) fn number_of(op: IoOp) -> usize {
+    match op {
+        IoOp::Read => 0,
+        IoOp::Write => 1,
+        IoOp::Deallocate => 2,
+        IoOp::Flush => 3,
+    }
+}
+
+/// A job's counters since they were last reset.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JobCounts {
+    /// I/Os by [`number_of`]; a flush is none of the job's I/Os.
+    pub(crate) by_op: [u64; OPS],
+    /// Bytes, likewise.
+    pub(crate) bytes_by_op: [u64; OPS],
+    pub(crate) errors: u64,
+    /// Reads whose data differs from the drive's content.
+    pub(crate) wrong_data: u64,
+    /// The time from the driver's completion of a command until the application sees it, summed, in ns.
+    pub(crate) handover_ns: u64,
+}
+
+impl JobCounts {
+    /// Reads, writes and trims.
+    pub(crate) fn ios(&self) -> u64 {
+        self.by_op[..3].iter().sum()
+    }
+
+    /// Their bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes_by_op[..3].iter().sum()
+    }
+
+    /// Adds another job's counts.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for op in 0..OPS {
+            self.by_op[op] += other.by_op[op];
+            self.bytes_by_op[op] += other.bytes_by_op[op];
+        }
+        self.errors += other.errors;
+        self.wrong_data += other.wrong_data;
+        self.handover_ns += other.handover_ns;
+    }
+}
+
+/// The latencies of all jobs of a server together. One histogram stays in the host's cache; one per job would not.
+#[derive(Clone, Debug)]
+pub(crate) struct Latencies {
+    /// The time from before the submitting call until the application sees the completion, in ns, by [`number_of`].
+    pub(crate) by_op: [Histogram<u64>; OPS],
+    /// The time inside each submitting call, in ns.
+    pub(crate) submission: Histogram<u64>,
+}
+
+impl Latencies {
+    pub(crate) fn new() -> Self {
+        // Three digits up to a second: more than the published figures have.
+        let histogram = || Histogram::new_with_bounds(1, 1_000_000_000, 3).expect("the bounds are valid");
+        Self { by_op: [(); OPS].map(|()| histogram()), submission: histogram() }
+    }
+
+    /// Of reads, writes and trims together.
+    pub(crate) fn completion(&self) -> Histogram<u64> {
+        let mut all = self.by_op[0].clone();
+        for other in &self.by_op[1..3] {
+            if !other.is_empty() {
+                all.add(other).expect("the histograms have the same bounds");
+            }
+        }
+        all
+    }
+}
+
+/// A job's counters. The job's thread writes them, and the rig reads them between runs of the machine.
+pub(crate) type Counts = Arc<Mutex<JobCounts>>;
+
+/// The counters of a server's jobs.
+pub(crate) struct Tally {
+    /// One a job.
+    pub(crate) jobs: Vec<Counts>,
+    pub(crate) latencies: Arc<Mutex<Latencies>>,
+}
+
+impl Tally {
+    /// Zeroed counters for this many jobs.
+    pub(crate) fn new(jobs: usize) -> Self {
+        Self { jobs: (0..jobs).map(|_| Counts::default()).collect(), latencies: Arc::new(Mutex::new(Latencies::new())) }
+    }
+
+    /// Resets the counters to zero. The machine must stand still.
+    pub(crate) fn reset(&self) {
+        for counts in &self.jobs {
+            *counts.lock().expect("the machine stands still") = JobCounts::default();
+        }
+        *self.latencies.lock().expect("the machine stands still") = Latencies::new();
+    }
+}
