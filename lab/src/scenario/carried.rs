@@ -16,7 +16,7 @@ carried! {
     "virtio-irqs.toml" "virtio-mapping.toml" "virtio-level.toml" "virtio-effects.toml" "virtio-low.toml"
     "gic-emag.toml" "gic-altra.toml" "gic-juno.toml" "gic-emag-since.toml" "gic-altra-since.toml"
     "optane-4-drives.toml" "optane-5-drives.toml"
-    "azure-one-job.toml" "azure-one-job-check.toml" "azure-one-job-qd16.toml" "azure-80-cpus.toml"
+    "azure-one-job.toml" "azure-one-job-check.toml" "azure-80-cpus.toml" "emr-96-cpus.toml"
     "rdma-vm.toml" "rdma-deep.toml" "rdma-qd1.toml" "rdma-host.toml" "rdma-nine-levels.toml" "rdma-steps.toml" "rdma-thefts.toml"
     "rdma-mixed.toml"
     "jobs/two-drives.fio" "jobs/four-drives.fio" "jobs/eight-drives.fio"
