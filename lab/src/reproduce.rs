@@ -294,4 +294,16 @@ mod tests {
         assert_eq!(found[2], ("A4", 2e6, None));
         assert_eq!(found.len(), 3, "{found:?}");
     }
+
+    #[test]
+    fn a_failed_run_names_itself_and_leaves_the_other_rows() {
+        let error = RunError::Stuck { at_ns: 5, end: machine::RunEnd::Quiet };
+        let failed = FailedRun { scenario: "s".into(), variant: "posted".into(), seed: 2, error };
+        let ran = Ran { outcomes: outcomes(&[("remapped", 1, 1.0)]), failed: vec![failed] };
+        let rows = [row("A1", "remapped", Usage::Fit, Some(2e6)), row("A2", "posted", Usage::Predict, None)];
+        let compared = compare(&rows, &ran.outcomes);
+        assert_eq!(compared.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["A1"]);
+        let text = ran.complete().unwrap_err().to_string();
+        assert_eq!(text, "s, posted, seed 2: nothing happens any more at 5 ns: Quiet");
+    }
 }

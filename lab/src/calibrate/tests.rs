@@ -151,7 +151,7 @@ fn a_board_is_pinned_by_its_row_the_same_each_time() {
 }
 
 #[test]
-fn a_stopped_calibration_and_a_failing_run_say_so() {
+fn a_calibration_that_is_stopped_at_once_has_nothing() {
     let (platform, rows) = board(&["gic.distributor"]);
     let stop = StopFlag::default();
     stop.set();
