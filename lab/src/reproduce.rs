@@ -304,6 +304,6 @@ mod tests {
         let compared = compare(&rows, &ran.outcomes);
         assert_eq!(compared.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["A1"]);
         let text = ran.complete().unwrap_err().to_string();
-        assert_eq!(text, "s, posted, seed 2: nothing happens any more at 5 ns: Quiet");
+        assert_eq!(text, "s, posted, seed 2: the machine stands still at 5 ns: Quiet");
     }
 }
