@@ -18,7 +18,8 @@ fn eight_drives() -> Plan {
     plan
 }
 
-/// 1,024 drives with a CPU, a job and 64 I/Os in flight each.
+/// 1,024 drives with a CPU, a job and 64 I/Os in flight each. Managed queues would reserve a vector of every drive on
+/// every CPU, and a CPU has 203.
 fn thousand_drives(folder: &Path) -> Plan {
     let mut jobs = "[global]\nrw=randread\nbs=4k\nioengine=libaio\ndirect=1\niodepth=64\nruntime=30\n".to_owned();
     for drive in 0..1024 {
@@ -26,7 +27,7 @@ fn thousand_drives(folder: &Path) -> Plan {
     }
     std::fs::write(folder.join("jobs.fio"), jobs).expect("a scratch file");
     let scenario = "platform = \"emr\"\nworkload = \"jobs.fio\"\ncpus = 1024\nramp = \"20 us\"\nduration = \"200 us\"\n\
-                    [drives]\nqueues = 1\n[set]\nfabric.cpus = \"1024\"\n";
+                    [drives]\nqueues = 1\nmanaged = false\n[set]\nfabric.cpus = \"1024\"\n";
     let path = folder.join("thousand.toml");
     std::fs::write(&path, scenario).expect("a scratch file");
     Request::of(path.display().to_string()).plan().expect("1,024 CPUs and drives are within bounds")

@@ -343,13 +343,19 @@ fn wrong_options_say_so_too() {
 #[test]
 fn more_queues_than_vectors_is_an_error() {
     // A drive has no more queues than there are CPUs, whatever is asked for; only many drives run out of vectors.
-    let mut lines = String::from("platform = \"emr\"\ncpus = 1\n[drives]\nqueues = 128\n");
+    let mut lines = String::from("platform = \"emr\"\ncpus = 1\n[drives]\nqueues = 128\nmanaged = false\n");
     for drive in 0..102 {
         lines += &format!("[[jobs]]\nfilename = \"d{drive}\"\ndirect = 1\nioengine = \"libaio\"\n");
     }
     assert_eq!(
         resolve(&lines, "", |_| {}).unwrap_err(),
         "s.toml: drives.queues: `204` vectors are wanted, and 1 CPUs have 203; valid: fewer drives"
+    );
+    let managed = lines.replace("managed = false", "managed = true");
+    assert_eq!(
+        resolve(&managed, "", |_| {}).unwrap_err(),
+        "s.toml: drives.managed: `204` vectors are wanted, and 1 CPUs have 203: each managed drive reserves one on every \
+         CPU; valid: fewer drives, or managed=false"
     );
 }
 

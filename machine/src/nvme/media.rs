@@ -18,8 +18,10 @@ const STREAMS: usize = 32;
 pub(super) struct Media {
     /// The media are busy with the writes that they have accepted, until then.
     busy_until: Ps,
-    /// Bytes in the cache that are not on the media yet.
+    /// Bytes in the cache that the media have not accepted yet.
     cached: u64,
+    /// The media have accepted all that the cache took, then. They program it for a time more.
+    cache_accepted: Ps,
     /// Writes that the full cache keeps waiting: ticket, and the time of arrival.
     waiting: VecDeque<(u64, Ps)>,
     /// The blocks at which the latest writes ended.
@@ -32,6 +34,7 @@ impl Media {
         Self {
             busy_until: Ps(0),
             cached: 0,
+            cache_accepted: Ps(0),
             waiting: VecDeque::new(),
             stream_ends: [u64::MAX; STREAMS],
             stream_next: 0,
@@ -43,7 +46,7 @@ impl Media {
         self.waiting.clear();
     }
 
-    /// Bytes in the cache that are not on the media yet.
+    /// Bytes in the cache that the media have not accepted yet.
     pub(super) fn cached(&self) -> u64 {
         self.cached
     }
@@ -108,6 +111,7 @@ impl Nvme {
         let slot = self.slots.get(index);
         let (bytes, ticket) = (slot.data.bytes, slot.ticket(index));
         let drained = self.accept(world, index);
+        self.media.cache_accepted = drained;
         self.media.cached += u64::from(bytes);
         world.schedule(drained, code::DRAINED, bytes.into());
         let done = world.now() + draw(world, self.config.writes.cached);
@@ -131,7 +135,7 @@ impl Nvme {
         world.schedule(at, code::MEDIA, ticket);
     }
 
-    /// So many bytes of the cache are on the media: writes that waited for room may have it now.
+    /// The media have accepted so many bytes of the cache: writes that waited for room may have it now.
     pub(super) fn drained(&mut self, world: &mut World<'_>, bytes: u64) {
         self.media.cached -= bytes;
         while let Some(&(ticket, since)) = self.media.waiting.front() {
@@ -150,10 +154,11 @@ impl Nvme {
 
     /// When the writes that ended before now are on the media. Power-loss protection makes a cache as good as the media.
     pub(super) fn durable_at(&mut self, world: &mut World<'_>) -> Ps {
-        if !self.config.writes.is_volatile || self.media.cached == 0 {
+        if !self.config.writes.is_volatile || self.media.cache_accepted == Ps(0) {
             return world.now();
         }
-        self.media.busy_until.max(world.now()) + draw(world, self.config.timing.write)
+        let programmed = self.media.cache_accepted + draw(world, self.config.timing.write);
+        programmed.max(world.now())
     }
 }
 

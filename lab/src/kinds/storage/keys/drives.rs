@@ -16,6 +16,8 @@ pub struct DrivePlan {
     pub queues: u32,
     /// Entries of each queue.
     pub queue_entries: u32,
+    /// A vector of each queue is reserved on every CPU of the queue, as Linux's managed affinity does.
+    pub managed: bool,
     /// Interrupt coalescing (NVMe feature 08h), when it is set.
     pub coalescing: Option<Coalescing>,
 }
@@ -38,6 +40,7 @@ pub(super) struct DriveDraft {
     model: Option<String>,
     queues: Option<u32>,
     queue_entries: Option<u32>,
+    managed: bool,
     coalescing: Coalescing,
 }
 
@@ -68,6 +71,13 @@ pub(super) const KEYS: &[Key<DriveDraft>] = &[
             drive.queue_entries = Some(Unit::Count.read(setting, 1.0, most as f64)? as u32);
             Ok(())
         }),
+    },
+    Key {
+        name: "drives.managed",
+        about: "reserve a queue's vector on each of its CPUs, as Linux does; false: on one, for more drives than CPUs have \
+                vectors",
+        default: Some("true"),
+        value: Value::Quantity { unit: Unit::Flag, min: 0.0, max: 1.0, set: |drive, flag| drive.managed = flag != 0.0 },
     },
     Key {
         name: "drives.coalescing_entries",
@@ -130,6 +140,7 @@ impl DriveDraft {
             // Linux asks for no more than one a CPU.
             queues: self.queues.unwrap_or(most.0 as u32).min(most.0 as u32).min(cpus),
             queue_entries: self.queue_entries.unwrap_or(1024.min(most.1) as u32),
+            managed: self.managed,
             coalescing: is_on.then_some(self.coalescing),
         })
     }
@@ -180,6 +191,7 @@ impl DriveSettings {
             model: None,
             queues: None,
             queue_entries: None,
+            managed: true,
             coalescing: Coalescing { entries: 1, time_100us: 0 },
         };
         for key in KEYS {

@@ -23,20 +23,34 @@ pub(in crate::kinds::storage) fn validate(
 }
 
 impl Storage {
-    /// Checks that the CPUs have enough vectors: one for every I/O queue and every admin queue.
+    /// Checks that the CPUs have enough vectors: one for every admin queue, and for the I/O queues of a drive one on
+    /// every CPU if they are managed, otherwise one a queue.
     fn check_vectors(&self, plan: &Plan, variants: &[StorageVariant]) -> Result<(), InputError> {
         if variants.iter().all(|&variant| variant == StorageVariant::Polled) {
             return Ok(());
         }
-        let wanted: u64 = self.drives.iter().map(|drive| u64::from(drive.queues) + 1).sum();
         let there = u64::from(plan.cpus) * DEVICE_VECTORS;
-        if wanted > there {
-            let why = format!("vectors are wanted, and {} CPUs have {there}", plan.cpus);
-            let each = (there / self.drives.len() as u64).saturating_sub(1);
-            let valid = if each == 0 { "fewer drives".into() } else { format!("drives.queues up to {each}") };
-            return Err(InputError::value(&plan.source, "drives.queues", wanted, why, valid));
+        let managed = self.drives.iter().filter(|drive| drive.managed).count() as u64;
+        let admin = self.drives.len() as u64;
+        let others: u64 = self.drives.iter().filter(|drive| !drive.managed).map(|drive| u64::from(drive.queues)).sum();
+        let wanted = managed * u64::from(plan.cpus) + others + admin;
+        if wanted <= there {
+            return Ok(());
         }
-        Ok(())
+        let why = format!("vectors are wanted, and {} CPUs have {there}", plan.cpus);
+        if managed > 0 {
+            let why = format!("{why}: each managed drive reserves one on every CPU");
+            return Err(InputError::value(
+                &plan.source,
+                "drives.managed",
+                wanted,
+                why,
+                "fewer drives, or managed=false",
+            ));
+        }
+        let each = (there / admin).saturating_sub(1);
+        let valid = if each == 0 { "fewer drives".into() } else { format!("drives.queues up to {each}") };
+        Err(InputError::value(&plan.source, "drives.queues", wanted, why, valid))
     }
 
     fn check_job(&self, plan: &Plan, job: &JobPlan) -> Result<(), InputError> {

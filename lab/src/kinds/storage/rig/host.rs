@@ -273,7 +273,7 @@ impl DriveSetUp<'_> {
                     requester: RequesterId(self.site.requester),
                     index: vector.into(),
                     affinity: cpus.clone(),
-                    managed: true,
+                    managed: drive.managed,
                     delivery: irq::DeliveryKind::Fixed,
                 };
                 let line = pc.core.alloc_line(messages.clone(), &request, Flow::Edge)?;
