@@ -60,7 +60,7 @@ pub fn notes(plan: &Plan, stop: &StopFlag) -> Result<Vec<String>, RunError> {
 /// The same for two outcomes, of which the second has a dearer step, named by `who`.
 pub fn note(before: &Outcome, now: &Outcome, who: &str) -> Option<String> {
     let Headline { id, unit, name, .. } = before.section.measured().headline();
-    let (before, now) = (Summary::over(&[before.clone()])?, Summary::over(&[now.clone()])?);
+    let (before, now) = (Summary::over(std::slice::from_ref(before))?, Summary::over(std::slice::from_ref(now))?);
     note_of(&before, &now, who, (id, name), |value| figure::estimate(unit, crate::outcome::Estimate::of(&[value])))
 }
 

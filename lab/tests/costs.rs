@@ -26,7 +26,7 @@ struct Point {
 fn point(delivery: StorageVariant, factor: f64, set: &str) -> Point {
     let plan = plan("emr-4-drives", &["ramp=400us", "duration=1ms", set]);
     let outcome = outcomes(&plan, delivery, 1).remove(0);
-    let summary = Summary::over(&[outcome.clone()]).expect("one run");
+    let summary = Summary::over(std::slice::from_ref(&outcome)).expect("one run");
     Point { factor, outcome, summary }
 }
 

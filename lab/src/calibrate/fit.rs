@@ -60,8 +60,11 @@ pub(super) fn fit(model: &dyn Model, size: usize) -> Result<Fit, CalibrateError>
     Ok(fit)
 }
 
+/// The constants' logarithms, and the rows' errors there.
+type Found = (Vec<f64>, Vec<f64>);
+
 /// A better place and its errors, if there is one. Constants with which a run fails are no better.
-fn round(model: &dyn Model, fit: &Fit, damping: &mut f64) -> Result<Option<(Vec<f64>, Vec<f64>)>, CalibrateError> {
+fn round(model: &dyn Model, fit: &Fit, damping: &mut f64) -> Result<Option<Found>, CalibrateError> {
     let slopes = slopes(model, &fit.steps, &fit.after)?;
     while *damping < 10.0 {
         let step = solve(&slopes, &fit.after, *damping);

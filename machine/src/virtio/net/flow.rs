@@ -65,7 +65,7 @@ impl Flow {
         while let Some((first, sent)) = self.sent_at.pop_front_if(|(first, _)| *first <= sequence) {
             if first == sequence {
                 self.counts.timed += 1;
-                self.counts.under_way = self.counts.under_way + now.saturating_sub(sent);
+                self.counts.under_way += now.saturating_sub(sent);
             }
         }
     }

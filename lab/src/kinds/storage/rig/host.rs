@@ -208,8 +208,8 @@ impl DriveSetUp<'_> {
         let Self { parts, drive, site, .. } = self;
         let storage = &parts.storage;
         let is_polled = |job: &&JobPlan| storage.is_polled(job, parts.delivery);
-        let polls = self.jobs.iter().any(|job| is_polled(job));
-        let interrupts = !self.jobs.iter().all(|job| is_polled(job));
+        let polls = self.jobs.iter().any(&is_polled);
+        let interrupts = !self.jobs.iter().all(is_polled);
         let region = |region| Regs::Model { model: site.model, region };
         let failed = |error| SetupError::Drive(drive.name.clone(), error);
         // A drive that serves both kinds of job has both kinds of queue, half of its own each where it has too few.
