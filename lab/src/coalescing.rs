@@ -86,14 +86,51 @@ fn note_of(
     let risen = shared.into_iter().filter_map(|(label, both)| Some((label, both?)));
     let most = risen.max_by(|a, b| rise(a.1).total_cmp(&rise(b.1))).filter(|(_, both)| rise(*both) > 1.0 + NOISE);
     let behind = most.map_or("no coalescing is behind it".into(), |(label, (was, is))| {
-        format!("{label} rose from {was:.2} to {is:.2}")
+        format!("behind it, {label} rose from {was:.2} to {is:.2}")
     });
     let (was, is) = (shown(was).replace(" ±n/a", ""), shown(is).replace(" ±n/a", ""));
-    Some(format!("Coalescing, {who}: {name} rose from {was} to {is}, since {behind}."))
+    Some(format!("Coalescing, {who}: {name} rose from {was} to {is}; {behind}."))
 }
 
 /// Completions for each message that the quantity `messages` counts: sharing before any handler.
 fn per_message(before: &Summary, now: &Summary, id: &str, messages: &str) -> Option<(f64, f64)> {
     let ratio = |of: &Summary| Some(of.estimate(id)?.mean / of.estimate(messages)?.mean).filter(|r| r.is_finite());
     Some((ratio(before)?, ratio(now)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::{Estimate, Figure, Finding, Unit};
+
+    fn summary(means: &[(&'static str, f64)]) -> Summary {
+        let figure =
+            |&(id, mean): &(&'static str, f64)| Figure { id, unit: Unit::Ratio, estimate: Estimate::of(&[mean]) };
+        Summary {
+            delivery: "posted".into(),
+            seeds: vec![1],
+            span_ns: 1,
+            figures: means.iter().map(figure).collect(),
+            bottleneck: Finding::of(&[]),
+            means: None,
+            faults: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_gain_is_told_with_the_coalescing_behind_it_or_without_any() {
+        let told = |before: &[(&'static str, f64)], now: &[(&'static str, f64)]| {
+            note_of(&summary(before), &summary(now), "posted", ("iops", "IOPS"), |v| v.to_string())
+        };
+        let name = "completions_per_interrupt";
+        assert_eq!(told(&[("iops", 100.0), (name, 1.0)], &[("iops", 100.5), (name, 2.0)]), None, "noise");
+        assert_eq!(
+            told(&[("iops", 100.0), (name, 1.0)], &[("iops", 120.0), (name, 1.5)]).unwrap(),
+            "Coalescing, posted: IOPS rose from 100 to 120; behind it, completions per handler rose from 1.00 to 1.50."
+        );
+        assert_eq!(
+            told(&[("iops", 100.0)], &[("iops", 120.0)]).unwrap(),
+            "Coalescing, posted: IOPS rose from 100 to 120; no coalescing is behind it."
+        );
+    }
 }

@@ -88,7 +88,7 @@ fn check_step(delivery: StorageVariant, key: &str, before: &Point, now: &Point) 
     assert!(!is_cost_of(key, limit), "{step} although {limit} is the bottleneck");
     let note = coalescing::note(&before.outcome, &now.outcome, key).unwrap_or_default();
     eprintln!("    {note}");
-    assert!(note.contains("since completions per"), "{step}: {note}");
+    assert!(note.contains("behind it, completions per"), "{step}: {note}");
 }
 
 /// By a factor of 10; with SWEEP=full, as `scripts/test --all` sets it, by 3, 10, 30 and 100.
