@@ -1,13 +1,21 @@
-//! A root port: one drive's link, and the order of its traffic (PCI Express Base Specification, "Transaction Ordering
-//! Rules", table "Ordering Rules Summary").
+//! A root port: one drive's link, and the order of its traffic (PCI Express Base Specification 6.0, section 2.4.1, table
+//! 2-42 "Ordering Rules Summary"; table 2-40 of revision 5.0).
 //!
-//! | row passes column | posted request | read request | completion |
-//! |---|---|---|---|
-//! | posted request | A2: no, unless relaxed or of another requester with IDO | A3: yes | A5: allowed |
-//! | read request | B2: no, unless of another requester with IDO | B3: allowed | B5: allowed |
-//! | completion | D2: no, unless relaxed or with IDO | D3: yes | D5: allowed |
+//! | may the row pass the column? | posted request (2) | read request (3) | non-posted with data (4) | completion (5) |
+//! |---|---|---|---|---|
+//! | posted request (A) | a) No, b) Y/N | Yes | Yes | a) Y/N, b) Yes |
+//! | read request (B) | a) No, b) Y/N | Y/N | Y/N | Y/N |
+//! | non-posted with data (C) | a) No, b) Y/N | Y/N | Y/N | Y/N |
+//! | completion (D) | a) No, b) Y/N | Yes | Yes | a) Y/N, b) No |
 //!
-//! Messages (MSI) are posted memory writes that never carry the Relaxed Ordering attribute. Here the rows mean:
+//! The case b) is in column 2 a request with Relaxed Ordering set (A, C, D) or of another requester with ID-based ordering
+//! set (all rows), in A5 a bridge to conventional PCI, and in D5 completions of one read. The attribute of the row counts,
+//! not that of the column. Left out here: rows and columns of non-posted requests with data, which no model sends up its
+//! link, and requests of one requester with two PASIDs.
+//!
+//! Messages (MSI) are posted memory writes that never carry the Relaxed Ordering attribute (section 2.2.6.4). Attributes
+//! "are hints that allow, but do not require, optimizations" (2.2.6.3). A port may even declare that it does not use the
+//! relaxed one: No RO-enabled PR-PR Passing, in Device Capabilities 2 (7.5.3.15). Here the rows mean:
 //! - A2a: a message passes no data that is on the link. It is sent when the transfer on the link has ended. Data that the
 //!   device has not put on the link yet were not sent before it.
 //! - A2a: data pass no message that waits for a place at the IOMMU, and follow a message that has gone by
@@ -15,9 +23,9 @@
 //!   uses that permission ([`RootPortConfig::relaxed_ordering`]); the completion entry behind those data has no such
 //!   attribute and waits.
 //! - A2b: another requester's requests pass only with ID-based ordering ([`RootPortConfig::id_based_ordering`]).
-//! - A3, A5: messages and data do not wait for read requests and completions.
+//! - A3, A5a: messages and data do not wait for read requests and completions.
 //! - B2a: a read request waits for the messages, and for the data on the link, that were sent before it.
-//! - D2: completions come down the link's other direction, where the posted requests are register writes; those arrive at
+//! - D2a: completions come down the link's other direction, where the posted requests are register writes; those arrive at
 //!   once, so no completion meets one.
 
 use super::outbox::{CREDIT, Message, Outbox, Rate};
@@ -39,7 +47,7 @@ pub struct RootPortConfig {
     pub message_order_time: Ps,
     /// Maximum number of messages at the IOMMU. One more message blocks the port.
     pub waiting_messages_max: u32,
-    /// Data that carry the Relaxed Ordering attribute pass messages. The specification permits this and demands it
+    /// Data that carry the Relaxed Ordering attribute pass messages. The specification permits this (A2b) and demands it
     /// nowhere.
     pub relaxed_ordering: bool,
     /// Requests of one requester pass those of another: the devices set the ID-based ordering attribute, and the port

@@ -1,5 +1,9 @@
-//! The rows of "Ordering Rules Summary" (PCI Express Base Specification, "Transaction Ordering Rules"), in the words of
-//! their explanations, at a port whose IOMMU keeps each message for a set time.
+//! The rows of "Ordering Rules Summary" (PCI Express Base Specification, section 2.4.1: table 2-40 of revision 5.0, 2-42 of
+//! 6.0), in the words of their explanations, at a port whose IOMMU keeps each message for a set time.
+//!
+//! The words were compared with those that the linux-pci and qemu-devel lists quote (A2a and A2b of revision 5.0, B2a of
+//! 4.0 and 6.0), and all of them with a transcript of revision 6.3. The revisions differ in A2b and B2b: 6.x moves the
+//! PASIDs, which are not modelled, into a sentence of their own.
 
 use super::super::integrated::{IntegratedConfig, IntegratedPath};
 use super::*;
@@ -162,7 +166,8 @@ fn a2b_data_with_the_attribute_pass_where_the_port_uses_the_permission() {
     let seen = through_port(uses.clone(), &requests);
     // Both transfers have used the link while the message waited: only their entries are left.
     assert_eq!(seen, [Message(7, 0), Message(8, 5000), Done(1, 5157), Done(2, 5157)]);
-    // "Permitted" is no duty: a port that does not use it keeps them back.
+    // Attributes "are hints that allow, but do not require, optimizations" (section 2.2.6.3): a port that does not use
+    // the permission keeps the data back.
     assert_eq!(through_port(plain(), &requests)[2..], [Done(1, 6157), Done(2, 7157)]);
     // Data without the attribute pass in neither port.
     let requests = [(0, msi(7)), (1, msi(8)), (2, strict(1)), (3, strict(2))];
@@ -170,7 +175,7 @@ fn a2b_data_with_the_attribute_pass_where_the_port_uses_the_permission() {
 }
 
 /// A2b: "A Posted Request with IDO Set is permitted to pass another Posted Request if the two Requester IDs are
-/// different."
+/// different" (or two PASIDs, which are not modelled).
 #[test]
 fn a2b_another_requesters_requests_pass_with_id_based_ordering_only() {
     let theirs = data(OTHER, Traffic::Write { relaxed: false }, 2);
@@ -182,7 +187,8 @@ fn a2b_another_requesters_requests_pass_with_id_based_ordering_only() {
     assert!(without.contains(&Done(2, 5000 + 5157 + 2000)), "{without:?}");
 }
 
-/// A3: "must be able to pass Non-Posted Requests to avoid deadlocks"; A5: "permitted to pass a Completion".
+/// A3: "A Posted Request must be able to pass Non-Posted Requests to avoid deadlocks." A5a: "permitted to pass a
+/// Completion, but is not required to".
 #[test]
 fn a3_messages_wait_for_no_read() {
     let seen = through_port(plain(), &[(0, read(1)), (0, read(2)), (10, msi(7))]);
@@ -209,8 +215,8 @@ fn reads_and_writes_do_not_share_a_direction() {
     assert_eq!(seen, [Done(1, 1000), Done(2, 1001), Done(3, 2001), Done(4, 2001)]);
 }
 
-/// "Memory Requests that are Message Signaled Interrupts" never have the Relaxed Ordering attribute: they do not
-/// overtake each other, whatever the port permits.
+/// Attribute bit 1, Relaxed Ordering, "must be Clear for [...] Memory Requests that are Message Signaled Interrupts"
+/// (section 2.2.6.4): they do not overtake each other, whatever the port permits.
 #[test]
 fn messages_do_not_pass_each_other() {
     let config = RootPortConfig { relaxed_ordering: true, ..plain() };
