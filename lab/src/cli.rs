@@ -131,6 +131,9 @@ pub struct ExperimentArgs {
     /// Set a constant or an option: fabric.dispatch=56ns, duration=5ms, job.iodepth=8. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
+    /// Set a variable of job files, `${VAR}`, over the environment. May be given several times.
+    #[arg(long = "define", value_name = "VAR=VALUE")]
+    pub defines: Vec<String>,
 }
 
 /// `campanile run`.
@@ -241,6 +244,7 @@ impl ExperimentArgs {
             deliveries: (!deliveries.is_empty()).then_some(deliveries),
             seeds: None,
             sets: self.sets.clone(),
+            defines: self.defines.clone(),
         }
     }
 }

@@ -20,7 +20,7 @@ impl<'t> Document<'t> {
     pub fn parse(file: &'t str, text: &'t str) -> Result<Self, InputError> {
         let root = DeTable::parse(text).map_err(|error| {
             let line = error.span().map(|span| line_of(text, span.start));
-            let place = Place { file: file.to_owned(), line };
+            let place = Place { line, ..Place::file(file) };
             InputError::new(&place, "", Problem::Syntax(error.message().replace('\n', "; ")))
         })?;
         Ok(Self { file, text, root })

@@ -25,17 +25,19 @@ pub struct Place {
     pub file: String,
     /// The line, from 1, where there is one.
     pub line: Option<u32>,
+    /// The column, from 1, where it is known. Errors are shown without it.
+    pub column: Option<u32>,
 }
 
 impl Place {
     /// A whole file.
     pub fn file(file: impl Into<String>) -> Self {
-        Self { file: file.into(), line: None }
+        Self { file: file.into(), line: None, column: None }
     }
 
     /// One line of a file.
     pub fn line(file: impl Into<String>, line: u32) -> Self {
-        Self { file: file.into(), line: Some(line) }
+        Self { file: file.into(), line: Some(line), column: None }
     }
 
     /// An option of the command line.

@@ -1,6 +1,7 @@
 //! From sections to jobs.
 
-use super::options::{self, Meaning};
+use super::judge::{engine_name, judge};
+use super::options;
 use super::{Entry, Section};
 use crate::input::{InputError, Place, Problem, Warning};
 use crate::kinds::storage::{IoEngine, Pattern, Trims};
@@ -61,8 +62,9 @@ pub fn jobs(file: &str, sections: &[Section], overrides: &[Entry]) -> Result<(Ve
     let mut warnings = Vec::new();
     let mut globals: Vec<&Entry> = Vec::new();
     let mut jobs = Vec::new();
-    for entry in sections.iter().flat_map(|section| &section.entries).chain(overrides) {
-        warnings.extend(judge(entry)?);
+    for judgement in judge(sections, overrides) {
+        warnings.extend(judgement.warnings);
+        judgement.error.map_or(Ok(()), Err)?;
     }
     for section in sections {
         if section.is_global() {
@@ -77,24 +79,6 @@ pub fn jobs(file: &str, sections: &[Section], overrides: &[Entry]) -> Result<(Ve
         return Err(InputError::new(&Place::file(file), "", Problem::Missing { valid }));
     }
     Ok((jobs, warnings))
-}
-
-/// Checks that an option is allowed, and adds a warning if it needs one.
-fn judge(entry: &Entry) -> Result<Option<Warning>, InputError> {
-    let setting = &entry.setting;
-    let name = setting.key.strip_prefix("job.").unwrap_or(&setting.key);
-    match options::meaning(name) {
-        None => Err(setting.unknown(options::names())),
-        Some(Meaning::Ignored(meaning)) => {
-            let meaning = format!("not modelled: {meaning}");
-            Ok(Some(Warning { place: setting.place.clone(), key: name.to_owned(), meaning }))
-        }
-        Some(Meaning::Only(valid, why)) if !valid.contains(&if entry.bare { "1" } else { setting.text.as_str() }) => {
-            Err(entry.wrong(why, format!("{name}={}", valid.join(" or "))))
-        }
-        Some(Meaning::Refused(why, valid)) => Err(entry.wrong(why, valid)),
-        Some(_) => Ok(None),
-    }
 }
 
 /// The options of one job. The last option of each name holds.
@@ -114,7 +98,7 @@ impl<'a> Options<'a> {
     }
 
     fn get(&self, name: &str) -> Option<&'a Entry> {
-        self.by_name.get(name).copied()
+        self.by_name.get(options::canonical(name)).copied()
     }
 
     fn flag(&self, name: &str) -> Result<bool, InputError> {
@@ -172,10 +156,7 @@ impl<'a> Options<'a> {
     /// fio's default is buffered I/O; the simulation has direct I/O only.
     fn check_direct(&self, warnings: &mut Vec<Warning>) -> Result<(), InputError> {
         match self.get("direct") {
-            Some(entry) if !entry.flag()? => {
-                Err(entry.wrong("goes through the page cache, which is not modelled", "direct=1"))
-            }
-            Some(_) => Ok(()),
+            Some(entry) => entry.flag().map(|_| ()),
             None => {
                 warnings.push(Warning {
                     place: self.section.place.clone(),
@@ -199,23 +180,11 @@ impl<'a> Options<'a> {
 
     fn engine(&self) -> Result<(IoEngine, Option<Setting>), InputError> {
         let valid = "libaio or io_uring";
-        let uring_options = ["fixedbufs", "registerfiles", "hipri"];
         let Some(entry) = self.get("ioengine") else {
             return Err(self.missing("ioengine", valid));
         };
-        match entry.text(valid)? {
-            "libaio" => {
-                for option in uring_options {
-                    if let Some(entry) = self.get(option)
-                        && entry.flag()?
-                    {
-                        return Err(
-                            entry.wrong("is not for ioengine=libaio", format!("{option} with ioengine=io_uring"))
-                        );
-                    }
-                }
-                Ok((IoEngine::Libaio, None))
-            }
+        match engine_name(entry.text(valid)?) {
+            "libaio" => Ok((IoEngine::Libaio, None)),
             "io_uring" => {
                 let polled = self.flag("hipri")?;
                 let engine = IoEngine::IoUring {

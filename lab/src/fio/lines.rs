@@ -1,10 +1,15 @@
-//! The grammar: sections and entries, each with its line. General INI readers lose line numbers and bare keys.
+//! The grammar: sections and entries, each with its line and column. It is fio's (`init.c`, `__parse_jobs_ini`): general
+//! INI readers lose line numbers and bare keys.
 
+use super::kind::ValueKind;
+use super::options;
 use crate::input::{InputError, Place, Problem};
 use crate::setting::Setting;
 
 /// Deepest nesting of `include`: enough for real files, and small enough to stop a cycle.
 const INCLUDE_DEPTH_MAX: u32 = 8;
+/// The longest line that fio reads as one.
+const LINE_BYTES_MAX: usize = 8190;
 
 /// One option of a section.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,9 +32,9 @@ pub struct Section {
 }
 
 impl Section {
-    /// True if its options hold for the job sections below it. fio compares the first six letters and ignores case.
+    /// True if its options hold for the job sections below it. fio compares the first six letters.
     pub fn is_global(&self) -> bool {
-        self.name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("global"))
+        self.name.starts_with("global")
     }
 }
 
@@ -41,62 +46,106 @@ pub type Include<'a> = &'a dyn Fn(&str, &str) -> Result<(String, Vec<u8>), Strin
 /// # Errors
 /// The text is not a job file; the error names the line.
 pub fn sections(file: &str, text: &[u8], include: Include<'_>) -> Result<Vec<Section>, InputError> {
-    let mut sections = Vec::new();
-    read(file, text, include, 0, &mut sections)?;
-    Ok(sections)
+    let (sections, errors) = read(file, text, include);
+    errors.into_iter().next().map_or(Ok(sections), Err)
 }
 
-fn read(
-    file: &str,
-    text: &[u8],
-    include: Include<'_>,
-    depth: u32,
-    sections: &mut Vec<Section>,
-) -> Result<(), InputError> {
-    for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
-        let place = Place::line(file, index as u32 + 1);
-        let syntax = |why: &str| InputError::new(&place, "", Problem::Syntax(why.into()));
-        let line = std::str::from_utf8(line).map_err(|_| syntax("is no UTF-8 text"))?;
-        let line = line.split([';', '#']).next().unwrap_or_default().trim();
-        if line.is_empty() {
-            continue;
-        }
-        if let Some(path) = line.strip_prefix("include").filter(|rest| rest.starts_with([' ', '\t'])) {
-            let path = path.trim();
-            let wrong = |why: String| InputError::value(&place, "include", path, why, "the path of a job file");
-            if depth >= INCLUDE_DEPTH_MAX {
-                return Err(wrong(format!("nests deeper than {INCLUDE_DEPTH_MAX} files")));
+/// The sections of a job file, and everything that is no part of one.
+pub fn read(file: &str, text: &[u8], include: Include<'_>) -> (Vec<Section>, Vec<InputError>) {
+    let mut reader = Reader { include, sections: Vec::new(), errors: Vec::new() };
+    reader.file(file, text, 0);
+    (reader.sections, reader.errors)
+}
+
+struct Reader<'a> {
+    include: Include<'a>,
+    sections: Vec<Section>,
+    errors: Vec<InputError>,
+}
+
+impl Reader<'_> {
+    fn file(&mut self, file: &str, text: &[u8], depth: u32) {
+        for (index, bytes) in text.split(|&byte| byte == b'\n').enumerate() {
+            let mut place = Place::line(file, index as u32 + 1);
+            if let Err(error) = self.line(&mut place, bytes, depth) {
+                self.errors.push(error);
             }
-            let (file, text) = include(path, file).map_err(|error| wrong(format!("cannot be read ({error})")))?;
-            read(&file, &text, include, depth + 1, sections)?;
-        } else if let Some(name) = line.strip_prefix('[') {
-            let name = name.strip_suffix(']').ok_or_else(|| syntax("a section's name has no `]` at its end"))?.trim();
-            if name.is_empty() {
-                return Err(syntax("a section has no name; valid: [global] or [job]"));
-            }
-            sections.push(Section { name: name.to_owned(), place, entries: Vec::new() });
-        } else {
-            let section = sections.last_mut().ok_or_else(|| syntax("an option before the first [section]"))?;
-            section.entries.push(entry(line, place)?);
         }
     }
-    Ok(())
+
+    fn line(&mut self, place: &mut Place, bytes: &[u8], depth: u32) -> Result<(), InputError> {
+        let syntax = |place: &Place, why: &str| Err(InputError::new(place, "", Problem::Syntax(why.into())));
+        if bytes.len() > LINE_BYTES_MAX {
+            return syntax(place, "is longer than the 8,190 bytes that fio reads as one line");
+        }
+        // A comment may be in any encoding.
+        let end = bytes.iter().position(|byte| matches!(byte, b';' | b'#')).unwrap_or(bytes.len());
+        if bytes[..end].contains(&0) {
+            return syntax(place, "has a zero byte, at which fio ends the line");
+        }
+        let text = String::from_utf8_lossy(&bytes[..end]);
+        let line = text.trim_matches(|c: char| c.is_ascii_whitespace() || c.is_ascii_control());
+        if line.is_empty() {
+            return Ok(());
+        }
+        place.column = Some(1 + text[..text.len() - text.trim_start().len()].chars().count() as u32);
+        if line.starts_with('\u{feff}') {
+            return syntax(place, "begins with a byte order mark, which fio does not read");
+        }
+        if let Some(name) = line.strip_prefix('[') {
+            if depth > 0 {
+                return syntax(place, "begins a section, which an included file may not");
+            }
+            let Some(name) = name.strip_suffix(']') else {
+                return syntax(place, "a section's name has no `]` at its end");
+            };
+            if name.is_empty() {
+                return syntax(place, "a section has no name; valid: [global] or [job]");
+            }
+            self.sections.push(Section { name: name.to_owned(), place: place.clone(), entries: Vec::new() });
+            return Ok(());
+        }
+        if self.sections.is_empty() {
+            return syntax(place, "an option before the first [section]");
+        }
+        match line.strip_prefix("include") {
+            Some(path) => self.included(place, path.get(1..).unwrap_or_default().trim(), depth),
+            None => {
+                let entry = entry(line, place.clone())?;
+                self.sections.last_mut().expect("there is one").entries.push(entry);
+                Ok(())
+            }
+        }
+    }
+
+    fn included(&mut self, place: &Place, path: &str, depth: u32) -> Result<(), InputError> {
+        let wrong = |why: String| InputError::value(place, "include", path, why, "the path of a file with options");
+        if depth >= INCLUDE_DEPTH_MAX {
+            return Err(wrong(format!("nests deeper than {INCLUDE_DEPTH_MAX} files")));
+        }
+        let (file, text) = (self.include)(path, &place.file).map_err(|why| wrong(format!("cannot be read ({why})")))?;
+        self.file(&file, &text, depth + 1);
+        Ok(())
+    }
 }
 
 fn entry(line: &str, place: Place) -> Result<Entry, InputError> {
     let (name, value) = match line.split_once('=') {
-        Some((name, value)) => (name.trim(), Some(value.trim())),
+        Some((name, value)) => (name.trim_end(), Some(value)),
         None => (line, None),
     };
     if name.is_empty() || name.contains(char::is_whitespace) {
         let why = format!("`{line}` is neither name=value nor a name");
         return Err(InputError::new(&place, "", Problem::Syntax(why)));
     }
-    if let Some(value) = value
-        && (value.contains("${") || value.starts_with('$'))
+    let value = value.unwrap_or_default();
+    let text = value.trim_start();
+    // fio compares a word with its blanks, and finds no such value.
+    if text != value
+        && let Some(ValueKind::Values(_)) = options::find(name).map(|option| &option.kind)
     {
-        let why = "is a variable, which would make the result depend on who runs it";
-        return Err(InputError::value(&place, name, value, why, "the value itself"));
+        let why = "has a blank before it, which fio takes as part of the value";
+        return Err(InputError::value(&place, name, value, why, format!("{name}={text}")));
     }
-    Ok(Entry { setting: Setting::new(place, name, value.unwrap_or_default()), bare: value.is_none() })
+    Ok(Entry { setting: Setting::new(place, name, text), bare: !line.contains('=') })
 }

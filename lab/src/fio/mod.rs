@@ -1,16 +1,24 @@
 //! fio job files as users already have them.
 //!
-//! Grammar and meaning are those of fio's own documentation (HOWTO, "Job file format" and "Job file parameters"):
-//! `[global]` sections hold for the job sections below them, later values replace earlier ones, a bare key of a
-//! boolean is 1, `;` and `#` begin comments. The table in [`options`] gives each option's meaning here. An option is
-//! modelled, has no effect on the result, is ignored with a warning, or is an error because it cannot be honoured.
+//! Grammar and meaning are those of fio 3.33: `[global]` sections hold for the job sections below them, later values
+//! replace earlier ones, `;` and `#` begin comments, numbers are read as the C library reads them. The table in
+//! [`options`] has every option with its type and its meaning here. An option is modelled, has no effect on the result,
+//! is not modelled and told, or is an error because it cannot be honoured.
 
+mod expression;
 mod job;
+pub mod judge;
+pub mod kind;
 mod lines;
+mod number;
 pub mod options;
+mod special;
 #[cfg(test)]
 mod tests;
 mod value;
+mod variables;
 
 pub use job::{FioJob, jobs};
-pub use lines::{Entry, Include, Section, sections};
+pub use lines::{Entry, Include, Section, read, sections};
+pub use number::Unit;
+pub use variables::Variables;

@@ -1,164 +1,160 @@
-//! The meaning of each of fio's options in a simulated run.
+//! Every option of fio 3.33 and its meaning in a simulated run: the table `options.txt`.
+
+use super::kind::ValueKind;
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 /// The meaning of an option here.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Meaning {
-    /// The model follows it.
-    Modelled,
-    /// Another name of that option.
-    Alias(&'static str),
-    /// The result does not depend on it.
-    NoEffect,
-    /// Only these values can be honoured, and they change nothing. The text gives the reason, as the rest of "`value`
-    /// …".
-    Only(&'static [&'static str], &'static str),
+    /// The model follows it. The text says how.
+    Modelled(&'static str),
+    /// The result does not depend on it. The text gives the reason.
+    NoEffect(&'static str),
     /// Not modelled; the text gives the consequence for the result.
-    Ignored(&'static str),
-    /// Cannot be honoured; the texts give the reason, as the rest of "`value` …", and a valid alternative.
-    Refused(&'static str, &'static str),
+    Ignored {
+        /// These values change nothing.
+        unless: Vec<&'static str>,
+        /// The consequence.
+        consequence: &'static str,
+    },
+    /// Cannot be honoured.
+    Refused {
+        /// These values change nothing.
+        unless: Vec<&'static str>,
+        /// The reason, as the rest of "`value` …".
+        why: &'static str,
+        /// A valid alternative.
+        valid: &'static str,
+    },
+    /// Only engines that are not modelled have it.
+    Foreign,
 }
 
-/// The meaning of the option `name`; none if fio has no such option that is known here.
-pub fn meaning(name: &str) -> Option<Meaning> {
-    let group = GROUPS.iter().find(|(names, _)| names.split_whitespace().any(|known| known == name));
-    group.map(|&(_, meaning)| meaning)
+/// One option.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FioOption {
+    /// Its main name.
+    pub name: &'static str,
+    /// Its other name.
+    pub alias: Option<&'static str>,
+    /// The engines that have it; none if every job has it.
+    pub engines: Vec<&'static str>,
+    /// The values that it takes.
+    pub kind: ValueKind,
+    /// What it is here.
+    pub meaning: Meaning,
+}
+
+impl FioOption {
+    /// True if a job of `engine` has this option.
+    pub fn is_of(&self, engine: &str) -> bool {
+        self.engines.is_empty() || self.engines.contains(&engine)
+    }
+}
+
+/// The table, in its order.
+pub fn all() -> &'static [FioOption] {
+    &TABLE.options
+}
+
+/// The option of this name or alias; none if fio 3.33 has no such option.
+pub fn find(name: &str) -> Option<&'static FioOption> {
+    TABLE.by_name.get(name).map(|&index| &TABLE.options[index])
 }
 
 /// The option's main name: `name` itself, or the name that it is an alias of.
 pub fn canonical(name: &str) -> &str {
-    match meaning(name) {
-        Some(Meaning::Alias(other)) => other,
-        _ => name,
-    }
+    find(name).map_or(name, |option| option.name)
 }
 
 /// Every known name.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    GROUPS.iter().flat_map(|(names, _)| names.split_whitespace())
+    all().iter().flat_map(|option| std::iter::once(option.name).chain(option.alias))
 }
 
-/// Names that share a meaning, and the meaning.
-const GROUPS: &[(&str, Meaning)] = {
-    use Meaning::{Alias, Ignored, Modelled, NoEffect, Only, Refused};
-    &[
-        (
-            "bs cpus_allowed cpus_allowed_policy direct fdatasync filename fixedbufs fsync hipri iodepth iodepth_batch \
-             iodepth_batch_complete_max iodepth_batch_complete_min ioengine kb_base numjobs ramp_time \
-             registerfiles runtime rwmixread rwmixwrite rw thinktime thinktime_blocks",
-            Modelled,
-        ),
-        ("readwrite", Alias("rw")),
-        ("blocksize", Alias("bs")),
-        ("iodepth_batch_submit", Alias("iodepth_batch")),
-        ("iodepth_batch_complete", Alias("iodepth_batch_complete_min")),
-        ("timeout", Alias("runtime")),
-        (
-            "allow_file_create allow_mounted_write allrandrepeat blockalign ba bs_is_seq_rand \
-             buffer_compress_chunk buffer_compress_percentage buffer_pattern clat_percentiles continue_on_error \
-             create_fsync create_on_open create_only create_serialize dedupe_global dedupe_mode dedupe_percentage \
-             dedupe_working_set_percentage description disable_bw disable_bw_measurement disable_clat disable_lat \
-             disable_slat disk_util end_fsync error_dump exit_what exitall exitall_on_error fadvise_hint \
-             fallocate fill_device file_append file_service_type fsync_on_close group_reporting ignore_error \
-             ignore_zone_limits invalidate job_max_open_zones lockmem lat_percentiles log_avg_msec \
-             log_compression log_compression_cpus log_hist_coarseness log_hist_msec log_max_value log_offset \
-             log_prio log_store_compressed log_unix_epoch max_open_zones name new_group nonvectored norandommap \
-             openfiles overwrite percentile_list pre_read random_distribution random_generator randrepeat \
-             randseed read_beyond_wp refill_buffers scramble_buffers serialize_overlap significant_figures \
-             slat_percentiles softrandommap stats thread time_based unified_rw_reporting unit_base unlink \
-             unlink_each_loop use_os_rand write_hint zero_buffers",
-            NoEffect,
-        ),
-        ("buffered", Only(&["0"], "goes through the page cache, which is not modelled")),
-        ("atomic", Only(&["0"], "asks for atomic writes, which are not modelled")),
-        ("percentage_random", Only(&["100"], "mixes random and ascending offsets, which is not modelled")),
-        ("io_submit_mode", Only(&["inline"], "submits from other threads, which is not modelled")),
-        ("sqthread_poll", Only(&["0"], "submits from a kernel thread, which is not modelled")),
-        ("uncached", Only(&["0"], "goes through the page cache, which is not modelled")),
-        ("force_async", Only(&["0"], "submits from kernel workers, which are not modelled")),
-        ("sync", Only(&["0", "none"], "makes writes synchronous, which is not modelled")),
-        ("zonemode", Only(&["none"], "needs a zoned drive, which is not modelled")),
-        ("gtod_reduce", Ignored("latencies are always measured, and the clock reads that fio saves are not modelled")),
-        ("clocksource gtod_cpu", Ignored("the simulated clock is exact and free")),
-        (
-            "size filesize io_size io_limit offset offset_align offset_increment number_ios loops nrfiles \
-             max_latency steadystate steadystate_duration steadystate_ramp_time steadystate_check_interval",
-            Ignored("the job runs for the simulated span, over the whole drive"),
-        ),
-        ("startdelay", Ignored("all jobs start at once")),
-        ("directory filename_format unique_filename opendir lockfile", Ignored("`filename` names the drive")),
-        ("iodepth_low", Ignored("the queue is refilled whenever it has room")),
-        (
-            "iomem mem iomem_align mem_align hugepage-size",
-            Ignored("buffers are plain memory; the gain of huge pages is not modelled"),
-        ),
-        ("userspace_reap", Ignored("completions are taken by a system call")),
-        ("nowait", Ignored("submission never blocks on the simulated drive's tags below its queue's entries")),
-        ("sqthread_poll_cpu", Ignored("there is no submission thread")),
-        (
-            "nice prio prioclass cmdprio_class cmdprio_hint cmdprio_percentage cmdprio_bssplit cmdprio_split \
-             cgroup cgroup_weight cgroup_nodelete uid gid ioscheduler",
-            Ignored("all threads and requests have the same priority"),
-        ),
-        (
-            "numa_cpu_nodes numa_mem_policy",
-            Ignored("memory is equally near to every CPU; place jobs with cpus_allowed"),
-        ),
-        (
-            "write_bw_log write_lat_log write_iops_log write_hist_log write_iolog bwavgtime iopsavgtime \
-             per_job_logs log_entries log_alternate_epoch log_alternate_epoch_clock_id log_window_value \
-             log_issue_time block_error_percentiles",
-            Ignored("fio's logs are not written; --json, --html and --trace are"),
-        ),
-        ("exec_prerun exec_postrun", Ignored("nothing is executed")),
-        (
-            "verify do_verify verify_async verify_async_cpus verify_backlog verify_backlog_batch verify_dump \
-             verify_fatal verify_interval verify_offset verify_only verify_pattern verify_pattern_interval \
-             verify_state_load verify_state_save verifysort verifysort_nr experimental_verify verify_header_seed \
-             verify_write_sequence",
-            Ignored("fio's verification is not done; `--set options.verify_data=true` compares every block"),
-        ),
-        ("thinktime_spin thinktime_blocks_type thinktime_iotime", Ignored("a pause of thinktime is idle")),
-        (
-            "stonewall wait_for_previous wait_for",
-            Refused("makes jobs wait for others, which is not modelled", "a job file a phase"),
-        ),
-        (
-            "rate rate_min rate_iops rate_iops_min rate_process rate_cycle rate_ignore_thinktime latency_target \
-             latency_window latency_percentile latency_run flow flow_watermark flow_sleep flow_id",
-            Refused(
-                "paces submission, which is not modelled",
-                "iodepth, numjobs and thinktime, which set the load too",
-            ),
-        ),
-        (
-            "bsrange blocksize_range bssplit blocksize_unaligned bs_unaligned",
-            Refused("mixes block sizes, which is not modelled", "one size: bs=4k"),
-        ),
-        (
-            "sync_file_range write_barrier trim_percentage trim_backlog trim_backlog_batch \
-             trim_verify_zero num_range",
-            Refused(
-                "mixes trims or partial syncs into a job, which is not modelled",
-                "rw=trimwrite, fsync or fdatasync",
-            ),
-        ),
-        (
-            "rw_sequencer zonesize zonerange zonecapacity zoneskip zone_reset_threshold zone_reset_frequency \
-             read_iolog read_iolog_chunked replay_no_stall replay_time_scale replay_redirect replay_align \
-             replay_scale replay_skip merge_blktrace_file merge_blktrace_scalars merge_blktrace_iters",
-            Refused(
-                "chooses offsets in a way that is not modelled",
-                "rw=read, write, randread, randwrite, rw, randrw, trim or randtrim",
-            ),
-        ),
-        ("cpumask", Refused("is a mask, which is not read", "the same CPUs as a list: cpus_allowed=0-7")),
-        (
-            "profile cpuload cpuchunks cpumode exit_on_io_done cmd_type",
-            Refused("asks for another kind of job", "ioengine=libaio or io_uring"),
-        ),
-        (
-            "sprandom dp_type fdp plids plid_select",
-            Refused("asks for data placement, which is not modelled", "a job without it"),
-        ),
-    ]
-};
+/// Options that later versions have. Version 3.33, which this follows, refuses them.
+pub fn is_newer(name: &str) -> bool {
+    NEWER.split_whitespace().any(|newer| newer == name)
+}
+
+const NEWER: &str = "num_range sprandom spr_op spr_num_regions dp_type fdp fdp_pli plids plid_select dp_scheme \
+                     log_issue_time log_window_value log_entries_max cmdprio_hint cmdprio_split \
+                     steadystate_check_interval ss_interval verify_header_seed verify_write_sequence \
+                     verify_pattern_interval runtime_reports fua rwf_atomic writefua_percentage md_per_io_size pi_act \
+                     pi_chk apptag apptag_mask write_mode verify_mode readfua_percentage nowait_poll \
+                     replay_check prio_hint priohint prio_class_hint cmdprio_bssplit_hint filetype rate_write_only \
+                     thinkcycles trim_write";
+
+struct Table {
+    options: Vec<FioOption>,
+    by_name: HashMap<&'static str, usize>,
+}
+
+static TABLE: LazyLock<Table> = LazyLock::new(|| {
+    let lines = include_str!("options.txt").lines().filter(|line| !line.starts_with('#'));
+    let options: Vec<FioOption> = lines.filter_map(row).collect();
+    let mut by_name = HashMap::new();
+    for (index, option) in options.iter().enumerate() {
+        std::iter::once(option.name).chain(option.alias).for_each(|name| {
+            by_name.entry(name).or_insert(index);
+        });
+    }
+    Table { options, by_name }
+});
+
+/// One line of the table. The tests read every line, so none is skipped.
+fn row(line: &'static str) -> Option<FioOption> {
+    let mut columns = line.split(" | ").map(str::trim);
+    let (name, alias, engines, kind) = (columns.next()?, columns.next()?, columns.next()?, columns.next()?);
+    let (meaning, unless) = columns.next()?.split_once(" unless ").unwrap_or_else(|| {
+        let word = line.split(" | ").nth(4).unwrap_or_default().trim();
+        (word, "")
+    });
+    let unless: Vec<&str> = unless.split(',').filter(|value| !value.is_empty()).collect();
+    let meaning = match meaning {
+        "modelled" => Meaning::Modelled(columns.next()?),
+        "noeffect" => Meaning::NoEffect(columns.next()?),
+        "ignored" => Meaning::Ignored { unless, consequence: columns.next()? },
+        "refused" => Meaning::Refused { unless, why: columns.next()?, valid: columns.next()? },
+        "foreign" => Meaning::Foreign,
+        _ => return None,
+    };
+    Some(FioOption {
+        name,
+        alias: (alias != "-").then_some(alias),
+        engines: if engines == "any" { Vec::new() } else { engines.split(',').collect() },
+        kind: ValueKind::read(kind)?,
+        meaning,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_table_is_read() {
+        let lines = include_str!("options.txt").lines().filter(|line| !line.starts_with('#'));
+        for line in lines {
+            assert!(row(line).is_some(), "{line}");
+        }
+        assert!(all().len() > 290, "{}", all().len());
+    }
+
+    #[test]
+    fn every_name_of_the_modelled_engines_stands_once() {
+        let mut seen = std::collections::HashSet::new();
+        for option in all().iter().filter(|option| option.meaning != Meaning::Foreign) {
+            assert!(seen.insert(option.name), "{}", option.name);
+            assert!(option.alias.is_none_or(|alias| seen.insert(alias)), "{}", option.name);
+        }
+    }
+
+    #[test]
+    fn an_alias_is_its_option() {
+        assert_eq!(canonical("blocksize"), "bs");
+        assert_eq!(canonical("wait_for_previous"), "stonewall");
+        assert_eq!(canonical("nonsense"), "nonsense");
+    }
+}

@@ -3,6 +3,7 @@
 use super::draft::Draft;
 use super::key::{self, Key, Value};
 use super::{DURATION_NS, RAMP_NS};
+use crate::fio::Variables;
 use crate::input::InputError;
 use crate::plan::{Options, Spans};
 use crate::platform::{Platform, Unit};
@@ -75,15 +76,17 @@ pub struct Common {
     pub platform: Platform,
     /// The keys of every kind of experiment.
     pub options: Options,
+    /// What `${VAR}` stands for in job files.
+    pub variables: Variables,
     cpus: Option<(u32, Setting)>,
     ramp_ns: Option<u64>,
     duration_ns: Option<u64>,
 }
 
 impl Common {
-    pub(super) fn new(platform: Platform) -> Self {
+    pub(super) fn new(platform: Platform, variables: Variables) -> Self {
         let options = Options { harvest_passes: 0, interrupt_limit_ns: None };
-        let mut common = Self { platform, options, cpus: None, ramp_ns: None, duration_ns: None };
+        let mut common = Self { platform, options, variables, cpus: None, ramp_ns: None, duration_ns: None };
         key::set_defaults(KEYS, &mut common);
         common
     }

@@ -44,6 +44,17 @@ impl Files {
         self.read(path).map_err(unread)
     }
 
+    /// The file that an `include` in the file `from` names, with its path: from the current folder, or else beside `from`,
+    /// as fio looks for it.
+    pub fn included(self, name: &str, from: &str) -> Result<(String, Vec<u8>), String> {
+        let path = match self {
+            Self::Disk if Path::new(name).exists() => name.to_owned(),
+            _ => Self::beside(name, from),
+        };
+        let bytes = self.read(&path)?;
+        Ok((path, bytes))
+    }
+
     /// The path of `name` as written in the file `from`: beside it.
     pub fn beside(name: &str, from: &str) -> String {
         match Path::new(from).parent() {

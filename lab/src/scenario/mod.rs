@@ -11,6 +11,7 @@ mod tests;
 
 pub use carried::names;
 
+use crate::fio::Variables;
 use crate::input::{InputError, Place, Problem};
 use crate::kinds::storage;
 use crate::plan::Plan;
@@ -44,6 +45,8 @@ pub struct Request {
     pub seeds: Option<u32>,
     /// `key=value`, over everything else, in order.
     pub sets: Vec<String>,
+    /// `VAR=VALUE`: what `${VAR}` stands for in job files, over the environment.
+    pub defines: Vec<String>,
 }
 
 impl Request {
@@ -72,7 +75,7 @@ impl Request {
     fn plan_from(&self, files: Files, path: String, text: Vec<u8>) -> Result<Plan, InputError> {
         let Scenario { platform, mut draft, deliveries, seeds, settings } = self.scenario(files, &path, text)?;
         draft.read_files(files)?;
-        let mut common = Common::new(Platform::load(&platform)?);
+        let mut common = Common::new(Platform::load(&platform)?, Variables::of(&self.defines)?);
         settings.iter().try_for_each(|setting| common.apply(&mut *draft, setting))?;
         for option in &self.sets {
             common.apply(&mut *draft, &Setting::from_option(option)?)?;

@@ -6,7 +6,7 @@ pub use drives::{Coalescing, DrivePlan};
 
 use super::plan::{JobPlan, resolve};
 use crate::document::{Node, Table};
-use crate::fio::{self, Entry, Section};
+use crate::fio::{self, Entry, Section, Variables};
 use crate::input::{InputError, Problem};
 use crate::platform::{Platform, Unit};
 use crate::scenario::common::Common;
@@ -198,7 +198,7 @@ impl Draft for StorageDraft {
             return Ok(true);
         }
         if setting.key.starts_with("job.") {
-            self.job.push(Entry { setting: setting.clone(), bare: false });
+            self.job.push(Entry { setting: as_fio(setting.clone()), bare: false });
             return Ok(true);
         }
         Ok(self.drives.apply(setting))
@@ -214,7 +214,12 @@ impl Draft for StorageDraft {
     }
 
     fn resolve(&self, common: &Common, asked: Option<Asked>) -> Result<Resolved, InputError> {
-        let (jobs, warnings) = fio::jobs(&self.file, &self.sections, &self.job)?;
+        let variables = Variables { cpus: common.cpus_or(None)?, ..common.variables.clone() };
+        let mut sections = self.sections.clone();
+        let (mut warnings, errors) = variables.expand(&mut sections);
+        errors.into_iter().next().map_or(Ok(()), Err)?;
+        let (jobs, told) = fio::jobs(&self.file, &sections, &self.job)?;
+        warnings.extend(told);
         resolve(self, common, jobs, warnings, asked)
     }
 }
@@ -247,11 +252,7 @@ pub(super) fn of_scenario(root: &Table<'_, '_>, valid: &str) -> Result<Box<dyn D
 }
 
 fn sections(files: Files, path: &str, bytes: &[u8]) -> Result<Vec<Section>, InputError> {
-    fio::sections(path, bytes, &|name, from| {
-        let path = Files::beside(name, from);
-        let bytes = files.read(&path)?;
-        Ok((path, bytes))
-    })
+    fio::sections(path, bytes, &|name, from| files.included(name, from))
 }
 
 /// One `[[jobs]]` table as a section of a job file, named by its `name`.
@@ -268,7 +269,17 @@ fn inline_job((index, node): (usize, Node<'_, '_>)) -> Result<Section, InputErro
             continue;
         }
         setting.key = name.to_owned();
-        section.entries.push(Entry { setting, bare: false });
+        section.entries.push(Entry { setting: as_fio(setting), bare: false });
     }
     Ok(section)
+}
+
+/// A flag of a scenario file as fio writes it: 0 or 1.
+fn as_fio(mut setting: Setting) -> Setting {
+    match setting.text.as_str() {
+        "true" => setting.text = "1".into(),
+        "false" => setting.text = "0".into(),
+        _ => {}
+    }
+    setting
 }

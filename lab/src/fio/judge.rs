@@ -1,0 +1,148 @@
+//! What each option of a job file is here: honoured, without effect, told, or refused. All findings, not the first only.
+
+use super::options::{self, FioOption, Meaning};
+use super::{Entry, Section};
+use crate::input::{InputError, Problem, Warning};
+
+/// fio's engine of a job that names none, on Linux.
+pub const ENGINE_DEFAULT: &str = "psync";
+
+/// The engines that are modelled.
+pub const ENGINES: [&str; 9] =
+    ["libaio", "io_uring", "sync", "psync", "vsync", "pvsync", "pvsync2", "posixaio", "null"];
+
+/// What was found about one entry.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Judgement {
+    /// How the option is taken: `modelled`, `without effect`, `not modelled`, `refused`, `unknown`.
+    pub taken: &'static str,
+    /// Why, or what it does.
+    pub reason: String,
+    /// What a reader of the result must know.
+    pub warnings: Vec<Warning>,
+    /// Why the file cannot run.
+    pub error: Option<InputError>,
+}
+
+/// Judges every entry of `sections`, in order, and then `overrides`.
+pub fn judge(sections: &[Section], overrides: &[Entry]) -> Vec<Judgement> {
+    let mut judgements = Vec::new();
+    let mut global = Context { engine: ENGINE_DEFAULT, kb_base: 1024 };
+    let asked = Context::default().with(overrides);
+    for section in sections {
+        let own = global.with(&section.entries);
+        if section.is_global() {
+            global = own;
+        }
+        let engine = if asked.engine.is_empty() { own.engine } else { asked.engine };
+        judgements.extend(section.entries.iter().map(|entry| judge_entry(entry, Context { engine, ..own })));
+    }
+    // An option of the command line is for every job, of whatever engine.
+    judgements.extend(overrides.iter().map(|entry| judge_entry(entry, asked)));
+    judgements
+}
+
+/// What the meaning of an entry depends on.
+#[derive(Clone, Copy, Default)]
+struct Context<'a> {
+    /// The section's engine; empty: any.
+    engine: &'a str,
+    kb_base: u64,
+}
+
+impl<'a> Context<'a> {
+    fn with(self, entries: &'a [Entry]) -> Self {
+        let mut context = self;
+        for Entry { setting, .. } in entries {
+            match setting.key.strip_prefix("job.").unwrap_or(&setting.key) {
+                "ioengine" => context.engine = engine_name(&setting.text),
+                "kb_base" if setting.text == "1000" => context.kb_base = 1000,
+                "kb_base" => context.kb_base = 1024,
+                _ => {}
+            }
+        }
+        context
+    }
+}
+
+/// The engine that a value of `ioengine` names.
+pub fn engine_name(text: &str) -> &str {
+    match text.split(':').next().unwrap_or_default().trim() {
+        name if name.starts_with("linuxaio") || name.starts_with("aio") => "libaio",
+        name => name,
+    }
+}
+
+fn judge_entry(entry: &Entry, context: Context<'_>) -> Judgement {
+    let name = entry.setting.key.strip_prefix("job.").unwrap_or(&entry.setting.key);
+    let Some(option) = options::find(name) else { return unknown(entry, name) };
+    if !context.engine.is_empty() && !option.is_of(context.engine) {
+        return not_of_engine(entry, option, context.engine);
+    }
+    let value = (!entry.bare).then_some(entry.setting.text.as_str());
+    match option.kind.check(option.name, value, context.kb_base.max(1000)) {
+        Err((why, valid)) => refused(entry, why, valid),
+        Ok(odd) => {
+            let mut judgement = by_meaning(entry, option);
+            let place = &entry.setting.place;
+            let odd = odd.into_iter().map(|meaning| Warning { place: place.clone(), key: name.to_owned(), meaning });
+            judgement.warnings.extend(odd);
+            judgement
+        }
+    }
+}
+
+fn by_meaning(entry: &Entry, option: &FioOption) -> Judgement {
+    let taken = |taken, reason: &str| Judgement { taken, reason: reason.into(), warnings: Vec::new(), error: None };
+    let text = if entry.bare { "1" } else { entry.setting.text.as_str() };
+    let changes_nothing = |unless: &[&str]| unless.contains(&text);
+    match &option.meaning {
+        Meaning::Modelled(how) => taken("modelled", how),
+        Meaning::NoEffect(why) => taken("without effect", why),
+        Meaning::Ignored { unless, .. } | Meaning::Refused { unless, .. } if changes_nothing(unless) => {
+            taken("without effect", "this value changes nothing")
+        }
+        Meaning::Ignored { consequence, .. } => {
+            let name = entry.setting.key.strip_prefix("job.").unwrap_or(&entry.setting.key).to_owned();
+            let meaning = format!("not modelled: {consequence}");
+            let warning = Warning { place: entry.setting.place.clone(), key: name, meaning };
+            Judgement { warnings: vec![warning], ..taken("not modelled", consequence) }
+        }
+        Meaning::Refused { why, valid, .. } => refused(entry, *why, *valid),
+        // The job's engine, which has it, is refused in one sentence for all of its options.
+        Meaning::Foreign => taken("without effect", "only of an engine that is not modelled"),
+    }
+}
+
+fn refused(entry: &Entry, why: impl Into<String>, valid: impl Into<String>) -> Judgement {
+    let error = entry.wrong(why, valid);
+    Judgement { taken: "refused", reason: reason(&error), warnings: Vec::new(), error: Some(error) }
+}
+
+fn unknown(entry: &Entry, name: &str) -> Judgement {
+    if options::is_newer(name) {
+        return refused(entry, "is for an option of a newer fio than 3.33", "an option of fio 3.33");
+    }
+    let error = entry.setting.unknown(options::names());
+    Judgement {
+        taken: "unknown",
+        reason: "fio 3.33 has no such option".into(),
+        warnings: Vec::new(),
+        error: Some(error),
+    }
+}
+
+fn not_of_engine(entry: &Entry, option: &FioOption, engine: &str) -> Judgement {
+    let known: Vec<&str> = option.engines.iter().copied().filter(|engine| ENGINES.contains(engine)).collect();
+    let engines = if known.is_empty() { &option.engines } else { &known };
+    let valid = format!("{} with ioengine={}", option.name, engines.join(" or "));
+    refused(entry, format!("is not for ioengine={engine}"), valid)
+}
+
+/// The part of an error that says why.
+fn reason(error: &InputError) -> String {
+    match &*error.problem {
+        Problem::Value { why, .. } => why.clone(),
+        _ => error.to_string(),
+    }
+}
