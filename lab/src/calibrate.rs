@@ -22,12 +22,14 @@ pub use region::{POINTS_MIN, TOLERANCE};
 
 use crate::input::{InputError, Place};
 use crate::interrupt::StopFlag;
+use crate::plan::Plan;
 use crate::platform::Platform;
 use crate::published::{self, Usage};
 use crate::reproduce::{self, FailedRun};
 use region::{Held, Region};
 use rows::{Anchored, FreeConstant, Rows, Whole};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The rows' errors as a function of the constants.
@@ -116,6 +118,29 @@ pub fn calibrate(platform: &Platform, stop: &StopFlag) -> Result<Calibration, Ca
     refit(platform, &fitted, stop)
 }
 
+/// The value of the only free constant of `platform` with which `plans` give `row`, to a relative `error`. None if no
+/// value within its bounds does.
+///
+/// # Errors
+/// As [`calibrate`].
+pub(crate) fn fit_alone(
+    platform: &Platform,
+    row: &published::Row,
+    plans: &BTreeMap<String, Plan>,
+    error: f64,
+    stop: &StopFlag,
+) -> Result<Option<f64>, CalibrateError> {
+    let constants = FreeConstant::own(platform);
+    let [constant] = &constants[..] else { return Ok(None) };
+    let rows = Rows { plans: plans.clone(), rows: vec![row.clone()], constants: &constants, stop };
+    let good_enough = error * error;
+    let fit = fit::fit(&Whole(rows), 1, good_enough)?;
+    if fit.interrupted {
+        return Err(CalibrateError::Stopped);
+    }
+    Ok((fit::squares(&fit.after) < good_enough).then(|| constant.moved(fit.steps[0])))
+}
+
 /// As [`calibrate`], with these rows.
 fn refit(platform: &Platform, fitted: &[published::Row], stop: &StopFlag) -> Result<Calibration, CalibrateError> {
     let constants = FreeConstant::own(platform);
@@ -123,12 +148,12 @@ fn refit(platform: &Platform, fitted: &[published::Row], stop: &StopFlag) -> Res
         let (count, rows) = (constants.len(), fitted.len());
         let why = format!("has more free constants ({count}) than rows to fit ({rows})");
         let place = Place::option("calibrate");
-        let valid = format!("at most {rows} constants with fit = true");
+        let valid = format!("at most {rows} constant{} with fit = true", if rows == 1 { "" } else { "s" });
         return Err(InputError::value(&place, "", &platform.name, why, valid).into());
     }
     let plans = reproduce::plans(fitted)?;
     let rows = |constants| Rows { plans: plans.clone(), rows: fitted.to_vec(), constants, stop };
-    let fit = fit::fit(&Whole(rows(&constants)), constants.len())?;
+    let fit = fit::fit(&Whole(rows(&constants)), constants.len(), fit::GOOD_ENOUGH)?;
     let mut found = Calibration {
         constants: constants.iter().zip(&fit.steps).map(|(constant, step)| pinned(constant, *step)).collect(),
         rows: Vec::new(),

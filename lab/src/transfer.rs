@@ -2,8 +2,10 @@
 //!
 //! A platform with one free constant and one fitted row shows nothing by its fit: any model could give the row. If the
 //! constant is a property of hardware that platforms share, its value also has to give the other platforms' rows. This
-//! command fits each platform that can be fitted, by secants, and runs the rows of all others with that constant.
+//! command fits each platform that can be fitted, as `campanile calibrate` does, and runs the rows of all others with that
+//! constant.
 
+use crate::calibrate::{self, CalibrateError};
 use crate::input::InputError;
 use crate::interrupt::StopFlag;
 use crate::plan::Plan;
@@ -52,6 +54,8 @@ pub enum TransferError {
     Input(InputError),
     /// A run failed.
     Run(FailedRun),
+    /// The row has no figure.
+    NoFigure(String),
     /// No platform has exactly one free constant and one fitted row: of each, how many.
     Unfittable(Vec<(String, usize, usize)>),
     /// No value of the constant within its bounds gives the row: platform, key, row.
@@ -65,6 +69,7 @@ impl std::fmt::Display for TransferError {
         match self {
             Self::Input(error) => error.fmt(f),
             Self::Run(error) => error.fmt(f),
+            Self::NoFigure(row) => write!(f, "row {row}: its runs gave no figure"),
             Self::Unfittable(found) => {
                 write!(f, "no platform has exactly one free constant and one fitted row:")?;
                 found.iter().try_for_each(|(name, free, fitted)| write!(f, " {name} has {free} and {fitted};"))?;
@@ -90,12 +95,19 @@ impl From<FailedRun> for TransferError {
     }
 }
 
-/// Most secants; a row that is nearly linear in its constant takes two or three.
-const STEPS_MAX: u32 = 12;
+impl From<CalibrateError> for TransferError {
+    fn from(error: CalibrateError) -> Self {
+        match error {
+            CalibrateError::Input(error) => Self::Input(error),
+            CalibrateError::Run(error) => Self::Run(error),
+            CalibrateError::NoFigure(row) => Self::NoFigure(row),
+            CalibrateError::Stopped => Self::Stopped,
+        }
+    }
+}
+
 /// The relative distance to the published value at which a fit ends.
 const GOOD_ENOUGH: f64 = 1e-4;
-/// The relative move of the constant that begins the secants.
-const PROBE: f64 = 0.1;
 
 /// Fits every platform of `platforms` that has one free constant and one fitted row, with these settings, and runs the
 /// rows of all of them with each constant.
@@ -111,10 +123,9 @@ pub fn transfer(platforms: &[Platform], sets: &[String], stop: &StopFlag) -> Res
     let mut fits = Vec::new();
     for platform in platforms {
         let (free, own) = (platform.free_constants(), fitted_rows(platform));
-        let ([(key, spec, constant)], [row]) = (&free[..], &own[..]) else { continue };
+        let ([(key, spec, _)], [row]) = (&free[..], &own[..]) else { continue };
         let run = Runs { key, sets, stop };
-        let value = run
-            .fit(row, constant.value, (spec.min, spec.max))?
+        let value = calibrate::fit_alone(platform, row, &run.plans(row)?, GOOD_ENOUGH, stop)?
             .ok_or_else(|| TransferError::NoValue(platform.name.clone(), key.clone(), row.id.clone()))?;
         let alike = |other: &&Row| {
             let is_asked = platforms.iter().any(|platform| platform.name == other.platform);
@@ -154,40 +165,26 @@ struct Runs<'a> {
 }
 
 impl Runs<'_> {
+    /// The plans that give the row, with these settings.
+    fn plans(&self, row: &Row) -> Result<BTreeMap<String, Plan>, InputError> {
+        let plan = |name: &String| {
+            let plan = Request { sets: self.sets.to_vec(), ..Request::of(name) }.plan()?;
+            Ok((name.clone(), plan))
+        };
+        row.scenarios.iter().map(plan).collect()
+    }
+
     /// The row's value with this value of the constant.
     fn value(&self, row: &Row, constant: f64) -> Result<f64, TransferError> {
-        let plan = |name: &String| -> Result<(String, Plan), InputError> {
-            let mut plan = Request { sets: self.sets.to_vec(), ..Request::of(name) }.plan()?;
+        let mut plans = self.plans(row)?;
+        for plan in plans.values_mut() {
             if let Some((_, own)) = plan.platform.get_mut(self.key) {
                 own.value = constant;
             }
-            Ok((name.clone(), plan))
-        };
-        let plans = row.scenarios.iter().map(plan).collect::<Result<BTreeMap<_, _>, _>>()?;
+        }
         let rows = std::slice::from_ref(row);
         let outcomes = reproduce::run_quietly(&plans, rows, self.stop).complete()?;
         reproduce::compare(rows, &outcomes).first().map(|found| found.value).ok_or(TransferError::Stopped)
-    }
-
-    /// The constant's value that gives the row, by secants from `start`. None if there is none within the bounds.
-    fn fit(&self, row: &Row, start: f64, (min, max): (f64, f64)) -> Result<Option<f64>, TransferError> {
-        let Some(published) = row.published else { return Ok(None) };
-        let error = |constant: f64| Ok::<_, TransferError>(self.value(row, constant)? - published);
-        let mut before = (start, error(start)?);
-        let mut now = before;
-        for step in 0..STEPS_MAX {
-            if now.1.abs() <= GOOD_ENOUGH * published.abs() {
-                return Ok(Some(now.0));
-            }
-            let slope = (now.1 - before.1) / (now.0 - before.0);
-            let next = if step == 0 { start * (1.0 + PROBE) } else { now.0 - now.1 / slope };
-            if !next.is_finite() {
-                return Ok(None);
-            }
-            let next = next.clamp(min, max);
-            (before, now) = (now, (next, error(next)?));
-        }
-        Ok(None)
     }
 
     fn given(&self, row: &Row, constant: f64, scale: f64) -> Result<Given, TransferError> {

@@ -21,6 +21,7 @@
 //! Sources: NVM Express Base Specification 2.0 ("Base"), NVM Command Set Specification 1.0 ("NVM").
 
 mod admin;
+mod check;
 mod controller;
 mod error;
 mod features;
@@ -37,6 +38,7 @@ mod stats;
 mod tests;
 mod tuning;
 
+pub use check::EntryCheck;
 pub use controller::{AbortReport, Config, Controller, ControllerInfo, ControllerSnapshot, Namespace, QueueConfig};
 pub use error::{DeviceFault, IoError, NvmeError, Refusal};
 pub use features::{Coalescing, CoalescingThreshold, CoalescingTime, FeatureValueError, VectorCoalescing};

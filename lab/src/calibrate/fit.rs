@@ -25,21 +25,21 @@ const ROUNDS_MAX: u32 = 8;
 /// The relative move of a constant that measures its effect.
 const PROBE: f64 = 0.06;
 /// The sum of squared relative errors at which every row is as accurate as its repetitions (0.3 % each).
-const GOOD_ENOUGH: f64 = 1e-5;
+pub(super) const GOOD_ENOUGH: f64 = 1e-5;
 /// A round that gains less than this share of the sum of squares is the last.
 const GAIN_MIN: f64 = 0.02;
 /// The greatest change of a constant's logarithm in one round.
 const STEP_MAX: f64 = 0.5;
 
-/// Fits `size` constants. After Ctrl-C, the best fit so far.
+/// Fits `size` constants, until the sum of squared errors is below `good_enough`. After Ctrl-C, the best fit so far.
 ///
 /// # Errors
 /// The rows have no errors at the start: a run failed, or Ctrl-C came before the first end.
-pub(super) fn fit(model: &dyn Model, size: usize) -> Result<Fit, CalibrateError> {
+pub(super) fn fit(model: &dyn Model, size: usize, good_enough: f64) -> Result<Fit, CalibrateError> {
     let before = model.errors(&vec![0.0; size])?;
     let mut fit = Fit { steps: vec![0.0; size], after: before.clone(), before, rounds: 0, interrupted: false };
     let mut damping = 1e-3;
-    while size > 0 && fit.rounds < ROUNDS_MAX && squares(&fit.after) >= GOOD_ENOUGH {
+    while size > 0 && fit.rounds < ROUNDS_MAX && squares(&fit.after) >= good_enough {
         match round(model, &fit, &mut damping) {
             Ok(Some((steps, after))) => {
                 let gain = squares(&fit.after) - squares(&after);
@@ -96,7 +96,7 @@ fn slopes(model: &dyn Model, at: &[f64], errors: &[f64]) -> Result<Vec<Vec<f64>>
     (0..at.len()).map(slope).collect()
 }
 
-fn squares(errors: &[f64]) -> f64 {
+pub(super) fn squares(errors: &[f64]) -> f64 {
     errors.iter().map(|error| error * error).sum()
 }
 

@@ -113,14 +113,20 @@ fn of_platform(
     };
     let all = predicted.iter().enumerate().map(|(at, row)| (row.id.clone(), interval(at)));
     let note = format!(
-        "{name}: {} points of the region in which {} fitted rows stay within 2 %, of {} tried; {} constants{}.",
+        "{name}: {} points of the region in which {} {} within 2 %, of {} tried; {}{}.",
         values.len(),
-        count.0,
+        counted(count.0, "fitted row"),
+        if count.0 == 1 { "stays" } else { "stay" },
         region.tried + 1,
-        count.1,
+        counted(count.1, "constant"),
         if family.platforms.len() > 1 { format!(", of {}", family.platforms.join(" and ")) } else { String::new() }
     );
     Ok((all.filter(|(id, _)| ids.contains(id)).collect(), note))
+}
+
+/// `1 constant`, `2 constants`.
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The predicted rows' values at each point of the region. A point at which a run fails is left out.

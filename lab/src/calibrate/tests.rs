@@ -102,12 +102,12 @@ fn a_fit_keeps_what_it_has_when_it_is_stopped_and_steps_round_failed_runs() {
             _ => Ok(vec![(x.first().unwrap_or(&0.0) + 0.3).exp() - 1.0]),
         })
     };
-    let whole = fit::fit(&model(u32::MAX), 1).unwrap();
+    let whole = fit::fit(&model(u32::MAX), 1, fit::GOOD_ENOUGH).unwrap();
     assert!((whole.steps[0] + 0.3).abs() < 0.01 && !whole.interrupted && whole.rounds > 0, "{:?}", whole.steps);
-    let stopped = fit::fit(&model(4), 1).unwrap();
+    let stopped = fit::fit(&model(4), 1, fit::GOOD_ENOUGH).unwrap();
     assert!(stopped.interrupted && stopped.rounds == 1, "{}", stopped.rounds);
-    assert!(matches!(fit::fit(&model(0), 1), Err(CalibrateError::Stopped)));
-    let none = fit::fit(&model(u32::MAX), 0).unwrap();
+    assert!(matches!(fit::fit(&model(0), 1, fit::GOOD_ENOUGH), Err(CalibrateError::Stopped)));
+    let none = fit::fit(&model(u32::MAX), 0, fit::GOOD_ENOUGH).unwrap();
     assert_eq!((none.rounds, none.before == none.after), (0, true));
 }
 
@@ -126,7 +126,7 @@ fn board(free: &[&str]) -> (Platform, Vec<published::Row>) {
 fn more_constants_than_rows_are_refused() {
     let (platform, rows) = board(&["gic.distributor", "cpu.irq_entry"]);
     let error = refit(&platform, &rows, &StopFlag::default()).unwrap_err().to_string();
-    let wanted = "calibrate: `emag` has more free constants (2) than rows to fit (1); valid: at most 1 constants with \
+    let wanted = "calibrate: `emag` has more free constants (2) than rows to fit (1); valid: at most 1 constant with \
                   fit = true";
     assert_eq!(error, wanted);
 }

@@ -41,7 +41,7 @@ fn text(platform: &str, found: &Calibration) -> String {
         1 => "1 round made the fit better".into(),
         rounds => format!("{rounds} rounds made the fit better"),
     };
-    let mut text = format!("{interrupted}{platform}: {count} free constants, {fitted} rows to fit; {rounds}.\n");
+    let mut text = format!("{interrupted}{platform}: free constants {count}, rows to fit {fitted}; {rounds}.\n");
     if count > 0 {
         let line = |Pinned { key, before, after, percent, .. }: &Pinned| {
             format!("{key:28} {before:>14} {after:>14} {percent:>+8.2} %\n")

@@ -75,6 +75,8 @@ pub enum Needed {
     Pci,
     /// Platforms with drives.
     Drives,
+    /// Platforms whose interrupts may have threads: drives, a GIC.
+    Threads,
     /// Platforms with any device: all except those with a GIC alone.
     Devices,
 }

@@ -57,6 +57,8 @@ constants! {
         block_softirq: Time 0.0 1e6 for Drives,
         /// [`Work::ContextSwitch`].
         context_switch: Time 0.0 1e6,
+        /// [`Work::ThreadWake`].
+        thread_wake: Time 0.0 1e6 for Threads,
         /// From the interrupt's arrival at an idle CPU to its entry.
         idle_wake: Time 0.0 1e6,
         /// A write of the EOI register (x2APIC MSR).
@@ -97,6 +99,7 @@ impl Cpu {
             work::IPI_SEND => &self.ipi_send,
             work::BLOCK_SOFTIRQ => &self.block_softirq,
             Work::ContextSwitch => &self.context_switch,
+            Work::ThreadWake => &self.thread_wake,
             _ => return None,
         })
     }
@@ -293,8 +296,6 @@ constants! {
         interface: Time 0.0 1e6,
         /// How long RWP stays set after a write that disables something.
         write_pending: Time 0.0 1e6,
-        /// [`Work::ThreadWake`].
-        thread_wake: Time 0.0 1e6,
         /// [`crate::work::RAISE`].
         raise: Time 0.0 1e6,
     }

@@ -66,7 +66,6 @@ impl Platform {
             work::FABRIC_COMPLETE => nic.map(|nic| &nic.complete),
             work::FABRIC_SERVE => nic.map(|nic| &nic.serve),
             work::FABRIC_PROGRAM => nic.map(|nic| &nic.program),
-            Work::ThreadWake => gic.map(|gic| &gic.thread_wake),
             work::RAISE => gic.map(|gic| &gic.raise),
             _ => None,
         });

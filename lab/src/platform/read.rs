@@ -108,6 +108,7 @@ impl Platform {
             Needed::Devices => gic.is_none(),
             Needed::Pci => !drives.is_empty() || accelerator.is_some() || nic.is_some(),
             Needed::Drives => !drives.is_empty(),
+            Needed::Threads => !drives.is_empty() || gic.is_some(),
         };
         let cpu_group = Group::of(&root, "cpu", Cpu::SPECS)?;
         let cpu = Cpu::build(|spec| cpu_group.constant_if(is_needed(spec), spec, base.map(|base| base.cpu.iter())))?;

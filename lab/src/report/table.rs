@@ -13,6 +13,10 @@ use crate::outcome::{Fault, Summary};
 
 /// Columns that every table keeps within, with up to three variants.
 pub const WIDTH: u16 = 100;
+/// The width of tables whose rows have the interval that the fitted rows leave.
+const CARRIED_WIDTH: u16 = 120;
+/// The first column of figures in a table of published rows.
+const FIRST_FIGURE: usize = 4;
 /// The width of a variant's column when there are more variants; their changes are then left out.
 const VARIANT_WIDTH: u16 = 19;
 /// Most variants for which the changes are shown.
@@ -208,6 +212,13 @@ fn row_table<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Table {
             right(error(row)),
         ];
         table.add_row(cells.into_iter().chain(last));
+    }
+    if carried {
+        table.set_width(CARRIED_WIDTH);
+    }
+    // A figure is never cut in two: the words before it take what is left.
+    for column in table.column_iter_mut().skip(FIRST_FIGURE) {
+        column.set_constraint(ColumnConstraint::ContentWidth);
     }
     table
 }

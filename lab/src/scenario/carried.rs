@@ -11,6 +11,7 @@ carried! {
     "emr-4-drives.toml" "emr-8k.toml" "emr-16k.toml" "emr-32k.toml" "emr-128k.toml"
     "emr-low-qd1.toml" "emr-low-qd2.toml" "emr-low-qd4.toml" "emr-low-qd8.toml"
     "emr-uring.toml" "emr-polled.toml" "emr-dear-posting.toml" "emr-mixed.toml" "emr-after-doorbell.toml"
+    "emr-threaded.toml" "emr-compile.toml" "emr-copy.toml"
     "spr-2-drives.toml" "spr-4-drives.toml" "spr-8-drives.toml"
     "dsa-loops.toml" "dsa-headline.toml" "dsa-remedies.toml"
     "virtio-irqs.toml" "virtio-mapping.toml" "virtio-level.toml" "virtio-effects.toml" "virtio-low.toml"
@@ -21,7 +22,7 @@ carried! {
     "rdma-mixed.toml"
     "jobs/two-drives.fio" "jobs/four-drives.fio" "jobs/eight-drives.fio"
     "jobs/four-drives-uring.fio" "jobs/four-drives-polled.fio" "jobs/one-job-batched.fio" "jobs/azure-ten.fio"
-    "jobs/optane-four.fio" "jobs/optane-five.fio"
+    "jobs/optane-four.fio" "jobs/optane-five.fio" "jobs/compile-like.fio" "jobs/copy-like.fio"
 }
 
 /// The names of the scenarios, each of which `campanile run` takes in place of a path.

@@ -38,7 +38,7 @@ fn a_delivery_that_is_none_is_refused() {
     });
     assert_eq!(
         error.unwrap_err(),
-        "--delivery: `pigeon` is no delivery; valid: remapped, posted, posted update=150ns, plain, polled, remapped ours, posted ours"
+        "--delivery: `pigeon` is no delivery; valid: remapped, posted, posted update=150ns, plain, polled, remapped threaded, posted threaded, remapped ours, posted ours"
     );
 }
 
@@ -217,7 +217,8 @@ fn wrong_scenarios_say_where_what_and_what_would_do() {
         (
             "deliveries = [\"remaped\"]",
             "s.toml:3: deliveries: `remaped` is no delivery; \
-            valid: remapped, posted, posted update=150ns, plain, polled, remapped ours, posted ours"
+            valid: remapped, posted, posted update=150ns, plain, polled, remapped threaded, posted threaded, \
+            remapped ours, posted ours"
                 .into(),
         ),
         (

@@ -29,6 +29,21 @@ fn the_doorbell_comes_before_the_batch_is_told() {
     assert_eq!(now.completion.per_interrupt[..3], [1, 0, 1]);
 }
 
+/// The primary handler of a threaded queue looks and takes nothing.
+#[test]
+fn the_check_wakes_the_thread_for_a_new_entry_only() {
+    let rig = Rig::new(4, 4096);
+    assert_eq!(rig.submit_reads(70, 1).accepted, 1);
+    rig.log.take();
+    rig.post(0, [0, entry(1, 0, 1, 0)]);
+    let (log, pair) = (rig.log, Arc::new(rig.pair));
+    let check = EntryCheck::new(pair.clone());
+    assert_eq!(check.handle(Irq(9)), IrqReturn::WakeThread);
+    assert_eq!(log.take(), []);
+    assert_eq!(pair.handle(Irq(9)), IrqReturn::Handled);
+    assert_eq!(check.handle(Irq(9)), IrqReturn::None);
+}
+
 #[test]
 fn a_poll_takes_no_more_than_it_is_told() {
     let rig = Rig::new(8, 4096);

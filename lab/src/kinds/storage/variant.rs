@@ -21,6 +21,10 @@ pub enum StorageVariant {
     Plain,
     /// Stock Linux without interrupts: the submitter polls.
     Polled,
+    /// As `Remapped`, with `nvme.use_threaded_interrupts=1`: the interrupt wakes a thread, which takes the entries.
+    RemappedThreaded,
+    /// As `Posted`, likewise.
+    PostedThreaded,
     /// As `Remapped`, with this driver's look at completions.
     RemappedOurs,
     /// As `Posted`, with this driver's look at completions.
@@ -29,14 +33,28 @@ pub enum StorageVariant {
 
 impl StorageVariant {
     /// All that have no parameter.
-    pub const ALL: [Self; 6] =
-        [Self::Remapped, Self::Posted, Self::Plain, Self::Polled, Self::RemappedOurs, Self::PostedOurs];
+    pub const ALL: [Self; 8] = [
+        Self::Remapped,
+        Self::Posted,
+        Self::Plain,
+        Self::Polled,
+        Self::RemappedThreaded,
+        Self::PostedThreaded,
+        Self::RemappedOurs,
+        Self::PostedOurs,
+    ];
     /// The valid names, for an error message.
-    const VALID: &str = "remapped, posted, posted update=150ns, plain, polled, remapped ours, posted ours";
+    const VALID: &str = "remapped, posted, posted update=150ns, plain, polled, remapped threaded, posted threaded, \
+                         remapped ours, posted ours";
 
     /// True if MSIs are posted.
     pub fn is_posted(self) -> bool {
-        matches!(self, Self::Posted | Self::PostedUpdate(_) | Self::PostedOurs)
+        matches!(self, Self::Posted | Self::PostedUpdate(_) | Self::PostedThreaded | Self::PostedOurs)
+    }
+
+    /// True if a thread takes the completions.
+    pub fn is_threaded(self) -> bool {
+        matches!(self, Self::RemappedThreaded | Self::PostedThreaded)
     }
 
     /// When the driver looks for completions after a submission, unless a setting says otherwise. Stock Linux never does.
@@ -58,6 +76,8 @@ impl fmt::Display for StorageVariant {
             }
             Self::Plain => f.pad("plain"),
             Self::Polled => f.pad("polled"),
+            Self::RemappedThreaded => f.pad("remapped threaded"),
+            Self::PostedThreaded => f.pad("posted threaded"),
             Self::RemappedOurs => f.pad("remapped ours"),
             Self::PostedOurs => f.pad("posted ours"),
         }

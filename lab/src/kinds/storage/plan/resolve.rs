@@ -49,6 +49,7 @@ impl Resolve<'_> {
         }
         let jobs = self.threads(cpus, &drives)?;
         let storage = Storage { drives, jobs, ..self.draft.storage().clone() };
+        self.warn_of_syncs(&storage);
         let spans = self.spans(turn_ns(&storage, &self.common.platform));
         Ok(Resolved { cpus, work: Work::new(storage, variants), spans, warnings: self.warnings })
     }
@@ -135,6 +136,32 @@ impl Resolve<'_> {
             }
         }
         Ok(threads)
+    }
+
+    /// A sync of a drive without a volatile cache sends nothing, which a reader who looks for flushes must know.
+    fn warn_of_syncs(&mut self, storage: &Storage) {
+        for job in &storage.jobs {
+            let key = match (job.fsync, job.fdatasync) {
+                (0, 0) => continue,
+                (0, _) => "fdatasync",
+                _ => "fsync",
+            };
+            let drive = &storage.drives[job.drive];
+            let kind = self.common.platform.drive(&drive.model);
+            if kind.is_some_and(|kind| kind.volatile_cache.is_set()) {
+                continue;
+            }
+            let model = &drive.model;
+            let meaning = format!(
+                "{} has no volatile cache, so there is nothing to flush: a sync sends no command and takes no time in \
+                 the drive; with drive.{model}.volatile_cache=true it would",
+                drive.name
+            );
+            let warning = Warning { place: job.source.clone(), key: key.into(), meaning };
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
     }
 
     /// The spans. `turn_ns`: the time in which a drive does all I/Os in flight.

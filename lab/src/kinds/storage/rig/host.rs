@@ -278,7 +278,13 @@ impl DriveSetUp<'_> {
                 };
                 let line = pc.core.alloc_line(messages.clone(), &request, Flow::Edge)?;
                 let name = format!("{}q{vector}", drive.name.trim_start_matches("/dev/"));
-                pc.core.request(line, name, RequestFlags::default(), pair.clone())?;
+                let flags = RequestFlags::default();
+                if parts.delivery.is_threaded() {
+                    let check = nvme::EntryCheck::new(pair.clone());
+                    pc.core.request_threaded(line, name, flags, Some(check), pair.clone())?;
+                } else {
+                    pc.core.request(line, name, flags, pair.clone())?;
+                }
                 if cpus.iter().any(|cpu| used.contains(cpu)) {
                     lines.push(line);
                 }
