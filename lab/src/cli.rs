@@ -21,6 +21,8 @@ pub struct Cli {
 pub enum Command {
     /// Run an experiment and print its measurements, one column per delivery.
     Run(RunArgs),
+    /// Judge fio job files without running them: how each option is taken, and all warnings and errors.
+    Lint(LintArgs),
     /// Run every published row. Print one table per system, fitted rows and predictions apart, each with its error.
     Reproduce(ReproduceArgs),
     /// Refit a platform's free constants to its calibration rows, and show the changes.
@@ -156,6 +158,26 @@ pub struct RunArgs {
     pub trace: Option<PathBuf>,
 }
 
+/// `campanile lint`.
+#[derive(Args, Clone, PartialEq, Eq, Debug)]
+pub struct LintArgs {
+    /// Job files.
+    #[arg(required = true)]
+    pub files: Vec<String>,
+    /// The platform that the jobs would run on. The default is emr.
+    #[arg(long, value_name = "P")]
+    pub platform: Option<String>,
+    /// Set a constant or an option, as for `campanile run`. May be given several times.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub sets: Vec<String>,
+    /// Set a variable of job files, `${VAR}`, over the environment. May be given several times.
+    #[arg(long = "define", value_name = "VAR=VALUE")]
+    pub defines: Vec<String>,
+    /// Print one JSON array, with an element for each file.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `campanile irqs`.
 #[derive(Args, Clone, PartialEq, Eq, Debug)]
 pub struct IrqsArgs {
@@ -283,6 +305,8 @@ pub enum Failure {
     Found(u8),
     /// `campanile check` refused its arguments.
     Check(check::cli::CheckError),
+    /// `campanile lint` found and printed so many files that do not run.
+    Refused(usize),
     /// The run failed, or its results could not be written.
     Run(Box<dyn std::error::Error + Send + Sync>),
     /// Ctrl-C: the completed part has been printed.
@@ -290,13 +314,13 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// 2 for wrong input, 3 to 5 for failures that `check` found, 1 for a failed run, 130 (128 + SIGINT) after Ctrl-C.
+    /// 2 for wrong input, 3 to 5 for failures that `check` found, 1 for a failed run or a refused file, 130 (128 + SIGINT) after Ctrl-C.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Input(_) => 2,
             Self::Found(code) => *code,
             Self::Check(error) => error.exit_code(),
-            Self::Run(_) => 1,
+            Self::Run(_) | Self::Refused(_) => 1,
             Self::Interrupted => 130,
         }
     }
@@ -307,6 +331,8 @@ impl fmt::Display for Failure {
         match self {
             Self::Input(error) => write!(f, "{error}"),
             Self::Found(_) => f.write_str("a history failed"),
+            Self::Refused(1) => f.write_str("1 file does not run"),
+            Self::Refused(count) => write!(f, "{count} files do not run"),
             Self::Check(error) => write!(f, "{error}"),
             Self::Run(error) => write!(f, "{error}"),
             Self::Interrupted => f.write_str("interrupted; the figures cover only the completed runs"),

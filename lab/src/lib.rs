@@ -11,6 +11,7 @@ pub mod fio;
 pub mod input;
 pub mod interrupt;
 pub mod kinds;
+pub mod lint;
 pub mod outcome;
 pub mod plan;
 pub mod platform;

@@ -4,6 +4,7 @@ mod bench;
 mod boot;
 mod calibrate;
 mod check;
+mod lint;
 mod reproduce;
 mod run;
 mod serve;
@@ -25,6 +26,7 @@ use std::path::Path;
 pub fn dispatch(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Run(args) => run::run(args),
+        Command::Lint(args) => lint::run(args),
         Command::Reproduce(args) => reproduce::reproduce(args),
         Command::Calibrate(args) => calibrate::calibrate(args),
         Command::Transfer(args) => transfer::transfer(args),
