@@ -11,11 +11,13 @@ use std::collections::BTreeMap;
 mod bottleneck;
 mod latency;
 pub(crate) mod quantity;
+mod steady;
 mod summary;
 
 pub use bottleneck::{Bottleneck, DevicePart, Finding, SATURATED};
 pub use latency::{Latency, PERCENTILES};
 pub use quantity::{Published, Quantity, Unit};
+pub use steady::{Steadiness, Verdict};
 pub use summary::{Estimate, Figure, Summary, student_t_95};
 
 /// The result of one run: one variant, one seed.

@@ -266,6 +266,15 @@ impl RunReport {
         self.outcomes.iter().filter(|outcome| outcome.delivery == delivery).cloned().collect()
     }
 
+    /// A line for each variant whose span does not show a steady state.
+    fn unsteady(&self) -> String {
+        let line = |summary: &Summary| {
+            let text = summary.steadiness.as_ref()?.to_string();
+            (!text.is_empty()).then(|| format!("NOT STEADY, {}: {text}.\n", summary.delivery))
+        };
+        self.summaries.iter().filter_map(line).collect()
+    }
+
     /// Two lines with the origin of the figures, the number of seeds, the span and the platform.
     fn provenance(&self) -> String {
         let seeds = self.summaries.iter().map(|s| s.seeds.len()).min().unwrap_or(0);

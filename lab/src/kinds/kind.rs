@@ -127,6 +127,11 @@ pub trait Measured: Any {
         Vec::new()
     }
 
+    /// The mean time of one piece of work that the load keeps under way, in ns. None for a kind without such work.
+    fn turn_ns(&self) -> Option<f64> {
+        None
+    }
+
     /// A state at the end of the run that the terminal shows under the table.
     fn state(&self) -> Option<State> {
         None

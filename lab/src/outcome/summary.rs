@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Fault, Finding, Outcome, Quantity, Unit};
+use super::{Fault, Finding, Outcome, Quantity, Steadiness, Unit};
 use crate::kinds::Means;
 
 /// A mean over seeds and its 95 % confidence.
@@ -76,6 +76,8 @@ pub struct Summary {
     pub figures: Vec<Figure>,
     /// The limit of throughput.
     pub bottleneck: Finding,
+    /// Whether the span is one of a steady state; none for a kind without I/Os.
+    pub steadiness: Option<Steadiness>,
     /// The means that only its kind has in addition to the figures, averaged over the seeds.
     #[serde(flatten)]
     pub means: Option<Means>,
@@ -97,6 +99,7 @@ impl Summary {
             span_ns: outcomes.iter().map(|o| o.span_ns).min().unwrap_or(0),
             figures: first.section.measured().quantities().iter().map(figure).collect(),
             bottleneck: Finding::of(outcomes),
+            steadiness: Steadiness::of(outcomes),
             means: first.section.measured().means(outcomes),
             faults: added_faults(outcomes),
         })

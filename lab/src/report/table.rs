@@ -46,6 +46,7 @@ pub fn run(report: &RunReport) -> String {
         writeln!(text, "WARNING: {} I/Os completed with errors.", summary.delivery).expect("a String takes all");
     }
     text += &trimmed(&summary_table(report));
+    text += &report.unsteady();
     for summary in report.summaries.iter() {
         writeln!(text, "Bottleneck, {}: {}.", summary.delivery, summary.bottleneck).expect("a String takes all");
     }

@@ -42,6 +42,20 @@ impl Span {
         (self.end.at - self.start.at).0.max(1)
     }
 
+    /// The growth of a time in which places are in use. A moment has the number of places in use, and
+    /// the ends less the beginnings of all stays until then, modulo 2^64.
+    pub fn stays_ps(&self, [start, end]: [(u64, u64); 2]) -> u64 {
+        let until = |at: Ps, (taken, ended_ps): (u64, u64)| ended_ps.wrapping_add(taken.wrapping_mul(at.0));
+        until(self.end.at, end).wrapping_sub(until(self.start.at, start))
+    }
+
+    /// The growth of the busy time of a server that takes work ahead. A moment has the time of all that
+    /// it has accepted, and when it is through with it.
+    pub fn worked_ps(&self, [start, end]: [(u64, u64); 2]) -> u64 {
+        let until = |at: Ps, (accepted_ps, end_ps): (u64, u64)| accepted_ps - end_ps.saturating_sub(at.0);
+        until(self.end.at, end) - until(self.start.at, start)
+    }
+
     /// `busy_ps` as a share of the span.
     pub fn share(&self, busy_ps: u64) -> f64 {
         busy_ps as f64 / self.ps() as f64

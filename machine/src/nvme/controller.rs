@@ -156,7 +156,7 @@ impl Nvme {
         self.corrections.clear();
         self.ready.clear();
         self.slots.clear(world.now(), &mut self.counters);
-        self.media.reset();
+        (0..self.media.reset()).for_each(|_| self.counters.leave_media(world.now()));
         self.recount_backlog(world);
         (self.fetching, self.admin_busy) = (false, false);
         self.features.reset();

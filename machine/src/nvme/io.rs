@@ -225,6 +225,7 @@ impl Nvme {
         };
         let at = from + draw(world, latency);
         self.counters.media_ps += (at - world.now()).0;
+        self.counters.enter_media(world.now());
         world.schedule(at, code::MEDIA, ticket);
     }
 
@@ -243,6 +244,7 @@ impl Nvme {
     }
 
     pub(super) fn media_done(&mut self, world: &mut World<'_>, ticket: u64) {
+        self.counters.leave_media(world.now());
         let Some(index) = self.slots.redeem(ticket) else { return };
         if self.controller.csts.cfs() {
             return;

@@ -6,7 +6,7 @@
 
 use super::config::Writes;
 use super::latency::draw;
-use super::{Nvme, code};
+use super::{Counters, Nvme, code};
 use crate::time::Ps;
 use crate::world::World;
 use std::collections::VecDeque;
@@ -41,9 +41,9 @@ impl Media {
         }
     }
 
-    /// Commands that wait are gone. What the cache holds stays and reaches the media.
-    pub(super) fn reset(&mut self) {
-        self.waiting.clear();
+    /// Commands that wait are gone; their number. What the cache holds stays and reaches the media.
+    pub(super) fn reset(&mut self) -> usize {
+        self.waiting.drain(..).count()
     }
 
     /// Bytes in the cache that the media have not accepted yet.
@@ -79,11 +79,26 @@ fn media_time(writes: &Writes, first_byte: u64, bytes: u64, is_sequential: bool)
     Ps((u128::from(bytes) * 1_000_000_000_000 / u128::from(rate)) as u64)
 }
 
+impl Counters {
+    /// A command begins to use the media.
+    pub(super) fn enter_media(&mut self, now: Ps) {
+        self.media_slots += 1;
+        self.media_slot_ps = self.media_slot_ps.wrapping_sub(now.0);
+    }
+
+    /// A command uses them no more.
+    pub(super) fn leave_media(&mut self, now: Ps) {
+        self.media_slots -= 1;
+        self.media_slot_ps = self.media_slot_ps.wrapping_add(now.0);
+    }
+}
+
 impl Nvme {
     /// The data of a write are in the drive.
     pub(super) fn write_arrived(&mut self, world: &mut World<'_>, index: u16) {
         let slot = self.slots.get(index);
         let (bytes, ticket, through) = (u64::from(slot.data.bytes), slot.ticket(index), slot.fua || !self.caches());
+        self.counters.enter_media(world.now());
         if through {
             let begins = self.media.busy_until.max(world.now());
             let accepted = self.accept(world, index);
@@ -127,6 +142,7 @@ impl Nvme {
         let time = if time == Ps(0) { time } else { world.jitter(time) };
         self.counters.media_write_ps += time.0;
         self.media.busy_until = self.media.busy_until.max(world.now()) + time;
+        self.counters.media_write_end_ps = self.media.busy_until.0;
         self.media.busy_until
     }
 
@@ -142,6 +158,7 @@ impl Nvme {
             // An aborted write waits no more.
             let Some(index) = self.slots.redeem(ticket) else {
                 self.media.waiting.pop_front();
+                self.counters.leave_media(world.now());
                 continue;
             };
             if !self.fits(u64::from(self.slots.get(index).data.bytes)) {

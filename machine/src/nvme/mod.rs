@@ -135,8 +135,15 @@ pub struct Counters {
     pub fetch_wait_ps: u64,
     /// Time that I/O commands spent in the media, summed over commands.
     pub media_ps: u64,
-    /// Time that the media took for writes, one after another.
+    /// I/O commands in the media now.
+    pub media_slots: u64,
+    /// Ends less beginnings of the commands' stays in the media, modulo 2^64: with `media_slots` times the present it is
+    /// the time that slots were in use until now.
+    pub media_slot_ps: u64,
+    /// Time that the media take for the writes that they accepted, one after another.
     pub media_write_ps: u64,
+    /// When the media are through with these writes.
+    pub media_write_end_ps: u64,
     /// Time that I/O commands spent waiting for the link and on it, summed over commands.
     pub link_ps: u64,
     /// Time from an entry to its vector's message, summed over entries; what coalescing adds is not in it.
@@ -332,7 +339,10 @@ impl Function for Nvme {
             ("slots_busy_ps", c.slots_busy_ps),
             ("fetch_wait_ps", c.fetch_wait_ps),
             ("media_ps", c.media_ps),
+            ("media_slots", c.media_slots),
+            ("media_slot_ps", c.media_slot_ps),
             ("media_write_ps", c.media_write_ps),
+            ("media_write_end_ps", c.media_write_end_ps),
             ("link_ps", c.link_ps),
             ("message_wait_ps", c.message_wait_ps),
         ]

@@ -141,6 +141,10 @@ impl Measured for StorageOutcome {
         ]
     }
 
+    fn turn_ns(&self) -> Option<f64> {
+        Some(self.completion_latency.mean_ns + self.submission_latency.mean_ns)
+    }
+
     fn columns(&self) -> Option<&'static str> {
         Some(COLUMNS)
     }

@@ -46,14 +46,14 @@ impl Snapshot {
     }
 }
 
-/// I/Os, MSIs and notifications so far, for the timeline.
-pub(crate) fn activity(hardware: &mut Hardware, host: &StorageHost) -> Vec<(&'static str, u64)> {
-    let (mut ios, mut msis) = (0, 0);
-    for site in &hardware.drives {
+/// I/Os that the jobs saw completed, MSIs and notifications so far, for the timeline.
+pub(crate) fn activity(hardware: &mut Hardware, host: &StorageHost, tally: &Tally) -> Vec<(&'static str, u64)> {
+    let msis = hardware.drives.iter().map(|site| {
         let counters = hardware.machine.with_any_model(site.model, |model| model.counters());
-        ios += counter(&counters, "completions");
-        msis += counter(&counters, "msis");
-    }
+        counter(&counters, "msis")
+    });
+    let msis = msis.sum();
+    let ios = tally.ios();
     vec![("ios", ios), ("msis", msis), ("notifications", host.pc.posted_statistics().notifications)]
 }
 
@@ -80,6 +80,9 @@ impl Measured<'_> {
     fn drive(&self, index: usize, ports: &[usize], jobs: &JobCounts) -> Drive {
         let drive = |name: &'static str| self.grown(|at| counter(&at.drives[index], name));
         let kind = self.plan.platform.drive(&self.storage.drives[index].model).expect("the plan was validated");
+        let both = |first, second| {
+            [self.start, self.end].map(|at| (counter(&at.drives[index], first), counter(&at.drives[index], second)))
+        };
         Drive {
             name: self.storage.drives[index].name.clone(),
             ios: jobs.ios(),
@@ -91,10 +94,9 @@ impl Measured<'_> {
                 .into_iter()
                 .fold(0.0, f64::max),
             link_held: self.busy(|at| counter(&at.pcie.ports[ports[index]], "order_ps")),
-            // A slot's wait for the link counts as the link's time. The media also limit the rate of writes. They accept
-            // writes ahead of time, so their share of the span may be above 1.
-            media_busy: (self.span.share(drive("media_ps")) / kind.slots.value)
-                .max(self.span.share(drive("media_write_ps")).min(1.0)),
+            // A slot's wait for the link counts as the link's time. The media also limit the rate of writes.
+            media_busy: (self.span.share(self.span.stays_ps(both("media_slots", "media_slot_ps"))) / kind.slots.value)
+                .max(self.span.share(self.span.worked_ps(both("media_write_ps", "media_write_end_ps")))),
         }
     }
 

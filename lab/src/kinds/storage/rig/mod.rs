@@ -76,7 +76,7 @@ impl Rig for StorageRig {
     }
 
     fn activity(&mut self) -> Vec<(&'static str, u64)> {
-        measure::activity(&mut self.hardware, &self.host)
+        measure::activity(&mut self.hardware, &self.host, &self.tally)
     }
 
     fn begin(&mut self) {

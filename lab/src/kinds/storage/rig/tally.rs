@@ -98,6 +98,11 @@ impl Tally {
         Self { jobs: (0..jobs).map(|_| Counts::default()).collect(), latencies: Arc::new(Mutex::new(Latencies::new())) }
     }
 
+    /// I/Os of all jobs since the last reset. The machine must stand still.
+    pub(crate) fn ios(&self) -> u64 {
+        self.jobs.iter().map(|counts| counts.lock().expect("the machine stands still").ios()).sum()
+    }
+
     /// Resets the counters to zero. The machine must stand still.
     pub(crate) fn reset(&self) {
         for counts in &self.jobs {
