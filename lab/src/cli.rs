@@ -153,6 +153,14 @@ pub struct RunArgs {
     /// Write one self-contained page with plots.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Write fio's JSON (json+) of the first delivery and seed; `-`: to standard output, in place of the table. With
+    /// {delivery} in its name, a file for each delivery.
+    #[arg(long, value_name = "FILE")]
+    pub fio_json: Option<PathBuf>,
+    /// Write the logs that the jobs ask for (write_bw_log, write_lat_log, …) into this folder: those of the first delivery
+    /// and seed. With {delivery} in its name, a folder for each delivery.
+    #[arg(long, value_name = "DIR")]
+    pub fio_logs: Option<PathBuf>,
     /// Write a trace for Perfetto or chrome://tracing, with a track per CPU, drive and IOMMU.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
@@ -277,7 +285,8 @@ impl RunArgs {
     /// # Errors
     /// Two outputs have the same path.
     pub fn request(&self) -> Result<Request, InputError> {
-        let outputs = [("--json", &self.json), ("--html", &self.html), ("--trace", &self.trace)];
+        let outputs =
+            [("--json", &self.json), ("--html", &self.html), ("--trace", &self.trace), ("--fio-json", &self.fio_json)];
         for (index, (option, path)) in outputs.iter().enumerate() {
             if let Some(path) = path
                 && outputs[..index].iter().any(|(_, earlier)| earlier.as_ref() == Some(path))

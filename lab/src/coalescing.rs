@@ -112,6 +112,7 @@ mod tests {
             span_ns: 1,
             figures: means.iter().map(figure).collect(),
             bottleneck: Finding::of(&[]),
+            steadiness: None,
             means: None,
             faults: Vec::new(),
         }

@@ -9,6 +9,7 @@ mod work;
 pub use trial::Trial;
 pub use work::{Comparison, Load, Work};
 
+use crate::fio::logs::SpanOfLogs;
 use crate::input::{InputError, Place, Warning};
 use crate::kinds::Variant;
 use crate::platform::{Platform, Unit};
@@ -88,6 +89,14 @@ pub struct Spans {
     pub asked_ramp_ns: u64,
     /// The job's `runtime`; `measured_ns` stands for it. None if the job names none.
     pub asked_runtime_ns: Option<u64>,
+}
+
+impl Spans {
+    /// The span as log files show it.
+    pub fn of_logs(&self) -> SpanOfLogs {
+        let is_shortened = self.asked_runtime_ns.is_some_and(|runtime_ns| runtime_ns > self.measured_ns);
+        SpanOfLogs { measured_ns: self.measured_ns, is_shortened }
+    }
 }
 
 impl fmt::Display for Spans {

@@ -4,6 +4,7 @@ mod bench;
 mod boot;
 mod calibrate;
 mod check;
+mod fio_outputs;
 mod lint;
 mod reproduce;
 mod run;

@@ -1,5 +1,6 @@
 //! `campanile run`.
 
+use super::fio_outputs::FioOutputs;
 use super::{announce, ended, failed, output, stop_flag, write};
 use crate::cli::{self, Failure, RunArgs};
 use crate::coalescing;
@@ -17,11 +18,13 @@ use crate::scenario;
 const TRACE_RECORDS_MAX: u64 = 1_000_000;
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
-    let plan = args.request()?.plan()?;
+    let mut plan = args.request()?.plan()?;
+    let fio = FioOutputs::prepare(args, &mut plan)?;
     let json = output("--json", args.json.as_deref())?;
     let html = output("--html", args.html.as_deref())?;
     let trace = output("--trace", args.trace.as_deref())?;
     announce(&plan);
+    fio.announce(&plan);
     let stop = stop_flag()?;
     let mut runs = run::run_all(&plan, trace.is_some(), &stop).map_err(failed)?;
     let records: Vec<TraceRecord> =
@@ -33,7 +36,10 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     report.notes = coalescing::notes(&plan, &stop).map_err(failed)?;
     report.published = published_rows(&plan, &report)?;
     report.constants = constants(&plan);
-    cli::print(&report::table::run(&report))?;
+    if !fio.takes_standard_output() {
+        cli::print(&report::table::run(&report))?;
+    }
+    fio.write(&plan, &report)?;
     if html.is_some() {
         report.load = load_points(&plan, &stop)?;
     }

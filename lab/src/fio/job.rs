@@ -2,12 +2,13 @@
 
 use super::judge::{engine_name, judge};
 use super::options;
-use super::{Entry, Section};
+use super::{Entry, Reporting, Section};
 use crate::input::{InputError, Place, Problem, Warning};
 use crate::kinds::storage::{IoEngine, Pattern, Trims};
 use crate::setting::Setting;
 use hal::CpuSet;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// One job section, its options read; `numjobs` is not yet expanded.
 #[derive(Clone, PartialEq, Debug)]
@@ -52,6 +53,8 @@ pub struct FioJob {
     pub runtime_ns: Option<u64>,
     /// The uncounted run time before it.
     pub ramp_ns: u64,
+    /// What it says about its report.
+    pub reporting: Arc<Reporting>,
 }
 
 /// The jobs of `sections` with `overrides` replacing their own options, and the warnings about options.
@@ -71,7 +74,9 @@ pub fn jobs(file: &str, sections: &[Section], overrides: &[Entry]) -> Result<(Ve
             globals.extend(&section.entries);
         } else {
             let entries = globals.iter().copied().chain(&section.entries).chain(overrides);
-            jobs.push(Options::of(section, entries).read(&mut warnings)?);
+            let mut job = Options::of(section, entries).read(&mut warnings)?;
+            job.reporting = Arc::new(Reporting::read(&section.name, &globals, &section.entries, overrides)?);
+            jobs.push(job);
         }
     }
     if jobs.is_empty() {
@@ -150,6 +155,7 @@ impl<'a> Options<'a> {
             think_blocks: self.number("thinktime_blocks", 1, 1..=1_000_000)?,
             runtime_ns: self.get("runtime").map(|entry| entry.time_ns(1_000_000_000)).transpose()?,
             ramp_ns: self.get("ramp_time").map_or(Ok(0), |entry| entry.time_ns(1_000_000_000))?,
+            reporting: Arc::default(),
         })
     }
 

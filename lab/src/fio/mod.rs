@@ -7,12 +7,16 @@
 
 mod expression;
 mod job;
+pub mod json;
 pub mod judge;
 pub mod kind;
 mod lines;
+pub mod logs;
 mod number;
 pub mod options;
+mod reporting;
 mod special;
+pub mod stat;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -21,4 +25,5 @@ mod variables;
 pub use job::{FioJob, jobs};
 pub use lines::{Entry, Include, Section, read, sections};
 pub use number::Unit;
+pub use reporting::{Logs, Reporting};
 pub use variables::Variables;

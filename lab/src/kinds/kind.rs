@@ -132,6 +132,11 @@ pub trait Measured: Any {
         None
     }
 
+    /// Tables of the kind's own that the terminal shows under the table.
+    fn tables(&self, _report: &RunReport) -> String {
+        String::new()
+    }
+
     /// A state at the end of the run that the terminal shows under the table.
     fn state(&self) -> Option<State> {
         None

@@ -92,6 +92,7 @@ fn storage(ios: u64, posted: bool) -> StorageOutcome {
             msi_to_handler_ns: if posted { 900.0 } else { 5_000.0 },
             handler_to_application_ns: 1_751.0,
         },
+        ..StorageOutcome::default()
     }
 }
 

@@ -62,6 +62,9 @@ pub fn run(report: &RunReport) -> String {
     if let Some(columns) = first.and_then(|outcome| outcome.section.measured().columns()) {
         writeln!(text, "{columns}").expect("a String takes all");
     }
+    if let Some(first) = first {
+        text += &first.section.measured().tables(report);
+    }
     let state = |summary: &Summary| report.first_outcome(&summary.delivery)?.section.measured().state();
     let states: Vec<State> = report.summaries.iter().filter_map(state).collect();
     if let Some(first) = states.first() {
@@ -228,6 +231,16 @@ fn row_table<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Table {
 pub(super) fn error(row: &Row) -> String {
     let unit = if row.is_share() { "pt" } else { "%" };
     row.error_percent.map_or("–".into(), |error| format!("{} {unit}", figure::signed(error)))
+}
+
+/// A table of plain cells under a heading; the first `texts` columns are texts, the others figures.
+pub(crate) fn plain(heading: &str, header: &[&str], texts: usize, rows: &[Vec<String>]) -> String {
+    let mut table = table(header);
+    for row in rows {
+        let cell = |(at, text): (usize, &String)| if at < texts { Cell::new(text) } else { right(text) };
+        table.add_row(row.iter().enumerate().map(cell));
+    }
+    format!("\n{heading}\n{}", trimmed(&table))
 }
 
 fn right(content: impl ToString) -> Cell {

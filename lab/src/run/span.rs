@@ -56,6 +56,11 @@ impl Span {
         until(self.end.at, end) - until(self.start.at, start)
     }
 
+    /// When it ended, in ns since the machine began.
+    pub fn end_ns(&self) -> u64 {
+        self.end.at.as_ns()
+    }
+
     /// `busy_ps` as a share of the span.
     pub fn share(&self, busy_ps: u64) -> f64 {
         busy_ps as f64 / self.ps() as f64

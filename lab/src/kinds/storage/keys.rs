@@ -6,7 +6,7 @@ pub use drives::{Coalescing, DrivePlan};
 
 use super::plan::{JobPlan, resolve};
 use crate::document::{Node, Table};
-use crate::fio::{self, Entry, Section, Variables};
+use crate::fio::{self, Entry, Reporting, Section, Variables};
 use crate::input::{InputError, Problem};
 use crate::platform::{Platform, Unit};
 use crate::scenario::common::Common;
@@ -16,6 +16,7 @@ use crate::scenario::key::{self, Key, Value};
 use crate::setting::Setting;
 use drivers::nvme::{CompletionLook, ReapBound};
 use drives::DriveSettings;
+use std::sync::Arc;
 
 /// The block layer's `rq_affinity`: the CPU on which an I/O completes that another CPU reaps than the one that submitted
 /// it.
@@ -52,6 +53,21 @@ pub struct Storage {
     /// Mean time between MSIs that a stranger sends with the first drive's message; none by default. They must be
     /// refused.
     pub rogue_msi_ns: Option<u64>,
+    /// What each job says about its report, in the order of `jobs`.
+    pub reporting: Vec<Arc<Reporting>>,
+    /// What a run keeps of each thread.
+    pub detail: Detail,
+}
+
+/// What a run keeps of each thread, beside what all of them count together.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Detail {
+    /// Nothing.
+    None,
+    /// fio's statistics.
+    Figures,
+    /// Also the single I/Os that its logs show.
+    Logs,
 }
 
 /// The values without any key set.
@@ -65,6 +81,8 @@ const BLANK: Storage = Storage {
     max_segments: 0,
     verify_data: false,
     rogue_msi_ns: None,
+    reporting: Vec::new(),
+    detail: Detail::None,
 };
 
 /// Keys of this kind, beside `drives.`, `job.` and fio's options.

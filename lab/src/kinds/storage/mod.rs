@@ -1,5 +1,7 @@
 //! Jobs on NVMe drives.
 
+pub mod detail;
+mod jobs;
 pub(crate) mod keys;
 mod outcome;
 mod page;
@@ -7,7 +9,7 @@ mod plan;
 mod rig;
 mod variant;
 
-pub use keys::{Coalescing, DrivePlan, RqAffinity, Storage};
+pub use keys::{Coalescing, Detail, DrivePlan, RqAffinity, Storage};
 pub use outcome::{DRIVE_LINK, DRIVE_MEDIA, Direction, Drive, Stages, StorageOutcome};
 pub use plan::{DEVICE_VECTORS, IoEngine, JobPlan, Pattern, Trims, queue_cpus, topology};
 pub use variant::StorageVariant;

@@ -1,12 +1,14 @@
 //! The measurements of a storage experiment.
 
-use super::page;
+use super::detail::{Details, JobFigures};
+use super::{jobs, page};
 use crate::kinds::{Means, Measured, Section};
 use crate::outcome::quantity::{CPU, MSI_PATH, THROUGHPUT, at, mean, per_second, percent, quantity, ratio_f};
 use crate::outcome::{Bottleneck, CpuTime, DevicePart, Headline, Latency, Outcome, Published, Quantity, Unit};
 use crate::report::RunReport;
 use Unit::{BytesPerSecond, Nanoseconds, PerSecond, Percent};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// A drive's media slots are all in use.
 pub const DRIVE_MEDIA: Bottleneck = Bottleneck::Device(DevicePart { id: "drive_media", name: "drive media" });
@@ -27,6 +29,12 @@ pub struct StorageOutcome {
     pub submission_latency: Latency,
     /// The time of one I/O by stage.
     pub stages: Stages,
+    /// The jobs, those with `group_reporting` together; empty if a run did not measure its threads apart.
+    #[serde(default)]
+    pub jobs: Vec<JobFigures>,
+    /// What `jobs` was made of, for reports in fio's form.
+    #[serde(skip)]
+    pub details: Option<Arc<Details>>,
 }
 
 impl StorageOutcome {
@@ -143,6 +151,10 @@ impl Measured for StorageOutcome {
 
     fn turn_ns(&self) -> Option<f64> {
         Some(self.completion_latency.mean_ns + self.submission_latency.mean_ns)
+    }
+
+    fn tables(&self, report: &RunReport) -> String {
+        jobs::tables(report)
     }
 
     fn columns(&self) -> Option<&'static str> {

@@ -1,5 +1,6 @@
 //! The sections that only the page of a storage experiment has.
 
+use super::jobs;
 use super::outcome::{Stages, mean_stages};
 use crate::outcome::{Summary, Unit};
 use crate::report::html::{axis, html_table, row, section};
@@ -10,6 +11,7 @@ use crate::report::{RunReport, figure};
 pub(super) fn sections(report: &RunReport) -> String {
     section("Throughput and latency against load", load(report))
         + &section("Where the time of an I/O goes", stages(report))
+        + &section("Jobs", jobs::page(report))
 }
 
 fn load(report: &RunReport) -> String {

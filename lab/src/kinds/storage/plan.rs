@@ -10,6 +10,7 @@ pub(super) use resolve::resolve;
 pub use validate::DEVICE_VECTORS;
 pub(super) use validate::validate;
 
+use super::keys::Detail;
 use super::{Storage, StorageVariant};
 use crate::input::Place;
 use crate::plan::{Load, Plan};
@@ -34,6 +35,8 @@ pub(super) fn is_same(ours: &Storage, theirs: &Storage) -> bool {
     let somewhere = Place::file("");
     let placeless = |of: &Storage| Storage {
         jobs: of.jobs.iter().map(|job| JobPlan { source: somewhere.clone(), ..job.clone() }).collect(),
+        reporting: Vec::new(),
+        detail: Detail::None,
         ..of.clone()
     };
     placeless(ours) == placeless(theirs)

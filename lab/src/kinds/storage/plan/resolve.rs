@@ -2,14 +2,16 @@
 
 use super::turn::turn_ns;
 use super::{IoEngine, JobPlan};
-use crate::fio::FioJob;
+use crate::fio::{FioJob, Reporting};
 use crate::input::{InputError, Warning};
-use crate::kinds::storage::keys::StorageDraft;
+use crate::kinds::storage::detail;
+use crate::kinds::storage::keys::{Detail, StorageDraft};
 use crate::kinds::storage::{DrivePlan, Storage, StorageVariant};
 use crate::plan::{Spans, Work};
 use crate::scenario::common::Common;
 use crate::scenario::draft::{Asked, Resolved};
 use hal::{CpuId, CpuSet};
+use std::sync::Arc;
 
 /// The most threads of one experiment: 1,024 CPUs with 16 each.
 const THREADS_MAX: u64 = 16_384;
@@ -48,7 +50,8 @@ impl Resolve<'_> {
             variants.push(StorageVariant::PostedOurs);
         }
         let jobs = self.threads(cpus, &drives)?;
-        let storage = Storage { drives, jobs, ..self.draft.storage().clone() };
+        let (reporting, detail) = self.reporting();
+        let storage = Storage { drives, jobs, reporting, detail, ..self.draft.storage().clone() };
         self.warn_of_syncs(&storage);
         let spans = self.spans(turn_ns(&storage, &self.common.platform));
         Ok(Resolved { cpus, work: Work::new(storage, variants), spans, warnings: self.warnings })
@@ -162,6 +165,17 @@ impl Resolve<'_> {
                 self.warnings.push(warning);
             }
         }
+    }
+
+    /// What each thread says about its report, and what the tables need of it: threads that report apart, and
+    /// percentiles of a job's own, need figures of each thread.
+    fn reporting(&self) -> (Vec<Arc<Reporting>>, Detail) {
+        let clones = |job: &FioJob| std::iter::repeat_n(job.reporting.clone(), job.numjobs as usize);
+        let reporting: Vec<_> = self.jobs.iter().flat_map(clones).collect();
+        let own =
+            |job: &FioJob| job.reporting.percentiles.is_some() || job.reporting.has_percentiles != [false, true, false];
+        let apart = detail::groups(&reporting).len() > 1 || self.jobs.iter().any(own);
+        (reporting, if apart { Detail::Figures } else { Detail::None })
     }
 
     /// The spans. `turn_ns`: the time in which a drive does all I/Os in flight.

@@ -141,6 +141,7 @@ impl StorageHost {
                 has_volatile_cache: drive.controller.info().volatile_write_cache,
                 counts: tally.jobs[index].clone(),
                 latencies: tally.latencies.clone(),
+                meter: tally.meters.get(index).cloned(),
             };
             let job_thread = Job::new(parts).map_err(SetupError::Memory)?;
             let affinity = Affinity::Set(job.cpus.clone());

@@ -6,6 +6,7 @@
 //! with the last of them.
 
 use super::mailbox::{Letter, Mailbox};
+use super::meter::{Operation, SharedMeter};
 use super::queues::Queues;
 use super::sequence::Sequence;
 use super::split::{self, PAGE_BYTES};
@@ -57,6 +58,8 @@ pub(crate) struct JobParts {
     pub(crate) has_volatile_cache: bool,
     pub(crate) counts: Counts,
     pub(crate) latencies: Arc<Mutex<Latencies>>,
+    /// None if threads are not measured apart.
+    pub(crate) meter: Option<SharedMeter>,
 }
 
 /// A running job.
@@ -135,6 +138,7 @@ impl Job {
             self.submit(&batch);
             let spent_ns = SimHal.now_ns() - start_ns;
             self.latencies(|latencies| latencies.submission.saturating_record(spent_ns));
+            self.measure_call(&batch, start_ns);
             self.batch = batch;
             if let Some(buffer) = waits {
                 self.wait_for(buffer);
@@ -261,13 +265,20 @@ impl Job {
     /// fsync or fdatasync of the drive. Only a volatile write cache makes a Flush of it. The job waits for its end; that
     /// of io_uring is one of its I/Os in flight.
     fn sync(&mut self) {
+        let called_ns = SimHal.now_ns();
         SimHal.work(self.work.user, 1);
         if !self.parts.has_volatile_cache {
+            if let Some(meter) = &self.parts.meter {
+                let ns = SimHal.now_ns() - called_ns;
+                meter.lock().expect("no panic while a meter is held").synced(ns);
+            }
             return;
         }
         SimHal.work(self.work.submit, 1);
+        let start_ns = SimHal.now_ns();
         let flush = self.request(IoOp::Flush, 0);
         self.submit(&[flush]);
+        self.measure_call(&[flush], start_ns);
         if self.parts.plan.engine == IoEngine::Libaio {
             self.wait_for(flush.tag as u32);
         }
@@ -294,12 +305,33 @@ impl Job {
         if self.parts.verify { buffer as usize * stride } else { 0 }
     }
 
+    /// The meter sees the call that began at `start_ns` and submitted `batch`.
+    fn measure_call(&self, batch: &[IoRequest], start_ns: u64) {
+        let Some(meter) = &self.parts.meter else { return };
+        let mut last = u64::MAX;
+        // The commands of a split I/O follow each other.
+        let ios = batch.iter().filter(|io| std::mem::replace(&mut last, io.tag) != io.tag);
+        let operations = ios.map(|io| self.operation(io.tag as u32));
+        let depth = (self.under_way.len() - self.free.len()) as u64;
+        let call_ns = [start_ns, SimHal.now_ns()];
+        meter.lock().expect("no panic while a meter is held").submitted(operations, call_ns, depth);
+    }
+
+    /// The operation under way on `buffer`.
+    fn operation(&self, buffer: u32) -> Operation {
+        let (op, lba) = self.under_way[buffer as usize];
+        let bytes = if op == IoOp::Flush { 0 } else { u64::from(self.parts.plan.block_bytes) };
+        let (offset, drive) = (lba * u64::from(self.parts.lba_bytes), self.parts.plan.drive as u32);
+        Operation { op, slot: buffer, offset, bytes, drive }
+    }
+
     /// Waits for completions and takes them.
     fn reap(&mut self) {
         let in_flight = (self.under_way.len() - self.free.len()) as u64;
         let plan = &self.parts.plan;
         let min = u64::from(plan.batch_complete_min).clamp(1, in_flight.max(1));
         let max = u64::from(plan.batch_complete_max).max(min);
+        let waits = !self.parts.polled && self.parts.mailbox.len() < min;
         if self.parts.polled {
             self.poll_for(min);
         } else {
@@ -311,6 +343,9 @@ impl Job {
         {
             self.completed(&completed);
             taken += 1;
+        }
+        if let Some(meter) = &self.parts.meter {
+            meter.lock().expect("no panic while a meter is held").reaped(taken, waits);
         }
     }
 
@@ -364,6 +399,10 @@ impl Job {
             counts.handover_ns += now_ns.saturating_sub(completed.completed_ns);
         });
         self.latencies(|latencies| latencies.by_op[number].saturating_record(now_ns - completed.submitted_ns));
+        if let Some(meter) = &self.parts.meter {
+            let operation = self.operation(buffer);
+            meter.lock().expect("no panic while a meter is held").ended(operation, completed.submitted_ns, now_ns);
+        }
         self.free.push(buffer);
         if self.free.len() == self.under_way.len() {
             self.used.clear();

@@ -3,8 +3,10 @@
 use super::block::Places;
 use super::hardware::Hardware;
 use super::host::{Looks, StorageHost};
-use super::tally::{JobCounts, Latencies, OPS, Tally};
+use super::meter::SharedMeter;
+use super::tally::{Counts, JobCounts, Latencies, OPS, Tally};
 use crate::kinds::storage::Storage;
+use crate::kinds::storage::detail::{self, Details, ThreadDetail};
 use crate::kinds::storage::{Direction, Drive, Stages, StorageOutcome};
 use crate::outcome::{Interrupts, Latency};
 use crate::plan::Plan;
@@ -12,6 +14,7 @@ use crate::run::Counted;
 use crate::run::pcie::{self, PcieCounters};
 use crate::run::span::{Counters, Span, counter};
 use drivers::nvme::CompletionCounters;
+use std::sync::Arc;
 
 /// Every cumulative counter, at one moment.
 pub(crate) struct Snapshot {
@@ -168,6 +171,7 @@ impl Measured<'_> {
         }
         let port_of = |index: usize| self.hardware.pcie.port_index(self.hardware.drives[index].port);
         let ports: Vec<_> = (0..self.storage.drives.len()).map(port_of).collect();
+        let details = self.details(tally);
         let drives = by_drive.iter().enumerate().map(|(index, jobs)| self.drive(index, &ports, jobs)).collect();
         Counted {
             interrupts: self.interrupts(host.vectors()),
@@ -179,7 +183,44 @@ impl Measured<'_> {
                 directions: (0..OPS).map(|op| Direction::of(&total, &latencies, op)).collect(),
                 submission_latency: Latency::from(&latencies.submission),
                 stages: self.stages(&total, &latencies, completion.mean()),
+                jobs: details.as_ref().map_or_else(Vec::new, Details::figures),
+                details: details.map(Arc::new),
             },
+        }
+    }
+}
+
+impl Measured<'_> {
+    /// What the threads measured, if they did.
+    fn details(&self, tally: &Tally) -> Option<Details> {
+        if tally.meters.is_empty() {
+            return None;
+        }
+        let end_ns = self.span.end_ns();
+        let detail = |(meter, counts): (&SharedMeter, &Counts)| {
+            let detail = meter.lock().expect("the machine stands still").detail(end_ns);
+            ThreadDetail { errors: counts.lock().expect("the machine stands still").errors, ..detail }
+        };
+        let mut threads: Vec<ThreadDetail> = tally.meters.iter().zip(&tally.jobs).map(detail).collect();
+        self.share_cpus(&mut threads);
+        let depths = self.storage.jobs.iter().map(|job| job.iodepth).collect();
+        Some(Details { threads, groups: detail::groups(&self.storage.reporting), depths })
+    }
+
+    /// Divides the time of each CPU among the threads that may run on it, by their I/Os.
+    fn share_cpus(&self, threads: &mut [ThreadDetail]) {
+        let every = self.storage.jobs.iter().flat_map(|job| job.cpus.iter()).collect();
+        for times in self.span.cpus(&every) {
+            let here = |thread: &usize| self.storage.jobs[*thread].cpus.contains(hal::CpuId(times.cpu));
+            let users: Vec<usize> = (0..threads.len()).filter(here).collect();
+            let all: u64 = users.iter().map(|&thread| threads[thread].total_ios()).sum();
+            for thread in users {
+                let share = threads[thread].total_ios() as f64 / all.max(1) as f64;
+                let spent_ns = [times.user_ns, times.system_ns + times.irq_ns];
+                for (sum, ns) in threads[thread].cpu_ns.iter_mut().zip(spent_ns) {
+                    *sum += (ns as f64 * share) as u64;
+                }
+            }
         }
     }
 }

@@ -6,13 +6,15 @@ mod host;
 mod job;
 mod mailbox;
 mod measure;
+mod meter;
 mod queues;
 mod room;
 mod sequence;
 mod split;
 mod tally;
 
-use crate::kinds::storage::{Storage, StorageOutcome, StorageVariant};
+use crate::fio::Reporting;
+use crate::kinds::storage::{Detail, Storage, StorageOutcome, StorageVariant};
 use crate::plan::Plan;
 use crate::report::trace::Track;
 use crate::run::span::Span;
@@ -23,6 +25,8 @@ use host::StorageHost;
 use machine::Machine;
 use machine::model::ModelId;
 use measure::{Measured, Snapshot};
+use meter::{Keep, Meter, SharedMeter};
+use std::sync::Arc;
 use tally::Tally;
 
 /// A server with running jobs.
@@ -48,11 +52,29 @@ impl StorageRig {
         let mut hardware = Hardware::new(plan, storage, seed, traced);
         let parts = host::Parts::new(&mut hardware, plan, storage, delivery);
         let host = boot(&mut hardware.machine, move || StorageHost::set_up(parts))?;
-        let tally = Tally::new(storage.jobs.len());
+        let tally = Tally::new(storage.jobs.len(), meters(plan, storage));
         host.start_jobs(storage, delivery, seed, &tally).map_err(RunError::Setup)?;
         hardware.let_stranger_in();
         Ok(Self { plan: plan.clone(), storage: storage.clone(), hardware, host, tally, snapshots: Vec::new() })
     }
+}
+
+/// A meter for each thread, if the experiment wants them.
+fn meters(plan: &Plan, storage: &Storage) -> Vec<SharedMeter> {
+    if storage.detail == Detail::None {
+        return Vec::new();
+    }
+    let span = plan.spans.of_logs();
+    let meter = |reporting: &Arc<Reporting>| {
+        let logs = &reporting.logs;
+        let wants = storage.detail == Detail::Logs;
+        Meter::new(Keep {
+            ios: wants && [&logs.bw, &logs.lat, &logs.iops, &logs.hist].iter().any(|log| log.is_some()),
+            issues: wants && logs.iolog.is_some(),
+            window_ns: reporting.average_ms.map(|ms| span.window_ms(ms).saturating_mul(1_000_000)),
+        })
+    };
+    storage.reporting.iter().map(meter).collect()
 }
 
 /// The plan with the constant that the variant sets.
@@ -80,7 +102,7 @@ impl Rig for StorageRig {
     }
 
     fn begin(&mut self) {
-        self.tally.reset();
+        self.tally.reset(self.hardware.machine.now().as_ns());
         self.snapshots = vec![Snapshot::take(&mut self.hardware, &self.host)];
     }
 

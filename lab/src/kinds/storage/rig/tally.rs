@@ -1,5 +1,6 @@
 //! What the jobs of a server count: I/Os and latencies, apart for reads, writes, trims and flushes.
 
+use super::meter::SharedMeter;
 use drivers::nvme::IoOp;
 use hdrhistogram::Histogram;
 use std::sync::{Arc, Mutex};
@@ -90,12 +91,15 @@ pub(crate) struct Tally {
     /// One a job.
     pub(crate) jobs: Vec<Counts>,
     pub(crate) latencies: Arc<Mutex<Latencies>>,
+    /// One a job, if threads are measured apart.
+    pub(crate) meters: Vec<SharedMeter>,
 }
 
 impl Tally {
-    /// Zeroed counters for this many jobs.
-    pub(crate) fn new(jobs: usize) -> Self {
-        Self { jobs: (0..jobs).map(|_| Counts::default()).collect(), latencies: Arc::new(Mutex::new(Latencies::new())) }
+    /// Zeroed counters for this many jobs, and their meters.
+    pub(crate) fn new(jobs: usize, meters: Vec<SharedMeter>) -> Self {
+        let latencies = Arc::new(Mutex::new(Latencies::new()));
+        Self { jobs: (0..jobs).map(|_| Counts::default()).collect(), latencies, meters }
     }
 
     /// I/Os of all jobs since the last reset. The machine must stand still.
@@ -104,7 +108,10 @@ impl Tally {
     }
 
     /// Resets the counters to zero. The machine must stand still.
-    pub(crate) fn reset(&self) {
+    pub(crate) fn reset(&self, now_ns: u64) {
+        for meter in &self.meters {
+            meter.lock().expect("the machine stands still").reset(now_ns);
+        }
         for counts in &self.jobs {
             *counts.lock().expect("the machine stands still") = JobCounts::default();
         }

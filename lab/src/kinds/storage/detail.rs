@@ -1,0 +1,306 @@
+//! What each thread of a storage run measured, and its sums over the threads that report together.
+
+use crate::fio::Reporting;
+use crate::fio::stat::{CLASS_COUNT, Moments, Stat};
+use crate::outcome::Latency;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The names of the directions, as fio has them.
+pub const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
+
+/// One I/O that a thread saw end, for the logs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Io {
+    /// Time since counting began, in ns.
+    pub at_ns: u64,
+    /// Index into [`DIRECTIONS`].
+    pub direction: u8,
+    /// Submission, completion and total latency, in ns.
+    pub latency_ns: [u64; 3],
+    /// Place on the drive or in the file, in bytes.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// One operation that a thread issued, for `write_iolog`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Issue {
+    /// Time since counting began, in ns.
+    pub at_ns: u64,
+    /// Index into [`DIRECTIONS`]; 3 is a sync.
+    pub direction: u8,
+    /// As of [`Io`].
+    pub offset: u64,
+    /// As of [`Io`].
+    pub bytes: u64,
+    /// Index of the drive.
+    pub drive: u32,
+}
+
+/// A thread's I/Os on one drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DriveSums {
+    /// I/Os of each direction.
+    pub ios: [u64; 3],
+    /// Their completion latencies, summed.
+    pub ns: [u64; 3],
+}
+
+/// Everything that a thread, or a group of threads, measured in the span. Arrays have an entry for each direction.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ThreadDetail {
+    /// The span, in ns.
+    pub span_ns: u64,
+    /// Operations that ended; the last entry counts syncs.
+    pub ios: [u64; 4],
+    /// Bytes of the I/Os.
+    pub bytes: [u64; 3],
+    /// I/Os that ended with an error.
+    pub errors: u64,
+    /// Time inside the submitting call.
+    pub slat: [Stat; 3],
+    /// Time from the driver's submission until the thread saw the end.
+    pub clat: [Stat; 3],
+    /// Time from before the submitting call until then.
+    pub lat: [Stat; 3],
+    /// Completion latency of syncs.
+    pub sync: Stat,
+    /// I/Os submitted at each class of depth.
+    pub depths: [u64; 7],
+    /// Calls that submitted, by class of their batch.
+    pub submits: [u64; 7],
+    /// Calls that took completions, likewise.
+    pub completes: [u64; 7],
+    /// I/Os by class of their completion latency.
+    pub classes: [u64; CLASS_COUNT],
+    /// Times that the thread slept for completions.
+    pub waits: u64,
+    /// Bandwidth in KiB/s and I/Os a second, over windows.
+    pub rates: [[Moments; 3]; 2],
+    /// By drive.
+    pub drives: BTreeMap<u32, DriveSums>,
+    /// Every I/O that ended, if a log wants them.
+    pub log: Vec<Io>,
+    /// Every operation that was issued, if a log wants them.
+    pub issues: Vec<Issue>,
+    /// Time of CPUs in the application, and in the kernel with interrupts, in ns.
+    pub cpu_ns: [u64; 2],
+}
+
+impl ThreadDetail {
+    /// Adds another thread of the group.
+    pub fn merge(&mut self, other: &Self) {
+        fn add(ours: &mut [u64], theirs: &[u64]) {
+            ours.iter_mut().zip(theirs).for_each(|(ours, theirs)| *ours += theirs);
+        }
+        self.span_ns = self.span_ns.max(other.span_ns);
+        self.errors += other.errors;
+        self.waits += other.waits;
+        add(&mut self.ios, &other.ios);
+        add(&mut self.bytes, &other.bytes);
+        add(&mut self.depths, &other.depths);
+        add(&mut self.submits, &other.submits);
+        add(&mut self.completes, &other.completes);
+        add(&mut self.classes, &other.classes);
+        add(&mut self.cpu_ns, &other.cpu_ns);
+        self.sync.merge(&other.sync);
+        for direction in 0..DIRECTIONS.len() {
+            self.slat[direction].merge(&other.slat[direction]);
+            self.clat[direction].merge(&other.clat[direction]);
+            self.lat[direction].merge(&other.lat[direction]);
+            (0..2).for_each(|which| self.rates[which][direction].sum(&other.rates[which][direction]));
+        }
+        for (drive, theirs) in &other.drives {
+            let ours = self.drives.entry(*drive).or_default();
+            add(&mut ours.ios, &theirs.ios);
+            add(&mut ours.ns, &theirs.ns);
+        }
+    }
+
+    /// I/Os of all directions.
+    pub fn total_ios(&self) -> u64 {
+        self.ios[..3].iter().sum()
+    }
+}
+
+/// The threads that report together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReportGroup {
+    /// The options of the first of them.
+    pub reporting: Arc<Reporting>,
+    /// fio's number of the group.
+    pub group: u32,
+    /// Indices of the threads.
+    pub threads: std::ops::Range<usize>,
+}
+
+/// The report groups of threads: with `group_reporting` those of a group that follow each other, else each thread.
+pub fn groups(threads: &[Arc<Reporting>]) -> Vec<ReportGroup> {
+    let mut groups: Vec<ReportGroup> = Vec::new();
+    let mut number = 0;
+    for (index, reporting) in threads.iter().enumerate() {
+        // The clones of a section share its options; only the first of them begins a group.
+        let is_clone = index > 0 && Arc::ptr_eq(reporting, &threads[index - 1]);
+        if reporting.begins_group && index > 0 && !is_clone {
+            number += 1;
+        }
+        match groups.last_mut() {
+            Some(last) if reporting.is_grouped && last.group == number => last.threads.end = index + 1,
+            _ => {
+                groups.push(ReportGroup { reporting: reporting.clone(), group: number, threads: index..index + 1 });
+            }
+        }
+    }
+    groups
+}
+
+/// The measurements of a run that has them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Details {
+    /// One entry a thread.
+    pub threads: Vec<ThreadDetail>,
+    /// The threads that report together.
+    pub groups: Vec<ReportGroup>,
+    /// I/Os that each thread keeps in flight at most.
+    pub depths: Vec<u32>,
+}
+
+impl Details {
+    /// The sum of a group.
+    pub fn of(&self, group: &ReportGroup) -> ThreadDetail {
+        let mut sum = ThreadDetail::default();
+        self.threads[group.threads.clone()].iter().for_each(|thread| sum.merge(thread));
+        sum
+    }
+
+    /// The figures of every group.
+    pub fn figures(&self) -> Vec<JobFigures> {
+        self.groups.iter().map(|group| JobFigures::of(group, &self.of(group))).collect()
+    }
+}
+
+/// A group's figures, for tables and files.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobFigures {
+    /// The name of the (first) job's section.
+    pub name: String,
+    /// fio's number of its group.
+    pub group: u32,
+    /// Threads that report together.
+    pub threads: usize,
+    /// Their directions that had I/Os.
+    pub directions: Vec<DirectionFigures>,
+    /// Completion latency of syncs; its count is theirs.
+    pub sync: Latency,
+}
+
+/// One direction of a group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DirectionFigures {
+    /// One of [`DIRECTIONS`].
+    pub direction: String,
+    /// I/Os.
+    pub ios: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// I/Os a second.
+    pub iops: f64,
+    /// Bytes a second.
+    pub bandwidth: f64,
+    /// Time inside the submitting call.
+    pub slat: Latency,
+    /// Completion latency.
+    pub clat: Latency,
+    /// Total latency, from before the submitting call.
+    pub lat: Latency,
+    /// The job's percentiles in percent, with the values of each latency that has them, in ns.
+    pub percentiles: Vec<PercentileRow>,
+}
+
+/// One percentile of the latencies that have percentiles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PercentileRow {
+    /// In percent.
+    pub percent: f64,
+    /// Of submission latency.
+    pub slat_ns: Option<u64>,
+    /// Of completion latency.
+    pub clat_ns: Option<u64>,
+    /// Of total latency.
+    pub lat_ns: Option<u64>,
+}
+
+impl JobFigures {
+    fn of(group: &ReportGroup, sum: &ThreadDetail) -> Self {
+        let directions = (0..DIRECTIONS.len()).filter(|&direction| sum.ios[direction] > 0);
+        Self {
+            name: group.reporting.name.clone(),
+            group: group.group,
+            threads: group.threads.len(),
+            directions: directions.map(|direction| DirectionFigures::of(group, sum, direction)).collect(),
+            sync: latency(&sum.sync),
+        }
+    }
+}
+
+impl DirectionFigures {
+    fn of(group: &ReportGroup, sum: &ThreadDetail, direction: usize) -> Self {
+        let per_second = |count: u64| count as f64 / sum.span_ns.max(1) as f64 * 1e9;
+        let stats = [&sum.slat[direction], &sum.clat[direction], &sum.lat[direction]];
+        let list = group.reporting.percentiles();
+        let has = group.reporting.has_percentiles;
+        let values: Vec<_> = (0..3).map(|kind| stats[kind].percentiles(list).filter(|_| has[kind])).collect();
+        let value = |kind: usize, at: usize| values[kind].as_ref().map(|values| values[at]);
+        let row = |(at, &percent): (usize, &f64)| PercentileRow {
+            percent,
+            slat_ns: value(0, at),
+            clat_ns: value(1, at),
+            lat_ns: value(2, at),
+        };
+        Self {
+            direction: DIRECTIONS[direction].into(),
+            ios: sum.ios[direction],
+            bytes: sum.bytes[direction],
+            iops: per_second(sum.ios[direction]),
+            bandwidth: per_second(sum.bytes[direction]),
+            slat: latency(stats[0]),
+            clat: latency(stats[1]),
+            lat: latency(stats[2]),
+            percentiles: list.iter().enumerate().map(row).collect(),
+        }
+    }
+}
+
+fn latency(stat: &Stat) -> Latency {
+    let values = stat.percentiles(&crate::outcome::PERCENTILES).unwrap_or_default();
+    let mut percentiles_ns = [0; crate::outcome::PERCENTILES.len()];
+    percentiles_ns.iter_mut().zip(values).for_each(|(slot, value)| *slot = value);
+    let moments = &stat.moments;
+    Latency { count: moments.count, mean_ns: moments.mean, min_ns: moments.min, max_ns: moments.max, percentiles_ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(is_grouped: bool, begins_group: bool) -> Arc<Reporting> {
+        Arc::new(Reporting { is_grouped, begins_group, ..Reporting::default() })
+    }
+
+    fn ranges(threads: &[Arc<Reporting>]) -> Vec<(u32, std::ops::Range<usize>)> {
+        groups(threads).into_iter().map(|group| (group.group, group.threads)).collect()
+    }
+
+    #[test]
+    fn threads_report_alone_or_with_their_group() {
+        let (alone, grouped, later) = (job(false, false), job(true, false), job(true, true));
+        assert_eq!(ranges(&[alone.clone(), alone.clone()]), [(0, 0..1), (0, 1..2)]);
+        assert_eq!(ranges(&[grouped.clone(), grouped.clone(), later.clone(), later]), [(0, 0..2), (1, 2..4)]);
+        let first = job(true, true);
+        assert_eq!(ranges(&[first.clone(), first]), [(0, 0..2)], "the first section begins group 0");
+        assert_eq!(ranges(&[job(true, true), job(true, true)]), [(0, 0..1), (1, 1..2)], "two sections");
+    }
+}
