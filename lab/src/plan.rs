@@ -13,6 +13,7 @@ use crate::fio::logs::SpanOfLogs;
 use crate::input::{InputError, Place, Warning};
 use crate::kinds::Variant;
 use crate::platform::{Platform, Unit};
+use serde::Serialize;
 use std::fmt;
 
 /// One experiment: a machine, a workload, and the variants of it that are compared.
@@ -79,7 +80,7 @@ impl Plan {
 }
 
 /// A simulated span that stands for a longer one: fio's 30 s are long past the steady state of a simulated drive.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Spans {
     /// Time simulated before counting begins.
     pub ramp_ns: u64,
@@ -92,10 +93,17 @@ pub struct Spans {
 }
 
 impl Spans {
+    /// The longest ramp or measured span: a second of a busy server takes minutes to simulate.
+    pub const WHOLE_MAX_NS: u64 = 10_000_000_000;
+
     /// The span as log files show it.
     pub fn of_logs(&self) -> SpanOfLogs {
-        let is_shortened = self.asked_runtime_ns.is_some_and(|runtime_ns| runtime_ns > self.measured_ns);
-        SpanOfLogs { measured_ns: self.measured_ns, is_shortened }
+        SpanOfLogs { measured_ns: self.measured_ns, is_shortened: self.is_shortened() }
+    }
+
+    /// True if the measured span stands for a longer run time.
+    pub fn is_shortened(&self) -> bool {
+        self.asked_runtime_ns.is_some_and(|runtime_ns| runtime_ns > self.measured_ns)
     }
 }
 

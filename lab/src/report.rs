@@ -5,6 +5,7 @@
 use serde::{Serialize, Serializer};
 
 use crate::outcome::{Estimate, Outcome, Quantity, Summary};
+use crate::plan::Spans;
 
 pub(crate) mod figure;
 pub mod html;
@@ -219,6 +220,8 @@ pub struct RunReport {
     pub load: Vec<LoadPoint>,
     /// The platform's constants.
     pub constants: Vec<ConstantRow>,
+    /// The spans that were simulated, and those that the jobs ask for.
+    pub spans: Option<Spans>,
 }
 
 impl RunReport {
@@ -243,7 +246,14 @@ impl RunReport {
             published: Vec::new(),
             load: Vec::new(),
             constants: Vec::new(),
+            spans: None,
         }
+    }
+
+    /// A line about a run time that was shortened.
+    fn shortened(&self) -> String {
+        let Some(spans) = self.spans.filter(Spans::is_shortened) else { return String::new() };
+        format!("Shortened: {spans}. --set duration=runtime simulates it, up to 10 s.\n")
     }
 
     /// Every quantity of the experiment's kind, in the order of the summaries' figures.

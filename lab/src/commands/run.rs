@@ -32,6 +32,8 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let outcomes = runs.into_iter().map(|run| run.outcome).collect();
     let mut report = RunReport::new(&plan.name, &plan.platform.name, Class::Predicted, outcomes);
     report.interrupted = stop.is_set();
+    report.spans = plan.storage().map(|_| plan.spans);
+    say_cost(&report);
     report.warnings = plan.warnings.iter().map(ToString::to_string).collect();
     report.notes = coalescing::notes(&plan, &stop).map_err(failed)?;
     report.published = published_rows(&plan, &report)?;
@@ -51,6 +53,18 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         file.commit(&bytes)?;
     }
     ended(&stop)
+}
+
+/// Says on standard error what the whole run time would cost on this host, if it was shortened.
+fn say_cost(report: &RunReport) {
+    let Some(asked_ns) = report.spans.filter(Spans::is_shortened).and_then(|spans| spans.asked_runtime_ns) else {
+        return;
+    };
+    let host_ns: u64 = report.outcomes.iter().map(|outcome| outcome.engine.host_ns).sum();
+    let span_ns: u64 = report.outcomes.iter().map(|outcome| outcome.span_ns).sum();
+    let whole_ns = asked_ns.min(Spans::WHOLE_MAX_NS) as f64 * report.outcomes.len() as f64;
+    let seconds = whole_ns * (host_ns as f64 / span_ns.max(1) as f64) / 1e9;
+    eprintln!("note: --set duration=runtime would take about {seconds:.0} s of one CPU of this host");
 }
 
 /// The published rows of a scenario that the program carries. A changed scenario has none: the published values belong

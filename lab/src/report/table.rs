@@ -79,7 +79,7 @@ pub fn run(report: &RunReport) -> String {
         text += "\nBeside the published figures\n";
         text += &trimmed(&row_table(report.published.iter()));
     }
-    text + &report.provenance() + "\n"
+    text + &report.provenance() + "\n" + &report.shortened()
 }
 
 /// The output of `campanile reproduce`. Each study shows its fitted rows, with the number of free constants of each

@@ -9,8 +9,8 @@ use crate::plan::{Options, Spans};
 use crate::platform::{Platform, Unit};
 use crate::setting::Setting;
 
-/// The longest ramp or duration: one second of a busy server already takes minutes to simulate.
-const SPAN_MAX_NS: f64 = 10e9;
+/// The longest ramp or duration.
+const SPAN_MAX_NS: f64 = Spans::WHOLE_MAX_NS as f64;
 
 /// Keys of every experiment.
 pub(super) const KEYS: &[Key<Common>] = &[
@@ -37,14 +37,17 @@ pub(super) const KEYS: &[Key<Common>] = &[
     },
     Key {
         name: "duration",
-        about: "simulated and counted; stands for fio's runtime",
+        about: "simulated and counted; stands for fio's runtime; \"runtime\": that itself, up to 10 s",
         default: None,
-        value: Value::Quantity {
-            unit: Unit::Time,
-            min: 1e3,
-            max: SPAN_MAX_NS,
-            set: |common, ns| common.duration_ns = Some(ns as u64),
-        },
+        value: Value::Text(|common, setting| {
+            if setting.text.trim() == "runtime" {
+                common.whole_runtime = Some(setting.clone());
+                return Ok(());
+            }
+            common.whole_runtime = None;
+            common.duration_ns = Some(Unit::Time.read(setting, 1e3, SPAN_MAX_NS)? as u64);
+            Ok(())
+        }),
     },
     Key {
         name: "options.harvest_passes",
@@ -81,12 +84,15 @@ pub struct Common {
     cpus: Option<(u32, Setting)>,
     ramp_ns: Option<u64>,
     duration_ns: Option<u64>,
+    /// The setting that asks for the whole runtime of the jobs.
+    whole_runtime: Option<Setting>,
 }
 
 impl Common {
     pub(super) fn new(platform: Platform, variables: Variables) -> Self {
         let options = Options { harvest_passes: 0, interrupt_limit_ns: None };
-        let mut common = Self { platform, options, variables, cpus: None, ramp_ns: None, duration_ns: None };
+        let mut common =
+            Self { platform, options, variables, cpus: None, ramp_ns: None, duration_ns: None, whole_runtime: None };
         key::set_defaults(KEYS, &mut common);
         common
     }
@@ -125,9 +131,39 @@ impl Common {
         }
     }
 
+    /// The setting that asks for the whole runtime of the jobs, if one does.
+    pub(super) fn whole_runtime(&self) -> Option<&Setting> {
+        self.whole_runtime.as_ref()
+    }
+
     /// The simulated spans. Unless the duration is set, it is at most `shortest_ns`.
     pub fn spans(&self, shortest_ns: u64) -> Spans {
         self.spans_of_turns(shortest_ns, 0)
+    }
+
+    /// The spans of jobs with such a runtime and ramp, whose work in flight takes `turn_ns`. A runtime that is asked for as
+    /// a whole is simulated up to [`Spans::WHOLE_MAX_NS`].
+    ///
+    /// # Errors
+    /// The whole runtime is asked for, and the jobs have none.
+    pub fn spans_of_jobs(&self, runtime_ns: Option<u64>, ramp_ns: u64, turn_ns: u64) -> Result<Spans, InputError> {
+        let runtime_ns = runtime_ns.filter(|&ns| ns > 0);
+        let asked = Spans {
+            asked_ramp_ns: ramp_ns,
+            asked_runtime_ns: runtime_ns,
+            ..self.spans_of_turns(runtime_ns.unwrap_or(u64::MAX), turn_ns)
+        };
+        match (&self.whole_runtime, runtime_ns) {
+            (None, _) => Ok(asked),
+            (Some(setting), None) => {
+                Err(setting.wrong("is not given by any job", "a time such as 10 ms, or jobs with a runtime"))
+            }
+            (Some(_), Some(runtime_ns)) => {
+                let most = Spans::WHOLE_MAX_NS;
+                let ramp_ns = self.ramp_ns.unwrap_or(ramp_ns.min(most));
+                Ok(Spans { ramp_ns, measured_ns: runtime_ns.min(most), ..asked })
+            }
+        }
     }
 
     /// The same for a load whose work in flight takes `turn_ns`: unless set, the ramp is at least a turn, and the duration

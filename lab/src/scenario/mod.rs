@@ -80,6 +80,7 @@ impl Request {
         for option in &self.sets {
             common.apply(&mut *draft, &Setting::from_option(option)?)?;
         }
+        let whole_runtime = common.whole_runtime().cloned();
         let Resolved { cpus, work, spans, warnings } = draft.resolve(&common, self.deliveries().or(deliveries))?;
         let plan = Plan {
             name: Path::new(&path).file_stem().map_or(path.clone(), |stem| stem.to_string_lossy().into()),
@@ -92,6 +93,9 @@ impl Request {
             options: common.options,
             warnings,
         };
+        if let Some(setting) = whole_runtime.filter(|_| plan.storage().is_none()) {
+            return Err(setting.wrong("is for jobs on drives", "a time such as 10 ms"));
+        }
         plan.validate()?;
         Ok(plan)
     }

@@ -387,3 +387,24 @@ proptest::proptest! {
         let _ = set(&[&format!("{key}={value}")]);
     }
 }
+
+#[test]
+fn the_whole_runtime_is_simulated_up_to_ten_seconds() {
+    let spans = |options: &str, sets: &[&str]| {
+        let text = format!("[a]\nioengine=libaio\ndirect=1\nfilename=/dev/nvme0n1\n{options}\n");
+        let sets = sets.iter().map(ToString::to_string).collect();
+        let request = Request { sets, ..Request::of("job.fio") };
+        request.plan_of(text.into_bytes()).map(|plan| plan.spans).map_err(|error| error.to_string())
+    };
+    let shortened = spans("runtime=30\nramp_time=3", &[]).unwrap();
+    assert_eq!((shortened.measured_ns, shortened.is_shortened()), (10_000_000, true));
+    let whole = spans("runtime=40ms\nramp_time=5ms", &["duration=runtime"]).unwrap();
+    assert_eq!((whole.ramp_ns, whole.measured_ns, whole.is_shortened()), (5_000_000, 40_000_000, false));
+    let bounded = spans("runtime=30\nramp_time=30", &["duration=runtime", "ramp=1ms"]).unwrap();
+    assert_eq!((bounded.ramp_ns, bounded.measured_ns), (1_000_000, 10_000_000_000));
+    assert!(bounded.is_shortened(), "to ten seconds");
+    let error = spans("", &["duration=runtime"]).unwrap_err();
+    assert!(error.contains("duration: `runtime` is not given by any job"), "{error}");
+    let other = Request { sets: vec!["duration=runtime".into()], ..Request::of("rdma-deep") }.plan().unwrap_err();
+    assert!(other.to_string().contains("`runtime` is for jobs on drives"), "{other}");
+}

@@ -53,7 +53,7 @@ impl Resolve<'_> {
         let (reporting, detail) = self.reporting();
         let storage = Storage { drives, jobs, reporting, detail, ..self.draft.storage().clone() };
         self.warn_of_syncs(&storage);
-        let spans = self.spans(turn_ns(&storage, &self.common.platform));
+        let spans = self.spans(turn_ns(&storage, &self.common.platform))?;
         Ok(Resolved { cpus, work: Work::new(storage, variants), spans, warnings: self.warnings })
     }
 
@@ -179,14 +179,10 @@ impl Resolve<'_> {
     }
 
     /// The spans. `turn_ns`: the time in which a drive does all I/Os in flight.
-    fn spans(&self, turn_ns: u64) -> Spans {
-        let asked_runtime_ns = self.jobs.iter().filter_map(|job| job.runtime_ns).max();
-        let shortest = asked_runtime_ns.filter(|&runtime_ns| runtime_ns > 0).unwrap_or(u64::MAX);
-        Spans {
-            asked_ramp_ns: self.jobs.iter().map(|job| job.ramp_ns).max().unwrap_or(0),
-            asked_runtime_ns,
-            ..self.common.spans_of_turns(shortest, turn_ns)
-        }
+    fn spans(&self, turn_ns: u64) -> Result<Spans, InputError> {
+        let runtime_ns = self.jobs.iter().filter_map(|job| job.runtime_ns).max();
+        let ramp_ns = self.jobs.iter().map(|job| job.ramp_ns).max().unwrap_or(0);
+        self.common.spans_of_jobs(runtime_ns, ramp_ns, turn_ns)
     }
 }
 
