@@ -92,6 +92,27 @@ fn the_json_has_fios_keys_and_types() {
     assert!(more.iter().all(|path| path.starts_with(".campanile")), "fio does not write {more:?}");
 }
 
+/// Directions together, as fio has them.
+#[test]
+fn mixed_directions_have_fios_keys_too() {
+    if !is_there("fio") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for unified in ["mixed", "both"] {
+        let job = MIXED.replace("[a]", &format!("unified_rw_reporting={unified}\n[a]"));
+        let ours = job.replace("ENGINE", "libaio").replace("stonewall\n", "new_group\n").replace("size=64m\n", "");
+        let ours = shape_of(&fio_json(folder.path(), &ours));
+        fs::write(folder.path().join("null.fio"), job.replace("ENGINE", "null")).unwrap();
+        let fio = Command::new("fio").current_dir(folder.path()).args(["--output-format=json+", "null.fio"]).output();
+        let theirs = shape_of(&serde_json::from_slice(&fio.unwrap().stdout).unwrap());
+        let differing: Vec<_> = theirs.iter().filter(|(path, kind)| ours.get(*path) != Some(*kind)).collect();
+        assert!(differing.is_empty(), "{unified}: {differing:#?}");
+        let jobs = |shape: &BTreeMap<String, &str>| shape.keys().filter(|path| path.starts_with(".jobs")).count();
+        assert_eq!(jobs(&ours), jobs(&theirs), "{unified}");
+    }
+}
+
 #[test]
 fn the_json_and_the_outcome_agree() {
     let folder = tempfile::tempdir().unwrap();

@@ -162,6 +162,10 @@ fn write_logs(plan: &Plan, outcome: &Outcome, files: Vec<(String, AtomicFile)>) 
     let Some(details) = own.details.as_deref() else { return Ok(()) };
     let drives: Vec<&str> = storage.drives.iter().map(|drive| drive.name.as_str()).collect();
     let threads = storage.reporting.iter().map(|reporting| &**reporting);
+    let left_out: u64 = details.threads.iter().map(|thread| thread.left_out).sum();
+    if left_out > 0 {
+        eprintln!("warning: the logs are full; {left_out} later I/Os are not in them");
+    }
     let mut texts = logs::write(threads, details, &drives, plan.spans.of_logs());
     for (name, file) in files {
         file.commit(texts.remove(&name).unwrap_or_default().as_bytes())?;

@@ -3,8 +3,9 @@
 //! Every key that fio writes for these jobs is there, with fio's type. What has no meaning on a simulated machine is
 //! zero: merges of requests, page faults. One key more, `campanile`, says what was simulated.
 
+use super::reporting::Unified;
 use super::stat::{CLASSES, Moments, Stat};
-use crate::kinds::storage::detail::{Details, ReportGroup, ThreadDetail};
+use crate::kinds::storage::detail::{DIRECTIONS, Details, ReportGroup, ThreadDetail};
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use serde::{Serialize, Serializer};
@@ -83,10 +84,11 @@ struct Job {
     elapsed: u64,
     #[serde(rename = "job options")]
     options: Pairs<String>,
-    read: Direction,
-    write: Direction,
-    trim: Direction,
+    #[serde(flatten)]
+    directions: Pairs<Direction>,
     sync: Syncs,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mixed: Option<Direction>,
     job_runtime: u64,
     usr_cpu: f64,
     sys_cpu: f64,
@@ -181,7 +183,12 @@ fn job(details: &Details, group: &ReportGroup) -> Job {
     let sum = details.of(group);
     let report = &group.reporting;
     let threads = group.threads.len() as u64;
-    let direction = |number| direction(details, group, &sum, number);
+    let unified = report.unified;
+    let mixed = || direction(details, group, &sum.mixed(), 0);
+    let apart = || {
+        let of = |(number, name): (usize, &&str)| (name.to_string(), direction(details, group, &sum, number));
+        DIRECTIONS.iter().enumerate().map(of).collect()
+    };
     let runtime_ns = (sum.span_ns * threads).max(1) as f64;
     let total = sum.total_ios();
     let depth = details.depths.get(group.threads.start).copied().unwrap_or(1);
@@ -192,13 +199,15 @@ fn job(details: &Details, group: &ReportGroup) -> Job {
         eta: NOTHING_LEFT,
         elapsed: sum.span_ns / 1_000_000_000 + 1,
         options: Pairs(report.own.clone()),
-        read: direction(0),
-        write: direction(1),
-        trim: direction(2),
+        directions: Pairs(match unified {
+            Unified::Mixed => vec![("mixed".into(), mixed())],
+            Unified::Apart | Unified::Both => apart(),
+        }),
         sync: Syncs {
             total_ios: sum.ios[3],
             lat_ns: latency(&sum.sync, report.has_percentiles[1] || report.has_percentiles[2], group),
         },
+        mixed: (unified == Unified::Both).then(mixed),
         job_runtime: sum.span_ns * threads / 1_000_000,
         usr_cpu: six(sum.cpu_ns[0] as f64 * 100.0 / runtime_ns),
         sys_cpu: six(sum.cpu_ns[1] as f64 * 100.0 / runtime_ns),

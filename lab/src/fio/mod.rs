@@ -25,5 +25,5 @@ mod variables;
 pub use job::{FioJob, jobs};
 pub use lines::{Entry, Include, Section, read, sections};
 pub use number::Unit;
-pub use reporting::{Logs, Reporting};
+pub use reporting::{Logs, Reporting, Unified};
 pub use variables::Variables;

@@ -33,10 +33,24 @@ pub struct Reporting {
     pub has_percentiles: [bool; 3],
     /// Latencies that are not kept: `disable_slat`, `disable_clat`, `disable_lat`, `gtod_reduce`.
     pub is_disabled: [bool; 3],
+    /// Reads, writes and trims apart, or together.
+    pub unified: Unified,
     /// Time over which bandwidth and IOPS are averaged, in ms: `bwavgtime`, `iopsavgtime`.
     pub average_ms: [u64; 2],
     /// Its logs.
     pub logs: Logs,
+}
+
+/// `unified_rw_reporting`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unified {
+    /// Each direction by itself.
+    #[default]
+    Apart,
+    /// All of them as `mixed`.
+    Mixed,
+    /// Both.
+    Both,
 }
 
 /// The logs that a job asks for. An empty prefix stands for the job's name.
@@ -108,6 +122,11 @@ impl Reporting {
                 flag("lat_percentiles", false)?,
             ],
             is_disabled: [disabled("disable_slat")?, disabled("disable_clat")?, reduced || all_off],
+            unified: match get("unified_rw_reporting").map(|entry| entry.setting.text.as_str()) {
+                Some("mixed" | "1") => Unified::Mixed,
+                Some("both" | "2") => Unified::Both,
+                _ => Unified::Apart,
+            },
             average_ms: [number("bwavgtime", 500)?, number("iopsavgtime", 500)?],
             logs: Logs {
                 bw: log("write_bw_log"),

@@ -174,6 +174,12 @@ pub fn class_of(ns: u64) -> usize {
     first + class.unwrap_or(if value < 2000 { 10 } else { 11 })
 }
 
+/// The bound of each class in ns, which is not in it; the last one has none.
+pub fn class_bounds() -> impl Iterator<Item = Option<u64>> {
+    let units = [1, 1_000, 1_000_000].into_iter().flat_map(|unit| CLASSES.map(|bound| Some(bound * unit)));
+    units.chain([Some(2_000_000_000), None])
+}
+
 /// The class of a depth in `iodepth_level`: 1, 2, 4, 8, 16, 32, 64 and more.
 pub fn depth_class(depth: u64) -> usize {
     depth.max(1).ilog2().min(6) as usize
@@ -238,6 +244,11 @@ mod tests {
         assert_eq!([0, 1, 2, 3, 9, 999].map(class_of), [0, 0, 1, 1, 2, 9]);
         assert_eq!([1_000, 2_000, 99_999, 999_999].map(class_of), [10, 11, 15, 19]);
         assert_eq!([1_000_000, 999_999_999, 1_000_000_000, 2_000_000_000].map(class_of), [20, 29, 30, 31]);
+        let bounds: Vec<_> = class_bounds().collect();
+        assert_eq!((bounds.len(), bounds[9], bounds[10], bounds[31]), (CLASS_COUNT, Some(1_000), Some(2_000), None));
+        for ns in [0, 2, 999, 1_000, 80_000, 2_000_000, 1_999_999_999] {
+            assert!(bounds[class_of(ns)].is_some_and(|bound| ns < bound), "{ns}");
+        }
         assert_eq!([1, 2, 3, 4, 63, 64, 1000].map(depth_class), [0, 1, 1, 2, 5, 6, 6]);
         assert_eq!([0, 1, 4, 5, 64, 65].map(batch_class), [0, 1, 1, 2, 5, 6]);
     }

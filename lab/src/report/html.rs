@@ -76,7 +76,9 @@ fn header(report: &RunReport) -> String {
         html += "<p class=\"warn\">Interrupted: the figures cover only the completed runs.</p>\n";
     }
     let warnings = report.warnings.iter().map(|w| format!("<p class=\"warn\">{}</p>\n", escape(w)));
-    html + &warnings.collect::<String>() + "</header>\n"
+    let unsteady = report.unsteady();
+    let unsteady = unsteady.lines().map(|line| format!("<p class=\"warn\">{}</p>\n", escape(line)));
+    html + &warnings.chain(unsteady).collect::<String>() + "</header>\n"
 }
 
 fn tiles(report: &RunReport) -> String {

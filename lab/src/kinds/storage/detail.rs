@@ -1,7 +1,7 @@
 //! What each thread of a storage run measured, and its sums over the threads that report together.
 
 use crate::fio::Reporting;
-use crate::fio::stat::{CLASS_COUNT, Moments, Stat};
+use crate::fio::stat::{self, CLASS_COUNT, Moments, Stat};
 use crate::outcome::Latency;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -86,6 +86,8 @@ pub struct ThreadDetail {
     pub log: Vec<Io>,
     /// Every operation that was issued, if a log wants them.
     pub issues: Vec<Issue>,
+    /// I/Os and operations that found a log full.
+    pub left_out: u64,
     /// Time of CPUs in the application, and in the kernel with interrupts, in ns.
     pub cpu_ns: [u64; 2],
 }
@@ -99,6 +101,7 @@ impl ThreadDetail {
         self.span_ns = self.span_ns.max(other.span_ns);
         self.errors += other.errors;
         self.waits += other.waits;
+        self.left_out += other.left_out;
         add(&mut self.ios, &other.ios);
         add(&mut self.bytes, &other.bytes);
         add(&mut self.depths, &other.depths);
@@ -118,6 +121,20 @@ impl ThreadDetail {
             add(&mut ours.ios, &theirs.ios);
             add(&mut ours.ns, &theirs.ns);
         }
+    }
+
+    /// All directions as the first one.
+    pub fn mixed(&self) -> Self {
+        let mut mixed = self.clone();
+        for direction in 1..DIRECTIONS.len() {
+            mixed.ios[0] += self.ios[direction];
+            mixed.bytes[0] += self.bytes[direction];
+            mixed.slat[0].merge(&self.slat[direction]);
+            mixed.clat[0].merge(&self.clat[direction]);
+            mixed.lat[0].merge(&self.lat[direction]);
+            (0..2).for_each(|which| mixed.rates[which][0].sum(&self.rates[which][direction]));
+        }
+        mixed
     }
 
     /// I/Os of all directions.
@@ -195,6 +212,14 @@ pub struct JobFigures {
     pub directions: Vec<DirectionFigures>,
     /// Completion latency of syncs; its count is theirs.
     pub sync: Latency,
+    /// I/Os submitted at a depth of 1, 2 to 3, 4 to 7, 8 to 15, 16 to 31, 32 to 63, and more.
+    pub depths: Vec<u64>,
+    /// Calls that submitted none, up to 4, 8, 16, 32, 64 I/Os, and more; and likewise those that took completions.
+    pub submits: Vec<u64>,
+    /// See `submits`.
+    pub completes: Vec<u64>,
+    /// I/Os whose completion latency is below each bound, and not below the one before; bounds in ns, the last one open.
+    pub latency_classes: Vec<(Option<u64>, u64)>,
 }
 
 /// One direction of a group.
@@ -242,6 +267,10 @@ impl JobFigures {
             threads: group.threads.len(),
             directions: directions.map(|direction| DirectionFigures::of(group, sum, direction)).collect(),
             sync: latency(&sum.sync),
+            depths: sum.depths.to_vec(),
+            submits: sum.submits.to_vec(),
+            completes: sum.completes.to_vec(),
+            latency_classes: stat::class_bounds().zip(sum.classes).filter(|(_, count)| *count > 0).collect(),
         }
     }
 }

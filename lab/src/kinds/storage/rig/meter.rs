@@ -16,6 +16,8 @@ pub(crate) struct Keep {
     pub(crate) ios: bool,
     /// Every I/O that is issued, for `write_iolog`.
     pub(crate) issues: bool,
+    /// Most entries of each of the two.
+    pub(crate) entries_max: usize,
     /// Length of a window of bandwidth and of IOPS, in ns.
     pub(crate) window_ns: [u64; 2],
 }
@@ -77,7 +79,9 @@ impl Meter {
             }
             self.calls[slot] = (began_ns, ended_ns - began_ns);
             count += 1;
-            if self.keep.issues {
+            if self.keep.issues && self.detail.issues.len() >= self.keep.entries_max {
+                self.detail.left_out += 1;
+            } else if self.keep.issues {
                 let at_ns = began_ns.saturating_sub(self.start_ns);
                 let Operation { op, offset, bytes, drive, .. } = operation;
                 self.detail.issues.push(Issue { at_ns, direction: number_of(op) as u8, offset, bytes, drive });
@@ -121,7 +125,9 @@ impl Meter {
         sums.ios[number] += 1;
         sums.ns[number] += clat_ns;
         self.count_in_windows(number, bytes, now_ns);
-        if self.keep.ios {
+        if self.keep.ios && self.detail.log.len() >= self.keep.entries_max {
+            self.detail.left_out += 1;
+        } else if self.keep.ios {
             let at_ns = now_ns - self.start_ns;
             let latency_ns = [slat_ns, clat_ns, lat_ns];
             self.detail.log.push(Io { at_ns, direction: number as u8, latency_ns, offset, bytes });
@@ -166,7 +172,7 @@ mod tests {
 
     #[test]
     fn latencies_are_from_the_call_and_from_the_command() {
-        let keep = Keep { ios: true, issues: true, window_ns: [1_000_000; 2] };
+        let keep = Keep { ios: true, issues: true, entries_max: 1, window_ns: [1_000_000; 2] };
         let meter = Meter::new(keep);
         let mut meter = meter.lock().unwrap();
         meter.reset(1_000);
@@ -179,7 +185,8 @@ mod tests {
         assert_eq!(means, [500.0, 9_600.0, 10_000.0, 19_600.0]);
         assert_eq!((detail.depths[1], detail.submits[1], detail.classes[12]), (2, 1, 1));
         let io = Io { at_ns: 11_000, direction: 0, latency_ns: [500, 9_600, 10_000], offset: 8192, bytes: 4096 };
-        assert_eq!((&detail.log[..], detail.issues.len(), detail.issues[0].at_ns), (&[io][..], 2, 1_000));
+        assert_eq!((&detail.log[..], detail.issues.len(), detail.issues[0].at_ns), (&[io][..], 1, 1_000));
+        assert_eq!(detail.left_out, 1, "the log is full");
     }
 
     #[test]

@@ -59,6 +59,9 @@ impl StorageRig {
     }
 }
 
+/// I/Os that the logs of a run keep, all threads together: about a gigabyte.
+const LOG_ENTRIES_MAX: usize = 20_000_000;
+
 /// A meter for each thread, if the experiment wants them.
 fn meters(plan: &Plan, storage: &Storage) -> Vec<SharedMeter> {
     if storage.detail == Detail::None {
@@ -71,6 +74,7 @@ fn meters(plan: &Plan, storage: &Storage) -> Vec<SharedMeter> {
         Meter::new(Keep {
             ios: wants && [&logs.bw, &logs.lat, &logs.iops, &logs.hist].iter().any(|log| log.is_some()),
             issues: wants && logs.iolog.is_some(),
+            entries_max: LOG_ENTRIES_MAX / storage.reporting.len().max(1),
             window_ns: reporting.average_ms.map(|ms| span.window_ms(ms).saturating_mul(1_000_000)),
         })
     };
