@@ -4,6 +4,7 @@ use super::Core;
 use super::points::{Next, Wait};
 use crate::cpu::{Account, Cpu, Exception, IrqInput};
 use crate::observe::Fact;
+use crate::time::Ps;
 
 /// Minimum time of an interrupt entry whose handler let no time pass.
 const STORM_ENTRY_PS: u64 = 1000;
@@ -93,9 +94,8 @@ impl Core {
     /// Enters one interrupt on top of the running code.
     fn enter(&self, cpu: &Cpu, exception: Exception) {
         let start = self.now();
-        if cpu.enter_interrupt(start) {
-            cpu.owe(self.board.costs.wake_from_idle.0, Account::Irq);
-        }
+        let wake = if cpu.enter_interrupt(start) { self.board.costs.wake_from_idle } else { Ps(0) };
+        cpu.owe(wake.0, Account::Irq);
         match self.entry.get() {
             Some(entry) => entry(exception),
             None => self.board.cpu_fault("interrupt without a handler", exception.to_string()),
@@ -110,6 +110,8 @@ impl Core {
         });
         let took = self.board.local_now().saturating_sub(start);
         self.board.trace_cpu("interrupt", start, took, exception.vector().into());
+        // A CPU that wakes up does not do the interrupt's work yet.
+        let took = took.saturating_sub(wake);
         cpu.note_interrupt(took);
         if self.interrupt_limit.is_some_and(|limit| took > limit) {
             let text = format!("{exception} took {} ns", took.as_ns());
