@@ -233,7 +233,7 @@ mod tests {
         assert!(find("A1").scenario.contains("8 jobs a drive, QD 64"), "commas in quotes");
         let is_nvme = |row: &&Row| ["emr", "spr", "optane", "azure"].contains(&row.platform.as_str());
         let count = |usage| rows.iter().filter(is_nvme).filter(|row| row.usage == usage).count();
-        assert_eq!((count(Usage::Fit), count(Usage::Report), count(Usage::Predict)), (17, 11, 46), "of NVMe");
+        assert_eq!((count(Usage::Fit), count(Usage::Report), count(Usage::Predict)), (17, 8, 46), "of NVMe");
     }
 
     #[test]
