@@ -127,7 +127,7 @@ impl<H: Hal> Controller<H> {
         done: Arc<dyn BatchDone>,
     ) -> Result<Arc<QueuePair<H>>, NvmeError> {
         let _control = self.control()?;
-        self.check(&config)?;
+        self.validate(&config)?;
         let (index, pair) = self.new_pair(&config, done)?;
         // It is entered first: when the device does not answer, the pair's memory must outlive a reset.
         self.queues.lock()[index] = Some(pair.clone());
@@ -149,7 +149,7 @@ impl<H: Hal> Controller<H> {
         }
     }
 
-    fn check(&self, config: &QueueConfig) -> Result<(), NvmeError> {
+    fn validate(&self, config: &QueueConfig) -> Result<(), NvmeError> {
         let most = self.queue_entries_max();
         if config.entries < 2 || u32::from(config.entries) > most {
             return Err(NvmeError::QueueEntries(config.entries, most));

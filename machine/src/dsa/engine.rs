@@ -127,7 +127,7 @@ impl Dsa {
     pub(super) fn served(&mut self, world: &mut World<'_>, ticket: u64) {
         let Some(job) = self.jobs.get(ticket) else { return };
         self.engines[job.engine].serving = false;
-        match self.check(&job) {
+        match self.validate(&job) {
             Err(record) => self.finish(world, ticket, record),
             Ok(()) if self.config.timing.latency > Ps(0) => {
                 let latency = world.jitter(self.config.timing.latency);
@@ -158,7 +158,7 @@ impl Dsa {
     }
 
     /// Checks a descriptor by itself, in the order of the status codes.
-    fn check(&self, job: &Job) -> Result<(), CompletionRecord> {
+    fn validate(&self, job: &Job) -> Result<(), CompletionRecord> {
         let Descriptor { control, size, specific, .. } = job.descriptor;
         let opcode = Opcode(control.opcode());
         let fail = |status: CompletionStatus| Err(record(RecordHead::new().with_status(status.0)));

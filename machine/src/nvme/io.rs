@@ -159,10 +159,10 @@ impl Nvme {
         self.begin_fetch(world);
     }
 
-    /// Begins a command. A write fetches its data first, and Dataset Management its ranges; other commands go to the media. An invalid command is
-    /// completed at once.
+    /// Begins a command. A write fetches its data first, and Dataset Management its ranges. Other commands go to the
+    /// media. An invalid command is completed at once.
     fn begin(&mut self, world: &mut World<'_>, index: u16, command: &Command) {
-        match self.check(command) {
+        match self.validate(command) {
             Err(status) => self.end(world, index, status),
             Ok(bytes) => {
                 let slot = &mut self.slots.slots[usize::from(index)];
@@ -176,7 +176,7 @@ impl Nvme {
     }
 
     /// The byte count of a command, or its error.
-    fn check(&self, command: &Command) -> Result<u32, Status> {
+    fn validate(&self, command: &Command) -> Result<u32, Status> {
         let opcode = IoOpcode(command.cdw0.opcode());
         let known = [IoOpcode::READ, IoOpcode::WRITE, IoOpcode::FLUSH, IoOpcode::DATASET_MANAGEMENT];
         if !known.contains(&opcode) {
@@ -211,7 +211,7 @@ impl Nvme {
 
     fn check_pointer(&self, command: &Command, bytes: u32) -> Result<u32, Status> {
         let data = DataPointer { prp1: command.prp1, prp2: command.prp2, bytes };
-        data.check(self.controller.page()).map_err(Failure::status)?;
+        data.validate(self.controller.page()).map_err(Failure::status)?;
         Ok(bytes)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The media take writes one after another, each for its bytes at the rate of a sequential stream or of scattered
 //! writes. With a cache, a write ends when the cache has taken its data; a full cache keeps it waiting until the media
-//! have made room. Without one, or with FUA, a write ends when the media have programmed it.
+//! have made room. Without a cache, or with FUA, a write ends when the media have programmed it.
 
 use super::config::Writes;
 use super::latency::draw;

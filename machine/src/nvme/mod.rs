@@ -8,9 +8,10 @@
 //! | [`REGION_CONFIG`] | PCI configuration space with the MSI-X capability at [`MSIX_CAPABILITY_OFFSET`] |
 //!
 //! Time. The drive fetches one I/O command at a time, round robin over its submission queues, while it has a free slot.
-//! A read then waits for the media and its data pass the link; with a write it is the other way round, and a cache may
-//! end it before the media do. Then the entry is posted, and one message a vector follows [`Timing::msi`] later. A slot is taken from the fetch to the entry. That
-//! is four events an I/O at most: fetched, media, link, message. Admin commands take one event and no slot.
+//! A read then waits for the media, and its data pass the link. A write passes the link first, and a cache may end it
+//! before the media do. Then the drive posts the entry, and sends one message a vector [`Timing::msi`] later. A command
+//! keeps its slot from the fetch to the entry. An I/O takes at most four events: fetched, media, link, message. An admin
+//! command takes one event and no slot.
 //!
 //! Not modelled: INTx and MSI, controller memory buffer, metadata and protection information, namespaces other than 1,
 //! SGLs, fused commands, weighted arbitration, queues that are not contiguous (CAP.CQR), power states, error log

@@ -54,7 +54,7 @@ impl DataPointer {
 
     /// Checks what can be checked without memory: PRP1 is dword aligned; PRP2 is page aligned when it is a page and
     /// qword aligned when it is a list.
-    pub(super) fn check(&self, page: u64) -> Result<(), Failure> {
+    pub(super) fn validate(&self, page: u64) -> Result<(), Failure> {
         let rest = u64::from(self.bytes) - self.first(page);
         let prp2_align = match rest {
             0 => 1,
@@ -72,7 +72,7 @@ impl DataPointer {
         page: u64,
         mut act: impl FnMut(&mut World<'_>, u64, Segment) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        self.check(page)?;
+        self.validate(page)?;
         let first = self.first(page);
         act(world, 0, Segment { address: self.prp1, bytes: first as u32 })?;
         let bytes = u64::from(self.bytes);

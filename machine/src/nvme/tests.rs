@@ -41,7 +41,7 @@ fn data_pointers_follow_the_offset_rules() {
         (0x1_0000, 0x2_0004, 12288, false, "but on 8 bytes"),
     ];
     for (prp1, prp2, bytes, right, why) in cases {
-        assert_eq!(DataPointer { prp1, prp2, bytes }.check(page).is_ok(), right, "{why}");
+        assert_eq!(DataPointer { prp1, prp2, bytes }.validate(page).is_ok(), right, "{why}");
     }
 }
 

@@ -13,7 +13,7 @@ fn words(address: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize)> 
 }
 
 /// Whether memory is at every one of `len_bytes` bytes from `address`. It is contiguous, so both ends tell.
-pub(super) fn check(world: &World<'_>, address: u64, len_bytes: u32) -> Result<(), BusError> {
+pub(super) fn validate(world: &World<'_>, address: u64, len_bytes: u32) -> Result<(), BusError> {
     let error = BusError { address, bytes: len_bytes };
     let last = address.checked_add(u64::from(len_bytes.max(1)) - 1).ok_or(error)?;
     for at in [address & !7, last & !7] {
@@ -23,7 +23,7 @@ pub(super) fn check(world: &World<'_>, address: u64, len_bytes: u32) -> Result<(
 }
 
 pub(super) fn read_bytes(world: &World<'_>, address: u64, bytes: &mut [u8]) -> Result<(), BusError> {
-    check(world, address, bytes.len() as u32)?;
+    validate(world, address, bytes.len() as u32)?;
     let mut rest = bytes;
     for (word, first, last) in words(address, rest.len()) {
         let (part, behind) = rest.split_at_mut(last - first);
@@ -34,7 +34,7 @@ pub(super) fn read_bytes(world: &World<'_>, address: u64, bytes: &mut [u8]) -> R
 }
 
 pub(super) fn write_bytes(world: &mut World<'_>, address: u64, bytes: &[u8]) -> Result<(), BusError> {
-    check(world, address, bytes.len() as u32)?;
+    validate(world, address, bytes.len() as u32)?;
     let mut rest = bytes;
     for (word, first, last) in words(address, bytes.len()) {
         let (part, behind) = rest.split_at(last - first);

@@ -4,7 +4,7 @@
 //! lie in memory, and a chain ends after as many descriptors as the queue has entries (VIRTIO 2.7.5.3.1: a driver must
 //! not make a longer one), however its tables point at each other.
 
-use super::memory::{check, read_bytes, read16, write_bytes, write16};
+use super::memory::{read_bytes, read16, validate, write_bytes, write16};
 use crate::memory::BusError;
 use crate::world::World;
 use core::fmt;
@@ -101,7 +101,7 @@ impl Layout {
             if !address.is_multiple_of(align as u64) {
                 return Err(QueueError::Alignment(address));
             }
-            check(world, address, bytes as u32)?;
+            validate(world, address, bytes as u32)?;
         }
         Ok(())
     }
@@ -262,13 +262,13 @@ impl Ring {
                 if !self.features.indirect || inside || tail.has_next() || odd {
                     return Err(QueueError::Indirect);
                 }
-                check(world, address, tail.len_bytes())?;
+                validate(world, address, tail.len_bytes())?;
                 (table, entries) = (address, tail.len_bytes() / DESCRIPTOR_BYTES as u32);
                 (index, inside) = (0, true);
                 continue;
             }
             seen += 1;
-            check(world, address, tail.len_bytes())?;
+            validate(world, address, tail.len_bytes())?;
             let buffer = Buffer { address, len_bytes: tail.len_bytes() };
             if tail.device_writes() {
                 chain.writable.push(buffer);
