@@ -1,0 +1,257 @@
+//! The files of an archive or a folder, read into memory within limits.
+
+use flate2::read::MultiGzDecoder;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Read};
+use std::path::{Component, Path};
+
+/// Limits on what is read. An archive from a stranger may unpack to anything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Of one file.
+    pub file_bytes: u64,
+    /// Of all files together.
+    pub total_bytes: u64,
+    /// Files.
+    pub files: usize,
+    /// Folders within folders.
+    pub depth: usize,
+}
+
+impl Limits {
+    /// Far above a real server's: 256 MiB in 100,000 files.
+    pub const SERVER: Self = Self { file_bytes: 64 << 20, total_bytes: 256 << 20, files: 100_000, depth: 16 };
+}
+
+/// Why an archive is not read.
+#[derive(Debug)]
+pub enum ArchiveError {
+    /// The system's error.
+    Io(io::Error),
+    /// It is neither a folder, nor a tar archive, plain or with gzip.
+    NoArchive,
+    /// It holds more than a limit: what, and the limit.
+    TooMuch(&'static str, u64),
+    /// A path leads out of the archive, or is no text.
+    Path(String),
+}
+
+impl fmt::Display for ArchiveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "cannot be read ({error})"),
+            Self::NoArchive => f.write_str("is neither a folder nor a tar archive"),
+            Self::TooMuch(what, most) => write!(f, "holds more than {most} {what}"),
+            Self::Path(path) => write!(f, "holds the path {path:?}, which leads out of it"),
+        }
+    }
+}
+
+impl std::error::Error for ArchiveError {}
+
+impl From<io::Error> for ArchiveError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Files by their path.
+pub type Files = BTreeMap<String, Vec<u8>>;
+
+/// The files and, if the archive is cut off or damaged, what is wrong with its rest.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Contents {
+    /// What could be read.
+    pub files: Files,
+    /// What is missing.
+    pub notes: Vec<crate::Note>,
+    /// Bytes of all files.
+    total_bytes: u64,
+}
+
+/// Reads a folder, or a tar archive that may be compressed with gzip.
+///
+/// # Errors
+/// It cannot be read at all, or exceeds a limit. A damaged end is a note.
+pub fn read(path: &Path, limits: &Limits) -> Result<Contents, ArchiveError> {
+    let mut contents = Contents::default();
+    if path.is_dir() {
+        folder(path, path, limits, 0, &mut contents)?;
+        return Ok(contents);
+    }
+    let mut file = std::fs::File::open(path)?;
+    let mut magic = [0; 2];
+    let is_gzip = file.read_exact(&mut magic).is_ok() && magic == [0x1f, 0x8b];
+    let file = std::fs::File::open(path)?;
+    // Headers count too: an archive of nothing but headers must end as well.
+    let most = limits.total_bytes + limits.files as u64 * 2048;
+    if is_gzip { tar(MultiGzDecoder::new(file).take(most), limits) } else { tar(file.take(most), limits) }
+}
+
+fn folder(
+    root: &Path,
+    path: &Path,
+    limits: &Limits,
+    depth: usize,
+    contents: &mut Contents,
+) -> Result<(), ArchiveError> {
+    if depth > limits.depth {
+        return Err(ArchiveError::TooMuch("folders within folders", limits.depth as u64));
+    }
+    let mut entries: Vec<_> = std::fs::read_dir(path)?.collect::<Result<_, _>>()?;
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            folder(root, &entry.path(), limits, depth + 1, contents)?;
+        } else if kind.is_file() {
+            let below = entry.path().strip_prefix(root).unwrap_or(&entry.path()).to_path_buf();
+            let bytes = bounded(std::fs::File::open(entry.path())?, limits)?;
+            add(contents, limits, name(&below)?, bytes)?;
+        }
+    }
+    Ok(())
+}
+
+fn tar(reader: impl Read, limits: &Limits) -> Result<Contents, ArchiveError> {
+    let mut contents = Contents::default();
+    let mut archive = tar::Archive::new(reader);
+    for entry in archive.entries()? {
+        let read = entry.and_then(|entry| {
+            let path = entry.path()?.into_owned();
+            let is_file = entry.header().entry_type().is_file();
+            Ok((path, is_file, entry))
+        });
+        let (path, is_file, entry) = match read {
+            Ok(read) => read,
+            Err(_) if contents.files.is_empty() => return Err(ArchiveError::NoArchive),
+            Err(error) => {
+                contents
+                    .notes
+                    .push(format!("the archive is damaged behind its first {} files: {error}", contents.files.len()));
+                break;
+            }
+        };
+        if !is_file {
+            continue;
+        }
+        let name = name(&path)?;
+        let size = entry.size();
+        match bounded(entry, limits) {
+            Ok(bytes) if (bytes.len() as u64) < size => {
+                contents.notes.push(format!("{name} is cut off, and all that follows is missing"));
+                break;
+            }
+            Ok(bytes) => add(&mut contents, limits, name, bytes)?,
+            Err(ArchiveError::Io(error)) => {
+                contents.notes.push(format!("{name} is cut off: {error}"));
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if contents.files.is_empty() { Err(ArchiveError::NoArchive) } else { Ok(contents) }
+}
+
+fn bounded(reader: impl Read, limits: &Limits) -> Result<Vec<u8>, ArchiveError> {
+    let mut bytes = Vec::new();
+    reader.take(limits.file_bytes + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limits.file_bytes {
+        return Err(ArchiveError::TooMuch("bytes in a file", limits.file_bytes));
+    }
+    Ok(bytes)
+}
+
+fn add(contents: &mut Contents, limits: &Limits, name: String, bytes: Vec<u8>) -> Result<(), ArchiveError> {
+    if contents.files.len() >= limits.files {
+        return Err(ArchiveError::TooMuch("files", limits.files as u64));
+    }
+    contents.total_bytes += bytes.len() as u64;
+    if contents.total_bytes > limits.total_bytes {
+        return Err(ArchiveError::TooMuch("bytes", limits.total_bytes));
+    }
+    contents.files.insert(name, bytes);
+    Ok(())
+}
+
+/// A path below the archive's root, with `/` between its parts.
+fn name(path: &Path) -> Result<String, ArchiveError> {
+    let wrong = || ArchiveError::Path(path.to_string_lossy().into_owned());
+    let mut parts = Vec::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::Normal(part) => parts.push(part.to_str().ok_or_else(wrong)?),
+            _ => return Err(wrong()),
+        }
+    }
+    Ok(parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use std::io::Write;
+
+    const SMALL: Limits = Limits { file_bytes: 100, total_bytes: 250, files: 3, depth: 2 };
+
+    fn packed(files: &[(&str, usize)]) -> Vec<u8> {
+        let mut builder = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::best()));
+        for (name, bytes) in files {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(*bytes as u64);
+            // Set by hand: the library refuses to write a path that leads out.
+            header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
+            header.set_cksum();
+            builder.append(&header, &vec![b'x'; *bytes][..]).unwrap();
+        }
+        builder.into_inner().unwrap().finish().unwrap()
+    }
+
+    fn of(bytes: &[u8]) -> Result<Contents, ArchiveError> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        read(file.path(), &SMALL)
+    }
+
+    #[test]
+    fn an_archive_and_a_folder_hold_the_same() {
+        let found = of(&packed(&[("./a/b", 3), ("c", 0)])).unwrap();
+        assert_eq!(found.files.keys().collect::<Vec<_>>(), ["a/b", "c"]);
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("a")).unwrap();
+        std::fs::write(folder.path().join("a/b"), "xxx").unwrap();
+        std::fs::write(folder.path().join("c"), "").unwrap();
+        assert_eq!(read(folder.path(), &SMALL).unwrap().files, found.files);
+    }
+
+    #[test]
+    fn limits_hold() {
+        let refused = |files: &[(&str, usize)]| of(&packed(files)).unwrap_err().to_string();
+        assert_eq!(refused(&[("a", 101)]), "holds more than 100 bytes in a file");
+        assert_eq!(refused(&[("a", 90), ("b", 90), ("c", 90)]), "holds more than 250 bytes");
+        assert_eq!(refused(&[("a", 1), ("b", 1), ("c", 1), ("d", 1)]), "holds more than 3 files");
+        assert!(refused(&[("../a", 1)]).contains("leads out of it"));
+        assert!(refused(&[("/etc/a", 1)]).contains("leads out of it"));
+        assert_eq!(refused(&[]), "is neither a folder nor a tar archive");
+        let bomb = packed(&[("a", 90), ("a", 90), ("a", 90), ("a", 90)]);
+        assert!(of(&bomb).is_err(), "one name many times");
+    }
+
+    #[test]
+    fn what_precedes_a_damage_is_kept() {
+        let whole = packed(&[("a", 10), ("b", 90)]);
+        let mut plain = Vec::new();
+        MultiGzDecoder::new(&whole[..]).read_to_end(&mut plain).unwrap();
+        let cut = of(&plain[..512 + 512 + 512 + 20]).unwrap();
+        assert_eq!(cut.files.keys().collect::<Vec<_>>(), ["a"]);
+        assert_eq!(cut.notes, ["b is cut off, and all that follows is missing"]);
+        for length in 0..whole.len() {
+            let _ = of(&whole[..length]);
+        }
+        assert!(matches!(of(b"no archive at all"), Err(ArchiveError::NoArchive | ArchiveError::Io(_))));
+    }
+}

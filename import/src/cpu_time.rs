@@ -1,0 +1,80 @@
+//! `/proc/stat` and `/proc/uptime`: how the CPUs spent the time between two moments.
+//!
+//! Source: Linux, `Documentation/filesystems/proc.rst`, "Miscellaneous kernel statistics in /proc/stat". Times are in
+//! ticks, usually of 10 ms; only their shares are used. Where the kernel does not account interrupts apart
+//! (`CONFIG_IRQ_TIME_ACCOUNTING`), it counts them by sampling at the tick.
+
+/// Ticks of all CPUs together since the start of the system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CpuTicks {
+    /// user and nice.
+    pub user: u64,
+    /// system.
+    pub system: u64,
+    /// irq and softirq.
+    pub irq: u64,
+    /// idle and iowait.
+    pub idle: u64,
+}
+
+impl CpuTicks {
+    /// The line `cpu` of a text; none where there is none with at least four numbers.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let text = String::from_utf8_lossy(&text[..text.len().min(1 << 22)]);
+        let line = text.lines().find_map(|line| line.strip_prefix("cpu ").or_else(|| line.strip_prefix("cpu\t")))?;
+        let mut numbers = line.split_whitespace().map_while(|word| word.parse::<u64>().ok());
+        let mut next = || numbers.next();
+        let (user, nice, system, idle) = (next()?, next()?, next()?, next()?);
+        let (iowait, irq, softirq) = (next().unwrap_or(0), next().unwrap_or(0), next().unwrap_or(0));
+        Some(Self {
+            user: user.saturating_add(nice),
+            system,
+            irq: irq.saturating_add(softirq),
+            idle: idle.saturating_add(iowait),
+        })
+    }
+
+    /// The shares of the time from `self` to `later`: user, system, interrupts, idle, in per cent. None if no time passed
+    /// or a counter fell. (Linux lets iowait fall; it is summed with idle, which outweighs it.)
+    pub fn shares_until(&self, later: &Self) -> Option<[f64; 4]> {
+        let parts = [
+            later.user.checked_sub(self.user)?,
+            later.system.checked_sub(self.system)?,
+            later.irq.checked_sub(self.irq)?,
+            later.idle.checked_sub(self.idle)?,
+        ];
+        let all: f64 = parts.iter().map(|&part| part as f64).sum();
+        (all > 0.0).then(|| parts.map(|part| part as f64 / all * 100.0))
+    }
+}
+
+/// The first number of `/proc/uptime`, in seconds.
+pub fn uptime_s(text: &[u8]) -> Option<f64> {
+    let text = String::from_utf8_lossy(&text[..text.len().min(4096)]);
+    text.split_whitespace().next()?.parse().ok().filter(|seconds: &f64| seconds.is_finite() && *seconds >= 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_of_the_time_between() {
+        let before = CpuTicks::parse(b"cpu  10 5 20 100 3 2 1 0 0 0\ncpu0 1 2 3 4\n").unwrap();
+        assert_eq!(before, CpuTicks { user: 15, system: 20, irq: 3, idle: 103 });
+        let later = CpuTicks::parse(b"cpu  30 5 50 130 3 12 11 0 0 0\n").unwrap();
+        assert_eq!(before.shares_until(&later), Some([20.0, 30.0, 20.0, 30.0]));
+        assert_eq!(before.shares_until(&before), None);
+        assert_eq!(later.shares_until(&before), None);
+    }
+
+    #[test]
+    fn old_and_broken_texts() {
+        assert_eq!(CpuTicks::parse(b"cpu 1 2 3 4\n").unwrap().irq, 0, "Linux 2.4");
+        for text in [&b""[..], b"cpu 1 2 3", b"cpu0 1 2 3 4", b"cpu a b c d", b"\xff\xfe"] {
+            assert_eq!(CpuTicks::parse(text), None);
+        }
+        assert_eq!(uptime_s(b"123.45 900.1\n"), Some(123.45));
+        assert_eq!((uptime_s(b""), uptime_s(b"-1 2"), uptime_s(b"nan")), (None, None, None));
+    }
+}

@@ -1,0 +1,395 @@
+//! fio's JSON output, of version 2 or 3, from a single process or from clients.
+//!
+//! fio prints lines of its own before and behind the JSON (warnings, `fio: …`), several documents with
+//! `--status-interval`, and `nan` for the statistics of nothing. Version 3 states latencies in nanoseconds under
+//! `clat_ns` and sizes in bytes; version 2 states microseconds under `clat` and KiB. Source: fio's HOWTO, "JSON output";
+//! `show_thread_status_json` and `show_ddir_status_json` in its `stat.c`.
+
+use crate::Note;
+use serde_json::{Map, Value};
+use std::fmt;
+
+/// Most bytes of a text.
+pub const BYTES_MAX: usize = 64 << 20;
+
+/// What one run of fio printed.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct FioOutput {
+    /// `fio-3.33`; empty if the text does not say.
+    pub version: String,
+    /// Options of `[global]`, where they are printed.
+    pub global_options: Vec<(String, String)>,
+    /// Jobs; groups with `group_reporting`.
+    pub jobs: Vec<FioJob>,
+    /// What could not be read.
+    pub notes: Vec<Note>,
+}
+
+/// A job, or a group of them.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct FioJob {
+    /// Its name.
+    pub name: String,
+    /// fio's number of its error; 0 without one.
+    pub error: i64,
+    /// Its options as fio prints them.
+    pub options: Vec<(String, String)>,
+    /// Reads, writes, trims.
+    pub directions: [Direction; 3],
+    /// Share of its threads' time in user mode and in the kernel, in per cent.
+    pub user_percent: Option<f64>,
+    /// See `user_percent`.
+    pub system_percent: Option<f64>,
+}
+
+/// Reads, writes or trims of a job.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Direction {
+    /// Number of I/Os.
+    pub ios: u64,
+    /// A second.
+    pub iops: f64,
+    /// Bytes a second.
+    pub bandwidth_bps: f64,
+    /// Length of the measured time.
+    pub runtime_ms: f64,
+    /// Mean submission latency.
+    pub slat_ns: Option<f64>,
+    /// Mean completion latency.
+    pub clat_ns: Option<f64>,
+    /// Mean of both.
+    pub lat_ns: Option<f64>,
+    /// Percentiles of the completion latency: percent and nanoseconds, ascending.
+    pub percentiles_ns: Vec<(f64, f64)>,
+}
+
+/// Why a text is not read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FioJsonError {
+    /// It has no JSON object.
+    NoJson,
+    /// The JSON ends or breaks: the parser's words.
+    Broken(String),
+    /// The JSON has no jobs.
+    NoJobs,
+    /// It has more than [`BYTES_MAX`] bytes.
+    TooLong,
+}
+
+impl fmt::Display for FioJsonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoJson => f.write_str("holds no JSON; valid: what `fio --output-format=json` prints"),
+            Self::Broken(why) => write!(f, "holds broken JSON ({why}); it may be cut off"),
+            Self::NoJobs => f.write_str("holds JSON without `jobs` or `client_stats`; valid: what fio prints"),
+            Self::TooLong => write!(f, "has more than {BYTES_MAX} bytes"),
+        }
+    }
+}
+
+impl std::error::Error for FioJsonError {}
+
+impl FioOutput {
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// There is no JSON of fio's in it.
+    pub fn parse(text: &[u8]) -> Result<Self, FioJsonError> {
+        if text.len() > BYTES_MAX {
+            return Err(FioJsonError::TooLong);
+        }
+        let (root, mut notes) = last_document(text)?;
+        let string = |key: &str| root.get(key).map(text_of).unwrap_or_default();
+        let list = ["jobs", "client_stats"].iter().find_map(|key| root.get(*key)?.as_array());
+        let Some(list) = list else { return Err(FioJsonError::NoJobs) };
+        let mut output = Self {
+            version: string("fio version"),
+            global_options: options(root.get("global options")),
+            ..Self::default()
+        };
+        for (index, job) in list.iter().enumerate() {
+            match job.as_object() {
+                // The sum of all clients, beside the clients themselves.
+                Some(job) if job.get("jobname").map(text_of).as_deref() == Some("All clients") => {}
+                Some(job) => output.jobs.push(read_job(job)),
+                None => notes.push(format!("job {index} is no object")),
+            }
+        }
+        output.notes = notes;
+        Ok(output)
+    }
+
+    /// I/Os a second of all jobs, in all directions.
+    pub fn iops(&self) -> f64 {
+        self.all().map(|direction| direction.iops).sum()
+    }
+
+    /// Bytes a second of all jobs, in all directions.
+    pub fn bandwidth_bps(&self) -> f64 {
+        self.all().map(|direction| direction.bandwidth_bps).sum()
+    }
+
+    /// Mean completion latency over all I/Os that have one.
+    pub fn clat_ns(&self) -> Option<f64> {
+        let (mut sum, mut ios) = (0.0, 0.0);
+        for direction in self.all() {
+            if let Some(clat) = direction.clat_ns {
+                sum += clat * direction.ios as f64;
+                ios += direction.ios as f64;
+            }
+        }
+        (ios > 0.0).then(|| sum / ios)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Direction> {
+        self.jobs.iter().flat_map(|job| &job.directions)
+    }
+}
+
+/// The last whole document of a text, and notes about the rest.
+fn last_document(text: &[u8]) -> Result<(Map<String, Value>, Vec<Note>), FioJsonError> {
+    let clean = without_nan(text);
+    let mut from = 0;
+    let (mut found, mut notes, mut broken) = (None, Vec::new(), None);
+    while let Some(start) = object_at(&clean, from) {
+        let mut documents = serde_json::Deserializer::from_slice(&clean[start..]).into_iter::<Value>();
+        match documents.next() {
+            Some(Ok(Value::Object(document))) => {
+                if found.replace(document).is_some() {
+                    notes = vec!["several documents follow each other; the last is used".to_owned()];
+                }
+                from = start + documents.byte_offset();
+            }
+            Some(Err(error)) => {
+                broken = Some(error.to_string());
+                // A brace in a warning's line; the JSON may still come.
+                from = start + 1;
+                if found.is_some() || error.is_eof() {
+                    break;
+                }
+            }
+            _ => from = start + 1,
+        }
+    }
+    match (found, broken) {
+        (Some(document), None) => Ok((document, notes)),
+        (Some(document), Some(why)) => {
+            notes.push(format!("what follows the last whole document is broken ({why})"));
+            Ok((document, notes))
+        }
+        (None, Some(why)) => Err(FioJsonError::Broken(why)),
+        (None, None) => Err(FioJsonError::NoJson),
+    }
+}
+
+/// The next brace that begins a line, from `from` on; fio's objects begin so.
+fn object_at(text: &[u8], from: usize) -> Option<usize> {
+    (from..text.len()).find(|&at| {
+        text[at] == b'{'
+            && text[..at]
+                .iter()
+                .rev()
+                .find(|byte| !matches!(byte, b' ' | b'\t'))
+                .is_none_or(|byte| matches!(byte, b'\n' | b'\r' | b'}'))
+    })
+}
+
+/// The text with `nan` and `inf`, which are no JSON, replaced by null of the same length, outside strings.
+fn without_nan(text: &[u8]) -> Vec<u8> {
+    let mut clean = Vec::with_capacity(text.len());
+    let (mut quoted, mut escaped) = (false, false);
+    let mut rest = text;
+    while let Some((&byte, tail)) = rest.split_first() {
+        if !quoted {
+            let word = [&b"-nan"[..], b"nan", b"-inf", b"inf"]
+                .into_iter()
+                .find(|word| rest.len() >= word.len() && rest[..word.len()].eq_ignore_ascii_case(word));
+            // Only as a value: behind a colon or a comma.
+            let is_value = clean
+                .iter()
+                .rev()
+                .find(|byte: &&u8| !byte.is_ascii_whitespace())
+                .is_some_and(|byte| matches!(byte, b':' | b',' | b'['));
+            if let Some(word) = word.filter(|_| is_value) {
+                clean.extend_from_slice(b"null");
+                rest = &rest[word.len()..];
+                continue;
+            }
+        }
+        match (byte, quoted, escaped) {
+            (_, true, true) => escaped = false,
+            (b'\\', true, false) => escaped = true,
+            (b'"', _, false) => quoted = !quoted,
+            // No string of fio's runs over the end of a line, but an apostrophe in a warning may open one.
+            (b'\n', true, false) => quoted = false,
+            _ => {}
+        }
+        clean.push(byte);
+        rest = tail;
+    }
+    clean
+}
+
+fn read_job(job: &Map<String, Value>) -> FioJob {
+    let direction = |key: &str| job.get(key).and_then(Value::as_object).map(read_direction).unwrap_or_default();
+    // `unified_rw_reporting` sums all directions under this name.
+    let mut directions = [direction("read"), direction("write"), direction("trim")];
+    if directions.iter().all(|direction| direction.ios == 0) {
+        directions[0] = direction("mixed");
+    }
+    FioJob {
+        name: job.get("jobname").map(text_of).unwrap_or_default(),
+        error: job.get("error").and_then(Value::as_i64).unwrap_or(0),
+        options: options(job.get("job options")),
+        directions,
+        user_percent: number(job, "usr_cpu"),
+        system_percent: number(job, "sys_cpu"),
+    }
+}
+
+fn read_direction(direction: &Map<String, Value>) -> Direction {
+    let kib = number(direction, "bw").map(|kib| kib * 1024.0);
+    let latency = |name: &str| -> (Option<f64>, Vec<(f64, f64)>) {
+        let nanoseconds = direction.get(&format!("{name}_ns")).map(|value| (value, 1.0));
+        let Some((value, scale)) = nanoseconds.or_else(|| direction.get(name).map(|value| (value, 1000.0))) else {
+            return (None, Vec::new());
+        };
+        let Some(statistics) = value.as_object() else { return (None, Vec::new()) };
+        // Of nothing: fio prints zeros, and no number of samples before version 3.13.
+        let is_empty = number(statistics, "N") == Some(0.0) || number(statistics, "max") == Some(0.0);
+        let mean = number(statistics, "mean").filter(|_| !is_empty).map(|mean| mean * scale);
+        let percentiles = statistics.get("percentile").and_then(Value::as_object);
+        let mut percentiles: Vec<(f64, f64)> = percentiles
+            .into_iter()
+            .flatten()
+            .filter_map(|(percent, value)| Some((percent.parse().ok()?, value.as_f64()? * scale)))
+            .filter(|(percent, _): &(f64, f64)| !is_empty && (0.0..=100.0).contains(percent) && *percent > 0.0)
+            .collect();
+        percentiles.sort_by(|a, b| a.0.total_cmp(&b.0));
+        (mean, percentiles)
+    };
+    let ((slat_ns, _), (clat_ns, clat), (lat_ns, lat)) = (latency("slat"), latency("clat"), latency("lat"));
+    let runtime_ms = number(direction, "runtime").unwrap_or(0.0);
+    let iops = number(direction, "iops").unwrap_or(0.0);
+    Direction {
+        // Older versions print no number of I/Os.
+        ios: number(direction, "total_ios").unwrap_or(iops * runtime_ms / 1000.0).round() as u64,
+        iops,
+        bandwidth_bps: number(direction, "bw_bytes").or(kib).unwrap_or(0.0),
+        runtime_ms,
+        slat_ns,
+        // Synchronous engines have a completion latency alone, some versions the total alone.
+        clat_ns: clat_ns.or(lat_ns),
+        lat_ns,
+        percentiles_ns: if clat.is_empty() { lat } else { clat },
+    }
+}
+
+/// A number that is finite and not negative; some versions print numbers as strings.
+fn number(object: &Map<String, Value>, key: &str) -> Option<f64> {
+    let value = object.get(key)?;
+    let number = value.as_f64().or_else(|| value.as_str()?.trim().trim_end_matches('%').parse().ok())?;
+    (number.is_finite() && number >= 0.0).then_some(number)
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn options(value: Option<&Value>) -> Vec<(String, String)> {
+    let object = value.and_then(Value::as_object);
+    object.into_iter().flatten().map(|(name, value)| (name.clone(), text_of(value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const V3: &str = r#"fio: warning: 'x' {
+{
+  "fio version" : "fio-3.33",
+  "global options" : { "ioengine" : "libaio", "direct" : "1" },
+  "jobs" : [
+    { "jobname" : "a", "error" : 0, "job options" : { "rw" : "randread" },
+      "read" : { "io_bytes" : 4096000, "bw_bytes" : 4096000, "bw" : 4000, "iops" : 1000.5, "runtime" : 1000, "total_ios" : 1000,
+        "slat_ns" : { "min" : 1, "max" : 9, "mean" : 2000.0, "stddev" : nan, "N" : 1000 },
+        "clat_ns" : { "min" : 1, "max" : 99, "mean" : 80000.0, "N" : 1000, "percentile" : { "99.000000" : 90000, "50.000000" : 79000, "0.00" : 0 } },
+        "lat_ns" : { "mean" : 82000.0, "max" : 5, "N" : 1000 } },
+      "write" : { "iops" : 0.0, "total_ios" : 0, "clat_ns" : { "max" : 0, "mean" : 0.0, "N" : 0 } },
+      "usr_cpu" : 5.5, "sys_cpu" : 10.25 }
+  ],
+  "disk_util" : [ ]
+}
+Run status group 0 (all jobs):
+"#;
+    const V2: &str = r#"{
+  "fio version" : "fio-2.1.11",
+  "jobs" : [ { "jobname" : "b", "error" : 5, "read" : { "io_bytes" : 4000, "bw" : 4000, "iops" : 1000.00, "runtime" : 2000,
+    "clat" : { "min" : 50, "max" : 99, "mean" : 80.0, "percentile" : { "50.000000" : 79, "0.00" : 0 } } } } ]
+}"#;
+
+    #[test]
+    fn both_versions_are_read() {
+        let found = FioOutput::parse(V3.as_bytes()).unwrap();
+        assert_eq!((found.version.as_str(), found.jobs.len(), found.jobs[0].options.len()), ("fio-3.33", 1, 1));
+        let read = &found.jobs[0].directions[0];
+        assert_eq!((read.ios, read.iops, read.bandwidth_bps), (1000, 1000.5, 4_096_000.0));
+        assert_eq!((read.slat_ns, read.clat_ns, read.lat_ns), (Some(2000.0), Some(80_000.0), Some(82_000.0)));
+        assert_eq!(read.percentiles_ns, [(50.0, 79_000.0), (99.0, 90_000.0)]);
+        assert_eq!(found.jobs[0].directions[1].clat_ns, None, "of nothing");
+        assert_eq!((found.jobs[0].user_percent, found.jobs[0].system_percent), (Some(5.5), Some(10.25)));
+        let old = FioOutput::parse(V2.as_bytes()).unwrap();
+        let read = &old.jobs[0].directions[0];
+        assert_eq!((read.ios, read.bandwidth_bps, read.clat_ns), (2000, 4_096_000.0, Some(80_000.0)));
+        assert_eq!((read.percentiles_ns.as_slice(), old.jobs[0].error), (&[(50.0, 79_000.0)][..], 5));
+    }
+
+    #[test]
+    fn the_last_of_several_documents_counts() {
+        let two = format!("{V3}\n{}", V3.replace("1000.5", "7"));
+        let found = FioOutput::parse(two.as_bytes()).unwrap();
+        assert_eq!((found.iops(), found.notes.len()), (7.0, 1));
+        let cut = format!("{V3}\n{}", &V3[..300]);
+        let found = FioOutput::parse(cut.as_bytes()).unwrap();
+        assert!((found.iops() - 1000.5).abs() < 1e-9 && found.notes[0].contains("broken"), "{:?}", found.notes);
+    }
+
+    #[test]
+    fn clients_are_jobs_and_their_sum_is_not() {
+        let text = V2.replace("\"jobs\"", "\"client_stats\"");
+        assert_eq!(FioOutput::parse(text.as_bytes()).unwrap().jobs.len(), 1);
+        let sum = text.replace("\"b\"", "\"All clients\"");
+        assert_eq!(FioOutput::parse(sum.as_bytes()).unwrap().jobs.len(), 0);
+    }
+
+    #[test]
+    fn what_is_no_fio_output_is_refused_with_its_reason() {
+        assert_eq!(FioOutput::parse(b"terse;3;fio"), Err(FioJsonError::NoJson));
+        assert_eq!(FioOutput::parse(b"{\"a\": 1}"), Err(FioJsonError::NoJobs));
+        assert!(matches!(FioOutput::parse(&V3.as_bytes()[..600]), Err(FioJsonError::Broken(_))));
+        let deep = "{\"jobs\":".to_owned() + &"[".repeat(100_000);
+        assert!(matches!(FioOutput::parse(deep.as_bytes()), Err(FioJsonError::Broken(_))));
+    }
+
+    #[test]
+    fn a_cut_at_any_byte_is_an_error_or_a_value() {
+        for length in 0..V3.len() {
+            let _ = FioOutput::parse(&V3.as_bytes()[..length]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_a_panic(text in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = FioOutput::parse(&text);
+        }
+
+        #[test]
+        fn any_damage_is_read_without_a_panic(at in 0..V3.len(), byte in any::<u8>()) {
+            let mut text = V3.as_bytes().to_vec();
+            text[at] = byte;
+            let _ = FioOutput::parse(&text);
+        }
+    }
+}

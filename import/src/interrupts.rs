@@ -1,0 +1,287 @@
+//! `/proc/interrupts`, of any architecture: a line of CPUs, then a line for each interrupt with a count for each CPU.
+//!
+//! ```text
+//!            CPU0       CPU2
+//!  34:          5          7  IR-PCI-MSIX-0000:01:00.0   1-edge      nvme0q1
+//! NMI:          1          0   Non-maskable interrupts
+//! ERR:          0
+//! ```
+//!
+//! Source: Linux, `show_interrupts` in `kernel/irq/proc.c` and `arch_show_interrupts` of each architecture. Columns are
+//! the CPUs that are online. Lines such as `ERR` have one number. The text behind the counts is the chip, the hardware
+//! number with the trigger, and the names of the actions, separated by commas.
+
+use crate::Note;
+use std::collections::BTreeMap;
+
+/// Most bytes of a text: 4,096 CPUs with some thousand interrupts.
+pub const BYTES_MAX: usize = 64 << 20;
+/// Most CPUs of a header.
+const CPUS_MAX: usize = 16_384;
+
+/// One reading of `/proc/interrupts`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Interrupts {
+    /// The CPUs of the columns.
+    pub cpus: Vec<u32>,
+    /// The lines, in the text's order.
+    pub lines: Vec<Line>,
+    /// What could not be read.
+    pub notes: Vec<Note>,
+}
+
+/// One interrupt.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// `34`, `NMI`.
+    pub id: String,
+    /// By CPU, as many as the line has.
+    pub counts: Vec<u64>,
+    /// Chip, hardware number, trigger and actions, or what the architecture says of a counter.
+    pub text: String,
+}
+
+impl Line {
+    /// The names of its actions: `nvme0q1`. Empty for an architecture's own counter.
+    ///
+    /// A name may hold spaces; the words before it, chip and hardware number, may not. Where the trigger is printed with
+    /// the hardware number (`1-edge`), the names are behind it; else they are behind the chip and the number.
+    pub fn actions(&self) -> Vec<&str> {
+        if self.id.parse::<u32>().is_err() {
+            return Vec::new();
+        }
+        let words: Vec<&str> = self.text.split_whitespace().collect();
+        let is_trigger = |word: &&str| {
+            let end = word.rsplit('-').next().unwrap_or(word).to_ascii_lowercase();
+            matches!(end.as_str(), "edge" | "level" | "fasteoi" | "none")
+        };
+        let behind = words.iter().position(is_trigger).map_or(2, |at| at + 1);
+        let Some(first) = words.get(behind) else { return Vec::new() };
+        // The names as they are written, spaces included.
+        let start = first.as_ptr() as usize - self.text.as_ptr() as usize;
+        self.text[start..].split(',').map(str::trim).filter(|name| !name.is_empty()).collect()
+    }
+
+    /// The name of the chip: `IR-PCI-MSIX-0000:01:00.0`. None for an architecture's own counter.
+    pub fn chip(&self) -> Option<&str> {
+        self.id.parse::<u32>().ok().and_then(|_| self.text.split_whitespace().next())
+    }
+
+    /// All CPUs together.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().fold(0, |sum, &count| sum.saturating_add(count))
+    }
+
+    /// The NVMe controller and queue of a name such as `nvme0q1`.
+    pub fn nvme_queue(&self) -> Option<(u32, u32)> {
+        self.actions().into_iter().find_map(|name| {
+            let (controller, queue) = name.strip_prefix("nvme")?.split_once('q')?;
+            Some((controller.parse().ok()?, queue.parse().ok()?))
+        })
+    }
+}
+
+impl Interrupts {
+    /// Reads a text. Lines that make no sense are left out, and noted.
+    pub fn parse(text: &[u8]) -> Self {
+        let mut found = Self::default();
+        if text.len() > BYTES_MAX {
+            found.notes.push(format!("the text has more than {BYTES_MAX} bytes; the rest is not read"));
+        }
+        let text = String::from_utf8_lossy(&text[..text.len().min(BYTES_MAX)]).replace('\0', "");
+        let mut lines = text.lines().enumerate();
+        // Shells and consoles leave lines of their own before the header.
+        let header = lines.by_ref().find(|(_, line)| is_header(line));
+        let Some((_, header)) = header else {
+            found
+                .notes
+                .push("no line names CPUs (CPU0 CPU1 …): this is no /proc/interrupts, or its head is cut off".into());
+            return found;
+        };
+        found.cpus = header.split_whitespace().filter_map(cpu_number).take(CPUS_MAX).collect();
+        for (number, line) in lines {
+            match read_line(line, found.cpus.len()) {
+                Some(line) => found.lines.push(line),
+                // A second reading in one file begins with a header of its own.
+                None if is_header(line) => {
+                    found.notes.push(format!("line {}: a second reading begins; only the first is used", number + 1));
+                    break;
+                }
+                None if line.trim().is_empty() => {}
+                None => found.notes.push(format!("line {}: no interrupt: {:?}", number + 1, clip(line))),
+            }
+        }
+        found
+    }
+
+    /// The line with that id.
+    pub fn line(&self, id: &str) -> Option<&Line> {
+        self.lines.iter().find(|line| line.id == id)
+    }
+
+    /// Each interrupt's count of each CPU from `self` to `later`. CPUs are matched by number, since CPUs come and go;
+    /// interrupts by id and actions, since a number may have got another device. A count that fell has wrapped at 32 bits
+    /// (kernels count in `unsigned int`), or its CPU or interrupt was set up anew: then the later count holds.
+    pub fn until(&self, later: &Self) -> Vec<Difference> {
+        let mine: BTreeMap<(&str, Vec<&str>), &Line> =
+            self.lines.iter().map(|line| ((line.id.as_str(), line.actions()), line)).collect();
+        let mut differences = Vec::new();
+        for line in &later.lines {
+            let earlier = mine.get(&(line.id.as_str(), line.actions()));
+            let mut counts = Vec::with_capacity(line.counts.len());
+            for (column, &count) in line.counts.iter().enumerate() {
+                let cpu = later.cpus.get(column).copied();
+                let before = earlier.and_then(|earlier| {
+                    let column = match cpu {
+                        Some(cpu) => self.cpus.iter().position(|&known| known == cpu)?,
+                        None => column,
+                    };
+                    earlier.counts.get(column).copied()
+                });
+                counts.push((cpu.unwrap_or(column as u32), rise(before.unwrap_or(0), count)));
+            }
+            differences.push(Difference { line: line.clone(), counts });
+        }
+        differences
+    }
+}
+
+/// How often an interrupt came between two readings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Difference {
+    /// The line of the later reading.
+    pub line: Line,
+    /// CPU and count.
+    pub counts: Vec<(u32, u64)>,
+}
+
+impl Difference {
+    /// All CPUs together.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().fold(0, |sum, &(_, count)| sum.saturating_add(count))
+    }
+}
+
+/// From `before` to `after`. See [`Interrupts::until`].
+fn rise(before: u64, after: u64) -> u64 {
+    const WRAP: u64 = 1 << 32;
+    match after.checked_sub(before) {
+        Some(rise) => rise,
+        // A wrap within a measurement begins near the top and ends near the bottom.
+        None if before < WRAP && before > WRAP / 2 && after < WRAP / 2 => after + WRAP - before,
+        None => after,
+    }
+}
+
+fn cpu_number(word: &str) -> Option<u32> {
+    word.strip_prefix("CPU").or_else(|| word.strip_prefix("cpu"))?.parse().ok()
+}
+
+fn is_header(line: &str) -> bool {
+    let mut words = line.split_whitespace().peekable();
+    words.peek().is_some() && words.all(|word| cpu_number(word).is_some())
+}
+
+fn read_line(line: &str, cpus: usize) -> Option<Line> {
+    let (id, rest) = line.split_once(':')?;
+    let id = id.trim();
+    if id.is_empty() || id.contains(char::is_whitespace) {
+        return None;
+    }
+    let mut counts = Vec::new();
+    let mut rest = rest;
+    while counts.len() < cpus {
+        let trimmed = rest.trim_start();
+        let end = trimmed.find(char::is_whitespace).unwrap_or(trimmed.len());
+        let Ok(count) = trimmed[..end].parse::<u64>() else { break };
+        counts.push(count);
+        rest = &trimmed[end..];
+    }
+    (!counts.is_empty()).then(|| Line { id: id.into(), counts, text: rest.trim().to_owned() })
+}
+
+/// The beginning of a text, for a message.
+fn clip(text: &str) -> String {
+    text.chars().take(60).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const X86: &str = "            CPU0       CPU1       CPU3
+   0:         36          0          0  IR-IO-APIC    2-edge      timer
+   9:          0          4          0  IR-IO-APIC    9-fasteoi   acpi, i801_smbus
+  34:    4294967290       7          1  IR-PCI-MSIX-0000:01:00.0    1-edge      nvme0q1
+ 120:          0          0          0  DMAR-MSI    0-edge      dmar0
+ NMI:          1          2          3   Non-maskable interrupts
+ PMN:          5          6          7   Posted MSI notification event
+ ERR:          0
+";
+    const ARM: &str = "           CPU0       CPU1
+ 11:    1000000     999999     GICv3  27 Level     arch_timer
+ 47:         12          0   ITS-MSI 524288 Edge      nvme0q0
+IPI0:       100        200       Rescheduling interrupts
+Err:          0
+";
+
+    #[test]
+    fn a_server_is_read() {
+        let found = Interrupts::parse(X86.as_bytes());
+        assert_eq!((found.cpus.as_slice(), found.notes.len()), (&[0, 1, 3][..], 0), "{:?}", found.notes);
+        let nvme = found.line("34").unwrap();
+        assert_eq!((nvme.nvme_queue(), nvme.chip()), (Some((0, 1)), Some("IR-PCI-MSIX-0000:01:00.0")));
+        assert_eq!(found.line("9").unwrap().actions(), ["acpi", "i801_smbus"]);
+        assert_eq!(found.line("NMI").unwrap().actions(), Vec::<&str>::new());
+        assert_eq!((found.line("PMN").unwrap().total(), found.line("ERR").unwrap().counts.as_slice()), (18, &[0][..]));
+        let arm = Interrupts::parse(ARM.as_bytes());
+        assert_eq!(arm.line("47").unwrap().nvme_queue(), Some((0, 0)));
+        assert_eq!(arm.line("11").unwrap().actions(), ["arch_timer"]);
+        assert_eq!(arm.line("IPI0").unwrap().total(), 300);
+    }
+
+    #[test]
+    fn a_difference_follows_cpus_and_wraps() {
+        let before = Interrupts::parse(X86.as_bytes());
+        let later = "CPU0 CPU3 CPU4\n 34: 4 11 2 IR-PCI-MSIX-0000:01:00.0 1-edge nvme0q1\n PMN: 6 8 9 Posted\n";
+        let differences = before.until(&Interrupts::parse(later.as_bytes()));
+        assert_eq!(differences[0].counts, [(0, 10), (3, 10), (4, 2)], "a wrap, a rise, a new CPU");
+        assert_eq!(differences[1].total(), 1 + 1 + 9);
+    }
+
+    #[test]
+    fn an_interrupt_that_went_to_another_device_counts_from_nothing() {
+        let before = Interrupts::parse(b"CPU0\n 34: 100 PCI-MSI 1-edge eth0\n");
+        let later = Interrupts::parse(b"CPU0\n 34: 130 PCI-MSI 1-edge nvme0q1\n");
+        assert_eq!(before.until(&later)[0].total(), 130);
+    }
+
+    #[test]
+    fn what_is_damaged_is_noted() {
+        let none = Interrupts::parse(b"34: 1 2 x\n");
+        assert!(none.lines.is_empty() && none.notes[0].contains("no line names CPUs"), "{:?}", none.notes);
+        let cut = Interrupts::parse(b"junk\n CPU0 CPU1\n 34: 1 2 PCI-MSI 1-edge nvme0q1\n 35: 1\n36\n CPU0\n 34: 9");
+        assert_eq!(cut.lines.len(), 2, "{:?}", cut.lines);
+        assert_eq!(cut.notes.len(), 2, "{:?}", cut.notes);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_a_panic(text in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let found = Interrupts::parse(&text);
+            found.until(&found);
+        }
+
+        #[test]
+        fn what_is_printed_is_read_again(counts in proptest::collection::vec(any::<u32>(), 1..40)) {
+            let header: Vec<String> = (0..counts.len()).map(|cpu| format!("CPU{cpu}")).collect();
+            let numbers: Vec<String> = counts.iter().map(|count| format!("{count:>10}")).collect();
+            let text = format!("{}\n 7: {}  IR-PCI-MSI 1-edge nvme3q4\n", header.join(" "), numbers.join(" "));
+            let found = Interrupts::parse(text.as_bytes());
+            let counts: Vec<u64> = counts.into_iter().map(u64::from).collect();
+            prop_assert_eq!(&found.lines[0].counts, &counts);
+            prop_assert_eq!(found.lines[0].nvme_queue(), Some((3, 4)));
+        }
+    }
+}

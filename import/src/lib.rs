@@ -1,0 +1,12 @@
+//! What a server says of itself: fio's JSON, `/proc/interrupts`, `/proc/stat`, and archives of them.
+//!
+//! Every reader takes the output of any version and size, whole or damaged: it returns what makes sense, and the rest as
+//! notes that name what is missing. No reader panics, and each has limits on what it reads.
+
+pub mod archive;
+pub mod cpu_time;
+pub mod fio_json;
+pub mod interrupts;
+
+/// Something that a reader could not use, for people: what, and where.
+pub type Note = String;
