@@ -5,10 +5,12 @@
 //! |---|---|
 //! | `rows.rs` | rows as a function of the constants, by whole and by short runs |
 //! | `fit.rs` | the fit: Gauss–Newton |
+//! | `decide.rs` | which of many constants the rows of a measured server decide |
 //! | `region.rs` | the region in which all fitted rows stay within 2 % |
 //! | `linear.rs` | a region with linear limits: its furthest points, points drawn inside it |
 //! | `predict.rs` | predictions over that region |
 
+mod decide;
 mod fit;
 mod linear;
 mod predict;
@@ -17,6 +19,7 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
+pub use decide::{Decided, Decision, decide};
 pub use predict::{Carried, holding_rows, intervals};
 pub use region::{POINTS_MIN, TOLERANCE};
 

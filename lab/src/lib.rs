@@ -21,6 +21,7 @@ pub mod report;
 pub mod reproduce;
 pub mod run;
 pub mod scenario;
+pub mod server;
 pub mod setting;
 pub mod transfer;
 pub mod work;

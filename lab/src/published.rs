@@ -4,7 +4,8 @@ mod formula;
 
 pub use formula::Formula;
 
-use crate::input::{InputError, Place, Problem};
+use crate::input::{InputError, Place, Problem, read_file};
+use crate::scenario::files::Files;
 use crate::setting::Setting;
 use std::collections::BTreeSet;
 
@@ -77,7 +78,24 @@ const HEADER: &str = "id,platform,scenario,delivery,quantity,value,unit,use,file
 /// # Errors
 /// The file is wrong, which a test excludes for the one that the program carries.
 pub fn rows() -> Result<Vec<Row>, InputError> {
-    parse(TEXT)
+    parse(FILE, TEXT)
+}
+
+/// The rows of a file of one's own, in the same form. Its scenarios are files beside it, or carried ones.
+///
+/// # Errors
+/// The file cannot be read, or is wrong.
+pub fn read(path: &str) -> Result<Vec<Row>, InputError> {
+    let io = |error| InputError::new(&Place::file(path), "", Problem::Io(format!("cannot be read: {error}")));
+    let text = read_file(path).map_err(io)?;
+    let text = String::from_utf8(text).map_err(|_| io("it is no UTF-8 text".into()))?;
+    let mut rows = parse(path, &text)?;
+    for scenario in rows.iter_mut().flat_map(|row| &mut row.scenarios) {
+        if scenario.ends_with(".toml") || scenario.contains('/') {
+            *scenario = Files::beside(scenario, path);
+        }
+    }
+    Ok(rows)
 }
 
 /// The rows with these ids, in the file's order; every row without any id.
@@ -108,37 +126,37 @@ pub fn with_sources(selected: &[Row]) -> Result<Vec<Row>, InputError> {
     Ok(all.iter().filter(|row| needed.contains(row.id.as_str())).cloned().collect())
 }
 
-fn parse(text: &str) -> Result<Vec<Row>, InputError> {
+fn parse(file: &str, text: &str) -> Result<Vec<Row>, InputError> {
     let mut lines = text.lines().enumerate();
     match lines.next() {
         Some((_, HEADER)) => {}
-        _ => return Err(InputError::new(&Place::line(FILE, 1), "", Problem::Missing { valid: HEADER.into() })),
+        _ => return Err(InputError::new(&Place::line(file, 1), "", Problem::Missing { valid: HEADER.into() })),
     }
     let lines = lines.filter(|(_, line)| !line.trim().is_empty());
     let lines: Vec<(u32, Vec<String>)> = lines.map(|(index, line)| (index as u32 + 1, fields(line))).collect();
-    let rows: Result<Vec<Row>, InputError> = lines.iter().map(|(number, fields)| row(*number, fields)).collect();
+    let rows: Result<Vec<Row>, InputError> = lines.iter().map(|(number, fields)| row(file, *number, fields)).collect();
     let mut rows = rows?;
     for (at, (number, fields)) in lines.iter().enumerate() {
         if rows[at].usage == Usage::Derive {
-            rows[at].formula = Some(formula(*number, &fields[8], &rows, at)?);
+            rows[at].formula = Some(formula(file, *number, &fields[8], &rows, at)?);
         }
     }
     Ok(rows)
 }
 
 /// The formula of row `at`. It may name every row that has scenarios, and the derived rows above it.
-fn formula(number: u32, text: &str, rows: &[Row], at: usize) -> Result<Formula, InputError> {
+fn formula(file: &str, number: u32, text: &str, rows: &[Row], at: usize) -> Result<Formula, InputError> {
     let may_name = |(index, row): &(usize, &Row)| row.usage != Usage::Derive || *index < at;
     let ids: Vec<&str> = rows.iter().enumerate().filter(may_name).map(|(_, row)| row.id.as_str()).collect();
     Formula::parse(text, &ids).map_err(|why| {
         let valid = "rows, numbers, + - * / and parentheses; derived rows must stand above";
-        Setting::new(Place::line(FILE, number), "files", text).wrong(why, valid)
+        Setting::new(Place::line(file, number), "files", text).wrong(why, valid)
     })
 }
 
 /// A row, whose formula is still to be read.
-fn row(number: u32, fields: &[String]) -> Result<Row, InputError> {
-    let place = Place::line(FILE, number);
+fn row(file: &str, number: u32, fields: &[String]) -> Result<Row, InputError> {
+    let place = Place::line(file, number);
     let [id, platform, scenario, delivery, quantity, value, unit, usage, files, source] = fields else {
         let why = format!("the row has {} fields; valid: {HEADER}", fields.len());
         return Err(InputError::new(&place, "", Problem::Syntax(why)));
@@ -251,11 +269,11 @@ mod tests {
             "{HEADER}\nX1,emr,s,posted,iops,,1/s,predict,f,s\nX2,emr,s,posted,iops,9,1/s,fit,f,s\n\
              Y1,emr,s,gain,gain,25,%,derive,(X1/X2-1)*100,s\nY2,emr,s,half,gain,,%,derive,Y1/2,s\n"
         );
-        let rows = parse(&text).unwrap();
+        let rows = parse(FILE, &text).unwrap();
         let formula = rows[3].formula.as_ref().unwrap();
         assert_eq!((formula.text(), formula.rows()), ("Y1/2", vec!["Y1"]));
         assert_eq!((rows[2].published, rows[3].published, rows[2].scenarios.len()), (Some(25.0), None, 0));
-        let case = |rows: &str| parse(&format!("{HEADER}\n{rows}")).unwrap_err().to_string();
+        let case = |rows: &str| parse(FILE, &format!("{HEADER}\n{rows}")).unwrap_err().to_string();
         assert_eq!(
             case("Y1,emr,s,gain,gain,,%,derive,Y2*2,s\nY2,emr,s,half,gain,,%,derive,Y1/2,s"),
             "scenarios/published.csv:2: files: `Y2*2` has `Y2*2` where a row or a number is expected; valid: rows, \
@@ -275,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_wrong_row_says_where() {
-        let case = |row: &str| parse(&format!("{HEADER}\n{row}\n")).unwrap_err().to_string();
+        let case = |row: &str| parse(FILE, &format!("{HEADER}\n{row}\n")).unwrap_err().to_string();
         assert_eq!(
             case("X1,emr,s,remapped,iops,1,1/s,predict,f,s"),
             "scenarios/published.csv:2: value: `1` stands in a prediction; valid: nothing"

@@ -82,7 +82,7 @@ fn round(model: &dyn Model, fit: &Fit, damping: &mut f64) -> Result<Option<Found
 
 /// For each constant, how each row's error changes with the constant's logarithm. A constant that makes a run fail in
 /// both directions has no effect that could be measured.
-fn slopes(model: &dyn Model, at: &[f64], errors: &[f64]) -> Result<Vec<Vec<f64>>, CalibrateError> {
+pub(super) fn slopes(model: &dyn Model, at: &[f64], errors: &[f64]) -> Result<Vec<Vec<f64>>, CalibrateError> {
     let slope = |index: usize| {
         for probe in [PROBE, -PROBE] {
             let mut steps = at.to_vec();

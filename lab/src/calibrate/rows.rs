@@ -28,6 +28,12 @@ impl FreeConstant {
         Self { key, spec, value, place }
     }
 
+    /// The constant of that key, free or not.
+    pub(super) fn of(platform: &Platform, key: &str) -> Option<Self> {
+        let (key, spec, constant) = platform.constants().into_iter().find(|(known, ..)| known == key)?;
+        Some(Self::new(key, spec, constant))
+    }
+
     /// The free constants of a platform's own file.
     pub(crate) fn own(platform: &Platform) -> Vec<Self> {
         let own = platform.free_constants().into_iter();

@@ -6,6 +6,7 @@ mod calibrate;
 mod check;
 mod fio_outputs;
 mod lint;
+mod import;
 mod reproduce;
 mod run;
 mod serve;
@@ -30,6 +31,7 @@ pub fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Lint(args) => lint::run(args),
         Command::Reproduce(args) => reproduce::reproduce(args),
         Command::Calibrate(args) => calibrate::calibrate(args),
+        Command::Import(args) => import::import(args),
         Command::Transfer(args) => transfer::transfer(args),
         Command::Irqs(args) => irqs(args),
         Command::Bench(args) => bench::bench(args),

@@ -1,0 +1,118 @@
+//! `campanile import`.
+
+use super::{output, stop_flag, write};
+use crate::calibrate::CalibrateError;
+use crate::cli::{self, Failure, ImportArgs};
+use crate::input::{InputError, Place, read_file};
+use crate::platform::Platform;
+use crate::server::facts::Fact;
+use crate::server::fit::{self, ImportError, Imported};
+use crate::server::gather::{Parts, Server};
+use crate::setting::Setting;
+use import::archive::{self, Limits};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
+    let base = Platform::load(&Setting::new(Place::option("--base"), "", &args.base))?;
+    let json = output("--json", args.json.as_deref())?;
+    let stop = stop_flag()?;
+    let server = gather(args)?;
+    eprintln!("import: {} measurements; fitting", server.measurements.len());
+    let found = fit::import(server, &base, &args.out, &stop).map_err(|error| match error {
+        ImportError::Input(error) | ImportError::Fit(CalibrateError::Input(error)) => Failure::Input(error),
+        ImportError::Fit(CalibrateError::Stopped) => Failure::Interrupted,
+        ImportError::Fit(error) => Failure::Run(error.into()),
+    })?;
+    cli::print(&text(&found))?;
+    write(json, || serde_json::to_string_pretty(&plain(&found)).expect("plain data") + "\n")?;
+    if found.decision.interrupted { Err(Failure::Interrupted) } else { Ok(()) }
+}
+
+/// The server of the arguments: an archive, or single files.
+fn gather(args: &ImportArgs) -> Result<Server, Failure> {
+    if let Some(path) = &args.archive {
+        let contents = archive::read(path, &Limits::SERVER).map_err(|error| {
+            let valid = "an archive of scripts/measure-server, or its folder";
+            InputError::value(&Place::option("import"), "", path.display(), error.to_string(), valid)
+        })?;
+        return Ok(Server::of_archive(&contents));
+    }
+    let mut server = Server::default();
+    let read = |option: &str, path: &Path| {
+        let wrong = |why| InputError::value(&Place::option(option), "", path.display(), why, "a file");
+        read_file(&path.to_string_lossy()).map_err(|error| wrong(format!("cannot be read ({error})")))
+    };
+    let pair = |option: &str, paths: &[PathBuf]| -> Result<Option<[Vec<u8>; 2]>, InputError> {
+        match paths {
+            [before, after] => Ok(Some([read(option, before)?, read(option, after)?])),
+            _ => Ok(None),
+        }
+    };
+    let job = args.job.as_deref().map(|path| read("--job", path)).transpose()?;
+    let interrupts = pair("--interrupts", &args.interrupts)?;
+    let stat = pair("--stat", &args.stat)?;
+    fn both(pair: &Option<[Vec<u8>; 2]>) -> Option<[&[u8]; 2]> {
+        pair.as_ref().map(|[before, after]| [before.as_slice(), after.as_slice()])
+    }
+    for path in &args.fio_json {
+        let fio = read("--fio-json", path)?;
+        let name = path.file_stem().map_or("job".into(), |name| name.to_string_lossy().into_owned());
+        let parts =
+            Parts { fio: &fio, job: job.as_deref(), interrupts: both(&interrupts), stat: both(&stat), uptime: None };
+        server.add(&name, &parts);
+    }
+    if let Some(lscpu) = &args.lscpu {
+        server.about.insert("lscpu".into(), read("--lscpu", lscpu)?);
+    }
+    Ok(server)
+}
+
+fn text(found: &Imported) -> String {
+    let Imported { name, folder, decision, rows, base, .. } = found;
+    let mut text = format!("{name}: yours\n\nFitted to what was measured\n");
+    for decided in &decision.decided {
+        let rows: Vec<&str> = decided.rows.iter().take(2).map(|(id, _)| id.as_str()).collect();
+        let (value, percent) = (decided.unit.format(decided.value), decided.uncertainty * 100.0);
+        text += &format!("  {:28} {value:>14}  ±{percent:<4.0} %  {}\n", decided.key, rows.join(", "));
+    }
+    text += "\nStated by the kernel\n";
+    for Fact { key, value, reason } in &found.facts {
+        text += &format!("  {key:28} {value:>14}  {reason}\n");
+    }
+    text += &format!("\nNot decided, and so borrowed from {base}; what would decide it\n");
+    for key in &decision.undecided {
+        text += &format!("  {key:28} {}\n", Imported::decided_by(key).unwrap_or("nothing that is measured here"));
+    }
+    text += &format!("\n{:44} {:>14} {:>9}\n", "Measured", "", "here");
+    for (row, error) in rows.iter().zip(&decision.errors) {
+        let value = row.published.unwrap_or(f64::NAN);
+        text += &format!("  {:42} {value:>14.1} {:>+7.1} %  {}\n", row.id, error * 100.0, row.unit);
+    }
+    if !found.notes.is_empty() {
+        text += "\nNot used\n";
+        text.extend(found.notes.iter().map(|note| format!("  {note}\n")));
+    }
+    let folder = folder.display();
+    text + &format!(
+        "\nWritten: {folder}/{name}.toml (the platform), {folder}/rows.csv, a scenario for each measurement.\nNext: campanile run my-job.fio --platform {folder}/{name}.toml\n"
+    )
+}
+
+fn plain(found: &Imported) -> serde_json::Value {
+    let decision = &found.decision;
+    json!({
+        "name": found.name,
+        "base": found.base,
+        "decided": decision.decided.iter().map(|decided| json!({
+            "key": decided.key, "value": decided.unit.format(decided.value), "uncertainty": decided.uncertainty,
+            "rows": decided.rows,
+        })).collect::<Vec<_>>(),
+        "stated": found.facts.iter().map(|fact| json!({ "key": fact.key, "value": fact.value, "reason": fact.reason })).collect::<Vec<_>>(),
+        "undecided": decision.undecided.iter().map(|key| json!({ "key": key, "decided_by": Imported::decided_by(key) })).collect::<Vec<_>>(),
+        "rows": found.rows.iter().zip(&decision.errors).map(|(row, error)| json!({
+            "id": row.id, "measured": row.published, "unit": row.unit, "error": error,
+        })).collect::<Vec<_>>(),
+        "notes": found.notes,
+    })
+}

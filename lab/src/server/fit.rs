@@ -1,0 +1,220 @@
+//! From measurements to a platform: the facts, a start for each constant, and the fit of those that the rows decide.
+
+use super::facts::{self, Fact};
+use super::gather::{Measurement, Server};
+use super::{DRIVE, write};
+use crate::calibrate::{self, CalibrateError, Decision};
+use crate::input::{InputError, Place, Problem};
+use crate::interrupt::StopFlag;
+use crate::plan::Plan;
+use crate::platform::Platform;
+use crate::published::{self, Row};
+use crate::scenario::Request;
+use crate::setting::Setting;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The relative noise of a measured value: runs of one and the same set-up differ by so much.
+pub const NOISE: f64 = 0.03;
+
+/// A constant that measurements may decide, and the measurement of `scripts/measure-server` that does it best.
+const CANDIDATES: [(&str, &str); 9] = [
+    ("drive.measured.media_mean", "one-drive-depth-1"),
+    ("drive.measured.fetch", "one-drive-full, on enough CPUs that they have idle time"),
+    ("drive.measured.link", "one-drive-full-128k"),
+    ("fabric.remap_service", "all-drives-full, with more IOPS than one IOMMU can remap"),
+    ("cpu.submit_aio", "one-drive-depth-32 with ioengine=libaio on one CPU"),
+    ("cpu.user_aio", "one-drive-full with ioengine=libaio, with /proc/stat before and after"),
+    ("cpu.submit_uring", "a full drive with ioengine=io_uring on one CPU"),
+    ("cpu.user_uring", "a full drive with ioengine=io_uring, with /proc/stat before and after"),
+    ("cpu.user_polled", "one-drive-polled-full"),
+];
+
+/// The result of an import.
+#[derive(Debug)]
+pub struct Imported {
+    /// The server's name: its folder's.
+    pub name: String,
+    /// The folder with the files.
+    pub folder: PathBuf,
+    /// Facts that the kernel stated.
+    pub facts: Vec<Fact>,
+    /// The constants and what was decided of them.
+    pub decision: Decision,
+    /// The rows, in the order of [`Decision::errors`].
+    pub rows: Vec<Row>,
+    /// The base of the other constants.
+    pub base: String,
+    /// What could not be used.
+    pub notes: Vec<String>,
+}
+
+impl Imported {
+    /// A measurement that would decide a candidate.
+    pub fn decided_by(key: &str) -> Option<&'static str> {
+        CANDIDATES.iter().find(|(known, _)| *known == key).map(|(_, by)| *by)
+    }
+}
+
+/// Why there is no import.
+#[derive(Debug)]
+pub enum ImportError {
+    /// The input, or the folder.
+    Input(InputError),
+    /// The fit.
+    Fit(CalibrateError),
+}
+
+impl From<InputError> for ImportError {
+    fn from(error: InputError) -> Self {
+        Self::Input(error)
+    }
+}
+
+impl From<CalibrateError> for ImportError {
+    fn from(error: CalibrateError) -> Self {
+        Self::Fit(error)
+    }
+}
+
+/// Imports a server into `folder`, whose name becomes the platform's.
+///
+/// # Errors
+/// No measurement can be used; the folder cannot be written; a run fails.
+pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -> Result<Imported, ImportError> {
+    let Server { measurements, about, mut notes } = server;
+    let name = folder.file_name().map_or("server".into(), |name| name.to_string_lossy().into_owned());
+    let facts = facts::facts(&about);
+    let cpus = facts.iter().find(|fact| fact.key == "fabric.cpus").map(|fact| fact.value as u32);
+    let started = starts(&measurements, base, &facts);
+    let of_start = |key: &str| started.get(key).cloned();
+    let files = Folder { path: folder, name: &name };
+    files.write(&format!("{name}.toml"), &write::platform(&name, base, &of_start))?;
+    let mut usable = Vec::new();
+    let mut plans = BTreeMap::new();
+    for measurement in measurements {
+        match files.plan(&measurement, cpus)? {
+            Ok((scenario, plan)) => {
+                notes.extend(plan.warnings.iter().map(|warning| format!("{}: {warning}", measurement.name)));
+                plans.insert(scenario, plan);
+                usable.push(measurement);
+            }
+            Err(error) => notes.push(format!("{}: not simulated: {error}", measurement.name)),
+        }
+    }
+    files.write("rows.csv", &write::rows(&name, &usable, cpus))?;
+    let rows = published::read(&files.path_of("rows.csv"))?;
+    if rows.is_empty() {
+        let why = if notes.is_empty() { "it holds none".to_owned() } else { notes.join("; ") };
+        let valid = "fio's JSON with the job's I/Os, from scripts/measure-server or your own runs".to_owned();
+        return Err(InputError::value(
+            &Place::option("import"),
+            "",
+            "no measurement",
+            format!("can be used: {why}"),
+            valid,
+        )
+        .into());
+    }
+    let platform = Platform::load(&Setting::new(Place::option("import"), "", files.path_of(&format!("{name}.toml"))))?;
+    let keys: Vec<String> = CANDIDATES.iter().map(|(key, _)| (*key).to_owned()).collect();
+    let decision = calibrate::decide(&platform, &keys, &rows, &plans, NOISE, stop)?;
+    let of_fit = |key: &str| {
+        let decided = decision.decided.iter().find(|decided| decided.key == key);
+        let by = |decided: &calibrate::Decided| {
+            let rows: Vec<&str> = decided.rows.iter().take(3).map(|(id, _)| id.as_str()).collect();
+            format!("fitted, ±{:.0} %: {}", decided.uncertainty * 100.0, rows.join(", "))
+        };
+        decided
+            .map(|decided| (decided.value, by(decided)))
+            .or_else(|| started.get(key).filter(|(_, reason)| !reason.starts_with(GUESS)).cloned())
+    };
+    files.write(&format!("{name}.toml"), &write::platform(&name, base, &of_fit))?;
+    let base = base.name.clone();
+    Ok(Imported { name, folder: folder.to_owned(), facts, decision, rows, base, notes })
+}
+
+/// Begins the reason of a value that is only where the fit begins.
+const GUESS: &str = "where the fit begins";
+
+/// A value for each constant that the facts state, or that the fit should begin near.
+fn starts(measurements: &[Measurement], base: &Platform, facts: &[Fact]) -> BTreeMap<String, (f64, String)> {
+    let mut starts = BTreeMap::new();
+    for fact in facts {
+        starts.insert(write::fact_key(fact), (fact.value, format!("stated: {}", fact.reason)));
+    }
+    let Some((_, drive)) = base.drives.first() else { return starts };
+    let mut guess = |key: String, value: f64| {
+        starts.entry(key).or_insert_with(|| (value, GUESS.to_owned()));
+    };
+    let of_drive = |name: &str| format!("drive.{DRIVE}.{name}");
+    let clats = measurements.iter().filter_map(|measurement| measurement.fio.clat_ns());
+    let least = clats.fold(f64::INFINITY, f64::min);
+    if least.is_finite() {
+        let mean = (least - SOFTWARE_NS).max(least / 2.0);
+        guess(of_drive("media_mean"), mean);
+        guess(of_drive("media_floor"), mean * drive.media_floor.value / drive.media_mean.value);
+    }
+    let per_drive = |of: fn(&Measurement) -> f64| {
+        measurements.iter().map(|measurement| of(measurement) / drives(measurement) as f64).fold(0.0, f64::max)
+    };
+    // A little above what was seen, so that the limit shows in the runs.
+    let bandwidth = per_drive(|measurement| measurement.fio.bandwidth_bps());
+    if bandwidth > 0.0 {
+        guess(of_drive("link"), bandwidth * 1.1);
+    }
+    let iops = per_drive(|measurement| measurement.fio.iops());
+    if iops > 0.0 {
+        guess(of_drive("fetch"), (1e9 / iops / 1.1).max(drive.fetch.value));
+    }
+    starts
+}
+
+/// What software adds to the media's time at depth 1: submission, interrupt, completion.
+const SOFTWARE_NS: f64 = 6_000.0;
+
+/// The drives that a job names, at least one.
+fn drives(measurement: &Measurement) -> usize {
+    let names =
+        measurement.job.lines().filter_map(|line| line.trim().strip_prefix("filename")?.trim().strip_prefix('='));
+    let mut names: Vec<&str> = names.flat_map(|names| names.split(':')).map(str::trim).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.len().max(1)
+}
+
+/// The folder of a server's files.
+struct Folder<'a> {
+    path: &'a Path,
+    name: &'a str,
+}
+
+impl Folder<'_> {
+    fn path_of(&self, file: &str) -> String {
+        // With a slash, so that it is a path and not the name of something that the program carries.
+        Path::new(".").join(self.path).join(file).to_string_lossy().into_owned()
+    }
+
+    fn write(&self, file: &str, text: &str) -> Result<(), InputError> {
+        let path = self.path.join(file);
+        let failed = |error: std::io::Error| {
+            let place = Place::file(path.to_string_lossy());
+            InputError::new(&place, "", Problem::Io(format!("cannot be written: {error}")))
+        };
+        path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
+        std::fs::write(&path, text).map_err(failed)
+    }
+
+    /// Writes the scenario and the job of a measurement, and plans it. The inner error: it cannot be simulated.
+    fn plan(
+        &self,
+        measurement: &Measurement,
+        cpus: Option<u32>,
+    ) -> Result<Result<(String, Plan), InputError>, InputError> {
+        self.write(&format!("jobs/{}.fio", measurement.name), &measurement.job)?;
+        let file = format!("{}.toml", measurement.name);
+        self.write(&file, &write::scenario(self.name, measurement, cpus))?;
+        let path = self.path_of(&file);
+        Ok(Request::of(&path).plan().map(|plan| (path, plan)))
+    }
+}

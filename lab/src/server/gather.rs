@@ -1,0 +1,244 @@
+//! The measurements of a server: each a job, fio's output, and the kernel's counters before and after.
+
+use import::archive::Contents;
+use import::cpu_time::{CpuTicks, uptime_s};
+use import::fio_json::FioOutput;
+use import::interrupts::{Difference, Interrupts};
+use std::collections::BTreeMap;
+
+/// One job that ran on the server.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Measurement {
+    /// Its name: letters, digits and `-`.
+    pub name: String,
+    /// Its job file.
+    pub job: String,
+    /// What fio printed.
+    pub fio: FioOutput,
+    /// user, system, interrupts and idle of all CPUs, in per cent.
+    pub cpu: Option<[f64; 4]>,
+    /// Interrupts of its drives, and how they were delivered.
+    pub interrupts: Option<Delivered>,
+}
+
+/// The interrupts between two readings.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Delivered {
+    /// Of NVMe queues, a second; none if the readings say no time.
+    pub per_second: Option<f64>,
+    /// NVMe queues that had one.
+    pub vectors: usize,
+    /// How they came: the name of a variant.
+    pub delivery: &'static str,
+}
+
+/// All that is known of a server.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Server {
+    /// Jobs that ran.
+    pub measurements: Vec<Measurement>,
+    /// Files about the hardware, by path: `proc/cpuinfo`, `lscpu`.
+    pub about: BTreeMap<String, Vec<u8>>,
+    /// What could not be used.
+    pub notes: Vec<String>,
+}
+
+/// The files of one measurement, in whatever subset there is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Parts<'a> {
+    /// `fio --output-format=json`.
+    pub fio: &'a [u8],
+    /// The job file; without it, the options that fio printed.
+    pub job: Option<&'a [u8]>,
+    /// `/proc/interrupts` before and after.
+    pub interrupts: Option<[&'a [u8]; 2]>,
+    /// `/proc/stat`, likewise.
+    pub stat: Option<[&'a [u8]; 2]>,
+    /// `/proc/uptime`, likewise.
+    pub uptime: Option<[&'a [u8]; 2]>,
+}
+
+impl Measurement {
+    /// A measurement, and notes on what could not be used.
+    ///
+    /// # Errors
+    /// fio's output makes no sense, or fio failed, or nothing was done: no measurement. The text says which.
+    pub fn read(name: &str, parts: &Parts<'_>) -> Result<(Self, Vec<String>), String> {
+        let fio = FioOutput::parse(parts.fio).map_err(|error| format!("{name}: fio's output {error}"))?;
+        let mut notes: Vec<String> = fio.notes.iter().map(|note| format!("{name}: fio's output: {note}")).collect();
+        if let Some(job) = fio.jobs.iter().find(|job| job.error != 0) {
+            return Err(format!("{name}: fio ended with error {} in job {:?}", job.error, job.name));
+        }
+        if fio.iops() <= 0.0 {
+            return Err(format!("{name}: fio did no I/O"));
+        }
+        let job = match parts.job {
+            Some(text) => String::from_utf8_lossy(text).into_owned(),
+            None => {
+                job_of(&fio).ok_or_else(|| format!("{name}: there is no job file, and fio's output has no options"))?
+            }
+        };
+        let seconds = parts.uptime.and_then(|[before, after]| Some(uptime_s(after)? - uptime_s(before)?));
+        let interrupts = parts.interrupts.and_then(|[before, after]| {
+            let (before, after) = (Interrupts::parse(before), Interrupts::parse(after));
+            notes.extend(before.notes.iter().chain(&after.notes).map(|note| format!("{name}: interrupts: {note}")));
+            delivered(&before.until(&after), seconds.filter(|seconds| *seconds > 0.0))
+        });
+        if parts.interrupts.is_some() && interrupts.is_none() {
+            notes.push(format!("{name}: no interrupt of an NVMe queue (nvme0q1) came between the readings"));
+        }
+        let cpu =
+            parts.stat.and_then(|[before, after]| CpuTicks::parse(before)?.shares_until(&CpuTicks::parse(after)?));
+        if parts.stat.is_some() && cpu.is_none() {
+            notes.push(format!("{name}: /proc/stat says nothing of the time between the readings"));
+        }
+        Ok((Self { name: name.to_owned(), job, fio, cpu, interrupts }, notes))
+    }
+
+    /// How its completions came: polled by its own option, else as `/proc/interrupts` says; remapped where nobody says.
+    pub fn delivery(&self) -> &'static str {
+        let is_polled = |name: &str, value: &str| name == "hipri" && !matches!(value, "0");
+        let mut lines = self.job.lines().filter_map(|line| {
+            let line = line.trim();
+            Some(line.split_once('=').map_or((line, "1"), |(name, value)| (name.trim(), value.trim())))
+        });
+        if lines.any(|(name, value)| is_polled(name, value)) {
+            return "polled";
+        }
+        self.interrupts.as_ref().map_or("remapped", |interrupts| interrupts.delivery)
+    }
+}
+
+/// A job file from the options that fio printed.
+fn job_of(fio: &FioOutput) -> Option<String> {
+    let lines = |options: &[(String, String)]| -> String {
+        let is_known = |name: &str| name != "name";
+        options.iter().filter(|(name, _)| is_known(name)).map(|(name, value)| format!("{name}={value}\n")).collect()
+    };
+    if fio.global_options.is_empty() && fio.jobs.iter().all(|job| job.options.is_empty()) {
+        return None;
+    }
+    let mut text = format!("[global]\n{}", lines(&fio.global_options));
+    for (index, job) in fio.jobs.iter().enumerate() {
+        let name: String = job.name.chars().filter(|c| !c.is_control() && !matches!(c, '[' | ']')).collect();
+        text += &format!("[{}]\n{}", if name.is_empty() { format!("job{index}") } else { name }, lines(&job.options));
+    }
+    Some(text)
+}
+
+/// The interrupts of NVMe queues in a difference; none if there are none.
+fn delivered(differences: &[Difference], seconds: Option<f64>) -> Option<Delivered> {
+    // The admin queue, 0, has no I/O.
+    let is_queue = |difference: &&Difference| difference.line.nvme_queue().is_some_and(|(_, queue)| queue > 0);
+    let queues: Vec<&Difference> = differences.iter().filter(is_queue).filter(|queue| queue.total() > 0).collect();
+    let first = queues.first()?;
+    let notifications = differences.iter().find(|difference| difference.line.id == "PMN").map_or(0, Difference::total);
+    let chip = first.line.chip().unwrap_or_default();
+    let delivery = match () {
+        () if notifications > 0 => "posted",
+        () if chip.starts_with("IR-") || chip.starts_with("ITS") => "remapped",
+        () => "plain",
+    };
+    let count: u64 = queues.iter().map(|queue| queue.total()).sum();
+    Some(Delivered { per_second: seconds.map(|seconds| count as f64 / seconds), vectors: queues.len(), delivery })
+}
+
+impl Server {
+    /// The server of an archive of `scripts/measure-server`, whole or damaged.
+    pub fn of_archive(contents: &Contents) -> Self {
+        let mut server = Self { notes: contents.notes.clone(), ..Self::default() };
+        let mut points: BTreeMap<&str, BTreeMap<&str, &[u8]>> = BTreeMap::new();
+        for (path, bytes) in &contents.files {
+            if let Some(path) = path.strip_prefix("static/") {
+                server.about.insert(path.to_owned(), bytes.clone());
+            } else if let Some((name, file)) = path.strip_prefix("points/").and_then(|path| path.split_once('/')) {
+                points.entry(name).or_default().insert(file, bytes);
+            }
+        }
+        for (name, files) in points {
+            let pair = |file: &str| -> Option<[&[u8]; 2]> {
+                Some([*files.get(format!("before/{file}").as_str())?, *files.get(format!("after/{file}").as_str())?])
+            };
+            let Some(fio) = files.get("fio.json") else {
+                server.notes.push(format!("{name}: there is no fio.json"));
+                continue;
+            };
+            let parts = Parts {
+                fio,
+                job: files.get("job.fio").copied(),
+                interrupts: pair("interrupts"),
+                stat: pair("stat"),
+                uptime: pair("uptime"),
+            };
+            server.add(name, &parts);
+        }
+        server
+    }
+
+    /// Adds a measurement; what cannot be used becomes a note.
+    pub fn add(&mut self, name: &str, parts: &Parts<'_>) {
+        match Measurement::read(&plain(name), parts) {
+            Ok((measurement, notes)) => {
+                self.measurements.push(measurement);
+                self.notes.extend(notes);
+            }
+            Err(note) => self.notes.push(note),
+        }
+    }
+}
+
+/// A name that a file can have.
+fn plain(name: &str) -> String {
+    let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(80).collect();
+    if plain.is_empty() { "job".into() } else { plain }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIO: &str = r#"{"fio version": "fio-3.33", "global options": {"ioengine": "libaio", "rw": "randread"},
+        "jobs": [{"jobname": "a[b]", "job options": {"name": "a", "filename": "/dev/nvme0n1"},
+        "read": {"iops": 1000, "total_ios": 1000, "clat_ns": {"mean": 5000, "max": 9, "N": 1000}}}]}"#;
+
+    #[test]
+    fn a_job_without_its_file_is_made_of_fios_options() {
+        let (found, notes) = Measurement::read("x", &Parts { fio: FIO.as_bytes(), ..Parts::default() }).unwrap();
+        assert_eq!(found.job, "[global]\nioengine=libaio\nrw=randread\n[ab]\nfilename=/dev/nvme0n1\n");
+        assert_eq!((found.delivery(), notes.len(), found.cpu), ("remapped", 0, None));
+        let polled = Parts { fio: FIO.as_bytes(), job: Some(b"[a]\n hipri = 1\n"), ..Parts::default() };
+        assert_eq!(Measurement::read("x", &polled).unwrap().0.delivery(), "polled");
+    }
+
+    #[test]
+    fn the_delivery_is_what_the_kernel_counts() {
+        let of = |chip: &str, notifications: u32| {
+            let at = |count: u32, pmn: u32| {
+                format!("CPU0 CPU1\n 40: 0 {count} {chip} 1-edge nvme0q1\n PMN: {pmn} 0 Posted\n")
+            };
+            let (before, after) = (at(5, 9), at(2005, 9 + notifications));
+            let parts = Parts {
+                fio: FIO.as_bytes(),
+                interrupts: Some([before.as_bytes(), after.as_bytes()]),
+                uptime: Some([b"10.0 1", b"12.0 1"]),
+                ..Parts::default()
+            };
+            Measurement::read("x", &parts).unwrap().0.interrupts.unwrap()
+        };
+        assert_eq!(of("IR-PCI-MSIX", 0), Delivered { per_second: Some(1000.0), vectors: 1, delivery: "remapped" });
+        assert_eq!(of("PCI-MSIX", 0).delivery, "plain");
+        assert_eq!(of("IR-PCI-MSIX", 7).delivery, "posted");
+    }
+
+    #[test]
+    fn failed_and_idle_jobs_are_notes() {
+        let mut server = Server::default();
+        server.add("bad/name", &Parts { fio: b"none", ..Parts::default() });
+        let failed = FIO.replace("\"read\"", "\"error\": 5, \"read\"");
+        server.add("e", &Parts { fio: failed.as_bytes(), ..Parts::default() });
+        server.add("i", &Parts { fio: FIO.replace("1000", "0").as_bytes(), ..Parts::default() });
+        assert!(server.measurements.is_empty());
+        assert!(server.notes[0].starts_with("bad-name: fio's output holds no JSON"), "{:?}", server.notes);
+        assert!(server.notes[1].contains("error 5") && server.notes[2].contains("no I/O"), "{:?}", server.notes);
+    }
+}

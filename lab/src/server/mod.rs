@@ -1,0 +1,16 @@
+//! A server that somebody measured: from what fio and its kernel said to a platform file of its own.
+//!
+//! | file | content |
+//! |---|---|
+//! | `gather.rs` | the measurements of an archive, or of single files |
+//! | `facts.rs` | what the kernel says of the hardware: no fit needed |
+//! | `fit.rs` | the platform, and which of its constants the measurements decide |
+//! | `write.rs` | the files: platform, rows, a scenario and a job file a measurement |
+
+pub mod facts;
+pub mod fit;
+pub mod gather;
+pub mod write;
+
+/// The kind of drive in the platform file of a measured server.
+pub const DRIVE: &str = "measured";

@@ -1,0 +1,152 @@
+//! The files of an imported server: a platform, its rows, and a scenario with a job file for each measurement.
+//!
+//! ```text
+//! NAME/NAME.toml          the platform
+//! NAME/rows.csv           the measured values, in the form of scenarios/published.csv
+//! NAME/one-drive-full.toml, jobs/one-drive-full.fio
+//! ```
+
+use super::DRIVE;
+use super::facts::Fact;
+use super::gather::Measurement;
+use crate::platform::{Constant, Platform, Spec, Unit};
+use std::fmt::Write as _;
+
+/// A constant of the platform file: its value in the base of its unit, and its reason.
+pub type Given<'a> = &'a dyn Fn(&str) -> Option<(f64, String)>;
+
+/// The platform file. `given` has the constants that the server states or decides; all others are `base`'s.
+pub fn platform(name: &str, base: &Platform, given: Given<'_>) -> String {
+    let mut text = format!("# A server that was measured. What it does not tell is borrowed from {}.\n", base.name);
+    let _ = writeln!(text, "about = \"{name}, measured\"");
+    group(&mut text, "cpu", base, base.cpu.iter(), given);
+    group(&mut text, "fabric", base, base.fabric.iter(), given);
+    if let Some((_, drive)) = base.drives.first() {
+        group(&mut text, &format!("drive.{DRIVE}"), base, drive.iter(), given);
+    }
+    text
+}
+
+fn group<'a>(
+    text: &mut String,
+    name: &str,
+    base: &Platform,
+    constants: impl Iterator<Item = (&'static Spec, &'a Constant)>,
+    given: Given<'_>,
+) {
+    let _ = writeln!(text, "\n[{name}]");
+    for (spec, constant) in constants {
+        let own = given(&format!("{name}.{}", spec.name));
+        let (value, reason) = own.unwrap_or_else(|| (constant.value, format!("borrowed from {}", base.name)));
+        let value = value.clamp(spec.min, spec.max);
+        let value = match spec.unit {
+            Unit::Count => value.round(),
+            _ => value,
+        };
+        let _ = writeln!(text, "{} = {}", spec.name, constant_text(spec.unit, value, &reason));
+    }
+}
+
+/// `{ value = 53.6, unit = "ns", reason = "…" }`
+fn constant_text(unit: Unit, value: f64, reason: &str) -> String {
+    let shown = unit.format(value);
+    let reason: String =
+        reason.chars().map(|c| if matches!(c, '"' | '\\') || c.is_control() { '\'' } else { c }).collect();
+    let word = |text: &str| if unit == Unit::Resend { format!("\"{text}\"") } else { text.to_owned() };
+    match shown.split_once(' ') {
+        Some((number, unit)) => format!("{{ value = {number}, unit = \"{unit}\", reason = \"{reason}\" }}"),
+        None => format!("{{ value = {}, reason = \"{reason}\" }}", word(&shown)),
+    }
+}
+
+/// The spans in which a measurement is simulated: long enough for some thousand I/Os, short enough for a fit.
+pub fn spans_us(measurement: &Measurement) -> (u64, u64) {
+    let iops = measurement.fio.iops().max(1.0);
+    let measured = (4_000.0 / iops * 1e6).clamp(4_000.0, 300_000.0);
+    let ramp = (measurement.fio.clat_ns().unwrap_or(0.0) / 1000.0 * 5.0).clamp(2_000.0, 100_000.0);
+    (ramp as u64, measured as u64)
+}
+
+/// The scenario of a measurement.
+pub fn scenario(platform: &str, measurement: &Measurement, cpus: Option<u32>) -> String {
+    let (ramp, duration) = spans_us(measurement);
+    let cpus = cpus.map(|cpus| format!("cpus = {cpus}\n")).unwrap_or_default();
+    format!(
+        "about = \"measured: {name}\"\nplatform = \"{platform}.toml\"\nworkload = \"jobs/{name}.fio\"\n\
+         deliveries = [\"{delivery}\"]\nseeds = 1\n{cpus}ramp = \"{ramp} us\"\nduration = \"{duration} us\"\n\n\
+         [drives]\nmodel = \"{DRIVE}\"\n",
+        name = measurement.name,
+        delivery = measurement.delivery(),
+    )
+}
+
+/// A measured value: quantity as published tables name it, value, unit.
+pub type Value = (&'static str, f64, &'static str);
+
+/// The values of a measurement that a scenario has too.
+pub fn values(measurement: &Measurement, cpus: Option<u32>) -> Vec<Value> {
+    let mut values = vec![("iops", measurement.fio.iops(), "1/s")];
+    values.extend(measurement.fio.clat_ns().map(|clat| ("clat", clat / 1000.0, "us")));
+    // As the published tables count CPU time: seconds of all CPUs in 33 s. A kernel that samples at its tick cannot tell
+    // small shares.
+    if let (Some([user, system, irq, _]), Some(cpus)) = (measurement.cpu, cpus) {
+        let seconds = |percent: f64| percent / 100.0 * f64::from(cpus) * 33.0;
+        for (quantity, percent) in [("user_time", user), ("system_time", system + irq)] {
+            if percent >= SHARE_MIN {
+                values.push((quantity, seconds(percent), "s"));
+            }
+        }
+    }
+    values
+}
+
+/// Least share of all CPUs' time that is a row, in per cent.
+const SHARE_MIN: f64 = 2.0;
+
+/// The header and the lines of the rows file. `fit` says whether a row of that measurement and quantity calibrates.
+pub fn rows(name: &str, measurements: &[Measurement], cpus: Option<u32>) -> String {
+    let mut text = "id,platform,scenario,delivery,quantity,value,unit,use,files,source\n".to_owned();
+    for measurement in measurements {
+        for (quantity, value, unit) in values(measurement, cpus) {
+            let id = format!("{}/{quantity}", measurement.name);
+            let delivery = measurement.delivery();
+            let file = format!("{}.toml", measurement.name);
+            let _ = writeln!(
+                text,
+                "{id},{name},{0},{delivery},{quantity},{value:.4},{unit},fit,{file},measured",
+                measurement.name
+            );
+        }
+    }
+    text
+}
+
+/// A fact's value under the key that the platform file uses.
+pub fn fact_key(fact: &Fact) -> String {
+    match fact.key.strip_prefix("drive.") {
+        Some(name) => format!("drive.{DRIVE}.{name}"),
+        None => fact.key.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::Place;
+    use crate::setting::Setting;
+
+    #[test]
+    fn a_platform_that_is_written_is_read_again() {
+        for name in ["emr", "spr", "optane", "azure"] {
+            let base = Platform::load(&Setting::new(Place::option("test"), "", name)).unwrap();
+            let given = |key: &str| (key == "drive.measured.link").then(|| (1.2345e9, "a \"quote\"".to_owned()));
+            let text = platform("mine", &base, &given);
+            let read = Platform::read("mine", "mine.toml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+            let drive = read.drive(DRIVE).unwrap();
+            assert!((drive.link.value / 1.2345e9 - 1.0).abs() < 1e-6 && drive.link.reason == "a 'quote'");
+            assert!((read.cpu.irq_entry.value - base.cpu.irq_entry.value).abs() < 1e-6);
+            assert_eq!(read.cpu.irq_entry.reason, format!("borrowed from {name}"));
+            assert_eq!(drive.resend.value, base.drives[0].1.resend.value);
+        }
+    }
+}
