@@ -18,6 +18,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+/// Most managers of a history.
+pub(crate) const MANAGERS_MAX: u32 = 3;
+
 /// One history and its results.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
@@ -106,7 +109,7 @@ struct Plan<S: Subject> {
 
 fn draw<S: Subject>(subject: &S, recipe: &Recipe, knobs: &mut Knobs) -> Plan<S> {
     let span_ns = 1000 * knobs.number_with("span_us", 50..=20_000, 50, |draw| draw.time_ns(300, 3_000));
-    let managers = knobs.number("managers", 1..=3) as u32;
+    let managers = knobs.number("managers", 1..=u64::from(MANAGERS_MAX)) as u32;
     // `--keep` shrinks their number and leaves the numbers of the others as they are.
     let fixed = |knobs: &mut Knobs, name, most, draw: fn(&mut Draw) -> u64| {
         let count = knobs.number_with(name, 0..=most, most, draw);

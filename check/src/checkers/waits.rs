@@ -1,4 +1,6 @@
-//! A CPU takes a system vector within its bound: no interrupt and no lock keeps the CPU for longer.
+//! A CPU takes a system vector within its bound: no interrupt and no lock keeps the CPU for longer. A CPU takes a vector
+//! of higher priority first (Intel SDM vol. 3, "Interrupt, Task, and Processor Priority"), so the bound begins anew with
+//! each of those, for as many as there are parties that send them.
 
 use super::{Checker, Findings};
 use machine::observe::{Arrival, Fact};
@@ -11,15 +13,36 @@ const NAME: &str = "waits";
 pub struct Waits {
     vectors: Vec<u8>,
     bound: Ps,
-    waiting: BTreeMap<(u32, u8), Ps>,
+    /// Most vectors of higher priority that go first.
+    passes_max: u32,
+    waiting: BTreeMap<(u32, u8), Wait>,
     /// The longest so far.
     pub longest: Ps,
 }
 
+/// A vector that waits.
+struct Wait {
+    /// Since the CPU last could have taken it.
+    since: Ps,
+    /// Vectors of higher priority that went first.
+    passes: u32,
+}
+
 impl Waits {
-    /// None of `vectors` waits for longer than `bound`.
-    pub fn new(vectors: &[u8], bound: Ps) -> Self {
-        Self { vectors: vectors.to_vec(), bound, waiting: BTreeMap::new(), longest: Ps(0) }
+    /// None of `vectors` waits for longer than `bound`, and at most `passes_max` times as long again where vectors of higher
+    /// priority come.
+    pub fn new(vectors: &[u8], bound: Ps, passes_max: u32) -> Self {
+        Self { vectors: vectors.to_vec(), bound, passes_max, waiting: BTreeMap::new(), longest: Ps(0) }
+    }
+
+    /// The CPU takes `vector` before those that wait with lower priority.
+    fn pass(&mut self, at: Ps, cpu: u32, vector: u8) {
+        let most = self.passes_max;
+        let is_passed = |of: &(u32, u8), wait: &Wait| of.0 == cpu && of.1 < vector && wait.passes < most;
+        for (_, wait) in self.waiting.iter_mut().filter(|(of, wait)| is_passed(of, wait)) {
+            wait.passes += 1;
+            wait.since = wait.since.max(at);
+        }
     }
 
     fn judge(&mut self, at: Ps, cpu: u32, vector: u8, since: Ps, findings: &mut Findings) {
@@ -36,24 +59,33 @@ impl Checker for Waits {
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         match *fact {
             Fact::Raised { cpu, vector, arrival: Arrival::Pending, .. } if self.vectors.contains(&vector) => {
-                self.waiting.insert((cpu, vector), at);
+                self.waiting.insert((cpu, vector), Wait { since: at, passes: 0 });
             }
             Fact::Accepted { cpu, vector } => {
-                if let Some(since) = self.waiting.remove(&(cpu, vector)) {
-                    self.judge(at, cpu, vector, since, findings);
+                if let Some(wait) = self.waiting.remove(&(cpu, vector)) {
+                    self.judge(at, cpu, vector, wait.since, findings);
                 }
+                // The handler before it may have kept the CPU for too long.
+                let lower = |(of, lower): &(u32, u8)| *of == cpu && *lower < vector;
+                let late: Vec<((u32, u8), Ps)> =
+                    self.waiting.iter().filter(|(of, _)| lower(of)).map(|(of, wait)| (*of, wait.since)).collect();
+                late.into_iter().for_each(|((cpu, lower), since)| self.judge(at, cpu, lower, since, findings));
+                self.pass(at, cpu, vector);
             }
             // The time counts anew from the return of the handler.
             Fact::Declared { cpu, .. } => {
-                self.waiting.iter_mut().filter(|((of, _), _)| *of == cpu).for_each(|(_, since)| *since = Ps(u64::MAX));
+                self.waiting
+                    .iter_mut()
+                    .filter(|((of, _), _)| *of == cpu)
+                    .for_each(|(_, wait)| wait.since = Ps(u64::MAX));
             }
             _ => {}
         }
     }
 
     fn end(&mut self, at: Ps, findings: &mut Findings) {
-        for ((cpu, vector), since) in std::mem::take(&mut self.waiting) {
-            self.judge(at, cpu, vector, since, findings);
+        for ((cpu, vector), wait) in std::mem::take(&mut self.waiting) {
+            self.judge(at, cpu, vector, wait.since, findings);
         }
     }
 }
@@ -68,11 +100,23 @@ mod tests {
 
     #[test]
     fn a_wait_beyond_the_bound_is_found_when_it_ends_or_at_the_end() {
-        let checker = |ns| Waits::new(&[0xec], Ps::from_ns(ns));
+        let checker = |ns| Waits::new(&[0xec], Ps::from_ns(ns), 0);
         assert!(says(checker(1_000), &[RAISED, TAKEN]).is_empty());
         assert_eq!(says(checker(999), &[RAISED, TAKEN]).len(), 1);
         assert_eq!(says(checker(1_000), &[RAISED]).len(), 1, "it still waits");
         let offline = [RAISED, Fact::Declared { cpu: 2, online: false }];
         assert!(says(checker(1_000), &offline).is_empty(), "an offline CPU need not handle anything");
+    }
+
+    #[test]
+    fn what_has_priority_goes_first_so_often_and_within_the_bound() {
+        let higher = Fact::Accepted { cpu: 2, vector: 0xfd };
+        let lower = Fact::Accepted { cpu: 2, vector: 0x30 };
+        let checker = |ns, passes| Waits::new(&[0xec], Ps::from_ns(ns), passes);
+        assert!(says(checker(1_000, 1), &[RAISED, higher, TAKEN]).is_empty());
+        assert!(!says(checker(1_000, 0), &[RAISED, higher, TAKEN]).is_empty(), "no pass is allowed");
+        assert!(!says(checker(1_000, 1), &[RAISED, lower, TAKEN]).is_empty(), "a lower vector has to wait itself");
+        assert!(!says(checker(999, 1), &[RAISED, higher]).is_empty(), "the handler before it was too long");
+        assert!(!says(checker(1_000, 1), &[RAISED, higher, higher, TAKEN]).is_empty(), "once too often");
     }
 }
