@@ -70,6 +70,12 @@ pub struct Contents {
     total_bytes: u64,
 }
 
+impl From<Files> for Contents {
+    fn from(files: Files) -> Self {
+        Self { files, ..Self::default() }
+    }
+}
+
 /// Reads a folder, or a tar archive that may be compressed with gzip.
 ///
 /// # Errors

@@ -111,13 +111,13 @@ pub struct Calibration {
     pub interrupted: bool,
 }
 
-/// Fits `platform` to its `fit` rows, and finds the region in which they stay within [`TOLERANCE`].
+/// Fits `platform` to its `fit` rows among `rows`, and finds the region in which they stay within [`TOLERANCE`].
 ///
 /// # Errors
 /// The platform has more free constants than rows, or a run failed with its own constants.
-pub fn calibrate(platform: &Platform, stop: &StopFlag) -> Result<Calibration, CalibrateError> {
-    let is_own = |row: &published::Row| row.platform == platform.name && row.usage == Usage::Fit;
-    let fitted: Vec<published::Row> = published::rows()?.into_iter().filter(is_own).collect();
+pub fn calibrate(platform: &Platform, rows: &[published::Row], stop: &StopFlag) -> Result<Calibration, CalibrateError> {
+    let is_own = |row: &&published::Row| row.platform == platform.name && row.usage == Usage::Fit;
+    let fitted: Vec<published::Row> = rows.iter().filter(is_own).cloned().collect();
     refit(platform, &fitted, stop)
 }
 

@@ -220,6 +220,9 @@ pub struct ReproduceArgs {
 pub struct CalibrateArgs {
     /// emr, spr, optane, azure, … or the path of a platform file.
     pub platform: String,
+    /// Rows of your own to fit, in the form of scenarios/published.csv, instead of the published ones.
+    #[arg(long, value_name = "FILE")]
+    pub rows: Option<PathBuf>,
     /// Write the constants and the rows as JSON.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

@@ -4,23 +4,28 @@ use super::{ended, output, stop_flag, write};
 use crate::calibrate::{self, CalibrateError, Calibration, Fitted, Pinned, TOLERANCE};
 use crate::cli::{self, CalibrateArgs, Failure};
 use crate::input::Place;
-use crate::platform::{EMBEDDED, Platform};
+use crate::platform::Platform;
 use crate::published::{self, Usage};
 use crate::setting::Setting;
+use std::collections::BTreeSet;
 
 pub(super) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     let named = Setting::new(Place::option("calibrate"), "", &args.platform);
     let platform = Platform::load(&named)?;
     let json = output("--json", args.json.as_deref())?;
-    let rows = published::rows()?;
+    let rows = match &args.rows {
+        Some(path) => published::read(&path.to_string_lossy())?,
+        None => published::rows()?,
+    };
     let is_fitted = |row: &published::Row, name: &str| row.platform == name && row.usage == Usage::Fit;
     if !rows.iter().any(|row| is_fitted(row, &platform.name)) {
-        let fitted = EMBEDDED.iter().map(|(name, ..)| *name).filter(|name| rows.iter().any(|row| is_fitted(row, name)));
-        let valid = fitted.collect::<Vec<_>>().join(", ");
+        let fitted: BTreeSet<&str> =
+            rows.iter().filter(|row| row.usage == Usage::Fit).map(|row| row.platform.as_str()).collect();
+        let valid = fitted.into_iter().collect::<Vec<_>>().join(", ");
         return Err(Failure::Input(named.wrong("has no rows to calibrate with", valid)));
     }
     let stop = stop_flag()?;
-    let found = calibrate::calibrate(&platform, &stop).map_err(|error| match error {
+    let found = calibrate::calibrate(&platform, &rows, &stop).map_err(|error| match error {
         CalibrateError::Input(error) => Failure::Input(error),
         CalibrateError::Stopped => Failure::Interrupted,
         error => Failure::Run(error.into()),

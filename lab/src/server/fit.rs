@@ -1,8 +1,9 @@
 //! From measurements to a platform: the facts, a start for each constant, and the fit of those that the rows decide.
 
+use super::DRIVE;
 use super::facts::{self, Fact};
 use super::gather::{Measurement, Server};
-use super::{DRIVE, write};
+use super::write::{self, Own};
 use crate::calibrate::{self, CalibrateError, Decision};
 use crate::input::{InputError, Place, Problem};
 use crate::interrupt::StopFlag;
@@ -96,6 +97,12 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
         match files.plan(&measurement, cpus)? {
             Ok((scenario, plan)) => {
                 notes.extend(plan.warnings.iter().map(|warning| format!("{}: {warning}", measurement.name)));
+                if cpus.is_some_and(|cpus| write::has_other_work(&measurement, cpus)) {
+                    notes.push(format!(
+                        "{}: the CPUs had other work than fio's; their times are not used",
+                        measurement.name
+                    ));
+                }
                 plans.insert(scenario, plan);
                 usable.push(measurement);
             }
@@ -121,31 +128,42 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
     let decision = calibrate::decide(&platform, &keys, &rows, &plans, NOISE, stop)?;
     let of_fit = |key: &str| {
         let decided = decision.decided.iter().find(|decided| decided.key == key);
-        let by = |decided: &calibrate::Decided| {
+        let own = |decided: &calibrate::Decided| {
             let rows: Vec<&str> = decided.rows.iter().take(3).map(|(id, _)| id.as_str()).collect();
-            format!("fitted, ±{:.0} %: {}", decided.uncertainty * 100.0, rows.join(", "))
+            let reason = format!("fitted, ±{:.0} %: {}", decided.uncertainty * 100.0, rows.join(", "));
+            Own { value: decided.value, reason, fit: true }
         };
-        decided
-            .map(|decided| (decided.value, by(decided)))
-            .or_else(|| started.get(key).filter(|(_, reason)| !reason.starts_with(GUESS)).cloned())
+        decided.map(own).or_else(|| started.get(key).filter(|own| own.reason != GUESS).cloned())
     };
-    files.write(&format!("{name}.toml"), &write::platform(&name, base, &of_fit))?;
+    let of_shape = |key: &str| of_fit(key).or_else(|| floor(key, base, &of_fit));
+    files.write(&format!("{name}.toml"), &write::platform(&name, base, &of_shape))?;
     let base = base.name.clone();
     Ok(Imported { name, folder: folder.to_owned(), facts, decision, rows, base, notes })
 }
 
-/// Begins the reason of a value that is only where the fit begins.
+/// The media's smallest time: nothing tells it apart, so it follows the mean as the base's does.
+fn floor(key: &str, base: &Platform, given: write::Given<'_>) -> Option<Own> {
+    let (_, drive) = base.drives.first().filter(|_| key == format!("drive.{DRIVE}.media_floor"))?;
+    let mean = given(&format!("drive.{DRIVE}.media_mean")).map_or(drive.media_mean.value, |own| own.value);
+    let reason = format!("borrowed from {}: its share of media_mean", base.name);
+    Some(Own { value: mean * drive.media_floor.value / drive.media_mean.value, reason, fit: false })
+}
+
+/// The reason of a value that is only where the fit begins.
 const GUESS: &str = "where the fit begins";
 
 /// A value for each constant that the facts state, or that the fit should begin near.
-fn starts(measurements: &[Measurement], base: &Platform, facts: &[Fact]) -> BTreeMap<String, (f64, String)> {
+fn starts(measurements: &[Measurement], base: &Platform, facts: &[Fact]) -> BTreeMap<String, Own> {
     let mut starts = BTreeMap::new();
     for fact in facts {
-        starts.insert(write::fact_key(fact), (fact.value, format!("stated: {}", fact.reason)));
+        starts.insert(
+            write::fact_key(fact),
+            Own { value: fact.value, reason: format!("stated: {}", fact.reason), fit: false },
+        );
     }
     let Some((_, drive)) = base.drives.first() else { return starts };
     let mut guess = |key: String, value: f64| {
-        starts.entry(key).or_insert_with(|| (value, GUESS.to_owned()));
+        starts.entry(key).or_insert_with(|| Own { value, reason: GUESS.to_owned(), fit: false });
     };
     let of_drive = |name: &str| format!("drive.{DRIVE}.{name}");
     let clats = measurements.iter().filter_map(|measurement| measurement.fio.clat_ns());
@@ -153,7 +171,8 @@ fn starts(measurements: &[Measurement], base: &Platform, facts: &[Fact]) -> BTre
     if least.is_finite() {
         let mean = (least - SOFTWARE_NS).max(least / 2.0);
         guess(of_drive("media_mean"), mean);
-        guess(of_drive("media_floor"), mean * drive.media_floor.value / drive.media_mean.value);
+        // The fit may find a mean far below where it begins.
+        guess(of_drive("media_floor"), mean * 0.3);
     }
     let per_drive = |of: fn(&Measurement) -> f64| {
         measurements.iter().map(|measurement| of(measurement) / drives(measurement) as f64).fold(0.0, f64::max)
@@ -167,8 +186,30 @@ fn starts(measurements: &[Measurement], base: &Platform, facts: &[Fact]) -> BTre
     if iops > 0.0 {
         guess(of_drive("fetch"), (1e9 / iops / 1.1).max(drive.fetch.value));
     }
+    let engine = |name: &str| measurements.iter().any(|measurement| measurement.job.contains(name));
+    let (submit, user, complete) = match () {
+        () if engine("io_uring") => ("submit_uring", "user_uring", base.cpu.complete_uring.value),
+        () => ("submit_aio", "user_aio", base.cpu.complete_aio.value),
+    };
+    if let Some([in_user, in_kernel]) = cpu_ns_an_io(measurements, facts) {
+        guess(format!("cpu.{user}"), in_user.max(50.0));
+        guess(format!("cpu.{submit}"), (in_kernel - complete - INTERRUPT_NS).max(in_kernel / 4.0).max(50.0));
+    }
     starts
 }
+
+/// CPU time of an I/O in user mode and in the kernel, of the measurement with the most I/Os that says it.
+fn cpu_ns_an_io(measurements: &[Measurement], facts: &[Fact]) -> Option<[f64; 2]> {
+    let cpus = facts.iter().find(|fact| fact.key == "fabric.cpus")?.value;
+    let busy =
+        |measurement: &&Measurement| measurement.cpu.is_some() && !write::has_other_work(measurement, cpus as u32);
+    let most = measurements.iter().filter(busy).max_by(|a, b| a.fio.iops().total_cmp(&b.fio.iops()))?;
+    let [user, system, irq, _] = most.cpu?;
+    Some([user, system + irq].map(|percent| percent / 100.0 * cpus * 1e9 / most.fio.iops()))
+}
+
+/// What an interrupt takes, shared by the I/Os that it completes: about one.
+const INTERRUPT_NS: f64 = 500.0;
 
 /// What software adds to the media's time at depth 1: submission, interrupt, completion.
 const SOFTWARE_NS: f64 = 6_000.0;

@@ -95,6 +95,21 @@ impl Measurement {
         Ok((Self { name: name.to_owned(), job, fio, cpu, interrupts }, notes))
     }
 
+    /// fio's threads: `numjobs` of each section.
+    pub fn threads(&self) -> usize {
+        let (mut common, mut threads, mut section) = (1, 0, None::<usize>);
+        for line in self.job.lines().map(str::trim) {
+            if let Some(name) = line.strip_prefix('[') {
+                threads += section.take().unwrap_or(0);
+                section = (!name.to_ascii_lowercase().starts_with("global")).then_some(common);
+            } else if let Some(number) = line.strip_prefix("numjobs").and_then(|rest| rest.trim().strip_prefix('=')) {
+                let number = number.trim().parse().unwrap_or(1).clamp(1, 65_536);
+                *section.as_mut().unwrap_or(&mut common) = number;
+            }
+        }
+        (threads + section.unwrap_or(0)).max(1)
+    }
+
     /// How its completions came: polled by its own option, else as `/proc/interrupts` says; remapped where nobody says.
     pub fn delivery(&self) -> &'static str {
         let is_polled = |name: &str, value: &str| name == "hipri" && !matches!(value, "0");
@@ -228,6 +243,16 @@ mod tests {
         assert_eq!(of("IR-PCI-MSIX", 0), Delivered { per_second: Some(1000.0), vectors: 1, delivery: "remapped" });
         assert_eq!(of("PCI-MSIX", 0).delivery, "plain");
         assert_eq!(of("IR-PCI-MSIX", 7).delivery, "posted");
+    }
+
+    #[test]
+    fn threads_are_counted_by_section() {
+        let of = |job: &str| {
+            let parts = Parts { fio: FIO.as_bytes(), job: Some(job.as_bytes()), ..Parts::default() };
+            Measurement::read("x", &parts).unwrap().0.threads()
+        };
+        assert_eq!(of("[global]\nnumjobs=4\n[a]\nrw=read\n[b]\nnumjobs = 2\n"), 6);
+        assert_eq!((of("[a]\n"), of("")), (1, 1));
     }
 
     #[test]

@@ -12,8 +12,19 @@ use super::gather::Measurement;
 use crate::platform::{Constant, Platform, Spec, Unit};
 use std::fmt::Write as _;
 
-/// A constant of the platform file: its value in the base of its unit, and its reason.
-pub type Given<'a> = &'a dyn Fn(&str) -> Option<(f64, String)>;
+/// A value for a constant of the platform file.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Own {
+    /// In the base of its unit.
+    pub value: f64,
+    /// Why.
+    pub reason: String,
+    /// A fit may vary it.
+    pub fit: bool,
+}
+
+/// The value for a constant of the platform file, by its key.
+pub type Given<'a> = &'a dyn Fn(&str) -> Option<Own>;
 
 /// The platform file. `given` has the constants that the server states or decides; all others are `base`'s.
 pub fn platform(name: &str, base: &Platform, given: Given<'_>) -> String {
@@ -37,26 +48,28 @@ fn group<'a>(
     let _ = writeln!(text, "\n[{name}]");
     for (spec, constant) in constants {
         let own = given(&format!("{name}.{}", spec.name));
-        let (value, reason) = own.unwrap_or_else(|| (constant.value, format!("borrowed from {}", base.name)));
-        let value = value.clamp(spec.min, spec.max);
-        let value = match spec.unit {
-            Unit::Count => value.round(),
-            _ => value,
-        };
-        let _ = writeln!(text, "{} = {}", spec.name, constant_text(spec.unit, value, &reason));
+        let borrowed = || Own { value: constant.value, reason: format!("borrowed from {}", base.name), fit: false };
+        let mut own = own.unwrap_or_else(borrowed);
+        own.value = own.value.clamp(spec.min, spec.max);
+        if spec.unit == Unit::Count {
+            own.value = own.value.round();
+        }
+        let _ = writeln!(text, "{} = {}", spec.name, constant_text(spec.unit, &own));
     }
 }
 
-/// `{ value = 53.6, unit = "ns", reason = "…" }`
-fn constant_text(unit: Unit, value: f64, reason: &str) -> String {
-    let shown = unit.format(value);
-    let reason: String =
-        reason.chars().map(|c| if matches!(c, '"' | '\\') || c.is_control() { '\'' } else { c }).collect();
-    let word = |text: &str| if unit == Unit::Resend { format!("\"{text}\"") } else { text.to_owned() };
-    match shown.split_once(' ') {
-        Some((number, unit)) => format!("{{ value = {number}, unit = \"{unit}\", reason = \"{reason}\" }}"),
-        None => format!("{{ value = {}, reason = \"{reason}\" }}", word(&shown)),
-    }
+/// `{ value = 53.6, unit = "ns", fit = true, reason = "…" }`
+fn constant_text(unit: Unit, own: &Own) -> String {
+    let shown = unit.format(own.value);
+    let is_hostile = |c: char| matches!(c, '"' | '\\') || c.is_control();
+    let reason: String = own.reason.chars().map(|c| if is_hostile(c) { '\'' } else { c }).collect();
+    let value = match shown.split_once(' ') {
+        Some((number, unit)) => format!("value = {number}, unit = \"{unit}\""),
+        None if unit == Unit::Resend => format!("value = \"{shown}\""),
+        None => format!("value = {shown}"),
+    };
+    let fit = if own.fit { "fit = true, " } else { "" };
+    format!("{{ {value}, {fit}reason = \"{reason}\" }}")
 }
 
 /// The spans in which a measurement is simulated: long enough for some thousand I/Os, short enough for a fit.
@@ -89,7 +102,9 @@ pub fn values(measurement: &Measurement, cpus: Option<u32>) -> Vec<Value> {
     values.extend(measurement.fio.clat_ns().map(|clat| ("clat", clat / 1000.0, "us")));
     // As the published tables count CPU time: seconds of all CPUs in 33 s. A kernel that samples at its tick cannot tell
     // small shares.
-    if let (Some([user, system, irq, _]), Some(cpus)) = (measurement.cpu, cpus) {
+    if let (Some([user, system, irq, _]), Some(cpus)) = (measurement.cpu, cpus)
+        && !has_other_work(measurement, cpus)
+    {
         let seconds = |percent: f64| percent / 100.0 * f64::from(cpus) * 33.0;
         for (quantity, percent) in [("user_time", user), ("system_time", system + irq)] {
             if percent >= SHARE_MIN {
@@ -100,10 +115,18 @@ pub fn values(measurement: &Measurement, cpus: Option<u32>) -> Vec<Value> {
     values
 }
 
+/// True if the server's CPUs spent clearly more time in user mode than fio says of its threads.
+pub fn has_other_work(measurement: &Measurement, cpus: u32) -> bool {
+    let (Some([user, ..]), [job, ..]) = (measurement.cpu, measurement.fio.jobs.as_slice()) else { return false };
+    let threads = measurement.threads() as f64;
+    let own = job.user_percent.map(|percent| percent * threads / f64::from(cpus));
+    own.is_some_and(|own| user > own * 1.3 + 1.0)
+}
+
 /// Least share of all CPUs' time that is a row, in per cent.
 const SHARE_MIN: f64 = 2.0;
 
-/// The header and the lines of the rows file. `fit` says whether a row of that measurement and quantity calibrates.
+/// The rows file: its header, and a line for each value.
 pub fn rows(name: &str, measurements: &[Measurement], cpus: Option<u32>) -> String {
     let mut text = "id,platform,scenario,delivery,quantity,value,unit,use,files,source\n".to_owned();
     for measurement in measurements {
@@ -139,11 +162,16 @@ mod tests {
     fn a_platform_that_is_written_is_read_again() {
         for name in ["emr", "spr", "optane", "azure"] {
             let base = Platform::load(&Setting::new(Place::option("test"), "", name)).unwrap();
-            let given = |key: &str| (key == "drive.measured.link").then(|| (1.2345e9, "a \"quote\"".to_owned()));
+            let given = |key: &str| {
+                let own = Own { value: 1.2345e9, reason: "a \"quote\"".to_owned(), fit: true };
+                (key == "drive.measured.link").then_some(own)
+            };
             let text = platform("mine", &base, &given);
             let read = Platform::read("mine", "mine.toml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
             let drive = read.drive(DRIVE).unwrap();
-            assert!((drive.link.value / 1.2345e9 - 1.0).abs() < 1e-6 && drive.link.reason == "a 'quote'");
+            assert!(
+                (drive.link.value / 1.2345e9 - 1.0).abs() < 1e-6 && drive.link.reason == "a 'quote'" && drive.link.fit
+            );
             assert!((read.cpu.irq_entry.value - base.cpu.irq_entry.value).abs() < 1e-6);
             assert_eq!(read.cpu.irq_entry.reason, format!("borrowed from {name}"));
             assert_eq!(drive.resend.value, base.drives[0].1.resend.value);
