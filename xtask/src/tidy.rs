@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use toml::Table;
 
 /// Each room with the rooms it may depend on. `drivers` and `irq` never see `machine`, and `machine` never sees them.
-const LAW: [(&str, &[&str]); 17] = [
+const LAW: [(&str, &[&str]); 18] = [
     ("spec", &[]),
     ("hal", &[]),
     ("metal", &["hal"]),

@@ -11,7 +11,6 @@ use super::{audit, manage};
 use crate::checkers::{Checker, Entries, Isolation, Offline, Posted, Refusals, Waits};
 use crate::coverage::Coverage;
 use crate::draw::{Draw, Knobs};
-use crate::run::MANAGERS_MAX;
 use crate::server::ringer::{Ringer, RingerPort};
 use crate::server::wire::WirePort;
 use crate::server::{Config, FLIGHT_NS, Hardware, Host, Path, add_port, costs, drive_config};
@@ -38,8 +37,7 @@ const IRTA: u32 = 0xb8;
 const LOCAL_TIMER: u8 = 0xec;
 const NOTIFICATION: u8 = 0xeb;
 const DEVICE_LAST: u8 = 0xea;
-/// The tick waits for an interrupt in progress and for locks; the longest wait is for a CPU that moves all its lines. Each
-/// manager can call for the CPU once meanwhile, by a vector of higher priority.
+/// The tick waits for locks, for an interrupt in progress, and for each manager's call, a vector of higher priority.
 const TICK_WAIT_MAX: Ps = Ps::from_ns(400_000);
 const INVALIDATION_FAILING_MAX: Ps = Ps::from_ns(20_000_000);
 /// A drive that comes up fast enough for the length of a history.
@@ -296,7 +294,11 @@ impl Rig for PcRig {
             .collect();
         let mut checkers: Vec<Box<dyn Checker>> = vec![
             Box::new(Offline::new(DEVICE_LAST, &addresses)),
-            Box::new(Waits::new(&[LOCAL_TIMER], self.unless_invalidation_fails(TICK_WAIT_MAX), MANAGERS_MAX)),
+            Box::new(Waits::new(
+                &[LOCAL_TIMER],
+                self.unless_invalidation_fails(TICK_WAIT_MAX),
+                crate::run::MANAGERS_MAX,
+            )),
         ];
         if self.delivery != Path::Plain {
             let table = Regs::Model { model: iommu, region: 0 }.read64(IRTA) & !0xfff;

@@ -120,7 +120,7 @@ fn choose_and_fit(model: &dyn Model, size: usize) -> Result<Found, CalibrateErro
     let mut interrupted = false;
     for _ in 0..CHOICES_MAX {
         let part = Part { model, at: &at, chosen: &chosen };
-        let fitted = fit::fit(&part, chosen.len())?;
+        let fitted = fit::fit(&part, chosen.len(), fit::GOOD_ENOUGH)?;
         let mut next = at.clone();
         for (&index, step) in chosen.iter().zip(&fitted.steps) {
             next[index] += step;
