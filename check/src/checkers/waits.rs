@@ -3,6 +3,7 @@
 //! each of those, for as many as there are parties that send them.
 
 use super::{Checker, Findings};
+use crate::run::MANAGERS_MAX;
 use machine::observe::{Arrival, Fact};
 use machine::time::Ps;
 use std::collections::BTreeMap;
@@ -29,10 +30,11 @@ struct Wait {
 }
 
 impl Waits {
-    /// None of `vectors` waits for longer than `bound`, and at most `passes_max` times as long again where vectors of higher
-    /// priority come.
-    pub fn new(vectors: &[u8], bound: Ps, passes_max: u32) -> Self {
-        Self { vectors: vectors.to_vec(), bound, passes_max, waiting: BTreeMap::new(), longest: Ps(0) }
+    /// None of `vectors` waits for longer than `bound`; each manager of a history can call for the CPU meanwhile, by a
+    /// vector of higher priority.
+    pub fn new(vectors: &[u8], bound: Ps) -> Self {
+        let vectors = vectors.to_vec();
+        Self { vectors, bound, passes_max: MANAGERS_MAX, waiting: BTreeMap::new(), longest: Ps(0) }
     }
 
     /// The CPU takes `vector` before those that wait with lower priority.
@@ -100,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_wait_beyond_the_bound_is_found_when_it_ends_or_at_the_end() {
-        let checker = |ns| Waits::new(&[0xec], Ps::from_ns(ns), 0);
+        let checker = |ns| Waits { passes_max: 0, ..Waits::new(&[0xec], Ps::from_ns(ns)) };
         assert!(says(checker(1_000), &[RAISED, TAKEN]).is_empty());
         assert_eq!(says(checker(999), &[RAISED, TAKEN]).len(), 1);
         assert_eq!(says(checker(1_000), &[RAISED]).len(), 1, "it still waits");
@@ -112,7 +114,7 @@ mod tests {
     fn what_has_priority_goes_first_so_often_and_within_the_bound() {
         let higher = Fact::Accepted { cpu: 2, vector: 0xfd };
         let lower = Fact::Accepted { cpu: 2, vector: 0x30 };
-        let checker = |ns, passes| Waits::new(&[0xec], Ps::from_ns(ns), passes);
+        let checker = |ns, passes| Waits { passes_max: passes, ..Waits::new(&[0xec], Ps::from_ns(ns)) };
         assert!(says(checker(1_000, 1), &[RAISED, higher, TAKEN]).is_empty());
         assert!(!says(checker(1_000, 0), &[RAISED, higher, TAKEN]).is_empty(), "no pass is allowed");
         assert!(!says(checker(1_000, 1), &[RAISED, lower, TAKEN]).is_empty(), "a lower vector has to wait itself");

@@ -294,11 +294,7 @@ impl Rig for PcRig {
             .collect();
         let mut checkers: Vec<Box<dyn Checker>> = vec![
             Box::new(Offline::new(DEVICE_LAST, &addresses)),
-            Box::new(Waits::new(
-                &[LOCAL_TIMER],
-                self.unless_invalidation_fails(TICK_WAIT_MAX),
-                crate::run::MANAGERS_MAX,
-            )),
+            Box::new(Waits::new(&[LOCAL_TIMER], self.unless_invalidation_fails(TICK_WAIT_MAX))),
         ];
         if self.delivery != Path::Plain {
             let table = Regs::Model { model: iommu, region: 0 }.read64(IRTA) & !0xfff;
