@@ -113,9 +113,9 @@ impl Measurement {
     /// How its completions came: polled by its own option, else as `/proc/interrupts` says; remapped where nobody says.
     pub fn delivery(&self) -> &'static str {
         let is_polled = |name: &str, value: &str| name == "hipri" && !matches!(value, "0");
-        let mut lines = self.job.lines().filter_map(|line| {
+        let mut lines = self.job.lines().map(|line| {
             let line = line.trim();
-            Some(line.split_once('=').map_or((line, "1"), |(name, value)| (name.trim(), value.trim())))
+            line.split_once('=').map_or((line, "1"), |(name, value)| (name.trim(), value.trim()))
         });
         if lines.any(|(name, value)| is_polled(name, value)) {
             return "polled";
