@@ -5,9 +5,11 @@
 //! Its last line is `guest: passed` or the failure. Then it powers the machine off.
 
 mod aio;
+mod drive;
 mod system;
 
 use aio::{BLOCK, Page, keep_in_flight};
+use drive::{disk, queue_interrupts};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
@@ -15,7 +17,7 @@ use std::os::raw::{c_int, c_ulong};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use system::{Outcome, check, disk, queue_interrupts, text};
+use system::{Outcome, check, text};
 
 unsafe extern "C" {
     fn ioctl(fd: c_int, request: c_ulong, ...) -> c_int;

@@ -5,15 +5,17 @@
 //! The kernel passes options that it does not know as environment variables: `case`, and the arguments of that case.
 
 mod aio;
+mod drive;
 mod system;
 
 use aio::{BLOCK, Page, keep_in_flight};
+use drive::{disk, queue_interrupts};
 use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::raw::{c_int, c_ulong};
-use system::{Outcome, check, disk, queue_interrupts, text};
+use system::{Outcome, check, text};
 
 unsafe extern "C" {
     fn ioctl(fd: c_int, request: c_ulong, ...) -> c_int;

@@ -33,26 +33,14 @@ pub(crate) fn check(what: &str, right: bool) -> Outcome<()> {
     if right { Ok(()) } else { Err(what.into()) }
 }
 
-/// Interrupts of the drive's I/O queues so far, and the number of those interrupt lines.
-pub(crate) fn queue_interrupts() -> Outcome<(u64, usize)> {
-    let table = text("/proc/interrupts", fs::read_to_string("/proc/interrupts"))?;
-    let queue =
-        |line: &&str| line.rsplit(' ').next().is_some_and(|name| name.starts_with("nvme0q") && name != "nvme0q0");
-    let counts =
-        |line: &str| -> u64 { line.split_whitespace().skip(1).map_while(|word| word.parse::<u64>().ok()).sum() };
-    let lines: Vec<_> = table.lines().filter(queue).collect();
-    Ok((lines.iter().map(|line| counts(line)).sum(), lines.len()))
-}
-
-/// Waits for the drive's block device and opens it past the page cache.
-pub(crate) fn disk() -> Outcome<File> {
-    let path = Path::new("/dev/nvme0n1");
+/// Waits for a drive's block device and opens it past the page cache.
+pub(crate) fn open_disk(path: &str) -> Outcome<File> {
     let deadline = Instant::now() + Duration::from_secs(20);
-    while !path.exists() {
-        check("/dev/nvme0n1 has not come in 20 s", Instant::now() < deadline)?;
+    while !Path::new(path).exists() {
+        check(&format!("{path} has not come in 20 s"), Instant::now() < deadline)?;
         std::thread::sleep(Duration::from_millis(10));
     }
-    text("/dev/nvme0n1", OpenOptions::new().read(true).write(true).custom_flags(O_DIRECT).open(path))
+    text(path, OpenOptions::new().read(true).write(true).custom_flags(O_DIRECT).open(path))
 }
 
 fn mount_all() {

@@ -22,7 +22,7 @@ pub(super) const CLASS: u32 = 0x01_08_02;
 const ENTRIES: u16 = 64;
 /// Interval between two disturbances: an affinity change, or a CPU that goes offline and comes back.
 const PAUSE_NS: u64 = 5_000_000;
-/// Minimum number of affinity changes. During them CPUs go offline and come back twice.
+/// Minimum number of affinity changes, unless `moves` says otherwise. Every fourth is followed by a CPU's trip offline.
 const MOVES_MIN: u64 = 8;
 /// Minimum number of reads.
 const ROUNDS_MIN: u64 = 100;
@@ -36,7 +36,8 @@ struct Queue {
 
 /// Checked reads on every queue, in phases: first undisturbed; then while lines move from CPU to CPU and CPUs go
 /// offline and come back; then from a thread, with a completion look after each submission; last on a polled queue.
-/// Options: `rounds` (total reads; more when too few disturbances happened), `depth` (of each queue).
+/// Options: `rounds` (total reads; more when too few disturbances happened), `depth` (of each queue), `moves` (affinity
+/// changes at least).
 pub(super) fn nvme(system: &Arc<Fixture>, options: &Options) -> Result<(), String> {
     let (rounds, depth) = (options.number("rounds", 10_000)?, options.number("depth", 8)?);
     if !(1..u64::from(ENTRIES)).contains(&depth) {
@@ -79,7 +80,8 @@ pub(super) fn nvme(system: &Arc<Fixture>, options: &Options) -> Result<(), Strin
         Ok(Queue { pair, reads, line })
     };
     let queues = (0..system.platform.cpus()).map(make).collect::<Result<Vec<_>, String>>()?;
-    let (disturbances, total) = exercise(system, &queues, rounds)?;
+    let moves_min = options.number("moves", MOVES_MIN)?;
+    let (disturbances, total) = exercise(system, &queues, rounds, moves_min)?;
     crate::println!("end");
     count("moves", disturbances.moves);
     count("offline_trips", disturbances.trips);
@@ -96,7 +98,12 @@ pub(super) fn nvme(system: &Arc<Fixture>, options: &Options) -> Result<(), Strin
 
 /// The reads by interrupt: undisturbed, disturbed, and from a thread. Returns the disturbances and the number of
 /// reads.
-fn exercise(system: &Arc<Fixture>, queues: &[Queue], rounds: u64) -> Result<(Disturbances, u64), String> {
+fn exercise(
+    system: &Arc<Fixture>,
+    queues: &[Queue],
+    rounds: u64,
+    moves_min: u64,
+) -> Result<(Disturbances, u64), String> {
     let reads: Vec<_> = queues.iter().map(|queue| queue.reads.clone()).collect();
     crate::println!("begin");
     system.mark();
@@ -108,7 +115,7 @@ fn exercise(system: &Arc<Fixture>, queues: &[Queue], rounds: u64) -> Result<(Dis
     }
     let mut disturbances = Disturbances::default();
     let mut total = rounds - rounds / 2;
-    while disturbances.moves < MOVES_MIN {
+    while disturbances.moves < moves_min {
         carry(&reads, rounds / 2, || disturb(system, queues, &mut disturbances))?;
         total += rounds / 2;
     }
@@ -128,7 +135,7 @@ fn others(system: &Fixture, cpu: u32) -> impl Iterator<Item = CpuId> {
 }
 
 /// Submits a transfer to `pair`.
-fn submit(pair: &QueuePair<Bare>, op: IoOp, transfer: Transfer) -> Result<(), String> {
+pub(super) fn submit(pair: &QueuePair<Bare>, op: IoOp, transfer: Transfer) -> Result<(), String> {
     let submitted = pair.submit(&[transfer.nvme(op)]);
     if submitted.accepted == 1 { Ok(()) } else { Err(format!("{:?}", submitted.refused)) }
 }

@@ -50,12 +50,22 @@ impl Bus {
 
     /// The first function of `class` (24 bits: class, subclass, interface).
     pub(super) fn find(&self, class: u32) -> Option<Function> {
+        self.functions(class).next()
+    }
+
+    /// All functions of `class`.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn all(&self, class: u32) -> alloc::vec::Vec<Function> {
+        self.functions(class).collect()
+    }
+
+    fn functions(&self, class: u32) -> impl Iterator<Item = Function> + '_ {
         let function = |requester: u16| Function {
             requester: RequesterId(requester),
             config: arch::window(self.ecam + usize::from(requester) * FUNCTION_BYTES, FUNCTION_BYTES as u32),
         };
         // An absent function reads as all ones.
-        (0..256).map(function).find(|function| function.config.read32(CLASS) >> 8 == class)
+        (0..256).map(function).filter(move |function| function.config.read32(CLASS) >> 8 == class)
     }
 
     /// The region of a BAR. Gives the BAR an address if it has none. From then on the function answers there and may

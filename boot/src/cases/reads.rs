@@ -24,7 +24,7 @@ const STALL_NS: u64 = 10_000_000_000;
 pub(super) const BLOCKS: u64 = 2048;
 
 /// Word `index` of block `lba`.
-fn pattern(lba: u64, index: usize) -> u64 {
+pub(super) fn pattern(lba: u64, index: usize) -> u64 {
     (lba << 16 | index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 

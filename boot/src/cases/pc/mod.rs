@@ -1,5 +1,6 @@
 //! Cases on local APICs, with and without a remapping unit.
 
+mod bursts;
 mod path;
 mod posts;
 mod system;
@@ -29,6 +30,7 @@ pub(super) fn run(case: &str, options: &Options, platform: &'static Platform) ->
         "posts" => posts::posts(&system, options),
         "virtio-irqs" => super::virtio::described_block(&system, options),
         "path" => path::path(&system, options),
-        _ => Err(format!("no case {case:?}; there are nvme, path, posts, virtio-irqs")),
+        "bursts" => bursts::bursts(&system, options),
+        _ => Err(format!("no case {case:?}; there are bursts, nvme, path, posts, virtio-irqs")),
     }
 }

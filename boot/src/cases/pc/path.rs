@@ -30,9 +30,9 @@ const SECTORS: u64 = 8;
 
 /// Counts completions, and failures among them.
 #[derive(Default)]
-struct Done {
-    completed: AtomicU64,
-    failed: AtomicU64,
+pub(super) struct Done {
+    pub(super) completed: AtomicU64,
+    pub(super) failed: AtomicU64,
 }
 
 impl BatchDone for Done {

@@ -84,6 +84,20 @@ impl PcFixture {
         self.pc.units()[0].remapping()
     }
 
+    /// True if the remapping unit posts messages.
+    pub(super) fn posts(&self) -> bool {
+        self.pc.policy().units.iter().any(|unit| unit.path == Path::Posted)
+    }
+
+    /// Prints what the CPUs took of the remapping unit's notifications.
+    fn tell_notifications(&self) {
+        let seen = self.pc.statistics();
+        count("notifications_taken", seen.notifications);
+        count("empty_notifications", seen.empty_notifications);
+        count("harvests", seen.passes);
+        count("vectors_dispatched", seen.vectors);
+    }
+
     /// The domain of a function's messages. At most one function can post.
     ///
     /// # Errors
@@ -179,6 +193,9 @@ impl PcFixture {
     pub(in crate::cases) fn check(&self) -> Result<(), String> {
         self.check_posting()?;
         let Some(unit) = self.unit() else { return Ok(()) };
+        if self.posts() {
+            self.tell_notifications();
+        }
         let mut faults = 0;
         let mut last = None;
         unit.take_faults(|fault| {

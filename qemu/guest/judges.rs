@@ -1,0 +1,239 @@
+//! The first and only process of the Linux guest of `campanile boot judges`: it reads NVMe drives from all CPUs and checks
+//! every byte, while interrupts move and CPUs go offline and come back. It prints `count NAME VALUE` lines.
+//!
+//! The kernel passes options that it does not know as environment variables: `drives`, `reads`, `depth`, `moves`, `trips`,
+//! and `readers`, the CPUs whose threads read.
+//!
+//! Interrupts of an NVMe drive's queues are managed: the kernel refuses to move them. A drive with a single vector has an
+//! ordinary one; one drive is such a drive if there are moves.
+
+mod aio;
+mod system;
+
+use aio::{BLOCK, Page, keep_in_flight};
+use std::env;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::raw::{c_char, c_int, c_ulong, c_void};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+use system::{Outcome, check, open_disk, text};
+
+unsafe extern "C" {
+    fn mount(
+        source: *const c_char,
+        at: *const c_char,
+        kind: *const c_char,
+        flags: c_ulong,
+        data: *const c_void,
+    ) -> c_int;
+    fn sched_setaffinity(pid: c_int, bytes: usize, mask: *const u64) -> c_int;
+}
+
+const O_NONBLOCK: i32 = 0o4_000;
+/// Blocks of a drive: 1 MiB.
+const BLOCKS: usize = 256;
+/// Time between two disturbances.
+const PAUSE: Duration = Duration::from_millis(3);
+
+fn option(name: &str) -> Outcome<String> {
+    env::var(name).map_err(|_| format!("the kernel's command line has no {name}="))
+}
+
+fn number(name: &str) -> Outcome<usize> {
+    text(name, option(name)?.parse())
+}
+
+/// What block `index` of a drive holds.
+fn content(drive: usize, index: usize) -> Page {
+    let mut page = [0; BLOCK];
+    for (at, bytes) in page.chunks_exact_mut(8).enumerate() {
+        let word = ((drive * BLOCKS + index) << 16 | at) as u64;
+        bytes.copy_from_slice(&word.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    }
+    Page(page)
+}
+
+fn open(drive: usize) -> Outcome<File> {
+    open_disk(&format!("/dev/nvme{drive}n1"))
+}
+
+/// Binds the calling thread to a CPU.
+fn bind(cpu: usize) -> Outcome<()> {
+    let mask = 1_u64 << cpu;
+    // SAFETY: the mask lives during the call.
+    check(&format!("CPU {cpu}"), unsafe { sched_setaffinity(0, 8, &mask) } == 0)
+}
+
+/// A row of /proc/interrupts.
+struct Interrupt {
+    /// The first column: a number, or the abbreviation of a system vector.
+    id: String,
+    /// Over all CPUs.
+    count: u64,
+    /// The names of the drives' queues that it serves.
+    queues: Vec<String>,
+}
+
+fn interrupts() -> Outcome<Vec<Interrupt>> {
+    let table = text("/proc/interrupts", fs::read_to_string("/proc/interrupts"))?;
+    let row = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().map(|word| word.trim_end_matches(',')).collect();
+        let id = words.first()?.strip_suffix(':')?.to_owned();
+        let count = words[1..].iter().map_while(|word| word.parse::<u64>().ok()).sum();
+        let queues = words.iter().filter(|word| word.starts_with("nvme")).map(|&word| word.to_owned()).collect();
+        Some(Interrupt { id, count, queues })
+    };
+    Ok(table.lines().skip(1).filter_map(row).collect())
+}
+
+/// The sum over the rows that are `wanted`.
+fn sum(rows: &[Interrupt], wanted: impl Fn(&Interrupt) -> bool) -> u64 {
+    rows.iter().filter(|row| wanted(row)).map(|row| row.count).sum()
+}
+
+/// Counters of the reading threads.
+#[derive(Default)]
+struct Shared {
+    reads: AtomicU64,
+    stop: AtomicBool,
+}
+
+/// Reads a drive again and again, until `count` reads are done and, with `until_stop`, until it is told to stop.
+fn read(shared: &Shared, drive: usize, cpu: usize, count: usize, depth: usize, until_stop: bool) -> Outcome<()> {
+    bind(cpu)?;
+    let disk = open(drive)?;
+    let mut done = 0;
+    while done < count || until_stop && !shared.stop.load(SeqCst) {
+        keep_in_flight(&disk, BLOCKS, depth, false, |index| content(drive, index))?;
+        done += BLOCKS;
+        shared.reads.fetch_add(BLOCKS as u64, SeqCst);
+    }
+    Ok(())
+}
+
+/// Moves the interrupt of the drive with a single vector, and takes CPUs offline and back, preferably the one that has that interrupt.
+fn disturb(moves: usize, trips: usize, cpus: usize) -> Outcome<()> {
+    let rows = interrupts()?;
+    // Admin queue and I/O queue share it.
+    let shared = rows.iter().find(|row| row.queues.len() > 1).ok_or("no drive with a single vector")?;
+    let affinity = format!("/proc/irq/{}/smp_affinity_list", shared.id);
+    let mut trips_done = 0;
+    let mut refused = 0;
+    for step in 0..moves.max(trips) {
+        if step < moves {
+            let moved = fs::write(&affinity, format!("{}", step % cpus));
+            if moved.is_err() {
+                refused += 1;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        if trips_done * moves.max(1) < trips * (step + 1) && trips_done < trips {
+            let cpu = match step % cpus {
+                0 => 1 + trips_done % (cpus - 1),
+                cpu => cpu,
+            };
+            let online = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+            text(&online, fs::write(&online, "0"))?;
+            std::thread::sleep(PAUSE);
+            text(&online, fs::write(&online, "1"))?;
+            trips_done += 1;
+        }
+    }
+    println!("count moves {}", moves - refused);
+    println!("count moves_refused {refused}");
+    println!("count offline_trips {trips_done}");
+    check("moves were refused", refused * 4 <= moves)
+}
+
+/// Lines of the kernel's log that contain one of `parts`.
+fn log_lines(parts: &[&str]) -> Outcome<Vec<String>> {
+    let log = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open("/dev/kmsg");
+    let mut log = text("/dev/kmsg", log)?;
+    let mut lines = Vec::new();
+    let mut record = [0; 8192];
+    loop {
+        match log.read(&mut record) {
+            Ok(length) => {
+                let line = String::from_utf8_lossy(&record[..length]).into_owned();
+                if parts.iter().any(|part| line.contains(part)) {
+                    lines.push(line.trim_end().to_owned());
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(lines),
+            // Records were overwritten before they could be read.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+            Err(error) => return Err(format!("/dev/kmsg: {error}")),
+        }
+    }
+}
+
+/// Counts lines by their chain of chips. Only PCI messages may be posted.
+fn chips() -> Outcome<()> {
+    // SAFETY: strings that end with a zero; this file system takes no data.
+    unsafe {
+        mount(c"debugfs".as_ptr(), c"/sys/kernel/debug".as_ptr(), c"debugfs".as_ptr(), 0, std::ptr::null());
+    }
+    let (mut posted, mut pins, mut wrong) = (0, 0, 0);
+    for entry in text("irqs", fs::read_dir("/sys/kernel/debug/irq/irqs"))? {
+        let entry = text("irqs", entry)?;
+        let said = fs::read_to_string(entry.path()).unwrap_or_default();
+        let chain: Vec<&str> = said.lines().filter_map(|line| Some(line.trim().strip_prefix("chip:")?.trim())).collect();
+        let is_posted = chain.iter().any(|chip| chip.contains("POST"));
+        let is_pin = chain.iter().any(|chip| chip.contains("IO-APIC") || chip.contains("HPET"));
+        posted += u32::from(is_posted);
+        pins += u32::from(is_pin && chain.len() > 1);
+        wrong += u32::from(is_posted && is_pin);
+    }
+    println!("count lines_posted {posted}");
+    println!("count pins_and_timers_remapped {pins}");
+    check("a pin or a timer is posted", wrong == 0)
+}
+
+fn run() -> Outcome<()> {
+    let (drives, reads, depth) = (number("drives")?, number("reads")?, number("depth")?);
+    let (moves, trips, readers) = (number("moves")?, number("trips")?, option("readers")?);
+    let readers: Vec<usize> = text("readers", readers.split(',').map(str::parse).collect::<Result<_, _>>())?;
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    for drive in 0..drives {
+        let disk = open(drive)?;
+        keep_in_flight(&disk, BLOCKS, 16, true, |index| content(drive, index))?;
+    }
+    chips()?;
+    let before = interrupts()?;
+    let shared = Shared::default();
+    let is_disturbed = moves + trips > 0;
+    let share = reads.div_ceil(drives * readers.len());
+    std::thread::scope(|scope| {
+        let spawn = |(drive, cpu)| {
+            let shared = &shared;
+            scope.spawn(move || read(shared, drive, cpu, share, depth, is_disturbed))
+        };
+        let pairs = (0..drives).flat_map(|drive| readers.iter().map(move |&cpu| (drive, cpu)));
+        let threads: Vec<_> = pairs.map(spawn).collect();
+        let disturbed = if is_disturbed { disturb(moves, trips, cpus) } else { Ok(()) };
+        shared.stop.store(true, SeqCst);
+        let ended = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".into())));
+        ended.collect::<Vec<_>>().into_iter().fold(disturbed, |all, one| all.and(one))
+    })?;
+    let after = interrupts()?;
+    let taken = |wanted: &dyn Fn(&Interrupt) -> bool| sum(&after, wanted) - sum(&before, wanted);
+    println!("count reads {}", shared.reads.load(SeqCst));
+    println!("count interrupts {}", taken(&|row| !row.queues.is_empty()));
+    println!("count notifications_taken {}", taken(&|row| row.id == "PMN"));
+    println!("count errors {}", taken(&|row| row.id == "ERR" || row.id == "MIS"));
+    let strays = log_lines(&["No irq handler", "nobody cared"])?;
+    let late = log_lines(&["timeout", "completion polled", "I/O error"])?;
+    let faults = log_lines(&["INTR-REMAP", "fault reason", "DRHD"])?;
+    println!("count strays {}", strays.len());
+    println!("count late_reads {}", late.len());
+    println!("count faults {}", faults.len());
+    strays.iter().chain(&late).chain(&faults).take(5).for_each(|line| println!("kernel: {line}"));
+    check("the kernel polled for a completion, or a read failed", late.is_empty())?;
+    check("the remapping unit refused a message", faults.is_empty())
+}
+
+fn main() {
+    system::run(run);
+}
