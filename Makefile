@@ -3,7 +3,7 @@
 #   make test   the tests, in a quarter of an hour on two cores once everything is built
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo soak test test-all bench fuzz miri lint clean
+.PHONY: help setup build judges demo soak test test-all bench fuzz miri lint clean
 
 CAMPANILE := cargo run --quiet --release --locked --package campanile --
 OUT := out
@@ -14,6 +14,7 @@ help:
 	@echo "make demo      run the four-drive job, remapped and posted; writes $(OUT)/demo.html and $(OUT)/demo.trace.json"
 	@echo "make test      the quick tests (a quarter of an hour); prints a budget for each part"
 	@echo "make test-all  those and the long ones"
+	@echo "make judges    build QEMU with posted interrupts, and Linux with posted MSI (ten minutes of CPU time; kept)"
 	@echo "make soak      search random histories for half an hour; writes $(OUT)/soak.json"
 	@echo "make bench     measure the engine, the server and the demultiplexer on this machine"
 	@echo "make fuzz      fuzz every target in turn, SECONDS=60 each, or TARGET=name alone (cargo-fuzz, nightly)"
@@ -35,6 +36,9 @@ test: setup
 
 test-all: setup
 	scripts/test --all
+
+judges:
+	@scripts/judges
 
 soak: build
 	@mkdir -p $(OUT)

@@ -282,13 +282,15 @@ pub struct BenchArgs {
 /// `campanile boot`.
 #[derive(Args, Clone, PartialEq, Eq, Debug)]
 pub struct BootArgs {
-    /// A case, run on every machine that supports it: raise, serial, private, nvme, …; or path: instructions of a read.
-    #[arg(required_unless_present_any = ["all", "quick"], conflicts_with_all = ["all", "quick"])]
+    /// A case, run on every machine that supports it: raise, serial, private, nvme, …; path: instructions of a read; or
+    /// judges: Linux and our image on a QEMU that posts interrupts (`make judges` builds it).
+    #[arg(required_unless_present_any = ["all", "quick"], conflicts_with = "all")]
     pub case: Option<String>,
     /// Run every case on every machine, a million reads, and path.
     #[arg(long)]
     pub all: bool,
-    /// Run each case on a few machines. Cases whose QEMU or compiler target is missing are skipped and named.
+    /// Run each case on a few machines; with judges, fewer reads. Cases whose QEMU or compiler target is missing are
+    /// skipped and named.
     #[arg(long, conflicts_with = "all")]
     pub quick: bool,
     /// Write the counts as one JSON array.

@@ -11,6 +11,21 @@ pub(crate) struct Plugin {
     folder: tempfile::TempDir,
 }
 
+/// Builds the plugin of a source file as a shared library.
+///
+/// # Errors
+/// [`BootError`].
+pub(crate) fn compile(source: &str, file: &Path) -> Result<(), BootError> {
+    let mut rustc = Command::new("rustc");
+    rustc.current_dir(pinned::sources()).args(["--edition", "2024", "-O", "-C", "panic=abort", "-C", "strip=symbols"]);
+    rustc.args(["--crate-type", "cdylib", "-o"]).arg(file).arg(source);
+    let output = rustc.output().map_err(|error| BootError::Io("rustc".into(), error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(BootError::Build(String::from_utf8_lossy(&output.stderr).into()))
+}
+
 /// The gate that stands for instructions outside interrupts.
 pub(crate) const OUTSIDE: u64 = 0;
 
@@ -33,21 +48,7 @@ impl Plugin {
     pub(crate) fn build() -> Result<Self, BootError> {
         let folder = tempfile::tempdir().map_err(|error| BootError::Io("a temporary folder".into(), error))?;
         let file = folder.path().join("count.so");
-        let mut rustc = Command::new("rustc");
-        rustc.current_dir(pinned::sources()).args([
-            "--edition",
-            "2024",
-            "-O",
-            "-C",
-            "panic=abort",
-            "-C",
-            "strip=symbols",
-        ]);
-        rustc.args(["--crate-type", "cdylib", "-o"]).arg(&file).arg("qemu/plugin/count.rs");
-        let output = rustc.output().map_err(|error| BootError::Io("rustc".into(), error))?;
-        if !output.status.success() {
-            return Err(BootError::Build(String::from_utf8_lossy(&output.stderr).into()));
-        }
+        compile("qemu/plugin/count.rs", &file)?;
         Ok(Self { file, folder })
     }
 

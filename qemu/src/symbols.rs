@@ -55,6 +55,22 @@ impl Symbols {
     }
 }
 
+/// The address of the only symbol of a file, function or not, whose name contains all `parts`.
+///
+/// # Errors
+/// [`BootError::Io`] if the file cannot be read, is not an object file, or has no such symbol or several.
+pub(crate) fn address(file: &Path, parts: &[&str]) -> Result<u64, BootError> {
+    let io = |error| BootError::Io(file.display().to_string(), error);
+    let bytes = std::fs::read(file).map_err(io)?;
+    let object = object::File::parse(&*bytes).map_err(|error| io(std::io::Error::other(error)))?;
+    let is_wanted = |name: &str| parts.iter().all(|part| name.contains(part));
+    let mut found = object.symbols().filter(|symbol| symbol.name().is_ok_and(is_wanted));
+    match (found.next(), found.next()) {
+        (Some(symbol), None) => Ok(symbol.address()),
+        _ => Err(io(std::io::Error::other(format!("not one symbol whose name contains {parts:?}")))),
+    }
+}
+
 /// The functions in the symbol table of an object file.
 fn functions(file: &[u8]) -> object::Result<Vec<Symbol>> {
     let functions = object::File::parse(file)?;

@@ -24,11 +24,15 @@ pub(super) fn boot(args: &BootArgs) -> Result<(), Failure> {
 fn selection(args: &BootArgs) -> Result<Selection, InputError> {
     match &args.case {
         _ if args.all => Ok(Selection::All),
+        Some(name) if name == "judges" => Ok(Selection::Judges { quick: args.quick }),
+        Some(name) if args.quick => {
+            Err(InputError::value(&Place::option("CASE"), "", name, "has no quick form", "judges --quick, or --quick"))
+        }
         _ if args.quick => Ok(Selection::Quick),
         Some(name) if name == "path" => Ok(Selection::Path),
         Some(name) => {
             let case = CASES.iter().find(|(known, _)| known == name);
-            let names = CASES.map(|(name, _)| name).join(", ") + ", path";
+            let names = CASES.map(|(name, _)| name).join(", ") + ", path, judges";
             let place = Place::option("CASE");
             case.map(|&(_, case)| Selection::One(case))
                 .ok_or_else(|| InputError::value(&place, "", name, "is no case", &names))

@@ -102,7 +102,8 @@ fn interrupts_elsewhere(system: &Fixture, line: Irq) -> u64 {
 /// Brings up a drive, and writes its known blocks.
 fn drive(system: &Arc<Fixture>, bus: &mut Bus, function: &Function, index: u64) -> Result<Drive, String> {
     let bar = bus.region(function, 0)?;
-    let controller = Controller::new(Bare, bar, Config::default()).map_err(|error| format!("drive {index}: {error}"))?;
+    let controller =
+        Controller::new(Bare, bar, Config::default()).map_err(|error| format!("drive {index}: {error}"))?;
     let capability = MsixCapability::find(&function.config).map_err(|error| error.to_string())?;
     let table = bus.region(function, capability.table_bar)?;
     let table = MsixTable::enable(function.config, table, capability);

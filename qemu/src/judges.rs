@@ -1,0 +1,196 @@
+//! Linux and our image on a QEMU whose VT-d posts interrupts (`judges/`): the same machine and drives, posted and
+//! remapped.
+//!
+//! - **storm**: a drive with a queue and a vector for each CPU, four CPUs. Lines move and CPUs go offline and come back
+//!   under load. Every read must complete once with the right data, and nothing may be refused.
+//! - **bursts**: drives whose vectors all go to one of two CPUs. A plugin counts the instructions from the gate to the write
+//!   of EOI, by the number of handlers in between.
+//!
+//! A guest's own failures are judged: lost, doubled and late reads, wrong data. Counts of notifications depend on the
+//! host's threads; they are printed, and judged only as the text above says.
+
+mod gates;
+mod machine;
+
+use self::gates::Gates;
+use self::machine::{Judge, Load, Mode, Ran, Who};
+use crate::{BootError, Row};
+
+/// Sizes of a run.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    /// Reads of each system in a storm, and in bursts.
+    storm: u64,
+    bursts: u64,
+    moves: u64,
+    trips: u64,
+}
+
+const FULL: Sizes = Sizes { storm: 100_000, bursts: 20_000, moves: 1_000, trips: 200 };
+const QUICK: Sizes = Sizes { storm: 20_000, bursts: 4_000, moves: 60, trips: 12 };
+
+/// Both systems in all modes.
+///
+/// # Errors
+/// [`BootError`]; a run that fails is a row that does not pass.
+pub(crate) fn measure(quick: bool, is_stopped: impl Fn() -> bool, tell: impl Fn(&str)) -> Result<Vec<Row>, BootError> {
+    let judge = Judge::prepare()?;
+    let sizes = if quick { QUICK } else { FULL };
+    let mut rows = Vec::new();
+    for mode in [Mode::Posted, Mode::Remapped] {
+        if is_stopped() {
+            break;
+        }
+        let load = Load::Storm { reads: sizes.storm, moves: sizes.moves, trips: sizes.trips };
+        if mode == Mode::Posted && !quick {
+            rows.push(stock(&judge, load, &tell)?);
+        }
+        rows.extend(pair(&judge, mode, load, &tell)?);
+        for drives in [1, 4] {
+            rows.extend(pair(&judge, mode, Load::Bursts { reads: sizes.bursts, drives }, &tell)?);
+        }
+    }
+    Ok(rows)
+}
+
+/// Linux without our patches: the interrupts that it loses are counted, and not judged.
+fn stock(judge: &Judge, load: Load, tell: &impl Fn(&str)) -> Result<Row, BootError> {
+    let case = format!("judges {load}, {}, Linux unpatched", Mode::Posted);
+    tell(&case);
+    let ran = judge.run(Who::Stock, Mode::Posted, load)?;
+    let peer_value = ran.count("late_reads").map(|late| late as f64);
+    let quantity = "lines of the log about completions without an interrupt".into();
+    Ok(Row { case, quantity, value: 0.0, peer_value, pass: true, ..Row::default() })
+}
+
+/// A load on our image and on Linux, side by side.
+fn pair(judge: &Judge, mode: Mode, load: Load, tell: &impl Fn(&str)) -> Result<Vec<Row>, BootError> {
+    let case = format!("judges {load}, {mode}");
+    tell(&format!("{case}: ours"));
+    let ours = judge.run(Who::Ours, mode, load)?;
+    tell(&format!("{case}: Linux"));
+    let linux = judge.run(Who::Linux, mode, load)?;
+    let failed = |who: &str, ran: &Ran| {
+        let note = ran.failure.as_ref().map(|why| format!("{who}: {why}"))?;
+        Some(Row { case: case.clone(), quantity: "failures".into(), value: 1.0, note: Some(note), ..Row::default() })
+    };
+    let failures: Vec<Row> = failed("ours", &ours).into_iter().chain(failed("Linux", &linux)).collect();
+    if !failures.is_empty() {
+        return Ok(failures);
+    }
+    let mut rows = counts(&case, mode, load, &ours, &linux);
+    if let (Some(ours), Some(linux)) = (&ours.gates, &linux.gates) {
+        rows.extend(instructions(&case, ours, linux));
+    }
+    if let Some(first) = rows.first_mut() {
+        first.policy.clone_from(&ours.policy);
+    }
+    Ok(rows)
+}
+
+/// What the guests and QEMU's trace counted.
+fn counts(case: &str, mode: Mode, load: Load, ours: &Ran, linux: &Ran) -> Vec<Row> {
+    let row = |quantity: &str, name: &str, is_right: &dyn Fn(&Ran, u64) -> bool| {
+        let (value, peer) = (ours.count(name), linux.count(name));
+        let pass = value.is_some_and(|value| is_right(ours, value)) && peer.is_none_or(|value| is_right(linux, value));
+        let number = |count: Option<u64>| count.map_or(f64::NAN, |count| count as f64);
+        let (quantity, peer_value) = (quantity.into(), peer.map(|peer| peer as f64));
+        Row { case: case.into(), quantity, value: number(value), peer_value, pass, ..Row::default() }
+    };
+    let any = |_: &Ran, _: u64| true;
+    let (Load::Storm { reads, .. } | Load::Bursts { reads, .. }) = load;
+    let mut rows = vec![
+        row("reads completed, each once, data right", "reads", &|_, done| done >= reads),
+        row("interrupts", "interrupts", &any),
+    ];
+    if let Load::Storm { moves, trips, .. } = load {
+        rows.push(row("changes of affinity", "moves", &|_, done| done >= moves));
+        rows.push(row("times a CPU went offline and came back", "offline_trips", &|_, done| done >= trips));
+        // A vector that waited at a CPU that went becomes a stray when it comes back.
+        rows.push(row("strays", "strays", &|ran, strays| strays <= ran.count("waited_offline").unwrap_or(0)));
+    }
+    rows.push(row("messages refused", "vtd_ir_fault", &|_, faults| faults == 0));
+    if mode == Mode::Remapped {
+        rows.push(row("messages posted", "vtd_ir_post", &|_, posts| posts == 0));
+        rows.push(row("messages remapped", "vtd_ir_remap", &|_, messages| messages > 0));
+        return rows;
+    }
+    rows.push(row("messages posted", "vtd_ir_post", &|_, posts| posts > 0));
+    rows.push(row("messages remapped", "vtd_ir_remap", &any));
+    rows.push(row("notifications sent", "vtd_ir_notify", &|ran, sent| Some(sent) <= ran.count("vtd_ir_post")));
+    let taken = |ran: &Ran, taken| Some(taken) <= ran.count("vtd_ir_notify");
+    rows.push(row("notifications taken", "notifications_taken", &taken));
+    let each = |ran: &Ran| Some(ran.count("vtd_ir_notify")? as f64 / ran.count("vtd_ir_post")? as f64);
+    let (value, peer_value) = (each(ours).unwrap_or(f64::NAN), each(linux));
+    let quantity = "notifications a message".into();
+    rows.push(Row { case: case.into(), quantity, value, peer_value, pass: value <= 1.0, ..Row::default() });
+    rows
+}
+
+/// Instructions by the number of handlers of an interrupt. At four handlers ours may take at most half of Linux's.
+fn instructions(case: &str, ours: &Gates, linux: &Gates) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for handlers in [1, 2, 4] {
+        let (Some(own), peer) = (ours.at(handlers), linux.at(handlers)) else { continue };
+        let row = |what: &str, value: f64, peer_value: Option<f64>, pass| {
+            let quantity = format!("instructions, {what}, {handlers} handler{}", if handlers == 1 { "" } else { "s" });
+            Row { case: case.into(), quantity, value, peer_value, pass, ..Row::default() }
+        };
+        let is_half = handlers != 4 || peer.is_none_or(|peer| own.to_eoi * 2.0 <= peer.to_eoi);
+        rows.push(row("interrupts", own.interrupts as f64, peer.map(|peer| peer.interrupts as f64), true));
+        rows.push(row("gate to EOI", own.to_eoi, peer.map(|peer| peer.to_eoi), is_half));
+        rows.push(row("gate to IRETQ", own.all, peer.map(|peer| peer.all), true));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ran(counts: &[(&str, u64)]) -> Ran {
+        let counts = counts.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+        Ran { counts, gates: None, policy: None, failure: None }
+    }
+
+    fn failing(ours: &[(&str, u64)], linux: &[(&str, u64)]) -> Vec<String> {
+        let load = Load::Storm { reads: 100, moves: 4, trips: 1 };
+        let rows = counts("case", Mode::Posted, load, &ran(ours), &ran(linux));
+        rows.into_iter().filter(|row| !row.pass).map(|row| row.quantity).collect()
+    }
+
+    #[test]
+    fn a_lost_read_a_fault_and_a_forged_notification_fail() {
+        let good = [
+            ("reads", 100),
+            ("interrupts", 50),
+            ("moves", 4),
+            ("offline_trips", 1),
+            ("strays", 0),
+            ("vtd_ir_fault", 0),
+            ("vtd_ir_post", 60),
+            ("vtd_ir_remap", 0),
+            ("vtd_ir_notify", 40),
+            ("notifications_taken", 40),
+        ];
+        let with = |name: &str, value: u64| good.map(|(known, old)| (known, if known == name { value } else { old }));
+        assert!(failing(&good, &good).is_empty());
+        assert_eq!(failing(&with("reads", 99), &good), ["reads completed, each once, data right"]);
+        assert_eq!(failing(&good, &with("vtd_ir_fault", 1)), ["messages refused"]);
+        assert_eq!(failing(&with("notifications_taken", 41), &good), ["notifications taken"]);
+        assert_eq!(failing(&good, &with("strays", 1)), ["strays"]);
+        assert_eq!(failing(&good, &with("offline_trips", 0)), ["times a CPU went offline and came back"]);
+    }
+
+    #[test]
+    fn more_than_half_of_linux_at_four_handlers_fails() {
+        let gates = |text: &str| Gates::parse(text).expect("the plugin's form");
+        let linux = gates("ran 1 2 200 240\nran 4 1 400 420\nodd 0\n");
+        let failing = |ours: &str| {
+            let rows = instructions("case", &gates(ours), &linux);
+            rows.into_iter().filter(|row| !row.pass).map(|row| row.quantity).collect::<Vec<_>>()
+        };
+        assert!(failing("ran 1 1 100 120\nran 4 2 400 420\nodd 1\n").is_empty());
+        assert_eq!(failing("ran 4 2 402 420\nodd 0\n"), ["instructions, gate to EOI, 4 handlers"]);
+    }
+}

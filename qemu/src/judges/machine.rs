@@ -1,0 +1,227 @@
+//! One run of a guest on the judges' QEMU.
+
+use super::gates::{self, Addresses, Gates, GatesPlugin};
+use crate::image::{Image, X86_64};
+use crate::process::Ended;
+use crate::{BootError, peer, pinned, process, trace};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Bytes of a drive.
+const DISK_BYTES: u64 = 1 << 20;
+/// For how long our image keeps interrupts off after the submissions of a burst.
+const HOLD_NS: u64 = 200_000;
+/// Reads in flight of a queue in a storm.
+const DEPTH: u64 = 4;
+/// QEMU's own assertion, which fails now and then when a plugin asks for the address of a device's register.
+const ASSERTION: &str = "iotlb_to_section: Assertion";
+/// Attempts of a run that ends with that assertion.
+const ATTEMPTS: u32 = 3;
+
+/// The guest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Who {
+    Ours,
+    /// With the patches of `judges/linux`.
+    Linux,
+    /// As Debian has it.
+    Stock,
+}
+
+/// How messages reach the CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Mode {
+    Posted,
+    Remapped,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::Posted { "posted" } else { "remapped" })
+    }
+}
+
+/// The work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Load {
+    /// Four CPUs, with disturbances.
+    Storm { reads: u64, moves: u64, trips: u64 },
+    /// All vectors to one of two CPUs.
+    Bursts { reads: u64, drives: u64 },
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Storm { .. } => write!(f, "storm"),
+            Self::Bursts { drives: 1, .. } => write!(f, "one drive"),
+            Self::Bursts { drives, .. } => write!(f, "bursts of {drives} drives"),
+        }
+    }
+}
+
+/// The result of a run.
+#[derive(Debug)]
+pub(super) struct Ran {
+    /// What the guest printed, and how often QEMU traced an event.
+    pub(super) counts: BTreeMap<String, u64>,
+    pub(super) gates: Option<Gates>,
+    pub(super) policy: Option<String>,
+    /// The reason of a failure; none if the run passed.
+    pub(super) failure: Option<String>,
+}
+
+impl Ran {
+    pub(super) fn count(&self, name: &str) -> Option<u64> {
+        self.counts.get(name).copied()
+    }
+}
+
+/// Both guests, and the QEMU that judges them.
+pub(super) struct Judge {
+    qemu: PathBuf,
+    linux: PathBuf,
+    image: PathBuf,
+    initrd: PathBuf,
+    plugin: GatesPlugin,
+    // The folder of the initrd.
+    _folder: tempfile::TempDir,
+}
+
+/// Events that are counted.
+const EVENTS: [&str; 4] = ["vtd_ir_post", "vtd_ir_notify", "vtd_ir_fault", "vtd_ir_remap"];
+
+impl Judge {
+    /// Builds the guests; the first use may build QEMU and Linux.
+    ///
+    /// # Errors
+    /// [`BootError`].
+    pub(super) fn prepare() -> Result<Self, BootError> {
+        let qemu = PathBuf::from(pinned::script("judges", &["qemu"])?).join("qemu-system-x86_64");
+        let linux = PathBuf::from(pinned::script("judges", &["linux"])?);
+        let folder = tempfile::tempdir().map_err(|error| BootError::Io("a temporary folder".into(), error))?;
+        let initrd = folder.path().join("initrd");
+        pinned::script("guest-initrd", &["x86_64", "qemu/guest/judges.rs", &initrd.to_string_lossy()])?;
+        let image = Image::build(X86_64)?.file;
+        Ok(Self { qemu, linux, image, initrd, plugin: GatesPlugin::build()?, _folder: folder })
+    }
+
+    /// Runs a guest once; again if QEMU ends with an assertion of its own.
+    ///
+    /// # Errors
+    /// [`BootError`]; a guest that fails is not an error.
+    pub(super) fn run(&self, who: Who, mode: Mode, load: Load) -> Result<Ran, BootError> {
+        let mut attempt = 1;
+        loop {
+            let ran = self.attempt(who, mode, load)?;
+            let is_assertion = ran.failure.as_ref().is_some_and(|why| why.contains(ASSERTION));
+            if !is_assertion || attempt == ATTEMPTS {
+                return Ok(ran);
+            }
+            attempt += 1;
+        }
+    }
+
+    fn attempt(&self, who: Who, mode: Mode, load: Load) -> Result<Ran, BootError> {
+        let io = |what: &str| {
+            let what = what.to_owned();
+            move |error| BootError::Io(what, error)
+        };
+        let folder = tempfile::tempdir().map_err(io("a temporary folder"))?;
+        let command = self.command(who, mode, load, folder.path())?;
+        let ended = match who {
+            Who::Ours => process::run(command, b"", |status, lines| {
+                status.code() == Some(1) && lines.iter().any(|line| line == "pass")
+            })?,
+            Who::Linux | Who::Stock => peer::run(command, b"")?,
+        };
+        let Ended { ref failure, .. } = ended;
+        let mut counts = ended.counts();
+        let file = std::fs::File::open(folder.path().join("trace")).map_err(io("QEMU's trace"))?;
+        let events = trace::count(BufReader::new(file).lines()).map_err(io("QEMU's trace"))?;
+        for event in EVENTS {
+            counts.insert(event.into(), events.get(event).copied().unwrap_or(0));
+        }
+        let counted = std::fs::read_to_string(folder.path().join("gates")).ok();
+        let gates = counted.and_then(|text| Gates::parse(&text));
+        Ok(Ran { counts, gates, policy: ended.policy(), failure: failure.clone() })
+    }
+
+    /// QEMU's command line.
+    fn command(&self, who: Who, mode: Mode, load: Load, folder: &Path) -> Result<Command, BootError> {
+        let mut qemu = Command::new(&self.qemu);
+        let (cpus, drives) = match load {
+            // Linux moves only the interrupt of a drive with a single vector.
+            Load::Storm { .. } => (4, if who == Who::Ours { 1 } else { 2 }),
+            Load::Bursts { drives, .. } => (2, drives),
+        };
+        // Guests' atomic accesses are atomic to QEMU's devices only with several CPUs, each a thread.
+        qemu.args(["-M", "q35,kernel-irqchip=off", "-accel", "tcg,thread=multi", "-cpu", "max", "-no-reboot"]);
+        let posts = if mode == Mode::Posted { "on" } else { "off" };
+        qemu.args(["-device", &format!("intel-iommu,intremap=on,posted-interrupts={posts}")]);
+        qemu.args(["-m", "512M", "-smp", &cpus.to_string(), "-display", "none", "-nodefaults"]);
+        qemu.args(["-serial", "stdio", "-monitor", "none"]);
+        for drive in 0..drives {
+            let path = folder.join(format!("disk{drive}"));
+            let io = |error| BootError::Io("the drive's file".into(), error);
+            std::fs::File::create(&path).and_then(|file| file.set_len(DISK_BYTES)).map_err(io)?;
+            qemu.args(["-drive", &format!("if=none,id=d{drive},format=raw,cache=unsafe,file={}", path.display())]);
+            let is_single = matches!(load, Load::Storm { .. }) && drive == 1;
+            let vectors = if is_single { ",msix_qsize=1" } else { "" };
+            qemu.args(["-device", &format!("nvme,serial={drive},drive=d{drive}{vectors}")]);
+        }
+        EVENTS.iter().for_each(|event| _ = qemu.args(["-trace", event]));
+        qemu.arg("-D").arg(folder.join("trace"));
+        if matches!(load, Load::Bursts { .. }) {
+            let addresses = self.addresses(who, mode)?;
+            qemu.arg("-plugin").arg(self.plugin.argument(&addresses, &folder.join("gates")));
+        }
+        match who {
+            Who::Ours => {
+                qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-kernel"]).arg(&self.image);
+                qemu.args(["-append", &ours(load)]);
+            }
+            Who::Linux | Who::Stock => {
+                let kernel = if who == Who::Linux { "bzImage" } else { "bzImage-stock" };
+                qemu.arg("-kernel").arg(self.linux.join(kernel)).arg("-initrd").arg(&self.initrd);
+                qemu.args(["-append", &linux(mode, load, drives)]);
+            }
+        }
+        Ok(qemu)
+    }
+
+    fn addresses(&self, who: Who, mode: Mode) -> Result<Addresses, BootError> {
+        let posted = mode == Mode::Posted;
+        match who {
+            Who::Ours => gates::of_image(&self.image, posted),
+            Who::Linux | Who::Stock => gates::of_linux(&self.linux.join("System.map"), posted),
+        }
+    }
+}
+
+/// Our image's command line. Every fourth move is followed by a CPU's trip.
+fn ours(load: Load) -> String {
+    match load {
+        Load::Storm { reads, moves, trips } => {
+            format!("nvme rounds={reads} depth={DEPTH} moves={}", moves.max(4 * trips))
+        }
+        Load::Bursts { reads, .. } => format!("bursts rounds={reads} hold_ns={HOLD_NS}"),
+    }
+}
+
+/// Linux's command line. `intel_iommu=off` leaves DMA alone; interrupts are remapped without it.
+fn linux(mode: Mode, load: Load, drives: u64) -> String {
+    let remapping = if mode == Mode::Posted { "on,posted_msi" } else { "on" };
+    let work = match load {
+        Load::Storm { reads, moves, trips } => {
+            format!("reads={reads} depth={DEPTH} moves={moves} trips={trips} readers=0,1,2,3")
+        }
+        Load::Bursts { reads, .. } => format!("reads={reads} depth=1 moves=0 trips=0 readers=0"),
+    };
+    format!(
+        "console=ttyS0 panic=-1 quiet nokaslr nvme_core.io_timeout=2 intel_iommu=off intremap={remapping} drives={drives} {work}"
+    )
+}
