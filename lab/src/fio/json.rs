@@ -86,7 +86,8 @@ struct Job {
     options: Pairs<String>,
     #[serde(flatten)]
     directions: Pairs<Direction>,
-    sync: Syncs,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sync: Option<Syncs>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mixed: Option<Direction>,
     job_runtime: u64,
@@ -203,10 +204,11 @@ fn job(details: &Details, group: &ReportGroup) -> Job {
             Unified::Mixed => vec![("mixed".into(), mixed())],
             Unified::Apart | Unified::Both => apart(),
         }),
-        sync: Syncs {
+        // fio leaves syncs out beside mixed directions.
+        sync: (unified != Unified::Mixed).then(|| Syncs {
             total_ios: sum.ios[3],
             lat_ns: latency(&sum.sync, report.has_percentiles[1] || report.has_percentiles[2], group),
-        },
+        }),
         mixed: (unified == Unified::Both).then(mixed),
         job_runtime: sum.span_ns * threads / 1_000_000,
         usr_cpu: six(sum.cpu_ns[0] as f64 * 100.0 / runtime_ns),
