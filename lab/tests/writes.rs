@@ -40,6 +40,19 @@ fn a_write_alone_ends_in_the_cache_and_through_on_the_media() {
     assert!((550_000.0..660_000.0).contains(&through), "{through} ns through");
 }
 
+/// One warning for each section, where syncs send nothing.
+#[test]
+fn a_sync_without_anything_to_flush_is_warned_of() {
+    let keys = |sets: &[&str]| {
+        let plan = common::plan("emr-4-drives", &[&["job.rw=randwrite"], sets].concat());
+        plan.warnings.iter().map(|warning| warning.key.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(keys(&["job.fsync=4"]), ["fsync"; 4]);
+    assert_eq!(keys(&["job.fdatasync=4"]), ["fdatasync"; 4]);
+    assert!(keys(&["job.fsync=4", "drive.gen5.volatile_cache=true"]).is_empty());
+    assert!(keys(&[]).is_empty());
+}
+
 #[test]
 fn a_sync_flushes_a_volatile_cache_alone() {
     let sets = ["job.rw=randwrite", "job.iodepth=1", "job.fsync=4"];

@@ -185,6 +185,17 @@ fn the_page_leaves_out_lines_that_never_came() {
 }
 
 #[test]
+fn a_long_figure_is_never_cut_in_two() {
+    let mut row = rows().remove(0);
+    (row.value, row.published) = (53_200_759_467.0, Some(53_200_000_000.0));
+    let text = table::reproduce(std::slice::from_ref(&row), &[]);
+    assert!(text.contains("53,200,759,467") && text.contains("53,200,000,000"), "{text}");
+    row.interval = Some(Interval { low: 51_999_888_777.0, high: 54_111_222_333.0, points: 31 });
+    let text = table::reproduce(&[row], &[]);
+    assert!(text.contains("51,999,888,777") && text.contains("54,111,222,333"), "{text}");
+}
+
+#[test]
 fn predictions_with_an_interval_show_its_ends_in_place_of_the_class() {
     let mut rows = rows();
     rows[2].interval = Some(Interval { low: 900_000.0, high: 1_100_000.0, points: 31 });

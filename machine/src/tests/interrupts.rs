@@ -145,6 +145,28 @@ fn an_interrupt_at_the_instant_of_a_sleep_ends_it() {
     }
 }
 
+/// A CPU that wakes from a halt for 500 ns does not yet do the interrupt's work.
+#[test]
+fn the_wake_of_a_halted_cpu_is_no_part_of_its_interrupt() {
+    let mut config = MachineConfig { cpus: 1, costs: costs(), ..MachineConfig::default() };
+    config.interrupt_limit = Some(Ps::from_ns(200));
+    let mut machine = Machine::new(config);
+    let bell = machine.add_model(|_| Box::new(Bell::default()));
+    machine.set_interrupt_entry(|_| {
+        SimHal.work(Work::IrqHandler, 1);
+        Regs::Lapic.write32(EOI, 0);
+    });
+    machine.poke(bell, Ps::from_ns(401), 0, 0x41);
+    let end = machine.run_boot(Ps::from_ns(10_000), || {
+        Regs::Lapic.write32(SVR, 0x1ff);
+        SimHal.wait_for_interrupt();
+    });
+    assert_eq!(end, Ok(()));
+    assert!(machine.now() >= Ps::from_ns(401 + 500 + 100), "{:?}: it woke and served", machine.now());
+    assert_eq!(machine.take_longest_interrupt(), Ps::from_ns(100));
+    assert!(machine.faults().0.is_empty());
+}
+
 /// A handler of 100 ns under limits of 99 and 200 ns.
 #[test]
 fn an_interrupt_that_takes_too_long_is_recorded() {
