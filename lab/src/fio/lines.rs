@@ -141,9 +141,11 @@ fn entry(line: &str, place: Place) -> Result<Entry, InputError> {
     let value = value.unwrap_or_default();
     let text = value.trim_start();
     // fio compares a word with its blanks, and finds no such value.
-    if text != value
-        && let Some(ValueKind::Values(_)) = options::find(name).map(|option| &option.kind)
-    {
+    let is_literal = |name: &str| {
+        let is_words = options::find(name).is_some_and(|option| matches!(option.kind, ValueKind::Values(_)));
+        is_words || matches!(name, "buffer_pattern" | "verify_pattern")
+    };
+    if text != value && is_literal(name) {
         let why = "has a blank before it, which fio takes as part of the value";
         return Err(InputError::value(&place, name, value, why, format!("{name}={text}")));
     }

@@ -72,7 +72,7 @@ fn split(text: &str, kb_base: u64) -> Result<Split, &'static str> {
 fn distribution(text: &str, kb_base: u64) -> Result<(), Doubt> {
     let (name, rest) = text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
     if name == "zoned" || name == "zoned_abs" {
-        return zones(rest.unwrap_or_default(), kb_base);
+        return zones(rest.unwrap_or_default(), name == "zoned_abs", kb_base);
     }
     if !matches!(name, "zipf" | "pareto" | "normal") {
         return Ok(());
@@ -98,7 +98,7 @@ fn distribution(text: &str, kb_base: u64) -> Result<(), Doubt> {
 }
 
 /// `60/10:40/90`: the accesses' percentage, then the zone's percentage or size, for up to three directions.
-fn zones(text: &str, kb_base: u64) -> Result<(), Doubt> {
+fn zones(text: &str, is_absolute: bool, kb_base: u64) -> Result<(), Doubt> {
     let valid = "shares of accesses and of the space such as zoned:60/10:40/90, the accesses adding up to 100";
     for part in text.trim().splitn(3, ',') {
         let (mut accesses, mut space, mut count) = (0i64, 0i64, 0);
@@ -106,13 +106,15 @@ fn zones(text: &str, kb_base: u64) -> Result<(), Doubt> {
             let (access, size) = entry.split_once('/').map_or((entry, None), |(access, size)| (access, Some(size)));
             let bad = |why: &'static str| (why, valid);
             accesses += Number::read(access, Unit::Bytes, kb_base).map_err(bad)?.value;
-            if let Some(size) = size {
-                space += integer(size).map_or(0, |(value, _)| value.clamp(0, 100));
-                Number::read(size, Unit::Bytes, kb_base).map_err(bad)?;
+            match size {
+                Some(size) if is_absolute => drop(Number::read(size, Unit::Bytes, kb_base).map_err(bad)?),
+                // A zone without a share has what is left.
+                Some(size) => space += integer(size).map_or(0, |(value, _)| value.clamp(0, 100)),
+                None => {}
             }
             count += 1;
         }
-        if count > 0 && (accesses != 100 || (space > 100 && !text.starts_with("abs"))) {
+        if count > 0 && (accesses != 100 || space > 100) {
             return Err(("has shares that do not add up to 100", valid));
         }
     }
@@ -196,6 +198,8 @@ mod tests {
         let good = [
             ("random_distribution", "zipf:1.2:0.5"),
             ("random_distribution", "zoned:60/10:30/20:8/30:2/40"),
+            ("random_distribution", "zoned:50/5:30/15:20/"),
+            ("random_distribution", "zoned_abs:60/10g:40/200g"),
             ("steadystate", "iops:2%"),
             ("buffer_pattern", "0xff0x14\"text\"12"),
             ("verify_pattern", "%o"),
@@ -205,6 +209,7 @@ mod tests {
             ("random_distribution", "zipf:1"),
             ("random_distribution", "pareto:1.5"),
             ("random_distribution", "zoned:60/10"),
+            ("random_distribution", "zoned_abs:60/10g:40/"),
             ("steadystate", "iops"),
             ("buffer_pattern", "abcd"),
             ("buffer_pattern", "%o"),
