@@ -47,9 +47,21 @@ pub struct Outcome {
     pub timeline: Timeline,
     /// The cost of the simulation itself.
     pub engine: Engine,
+    /// The phases of an experiment that has several, each measured over its own span.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<Phase>,
     /// The measurements that only this kind of experiment has.
     #[serde(flatten)]
     pub section: Section,
+}
+
+/// Jobs that run between two barriers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// Their sections.
+    pub name: String,
+    /// What they did.
+    pub outcome: Outcome,
 }
 
 /// The quantity that the page shows first, and one beside it.

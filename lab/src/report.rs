@@ -256,6 +256,18 @@ impl RunReport {
         format!("Shortened: {spans}. --set duration=runtime simulates it, up to 10 s.\n")
     }
 
+    /// A report of each phase, of an experiment that has several: its name and its summaries.
+    pub(crate) fn phases(&self) -> Vec<Self> {
+        let count = self.outcomes.iter().map(|outcome| outcome.phases.len()).max().unwrap_or(0);
+        let of = |index: usize| {
+            let phases = || self.outcomes.iter().filter_map(move |outcome| outcome.phases.get(index));
+            let name = phases().next().map_or("", |phase| phase.name.as_str());
+            let title = format!("Phase {} of {count}: {name}", index + 1);
+            Self::new(&title, &self.platform, self.class, phases().map(|phase| phase.outcome.clone()).collect())
+        };
+        (0..count).map(of).collect()
+    }
+
     /// Every quantity of the experiment's kind, in the order of the summaries' figures.
     fn quantities(&self) -> Vec<Quantity> {
         self.outcomes.first().map_or_else(Vec::new, |outcome| outcome.section.measured().quantities())

@@ -25,12 +25,12 @@ fn the_published_jobs_are_read_without_a_warning() {
     assert_eq!(warnings, []);
     assert_eq!(jobs.len(), 4);
     let job = &jobs[1];
-    assert_eq!((job.name.as_str(), job.filename.text.as_str()), ("drive-b", "/dev/nvme5n1"));
+    assert_eq!((job.name.as_str(), job.filename.as_ref().unwrap().text.as_str()), ("drive-b", "/dev/nvme5n1"));
     assert_eq!((job.numjobs, job.split, job.iodepth, job.block_bytes), (8, true, 64, 4096));
     assert_eq!(job.cpus.as_ref().unwrap().0.to_string(), "8-15");
     assert_eq!(job.engine, IoEngine::IoUring { fixed_buffers: true, registered_files: true, polled: false });
     assert_eq!((job.batch_submit, job.batch_complete_min, job.batch_complete_max), (1, 1, 1));
-    assert_eq!((job.runtime_ns, job.ramp_ns), (Some(30_000_000_000), 3_000_000_000));
+    assert_eq!((job.load.ends.runtime_ns, job.load.ends.ramp_ns), (Some(30_000_000_000), 3_000_000_000));
     assert!(job.pattern.random && job.pattern.read_percent == 100);
 }
 
@@ -119,16 +119,10 @@ fn odd_input_is_read_as_fio_reads_it_or_says_why_not() {
 fn what_cannot_be_honoured_says_where_why_and_what_would_do() {
     let cases = [
         ("iodepht=64", "iodepht: the name is unknown; valid: iodepth"),
-        (
-            "rate_iops=100",
-            "rate_iops: `100` paces submission, which is not modelled; \
-                           valid: iodepth, numjobs and thinktime, which set the load too",
-        ),
         ("iodepth=-3", "iodepth: `-3` is negative; valid: a whole number from 1 to 65536"),
         ("iodepth=0", "iodepth: `0` is out of bounds; valid: a whole number from 1 to 4294967295"),
         ("iodepth", "iodepth: `iodepth` has no value; valid: a whole number from 1 to 4294967295"),
         ("iodepth=99999", "iodepth: `99999` is out of bounds; valid: a whole number from 1 to 65536"),
-        ("bs=4 KiB", "bs: `4 KiB` is out of bounds; valid: a whole number from 512 to 16777216"),
         ("direct", "direct: `direct` has no value; valid: 0 or 1"),
         ("direct=yes", "direct: `yes` is no boolean; valid: 0 or 1"),
         ("rw = read", "rw: ` read` has a blank before it, which fio takes as part of the value; valid: rw=read"),
@@ -137,8 +131,9 @@ fn what_cannot_be_honoured_says_where_why_and_what_would_do() {
         ("sprandom=1", "sprandom: `1` is for an option of a newer fio than 3.33; valid: an option of fio 3.33"),
         ("thp=1", "thp: `1` is not for ioengine=libaio; valid: thp with ioengine=mmap"),
         (
-            "bs=4k,8k",
-            "bs: `4k,8k` has different sizes for reads and writes, which is not modelled; valid: one size: bs=4k",
+            "bssplit=4k/60:8k/60",
+            "bssplit: `4k/60:8k/60` has shares that do not add up to 100; \
+             valid: sizes with shares of 100 per cent together: 4k/60:8k/40",
         ),
         (
             "rw=shuffle",
@@ -157,12 +152,12 @@ fn what_cannot_be_honoured_says_where_why_and_what_would_do() {
                                      valid: CPU numbers and ranges up to 4095: 0-7 or 0,2-4",
         ),
         ("runtime=soon", "runtime: `soon` is not a number; valid: a time such as 30, 30s, 5m, 500ms or 10us"),
-        ("group_reporting=7\nstonewall", ""),
+        ("group_reporting=7\ncreate_only=1", ""),
     ];
     for (line, message) in cases {
         let error = with(line).unwrap_err();
         if message.is_empty() {
-            assert!(error.starts_with("j.fio:6: stonewall: "), "{error}");
+            assert!(error.starts_with("j.fio:6: create_only: "), "{error}");
         } else {
             assert_eq!(error, format!("j.fio:5: {message}"));
         }
@@ -178,20 +173,14 @@ fn a_file_that_is_no_job_file_says_so() {
         read("[global]\ndirect=1\n").unwrap_err(),
         "j.fio: must be given; valid: a section that is not [global], such as [drive-a] with filename=/dev/nvme0n1"
     );
-    assert_eq!(
-        read("[a]\ndirect=1\nioengine=libaio\n").unwrap_err(),
-        "j.fio:1: [a] filename: must be given; valid: the drive's name: filename=/dev/nvme0n1"
-    );
+    assert_eq!(read("[a]\ndirect=1\nioengine=libaio\n").unwrap().0[0].file_names(3), ["a.3.0"]);
 }
 
 #[test]
 fn what_is_not_modelled_is_named() {
-    let (jobs, warnings) = with("size=10g\niodepth_batch=0\niodepth=8\n").unwrap();
+    let (jobs, warnings) = with("nice=10\niodepth_batch=0\niodepth=8\n").unwrap();
     assert_eq!(jobs[0].batch_submit, 8);
-    assert_eq!(
-        warnings[0].to_string(),
-        "j.fio:5: size: not modelled: the job runs for the simulated span, over the whole drive"
-    );
+    assert_eq!(warnings[0].to_string(), "j.fio:5: nice: not modelled: all threads and requests have the same priority");
     let (_, warnings) = read("[a]\nfilename=x\nioengine=libaio\n").unwrap();
     assert_eq!(
         warnings[0].to_string(),

@@ -11,6 +11,7 @@ pub(crate) fn outcome(delivery: &str, seed: u64, scale: f64) -> Outcome {
         |cpu| CpuTime { cpu, user_ns: 200_000_000, system_ns: 300_000_000, irq_ns: 100_000_000, idle_ns: 400_000_000 };
     let server = |kind, busy| Server { kind, index: 0, busy };
     Outcome {
+        phases: Vec::new(),
         delivery: delivery.into(),
         seed,
         span_ns: 1_000_000_000,

@@ -59,6 +59,9 @@ impl<K: Kind> Runner for Typed<'_, K> {
         let mut run = run::course(rig, plan, traced, stop)?;
         run.outcome.delivery = self.name();
         run.outcome.seed = seed;
+        for phase in &mut run.outcome.phases {
+            (phase.outcome.delivery, phase.outcome.seed) = (self.name(), seed);
+        }
         Ok(run)
     }
 

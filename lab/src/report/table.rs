@@ -45,6 +45,15 @@ pub fn run(report: &RunReport) -> String {
     for summary in report.summaries.iter().filter(|s| s.estimate("errors").is_some_and(|e| e.mean > 0.0)) {
         writeln!(text, "WARNING: {} I/Os completed with errors.", summary.delivery).expect("a String takes all");
     }
+    let phases = report.phases();
+    for phase in &phases {
+        let span_ns = phase.summaries.iter().map(|summary| summary.span_ns).min().unwrap_or(0);
+        writeln!(text, "{}, {}", phase.scenario, figure::duration(span_ns as f64)).expect("a String takes all");
+        text += &trimmed(&summary_table(phase));
+    }
+    if !phases.is_empty() {
+        text += "All phases\n";
+    }
     text += &trimmed(&summary_table(report));
     text += &report.unsteady();
     for summary in report.summaries.iter() {

@@ -9,10 +9,10 @@ pub(crate) mod span;
 pub(crate) mod x86;
 
 pub use error::{RunError, SetupError};
-pub use rig::{Counted, Rig};
+pub use rig::{Counted, Rig, Stage};
 
 use crate::interrupt::StopFlag;
-use crate::outcome::{Engine, Outcome, Timeline};
+use crate::outcome::{Engine, Outcome, Phase, Timeline};
 use crate::plan::{Plan, Trial};
 use crate::platform::{Constant, Platform};
 use crate::progress::Progress;
@@ -55,6 +55,12 @@ pub fn run_one(trial: &Trial<'_>, seed: u64, traced: bool, stop: &StopFlag) -> R
 /// The course of a run once the rig is up. Its outcome has neither variant nor seed yet.
 pub(crate) fn course<R: Rig>(mut rig: R, plan: &Plan, traced: bool, stop: &StopFlag) -> Result<Run, RunError> {
     let rig = &mut rig;
+    rig.machine().set_tracing(false);
+    let started = Instant::now();
+    rig.machine().take_longest_interrupt();
+    if let Some(stages) = rig.run_stages(stop)? {
+        return Ok(staged(rig, plan, stages, started.elapsed().as_nanos() as u64));
+    }
     let ramp_end = rig.machine().now() + Ps::from_ns(plan.spans.ramp_ns);
     advance(rig.machine(), ramp_end)?;
     rig.begin();
@@ -68,27 +74,61 @@ pub(crate) fn course<R: Rig>(mut rig: R, plan: &Plan, traced: bool, stop: &StopF
     let traced_until = rig.machine().now();
     rig.end();
     let span = Span { start, end: Moment::of(rig.machine()) };
-    let cpus = span.cpus(&rig.cpus());
-    let faults = span::faults(rig.machine());
-    let mut counted = rig.outcome(&span);
+    let counted = rig.outcome(&span);
+    let mut outcome = outcome(rig, plan, &span, counted);
+    outcome.timeline = timeline;
+    outcome.engine.host_ns = host_ns;
+    let trace = trace_records(rig, traced_until);
+    Ok(Run { outcome, trace })
+}
+
+/// The outcome of a span, without its timeline.
+fn outcome<R: Rig>(rig: &mut R, plan: &Plan, span: &Span, mut counted: Counted<R::Outcome>) -> Outcome {
     let longest = rig.machine().take_longest_interrupt();
     counted.interrupts.longest_ns = plan.options.interrupt_limit_ns.map(|_| longest.as_ns());
-    let outcome = Outcome {
+    Outcome {
         delivery: String::new(),
         seed: 0,
         span_ns: span.ps() / 1000,
         interrupts: counted.interrupts,
-        cpus,
+        cpus: span.cpus(&rig.cpus()),
         servers: counted.servers,
-        faults,
+        faults: span::faults(rig.machine()),
         policy: rig.policy(),
         interrupt_table: counted.interrupt_table,
-        timeline,
-        engine: Engine { host_ns, ..span.engine() },
+        timeline: Timeline::default(),
+        engine: Engine { host_ns: 0, ..span.engine() },
+        phases: Vec::new(),
         section: counted.own.into(),
+    }
+}
+
+/// The run of an experiment with phases: the last stage is the whole run.
+fn staged<R: Rig>(rig: &mut R, plan: &Plan, mut stages: Vec<Stage<R::Outcome>>, host_ns: u64) -> Run {
+    let whole = stages.pop().expect("a run has at least the whole");
+    let mut whole = outcome(rig, plan, &whole.span, whole.counted);
+    whole.timeline.bucket_ns = whole.span_ns.max(1);
+    whole.engine.host_ns = host_ns;
+    let phase = |Stage { name, span, counted }: Stage<R::Outcome>| {
+        let mut outcome = outcome(rig, plan, &span, counted);
+        // The whole run has them.
+        outcome.interrupt_table.clear();
+        outcome.faults.clear();
+        Phase { name, outcome }
     };
-    let trace = trace_records(rig, traced_until);
-    Ok(Run { outcome, trace })
+    let mut phases: Vec<Phase> = stages.into_iter().map(phase).collect();
+    if let [only] = &mut phases[..] {
+        // The only phase is the run: its span leaves out the ramp.
+        let Phase { outcome, .. } = only;
+        outcome.interrupt_table = whole.interrupt_table;
+        outcome.faults = whole.faults;
+        outcome.timeline = Timeline { bucket_ns: outcome.span_ns.max(1), ..Timeline::default() };
+        outcome.engine.host_ns = host_ns;
+        let outcome = phases.remove(0).outcome;
+        return Run { outcome, trace: Vec::new() };
+    }
+    whole.phases = phases;
+    Run { outcome: whole, trace: Vec::new() }
 }
 
 /// Every interrupt line of a trial's machine, after a short load.

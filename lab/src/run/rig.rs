@@ -1,6 +1,8 @@
 //! The machine of a kind, as the course of a run sees it.
 
+use super::RunError;
 use super::span::Span;
+use crate::interrupt::StopFlag;
 use crate::kinds::Section;
 use crate::outcome::{Interrupts, Server};
 use crate::report::trace::Track;
@@ -37,11 +39,30 @@ pub trait Rig {
         None
     }
 
+    /// Runs an experiment that has phases from beginning to end, each phase over its own span; the last stage is the whole.
+    /// None for one that has none: its span is set from outside.
+    ///
+    /// # Errors
+    /// The machine stops making progress, or a phase cannot begin.
+    fn run_stages(&mut self, _stop: &StopFlag) -> Result<Option<Vec<Stage<Self::Outcome>>>, RunError> {
+        Ok(None)
+    }
+
     /// The track of a model in a trace.
     fn track(&self, model: ModelId) -> Option<Track>;
 
     /// Every interrupt line.
     fn lines(&self) -> Vec<irq::LineView>;
+}
+
+/// A part of a run that is measured over a span of its own.
+pub struct Stage<O> {
+    /// The jobs that ran in it.
+    pub name: String,
+    /// From the first job's beginning to the last one's end.
+    pub span: Span,
+    /// The counts of the span.
+    pub counted: Counted<O>,
 }
 
 /// The counts of a rig.

@@ -346,7 +346,7 @@ fn more_queues_than_vectors_is_an_error() {
     // A drive has no more queues than there are CPUs, whatever is asked for; only many drives run out of vectors.
     let mut lines = String::from("platform = \"emr\"\ncpus = 1\n[drives]\nqueues = 128\nmanaged = false\n");
     for drive in 0..102 {
-        lines += &format!("[[jobs]]\nfilename = \"d{drive}\"\ndirect = 1\nioengine = \"libaio\"\n");
+        lines += &format!("[[jobs]]\nfilename = \"/dev/d{drive}\"\ndirect = 1\nioengine = \"libaio\"\n");
     }
     assert_eq!(
         resolve(&lines, "", |_| {}).unwrap_err(),

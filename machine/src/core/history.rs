@@ -9,6 +9,11 @@ pub fn mark(tag: u32, value: u64) {
     current::try_with(|core| core.board.tell_of_cpu(|cpu| Fact::Mark { cpu, tag, value }));
 }
 
+/// Ends the current run of this host thread's machine now, as its end would. Takes no simulated time.
+pub fn stop_run() {
+    current::try_with(|core| core.board.clock.stop_at(core.board.local_now()));
+}
+
 /// Declares a CPU offline or online for the observer. Hardware has no such state, so only the harness knows from when
 /// on no interrupt may be delivered there.
 pub fn declare_cpu(cpu: u32, online: bool) {

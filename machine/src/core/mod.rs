@@ -13,7 +13,7 @@ mod interrupts;
 mod points;
 mod scheduling;
 
-pub use history::{declare_cpu, mark, peek64};
+pub use history::{declare_cpu, mark, peek64, stop_run};
 
 use crate::board::controller::Controller;
 use crate::board::{Board, BoardConfig};

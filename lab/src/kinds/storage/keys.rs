@@ -50,6 +50,12 @@ pub struct Storage {
     pub max_segments: u32,
     /// True to compare every read with the drive's expected content, and every write with the data sent.
     pub verify_data: bool,
+    /// Some jobs wait for others or run to their own end: each phase is measured over its own span.
+    pub staged: bool,
+    /// The share of buffered reads that the page cache answers, in per cent.
+    pub page_cache_hits: u8,
+    /// Copying a page between the page cache and a buffer, in ns.
+    pub page_copy_ns: u64,
     /// Mean time between MSIs that a stranger sends with the first drive's message; none by default. They must be
     /// refused.
     pub rogue_msi_ns: Option<u64>,
@@ -80,6 +86,9 @@ const BLANK: Storage = Storage {
     max_sectors_bytes: 0,
     max_segments: 0,
     verify_data: false,
+    staged: false,
+    page_cache_hits: 0,
+    page_copy_ns: 0,
     rogue_msi_ns: None,
     reporting: Vec::new(),
     detail: Detail::None,
@@ -153,6 +162,28 @@ const KEYS: &[Key<Storage>] = &[
             min: 0.0,
             max: 1.0,
             set: |storage, flag| storage.verify_data = flag != 0.0,
+        },
+    },
+    Key {
+        name: "options.page_cache_hits",
+        about: "of a job with direct=0, the share of its reads that the page cache answers",
+        default: Some("0 %"),
+        value: Value::Quantity {
+            unit: Unit::Percent,
+            min: 0.0,
+            max: 100.0,
+            set: |storage, percent| storage.page_cache_hits = percent as u8,
+        },
+    },
+    Key {
+        name: "options.page_copy",
+        about: "of a job with direct=0, to find a page in the page cache and to copy it",
+        default: Some("400 ns"),
+        value: Value::Quantity {
+            unit: Unit::Time,
+            min: 0.0,
+            max: 1e6,
+            set: |storage, ns| storage.page_copy_ns = ns as u64,
         },
     },
     Key {

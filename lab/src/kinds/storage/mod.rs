@@ -3,6 +3,7 @@
 pub mod detail;
 mod jobs;
 pub(crate) mod keys;
+pub mod load;
 mod outcome;
 mod page;
 mod plan;
@@ -10,7 +11,7 @@ mod rig;
 mod variant;
 
 pub use keys::{Coalescing, Detail, DrivePlan, RqAffinity, Storage};
-pub use outcome::{DRIVE_LINK, DRIVE_MEDIA, Direction, Drive, Stages, StorageOutcome};
+pub use outcome::{DRIVE_LINK, DRIVE_MEDIA, Direction, Drive, JobEnd, Stages, StorageOutcome};
 pub use plan::{DEVICE_VECTORS, IoEngine, JobPlan, Pattern, Trims, queue_cpus, topology};
 pub use variant::StorageVariant;
 

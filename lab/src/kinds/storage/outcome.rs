@@ -27,6 +27,9 @@ pub struct StorageOutcome {
     pub directions: Vec<Direction>,
     /// The time inside the submitting call.
     pub submission_latency: Latency,
+    /// What each job did from its beginning to its end; empty if all of them run as long as the span.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ends: Vec<JobEnd>,
     /// The time of one I/O by stage.
     pub stages: Stages,
     /// The jobs, those with `group_reporting` together; empty if a run did not measure its threads apart.
@@ -42,6 +45,22 @@ impl StorageOutcome {
     pub fn ios(&self) -> u64 {
         self.drives.iter().map(|drive| drive.ios).sum()
     }
+}
+
+/// What a job did until it ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobEnd {
+    /// Its name.
+    pub name: String,
+    /// Completed reads, writes and trims.
+    pub ios: [u64; 3],
+    /// Their bytes.
+    pub bytes: [u64; 3],
+    /// From its beginning, or the end of its ramp, to its end, in ns.
+    pub ran_ns: u64,
+    /// Why it ended: `done`, `runtime`, `span` (the simulated span stands for its runtime), `rate_min`, `max_latency`,
+    /// `latency_target`, `steadystate`, `full`, `stopped`.
+    pub reason: String,
 }
 
 /// One kind of operation in a run.

@@ -1,7 +1,9 @@
 //! Resolves the settings of a storage experiment: threads on CPUs, jobs under less load.
 
+mod names;
 mod queues;
 mod resolve;
+mod stages;
 mod turn;
 mod validate;
 
@@ -11,6 +13,7 @@ pub use validate::DEVICE_VECTORS;
 pub(super) use validate::validate;
 
 use super::keys::Detail;
+use super::load::Load as JobLoad;
 use super::{Storage, StorageVariant};
 use crate::input::Place;
 use crate::plan::{Load, Plan};
@@ -26,7 +29,7 @@ impl Plan {
 impl Storage {
     /// Whether `job` polls for its completions in a run of `variant`.
     pub fn is_polled(&self, job: &JobPlan, variant: StorageVariant) -> bool {
-        variant == StorageVariant::Polled || matches!(job.engine, IoEngine::IoUring { polled: true, .. })
+        variant == StorageVariant::Polled || job.engine.polls()
     }
 }
 
@@ -59,14 +62,14 @@ pub(super) fn loads(storage: &Storage) -> Vec<Load<Storage>> {
     depths.map(at).collect()
 }
 
-/// One thread that does I/O to one drive.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// One thread that does I/O.
+#[derive(Clone, PartialEq, Debug)]
 pub struct JobPlan {
     /// The job's section, with `.n` when `numjobs` made several of it.
     pub name: String,
     /// The place where its section begins.
     pub source: Place,
-    /// Index into [`Storage::drives`].
+    /// Index into [`Storage::drives`]: its only drive, or the first.
     pub drive: usize,
     /// The CPUs that it may run on: one under `cpus_allowed_policy=split`.
     pub cpus: CpuSet,
@@ -74,7 +77,7 @@ pub struct JobPlan {
     pub engine: IoEngine,
     /// What it reads and writes.
     pub pattern: Pattern,
-    /// Bytes of one I/O.
+    /// Bytes of one I/O, at most.
     pub block_bytes: u32,
     /// An fsync after so many writes; 0: none.
     pub fsync: u32,
@@ -88,10 +91,27 @@ pub struct JobPlan {
     pub batch_complete_min: u32,
     /// Completions that one call takes at most.
     pub batch_complete_max: u32,
-    /// Pause after every `think_blocks` I/Os.
-    pub think_ns: u64,
-    /// See `think_ns`.
-    pub think_blocks: u32,
+    /// Everything beyond an endless stream of I/Os of one size over one drive; none of a job that is one.
+    pub load: Option<Box<JobLoad>>,
+}
+
+impl JobPlan {
+    /// The drives that it uses.
+    pub fn drives(&self) -> impl Iterator<Item = usize> {
+        let files = self.load.iter().flat_map(|load| &load.files.list).map(|file| file.drive);
+        std::iter::once(self.drive).chain(files)
+    }
+
+    /// The same, each once, in the order of their first files.
+    pub fn distinct_drives(&self) -> Vec<usize> {
+        let mut distinct = Vec::new();
+        for drive in self.drives() {
+            if !distinct.contains(&drive) {
+                distinct.push(drive);
+            }
+        }
+        distinct
+    }
 }
 
 /// How a job submits and learns of completions.
@@ -108,6 +128,27 @@ pub enum IoEngine {
         /// The job itself asks for polled queues (`hipri`), whatever the variant of the run.
         polled: bool,
     },
+    /// One call an I/O, which returns when the I/O is done: `pread` and `pwrite` and their kin.
+    Sync {
+        /// The job itself asks for polled queues (`hipri` of `pvsync2`).
+        polled: bool,
+    },
+    /// No I/O reaches a drive: each is done at once.
+    Null,
+}
+
+impl IoEngine {
+    /// Whether the job itself asks for polled queues.
+    pub fn polls(self) -> bool {
+        matches!(self, Self::IoUring { polled: true, .. } | Self::Sync { polled: true })
+    }
+
+    /// Takes back that the job asks for polled queues.
+    pub fn stop_polling(&mut self) {
+        if let Self::IoUring { polled, .. } | Self::Sync { polled } = self {
+            *polled = false;
+        }
+    }
 }
 
 /// The pattern of offsets and directions.
@@ -119,6 +160,22 @@ pub struct Pattern {
     pub read_percent: u8,
     /// Whether it trims.
     pub trims: Trims,
+}
+
+impl Pattern {
+    /// Whether it has reads.
+    pub fn reads(&self) -> bool {
+        self.trims == Trims::None && self.read_percent > 0
+    }
+
+    /// Whether it has writes.
+    pub fn writes(&self) -> bool {
+        match self.trims {
+            Trims::None => self.read_percent < 100,
+            Trims::Alone => false,
+            Trims::ThenWrite => true,
+        }
+    }
 }
 
 /// Whether a job trims (deallocates) blocks.

@@ -1,12 +1,14 @@
 //! Resolves a storage experiment completely: jobs become threads on CPUs, filenames become drives.
 
+use super::names::Names;
 use super::turn::turn_ns;
-use super::{IoEngine, JobPlan};
+use super::{IoEngine, JobPlan, stages};
 use crate::fio::{FioJob, Reporting};
 use crate::input::{InputError, Warning};
 use crate::kinds::storage::detail;
 use crate::kinds::storage::keys::{Detail, StorageDraft};
-use crate::kinds::storage::{DrivePlan, Storage, StorageVariant};
+use crate::kinds::storage::load::FilePlan;
+use crate::kinds::storage::{Storage, StorageVariant};
 use crate::plan::{Spans, Work};
 use crate::scenario::common::Common;
 use crate::scenario::draft::{Asked, Resolved};
@@ -43,17 +45,19 @@ impl Resolve<'_> {
     fn finish(mut self) -> Result<Resolved, InputError> {
         let cpus = self.cpus()?;
         let mut variants = self.variants()?;
-        let drives = self.drives(cpus)?;
+        let names = Names::of(&self.jobs, &mut self.warnings);
+        let drives = self.draft.drives(&self.common.platform, &names.drives(), cpus)?;
         // Where CPUs share queues, the completion check makes a difference.
         let shared = drives.iter().any(|drive| drive.queues < cpus);
         if self.asked.is_none() && shared && variants.contains(&StorageVariant::Posted) {
             variants.push(StorageVariant::PostedOurs);
         }
-        let jobs = self.threads(cpus, &drives)?;
+        let jobs = self.threads(cpus, &names)?;
         let (reporting, detail) = self.reporting();
-        let storage = Storage { drives, jobs, reporting, detail, ..self.draft.storage().clone() };
+        let mut storage = Storage { drives, jobs, reporting, detail, ..self.draft.storage().clone() };
         self.warn_of_syncs(&storage);
         let spans = self.spans(turn_ns(&storage, &self.common.platform))?;
+        stages::settle(&mut storage, &spans, &mut self.warnings)?;
         Ok(Resolved { cpus, work: Work::new(storage, variants), spans, warnings: self.warnings })
     }
 
@@ -90,9 +94,7 @@ impl Resolve<'_> {
         }
         if all_polled && variants.iter().any(|&variant| variant != StorageVariant::Polled) {
             for job in &mut self.jobs {
-                if let IoEngine::IoUring { polled, .. } = &mut job.engine {
-                    *polled = false;
-                }
+                job.engine.stop_polling();
                 let Some(setting) = job.polled_by.take() else { continue };
                 let meaning =
                     format!("the deliveries asked for ({place}) stand over it: polled only where they say so");
@@ -105,29 +107,22 @@ impl Resolve<'_> {
         Ok(variants)
     }
 
-    /// One drive for each distinct filename, in the order of the first jobs.
-    fn drives(&self, cpus: u32) -> Result<Vec<DrivePlan>, InputError> {
-        let mut names: Vec<&str> = Vec::new();
-        for job in &self.jobs {
-            if !names.contains(&job.filename.text.as_str()) {
-                names.push(&job.filename.text);
-            }
-        }
-        self.draft.drives(&self.common.platform, &names, cpus)
-    }
-
     /// One entry per thread. Under `split`, thread n gets CPU n of its set (modulo the size of the set). As in fio, n
     /// counts the threads of all jobs in the file.
-    fn threads(&self, cpus: u32, drives: &[DrivePlan]) -> Result<Vec<JobPlan>, InputError> {
-        let mut threads = Vec::new();
+    fn threads(&self, cpus: u32, names: &Names) -> Result<Vec<JobPlan>, InputError> {
+        let mut threads: Vec<JobPlan> = Vec::new();
+        let mut group = 0;
         for job in &self.jobs {
             if threads.len() as u64 + u64::from(job.numjobs) > THREADS_MAX {
                 let valid = format!("{THREADS_MAX} threads over all jobs");
                 return Err(InputError::value(&job.place, "numjobs", job.numjobs, "makes too many threads", valid));
             }
             let allowed = allowed(job, cpus)?;
-            let drive = drives.iter().position(|drive| drive.name == job.filename.text).expect("made from the jobs");
+            if job.begins_group && !threads.is_empty() {
+                group += 1;
+            }
             for number in 0..job.numjobs {
+                let files = names.files(job, number);
                 let cpus = if job.split {
                     let nth = threads.len() % allowed.len() as usize;
                     CpuSet::of(allowed.iter().nth(nth).expect("below its length"))
@@ -135,7 +130,7 @@ impl Resolve<'_> {
                     allowed.clone()
                 };
                 let name = if job.numjobs == 1 { job.name.clone() } else { format!("{}.{number}", job.name) };
-                threads.push(thread(job, name, drive, cpus));
+                threads.push(thread(job, (name, number, group), files, cpus));
             }
         }
         Ok(threads)
@@ -180,8 +175,8 @@ impl Resolve<'_> {
 
     /// The spans. `turn_ns`: the time in which a drive does all I/Os in flight.
     fn spans(&self, turn_ns: u64) -> Result<Spans, InputError> {
-        let runtime_ns = self.jobs.iter().filter_map(|job| job.runtime_ns).max();
-        let ramp_ns = self.jobs.iter().map(|job| job.ramp_ns).max().unwrap_or(0);
+        let runtime_ns = self.jobs.iter().filter_map(|job| job.load.ends.runtime_ns).max();
+        let ramp_ns = self.jobs.iter().map(|job| job.load.ends.ramp_ns).max().unwrap_or(0);
         self.common.spans_of_jobs(runtime_ns, ramp_ns, turn_ns)
     }
 }
@@ -197,7 +192,16 @@ fn allowed(job: &FioJob, cpus: u32) -> Result<CpuSet, InputError> {
     }
 }
 
-fn thread(job: &FioJob, name: String, drive: usize, cpus: CpuSet) -> JobPlan {
+fn thread(job: &FioJob, (name, clone, group): (String, u32, u32), list: Vec<FilePlan>, cpus: CpuSet) -> JobPlan {
+    let mut load = job.load.clone();
+    let drive = list.first().map_or(0, |file| file.drive);
+    // fio counts the clones of a section from its last one down, after the first.
+    load.files.clone = if clone == 0 { 0 } else { job.numjobs - clone };
+    load.files.list = list;
+    load.start.group = group;
+    if clone > 0 {
+        load.start.stonewall = false;
+    }
     JobPlan {
         name,
         source: job.place.clone(),
@@ -212,7 +216,6 @@ fn thread(job: &FioJob, name: String, drive: usize, cpus: CpuSet) -> JobPlan {
         batch_submit: job.batch_submit,
         batch_complete_min: job.batch_complete_min,
         batch_complete_max: job.batch_complete_max,
-        think_ns: job.think_ns,
-        think_blocks: job.think_blocks,
+        load: Some(Box::new(load)),
     }
 }

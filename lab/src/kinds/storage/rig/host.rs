@@ -4,8 +4,9 @@
 //! when a CPU takes a vector.
 
 use super::block::{BlockLayer, Places, QueueEnd};
+use super::course::{Course, CourseParts, Layout, Shared, Sleepers, Starter};
 use super::hardware::Hardware;
-use super::job::{EngineWork, Job, JobParts};
+use super::job::{self, EngineWork, Job, JobParts, Target};
 use super::mailbox::Mailbox;
 use super::queues::{Queue, Queues};
 use super::room::Room;
@@ -15,11 +16,11 @@ use crate::kinds::storage::{DrivePlan, JobPlan, Storage, StorageVariant, queue_c
 use crate::plan::Plan;
 use crate::run::SetupError;
 use crate::run::pcie::Site;
-use crate::run::x86::{self, Pc, Serving, Wanted};
+use crate::run::x86::{self, Pc, Serving, TimerHandler, Wanted};
 use drivers::message::MessageDomain;
 use drivers::nvme::{self, CompletionCounters, Controller, QueueConfig};
 use drivers::pci::{MsixCapability, MsixTable};
-use hal::{Affinity, CpuSet, ThreadSpec, Threads};
+use hal::{Affinity, CpuSet, ThreadBody, ThreadSpec, Threads};
 use irq::posted::PostedConfig;
 use irq::{AllocRequest, Flow, Irq, IrqDomain, RequestFlags, RequesterId, StormConfig};
 use machine::nvme::{REGION_CONFIG, REGION_CONTROLLER, REGION_MSIX};
@@ -76,6 +77,8 @@ pub(crate) struct StorageHost {
     block: Arc<BlockLayer>,
     /// The lines of the drives' queues that jobs use.
     lines: Vec<Irq>,
+    /// Threads that sleep; none if no job has a pace.
+    sleepers: Option<Arc<Sleepers>>,
 }
 
 impl StorageHost {
@@ -90,14 +93,20 @@ impl StorageHost {
             .map(|config| (config, Serving::Whole));
         let storm = StormConfig::default();
         let remapping_entries = queues + storage.drives.len() as u32;
-        let mailboxes: Arc<[_]> = storage.jobs.iter().map(|job| Arc::new(Mailbox::new(job.iodepth))).collect();
+        let mailboxes: Arc<[_]> = storage.jobs.iter().map(|job| Arc::new(Mailbox::new(job::slots(job)))).collect();
         let work = |job: &JobPlan| EngineWork::of(job.engine, storage.is_polled(job, parts.delivery)).complete;
         let work: Arc<[_]> = storage.jobs.iter().map(work).collect();
         let placing = (storage.rq_affinity, topology(&plan.platform));
         let block = BlockLayer::new(plan.cpus, placing, mailboxes.clone(), work);
-        let wanted = Wanted { device_lines: queues, remapping_entries, posted, storm, timer: None };
+        // Only jobs with a pace of their own sleep.
+        let sleepers = storage.jobs.iter().any(|job| job.load.is_some()).then(|| Arc::new(Sleepers::new(plan.cpus)));
+        let timer = sleepers.clone().map(|sleepers| -> TimerHandler { Arc::new(move |alarm| sleepers.expired(alarm)) });
+        let wanted = Wanted { device_lines: queues, remapping_entries, posted, storm, timer };
         let pc = Pc::set_up_with(&parts.pc, wanted, Some(block.vector()))?;
         block.send_by(pc.system.cpus().lapic());
+        if let Some(sleepers) = &sleepers {
+            sleepers.wake_by(pc.system.cpus());
+        }
         let domains = pc.pci()?;
         let mut lines = Vec::new();
         let mut drives = Vec::new();
@@ -107,48 +116,75 @@ impl StorageHost {
                 parts: &parts,
                 drive: &storage.drives[index],
                 site: *site,
-                jobs: storage.jobs.iter().filter(|job| job.drive == index).collect(),
+                jobs: storage.jobs.iter().filter(|job| job.drives().any(|drive| drive == index)).collect(),
                 block: &block,
             };
             drives.push(set_up.run(domains[site.iommu].clone(), &mut lines)?);
         }
-        Ok(Self { pc, drives, mailboxes, block, lines })
+        Ok(Self { pc, drives, mailboxes, block, lines, sleepers })
     }
 
-    /// Starts the plan's jobs.
+    /// Starts the plan's jobs; those of an experiment with phases are left to the starter that is returned.
     pub(crate) fn start_jobs(
         &self,
         storage: &Storage,
         delivery: StorageVariant,
         seed: u64,
         tally: &Tally,
-    ) -> Result<(), SetupError> {
+    ) -> Result<Option<(Arc<Starter>, CourseParts)>, SetupError> {
+        let starter = storage.staged.then(|| Arc::new(Starter::new(storage, seed)));
+        let course = self.sleepers.as_ref().map(|sleepers| CourseParts {
+            shared: Shared::new(storage, sleepers.clone(), starter.clone()),
+            layout: Arc::new(Layout::new(storage, |drive| {
+                let namespace = self.drives[drive].controller.namespace();
+                namespace.blocks * u64::from(namespace.block_bytes())
+            })),
+        });
         for (index, job) in storage.jobs.iter().enumerate() {
-            let drive = &self.drives[job.drive];
             let polled = storage.is_polled(job, delivery);
-            let queues = if polled { &drive.polled } else { &drive.interrupting };
-            let namespace = drive.controller.namespace();
             let parts = JobParts {
                 plan: job.clone(),
                 index: index as u32,
-                queues: queues.clone().expect("the drive was set up for its jobs"),
+                targets: job.distinct_drives().into_iter().map(|drive| self.target(drive, polled)).collect(),
                 mailbox: self.mailboxes[index].clone(),
                 polled,
-                lba_count: namespace.blocks,
-                lba_bytes: namespace.block_bytes(),
                 seed,
                 verify: storage.verify_data,
-                has_volatile_cache: drive.controller.info().volatile_write_cache,
                 counts: tally.jobs[index].clone(),
                 latencies: tally.latencies.clone(),
                 meter: tally.meters.get(index).cloned(),
             };
-            let job_thread = Job::new(parts).map_err(SetupError::Memory)?;
+            if let Some(starter) = &starter {
+                starter.add(parts);
+                continue;
+            }
+            let thread = Job::new(parts).map_err(SetupError::Memory)?;
             let affinity = Affinity::Set(job.cpus.clone());
             let spec = ThreadSpec { name: "job", affinity, urgent: false };
-            SimHal.spawn(spec, Box::new(move || job_thread.run())).map_err(SetupError::Spawn)?;
+            let body: ThreadBody = match (&job.load, &course) {
+                (Some(_), Some(course)) => {
+                    let course = Course::new(thread, course);
+                    Box::new(move || course.run())
+                }
+                _ => Box::new(move || thread.run()),
+            };
+            SimHal.spawn(spec, body).map_err(SetupError::Spawn)?;
         }
-        Ok(())
+        Ok(starter.zip(course))
+    }
+
+    /// A drive as a job sees it.
+    fn target(&self, drive: usize, polled: bool) -> Target {
+        let host = &self.drives[drive];
+        let queues = if polled { &host.polled } else { &host.interrupting };
+        let namespace = host.controller.namespace();
+        Target {
+            drive,
+            queues: queues.clone().expect("the drive was set up for its jobs"),
+            lba_count: namespace.blocks,
+            lba_bytes: namespace.block_bytes(),
+            has_volatile_cache: host.controller.info().volatile_write_cache,
+        }
     }
 
     /// The completion counters of all queues together, and the looks after submissions.

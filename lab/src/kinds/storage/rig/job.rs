@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex};
 /// The work of a job's engine, per I/O.
 #[derive(Clone, Copy)]
 pub(crate) struct EngineWork {
-    user: Work,
-    submit: Work,
+    pub(super) user: Work,
+    pub(super) submit: Work,
     /// The context that reaps the completion does this work.
     pub(crate) complete: Work,
 }
@@ -31,7 +31,8 @@ impl EngineWork {
     pub(crate) fn of(engine: IoEngine, polled: bool) -> Self {
         match (engine, polled) {
             (_, true) => Self { user: work::USER_POLLED, submit: work::SUBMIT_POLLED, complete: work::COMPLETE_POLLED },
-            (IoEngine::Libaio, false) => {
+            // A call of its own for each I/O is charged as libaio's two calls are.
+            (IoEngine::Libaio | IoEngine::Sync { .. } | IoEngine::Null, false) => {
                 Self { user: work::USER_AIO, submit: work::SUBMIT_AIO, complete: work::COMPLETE_AIO }
             }
             (IoEngine::IoUring { .. }, false) => {
@@ -45,46 +46,77 @@ impl EngineWork {
 pub(crate) struct JobParts {
     pub(crate) plan: JobPlan,
     pub(crate) index: u32,
-    /// The drive's queues. An I/O goes to the queue of the CPU on which its job runs at that moment.
-    pub(crate) queues: Arc<Queues>,
+    /// Its drives, each once: the plan's first, then those of its other files.
+    pub(crate) targets: Vec<Target>,
     pub(crate) mailbox: Arc<Mailbox<SimHal>>,
     pub(crate) polled: bool,
-    /// Blocks of the drive, of the namespace's size.
-    pub(crate) lba_count: u64,
-    pub(crate) lba_bytes: u32,
     pub(crate) seed: u64,
     pub(crate) verify: bool,
-    /// The kernel sends a Flush for a sync only then.
-    pub(crate) has_volatile_cache: bool,
     pub(crate) counts: Counts,
     pub(crate) latencies: Arc<Mutex<Latencies>>,
     /// None if threads are not measured apart.
     pub(crate) meter: Option<SharedMeter>,
 }
 
+/// A drive as a job sees it.
+#[derive(Clone)]
+pub(crate) struct Target {
+    /// Index of the drive in the plan.
+    pub(crate) drive: usize,
+    /// The drive's queues. An I/O goes to the queue of the CPU on which its job runs at that moment.
+    pub(crate) queues: Arc<Queues>,
+    /// Blocks of the drive, of the namespace's size.
+    pub(crate) lba_count: u64,
+    pub(crate) lba_bytes: u32,
+    /// The kernel sends a Flush for a sync only then.
+    pub(crate) has_volatile_cache: bool,
+}
+
+/// An operation under way on a buffer.
+#[derive(Clone, Copy)]
+pub(super) struct UnderWay {
+    pub(super) op: IoOp,
+    /// The first block.
+    pub(super) lba: u64,
+    /// Bytes as the job counts them.
+    pub(super) len_bytes: u32,
+    /// Index into [`JobParts::targets`].
+    pub(super) target: u32,
+}
+
 /// A running job.
 pub(crate) struct Job {
-    parts: JobParts,
-    work: EngineWork,
+    pub(super) parts: JobParts,
+    pub(super) work: EngineWork,
     sequence: Sequence,
     buffers: machine::memory::Dma,
     /// The batch that is being submitted; kept to reuse its memory.
     batch: Vec<IoRequest>,
     /// Buffers that no I/O uses.
-    free: Vec<u32>,
-    /// For each buffer, the operation under way and its first block.
-    under_way: Vec<(IoOp, u64)>,
-    since_think: u32,
-    /// Numbers of the queues on which a polled job may have I/Os; the last one it used comes last.
-    used: Vec<usize>,
+    pub(super) free: Vec<u32>,
+    /// For each buffer, the operation under way.
+    pub(super) under_way: Vec<UnderWay>,
+    /// Nothing is counted: the job is in its ramp.
+    pub(super) silent: bool,
+    /// Targets and numbers of the queues on which a polled job may have I/Os; the last one it used comes last.
+    used: Vec<(usize, usize)>,
 }
 
 /// Bytes that all buffers of a job take: page-aligned, as `direct=1` wants them. If no byte moves, one buffer serves all
 /// its I/Os.
 pub(super) fn buffer_bytes(plan: &JobPlan, moves_bytes: bool) -> usize {
-    let buffers = if moves_bytes { plan.iodepth as usize } else { 1 };
+    let buffers = if moves_bytes { slots(plan) as usize } else { 1 };
     buffers * plan.block_bytes.next_multiple_of(PAGE_BYTES) as usize
 }
+
+/// I/Os that a job can have under way: its depth, and for buffered writes those of the write-back.
+pub(super) fn slots(plan: &JobPlan) -> u32 {
+    let is_buffered = plan.load.as_ref().is_some_and(|load| load.syncs.buffered);
+    if is_buffered { plan.iodepth + WRITE_BACK_SLOTS } else { plan.iodepth }
+}
+
+/// Writes that the page cache has under way for a job; then its writers wait (`balance_dirty_pages`).
+pub(super) const WRITE_BACK_SLOTS: u32 = 64;
 
 impl Job {
     /// Allocates the job's buffers.
@@ -92,18 +124,19 @@ impl Job {
     /// # Errors
     /// When the machine's memory does not hold them.
     pub(crate) fn new(parts: JobParts) -> Result<Self, hal::DmaError> {
-        let depth = parts.plan.iodepth;
+        let slots = slots(&parts.plan);
+        let first = &parts.targets[0];
         let buffers = SimHal.dma_alloc(buffer_bytes(&parts.plan, parts.verify), PAGE_BYTES as usize)?;
         // Models use random streams from 0 up; the jobs' streams are far above those.
         let random = Stream::new(parts.seed, 1 << 32 | u64::from(parts.index));
         Ok(Self {
             work: EngineWork::of(parts.plan.engine, parts.polled),
-            sequence: Sequence::new(&parts.plan, (parts.lba_count, parts.lba_bytes), random),
+            sequence: Sequence::new(&parts.plan, (first.lba_count, first.lba_bytes), random),
             buffers,
             batch: Vec::new(),
-            free: (0..depth).rev().collect(),
-            under_way: vec![(IoOp::Read, 0); depth as usize],
-            since_think: 0,
+            free: (0..slots).rev().collect(),
+            under_way: vec![UnderWay { op: IoOp::Read, lba: 0, len_bytes: 0, target: 0 }; slots as usize],
+            silent: false,
             used: Vec::new(),
             parts,
         })
@@ -135,7 +168,7 @@ impl Job {
             if batch.len() > count {
                 SimHal.work(work::SPLIT, (batch.len() - count) as u32);
             }
-            self.submit(&batch);
+            self.submit(0, &batch);
             let spent_ns = SimHal.now_ns() - start_ns;
             self.latencies(|latencies| latencies.submission.saturating_record(spent_ns));
             self.measure_call(&batch, start_ns);
@@ -143,21 +176,20 @@ impl Job {
             if let Some(buffer) = waits {
                 self.wait_for(buffer);
             }
-            self.think(count as u32);
         }
     }
 
-    /// Submits all commands, to the queue of this CPU. While the queue is full, the call waits for room, as Linux waits
+    /// Submits all commands to a target, to the queue of this CPU. While the queue is full, the call waits for room, as Linux waits
     /// for a tag; it goes on with the queue of the CPU on which it wakes.
-    fn submit(&mut self, batch: &[IoRequest]) {
+    pub(super) fn submit(&mut self, target: usize, batch: &[IoRequest]) {
         let thread = SimHal.current_thread();
-        let queues = self.parts.queues.clone();
+        let queues = self.parts.targets[target].queues.clone();
         let mut rest = batch;
         let mut listed: Option<usize> = None;
         loop {
             let number = queues.number_of(SimHal.cpu());
             let queue = queues.get(number);
-            self.note_use(number);
+            self.note_use(target, number);
             let submitted = queue.pair.submit(rest);
             rest = &rest[submitted.accepted..];
             match submitted.refused {
@@ -186,16 +218,17 @@ impl Job {
     }
 
     /// Remembers where to poll.
-    fn note_use(&mut self, number: usize) {
-        if self.parts.polled && self.used.last() != Some(&number) {
-            self.used.retain(|&used| used != number);
-            self.used.push(number);
+    fn note_use(&mut self, target: usize, number: usize) {
+        let queue = (target, number);
+        if self.parts.polled && self.used.last() != Some(&queue) {
+            self.used.retain(|&used| used != queue);
+            self.used.push(queue);
         }
     }
 
     /// The longest command; the same on all queues of a drive.
-    fn transfer_bytes_max(&self) -> u32 {
-        self.parts.queues.get(0).pair.transfer_bytes_max()
+    fn transfer_bytes_max(&self, target: usize) -> u32 {
+        self.parts.targets[target].queues.get(0).pair.transfer_bytes_max()
     }
 
     /// Appends the commands of at most `most` next I/Os, up to one that the job waits for or to a sync. Returns the number
@@ -203,7 +236,7 @@ impl Job {
     fn push_batch(&mut self, batch: &mut Vec<IoRequest>, most: usize) -> (usize, Option<u32>) {
         for count in 1..=most {
             let io = self.next_request();
-            self.push(batch, io);
+            self.push(0, batch, io);
             // A trim is a call that returns when it is done (the BLKDISCARD ioctl).
             if io.op == IoOp::Deallocate {
                 return (count, Some(io.tag as u32));
@@ -216,40 +249,32 @@ impl Job {
     }
 
     /// Appends the commands of an I/O.
-    fn push(&self, batch: &mut Vec<IoRequest>, io: IoRequest) {
-        let most = self.transfer_bytes_max();
+    pub(super) fn push(&self, target: usize, batch: &mut Vec<IoRequest>, io: IoRequest) {
+        let most = self.transfer_bytes_max(target);
         let commands = split::commands(io.len_bytes, most);
         if commands == 1 || io.op == IoOp::Deallocate {
             batch.push(io);
         } else {
             self.parts.mailbox.expect(io.tag as u32, commands);
-            batch.extend(split::split(io, most, self.parts.lba_bytes));
-        }
-    }
-
-    fn think(&mut self, submitted: u32) {
-        let plan = &self.parts.plan;
-        self.since_think += submitted;
-        if plan.think_ns > 0 && self.since_think >= plan.think_blocks.max(1) {
-            self.since_think = 0;
-            SimHal.delay_ns(plan.think_ns);
+            batch.extend(split::split(io, most, self.parts.targets[target].lba_bytes));
         }
     }
 
     fn next_request(&mut self) -> IoRequest {
         let (op, lba) = self.sequence.next();
-        self.request(op, lba)
+        self.request(UnderWay { op, lba, len_bytes: self.parts.plan.block_bytes, target: 0 })
     }
 
     /// An operation on a free buffer.
-    fn request(&mut self, op: IoOp, lba: u64) -> IoRequest {
+    pub(super) fn request(&mut self, io: UnderWay) -> IoRequest {
+        let UnderWay { op, lba, len_bytes, target } = io;
         let buffer = self.free.pop().expect("the caller counted the free buffers");
-        self.under_way[buffer as usize] = (op, lba);
+        self.under_way[buffer as usize] = io;
         let offset = self.buffer_offset(buffer);
-        let len_bytes = self.parts.plan.block_bytes;
         if self.parts.verify && op == IoOp::Write {
-            for block in 0..len_bytes / self.parts.lba_bytes {
-                let at = (offset + (block * self.parts.lba_bytes) as usize) / 8;
+            let lba_bytes = self.parts.targets[target as usize].lba_bytes;
+            for block in 0..len_bytes / lba_bytes {
+                let at = (offset + (block * lba_bytes) as usize) / 8;
                 hal::Word::set(&self.buffers.words()[at], lba + u64::from(block));
             }
         }
@@ -267,7 +292,7 @@ impl Job {
     fn sync(&mut self) {
         let called_ns = SimHal.now_ns();
         SimHal.work(self.work.user, 1);
-        if !self.parts.has_volatile_cache {
+        if !self.parts.targets[0].has_volatile_cache {
             if let Some(meter) = &self.parts.meter {
                 let ns = SimHal.now_ns() - called_ns;
                 meter.lock().expect("no panic while a meter is held").synced(ns);
@@ -276,10 +301,10 @@ impl Job {
         }
         SimHal.work(self.work.submit, 1);
         let start_ns = SimHal.now_ns();
-        let flush = self.request(IoOp::Flush, 0);
-        self.submit(&[flush]);
+        let flush = self.request(UnderWay { op: IoOp::Flush, lba: 0, len_bytes: 0, target: 0 });
+        self.submit(0, &[flush]);
         self.measure_call(&[flush], start_ns);
-        if self.parts.plan.engine == IoEngine::Libaio {
+        if !matches!(self.parts.plan.engine, IoEngine::IoUring { .. }) {
             self.wait_for(flush.tag as u32);
         }
     }
@@ -306,7 +331,7 @@ impl Job {
     }
 
     /// The meter sees the call that began at `start_ns` and submitted `batch`.
-    fn measure_call(&self, batch: &[IoRequest], start_ns: u64) {
+    pub(super) fn measure_call(&self, batch: &[IoRequest], start_ns: u64) {
         let Some(meter) = &self.parts.meter else { return };
         let mut last = u64::MAX;
         // The commands of a split I/O follow each other.
@@ -319,10 +344,10 @@ impl Job {
 
     /// The operation under way on `buffer`.
     fn operation(&self, buffer: u32) -> Operation {
-        let (op, lba) = self.under_way[buffer as usize];
-        let bytes = if op == IoOp::Flush { 0 } else { u64::from(self.parts.plan.block_bytes) };
-        let (offset, drive) = (lba * u64::from(self.parts.lba_bytes), self.parts.plan.drive as u32);
-        Operation { op, slot: buffer, offset, bytes, drive }
+        let UnderWay { op, lba, len_bytes, target } = self.under_way[buffer as usize];
+        let target = &self.parts.targets[target as usize];
+        let bytes = if op == IoOp::Flush { 0 } else { u64::from(len_bytes) };
+        Operation { op, slot: buffer, offset: lba * u64::from(target.lba_bytes), bytes, drive: target.drive as u32 }
     }
 
     /// Waits for completions and takes them.
@@ -350,7 +375,7 @@ impl Job {
     }
 
     /// Polls the completion queue until the mailbox holds `min` completions.
-    fn poll_for(&mut self, min: u64) {
+    pub(super) fn poll_for(&mut self, min: u64) {
         while self.parts.mailbox.len() < min {
             self.poll_once();
         }
@@ -358,8 +383,8 @@ impl Job {
 
     /// Polls the queue that the job uses; after it has moved, those that it used before too.
     fn poll_once(&mut self) {
-        let queues = self.parts.queues.clone();
-        if let [only] = self.used[..] {
+        if let [(target, only)] = self.used[..] {
+            let queues = self.parts.targets[target].queues.clone();
             let pair = &queues.get(only).pair;
             if pair.completion_pending() {
                 pair.poll(usize::MAX);
@@ -369,7 +394,8 @@ impl Job {
             }
             return;
         }
-        for &number in &self.used {
+        for &(target, number) in &self.used {
+            let queues = self.parts.targets[target].queues.clone();
             let pair = &queues.get(number).pair;
             if pair.completion_pending() {
                 pair.poll(usize::MAX);
@@ -381,13 +407,15 @@ impl Job {
         SimHal.delay_ns(1);
     }
 
-    fn completed(&mut self, completed: &Letter) {
+    pub(super) fn completed(&mut self, completed: &Letter) {
         let buffer = completed.tag as u32;
         let now_ns = SimHal.now_ns();
-        let bytes = u64::from(self.parts.plan.block_bytes);
-        let op = self.under_way[buffer as usize].0;
+        let UnderWay { op, len_bytes, target, .. } = self.under_way[buffer as usize];
+        if self.silent {
+            return self.release(buffer);
+        }
         let number = tally::number_of(op);
-        let bytes = if op == IoOp::Flush { 0 } else { bytes };
+        let bytes = if op == IoOp::Flush { 0 } else { u64::from(len_bytes) };
         let wrong = self.parts.verify && op == IoOp::Read && completed.ok && !self.holds_its_block(buffer);
         self.counts(|counts| {
             counts.by_op[number] += 1;
@@ -397,34 +425,72 @@ impl Job {
             // Another CPU's completion may carry a time that is ahead, because it includes time that the other CPU
             // still owes.
             counts.handover_ns += now_ns.saturating_sub(completed.completed_ns);
+            if self.parts.targets.len() > 1 {
+                counts.count_target(target as usize, number, bytes);
+            }
         });
         self.latencies(|latencies| latencies.by_op[number].saturating_record(now_ns - completed.submitted_ns));
         if let Some(meter) = &self.parts.meter {
             let operation = self.operation(buffer);
             meter.lock().expect("no panic while a meter is held").ended(operation, completed.submitted_ns, now_ns);
         }
+        self.release(buffer);
+    }
+
+    /// The buffer is free again.
+    pub(super) fn release(&mut self, buffer: u32) {
         self.free.push(buffer);
         if self.free.len() == self.under_way.len() {
             self.used.clear();
         }
     }
 
+    /// Counts an I/O that no drive has seen, begun at `begin_ns`.
+    pub(super) fn count_free(&self, op: IoOp, bytes: u64, begin_ns: u64) {
+        if self.silent {
+            return;
+        }
+        let number = tally::number_of(op);
+        self.counts(|counts| {
+            counts.by_op[number] += 1;
+            counts.bytes_by_op[number] += bytes;
+        });
+        let spent_ns = SimHal.now_ns() - begin_ns;
+        self.latencies(|latencies| latencies.by_op[number].saturating_record(spent_ns));
+        if let Some(meter) = &self.parts.meter {
+            let drive = self.parts.targets[0].drive as u32;
+            let operation = Operation { op, slot: self.under_way.len() as u32, offset: 0, bytes, drive };
+            let mut meter = meter.lock().expect("no panic while a meter is held");
+            meter.submitted(std::iter::once(operation), [begin_ns, begin_ns], 1);
+            meter.ended(operation, begin_ns, begin_ns + spent_ns);
+        }
+    }
+
+    /// Measuring begins anew.
+    pub(super) fn restart_meter(&self, now_ns: u64) {
+        if let Some(meter) = &self.parts.meter {
+            meter.lock().expect("no panic while a meter is held").reset(now_ns);
+        }
+    }
+
     /// Whether the buffer holds the blocks that were read into it: each command's part begins with the number of its
     /// first block (see the drive's `tag` storage).
     fn holds_its_block(&self, buffer: u32) -> bool {
-        let part_bytes = self.transfer_bytes_max();
+        let UnderWay { lba, len_bytes, target, .. } = self.under_way[buffer as usize];
+        let part_bytes = self.transfer_bytes_max(target as usize);
+        let lba_bytes = self.parts.targets[target as usize].lba_bytes;
         let words = &self.buffers.words()[self.buffer_offset(buffer) / 8..];
-        (0..self.parts.plan.block_bytes).step_by(part_bytes as usize).all(|done| {
-            let block = self.under_way[buffer as usize].1 + u64::from(done / self.parts.lba_bytes);
+        (0..len_bytes).step_by(part_bytes as usize).all(|done| {
+            let block = lba + u64::from(done / lba_bytes);
             hal::Word::get(&words[done as usize / 8]) == block
         })
     }
 
-    fn counts(&self, change: impl FnOnce(&mut JobCounts)) {
+    pub(super) fn counts(&self, change: impl FnOnce(&mut JobCounts)) {
         change(&mut self.parts.counts.lock().expect("no panic while counts are held"));
     }
 
-    fn latencies(&self, change: impl FnOnce(&mut Latencies)) {
+    pub(super) fn latencies(&self, change: impl FnOnce(&mut Latencies)) {
         change(&mut self.parts.latencies.lock().expect("no panic while latencies are held"));
     }
 }

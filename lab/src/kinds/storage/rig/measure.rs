@@ -164,10 +164,17 @@ impl Measured<'_> {
         let completion = latencies.completion();
         let mut total = JobCounts::default();
         let mut by_drive: Vec<_> = self.storage.drives.iter().map(|_| JobCounts::default()).collect();
+        let mut ends = Vec::new();
         for (job, counts) in self.storage.jobs.iter().zip(&tally.jobs) {
             let counts = counts.lock().expect("the machine stands still");
             total.add(&counts);
-            by_drive[job.drive].add(&counts);
+            ends.extend(counts.job_end(&job.name));
+            if counts.by_target.is_empty() {
+                by_drive[job.drive].add(&counts);
+            } else {
+                let drives = job.distinct_drives();
+                drives.iter().enumerate().for_each(|(target, &drive)| by_drive[drive].add(&counts.of_target(target)));
+            }
         }
         let port_of = |index: usize| self.hardware.pcie.port_index(self.hardware.drives[index].port);
         let ports: Vec<_> = (0..self.storage.drives.len()).map(port_of).collect();
@@ -182,6 +189,7 @@ impl Measured<'_> {
                 completion_latency: Latency::from(&completion),
                 directions: (0..OPS).map(|op| Direction::of(&total, &latencies, op)).collect(),
                 submission_latency: Latency::from(&latencies.submission),
+                ends,
                 stages: self.stages(&total, &latencies, completion.mean()),
                 jobs: details.as_ref().map_or_else(Vec::new, Details::figures),
                 details: details.map(Arc::new),

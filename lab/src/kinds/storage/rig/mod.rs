@@ -1,6 +1,7 @@
 //! A storage experiment on the machine: drives, and jobs that keep them busy.
 
 mod block;
+mod course;
 mod hardware;
 mod host;
 mod job;
@@ -11,14 +12,17 @@ mod queues;
 mod room;
 mod sequence;
 mod split;
+mod stages;
 mod tally;
 
 use crate::fio::Reporting;
+use crate::interrupt::StopFlag;
 use crate::kinds::storage::{Detail, Storage, StorageOutcome, StorageVariant};
 use crate::plan::Plan;
 use crate::report::trace::Track;
 use crate::run::span::Span;
-use crate::run::{Counted, Rig, RunError, boot};
+use crate::run::{Counted, Rig, RunError, Stage, boot};
+use course::{CourseParts, Starter};
 use hal::CpuSet;
 use hardware::Hardware;
 use host::StorageHost;
@@ -26,8 +30,8 @@ use machine::Machine;
 use machine::model::ModelId;
 use measure::{Measured, Snapshot};
 use meter::{Keep, Meter, SharedMeter};
-use std::sync::Arc;
-use tally::Tally;
+use std::sync::{Arc, Mutex};
+use tally::{Latencies, Tally};
 
 /// A server with running jobs.
 pub struct StorageRig {
@@ -36,6 +40,10 @@ pub struct StorageRig {
     hardware: Hardware,
     host: StorageHost,
     tally: Tally,
+    /// Begins and ends jobs, in an experiment with phases.
+    starter: Option<(Arc<Starter>, CourseParts)>,
+    /// Latencies of the phases that have ended.
+    latencies: Vec<Arc<Mutex<Latencies>>>,
     /// The counters at the beginning and at the end of the measured span.
     snapshots: Vec<Snapshot>,
 }
@@ -53,9 +61,10 @@ impl StorageRig {
         let parts = host::Parts::new(&mut hardware, plan, storage, delivery);
         let host = boot(&mut hardware.machine, move || StorageHost::set_up(parts))?;
         let tally = Tally::new(storage.jobs.len(), meters(plan, storage));
-        host.start_jobs(storage, delivery, seed, &tally).map_err(RunError::Setup)?;
+        let starter = host.start_jobs(storage, delivery, seed, &tally).map_err(RunError::Setup)?;
         hardware.let_stranger_in();
-        Ok(Self { plan: plan.clone(), storage: storage.clone(), hardware, host, tally, snapshots: Vec::new() })
+        let (plan, storage) = (plan.clone(), storage.clone());
+        Ok(Self { plan, storage, hardware, host, tally, starter, latencies: Vec::new(), snapshots: Vec::new() })
     }
 }
 
@@ -118,6 +127,11 @@ impl Rig for StorageRig {
         let [start, end] = &self.snapshots[..] else { unreachable!("a run begins and ends") };
         Measured { plan: &self.plan, storage: &self.storage, hardware: &self.hardware, span, start, end }
             .outcome(&self.host, &self.tally)
+    }
+
+    fn run_stages(&mut self, stop: &StopFlag) -> Result<Option<Vec<Stage<StorageOutcome>>>, RunError> {
+        let Some((starter, course)) = self.starter.clone() else { return Ok(None) };
+        self.run_phases(&starter, &course, stop).map(Some)
     }
 
     fn track(&self, model: ModelId) -> Option<Track> {

@@ -1,6 +1,8 @@
 //! What the jobs of a server count: I/Os and latencies, apart for reads, writes, trims and flushes.
 
+use super::course::End;
 use super::meter::SharedMeter;
+use crate::kinds::storage::JobEnd;
 use drivers::nvme::IoOp;
 use hdrhistogram::Histogram;
 use std::sync::{Arc, Mutex};
@@ -30,6 +32,14 @@ pub(crate) struct JobCounts {
     pub(crate) wrong_data: u64,
     /// The time from the driver's completion of a command until the application sees it, summed, in ns.
     pub(crate) handover_ns: u64,
+    /// I/Os and bytes by the job's target and [`number_of`]; empty of a job with one drive.
+    pub(crate) by_target: Vec<[(u64, u64); OPS]>,
+    /// When the job began to count, and when it ended, by the machine's clock; none of a job that neither begins nor ends
+    /// by itself.
+    pub(crate) started_ns: Option<u64>,
+    pub(crate) ended_ns: Option<u64>,
+    /// Why it ended.
+    pub(crate) end: Option<End>,
 }
 
 impl JobCounts {
@@ -41,6 +51,41 @@ impl JobCounts {
     /// Their bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes_by_op[..3].iter().sum()
+    }
+
+    /// What the job `name` did, if it has ended.
+    pub(crate) fn job_end(&self, name: &str) -> Option<JobEnd> {
+        let [reads, writes, trims, _] = self.by_op;
+        let [read_bytes, write_bytes, trim_bytes, _] = self.bytes_by_op;
+        Some(JobEnd {
+            name: name.to_owned(),
+            ios: [reads, writes, trims],
+            bytes: [read_bytes, write_bytes, trim_bytes],
+            ran_ns: self.ended_ns? - self.started_ns?,
+            reason: self.end?.to_string(),
+        })
+    }
+
+    /// Counts an I/O to one of several drives.
+    pub(crate) fn count_target(&mut self, target: usize, op: usize, bytes: u64) {
+        if self.by_target.len() <= target {
+            self.by_target.resize(target + 1, [(0, 0); OPS]);
+        }
+        let (ios, all_bytes) = &mut self.by_target[target][op];
+        *ios += 1;
+        *all_bytes += bytes;
+    }
+
+    /// The share of one drive, by its index among the job's targets.
+    pub(crate) fn of_target(&self, target: usize) -> Self {
+        let own = self.by_target.get(target).copied().unwrap_or([(0, 0); OPS]);
+        Self {
+            by_op: own.map(|(ios, _)| ios),
+            bytes_by_op: own.map(|(_, bytes)| bytes),
+            errors: if target == 0 { self.errors } else { 0 },
+            wrong_data: if target == 0 { self.wrong_data } else { 0 },
+            ..Self::default()
+        }
     }
 
     /// Adds another job's counts.
@@ -69,6 +114,14 @@ impl Latencies {
         // Three digits up to a second: more than the published figures have.
         let histogram = || Histogram::new_with_bounds(1, 1_000_000_000, 3).expect("the bounds are valid");
         Self { by_op: [(); OPS].map(|()| histogram()), submission: histogram() }
+    }
+
+    /// Adds those of other jobs.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let own = self.by_op.iter_mut().chain([&mut self.submission]);
+        for (own, other) in own.zip(other.by_op.iter().chain([&other.submission])) {
+            own.add(other).expect("the histograms have the same bounds");
+        }
     }
 
     /// Of reads, writes and trims together.

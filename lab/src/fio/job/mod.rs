@@ -1,9 +1,14 @@
 //! From sections to jobs.
 
-use super::judge::{engine_name, judge};
+mod load;
+mod pace;
+mod values;
+
+use super::judge::{ENGINE_DEFAULT, ENGINES, engine_name, judge};
 use super::options;
 use super::{Entry, Reporting, Section};
 use crate::input::{InputError, Place, Problem, Warning};
+use crate::kinds::storage::load::Load;
 use crate::kinds::storage::{IoEngine, Pattern, Trims};
 use crate::setting::Setting;
 use hal::CpuSet;
@@ -17,8 +22,14 @@ pub struct FioJob {
     pub name: String,
     /// The section's line.
     pub place: Place,
-    /// The drive.
-    pub filename: Setting,
+    /// The names of its drives and files, between colons; none: fio's own names.
+    pub filename: Option<Setting>,
+    /// `directory`: where its files are.
+    pub directory: Option<String>,
+    /// Files with fio's own names.
+    pub nrfiles: u32,
+    /// `stonewall` or `new_group`: a new reporting group begins.
+    pub begins_group: bool,
     /// Threads.
     pub numjobs: u32,
     /// The CPUs that they may run on, with the option that sets them.
@@ -31,8 +42,10 @@ pub struct FioJob {
     pub polled_by: Option<Setting>,
     /// Its mix of reads and writes.
     pub pattern: Pattern,
-    /// Bytes of one I/O.
+    /// Bytes of one I/O, at most.
     pub block_bytes: u32,
+    /// Its sizes, order, ends and pace.
+    pub load: Load,
     /// An fsync after so many writes; 0: none.
     pub fsync: u32,
     /// An fdatasync, likewise.
@@ -45,16 +58,40 @@ pub struct FioJob {
     pub batch_complete_min: u32,
     /// Completions that a call takes at most.
     pub batch_complete_max: u32,
-    /// Pause after every `think_blocks` I/Os.
-    pub think_ns: u64,
-    /// See `think_ns`.
-    pub think_blocks: u32,
-    /// The measured run time.
-    pub runtime_ns: Option<u64>,
-    /// The uncounted run time before it.
-    pub ramp_ns: u64,
     /// What it says about its report.
     pub reporting: Arc<Reporting>,
+}
+
+impl FioJob {
+    /// The names of the files of the section's thread number `clone`.
+    pub fn file_names(&self, clone: u32) -> Vec<String> {
+        let within = |name: &str| match &self.directory {
+            Some(directory) if !name.starts_with('/') => format!("{}/{name}", directory.trim_end_matches('/')),
+            _ => name.to_owned(),
+        };
+        match &self.filename {
+            Some(setting) => split_names(&setting.text).iter().map(|name| within(name)).collect(),
+            None => (0..self.nrfiles).map(|file| within(&format!("{}.{clone}.{file}", self.name))).collect(),
+        }
+    }
+}
+
+/// Names between colons. A backslash takes a colon's meaning away.
+fn split_names(text: &str) -> Vec<String> {
+    let mut names = vec![String::new()];
+    let mut escaped = false;
+    for letter in text.chars() {
+        match (escaped, letter) {
+            (false, '\\') => escaped = true,
+            (false, ':') => names.push(String::new()),
+            (_, letter) => {
+                escaped = false;
+                names.last_mut().expect("it begins with one").push(letter);
+            }
+        }
+    }
+    names.retain(|name| !name.is_empty());
+    names
 }
 
 /// The jobs of `sections` with `overrides` replacing their own options, and the warnings about options.
@@ -114,11 +151,6 @@ impl<'a> Options<'a> {
         self.get(name).map_or(Ok(default), |entry| entry.number(range, self.kb_base).map(|value| value as u32))
     }
 
-    fn missing(&self, key: &str, valid: &str) -> InputError {
-        let key = format!("[{}] {key}", self.section.name);
-        InputError::new(&self.section.place, key, Problem::Missing { valid: valid.into() })
-    }
-
     fn read(mut self, warnings: &mut Vec<Warning>) -> Result<FioJob, InputError> {
         self.kb_base = match self.get("kb_base") {
             Some(entry) => match entry.number(1000..=1024, 1024)? {
@@ -128,13 +160,22 @@ impl<'a> Options<'a> {
             None => 1024,
         };
         self.check_direct(warnings)?;
-        let (engine, polled_by) = self.engine()?;
-        let iodepth = self.number("iodepth", 1, 1..=65_536)?;
+        let (engine, polled_by) = self.engine(warnings)?;
+        let iodepth = self.depth(engine, warnings)?;
+        let load = self.load()?;
+        let begins_group = load.start.stonewall || self.flag("new_group")?;
+        let pattern = self.pattern()?;
+        let directions = Load::directions(&pattern);
+        let largest = (0..3).filter(|&direction| directions[direction] || load.order.sizes_by_order);
+        let block_bytes = largest.map(|direction| load.sizes[direction].max).max().unwrap_or(4096) as u32;
         let (batch_submit, batch_complete_min, batch_complete_max) = self.batches(iodepth)?;
         Ok(FioJob {
             name: self.section.name.clone(),
             place: self.section.place.clone(),
             filename: self.filename()?,
+            directory: self.get("directory").map(|entry| entry.text("a directory").map(str::to_owned)).transpose()?,
+            nrfiles: self.number("nrfiles", 1, 1..=4096)?,
+            begins_group,
             numjobs: self.number("numjobs", 1, 1..=4096)?,
             cpus: match self.get("cpus_allowed") {
                 Some(entry) => Some((entry.cpus()?, entry.setting.clone())),
@@ -143,53 +184,57 @@ impl<'a> Options<'a> {
             split: self.split()?,
             engine,
             polled_by,
-            pattern: self.pattern()?,
-            block_bytes: self.block()?,
+            pattern,
+            block_bytes,
+            load,
             fsync: self.number("fsync", 0, 0..=1 << 30)?,
             fdatasync: self.number("fdatasync", 0, 0..=1 << 30)?,
             iodepth,
             batch_submit,
             batch_complete_min,
             batch_complete_max,
-            think_ns: self.get("thinktime").map_or(Ok(0), |entry| entry.time_ns(1_000))?,
-            think_blocks: self.number("thinktime_blocks", 1, 1..=1_000_000)?,
-            runtime_ns: self.get("runtime").map(|entry| entry.time_ns(1_000_000_000)).transpose()?,
-            ramp_ns: self.get("ramp_time").map_or(Ok(0), |entry| entry.time_ns(1_000_000_000))?,
             reporting: Arc::default(),
         })
     }
 
-    /// fio's default is buffered I/O; the simulation has direct I/O only.
+    /// fio's default is buffered I/O. A job that does not say is taken as direct.
     fn check_direct(&self, warnings: &mut Vec<Warning>) -> Result<(), InputError> {
-        match self.get("direct") {
-            Some(entry) => entry.flag().map(|_| ()),
-            None => {
-                warnings.push(Warning {
-                    place: self.section.place.clone(),
-                    key: "direct".into(),
-                    meaning: "not given: fio would go through the page cache, the simulated job does not (direct=1)"
-                        .into(),
-                });
-                Ok(())
-            }
+        if self.get("direct").is_none() && self.get("buffered").is_none() {
+            self.warn(
+                warnings,
+                "direct",
+                "not given: fio would go through the page cache, the simulated job does not (direct=1)",
+            );
         }
+        Ok(())
     }
 
-    fn filename(&self) -> Result<Setting, InputError> {
+    /// A warning about the section.
+    fn warn(&self, warnings: &mut Vec<Warning>, key: &str, meaning: impl Into<String>) {
+        warnings.push(Warning { place: self.section.place.clone(), key: key.into(), meaning: meaning.into() });
+    }
+
+    fn filename(&self) -> Result<Option<Setting>, InputError> {
         let valid = "the drive's name: filename=/dev/nvme0n1";
-        let entry = self.get("filename").ok_or_else(|| self.missing("filename", valid))?;
-        if entry.text(valid)?.contains(':') {
-            return Err(entry.wrong("names several drives", "one drive a job section"));
+        let Some(entry) = self.get("filename") else { return Ok(None) };
+        if split_names(entry.text(valid)?).is_empty() {
+            return Err(entry.wrong("names no file", valid));
         }
-        Ok(entry.setting.clone())
+        Ok(Some(entry.setting.clone()))
     }
 
-    fn engine(&self) -> Result<(IoEngine, Option<Setting>), InputError> {
-        let valid = "libaio or io_uring";
-        let Some(entry) = self.get("ioengine") else {
-            return Err(self.missing("ioengine", valid));
+    fn engine(&self, warnings: &mut Vec<Warning>) -> Result<(IoEngine, Option<Setting>), InputError> {
+        let valid = ENGINES.join(", ");
+        let name = match self.get("ioengine") {
+            Some(entry) => engine_name(entry.text(&valid)?),
+            None => {
+                let meaning = format!("not given: {ENGINE_DEFAULT}, fio's default, one I/O at a time");
+                self.warn(warnings, "ioengine", meaning);
+                ENGINE_DEFAULT
+            }
         };
-        match engine_name(entry.text(valid)?) {
+        let polled_by = |polled: bool| self.get("hipri").filter(|_| polled).map(|entry| entry.setting.clone());
+        match name {
             "libaio" => Ok((IoEngine::Libaio, None)),
             "io_uring" => {
                 let polled = self.flag("hipri")?;
@@ -198,11 +243,38 @@ impl<'a> Options<'a> {
                     registered_files: self.flag("registerfiles")?,
                     polled,
                 };
-                let polled_by = self.get("hipri").filter(|_| polled).map(|entry| entry.setting.clone());
-                Ok((engine, polled_by))
+                Ok((engine, polled_by(polled)))
             }
-            _ => Err(entry.wrong("is an engine that is not modelled", valid)),
+            "pvsync2" => {
+                let polled = self.flag("hipri")?;
+                Ok((IoEngine::Sync { polled }, polled_by(polled)))
+            }
+            "sync" | "psync" | "pvsync" | "vsync" => Ok((IoEngine::Sync { polled: false }, None)),
+            "posixaio" => {
+                let meaning = "glibc serves one request of a file at a time: one I/O at a time, and the time that a \
+                               request waits in its queue is not counted";
+                self.warn(warnings, "ioengine", meaning);
+                Ok((IoEngine::Sync { polled: false }, None))
+            }
+            "null" => Ok((IoEngine::Null, None)),
+            _ => {
+                let entry = self.get("ioengine").expect("the default is known");
+                Err(entry.wrong("is an engine that is not modelled", valid))
+            }
         }
+    }
+
+    /// I/Os in flight: what `iodepth` says, or one for an engine that waits for each.
+    fn depth(&self, engine: IoEngine, warnings: &mut Vec<Warning>) -> Result<u32, InputError> {
+        let depth = self.number("iodepth", 1, 1..=65_536)?;
+        if matches!(engine, IoEngine::Libaio | IoEngine::IoUring { .. }) || depth == 1 {
+            return Ok(depth);
+        }
+        if let Some(entry) = self.get("iodepth") {
+            let meaning = format!("{depth} has no effect: the engine waits for each I/O");
+            warnings.push(Warning { place: entry.setting.place.clone(), key: "iodepth".into(), meaning });
+        }
+        Ok(1)
     }
 
     /// Batch sizes: I/Os submitted at once, completions waited for, completions taken at once. Each is limited to the
@@ -232,7 +304,8 @@ impl<'a> Options<'a> {
             "read, write, randread, randwrite, rw, readwrite, randrw, trim, randtrim, trimwrite or randtrimwrite";
         let default = Pattern { random: false, read_percent: 100, trims: Trims::None };
         let Some(entry) = self.get("rw") else { return Ok(default) };
-        let (random, read_percent, trims) = match entry.text(valid)? {
+        let text = entry.text(valid)?;
+        let (random, read_percent, trims) = match text.split_once(':').map_or(text, |(name, _)| name) {
             "read" => (false, 100, Trims::None),
             "write" => (false, 0, Trims::None),
             "randread" => (true, 100, Trims::None),
@@ -259,24 +332,6 @@ impl<'a> Options<'a> {
                 Ok((100 - write) as u8)
             }
             None => Ok(read as u8),
-        }
-    }
-
-    /// `bs=4k`, or the same size for reads, writes and trims: `4k,4k,4k`.
-    fn block(&self) -> Result<u32, InputError> {
-        let Some(entry) = self.get("bs") else { return Ok(4096) };
-        let parts: Vec<&str> = entry.setting.text.split(',').filter(|part| !part.is_empty()).collect();
-        let sizes: Vec<u64> = parts
-            .iter()
-            .map(|part| {
-                let setting = Setting { text: (*part).to_owned(), ..entry.setting.clone() };
-                Entry { setting, bare: false }.number(512..=16 << 20, self.kb_base)
-            })
-            .collect::<Result<_, _>>()?;
-        match sizes[..] {
-            [] => Err(entry.wrong("has no value", "one size: bs=4k")),
-            [first, ..] if sizes.iter().all(|&size| size == first) => Ok(first as u32),
-            _ => Err(entry.wrong("has different sizes for reads and writes, which is not modelled", "one size: bs=4k")),
         }
     }
 }

@@ -1,0 +1,325 @@
+//! The options of a load: sizes, order, files, ends, start, syncs.
+
+use super::Options;
+use super::values::{self, Parts};
+use crate::fio::Entry;
+use crate::input::InputError;
+use crate::kinds::storage::load::{
+    Amount, Distribution, Ends, EndsOthers, Files, Generator, Load, Order, Service, Sizes, Start, Steady, Syncs,
+    Verify, Zones,
+};
+
+/// fio's bound of a block size, and here of one buffer.
+const BLOCK_MAX: u64 = 16 << 20;
+
+impl Options<'_> {
+    /// The whole load.
+    pub(super) fn load(&self) -> Result<Load, InputError> {
+        let sizes = self.sizes()?;
+        let files = self.files()?;
+        let verifies = self.get("verify").is_some_and(|entry| !matches!(entry.setting.text.as_str(), "0" | "none"));
+        Ok(Load {
+            order: self.order()?,
+            ends: self.ends()?,
+            pace: self.pace()?,
+            start: self.start()?,
+            syncs: Syncs {
+                range: self.sync_range()?,
+                at_end: self.flag("end_fsync")? || self.flag("fsync_on_close")?,
+                each: self.get("sync").is_some_and(|entry| !matches!(entry.setting.text.as_str(), "0" | "none")),
+                buffered: !self.is_direct()?,
+            },
+            verify: Verify {
+                after: verifies && self.get("do_verify").map_or(Ok(true), Entry::flag)?,
+                checks: verifies,
+            },
+            replay: None,
+            depth_low: self.number("iodepth_low", 0, 0..=65_536)?,
+            sizes,
+            files,
+        })
+    }
+
+    /// `direct`, or the opposite of `buffered`; fio's default is buffered.
+    pub(super) fn is_direct(&self) -> Result<bool, InputError> {
+        match (self.get("direct"), self.get("buffered")) {
+            (Some(entry), _) => entry.flag(),
+            (None, Some(entry)) => Ok(!entry.flag()?),
+            (None, None) => Ok(true),
+        }
+    }
+
+    /// Sizes of I/Os: `bs`, `bsrange`, `bssplit`, `blockalign`.
+    fn sizes(&self) -> Result<[Sizes; 3], InputError> {
+        let bounds = 1..=BLOCK_MAX;
+        let mut sizes = [(); 3].map(|()| Sizes::of(4096));
+        if let Some(entry) = self.get("bs") {
+            let parts = Parts::of(entry).whole(|part| part.number(bounds.clone(), self.kb_base))?;
+            values::spread(&parts, |direction, bytes| sizes[direction] = Sizes::of(bytes));
+        }
+        if let Some(entry) = self.get("bsrange") {
+            let range = |part: &Entry| values::range(part, |part| part.number(bounds.clone(), self.kb_base));
+            let parts = Parts::of(entry).whole(range)?;
+            values::spread(&parts, |direction, (min, max)| {
+                sizes[direction] = Sizes { min, max, split: Vec::new(), align: min };
+            });
+        }
+        if let Some(entry) = self.get("bssplit") {
+            let split = |part: &Entry| values::split(part, |part| part.number(bounds.clone(), self.kb_base));
+            let parts = Parts::of(entry).whole(split)?;
+            values::spread(&parts, |direction, split: Vec<(u64, u8)>| {
+                let used = || split.iter().filter(|(_, percent)| *percent > 0).map(|(bytes, _)| *bytes);
+                let min = used().min().unwrap_or(4096);
+                sizes[direction] = Sizes { min, max: used().max().unwrap_or(4096), align: min, split };
+            });
+        }
+        if let Some(entry) = self.get("blockalign") {
+            let parts = Parts::of(entry).whole(|part| part.number(1..=BLOCK_MAX, self.kb_base))?;
+            values::spread(&parts, |direction, bytes| sizes[direction].align = bytes);
+        }
+        Ok(sizes)
+    }
+
+    fn order(&self) -> Result<Order, InputError> {
+        let mut order = Order { map: !self.flag("norandommap")?, ..Order::default() };
+        if let Some(entry) = self.get("percentage_random") {
+            let parts = Parts::of(entry).whole(|part| part.number(0..=100, self.kb_base))?;
+            values::spread(&parts, |direction, percent| order.random_percent[direction] = percent as u8);
+        }
+        if let Some(entry) = self.get("random_distribution") {
+            order.distribution = self.distribution(entry)?;
+        }
+        order.generator = match self.get("random_generator").map(|entry| entry.setting.text.as_str()) {
+            Some("lfsr") => Generator::Lfsr,
+            Some("tausworthe64") => Generator::Tausworthe64,
+            _ => Generator::Tausworthe,
+        };
+        if let Some((_, nth)) = self.get("rw").and_then(|entry| entry.setting.text.split_once(':')) {
+            let entry = self.get("rw").expect("it was there");
+            self.offset_modifier(entry, nth, &mut order)?;
+        }
+        order.identical = self.get("rw_sequencer").is_some_and(|entry| entry.setting.text == "identical");
+        order.unaligned = self.flag("bs_unaligned")?;
+        order.sizes_by_order = self.flag("bs_is_seq_rand")?;
+        if self.get("zonemode").is_some_and(|entry| entry.setting.text == "strided")
+            || (self.get("zonemode").is_none() && self.get("zonesize").is_some())
+        {
+            let of = |name| self.get(name).map_or(Ok(0), |entry| entry.number(0..=u64::MAX / 2, self.kb_base));
+            let (size, skip) = (of("zonesize")?, of("zoneskip")?);
+            let range = match of("zonerange")? {
+                0 => size,
+                range => range,
+            };
+            order.zones = (size > 0).then_some(Zones { size, range, skip });
+        }
+        if let Some(entry) = self.get("randseed") {
+            order.seed = entry.number(0..=u64::MAX, self.kb_base)?;
+        } else if let Some(entry) = self.get("randrepeat") {
+            order.repeats = entry.flag()?;
+        }
+        Ok(order)
+    }
+
+    /// The part of `rw` behind its colon: a number of I/Os if random, else bytes.
+    fn offset_modifier(&self, entry: &Entry, text: &str, order: &mut Order) -> Result<(), InputError> {
+        if entry.setting.text.starts_with("rand") {
+            let part = values::part(entry, text);
+            order.offset_every = part.number(1..=u64::from(u32::MAX), self.kb_base)? as u32;
+            return Ok(());
+        }
+        let (negative, digits) = match text.strip_prefix('-') {
+            Some(digits) => (true, digits),
+            None => (false, text),
+        };
+        let bytes = values::part(entry, digits).number(0..=1 << 62, self.kb_base)? as i64;
+        order.skip_bytes = if negative { -bytes } else { bytes };
+        Ok(())
+    }
+
+    fn distribution(&self, entry: &Entry) -> Result<Distribution, InputError> {
+        let valid = "random, zipf:1.2, pareto:0.9, normal:10, zoned:60/10:40/90 or zoned_abs:60/10g:40/90g";
+        let (name, rest) = entry.setting.text.split_once(':').unwrap_or((entry.setting.text.as_str(), ""));
+        let mut numbers = rest.split(':');
+        let mut next = |default: f64| match numbers.next().filter(|text| !text.is_empty()) {
+            None => Ok(default),
+            Some(text) => text.trim().parse::<f64>().map_err(|_| entry.wrong("has a part that is no number", valid)),
+        };
+        Ok(match name {
+            "random" => Distribution::Even,
+            "zipf" => {
+                let theta = next(1.1)?;
+                if theta <= 0.0 || (theta - 1.0).abs() < 1e-9 || !theta.is_finite() {
+                    return Err(entry.wrong("has a theta that the law has not", "above 0, but not 1"));
+                }
+                Distribution::Zipf(theta, values::centre(entry, next(-1.0)?)?)
+            }
+            "pareto" => {
+                let power = next(0.2)?;
+                if !(power > 0.0 && power < 1.0) {
+                    return Err(entry.wrong("has a power out of bounds", "above 0 and below 1"));
+                }
+                Distribution::Pareto(power, values::centre(entry, next(-1.0)?)?)
+            }
+            "normal" => {
+                let deviation = next(0.0)?;
+                if !(0.0..=100.0).contains(&deviation) {
+                    return Err(entry.wrong("has a deviation out of bounds", "0 to 100 per cent"));
+                }
+                Distribution::Normal(deviation, values::centre(entry, next(-1.0)?)?)
+            }
+            "zoned" => {
+                let part = values::part(entry, rest);
+                let zones = |part: &Entry| values::zones(part, |part| part.number(0..=100, self.kb_base));
+                let parts = Parts::of(&part).whole(zones)?;
+                let mut all = [(); 3].map(|()| Vec::new());
+                values::spread(&parts, |direction, zones: Vec<(u8, u64)>| {
+                    all[direction] = zones.into_iter().map(|(share, size)| (share, size as u8)).collect();
+                });
+                Distribution::Zoned(all)
+            }
+            "zoned_abs" => {
+                let part = values::part(entry, rest);
+                let zones = |part: &Entry| values::zones(part, |part| part.number(0..=1 << 62, self.kb_base));
+                let parts = Parts::of(&part).whole(zones)?;
+                let mut all = [(); 3].map(|()| Vec::new());
+                values::spread(&parts, |direction, zones: Vec<(u8, u64)>| all[direction] = zones);
+                Distribution::ZonedAbsolute(all)
+            }
+            _ => return Err(entry.wrong("is no distribution", valid)),
+        })
+    }
+
+    fn files(&self) -> Result<Files, InputError> {
+        let bytes = |name: &str| self.get(name).map(|entry| self.amount(entry)).transpose();
+        let mut files = Files {
+            size: bytes("size")?.filter(|&size| size != Amount::Bytes(0) && size != Amount::Percent(100)),
+            offset: bytes("offset")?.unwrap_or(Amount::Bytes(0)),
+            increment: bytes("offset_increment")?.unwrap_or(Amount::Bytes(0)),
+            ..Files::default()
+        };
+        if let Some(entry) = self.get("filesize") {
+            let one = |part: &Entry| part.number(0..=1 << 62, self.kb_base);
+            files.file_size = Some(values::range(entry, one)?).filter(|&(_, most)| most > 0);
+        }
+        if let Some(entry) = self.get("offset_align") {
+            files.offset_align = entry.number(0..=1 << 40, self.kb_base)?;
+        }
+        if let Some(entry) = self.get("file_service_type") {
+            let valid = "random, roundrobin, sequential, zipf, pareto or normal, with :N I/Os a file";
+            let mut parts = entry.text(valid)?.split(':');
+            let name = parts.next().unwrap_or_default();
+            let second = parts.next();
+            let parameter = |default: f64| second.map_or(Ok(default), |text| text.trim().parse::<f64>());
+            let wrong = |_| entry.wrong("has a part that is no number", valid);
+            files.service = match name {
+                "random" => Service::Random,
+                "roundrobin" => Service::RoundRobin,
+                "sequential" => Service::Sequential,
+                "zipf" => Service::Zipf(parameter(1.1).map_err(wrong)?),
+                "pareto" => Service::Pareto(parameter(0.2).map_err(wrong)?),
+                "normal" | "gauss" => Service::Normal(parameter(0.0).map_err(wrong)?),
+                _ => return Err(entry.wrong("is no way to choose a file", valid)),
+            };
+            let is_even = matches!(files.service, Service::Random | Service::RoundRobin | Service::Sequential);
+            let count = if is_even { second } else { parts.next() };
+            if let Some(text) = count {
+                let part = values::part(entry, text);
+                files.service_ios = part.number(1..=u64::from(u32::MAX), self.kb_base)? as u32;
+            }
+        }
+        Ok(files)
+    }
+
+    /// Bytes, or per cent.
+    fn amount(&self, entry: &Entry) -> Result<Amount, InputError> {
+        match entry.setting.text.trim().strip_suffix('%') {
+            Some(percent) => {
+                let part = values::part(entry, percent);
+                Ok(Amount::Percent(part.number(0..=100, self.kb_base)? as u8))
+            }
+            None => Ok(Amount::Bytes(entry.number(0..=1 << 62, self.kb_base)?)),
+        }
+    }
+
+    fn ends(&self) -> Result<Ends, InputError> {
+        let seconds = |name: &str| self.get(name).map(|entry| entry.time_ns(1_000_000_000)).transpose();
+        let mut ends = Ends {
+            io_size: self.get("io_size").map(|entry| self.amount(entry)).transpose()?,
+            time_based: self.flag("time_based")?,
+            runtime_ns: seconds("runtime")?.filter(|&ns| ns > 0),
+            ramp_ns: seconds("ramp_time")?.unwrap_or(0),
+            fill: self.flag("fill_device")?,
+            ..Ends::default()
+        };
+        ends.io_size = ends.io_size.filter(|&size| size != Amount::Bytes(0) && size != Amount::Percent(100));
+        let count = |name: &str, default| self.get(name).map_or(Ok(default), |e| e.number(0..=1 << 62, self.kb_base));
+        ends.number_ios = count("number_ios", 0)?;
+        ends.loops = count("loops", 1)?.max(1);
+        ends.time_based &= ends.runtime_ns.is_some();
+        if let Some(entry) = self.get("max_latency") {
+            let parts = Parts::of(entry).whole(|part| part.time_ns(1_000))?;
+            values::spread(&parts, |direction, ns| ends.latency_ns_max[direction] = ns);
+        }
+        if self.flag("exitall")? {
+            ends.ends_others = Some(match self.get("exit_what").map(|entry| entry.setting.text.as_str()) {
+                Some("stonewall") => EndsOthers::Stonewall,
+                Some("all") => EndsOthers::All,
+                _ => EndsOthers::Group,
+            });
+        }
+        ends.steady = self.get("steadystate").map(|entry| self.steady(entry)).transpose()?;
+        Ok(ends)
+    }
+
+    fn steady(&self, entry: &Entry) -> Result<Steady, InputError> {
+        let valid = "iops:0.3%, iops_slope:0.3%, bw:1% or bw_slope:1%";
+        let (name, limit) = entry.text(valid)?.split_once(':').ok_or_else(|| entry.wrong("has no limit", valid))?;
+        let (bandwidth, slope) = match name {
+            "iops" => (false, false),
+            "iops_slope" => (false, true),
+            "bw" => (true, false),
+            "bw_slope" => (true, true),
+            _ => return Err(entry.wrong("is no criterion", valid)),
+        };
+        let is_share = limit.ends_with('%');
+        let number = limit.trim_end_matches('%').trim().parse::<f64>();
+        let number = number.ok().filter(|number| *number >= 0.0 && number.is_finite());
+        let number = number.ok_or_else(|| entry.wrong("has a limit that is no number", valid))?;
+        let limit = if is_share { number * 10_000.0 } else { number } as u64;
+        let time = |names: [&str; 2], default| {
+            let entry = names.iter().find_map(|name| self.get(name));
+            entry.map_or(Ok(default), |entry| entry.time_ns(1_000_000_000))
+        };
+        Ok(Steady {
+            bandwidth,
+            slope,
+            limit,
+            is_share,
+            window_ns: time(["steadystate_duration", "ss_dur"], 0)?,
+            ramp_ns: time(["steadystate_ramp_time", "ss_ramp"], 0)?,
+            interval_ns: time(["steadystate_check_interval", "ss_interval"], 1_000_000_000)?,
+        })
+    }
+
+    fn start(&self) -> Result<Start, InputError> {
+        let mut start = Start {
+            stonewall: self.flag("stonewall")? || self.flag("wait_for_previous")?,
+            wait_for: self
+                .get("wait_for")
+                .map(|entry| entry.text("a section's name").map(str::to_owned))
+                .transpose()?,
+            section: self.section.name.clone(),
+            ..Start::default()
+        };
+        if let Some(entry) = self.get("startdelay") {
+            start.delay_ns = values::range(entry, |part| part.time_ns(1_000_000_000))?;
+        }
+        Ok(start)
+    }
+
+    fn sync_range(&self) -> Result<u32, InputError> {
+        let Some(entry) = self.get("sync_file_range") else { return Ok(0) };
+        let number = entry.setting.text.rsplit(':').next().unwrap_or_default();
+        Ok(values::part(entry, number).number(0..=u64::from(u32::MAX), self.kb_base)? as u32)
+    }
+}

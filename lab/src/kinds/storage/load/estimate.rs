@@ -1,0 +1,86 @@
+//! How many I/Os a job makes until it ends by itself, as far as its options tell.
+
+use super::{Amount, DIRECTIONS, Load};
+
+impl Load {
+    /// The mean size of an I/O in the directions that the job has.
+    pub fn mean_bytes(&self, directions: [bool; DIRECTIONS]) -> u64 {
+        let own = || self.sizes.iter().zip(directions).filter(|(_, has)| *has).map(|(sizes, _)| sizes.mean());
+        (own().sum::<u64>() / own().count().max(1) as u64).max(1)
+    }
+
+    /// At most so many I/Os until the job ends by its own options; none if they set no end that counts I/Os.
+    pub fn own_ios(&self, directions: [bool; DIRECTIONS]) -> Option<u64> {
+        let ends = &self.ends;
+        let mut bounds = vec![self.paced_ios(directions)];
+        if let Some(entries) = &self.replay {
+            bounds.push(Some(entries.len() as u64));
+        }
+        if !ends.time_based && self.replay.is_none() {
+            let bytes = match (ends.io_size, self.files.size, self.files.file_size) {
+                (Some(Amount::Bytes(bytes)), ..) | (None, Some(Amount::Bytes(bytes)), _) => Some(bytes),
+                (None, None, Some((_, most))) => Some(most.saturating_mul(self.files.list.len().max(1) as u64)),
+                _ => None,
+            };
+            let twice = if directions == [false, true, true] || self.verify.after { 2 } else { 1 };
+            let loops = ends.loops.max(1);
+            bounds.push(bytes.map(|bytes| (bytes / self.mean_bytes(directions)).saturating_mul(loops) * twice));
+            bounds.push((ends.number_ios > 0).then(|| ends.number_ios.saturating_mul(loops) * twice));
+        }
+        bounds.into_iter().flatten().min()
+    }
+
+    /// The I/Os of its runtime, if something paces it.
+    fn paced_ios(&self, directions: [bool; DIRECTIONS]) -> Option<u64> {
+        let seconds = self.ends.runtime_ns?.saturating_add(self.ends.ramp_ns) as f64 / 1e9;
+        let rate = self.ios_per_second(directions)?;
+        Some((rate * seconds).ceil() as u64)
+    }
+
+    /// The most I/Os a second that its pace allows; none without a pace.
+    pub fn ios_per_second(&self, directions: [bool; DIRECTIONS]) -> Option<f64> {
+        let pace = &self.pace;
+        let of = |direction: usize| match (pace.bytes[direction], pace.ios[direction]) {
+            (0, 0) => None,
+            (0, ios) => Some(ios as f64),
+            (bytes, _) => Some(bytes as f64 / self.sizes[direction].mean() as f64),
+        };
+        let own = || (0..DIRECTIONS).filter(|&direction| directions[direction]);
+        let rated: Option<f64> = own().map(of).sum();
+        let thinking = match pace.think_blocks {
+            Some(blocks) if pace.think_ns > 0 && pace.think_every_ns == 0 => {
+                Some(f64::from(blocks.max(1)) * 1e9 / pace.think_ns as f64)
+            }
+            _ => None,
+        };
+        match (rated, thinking) {
+            (Some(rated), Some(thinking)) => Some(rated.min(thinking)),
+            (rated, thinking) => rated.or(thinking),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READS: [bool; DIRECTIONS] = [true, false, false];
+
+    #[test]
+    fn sizes_counts_and_rates_bound_a_job() {
+        let mut load = Load::of_block(4096);
+        assert_eq!(load.own_ios(READS), None);
+        load.files.size = Some(Amount::Bytes(1 << 20));
+        assert_eq!(load.own_ios(READS), Some(256));
+        load.ends.number_ios = 10;
+        load.ends.loops = 3;
+        assert_eq!(load.own_ios(READS), Some(30));
+        load.ends.time_based = true;
+        assert_eq!(load.own_ios(READS), None, "it begins again");
+        load.ends.runtime_ns = Some(2_000_000_000);
+        load.pace.ios[0] = 100;
+        assert_eq!(load.own_ios(READS), Some(200));
+        load.pace.think_ns = 100_000_000;
+        assert_eq!(load.own_ios(READS), Some(20), "the slower of both");
+    }
+}

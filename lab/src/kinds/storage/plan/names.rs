@@ -1,0 +1,59 @@
+//! What the names in a job file stand for: drives of the platform, or files on one of them.
+
+use crate::fio::FioJob;
+use crate::input::Warning;
+use crate::kinds::storage::load::FilePlan;
+
+/// The name of the drive that holds all files.
+const FILES: &str = "files";
+
+/// The drives of an experiment by the names of its jobs' files.
+pub(super) struct Names {
+    drives: Vec<String>,
+}
+
+impl Names {
+    /// A name below `/dev/` is a drive, in the order of the first jobs. All other names are files of one file system, which
+    /// has a drive of its own.
+    pub(super) fn of(jobs: &[FioJob], warnings: &mut Vec<Warning>) -> Self {
+        let mut drives: Vec<String> = Vec::new();
+        for job in jobs {
+            // The clones of a section with a `filename` share its files.
+            let clones = if job.filename.is_some() { 1 } else { job.numjobs };
+            for name in (0..clones).flat_map(|clone| job.file_names(clone)) {
+                let drive = if is_drive(&name) { name } else { FILES.to_owned() };
+                if drive == FILES && !drives.contains(&drive) {
+                    let meaning = format!(
+                        "a file: an extent of the drive `{FILES}`. The work of the file system is left out: its lookups, \
+                         allocation, metadata and journal"
+                    );
+                    warnings.push(Warning { place: job.place.clone(), key: "filename".into(), meaning });
+                }
+                if !drives.contains(&drive) {
+                    drives.push(drive);
+                }
+            }
+        }
+        Self { drives }
+    }
+
+    /// The drives, in order.
+    pub(super) fn drives(&self) -> Vec<&str> {
+        self.drives.iter().map(String::as_str).collect()
+    }
+
+    /// The files of thread number `clone` of a section.
+    pub(super) fn files(&self, job: &FioJob, clone: u32) -> Vec<FilePlan> {
+        let file = |name: String| {
+            let is_drive = is_drive(&name);
+            let wanted = if is_drive { name.as_str() } else { FILES };
+            let drive = self.drives.iter().position(|drive| drive == wanted).expect("made from the jobs");
+            FilePlan { name, drive, is_drive }
+        };
+        job.file_names(clone).into_iter().map(file).collect()
+    }
+}
+
+fn is_drive(name: &str) -> bool {
+    name.strip_prefix("/dev/").is_some_and(|rest| !rest.starts_with("shm/"))
+}

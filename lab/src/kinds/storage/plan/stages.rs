@@ -1,0 +1,119 @@
+//! Which jobs run to their own end, which are stopped after a simulated span, and what begins when.
+//!
+//! A job that ends by itself within [`IOS_MAX`] I/Os runs to that end. Every other job runs for the simulated span, which
+//! stands for its runtime. All jobs of a file that has stages share [`SPANS_MAX`] such spans.
+
+use crate::input::{InputError, Warning};
+use crate::kinds::storage::Storage;
+use crate::kinds::storage::load::Load;
+use crate::plan::Spans;
+
+use super::IoEngine;
+
+/// I/Os of one job that are simulated to its own end: about a second of host time.
+const IOS_MAX: u64 = 200_000;
+/// Spans that the phases of one run take together.
+const SPANS_MAX: u64 = 8;
+/// The least I/Os that a paced job is given.
+const PACED_IOS_MIN: f64 = 200.0;
+/// The shortest simulated span of a phase, ramp included.
+const SPAN_MIN_NS: u64 = 200_000;
+
+/// Settles how each job of `storage` begins and ends.
+///
+/// # Errors
+/// A job waits for a section that does not exist.
+pub(super) fn settle(storage: &mut Storage, spans: &Spans, warnings: &mut Vec<Warning>) -> Result<(), InputError> {
+    number_phases(storage)?;
+    storage.verify_data |= storage.jobs.iter().filter_map(|job| job.load.as_ref()).any(|load| load.verify.checks);
+    let ends_itself = |job: &super::JobPlan| {
+        let ios = job.load.as_ref()?.own_ios(Load::directions(&job.pattern))?;
+        (ios <= IOS_MAX).then_some(ios)
+    };
+    let own_end: Vec<bool> = storage.jobs.iter().map(|job| ends_itself(job).is_some()).collect();
+    let has_stages = storage.jobs.iter().any(|job| {
+        job.load
+            .as_ref()
+            .is_some_and(|load| load.start.phase > 0 || load.start.delay_ns.1 > 0 || load.start.wait_for.is_some())
+    });
+    storage.staged = has_stages || own_end.contains(&true);
+    if !storage.staged {
+        drop_plain(storage);
+        return Ok(());
+    }
+    let mut limited_phases: Vec<u32> = Vec::new();
+    for (job, own) in storage.jobs.iter().zip(&own_end) {
+        let phase = job.load.as_ref().map_or(0, |load| load.start.phase);
+        if !own && !limited_phases.contains(&phase) {
+            limited_phases.push(phase);
+        }
+    }
+    let share = (limited_phases.len() as u64).div_ceil(SPANS_MAX).max(1);
+    let whole_ns = spans.ramp_ns + spans.measured_ns;
+    let span_ns = (whole_ns / share).max(SPAN_MIN_NS.min(whole_ns));
+    let ramp_ns = (span_ns as u128 * u128::from(spans.ramp_ns) / u128::from(whole_ns.max(1))) as u64;
+    let asked_ns = spans.asked_runtime_ns.map_or(0, |ns| ns + spans.asked_ramp_ns);
+    let all_limited = !own_end.contains(&true);
+    for (job, own) in storage.jobs.iter_mut().zip(own_end) {
+        let directions = Load::directions(&job.pattern);
+        let Some(load) = job.load.as_mut().filter(|_| !own) else { continue };
+        let paced_ns = load.ios_per_second(directions).map_or(0, |rate| (PACED_IOS_MIN / rate * 1e9) as u64);
+        let own_ns = load.ends.runtime_ns.map_or(u64::MAX, |ns| ns.saturating_add(load.ends.ramp_ns));
+        load.ends.stand_in_ns = Some(span_ns.max(paced_ns).min(own_ns));
+        load.ends.ramp_ns = if own_ns <= span_ns { load.ends.ramp_ns } else { ramp_ns };
+        // A delay is shortened as the runtime is.
+        if all_limited && asked_ns > span_ns && load.start.delay_ns.1 > 0 {
+            let scaled = |ns: u64| (u128::from(ns) * u128::from(span_ns) / u128::from(asked_ns)) as u64;
+            let meaning = "shortened as the runtime is".to_owned();
+            let warning = Warning { place: job.source.clone(), key: "startdelay".into(), meaning };
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+            load.start.delay_ns = (scaled(load.start.delay_ns.0), scaled(load.start.delay_ns.1));
+        }
+    }
+    Ok(())
+}
+
+/// A plain job needs no description of its load.
+fn drop_plain(storage: &mut Storage) {
+    for job in &mut storage.jobs {
+        let is_plain = job.load.as_ref().is_some_and(|load| load.is_plain());
+        if is_plain && job.engine != IoEngine::Null {
+            job.load = None;
+        }
+    }
+}
+
+/// Numbers the phases: each `stonewall` begins one, and so does a section that waits for another.
+fn number_phases(storage: &mut Storage) -> Result<(), InputError> {
+    let sections: Vec<String> =
+        storage.jobs.iter().filter_map(|job| job.load.as_ref()).map(|load| load.start.section.clone()).collect();
+    let mut phases = 0;
+    let mut last: Option<(String, u32)> = None;
+    let mut walled = 0;
+    for (index, job) in storage.jobs.iter_mut().enumerate() {
+        let Some(load) = &mut job.load else { continue };
+        let start = &mut load.start;
+        if let Some((section, phase)) = last.as_ref().filter(|(section, _)| *section == start.section) {
+            (start.phase, _) = (*phase, section);
+            continue;
+        }
+        if start.stonewall && index > 0 {
+            phases += 1;
+            walled = phases;
+            start.phase = phases;
+        } else if let Some(section) = &start.wait_for {
+            if !sections.contains(section) {
+                let valid = "the name of a section of this file";
+                return Err(InputError::value(&job.source, "wait_for", section, "is no section", valid));
+            }
+            phases += 1;
+            start.phase = phases;
+        } else {
+            start.phase = walled;
+        }
+        last = Some((start.section.clone(), start.phase));
+    }
+    Ok(())
+}

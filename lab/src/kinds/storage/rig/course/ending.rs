@@ -1,0 +1,49 @@
+//! Why a job ended.
+
+use std::fmt;
+
+/// The reason of a job's end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// All its bytes, I/Os or passes are done.
+    Done,
+    /// Its `runtime` is over.
+    Runtime,
+    /// The simulated span is over, which stands for its runtime.
+    Span,
+    /// It was slower than `rate_min` or `rate_iops_min`.
+    RateMin,
+    /// An I/O took longer than `max_latency`.
+    MaxLatency,
+    /// The depth for its `latency_target` is found.
+    Target,
+    /// Its rate is steady.
+    Steady,
+    /// Its file system is full.
+    Full,
+    /// Another job's `exitall`, or the limit of the run.
+    Stopped,
+}
+
+impl End {
+    /// As results name it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Runtime => "runtime",
+            Self::Span => "span",
+            Self::RateMin => "rate_min",
+            Self::MaxLatency => "max_latency",
+            Self::Target => "latency_target",
+            Self::Steady => "steadystate",
+            Self::Full => "full",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

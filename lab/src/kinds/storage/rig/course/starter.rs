@@ -1,0 +1,212 @@
+//! Begins and ends the jobs of an experiment with phases, in the order in which fio's main loop (`run_threads`) does.
+
+use super::random::{Seeds, Use};
+use super::run::CourseParts;
+use super::{Course, End};
+use crate::kinds::storage::Storage;
+use crate::kinds::storage::load::{EndsOthers, Load, Start};
+use crate::kinds::storage::rig::job::{Job, JobParts};
+use crate::kinds::storage::rig::tally::Latencies;
+use crate::run::SetupError;
+use hal::{Affinity, Hal as _, ThreadId, ThreadSpec, Threads as _};
+use machine::SimHal;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// A job that waits, runs or has ended.
+struct Entry {
+    start: Start,
+    delay_ns: u64,
+    ends_others: Option<EndsOthers>,
+    ramp_ns: u64,
+    /// Taken when it begins.
+    parts: Option<JobParts>,
+    thread: Option<ThreadId>,
+    /// Why it must end.
+    stop: Option<End>,
+    has_ended: bool,
+}
+
+/// What has happened to a phase.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Event {
+    /// Its first job begins; its ramp is so long.
+    Begins(u32, u64),
+}
+
+/// The jobs of an experiment with phases.
+pub(crate) struct Starter {
+    jobs: Mutex<Vec<Entry>>,
+    /// The beginning of the run.
+    genesis_ns: u64,
+}
+
+impl Starter {
+    /// The jobs of an experiment with phases, each with its load.
+    pub(crate) fn new(storage: &Storage, seed: u64) -> Self {
+        let entry = |(index, load): (usize, &Load)| Entry {
+            start: load.start.clone(),
+            delay_ns: delay_ns(load, index as u64 + 1, seed),
+            ends_others: load.ends.ends_others,
+            ramp_ns: load.ends.ramp_ns,
+            parts: None,
+            thread: None,
+            stop: None,
+            has_ended: false,
+        };
+        let loads = storage.jobs.iter().filter_map(|job| job.load.as_deref());
+        Self { jobs: Mutex::new(loads.enumerate().map(entry).collect()), genesis_ns: SimHal.now_ns() }
+    }
+
+    /// The next job, in the order of the plan.
+    pub(crate) fn add(&self, parts: JobParts) {
+        let index = parts.index as usize;
+        self.jobs()[index].parts = Some(parts);
+    }
+
+    /// Begins all jobs whose time has come. `latencies`: where those of a phase are counted. The machine stands still.
+    ///
+    /// # Errors
+    /// A job's buffers do not fit the machine's memory, or it cannot run anywhere.
+    pub(crate) fn release(
+        &self,
+        course: &CourseParts,
+        latencies: impl Fn(u32) -> Arc<Mutex<Latencies>>,
+    ) -> Result<Vec<Event>, SetupError> {
+        let now_ns = SimHal.now_ns() - self.genesis_ns;
+        let mut events = Vec::new();
+        for index in self.startable(now_ns) {
+            let (mut parts, phase, ramp_ns) = {
+                let mut jobs = self.jobs();
+                let phase = jobs[index].start.phase;
+                let is_first = jobs.iter().all(|job| job.start.phase != phase || job.parts.is_some());
+                let ramp_ns = jobs.iter().filter(|job| job.start.phase == phase).map(|job| job.ramp_ns).max();
+                let parts = jobs[index].parts.take().expect("it waits");
+                (parts, phase, is_first.then_some(ramp_ns.unwrap_or(0)))
+            };
+            if let Some(ramp_ns) = ramp_ns {
+                events.push(Event::Begins(phase, ramp_ns));
+            }
+            parts.latencies = latencies(phase);
+            let affinity = Affinity::Set(parts.plan.cpus.clone());
+            let job = Course::new(Job::new(parts).map_err(SetupError::Memory)?, course);
+            let spec = ThreadSpec { name: "job", affinity, urgent: false };
+            let thread = SimHal.spawn(spec, Box::new(move || job.run())).map_err(SetupError::Spawn)?;
+            self.jobs()[index].thread = Some(thread);
+        }
+        Ok(events)
+    }
+
+    /// The jobs that begin now.
+    fn startable(&self, now_ns: u64) -> Vec<usize> {
+        let mut jobs = self.jobs();
+        let mut running = jobs.iter().filter(|job| job.parts.is_none() && !job.has_ended).count();
+        let mut begin = Vec::new();
+        for index in 0..jobs.len() {
+            let job = &jobs[index];
+            if job.parts.is_none() || job.has_ended {
+                continue;
+            }
+            if job.stop.is_some() {
+                jobs[index].has_ended = true;
+                continue;
+            }
+            if job.delay_ns > now_ns {
+                continue;
+            }
+            if job.start.stonewall && running > 0 {
+                break;
+            }
+            let waits = job.start.wait_for.as_ref().is_some_and(|section| {
+                jobs.iter()
+                    .enumerate()
+                    .any(|(other, job)| other != index && job.start.section == *section && !job.has_ended)
+            });
+            if !waits {
+                running += 1;
+                begin.push(index);
+            }
+        }
+        begin
+    }
+
+    /// The time at which a delay ends next, by the machine's clock.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        let now_ns = SimHal.now_ns();
+        let jobs = self.jobs();
+        let waiting = jobs.iter().filter(|job| job.parts.is_some() && !job.has_ended && job.delay_ns > 0);
+        waiting.map(|job| self.genesis_ns + job.delay_ns).filter(|&at_ns| at_ns > now_ns).min()
+    }
+
+    /// A job has ended; its thread calls this. The machine's run stops, so that what waits for it can begin.
+    pub(super) fn ended(&self, index: u32, end: End) {
+        let threads = {
+            let mut jobs = self.jobs();
+            jobs[index as usize].has_ended = true;
+            let stops = jobs[index as usize].ends_others.filter(|_| end != End::Stopped);
+            let mut threads = Vec::new();
+            if let Some(what) = stops {
+                let Start { group, phase, .. } = jobs[index as usize].start;
+                for job in jobs.iter_mut().filter(|job| !job.has_ended) {
+                    let is_meant = match what {
+                        EndsOthers::Group => job.start.group == group,
+                        EndsOthers::Stonewall => job.start.phase == phase,
+                        EndsOthers::All => true,
+                    };
+                    if is_meant {
+                        job.stop = Some(End::Stopped);
+                        threads.extend(job.thread);
+                    }
+                }
+            }
+            threads
+        };
+        threads.into_iter().for_each(|thread| SimHal.wake(thread));
+        machine::stop_run();
+    }
+
+    /// The phases of `open` all of whose jobs have ended.
+    pub(crate) fn ended_phases(&self, open: &[u32]) -> Vec<u32> {
+        let jobs = self.jobs();
+        let is_over = |phase: &&u32| jobs.iter().all(|job| job.start.phase != **phase || job.has_ended);
+        open.iter().filter(is_over).copied().collect()
+    }
+
+    /// True when every job has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.jobs().iter().all(|job| job.has_ended)
+    }
+
+    /// Ends every job. The machine stands still.
+    pub(crate) fn stop(&self) {
+        let threads: Vec<ThreadId> = {
+            let mut jobs = self.jobs();
+            for job in jobs.iter_mut().filter(|job| !job.has_ended) {
+                job.stop = Some(End::Stopped);
+                job.has_ended |= job.parts.is_some();
+            }
+            jobs.iter().filter(|job| !job.has_ended).filter_map(|job| job.thread).collect()
+        };
+        threads.into_iter().for_each(|thread| SimHal.wake(thread));
+    }
+
+    /// Why a job must end, if it must.
+    pub(super) fn stopped_by(&self, index: u32) -> Option<End> {
+        self.jobs()[index as usize].stop
+    }
+
+    pub(super) fn is_stopped(&self, index: u32) -> bool {
+        self.stopped_by(index).is_some()
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.jobs.lock().expect("no panic while the jobs are held")
+    }
+}
+
+/// The delay of a job, drawn from its bounds.
+fn delay_ns(load: &Load, number: u64, seed: u64) -> u64 {
+    let (least, most) = load.start.delay_ns;
+    let seed = load.order.seed.wrapping_add(seed - 1);
+    let fraction = Seeds::of(seed, number).stream(Use::Delay, false).fraction();
+    least + ((most - least) as f64 * fraction) as u64
+}

@@ -1,0 +1,53 @@
+//! Waiting for I/Os and making them durable.
+
+use super::run::Course;
+use crate::kinds::storage::IoEngine;
+use crate::kinds::storage::rig::job::UnderWay;
+use drivers::nvme::IoOp;
+use hal::Hal as _;
+use machine::SimHal;
+
+impl Course {
+    /// Waits until the I/O on `buffer` is done.
+    pub(super) fn wait_for(&mut self, buffer: u32) {
+        while !self.job.free.contains(&buffer) {
+            self.take(1, u64::MAX);
+        }
+    }
+
+    /// Waits for everything in flight.
+    pub(super) fn quiesce(&mut self) {
+        self.commit();
+        while self.depth > 0 {
+            self.take(1, u64::MAX);
+        }
+    }
+
+    /// fsync of every drive of the job.
+    pub(super) fn sync_all(&mut self) {
+        self.drain_page_cache();
+        SimHal.work(self.job.work.user, 1);
+        self.commit();
+        for target in 0..self.job.parts.targets.len() {
+            self.flush(target);
+        }
+    }
+
+    /// Only a volatile write cache makes a Flush of it.
+    pub(super) fn flush(&mut self, target: usize) {
+        if !self.job.parts.targets[target].has_volatile_cache || self.job.parts.plan.engine == IoEngine::Null {
+            return;
+        }
+        while self.job.free.is_empty() {
+            self.take(1, u64::MAX);
+        }
+        SimHal.work(self.job.work.submit, 1);
+        let flush = UnderWay { op: IoOp::Flush, lba: 0, len_bytes: 0, target: target as u32 };
+        let io = self.job.request(flush);
+        self.depth += 1;
+        self.job.submit(target, &[io]);
+        if !matches!(self.job.parts.plan.engine, IoEngine::IoUring { .. }) {
+            self.wait_for(io.tag as u32);
+        }
+    }
+}

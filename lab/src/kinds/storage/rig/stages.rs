@@ -1,0 +1,142 @@
+//! The course of an experiment with phases: each phase is measured from its first job's beginning, or the end of its
+//! ramp, to its last job's end.
+
+use super::StorageRig;
+use super::course::{CourseParts, Event, Starter};
+use super::measure::{Measured, Snapshot};
+use super::tally::{Counts, Latencies, Tally};
+use crate::interrupt::StopFlag;
+use crate::kinds::storage::StorageOutcome;
+use crate::run::span::{Moment, Span};
+use crate::run::{RunError, Stage};
+use hal::Hal as _;
+use machine::time::Ps;
+use machine::{RunEnd, SimHal};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// The longest simulated time of a run with phases or ends.
+pub(crate) const RUN_NS_MAX: u64 = 600_000_000_000;
+/// How long jobs have to end after they were told to.
+const LAST_IOS_NS: u64 = 2_000_000_000;
+/// Between two looks for Ctrl-C.
+const LOOK_NS: u64 = 50_000_000;
+
+/// A phase that is being measured.
+struct Open {
+    phase: u32,
+    start: Option<(Snapshot, Moment)>,
+    /// When its ramp ends.
+    counts_from_ns: Option<u64>,
+}
+
+impl StorageRig {
+    /// Runs phase after phase. The last stage is the whole run.
+    pub(super) fn run_phases(
+        &mut self,
+        starter: &Arc<Starter>,
+        course: &CourseParts,
+        stop: &StopFlag,
+    ) -> Result<Vec<Stage<StorageOutcome>>, RunError> {
+        let whole = self.moment();
+        let limit_ns = SimHal.now_ns() + RUN_NS_MAX;
+        let latencies: Mutex<BTreeMap<u32, Arc<Mutex<Latencies>>>> = Mutex::default();
+        let of_phase = |phase: u32| {
+            let new = || Arc::new(Mutex::new(Latencies::new()));
+            latencies.lock().expect("one thread").entry(phase).or_insert_with(new).clone()
+        };
+        let (mut open, mut stages): (Vec<Open>, Vec<Stage<StorageOutcome>>) = (Vec::new(), Vec::new());
+        let mut told_ns = None;
+        while !starter.is_over() {
+            for event in starter.release(course, of_phase).map_err(RunError::Setup)? {
+                let Event::Begins(phase, ramp_ns) = event;
+                let counts_from_ns = (ramp_ns > 0).then(|| SimHal.now_ns() + ramp_ns);
+                open.push(Open { phase, start: Some(self.moment()), counts_from_ns });
+            }
+            if starter.is_over() {
+                break;
+            }
+            let now_ns = SimHal.now_ns();
+            let next_ns = open.iter().filter_map(|open| open.counts_from_ns).chain(starter.next_ns()).min();
+            let until_ns = next_ns.unwrap_or(u64::MAX).min(now_ns + LOOK_NS);
+            let end = self.hardware.machine.run_until(Ps::from_ns(until_ns));
+            let now_ns = SimHal.now_ns();
+            for at in &mut open {
+                if at.counts_from_ns.is_some_and(|ns| ns <= now_ns) {
+                    at.counts_from_ns = None;
+                    at.start = Some(self.moment());
+                }
+            }
+            let phases: Vec<u32> = open.iter().map(|open| open.phase).collect();
+            for phase in starter.ended_phases(&phases) {
+                let index = open.iter().position(|open| open.phase == phase).expect("it is open");
+                let Open { start, .. } = open.remove(index);
+                let latencies = latencies.lock().expect("one thread").remove(&phase).expect("it has begun");
+                self.latencies.push(latencies.clone());
+                stages.push(self.stage(Some(phase), start.expect("it has begun"), latencies));
+            }
+            let is_stuck = !matches!(end, RunEnd::Time | RunEnd::Quiet) && !starter.is_over();
+            if is_stuck || told_ns.is_some_and(|told_ns| now_ns > told_ns + LAST_IOS_NS) {
+                return Err(RunError::Stuck { at_ns: now_ns, end });
+            }
+            if told_ns.is_none() && (stop.is_set() || now_ns >= limit_ns) {
+                told_ns = Some(now_ns);
+                starter.stop();
+            }
+        }
+        let all = self.all_latencies();
+        let whole = self.stage(None, whole, all);
+        stages.push(whole);
+        Ok(stages)
+    }
+
+    fn moment(&mut self) -> (Snapshot, Moment) {
+        let snapshot = Snapshot::take(&mut self.hardware, &self.host);
+        (snapshot, Moment::of(&self.hardware.machine))
+    }
+
+    /// What happened since `start`, of one phase or of all.
+    fn stage(
+        &mut self,
+        phase: Option<u32>,
+        (start, began): (Snapshot, Moment),
+        latencies: Arc<Mutex<Latencies>>,
+    ) -> Stage<StorageOutcome> {
+        let (end, now) = self.moment();
+        let span = Span { start: began, end: now };
+        let none = Counts::default();
+        let is_meant = |job: &crate::kinds::storage::JobPlan| {
+            phase.is_none_or(|phase| job.load.as_ref().is_some_and(|load| load.start.phase == phase))
+        };
+        let jobs = self.storage.jobs.iter().zip(&self.tally.jobs);
+        let jobs = jobs.map(|(job, counts)| if is_meant(job) { counts.clone() } else { none.clone() }).collect();
+        // Threads are measured apart over the whole run.
+        let has_one = self.storage.jobs.iter().flat_map(|job| &job.load).all(|load| load.start.phase == 0);
+        let meters = if phase.is_none() || has_one { self.tally.meters.clone() } else { Vec::new() };
+        let tally = Tally { jobs, latencies, meters };
+        let measured = Measured {
+            plan: &self.plan,
+            storage: &self.storage,
+            hardware: &self.hardware,
+            span: &span,
+            start: &start,
+            end: &end,
+        };
+        let counted = measured.outcome(&self.host, &tally);
+        let mut names: Vec<&str> = Vec::new();
+        for load in self.storage.jobs.iter().filter(|job| is_meant(job)).filter_map(|job| job.load.as_ref()) {
+            if !names.contains(&load.start.section.as_str()) {
+                names.push(&load.start.section);
+            }
+        }
+        Stage { name: names.join(", "), span, counted }
+    }
+
+    fn all_latencies(&mut self) -> Arc<Mutex<Latencies>> {
+        let mut all = Latencies::new();
+        for latencies in std::mem::take(&mut self.latencies) {
+            all.add(&latencies.lock().expect("the machine stands still"));
+        }
+        Arc::new(Mutex::new(all))
+    }
+}
