@@ -17,10 +17,7 @@ const FILES: &[&str] = &[
     "[a]\nrw=write\nsize=1m\n[b]\nwait_for=a\nrw=read\nsize=256k\n[c]\nrw=read\nsize=128k\n",
     "[a]\nrw=randrw\nsize=512k\nnumjobs=3\n",
     "[a]\nrw=read\nsize=64k\nstartdelay=300ms\n[b]\nrw=write\nsize=64k\n",
-    (
-        "[a]\nrw=write\nsize=1m\n[b]\nnew_group\nrw=read\nsize=1m\n[c]\nstonewall\nrw=trim\nsize=64k\n",
-        &[DONE, DONE, DONE],
-    ),
+    "[a]\nrw=write\nsize=1m\n[b]\nnew_group\nrw=read\nsize=1m\n[c]\nstonewall\nrw=trim\nsize=64k\n",
 ];
 
 fn fio_is_there() -> bool {

@@ -79,12 +79,7 @@ impl Storage {
             return wrong("iodepth_batch_complete_min", value, "is out of bounds", format!("0 to {}", job.iodepth));
         }
         let block = plan.platform.drive(&drive.model).map_or(512, |kind| kind.block.whole());
-        // The page cache and a file system take any size.
-        let takes_any = job
-            .load
-            .as_ref()
-            .is_some_and(|load| load.syncs.buffered || load.files.list.iter().any(|file| !file.is_drive));
-        if job.block_bytes == 0 || !takes_any && !u64::from(job.block_bytes).is_multiple_of(block) {
+        if job.block_bytes == 0 || !u64::from(job.block_bytes).is_multiple_of(block) {
             let why = "bytes are no whole number of the drive's logical blocks";
             return wrong("bs", job.block_bytes.to_string(), why, format!("a multiple of {block}"));
         }
