@@ -51,7 +51,7 @@ pub(super) fn settle(storage: &mut Storage, spans: &Spans, warnings: &mut Vec<Wa
     let share = (limited_phases.len() as u64).div_ceil(SPANS_MAX).max(1);
     let whole_ns = spans.ramp_ns + spans.measured_ns;
     let span_ns = (whole_ns / share).max(SPAN_MIN_NS.min(whole_ns));
-    let ramp_ns = (span_ns as u128 * u128::from(spans.ramp_ns) / u128::from(whole_ns.max(1))) as u64;
+    let ramp_ns = (u128::from(span_ns) * u128::from(spans.ramp_ns) / u128::from(whole_ns.max(1))) as u64;
     let asked_ns = spans.asked_runtime_ns.map_or(0, |ns| ns + spans.asked_ramp_ns);
     let all_limited = !own_end.contains(&true);
     for (job, own) in storage.jobs.iter_mut().zip(own_end) {
