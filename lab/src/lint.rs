@@ -3,8 +3,10 @@
 use crate::fio::judge::{Judgement, judge};
 use crate::fio::{self, Section, Variables};
 use crate::input::{InputError, Place, Problem, Warning};
-use crate::scenario::Request;
+use crate::platform::Platform;
 use crate::scenario::files::Files;
+use crate::scenario::{PLATFORM_DEFAULT, Request};
+use crate::setting::Setting;
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -96,7 +98,10 @@ pub fn lint(request: &Request) -> Lint {
 impl Lint {
     fn judge(&mut self, request: &Request, bytes: &[u8]) -> Result<(), InputError> {
         let (mut sections, errors) = fio::read(&request.input, bytes, &|name, from| Files::Disk.included(name, from));
-        let variables = Variables { cpus: 1, ..Variables::of(&request.defines)? };
+        let name = request.platform.as_deref().unwrap_or(PLATFORM_DEFAULT);
+        let platform = Platform::load(&Setting::new(Place::option("--platform"), "", name))?;
+        let cpus = platform.fabric.cpus.whole() as u32;
+        let variables = Variables { cpus, ..Variables::of(&request.defines)? };
         let (told, unset) = variables.expand(&mut sections);
         // The value of an option with such a variable is unknown, so it is not judged.
         let is_unset = |place: &Place| unset.iter().any(|error| error.place == *place);

@@ -121,7 +121,7 @@ fn what_is_not_modelled_is_a_warning_and_what_cannot_be_honoured_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let job = "[a]\nfilename=/dev/nvme0n1\nrw=randread\niodepth=4\nioengine=libaio\ndirect=1\n";
     std::fs::write(folder.path().join("warn.fio"), format!("{job}gtod_reduce=1\n")).unwrap();
-    std::fs::write(folder.path().join("error.fio"), format!("{job}rate_iops=5\n")).unwrap();
+    std::fs::write(folder.path().join("error.fio"), format!("{job}zonemode=zbd\n")).unwrap();
     let run = |name| campanile(folder.path(), &["run", name, "--seeds", "1", "--set", "duration=1ms"]);
     let (warned, refused) = (run("warn.fio"), run("error.fio"));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -129,7 +129,7 @@ fn what_is_not_modelled_is_a_warning_and_what_cannot_be_honoured_an_error() {
     assert!(text(&warned.stderr).starts_with("warning: warn.fio:7: gtod_reduce: not modelled"));
     assert!(text(&warned.stdout).contains("IOPS together"));
     assert_eq!(refused.status.code(), Some(2));
-    assert!(text(&refused.stderr).starts_with("campanile: error.fio:7: rate_iops: `5` paces submission"));
+    assert!(text(&refused.stderr).starts_with("campanile: error.fio:7: zonemode: `zbd` needs a zoned drive"));
 }
 
 #[cfg(unix)]

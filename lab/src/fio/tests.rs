@@ -120,8 +120,8 @@ fn what_cannot_be_honoured_says_where_why_and_what_would_do() {
     let cases = [
         ("iodepht=64", "iodepht: the name is unknown; valid: iodepth"),
         ("iodepth=-3", "iodepth: `-3` is negative; valid: a whole number from 1 to 65536"),
-        ("iodepth=0", "iodepth: `0` is out of bounds; valid: a whole number from 1 to 4294967295"),
-        ("iodepth", "iodepth: `iodepth` has no value; valid: a whole number from 1 to 4294967295"),
+        ("iodepth=0", "iodepth: `0` is out of bounds; valid: a whole number from 1 to 65536"),
+        ("iodepth", "iodepth: `iodepth` has no value; valid: a whole number from 1 to 65536"),
         ("iodepth=99999", "iodepth: `99999` is out of bounds; valid: a whole number from 1 to 65536"),
         ("direct", "direct: `direct` has no value; valid: 0 or 1"),
         ("direct=yes", "direct: `yes` is no boolean; valid: 0 or 1"),

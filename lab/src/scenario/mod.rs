@@ -24,7 +24,7 @@ use read::{SEEDS_MAX, Scenario};
 use std::path::Path;
 
 /// The platform of a job file that is run without one.
-const PLATFORM_DEFAULT: &str = "emr";
+pub(crate) const PLATFORM_DEFAULT: &str = "emr";
 /// The number of runs of an experiment that names no seeds: enough for a confidence.
 const SEEDS_DEFAULT: u64 = 3;
 /// The default ramp: several times the latency of a full queue.

@@ -1,6 +1,6 @@
 //! Which jobs run to their own end, which are stopped after a simulated span, and what begins when.
 //!
-//! A job that ends by itself within [`IOS_MAX`] I/Os runs to that end. Every other job runs for the simulated span, which
+//! Jobs that end by themselves run to that end, the shortest first, up to [`IOS_MAX`] I/Os together. Every other job runs for the simulated span, which
 //! stands for its runtime. All jobs of a file that has stages share [`SPANS_MAX`] such spans.
 
 use crate::input::{InputError, Warning};
@@ -10,7 +10,7 @@ use crate::plan::Spans;
 
 use super::IoEngine;
 
-/// I/Os of one job that are simulated to its own end: about a second of host time.
+/// I/Os that are simulated to their jobs' own ends, of all jobs together: about a second of host time.
 const IOS_MAX: u64 = 200_000;
 /// Spans that the phases of one run take together.
 const SPANS_MAX: u64 = 8;
@@ -26,11 +26,7 @@ const SPAN_MIN_NS: u64 = 200_000;
 pub(super) fn settle(storage: &mut Storage, spans: &Spans, warnings: &mut Vec<Warning>) -> Result<(), InputError> {
     number_phases(storage)?;
     storage.verify_data |= storage.jobs.iter().filter_map(|job| job.load.as_ref()).any(|load| load.verify.checks);
-    let ends_itself = |job: &super::JobPlan| {
-        let ios = job.load.as_ref()?.own_ios(Load::directions(&job.pattern))?;
-        (ios <= IOS_MAX).then_some(ios)
-    };
-    let own_end: Vec<bool> = storage.jobs.iter().map(|job| ends_itself(job).is_some()).collect();
+    let own_end = own_ends(storage);
     let has_stages = storage.jobs.iter().any(|job| {
         job.load
             .as_ref()
@@ -73,6 +69,20 @@ pub(super) fn settle(storage: &mut Storage, spans: &Spans, warnings: &mut Vec<Wa
         }
     }
     Ok(())
+}
+
+/// The jobs that run to their own end: those with the fewest I/Os, as many as [`IOS_MAX`] allows together.
+fn own_ends(storage: &Storage) -> Vec<bool> {
+    let ios = |job: &super::JobPlan| job.load.as_ref()?.own_ios(Load::directions(&job.pattern));
+    let mut ending: Vec<(u64, usize)> =
+        storage.jobs.iter().enumerate().filter_map(|(index, job)| Some((ios(job)?, index))).collect();
+    ending.sort_unstable();
+    let (mut own_end, mut together) = (vec![false; storage.jobs.len()], 0u64);
+    for (ios, index) in ending {
+        together = together.saturating_add(ios);
+        own_end[index] = together <= IOS_MAX;
+    }
+    own_end
 }
 
 /// A plain job needs no description of its load.
