@@ -14,20 +14,13 @@ use aio::{BLOCK, Page, keep_in_flight};
 use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read};
-use std::os::raw::{c_char, c_int, c_ulong, c_void};
+use std::os::raw::c_int;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use system::{Outcome, check, open_disk, text};
+use system::{Outcome, check, mount_at, open_disk, text};
 
 unsafe extern "C" {
-    fn mount(
-        source: *const c_char,
-        at: *const c_char,
-        kind: *const c_char,
-        flags: c_ulong,
-        data: *const c_void,
-    ) -> c_int;
     fn sched_setaffinity(pid: c_int, bytes: usize, mask: *const u64) -> c_int;
 }
 
@@ -179,10 +172,7 @@ fn log_lines(parts: &[&str]) -> Outcome<Vec<String>> {
 
 /// Counts lines by their chain of chips. Only PCI messages may be posted.
 fn chips() -> Outcome<()> {
-    // SAFETY: strings that end with a zero; this file system takes no data.
-    unsafe {
-        mount(c"debugfs".as_ptr(), c"/sys/kernel/debug".as_ptr(), c"debugfs".as_ptr(), 0, std::ptr::null());
-    }
+    mount_at(c"debugfs", c"/sys/kernel/debug");
     let (mut posted, mut pins, mut wrong) = (0, 0, 0);
     for entry in text("irqs", fs::read_dir("/sys/kernel/debug/irq/irqs"))? {
         let entry = text("irqs", entry)?;

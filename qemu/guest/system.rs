@@ -1,5 +1,6 @@
 //! System services that the first process of a Linux guest needs from its kernel.
 
+use std::ffi::CStr;
 use std::fs::{self, File, OpenOptions};
 use std::os::raw::{c_char, c_int, c_ulong, c_void};
 use std::os::unix::fs::OpenOptionsExt;
@@ -43,17 +44,18 @@ pub(crate) fn open_disk(path: &str) -> Outcome<File> {
     text(path, OpenOptions::new().read(true).write(true).custom_flags(O_DIRECT).open(path))
 }
 
-fn mount_all() {
-    for (kind, at) in [(c"devtmpfs", c"/dev"), (c"proc", c"/proc"), (c"sysfs", c"/sys")] {
-        _ = fs::create_dir(at.to_str().expect("ASCII"));
-        // SAFETY: strings that end with a zero; these file systems take no data.
-        unsafe { mount(kind.as_ptr(), at.as_ptr(), kind.as_ptr(), 0, std::ptr::null()) };
-    }
+/// Mounts a file system of the kernel's own.
+pub(crate) fn mount_at(kind: &CStr, at: &CStr) {
+    _ = fs::create_dir(at.to_str().expect("ASCII"));
+    // SAFETY: strings that end with a zero; these file systems take no data.
+    unsafe { mount(kind.as_ptr(), at.as_ptr(), kind.as_ptr(), 0, std::ptr::null()) };
 }
 
 /// Runs the test, prints its verdict, and powers the machine off.
 pub(crate) fn run(test: impl Fn() -> Outcome<()>) {
-    mount_all();
+    for (kind, at) in [(c"devtmpfs", c"/dev"), (c"proc", c"/proc"), (c"sysfs", c"/sys")] {
+        mount_at(kind, at);
+    }
     match test() {
         Ok(()) => println!("guest: passed"),
         Err(why) => println!("guest: FAILED: {why}"),

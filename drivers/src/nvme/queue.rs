@@ -242,6 +242,7 @@ impl<H: Hal> QueuePair<H> {
     }
 
     /// One range, which lies where the slot's PRP list would lie.
+    #[cold]
     fn deallocate(
         &self,
         side: &mut SubmissionSide,
@@ -277,6 +278,7 @@ impl<H: Hal> QueuePair<H> {
         prp::build(buffer.0, len_bytes, list.0, |index, page| words[index].set(page))
     }
 
+    #[inline(always)]
     fn write_entry(
         &self,
         side: &mut SubmissionSide,

@@ -96,17 +96,18 @@ impl CompletionSide {
 
     /// Adds a command to the batch.
     #[inline]
-    fn complete<W: Word>(&mut self, slot: &Slot<W>, result: Result<u32, IoError>) {
-        let cpu = slot.cpu();
-        self.counters.remote += u64::from(cpu != self.cpu);
+    fn complete<W: Word>(&mut self, slot: &Slot<W>, cpu: CpuId, result: Result<u32, IoError>) {
+        if cpu != self.cpu {
+            self.counters.remote += 1;
+        }
         self.counters.errors += u64::from(result.is_err());
         self.batch.push(Completed { tag: slot.tag(), result, submitted_ns: slot.submitted_ns(), cpu });
     }
 
     /// Adds a command to the batch but keeps its id.
     #[cold]
-    fn hold_back<W: Word>(&mut self, slot: &Slot<W>, result: Result<u32, IoError>, state: SlotState) {
-        self.complete(slot, result);
+    fn hold_back<W: Word>(&mut self, slot: &Slot<W>, cpu: CpuId, result: Result<u32, IoError>, state: SlotState) {
+        self.complete(slot, cpu, result);
         slot.set_state(state);
         self.held += 1;
     }
@@ -248,13 +249,14 @@ impl<H: Hal> QueuePair<H> {
         let Some(slot) = self.slots.get(usize::from(cid)) else {
             return side.fault(DeviceFault::UnknownCommand(cid, self.depth()));
         };
-        match slot.state() {
+        let (state, cpu) = slot.state_and_cpu();
+        match state {
             SlotState::InFlight | SlotState::Aborted => {
-                side.complete(slot, result);
+                side.complete(slot, cpu, result);
                 self.give_back(side, slot, cid);
             }
-            SlotState::Aborting => side.hold_back(slot, result, SlotState::Held),
-            SlotState::Abandoned => side.hold_back(slot, result, SlotState::Withheld),
+            SlotState::Aborting => side.hold_back(slot, cpu, result, SlotState::Held),
+            SlotState::Abandoned => side.hold_back(slot, cpu, result, SlotState::Withheld),
             SlotState::Free | SlotState::Held | SlotState::Withheld => side.fault(DeviceFault::NotInFlight(cid)),
         }
     }
@@ -266,7 +268,7 @@ impl<H: Hal> QueuePair<H> {
 
     #[inline]
     fn give_back(&self, side: &mut CompletionSide, slot: &Slot<H::Word>, cid: u16) {
-        slot.set_state(SlotState::Free);
+        slot.free();
         self.free.give(&mut side.given, cid);
     }
 

@@ -51,16 +51,23 @@ pub(super) struct Slot<W> {
 
 impl<W: Word> Slot<W> {
     pub(super) fn state(&self) -> SlotState {
-        SlotState::from_word(self.state.get())
+        self.state_and_cpu().0
+    }
+
+    /// The state, and the CPU that submitted the command, by one read.
+    #[inline]
+    pub(super) fn state_and_cpu(&self) -> (SlotState, CpuId) {
+        let word = self.state.get();
+        (SlotState::from_word(word), CpuId((word >> CPU_SHIFT) as u32))
+    }
+
+    /// Ends the command; a free slot has no submitter.
+    pub(super) fn free(&self) {
+        self.state.set(SlotState::Free as u64);
     }
 
     pub(super) fn set_state(&self, state: SlotState) {
         self.state.set(self.state.get() & !STATE_MASK | state as u64);
-    }
-
-    /// The CPU that submitted it.
-    pub(super) fn cpu(&self) -> CpuId {
-        CpuId((self.state.get() >> CPU_SHIFT) as u32)
     }
 
     pub(super) fn tag(&self) -> u64 {
