@@ -5,7 +5,7 @@ use crate::calibrate::CalibrateError;
 use crate::cli::{self, Failure, ImportArgs};
 use crate::input::{InputError, Place, read_file};
 use crate::platform::Platform;
-use crate::server::facts::Fact;
+use crate::server::facts::{self, Fact};
 use crate::server::fit::{self, ImportError, Imported};
 use crate::server::gather::{Parts, Server};
 use crate::setting::Setting;
@@ -55,15 +55,22 @@ fn gather(args: &ImportArgs) -> Result<Server, Failure> {
     fn both(pair: &Option<[Vec<u8>; 2]>) -> Option<[&[u8]; 2]> {
         pair.as_ref().map(|[before, after]| [before.as_slice(), after.as_slice()])
     }
+    if let Some(lscpu) = &args.lscpu {
+        server.about.insert("lscpu".into(), read("--lscpu", lscpu)?);
+    }
+    let cpus = facts::cpus(&facts::facts(&server.about));
     for path in &args.fio_json {
         let fio = read("--fio-json", path)?;
         let name = path.file_stem().map_or("job".into(), |name| name.to_string_lossy().into_owned());
-        let parts =
-            Parts { fio: &fio, job: job.as_deref(), interrupts: both(&interrupts), stat: both(&stat), uptime: None };
+        let parts = Parts {
+            fio: &fio,
+            job: job.as_deref(),
+            interrupts: both(&interrupts),
+            stat: both(&stat),
+            uptime: None,
+            cpus,
+        };
         server.add(&name, &parts);
-    }
-    if let Some(lscpu) = &args.lscpu {
-        server.about.insert("lscpu".into(), read("--lscpu", lscpu)?);
     }
     Ok(server)
 }

@@ -72,6 +72,11 @@ pub fn facts(about: &BTreeMap<String, Vec<u8>>) -> Vec<Fact> {
     facts
 }
 
+/// The server's CPUs, if the facts have them.
+pub fn cpus(facts: &[Fact]) -> Option<u32> {
+    facts.iter().find(|fact| fact.key == "fabric.cpus").map(|fact| fact.value as u32)
+}
+
 fn text(about: &BTreeMap<String, Vec<u8>>, path: &str) -> String {
     about.get(path).map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default()
 }

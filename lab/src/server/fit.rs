@@ -7,6 +7,7 @@ use super::write::{self, Own};
 use crate::calibrate::{self, CalibrateError, Decision};
 use crate::input::{InputError, Place, Problem};
 use crate::interrupt::StopFlag;
+use crate::kinds::storage::IoEngine;
 use crate::plan::Plan;
 use crate::platform::Platform;
 use crate::published::{self, Row};
@@ -86,7 +87,7 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
     let Server { measurements, about, mut notes } = server;
     let name = folder.file_name().map_or("server".into(), |name| name.to_string_lossy().into_owned());
     let facts = facts::facts(&about);
-    let cpus = facts.iter().find(|fact| fact.key == "fabric.cpus").map(|fact| fact.value as u32);
+    let cpus = facts::cpus(&facts);
     let started = starts(&measurements, base, &facts);
     let of_start = |key: &str| started.get(key).cloned();
     let files = Folder { path: folder, name: &name };
@@ -175,7 +176,7 @@ fn starts(measurements: &[Measurement], base: &Platform, facts: &[Fact]) -> BTre
         guess(of_drive("media_floor"), mean * 0.3);
     }
     let per_drive = |of: fn(&Measurement) -> f64| {
-        measurements.iter().map(|measurement| of(measurement) / drives(measurement) as f64).fold(0.0, f64::max)
+        measurements.iter().map(|measurement| of(measurement) / measurement.drives().max(1) as f64).fold(0.0, f64::max)
     };
     // A little above what was seen, so that the limit shows in the runs.
     let bandwidth = per_drive(|measurement| measurement.fio.bandwidth_bps());
@@ -186,10 +187,12 @@ fn starts(measurements: &[Measurement], base: &Platform, facts: &[Fact]) -> BTre
     if iops > 0.0 {
         guess(of_drive("fetch"), (1e9 / iops / 1.1).max(drive.fetch.value));
     }
-    let engine = |name: &str| measurements.iter().any(|measurement| measurement.job.contains(name));
-    let (submit, user, complete) = match () {
-        () if engine("io_uring") => ("submit_uring", "user_uring", base.cpu.complete_uring.value),
-        () => ("submit_aio", "user_aio", base.cpu.complete_aio.value),
+    let is_uring = |measurement: &Measurement| {
+        measurement.sections.iter().any(|section| matches!(section.engine, IoEngine::IoUring { .. }))
+    };
+    let (submit, user, complete) = match measurements.iter().any(is_uring) {
+        true => ("submit_uring", "user_uring", base.cpu.complete_uring.value),
+        false => ("submit_aio", "user_aio", base.cpu.complete_aio.value),
     };
     if let Some([in_user, in_kernel]) = cpu_ns_an_io(measurements, facts) {
         guess(format!("cpu.{user}"), in_user.max(50.0));
@@ -200,12 +203,11 @@ fn starts(measurements: &[Measurement], base: &Platform, facts: &[Fact]) -> BTre
 
 /// CPU time of an I/O in user mode and in the kernel, of the measurement with the most I/Os that says it.
 fn cpu_ns_an_io(measurements: &[Measurement], facts: &[Fact]) -> Option<[f64; 2]> {
-    let cpus = facts.iter().find(|fact| fact.key == "fabric.cpus")?.value;
-    let busy =
-        |measurement: &&Measurement| measurement.cpu.is_some() && !write::has_other_work(measurement, cpus as u32);
+    let cpus = facts::cpus(facts)?;
+    let busy = |measurement: &&Measurement| measurement.cpu.is_some() && !write::has_other_work(measurement, cpus);
     let most = measurements.iter().filter(busy).max_by(|a, b| a.fio.iops().total_cmp(&b.fio.iops()))?;
     let [user, system, irq, _] = most.cpu?;
-    Some([user, system + irq].map(|percent| percent / 100.0 * cpus * 1e9 / most.fio.iops()))
+    Some([user, system + irq].map(|percent| percent / 100.0 * f64::from(cpus) * 1e9 / most.fio.iops()))
 }
 
 /// What an interrupt takes, shared by the I/Os that it completes: about one.
@@ -213,16 +215,6 @@ const INTERRUPT_NS: f64 = 500.0;
 
 /// What software adds to the media's time at depth 1: submission, interrupt, completion.
 const SOFTWARE_NS: f64 = 6_000.0;
-
-/// The drives that a job names, at least one.
-fn drives(measurement: &Measurement) -> usize {
-    let names =
-        measurement.job.lines().filter_map(|line| line.trim().strip_prefix("filename")?.trim().strip_prefix('='));
-    let mut names: Vec<&str> = names.flat_map(|names| names.split(':')).map(str::trim).collect();
-    names.sort_unstable();
-    names.dedup();
-    names.len().max(1)
-}
 
 /// The folder of a server's files.
 struct Folder<'a> {

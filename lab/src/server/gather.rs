@@ -1,10 +1,13 @@
 //! The measurements of a server: each a job, fio's output, and the kernel's counters before and after.
 
+use super::facts;
+use crate::fio::{self, FioJob, Variables};
+use crate::input::InputError;
 use import::archive::Contents;
 use import::cpu_time::{CpuTicks, uptime_s};
 use import::fio_json::FioOutput;
 use import::interrupts::{Difference, Interrupts};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One job that ran on the server.
 #[derive(Clone, PartialEq, Debug)]
@@ -13,6 +16,8 @@ pub struct Measurement {
     pub name: String,
     /// Its job file.
     pub job: String,
+    /// The sections of that file.
+    pub sections: Vec<FioJob>,
     /// What fio printed.
     pub fio: FioOutput,
     /// user, system, interrupts and idle of all CPUs, in per cent.
@@ -56,6 +61,8 @@ pub struct Parts<'a> {
     pub stat: Option<[&'a [u8]; 2]>,
     /// `/proc/uptime`, likewise.
     pub uptime: Option<[&'a [u8]; 2]>,
+    /// CPUs of the server, `$ncpus` of its job files.
+    pub cpus: Option<u32>,
 }
 
 impl Measurement {
@@ -78,6 +85,8 @@ impl Measurement {
                 job_of(&fio).ok_or_else(|| format!("{name}: there is no job file, and fio's output has no options"))?
             }
         };
+        let sections = sections(&format!("{name}.fio"), &job, parts.cpus.unwrap_or(1))
+            .map_err(|error| format!("{name}: {error}"))?;
         let seconds = parts.uptime.and_then(|[before, after]| Some(uptime_s(after)? - uptime_s(before)?));
         let interrupts = parts.interrupts.and_then(|[before, after]| {
             let (before, after) = (Interrupts::parse(before), Interrupts::parse(after));
@@ -92,36 +101,36 @@ impl Measurement {
         if parts.stat.is_some() && cpu.is_none() {
             notes.push(format!("{name}: /proc/stat says nothing of the time between the readings"));
         }
-        Ok((Self { name: name.to_owned(), job, fio, cpu, interrupts }, notes))
+        Ok((Self { name: name.to_owned(), job, sections, fio, cpu, interrupts }, notes))
     }
 
-    /// fio's threads: `numjobs` of each section.
-    pub fn threads(&self) -> usize {
-        let (mut common, mut threads, mut section) = (1, 0, None::<usize>);
-        for line in self.job.lines().map(str::trim) {
-            if let Some(name) = line.strip_prefix('[') {
-                threads += section.take().unwrap_or(0);
-                section = (!name.to_ascii_lowercase().starts_with("global")).then_some(common);
-            } else if let Some(number) = line.strip_prefix("numjobs").and_then(|rest| rest.trim().strip_prefix('=')) {
-                let number = number.trim().parse().unwrap_or(1).clamp(1, 65_536);
-                *section.as_mut().unwrap_or(&mut common) = number;
-            }
-        }
-        (threads + section.unwrap_or(0)).max(1)
+    /// fio's threads.
+    pub fn threads(&self) -> u32 {
+        self.sections.iter().map(|section| section.numjobs).sum()
+    }
+
+    /// The drives or files that it names.
+    pub fn drives(&self) -> usize {
+        self.sections.iter().flat_map(|section| section.file_names(0)).collect::<BTreeSet<_>>().len()
     }
 
     /// How its completions came: polled by its own option, else as `/proc/interrupts` says; remapped where nobody says.
     pub fn delivery(&self) -> &'static str {
-        let is_polled = |name: &str, value: &str| name == "hipri" && !matches!(value, "0");
-        let mut lines = self.job.lines().map(|line| {
-            let line = line.trim();
-            line.split_once('=').map_or((line, "1"), |(name, value)| (name.trim(), value.trim()))
-        });
-        if lines.any(|(name, value)| is_polled(name, value)) {
+        if self.sections.iter().any(|section| section.engine.polls()) {
             return "polled";
         }
         self.interrupts.as_ref().map_or("remapped", |interrupts| interrupts.delivery)
     }
+}
+
+/// The sections of a job file that stands alone.
+fn sections(file: &str, text: &str, cpus: u32) -> Result<Vec<FioJob>, InputError> {
+    let alone = |_: &str, _: &str| Err("a measurement has one job file".to_owned());
+    let mut sections = fio::sections(file, text.as_bytes(), &alone)?;
+    let variables = Variables { cpus, ..Variables::of(&[])? };
+    let (_, errors) = variables.expand(&mut sections);
+    errors.into_iter().next().map_or(Ok(()), Err)?;
+    fio::jobs(file, &sections, &[]).map(|(jobs, _)| jobs)
 }
 
 /// A job file from the options that fio printed.
@@ -170,6 +179,7 @@ impl Server {
                 points.entry(name).or_default().insert(file, bytes);
             }
         }
+        let cpus = facts::cpus(&facts::facts(&server.about));
         for (name, files) in points {
             let pair = |file: &str| -> Option<[&[u8]; 2]> {
                 Some([*files.get(format!("before/{file}").as_str())?, *files.get(format!("after/{file}").as_str())?])
@@ -184,6 +194,7 @@ impl Server {
                 interrupts: pair("interrupts"),
                 stat: pair("stat"),
                 uptime: pair("uptime"),
+                cpus,
             };
             server.add(name, &parts);
         }
@@ -221,7 +232,11 @@ mod tests {
         let (found, notes) = Measurement::read("x", &Parts { fio: FIO.as_bytes(), ..Parts::default() }).unwrap();
         assert_eq!(found.job, "[global]\nioengine=libaio\nrw=randread\n[ab]\nfilename=/dev/nvme0n1\n");
         assert_eq!((found.delivery(), notes.len(), found.cpu), ("remapped", 0, None));
-        let polled = Parts { fio: FIO.as_bytes(), job: Some(b"[a]\n hipri = 1\n"), ..Parts::default() };
+        let polled = Parts {
+            fio: FIO.as_bytes(),
+            job: Some(b"[a]\nioengine=io_uring\nhipri=1\ndirect=1\nfilename=/dev/nvme0n1\n"),
+            ..Parts::default()
+        };
         assert_eq!(Measurement::read("x", &polled).unwrap().0.delivery(), "polled");
     }
 
@@ -246,13 +261,14 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_counted_by_section() {
+    fn threads_and_drives_are_those_of_the_sections() {
         let of = |job: &str| {
             let parts = Parts { fio: FIO.as_bytes(), job: Some(job.as_bytes()), ..Parts::default() };
-            Measurement::read("x", &parts).unwrap().0.threads()
+            Measurement::read("x", &parts).map(|(found, _)| (found.threads(), found.drives()))
         };
-        assert_eq!(of("[global]\nnumjobs=4\n[a]\nrw=read\n[b]\nnumjobs = 2\n"), 6);
-        assert_eq!((of("[a]\n"), of("")), (1, 1));
+        let two = "[global]\nnumjobs=4\nfilename=/dev/a\n[a]\nrw=read\n[b]\nnumjobs = 2\nfilename=/dev/a:/dev/b\n";
+        assert_eq!(of(two), Ok((6, 2)));
+        assert!(of("[a]\nnumjobs=x\n").is_err_and(|error| error.starts_with("x: x.fio:2: numjobs: `x`")));
     }
 
     #[test]

@@ -118,7 +118,7 @@ pub fn values(measurement: &Measurement, cpus: Option<u32>) -> Vec<Value> {
 /// True if the server's CPUs spent clearly more time in user mode than fio says of its threads.
 pub fn has_other_work(measurement: &Measurement, cpus: u32) -> bool {
     let (Some([user, ..]), [job, ..]) = (measurement.cpu, measurement.fio.jobs.as_slice()) else { return false };
-    let threads = measurement.threads() as f64;
+    let threads = f64::from(measurement.threads());
     let own = job.user_percent.map(|percent| percent * threads / f64::from(cpus));
     own.is_some_and(|own| user > own * 1.3 + 1.0)
 }
