@@ -145,6 +145,20 @@ fn the_json_and_the_outcome_agree() {
     }
 }
 
+/// Each job of a phase is measured over its own time: the rates of two equal phases are those of the job alone.
+#[test]
+fn jobs_that_end_early_have_their_own_rates() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = "[global]\nioengine=libaio\ndirect=1\nrw=read\nbs=4k\niodepth=8\nsize=4m\nfilename=/dev/nvme0n1\n[a]\n";
+    let iops = |json: &Value, job: usize| json["jobs"][job]["read"]["iops"].as_f64().unwrap();
+    let alone = iops(&fio_json(folder.path(), one), 0);
+    let both = fio_json(folder.path(), &format!("{one}[b]\nstonewall\n"));
+    for job in 0..2 {
+        assert_eq!(both["jobs"][job]["read"]["total_ios"], 1024);
+        assert!((iops(&both, job) / alone - 1.0).abs() < 0.05, "{} against {alone}", iops(&both, job));
+    }
+}
+
 /// Asking for outputs changes no figure, and a run gives the same bytes again.
 #[test]
 fn outputs_change_nothing_and_are_the_same_each_time() {

@@ -53,6 +53,11 @@ impl JobCounts {
         self.bytes_by_op[..3].iter().sum()
     }
 
+    /// From when the job began to count to its end, if it has ended.
+    pub(crate) fn ran_ns(&self) -> Option<u64> {
+        Some(self.ended_ns? - self.started_ns?)
+    }
+
     /// What the job `name` did, if it has ended.
     pub(crate) fn job_end(&self, name: &str) -> Option<JobEnd> {
         let [reads, writes, trims, _] = self.by_op;
@@ -61,7 +66,7 @@ impl JobCounts {
             name: name.to_owned(),
             ios: [reads, writes, trims],
             bytes: [read_bytes, write_bytes, trim_bytes],
-            ran_ns: self.ended_ns? - self.started_ns?,
+            ran_ns: self.ran_ns()?,
             reason: self.end?.to_string(),
         })
     }
