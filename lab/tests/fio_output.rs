@@ -325,10 +325,12 @@ fn what_reads_fio_reads_us() {
 fn fio_plot() -> Option<PathBuf> {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fio-plot");
     let program = home.join("bin/fio-plot");
-    if program.exists() {
+    let ran = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
+    // An environment names its own folder in every program, so one that was moved is there and does not run.
+    if ran(Command::new(&program).arg("--help")) {
         return Some(program);
     }
-    let ran = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
+    _ = fs::remove_dir_all(&home);
     let pip = home.join("bin/pip");
     let made = ran(Command::new("python3").args(["-m", "venv"]).arg(&home))
         && ran(Command::new(pip).args(["install", "--quiet", "--timeout", "10", "--retries", "1", "fio-plot==1.1.21"]));
