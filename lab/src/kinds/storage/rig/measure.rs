@@ -206,7 +206,7 @@ impl Measured<'_> {
         }
         let end_ns = self.span.end_ns();
         let detail = |(meter, counts): (&SharedMeter, &Counts)| {
-            let detail = meter.lock().expect("the machine stands still").detail(end_ns);
+            let detail = meter.lock().expect("the machine stands still").take_detail(end_ns);
             let counts = counts.lock().expect("the machine stands still");
             // A job that begins or ends within the span is measured over its own time, as fio measures it.
             let span_ns = counts.ran_ns().unwrap_or(detail.span_ns).max(1);

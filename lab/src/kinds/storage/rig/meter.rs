@@ -156,9 +156,9 @@ impl Meter {
         }
     }
 
-    /// The measurements until `now_ns`. A window that has not passed yet does not count, as in fio.
-    pub(crate) fn detail(&self, now_ns: u64) -> ThreadDetail {
-        ThreadDetail { span_ns: now_ns.saturating_sub(self.start_ns), ..self.detail.clone() }
+    /// Gives away the measurements until `now_ns`. A window that has not passed yet does not count, as in fio.
+    pub(crate) fn take_detail(&mut self, now_ns: u64) -> ThreadDetail {
+        ThreadDetail { span_ns: now_ns.saturating_sub(self.start_ns), ..std::mem::take(&mut self.detail) }
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
         meter.submitted([read(0, 4096), read(3, 4096)].into_iter(), [2_000, 2_500], 2);
         meter.ended(read(3, 4096), 2_400, 12_000);
         meter.ended(Operation { op: IoOp::Flush, ..read(0, 0) }, 2_400, 22_000);
-        let detail = meter.detail(1_001_000);
+        let detail = meter.take_detail(1_001_000);
         assert_eq!((detail.ios, detail.bytes[0], detail.span_ns), ([1, 0, 0, 1], 4096, 1_000_000));
         let means = [&detail.slat[0], &detail.clat[0], &detail.lat[0], &detail.sync].map(|stat| stat.moments.mean);
         assert_eq!(means, [500.0, 9_600.0, 10_000.0, 19_600.0]);
@@ -198,7 +198,7 @@ mod tests {
         for at_ns in [500_000, 2_100_000, 2_200_000, 2_300_000, 4_200_000] {
             meter.ended(read(0, 1 << 20), at_ns - 100_000, at_ns);
         }
-        let [bw, iops] = &meter.detail(4_300_000).rates;
+        let [bw, iops] = &meter.take_detail(4_300_000).rates;
         assert_eq!((bw[0].count, bw[0].min, bw[0].max), (2, 1_024_000, 3_072_000), "KiB/s");
         assert_eq!((iops[0].count, iops[0].min, iops[0].max), (2, 500, 1_500));
         assert_eq!(bw[1].count, 0);
