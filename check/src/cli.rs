@@ -117,6 +117,18 @@ fn minutes(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// Wrong input, or a file that cannot be written.
 pub fn execute(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result<u8, CheckError> {
+    execute_with(args, scenarios, |_| None)
+}
+
+/// As [`execute`]. `origin` makes the manifest of the JSON file, from the seed of the first history.
+///
+/// # Errors
+/// As [`execute`].
+pub fn execute_with(
+    args: &CheckArgs,
+    scenarios: &[&'static dyn Scenario],
+    origin: impl Fn(u64) -> Option<serde_json::Value>,
+) -> Result<u8, CheckError> {
     if args.list {
         report::list(scenarios);
         return Ok(0);
@@ -125,7 +137,7 @@ pub fn execute(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result<
     let recipe = recipe(args, &chosen)?;
     match args.replay {
         Some(seed) => replay(args, &chosen, Recipe { seed, ..recipe }),
-        None => search(args, chosen, recipe),
+        None => search(args, chosen, recipe, origin),
     }
 }
 
@@ -193,7 +205,12 @@ fn jobs(args: &CheckArgs) -> usize {
     args.jobs.map_or_else(cores, |jobs| jobs as usize)
 }
 
-fn search(args: &CheckArgs, scenarios: Vec<&'static dyn Scenario>, recipe: Recipe) -> Result<u8, CheckError> {
+fn search(
+    args: &CheckArgs,
+    scenarios: Vec<&'static dyn Scenario>,
+    recipe: Recipe,
+    origin: impl Fn(u64) -> Option<serde_json::Value>,
+) -> Result<u8, CheckError> {
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_micros() as u64);
     let length = match (args.seeds, args.minutes) {
         (_, Some(time)) => Length::Time(time),
@@ -204,7 +221,7 @@ fn search(args: &CheckArgs, scenarios: Vec<&'static dyn Scenario>, recipe: Recip
     report::options(&campaign);
     let mut summary = campaign::run(&campaign);
     report::summary(&summary);
-    write_json(args, &summary)?;
+    write_json(args, &summary, origin(campaign.first_seed))?;
     let Some(found) = summary.failures.first_mut() else { return Ok(0) };
     let scenario = campaign.scenario(found.index);
     let shortest = match args.no_shrink || found.hangs {
@@ -246,10 +263,18 @@ fn show(args: &CheckArgs, scenario: &'static dyn Scenario, recipe: &Recipe) -> R
     Ok(())
 }
 
-fn write_json(args: &CheckArgs, summary: &Summary) -> Result<(), CheckError> {
+fn write_json(args: &CheckArgs, summary: &Summary, manifest: Option<serde_json::Value>) -> Result<(), CheckError> {
+    #[derive(serde::Serialize)]
+    struct Document<'a> {
+        #[serde(flatten)]
+        summary: &'a Summary,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        manifest: Option<serde_json::Value>,
+    }
     let Some(path) = &args.json else { return Ok(()) };
+    let document = Document { summary, manifest };
     let write = |path: &Path| {
-        let mut text = serde_json::to_string_pretty(summary).map_err(std::io::Error::from)?;
+        let mut text = serde_json::to_string_pretty(&document).map_err(std::io::Error::from)?;
         text.push('\n');
         std::fs::write(path, text)
     };

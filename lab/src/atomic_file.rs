@@ -16,12 +16,18 @@ pub struct AtomicFile {
     beside: Option<NamedTempFile>,
 }
 
+/// The name of standard output.
+const STANDARD_OUTPUT: &str = "-";
+
 impl AtomicFile {
-    /// Prepares to write `path`, which the command-line option `option` names.
+    /// Prepares to write `path`, which the command-line option `option` names; `-` is standard output.
     ///
     /// # Errors
     /// The folder is missing or not writable, or `path` is a folder.
     pub fn prepare(option: &str, path: &Path) -> Result<Self, InputError> {
+        if path == Path::new(STANDARD_OUTPUT) {
+            return Ok(Self { path: path.to_owned(), beside: None });
+        }
         let valid = "a file in a folder that is there and writable";
         let wrong = |why: String| InputError::value(&Place::option(option), "", path.display(), why, valid);
         // Follows symbolic links, so that a link stays and its target is replaced.
@@ -41,12 +47,23 @@ impl AtomicFile {
         Ok(Self { path: target, beside: Some(beside) })
     }
 
-    /// Writes `bytes` as the whole file.
+    /// True if it is standard output.
+    pub fn is_standard_output(&self) -> bool {
+        self.path == Path::new(STANDARD_OUTPUT)
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes `bytes` as the whole file. If it is standard output, a reader that has closed the pipe is no failure.
     ///
     /// # Errors
     /// The system's error; an old file, if there was one, is then unchanged.
     pub fn commit(self, bytes: &[u8]) -> Result<(), InputError> {
         let written = match self.beside {
+            None if self.is_standard_output() => to_standard_output(bytes),
             Some(mut beside) => write_and_rename(&mut beside, bytes).and_then(|()| {
                 beside.persist(&self.path).map_err(|error| error.error)?;
                 Ok(())
@@ -55,6 +72,15 @@ impl AtomicFile {
         };
         let place = Place::file(self.path.display().to_string());
         written.map_err(|error| InputError::new(&place, "", Problem::Io(format!("cannot be written: {error}"))))
+    }
+}
+
+/// Writes to standard output. A closed pipe (`| head`) is no failure.
+pub fn to_standard_output(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
     }
 }
 

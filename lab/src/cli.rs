@@ -4,7 +4,6 @@ use crate::input::{InputError, Place};
 use crate::scenario::Request;
 use clap::{Args, Parser, Subcommand};
 use std::fmt;
-use std::io::Write;
 use std::path::PathBuf;
 
 /// Delivers interrupts on a simulated server, and measures the cost.
@@ -29,6 +28,8 @@ pub enum Command {
     Calibrate(CalibrateArgs),
     /// Make a platform of a measured server: fit what its figures decide, borrow the rest.
     Import(ImportArgs),
+    /// Make a result again from its manifest, and compare it byte for byte.
+    Rerun(RerunArgs),
     /// Fit one platform's only constant, and predict other platforms' rows with it.
     Transfer(TransferArgs),
     /// Show every interrupt line of a scenario: the domain and chip of each level, flags, affinity.
@@ -124,7 +125,7 @@ pub struct ServeVirtioArgs {
 /// An experiment.
 #[derive(Args, Clone, PartialEq, Eq, Debug)]
 pub struct ExperimentArgs {
-    /// A scenario.toml, a job.fio, or the name of a built-in scenario (emr-4-drives).
+    /// A scenario.toml, a job.fio, the name of a built-in scenario (emr-4-drives), or - for standard input.
     pub input: String,
     /// The platform: emr, spr, optane, azure, … or the path of a platform file. The default for a job file is emr.
     #[arg(long, value_name = "P")]
@@ -166,6 +167,13 @@ pub struct RunArgs {
     /// Write a trace for Perfetto or chrome://tracing, with a track per CPU, drive and IOMMU.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+}
+
+/// `campanile rerun`.
+#[derive(Args, Clone, PartialEq, Eq, Debug)]
+pub struct RerunArgs {
+    /// The JSON file of `campanile run`.
+    pub result: PathBuf,
 }
 
 /// `campanile lint`.
@@ -401,11 +409,7 @@ impl From<InputError> for Failure {
 /// # Errors
 /// Standard output cannot be written.
 pub fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::Run(error.into())),
-        _ => Ok(()),
-    }
+    crate::atomic_file::to_standard_output(text.as_bytes()).map_err(|error| Failure::Run(error.into()))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The origin of input, and the errors in it.
 
+use crate::inputs;
 use std::fmt;
 use std::io::Read as _;
 
@@ -7,14 +8,27 @@ use std::io::Read as _;
 /// quickly.
 const BYTES_MAX: u64 = 16 << 20;
 
+/// The name of standard input.
+pub(crate) const STANDARD_INPUT: &str = "-";
+
 /// An input file's bytes. The reported size is not trusted, because a device may report any.
+///
+/// `-` is standard input, which can be read once.
 pub(crate) fn read_file(path: &str) -> Result<Vec<u8>, String> {
+    if let Some(bytes) = inputs::given_file(path) {
+        inputs::note_file(path, &bytes, false);
+        return Ok(bytes.to_vec());
+    }
     let mut bytes = Vec::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes));
+    let read = match path {
+        STANDARD_INPUT => std::io::stdin().take(BYTES_MAX + 1).read_to_end(&mut bytes),
+        path => std::fs::File::open(path).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes)),
+    };
     read.map_err(|error| error.to_string())?;
     if bytes.len() as u64 > BYTES_MAX {
         return Err(format!("it has more than {BYTES_MAX} bytes"));
     }
+    inputs::note_file(path, &bytes, false);
     Ok(bytes)
 }
 

@@ -14,6 +14,7 @@ use crate::input::{InputError, Place, Warning};
 use crate::kinds::Variant;
 use crate::platform::{Platform, Unit};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// One experiment: a machine, a workload, and the variants of it that are compared.
@@ -35,6 +36,8 @@ pub struct Plan {
     pub spans: Spans,
     /// Settings that every kind has.
     pub options: Options,
+    /// Every setting by its key, as text: defaults, the scenario's, and those of the command line over them.
+    pub settings: BTreeMap<String, String>,
     /// Warnings that a reader of the result needs.
     pub warnings: Vec<Warning>,
 }

@@ -5,6 +5,7 @@ mod formula;
 pub use formula::Formula;
 
 use crate::input::{InputError, Place, Problem, read_file};
+use crate::inputs;
 use crate::scenario::files::Files;
 use crate::setting::Setting;
 use std::collections::BTreeSet;
@@ -78,6 +79,7 @@ const HEADER: &str = "id,platform,scenario,delivery,quantity,value,unit,use,file
 /// # Errors
 /// The file is wrong, which a test excludes for the one that the program carries.
 pub fn rows() -> Result<Vec<Row>, InputError> {
+    inputs::note_file(FILE, TEXT.as_bytes(), true);
     parse(FILE, TEXT)
 }
 

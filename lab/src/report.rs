@@ -4,6 +4,7 @@
 
 use serde::{Serialize, Serializer};
 
+use crate::manifest::Manifest;
 use crate::outcome::{Estimate, Outcome, Quantity, Summary};
 use crate::plan::Spans;
 
@@ -222,6 +223,9 @@ pub struct RunReport {
     pub constants: Vec<ConstantRow>,
     /// The spans that were simulated, and those that the jobs ask for.
     pub spans: Option<Spans>,
+    /// What makes this result again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<Manifest>,
 }
 
 impl RunReport {
@@ -247,6 +251,7 @@ impl RunReport {
             load: Vec::new(),
             constants: Vec::new(),
             spans: None,
+            manifest: None,
         }
     }
 

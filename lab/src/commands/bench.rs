@@ -1,14 +1,19 @@
 //! `campanile bench`.
 
-use super::{ended, output, stop_flag, write};
+use super::{ended, output, stop_flag, takes_standard_output, write_list};
 use crate::bench::{self, Effort};
 use crate::cli::{self, BenchArgs, Failure};
+use crate::inputs::Read;
+use crate::manifest::Manifest;
 
 pub(super) fn bench(args: &BenchArgs) -> Result<(), Failure> {
     let json = output("--json", args.json.as_deref())?;
     let stop = stop_flag()?;
     let figures = bench::measure(Effort::FULL, &stop).map_err(|error| Failure::Run(error.into()))?;
-    cli::print(&bench::table(&figures))?;
-    write(json, || serde_json::to_string_pretty(&figures).expect("figures are plain data") + "\n")?;
+    if !takes_standard_output(json.as_ref()) {
+        cli::print(&bench::table(&figures))?;
+    }
+    let manifest = Manifest::of_process(&Read::default());
+    write_list(json, &manifest, || serde_json::to_string_pretty(&figures).expect("figures are plain data") + "\n")?;
     ended(&stop)
 }

@@ -1,8 +1,10 @@
 //! `campanile boot`.
 
-use super::{ended, output, stop_flag, write};
+use super::{ended, output, stop_flag, takes_standard_output, write_list};
 use crate::cli::{self, BootArgs, Failure};
 use crate::input::{InputError, Place};
+use crate::inputs::Read;
+use crate::manifest::Manifest;
 use qemu::{BootError, CASES, Selection};
 
 pub(super) fn boot(args: &BootArgs) -> Result<(), Failure> {
@@ -12,11 +14,13 @@ pub(super) fn boot(args: &BootArgs) -> Result<(), Failure> {
     let campanile = std::env::current_exe().map_err(|error| Failure::Run(error.into()))?;
     let run = qemu::run(&selection, &campanile, || stop.is_set(), |setting| eprintln!("{setting}"));
     let outcome = run.map_err(|error: BootError| Failure::Run(error.into()))?;
-    outcome.skipped.iter().for_each(|why| println!("skipped: {why}"));
-    if !outcome.rows.is_empty() {
-        cli::print(&qemu::table(&outcome.rows))?;
+    if !takes_standard_output(json.as_ref()) {
+        cli::print(&outcome.skipped.iter().map(|why| format!("skipped: {why}\n")).collect::<String>())?;
+        if !outcome.rows.is_empty() {
+            cli::print(&qemu::table(&outcome.rows))?;
+        }
     }
-    write(json, || qemu::json(&outcome.rows))?;
+    write_list(json, &Manifest::of_process(&Read::default()), || qemu::json(&outcome.rows))?;
     ended(&stop)?;
     if outcome.passes() { Ok(()) } else { Err(Failure::Run("a figure differs from its required value".into())) }
 }

@@ -1,9 +1,11 @@
 //! `campanile calibrate`.
 
-use super::{ended, output, stop_flag, write};
+use super::{ended, output, stop_flag, takes_standard_output, write_table};
 use crate::calibrate::{self, CalibrateError, Calibration, Fitted, Pinned, TOLERANCE};
 use crate::cli::{self, CalibrateArgs, Failure};
-use crate::input::Place;
+use crate::input::{InputError, Place};
+use crate::inputs::{self, Given};
+use crate::manifest::Manifest;
 use crate::platform::Platform;
 use crate::published::{self, Usage};
 use crate::setting::Setting;
@@ -11,12 +13,16 @@ use std::collections::BTreeSet;
 
 pub(super) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     let named = Setting::new(Place::option("calibrate"), "", &args.platform);
-    let platform = Platform::load(&named)?;
     let json = output("--json", args.json.as_deref())?;
-    let rows = match &args.rows {
-        Some(path) => published::read(&path.to_string_lossy())?,
-        None => published::rows()?,
-    };
+    let (inputs, read) = inputs::noted(Given::default(), || {
+        let platform = Platform::load(&named)?;
+        let rows = match &args.rows {
+            Some(path) => published::read(&path.to_string_lossy())?,
+            None => published::rows()?,
+        };
+        Ok::<_, InputError>((platform, rows))
+    });
+    let (platform, rows) = inputs?;
     let is_fitted = |row: &published::Row, name: &str| row.platform == name && row.usage == Usage::Fit;
     if !rows.iter().any(|row| is_fitted(row, &platform.name)) {
         let fitted: BTreeSet<&str> =
@@ -30,8 +36,10 @@ pub(super) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
         CalibrateError::Stopped => Failure::Interrupted,
         error => Failure::Run(error.into()),
     })?;
-    cli::print(&text(&platform.name, &found))?;
-    write(json, || serde_json::to_string_pretty(&found).expect("plain data") + "\n")?;
+    if !takes_standard_output(json.as_ref()) {
+        cli::print(&text(&platform.name, &found))?;
+    }
+    write_table(json, Manifest::of_process(&read).with("platform", platform.name.as_str()), &found)?;
     ended(&stop)
 }
 

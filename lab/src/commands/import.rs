@@ -1,9 +1,11 @@
 //! `campanile import`.
 
-use super::{output, stop_flag, write};
+use super::{output, stop_flag, takes_standard_output, write_table};
 use crate::calibrate::CalibrateError;
 use crate::cli::{self, Failure, ImportArgs};
 use crate::input::{InputError, Place, read_file};
+use crate::inputs::{self, Given};
+use crate::manifest::Manifest;
 use crate::platform::Platform;
 use crate::server::facts::{self, Fact};
 use crate::server::fit::{self, ImportError, Imported};
@@ -14,24 +16,30 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 
 pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
-    let base = Platform::load(&Setting::new(Place::option("--base"), "", &args.base))?;
     let json = output("--json", args.json.as_deref())?;
+    let (inputs, read) = inputs::noted(Given::default(), || {
+        let base = Platform::load(&Setting::new(Place::option("--base"), "", &args.base))?;
+        Ok::<_, Failure>((base, gather(args)?))
+    });
+    let (base, server) = inputs?;
     let stop = stop_flag()?;
-    let server = gather(args)?;
     eprintln!("import: {} measurements; fitting", server.measurements.len());
     let found = fit::import(server, &base, &args.out, &stop).map_err(|error| match error {
         ImportError::Input(error) | ImportError::Fit(CalibrateError::Input(error)) => Failure::Input(error),
         ImportError::Fit(CalibrateError::Stopped) => Failure::Interrupted,
         ImportError::Fit(error) => Failure::Run(error.into()),
     })?;
-    cli::print(&text(&found))?;
-    write(json, || serde_json::to_string_pretty(&plain(&found)).expect("plain data") + "\n")?;
+    if !takes_standard_output(json.as_ref()) {
+        cli::print(&text(&found))?;
+    }
+    write_table(json, Manifest::of_process(&read).with("base", base.name.as_str()), &plain(&found))?;
     if found.decision.interrupted { Err(Failure::Interrupted) } else { Ok(()) }
 }
 
 /// The server of the arguments: an archive, or single files.
 fn gather(args: &ImportArgs) -> Result<Server, Failure> {
     if let Some(path) = &args.archive {
+        note_archive(path);
         let contents = archive::read(path, &Limits::SERVER).map_err(|error| {
             let valid = "an archive of scripts/measure-server, or its folder";
             InputError::value(&Place::option("import"), "", path.display(), error.to_string(), valid)
@@ -73,6 +81,27 @@ fn gather(args: &ImportArgs) -> Result<Server, Failure> {
         server.add(&name, &parts);
     }
     Ok(server)
+}
+
+/// Most files of a folder whose hashes are noted; an archive of scripts/measure-server has some hundred.
+const NOTED_MAX: usize = 4096;
+
+/// Notes the files of an archive's folder, or the archive itself, by their hashes: they say too much of a server to be
+/// repeated. What cannot be read is left to the reader of the archive.
+fn note_archive(path: &Path) {
+    let (mut pending, mut count) = (vec![path.to_owned()], 0);
+    while let Some(path) = pending.pop() {
+        if count == NOTED_MAX {
+            return;
+        }
+        count += 1;
+        let is_folder = std::fs::symlink_metadata(&path).is_ok_and(|about| about.is_dir());
+        let entries = is_folder.then(|| std::fs::read_dir(&path).ok()).flatten();
+        match entries {
+            Some(entries) => pending.extend(entries.flatten().map(|entry| entry.path())),
+            None => inputs::note_hash(&path),
+        }
+    }
 }
 
 fn text(found: &Imported) -> String {

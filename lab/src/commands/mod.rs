@@ -8,6 +8,7 @@ mod fio_outputs;
 mod import;
 mod lint;
 mod reproduce;
+mod rerun;
 mod run;
 mod serve;
 mod transfer;
@@ -15,10 +16,13 @@ mod transfer;
 use crate::atomic_file::AtomicFile;
 use crate::cli::{self, Command, Failure, IrqsArgs, ServeCommand};
 use crate::input::InputError;
+use crate::inputs::{self, Given};
 use crate::interrupt::StopFlag;
+use crate::manifest::Manifest;
 use crate::plan::Plan;
 use crate::report;
 use crate::run::RunError;
+use serde::Serialize;
 use std::path::Path;
 
 /// Carries out a command.
@@ -32,6 +36,7 @@ pub fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Reproduce(args) => reproduce::reproduce(args),
         Command::Calibrate(args) => calibrate::calibrate(args),
         Command::Import(args) => import::import(args),
+        Command::Rerun(args) => rerun::rerun(args),
         Command::Transfer(args) => transfer::transfer(args),
         Command::Irqs(args) => irqs(args),
         Command::Bench(args) => bench::bench(args),
@@ -44,12 +49,15 @@ pub fn dispatch(command: &Command) -> Result<(), Failure> {
 }
 
 fn irqs(args: &IrqsArgs) -> Result<(), Failure> {
-    let plan = args.experiment.request().plan()?;
+    let (planned, read) = inputs::noted(Given::default(), || args.experiment.request().plan());
+    let plan = planned?;
     let json = output("--json", args.json.as_deref())?;
     announce(&plan);
     let lines = crate::run::lines(&plan.trials()[0]).map_err(failed)?;
-    cli::print(&report::lines::table(&lines))?;
-    write(json, || report::lines::json(&lines))
+    if !takes_standard_output(json.as_ref()) {
+        cli::print(&report::lines::table(&lines))?;
+    }
+    write_list(json, &Manifest::of_process(&read).with_plan(&plan), || report::lines::json(&lines))
 }
 
 fn stop_flag() -> Result<StopFlag, Failure> {
@@ -78,6 +86,36 @@ fn write(output: Option<AtomicFile>, text: impl FnOnce() -> String) -> Result<()
         Some(file) => Ok(file.commit(text().as_bytes())?),
         None => Ok(()),
     }
+}
+
+/// Writes an output that is one table, with its manifest as its last key.
+fn write_table<T: Serialize>(output: Option<AtomicFile>, manifest: Manifest, result: &T) -> Result<(), Failure> {
+    #[derive(Serialize)]
+    struct Table<'a, T> {
+        #[serde(flatten)]
+        result: &'a T,
+        manifest: Manifest,
+    }
+    write(output, || serde_json::to_string_pretty(&Table { result, manifest }).expect("plain data") + "\n")
+}
+
+/// Writes an output that is a list, and so has no place for a manifest: that goes into a file of its own beside it,
+/// `FILE.manifest.json`. Standard output and other files that are no regular ones have none.
+fn write_list(output: Option<AtomicFile>, manifest: &Manifest, text: impl FnOnce() -> String) -> Result<(), Failure> {
+    let Some(file) = output else { return Ok(()) };
+    let path = file.path().to_owned();
+    file.commit(text().as_bytes())?;
+    if path.is_file() {
+        let mut beside = path.into_os_string();
+        beside.push(".manifest.json");
+        AtomicFile::prepare("--json", Path::new(&beside))?.commit(manifest.text().as_bytes())?;
+    }
+    Ok(())
+}
+
+/// True if an output takes the place of the table.
+fn takes_standard_output(output: Option<&AtomicFile>) -> bool {
+    output.is_some_and(AtomicFile::is_standard_output)
 }
 
 /// The end of an interrupted command, after it has printed its results so far.

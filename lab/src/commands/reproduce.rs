@@ -1,19 +1,24 @@
 //! `campanile reproduce`.
 
-use super::{ended, output, stop_flag, write};
+use super::{ended, output, stop_flag, takes_standard_output, write, write_list};
 use crate::calibrate::{self, Carried};
 use crate::cli::{self, Failure, ReproduceArgs};
+use crate::inputs::{self, Given};
 use crate::interrupt::StopFlag;
+use crate::manifest::Manifest;
 use crate::published::Row;
 use crate::reproduce::{self as rows_of, FailedRun, Outcomes};
 use crate::{published, report};
 
 pub(super) fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
-    let rows = published::select(&args.ids)?;
+    let (rows, mut read) = inputs::noted(Given::default(), || published::select(&args.ids));
+    let rows = rows?;
     let json = output("--json", args.json.as_deref())?;
     let html = output("--html", args.html.as_deref())?;
     let needed = needed(&rows, args.intervals)?;
-    let plans = rows_of::plans(&needed)?;
+    let (plans, of_plans) = inputs::noted(Given::default(), || rows_of::plans(&needed));
+    let plans = plans?;
+    read.add(of_plans);
     let stop = stop_flag()?;
     let ran = rows_of::run_plans(&plans, &needed, &stop);
     let mut compared = rows_of::compare(&needed, &ran.outcomes);
@@ -24,9 +29,13 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
     }
     let shown = rows_of::plans(&published::with_sources(&rows)?)?;
     let free = rows_of::free_constants(&shown)?;
-    cli::print(&(report::table::reproduce(&compared, &free) + &notes(&carried)))?;
-    write(json, || report::json::reproduce(&compared).expect("rows are plain data"))?;
-    write(html, || report::rows_page(&compared, &free))?;
+    if !takes_standard_output(json.as_ref()) {
+        cli::print(&(report::table::reproduce(&compared, &free) + &notes(&carried)))?;
+    }
+    let ids: Vec<&str> = needed.iter().map(|row| row.id.as_str()).collect();
+    let manifest = Manifest::of_process(&read).with("rows", ids);
+    write_list(json, &manifest, || report::json::reproduce(&compared).expect("rows are plain data"))?;
+    write(html, || report::html::with_manifest(&report::rows_page(&compared, &free), &manifest))?;
     ended(&stop)?;
     failed(&ran.failed, &needed)
 }

@@ -1,10 +1,13 @@
 //! `campanile run`.
 
 use super::fio_outputs::FioOutputs;
-use super::{announce, ended, failed, output, stop_flag, write};
+use super::{announce, ended, failed, output, stop_flag, takes_standard_output, write};
 use crate::cli::{self, Failure, RunArgs};
 use crate::coalescing;
+use crate::input::STANDARD_INPUT;
+use crate::inputs::{self, Given};
 use crate::interrupt::StopFlag;
+use crate::manifest::Manifest;
 use crate::outcome::{Headline, Summary};
 use crate::plan::{Load, Plan, Spans};
 use crate::published;
@@ -18,7 +21,8 @@ use crate::scenario;
 const TRACE_RECORDS_MAX: u64 = 1_000_000;
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
-    let mut plan = args.request()?.plan()?;
+    let (planned, read) = inputs::noted(Given::default(), || args.request()?.plan());
+    let mut plan = planned?;
     let fio = FioOutputs::prepare(args, &mut plan)?;
     let json = output("--json", args.json.as_deref())?;
     let html = output("--html", args.html.as_deref())?;
@@ -26,25 +30,13 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     announce(&plan);
     fio.announce(&plan);
     let stop = stop_flag()?;
-    let mut runs = run::run_all(&plan, trace.is_some(), &stop).map_err(failed)?;
-    let records: Vec<TraceRecord> =
-        runs.iter_mut().find(|run| !run.trace.is_empty()).map(|run| std::mem::take(&mut run.trace)).unwrap_or_default();
-    let outcomes = runs.into_iter().map(|run| run.outcome).collect();
-    let mut report = RunReport::new(&plan.name, &plan.platform.name, Class::Predicted, outcomes);
-    report.interrupted = stop.is_set();
-    report.spans = plan.storage().map(|_| plan.spans);
+    let manifest = Manifest::of_process(&read).with_plan(&plan);
+    let (report, records) = report(args, &plan, manifest, &stop)?;
     say_cost(&report);
-    report.warnings = plan.warnings.iter().map(ToString::to_string).collect();
-    report.notes = coalescing::notes(&plan, &stop).map_err(failed)?;
-    report.published = published_rows(&plan, &report)?;
-    report.constants = constants(&plan);
-    if !fio.takes_standard_output() {
+    if !fio.takes_standard_output() && !takes_standard_output(json.as_ref()) {
         cli::print(&report::table::run(&report))?;
     }
     fio.write(&plan, &report)?;
-    if html.is_some() {
-        report.load = load_points(&plan, &stop)?;
-    }
     write(json, || report::json::run(&report).expect("a report is plain data"))?;
     write(html, || report::html::page(&report))?;
     if let Some(file) = trace {
@@ -53,6 +45,45 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         file.commit(&bytes)?;
     }
     ended(&stop)
+}
+
+/// Makes the JSON of a run again from its manifest. Files whose contents `given` has are not read.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn again(args: &RunArgs, manifest: Manifest, given: Given, stop: &StopFlag) -> Result<String, Failure> {
+    let (planned, _) = inputs::noted(given, || args.request()?.plan());
+    let mut plan = planned?;
+    let args = RunArgs { json: Some(STANDARD_INPUT.into()), ..args.clone() };
+    FioOutputs::prepare(&args, &mut plan)?;
+    let (report, _) = report(&args, &plan, manifest, stop)?;
+    ended(stop)?;
+    Ok(report::json::run(&report).expect("a report is plain data"))
+}
+
+/// Runs everything that the results need: the report, and the records of the trace.
+fn report(
+    args: &RunArgs,
+    plan: &Plan,
+    manifest: Manifest,
+    stop: &StopFlag,
+) -> Result<(RunReport, Vec<TraceRecord>), Failure> {
+    let mut runs = run::run_all(plan, args.trace.is_some(), stop).map_err(failed)?;
+    let records: Vec<TraceRecord> =
+        runs.iter_mut().find(|run| !run.trace.is_empty()).map(|run| std::mem::take(&mut run.trace)).unwrap_or_default();
+    let outcomes = runs.into_iter().map(|run| run.outcome).collect();
+    let mut report = RunReport::new(&plan.name, &plan.platform.name, Class::Predicted, outcomes);
+    report.interrupted = stop.is_set();
+    report.spans = plan.storage().map(|_| plan.spans);
+    report.warnings = plan.warnings.iter().map(ToString::to_string).collect();
+    report.notes = coalescing::notes(plan, stop).map_err(failed)?;
+    report.published = published_rows(plan, &report)?;
+    report.constants = constants(plan);
+    if args.html.is_some() {
+        report.load = load_points(plan, stop)?;
+    }
+    report.manifest = Some(manifest);
+    Ok((report, records))
 }
 
 /// Says on standard error what the whole run time would cost on this host, if it was shortened.

@@ -47,7 +47,7 @@ impl Variables {
         if let Some(value) = self.defined.get(name) {
             return Some((value.clone(), "--define"));
         }
-        let value = self.environment.then(|| std::env::var(name).ok()).flatten()?;
+        let value = self.environment.then(|| crate::inputs::variable(name)).flatten()?;
         Some((value, "the environment"))
     }
 

@@ -1,6 +1,7 @@
 //! Reading a platform file.
 //!
 //! ```toml
+//! schema = 1                  # optional: the form of this file
 //! about = "one line"
 //! base = "emr"                # optional: another platform, whose constants hold unless this file gives them
 //! [fabric]
@@ -11,6 +12,7 @@
 use super::{Accelerator, Constant, Cpu, Drive, Fabric, GROUPS, Gic, Needed, Nic, Platform, Spec, Vhost};
 use crate::document::{Document, Node, Table};
 use crate::input::{InputError, Place, Problem, read_file};
+use crate::inputs;
 use crate::setting::Setting;
 
 /// The platforms that the program carries: name, path in the project, text.
@@ -53,6 +55,7 @@ impl Platform {
             return Err(setting.wrong("is the base of itself", "a platform without a base"));
         }
         if let Some((name, file, text)) = EMBEDDED.iter().find(|(known, ..)| *known == name) {
+            inputs::note_file(file, text.as_bytes(), true);
             return Self::parse(name, file, text, depth);
         }
         if !name.contains('/') && !name.ends_with(".toml") {
@@ -69,7 +72,10 @@ impl Platform {
     fn parse(name: &str, file: &str, text: &str, depth: u32) -> Result<Self, InputError> {
         let document = Document::parse(file, text)?;
         let root = document.root();
-        root.only(&["about", "base"].into_iter().chain(GROUPS).collect::<Vec<_>>())?;
+        root.only(&["schema", "about", "base"].into_iter().chain(GROUPS).collect::<Vec<_>>())?;
+        if let Some(node) = root.get("schema") {
+            known_schema(&node.scalar(SCHEMA_VALID)?)?;
+        }
         let about = root.scalar("about", "one line about the platform")?.text;
         let lender = root.get("base").map(|node| node.scalar("the name of a platform")).transpose()?;
         let base = lender.as_ref().map(|lender| Self::load_within(lender, depth + 1)).transpose()?;
@@ -119,6 +125,19 @@ impl Platform {
         let platform = Self { name, about, base: lender, cpu, fabric, drives, accelerator, nic, vhost, gic };
         platform.validate()?;
         Ok(platform)
+    }
+}
+
+/// The form of platform files. A file without `schema` has form 1. It grows when an older reader would misread a file.
+pub const SCHEMA: u32 = 1;
+const SCHEMA_VALID: &str = "1";
+
+/// Refuses a form that this program does not know.
+fn known_schema(schema: &Setting) -> Result<(), InputError> {
+    match schema.text.parse::<u32>() {
+        Ok(1..=SCHEMA) => Ok(()),
+        Ok(number) if number > SCHEMA => Err(schema.wrong("is a form that only a newer program reads", SCHEMA_VALID)),
+        _ => Err(schema.wrong("is no form of platform files", SCHEMA_VALID)),
     }
 }
 

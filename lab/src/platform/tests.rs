@@ -16,6 +16,17 @@ fn variant(lines: &str) -> Result<Platform, String> {
 }
 
 #[test]
+fn a_form_that_is_not_known_is_refused_by_name() {
+    let read = |schema: &str| {
+        let text = format!("schema = {schema}\nabout = \"x\"\nbase = \"emr\"\n");
+        Platform::read("x", "x.toml", &text).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(read("1"), Ok(()));
+    assert_eq!(read("2").unwrap_err(), "x.toml:1: schema: `2` is a form that only a newer program reads; valid: 1");
+    assert_eq!(read("\"one\"").unwrap_err(), "x.toml:1: schema: `one` is no form of platform files; valid: 1");
+}
+
+#[test]
 fn every_platform_that_is_carried_loads_and_gives_reasons() {
     for (name, ..) in EMBEDDED {
         let platform = load(name);

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::plots::{self, Axes, Bar, Series, escape};
 use super::{RunReport, figure, table};
+use crate::manifest::Manifest;
 use crate::outcome::{Bottleneck, Headline, Summary, Timeline, Unit};
 
 /// The whole page. It needs no other file.
@@ -21,7 +22,18 @@ pub fn page(report: &RunReport) -> String {
         section("Constants and their reasons", constants(report)),
         section("How to read this", HOW_TO_READ.into()),
     ];
-    document(&report.scenario, &sections.concat())
+    let page = document(&report.scenario, &sections.concat());
+    report.manifest.as_ref().map_or_else(|| page.clone(), |manifest| with_manifest(&page, manifest))
+}
+
+/// A page with its manifest as the last section.
+pub fn with_manifest(page: &str, manifest: &Manifest) -> String {
+    let line = escape(&format!("campanile {}", manifest.arguments.join(" ")));
+    let body = format!(
+        "<p><code>{line}</code></p>\n<details><summary>Manifest</summary><pre>{}</pre></details>\n",
+        escape(&manifest.text())
+    );
+    page.replacen("</main>", &(section("How to make it again", body) + "</main>"), 1)
 }
 
 /// The sections that only this kind of experiment has.

@@ -13,6 +13,9 @@ pub trait Draft {
     /// Every key of the kind with its meaning, as in docs/scenarios.md.
     fn keys(&self) -> Vec<(String, &'static str)>;
 
+    /// The kind's defaults, each with its key.
+    fn defaults(&self) -> Vec<(&'static str, &'static str)>;
+
     /// Takes a setting if its key belongs to the kind. Returns whether it did.
     ///
     /// # Errors
@@ -69,6 +72,10 @@ impl<K: Kind> Keyed<K> {
 impl<K: Kind> Draft for Keyed<K> {
     fn keys(&self) -> Vec<(String, &'static str)> {
         self.keys.iter().map(Key::described).collect()
+    }
+
+    fn defaults(&self) -> Vec<(&'static str, &'static str)> {
+        key::defaults(self.keys).collect()
     }
 
     fn apply(&mut self, setting: &Setting) -> Result<bool, InputError> {

@@ -1,7 +1,8 @@
 //! The source of a scenario and of its files: the disk, or the program itself.
 
 use super::carried;
-use crate::input::{InputError, Place, Problem, read_file};
+use crate::input::{InputError, Place, Problem, STANDARD_INPUT, read_file};
+use crate::inputs;
 use std::path::Path;
 
 /// A source of files.
@@ -16,7 +17,7 @@ pub enum Files {
 impl Files {
     /// The source of `input` and its path there: a bare name is a scenario that the program carries.
     pub fn locate(input: &str) -> Result<(Self, String), InputError> {
-        if input.contains(['/', '\\', '.']) || Path::new(input).exists() {
+        if input == STANDARD_INPUT || input.contains(['/', '\\', '.']) || Path::new(input).exists() {
             return Ok((Self::Disk, input.to_owned()));
         }
         let path = format!("scenarios/{input}.toml");
@@ -33,7 +34,11 @@ impl Files {
     /// The file at `path`.
     pub fn read(self, path: &str) -> Result<Vec<u8>, String> {
         match self {
-            Self::Carried => carried::text(path).map(|text| text.as_bytes().to_vec()).ok_or("not carried".to_owned()),
+            Self::Carried => {
+                let text = carried::text(path).ok_or("not carried")?;
+                inputs::note_file(path, text.as_bytes(), true);
+                Ok(text.as_bytes().to_vec())
+            }
             Self::Disk => read_file(path),
         }
     }

@@ -76,6 +76,11 @@ pub fn apply<T>(keys: &[Key<T>], target: &mut T, setting: &Setting) -> Result<bo
     key.map_or(Ok(false), |key| key.set(target, setting).map(|()| true))
 }
 
+/// Every default by its key, written as a setting.
+pub fn defaults<T>(keys: &[Key<T>]) -> impl Iterator<Item = (&'static str, &'static str)> {
+    keys.iter().filter_map(|key| Some((key.name, key.default?)))
+}
+
 /// Sets every default.
 ///
 /// # Panics

@@ -12,7 +12,7 @@ mod tests;
 pub use carried::names;
 
 use crate::fio::Variables;
-use crate::input::{InputError, Place, Problem};
+use crate::input::{InputError, Place, Problem, STANDARD_INPUT};
 use crate::kinds::storage;
 use crate::plan::Plan;
 use crate::platform::Platform;
@@ -21,6 +21,7 @@ use common::Common;
 use draft::{Asked, Resolved};
 use files::Files;
 use read::{SEEDS_MAX, Scenario};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The platform of a job file that is run without one.
@@ -32,10 +33,27 @@ const RAMP_NS: u64 = 2_000_000;
 /// The default measured span: some hundred thousand I/Os of a busy server.
 const DURATION_NS: u64 = 10_000_000;
 
+/// The name of an experiment: its file's, without the ending.
+fn name(path: &str) -> String {
+    match path {
+        STANDARD_INPUT => "standard-input".to_owned(),
+        path => Path::new(path).file_stem().map_or(path.to_owned(), |stem| stem.to_string_lossy().into()),
+    }
+}
+
+/// True if a text without a name is a scenario: one of its lines before the first section sets the platform. Job files
+/// know no such option.
+fn is_scenario(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with('['));
+    lines.filter_map(|line| line.split_once('=')).any(|(key, _)| key.trim() == "platform")
+}
+
 /// The requests of the command line.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Request {
-    /// A scenario file (`.toml`), a job file (anything else), or the name of a scenario that the program carries.
+    /// A scenario file (`.toml`), a job file (anything else), or the name of a scenario that the program carries; `-`:
+    /// a scenario or a job file from standard input.
     pub input: String,
     /// Instead of the scenario's platform. Without either: `emr`.
     pub platform: Option<String>,
@@ -76,14 +94,17 @@ impl Request {
         let Scenario { platform, mut draft, deliveries, seeds, settings } = self.scenario(files, &path, text)?;
         draft.read_files(files)?;
         let mut common = Common::new(Platform::load(&platform)?, Variables::of(&self.defines)?);
-        settings.iter().try_for_each(|setting| common.apply(&mut *draft, setting))?;
-        for option in &self.sets {
-            common.apply(&mut *draft, &Setting::from_option(option)?)?;
+        let sets = self.sets.iter().map(|option| Setting::from_option(option)).collect::<Result<Vec<_>, _>>()?;
+        let mut known: BTreeMap<String, String> =
+            key::defaults(common::KEYS).chain(draft.defaults()).map(|(key, text)| (key.into(), text.into())).collect();
+        for setting in settings.into_iter().chain(sets) {
+            common.apply(&mut *draft, &setting)?;
+            known.insert(setting.key, setting.text);
         }
         let whole_runtime = common.whole_runtime().cloned();
         let Resolved { cpus, work, spans, warnings } = draft.resolve(&common, self.deliveries().or(deliveries))?;
         let plan = Plan {
-            name: Path::new(&path).file_stem().map_or(path.clone(), |stem| stem.to_string_lossy().into()),
+            name: name(&path),
             source: Place::file(&path),
             platform: common.platform,
             cpus,
@@ -91,6 +112,7 @@ impl Request {
             seeds: self.seeds()?.or(seeds).unwrap_or_else(|| (1..=SEEDS_DEFAULT).collect()),
             spans,
             options: common.options,
+            settings: known,
             warnings,
         };
         if let Some(setting) = whole_runtime.filter(|_| plan.storage().is_none()) {
@@ -120,7 +142,11 @@ impl Request {
     /// else.
     fn scenario(&self, files: Files, path: &str, bytes: Vec<u8>) -> Result<Scenario, InputError> {
         let asked = self.platform.as_ref().map(|name| Setting::new(Place::option("--platform"), "", name));
-        if !path.ends_with(".toml") {
+        let is_scenario = match path {
+            STANDARD_INPUT => is_scenario(&bytes),
+            path => path.ends_with(".toml"),
+        };
+        if !is_scenario {
             return Ok(Scenario {
                 platform: asked.unwrap_or_else(|| Setting::new(Place::option("--platform"), "", PLATFORM_DEFAULT)),
                 draft: storage::keys::of_job_file(files, path, &bytes)?,

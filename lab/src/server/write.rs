@@ -9,7 +9,7 @@
 use super::DRIVE;
 use super::facts::Fact;
 use super::gather::Measurement;
-use crate::platform::{Constant, Platform, Spec, Unit};
+use crate::platform::{Constant, Platform, SCHEMA, Spec, Unit};
 use std::fmt::Write as _;
 
 /// A value for a constant of the platform file.
@@ -29,7 +29,7 @@ pub type Given<'a> = &'a dyn Fn(&str) -> Option<Own>;
 /// The platform file. `given` has the constants that the server states or decides; all others are `base`'s.
 pub fn platform(name: &str, base: &Platform, given: Given<'_>) -> String {
     let mut text = format!("# A server that was measured. What it does not tell is borrowed from {}.\n", base.name);
-    let _ = writeln!(text, "about = \"{name}, measured\"");
+    let _ = writeln!(text, "schema = {SCHEMA}\nabout = \"{name}, measured\"");
     group(&mut text, "cpu", base, base.cpu.iter(), given);
     group(&mut text, "fabric", base, base.fabric.iter(), given);
     if let Some((_, drive)) = base.drives.first() {

@@ -242,6 +242,10 @@ impl Draft for StorageDraft {
         own.chain(job).collect()
     }
 
+    fn defaults(&self) -> Vec<(&'static str, &'static str)> {
+        key::defaults(KEYS).chain(key::defaults(drives::KEYS)).collect()
+    }
+
     fn apply(&mut self, setting: &Setting) -> Result<bool, InputError> {
         if key::apply(KEYS, &mut self.storage, setting)? {
             return Ok(true);

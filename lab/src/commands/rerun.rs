@@ -1,0 +1,150 @@
+//! `campanile rerun`: makes a result again from its manifest, and compares.
+
+use super::{run, stop_flag};
+use crate::cli::{self, Cli, Command, Failure, RerunArgs};
+use crate::input::{InputError, Place, Problem, read_file};
+use crate::inputs::{Given, Input, sha256};
+use crate::manifest::{Manifest, SCHEMA};
+use clap::Parser;
+use serde_json::Value;
+
+/// Most differences that are printed.
+const SHOWN_MAX: usize = 8;
+
+pub(super) fn rerun(args: &RerunArgs) -> Result<(), Failure> {
+    let path = args.result.to_string_lossy().into_owned();
+    let (bytes, manifest) = result(&path)?;
+    let mut text = origin(&manifest);
+    let line = std::iter::once("campanile").chain(manifest.arguments.iter().map(String::as_str));
+    let place = Place::file(&path);
+    let wrong = |why: String| InputError::new(&place, "manifest", Problem::Syntax(why));
+    let command = Cli::try_parse_from(line)
+        .map_err(|error| wrong(format!("its command line is refused: {}", first_line(&error.to_string()))))?
+        .command;
+    let Command::Run(args) = command else {
+        return Err(Failure::Input(wrong(format!("{} is not run again; valid: a result of run", manifest.schema))));
+    };
+    let (given, changed) = inputs(&manifest);
+    text += &changed;
+    let stop = stop_flag()?;
+    let again = run::again(&args, manifest, given, &stop)?;
+    finish(text, &[("result", &bytes, again.as_bytes())])
+}
+
+/// Says which of the results differ, and fails if one does.
+fn finish(mut text: String, results: &[(&str, &[u8], &[u8])]) -> Result<(), Failure> {
+    let mut is_same = true;
+    for (name, before, now) in results {
+        if before == now {
+            text += &format!("{name}: the same {} bytes\n", now.len());
+        } else {
+            is_same = false;
+            text += &format!("{name}: DIFFERS\n{}", differences(before, now));
+        }
+    }
+    cli::print(&text)?;
+    if is_same { Ok(()) } else { Err(Failure::Run("the result differs".into())) }
+}
+
+/// The bytes of a result and its manifest.
+fn result(path: &str) -> Result<(Vec<u8>, Manifest), InputError> {
+    let place = Place::file(path);
+    let io = |why| InputError::new(&place, "", Problem::Io(format!("cannot be read: {why}")));
+    let bytes = read_file(path).map_err(io)?;
+    let syntax = |why: String| InputError::new(&place, "", Problem::Syntax(why));
+    let value: Value = serde_json::from_slice(&bytes).map_err(|error| syntax(format!("is no JSON ({error})")))?;
+    let Some(manifest) = value.get("manifest") else {
+        let why = "has no manifest: it is a result of version 0.1.0 before manifests, or no result; valid: a JSON file \
+                   of campanile run";
+        return Err(syntax(why.to_owned()));
+    };
+    let version = manifest.get("schema_version").and_then(Value::as_u64).unwrap_or(0);
+    if version > u64::from(SCHEMA) {
+        let why = format!("has form {version}, which is newer than this program; valid: 1 to {SCHEMA}");
+        return Err(InputError::new(&place, "manifest.schema_version", Problem::Syntax(why)));
+    }
+    let read = Manifest::deserialize_from(manifest);
+    let manifest = read.map_err(|error| InputError::new(&place, "manifest", Problem::Syntax(error)))?;
+    Ok((bytes, manifest))
+}
+
+/// The program that made the result, if it is not this one.
+fn origin(manifest: &Manifest) -> String {
+    let name = |manifest: &Manifest| match &manifest.commit {
+        Some(commit) => format!("{} ({commit})", manifest.version),
+        None => manifest.version.clone(),
+    };
+    let (then, now) = (name(manifest), name(&Manifest::new(&[], &Default::default())));
+    if then == now { String::new() } else { format!("version: {then} made it; this is {now}\n") }
+}
+
+/// The inputs as the manifest has them, and a line for each that is another now.
+fn inputs(manifest: &Manifest) -> (Given, String) {
+    let mut text = String::new();
+    for input in manifest.inputs.iter().filter(|input| !input.built_in && input.path != "-") {
+        let Input { path, sha256: then, .. } = input;
+        let kept = if input.text.is_some() { "its content then is used" } else { "its content then is not kept" };
+        match read_file(path) {
+            Ok(bytes) if sha256(&bytes) == *then => {}
+            Ok(bytes) => text += &format!("input {path}: CHANGED, {then} then, {} now; {kept}\n", sha256(&bytes)),
+            Err(why) => text += &format!("input {path}: is not there ({why}); {kept}\n"),
+        }
+    }
+    (manifest.given(), text)
+}
+
+/// The first places where two results differ.
+fn differences(before: &[u8], now: &[u8]) -> String {
+    let (Ok(before), Ok(now)) = (serde_json::from_slice(before), serde_json::from_slice(now)) else {
+        let at = before.iter().zip(now).take_while(|(a, b)| a == b).count();
+        return format!("  from byte {at}\n");
+    };
+    let mut found = Vec::new();
+    compare("", &before, &now, &mut found);
+    let count = found.len();
+    let mut text: String = found.into_iter().take(SHOWN_MAX).map(|line| format!("  {line}\n")).collect();
+    if count > SHOWN_MAX {
+        text += &format!("  and {} others\n", count - SHOWN_MAX);
+    }
+    if count == 0 { "  only in its white space\n".into() } else { text }
+}
+
+/// Notes each value that is not in both.
+fn compare(path: &str, before: &Value, now: &Value, found: &mut Vec<String>) {
+    match (before, now) {
+        (Value::Object(before), Value::Object(now)) => {
+            let keys: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+            for key in keys {
+                let of = |map: &serde_json::Map<String, Value>| map.get(key).cloned().unwrap_or(Value::Null);
+                compare(&format!("{path}.{key}"), &of(before), &of(now), found);
+            }
+        }
+        (Value::Array(before), Value::Array(now)) if before.len() == now.len() => {
+            for (index, (before, now)) in before.iter().zip(now).enumerate() {
+                compare(&format!("{path}[{index}]"), before, now, found);
+            }
+        }
+        _ if before == now => {}
+        _ => {
+            let short = |value: &Value| value.to_string().chars().take(60).collect::<String>();
+            found.push(format!("{}: {} then, {} now", path.trim_start_matches('.'), short(before), short(now)));
+        }
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_named_by_their_places() {
+        let before = br#"{"a": [1, 2], "b": {"c": "x"}}"#;
+        let now = br#"{"a": [1, 3], "b": {}}"#;
+        assert_eq!(differences(before, now), "  a[1]: 2 then, 3 now\n  b.c: \"x\" then, null now\n");
+        assert_eq!(differences(b"one", b"ono"), "  from byte 2\n");
+    }
+}
