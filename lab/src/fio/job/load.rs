@@ -67,8 +67,10 @@ impl Options<'_> {
         if let Some(entry) = self.get("bssplit") {
             let split = |part: &Entry| values::split(part, |part| part.number(bounds.clone(), self.kb_base));
             let parts = Parts::of(entry).whole(split)?;
-            values::spread(&parts, |direction, split: Vec<(u64, u8)>| {
-                let used = || split.iter().filter(|(_, percent)| *percent > 0).map(|(bytes, _)| *bytes);
+            values::spread(&parts, |direction, mut split: Vec<(u64, u8)>| {
+                // fio looks the smallest share up first.
+                split.sort_by_key(|(_, percent)| *percent);
+                let used = || split.iter().map(|(bytes, _)| *bytes);
                 let min = used().min().unwrap_or(4096);
                 sizes[direction] = Sizes { min, max: used().max().unwrap_or(4096), align: min, split };
             });
@@ -260,14 +262,16 @@ impl Options<'_> {
             let parts = Parts::of(entry).whole(|part| part.time_ns(1_000))?;
             values::spread(&parts, |direction, ns| ends.latency_ns_max[direction] = ns);
         }
-        if self.flag("exitall")? {
-            ends.ends_others = Some(match self.get("exit_what").map(|entry| entry.setting.text.as_str()) {
-                Some("stonewall") => EndsOthers::Stonewall,
-                Some("all") => EndsOthers::All,
-                _ => EndsOthers::Group,
-            });
-        }
-        ends.steady = self.get("steadystate").map(|entry| self.steady(entry)).transpose()?;
+        ends.exitall = self.flag("exitall")?;
+        ends.exits_on_error = self.flag("exitall_on_error")?;
+        ends.exit_what = match self.get("exit_what").map(|entry| entry.setting.text.as_str()) {
+            Some("stonewall") => EndsOthers::Stonewall,
+            Some("all") => EndsOthers::All,
+            _ => EndsOthers::Group,
+        };
+        let steady = self.get("steadystate").map(|entry| self.steady(entry)).transpose()?;
+        // Without a window, fio looks for no steady state.
+        ends.steady = steady.filter(|steady| steady.window_ns > 0);
         Ok(ends)
     }
 
@@ -295,6 +299,7 @@ impl Options<'_> {
             slope,
             limit,
             is_share,
+            is_grouped: self.flag("group_reporting")?,
             window_ns: time(["steadystate_duration", "ss_dur"], 0)?,
             ramp_ns: time(["steadystate_ramp_time", "ss_ramp"], 0)?,
             interval_ns: time(["steadystate_check_interval", "ss_interval"], 1_000_000_000)?,

@@ -59,7 +59,7 @@ pub struct JobEnd {
     /// From its beginning, or the end of its ramp, to its end, in ns.
     pub ran_ns: u64,
     /// Why it ended: `done`, `runtime`, `span` (the simulated span stands for its runtime), `rate_min`, `max_latency`,
-    /// `latency_target`, `steadystate`, `full`, `stopped`.
+    /// `latency_target`, `latency_target_missed`, `steadystate`, `full`, `stopped`.
     pub reason: String,
 }
 

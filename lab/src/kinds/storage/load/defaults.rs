@@ -1,6 +1,6 @@
 //! Loads without any option.
 
-use super::{Amount, DEFAULT_SEED, DIRECTIONS, Distribution, Ends, Files, Generator, Order, Pace, Service};
+use super::{Amount, DEFAULT_SEED, DIRECTIONS, Distribution, Ends, EndsOthers, Files, Generator, Order, Pace, Service};
 
 impl Default for Order {
     fn default() -> Self {
@@ -48,7 +48,9 @@ impl Default for Ends {
             ramp_ns: 0,
             fill: false,
             steady: None,
-            ends_others: None,
+            exitall: false,
+            exits_on_error: false,
+            exit_what: EndsOthers::Group,
             latency_ns_max: [0; DIRECTIONS],
             stand_in_ns: None,
         }

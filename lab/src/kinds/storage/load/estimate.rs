@@ -9,6 +9,12 @@ impl Load {
         (own().sum::<u64>() / own().count().max(1) as u64).max(1)
     }
 
+    /// True if the job ends after a share of a drive or file, whose bytes are known only when it runs.
+    pub fn ends_by_share(&self) -> bool {
+        let is_share = |amount: Option<Amount>| matches!(amount, Some(Amount::Percent(percent)) if percent < 100);
+        !self.ends.time_based && (is_share(self.ends.io_size) || is_share(self.files.size))
+    }
+
     /// At most so many I/Os until the job ends by its own options; none if they set no end that counts I/Os.
     pub fn own_ios(&self, directions: [bool; DIRECTIONS]) -> Option<u64> {
         let ends = &self.ends;
@@ -17,10 +23,18 @@ impl Load {
             bounds.push(Some(entries.len() as u64));
         }
         if !ends.time_based && self.replay.is_none() {
-            let bytes = match (ends.io_size, self.files.size, self.files.file_size) {
-                (Some(Amount::Bytes(bytes)), ..) | (None, Some(Amount::Bytes(bytes)), _) => Some(bytes),
-                (None, None, Some((_, most))) => Some(most.saturating_mul(self.files.list.len().max(1) as u64)),
-                _ => None,
+            let share = |bytes: u64, percent: u8| (u128::from(bytes) * u128::from(percent) / 100) as u64;
+            let of_files =
+                self.files.file_size.map(|(_, most)| most.saturating_mul(self.files.list.len().max(1) as u64));
+            let whole = match self.files.size {
+                Some(Amount::Bytes(bytes)) => Some(bytes),
+                Some(Amount::Percent(percent)) => of_files.map(|bytes| share(bytes, percent)),
+                None => of_files,
+            };
+            let bytes = match ends.io_size {
+                Some(Amount::Bytes(bytes)) => Some(bytes),
+                Some(Amount::Percent(percent)) => of_files.or(whole).map(|bytes| share(bytes, percent)),
+                None => whole,
             };
             let twice = if directions == [false, true, true] || self.verify.after { 2 } else { 1 };
             let loops = ends.loops.max(1);
@@ -77,6 +91,13 @@ mod tests {
         assert_eq!(load.own_ios(READS), Some(30));
         load.ends.time_based = true;
         assert_eq!(load.own_ios(READS), None, "it begins again");
+        let mut shares = Load::of_block(4096);
+        shares.files.size = Some(Amount::Percent(50));
+        assert_eq!((shares.own_ios(READS), shares.ends_by_share()), (None, true), "half of a drive");
+        shares.files.file_size = Some((1 << 20, 1 << 20));
+        assert_eq!(shares.own_ios(READS), Some(128));
+        shares.ends.io_size = Some(Amount::Percent(25));
+        assert_eq!(shares.own_ios(READS), Some(64), "of the files, as fio counts it");
         load.ends.runtime_ns = Some(2_000_000_000);
         load.pace.ios[0] = 100;
         assert_eq!(load.own_ios(READS), Some(200));

@@ -43,7 +43,7 @@ pub struct Sizes {
     pub min: u64,
     /// The largest, in bytes.
     pub max: u64,
-    /// Sizes with their share in per cent, in the order of the option; empty: even between `min` and `max`.
+    /// Sizes with their share in per cent, the smallest share first; empty: even between `min` and `max`.
     pub split: Vec<(u64, u8)>,
     /// Offsets are multiples of this; `min` unless `blockalign` says otherwise.
     pub align: u64,
@@ -222,8 +222,12 @@ pub struct Ends {
     pub fill: bool,
     /// `steadystate`.
     pub steady: Option<Steady>,
-    /// `exitall`: its end ends others too.
-    pub ends_others: Option<EndsOthers>,
+    /// `exitall`: the end of any job ends others. One job with the option is enough for all jobs of the file.
+    pub exitall: bool,
+    /// `exitall_on_error`: its end ends others if it is an error: `max_latency`, `rate_min` or a missed `latency_target`.
+    pub exits_on_error: bool,
+    /// `exit_what`: which others.
+    pub exit_what: EndsOthers,
     /// `max_latency` by direction, in ns; 0: any.
     pub latency_ns_max: [u64; DIRECTIONS],
     /// The simulated time after which the job is stopped, ramp included; it stands for its runtime. None: it runs to its
@@ -236,7 +240,7 @@ pub struct Ends {
 pub enum EndsOthers {
     /// The jobs of its reporting group.
     Group,
-    /// The jobs up to the next `stonewall`.
+    /// The jobs that run.
     Stonewall,
     /// Every job.
     All,
@@ -253,6 +257,8 @@ pub struct Steady {
     pub limit: u64,
     /// True if `limit` is a share.
     pub is_share: bool,
+    /// `group_reporting`: the jobs of a group are watched together, and end together.
+    pub is_grouped: bool,
     /// `steadystate_duration`.
     pub window_ns: u64,
     /// `steadystate_ramp_time`.
@@ -412,7 +418,9 @@ impl Load {
                 runtime_ns: self.ends.runtime_ns,
                 ramp_ns: self.ends.ramp_ns,
                 loops: self.ends.loops,
-                ends_others: self.ends.ends_others,
+                exitall: self.ends.exitall,
+                exits_on_error: self.ends.exits_on_error,
+                exit_what: self.ends.exit_what,
                 ..Ends::default()
             },
             pace: Pace {

@@ -28,9 +28,10 @@ pub(super) fn settle(storage: &mut Storage, spans: &Spans, warnings: &mut Vec<Wa
     storage.verify_data |= storage.jobs.iter().filter_map(|job| job.load.as_ref()).any(|load| load.verify.checks);
     let own_end = own_ends(storage);
     let has_stages = storage.jobs.iter().any(|job| {
-        job.load
-            .as_ref()
-            .is_some_and(|load| load.start.phase > 0 || load.start.delay_ns.1 > 0 || load.start.wait_for.is_some())
+        job.load.as_ref().is_some_and(|load| {
+            let start = &load.start;
+            start.phase > 0 || start.delay_ns.1 > 0 || start.wait_for.is_some() || load.ends_by_share()
+        })
     });
     storage.staged = has_stages || own_end.contains(&true);
     if !storage.staged {

@@ -109,7 +109,13 @@ impl StorageRig {
             phase.is_none_or(|phase| job.load.as_ref().is_some_and(|load| load.start.phase == phase))
         };
         let jobs = self.storage.jobs.iter().zip(&self.tally.jobs);
-        let jobs = jobs.map(|(job, counts)| if is_meant(job) { counts.clone() } else { none.clone() }).collect();
+        // Those that never begin have no phase; their ends are told with the others.
+        let never_begun = |counts: &Counts| counts.lock().expect("the machine stands still").ran_ns() == Some(0);
+        let counts_of = |(job, counts): (_, &Counts)| match is_meant(job) || never_begun(counts) {
+            true => counts.clone(),
+            false => none.clone(),
+        };
+        let jobs = jobs.map(counts_of).collect();
         // Threads are measured apart over the whole run.
         let has_one = self.storage.jobs.iter().flat_map(|job| &job.load).all(|load| load.start.phase == 0);
         let meters = if phase.is_none() || has_one { self.tally.meters.clone() } else { Vec::new() };

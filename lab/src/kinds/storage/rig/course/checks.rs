@@ -19,7 +19,9 @@ impl Course {
         let now_ns = SimHal.now_ns();
         let ends = &self.load.ends;
         if self.in_ramp && now_ns >= self.begun_ns.saturating_add(ends.ramp_ns) {
-            self.end_ramp(now_ns);
+            self.in_ramp = false;
+            self.job.silent = false;
+            self.begin_to_count(now_ns);
         }
         let ends = &self.load.ends;
         let index = self.job.parts.index;
@@ -33,17 +35,16 @@ impl Course {
         self.end.is_some()
     }
 
-    /// Counting begins: what came before does not count, neither for results nor for the job's ends.
-    fn end_ramp(&mut self, now_ns: u64) {
-        self.in_ramp = false;
-        self.job.silent = false;
+    /// Counting begins, after the ramp or with the last window of a latency target: what came before does not count for
+    /// results, nor for times and rates. The bytes issued before do count for the job's end, as in fio.
+    fn begin_to_count(&mut self, now_ns: u64) {
         self.epoch_ns = now_ns;
-        self.progress = Progress::default();
+        self.progress = Progress { issued: self.progress.issued, ..Progress::default() };
         self.walk.issues = [0; DIRECTIONS];
         self.rates.restart();
         self.job.restart_meter(now_ns);
-        self.rates.thought.1 = now_ns;
-        self.job.counts(|counts| counts.started_ns = Some(now_ns));
+        self.job.counts(|counts| *counts = JobCounts { started_ns: Some(now_ns), ..JobCounts::default() });
+        self.begin_settling();
     }
 
     pub(super) fn since_epoch_ns(&self) -> u64 {
@@ -106,48 +107,11 @@ impl Course {
             Verdict::Quiesce => self.quiesce(),
             Verdict::Last => {
                 self.quiesce();
-                let started_ns = SimHal.now_ns();
-                self.job.counts(|counts| {
-                    *counts = JobCounts { started_ns: Some(started_ns), ..Default::default() };
-                });
+                self.begin_to_count(SimHal.now_ns());
             }
             Verdict::Done => self.end = Some(End::Target),
+            Verdict::Missed => self.end = Some(End::TargetMissed),
         }
         self.check_steady(now_ns);
-    }
-
-    /// `steadystate`: samples each interval, and compares the window's samples with their mean or their slope.
-    fn check_steady(&mut self, now_ns: u64) {
-        let Some(steady) = self.load.ends.steady else { return };
-        let counted: u64 = match steady.bandwidth {
-            true => self.progress.bytes.iter().sum(),
-            false => self.progress.blocks.iter().sum(),
-        };
-        let since_ns = now_ns - self.epoch_ns;
-        let last_ns = self.steady.last().map_or(steady.ramp_ns, |(ns, _)| *ns);
-        if since_ns < last_ns.saturating_add(steady.interval_ns) {
-            return;
-        }
-        self.steady.push((since_ns, counted));
-        let samples = (steady.window_ns / steady.interval_ns.max(1)).max(1) as usize;
-        if self.steady.len() <= samples {
-            return;
-        }
-        let window = &self.steady[self.steady.len() - samples - 1..];
-        let rate = |pair: &[(u64, u64)]| (pair[1].1 - pair[0].1) as f64 * 1e9 / (pair[1].0 - pair[0].0).max(1) as f64;
-        let rates: Vec<f64> = window.windows(2).map(rate).collect();
-        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
-        let deviation = if steady.slope {
-            let middle = (rates.len() as f64 - 1.0) / 2.0;
-            let square: f64 = (0..rates.len()).map(|at| (at as f64 - middle).powi(2)).sum();
-            let along: f64 = rates.iter().enumerate().map(|(at, rate)| (at as f64 - middle) * (rate - mean)).sum();
-            (along / square.max(1.0)).abs()
-        } else {
-            rates.iter().map(|rate| (rate - mean).abs()).fold(0.0, f64::max)
-        };
-        let limit = steady.limit as f64 * if steady.is_share { mean / 1e6 } else { 1.0 };
-        if deviation <= limit {
-            self.end = Some(End::Steady);
-        }
     }
 }

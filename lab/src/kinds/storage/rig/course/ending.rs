@@ -17,6 +17,8 @@ pub(crate) enum End {
     MaxLatency,
     /// The depth for its `latency_target` is found.
     Target,
+    /// Not even one I/O at a time keeps to its `latency_target`.
+    TargetMissed,
     /// Its rate is steady.
     Steady,
     /// Its file system is full.
@@ -26,6 +28,11 @@ pub(crate) enum End {
 }
 
 impl End {
+    /// True if the job has failed in what it was asked for.
+    pub(super) fn is_error(self) -> bool {
+        matches!(self, Self::RateMin | Self::MaxLatency | Self::TargetMissed)
+    }
+
     /// As results name it.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -35,6 +42,7 @@ impl End {
             Self::RateMin => "rate_min",
             Self::MaxLatency => "max_latency",
             Self::Target => "latency_target",
+            Self::TargetMissed => "latency_target_missed",
             Self::Steady => "steadystate",
             Self::Full => "full",
             Self::Stopped => "stopped",

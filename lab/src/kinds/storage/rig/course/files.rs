@@ -4,7 +4,7 @@
 use super::draw::Draw;
 use super::map::Map;
 use super::random::{Random, Seeds, Use};
-use crate::kinds::storage::load::{Amount, DIRECTIONS, Distribution, Load};
+use crate::kinds::storage::load::{Amount, DIRECTIONS, Distribution, Generator, Load};
 
 /// A file that a job uses.
 pub(super) struct File {
@@ -12,6 +12,8 @@ pub(super) struct File {
     pub(super) length: u64,
     /// The first byte that the job uses.
     pub(super) start: u64,
+    /// The first byte of the zone that a strided walk is in; else `start`.
+    pub(super) base: u64,
     /// Bytes that the job uses.
     pub(super) bytes: u64,
     /// Where the next sequential I/O of a direction begins.
@@ -28,14 +30,15 @@ pub(super) struct File {
 impl File {
     /// Begins a pass over the file.
     pub(super) fn rewind(&mut self) {
-        self.next = [self.start; DIRECTIONS];
-        self.last = [None; DIRECTIONS];
+        self.base = self.start;
         self.is_done = false;
-        self.forget_blocks();
+        self.reset();
     }
 
-    /// Forgets which blocks had their I/O, and nothing else of the pass: fio resets positions and map.
-    pub(super) fn forget_blocks(&mut self) {
+    /// Forgets which blocks had their I/O, and goes back to the first byte (fio's `fio_file_reset`).
+    pub(super) fn reset(&mut self) {
+        self.next = [self.base; DIRECTIONS];
+        self.last = [None; DIRECTIONS];
         if let Some(map) = &mut self.map {
             map.clear();
         }
@@ -54,7 +57,7 @@ pub(super) struct Extent {
 /// The files of a job, and the bytes that a pass over them takes (fio's `size`).
 pub(super) fn files(load: &Load, extents: &[Extent], seeds: &Seeds, is_random: bool) -> (Vec<File>, u64) {
     let smallest = load.sizes.iter().map(|sizes| sizes.min).min().unwrap_or(4096).max(1);
-    let wide = load.order.generator == crate::kinds::storage::load::Generator::Tausworthe64;
+    let wide = load.order.generator == Generator::Tausworthe64;
     let mut file_sizes = seeds.stream(Use::FileSize, wide);
     let count = extents.len().max(1) as u64;
     let size = match load.files.size {
@@ -82,36 +85,43 @@ pub(super) fn files(load: &Load, extents: &[Extent], seeds: &Seeds, is_random: b
         };
         if let Some(Amount::Percent(percent)) = load.files.size {
             let whole = bytes + start;
-            bytes = (whole / 100 * u64::from(percent)).min(whole - start);
+            bytes = share(whole, percent).min(whole - start);
             bytes -= bytes % smallest;
         }
         // A drive ends where it ends; a file grows.
         let length = extent.real.unwrap_or(u64::MAX).min(start + bytes);
         let counted = match load.ends.io_size {
-            Some(Amount::Percent(percent)) => bytes / 100 * u64::from(percent),
+            Some(Amount::Percent(percent)) => share(bytes, percent),
             _ => bytes,
         };
         total += counted;
-        let blocks = bytes / smallest;
+        let blocks = load.order.zones.map_or(bytes, |zones| zones.range) / smallest;
         let is_even = matches!(
             load.order.distribution,
             Distribution::Even | Distribution::Zoned(_) | Distribution::ZonedAbsolute(_)
         );
+        let has_map = load.order.map || load.order.generator == Generator::Lfsr;
         let align = load.sizes[0].align.max(1);
         let seed = seeds.of_use(Use::Mix).wrapping_add(index as u64);
         files.push(File {
             length: extent.real.map_or(length, |real| real.max(length)),
             start,
+            base: start,
             bytes,
             next: [start; DIRECTIONS],
             last: [None; DIRECTIONS],
             is_done: false,
-            map: (is_random && is_even && load.order.map).then(|| Map::new(blocks)),
+            map: (is_random && is_even && has_map).then(|| Map::new(blocks)),
             draw: if is_random { Draw::new(&load.order.distribution, (bytes / align).max(1), seed) } else { None },
         });
     }
     let size = if size == 0 || (total > 0 && size > total) { total } else { size };
     (files, size)
+}
+
+/// So many per cent of `bytes`.
+fn share(bytes: u64, percent: u8) -> u64 {
+    (u128::from(bytes) * u128::from(percent) / 100) as u64
 }
 
 fn random_size(random: &mut Random, least: u64, most: u64, smallest: u64) -> u64 {
@@ -127,7 +137,7 @@ fn start_of(load: &Load, length: u64, smallest: u64) -> u64 {
     let files = &load.files;
     let of = |amount: Amount| match amount {
         Amount::Bytes(bytes) => (bytes, false),
-        Amount::Percent(percent) => (length / 100 * u64::from(percent), percent > 0),
+        Amount::Percent(percent) => (share(length, percent), percent > 0),
     };
     let ((offset, is_share), (increment, steps_by_share)) = (of(files.offset), of(files.increment));
     let start = offset.saturating_add(increment.saturating_mul(files.clone.into()));

@@ -17,6 +17,8 @@ mod run;
 mod shared;
 mod sleepers;
 mod starter;
+mod steady;
+mod streams;
 mod target;
 mod waits;
 mod walk;

@@ -20,12 +20,12 @@ pub(super) struct Rates {
     bytes: [u64; DIRECTIONS],
     /// When the next I/O is due, after the job's beginning.
     next_ns: [u64; DIRECTIONS],
-    /// The same of the Poisson process, or of I/Os of mixed sizes.
+    /// The same of the Poisson process.
     last_ns: [u64; DIRECTIONS],
     poisson: [Random; DIRECTIONS],
     /// The last check of a minimal rate: time, bytes and I/Os.
     checked: [Option<(u64, u64, u64)>; DIRECTIONS],
-    /// Blocks and time at the end of the last pause.
+    /// Blocks and time at the beginning of the last pause.
     pub(super) thought: (u64, u64),
     /// I/Os that the job's flow has let through.
     flown: u64,
@@ -63,14 +63,11 @@ impl Rates {
             return;
         }
         let smallest = load.sizes[direction].min.max(1);
-        let by_count = load.pace.bytes[direction] == 0 && !load.sizes[direction].split.is_empty();
         self.next_ns[direction] = if load.pace.poisson {
-            let mean_ns = 1e9 / (rate as f64 / smallest as f64).max(1e-6);
+            // fio counts whole I/Os a second, and microseconds.
+            let mean_us = 1_000_000 / (rate / smallest).max(1);
             let fraction = self.poisson[direction].fraction() + f64::EPSILON;
-            self.last_ns[direction] += (mean_ns * -fraction.ln()) as u64;
-            self.last_ns[direction]
-        } else if by_count {
-            self.last_ns[direction] += 1_000_000_000 / (rate / smallest).max(1);
+            self.last_ns[direction] += (mean_us as f64 * -fraction.ln()) as u64 * 1_000;
             self.last_ns[direction]
         } else {
             (u128::from(self.bytes[direction]) * 1_000_000_000 / u128::from(rate)) as u64
@@ -100,7 +97,12 @@ impl Rates {
     pub(super) fn restart(&mut self) {
         (self.bytes, self.next_ns, self.last_ns) = ([0; DIRECTIONS], [0; DIRECTIONS], [0; DIRECTIONS]);
         self.checked = [None; DIRECTIONS];
-        self.thought = (0, 0);
+        // The blocks of the last pause stay, as in fio: a job pauses again only when it has as many after its ramp.
+    }
+
+    /// I/Os that the job's flow has let through.
+    pub(super) fn flown(&self) -> u64 {
+        self.flown
     }
 
     /// A pause that `rate_ignore_thinktime` does not count against the rate.
@@ -161,7 +163,7 @@ impl Course {
         }
         let now_ns = SimHal.now_ns();
         let (last_blocks, last_ns) = self.rates.thought;
-        let by_time = pace.think_every_ns > 0 && now_ns - last_ns >= pace.think_every_ns;
+        let by_time = pace.think_every_ns > 0 && now_ns - last_ns >= pace.think_every_ns + pace.think_ns;
         let blocks: u64 = match pace.think_by_issue {
             true => self.walk.issues.iter().sum(),
             false => self.progress.blocks.iter().sum(),
@@ -181,9 +183,8 @@ impl Course {
         if think_ns > spent_ns {
             self.sleep(think_ns - spent_ns);
         }
-        let now_ns = SimHal.now_ns();
         if ignores {
-            self.rates.forgive(&self.load, direction, now_ns - begin_ns);
+            self.rates.forgive(&self.load, direction, SimHal.now_ns() - begin_ns);
         }
         self.rates.thought = (blocks, now_ns);
     }

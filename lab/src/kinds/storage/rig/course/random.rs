@@ -121,6 +121,9 @@ pub(super) struct Seeds([u64; 24]);
 /// The factor from one seed to the next.
 const FACTOR: u64 = 0x9e37_0001;
 
+/// The seed of repeated offsets (`FIO_RANDSEED` of fio 3.33, init.c).
+const OFFSETS_SEED: u64 = 0xb189_9bed;
+
 impl Seeds {
     /// `number`: the job's number in its file, from 1.
     pub(super) fn of(seed: u64, number: u64) -> Self {
@@ -130,6 +133,13 @@ impl Seeds {
             seed = seed.wrapping_mul(FACTOR);
             own
         }))
+    }
+
+    /// The seeds of a job with `randrepeat`: its random offsets depend on its number alone, whatever `randseed` says. `run`
+    /// tells further runs apart; 0 draws what fio draws.
+    pub(super) fn repeated(mut self, number: u64, run: u64) -> Self {
+        self.0[Use::Offset as usize] = OFFSETS_SEED.wrapping_mul(number).wrapping_add(run);
+        self
     }
 
     pub(super) fn of_use(&self, of: Use) -> u64 {

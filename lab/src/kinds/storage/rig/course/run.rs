@@ -6,7 +6,7 @@ use super::random::{Random, Seeds, Use};
 use super::target::{Search, Verdict};
 use super::walk::{Next, TRIM, WRITE, Walk};
 use super::{End, Layout, Shared};
-use crate::kinds::storage::load::{Amount, DIRECTIONS, Load};
+use crate::kinds::storage::load::{DIRECTIONS, Load};
 use crate::kinds::storage::rig::job::{Job, UnderWay};
 use crate::kinds::storage::rig::mailbox::Letter;
 use crate::kinds::storage::{IoEngine, Trims};
@@ -64,8 +64,9 @@ pub(crate) struct Course {
     pub(super) offloads: bool,
     /// I/Os of the current pass that `verify` reads again.
     pub(super) written: Vec<Next>,
-    pub(super) steady: Vec<(u64, u64)>,
     pub(super) replayed: usize,
+    /// For each buffer, when its I/O was chosen.
+    submitted_ns: Vec<u64>,
     last_was_write: bool,
 }
 
@@ -73,7 +74,9 @@ impl Course {
     /// `job` runs by `parts` from when it is run.
     pub(crate) fn new(job: Job, parts: &CourseParts) -> Self {
         let plan = &job.parts.plan;
-        let load = plan.load.as_deref().expect("a plain job runs without it").clone();
+        let mut load = plan.load.as_deref().expect("a plain job runs without it").clone();
+        // fio walks in strides over one file only.
+        load.order.zones = load.order.zones.filter(|_| load.files.list.len() <= 1);
         let targets = &job.parts.targets;
         let target_of = |drive| targets.iter().position(|target| target.drive == drive).unwrap_or(0);
         let capacity = |drive: usize| {
@@ -84,8 +87,11 @@ impl Course {
         // The first seed of an experiment draws what fio draws; each further one draws anew.
         let run = if load.order.repeats { job.parts.seed - 1 } else { job.parts.seed };
         let seed = load.order.seed.wrapping_add(run.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let seeds = Seeds::of(seed, u64::from(job.parts.index) + 1);
+        let number = u64::from(job.parts.index) + 1;
+        let seeds = Seeds::of(seed, number);
+        let seeds = if load.order.repeats { seeds.repeated(number, run) } else { seeds };
         let walk = Walk::new(plan, &load, &extents, &seeds);
+        let slots = job.under_way.len();
         Self {
             walk,
             rates: Rates::new(&load, &seeds),
@@ -105,7 +111,7 @@ impl Course {
             end: None,
             offloads: load.pace.offloads,
             written: Vec::new(),
-            steady: Vec::new(),
+            submitted_ns: vec![0; slots],
             replayed: 0,
             last_was_write: false,
             load,
@@ -129,9 +135,12 @@ impl Course {
         if let Some(flow) = self.load.pace.flow {
             self.shared.join_flow(flow.id, flow.weight);
         }
+        if !self.in_ramp {
+            self.begin_settling();
+        }
         self.passes();
         if let Some(flow) = self.load.pace.flow {
-            self.shared.leave_flow(flow.id, flow.weight);
+            self.shared.leave_flow(flow.id, flow.weight, self.rates.flown());
         }
         let end = self.end.unwrap_or(End::Done);
         // No time passes while the counts are held: the machine may stop at any point, and the rig reads them then.
@@ -172,7 +181,7 @@ impl Course {
             if self.load.syncs.at_end && self.walk.directions[WRITE] {
                 self.sync_all();
             }
-            if self.load.verify.after && self.walk.directions[WRITE] && !self.walk.is_mixed() && self.end.is_none() {
+            if self.load.verify.after && self.walk.directions[WRITE] && self.end.is_none() {
                 self.verify();
             }
             if self.progress.issued.iter().sum::<u64>() == before {
@@ -194,11 +203,9 @@ impl Course {
             && !(self.walk.files.iter().all(|file| file.is_done) && self.io_size().is_none())
     }
 
+    /// `io_size` in bytes. A share has shortened the walk's size already.
     fn io_size(&self) -> Option<u64> {
-        match self.load.ends.io_size? {
-            Amount::Bytes(bytes) => Some(bytes),
-            Amount::Percent(percent) => Some(self.walk.size / 100 * u64::from(percent)),
-        }
+        self.load.ends.io_size?.bytes()
     }
 
     /// The bytes of one loop.
@@ -324,6 +331,7 @@ impl Course {
     pub(super) fn do_direct(&mut self, next: Next, waits: bool) {
         let io = self.request(next);
         let (target, buffer) = (io.0, io.1.tag as u32);
+        self.submitted_ns[buffer as usize] = SimHal.now_ns();
         self.queued.push(io);
         self.depth += 1;
         let waits = waits || next.direction == TRIM;
@@ -434,7 +442,7 @@ impl Course {
             self.written_back.swap_remove(index);
             return self.job.release(letter.tag as u32);
         }
-        let latency_ns = SimHal.now_ns().saturating_sub(letter.submitted_ns);
+        let latency_ns = SimHal.now_ns().saturating_sub(self.submitted_ns[letter.tag as usize]);
         self.job.completed(letter);
         self.depth -= 1;
         let direction = match op {
@@ -450,6 +458,9 @@ impl Course {
     pub(super) fn count(&mut self, direction: usize, bytes: u64, latency_ns: u64) {
         self.progress.blocks[direction] += 1;
         self.progress.bytes[direction] += bytes;
+        if !self.in_ramp {
+            self.settle(bytes);
+        }
         let most_ns = self.load.ends.latency_ns_max[direction];
         if most_ns > 0 && latency_ns > most_ns && self.end.is_none() {
             self.end = Some(End::MaxLatency);
@@ -458,6 +469,7 @@ impl Course {
         if let Some(search) = &mut self.search {
             match search.took(latency_ns, SimHal.now_ns(), ios) {
                 Verdict::Done => self.end = Some(End::Target),
+                Verdict::Missed => self.end = Some(End::TargetMissed),
                 Verdict::Quiesce => self.must_quiesce = true,
                 Verdict::On | Verdict::Last => {}
             }

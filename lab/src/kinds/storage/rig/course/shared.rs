@@ -2,6 +2,7 @@
 
 use super::sleepers::Sleepers;
 use super::starter::Starter;
+use super::steady::{Settling, Watched};
 use crate::kinds::storage::Storage;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,6 +14,8 @@ pub(crate) struct Shared {
     pub(crate) starter: Option<Arc<Starter>>,
     /// Issued I/Os and the sum of the weights of each flow.
     flows: Mutex<BTreeMap<u32, (u64, u64)>>,
+    /// The steady states that jobs wait for, each alone or as a group.
+    settling: Mutex<BTreeMap<Watched, Settling>>,
     /// The share of buffered reads that the page cache answers, in per cent.
     pub(super) page_cache_hits: u64,
     /// Copying a page, in ns.
@@ -25,6 +28,7 @@ impl Shared {
             sleepers,
             starter,
             flows: Mutex::default(),
+            settling: Mutex::default(),
             page_cache_hits: storage.page_cache_hits.into(),
             page_copy_ns: storage.page_copy_ns,
         })
@@ -35,9 +39,10 @@ impl Shared {
         self.flows().entry(id).or_insert((1, 0)).1 += u64::from(weight);
     }
 
-    /// A job leaves its flow.
-    pub(super) fn leave_flow(&self, id: u32, weight: u32) {
-        if let Some((_, weights)) = self.flows().get_mut(&id) {
+    /// A job that has had `own` I/Os leaves its flow, and takes its I/Os and its weight with it.
+    pub(super) fn leave_flow(&self, id: u32, weight: u32, own: u64) {
+        if let Some((all, weights)) = self.flows().get_mut(&id) {
+            *all -= own;
             *weights -= u64::from(weight);
         }
     }
@@ -51,6 +56,11 @@ impl Shared {
         }
         *all += 1;
         true
+    }
+
+    /// The steady state that `watched` waits for.
+    pub(super) fn settling<T>(&self, watched: Watched, use_it: impl FnOnce(&mut Settling) -> T) -> T {
+        use_it(self.settling.lock().expect("no panic while steady states are held").entry(watched).or_default())
     }
 
     fn flows(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, (u64, u64)>> {

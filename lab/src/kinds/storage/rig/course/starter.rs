@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 struct Entry {
     start: Start,
     delay_ns: u64,
-    ends_others: Option<EndsOthers>,
+    exits_on_error: bool,
+    exit_what: EndsOthers,
     ramp_ns: u64,
     /// Taken when it begins.
     parts: Option<JobParts>,
@@ -24,6 +25,17 @@ struct Entry {
     /// Why it must end.
     stop: Option<End>,
     has_ended: bool,
+}
+
+impl Entry {
+    /// Ends the job unless it has begun.
+    fn never_begins(&mut self) {
+        let Some(parts) = &self.parts else { return };
+        let now_ns = SimHal.now_ns();
+        let mut counts = parts.counts.lock().expect("the machine stands still");
+        (counts.started_ns, counts.ended_ns, counts.end) = (Some(now_ns), Some(now_ns), Some(End::Stopped));
+        self.has_ended = true;
+    }
 }
 
 /// What has happened to a phase.
@@ -38,6 +50,8 @@ pub(crate) struct Starter {
     jobs: Mutex<Vec<Entry>>,
     /// The beginning of the run.
     genesis_ns: u64,
+    /// `exitall` of any job.
+    exitall: bool,
 }
 
 impl Starter {
@@ -46,15 +60,17 @@ impl Starter {
         let entry = |(index, load): (usize, &Load)| Entry {
             start: load.start.clone(),
             delay_ns: delay_ns(load, index as u64 + 1, seed),
-            ends_others: load.ends.ends_others,
+            exits_on_error: load.ends.exits_on_error,
+            exit_what: load.ends.exit_what,
             ramp_ns: load.ends.ramp_ns,
             parts: None,
             thread: None,
             stop: None,
             has_ended: false,
         };
-        let loads = storage.jobs.iter().filter_map(|job| job.load.as_deref());
-        Self { jobs: Mutex::new(loads.enumerate().map(entry).collect()), genesis_ns: SimHal.now_ns() }
+        let loads = || storage.jobs.iter().filter_map(|job| job.load.as_deref());
+        let exitall = loads().any(|load| load.ends.exitall);
+        Self { jobs: Mutex::new(loads().enumerate().map(entry).collect()), genesis_ns: SimHal.now_ns(), exitall }
     }
 
     /// The next job, in the order of the plan.
@@ -107,7 +123,7 @@ impl Starter {
                 continue;
             }
             if job.stop.is_some() {
-                jobs[index].has_ended = true;
+                jobs[index].never_begins();
                 continue;
             }
             if job.delay_ns > now_ns {
@@ -142,14 +158,14 @@ impl Starter {
         let threads = {
             let mut jobs = self.jobs();
             jobs[index as usize].has_ended = true;
-            let stops = jobs[index as usize].ends_others.filter(|_| end != End::Stopped);
+            let own = &jobs[index as usize];
+            let (what, group) = (own.exit_what, own.start.group);
             let mut threads = Vec::new();
-            if let Some(what) = stops {
-                let Start { group, phase, .. } = jobs[index as usize].start;
+            if self.exitall || own.exits_on_error && end.is_error() {
                 for job in jobs.iter_mut().filter(|job| !job.has_ended) {
                     let is_meant = match what {
                         EndsOthers::Group => job.start.group == group,
-                        EndsOthers::Stonewall => job.start.phase == phase,
+                        EndsOthers::Stonewall => job.parts.is_none(),
                         EndsOthers::All => true,
                     };
                     if is_meant {
@@ -182,7 +198,7 @@ impl Starter {
             let mut jobs = self.jobs();
             for job in jobs.iter_mut().filter(|job| !job.has_ended) {
                 job.stop = Some(End::Stopped);
-                job.has_ended |= job.parts.is_some();
+                job.never_begins();
             }
             jobs.iter().filter(|job| !job.has_ended).filter_map(|job| job.thread).collect()
         };

@@ -28,6 +28,8 @@ pub(super) enum Verdict {
     Last,
     /// The job is done.
     Done,
+    /// Not even one I/O at a time keeps to the limit.
+    Missed,
 }
 
 impl Search {
@@ -51,7 +53,7 @@ impl Search {
             return Verdict::On;
         }
         if self.target.percent >= 100.0 {
-            return self.fail(now_ns, ios);
+            return if self.depth == 1 { Verdict::Missed } else { self.fail(now_ns, ios) };
         }
         self.failed += 1;
         Verdict::On
@@ -83,17 +85,18 @@ impl Search {
         if self.target.goes_on || self.depth != before {
             return Verdict::On;
         }
-        match std::mem::replace(&mut self.is_last, true) {
-            true => Verdict::Done,
-            false => Verdict::Last,
+        if std::mem::replace(&mut self.is_last, true) {
+            return Verdict::Done;
         }
+        // Counting begins anew.
+        self.since.1 = 0;
+        Verdict::Last
     }
 
     fn fail(&mut self, now_ns: u64, ios: u64) -> Verdict {
         if self.depth == 1 {
-            self.begin(now_ns, ios);
-            // fio gives up: not even one I/O at a time keeps to the limit.
-            return if self.target.goes_on { Verdict::On } else { Verdict::Done };
+            // fio goes on as it is: the next I/O is judged with the same window.
+            return Verdict::On;
         }
         self.high = self.depth;
         if self.depth == self.low {
@@ -134,5 +137,14 @@ mod tests {
         };
         assert_eq!(verdict, Verdict::Last);
         assert!((20..=25).contains(&search.depth), "{}", search.depth);
+    }
+
+    #[test]
+    fn a_target_that_one_io_misses_is_an_error_without_a_share_and_goes_on_with_one() {
+        let target = LatencyTarget { latency_ns: 100, window_ns: 10, percent: 100.0, goes_on: true };
+        assert_eq!(Search::new(target, 8, 0).took(101, 5, 1), Verdict::Missed);
+        let mut search = Search::new(LatencyTarget { percent: 90.0, ..target }, 8, 0);
+        assert_eq!((search.took(101, 5, 1), search.look(20, 1)), (Verdict::On, Verdict::On));
+        assert_eq!(search.depth, 1);
     }
 }

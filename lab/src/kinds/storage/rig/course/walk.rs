@@ -2,7 +2,8 @@
 
 use super::draw::Draw;
 use super::files::{Extent, File, files};
-use super::random::{Random, Seeds, Use};
+use super::random::{Seeds, Use};
+use super::streams::Streams;
 use crate::kinds::storage::load::{DIRECTIONS, Distribution, Generator, Load, Service};
 use crate::kinds::storage::{JobPlan, Trims};
 
@@ -39,24 +40,15 @@ pub(super) struct Walk {
     /// The file in use, I/Os left to it, and the next in turn.
     service: (usize, u32, usize),
     served_by: Option<Draw>,
+    /// Bytes done in the zone of a strided walk.
     zone_bytes: u64,
-    offsets: Random,
-    sizes: [Random; DIRECTIONS],
-    mix: Random,
-    order: [Random; DIRECTIONS],
-    zones: Random,
-    file: Random,
+    draws: Streams,
 }
 
 impl Walk {
     /// `seeds`: the job's.
     pub(super) fn new(plan: &JobPlan, load: &Load, extents: &[Extent], seeds: &Seeds) -> Self {
-        let wide = load.order.generator == Generator::Tausworthe64;
         let (files, size) = files(load, extents, seeds, plan.pattern.random);
-        let trims_first = plan.pattern.trims == Trims::ThenWrite;
-        let of_size = [Use::SizeOfRead, Use::SizeOfWrite, Use::SizeOfTrim];
-        // A trim and the write of its block have the same size.
-        let of_size = if trims_first { [of_size[0], of_size[1], of_size[1]] } else { of_size };
         let law = match load.files.service {
             Service::Zipf(theta) => Some(Distribution::Zipf(theta, None)),
             Service::Pareto(power) => Some(Distribution::Pareto(power, None)),
@@ -65,45 +57,34 @@ impl Walk {
         };
         let seed = seeds.of_use(Use::File);
         let served_by = law.and_then(|law| Draw::new(&law, files.len() as u64, seed)).map(Draw::in_order);
-        let mut walk = Self {
+        Self {
             size,
             trims: plan.pattern.trims,
             is_random: plan.pattern.random,
             read_percent: plan.pattern.read_percent.into(),
             directions: Load::directions(&plan.pattern),
             issues: [0; DIRECTIONS],
+            // A mix begins with reads, and draws at once.
             mixed: (READ, 0),
             offsets_until_new: 1,
             service: (0, 0, 0),
             served_by,
             zone_bytes: 0,
-            offsets: seeds.stream(Use::Offset, wide),
-            sizes: of_size.map(|of| seeds.stream(of, wide)),
-            mix: seeds.stream(Use::Mix, false),
-            order: [(); DIRECTIONS].map(|()| seeds.stream(Use::Order, false)),
-            zones: seeds.stream(Use::Zone, false),
-            file: seeds.stream(Use::File, wide),
+            draws: Streams::new(plan, load, seeds),
             load: load.clone(),
             files,
-        };
-        // A mix begins with reads, and draws at once.
-        walk.mixed = (READ, 0);
-        walk
+        }
     }
 
     /// Begins another pass. With `randrepeat` it draws the same again, as fio does.
     pub(super) fn rewind(&mut self, plan: &JobPlan, seeds: &Seeds) {
         self.files.iter_mut().for_each(File::rewind);
-        self.service = (0, 0, 0);
+        // The next file in turn stays the next.
+        self.service.1 = 0;
         self.zone_bytes = 0;
+        self.mixed.1 = 0;
         if self.load.order.repeats {
-            let wide = self.load.order.generator == Generator::Tausworthe64;
-            self.offsets = seeds.stream(Use::Offset, wide);
-            self.mix = seeds.stream(Use::Mix, false);
-            let of_size = [Use::SizeOfRead, Use::SizeOfWrite, Use::SizeOfTrim];
-            let same = plan.pattern.trims == Trims::ThenWrite;
-            let of_size = if same { [of_size[0], of_size[1], of_size[1]] } else { of_size };
-            self.sizes = of_size.map(|of| seeds.stream(of, wide));
+            self.draws = Streams::new(plan, &self.load, seeds);
         }
     }
 
@@ -117,7 +98,7 @@ impl Walk {
         if self.is_mixed() {
             let (direction, until) = self.mixed;
             if self.issues[direction] >= until {
-                let drawn = if self.mix.percent() <= self.read_percent { READ } else { WRITE };
+                let drawn = if self.draws.mix.percent() <= self.read_percent { READ } else { WRITE };
                 if drawn != direction {
                     let other_percent = if direction == READ { 100 - self.read_percent } else { self.read_percent };
                     self.mixed.1 = self.issues[direction] * other_percent / 100;
@@ -141,18 +122,20 @@ impl Walk {
     }
 
     /// The next I/O in `direction`; none when no file has one.
-    pub(super) fn next(&mut self, direction: usize) -> Option<Next> {
+    pub(super) fn next(&mut self, mut direction: usize) -> Option<Next> {
         loop {
             let file = self.next_file()?;
             if let Some(next) = self.fill(direction, file) {
                 return Some(next);
             }
-            if self.served_by.is_some() || self.load.files.service == Service::Random && self.load.ends.time_based {
-                self.files[file].rewind();
+            if self.served_by.is_some() {
+                self.files[file].reset();
             } else {
                 self.files[file].is_done = true;
             }
             self.service.1 = 0;
+            // The next file's I/O has a direction of its own.
+            direction = self.direction();
         }
     }
 
@@ -176,7 +159,7 @@ impl Walk {
                     turn = (turn + 1) % count;
                     file
                 }
-                Service::Random => (count as f64 * self.file.fraction()) as usize,
+                Service::Random => (count as f64 * self.draws.file.fraction()) as usize,
                 _ => self.served_by.as_mut().map_or(0, Draw::next) as usize,
             };
             if !self.files[file].is_done {
@@ -207,15 +190,15 @@ impl Walk {
         };
         let (offset, is_random, marks) = if writes_trimmed {
             let file = &self.files[index];
-            (file.last[TRIM]? - file.start, true, false)
+            (file.last[TRIM]? - file.base, true, false)
         } else {
             self.offset(index, direction, new_offset)?
         };
         let file = &self.files[index];
-        if offset >= file.bytes || offset + file.start >= file.length {
+        if offset >= file.bytes || offset + file.base >= file.length {
             return None;
         }
-        let offset = offset + file.start;
+        let offset = offset + file.base;
         let mut bytes = if writes_trimmed {
             file.next[TRIM] - file.last[TRIM]?
         } else {
@@ -232,8 +215,13 @@ impl Walk {
         if let Some(map) = &mut file.map
             && marks
         {
-            let blocks = map.mark((offset - file.start) / smallest, bytes.div_ceil(smallest)).max(1);
-            bytes = bytes.min(blocks * smallest);
+            if self.load.order.generator == Generator::Lfsr {
+                // A shift register yields each block once, and knows nothing of sizes.
+                map.mark((offset - file.base) / smallest, 1);
+            } else {
+                let blocks = map.mark((offset - file.base) / smallest, bytes.div_ceil(smallest)).max(1);
+                bytes = bytes.min(blocks * smallest);
+            }
         }
         file.last[direction] = Some(offset);
         file.next[direction] = offset + bytes;
@@ -242,30 +230,35 @@ impl Walk {
         Some(Next { direction, file: index, offset, bytes })
     }
 
-    /// Moves to the next zone of a strided walk.
+    /// Moves to the next zone of a strided walk, and begins a zone again that has had all its bytes.
     fn stride(&mut self, index: usize, direction: usize) {
         let Some(zones) = self.load.order.zones else { return };
         let file = &mut self.files[index];
-        let first = file.start;
-        let mut zone = file.next[direction].saturating_sub(first) / (zones.range + zones.skip).max(1);
         if self.zone_bytes >= zones.size {
             self.zone_bytes = 0;
-            zone += 1;
-            let start = first + zone * (zones.range + zones.skip);
-            file.next[direction] = if start >= file.length { first } else { start };
+            let next = file.base + zones.range + zones.skip;
+            file.base = if next >= file.length { file.start } else { next };
+            file.next[direction] = file.base;
+        }
+        if file.next[direction] >= file.base + zones.range {
+            file.next[direction] = file.base;
+        }
+        if self.zone_bytes.is_multiple_of(zones.range.max(1)) {
+            file.reset();
         }
     }
 
     /// An offset from the job's first byte in the file; whether it is a random one; whether the map counts it.
     fn offset(&mut self, index: usize, direction: usize, is_new: bool) -> Option<(u64, bool, bool)> {
         let align = self.load.sizes[direction].align.max(1);
-        let random = |walk: &mut Self, marks: bool| {
+        // In place of a sequential one, a random offset counts as sequential, and the map does not count it.
+        let random = |walk: &mut Self, is_random: bool| {
             let block = walk.random_block(index, direction)?;
-            Some((block * align, true, marks))
+            Some((block * align, is_random, is_random))
         };
         if is_new && self.is_random {
             let percent = u64::from(self.load.order.random_percent[direction]);
-            if percent == 100 || self.order[direction].percent() <= percent {
+            if percent == 100 || self.draws.order[direction].percent() <= percent {
                 return random(self, true);
             }
             return match self.sequential(index, direction) {
@@ -278,7 +271,7 @@ impl Walk {
         }
         if self.load.order.identical {
             let file = &self.files[index];
-            return Some((file.last[direction].map_or(0, |last| last - file.start), false, false));
+            return Some((file.last[direction].map_or(0, |last| last - file.base), false, false));
         }
         match self.sequential(index, direction) {
             Some(offset) => Some((offset, false, false)),
@@ -287,27 +280,26 @@ impl Walk {
     }
 
     fn sequential(&mut self, index: usize, direction: usize) -> Option<u64> {
-        let (skip, ends) = (self.load.order.skip_bytes, &self.load.ends);
-        let goes_round = ends.time_based && self.files.len() == 1
-            || self.is_mixed() && ends.io_size.is_some_and(|amount| amount.bytes().is_some_and(|io| io > self.size));
+        let skip = self.load.order.skip_bytes;
+        let goes_round = self.load.ends.time_based && self.files.len() == 1;
         let file = &mut self.files[index];
         if goes_round && file.next[direction] >= file.start + file.bytes {
-            file.next[direction] = file.start;
+            file.next[direction] = file.base;
         }
         let next = file.next[direction];
         if next >= file.length {
             return None;
         }
-        if skip < 0 && next == file.start && file.start > 0 {
+        if skip < 0 && next == file.base && file.base > 0 {
             file.next[direction] = file.length.min(file.bytes);
         }
-        let offset = file.next[direction].saturating_sub(file.start);
+        let offset = file.next[direction].saturating_sub(file.base);
         if offset == 0 || skip == 0 {
             return Some(offset);
         }
         match offset.checked_add_signed(skip) {
             Some(moved) if moved < file.length => Some(moved),
-            _ if skip > 0 => Some(file.start),
+            _ if skip > 0 => Some(file.base),
             _ => file.length.min(file.bytes).checked_add_signed(skip),
         }
     }
@@ -316,8 +308,8 @@ impl Walk {
         if let Some(block) = self.drawn_block(index, direction) {
             return Some(block);
         }
-        if self.load.ends.time_based {
-            self.files[index].forget_blocks();
+        if self.load.ends.time_based || self.served_by.is_some() {
+            self.files[index].reset();
             return self.drawn_block(index, direction);
         }
         None
@@ -337,11 +329,11 @@ impl Walk {
         }
         let (first, count) = match &self.load.order.distribution {
             Distribution::Zoned(zones) if !zones[direction].is_empty() => {
-                let (before, own) = zone_at(&zones[direction], self.zones.percent());
+                let (before, own) = zone_at(&zones[direction], self.draws.zones.percent());
                 (blocks * before / 100, blocks * u64::from(own) / 100)
             }
             Distribution::ZonedAbsolute(zones) if !zones[direction].is_empty() => {
-                let (before, own) = zone_at(&zones[direction], self.zones.percent());
+                let (before, own) = zone_at(&zones[direction], self.draws.zones.percent());
                 if (before + own) / align > blocks {
                     return None;
                 }
@@ -349,14 +341,7 @@ impl Walk {
             }
             _ => (0, blocks),
         };
-        let zone_base = match self.load.order.zones {
-            Some(zones) => {
-                let from = file.next[direction].saturating_sub(file.start);
-                from / (zones.range + zones.skip).max(1) * (zones.range + zones.skip) / align
-            }
-            None => 0,
-        };
-        let block = first + zone_base + (count as f64 * self.offsets.fraction()) as u64;
+        let block = first + (count as f64 * self.draws.offsets.fraction()) as u64;
         match &self.files[index].map {
             Some(map) if map.is_marked(block) => map.next_free(block),
             _ => Some(block),
@@ -379,7 +364,7 @@ impl Walk {
         if !fits(sizes.min) {
             return None;
         }
-        let random = &mut self.sizes[direction];
+        let random = &mut self.draws.sizes[direction];
         loop {
             let mut bytes = if sizes.split.is_empty() {
                 sizes.min + (sizes.max as f64 * random.fraction()) as u64
