@@ -10,7 +10,7 @@ use crate::verdict::violate;
 use drivers::pci::{MsixCapability, MsixTable};
 use drivers::virtio::block::{Block, BlockConfig};
 use drivers::virtio::net::{Net, NetConfig};
-use drivers::virtio::{Bar, Mmio, MmioConfig, Pci, Rung, Transport, VectorPolicy};
+use drivers::virtio::{Bar, Mmio, MmioConfig, Pci, RegisterWrites, Rung, Transport, VectorPolicy};
 use hal::{Affinity, CpuSet, Hal as _, ThreadSpec, Threads};
 use irq::{Action, AllocRequest, Flow, Irq, IrqReturn, RequestFlags, RequesterId, Trigger};
 use machine::{Regs, SimHal};
@@ -201,7 +201,7 @@ impl VirtioStack {
     fn transport(&self, place: &Place) -> (Arc<dyn Transport>, Option<Arc<MsixTable<Regs>>>) {
         match place.bus {
             Bus::Mmio { wires, .. } => {
-                let platform = MmioConfig { interrupts: wires, shared_lines: false };
+                let platform = MmioConfig { interrupts: wires, shared_lines: false, writes: RegisterWrites::AtOnce };
                 (Arc::new(Mmio::new(SimHal, place.regs[0], platform).expect("a device")), None)
             }
             Bus::Pci { vectors } => {

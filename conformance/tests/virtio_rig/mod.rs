@@ -5,7 +5,7 @@ pub mod net;
 
 use drivers::message::MessageSource as _;
 use drivers::pci::{MsixCapability, MsixTable};
-use drivers::virtio::{Bar, Mmio, MmioConfig as Platform, Pci, Transport};
+use drivers::virtio::{Bar, Mmio, MmioConfig as Platform, Pci, RegisterWrites, Transport};
 use hal::{Dma as _, Hal as _, Regs as _};
 use irq::{Action, Irq, MsiMessage};
 use machine::model::{Model, ModelId, Upstream};
@@ -202,7 +202,9 @@ impl Host {
     pub fn transport(&self) -> Arc<dyn Transport> {
         match &self.bus {
             Bus::Mmio(triggers, _) => {
-                let platform = Platform { interrupts: triggers.len() as u16, shared_lines: false };
+                // The model is trapped: a write has taken effect when it returns.
+                let (interrupts, writes) = (triggers.len() as u16, RegisterWrites::AtOnce);
+                let platform = Platform { interrupts, shared_lines: false, writes };
                 Arc::new(Mmio::new(SimHal, self.regs[0], platform).expect("a device"))
             }
             &Bus::Pci(vectors) => {

@@ -5,10 +5,21 @@ use super::VirtioError;
 use super::transport::{Cause, Interrupt, QueueMemory, Transport};
 use crate::register::Typed as _;
 use hal::{DeviceAddress, Hal, Lock, Regs};
-use spec::register::{Register, WriteOnly};
+use spec::register::{ReadOnly, Register, WriteOnly};
 use spec::virtio::feature::{Feature, Features};
 use spec::virtio::mmio::{self, InterruptStatus};
 use spec::virtio::{DeviceId, NO_VECTOR, Status};
+
+/// When a write to the device's registers takes effect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RegisterWrites {
+    /// Some time after the access: the device is hardware behind a bus that posts writes. An acknowledgement is then read
+    /// back before a used ring is looked at, which costs an access at each interrupt that has one.
+    #[default]
+    Posted,
+    /// Before the access returns: a hypervisor emulates the registers. Nothing is read back.
+    AtOnce,
+}
 
 /// The platform's description of a device, apart from its address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,11 +28,13 @@ pub struct MmioConfig {
     pub interrupts: u16,
     /// Whether lines of level-triggered vectors are shared with other devices, so that the status has to be read.
     pub shared_lines: bool,
+    /// When a register write takes effect. No description of a platform says so; the default is right for every device.
+    pub writes: RegisterWrites,
 }
 
 impl Default for MmioConfig {
     fn default() -> Self {
-        Self { interrupts: 1, shared_lines: false }
+        Self { interrupts: 1, shared_lines: false, writes: RegisterWrites::Posted }
     }
 }
 
@@ -84,13 +97,24 @@ impl<H: Hal> Mmio<H> {
         self.regs.write(low.behind(4), (address.0 >> 32) as u32);
     }
 
-    /// The status of the one interrupt, acknowledged (VIRTIO 4.2.2).
+    /// The status, acknowledged (VIRTIO 4.2.2). A change of the configuration needs no read-back, since the driver reads
+    /// the configuration from the same device. Used buffers lie in memory, so theirs must have arrived before the look.
     fn acknowledge(&self) -> InterruptStatus {
         let status = InterruptStatus::from_bits(self.regs.read(mmio::INTERRUPT_STATUS));
         if status.into_bits() != 0 {
             self.regs.write(mmio::INTERRUPT_ACK, status.into_bits());
         }
+        if status.used_buffer() {
+            self.read_back(mmio::INTERRUPT_STATUS);
+        }
         status
+    }
+
+    /// Returns when earlier writes have taken effect. Acknowledgements are write-only, so their status is read.
+    fn read_back(&self, status: Register<u32, ReadOnly>) {
+        if self.config.writes == RegisterWrites::Posted {
+            self.regs.read(status);
+        }
     }
 }
 
@@ -193,7 +217,7 @@ impl<H: Hal> Transport for Mmio<H> {
     }
 
     /// A queue's vector costs no access at all when it is an edge (MULTI_IRQ 4.2), and one write when it is a level on a
-    /// line of its own.
+    /// line of its own. A posted acknowledgement costs a read in addition.
     fn interrupt(&self, interrupt: Interrupt) -> Cause {
         let (vector, shares_configuration) = match interrupt {
             Interrupt::Single => {
@@ -208,6 +232,7 @@ impl<H: Hal> Transport for Mmio<H> {
                 return Cause::NONE;
             }
             self.regs.write(mmio::VECTOR_ACK, bit);
+            self.read_back(mmio::VECTOR_STATUS);
         }
         if self.always_acknowledges {
             let status = InterruptStatus::from_bits(self.regs.read(mmio::INTERRUPT_STATUS));

@@ -31,7 +31,7 @@ mod transport;
 mod vectors;
 
 pub use error::{QueueFault, Refusal, VirtioError};
-pub use mmio::{Mmio, MmioConfig};
+pub use mmio::{Mmio, MmioConfig, RegisterWrites};
 pub use pci::{Bar, Pci};
 pub use queue::{PARTS_MAX, Part, Queue, QueueConfig, QueueCounters, Used};
 pub use session::QueueWish;

@@ -4,10 +4,12 @@ use super::*;
 use crate::testing::Script;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use hal::DeviceAddress;
-use hal::host::HostHal;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use hal::host::{HostHal, HostRegs};
+use hal::{DeviceAddress, Regs};
 use spec::virtio::feature::{Feature, Features};
 use spec::virtio::{NO_VECTOR, Status};
+use std::sync::Mutex;
 use std::vec;
 
 const MEMORY: QueueMemory = QueueMemory {
@@ -30,7 +32,7 @@ fn mmio(features: u64, count: u64, level: u64, config: MmioConfig) -> (Arc<Scrip
     (script, transport)
 }
 
-const EIGHT: MmioConfig = MmioConfig { interrupts: 8, shared_lines: false };
+const EIGHT: MmioConfig = MmioConfig { interrupts: 8, shared_lines: false, writes: RegisterWrites::AtOnce };
 /// VIRTIO_F_VERSION_1 (32) and VIRTIO_F_MULTI_IRQ (44).
 const MULTI: u64 = 1 << 32 | 1 << 44;
 
@@ -140,6 +142,82 @@ fn a_queues_vector_costs_no_status() {
     assert_eq!(script.writes(), []);
     assert_eq!(shared.interrupt(queue), served);
     assert_eq!(script.writes(), [(0xe4, 32, 0b1000)]);
+}
+
+/// A device behind a bus that posts writes: they take effect at the next read. It knows InterruptStatus (60h), which
+/// InterruptACK (64h) clears, and VectorStatus (e0h), which VectorAck (e4h) clears.
+#[derive(Default)]
+struct PostingBus {
+    posted: Mutex<Vec<(u32, u32)>>,
+    interrupt_status: AtomicU32,
+    vector_status: AtomicU32,
+    reads: AtomicU32,
+}
+
+impl Regs for PostingBus {
+    fn read32(&self, offset: u32) -> u32 {
+        for (register, value) in core::mem::take(&mut *self.posted.lock().unwrap()) {
+            match register {
+                0x64 => self.interrupt_status.fetch_and(!value, Relaxed),
+                0xe4 => self.vector_status.fetch_and(!value, Relaxed),
+                _ => 0,
+            };
+        }
+        self.reads.fetch_add(1, Relaxed);
+        match offset {
+            0x00 => 0x7472_6976,
+            0x04 => 2,
+            0x10 => 1 << 12 | 1,
+            0x60 => self.interrupt_status.load(Relaxed),
+            0xd0 => 8,
+            0xdc => 0b1000,
+            0xe0 => self.vector_status.load(Relaxed),
+            _ => 0,
+        }
+    }
+    fn write32(&self, offset: u32, value: u32) {
+        self.posted.lock().unwrap().push((offset, value));
+    }
+    fn read8(&self, _: u32) -> u8 {
+        0
+    }
+    fn write8(&self, _: u32, _: u8) {}
+    fn read16(&self, _: u32) -> u16 {
+        0
+    }
+    fn write16(&self, _: u32, _: u16) {}
+    fn read64(&self, _: u32) -> u64 {
+        0
+    }
+    fn write64(&self, _: u32, _: u64) {}
+}
+
+/// MULTI_IRQ 4.2, rule 2. A used ring lies in memory, so that a look at it passes a posted acknowledgement. A buffer that is
+/// used after the look would set a bit that is still set, and the acknowledgement on its way would clear it: no interrupt.
+#[test]
+fn an_acknowledgement_has_taken_effect_before_a_used_ring_is_looked_at() {
+    for (writes, late, reads) in [(RegisterWrites::Posted, 0, [2, 1]), (RegisterWrites::AtOnce, 1, [1, 0])] {
+        let device = Arc::new(PostingBus::default());
+        let config = MmioConfig { writes, ..EIGHT };
+        let regs = HostRegs::new(device.clone());
+        let transport = Mmio::new(HostHal::manual(1), regs, config).expect("a device");
+        let cases = [
+            (Interrupt::Single, &device.interrupt_status, 1),
+            (Interrupt::Vector { vector: 3, configuration: false }, &device.vector_status, 0b1000),
+        ];
+        for ((interrupt, status, bit), reads) in cases.into_iter().zip(reads) {
+            status.store(bit, Relaxed);
+            let before = device.reads.load(Relaxed);
+            assert!(transport.interrupt(interrupt).queues);
+            assert_eq!(
+                status.load(Relaxed),
+                late * bit,
+                "{interrupt:?}, {writes:?}: still set when the ring is looked at"
+            );
+            assert_eq!(device.reads.load(Relaxed) - before, reads, "{interrupt:?}, {writes:?}");
+            device.read32(0);
+        }
+    }
 }
 
 /// Capabilities of a function: common at 40h, notify at 50h, ISR at 64h, device at 74h, all in BAR 4.

@@ -3,7 +3,7 @@
 use super::hostile::{Driver, Hostile, Ledger, Mischief, against_hostile, memory};
 use drivers::virtio::block::{BatchDone, Block, BlockConfig, BlockOp, BlockRequest, Completed};
 use drivers::virtio::net::{Coalescing, Net, NetConfig, Packet, Receiver, TransmitPacket, Verdict};
-use drivers::virtio::{Bar, Mmio, MmioConfig, Pci, QueueFault, Transport, VectorPolicy};
+use drivers::virtio::{Bar, Mmio, MmioConfig, Pci, QueueFault, RegisterWrites, Transport, VectorPolicy};
 use hal::{Dma as _, Regs as _};
 use machine::model::ModelId;
 use machine::time::Ps;
@@ -46,7 +46,7 @@ impl Reached {
     fn transport(&self) -> Option<Arc<dyn Transport>> {
         let [structures, table, config] = self.regs;
         if !self.pci {
-            let config = MmioConfig { interrupts: VECTORS, shared_lines: false };
+            let config = MmioConfig { interrupts: VECTORS, shared_lines: false, writes: RegisterWrites::AtOnce };
             return Some(Arc::new(Mmio::new(SimHal, structures, config).ok()?));
         }
         config.write32(0x40, 0x8000_0000);

@@ -8,6 +8,7 @@ use crate::arch::Platform;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
+use drivers::virtio::RegisterWrites;
 use drivers::virtio::discovery::{Line, from_device_tree};
 use spec::virtio::DeviceId;
 pub(super) use system::GicFixture as Fixture;
@@ -38,9 +39,11 @@ pub(super) fn run(case: &str, options: &Options, platform: &'static Platform) ->
 fn virtio(system: &Fixture, case: &str, options: &Options) -> Result<(), String> {
     let described = from_device_tree(system.platform.device_tree).map_err(|error| format!("{error}"))?;
     let connect = |line: &Line, cpu, handler| system.wire(line, cpu, handler);
+    // QEMU emulates their registers.
+    let find = |kind| super::virtio::find(&described, kind, RegisterWrites::AtOnce);
     if case == "virtio-net" {
-        return super::virtio::net(system, &super::virtio::find(&described, DeviceId::NET)?, &connect, options);
+        return super::virtio::net(system, &find(DeviceId::NET)?, &connect, options);
     }
-    let found = super::virtio::find(&described, DeviceId::BLOCK)?;
+    let found = find(DeviceId::BLOCK)?;
     super::virtio::block(system, found.first().ok_or("no virtio block device")?, &connect, options)
 }

@@ -11,6 +11,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use drivers::message::MessageDomain;
 use drivers::pci::{MsixCapability, MsixTable};
+use drivers::virtio::RegisterWrites;
 use drivers::virtio::discovery::{Line, MmioDevice, from_command_line};
 use hal::{CpuId, CpuSet};
 use irq::{Action, AllocRequest, Irq, RequestFlags, RequesterId};
@@ -62,7 +63,8 @@ pub(in crate::cases) fn described_block(system: &Fixture, options: &Options) -> 
     let described = from_command_line(&system.platform.command_line).map_err(text)?;
     let device = described.first().ok_or("the command line describes no virtio device")?;
     let board = Board::new(system, device)?;
-    let found = find(&described, DeviceId::BLOCK)?;
+    // Another program serves the registers, and QEMU may pass writes on without waiting for it.
+    let found = find(&described, DeviceId::BLOCK, RegisterWrites::Posted)?;
     let connect = |wire: &Line, cpu, handler| board.connect(wire, cpu, handler);
     super::block(system, found.first().ok_or("no virtio block device")?, &connect, options)
 }

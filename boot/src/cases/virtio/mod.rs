@@ -18,7 +18,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use drivers::virtio::discovery::{Line, MmioDevice};
-use drivers::virtio::{Mmio, Rung, Transport, VectorMap};
+use drivers::virtio::{Mmio, MmioConfig, RegisterWrites, Rung, Transport, VectorMap};
 use hal::CpuId;
 use irq::{Action, Irq};
 use spec::virtio::DeviceId;
@@ -36,12 +36,13 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// A described device does not answer as virtio over MMIO.
-pub(super) fn find(described: &[MmioDevice], kind: DeviceId) -> Result<Vec<Found>, String> {
+pub(super) fn find(described: &[MmioDevice], kind: DeviceId, writes: RegisterWrites) -> Result<Vec<Found>, String> {
     let mut found = Vec::new();
     for device in described {
         let regs = arch::window(device.base as usize, device.size_bytes as u32);
+        let config = MmioConfig { writes, ..device.config() };
         let transport =
-            Mmio::<Bare>::new(Bare, regs, device.config()).map_err(|error| format!("{:#x}: {error}", device.base))?;
+            Mmio::<Bare>::new(Bare, regs, config).map_err(|error| format!("{:#x}: {error}", device.base))?;
         if transport.device_id() == kind {
             found.push(Found { transport: Arc::new(transport), lines: device.lines.clone() });
         }

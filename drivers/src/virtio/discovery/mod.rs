@@ -56,9 +56,9 @@ pub struct MmioDevice {
 }
 
 impl MmioDevice {
-    /// Converts the description for the transport.
+    /// Converts the description for the transport. Writes count as posted, because no description says otherwise.
     pub fn config(&self) -> MmioConfig {
-        MmioConfig { interrupts: self.lines.len() as u16, shared_lines: false }
+        MmioConfig { interrupts: self.lines.len() as u16, ..MmioConfig::default() }
     }
 
     /// Rejects a description that no device can have.

@@ -86,7 +86,7 @@ fn the_three_agree() {
     assert_eq!(tree, [MmioDevice { id: None, ..expected.clone() }]);
     assert_eq!(line, [MmioDevice { lines: lines(&numbers, None), ..expected }]);
     for device in [&tree[0], &acpi[0], &line[0]] {
-        assert_eq!(device.config(), MmioConfig { interrupts: 8, shared_lines: false });
+        assert_eq!(device.config(), MmioConfig { interrupts: 8, ..MmioConfig::default() });
     }
 }
 

@@ -8,7 +8,7 @@ use crate::run::x86::{self, Pc, Wanted};
 use drivers::ioapic::PinWiring;
 use drivers::pci::{MsixCapability, MsixTable};
 use drivers::virtio::net::{Net, NetConfig, Packet, ReceivePoll, Receiver, Verdict};
-use drivers::virtio::{Bar, Mmio, MmioConfig, Pci, Rung, Transport, VectorMap, VectorPolicy};
+use drivers::virtio::{Bar, Mmio, MmioConfig, Pci, RegisterWrites, Rung, Transport, VectorMap, VectorPolicy};
 use hal::{CpuId, CpuSet, Dma as _};
 use irq::poll::{PollConfig, SoftId, SoftPoll};
 use irq::{AllocRequest, Flow, Irq, IrqDomain, RequestFlags, RequesterId, StormConfig};
@@ -156,7 +156,7 @@ fn attach(parts: &Parts, pc: &Pc) -> Result<Attached, SetupError> {
             wiring[FIRST_PIN.into()..]
                 .fill(PinWiring { level: parts.network.trigger == Trigger::Level, active_low: false });
             let domain = pc.system.io_apic(0, parts.ioapic, &wiring)?;
-            let config = MmioConfig { interrupts: irqs, shared_lines: false };
+            let config = MmioConfig { interrupts: irqs, shared_lines: false, writes: RegisterWrites::AtOnce };
             let mut transport = Mmio::<SimHal>::new(SimHal, registers, config)?;
             if parts.variant.apart() == Apart::Status {
                 transport = transport.always_acknowledge();
