@@ -301,6 +301,9 @@ pub struct BootArgs {
     /// skipped and named.
     #[arg(long, conflicts_with = "all")]
     pub quick: bool,
+    /// With judges: run this built image of ours alone, posted, and not Linux.
+    #[arg(long, value_name = "FILE", requires = "case", conflicts_with_all = ["all", "quick"])]
+    pub image: Option<PathBuf>,
     /// Write the counts as one JSON array.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

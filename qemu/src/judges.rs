@@ -15,6 +15,7 @@ mod machine;
 use self::gates::Gates;
 use self::machine::{Judge, Load, Mode, Ran, Who};
 use crate::{BootError, Row};
+use std::path::Path;
 
 /// Sizes of a run.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +28,8 @@ struct Sizes {
 }
 
 const FULL: Sizes = Sizes { storm: 100_000, bursts: 20_000, moves: 1_000, trips: 200 };
+/// Moves and trips of a storm that looks for a defect in our image.
+const STORM_ALONE: (u64, u64) = (400, 100);
 const QUICK: Sizes = Sizes { storm: 20_000, bursts: 4_000, moves: 60, trips: 12 };
 
 /// Both systems in all modes.
@@ -53,6 +56,33 @@ pub(crate) fn measure(quick: bool, is_stopped: impl Fn() -> bool, tell: impl Fn(
     Ok(rows)
 }
 
+/// One built image of ours, posted, without Linux: what `cargo xtask mutants --judge` asks of an image with a defect.
+///
+/// # Errors
+/// [`BootError`]; a run that fails is a row that does not pass.
+pub(crate) fn image(image: &Path, tell: impl Fn(&str)) -> Result<Vec<Row>, BootError> {
+    let judge = Judge::alone(image.to_owned())?;
+    let Sizes { storm: reads, bursts, .. } = QUICK;
+    let storm = Load::Storm { reads, moves: STORM_ALONE.0, trips: STORM_ALONE.1 };
+    let mut rows = Vec::new();
+    for load in [storm, Load::Bursts { reads: bursts, drives: 1 }, Load::Bursts { reads: bursts, drives: 4 }] {
+        let case = format!("judges {load}, {}", Mode::Posted);
+        tell(&case);
+        let ours = judge.run(Who::Ours, Mode::Posted, load)?;
+        match failed(&case, "ours", &ours) {
+            Some(row) => rows.push(row),
+            None => rows.extend(counts(&case, Mode::Posted, load, &ours, None)),
+        }
+    }
+    Ok(rows)
+}
+
+/// A row for a guest that failed.
+fn failed(case: &str, who: &str, ran: &Ran) -> Option<Row> {
+    let note = ran.failure.as_ref().map(|why| format!("{who}: {why}"))?;
+    Some(Row { case: case.into(), quantity: "failures".into(), value: 1.0, note: Some(note), ..Row::default() })
+}
+
 /// Linux without our patches: the interrupts that it loses are counted, and not judged.
 fn stock(judge: &Judge, load: Load, tell: &impl Fn(&str)) -> Result<Row, BootError> {
     let case = format!("judges {load}, {}, Linux unpatched", Mode::Posted);
@@ -70,15 +100,11 @@ fn pair(judge: &Judge, mode: Mode, load: Load, tell: &impl Fn(&str)) -> Result<V
     let ours = judge.run(Who::Ours, mode, load)?;
     tell(&format!("{case}: Linux"));
     let linux = judge.run(Who::Linux, mode, load)?;
-    let failed = |who: &str, ran: &Ran| {
-        let note = ran.failure.as_ref().map(|why| format!("{who}: {why}"))?;
-        Some(Row { case: case.clone(), quantity: "failures".into(), value: 1.0, note: Some(note), ..Row::default() })
-    };
-    let failures: Vec<Row> = failed("ours", &ours).into_iter().chain(failed("Linux", &linux)).collect();
+    let failures: Vec<Row> = failed(&case, "ours", &ours).into_iter().chain(failed(&case, "Linux", &linux)).collect();
     if !failures.is_empty() {
         return Ok(failures);
     }
-    let mut rows = counts(&case, mode, load, &ours, &linux);
+    let mut rows = counts(&case, mode, load, &ours, Some(&linux));
     if let (Some(ours), Some(linux)) = (&ours.gates, &linux.gates) {
         rows.extend(instructions(&case, ours, linux));
     }
@@ -89,12 +115,14 @@ fn pair(judge: &Judge, mode: Mode, load: Load, tell: &impl Fn(&str)) -> Result<V
 }
 
 /// What the guests and QEMU's trace counted.
-fn counts(case: &str, mode: Mode, load: Load, ours: &Ran, linux: &Ran) -> Vec<Row> {
+fn counts(case: &str, mode: Mode, load: Load, ours: &Ran, linux: Option<&Ran>) -> Vec<Row> {
     let row = |quantity: &str, name: &str, is_right: &dyn Fn(&Ran, u64) -> bool| {
-        let (value, peer) = (ours.count(name), linux.count(name));
-        let pass = value.is_some_and(|value| is_right(ours, value)) && peer.is_none_or(|value| is_right(linux, value));
+        let value = ours.count(name);
+        let peer = linux.and_then(|linux| Some((linux, linux.count(name)?)));
+        let pass = value.is_some_and(|value| is_right(ours, value))
+            && peer.is_none_or(|(linux, value)| is_right(linux, value));
         let number = |count: Option<u64>| count.map_or(f64::NAN, |count| count as f64);
-        let (quantity, peer_value) = (quantity.into(), peer.map(|peer| peer as f64));
+        let (quantity, peer_value) = (quantity.into(), peer.map(|(_, peer)| peer as f64));
         Row { case: case.into(), quantity, value: number(value), peer_value, pass, ..Row::default() }
     };
     let any = |_: &Ran, _: u64| true;
@@ -121,7 +149,7 @@ fn counts(case: &str, mode: Mode, load: Load, ours: &Ran, linux: &Ran) -> Vec<Ro
     let taken = |ran: &Ran, taken| Some(taken) <= ran.count("vtd_ir_notify");
     rows.push(row("notifications taken", "notifications_taken", &taken));
     let each = |ran: &Ran| Some(ran.count("vtd_ir_notify")? as f64 / ran.count("vtd_ir_post")? as f64);
-    let (value, peer_value) = (each(ours).unwrap_or(f64::NAN), each(linux));
+    let (value, peer_value) = (each(ours).unwrap_or(f64::NAN), linux.and_then(each));
     let quantity = "notifications a message".into();
     rows.push(Row { case: case.into(), quantity, value, peer_value, pass: value <= 1.0, ..Row::default() });
     rows
@@ -155,7 +183,7 @@ mod tests {
 
     fn failing(ours: &[(&str, u64)], linux: &[(&str, u64)]) -> Vec<String> {
         let load = Load::Storm { reads: 100, moves: 4, trips: 1 };
-        let rows = counts("case", Mode::Posted, load, &ran(ours), &ran(linux));
+        let rows = counts("case", Mode::Posted, load, &ran(ours), Some(&ran(linux)));
         rows.into_iter().filter(|row| !row.pass).map(|row| row.quantity).collect()
     }
 

@@ -28,7 +28,7 @@ use peer::Peers;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The cases to run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,6 +42,8 @@ pub enum Selection {
         /// At most five minutes.
         quick: bool,
     },
+    /// One built image of ours on the QEMU of `judges/`, posted, without Linux.
+    JudgedImage(PathBuf),
     /// Every case on every machine, a million reads, and the instruction counts of reads.
     All,
     /// One or two machines for each case, and the instruction counts of reads.
@@ -113,6 +115,10 @@ pub fn run(
             Err(BootError::Missing(missing)) if quick => outcome.skip(&missing),
             rows => outcome.rows = rows?,
         }
+        return Ok(outcome);
+    }
+    if let Selection::JudgedImage(image) = selection {
+        outcome.rows = judges::image(image, tell)?;
         return Ok(outcome);
     }
     let mut peers = Peers::default();

@@ -26,6 +26,11 @@ pub(super) fn boot(args: &BootArgs) -> Result<(), Failure> {
 }
 
 fn selection(args: &BootArgs) -> Result<Selection, InputError> {
+    if let (Some(name), Some(image)) = (&args.case, &args.image) {
+        let takes_none =
+            || InputError::value(&Place::option("CASE"), "", name, "takes no image", "judges --image FILE");
+        return if name == "judges" { Ok(Selection::JudgedImage(image.clone())) } else { Err(takes_none()) };
+    }
     match &args.case {
         _ if args.all => Ok(Selection::All),
         Some(name) if name == "judges" => Ok(Selection::Judges { quick: args.quick }),

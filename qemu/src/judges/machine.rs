@@ -1,7 +1,7 @@
 //! One run of a guest on the judges' QEMU.
 
 use super::gates::{self, Addresses, Gates, GatesPlugin};
-use crate::image::{Image, X86_64};
+use crate::image::{Image, Missing, X86_64};
 use crate::process::Ended;
 use crate::{BootError, peer, pinned, process, trace};
 use std::collections::BTreeMap;
@@ -80,13 +80,20 @@ impl Ran {
     }
 }
 
-/// Both guests, and the QEMU that judges them.
+/// The guests, and the QEMU that judges them.
 pub(super) struct Judge {
     qemu: PathBuf,
-    linux: PathBuf,
     image: PathBuf,
-    initrd: PathBuf,
+    /// None where our image is judged alone.
+    linux: Option<Linux>,
     plugin: GatesPlugin,
+}
+
+/// Linux as a guest.
+struct Linux {
+    /// Holds the kernels.
+    kernels: PathBuf,
+    initrd: PathBuf,
     // The folder of the initrd.
     _folder: tempfile::TempDir,
 }
@@ -100,13 +107,25 @@ impl Judge {
     /// # Errors
     /// [`BootError`].
     pub(super) fn prepare() -> Result<Self, BootError> {
-        let qemu = PathBuf::from(pinned::script("judges", &["qemu"])?).join("qemu-system-x86_64");
-        let linux = PathBuf::from(pinned::script("judges", &["linux"])?);
+        let kernels = PathBuf::from(pinned::script("judges", &["linux"])?);
         let folder = tempfile::tempdir().map_err(|error| BootError::Io("a temporary folder".into(), error))?;
         let initrd = folder.path().join("initrd");
         pinned::script("guest-initrd", &["x86_64", "qemu/guest/judges.rs", &initrd.to_string_lossy()])?;
-        let image = Image::build(X86_64)?.file;
-        Ok(Self { qemu, linux, image, initrd, plugin: GatesPlugin::build()?, _folder: folder })
+        let linux = Linux { kernels, initrd, _folder: folder };
+        Ok(Self { linux: Some(linux), ..Self::alone(Image::build(X86_64)?.file)? })
+    }
+
+    /// Judges `image`, a built image of ours, without Linux beside it.
+    ///
+    /// # Errors
+    /// [`BootError`].
+    pub(super) fn alone(image: PathBuf) -> Result<Self, BootError> {
+        let qemu = PathBuf::from(pinned::script("judges", &["qemu"])?).join("qemu-system-x86_64");
+        Ok(Self { qemu, image, linux: None, plugin: GatesPlugin::build()? })
+    }
+
+    fn linux(&self) -> Result<&Linux, BootError> {
+        self.linux.as_ref().ok_or_else(|| BootError::Missing(Missing::Download("Linux was not prepared".into())))
     }
 
     /// Runs a guest once; again if QEMU ends with an assertion of its own.
@@ -186,7 +205,8 @@ impl Judge {
             }
             Who::Linux | Who::Stock => {
                 let kernel = if who == Who::Linux { "bzImage" } else { "bzImage-stock" };
-                qemu.arg("-kernel").arg(self.linux.join(kernel)).arg("-initrd").arg(&self.initrd);
+                let Linux { kernels, initrd, .. } = self.linux()?;
+                qemu.arg("-kernel").arg(kernels.join(kernel)).arg("-initrd").arg(initrd);
                 qemu.args(["-append", &linux(mode, load, drives)]);
             }
         }
@@ -197,7 +217,7 @@ impl Judge {
         let posted = mode == Mode::Posted;
         match who {
             Who::Ours => gates::of_image(&self.image, posted),
-            Who::Linux | Who::Stock => gates::of_linux(&self.linux.join("System.map"), posted),
+            Who::Linux | Who::Stock => gates::of_linux(&self.linux()?.kernels.join("System.map"), posted),
         }
     }
 }

@@ -18,8 +18,28 @@ pub(crate) struct Program {
 /// Builds `campanile check`.
 pub(crate) fn check(copy: &Copy) -> Result<PathBuf, String> {
     let messages = cargo(copy, false, &["build", "--package", "campanile-check", "--bin", "campanile-check"])?;
-    let program = programs(&messages).next().map(|program| program.file);
-    program.ok_or_else(|| "campanile-check was built and is not there".into())
+    program(&messages, "campanile-check")
+}
+
+/// Builds `campanile` of the tree at `root`, which judges images.
+pub(crate) fn judge(root: &Path) -> Result<PathBuf, String> {
+    let mut cargo = cargo_of(root);
+    cargo.args(["build", "--release", "--package", "campanile", "--bin", "campanile"]);
+    program(&messages(&mut cargo)?, "campanile")
+}
+
+/// Builds the copy's image for `q35`.
+pub(crate) fn image(copy: &Copy) -> Result<PathBuf, String> {
+    let mut cargo = cargo_of(&copy.root);
+    cargo.args(["build", "--release", "--package", "campanile-boot", "--target", "x86_64-unknown-none"]);
+    cargo.arg("--target-dir").arg(&copy.target);
+    program(&messages(&mut cargo)?, "campanile-boot")
+}
+
+/// The only program of `package`.
+fn program(messages: &str, package: &str) -> Result<PathBuf, String> {
+    let program = programs(messages).next().map(|program| program.file);
+    program.ok_or_else(|| format!("{package} was built and is not there"))
 }
 
 /// Builds a test program.
@@ -32,15 +52,26 @@ pub(crate) fn test(copy: &Copy, suite: &Suite) -> Result<Program, String> {
 
 /// Runs cargo in the copy; returns its messages.
 fn cargo(copy: &Copy, loom: bool, arguments: &[&str]) -> Result<String, String> {
-    let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
-    cargo.current_dir(&copy.root).args(arguments).args(["--quiet", "--locked", "--profile", PROFILE]);
-    cargo.args(["--message-format", "json-render-diagnostics"]).stderr(Stdio::piped());
+    let mut cargo = cargo_of(&copy.root);
+    cargo.args(arguments).args(["--profile", PROFILE]);
     // A loom model shares no build results with the ordinary tests.
     cargo.arg("--target-dir").arg(if loom { copy.target.join("loom") } else { copy.target.clone() });
-    cargo.env_remove("CARGO_TARGET_DIR").env_remove("RUSTFLAGS");
     if loom {
         cargo.env("RUSTFLAGS", "--cfg loom");
     }
+    messages(&mut cargo)
+}
+
+/// Cargo in the tree at `root`, without the settings of the tree that this program belongs to.
+fn cargo_of(root: &Path) -> Command {
+    let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+    cargo.current_dir(root).env_remove("CARGO_TARGET_DIR").env_remove("RUSTFLAGS");
+    cargo
+}
+
+/// Runs cargo; returns its messages.
+fn messages(cargo: &mut Command) -> Result<String, String> {
+    cargo.args(["--quiet", "--locked", "--message-format", "json-render-diagnostics"]).stderr(Stdio::piped());
     let output = cargo.output().map_err(|error| format!("cargo: {error}"))?;
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);

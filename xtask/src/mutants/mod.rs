@@ -7,6 +7,7 @@
 mod build;
 mod copy;
 mod hunter;
+mod judged;
 mod kill;
 mod patch;
 pub(crate) mod table;
@@ -27,6 +28,7 @@ pub(crate) const USAGE: &str =
            --json FILE    what was found: [{mutant, killed_by, seconds}]
            --minutes M    how long check may look for a defect (1)
            --without check   ask the tests alone
+           --judge        put those of the notification path into our image, and ask the QEMU of judges/
            --table FILE…  write the table of docs/reliability.md from such files";
 
 /// The least share of all mutants that must be killed, and by check alone, in per cent.
@@ -90,6 +92,7 @@ struct Options {
     /// How long check may look for a defect; `campanile check` reads the number.
     minutes: String,
     without_check: bool,
+    judge: bool,
     table: Vec<String>,
 }
 
@@ -104,6 +107,7 @@ impl Default for Options {
             json: None,
             minutes: "1".into(),
             without_check: false,
+            judge: false,
             table: Vec::new(),
         }
     }
@@ -124,6 +128,7 @@ fn parse(arguments: &[&str]) -> Result<Options, String> {
             "--json" => options.json = Some(value()?.into()),
             "--minutes" => options.minutes = value()?.to_owned(),
             "--without" if value()? == "check" => options.without_check = true,
+            "--judge" => options.judge = true,
             "--table" => options.table = rest.by_ref().map(|file| (*file).to_owned()).collect(),
             _ => return Err(format!("{option} is no option of `cargo xtask mutants`")),
         }
@@ -155,6 +160,9 @@ fn act(root: &Path, options: &Options) -> Result<Vec<String>, String> {
     let chosen = choose(mutants, options, seed);
     if chosen.is_empty() {
         return Err("no mutant of that name".into());
+    }
+    if options.judge {
+        return judged::run(root, &chosen, options);
     }
     let (killed, mut findings) = hunt(root, &chosen, options, seed)?;
     if options.sample.is_some() {
@@ -223,6 +231,10 @@ fn write_json(file: &Path, results: &[(usize, Killed)]) -> Result<(), String> {
     let mut rows: Vec<_> = results.iter().collect();
     rows.sort_by_key(|(number, _)| *number);
     let text = table::to_json(rows.into_iter().map(|(_, killed)| killed));
+    write_text(file, &text)
+}
+
+fn write_text(file: &Path, text: &str) -> Result<(), String> {
     std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
 }
 
