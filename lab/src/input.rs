@@ -15,21 +15,29 @@ pub(crate) const STANDARD_INPUT: &str = "-";
 ///
 /// `-` is standard input, which can be read once.
 pub(crate) fn read_file(path: &str) -> Result<Vec<u8>, String> {
-    if let Some(bytes) = inputs::given_file(path) {
-        inputs::note_file(path, &bytes, false);
-        return Ok(bytes.to_vec());
+    match read_beginning(path, BYTES_MAX)? {
+        (_, true) => Err(format!("it has more than {BYTES_MAX} bytes")),
+        (bytes, false) => Ok(bytes),
     }
+}
+
+/// The first `most` bytes of a file, and whether there are more.
+pub(crate) fn read_beginning(path: &str, most: u64) -> Result<(Vec<u8>, bool), String> {
     let mut bytes = Vec::new();
-    let read = match path {
-        STANDARD_INPUT => std::io::stdin().take(BYTES_MAX + 1).read_to_end(&mut bytes),
-        path => std::fs::File::open(path).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes)),
-    };
-    read.map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > BYTES_MAX {
-        return Err(format!("it has more than {BYTES_MAX} bytes"));
+    if let Some(given) = inputs::given_file(path) {
+        bytes.extend_from_slice(&given);
+    } else {
+        let read = match path {
+            STANDARD_INPUT => std::io::stdin().take(most + 1).read_to_end(&mut bytes),
+            path => std::fs::File::open(path).and_then(|file| file.take(most + 1).read_to_end(&mut bytes)),
+        };
+        read.map_err(|error| error.to_string())?;
     }
+    // One byte behind the beginning is noted too, and says that there is more.
     inputs::note_file(path, &bytes, false);
-    Ok(bytes)
+    let has_more = bytes.len() as u64 > most;
+    bytes.truncate(most as usize);
+    Ok((bytes, has_more))
 }
 
 /// A place in a file or on the command line that a user can go to and correct.

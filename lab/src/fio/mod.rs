@@ -14,6 +14,7 @@ mod lines;
 pub mod logs;
 mod number;
 pub mod options;
+pub mod replay;
 mod reporting;
 mod special;
 pub mod stat;

@@ -1,6 +1,7 @@
 use super::*;
-use crate::input::Warning;
+use crate::input::{Place, Warning};
 use crate::kinds::storage::IoEngine;
+use crate::setting::Setting;
 use proptest::prelude::*;
 
 fn none(path: &str, _: &str) -> Result<(String, Vec<u8>), String> {
@@ -217,4 +218,19 @@ proptest! {
         let (jobs, _) = with(&format!("bs={kib}k\n")).unwrap();
         prop_assert_eq!(u64::from(jobs[0].block_bytes), kib * 1024);
     }
+}
+
+/// fio adds the files of a job to those of its `[global]`; an option of the command line stands for both.
+#[test]
+fn files_of_a_job_are_added_to_those_of_global() {
+    let text = "[global]\nfilename=/dev/a\ndirect=1\nioengine=libaio\n[x]\nfilename=/dev/b:/dev/c\n[y]\nrw=read\n";
+    let sections = sections("j.fio", text.as_bytes(), &|_, _| Err("no".into())).unwrap();
+    let (found, warnings) = jobs("j.fio", &sections, &[]).unwrap();
+    assert_eq!(found[0].file_names(0), ["/dev/a", "/dev/b", "/dev/c"]);
+    assert_eq!(found[1].file_names(0), ["/dev/a"]);
+    assert_eq!(warnings.len(), 1);
+    let place = Place::option("--set");
+    let own = Entry { setting: Setting::new(place, "job.filename", "/dev/d"), bare: false };
+    let (found, _) = jobs("j.fio", &sections, &[own]).unwrap();
+    assert_eq!(found[0].file_names(0), ["/dev/d"]);
 }

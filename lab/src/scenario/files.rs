@@ -1,7 +1,7 @@
 //! The source of a scenario and of its files: the disk, or the program itself.
 
 use super::carried;
-use crate::input::{InputError, Place, Problem, STANDARD_INPUT, read_file};
+use crate::input::{InputError, Place, Problem, STANDARD_INPUT, read_beginning, read_file};
 use crate::inputs;
 use std::path::Path;
 
@@ -58,6 +58,19 @@ impl Files {
         };
         let bytes = self.read(&path)?;
         Ok((path, bytes))
+    }
+
+    /// As [`Self::included`], of a log: its first `most` bytes, and whether there are more. `-` is standard input.
+    pub fn beginning(self, name: &str, from: &str, most: u64) -> Result<(String, Vec<u8>, bool), String> {
+        let path = match self {
+            Self::Disk if name == STANDARD_INPUT || Path::new(name).exists() => name.to_owned(),
+            _ => Self::beside(name, from),
+        };
+        let (bytes, has_more) = match self {
+            Self::Carried => (self.read(&path)?, false),
+            Self::Disk => read_beginning(&path, most)?,
+        };
+        Ok((path, bytes, has_more))
     }
 
     /// The path of `name` as written in the file `from`: beside it.

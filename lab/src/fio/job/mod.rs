@@ -6,6 +6,7 @@ mod values;
 
 use super::judge::{ENGINE_DEFAULT, ENGINES, engine_name, judge};
 use super::options;
+use super::replay::Replay;
 use super::{Entry, Reporting, Section};
 use crate::input::{InputError, Place, Problem, Warning};
 use crate::kinds::storage::load::Load;
@@ -14,6 +15,9 @@ use crate::setting::Setting;
 use hal::CpuSet;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// The most files of a job.
+const NRFILES_MAX: u64 = 65_536;
 
 /// One job section, its options read; `numjobs` is not yet expanded.
 #[derive(Clone, PartialEq, Debug)]
@@ -44,6 +48,8 @@ pub struct FioJob {
     pub pattern: Pattern,
     /// Bytes of one I/O, at most.
     pub block_bytes: u32,
+    /// True if it says whether it goes through the page cache.
+    pub says_direct: bool,
     /// Its sizes, order, ends and pace.
     pub load: Load,
     /// An fsync after so many writes; 0: none.
@@ -58,17 +64,31 @@ pub struct FioJob {
     pub batch_complete_min: u32,
     /// Completions that a call takes at most.
     pub batch_complete_max: u32,
+    /// The logs that it repeats in place of I/Os of its own.
+    pub replay: Option<Replay>,
     /// What it says about its report.
     pub reporting: Arc<Reporting>,
 }
 
 impl FioJob {
+    /// Clones of the section whose files may differ from those of the first.
+    pub fn distinct_clones(&self) -> u32 {
+        match (&self.replay, &self.filename) {
+            (Some(replay), _) => self.numjobs.min(replay.logs.len() as u32),
+            (None, Some(_)) => 1,
+            (None, None) => self.numjobs,
+        }
+    }
+
     /// The names of the files of the section's thread number `clone`.
     pub fn file_names(&self, clone: u32) -> Vec<String> {
         let within = |name: &str| match &self.directory {
             Some(directory) if !name.starts_with('/') => format!("{}/{name}", directory.trim_end_matches('/')),
             _ => name.to_owned(),
         };
+        if let Some(log) = self.replay.as_ref().and_then(|replay| replay.log(clone)) {
+            return log.files.clone();
+        }
         match &self.filename {
             Some(setting) => split_names(&setting.text).iter().map(|name| within(name)).collect(),
             None => (0..self.nrfiles).map(|file| within(&format!("{}.{clone}.{file}", self.name))).collect(),
@@ -77,7 +97,7 @@ impl FioJob {
 }
 
 /// Names between colons. A backslash takes a colon's meaning away.
-fn split_names(text: &str) -> Vec<String> {
+pub(super) fn split_names(text: &str) -> Vec<String> {
     let mut names = vec![String::new()];
     let mut escaped = false;
     for letter in text.chars() {
@@ -110,8 +130,7 @@ pub fn jobs(file: &str, sections: &[Section], overrides: &[Entry]) -> Result<(Ve
         if section.is_global() {
             globals.extend(&section.entries);
         } else {
-            let entries = globals.iter().copied().chain(&section.entries).chain(overrides);
-            let mut job = Options::of(section, entries).read(&mut warnings)?;
+            let mut job = Options::of(section, &globals, overrides).read(&mut warnings)?;
             job.reporting = Arc::new(Reporting::read(&section.name, &globals, &section.entries, overrides)?);
             jobs.push(job);
         }
@@ -127,16 +146,27 @@ pub fn jobs(file: &str, sections: &[Section], overrides: &[Entry]) -> Result<(Ve
 struct Options<'a> {
     section: &'a Section,
     by_name: BTreeMap<&'a str, &'a Entry>,
+    /// Every `filename`: fio adds those of a job to those of its `[global]`.
+    filenames: Vec<&'a Entry>,
     kb_base: u64,
 }
 
+/// The option that an entry sets, by its main name.
+fn name_of(entry: &Entry) -> &str {
+    let key = entry.setting.key.as_str();
+    options::canonical(key.strip_prefix("job.").unwrap_or(key))
+}
+
 impl<'a> Options<'a> {
-    fn of(section: &'a Section, entries: impl Iterator<Item = &'a Entry>) -> Self {
-        let name = |entry: &'a Entry| {
-            let key = entry.setting.key.as_str();
-            options::canonical(key.strip_prefix("job.").unwrap_or(key))
-        };
-        Self { section, by_name: entries.map(|entry| (name(entry), entry)).collect(), kb_base: 1024 }
+    fn of(section: &'a Section, globals: &[&'a Entry], overrides: &'a [Entry]) -> Self {
+        let own = || globals.iter().copied().chain(&section.entries);
+        let named = |entry: &&Entry| name_of(entry) == "filename";
+        let mut filenames: Vec<&Entry> = overrides.iter().filter(named).collect();
+        if filenames.is_empty() {
+            filenames = own().filter(named).collect();
+        }
+        let by_name = own().chain(overrides).map(|entry| (name_of(entry), entry)).collect();
+        Self { section, by_name, filenames, kb_base: 1024 }
     }
 
     fn get(&self, name: &str) -> Option<&'a Entry> {
@@ -172,9 +202,9 @@ impl<'a> Options<'a> {
         Ok(FioJob {
             name: self.section.name.clone(),
             place: self.section.place.clone(),
-            filename: self.filename()?,
+            filename: self.filename(warnings)?,
             directory: self.get("directory").map(|entry| entry.text("a directory").map(str::to_owned)).transpose()?,
-            nrfiles: self.number("nrfiles", 1, 1..=4096)?,
+            nrfiles: self.number("nrfiles", 1, 1..=NRFILES_MAX)?,
             begins_group,
             numjobs: self.number("numjobs", 1, 1..=4096)?,
             cpus: match self.get("cpus_allowed") {
@@ -186,6 +216,7 @@ impl<'a> Options<'a> {
             polled_by,
             pattern,
             block_bytes,
+            says_direct: self.get("direct").is_some() || self.get("buffered").is_some(),
             load,
             fsync: self.number("fsync", 0, 0..=1 << 30)?,
             fdatasync: self.number("fdatasync", 0, 0..=1 << 30)?,
@@ -193,6 +224,7 @@ impl<'a> Options<'a> {
             batch_submit,
             batch_complete_min,
             batch_complete_max,
+            replay: Replay::of(|name| self.get(name), self.kb_base)?,
             reporting: Arc::default(),
         })
     }
@@ -214,13 +246,22 @@ impl<'a> Options<'a> {
         warnings.push(Warning { place: self.section.place.clone(), key: key.into(), meaning: meaning.into() });
     }
 
-    fn filename(&self) -> Result<Option<Setting>, InputError> {
+    fn filename(&self, warnings: &mut Vec<Warning>) -> Result<Option<Setting>, InputError> {
         let valid = "the drive's name: filename=/dev/nvme0n1";
-        let Some(entry) = self.get("filename") else { return Ok(None) };
-        if split_names(entry.text(valid)?).is_empty() {
-            return Err(entry.wrong("names no file", valid));
+        let mut names: Vec<&str> = Vec::new();
+        for entry in &self.filenames {
+            if split_names(entry.text(valid)?).is_empty() {
+                return Err(entry.wrong("names no file", valid));
+            }
+            names.push(&entry.setting.text);
         }
-        Ok(Some(entry.setting.clone()))
+        let Some(last) = self.filenames.last() else { return Ok(None) };
+        let text = names.join(":");
+        if names.len() > 1 {
+            let meaning = format!("fio adds it to those before it: the job has `{text}`");
+            warnings.push(Warning { place: last.setting.place.clone(), key: "filename".into(), meaning });
+        }
+        Ok(Some(Setting { text, ..last.setting.clone() }))
     }
 
     fn engine(&self, warnings: &mut Vec<Warning>) -> Result<(IoEngine, Option<Setting>), InputError> {

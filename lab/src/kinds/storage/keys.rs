@@ -203,6 +203,8 @@ const KEYS: &[Key<Storage>] = &[
 pub(super) struct StorageDraft {
     /// The place of the jobs.
     file: String,
+    /// Where the files lie that the jobs name.
+    files: Files,
     sections: Vec<Section>,
     /// The job file that holds the sections; none once it has been read.
     job_file: Option<Setting>,
@@ -214,10 +216,10 @@ pub(super) struct StorageDraft {
 }
 
 impl StorageDraft {
-    fn boxed(file: String, sections: Vec<Section>, job_file: Option<Setting>) -> Box<dyn Draft> {
+    fn boxed(file: String, files: Files, sections: Vec<Section>, job_file: Option<Setting>) -> Box<dyn Draft> {
         let mut storage = BLANK;
         key::set_defaults(KEYS, &mut storage);
-        Box::new(Self { file, sections, job_file, storage, job: Vec::new(), drives: DriveSettings::default() })
+        Box::new(Self { file, files, sections, job_file, storage, job: Vec::new(), drives: DriveSettings::default() })
     }
 
     /// The experiment as set so far, without drives and jobs.
@@ -258,6 +260,7 @@ impl Draft for StorageDraft {
     }
 
     fn read_files(&mut self, files: Files) -> Result<(), InputError> {
+        self.files = files;
         let Some(setting) = self.job_file.take() else { return Ok(()) };
         self.file = Files::beside(&setting.text, &setting.place.file);
         let unread = |error| setting.wrong(format!("cannot be read ({error})"), "the path of a job file");
@@ -271,8 +274,10 @@ impl Draft for StorageDraft {
         let mut sections = self.sections.clone();
         let (mut warnings, errors) = variables.expand(&mut sections);
         errors.into_iter().next().map_or(Ok(()), Err)?;
-        let (jobs, told) = fio::jobs(&self.file, &sections, &self.job)?;
+        let (mut jobs, told) = fio::jobs(&self.file, &sections, &self.job)?;
         warnings.extend(told);
+        let log = |name: &str| self.files.beginning(name, &self.file, fio::replay::BYTES_MAX);
+        fio::replay::load(&mut jobs, &log, &mut warnings)?;
         resolve(self, common, jobs, warnings, asked)
     }
 }
@@ -282,17 +287,17 @@ impl Draft for StorageDraft {
 /// # Errors
 /// The file is not a job file.
 pub(crate) fn of_job_file(files: Files, path: &str, bytes: &[u8]) -> Result<Box<dyn Draft>, InputError> {
-    Ok(StorageDraft::boxed(path.to_owned(), sections(files, path, bytes)?, None))
+    Ok(StorageDraft::boxed(path.to_owned(), files, sections(files, path, bytes)?, None))
 }
 
 /// The jobs of a scenario file, or the job file that it names.
 pub(super) fn of_scenario(root: &Table<'_, '_>, valid: &str) -> Result<Box<dyn Draft>, InputError> {
     let file = root.place.file.clone();
     match (root.get("workload"), root.get("jobs")) {
-        (Some(node), None) => Ok(StorageDraft::boxed(file, Vec::new(), Some(node.scalar(valid)?))),
+        (Some(node), None) => Ok(StorageDraft::boxed(file, Files::Disk, Vec::new(), Some(node.scalar(valid)?))),
         (None, Some(Node::Array(_, jobs))) => {
             let sections = jobs.into_iter().enumerate().map(inline_job).collect::<Result<_, _>>()?;
-            Ok(StorageDraft::boxed(file, sections, None))
+            Ok(StorageDraft::boxed(file, Files::Disk, sections, None))
         }
         (Some(_), Some(node)) => {
             Err(InputError::value(&node.place(), "jobs", "[[jobs]]", "stands beside `workload`", "one of them"))

@@ -7,6 +7,7 @@ mod defaults;
 mod estimate;
 
 use super::Pattern;
+use std::sync::Arc;
 
 /// Reads, writes and trims.
 pub const DIRECTIONS: usize = 3;
@@ -31,7 +32,7 @@ pub struct Load {
     /// The data that it checks.
     pub verify: Verify,
     /// I/Os that it repeats from a log, in place of its own.
-    pub replay: Option<Vec<Replayed>>,
+    pub replay: Option<Arc<[Replayed]>>,
     /// `iodepth_low`: a full queue is emptied to this depth before it is filled again; 0: by one batch.
     pub depth_low: u32,
 }
@@ -372,12 +373,12 @@ pub struct Verify {
 pub enum Replayed {
     /// An I/O: direction, file, offset and bytes.
     Io(usize, usize, u64, u64),
-    /// A sync.
-    Sync,
-    /// Wait until so many ns after the beginning.
+    /// A sync of a file.
+    Sync(usize),
+    /// Wait until so many ns after the beginning of the run.
     Until(u64),
-    /// Wait for so many ns.
-    Wait(u64),
+    /// Wait until so many ns after the last entry was begun.
+    Gap(u64),
 }
 
 /// fio's `randseed` without the option (options.c of 3.33).

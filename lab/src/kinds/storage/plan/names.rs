@@ -18,9 +18,7 @@ impl Names {
     pub(super) fn of(jobs: &[FioJob], warnings: &mut Vec<Warning>) -> Self {
         let mut drives: Vec<String> = Vec::new();
         for job in jobs {
-            // The clones of a section with a `filename` share its files.
-            let clones = if job.filename.is_some() { 1 } else { job.numjobs };
-            for name in (0..clones).flat_map(|clone| job.file_names(clone)) {
+            for name in (0..job.distinct_clones()).flat_map(|clone| job.file_names(clone)) {
                 let drive = if is_drive(&name) { name } else { FILES.to_owned() };
                 if drive == FILES && !drives.contains(&drive) {
                     let meaning = format!(

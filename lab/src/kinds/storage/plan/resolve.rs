@@ -7,8 +7,8 @@ use crate::fio::{FioJob, Reporting};
 use crate::input::{InputError, Warning};
 use crate::kinds::storage::detail;
 use crate::kinds::storage::keys::{Detail, StorageDraft};
-use crate::kinds::storage::load::FilePlan;
-use crate::kinds::storage::{Storage, StorageVariant};
+use crate::kinds::storage::load::{Amount, FilePlan};
+use crate::kinds::storage::{DrivePlan, Storage, StorageVariant};
 use crate::plan::{Spans, Work};
 use crate::scenario::common::Common;
 use crate::scenario::draft::{Asked, Resolved};
@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 /// The most threads of one experiment: 1,024 CPUs with 16 each.
 const THREADS_MAX: u64 = 16_384;
+/// Buffers of a replay are whole pages.
+const PAGE_BYTES: u64 = 4096;
 
 /// The inputs of a plan's storage part.
 struct Resolve<'a> {
@@ -52,6 +54,7 @@ impl Resolve<'_> {
         if self.asked.is_none() && shared && variants.contains(&StorageVariant::Posted) {
             variants.push(StorageVariant::PostedOurs);
         }
+        self.fit_blocks(&names, &drives)?;
         let jobs = self.threads(cpus, &names)?;
         let (reporting, detail) = self.reporting();
         let mut storage = Storage { drives, jobs, reporting, detail, ..self.draft.storage().clone() };
@@ -136,6 +139,37 @@ impl Resolve<'_> {
         Ok(threads)
     }
 
+    /// Sizes that are no whole blocks: the page cache takes them, and with `direct=1` the kernel refuses them.
+    fn fit_blocks(&mut self, names: &Names, drives: &[DrivePlan]) -> Result<(), InputError> {
+        for job in self.jobs.iter_mut().filter(|job| job.replay.is_none() && job.engine != IoEngine::Null) {
+            let Some(file) = names.files(job, 0).into_iter().next() else { continue };
+            let kind = self.common.platform.drive(&drives[file.drive].model);
+            let block = kind.map_or(512, |kind| kind.block.whole());
+            if u64::from(job.block_bytes).is_multiple_of(block) {
+                continue;
+            }
+            if !job.load.syncs.buffered && job.says_direct {
+                let why = format!(
+                    "bytes are no whole blocks of {block} bytes: with direct=1 the kernel refuses each I/O (EINVAL)"
+                );
+                let valid = format!("a multiple of {block}, or direct=0");
+                return Err(InputError::value(&job.place, format!("[{}] bs", job.name), job.block_bytes, why, valid));
+            }
+            if !job.load.syncs.buffered {
+                job.load.syncs.buffered = true;
+                let meaning = format!(
+                    "not given, and {} bytes are no whole blocks of {block} bytes: the job goes through the page cache, \
+                     as fio does without it",
+                    job.block_bytes
+                );
+                self.warnings.push(Warning { place: job.place.clone(), key: "direct".into(), meaning });
+            }
+            // Such an I/O may touch one block more at either end.
+            job.block_bytes = (u64::from(job.block_bytes) + 2 * block).next_multiple_of(PAGE_BYTES) as u32;
+        }
+        Ok(())
+    }
+
     /// A sync of a drive without a volatile cache sends nothing, which a reader who looks for flushes must know.
     fn warn_of_syncs(&mut self, storage: &Storage) {
         for job in &storage.jobs {
@@ -156,7 +190,8 @@ impl Resolve<'_> {
                 drive.name
             );
             let warning = Warning { place: job.source.clone(), key: key.into(), meaning };
-            if !self.warnings.contains(&warning) {
+            // The clones of a section follow each other.
+            if self.warnings.last() != Some(&warning) {
                 self.warnings.push(warning);
             }
         }
@@ -202,14 +237,23 @@ fn thread(job: &FioJob, (name, clone, group): (String, u32, u32), list: Vec<File
     if clone > 0 {
         load.start.stonewall = false;
     }
+    let (mut pattern, mut block_bytes) = (job.pattern, job.block_bytes);
+    if let Some(log) = job.replay.as_ref().and_then(|replay| replay.log(clone)) {
+        (pattern, block_bytes) = (log.pattern(), log.longest.max(1).next_multiple_of(PAGE_BYTES) as u32);
+        // Each file is as long as the furthest end, and its I/Os are the log's.
+        load.files.file_size = Some((log.end, log.end));
+        (load.files.size, load.files.offset, load.files.increment) = (None, Amount::Bytes(0), Amount::Bytes(0));
+        load.replay = Some(log.entries.as_slice().into());
+        load.ends.time_based = false;
+    }
     JobPlan {
         name,
         source: job.place.clone(),
         drive,
         cpus,
         engine: job.engine,
-        pattern: job.pattern,
-        block_bytes: job.block_bytes,
+        pattern,
+        block_bytes,
         fsync: job.fsync,
         fdatasync: job.fdatasync,
         iodepth: job.iodepth,

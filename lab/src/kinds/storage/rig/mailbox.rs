@@ -108,6 +108,16 @@ impl<H: Threads> Mailbox<H> {
         }
     }
 
+    /// A letter wakes the thread once `count` wait, though it sleeps for another reason.
+    pub(crate) fn call_at(&self, count: u64) {
+        self.wanted.set(self.taken.get() + count);
+    }
+
+    /// Letters wake the thread no more.
+    pub(crate) fn call_off(&self) {
+        self.wanted.set(u64::MAX);
+    }
+
     /// Takes the oldest letter.
     pub(crate) fn take(&self) -> Option<Letter> {
         if self.len() == 0 {

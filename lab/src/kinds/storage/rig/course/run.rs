@@ -3,6 +3,7 @@
 use super::files::Extent;
 use super::pace::Rates;
 use super::random::{Random, Seeds, Use};
+use super::replay;
 use super::target::{Search, Verdict};
 use super::walk::{Next, TRIM, WRITE, Walk};
 use super::{End, Layout, Shared};
@@ -64,7 +65,7 @@ pub(crate) struct Course {
     pub(super) offloads: bool,
     /// I/Os of the current pass that `verify` reads again.
     pub(super) written: Vec<Next>,
-    pub(super) replayed: usize,
+    pub(super) replayed: replay::Place,
     /// For each buffer, when its I/O was chosen.
     submitted_ns: Vec<u64>,
     last_was_write: bool,
@@ -112,7 +113,7 @@ impl Course {
             offloads: load.pace.offloads,
             written: Vec::new(),
             submitted_ns: vec![0; slots],
-            replayed: 0,
+            replayed: replay::Place::default(),
             last_was_write: false,
             load,
             job,
@@ -258,7 +259,7 @@ impl Course {
             if issued >= total && !is_replay && (!time_based || self.load.verify.checks) {
                 break;
             }
-            if self.is_sync_due() {
+            if !is_replay && self.is_sync_due() {
                 self.sync_all();
                 continue;
             }
@@ -347,14 +348,23 @@ impl Course {
         }
     }
 
+    /// Index of the target of a file.
+    pub(super) fn target_of(&self, file: usize) -> usize {
+        self.extents[file].target as usize
+    }
+
     /// The request of an I/O, on a free buffer, and its target.
     pub(super) fn request(&mut self, next: Next) -> (usize, IoRequest) {
         let extent = &self.extents[next.file];
         let target = &self.job.parts.targets[extent.target as usize];
         let block = u64::from(target.lba_bytes);
-        let blocks = next.bytes.div_ceil(block).max(1);
+        // The page cache also takes what begins or ends within a block.
+        let within = (extent.base + next.offset) % block;
+        let blocks = (within + next.bytes).div_ceil(block).max(1);
         let last = target.lba_count.saturating_sub(blocks);
-        let lba = ((extent.base + next.offset) / block).min(last);
+        let first = (extent.base + next.offset) / block;
+        // A log may be of a larger drive.
+        let lba = if self.load.replay.is_some() { first % (last + 1) } else { first.min(last) };
         let under_way =
             UnderWay { op: op_of(next.direction), lba, len_bytes: next.bytes as u32, target: extent.target };
         let mut io = self.job.request(under_way);

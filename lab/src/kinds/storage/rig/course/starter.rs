@@ -73,6 +73,11 @@ impl Starter {
         Self { jobs: Mutex::new(loads().enumerate().map(entry).collect()), genesis_ns: SimHal.now_ns(), exitall }
     }
 
+    /// When the run began.
+    pub(super) fn genesis_ns(&self) -> u64 {
+        self.genesis_ns
+    }
+
     /// The next job, in the order of the plan.
     pub(crate) fn add(&self, parts: JobParts) {
         let index = parts.index as usize;

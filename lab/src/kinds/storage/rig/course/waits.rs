@@ -33,6 +33,14 @@ impl Course {
         }
     }
 
+    /// fsync of one file.
+    pub(super) fn sync_file(&mut self, file: usize) {
+        self.drain_page_cache();
+        SimHal.work(self.job.work.user, 1);
+        self.commit();
+        self.flush(self.target_of(file));
+    }
+
     /// Only a volatile write cache makes a Flush of it.
     pub(super) fn flush(&mut self, target: usize) {
         if !self.job.parts.targets[target].has_volatile_cache || self.job.parts.plan.engine == IoEngine::Null {

@@ -1,0 +1,133 @@
+//! Logs that are repeated: real fio writes a log and repeats it, and so do the simulated jobs. The I/Os of each direction
+//! and their bytes are the same. Without fio on the path, the tests that ask it are skipped with a line that says so.
+
+use std::path::Path;
+use std::process::Command;
+
+/// I/Os and bytes: reads, writes, trims.
+type Counts = ([u64; 3], [u64; 3]);
+
+fn fio_is_there() -> bool {
+    let there = Command::new("fio").arg("--version").output().is_ok_and(|output| output.status.success());
+    if !there {
+        eprintln!("skipped: fio is not installed");
+    }
+    there
+}
+
+/// The I/Os of each job in fio's JSON.
+fn counts(output: &str) -> Vec<Counts> {
+    let from = output.find("\n{").map_or(0, |at| at + 1);
+    let json: serde_json::Value = serde_json::from_str(&output[from..]).unwrap_or_else(|e| panic!("{e}\n{output}"));
+    let count = |job: &serde_json::Value, of: &str| {
+        ["read", "write", "trim"].map(|direction| job[direction][of].as_u64().unwrap())
+    };
+    json["jobs"].as_array().unwrap().iter().map(|job| (count(job, "total_ios"), count(job, "io_bytes"))).collect()
+}
+
+/// What real fio does in `folder`.
+fn judged(folder: &Path, text: &str) -> Vec<Counts> {
+    std::fs::write(folder.join("judged.fio"), text).unwrap();
+    let mut fio = Command::new("timeout");
+    fio.args(["60", "fio", "--output-format=json", "judged.fio"]).current_dir(folder);
+    let output = fio.output().unwrap();
+    assert!(output.status.success(), "{text}\n{output:?}");
+    counts(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// What the simulated jobs do in `folder`; their logs are written there.
+fn simulated(folder: &Path, text: &str) -> Vec<Counts> {
+    std::fs::write(folder.join("simulated.fio"), text).unwrap();
+    let mut campanile = Command::new(env!("CARGO_BIN_EXE_campanile"));
+    campanile.args(["run", "simulated.fio", "--seeds", "1", "--delivery", "remapped", "--fio-json", "-"]);
+    campanile.args(["--set", "cpus=2"]).current_dir(folder);
+    if text.contains("write_iolog") {
+        campanile.args(["--fio-logs", "."]);
+    }
+    let output = campanile.output().unwrap();
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    counts(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// Jobs whose log is repeated: options in one line. fio runs them on files.
+const LOGGED: [&str; 6] = [
+    "rw=randrw size=256k filename=one:two",
+    "rw=write size=128k bs=8k fsync=4 nrfiles=3",
+    "rw=randread size=512k bssplit=4k/50:16k/50 filename=one",
+    "rw=randwrite size=64k bs=5000 filename=odd",
+    "rw=read size=64k rate_iops=200 filename=paced",
+    "rw=trimwrite size=256k bs=16k filename=trimmed",
+];
+
+#[test]
+fn a_log_of_fio_is_repeated_as_fio_repeats_it() {
+    if !fio_is_there() {
+        return;
+    }
+    for options in LOGGED {
+        let folder = tempfile::tempdir().unwrap();
+        let lines = options.replace(' ', "\n");
+        // No engine of fio trims a plain file.
+        let engine = if options.contains("trim") { "null" } else { "psync" };
+        let logged = judged(folder.path(), &format!("[a]\nioengine={engine}\nwrite_iolog=a.log\n{lines}\n"));
+        let replay = format!("[b]\nread_iolog=a.log\nioengine={engine}\n");
+        let (fio, ours) = (judged(folder.path(), &replay), simulated(folder.path(), &replay));
+        for ((ios, bytes), (fio_ios, fio_bytes)) in ours.iter().zip(&fio) {
+            // Of its own logs, fio 3.33 passes over trims.
+            assert_eq!((&ios[..2], &bytes[..2]), (&fio_ios[..2], &fio_bytes[..2]), "{options}");
+        }
+        assert_eq!(ours, logged, "{options}");
+        let deep = simulated(folder.path(), "[b]\nread_iolog=a.log\nioengine=io_uring\niodepth=16\ndirect=1\n");
+        assert_eq!(deep, logged, "{options}");
+    }
+}
+
+#[test]
+fn a_log_of_a_simulated_job_is_repeated_by_it_and_by_fio() {
+    let folder = tempfile::tempdir().unwrap();
+    // fio reads what is there; a simulated log names the drive that holds the files.
+    std::fs::write(folder.path().join("files"), vec![0; 1 << 20]).unwrap();
+    for options in ["rw=randrw size=256k filename=one", "rw=write size=128k bs=16k filename=two"] {
+        let lines = options.replace(' ', "\n");
+        let job = format!("[a]\nioengine=libaio\niodepth=8\ndirect=1\nwrite_iolog=a.log\n{lines}\n");
+        let first = simulated(folder.path(), &job);
+        let replay = "[b]\nread_iolog=a.log\nioengine=libaio\niodepth=8\n";
+        assert_eq!(simulated(folder.path(), replay), first, "{options}");
+        if fio_is_there() {
+            // Of a replay with several I/Os in flight, fio leaves the bytes of the last ones out.
+            assert_eq!(judged(folder.path(), &replay.replace("libaio", "psync")), first, "{options}");
+        }
+    }
+}
+
+/// The time of a replay: its waits are those of the log, and a slow log is repeated slowly.
+#[test]
+fn waits_are_those_of_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = "fio version 3 iolog\n5 f add\n6 f open\n10 f read 0 4096\n200010 f read 4096 4096\n400010 f sync 0 0\n\
+               600010 f read 8192 4096\n600011 f close\n";
+    std::fs::write(folder.path().join("a.log"), log).unwrap();
+    std::fs::write(folder.path().join("f"), vec![0; 16384]).unwrap();
+    let ms = |output: &Command| {
+        let mut command = Command::new(output.get_program());
+        let output = command.args(output.get_args()).current_dir(folder.path()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{output:?}");
+        let json: serde_json::Value = serde_json::from_str(&text[text.find("\n{").map_or(0, |at| at + 1)..]).unwrap();
+        json["jobs"][0]["job_runtime"].as_u64().unwrap()
+    };
+    for (options, expected_ms) in [("", 600), ("replay_time_scale=200", 300), ("replay_no_stall=1", 0)] {
+        let job = format!("[b]\nread_iolog=a.log\nioengine=psync\n{options}\n");
+        std::fs::write(folder.path().join("j.fio"), job).unwrap();
+        let mut campanile = Command::new(env!("CARGO_BIN_EXE_campanile"));
+        campanile.args(["run", "j.fio", "--seeds", "1", "--delivery", "remapped", "--fio-json", "-"]);
+        let ours = ms(&campanile);
+        assert!(ours.abs_diff(expected_ms) <= 2, "{options}: {ours} ms");
+        if fio_is_there() {
+            let mut fio = Command::new("fio");
+            fio.args(["--output-format=json", "j.fio"]);
+            let fio = ms(&fio);
+            assert!(fio.abs_diff(ours) <= 60, "{options}: fio {fio} ms, here {ours} ms");
+        }
+    }
+}
