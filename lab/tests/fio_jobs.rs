@@ -76,3 +76,54 @@ fn a_file_of_3000_sections_is_planned_quickly() {
     assert_eq!(plan.storage().unwrap().jobs.len(), 3000);
     assert!(took.as_millis() < 2000, "{took:?}");
 }
+
+/// Files as people also write them: each is run for 100 us.
+const ODD: [&str; 22] = [
+    "[a]\nbs=5000\nrw=randrw\nsize=1m\n",
+    "[a]\nbs=1\nrw=write\nsize=64k\ndirect=0\n",
+    "[a]\nioengine=libaio\ndirect=1\nfilename=/dev/nvme0n1\niodepth=65536\nrw=randread\n",
+    "[a]\nioengine=io_uring\ndirect=1\nfilename=/dev/nvme0n1\niodepth=3000\niodepth_batch=500\nrw=randwrite\nnumjobs=2\n",
+    "[a]\nnrfiles=5000\nsize=64m\nrw=randread\n",
+    "[a]\nioengine=libaio\ndirect=1\nbs=64m\niodepth=4\nrw=read\nfilename=/dev/sdb\n",
+    "[a]\nruntime=0\ntime_based\nrw=read\nsize=1m\n",
+    "[a]\nsize=0\nrw=randread\nfilename=/dev/nvme0n1\n",
+    "[a]\nramp_time=100\nruntime=1\ntime_based\nsize=1g\nrw=randread\n",
+    "[global]\r\nioengine=libaio\r\ndirect=1\r\n\r\n[\u{e9}t\u{e9}]\r\n\tfilename=/dev/\u{440}\u{430}\r\nrw\t=randread\r\n",
+    "[a]\nnumjobs=300\nrw=randread\nsize=1m\ngroup_reporting\n",
+    "[a]\nrate_iops=1\nruntime=3\ntime_based\nrw=randread\nsize=1m\n[b]\nrw=randread\nsize=10g\ntime_based\nruntime=60\n",
+    "[a]\nrandom_distribution=zipf:1.2\nbsrange=4k-64k\nsize=150G\nrw=randwrite\nnumjobs=8\nfilename=/dev/mapper/x\n",
+    "[a]\nsize=50%%\nfilename=/dev/sda\nrw=read\n",
+    "[a]\nfilename=/dev/sda\nflow=-8\nrw=read\n",
+    "[a]\nrandom_distribution=zoned:50/5:30/15:20/\nsize=2g\nrw=randread\nnorandommap\n",
+    "[a]\nrw=write\nsize=16k\nwrite_barrier=4\nverify=crc32c\ntrim_percentage=50\n",
+    "[a]\nrw=trim\nbs=1g\nsize=8g\nfilename=/dev/nvme0n1\n",
+    "[a]\nrw=randread\nbssplit=4k/10:5000/90\nsize=1m\n",
+    "[a]\nrw=read\nsize=4k\nbs=1m\n",
+    "[a]\noffset=1t\nsize=1m\nrw=read\nfilename=/dev/nvme0n1\n",
+    "[a]\nthinktime=10s\nruntime=20\ntime_based\nrw=read\nsize=1m\n",
+];
+
+#[test]
+fn odd_files_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut wrong = String::new();
+    for (number, text) in ODD.iter().enumerate() {
+        let path = folder.path().join(format!("{number}.fio"));
+        std::fs::write(&path, text).unwrap();
+        let request = Request {
+            deliveries: Some(vec!["remapped".into()]),
+            seeds: Some(1),
+            sets: ["ramp=10us", "duration=100us", "cpus=4"].map(String::from).to_vec(),
+            ..Request::of(path.to_str().unwrap())
+        };
+        let began = Instant::now();
+        let ran = request.plan().map_err(|error| error.to_string()).and_then(|plan| {
+            run::run_all(&plan, false, &StopFlag::default()).map(|_| ()).map_err(|error| error.to_string())
+        });
+        println!("{} ms: {text:?}", began.elapsed().as_millis());
+        if let Err(error) = ran {
+            let _ = writeln!(wrong, "{error}\n{text}");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}

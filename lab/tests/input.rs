@@ -74,7 +74,7 @@ fn every_kind_of_wrong_value_has_its_line_and_what_would_be_valid() {
         ("\"0\"", "\"9\"", "7: cpus_allowed: `9` names CPU 9, which does not exist; valid: CPUs 0-3".into()),
         ("= 4\n\n[[", "= 9999\n\n[[", "3: cpus: `9999` is out of bounds; valid: a whole number, from 1 to 1024".into()),
         ("queues = 4", "queues = 300", "13: drives.queues: `300` is out of bounds; valid: ".into()),
-        ("iodepth = 4", "iodepth = 5000", "iodepth: `5000` is zero or does not fit a queue of 1024 entries; ".into()),
+        ("iodepth = 4", "iodepth = 70000", "iodepth: `70000` is out of bounds; ".into()),
         ("emr", "emx", "1: platform: `emx` is no platform; valid: emr, spr, optane, ".into()),
         ("\"emr\"", "[", "unexpected `=` in array, expected value, `]`".into()),
     ];

@@ -280,14 +280,14 @@ fn wrong_tables_say_where_what_and_what_would_do() {
             valid: a whole number from 1 to 65536",
         ),
         (
-            "[job]\niodepth = 1024",
-            "j.fio:1: [a] iodepth: `1024` is zero or does not fit a queue of 1024 entries; \
-            valid: 1 to 1023",
+            "[job]\niodepth = 65537",
+            "s.toml:4: job.iodepth: `65537` is out of bounds; \
+            valid: a whole number from 1 to 65536",
         ),
         (
             "[job]\nbs = 1000",
-            "j.fio:1: [a] bs: `1000` bytes are no whole number of the drive's logical blocks; \
-            valid: a multiple of 512",
+            "j.fio:1: [a] bs: `1000` bytes are no whole blocks of 512 bytes: with direct=1 the kernel refuses each I/O \
+            (EINVAL); valid: a multiple of 512, or direct=0",
         ),
         (
             "[set]\nfabric.dispatch = \"56 GB/s\"",

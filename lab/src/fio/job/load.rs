@@ -9,8 +9,8 @@ use crate::kinds::storage::load::{
     Verify, Zones,
 };
 
-/// fio's bound of a block size, and here of one buffer.
-const BLOCK_MAX: u64 = 16 << 20;
+/// The longest I/O, which is one buffer.
+const BLOCK_MAX: u64 = 1 << 30;
 
 impl Options<'_> {
     /// The whole load.
@@ -234,8 +234,9 @@ impl Options<'_> {
 
     /// Bytes, or per cent.
     fn amount(&self, entry: &Entry) -> Result<Amount, InputError> {
-        match entry.setting.text.trim().strip_suffix('%') {
-            Some(percent) => {
+        // What follows the sign does not matter, as in fio.
+        match entry.setting.text.trim().split_once('%') {
+            Some((percent, _)) => {
                 let part = values::part(entry, percent);
                 Ok(Amount::Percent(part.number(0..=100, self.kb_base)? as u8))
             }

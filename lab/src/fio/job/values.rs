@@ -80,17 +80,19 @@ pub(super) fn zones(
     entry: &Entry,
     read: impl Fn(&Entry) -> Result<u64, InputError>,
 ) -> Result<Vec<(u8, u64)>, InputError> {
-    let mut zones = Vec::new();
-    for item in entry.setting.text.split(':') {
-        let (share, size) =
-            item.split_once('/').ok_or_else(|| entry.wrong("has a zone without a size", "60/10:40/90"))?;
-        let share = part(entry, share).number(0..=100, 1024)? as u8;
-        zones.push((share, read(&part(entry, size))?));
-    }
-    if zones.iter().map(|(share, _)| u32::from(*share)).sum::<u32>() != 100 {
-        return Err(entry.wrong("has shares that do not add up to 100", "60/10:40/90"));
-    }
-    Ok(zones)
+    let parts: Vec<(&str, &str)> =
+        entry.setting.text.split(':').map(|item| item.split_once('/').unwrap_or((item, ""))).collect();
+    let shares = shares(entry, &parts.iter().map(|(share, _)| *share).collect::<Vec<_>>())?;
+    let size = |(_, size): &(&str, &str)| match size.trim() {
+        "" => Ok(None),
+        size => read(&part(entry, size)).map(Some),
+    };
+    let sizes: Vec<Option<u64>> = parts.iter().map(size).collect::<Result<_, _>>()?;
+    // A zone without a size has its part of what the others leave, in per cent.
+    let given: u64 = sizes.iter().flatten().sum();
+    let missing = sizes.iter().filter(|size| size.is_none()).count() as u64;
+    let each = 100u64.saturating_sub(given).checked_div(missing).unwrap_or(0);
+    Ok(shares.into_iter().zip(sizes.into_iter().map(|size| size.unwrap_or(each))).collect())
 }
 
 /// Shares in per cent; empty texts have the rest evenly.
@@ -156,6 +158,7 @@ mod tests {
         assert!(split(&entry("4k/60:8k/60"), number).is_err());
         assert_eq!(range(&entry("8k-4k"), number).unwrap(), (4096, 8192));
         assert_eq!(zones(&entry("60/10:40/90"), number).unwrap(), [(60, 10), (40, 90)]);
+        assert_eq!(zones(&entry("50/5:30/15:20/"), number).unwrap(), [(50, 5), (30, 15), (20, 80)]);
         assert!(zones(&entry("60/10"), number).is_err());
     }
 }

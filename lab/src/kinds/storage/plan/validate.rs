@@ -8,6 +8,11 @@ use crate::plan::Plan;
 /// Device vectors of one CPU: 0x20 up to, not including, the first system vector, 0xeb.
 pub const DEVICE_VECTORS: u64 = 0xeb - 0x20;
 
+/// The most memory for buffers.
+const BUFFERS_BYTES_MAX: u64 = 8 << 30;
+/// The deepest job.
+const DEPTH_MAX: u32 = 65_536;
+
 /// Checks that the drives can be built and the jobs can run on `plan`'s machine in each of `variants`.
 pub(in crate::kinds::storage) fn validate(
     storage: &Storage,
@@ -19,7 +24,8 @@ pub(in crate::kinds::storage) fn validate(
     if storage.jobs.is_empty() {
         return Err(InputError::value(&plan.source, "jobs", "[]", "is empty", "at least one job"));
     }
-    storage.jobs.iter().try_for_each(|job| storage.check_job(plan, job))
+    storage.jobs.iter().try_for_each(|job| storage.check_job(plan, job))?;
+    storage.check_buffers()
 }
 
 impl Storage {
@@ -53,6 +59,21 @@ impl Storage {
         Err(InputError::value(&plan.source, "drives.queues", wanted, why, valid))
     }
 
+    /// Checks that the buffers of all jobs fit the machine's memory: one a job, or one an I/O in flight if data are compared.
+    fn check_buffers(&self) -> Result<(), InputError> {
+        let mut together = 0u64;
+        for job in &self.jobs {
+            let buffers = if self.verify_data { u64::from(job.iodepth) } else { 1 };
+            together = together.saturating_add(buffers * u64::from(job.block_bytes));
+            if together > BUFFERS_BYTES_MAX {
+                let key = format!("[{}] bs", job.name);
+                let why = format!("makes the buffers of all jobs larger than {BUFFERS_BYTES_MAX} bytes");
+                return Err(InputError::value(&job.source, key, job.block_bytes, why, "smaller I/Os, or fewer jobs"));
+            }
+        }
+        Ok(())
+    }
+
     fn check_job(&self, plan: &Plan, job: &JobPlan) -> Result<(), InputError> {
         let wrong = |key: &str, value: String, why: &str, valid: String| {
             Err(InputError::value(&job.source, format!("[{}] {key}", job.name), value, why, valid))
@@ -65,10 +86,9 @@ impl Storage {
             let valid = format!("CPUs 0-{}", plan.cpus - 1);
             return wrong("cpus_allowed", job.cpus.to_string(), "names no CPU, or one that does not exist", valid);
         }
-        let deepest = drive.queue_entries - 1;
-        if job.iodepth == 0 || job.iodepth > deepest {
-            let why = format!("is zero or does not fit a queue of {} entries", drive.queue_entries);
-            return wrong("iodepth", job.iodepth.to_string(), &why, format!("1 to {deepest}"));
+        // A job deeper than a queue waits for room in it, as for a tag.
+        if job.iodepth == 0 || job.iodepth > DEPTH_MAX {
+            return wrong("iodepth", job.iodepth.to_string(), "is out of bounds", format!("1 to {DEPTH_MAX}"));
         }
         if job.batch_submit == 0 || job.batch_submit > job.iodepth {
             let valid = format!("1 to {}", job.iodepth);

@@ -78,7 +78,7 @@ pub(super) struct UnderWay {
     pub(super) op: IoOp,
     /// The first block.
     pub(super) lba: u64,
-    /// Bytes as the job counts them.
+    /// As the job counts them.
     pub(super) len_bytes: u32,
     /// Index into [`JobParts::targets`].
     pub(super) target: u32,
@@ -273,7 +273,8 @@ impl Job {
         let offset = self.buffer_offset(buffer);
         if self.parts.verify && op == IoOp::Write {
             let lba_bytes = self.parts.targets[target as usize].lba_bytes;
-            for block in 0..len_bytes / lba_bytes {
+            // An odd length may touch a block more.
+            for block in 0..len_bytes.div_ceil(lba_bytes) + u32::from(!len_bytes.is_multiple_of(lba_bytes)) {
                 let at = (offset + (block * lba_bytes) as usize) / 8;
                 hal::Word::set(&self.buffers.words()[at], lba + u64::from(block));
             }
