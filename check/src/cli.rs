@@ -8,6 +8,7 @@ use crate::run::Scenario;
 use crate::shrink;
 use clap::Args;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -58,7 +59,7 @@ pub struct CheckArgs {
     /// Number of worker threads. The default is one per core.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
-    /// Write counts, failures and coverage as JSON.
+    /// Write counts, failures and coverage as JSON; -: to standard output, and the text to standard error.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// File for the trace of a failure, for Perfetto or chrome://tracing.
@@ -132,6 +133,9 @@ pub fn execute_with(
     if args.list {
         report::list(scenarios);
         return Ok(0);
+    }
+    if args.json.as_deref().is_some_and(is_standard_output) {
+        report::leave_standard_output();
     }
     let chosen = choose(args, scenarios)?;
     let recipe = recipe(args, &chosen)?;
@@ -247,7 +251,10 @@ fn replay(args: &CheckArgs, scenarios: &[&'static dyn Scenario], recipe: Recipe)
         }
         None => {
             report::history(*scenario, &recipe, &run);
-            println!("passed: {} I/Os, {} interrupts, digest {:#018x}", run.ios, run.interrupts, run.digest);
+            report::say(format_args!(
+                "passed: {} I/Os, {} interrupts, digest {:#018x}",
+                run.ios, run.interrupts, run.digest
+            ));
             Ok(0)
         }
     }
@@ -259,8 +266,13 @@ fn show(args: &CheckArgs, scenario: &'static dyn Scenario, recipe: &Recipe) -> R
     let run = scenario.run(&traced).map_err(|error| CheckError::Input(error.to_string()))?;
     report::history(scenario, recipe, &run);
     report::write_trace(&args.trace, &run).map_err(|error| CheckError::Write(args.trace.clone(), error))?;
-    println!("trace: {}", args.trace.display());
+    report::say(format_args!("trace: {}", args.trace.display()));
     Ok(())
+}
+
+/// Whether an output is `-`.
+fn is_standard_output(path: &Path) -> bool {
+    path == Path::new("-")
 }
 
 fn write_json(args: &CheckArgs, summary: &Summary, manifest: Option<serde_json::Value>) -> Result<(), CheckError> {
@@ -276,6 +288,13 @@ fn write_json(args: &CheckArgs, summary: &Summary, manifest: Option<serde_json::
     let write = |path: &Path| {
         let mut text = serde_json::to_string_pretty(&document).map_err(std::io::Error::from)?;
         text.push('\n');
+        if is_standard_output(path) {
+            let mut out = std::io::stdout().lock();
+            return match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+                written => written,
+            };
+        }
         std::fs::write(path, text)
     };
     write(path).map_err(|error| CheckError::Write(path.clone(), error))

@@ -5,15 +5,34 @@ use crate::history::Recipe;
 use crate::run::{Run, Scenario};
 use machine::trace::Track;
 use serde_json::json;
+use std::fmt::Arguments;
+use std::io::Write as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// True while standard output is for the JSON alone.
+static HAS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// From now on prints on standard error: the JSON goes to standard output.
+pub(crate) fn leave_standard_output() {
+    HAS_JSON.store(true, Relaxed);
+}
+
+/// Prints a line. A reader that has closed the pipe (`| head`) is no failure: the search and its files go on.
+pub(crate) fn say(line: Arguments<'_>) {
+    let _ = match HAS_JSON.load(Relaxed) {
+        true => writeln!(std::io::stderr().lock(), "{line}"),
+        false => writeln!(std::io::stdout().lock(), "{line}"),
+    };
+}
 
 /// Prints the names that options accept.
 pub(crate) fn list(scenarios: &[&'static dyn Scenario]) {
     for scenario in scenarios {
-        println!("{:<14} {}", scenario.name(), scenario.about());
-        println!("{:<14} faults: {}", "", scenario.fault_kinds().join(", "));
+        say(format_args!("{:<14} {}", scenario.name(), scenario.about()));
+        say(format_args!("{:<14} faults: {}", "", scenario.fault_kinds().join(", ")));
     }
-    println!("unrest: {}", crate::unrest::kinds().collect::<Vec<_>>().join(", "));
+    say(format_args!("unrest: {}", crate::unrest::kinds().collect::<Vec<_>>().join(", ")));
 }
 
 /// The seed and every option, before anything runs.
@@ -26,23 +45,23 @@ pub(crate) fn options(campaign: &Campaign) {
     // The common recipe prints as the options of a replay; the seed is the first.
     let recipe = Recipe { seed: campaign.first_seed, ..campaign.recipe.clone() }.to_string();
     let recipe = recipe.replacen("--replay", "--seed", 1);
-    println!("check {recipe} --jobs {}: {length} of {}", campaign.jobs, names.join(", "));
+    say(format_args!("check {recipe} --jobs {}: {length} of {}", campaign.jobs, names.join(", ")));
 }
 
 /// The work done and the findings.
 pub(crate) fn summary(summary: &Summary) {
     for (scenario, coverage) in &summary.coverage {
-        println!("\n{scenario}: transitions seen");
+        say(format_args!("\n{scenario}: transitions seen"));
         for (transition, times) in coverage.iter().filter(|(_, times)| *times > 0) {
-            println!("  {times:>12}  {transition}");
+            say(format_args!("  {times:>12}  {transition}"));
         }
         for transition in coverage.missing() {
-            println!("  {:>12}  {transition}", "never");
+            say(format_args!("  {:>12}  {transition}", "never"));
         }
     }
     let faults: Vec<_> = summary.faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-    println!("\nfaults injected: {}", if faults.is_empty() { "none".into() } else { faults.join(", ") });
-    println!(
+    say(format_args!("\nfaults injected: {}", if faults.is_empty() { "none".into() } else { faults.join(", ") }));
+    say(format_args!(
         "{} histories, {} I/Os, {} interrupts, {:.3} s simulated, in {:.1} s: {:.0} I/Os a second a core (measured)",
         summary.histories,
         summary.ios,
@@ -50,22 +69,22 @@ pub(crate) fn summary(summary: &Summary) {
         summary.simulated_seconds,
         summary.seconds,
         summary.ios_per_second_per_core
-    );
+    ));
     for found in &summary.failures {
-        println!("\nFAILED {}\nchecker: {}\nreplay: {}", found.failure, found.failure.checker, found.replay());
+        say(format_args!("\nFAILED {}\nchecker: {}\nreplay: {}", found.failure, found.failure.checker, found.replay()));
     }
     if summary.failures.is_empty() {
-        println!("no failure");
+        say(format_args!("no failure"));
     }
 }
 
 /// A history and its failure.
 pub(crate) fn history(scenario: &dyn Scenario, recipe: &Recipe, run: &Run) {
-    println!("\nhistory: {}", replay_line(scenario.name(), recipe));
+    say(format_args!("\nhistory: {}", replay_line(scenario.name(), recipe)));
     print!("{}", run.history);
     if let Some(failure) = &run.failure {
-        println!("{failure}");
-        println!("{}", run.state);
+        say(format_args!("{failure}"));
+        say(format_args!("{}", run.state));
     }
 }
 

@@ -52,6 +52,11 @@ targets! {
     parsers::fio, 2048;
     parsers::scenario, 2048;
     parsers::platform, 8192;
+    parsers::sweep, 2048;
+    parsers::import_fio_json, 4096;
+    parsers::import_interrupts, 2048;
+    parsers::import_cpu_time, 512;
+    parsers::import_archive, 8192;
     parsers::command_line, 512;
     parsers::device_tree, 4096;
     parsers::acpi, 2048;

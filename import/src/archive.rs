@@ -95,6 +95,16 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Contents, ArchiveError> {
     if is_gzip { tar(MultiGzDecoder::new(file).take(most), limits) } else { tar(file.take(most), limits) }
 }
 
+/// Reads the bytes of a tar archive that may be compressed with gzip.
+///
+/// # Errors
+/// As [`read`].
+pub fn of_bytes(bytes: &[u8], limits: &Limits) -> Result<Contents, ArchiveError> {
+    let most = limits.total_bytes + limits.files as u64 * 2048;
+    let is_gzip = bytes.starts_with(&[0x1f, 0x8b]);
+    if is_gzip { tar(MultiGzDecoder::new(bytes).take(most), limits) } else { tar(bytes.take(most), limits) }
+}
+
 fn folder(
     root: &Path,
     path: &Path,

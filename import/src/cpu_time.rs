@@ -57,6 +57,25 @@ pub fn uptime_s(text: &[u8]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_a_panic(text in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = (CpuTicks::parse(&text), uptime_s(&text));
+        }
+
+        #[test]
+        fn shares_add_up(before in any::<[u32; 7]>(), more in any::<[u32; 7]>()) {
+            let text = |numbers: [u64; 7]| format!("cpu  {}\n", numbers.map(|number| number.to_string()).join(" "));
+            let later: [u64; 7] = std::array::from_fn(|at| u64::from(before[at]) + u64::from(more[at]));
+            let before = CpuTicks::parse(text(before.map(u64::from)).as_bytes()).unwrap();
+            match before.shares_until(&CpuTicks::parse(text(later).as_bytes()).unwrap()) {
+                Some(shares) => prop_assert!((shares.iter().sum::<f64>() - 100.0).abs() < 1e-6),
+                None => prop_assert!(more.iter().all(|&part| part == 0)),
+            }
+        }
+    }
 
     #[test]
     fn shares_are_of_the_time_between() {

@@ -8,7 +8,8 @@ use toml::de::{DeTable, DeValue};
 /// A TOML file.
 pub struct Document<'t> {
     file: &'t str,
-    text: &'t str,
+    /// The offset of each line end.
+    line_ends: Vec<usize>,
     root: Spanned<DeTable<'t>>,
 }
 
@@ -23,7 +24,8 @@ impl<'t> Document<'t> {
             let place = Place { line, ..Place::file(file) };
             InputError::new(&place, "", Problem::Syntax(error.message().replace('\n', "; ")))
         })?;
-        Ok(Self { file, text, root })
+        let line_ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
+        Ok(Self { file, line_ends, root })
     }
 
     /// The whole file as one table.
@@ -125,7 +127,8 @@ impl Node<'_, '_> {
 
 impl<'t> Document<'t> {
     fn place(&self, offset: usize) -> Place {
-        Place::line(self.file, line_of(self.text, offset))
+        let ends = self.line_ends.partition_point(|&end| end < offset);
+        Place::line(self.file, 1 + ends as u32)
     }
 
     fn node<'d>(&'d self, place: Place, key: String, value: &'d DeValue<'t>) -> Node<'d, 't> {

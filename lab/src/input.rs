@@ -134,6 +134,15 @@ impl InputError {
         Self::new(place, key, problem)
     }
 
+    /// The valid values, if the error names them.
+    pub fn valid(&self) -> Option<String> {
+        match &*self.problem {
+            Problem::Value { valid, .. } | Problem::Missing { valid } => Some(valid.clone()),
+            Problem::UnknownKey { valid } => Some(valid.join(", ")),
+            Problem::Io(_) | Problem::Syntax(_) => None,
+        }
+    }
+
     /// An unknown name; `valid` lists all valid names.
     pub fn unknown<'a>(place: &Place, key: &str, valid: impl IntoIterator<Item = &'a str>) -> Self {
         Self::new(place, key, Problem::UnknownKey { valid: nearest(key, valid) })
@@ -175,7 +184,7 @@ impl fmt::Display for Warning {
 }
 
 /// The names of `valid` that resemble `given`, at most three. When none is near: all of them, or their number.
-fn nearest<'a>(given: &str, valid: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+pub(crate) fn nearest<'a>(given: &str, valid: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     const LIST_MAX: usize = 24;
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     let mut by_distance: Vec<(usize, &str)> = valid
@@ -197,20 +206,11 @@ fn nearest<'a>(given: &str, valid: impl IntoIterator<Item = &'a str>) -> Vec<Str
     all
 }
 
-/// Levenshtein's distance; of long strings only the first 64 characters are looked at.
+/// The distance by insertions, deletions, replacements and swaps; of long strings only the first 64 characters are
+/// looked at.
 fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(64).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().take(64).enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, &cb) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(ca != cb);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
+    let short = |text: &str| text.chars().take(64).collect::<String>();
+    strsim::osa_distance(&short(a), &short(b))
 }
 
 #[cfg(test)]

@@ -25,5 +25,6 @@ pub mod run;
 pub mod scenario;
 pub mod server;
 pub mod setting;
+pub mod sweep;
 pub mod transfer;
 pub mod work;

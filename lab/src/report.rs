@@ -12,6 +12,7 @@ pub(crate) mod figure;
 pub mod html;
 pub mod json;
 pub mod lines;
+pub mod narrow;
 pub(crate) mod plots;
 mod rows_page;
 mod study;
@@ -319,4 +320,4 @@ impl RunReport {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -31,7 +31,7 @@ const LAW: [(&str, &[&str]); 18] = [
     ("import", &[]),
     ("conformance", &["spec", "hal", "irq", "sched", "drivers", "systems", "machine", "check", "lab"]),
     ("benches", &["spec", "hal", "irq", "sched", "drivers", "systems", "machine", "lab"]),
-    ("fuzz", &["spec", "hal", "irq", "sched", "drivers", "systems", "machine", "lab", "bridge"]),
+    ("fuzz", &["spec", "hal", "irq", "sched", "drivers", "systems", "machine", "lab", "bridge", "import"]),
     ("boot", &["spec", "hal", "metal", "irq", "sched", "drivers", "systems"]),
     ("xtask", &[]),
 ];

@@ -5,6 +5,7 @@ use lab::input::{InputError, Place};
 use lab::platform::Platform;
 use lab::scenario::Request;
 use lab::setting::Setting;
+use lab::sweep::{Definition, Grid};
 use std::str::from_utf8;
 
 /// Checks that an error is a sentence with a place.
@@ -84,5 +85,28 @@ pub(crate) fn platform(data: &[u8]) {
         if let Ok(value) = spec.unit.read(&setting, spec.min, spec.max) {
             assert!((value - constant.value).abs() <= constant.value.abs() * 1e-5 + 1e-6, "{printed}");
         }
+    }
+}
+
+/// A sweep's file; its runs are numbered.
+pub(crate) fn sweep(data: &[u8]) {
+    let Ok(text) = from_utf8(data) else { return };
+    if names_devices(text) {
+        return;
+    }
+    let definition = match Definition::parse("fuzz.toml", text) {
+        Ok(definition) => definition,
+        Err(error) => return said(&error),
+    };
+    match Grid::new(definition) {
+        Ok(grid) => {
+            let runs = grid.runs();
+            assert!(runs > 0 && runs <= lab::sweep::RUNS_MAX);
+            for run in [0, runs / 2, runs - 1] {
+                let setup = grid.setup(run);
+                assert_eq!((setup.values.len(), setup.point), (grid.keys.len(), run / grid.runs_of_point()));
+            }
+        }
+        Err(error) => said(&error),
     }
 }

@@ -2,7 +2,9 @@
 //! back.
 
 mod discovery;
+mod import;
 mod lab;
 
 pub(crate) use discovery::{acpi, command_line, device_tree, pci};
-pub(crate) use lab::{fio, platform, scenario};
+pub(crate) use import::{import_archive, import_cpu_time, import_fio_json, import_interrupts};
+pub(crate) use lab::{fio, platform, scenario, sweep};

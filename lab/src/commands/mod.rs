@@ -11,6 +11,8 @@ mod reproduce;
 mod rerun;
 mod run;
 mod serve;
+mod sweep;
+mod tell;
 mod transfer;
 
 use crate::atomic_file::AtomicFile;
@@ -37,6 +39,11 @@ pub fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Calibrate(args) => calibrate::calibrate(args),
         Command::Import(args) => import::import(args),
         Command::Rerun(args) => rerun::rerun(args),
+        Command::Sweep(args) => sweep::sweep(args),
+        Command::Merge(args) => sweep::merge(args),
+        Command::List(args) => tell::list(args),
+        Command::Completions(args) => tell::completions(args),
+        Command::Man(args) => tell::man(args),
         Command::Transfer(args) => transfer::transfer(args),
         Command::Irqs(args) => irqs(args),
         Command::Bench(args) => bench::bench(args),

@@ -7,6 +7,7 @@ use crate::inputs::{self, Given};
 use crate::interrupt::StopFlag;
 use crate::manifest::Manifest;
 use crate::published::Row;
+use crate::report::narrow;
 use crate::reproduce::{self as rows_of, FailedRun, Outcomes};
 use crate::{published, report};
 
@@ -30,7 +31,7 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
     let shown = rows_of::plans(&published::with_sources(&rows)?)?;
     let free = rows_of::free_constants(&shown)?;
     if !takes_standard_output(json.as_ref()) {
-        cli::print(&(report::table::reproduce(&compared, &free) + &notes(&carried)))?;
+        cli::print(&(narrow::reproduce(&compared, &free, narrow::width()) + &notes(&carried)))?;
     }
     let ids: Vec<&str> = needed.iter().map(|row| row.id.as_str()).collect();
     let manifest = Manifest::of_process(&read).with("rows", ids);

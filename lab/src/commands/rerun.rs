@@ -1,12 +1,14 @@
 //! `campanile rerun`: makes a result again from its manifest, and compares.
 
-use super::{run, stop_flag};
+use super::{run, stop_flag, sweep};
 use crate::cli::{self, Cli, Command, Failure, RerunArgs};
 use crate::input::{InputError, Place, Problem, read_file};
 use crate::inputs::{Given, Input, sha256};
 use crate::manifest::{Manifest, SCHEMA};
+use crate::sweep::Sweep;
 use clap::Parser;
 use serde_json::Value;
+use std::path::Path;
 
 /// Most differences that are printed.
 const SHOWN_MAX: usize = 8;
@@ -21,14 +23,36 @@ pub(super) fn rerun(args: &RerunArgs) -> Result<(), Failure> {
     let command = Cli::try_parse_from(line)
         .map_err(|error| wrong(format!("its command line is refused: {}", first_line(&error.to_string()))))?
         .command;
-    let Command::Run(args) = command else {
-        return Err(Failure::Input(wrong(format!("{} is not run again; valid: a result of run", manifest.schema))));
-    };
     let (given, changed) = inputs(&manifest);
     text += &changed;
     let stop = stop_flag()?;
-    let again = run::again(&args, manifest, given, &stop)?;
-    finish(text, &[("result", &bytes, again.as_bytes())])
+    match command {
+        Command::Run(args) => {
+            let again = run::again(&args, manifest, given, &stop)?;
+            finish(text, &[("result", &bytes, again.as_bytes())])
+        }
+        Command::Sweep(args) => {
+            let mut again = Sweep::read(&args.file, &manifest.arguments, given)?;
+            again.manifest = manifest;
+            let folder = sweep::again(again, &stop)?;
+            let read = |folder: &Path, name: &str| {
+                let file = folder.join(name);
+                let place = Place::file(file.display().to_string());
+                std::fs::read(&file)
+                    .map_err(|error| InputError::new(&place, "", Problem::Io(format!("cannot be read: {error}"))))
+            };
+            let beside = Path::new(&path).parent().unwrap_or(Path::new("."));
+            let mut results = Vec::new();
+            for name in ["results.csv", "results.parquet"] {
+                results.push((name, read(beside, name)?, read(folder.path(), name)?));
+            }
+            let results: Vec<_> = results.iter().map(|(name, then, now)| (*name, &then[..], &now[..])).collect();
+            finish(text, &results)
+        }
+        _ => {
+            Err(Failure::Input(wrong(format!("{} is not run again; valid: a result of run or sweep", manifest.schema))))
+        }
+    }
 }
 
 /// Says which of the results differ, and fails if one does.
@@ -53,9 +77,10 @@ fn result(path: &str) -> Result<(Vec<u8>, Manifest), InputError> {
     let bytes = read_file(path).map_err(io)?;
     let syntax = |why: String| InputError::new(&place, "", Problem::Syntax(why));
     let value: Value = serde_json::from_slice(&bytes).map_err(|error| syntax(format!("is no JSON ({error})")))?;
-    let Some(manifest) = value.get("manifest") else {
+    let is_manifest = value.get("schema").is_some_and(|schema| schema == "campanile sweep");
+    let Some(manifest) = value.get("manifest").or(is_manifest.then_some(&value)) else {
         let why = "has no manifest: it is a result of version 0.1.0 before manifests, or no result; valid: a JSON file \
-                   of campanile run";
+                   of campanile run, or manifest.json of a sweep";
         return Err(syntax(why.to_owned()));
     };
     let version = manifest.get("schema_version").and_then(Value::as_u64).unwrap_or(0);

@@ -11,6 +11,7 @@ use crate::manifest::Manifest;
 use crate::outcome::{Headline, Summary};
 use crate::plan::{Load, Plan, Spans};
 use crate::published;
+use crate::report::narrow;
 use crate::report::trace::{self, TraceRecord};
 use crate::report::{self, Class, ConstantRow, LoadPoint, RunReport};
 use crate::reproduce::{self, Outcomes};
@@ -34,7 +35,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let (report, records) = report(args, &plan, manifest, &stop)?;
     say_cost(&report);
     if !fio.takes_standard_output() && !takes_standard_output(json.as_ref()) {
-        cli::print(&report::table::run(&report))?;
+        cli::print(&narrow::run(&report, narrow::width()))?;
     }
     fio.write(&plan, &report)?;
     write(json, || report::json::run(&report).expect("a report is plain data"))?;

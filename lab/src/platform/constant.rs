@@ -64,6 +64,8 @@ pub struct Spec {
     pub max: f64,
     /// The platforms that must give it.
     pub needed: Needed,
+    /// Its meaning.
+    pub about: &'static str,
 }
 
 /// The platforms that must give a constant. On other platforms it is [`Constant::absent`] unless they give it.
@@ -86,11 +88,11 @@ pub enum Needed {
 macro_rules! constants {
     (@needed) => { $crate::platform::Needed::Always };
     (@needed $needed:ident) => { $crate::platform::Needed::$needed };
-    ($(#[$doc:meta])* $group:ident { $($(#[$field_doc:meta])* $field:ident: $unit:ident $min:literal $max:literal $(for $needed:ident)?,)* }) => {
+    ($(#[$doc:meta])* $group:ident { $($(#[doc = $field_doc:literal])* $field:ident: $unit:ident $min:literal $max:literal $(for $needed:ident)?,)* }) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Debug)]
         pub struct $group {
-            $($(#[$field_doc])* pub $field: Constant,)*
+            $($(#[doc = $field_doc])* pub $field: Constant,)*
         }
 
         impl $group {
@@ -102,6 +104,7 @@ macro_rules! constants {
                     min: $min,
                     max: $max,
                     needed: constants!(@needed $($needed)?),
+                    about: concat!($($field_doc),*),
                 },)*
             ];
 

@@ -97,7 +97,7 @@ impl Unit {
     }
 
     /// The valid values, in words.
-    fn valid(self, min: f64, max: f64) -> String {
+    pub fn valid(self, min: f64, max: f64) -> String {
         let kind = match self {
             Self::Flag => return "true or false".into(),
             Self::Resend => return self.names().iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),

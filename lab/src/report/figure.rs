@@ -48,14 +48,14 @@ pub(crate) fn value(unit: Unit, value: f64) -> String {
     format!("{scaled:.*}{}", decimals(unit, scaled), scale.suffix)
 }
 
-/// A mean with its confidence on the same scale: `2.184 ±0.009 M`; `±n/a` of one seed, `–` of nothing.
+/// A mean with its confidence on the same scale: `2.184 ±0.009 M`; of one seed without it, `–` of nothing.
 pub(crate) fn estimate(unit: Unit, estimate: Option<Estimate>) -> String {
     let Some(Estimate { mean, ci95, .. }) = estimate else { return "–".into() };
     let scale = scale_of(unit, mean);
     let scaled = mean / scale.factor;
     let decimals = decimals(unit, scaled);
-    let confidence = ci95.map_or("n/a".into(), |half| format!("{:.decimals$}", half / scale.factor));
-    format!("{scaled:.decimals$} ±{confidence}{}", scale.suffix)
+    let confidence = ci95.map(|half| format!(" ±{:.decimals$}", half / scale.factor)).unwrap_or_default();
+    format!("{scaled:.decimals$}{confidence}{}", scale.suffix)
 }
 
 /// How `now` compares with `before`: `+35.2 %`, of shares in points: `-12.4 pt`. Nothing against zero.
@@ -123,7 +123,7 @@ mod tests {
     fn confidence_is_on_the_scale_of_its_mean() {
         let of = |mean, ci95| estimate(Unit::PerSecond, Some(Estimate { mean, ci95, seeds: 3 }));
         assert_eq!(of(2_184_200.0, Some(9_400.0)), "2.184 ±0.009 M");
-        assert_eq!(of(2_184_200.0, None), "2.184 ±n/a M");
+        assert_eq!(of(2_184_200.0, None), "2.184 M");
         assert_eq!(estimate(Unit::Ratio, None), "–");
     }
 

@@ -17,8 +17,8 @@ pub(crate) struct Series {
 /// The title of a plot and the labels of its axes.
 pub(crate) struct Axes<'a> {
     pub title: &'a str,
-    pub x: &'static str,
-    pub y: &'static str,
+    pub x: &'a str,
+    pub y: &'a str,
     /// Prints a tick of the x axis.
     pub x_tick: fn(f64) -> String,
     /// Prints a tick of the y axis.

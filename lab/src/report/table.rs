@@ -38,6 +38,16 @@ pub struct FreeConstants {
 
 /// The output of `campanile run`: the table, the faults, the published figures, and the origin of the figures.
 pub fn run(report: &RunReport) -> String {
+    let summary = |report: &RunReport| trimmed(&summary_table(report));
+    run_with(report, summary, |rows| trimmed(&row_table(rows.iter().copied())))
+}
+
+/// The same, with tables of figures and of published rows in a form of their own.
+pub(super) fn run_with(
+    report: &RunReport,
+    summary_table: impl Fn(&RunReport) -> String,
+    row_table: impl Fn(&[&Row]) -> String,
+) -> String {
     let mut text = format!("{}\n", report.scenario);
     if report.interrupted {
         text += "INTERRUPTED: the figures cover only the completed runs.\n";
@@ -49,12 +59,12 @@ pub fn run(report: &RunReport) -> String {
     for phase in &phases {
         let span_ns = phase.summaries.iter().map(|summary| summary.span_ns).min().unwrap_or(0);
         writeln!(text, "{}, {}", phase.scenario, figure::duration(span_ns as f64)).expect("a String takes all");
-        text += &trimmed(&summary_table(phase));
+        text += &summary_table(phase);
     }
     if !phases.is_empty() {
         text += "All phases\n";
     }
-    text += &trimmed(&summary_table(report));
+    text += &summary_table(report);
     text += &report.unsteady();
     for summary in report.summaries.iter() {
         writeln!(text, "Bottleneck, {}: {}.", summary.delivery, summary.bottleneck).expect("a String takes all");
@@ -86,7 +96,7 @@ pub fn run(report: &RunReport) -> String {
     }
     if !report.published.is_empty() {
         text += "\nBeside the published figures\n";
-        text += &trimmed(&row_table(report.published.iter()));
+        text += &row_table(&report.published.iter().collect::<Vec<_>>());
     }
     text + &report.provenance() + "\n" + &report.shortened()
 }
@@ -132,7 +142,7 @@ pub(super) fn free_constants(fitted: &[&Row], free: &[FreeConstants]) -> String 
 }
 
 /// `Fitted rows: 12, greatest error +1.8 % (H3).`, and the same of predictions.
-fn closing_line(rows: &[Row]) -> String {
+pub(super) fn closing_line(rows: &[Row]) -> String {
     let worst = |class| {
         let of_class = rows.iter().filter(move |row| row.class == class && row.error_percent.is_some());
         let of_class: Vec<&Row> = of_class.collect();
@@ -220,7 +230,7 @@ fn row_table<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Table {
             Cell::new(row.from.as_ref().unwrap_or(&row.delivery)),
             Cell::new(format!("{}, {unit}", row.quantity)),
             right(figure::plain(row.value)),
-            right(row.ci95.map_or("n/a".into(), |half| figure::plain_beside(row.value, half))),
+            right(row.ci95.map_or("–".into(), |half| figure::plain_beside(row.value, half))),
             right(row.published.map_or("–".into(), figure::plain)),
             right(error(row)),
         ];

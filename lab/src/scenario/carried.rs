@@ -34,3 +34,8 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 pub(super) fn text(path: &str) -> Option<&'static str> {
     CARRIED.iter().find(|(known, _)| *known == path).map(|(_, text)| *text)
 }
+
+/// The scenario of that name.
+pub fn of_name(name: &str) -> Option<&'static str> {
+    text(&format!("scenarios/{name}.toml"))
+}

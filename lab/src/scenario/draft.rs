@@ -2,16 +2,20 @@
 
 use super::common::Common;
 use super::files::Files;
-use super::key::{self, Key};
+use super::key::{self, Described, Key};
 use crate::input::{InputError, Place, Warning};
 use crate::kinds::{Kind, Variant};
 use crate::plan::{Spans, Work};
+use crate::platform::Platform;
 use crate::setting::Setting;
 
 /// An experiment of some kind while its settings are read. Later settings replace earlier ones.
 pub trait Draft {
     /// Every key of the kind with its meaning, as in docs/scenarios.md.
     fn keys(&self) -> Vec<(String, &'static str)>;
+
+    /// Every key of the kind in full. `platform` bounds some.
+    fn in_full(&self, platform: &Platform) -> Vec<Described>;
 
     /// The kind's defaults, each with its key.
     fn defaults(&self) -> Vec<(&'static str, &'static str)>;
@@ -72,6 +76,10 @@ impl<K: Kind> Keyed<K> {
 impl<K: Kind> Draft for Keyed<K> {
     fn keys(&self) -> Vec<(String, &'static str)> {
         self.keys.iter().map(Key::described).collect()
+    }
+
+    fn in_full(&self, _platform: &Platform) -> Vec<Described> {
+        self.keys.iter().map(|key| key.in_full(&mut self.experiment.clone())).collect()
     }
 
     fn defaults(&self) -> Vec<(&'static str, &'static str)> {

@@ -1,7 +1,7 @@
 //! The source of a scenario and of its files: the disk, or the program itself.
 
 use super::carried;
-use crate::input::{InputError, Place, Problem, STANDARD_INPUT, read_beginning, read_file};
+use crate::input::{InputError, Place, Problem, STANDARD_INPUT, nearest, read_beginning, read_file};
 use crate::inputs;
 use std::path::Path;
 
@@ -24,7 +24,7 @@ impl Files {
         match carried::text(&path) {
             Some(_) => Ok((Self::Carried, path)),
             None => {
-                let known = carried::names().collect::<Vec<_>>().join(", ");
+                let known = nearest(input, carried::names()).join(", ");
                 let valid = format!("a scenario.toml, a job.fio, or one of {known}");
                 Err(InputError::value(&Place::file("input"), "", input, "is neither a file nor a scenario", valid))
             }

@@ -4,6 +4,7 @@
 use crate::input::{InputError, Place};
 use crate::platform::Unit;
 use crate::setting::Setting;
+use serde::Serialize;
 
 /// One key of a `T`.
 pub struct Key<T: 'static> {
@@ -43,7 +44,54 @@ pub enum Value<T> {
     Text(fn(&mut T, &Setting) -> Result<(), InputError>),
 }
 
+/// What `campanile list` says of a key.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Described {
+    /// The dotted key.
+    pub key: String,
+    /// Its meaning.
+    pub about: String,
+    /// The default, if it can be written as a value. Of a constant: the platform's value.
+    pub default: Option<String>,
+    /// The valid values: form, unit and bounds.
+    pub valid: String,
+    /// The base of the unit, of a number.
+    pub unit: Option<&'static str>,
+    /// Smallest, in that unit.
+    pub min: Option<f64>,
+    /// Largest.
+    pub max: Option<f64>,
+}
+
+impl Described {
+    /// A number of a unit, between bounds.
+    pub fn quantity(key: String, about: String, default: Option<String>, unit: Unit, [min, max]: [f64; 2]) -> Self {
+        let base = unit.names().iter().find(|(_, size)| *size == 1.0).map_or("", |(name, _)| name);
+        let is_word = matches!(unit, Unit::Flag | Unit::Resend);
+        let number = |value: f64| (!is_word).then_some(value);
+        let valid = unit.valid(min, max);
+        Self { key, about, default, valid, unit: (!is_word).then_some(base), min: number(min), max: number(max) }
+    }
+}
+
 impl<T> Key<T> {
+    /// All that is known of it. `blank` is a target to try on: a text that is wrong tells what would be valid.
+    pub fn in_full(&self, blank: &mut T) -> Described {
+        let (key, about) = (self.name.to_owned(), self.about.to_owned());
+        let default = self.default.map(str::to_owned);
+        let valid = match self.value {
+            Value::Quantity { unit, min, max, .. } => {
+                return Described::quantity(key, about, default, unit, [min, max]);
+            }
+            Value::Word { words, .. } => words.join(", "),
+            Value::Text(set) => match set(blank, &Setting::new(Place::option("list"), self.name, "?")) {
+                Err(error) => error.valid().unwrap_or_default(),
+                Ok(()) => String::new(),
+            },
+        };
+        Described { key, about, default, valid, unit: None, min: None, max: None }
+    }
+
     /// Its name and its meaning.
     pub fn described(&self) -> (String, &'static str) {
         (self.name.to_owned(), self.about)

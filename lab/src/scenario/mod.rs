@@ -9,17 +9,19 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-pub use carried::names;
+pub use carried::{names, of_name as text};
 
+use crate::document::Document;
 use crate::fio::Variables;
 use crate::input::{InputError, Place, Problem, STANDARD_INPUT};
-use crate::kinds::storage;
+use crate::kinds::{KINDS, storage};
 use crate::plan::Plan;
 use crate::platform::Platform;
 use crate::setting::Setting;
 use common::Common;
 use draft::{Asked, Resolved};
 use files::Files;
+use key::Described;
 use read::{SEEDS_MAX, Scenario};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,6 +41,26 @@ fn name(path: &str) -> String {
         STANDARD_INPUT => "standard-input".to_owned(),
         path => Path::new(path).file_stem().map_or(path.to_owned(), |stem| stem.to_string_lossy().into()),
     }
+}
+
+/// Every key of every kind of experiment, with the constants of a platform. A key that several kinds have stands once.
+pub fn all_keys(platform: &Platform) -> Vec<Described> {
+    let mut common = Common::new(platform.clone(), Variables::default());
+    let mut all: Vec<Described> = common::KEYS.iter().map(|key| key.in_full(&mut common)).collect();
+    let document = Document::parse("list.toml", "workload = \"list.fio\"\n").expect("a table of one key");
+    let drafts = KINDS.iter().filter_map(|kind| (kind.draft)(&document.root(), "").ok());
+    for key in drafts.flat_map(|draft| draft.in_full(platform)) {
+        if !all.iter().any(|known| known.key == key.key) {
+            all.push(key);
+        }
+    }
+    all.extend(platform.constants().into_iter().map(|(key, spec, constant)| {
+        let about = spec.about.trim().replace(['[', ']', '`'], "");
+        let about = about.replace("crate::work::", "work ").replace("Work::", "work ");
+        let value = Some(spec.unit.format(constant.value));
+        Described::quantity(key, about, value, spec.unit, [spec.min, spec.max])
+    }));
+    all
 }
 
 /// True if a text without a name is a scenario: one of its lines before the first section sets the platform. Job files

@@ -1,6 +1,7 @@
 //! The workload of a storage experiment, and the keys that set it.
 
 mod drives;
+mod options;
 
 pub use drives::{Coalescing, DrivePlan};
 
@@ -12,7 +13,7 @@ use crate::platform::{Platform, Unit};
 use crate::scenario::common::Common;
 use crate::scenario::draft::{Asked, Draft, Resolved};
 use crate::scenario::files::Files;
-use crate::scenario::key::{self, Key, Value};
+use crate::scenario::key::{self, Described, Key, Value};
 use crate::setting::Setting;
 use drivers::nvme::{CompletionLook, ReapBound};
 use drives::DriveSettings;
@@ -242,6 +243,11 @@ impl Draft for StorageDraft {
         let own = KEYS.iter().map(Key::described).chain(drives::KEYS.iter().map(Key::described));
         let job = fio::options::names().map(|name| (format!("job.{name}"), "as fio has it"));
         own.chain(job).collect()
+    }
+
+    fn in_full(&self, platform: &Platform) -> Vec<Described> {
+        let own = KEYS.iter().map(|key| key.in_full(&mut self.storage.clone()));
+        own.chain(drives::in_full(platform)).chain(options::in_full()).collect()
     }
 
     fn defaults(&self) -> Vec<(&'static str, &'static str)> {

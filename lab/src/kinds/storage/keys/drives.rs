@@ -2,7 +2,7 @@
 
 use crate::input::{InputError, Place};
 use crate::platform::{Drive, Platform, Unit};
-use crate::scenario::key::{Key, Value};
+use crate::scenario::key::{Described, Key, Value};
 use crate::setting::Setting;
 
 /// One drive.
@@ -106,6 +106,19 @@ pub(super) const KEYS: &[Key<DriveDraft>] = &[
 ];
 
 impl DriveDraft {
+    fn new(file: String, platform: &Platform, name: &str) -> Self {
+        Self {
+            file,
+            platform: platform.clone(),
+            name: name.to_owned(),
+            model: None,
+            queues: None,
+            queue_entries: None,
+            managed: true,
+            coalescing: Coalescing { entries: 1, time_100us: 0 },
+        }
+    }
+
     fn set_model(&mut self, setting: &Setting) -> Result<(), InputError> {
         if self.platform.drive(&setting.text).is_none() {
             let kinds = self.platform.drives.iter().map(|(kind, _)| kind.as_str()).collect::<Vec<_>>().join(", ");
@@ -146,6 +159,11 @@ impl DriveDraft {
     }
 }
 
+/// The keys of a drive in full; the platform's first drive bounds some.
+pub(super) fn in_full(platform: &Platform) -> impl Iterator<Item = Described> {
+    KEYS.iter().map(|key| key.in_full(&mut DriveDraft::new(String::new(), platform, "a drive")))
+}
+
 /// The settings of drives, in order.
 #[derive(Default)]
 pub(super) struct DriveSettings(Vec<DriveSetting>);
@@ -184,16 +202,7 @@ impl DriveSettings {
         name: &str,
         cpus: u32,
     ) -> Result<DrivePlan, InputError> {
-        let mut draft = DriveDraft {
-            file: file.to_owned(),
-            platform: platform.clone(),
-            name: name.to_owned(),
-            model: None,
-            queues: None,
-            queue_entries: None,
-            managed: true,
-            coalescing: Coalescing { entries: 1, time_100us: 0 },
-        };
+        let mut draft = DriveDraft::new(file.to_owned(), platform, name);
         for key in KEYS {
             // The last setting holds. A setting for this drive replaces a setting for all drives.
             let own = self.0.iter().filter(|setting| setting.key.name == key.name);

@@ -1,0 +1,195 @@
+//! Every run of a sweep, numbered.
+//!
+//! The number counts the seeds fastest, then the deliveries, the last axis of the grid, …, the points, the platforms, and
+//! the scenarios slowest. A *point* is everything but delivery and seed: one plan.
+
+use super::read::{Axis, Definition};
+use crate::input::{InputError, Problem};
+use crate::plan::Plan;
+use crate::scenario::Request;
+
+/// Most runs of one sweep: a tidy table of more is no file that people open.
+pub const RUNS_MAX: u64 = 1_000_000;
+/// Points that are tried for one that runs, if the sweep names no deliveries.
+const TRIED_MAX: u64 = 64;
+
+/// A sweep's runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grid {
+    /// The sweep.
+    pub definition: Definition,
+    /// The deliveries of every point, in order.
+    pub deliveries: Vec<String>,
+    /// The keys that differ between points: those of the listed points, then those of the grid.
+    pub keys: Vec<String>,
+}
+
+/// What one run is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// Its point's number.
+    pub point: u64,
+    /// The scenario.
+    pub scenario: String,
+    /// The platform; none: the scenario's own.
+    pub platform: Option<String>,
+    /// A value for each of [`Grid::keys`]; none if a listed point does not set it.
+    pub values: Vec<Option<String>>,
+    /// The variant.
+    pub delivery: String,
+    /// The seed.
+    pub seed: u64,
+}
+
+impl Grid {
+    /// Numbers the runs of a sweep.
+    ///
+    /// # Errors
+    /// There are more than [`RUNS_MAX`], or no delivery is named and none of the first points has any.
+    pub fn new(definition: Definition) -> Result<Self, InputError> {
+        let mut keys: Vec<String> = Vec::new();
+        for (key, _) in definition.points.iter().flatten() {
+            if !keys.contains(key) {
+                keys.push(key.clone());
+            }
+        }
+        keys.extend(definition.grid.iter().map(|axis| axis.key.clone()));
+        let deliveries = definition.deliveries.clone().unwrap_or_default();
+        let mut grid = Self { definition, deliveries, keys };
+        grid.is_small_enough()?;
+        grid.try_inputs()?;
+        grid.is_small_enough()?;
+        Ok(grid)
+    }
+
+    /// Refuses a sweep that is too large, with its size.
+    fn is_small_enough(&self) -> Result<(), InputError> {
+        let Definition { scenarios, platforms, points, grid, seeds, place, .. } = &self.definition;
+        let factors: Vec<(usize, String)> = [
+            (scenarios.len(), "scenarios".to_owned()),
+            (platforms.len(), "platforms".to_owned()),
+            (points.len(), "points".to_owned()),
+        ]
+        .into_iter()
+        .chain(grid.iter().map(|axis| (axis.values.len(), axis.key.clone())))
+        .chain([(self.deliveries.len().max(1), "deliveries".to_owned()), (seeds.len(), "seeds".to_owned())])
+        .collect();
+        let runs = factors.iter().fold(1_u128, |runs, (count, _)| runs.saturating_mul(*count as u128));
+        if runs <= u128::from(RUNS_MAX) {
+            return Ok(());
+        }
+        let counts: Vec<String> =
+            factors.iter().filter(|(count, _)| *count > 1).map(|(count, name)| format!("{count} {name}")).collect();
+        let why = format!("is too large: {} make {runs} runs; valid: at most {RUNS_MAX}", counts.join(" × "));
+        Err(InputError::new(place, "", Problem::Syntax(why)))
+    }
+
+    /// Plans each scenario on each platform once, so that all inputs are read. Without deliveries: takes those of the
+    /// first point that has a plan.
+    ///
+    /// # Errors
+    /// A file that every point of a scenario needs is wrong.
+    fn try_inputs(&mut self) -> Result<(), InputError> {
+        let within = self.points_within();
+        for outer in 0..self.points() / within {
+            let mut first_error = None;
+            let mut found = false;
+            for inner in 0..within.min(TRIED_MAX) {
+                match self.plan(outer * within + inner, None) {
+                    Ok(plan) => {
+                        if self.deliveries.is_empty() {
+                            self.deliveries = plan.work.names();
+                        }
+                        found = true;
+                        break;
+                    }
+                    Err(error) => _ = first_error.get_or_insert(error),
+                }
+            }
+            let is_wrong = !found && (self.deliveries.is_empty() || within == 1);
+            if let Some(error) = first_error.filter(|_| is_wrong) {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Points of one scenario on one platform.
+    fn points_within(&self) -> u64 {
+        let listed = self.definition.points.len() as u64;
+        listed * self.definition.grid.iter().map(|axis| axis.values.len() as u64).product::<u64>()
+    }
+
+    /// Points.
+    pub fn points(&self) -> u64 {
+        self.definition.scenarios.len() as u64 * self.definition.platforms.len() as u64 * self.points_within()
+    }
+
+    /// Runs.
+    pub fn runs(&self) -> u64 {
+        self.points() * self.runs_of_point()
+    }
+
+    /// Runs of one point.
+    pub fn runs_of_point(&self) -> u64 {
+        self.deliveries.len() as u64 * self.definition.seeds.len() as u64
+    }
+
+    /// What the run of that number is.
+    pub fn setup(&self, run: u64) -> Setup {
+        let seeds = &self.definition.seeds;
+        let point = run / self.runs_of_point();
+        let within = run % self.runs_of_point();
+        let (delivery, seed) = (within / seeds.len() as u64, within % seeds.len() as u64);
+        let (scenario, platform, values) = self.of_point(point);
+        Setup {
+            point,
+            scenario: scenario.to_owned(),
+            platform: platform.map(str::to_owned),
+            values: values.into_iter().map(|value| value.map(str::to_owned)).collect(),
+            delivery: self.deliveries[delivery as usize].clone(),
+            seed: seeds[seed as usize],
+        }
+    }
+
+    /// Scenario, platform and values of a point.
+    fn of_point(&self, point: u64) -> (&str, Option<&str>, Vec<Option<&str>>) {
+        let Definition { scenarios, platforms, points, grid, .. } = &self.definition;
+        let mut rest = point;
+        let mut digit = |count: usize| {
+            let digit = rest % count as u64;
+            rest /= count as u64;
+            digit as usize
+        };
+        let mut own: Vec<(&Axis, usize)> = grid.iter().rev().map(|axis| (axis, digit(axis.values.len()))).collect();
+        own.reverse();
+        let listed = &points[digit(points.len())];
+        let (platform, scenario) = (digit(platforms.len()), digit(scenarios.len()));
+        let keys = &self.keys[..self.keys.len() - grid.len()];
+        let value = |key: &String| listed.iter().rev().find(|(known, _)| known == key).map(|(_, text)| text.as_str());
+        let values = keys.iter().map(value).chain(own.iter().map(|(axis, at)| Some(axis.values[*at].as_str())));
+        (&scenarios[scenario], platforms[platform].as_deref(), values.collect())
+    }
+
+    /// The plan of a point: with one delivery, or with those of the sweep.
+    ///
+    /// # Errors
+    /// The point is not possible.
+    pub fn plan(&self, point: u64, delivery: Option<&str>) -> Result<Plan, InputError> {
+        let (scenario, platform, values) = self.of_point(point);
+        let own = self.keys.iter().zip(values).filter_map(|(key, value)| Some(format!("{key}={}", value?)));
+        let deliveries = match delivery {
+            Some(delivery) => vec![delivery.to_owned()],
+            None => self.deliveries.clone(),
+        };
+        let request = Request {
+            input: scenario.to_owned(),
+            platform: platform.map(str::to_owned),
+            deliveries: (!deliveries.is_empty()).then_some(deliveries),
+            seeds: Some(1),
+            sets: self.definition.sets.iter().cloned().chain(own).collect(),
+            defines: self.definition.defines.clone(),
+        };
+        request.plan()
+    }
+}

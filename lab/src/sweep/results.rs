@@ -1,0 +1,209 @@
+//! The results of a whole sweep in tidy form: a row for each run and quantity.
+
+use super::columns;
+use super::page;
+use super::store::{Content, Header, Record, is_same_sweep};
+use super::{Grid, Setup, Shard, Sweep};
+use crate::atomic_file::AtomicFile;
+use crate::input::{InputError, Place, Problem};
+use crate::manifest::Manifest;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The results of every run of a sweep.
+#[derive(Debug)]
+pub struct Results {
+    /// The sweep.
+    pub sweep: Sweep,
+    /// One a run, in the order of their numbers.
+    pub records: Vec<Record>,
+}
+
+/// Files that were written.
+#[derive(Debug)]
+pub struct Written {
+    /// Their paths.
+    pub files: Vec<PathBuf>,
+    /// Rows of the table.
+    pub rows: u64,
+    /// Runs that were not possible.
+    pub errors: u64,
+}
+
+impl Results {
+    /// Takes the runs of a sweep together.
+    ///
+    /// # Errors
+    /// Some are missing; the text says how many, and the first.
+    pub fn new(sweep: Sweep, records: BTreeMap<u64, Record>) -> Result<Self, InputError> {
+        let runs = sweep.grid.runs();
+        let missing = runs - records.range(..runs).count() as u64;
+        if missing > 0 {
+            let first = (0..runs).find(|run| !records.contains_key(run)).unwrap_or_default();
+            let why =
+                format!("{missing} of {runs} runs are missing, the first is run {first}; valid: all shards of a sweep");
+            return Err(InputError::new(&sweep.grid.definition.place, "", Problem::Syntax(why)));
+        }
+        Ok(Self { sweep, records: records.into_values().take(runs as usize).collect() })
+    }
+
+    /// Merges files of finished runs, and folders of them.
+    ///
+    /// # Errors
+    /// A file is damaged or of another sweep, two files disagree about a run, or runs are missing.
+    pub fn merge(paths: &[PathBuf]) -> Result<Self, InputError> {
+        let mut contents = Vec::new();
+        for path in shard_files(paths)? {
+            contents.push((Place::file(path.display().to_string()), Content::read(&path)?));
+        }
+        contents.sort_by_key(|(_, content)| content.header.shard);
+        let Some((_, first)) = contents.first() else {
+            let valid = "files shard-i-of-n.runs, or folders with them";
+            return Err(InputError::new(&Place::option("merge"), "", Problem::Missing { valid: valid.into() }));
+        };
+        let header = first.header.clone();
+        let mut records: BTreeMap<u64, Record> = BTreeMap::new();
+        for (place, content) in contents {
+            is_same_sweep(&place, &content.header, &header)?;
+            for (run, record) in content.records {
+                if records.get(&run).is_some_and(|known| *known != record) {
+                    let why = format!("run {run} has other values than in another shard");
+                    return Err(InputError::new(&place, "", Problem::Syntax(why)));
+                }
+                records.insert(run, record);
+            }
+        }
+        let manifest = &header.manifest;
+        let path = manifest.arguments.get(1).cloned().unwrap_or_default();
+        let mut sweep = Sweep::read(&path, &manifest.arguments, manifest.given())?;
+        let ours = Header { identity: sweep.identity(), manifest: sweep.manifest.clone(), shard: header.shard };
+        is_same_sweep(&Place::option("merge"), &header, &ours)?;
+        sweep.manifest = header.manifest;
+        Self::new(sweep, records)
+    }
+
+    /// Writes all files into `folder`, each complete or not at all.
+    ///
+    /// # Errors
+    /// One cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<Written, InputError> {
+        std::fs::create_dir_all(folder).map_err(|error| {
+            let place = Place::file(folder.display().to_string());
+            InputError::new(&place, "", Problem::Io(format!("cannot be written: {error}")))
+        })?;
+        let manifest = self.sweep.manifest.text();
+        let parquet = columns::parquet(self).map_err(|error| {
+            InputError::new(&Place::file("results.parquet"), "", Problem::Io(format!("cannot be written: {error}")))
+        })?;
+        let files = [
+            ("results.csv", self.csv().into_bytes()),
+            ("results.parquet", parquet),
+            ("page.html", page::page(self).into_bytes()),
+            ("manifest.json", manifest.into_bytes()),
+        ];
+        let mut written = Written { files: Vec::new(), rows: self.rows(), errors: self.errors() };
+        for (name, bytes) in files {
+            let path = folder.join(name);
+            AtomicFile::prepare("--out", &path)?.commit(&bytes)?;
+            written.files.push(path);
+        }
+        Ok(written)
+    }
+
+    /// Rows of the table: one a run and quantity, one for a run that was not possible.
+    pub fn rows(&self) -> u64 {
+        self.records.iter().map(|record| record.values.len().max(1) as u64).sum()
+    }
+
+    fn errors(&self) -> u64 {
+        self.records.iter().filter(|record| record.error.is_some()).count() as u64
+    }
+
+    /// The table as CSV (RFC 4180, with line feeds).
+    pub fn csv(&self) -> String {
+        let axes = columns::axes(&self.sweep.grid);
+        let mut header: Vec<String> =
+            ["run", "point", "scenario", "platform", "delivery", "seed"].map(String::from).into();
+        for axis in &axes {
+            header.push(axis.key.clone());
+            header.extend(axis.number_name());
+        }
+        header.extend(["quantity", "unit", "value", "error"].map(String::from));
+        let mut text = line(header.iter().map(String::as_str));
+        for (record, setup) in self.with_setups() {
+            let mut cells: Vec<String> = vec![record.run.to_string(), setup.point.to_string(), setup.scenario];
+            cells.extend([setup.platform.unwrap_or_default(), setup.delivery, setup.seed.to_string()]);
+            for (axis, value) in axes.iter().zip(&setup.values) {
+                cells.push(value.clone().unwrap_or_default());
+                if axis.number_name().is_some() {
+                    cells.push(
+                        value
+                            .as_deref()
+                            .and_then(|value| axis.number(value))
+                            .map_or_else(String::new, |n| n.to_string()),
+                    );
+                }
+            }
+            let start = line(cells.iter().map(String::as_str));
+            let start = start.trim_end_matches('\n');
+            for (id, unit, value) in &record.values {
+                text += &format!("{start},{}", line([id.as_str(), unit, &value.to_string(), ""].into_iter()));
+            }
+            if let Some(error) = &record.error {
+                text += &format!("{start},{}", line(["", "", "", error].into_iter()));
+            }
+        }
+        text
+    }
+
+    /// Every record with its setting.
+    pub(super) fn with_setups(&self) -> impl Iterator<Item = (&Record, Setup)> {
+        self.records.iter().map(|record| (record, self.sweep.grid.setup(record.run)))
+    }
+
+    /// The grid.
+    pub(super) fn grid(&self) -> &Grid {
+        &self.sweep.grid
+    }
+
+    /// The manifest.
+    pub(super) fn manifest(&self) -> &Manifest {
+        &self.sweep.manifest
+    }
+}
+
+/// The files of shards: those that are named, and all in the folders that are named.
+fn shard_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, InputError> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let place = Place::file(path.display().to_string());
+        let io = |error: std::io::Error| InputError::new(&place, "", Problem::Io(format!("cannot be read: {error}")));
+        let count = files.len();
+        for entry in std::fs::read_dir(path).map_err(io)? {
+            let file = entry.map_err(io)?.path();
+            if file.extension().is_some_and(|ending| ending == "runs") {
+                files.push(file);
+            }
+        }
+        if files.len() == count {
+            let why = format!("has no finished runs; valid: a folder with {} and the like", Shard::WHOLE.file_name());
+            return Err(InputError::new(&place, "", Problem::Syntax(why)));
+        }
+    }
+    files.sort();
+    files.dedup();
+    Ok(files)
+}
+
+/// A line of CSV.
+fn line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
+    let cell = |text: &str| match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    };
+    cells.map(cell).collect::<Vec<_>>().join(",") + "\n"
+}

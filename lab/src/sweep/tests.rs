@@ -1,0 +1,215 @@
+use super::store::{Content, Store};
+use super::*;
+use crate::interrupt::StopFlag;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const JOB: &str = "[a]\nfilename=/dev/nvme0n1\ndirect=1\nioengine=libaio\ncpus_allowed=0-1\nrw=randread\n";
+const SWEEP: &str = "about = \"small\"\nscenario = \"j.fio\"\ndeliveries = [\"remapped\", \"posted\"]\nseeds = 2\n\
+                     [set]\nramp = \"20 us\"\nduration = \"60 us\"\ncpus = 2\n\
+                     [grid]\n\"job.iodepth\" = [1, 4, 9999]\n\"fabric.dispatch\" = { from = \"40 ns\", to = \"80 ns\", step = \"40 ns\" }\n";
+
+fn parse(text: &str) -> Result<Definition, String> {
+    Definition::parse("s.toml", text).map_err(|error| error.to_string())
+}
+
+/// The sweep in a folder of its own.
+fn folder(text: &str) -> (tempfile::TempDir, Result<Sweep, String>) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("j.fio"), JOB).unwrap();
+    let path = folder.path().join("s.toml").to_string_lossy().into_owned();
+    std::fs::write(&path, text).unwrap();
+    let sweep = Sweep::read(&path, &["sweep".into(), path.clone()], Given::default());
+    (folder, sweep.map_err(|error| error.to_string()))
+}
+
+fn run(sweep: &Sweep, shard: Shard, folder: &Path) -> Done {
+    carry_out(sweep, shard, folder, &StopFlag::default()).unwrap()
+}
+
+/// What the files of a folder hold, without the stores.
+fn results(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    ["results.csv", "results.parquet", "page.html", "manifest.json"]
+        .map(|name| (name.to_owned(), std::fs::read(folder.join(name)).unwrap()))
+        .into()
+}
+
+#[test]
+fn a_range_counts_up_by_steps_or_by_factors() {
+    let of = |range: &str| {
+        parse(&format!("scenario = \"x\"\n[grid]\nk = {range}\n")).map(|sweep| sweep.grid[0].values.clone())
+    };
+    assert_eq!(of("{ from = 1, to = 64, times = 4 }").unwrap(), ["1", "4", "16", "64"]);
+    assert_eq!(
+        of("{ from = \"0.1 us\", to = \"0.3 us\", step = \"0.1 us\" }").unwrap(),
+        ["0.1 us", "0.2 us", "0.3 us"]
+    );
+    for (range, why) in [
+        ("{ from = 1, to = 64 }", "has neither step nor times"),
+        ("{ from = 1, to = 64, times = 1 }", "does not grow"),
+        ("{ from = 1, to = 64, step = 0 }", "has no step above zero"),
+        ("{ from = 9, to = 1, step = 1 }", "ends before it begins"),
+        ("{ from = 1, to = \"2 ns\", step = 1 }", "in another unit"),
+        ("{ from = 0, to = 1, step = 1e-9 }", "is no number"),
+        ("{ from = 0, to = 1, step = 0.000001 }", "has too many values"),
+    ] {
+        assert!(of(range).unwrap_err().contains(why), "{range}: {:?}", of(range));
+    }
+}
+
+#[test]
+fn what_is_wrong_in_a_sweep_is_named_with_its_line() {
+    for (text, error) in [
+        ("seeds = 1\n", "s.toml: scenario: must be given; valid: the name of a scenario"),
+        ("scenario = \"x\"\ngird = 1\n", "s.toml:2: gird: the name is unknown; valid: grid"),
+        ("schema = 2\nscenario = \"x\"\n", "s.toml:1: schema: `2` is a form that only a newer program reads; valid: 1"),
+        ("scenario = \"x\"\nseeds = 0\n", "s.toml:2: seeds: `0` is no number of seeds; valid: how many from 1"),
+        ("scenario = \"x\"\n[grid]\na = [1, 1]\n", "s.toml:3: `[…]` is empty or names one twice"),
+        ("scenario = \"x\"\n[set]\na = 1\n[grid]\na = [1]\n", "s.toml: a: `grid` sets what [set] or a point sets too"),
+        (
+            "scenario = \"x\"\n[[points]]\na = [1]\n",
+            "points.a: `[…]` is a list; valid: one value; lists stand in [grid]",
+        ),
+    ] {
+        let found = parse(text).unwrap_err();
+        assert!(found.contains(error), "{found}\n{error}");
+    }
+}
+
+#[test]
+fn every_run_has_a_number_and_its_setting() {
+    let (_folder, sweep) = folder(SWEEP);
+    let grid = sweep.unwrap().grid;
+    assert_eq!((grid.points(), grid.runs()), (6, 24));
+    let setup = grid.setup(0);
+    assert_eq!(
+        (setup.delivery.as_str(), setup.seed, setup.values),
+        ("remapped", 1, vec![Some("1".into()), Some("40 ns".into())])
+    );
+    let setup = grid.setup(23);
+    assert_eq!((setup.point, setup.delivery.as_str(), setup.seed), (5, "posted", 2));
+    assert_eq!(setup.values, [Some("9999".into()), Some("80 ns".into())]);
+    let distinct: std::collections::BTreeSet<String> = (0..24).map(|run| format!("{:?}", grid.setup(run))).collect();
+    assert_eq!(distinct.len(), 24);
+}
+
+#[test]
+fn a_grid_that_is_too_large_is_refused_with_its_size() {
+    let text = SWEEP.replace("[1, 4, 9999]", "{ from = 1, to = 50000, step = 1 }").replace("seeds = 2", "seeds = 100");
+    let error = folder(&text).1.unwrap_err();
+    assert!(
+        error.contains(
+            "is too large: 50000 job.iodepth × 2 fabric.dispatch × 2 deliveries × 100 seeds make 20000000 runs"
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn merged_shards_have_the_bytes_of_one_run() {
+    let (folder, sweep) = folder(SWEEP);
+    let (whole, parts, out) = (folder.path().join("whole"), folder.path().join("parts"), folder.path().join("out"));
+    let sweep = sweep.unwrap();
+    let done = run(&sweep, Shard::WHOLE, &whole);
+    Results::new(sweep.clone(), done.records).unwrap().write(&whole).unwrap();
+    for number in [3, 1] {
+        run(&sweep, Shard { number, count: 3 }, &parts);
+    }
+    let error = Results::merge(std::slice::from_ref(&parts)).unwrap_err().to_string();
+    assert!(error.contains("8 of 24 runs are missing, the first is run 1; valid: all shards"), "{error}");
+    run(&sweep, Shard { number: 2, count: 3 }, &parts);
+    Results::merge(std::slice::from_ref(&parts)).unwrap().write(&out).unwrap();
+    assert!(results(&whole) == results(&out));
+    let table = String::from_utf8(results(&out).remove("results.csv").unwrap()).unwrap();
+    assert!(table.starts_with("run,point,scenario,platform,delivery,seed,job.iodepth,fabric.dispatch,fabric.dispatch [ns],quantity,unit,value,error\n"));
+    // A setting that is not possible is a row with its error.
+    let errors: Vec<&str> = table.lines().filter(|line| line.contains("does not fit a queue")).collect();
+    assert!(errors.len() == 8 && errors[0].contains(",9999,40 ns,40,,,,"), "{errors:?}");
+    assert!(table.lines().any(|line| line.contains(",4,80 ns,80,iops,1/s,")), "{table}");
+}
+
+#[test]
+fn a_sweep_goes_on_where_it_was_stopped_and_a_torn_line_is_run_again() {
+    let (folder, sweep) = folder(SWEEP);
+    let (sweep, out) = (sweep.unwrap(), folder.path().join("out"));
+    let first = run(&sweep, Shard::WHOLE, &out);
+    assert_eq!((first.before, first.torn, first.records.len()), (0, 0, 24));
+    let file = out.join(Shard::WHOLE.file_name());
+    let mut lines: Vec<String> = std::fs::read_to_string(&file).unwrap().lines().map(str::to_owned).collect();
+    // One line changed inside, one missing, the last one cut.
+    lines[5] = lines[5].replacen("\"run\":", "\"run\": ", 1);
+    lines.remove(9);
+    let text = lines.join("\n");
+    std::fs::write(&file, &text[..text.len() - 3]).unwrap();
+    let again = run(&sweep, Shard::WHOLE, &out);
+    assert_eq!((again.before, again.torn), (21, 2));
+    assert_eq!(again.records, first.records);
+    assert_eq!(Content::read(&file).unwrap().records, first.records);
+    assert_eq!(run(&sweep, Shard::WHOLE, &out).before, 24, "nothing is run twice");
+}
+
+#[test]
+fn a_file_of_another_sweep_is_refused() {
+    let (folder, sweep) = folder(SWEEP);
+    let (sweep, out) = (sweep.unwrap(), folder.path().join("out"));
+    let (store, ..) = Store::open(&out, &sweep, Shard::WHOLE).unwrap();
+    let error = Store::open(&out, &sweep, Shard::WHOLE).unwrap_err().to_string();
+    assert!(error.contains("is being written by another process"), "{error}");
+    drop(store);
+    let path = folder.path().join("s.toml").to_string_lossy().into_owned();
+    std::fs::write(&path, SWEEP.replace("seeds = 2", "seeds = 3")).unwrap();
+    let other = Sweep::read(&path, &["sweep".into(), path.clone()], Given::default()).unwrap();
+    let error = Store::open(&out, &other, Shard::WHOLE).unwrap_err().to_string();
+    assert!(error.contains("holds runs of another sweep"), "{error}");
+}
+
+#[test]
+fn a_shard_is_i_of_n() {
+    assert_eq!("2/4".parse(), Ok(Shard { number: 2, count: 4 }));
+    for text in ["0/4", "5/4", "4", "a/b", "1/0", "-1/2"] {
+        assert!(text.parse::<Shard>().unwrap_err().contains("valid is i/n"), "{text}");
+    }
+    let shards = [1, 2, 3].map(|number| Shard { number, count: 3 });
+    assert!((0..9).all(|run| shards.iter().filter(|shard| shard.has(run)).count() == 1));
+}
+
+#[test]
+fn listed_points_and_several_platforms() {
+    let text = "scenario = [\"emr-uring\", \"emr-polled\"]\nplatforms = [\"emr\", \"optane\"]\nseeds = [7, 9]\n\
+                deliveries = [\"posted\"]\n[[points]]\nduration = \"1 ms\"\n[[points]]\ncpus = 4\nduration = \"2 ms\"\n";
+    let grid = Grid::new(parse(text).unwrap());
+    // The second scenario's jobs name drives that the second platform has too.
+    let grid = grid.unwrap();
+    assert_eq!(
+        (grid.keys.as_slice(), grid.points(), grid.runs()),
+        (&["duration".to_owned(), "cpus".into()][..], 8, 16)
+    );
+    let setup = grid.setup(1);
+    assert_eq!(
+        (setup.platform.as_deref(), setup.seed, setup.values),
+        (Some("emr"), 9, vec![Some("1 ms".into()), None])
+    );
+}
+
+#[test]
+fn parquet_is_read_with_the_same_values() {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+    let (folder, sweep) = folder(SWEEP);
+    let sweep = sweep.unwrap();
+    let done = run(&sweep, Shard::WHOLE, &folder.path().join("out"));
+    let results = Results::new(sweep, done.records).unwrap();
+    let path = folder.path().join("out");
+    let written = results.write(&path).unwrap();
+    let file = std::fs::File::open(path.join("results.parquet")).unwrap();
+    let reader = SerializedFileReader::new(file).unwrap();
+    assert_eq!(reader.metadata().file_metadata().num_rows() as u64, written.rows);
+    let manifest = reader.metadata().file_metadata().key_value_metadata().unwrap();
+    assert!(manifest.iter().any(|pair| pair.key == "campanile"));
+    let first = reader.get_row_iter(None).unwrap().next().unwrap().unwrap();
+    assert_eq!((first.get_ulong(0).unwrap(), first.get_string(4).unwrap().as_str()), (0, "remapped"));
+    let (id, _, value) = &results.records[0].values[0];
+    assert_eq!((first.get_string(9).unwrap(), first.get_double(11).unwrap()), (id, *value));
+    let csv = results.csv();
+    assert!(csv.lines().nth(1).unwrap().contains(&format!(",{id},1/s,{value},")));
+}
