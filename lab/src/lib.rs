@@ -1,5 +1,6 @@
 //! The laboratory: joins machine, drivers and workloads, and reports the measurements.
 
+pub mod advise;
 pub mod atomic_file;
 pub mod bench;
 pub mod calibrate;

@@ -100,24 +100,27 @@ pub fn read(path: &str) -> Result<Vec<Row>, InputError> {
     Ok(rows)
 }
 
-/// The rows with these ids, in the file's order; every row without any id.
+/// Those of `rows` with these ids, in their order; all of them without any id.
 ///
 /// # Errors
 /// No row has that id.
-pub fn select(ids: &[String]) -> Result<Vec<Row>, InputError> {
-    let rows = rows()?;
+pub fn select(rows: Vec<Row>, ids: &[String]) -> Result<Vec<Row>, InputError> {
     if let Some(unknown) = ids.iter().find(|id| rows.iter().all(|row| row.id != **id)) {
         return Err(InputError::unknown(&Place::option("reproduce"), unknown, rows.iter().map(|row| row.id.as_str())));
     }
     Ok(rows.into_iter().filter(|row| ids.is_empty() || ids.contains(&row.id)).collect())
 }
 
-/// `rows` and those that their formulas need, in the file's order.
+/// `selected` published rows and those that their formulas need, in the file's order.
 ///
 /// # Errors
 /// As [`rows`].
 pub fn with_sources(selected: &[Row]) -> Result<Vec<Row>, InputError> {
-    let all = rows()?;
+    Ok(with_sources_of(&rows()?, selected))
+}
+
+/// The same of the rows of any file.
+pub fn with_sources_of(all: &[Row], selected: &[Row]) -> Vec<Row> {
     let mut needed: BTreeSet<&str> = selected.iter().map(|row| row.id.as_str()).collect();
     // A formula names derived rows only above its own, so one pass from below finds every source.
     for row in all.iter().rev().filter(|row| row.formula.is_some()) {
@@ -125,7 +128,7 @@ pub fn with_sources(selected: &[Row]) -> Result<Vec<Row>, InputError> {
             needed.extend(row.formula.iter().flat_map(Formula::rows));
         }
     }
-    Ok(all.iter().filter(|row| needed.contains(row.id.as_str())).cloned().collect())
+    all.iter().filter(|row| needed.contains(row.id.as_str())).cloned().collect()
 }
 
 fn parse(file: &str, text: &str) -> Result<Vec<Row>, InputError> {
@@ -258,10 +261,11 @@ mod tests {
 
     #[test]
     fn rows_are_selected_by_id() {
-        let ids: Vec<String> = select(&["H4".into(), "A5".into()]).unwrap().into_iter().map(|row| row.id).collect();
+        let ids: Vec<String> =
+            select(rows().unwrap(), &["H4".into(), "A5".into()]).unwrap().into_iter().map(|row| row.id).collect();
         assert_eq!(ids, ["A5", "H4"]);
-        assert_eq!(select(&[]).unwrap().len(), rows().unwrap().len());
-        let error = select(&["Q77".into()]).unwrap_err().to_string();
+        assert_eq!(select(rows().unwrap(), &[]).unwrap().len(), rows().unwrap().len());
+        let error = select(rows().unwrap(), &["Q77".into()]).unwrap_err().to_string();
         assert!(error.starts_with("reproduce: Q77: the name is unknown; valid: "), "{error}");
     }
 

@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 use crate::manifest::Manifest;
 use crate::outcome::{Estimate, Outcome, Quantity, Summary};
 use crate::plan::Spans;
+use crate::platform::Platform;
 
 pub(crate) mod figure;
 pub mod html;
@@ -34,20 +35,36 @@ pub enum Class {
     Predicted,
     /// Computed from other rows.
     Derived,
+    /// A row of the reader's own that their platform was fitted to.
+    YoursFitted,
+    /// Simulated on a platform of the reader's own, or beside a row of theirs that nothing was fitted to.
+    Yours,
 }
 
 impl Class {
     /// Every class, in the order of the tables, with its title there.
-    pub(crate) const TITLES: [(Self, &str); 5] = [
+    pub(crate) const TITLES: [(Self, &str); 7] = [
         (Self::Fitted, "Fitted: rows that the constants were calibrated with"),
         (Self::Informed, "Informed: a constant was set with sight of the published value"),
         (Self::Predicted, "Predicted: constants frozen before, from an informed start"),
         (Self::Derived, "Derived: computed from the rows named beside, fitted and predicted ones"),
         (Self::Measured, "Measured"),
+        (Self::YoursFitted, "Yours, fitted: your rows that your platform's constants were fitted to"),
+        (Self::Yours, "Yours: your other rows"),
     ];
 }
 
 impl Class {
+    /// The class of a plain figure of a platform.
+    pub fn of(platform: &Platform) -> Self {
+        if platform.is_own { Self::Yours } else { Self::Predicted }
+    }
+
+    /// The class of a row of the reader's own that would have this class if it were published.
+    pub fn yours(self) -> Self {
+        if self == Self::Fitted { Self::YoursFitted } else { Self::Yours }
+    }
+
     /// As files and tables print it.
     pub fn name(self) -> &'static str {
         match self {
@@ -56,6 +73,8 @@ impl Class {
             Self::Informed => "simulated, informed",
             Self::Predicted => "simulated, predicted",
             Self::Derived => "simulated, derived",
+            Self::YoursFitted => "yours, fitted",
+            Self::Yours => "yours, simulated",
         }
     }
 }

@@ -206,17 +206,21 @@ fn value(quantity: &str, outcome: &Outcome) -> Option<f64> {
     (ours.of)(outcome)
 }
 
-/// How many constants each platform of `plans` has free, for how many rows.
+/// How many constants each platform of `plans` has free, for how many of all published rows.
 ///
 /// # Errors
 /// As [`published::rows`].
 pub fn free_constants(plans: &BTreeMap<String, Plan>) -> Result<Vec<FreeConstants>, InputError> {
-    let rows = published::rows()?;
+    Ok(free_constants_for(&published::rows()?, plans))
+}
+
+/// The same for how many of `rows`.
+pub fn free_constants_for(rows: &[published::Row], plans: &BTreeMap<String, Plan>) -> Vec<FreeConstants> {
     let platforms: BTreeMap<&str, usize> =
         plans.values().map(|plan| (plan.platform.name.as_str(), plan.platform.free_constants().len())).collect();
     let fitted = |name| rows.iter().filter(|row| row.usage == Usage::Fit && row.platform == name).count();
     let entry = |(name, count)| FreeConstants { platform: String::from(name), count, fitted: fitted(name) };
-    Ok(platforms.into_iter().map(entry).collect())
+    platforms.into_iter().map(entry).collect()
 }
 
 #[cfg(test)]

@@ -92,7 +92,7 @@ fn only_the_mask_waits_for_rwp() {
 
 #[test]
 fn the_fitted_gains_are_within_a_point() {
-    let rows = published::select(&["L-eM".into(), "L-Al".into()]).unwrap();
+    let rows = published::select(published::rows().unwrap(), &["L-eM".into(), "L-Al".into()]).unwrap();
     let plans = reproduce::plans(&rows).unwrap();
     let outcomes = reproduce::run_plans(&plans, &rows, &StopFlag::default()).complete().unwrap();
     let compared = reproduce::compare(&rows, &outcomes);

@@ -45,6 +45,15 @@ impl FreeConstant {
         Self { value: self.moved(step), ..self.clone() }
     }
 
+    /// Moves it in a platform by a change of its logarithm, unless another place sets it there.
+    pub(crate) fn move_in(&self, platform: &mut Platform, step: f64) {
+        if let Some((_, constant)) = platform.get_mut(&self.key)
+            && constant.place == self.place
+        {
+            constant.value = self.moved(step);
+        }
+    }
+
     /// Its value after a change of its logarithm, within its bounds.
     pub(crate) fn moved(&self, step: f64) -> f64 {
         (self.value * step.exp()).clamp(self.spec.min, self.spec.max)
@@ -113,11 +122,7 @@ impl Rows<'_> {
         let moved = |plan: &Plan| {
             let mut plan = plan.clone();
             for (free, step) in self.constants.iter().zip(steps) {
-                if let Some((_, constant)) = plan.platform.get_mut(&free.key)
-                    && constant.place == free.place
-                {
-                    constant.value = free.moved(*step);
-                }
+                free.move_in(&mut plan.platform, *step);
             }
             plan.validate()?;
             Ok(plan)

@@ -1,5 +1,6 @@
 //! The commands, each from its arguments to its printed and written results.
 
+mod advise;
 mod bench;
 mod boot;
 mod calibrate;
@@ -37,6 +38,7 @@ pub fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Lint(args) => lint::run(args),
         Command::Reproduce(args) => reproduce::reproduce(args),
         Command::Calibrate(args) => calibrate::calibrate(args),
+        Command::Advise(args) => advise::advise(args),
         Command::Import(args) => import::import(args),
         Command::Rerun(args) => rerun::rerun(args),
         Command::Sweep(args) => sweep::sweep(args),

@@ -3,6 +3,7 @@
 use super::{ended, output, stop_flag, takes_standard_output, write, write_list};
 use crate::calibrate::{self, Carried};
 use crate::cli::{self, Failure, ReproduceArgs};
+use crate::input::InputError;
 use crate::inputs::{self, Given};
 use crate::interrupt::StopFlag;
 use crate::manifest::Manifest;
@@ -12,11 +13,11 @@ use crate::reproduce::{self as rows_of, FailedRun, Outcomes};
 use crate::{published, report};
 
 pub(super) fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
-    let (rows, mut read) = inputs::noted(Given::default(), || published::select(&args.ids));
-    let rows = rows?;
+    let (rows, mut read) = inputs::noted(Given::default(), || asked(args));
+    let (all, rows) = rows?;
     let json = output("--json", args.json.as_deref())?;
     let html = output("--html", args.html.as_deref())?;
-    let needed = needed(&rows, args.intervals)?;
+    let needed = needed(&all, &rows, args.intervals)?;
     let (plans, of_plans) = inputs::noted(Given::default(), || rows_of::plans(&needed));
     let plans = plans?;
     read.add(of_plans);
@@ -27,9 +28,12 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
     let carried = intervals(args, &rows, &ran.outcomes, &stop);
     for row in &mut compared {
         row.interval = carried.intervals.get(&row.id).copied();
+        if args.rows.is_some() {
+            row.class = row.class.yours();
+        }
     }
-    let shown = rows_of::plans(&published::with_sources(&rows)?)?;
-    let free = rows_of::free_constants(&shown)?;
+    let shown = rows_of::plans(&published::with_sources_of(&all, &rows))?;
+    let free = rows_of::free_constants_for(&all, &shown);
     if !takes_standard_output(json.as_ref()) {
         cli::print(&(narrow::reproduce(&compared, &free, narrow::width()) + &notes(&carried)))?;
     }
@@ -41,15 +45,26 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
     failed(&ran.failed, &needed)
 }
 
-/// The rows to run: those that were asked for, their sources, and for intervals the rows that hold the constants.
-fn needed(rows: &[Row], with_intervals: bool) -> Result<Vec<Row>, Failure> {
-    let sources = published::with_sources(rows)?;
+/// All rows of the file that is asked for, and those of them that are asked for.
+fn asked(args: &ReproduceArgs) -> Result<(Vec<Row>, Vec<Row>), InputError> {
+    let all = match &args.rows {
+        Some(path) => published::read(&path.to_string_lossy())?,
+        None => published::rows()?,
+    };
+    let rows = published::select(all.clone(), &args.ids)?;
+    Ok((all, rows))
+}
+
+/// The rows of `all` to run: those that were asked for, their sources, and for intervals the rows that hold the
+/// constants.
+fn needed(all: &[Row], rows: &[Row], with_intervals: bool) -> Result<Vec<Row>, Failure> {
+    let sources = published::with_sources_of(all, rows);
     if !with_intervals {
         return Ok(sources);
     }
     let holding = calibrate::holding_rows(rows)?;
-    let is_needed = |row: &Row| sources.contains(row) || holding.contains(row);
-    Ok(published::rows()?.into_iter().filter(is_needed).collect())
+    let is_needed = |row: &&Row| sources.contains(row) || holding.contains(row);
+    Ok(all.iter().filter(is_needed).cloned().collect())
 }
 
 /// The intervals, if they were asked for.

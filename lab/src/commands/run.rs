@@ -73,7 +73,7 @@ fn report(
     let records: Vec<TraceRecord> =
         runs.iter_mut().find(|run| !run.trace.is_empty()).map(|run| std::mem::take(&mut run.trace)).unwrap_or_default();
     let outcomes = runs.into_iter().map(|run| run.outcome).collect();
-    let mut report = RunReport::new(&plan.name, &plan.platform.name, Class::Predicted, outcomes);
+    let mut report = RunReport::new(&plan.name, &plan.platform.name, Class::of(&plan.platform), outcomes);
     report.interrupted = stop.is_set();
     report.spans = plan.storage().map(|_| plan.spans);
     report.warnings = plan.warnings.iter().map(ToString::to_string).collect();

@@ -26,6 +26,8 @@ pub struct Platform {
     pub about: String,
     /// The platform that lends it the constants that it does not give.
     pub base: Option<Setting>,
+    /// It is somebody's own: no platform that the program carries.
+    pub is_own: bool,
     /// Costs of a CPU.
     pub cpu: Cpu,
     /// Between drives and CPUs.
@@ -146,7 +148,7 @@ impl Platform {
         };
         let value = spec.unit.read(setting, spec.min, spec.max)?;
         let reason = format!("set by {}", setting.place);
-        *constant = Constant { value, reason, fit: false, place: setting.place.clone() };
+        *constant = Constant { value, reason, fit: false, uncertainty: None, place: setting.place.clone() };
         Ok(())
     }
 }

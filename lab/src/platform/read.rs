@@ -7,6 +7,7 @@
 //! [fabric]
 //! dispatch = { value = 112, unit = "ns", fit = true, reason = "why this value" }
 //! [drive.gen5]                # one table a kind of drive
+//! base = "emr.gen5"           # optional: another kind of drive, of the base or of the platform that is named
 //! ```
 
 use super::{Accelerator, Constant, Cpu, Drive, Fabric, GROUPS, Gic, Needed, Nic, Platform, Spec, Vhost};
@@ -80,7 +81,7 @@ impl Platform {
         let lender = root.get("base").map(|node| node.scalar("the name of a platform")).transpose()?;
         let base = lender.as_ref().map(|lender| Self::load_within(lender, depth + 1)).transpose()?;
         let base = base.as_ref();
-        let drives = drives(&root, base)?;
+        let drives = drives(&root, base, depth)?;
         let accelerator = match (root.get("accelerator"), base.and_then(|base| base.accelerator.as_ref())) {
             (None, None) => None,
             (_, lent) => {
@@ -122,7 +123,8 @@ impl Platform {
         let fabric =
             Fabric::build(|spec| fabric_group.constant_if(is_needed(spec), spec, base.map(|base| base.fabric.iter())))?;
         let name = name.to_owned();
-        let platform = Self { name, about, base: lender, cpu, fabric, drives, accelerator, nic, vhost, gic };
+        let is_own = EMBEDDED.iter().all(|(_, _, carried)| *carried != text);
+        let platform = Self { name, about, base: lender, is_own, cpu, fabric, drives, accelerator, nic, vhost, gic };
         platform.validate()?;
         Ok(platform)
     }
@@ -141,17 +143,21 @@ fn known_schema(schema: &Setting) -> Result<(), InputError> {
     }
 }
 
-/// The kinds of drive in a file. Each refines the base's kind of the same name. A file without any has those of the
-/// base.
-fn drives(root: &Table<'_, '_>, base: Option<&Platform>) -> Result<Vec<(String, Drive)>, InputError> {
+/// The kinds of drive in a file. Each refines the kind that it names as its base, or else the base's kind of the same
+/// name. A file without any has those of the base.
+fn drives(root: &Table<'_, '_>, base: Option<&Platform>, depth: u32) -> Result<Vec<(String, Drive)>, InputError> {
     let valid = "a table a kind of drive: [drive.gen5]";
-    let lent = |kind: &str| base.and_then(|base| base.drive(kind)).map(Drive::iter);
     let read = |kind: &str, group: &Group<'_, '_>| {
-        Ok((kind.to_owned(), Drive::build(|spec| group.constant(spec, lent(kind)))?))
+        let named = group.table.as_ref().and_then(|table| table.get("base"));
+        let lent = match named {
+            Some(node) => Some(lent_drive(&node.scalar("the name of a kind of drive")?, base, depth)?),
+            None => base.and_then(|base| base.drive(kind)).cloned(),
+        };
+        Ok((kind.to_owned(), Drive::build(|spec| group.constant(spec, lent.as_ref().map(Drive::iter)))?))
     };
     match (root.get("drive"), base) {
         (Some(Node::Table(kinds)), _) if kinds.iter().next().is_some() => {
-            kinds.iter().map(|(kind, _)| read(kind, &Group::of(&kinds, kind, Drive::SPECS)?)).collect()
+            kinds.iter().map(|(kind, _)| read(kind, &Group::of_drive(&kinds, kind)?)).collect()
         }
         (Some(node), _) => Err(node.scalar(valid)?.wrong("is no table", valid)),
         (None, Some(base)) => {
@@ -159,6 +165,25 @@ fn drives(root: &Table<'_, '_>, base: Option<&Platform>) -> Result<Vec<(String, 
         }
         (None, None) => Ok(Vec::new()),
     }
+}
+
+/// The kind of drive that lends its constants: `gen5` of the base, or `emr.gen5`.
+fn lent_drive(named: &Setting, base: Option<&Platform>, depth: u32) -> Result<Drive, InputError> {
+    let other = match named.text.rsplit_once('.') {
+        Some((platform, _)) => {
+            Some(Platform::load_within(&Setting { text: platform.to_owned(), ..named.clone() }, depth + 1)?)
+        }
+        None => None,
+    };
+    let kind = named.text.rsplit_once('.').map_or(named.text.as_str(), |(_, kind)| kind);
+    let lender = other.as_ref().or(base);
+    let known = lender.map_or(&[][..], |lender| &lender.drives);
+    known.iter().find(|(name, _)| name == kind).map(|(_, drive)| drive.clone()).ok_or_else(|| {
+        let kinds: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
+        let valid =
+            if kinds.is_empty() { "a platform and its kind of drive: emr.gen5".into() } else { kinds.join(", ") };
+        named.wrong("is no kind of drive to refine", valid)
+    })
 }
 
 /// One group's table, which may be absent.
@@ -169,7 +194,16 @@ struct Group<'d, 't> {
 }
 
 impl<'d, 't> Group<'d, 't> {
+    /// The group of a kind of drive, which may name a base.
+    fn of_drive(parent: &Table<'d, 't>, kind: &str) -> Result<Self, InputError> {
+        Self::with(parent, kind, Drive::SPECS, &["base"])
+    }
+
     fn of(parent: &Table<'d, 't>, key: &str, specs: &[Spec]) -> Result<Self, InputError> {
+        Self::with(parent, key, specs, &[])
+    }
+
+    fn with(parent: &Table<'d, 't>, key: &str, specs: &[Spec], others: &[&str]) -> Result<Self, InputError> {
         let table = match parent.get(key) {
             Some(Node::Table(table)) => Some(table),
             Some(node) => {
@@ -178,7 +212,7 @@ impl<'d, 't> Group<'d, 't> {
             None => None,
         };
         if let Some(table) = &table {
-            table.only(&specs.iter().map(|spec| spec.name).collect::<Vec<_>>())?;
+            table.only(&specs.iter().map(|spec| spec.name).chain(others.iter().copied()).collect::<Vec<_>>())?;
         }
         let place = table.as_ref().map_or_else(|| parent.place.clone(), |table| table.place.clone());
         Ok(Self { table, place, key: parent.key(key) })
@@ -228,9 +262,9 @@ impl<'d, 't> Group<'d, 't> {
     }
 }
 
-/// `{ value, unit, reason, fit }`. A plain number has the unit `""`, or none.
+/// `{ value, unit, reason, fit, uncertainty }`. A plain number has the unit `""`, or none.
 fn read_constant(fields: &Table<'_, '_>, spec: &Spec) -> Result<Constant, InputError> {
-    fields.only(&["value", "unit", "reason", "fit"])?;
+    fields.only(&["value", "unit", "reason", "fit", "uncertainty"])?;
     let value = fields.scalar("value", "a number")?;
     let unit = match fields.get("unit") {
         Some(node) => node.scalar("the name of a unit")?.text,
@@ -244,8 +278,12 @@ fn read_constant(fields: &Table<'_, '_>, spec: &Spec) -> Result<Constant, InputE
         Some(node) => super::Unit::Flag.read(&node.scalar("true or false")?, 0.0, 1.0)? != 0.0,
         None => false,
     };
+    let uncertainty = match fields.get("uncertainty") {
+        Some(node) => Some(super::Unit::Ratio.read(&node.scalar("a share, such as 0.03")?, 0.0, 1.0)?),
+        None => None,
+    };
     let place = value.place.clone();
     let quantity = Setting::new(value.place, value.key.trim_end_matches(".value"), format!("{} {unit}", value.text));
     let value = spec.unit.read(&Setting { text: quantity.text.trim().to_owned(), ..quantity }, spec.min, spec.max)?;
-    Ok(Constant { value, reason: reason.text, fit, place })
+    Ok(Constant { value, reason: reason.text, fit, uncertainty, place })
 }

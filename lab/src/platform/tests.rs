@@ -123,3 +123,26 @@ fn a_set_constant_is_checked_and_says_so() {
     let error = emr.set(&Setting::from_option("fabric.dispach=1ns").unwrap()).unwrap_err();
     assert_eq!(error.to_string(), "--set: fabric.dispach: the name is unknown; valid: fabric.dispatch");
 }
+
+#[test]
+fn a_drive_refines_the_kind_that_it_names() {
+    let read = |text: &str| Platform::read("mine", "mine.toml", text);
+    let base = "about = \"x\"\nbase = \"emr\"\n[drive.mine]\n";
+    let slots = "slots = { value = 9, reason = \"counted\", uncertainty = 0.04 }\n";
+    let own = read(&format!("{base}base = \"gen5\"\n{slots}")).unwrap();
+    let (mine, emr) = (own.drive("mine").unwrap(), load("emr"));
+    assert_eq!((mine.slots.value, mine.slots.uncertainty), (9.0, Some(0.04)));
+    assert_eq!(mine.link.value, emr.drive("gen5").unwrap().link.value);
+    let other = read(&format!("{base}base = \"azure.local\"\n")).unwrap();
+    assert_eq!(other.drive("mine").unwrap().hidden_entries.value, 8.0);
+    let error = read(&format!("{base}base = \"gen6\"\n")).unwrap_err().to_string();
+    assert!(error.contains("`gen6` is no kind of drive to refine; valid: gen5"), "{error}");
+    let error = read(&format!("{base}{slots}")).unwrap_err().to_string();
+    assert!(error.contains("drive.mine."), "without a base every constant is needed: {error}");
+}
+
+#[test]
+fn a_platform_is_somebodys_own_unless_the_program_carries_it() {
+    assert!(EMBEDDED.iter().all(|(name, ..)| !load(name).is_own));
+    assert!(Platform::read("emr", "emr.toml", "about = \"x\"\nbase = \"emr\"\n").unwrap().is_own);
+}

@@ -1,6 +1,6 @@
 //! The systems whose published experiments are reproduced. The letter of a row's id names the system.
 
-use super::Row;
+use super::{Class, Row};
 
 /// One of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,18 +15,22 @@ pub(super) enum Study {
     Network,
     /// Rows N: adaptive moderation.
     Moderation,
+    /// Rows of the reader's own.
+    Yours,
 }
 
 impl Study {
-    pub(super) const ALL: [Self; 5] = [Self::Posted, Self::Look, Self::Threaded, Self::Network, Self::Moderation];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Posted, Self::Look, Self::Threaded, Self::Network, Self::Moderation, Self::Yours];
 
     /// The rows of this study, in their order.
     pub(super) fn rows(self, rows: &[Row]) -> Vec<&Row> {
-        rows.iter().filter(|row| Self::of(&row.id) == self).collect()
+        rows.iter().filter(|row| Self::of(row) == self).collect()
     }
 
-    fn of(id: &str) -> Self {
-        match id.chars().next() {
+    fn of(row: &Row) -> Self {
+        match row.id.chars().next() {
+            _ if matches!(row.class, Class::Yours | Class::YoursFitted) => Self::Yours,
             Some('K') => Self::Look,
             Some('L') => Self::Threaded,
             Some('M') => Self::Network,
@@ -42,6 +46,7 @@ impl Study {
             Self::Threaded => "Threaded interrupts without masking",
             Self::Network => "Several interrupts for one virtio-mmio device",
             Self::Moderation => "Adaptive moderation",
+            Self::Yours => "Yours",
         }
     }
 
@@ -55,6 +60,7 @@ impl Study {
             Self::Threaded => "What a threaded handler gains when its line is deactivated late instead of masked",
             Self::Network => "What a device with fewer interrupts than queues receives, and what it loses",
             Self::Moderation => "What holding completions back gains at depth, and what it costs without",
+            Self::Yours => "What was measured on a server of yours, and what its platform gives",
         }
     }
 
@@ -81,6 +87,10 @@ impl Study {
             Self::Moderation => {
                 "The network between initiator and target is a latency, the target's block device answers at once, and \
                  a core has one frequency and no other work but the thefts that a scenario names."
+            }
+            Self::Yours => {
+                "A constant that the measurements do not decide is borrowed, and says so as its reason; a large error \
+                 means that the model lacks what limits this server."
             }
         }
     }

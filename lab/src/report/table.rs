@@ -159,6 +159,13 @@ pub(super) fn closing_line(rows: &[Row]) -> String {
     let others = [(Class::Informed, "Informed rows"), (Class::Derived, "Derived rows")];
     let others = others.into_iter().filter(|(class, _)| count(*class) > 0);
     let others: String = others.map(|(class, title)| format!("\n{title}: {}.", count(class))).collect();
+    let yours = [(Class::YoursFitted, "Rows of yours, fitted"), (Class::Yours, "Other rows of yours")];
+    let yours = yours.into_iter().filter(|(class, _)| count(*class) > 0);
+    let yours: Vec<String> =
+        yours.map(|(class, title)| format!("{title}: {}, {}.", count(class), worst(class).1)).collect();
+    if !yours.is_empty() {
+        return yours.join("\n");
+    }
     format!(
         "Fitted rows: {}, {fitted}.\nPredictions: {}, of which {compared} with a published value, {predicted}.{others}",
         count(Class::Fitted),

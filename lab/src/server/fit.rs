@@ -132,7 +132,7 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
         let own = |decided: &calibrate::Decided| {
             let rows: Vec<&str> = decided.rows.iter().take(3).map(|(id, _)| id.as_str()).collect();
             let reason = format!("fitted, ±{:.0} %: {}", decided.uncertainty * 100.0, rows.join(", "));
-            Own { value: decided.value, reason, fit: true }
+            Own { value: decided.value, reason, fit: true, uncertainty: Some(decided.uncertainty) }
         };
         decided.map(own).or_else(|| started.get(key).filter(|own| own.reason != GUESS).cloned())
     };
@@ -147,7 +147,7 @@ fn floor(key: &str, base: &Platform, given: write::Given<'_>) -> Option<Own> {
     let (_, drive) = base.drives.first().filter(|_| key == format!("drive.{DRIVE}.media_floor"))?;
     let mean = given(&format!("drive.{DRIVE}.media_mean")).map_or(drive.media_mean.value, |own| own.value);
     let reason = format!("borrowed from {}: its share of media_mean", base.name);
-    Some(Own { value: mean * drive.media_floor.value / drive.media_mean.value, reason, fit: false })
+    Some(Own { value: mean * drive.media_floor.value / drive.media_mean.value, reason, fit: false, uncertainty: None })
 }
 
 /// The reason of a value that is only where the fit begins.
@@ -159,12 +159,12 @@ fn starts(measurements: &[Measurement], base: &Platform, facts: &[Fact]) -> BTre
     for fact in facts {
         starts.insert(
             write::fact_key(fact),
-            Own { value: fact.value, reason: format!("stated: {}", fact.reason), fit: false },
+            Own { value: fact.value, reason: format!("stated: {}", fact.reason), fit: false, uncertainty: None },
         );
     }
     let Some((_, drive)) = base.drives.first() else { return starts };
     let mut guess = |key: String, value: f64| {
-        starts.entry(key).or_insert_with(|| Own { value, reason: GUESS.to_owned(), fit: false });
+        starts.entry(key).or_insert_with(|| Own { value, reason: GUESS.to_owned(), fit: false, uncertainty: None });
     };
     let of_drive = |name: &str| format!("drive.{DRIVE}.{name}");
     let clats = measurements.iter().filter_map(|measurement| measurement.fio.clat_ns());

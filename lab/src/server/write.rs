@@ -21,6 +21,8 @@ pub struct Own {
     pub reason: String,
     /// A fit may vary it.
     pub fit: bool,
+    /// The standard error of the fit, as a share of the value.
+    pub uncertainty: Option<f64>,
 }
 
 /// The value for a constant of the platform file, by its key.
@@ -48,7 +50,12 @@ fn group<'a>(
     let _ = writeln!(text, "\n[{name}]");
     for (spec, constant) in constants {
         let own = given(&format!("{name}.{}", spec.name));
-        let borrowed = || Own { value: constant.value, reason: format!("borrowed from {}", base.name), fit: false };
+        let borrowed = || Own {
+            value: constant.value,
+            reason: format!("borrowed from {}", base.name),
+            fit: false,
+            uncertainty: None,
+        };
         let mut own = own.unwrap_or_else(borrowed);
         own.value = own.value.clamp(spec.min, spec.max);
         if spec.unit == Unit::Count {
@@ -69,7 +76,10 @@ fn constant_text(unit: Unit, own: &Own) -> String {
         None => format!("value = {shown}"),
     };
     let fit = if own.fit { "fit = true, " } else { "" };
-    format!("{{ {value}, {fit}reason = \"{reason}\" }}")
+    let uncertainty = own.uncertainty.filter(|share| share.is_finite());
+    let uncertainty =
+        uncertainty.map(|share| format!("uncertainty = {:.4}, ", share.clamp(0.0, 1.0))).unwrap_or_default();
+    format!("{{ {value}, {fit}{uncertainty}reason = \"{reason}\" }}")
 }
 
 /// The spans in which a measurement is simulated: long enough for some thousand I/Os, short enough for a fit.
@@ -163,14 +173,17 @@ mod tests {
         for name in ["emr", "spr", "optane", "azure"] {
             let base = Platform::load(&Setting::new(Place::option("test"), "", name)).unwrap();
             let given = |key: &str| {
-                let own = Own { value: 1.2345e9, reason: "a \"quote\"".to_owned(), fit: true };
+                let own = Own { value: 1.2345e9, reason: "a \"quote\"".to_owned(), fit: true, uncertainty: Some(0.03) };
                 (key == "drive.measured.link").then_some(own)
             };
             let text = platform("mine", &base, &given);
             let read = Platform::read("mine", "mine.toml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
             let drive = read.drive(DRIVE).unwrap();
             assert!(
-                (drive.link.value / 1.2345e9 - 1.0).abs() < 1e-6 && drive.link.reason == "a 'quote'" && drive.link.fit
+                (drive.link.value / 1.2345e9 - 1.0).abs() < 1e-6
+                    && drive.link.reason == "a 'quote'"
+                    && drive.link.fit
+                    && drive.link.uncertainty == Some(0.03)
             );
             assert!((read.cpu.irq_entry.value - base.cpu.irq_entry.value).abs() < 1e-6);
             assert_eq!(read.cpu.irq_entry.reason, format!("borrowed from {name}"));

@@ -1,0 +1,161 @@
+//! What a remedy changes, from the runs of both sides: throughput, tail latency, CPU time of an I/O.
+
+use crate::outcome::{CpuTime, Estimate, Outcome, Quantity, student_t_95};
+use serde::Serialize;
+
+/// What remedies are ranked by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Criterion {
+    /// The headline of the kind: I/Os, packets, cycles a second.
+    Throughput,
+    /// The 99th percentile of the latency.
+    Tail,
+    /// CPU time of an I/O.
+    Cpu,
+}
+
+/// Samples beyond a percentile, below which it says nothing.
+const BEYOND_MIN: f64 = 10.0;
+
+/// The figures of one run.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Figures {
+    /// A second.
+    pub throughput: Option<f64>,
+    /// In ns.
+    pub p99: Option<f64>,
+    /// In ns; none if the samples do not hold it.
+    pub p99_9: Option<f64>,
+    /// CPU time of an I/O, in ns.
+    pub cpu_ns: Option<f64>,
+    /// CPUs that were busy.
+    pub busy_cpus: f64,
+}
+
+impl Figures {
+    /// Those of an outcome.
+    pub fn of(outcome: &Outcome) -> Self {
+        let measured = outcome.section.measured();
+        let quantities = measured.quantities();
+        let value = |id: &str| {
+            let found: Option<&Quantity> = quantities.iter().find(|quantity| quantity.id == id);
+            found.and_then(|quantity| (quantity.of)(outcome)).filter(|value| value.is_finite())
+        };
+        let headline = measured.headline();
+        let throughput = value(headline.id).filter(|rate| *rate > 0.0);
+        let count = throughput.unwrap_or(0.0) * outcome.span_ns as f64 / 1e9;
+        let latency = |end: &str, beyond: f64| {
+            let ids = [format!("{}{end}", headline.beside.0), format!("latency{end}")];
+            (count * beyond >= BEYOND_MIN).then(|| ids.iter().find_map(|id| value(id))).flatten()
+        };
+        let busy_ns: u64 = outcome.cpus.iter().map(|cpu: &CpuTime| cpu.total_ns() - cpu.idle_ns).sum();
+        Self {
+            throughput,
+            p99: latency("_p99", 0.01),
+            p99_9: latency("_p99_9", 0.001),
+            cpu_ns: throughput.map(|rate| busy_ns as f64 / (rate * outcome.span_ns as f64 / 1e9)),
+            busy_cpus: busy_ns as f64 / outcome.span_ns.max(1) as f64,
+        }
+    }
+}
+
+/// A change in per cent of today's figure, with its interval: the confidence over the seeds, widened by what the moved
+/// constants change.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Change {
+    /// Its mean over the seeds.
+    pub percent: f64,
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+impl Change {
+    /// Nothing changes.
+    pub const NONE: Self = Self { percent: 0.0, low: 0.0, high: 0.0 };
+
+    /// From (today, with the remedy) of each seed, and of the first seed at each point of the constants.
+    pub fn of(seeds: &[(f64, f64)], points: &[(f64, f64)]) -> Option<Self> {
+        let percent = |&(today, then): &(f64, f64)| (then / today - 1.0) * 100.0;
+        let changes: Vec<f64> = seeds.iter().map(percent).collect();
+        let Estimate { mean, ci95, .. } = Estimate::of(&changes)?;
+        // One seed has no confidence: as wide as two that differ by a per cent.
+        let half = ci95.unwrap_or(student_t_95(1) * 0.5);
+        let shifts: Vec<f64> = points.iter().map(|point| percent(point) - changes[0]).collect();
+        let (down, up) = shifts.iter().fold((0.0, 0.0), |(down, up), &by| (f64::min(down, by), f64::max(up, by)));
+        let all = Self { percent: mean, low: mean - half + down, high: mean + half + up };
+        all.low.is_finite().then_some(all)
+    }
+
+    /// True if the two cannot be told apart.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.low <= other.high && other.low <= self.high
+    }
+
+    /// The change seen as a gain: of a latency or a cost, less is more.
+    pub fn turned(self) -> Self {
+        Self { percent: -self.percent, low: -self.high, high: -self.low }
+    }
+}
+
+/// What a remedy changes.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Changes {
+    /// Throughput.
+    pub throughput: Option<Change>,
+    /// 99th percentile of the latency.
+    pub p99: Option<Change>,
+    /// 99.9th percentile.
+    pub p99_9: Option<Change>,
+    /// CPU time of an I/O.
+    pub cpu: Option<Change>,
+}
+
+impl Changes {
+    /// From pairs of (today, with the remedy).
+    pub fn of(seeds: &[(Figures, Figures)], points: &[(Figures, Figures)]) -> Self {
+        let change = |of: fn(&Figures) -> Option<f64>| {
+            let pairs = |list: &[(Figures, Figures)]| -> Vec<(f64, f64)> {
+                list.iter().filter_map(|(today, then)| Some((of(today)?, of(then)?))).collect()
+            };
+            Change::of(&pairs(seeds), &pairs(points))
+        };
+        Self {
+            throughput: change(|figures| figures.throughput),
+            p99: change(|figures| figures.p99),
+            p99_9: change(|figures| figures.p99_9),
+            cpu: change(|figures| figures.cpu_ns),
+        }
+    }
+
+    /// The gain by a criterion: positive is better.
+    pub fn gain(&self, by: Criterion) -> Option<Change> {
+        match by {
+            Criterion::Throughput => self.throughput,
+            Criterion::Tail => self.p99.map(Change::turned),
+            Criterion::Cpu => self.cpu.map(Change::turned),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_the_seeds_confidence_widened_by_the_points() {
+        let seeds = [(100.0, 110.0), (200.0, 220.0), (100.0, 110.0)];
+        let exact = Change::of(&seeds, &[]).unwrap();
+        assert!((exact.percent - 10.0).abs() < 1e-9 && (exact.high - exact.low).abs() < 1e-9);
+        let moved = Change::of(&seeds, &[(100.0, 104.0), (100.0, 111.0)]).unwrap();
+        assert!((moved.low - 4.0).abs() < 1e-9 && (moved.high - 11.0).abs() < 1e-9, "{moved:?}");
+        assert!(moved.overlaps(&exact) && !exact.overlaps(&Change::NONE));
+        let turned = moved.turned();
+        assert!((turned.low + 11.0).abs() < 1e-9 && (turned.high + 4.0).abs() < 1e-9);
+        assert_eq!(Change::of(&[], &[]), None);
+        let one = Change::of(&[(100.0, 110.0)], &[]).unwrap();
+        assert!(one.high - one.low > 10.0, "one seed says little: {one:?}");
+    }
+}

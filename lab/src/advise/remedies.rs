@@ -1,0 +1,319 @@
+//! The one table of remedies. A new remedy is a line of [`REMEDIES`] and its function.
+//!
+//! A remedy is what an administrator could do to a server: each of its steps is a variant or settings of the same
+//! experiment. It knows what `lscpu`, sysfs and the job say, and nothing that only the machine's models know.
+
+use super::needs::Need;
+use crate::kinds::accelerator::Accelerator;
+use crate::kinds::network::Network;
+use crate::kinds::rdma::Rdma;
+use crate::kinds::storage::{IoEngine, Storage, StorageVariant};
+use crate::kinds::threaded::Threaded;
+use crate::plan::Plan;
+use Need::{Application, CustomKernel, Device, Kernel, Posting};
+
+/// A family of remedies.
+pub struct Remedy {
+    /// Its name, for `--among`.
+    pub id: &'static str,
+    /// What it does, in a few words.
+    pub about: &'static str,
+    /// What to try on a plan; empty where it does not apply.
+    pub steps: fn(&Subject<'_>) -> Vec<Step>,
+}
+
+/// What a remedy is told of the server as it is today.
+pub struct Subject<'a> {
+    /// The experiment in today's variant.
+    pub plan: &'a Plan,
+    /// The name of that variant.
+    pub today: &'a str,
+}
+
+/// One way to apply a remedy.
+#[derive(Clone, Debug, Default)]
+pub struct Step {
+    /// Its name in tables.
+    pub name: String,
+    /// The variant that it runs in; none: today's.
+    pub delivery: Option<String>,
+    /// Settings that it changes, as `--set` takes them.
+    pub sets: Vec<String>,
+    /// What it needs, beside what the model itself refuses.
+    pub needs: Vec<Need>,
+    /// How it is switched on: commands, parameters.
+    pub how: &'static str,
+    /// It gives CPU time to polling.
+    pub polls: bool,
+}
+
+/// Every remedy that the lab has.
+pub static REMEDIES: [Remedy; 15] = [
+    Remedy { id: "posted", about: "posted MSI: one notification for several messages", steps: posted },
+    Remedy { id: "coalescing", about: "NVMe feature 08h: the drive gathers entries", steps: coalescing },
+    Remedy { id: "check", about: "a look at the completion queue after each submission", steps: check },
+    Remedy { id: "polled", about: "polled queues: no interrupts", steps: polled },
+    Remedy { id: "queues", about: "another number of queues a drive", steps: queues },
+    Remedy { id: "rq_affinity", about: "the CPU on which an I/O completes", steps: rq_affinity },
+    Remedy { id: "threaded", about: "completions in the interrupt's thread", steps: threaded },
+    Remedy { id: "batch", about: "I/Os submitted and taken by one call", steps: batch },
+    Remedy { id: "passes", about: "harvest passes of a notification", steps: passes },
+    Remedy { id: "budget", about: "a bound on the time of a notification", steps: budget },
+    Remedy { id: "self-ipi", about: "a notification sends each vector to its CPU", steps: self_ipi },
+    Remedy { id: "moderation", about: "moderation of completion queues", steps: moderation },
+    Remedy { id: "interrupts", about: "several interrupts for a virtio device", steps: interrupts },
+    Remedy { id: "threads", about: "a polling thread for each queue of a guest's card", steps: threads },
+    Remedy { id: "eoimode1", about: "a threaded line that stays active instead of masked", steps: eoimode1 },
+];
+
+const POSTED: &str = "kernel parameter intremap=posted_msi";
+
+impl Subject<'_> {
+    fn storage(&self) -> Option<&Storage> {
+        self.plan.storage()
+    }
+
+    fn is<K: crate::kinds::Kind>(&self) -> bool {
+        self.plan.work.of::<K>().is_some()
+    }
+
+    /// True if today's interrupts are remapped and delivered by the kernel as it is.
+    fn is_stock(&self) -> bool {
+        matches!(self.today, "remapped" | "plain")
+    }
+}
+
+fn step(name: impl Into<String>, how: &'static str) -> Step {
+    Step { name: name.into(), how, ..Step::default() }
+}
+
+fn posted(of: &Subject<'_>) -> Vec<Step> {
+    if !(of.is_stock() && (of.is::<Storage>() || of.is::<Accelerator>())) {
+        return Vec::new();
+    }
+    vec![Step { delivery: Some("posted".into()), needs: vec![Posting, Kernel(6, 10)], ..step("posted", POSTED) }]
+}
+
+/// Feature 08h: entries and units of 100 us.
+const COALESCING: [(u16, u16); 5] = [(2, 1), (4, 1), (8, 1), (32, 1), (32, 4)];
+
+fn coalescing(of: &Subject<'_>) -> Vec<Step> {
+    let Some(storage) = of.storage() else { return Vec::new() };
+    if storage.drives.iter().any(|drive| drive.coalescing.is_some()) {
+        return Vec::new();
+    }
+    let of_steps = |(entries, steps): (u16, u16)| Step {
+        sets: vec![format!("drives.coalescing_entries={entries}"), format!("drives.coalescing_time={}us", steps * 100)],
+        needs: vec![Device("the drive honours feature 08h", "nvme get-feature /dev/nvme0 -f 8 after setting it")],
+        ..step(
+            format!("coalescing {entries}, {} µs", steps * 100),
+            "nvme set-feature /dev/nvme0 -f 8 -v V, V = 256 x (time / 100 us) + entries - 1, for each drive",
+        )
+    };
+    COALESCING.into_iter().map(of_steps).collect()
+}
+
+fn check(of: &Subject<'_>) -> Vec<Step> {
+    if !(of.is::<Storage>() && matches!(of.today, "remapped" | "posted")) {
+        return Vec::new();
+    }
+    vec![Step {
+        delivery: Some(format!("{} ours", of.today)),
+        sets: vec!["options.check_queue=auto".into()],
+        needs: vec![CustomKernel("a driver that looks at the completion queue after a submission")],
+        ..step("completion check", "the look of docs/check-queue.md in the kernel's NVMe driver")
+    }]
+}
+
+fn polled(of: &Subject<'_>) -> Vec<Step> {
+    let Some(storage) = of.storage().filter(|_| of.today != "polled") else { return Vec::new() };
+    let is_uring = storage.jobs.iter().all(|job| matches!(job.engine, IoEngine::IoUring { .. }));
+    let sets = if is_uring { Vec::new() } else { vec!["job.ioengine=io_uring".into()] };
+    let needs = if is_uring { Vec::new() } else { vec![Application("io_uring instead of its engine")] };
+    vec![Step {
+        delivery: Some(StorageVariant::Polled.to_string()),
+        sets,
+        needs,
+        polls: true,
+        ..step("polled queues", "module parameter nvme.poll_queues=N (a queue for each polling CPU); the job: hipri=1")
+    }]
+}
+
+fn queues(of: &Subject<'_>) -> Vec<Step> {
+    let Some(most) = of.storage().and_then(|storage| storage.drives.iter().map(|drive| drive.queues).max()) else {
+        return Vec::new();
+    };
+    let of_count = |count: u32| Step {
+        sets: vec![format!("drives.queues={count}")],
+        needs: vec![CustomKernel("the NVMe driver takes a queue for each CPU and has no parameter for fewer")],
+        ..step(
+            format!("{count} queue{} a drive", if count == 1 { "" } else { "s" }),
+            "fewer I/O queues in the driver's request (feature 07h)",
+        )
+    };
+    [most / 2, most / 4].into_iter().filter(|&count| count > 0).map(of_count).collect()
+}
+
+fn rq_affinity(of: &Subject<'_>) -> Vec<Step> {
+    if !of.is::<Storage>() {
+        return Vec::new();
+    }
+    let of_value = |value: u8| Step {
+        sets: vec![format!("options.rq_affinity={value}")],
+        ..step(format!("rq_affinity {value}"), "echo VALUE > /sys/block/nvme0n1/queue/rq_affinity, for each drive")
+    };
+    [0, 1, 2].map(of_value).into()
+}
+
+fn threaded(of: &Subject<'_>) -> Vec<Step> {
+    if !(of.is::<Storage>() && matches!(of.today, "remapped" | "posted")) {
+        return Vec::new();
+    }
+    vec![Step {
+        delivery: Some(format!("{} threaded", of.today)),
+        ..step("threaded handlers", "module parameter nvme.use_threaded_interrupts=1")
+    }]
+}
+
+fn batch(of: &Subject<'_>) -> Vec<Step> {
+    let Some(storage) = of.storage() else { return Vec::new() };
+    let Some(depth) = storage.jobs.iter().map(|job| job.iodepth).min() else { return Vec::new() };
+    let of_size = |size: u32| Step {
+        sets: ["submit", "complete_min"].map(|part| format!("job.iodepth_batch_{part}={size}")).into(),
+        needs: vec![Application("batches of that size")],
+        ..step(format!("batches of {size}"), "the job: iodepth_batch_submit and iodepth_batch_complete_min")
+    };
+    [1, 8, 16, 32].into_iter().filter(|&size| size == 1 || size * 2 <= depth).map(of_size).collect()
+}
+
+fn passes(of: &Subject<'_>) -> Vec<Step> {
+    if !(of.is::<Accelerator>() && of.plan.platform.fabric.posted_capability.is_set()) {
+        return Vec::new();
+    }
+    let of_count = |count: u32| Step {
+        delivery: Some(format!("posted passes={count}")),
+        needs: vec![Posting, CustomKernel("MAX_POSTED_MSI_COALESCING_LOOP is a constant of the kernel")],
+        ..step(format!("posted, {count} passes"), POSTED)
+    };
+    [1, 3, 4].map(of_count).into()
+}
+
+fn budget(of: &Subject<'_>) -> Vec<Step> {
+    if !of.is::<Accelerator>() {
+        return Vec::new();
+    }
+    let needs = vec![Posting, CustomKernel("a notification's handler with a bound on its time")];
+    vec![Step { delivery: Some("posted budget=2us".into()), needs, ..step("posted, at most 2 µs", POSTED) }]
+}
+
+fn self_ipi(of: &Subject<'_>) -> Vec<Step> {
+    if !of.is::<Accelerator>() {
+        return Vec::new();
+    }
+    let needs = vec![Posting, CustomKernel("a notification's handler that sends each vector to its CPU")];
+    vec![Step { delivery: Some("posted self-ipi".into()), needs, ..step("posted, self-IPI", POSTED) }]
+}
+
+fn moderation(of: &Subject<'_>) -> Vec<Step> {
+    let Some(work) = of.plan.work.of::<Rdma>() else { return Vec::new() };
+    let last = work.experiment.levels.last();
+    let controller = |name: &str, how, needs| Step { delivery: Some(name.into()), needs, ..step(name, how) };
+    let mut steps = vec![
+        controller("rdma_dim", "rdma dev set DEV adaptive-moderation on", vec![]),
+        controller("net_dim", "the card's driver", vec![CustomKernel("net_dim serves network queues, not these")]),
+        controller("irq-am", "the series of 2018", vec![CustomKernel("irq-am was not merged")]),
+        controller("adaptive", "the controller of docs/moderation.md", vec![CustomKernel("this project's controller")]),
+    ];
+    let fixed = |level: usize| Step {
+        delivery: Some(format!("level {level}")),
+        needs: vec![CustomKernel("a fixed moderation in the user of the completion queue (ib_modify_cq)")],
+        ..step(format!("level {level}"), "ib_modify_cq with that level's count and period")
+    };
+    steps.extend([last / 2, last].into_iter().filter(|&level| level > 0).map(fixed));
+    steps
+}
+
+fn interrupts(of: &Subject<'_>) -> Vec<Step> {
+    if !(of.is::<Network>() && of.today.ends_with("IRQ")) {
+        return Vec::new();
+    }
+    let extension = CustomKernel("host and guest with the extension of docs/virtio-mmio-multi-irq.md");
+    let several = |name: String, queues: &str| Step {
+        delivery: Some(format!("{name}{queues}")),
+        needs: vec![extension],
+        ..step(format!("{name}{queues}"), "a device with several interrupts on the MMIO transport")
+    };
+    let mut steps: Vec<Step> = ["2 IRQs", "4 IRQs", "8 IRQs"].map(|name| several(name.into(), "")).into();
+    steps.extend(["ladder", "fixed"].map(|mapping| several("8 IRQs".into(), &format!(" mapping={mapping}"))));
+    steps.push(Step {
+        delivery: Some("virtio-pci".into()),
+        needs: vec![Device("the monitor gives its guest a PCI bus", "lspci in the guest")],
+        ..step("virtio-pci", "the device on the PCI transport, with a vector for each queue")
+    });
+    steps
+}
+
+fn threads(of: &Subject<'_>) -> Vec<Step> {
+    if !(of.is::<Network>() && of.today.ends_with("IRQ")) {
+        return Vec::new();
+    }
+    vec![Step {
+        delivery: Some(format!("{} polls=spread", of.today)),
+        ..step("threaded NAPI", "echo 1 > /sys/class/net/eth0/threaded, each thread on a CPU of its own")
+    }]
+}
+
+fn eoimode1(of: &Subject<'_>) -> Vec<Step> {
+    if !(of.is::<Threaded>() && of.today.starts_with("mask")) {
+        return Vec::new();
+    }
+    vec![
+        Step {
+            delivery: Some("eoimode1".into()),
+            needs: vec![CustomKernel("the series of 2021 was not merged")],
+            ..step("EOImode 1", "a GIC driver that deactivates the line after its thread")
+        },
+        Step {
+            delivery: Some("ours".into()),
+            needs: vec![CustomKernel("this project's GIC driver")],
+            ..step("EOImode 1, ours", "the driver of docs/gic.md")
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Request;
+
+    fn steps(scenario: &str) -> Vec<(&'static str, Step)> {
+        let plan = Request::of(scenario).plan().unwrap();
+        let today = plan.work.names()[0].clone();
+        let of = Subject { plan: &plan, today: &today };
+        REMEDIES.iter().flat_map(|remedy| (remedy.steps)(&of).into_iter().map(move |step| (remedy.id, step))).collect()
+    }
+
+    #[test]
+    fn each_kind_has_its_remedies_and_each_step_says_how() {
+        for (scenario, wanted) in [
+            ("emr-4-drives", &["posted", "coalescing", "check", "polled", "rq_affinity", "threaded", "batch"][..]),
+            ("dsa-headline", &["posted", "passes", "budget", "self-ipi"]),
+            ("rdma-vm", &["moderation"]),
+            ("virtio-irqs", &["interrupts", "threads"]),
+            ("gic-altra", &["eoimode1"]),
+        ] {
+            let steps = steps(scenario);
+            for id in wanted {
+                assert!(steps.iter().any(|(known, _)| known == id), "{scenario}: {id}");
+            }
+            for (id, step) in &steps {
+                assert!(!step.how.is_empty() && !step.name.is_empty(), "{scenario}: {id}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_remedy_that_is_in_use_is_not_offered() {
+        assert!(steps("emr-polled").iter().all(|(id, _)| !matches!(*id, "polled" | "posted")));
+    }
+}

@@ -1,0 +1,267 @@
+//! The advice on a terminal: a table where it fits, and else a block a remedy, within any number of columns.
+
+use super::change::{Change, Criterion};
+use super::needs::Possible;
+use super::rank::Verdict;
+use super::{Advice, Candidate};
+use crate::outcome::Unit;
+use crate::report::figure;
+
+/// Columns from which the table fits.
+const TABLE_COLUMNS: u16 = 92;
+
+/// The whole text, no line longer than `columns`, but for single words.
+pub fn text(advice: &Advice, columns: u16) -> String {
+    let width = usize::from(columns);
+    let mut lines = Vec::new();
+    if advice.interrupted {
+        lines.push("INTERRUPTED: the figures cover only the completed runs.".to_owned());
+    }
+    lines.extend(head(advice));
+    lines.push(String::new());
+    lines.extend(conclusion(advice));
+    let mut text = wrapped(&lines, width);
+    text += "\n";
+    text += &wrapped(
+        &["Remedies, changes in per cent of today; from the least to the greatest that seeds and constants leave open"
+            .to_owned()],
+        width,
+    );
+    text += &ranked(&advice.candidates, columns);
+    if !advice.over_budget.is_empty() {
+        text += "\nOver the budget of CPUs\n";
+        text += &ranked(&advice.over_budget, columns);
+    }
+    text += "\n";
+    text += &wrapped(&ways(advice), width);
+    text + "\n" + &wrapped(&basis(advice), width)
+}
+
+/// The server as it is.
+pub(super) fn head(advice: &Advice) -> Vec<String> {
+    let today = &advice.today;
+    let own = if advice.is_own { " (yours)" } else { "" };
+    let latency =
+        |name: &str, ns: Option<f64>| ns.map(|ns| format!(", {name} {}", figure::value(Unit::Nanoseconds, ns)));
+    let cpu = today.cpu_ns.map(|ns| format!(", {} of CPU time each", figure::value(Unit::Nanoseconds, ns)));
+    let parts = [latency("p99", today.p99_ns), latency("p99.9", today.p99_9_ns), cpu];
+    vec![
+        format!("{} on platform {}{own}", advice.scenario, advice.platform),
+        format!(
+            "Today, {}: {} {}{}; {:.1} of {} CPUs busy",
+            today.delivery,
+            figure::value(Unit::PerSecond, today.throughput),
+            today.what,
+            parts.into_iter().flatten().collect::<String>(),
+            today.busy_cpus,
+            today.cpus
+        ),
+        format!("Bottleneck today: {}", today.bottleneck),
+    ]
+}
+
+/// The verdicts in sentences.
+pub(super) fn conclusion(advice: &Advice) -> Vec<String> {
+    let mut lines = Vec::new();
+    if advice.is_none_needed() {
+        lines.push("None needed: nothing that can be switched on here gains in throughput or tail latency.".to_owned());
+    }
+    lines.extend(advice.verdicts.iter().map(|verdict| sentence(advice, verdict)));
+    lines
+}
+
+fn sentence(advice: &Advice, verdict: &Verdict) -> String {
+    let what = match verdict.by {
+        Criterion::Throughput => "Throughput",
+        Criterion::Tail => "Tail latency (p99)",
+        Criterion::Cpu => "CPU time of an I/O",
+    };
+    let change = |name: &str| {
+        let found = advice.candidates.iter().find(|candidate| candidate.name == name);
+        let of = |candidate: &Candidate| match verdict.by {
+            Criterion::Throughput => candidate.changes.throughput,
+            Criterion::Tail => candidate.changes.p99,
+            Criterion::Cpu => candidate.changes.cpu,
+        };
+        found.and_then(of).map_or(String::new(), |change| format!(" {} %", figure::signed(change.percent)))
+    };
+    let named = |name: &String| format!("{name}{}", change(name));
+    let mut text = match &verdict.first {
+        Some(first) => format!("{what}: {}", named(first)),
+        None => format!("{what}: none needed"),
+    };
+    if !verdict.tied.is_empty() {
+        let tied: Vec<String> = verdict.tied.iter().map(named).collect();
+        text += &format!("; not to be told apart from it: {}", tied.join(", "));
+    }
+    if let Some(unless) = &verdict.unless {
+        text += &format!("; more, if its condition holds: {}", named(unless));
+    }
+    if let Some(polling) = &verdict.polling {
+        text += &format!("; by polling: {}", named(polling));
+    }
+    text + "."
+}
+
+/// `+35.2 (34.8 to 35.5)`.
+pub(super) fn change(change: Option<Change>) -> String {
+    let Some(Change { percent, low, high }) = change else { return "–".into() };
+    format!("{} ({} to {})", figure::signed(percent), figure::signed(low), figure::signed(high))
+}
+
+/// `=` for those that share the place of another.
+pub(super) fn place(candidates: &[Candidate], of: &Candidate) -> String {
+    let shared = candidates.iter().filter(|one| one.place == of.place).count() > 1;
+    format!("{}{}", of.place, if shared { "=" } else { "" })
+}
+
+/// Marks that a name carries: `?` a condition, `*` a custom kernel.
+pub(super) fn marks(candidate: &Candidate) -> &'static str {
+    match (&candidate.possible, candidate.effort) {
+        (Possible::If(_), _) => " ?",
+        (_, 2) => " *",
+        _ => "",
+    }
+}
+
+fn ranked(candidates: &[Candidate], columns: u16) -> String {
+    if candidates.is_empty() {
+        return "  none\n".into();
+    }
+    let cells = |candidate: &Candidate| {
+        let changes = &candidate.changes;
+        [changes.throughput, changes.p99, changes.p99_9, changes.cpu].map(change)
+    };
+    if columns < TABLE_COLUMNS {
+        let width = usize::from(columns);
+        let block = |candidate: &Candidate| {
+            let head = format!("{} {}{}", place(candidates, candidate), candidate.name, marks(candidate));
+            let names = ["throughput", "p99", "p99.9", "CPU an I/O"];
+            let lines = names.into_iter().zip(cells(candidate)).filter(|(_, cell)| cell != "–");
+            let lines: String = lines.map(|(name, cell)| wrapped(&[format!("  {name} {cell}")], width)).collect();
+            wrapped(&[head], width) + &lines
+        };
+        return candidates.iter().map(block).collect();
+    }
+    let header = ["", "remedy", "throughput", "p99", "p99.9", "CPU an I/O"].map(str::to_owned);
+    let line = |candidate: &Candidate| {
+        let [throughput, p99, p99_9, cpu] = cells(candidate);
+        let name = format!("{}{}", candidate.name, marks(candidate));
+        [place(candidates, candidate), name, throughput, p99, p99_9, cpu]
+    };
+    let rows: Vec<[String; 6]> = std::iter::once(header).chain(candidates.iter().map(line)).collect();
+    // A column that no remedy has is left out.
+    let has = |column: usize| column < 2 || rows[1..].iter().any(|row| row[column] != "–");
+    let kept: Vec<usize> = (0..6).filter(|&column| has(column)).collect();
+    let wide = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for row in &rows {
+        let cells: Vec<String> = kept
+            .iter()
+            .map(|&column| {
+                let pad = " ".repeat(wide(column) - row[column].chars().count());
+                if column < 2 { format!("{}{pad}", row[column]) } else { format!("{pad}{}", row[column]) }
+            })
+            .collect();
+        text += cells.join("  ").trim_end();
+        text += "\n";
+    }
+    text
+}
+
+/// How each is switched on, and what each needs.
+fn ways(advice: &Advice) -> Vec<String> {
+    let mut lines = vec!["How (? if the condition holds, * custom kernel)".to_owned()];
+    let mut told: Vec<&str> = Vec::new();
+    for candidate in advice.candidates.iter().chain(&advice.over_budget) {
+        // Steps of one remedy are switched on alike.
+        let key = candidate.how;
+        if told.contains(&key) {
+            continue;
+        }
+        told.push(key);
+        lines.push(format!("  {}: {}{}", candidate.name, candidate.how, remarks(candidate)));
+    }
+    if !advice.refused.is_empty() {
+        lines.push("Not ranked".to_owned());
+        lines.extend(advice.refused.iter().map(|refused| format!("  {}: {}", refused.name, refused.why)));
+    }
+    lines
+}
+
+/// What a remedy needs, behind the way.
+pub(super) fn remarks(candidate: &Candidate) -> String {
+    match &candidate.possible {
+        Possible::Yes(remarks) if remarks.is_empty() => String::new(),
+        Possible::Yes(remarks) => format!(" [{}]", remarks.join("; ")),
+        Possible::If(conditions) => format!(" [if {}]", conditions.join("; ")),
+        Possible::No(why) => format!(" [{why}]"),
+    }
+}
+
+/// What the figures stand on.
+pub(super) fn basis(advice: &Advice) -> Vec<String> {
+    let moved = match advice.moved.len() {
+        0 => "no constant of the platform is fitted, so none was moved".to_owned(),
+        count => format!("{} points of {count} fitted constants ({})", advice.points, advice.moved.join(", ")),
+    };
+    let class = if advice.is_own { "yours, simulated" } else { "simulated, predicted" };
+    vec![
+        format!(
+            "Figures: {class}. {} seeds of {} each; {moved}. Assumed and borrowed constants were held.",
+            advice.seeds,
+            figure::duration(advice.span_ns as f64)
+        ),
+        "Places with = cannot be told apart; among them the least effort stands first.".to_owned(),
+    ]
+}
+
+/// Lines broken at blanks. A broken line goes on below its own indent and two more.
+fn wrapped(lines: &[String], width: usize) -> String {
+    let mut text = String::new();
+    for line in lines {
+        let indent = line.len() - line.trim_start().len();
+        let mut now = " ".repeat(indent);
+        let mut is_empty = true;
+        for word in line.split_whitespace() {
+            if !is_empty && now.chars().count() + 1 + word.chars().count() > width {
+                text += now.trim_end();
+                text += "\n";
+                now = " ".repeat(indent + 2);
+                is_empty = true;
+            }
+            if !is_empty {
+                now.push(' ');
+            }
+            now += word;
+            is_empty = false;
+        }
+        text += now.trim_end();
+        text += "\n";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_broken_at_blanks_and_indented() {
+        let lines = ["  one two three".to_owned(), String::new()];
+        assert_eq!(wrapped(&lines, 10), "  one two\n    three\n\n");
+    }
+
+    #[test]
+    fn forty_columns_hold_a_remedy() {
+        let some = Some(Change { percent: 35.2, low: 34.8, high: 35.5 });
+        let mut candidate = Candidate { name: "posted".into(), place: 1, effort: 2, ..Candidate::blank() };
+        candidate.changes.throughput = some;
+        candidate.changes.p99 = some;
+        let text = ranked(&[candidate.clone()], 40);
+        assert!(text.starts_with("1 posted *\n  throughput +35.2 (+34.8 to +35.5)\n"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
+        let table = ranked(&[candidate], 100);
+        assert!(table.lines().count() == 2 && !table.contains("p99.9"), "{table}");
+    }
+}

@@ -1,0 +1,53 @@
+//! `campanile advise`.
+
+use super::{ended, output, stop_flag, write};
+use crate::advise::needs::{self, Stated};
+use crate::advise::{self, AdviseError, Budget, Question};
+use crate::cli::{self, AdviseArgs, Failure};
+use crate::scenario::Request;
+
+/// The terminal's columns if nothing says otherwise.
+const COLUMNS: u16 = 100;
+
+pub(super) fn advise(args: &AdviseArgs) -> Result<(), Failure> {
+    let question = question(args)?;
+    let json = output("--json", args.json.as_deref())?;
+    let html = output("--html", args.html.as_deref())?;
+    let stop = stop_flag()?;
+    let advice = advise::advise(&question, &stop).map_err(|error| match error {
+        AdviseError::Input(error) => Failure::Input(error),
+        AdviseError::Stopped => Failure::Interrupted,
+        error => Failure::Run(error.into()),
+    })?;
+    for warning in &advice.warnings {
+        eprintln!("warning: {warning}");
+    }
+    let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let columns = args.columns.or(told).unwrap_or(COLUMNS);
+    cli::print(&advise::text(&advice, columns))?;
+    write(json, || serde_json::to_string_pretty(&advice).expect("plain data") + "\n")?;
+    write(html, || advise::page(&advice))?;
+    ended(&stop)
+}
+
+fn question(args: &AdviseArgs) -> Result<Question, Failure> {
+    let request = Request {
+        input: args.input.clone(),
+        platform: args.platform.clone(),
+        deliveries: args.today.clone().map(|today| vec![today]),
+        seeds: Some(args.seeds),
+        sets: args.sets.clone(),
+        defines: args.defines.clone(),
+    };
+    Ok(Question {
+        request,
+        among: args.among.iter().map(|id| id.trim().to_owned()).collect(),
+        stated: Stated {
+            kernel: args.kernel.as_deref().map(needs::release).transpose()?,
+            device: args.device.as_deref().map(|device| device == "yes"),
+        },
+        cpu_budget: args.cpu_budget.as_deref().map(Budget::read).transpose()?,
+        by: args.by,
+        points: args.points,
+    })
+}
