@@ -130,6 +130,11 @@ impl Changes {
         }
     }
 
+    /// True if a figure differs from today's in any run.
+    pub fn are_some(&self) -> bool {
+        [self.throughput, self.p99, self.p99_9, self.cpu].into_iter().flatten().any(|change| change != Change::NONE)
+    }
+
     /// The gain by a criterion: positive is better.
     pub fn gain(&self, by: Criterion) -> Option<Change> {
         match by {

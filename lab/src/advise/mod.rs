@@ -173,6 +173,8 @@ pub struct Advice {
     pub candidates: Vec<Candidate>,
     /// Those above the budget of CPUs.
     pub over_budget: Vec<Candidate>,
+    /// Remedies that change no figure at all.
+    pub without_effect: Vec<String>,
     /// Those that were not tried, or that failed.
     pub refused: Vec<Refused>,
     /// What places follow.
@@ -259,6 +261,8 @@ pub fn advise(question: &Question, stop: &StopFlag) -> Result<Advice, AdviseErro
             Err(error) => refused.push(Refused { name: one.step.name, why: error }),
         }
     }
+    let (candidates, without): (Vec<_>, Vec<_>) =
+        candidates.into_iter().partition(|candidate: &Candidate| candidate.changes.are_some());
     let budget = question.cpu_budget.map_or(f64::INFINITY, |budget| budget.cpus(today.cpus));
     let (mut candidates, over_budget): (Vec<_>, Vec<_>) =
         candidates.into_iter().partition(|candidate| candidate.busy_cpus <= budget);
@@ -273,6 +277,7 @@ pub fn advise(question: &Question, stop: &StopFlag) -> Result<Advice, AdviseErro
         today: as_it_is(&today, base),
         candidates,
         over_budget,
+        without_effect: without.into_iter().map(|candidate| candidate.name).collect(),
         refused,
         by: question.by,
         verdicts,

@@ -7,8 +7,8 @@ use super::{Advice, Candidate};
 use crate::outcome::Unit;
 use crate::report::figure;
 
-/// Columns from which the table fits.
-const TABLE_COLUMNS: u16 = 92;
+/// Above the remedies.
+const HEADING: &str = "Changes in per cent of today, and how far seeds and constants leave them open";
 
 /// The whole text, no line longer than `columns`, but for single words.
 pub fn text(advice: &Advice, columns: u16) -> String {
@@ -22,15 +22,14 @@ pub fn text(advice: &Advice, columns: u16) -> String {
     lines.extend(conclusion(advice));
     let mut text = wrapped(&lines, width);
     text += "\n";
-    text += &wrapped(
-        &["Remedies, changes in per cent of today; from the least to the greatest that seeds and constants leave open"
-            .to_owned()],
-        width,
-    );
+    text += &wrapped(&[HEADING.to_owned()], width);
     text += &ranked(&advice.candidates, columns);
     if !advice.over_budget.is_empty() {
         text += "\nOver the budget of CPUs\n";
         text += &ranked(&advice.over_budget, columns);
+    }
+    if !advice.without_effect.is_empty() {
+        text += &wrapped(&[format!("Without any effect: {}", advice.without_effect.join(", "))], width);
     }
     text += "\n";
     text += &wrapped(&ways(advice), width);
@@ -124,28 +123,44 @@ pub(super) fn marks(candidate: &Candidate) -> &'static str {
     }
 }
 
+/// The same with one number for both sides of the interval, the greater: `+35.2 ±0.4`.
+fn short(change: Option<Change>) -> String {
+    let Some(Change { percent, low, high }) = change else { return "–".into() };
+    format!("{} ±{:.1}", figure::signed(percent), (percent - low).max(high - percent))
+}
+
+/// The remedies as the widest form that fits: a table with both ends of each interval, one with their width, or a block
+/// each.
 fn ranked(candidates: &[Candidate], columns: u16) -> String {
     if candidates.is_empty() {
         return "  none\n".into();
     }
-    let cells = |candidate: &Candidate| {
-        let changes = &candidate.changes;
-        [changes.throughput, changes.p99, changes.p99_9, changes.cpu].map(change)
+    let tables = [table(candidates, change), table(candidates, short)];
+    let fits = |text: &String| text.lines().all(|line| line.chars().count() <= usize::from(columns));
+    tables.into_iter().find(fits).unwrap_or_else(|| blocks(candidates, columns))
+}
+
+fn cells(candidate: &Candidate, shown: fn(Option<Change>) -> String) -> [String; 4] {
+    let changes = &candidate.changes;
+    [changes.throughput, changes.p99, changes.p99_9, changes.cpu].map(shown)
+}
+
+fn blocks(candidates: &[Candidate], columns: u16) -> String {
+    let width = usize::from(columns);
+    let block = |candidate: &Candidate| {
+        let head = format!("{} {}{}", place(candidates, candidate), candidate.name, marks(candidate));
+        let names = ["throughput", "p99", "p99.9", "CPU an I/O"];
+        let lines = names.into_iter().zip(cells(candidate, change)).filter(|(_, cell)| cell != "–");
+        let lines: String = lines.map(|(name, cell)| wrapped(&[format!("  {name} {cell}")], width)).collect();
+        wrapped(&[head], width) + &lines
     };
-    if columns < TABLE_COLUMNS {
-        let width = usize::from(columns);
-        let block = |candidate: &Candidate| {
-            let head = format!("{} {}{}", place(candidates, candidate), candidate.name, marks(candidate));
-            let names = ["throughput", "p99", "p99.9", "CPU an I/O"];
-            let lines = names.into_iter().zip(cells(candidate)).filter(|(_, cell)| cell != "–");
-            let lines: String = lines.map(|(name, cell)| wrapped(&[format!("  {name} {cell}")], width)).collect();
-            wrapped(&[head], width) + &lines
-        };
-        return candidates.iter().map(block).collect();
-    }
+    candidates.iter().map(block).collect()
+}
+
+fn table(candidates: &[Candidate], shown: fn(Option<Change>) -> String) -> String {
     let header = ["", "remedy", "throughput", "p99", "p99.9", "CPU an I/O"].map(str::to_owned);
     let line = |candidate: &Candidate| {
-        let [throughput, p99, p99_9, cpu] = cells(candidate);
+        let [throughput, p99, p99_9, cpu] = cells(candidate, shown);
         let name = format!("{}{}", candidate.name, marks(candidate));
         [place(candidates, candidate), name, throughput, p99, p99_9, cpu]
     };
@@ -154,19 +169,15 @@ fn ranked(candidates: &[Candidate], columns: u16) -> String {
     let has = |column: usize| column < 2 || rows[1..].iter().any(|row| row[column] != "–");
     let kept: Vec<usize> = (0..6).filter(|&column| has(column)).collect();
     let wide = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let mut text = String::new();
-    for row in &rows {
-        let cells: Vec<String> = kept
-            .iter()
-            .map(|&column| {
-                let pad = " ".repeat(wide(column) - row[column].chars().count());
-                if column < 2 { format!("{}{pad}", row[column]) } else { format!("{pad}{}", row[column]) }
-            })
-            .collect();
-        text += cells.join("  ").trim_end();
-        text += "\n";
-    }
-    text
+    let cell = |row: &[String; 6], column: usize| {
+        let pad = " ".repeat(wide(column) - row[column].chars().count());
+        if column < 2 { format!("{}{pad}", row[column]) } else { format!("{pad}{}", row[column]) }
+    };
+    let line = |row: &[String; 6]| {
+        let cells: Vec<String> = kept.iter().map(|&column| cell(row, column)).collect();
+        format!("{}\n", cells.join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
 }
 
 /// How each is switched on, and what each needs.
@@ -261,7 +272,8 @@ mod tests {
         let text = ranked(&[candidate.clone()], 40);
         assert!(text.starts_with("1 posted *\n  throughput +35.2 (+34.8 to +35.5)\n"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
-        let table = ranked(&[candidate], 100);
+        let table = ranked(&[candidate.clone()], 100);
         assert!(table.lines().count() == 2 && !table.contains("p99.9"), "{table}");
+        assert!(ranked(&[Candidate { place: 1, ..candidate }], 50).contains("+35.2 ±0.4"), "the middle form");
     }
 }
