@@ -1,9 +1,12 @@
 //! `campanile advise`.
 
-use super::{ended, output, stop_flag, write};
+use super::{ended, output, stop_flag, takes_standard_output, write, write_table};
 use crate::advise::needs::{self, Stated};
 use crate::advise::{self, AdviseError, Budget, Question};
 use crate::cli::{self, AdviseArgs, Failure};
+use crate::inputs::{self, Given};
+use crate::manifest::Manifest;
+use crate::report::html;
 use crate::scenario::Request;
 
 /// The terminal's columns if nothing says otherwise.
@@ -14,7 +17,8 @@ pub(super) fn advise(args: &AdviseArgs) -> Result<(), Failure> {
     let json = output("--json", args.json.as_deref())?;
     let html = output("--html", args.html.as_deref())?;
     let stop = stop_flag()?;
-    let advice = advise::advise(&question, &stop).map_err(|error| match error {
+    let (advice, read) = inputs::noted(Given::default(), || advise::advise(&question, &stop));
+    let advice = advice.map_err(|error| match error {
         AdviseError::Input(error) => Failure::Input(error),
         AdviseError::Stopped => Failure::Interrupted,
         error => Failure::Run(error.into()),
@@ -24,9 +28,12 @@ pub(super) fn advise(args: &AdviseArgs) -> Result<(), Failure> {
     }
     let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let columns = args.columns.or(told).unwrap_or(COLUMNS);
-    cli::print(&advise::text(&advice, columns))?;
-    write(json, || serde_json::to_string_pretty(&advice).expect("plain data") + "\n")?;
-    write(html, || advise::page(&advice))?;
+    let manifest = Manifest::of_process(&read);
+    if !takes_standard_output(json.as_ref()) {
+        cli::print(&advise::text(&advice, columns))?;
+    }
+    write(html, || html::with_manifest(&advise::page(&advice), &manifest))?;
+    write_table(json, manifest, &advice)?;
     ended(&stop)
 }
 
