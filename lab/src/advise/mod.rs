@@ -268,7 +268,9 @@ pub fn advise(question: &Question, stop: &StopFlag) -> Result<Advice, AdviseErro
         candidates.into_iter().partition(|candidate| candidate.busy_cpus <= budget);
     rank::place(&mut candidates, question.by);
     let by = [Criterion::Throughput, Criterion::Tail, Criterion::Cpu];
-    let has = |by: &Criterion| candidates.iter().any(|candidate| candidate.changes.gain(*by).is_some());
+    let has = |by: &Criterion| {
+        *by == Criterion::Throughput || candidates.iter().any(|candidate| candidate.changes.gain(*by).is_some())
+    };
     let verdicts = by.into_iter().filter(has).map(|by| Verdict::of(&candidates, by)).collect();
     Ok(Advice {
         scenario: today.name.clone(),
