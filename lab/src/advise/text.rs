@@ -255,6 +255,7 @@ fn wrapped(lines: &[String], width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::change::Changes;
     use super::*;
 
     #[test]
@@ -267,13 +268,14 @@ mod tests {
     fn forty_columns_hold_a_remedy() {
         let some = Some(Change { percent: 35.2, low: 34.8, high: 35.5 });
         let mut candidate = Candidate { name: "posted".into(), place: 1, effort: 2, ..Candidate::blank() };
-        candidate.changes.throughput = some;
-        candidate.changes.p99 = some;
+        candidate.changes = Changes { throughput: some, p99: some, p99_9: some, cpu: some };
         let text = ranked(&[candidate.clone()], 40);
         assert!(text.starts_with("1 posted *\n  throughput +35.2 (+34.8 to +35.5)\n"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
-        let table = ranked(&[candidate.clone()], 100);
-        assert!(table.lines().count() == 2 && !table.contains("p99.9"), "{table}");
-        assert!(ranked(&[Candidate { place: 1, ..candidate }], 50).contains("+35.2 ±0.4"), "the middle form");
+        let middle = ranked(&[candidate.clone()], 80);
+        assert!(middle.lines().count() == 2 && middle.contains("+35.2 ±0.4"), "{middle}");
+        candidate.changes.p99_9 = None;
+        let wide = ranked(&[candidate], 130);
+        assert!(wide.lines().count() == 2 && wide.contains("+34.8 to") && !wide.contains("p99.9"), "{wide}");
     }
 }
