@@ -16,7 +16,7 @@ const TAIL_LOSS: f64 = 3.0;
 
 /// Gives each candidate its place by a criterion. Those whose interval overlaps that of the first of their place share
 /// it. Among them the one that takes the least effort stands first.
-pub fn place(candidates: &mut Vec<Candidate>, by: Criterion) {
+pub fn place(candidates: &mut [Candidate], by: Criterion) {
     let gain = |candidate: &Candidate| candidate.changes.gain(by).unwrap_or(Change::NONE);
     candidates.sort_by(|a, b| gain(b).percent.total_cmp(&gain(a).percent));
     let mut first = 0;
