@@ -78,7 +78,11 @@ fn a_file_of_3000_sections_is_planned_quickly() {
 }
 
 /// Files as people also write them: each is run for 100 us.
-const ODD: [&str; 22] = [
+const ODD: [&str; 26] = [
+    "[a]\nmax_latency=1us\nioengine=libaio\niodepth=16\nrw=randread\nfilename=/dev/sda\n",
+    "[a]\nlatency_target=1us\nlatency_window=1s\nlatency_percentile=100\niodepth=16\nrw=read\nfilename=/dev/sda\n",
+    "[a]\nrate_iops=1000\nrate_iops_min=100000000\nrate_cycle=1\nrw=randread\nfilename=/dev/sda\n",
+    "[a]\nss=iops:50%\nss_dur=1\nrw=randread\nfilename=/dev/sda\nruntime=10\ntime_based\n",
     "[a]\nbs=5000\nrw=randrw\nsize=1m\n",
     "[a]\nbs=1\nrw=write\nsize=64k\ndirect=0\n",
     "[a]\nioengine=libaio\ndirect=1\nfilename=/dev/nvme0n1\niodepth=65536\nrw=randread\n",

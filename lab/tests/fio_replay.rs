@@ -100,6 +100,36 @@ fn a_log_of_a_simulated_job_is_repeated_by_it_and_by_fio() {
     }
 }
 
+/// Queued I/Os of one drive as the kernel traces them: reads and writes in turn, a ms apart.
+fn traced(ios: u32) -> Vec<u8> {
+    let mut trace = Vec::new();
+    for number in 0..ios {
+        let (class, bytes) = if number % 2 == 0 { (1u32, 4096u32) } else { (2, 8192) };
+        trace.extend(0x6561_7407u32.to_le_bytes());
+        trace.extend(number.to_le_bytes());
+        trace.extend(u64::from((number + 1) * 1_000_000).to_le_bytes());
+        trace.extend(u64::from(number * 16).to_le_bytes());
+        // Queued; process, device 8:0, CPU, no error, nothing behind the record.
+        [bytes, 1 | (1 << 4 | class) << 16, 7, 8 << 20, 0, 0]
+            .iter()
+            .for_each(|field| trace.extend(field.to_le_bytes()));
+    }
+    trace
+}
+
+#[test]
+fn a_trace_of_the_kernel_is_repeated_as_fio_repeats_it() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("t.bin"), traced(50)).unwrap();
+    std::fs::write(folder.path().join("f"), vec![0; 1 << 20]).unwrap();
+    let replay = "[b]\nread_iolog=t.bin\nreplay_redirect=f\nioengine=psync\n";
+    let ours = simulated(folder.path(), replay);
+    assert_eq!(ours, [([25, 25, 0], [25 * 4096, 25 * 8192, 0])]);
+    if fio_is_there() {
+        assert_eq!(judged(folder.path(), replay), ours);
+    }
+}
+
 /// The time of a replay: its waits are those of the log, and a slow log is repeated slowly.
 #[test]
 fn waits_are_those_of_the_log() {

@@ -44,6 +44,14 @@ impl Load {
         bounds.into_iter().flatten().min()
     }
 
+    /// True if what it measures may end it: a limit of its latency, a least rate, a steady rate, full files.
+    pub fn ends_by_check(&self) -> bool {
+        let (ends, pace) = (&self.ends, &self.pace);
+        let has_least_rate = pace.bytes_min != [0; DIRECTIONS] || pace.ios_min != [0; DIRECTIONS];
+        let has_limit = ends.latency_ns_max != [0; DIRECTIONS] || pace.target.is_some();
+        has_limit || has_least_rate || ends.steady.is_some() || ends.fill
+    }
+
     /// The I/Os of its runtime, if something paces it.
     fn paced_ios(&self, directions: [bool; DIRECTIONS]) -> Option<u64> {
         let seconds = self.ends.runtime_ns?.saturating_add(self.ends.ramp_ns) as f64 / 1e9;

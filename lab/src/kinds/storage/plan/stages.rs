@@ -30,7 +30,11 @@ pub(super) fn settle(storage: &mut Storage, spans: &Spans, warnings: &mut Vec<Wa
     let has_stages = storage.jobs.iter().any(|job| {
         job.load.as_ref().is_some_and(|load| {
             let start = &load.start;
-            start.phase > 0 || start.delay_ns.1 > 0 || start.wait_for.is_some() || load.ends_by_share()
+            start.phase > 0
+                || start.delay_ns.1 > 0
+                || start.wait_for.is_some()
+                || load.ends_by_share()
+                || load.ends_by_check()
         })
     });
     storage.staged = has_stages || own_end.contains(&true);

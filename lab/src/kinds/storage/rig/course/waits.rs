@@ -38,7 +38,13 @@ impl Course {
         self.drain_page_cache();
         SimHal.work(self.job.work.user, 1);
         self.commit();
-        self.flush(self.target_of(file));
+        let (target, called_ns) = (self.target_of(file), SimHal.now_ns());
+        self.flush(target);
+        let sends_nothing = !self.job.parts.targets[target].has_volatile_cache;
+        if let Some(meter) = self.job.parts.meter.as_ref().filter(|_| sends_nothing && !self.job.silent) {
+            let spent_ns = SimHal.now_ns() - called_ns;
+            meter.lock().expect("no panic while a meter is held").synced(spent_ns);
+        }
     }
 
     /// Only a volatile write cache makes a Flush of it.
