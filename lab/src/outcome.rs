@@ -228,6 +228,12 @@ impl Fault {
 pub struct Timeline {
     /// Width of a bucket in ns.
     pub bucket_ns: u64,
+    /// Simulated time of the same load before the span, in ns.
+    #[serde(default)]
+    pub ramp_ns: u64,
+    /// True if the span is a phase whose jobs all run to their own end.
+    #[serde(default)]
+    pub ends_itself: bool,
     /// Counts in each bucket, by name: `ios`, `msis`, `notifications`.
     #[serde(flatten)]
     pub counts: BTreeMap<String, Vec<u64>>,

@@ -341,3 +341,40 @@ fn fio_plot() -> Option<PathBuf> {
     }
     made.then_some(program)
 }
+
+/// Each phase has its own verdict, on the terminal, on the page and in the document.
+#[test]
+fn each_phase_says_whether_it_is_steady() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = "[global]\nioengine=libaio\ndirect=1\nbs=4k\niodepth=8\nfilename=/dev/nvme0n1\nrw=randread\n\
+        [even]\nsize=8m\n[short]\nstonewall\nsize=2m\n[long]\nsize=12m\n";
+    fs::write(folder.path().join("job.fio"), job).unwrap();
+    let arguments = ["run", "job.fio", "--seeds", "1", "--json", "own.json", "--html", "own.html"];
+    let text = String::from_utf8(run(folder.path(), &arguments).stdout).unwrap();
+    let second = text.find("Phase 2 of 2: short, long").expect("two phases");
+    let said = "NOT STEADY, posted: the fifths of the phase differ by ";
+    assert!(text.find(said).is_some_and(|at| at > second), "{text}");
+    assert_eq!(text.matches(said).count(), 1, "the first phase is steady:\n{text}");
+    let page = fs::read_to_string(folder.path().join("own.html")).unwrap();
+    assert!(page.contains("<h2>Phase 2 of 2: short, long</h2>") && page.contains(said));
+    let own: Value = serde_json::from_slice(&fs::read(folder.path().join("own.json")).unwrap()).unwrap();
+    for phase in own["outcomes"][0]["phases"].as_array().unwrap() {
+        let timeline = &phase["outcome"]["timeline"];
+        let ios: u64 = timeline["ios"].as_array().unwrap().iter().filter_map(Value::as_u64).sum();
+        let all = phase["outcome"]["directions"][0]["ios"].as_u64().unwrap();
+        assert!(ios <= all && ios > all * 9 / 10, "{ios} of {all}");
+        assert_eq!(timeline["ends_itself"], true);
+    }
+}
+
+/// What is in flight at the end of a ramp has the latency that it has, from its call on.
+#[test]
+fn a_ramp_leaves_no_mark_on_total_latencies() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = "[a]\nioengine=libaio\ndirect=1\nrw=randread\nbs=4k\niodepth=8\nfilename=/dev/nvme0n1\n\
+        ramp_time=2ms\nruntime=4ms\ntime_based\nrate_iops=50000\nsize=64m\n";
+    let read = &fio_json(folder.path(), job)["jobs"][0]["read"];
+    let mean = |kind: &str| read[kind]["mean"].as_f64().unwrap();
+    assert!(mean("lat_ns") <= mean("slat_ns") + mean("clat_ns") + 1.0, "{read}");
+    assert!(mean("lat_ns") > mean("clat_ns"));
+}

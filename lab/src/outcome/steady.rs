@@ -1,6 +1,6 @@
 //! Whether the figures of a span hold: its fifths must agree, and it must be long for the work in flight.
 
-use super::Outcome;
+use super::{Outcome, Timeline};
 use serde::Serialize;
 use std::fmt;
 
@@ -13,7 +13,8 @@ const SPREAD_MAX: f64 = 0.05;
 const ERRORS_MAX: f64 = 5.0;
 /// With fewer completions nothing can be said.
 const COMPLETIONS_MIN: u64 = 100;
-/// A span measures the work in flight at its beginning and end too. It must last this many times as long as that work.
+/// A span measures the work in flight at its beginning and end too. It must last this many times as long as that work,
+/// or the ramp must: then as much is in flight at its beginning as at its end.
 const TURNS_MIN: f64 = 2.0;
 
 /// What the parts of the span say.
@@ -43,6 +44,8 @@ pub struct Steadiness {
     pub ramp_ns: u64,
     /// A `duration` that would do, in ns.
     pub duration_ns: u64,
+    /// True for a phase whose jobs run to their own end: no other span would do.
+    pub ends_itself: bool,
 }
 
 impl Steadiness {
@@ -50,25 +53,33 @@ impl Steadiness {
     pub fn of(outcomes: &[Outcome]) -> Option<Self> {
         let runs: Vec<&[u64]> =
             outcomes.iter().map(|run| Some(run.timeline.counts.get("ios")?.as_slice())).collect::<Option<_>>()?;
-        let bucket_ns = outcomes.first()?.timeline.bucket_ns;
-        let each = runs.iter().map(|run| run.len()).min()? / PARTS;
-        if each == 0 || bucket_ns == 0 {
+        let timelines = || outcomes.iter().map(|run| &run.timeline);
+        if runs.iter().any(|run| run.len() < PARTS) || timelines().any(|timeline| timeline.bucket_ns == 0) {
             return None;
         }
-        let part_s = bucket_ns as f64 * each as f64 * 1e-9 * runs.len() as f64;
-        let part = |at: usize| runs.iter().flat_map(move |run| &run[at * each..(at + 1) * each]);
-        let parts: Vec<f64> = (0..PARTS).map(|at| part(at).sum::<u64>() as f64 / part_s).collect();
+        // The spans of phases differ from seed to seed, and so do their buckets.
+        let rate = |at: usize, (run, timeline): (&&[u64], &Timeline)| {
+            let each = run.len() / PARTS;
+            let ios: u64 = run[at * each..(at + 1) * each].iter().sum();
+            ios as f64 / (timeline.bucket_ns as f64 * each as f64 * 1e-9) / runs.len() as f64
+        };
+        let part = |at: usize| runs.iter().zip(timelines()).map(|pair| rate(at, pair)).sum::<f64>();
+        let parts: Vec<f64> = (0..PARTS).map(part).collect();
         let mean = parts.iter().sum::<f64>() / PARTS as f64;
         let (least, greatest) = parts.iter().fold((f64::MAX, 0.0f64), |(a, b), &x| (a.min(x), b.max(x)));
         let spread = if mean > 0.0 { (greatest - least) / mean } else { 0.0 };
-        let span_ns = bucket_ns as f64 * (each * PARTS) as f64;
+        let spans = runs.iter().zip(timelines());
+        let spans = spans.map(|(run, timeline)| timeline.bucket_ns * (run.len() / PARTS * PARTS) as u64);
+        let span_ns = spans.min()? as f64;
+        let ramp_ns = timelines().map(|timeline| timeline.ramp_ns).min()? as f64;
+        let ends_itself = timelines().all(|timeline| timeline.ends_itself);
         let turn_ns = turn_ns(outcomes);
-        let total: u64 = (0..PARTS).flat_map(part).sum();
+        let total: u64 = runs.iter().flat_map(|run| &run[..run.len() / PARTS * PARTS]).sum();
         let verdict = if total < COMPLETIONS_MIN {
             Verdict::TooFew
-        } else if span_ns < TURNS_MIN * turn_ns {
+        } else if span_ns.max(ramp_ns) < TURNS_MIN * turn_ns {
             Verdict::TooShort
-        } else if spread > SPREAD_MAX.max(ERRORS_MAX * error(&runs, each)) {
+        } else if spread > SPREAD_MAX.max(ERRORS_MAX * error(&runs)) {
             Verdict::Drifts
         } else {
             Verdict::Steady
@@ -80,12 +91,13 @@ impl Steadiness {
             _ => (2.0 * turn_ns, (4.0 * turn_ns).max(wanted).max(span_ns)),
         };
         let [ramp_ns, duration_ns] = [ramp, duration].map(round);
-        Some(Self { verdict, parts, spread_percent: spread * 100.0, ramp_ns, duration_ns })
+        Some(Self { verdict, parts, spread_percent: spread * 100.0, ramp_ns, duration_ns, ends_itself })
     }
 }
 
 /// The standard error of a part, relative to the mean, from the differences between the buckets within each part.
-fn error(runs: &[&[u64]], each: usize) -> f64 {
+fn error(runs: &[&[u64]]) -> f64 {
+    let each = runs.iter().map(|run| run.len() / PARTS).min().unwrap_or(0).max(1);
     let (mut squares, mut sum, mut count) = (0.0, 0.0, 0usize);
     for part in runs.iter().flat_map(|run| run.chunks_exact(each).take(PARTS)) {
         let mean = part.iter().sum::<u64>() as f64 / each as f64;
@@ -118,6 +130,14 @@ impl fmt::Display for Steadiness {
         let time = |ns: u64| crate::platform::Unit::Time.format(ns as f64).replace(' ', "");
         let (ramp, duration) = (time(self.ramp_ns), time(self.duration_ns));
         let remedy = format!("try --set ramp={ramp} --set duration={duration}");
+        if self.ends_itself {
+            return match self.verdict {
+                Verdict::Drifts => {
+                    write!(f, "the fifths of the phase differ by {:.0} % in throughput", self.spread_percent)
+                }
+                _ => Ok(()),
+            };
+        }
         match self.verdict {
             Verdict::Steady => Ok(()),
             Verdict::TooFew => write!(f, "too few I/Os ended in the span to judge by; {remedy}"),
@@ -173,5 +193,31 @@ mod tests {
         let short = Steadiness::of(&[short]).unwrap();
         assert_eq!((short.verdict, short.ramp_ns, short.duration_ns), (Verdict::TooShort, 250_000, 450_000));
         assert_eq!(Steadiness::of(&[with(vec![1000; 4])]), None, "no five parts");
+    }
+
+    #[test]
+    fn a_long_ramp_makes_a_short_span_long_enough() {
+        let mut short = with(vec![1000; 50]);
+        short.timeline.bucket_ns = 1000;
+        short.timeline.ramp_ns = 1_000_000;
+        assert_eq!(Steadiness::of(&[short.clone()]).unwrap().verdict, Verdict::Steady);
+        let mut drifts = short.clone();
+        drifts.timeline.counts.insert("ios".into(), (0..50).map(|at| 1000 + 10 * at).collect());
+        assert_eq!(Steadiness::of(&[drifts]).unwrap().verdict, Verdict::Drifts, "a long ramp hides no drift");
+    }
+
+    #[test]
+    fn phases_that_end_by_themselves_have_spans_of_their_own_and_no_remedy() {
+        // Two seeds with the same rate; the second phase lasts twice as long.
+        let (mut first, mut second) = (with(vec![1000; 50]), with(vec![1000; 100]));
+        (first.timeline.ends_itself, second.timeline.ends_itself) = (true, true);
+        let both = Steadiness::of(&[first, second]).unwrap();
+        assert_eq!((both.verdict, both.spread_percent), (Verdict::Steady, 0.0));
+        let mut slower = with((0..50).map(|at| if at < 25 { 2000 } else { 1000 }).collect());
+        slower.timeline.ends_itself = true;
+        assert_eq!(
+            Steadiness::of(&[slower]).unwrap().to_string(),
+            "the fifths of the phase differ by 67 % in throughput"
+        );
     }
 }

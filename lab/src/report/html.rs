@@ -12,6 +12,7 @@ pub fn page(report: &RunReport) -> String {
     let sections = [
         header(report),
         tiles(report),
+        phases(report),
         own(report),
         section("Coalescing over time", coalescing(report)),
         section("What limited it", utilisation(report)),
@@ -34,6 +35,18 @@ pub fn with_manifest(page: &str, manifest: &Manifest) -> String {
         escape(&manifest.text())
     );
     page.replacen("</main>", &(section("How to make it again", body) + "</main>"), 1)
+}
+
+/// A section for each phase, of an experiment that has several.
+fn phases(report: &RunReport) -> String {
+    let body = |phase: &RunReport| {
+        let span_ns = phase.summaries.iter().map(|summary| summary.span_ns).min().unwrap_or(0);
+        let unsteady = phase.unsteady();
+        let unsteady = unsteady.lines().map(|line| format!("<p class=\"warn\">{}</p>\n", escape(line)));
+        let span = format!("<p class=\"soft\">{}</p>\n", escape(&figure::duration(span_ns as f64)));
+        section(&escape(&phase.scenario), span + &unsteady.collect::<String>() + &summary_table(phase))
+    };
+    report.phases().iter().map(body).collect()
 }
 
 /// The sections that only this kind of experiment has.

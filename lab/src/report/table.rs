@@ -60,6 +60,7 @@ pub(super) fn run_with(
         let span_ns = phase.summaries.iter().map(|summary| summary.span_ns).min().unwrap_or(0);
         writeln!(text, "{}, {}", phase.scenario, figure::duration(span_ns as f64)).expect("a String takes all");
         text += &summary_table(phase);
+        text += &phase.unsteady();
     }
     if !phases.is_empty() {
         text += "All phases\n";

@@ -13,7 +13,7 @@ pub use rig::{Counted, Rig, Stage};
 
 use crate::interrupt::StopFlag;
 use crate::outcome::{Engine, Outcome, Phase, Timeline};
-use crate::plan::{Plan, Trial};
+use crate::plan::{Plan, Spans, Trial};
 use crate::platform::{Constant, Platform};
 use crate::progress::Progress;
 use crate::report::trace::{TraceRecord, Track};
@@ -68,7 +68,7 @@ pub(crate) fn course<R: Rig>(mut rig: R, plan: &Plan, traced: bool, stop: &StopF
     rig.machine().take_longest_interrupt();
     rig.machine().set_tracing(traced);
     let started = Instant::now();
-    let timeline = measure(rig, plan.spans.measured_ns, stop)?;
+    let timeline = measure(rig, &plan.spans, stop)?;
     let host_ns = started.elapsed().as_nanos() as u64;
     rig.machine().set_tracing(false);
     let traced_until = rig.machine().now();
@@ -109,8 +109,9 @@ fn staged<R: Rig>(rig: &mut R, plan: &Plan, mut stages: Vec<Stage<R::Outcome>>, 
     let mut whole = outcome(rig, plan, &whole.span, whole.counted);
     whole.timeline.bucket_ns = whole.span_ns.max(1);
     whole.engine.host_ns = host_ns;
-    let phase = |Stage { name, span, counted }: Stage<R::Outcome>| {
+    let phase = |Stage { name, span, timeline, counted }: Stage<R::Outcome>| {
         let mut outcome = outcome(rig, plan, &span, counted);
+        outcome.timeline = timeline;
         // The whole run has them.
         outcome.interrupt_table.clear();
         outcome.faults.clear();
@@ -122,7 +123,6 @@ fn staged<R: Rig>(rig: &mut R, plan: &Plan, mut stages: Vec<Stage<R::Outcome>>, 
         let Phase { outcome, .. } = only;
         outcome.interrupt_table = whole.interrupt_table;
         outcome.faults = whole.faults;
-        outcome.timeline = Timeline { bucket_ns: outcome.span_ns.max(1), ..Timeline::default() };
         outcome.engine.host_ns = host_ns;
         let outcome = phases.remove(0).outcome;
         return Run { outcome, trace: Vec::new() };
@@ -239,10 +239,11 @@ fn advance(machine: &mut Machine, end: Ps) -> Result<(), RunError> {
 }
 
 /// Runs the measured span bucket by bucket; Ctrl-C ends it after the current one.
-fn measure<R: Rig>(rig: &mut R, span_ns: u64, stop: &StopFlag) -> Result<Timeline, RunError> {
+fn measure<R: Rig>(rig: &mut R, spans: &Spans, stop: &StopFlag) -> Result<Timeline, RunError> {
     let start = rig.machine().now();
-    let bucket_ns = (span_ns / BUCKETS).max(1);
-    let mut timeline = Timeline { bucket_ns, ..Timeline::default() };
+    let ramp_ns = spans.ramp_ns;
+    let bucket_ns = (spans.measured_ns / BUCKETS).max(1);
+    let mut timeline = Timeline { bucket_ns, ramp_ns, ..Timeline::default() };
     let mut before = rig.activity();
     for bucket in 1..=BUCKETS {
         advance(rig.machine(), start + Ps::from_ns(bucket_ns * bucket))?;

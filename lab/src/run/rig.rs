@@ -4,7 +4,7 @@ use super::RunError;
 use super::span::Span;
 use crate::interrupt::StopFlag;
 use crate::kinds::Section;
-use crate::outcome::{Interrupts, Server};
+use crate::outcome::{Interrupts, Server, Timeline};
 use crate::report::trace::Track;
 use hal::CpuSet;
 use machine::Machine;
@@ -61,6 +61,8 @@ pub struct Stage<O> {
     pub name: String,
     /// From the first job's beginning to the last one's end.
     pub span: Span,
+    /// Its I/Os over time; empty for the whole run.
+    pub timeline: Timeline,
     /// The counts of the span.
     pub counted: Counted<O>,
 }

@@ -294,10 +294,7 @@ impl Job {
         let called_ns = SimHal.now_ns();
         SimHal.work(self.work.user, 1);
         if !self.parts.targets[0].has_volatile_cache {
-            if let Some(meter) = &self.parts.meter {
-                let ns = SimHal.now_ns() - called_ns;
-                meter.lock().expect("no panic while a meter is held").synced(ns);
-            }
+            self.measure_sync(SimHal.now_ns() - called_ns);
             return;
         }
         SimHal.work(self.work.submit, 1);
@@ -315,11 +312,7 @@ impl Job {
     fn wait_for(&mut self, buffer: u32) {
         let mut taken = Vec::new();
         while taken.last().is_none_or(|last: &Letter| last.tag as u32 != buffer) {
-            if self.parts.polled {
-                self.poll_for(1);
-            } else {
-                self.parts.mailbox.wait(SimHal, 1);
-            }
+            self.await_letters(1);
             taken.extend(self.parts.mailbox.take());
         }
         taken.iter().for_each(|letter| self.completed(letter));
@@ -331,38 +324,13 @@ impl Job {
         if self.parts.verify { buffer as usize * stride } else { 0 }
     }
 
-    /// The meter sees the call that began at `start_ns` and submitted `batch`.
-    pub(super) fn measure_call(&self, batch: &[IoRequest], start_ns: u64) {
-        let Some(meter) = &self.parts.meter else { return };
-        let mut last = u64::MAX;
-        // The commands of a split I/O follow each other.
-        let ios = batch.iter().filter(|io| std::mem::replace(&mut last, io.tag) != io.tag);
-        let operations = ios.map(|io| self.operation(io.tag as u32));
-        let depth = (self.under_way.len() - self.free.len()) as u64;
-        let call_ns = [start_ns, SimHal.now_ns()];
-        meter.lock().expect("no panic while a meter is held").submitted(operations, call_ns, depth);
-    }
-
-    /// The operation under way on `buffer`.
-    fn operation(&self, buffer: u32) -> Operation {
-        let UnderWay { op, lba, len_bytes, target } = self.under_way[buffer as usize];
-        let target = &self.parts.targets[target as usize];
-        let bytes = if op == IoOp::Flush { 0 } else { u64::from(len_bytes) };
-        Operation { op, slot: buffer, offset: lba * u64::from(target.lba_bytes), bytes, drive: target.drive as u32 }
-    }
-
     /// Waits for completions and takes them.
     fn reap(&mut self) {
         let in_flight = (self.under_way.len() - self.free.len()) as u64;
         let plan = &self.parts.plan;
         let min = u64::from(plan.batch_complete_min).clamp(1, in_flight.max(1));
         let max = u64::from(plan.batch_complete_max).max(min);
-        let waits = !self.parts.polled && self.parts.mailbox.len() < min;
-        if self.parts.polled {
-            self.poll_for(min);
-        } else {
-            self.parts.mailbox.wait(SimHal, min);
-        }
+        let waits = self.await_letters(min);
         let mut taken = 0;
         while taken < max
             && let Some(completed) = self.parts.mailbox.take()
@@ -370,13 +338,22 @@ impl Job {
             self.completed(&completed);
             taken += 1;
         }
-        if let Some(meter) = &self.parts.meter {
-            meter.lock().expect("no panic while a meter is held").reaped(taken, waits);
+        self.measure_reaping(taken, waits);
+    }
+
+    /// Waits until `min` completions are there. True if it slept for them.
+    pub(super) fn await_letters(&mut self, min: u64) -> bool {
+        let sleeps = !self.parts.polled && self.parts.mailbox.len() < min;
+        if self.parts.polled {
+            self.poll_for(min);
+        } else {
+            self.parts.mailbox.wait(SimHal, min);
         }
+        sleeps
     }
 
     /// Polls the completion queue until the mailbox holds `min` completions.
-    pub(super) fn poll_for(&mut self, min: u64) {
+    fn poll_for(&mut self, min: u64) {
         while self.parts.mailbox.len() < min {
             self.poll_once();
         }
@@ -464,13 +441,6 @@ impl Job {
             let mut meter = meter.lock().expect("no panic while a meter is held");
             meter.submitted(std::iter::once(operation), [begin_ns, begin_ns], 1);
             meter.ended(operation, begin_ns, begin_ns + spent_ns);
-        }
-    }
-
-    /// Measuring begins anew.
-    pub(super) fn restart_meter(&self, now_ns: u64) {
-        if let Some(meter) = &self.parts.meter {
-            meter.lock().expect("no panic while a meter is held").reset(now_ns);
         }
     }
 

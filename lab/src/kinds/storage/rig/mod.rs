@@ -1,10 +1,12 @@
 //! A storage experiment on the machine: drives, and jobs that keep them busy.
 
 mod block;
+mod buckets;
 mod course;
 mod hardware;
 mod host;
 mod job;
+mod job_meter;
 mod mailbox;
 mod measure;
 mod meter;

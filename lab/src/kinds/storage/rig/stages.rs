@@ -2,11 +2,13 @@
 //! ramp, to its last job's end.
 
 use super::StorageRig;
+use super::buckets::Buckets;
 use super::course::{CourseParts, Event, Starter};
 use super::measure::{Measured, Snapshot};
 use super::tally::{Counts, Latencies, Tally};
 use crate::interrupt::StopFlag;
 use crate::kinds::storage::StorageOutcome;
+use crate::outcome::Timeline;
 use crate::run::span::{Moment, Span};
 use crate::run::{RunError, Stage};
 use hal::Hal as _;
@@ -28,6 +30,9 @@ struct Open {
     start: Option<(Snapshot, Moment)>,
     /// When its ramp ends.
     counts_from_ns: Option<u64>,
+    ramp_ns: u64,
+    /// Its I/Os over time, since the end of its ramp.
+    buckets: Buckets,
 }
 
 impl StorageRig {
@@ -51,29 +56,39 @@ impl StorageRig {
             for event in starter.release(course, of_phase).map_err(RunError::Setup)? {
                 let Event::Begins(phase, ramp_ns) = event;
                 let counts_from_ns = (ramp_ns > 0).then(|| SimHal.now_ns() + ramp_ns);
-                open.push(Open { phase, start: Some(self.moment()), counts_from_ns });
+                let buckets = Buckets::new(SimHal.now_ns(), self.ios_of(phase));
+                open.push(Open { phase, start: Some(self.moment()), counts_from_ns, ramp_ns, buckets });
             }
             if starter.is_over() {
                 break;
             }
             let now_ns = SimHal.now_ns();
-            let next_ns = open.iter().filter_map(|open| open.counts_from_ns).chain(starter.next_ns()).min();
+            let next_ns = |open: &Open| open.counts_from_ns.unwrap_or(open.buckets.next_ns());
+            let next_ns = open.iter().map(next_ns).chain(starter.next_ns()).min();
             let until_ns = next_ns.unwrap_or(u64::MAX).min(now_ns + LOOK_NS);
             let end = self.hardware.machine.run_until(Ps::from_ns(until_ns));
             let now_ns = SimHal.now_ns();
             for at in &mut open {
-                if at.counts_from_ns.is_some_and(|ns| ns <= now_ns) {
-                    at.counts_from_ns = None;
-                    at.start = Some(self.moment());
+                let ios = self.ios_of(at.phase);
+                match at.counts_from_ns {
+                    Some(ns) if ns > now_ns => {}
+                    Some(_) => {
+                        at.counts_from_ns = None;
+                        at.start = Some(self.moment());
+                        at.buckets = Buckets::new(now_ns, ios);
+                    }
+                    None => at.buckets.look(now_ns, ios),
                 }
             }
             let phases: Vec<u32> = open.iter().map(|open| open.phase).collect();
             for phase in starter.ended_phases(&phases) {
                 let index = open.iter().position(|open| open.phase == phase).expect("it is open");
-                let Open { start, .. } = open.remove(index);
+                let Open { start, ramp_ns, buckets, .. } = open.remove(index);
                 let latencies = latencies.lock().expect("one thread").remove(&phase).expect("it has begun");
                 self.latencies.push(latencies.clone());
-                stages.push(self.stage(Some(phase), start.expect("it has begun"), latencies));
+                let mut stage = self.stage(Some(phase), start.expect("it has begun"), latencies);
+                stage.timeline = buckets.timeline(ramp_ns, self.ends_itself(phase));
+                stages.push(stage);
             }
             let is_stuck = !matches!(end, RunEnd::Time | RunEnd::Quiet) && !starter.is_over();
             if is_stuck || told_ns.is_some_and(|told_ns| now_ns > told_ns + LAST_IOS_NS) {
@@ -88,6 +103,19 @@ impl StorageRig {
         let whole = self.stage(None, whole, all);
         stages.push(whole);
         Ok(stages)
+    }
+
+    /// I/Os that the jobs of a phase have counted.
+    fn ios_of(&self, phase: u32) -> u64 {
+        let jobs = self.storage.jobs.iter().zip(&self.tally.jobs);
+        let own = jobs.filter(|(job, _)| job.load.as_ref().is_some_and(|load| load.start.phase == phase));
+        own.map(|(_, counts)| counts.lock().expect("the machine stands still").ios()).sum()
+    }
+
+    /// True if every job of a phase runs to its own end: a longer span would change nothing.
+    fn ends_itself(&self, phase: u32) -> bool {
+        let mut own = self.storage.jobs.iter().filter_map(|job| job.load.as_ref());
+        own.all(|load| load.start.phase != phase || load.ends.stand_in_ns.is_none())
     }
 
     fn moment(&mut self) -> (Snapshot, Moment) {
@@ -135,7 +163,7 @@ impl StorageRig {
                 names.push(&load.start.section);
             }
         }
-        Stage { name: names.join(", "), span, counted }
+        Stage { name: names.join(", "), span, timeline: Timeline::default(), counted }
     }
 
     fn all_latencies(&mut self) -> Arc<Mutex<Latencies>> {

@@ -394,9 +394,8 @@ impl Course {
                 SimHal.work(work::SPLIT, (batch.len() - own) as u32);
             }
             self.job.submit(target, &batch);
-            if !self.job.silent {
-                self.job.measure_call(&batch, start_ns);
-            }
+            // In the ramp too: what is in flight at its end keeps the beginning of its call.
+            self.job.measure_call(&batch, start_ns);
             rest = &rest[own..];
         }
         let spent_ns = SimHal.now_ns() - start_ns;
@@ -432,11 +431,7 @@ impl Course {
         if min == 0 {
             return;
         }
-        if self.job.parts.polled {
-            self.job.poll_for(min);
-        } else {
-            self.job.parts.mailbox.wait(SimHal, min);
-        }
+        let waits = self.job.await_letters(min);
         let mut taken = 0;
         while taken < max
             && let Some(letter) = self.job.parts.mailbox.take()
@@ -444,6 +439,7 @@ impl Course {
             self.completed(&letter);
             taken += 1;
         }
+        self.job.measure_reaping(taken, waits);
     }
 
     fn completed(&mut self, letter: &Letter) {

@@ -25,11 +25,15 @@ impl Course {
 
     /// fsync of every drive of the job.
     pub(super) fn sync_all(&mut self) {
+        let called_ns = SimHal.now_ns();
         self.drain_page_cache();
         SimHal.work(self.job.work.user, 1);
         self.commit();
         for target in 0..self.job.parts.targets.len() {
             self.flush(target);
+        }
+        if !self.job.parts.targets.iter().any(|target| target.has_volatile_cache) {
+            self.job.measure_sync(SimHal.now_ns() - called_ns);
         }
     }
 
