@@ -5,7 +5,7 @@
 
 use super::reporting::Unified;
 use super::stat::{CLASSES, Moments, Stat};
-use crate::kinds::storage::detail::{DIRECTIONS, Details, ReportGroup, ThreadDetail};
+use crate::kinds::storage::detail::{DIRECTIONS, Details, ReportGroup, SteadyDetail, ThreadDetail};
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use serde::{Serialize, Serializer};
@@ -107,6 +107,8 @@ struct Job {
     latency_percentile: f64,
     latency_window: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
+    steadystate: Option<SteadyState>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     desc: Option<String>,
 }
 
@@ -135,6 +137,26 @@ struct Direction {
     iops_mean: f64,
     iops_stddev: f64,
     iops_samples: u64,
+}
+
+/// `steadystate`; rates in bytes and I/Os a second.
+#[derive(Serialize)]
+struct SteadyState {
+    ss: String,
+    duration: u64,
+    attained: u8,
+    criterion: String,
+    max_deviation: f64,
+    slope: f64,
+    data: SteadyData,
+}
+
+#[derive(Serialize)]
+struct SteadyData {
+    bw_mean: u64,
+    iops_mean: u64,
+    iops: Vec<u64>,
+    bw: Vec<u64>,
 }
 
 #[derive(Serialize)]
@@ -192,11 +214,11 @@ fn job(details: &Details, group: &ReportGroup) -> Job {
     };
     let runtime_ns = (sum.span_ns * threads).max(1) as f64;
     let total = sum.total_ios();
-    let depth = details.depths.get(group.threads.start).copied().unwrap_or(1);
+    let target = sum.target;
     Job {
         jobname: report.name.clone(),
         groupid: group.group,
-        error: if sum.errors > 0 { INPUT_OUTPUT_ERROR } else { 0 },
+        error: if sum.errors > 0 { INPUT_OUTPUT_ERROR } else { sum.error_number },
         eta: NOTHING_LEFT,
         elapsed: sum.span_ns / 1_000_000_000 + 1,
         options: Pairs(report.own.clone()),
@@ -227,11 +249,34 @@ fn job(details: &Details, group: &ReportGroup) -> Job {
             total,
             0.01,
         ),
-        latency_depth: depth.into(),
-        latency_target: 0,
-        latency_percentile: 100.0,
-        latency_window: 0,
+        latency_depth: sum.depth.into(),
+        latency_target: target.map_or(0, |target| target.latency_ns),
+        latency_percentile: target.map_or(100.0, |target| target.percent),
+        latency_window: target.map_or(0, |target| target.window_ns / 1_000),
+        steadystate: sum.steady.as_ref().map(steady_state),
         desc: report.description.clone(),
+    }
+}
+
+fn steady_state(detail: &SteadyDetail) -> SteadyState {
+    let steady = &detail.steady;
+    let (unit, limit) = if steady.is_share { ("%", steady.limit as f64 / 1e4) } else { ("", steady.limit as f64) };
+    let what = if steady.bandwidth { "bw" } else { "iops" };
+    let how = if steady.slope { "_slope" } else { "" };
+    let mean = |values: &[u64]| values.iter().sum::<u64>() / values.len().max(1) as u64;
+    SteadyState {
+        ss: format!("{what}{how}:{limit:.6}{unit}"),
+        duration: steady.window_ns / 1_000_000_000,
+        attained: detail.attained.into(),
+        criterion: format!("{:.6}{unit}", detail.criterion),
+        max_deviation: six(detail.deviation),
+        slope: six(detail.slope),
+        data: SteadyData {
+            bw_mean: mean(&detail.bandwidth),
+            iops_mean: mean(&detail.iops),
+            iops: detail.iops.clone(),
+            bw: detail.bandwidth.clone(),
+        },
     }
 }
 

@@ -54,6 +54,7 @@ pub(crate) fn outcome(delivery: &str, seed: u64, scale: f64) -> Outcome {
             ]
             .map(|(name, counts)| (name.into(), counts))
             .into(),
+            ..Timeline::default()
         },
         engine: Engine { events: 12_000_000, switches: 8_000_000, host_ns: seed * 1_000_003, digest: 0xfeed },
         section: Section::Storage(storage(ios, posted)),

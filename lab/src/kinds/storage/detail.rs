@@ -2,6 +2,7 @@
 
 use crate::fio::Reporting;
 use crate::fio::stat::{self, CLASS_COUNT, Moments, Stat};
+use crate::kinds::storage::load::{LatencyTarget, Steady};
 use crate::outcome::Latency;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -49,6 +50,25 @@ pub struct DriveSums {
     pub ns: [u64; 3],
 }
 
+/// A steady state that a job, or a group, waits for, as it was at the job's end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SteadyDetail {
+    /// What it waits for.
+    pub steady: Steady,
+    /// Whether it came.
+    pub attained: bool,
+    /// The greatest deviation or the slope, in per cent of the mean if the limit is; 0 before the window is full.
+    pub criterion: f64,
+    /// The greatest deviation from the mean, in I/Os or bytes a second.
+    pub deviation: f64,
+    /// The slope, in I/Os or bytes a second and sample.
+    pub slope: f64,
+    /// The samples of the window; 0 where it is not full.
+    pub iops: Vec<u64>,
+    /// Likewise, in bytes a second.
+    pub bandwidth: Vec<u64>,
+}
+
 /// Everything that a thread, or a group of threads, measured in the span. Arrays have an entry for each direction.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThreadDetail {
@@ -60,6 +80,14 @@ pub struct ThreadDetail {
     pub bytes: [u64; 3],
     /// I/Os that ended with an error.
     pub errors: u64,
+    /// The error (`errno`) that ended the thread; 0: none.
+    pub error_number: u64,
+    /// The steady state that it waited for.
+    pub steady: Option<SteadyDetail>,
+    /// Its latency target.
+    pub target: Option<LatencyTarget>,
+    /// I/Os that it keeps in flight at most; of a latency target, the depth that it found.
+    pub depth: u32,
     /// Time inside the submitting call.
     pub slat: [Stat; 3],
     /// Time from the driver's submission until the thread saw the end.
@@ -100,6 +128,10 @@ impl ThreadDetail {
         }
         self.span_ns = self.span_ns.max(other.span_ns);
         self.errors += other.errors;
+        self.error_number = if self.error_number > 0 { self.error_number } else { other.error_number };
+        self.steady = other.steady.clone().or(self.steady.take());
+        self.target = other.target.or(self.target);
+        self.depth = other.depth;
         self.waits += other.waits;
         self.left_out += other.left_out;
         add(&mut self.ios, &other.ios);
@@ -181,8 +213,6 @@ pub struct Details {
     pub threads: Vec<ThreadDetail>,
     /// The threads that report together.
     pub groups: Vec<ReportGroup>,
-    /// I/Os that each thread keeps in flight at most.
-    pub depths: Vec<u32>,
 }
 
 impl Details {

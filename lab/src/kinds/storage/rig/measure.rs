@@ -1,6 +1,7 @@
 //! The counters of a server at one moment, and their difference between two moments.
 
 use super::block::Places;
+use super::course::End;
 use super::hardware::Hardware;
 use super::host::{Looks, StorageHost};
 use super::meter::SharedMeter;
@@ -205,17 +206,25 @@ impl Measured<'_> {
             return None;
         }
         let end_ns = self.span.end_ns();
-        let detail = |(meter, counts): (&SharedMeter, &Counts)| {
+        let detail = |((meter, counts), job): ((&SharedMeter, &Counts), &crate::kinds::storage::JobPlan)| {
             let detail = meter.lock().expect("the machine stands still").take_detail(end_ns);
             let counts = counts.lock().expect("the machine stands still");
             // A job that begins or ends within the span is measured over its own time, as fio measures it.
             let span_ns = counts.ran_ns().unwrap_or(detail.span_ns).max(1);
-            ThreadDetail { errors: counts.errors, span_ns, ..detail }
+            ThreadDetail {
+                errors: counts.errors,
+                error_number: counts.end.map_or(0, End::error_number),
+                steady: counts.steady.clone(),
+                target: job.load.as_ref().and_then(|load| load.pace.target),
+                depth: counts.depth.unwrap_or(job.iodepth),
+                span_ns,
+                ..detail
+            }
         };
-        let mut threads: Vec<ThreadDetail> = tally.meters.iter().zip(&tally.jobs).map(detail).collect();
+        let mut threads: Vec<ThreadDetail> =
+            tally.meters.iter().zip(&tally.jobs).zip(&self.storage.jobs).map(detail).collect();
         self.share_cpus(&mut threads);
-        let depths = self.storage.jobs.iter().map(|job| job.iodepth).collect();
-        Some(Details { threads, groups: detail::groups(&self.storage.reporting), depths })
+        Some(Details { threads, groups: detail::groups(&self.storage.reporting) })
     }
 
     /// Divides the time of each CPU among the threads that may run on it, by their I/Os.

@@ -19,7 +19,7 @@ mod tally;
 
 use crate::fio::Reporting;
 use crate::interrupt::StopFlag;
-use crate::kinds::storage::{Detail, Storage, StorageOutcome, StorageVariant};
+use crate::kinds::storage::{Detail, JobPlan, Storage, StorageOutcome, StorageVariant};
 use crate::plan::Plan;
 use crate::report::trace::Track;
 use crate::run::span::Span;
@@ -79,17 +79,22 @@ fn meters(plan: &Plan, storage: &Storage) -> Vec<SharedMeter> {
         return Vec::new();
     }
     let span = plan.spans.of_logs();
-    let meter = |reporting: &Arc<Reporting>| {
+    let meter = |(reporting, job): (&Arc<Reporting>, &JobPlan)| {
+        // A job that runs to its own end is not shortened, and neither are its windows.
+        let is_whole = storage.staged && job.load.as_ref().is_some_and(|load| load.ends.stand_in_ns.is_none());
         let logs = &reporting.logs;
         let wants = storage.detail == Detail::Logs;
         Meter::new(Keep {
             ios: wants && [&logs.bw, &logs.lat, &logs.iops, &logs.hist].iter().any(|log| log.is_some()),
             issues: wants && logs.iolog.is_some(),
             entries_max: LOG_ENTRIES_MAX / storage.reporting.len().max(1),
-            window_ns: reporting.average_ms.map(|ms| span.window_ms(ms).saturating_mul(1_000_000)),
+            window_ns: reporting.average_ms.map(|ms| {
+                let ms = if is_whole { ms } else { span.window_ms(ms) };
+                ms.saturating_mul(1_000_000)
+            }),
         })
     };
-    storage.reporting.iter().map(meter).collect()
+    storage.reporting.iter().zip(&storage.jobs).map(meter).collect()
 }
 
 /// The plan with the constant that the variant sets.

@@ -3,6 +3,7 @@
 use super::course::End;
 use super::meter::SharedMeter;
 use crate::kinds::storage::JobEnd;
+use crate::kinds::storage::detail::SteadyDetail;
 use drivers::nvme::IoOp;
 use hdrhistogram::Histogram;
 use std::sync::{Arc, Mutex};
@@ -40,6 +41,10 @@ pub(crate) struct JobCounts {
     pub(crate) ended_ns: Option<u64>,
     /// Why it ended.
     pub(crate) end: Option<End>,
+    /// The steady state that it waited for.
+    pub(crate) steady: Option<SteadyDetail>,
+    /// The depth that it found for its `latency_target`.
+    pub(crate) depth: Option<u32>,
 }
 
 impl JobCounts {

@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+/// EIO and ETIMEDOUT of Linux.
+const INPUT_OUTPUT_ERROR: u64 = 5;
+const TIMED_OUT: u64 = 110;
+
 /// The reason of a job's end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
@@ -31,6 +35,15 @@ impl End {
     /// True if the job has failed in what it was asked for.
     pub(super) fn is_error(self) -> bool {
         matches!(self, Self::RateMin | Self::MaxLatency | Self::TargetMissed)
+    }
+
+    /// The number of the error (`errno`), as fio reports it; 0: none.
+    pub(crate) fn error_number(self) -> u64 {
+        match self {
+            Self::RateMin => INPUT_OUTPUT_ERROR,
+            Self::MaxLatency | Self::TargetMissed => TIMED_OUT,
+            _ => 0,
+        }
     }
 
     /// As results name it.

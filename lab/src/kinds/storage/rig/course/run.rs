@@ -146,7 +146,10 @@ impl Course {
         let end = self.end.unwrap_or(End::Done);
         // No time passes while the counts are held: the machine may stop at any point, and the rig reads them then.
         let ended_ns = SimHal.now_ns();
+        let (steady, depth) = (self.steady_detail(), self.search.as_ref().map(|search| search.depth));
         self.job.counts(|counts| {
+            counts.steady = steady;
+            counts.depth = depth;
             counts.ended_ns = Some(ended_ns);
             counts.end = Some(end);
         });

@@ -3,6 +3,7 @@
 
 use super::End;
 use super::run::Course;
+use crate::kinds::storage::detail::SteadyDetail;
 use crate::kinds::storage::load::Steady;
 use hal::Hal as _;
 use machine::SimHal;
@@ -22,13 +23,13 @@ pub(super) enum Watched {
 /// The samples so far.
 #[derive(Default)]
 pub(super) struct Settling {
-    /// I/Os or bytes since counting began.
-    counted: u64,
+    /// I/Os and bytes since counting began.
+    counted: [u64; 2],
     begun_ns: Option<u64>,
     /// Samples that were due.
     ticks: u64,
-    /// Time and count; one more than the window has samples.
-    points: Vec<(u64, u64)>,
+    /// Time and counts; one more than the window has samples.
+    points: Vec<(u64, [u64; 2])>,
     has_settled: bool,
 }
 
@@ -38,7 +39,7 @@ impl Settling {
         if self.begun_ns.is_none() {
             self.begun_ns = Some(now_ns);
             if steady.ramp_ns == 0 {
-                self.points.push((now_ns, 0));
+                self.points.push((now_ns, [0; 2]));
             }
         }
     }
@@ -52,29 +53,83 @@ impl Settling {
             return false;
         }
         self.points.push((now_ns, self.counted));
-        let samples = (steady.window_ns / steady.interval_ns.max(1)).max(1) as usize;
-        if self.points.len() > samples + 1 {
+        if self.points.len() > samples(steady) + 1 {
             self.points.remove(0);
         }
-        self.has_settled = self.points.len() > samples && is_settled(steady, &self.points);
+        self.has_settled = self.departure(steady).is_some_and(|departure| departure.is_within(steady));
         self.has_settled
     }
 }
 
-/// Whether the rates between the points keep to the limit.
-fn is_settled(steady: &Steady, points: &[(u64, u64)]) -> bool {
-    let rate = |pair: &[(u64, u64)]| (pair[1].1 - pair[0].1) as f64 * 1e9 / (pair[1].0 - pair[0].0).max(1) as f64;
-    let rates: Vec<f64> = points.windows(2).map(rate).collect();
-    let mean = rates.iter().sum::<f64>() / rates.len() as f64;
-    let departure = if steady.slope {
-        let middle = (rates.len() as f64 - 1.0) / 2.0;
-        let square: f64 = (0..rates.len()).map(|at| (at as f64 - middle).powi(2)).sum();
-        let along: f64 = rates.iter().enumerate().map(|(at, rate)| (at as f64 - middle) * (rate - mean)).sum();
-        (along / square.max(1.0)).abs()
-    } else {
-        rates.iter().map(|rate| (rate - mean).abs()).fold(0.0, f64::max)
-    };
-    departure < steady.limit as f64 * if steady.is_share { mean / 1e6 } else { 1.0 }
+impl Settling {
+    /// I/Os or bytes a second between the points.
+    fn rates(&self, bytes: bool) -> Vec<f64> {
+        let of = usize::from(bytes);
+        let rate = |pair: &[(u64, [u64; 2])]| {
+            (pair[1].1[of] - pair[0].1[of]) as f64 * 1e9 / (pair[1].0 - pair[0].0).max(1) as f64
+        };
+        self.points.windows(2).map(rate).collect()
+    }
+
+    /// How far the rates of a full window lie apart.
+    fn departure(&self, steady: &Steady) -> Option<Departure> {
+        let rates = self.rates(steady.bandwidth);
+        if rates.len() < samples(steady) {
+            return None;
+        }
+        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+        let by = if steady.slope {
+            let middle = (rates.len() as f64 - 1.0) / 2.0;
+            let square: f64 = (0..rates.len()).map(|at| (at as f64 - middle).powi(2)).sum();
+            let along: f64 = rates.iter().enumerate().map(|(at, rate)| (at as f64 - middle) * (rate - mean)).sum();
+            along / square.max(1.0)
+        } else {
+            rates.iter().map(|rate| (rate - mean).abs()).fold(0.0, f64::max)
+        };
+        Some(Departure { by, mean })
+    }
+
+    /// The state as fio's JSON has it.
+    fn detail(&self, steady: &Steady) -> SteadyDetail {
+        let departure = self.departure(steady);
+        let by = departure.map_or(0.0, |departure| departure.by);
+        let whole = |rates: Vec<f64>| {
+            let filled = rates.into_iter().map(|rate| rate as u64);
+            filled.chain(std::iter::repeat(0)).take(samples(steady)).collect()
+        };
+        SteadyDetail {
+            steady: *steady,
+            attained: self.has_settled,
+            criterion: departure.map_or(0.0, |departure| departure.criterion(steady)),
+            deviation: if steady.slope { 0.0 } else { by },
+            slope: if steady.slope { by } else { 0.0 },
+            iops: whole(self.rates(false)),
+            bandwidth: whole(self.rates(true)),
+        }
+    }
+}
+
+/// Samples of a window.
+fn samples(steady: &Steady) -> usize {
+    (steady.window_ns / steady.interval_ns.max(1)).max(1) as usize
+}
+
+/// The greatest deviation from the mean, or the slope, in the unit of the rates.
+#[derive(Clone, Copy)]
+struct Departure {
+    by: f64,
+    mean: f64,
+}
+
+impl Departure {
+    /// In per cent of the mean if the limit is.
+    fn criterion(self, steady: &Steady) -> f64 {
+        if steady.is_share { 100.0 * self.by / self.mean.max(f64::MIN_POSITIVE) } else { self.by }
+    }
+
+    fn is_within(self, steady: &Steady) -> bool {
+        self.by.abs() < steady.limit as f64 * if steady.is_share { self.mean / 1e6 } else { 1.0 }
+    }
 }
 
 impl Course {
@@ -95,9 +150,17 @@ impl Course {
     /// Counts a completed I/O.
     pub(super) fn settle(&self, bytes: u64) {
         if let Some(steady) = &self.load.ends.steady {
-            let amount = if steady.bandwidth { bytes } else { 1 };
-            self.shared.settling(self.watched(steady), |settling| settling.counted += amount);
+            self.shared.settling(self.watched(steady), |settling| {
+                settling.counted[0] += 1;
+                settling.counted[1] += bytes;
+            });
         }
+    }
+
+    /// The state of what it waits for, if it waits for any.
+    pub(super) fn steady_detail(&self) -> Option<SteadyDetail> {
+        let steady = self.load.ends.steady.as_ref()?;
+        Some(self.shared.settling(self.watched(steady), |settling| settling.detail(steady)))
     }
 
     /// Ends the job if its rate, or that of its group, has settled.
@@ -122,7 +185,7 @@ mod tests {
         settling.begin(steady, 0);
         for (sample, rate) in rates.iter().enumerate() {
             let lead_ns = if sample == 0 { SAMPLER_LEAD_NS } else { 0 };
-            settling.counted += rate * (SECOND_NS - lead_ns) / SECOND_NS;
+            settling.counted[0] += rate * (SECOND_NS - lead_ns) / SECOND_NS;
             if settling.look(steady, (sample as u64 + 1) * SECOND_NS - SAMPLER_LEAD_NS) {
                 return Some(sample + 1);
             }
