@@ -50,7 +50,7 @@ fn a_range_counts_up_by_steps_or_by_factors() {
         ("{ from = 1, to = 64, step = 0 }", "has no step above zero"),
         ("{ from = 9, to = 1, step = 1 }", "ends before it begins"),
         ("{ from = 1, to = \"2 ns\", step = 1 }", "in another unit"),
-        ("{ from = 0, to = 1, step = 1e-9 }", "is no number"),
+        ("{ from = 0, to = \"x\", step = 1 }", "is no number"),
         ("{ from = 0, to = 1, step = 0.000001 }", "has too many values"),
     ] {
         assert!(of(range).unwrap_err().contains(why), "{range}: {:?}", of(range));
