@@ -5,8 +5,11 @@ mod advise;
 pub use advise::AdviseArgs;
 
 use crate::input::{InputError, Place};
+use crate::report::narrow;
+use crate::report::table::WIDTH;
 use crate::scenario::Request;
 use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -56,7 +59,7 @@ pub enum Command {
     Boot(BootArgs),
     /// Search random histories of a simulated machine for lost, late, doubled or forged interrupts.
     Check(Box<check::cli::CheckArgs>),
-    /// List scenarios, platforms and the keys of --set.
+    /// List scenarios, platforms and the keys of --set. `campanile --list` is the same.
     List(ListArgs),
     /// Print the completions of a shell.
     Completions(CompletionsArgs),
@@ -257,6 +260,24 @@ pub struct BootArgs {
     pub json: Option<PathBuf>,
 }
 
+impl Cli {
+    /// The command line of this process. `campanile --list` and `campanile run --list` are `campanile list`.
+    pub fn of_process() -> Self {
+        Self::parse_from(as_list(std::env::args_os().collect()))
+    }
+}
+
+fn as_list(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let is = |at: usize, names: &[&str]| arguments.get(at).is_some_and(|given| names.iter().any(|name| given == name));
+    if is(1, &["run", "irqs", "sweep", "calibrate"]) && is(2, &["--list"]) {
+        arguments.remove(1);
+        arguments[1] = "list".into();
+    } else if is(1, &["--list"]) {
+        arguments[1] = "list".into();
+    }
+    arguments
+}
+
 impl ExperimentArgs {
     /// The request, for [`Request::plan`].
     pub fn request(&self) -> Request {
@@ -363,6 +384,17 @@ pub fn print(text: &str) -> Result<(), Failure> {
     crate::atomic_file::to_standard_output(text.as_bytes()).map_err(|error| Failure::Run(error.into()))
 }
 
+/// The same for text that is wider than some terminals: there its lines are folded.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_wide(text: &str) -> Result<(), Failure> {
+    match narrow::width() {
+        columns if columns < WIDTH => print(&narrow::fold(text, columns)),
+        _ => print(text),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -388,6 +420,16 @@ mod tests {
         assert_eq!((request.sets.len(), request.seeds, request.platform.as_deref()), (2, Some(5), Some("spr")));
         let Ok(Command::Run(args)) = parse("campanile run emr-4-drives") else { panic!("a run") };
         assert_eq!(args.request().unwrap(), Request::of("emr-4-drives"));
+    }
+
+    #[test]
+    fn a_list_can_be_an_option_too() {
+        for line in ["campanile --list keys --json", "campanile run --list keys --json", "campanile list keys --json"] {
+            let arguments = as_list(line.split(' ').map(OsString::from).collect());
+            assert_eq!(arguments, ["campanile", "list", "keys", "--json"]);
+        }
+        let other = as_list(["campanile", "check", "--list"].map(OsString::from).into());
+        assert_eq!(other, ["campanile", "check", "--list"]);
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn note_of(
     let behind = most.map_or("no coalescing is behind it".into(), |(label, (was, is))| {
         format!("behind it, {label} rose from {was:.2} to {is:.2}")
     });
-    let (was, is) = (shown(was).replace(" ±n/a", ""), shown(is).replace(" ±n/a", ""));
+    let (was, is) = (shown(was), shown(is));
     Some(format!("Coalescing, {who}: {name} rose from {was} to {is}; {behind}."))
 }
 

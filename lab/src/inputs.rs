@@ -66,15 +66,29 @@ impl Read {
 }
 
 thread_local! {
-    static NOTES: RefCell<Option<(Given, Read)>> = const { RefCell::new(None) };
+    static NOTES: RefCell<Option<Notes>> = const { RefCell::new(None) };
+}
+
+/// What the thread reads from, and what it has read if that is asked for.
+struct Notes {
+    given: Given,
+    read: Option<Read>,
 }
 
 /// Runs `read`. Returns its result and what it read on this thread.
 pub fn noted<T>(given: Given, read: impl FnOnce() -> T) -> (T, Read) {
-    let outer = NOTES.replace(Some((given, Read::default())));
+    let outer = NOTES.replace(Some(Notes { given, read: Some(Read::default()) }));
     let result = read();
     let notes = NOTES.replace(outer);
-    (result, notes.map(|(_, read)| read).unwrap_or_default())
+    (result, notes.and_then(|notes| notes.read).unwrap_or_default())
+}
+
+/// Runs `read` with these contents. Notes nothing, and so hashes nothing.
+pub fn with<T>(given: Given, read: impl FnOnce() -> T) -> T {
+    let outer = NOTES.replace(Some(Notes { given, read: None }));
+    let result = read();
+    NOTES.replace(outer);
+    result
 }
 
 /// SHA-256 of `bytes`, in hexadecimal.
@@ -91,13 +105,13 @@ fn hexadecimal(bytes: &[u8]) -> String {
 
 /// The content that stands in for the file `path`.
 pub(crate) fn given_file(path: &str) -> Option<Arc<[u8]>> {
-    NOTES.with_borrow(|notes| notes.as_ref()?.0.files.get(path).cloned())
+    NOTES.with_borrow(|notes| notes.as_ref()?.given.files.get(path).cloned())
 }
 
 /// Notes a file that was read.
 pub(crate) fn note_file(path: &str, bytes: &[u8], built_in: bool) {
     NOTES.with_borrow_mut(|notes| {
-        let Some((_, read)) = notes else { return };
+        let Some(read) = notes.as_mut().and_then(|notes| notes.read.as_mut()) else { return };
         let text = || String::from_utf8(bytes.to_vec()).ok();
         let is_kept = !built_in && bytes.len() <= TEXT_BYTES_MAX;
         let input = Input {
@@ -128,7 +142,7 @@ pub(crate) fn note_hash(path: &std::path::Path) {
     let path = path.to_string_lossy().into_owned();
     let sha256 = hexadecimal(&hash.finalize());
     NOTES.with_borrow_mut(|notes| {
-        let Some((_, read)) = notes else { return };
+        let Some(read) = notes.as_mut().and_then(|notes| notes.read.as_mut()) else { return };
         read.files.insert(path.clone(), Input { path, built_in: false, bytes, sha256, text: None });
     });
 }
@@ -136,12 +150,12 @@ pub(crate) fn note_hash(path: &std::path::Path) {
 /// A variable of the environment, or what stands in for it.
 pub(crate) fn variable(name: &str) -> Option<String> {
     NOTES.with_borrow_mut(|notes| {
-        let instead = notes.as_ref().and_then(|(given, _)| given.variables.as_ref());
+        let instead = notes.as_ref().and_then(|notes| notes.given.variables.as_ref());
         let value = match instead {
             Some(variables) => variables.get(name).cloned(),
             None => std::env::var(name).ok(),
         };
-        if let (Some((_, read)), Some(value)) = (notes.as_mut(), &value) {
+        if let (Some(read), Some(value)) = (notes.as_mut().and_then(|notes| notes.read.as_mut()), &value) {
             read.variables.insert(name.to_owned(), value.clone());
         }
         value
@@ -169,6 +183,7 @@ mod tests {
         std::fs::write(&path, "two").unwrap();
         let (text, again) = noted(read.given(), || read_file(&path).unwrap());
         assert_eq!((text.as_slice(), again == read), (b"one".as_slice(), true));
+        assert_eq!(with(read.given(), || read_file(&path).unwrap()), b"one");
         assert_eq!(read_file(&path).unwrap(), b"two", "outside nothing is given");
     }
 

@@ -1,11 +1,10 @@
 //! The `campanile` command.
 
-use clap::Parser;
 use lab::cli::Cli;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match lab::commands::dispatch(&Cli::parse().command) {
+    match lab::commands::dispatch(&Cli::of_process().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("campanile: {failure}");

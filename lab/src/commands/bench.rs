@@ -11,7 +11,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<(), Failure> {
     let stop = stop_flag()?;
     let figures = bench::measure(Effort::FULL, &stop).map_err(|error| Failure::Run(error.into()))?;
     if !takes_standard_output(json.as_ref()) {
-        cli::print(&bench::table(&figures))?;
+        cli::print_wide(&bench::table(&figures))?;
     }
     let manifest = Manifest::of_process(&Read::default());
     write_list(json, &manifest, || serde_json::to_string_pretty(&figures).expect("figures are plain data") + "\n")?;

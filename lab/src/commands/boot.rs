@@ -17,7 +17,7 @@ pub(super) fn boot(args: &BootArgs) -> Result<(), Failure> {
     if !takes_standard_output(json.as_ref()) {
         cli::print(&outcome.skipped.iter().map(|why| format!("skipped: {why}\n")).collect::<String>())?;
         if !outcome.rows.is_empty() {
-            cli::print(&qemu::table(&outcome.rows))?;
+            cli::print_wide(&qemu::table(&outcome.rows))?;
         }
     }
     write_list(json, &Manifest::of_process(&Read::default()), || qemu::json(&outcome.rows))?;

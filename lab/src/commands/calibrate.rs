@@ -37,7 +37,7 @@ pub(super) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
         error => Failure::Run(error.into()),
     })?;
     if !takes_standard_output(json.as_ref()) {
-        cli::print(&text(&platform.name, &found))?;
+        cli::print_wide(&text(&platform.name, &found))?;
     }
     write_table(json, Manifest::of_process(&read).with("platform", platform.name.as_str()), &found)?;
     ended(&stop)

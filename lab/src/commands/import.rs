@@ -30,7 +30,7 @@ pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
         ImportError::Fit(error) => Failure::Run(error.into()),
     })?;
     if !takes_standard_output(json.as_ref()) {
-        cli::print(&text(&found))?;
+        cli::print_wide(&text(&found))?;
     }
     write_table(json, Manifest::of_process(&read).with("base", base.name.as_str()), &plain(&found))?;
     if found.decision.interrupted { Err(Failure::Interrupted) } else { Ok(()) }

@@ -64,7 +64,7 @@ fn irqs(args: &IrqsArgs) -> Result<(), Failure> {
     announce(&plan);
     let lines = crate::run::lines(&plan.trials()[0]).map_err(failed)?;
     if !takes_standard_output(json.as_ref()) {
-        cli::print(&report::lines::table(&lines))?;
+        cli::print_wide(&report::lines::table(&lines))?;
     }
     write_list(json, &Manifest::of_process(&read).with_plan(&plan), || report::lines::json(&lines))
 }

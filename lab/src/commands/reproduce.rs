@@ -35,7 +35,7 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
     let shown = rows_of::plans(&published::with_sources_of(&all, &rows))?;
     let free = rows_of::free_constants_for(&all, &shown);
     if !takes_standard_output(json.as_ref()) {
-        cli::print(&(narrow::reproduce(&compared, &free, narrow::width()) + &notes(&carried)))?;
+        cli::print_wide(&(narrow::reproduce(&compared, &free, narrow::width()) + &notes(&carried)))?;
     }
     let ids: Vec<&str> = needed.iter().map(|row| row.id.as_str()).collect();
     let manifest = Manifest::of_process(&read).with("rows", ids);

@@ -13,7 +13,7 @@ pub(super) fn transfer(args: &TransferArgs) -> Result<(), Failure> {
     let platforms = args.platforms.iter().map(load).collect::<Result<Vec<_>, _>>()?;
     let stop = stop_flag()?;
     match transfer::transfer(&platforms, &args.sets, &stop) {
-        Ok(fits) => cli::print(&text(&fits))?,
+        Ok(fits) => cli::print_wide(&text(&fits))?,
         Err(TransferError::Input(error)) => return Err(Failure::Input(error)),
         Err(TransferError::Run(error)) => return Err(Failure::Run(error.into())),
         Err(TransferError::Stopped) => {}

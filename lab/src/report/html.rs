@@ -249,7 +249,7 @@ fn published(report: &RunReport) -> String {
             (escape(&r.delivery), false),
             (escape(&format!("{}, {}", r.quantity, r.unit)), false),
             (figure::plain(r.value), true),
-            (r.ci95.map_or("n/a".into(), |half| figure::plain_beside(r.value, half)), true),
+            (r.ci95.map_or("–".into(), |half| figure::plain_beside(r.value, half)), true),
             optional(r.published, "–"),
             (table::error(r), true),
             (r.class.name().into(), false),

@@ -209,7 +209,7 @@ fn table_of(rows: &[&Row], note: &str) -> String {
             (escape(r.from.as_ref().unwrap_or(&r.delivery)), false),
             (escape(&format!("{}, {}", r.quantity, r.unit)), false),
             (figure::plain(r.value), true),
-            (r.ci95.map_or("n/a".into(), |half| figure::plain_beside(r.value, half)), true),
+            (r.ci95.map_or("–".into(), |half| figure::plain_beside(r.value, half)), true),
             (r.published.map_or("–".into(), figure::plain), true),
             (table::error(r), true),
         ];

@@ -88,7 +88,7 @@ type Plans = BTreeMap<String, Result<Plan, String>>;
 fn plans(sweep: &Sweep, point: u64, runs: &[u64]) -> Plans {
     let deliveries = runs.iter().map(|&run| sweep.grid.setup(run).delivery);
     let plan = |delivery: String| {
-        let (plan, _) = inputs::noted(sweep.given.clone(), || sweep.grid.plan(point, Some(&delivery)));
+        let plan = inputs::with(sweep.given.clone(), || sweep.grid.plan(point, Some(&delivery)));
         (delivery, plan.map_err(|error| error.to_string()))
     };
     deliveries.collect::<std::collections::BTreeSet<_>>().into_iter().map(plan).collect()
