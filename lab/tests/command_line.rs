@@ -35,6 +35,10 @@ fn a_table_fits_forty_columns() {
         let wide = text.lines().find(|line| line.chars().count() > columns);
         assert!(text.contains("IOPS together") && wide.is_none(), "{columns}: {wide:?}\n{text}");
         assert!(!text.contains("n/a"), "{text}");
+        let output = command(folder.path(), &["irqs", "s.toml"]).env("COLUMNS", columns.to_string()).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let wide = text.lines().find(|line| line.chars().count() > columns);
+        assert!(text.contains("nvme") && wide.is_none(), "{columns}: {wide:?}\n{text}");
     }
 }
 
