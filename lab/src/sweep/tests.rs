@@ -7,7 +7,7 @@ use std::path::Path;
 const JOB: &str = "[a]\nfilename=/dev/nvme0n1\ndirect=1\nioengine=libaio\ncpus_allowed=0-1\nrw=randread\n";
 const SWEEP: &str = "about = \"small\"\nscenario = \"j.fio\"\ndeliveries = [\"remapped\", \"posted\"]\nseeds = 2\n\
                      [set]\nramp = \"20 us\"\nduration = \"60 us\"\ncpus = 2\n\
-                     [grid]\n\"job.iodepth\" = [1, 4, 9999]\n\"fabric.dispatch\" = { from = \"40 ns\", to = \"80 ns\", step = \"40 ns\" }\n";
+                     [grid]\n\"job.iodepth\" = [1, 4, 0]\n\"fabric.dispatch\" = { from = \"40 ns\", to = \"80 ns\", step = \"40 ns\" }\n";
 
 fn parse(text: &str) -> Result<Definition, String> {
     Definition::parse("s.toml", text).map_err(|error| error.to_string())
@@ -88,14 +88,14 @@ fn every_run_has_a_number_and_its_setting() {
     );
     let setup = grid.setup(23);
     assert_eq!((setup.point, setup.delivery.as_str(), setup.seed), (5, "posted", 2));
-    assert_eq!(setup.values, [Some("9999".into()), Some("80 ns".into())]);
+    assert_eq!(setup.values, [Some("0".into()), Some("80 ns".into())]);
     let distinct: std::collections::BTreeSet<String> = (0..24).map(|run| format!("{:?}", grid.setup(run))).collect();
     assert_eq!(distinct.len(), 24);
 }
 
 #[test]
 fn a_grid_that_is_too_large_is_refused_with_its_size() {
-    let text = SWEEP.replace("[1, 4, 9999]", "{ from = 1, to = 50000, step = 1 }").replace("seeds = 2", "seeds = 100");
+    let text = SWEEP.replace("[1, 4, 0]", "{ from = 1, to = 50000, step = 1 }").replace("seeds = 2", "seeds = 100");
     let error = folder(&text).1.unwrap_err();
     assert!(
         error.contains(
@@ -123,8 +123,8 @@ fn merged_shards_have_the_bytes_of_one_run() {
     let table = String::from_utf8(results(&out).remove("results.csv").unwrap()).unwrap();
     assert!(table.starts_with("run,point,scenario,platform,delivery,seed,job.iodepth,fabric.dispatch,fabric.dispatch [ns],quantity,unit,value,error\n"));
     // A setting that is not possible is a row with its error.
-    let errors: Vec<&str> = table.lines().filter(|line| line.contains("does not fit a queue")).collect();
-    assert!(errors.len() == 8 && errors[0].contains(",9999,40 ns,40,,,,"), "{errors:?}");
+    let errors: Vec<&str> = table.lines().filter(|line| line.contains("iodepth: `0`")).collect();
+    assert!(errors.len() == 8 && errors[0].contains(",0,40 ns,40,,,,"), "{errors:?}");
     assert!(table.lines().any(|line| line.contains(",4,80 ns,80,iops,1/s,")), "{table}");
 }
 
