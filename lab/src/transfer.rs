@@ -153,6 +153,9 @@ pub fn transfer(platforms: &[Platform], sets: &[String], stop: &StopFlag) -> Res
 
 /// For print: a fit ends at a distance of [`GOOD_ENOUGH`], so more digits say nothing.
 fn to_four_digits(value: f64) -> f64 {
+    if value == 0.0 {
+        return 0.0;
+    }
     let unit = 10f64.powi(value.abs().max(f64::MIN_POSITIVE).log10().floor() as i32 - 3);
     (value / unit).round() * unit
 }
