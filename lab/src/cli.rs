@@ -255,6 +255,9 @@ pub struct BootArgs {
     /// With judges: run this built image of ours alone, posted, and not Linux.
     #[arg(long, value_name = "FILE", requires = "case", conflicts_with_all = ["all", "quick"])]
     pub image: Option<PathBuf>,
+    /// Write the tables of this document anew: those whose line `<!-- boot: CASE | CASE -->` names only cases of this run.
+    #[arg(long, value_name = "FILE")]
+    pub table: Option<PathBuf>,
     /// Write the counts as one JSON array.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

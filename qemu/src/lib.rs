@@ -4,6 +4,7 @@
 //! interrupt controller. Two runs of different length are traced and subtracted, so that boot and bring-up cancel out.
 //! Time is never judged; a deadline only ends a run that hangs.
 
+mod document;
 mod image;
 mod judges;
 mod launch;
@@ -19,6 +20,7 @@ mod run;
 mod symbols;
 mod trace;
 
+pub use document::{Document, DocumentError, document};
 pub use image::Missing;
 pub use matrix::{CASES, Case};
 pub use report::{Row, json, table};

@@ -62,7 +62,7 @@ pub fn table(rows: &[Row]) -> String {
 }
 
 /// Whole numbers are printed without decimals.
-fn figure(value: f64) -> String {
+pub(crate) fn figure(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") }
 }
 

@@ -1,15 +1,18 @@
 //! `campanile boot`.
 
 use super::{ended, output, stop_flag, takes_standard_output, write_list};
+use crate::atomic_file::AtomicFile;
 use crate::cli::{self, BootArgs, Failure};
-use crate::input::{InputError, Place};
+use crate::input::{InputError, Place, Problem};
 use crate::inputs::Read;
 use crate::manifest::Manifest;
-use qemu::{BootError, CASES, Selection};
+use qemu::{BootError, CASES, Document, Row, Selection};
+use std::path::Path;
 
 pub(super) fn boot(args: &BootArgs) -> Result<(), Failure> {
     let selection = selection(args)?;
     let json = output("--json", args.json.as_deref())?;
+    let tables = args.table.as_deref().map(Tables::of).transpose()?;
     let stop = stop_flag()?;
     let campanile = std::env::current_exe().map_err(|error| Failure::Run(error.into()))?;
     let run = qemu::run(&selection, &campanile, || stop.is_set(), |setting| eprintln!("{setting}"));
@@ -22,7 +25,36 @@ pub(super) fn boot(args: &BootArgs) -> Result<(), Failure> {
     }
     write_list(json, &Manifest::of_process(&Read::default()), || qemu::json(&outcome.rows))?;
     ended(&stop)?;
+    if let Some(tables) = tables.filter(|_| outcome.passes()) {
+        tables.write(&outcome.rows)?;
+    }
     if outcome.passes() { Ok(()) } else { Err(Failure::Run("a figure differs from its required value".into())) }
+}
+
+/// A document whose tables are written anew. Figures that are wrong go into none.
+struct Tables<'a> {
+    path: &'a Path,
+    text: String,
+}
+
+impl<'a> Tables<'a> {
+    /// Reads the document, so that one that cannot be written is refused before the run.
+    fn of(path: &'a Path) -> Result<Self, InputError> {
+        let refused = |why: String| InputError::new(&Place::file(path.display().to_string()), "", Problem::Io(why));
+        let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+        qemu::document(&text, &[]).map_err(|error| refused(error.to_string()))?;
+        Ok(Self { path, text })
+    }
+
+    fn write(&self, rows: &[Row]) -> Result<(), Failure> {
+        let Document { text, missing } =
+            qemu::document(&self.text, rows).map_err(|error| Failure::Run(error.into()))?;
+        AtomicFile::prepare("--table", self.path)?.commit(text.as_bytes())?;
+        if !missing.is_empty() {
+            eprintln!("tables left as they were, since these cases did not run: {}", missing.join("; "));
+        }
+        Ok(())
+    }
 }
 
 fn selection(args: &BootArgs) -> Result<Selection, InputError> {
