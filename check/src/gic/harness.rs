@@ -3,6 +3,7 @@
 use drivers::gic::its::{Its, ItsConfig};
 use drivers::gic::{Affinity, EoiMode, Redistributors};
 use hal::{CpuId, CpuSet, Hal as _, ThreadSpec, Threads as _};
+use irq::poll::SoftPoll;
 use irq::{Action, AllocRequest, Flow, Irq, IrqCore, IrqDomain, RequesterId, StormConfig};
 use machine::Interrupts;
 use machine::gic::{GicConfig, GicWindows};
@@ -84,18 +85,18 @@ pub struct ArmHarness {
     pub windows: GicWindows,
     /// CPUs.
     pub cpus: u32,
-    /// Runs at the end of every interrupt.
-    pub at_exit: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Polls at the end of every interrupt.
+    pub polls: OnceLock<Arc<SoftPoll<SimHal>>>,
 }
 
 impl ArmHarness {
     /// A CPU takes an exception.
     fn take(&self, exception: Exception) {
         match exception {
-            Exception::Irq => {
-                self.arm.exception();
-                self.at_exit.get().into_iter().for_each(|at_exit| at_exit());
-            }
+            Exception::Irq => match self.polls.get() {
+                Some(polls) => polls.interrupt(|| self.arm.exception()),
+                None => self.arm.exception(),
+            },
             Exception::PseudoNmi => self.arm.pseudo_nmi(),
             Exception::Vector(vector) => panic!("vector {vector} on a machine without"),
         }
@@ -276,7 +277,7 @@ pub fn bring_up(
         builder = builder.pseudo_nmis();
     }
     let arm = builder.build().expect("the machine is as described");
-    let system = ArmHarness { core: arm.core().clone(), arm, windows, cpus, at_exit: OnceLock::new() };
+    let system = ArmHarness { core: arm.core().clone(), arm, windows, cpus, polls: OnceLock::new() };
     let system = Arc::new(system);
     assert!(entry.set(system.clone()).is_ok(), "once");
     system.come_up();

@@ -145,8 +145,7 @@ impl ModerationStack {
         let ids = bringup.add_all(add, &queues, &ends);
         let soft = Arc::new(soft);
         soft.start().expect("threads");
-        let exit = soft.clone();
-        assert!(bringup.system.at_exit.set(Box::new(move || exit.interrupt_exit())).is_ok(), "once");
+        assert!(bringup.system.polls.set(soft.clone()).is_ok(), "once");
         let workers = bringup.begin(&soft, &ids, &queues, &ends, &devices);
         let programmers = bringup.program();
         let Bringup { system, wanted, consumers, lines } = bringup;

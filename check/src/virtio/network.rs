@@ -53,8 +53,8 @@ impl Reflector {
         Arc::new(Self { poll, ids, pairs, packets: AtomicU64::new(FIRST), net: Mutex::default() })
     }
 
-    pub(super) fn interrupt_exit(&self) {
-        self.poll.interrupt_exit();
+    pub(super) fn poll(&self) -> Arc<SoftPoll<SimHal>> {
+        self.poll.clone()
     }
 
     pub(super) fn net(&self) -> Option<Arc<Net<SimHal>>> {

@@ -110,8 +110,7 @@ pub(super) fn policy(number: u32) -> VectorPolicy {
 impl VirtioStack {
     pub(super) fn new(system: Arc<ArmHarness>, places: [Place; 2], load: Load, pairs: u16, budget: u32) -> Arc<Self> {
         let reflector = Reflector::new(system.cpus, pairs, budget);
-        let exit = reflector.clone();
-        assert!(system.at_exit.set(Box::new(move || exit.interrupt_exit())).is_ok(), "once");
+        assert!(system.polls.set(reflector.poll()).is_ok(), "once");
         let stack = Self {
             system,
             places,

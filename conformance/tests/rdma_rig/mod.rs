@@ -88,13 +88,16 @@ pub fn host_on<R: Send + 'static>(
         let entry = vector
             .checked_sub(0x40)
             .and_then(|index| table.lock().expect("one host thread").get(usize::from(index)).cloned().flatten());
-        if let Some(action) = entry {
-            action.handle(Irq(vector.into()));
-        }
-        machine::Regs::Lapic.write64(0x80b, 0);
+        let handle = || {
+            if let Some(action) = entry {
+                action.handle(Irq(vector.into()));
+            }
+            machine::Regs::Lapic.write64(0x80b, 0);
+        };
         let soft = end.lock().expect("one host thread").clone();
-        if let Some(soft) = soft {
-            soft.interrupt_exit();
+        match soft {
+            Some(soft) => soft.interrupt(handle),
+            None => handle(),
         }
     });
     let sides = nics.map(|nic| Side { model: nic });

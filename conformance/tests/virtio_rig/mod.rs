@@ -7,6 +7,7 @@ use drivers::message::MessageSource as _;
 use drivers::pci::{MsixCapability, MsixTable};
 use drivers::virtio::{Bar, Mmio, MmioConfig as Platform, Pci, RegisterWrites, Transport};
 use hal::{Dma as _, Hal as _, Regs as _};
+use irq::poll::SoftPoll;
 use irq::{Action, Irq, MsiMessage};
 use machine::model::{Model, ModelId, Upstream};
 use machine::time::Ps;
@@ -17,8 +18,8 @@ use std::sync::{Arc, Mutex};
 
 pub type DmaBuffer = <SimHal as hal::Hal>::Dma;
 type Handlers = Arc<Mutex<Vec<Arc<dyn Action>>>>;
-/// Runs at the end of every interrupt.
-type Exit = Arc<Mutex<Option<Arc<dyn Fn() + Send + Sync>>>>;
+/// Polls at the end of every interrupt.
+type Polls = Arc<Mutex<Option<Arc<SoftPoll<SimHal>>>>>;
 
 /// An interrupt controller: pin n is vector 40h + n, and so is a message with that data.
 struct Pins {
@@ -95,7 +96,7 @@ pub struct Host {
     bus: Bus,
     regs: [machine::Regs; 3],
     handlers: Handlers,
-    exit: Exit,
+    polls: Polls,
 }
 
 /// A device of the given kind behind `bus`, without a driver.
@@ -132,21 +133,24 @@ pub fn rig_on<D: Device>(machine: MachineConfig, bus: Bus, device: D) -> Rig {
         }
     };
     let device = machine.add_model(|_| model);
-    let (handlers, exit) = (Handlers::default(), Exit::default());
-    let (table, end) = (handlers.clone(), exit.clone());
+    let (handlers, polls) = (Handlers::default(), Polls::default());
+    let (table, at_end) = (handlers.clone(), polls.clone());
     machine.set_interrupt_entry(move |vector| {
         let handler = table.lock().expect("one host thread").get(usize::from(vector - 0x40)).cloned();
-        if let Some(handler) = handler {
-            handler.handle(Irq(vector.into()));
-        }
-        machine::Regs::Lapic.write64(0x80b, 0);
-        let exit = end.lock().expect("one host thread").clone();
-        if let Some(exit) = exit {
-            exit();
+        let handle = || {
+            if let Some(handler) = handler {
+                handler.handle(Irq(vector.into()));
+            }
+            machine::Regs::Lapic.write64(0x80b, 0);
+        };
+        let polls = at_end.lock().expect("one host thread").clone();
+        match polls {
+            Some(polls) => polls.interrupt(handle),
+            None => handle(),
         }
     });
     let regs = [0, 1, 2].map(|region| machine.regs(device, region));
-    Rig { machine, device, pins, host: Host { bus, regs, handlers, exit } }
+    Rig { machine, device, pins, host: Host { bus, regs, handlers, polls } }
 }
 
 impl Rig {
@@ -247,9 +251,9 @@ impl Host {
         machine::Regs::Lapic.write64(0x80f, 0x1ff);
     }
 
-    /// Runs at the end of every interrupt.
-    pub fn at_exit(&self, exit: Arc<dyn Fn() + Send + Sync>) {
-        *self.exit.lock().expect("one host thread") = Some(exit);
+    /// Polls at the end of every interrupt from now on.
+    pub fn poll_at_exit(&self, polls: Arc<SoftPoll<SimHal>>) {
+        *self.polls.lock().expect("one host thread") = Some(polls);
     }
 }
 

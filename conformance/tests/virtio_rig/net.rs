@@ -70,7 +70,7 @@ pub fn drive_tuned(
     let poll = Arc::new(poll);
     assert!(keeper.poll.set((poll.clone(), ids)).is_ok());
     host.install(net.handlers());
-    host.at_exit(Arc::new(move || poll.interrupt_exit()));
+    host.poll_at_exit(poll);
     net.start()?;
     Ok((net, keeper))
 }

@@ -98,8 +98,7 @@ impl<H: Hal> EventQueue<H> {
         while left > 0
             && let Some(context) = self.next()
         {
-            // Calls this without the lock. The lock turns interrupts off, so a thread would look like an interrupt, whose
-            // end polls the queue.
+            // Without the lock: a worker that is woken may take it at once.
             context.into_iter().for_each(|context| context.schedule());
             left -= 1;
         }

@@ -99,7 +99,7 @@ fn session(driver: &mut Driver<'_>, regs: [[Regs; 4]; 2]) -> Option<()> {
             }
             _ => driver.wait(),
         }
-        soft.interrupt_exit();
+        soft.interrupt(|| ());
         let _ = (events.counters(), ours.queue.counters(), ours.pair.has_failed());
     }
     ours.device.shutdown();

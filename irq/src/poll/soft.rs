@@ -47,14 +47,15 @@ struct Cpu<H: Hal> {
     raised: H::Word,
     /// 1 during a pass: interrupts on top of it begin none.
     busy: H::Word,
-    /// 1 during a pass: interrupts that arrive during it begin no other pass.
+    /// 1 while an interrupt's handlers run on this CPU, which alone writes it.
+    handling: H::Word,
+    /// The CPU's thread plus one; 0 before there is one.
     thread: H::Word,
 }
 
 /// Every CPU's list of polled instances.
 ///
-/// The kernel calls [`SoftPoll::interrupt_exit`] at the end of every interrupt, and starts the threads with
-/// [`SoftPoll::start`]. A pass runs with interrupts on, on the stack of the interrupted code. A list that spends its
+/// The kernel runs every interrupt by [`SoftPoll::interrupt`], and starts the threads with [`SoftPoll::start`]. A pass runs with interrupts on, on the stack of the interrupted code. A list that spends its
 /// budget ten times in a row continues in its CPU's thread. That thread is urgent, so that no other thread preempts a
 /// pass. A CPU with more completions than it can take runs nothing else. A kernel without threads does not call
 /// `start`: such a list then continues at the CPU's next interrupt.
@@ -76,6 +77,7 @@ impl<H: Hal> SoftPoll<H> {
                 instances: Vec::new(),
                 raised: H::Word::new(0),
                 busy: H::Word::new(0),
+                handling: H::Word::new(0),
                 thread: H::Word::new(0),
             })
         };
@@ -119,10 +121,9 @@ impl<H: Hal> SoftPoll<H> {
         Ok(())
     }
 
-    /// An interrupt found work for `id` and has masked itself. Polls `id` when that interrupt ends. From another CPU,
-    /// or with interrupts on, it wakes the thread of the instance's CPU: a handler that runs in a thread has no end of
-    /// an interrupt. Such a handler must not hold a lock during the call: with interrupts off it would look like an
-    /// interrupt.
+    /// An interrupt found work for `id` and has masked itself. Polls `id` when that interrupt ends. From another CPU, or
+    /// outside an interrupt, it wakes the thread of the instance's CPU: a handler that runs in a thread has no end of an
+    /// interrupt, with a lock held or without.
     pub fn schedule(&self, id: SoftId) {
         let Some(cpu) = self.cpus.get(id.cpu.index()) else { return };
         let Some(instance) = cpu.instances.get(id.id.0 as usize) else { return };
@@ -136,7 +137,7 @@ impl<H: Hal> SoftPoll<H> {
     fn raise(&self, number: CpuId, cpu: &Cpu<H>) {
         let off = self.hal.irq_save();
         cpu.raised.set(1);
-        let ends_here = self.hal.cpu() == number && !off.were_on;
+        let ends_here = self.hal.cpu() == number && cpu.handling.get() != 0;
         self.hal.irq_restore(off);
         if !ends_here {
             self.wake(cpu);
@@ -150,10 +151,13 @@ impl<H: Hal> SoftPoll<H> {
         }
     }
 
-    /// Called at the end of an interrupt on this CPU, with interrupts off. Polls what was scheduled, with interrupts
-    /// on.
-    pub fn interrupt_exit(&self) {
-        let Some(cpu) = self.cpus.get(self.hal.cpu().index()) else { return };
+    /// Runs `handle`, an interrupt of this CPU up to its end at the controller, with interrupts off. Then polls what was
+    /// scheduled, with interrupts on. Where nothing is polled on this CPU, it is `handle` alone.
+    pub fn interrupt(&self, handle: impl FnOnce()) {
+        let Some(cpu) = self.cpus.get(self.hal.cpu().index()) else { return handle() };
+        cpu.handling.set(1);
+        handle();
+        cpu.handling.set(0);
         if cpu.raised.get() == 0 || cpu.busy.get() != 0 {
             return;
         }

@@ -42,8 +42,7 @@ fn with(work: u32, late: u32) -> Arc<Device> {
 /// Runs an interrupt that schedules these instances, up to its end.
 fn interrupt(hal: HostHal, soft: &SoftPoll<HostHal>, ids: &[SoftId]) {
     hal.interrupt(CpuId(0), || {
-        ids.iter().for_each(|&id| soft.schedule(id));
-        soft.interrupt_exit();
+        soft.interrupt(|| ids.iter().for_each(|&id| soft.schedule(id)));
     });
 }
 
@@ -116,13 +115,29 @@ fn what_cannot_be_is_refused() {
 /// A handler that was forced into a thread runs on the same CPU, but no end of an interrupt follows it.
 #[test]
 fn what_a_thread_found_is_polled_by_the_cpus_own() {
+    polled_after(|soft, id| soft.schedule(id));
+}
+
+/// With a lock held interrupts are off, as they are in an interrupt.
+#[test]
+fn what_a_thread_found_under_a_lock_is_polled_too() {
+    polled_after(|soft, id| {
+        let lock = hal::Lock::new(HostHal::manual(1), ());
+        let held = lock.lock();
+        soft.schedule(id);
+        drop(held);
+    });
+}
+
+/// The CPU's thread polls what `found` has scheduled outside of an interrupt.
+fn polled_after(found: impl FnOnce(&SoftPoll<HostHal>, SoftId)) {
     let hal = HostHal::manual(1);
     let mut soft = SoftPoll::new(hal, 1, PollConfig::default()).expect("a budget");
     let device = with(5, 0);
     let id = soft.add(CpuId(0), 16, device.clone(), None).expect("a weight");
     let soft = Arc::new(soft);
     soft.start().expect("a thread");
-    soft.schedule(id);
+    found(&soft, id);
     let begin = std::time::Instant::now();
     while device.rearms.load(Relaxed) == 0 {
         assert!(begin.elapsed().as_secs() < 30, "nobody polled");

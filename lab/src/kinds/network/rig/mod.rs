@@ -48,11 +48,10 @@ impl NetworkRig {
         let soft: Arc<OnceLock<Arc<irq::poll::SoftPoll<machine::SimHal>>>> = Arc::default();
         let (entry, polls) = (pc.entry(), soft.clone());
         machine.set_interrupt_entry(move |vector| {
-            if let Some(cpus) = entry.get() {
-                cpus.interrupt(vector);
-            }
-            if let Some(polls) = polls.get() {
-                polls.interrupt_exit();
+            let handle = || entry.get().into_iter().for_each(|cpus| cpus.interrupt(vector));
+            match polls.get() {
+                Some(polls) => polls.interrupt(handle),
+                None => handle(),
             }
         });
         let host = plan.platform.vhost.as_ref().expect("the plan was validated");

@@ -56,11 +56,10 @@ pub(super) fn hang_entry(machine: &mut Machine, hosts: &[HostParts; 2], soft: So
     let split = hosts[1].cpus.start;
     machine.set_interrupt_entry(move |vector| {
         let entry = &entries[usize::from(SimHal.cpu().0 >= split)];
-        if let Some(cpus) = entry.get() {
-            cpus.interrupt(vector);
-        }
-        if let Some(soft) = soft.get() {
-            soft.interrupt_exit();
+        let handle = || entry.get().into_iter().for_each(|cpus| cpus.interrupt(vector));
+        match soft.get() {
+            Some(soft) => soft.interrupt(handle),
+            None => handle(),
         }
     });
 }
