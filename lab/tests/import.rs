@@ -251,4 +251,9 @@ fn the_files_of_an_import_are_taken_by_other_commands() {
     assert_eq!(rows[0].platform, "mine");
     let scenario = plan(&out.join("a.toml").to_string_lossy(), &[]);
     assert_eq!(scenario.platform.name, "mine");
+    let mut reproduce = std::process::Command::new(env!("CARGO_BIN_EXE_campanile"));
+    let told = reproduce.args(["reproduce", "--rows"]).arg(out.join("rows.csv")).output().unwrap();
+    let text = String::from_utf8(told.stdout).unwrap();
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    assert!(text.starts_with("YOURS\n") && text.contains("Rows of yours, fitted: "), "{text}");
 }
