@@ -6,11 +6,8 @@ use crate::advise::{self, AdviseError, Budget, Question};
 use crate::cli::{self, AdviseArgs, Failure};
 use crate::inputs::{self, Given};
 use crate::manifest::Manifest;
-use crate::report::html;
+use crate::report::{html, narrow};
 use crate::scenario::Request;
-
-/// The terminal's columns if nothing says otherwise.
-const COLUMNS: u16 = 100;
 
 pub(super) fn advise(args: &AdviseArgs) -> Result<(), Failure> {
     let question = question(args)?;
@@ -26,8 +23,7 @@ pub(super) fn advise(args: &AdviseArgs) -> Result<(), Failure> {
     for warning in &advice.warnings {
         eprintln!("warning: {warning}");
     }
-    let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    let columns = args.columns.or(told).unwrap_or(COLUMNS);
+    let columns = args.columns.unwrap_or_else(narrow::width);
     let manifest = Manifest::of_process(&read);
     if !takes_standard_output(json.as_ref()) {
         cli::print(&advise::text(&advice, columns))?;
