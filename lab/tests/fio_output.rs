@@ -378,3 +378,52 @@ fn a_ramp_leaves_no_mark_on_total_latencies() {
     assert!(mean("lat_ns") <= mean("slat_ns") + mean("clat_ns") + 1.0, "{read}");
     assert!(mean("lat_ns") > mean("clat_ns"));
 }
+
+/// Key by key, type by type and, where both count, value by value: jobs that wait, fail and report in other ways.
+#[test]
+fn jobs_of_six_kinds_have_fios_keys() {
+    const KINDS: [&str; 6] = [
+        "[j]\nrw=read\nsize=64m\nsteadystate=iops:9%\nsteadystate_duration=1\nrate_iops=400\nruntime=20\ntime_based\n",
+        "[j]\nrw=read\nsize=64m\nsteadystate=bw_slope:100\nsteadystate_duration=9\nrate_iops=400\nruntime=1\ntime_based\n",
+        "[j]\nrw=read\nsize=64m\nlatency_target=1s\nlatency_window=100ms\nlatency_percentile=99.5\niodepth=4\nrate_iops=1000\nruntime=5\n",
+        "group_reporting\nnumjobs=2\n[a]\nrw=randrw\nsize=1m\n[b]\nnew_group\nrw=trim\nsize=1m\n",
+        "[j]\nrw=randrw\nsize=1m\nlat_percentiles=1\nclat_percentiles=0\npercentile_list=50:99.9\nfsync=8\n",
+        "[j]\nrw=read\nsize=1m\nmax_latency=1ns\n[k]\nstonewall\nrw=write\nsize=64k\nclat_percentiles=0\ndescription=last\n",
+    ];
+    if !is_there("fio") {
+        return;
+    }
+    for kind in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("null.fio"), format!("[global]\nioengine=null\n{kind}")).unwrap();
+        let fio = Command::new("fio").current_dir(folder.path()).args(["--output-format=json+", "null.fio"]).output();
+        let text = String::from_utf8(fio.unwrap().stdout).unwrap();
+        let theirs: Value = serde_json::from_str(&text[text.find('{').unwrap()..]).unwrap();
+        let ours = fio_json(folder.path(), &format!("[global]\nioengine=libaio\ndirect=1\n{kind}"));
+        let (theirs, ours) = (theirs["jobs"].as_array().unwrap(), ours["jobs"].as_array().unwrap());
+        assert_eq!(theirs.len(), ours.len(), "{kind}");
+        for (theirs, ours) in theirs.iter().zip(ours) {
+            let (form, own) = (shape_of(theirs), shape_of(ours));
+            let differing: Vec<_> = form.iter().filter(|(path, kind)| own.get(*path) != Some(*kind)).collect();
+            assert!(differing.is_empty(), "{kind}: {differing:#?}");
+            let more: Vec<_> = own.keys().filter(|path| !form.contains_key(*path)).collect();
+            assert!(more.is_empty(), "{kind}: fio does not write {more:?}");
+            let same = [
+                "jobname",
+                "groupid",
+                "error",
+                "desc",
+                "job options",
+                "latency_target",
+                "latency_percentile",
+                "latency_window",
+            ];
+            for key in same {
+                assert_eq!(theirs[key], ours[key], "{kind}: {key}");
+            }
+            for key in ["ss", "duration", "attained"] {
+                assert_eq!(theirs["steadystate"][key], ours["steadystate"][key], "{kind}: {key}");
+            }
+        }
+    }
+}
