@@ -104,6 +104,9 @@ pub struct RunArgs {
     /// Write one self-contained page with plots.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Show each job or group as fio's users know it: latencies with their percentiles, depths, and classes of latency.
+    #[arg(long)]
+    pub per_job: bool,
     /// Write fio's JSON (json+) of the first delivery and seed; `-`: to standard output, in place of the table. With
     /// {delivery} in its name, a file for each delivery.
     #[arg(long, value_name = "FILE")]

@@ -379,6 +379,34 @@ fn a_ramp_leaves_no_mark_on_total_latencies() {
     assert!(mean("lat_ns") > mean("clat_ns"));
 }
 
+/// Jobs as fio's users know them, only if they are asked for.
+#[test]
+fn jobs_are_shown_one_by_one_if_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = "[a]\nioengine=libaio\ndirect=1\nrw=randrw\nbs=4k\niodepth=8\nfilename=/dev/nvme0n1\nsize=4m\nlat_percentiles=1\n";
+    fs::write(folder.path().join("job.fio"), job).unwrap();
+    let text = |more: &[&str]| {
+        let output = run(folder.path(), &[&["run", "job.fio", "--seeds", "1"], more].concat());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (plain, shown) = (text(&[]), text(&["--per-job"]));
+    let own = shown.strip_prefix(&plain).expect("it stands below the table");
+    for part in [
+        "posted, seed 1",
+        "a: group 0",
+        "  read: ",
+        "  write: ",
+        "slat least",
+        "clat percentiles p1 ",
+        "lat percentiles ",
+        "I/O depths",
+        "8: ",
+        "completion latency < ",
+    ] {
+        assert!(own.contains(part), "{part}:\n{own}");
+    }
+}
+
 /// Key by key, type by type and, where both count, value by value: jobs that wait, fail and report in other ways.
 #[test]
 fn jobs_of_six_kinds_have_fios_keys() {
@@ -426,4 +454,18 @@ fn jobs_of_six_kinds_have_fios_keys() {
             }
         }
     }
+}
+
+/// A job that is cut before its end says so; one that runs to its end does not.
+#[test]
+fn a_size_beyond_what_is_simulated_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |size: &str| {
+        let job = format!("[a]\nioengine=libaio\ndirect=1\nrw=read\nbs=4k\nfilename=/dev/nvme0n1\nsize={size}\n");
+        fs::write(folder.path().join("job.fio"), job).unwrap();
+        let output = run(folder.path(), &["run", "job.fio", "--seeds", "1", "--set", "duration=1ms"]);
+        String::from_utf8(output.stderr).unwrap().contains("size: the job would end after 26214400 I/Os")
+    };
+    assert!(said("100g"));
+    assert!(!said("1m"));
 }

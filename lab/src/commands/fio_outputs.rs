@@ -36,9 +36,11 @@ impl FioOutputs {
         let source = plan.source.clone();
         let asked = [("--fio-json", &args.fio_json), ("--fio-logs", &args.fio_logs)];
         let first_asked = asked.into_iter().find_map(|(option, path)| Some((option, path.as_ref()?)));
-        let wants_figures = args.json.is_some() || args.html.is_some() || first_asked.is_some();
+        let wants_figures = args.json.is_some() || args.html.is_some() || first_asked.is_some() || args.per_job;
         let Some(comparison) = plan.work.of_mut::<Storage>() else {
-            return match first_asked {
+            let jobs = args.per_job.then(|| ("--per-job", PathBuf::new()));
+            let jobs = jobs.as_ref().map(|(option, path)| (*option, path));
+            return match first_asked.or(jobs) {
                 Some((option, path)) => {
                     let why = format!("is for jobs on drives, which {} does not have", source.file);
                     Err(InputError::value(&Place::option(option), "", path.display(), why, "--json"))

@@ -36,6 +36,9 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     say_cost(&report);
     if !fio.takes_standard_output() && !takes_standard_output(json.as_ref()) {
         cli::print(&narrow::run(&report, narrow::width()))?;
+        if args.per_job {
+            cli::print(&crate::kinds::storage::verbose_jobs(&report))?;
+        }
     }
     fio.write(&plan, &report)?;
     write(json, || report::json::run(&report).expect("a report is plain data"))?;

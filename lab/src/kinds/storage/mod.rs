@@ -1,6 +1,7 @@
 //! Jobs on NVMe drives.
 
 pub mod detail;
+mod job_text;
 mod jobs;
 pub(crate) mod keys;
 pub mod load;
@@ -10,6 +11,7 @@ mod plan;
 mod rig;
 mod variant;
 
+pub(crate) use job_text::text as verbose_jobs;
 pub use keys::{Coalescing, Detail, DrivePlan, RqAffinity, Storage};
 pub use outcome::{DRIVE_LINK, DRIVE_MEDIA, Direction, Drive, JobEnd, Stages, StorageOutcome};
 pub use plan::{DEVICE_VECTORS, IoEngine, JobPlan, Pattern, Trims, queue_cpus, topology};

@@ -27,6 +27,7 @@ pub(super) fn settle(storage: &mut Storage, spans: &Spans, warnings: &mut Vec<Wa
     number_phases(storage)?;
     storage.verify_data |= storage.jobs.iter().filter_map(|job| job.load.as_ref()).any(|load| load.verify.checks);
     let own_end = own_ends(storage);
+    warn_of_cut_ends(storage, &own_end, warnings);
     let has_stages = storage.jobs.iter().any(|job| {
         job.load.as_ref().is_some_and(|load| {
             let start = &load.start;
@@ -75,6 +76,22 @@ pub(super) fn settle(storage: &mut Storage, spans: &Spans, warnings: &mut Vec<Wa
         }
     }
     Ok(())
+}
+
+/// A job without a runtime that takes more I/Os to its end than are simulated says so.
+fn warn_of_cut_ends(storage: &Storage, own_end: &[bool], warnings: &mut Vec<Warning>) {
+    for (job, _) in storage.jobs.iter().zip(own_end).filter(|(_, own)| !**own) {
+        let Some(load) = job.load.as_ref().filter(|load| load.ends.runtime_ns.is_none()) else { continue };
+        let Some(ios) = load.own_ios(Load::directions(&job.pattern)) else { continue };
+        let meaning = format!(
+            "the job would end after {ios} I/Os; a simulated span stands for it, since jobs run to their ends up to {IOS_MAX} \
+             I/Os together",
+        );
+        let warning = Warning { place: job.source.clone(), key: "size".into(), meaning };
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
 }
 
 /// The jobs that run to their own end: those with the fewest I/Os, as many as [`IOS_MAX`] allows together.
