@@ -8,8 +8,8 @@ use crate::input::{InputError, Problem};
 use crate::plan::Plan;
 use crate::scenario::Request;
 
-/// Most runs of one sweep: a tidy table of more is no file that people open.
-pub const RUNS_MAX: u64 = 1_000_000;
+/// Most runs of one sweep. Some thirty quantities of each are held in memory when the table is written: 3 KiB a run.
+pub const RUNS_MAX: u64 = 200_000;
 /// Points that are tried for one that runs, if the sweep names no deliveries.
 const TRIED_MAX: u64 = 64;
 

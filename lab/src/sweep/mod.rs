@@ -50,7 +50,7 @@ impl Sweep {
             .with("scenarios", grid.definition.scenarios.clone())
             .with("platforms", grid.definition.platforms.iter().flatten().cloned().collect::<Vec<_>>())
             .with("deliveries", grid.deliveries.clone())
-            .with("seeds", grid.definition.seeds.clone())
+            .with("seeds", grid.definition.seeds.len())
             .with("runs", grid.runs());
         Ok(Self { grid, manifest, given: read.given() })
     }

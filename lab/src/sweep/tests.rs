@@ -174,6 +174,15 @@ fn a_shard_is_i_of_n() {
 }
 
 #[test]
+fn the_sweep_of_the_document_has_the_runs_that_it_names() {
+    let document = include_str!("../../../docs/sweep.md");
+    let block = document.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let grid = Grid::new(parse(block).unwrap()).unwrap();
+    // 2 platforms, 7 depths, 3 costs, 3 places of completion, 2 deliveries, 3 seeds.
+    assert_eq!((grid.points(), grid.runs()), (2 * 7 * 3 * 3, 2 * 7 * 3 * 3 * 2 * 3));
+}
+
+#[test]
 fn listed_points_and_several_platforms() {
     let text = "scenario = [\"emr-uring\", \"emr-polled\"]\nplatforms = [\"emr\", \"optane\"]\nseeds = [7, 9]\n\
                 deliveries = [\"posted\"]\n[[points]]\nduration = \"1 ms\"\n[[points]]\ncpus = 4\nduration = \"2 ms\"\n";
