@@ -100,13 +100,16 @@ fn pci_with_message_interrupts_is_the_same() {
 /// Pairs 2 and 3 serve reflection: packets of pair p go out on pair 2 + p.
 #[test]
 fn packets_are_sent_back_from_where_they_lie() {
-    let (mut rig, net, _) = driven(Bus::edges(3), device(4), NetConfig { reflect: true, ..pairs(2) });
-    for round in 0..200_u8 {
-        rig.receive(u16::from(round % 2), &[round | 1, 0x0f, round]);
-        assert_eq!(rig.sent(), [(2 + u16::from(round % 2), vec![round | 1, 0xf0, round])]);
+    for packed in [false, true] {
+        let device = model::NetConfig { packed, ..device(4) };
+        let (mut rig, net, _) = driven(Bus::edges(3), device, NetConfig { reflect: true, ..pairs(2) });
+        for round in 0..200_u8 {
+            rig.receive(u16::from(round % 2), &[round | 1, 0x0f, round]);
+            assert_eq!(rig.sent(), [(2 + u16::from(round % 2), vec![round | 1, 0xf0, round])]);
+        }
+        let counters = net.receive_counters(0).expect("pair 0");
+        assert_eq!((counters.reflected, counters.reflect_drops, rig.faults()), (100, 0, vec![]));
     }
-    let counters = net.receive_counters(0).expect("pair 0");
-    assert_eq!((counters.reflected, counters.reflect_drops, rig.faults()), (100, 0, vec![]));
 }
 
 /// Sending back is slower than receiving. One buffer stays for receiving; otherwise no packet could come.

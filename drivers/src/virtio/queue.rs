@@ -1,7 +1,12 @@
-//! A split virtqueue (VIRTIO 2.7), the driver's side.
+//! A virtqueue, the driver's side: split (VIRTIO 2.7, in this file) or packed (VIRTIO 2.8).
 //!
 //! Everything that decides about memory is kept privately: descriptors' links, lengths and what is in flight are never read
 //! back from the rings, so that a device that writes there can break its queue but nothing else.
+
+mod either;
+mod packed;
+
+pub use either::Queue;
 
 use super::transport::QueueMemory;
 use super::{QueueFault, Refusal, VirtioError};
@@ -58,9 +63,11 @@ pub struct QueueConfig {
     pub event_index: bool,
     /// VIRTIO_F_INDIRECT_DESC was negotiated: buffers of several parts take one descriptor.
     pub indirect: bool,
+    /// VIRTIO_F_RING_PACKED was negotiated.
+    pub packed: bool,
 }
 
-/// The buffer in flight that begins at a descriptor, if any.
+/// The buffer in flight that begins at a descriptor, if any; of a packed queue, the one with an id.
 #[derive(Clone, Copy, Default)]
 struct Head {
     in_flight: bool,
@@ -85,8 +92,8 @@ pub struct QueueCounters {
     pub full: u64,
 }
 
-/// One queue. It belongs to one agent at a time; its owner's lock or its CPU ensures that.
-pub struct Queue<H: Hal> {
+/// One split queue. It belongs to one agent at a time.
+struct SplitQueue<H: Hal> {
     config: QueueConfig,
     descriptors: H::Dma,
     available: H::Dma,
@@ -114,16 +121,9 @@ pub struct Queue<H: Hal> {
     counters: QueueCounters,
 }
 
-impl<H: Hal> Queue<H> {
-    /// Allocates a queue whose notifications are on.
-    ///
-    /// # Errors
-    /// [`VirtioError::Entries`], [`VirtioError::Dma`].
-    pub fn new(hal: H, config: QueueConfig) -> Result<Self, VirtioError> {
+impl<H: Hal> SplitQueue<H> {
+    fn new(hal: H, config: QueueConfig) -> Result<Self, VirtioError> {
         let entries = config.entries;
-        if !(2..=ring::ENTRIES_MAX).contains(&entries) || !entries.is_power_of_two() {
-            return Err(VirtioError::Entries(entries, ring::ENTRIES_MAX));
-        }
         let count = usize::from(entries);
         let table = |_| hal.dma_alloc(count * PARTS_MAX * DESCRIPTOR_BYTES, DESCRIPTOR_BYTES);
         Ok(Self {
@@ -149,13 +149,11 @@ impl<H: Hal> Queue<H> {
         })
     }
 
-    /// Its number.
-    pub fn number(&self) -> u16 {
-        self.config.number
+    fn config(&self) -> &QueueConfig {
+        &self.config
     }
 
-    /// Addresses of its parts.
-    pub fn memory(&self) -> QueueMemory {
+    fn memory(&self) -> QueueMemory {
         QueueMemory {
             entries: self.config.entries,
             descriptors: self.descriptors.device_address(),
@@ -164,36 +162,27 @@ impl<H: Hal> Queue<H> {
         }
     }
 
-    /// Buffers in flight.
-    pub fn in_flight(&self) -> u16 {
+    fn in_flight(&self) -> u16 {
         self.in_flight
     }
 
-    /// Descriptors that are free.
-    pub fn free_descriptors(&self) -> u16 {
+    fn free_descriptors(&self) -> u16 {
         self.free_count
     }
 
-    /// The device's violation that broke this queue, if any.
-    pub fn fault(&self) -> Option<QueueFault> {
+    fn fault(&self) -> Option<QueueFault> {
         self.fault
     }
 
-    /// Counters.
-    pub fn counters(&self) -> QueueCounters {
+    fn counters(&self) -> QueueCounters {
         self.counters
     }
 
-    /// Stops the queue: it accepts no buffers, and gives none back by itself.
-    pub fn stop(&mut self) {
+    fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// Adds a buffer, seen by the device after [`Queue::publish`].
-    ///
-    /// # Errors
-    /// [`Refusal`]; the queue is then unchanged.
-    pub fn add(&mut self, tag: u64, parts: &[Part]) -> Result<(), Refusal> {
+    fn add(&mut self, tag: u64, parts: &[Part]) -> Result<(), Refusal> {
         if self.stopped {
             return Err(Refusal::Stopped);
         }
@@ -253,12 +242,9 @@ impl<H: Hal> Queue<H> {
         head
     }
 
-    /// Shows the added buffers to the device. True if it wants a notification (VIRTIO 2.7.10). A point of the seam.
-    ///
     /// The index is stored by a read-modify-write, the seam's strongest order: what the device wants is read after the
     /// index is visible, else it could go to sleep unseen.
-    #[must_use = "the device sleeps until it is notified"]
-    pub fn publish(&mut self) -> bool {
+    fn publish(&mut self) -> bool {
         let (old, new) = (self.published, self.available_index);
         if old == new || self.stopped {
             return false;
@@ -277,11 +263,7 @@ impl<H: Hal> Queue<H> {
         wanted
     }
 
-    /// Takes the next buffer that the device has used. A point of the seam unless a used buffer is already known.
-    ///
-    /// # Errors
-    /// [`QueueFault`] when the device broke the queue, now and for ever after.
-    pub fn take(&mut self) -> Result<Option<Used>, QueueFault> {
+    fn take(&mut self) -> Result<Option<Used>, QueueFault> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
@@ -317,8 +299,7 @@ impl<H: Hal> Queue<H> {
         self.in_flight -= 1;
     }
 
-    /// Whether the device has used a buffer that was not taken. A free look, without order.
-    pub fn has_used(&self) -> bool {
+    fn has_used(&self) -> bool {
         self.is_taking() && (self.used.words()[0].get() >> 16) as u16 != self.taken
     }
 
@@ -347,8 +328,7 @@ impl<H: Hal> Queue<H> {
         *self.fault.get_or_insert(fault)
     }
 
-    /// Asks the device not to notify (VIRTIO 2.7.7): a wish, which it may miss.
-    pub fn disable_notifications(&mut self) {
+    fn disable_notifications(&mut self) {
         if self.config.event_index {
             // Just passed: it comes round again after 65,535 buffers.
             self.available.write16(available::used_event(self.config.entries), self.taken.wrapping_sub(1));
@@ -357,10 +337,7 @@ impl<H: Hal> Queue<H> {
         }
     }
 
-    /// Asks the device to notify of the next buffer. True when one was used before it could know, which will raise no
-    /// interrupt: take it. A point of the seam.
-    #[must_use = "what was used meanwhile raises no interrupt"]
-    pub fn enable_notifications(&mut self) -> bool {
+    fn enable_notifications(&mut self) -> bool {
         if self.config.event_index {
             self.available.write16(available::used_event(self.config.entries), self.taken);
         } else {
@@ -371,10 +348,7 @@ impl<H: Hal> Queue<H> {
         self.is_taking() && (self.used.words()[0].load() >> 16) as u16 != self.taken
     }
 
-    /// Takes back the next buffer that the device has not used. Only after a reset of the device or the queue, because
-    /// the device may otherwise still write there. Also takes back buffers that the device had used before the reset
-    /// and nobody took: a late interrupt then finds nothing.
-    pub fn reclaim(&mut self) -> Option<u64> {
+    fn reclaim(&mut self) -> Option<u64> {
         (self.stopped, self.reclaimed) = (true, true);
         let head = (0..self.config.entries).find(|&head| self.heads[usize::from(head)].in_flight)?;
         let entry = self.heads[usize::from(head)];

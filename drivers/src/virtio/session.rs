@@ -28,9 +28,14 @@ pub struct QueueWish {
     pub interrupts: bool,
 }
 
-/// The ring features that every driver of this tree uses.
-pub(super) const RING_FEATURES: Features =
-    Features::of(&[Feature::INDIRECT_DESC, Feature::EVENT_IDX, Feature::VERSION_1, Feature::RING_RESET]);
+/// The ring features that every driver of this tree uses. Packed rings are taken where they are offered (VIRTIO 6.1).
+pub(super) const RING_FEATURES: Features = Features::of(&[
+    Feature::INDIRECT_DESC,
+    Feature::EVENT_IDX,
+    Feature::VERSION_1,
+    Feature::RING_PACKED,
+    Feature::RING_RESET,
+]);
 
 /// The queues that a driver wants, given what was negotiated.
 pub(super) type WishList<'a> = dyn Fn(&dyn Transport, Features) -> Result<Vec<QueueWish>, VirtioError> + 'a;
@@ -181,6 +186,7 @@ pub(super) fn start_queue<H: Hal>(
             entries,
             event_index: features.has(Feature::EVENT_IDX),
             indirect: features.has(Feature::INDIRECT_DESC),
+            packed: features.has(Feature::RING_PACKED),
         },
     )?;
     if !wish.interrupts {

@@ -11,11 +11,11 @@ use spec::virtio::{DeviceId, Status};
 pub struct QueueMemory {
     /// Entries, a power of two.
     pub entries: u16,
-    /// Descriptor table.
+    /// Descriptor area: table or ring.
     pub descriptors: DeviceAddress,
-    /// Available ring.
+    /// Driver area: available ring, or the driver's event suppression.
     pub available: DeviceAddress,
-    /// Used ring.
+    /// Device area: used ring, or the device's event suppression.
     pub used: DeviceAddress,
 }
 

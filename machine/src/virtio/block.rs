@@ -5,7 +5,7 @@ use super::ring::Chain;
 use crate::time::Ps;
 use spec::virtio::DeviceId;
 use spec::virtio::block::{self as layout, ID_BYTES, Outcome, Request, SECTOR_BYTES, header};
-use spec::virtio::feature::Features;
+use spec::virtio::feature::{Feature, Features};
 use std::collections::BTreeMap;
 
 /// The description of one block device.
@@ -23,13 +23,15 @@ pub struct BlockConfig {
     pub latency: Ps,
     /// Its name, of which 20 bytes count.
     pub serial: String,
+    /// It offers packed virtqueues.
+    pub packed: bool,
 }
 
 impl Default for BlockConfig {
     /// A mebibyte without latency.
     fn default() -> Self {
         let serial = "campanile".into();
-        Self { sectors: 2048, queues: 1, queue_entries: 256, read_only: false, latency: Ps(0), serial }
+        Self { sectors: 2048, queues: 1, queue_entries: 256, read_only: false, latency: Ps(0), serial, packed: false }
     }
 }
 
@@ -147,6 +149,7 @@ impl Device for Block {
 
     fn features(&self) -> Features {
         let features = Features::of(&[layout::BLK_SIZE, layout::FLUSH, layout::MQ]);
+        let features = if self.config.packed { features.with(Feature::RING_PACKED) } else { features };
         if self.config.read_only { features.with(layout::RO) } else { features }
     }
 

@@ -1,7 +1,8 @@
 //! The transport-independent state of every device: features, status, queues (VIRTIO 2 and 3.1).
 
 use super::Device;
-use super::ring::{Layout, Ring, RingFeatures};
+use super::either::Ring;
+use super::ring::{Layout, RingFeatures};
 use crate::world::World;
 use spec::virtio::feature::{Feature, Features};
 use spec::virtio::{NO_VECTOR, Status};
@@ -169,8 +170,11 @@ impl Common {
 
     /// Starts the selected queue. A queue with invalid settings stays off, and the driver reads that back.
     pub(super) fn start_queue(&mut self, world: &mut World<'_>) {
-        let features =
-            RingFeatures { event_index: self.has(Feature::EVENT_IDX), indirect: self.has(Feature::INDIRECT_DESC) };
+        let features = RingFeatures {
+            event_index: self.has(Feature::EVENT_IDX),
+            indirect: self.has(Feature::INDIRECT_DESC),
+            packed: self.has(Feature::RING_PACKED),
+        };
         let (select, negotiated) = (self.queue_select, self.status.features_ok());
         let Some(queue) = self.selected() else {
             return self.fault(world, "virtio queue that does not exist", format!("queue {select}"));

@@ -1,7 +1,8 @@
 //! The transport-independent part of a device, and its operations.
 
 use super::common::Common;
-use super::ring::{Chain, QueueError, Ring};
+use super::either::Ring;
+use super::ring::{Chain, QueueError};
 use crate::time::Ps;
 use crate::world::World;
 use spec::virtio::DeviceId;

@@ -2,22 +2,24 @@
 //! MMIO (MULTI_IRQ, `docs/virtio-mmio-multi-irq.md`).
 //!
 //! A [`Device`] (network, block) knows nothing of its transport, [`VirtioMmio`] or [`VirtioPci`], and a transport nothing
-//! of its device. Between them stands the [`Bus`]: split virtqueues in the guest's memory, read with every check that a
+//! of its device. Between them stands the [`Bus`]: split or packed virtqueues in the guest's memory, read with every check that a
 //! hostile guest calls for, and interrupts.
 //!
 //! A driver that breaks a queue (an index that jumps, a chain that loops or points outside memory) is recorded as a
 //! fault, and the device wants a reset; a register access of a wrong width, place or time is recorded and ignored.
 //! No action of a guest causes a panic.
 //!
-//! Absent: packed rings, legacy devices, notification data, in-order use, and translation of the device's accesses.
+//! Absent: legacy devices, notification data, in-order use, and translation of the device's accesses.
 
 pub mod block;
 mod common;
 mod device;
+mod either;
 mod lines;
 mod memory;
 mod mmio;
 pub mod net;
+mod packed;
 pub mod pci;
 pub mod ring;
 mod signal;
@@ -51,7 +53,8 @@ pub mod code {
     pub const JUMP_USED: u32 = TRANSPORT + 4;
 }
 
-/// The argument of [`code::JUMP_USED`]: the used index of `queue` goes ahead by `by` entries that were never filled.
+/// The argument of [`code::JUMP_USED`]: the used index of `queue` goes ahead by `by` entries that were never filled; a
+/// packed queue uses as many buffers that no driver made available.
 pub const fn jump_arg(queue: u16, by: u16) -> u64 {
     (queue as u64) << 16 | by as u64
 }

@@ -1,4 +1,4 @@
-//! A split virtqueue from the device's side (VIRTIO 2.7).
+//! A virtqueue from the device's side: split (VIRTIO 2.7, in this file) or packed (VIRTIO 2.8).
 //!
 //! The rings are the driver's memory, and the driver may be wrong or hostile: every index is bounded, every buffer must
 //! lie in memory, and a chain ends after as many descriptors as the queue has entries (VIRTIO 2.7.5.3.1: a driver must
@@ -41,6 +41,12 @@ pub enum QueueError {
     /// A table of descriptors that the driver has not negotiated, inside another one, in the middle of a chain, or of a
     /// length that is no multiple of 16.
     Indirect,
+    /// A packed list whose first descriptor is available and this one is not.
+    Unavailable(u16),
+    /// A packed buffer with the id of one that the device has.
+    IdInUse(u16),
+    /// An event suppression structure with reserved flags, or an offset beyond the ring.
+    Event(u32),
 }
 
 impl fmt::Display for QueueError {
@@ -60,6 +66,9 @@ impl fmt::Display for QueueError {
             Self::Indirect => {
                 write!(f, "an indirect table that is not negotiated, nested, chained on or of odd length")
             }
+            Self::Unavailable(slot) => write!(f, "descriptor {slot} of an available list is not available"),
+            Self::IdInUse(id) => write!(f, "buffer id {id}, which the device has not given back"),
+            Self::Event(word) => write!(f, "event suppression {word:#x}; flags 0 to 2 within the ring are valid"),
         }
     }
 }
@@ -97,14 +106,19 @@ impl Layout {
             (self.available, AVAILABLE_ALIGN, available::bytes(self.entries)),
             (self.used, USED_ALIGN, used::bytes(self.entries)),
         ];
-        for (address, align, bytes) in areas {
-            if !address.is_multiple_of(align as u64) {
-                return Err(QueueError::Alignment(address));
-            }
-            validate(world, address, bytes as u32)?;
-        }
-        Ok(())
+        check_areas(world, &areas)
     }
+}
+
+/// Checks address, alignment and length of the areas of a queue.
+pub(super) fn check_areas(world: &World<'_>, areas: &[(u64, usize, usize)]) -> Result<(), QueueError> {
+    for &(address, align, bytes) in areas {
+        if !address.is_multiple_of(align as u64) {
+            return Err(QueueError::Alignment(address));
+        }
+        validate(world, address, bytes as u32)?;
+    }
+    Ok(())
 }
 
 /// Which ring features were negotiated.
@@ -114,6 +128,8 @@ pub struct RingFeatures {
     pub event_index: bool,
     /// VIRTIO_F_INDIRECT_DESC.
     pub indirect: bool,
+    /// VIRTIO_F_RING_PACKED.
+    pub packed: bool,
 }
 
 /// A stretch of memory that a descriptor names. It was all there when the chain was taken.
@@ -128,7 +144,7 @@ pub struct Buffer {
 /// The chain that the driver made available with one entry.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Chain {
-    /// Index of its first descriptor, by which the driver knows it.
+    /// Index of its first descriptor, or its id in a packed queue, by which the driver knows it.
     pub head: u16,
     /// The parts that the device reads.
     pub readable: Vec<Buffer>,
@@ -151,6 +167,26 @@ fn parts(buffers: &[Buffer], mut skip: u64, mut len: u64) -> impl Iterator<Item 
 }
 
 impl Chain {
+    /// Adds the buffer of a descriptor.
+    pub(super) fn push(
+        &mut self,
+        world: &World<'_>,
+        address: u64,
+        len_bytes: u32,
+        device_writes: bool,
+    ) -> Result<(), QueueError> {
+        validate(world, address, len_bytes)?;
+        let buffer = Buffer { address, len_bytes };
+        if device_writes {
+            self.writable.push(buffer);
+        } else if self.writable.is_empty() {
+            self.readable.push(buffer);
+        } else {
+            return Err(QueueError::Order);
+        }
+        Ok(())
+    }
+
     /// Bytes that the device may read.
     pub fn readable_bytes(&self) -> u64 {
         total(&self.readable)
@@ -188,8 +224,8 @@ impl Chain {
     }
 }
 
-/// One queue in operation.
-pub struct Ring {
+/// One split queue, ready.
+pub(super) struct SplitRing {
     layout: Layout,
     features: RingFeatures,
     /// Available entries taken.
@@ -202,21 +238,17 @@ pub struct Ring {
     notified: Option<u16>,
 }
 
-impl Ring {
+impl SplitRing {
     /// A queue that starts at index 0.
     ///
     /// # Errors
     /// [`QueueError`] for a bad size or alignment, or an area outside memory.
-    pub fn new(world: &World<'_>, layout: Layout, features: RingFeatures) -> Result<Self, QueueError> {
+    pub(super) fn new(world: &World<'_>, layout: Layout, features: RingFeatures) -> Result<Self, QueueError> {
         layout.validate(world)?;
         Ok(Self { layout, features, taken: 0, filled: 0, published: 0, notified: None })
     }
 
-    /// Whether the driver has made something available.
-    ///
-    /// # Errors
-    /// An index that jumps.
-    pub fn has_available(&self, world: &World<'_>) -> Result<bool, QueueError> {
+    pub(super) fn has_available(&self, world: &World<'_>) -> Result<bool, QueueError> {
         let index = read16(world, self.layout.available + available::INDEX as u64)?;
         match index.wrapping_sub(self.taken) {
             waiting if waiting > self.layout.entries => Err(QueueError::AvailableJump { index, taken: self.taken }),
@@ -224,11 +256,7 @@ impl Ring {
         }
     }
 
-    /// Takes the next chain into `chain`; false when there is none.
-    ///
-    /// # Errors
-    /// [`QueueError`]. No further chain can be taken then.
-    pub fn take(&mut self, world: &World<'_>, chain: &mut Chain) -> Result<bool, QueueError> {
+    pub(super) fn take(&mut self, world: &World<'_>, chain: &mut Chain) -> Result<bool, QueueError> {
         if !self.has_available(world)? {
             return Ok(false);
         }
@@ -268,15 +296,7 @@ impl Ring {
                 continue;
             }
             seen += 1;
-            validate(world, address, tail.len_bytes())?;
-            let buffer = Buffer { address, len_bytes: tail.len_bytes() };
-            if tail.device_writes() {
-                chain.writable.push(buffer);
-            } else if chain.writable.is_empty() {
-                chain.readable.push(buffer);
-            } else {
-                return Err(QueueError::Order);
-            }
+            chain.push(world, address, tail.len_bytes(), tail.device_writes())?;
             if !tail.has_next() {
                 return Ok(());
             }
@@ -284,11 +304,7 @@ impl Ring {
         }
     }
 
-    /// Gives a chain back, of which `written_bytes` were written. The driver sees it after [`Self::publish`].
-    ///
-    /// # Errors
-    /// No memory there.
-    pub fn fill(&mut self, world: &mut World<'_>, head: u16, written_bytes: u32) -> Result<(), QueueError> {
+    pub(super) fn fill(&mut self, world: &mut World<'_>, head: u16, written_bytes: u32) -> Result<(), QueueError> {
         let slot = self.filled % self.layout.entries;
         let entry = u64::from(written_bytes) << 32 | u64::from(head);
         write_bytes(world, self.layout.used + used::id(slot) as u64, &entry.to_le_bytes())?;
@@ -296,11 +312,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Shows the filled entries to the driver. Returns their number.
-    ///
-    /// # Errors
-    /// No memory there.
-    pub fn publish(&mut self, world: &mut World<'_>) -> Result<u16, QueueError> {
+    pub(super) fn publish(&mut self, world: &mut World<'_>) -> Result<u16, QueueError> {
         let fresh = self.filled.wrapping_sub(self.published);
         if fresh > 0 {
             write16(world, self.layout.used + used::INDEX as u64, self.filled)?;
@@ -309,12 +321,7 @@ impl Ring {
         Ok(fresh)
     }
 
-    /// Whether the driver wants to be notified of what was published since the last time that this was asked
-    /// (VIRTIO 2.7.7.2).
-    ///
-    /// # Errors
-    /// No memory there.
-    pub fn wants_notification(&mut self, world: &World<'_>) -> Result<bool, QueueError> {
+    pub(super) fn wants_notification(&mut self, world: &World<'_>) -> Result<bool, QueueError> {
         let (new, old) = (self.published, self.notified.replace(self.published));
         // The driver writes its wish and then reads the used index; the device does it in the other order. Each must
         // write before it reads, or each could miss the other.
@@ -328,12 +335,7 @@ impl Ring {
         Ok(old.is_none_or(|old| new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)))
     }
 
-    /// Asks the driver to notify of the next buffer, or not to. Returns whether one is there already: it may have come
-    /// without a notification.
-    ///
-    /// # Errors
-    /// No memory there, or an index that jumps.
-    pub fn want_kicks(&mut self, world: &mut World<'_>, wanted: bool) -> Result<bool, QueueError> {
+    pub(super) fn want_kicks(&mut self, world: &mut World<'_>, wanted: bool) -> Result<bool, QueueError> {
         let base = self.layout.used;
         if !self.features.event_index {
             write16(world, base + used::FLAGS as u64, if wanted { 0 } else { used::NO_NOTIFY })?;
@@ -346,7 +348,6 @@ impl Ring {
         if wanted { self.has_available(world) } else { Ok(false) }
     }
 
-    /// Misbehaves: publishes `by` entries that were never filled.
     pub(super) fn jump(&mut self, world: &mut World<'_>, by: u16) -> Result<(), QueueError> {
         self.filled = self.filled.wrapping_add(by);
         self.publish(world).map(drop)

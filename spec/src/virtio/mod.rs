@@ -1,4 +1,4 @@
-//! Virtual I/O devices: features, the two register transports, split virtqueues, the network and block devices.
+//! Virtual I/O devices: features, the two register transports, split and packed virtqueues, the network and block devices.
 //!
 //! Source: OASIS Virtual I/O Device (VIRTIO) version 1.3, cited as "VIRTIO" with the clause. What belongs to our extension
 //! of virtio over MMIO is marked "MULTI_IRQ" and defined in `docs/virtio-mmio-multi-irq.md`. All fields are
@@ -8,6 +8,7 @@ pub mod block;
 pub mod feature;
 pub mod mmio;
 pub mod net;
+pub mod packed;
 pub mod pci;
 pub mod ring;
 pub mod wired;

@@ -36,7 +36,8 @@ impl Device {
 
 fn queue(event_index: bool, indirect: bool) -> (HostHal, Queue<HostHal>, Device) {
     let hal = HostHal::manual(1);
-    let queue = Queue::new(hal, QueueConfig { number: 0, entries: 4, event_index, indirect }).expect("a queue");
+    let queue =
+        Queue::new(hal, QueueConfig { number: 0, entries: 4, event_index, indirect, packed: false }).expect("a queue");
     let memory = queue.memory();
     let at = |address| hal.dma_at(address).expect("live memory");
     let device = Device {
@@ -209,7 +210,7 @@ fn a_chain_that_the_device_bends_into_a_loop_is_not_followed() {
 #[test]
 fn a_size_that_is_no_power_of_two_is_refused() {
     for entries in [0, 1, 3, 48, u16::MAX] {
-        let config = QueueConfig { number: 0, entries, event_index: true, indirect: true };
+        let config = QueueConfig { number: 0, entries, event_index: true, indirect: true, packed: false };
         let refused = Queue::new(HostHal::manual(1), config).err();
         assert_eq!(refused, Some(VirtioError::Entries(entries, 0x8000)));
     }

@@ -18,7 +18,7 @@ use crate::time::Ps;
 use coalescing::Coalescer;
 use flow::Flow;
 use spec::virtio::DeviceId;
-use spec::virtio::feature::Features;
+use spec::virtio::feature::{Feature, Features};
 use spec::virtio::net::{self as layout, LinkStatus, control_queue, receive_queue, transmit_queue};
 use std::collections::VecDeque;
 use worker::Worker;
@@ -87,6 +87,8 @@ pub struct NetConfig {
     pub coalescing: CoalescingSupport,
     /// The back end.
     pub host: HostConfig,
+    /// It offers packed virtqueues.
+    pub packed: bool,
 }
 
 impl Default for NetConfig {
@@ -97,6 +99,7 @@ impl Default for NetConfig {
             mac: [0x52, 0x54, 0, 0x12, 0x34, 0x56],
             coalescing: CoalescingSupport::Absent,
             host: HostConfig::default(),
+            packed: false,
         }
     }
 }
@@ -198,6 +201,7 @@ impl Device for Net {
 
     fn features(&self) -> Features {
         let features = Features::of(&[layout::MAC, layout::STATUS, layout::CTRL_VQ, layout::MQ]);
+        let features = if self.config.packed { features.with(Feature::RING_PACKED) } else { features };
         match self.config.coalescing {
             CoalescingSupport::Absent => features,
             _ => features.with(layout::NOTF_COAL).with(layout::VQ_NOTF_COAL),
