@@ -109,7 +109,8 @@ impl<H: Hal> PackedQueue<H> {
         validate(parts)?;
         let indirect = parts.len() > 1 && self.tables.is_some();
         let descriptors = if indirect { 1 } else { parts.len() as u16 };
-        if descriptors > self.config.entries {
+        // VIRTIO 2.8.17: no buffer has more parts than the queue has entries, not even in a table.
+        if parts.len() > self.config.entries.into() {
             return Err(Refusal::Parts(parts.len(), self.config.entries.into()));
         }
         let id = self.free_ids.last().copied().filter(|_| descriptors <= self.free_count);

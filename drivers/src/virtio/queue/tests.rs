@@ -79,6 +79,14 @@ fn an_indirect_chain_takes_one_descriptor() {
     assert_eq!(queue.free_descriptors(), 3);
 }
 
+/// VIRTIO 2.7.5.3.1: a chain is no longer than the queue, in a table either.
+#[test]
+fn a_table_is_no_longer_than_the_queue() {
+    let (_, mut queue, _) = queue(false, true);
+    assert_eq!(queue.add(7, &[IN; 5]), Err(Refusal::Parts(5, 4)));
+    assert_eq!((queue.add(7, &[IN; 4]), queue.free_descriptors()), (Ok(()), 3));
+}
+
 /// A queue is reset, its buffers are taken back, and an interrupt comes late: the device's last word is no fault.
 #[test]
 fn what_was_used_before_a_reset_is_no_fault_after_it() {

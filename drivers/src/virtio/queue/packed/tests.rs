@@ -123,6 +123,14 @@ fn an_indirect_list_takes_one_descriptor() {
     assert_eq!(queue.free_descriptors(), 3);
 }
 
+/// VIRTIO 2.8.17: a list is no longer than the queue, in a table either.
+#[test]
+fn a_table_is_no_longer_than_the_queue() {
+    let (_, mut queue, _) = queue(false, true);
+    assert_eq!(queue.add(7, &[IN; 5]), Err(Refusal::Parts(5, 4)));
+    assert_eq!((queue.add(7, &[IN; 4]), queue.free_descriptors()), (Ok(()), 3));
+}
+
 /// VIRTIO 2.8.1: both counters begin at 1 and change with the last descriptor of the ring.
 #[test]
 fn the_second_lap_inverts_the_flags() {
