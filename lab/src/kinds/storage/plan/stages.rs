@@ -36,6 +36,7 @@ pub(super) fn settle(storage: &mut Storage, spans: &Spans, warnings: &mut Vec<Wa
                 || start.wait_for.is_some()
                 || load.ends_by_share()
                 || load.ends_by_check()
+                || is_short(load, spans)
         })
     });
     storage.staged = has_stages || own_end.contains(&true);
@@ -92,6 +93,12 @@ fn warn_of_cut_ends(storage: &Storage, own_end: &[bool], warnings: &mut Vec<Warn
             warnings.push(warning);
         }
     }
+}
+
+/// True if the runtime of a job ends before the simulated span does. A plain job fills the span.
+fn is_short(load: &Load, spans: &Spans) -> bool {
+    let own_ns = load.ends.runtime_ns.map_or(u64::MAX, |ns| ns.saturating_add(load.ends.ramp_ns));
+    own_ns < spans.ramp_ns + spans.measured_ns && !load.is_plain()
 }
 
 /// The jobs that run to their own end: those with the fewest I/Os, as many as [`IOS_MAX`] allows together.
