@@ -5,7 +5,7 @@ use super::ring::Cursor;
 use super::slots::{Given, Slot, SlotState};
 use super::stats::CompletionCounters;
 use super::{Completed, DeviceFault, IoError, NvmeError, QueuePair};
-use alloc::vec::Vec;
+use alloc::boxed::Box;
 use hal::{CpuId, Dma, Hal, LockGuard, Word, Work};
 use irq::{Action, Irq, IrqReturn};
 use spec::nvme::{Completion, Status, StatusField};
@@ -45,10 +45,29 @@ pub(super) struct CompletionSide {
 }
 
 /// Commands that have ended and must be reported to the user.
-///
-/// It has room for every slot from the start, and no command completes twice in one batch, so it never grows. Room that no
-/// batch has needed is never written: a deep queue with a few commands in flight takes the memory of the few.
-struct Batch(Vec<Completed>);
+struct Batch {
+    /// Room for every slot: no command completes twice in one batch.
+    places: Box<[Completed]>,
+    len: usize,
+}
+
+impl Batch {
+    fn new(slot_count: u16) -> Self {
+        let nothing = Completed { tag: 0, result: Ok(0), submitted_ns: 0, cpu: CpuId::default() };
+        Self { places: (0..slot_count).map(|_| nothing).collect(), len: 0 }
+    }
+
+    #[inline]
+    fn push(&mut self, completed: Completed) {
+        self.places[self.len] = completed;
+        self.len += 1;
+    }
+
+    #[inline]
+    fn commands(&self) -> &[Completed] {
+        &self.places[..self.len]
+    }
+}
 
 impl CompletionSide {
     pub(super) fn new(given: Given, slot_count: u16) -> Self {
@@ -58,7 +77,7 @@ impl CompletionSide {
             sq_head: 0,
             given,
             held: 0,
-            batch: Batch(Vec::with_capacity(slot_count.into())),
+            batch: Batch::new(slot_count),
             bound: ReapBound::default(),
             cpu: CpuId::default(),
             taken_early: false,
@@ -82,7 +101,7 @@ impl CompletionSide {
             self.counters.remote += 1;
         }
         self.counters.errors += u64::from(result.is_err());
-        self.batch.0.push(Completed { tag: slot.tag(), result, submitted_ns: slot.submitted_ns(), cpu });
+        self.batch.push(Completed { tag: slot.tag(), result, submitted_ns: slot.submitted_ns(), cpu });
     }
 
     /// Adds a command to the batch but keeps its id.
@@ -153,7 +172,7 @@ impl<H: Hal> QueuePair<H> {
         let entries = self.entries();
         let mut taken = 0;
         let mut cursor = side.cursor;
-        side.batch.0.clear();
+        side.batch.len = 0;
         side.cpu = self.hal.cpu();
         while taken < max && is_new(entries[usize::from(cursor.head)][1].get(), cursor.phase) {
             let (behind, ahead) = entries.split_at(cursor.head.into());
@@ -257,7 +276,7 @@ impl<H: Hal> QueuePair<H> {
     #[inline]
     fn deliver(&self, side: &mut CompletionSide) {
         self.free.publish(&side.given);
-        let batch = &side.batch.0[..];
+        let batch = side.batch.commands();
         side.counters.completed += batch.len() as u64;
         if !batch.is_empty() {
             self.done.batch_done(batch);
@@ -270,7 +289,7 @@ impl<H: Hal> QueuePair<H> {
         let mut side = self.completion.lock();
         self.reap(&mut side, usize::MAX);
         side.alive = false;
-        side.batch.0.clear();
+        side.batch.len = 0;
         side.cpu = self.hal.cpu();
         for (cid, slot) in (0..).zip(&self.slots) {
             if !matches!(slot.state(), SlotState::Free | SlotState::Held | SlotState::Withheld) {
