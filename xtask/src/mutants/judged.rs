@@ -42,7 +42,11 @@ pub(super) fn run(root: &Path, mutants: &[Mutant], options: &Options) -> Result<
         let asked = ask(&judge, &copy);
         mutant.mend(&copy.root)?;
         let failures = asked.map_err(|error| format!("{}: {error}", mutant.name))?;
-        println!("{:<32} {}", mutant.name, failures.first().map_or("not found", String::as_str));
+        println!(
+            "{:<32} {}",
+            mutant.name,
+            failures.first().and_then(|told| told.lines().next()).unwrap_or("not found")
+        );
         verdicts.push(Verdict { mutant: mutant.name.clone(), defect: mutant.defect.clone(), failures });
         if let Some(file) = &options.json {
             write_text(file, &json(&verdicts))?;
