@@ -81,7 +81,7 @@ pub(crate) fn summary(summary: &Summary) {
 /// A history and its failure.
 pub(crate) fn history(scenario: &dyn Scenario, recipe: &Recipe, run: &Run) {
     say(format_args!("\nhistory: {}", replay_line(scenario.name(), recipe)));
-    print!("{}", run.history);
+    say(format_args!("{}", run.history.to_string().trim_end()));
     if let Some(failure) = &run.failure {
         say(format_args!("{failure}"));
         say(format_args!("{}", run.state));

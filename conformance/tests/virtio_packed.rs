@@ -175,17 +175,19 @@ fn a_hostile_id_is_a_recorded_fault() {
 #[test]
 fn a_hostile_driver_is_a_recorded_fault() {
     // Bytes 8 to 15 of descriptor 0, and what is wrong.
-    let broken: [(u64, &str); 5] = [
-        (0x0080_0004_0000_0008, "id 4 of a queue of 4"),
-        (0x0081_0000_0000_0008, "a list whose second descriptor is not available"),
-        (0x0084_0000_0000_0010, "a table that was not negotiated"),
-        (0x0085_0000_0000_0010, "a table in a list"),
-        (0x0082_0000_ffff_ffff, "a buffer beyond memory"),
+    let (plain, tables) = (Feature::VERSION_1, Feature::INDIRECT_DESC);
+    let broken = [
+        (plain, 0x0080_0004_0000_0008, "id 4 of a queue of 4"),
+        (plain, 0x0081_0000_0000_0008, "a list whose second descriptor is not available"),
+        (plain, 0x0084_0000_0000_0010, "a table that was not negotiated"),
+        (tables, 0x0085_0000_0000_0010, "a table in a list"),
+        (tables, 0x0084_0000_0000_0050, "a table longer than the queue"),
+        (plain, 0x0082_0000_ffff_ffff, "a buffer beyond memory"),
     ];
-    for (tail, what) in broken {
+    for (features, tail, what) in broken {
         let mut rig = echo(4, 0);
         let status = rig.boot(move |host| {
-            let (transport, memory) = start(host, Feature::VERSION_1);
+            let (transport, memory) = start(host, features);
             memory[0].words()[0].set(memory[3].device_address().0);
             memory[0].words()[1].set(tail);
             transport.notify(0);

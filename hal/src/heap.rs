@@ -30,24 +30,33 @@ impl Word for AtomicWord {
     }
     #[inline]
     fn swap(&self, value: u64) -> u64 {
-        self.0.swap(value, Ordering::AcqRel)
+        full_barrier(self.0.swap(value, Ordering::AcqRel))
     }
     #[inline]
     fn compare_exchange(&self, current: u64, new: u64) -> Result<u64, u64> {
-        self.0.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
+        full_barrier(self.0.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire))
     }
     #[inline]
     fn fetch_or(&self, mask: u64) -> u64 {
-        self.0.fetch_or(mask, Ordering::AcqRel)
+        full_barrier(self.0.fetch_or(mask, Ordering::AcqRel))
     }
     #[inline]
     fn fetch_and(&self, mask: u64) -> u64 {
-        self.0.fetch_and(mask, Ordering::AcqRel)
+        full_barrier(self.0.fetch_and(mask, Ordering::AcqRel))
     }
     #[inline]
     fn fetch_add(&self, value: u64) -> u64 {
-        self.0.fetch_add(value, Ordering::AcqRel)
+        full_barrier(self.0.fetch_add(value, Ordering::AcqRel))
     }
+}
+
+/// Completes an operation that reads and writes: behind its store, later loads wait. On x86_64 its instruction does so by
+/// itself; on aarch64 without LSE it is a pair of exclusive accesses, whose store a later plain load may pass.
+#[inline]
+fn full_barrier<T>(old: T) -> T {
+    #[cfg(not(target_arch = "x86_64"))]
+    core::sync::atomic::fence(Ordering::SeqCst);
+    old
 }
 
 /// Memory from the global allocator. A device uses the same address as the CPU.

@@ -1,7 +1,9 @@
 /// A 64-bit word that several agents (CPUs, devices, the IOMMU) read and write.
 ///
 /// Protocols are generic over this trait alone, so that the same code runs on hardware, on the machine and under the
-/// model checker. All operations are single-copy atomic.
+/// model checker. All operations are single-copy atomic. Operations that read and write (`swap`, `compare_exchange` that
+/// stores, `fetch_*`) are full barriers: a plain load after one is not done before its store is seen, as a driver needs that
+/// publishes and then looks at what the device wants.
 pub trait Word: Send + Sync {
     /// A word of ordinary memory.
     fn new(value: u64) -> Self;

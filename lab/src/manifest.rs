@@ -17,6 +17,7 @@ const OUTPUTS: &[(&str, &[&str])] = &[
     ("run", &["--json", "--trace", "--fio-json", "--fio-logs"]),
     ("import", &["--json"]),
     ("check", &["--json", "--trace", "--jobs"]),
+    ("boot", &["--json", "--table"]),
     ("sweep", &["--out", "--shard", "--jobs"]),
     ("", &["--json", "--html"]),
 ];

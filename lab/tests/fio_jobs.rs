@@ -78,7 +78,11 @@ fn a_file_of_3000_sections_is_planned_quickly() {
 }
 
 /// Files as people also write them: each is run for 100 us.
-const ODD: [&str; 26] = [
+const ODD: [&str; 30] = [
+    "[a]\nbssplit=4k/0:64k/100\nrw=randread\nsize=1m\n",
+    "[a]\nrw=read\nbs=1m\nsize=4k\nnrfiles=2\nfile_service_type=zipf:1.2\n",
+    "[a]\nrw=randread\nzonemode=strided\nzonesize=64k\nzonerange=1e\nzoneskip=1e\nsize=1m\n",
+    "[a]\nrw=randread\nbsrange=5000-8192\nbs_unaligned\nsize=1m\n",
     "[a]\nmax_latency=1us\nioengine=libaio\niodepth=16\nrw=randread\nfilename=/dev/sda\n",
     "[a]\nlatency_target=1us\nlatency_window=1s\nlatency_percentile=100\niodepth=16\nrw=read\nfilename=/dev/sda\n",
     "[a]\nrate_iops=1000\nrate_iops_min=100000000\nrate_cycle=1\nrw=randread\nfilename=/dev/sda\n",

@@ -1,19 +1,19 @@
 //! Real fio judges what a simulated job does: the same number of I/Os in each direction, the same bytes, and the same
 //! end. Skipped, with a line that says so, where fio is not installed.
 
+mod common;
+
+use common::fio::{self, Counts, counts, judged};
 use lab::interrupt::StopFlag;
 use lab::kinds::storage::{JobEnd, StorageVariant};
 use lab::run;
 use lab::scenario::Request;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Jobs that are judged at once: fio mostly sleeps.
 const WORKERS: usize = 6;
-
-/// I/Os and bytes of a job: reads, writes, trims.
-type Counts = ([u64; 3], [u64; 3]);
 
 /// How close the counts must be, and how the job ends here.
 #[derive(Clone, Copy)]
@@ -223,37 +223,6 @@ const ON_FILES: &[&str] = &[
     "ioengine=sync direct=1 rw=read size=1m zonemode=strided zonesize=64k zonerange=256k zoneskip=0",
 ];
 
-fn fio_is_there() -> bool {
-    let there = Command::new("fio").arg("--version").output().is_ok_and(|output| output.status.success());
-    if !there {
-        eprintln!("skipped: fio is not installed");
-    }
-    there
-}
-
-/// What real fio does, job by job.
-fn judged(folder: &Path, text: &str) -> Vec<Counts> {
-    let path = folder.join("judged.fio");
-    std::fs::write(&path, text).unwrap();
-    // fio 3.33 hangs now and then, with offloaded submission for instance: a late thread's rest of a pause is negative. Its
-    // jobs are in sessions of their own, where `timeout` does not reach them; so they get no pipe to keep open.
-    let out = folder.join("judged.json");
-    let ran = (0..3).any(|_| {
-        let mut fio = Command::new("timeout");
-        fio.args(["--kill-after=5", "60", "fio", "--output-format=json", "--output=judged.json"]).arg(&path);
-        fio.current_dir(folder).stdout(Stdio::null()).stderr(Stdio::null());
-        !matches!(fio.status().unwrap().code(), Some(124 | 137) | None)
-    });
-    assert!(ran, "fio hangs:\n{text}");
-    let text_out = std::fs::read_to_string(&out).unwrap();
-    let from = text_out.find('{').unwrap_or_else(|| panic!("no JSON for\n{text}\n{text_out}"));
-    let json: serde_json::Value = serde_json::from_str(&text_out[from..]).unwrap();
-    let count = |job: &serde_json::Value, of: &str| {
-        ["read", "write", "trim"].map(|direction| job[direction][of].as_u64().unwrap())
-    };
-    json["jobs"].as_array().unwrap().iter().map(|job| (count(job, "total_ios"), count(job, "io_bytes"))).collect()
-}
-
 /// What the simulated jobs do.
 fn simulated(folder: &Path, text: &str) -> Vec<JobEnd> {
     let path = folder.join("simulated.fio");
@@ -282,7 +251,7 @@ fn difference(fio: &Counts, job: &JobEnd, same: Same) -> Option<String> {
 
 /// Runs `check` on every item, several at once, and fails with what differs.
 fn all_agree<T: Sync>(items: &[T], check: impl Fn(&T) -> Vec<String> + Sync) {
-    if !fio_is_there() {
+    if !fio::is_there() {
         return;
     }
     let next = AtomicUsize::new(0);
@@ -306,7 +275,7 @@ fn one_job(options: &str, engines: [&str; 2], same: Same) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let section = format!("[j]\n{}\n", options.replace(' ', "\n"));
     let [fio, ends] = engines.map(|engine| format!("[global]\n{engine}\n{section}"));
-    let (fio, ends) = (judged(folder.path(), &fio), simulated(folder.path(), &ends));
+    let (fio, ends) = (counts(&judged(folder.path(), &fio)), simulated(folder.path(), &ends));
     match (&fio[..], &ends[..]) {
         ([fio], [end]) => difference(fio, end, same).map(|how| format!("{options}: {how}")).into_iter().collect(),
         _ => vec![format!("{options}: fio has {} jobs, of the simulated ones {} end", fio.len(), ends.len())],
@@ -343,7 +312,7 @@ fn refuses(engine: &str) -> bool {
 fn files_with_phases_and_ends_do_what_fio_does() {
     all_agree(FILES, |(sections, same)| {
         let folder = tempfile::tempdir().unwrap();
-        let fio = judged(folder.path(), &format!("[global]\nioengine=null\n{sections}"));
+        let fio = counts(&judged(folder.path(), &format!("[global]\nioengine=null\n{sections}")));
         let ends = simulated(folder.path(), &format!("[global]\ndirect=1\nioengine=libaio\n{sections}"));
         if (fio.len(), ends.len()) != (same.len(), same.len()) {
             return vec![format!("{sections}: {} jobs of fio, {} simulated", fio.len(), ends.len())];
@@ -359,13 +328,13 @@ fn files_with_phases_and_ends_do_what_fio_does() {
 /// The jobs of a group with `group_reporting` are one report of fio's, and end together.
 #[test]
 fn a_group_settles_together() {
-    if !fio_is_there() {
+    if !fio::is_there() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     let job = "rw=read\nsize=64m\nsteadystate=iops:9%\nsteadystate_duration=2\nruntime=20\ntime_based\n";
     let sections = format!("group_reporting\n[a]\n{job}rate_iops=300\n[b]\n{job}rate_iops=200\n");
-    let fio = judged(folder.path(), &format!("[global]\nioengine=null\n{sections}"));
+    let fio = counts(&judged(folder.path(), &format!("[global]\nioengine=null\n{sections}")));
     let ends = simulated(folder.path(), &format!("[global]\ndirect=1\nioengine=libaio\n{sections}"));
     let own: u64 = ends.iter().map(|end| end.ios[0]).sum();
     assert!(fio.len() == 1 && own.abs_diff(fio[0].0[0]) * 100 <= 12 * own, "fio {:?}, simulated {own}", fio[0].0);

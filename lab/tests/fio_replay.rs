@@ -1,38 +1,15 @@
 //! Logs that are repeated: real fio writes a log and repeats it, and so do the simulated jobs. The I/Os of each direction
 //! and their bytes are the same. Without fio on the path, the tests that ask it are skipped with a line that says so.
 
+mod common;
+
+use common::fio::{self, Counts, counts, json};
 use std::path::Path;
 use std::process::Command;
 
-/// I/Os and bytes: reads, writes, trims.
-type Counts = ([u64; 3], [u64; 3]);
-
-fn fio_is_there() -> bool {
-    let there = Command::new("fio").arg("--version").output().is_ok_and(|output| output.status.success());
-    if !there {
-        eprintln!("skipped: fio is not installed");
-    }
-    there
-}
-
-/// The I/Os of each job in fio's JSON.
-fn counts(output: &str) -> Vec<Counts> {
-    let from = output.find("\n{").map_or(0, |at| at + 1);
-    let json: serde_json::Value = serde_json::from_str(&output[from..]).unwrap_or_else(|e| panic!("{e}\n{output}"));
-    let count = |job: &serde_json::Value, of: &str| {
-        ["read", "write", "trim"].map(|direction| job[direction][of].as_u64().unwrap())
-    };
-    json["jobs"].as_array().unwrap().iter().map(|job| (count(job, "total_ios"), count(job, "io_bytes"))).collect()
-}
-
 /// What real fio does in `folder`.
 fn judged(folder: &Path, text: &str) -> Vec<Counts> {
-    std::fs::write(folder.join("judged.fio"), text).unwrap();
-    let mut fio = Command::new("timeout");
-    fio.args(["60", "fio", "--output-format=json", "judged.fio"]).current_dir(folder);
-    let output = fio.output().unwrap();
-    assert!(output.status.success(), "{text}\n{output:?}");
-    counts(&String::from_utf8_lossy(&output.stdout))
+    counts(&fio::judged(folder, text))
 }
 
 /// What the simulated jobs do in `folder`; their logs are written there.
@@ -46,7 +23,7 @@ fn simulated(folder: &Path, text: &str) -> Vec<Counts> {
     }
     let output = campanile.output().unwrap();
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
-    counts(&String::from_utf8_lossy(&output.stdout))
+    counts(&json(&String::from_utf8_lossy(&output.stdout)))
 }
 
 /// Jobs whose log is repeated: options in one line. fio runs them on files.
@@ -61,7 +38,7 @@ const LOGGED: [&str; 6] = [
 
 #[test]
 fn a_log_of_fio_is_repeated_as_fio_repeats_it() {
-    if !fio_is_there() {
+    if !fio::is_there() {
         return;
     }
     for options in LOGGED {
@@ -93,7 +70,7 @@ fn a_log_of_a_simulated_job_is_repeated_by_it_and_by_fio() {
         let first = simulated(folder.path(), &job);
         let replay = "[b]\nread_iolog=a.log\nioengine=libaio\niodepth=8\n";
         assert_eq!(simulated(folder.path(), replay), first, "{options}");
-        if fio_is_there() {
+        if fio::is_there() {
             // Of a replay with several I/Os in flight, fio leaves the bytes of the last ones out.
             assert_eq!(judged(folder.path(), &replay.replace("libaio", "psync")), first, "{options}");
         }
@@ -125,7 +102,7 @@ fn a_trace_of_the_kernel_is_repeated_as_fio_repeats_it() {
     let replay = "[b]\nread_iolog=t.bin\nreplay_redirect=f\nioengine=psync\n";
     let ours = simulated(folder.path(), replay);
     assert_eq!(ours, [([25, 25, 0], [25 * 4096, 25 * 8192, 0])]);
-    if fio_is_there() {
+    if fio::is_there() {
         assert_eq!(judged(folder.path(), replay), ours);
     }
 }
@@ -138,25 +115,18 @@ fn waits_are_those_of_the_log() {
                600010 f read 8192 4096\n600011 f close\n";
     std::fs::write(folder.path().join("a.log"), log).unwrap();
     std::fs::write(folder.path().join("f"), vec![0; 16384]).unwrap();
-    let ms = |output: &Command| {
-        let mut command = Command::new(output.get_program());
-        let output = command.args(output.get_args()).current_dir(folder.path()).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{output:?}");
-        let json: serde_json::Value = serde_json::from_str(&text[text.find("\n{").map_or(0, |at| at + 1)..]).unwrap();
-        json["jobs"][0]["job_runtime"].as_u64().unwrap()
-    };
+    let ms = |json: &serde_json::Value| json["jobs"][0]["job_runtime"].as_u64().unwrap();
     for (options, expected_ms) in [("", 600), ("replay_time_scale=200", 300), ("replay_no_stall=1", 0)] {
         let job = format!("[b]\nread_iolog=a.log\nioengine=psync\n{options}\n");
-        std::fs::write(folder.path().join("j.fio"), job).unwrap();
+        std::fs::write(folder.path().join("j.fio"), &job).unwrap();
         let mut campanile = Command::new(env!("CARGO_BIN_EXE_campanile"));
         campanile.args(["run", "j.fio", "--seeds", "1", "--delivery", "remapped", "--fio-json", "-"]);
-        let ours = ms(&campanile);
+        let output = campanile.current_dir(folder.path()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let ours = ms(&json(&String::from_utf8_lossy(&output.stdout)));
         assert!(ours.abs_diff(expected_ms) <= 2, "{options}: {ours} ms");
-        if fio_is_there() {
-            let mut fio = Command::new("fio");
-            fio.args(["--output-format=json", "j.fio"]);
-            let fio = ms(&fio);
+        if fio::is_there() {
+            let fio = ms(&fio::judged(folder.path(), &job));
             assert!(fio.abs_diff(ours) <= 60, "{options}: fio {fio} ms, here {ours} ms");
         }
     }

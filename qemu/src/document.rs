@@ -62,6 +62,9 @@ pub fn document(text: &str, rows: &[Row]) -> Result<Document, DocumentError> {
             if line.trim_end() == END {
                 break line;
             }
+            if line.starts_with(BEGIN) {
+                return Err(DocumentError::NoEnd(number + 1));
+            }
             old.push_str(line);
         };
         let cases: Vec<&str> = cases.split(" | ").map(str::trim).collect();
@@ -157,6 +160,8 @@ mod tests {
     fn a_document_without_a_whole_table_is_refused() {
         assert_eq!(document("text\n", &[]), Err(DocumentError::NoTable));
         assert_eq!(document("\n<!-- boot: a -->\n| |\n", &[]), Err(DocumentError::NoEnd(2)));
+        let two = "<!-- boot: a -->\nprose\n<!-- boot: b -->\n<!-- boot: end -->\n";
+        assert_eq!(document(two, &[]), Err(DocumentError::NoEnd(1)), "what lies between is not a table's");
     }
 
     #[test]

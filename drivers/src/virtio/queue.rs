@@ -243,7 +243,7 @@ impl<H: Hal> SplitQueue<H> {
         head
     }
 
-    /// The index is stored by a read-modify-write, the seam's strongest order: what the device wants is read after the
+    /// The index is stored by a read-modify-write, a full barrier: what the device wants is read after the
     /// index is visible, else it could go to sleep unseen.
     fn publish(&mut self) -> bool {
         let (old, new) = (self.published, self.available_index);

@@ -74,16 +74,18 @@ pub(super) fn run(plans: &[&Plan], points: u32, stop: &StopFlag) -> Result<All, 
             (plan, at, outcome)
         })
         .collect();
-    let mut all: Vec<(Vec<Outcome>, Result<Measured, String>)> =
-        plans.iter().map(|_| (Vec::new(), Ok(Measured::default()))).collect();
+    let mut all: Vec<(Vec<Outcome>, Result<Measured, String>)> = plans
+        .iter()
+        .map(|_| (Vec::new(), Ok(Measured { points: vec![None; points.len()], ..Measured::default() })))
+        .collect();
     for (plan, at, outcome) in results {
         let (outcomes, measured) = &mut all[plan];
         match (at, outcome) {
             (At::Seed(_), Ok(outcome)) => outcomes.push(outcome),
             (At::Seed(_), Err(error)) => *measured = Err(error.to_string()),
-            (At::Point(_), outcome) => {
+            (At::Point(point), outcome) => {
                 if let Ok(measured) = measured {
-                    measured.points.push(outcome.ok().map(|outcome| Figures::of(&outcome)));
+                    measured.points[point] = outcome.ok().map(|outcome| Figures::of(&outcome));
                 }
             }
         }

@@ -245,18 +245,18 @@ pub fn advise(question: &Question, stop: &StopFlag) -> Result<Advice, AdviseErro
     let mut today = today(&question.request)?;
     known(&question.among)?;
     shorten(&mut today, stop)?;
-    let (mut tried, mut refused) = tried(question, &today);
-    tried.retain(|one| question.among.is_empty() || question.among.iter().any(|id| id == one.remedy.id));
+    let (tried, mut refused) = tried(question, &today);
     let plans: Vec<&Plan> = std::iter::once(&today).chain(tried.iter().map(|one| &one.plan)).collect();
     let measured = measure::run(&plans, question.points, stop)?;
     let base = measured.of(0).map_err(AdviseError::Run)?;
-    if base.seeds.is_empty() {
+    if base.seeds.len() < today.seeds.len() {
         return Err(AdviseError::Stopped);
     }
     let mut candidates = Vec::new();
     for (index, one) in tried.into_iter().enumerate() {
         match measured.of(index + 1) {
-            Ok(ours) if ours.seeds.is_empty() => {}
+            // A remedy whose runs were stopped has no seed for each of today's.
+            Ok(ours) if ours.seeds.len() < base.seeds.len() => {}
             Ok(ours) => candidates.push(candidate(one, base, ours)),
             Err(error) => refused.push(Refused { name: one.step.name, why: error }),
         }
@@ -264,9 +264,10 @@ pub fn advise(question: &Question, stop: &StopFlag) -> Result<Advice, AdviseErro
     let (candidates, without): (Vec<_>, Vec<_>) =
         candidates.into_iter().partition(|candidate: &Candidate| candidate.changes.are_some());
     let budget = question.cpu_budget.map_or(f64::INFINITY, |budget| budget.cpus(today.cpus));
-    let (mut candidates, over_budget): (Vec<_>, Vec<_>) =
+    let (mut candidates, mut over_budget): (Vec<_>, Vec<_>) =
         candidates.into_iter().partition(|candidate| candidate.busy_cpus <= budget);
     rank::place(&mut candidates, question.by);
+    rank::place(&mut over_budget, question.by);
     let by = [Criterion::Throughput, Criterion::Tail, Criterion::Cpu];
     let has = |by: &Criterion| {
         *by == Criterion::Throughput || candidates.iter().any(|candidate| candidate.changes.gain(*by).is_some())
@@ -339,7 +340,9 @@ fn tried(question: &Question, today: &Plan) -> (Vec<Tried>, Vec<Refused>) {
     let name = today.work.names().swap_remove(0);
     let subject = Subject { plan: today, today: &name };
     let (mut tried, mut refused): (Vec<Tried>, Vec<Refused>) = (Vec::new(), Vec::new());
-    for remedy in &REMEDIES {
+    let is_asked =
+        |remedy: &&'static Remedy| question.among.is_empty() || question.among.iter().any(|id| id == remedy.id);
+    for remedy in REMEDIES.iter().filter(is_asked) {
         for step in (remedy.steps)(&subject) {
             let possible = Possible::of(&step.needs, &today.platform, &question.stated);
             if let Possible::No(why) = possible {

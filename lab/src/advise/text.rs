@@ -183,10 +183,10 @@ fn table(candidates: &[Candidate], shown: fn(Option<Change>) -> String) -> Strin
 /// How each is switched on, and what each needs.
 fn ways(advice: &Advice) -> Vec<String> {
     let mut lines = vec!["How (? if the condition holds, * custom kernel)".to_owned()];
-    let mut told: Vec<&str> = Vec::new();
+    let mut told: Vec<(&str, String)> = Vec::new();
     for candidate in advice.candidates.iter().chain(&advice.over_budget) {
-        // Steps of one remedy are switched on alike.
-        let key = candidate.how;
+        // Steps with one way and the same needs are told once.
+        let key = (candidate.how, remarks(candidate));
         if told.contains(&key) {
             continue;
         }

@@ -32,24 +32,24 @@ pub(super) fn boot(args: &BootArgs) -> Result<(), Failure> {
 }
 
 /// A document whose tables are written anew. Figures that are wrong go into none.
-struct Tables<'a> {
-    path: &'a Path,
+struct Tables {
+    file: AtomicFile,
     text: String,
 }
 
-impl<'a> Tables<'a> {
+impl Tables {
     /// Reads the document, so that one that cannot be written is refused before the run.
-    fn of(path: &'a Path) -> Result<Self, InputError> {
+    fn of(path: &Path) -> Result<Self, InputError> {
         let refused = |why: String| InputError::new(&Place::file(path.display().to_string()), "", Problem::Io(why));
         let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
         qemu::document(&text, &[]).map_err(|error| refused(error.to_string()))?;
-        Ok(Self { path, text })
+        Ok(Self { file: AtomicFile::prepare("--table", path)?, text })
     }
 
-    fn write(&self, rows: &[Row]) -> Result<(), Failure> {
+    fn write(self, rows: &[Row]) -> Result<(), Failure> {
         let Document { text, missing } =
             qemu::document(&self.text, rows).map_err(|error| Failure::Run(error.into()))?;
-        AtomicFile::prepare("--table", self.path)?.commit(text.as_bytes())?;
+        self.file.commit(text.as_bytes())?;
         if !missing.is_empty() {
             eprintln!("tables left as they were, since these cases did not run: {}", missing.join("; "));
         }

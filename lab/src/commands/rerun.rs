@@ -2,7 +2,8 @@
 
 use super::{run, stop_flag, sweep};
 use crate::cli::{self, Cli, Command, Failure, RerunArgs};
-use crate::input::{InputError, Place, Problem, read_file};
+use crate::fio::replay::BYTES_MAX;
+use crate::input::{InputError, Place, Problem, read_beginning, read_file};
 use crate::inputs::{Given, Input, sha256};
 use crate::manifest::{Manifest, SCHEMA};
 use crate::sweep::Sweep;
@@ -109,7 +110,7 @@ fn inputs(manifest: &Manifest) -> (Given, String) {
     for input in manifest.inputs.iter().filter(|input| !input.built_in && input.path != "-") {
         let Input { path, sha256: then, .. } = input;
         let kept = if input.text.is_some() { "its content then is used" } else { "its content then is not kept" };
-        match read_file(path) {
+        match read_beginning(path, BYTES_MAX + 1).map(|(bytes, _)| bytes) {
             Ok(bytes) if sha256(&bytes) == *then => {}
             Ok(bytes) => text += &format!("input {path}: CHANGED, {then} then, {} now; {kept}\n", sha256(&bytes)),
             Err(why) => text += &format!("input {path}: is not there ({why}); {kept}\n"),

@@ -127,7 +127,7 @@ impl Measurement {
 fn sections(file: &str, text: &str, cpus: u32) -> Result<Vec<FioJob>, InputError> {
     let alone = |_: &str, _: &str| Err("a measurement has one job file".to_owned());
     let mut sections = fio::sections(file, text.as_bytes(), &alone)?;
-    let variables = Variables { cpus, ..Variables::of(&[])? };
+    let variables = Variables { cpus, environment: false, ..Variables::of(&[])? };
     let (_, errors) = variables.expand(&mut sections);
     errors.into_iter().next().map_or(Ok(()), Err)?;
     fio::jobs(file, &sections, &[]).map(|(jobs, _)| jobs)

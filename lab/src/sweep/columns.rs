@@ -2,6 +2,8 @@
 
 use super::Grid;
 use super::results::Results;
+use crate::fio::kind::ValueKind;
+use crate::fio::{self, options};
 use crate::input::Place;
 use crate::platform::Unit;
 use crate::setting::Setting;
@@ -50,10 +52,19 @@ pub(super) fn axes(grid: &Grid) -> Vec<AxisColumn> {
         let listed = grid.definition.points.iter().flatten().filter(|(known, _)| known == key).map(|(_, text)| text);
         let of_grid = grid.definition.grid.iter().filter(|axis| axis.key == *key).flat_map(|axis| &axis.values);
         let values: Vec<&String> = listed.chain(of_grid).collect();
-        let numbers = kinds.into_iter().find(|kind| values.iter().all(|text| kind.read(text).is_some()));
+        let is_number = |kind: &Numbers| values.iter().all(|text| kind.read(text).is_some());
+        let numbers = kinds.into_iter().find(|kind| (*kind != Numbers::Fio || is_bytes(key)) && is_number(kind));
         AxisColumn { key: key.clone(), numbers }
     };
     grid.keys.iter().map(column).collect()
+}
+
+/// True if the key is an option of fio's that is a number of bytes: with others `1m` is a minute, or a million.
+fn is_bytes(key: &str) -> bool {
+    let option = key.strip_prefix("job.").filter(|name| !name.contains("iops")).and_then(options::find);
+    option.is_some_and(|option| {
+        matches!(option.kind, ValueKind::Size | ValueKind::Numbers { unit: fio::Unit::Bytes, .. })
+    })
 }
 
 impl Numbers {

@@ -4,9 +4,12 @@
 //! the scenarios slowest. A *point* is everything but delivery and seed: one plan.
 
 use super::read::{Axis, Definition};
-use crate::input::{InputError, Problem};
+use crate::input::{InputError, Place, Problem, STANDARD_INPUT};
 use crate::plan::Plan;
+use crate::platform::Platform;
 use crate::scenario::Request;
+use crate::scenario::files::Files;
+use crate::setting::Setting;
 
 /// Most runs of one sweep. Some thirty quantities of each are held in memory when the table is written: 3 KiB a run.
 pub const RUNS_MAX: u64 = 200_000;
@@ -90,6 +93,13 @@ impl Grid {
     /// # Errors
     /// A file that every point of a scenario needs is wrong.
     fn try_inputs(&mut self) -> Result<(), InputError> {
+        for name in self.definition.platforms.iter().flatten() {
+            Platform::load(&Setting::new(self.definition.place.clone(), "platforms", name))?;
+        }
+        for name in self.definition.scenarios.iter().filter(|name| *name != STANDARD_INPUT) {
+            let (files, path) = Files::locate(name)?;
+            files.read(&path).map_err(|why| InputError::new(&Place::file(&path), "", Problem::Io(why)))?;
+        }
         let within = self.points_within();
         for outer in 0..self.points() / within {
             let mut first_error = None;

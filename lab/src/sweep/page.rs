@@ -93,7 +93,7 @@ fn multiples(results: &Results, axes: &[AxisColumn], id: &str, unit: Unit) -> St
             facet.extend(setup.values[at].as_ref().map(|value| format!("{} = {value}", axes[at].key)));
         }
         let facet = facet.join(", ");
-        if !order.contains(&facet) {
+        if !facets.contains_key(&facet) {
             order.push(facet.clone());
         }
         let line = facets.entry(facet).or_default().entry(setup.delivery.clone()).or_default();

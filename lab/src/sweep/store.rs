@@ -201,6 +201,12 @@ impl Store {
                 }
                 (content.records, content.torn)
             }
+            None if bytes.contains(&b'\n') => {
+                let why =
+                    "is no file of finished runs, or its first line is damaged; valid: another --out, or no such file";
+                return Err(InputError::new(&place, "", Problem::Syntax(why.into())));
+            }
+            // Its first line was torn before its end, so no run is lost.
             None => {
                 let torn = bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).count();
                 file.set_len(0).and_then(|()| file.seek(SeekFrom::Start(0))).map_err(io)?;

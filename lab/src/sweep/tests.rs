@@ -106,6 +106,29 @@ fn a_grid_that_is_too_large_is_refused_with_its_size() {
 }
 
 #[test]
+fn what_does_not_exist_ends_a_sweep() {
+    for wrong in ["scenario = [\"j.fio\", \"typo\"]", "scenario = \"j.fio\"\nplatforms = [\"emr\", \"typo\"]"] {
+        let error = folder(&SWEEP.replace("scenario = \"j.fio\"", wrong)).1.unwrap_err();
+        assert!(error.contains("typo"), "{error}");
+    }
+}
+
+#[test]
+fn a_file_whose_first_line_is_damaged_is_kept() {
+    let (folder, sweep) = folder(SWEEP);
+    let (sweep, out) = (sweep.unwrap(), folder.path().join("out"));
+    let shard = Shard::WHOLE;
+    run(&sweep, shard, &out);
+    let path = out.join(shard.file_name());
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[3] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let error = carry_out(&sweep, shard, &out, &StopFlag::default()).unwrap_err().to_string();
+    assert!(error.contains("its first line is damaged"), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+}
+
+#[test]
 fn merged_shards_have_the_bytes_of_one_run() {
     let (folder, sweep) = folder(SWEEP);
     let (whole, parts, out) = (folder.path().join("whole"), folder.path().join("parts"), folder.path().join("out"));

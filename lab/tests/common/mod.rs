@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+pub(crate) mod fio;
+
 use lab::interrupt::StopFlag;
 use lab::kinds::Variant;
 use lab::kinds::storage::StorageVariant;

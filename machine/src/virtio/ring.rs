@@ -53,7 +53,10 @@ impl fmt::Display for QueueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Size(size) => {
-                write!(f, "a queue of {size} entries; a power of two up to the device's maximum is valid")
+                write!(
+                    f,
+                    "a queue of {size} entries; 1 up to the device's maximum is valid, of a split queue powers of two"
+                )
             }
             Self::Alignment(address) => write!(f, "queue area at {address:#x} is not aligned"),
             Self::Memory(error) => write!(f, "{error}"),

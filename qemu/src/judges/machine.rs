@@ -1,7 +1,7 @@
 //! One run of a guest on the judges' QEMU.
 
 use super::gates::{self, Addresses, Gates, GatesPlugin};
-use crate::image::{Image, Missing, X86_64};
+use crate::image::{Image, X86_64};
 use crate::process::Ended;
 use crate::{BootError, peer, pinned, process, trace};
 use std::collections::BTreeMap;
@@ -124,8 +124,8 @@ impl Judge {
         Ok(Self { qemu, image, linux: None, plugin: GatesPlugin::build()? })
     }
 
-    fn linux(&self) -> Result<&Linux, BootError> {
-        self.linux.as_ref().ok_or_else(|| BootError::Missing(Missing::Download("Linux was not prepared".into())))
+    fn linux(&self) -> &Linux {
+        self.linux.as_ref().expect("only `prepare` leads to runs of Linux")
     }
 
     /// Runs a guest once; again if QEMU ends with an assertion of its own.
@@ -205,7 +205,7 @@ impl Judge {
             }
             Who::Linux | Who::Stock => {
                 let kernel = if who == Who::Linux { "bzImage" } else { "bzImage-stock" };
-                let Linux { kernels, initrd, .. } = self.linux()?;
+                let Linux { kernels, initrd, .. } = self.linux();
                 qemu.arg("-kernel").arg(kernels.join(kernel)).arg("-initrd").arg(initrd);
                 qemu.args(["-append", &linux(mode, load, drives)]);
             }
@@ -217,7 +217,7 @@ impl Judge {
         let posted = mode == Mode::Posted;
         match who {
             Who::Ours => gates::of_image(&self.image, posted),
-            Who::Linux | Who::Stock => gates::of_linux(&self.linux()?.kernels.join("System.map"), posted),
+            Who::Linux | Who::Stock => gates::of_linux(&self.linux().kernels.join("System.map"), posted),
         }
     }
 }

@@ -54,7 +54,11 @@ pub(super) fn run(root: &Path, mutants: &[Mutant], options: &Options) -> Result<
     }
     let found = verdicts.iter().filter(|verdict| !verdict.failures.is_empty()).count();
     println!("the judge finds {found} of {} defects", verdicts.len());
-    Ok(Vec::new())
+    match (found, verdicts.len()) {
+        (_, 0) => Err("none of these defects is one of the notification path".into()),
+        (0, _) => Ok(vec!["the judge finds no defect".into()]),
+        _ => Ok(Vec::new()),
+    }
 }
 
 /// Builds the copy's image and judges it; the failures.

@@ -110,7 +110,8 @@ impl<H: Hal> Queue<H> {
         }
     }
 
-    /// Takes the next buffer that the device has used. A point of the seam unless a used buffer is already known.
+    /// Takes the next buffer that the device has used. A point of the seam unless a used buffer
+    /// is already known; of a packed queue, for each used buffer.
     ///
     /// # Errors
     /// [`QueueFault`] when the device broke the queue, now and for ever after.

@@ -1,7 +1,7 @@
 //! A packed virtqueue (VIRTIO 2.8), the driver's side.
 //!
-//! As for the split queue, everything that decides about memory is kept privately. Of a used descriptor the driver reads the
-//! id, the length and the flags once, and checks them.
+//! As for the split queue, everything that decides about memory is kept privately. Of a used descriptor the driver keeps one
+//! copy, read behind an acquire load of the flags, and checks its id and length.
 
 use super::{Head, PARTS_MAX, Part, QueueConfig, QueueCounters, Used, validate};
 use crate::virtio::transport::QueueMemory;
@@ -169,7 +169,7 @@ impl<H: Hal> PackedQueue<H> {
         self.unpublished += 1;
     }
 
-    /// The flags are stored by a read-modify-write, the seam's strongest order: the device's wish is read after they are
+    /// The flags are stored by a read-modify-write, a full barrier: the device's wish is read after they are
     /// visible (VIRTIO 2.8.21, "Sending Available Buffer Notifications").
     pub(super) fn publish(&mut self) -> bool {
         if self.stopped {

@@ -224,18 +224,19 @@ fn a_size_that_is_no_power_of_two_is_refused() {
     }
 }
 
+/// What driver and device do, on a queue of either format.
 #[derive(Clone, Debug)]
-enum Step {
+pub(super) enum Step {
     Add(usize),
     Publish,
-    /// The n-th of those that the device has seen.
+    /// The n-th of those that the device has taken.
     Use(usize),
     Take,
     Enable,
     Disable,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(super) fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (1_usize..4).prop_map(Step::Add),
         2 => Just(Step::Publish),

@@ -10,7 +10,9 @@ use crate::kinds::storage::load::{
 };
 
 /// The longest I/O, which is one buffer.
-const BLOCK_MAX: u64 = 1 << 30;
+pub(in crate::fio) const BLOCK_MAX: u64 = 1 << 30;
+/// The longest window of a steady state.
+const STEADY_WINDOW_MAX_NS: u64 = 86_400_000_000_000;
 
 impl Options<'_> {
     /// The whole load.
@@ -106,7 +108,7 @@ impl Options<'_> {
         if self.get("zonemode").is_some_and(|entry| entry.setting.text == "strided")
             || (self.get("zonemode").is_none() && self.get("zonesize").is_some())
         {
-            let of = |name| self.get(name).map_or(Ok(0), |entry| entry.number(0..=u64::MAX / 2, self.kb_base));
+            let of = |name| self.get(name).map_or(Ok(0), |entry| entry.number(0..=1 << 61, self.kb_base));
             let (size, skip) = (of("zonesize")?, of("zoneskip")?);
             let range = match of("zonerange")? {
                 0 => size,
@@ -301,10 +303,17 @@ impl Options<'_> {
             limit,
             is_share,
             is_grouped: self.flag("group_reporting")?,
-            window_ns: time(["steadystate_duration", "ss_dur"], 0)?,
+            window_ns: self.steady_window_ns(time(["steadystate_duration", "ss_dur"], 0)?)?,
             ramp_ns: time(["steadystate_ramp_time", "ss_ramp"], 0)?,
-            interval_ns: time(["steadystate_check_interval", "ss_interval"], 1_000_000_000)?,
         })
+    }
+
+    /// A sample of each second of the window is kept, and written into fio's JSON.
+    fn steady_window_ns(&self, window_ns: u64) -> Result<u64, InputError> {
+        match ["steadystate_duration", "ss_dur"].iter().find_map(|name| self.get(name)) {
+            Some(entry) if window_ns > STEADY_WINDOW_MAX_NS => Err(entry.wrong("is more than a day", "up to 1d")),
+            _ => Ok(window_ns),
+        }
     }
 
     fn start(&self) -> Result<Start, InputError> {

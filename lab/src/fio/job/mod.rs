@@ -4,6 +4,8 @@ mod load;
 mod pace;
 mod values;
 
+pub(super) use load::BLOCK_MAX;
+
 use super::judge::{ENGINE_DEFAULT, ENGINES, engine_name, judge};
 use super::options;
 use super::replay::Replay;

@@ -89,7 +89,7 @@ pub(super) fn zones(
     };
     let sizes: Vec<Option<u64>> = parts.iter().map(size).collect::<Result<_, _>>()?;
     // A zone without a size has its part of what the others leave, in per cent.
-    let given: u64 = sizes.iter().flatten().sum();
+    let given = sizes.iter().flatten().fold(0u64, |sum, size| sum.saturating_add(*size));
     let missing = sizes.iter().filter(|size| size.is_none()).count() as u64;
     let each = 100u64.saturating_sub(given).checked_div(missing).unwrap_or(0);
     Ok(shares.into_iter().zip(sizes.into_iter().map(|size| size.unwrap_or(each))).collect())

@@ -28,14 +28,13 @@ enum Kind {
 
 /// Adds a record to the log.
 fn repeat(reader: &mut Reader<'_>, record: &Record) -> Result<(), InputError> {
-    let gap_ns = reader.wait_until(record.time_ns / 1_000, 1_000);
+    let gap_ns = reader.wait_until(record.time_ns / 1_000);
     let (major, minor) = record.device;
     match record.kind {
         Kind::Io(direction) if record.bytes > 0 && !reader.replay.skip[direction] => {
             let file = reader.add(&format!("/dev/block/{major}:{minor}"));
             reader.push_gap(gap_ns);
-            let align = reader.replay.align;
-            let bytes = record.bytes.div_ceil(align) * align;
+            let bytes = record.bytes.checked_next_multiple_of(reader.replay.align).unwrap_or(u64::MAX);
             let Some(offset) = record.sector.checked_mul(SECTOR_BYTES) else {
                 return Err(reader.wrong(record.at, format!("sector `{}` is beyond any drive", record.sector)));
             };
@@ -44,7 +43,7 @@ fn repeat(reader: &mut Reader<'_>, record: &Record) -> Result<(), InputError> {
         Kind::Flush if !reader.replay.skip[3] => {
             let file = reader.add(&format!("/dev/block/{major}:{minor}"));
             reader.push_gap(gap_ns);
-            reader.log.entries.push(Replayed::Sync(file));
+            reader.entries.push(Replayed::Sync(file));
             Ok(())
         }
         _ => Ok(()),

@@ -36,7 +36,7 @@ fn record(reader: &mut Reader<'_>, version: u32, line: u32, text: &str) -> Resul
     let gap_ns = match stamp {
         [stamp] => {
             let stamp = number(reader, line, *stamp, "time in microseconds")?;
-            reader.wait_until(stamp, 1_000)
+            reader.wait_until(stamp)
         }
         _ => 0,
     };
@@ -66,13 +66,13 @@ fn record(reader: &mut Reader<'_>, version: u32, line: u32, text: &str) -> Resul
                     // fio skips syncs, and never a datasync.
                     if *action == "datasync" || !reader.replay.skip[3] {
                         reader.push_gap(gap_ns);
-                        reader.log.entries.push(Replayed::Sync(file));
+                        reader.entries.push(Replayed::Sync(file));
                     }
                     return Ok(());
                 }
                 "wait" if version == 2 => {
                     if !reader.replay.no_stall {
-                        reader.log.entries.push(Replayed::Until(offset.saturating_mul(1_000_000)));
+                        reader.entries.push(Replayed::Until(offset.saturating_mul(1_000_000)));
                     }
                     return Ok(());
                 }

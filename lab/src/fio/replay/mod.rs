@@ -10,19 +10,20 @@ mod iolog;
 mod tests;
 
 use super::Entry;
-use super::job::FioJob;
+use super::job::{BLOCK_MAX, FioJob};
 use crate::input::{InputError, Place, Problem, Warning};
 use crate::kinds::storage::load::{DIRECTIONS, Replayed};
 use crate::kinds::storage::{Pattern, Trims};
 use crate::setting::Setting;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Bytes of one log that are read.
 pub const BYTES_MAX: u64 = 64 << 20;
 /// Entries of one log that are kept; more than a run simulates.
 const ENTRIES_MAX: usize = 1_000_000;
-/// The longest read or write of a log, in bytes: that of one buffer.
-const IO_BYTES_MAX: u64 = 16 << 20;
+/// Files and drives of one log.
+const FILES_MAX: usize = 4096;
 /// The longest trim, in bytes.
 const TRIM_BYTES_MAX: u64 = 1 << 31;
 
@@ -52,8 +53,8 @@ pub struct Replay {
 pub struct Log {
     /// Names of files and drives.
     pub files: Vec<String>,
-    /// What is done, in order.
-    pub entries: Vec<Replayed>,
+    /// What is done, in order. Every clone that repeats the log has it.
+    pub entries: Arc<[Replayed]>,
     /// I/Os by direction.
     pub ios: [u64; DIRECTIONS],
     /// Bytes of the longest read or write.
@@ -133,7 +134,7 @@ impl Replay {
             let why = "has no I/O that could be repeated";
             return Err(InputError::new(&Place::file(path), "", Problem::Syntax(why.into())));
         }
-        Ok(reader.log)
+        Ok(Log { entries: reader.entries.into(), ..reader.log })
     }
 }
 
@@ -173,19 +174,23 @@ pub fn load(jobs: &mut [FioJob], read: ReadLog<'_>, warnings: &mut Vec<Warning>)
 struct Reader<'a> {
     replay: &'a Replay,
     path: &'a str,
+    /// Its entries are in `entries` yet.
     log: Log,
+    entries: Vec<Replayed>,
+    /// The number of each file.
+    numbers: HashMap<String, usize>,
     /// The time stamp of the last record; 0: none yet.
     last: u64,
 }
 
 impl<'a> Reader<'a> {
     fn new(replay: &'a Replay, path: &'a str) -> Self {
-        Self { replay, path, log: Log::default(), last: 0 }
+        Self { replay, path, log: Log::default(), entries: Vec::new(), numbers: HashMap::new(), last: 0 }
     }
 
-    /// True if the log has all the entries that are kept.
+    /// True if the log has all the entries, or files, that are kept.
     fn is_full(&mut self) -> bool {
-        self.log.is_cut = self.log.entries.len() >= ENTRIES_MAX;
+        self.log.is_cut = self.entries.len() >= ENTRIES_MAX || self.log.files.len() >= FILES_MAX;
         self.log.is_cut
     }
 
@@ -195,40 +200,42 @@ impl<'a> Reader<'a> {
         InputError::new(&place, "", Problem::Syntax(why.into()))
     }
 
-    /// The wait of a record with this time stamp, as fio's `delay_since_ttime`: none before the first that is not 0.
-    fn wait_until(&mut self, stamp: u64, unit_ns: u64) -> u64 {
-        let last = std::mem::replace(&mut self.last, stamp);
-        if last == 0 || self.replay.no_stall || stamp < last {
+    /// The wait of a record with this time stamp in us, as fio's `delay_since_ttime`: none before the first that is not 0.
+    fn wait_until(&mut self, stamp_us: u64) -> u64 {
+        let last = std::mem::replace(&mut self.last, stamp_us);
+        if last == 0 || self.replay.no_stall || stamp_us < last {
             return 0;
         }
-        let gap_ns = u128::from(stamp - last) * u128::from(unit_ns) * 100 / u128::from(self.replay.time_scale);
+        let gap_ns = u128::from(stamp_us - last) * 1_000 * 100 / u128::from(self.replay.time_scale);
         u64::try_from(gap_ns).unwrap_or(u64::MAX)
     }
 
     fn push_gap(&mut self, gap_ns: u64) {
         if gap_ns > 0 {
-            self.log.entries.push(Replayed::Gap(gap_ns));
+            self.entries.push(Replayed::Gap(gap_ns));
         }
     }
 
     /// The file's number, if it is known. `replay_redirect` makes all files one.
     fn file(&self, name: &str) -> Option<usize> {
         let name = self.replay.redirect.as_deref().unwrap_or(name);
-        self.log.files.iter().position(|known| known == name)
+        self.numbers.get(name).copied()
     }
 
     /// The number of a file, known from now on.
     fn add(&mut self, name: &str) -> usize {
         self.file(name).unwrap_or_else(|| {
-            self.log.files.push(self.replay.redirect.as_deref().unwrap_or(name).to_owned());
-            self.log.files.len() - 1
+            let (name, number) = (self.replay.redirect.as_deref().unwrap_or(name), self.log.files.len());
+            self.log.files.push(name.to_owned());
+            self.numbers.insert(name.to_owned(), number);
+            number
         })
     }
 
     /// An I/O at `at` (line, column).
     fn io(&mut self, at: (u32, u32), (direction, file): (usize, usize), range: (u64, u64)) -> Result<(), InputError> {
         let (offset, bytes) = range;
-        let (most, kind) = if direction == 2 { (TRIM_BYTES_MAX, "a trim") } else { (IO_BYTES_MAX, "an I/O") };
+        let (most, kind) = if direction == 2 { (TRIM_BYTES_MAX, "a trim") } else { (BLOCK_MAX, "an I/O") };
         if bytes > most {
             return Err(self.wrong(at, format!("`{bytes}` bytes are more than {kind} may have; valid: up to {most}")));
         }
@@ -246,7 +253,7 @@ impl<'a> Reader<'a> {
         if direction < 2 {
             self.log.longest = self.log.longest.max(bytes);
         }
-        self.log.entries.push(Replayed::Io(direction, file, offset, bytes));
+        self.entries.push(Replayed::Io(direction, file, offset, bytes));
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! Against a scripted device that knows nothing but offsets and words of the standard.
 
+use super::super::tests::{Step, step};
 use super::super::{Queue, QueueConfig};
 use super::*;
 use hal::DeviceAddress;
@@ -268,28 +269,6 @@ fn a_length_that_is_reserved_is_ignored() {
     let _ = queue.publish();
     device.write_used(0, 0xffff_ffff, AVAIL | USED);
     assert_eq!(queue.take(), Ok(Some(Used { tag: 5, written_bytes: 0 })));
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    Add(usize),
-    Publish,
-    /// The n-th of those that the device has taken.
-    Use(usize),
-    Take,
-    Enable,
-    Disable,
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        4 => (1_usize..4).prop_map(Step::Add),
-        2 => Just(Step::Publish),
-        3 => (0_usize..4).prop_map(Step::Use),
-        3 => Just(Step::Take),
-        1 => Just(Step::Enable),
-        1 => Just(Step::Disable),
-    ]
 }
 
 proptest! {

@@ -264,8 +264,6 @@ pub struct Steady {
     pub window_ns: u64,
     /// `steadystate_ramp_time`.
     pub ramp_ns: u64,
-    /// `steadystate_check_interval`.
-    pub interval_ns: u64,
 }
 
 /// How fast a job goes.

@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 /// The most threads of one experiment: 1,024 CPUs with 16 each.
 const THREADS_MAX: u64 = 16_384;
+/// Files of all threads.
+const FILES_MAX: u64 = 1 << 20;
 /// Buffers of a replay are whole pages.
 const PAGE_BYTES: u64 = 4096;
 
@@ -47,6 +49,7 @@ impl Resolve<'_> {
     fn finish(mut self) -> Result<Resolved, InputError> {
         let cpus = self.cpus()?;
         let mut variants = self.variants()?;
+        self.check_files()?;
         let names = Names::of(&self.jobs, &mut self.warnings);
         let drives = self.draft.drives(&self.common.platform, &names.drives(), cpus)?;
         // Where CPUs share queues, the completion check makes a difference.
@@ -139,23 +142,43 @@ impl Resolve<'_> {
         Ok(threads)
     }
 
+    /// Each thread has a description of each of its files.
+    fn check_files(&self) -> Result<(), InputError> {
+        let mut files = 0u64;
+        for job in &self.jobs {
+            let own = job.replay.as_ref().map_or(job.nrfiles, |_| 1);
+            files = files.saturating_add(u64::from(job.numjobs) * u64::from(own));
+            if files > FILES_MAX {
+                let valid = format!("{FILES_MAX} files of all threads together");
+                return Err(InputError::value(&job.place, "nrfiles", job.nrfiles, "makes too many files", valid));
+            }
+        }
+        Ok(())
+    }
+
     /// Sizes that are no whole blocks: the page cache takes them, and with `direct=1` the kernel refuses them.
     fn fit_blocks(&mut self, names: &Names, drives: &[DrivePlan]) -> Result<(), InputError> {
         for job in self.jobs.iter_mut().filter(|job| job.replay.is_none() && job.engine != IoEngine::Null) {
             let Some(file) = names.files(job, 0).into_iter().next() else { continue };
             let kind = self.common.platform.drive(&drives[file.drive].model);
             let block = kind.map_or(512, |kind| kind.block.whole());
-            if u64::from(job.block_bytes).is_multiple_of(block) {
+            let is_whole = |bytes: u64| bytes.is_multiple_of(block);
+            let are_whole = job.load.sizes.iter().all(|sizes| {
+                let split = sizes.split.iter().all(|&(bytes, _)| is_whole(bytes));
+                is_whole(sizes.min) && is_whole(sizes.max) && is_whole(sizes.align) && split
+            });
+            let has_parts = !are_whole || !is_whole(job.block_bytes.into());
+            if !has_parts && !job.load.order.unaligned {
                 continue;
             }
-            if !job.load.syncs.buffered && job.says_direct {
+            if has_parts && !job.load.syncs.buffered && job.says_direct {
                 let why = format!(
                     "bytes are no whole blocks of {block} bytes: with direct=1 the kernel refuses each I/O (EINVAL)"
                 );
                 let valid = format!("a multiple of {block}, or direct=0");
                 return Err(InputError::value(&job.place, format!("[{}] bs", job.name), job.block_bytes, why, valid));
             }
-            if !job.load.syncs.buffered {
+            if has_parts && !job.load.syncs.buffered {
                 job.load.syncs.buffered = true;
                 let meaning = format!(
                     "not given, and {} bytes are no whole blocks of {block} bytes: the job goes through the page cache, \
@@ -239,11 +262,13 @@ fn thread(job: &FioJob, (name, clone, group): (String, u32, u32), list: Vec<File
     }
     let (mut pattern, mut block_bytes) = (job.pattern, job.block_bytes);
     if let Some(log) = job.replay.as_ref().and_then(|replay| replay.log(clone)) {
-        (pattern, block_bytes) = (log.pattern(), log.longest.max(1).next_multiple_of(PAGE_BYTES) as u32);
+        // An I/O that is no whole blocks takes a part of a block more on either side.
+        let longest = (log.longest + 2 * PAGE_BYTES).next_multiple_of(PAGE_BYTES);
+        (pattern, block_bytes) = (log.pattern(), longest as u32);
         // Each file is as long as the furthest end, and its I/Os are the log's.
         load.files.file_size = Some((log.end, log.end));
         (load.files.size, load.files.offset, load.files.increment) = (None, Amount::Bytes(0), Amount::Bytes(0));
-        load.replay = Some(log.entries.as_slice().into());
+        load.replay = Some(log.entries.clone());
         load.ends.time_based = false;
     }
     JobPlan {

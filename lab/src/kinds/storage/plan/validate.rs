@@ -2,6 +2,7 @@
 
 use super::JobPlan;
 use crate::input::InputError;
+use crate::kinds::storage::rig::job::buffer_bytes;
 use crate::kinds::storage::{DrivePlan, Storage, StorageVariant};
 use crate::plan::Plan;
 
@@ -59,12 +60,11 @@ impl Storage {
         Err(InputError::value(&plan.source, "drives.queues", wanted, why, valid))
     }
 
-    /// Checks that the buffers of all jobs fit the machine's memory: one a job, or one an I/O in flight if data are compared.
+    /// Checks that the buffers of all jobs fit the machine's memory: what the rig allocates.
     fn check_buffers(&self) -> Result<(), InputError> {
         let mut together = 0u64;
         for job in &self.jobs {
-            let buffers = if self.verify_data { u64::from(job.iodepth) } else { 1 };
-            together = together.saturating_add(buffers * u64::from(job.block_bytes));
+            together = together.saturating_add(buffer_bytes(job, self.verify_data) as u64);
             if together > BUFFERS_BYTES_MAX {
                 let key = format!("[{}] bs", job.name);
                 let why = format!("makes the buffers of all jobs larger than {BUFFERS_BYTES_MAX} bytes");

@@ -104,7 +104,7 @@ pub(crate) struct Job {
 
 /// Bytes that all buffers of a job take: page-aligned, as `direct=1` wants them. If no byte moves, one buffer serves all
 /// its I/Os.
-pub(super) fn buffer_bytes(plan: &JobPlan, moves_bytes: bool) -> usize {
+pub(in super::super) fn buffer_bytes(plan: &JobPlan, moves_bytes: bool) -> usize {
     let buffers = if moves_bytes { slots(plan) as usize } else { 1 };
     buffers * plan.block_bytes.next_multiple_of(PAGE_BYTES) as usize
 }

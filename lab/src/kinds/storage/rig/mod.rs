@@ -5,7 +5,7 @@ mod buckets;
 mod course;
 mod hardware;
 mod host;
-mod job;
+pub(super) mod job;
 mod job_meter;
 mod mailbox;
 mod measure;

@@ -95,7 +95,7 @@ pub(super) fn files(load: &Load, extents: &[Extent], seeds: &Seeds, is_random: b
             _ => bytes,
         };
         total += counted;
-        let blocks = load.order.zones.map_or(bytes, |zones| zones.range) / smallest;
+        let blocks = load.order.zones.map_or(bytes, |zones| zones.range.min(bytes)) / smallest;
         let is_even = matches!(
             load.order.distribution,
             Distribution::Even | Distribution::Zoned(_) | Distribution::ZonedAbsolute(_)

@@ -128,7 +128,9 @@ impl Walk {
             if let Some(next) = self.fill(direction, file) {
                 return Some(next);
             }
-            if self.served_by.is_some() {
+            // A file that has given nothing since it began has nothing to give.
+            let has_given = self.files[file].last.iter().any(Option::is_some);
+            if self.served_by.is_some() && has_given {
                 self.files[file].reset();
             } else {
                 self.files[file].is_done = true;
@@ -236,11 +238,11 @@ impl Walk {
         let file = &mut self.files[index];
         if self.zone_bytes >= zones.size {
             self.zone_bytes = 0;
-            let next = file.base + zones.range + zones.skip;
+            let next = file.base.saturating_add(zones.range).saturating_add(zones.skip);
             file.base = if next >= file.length { file.start } else { next };
             file.next[direction] = file.base;
         }
-        if file.next[direction] >= file.base + zones.range {
+        if file.next[direction] >= file.base.saturating_add(zones.range) {
             file.next[direction] = file.base;
         }
         if self.zone_bytes.is_multiple_of(zones.range.max(1)) {
@@ -361,7 +363,9 @@ impl Walk {
         }
         let file = &self.files[index];
         let fits = |bytes: u64| offset + bytes <= file.bytes + file.start;
-        if !fits(sizes.min) {
+        // A size without a share is never drawn.
+        let is_drawn = |&(bytes, share): &(u64, u8)| share > 0 && fits(bytes);
+        if !fits(sizes.min) || !sizes.split.is_empty() && !sizes.split.iter().any(is_drawn) {
             return None;
         }
         let random = &mut self.draws.sizes[direction];
