@@ -70,13 +70,13 @@ pub struct Statistics {
 #[repr(align(64))]
 struct PerCpu<H: Hal> {
     descriptor: H::Dma,
-    /// 1 while the notification handler runs.
-    serving: H::Word,
-    notifications: H::Word,
+    /// Notifications begun plus notifications ended: odd while the notification handler runs.
+    turns: H::Word,
     empty_notifications: H::Word,
     /// Harvests that found something, minus the number of notifications, wrapping: most often there is nothing to add.
     further_passes: H::Word,
-    vectors: H::Word,
+    /// Vectors dispatched, minus the number of notifications, wrapping.
+    further_vectors: H::Word,
     stray: H::Word,
     cut_short: H::Word,
     /// The vector at which the next limited notification begins.
@@ -90,30 +90,50 @@ impl<H: Hal> PerCpu<H> {
         let word = || H::Word::new(0);
         Ok(Self {
             descriptor,
-            serving: word(),
-            notifications: word(),
+            turns: word(),
             empty_notifications: word(),
             further_passes: word(),
-            vectors: word(),
+            further_vectors: word(),
             stray: word(),
             cut_short: word(),
             resume: word(),
         })
     }
 
+    /// Begins a notification. Returns its turn, with which [`PerCpu::end`] ends it.
     #[inline]
-    fn account(&self, served: Served) {
-        let add = |word: &H::Word, count: u32| word.set(word.get().wrapping_add(u64::from(count)));
-        add(&self.notifications, 1);
-        if served.vectors == 0 {
-            add(&self.empty_notifications, 1);
+    fn begin(&self) -> u64 {
+        let turn = self.turns.get().wrapping_add(1);
+        self.turns.set(turn);
+        turn
+    }
+
+    #[inline]
+    fn is_serving(&self) -> bool {
+        self.turns.get() & 1 != 0
+    }
+
+    /// Notifications ended.
+    fn notifications(&self) -> u64 {
+        self.turns.get() / 2
+    }
+
+    /// Ends the notification that began as `turn`, and counts what it served.
+    #[inline]
+    fn end(&self, turn: u64, served: Served) {
+        self.turns.set(turn.wrapping_add(1));
+        let add = |word: &H::Word, count: u64| word.set(word.get().wrapping_add(count));
+        if served.vectors != 1 {
+            add(&self.further_vectors, u64::from(served.vectors).wrapping_sub(1));
+            if served.vectors == 0 {
+                add(&self.empty_notifications, 1);
+            }
         }
         if served.passes != 1 {
-            self.further_passes.set(self.further_passes.get().wrapping_add(u64::from(served.passes)).wrapping_sub(1));
+            add(&self.further_passes, u64::from(served.passes).wrapping_sub(1));
         }
-        add(&self.vectors, served.vectors);
         if served.stray != 0 {
-            add(&self.stray, served.stray);
+            add(&self.stray, served.stray.into());
         }
     }
 }
@@ -158,7 +178,7 @@ impl<H: Hal> PostedMsi<H> {
     #[inline]
     pub fn handle(&self, dispatch: impl FnMut(Vector), eoi: impl FnOnce()) -> Served {
         let cpu = &self.cpus[self.hal.cpu().index()];
-        cpu.serving.set(1);
+        let turn = cpu.begin();
         let hal = self.hal;
         let served = Descriptor::new(cpu.descriptor.words()).serve(
             self.passes,
@@ -166,9 +186,8 @@ impl<H: Hal> PostedMsi<H> {
             |work| hal.work(work, 1),
             dispatch,
         );
-        cpu.account(served);
+        cpu.end(turn, served);
         eoi();
-        cpu.serving.set(0);
         served
     }
 
@@ -188,7 +207,7 @@ impl<H: Hal> PostedMsi<H> {
         eoi: impl FnOnce(),
     ) -> Served {
         let cpu = &self.cpus[self.hal.cpu().index()];
-        cpu.serving.set(1);
+        let turn = cpu.begin();
         let hal = self.hal;
         let deadline_ns = hal.now_ns().saturating_add(limit_ns);
         let Limited { served, resume } = Descriptor::new(cpu.descriptor.words()).serve_until(
@@ -199,14 +218,13 @@ impl<H: Hal> PostedMsi<H> {
             |work| hal.work(work, 1),
             dispatch,
         );
-        cpu.account(served);
+        cpu.end(turn, served);
         if let Some(vector) = resume {
             cpu.resume.set(vector.0.into());
             cpu.cut_short.set(cpu.cut_short.get().wrapping_add(1));
             notify_self(self.vector);
         }
         eoi();
-        cpu.serving.set(0);
         served
     }
 
@@ -215,7 +233,7 @@ impl<H: Hal> PostedMsi<H> {
     /// acknowledged: otherwise it and all vectors of lower priority stay blocked on that CPU.
     #[inline]
     pub fn is_serving(&self) -> bool {
-        self.cpus.get(self.hal.cpu().index()).is_some_and(|cpu| cpu.serving.get() != 0)
+        self.cpus.get(self.hal.cpu().index()).is_some_and(PerCpu::is_serving)
     }
 
     /// The vector of notifications.
@@ -251,13 +269,14 @@ impl<H: Hal> PostedMsi<H> {
         harvested || posted().unwrap_or(false)
     }
 
-    /// The notification counts of `cpu`; zero if `cpu` was not set up.
+    /// The notification counts of `cpu`; zero if `cpu` was not set up. Another CPU may see a notification that ends just
+    /// then as one vector in one pass.
     pub fn statistics(&self, cpu: CpuId) -> Statistics {
         self.cpus.get(cpu.index()).map_or(Statistics::default(), |cpu| Statistics {
-            notifications: cpu.notifications.get(),
+            notifications: cpu.notifications(),
             empty_notifications: cpu.empty_notifications.get(),
-            passes: cpu.notifications.get().wrapping_add(cpu.further_passes.get()),
-            vectors: cpu.vectors.get(),
+            passes: cpu.notifications().wrapping_add(cpu.further_passes.get()),
+            vectors: cpu.notifications().wrapping_add(cpu.further_vectors.get()),
             stray: cpu.stray.get(),
             cut_short: cpu.cut_short.get(),
         })
