@@ -50,6 +50,13 @@ pub(crate) fn test(copy: &Copy, suite: &Suite) -> Result<Program, String> {
     programs(&messages).next().ok_or(format!("{package} has no test program {}", suite.target))
 }
 
+/// Builds all test programs of `packages`.
+pub(crate) fn tests(copy: &Copy, packages: &[&str]) -> Result<Vec<Program>, String> {
+    let mut arguments = vec!["test", "--no-run"];
+    arguments.extend(packages.iter().flat_map(|package| ["--package", package]));
+    Ok(programs(&cargo(copy, false, &arguments)?).collect())
+}
+
 /// Runs cargo in the copy; returns its messages.
 fn cargo(copy: &Copy, loom: bool, arguments: &[&str]) -> Result<String, String> {
     let mut cargo = cargo_of(&copy.root);

@@ -22,10 +22,12 @@ const TESTS_LIMIT_MIN: Duration = Duration::from_secs(10);
 const TESTS_LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) struct Hunter {
-    copy: Copy,
+    pub(super) copy: Copy,
     seed: u64,
     /// How long check may look for a defect.
     minutes: String,
+    /// Check gets one core, so that its minute is the same on every machine.
+    one_core: bool,
     /// `campanile check` of the unchanged tree.
     check: Option<PathBuf>,
     /// Run times of test programs that passed on the unchanged tree.
@@ -41,6 +43,7 @@ impl Hunter {
             copy: Copy::new(root, job)?,
             seed,
             minutes: options.minutes.clone(),
+            one_core: options.random.is_some(),
             check: None,
             content: BTreeMap::new(),
             troubles: Vec::new(),
@@ -73,7 +76,7 @@ impl Hunter {
     }
 
     /// Runs the killers in turn. Returns which of them found the defect, and how long all ran.
-    fn find<'a>(&mut self, mutant: &'a Mutant) -> Result<(Kill, Option<&'a Suite>, Duration), String> {
+    pub(super) fn find<'a>(&mut self, mutant: &'a Mutant) -> Result<(Kill, Option<&'a Suite>, Duration), String> {
         let mut ran = Duration::ZERO;
         if self.check.is_some() {
             let program = build::check(&self.copy)?;
@@ -173,6 +176,9 @@ impl Hunter {
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.copy.root).arg("--trace").arg(self.copy.target.join("check.trace.json"));
+        if self.one_core {
+            command.args(["--jobs", "1"]);
+        }
         command
     }
 }

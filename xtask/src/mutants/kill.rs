@@ -44,15 +44,20 @@ pub(crate) fn run(
     Ok(Ended { status, output: said().map_err(failed)? })
 }
 
-/// Runs the chosen tests of a program; returns the first that failed, if any.
-pub(crate) fn tests(program: &Program, suite: &Suite, log: &Path, limit: Duration) -> Result<Option<String>, String> {
+/// A test program as cargo would run it.
+pub(crate) fn command(program: &Program) -> Command {
     let mut command = Command::new(&program.file);
-    command.current_dir(&program.folder).args(&suite.choice).env("CARGO_MANIFEST_DIR", &program.folder);
+    command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
     // The failure of a property is enough: shrinking takes long, and its smallest case would run first on the next
     // mutant.
     command.env("PROPTEST_MAX_SHRINK_ITERS", "0").env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1");
+    command
+}
+
+/// Runs the chosen tests of a program; returns the first that failed, if any.
+pub(crate) fn tests(program: &Program, suite: &Suite, log: &Path, limit: Duration) -> Result<Option<String>, String> {
     // Other tests of the program may wait for ever for a test that has failed.
-    let ended = run(&mut command, log, limit, |output| output.contains(" ... FAILED"))?;
+    let ended = run(command(program).args(&suite.choice), log, limit, |output| output.contains(" ... FAILED"))?;
     let place = format!("{}/{}", suite.package.trim_start_matches("campanile-"), suite.target);
     Ok(match ended.status {
         Some(status) if status.success() => {
@@ -69,7 +74,7 @@ pub(crate) fn tests(program: &Program, suite: &Suite, log: &Path, limit: Duratio
 }
 
 /// The first test that libtest reports as failed.
-fn failure(output: &str) -> Option<&str> {
+pub(crate) fn failure(output: &str) -> Option<&str> {
     output.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"))
 }
 

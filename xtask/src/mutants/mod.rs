@@ -10,6 +10,7 @@ mod hunter;
 mod judged;
 mod kill;
 mod patch;
+mod random;
 pub(crate) mod table;
 
 use hunter::Hunter;
@@ -28,6 +29,8 @@ pub(crate) const USAGE: &str =
            --json FILE    what was found: [{mutant, killed_by, seconds}]
            --minutes M    how long check may look for a defect (1)
            --without check   ask the tests alone
+           --random N     instead of them N changes that chance chooses, by the seed, out of all that cargo-mutants can make;
+                          --json FILE is where it goes on
            --judge        put those of the notification path into our image, and ask the QEMU of judges/
            --table FILE…  write the table of docs/reliability.md from such files";
 
@@ -85,6 +88,7 @@ struct Killed {
 struct Options {
     verify: bool,
     sample: Option<usize>,
+    random: Option<usize>,
     only: Option<String>,
     seed: Option<u64>,
     jobs: usize,
@@ -101,6 +105,7 @@ impl Default for Options {
         Self {
             verify: false,
             sample: None,
+            random: None,
             only: None,
             seed: None,
             jobs: 1,
@@ -122,6 +127,7 @@ fn parse(arguments: &[&str]) -> Result<Options, String> {
         match option {
             "--verify" => options.verify = true,
             "--sample" => options.sample = Some(number(value()?)? as usize),
+            "--random" => options.random = Some(number(value()?)? as usize),
             "--only" => options.only = Some(value()?.to_owned()),
             "--seed" => options.seed = Some(number(value()?)?),
             "--jobs" => options.jobs = number(value()?)?.max(1) as usize,
@@ -157,6 +163,9 @@ fn act(root: &Path, options: &Options) -> Result<Vec<String>, String> {
     let clock = || std::time::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_nanos() as u64);
     let seed = options.seed.unwrap_or_else(clock);
     println!("mutants: --seed {seed}, {options:?}");
+    if let Some(count) = options.random {
+        return random::run(root, count, seed, options);
+    }
     let chosen = choose(mutants, options, seed);
     if chosen.is_empty() {
         return Err("no mutant of that name".into());

@@ -91,6 +91,20 @@ fn git(folder: &Path) -> Command {
 }
 
 impl Mutant {
+    /// A change of one `file` that somebody else made up. Its `diff` begins with the two lines that name files.
+    pub(crate) fn of_diff(name: &str, file: &str, diff: &str) -> Option<Self> {
+        let hunks = &diff[diff.find("\n@@ ")?..];
+        Some(Self {
+            name: name.to_owned(),
+            text: format!("diff --git a/{file} b/{file}\n--- a/{file}\n+++ b/{file}{hunks}"),
+            defect: String::new(),
+            suffers: String::new(),
+            source: String::new(),
+            survives: None,
+            suites: Vec::new(),
+        })
+    }
+
     /// True if the patch applies to the tree at `root`.
     pub(crate) fn check(&self, root: &Path) -> Result<(), String> {
         self.run(git(root).arg("--check"))
@@ -117,7 +131,7 @@ impl Mutant {
             return Ok(());
         }
         let why = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-        Err(format!("mutants/{}.patch applies no more: {why}", self.name))
+        Err(format!("{} applies no more: {why}", self.name))
     }
 }
 

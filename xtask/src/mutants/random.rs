@@ -1,0 +1,134 @@
+//! `cargo xtask mutants --random N`: changes that chance chooses, out of all that cargo-mutants can make in the rooms that
+//! kernels embed. `mutants/` holds defects that somebody thought of; this measures what nobody thought of.
+//!
+//! Nothing is left out: no exclusion, no skip attribute. A change that does not compile is no change, and the next one is
+//! drawn. Check runs first, for `--minutes` on one core; what survives it meets the tests of its crate and the conformance
+//! tests, for [`TESTS_LIMIT`] in all. The results file makes a run resumable: what it holds is not run again.
+
+mod catalogue;
+mod results;
+mod tests;
+
+use super::hunter::Hunter;
+use super::{Kill, Options, mix};
+use catalogue::Drawn;
+use results::{Outcome, Results, Row};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long the tests may look for a change that check did not find.
+const TESTS_LIMIT: Duration = Duration::from_secs(300);
+
+/// The least share of the changes that must be found, and by check alone, in per cent; and the most that may be equivalent.
+const FOUND_MIN: f64 = 90.0;
+const BY_CHECK_MIN: f64 = 70.0;
+const EQUIVALENT_MAX: f64 = 5.0;
+
+/// Draws `count` changes by `seed` and looks for each; returns what is not as it should be.
+pub(super) fn run(root: &Path, count: usize, seed: u64, options: &Options) -> Result<Vec<String>, String> {
+    let mut hunter = Hunter::new(root, 0, seed, options)?;
+    let mut drawn = catalogue::list(&hunter.copy.root)?;
+    let print = catalogue::fingerprint(&drawn);
+    println!("{} changes can be made in {}", drawn.len(), catalogue::PACKAGES.join(", "));
+    if let Some(only) = &options.only {
+        drawn.retain(|change| change.name.contains(only.as_str()));
+    }
+    drawn.sort_by_key(|change| mix(seed, &change.name));
+    let equivalents = catalogue::equivalents(root)?;
+    let mut results = Results::open(options.json.as_deref(), seed, print)?;
+    for change in &drawn {
+        let judged = results.judged();
+        if judged == count {
+            break;
+        }
+        if results.has(&change.name) {
+            continue;
+        }
+        let row = match equivalents.get(&change.name) {
+            Some(reason) => Row::of(change, Outcome::Equivalent(reason.clone()), Duration::ZERO),
+            None => look(&mut hunter, change)?,
+        };
+        println!("[{:>3}/{count}] {:<44} {}", judged + 1, row.outcome.to_string(), row.name);
+        results.add(row)?;
+    }
+    hunter.troubles.drain(..).for_each(|trouble| println!("{trouble}"));
+    print_survivors(&results);
+    Ok(verdict(&results, options.only.is_some() || results.judged() < 200))
+}
+
+/// Puts one change in and looks for it.
+fn look(hunter: &mut Hunter, change: &Drawn) -> Result<Row, String> {
+    change.mutant.apply(&hunter.copy.root)?;
+    let found = find(hunter, change);
+    change.mutant.mend(&hunter.copy.root)?;
+    let (outcome, ran) = found.map_err(|error| format!("{}: {error}", change.name))?;
+    Ok(Row::of(change, outcome, ran))
+}
+
+fn find(hunter: &mut Hunter, change: &Drawn) -> Result<(Outcome, Duration), String> {
+    let by_check = match hunter.find(&change.mutant) {
+        Err(error) if error.starts_with("does not compile") => return Ok((Outcome::NotBuilt, Duration::ZERO)),
+        found => found?,
+    };
+    let (kill, _, ran) = by_check;
+    if kill.is_one() {
+        return Ok((Outcome::Judged(kill), ran));
+    }
+    match tests::find(&hunter.copy, &change.package, TESTS_LIMIT) {
+        Err(error) if error.starts_with("does not compile") => Ok((Outcome::NotBuilt, ran)),
+        found => {
+            let (by, took) = found?;
+            Ok((Outcome::Judged(by.map_or(Kill::None, Kill::Test)), ran + took))
+        }
+    }
+}
+
+fn print_survivors(results: &Results) {
+    let survivors: Vec<_> = results.rows().filter(|row| row.outcome == Outcome::Judged(Kill::None)).collect();
+    if !survivors.is_empty() {
+        println!("\nNothing finds:");
+        survivors.iter().for_each(|row| println!("  {}", row.name));
+    }
+}
+
+/// The shares, printed; what falls short, returned. A `part` of a sample is only printed.
+fn verdict(results: &Results, part: bool) -> Vec<String> {
+    let judged: Vec<_> = results.rows().filter(|row| row.outcome != Outcome::NotBuilt).collect();
+    let equivalent = judged.iter().filter(|row| matches!(row.outcome, Outcome::Equivalent(_))).count();
+    let share = |of: usize, all: usize| if all == 0 { 0.0 } else { 100.0 * of as f64 / all as f64 };
+    let shares = |rows: &[&&Row]| {
+        let kills: Vec<_> = rows.iter().filter_map(|row| row.outcome.kill()).collect();
+        let found = kills.iter().filter(|kill| kill.is_one()).count();
+        let by_check = kills.iter().filter(|kill| kill.is_by_check()).count();
+        (kills.len(), share(found, kills.len()), share(by_check, kills.len()))
+    };
+    let mut kinds: BTreeMap<&str, Vec<&&Row>> = BTreeMap::new();
+    judged.iter().for_each(|row| kinds.entry(&row.kind).or_default().push(row));
+    println!();
+    for (kind, rows) in &kinds {
+        let (count, found, by_check) = shares(rows);
+        println!("{kind}: {count} changes, {found:.1} % found, {by_check:.1} % by check alone");
+    }
+    let (count, found, by_check) = shares(&judged.iter().collect::<Vec<_>>());
+    let equivalents = share(equivalent, judged.len());
+    println!(
+        "all: {count} changes, {found:.1} % found, {by_check:.1} % by check alone; {equivalent} equivalent ones beside them"
+    );
+    let mut findings = Vec::new();
+    let mut demand = |holds: bool, what: String| {
+        if !holds {
+            findings.push(what);
+        }
+    };
+    demand(found >= FOUND_MIN, format!("{found:.1} % of the random changes were found; {FOUND_MIN} % are to be"));
+    demand(by_check >= BY_CHECK_MIN, format!("{by_check:.1} % were found by check alone; {BY_CHECK_MIN} % are to be"));
+    demand(
+        equivalents <= EQUIVALENT_MAX,
+        format!("{equivalents:.1} % are called equivalent; {EQUIVALENT_MAX} % may be"),
+    );
+    if part {
+        findings.clear();
+    }
+    findings
+}
