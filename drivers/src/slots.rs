@@ -26,6 +26,11 @@ impl<T> Slots<T> {
         self.0.get_mut(index)?.take()
     }
 
+    /// Places that were ever taken.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
         self.0.get(index)?.as_ref()
     }

@@ -68,6 +68,11 @@ impl Resolved {
             oneshot_safe: behaviours().any(|chip| chip.oneshot_safe),
         }
     }
+
+    /// The level that masks the line.
+    pub(crate) fn masking_level(&self) -> Option<usize> {
+        self.masking.as_ref().map(|found| found.level.into())
+    }
 }
 
 /// The hardware of a line. It does not change over the line's life.

@@ -26,6 +26,7 @@ extern crate std;
 
 mod account;
 mod affinity;
+mod belief;
 mod chained;
 mod chip;
 mod config;
@@ -53,6 +54,7 @@ mod types;
 mod vectors;
 
 pub use account::Interrupts;
+pub use belief::Belief;
 pub use chained::Demultiplexer;
 pub use chip::{ChipBehaviour, IrqChip, IrqChipBuilder};
 pub use config::{CoreConfig, IdentitySpace, StormConfig};

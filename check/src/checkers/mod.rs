@@ -13,8 +13,10 @@
 //! | `gic` | one priority drop and one deactivation an acknowledged interrupt; none of a held, disabled or offline one | interrupts active |
 //! | `polls` | a pass ends with its budget, a turn with its weight; instances take turns; none is left with its interrupt off | polled instances |
 //! | `containment` | a line that nobody handles is masked for a while | the last answers, a handler |
+//! | [`beliefs`] | what software believes is what the hardware holds | differences of the last look |
 //! | `waits` | a system vector is taken within its bound | waits, a CPU |
 
+pub mod beliefs;
 mod commands;
 mod containment;
 mod ends;

@@ -7,6 +7,7 @@ use irq::poll::SoftPoll;
 use irq::{Action, AllocRequest, Flow, Irq, IrqCore, IrqDomain, RequesterId, StormConfig};
 use machine::Interrupts;
 use machine::gic::{GicConfig, GicWindows};
+use machine::model::ModelId;
 use machine::{Exception, Machine, MachineConfig, Regs, SimHal};
 use spec::gic::IntId;
 use spec::gic::gicr::STRIDE_BYTES;
@@ -85,6 +86,10 @@ pub struct ArmHarness {
     pub windows: GicWindows,
     /// CPUs.
     pub cpus: u32,
+    /// Which GIC.
+    pub version: Version,
+    /// The GIC's model.
+    pub model: ModelId,
     /// Polls at the end of every interrupt.
     pub polls: OnceLock<Arc<SoftPoll<SimHal>>>,
 }
@@ -277,7 +282,8 @@ pub fn bring_up(
         builder = builder.pseudo_nmis();
     }
     let arm = builder.build().expect("the machine is as described");
-    let system = ArmHarness { core: arm.core().clone(), arm, windows, cpus, polls: OnceLock::new() };
+    let (core, model) = (arm.core().clone(), windows.model);
+    let system = ArmHarness { core, arm, windows, cpus, version, model, polls: OnceLock::new() };
     let system = Arc::new(system);
     assert!(entry.set(system.clone()).is_ok(), "once");
     system.come_up();

@@ -1,6 +1,7 @@
 //! Our own stack on a machine with a GIC: wired lines of both triggers, private lines, software-generated interrupts, a
 //! controller behind a line, threads, pseudo-NMIs and messages.
 
+mod beliefs;
 pub(crate) mod bells;
 mod fault;
 pub mod harness;

@@ -3,10 +3,10 @@
 use super::bells::{self, BEGIN_STORM, BEGIN_TICKS, BellPort, Bells, GLITCH, SETTLE, Sound};
 use super::fault::GicFault;
 use super::harness::{self, Entry, Options, V2M_BASE, Version};
-use super::manage;
 use super::source::{Kind, Style};
 use super::stack::{BLOCK, GicStack, STRAY};
 use super::step::GicStep;
+use super::{beliefs, manage};
 use crate::checkers::{self, Checker};
 use crate::coverage::Coverage;
 use crate::subject::{Build, Rig};
@@ -201,6 +201,7 @@ impl Rig for GicRig {
 
     fn apply(stack: &Arc<GicStack>, step: &GicStep) {
         manage::apply(stack, step);
+        beliefs::check(stack, false);
     }
 
     fn inject(&mut self, fault: &GicFault) {
@@ -261,6 +262,7 @@ impl Rig for GicRig {
                 let active = stack.system.core.irqchip_state(line, IrqChipState::Active);
                 assert_ne!((source.is_private(), active), (false, Ok(true)), "source {} is active", source.number);
             }
+            beliefs::check(stack, true);
         });
     }
 

@@ -1,5 +1,6 @@
 //! After the last step: repairs the damage of managers, loads everything once more, and checks that nothing is left.
 
+use super::beliefs::{self, When};
 use super::drive::{Drive, claim};
 use super::load::disrupt;
 use super::stack::{COMMON, PcStack, REMAPPED};
@@ -94,6 +95,7 @@ pub(super) fn prove(stack: &Arc<PcStack>) {
 /// No command is under way: nothing may be left.
 pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool) {
     stack.host.check_quiet();
+    beliefs::check(stack, When::AtRest);
     check_affinities(stack);
     if !stack.lines_freed.load(Relaxed) {
         stack.host.check_accounts();

@@ -130,6 +130,11 @@ impl PcFault {
         matches!(self, Self::Tampered { act: Tampering::Stale, .. } | Self::Silent { .. })
     }
 
+    /// Register writes may take effect only later.
+    pub(super) fn is_mute(&self) -> bool {
+        matches!(self, Self::Silent { .. })
+    }
+
     /// Operations of the stack may fail because of it.
     pub(super) fn breaks_operations(&self) -> bool {
         self.lies() || *self == Self::FailedInvalidation

@@ -1,5 +1,6 @@
 //! Managers' steps on the stack.
 
+use super::beliefs::{self, When};
 use super::drive::{BindError, Drive, Slot, claim, replace_handler};
 use super::load::disrupt;
 use super::stack::PcStack;
@@ -20,7 +21,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// The vector that a guest gives a lent line.
 const GUEST_VECTOR: Vector = Vector(0x66);
 
-/// Does one step. Two managers never run conflicting operations on one queue at once.
+/// Does one step, and compares beliefs. Two managers never run conflicting operations on one queue at once.
 pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
     let slot = |index: u32| &stack.slots[index as usize % stack.slots.len()];
     let drive = |index: u32| &stack.drives[index as usize % stack.drives.len()];
@@ -43,6 +44,7 @@ pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
         PcStep::Raise { function } => stack.functions[function as usize % stack.functions.len()].raise(),
         PcStep::Burst { queue, count, depth } => slot(queue).load.carry(count, depth),
     }
+    beliefs::check(stack, When::Loaded);
 }
 
 /// An operation on a line. Another manager may have freed the line meanwhile.

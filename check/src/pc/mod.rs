@@ -2,6 +2,7 @@
 //! level line and a ringing device, under load, managers and faults.
 
 mod audit;
+mod beliefs;
 mod drive;
 mod fault;
 mod guard;

@@ -261,9 +261,9 @@ impl Rig for PcRig {
         let delivery = self.delivery;
         let Shape { queues, managed, .. } = self.shape;
         let any = |is: fn(&PcFault) -> bool| self.faults.iter().any(is);
-        let (lossy, faulty) = (any(PcFault::is_lossy), any(PcFault::breaks_operations));
+        let (lossy, faulty, mute) = (any(PcFault::is_lossy), any(PcFault::breaks_operations), any(PcFault::is_mute));
         let untranslated = delivery == Path::Plain;
-        let promises = Promises { lossy, faulty, stale: any(PcFault::is_stale) && untranslated };
+        let promises = Promises { lossy, faulty, mute, stale: any(PcFault::is_stale) && untranslated };
         let boot = move || bring_up(host, delivery, &models, queues, managed, promises);
         let stack = self.hardware.machine.run_boot(LIMIT, boot).expect("the drives come up");
         for fault in self.faults.iter().filter(|fault| fault.lies()) {

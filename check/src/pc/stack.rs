@@ -66,6 +66,8 @@ pub(super) struct Promises {
     pub(super) lossy: bool,
     /// Operations may fail.
     pub(super) faulty: bool,
+    /// A device may take up register writes only later.
+    pub(super) mute: bool,
     /// Old messages may come, and nothing keeps them from the CPU that they name: no CPU goes offline.
     pub(super) stale: bool,
 }

@@ -40,6 +40,25 @@ struct Entry {
     freed: bool,
 }
 
+impl Entry {
+    fn belief(&self) -> EntryBelief {
+        EntryBelief { host: self.host, is_lent: self.guest.is_some(), written: self.written, owed: self.owed }
+    }
+}
+
+/// What the driver believes of one entry of the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EntryBelief {
+    /// The host's entry, without its source.
+    pub host: u128,
+    /// A guest has the line, and the table holds the guest's entry.
+    pub is_lent: bool,
+    /// The entry in the table; 0 where no line has one.
+    pub written: u128,
+    /// The unit may still remember what the table held before, since an invalidation failed.
+    pub owed: bool,
+}
+
 /// A remapping unit that remaps interrupts.
 pub struct RemapUnit<H: Hal> {
     pub(super) regs: H::Regs,
@@ -152,6 +171,20 @@ where
         let entry = Entry { requester, host: 0, guest: None, written: 0, owed: false, freed: false };
         let index = self.entries.lock().insert(entry, self.table_entries as usize);
         index.map(|index| index as u64).ok_or(VtdError::TableFull(self.table_entries))
+    }
+
+    /// Calls `tell` with the number of each entry that a line ever had, and the driver's belief of it. No entry changes
+    /// meanwhile, so `tell` must call nothing of this unit. Does not allocate.
+    pub fn for_each_belief(&self, mut tell: impl FnMut(u16, EntryBelief)) {
+        let entries = self.entries.lock();
+        for index in 0..entries.len() {
+            tell(index as u16, entries.get(index).map_or(EntryBelief::default(), Entry::belief));
+        }
+    }
+
+    /// The driver's belief of one entry, if a line has it.
+    pub fn belief(&self, index: u64) -> Option<EntryBelief> {
+        self.entries.lock().get(index as usize).map(Entry::belief)
     }
 
     /// Makes the line deliver `host` (an entry without its source): now, or when a guest gives the line back.

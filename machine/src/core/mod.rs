@@ -9,11 +9,13 @@ mod access;
 pub(crate) mod current;
 mod disturb;
 mod history;
+mod inspect;
 mod interrupts;
 mod points;
 mod scheduling;
 
 pub use history::{declare_cpu, mark, peek64, stop_run};
+pub use inspect::{inspect, peek_lapic};
 
 use crate::board::controller::Controller;
 use crate::board::{Board, BoardConfig};

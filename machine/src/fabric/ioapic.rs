@@ -87,6 +87,11 @@ impl IoApic {
         Self { iommu, config, select: 0, id: 0, pins, messages: 0, lost_edges: 0 }
     }
 
+    /// The redirection entry of `pin`, if the pin exists.
+    pub fn redirection(&self, pin: u8) -> Option<Redirection> {
+        self.pins.get(usize::from(pin)).map(|pin| pin.entry)
+    }
+
     /// Installs a resampler on `pin`, if the pin exists.
     pub fn set_resampler(&mut self, pin: u8, resampler: Resampler) {
         if let Some(pin) = self.pins.get_mut(usize::from(pin)) {

@@ -178,6 +178,16 @@ impl VtdUnit {
     pub fn set_invalidation_fault(&mut self, fault: InvalidationFault) {
         self.config.invalidation_fault = fault;
     }
+
+    /// Bus address of the remapping table, as the unit uses it.
+    pub fn table_address(&self) -> u64 {
+        self.table.page() << 12
+    }
+
+    /// The entry that the unit remembers for this interrupt index, if it remembers one.
+    pub fn cached_entry(&self, index: u16) -> Option<u128> {
+        self.cache.get(index)
+    }
 }
 
 impl Model for VtdUnit {

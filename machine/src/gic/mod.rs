@@ -52,6 +52,7 @@ mod distributor;
 mod faults;
 mod gicc;
 mod icc;
+mod inspect;
 mod interrupt;
 mod its;
 mod lpi;
@@ -67,6 +68,7 @@ pub(crate) use cpu_input::build;
 
 pub use config::{GicConfig, GicCosts, GicWindows, ItsConfig, V2mConfig};
 pub use faults::{GicFaults, STICK};
+pub use inspect::IntConfig;
 pub use timer::TIMER_HZ;
 
 use crate::cpu::IrqInput;

@@ -41,6 +41,7 @@ mod tests;
 pub use crate::pci::{MSIX_CAPABILITY_OFFSET, PBA_OFFSET};
 pub use config::{Config, ConfigError, HiddenCoalescing, Latency, Resend, Spread, StorageKind, Tail, Timing, Writes};
 pub use faults::{FaultPlan, RandomFaults};
+pub use queues::QueueState;
 pub use storage::Blocks;
 
 use crate::model::ModelId;
@@ -248,6 +249,21 @@ impl Nvme {
     /// for a vector that does not exist.
     pub fn message(&self, vector: u16) -> Option<(u64, u32)> {
         self.pci.message(vector)
+    }
+
+    /// A vector's MSI-X entry: address, data, masked. None for a vector that does not exist.
+    pub fn msix_entry(&self, vector: u16) -> Option<(u64, u32, bool)> {
+        self.pci.entry(vector)
+    }
+
+    /// A queue pair as the drive has it; none unless both queues exist.
+    pub fn queue_state(&self, qid: u16) -> Option<QueueState> {
+        self.queues.state(qid)
+    }
+
+    /// True if feature 08h lets the drive hold interrupts back.
+    pub fn is_coalescing(&self) -> bool {
+        self.features.coalescing.time() != 0 && self.features.coalescing.thr() != 0
     }
 
     /// I/O commands in work now.

@@ -143,7 +143,37 @@ pub(super) struct Queues {
     pub(super) cqs: Vec<CompletionQueue>,
 }
 
+/// A queue pair as the drive has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueState {
+    /// Entries of the submission and of the completion queue.
+    pub entries: [u32; 2],
+    /// The submission queue's tail, by its doorbell.
+    pub sq_tail: u32,
+    /// The completion queue's head, by its doorbell.
+    pub cq_head: u32,
+    /// Where the drive puts its next completion.
+    pub cq_tail: u32,
+    /// The phase of the completion queue's present pass.
+    pub phase: bool,
+    /// The MSI-X vector, if the completion queue has interrupts.
+    pub vector: Option<u16>,
+}
+
 impl Queues {
+    /// Queue pair `qid`, if both of its queues exist.
+    pub(super) fn state(&self, qid: u16) -> Option<QueueState> {
+        let sq = self.sqs.get(usize::from(qid)).filter(|sq| sq.exists())?;
+        let cq = self.cqs.get(usize::from(qid)).filter(|cq| cq.exists())?;
+        Some(QueueState {
+            entries: [sq.size, cq.size],
+            sq_tail: sq.tail,
+            cq_head: cq.head,
+            cq_tail: cq.tail,
+            phase: cq.phase,
+            vector: cq.vector,
+        })
+    }
     pub(super) fn new(io_queues_max: u16) -> Self {
         let count = usize::from(io_queues_max) + 1;
         Self { sqs: vec![SubmissionQueue::default(); count], cqs: vec![CompletionQueue::default(); count] }

@@ -78,6 +78,10 @@ impl Msix {
         self.control.function_mask() || self.entries[usize::from(vector)].control.masked()
     }
 
+    pub(super) fn is_entry_masked(&self, vector: u16) -> bool {
+        self.entries[usize::from(vector)].control.masked()
+    }
+
     /// Address and data of the vector's message.
     pub(super) fn message(&self, vector: u16) -> (u64, u32) {
         let entry = &self.entries[usize::from(vector)];

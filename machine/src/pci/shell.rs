@@ -123,6 +123,12 @@ impl Shell {
         (vector < self.vectors()).then(|| self.msix.message(vector))
     }
 
+    /// Address, data and mask of a vector's table entry; none of a vector that the function lacks.
+    pub fn entry(&self, vector: u16) -> Option<(u64, u32, bool)> {
+        let (address, data) = self.message(vector)?;
+        Some((address, data, self.msix.is_entry_masked(vector)))
+    }
+
     /// A vector's message is due: sends it, or makes it pending while the vector is masked (PCI, "Per-vector Masking and
     /// Function Masking"). It is lost while MSI-X is off.
     pub fn signal(&mut self, world: &mut World<'_>, vector: u16) {

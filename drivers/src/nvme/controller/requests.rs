@@ -38,6 +38,11 @@ impl<H: Hal> Controller<H> {
         Ok(())
     }
 
+    /// What the driver believes of feature 08h: whether the controller may hold interrupts back.
+    pub fn believes_coalescing(&self) -> bool {
+        self.coalescing.get() != 0
+    }
+
     /// Feature 09h of `vector` in force.
     ///
     /// # Errors

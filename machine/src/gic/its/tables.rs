@@ -190,7 +190,7 @@ impl Its {
     }
 
     /// The CPU and the LPI of an event.
-    pub(super) fn translate(&self, world: &World<'_>, device: u32, event: u32) -> Result<(u32, u32), ItsError> {
+    pub(in crate::gic) fn translate(&self, world: &World<'_>, device: u32, event: u32) -> Result<(u32, u32), ItsError> {
         let event = self.event(world, device, event)?;
         Ok((self.target(world, event.collection)?, event.intid))
     }

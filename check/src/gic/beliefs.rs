@@ -1,0 +1,132 @@
+//! What the core and the drivers of an Arm system believe, against its GIC.
+
+use super::harness::{ArmHarness, Version};
+use super::stack::{GicStack, STRAY};
+use crate::checkers::beliefs::{Comparison, compare};
+use irq::Belief;
+use machine::gic::{Gic, IntConfig};
+use machine::inspect;
+
+/// Priorities of the driver (`spec::gic::Priority`), as the manual's registers have them.
+const ORDINARY: u8 = 0xc0;
+const PSEUDO_NMI: u8 = 0x80;
+/// INTIDs of SGIs end here: the driver enables all of them on each CPU.
+const SGI_END: u32 = 16;
+/// INTIDs of private interrupts end here.
+const PRIVATE_END: u32 = 32;
+const SPI_END: u32 = 1020;
+
+/// INTIDs that have a line.
+struct Owned([u64; 16]);
+
+impl Owned {
+    fn add(&mut self, intid: u32) {
+        self.0[intid as usize / 64 % 16] |= 1 << (intid % 64);
+    }
+
+    fn contains(&self, intid: u32) -> bool {
+        self.0[intid as usize / 64 % 16] >> (intid % 64) & 1 != 0
+    }
+}
+
+/// Looks until everything has agreed. `at_rest`: nothing is under way.
+pub(super) fn check(stack: &GicStack, at_rest: bool) {
+    compare(|now| {
+        let system = &stack.system;
+        let mut owned = Owned([0; 16]);
+        system.core.for_each_belief(|belief| line(system, belief, at_rest, &mut owned, now));
+        // Nobody's interrupt is enabled, except the wire that firmware forgot.
+        for intid in (PRIVATE_END..SPI_END).filter(|&intid| intid != STRAY && !owned.contains(intid)) {
+            let Some(config) = config(system, 0, intid) else { break };
+            now.same("enable of the ownerless INTID", intid.into(), false, config.is_enabled);
+        }
+    });
+}
+
+fn config(system: &ArmHarness, cpu: u32, intid: u32) -> Option<IntConfig> {
+    inspect(system.model, |gic: &Gic, _| gic.int_config(cpu, intid)).flatten()
+}
+
+fn line(system: &ArmHarness, belief: &Belief<'_>, at_rest: bool, owned: &mut Owned, now: &mut Comparison) {
+    let Some((chip, number)) = belief.levels().next_back() else { return };
+    let intid = number.0 as u32;
+    match chip {
+        "LPI" => lpi(system, belief, intid, now),
+        "GICv2" | "GICv3" if intid < PRIVATE_END => private(system, belief, intid, now),
+        "GICv2" | "GICv3" => {
+            owned.add(intid);
+            spi(system, belief, intid, at_rest, now);
+        }
+        // A pin of the board's own block.
+        _ => {}
+    }
+}
+
+/// True if the line's root level should let interrupts pass: it is not masked, or masked nearer the device.
+fn is_open(belief: &Belief<'_>, root: usize) -> bool {
+    !belief.masked || belief.masking_level != Some(root)
+}
+
+/// IHI 0069H, "GICD_ISENABLER", "GICD_IROUTER", "GICD_IPRIORITYR", "GICD_ICFGR", "GICD_IGROUPR"; IHI 0048B,
+/// "GICD_ITARGETSR".
+fn spi(system: &ArmHarness, belief: &Belief<'_>, intid: u32, at_rest: bool, now: &mut Comparison) {
+    let which = u64::from(intid);
+    let Some(held) = config(system, 0, intid) else {
+        return now.same("existence of INTID", which, true, false);
+    };
+    let root = belief.levels().len() - 1;
+    now.same("enable of INTID", which, is_open(belief, root), held.is_enabled);
+    if let Some(target) = belief.target {
+        let cpu = u64::from(target.cpu.0);
+        let route = match system.version {
+            Version::V2 => 1 << cpu,
+            Version::V3 => ((cpu / 16) << 8) | (cpu % 16),
+        };
+        now.same("route of INTID", which, route, held.route);
+    }
+    if let Some(trigger) = belief.trigger {
+        now.same("edge trigger of INTID", which, !trigger.is_level(), held.is_edge);
+    }
+    now.same("priority of INTID", which, if belief.nmi { PSEUDO_NMI } else { ORDINARY }, held.priority);
+    now.same("group of INTID", which, system.version == Version::V3, held.is_group1);
+    if at_rest {
+        now.same("active state of INTID", which, false, held.is_active);
+        now.same("pending state of INTID", which, false, held.is_pending);
+    }
+}
+
+/// Each CPU's own enable.
+fn private(system: &ArmHarness, belief: &Belief<'_>, intid: u32, now: &mut Comparison) {
+    if !belief.is_per_cpu {
+        return;
+    }
+    for cpu in 0..system.cpus {
+        let which = u64::from(cpu) << 32 | u64::from(intid);
+        let Some(held) = config(system, cpu, intid) else { continue };
+        let wanted = belief.enabled_on.contains(hal::CpuId(cpu));
+        if intid >= SGI_END || wanted {
+            now.same("enable of private INTID, by CPU", which, wanted, held.is_enabled);
+        }
+        if wanted {
+            now.same("priority of private INTID, by CPU", which, ORDINARY, held.priority);
+        }
+    }
+}
+
+/// IHI 0069H, "LPI Configuration tables" (priority 7:2, bit 1 one, enable 0) and "The ITS tables".
+fn lpi(system: &ArmHarness, belief: &Belief<'_>, intid: u32, now: &mut Comparison) {
+    let which = u64::from(intid);
+    let Some(level) = belief.levels().position(|(chip, _)| chip == "ITS") else { return };
+    let Some((_, event)) = belief.levels().nth(level) else { return };
+    let held = inspect(system.model, |gic: &Gic, world| {
+        (gic.cached_lpi(intid), gic.translation(world, (event.0 >> 32) as u32, event.0 as u32))
+    });
+    let Some((cached, translation)) = held else { return };
+    let enable = u8::from(is_open(belief, level));
+    now.same("configuration of LPI", which, 0xc2 | enable, cached.unwrap_or(0));
+    if let Some(target) = belief.target {
+        let wanted = u64::from(intid) << 32 | u64::from(target.cpu.0);
+        let (intid, cpu) = translation.unwrap_or((0, 0));
+        now.same("translation to LPI", which, wanted, u64::from(intid) << 32 | u64::from(cpu));
+    }
+}

@@ -1,0 +1,205 @@
+//! What the core and the drivers of a PC believe, against its hardware. The expected words are composed here, from the
+//! manuals.
+
+use super::drive::Slot;
+use super::stack::PcStack;
+use crate::checkers::beliefs::{Comparison, compare};
+use crate::server::{IOAPIC_REQUESTER, RINGER_REQUESTER, WIRE_PIN, requester};
+use drivers::nvme::QueueState;
+use hal::CpuId;
+use irq::{Belief, Irq};
+use machine::fabric::ioapic::IoApic;
+use machine::fabric::vtd::VtdUnit;
+use machine::nvme::Nvme;
+use machine::{inspect, peek_lapic, peek64};
+
+/// MSR numbers (SDM vol. 3, "x2APIC Register Address Space").
+const TPR: u32 = 0x808;
+const SVR: u32 = 0x80f;
+const LVT_TIMER: u32 = 0x832;
+const TIMER_DIVIDE: u32 = 0x83e;
+const LVT_MASKED: u64 = 1 << 16;
+/// Bits of a redirection entry that only hardware changes: delivery status and remote IRR (82093AA, "I/O Redirection
+/// Table Registers").
+const REDIRECTION_STATUS: u64 = 1 << 12 | 1 << 14;
+
+/// The fields of an entry that tell whose messages it takes (VT-d, "Source-ID Validation": SID, SQ, SVT).
+const SOURCE: u128 = 0xf_ffff << 64;
+
+/// How much is on its way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// After an operation of a manager: there is load, and other managers work.
+    Loaded,
+    /// Nothing is under way.
+    AtRest,
+}
+
+/// Looks until everything has agreed.
+pub(super) fn check(stack: &PcStack, when: When) {
+    compare(|now| {
+        lapics(stack, now);
+        entries(stack, now);
+        lines(stack, when, now);
+        stack.slots.iter().for_each(|slot| queue(stack, slot, when, now));
+    });
+}
+
+/// Task priority 0, enabled with spurious vector ffh; the timer is masked, or one-shot at its vector, undivided.
+fn lapics(stack: &PcStack, now: &mut Comparison) {
+    for cpu in 0..stack.host.cpus() {
+        let read = |register| peek_lapic(cpu, register).unwrap_or(u64::MAX);
+        now.same("task priority of CPU", cpu.into(), 0_u8, read(TPR));
+        now.same("spurious-interrupt vector register of CPU", cpu.into(), 0x1ff_u32, read(SVR));
+        let timer = read(LVT_TIMER);
+        if timer & LVT_MASKED == 0 {
+            now.same("LVT timer entry of CPU", cpu.into(), 0xec_u8, timer);
+            now.same("timer divider of CPU", cpu.into(), 0b1011_u8, read(TIMER_DIVIDE));
+        }
+        if let Some(address) = stack.host.pc.posted().and_then(|posted| posted.descriptor_address(CpuId(cpu))) {
+            // VT-d, "Posted Interrupt Descriptor (PID)": SN 257, NV 279:272, NDST 319:288.
+            let control = peek64(address.0 + 32).unwrap_or(0);
+            now.same("posted descriptor of CPU", cpu.into(), u64::from(cpu) << 32 | 0xeb << 16, control & !1);
+        }
+    }
+}
+
+fn table_entry(stack: &PcStack, index: u64) -> u128 {
+    let table = inspect(stack.host.models.iommu, |unit: &VtdUnit, _| unit.table_address()).unwrap_or(0);
+    let word = |half: u64| u128::from(peek64(table + 16 * index + 8 * half).unwrap_or(u64::MAX));
+    word(1) << 64 | word(0)
+}
+
+/// The table has what the driver wrote; the unit remembers nothing older, unless an invalidation failed.
+fn entries(stack: &PcStack, now: &mut Comparison) {
+    let Some(unit) = stack.host.unit() else { return };
+    unit.for_each_belief(|index, belief| {
+        now.same("entry of the remapping table", index.into(), belief.written, table_entry(stack, index.into()));
+        let cached = inspect(stack.host.models.iommu, |unit: &VtdUnit, _| unit.cached_entry(index)).flatten();
+        if let Some(cached) = cached.filter(|_| !belief.owed) {
+            now.same("cached entry of the remapping table", index.into(), belief.written, cached);
+        }
+    });
+}
+
+fn lines(stack: &PcStack, when: When, now: &mut Comparison) {
+    let bound = |irq: Irq| stack.slots.iter().find(|slot| slot.bound().is_some_and(|bound| bound.line == irq));
+    stack.host.core().for_each_belief(|belief| {
+        let mut levels = belief.levels();
+        let (Some((chip, number)), next) = (levels.next(), levels.next()) else { return };
+        let handle = next.filter(|(chip, _)| chip.starts_with("INTEL-IR")).map(|(_, handle)| handle.0);
+        let source = match chip {
+            "PCI-MSIX" => bound(belief.irq).map(|slot| requester(stack.drive_of(slot).index)),
+            "IO-APIC" | "IR-IO-APIC" => Some(IOAPIC_REQUESTER),
+            _ if belief.irq == stack.ring_line => Some(RINGER_REQUESTER),
+            _ => None,
+        };
+        if let (Some(handle), Some(source), false) = (handle, source, belief.shutdown) {
+            let is_posted = next.is_some_and(|(chip, _)| chip == "INTEL-IR-POST");
+            entry(stack, belief, (handle, is_posted), source, now);
+        }
+        match (chip, bound(belief.irq)) {
+            ("PCI-MSIX", Some(slot)) if when == When::AtRest || !stack.promises.mute => {
+                message(stack, belief, (slot, number.0), handle, now);
+            }
+            ("IO-APIC" | "IR-IO-APIC", _) => pin(stack, belief, handle, now),
+            _ => {}
+        }
+    });
+}
+
+/// VT-d, "Interrupt Remapping Table Entry (IRTE)", both formats: present, fixed and physical, edge, for one requester.
+fn entry(stack: &PcStack, belief: &Belief<'_>, (index, is_posted): (u64, bool), source: u16, now: &mut Comparison) {
+    let Some((cpu, vector)) = belief.target.and_then(|target| Some((target.cpu, target.vector()?))) else { return };
+    let common = 1 | u128::from(vector.0) << 16 | u128::from(source) << 64 | 1 << 82;
+    let wanted = if is_posted {
+        let posted = stack.host.pc.posted().and_then(|posted| posted.descriptor_address(cpu));
+        let address = u128::from(posted.map_or(0, |address| address.0));
+        common | 1 << 15 | u128::from(address as u32) >> 6 << 38 | address >> 32 << 96
+    } else {
+        common | u128::from(cpu.0) << 32
+    };
+    // A guest has the entry itself: the table gets the host's when the guest gives it back.
+    match stack.host.unit().and_then(|unit| unit.belief(index)) {
+        Some(lent) if lent.is_lent => now.same("host's target of lent entry", index, wanted & !SOURCE, lent.host),
+        _ => now.same("target of remapping entry", index, wanted, table_entry(stack, index)),
+    }
+}
+
+/// PCI Express, "MSI-X Capability and Table Structures"; SDM vol. 3, "Message Address Register Format"; VT-d,
+/// "Interrupt Requests in Remappable Format".
+fn message(
+    stack: &PcStack,
+    belief: &Belief<'_>,
+    (slot, vector): (&Slot, u64),
+    handle: Option<u64>,
+    now: &mut Comparison,
+) {
+    let drive = stack.drive_of(slot);
+    let held = inspect(drive.model, |drive: &Nvme, _| drive.msix_entry(vector as u16)).flatten();
+    let Some((address, data, masked)) = held else { return };
+    let which = u64::from(drive.index) << 16 | vector;
+    now.same("MSI-X mask", which, belief.masked, masked);
+    let expected = match (handle, belief.target) {
+        (Some(handle), _) => Some((0xfee0_0010 | (handle & 0x7fff) << 5 | handle >> 15 << 2, 0)),
+        (None, Some(target)) => {
+            target.vector().map(|vector| (0xfee0_0000 | u64::from(target.cpu.0) << 12, u32::from(vector.0)))
+        }
+        (None, None) => None,
+    };
+    if let Some((wanted, payload)) = expected {
+        now.same("MSI-X address", which, wanted, address);
+        now.same("MSI-X data", which, payload, data);
+    }
+}
+
+/// 82093AA, "I/O Redirection Table Registers"; VT-d, "I/OxAPIC Programming".
+fn pin(stack: &PcStack, belief: &Belief<'_>, handle: Option<u64>, now: &mut Comparison) {
+    let held = inspect(stack.host.models.ioapic, |io_apic: &IoApic, _| io_apic.redirection(WIRE_PIN)).flatten();
+    let held = held.map_or(0, |entry| entry.into_bits()) & !REDIRECTION_STATUS;
+    let (level, masked) = (1 << 15, u64::from(belief.masked) << 16);
+    let target = belief.target.and_then(|target| Some((target.cpu, target.vector()?)));
+    let expected = match (handle, target) {
+        (Some(handle), _) => Some(u64::from(WIRE_PIN) | handle >> 15 << 11 | 1 << 48 | (handle & 0x7fff) << 49),
+        (None, Some((cpu, vector))) => Some(u64::from(vector.0) | u64::from(cpu.0) << 56),
+        (None, None) => None,
+    };
+    if let Some(expected) = expected {
+        now.same("redirection entry of pin", WIRE_PIN.into(), expected | level | masked, held);
+    }
+}
+
+/// NVMe Base, "Create I/O Completion Queue command" and "Doorbell registers". What load moves is compared at rest.
+fn queue(stack: &PcStack, slot: &Slot, when: When, now: &mut Comparison) {
+    let drive = stack.drive_of(slot);
+    let (Some(bound), Some(controller)) = (slot.bound(), drive.controller()) else { return };
+    // A drive that fails loses its queues before its driver notices.
+    if when == When::Loaded && stack.promises.faulty {
+        return;
+    }
+    let queue = bound.pair.snapshot();
+    if queue.state != QueueState::Running {
+        return;
+    }
+    let which = u64::from(drive.index) << 16 | u64::from(queue.qid);
+    let held = inspect(drive.model, |drive: &Nvme, _| (drive.queue_state(queue.qid), drive.is_coalescing()));
+    let Some((Some(held), coalesces)) = held else {
+        return now.same("existence of NVMe queue", which, true, false);
+    };
+    let entries = u64::from(queue.entries);
+    now.same("entries of NVMe queue", which, entries << 32 | entries, join(held.entries));
+    now.same("vector of NVMe queue", which, queue.vector.map_or(0, |v| v + 1), held.vector.map_or(0, |v| v + 1));
+    if !stack.promises.faulty {
+        now.same("coalescing of drive", drive.index.into(), controller.believes_coalescing(), coalesces);
+    }
+    if when == When::AtRest {
+        now.same("tail of NVMe submission queue", which, queue.sq_tail, held.sq_tail);
+        now.same("head of NVMe completion queue", which, queue.cq_head, held.cq_head);
+        now.same("next entry of NVMe completion queue", which, queue.cq_head, held.cq_tail);
+        now.same("phase of NVMe completion queue", which, queue.phase, held.phase);
+    }
+}
+
+fn join([high, low]: [u32; 2]) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
