@@ -244,8 +244,9 @@ pub struct BenchArgs {
 /// `campanile boot`.
 #[derive(Args, Clone, PartialEq, Eq, Debug)]
 pub struct BootArgs {
-    /// A case, run on every machine that supports it: raise, serial, private, nvme, …; path: instructions of a read; or
-    /// judges: Linux and our image on a QEMU that posts interrupts (`make judges` builds it).
+    /// A case, run on every machine that supports it: raise, serial, private, nvme, …; path: instructions of a read;
+    /// judges: Linux and our image on a QEMU that posts interrupts (`make judges` builds it); or judges-virtio: of those,
+    /// only Linux with virtio devices.
     #[arg(required_unless_present_any = ["all", "quick"], conflicts_with = "all")]
     pub case: Option<String>,
     /// Run every case on every machine, a million reads, and path.

@@ -8,14 +8,14 @@
 //! ordinary one; one drive is such a drive if there are moves.
 
 mod aio;
+mod log;
 mod system;
 
 use aio::{BLOCK, Page, keep_in_flight};
+use log::log_lines;
 use std::env;
-use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read};
+use std::fs::{self, File};
 use std::os::raw::c_int;
-use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use system::{Outcome, check, mount_at, open_disk, text};
@@ -24,7 +24,6 @@ unsafe extern "C" {
     fn sched_setaffinity(pid: c_int, bytes: usize, mask: *const u64) -> c_int;
 }
 
-const O_NONBLOCK: i32 = 0o4_000;
 /// Blocks of a drive that are used. A pass over them is what a thread does before it looks whether it must end.
 const BLOCKS: usize = 64;
 /// A pass takes a moment; in this time the kernel's own time-out has passed several times.
@@ -146,28 +145,6 @@ fn disturb(moves: usize, trips: usize, cpus: usize) -> Outcome<()> {
     println!("count moves_refused {refused}");
     println!("count offline_trips {trips_done}");
     check("moves were refused", refused * 4 <= moves)
-}
-
-/// Lines of the kernel's log that contain one of `parts`.
-fn log_lines(parts: &[&str]) -> Outcome<Vec<String>> {
-    let log = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open("/dev/kmsg");
-    let mut log = text("/dev/kmsg", log)?;
-    let mut lines = Vec::new();
-    let mut record = [0; 8192];
-    loop {
-        match log.read(&mut record) {
-            Ok(length) => {
-                let line = String::from_utf8_lossy(&record[..length]).into_owned();
-                if parts.iter().any(|part| line.contains(part)) {
-                    lines.push(line.trim_end().to_owned());
-                }
-            }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(lines),
-            // Records were overwritten before they could be read.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
-            Err(error) => return Err(format!("/dev/kmsg: {error}")),
-        }
-    }
 }
 
 /// Counts lines by their chain of chips. Only PCI messages may be posted.

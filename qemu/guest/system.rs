@@ -21,6 +21,7 @@ unsafe extern "C" {
 
 const O_DIRECT: i32 = if cfg!(target_arch = "aarch64") { 0o200_000 } else { 0o40_000 };
 const POWER_OFF: c_int = 0x4321_fedc;
+const RESTART: c_int = 0x0123_4567;
 
 /// A result, or one line that describes the error.
 pub(crate) type Outcome<T> = Result<T, String>;
@@ -51,7 +52,8 @@ pub(crate) fn mount_at(kind: &CStr, at: &CStr) {
     unsafe { mount(kind.as_ptr(), at.as_ptr(), kind.as_ptr(), 0, std::ptr::null()) };
 }
 
-/// Runs the test, prints its verdict, and powers the machine off.
+/// Runs the test, prints its verdict, and powers the machine off, or restarts it if the kernel's command line says
+/// `end=restart`.
 pub(crate) fn run(test: impl Fn() -> Outcome<()>) {
     for (kind, at) in [(c"devtmpfs", c"/dev"), (c"proc", c"/proc"), (c"sysfs", c"/sys")] {
         mount_at(kind, at);
@@ -60,9 +62,10 @@ pub(crate) fn run(test: impl Fn() -> Outcome<()>) {
         Ok(()) => println!("guest: passed"),
         Err(why) => println!("guest: FAILED: {why}"),
     }
+    let restarts = std::env::var("end").is_ok_and(|end| end == "restart");
     // SAFETY: no open file matters any more; the first process may power the machine off.
     unsafe {
         sync();
-        reboot(POWER_OFF);
+        reboot(if restarts { RESTART } else { POWER_OFF });
     }
 }

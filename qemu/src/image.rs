@@ -27,12 +27,14 @@ pub enum Missing {
     Target(&'static str),
     /// The source tree from which this program was built.
     Sources(PathBuf),
+    /// A network of a run's own; the text is the reason.
+    Network(String),
 }
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Download(why) => f.write_str(why),
+            Self::Download(why) | Self::Network(why) => f.write_str(why),
             Self::Target(target) => write!(f, "the compiler has no {target} (rustup target add {target})"),
             Self::Sources(path) => write!(f, "guests are built from their sources, but {} is missing", path.display()),
         }

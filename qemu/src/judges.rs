@@ -11,6 +11,9 @@
 
 mod gates;
 mod machine;
+mod virtio;
+
+pub(crate) use self::virtio::measure as measure_virtio;
 
 use self::gates::Gates;
 use self::machine::{Judge, Load, Mode, Ran, Who};

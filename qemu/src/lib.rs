@@ -44,6 +44,11 @@ pub enum Selection {
         /// At most five minutes.
         quick: bool,
     },
+    /// Of those, only Linux and virtio devices on that QEMU.
+    JudgesVirtio {
+        /// At most a minute.
+        quick: bool,
+    },
     /// One built image of ours on the QEMU of `judges/`, posted, without Linux.
     JudgedImage(PathBuf),
     /// Every case on every machine, a million reads, and the instruction counts of reads.
@@ -80,7 +85,8 @@ impl std::error::Error for BootError {}
 pub struct Outcome {
     /// Every count with its verdict.
     pub rows: Vec<Row>,
-    /// The skipped cases with the reason. Only quick selections skip cases.
+    /// The skipped cases with the reason. Only quick selections skip cases, apart from those that need a network of their
+    /// own.
     pub skipped: Vec<String>,
 }
 
@@ -112,10 +118,20 @@ pub fn run(
     tell: impl Fn(&str),
 ) -> Result<Outcome, BootError> {
     let mut outcome = Outcome::default();
-    if let Selection::Judges { quick } = *selection {
-        match judges::measure(quick, is_stopped, tell) {
+    if let Selection::Judges { quick } | Selection::JudgesVirtio { quick } = *selection {
+        if matches!(selection, Selection::Judges { .. }) {
+            match judges::measure(quick, &is_stopped, &tell) {
+                Err(BootError::Missing(missing)) if quick => outcome.skip(&missing),
+                rows => outcome.rows = rows?,
+            }
+        }
+        match judges::measure_virtio(quick, is_stopped, tell) {
             Err(BootError::Missing(missing)) if quick => outcome.skip(&missing),
-            rows => outcome.rows = rows?,
+            result => {
+                let (rows, missing) = result?;
+                outcome.rows.extend(rows);
+                missing.iter().for_each(|missing| outcome.skip(missing));
+            }
         }
         return Ok(outcome);
     }

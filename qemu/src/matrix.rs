@@ -203,7 +203,9 @@ pub(crate) fn select(selection: &Selection) -> Vec<Setting> {
     let all = || CASES.iter().flat_map(|&(_, case)| machines(case));
     match selection {
         Selection::One(case) => machines(*case),
-        Selection::Path | Selection::Judges { .. } | Selection::JudgedImage(_) => Vec::new(),
+        Selection::Path | Selection::Judges { .. } | Selection::JudgesVirtio { .. } | Selection::JudgedImage(_) => {
+            Vec::new()
+        }
         Selection::All => all().chain([nvme(true, 4, MILLION), posts(POSTS_MANY)]).collect(),
         Selection::Quick => all().filter(is_quick).collect(),
     }

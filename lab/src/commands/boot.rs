@@ -57,6 +57,9 @@ impl Tables {
     }
 }
 
+/// The selections that have a quick form.
+const QUICK: &str = "judges --quick, judges-virtio --quick, or --quick";
+
 fn selection(args: &BootArgs) -> Result<Selection, InputError> {
     if let (Some(name), Some(image)) = (&args.case, &args.image) {
         let takes_none =
@@ -66,14 +69,15 @@ fn selection(args: &BootArgs) -> Result<Selection, InputError> {
     match &args.case {
         _ if args.all => Ok(Selection::All),
         Some(name) if name == "judges" => Ok(Selection::Judges { quick: args.quick }),
+        Some(name) if name == "judges-virtio" => Ok(Selection::JudgesVirtio { quick: args.quick }),
         Some(name) if args.quick => {
-            Err(InputError::value(&Place::option("CASE"), "", name, "has no quick form", "judges --quick, or --quick"))
+            Err(InputError::value(&Place::option("CASE"), "", name, "has no quick form", QUICK))
         }
         _ if args.quick => Ok(Selection::Quick),
         Some(name) if name == "path" => Ok(Selection::Path),
         Some(name) => {
             let case = CASES.iter().find(|(known, _)| known == name);
-            let names = CASES.map(|(name, _)| name).join(", ") + ", path, judges";
+            let names = CASES.map(|(name, _)| name).join(", ") + ", path, judges, judges-virtio";
             let place = Place::option("CASE");
             case.map(|&(_, case)| Selection::One(case))
                 .ok_or_else(|| InputError::value(&place, "", name, "is no case", &names))

@@ -1,0 +1,206 @@
+//! Linux and virtio devices on this QEMU: several interrupts for one virtio-mmio device (`judges/qemu/0004-…`,
+//! `judges/linux/0002-…`) beside the one-interrupt transport and virtio-pci.
+//!
+//! Old and new devices meet old and new guests. A guest uses the device from all of its CPUs: reads of a drive, or ICMP
+//! echo requests that the host's kernel answers. Each request must complete once with the right data.
+
+mod machine;
+
+use self::machine::{Kind, Machine, Ran, Transport};
+use crate::{BootError, Missing, Row};
+
+/// Requests of a run.
+const FULL: u64 = 20_000;
+const QUICK: u64 = 4_000;
+/// CPUs of a guest; the device has a queue, or a pair of queues, for each.
+const CPUS: u64 = 4;
+/// A drive's queues and the configuration; a network device's pairs of queues and the configuration.
+const BLK_VECTORS: u64 = CPUS + 1;
+const NET_VECTORS: u64 = 2 * CPUS + 1;
+
+/// A machine, and what must be counted on it.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    name: &'static str,
+    kind: Kind,
+    transport: Transport,
+    /// Whether the guest has our patches.
+    is_new_guest: bool,
+    /// Interrupts that the driver requests.
+    lines: u64,
+    /// Accesses to the transport that an interrupt costs.
+    accesses: f64,
+    in_quick: bool,
+}
+
+/// The one-interrupt transport costs a read of InterruptStatus and a write of InterruptACK; a level-triggered vector a
+/// write of VectorAck and its read-back; an edge, and an MSI-X message, nothing.
+const SINGLE: f64 = 2.0;
+const LEVEL: f64 = 2.0;
+const EDGE: f64 = 0.0;
+
+const fn mmio(vectors: u64) -> Transport {
+    Transport::Mmio { vectors, is_level: false, by_command_line: false }
+}
+
+const fn case(name: &'static str, kind: Kind, transport: Transport, lines: u64, accesses: f64) -> Case {
+    Case { name, kind, transport, is_new_guest: true, lines, accesses, in_quick: false }
+}
+
+const fn old_guest(case: Case) -> Case {
+    Case { is_new_guest: false, ..case }
+}
+
+const fn quick(case: Case) -> Case {
+    Case { in_quick: true, ..case }
+}
+
+const BY_COMMAND_LINE: Transport = Transport::Mmio { vectors: BLK_VECTORS, is_level: false, by_command_line: true };
+const LEVELS: Transport = Transport::Mmio { vectors: BLK_VECTORS, is_level: true, by_command_line: false };
+
+const CASES: [Case; 14] = [
+    quick(old_guest(case("drive, old device, old guest", Kind::Blk, mmio(0), 1, SINGLE))),
+    case("drive, old device, new guest", Kind::Blk, mmio(0), 1, SINGLE),
+    quick(old_guest(case("drive, new device, old guest", Kind::Blk, mmio(BLK_VECTORS), 1, SINGLE))),
+    quick(case("drive, new device, new guest", Kind::Blk, mmio(BLK_VECTORS), BLK_VECTORS, EDGE)),
+    case("drive, found by the command line", Kind::Blk, BY_COMMAND_LINE, BLK_VECTORS, EDGE),
+    case("drive, level-triggered vectors", Kind::Blk, LEVELS, BLK_VECTORS, LEVEL),
+    case("drive, 3 vectors", Kind::Blk, mmio(3), 3, EDGE),
+    case("drive, 2 vectors", Kind::Blk, mmio(2), 2, EDGE),
+    case("drive, 1 vector", Kind::Blk, mmio(1), 1, SINGLE),
+    quick(case("drive, virtio-pci", Kind::Blk, Transport::Pci, BLK_VECTORS, EDGE)),
+    case("network, old device", Kind::Net, mmio(0), 1, SINGLE),
+    quick(case("network, new device", Kind::Net, mmio(NET_VECTORS), NET_VECTORS, EDGE)),
+    case("network, 5 vectors", Kind::Net, mmio(5), 5, EDGE),
+    case("network, virtio-pci", Kind::Net, Transport::Pci, NET_VECTORS, EDGE),
+];
+
+/// Runs the cases, and names those that cannot run here.
+///
+/// # Errors
+/// [`BootError`]; a run that fails is a row that does not pass.
+pub(crate) fn measure(
+    is_quick: bool,
+    is_stopped: impl Fn() -> bool,
+    tell: impl Fn(&str),
+) -> Result<(Vec<Row>, Vec<Missing>), BootError> {
+    let machine = Machine::prepare()?;
+    let no_network = machine::no_network();
+    let mut rows = Vec::new();
+    for case in CASES.iter().filter(|case| case.in_quick || !is_quick) {
+        if is_stopped() {
+            break;
+        }
+        if case.kind == Kind::Net && no_network.is_some() {
+            continue;
+        }
+        tell(&case.name());
+        let requests = if is_quick { QUICK } else { FULL };
+        let ran = machine.run(case, requests)?;
+        rows.extend(judged(case, requests, &ran));
+    }
+    Ok((rows, no_network.map(Missing::Network).into_iter().collect()))
+}
+
+impl Case {
+    fn name(&self) -> String {
+        format!("virtio {}", self.name)
+    }
+
+    /// True if each queue has a vector for itself.
+    fn has_vector_each(&self) -> bool {
+        self.lines == if self.kind == Kind::Blk { BLK_VECTORS } else { NET_VECTORS }
+    }
+}
+
+/// The figures of a run.
+fn judged(case: &Case, requests: u64, ran: &Ran) -> Vec<Row> {
+    let name = case.name();
+    if let Some(why) = &ran.failure {
+        let (quantity, note) = ("failures".into(), Some(why.clone()));
+        return vec![Row { case: name, quantity, value: 1.0, note, ..Row::default() }];
+    }
+    let row = |quantity: &str, value: f64, pass: bool| Row {
+        case: name.clone(),
+        quantity: quantity.into(),
+        value,
+        pass,
+        ..Row::default()
+    };
+    let count = |name: &str| ran.counts.get(name).copied().map_or(f64::NAN, |count| count as f64);
+    let counted =
+        |quantity: &str, name: &str, is_right: &dyn Fn(f64) -> bool| row(quantity, count(name), is_right(count(name)));
+    let each = ran.accesses as f64 / count("interrupts");
+    let mut rows = vec![
+        counted("requests completed, each once, data right", "requests", &|done| done >= requests as f64),
+        counted("interrupts requested by the driver", "lines", &|lines| lines == case.lines as f64),
+        counted("interrupts", "interrupts", &|interrupts| interrupts > 0.0),
+        // A device's configuration may change, and be read, a few times.
+        row("accesses to the transport an interrupt, kicks apart", each, (each - case.accesses).abs() < 0.05),
+        counted("complaints of the kernel", "complaints", &|complaints| complaints == 0.0),
+    ];
+    for cpu in 0..CPUS {
+        rows.push(counted(&format!("interrupts at CPU {cpu}"), &format!("cpu{cpu}"), &|taken| taken >= 0.0));
+    }
+    if case.has_vector_each() {
+        let share = count("at_own_cpu") / count("of_queues");
+        rows.push(row("of the queues' interrupts, those at a CPU of the queue", share, share > 0.95));
+        // A network device is sent to from each CPU, but reaps what it has sent without an interrupt if it can.
+        let may_be_silent = if case.kind == Kind::Net { CPUS as f64 } else { 0.0 };
+        rows.push(counted("queues without an interrupt", "silent_queues", &|silent| silent <= may_be_silent));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COUNTS: [(&str, u64); 11] = [
+        ("requests", QUICK),
+        ("lines", 5),
+        ("interrupts", 1_000),
+        ("of_queues", 1_000),
+        ("at_own_cpu", 990),
+        ("silent_queues", 0),
+        ("complaints", 0),
+        ("cpu0", 250),
+        ("cpu1", 250),
+        ("cpu2", 250),
+        ("cpu3", 250),
+    ];
+
+    /// The quantities that fail if `name` is `value`.
+    fn failing(name: &str, value: u64, accesses: u64) -> Vec<String> {
+        let counts = COUNTS.map(|(known, old)| (known.to_owned(), if known == name { value } else { old }));
+        let ran = Ran { counts: counts.into_iter().collect(), accesses, failure: None };
+        let new = CASES.iter().find(|case| case.name == "drive, new device, new guest").expect("a case");
+        judged(new, QUICK, &ran).into_iter().filter(|row| !row.pass).map(|row| row.quantity).collect()
+    }
+
+    #[test]
+    fn a_wrong_figure_fails_alone() {
+        assert!(failing("", 0, 10).is_empty());
+        assert_eq!(failing("requests", QUICK - 1, 0), ["requests completed, each once, data right"]);
+        assert_eq!(failing("lines", 2, 0), ["interrupts requested by the driver"]);
+        assert_eq!(failing("complaints", 1, 0), ["complaints of the kernel"]);
+        assert_eq!(failing("silent_queues", 1, 0), ["queues without an interrupt"]);
+        assert_eq!(failing("at_own_cpu", 400, 0), ["of the queues' interrupts, those at a CPU of the queue"]);
+        let accesses = ["accesses to the transport an interrupt, kicks apart"];
+        assert_eq!(failing("", 0, 1_000), accesses);
+        assert_eq!(failing("interrupts", 0, 0), ["interrupts", accesses[0]]);
+    }
+
+    #[test]
+    fn a_guest_that_fails_is_a_row() {
+        let ran = Ran { counts: Default::default(), accesses: 0, failure: Some("guest: FAILED".into()) };
+        let rows = judged(&CASES[0], QUICK, &ran);
+        assert_eq!((rows.len(), rows[0].pass, rows[0].note.as_deref()), (1, false, Some("guest: FAILED")));
+    }
+
+    #[test]
+    fn cases_have_names_of_their_own() {
+        let names: std::collections::BTreeSet<_> = CASES.iter().map(|case| case.name).collect();
+        assert_eq!(names.len(), CASES.len());
+    }
+}

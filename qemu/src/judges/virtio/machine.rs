@@ -1,0 +1,210 @@
+//! One run of a Linux guest with one virtio device.
+
+use super::{CPUS, Case};
+use crate::process::Ended;
+use crate::{BootError, peer, pinned};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Bytes of the drive.
+const DISK_BYTES: u64 = 1 << 20;
+/// Requests in flight of each CPU.
+const DEPTH: u64 = 4;
+
+/// The device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// With a queue for each CPU.
+    Blk,
+    /// With a pair of queues for each CPU.
+    Net,
+}
+
+/// The device's transport.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Transport {
+    /// On microvm. A device without vectors does not offer the feature.
+    Mmio {
+        vectors: u64,
+        is_level: bool,
+        /// Not by ACPI.
+        by_command_line: bool,
+    },
+    /// On q35, with MSI-X.
+    Pci,
+}
+
+/// The result of a run.
+#[derive(Debug)]
+pub(super) struct Ran {
+    /// What the guest printed.
+    pub(super) counts: BTreeMap<String, u64>,
+    /// Accesses to the transport's registers after the first interrupt. QEMU takes the kicks without tracing them.
+    pub(super) accesses: u64,
+    /// The reason of a failure; none if the run passed.
+    pub(super) failure: Option<String>,
+}
+
+/// The guests, and the QEMU that judges them.
+pub(super) struct Machine {
+    qemu: PathBuf,
+    /// Holds the kernels.
+    kernels: PathBuf,
+    initrd: PathBuf,
+    // The folder of the initrd.
+    _folder: tempfile::TempDir,
+}
+
+/// Without KVM, a microvm with ACPI has no timer with which Linux could measure the frequency of the time-stamp counter.
+/// The guest's seconds are then not quite seconds.
+const CLOCK: &str = " tsc_early_khz=2000000 tsc=reliable";
+
+/// Sets up a network of the run's own, in which a tap with several queues has an address for each CPU, and becomes its
+/// arguments. The network goes with the process.
+const IN_NETWORK: &str = "set -e
+ip tuntap add dev tap0 mode tap multi_queue
+for last in 1 2 3 4; do ip address add 10.77.0.$last/24 dev tap0; done
+ip link set tap0 up
+exec \"$@\"";
+
+fn in_network(program: &Path) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--net", "sh", "-c", IN_NETWORK, "sh"]).arg(program);
+    command
+}
+
+/// The reason why there can be no network of the run's own; none if there can.
+pub(super) fn no_network() -> Option<String> {
+    let why = match in_network(Path::new("true")).output() {
+        Ok(output) if output.status.success() => return None,
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => format!("unshare: {error}"),
+    };
+    Some(format!("no tap with several queues in a network namespace (root, unshare, ip, /dev/net/tun): {why}"))
+}
+
+impl Machine {
+    /// Builds the guests; the first use may build QEMU and Linux.
+    ///
+    /// # Errors
+    /// [`BootError`].
+    pub(super) fn prepare() -> Result<Self, BootError> {
+        let qemu = PathBuf::from(pinned::script("judges", &["qemu"])?).join("qemu-system-x86_64");
+        let kernels = PathBuf::from(pinned::script("judges", &["linux"])?);
+        let folder = tempfile::tempdir().map_err(|error| BootError::Io("a temporary folder".into(), error))?;
+        let initrd = folder.path().join("initrd");
+        pinned::script("guest-initrd", &["x86_64", "qemu/guest/virtio.rs", &initrd.to_string_lossy()])?;
+        Ok(Self { qemu, kernels, initrd, _folder: folder })
+    }
+
+    /// Runs a guest once.
+    ///
+    /// # Errors
+    /// [`BootError`]; a guest that fails is not an error.
+    pub(super) fn run(&self, case: &Case, requests: u64) -> Result<Ran, BootError> {
+        let io = |what: &str| {
+            let what = what.to_owned();
+            move |error| BootError::Io(what, error)
+        };
+        let folder = tempfile::tempdir().map_err(io("a temporary folder"))?;
+        let disk = std::fs::File::create(folder.path().join("disk")).map_err(io("the drive's file"))?;
+        disk.set_len(DISK_BYTES).map_err(io("the drive's file"))?;
+        let ended = peer::run(self.command(case, requests, folder.path()), b"")?;
+        let (counts, Ended { failure, .. }) = (ended.counts(), ended);
+        let file = std::fs::File::open(folder.path().join("trace")).map_err(io("QEMU's trace"))?;
+        let accesses = accesses(BufReader::new(file).lines()).map_err(io("QEMU's trace"))?;
+        Ok(Ran { counts, accesses, failure })
+    }
+
+    /// QEMU's command line.
+    fn command(&self, case: &Case, requests: u64, folder: &Path) -> Command {
+        let mut qemu = if case.kind == Kind::Net { in_network(&self.qemu) } else { Command::new(&self.qemu) };
+        qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-no-reboot"]);
+        qemu.args(["-m", "256M", "-smp", &CPUS.to_string(), "-display", "none", "-nodefaults"]);
+        qemu.args(["-serial", "stdio", "-monitor", "none"]);
+        match case.kind {
+            Kind::Blk => {
+                let file = folder.join("disk");
+                qemu.args(["-drive", &format!("if=none,id=d,format=raw,cache=unsafe,file={}", file.display())]);
+            }
+            Kind::Net => {
+                qemu.args(["-netdev", "tap,id=n,ifname=tap0,script=no,downscript=no,vhost=off,queues=4"]);
+            }
+        }
+        let bus = if case.transport == Transport::Pci { "pci" } else { "device" };
+        let mut device = match case.kind {
+            Kind::Blk => format!("virtio-blk-{bus},drive=d,num-queues={CPUS}"),
+            Kind::Net => format!("virtio-net-{bus},netdev=n,mq=on"),
+        };
+        let name = if case.kind == Kind::Blk { "blk" } else { "net" };
+        let mut options = format!("console=ttyS0 panic=-1 quiet device={name} requests={requests} depth={DEPTH}");
+        match case.transport {
+            Transport::Mmio { vectors, is_level, by_command_line } => {
+                let acpi = if by_command_line { "off" } else { "on" };
+                // The clock of the PC lies among the lines of the transports.
+                qemu.args(["-M", &format!("microvm,acpi={acpi},rtc=off")]);
+                qemu.args(["-global", "virtio-mmio.force-legacy=off"]);
+                qemu.args(["-global", &format!("virtio-mmio.vectors={vectors}")]);
+                if is_level {
+                    qemu.args(["-global", &format!("virtio-mmio.level-vectors={}", (1 << vectors) - 1)]);
+                }
+                options += if by_command_line { " end=restart reboot=t" } else { CLOCK };
+            }
+            Transport::Pci => {
+                qemu.args(["-M", "q35"]);
+                if case.kind == Kind::Net {
+                    device += ",vectors=10";
+                }
+            }
+        }
+        qemu.args(["-device", &device]);
+        let events = if case.transport == Transport::Pci { PCI_EVENTS } else { MMIO_EVENTS };
+        events.iter().for_each(|event| _ = qemu.args(["-trace", event]));
+        qemu.arg("-D").arg(folder.join("trace"));
+        let kernel = if case.is_new_guest { "bzImage" } else { "bzImage-stock" };
+        qemu.arg("-kernel").arg(self.kernels.join(kernel)).arg("-initrd").arg(&self.initrd);
+        qemu.args(["-append", &options]);
+        qemu
+    }
+}
+
+/// Notifications of queues, and accesses to a transport's registers.
+const MMIO_EVENTS: &[&str] = &["virtio_notify", "virtio_mmio_read", "virtio_mmio_write_offset"];
+const PCI_EVENTS: &[&str] = &["virtio_notify", "memory_region_ops_read", "memory_region_ops_write"];
+
+/// The number of accesses to a transport after the first notification of a queue.
+fn accesses(lines: impl Iterator<Item = std::io::Result<String>>) -> std::io::Result<u64> {
+    let (mut has_begun, mut accesses) = (false, 0);
+    for line in lines {
+        let line = line?;
+        let event = line.split_whitespace().next().unwrap_or_default();
+        let is_access = match event {
+            "virtio_mmio_read" | "virtio_mmio_write_offset" => true,
+            "memory_region_ops_read" | "memory_region_ops_write" => line.contains(" name 'virtio-pci"),
+            _ => false,
+        };
+        has_begun |= event == "virtio_notify";
+        accesses += u64::from(has_begun && is_access);
+    }
+    Ok(accesses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accesses_count_from_the_first_notification() {
+        let trace = "virtio_mmio_write_offset virtio_mmio_write offset 0x70 value 0xf
+            virtio_notify vdev 0x55 vq 0x56
+            virtio_mmio_raise_vector virtio_mmio raising vector 1
+            virtio_mmio_read virtio_mmio_read offset 0x60
+            virtio_mmio_write_offset virtio_mmio_write offset 0x64 value 0x1
+            memory_region_ops_write cpu 0 mr 0x5 addr 0xfee000b0 value 0x0 size 4 name 'apic-msi'
+            memory_region_ops_read cpu 0 mr 0x5 addr 0xfe003000 value 0x0 size 1 name 'virtio-pci-isr-virtio-blk'";
+        let lines = trace.lines().map(|line| Ok(line.trim().to_owned()));
+        assert_eq!(accesses(lines).expect("no file is read"), 3);
+    }
+}
