@@ -218,7 +218,8 @@ impl ValueKind {
         if is_int && u32::try_from(value.unsigned_abs()).is_err() {
             return Err(("is out of bounds".into(), valid()));
         }
-        let too_small = min != 0 && if is_int { value < min } else { (value as u64) < min as u64 };
+        // fio keeps 32 bits and compares them with a sign: 2712M is below 0.
+        let too_small = min != 0 && if is_int { i64::from(value as i32) < min } else { (value as u64) < min as u64 };
         if too_small || (max != 0 && value > max) {
             return Err((if value < 0 { "is negative" } else { "is out of bounds" }.into(), valid()));
         }
@@ -290,4 +291,23 @@ fn floats(part: &str, min_milli: i64, max_milli: i64) -> Result<Vec<String>, Wro
         return Err(("is out of bounds".into(), valid));
     }
     Ok(Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fio::options;
+
+    fn takes(name: &str, text: &str) -> bool {
+        options::find(name).unwrap().kind.check(name, Some(text), 1024).is_ok()
+    }
+
+    #[test]
+    fn numbers_of_32_bits_are_compared_with_a_sign() {
+        // fio 3.33: "verify_interval: min value out of range: 2843738112 (80 min)".
+        assert!(!takes("verify_interval", "2712M"));
+        assert!(takes("verify_interval", "2047M") && takes("verify_interval", "80"));
+        assert!(!takes("verify_interval", "79") && !takes("verify_offset", "3g"));
+        // Without a least value there is nothing to compare with.
+        assert!(takes("thinktime", "3000000000us"));
+    }
 }
