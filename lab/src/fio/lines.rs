@@ -143,7 +143,7 @@ fn entry(line: &str, place: Place) -> Result<Entry, InputError> {
     // fio compares a word with its blanks, and finds no such value.
     let is_literal = |name: &str| {
         let is_words = options::find(name).is_some_and(|option| matches!(option.kind, ValueKind::Values(_)));
-        is_words || matches!(name, "buffer_pattern" | "verify_pattern")
+        is_words || matches!(name, "buffer_pattern" | "verify_pattern" | "replay_skip")
     };
     if text != value && is_literal(name) {
         let why = "has a blank before it, which fio takes as part of the value";

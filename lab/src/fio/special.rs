@@ -28,6 +28,9 @@ pub(super) fn check(name: &str, text: &str, kb_base: u64) -> Result<(), Wrong> {
         "buffer_pattern" => pattern(text, false).map_err(wrong),
         "verify_pattern" => pattern(text, true).map_err(wrong),
         "cmdprio_bssplit" => priorities(text, kb_base).map_err(wrong),
+        "numa_mem_policy" => memory_policy(text).map_err(wrong),
+        "ignore_error" => ignored_errors(text).map_err(wrong),
+        "replay_skip" => skipped(text).map_err(wrong),
         "io_size" => match Number::read(text, Unit::Bytes, kb_base) {
             Ok(number) if number.is_percent && number.value > 100 => {
                 Err(wrong(("is more than fio can count", "a size, or up to 100%")))
@@ -141,12 +144,26 @@ fn pattern(text: &str, with_offsets: bool) -> Result<(), Doubt> {
     }
     while let Some(first) = rest.chars().next() {
         rest = match first {
-            '"' | '\'' => rest[1..].split_once(first).ok_or(("has a quote without its end", valid))?.1,
+            '"' | '\'' => {
+                let (quoted, behind) = rest[1..].split_once(first).ok_or(("has a quote without its end", valid))?;
+                match first {
+                    '"' if quoted.is_empty() => return Err(("has an empty text, at which fio crashes", valid)),
+                    '\'' if !has_bytes(quoted) => {
+                        return Err(("names a file that is missing or empty", "the path of a file in 'quotes'"));
+                    }
+                    _ => behind,
+                }
+            }
             '%' if with_offsets && rest.starts_with("%o") => &rest[2..],
             _ => pattern_number(rest).ok_or(("is no pattern", valid))?,
         };
     }
     Ok(())
+}
+
+/// True if a pattern can be read from the file.
+fn has_bytes(path: &str) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| !file.is_dir() && (!file.is_file() || file.len() > 0))
 }
 
 /// What follows the number at the start of a pattern.
@@ -180,6 +197,40 @@ fn priorities(text: &str, kb_base: u64) -> Result<(), Doubt> {
     Ok(())
 }
 
+/// `bind:0-1` and the like; `prefer` names one node, `default` and `local` none.
+fn memory_policy(text: &str) -> Result<(), Doubt> {
+    let (name, nodes) = text.split_once(':').map_or((text, None), |(name, nodes)| (name, Some(nodes)));
+    match (name, nodes) {
+        ("default" | "local", None) | ("interleave", _) | ("bind", Some(_)) => Ok(()),
+        ("prefer", Some(node)) if node.bytes().all(|digit| digit.is_ascii_digit()) => Ok(()),
+        _ => Err(("is no memory policy", "default, local, prefer:0, bind:0-1 or interleave:0-1")),
+    }
+}
+
+/// Errors of reads, writes and verification that do not end the job: `EIO:28,ENOSPC`.
+fn ignored_errors(text: &str) -> Result<(), Doubt> {
+    const NAMES: &str = "EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM EACCES EFAULT \
+                         ENOTBLK EBUSY EEXIST EXDEV ENODEV ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY ETXTBSY EFBIG \
+                         ENOSPC ESPIPE EROFS EMLINK EPIPE EDOM ERANGE";
+    let valid = "errors such as EIO or 28, of reads, writes and verification: EIO,ENOSPC:28";
+    if text.split(',').count() > 3 {
+        return Err(("has more than three kinds of errors", valid));
+    }
+    let is_known = |error: &str| match error.starts_with('E') {
+        true => NAMES.split_whitespace().any(|name| name == error),
+        false => integer(error).is_some_and(|(number, _)| number != 0),
+    };
+    let kinds = text.trim().split(',').flat_map(|kind| kind.split(':').take_while(|error| !error.is_empty()));
+    if kinds.into_iter().all(is_known) { Ok(()) } else { Err(("has an error that fio does not know", valid)) }
+}
+
+fn skipped(text: &str) -> Result<(), Doubt> {
+    if text.split(',').all(|kind| matches!(kind, "read" | "write" | "trim" | "sync")) {
+        return Ok(());
+    }
+    Err(("names a kind of I/O that no log has", "read, write, trim and sync, separated by commas"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,6 +255,10 @@ mod tests {
             ("buffer_pattern", "0xff0x14\"text\"12"),
             ("verify_pattern", "%o"),
             ("cmdprio_bssplit", "4k/50/2/5"),
+            ("buffer_pattern", "0xff'Cargo.toml'"),
+            ("numa_mem_policy", "bind:0-1"),
+            ("ignore_error", "EIO:5,,28"),
+            ("replay_skip", "read,sync"),
         ];
         let bad = [
             ("random_distribution", "zipf:1"),
@@ -214,6 +269,15 @@ mod tests {
             ("buffer_pattern", "abcd"),
             ("buffer_pattern", "%o"),
             ("io_size", "150%"),
+            ("buffer_pattern", "'no such file'"),
+            ("verify_pattern", "0xff''"),
+            ("buffer_pattern", "\"\""),
+            ("numa_mem_policy", "bind"),
+            ("numa_mem_policy", "prefer:0-1"),
+            ("numa_mem_policy", "first"),
+            ("ignore_error", "EFOO"),
+            ("ignore_error", "EIO,,,"),
+            ("replay_skip", "read,none"),
         ];
         for (name, text) in good {
             assert_eq!(check(name, text, 1024), Ok(()), "{name}={text}");
