@@ -135,9 +135,11 @@ fn number_phases(storage: &mut Storage) -> Result<(), InputError> {
     let mut walled = 0;
     for (index, job) in storage.jobs.iter_mut().enumerate() {
         let Some(load) = &mut job.load else { continue };
+        // Sections may have the same name: the first thread of each begins it.
+        let is_clone = load.files.clone > 0;
         let start = &mut load.start;
-        if let Some((section, phase)) = last.as_ref().filter(|(section, _)| *section == start.section) {
-            (start.phase, _) = (*phase, section);
+        if let Some((_, phase)) = last.as_ref().filter(|(section, _)| is_clone && *section == start.section) {
+            start.phase = *phase;
             continue;
         }
         if start.stonewall && index > 0 {
