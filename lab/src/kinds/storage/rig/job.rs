@@ -360,7 +360,7 @@ impl Job {
     }
 
     /// Polls the queue that the job uses; after it has moved, those that it used before too.
-    fn poll_once(&mut self) {
+    pub(super) fn poll_once(&mut self) {
         if let [(target, only)] = self.used[..] {
             let queues = self.parts.targets[target].queues.clone();
             let pair = &queues.get(only).pair;
