@@ -75,6 +75,12 @@ const JOBS: &[(&str, Same)] = &[
     ("rw=randread size=2m zonemode=strided zonesize=64k zonerange=128k", DONE),
     ("rw=rw size=2m zonemode=strided zonesize=64k zoneskip=64k", DONE),
     ("rw=randread size=2m zonemode=strided zonesize=64k zonerange=128k zoneskip=128k io_size=512k", DONE),
+    ("rw=randread size=1m random_distribution=zoned_abs:60/256k:30/256k:10/512k norandommap", DONE),
+    ("rw=randread size=1m random_distribution=zoned_abs:60/256k:40 norandommap", DONE),
+    ("rw=randread size=1m random_distribution=zipf:0 norandommap", DONE),
+    ("rw=randrw size=1m bssplit=4k/50:16k/40", DONE),
+    ("rw=randrw size=1m bssplit=4k/33:8k/33:16k/33,8k/60:4k/70", DONE),
+    ("rw=randrw size=1m rwmixread=90 rwmixwrite=50", DONE),
     // Ends.
     ("rw=read size=1m number_ios=100", DONE),
     ("rw=randrw size=1m number_ios=77 loops=2", DONE),
@@ -133,6 +139,8 @@ const JOBS: &[(&str, Same)] = &[
     ("rw=read size=64m rate_iops=500 rate_process=poisson runtime=1 time_based", Within(20, "runtime")),
     ("rw=read size=64m thinktime=50000 runtime=1 time_based", Within(25, "runtime")),
     ("rw=read size=64m thinktime=50ms thinktime_blocks=16 runtime=1 time_based", Within(25, "runtime")),
+    ("rw=read size=64m thinktime=50ms thinktime_spin=20ms runtime=1 time_based", Within(25, "runtime")),
+    ("rw=read size=64m thinktime=20ms thinktime_spin=90ms runtime=1 time_based", Within(25, "runtime")),
     ("rw=read size=64m rate_iops=300 runtime=1", Within(5, "runtime")),
     ("rw=read size=64m bssplit=4k/50:16k/50 rate_iops=200 runtime=1 time_based", Within(5, "runtime")),
     ("rw=randrw size=64m rate_iops=300,100 rate_process=poisson runtime=1 time_based", Within(10, "runtime")),
@@ -153,6 +161,7 @@ const JOBS: &[(&str, Same)] = &[
 /// The files of several jobs, whose phases and ends depend on each other, with how each job ends.
 const FILES: &[(&str, &[Same])] = &[
     ("[a]\nrw=write\nsize=1m\n[b]\nstonewall\nrw=randread\nsize=512k\n", &[DONE, DONE]),
+    ("[a]\nrw=write\nsize=1m\n[a]\nstonewall\nrw=randread\nsize=512k\n", &[DONE, DONE]),
     ("[a]\nrw=write\nsize=1m\n[b]\nwait_for=a\nrw=read\nsize=256k\n[c]\nrw=read\nsize=128k\n", &[DONE, DONE, DONE]),
     ("[a]\nrw=randrw\nsize=512k\nnumjobs=3\n", &[DONE, DONE, DONE]),
     ("[a]\nrw=read\nsize=64k\nstartdelay=300ms\n[b]\nrw=write\nsize=64k\n", &[DONE, DONE]),

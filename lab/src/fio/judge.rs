@@ -85,7 +85,7 @@ fn judge_entry(entry: &Entry, context: Context<'_>) -> Judgement {
         Ok(odd) => {
             let mut judgement = by_meaning(entry, option);
             let place = &entry.setting.place;
-            let is_old_weight = option.name == "flow" && entry.setting.text.starts_with('-');
+            let is_old_weight = option.name == "flow" && entry.is_old_weight();
             let old_weight =
                 is_old_weight.then(|| "is below 0: fio 3.33 passes over it, and the job has no flow".into());
             let odd = odd.into_iter().chain(old_weight).map(|meaning| Warning {

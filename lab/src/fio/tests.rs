@@ -132,9 +132,9 @@ fn what_cannot_be_honoured_says_where_why_and_what_would_do() {
         ("sprandom=1", "sprandom: `1` is for an option of a newer fio than 3.33; valid: an option of fio 3.33"),
         ("thp=1", "thp: `1` is not for ioengine=libaio; valid: thp with ioengine=mmap"),
         (
-            "bssplit=4k/60:8k/60",
-            "bssplit: `4k/60:8k/60` has shares that do not add up to 100; \
-             valid: sizes with shares of 100 per cent together: 4k/60:8k/40",
+            "bssplit=4k/60:8k/60:1k:2k",
+            "bssplit: `4k/60:8k/60:1k:2k` has percentages of more than 100 together; \
+             valid: sizes and percentages such as 4k/60:8k/40",
         ),
         (
             "rw=shuffle",
@@ -153,12 +153,12 @@ fn what_cannot_be_honoured_says_where_why_and_what_would_do() {
                                      valid: CPU numbers and ranges up to 4095: 0-7 or 0,2-4",
         ),
         ("runtime=soon", "runtime: `soon` is not a number; valid: a time such as 30, 30s, 5m, 500ms or 10us"),
-        ("group_reporting=7\ncreate_only=1", ""),
+        ("group_reporting=7\nverify_only=1", ""),
     ];
     for (line, message) in cases {
         let error = with(line).unwrap_err();
         if message.is_empty() {
-            assert!(error.starts_with("j.fio:6: create_only: "), "{error}");
+            assert!(error.starts_with("j.fio:6: verify_only: "), "{error}");
         } else {
             assert_eq!(error, format!("j.fio:5: {message}"));
         }
@@ -175,6 +175,27 @@ fn a_file_that_is_no_job_file_says_so() {
         "j.fio: must be given; valid: a section that is not [global], such as [drive-a] with filename=/dev/nvme0n1"
     );
     assert_eq!(read("[a]\ndirect=1\nioengine=libaio\n").unwrap().0[0].file_names(3), ["a.3.0"]);
+}
+
+#[test]
+fn the_last_of_two_options_for_one_thing_holds() {
+    let job = |lines: &str| with(lines).unwrap().0.remove(0);
+    assert!(job("buffered=1\n").load.syncs.buffered && !job("buffered=1\ndirect=1\n").load.syncs.buffered);
+    assert_eq!(job("rw=rw\nrwmixread=90\nrwmixwrite=70\n").pattern.read_percent, 30);
+    assert_eq!(job("rw=rw\nrwmixwrite=70\nrwmixread=90\n").pattern.read_percent, 90);
+    assert_eq!(job("cpus_allowed=7\ncpumask=0x5\n").cpus.unwrap().0.to_string(), "0,2");
+    assert_eq!(job("sync_file_range=write\n").load.syncs.range, 1);
+}
+
+#[test]
+fn a_section_that_only_creates_files_is_left_out() {
+    let text = "[global]\nfilename=x\ndirect=1\nioengine=libaio\n[a]\n[make]\nstonewall\ncreate_only=1\n[b]\nrw=read\n";
+    let (jobs, warnings) = read(text).unwrap();
+    assert_eq!(jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert!(jobs[1].load.start.stonewall && jobs[1].begins_group, "its wall stays");
+    assert!(warnings[0].to_string().contains("create_only: not modelled: files are laid out"), "{}", warnings[0]);
+    let error = with("create_only=1\n").unwrap_err();
+    assert!(error.contains("create_only: `1` leaves no job that does I/O"), "{error}");
 }
 
 #[test]

@@ -17,6 +17,11 @@ impl Entry {
         InputError::value(&setting.place, &setting.key, shown, why, valid)
     }
 
+    /// True for a weight of `flow` below 0, as older versions have it. fio 3.33 passes over it.
+    pub(super) fn is_old_weight(&self) -> bool {
+        self.setting.text.starts_with('-')
+    }
+
     /// The text of an option that needs one.
     pub(super) fn text(&self, valid: &str) -> Result<&str, InputError> {
         match self.setting.text.as_str() {

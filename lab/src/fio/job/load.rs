@@ -2,7 +2,7 @@
 
 use super::Options;
 use super::values::{self, Parts};
-use crate::fio::Entry;
+use crate::fio::{Entry, special};
 use crate::input::InputError;
 use crate::kinds::storage::load::{
     Amount, Distribution, Ends, EndsOthers, Files, Generator, Load, Order, Service, Sizes, Start, Steady, Syncs,
@@ -67,15 +67,14 @@ impl Options<'_> {
             });
         }
         if let Some(entry) = self.get("bssplit") {
-            let split = |part: &Entry| values::split(part, |part| part.number(bounds.clone(), self.kb_base));
-            let parts = Parts::of(entry).whole(split)?;
-            values::spread(&parts, |direction, mut split: Vec<(u64, u8)>| {
-                // fio looks the smallest share up first.
-                split.sort_by_key(|(_, percent)| *percent);
-                let used = || split.iter().map(|(bytes, _)| *bytes);
-                let min = used().min().unwrap_or(4096);
-                sizes[direction] = Sizes { min, max: used().max().unwrap_or(4096), align: min, split };
-            });
+            let splits = special::splits(&entry.setting.text, self.kb_base);
+            let splits = splits.map_err(|(why, valid)| entry.wrong(why, valid))?;
+            for (direction, split) in splits.into_iter().enumerate().filter(|(_, split)| !split.is_empty()) {
+                if let Some((bytes, _)) = split.iter().find(|(bytes, _)| !bounds.contains(bytes)) {
+                    return Err(entry.wrong(format!("has the size {bytes}"), format!("sizes from 1 to {BLOCK_MAX}")));
+                }
+                sizes[direction] = values::split_sizes(&split);
+            }
         }
         if let Some(entry) = self.get("blockalign") {
             let parts = Parts::of(entry).whole(|part| part.number(1..=BLOCK_MAX, self.kb_base))?;
@@ -105,9 +104,7 @@ impl Options<'_> {
         order.identical = self.get("rw_sequencer").is_some_and(|entry| entry.setting.text == "identical");
         order.unaligned = self.flag("bs_unaligned")?;
         order.sizes_by_order = self.flag("bs_is_seq_rand")?;
-        if self.get("zonemode").is_some_and(|entry| entry.setting.text == "strided")
-            || (self.get("zonemode").is_none() && self.get("zonesize").is_some())
-        {
+        if self.get("zonemode").is_some_and(|entry| entry.setting.text == "strided") {
             let of = |name| self.get(name).map_or(Ok(0), |entry| entry.number(0..=1 << 61, self.kb_base));
             let (size, skip) = (of("zonesize")?, of("zoneskip")?);
             let range = match of("zonerange")? {
@@ -152,8 +149,8 @@ impl Options<'_> {
             "random" => Distribution::Even,
             "zipf" => {
                 let theta = next(1.1)?;
-                if theta <= 0.0 || (theta - 1.0).abs() < 1e-9 || !theta.is_finite() {
-                    return Err(entry.wrong("has a theta that the law has not", "above 0, but not 1"));
+                if theta < 0.0 || (theta - 1.0).abs() < 1e-9 || !theta.is_finite() {
+                    return Err(entry.wrong("has a theta that the law has not", "0 or above, but not 1"));
                 }
                 Distribution::Zipf(theta, values::centre(entry, next(-1.0)?)?)
             }
@@ -173,7 +170,7 @@ impl Options<'_> {
             }
             "zoned" => {
                 let part = values::part(entry, rest);
-                let zones = |part: &Entry| values::zones(part, |part| part.number(0..=100, self.kb_base));
+                let zones = |part: &Entry| values::zones(part, Some(100), |part| part.number(0..=100, self.kb_base));
                 let parts = Parts::of(&part).whole(zones)?;
                 let mut all = [(); 3].map(|()| Vec::new());
                 values::spread(&parts, |direction, zones: Vec<(u8, u64)>| {
@@ -183,7 +180,7 @@ impl Options<'_> {
             }
             "zoned_abs" => {
                 let part = values::part(entry, rest);
-                let zones = |part: &Entry| values::zones(part, |part| part.number(0..=1 << 62, self.kb_base));
+                let zones = |part: &Entry| values::zones(part, None, |part| part.number(0..=1 << 62, self.kb_base));
                 let parts = Parts::of(&part).whole(zones)?;
                 let mut all = [(); 3].map(|()| Vec::new());
                 values::spread(&parts, |direction, zones: Vec<(u8, u64)>| all[direction] = zones);
@@ -334,7 +331,7 @@ impl Options<'_> {
 
     fn sync_range(&self) -> Result<u32, InputError> {
         let Some(entry) = self.get("sync_file_range") else { return Ok(0) };
-        let number = entry.setting.text.rsplit(':').next().unwrap_or_default();
+        let Some((_, number)) = entry.setting.text.split_once(':') else { return Ok(1) };
         Ok(values::part(entry, number).number(0..=u64::from(u32::MAX), self.kb_base)? as u32)
     }
 }

@@ -3,6 +3,7 @@
 mod load;
 mod pace;
 mod values;
+mod whole;
 
 pub(super) use load::BLOCK_MAX;
 
@@ -14,7 +15,7 @@ use crate::input::{InputError, Place, Problem, Warning};
 use crate::kinds::storage::load::Load;
 use crate::kinds::storage::{IoEngine, Pattern, Trims};
 use crate::setting::Setting;
-use hal::CpuSet;
+use hal::{CpuId, CpuSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -26,6 +27,8 @@ const NRFILES_MAX: u64 = 65_536;
 pub struct FioJob {
     /// The section's name.
     pub name: String,
+    /// What `wait_for` calls it: its option `name`, or the section's name.
+    pub title: String,
     /// The section's line.
     pub place: Place,
     /// The names of its drives and files, between colons; none: fio's own names.
@@ -123,7 +126,8 @@ pub(super) fn split_names(text: &str) -> Vec<String> {
 pub fn jobs(file: &str, sections: &[Section], overrides: &[Entry]) -> Result<(Vec<FioJob>, Vec<Warning>), InputError> {
     let mut warnings = Vec::new();
     let mut globals: Vec<&Entry> = Vec::new();
-    let mut jobs = Vec::new();
+    let mut jobs: Vec<FioJob> = Vec::new();
+    let mut created = Created::default();
     for judgement in judge(sections, overrides) {
         warnings.extend(judgement.warnings);
         judgement.error.map_or(Ok(()), Err)?;
@@ -132,10 +136,26 @@ pub fn jobs(file: &str, sections: &[Section], overrides: &[Entry]) -> Result<(Ve
         if section.is_global() {
             globals.extend(&section.entries);
         } else {
-            let mut job = Options::of(section, &globals, overrides).read(&mut warnings)?;
-            job.reporting = Arc::new(Reporting::read(&section.name, &globals, &section.entries, overrides)?);
+            let options = Options::of(section, &globals, overrides);
+            let wait_for = options.wait(&jobs, &created.sections)?;
+            let only_creates = options.flag("create_only")?;
+            let mut job = options.read(&mut warnings)?;
+            if only_creates {
+                created.add(job);
+                continue;
+            }
+            let mut reporting = Reporting::read(&section.name, &globals, &section.entries, overrides)?;
+            created.pass_on(&mut job);
+            job.load.start.wait_for = wait_for;
+            reporting.begins_group |= job.begins_group;
+            job.reporting = Arc::new(reporting);
             jobs.push(job);
         }
+    }
+    whole::groups_agree(&jobs)?;
+    if let Some(place) = created.place.filter(|_| jobs.is_empty()) {
+        let why = "leaves no job that does I/O";
+        return Err(InputError::value(&place, "create_only", "1", why, "a section without it"));
     }
     if jobs.is_empty() {
         let valid = "a section that is not [global], such as [drive-a] with filename=/dev/nvme0n1".into();
@@ -143,6 +163,35 @@ pub fn jobs(file: &str, sections: &[Section], overrides: &[Entry]) -> Result<(Ve
     }
     Ok((jobs, warnings))
 }
+
+/// Sections that only create files, which is done before the run: nothing is left of them but their walls.
+#[derive(Default)]
+struct Created {
+    /// What `wait_for` calls them.
+    sections: Vec<String>,
+    place: Option<Place>,
+    /// One since the last job has `stonewall`, or begins a group.
+    stonewall: bool,
+    begins_group: bool,
+}
+
+impl Created {
+    fn add(&mut self, job: FioJob) {
+        self.stonewall |= job.load.start.stonewall;
+        self.begins_group |= job.begins_group;
+        self.sections.push(job.title);
+        self.place.get_or_insert(job.place);
+    }
+
+    /// The next job stands behind their walls.
+    fn pass_on(&mut self, job: &mut FioJob) {
+        job.load.start.stonewall |= std::mem::take(&mut self.stonewall);
+        job.begins_group |= std::mem::take(&mut self.begins_group);
+    }
+}
+
+/// Options that set one thing: the last of a pair holds.
+const PAIRS: [[&str; 2]; 3] = [["direct", "buffered"], ["rwmixread", "rwmixwrite"], ["cpus_allowed", "cpumask"]];
 
 /// The options of one job. The last option of each name holds.
 struct Options<'a> {
@@ -167,7 +216,14 @@ impl<'a> Options<'a> {
         if filenames.is_empty() {
             filenames = own().filter(named).collect();
         }
-        let by_name = own().chain(overrides).map(|entry| (name_of(entry), entry)).collect();
+        let mut by_name = BTreeMap::new();
+        for entry in own().chain(overrides) {
+            let name = name_of(entry);
+            for other in PAIRS.iter().filter(|pair| pair.contains(&name)).flatten() {
+                by_name.remove(other);
+            }
+            by_name.insert(name, entry);
+        }
         Self { section, by_name, filenames, kb_base: 1024 }
     }
 
@@ -201,18 +257,16 @@ impl<'a> Options<'a> {
         let largest = (0..3).filter(|&direction| directions[direction] || load.order.sizes_by_order);
         let block_bytes = largest.map(|direction| load.sizes[direction].max).max().unwrap_or(4096) as u32;
         let (batch_submit, batch_complete_min, batch_complete_max) = self.batches(iodepth)?;
-        Ok(FioJob {
+        let job = FioJob {
             name: self.section.name.clone(),
+            title: self.get("name").map_or(&self.section.name, |entry| &entry.setting.text).clone(),
             place: self.section.place.clone(),
             filename: self.filename(warnings)?,
             directory: self.get("directory").map(|entry| entry.text("a directory").map(str::to_owned)).transpose()?,
             nrfiles: self.number("nrfiles", 1, 1..=NRFILES_MAX)?,
             begins_group,
             numjobs: self.number("numjobs", 1, 1..=4096)?,
-            cpus: match self.get("cpus_allowed") {
-                Some(entry) => Some((entry.cpus()?, entry.setting.clone())),
-                None => None,
-            },
+            cpus: self.cpus()?,
             split: self.split()?,
             engine,
             polled_by,
@@ -228,7 +282,25 @@ impl<'a> Options<'a> {
             batch_complete_max,
             replay: Replay::of(|name| self.get(name), self.kb_base)?,
             reporting: Arc::default(),
-        })
+        };
+        self.agree(&job)?;
+        Ok(job)
+    }
+
+    /// `cpus_allowed`, or the bits of `cpumask`.
+    fn cpus(&self) -> Result<Option<(CpuSet, Setting)>, InputError> {
+        if let Some(entry) = self.get("cpus_allowed") {
+            return Ok(Some((entry.cpus()?, entry.setting.clone())));
+        }
+        let Some(entry) = self.get("cpumask") else { return Ok(None) };
+        let mask = entry.number(0..=u64::from(u32::MAX), self.kb_base)?;
+        let mut set = CpuSet::new();
+        (0..u32::BITS).filter(|cpu| mask >> cpu & 1 == 1).for_each(|cpu| set.insert(CpuId(cpu)));
+        if mask == 0 {
+            Err(entry.wrong("names no CPU", "0x3 for CPUs 0 and 1"))
+        } else {
+            Ok(Some((set, entry.setting.clone())))
+        }
     }
 
     /// fio's default is buffered I/O. A job that does not say is taken as direct.
@@ -364,17 +436,11 @@ impl<'a> Options<'a> {
         Ok(Pattern { random, read_percent, trims })
     }
 
+    /// The share of reads in per cent.
     fn mix(&self) -> Result<u8, InputError> {
-        let read = self.number("rwmixread", 50, 0..=100)?;
         match self.get("rwmixwrite") {
-            Some(entry) => {
-                let write = entry.number(0..=100, self.kb_base)? as u32;
-                if self.get("rwmixread").is_some() && read + write != 100 {
-                    return Err(entry.wrong(format!("and rwmixread={read} do not add up"), (100 - read).to_string()));
-                }
-                Ok((100 - write) as u8)
-            }
-            None => Ok(read as u8),
+            Some(entry) => Ok(100 - entry.number(0..=100, self.kb_base)? as u8),
+            None => self.number("rwmixread", 50, 0..=100).map(|read| read as u8),
         }
     }
 }

@@ -66,9 +66,8 @@ impl Options<'_> {
     }
 
     fn flow(&self) -> Result<Option<Flow>, InputError> {
-        // Weights below 0 are of older versions; fio 3.33 passes over them.
-        let is_negative = self.get("flow").is_some_and(|entry| entry.setting.text.starts_with('-'));
-        let weight = if is_negative { 0 } else { self.number("flow", 0, 0..=1000)? };
+        let is_old = self.get("flow").is_some_and(Entry::is_old_weight);
+        let weight = if is_old { 0 } else { self.number("flow", 0, 0..=1000)? };
         let id = self.number("flow_id", 0, 0..=u64::from(u32::MAX))?;
         let sleep_ns = self.get("flow_sleep").map_or(Ok(0), |entry| entry.time_ns(1_000))?;
         Ok((weight > 0).then_some(Flow { id, weight, sleep_ns }))

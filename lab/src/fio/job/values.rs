@@ -2,6 +2,7 @@
 
 use crate::fio::Entry;
 use crate::input::InputError;
+use crate::kinds::storage::load::Sizes;
 use crate::setting::Setting;
 
 /// A part of an entry's value as an entry of its own, for the readers of values and their errors.
@@ -63,21 +64,29 @@ pub(super) fn range<T: PartialOrd + Copy>(
     Ok(if least <= most { (least, most) } else { (most, least) })
 }
 
-/// `4k/60:8k/40`: values with their share in per cent. Those without one have the rest evenly.
-pub(super) fn split(
-    entry: &Entry,
-    read: impl Fn(&Entry) -> Result<u64, InputError>,
-) -> Result<Vec<(u64, u8)>, InputError> {
-    let parts: Vec<(&str, &str)> =
-        entry.setting.text.split(':').map(|item| item.split_once('/').unwrap_or((item, ""))).collect();
-    let shares = shares(entry, &parts.iter().map(|(_, share)| *share).collect::<Vec<_>>())?;
-    let values = parts.iter().map(|(value, _)| read(&part(entry, value)));
-    values.zip(shares).map(|(value, share)| Ok((value?, share))).collect()
+/// The sizes of a split. fio looks the smallest share up first; what the shares leave of 100 per cent has the largest,
+/// and what they have beyond it is never drawn.
+pub(super) fn split_sizes(split: &[(u64, u32)]) -> Sizes {
+    let mut split: Vec<(u64, u8)> = split.iter().map(|&(bytes, share)| (bytes, share.min(100) as u8)).collect();
+    split.sort_by_key(|(_, share)| *share);
+    let mut left = 100;
+    for (_, share) in &mut split {
+        *share = left.min(*share);
+        left -= *share;
+    }
+    if let Some((_, largest)) = split.last_mut() {
+        *largest += left;
+    }
+    let bytes = || split.iter().map(|(bytes, _)| *bytes);
+    let min = bytes().min().unwrap_or(4096);
+    Sizes { min, max: bytes().max().unwrap_or(4096), align: min, split }
 }
 
-/// `60/10:40/90`: shares of the accesses in per cent, and the sizes of their zones.
+/// `60/10:40/90`: shares of the accesses in per cent, and the sizes of their zones. Zones without a size share what the
+/// others leave of `whole`; without a whole they are one block.
 pub(super) fn zones(
     entry: &Entry,
+    whole: Option<u64>,
     read: impl Fn(&Entry) -> Result<u64, InputError>,
 ) -> Result<Vec<(u8, u64)>, InputError> {
     let parts: Vec<(&str, &str)> =
@@ -88,10 +97,9 @@ pub(super) fn zones(
         size => read(&part(entry, size)).map(Some),
     };
     let sizes: Vec<Option<u64>> = parts.iter().map(size).collect::<Result<_, _>>()?;
-    // A zone without a size has its part of what the others leave, in per cent.
     let given = sizes.iter().flatten().fold(0u64, |sum, size| sum.saturating_add(*size));
     let missing = sizes.iter().filter(|size| size.is_none()).count() as u64;
-    let each = 100u64.saturating_sub(given).checked_div(missing).unwrap_or(0);
+    let each = whole.and_then(|whole| whole.saturating_sub(given).checked_div(missing)).unwrap_or(0);
     Ok(shares.into_iter().zip(sizes.into_iter().map(|size| size.unwrap_or(each))).collect())
 }
 
@@ -152,13 +160,16 @@ mod tests {
 
     #[test]
     fn splits_fill_what_is_left_out() {
-        assert_eq!(split(&entry("4k/60:8k/40"), number).unwrap(), [(4096, 60), (8192, 40)]);
-        assert_eq!(split(&entry("4k/50:8k:16k"), number).unwrap(), [(4096, 50), (8192, 25), (16384, 25)]);
-        assert_eq!(split(&entry("4k/50:8k/:16k/"), number).unwrap(), [(4096, 50), (8192, 25), (16384, 25)]);
-        assert!(split(&entry("4k/60:8k/60"), number).is_err());
+        let shares = |split: &[(u64, u32)]| split_sizes(split).split;
+        assert_eq!(shares(&[(4, 60), (8, 40)]), [(8, 40), (4, 60)]);
+        assert_eq!(shares(&[(4, 33), (8, 33), (16, 33)]), [(4, 33), (8, 33), (16, 34)]);
+        assert_eq!(shares(&[(4, 50), (8, 60)]), [(4, 50), (8, 50)]);
+        assert_eq!(shares(&[(4, 50)]), [(4, 100)]);
+        assert_eq!(split_sizes(&[(4, 90), (8, 70), (16, 0)]).mean(), (4 * 30 + 8 * 70) / 100);
         assert_eq!(range(&entry("8k-4k"), number).unwrap(), (4096, 8192));
-        assert_eq!(zones(&entry("60/10:40/90"), number).unwrap(), [(60, 10), (40, 90)]);
-        assert_eq!(zones(&entry("50/5:30/15:20/"), number).unwrap(), [(50, 5), (30, 15), (20, 80)]);
-        assert!(zones(&entry("60/10"), number).is_err());
+        assert_eq!(zones(&entry("60/10:40/90"), Some(100), number).unwrap(), [(60, 10), (40, 90)]);
+        assert_eq!(zones(&entry("50/5:30/15:20/"), Some(100), number).unwrap(), [(50, 5), (30, 15), (20, 80)]);
+        assert_eq!(zones(&entry("60/8k:40"), None, number).unwrap(), [(60, 8192), (40, 0)]);
+        assert!(zones(&entry("60/10"), Some(100), number).is_err());
     }
 }
