@@ -131,3 +131,21 @@ fn waits_are_those_of_the_log() {
         }
     }
 }
+
+/// Nothing announces what a polled job waits for, so it looks while it waits for the next line of the log.
+#[test]
+fn a_polled_job_takes_completions_while_it_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = "fio version 3 iolog\n5 f add\n6 f open\n10 f read 0 4096\n20010 f read 4096 4096\n40010 f read 0 4096\n40011 f close\n";
+    std::fs::write(folder.path().join("a.log"), log).unwrap();
+    std::fs::write(folder.path().join("j.fio"), "[b]\nread_iolog=a.log\nioengine=io_uring\nhipri=1\niodepth=4\n")
+        .unwrap();
+    let mut campanile = Command::new(env!("CARGO_BIN_EXE_campanile"));
+    campanile.args(["run", "j.fio", "--seeds", "1", "--delivery", "remapped", "--fio-json", "-"]);
+    let output = campanile.current_dir(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let reads = &json(&String::from_utf8_lossy(&output.stdout))["jobs"][0]["read"];
+    assert_eq!(reads["total_ios"], 3);
+    let longest_ns = reads["clat_ns"]["max"].as_u64().unwrap();
+    assert!(longest_ns < 1_000_000, "a wait of 20 ms is no latency: {longest_ns} ns");
+}
