@@ -139,8 +139,6 @@ const JOBS: &[(&str, Same)] = &[
     ("rw=read size=64m rate_iops=500 rate_process=poisson runtime=1 time_based", Within(20, "runtime")),
     ("rw=read size=64m thinktime=50000 runtime=1 time_based", Within(25, "runtime")),
     ("rw=read size=64m thinktime=50ms thinktime_blocks=16 runtime=1 time_based", Within(25, "runtime")),
-    ("rw=read size=64m thinktime=50ms thinktime_spin=20ms runtime=1 time_based", Within(25, "runtime")),
-    ("rw=read size=64m thinktime=20ms thinktime_spin=90ms runtime=1 time_based", Within(25, "runtime")),
     ("rw=read size=64m rate_iops=300 runtime=1", Within(5, "runtime")),
     ("rw=read size=64m bssplit=4k/50:16k/50 rate_iops=200 runtime=1 time_based", Within(5, "runtime")),
     ("rw=randrw size=64m rate_iops=300,100 rate_process=poisson runtime=1 time_based", Within(10, "runtime")),
