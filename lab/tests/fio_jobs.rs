@@ -80,12 +80,12 @@ fn a_file_of_3000_sections_is_planned_quickly() {
 /// Files as people also write them: each is run for 100 us.
 const ODD: [&str; 30] = [
     "[a]\nbssplit=4k/0:64k/100\nrw=randread\nsize=1m\n",
-    "[a]\nrw=read\nbs=1m\nsize=4k\nnrfiles=2\nfile_service_type=zipf:1.2\n",
+    "[a]\nrw=read\nbs=1m\nsize=1m\nnrfiles=2\nfile_service_type=zipf:1.2\n",
     "[a]\nrw=randread\nzonemode=strided\nzonesize=64k\nzonerange=1e\nzoneskip=1e\nsize=1m\n",
     "[a]\nrw=randread\nbsrange=5000-8192\nbs_unaligned\nsize=1m\n",
     "[a]\nmax_latency=1us\nioengine=libaio\niodepth=16\nrw=randread\nfilename=/dev/sda\n",
     "[a]\nlatency_target=1us\nlatency_window=1s\nlatency_percentile=100\niodepth=16\nrw=read\nfilename=/dev/sda\n",
-    "[a]\nrate_iops=1000\nrate_iops_min=100000000\nrate_cycle=1\nrw=randread\nfilename=/dev/sda\n",
+    "[a]\nrate_iops=100000000\nrate_iops_min=100000000\nrate_cycle=1\nrw=randread\nfilename=/dev/sda\n",
     "[a]\nss=iops:50%\nss_dur=1\nrw=randread\nfilename=/dev/sda\nruntime=10\ntime_based\n",
     "[a]\nbs=5000\nrw=randrw\nsize=1m\n",
     "[a]\nbs=1\nrw=write\nsize=64k\ndirect=0\n",
@@ -106,7 +106,7 @@ const ODD: [&str; 30] = [
     "[a]\nrw=write\nsize=16k\nwrite_barrier=4\nverify=crc32c\ntrim_percentage=50\n",
     "[a]\nrw=trim\nbs=1g\nsize=8g\nfilename=/dev/nvme0n1\n",
     "[a]\nrw=randread\nbssplit=4k/10:5000/90\nsize=1m\n",
-    "[a]\nrw=read\nsize=4k\nbs=1m\n",
+    "[a]\nrw=read\nsize=1m\nbs=1m\nnrfiles=4\n",
     "[a]\noffset=1t\nsize=1m\nrw=read\nfilename=/dev/nvme0n1\n",
     "[a]\nthinktime=10s\nruntime=20\ntime_based\nrw=read\nsize=1m\n",
 ];
