@@ -1,19 +1,23 @@
 //! The command line of `campanile check`, and of the small program with the same function but without the rest of the
 //! lab.
 
-use crate::campaign::{self, Campaign, Length, Summary};
+use crate::campaign::{self, Campaign, Length};
 use crate::history::Recipe;
 use crate::report;
 use crate::run::Scenario;
 use crate::shrink;
+use crate::systematic::{self, Search, Task};
 use clap::Args;
+use machine::unrest::turns::Schedule;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Histories of a default campaign, for each scenario.
 const SEEDS_DEFAULT: u64 = 300;
+/// Schedules of a pair in a default search.
+const BUDGET_DEFAULT: u64 = 2_000;
 /// Spans of a failure's trace.
 const TRACE_SPANS_MAX: usize = 200_000;
 
@@ -65,6 +69,20 @@ pub struct CheckArgs {
     /// File for the trace of a failure, for Perfetto or chrome://tracing.
     #[arg(long, value_name = "FILE", default_value = "check-failure.trace.json")]
     pub trace: PathBuf,
+    /// Instead of random histories, try every order of pairs of operations on small machines, up to a bound of
+    /// preemptions: all pairs, or those whose name contains a text, such as edge/move.
+    #[arg(long, value_name = "PAIR", num_args = 0..=1, default_missing_value = "",
+        conflicts_with_all = ["seeds", "minutes", "seed", "faults", "replay", "without", "set", "shrink"])]
+    pub systematic: Option<String>,
+    /// Run one schedule of a pair again. Needs exactly one --scenario and the pair's full name.
+    #[arg(long, value_name = "SCHEDULE", requires = "systematic")]
+    pub schedule: Option<Schedule>,
+    /// Most preemptions of a schedule. The default is 2.
+    #[arg(long, value_name = "N", requires = "systematic", value_parser = clap::value_parser!(u8).range(0..=4))]
+    pub bound: Option<u8>,
+    /// Most schedules of a pair. The default is 2000.
+    #[arg(long, value_name = "N", requires = "systematic")]
+    pub budget: Option<u64>,
     /// Print scenarios, kinds of fault and kinds of unrest.
     #[arg(long)]
     pub list: bool,
@@ -138,6 +156,9 @@ pub fn execute_with(
         report::leave_standard_output();
     }
     let chosen = choose(args, scenarios)?;
+    if let Some(pairs) = &args.systematic {
+        return systematic(args, &chosen, pairs);
+    }
     let recipe = recipe(args, &chosen)?;
     match args.replay {
         Some(seed) => replay(args, &chosen, Recipe { seed, ..recipe }),
@@ -238,6 +259,54 @@ fn search(
     Ok(found.failure.kind.exit_code())
 }
 
+/// Every order of the operations of the pairs whose names contain `pairs`.
+fn systematic(args: &CheckArgs, scenarios: &[&'static dyn Scenario], pairs: &str) -> Result<u8, CheckError> {
+    let of = |scenario: &&'static dyn Scenario| {
+        let scenario = *scenario;
+        Task::all(scenario).into_iter().map(move |task| (scenario, task))
+    };
+    let all: Vec<_> = scenarios.iter().flat_map(of).collect();
+    let tasks: Vec<_> = match args.schedule {
+        Some(_) => all.into_iter().filter(|(_, task)| task.to_string() == pairs).collect(),
+        None => all.into_iter().filter(|(_, task)| task.to_string().contains(pairs)).collect(),
+    };
+    if tasks.is_empty() {
+        return Err(CheckError::Input(format!("--systematic {pairs}: valid is a pair, or a part of one; see --list")));
+    }
+    if let Some(schedule) = &args.schedule {
+        return one_schedule(args, &tasks, schedule);
+    }
+    let bound = args.bound.map_or(systematic::BOUND, usize::from);
+    let search = Search { tasks, bound, budget: args.budget.unwrap_or(BUDGET_DEFAULT), jobs: jobs(args) };
+    report::search(&search);
+    let start = Instant::now();
+    let verdicts = systematic::run(&search);
+    report::verdicts(&verdicts, !pairs.is_empty(), start.elapsed());
+    write_json(args, &systematic::document(&verdicts), None)?;
+    let failure = verdicts.iter().find_map(|verdict| verdict.explored.failure.as_ref().map(|(_, failure)| failure));
+    Ok(failure.map_or(0, |failure| failure.kind.exit_code()))
+}
+
+fn one_schedule(
+    args: &CheckArgs,
+    tasks: &[(&'static dyn Scenario, Task)],
+    schedule: &Schedule,
+) -> Result<u8, CheckError> {
+    let [(scenario, task)] = tasks else {
+        return Err(CheckError::Input("--schedule: needs one --scenario".into()));
+    };
+    if schedule.order.len() != task.operations.len() {
+        let agents = task.operations.len();
+        return Err(CheckError::Input(format!("--schedule {schedule}: {task} has {agents} agents")));
+    }
+    let run = scenario.direct(task, schedule, TRACE_SPANS_MAX).map_err(|error| CheckError::Input(error.to_string()))?;
+    report::directed(*scenario, task, schedule, &run);
+    let Some(failure) = &run.failure else { return Ok(0) };
+    report::write_trace(&args.trace, &run).map_err(|error| CheckError::Write(args.trace.clone(), error))?;
+    report::say(format_args!("trace: {}", args.trace.display()));
+    Ok(failure.kind.exit_code())
+}
+
 fn replay(args: &CheckArgs, scenarios: &[&'static dyn Scenario], recipe: Recipe) -> Result<u8, CheckError> {
     let [scenario] = scenarios else {
         return Err(CheckError::Input("--replay: needs one --scenario".into()));
@@ -275,11 +344,15 @@ fn is_standard_output(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-fn write_json(args: &CheckArgs, summary: &Summary, manifest: Option<serde_json::Value>) -> Result<(), CheckError> {
+fn write_json<T: serde::Serialize>(
+    args: &CheckArgs,
+    summary: &T,
+    manifest: Option<serde_json::Value>,
+) -> Result<(), CheckError> {
     #[derive(serde::Serialize)]
-    struct Document<'a> {
+    struct Document<'a, T: serde::Serialize> {
         #[serde(flatten)]
-        summary: &'a Summary,
+        summary: &'a T,
         #[serde(skip_serializing_if = "Option::is_none")]
         manifest: Option<serde_json::Value>,
     }

@@ -23,6 +23,7 @@ pub mod scenarios;
 pub mod server;
 pub mod shrink;
 pub mod subject;
+pub mod systematic;
 pub mod unrest;
 pub mod verdict;
 pub mod virtio;

@@ -3,12 +3,15 @@
 use crate::campaign::{Campaign, Length, Summary, replay_line};
 use crate::history::Recipe;
 use crate::run::{Run, Scenario};
+use crate::systematic::{self, Search, Task, Verdict};
 use machine::trace::Track;
+use machine::unrest::turns::Schedule;
 use serde_json::json;
 use std::fmt::Arguments;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 /// True while standard output is for the JSON alone.
 static HAS_JSON: AtomicBool = AtomicBool::new(false);
@@ -31,6 +34,9 @@ pub(crate) fn list(scenarios: &[&'static dyn Scenario]) {
     for scenario in scenarios {
         say(format_args!("{:<14} {}", scenario.name(), scenario.about()));
         say(format_args!("{:<14} faults: {}", "", scenario.fault_kinds().join(", ")));
+        for bench in scenario.benches() {
+            say(format_args!("{:<14} {bench}", ""));
+        }
     }
     say(format_args!("unrest: {}", crate::unrest::kinds().collect::<Vec<_>>().join(", ")));
 }
@@ -75,6 +81,71 @@ pub(crate) fn summary(summary: &Summary) {
     }
     if summary.failures.is_empty() {
         say(format_args!("no failure"));
+    }
+}
+
+/// What a systematic search will do.
+pub(crate) fn search(search: &Search) {
+    let Search { tasks, bound, budget, jobs } = search;
+    say(format_args!(
+        "systematic: {} sets of operations, at most {bound} preemptions, at most {budget} schedules of each, {jobs} jobs",
+        tasks.len()
+    ));
+}
+
+/// The result of a systematic search: a line for each machine, or, if `each`, for each set of operations.
+pub(crate) fn verdicts(verdicts: &[Verdict<'_>], each: bool, took: Duration) {
+    let mut machines: Vec<(String, [u64; 4])> = Vec::new();
+    for verdict in verdicts {
+        let explored = &verdict.explored;
+        let name = format!("{} {}", verdict.scenario.name(), verdict.task);
+        let cut: u64 = explored.cut.iter().sum();
+        if each {
+            let points: Vec<_> = explored.points.iter().map(u32::to_string).collect();
+            let left = if cut == 0 { "all".into() } else { format!("{cut} left out") };
+            say(format_args!("{name:<44} {:>8} schedules, {left}; points {}", explored.schedules(), points.join("+")));
+        }
+        let machine = name.split('/').next().unwrap_or_default();
+        if machines.last().is_none_or(|(last, _)| last != machine) {
+            machines.push((machine.into(), [0; 4]));
+        }
+        let sums = &mut machines.last_mut().expect("there is one").1;
+        let add = [1, u64::from(explored.is_complete()), explored.schedules(), cut];
+        sums.iter_mut().zip(add).for_each(|(sum, add)| *sum += add);
+    }
+    for (machine, [sets, complete, schedules, cut]) in &machines {
+        say(format_args!(
+            "{machine:<22} {sets:>4} sets, {complete:>4} complete; {schedules:>9} schedules run, {cut:>9} left out"
+        ));
+    }
+    for verdict in verdicts {
+        if let (Some((_, failure)), Some(replay)) = (&verdict.explored.failure, verdict.replay()) {
+            say(format_args!("\nFAILED {failure}\nchecker: {}\nreplay: {replay}", failure.checker));
+        }
+    }
+    let sum = |of: fn(&Verdict<'_>) -> u64| verdicts.iter().map(of).sum::<u64>();
+    let failed = sum(|verdict| verdict.explored.failure.is_some().into());
+    say(format_args!(
+        "{} sets of operations, {} complete, {} schedules in {:.1} s (measured), {failed} failed; digest {:#018x}",
+        verdicts.len(),
+        sum(|verdict| verdict.explored.is_complete().into()),
+        sum(|verdict| verdict.explored.schedules()),
+        took.as_secs_f64(),
+        verdicts.iter().fold(0, |digest: u64, verdict| digest.rotate_left(5) ^ verdict.explored.digest)
+    ));
+}
+
+/// One directed schedule.
+pub(crate) fn directed(scenario: &dyn Scenario, task: &Task, schedule: &Schedule, run: &Run) {
+    say(format_args!("\nschedule: {}", systematic::replay_line(scenario, task, schedule)));
+    say(format_args!("{}", run.history.to_string().trim_end()));
+    for turn in &run.turns {
+        let agent = char::from(b'a' + turn.agent);
+        say(format_args!("  {agent} from point {} to {} ({:?})", turn.from, turn.to, turn.cause));
+    }
+    match &run.failure {
+        Some(failure) => say(format_args!("{failure}\n{}", run.state)),
+        None => say(format_args!("passed: digest {:#018x}", run.digest)),
     }
 }
 

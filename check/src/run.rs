@@ -6,11 +6,14 @@ use crate::coverage::Coverage;
 use crate::draw::{Draw, KnobError, Knobs};
 use crate::history::{Event, History, Recipe};
 use crate::subject::{Build, Rig, Subject};
+use crate::systematic::{BenchNames, Task};
 use crate::unrest;
 use crate::verdict::{Failure, Kind};
 use hal::{Affinity, CpuId, Hal as _, ThreadId, ThreadSpec, Threads};
 use machine::time::Ps;
 use machine::trace::Span;
+use machine::unrest::Unrest;
+use machine::unrest::turns::{Schedule, Turn};
 use machine::{MachineConfig, RunEnd, SimHal};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -46,6 +49,10 @@ pub struct Run {
     pub spans: Vec<Span>,
     /// The stack's state at the failure.
     pub state: String,
+    /// The turns of a directed schedule.
+    pub turns: Vec<Turn>,
+    /// The switches of a directed schedule that took place.
+    pub switched: usize,
 }
 
 /// A scenario, whatever its subject.
@@ -61,6 +68,13 @@ pub trait Scenario: Sync {
     /// # Errors
     /// A knob that was set wrongly.
     fn run(&self, recipe: &Recipe) -> Result<Run, KnobError>;
+    /// The small machines of the systematic search, with the names of their operations.
+    fn benches(&self) -> Vec<BenchNames>;
+    /// Runs operations of a small machine in the order of a schedule.
+    ///
+    /// # Errors
+    /// A knob that the machine does not have.
+    fn direct(&self, task: &Task, schedule: &Schedule, trace_spans_max: usize) -> Result<Run, KnobError>;
 }
 
 impl<S: Subject> Scenario for S {
@@ -74,7 +88,22 @@ impl<S: Subject> Scenario for S {
         Subject::fault_kinds(self)
     }
     fn run(&self, recipe: &Recipe) -> Result<Run, KnobError> {
-        run(self, recipe)
+        let mut knobs = Knobs::new(recipe.seed, recipe.set.clone());
+        let plan = draw(self, recipe, &mut knobs);
+        run(self, recipe, knobs, plan)
+    }
+    fn benches(&self) -> Vec<BenchNames> {
+        Subject::benches(self).iter().map(BenchNames::of).collect()
+    }
+    fn direct(&self, task: &Task, schedule: &Schedule, trace_spans_max: usize) -> Result<Run, KnobError> {
+        let mut benches = Subject::benches(self);
+        let bench = benches.swap_remove(task.bench);
+        let set = bench.set.iter().map(|(name, value)| ((*name).into(), value.clone())).collect();
+        let recipe = Recipe { trace_spans_max, ..Recipe::of(1) };
+        let operations = task.operations.iter().map(|&index| bench.operations[index].1.clone()).collect();
+        let directed = Directed { before: bench.before, operations, schedule: schedule.clone() };
+        let plan = Plan { steps: Vec::new(), faults: Vec::new(), managers: 0, span_ns: 0, directed: Some(directed) };
+        run(self, &recipe, Knobs::new(1, set), plan)
     }
 }
 
@@ -105,6 +134,15 @@ struct Plan<S: Subject> {
     faults: Vec<Fault<S::Fault>>,
     managers: u32,
     span_ns: u64,
+    /// In place of the above.
+    directed: Option<Directed<S::Step>>,
+}
+
+/// Operations that agents do in the order of a schedule.
+struct Directed<T> {
+    before: Vec<T>,
+    operations: Vec<T>,
+    schedule: Schedule,
 }
 
 fn draw<S: Subject>(subject: &S, recipe: &Recipe, knobs: &mut Knobs) -> Plan<S> {
@@ -134,7 +172,7 @@ fn draw<S: Subject>(subject: &S, recipe: &Recipe, knobs: &mut Knobs) -> Plan<S> 
     steps.sort_by_key(|step| (step.at_ns, step.number));
     let drawn = if kinds.is_empty() { 0 } else { faults };
     let faults = (0..drawn).map(draw_fault).filter(|fault| recipe.keeps(fault.number)).collect();
-    Plan { steps, faults, managers, span_ns }
+    Plan { steps, faults, managers, span_ns, directed: None }
 }
 
 fn is_wanted(recipe: &Recipe, kind: &str) -> bool {
@@ -157,17 +195,26 @@ impl<S: Subject> Plan<S> {
             manager: Some(step.manager),
             text: step.what.to_string(),
         });
-        let mut events: Vec<_> = faults.chain(steps).collect();
+        let operations = self.directed.iter().flat_map(|directed| &directed.operations);
+        let operations = (0..).zip(operations).map(|(agent, operation)| Event {
+            number: agent + 1,
+            at_ns: 0,
+            until_ns: None,
+            manager: Some(agent),
+            text: operation.to_string(),
+        });
+        let mut events: Vec<_> = faults.chain(steps).chain(operations).collect();
         events.sort_by_key(|event| (event.at_ns, event.number));
         events
     }
 }
 
-fn run<S: Subject>(subject: &S, recipe: &Recipe) -> Result<Run, KnobError> {
-    let mut knobs = Knobs::new(recipe.seed, recipe.set.clone());
-    let plan = draw(subject, recipe, &mut knobs);
+fn run<S: Subject>(subject: &S, recipe: &Recipe, mut knobs: Knobs, plan: Plan<S>) -> Result<Run, KnobError> {
     let calm_from = Ps::from_ns(BRING_UP_NS + plan.span_ns);
-    let (unrest, kinds) = unrest::draw(recipe, calm_from);
+    let (unrest, kinds) = match &plan.directed {
+        Some(directed) => (Some(Unrest::directed(directed.schedule.clone())), Vec::new()),
+        None => unrest::draw(recipe, calm_from),
+    };
     let machine = MachineConfig {
         seed: recipe.seed,
         unrest,
@@ -242,6 +289,30 @@ impl<S: Subject> Live<'_, S> {
         self.ledger.borrow_mut().extend(checkers);
         let start = self.rig.machine().now();
         self.started = start;
+        match self.plan.directed.take() {
+            Some(directed) => self.direct(directed)?,
+            None => self.disturb(start)?,
+        }
+        self.rig.settle();
+        self.wait(bound, "load", |rig| rig.is_done(), |_| "the load has not ended".into())?;
+        self.rig.prove();
+        self.wait(bound, "proof", |rig| rig.is_done(), |_| "a last load has not ended".into())?;
+        let audit = |failure: Failure| match failure.kind {
+            // The audit itself panicked.
+            Kind::Crash => Failure { kind: Kind::Correctness, checker: "audit", ..failure },
+            _ => failure,
+        };
+        if let Err(failure) = catch::panics(|| self.rig.audit()) {
+            self.panicked = true;
+            return Err(audit(failure));
+        }
+        let now = self.rig.machine().now();
+        self.ledger.borrow_mut().end(now);
+        Ok(())
+    }
+
+    /// Managers and faults at the times that were drawn, under unrest, up to the end of all of them.
+    fn disturb(&mut self, start: Ps) -> Result<(), Failure> {
         let managers = self.start_managers(start);
         self.rig.start_load();
         for (at, edge) in self.edges() {
@@ -265,23 +336,34 @@ impl<S: Subject> Live<'_, S> {
                 let at = managers.at.iter().map(|at| at.load(Relaxed)).filter(|&at| at > 0);
                 format!("managers are stuck in steps {:?}", at.collect::<Vec<_>>())
             },
-        )?;
-        self.rig.settle();
-        self.wait(bound, "load", |rig| rig.is_done(), |_| "the load has not ended".into())?;
-        self.rig.prove();
-        self.wait(bound, "proof", |rig| rig.is_done(), |_| "a last load has not ended".into())?;
-        let audit = |failure: Failure| match failure.kind {
-            // The audit itself panicked.
-            Kind::Crash => Failure { kind: Kind::Correctness, checker: "audit", ..failure },
-            _ => failure,
-        };
-        if let Err(failure) = catch::panics(|| self.rig.audit()) {
-            self.panicked = true;
-            return Err(audit(failure));
+        )
+    }
+
+    /// The operations of agents, one on each CPU, in the order of the schedule.
+    fn direct(&mut self, directed: Directed<S::Step>) -> Result<(), Failure> {
+        let Directed { before, operations, .. } = directed;
+        self.alone(vec![before], |_| {}, "preparation")?;
+        self.rig.start_load();
+        let begin = |agent| machine::begin_agent(agent);
+        self.alone(operations.into_iter().map(|operation| vec![operation]).collect(), begin, "managers")
+    }
+
+    /// A thread on each CPU does its steps; waits until all have ended.
+    fn alone(&mut self, each: Vec<Vec<S::Step>>, begin: fn(u8), checker: &'static str) -> Result<(), Failure> {
+        let left = Arc::new(AtomicU32::new(each.len() as u32));
+        for (cpu, steps) in (0..).zip(each) {
+            let (stack, left) = (self.rig.stack(), left.clone());
+            let body = move || {
+                begin(cpu);
+                steps.iter().for_each(|step| S::Rig::apply(&stack, step));
+                machine::end_agent();
+                left.fetch_sub(1, Relaxed);
+            };
+            let affinity = Affinity::Cpu(CpuId(cpu.into()));
+            SimHal.spawn(ThreadSpec { name: "agent", affinity, urgent: false }, Box::new(body)).expect("a CPU");
         }
-        let now = self.rig.machine().now();
-        self.ledger.borrow_mut().end(now);
-        Ok(())
+        let is_done = |_: &_| left.load(Relaxed) == 0;
+        self.wait(self.subject.step_bound(), checker, is_done, |_| "an operation has not ended".into())
     }
 
     /// Managers are threads that sleep until the host wakes them for a step.
@@ -379,6 +461,7 @@ impl<S: Subject> Live<'_, S> {
         (run.faults, run.started) = (self.faults, self.started);
         run.simulated = self.rig.machine().now();
         run.digest = self.rig.machine().engine_counters().digest;
+        (run.turns, run.switched) = self.rig.machine().turns();
         run.spans = self.rig.machine().take_spans();
         if run.failure.is_none() {
             self.rig.cover(&mut run.coverage);

@@ -45,6 +45,11 @@ pub trait Subject: Sync + 'static {
     /// Draws a fault of `kind`, one of [`Subject::fault_kinds`].
     fn draw_fault(&self, kind: &'static str, draw: &mut Draw) -> Self::Fault;
 
+    /// Small machines and their operations, for the systematic search ([`crate::systematic`]).
+    fn benches(&self) -> Vec<Bench<Self::Step>> {
+        Vec::new()
+    }
+
     /// Builds a machine and installs its interrupt entry. Does not bring the stack up.
     fn build(&self, build: &mut Build<'_, Self::Fault>) -> Self::Rig;
 
@@ -56,6 +61,34 @@ pub trait Subject: Sync + 'static {
     /// Before that, the managers' present steps may take this long: longer than the deadlines of the code under test.
     fn step_bound(&self) -> Ps {
         self.bound()
+    }
+}
+
+/// A small machine under a trickle of interrupts, and operations whose every interleaving is tried.
+#[derive(Clone, Debug)]
+pub struct Bench<T> {
+    /// Its name.
+    pub name: &'static str,
+    /// Knobs of the machine and its load; the others are those of seed 1.
+    pub set: Vec<(&'static str, String)>,
+    /// Steps done one after the other before the load begins.
+    pub before: Vec<T>,
+    /// Operations by name. Agent n does its own on CPU n.
+    pub operations: Vec<(&'static str, T)>,
+    /// Triples of operations, by name.
+    pub triples: Vec<[&'static str; 3]>,
+}
+
+impl<T> Bench<T> {
+    /// A machine whose knobs are written as `--set` takes them.
+    ///
+    /// # Panics
+    /// At a setting that is no `NAME=VALUE`.
+    pub fn new(name: &'static str, set: &[&'static str]) -> Self {
+        let list = set.iter().flat_map(|list| list.split(',')).filter(|pair| !pair.is_empty());
+        let pairs = list.map(|pair| pair.split_once('=').expect("NAME=VALUE"));
+        let set = pairs.map(|(name, value)| (name, value.to_owned())).collect();
+        Self { name, set, before: Vec::new(), operations: Vec::new(), triples: Vec::new() }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::threads::Yield;
 use crate::time::Ps;
 use crate::trace::Span;
 use crate::unrest;
+use crate::unrest::turns::{Turn, Turns};
 use hal::{Affinity, CpuId, ThreadSpec, Threads as _};
 use std::fmt;
 use std::rc::Rc;
@@ -270,6 +271,12 @@ impl Machine {
     /// Number of disturbances by the random schedule, by [`unrest::Kind`]; zeros without a random schedule.
     pub fn unrest_counts(&self) -> [u64; unrest::Kind::COUNT] {
         self.board().unrest().map_or([0; unrest::Kind::COUNT], |unrest| unrest.counts())
+    }
+
+    /// The turns of a directed schedule so far, and how many of its switches took place.
+    pub fn turns(&self) -> (Vec<Turn>, usize) {
+        let turns = self.board().unrest().and_then(|unrest| unrest.turns.as_ref());
+        turns.map(Turns::report).unwrap_or_default()
     }
 
     /// Takes the spans traced so far.

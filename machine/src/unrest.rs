@@ -9,12 +9,15 @@
 //! Each kind draws from its own random stream. Models draw the same numbers as always, and switching a kind off
 //! ([`Unrest::without`]) does not change the numbers of the other kinds. The same seed gives the same run.
 
+pub mod turns;
+
 use crate::event::ModelId;
 use crate::random::Stream;
 use crate::time::Ps;
 use hal::ThreadId;
 use std::array;
 use std::cell::{Cell, RefCell};
+use turns::{Schedule, Turns};
 
 #[cfg(test)]
 mod tests;
@@ -105,6 +108,8 @@ pub struct Unrest {
     pub until: Ps,
     /// Indexed by `Kind as usize`.
     pub chances: [Chance; Kind::COUNT],
+    /// Agents that take turns.
+    pub turns: Option<Schedule>,
 }
 
 impl Unrest {
@@ -125,7 +130,13 @@ impl Unrest {
             Kind::LateMessage => chance(200, 1_000),
             Kind::LateTimer => chance(100, 5_000),
         };
-        Self { seed, from: Ps(0), until: Ps::MAX, chances: Kind::ALL.map(of) }
+        Self { seed, from: Ps(0), until: Ps::MAX, chances: Kind::ALL.map(of), turns: None }
+    }
+
+    /// No random disturbance: agents take turns as `schedule` says.
+    pub fn directed(schedule: Schedule) -> Self {
+        let chances = [Chance::default(); Kind::COUNT];
+        Self { seed: 0, from: Ps(0), until: Ps::MAX, chances, turns: Some(schedule) }
     }
 
     /// The same schedule without one kind, for shrinking a failure.
@@ -152,6 +163,8 @@ pub(crate) struct State {
     writes_until: RefCell<Vec<Ps>>,
     /// Threads whose waking is delayed.
     starved: RefCell<Vec<ThreadId>>,
+    /// Agents that take turns.
+    pub(crate) turns: Option<Turns>,
 }
 
 impl State {
@@ -161,6 +174,7 @@ impl State {
             counts: Default::default(),
             writes_until: RefCell::default(),
             starved: RefCell::default(),
+            turns: config.turns.clone().map(Turns::new),
             config,
         }
     }

@@ -9,6 +9,10 @@ use machine::SimHal;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// An event is waited for by so many looks, so far apart.
+const FIRE_LOOKS: u32 = 30;
+const FIRE_LOOK_NS: u64 = 100;
+
 pub(super) fn apply(stack: &Arc<GicStack>, step: &GicStep) {
     match *step {
         GicStep::Move { source, cpus } => move_line(stack, source, cpus),
@@ -36,6 +40,7 @@ pub(super) fn apply(stack: &Arc<GicStack>, step: &GicStep) {
             SimHal.delay_ns(ns);
             SimHal.irq_restore(off);
         }),
+        GicStep::Fire { source } => fire(stack, source),
         GicStep::Burst { source, count, depth } => stack.source(source).carry(&stack.system, count, depth),
     }
 }
@@ -73,6 +78,18 @@ fn chase(stack: &GicStack, source: u32, moves: u32, ns: u64) {
     for turn in 0..moves {
         move_line(stack, source, 1 << (turn % stack.system.cpus));
         SimHal.delay_ns(ns);
+    }
+}
+
+/// Looks on the way are points of the seam, so a directed schedule can stop anywhere between the event and its handler.
+fn fire(stack: &GicStack, source: u32) {
+    let source = stack.source(source);
+    source.carry(&stack.system, 1, 1);
+    for _ in 0..FIRE_LOOKS {
+        if source.is_idle() {
+            return;
+        }
+        SimHal.delay_ns(FIRE_LOOK_NS);
     }
 }
 

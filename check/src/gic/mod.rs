@@ -3,6 +3,7 @@
 
 mod beliefs;
 pub(crate) mod bells;
+mod bench;
 mod fault;
 pub mod harness;
 mod manage;
@@ -15,7 +16,7 @@ mod wires;
 pub use rig::GicRig;
 
 use crate::draw::Draw;
-use crate::subject::{Build, Subject};
+use crate::subject::{Bench, Build, Subject};
 use fault::GicFault;
 use harness::Version;
 use step::GicStep;
@@ -94,6 +95,10 @@ impl Subject for GicSubject {
 
     fn draw_fault(&self, kind: &'static str, draw: &mut Draw) -> GicFault {
         GicFault::draw(kind, draw)
+    }
+
+    fn benches(&self) -> Vec<Bench<GicStep>> {
+        bench::benches(self.version)
     }
 
     fn build(&self, build: &mut Build<'_, GicFault>) -> GicRig {

@@ -32,6 +32,8 @@ pub enum GicStep {
     Stray { ns: u64 },
     /// A critical section on a CPU.
     InterruptsOff { cpu: u32, ns: u64 },
+    /// One event of a source; waits for its handler, for a while.
+    Fire { source: u32 },
     /// More events of a source.
     Burst { source: u32, count: u64, depth: u32 },
 }
@@ -81,6 +83,7 @@ impl fmt::Display for GicStep {
             }
             Self::Stray { ns } => write!(f, "a wire that has no line is raised for {ns} ns"),
             Self::InterruptsOff { cpu, ns } => write!(f, "CPU {cpu} has interrupts off for {ns} ns"),
+            Self::Fire { source } => write!(f, "an event of source {source}, and wait for the handler"),
             Self::Burst { source, count, depth } => write!(f, "{count} events of source {source}, {depth} at a time"),
         }
     }

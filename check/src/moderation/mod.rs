@@ -2,6 +2,7 @@
 //! connected RDMA NICs are polled there too, or in threads. Controllers tune their levels, or managers set them, under
 //! load.
 
+mod bench;
 mod board;
 mod end;
 mod manage;
@@ -17,7 +18,7 @@ mod work;
 pub use rig::ModerationRig;
 
 use crate::draw::Draw;
-use crate::subject::{Build, Subject};
+use crate::subject::{Bench, Build, Subject};
 use machine::time::Ps;
 use step::{ModerationFault, ModerationStep};
 
@@ -75,6 +76,10 @@ impl Subject for Moderation {
     /// Some hundred commands, one after the other, at a level of 256 µs.
     fn bound(&self) -> Ps {
         Ps::from_ns(400_000_000)
+    }
+
+    fn benches(&self) -> Vec<Bench<ModerationStep>> {
+        bench::benches()
     }
 
     fn build(&self, build: &mut Build<'_, ModerationFault>) -> ModerationRig {

@@ -21,6 +21,10 @@ use std::sync::atomic::Ordering::Relaxed;
 /// The vector that a guest gives a lent line.
 const GUEST_VECTOR: Vector = Vector(0x66);
 
+/// An interrupt is waited for by so many looks, so far apart.
+const FIRE_LOOKS: u32 = 30;
+const FIRE_LOOK_NS: u64 = 100;
+
 /// Does one step, and compares beliefs. Two managers never run conflicting operations on one queue at once.
 pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
     let slot = |index: u32| &stack.slots[index as usize % stack.slots.len()];
@@ -41,6 +45,7 @@ pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
         PcStep::Check { queue, policy } => check(slot(queue), policy),
         PcStep::Lend { queue, ns } => lend(stack, slot(queue), ns),
         PcStep::Ring { count, period_ns } => stack.rings.ring(count, period_ns),
+        PcStep::Fire => fire(stack),
         PcStep::Raise { function } => stack.functions[function as usize % stack.functions.len()].raise(),
         PcStep::Burst { queue, count, depth } => slot(queue).load.carry(count, depth),
     }
@@ -108,6 +113,17 @@ fn offline(stack: &Arc<PcStack>, cpu: CpuId, ns: u64) {
     }
     if let Err(error) = stack.host.offline_for(cpu, ns) {
         complain(stack, &error);
+    }
+}
+
+/// Looks on the way are points of the seam, so a directed schedule can stop anywhere between the message and its handler.
+fn fire(stack: &PcStack) {
+    stack.rings.ring(1, 500);
+    for _ in 0..FIRE_LOOKS {
+        if stack.rings.is_idle() {
+            return;
+        }
+        SimHal.delay_ns(FIRE_LOOK_NS);
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod audit;
 mod beliefs;
+mod bench;
 mod drive;
 mod fault;
 mod guard;
@@ -18,7 +19,7 @@ pub use rig::PcRig;
 
 use crate::draw::Draw;
 use crate::server::Path;
-use crate::subject::{Build, Subject};
+use crate::subject::{Bench, Build, Subject};
 use fault::PcFault;
 use machine::time::Ps;
 use step::PcStep;
@@ -76,6 +77,10 @@ impl Subject for Pc {
     /// ms, as often as a history has faults.
     fn step_bound(&self) -> Ps {
         self.bound() + Ps::from_ns(4 * 500_000_000)
+    }
+
+    fn benches(&self) -> Vec<Bench<PcStep>> {
+        bench::benches(self.delivery)
     }
 
     fn build(&self, build: &mut Build<'_, PcFault>) -> PcRig {

@@ -37,6 +37,8 @@ pub enum PcStep {
     Lend { queue: u32, ns: u64 },
     /// The ringing device sends this many messages.
     Ring { count: u64, period_ns: u64 },
+    /// The ringing device sends one message; waits for its handler, for a while.
+    Fire,
     /// A function on the level line wants service.
     Raise { function: u32 },
     /// Some more commands for a queue, submitted from its completions.
@@ -92,6 +94,7 @@ impl fmt::Display for PcStep {
             Self::Check { queue, policy } => write!(f, "set the check of queue {queue} to policy {policy}"),
             Self::Lend { queue, ns } => write!(f, "lend queue {queue}'s line to a guest for {ns} ns"),
             Self::Ring { count, period_ns } => write!(f, "ring {count} times, every {period_ns} ns"),
+            Self::Fire => write!(f, "ring once, and wait for the handler"),
             Self::Raise { function } => write!(f, "function {function} raises the level line"),
             Self::Burst { queue, count, depth } => write!(f, "{count} commands to queue {queue}, {depth} at a time"),
         }

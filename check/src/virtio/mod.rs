@@ -1,6 +1,7 @@
 //! Virtio: a disk and a network on a machine with a GIC, over MMIO with one or several wires of either trigger, and over
 //! PCI with messages through an ITS.
 
+mod bench;
 mod load;
 mod manage;
 mod network;
@@ -11,7 +12,7 @@ mod step;
 pub use rig::VirtioRig;
 
 use crate::draw::Draw;
-use crate::subject::{Build, Subject};
+use crate::subject::{Bench, Build, Subject};
 use machine::time::Ps;
 use step::{VirtioFault, VirtioStep};
 
@@ -64,6 +65,10 @@ impl Subject for Virtio {
     /// Some thousand requests of 20 µs each, one after the other, are 60 ms.
     fn bound(&self) -> Ps {
         Ps::from_ns(200_000_000)
+    }
+
+    fn benches(&self) -> Vec<Bench<VirtioStep>> {
+        bench::benches()
     }
 
     fn build(&self, build: &mut Build<'_, VirtioFault>) -> VirtioRig {

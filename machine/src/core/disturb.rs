@@ -4,6 +4,7 @@ use super::Core;
 use crate::event::{Event, ModelId, cpu_event};
 use crate::observe::Fact;
 use crate::time::Ps;
+use crate::unrest::turns::{self, Turns};
 use crate::unrest::{Kind, State};
 use hal::{CpuId, ThreadId};
 use sched::State as ThreadState;
@@ -15,6 +16,9 @@ impl Core {
     pub(super) fn disturb(&self, unrest: &State) {
         if self.on_console() || self.dead.get() {
             return;
+        }
+        if let Some(turns) = &unrest.turns {
+            return self.take_turn(turns);
         }
         for kind in [Kind::Delay, Kind::Stall] {
             if let Some(by) = unrest.late(kind, self.board.local_now()) {
@@ -44,9 +48,48 @@ impl Core {
     #[inline(never)]
     fn interleave(&self, unrest: &State) {
         let happens = !self.on_console() && !self.dead.get();
+        if let Some(turns) = unrest.turns.as_ref().filter(|_| happens) {
+            return self.take_turn(turns);
+        }
         if happens && unrest.draw(Kind::Interleave, self.board.local_now()).is_some() {
             self.settle();
         }
+    }
+
+    /// A point of an agent: it may have to stand until it has the turn.
+    fn take_turn(&self, turns: &Turns) {
+        let cpu = self.cpu();
+        let working = (!cpu.in_idle_loop()).then(|| self.current_thread()).flatten();
+        let Some((thread, agent)) = working.and_then(|thread| Some((thread, turns.agent_of(thread)?))) else { return };
+        turns.reach(agent, self.board.local_now());
+        if turns.may_go(agent, self.board.local_now()) {
+            return;
+        }
+        let start = self.board.local_now();
+        turns.stand(thread);
+        while !self.dead.get() && !turns.may_go(agent, self.now()) {
+            self.board.owe(turns::STEP);
+            self.pass_debt();
+        }
+        turns.end_standing(thread);
+        self.tell_of_unrest(Kind::Stall, self.now().saturating_sub(start));
+    }
+
+    /// The running thread is agent `agent` of the directed schedule from now on.
+    pub(super) fn begin_agent(&self, agent: u8) {
+        let Some(turns) = self.unrest().and_then(|unrest| unrest.turns.as_ref()) else { return };
+        let thread = self.current_thread().filter(|_| !self.on_console());
+        if !thread.is_some_and(|thread| turns.begin(thread, agent, self.now())) {
+            self.board.cpu_fault("no such agent", format!("agent {agent}"));
+        }
+        self.settle();
+    }
+
+    /// The running thread's agent has ended.
+    pub(super) fn end_agent(&self) {
+        let Some(turns) = self.unrest().and_then(|unrest| unrest.turns.as_ref()) else { return };
+        self.pass_debt();
+        self.current_thread().into_iter().for_each(|thread| turns.end(thread, self.now()));
     }
 
     fn is_preemptible(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Entries that a harness on the machine's own CPUs adds to the observed history.
 
-use super::current;
+use super::{Core, current};
 use crate::observe::Fact;
 
 /// Adds a harness entry to the observer's stream: a command submitted, a line freed. Does nothing without an observer,
@@ -18,6 +18,17 @@ pub fn stop_run() {
 /// on no interrupt may be delivered there.
 pub fn declare_cpu(cpu: u32, online: bool) {
     current::try_with(|core| core.board.tell_of_cpu(|_| Fact::Declared { cpu, online }));
+}
+
+/// The running thread is this agent of the directed schedule ([`crate::unrest::turns`]) from now on. Waits until all agents
+/// have begun and the turn is its own. Without such a schedule it does nothing.
+pub fn begin_agent(agent: u8) {
+    current::try_with(|core| core.begin_agent(agent));
+}
+
+/// The running thread's agent has ended, with the threads that it started.
+pub fn end_agent() {
+    current::try_with(Core::end_agent);
 }
 
 /// 64 bits of the memory of this host thread's machine, as they are. An observer may call this in the middle of an

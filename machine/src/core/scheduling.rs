@@ -26,6 +26,9 @@ impl Core {
             current::with(Core::exit_thread)
         });
         self.threads.add(id, coroutine);
+        if let Some(turns) = self.unrest().and_then(|unrest| unrest.turns.as_ref()).filter(|_| !self.on_console()) {
+            self.current_thread().into_iter().for_each(|starter| turns.inherit(id, starter));
+        }
         match kicked {
             Some(cpu) => self.ask_to_schedule(cpu),
             None => self.board.cpus.real().iter().for_each(|cpu| self.arm_slice(cpu)),

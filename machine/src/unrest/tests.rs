@@ -1,5 +1,6 @@
 //! A machine that does some of everything, disturbed.
 
+use super::turns::{Cause, Turn};
 use super::{Chance, Kind, Unrest};
 use crate::model::Model;
 use crate::time::Ps;
@@ -238,4 +239,65 @@ fn certain_disturbances_starve_nobody_for_ever() {
     let certain = Chance { per_mille: 1_000, longest: Ps::from_ns(300) };
     let left = busy(Some(Unrest { chances: [certain; Kind::COUNT], ..Unrest::new(1) }), true);
     assert!(left.counts.iter().all(|&count| count > 0), "{left:?}");
+}
+
+/// Two agents add 1 to a word, each by a read and a write. The value in the end, and the turns.
+fn race(schedule: &str) -> (u64, Vec<Turn>) {
+    let unrest = Some(Unrest::directed(schedule.parse().expect("a schedule")));
+    let mut machine = Machine::new(MachineConfig { cpus: 2, unrest, ..MachineConfig::default() });
+    let word = Arc::new(Word::new(0));
+    for agent in 0..2 {
+        let word = word.clone();
+        let body = move || {
+            crate::begin_agent(agent);
+            SimHal.delay_ns(10);
+            let value = word.get();
+            SimHal.delay_ns(10);
+            word.set(value + 1);
+            crate::end_agent();
+        };
+        let spec = ThreadSpec { name: "agent", affinity: Affinity::Cpu(CpuId(agent.into())), urgent: false };
+        SimHal.spawn(spec, Box::new(body)).expect("a CPU");
+    }
+    machine.run_until(Ps::from_ns(1_000_000));
+    (word.get(), machine.turns().0)
+}
+
+#[test]
+fn a_directed_schedule_stops_an_agent_where_it_says() {
+    // One after the other, whoever begins; a stop before the read does no harm; one between read and write does.
+    for (schedule, value) in [("ab", 2), ("ba", 2), ("ab,a1b", 2), ("ab,a2b", 1), ("ba,b2a", 1), ("ab,a2b,b1a", 2)] {
+        assert_eq!(race(schedule).0, value, "{schedule}");
+    }
+    let causes = |schedule| race(schedule).1.iter().map(|turn| (turn.agent, turn.cause)).collect::<Vec<_>>();
+    assert_eq!(causes("ab"), [(0, Cause::Begin), (1, Cause::Ended)]);
+    assert_eq!(causes("ab,a2b"), [(0, Cause::Begin), (1, Cause::Switch), (0, Cause::Ended)]);
+    assert_eq!(race("ab").1[0], Turn { agent: 0, cause: Cause::Begin, from: 1, to: 3, alive: 3 });
+}
+
+#[test]
+fn an_agent_that_waits_gives_its_turn_away() {
+    for polls in [false, true] {
+        let unrest = Some(Unrest::directed("ab".parse().expect("a schedule")));
+        let mut machine = Machine::new(MachineConfig { cpus: 2, unrest, ..MachineConfig::default() });
+        let word = Arc::new(Word::new(0));
+        for agent in 0..2 {
+            let word = word.clone();
+            let body = move || {
+                crate::begin_agent(agent);
+                if agent == 1 {
+                    word.swap(1);
+                }
+                while word.load() == 0 {
+                    if polls { SimHal.delay_ns(100) } else { SimHal.relax_on(&word, 0, u64::MAX) }
+                }
+                crate::end_agent();
+            };
+            let spec = ThreadSpec { name: "agent", affinity: Affinity::Cpu(CpuId(agent.into())), urgent: false };
+            SimHal.spawn(spec, Box::new(body)).expect("a CPU");
+        }
+        machine.run_until(Ps::from_ns(1_000_000));
+        let causes: Vec<_> = machine.turns().0.iter().map(|turn| (turn.agent, turn.cause)).collect();
+        assert_eq!(causes, [(0, Cause::Begin), (1, Cause::Waited), (0, Cause::Ended)], "polls: {polls}");
+    }
 }

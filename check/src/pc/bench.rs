@@ -1,0 +1,56 @@
+//! The small machine of the systematic search.
+
+use super::step::PcStep;
+use crate::server::Path;
+use crate::subject::Bench;
+
+/// The ringing device's line, the level line, and the line of queue 0.
+const RING: u32 = 0;
+const PIN: u32 = 1;
+const QUEUE: u32 = 2;
+/// Sets of CPUs. The lines begin on CPU 1, where the second agent works.
+const CPU_0: u64 = 1;
+const CPU_1: u64 = 2;
+const CPU_2: u64 = 4;
+
+/// Three CPUs, a drive with a queue that has some commands under way, the ringing device and the level line.
+pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
+    let limit = if delivery == Path::Posted { "limit_ns=0" } else { "" };
+    let machine = [
+        "cpus=3,drives=1,queues=1,managed=0,strict_storms=0,threads=0,secret_us=0,secret_entries=0",
+        "read_us=2,slice_us=3000,count_vectors=0,users=1,load=20,carried=1,batch=2,depth=4,think_ns=500,roaming=0",
+        limit,
+    ];
+    let disable = |line| PcStep::Disable { line, depth: 1, ns: 300 };
+    let mut operations = vec![
+        ("move", PcStep::Move { line: RING, cpus: CPU_2 }),
+        ("move-back", PcStep::Move { line: RING, cpus: CPU_0 }),
+        ("disable", disable(RING)),
+        ("retrigger", PcStep::Retrigger { line: RING }),
+        ("synchronize", PcStep::Synchronize { line: RING }),
+        ("move-queue", PcStep::Move { line: QUEUE, cpus: CPU_2 }),
+        ("disable-queue", disable(QUEUE)),
+        ("retrigger-queue", PcStep::Retrigger { line: QUEUE }),
+        ("replace", PcStep::Replace { queue: 0 }),
+        ("recreate", PcStep::Recreate { queue: 0, ns: 100 }),
+        ("move-pin", PcStep::Move { line: PIN, cpus: CPU_2 }),
+        ("disable-pin", disable(PIN)),
+        ("raise", PcStep::Raise { function: 0 }),
+        ("offline", PcStep::Offline { cpu: 1, ns: 500 }),
+        ("offline-target", PcStep::Offline { cpu: 2, ns: 500 }),
+        ("coalesce", PcStep::Coalesce { drive: 0, entries: 2, us: 100 }),
+        ("abort", PcStep::Abort { queue: 0, age_ns: 500 }),
+        ("check", PcStep::Check { queue: 0, policy: 2 }),
+        ("reset", PcStep::Reset { drive: 0 }),
+        ("rebind", PcStep::Rebind { drive: 0, lines_first: true, ns: 100 }),
+        ("burst", PcStep::Burst { queue: 0, count: 4, depth: 2 }),
+    ];
+    if delivery == Path::Posted {
+        operations.push(("redeliver", PcStep::Redeliver { queue: 0 }));
+        operations.push(("lend", PcStep::Lend { queue: 0, ns: 2_000 }));
+    }
+    operations.push(("fire", PcStep::Fire));
+    let before = [RING, PIN, QUEUE].map(|line| PcStep::Move { line, cpus: CPU_1 });
+    let triples = vec![["move", "offline", "fire"], ["move", "disable", "fire"], ["move", "move-back", "fire"]];
+    vec![Bench { before: before.into(), operations, triples, ..Bench::new("pc", &machine) }]
+}

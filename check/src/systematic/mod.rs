@@ -1,0 +1,80 @@
+//! The systematic search: small machines, and every order of a few operations.
+//!
+//! The random search hardly ever brings two operations together within a hundred nanoseconds. Here two or three agents do
+//! one operation each, and every preemption at their points of the seam is tried, up to a bound
+//! ([`machine::unrest::turns`]). All checkers listen, and the history ends as any other does: repair, last load, audit.
+//! Nothing is drawn, so the same tree has the same schedules and verdicts.
+
+mod explore;
+mod search;
+
+pub use explore::{BOUND, Explored, explore};
+pub(crate) use search::replay_line;
+pub use search::{Search, Verdict, document, run};
+
+use crate::run::Scenario;
+use crate::subject::Bench;
+use std::fmt;
+
+/// A small machine and the names of its operations.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BenchNames {
+    name: &'static str,
+    operations: Vec<&'static str>,
+    triples: Vec<[usize; 3]>,
+}
+
+impl BenchNames {
+    /// The names of `bench`.
+    ///
+    /// # Panics
+    /// At a triple of an operation that it does not have.
+    pub(crate) fn of<T>(bench: &Bench<T>) -> Self {
+        let operations: Vec<_> = bench.operations.iter().map(|(name, _)| *name).collect();
+        let index = |name| operations.iter().position(|other| *other == name).expect("an operation of this machine");
+        let triples = bench.triples.iter().map(|triple| triple.map(index)).collect();
+        Self { name: bench.name, operations, triples }
+    }
+
+    /// Every pair of its operations, an operation with itself included, and its triples.
+    fn sets(&self) -> Vec<Vec<usize>> {
+        let count = self.operations.len();
+        let pairs = (0..count).flat_map(|one| (one..count).map(move |other| vec![one, other]));
+        pairs.chain(self.triples.iter().map(|triple| triple.to_vec())).collect()
+    }
+}
+
+impl fmt::Display for BenchNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "operations of {}: {}", self.name, self.operations.join(", "))
+    }
+}
+
+/// Operations that are done at the same time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Task {
+    /// Which machine of the scenario.
+    pub bench: usize,
+    /// Which of its operations, by agent.
+    pub operations: Vec<usize>,
+    name: String,
+}
+
+impl Task {
+    /// All tasks of a scenario.
+    pub fn all(scenario: &dyn Scenario) -> Vec<Self> {
+        let task = |bench: usize, names: &BenchNames, operations: Vec<usize>| {
+            let each: Vec<_> = operations.iter().map(|&index| names.operations[index]).collect();
+            Self { bench, name: format!("{}/{}", names.name, each.join("+")), operations }
+        };
+        let benches = scenario.benches().into_iter().enumerate();
+        benches.flat_map(|(bench, names)| names.sets().into_iter().map(move |set| task(bench, &names, set))).collect()
+    }
+}
+
+/// Machine and operations: `edge/move+disable`.
+impl fmt::Display for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
