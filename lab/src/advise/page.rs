@@ -3,7 +3,7 @@
 use super::change::Change;
 use super::text::{basis, change, conclusion, head, marks, place, remarks};
 use super::{Advice, Candidate};
-use crate::report::html::{document, html_table, row, section};
+use crate::report::html::{document, html_table, row, section, with_data};
 use crate::report::plots::escape;
 use std::fmt::Write as _;
 
@@ -29,7 +29,8 @@ pub fn page(advice: &Advice) -> String {
         section("Not ranked", refused(advice)),
         section("How to read this", paragraphs(&basis(advice))),
     ];
-    document(&title, &body.concat())
+    let data = serde_json::to_string_pretty(advice).expect("advice is plain data") + "\n";
+    with_data(&document(&title, &body.concat()), "advice.json", "application/json", &data)
 }
 
 /// A bar for each remedy from zero, with its interval behind it.

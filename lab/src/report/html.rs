@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use base64::Engine as _;
+
 use super::plots::{self, Axes, Bar, Series, escape};
 use super::{RunReport, figure, table};
 use crate::manifest::Manifest;
@@ -24,14 +26,28 @@ pub fn page(report: &RunReport) -> String {
         section("How to read this", HOW_TO_READ.into()),
     ];
     let page = document(&report.scenario, &sections.concat());
+    let data = super::json::run(report).expect("a report is plain data");
+    let page = with_data(&page, &format!("{}.json", report.scenario), "application/json", &data);
     report.manifest.as_ref().map_or_else(|| page.clone(), |manifest| with_manifest(&page, manifest))
+}
+
+/// A page with its data as a file to save. The link holds them, so the page still needs no other file.
+pub fn with_data(page: &str, file: &str, kind: &str, data: &str) -> String {
+    let content = base64::engine::general_purpose::STANDARD.encode(data);
+    let link = format!(
+        "<p class=\"data\"><a download=\"{0}\" href=\"data:{kind};base64,{content}\">Save the data of this page \
+         ({0}, {1} KB)</a></p>\n</header>",
+        escape(file),
+        data.len().div_ceil(1000)
+    );
+    page.replacen("</header>", &link, 1)
 }
 
 /// A page with its manifest as the last section.
 pub fn with_manifest(page: &str, manifest: &Manifest) -> String {
     let line = escape(&format!("campanile {}", manifest.arguments.join(" ")));
     let body = format!(
-        "<p><code>{line}</code></p>\n<details><summary>Manifest</summary><pre>{}</pre></details>\n",
+        "<p><code>{line}</code></p>\n<details><summary>Manifest</summary><div class=\"scroll\" tabindex=\"0\"><pre>{}</pre></div></details>\n",
         escape(&manifest.text())
     );
     page.replacen("</main>", &(section("How to make it again", body) + "</main>"), 1)
@@ -211,8 +227,13 @@ fn summary_table(report: &RunReport) -> String {
             continue;
         }
         if heading.replace(quantity.heading) != Some(quantity.heading) {
-            writeln!(rows, "<tr class=\"head\"><th colspan=\"{}\">{}</th></tr>", header.len(), quantity.heading)
-                .expect("a String takes all");
+            writeln!(
+                rows,
+                "<tr class=\"head\"><th scope=\"colgroup\" colspan=\"{}\">{}</th></tr>",
+                header.len(),
+                quantity.heading
+            )
+            .expect("a String takes all");
         }
         let figures = estimates.iter().map(|&e| figure::estimate(quantity.unit, e));
         let changes = estimates[1..].iter();
@@ -273,7 +294,7 @@ fn interrupts(report: &RunReport) -> String {
     let of = |summary: &Summary| {
         let outcome = report.first_outcome(&summary.delivery).filter(|o| !o.interrupt_table.is_empty())?;
         Some(format!(
-            "<details open><summary>{}, seed {}</summary><div class=\"scroll\"><pre>{}</pre></div></details>\n",
+            "<details open><summary>{}, seed {}</summary><div class=\"scroll\" tabindex=\"0\"><pre>{}</pre></div></details>\n",
             escape(&summary.delivery),
             outcome.seed,
             escape(&lines_that_came(&outcome.interrupt_table))
@@ -307,14 +328,22 @@ fn constants(report: &RunReport) -> String {
 /// A table from header cells and finished rows; the flag says that a column is of numbers.
 pub(crate) fn html_table(header: &[(String, bool)], rows: &str) -> String {
     let cell = |(name, number): &(String, bool)| {
-        format!("<th{}>{}</th>", if *number { " class=\"n\"" } else { "" }, escape(name))
+        let class = if *number { " class=\"n\"" } else { "" };
+        if name.is_empty() { "<td></td>".into() } else { format!("<th scope=\"col\"{class}>{}</th>", escape(name)) }
     };
     let header: String = header.iter().map(cell).collect();
-    format!("<div class=\"scroll\"><table><thead><tr>{header}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n")
+    // A keyboard scrolls only what it can reach.
+    format!(
+        "<div class=\"scroll\" tabindex=\"0\"><table><thead><tr>{header}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n"
+    )
 }
 
-/// A row of finished HTML; the flag says that a cell is a number.
+/// A row of finished HTML; the flag says that a cell is a number. The first cell names the row.
 pub(crate) fn row(cells: impl IntoIterator<Item = (String, bool)>) -> String {
-    let cell = |(content, number)| format!("<td{}>{content}</td>", if number { " class=\"n\"" } else { "" });
-    format!("<tr>{}</tr>\n", cells.into_iter().map(cell).collect::<String>())
+    let class = |number| if number { " class=\"n\"" } else { "" };
+    let cell = |(at, (content, number)): (usize, (String, bool))| match at {
+        0 if !content.is_empty() => format!("<th scope=\"row\"{}>{content}</th>", class(number)),
+        _ => format!("<td{}>{content}</td>", class(number)),
+    };
+    format!("<tr>{}</tr>\n", cells.into_iter().enumerate().map(cell).collect::<String>())
 }

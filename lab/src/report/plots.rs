@@ -40,6 +40,8 @@ const LEFT: f64 = 58.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 44.0;
+/// Most points of a line that are drawn as dots.
+const DOTS_MAX: usize = 24;
 
 /// Text that is safe in HTML, as content and in an attribute.
 pub(crate) fn escape(text: &str) -> String {
@@ -67,12 +69,14 @@ pub(crate) fn lines(axes: &Axes<'_>, series: &[Series]) -> String {
     for x in ticks(x_step) {
         let (left, bottom) = at(x, 0.0);
         line(&mut svg, "axis", (left, bottom), (left, bottom + 4.0));
-        text(&mut svg, "middle", (left, bottom + 17.0), &(axes.x_tick)(x));
+        // The last one ends with the picture.
+        let (anchor, at) = if x < x_end { ("middle", left) } else { ("end", WIDTH - 2.0) };
+        text(&mut svg, anchor, (at, bottom + 17.0), &(axes.x_tick)(x));
     }
     line(&mut svg, "axis", at(0.0, 0.0), at(x_end, 0.0));
     text(&mut svg, "middle", ((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 8.0), axes.x);
     for series in series {
-        polyline(&mut svg, series, &at);
+        polyline(&mut svg, axes, series, &at);
     }
     svg += "</svg>\n";
     let keys = series.iter().map(|s| (format!("line s{}{}", s.colour, if s.dashed { " dashed" } else { "" }), &s.name));
@@ -130,17 +134,27 @@ fn text(svg: &mut String, anchor: &str, (x, y): (f64, f64), content: &str) {
         .expect("a String takes all");
 }
 
-fn polyline(svg: &mut String, series: &Series, at: &impl Fn(f64, f64) -> (f64, f64)) {
-    let finite = series.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
-    let places: Vec<(f64, f64)> = finite.map(|&(x, y)| at(x, y)).collect();
-    let joined: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+fn polyline(svg: &mut String, axes: &Axes<'_>, series: &Series, at: &impl Fn(f64, f64) -> (f64, f64)) {
+    let finite: Vec<(f64, f64)> =
+        series.points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
+    let places = finite.iter().map(|&(x, y)| at(x, y));
+    let joined: Vec<String> = places.clone().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     let (colour, dashed) = (series.colour, if series.dashed { " dashed" } else { "" });
     writeln!(svg, "<polyline class=\"line s{colour}{dashed}\" points=\"{}\"/>", joined.join(" "))
         .expect("a String takes all");
-    // With few points, each measurement gets a dot; many points form a curve over time.
-    for (x, y) in places.iter().filter(|_| places.len() <= 24) {
-        writeln!(svg, "<circle class=\"dot s{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.6\"/>")
-            .expect("a String takes all");
+    // With few points, each measurement gets a dot; many points form a curve over time. Either way each has its values as
+    // a tooltip, over a place that is large enough to point at.
+    let dot = if finite.len() <= DOTS_MAX { "dot" } else { "hidden dot" };
+    for ((x, y), &(x_value, y_value)) in places.zip(&finite) {
+        writeln!(
+            svg,
+            "<g><circle class=\"{dot} s{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.6\"/><circle class=\"target\" \
+             cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"9\"/><title>{}: {}, {}</title></g>",
+            escape(&series.name),
+            escape(&(axes.x_tick)(x_value)),
+            escape(&(axes.y_tick)(y_value)),
+        )
+        .expect("a String takes all");
     }
 }
 

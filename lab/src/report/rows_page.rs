@@ -1,6 +1,6 @@
 //! The page of `reproduce`: every published row beside ours, its error as a bar, and what the model leaves out.
 
-use super::html::{document, html_table, row, section};
+use super::html::{document, html_table, row, section, with_data};
 use super::plots::{self, Axes, Series, escape};
 use super::study::Study;
 use super::table::{self, FreeConstants};
@@ -13,10 +13,12 @@ const FIT_PERCENT: f64 = 2.0;
 /// The whole page, with a part for each study. It needs no other file.
 pub fn rows_page(rows: &[Row], free: &[FreeConstants]) -> String {
     let parts: String = Study::ALL.into_iter().map(|study| part(study, &study.rows(rows), free)).collect();
-    document(
+    let page = document(
         "Published figures and ours",
         &(header(rows) + &parts + &section("What every figure leaves out", LEFT_OUT.into())),
-    )
+    );
+    let data = super::json::reproduce(rows).expect("rows are plain data");
+    with_data(&page, "reproduce.json", "application/json", &data)
 }
 
 /// One study: a summary of its figures, its plots and tables, and the limits of its model.

@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Most plots of one quantity. More settings than this are not read as pictures; the table has them.
 const PLOTS_MAX: usize = 24;
+/// Most data that the page holds; larger ones are only beside it.
+const DATA_BYTES_MAX: usize = 4_000_000;
 /// Most errors that are listed.
 const ERRORS_MAX: usize = 20;
 
@@ -33,10 +35,11 @@ pub(super) fn page(results: &Results) -> String {
         body += &html::section(&escape(&id), multiples(results, &axes, &id, unit));
     }
     body += &html::section("Settings that are not possible", errors(results));
-    html::with_manifest(
-        &html::document(&format!("Sweep of {}", grid.definition.scenarios.join(", ")), &body),
-        results.manifest(),
-    )
+    let page = html::document(&format!("Sweep of {}", grid.definition.scenarios.join(", ")), &body);
+    let data = results.csv();
+    let page =
+        if data.len() > DATA_BYTES_MAX { page } else { html::with_data(&page, "results.csv", "text/csv", &data) };
+    html::with_manifest(&page, results.manifest())
 }
 
 fn figures_of(seeds: usize) -> String {
@@ -108,6 +111,7 @@ fn multiples(results: &Results, axes: &[AxisColumn], id: &str, unit: Unit) -> St
         .take(PLOTS_MAX)
         .map(|facet| plot(facet, &facets[facet], &grid.deliveries, (&label, id), unit))
         .collect();
+    html = if html.is_empty() { html } else { format!("<div class=\"plots\">\n{html}</div>\n") };
     if left_out > 0 {
         html += &format!("<p>{left_out} other combinations are in the table.</p>\n");
     }
@@ -124,11 +128,7 @@ fn plot(facet: &str, lines: &Lines, deliveries: &[String], (x, y): (&str, &str),
         })
         .collect();
     let title = if facet.is_empty() { y } else { facet };
-    plots::lines(&Axes { title, x, y, x_tick: plain, y_tick: tick(unit) }, &series)
-}
-
-fn plain(value: f64) -> String {
-    figure::value(Unit::PerSecond, value).trim_end_matches(".000").to_owned()
+    plots::lines(&Axes { title, x, y, x_tick: |x| html::axis(Unit::PerSecond, x), y_tick: tick(unit) }, &series)
 }
 
 fn tick(unit: Unit) -> fn(f64) -> String {
