@@ -155,7 +155,8 @@ impl Machine {
             Transport::Pci => {
                 qemu.args(["-M", "q35"]);
                 if case.kind == Kind::Net {
-                    device += ",vectors=10";
+                    // Nothing boots from it, and the option ROM is in no package that is unpacked.
+                    device += ",vectors=10,romfile=";
                 }
             }
         }
