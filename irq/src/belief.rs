@@ -26,6 +26,8 @@ pub struct Belief<'a> {
     pub enabled_on: &'a CpuSet,
     /// The line is managed, and none of its CPUs is online.
     pub shutdown: bool,
+    /// It is shut down, and its hardware lets no interrupt of the line reach a CPU.
+    pub deactivated: bool,
     state: &'a LineState,
 }
 
@@ -54,6 +56,7 @@ impl<H: Hal> IrqCore<H> {
                 is_per_cpu: state.flow == Flow::PerCpu && !state.nmi,
                 enabled_on: &state.percpu_enabled,
                 shutdown: state.is_shut_down(),
+                deactivated: state.is_deactivated(),
                 state: &state,
             });
         }

@@ -169,6 +169,11 @@ impl LineState {
         self.life.is_shut_down()
     }
 
+    /// True for a line that is shut down, and whose hardware lets nothing pass.
+    pub(crate) fn is_deactivated(&self) -> bool {
+        self.life.shutdown() == Some(Shutdown::Deactivated)
+    }
+
     /// True while the line's handlers run.
     #[inline]
     pub(crate) fn is_running(&self) -> bool {

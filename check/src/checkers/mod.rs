@@ -6,6 +6,7 @@
 //! | `ends` | per activation one ack and one EOI, in order | interrupts in service, a CPU |
 //! | `handlers` | no handler of a freed line runs | lines, and handlers that run |
 //! | `posted` | no vector posted with ON clear and nobody looking; no halt while suppressed or with a notification lost | a descriptor a CPU |
+//! | `fairness` | a posted vector is served within a bound of notifications | vectors that were left, a CPU |
 //! | `isolation` | what a hostile requester sends goes nowhere, and is recorded | hostile requesters |
 //! | `offline` | nothing of a device reaches an offline CPU | CPUs that are offline |
 //! | `entries` | a changed entry is not used from the cache for longer than an invalidation takes | entries used in an old form |
@@ -21,6 +22,7 @@ mod commands;
 mod containment;
 mod ends;
 mod entries;
+mod fairness;
 mod gic;
 mod handlers;
 mod isolation;
@@ -34,6 +36,7 @@ pub use commands::Commands;
 pub use containment::Containment;
 pub use ends::Ends;
 pub use entries::Entries;
+pub use fairness::Fairness;
 pub use gic::Gic;
 pub use handlers::Handlers;
 pub use isolation::Isolation;

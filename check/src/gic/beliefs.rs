@@ -39,6 +39,7 @@ pub(super) fn check(stack: &GicStack, at_rest: bool) {
         for intid in (PRIVATE_END..SPI_END).filter(|&intid| intid != STRAY && !owned.contains(intid)) {
             let Some(config) = config(system, 0, intid) else { break };
             now.same("enable of the ownerless INTID", intid.into(), false, config.is_enabled);
+            now.same("priority of the ownerless INTID", intid.into(), ORDINARY, config.priority);
         }
     });
 }
@@ -52,7 +53,7 @@ fn line(system: &ArmHarness, belief: &Belief<'_>, at_rest: bool, owned: &mut Own
     let intid = number.0 as u32;
     match chip {
         "LPI" => lpi(system, belief, intid, now),
-        "GICv2" | "GICv3" if intid < PRIVATE_END => private(system, belief, intid, now),
+        "GICv2" | "GICv3" if intid < PRIVATE_END => private(system, belief, intid, at_rest, now),
         "GICv2" | "GICv3" => {
             owned.add(intid);
             spi(system, belief, intid, at_rest, now);
@@ -96,7 +97,7 @@ fn spi(system: &ArmHarness, belief: &Belief<'_>, intid: u32, at_rest: bool, now:
 }
 
 /// Each CPU's own enable.
-fn private(system: &ArmHarness, belief: &Belief<'_>, intid: u32, now: &mut Comparison) {
+fn private(system: &ArmHarness, belief: &Belief<'_>, intid: u32, at_rest: bool, now: &mut Comparison) {
     if !belief.is_per_cpu {
         return;
     }
@@ -104,6 +105,10 @@ fn private(system: &ArmHarness, belief: &Belief<'_>, intid: u32, now: &mut Compa
         let which = u64::from(cpu) << 32 | u64::from(intid);
         let Some(held) = config(system, cpu, intid) else { continue };
         let wanted = belief.enabled_on.contains(hal::CpuId(cpu));
+        if at_rest {
+            // Every CPU is online, so each has enabled its own line.
+            now.same("belief that private INTID is enabled, by CPU", which, true, wanted);
+        }
         if intid >= SGI_END || wanted {
             now.same("enable of private INTID, by CPU", which, wanted, held.is_enabled);
         }
@@ -129,4 +134,14 @@ fn lpi(system: &ArmHarness, belief: &Belief<'_>, intid: u32, now: &mut Compariso
         let (intid, cpu) = translation.unwrap_or((0, 0));
         now.same("translation to LPI", which, wanted, u64::from(intid) << 32 | u64::from(cpu));
     }
+}
+
+/// Every line was freed: the ITS maps no event of `device`.
+pub(super) fn check_unmapped(system: &ArmHarness, device: u32, events: u32) {
+    compare(|now| {
+        for event in 0..events {
+            let mapped = inspect(system.model, |gic: &Gic, world| gic.translation(world, device, event).is_some());
+            now.same("mapping of the ownerless event", event.into(), false, mapped.unwrap_or(false));
+        }
+    });
 }

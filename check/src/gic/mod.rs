@@ -4,6 +4,7 @@
 mod beliefs;
 pub(crate) mod bells;
 mod bench;
+mod end;
 mod fault;
 pub mod harness;
 mod manage;

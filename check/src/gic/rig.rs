@@ -6,7 +6,7 @@ use super::harness::{self, Entry, Options, V2M_BASE, Version};
 use super::source::{Kind, Style};
 use super::stack::{BLOCK, GicStack, STRAY};
 use super::step::GicStep;
-use super::{beliefs, manage};
+use super::{beliefs, end, manage};
 use crate::checkers::{self, Checker};
 use crate::coverage::Coverage;
 use crate::subject::{Build, Rig};
@@ -263,6 +263,7 @@ impl Rig for GicRig {
                 assert_ne!((source.is_private(), active), (false, Ok(true)), "source {} is active", source.number);
             }
             beliefs::check(stack, true);
+            end::check(stack);
         });
     }
 

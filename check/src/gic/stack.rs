@@ -133,7 +133,11 @@ impl GicStack {
         self.install(index)
     }
 
-    fn alloc(&self, source: &Source) -> Result<Irq, IrqError> {
+    /// Allocates the source's line, without a handler.
+    ///
+    /// # Errors
+    /// The core's result.
+    pub(super) fn alloc(&self, source: &Source) -> Result<Irq, IrqError> {
         let (core, all) = (&self.system.core, CpuSet::first(self.system.cpus));
         let request = |index| AllocRequest { affinity: all.clone(), ..harness::request(index) };
         match source.kind {

@@ -1,5 +1,6 @@
 //! After the last step: repairs the damage of managers, loads everything once more, and checks that nothing is left.
 
+use super::absent;
 use super::beliefs::{self, When};
 use super::drive::{Drive, claim};
 use super::load::disrupt;
@@ -77,10 +78,11 @@ fn delete_orphans(stack: &PcStack, drive: &Drive) {
 }
 
 /// A last load, by interrupts alone.
-pub(super) fn prove(stack: &Arc<PcStack>) {
+pub(super) fn prove(stack: &Arc<PcStack>, absent: u32) {
     stack.proving.store(true, Relaxed);
     // Waits for recoveries that the driver's clock has begun.
     settle(stack);
+    absent::leave(stack, absent);
     for (number, slot) in stack.slots.iter().enumerate() {
         let before = slot.load.given();
         slot.load.carry(12, 4);
@@ -94,6 +96,7 @@ pub(super) fn prove(stack: &Arc<PcStack>) {
 
 /// No command is under way: nothing may be left.
 pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool) {
+    absent::come_back(stack);
     stack.host.check_quiet();
     beliefs::check(stack, When::AtRest);
     check_affinities(stack);

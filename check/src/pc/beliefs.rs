@@ -94,6 +94,9 @@ fn lines(stack: &PcStack, when: When, now: &mut Comparison) {
             _ if belief.irq == stack.ring_line => Some(RINGER_REQUESTER),
             _ => None,
         };
+        if let Some(handle) = handle.filter(|_| belief.deactivated) {
+            now.same("entry of line without CPUs", handle, 0_u8, table_entry(stack, handle));
+        }
         if let (Some(handle), Some(source), false) = (handle, source, belief.shutdown) {
             let is_posted = next.is_some_and(|(chip, _)| chip == "INTEL-IR-POST");
             entry(stack, belief, (handle, is_posted), source, now);

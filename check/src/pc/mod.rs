@@ -1,6 +1,7 @@
 //! Our own stack on a PC: core, local APICs, remapping, posted delivery, NVMe drives with their queues, an I/O APIC's
 //! level line and a ringing device, under load, managers and faults.
 
+mod absent;
 mod audit;
 mod beliefs;
 mod bench;
@@ -10,6 +11,7 @@ mod guard;
 mod load;
 mod manage;
 mod rig;
+mod shape;
 mod sources;
 mod stack;
 mod step;

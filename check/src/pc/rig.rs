@@ -3,28 +3,27 @@
 use super::drive::{Drive, Slot};
 use super::fault::{PcFault, Tampering, WrongEntry};
 use super::load::Load;
+use super::shape::{self, Shape};
 use super::sources::{Function, Rings};
 use super::stack::{PcStack, Promises};
 use super::step::PcStep;
-use super::user::Habit;
 use super::{audit, manage};
-use crate::checkers::{Checker, Entries, Isolation, Offline, Posted, Refusals, Waits};
+use crate::checkers::{Checker, Entries, Fairness, Isolation, Offline, Posted, Refusals, Waits};
 use crate::coverage::Coverage;
-use crate::draw::{Draw, Knobs};
 use crate::server::ringer::{Ringer, RingerPort};
 use crate::server::wire::WirePort;
-use crate::server::{Config, FLIGHT_NS, Hardware, Host, Path, add_port, costs, drive_config};
+use crate::server::{Config, FLIGHT_NS, Hardware, Host, Path, add_port, drive_config};
 use crate::subject::{Build, Rig};
 use hal::{CpuId, CpuSet, Regs as _};
-use irq::{RequestFlags, StormConfig};
+use irq::RequestFlags;
 use machine::fabric::port::Credits;
 use machine::fabric::tamper::{Rates, Tamper, TamperConfig};
 use machine::fabric::vtd::{InvalidationFault, InvalidationTrouble, VtdUnit};
 use machine::model::ModelId;
-use machine::nvme::{FaultPlan, HiddenCoalescing, Nvme, StorageKind, Timing};
+use machine::nvme::{FaultPlan, Nvme, StorageKind, Timing};
 use machine::outage::{Outages, Unreliable};
 use machine::time::Ps;
-use machine::{Costs, Machine, MachineConfig, Regs};
+use machine::{Machine, Regs};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -49,16 +48,6 @@ const FLIGHT: Ps = Ps::from_ns(FLIGHT_NS);
 /// An invalidation takes some 4 µs, and the previous one may still be under way.
 const INVALIDATION_MAX: Ps = Ps::from_ns(60_000);
 
-/// How the drives are populated, and who loads them.
-struct Shape {
-    queues: u16,
-    managed: bool,
-    users: u32,
-    habit: Habit,
-    carried: u64,
-    leaks: bool,
-}
-
 /// The models of a drive.
 struct Site {
     drive: ModelId,
@@ -80,7 +69,7 @@ pub struct PcRig {
 
 impl PcRig {
     pub(super) fn build(delivery: Path, build: &mut Build<'_, PcFault>) -> Self {
-        let (config, shape, drives) = draw(delivery, build);
+        let (config, shape, drives) = shape::machine(delivery, build);
         let model = |index| {
             let hidden_coalescing = config.hidden_coalescing;
             let storage = StorageKind::Tags;
@@ -185,67 +174,6 @@ impl PcRig {
     }
 }
 
-/// Draws the machine.
-fn draw(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config, Shape, u32) {
-    let base = build.machine();
-    let seed = build.seed;
-    let knobs = &mut *build.knobs;
-    let cpus = knobs.number("cpus", 1..=8) as u32;
-    let drives = knobs.number("drives", 1..=2) as u32;
-    let queues = knobs.number("queues", 1..=3).min(cpus.into()) as u16;
-    let managed = knobs.chance("managed", 25);
-    let storm = StormConfig { burst: 40, burst_ns_min: 60_000, unhandled_max: 30, throttle_ns: 150_000 };
-    let storm = if knobs.chance("strict_storms", 30) { storm } else { StormConfig::default() };
-    let force_threads = knobs.chance("threads", 25);
-    let hidden_coalescing = draw_coalescing(knobs);
-    let notification_limit_ns = if delivery == Path::Posted { draw_limit(knobs) } else { None };
-    let read_ns = 1000 * knobs.number("read_us", 2..=20);
-    let time_slice =
-        Ps::from_ns(1000 * knobs.number_with("slice_us", 10..=3_000, 3_000, |draw| draw.time_ns(10, 3_000)));
-    let leaks = knobs.chance("count_vectors", 3);
-    let users = knobs.number("users", 1..=4) as u32;
-    let load = knobs.number_with("load", 0..=20_000, 20, |draw| draw.time_ns(100, 3_000));
-    let carried = if knobs.chance("carried", 40) { load / 2 } else { 0 };
-    let habit = Habit::draw(knobs, (load - carried) / u64::from(users));
-    let config = Config {
-        cpus,
-        drives: 0,
-        queues: queues.into(),
-        delivery,
-        managed,
-        seed,
-        storm,
-        force_threads,
-        notification_limit_ns,
-        read_ns,
-        hidden_coalescing,
-        unrest: base.unrest.clone(),
-        lines_max: if leaks { 2000 } else { 64 },
-        machine: MachineConfig {
-            memory_bytes: 2 << 20,
-            jitter_percent: 40,
-            costs: Costs { time_slice, ..costs() },
-            ..base
-        },
-        ..Config::default()
-    };
-    (config, Shape { queues, managed, users, habit, carried, leaks }, drives)
-}
-
-/// How long a posted notification may begin handlers.
-fn draw_limit(knobs: &mut Knobs) -> Option<u64> {
-    let draw = |draw: &mut Draw| if draw.percent(60) { 0 } else { draw.time_ns(1, 4_000) };
-    let ns = knobs.number_with("limit_ns", 0..=20_000, 0, draw);
-    (ns > 0).then_some(ns)
-}
-
-fn draw_coalescing(knobs: &mut Knobs) -> Option<HiddenCoalescing> {
-    let us =
-        knobs.number_with("secret_us", 0..=300, 0, |draw| if draw.percent(80) { 0 } else { draw.within(20..=300) });
-    let entries = knobs.number_with("secret_entries", 0..=8, 0, |draw| draw.below(9)) as u32;
-    (us > 0).then(|| HiddenCoalescing { entries, time: Ps::from_ns(1000 * us) })
-}
-
 impl Rig for PcRig {
     type Step = PcStep;
     type Fault = PcFault;
@@ -284,14 +212,8 @@ impl Rig for PcRig {
     fn checkers(&mut self) -> Vec<Box<dyn Checker>> {
         let host = self.host();
         let iommu = host.models.iommu;
-        let addresses: Vec<u64> = host
-            .pc
-            .posted()
-            .into_iter()
-            .flat_map(|posted| {
-                (0..host.cpus()).map(|cpu| posted.descriptor_address(CpuId(cpu)).expect("a descriptor a CPU").0)
-            })
-            .collect();
+        let descriptor = |cpu| Some(host.pc.posted()?.descriptor_address(CpuId(cpu)).expect("one a CPU").0);
+        let addresses: Vec<u64> = (0..host.cpus()).filter_map(descriptor).collect();
         let mut checkers: Vec<Box<dyn Checker>> = vec![
             Box::new(Offline::new(DEVICE_LAST, &addresses)),
             Box::new(Waits::new(&[LOCAL_TIMER], self.unless_invalidation_fails(TICK_WAIT_MAX))),
@@ -306,6 +228,9 @@ impl Rig for PcRig {
         }
         if self.delivery == Path::Posted {
             checkers.push(Box::new(Posted::new(NOTIFICATION, &addresses)));
+            // Each line has its vector there, and one that it has left.
+            let vectors = 2 * (self.up().slots.len() as u32 + 1);
+            checkers.push(Box::new(Fairness::new(NOTIFICATION, &addresses, vectors)));
         }
         checkers
     }
@@ -387,7 +312,8 @@ impl Rig for PcRig {
     }
 
     fn prove(&mut self) {
-        self.boot(audit::prove);
+        let absent = if self.up().promises.stale { 0 } else { self.shape.absent };
+        self.boot(move |stack| audit::prove(stack, absent));
     }
 
     fn audit(&mut self) {
@@ -489,6 +415,8 @@ fn bring_up(
         ending: AtomicBool::new(false),
         proving: AtomicBool::new(false),
         users_left: AtomicU32::new(0),
+        absent: AtomicU32::new(0),
+        returning: AtomicBool::new(false),
         seen: Mutex::default(),
     };
     for slot in &stack.slots {

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 
 /// Transitions that every PC can show.
 pub(super) const COMMON: &[&str] = &[
+    "CPU: offline through the last load",
     "CPU: went offline",
     "check: found",
     "check: looked in vain",
@@ -94,6 +95,10 @@ pub struct PcStack {
     /// The driver's clock must not look any more.
     pub(super) proving: AtomicBool,
     pub(super) users_left: AtomicU32,
+    /// CPUs that are offline through the last load.
+    pub(super) absent: AtomicU32,
+    /// The last load is over.
+    pub(super) returning: AtomicBool,
     pub(super) seen: Mutex<Coverage>,
 }
 

@@ -254,10 +254,33 @@ impl Host {
     /// Takes `cpu` offline for `ns`, then online again. Returns the core's answer to taking it offline. While the CPU
     /// is offline, no device's vector may arrive there.
     pub fn offline_for(self: &Arc<Self>, cpu: CpuId, ns: u64) -> Result<(), irq::IrqError> {
-        self.on_cpu(cpu, move |host| host.stay_offline(cpu, ns))
+        self.on_cpu(cpu, move |host| host.stay_offline(cpu, || SimHal.delay_ns(ns)))
     }
 
-    fn stay_offline(self: &Arc<Self>, cpu: CpuId, ns: u64) -> Result<(), IrqError> {
+    /// Takes `cpu` offline until `back` is true, and tells the core's answer to `gone` first. Returns at once.
+    pub(crate) fn offline_until(
+        self: &Arc<Self>,
+        cpu: CpuId,
+        back: impl Fn() -> bool + Send + 'static,
+        told: impl Fn(Result<(), IrqError>) + Send + 'static,
+    ) {
+        let host = self.clone();
+        let body = move || {
+            let wait = || {
+                told(Ok(()));
+                while !back() {
+                    SimHal.delay_ns(5_000);
+                }
+            };
+            if let Err(error) = host.stay_offline(cpu, wait) {
+                told(Err(error));
+            }
+        };
+        let spec = ThreadSpec { name: "absent", affinity: Affinity::Cpu(cpu), urgent: true };
+        SimHal.spawn(spec, Box::new(body)).expect("the CPU exists");
+    }
+
+    fn stay_offline(self: &Arc<Self>, cpu: CpuId, wait: impl FnOnce()) -> Result<(), IrqError> {
         let off = SimHal.irq_save();
         let result = self.pc.stop_cpu().map(|gone| assert_eq!(gone, cpu));
         if result.is_ok() {
@@ -265,7 +288,7 @@ impl Host {
             offline.store(true, Relaxed);
             machine::declare_cpu(cpu.0, false);
             let before = self.pc.requested_here();
-            SimHal.delay_ns(ns);
+            wait();
             let after = self.pc.requested_here();
             if before != after {
                 let text = format!("CPU {cpu} is offline and was sent to: {before:x?}, then {after:x?}");

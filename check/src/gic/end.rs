@@ -1,0 +1,53 @@
+//! The end of a history: every line is freed, nothing of it is left in the GIC, and every number can be used once more.
+
+use super::beliefs;
+use super::stack::GicStack;
+use crate::verdict::violate;
+use hal::Hal as _;
+use machine::SimHal;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Requester of the bells, and more events than it has.
+const DEVICE: u32 = 0x0100;
+const EVENTS: u32 = 8;
+/// Events of each source on its new line, and how long they may take.
+const EVENTS_AGAIN: u64 = 3;
+const AGAIN_NS: u64 = 5_000_000;
+const LOOK_NS: u64 = 20_000;
+
+/// Frees all lines that are not private, compares, and gives each source a new line, which must work.
+pub(super) fn check(stack: &Arc<GicStack>) {
+    let core = &stack.system.core;
+    let shared: Vec<usize> = (0..stack.sources.len())
+        .filter(|&index| stack.sources[index].line().is_some() && !stack.sources[index].is_private())
+        .collect();
+    for &index in &shared {
+        let source = &stack.sources[index];
+        let Some(line) = source.line() else { continue };
+        stack.check("free at the end", stack.remove(index));
+        source.set_line(None);
+        stack.check("free line at the end", core.free_line(line));
+        stack.freed.fetch_add(1, Relaxed);
+    }
+    beliefs::check(stack, true);
+    beliefs::check_unmapped(&stack.system, DEVICE, EVENTS);
+    for &index in &shared {
+        match stack.alloc(&stack.sources[index]) {
+            Ok(line) => stack.sources[index].set_line(Some(line)),
+            Err(error) => violate("operations", format!("allocate once more: {error}")),
+        }
+    }
+    beliefs::check(stack, true);
+    for &index in &shared {
+        stack.check("request once more", stack.install(index));
+        stack.sources[index].carry(&stack.system, EVENTS_AGAIN, 1);
+    }
+    let end_ns = SimHal.now_ns() + AGAIN_NS;
+    while !stack.is_done() {
+        if SimHal.now_ns() > end_ns {
+            violate("proof", "a line that was freed and allocated once more does not deliver");
+        }
+        SimHal.delay_ns(LOOK_NS);
+    }
+}

@@ -1,0 +1,91 @@
+//! Draws a PC from knobs.
+
+use super::fault::PcFault;
+use super::user::Habit;
+use crate::draw::{Draw, Knobs};
+use crate::server::{Config, Path, costs};
+use crate::subject::Build;
+use irq::StormConfig;
+use machine::nvme::HiddenCoalescing;
+use machine::time::Ps;
+use machine::{Costs, MachineConfig};
+
+/// How the drives are populated, and who loads them.
+pub(super) struct Shape {
+    pub(super) queues: u16,
+    pub(super) managed: bool,
+    pub(super) users: u32,
+    pub(super) habit: Habit,
+    pub(super) carried: u64,
+    pub(super) leaks: bool,
+    pub(super) absent: u32,
+}
+
+/// Draws the machine.
+pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config, Shape, u32) {
+    let base = build.machine();
+    let seed = build.seed;
+    let knobs = &mut *build.knobs;
+    let cpus = knobs.number("cpus", 1..=8) as u32;
+    let drives = knobs.number("drives", 1..=2) as u32;
+    let queues = knobs.number("queues", 1..=3).min(cpus.into()) as u16;
+    let managed = knobs.chance("managed", 25);
+    let storm = StormConfig { burst: 40, burst_ns_min: 60_000, unhandled_max: 30, throttle_ns: 150_000 };
+    let storm = if knobs.chance("strict_storms", 30) { storm } else { StormConfig::default() };
+    let force_threads = knobs.chance("threads", 25);
+    let hidden_coalescing = draw_coalescing(knobs);
+    let notification_limit_ns = if delivery == Path::Posted { draw_limit(knobs) } else { None };
+    let read_ns = 1000 * knobs.number("read_us", 2..=20);
+    let time_slice =
+        Ps::from_ns(1000 * knobs.number_with("slice_us", 10..=3_000, 3_000, |draw| draw.time_ns(10, 3_000)));
+    let leaks = knobs.chance("count_vectors", 3);
+    // A managed queue whose CPUs are absent has no interrupt, and the machine's scheduler leaves ready threads on a CPU that
+    // is offline.
+    let stays = managed || force_threads;
+    let absent = knobs.number_with("absent", 0..=7, 0, |draw| if draw.percent(60) { 0 } else { draw.within(1..=7) });
+    let users = knobs.number("users", 1..=4) as u32;
+    let load = knobs.number_with("load", 0..=20_000, 20, |draw| draw.time_ns(100, 3_000));
+    let carried = if knobs.chance("carried", 40) { load / 2 } else { 0 };
+    let habit = Habit::draw(knobs, (load - carried) / u64::from(users));
+    let config = Config {
+        cpus,
+        drives: 0,
+        queues: queues.into(),
+        delivery,
+        managed,
+        seed,
+        storm,
+        force_threads,
+        notification_limit_ns,
+        read_ns,
+        hidden_coalescing,
+        unrest: base.unrest.clone(),
+        lines_max: if leaks { 2000 } else { 64 },
+        machine: MachineConfig {
+            memory_bytes: 2 << 20,
+            jitter_percent: 40,
+            costs: Costs { time_slice, ..costs() },
+            ..base
+        },
+        ..Config::default()
+    };
+    (
+        config,
+        Shape { queues, managed, users, habit, carried, leaks, absent: if stays { 0 } else { absent as u32 } },
+        drives,
+    )
+}
+
+/// How long a posted notification may begin handlers.
+fn draw_limit(knobs: &mut Knobs) -> Option<u64> {
+    let draw = |draw: &mut Draw| if draw.percent(60) { 0 } else { draw.time_ns(1, 4_000) };
+    let ns = knobs.number_with("limit_ns", 0..=20_000, 0, draw);
+    (ns > 0).then_some(ns)
+}
+
+fn draw_coalescing(knobs: &mut Knobs) -> Option<HiddenCoalescing> {
+    let us =
+        knobs.number_with("secret_us", 0..=300, 0, |draw| if draw.percent(80) { 0 } else { draw.within(20..=300) });
+    let entries = knobs.number_with("secret_entries", 0..=8, 0, |draw| draw.below(9)) as u32;
+    (us > 0).then(|| HiddenCoalescing { entries, time: Ps::from_ns(1000 * us) })
+}
