@@ -10,9 +10,10 @@ use crate::run::{Run, Scenario};
 use crate::verdict::{Failure, Kind};
 use indicatif::{ProgressBar, ProgressStyle};
 use machine::time::Ps;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -29,9 +30,17 @@ pub enum Length {
     Seeds(u64),
     /// For this much wall-clock time.
     Time(Duration),
+    /// The histories with these numbers: a part of a campaign whose other parts run elsewhere.
+    Part {
+        /// The first.
+        from: u64,
+        /// How many.
+        count: u64,
+    },
 }
 
 /// The request of a campaign.
+#[derive(Clone)]
 pub struct Campaign {
     /// The scenarios, searched in turn.
     pub scenarios: Vec<&'static dyn Scenario>,
@@ -43,12 +52,46 @@ pub struct Campaign {
     pub recipe: Recipe,
     /// Worker threads.
     pub jobs: usize,
+    /// Once it is set, workers begin no further history.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl Campaign {
+    /// The histories of the whole campaign; none: as many as the time allows.
+    pub fn histories(&self) -> Option<u64> {
+        match self.length {
+            Length::Seeds(seeds) => Some(seeds.saturating_mul(self.scenarios.len() as u64)),
+            Length::Time(_) => None,
+            Length::Part { count, .. } => Some(count),
+        }
+    }
+
     /// The scenario of history `index`.
     pub fn scenario(&self, index: u64) -> &'static dyn Scenario {
         self.scenarios[(index % self.scenarios.len() as u64) as usize]
+    }
+
+    /// Runs one history again, which failed elsewhere. None if it does not fail here.
+    pub fn failure(&self, index: u64) -> Option<Found> {
+        let run = self.run_one(index);
+        let scenario = self.scenario(index).name();
+        Some(Found { index, scenario, recipe: self.recipe_of(index), failure: run.failure?, hangs: false })
+    }
+
+    /// What is said of a history that does not end on the host.
+    pub fn hang(&self, index: u64) -> Found {
+        let text =
+            format!("the host has worked on this history for {} s: it spins without the machine", HANG.as_secs());
+        let failure = Failure::new(Kind::Liveness, "hang", Ps(0), text);
+        let scenario = self.scenario(index).name();
+        Found { index, scenario, recipe: self.recipe_of(index), failure, hangs: true }
+    }
+
+    fn run_one(&self, index: u64) -> Run {
+        self.scenario(index).run(&self.recipe_of(index)).unwrap_or_else(|error| Run {
+            failure: Some(Failure::new(Kind::Correctness, "input", Ps(0), error.to_string())),
+            ..Run::default()
+        })
     }
 
     fn recipe_of(&self, index: u64) -> Recipe {
@@ -114,9 +157,10 @@ pub struct Summary {
     /// Interrupts that CPUs took.
     pub interrupts: u64,
     /// Faults that were injected, by kind.
-    pub faults: BTreeMap<&'static str, u64>,
-    /// Simulated seconds.
-    pub simulated_seconds: f64,
+    pub faults: BTreeMap<Cow<'static, str>, u64>,
+    /// Simulated time.
+    #[serde(rename = "simulated_seconds", serialize_with = "seconds")]
+    pub simulated: Ps,
     /// Wall clock.
     pub seconds: f64,
     /// Commands by second and worker: measured on this machine.
@@ -124,7 +168,7 @@ pub struct Summary {
     /// The failures.
     pub failures: Vec<Found>,
     /// Transitions that were seen, by scenario.
-    pub coverage: BTreeMap<&'static str, Coverage>,
+    pub coverage: BTreeMap<Cow<'static, str>, Coverage>,
 }
 
 impl Summary {
@@ -132,10 +176,62 @@ impl Summary {
         self.histories += 1;
         self.ios += run.ios;
         self.interrupts += run.interrupts;
-        run.faults.iter().for_each(|(kind, count)| *self.faults.entry(kind).or_default() += count);
-        self.coverage.entry(scenario).or_default().merge(&run.coverage);
-        self.simulated_seconds += run.simulated.0 as f64 / 1e12;
+        run.faults.iter().for_each(|(kind, count)| *self.faults.entry(Cow::Borrowed(kind)).or_default() += count);
+        self.coverage.entry(Cow::Borrowed(scenario)).or_default().merge(&run.coverage);
+        self.simulated.0 += run.simulated.0;
     }
+
+    /// Notes how long all of it took on so many workers.
+    pub fn measured_over(&mut self, seconds: f64, jobs: usize) {
+        self.seconds = seconds;
+        self.ios_per_second_per_core = self.ios as f64 / seconds / jobs as f64;
+    }
+
+    /// Adds a part that ran elsewhere. Parts are added in the order of their histories, up to the first with a failure:
+    /// then the sum is that of one campaign.
+    pub fn add_part(&mut self, part: &Part) {
+        self.histories += part.histories;
+        self.ios += part.ios;
+        self.interrupts += part.interrupts;
+        self.simulated.0 += part.simulated_ps;
+        for (kind, count) in &part.faults {
+            *self.faults.entry(kind.clone()).or_default() += count;
+        }
+        for (scenario, coverage) in &part.coverage {
+            self.coverage.entry(scenario.clone()).or_default().merge(coverage);
+        }
+    }
+
+    /// What the whole campaign needs to know of it.
+    pub fn part(&self) -> Part {
+        let Self { histories, ios, interrupts, faults, simulated, coverage, failures, .. } = self.clone();
+        let failed = failures.first().map(|found| (found.index, found.hangs));
+        Part { histories, ios, interrupts, faults, simulated_ps: simulated.0, coverage, failed }
+    }
+}
+
+fn seconds<S: serde::Serializer>(time: &Ps, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.0 as f64 / 1e12)
+}
+
+/// The result of a part of a campaign ([`Length::Part`]), as it is sent. Its failure is a number: the history can be run
+/// again anywhere.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    /// As [`Summary::histories`].
+    pub histories: u64,
+    /// As [`Summary::ios`].
+    pub ios: u64,
+    /// As [`Summary::interrupts`].
+    pub interrupts: u64,
+    /// As [`Summary::faults`].
+    pub faults: BTreeMap<Cow<'static, str>, u64>,
+    /// Simulated time.
+    pub simulated_ps: u64,
+    /// As [`Summary::coverage`].
+    pub coverage: BTreeMap<Cow<'static, str>, Coverage>,
+    /// The number of the first history that failed, and whether it does not end.
+    pub failed: Option<(u64, bool)>,
 }
 
 /// The state that the workers share.
@@ -155,26 +251,26 @@ struct Shared {
 /// If a worker of this program fails, which is a defect of the program.
 pub fn run(campaign: &Campaign) -> Summary {
     let start = Instant::now();
-    let (end, deadline) = match campaign.length {
-        Length::Seeds(seeds) => (seeds.saturating_mul(campaign.scenarios.len() as u64), None),
-        Length::Time(time) => (u64::MAX, Some(start + time)),
+    let (from, deadline) = match campaign.length {
+        Length::Seeds(_) => (0, None),
+        Length::Time(time) => (0, Some(start + time)),
+        Length::Part { from, .. } => (from, None),
     };
-    let Campaign { scenarios, first_seed, length, recipe, jobs } = campaign;
-    let (first_seed, length, jobs) = (*first_seed, *length, *jobs);
-    let campaign = Campaign { scenarios: scenarios.clone(), first_seed, length, recipe: recipe.clone(), jobs };
+    let end = campaign.histories().map_or(u64::MAX, |count| from.saturating_add(count));
+    let jobs = campaign.jobs;
     let at = (0..jobs).map(|_| Mutex::new(None)).collect();
-    let (next, end) = (AtomicU64::new(0), AtomicU64::new(end));
-    let shared = Arc::new(Shared { campaign, next, end, deadline, at });
+    let (next, end) = (AtomicU64::new(from), AtomicU64::new(end));
+    let shared = Arc::new(Shared { campaign: campaign.clone(), next, end, deadline, at });
     let (results, done) = mpsc::channel();
     for worker in 0..jobs {
         let (shared, results) = (shared.clone(), results.clone());
         std::thread::spawn(move || work(&shared, worker, &results));
     }
     drop(results);
-    let bar = progress(length, shared.campaign.scenarios.len() as u64);
+    let bar = progress(campaign);
     let mut runs: BTreeMap<u64, Run> = BTreeMap::new();
     let mut summary = Summary::default();
-    let mut counted = 0;
+    let mut counted = from;
     let mut hung = None;
     loop {
         match done.recv_timeout(Duration::from_millis(200)) {
@@ -201,10 +297,9 @@ pub fn run(campaign: &Campaign) -> Summary {
     }
     bar.finish_and_clear();
     if let Some(index) = hung.filter(|_| summary.failures.is_empty()) {
-        summary.failures.push(shared.hang(index));
+        summary.failures.push(campaign.hang(index));
     }
-    summary.seconds = start.elapsed().as_secs_f64();
-    summary.ios_per_second_per_core = summary.ios as f64 / summary.seconds / jobs as f64;
+    summary.measured_over(start.elapsed().as_secs_f64(), jobs);
     summary
 }
 
@@ -220,14 +315,11 @@ fn work(shared: &Shared, worker: usize, results: &Sender<(u64, Run)>) {
     loop {
         let index = shared.next.fetch_add(1, Relaxed);
         let late = shared.deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        if late || index >= shared.end.load(Relaxed) {
+        if late || shared.campaign.stop.load(Relaxed) || index >= shared.end.load(Relaxed) {
             return;
         }
         *shared.at[worker].lock().expect("no panic while it is held") = Some((index, Instant::now()));
-        let run = shared.campaign.scenario(index).run(&shared.campaign.recipe_of(index)).unwrap_or_else(|error| Run {
-            failure: Some(Failure::new(Kind::Correctness, "input", Ps(0), error.to_string())),
-            ..Run::default()
-        });
+        let run = shared.campaign.run_one(index);
         *shared.at[worker].lock().expect("no panic while it is held") = None;
         if run.failure.is_some() {
             shared.end.fetch_min(index + 1, Relaxed);
@@ -244,20 +336,12 @@ impl Shared {
         let at = self.at.iter().filter_map(|at| *at.lock().expect("no panic while it is held"));
         at.filter(|(_, since)| since.elapsed() > HANG).map(|(index, _)| index).min()
     }
-
-    fn hang(&self, index: u64) -> Found {
-        let text =
-            format!("the host has worked on this history for {} s: it spins without the machine", HANG.as_secs());
-        let failure = Failure::new(Kind::Liveness, "hang", Ps(0), text);
-        let scenario = self.campaign.scenario(index).name();
-        Found { index, scenario, recipe: self.campaign.recipe_of(index), failure, hangs: true }
-    }
 }
 
-fn progress(length: Length, scenarios: u64) -> ProgressBar {
-    let (bar, style) = match length {
-        Length::Seeds(seeds) => (ProgressBar::new(seeds * scenarios), "{bar:30} {pos}/{len} histories, {msg}"),
-        Length::Time(_) => (ProgressBar::new_spinner(), "{spinner} {elapsed} {pos} histories, {msg}"),
+fn progress(campaign: &Campaign) -> ProgressBar {
+    let (bar, style) = match campaign.histories() {
+        Some(histories) => (ProgressBar::new(histories), "{bar:30} {pos}/{len} histories, {msg}"),
+        None => (ProgressBar::new_spinner(), "{spinner} {elapsed} {pos} histories, {msg}"),
     };
     bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
     bar.with_style(ProgressStyle::with_template(style).expect("a valid template"))

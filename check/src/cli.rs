@@ -1,10 +1,10 @@
 //! The command line of `campanile check`, and of the small program with the same function but without the rest of the
 //! lab.
 
-use crate::campaign::{self, Campaign, Length};
+use crate::campaign::{self, Campaign, Found, Length, Summary};
 use crate::history::Recipe;
 use crate::report;
-use crate::run::Scenario;
+use crate::run::{Run, Scenario};
 use crate::shrink;
 use crate::systematic::{self, Search, Task};
 use clap::Args;
@@ -12,6 +12,8 @@ use machine::unrest::turns::Schedule;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Histories of a default campaign, for each scenario.
@@ -20,6 +22,8 @@ const SEEDS_DEFAULT: u64 = 300;
 const BUDGET_DEFAULT: u64 = 2_000;
 /// Spans of a failure's trace.
 const TRACE_SPANS_MAX: usize = 200_000;
+/// File of the trace, unless another is named.
+const TRACE: &str = "check-failure.trace.json";
 
 /// `campanile check`.
 ///
@@ -67,7 +71,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// File for the trace of a failure, for Perfetto or chrome://tracing.
-    #[arg(long, value_name = "FILE", default_value = "check-failure.trace.json")]
+    #[arg(long, value_name = "FILE", default_value = TRACE)]
     pub trace: PathBuf,
     /// Instead of random histories, try every order of pairs of operations on small machines, up to a bound of
     /// preemptions: all pairs, or those whose name contains a text, such as edge/move.
@@ -236,27 +240,89 @@ fn search(
     recipe: Recipe,
     origin: impl Fn(u64) -> Option<serde_json::Value>,
 ) -> Result<u8, CheckError> {
+    let campaign = campaign_of(args, scenarios, recipe);
+    report::options(&campaign);
+    let summary = campaign::run(&campaign);
+    report::summary(&summary);
+    write_json(args, &document(&summary, origin(campaign.first_seed)))?;
+    let Some(found) = summary.failures.first() else { return Ok(0) };
+    if !found.hangs {
+        show(args, campaign.scenario(found.index), &shortest(args, &campaign, found))?;
+    }
+    Ok(found.failure.kind.exit_code())
+}
+
+fn campaign_of(args: &CheckArgs, scenarios: Vec<&'static dyn Scenario>, recipe: Recipe) -> Campaign {
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_micros() as u64);
     let length = match (args.seeds, args.minutes) {
         (_, Some(time)) => Length::Time(time),
         (seeds, None) => Length::Seeds(seeds.unwrap_or(SEEDS_DEFAULT)),
     };
-    let campaign =
-        Campaign { scenarios, first_seed: args.seed.unwrap_or_else(clock), length, recipe, jobs: jobs(args) };
-    report::options(&campaign);
-    let mut summary = campaign::run(&campaign);
-    report::summary(&summary);
-    write_json(args, &summary, origin(campaign.first_seed))?;
-    let Some(found) = summary.failures.first_mut() else { return Ok(0) };
+    let first_seed = args.seed.unwrap_or_else(clock);
+    Campaign { scenarios, first_seed, length, recipe, jobs: jobs(args), stop: Arc::default() }
+}
+
+fn shortest(args: &CheckArgs, campaign: &Campaign, found: &Found) -> Recipe {
     let scenario = campaign.scenario(found.index);
-    let shortest = match args.no_shrink || found.hangs {
+    match args.no_shrink || found.hangs {
         true => found.recipe.clone(),
-        false => shrink::shrink(scenario, &found.recipe, &found.failure),
-    };
-    if !found.hangs {
-        show(args, scenario, &shortest)?;
+        false => shrink::shrink(scenario, &found.recipe, &found.failure, &campaign.stop),
     }
-    Ok(found.failure.kind.exit_code())
+}
+
+/// The campaign that `args` ask for, for a program that runs it or parts of it, and prints nothing.
+///
+/// # Errors
+/// Wrong input, or a request for something other than a search.
+pub fn campaign(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result<Campaign, CheckError> {
+    if args.replay.is_some() || args.list || args.systematic.is_some() {
+        return Err(CheckError::Input("--replay, --list, --systematic: are for the command alone".into()));
+    }
+    let chosen = choose(args, scenarios)?;
+    let recipe = recipe(args, &chosen)?;
+    // A number that no machine can have is refused before any history runs.
+    for scenario in chosen.iter().filter(|_| !recipe.set.is_empty()) {
+        scenario.run(&recipe).map_err(|error| CheckError::Input(error.to_string()))?;
+    }
+    Ok(campaign_of(args, chosen, recipe))
+}
+
+/// What a campaign found.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The JSON of `--json`.
+    pub json: String,
+    /// The command's.
+    pub exit_code: u8,
+    /// The line that runs the shortest history that fails, and that history with its failure; none: nothing failed, or the
+    /// history does not end.
+    pub shortest: Option<(String, String)>,
+}
+
+/// Shortens the failure of a campaign that has run. Writes its trace if `--trace` names a file.
+///
+/// # Errors
+/// The trace cannot be written.
+pub fn answer(
+    args: &CheckArgs,
+    campaign: &Campaign,
+    summary: &Summary,
+    manifest: Option<serde_json::Value>,
+) -> Result<Answer, CheckError> {
+    let mut answer = Answer { json: document(summary, manifest), exit_code: 0, shortest: None };
+    let Some(found) = summary.failures.first() else { return Ok(answer) };
+    answer.exit_code = found.failure.kind.exit_code();
+    if !found.hangs {
+        let scenario = campaign.scenario(found.index);
+        let recipe = shortest(args, campaign, found);
+        let run = traced(scenario, &recipe)?;
+        let replay = campaign::replay_line(scenario.name(), &recipe);
+        answer.shortest = Some((replay, report::history(scenario, &recipe, &run)));
+        if args.trace != Path::new(TRACE) {
+            report::write_trace(&args.trace, &run).map_err(|error| CheckError::Write(args.trace.clone(), error))?;
+        }
+    }
+    Ok(answer)
 }
 
 /// Every order of the operations of the pairs whose names contain `pairs`.
@@ -282,7 +348,7 @@ fn systematic(args: &CheckArgs, scenarios: &[&'static dyn Scenario], pairs: &str
     let start = Instant::now();
     let verdicts = systematic::run(&search);
     report::verdicts(&verdicts, !pairs.is_empty(), start.elapsed());
-    write_json(args, &systematic::document(&verdicts), None)?;
+    write_json(args, &document(&systematic::document(&verdicts), None))?;
     let failure = verdicts.iter().find_map(|verdict| verdict.explored.failure.as_ref().map(|(_, failure)| failure));
     Ok(failure.map_or(0, |failure| failure.kind.exit_code()))
 }
@@ -314,12 +380,16 @@ fn replay(args: &CheckArgs, scenarios: &[&'static dyn Scenario], recipe: Recipe)
     let run = scenario.run(&recipe).map_err(|error| CheckError::Input(error.to_string()))?;
     match run.failure {
         Some(failure) => {
-            let shortest = if args.shrink { shrink::shrink(*scenario, &recipe, &failure) } else { recipe };
+            let shortest = if args.shrink {
+                shrink::shrink(*scenario, &recipe, &failure, &AtomicBool::new(false))
+            } else {
+                recipe
+            };
             show(args, *scenario, &shortest)?;
             Ok(failure.kind.exit_code())
         }
         None => {
-            report::history(*scenario, &recipe, &run);
+            report::say(format_args!("\n{}", report::history(*scenario, &recipe, &run)));
             report::say(format_args!(
                 "passed: {} I/Os, {} interrupts, digest {:#018x}",
                 run.ios, run.interrupts, run.digest
@@ -331,12 +401,16 @@ fn replay(args: &CheckArgs, scenarios: &[&'static dyn Scenario], recipe: Recipe)
 
 /// Prints a failing history, and writes its trace.
 fn show(args: &CheckArgs, scenario: &'static dyn Scenario, recipe: &Recipe) -> Result<(), CheckError> {
-    let traced = Recipe { trace_spans_max: TRACE_SPANS_MAX, ..recipe.clone() };
-    let run = scenario.run(&traced).map_err(|error| CheckError::Input(error.to_string()))?;
-    report::history(scenario, recipe, &run);
+    let run = traced(scenario, recipe)?;
+    report::say(format_args!("\n{}", report::history(scenario, recipe, &run)));
     report::write_trace(&args.trace, &run).map_err(|error| CheckError::Write(args.trace.clone(), error))?;
     report::say(format_args!("trace: {}", args.trace.display()));
     Ok(())
+}
+
+fn traced(scenario: &'static dyn Scenario, recipe: &Recipe) -> Result<Run, CheckError> {
+    let traced = Recipe { trace_spans_max: TRACE_SPANS_MAX, ..recipe.clone() };
+    scenario.run(&traced).map_err(|error| CheckError::Input(error.to_string()))
 }
 
 /// Whether an output is `-`.
@@ -344,11 +418,8 @@ fn is_standard_output(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-fn write_json<T: serde::Serialize>(
-    args: &CheckArgs,
-    summary: &T,
-    manifest: Option<serde_json::Value>,
-) -> Result<(), CheckError> {
+/// The JSON of a search.
+fn document<T: serde::Serialize>(summary: &T, manifest: Option<serde_json::Value>) -> String {
     #[derive(serde::Serialize)]
     struct Document<'a, T: serde::Serialize> {
         #[serde(flatten)]
@@ -356,11 +427,12 @@ fn write_json<T: serde::Serialize>(
         #[serde(skip_serializing_if = "Option::is_none")]
         manifest: Option<serde_json::Value>,
     }
+    serde_json::to_string_pretty(&Document { summary, manifest }).expect("plain data") + "\n"
+}
+
+fn write_json(args: &CheckArgs, text: &str) -> Result<(), CheckError> {
     let Some(path) = &args.json else { return Ok(()) };
-    let document = Document { summary, manifest };
     let write = |path: &Path| {
-        let mut text = serde_json::to_string_pretty(&document).map_err(std::io::Error::from)?;
-        text.push('\n');
         if is_standard_output(path) {
             let mut out = std::io::stdout().lock();
             return match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -47,6 +47,7 @@ pub(crate) fn options(campaign: &Campaign) {
     let length = match campaign.length {
         Length::Seeds(seeds) => format!("{seeds} histories a scenario"),
         Length::Time(time) => format!("{:.1} minutes", time.as_secs_f64() / 60.0),
+        Length::Part { from, count } => format!("histories {from} to {}", from + count - 1),
     };
     // The common recipe prints as the options of a replay; the seed is the first.
     let recipe = Recipe { seed: campaign.first_seed, ..campaign.recipe.clone() }.to_string();
@@ -72,7 +73,7 @@ pub(crate) fn summary(summary: &Summary) {
         summary.histories,
         summary.ios,
         summary.interrupts,
-        summary.simulated_seconds,
+        summary.simulated.0 as f64 / 1e12,
         summary.seconds,
         summary.ios_per_second_per_core
     ));
@@ -150,13 +151,13 @@ pub(crate) fn directed(scenario: &dyn Scenario, task: &Task, schedule: &Schedule
 }
 
 /// A history and its failure.
-pub(crate) fn history(scenario: &dyn Scenario, recipe: &Recipe, run: &Run) {
-    say(format_args!("\nhistory: {}", replay_line(scenario.name(), recipe)));
-    say(format_args!("{}", run.history.to_string().trim_end()));
+pub(crate) fn history(scenario: &dyn Scenario, recipe: &Recipe, run: &Run) -> String {
+    let mut text = format!("history: {}\n", replay_line(scenario.name(), recipe));
+    text += run.history.to_string().trim_end();
     if let Some(failure) = &run.failure {
-        say(format_args!("{failure}"));
-        say(format_args!("{}", run.state));
+        text += &format!("\n{failure}\n{}", run.state);
     }
+    text
 }
 
 /// Writes the run as Chrome's trace events: one track for each CPU and model, and one for managers' steps and faults.

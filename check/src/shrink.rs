@@ -8,13 +8,17 @@ use crate::history::Recipe;
 use crate::run::{Run, Scenario};
 use crate::verdict::Failure;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// The number of histories that shrinking may run.
 const RUNS_MAX: u32 = 400;
 
-/// The shortest history found that fails as `failure` does.
-pub fn shrink(scenario: &dyn Scenario, recipe: &Recipe, failure: &Failure) -> Recipe {
+/// The shortest history found that fails as `failure` does, up to the time at which `stop` is set.
+pub fn shrink(scenario: &dyn Scenario, recipe: &Recipe, failure: &Failure, stop: &AtomicBool) -> Recipe {
     let fails = |candidate: &Recipe| {
+        if stop.load(Relaxed) {
+            return None;
+        }
         let run = scenario.run(candidate).ok()?;
         run.failure.as_ref().is_some_and(|found| found.is_like(failure)).then_some(run)
     };

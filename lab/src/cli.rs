@@ -268,9 +268,10 @@ pub struct BootArgs {
 }
 
 impl Cli {
-    /// The command line of this process. `campanile --list` and `campanile run --list` are `campanile list`.
-    pub fn of_process() -> Self {
-        Self::parse_from(as_list(std::env::args_os().collect()))
+    /// Reads a command line, the program's name first. `campanile --list` and `campanile run --list` are `campanile list`.
+    /// What is wrong is printed, and ends the process.
+    pub fn of(line: Vec<OsString>) -> Self {
+        Self::parse_from(as_list(line))
     }
 }
 
@@ -338,6 +339,8 @@ pub enum Failure {
     Input(InputError),
     /// `campanile check` found and printed a failure: its exit code.
     Found(u8),
+    /// The command line is wrong: what the program would print.
+    Usage(Box<clap::Error>),
     /// `campanile check` refused its arguments.
     Check(check::cli::CheckError),
     /// `campanile lint` found and printed so many files that do not run.
@@ -352,7 +355,7 @@ impl Failure {
     /// 2 for wrong input, 3 to 5 for failures that `check` found, 1 for a failed run or a refused file, 130 (128 + SIGINT) after Ctrl-C.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Input(_) => 2,
+            Self::Input(_) | Self::Usage(_) => 2,
             Self::Found(code) => *code,
             Self::Check(error) => error.exit_code(),
             Self::Run(_) | Self::Refused(_) => 1,
@@ -365,6 +368,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Input(error) => write!(f, "{error}"),
+            Self::Usage(error) => write!(f, "{error}"),
             Self::Found(_) => f.write_str("a history failed"),
             Self::Refused(1) => f.write_str("1 file does not run"),
             Self::Refused(count) => write!(f, "{count} files do not run"),
@@ -376,6 +380,12 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+impl From<clap::Error> for Failure {
+    fn from(error: clap::Error) -> Self {
+        Self::Usage(Box::new(error))
+    }
+}
 
 impl From<InputError> for Failure {
     fn from(error: InputError) -> Self {

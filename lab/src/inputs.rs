@@ -108,6 +108,11 @@ pub(crate) fn given_file(path: &str) -> Option<Arc<[u8]>> {
     NOTES.with_borrow(|notes| notes.as_ref()?.given.files.get(path).cloned())
 }
 
+/// Whether there is a file `path`, or what stands in for it.
+pub(crate) fn is_there(path: &str) -> bool {
+    given_file(path).is_some() || std::path::Path::new(path).exists()
+}
+
 /// Notes a file that was read.
 pub(crate) fn note_file(path: &str, bytes: &[u8], built_in: bool) {
     NOTES.with_borrow_mut(|notes| {

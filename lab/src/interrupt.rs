@@ -29,6 +29,11 @@ impl StopFlag {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// The flag, for rooms that do not know this type.
+    pub fn shared(&self) -> Arc<AtomicBool> {
+        self.0.clone()
+    }
+
     /// Stops as Ctrl-C does.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);

@@ -78,12 +78,6 @@ impl Manifest {
         }
     }
 
-    /// The same of the command line of this process.
-    pub fn of_process(read: &Read) -> Self {
-        let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
-        Self::new(&arguments.collect::<Vec<_>>(), read)
-    }
-
     /// A manifest that was read as JSON.
     ///
     /// # Errors

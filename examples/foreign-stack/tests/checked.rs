@@ -256,7 +256,7 @@ fn the_planted_bug_is_found_and_made_short() {
     let found = (1..=200).find_map(|seed| Some((seed, run(&BUGGY, seed).failure?)));
     let (seed, failure) = found.expect("some history of 200 shows it");
     assert_eq!((failure.kind, failure.checker), (Kind::Liveness, "load"), "{failure}");
-    let shortest = shrink(&BUGGY, &Recipe::of(seed), &failure);
+    let shortest = shrink(&BUGGY, &Recipe::of(seed), &failure, &AtomicBool::new(false));
     let again = BUGGY.run(&shortest).expect("nothing is set wrongly");
     assert!(again.failure.is_some_and(|same| same.is_like(&failure)), "{shortest}");
     // One ring while the line is disabled is enough to show the bug.

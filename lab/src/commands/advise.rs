@@ -1,36 +1,54 @@
 //! `campanile advise`.
 
-use super::{ended, output, stop_flag, takes_standard_output, write, write_table};
+use super::{ended, output, stop_flag, table, takes_standard_output, write, write_table};
 use crate::advise::needs::{self, Stated};
-use crate::advise::{self, AdviseError, Budget, Question};
+use crate::advise::{self, Advice, AdviseError, Budget, Question};
 use crate::cli::{self, AdviseArgs, Failure};
 use crate::inputs::{self, Given};
+use crate::interrupt::StopFlag;
 use crate::manifest::Manifest;
 use crate::report::{html, narrow};
 use crate::scenario::Request;
 
-pub(super) fn advise(args: &AdviseArgs) -> Result<(), Failure> {
+pub(super) fn advise(args: &AdviseArgs, arguments: &[String]) -> Result<(), Failure> {
     let question = question(args)?;
     let json = output("--json", args.json.as_deref())?;
     let html = output("--html", args.html.as_deref())?;
     let stop = stop_flag()?;
-    let (advice, read) = inputs::noted(Given::default(), || advise::advise(&question, &stop));
-    let advice = advice.map_err(|error| match error {
-        AdviseError::Input(error) => Failure::Input(error),
-        AdviseError::Stopped => Failure::Interrupted,
-        error => Failure::Run(error.into()),
-    })?;
+    let (advice, manifest) = carry_out(&question, arguments, &stop)?;
     for warning in &advice.warnings {
         eprintln!("warning: {warning}");
     }
     let columns = args.columns.unwrap_or_else(narrow::width);
-    let manifest = Manifest::of_process(&read);
     if !takes_standard_output(json.as_ref()) {
         cli::print(&advise::text(&advice, columns))?;
     }
     write(html, || html::with_manifest(&advise::page(&advice), &manifest))?;
     write_table(json, manifest, &advice)?;
     ended(&stop)
+}
+
+/// The JSON of the advice. Writes the page if one is asked for, and prints nothing.
+///
+/// # Errors
+/// As [`advise`].
+pub(super) fn answer(args: &AdviseArgs, arguments: &[String], stop: &StopFlag) -> Result<String, Failure> {
+    let question = question(args)?;
+    let html = output("--html", args.html.as_deref())?;
+    let (advice, manifest) = carry_out(&question, arguments, stop)?;
+    ended(stop)?;
+    write(html, || html::with_manifest(&advise::page(&advice), &manifest))?;
+    Ok(table(manifest, &advice))
+}
+
+fn carry_out(question: &Question, arguments: &[String], stop: &StopFlag) -> Result<(Advice, Manifest), Failure> {
+    let (advice, read) = inputs::noted(Given::default(), || advise::advise(question, stop));
+    let advice = advice.map_err(|error| match error {
+        AdviseError::Input(error) => Failure::Input(error),
+        AdviseError::Stopped => Failure::Interrupted,
+        error => Failure::Run(error.into()),
+    })?;
+    Ok((advice, Manifest::new(arguments, &read)))
 }
 
 fn question(args: &AdviseArgs) -> Result<Question, Failure> {

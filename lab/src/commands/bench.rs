@@ -6,14 +6,14 @@ use crate::cli::{self, BenchArgs, Failure};
 use crate::inputs::Read;
 use crate::manifest::Manifest;
 
-pub(super) fn bench(args: &BenchArgs) -> Result<(), Failure> {
+pub(super) fn bench(args: &BenchArgs, arguments: &[String]) -> Result<(), Failure> {
     let json = output("--json", args.json.as_deref())?;
     let stop = stop_flag()?;
     let figures = bench::measure(Effort::FULL, &stop).map_err(|error| Failure::Run(error.into()))?;
     if !takes_standard_output(json.as_ref()) {
         cli::print_wide(&bench::table(&figures))?;
     }
-    let manifest = Manifest::of_process(&Read::default());
+    let manifest = Manifest::new(arguments, &Read::default());
     write_list(json, &manifest, || serde_json::to_string_pretty(&figures).expect("figures are plain data") + "\n")?;
     ended(&stop)
 }

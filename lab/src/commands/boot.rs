@@ -9,7 +9,7 @@ use crate::manifest::Manifest;
 use qemu::{BootError, CASES, Document, Row, Selection};
 use std::path::Path;
 
-pub(super) fn boot(args: &BootArgs) -> Result<(), Failure> {
+pub(super) fn boot(args: &BootArgs, arguments: &[String]) -> Result<(), Failure> {
     let selection = selection(args)?;
     let json = output("--json", args.json.as_deref())?;
     let tables = args.table.as_deref().map(Tables::of).transpose()?;
@@ -23,7 +23,7 @@ pub(super) fn boot(args: &BootArgs) -> Result<(), Failure> {
             cli::print_wide(&qemu::table(&outcome.rows))?;
         }
     }
-    write_list(json, &Manifest::of_process(&Read::default()), || qemu::json(&outcome.rows))?;
+    write_list(json, &Manifest::new(arguments, &Read::default()), || qemu::json(&outcome.rows))?;
     ended(&stop)?;
     if let Some(tables) = tables.filter(|_| outcome.passes()) {
         tables.write(&outcome.rows)?;

@@ -11,7 +11,7 @@ use crate::published::{self, Usage};
 use crate::setting::Setting;
 use std::collections::BTreeSet;
 
-pub(super) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
+pub(super) fn calibrate(args: &CalibrateArgs, arguments: &[String]) -> Result<(), Failure> {
     let named = Setting::new(Place::option("calibrate"), "", &args.platform);
     let json = output("--json", args.json.as_deref())?;
     let (inputs, read) = inputs::noted(Given::default(), || {
@@ -39,7 +39,7 @@ pub(super) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     if !takes_standard_output(json.as_ref()) {
         cli::print_wide(&text(&platform.name, &found))?;
     }
-    write_table(json, Manifest::of_process(&read).with("platform", platform.name.as_str()), &found)?;
+    write_table(json, Manifest::new(arguments, &read).with("platform", platform.name.as_str()), &found)?;
     ended(&stop)
 }
 

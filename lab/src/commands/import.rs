@@ -1,10 +1,11 @@
 //! `campanile import`.
 
-use super::{output, stop_flag, takes_standard_output, write_table};
+use super::{output, stop_flag, table, takes_standard_output, write_table};
 use crate::calibrate::CalibrateError;
 use crate::cli::{self, Failure, ImportArgs};
 use crate::input::{InputError, Place, read_file};
 use crate::inputs::{self, Given};
+use crate::interrupt::StopFlag;
 use crate::manifest::Manifest;
 use crate::platform::Platform;
 use crate::server::facts::{self, Fact};
@@ -15,25 +16,54 @@ use import::archive::{self, Limits};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
+pub(super) fn import(args: &ImportArgs, arguments: &[String]) -> Result<(), Failure> {
     let json = output("--json", args.json.as_deref())?;
-    let (inputs, read) = inputs::noted(Given::default(), || {
-        let base = Platform::load(&Setting::new(Place::option("--base"), "", &args.base))?;
-        Ok::<_, Failure>((base, gather(args)?))
-    });
-    let (base, server) = inputs?;
+    let server = Read::of(args, arguments)?;
     let stop = stop_flag()?;
-    eprintln!("import: {} measurements; fitting", server.measurements.len());
-    let found = fit::import(server, &base, &args.out, &stop).map_err(|error| match error {
-        ImportError::Input(error) | ImportError::Fit(CalibrateError::Input(error)) => Failure::Input(error),
-        ImportError::Fit(CalibrateError::Stopped) => Failure::Interrupted,
-        ImportError::Fit(error) => Failure::Run(error.into()),
-    })?;
+    eprintln!("import: {} measurements; fitting", server.server.measurements.len());
+    let (found, manifest) = server.fit(args, &stop)?;
     if !takes_standard_output(json.as_ref()) {
         cli::print_wide(&text(&found))?;
     }
-    write_table(json, Manifest::of_process(&read).with("base", base.name.as_str()), &plain(&found))?;
+    write_table(json, manifest, &plain(&found))?;
     if found.decision.interrupted { Err(Failure::Interrupted) } else { Ok(()) }
+}
+
+/// The JSON of an import. Writes the folder, and prints nothing.
+///
+/// # Errors
+/// As [`import`].
+pub(super) fn answer(args: &ImportArgs, arguments: &[String], stop: &StopFlag) -> Result<String, Failure> {
+    let (found, manifest) = Read::of(args, arguments)?.fit(args, stop)?;
+    if found.decision.interrupted { Err(Failure::Interrupted) } else { Ok(table(manifest, &plain(&found))) }
+}
+
+/// A server whose measurements have been read.
+struct Read {
+    base: Platform,
+    server: Server,
+    manifest: Manifest,
+}
+
+impl Read {
+    fn of(args: &ImportArgs, arguments: &[String]) -> Result<Self, Failure> {
+        let (inputs, read) = inputs::noted(Given::default(), || {
+            let base = Platform::load(&Setting::new(Place::option("--base"), "", &args.base))?;
+            Ok::<_, Failure>((base, gather(args)?))
+        });
+        let (base, server) = inputs?;
+        let manifest = Manifest::new(arguments, &read).with("base", base.name.as_str());
+        Ok(Self { base, server, manifest })
+    }
+
+    fn fit(self, args: &ImportArgs, stop: &StopFlag) -> Result<(Imported, Manifest), Failure> {
+        let found = fit::import(self.server, &self.base, &args.out, stop).map_err(|error| match error {
+            ImportError::Input(error) | ImportError::Fit(CalibrateError::Input(error)) => Failure::Input(error),
+            ImportError::Fit(CalibrateError::Stopped) => Failure::Interrupted,
+            ImportError::Fit(error) => Failure::Run(error.into()),
+        })?;
+        Ok((found, self.manifest))
+    }
 }
 
 /// The server of the arguments: an archive, or single files.

@@ -1,10 +1,11 @@
 //! The commands, each from its arguments to its printed and written results.
 
 mod advise;
+pub mod answer;
 mod bench;
 mod boot;
 mod calibrate;
-mod check;
+pub mod check;
 mod fio_outputs;
 mod import;
 mod lint;
@@ -12,12 +13,12 @@ mod reproduce;
 mod rerun;
 mod run;
 mod serve;
-mod sweep;
+pub mod sweep;
 mod tell;
 mod transfer;
 
 use crate::atomic_file::AtomicFile;
-use crate::cli::{self, Command, Failure, IrqsArgs, ServeCommand};
+use crate::cli::{self, Cli, Command, Failure, IrqsArgs, ServeCommand};
 use crate::input::InputError;
 use crate::inputs::{self, Given};
 use crate::interrupt::StopFlag;
@@ -26,20 +27,33 @@ use crate::plan::Plan;
 use crate::report;
 use crate::run::RunError;
 use serde::Serialize;
+use std::ffi::OsString;
 use std::path::Path;
 
-/// Carries out a command.
+/// The program: carries out a command line, the program's name first, and returns the exit code.
+pub fn main(line: Vec<OsString>) -> u8 {
+    let arguments: Vec<String> = line.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    match dispatch(&Cli::of(line).command, &arguments) {
+        Ok(()) => 0,
+        Err(failure) => {
+            eprintln!("campanile: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+/// Carries out a command. `arguments` is the command line behind `campanile`, for the manifests of results.
 ///
 /// # Errors
 /// [`Failure`], whose kind says how the program ends.
-pub fn dispatch(command: &Command) -> Result<(), Failure> {
+fn dispatch(command: &Command, arguments: &[String]) -> Result<(), Failure> {
     match command {
-        Command::Run(args) => run::run(args),
+        Command::Run(args) => run::run(args, arguments),
         Command::Lint(args) => lint::run(args),
-        Command::Reproduce(args) => reproduce::reproduce(args),
-        Command::Calibrate(args) => calibrate::calibrate(args),
-        Command::Advise(args) => advise::advise(args),
-        Command::Import(args) => import::import(args),
+        Command::Reproduce(args) => reproduce::reproduce(args, arguments),
+        Command::Calibrate(args) => calibrate::calibrate(args, arguments),
+        Command::Advise(args) => advise::advise(args, arguments),
+        Command::Import(args) => import::import(args, arguments),
         Command::Rerun(args) => rerun::rerun(args),
         Command::Sweep(args) => sweep::sweep(args),
         Command::Merge(args) => sweep::merge(args),
@@ -47,17 +61,17 @@ pub fn dispatch(command: &Command) -> Result<(), Failure> {
         Command::Completions(args) => tell::completions(args),
         Command::Man(args) => tell::man(args),
         Command::Transfer(args) => transfer::transfer(args),
-        Command::Irqs(args) => irqs(args),
-        Command::Bench(args) => bench::bench(args),
-        Command::Boot(args) => boot::boot(args),
-        Command::Check(args) => check::check(args),
+        Command::Irqs(args) => irqs(args, arguments),
+        Command::Bench(args) => bench::bench(args, arguments),
+        Command::Boot(args) => boot::boot(args, arguments),
+        Command::Check(args) => check::check(args, arguments),
         Command::Serve(ServeCommand::Nvme(args)) => serve::nvme(args),
         Command::Serve(ServeCommand::Poster(args)) => serve::poster(args),
         Command::Serve(ServeCommand::Virtio(args)) => serve::virtio(args),
     }
 }
 
-fn irqs(args: &IrqsArgs) -> Result<(), Failure> {
+fn irqs(args: &IrqsArgs, arguments: &[String]) -> Result<(), Failure> {
     let (planned, read) = inputs::noted(Given::default(), || args.experiment.request().plan());
     let plan = planned?;
     let json = output("--json", args.json.as_deref())?;
@@ -66,7 +80,7 @@ fn irqs(args: &IrqsArgs) -> Result<(), Failure> {
     if !takes_standard_output(json.as_ref()) {
         cli::print_wide(&report::lines::table(&lines))?;
     }
-    write_list(json, &Manifest::of_process(&read).with_plan(&plan), || report::lines::json(&lines))
+    write_list(json, &Manifest::new(arguments, &read).with_plan(&plan), || report::lines::json(&lines))
 }
 
 fn stop_flag() -> Result<StopFlag, Failure> {
@@ -99,13 +113,18 @@ fn write(output: Option<AtomicFile>, text: impl FnOnce() -> String) -> Result<()
 
 /// Writes an output that is one table, with its manifest as its last key.
 fn write_table<T: Serialize>(output: Option<AtomicFile>, manifest: Manifest, result: &T) -> Result<(), Failure> {
+    write(output, || table(manifest, result))
+}
+
+/// A result that is one table as JSON, with its manifest as its last key.
+fn table<T: Serialize>(manifest: Manifest, result: &T) -> String {
     #[derive(Serialize)]
     struct Table<'a, T> {
         #[serde(flatten)]
         result: &'a T,
         manifest: Manifest,
     }
-    write(output, || serde_json::to_string_pretty(&Table { result, manifest }).expect("plain data") + "\n")
+    serde_json::to_string_pretty(&Table { result, manifest }).expect("plain data") + "\n"
 }
 
 /// Writes an output that is a list, and so has no place for a manifest: that goes into a file of its own beside it,

@@ -12,7 +12,7 @@ use crate::report::narrow;
 use crate::reproduce::{self as rows_of, FailedRun, Outcomes};
 use crate::{published, report};
 
-pub(super) fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
+pub(super) fn reproduce(args: &ReproduceArgs, arguments: &[String]) -> Result<(), Failure> {
     let (rows, mut read) = inputs::noted(Given::default(), || asked(args));
     let (all, rows) = rows?;
     let json = output("--json", args.json.as_deref())?;
@@ -38,7 +38,7 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
         cli::print_wide(&(narrow::reproduce(&compared, &free, narrow::width()) + &notes(&carried)))?;
     }
     let ids: Vec<&str> = needed.iter().map(|row| row.id.as_str()).collect();
-    let manifest = Manifest::of_process(&read).with("rows", ids);
+    let manifest = Manifest::new(arguments, &read).with("rows", ids);
     write_list(json, &manifest, || report::json::reproduce(&compared).expect("rows are plain data"))?;
     write(html, || report::html::with_manifest(&report::rows_page(&compared, &free), &manifest))?;
     ended(&stop)?;

@@ -2,6 +2,7 @@
 
 use super::fio_outputs::FioOutputs;
 use super::{announce, ended, failed, output, stop_flag, takes_standard_output, write};
+use crate::atomic_file::AtomicFile;
 use crate::cli::{self, Failure, RunArgs};
 use crate::coalescing;
 use crate::input::STANDARD_INPUT;
@@ -21,34 +22,70 @@ use crate::scenario;
 /// Most records of a trace file: a viewer loads this many in seconds.
 const TRACE_RECORDS_MAX: u64 = 1_000_000;
 
-pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<(), Failure> {
     let (planned, read) = inputs::noted(Given::default(), || args.request()?.plan());
     let mut plan = planned?;
-    let fio = FioOutputs::prepare(args, &mut plan)?;
-    let json = output("--json", args.json.as_deref())?;
-    let html = output("--html", args.html.as_deref())?;
-    let trace = output("--trace", args.trace.as_deref())?;
+    let outputs = Outputs::prepare(args, &mut plan)?;
     announce(&plan);
-    fio.announce(&plan);
+    outputs.fio.announce(&plan);
     let stop = stop_flag()?;
-    let manifest = Manifest::of_process(&read).with_plan(&plan);
+    let manifest = Manifest::new(arguments, &read).with_plan(&plan);
     let (report, records) = report(args, &plan, manifest, &stop)?;
     say_cost(&report);
-    if !fio.takes_standard_output() && !takes_standard_output(json.as_ref()) {
+    if !outputs.fio.takes_standard_output() && !takes_standard_output(outputs.json.as_ref()) {
         cli::print(&narrow::run(&report, narrow::width()))?;
         if args.per_job {
             cli::print(&crate::kinds::storage::verbose_jobs(&report))?;
         }
     }
-    fio.write(&plan, &report)?;
-    write(json, || report::json::run(&report).expect("a report is plain data"))?;
-    write(html, || report::html::page(&report))?;
-    if let Some(file) = trace {
+    outputs.write(&plan, &report, records)?;
+    ended(&stop)
+}
+
+/// The JSON of a run. Writes the outputs that the arguments name, and prints nothing.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn answer(args: &RunArgs, arguments: &[String], stop: &StopFlag) -> Result<String, Failure> {
+    let (planned, read) = inputs::noted(Given::default(), || args.request()?.plan());
+    let mut plan = planned?;
+    // The JSON is the answer; that it is asked for decides what a run keeps.
+    let asked = RunArgs { json: Some(STANDARD_INPUT.into()), ..args.clone() };
+    let outputs = Outputs { json: None, ..Outputs::prepare(&asked, &mut plan)? };
+    let manifest = Manifest::new(arguments, &read).with_plan(&plan);
+    let (report, records) = report(args, &plan, manifest, stop)?;
+    ended(stop)?;
+    outputs.write(&plan, &report, records)?;
+    Ok(report::json::run(&report).expect("a report is plain data"))
+}
+
+/// The outputs that were asked for. All were opened: one that cannot be written is refused before the run.
+struct Outputs {
+    fio: FioOutputs,
+    json: Option<AtomicFile>,
+    html: Option<AtomicFile>,
+    trace: Option<AtomicFile>,
+}
+
+impl Outputs {
+    fn prepare(args: &RunArgs, plan: &mut Plan) -> Result<Self, Failure> {
+        Ok(Self {
+            fio: FioOutputs::prepare(args, plan)?,
+            json: output("--json", args.json.as_deref())?,
+            html: output("--html", args.html.as_deref())?,
+            trace: output("--trace", args.trace.as_deref())?,
+        })
+    }
+
+    fn write(self, plan: &Plan, report: &RunReport, records: Vec<TraceRecord>) -> Result<(), Failure> {
+        self.fio.write(plan, report)?;
+        write(self.json, || report::json::run(report).expect("a report is plain data"))?;
+        write(self.html, || report::html::page(report))?;
+        let Some(file) = self.trace else { return Ok(()) };
         let mut bytes = Vec::new();
         trace::write(&mut bytes, records, TRACE_RECORDS_MAX).expect("a vector takes all");
-        file.commit(&bytes)?;
+        Ok(file.commit(&bytes)?)
     }
-    ended(&stop)
 }
 
 /// Makes the JSON of a run again from its manifest. Files whose contents `given` has are not read.

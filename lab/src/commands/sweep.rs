@@ -1,16 +1,16 @@
 //! `campanile sweep` and `campanile merge`.
 
+use super::answer::{other, parse};
 use super::{ended, stop_flag};
-use crate::cli::{self, Failure, MergeArgs, SweepArgs};
-use crate::input::{InputError, Place};
+use crate::cli::{self, Command, Failure, MergeArgs, SweepArgs};
+use crate::input::{InputError, Place, Problem};
 use crate::inputs::Given;
 use crate::interrupt::StopFlag;
-use crate::sweep::{Done, Results, Shard, Sweep, Written, carry_out};
+use crate::sweep::{Done, Parts, Results, Shard, Sweep, Written, carry_out, carry_out_runs};
 use std::path::{Path, PathBuf};
 
 pub(super) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
-    let arguments = ["sweep".to_owned(), args.file.clone()];
-    let sweep = Sweep::read(&args.file, &arguments, Given::default())?;
+    let sweep = read(&args.file)?;
     let folder = args.out.clone().unwrap_or_else(|| folder_of(&args.file));
     let stop = stop_flag()?;
     let shard = args.shard.unwrap_or(Shard::WHOLE);
@@ -23,6 +23,93 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     }
     let written = Results::new(sweep, done.records)?.write(&folder)?;
     cli::print(&written_text(&written))
+}
+
+/// Carries out a sweep or a shard, and writes the table of a whole one. Returns the folder; prints nothing.
+///
+/// # Errors
+/// As [`sweep`].
+pub(super) fn answer(args: &SweepArgs, stop: &StopFlag) -> Result<String, Failure> {
+    let sweep = read(&args.file)?;
+    let folder = args.out.clone().unwrap_or_else(|| folder_of(&args.file));
+    let shard = args.shard.unwrap_or(Shard::WHOLE);
+    let done = on_threads(args.jobs, || carry_out(&sweep, shard, &folder, stop))??;
+    ended(stop)?;
+    if shard.count == 1 {
+        Results::new(sweep, done.records)?.write(&folder)?;
+    }
+    Ok(folder.to_string_lossy().into_owned())
+}
+
+fn read(file: &str) -> Result<Sweep, InputError> {
+    Sweep::read(file, &["sweep".to_owned(), file.to_owned()], Given::default())
+}
+
+/// A sweep whose runs are carried out elsewhere, on any machines, and kept here.
+pub struct Remote {
+    file: String,
+    folder: PathBuf,
+    parts: Parts,
+}
+
+impl Remote {
+    /// Opens the sweep of a command line without the word `campanile`, and its folder.
+    ///
+    /// # Errors
+    /// As `campanile sweep`.
+    pub fn open(arguments: &[String]) -> Result<Self, Failure> {
+        let Command::Sweep(args) = parse(arguments)? else { return Err(other(arguments, "sweep")) };
+        let folder = args.out.clone().unwrap_or_else(|| folder_of(&args.file));
+        let parts = Parts::open(read(&args.file)?, &folder)?;
+        Ok(Self { file: args.file, folder, parts })
+    }
+
+    /// The sweep's file as it was named, and its identity.
+    pub fn name(&self) -> (String, String) {
+        (self.file.clone(), self.parts.sweep().identity())
+    }
+
+    /// What a machine needs that has none of the files.
+    pub fn given(&self) -> &Given {
+        &self.parts.sweep().given
+    }
+
+    /// The runs that are not done; each list shares a plan.
+    pub fn pending(&self) -> Vec<Vec<u64>> {
+        self.parts.pending()
+    }
+
+    /// Keeps what [`part`] has returned.
+    ///
+    /// # Errors
+    /// A line is damaged, or cannot be written.
+    pub fn keep(&mut self, lines: &str) -> Result<(), Failure> {
+        Ok(self.parts.keep(lines)?)
+    }
+
+    /// Writes the table. Returns the folder.
+    ///
+    /// # Errors
+    /// Runs are missing, or a file cannot be written.
+    pub fn finish(self) -> Result<String, Failure> {
+        self.parts.finish()?.write(&self.folder)?;
+        Ok(self.folder.to_string_lossy().into_owned())
+    }
+}
+
+/// Carries out runs of a sweep on one thread, from its files' contents. Returns them as lines for [`Remote::keep`].
+///
+/// # Errors
+/// The sweep is not the one with this identity: another version of the program. Or `stop` was set.
+pub fn part(file: &str, identity: &str, given: Given, runs: &[u64], stop: &StopFlag) -> Result<String, Failure> {
+    let sweep = Sweep::read(file, &["sweep".to_owned(), file.to_owned()], given)?;
+    if sweep.identity() != identity {
+        let why = "is another sweep here; valid: the same version of campanile on all machines";
+        return Err(Failure::Input(InputError::new(&Place::file(file), "", Problem::Syntax(why.into()))));
+    }
+    let lines = on_threads(Some(1), || carry_out_runs(&sweep, runs, stop))?;
+    ended(stop)?;
+    Ok(lines)
 }
 
 pub(super) fn merge(args: &MergeArgs) -> Result<(), Failure> {

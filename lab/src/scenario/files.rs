@@ -17,7 +17,7 @@ pub enum Files {
 impl Files {
     /// The source of `input` and its path there: a bare name is a scenario that the program carries.
     pub fn locate(input: &str) -> Result<(Self, String), InputError> {
-        if input == STANDARD_INPUT || input.contains(['/', '\\', '.']) || Path::new(input).exists() {
+        if input == STANDARD_INPUT || input.contains(['/', '\\', '.']) || inputs::is_there(input) {
             return Ok((Self::Disk, input.to_owned()));
         }
         let path = format!("scenarios/{input}.toml");
@@ -53,7 +53,7 @@ impl Files {
     /// as fio looks for it.
     pub fn included(self, name: &str, from: &str) -> Result<(String, Vec<u8>), String> {
         let path = match self {
-            Self::Disk if Path::new(name).exists() => name.to_owned(),
+            Self::Disk if inputs::is_there(name) => name.to_owned(),
             _ => Self::beside(name, from),
         };
         let bytes = self.read(&path)?;
@@ -63,7 +63,7 @@ impl Files {
     /// As [`Self::included`], of a log: its first `most` bytes, and whether there are more. `-` is standard input.
     pub fn beginning(self, name: &str, from: &str, most: u64) -> Result<(String, Vec<u8>, bool), String> {
         let path = match self {
-            Self::Disk if name == STANDARD_INPUT || Path::new(name).exists() => name.to_owned(),
+            Self::Disk if name == STANDARD_INPUT || inputs::is_there(name) => name.to_owned(),
             _ => Self::beside(name, from),
         };
         let (bytes, has_more) = match self {

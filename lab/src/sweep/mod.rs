@@ -2,21 +2,23 @@
 //!
 //! A [`Definition`] (`read.rs`) is a file that names scenarios, platforms, settings, deliveries and seeds. Its [`Grid`]
 //! (`grid.rs`) numbers every run. A [`Store`](store::Store) (`store.rs`) keeps finished runs in a file, a line each, so that
-//! a sweep goes on where it was stopped. `run.rs` carries out the runs of a shard, `results.rs` writes them as CSV,
+//! a sweep goes on where it was stopped. `run.rs` carries out the runs of a shard, `parts.rs` takes those that others carried out, `results.rs` writes them as CSV,
 //! `columns.rs` as Parquet and `page.rs` as a page.
 
 mod columns;
 mod grid;
 mod page;
+mod parts;
 mod read;
 mod results;
 mod run;
 pub mod store;
 
 pub use grid::{Grid, RUNS_MAX, Setup};
+pub use parts::Parts;
 pub use read::{Axis, Definition};
 pub use results::{Results, Written};
-pub use run::{Done, carry_out};
+pub use run::{Done, carry_out, carry_out_runs};
 pub use store::{Record, Shard};
 
 use crate::input::InputError;

@@ -64,9 +64,23 @@ pub fn carry_out(sweep: &Sweep, shard: Shard, folder: &Path, stop: &StopFlag) ->
     Ok(Done { records, before, torn })
 }
 
+/// Carries out these runs, and keeps them nowhere. Returns a line for each that ended before `stop` was set, as the file of
+/// a shard has it.
+pub fn carry_out_runs(sweep: &Sweep, runs: &[u64], stop: &StopFlag) -> String {
+    let all = sweep.grid.runs();
+    let known: Vec<u64> = runs.iter().copied().filter(|run| *run < all).collect();
+    known
+        .chunk_by(|a, b| a / sweep.grid.runs_of_point() == b / sweep.grid.runs_of_point())
+        .flat_map(|runs| {
+            let plans = plans(sweep, runs[0] / sweep.grid.runs_of_point(), runs);
+            runs.iter().take_while(|_| !stop.is_set()).map(|&run| record(sweep, run, &plans).line()).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
 /// The points with runs of the shard that are not done, each with those runs. They are in no order of cost, so that the mean
 /// of those done tells what the others take; the seeds of a point are parts of their own if there are few points.
-fn pending(grid: &Grid, shard: Shard, done: &BTreeMap<u64, Record>) -> Vec<(u64, Vec<u64>)> {
+pub(super) fn pending(grid: &Grid, shard: Shard, done: &BTreeMap<u64, Record>) -> Vec<(u64, Vec<u64>)> {
     /// Runs that share a plan: planning costs less than a tenth of a millisecond's run, and all CPUs have something to do.
     const TOGETHER_MAX: usize = 16;
     let mut points: Vec<(u64, Vec<u64>)> = Vec::new();

@@ -85,13 +85,13 @@ struct Line {
 }
 
 impl Record {
-    fn line(&self) -> String {
+    pub(super) fn line(&self) -> String {
         let value = |(id, unit, value): &(String, String, f64)| (id.clone(), unit.clone(), value.to_string());
         let values = self.values.iter().map(value).collect();
         hashed(&Line { run: self.run, error: self.error.clone(), values })
     }
 
-    fn read(text: &str) -> Option<Self> {
+    pub(super) fn read(text: &str) -> Option<Self> {
         let Line { run, error, values }: Line = unhashed(text)?;
         let value = |(id, unit, value): (String, String, String)| Some((id, unit, value.parse().ok()?));
         Some(Self { run, error, values: values.into_iter().map(value).collect::<Option<_>>()? })
