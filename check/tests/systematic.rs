@@ -40,7 +40,7 @@ fn all_sets_of_operations_pass_in_every_order() {
 fn a_schedule_runs_again() {
     let (scenario, task) = tasks(|name| name == "edge/move+disable").remove(0);
     let mut schedules = Vec::new();
-    explore(2, 2, 60, |schedule| {
+    explore(2, 2, 500, |schedule| {
         schedules.push(schedule.clone());
         scenario.direct(&task, schedule, 0).expect("valid knobs")
     });

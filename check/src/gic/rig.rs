@@ -201,6 +201,8 @@ impl Rig for GicRig {
 
     fn apply(stack: &Arc<GicStack>, step: &GicStep) {
         manage::apply(stack, step);
+        // A directed schedule is about the step, not about the look at every line.
+        machine::end_agent();
         beliefs::check(stack, false);
     }
 

@@ -49,6 +49,8 @@ pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
         PcStep::Raise { function } => stack.functions[function as usize % stack.functions.len()].raise(),
         PcStep::Burst { queue, count, depth } => slot(queue).load.carry(count, depth),
     }
+    // A directed schedule is about the step, not about the look at every line.
+    machine::end_agent();
     beliefs::check(stack, When::Loaded);
 }
 
