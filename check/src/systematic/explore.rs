@@ -22,7 +22,7 @@ pub struct Explored {
     pub points: Vec<u32>,
     /// Schedules that were run, by their number of preemptions.
     pub run: Vec<u64>,
-    /// Schedules that the budget left out, by their number of preemptions. If it left some out, their continuations are
+    /// Schedules that the budget left out, by their number of preemptions from one on. If it left some out, their continuations are
     /// not known and not counted.
     pub cut: Vec<u64>,
     /// Over the digests of all runs.
@@ -106,6 +106,9 @@ pub fn explore(agents: u8, bound: usize, budget: u64, mut run: impl FnMut(&Sched
             if result.switched == schedule.switches.len() && preemptions < bound {
                 parents.push(Parent { schedule, turns: result.turns });
             }
+        }
+        if preemptions == bound {
+            break;
         }
         level = continue_within(&parents, budget.saturating_sub(explored.schedules()), &mut explored.cut);
         if level.is_empty() {
