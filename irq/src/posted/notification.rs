@@ -100,12 +100,12 @@ impl<H: Hal> PerCpu<H> {
         })
     }
 
-    /// Begins a notification. Returns its turn, with which [`PerCpu::end`] ends it.
+    /// Begins a notification. Returns what ends it: the next of the turns.
     #[inline]
     fn begin(&self) -> u64 {
         let turn = self.turns.get().wrapping_add(1);
         self.turns.set(turn);
-        turn
+        turn.wrapping_add(1)
     }
 
     #[inline]
@@ -113,15 +113,13 @@ impl<H: Hal> PerCpu<H> {
         self.turns.get() & 1 != 0
     }
 
-    /// Notifications ended.
+    /// Notifications begun.
     fn notifications(&self) -> u64 {
-        self.turns.get() / 2
+        self.turns.get().div_ceil(2)
     }
 
-    /// Ends the notification that began as `turn`, and counts what it served.
     #[inline]
-    fn end(&self, turn: u64, served: Served) {
-        self.turns.set(turn.wrapping_add(1));
+    fn account(&self, served: Served) {
         let add = |word: &H::Word, count: u64| word.set(word.get().wrapping_add(count));
         if served.vectors != 1 {
             add(&self.further_vectors, u64::from(served.vectors).wrapping_sub(1));
@@ -178,7 +176,7 @@ impl<H: Hal> PostedMsi<H> {
     #[inline]
     pub fn handle(&self, dispatch: impl FnMut(Vector), eoi: impl FnOnce()) -> Served {
         let cpu = &self.cpus[self.hal.cpu().index()];
-        let turn = cpu.begin();
+        let end = cpu.begin();
         let hal = self.hal;
         let served = Descriptor::new(cpu.descriptor.words()).serve(
             self.passes,
@@ -186,8 +184,9 @@ impl<H: Hal> PostedMsi<H> {
             |work| hal.work(work, 1),
             dispatch,
         );
-        cpu.end(turn, served);
+        cpu.account(served);
         eoi();
+        cpu.turns.set(end);
         served
     }
 
@@ -207,7 +206,7 @@ impl<H: Hal> PostedMsi<H> {
         eoi: impl FnOnce(),
     ) -> Served {
         let cpu = &self.cpus[self.hal.cpu().index()];
-        let turn = cpu.begin();
+        let end = cpu.begin();
         let hal = self.hal;
         let deadline_ns = hal.now_ns().saturating_add(limit_ns);
         let Limited { served, resume } = Descriptor::new(cpu.descriptor.words()).serve_until(
@@ -218,13 +217,14 @@ impl<H: Hal> PostedMsi<H> {
             |work| hal.work(work, 1),
             dispatch,
         );
-        cpu.end(turn, served);
+        cpu.account(served);
         if let Some(vector) = resume {
             cpu.resume.set(vector.0.into());
             cpu.cut_short.set(cpu.cut_short.get().wrapping_add(1));
             notify_self(self.vector);
         }
         eoi();
+        cpu.turns.set(end);
         served
     }
 
@@ -269,8 +269,8 @@ impl<H: Hal> PostedMsi<H> {
         harvested || posted().unwrap_or(false)
     }
 
-    /// The notification counts of `cpu`; zero if `cpu` was not set up. Another CPU may see a notification that ends just
-    /// then as one vector in one pass.
+    /// The notification counts of `cpu`; zero if `cpu` was not set up. Until a notification
+    /// has been served, another CPU sees it as one vector in one pass.
     pub fn statistics(&self, cpu: CpuId) -> Statistics {
         self.cpus.get(cpu.index()).map_or(Statistics::default(), |cpu| Statistics {
             notifications: cpu.notifications(),

@@ -27,11 +27,11 @@ HISTORIES_MAX = 64
 @contextmanager
 def _cluster(address: str) -> Iterator[Any]:
     """Ray, connected. A connection that the program has already is used, and stays."""
+    if not isinstance(address, str):
+        raise TypeError(f"ray: the address of a cluster, `auto` or `local`, not {type(address).__name__}")
     import ray
     import ray.exceptions
 
-    if not isinstance(address, str):
-        raise TypeError(f"ray: the address of a cluster, `auto` or `local`, not {type(address).__name__}")
     is_ours = not ray.is_initialized()
     if is_ours:
         try:
