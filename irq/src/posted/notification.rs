@@ -70,8 +70,9 @@ pub struct Statistics {
 #[repr(align(64))]
 struct PerCpu<H: Hal> {
     descriptor: H::Dma,
-    /// Notifications begun plus notifications ended: odd while the notification handler runs.
-    turns: H::Word,
+    /// 1 while the notification handler runs.
+    serving: H::Word,
+    notifications: H::Word,
     empty_notifications: H::Word,
     /// Harvests that found something, minus the number of notifications, wrapping: most often there is nothing to add.
     further_passes: H::Word,
@@ -90,7 +91,8 @@ impl<H: Hal> PerCpu<H> {
         let word = || H::Word::new(0);
         Ok(Self {
             descriptor,
-            turns: word(),
+            serving: word(),
+            notifications: word(),
             empty_notifications: word(),
             further_passes: word(),
             further_vectors: word(),
@@ -100,27 +102,10 @@ impl<H: Hal> PerCpu<H> {
         })
     }
 
-    /// Begins a notification. Returns what ends it: the next of the turns.
-    #[inline]
-    fn begin(&self) -> u64 {
-        let turn = self.turns.get().wrapping_add(1);
-        self.turns.set(turn);
-        turn.wrapping_add(1)
-    }
-
-    #[inline]
-    fn is_serving(&self) -> bool {
-        self.turns.get() & 1 != 0
-    }
-
-    /// Notifications begun.
-    fn notifications(&self) -> u64 {
-        self.turns.get().div_ceil(2)
-    }
-
     #[inline]
     fn account(&self, served: Served) {
         let add = |word: &H::Word, count: u64| word.set(word.get().wrapping_add(count));
+        add(&self.notifications, 1);
         if served.vectors != 1 {
             add(&self.further_vectors, u64::from(served.vectors).wrapping_sub(1));
             if served.vectors == 0 {
@@ -176,7 +161,7 @@ impl<H: Hal> PostedMsi<H> {
     #[inline]
     pub fn handle(&self, dispatch: impl FnMut(Vector), eoi: impl FnOnce()) -> Served {
         let cpu = &self.cpus[self.hal.cpu().index()];
-        let end = cpu.begin();
+        cpu.serving.set(1);
         let hal = self.hal;
         let served = Descriptor::new(cpu.descriptor.words()).serve(
             self.passes,
@@ -186,7 +171,7 @@ impl<H: Hal> PostedMsi<H> {
         );
         cpu.account(served);
         eoi();
-        cpu.turns.set(end);
+        cpu.serving.set(0);
         served
     }
 
@@ -206,7 +191,7 @@ impl<H: Hal> PostedMsi<H> {
         eoi: impl FnOnce(),
     ) -> Served {
         let cpu = &self.cpus[self.hal.cpu().index()];
-        let end = cpu.begin();
+        cpu.serving.set(1);
         let hal = self.hal;
         let deadline_ns = hal.now_ns().saturating_add(limit_ns);
         let Limited { served, resume } = Descriptor::new(cpu.descriptor.words()).serve_until(
@@ -224,7 +209,7 @@ impl<H: Hal> PostedMsi<H> {
             notify_self(self.vector);
         }
         eoi();
-        cpu.turns.set(end);
+        cpu.serving.set(0);
         served
     }
 
@@ -233,7 +218,7 @@ impl<H: Hal> PostedMsi<H> {
     /// acknowledged: otherwise it and all vectors of lower priority stay blocked on that CPU.
     #[inline]
     pub fn is_serving(&self) -> bool {
-        self.cpus.get(self.hal.cpu().index()).is_some_and(PerCpu::is_serving)
+        self.cpus.get(self.hal.cpu().index()).is_some_and(|cpu| cpu.serving.get() != 0)
     }
 
     /// The vector of notifications.
@@ -269,14 +254,13 @@ impl<H: Hal> PostedMsi<H> {
         harvested || posted().unwrap_or(false)
     }
 
-    /// The notification counts of `cpu`; zero if `cpu` was not set up. Until a notification
-    /// has been served, another CPU sees it as one vector in one pass.
+    /// The notification counts of `cpu`; zero if `cpu` was not set up.
     pub fn statistics(&self, cpu: CpuId) -> Statistics {
         self.cpus.get(cpu.index()).map_or(Statistics::default(), |cpu| Statistics {
-            notifications: cpu.notifications(),
+            notifications: cpu.notifications.get(),
             empty_notifications: cpu.empty_notifications.get(),
-            passes: cpu.notifications().wrapping_add(cpu.further_passes.get()),
-            vectors: cpu.notifications().wrapping_add(cpu.further_vectors.get()),
+            passes: cpu.notifications.get().wrapping_add(cpu.further_passes.get()),
+            vectors: cpu.notifications.get().wrapping_add(cpu.further_vectors.get()),
             stray: cpu.stray.get(),
             cut_short: cpu.cut_short.get(),
         })
