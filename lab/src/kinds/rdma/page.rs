@@ -55,7 +55,7 @@ fn course(rdma: &RdmaOutcome) -> Option<Vec<(f64, f64)>> {
 fn tuning(report: &RunReport) -> String {
     let of = |(_, rdma): (&str, &RdmaOutcome)| Some(escape(rdma.tuning.as_ref()?));
     let views: String = firsts(report).filter_map(of).collect();
-    if views.is_empty() { views } else { format!("<pre>{views}</pre>\n") }
+    if views.is_empty() { views } else { format!("<div class=\"scroll\" tabindex=\"0\"><pre>{views}</pre></div>\n") }
 }
 
 /// Each variant's first outcome.
