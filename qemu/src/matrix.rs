@@ -14,6 +14,8 @@ pub enum Case {
     Serial,
     /// Timer interrupts and SGIs.
     Private,
+    /// SPIs that are taken while others are held back by the priority mask. Only a GICv3 has them.
+    Nmi,
     /// An NVMe drive with one vector per CPU.
     Nvme,
     /// A device whose threads post into the guest's descriptors.
@@ -27,10 +29,11 @@ pub enum Case {
 }
 
 /// All cases, by name.
-pub const CASES: [(&str, Case); 8] = [
+pub const CASES: [(&str, Case); 9] = [
     ("raise", Case::Raise),
     ("serial", Case::Serial),
     ("private", Case::Private),
+    ("nmi", Case::Nmi),
     ("nvme", Case::Nvme),
     ("posts", Case::Posts),
     ("virtio-blk", Case::VirtioBlk),
@@ -236,10 +239,10 @@ fn machines(case: Case) -> Vec<Setting> {
         Case::Posts => return vec![posts(POSTS)],
         Case::VirtioBlk | Case::VirtioNet => 1000,
         Case::VirtioIrqs => return with_own_device(),
-        Case::Raise | Case::Serial => 200,
+        Case::Raise | Case::Serial | Case::Nmi => 200,
         Case::Private => 20,
     };
-    for gic in [2, 3] {
+    for gic in if case == Case::Nmi { 3..=3 } else { 2..=3 } {
         for level in [1, 2] {
             for eoi_mode in [0, 1] {
                 let machine = Machine::Virt { gic, level, eoi_mode };
@@ -282,14 +285,14 @@ mod tests {
             let count = match case {
                 Case::Nvme => 23,
                 Case::Posts => 1,
-                Case::VirtioIrqs => 8,
+                Case::VirtioIrqs | Case::Nmi => 8,
                 _ => 16,
             };
             assert_eq!(select(&Selection::One(case)).len(), count, "{case}");
         }
-        assert_eq!(select(&Selection::All).len(), 114);
+        assert_eq!(select(&Selection::All).len(), 122);
         let quick = select(&Selection::Quick);
-        assert_eq!(quick.len(), 24);
+        assert_eq!(quick.len(), 25);
         assert!(CASES.iter().all(|(_, case)| quick.iter().any(|setting| setting.case == *case)));
     }
 

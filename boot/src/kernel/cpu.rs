@@ -18,6 +18,8 @@ pub(crate) struct Cpu {
     pub(crate) need_resched: AtomicBool,
     /// The CPU is in its idle loop, which looks at the run queue without a kick.
     pub(crate) in_idle: AtomicBool,
+    /// Ordinary interrupts are held back by the interrupt controller's priority mask, while the exception is open.
+    pub(crate) held_by_priority: AtomicBool,
     up: AtomicBool,
 }
 
@@ -26,6 +28,7 @@ static CPUS: [Cpu; CPUS_MAX] = [const {
         depth: AtomicU32::new(0),
         need_resched: AtomicBool::new(false),
         in_idle: AtomicBool::new(false),
+        held_by_priority: AtomicBool::new(false),
         up: AtomicBool::new(false),
     }
 }; CPUS_MAX];
@@ -113,7 +116,10 @@ pub(crate) fn exception(exception: Exception) {
     }
     let depth = cpu.depth.load(Ordering::Relaxed) - 1;
     cpu.depth.store(depth, Ordering::Relaxed);
-    if depth == 0 && cpu.need_resched.load(Ordering::Relaxed) && !cpu.in_idle.load(Ordering::Relaxed) {
+    // What holds interrupts back must not lose its CPU.
+    let may_switch =
+        depth == 0 && !cpu.in_idle.load(Ordering::Relaxed) && !cpu.held_by_priority.load(Ordering::Relaxed);
+    if may_switch && cpu.need_resched.load(Ordering::Relaxed) {
         threads::reschedule();
     }
 }

@@ -1,5 +1,6 @@
 //! Cases on a GIC. An option selects the EOImode; the counts of register accesses come from QEMU's own trace.
 
+mod nmi;
 mod system;
 mod wired;
 
@@ -18,7 +19,7 @@ pub(super) use system::GicFixture as Fixture;
 /// # Errors
 /// The failure of the case, or an unknown case.
 pub(super) fn run(case: &str, options: &Options, platform: &'static Platform) -> Result<(), String> {
-    let system = Arc::new(Fixture::new(platform, options)?);
+    let system = Arc::new(Fixture::new(platform, options, case == "nmi")?);
     super::count("cpus", platform.cpus().into());
     super::count("exception_level", platform.exception_level.into());
     super::count("gic_version", platform.gic_version.into());
@@ -26,11 +27,12 @@ pub(super) fn run(case: &str, options: &Options, platform: &'static Platform) ->
         "raise" => wired::raise(&system, options),
         "serial" => wired::serial(&system, options),
         "private" => wired::private(&system, options),
+        "nmi" => nmi::nmi(&system, options),
         "nvme" => super::nvme::nvme(&system, options),
         "virtio-irqs" => super::virtio::described_block(&system, options),
         "virtio-blk" | "virtio-net" => virtio(&system, case, options),
         _ => Err(format!(
-            "no case {case:?}; there are raise, serial, private, nvme, virtio-irqs, virtio-blk, virtio-net"
+            "no case {case:?}; there are raise, serial, private, nmi, nvme, virtio-irqs, virtio-blk, virtio-net"
         )),
     }
 }

@@ -9,13 +9,14 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 use drivers::gic::its::ItsConfig;
 use drivers::gic::{Affinity, EoiMode, Redistributors};
 use drivers::message::MessageSource;
 use drivers::virtio::discovery::{self, Line};
 use hal::{CpuId, CpuSet, Hal, Regs};
 use irq::{Action, Flow, Irq, IrqCore, IrqDomain, IrqReturn, RequestFlags, Trigger};
-use spec::gic::{IntId, Kind, gicc, gicd, icc};
+use spec::gic::{IntId, Kind, Priority, gicc, gicd, gicr, icc};
 use systems::arm::{Arm, ArmBuilder, GicHardware, MessageHardware, TimerHardware};
 
 /// Lines of the core.
@@ -81,7 +82,10 @@ fn messages(platform: &Platform, place: Window) -> MessageHardware<Registers> {
 fn start(arm: &Arc<Arm<Bare>>) -> Result<(), String> {
     let (entry, kicks, timers, others) = (arm.clone(), arm.clone(), arm.clone(), arm.clone());
     cpu::set_entry(
-        move |Exception::Interrupt(_)| entry.exception(),
+        move |Exception::Interrupt(_)| match cpu::this().held_by_priority.load(Ordering::SeqCst) {
+            true => entry.pseudo_nmi(),
+            false => entry.exception(),
+        },
         move |cpu| kicks.kick(cpu).unwrap_or_else(|why| panic!("no SGI to CPU {cpu}: {why}")),
     );
     let off = Bare.irq_save();
@@ -97,11 +101,12 @@ fn start(arm: &Arc<Arm<Bare>>) -> Result<(), String> {
 }
 
 impl GicFixture {
-    /// Brings the system up on all CPUs. Options: `eoimode` (0 or 1), `forced` (1: handlers are forced into threads).
+    /// Brings the system up on all CPUs, with pseudo-NMIs if the case needs them. Options: `eoimode` (0 or 1), `forced`
+    /// (1: handlers are forced into threads).
     ///
     /// # Errors
     /// The part that did not come up.
-    pub(super) fn new(platform: &'static Platform, options: &Options) -> Result<Self, String> {
+    pub(super) fn new(platform: &'static Platform, options: &Options, pseudo_nmis: bool) -> Result<Self, String> {
         let mode = if options.number("eoimode", 1)? == 0 { EoiMode::Together } else { EoiMode::Split };
         let tick = |_| {
             threads::tick();
@@ -111,8 +116,11 @@ impl GicFixture {
             .eoi_mode(mode)
             .lines_max(LINES)
             .flight_ns(FLIGHT_NS)
-            .force_threads(options.number("forced", 1)? != 0)
+            .force_threads(options.number("forced", 1)? != 0 && !pseudo_nmis)
             .tick("timer", Arc::new(Handler(tick)));
+        if pseudo_nmis {
+            builder = builder.pseudo_nmis();
+        }
         if let Some(place) = platform.messages {
             builder = builder.messages(messages(platform, place));
         }
@@ -202,6 +210,38 @@ impl GicFixture {
         let is_edge = wire.trigger == Some(discovery::Trigger::Edge);
         let trigger = if is_edge { Trigger::EdgeRising } else { Trigger::LevelHigh };
         self.spi(wire.number, trigger, cpu, "virtio", handler)
+    }
+
+    /// An edge-triggered SPI as a pseudo-NMI, on one CPU.
+    ///
+    /// # Errors
+    /// An error of the core.
+    pub(super) fn nmi(&self, intid: u32, cpu: CpuId, handle: impl Fn() + Send + Sync + 'static) -> Result<(), String> {
+        let handler = Handler(move |_| {
+            handle();
+            IrqReturn::Handled
+        });
+        let line = self.arm.wire(IntId(intid), Trigger::EdgeRising, CpuSet::of(cpu));
+        let handler = line.and_then(|line| line.request_nmi("nmi", Arc::new(handler)));
+        handler.map(|handler| _ = handler.keep()).map_err(|error| format!("INTID {intid}: {error}"))
+    }
+
+    /// Makes an SPI pending by the distributor's register.
+    pub(super) fn set_pending(&self, intid: u32) {
+        window(self.platform.distributor).write32(gicd::ISPENDR.get(intid / 32).offset(), 1 << (intid % 32));
+    }
+
+    /// Sets this CPU's priority mask.
+    pub(super) fn set_priority_mask(&self, mask: Priority) {
+        IN_CPU.write64(icc::PMR.offset(), mask.0.into());
+    }
+
+    /// Whether the GICv3 has extended SPIs (GICD_TYPER.ESPI), and its number of extended PPIs as GICR_TYPER.PPInum
+    /// gives it.
+    pub(super) fn extended_ranges(&self) -> (bool, u8) {
+        let distributor = window(self.platform.distributor).read32(gicd::TYPER.offset());
+        let redistributor = window(self.platform.cpu_part).read64(gicr::TYPER.offset());
+        (distributor & 1 << 8 != 0, gicr::Type::from_bits(redistributor).extended_ppis())
     }
 
     /// A private interrupt of each CPU. Every CPU that has started enables its own.
