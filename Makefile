@@ -11,7 +11,7 @@ OUT := out
 DEMO_FLAGS :=
 
 help:
-	@echo "make demo      run the four-drive job, remapped and posted; writes $(OUT)/demo.html and $(OUT)/demo.trace.json"
+	@echo "make demo      run the four-drive job, remapped and posted; writes $(OUT)/demo.html and $(OUT)/demo.pftrace"
 	@echo "make test      the quick tests (a quarter of an hour); prints a budget for each part"
 	@echo "make test-all  those and the long ones"
 	@echo "make judges    build QEMU with posted interrupts, and Linux with posted MSI (ten minutes of CPU time; kept)"
@@ -29,7 +29,7 @@ build: setup
 
 demo: build
 	@mkdir -p $(OUT)
-	$(CAMPANILE) run scenarios/emr-4-drives.toml $(DEMO_FLAGS) --html $(OUT)/demo.html --trace $(OUT)/demo.trace.json
+	$(CAMPANILE) run scenarios/emr-4-drives.toml $(DEMO_FLAGS) --html $(OUT)/demo.html --trace $(OUT)/demo.pftrace
 
 test: setup
 	scripts/test

@@ -115,7 +115,7 @@ pub struct RunArgs {
     /// and seed. With {delivery} in its name, a folder for each delivery.
     #[arg(long, value_name = "DIR")]
     pub fio_logs: Option<PathBuf>,
-    /// Write a trace for Perfetto or chrome://tracing, with a track per CPU, drive and IOMMU.
+    /// Write a trace of every delivery for Perfetto (ui.perfetto.dev): CPUs, drives, IOMMUs, and how messages pass.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
 }
@@ -123,7 +123,7 @@ pub struct RunArgs {
 /// `campanile rerun`.
 #[derive(Args, Clone, PartialEq, Eq, Debug)]
 pub struct RerunArgs {
-    /// The JSON file of `campanile run`, or manifest.json of a sweep beside its results.
+    /// The JSON, the trace or fio's JSON of `campanile run`, or manifest.json of a sweep beside its results.
     pub result: PathBuf,
 }
 

@@ -73,6 +73,20 @@ fn a_result_is_made_again_to_the_byte() {
 }
 
 #[test]
+fn a_trace_and_fios_json_are_made_again() {
+    let folder = folder();
+    text(&campanile(folder.path(), &["run", "s.toml", "--trace", "t", "--fio-json", "{delivery}.json"]));
+    for result in ["t", "remapped.json", "posted.json"] {
+        let said = text(&campanile(folder.path(), &["rerun", result]));
+        assert!(said.starts_with("result: the same ") && said.lines().count() == 1, "{result}: {said}");
+    }
+    assert_ne!(read(folder.path(), "remapped.json"), read(folder.path(), "posted.json"));
+    let result = read(folder.path(), "posted.json").replace("\"iops\"", "\"iosp\"");
+    std::fs::write(folder.path().join("posted.json"), result).unwrap();
+    assert_eq!(campanile(folder.path(), &["rerun", "posted.json"]).status.code(), Some(1));
+}
+
+#[test]
 fn a_result_that_differs_is_named_and_the_place_too() {
     let folder = folder();
     text(&campanile(folder.path(), &["run", "s.toml", "--json", "a.json"]));

@@ -50,6 +50,13 @@ pub(crate) type Observer = RefCell<Box<dyn FnMut(Ps, Fact)>>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Fact {
+    /// A PCI function sends the message of a vector. [`Fact::Message`] follows.
+    Signalled {
+        /// Which function.
+        device: ModelId,
+        /// Its MSI-X vector.
+        vector: u16,
+    },
     /// A message went one step: from a device to its port, from there to the IOMMU or the GIC, or through a model in
     /// between. If `from` is the device, the message was sent; if `to` is the IOMMU or the GIC, it arrived there.
     Message {

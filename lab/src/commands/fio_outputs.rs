@@ -121,12 +121,12 @@ impl FioOutputs {
     /// A file or standard output cannot be written.
     pub(super) fn write(self, plan: &Plan, report: &RunReport) -> Result<(), Failure> {
         if self.to_standard_output
-            && let Some(text) = report.outcomes.first().and_then(|outcome| json::document(plan, outcome))
+            && let Some(text) = report.outcomes.first().and_then(|first| document(plan, report, &first.delivery))
         {
             cli::print(&text)?;
         }
         for (delivery, file) in self.json {
-            if let Some(text) = report.first_outcome(&delivery).and_then(|outcome| json::document(plan, outcome)) {
+            if let Some(text) = document(plan, report, &delivery) {
                 file.commit(text.as_bytes())?;
             }
         }
@@ -137,6 +137,11 @@ impl FioOutputs {
         }
         Ok(())
     }
+}
+
+/// fio's JSON of a delivery; none if it has no run.
+pub(super) fn document(plan: &Plan, report: &RunReport, delivery: &str) -> Option<String> {
+    json::document(plan, report.first_outcome(delivery)?, report.manifest.as_ref())
 }
 
 /// The first delivery with the path; with `{delivery}` in it, each delivery with a path of its own.

@@ -1,11 +1,13 @@
 //! `campanile rerun`: makes a result again from its manifest, and compares.
 
-use super::{run, stop_flag, sweep};
+use super::run::{self, Form};
+use super::{stop_flag, sweep};
 use crate::cli::{self, Cli, Command, Failure, RerunArgs};
 use crate::fio::replay::BYTES_MAX;
 use crate::input::{InputError, Place, Problem, read_beginning, read_file};
 use crate::inputs::{Given, Input, sha256};
 use crate::manifest::{Manifest, SCHEMA};
+use crate::report::trace;
 use crate::sweep::Sweep;
 use clap::Parser;
 use serde_json::Value;
@@ -16,7 +18,7 @@ const SHOWN_MAX: usize = 8;
 
 pub(super) fn rerun(args: &RerunArgs) -> Result<(), Failure> {
     let path = args.result.to_string_lossy().into_owned();
-    let (bytes, manifest) = result(&path)?;
+    let (bytes, manifest, form) = result(&path)?;
     let mut text = origin(&manifest);
     let line = std::iter::once("campanile").chain(manifest.arguments.iter().map(String::as_str));
     let place = Place::file(&path);
@@ -29,8 +31,8 @@ pub(super) fn rerun(args: &RerunArgs) -> Result<(), Failure> {
     let stop = stop_flag()?;
     match command {
         Command::Run(args) => {
-            let again = run::again(&args, manifest, given, &stop)?;
-            finish(text, &[("result", &bytes, again.as_bytes())])
+            let again = run::again(&args, manifest, given, &form, &stop)?;
+            finish(text, &[("result", &bytes, &again)])
         }
         Command::Sweep(args) => {
             let mut again = Sweep::read(&args.file, &manifest.arguments, given)?;
@@ -71,27 +73,44 @@ fn finish(mut text: String, results: &[(&str, &[u8], &[u8])]) -> Result<(), Fail
     if is_same { Ok(()) } else { Err(Failure::Run("the result differs".into())) }
 }
 
-/// The bytes of a result and its manifest.
-fn result(path: &str) -> Result<(Vec<u8>, Manifest), InputError> {
+/// The bytes of a result, its manifest, and its form.
+fn result(path: &str) -> Result<(Vec<u8>, Manifest, Form), InputError> {
     let place = Place::file(path);
     let io = |why| InputError::new(&place, "", Problem::Io(format!("cannot be read: {why}")));
     let bytes = read_file(path).map_err(io)?;
     let syntax = |why: String| InputError::new(&place, "", Problem::Syntax(why));
-    let value: Value = serde_json::from_slice(&bytes).map_err(|error| syntax(format!("is no JSON ({error})")))?;
-    let is_manifest = value.get("schema").is_some_and(|schema| schema == "campanile sweep");
-    let Some(manifest) = value.get("manifest").or(is_manifest.then_some(&value)) else {
-        let why = "has no manifest: it is a result of version 0.1.0 before manifests, or no result; valid: a JSON file \
-                   of campanile run, or manifest.json of a sweep";
-        return Err(syntax(why.to_owned()));
+    let (manifest, form) = match trace::manifest(&bytes) {
+        Some(text) => (serde_json::from_str(&text).unwrap_or_default(), Form::Trace),
+        None => {
+            let parsed = serde_json::from_slice(&bytes);
+            manifest_of(parsed.map_err(|error| syntax(format!("is no JSON ({error})")))?).ok_or_else(|| {
+                let why = "has no manifest: it is a result of version 0.1.0 before manifests, or no result; valid: the \
+                           JSON, the trace or fio's JSON of campanile run, or manifest.json of a sweep";
+                syntax(why.to_owned())
+            })?
+        }
     };
     let version = manifest.get("schema_version").and_then(Value::as_u64).unwrap_or(0);
     if version > u64::from(SCHEMA) {
         let why = format!("has form {version}, which is newer than this program; valid: 1 to {SCHEMA}");
         return Err(InputError::new(&place, "manifest.schema_version", Problem::Syntax(why)));
     }
-    let read = Manifest::deserialize_from(manifest);
+    let read = Manifest::deserialize_from(&manifest);
     let manifest = read.map_err(|error| InputError::new(&place, "manifest", Problem::Syntax(error)))?;
-    Ok((bytes, manifest))
+    Ok((bytes, manifest, form))
+}
+
+/// The manifest of a JSON file: a sweep's, a run's, or that of a run in fio's form.
+fn manifest_of(mut value: Value) -> Option<(Value, Form)> {
+    if value.get("schema").is_some_and(|schema| schema == "campanile sweep") {
+        return Some((value, Form::Json));
+    }
+    if let Some(manifest) = value.get_mut("manifest") {
+        return Some((manifest.take(), Form::Json));
+    }
+    let origin = value.get_mut("campanile")?;
+    let delivery = origin.get("delivery")?.as_str()?.to_owned();
+    Some((origin.get_mut("manifest")?.take(), Form::FioJson(delivery)))
 }
 
 /// The program that made the result, if it is not this one.

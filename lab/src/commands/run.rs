@@ -1,6 +1,6 @@
 //! `campanile run`.
 
-use super::fio_outputs::FioOutputs;
+use super::fio_outputs::{self, FioOutputs};
 use super::{announce, ended, failed, output, stop_flag, takes_standard_output, write};
 use crate::atomic_file::AtomicFile;
 use crate::cli::{self, Failure, RunArgs};
@@ -13,14 +13,11 @@ use crate::outcome::{Headline, Summary};
 use crate::plan::{Load, Plan, Spans};
 use crate::published;
 use crate::report::narrow;
-use crate::report::trace::{self, TraceRecord};
+use crate::report::trace::{self, Trace};
 use crate::report::{self, Class, ConstantRow, LoadPoint, RunReport};
 use crate::reproduce::{self, Outcomes};
 use crate::run;
 use crate::scenario;
-
-/// Most records of a trace file: a viewer loads this many in seconds.
-const TRACE_RECORDS_MAX: u64 = 1_000_000;
 
 pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<(), Failure> {
     let (planned, read) = inputs::noted(Given::default(), || args.request()?.plan());
@@ -30,7 +27,7 @@ pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<(), Failure> {
     outputs.fio.announce(&plan);
     let stop = stop_flag()?;
     let manifest = Manifest::new(arguments, &read).with_plan(&plan);
-    let (report, records) = report(args, &plan, manifest, &stop)?;
+    let (report, traces) = report(args, &plan, manifest, &stop)?;
     say_cost(&report);
     if !outputs.fio.takes_standard_output() && !takes_standard_output(outputs.json.as_ref()) {
         cli::print(&narrow::run(&report, narrow::width()))?;
@@ -38,7 +35,7 @@ pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<(), Failure> {
             cli::print(&crate::kinds::storage::verbose_jobs(&report))?;
         }
     }
-    outputs.write(&plan, &report, records)?;
+    outputs.write(&plan, &report, &traces)?;
     ended(&stop)
 }
 
@@ -53,9 +50,9 @@ pub(super) fn answer(args: &RunArgs, arguments: &[String], stop: &StopFlag) -> R
     let asked = RunArgs { json: Some(STANDARD_INPUT.into()), ..args.clone() };
     let outputs = Outputs { json: None, ..Outputs::prepare(&asked, &mut plan)? };
     let manifest = Manifest::new(arguments, &read).with_plan(&plan);
-    let (report, records) = report(args, &plan, manifest, stop)?;
+    let (report, traces) = report(args, &plan, manifest, stop)?;
     ended(stop)?;
-    outputs.write(&plan, &report, records)?;
+    outputs.write(&plan, &report, &traces)?;
     Ok(report::json::run(&report).expect("a report is plain data"))
 }
 
@@ -77,41 +74,66 @@ impl Outputs {
         })
     }
 
-    fn write(self, plan: &Plan, report: &RunReport, records: Vec<TraceRecord>) -> Result<(), Failure> {
+    fn write(self, plan: &Plan, report: &RunReport, traces: &[Trace]) -> Result<(), Failure> {
         self.fio.write(plan, report)?;
         write(self.json, || report::json::run(report).expect("a report is plain data"))?;
         write(self.html, || report::html::page(report))?;
         let Some(file) = self.trace else { return Ok(()) };
-        let mut bytes = Vec::new();
-        trace::write(&mut bytes, records, TRACE_RECORDS_MAX).expect("a vector takes all");
-        Ok(file.commit(&bytes)?)
+        Ok(file.commit(&trace_of(report, traces))?)
     }
 }
 
-/// Makes the JSON of a run again from its manifest. Files whose contents `given` has are not read.
+fn trace_of(report: &RunReport, traces: &[Trace]) -> Vec<u8> {
+    let manifest = report.manifest.as_ref().map(Manifest::text).unwrap_or_default();
+    trace::write(traces, &manifest)
+}
+
+/// The forms of a run's result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Form {
+    /// `--json`.
+    Json,
+    /// `--fio-json`, of this delivery.
+    FioJson(String),
+    /// `--trace`.
+    Trace,
+}
+
+/// Makes a result of a run again from its manifest. Files whose contents `given` has are not read.
 ///
 /// # Errors
 /// As [`run`].
-pub(super) fn again(args: &RunArgs, manifest: Manifest, given: Given, stop: &StopFlag) -> Result<String, Failure> {
+pub(super) fn again(
+    args: &RunArgs,
+    manifest: Manifest,
+    given: Given,
+    form: &Form,
+    stop: &StopFlag,
+) -> Result<Vec<u8>, Failure> {
     let (planned, _) = inputs::noted(given, || args.request()?.plan());
     let mut plan = planned?;
-    let args = RunArgs { json: Some(STANDARD_INPUT.into()), ..args.clone() };
+    let json = (*form != Form::Trace).then(|| STANDARD_INPUT.into());
+    let trace = (*form == Form::Trace).then(|| STANDARD_INPUT.into());
+    let args = RunArgs { json, trace, ..args.clone() };
     FioOutputs::prepare(&args, &mut plan)?;
-    let (report, _) = report(&args, &plan, manifest, stop)?;
+    let (report, traces) = report(&args, &plan, manifest, stop)?;
     ended(stop)?;
-    Ok(report::json::run(&report).expect("a report is plain data"))
+    Ok(match form {
+        Form::Json => report::json::run(&report).expect("a report is plain data").into_bytes(),
+        Form::FioJson(delivery) => fio_outputs::document(&plan, &report, delivery).unwrap_or_default().into_bytes(),
+        Form::Trace => trace_of(&report, &traces),
+    })
 }
 
-/// Runs everything that the results need: the report, and the records of the trace.
+/// Runs everything that the results need: the report, and the traces of the first seed.
 fn report(
     args: &RunArgs,
     plan: &Plan,
     manifest: Manifest,
     stop: &StopFlag,
-) -> Result<(RunReport, Vec<TraceRecord>), Failure> {
+) -> Result<(RunReport, Vec<Trace>), Failure> {
     let mut runs = run::run_all(plan, args.trace.is_some(), stop).map_err(failed)?;
-    let records: Vec<TraceRecord> =
-        runs.iter_mut().find(|run| !run.trace.is_empty()).map(|run| std::mem::take(&mut run.trace)).unwrap_or_default();
+    let traces = runs.iter_mut().filter_map(|run| run.trace.take()).collect();
     let outcomes = runs.into_iter().map(|run| run.outcome).collect();
     let mut report = RunReport::new(&plan.name, &plan.platform.name, Class::of(&plan.platform), outcomes);
     report.interrupted = stop.is_set();
@@ -124,7 +146,7 @@ fn report(
         report.load = load_points(plan, stop)?;
     }
     report.manifest = Some(manifest);
-    Ok((report, records))
+    Ok((report, traces))
 }
 
 /// Says on standard error what the whole run time would cost on this host, if it was shortened.

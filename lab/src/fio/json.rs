@@ -6,6 +6,7 @@
 use super::reporting::Unified;
 use super::stat::{CLASSES, Moments, Stat};
 use crate::kinds::storage::detail::{DIRECTIONS, Details, ReportGroup, SteadyDetail, ThreadDetail};
+use crate::manifest::Manifest;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use serde::{Serialize, Serializer};
@@ -18,7 +19,7 @@ const NOTHING_LEFT: u64 = i32::MAX as u64;
 const INPUT_OUTPUT_ERROR: u64 = 5;
 
 /// The document of one run; none if the run has no details.
-pub fn document(plan: &Plan, outcome: &Outcome) -> Option<String> {
+pub fn document(plan: &Plan, outcome: &Outcome, manifest: Option<&Manifest>) -> Option<String> {
     let storage = outcome.storage()?;
     let details = storage.details.as_deref()?;
     // Simulated time, as if the ramp had begun at the epoch.
@@ -43,6 +44,7 @@ pub fn document(plan: &Plan, outcome: &Outcome) -> Option<String> {
             ramp_ns: plan.spans.ramp_ns,
             span_ns: outcome.span_ns,
             asked_runtime_ns: plan.spans.asked_runtime_ns,
+            manifest,
         },
     };
     Some(serde_json::to_string_pretty(&document).expect("the document is plain data") + "\n")
@@ -73,6 +75,8 @@ struct Origin<'a> {
     ramp_ns: u64,
     span_ns: u64,
     asked_runtime_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    manifest: Option<&'a Manifest>,
 }
 
 #[derive(Serialize)]

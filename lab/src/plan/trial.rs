@@ -62,6 +62,9 @@ impl<K: Kind> Runner for Typed<'_, K> {
         for phase in &mut run.outcome.phases {
             (phase.outcome.delivery, phase.outcome.seed) = (self.name(), seed);
         }
+        if let Some(trace) = &mut run.trace {
+            trace.delivery = self.name();
+        }
         Ok(run)
     }
 

@@ -4,11 +4,13 @@
 
 pub(crate) mod error;
 pub(crate) mod pcie;
+mod recorder;
 mod rig;
 pub(crate) mod span;
 pub(crate) mod x86;
 
 pub use error::{RunError, SetupError};
+use recorder::Recorder;
 pub use rig::{Counted, Rig, Stage};
 
 use crate::interrupt::StopFlag;
@@ -16,7 +18,7 @@ use crate::outcome::{Engine, Outcome, Phase, Timeline};
 use crate::plan::{Plan, Spans, Trial};
 use crate::platform::{Constant, Platform};
 use crate::progress::Progress;
-use crate::report::trace::{TraceRecord, Track};
+use crate::report::trace::{RECORDS_MAX, Trace, TraceRecord};
 use crate::work;
 use machine::Interrupts;
 use machine::gic::{GicConfig, GicCosts};
@@ -33,7 +35,7 @@ pub struct Run {
     /// Its figures.
     pub outcome: Outcome,
     /// Its trace, when one was asked for.
-    pub trace: Vec<TraceRecord>,
+    pub trace: Option<Trace>,
 }
 
 /// The limit of bring-up. Each device takes a few milliseconds of resets and queue creations, most of them waits; a
@@ -41,9 +43,6 @@ pub struct Run {
 const BOOT_LIMIT: Ps = Ps::from_ns(20_000_000_000);
 /// Points of the timeline.
 const BUCKETS: u64 = 50;
-/// Spans that a trace keeps: a few milliseconds of a busy server, and still loadable in a viewer.
-const TRACE_SPANS_MAX: usize = 400_000;
-
 /// Runs `trial` once.
 ///
 /// # Errors
@@ -55,30 +54,38 @@ pub fn run_one(trial: &Trial<'_>, seed: u64, traced: bool, stop: &StopFlag) -> R
 /// The course of a run once the rig is up. Its outcome has neither variant nor seed yet.
 pub(crate) fn course<R: Rig>(mut rig: R, plan: &Plan, traced: bool, stop: &StopFlag) -> Result<Run, RunError> {
     let rig = &mut rig;
-    rig.machine().set_tracing(false);
+    let mut recorder = traced.then(|| Recorder::new(rig.machine()));
+    let begin = |recorder: &mut Option<Recorder>, rig: &mut R| {
+        if let Some(recorder) = recorder {
+            recorder.begin(rig.machine());
+        }
+    };
     let started = Instant::now();
     rig.machine().take_longest_interrupt();
+    begin(&mut recorder, rig);
     if let Some(stages) = rig.run_stages(stop)? {
-        return Ok(staged(rig, plan, stages, started.elapsed().as_nanos() as u64));
+        return Ok(staged(rig, plan, stages, started.elapsed().as_nanos() as u64, recorder));
+    }
+    if let Some(recorder) = &mut recorder {
+        recorder.end(rig.machine());
     }
     let ramp_end = rig.machine().now() + Ps::from_ns(plan.spans.ramp_ns);
     advance(rig.machine(), ramp_end)?;
     rig.begin();
     let start = Moment::of(rig.machine());
     rig.machine().take_longest_interrupt();
-    rig.machine().set_tracing(traced);
+    begin(&mut recorder, rig);
     let started = Instant::now();
     let timeline = measure(rig, &plan.spans, stop)?;
     let host_ns = started.elapsed().as_nanos() as u64;
     rig.machine().set_tracing(false);
-    let traced_until = rig.machine().now();
     rig.end();
     let span = Span { start, end: Moment::of(rig.machine()) };
     let counted = rig.outcome(&span);
     let mut outcome = outcome(rig, plan, &span, counted);
     outcome.timeline = timeline;
     outcome.engine.host_ns = host_ns;
-    let trace = trace_records(rig, traced_until);
+    let trace = recorder.map(|recorder| recorder.trace(rig, span.end(), &[(span.start(), &outcome.timeline)]));
     Ok(Run { outcome, trace })
 }
 
@@ -104,7 +111,21 @@ fn outcome<R: Rig>(rig: &mut R, plan: &Plan, span: &Span, mut counted: Counted<R
 }
 
 /// The run of an experiment with phases: the last stage is the whole run.
-fn staged<R: Rig>(rig: &mut R, plan: &Plan, mut stages: Vec<Stage<R::Outcome>>, host_ns: u64) -> Run {
+fn staged<R: Rig>(
+    rig: &mut R,
+    plan: &Plan,
+    mut stages: Vec<Stage<R::Outcome>>,
+    host_ns: u64,
+    recorder: Option<Recorder>,
+) -> Run {
+    rig.machine().set_tracing(false);
+    let phases: Vec<TraceRecord> = stages[..stages.len() - 1].iter().map(|stage| stage.record()).collect();
+    let trace = recorder.map(|recorder| {
+        let timelines: Vec<_> = stages.iter().map(|stage| (stage.span.start(), &stage.timeline)).collect();
+        let now = rig.machine().now();
+        let trace = recorder.trace(rig, now, &timelines);
+        Trace { records: [phases, trace.records].concat(), ..trace }
+    });
     let whole = stages.pop().expect("a run has at least the whole");
     let mut whole = outcome(rig, plan, &whole.span, whole.counted);
     whole.timeline.bucket_ns = whole.span_ns.max(1);
@@ -125,10 +146,10 @@ fn staged<R: Rig>(rig: &mut R, plan: &Plan, mut stages: Vec<Stage<R::Outcome>>, 
         outcome.faults = whole.faults;
         outcome.engine.host_ns = host_ns;
         let outcome = phases.remove(0).outcome;
-        return Run { outcome, trace: Vec::new() };
+        return Run { outcome, trace };
     }
     whole.phases = phases;
-    Run { outcome: whole, trace: Vec::new() }
+    Run { outcome: whole, trace }
 }
 
 /// Every interrupt line of a trial's machine, after a short load.
@@ -189,7 +210,7 @@ pub(crate) fn machine_with(
         topology,
         interrupts: interrupts(&plan.platform),
         interrupt_limit: plan.options.interrupt_limit_ns.map(Ps::from_ns),
-        trace_spans_max: if traced { TRACE_SPANS_MAX } else { 0 },
+        trace_spans_max: if traced { RECORDS_MAX } else { 0 },
         ..MachineConfig::default()
     });
     machine.set_tracing(false);
@@ -257,26 +278,4 @@ fn measure<R: Rig>(rig: &mut R, spans: &Spans, stop: &StopFlag) -> Result<Timeli
         }
     }
     Ok(timeline)
-}
-
-/// The machine's spans on tracks with familiar names. A span that is still open at `end` is cut there.
-fn trace_records<R: Rig>(rig: &mut R, end: Ps) -> Vec<TraceRecord> {
-    let spans = rig.machine().take_spans();
-    let track = |of: machine::trace::Track| match of {
-        machine::trace::Track::Cpu(cpu) => Some(Track::Cpu(cpu)),
-        machine::trace::Track::Model(id) => rig.track(id),
-    };
-    spans
-        .into_iter()
-        .filter(|span| span.start < end)
-        .filter_map(|span| {
-            Some(TraceRecord {
-                start_ps: span.start.0,
-                duration_ps: span.duration.min(end - span.start).0,
-                track: track(span.track)?,
-                name: span.name,
-                argument: span.argument,
-            })
-        })
-        .collect()
 }

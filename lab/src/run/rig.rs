@@ -5,7 +5,7 @@ use super::span::Span;
 use crate::interrupt::StopFlag;
 use crate::kinds::Section;
 use crate::outcome::{Interrupts, Server, Timeline};
-use crate::report::trace::Track;
+use crate::report::trace::{TraceRecord, Track};
 use hal::CpuSet;
 use machine::Machine;
 use machine::model::ModelId;
@@ -65,6 +65,21 @@ pub struct Stage<O> {
     pub timeline: Timeline,
     /// The counts of the span.
     pub counted: Counted<O>,
+}
+
+impl<O> Stage<O> {
+    /// The stage in a trace.
+    pub(super) fn record(&self) -> TraceRecord {
+        TraceRecord {
+            start_ps: self.span.start().0,
+            duration_ps: self.span.ps(),
+            track: Track::Phases,
+            name: self.name.clone().into(),
+            argument: 0,
+            flows: Vec::new(),
+            ends: Vec::new(),
+        }
+    }
 }
 
 /// The counts of a rig.

@@ -56,6 +56,16 @@ impl Span {
         until(self.end.at, end) - until(self.start.at, start)
     }
 
+    /// When it began.
+    pub fn start(&self) -> Ps {
+        self.start.at
+    }
+
+    /// When it ended.
+    pub fn end(&self) -> Ps {
+        self.end.at
+    }
+
     /// When it ended, in ns since the machine began.
     pub fn end_ns(&self) -> u64 {
         self.end.at.as_ns()

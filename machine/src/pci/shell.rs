@@ -3,6 +3,7 @@
 use super::identity::{Bar, ConfigSpace, Identity, MsixPlace, Widths};
 use super::msix::Msix;
 use crate::model::{ModelId, Upstream};
+use crate::observe::Fact;
 use crate::world::World;
 
 /// Bytes of a PCI Express function's configuration space.
@@ -170,6 +171,8 @@ impl Shell {
         self.sent[usize::from(vector)] += 1;
         let (address, data) = self.msix.message(vector);
         let Place { requester, port, .. } = self.place;
+        let device = world.me();
+        world.tell(|| Fact::Signalled { device, vector });
         world.upstream(port, Upstream::Message { requester, address, data });
     }
 
