@@ -23,12 +23,25 @@ pub(crate) enum Due {
     Drained,
 }
 
+/// What will happen, in the order of its keys. One cell for both, because nearly every use needs both.
+struct Pending {
+    queue: Calendar<Event>,
+    /// End times of CPUs that wait for a time and have left their stacks.
+    resumes: Resumes,
+}
+
+impl Pending {
+    /// The time of the next event or resume; `Ps::MAX` when there is none.
+    #[inline]
+    fn next_due(&self) -> Ps {
+        self.queue.next_time().min(self.resumes.first_time())
+    }
+}
+
 /// Simulated time and the pending events.
 pub(crate) struct Clock {
     now: Cell<u64>,
-    queue: RefCell<Calendar<Event>>,
-    /// End times of CPUs that wait for a time and have left their stacks.
-    resumes: RefCell<Resumes>,
+    pending: RefCell<Pending>,
     /// The time of the next event or resume; `Ps::MAX` when there is none. At most points of the seam nothing is due,
     /// and this one load says so.
     next_due: Cell<Ps>,
@@ -50,8 +63,7 @@ impl Clock {
     pub(crate) fn new(waiters: usize, still_steps_max: u32) -> Self {
         Self {
             now: Cell::new(0),
-            queue: RefCell::new(Calendar::new()),
-            resumes: RefCell::new(Resumes::new(waiters)),
+            pending: RefCell::new(Pending { queue: Calendar::new(), resumes: Resumes::new(waiters) }),
             next_due: Cell::new(Ps::MAX),
             chained: Cell::new(None),
             is_chained: Cell::new(false),
@@ -90,14 +102,14 @@ impl Clock {
     #[inline]
     pub(crate) fn push(&self, at: Ps, event: Event) {
         // Something is due earlier than an event behind the calendar's head, so `next_due` stays.
-        if !self.queue.borrow_mut().push_behind(at, event) {
+        if !self.pending.borrow_mut().queue.push_behind(at, event) {
             self.push_anywhere(at, event);
         }
     }
 
     #[inline(never)]
     fn push_anywhere(&self, at: Ps, event: Event) {
-        self.queue.borrow_mut().push(at, event);
+        self.pending.borrow_mut().queue.push(at, event);
         self.bring_forward(at);
     }
 
@@ -137,12 +149,12 @@ impl Clock {
     /// Takes the next sequence number, for a wait that begins now.
     #[inline]
     pub(crate) fn reserve_sequence(&self) -> u64 {
-        self.queue.borrow_mut().reserve_sequence()
+        self.pending.borrow_mut().queue.reserve_sequence()
     }
 
     /// The time of the next event.
     pub(crate) fn next_event(&self) -> Option<Ps> {
-        self.queue.borrow().next_key().map(|(at, _)| at)
+        self.pending.borrow().queue.next_key().map(|(at, _)| at)
     }
 
     /// True if no event is due up to and at `end`.
@@ -153,16 +165,17 @@ impl Clock {
 
     /// True if anything except the ends of runs is pending.
     pub(crate) fn is_anything_due(&self) -> bool {
-        self.queue.borrow().len() > self.stops_pending.get() || self.resumes.borrow().first().is_some()
+        let pending = self.pending.borrow();
+        pending.queue.len() > self.stops_pending.get() || pending.resumes.first().is_some()
     }
 
     /// Takes the next event or resume before `limit`, and makes its time the present.
     #[inline(always)]
     pub(crate) fn take_due(&self, limit: Key) -> Due {
         let limit = engine::key(limit.0, limit.1);
-        let mut resumes = self.resumes.borrow_mut();
+        let mut pending = self.pending.borrow_mut();
+        let Pending { queue, resumes } = &mut *pending;
         let resume = resumes.first_key();
-        let mut queue = self.queue.borrow_mut();
         if let Some((at, _, event)) = queue.pop_before_key(resume.min(limit)) {
             self.next_due.set(queue.next_time().min(engine::time(resume)));
             let is_still = self.now.replace(at.0) == at.0;
@@ -175,7 +188,7 @@ impl Clock {
             && let Some(((at, _), waiter)) = resumes.first()
         {
             resumes.pop();
-            self.next_due.set(queue.next_time().min(resumes.first_time()));
+            self.next_due.set(pending.next_due());
             self.set_now(at);
             return Due::Resume(CpuId(waiter as u32));
         }
@@ -187,16 +200,16 @@ impl Clock {
     #[inline]
     pub(crate) fn wait(&self, cpu: CpuId, end: Key) {
         debug_assert_ne!(end.0, Ps::MAX, "a CPU that waits for no time has no end");
-        self.resumes.borrow_mut().set(cpu.index(), end);
+        self.pending.borrow_mut().resumes.set(cpu.index(), end);
         self.bring_forward(end.0);
     }
 
     /// `cpu` no longer waits until `end`: something else ended its wait.
     #[inline(never)]
     pub(crate) fn end_wait(&self, cpu: CpuId, end: Key) {
-        let mut resumes = self.resumes.borrow_mut();
-        resumes.clear(cpu.index(), end);
-        self.next_due.set(self.queue.borrow().next_time().min(resumes.first_time()));
+        let mut pending = self.pending.borrow_mut();
+        pending.resumes.clear(cpu.index(), end);
+        self.next_due.set(pending.next_due());
     }
 
     /// Begins a run, which ends at `end` or before.

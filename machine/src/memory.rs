@@ -3,6 +3,7 @@
 
 use crate::time::Ps;
 use core::fmt;
+use core::ops::Range;
 use hal::{CpuId, DmaError, Word as _};
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -237,6 +238,7 @@ pub struct Dma {
     arena: Arc<Arena>,
     offset: usize,
     len: usize,
+    words: Range<usize>,
 }
 
 impl Dma {
@@ -249,7 +251,8 @@ impl Dma {
         }
         let size = len.next_multiple_of(8);
         let offset = arena.allocate(size, align.max(8))?;
-        let dma = Self { arena: arena.clone(), offset, len };
+        let words = offset / 8..(offset + len).div_ceil(8);
+        let dma = Self { arena: arena.clone(), offset, len, words };
         for word in hal::Dma::words(&dma) {
             if word.get() != 0 {
                 word.set_quietly(0);
@@ -300,7 +303,7 @@ impl hal::Dma for Dma {
         hal::DeviceAddress(MEMORY_BASE + self.offset as u64)
     }
     fn words(&self) -> &[Word] {
-        &self.arena.words[self.offset / 8..(self.offset + self.len).div_ceil(8)]
+        &self.arena.words[self.words.clone()]
     }
     fn read8(&self, offset_bytes: usize) -> u8 {
         self.read(offset_bytes, 1) as u8

@@ -1,6 +1,7 @@
 //! CPU masks of fixed length, which do not allocate when they change.
 
 use alloc::boxed::Box;
+use core::ops::Range;
 use hal::{Affinity, CpuId};
 
 /// A set of CPUs. Their numbers are below the count given at construction.
@@ -48,6 +49,24 @@ impl Mask {
         self.0[cpu.index() / 64] & (1 << (cpu.0 % 64)) != 0
     }
 
+    /// The CPUs of `range` in the set, upwards.
+    pub(crate) fn within(&self, range: Range<u32>) -> impl Iterator<Item = CpuId> {
+        let words = range.start / 64..range.end.div_ceil(64);
+        words.flat_map(move |word| {
+            let below = |end: u32| u64::MAX.checked_shl(end.saturating_sub(word * 64)).map_or(u64::MAX, |above| !above);
+            let mut bits = self.0[word as usize] & below(range.end) & !below(range.start);
+            core::iter::from_fn(move || {
+                let bit = (bits != 0).then(|| bits.trailing_zeros())?;
+                bits &= bits - 1;
+                Some(CpuId(word * 64 + bit))
+            })
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(|&word| word == 0)
+    }
+
     /// Whether it has no more than one CPU.
     pub(crate) fn is_single(&self) -> bool {
         self.0.iter().map(|word| word.count_ones()).sum::<u32>() <= 1
@@ -85,5 +104,20 @@ mod tests {
         mask.insert(CpuId(199));
         assert_eq!(mask.first_common(&all, CpuId(4)), Some(CpuId(199)));
         assert_eq!(mask.first_common(&Mask::empty(200), CpuId(4)), None);
+    }
+
+    #[test]
+    fn a_range_cuts_words_at_both_ends() {
+        let mut mask = Mask::empty(200);
+        assert!(mask.is_empty());
+        let cpus = [0, 3, 63, 64, 100, 127, 128, 199];
+        cpus.iter().for_each(|&cpu| mask.insert(CpuId(cpu)));
+        assert!(!mask.is_empty());
+        for start in 0..200 {
+            for end in start..=200 {
+                let expected = cpus.into_iter().filter(|cpu| (start..end).contains(cpu)).map(CpuId);
+                assert!(mask.within(start..end).eq(expected), "{start}..{end}");
+            }
+        }
     }
 }

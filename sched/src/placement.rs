@@ -24,6 +24,7 @@ impl Scheduler {
             }
             let queue = &mut self.cpus[cpu.index()].normal;
             if let Some(index) = queue.remove_first(&mut self.threads, |thread| may_go(thread, idle)) {
+                self.left_queue(cpu);
                 return self.queue_on(ThreadId(index), idle);
             }
         }
@@ -32,18 +33,19 @@ impl Scheduler {
 
     /// Takes a waiting thread from another CPU for `cpu`, which has none of its own.
     pub(crate) fn pull(&mut self, cpu: CpuId, now_ns: u64) -> Option<u32> {
-        let topology = self.topology?;
+        let topology = self.topology.filter(|_| !self.crowded.is_empty())?;
         let count = self.cpus.len() as u32;
         let cold = |thread: &Thread| {
             may_go(thread, cpu) && thread.ran_ns.is_none_or(|ran_ns| now_ns.saturating_sub(ran_ns) >= HOT_NS)
         };
         for range in [topology.cache_domain(cpu, count), topology.node(cpu, count), 0..count] {
-            let busiest = range.map(CpuId).filter(|other| *other != cpu && self.waiting(*other) > 0);
+            let busiest = self.crowded.within(range).filter(|other| *other != cpu);
             let Some(busiest) = busiest.max_by_key(|&other| (self.waiting(other), core::cmp::Reverse(other))) else {
                 continue;
             };
             let queue = &mut self.cpus[busiest.index()].normal;
             if let Some(index) = queue.remove_first(&mut self.threads, cold) {
+                self.left_queue(busiest);
                 self.threads[index as usize].state = State::Ready(cpu);
                 return Some(index);
             }

@@ -75,6 +75,8 @@ pub struct Scheduler {
     pub(crate) online: Mask,
     /// CPUs whose last pick was idle, and for which nothing was queued since.
     pub(crate) idle: Mask,
+    /// CPUs with a normal thread in their queue.
+    pub(crate) crowded: Mask,
     slice_ns: u64,
     /// The caches and nodes by which threads are placed as Linux places them; none: one domain, and nothing moves.
     pub(crate) topology: Option<Topology>,
@@ -90,6 +92,7 @@ impl Scheduler {
             cpus: (0..cpu_count).map(|_| Cpu::default()).collect(),
             online: Mask::all(cpu_count),
             idle: Mask::all(cpu_count),
+            crowded: Mask::empty(cpu_count),
             slice_ns,
             topology: None,
             next_home: 0,
@@ -219,9 +222,9 @@ impl Scheduler {
         if !self.online.contains(cpu) {
             return Choice::Idle;
         }
-        let state = &mut self.cpus[cpu.index()];
-        let next = state.urgent.pop_front(&mut self.threads).or_else(|| state.normal.pop_front(&mut self.threads));
-        let Some(index) = next.or_else(|| self.pull(cpu, now_ns)) else {
+        let urgent = self.cpus[cpu.index()].urgent.pop_front(&mut self.threads);
+        let next = urgent.or_else(|| self.pop_normal(cpu)).or_else(|| self.pull(cpu, now_ns));
+        let Some(index) = next else {
             self.idle.insert(cpu);
             return Choice::Idle;
         };
@@ -409,12 +412,31 @@ impl Scheduler {
 
     fn queue_of(&mut self, cpu: CpuId, id: ThreadId, push: fn(&mut Queue, &mut [Thread], u32)) {
         let state = &mut self.cpus[cpu.index()];
-        let queue = if self.threads[id.0 as usize].urgent { &mut state.urgent } else { &mut state.normal };
+        let queue = if self.threads[id.0 as usize].urgent {
+            &mut state.urgent
+        } else {
+            self.crowded.insert(cpu);
+            &mut state.normal
+        };
         push(queue, &mut self.threads, id.0);
+    }
+
+    fn pop_normal(&mut self, cpu: CpuId) -> Option<u32> {
+        let index = self.cpus[cpu.index()].normal.pop_front(&mut self.threads)?;
+        self.left_queue(cpu);
+        Some(index)
+    }
+
+    /// A normal thread has left the queue of `cpu`.
+    pub(crate) fn left_queue(&mut self, cpu: CpuId) {
+        if self.cpus[cpu.index()].normal.is_empty() {
+            self.crowded.remove(cpu);
+        }
     }
 
     /// Queues again every thread of an offline CPU. A thread that no online CPU may run returns to its queue.
     fn evacuate(&mut self, cpu: CpuId, mut kick: impl FnMut(CpuId)) {
+        self.crowded.remove(cpu);
         let state = &mut self.cpus[cpu.index()];
         for mut queue in [mem::take(&mut state.urgent), mem::take(&mut state.normal)] {
             while let Some(index) = queue.pop_front(&mut self.threads) {

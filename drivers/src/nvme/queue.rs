@@ -291,7 +291,7 @@ impl<H: Hal> QueuePair<H> {
         command.cdw0 = Cdw0::with_cid(command.cdw0, cid);
         self.slots[usize::from(cid)].start(tag, now_ns, cpu);
         let first = usize::from(side.tail) * SQE_WORDS;
-        for (word, value) in self.sq.words()[first..].iter().zip(command.to_words()) {
+        for (word, &value) in self.sq.words()[first..first + SQE_WORDS].iter().zip(&command.to_words()) {
             word.set(value);
         }
         side.tail = if side.tail + 1 == self.entries { 0 } else { side.tail + 1 };

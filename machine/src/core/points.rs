@@ -237,15 +237,16 @@ impl Core {
                 Due::Limit => return Next::Limit,
                 Due::Drained => return Next::Drained,
             };
-            let mut event = Some(first);
-            while let Some(due) = event {
-                if std::mem::replace(&mut is_still, true) && self.clock().guard().is_over() {
+            let mut event = first;
+            loop {
+                if is_still && self.clock().guard().is_over() {
                     return self.still_events();
                 }
-                if let Some(next) = self.handle(me, at, due) {
+                if let Some(next) = self.handle(me, at, event) {
                     return next;
                 }
-                event = self.clock().take_chained();
+                let Some(chained) = self.clock().take_chained() else { break };
+                (event, is_still) = (chained, true);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Resume times of waiting CPUs: one key per CPU, with fast access to the earliest.
 
+use super::calendar::{key, time};
 use crate::time::Ps;
 
 /// Later than every key.
@@ -15,6 +16,8 @@ const INDEX_BITS: u32 = 16;
 pub(crate) struct Resumes {
     /// In descending order, so the earliest key is the last one here. A key contains its CPU's index.
     waiting: Vec<u128>,
+    /// The earliest key without its CPU; [`NEVER`] when no CPU waits.
+    first: u128,
 }
 
 /// The key of CPU `index`, which waits until (time, sequence number).
@@ -31,7 +34,7 @@ impl Resumes {
     /// When `count` is over 65,536.
     pub(crate) fn new(count: usize) -> Self {
         assert!(count <= 1 << INDEX_BITS, "{count} CPUs; at most 65536 can wait");
-        Self { waiting: Vec::with_capacity(count) }
+        Self { waiting: Vec::with_capacity(count), first: NEVER }
     }
 
     /// The earliest key and its CPU; None when no CPU waits.
@@ -47,28 +50,29 @@ impl Resumes {
     /// no CPU waits.
     #[inline]
     pub(crate) fn first_key(&self) -> u128 {
-        const TIME: u128 = !(u64::MAX as u128);
-        self.waiting.last().map_or(NEVER, |first| first & TIME | u128::from((*first as u64) >> INDEX_BITS))
+        self.first
     }
 
     /// The earliest time; `Ps::MAX` when no CPU waits.
     #[inline]
     pub(crate) fn first_time(&self) -> Ps {
-        self.waiting.last().map_or(Ps::MAX, |first| Ps((first >> 64) as u64))
+        time(self.first)
     }
 
     /// CPU `index`, which does not wait yet, will continue at `end`.
     #[inline]
     pub(crate) fn set(&mut self, index: usize, end: (Ps, u64)) {
-        let key = packed(index, end);
-        let place = self.waiting.partition_point(|other| *other > key);
-        self.waiting.insert(place, key);
+        let packed = packed(index, end);
+        let place = self.waiting.partition_point(|other| *other > packed);
+        self.waiting.insert(place, packed);
+        self.first = self.first.min(key(end.0, end.1));
     }
 
     /// Removes the earliest key.
     #[inline]
     pub(crate) fn pop(&mut self) {
         self.waiting.pop();
+        self.find_first();
     }
 
     /// CPU `index` no longer waits until `end`. Does nothing if the key has been removed already.
@@ -77,7 +81,15 @@ impl Resumes {
         let place = self.waiting.partition_point(|other| *other > key);
         if self.waiting.get(place) == Some(&key) {
             self.waiting.remove(place);
+            self.find_first();
         }
+    }
+
+    #[inline]
+    fn find_first(&mut self) {
+        const TIME: u128 = !(u64::MAX as u128);
+        let first = self.waiting.last();
+        self.first = first.map_or(NEVER, |first| first & TIME | u128::from((*first as u64) >> INDEX_BITS));
     }
 }
 

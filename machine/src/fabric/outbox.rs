@@ -105,6 +105,10 @@ impl Outbox {
         self.waiting.iter().map(|message| message.requester)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// Messages that wait.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()

@@ -197,11 +197,7 @@ impl RootPort {
 
     /// The first write that may start takes the link.
     fn start_write(&mut self, world: &mut World<'_>) {
-        let may_start = |write: &Transfer| {
-            self.passes_messages(write) || self.outbox.requesters().all(|of| self.is_unrelated(write.requester, of))
-        };
-        let Some(next) = self.writes.iter().position(may_start) else { return };
-        let Some(transfer) = self.writes.remove(next) else { return };
+        let Some(transfer) = self.take_write() else { return };
         let now = self.idle_from.max(world.now());
         let free = self.passes_messages(&transfer) || self.is_unrelated(transfer.requester, self.ordered_by);
         let start = if free { now } else { now.max(self.ordered_from) };
@@ -211,6 +207,18 @@ impl RootPort {
         world.schedule(end, TRANSFERRED, self.starts);
         let transfer = Transfer { ready: transfer.ready.or(Some(now)), ..transfer };
         self.on_link = Some(OnLink { transfer, start, end, entry_after });
+    }
+
+    /// The first write that no message holds back.
+    fn take_write(&mut self) -> Option<Transfer> {
+        if self.outbox.is_empty() {
+            return self.writes.pop_front();
+        }
+        let may_start = |write: &Transfer| {
+            self.passes_messages(write) || self.outbox.requesters().all(|of| self.is_unrelated(write.requester, of))
+        };
+        let next = self.writes.iter().position(may_start)?;
+        self.writes.remove(next)
     }
 
     /// A2b: the write carries the Relaxed Ordering attribute, and the port uses it.

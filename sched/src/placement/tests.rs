@@ -1,5 +1,6 @@
 use crate::{Choice, Scheduler, State, Topology};
 use hal::{Affinity, CpuId, ThreadId, ThreadSpec};
+use proptest::prelude::*;
 use std::vec::Vec;
 
 const SLICE_NS: u64 = 3_000_000;
@@ -122,5 +123,45 @@ fn a_thread_of_one_cpu_is_where_it_was_without_a_topology() {
             home(scheduler, thread)
         });
         assert_eq!(homes, [cpu, cpu]);
+    }
+}
+
+/// CPUs with a normal thread in their queue, counted from the queues.
+fn counted(scheduler: &Scheduler) -> Vec<u32> {
+    (0..8).filter(|&cpu| !scheduler.cpus[cpu as usize].normal.is_empty()).collect()
+}
+
+proptest! {
+    /// An idle CPU looks for threads only on CPUs of the mask.
+    #[test]
+    fn the_mask_of_crowded_cpus_is_what_the_queues_say(
+        steps in proptest::collection::vec((0..8_u8, 0..8_u32, any::<u8>()), 1..300),
+    ) {
+        let mut scheduler = eight();
+        let mut now_ns = 0;
+        for (step, cpu, byte) in steps {
+            let cpu = CpuId(cpu);
+            let thread = (!scheduler.threads.is_empty()).then(|| ThreadId(u32::from(byte) % scheduler.threads.len() as u32));
+            match step {
+                0 => {
+                    let affinity = if byte % 4 == 0 { Affinity::Cpu(cpu) } else { Affinity::Any };
+                    let spec = ThreadSpec { name: "t", affinity, urgent: byte % 8 == 7 };
+                    scheduler.spawn(&spec).expect("a CPU");
+                }
+                1 => drop(thread.map(|thread| scheduler.wake_by(thread, Some(cpu), None))),
+                2 if scheduler.current(cpu).is_some() => drop(scheduler.park(cpu)),
+                3 if scheduler.current(cpu).is_some() => scheduler.yield_now(cpu),
+                4 => drop(scheduler.offload(cpu)),
+                5 if byte % 4 == 0 => scheduler.offline(cpu, |_| {}),
+                5 => drop(scheduler.online(cpu)),
+                _ => {
+                    now_ns += u64::from(byte) * 10_000;
+                    scheduler.pick(cpu, now_ns);
+                    drop(scheduler.stack_returned(cpu));
+                }
+            }
+            let mask: Vec<u32> = scheduler.crowded.within(0..8).map(|cpu| cpu.0).collect();
+            prop_assert_eq!(mask, counted(&scheduler));
+        }
     }
 }
