@@ -5,6 +5,9 @@ use super::patch::Suite;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// How the error of a change begins that does not compile.
+pub(super) const NOT_BUILT: &str = "does not compile";
+
 /// The profile of `Cargo.toml` that mutants are built with.
 const PROFILE: &str = "mutants";
 
@@ -83,7 +86,7 @@ fn messages(cargo: &mut Command) -> Result<String, String> {
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         let first = stderr.lines().find(|line| line.starts_with("error")).unwrap_or("cargo failed");
-        return Err(format!("does not compile: {first}"));
+        return Err(format!("{NOT_BUILT}: {first}"));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -9,6 +9,7 @@ mod catalogue;
 mod results;
 mod tests;
 
+use super::build::NOT_BUILT;
 use super::hunter::Hunter;
 use super::{Kill, Options, mix};
 use catalogue::Drawn;
@@ -24,6 +25,8 @@ const TESTS_LIMIT: Duration = Duration::from_secs(300);
 const FOUND_MIN: f64 = 90.0;
 const BY_CHECK_MIN: f64 = 70.0;
 const EQUIVALENT_MAX: f64 = 5.0;
+/// The least number of changes for these shares to mean something.
+const SAMPLE_MIN: usize = 200;
 
 /// Draws `count` changes by `seed` and looks for each; returns what is not as it should be.
 pub(super) fn run(root: &Path, count: usize, seed: u64, options: &Options) -> Result<Vec<String>, String> {
@@ -54,7 +57,7 @@ pub(super) fn run(root: &Path, count: usize, seed: u64, options: &Options) -> Re
     }
     hunter.troubles.drain(..).for_each(|trouble| println!("{trouble}"));
     print_survivors(&results);
-    Ok(verdict(&results, options.only.is_some() || results.judged() < 200))
+    Ok(verdict(&results, options.only.is_some() || results.judged() < SAMPLE_MIN))
 }
 
 /// Puts one change in and looks for it.
@@ -68,7 +71,7 @@ fn look(hunter: &mut Hunter, change: &Drawn) -> Result<Row, String> {
 
 fn find(hunter: &mut Hunter, change: &Drawn) -> Result<(Outcome, Duration), String> {
     let by_check = match hunter.find(&change.mutant) {
-        Err(error) if error.starts_with("does not compile") => return Ok((Outcome::NotBuilt, Duration::ZERO)),
+        Err(error) if error.starts_with(NOT_BUILT) => return Ok((Outcome::NotBuilt, Duration::ZERO)),
         found => found?,
     };
     let (kill, _, ran) = by_check;
@@ -76,7 +79,7 @@ fn find(hunter: &mut Hunter, change: &Drawn) -> Result<(Outcome, Duration), Stri
         return Ok((Outcome::Judged(kill), ran));
     }
     match tests::find(&hunter.copy, &change.package, TESTS_LIMIT) {
-        Err(error) if error.starts_with("does not compile") => Ok((Outcome::NotBuilt, ran)),
+        Err(error) if error.starts_with(NOT_BUILT) => Ok((Outcome::NotBuilt, ran)),
         found => {
             let (by, took) = found?;
             Ok((Outcome::Judged(by.map_or(Kill::None, Kill::Test)), ran + took))
@@ -131,4 +134,36 @@ fn verdict(results: &Results, part: bool) -> Vec<String> {
         findings.clear();
     }
     findings
+}
+
+#[cfg(test)]
+mod verdicts {
+    use super::*;
+
+    /// Of 100 changes so many found by check, by tests, by nothing, and so many equivalent.
+    fn findings(by_check: usize, by_test: usize, none: usize, equivalent: usize) -> Vec<String> {
+        let mut results = Results::open(None, 1, 1).unwrap();
+        let outcomes = [
+            (by_check, Outcome::Judged(Kill::Check("ends".into()))),
+            (by_test, Outcome::Judged(Kill::Test("irq: a".into()))),
+            (none, Outcome::Judged(Kill::None)),
+            (equivalent, Outcome::Equivalent("a log only".into())),
+            (9, Outcome::NotBuilt),
+        ];
+        for (count, outcome) in outcomes {
+            for number in 0..count {
+                let (name, kind) = (format!("{outcome} {number}"), "behaves".to_owned());
+                results.add(Row { name, kind, outcome: outcome.clone(), seconds: 0.0 }).unwrap();
+            }
+        }
+        verdict(&results, false)
+    }
+
+    #[test]
+    fn each_share_has_its_own_bound_and_what_was_not_built_counts_for_none() {
+        assert_eq!(findings(70, 20, 10, 5), Vec::<String>::new());
+        assert_eq!(findings(70, 19, 11, 0), ["89.0 % of the random changes were found; 90 % are to be"]);
+        assert_eq!(findings(69, 21, 10, 0), ["69.0 % were found by check alone; 70 % are to be"]);
+        assert_eq!(findings(94, 0, 0, 6), ["6.0 % are called equivalent; 5 % may be"]);
+    }
 }

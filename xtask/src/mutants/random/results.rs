@@ -34,7 +34,7 @@ impl Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotBuilt => f.pad("not built"),
+            Self::NotBuilt => f.write_str("not built"),
             Self::Equivalent(reason) => write!(f, "equivalent: {reason}"),
             Self::Judged(kill) => write!(f, "{kill}"),
         }
