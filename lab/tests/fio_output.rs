@@ -145,6 +145,22 @@ fn the_json_and_the_outcome_agree() {
     }
 }
 
+/// The option `name` names the first job of its section, and the section the others.
+#[test]
+fn a_name_is_that_of_the_first_job() {
+    if !common::fio::is_there() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let text = "[global]\nioengine=ENGINE\ndirect=1\nname=all\nsize=16k\nfilename=x\n[a]\n[b]\nnumjobs=3\nname=own\n";
+    let names = |json: &Value| -> Vec<String> {
+        json["jobs"].as_array().unwrap().iter().map(|job| job["jobname"].as_str().unwrap().to_owned()).collect()
+    };
+    let ours = names(&fio_json(folder.path(), &text.replace("ENGINE", "libaio")));
+    assert_eq!(ours, names(&common::fio::judged(folder.path(), &text.replace("ENGINE", "null"))));
+    assert_eq!(ours, ["a", "own", "b", "b"]);
+}
+
 /// Each job of a phase is measured over its own time: the rates of two equal phases are those of the job alone.
 #[test]
 fn jobs_that_end_early_have_their_own_rates() {

@@ -3,7 +3,7 @@
 use super::number::{Number, Unit, float, integer};
 use super::special;
 
-/// Longest list of floats that fio keeps.
+/// Longest list of floats that fio keeps, if the table does not say another.
 const FLOATS_MAX: usize = 20;
 
 /// The type of an option's value, with fio's bounds. A bound of 0 is none, as in fio.
@@ -40,6 +40,8 @@ pub enum ValueKind {
         min_milli: i64,
         /// The most, in thousandths; 0 with `min_milli` 0: unbounded.
         max_milli: i64,
+        /// The most numbers; fio leaves further ones out.
+        most: usize,
     },
     /// 0 or 1.
     Bool,
@@ -89,14 +91,14 @@ impl ValueKind {
             "deprecated" => Some(Self::Deprecated(rest.first() == Some(&"soft"))),
             "floats" => {
                 let milli = |text: &str| Some((float(text)? * 1000.0) as i64);
-                let (min_milli, max_milli) = match rest.first() {
-                    Some(bounds) => {
-                        let (low, high) = bounds.split_once("..")?;
-                        (milli(low)?, milli(high)?)
+                let (mut min_milli, mut max_milli, mut most) = (0, 0, FLOATS_MAX);
+                for word in &rest {
+                    match word.split_once("..") {
+                        Some((low, high)) => (min_milli, max_milli) = (milli(low)?, milli(high)?),
+                        None => most = word.parse().ok()?,
                     }
-                    None => (0, 0),
-                };
-                Some(Self::Floats { min_milli, max_milli })
+                }
+                Some(Self::Floats { min_milli, max_milli, most })
             }
             _ => None,
         }
@@ -111,31 +113,25 @@ impl ValueKind {
         let Some(text) = text else { return self.bare(name) };
         match self {
             Self::Store if text.is_empty() => Err(("has no value".into(), format!("{name}=…"))),
-            Self::Store | Self::Text => special::check(name, text, kb_base).map(|()| Vec::new()),
+            Self::Store | Self::Text => special::check(name, text, kb_base),
             Self::Values(values) => {
-                one_of(values, text)?;
-                special::check(name, text, kb_base).map(|()| Vec::new())
+                let mut odd = one_of(values, text)?;
+                odd.extend(special::check(name, text, kb_base)?);
+                Ok(odd)
             }
             Self::Multi(values) => {
                 let good = text.split(',').any(|part| one_of(values, part).is_ok());
-                if good { Ok(Vec::new()) } else { one_of(values, text).map(|()| Vec::new()) }
+                if good { Ok(Vec::new()) } else { one_of(values, text) }
             }
             Self::Deprecated(true) => Ok(vec!["fio takes it and does not use it".into()]),
             Self::Deprecated(false) => Err(("is no option any more".into(), "a job without it".into())),
-            Self::Range => self.parts(text, |part| range(part, kb_base)),
-            Self::Floats { min_milli, max_milli } => {
-                let odd = self.parts(text, |part| floats(part, *min_milli, *max_milli))?;
-                if text.split(':').count() > FLOATS_MAX {
-                    return Err((format!("has more than {FLOATS_MAX} numbers"), format!("at most {FLOATS_MAX}")));
-                }
-                Ok(odd)
-            }
-            Self::Bool | Self::Set => self.parts(text, |part| self.flag(part)),
+            Self::Range => self.parts(text, |_, part| range(part, kb_base)),
+            Self::Floats { .. } => self.parts(text, |at, part| self.float(at, part)),
+            Self::Bool | Self::Set => self.parts(text, |_, part| self.flag(part)),
             Self::Numbers { .. } | Self::Size => {
-                self.parts(text, |part| self.number(part, kb_base))?;
-                special::check(name, text, kb_base)?;
-                // Only an accepted value is odd, so the parts are read again.
-                self.parts(text, |part| self.number(part, kb_base))
+                let mut odd = self.parts(text, |_, part| self.number(part, kb_base))?;
+                odd.extend(special::check(name, text, kb_base)?);
+                Ok(odd)
             }
         }
     }
@@ -151,9 +147,13 @@ impl ValueKind {
     }
 
     /// Reads every part of a value as fio does: one good part is enough, and a bad one beside it is left out.
-    fn parts(&self, text: &str, read: impl Fn(&str) -> Result<Vec<String>, Wrong>) -> Result<Vec<String>, Wrong> {
+    fn parts(
+        &self,
+        text: &str,
+        read: impl Fn(usize, &str) -> Result<Vec<String>, Wrong>,
+    ) -> Result<Vec<String>, Wrong> {
         let mut rest = Some(text);
-        let (mut good, mut wrong, mut odd) = (false, None, Vec::new());
+        let (mut good, mut wrong, mut odd, mut at) = (false, None, Vec::new(), 0);
         while let Some(part) = rest {
             let end = match self {
                 Self::Floats { .. } => part.find(':'),
@@ -161,7 +161,7 @@ impl ValueKind {
                 _ => part.find(',').or_else(|| part.find(':')).or_else(|| part.find('-')),
             };
             // The sign of a number is a separator too, before which nothing stands.
-            match read(part) {
+            match read(at, part) {
                 Ok(more) => {
                     good = true;
                     odd.extend(more);
@@ -174,6 +174,7 @@ impl ValueKind {
                 }
             }
             rest = end.map(|end| &part[end + 1..]);
+            at += 1;
         }
         match wrong {
             Some(wrong) if !good => Err(wrong),
@@ -201,19 +202,26 @@ impl ValueKind {
             Self::Numbers { unit, min, max, is_int, pow2 } => (*unit, *min, *max, *is_int, *pow2),
             _ => (Unit::Bytes, 0, 0, false, false),
         };
-        let part = part.split(',').next().unwrap_or_default();
+        // fio looks at the end of the whole value, whatever stands between.
         if let Some(zones) = part.strip_suffix('z') {
             let is_zones = *self == Self::Size && zones.parse::<u64>().is_ok();
             let why = if *self == Self::Size { "is no number of zones" } else { "counts zones, which it cannot" };
             return if is_zones { Ok(Vec::new()) } else { Err((why.into(), valid())) };
         }
+        let part = part.split(',').next().unwrap_or_default();
         let number = Number::read(part, unit, kb_base).map_err(|why| (why.to_owned(), valid()))?;
         let value = number.value;
         if pow2 && (value <= 0 || value & (value - 1) != 0) {
             return Err(("is no power of two".into(), "a power of two".into()));
         }
         if number.is_percent {
-            return if *self == Self::Size { Ok(Vec::new()) } else { Err(("is a percentage".into(), valid())) };
+            let is_more =
+                (value > 100).then(|| format!("is more than the whole: fio reads `{part}` as nearly 2^64 bytes"));
+            return if *self == Self::Size {
+                Ok(is_more.into_iter().collect())
+            } else {
+                Err(("is a percentage".into(), valid()))
+            };
         }
         if is_int && u32::try_from(value.unsigned_abs()).is_err() {
             return Err(("is out of bounds".into(), valid()));
@@ -224,6 +232,20 @@ impl ValueKind {
             return Err((if value < 0 { "is negative" } else { "is out of bounds" }.into(), valid()));
         }
         Ok(number.odd.into_iter().collect())
+    }
+
+    /// One number of a list.
+    fn float(&self, at: usize, part: &str) -> Result<Vec<String>, Wrong> {
+        let Self::Floats { min_milli, max_milli, most } = *self else { return Ok(Vec::new()) };
+        if at >= most {
+            return Err((format!("is beyond {most} numbers"), format!("at most {most}")));
+        }
+        let Some(value) = float(part) else { return Err(("is no number".into(), self.valid())) };
+        let milli = (value * 1000.0) as i64;
+        if (min_milli != 0 || max_milli != 0) && !(min_milli..=max_milli).contains(&milli) {
+            return Err(("is out of bounds".into(), self.valid()));
+        }
+        Ok(Vec::new())
     }
 
     /// The valid values, for an error.
@@ -240,7 +262,7 @@ impl ValueKind {
             Self::Size => "a size such as 1g, 50% or 0".into(),
             Self::Range => "a range such as 4k-16k".into(),
             Self::Floats { max_milli: 0, .. } => "numbers separated by `:`".into(),
-            Self::Floats { min_milli, max_milli } => {
+            Self::Floats { min_milli, max_milli, .. } => {
                 format!("numbers from {} to {} separated by `:`", min_milli / 1000, max_milli / 1000)
             }
             Self::Bool => "0 or 1".into(),
@@ -260,11 +282,12 @@ fn listed(values: &[&str]) -> String {
 }
 
 /// A word of `values`, alone or before a `:` or `,`.
-fn one_of(values: &[&str], text: &str) -> Result<(), Wrong> {
+fn one_of(values: &[&str], text: &str) -> Result<Vec<String>, Wrong> {
     let end = text.find(',').or_else(|| text.find(':')).unwrap_or(text.len());
     // fio compares as many letters as the longer one has, so that a longer word is no match.
     if values.iter().any(|value| *value == &text[..end] || *value == text) {
-        return Ok(());
+        let is_list = text[end..].starts_with(',');
+        return Ok(is_list.then(|| format!("fio reads `{text}` as `{}`", &text[..end])).into_iter().collect());
     }
     let why = if text.starts_with(' ') { "begins with a blank, which fio takes as part of it" } else { "is no value" };
     Err((why.into(), listed(values)))
@@ -280,17 +303,6 @@ fn range(part: &str, kb_base: u64) -> Result<Vec<String>, Wrong> {
         odd.extend(number.odd);
     }
     Ok(odd)
-}
-
-fn floats(part: &str, min_milli: i64, max_milli: i64) -> Result<Vec<String>, Wrong> {
-    let first = part.split(':').next().unwrap_or_default();
-    let valid = ValueKind::Floats { min_milli, max_milli }.valid();
-    let Some(value) = float(first) else { return Err(("is no number".into(), valid)) };
-    let milli = (value * 1000.0) as i64;
-    if (min_milli != 0 || max_milli != 0) && !(min_milli..=max_milli).contains(&milli) {
-        return Err(("is out of bounds".into(), valid));
-    }
-    Ok(Vec::new())
 }
 
 #[cfg(test)]

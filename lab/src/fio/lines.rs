@@ -6,8 +6,10 @@ use super::options;
 use crate::input::{InputError, Place, Problem};
 use crate::setting::Setting;
 
-/// Deepest nesting of `include`: enough for real files, and small enough to stop a cycle.
-const INCLUDE_DEPTH_MAX: u32 = 8;
+/// Deepest nesting of `include`. fio has no bound, and crashes at a cycle.
+const INCLUDE_DEPTH_MAX: u32 = 32;
+/// Files that all `include` lines read together: each of a file's lines may name a file of many more.
+const INCLUDES_MAX: u32 = 1000;
 /// The longest line that fio reads as one.
 const LINE_BYTES_MAX: usize = 8190;
 
@@ -52,13 +54,15 @@ pub fn sections(file: &str, text: &[u8], include: Include<'_>) -> Result<Vec<Sec
 
 /// The sections of a job file, and everything that is no part of one.
 pub fn read(file: &str, text: &[u8], include: Include<'_>) -> (Vec<Section>, Vec<InputError>) {
-    let mut reader = Reader { include, sections: Vec::new(), errors: Vec::new() };
+    let mut reader = Reader { include, includes: 0, sections: Vec::new(), errors: Vec::new() };
     reader.file(file, text, 0);
     (reader.sections, reader.errors)
 }
 
 struct Reader<'a> {
     include: Include<'a>,
+    /// Files that were included.
+    includes: u32,
     sections: Vec<Section>,
     errors: Vec<InputError>,
 }
@@ -84,11 +88,12 @@ impl Reader<'_> {
             return syntax(place, "has a zero byte, at which fio ends the line");
         }
         let text = String::from_utf8_lossy(&bytes[..end]);
-        let line = text.trim_matches(|c: char| c.is_ascii_whitespace() || c.is_ascii_control());
+        let text = text.trim_end_matches(|c: char| c.is_ascii_whitespace() || c.is_ascii_control());
+        let line = text.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '\u{b}');
         if line.is_empty() {
             return Ok(());
         }
-        place.column = Some(1 + text[..text.len() - text.trim_start().len()].chars().count() as u32);
+        place.column = Some(1 + text[..text.len() - line.len()].chars().count() as u32);
         if line.starts_with('\u{feff}') {
             return syntax(place, "begins with a byte order mark, which fio does not read");
         }
@@ -120,9 +125,18 @@ impl Reader<'_> {
 
     fn included(&mut self, place: &Place, path: &str, depth: u32) -> Result<(), InputError> {
         let wrong = |why: String| InputError::value(place, "include", path, why, "the path of a file with options");
+        if self.includes > INCLUDES_MAX {
+            return Ok(());
+        }
         if depth >= INCLUDE_DEPTH_MAX {
             return Err(wrong(format!("nests deeper than {INCLUDE_DEPTH_MAX} files")));
         }
+        if self.includes >= INCLUDES_MAX {
+            // One error is enough: every line behind it would have another.
+            self.includes += 1;
+            return Err(wrong(format!("is one file more than the {INCLUDES_MAX} that may be included")));
+        }
+        self.includes += 1;
         let (file, text) = (self.include)(path, &place.file).map_err(|why| wrong(format!("cannot be read ({why})")))?;
         self.file(&file, &text, depth + 1);
         Ok(())

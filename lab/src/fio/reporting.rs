@@ -1,5 +1,6 @@
 //! What a job's options say about its report: groups, percentiles, logs.
 
+use super::number::float;
 use super::{Entry, options};
 use crate::input::InputError;
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ const NUMBER_MAX: u64 = u32::MAX as u64;
 /// The options of a job that only its report depends on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reporting {
-    /// The name of its section, without a number.
+    /// What reports call it: its option `name` if it is the first thread of its section, or the section's name.
     pub name: String,
     /// The options before its section that hold for all jobs: main names, and values as given. Without values that a
     /// bare key implies.
@@ -115,14 +116,14 @@ impl Reporting {
             description: get("description").map(|entry| entry.setting.text.clone()),
             is_grouped: flag("group_reporting", false)?,
             begins_group: flag("stonewall", false)? || flag("new_group", false)?,
-            percentiles: get("percentile_list").map(percentiles).transpose()?,
+            percentiles: get("percentile_list").map(percentiles),
             has_percentiles: [
                 flag("slat_percentiles", false)?,
                 flag("clat_percentiles", true)?,
                 flag("lat_percentiles", false)?,
             ],
             is_disabled: [disabled("disable_slat")?, disabled("disable_clat")?, reduced || all_off],
-            unified: match get("unified_rw_reporting").map(|entry| entry.setting.text.as_str()) {
+            unified: match get("unified_rw_reporting").map(Entry::word) {
                 Some("mixed" | "1") => Unified::Mixed,
                 Some("both" | "2") => Unified::Both,
                 _ => Unified::Apart,
@@ -158,17 +159,11 @@ fn main_name(entry: &Entry) -> &str {
 }
 
 /// `50:99:99.9`, sorted.
-fn percentiles(entry: &Entry) -> Result<Vec<f64>, InputError> {
-    let valid = format!("at most {PERCENTILES_MAX} numbers from 0 to 100, as 50:99:99.9");
-    let read = |part: &str| part.trim().parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
-    let list: Option<Vec<f64>> = entry.setting.text.split(':').map(read).collect();
-    match list {
-        Some(mut list) if list.len() <= PERCENTILES_MAX => {
-            // fio's list ends with a zero.
-            list.retain(|percent| *percent > 0.0);
-            list.sort_by(f64::total_cmp);
-            Ok(list)
-        }
-        _ => Err(entry.wrong("is no list of percentiles", valid)),
-    }
+fn percentiles(entry: &Entry) -> Vec<f64> {
+    let read = |part: &str| float(part).filter(|percent| (0.0..=100.0).contains(percent));
+    // fio's list ends at a zero, which also stands for what is no number.
+    let parts = entry.setting.text.split(':').take(PERCENTILES_MAX).map(|part| read(part).unwrap_or(0.0));
+    let mut list: Vec<f64> = parts.take_while(|percent| *percent > 0.0).collect();
+    list.sort_by(f64::total_cmp);
+    list
 }

@@ -12,11 +12,65 @@ type Doubt = (&'static str, &'static str);
 /// One direction's sizes with their percentages.
 type Split = Vec<(u64, u32)>;
 
-/// Checks the value of the option `name` beyond its type.
+/// Checks the value of the option `name` beyond its type, and returns what is odd in a value that fio takes.
 ///
 /// # Errors
 /// fio refuses the value.
-pub(super) fn check(name: &str, text: &str, kb_base: u64) -> Result<(), Wrong> {
+pub(super) fn check(name: &str, text: &str, kb_base: u64) -> Result<Vec<String>, Wrong> {
+    refusal(name, text, kb_base)?;
+    let odd = match name {
+        "rw" => text.split_once(':').and_then(|(word, nth)| odd_nth(word, nth)),
+        "cpus_allowed" => odd_cpus(text),
+        "steadystate" => text.split_once(':').and_then(|(name, limit)| odd_limit(name, limit)),
+        _ => None,
+    };
+    Ok(odd.into_iter().collect())
+}
+
+/// The leading whole number of a text, 0 without one: the C library's `atoi`.
+pub(super) fn leading(text: &str) -> i64 {
+    let text = text.trim_start();
+    let is_part = |(at, c): &(usize, char)| c.is_ascii_digit() || (*at == 0 && matches!(c, '+' | '-'));
+    let end = text.char_indices().take_while(is_part).last().map_or(0, |(at, _)| at + 1);
+    text[..end].parse().unwrap_or(0)
+}
+
+/// A number behind `rw=` that is not what it looks like.
+fn odd_nth(word: &str, nth: &str) -> Option<String> {
+    let number = leading(nth);
+    match word.starts_with("rand") {
+        true if number == 0 => {
+            Some(format!("fio reads `{}` as 0: no offset is random, each follows the last", nth.trim()))
+        }
+        true if nth.trim().bytes().any(|c| !c.is_ascii_digit()) => {
+            Some(format!("fio reads `{}` as {number}", nth.trim()))
+        }
+        _ => None,
+    }
+}
+
+/// A list of CPUs that is more than numbers and ranges.
+fn odd_cpus(text: &str) -> Option<String> {
+    let is_part = |item: &str| {
+        let (first, last) = item.split_once('-').unwrap_or((item, item));
+        [first, last].iter().all(|end| !end.is_empty() && end.bytes().all(|c| c.is_ascii_digit()))
+    };
+    let is_plain = text.trim().split(',').all(is_part);
+    (!is_plain).then(|| "fio reads the leading digits of each part, up to the first empty part".into())
+}
+
+/// A limit of a steady state with letters behind it.
+fn odd_limit(name: &str, limit: &str) -> Option<String> {
+    let (number, rest) = limit.split_once('%').unwrap_or((limit, ""));
+    if !limit.contains('%') && name.starts_with("bw") {
+        return Number::read(limit.trim(), Unit::Bytes, 1024).ok()?.odd;
+    }
+    let is_plain = number.trim().bytes().all(|c| c.is_ascii_digit() || c == b'.') && rest.is_empty();
+    (!is_plain).then(|| format!("fio reads the number at the start of `{limit}` alone"))
+}
+
+/// Why fio refuses a value.
+fn refusal(name: &str, text: &str, kb_base: u64) -> Result<(), Wrong> {
     let wrong = |(why, valid): Doubt| (why.to_owned(), valid.to_owned());
     match name {
         "bssplit" => splits(text, kb_base).map(|_| ()).map_err(wrong),
@@ -280,7 +334,7 @@ mod tests {
             ("replay_skip", "read,none"),
         ];
         for (name, text) in good {
-            assert_eq!(check(name, text, 1024), Ok(()), "{name}={text}");
+            assert_eq!(check(name, text, 1024), Ok(Vec::new()), "{name}={text}");
         }
         for (name, text) in bad {
             assert!(check(name, text, 1024).is_err(), "{name}={text}");

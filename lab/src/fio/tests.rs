@@ -84,8 +84,16 @@ fn an_include_is_read_in_place_and_keeps_its_lines() {
 fn an_include_of_itself_ends() {
     let include = |path: &str, _: &str| Ok((path.to_owned(), b"include j.fio\n".to_vec()));
     let error = sections("j.fio", b"[a]\ninclude j.fio\n", &include).unwrap_err();
-    let why = "j.fio:1: include: `j.fio` nests deeper than 8 files; valid: the path of a file with options";
+    let why = "j.fio:1: include: `j.fio` nests deeper than 32 files; valid: the path of a file with options";
     assert_eq!(error.to_string(), why);
+}
+
+#[test]
+fn includes_that_multiply_end() {
+    let include = |path: &str, _: &str| Ok((path.to_owned(), b"include j.fio\n".repeat(10)));
+    let (_, errors) = super::read("j.fio", b"[a]\ninclude j.fio\n", &include);
+    assert!(errors.iter().any(|error| error.to_string().contains("is one file more than the 1000 that")), "{errors:?}");
+    assert!(errors.len() < 10_000, "{}", errors.len());
 }
 
 #[test]
@@ -195,7 +203,16 @@ fn a_section_that_only_creates_files_is_left_out() {
     assert!(jobs[1].load.start.stonewall && jobs[1].begins_group, "its wall stays");
     assert!(warnings[0].to_string().contains("create_only: not modelled: files are laid out"), "{}", warnings[0]);
     let error = with("create_only=1\n").unwrap_err();
-    assert!(error.contains("create_only: `1` leaves no job that does I/O"), "{error}");
+    assert!(error.contains("`a` is a section that does no I/O, and there is no other"), "{error}");
+    let text = text.replace("stonewall\ncreate_only=1", "filename=\nstonewall\nnrfiles=0").replace("filename=x\n", "");
+    let (jobs, warnings) = read(&text.replace("filename=\n", "")).unwrap();
+    assert_eq!(jobs.len(), 2);
+    assert!(
+        warnings
+            .iter()
+            .any(|warning| warning.to_string().ends_with("the section has no file, does no I/O and is left out"))
+    );
+    assert_eq!(with("nrfiles=0\n").unwrap().0.len(), 1, "it has the files that it names");
 }
 
 #[test]

@@ -30,6 +30,11 @@ impl Entry {
         }
     }
 
+    /// The word at the start of the value: what stands before a `,` or a `:`.
+    pub(super) fn word(&self) -> &str {
+        self.setting.text.split([',', ':']).next().unwrap_or_default()
+    }
+
     /// 0 or 1; a bare key is 1.
     pub(super) fn flag(&self) -> Result<bool, InputError> {
         match self.setting.text.as_str() {
@@ -64,24 +69,25 @@ impl Entry {
         us.checked_mul(1000).ok_or_else(|| self.wrong("is too large", valid))
     }
 
-    /// A list of CPUs: `0,2-4`.
+    /// A list of CPUs: `0,2-4`. As in fio it ends before an empty part, and a part is its leading digits.
     pub(super) fn cpus(&self) -> Result<CpuSet, InputError> {
         let valid = format!("CPU numbers and ranges up to {CPU_MAX}: 0-7 or 0,2-4");
         let wrong = |why: &str| self.wrong(why, valid.as_str());
-        let number = |text: &str| match text.trim().parse::<u32>() {
-            Ok(cpu) if cpu <= CPU_MAX => Ok(cpu),
-            Ok(_) => Err(wrong("names a CPU out of bounds")),
-            Err(_) => Err(wrong("is no list of CPUs")),
+        let number = |text: &str| match integer(text) {
+            Some((cpu, _)) if (0..=i64::from(CPU_MAX)).contains(&cpu) => Ok(cpu as u32),
+            Some(_) => Err(wrong("names a CPU out of bounds")),
+            None => Err(wrong("is no list of CPUs")),
         };
         let mut set = CpuSet::new();
-        for item in self.text(&valid)?.split(',') {
-            let (first, last) = item.split_once('-').unwrap_or((item, item));
-            let (first, last) = (number(first)?, number(last)?);
+        for item in self.text(&valid)?.trim().split(',').take_while(|item| !item.is_empty()) {
+            let mut ends = item.split('-').take_while(|end| !end.is_empty());
+            let first = number(ends.next().unwrap_or_default())?;
+            let last = ends.last().map_or(Ok(first), number)?;
             if first > last {
                 return Err(wrong("has a range that ends before it begins"));
             }
             (first..=last).for_each(|cpu| set.insert(CpuId(cpu)));
         }
-        Ok(set)
+        if set.is_empty() { Err(wrong("names no CPU")) } else { Ok(set) }
     }
 }

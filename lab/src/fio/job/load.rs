@@ -2,6 +2,7 @@
 
 use super::Options;
 use super::values::{self, Parts};
+use crate::fio::number::float;
 use crate::fio::{Entry, special};
 use crate::input::InputError;
 use crate::kinds::storage::load::{
@@ -11,6 +12,8 @@ use crate::kinds::storage::load::{
 
 /// The longest I/O, which is one buffer.
 pub(in crate::fio) const BLOCK_MAX: u64 = 1 << 30;
+/// The largest size or place that is kept.
+const BYTES_MAX: u64 = 1 << 62;
 /// The longest window of a steady state.
 const STEADY_WINDOW_MAX_NS: u64 = 86_400_000_000_000;
 
@@ -19,7 +22,7 @@ impl Options<'_> {
     pub(super) fn load(&self) -> Result<Load, InputError> {
         let sizes = self.sizes()?;
         let files = self.files()?;
-        let verifies = self.get("verify").is_some_and(|entry| !matches!(entry.setting.text.as_str(), "0" | "none"));
+        let verifies = self.get("verify").is_some_and(|entry| !matches!(entry.word(), "0" | "none"));
         Ok(Load {
             order: self.order()?,
             ends: self.ends()?,
@@ -28,7 +31,7 @@ impl Options<'_> {
             syncs: Syncs {
                 range: self.sync_range()?,
                 at_end: self.flag("end_fsync")? || self.flag("fsync_on_close")?,
-                each: self.get("sync").is_some_and(|entry| !matches!(entry.setting.text.as_str(), "0" | "none")),
+                each: self.get("sync").is_some_and(|entry| !matches!(entry.word(), "0" | "none")),
                 buffered: !self.is_direct()?,
             },
             verify: Verify {
@@ -36,7 +39,7 @@ impl Options<'_> {
                 checks: verifies,
             },
             replay: None,
-            depth_low: self.number("iodepth_low", 0, 0..=65_536)?,
+            depth_low: self.number("iodepth_low", 0, 0..=u64::from(u32::MAX))?,
             sizes,
             files,
         })
@@ -56,7 +59,7 @@ impl Options<'_> {
         let bounds = 1..=BLOCK_MAX;
         let mut sizes = [(); 3].map(|()| Sizes::of(4096));
         if let Some(entry) = self.get("bs") {
-            let parts = Parts::of(entry).whole(|part| part.number(bounds.clone(), self.kb_base))?;
+            let parts = Parts::of_numbers(entry).whole(|part| part.number(bounds.clone(), self.kb_base))?;
             values::spread(&parts, |direction, bytes| sizes[direction] = Sizes::of(bytes));
         }
         if let Some(entry) = self.get("bsrange") {
@@ -77,7 +80,7 @@ impl Options<'_> {
             }
         }
         if let Some(entry) = self.get("blockalign") {
-            let parts = Parts::of(entry).whole(|part| part.number(1..=BLOCK_MAX, self.kb_base))?;
+            let parts = Parts::of_numbers(entry).whole(|part| part.number(1..=BLOCK_MAX, self.kb_base))?;
             values::spread(&parts, |direction, bytes| sizes[direction].align = bytes);
         }
         Ok(sizes)
@@ -86,13 +89,13 @@ impl Options<'_> {
     fn order(&self) -> Result<Order, InputError> {
         let mut order = Order { map: !self.flag("norandommap")?, ..Order::default() };
         if let Some(entry) = self.get("percentage_random") {
-            let parts = Parts::of(entry).whole(|part| part.number(0..=100, self.kb_base))?;
+            let parts = Parts::of_numbers(entry).whole(|part| part.number(0..=100, self.kb_base))?;
             values::spread(&parts, |direction, percent| order.random_percent[direction] = percent as u8);
         }
         if let Some(entry) = self.get("random_distribution") {
             order.distribution = self.distribution(entry)?;
         }
-        order.generator = match self.get("random_generator").map(|entry| entry.setting.text.as_str()) {
+        order.generator = match self.get("random_generator").map(Entry::word) {
             Some("lfsr") => Generator::Lfsr,
             Some("tausworthe64") => Generator::Tausworthe64,
             _ => Generator::Tausworthe,
@@ -101,10 +104,10 @@ impl Options<'_> {
             let entry = self.get("rw").expect("it was there");
             self.offset_modifier(entry, nth, &mut order)?;
         }
-        order.identical = self.get("rw_sequencer").is_some_and(|entry| entry.setting.text == "identical");
+        order.identical = self.get("rw_sequencer").is_some_and(|entry| entry.word() == "identical");
         order.unaligned = self.flag("bs_unaligned")?;
         order.sizes_by_order = self.flag("bs_is_seq_rand")?;
-        if self.get("zonemode").is_some_and(|entry| entry.setting.text == "strided") {
+        if self.get("zonemode").is_some_and(|entry| entry.word() == "strided") {
             let of = |name| self.get(name).map_or(Ok(0), |entry| entry.number(0..=1 << 61, self.kb_base));
             let (size, skip) = (of("zonesize")?, of("zoneskip")?);
             let range = match of("zonerange")? {
@@ -124,8 +127,8 @@ impl Options<'_> {
     /// The part of `rw` behind its colon: a number of I/Os if random, else bytes.
     fn offset_modifier(&self, entry: &Entry, text: &str, order: &mut Order) -> Result<(), InputError> {
         if entry.setting.text.starts_with("rand") {
-            let part = values::part(entry, text);
-            order.offset_every = part.number(1..=u64::from(u32::MAX), self.kb_base)? as u32;
+            // fio keeps 32 bits of the leading digits.
+            order.offset_every = special::leading(text) as u32;
             return Ok(());
         }
         let (negative, digits) = match text.strip_prefix('-') {
@@ -143,9 +146,9 @@ impl Options<'_> {
         let mut numbers = rest.split(':');
         let mut next = |default: f64| match numbers.next().filter(|text| !text.is_empty()) {
             None => Ok(default),
-            Some(text) => text.trim().parse::<f64>().map_err(|_| entry.wrong("has a part that is no number", valid)),
+            Some(text) => float(text).ok_or_else(|| entry.wrong("has a part that is no number", valid)),
         };
-        Ok(match name {
+        Ok(match name.split(',').next().unwrap_or_default() {
             "random" => Distribution::Even,
             "zipf" => {
                 let theta = next(1.1)?;
@@ -193,7 +196,8 @@ impl Options<'_> {
     fn files(&self) -> Result<Files, InputError> {
         let bytes = |name: &str| self.get(name).map(|entry| self.amount(entry)).transpose();
         let mut files = Files {
-            size: bytes("size")?.filter(|&size| size != Amount::Bytes(0) && size != Amount::Percent(100)),
+            size: bytes("size")?
+                .filter(|size| ![Amount::Bytes(0), Amount::Percent(100), Amount::Bytes(BYTES_MAX)].contains(size)),
             offset: bytes("offset")?.unwrap_or(Amount::Bytes(0)),
             increment: bytes("offset_increment")?.unwrap_or(Amount::Bytes(0)),
             ..Files::default()
@@ -210,15 +214,15 @@ impl Options<'_> {
             let mut parts = entry.text(valid)?.split(':');
             let name = parts.next().unwrap_or_default();
             let second = parts.next();
-            let parameter = |default: f64| second.map_or(Ok(default), |text| text.trim().parse::<f64>());
-            let wrong = |_| entry.wrong("has a part that is no number", valid);
-            files.service = match name {
+            let wrong = || entry.wrong("has a part that is no number", valid);
+            let parameter = |default: f64| second.map_or(Ok(default), |text| float(text).ok_or_else(wrong));
+            files.service = match name.split(',').next().unwrap_or_default() {
                 "random" => Service::Random,
                 "roundrobin" => Service::RoundRobin,
                 "sequential" => Service::Sequential,
-                "zipf" => Service::Zipf(parameter(1.1).map_err(wrong)?),
-                "pareto" => Service::Pareto(parameter(0.2).map_err(wrong)?),
-                "normal" | "gauss" => Service::Normal(parameter(0.0).map_err(wrong)?),
+                "zipf" => Service::Zipf(parameter(1.1)?),
+                "pareto" => Service::Pareto(parameter(0.2)?),
+                "normal" | "gauss" => Service::Normal(parameter(0.0)?),
                 _ => return Err(entry.wrong("is no way to choose a file", valid)),
             };
             let is_even = matches!(files.service, Service::Random | Service::RoundRobin | Service::Sequential);
@@ -237,9 +241,13 @@ impl Options<'_> {
         match entry.setting.text.trim().split_once('%') {
             Some((percent, _)) => {
                 let part = values::part(entry, percent);
-                Ok(Amount::Percent(part.number(0..=100, self.kb_base)? as u8))
+                // More than the whole is nearly 2^64 bytes in fio: a size without a limit, a place behind every end.
+                match part.number(0..=u64::from(u32::MAX), self.kb_base)? {
+                    percent @ 0..=100 => Ok(Amount::Percent(percent as u8)),
+                    _ => Ok(Amount::Bytes(BYTES_MAX)),
+                }
             }
-            None => Ok(Amount::Bytes(entry.number(0..=1 << 62, self.kb_base)?)),
+            None => Ok(Amount::Bytes(entry.number(0..=BYTES_MAX, self.kb_base)?)),
         }
     }
 
@@ -259,12 +267,12 @@ impl Options<'_> {
         ends.loops = count("loops", 1)?.max(1);
         ends.time_based &= ends.runtime_ns.is_some();
         if let Some(entry) = self.get("max_latency") {
-            let parts = Parts::of(entry).whole(|part| part.time_ns(1_000))?;
+            let parts = Parts::of_numbers(entry).whole(|part| part.time_ns(1_000))?;
             values::spread(&parts, |direction, ns| ends.latency_ns_max[direction] = ns);
         }
         ends.exitall = self.flag("exitall")?;
         ends.exits_on_error = self.flag("exitall_on_error")?;
-        ends.exit_what = match self.get("exit_what").map(|entry| entry.setting.text.as_str()) {
+        ends.exit_what = match self.get("exit_what").map(Entry::word) {
             Some("stonewall") => EndsOthers::Stonewall,
             Some("all") => EndsOthers::All,
             _ => EndsOthers::Group,
@@ -285,9 +293,13 @@ impl Options<'_> {
             "bw_slope" => (true, true),
             _ => return Err(entry.wrong("is no criterion", valid)),
         };
-        let is_share = limit.ends_with('%');
-        let number = limit.trim_end_matches('%').trim().parse::<f64>();
-        let number = number.ok().filter(|number| *number >= 0.0 && number.is_finite());
+        let (is_share, part) = (limit.contains('%'), values::part(entry, limit));
+        let number = match limit.split_once('%') {
+            None if bandwidth => part.number(0..=1 << 62, self.kb_base).ok().map(|bytes| bytes as f64),
+            Some((percent, _)) => float(percent),
+            None => float(limit),
+        };
+        let number = number.filter(|number| *number >= 0.0 && number.is_finite());
         let number = number.ok_or_else(|| entry.wrong("has a limit that is no number", valid))?;
         let limit = if is_share { number * 10_000.0 } else { number } as u64;
         let time = |names: [&str; 2], default| {

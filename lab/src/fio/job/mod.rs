@@ -19,6 +19,8 @@ use hal::{CpuId, CpuSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// The largest number of an option of 32 bits.
+const NUMBER_MAX: u64 = u32::MAX as u64;
 /// The most files of a job.
 const NRFILES_MAX: u64 = 65_536;
 
@@ -27,7 +29,7 @@ const NRFILES_MAX: u64 = 65_536;
 pub struct FioJob {
     /// The section's name.
     pub name: String,
-    /// What `wait_for` calls it: its option `name`, or the section's name.
+    /// What reports call its first thread, and `wait_for` all of them: its option `name`, or the section's name.
     pub title: String,
     /// The section's line.
     pub place: Place,
@@ -76,6 +78,11 @@ pub struct FioJob {
 }
 
 impl FioJob {
+    /// True if it has no file to do I/O on (`nrfiles=0`).
+    fn has_no_file(&self) -> bool {
+        self.nrfiles == 0 && self.filename.is_none() && self.replay.is_none()
+    }
+
     /// Clones of the section whose files may differ from those of the first.
     pub fn distinct_clones(&self) -> u32 {
         match (&self.replay, &self.filename) {
@@ -134,17 +141,28 @@ pub fn jobs(file: &str, sections: &[Section], overrides: &[Entry]) -> Result<(Ve
     }
     for section in sections {
         if section.is_global() {
+            let names = section.entries.iter().filter(|entry| name_of(entry) == "name");
+            warnings.extend(names.map(|Entry { setting, .. }| Warning {
+                place: setting.place.clone(),
+                key: setting.key.clone(),
+                meaning: "of no effect in [global]: a job has its section's name".into(),
+            }));
             globals.extend(&section.entries);
         } else {
             let options = Options::of(section, &globals, overrides);
             let wait_for = options.wait(&jobs, &created.sections)?;
             let only_creates = options.flag("create_only")?;
             let mut job = options.read(&mut warnings)?;
-            if only_creates {
+            let has_no_file = job.has_no_file();
+            if has_no_file {
+                let meaning = "0: the section has no file, does no I/O and is left out".into();
+                warnings.push(Warning { place: job.place.clone(), key: "nrfiles".into(), meaning });
+            }
+            if only_creates || has_no_file {
                 created.add(job);
                 continue;
             }
-            let mut reporting = Reporting::read(&section.name, &globals, &section.entries, overrides)?;
+            let mut reporting = Reporting::read(&job.title, &globals, &section.entries, overrides)?;
             created.pass_on(&mut job);
             job.load.start.wait_for = wait_for;
             reporting.begins_group |= job.begins_group;
@@ -154,8 +172,8 @@ pub fn jobs(file: &str, sections: &[Section], overrides: &[Entry]) -> Result<(Ve
     }
     whole::groups_agree(&jobs)?;
     if let Some(place) = created.place.filter(|_| jobs.is_empty()) {
-        let why = "leaves no job that does I/O";
-        return Err(InputError::value(&place, "create_only", "1", why, "a section without it"));
+        let why = "is a section that does no I/O, and there is no other (create_only, nrfiles=0)";
+        return Err(InputError::value(&place, "", &created.sections[0], why, "a section that does"));
     }
     if jobs.is_empty() {
         let valid = "a section that is not [global], such as [drive-a] with filename=/dev/nvme0n1".into();
@@ -164,7 +182,7 @@ pub fn jobs(file: &str, sections: &[Section], overrides: &[Entry]) -> Result<(Ve
     Ok((jobs, warnings))
 }
 
-/// Sections that only create files, which is done before the run: nothing is left of them but their walls.
+/// Sections that only create files, which is done before the run, or have none: nothing is left of them but their walls.
 #[derive(Default)]
 struct Created {
     /// What `wait_for` calls them.
@@ -196,6 +214,7 @@ const PAIRS: [[&str; 2]; 3] = [["direct", "buffered"], ["rwmixread", "rwmixwrite
 /// The options of one job. The last option of each name holds.
 struct Options<'a> {
     section: &'a Section,
+    globals: &'a [&'a Entry],
     by_name: BTreeMap<&'a str, &'a Entry>,
     /// Every `filename`: fio adds those of a job to those of its `[global]`.
     filenames: Vec<&'a Entry>,
@@ -209,7 +228,7 @@ fn name_of(entry: &Entry) -> &str {
 }
 
 impl<'a> Options<'a> {
-    fn of(section: &'a Section, globals: &[&'a Entry], overrides: &'a [Entry]) -> Self {
+    fn of(section: &'a Section, globals: &'a [&'a Entry], overrides: &'a [Entry]) -> Self {
         let own = || globals.iter().copied().chain(&section.entries);
         let named = |entry: &&Entry| name_of(entry) == "filename";
         let mut filenames: Vec<&Entry> = overrides.iter().filter(named).collect();
@@ -224,7 +243,7 @@ impl<'a> Options<'a> {
             }
             by_name.insert(name, entry);
         }
-        Self { section, by_name, filenames, kb_base: 1024 }
+        Self { section, globals, by_name, filenames, kb_base: 1024 }
     }
 
     fn get(&self, name: &str) -> Option<&'a Entry> {
@@ -250,7 +269,8 @@ impl<'a> Options<'a> {
         self.check_direct(warnings)?;
         let (engine, polled_by) = self.engine(warnings)?;
         let iodepth = self.depth(engine, warnings)?;
-        let load = self.load()?;
+        let mut load = self.load()?;
+        load.depth_low = load.depth_low.min(iodepth);
         let begins_group = load.start.stonewall || self.flag("new_group")?;
         let pattern = self.pattern()?;
         let directions = Load::directions(&pattern);
@@ -259,11 +279,11 @@ impl<'a> Options<'a> {
         let (batch_submit, batch_complete_min, batch_complete_max) = self.batches(iodepth)?;
         let job = FioJob {
             name: self.section.name.clone(),
-            title: self.get("name").map_or(&self.section.name, |entry| &entry.setting.text).clone(),
+            title: self.title(),
             place: self.section.place.clone(),
             filename: self.filename(warnings)?,
             directory: self.get("directory").map(|entry| entry.text("a directory").map(str::to_owned)).transpose()?,
-            nrfiles: self.number("nrfiles", 1, 1..=NRFILES_MAX)?,
+            nrfiles: self.number("nrfiles", 1, 0..=NRFILES_MAX)?,
             begins_group,
             numjobs: self.number("numjobs", 1, 1..=4096)?,
             cpus: self.cpus()?,
@@ -285,6 +305,12 @@ impl<'a> Options<'a> {
         };
         self.agree(&job)?;
         Ok(job)
+    }
+
+    /// The section's own option `name`, or its name. One in `[global]` names no job.
+    fn title(&self) -> String {
+        let own = self.get("name").filter(|name| !self.globals.iter().any(|global| std::ptr::eq(*global, *name)));
+        own.map_or(&self.section.name, |entry| &entry.setting.text).clone()
     }
 
     /// `cpus_allowed`, or the bits of `cpumask`.
@@ -395,19 +421,20 @@ impl<'a> Options<'a> {
     /// Batch sizes: I/Os submitted at once, completions waited for, completions taken at once. Each is limited to the
     /// depth, as in fio.
     fn batches(&self, iodepth: u32) -> Result<(u32, u32, u32), InputError> {
-        let submit = match self.number("iodepth_batch", 1, 0..=65_536)? {
+        let submit = match self.number("iodepth_batch", 1, 0..=NUMBER_MAX)? {
             0 => iodepth,
             submit => submit.min(iodepth),
         };
-        let min = self.number("iodepth_batch_complete_min", 1, 0..=65_536)?.min(iodepth);
-        let max = self.number("iodepth_batch_complete_max", 0, 0..=65_536)?;
+        let min = self.number("iodepth_batch_complete_min", 1, 0..=NUMBER_MAX)?.min(iodepth);
+        let max = self.number("iodepth_batch_complete_max", 0, 0..=NUMBER_MAX)?.min(iodepth);
         Ok((submit, min, max.max(min).max(1)))
     }
 
     fn split(&self) -> Result<bool, InputError> {
         let valid = "shared or split";
         let Some(entry) = self.get("cpus_allowed_policy") else { return Ok(false) };
-        match entry.text(valid)? {
+        entry.text(valid)?;
+        match entry.word() {
             "shared" => Ok(false),
             "split" => Ok(true),
             _ => Err(entry.wrong("is no policy", valid)),
@@ -419,8 +446,8 @@ impl<'a> Options<'a> {
             "read, write, randread, randwrite, rw, readwrite, randrw, trim, randtrim, trimwrite or randtrimwrite";
         let default = Pattern { random: false, read_percent: 100, trims: Trims::None };
         let Some(entry) = self.get("rw") else { return Ok(default) };
-        let text = entry.text(valid)?;
-        let (random, read_percent, trims) = match text.split_once(':').map_or(text, |(name, _)| name) {
+        entry.text(valid)?;
+        let (random, read_percent, trims) = match entry.word() {
             "read" => (false, 100, Trims::None),
             "write" => (false, 0, Trims::None),
             "randread" => (true, 100, Trims::None),

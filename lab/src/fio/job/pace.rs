@@ -3,6 +3,7 @@
 use super::Options;
 use super::values::{self, Parts};
 use crate::fio::Entry;
+use crate::fio::number::float;
 use crate::input::InputError;
 use crate::kinds::storage::load::{Flow, LatencyTarget, Pace};
 
@@ -10,13 +11,13 @@ impl Options<'_> {
     pub(super) fn pace(&self) -> Result<Pace, InputError> {
         let us = |name: &str| self.get(name).map_or(Ok(0), |entry| entry.time_ns(1_000));
         let mut pace = Pace {
-            poisson: self.get("rate_process").is_some_and(|entry| entry.setting.text == "poisson"),
+            poisson: self.get("rate_process").is_some_and(|entry| entry.word() == "poisson"),
             ignore_think: self.flag("rate_ignore_thinktime")?,
-            offloads: self.get("io_submit_mode").is_some_and(|entry| entry.setting.text == "offload"),
+            offloads: self.get("io_submit_mode").is_some_and(|entry| entry.word() == "offload"),
             kernel_polls: self.flag("sqthread_poll")?,
             think_ns: us("thinktime")?,
             think_spin_ns: us("thinktime_spin")?,
-            think_by_issue: self.get("thinktime_blocks_type").is_some_and(|entry| entry.setting.text == "issue"),
+            think_by_issue: self.get("thinktime_blocks_type").is_some_and(|entry| entry.word() == "issue"),
             think_every_ns: self.get("thinktime_iotime").map_or(Ok(0), |entry| entry.time_ns(1_000_000_000))?,
             ..Pace::default()
         };
@@ -39,7 +40,7 @@ impl Options<'_> {
 
     fn rates(&self, name: &str, into: &mut [u64; 3]) -> Result<(), InputError> {
         let Some(entry) = self.get(name) else { return Ok(()) };
-        let parts = Parts::of(entry).whole(|part| part.number(0..=1 << 62, self.kb_base))?;
+        let parts = Parts::of_numbers(entry).whole(|part| part.number(0..=1 << 62, self.kb_base))?;
         values::spread(&parts, |direction, rate| into[direction] = rate);
         Ok(())
     }
@@ -54,7 +55,7 @@ impl Options<'_> {
             None => 100.0,
             Some(entry) => {
                 let valid = "a percentage such as 99.0";
-                let number = entry.text(valid)?.parse::<f64>().ok();
+                let number = float(entry.text(valid)?);
                 let number = number.filter(|percent| (0.0..=100.0).contains(percent));
                 number.ok_or_else(|| entry.wrong("is no percentage", valid))?
             }

@@ -10,32 +10,52 @@ pub(super) fn part(entry: &Entry, text: &str) -> Entry {
     Entry { setting: Setting { text: text.trim().to_owned(), ..entry.setting.clone() }, bare: false }
 }
 
-/// The parts of a value between commas: for reads, writes and trims.
+/// The parts of a value: for reads, writes and trims.
 pub(super) struct Parts<'a> {
     entry: &'a Entry,
     texts: Vec<&'a str>,
 }
 
 impl<'a> Parts<'a> {
+    /// The parts between commas.
     pub(super) fn of(entry: &'a Entry) -> Self {
         Self { entry, texts: entry.setting.text.split(',').map(str::trim).collect() }
     }
 
-    /// Each part as a value; an empty one is left as it was.
+    /// The parts of a list of numbers, which fio also divides at a `:` or a `-` once no comma follows.
+    pub(super) fn of_numbers(entry: &'a Entry) -> Self {
+        let mut rest = entry.setting.text.as_str();
+        let mut texts = Vec::new();
+        // A sum in parentheses, and a sign, are of the number.
+        let end_of = |text: &str| match text.starts_with('(') {
+            true => None,
+            false => text.find(',').or_else(|| text.find(':')).or_else(|| text.find('-').filter(|&end| end > 0)),
+        };
+        while let Some(end) = end_of(rest) {
+            texts.push(rest[..end].trim());
+            rest = &rest[end + 1..];
+        }
+        texts.push(rest.trim());
+        Self { entry, texts }
+    }
+
+    /// Each part as a value, up to three. An empty one, or a bad one beside a good one, is left as it was.
     pub(super) fn whole<T>(
         &self,
         read: impl Fn(&Entry) -> Result<T, InputError>,
     ) -> Result<Vec<Option<T>>, InputError> {
-        if self.texts.len() > 3 || self.texts.iter().all(|text| text.is_empty()) {
-            return Err(self
-                .entry
-                .wrong("has no value, or more than three", "one value, or three: reads, writes, trims"));
+        if self.texts.iter().all(|text| text.is_empty()) {
+            return Err(self.entry.wrong("has no value", "one value, or three: reads, writes, trims"));
         }
         let one = |text: &&str| match *text {
             "" => Ok(None),
             text => read(&part(self.entry, text)).map(Some),
         };
-        self.texts.iter().map(one).collect()
+        let parts: Vec<Result<Option<T>, InputError>> = self.texts.iter().take(3).map(one).collect();
+        if parts.iter().any(|part| matches!(part, Ok(Some(_)))) {
+            return Ok(parts.into_iter().map(|part| part.ok().flatten()).collect());
+        }
+        parts.into_iter().collect()
     }
 }
 
@@ -147,7 +167,7 @@ mod tests {
         let of = |text: &str| {
             let mut values = [0; 3];
             let entry = entry(text);
-            spread(&Parts::of(&entry).whole(number).unwrap(), |direction, value| values[direction] = value);
+            spread(&Parts::of_numbers(&entry).whole(number).unwrap(), |direction, value| values[direction] = value);
             values
         };
         assert_eq!(of("4k"), [4096; 3]);
@@ -155,7 +175,10 @@ mod tests {
         assert_eq!(of("4k,8k,16k"), [4096, 8192, 16384]);
         assert_eq!(of("4k,"), [4096, 0, 0]);
         assert_eq!(of(",8k"), [0, 8192, 8192]);
-        assert!(Parts::of(&entry("1,2,3,4")).whole(number).is_err());
+        // fio 3.33 writes I/Os of 8 KiB with `bs=4k:8k`.
+        assert_eq!((of("4k:8k"), of("4k-8k:16k")), ([4096, 8192, 8192], [4096, 16384, 16384]));
+        assert_eq!((of("4k,x"), of("x,8k"), of("1,2,3,4")), ([4096, 0, 0], [0, 8192, 8192], [1, 2, 3]));
+        assert!(Parts::of_numbers(&entry("x,y")).whole(number).is_err());
     }
 
     #[test]

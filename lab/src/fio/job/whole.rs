@@ -2,6 +2,7 @@
 //! `wait_for_ok` and `verify_per_group_options` of fio's `init.c`). `fio --parse-only` does not get so far.
 
 use super::{FioJob, Options, split_names};
+use crate::fio::Entry;
 use crate::input::InputError;
 use crate::kinds::storage::load::Amount;
 
@@ -25,7 +26,7 @@ impl Options<'_> {
 
     fn zones_agree(&self) -> Result<(), InputError> {
         let size = self.get("zonesize").map(|entry| entry.number(0..=1 << 61, self.kb_base)).transpose()?;
-        let mode = self.get("zonemode").map_or("none", |entry| entry.setting.text.as_str());
+        let mode = self.get("zonemode").map_or("none", Entry::word);
         match (self.get("zonemode"), self.get("zonesize")) {
             (_, Some(entry)) if mode == "none" && size > Some(0) => {
                 Err(entry.wrong("is not for zonemode=none", "zonesize with zonemode=strided"))
@@ -75,7 +76,7 @@ impl Options<'_> {
     }
 
     fn dedupe_agrees(&self, files: usize) -> Result<(), InputError> {
-        let Some(entry) = self.get("dedupe_mode").filter(|entry| entry.setting.text == "working_set") else {
+        let Some(entry) = self.get("dedupe_mode").filter(|entry| entry.word() == "working_set") else {
             return Ok(());
         };
         let percent = self.number("dedupe_percentage", 0, 0..=100)?;

@@ -79,7 +79,7 @@ pub struct Order {
     pub generator: Generator,
     /// `rw=...:N` of a sequential job: bytes skipped after each I/O; backwards if negative.
     pub skip_bytes: i64,
-    /// `rw=...:N` of a random job: I/Os from one new offset to the next.
+    /// `rw=...:N` of a random job: I/Os from one new offset to the next; 0: none is new.
     pub offset_every: u32,
     /// `rw_sequencer=identical`: the I/Os between stay at the offset; else they follow it.
     pub identical: bool,

@@ -223,7 +223,16 @@ impl Resolve<'_> {
     /// What each thread says about its report, and what the tables need of it: threads that report apart, and
     /// percentiles of a job's own, need figures of each thread.
     fn reporting(&self) -> (Vec<Arc<Reporting>>, Detail) {
-        let clones = |job: &FioJob| std::iter::repeat_n(job.reporting.clone(), job.numjobs as usize);
+        // The option `name` names the first thread alone, as in fio.
+        let clones = |job: &FioJob| {
+            let first = job.reporting.clone();
+            let others = if first.name == job.name {
+                first.clone()
+            } else {
+                Arc::new(Reporting { name: job.name.clone(), begins_group: false, ..(*first).clone() })
+            };
+            std::iter::once(first).chain(std::iter::repeat_n(others, job.numjobs as usize - 1))
+        };
         let reporting: Vec<_> = self.jobs.iter().flat_map(clones).collect();
         let own =
             |job: &FioJob| job.reporting.percentiles.is_some() || job.reporting.has_percentiles != [false, true, false];

@@ -119,6 +119,9 @@ pub(super) fn files(load: &Load, extents: &[Extent], seeds: &Seeds, is_random: b
     (files, size)
 }
 
+/// A place behind the end of every file.
+const START_MAX: u64 = 1 << 62;
+
 /// So many per cent of `bytes`.
 fn share(bytes: u64, percent: u8) -> u64 {
     (u128::from(bytes) * u128::from(percent) / 100) as u64
@@ -140,7 +143,7 @@ fn start_of(load: &Load, length: u64, smallest: u64) -> u64 {
         Amount::Percent(percent) => (share(length, percent), percent > 0),
     };
     let ((offset, is_share), (increment, steps_by_share)) = (of(files.offset), of(files.increment));
-    let start = offset.saturating_add(increment.saturating_mul(files.clone.into()));
+    let start = offset.saturating_add(increment.saturating_mul(files.clone.into())).min(START_MAX);
     if is_share || steps_by_share {
         let align = if files.offset_align > 0 { files.offset_align } else { smallest };
         return start.div_ceil(align) * align;

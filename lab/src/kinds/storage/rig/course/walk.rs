@@ -182,14 +182,7 @@ impl Walk {
         };
         self.stride(index, direction);
         let writes_trimmed = self.trims == Trims::ThenWrite && self.is_random && direction == WRITE;
-        let new_offset = {
-            self.offsets_until_new -= 1;
-            let hit = self.offsets_until_new == 0;
-            if hit {
-                self.offsets_until_new = self.load.order.offset_every;
-            }
-            hit
-        };
+        let new_offset = self.has_new_offset();
         let (offset, is_random, marks) = if writes_trimmed {
             let file = &self.files[index];
             (file.last[TRIM]? - file.base, true, false)
@@ -230,6 +223,20 @@ impl Walk {
         self.issues[direction] += 1;
         self.zone_bytes += bytes;
         Some(Next { direction, file: index, offset, bytes })
+    }
+
+    /// Whether the next offset is a new one, or follows the last one.
+    fn has_new_offset(&mut self) -> bool {
+        let every = self.load.order.offset_every;
+        if every == 0 {
+            return false;
+        }
+        self.offsets_until_new -= 1;
+        let hit = self.offsets_until_new == 0;
+        if hit {
+            self.offsets_until_new = every;
+        }
+        hit
     }
 
     /// Moves to the next zone of a strided walk, and begins a zone again that has had all its bytes.
