@@ -32,6 +32,7 @@ mod random;
 pub mod rdma;
 mod regs;
 mod simhal;
+mod stores;
 #[cfg(test)]
 mod tests;
 mod threads;

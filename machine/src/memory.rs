@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::event::ModelId;
 use crate::posted_writes::PostedWrites;
+use crate::stores::Stores;
 use crate::word::Word;
 
 /// Bus address where the arena begins. No memory lies below it, so small wild addresses are caught.
@@ -58,6 +59,7 @@ pub(crate) struct Memory {
     host: OnceCell<Box<dyn Host>>,
     lines: RefCell<Lines>,
     posted_writes: PostedWrites,
+    pub(crate) stores: Stores,
 }
 
 impl Memory {
@@ -68,6 +70,7 @@ impl Memory {
             host: OnceCell::new(),
             lines: RefCell::default(),
             posted_writes: PostedWrites::new(),
+            stores: Stores::default(),
         }
     }
 
@@ -278,7 +281,8 @@ impl Dma {
     /// The machine runs on one host thread, so reading and writing back the rest of the word is atomic.
     fn write(&self, offset: usize, bytes: usize, value: u64) {
         let (word, shift) = self.sized(offset, bytes);
-        word.set(with_field(word.get(), shift, bytes as u32 * 8, value));
+        let bits = bytes as u32 * 8;
+        word.store(with_field(word.get(), shift, bits, value), with_field(0, shift, bits, u64::MAX));
     }
 }
 
@@ -330,12 +334,13 @@ impl hal::DmaExchange128 for Dma {
         assert!(offset_bytes.is_multiple_of(16), "128-bit access at {offset_bytes:#x}");
         let words = &hal::Dma::words(self)[offset_bytes / 8..offset_bytes / 8 + 2];
         words[0].load();
+        Word::await_stores();
         let seen = u128::from(words[0].get()) | u128::from(words[1].get()) << 64;
         if seen != current {
             return Err(seen);
         }
-        words[0].set(new as u64);
-        words[1].set((new >> 64) as u64);
+        words[0].store_now(new as u64);
+        words[1].store_now((new >> 64) as u64);
         Ok(seen)
     }
 }

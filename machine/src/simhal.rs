@@ -135,12 +135,32 @@ impl SimHal {
 pub const NO_THREAD: ThreadId = ThreadId(u32::MAX);
 
 impl Word {
+    /// A plain store by a CPU, which changes the bits of `mask` alone.
+    #[inline]
+    pub(crate) fn store(&self, value: u64, mask: u64) {
+        let old = self.value();
+        self.set_quietly(value);
+        try_with(|core| core.stored(self, old, mask));
+    }
+
+    /// The running CPU waits until devices see its stores.
+    pub(crate) fn await_stores() {
+        with(Core::wait_for_stores);
+    }
+
+    /// A store that is seen at once. CPUs that wait on the word continue.
+    #[inline]
+    pub(crate) fn store_now(&self, value: u64) {
+        self.set_quietly(value);
+        try_with(|core| core.board().word_written(self));
+    }
+
     /// A read-modify-write by a CPU: others act first, and the line must be free.
     #[inline]
     fn update(&self, change: impl FnOnce(u64) -> u64) -> u64 {
         with(|core| core.atomic_point(self));
         let old = self.value();
-        hal::Word::set(self, change(old));
+        self.store_now(change(old));
         old
     }
 }
@@ -156,8 +176,7 @@ impl hal::Word for Word {
     }
     #[inline]
     fn set(&self, value: u64) {
-        self.set_quietly(value);
-        try_with(|core| core.board().word_written(self));
+        self.store(value, u64::MAX);
     }
     #[inline]
     fn load(&self) -> u64 {
@@ -175,7 +194,7 @@ impl hal::Word for Word {
         if old != current {
             return Err(old);
         }
-        hal::Word::set(self, new);
+        self.store_now(new);
         Ok(old)
     }
     #[inline]

@@ -48,6 +48,13 @@ pub enum Kind {
     LateMessage,
     /// A CPU's local timer, or the end of its thread's time slice, comes late.
     LateTimer,
+    /// A plain store into memory of devices stays in its CPU's store buffer, and those behind it too: a device sees what
+    /// was there before ([`crate::stores`]).
+    SlowStore,
+    /// A disable takes effect late in a GICv3, whose RWP says so until then; and a redistributor wakes late.
+    LateDisable,
+    /// A command of an ITS acts on a redistributor late, up to a SYNC that names that redistributor.
+    LateCommand,
 }
 
 impl Kind {
@@ -55,7 +62,7 @@ impl Kind {
     pub const COUNT: usize = Self::ALL.len();
 
     /// All of them, in the order of [`Unrest::chances`].
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Delay,
         Self::Stall,
         Self::Interleave,
@@ -67,6 +74,9 @@ impl Kind {
         Self::MisplacedThread,
         Self::LateMessage,
         Self::LateTimer,
+        Self::SlowStore,
+        Self::LateDisable,
+        Self::LateCommand,
     ];
 
     /// Its name in options and reports.
@@ -83,6 +93,9 @@ impl Kind {
             Self::MisplacedThread => "misplaced-thread",
             Self::LateMessage => "late-message",
             Self::LateTimer => "late-timer",
+            Self::SlowStore => "slow-store",
+            Self::LateDisable => "late-disable",
+            Self::LateCommand => "late-command",
         }
     }
 }
@@ -114,7 +127,7 @@ pub struct Unrest {
 
 impl Unrest {
     /// Some of everything, always: rather dense, so that a history of a millisecond meets each kind. Single delays stay
-    /// below a microsecond, except for stalls and starved threads (50 µs).
+    /// below a few microseconds, except for stalls, starved threads and commands that nobody waits for (50 µs).
     pub fn new(seed: u64) -> Self {
         let chance = |per_mille, longest_ns| Chance { per_mille, longest: Ps::from_ns(longest_ns) };
         let of = |kind| match kind {
@@ -129,6 +142,9 @@ impl Unrest {
             Kind::MisplacedThread => chance(100, 0),
             Kind::LateMessage => chance(200, 1_000),
             Kind::LateTimer => chance(100, 5_000),
+            Kind::SlowStore => chance(100, 500),
+            Kind::LateDisable => chance(200, 2_000),
+            Kind::LateCommand => chance(200, 50_000),
         };
         Self { seed, from: Ps(0), until: Ps::MAX, chances: Kind::ALL.map(of), turns: None }
     }

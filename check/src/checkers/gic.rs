@@ -31,8 +31,8 @@ pub struct Gic {
     active: BTreeMap<(u32, u32), (u32, Ps)>,
     /// Threads that hold a line, by INTID.
     held: BTreeMap<u32, u32>,
-    /// Disables of a wired line that have returned.
-    disabled: BTreeMap<u32, u32>,
+    /// Disables of a wired line that have returned, by INTID, and by the CPU of a private one.
+    disabled: BTreeMap<(u32, u32), u32>,
     offline: BTreeSet<u32>,
 }
 
@@ -73,7 +73,7 @@ impl Gic {
         if self.held.get(&intid).is_some_and(|held| *held > 0) {
             findings.wrong(NAME, at, format!("INTID {intid} was acknowledged on CPU {cpu} while its thread works"));
         }
-        if self.disabled.get(&intid).is_some_and(|depth| *depth > 0) {
+        if self.disabled.get(&key(cpu, intid)).is_some_and(|depth| *depth > 0) {
             findings.wrong(NAME, at, format!("INTID {intid} was acknowledged on CPU {cpu} although it is disabled"));
         }
         if !self.cpu(cpu).is_empty() {
@@ -114,16 +114,16 @@ impl Gic {
         }
     }
 
-    fn mark(&mut self, at: Ps, tag: u32, intid: u32, findings: &mut Findings) {
+    fn mark(&mut self, at: Ps, cpu: u32, (tag, intid): (u32, u32), findings: &mut Findings) {
         match tag {
             source::HELD if intid != 0 => *self.held.entry(intid).or_default() += 1,
             source::RELEASED if intid != 0 => {
                 findings.coverage.add("gic: ONESHOT thread done", 1);
                 self.held.insert(intid, 0);
             }
-            source::DISABLED => *self.disabled.entry(intid).or_default() += 1,
+            source::DISABLED => *self.disabled.entry(key(cpu, intid)).or_default() += 1,
             source::ENABLED => {
-                let depth = self.disabled.entry(intid).or_default();
+                let depth = self.disabled.entry(key(cpu, intid)).or_default();
                 if *depth == 0 {
                     findings.wrong(NAME, at, format!("INTID {intid} was enabled more often than disabled"));
                 }
@@ -151,7 +151,7 @@ impl Checker for Gic {
                 self.offline.insert(cpu);
             }
             Fact::Declared { cpu, online: true } => _ = self.offline.remove(&cpu),
-            Fact::Mark { tag, value, .. } => self.mark(at, tag, value as u32, findings),
+            Fact::Mark { cpu, tag, value } => self.mark(at, cpu, (tag, value as u32), findings),
             _ => {}
         }
     }

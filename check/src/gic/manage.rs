@@ -1,6 +1,6 @@
 //! Managers' steps on the stack.
 
-use super::source::{Kind, Source, claim};
+use super::source::{DISABLED, ENABLED, Kind, Source, claim};
 use super::stack::{GicStack, STRAY, trigger};
 use super::step::GicStep;
 use hal::{CpuId, CpuSet, Hal as _, Regs as _};
@@ -163,7 +163,8 @@ fn offline(stack: &Arc<GicStack>, cpu: u32, ns: u64) {
 
 fn disable_private(stack: &GicStack, source: u32, cpu: u32, ns: u64) {
     let private: Vec<_> = stack.sources.iter().filter(|source| source.is_private()).collect();
-    let Some(line) = private.get(source as usize % private.len().max(1)).and_then(|source| source.line()) else {
+    let chosen = private.get(source as usize % private.len().max(1));
+    let Some((line, intid)) = chosen.and_then(|source| Some((source.line()?, source.private_intid()?))) else {
         return;
     };
     // A CPU that goes or comes does the same to these lines.
@@ -171,7 +172,9 @@ fn disable_private(stack: &GicStack, source: u32, cpu: u32, ns: u64) {
     let system = stack.system.clone();
     stack.system.on(cpu % stack.system.cpus, move || {
         system.core.disable_percpu(line).expect("it is enabled");
+        machine::mark(DISABLED, intid.into());
         SimHal.delay_ns(ns);
+        machine::mark(ENABLED, intid.into());
         system.core.enable_percpu(line).expect("it is private");
     });
 }

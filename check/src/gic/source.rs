@@ -115,6 +115,14 @@ impl Source {
         matches!(self.kind, Kind::Ppi { .. } | Kind::Sgi { .. })
     }
 
+    /// The INTID of a private line.
+    pub(super) fn private_intid(&self) -> Option<u32> {
+        match self.kind {
+            Kind::Ppi { intid, .. } | Kind::Sgi { intid } => Some(intid),
+            _ => None,
+        }
+    }
+
     /// The INTID, where the wire goes to the GIC itself.
     pub(super) fn wired(&self) -> Option<u32> {
         match self.kind {

@@ -100,6 +100,7 @@ impl VirtioRig {
         let packet =
             Ps::from_ns(100 * knobs.number_with("packet_gap", 10..=1_000, 1_000, |draw| draw.time_ns(10, 1_000)));
         let budget = knobs.number_with("budget", 4..=256, 256, |draw| draw.time_ns(4, 256)) as u32;
+        let packed = knobs.chance("packed", 40);
         let force_threads = knobs.chance("threads", 25);
         let machine = MachineConfig { memory_bytes: 16 << 20, jitter_percent: 40, ..build.machine() };
         let gic = GicConfig { its: Some(ItsConfig::default()), ..GicConfig::default() };
@@ -107,11 +108,12 @@ impl VirtioRig {
         let entry = Entry::default();
         let mut machine = harness::build(Version::V3, &options, &entry);
         let gic = machine.gic().expect("it was asked for").model;
-        let disk = BlockConfig { sectors: 256, queues, queue_entries: 16, latency, ..BlockConfig::default() };
+        let disk = BlockConfig { sectors: 256, queues, queue_entries: 16, latency, packed, ..BlockConfig::default() };
         let flows = Flows { count: pairs, sent: packet, dropped: packet };
         let host = HostConfig { receive: Ps::from_ns(200), transmit: Ps::from_ns(200), flows, ..HostConfig::default() };
         let coalescing = CoalescingSupport::Exact;
-        let network = NetConfig { pairs: 2 * pairs, queue_entries: 32, coalescing, host, ..NetConfig::default() };
+        let network =
+            NetConfig { pairs: 2 * pairs, queue_entries: 32, coalescing, host, packed, ..NetConfig::default() };
         let models = [
             machine.add_model(|_| device(buses[0], gic, 40, 0x0200, Block::new(disk))),
             machine.add_model(|_| device(buses[1], gic, 48, 0x0300, Net::new(network))),

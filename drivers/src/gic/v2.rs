@@ -85,7 +85,8 @@ impl<H: Hal> Version<H> for V2<H> {
         self.distributor()
     }
 
-    /// GICv2 has no status register for this. A read back at least waits for the write.
+    /// GICv2 has no status register for this, and the driver reads nothing back. So the distributor must be mapped without
+    /// early write acknowledgement (Device-nGnRnE): a write has then arrived when the CPU goes on.
     fn wait_written(&self, _intid: IntId) -> Result<(), GicError> {
         Ok(())
     }

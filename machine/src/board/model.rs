@@ -86,6 +86,12 @@ pub trait Model {
         false
     }
 
+    /// True if writes to this unposted region may be acknowledged before they arrive (Arm ARM, "Device memory": Early
+    /// Write Acknowledgement). They are late only if [`crate::unrest::Kind::LateWrite`] strikes; a read pushes them.
+    fn acknowledges_early(&self, _region: u8) -> bool {
+        false
+    }
+
     /// Cost of an access to this register, if it differs from the platform's `register_read` and `register_write`.
     /// Examples: a portal that takes 64 bytes at once, a register behind a slow bus, a register that a hypervisor
     /// traps.

@@ -74,7 +74,7 @@ impl<'a> World<'a> {
     /// No memory there, or not aligned.
     pub fn read64(&self, address: u64) -> Result<u64, BusError> {
         match self.board.memory_word(address, 8) {
-            Ok(word) => Ok(word.value()),
+            Ok(word) => Ok(self.seen(word)),
             Err(missed) => self.board.memory.host_read(missed),
         }
     }
@@ -85,7 +85,7 @@ impl<'a> World<'a> {
     /// No memory there, or not aligned.
     pub fn read32(&self, address: u64) -> Result<u32, BusError> {
         match self.board.memory_word(address, 4) {
-            Ok(word) => Ok((word.value() >> (address % 8 * 8)) as u32),
+            Ok(word) => Ok((self.seen(word) >> (address % 8 * 8)) as u32),
             Err(missed) => Ok(self.board.memory.host_read(missed)? as u32),
         }
     }
@@ -111,7 +111,7 @@ impl<'a> World<'a> {
             Ok(word) => word,
             Err(missed) => return self.board.memory.host_write(missed, value.into()),
         };
-        self.store(word, crate::memory::with_field(word.value(), (address % 8 * 8) as u32, 32, value.into()));
+        self.store(word, crate::memory::with_field(self.seen(word), (address % 8 * 8) as u32, 32, value.into()));
         Ok(())
     }
 
@@ -124,7 +124,7 @@ impl<'a> World<'a> {
         if let Ok(word) = self.board.memory_word(address, 8) {
             let part = value >> (8 * bytes.start);
             let bits = 8 * (bytes.end - bytes.start);
-            self.store(word, crate::memory::with_field(word.value(), 8 * bytes.start, bits, part));
+            self.store(word, crate::memory::with_field(self.seen(word), 8 * bytes.start, bits, part));
             return Ok(());
         }
         let mut at = bytes.start;
@@ -154,15 +154,21 @@ impl<'a> World<'a> {
     /// No memory there, or not aligned.
     pub fn update64(&mut self, address: u64, change: impl FnOnce(u64) -> u64) -> Result<u64, BusError> {
         let word = self.board.memory_word(address, 8)?;
-        let old = word.value();
+        let old = self.seen(word);
         self.store(word, change(old));
         Ok(old)
+    }
+
+    /// A word as a device sees it: stores of CPUs may be under way.
+    #[inline]
+    fn seen(&self, word: &Word) -> u64 {
+        self.board.memory.stores.seen(word, self.now())
     }
 
     /// Writes a word. CPUs that wait on it continue.
     #[inline]
     fn store(&self, word: &Word, value: u64) {
-        word.set_quietly(value);
+        self.board.memory.stores.store(word, value, self.now());
         self.board.word_written(word);
     }
 
@@ -206,6 +212,11 @@ impl<'a> World<'a> {
     /// [`crate::unrest::Kind::LateMessage`] strikes.
     pub fn message_delay(&self) -> Ps {
         self.board.late(Kind::LateMessage)
+    }
+
+    /// Extra delay of this kind until a change in an interrupt controller takes effect. Zero unless it strikes.
+    pub(crate) fn effect_delay(&self, kind: Kind) -> Ps {
+        self.board.late(kind)
     }
 
     /// Extra delay until a CPU's timer expires. Zero unless [`crate::unrest::Kind::LateTimer`] strikes.

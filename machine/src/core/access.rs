@@ -19,6 +19,7 @@ impl Core {
         let cost = own.map_or(self.board.costs.register_read, |own| own.read);
         self.board.owe(cost + self.push_writes(model));
         self.settle();
+        self.wait_for_stores();
         self.board.read_register(model, region, offset, width_bytes)
     }
 
@@ -34,6 +35,7 @@ impl Core {
             (target.write_order(region, offset), target.access_costs(region, offset), target.is_trapped())
         };
         self.board.owe(own.map_or(self.board.costs.register_write, |own| own.write));
+        self.wait_for_stores();
         // No time passes for the console: the write arrives after the events that are due.
         if is_trapped && !self.on_console() {
             self.settle();
@@ -60,14 +62,16 @@ impl Core {
             return 0;
         };
         let costs = self.board.model(model).borrow().access_costs(region, seen);
-        self.board.owe(costs.map_or(Ps(0), |costs| costs.read));
+        self.board.owe(costs.map_or(Ps(0), |costs| costs.read) + self.push_early_writes(model, region));
         self.settle();
+        self.wait_for_stores();
         // The thread may have been preempted and moved to another CPU. It then sees the bank of that CPU.
         let seen = self.banked(is_banked, offset).unwrap_or(seen);
         self.board.read_register(model, region, seen, width)
     }
 
-    /// A write to an unposted region by the running CPU: it has arrived when this returns.
+    /// A write to an unposted region by the running CPU: it has arrived when this returns, unless the region may
+    /// acknowledge early and the disturbed schedule makes the write late.
     pub(crate) fn unposted_write(
         &self,
         (model, region, is_banked): (ModelId, u8, bool),
@@ -79,8 +83,12 @@ impl Core {
         let costs = self.board.model(model).borrow().access_costs(region, seen);
         self.board.owe(costs.map_or(Ps(0), |costs| costs.write));
         self.settle();
+        self.wait_for_stores();
         let seen = self.banked(is_banked, offset).unwrap_or(seen);
-        self.write_now(model, region, seen, width, value);
+        match self.early_arrival(model, region) {
+            Some(at) => self.clock().push(at, Event::write(model, region, seen, width, value)),
+            None => self.write_now(model, region, seen, width, value),
+        }
     }
 
     /// The offset as the model sees it. For banked registers it includes the running CPU's number; the console uses
@@ -103,6 +111,7 @@ impl Core {
 impl Core {
     /// WRMSR to the running CPU's own LAPIC.
     pub(crate) fn lapic_write(&self, register: u32, value: u64) {
+        self.wait_for_stores();
         let cpu = self.cpu();
         let effect = self.board.controller().write(cpu, register, value);
         if effect != Effect::Fault(Fault::NoRegisters) {
@@ -163,9 +172,22 @@ impl Core {
     pub(crate) fn atomic_point(&self, word: &Word) {
         self.settle();
         // Locks and counters lie outside the memory of devices.
-        if let Some(line) = self.board.memory.line_of(word) {
+        let line = self.board.memory.line_of(word);
+        if self.board.memory.stores.is_any() {
+            self.drain_stores(line.is_some());
+        }
+        if let Some(line) = line {
             self.update_line(line);
         }
+    }
+
+    /// The running CPU has changed the bits of `mask` by a plain store. No point of the seam.
+    #[inline]
+    pub(crate) fn stored(&self, word: &Word, old: u64, mask: u64) {
+        if let Some(unrest) = self.unrest() {
+            self.hold_store(unrest, word, (old, mask));
+        }
+        self.board.word_written(word);
     }
 
     /// An ordered read by the running CPU. A plain one (`Word::get`) is free: where it sees what a device wrote, the

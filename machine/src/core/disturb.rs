@@ -6,6 +6,7 @@ use crate::observe::Fact;
 use crate::time::Ps;
 use crate::unrest::turns::{self, Turns};
 use crate::unrest::{Kind, State};
+use crate::word::Word;
 use hal::{CpuId, ThreadId};
 use sched::State as ThreadState;
 
@@ -117,6 +118,75 @@ impl Core {
         }
         let earliest = at + late.unwrap_or_default();
         unrest.after_writes(model, earliest, |earliest| self.board.memory.write_arrival(model, order, earliest))
+    }
+
+    /// When a write to an unposted region that the running CPU makes now arrives; none: at once.
+    #[inline]
+    pub(super) fn early_arrival(&self, model: ModelId, region: u8) -> Option<Ps> {
+        let unrest = self.unrest().filter(|_| !self.on_console())?;
+        let is_posted = self.board.model(model).borrow().acknowledges_early(region);
+        let at = if is_posted { self.late_arrival(unrest, model, 0, self.board.local_now()) } else { Ps(0) };
+        (at > self.now()).then_some(at)
+    }
+
+    /// An exception and a switch of threads empty the store buffer (Intel SDM volume 3, "Store Buffer").
+    #[inline]
+    pub(super) fn end_stores(&self, cpu: CpuId) {
+        if self.board.memory.stores.is_any() {
+            self.board.memory.stores.leave_of(cpu);
+        }
+    }
+
+    /// A read of an unposted region pushes writes that were acknowledged early. Returns how long that takes.
+    #[inline]
+    pub(super) fn push_early_writes(&self, model: ModelId, region: u8) -> Ps {
+        let is_posted = self.unrest().is_some() && self.board.model(model).borrow().acknowledges_early(region);
+        if is_posted { self.push_writes(model) } else { Ps(0) }
+    }
+
+    /// The running CPU has stored into memory: perhaps devices see that late.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn hold_store(&self, unrest: &State, word: &Word, changed: (u64, u64)) {
+        if self.on_console() || self.dead.get() || self.board.memory.line_of(word).is_none() {
+            return;
+        }
+        let (cpu, now) = (self.cpu().id, self.board.local_now());
+        let late = unrest.late(Kind::SlowStore, now);
+        if let Some(by) = late {
+            self.tell_of_unrest(Kind::SlowStore, by);
+        }
+        let stores = &self.board.memory.stores;
+        if late.is_some() || stores.is_any() {
+            stores.leave(self.now());
+            stores.hold(word, changed, cpu, (now, late.unwrap_or_default()));
+        }
+    }
+
+    /// A point that orders the running CPU's stores before what follows: the CPU waits until devices see them.
+    #[inline]
+    pub(crate) fn wait_for_stores(&self) {
+        if self.board.memory.stores.is_any() {
+            self.drain_stores(true);
+        }
+    }
+
+    /// Waits until devices see the running CPU's stores, or those of all CPUs. What a CPU saw of another one's stores it
+    /// may tell a device, by a register or a shared word.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn drain_stores(&self, all: bool) {
+        let stores = &self.board.memory.stores;
+        if self.on_console() || self.dead.get() {
+            return stores.leave(Ps::MAX);
+        }
+        let by = (!all).then(|| self.cpu().id);
+        let wait = stores.until(by).map_or(Ps(0), |until| until.saturating_sub(self.board.local_now()));
+        if wait > Ps(0) {
+            self.board.owe(wait);
+            self.pass_debt();
+        }
+        stores.leave(self.now());
     }
 
     /// A read pushes earlier writes, which may be late. Returns how long that takes.

@@ -94,6 +94,7 @@ impl Core {
     /// Enters one interrupt on top of the running code.
     fn enter(&self, cpu: &Cpu, exception: Exception) {
         let start = self.now();
+        self.end_stores(cpu.id);
         let wake = if cpu.enter_interrupt(start) { self.board.costs.wake_from_idle } else { Ps(0) };
         cpu.owe(wake.0, Account::Irq);
         match self.entry.get() {

@@ -119,6 +119,7 @@ impl Core {
     fn schedule(&self) {
         let cpu = self.cpu();
         let me = self.threads.current(cpu.id);
+        self.end_stores(cpu.id);
         loop {
             cpu.set_need_resched(false);
             let choice = self.threads.sched().pick(cpu.id, self.now().as_ns());

@@ -5,6 +5,7 @@ use super::access::{Outcome, Refusal};
 use super::interrupt::Field;
 use super::{DISABLED, Gic, Version, is_pending};
 use crate::time::Ps;
+use crate::unrest::Kind;
 use crate::world::World;
 use spec::gic::gicd::{self, TargetFilter};
 
@@ -188,7 +189,8 @@ impl Gic {
 
     /// Sets RWP. For a while, disabled interrupts are still forwarded.
     fn begin_disabling(&mut self, world: &mut World<'_>) {
-        let until = world.now() + self.config.write_pending_time;
+        let until = world.now() + self.config.write_pending_time + world.effect_delay(Kind::LateDisable);
+        let until = until.max(self.distributor.write_pending_until);
         self.distributor.write_pending_until = until;
         world.schedule(until, DISABLED, 0);
     }

@@ -113,6 +113,8 @@ const COMMAND: u32 = 8;
 const MESSAGE: u32 = 9;
 /// Event: an edge is repeated by a fault. The argument is that of [`PULSE`].
 const AGAIN: u32 = 11;
+/// Event: commands of the ITS take effect at a redistributor.
+const EFFECT: u32 = 13;
 /// Event: the physical timer of a CPU reaches its compare value. CPU in bits 15:0, number of the timer setting from
 /// bit 16.
 const EXPIRED: u32 = 12;
@@ -290,6 +292,7 @@ impl Model for Gic {
             AWAKE => self.awake(cpu, world.now()),
             EXPIRED => self.expired(world, cpu, arg >> 16),
             COMMAND => self.its_command(world),
+            EFFECT => self.its_effects(world, None),
             MESSAGE => self.served(world),
             _ => {}
         }
@@ -317,6 +320,12 @@ impl Model for Gic {
 
     fn upstream(&mut self, world: &mut World<'_>, from: ModelId, request: Upstream) {
         self.receive(world, from, request);
+    }
+
+    /// A GICv2 has no status bits to wait for, so its driver asks for a mapping without early acknowledgement.
+    fn acknowledges_early(&self, region: u8) -> bool {
+        let far = [GicRegion::Distributor, GicRegion::Redistributors, GicRegion::Its, GicRegion::V2m];
+        self.version == Version::V3 && GicRegion::of(region).is_some_and(|region| far.contains(&region))
     }
 
     fn access_costs(&self, region: u8, _offset: u32) -> Option<AccessCosts> {

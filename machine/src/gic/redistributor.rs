@@ -6,6 +6,7 @@ use super::distributor::{PIDR2_V3, retriggered};
 use super::interrupt::Field;
 use super::{AWAKE, DISABLED_PRIVATE, Gic, is_pending};
 use crate::time::Ps;
+use crate::unrest::Kind;
 use crate::world::World;
 use spec::gic::gicr;
 use std::collections::BTreeSet;
@@ -144,7 +145,8 @@ impl Gic {
 
     /// Sets RWP for a while.
     pub(super) fn begin_disabling_private(&mut self, world: &mut World<'_>, cpu: usize) {
-        let until = world.now() + self.config.write_pending_time;
+        let until = world.now() + self.config.write_pending_time + world.effect_delay(Kind::LateDisable);
+        let until = until.max(self.cpus[cpu].redistributor.write_pending_until);
         self.cpus[cpu].redistributor.write_pending_until = until;
         world.schedule(until, DISABLED_PRIVATE, cpu as u64);
     }
@@ -163,7 +165,7 @@ impl Gic {
         if sleep {
             own.waker.set_asleep(true);
         } else {
-            own.awake_at = world.now() + self.config.write_pending_time;
+            own.awake_at = world.now() + self.config.write_pending_time + world.effect_delay(Kind::LateDisable);
             world.schedule(own.awake_at, AWAKE, cpu as u64);
         }
     }

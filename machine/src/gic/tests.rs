@@ -1,6 +1,7 @@
 //! Tests of the GIC with literal offsets and words: IHI 0048B and IHI 0069H are the oracle, not `spec`.
 
 mod faults;
+mod late;
 mod machine;
 mod message;
 mod random;

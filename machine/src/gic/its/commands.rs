@@ -1,6 +1,7 @@
 //! The effect of each command (IHI 0069H, "ITS commands").
 
 use super::Its;
+use super::effects::Effect;
 use super::tables::ItsError;
 use crate::gic::Gic;
 use crate::world::World;
@@ -23,42 +24,44 @@ impl Gic {
             Command::MapInterrupt { device, event, collection } => self.map(world, device, event, event, collection),
             Command::Move { device, event, collection } => self.move_event(world, device, event, collection),
             Command::MoveAll { from, to } => {
-                let (from, to) = (self.redistributor(from)? as usize, self.redistributor(to)? as usize);
-                let mut moved = std::mem::take(&mut self.cpus[from].redistributor.pending);
-                self.cpus[to].redistributor.pending.append(&mut moved);
+                let (from, to) = (self.redistributor(from)?, self.redistributor(to)?);
+                self.its_act(world, from, Effect::MoveAll(to));
                 Ok(())
             }
             Command::Discard { device, event } => {
                 let mapped = self.unit().event(world, device, event)?;
                 if let Ok(cpu) = self.unit().target(world, mapped.collection) {
-                    self.clear_lpi(cpu, mapped.intid);
+                    self.its_act(world, cpu, Effect::Clear(mapped.intid));
                 }
                 self.properties.remove(&mapped.intid);
                 self.unit().unmap_event(world, mapped)
             }
             Command::Interrupt { device, event } => {
                 let (cpu, intid) = self.unit().translate(world, device, event)?;
-                self.pend_lpi(world, cpu, intid);
+                self.its_act(world, cpu, Effect::Pend(intid));
                 Ok(())
             }
             Command::Clear { device, event } => {
                 let (cpu, intid) = self.unit().translate(world, device, event)?;
-                self.clear_lpi(cpu, intid);
+                self.its_act(world, cpu, Effect::Clear(intid));
                 Ok(())
             }
             Command::Invalidate { device, event } => {
                 let (cpu, intid) = self.unit().translate(world, device, event)?;
-                self.load_property(world, cpu, intid);
+                self.its_act(world, cpu, Effect::Load(intid));
                 Ok(())
             }
             Command::InvalidateAll { collection } => {
                 let cpu = self.unit().target(world, collection)?;
                 let known: Vec<u32> = self.properties.keys().copied().collect();
-                known.into_iter().for_each(|intid| self.load_property(world, cpu, intid));
+                known.into_iter().for_each(|intid| self.its_act(world, cpu, Effect::Load(intid)));
                 Ok(())
             }
-            // The effects of earlier commands are visible already.
-            Command::Sync { redistributor } => self.redistributor(redistributor).map(|_| ()),
+            Command::Sync { redistributor } => {
+                let cpu = self.redistributor(redistributor)?;
+                self.its_effects(world, Some(cpu));
+                Ok(())
+            }
         }
     }
 
@@ -95,10 +98,8 @@ impl Gic {
         let mapped = self.unit().event(world, device, event)?;
         let to = self.unit().target(world, collection)?;
         self.unit().move_event(world, mapped, collection)?;
-        if let Ok(from) = self.unit().target(world, mapped.collection)
-            && self.clear_lpi(from, mapped.intid)
-        {
-            self.pend_lpi(world, to, mapped.intid);
+        if let Ok(from) = self.unit().target(world, mapped.collection) {
+            self.its_act(world, from, Effect::Move(mapped.intid, to));
         }
         Ok(())
     }

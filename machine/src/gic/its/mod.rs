@@ -6,11 +6,13 @@
 //! (PTA is 0). A command in error is recorded and skipped; a queue that is not in memory stalls.
 
 mod commands;
+mod effects;
 mod tables;
 
 use super::access::{Outcome, Refusal};
 use super::{COMMAND, Gic, ItsConfig};
 use crate::world::World;
+use effects::Outstanding;
 use spec::gic::its::{self, Base, CommandBase, Control, Pointer, TableType, Type};
 
 /// Bytes of an entry of each table.
@@ -29,6 +31,8 @@ pub(super) struct Its {
     written: Pointer,
     done: Pointer,
     tables: [Base; 2],
+    /// What has not reached its redistributor yet, in order.
+    outstanding: Vec<Outstanding>,
     pub(super) commands: u64,
     pub(super) errors: u64,
 }
@@ -51,6 +55,7 @@ impl Its {
             written: Pointer::new(),
             done: Pointer::new(),
             tables: TABLES.map(|kind| Base::new().with_kind(kind.0).with_entry_less_one(ENTRY_BYTES as u8 - 1)),
+            outstanding: Vec::new(),
             commands: 0,
             errors: 0,
         }
@@ -92,7 +97,7 @@ impl Its {
         }
         match offset {
             _ if offset == its::CTLR.offset() => {
-                let quiescent = !self.enabled && !self.busy;
+                let quiescent = !self.enabled && !self.busy && self.outstanding.is_empty();
                 Ok(Control::new().with_enable(self.enabled).with_quiescent(quiescent).into_bits().into())
             }
             _ if offset == its::IIDR.offset() => Ok(0),
@@ -219,7 +224,7 @@ impl Gic {
             return world.fault("message for an ITS that is disabled", device.into(), format!("event {event}"));
         };
         match its.translate(world, device, event) {
-            Ok((cpu, intid)) => self.pend_lpi(world, cpu, intid),
+            Ok((cpu, intid)) => self.its_pend(world, cpu, intid),
             Err(error) => world.fault("message without a translation", device.into(), error.to_string()),
         }
     }

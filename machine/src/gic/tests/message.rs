@@ -7,6 +7,7 @@ use crate::gic::{GicConfig, GicWindows, ItsConfig, V2mConfig};
 use crate::memory::Dma;
 use crate::model::{Model, ModelId, Upstream};
 use crate::time::Ps;
+use crate::unrest::Unrest;
 use crate::world::World;
 use crate::{Machine, MachineConfig, SimHal};
 use hal::{Dma as _, Hal as _, Regs as _, Word as _};
@@ -39,8 +40,18 @@ impl Model for Device {
 
 /// A machine whose device sends to `address` through a root port.
 fn machine(config: GicConfig, cpus: u32, address: u64) -> (Machine, GicWindows, crate::Regs) {
+    machine_with(config, cpus, address, None)
+}
+
+/// The same under unrest.
+pub(super) fn machine_with(
+    config: GicConfig,
+    cpus: u32,
+    address: u64,
+    unrest: Option<Unrest>,
+) -> (Machine, GicWindows, crate::Regs) {
     let interrupts = Interrupts::GicV3(config);
-    let mut machine = Machine::new(MachineConfig { cpus, interrupts, ..MachineConfig::default() });
+    let mut machine = Machine::new(MachineConfig { cpus, interrupts, unrest, ..MachineConfig::default() });
     let gic = machine.gic().expect("it was asked for");
     let credits = machine.gic_credits().clone();
     let port = RootPortConfig {
@@ -61,7 +72,7 @@ fn kinds(machine: &Machine) -> Vec<(&'static str, u64)> {
     machine.faults().0.iter().map(|fault| (fault.kind, fault.count)).collect()
 }
 
-fn run(mut machine: Machine, test: impl FnOnce() + Send + 'static) -> Vec<(&'static str, u64)> {
+pub(super) fn run(mut machine: Machine, test: impl FnOnce() + Send + 'static) -> Vec<(&'static str, u64)> {
     let end = machine.run_boot(Ps::from_ns(1_000_000), move || {
         let _off = SimHal.irq_save();
         test();
@@ -126,7 +137,7 @@ fn a_level_sensitive_message_spi_is_pending_until_it_is_cleared() {
 }
 
 /// An ITS with its tables in memory: device table 64 KiB, collection table 4 KiB, command queue 4 KiB; LPIs of CPU 0 and 1.
-struct Bench {
+pub(super) struct Bench {
     gic: GicWindows,
     queue: Dma,
     properties: Dma,
@@ -138,7 +149,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(gic: GicWindows) -> Self {
+    pub(super) fn new(gic: GicWindows) -> Self {
         let memory = |bytes| SimHal.dma_alloc(bytes, 65_536).expect("there is memory");
         let (queue, devices, collections) = (memory(4096), memory(65_536), memory(4096));
         let (properties, pending, translations) = (memory(65_536), memory(2 * 65_536), memory(4096));
@@ -160,7 +171,7 @@ impl Bench {
     }
 
     /// Writes a command and waits until it is done.
-    fn command(&mut self, words: [u64; 4]) {
+    pub(super) fn command(&mut self, words: [u64; 4]) {
         for (index, word) in words.into_iter().enumerate() {
             self.queue.words()[self.next * 4 + index].set(word);
         }
@@ -181,7 +192,7 @@ impl Bench {
     }
 
     /// Device 0100h, 4 bits of event; event 5 is LPI 8200 of collection 2, which goes to CPU 0.
-    fn map(&mut self) {
+    pub(super) fn map(&mut self) {
         let translations = self.translations.device_address().0;
         self.configure(8200, 0xa1);
         self.command([0x0000_0100_0000_0008, 3, 1 << 63 | translations, 0]);
@@ -190,11 +201,11 @@ impl Bench {
     }
 }
 
-fn with_its() -> GicConfig {
+pub(super) fn with_its() -> GicConfig {
     GicConfig { spis: 32, its: Some(ItsConfig::default()), ..GicConfig::default() }
 }
 
-const TRANSLATER: u64 = 0x0808_0000 + 0x1_0040;
+pub(super) const TRANSLATER: u64 = 0x0808_0000 + 0x1_0040;
 
 #[test]
 fn a_message_becomes_an_lpi_without_an_active_state() {

@@ -1,0 +1,97 @@
+//! What unrest makes late in a GIC, each by its own kind and as far as the manual allows.
+
+use super::message::{Bench, TRANSLATER, machine_with, run, with_its};
+use super::{GicConfig, v3};
+use crate::time::Ps;
+use crate::unrest::{Chance, Kind, Unrest};
+use crate::{Interrupts, Machine, MachineConfig, SimHal};
+use hal::{Hal, Regs as _};
+
+/// Always and only `kind`.
+fn only(kind: Kind, longest: Ps) -> Option<Unrest> {
+    let none = Unrest { chances: [Chance::default(); Kind::COUNT], ..Unrest::new(1) };
+    Some(none.with(kind, Chance { per_mille: 1_000, longest }))
+}
+
+/// IHI 0069H, "SYNC": the redistributor's operations are observed before any further command. Without one they may be late.
+#[test]
+fn a_command_acts_on_a_redistributor_late_up_to_a_sync_that_names_it() {
+    let unrest = only(Kind::LateCommand, Ps::from_ns(500_000));
+    let (machine, gic, _) = machine_with(with_its(), 2, TRANSLATER, unrest);
+    let faults = run(machine, move || {
+        let mut bench = Bench::new(gic);
+        bench.map();
+        // INT, and SYNC of CPU 1.
+        bench.command([0x0000_0100_0000_0003, 5, 0, 0]);
+        bench.command([5, 0, 0x1_0000, 0]);
+        assert_eq!(gic.cpu_interface.read64(0xc662), 1023, "nobody waited for CPU 0's redistributor");
+        bench.command([5, 0, 0, 0]);
+        assert_eq!(gic.cpu_interface.read64(0xc662), 8200);
+        // CLEAR and INT stay in order without a SYNC between them.
+        bench.command([0x0000_0100_0000_0004, 5, 0, 0]);
+        bench.command([0x0000_0100_0000_0003, 5, 0, 0]);
+        bench.command([5, 0, 0, 0]);
+        assert_eq!(gic.cpu_interface.read64(0xc662), 8200);
+        // At the latest after their time.
+        bench.command([0x0000_0100_0000_0004, 5, 0, 0]);
+        SimHal.delay_ns(500_000);
+        assert_eq!(gic.cpu_interface.read64(0xc662), 1023);
+        gic.its.write32(0x0000, 0);
+        assert_eq!(gic.its.read32(0x0000), 0x8000_0000, "quiescent again");
+    });
+    assert_eq!(faults, []);
+}
+
+/// A machine whose CPU 0 takes SPI 40; how long RWP stays set after it is disabled, and what may be acknowledged then.
+fn disable(unrest: Option<Unrest>) -> (u64, u64) {
+    let Interrupts::GicV3(config) = v3() else { unreachable!("it is one") };
+    let interrupts = Interrupts::GicV3(GicConfig { write_pending_time: Ps::from_ns(50), ..config });
+    let mut machine = Machine::new(MachineConfig { interrupts, unrest, ..MachineConfig::default() });
+    let gic = machine.gic().expect("it was asked for");
+    let test = move || {
+        let _off = SimHal.irq_save();
+        super::v3::bring_up(gic, 0);
+        gic.distributor.write32(0x084, 1 << 8);
+        gic.distributor.write32(0x104, 1 << 8);
+        gic.distributor.write32(0x184, 1 << 8);
+        let start = SimHal.now_ns();
+        gic.distributor.write32(0x204, 1 << 8);
+        let signalled = gic.cpu_interface.read64(0xc662);
+        while gic.distributor.read32(0x000) >> 31 == 1 {
+            SimHal.delay_ns(10);
+        }
+        assert_eq!(gic.cpu_interface.read64(0xc662), 1023, "RWP is clear");
+        (SimHal.now_ns() - start, signalled)
+    };
+    machine.run_boot(Ps::from_ns(1_000_000), test).expect("it ends")
+}
+
+/// IHI 0069H, "GICD_CTLR", RWP.
+#[test]
+fn a_disable_is_late_as_long_as_rwp_says_so() {
+    let (usual, signalled) = disable(None);
+    assert!(usual < 100 && signalled == 40, "{usual} ns, {signalled}");
+    let (late, signalled) = disable(only(Kind::LateDisable, Ps::from_ns(4_000)));
+    assert!((100..=4_100).contains(&late) && signalled == 40, "{late} ns, {signalled}");
+}
+
+/// Arm ARM, "Device memory": with early acknowledgement a write arrives after its CPU has gone on, in order, and before a
+/// read of the same peripheral.
+#[test]
+fn a_write_to_a_far_frame_is_late_and_a_read_pushes_it() {
+    let unrest = only(Kind::LateWrite, Ps::from_ns(10_000));
+    let mut machine = Machine::new(MachineConfig { interrupts: v3(), unrest, ..MachineConfig::default() });
+    let gic = machine.gic().expect("it was asked for");
+    let test = move || {
+        let _off = SimHal.irq_save();
+        super::v3::bring_up(gic, 0);
+        gic.distributor.write32(0x084, 1 << 8);
+        gic.distributor.write32(0x104, 1 << 8);
+        gic.distributor.read32(0x000);
+        gic.distributor.write32(0x204, 1 << 8);
+        let before = gic.cpu_interface.read64(0xc662);
+        assert_eq!(gic.distributor.read32(0x204), 1 << 8);
+        (before, gic.cpu_interface.read64(0xc662))
+    };
+    assert_eq!(machine.run_boot(Ps::from_ns(1_000_000), test), Ok((1023, 40)));
+}
