@@ -6,6 +6,7 @@ use crate::history::Recipe;
 use crate::report;
 use crate::run::{Run, Scenario};
 use crate::shrink;
+use crate::single;
 use crate::systematic::{self, Search, Task};
 use clap::Args;
 use machine::unrest::turns::Schedule;
@@ -81,11 +82,19 @@ pub struct CheckArgs {
     /// Run one schedule of a pair again. Needs exactly one --scenario and the pair's full name.
     #[arg(long, value_name = "SCHEDULE", requires = "systematic")]
     pub schedule: Option<Schedule>,
+    /// Instead of random histories, let each fault strike once at every position of a short history of small machines: all
+    /// machines and faults, or those whose name contains a text, such as its/message-late.
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "",
+        conflicts_with_all = ["seeds", "minutes", "seed", "faults", "replay", "without", "set", "shrink", "systematic"])]
+    pub single_faults: Option<String>,
+    /// Run one position again. Needs exactly one --scenario and the full name of machine and fault.
+    #[arg(long, value_name = "N", requires = "single_faults")]
+    pub position: Option<u64>,
     /// Most preemptions of a schedule. The default is 2.
     #[arg(long, value_name = "N", requires = "systematic", value_parser = clap::value_parser!(u8).range(0..=4))]
     pub bound: Option<u8>,
-    /// Most schedules of a pair. The default is 2000.
-    #[arg(long, value_name = "N", requires = "systematic")]
+    /// Most schedules of a pair, or positions of a machine and fault. The default is 2000.
+    #[arg(long, value_name = "N")]
     pub budget: Option<u64>,
     /// Print scenarios, kinds of fault and kinds of unrest.
     #[arg(long)]
@@ -163,6 +172,9 @@ pub fn execute_with(
     if let Some(pairs) = &args.systematic {
         return systematic(args, &chosen, pairs);
     }
+    if let Some(wanted) = &args.single_faults {
+        return single::execute(args, &chosen, wanted);
+    }
     let recipe = recipe(args, &chosen)?;
     match args.replay {
         Some(seed) => replay(args, &chosen, Recipe { seed, ..recipe }),
@@ -229,7 +241,7 @@ fn without(args: &CheckArgs) -> Result<BTreeSet<String>, CheckError> {
     }
 }
 
-fn jobs(args: &CheckArgs) -> usize {
+pub(crate) fn jobs(args: &CheckArgs) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     args.jobs.map_or_else(cores, |jobs| jobs as usize)
 }
@@ -275,8 +287,10 @@ fn shortest(args: &CheckArgs, campaign: &Campaign, found: &Found) -> Recipe {
 /// # Errors
 /// Wrong input, or a request for something other than a search.
 pub fn campaign(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result<Campaign, CheckError> {
-    if args.replay.is_some() || args.list || args.systematic.is_some() {
-        return Err(CheckError::Input("--replay, --list, --systematic: are for the command alone".into()));
+    if args.replay.is_some() || args.list || args.systematic.is_some() || args.single_faults.is_some() {
+        return Err(CheckError::Input(
+            "--replay, --list, --systematic, --single-faults: are for the command alone".into(),
+        ));
     }
     let chosen = choose(args, scenarios)?;
     let recipe = recipe(args, &chosen)?;
@@ -419,7 +433,7 @@ fn is_standard_output(path: &Path) -> bool {
 }
 
 /// The JSON of a search.
-fn document<T: serde::Serialize>(summary: &T, manifest: Option<serde_json::Value>) -> String {
+pub(crate) fn document<T: serde::Serialize>(summary: &T, manifest: Option<serde_json::Value>) -> String {
     #[derive(serde::Serialize)]
     struct Document<'a, T: serde::Serialize> {
         #[serde(flatten)]
@@ -430,7 +444,7 @@ fn document<T: serde::Serialize>(summary: &T, manifest: Option<serde_json::Value
     serde_json::to_string_pretty(&Document { summary, manifest }).expect("plain data") + "\n"
 }
 
-fn write_json(args: &CheckArgs, text: &str) -> Result<(), CheckError> {
+pub(crate) fn write_json(args: &CheckArgs, text: &str) -> Result<(), CheckError> {
     let Some(path) = &args.json else { return Ok(()) };
     let write = |path: &Path| {
         if is_standard_output(path) {

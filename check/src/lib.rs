@@ -22,6 +22,7 @@ pub mod run;
 pub mod scenarios;
 pub mod server;
 pub mod shrink;
+pub mod single;
 pub mod subject;
 pub mod systematic;
 pub mod unrest;

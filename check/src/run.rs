@@ -5,10 +5,12 @@ use crate::checkers::{Commands, Ends, Handlers, Ledger};
 use crate::coverage::Coverage;
 use crate::draw::{Draw, KnobError, Knobs};
 use crate::history::{Event, History, Recipe};
-use crate::subject::{Build, Rig, Subject};
+use crate::single::Case;
+use crate::subject::{Bench, Build, Rig, Single, Subject};
 use crate::systematic::{BenchNames, Task};
 use crate::unrest;
 use crate::verdict::{Failure, Kind};
+use directed::{Directed, How, Window};
 use hal::{Affinity, CpuId, Hal as _, ThreadId, ThreadSpec, Threads};
 use machine::time::Ps;
 use machine::trace::Span;
@@ -20,6 +22,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+mod directed;
 
 /// Most managers of a history.
 pub(crate) const MANAGERS_MAX: u32 = 3;
@@ -53,6 +57,8 @@ pub struct Run {
     pub turns: Vec<Turn>,
     /// The switches of a directed schedule that took place.
     pub switched: usize,
+    /// The positions at which a single fault could have struck.
+    pub occasions: Vec<Ps>,
 }
 
 /// A scenario, whatever its subject.
@@ -75,6 +81,13 @@ pub trait Scenario: Sync {
     /// # Errors
     /// A knob that the machine does not have.
     fn direct(&self, task: &Task, schedule: &Schedule, trace_spans_max: usize) -> Result<Run, KnobError>;
+    /// The small machines with each of their single faults.
+    fn singles(&self) -> Vec<Case>;
+    /// Runs all operations of a small machine, one after the other, with one fault that lasts from when to when, or never.
+    ///
+    /// # Errors
+    /// A knob that the machine does not have.
+    fn single(&self, case: &Case, lasts: Option<(Ps, Ps)>, trace_spans_max: usize) -> Result<Run, KnobError>;
 }
 
 impl<S: Subject> Scenario for S {
@@ -96,15 +109,45 @@ impl<S: Subject> Scenario for S {
         Subject::benches(self).iter().map(BenchNames::of).collect()
     }
     fn direct(&self, task: &Task, schedule: &Schedule, trace_spans_max: usize) -> Result<Run, KnobError> {
-        let mut benches = Subject::benches(self);
-        let bench = benches.swap_remove(task.bench);
-        let set = bench.set.iter().map(|(name, value)| ((*name).into(), value.clone())).collect();
-        let recipe = Recipe { trace_spans_max, ..Recipe::of(1) };
+        let bench = Subject::benches(self).swap_remove(task.bench);
         let operations = task.operations.iter().map(|&index| bench.operations[index].1.clone()).collect();
-        let directed = Directed { before: bench.before, operations, schedule: schedule.clone() };
-        let plan = Plan { steps: Vec::new(), faults: Vec::new(), managers: 0, span_ns: 0, directed: Some(directed) };
-        run(self, &recipe, Knobs::new(1, set), plan)
+        small(self, bench, operations, (How::InTurn(schedule.clone()), None), trace_spans_max)
     }
+    fn singles(&self) -> Vec<Case> {
+        let (benches, singles) = (Subject::benches(self), Subject::singles(self));
+        let of = |(bench, it): (usize, &Bench<S::Step>)| {
+            let case = |(fault, single): (usize, &Single<S::Fault>)| Case {
+                bench,
+                fault,
+                name: format!("{}/{}", it.name, single.kind),
+            };
+            singles.iter().enumerate().map(case).collect::<Vec<_>>()
+        };
+        benches.iter().enumerate().flat_map(of).collect()
+    }
+    fn single(&self, case: &Case, lasts: Option<(Ps, Ps)>, trace_spans_max: usize) -> Result<Run, KnobError> {
+        let bench = Subject::benches(self).swap_remove(case.bench);
+        let Single { kind, fault, strikes } = Subject::singles(self).swap_remove(case.fault);
+        let operations = bench.operations.iter().map(|(_, operation)| operation.clone()).collect();
+        let fault = Fault { number: 0, kind, from_ns: 0, until_ns: 0, what: fault };
+        small(self, bench, operations, (How::Alone(Window { strikes, lasts }), Some(fault)), trace_spans_max)
+    }
+}
+
+/// A history of a small machine.
+fn small<S: Subject>(
+    subject: &S,
+    bench: Bench<S::Step>,
+    operations: Vec<S::Step>,
+    (how, fault): (How, Option<Fault<S::Fault>>),
+    trace_spans_max: usize,
+) -> Result<Run, KnobError> {
+    let set = bench.set.into_iter().map(|(name, value)| (name.into(), value)).collect();
+    let recipe = Recipe { trace_spans_max, ..Recipe::of(1) };
+    let directed = Directed { before: bench.before, operations, how };
+    let faults = fault.into_iter().collect();
+    let plan = Plan { steps: Vec::new(), faults, managers: 0, span_ns: 0, directed: Some(directed) };
+    run(subject, &recipe, Knobs::new(1, set), plan)
 }
 
 /// Time between two looks at the findings of the checkers, so that a failure ends the history soon.
@@ -136,13 +179,6 @@ struct Plan<S: Subject> {
     span_ns: u64,
     /// In place of the above.
     directed: Option<Directed<S::Step>>,
-}
-
-/// Operations that agents do in the order of a schedule.
-struct Directed<T> {
-    before: Vec<T>,
-    operations: Vec<T>,
-    schedule: Schedule,
 }
 
 fn draw<S: Subject>(subject: &S, recipe: &Recipe, knobs: &mut Knobs) -> Plan<S> {
@@ -212,7 +248,8 @@ impl<S: Subject> Plan<S> {
 fn run<S: Subject>(subject: &S, recipe: &Recipe, mut knobs: Knobs, plan: Plan<S>) -> Result<Run, KnobError> {
     let calm_from = Ps::from_ns(BRING_UP_NS + plan.span_ns);
     let (unrest, kinds) = match &plan.directed {
-        Some(directed) => (Some(Unrest::directed(directed.schedule.clone())), Vec::new()),
+        Some(Directed { how: How::InTurn(schedule), .. }) => (Some(Unrest::directed(schedule.clone())), Vec::new()),
+        Some(_) => (None, Vec::new()),
         None => unrest::draw(recipe, calm_from),
     };
     let machine = MachineConfig {
@@ -239,8 +276,17 @@ fn run<S: Subject>(subject: &S, recipe: &Recipe, mut knobs: Knobs, plan: Plan<S>
     };
     let heard = ledger.clone();
     rig.machine().set_observer(move |at, fact| heard.borrow_mut().hear(at, &fact));
-    let mut live =
-        Live { subject, rig, ledger, plan, calm_from, started: Ps(0), faults: BTreeMap::new(), panicked: false };
+    let mut live = Live {
+        subject,
+        rig,
+        ledger,
+        plan,
+        calm_from,
+        started: Ps(0),
+        faults: BTreeMap::new(),
+        occasions: Vec::new(),
+        panicked: false,
+    };
     let ended = catch::panics(|| live.go());
     live.panicked |= ended.is_err();
     let ended = ended.and_then(|ended| ended);
@@ -260,6 +306,8 @@ struct Live<'a, S: Subject> {
     calm_from: Ps,
     started: Ps,
     faults: BTreeMap<&'static str, u64>,
+    /// See [`Run::occasions`].
+    occasions: Vec<Ps>,
     /// A panic went through a thread of the machine. The machine must not run again, not even to show its state.
     panicked: bool,
 }
@@ -337,33 +385,6 @@ impl<S: Subject> Live<'_, S> {
                 format!("managers are stuck in steps {:?}", at.collect::<Vec<_>>())
             },
         )
-    }
-
-    /// The operations of agents, one on each CPU, in the order of the schedule.
-    fn direct(&mut self, directed: Directed<S::Step>) -> Result<(), Failure> {
-        let Directed { before, operations, .. } = directed;
-        self.alone(vec![before], |_| {}, "preparation")?;
-        self.rig.start_load();
-        let begin = |agent| machine::begin_agent(agent);
-        self.alone(operations.into_iter().map(|operation| vec![operation]).collect(), begin, "managers")
-    }
-
-    /// A thread on each CPU does its steps; waits until all have ended.
-    fn alone(&mut self, each: Vec<Vec<S::Step>>, begin: fn(u8), checker: &'static str) -> Result<(), Failure> {
-        let left = Arc::new(AtomicU32::new(each.len() as u32));
-        for (cpu, steps) in (0..).zip(each) {
-            let (stack, left) = (self.rig.stack(), left.clone());
-            let body = move || {
-                begin(cpu);
-                steps.iter().for_each(|step| S::Rig::apply(&stack, step));
-                machine::end_agent();
-                left.fetch_sub(1, Relaxed);
-            };
-            let affinity = Affinity::Cpu(CpuId(cpu.into()));
-            SimHal.spawn(ThreadSpec { name: "agent", affinity, urgent: false }, Box::new(body)).expect("a CPU");
-        }
-        let is_done = |_: &_| left.load(Relaxed) == 0;
-        self.wait(self.subject.step_bound(), checker, is_done, |_| "an operation has not ended".into())
     }
 
     /// Managers are threads that sleep until the host wakes them for a step.
@@ -458,7 +479,7 @@ impl<S: Subject> Live<'_, S> {
     }
 
     fn report(mut self, run: &mut Run) {
-        (run.faults, run.started) = (self.faults, self.started);
+        (run.faults, run.started, run.occasions) = (self.faults, self.started, self.occasions);
         run.simulated = self.rig.machine().now();
         run.digest = self.rig.machine().engine_counters().digest;
         (run.turns, run.switched) = self.rig.machine().turns();

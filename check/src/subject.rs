@@ -8,6 +8,7 @@
 use crate::checkers::Checker;
 use crate::coverage::Coverage;
 use crate::draw::{Draw, Knobs};
+use machine::observe::Fact;
 use machine::time::Ps;
 use machine::{Machine, MachineConfig};
 use std::fmt;
@@ -47,6 +48,11 @@ pub trait Subject: Sync + 'static {
 
     /// Small machines and their operations, for the systematic search ([`crate::systematic`]).
     fn benches(&self) -> Vec<Bench<Self::Step>> {
+        Vec::new()
+    }
+
+    /// Faults of the enumeration of single faults ([`crate::single`]).
+    fn singles(&self) -> Vec<Single<Self::Fault>> {
         Vec::new()
     }
 
@@ -90,6 +96,17 @@ impl<T> Bench<T> {
         let set = pairs.map(|(name, value)| (name, value.to_owned())).collect();
         Self { name, set, before: Vec::new(), operations: Vec::new(), triples: Vec::new() }
     }
+}
+
+/// A fault that strikes once, at every position where it can.
+#[derive(Clone, Debug)]
+pub struct Single<F> {
+    /// Its kind, or a name of its own.
+    pub kind: &'static str,
+    /// The fault.
+    pub fault: F,
+    /// The facts at which it can strike.
+    pub strikes: fn(&Fact) -> bool,
 }
 
 /// The inputs for building a machine.

@@ -1,6 +1,8 @@
 //! Faults of the hardware around a GIC.
 
 use crate::draw::Draw;
+use crate::subject::Single;
+use machine::observe::Fact;
 use std::fmt;
 
 /// A fault, for as long as its window lasts.
@@ -23,6 +25,20 @@ pub enum GicFault {
 /// All kinds.
 pub(super) const KINDS: &[&str] =
     &["level-stuck", "spurious", "line-storm", "message-dropped", "message-doubled", "message-late"];
+
+/// Faults that strike once, at the only source of the small machine.
+pub(super) fn singles() -> Vec<Single<GicFault>> {
+    let (source, count) = (0, 1);
+    let message = |kind, fault| Single { kind, fault, strikes: |fact| matches!(fact, Fact::Message { .. }) };
+    let wire = |kind, fault| Single { kind, fault, strikes: |fact| matches!(fact, Fact::GicPending { .. }) };
+    vec![
+        message("message-dropped", GicFault::Dropped { source, count }),
+        message("message-doubled", GicFault::Doubled { source, count }),
+        message("message-late", GicFault::Late { source, ns: 3_000 }),
+        wire("level-stuck", GicFault::Stuck { source }),
+        wire("spurious", GicFault::Glitch { source, ns: 200 }),
+    ]
+}
 
 impl GicFault {
     pub(super) fn draw(kind: &str, draw: &mut Draw) -> Self {

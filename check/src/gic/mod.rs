@@ -17,7 +17,7 @@ mod wires;
 pub use rig::GicRig;
 
 use crate::draw::Draw;
-use crate::subject::{Bench, Build, Subject};
+use crate::subject::{Bench, Build, Single, Subject};
 use fault::GicFault;
 use harness::Version;
 use step::GicStep;
@@ -100,6 +100,10 @@ impl Subject for GicSubject {
 
     fn benches(&self) -> Vec<Bench<GicStep>> {
         bench::benches(self.version)
+    }
+
+    fn singles(&self) -> Vec<Single<GicFault>> {
+        fault::singles()
     }
 
     fn build(&self, build: &mut Build<'_, GicFault>) -> GicRig {

@@ -18,7 +18,7 @@ mod work;
 pub use rig::ModerationRig;
 
 use crate::draw::Draw;
-use crate::subject::{Bench, Build, Subject};
+use crate::subject::{Bench, Build, Single, Subject};
 use machine::time::Ps;
 use step::{ModerationFault, ModerationStep};
 
@@ -80,6 +80,10 @@ impl Subject for Moderation {
 
     fn benches(&self) -> Vec<Bench<ModerationStep>> {
         bench::benches()
+    }
+
+    fn singles(&self) -> Vec<Single<ModerationFault>> {
+        step::singles()
     }
 
     fn build(&self, build: &mut Build<'_, ModerationFault>) -> ModerationRig {

@@ -2,6 +2,8 @@
 
 use super::watch::Hang;
 use crate::draw::Draw;
+use crate::subject::Single;
+use machine::observe::Fact;
 use machine::rdma::ModerationAnswer;
 use std::fmt;
 
@@ -84,6 +86,20 @@ pub enum ModerationFault {
 
 /// All kinds.
 pub(super) const KINDS: &[&str] = &["level-rounded", "level-refused", "command-hangs", "spurious"];
+
+/// Faults that strike once: what is asked between one interrupt and the next is answered so.
+pub(super) fn singles() -> Vec<Single<ModerationFault>> {
+    let (device, consumer) = (0, 0);
+    let taken = |kind, fault| Single { kind, fault, strikes: |fact| matches!(fact, Fact::GicAcknowledged { .. }) };
+    let rounds = ModerationAnswer::Rounds { count: 3, period_us: 5 };
+    vec![
+        taken("level-rounded", ModerationFault::Answers { device, answer: rounds }),
+        taken("level-refused", ModerationFault::Answers { device, answer: ModerationAnswer::Refuses }),
+        taken("command-lost", ModerationFault::Hangs { consumer, hang: Hang::Lost }),
+        taken("command-late", ModerationFault::Hangs { consumer, hang: Hang::Late }),
+        taken("spurious", ModerationFault::Spurious { queue: 0 }),
+    ]
+}
 
 impl ModerationFault {
     pub(super) fn draw(kind: &str, draw: &mut Draw) -> Self {

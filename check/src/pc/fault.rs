@@ -2,6 +2,8 @@
 
 use crate::draw::Draw;
 use crate::server::Path;
+use crate::subject::Single;
+use machine::observe::Fact;
 use std::fmt;
 
 /// A fault, for as long as its window lasts.
@@ -86,6 +88,39 @@ const KINDS: &[&str] = &[
     "invalidation-late",
     "invalidation-fails",
 ];
+
+/// Faults that strike once. The drive is the only one of the small machine.
+pub(super) fn singles(delivery: Path) -> Vec<Single<PcFault>> {
+    let drive = 0;
+    let message = |kind, act| {
+        let fault = PcFault::Tampered { drive, act, per_mille: 1_000 };
+        Single { kind, fault, strikes: |fact| matches!(fact, Fact::Message { .. }) }
+    };
+    let entry = |kind, wrong| {
+        let fault = PcFault::Entry { drive, wrong, after: 0 };
+        Single { kind, fault, strikes: |fact| matches!(fact, Fact::EntryPosted { .. }) }
+    };
+    let doorbell = |kind, fault| Single { kind, fault, strikes: |fact| matches!(fact, Fact::Doorbell { .. }) };
+    let invalidation = |kind, fault| Single { kind, fault, strikes: |fact| matches!(fact, Fact::Invalidated { .. }) };
+    let mut all = vec![
+        entry("unknown-command", WrongEntry::UnknownCommand),
+        entry("completed-twice", WrongEntry::Twice),
+        entry("wrong-phase", WrongEntry::WrongPhase),
+        entry("unknown-queue", WrongEntry::UnknownQueue),
+        message("message-dropped", Tampering::Drop),
+        message("message-delayed", Tampering::Delay),
+        message("message-doubled", Tampering::Double),
+        message("message-reordered", Tampering::Reorder),
+        message("message-stale", Tampering::Stale),
+        doorbell("device-silent", PcFault::Silent { drive, ns: 20_000 }),
+        doorbell("device-fatal", PcFault::Fatal { drive }),
+    ];
+    if delivery != Path::Plain {
+        all.push(invalidation("invalidation-late", PcFault::LateInvalidation { ns: 5_000 }));
+        all.push(invalidation("invalidation-fails", PcFault::FailedInvalidation));
+    }
+    all
+}
 
 impl PcFault {
     pub(super) fn draw(kind: &str, draw: &mut Draw) -> Self {

@@ -21,7 +21,7 @@ pub use rig::PcRig;
 
 use crate::draw::Draw;
 use crate::server::Path;
-use crate::subject::{Bench, Build, Subject};
+use crate::subject::{Bench, Build, Single, Subject};
 use fault::PcFault;
 use machine::time::Ps;
 use step::PcStep;
@@ -83,6 +83,10 @@ impl Subject for Pc {
 
     fn benches(&self) -> Vec<Bench<PcStep>> {
         bench::benches(self.delivery)
+    }
+
+    fn singles(&self) -> Vec<Single<PcFault>> {
+        fault::singles(self.delivery)
     }
 
     fn build(&self, build: &mut Build<'_, PcFault>) -> PcRig {

@@ -12,7 +12,7 @@ mod step;
 pub use rig::VirtioRig;
 
 use crate::draw::Draw;
-use crate::subject::{Bench, Build, Subject};
+use crate::subject::{Bench, Build, Single, Subject};
 use machine::time::Ps;
 use step::{VirtioFault, VirtioStep};
 
@@ -69,6 +69,10 @@ impl Subject for Virtio {
 
     fn benches(&self) -> Vec<Bench<VirtioStep>> {
         bench::benches()
+    }
+
+    fn singles(&self) -> Vec<Single<VirtioFault>> {
+        step::singles()
     }
 
     fn build(&self, build: &mut Build<'_, VirtioFault>) -> VirtioRig {

@@ -1,6 +1,8 @@
 //! Steps of managers on virtio devices and their lines, and faults of the devices.
 
 use crate::draw::Draw;
+use crate::subject::Single;
+use machine::observe::Fact;
 use std::fmt;
 
 /// A step. Numbers of lines, queues and CPUs count modulo their number, so a smaller machine has the same history.
@@ -81,6 +83,18 @@ pub enum VirtioFault {
 
 /// All kinds.
 pub(super) const KINDS: &[&str] = &["used-index-jumps", "spurious", "back-end-late"];
+
+/// Faults that strike once.
+pub(super) fn singles() -> Vec<Single<VirtioFault>> {
+    let kick = |kind, fault| Single { kind, fault, strikes: |fact| matches!(fact, Fact::Doorbell { .. }) };
+    let taken = |kind, fault| Single { kind, fault, strikes: |fact| matches!(fact, Fact::GicAcknowledged { .. }) };
+    vec![
+        kick("used-index-jumps", VirtioFault::Jump { queue: 0, by: 1 }),
+        kick("back-end-late", VirtioFault::Late { us: 100 }),
+        taken("spurious", VirtioFault::Raise { disk: true, vector: 0 }),
+        taken("spurious-network", VirtioFault::Raise { disk: false, vector: 0 }),
+    ]
+}
 
 impl VirtioFault {
     pub(super) fn draw(kind: &str, draw: &mut Draw) -> Self {
