@@ -111,7 +111,7 @@ impl<'a> World<'a> {
             Ok(word) => word,
             Err(missed) => return self.board.memory.host_write(missed, value.into()),
         };
-        self.store(word, crate::memory::with_field(self.seen(word), (address % 8 * 8) as u32, 32, value.into()));
+        self.store_field(word, (address % 8 * 8) as u32, 32, value.into());
         Ok(())
     }
 
@@ -124,7 +124,7 @@ impl<'a> World<'a> {
         if let Ok(word) = self.board.memory_word(address, 8) {
             let part = value >> (8 * bytes.start);
             let bits = 8 * (bytes.end - bytes.start);
-            self.store(word, crate::memory::with_field(self.seen(word), 8 * bytes.start, bits, part));
+            self.store_field(word, 8 * bytes.start, bits, part);
             return Ok(());
         }
         let mut at = bytes.start;
@@ -163,6 +163,17 @@ impl<'a> World<'a> {
     #[inline]
     fn seen(&self, word: &Word) -> u64 {
         self.board.memory.stores.seen(word, self.now())
+    }
+
+    /// Writes a part of a word.
+    #[inline]
+    fn store_field(&self, word: &Word, shift: u32, bits: u32, value: u64) {
+        let stores = &self.board.memory.stores;
+        if stores.is_any() {
+            return self.store(word, crate::memory::with_field(self.seen(word), shift, bits, value));
+        }
+        word.set_quietly(crate::memory::with_field(word.value(), shift, bits, value));
+        self.board.word_written(word);
     }
 
     /// Writes a word. CPUs that wait on it continue.
