@@ -4,7 +4,7 @@
 //! The kernel passes options that it does not know as environment variables: `device` (`blk` or `net`), `requests` of all
 //! CPUs together, `depth` in flight of each CPU, and `end=restart` where the machine cannot be powered off.
 //!
-//! `blk` reads the drive. `net` sends ICMP echo requests to an address of the host for each CPU; the host's kernel answers.
+//! `blk` reads the drive, which then grows to twice its size. `net` sends ICMP echo requests to an address of the host for each CPU; the host's kernel answers.
 
 mod aio;
 mod log;
@@ -17,6 +17,7 @@ use std::env;
 use std::fs;
 use std::os::raw::c_int;
 use std::thread;
+use std::time::{Duration, Instant};
 use system::{Outcome, check, open_disk, text};
 
 unsafe extern "C" {
@@ -61,6 +62,24 @@ fn read(cpu: usize, count: usize, depth: usize) -> Outcome<usize> {
         done += BLOCKS;
     }
     Ok(done)
+}
+
+/// The drive's size, in sectors of 512 bytes, as the kernel knows it.
+fn sectors() -> Outcome<u64> {
+    let path = "/sys/block/vda/size";
+    text(path, text(path, fs::read_to_string(path))?.trim().parse())
+}
+
+/// Lets the program that runs the guest double the drive's size, and waits until the kernel knows of it.
+fn grow() -> Outcome<()> {
+    let before = sectors()?;
+    println!("ready to grow");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while sectors()? != 2 * before {
+        check("the kernel has not heard in 20 s that the drive grew", Instant::now() < deadline)?;
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
 }
 
 /// An interrupt of the device: a row of /proc/interrupts.
@@ -118,6 +137,8 @@ fn report(device: &str, interrupts: &[Interrupt], cpus: usize) -> Outcome<()> {
     println!("count lines {}", interrupts.len());
     println!("count interrupts {}", interrupts.iter().map(Interrupt::count).sum::<u64>());
     println!("count of_queues {of_queues}");
+    let of_configuration = interrupts.iter().filter(|interrupt| interrupt.name.ends_with("-config"));
+    println!("count of_configuration {}", of_configuration.map(Interrupt::count).sum::<u64>());
     println!("count at_own_cpu {at_own_cpu}");
     println!("count silent_queues {silent}");
     for cpu in 0..cpus {
@@ -147,6 +168,9 @@ fn run() -> Outcome<()> {
         ended.collect::<Vec<_>>().into_iter().sum::<Outcome<usize>>()
     })?;
     println!("count requests {done}");
+    if device == "blk" {
+        grow()?;
+    }
     report(&device, &interrupts(cpus)?, cpus)?;
     // "is not a head": the device completed a request that it did not have.
     let lines = log_lines(&["is not a head", "No irq handler", "nobody cared", "I/O error", "timed out"])?;

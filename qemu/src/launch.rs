@@ -3,6 +3,7 @@
 use crate::image::Image;
 use crate::lent::{self, Lent};
 use crate::matrix::{Case, Machine, Setting};
+use crate::process::Answer;
 use crate::trace::{self, Events};
 use crate::{BootError, process};
 use std::collections::BTreeMap;
@@ -106,7 +107,7 @@ pub(crate) fn run(setting: &Setting, image: &Image, campanile: &Path, traced: bo
     let answer = if setting.case == Case::Serial { vec![b'x'; setting.rounds as usize] } else { Vec::new() };
     // The debug port exits with 2·value + 1; semihosting exits with the code itself.
     let good = if matches!(setting.machine, Machine::Virt { .. }) { 0 } else { 1 };
-    let ended = process::run(command, &answer, |status, lines| {
+    let ended = process::run(command, Answer::Typed(&answer), |status, lines| {
         status.code() == Some(good) && lines.iter().any(|line| line == "pass")
     })?;
     let device = server.map(Lent::end).unwrap_or_default();

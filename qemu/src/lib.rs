@@ -10,6 +10,7 @@ mod judges;
 mod launch;
 mod lent;
 mod matrix;
+mod monitor;
 mod path;
 mod peer;
 mod pinned;

@@ -18,7 +18,7 @@
 use crate::image::Image;
 use crate::peer::{self, Linux};
 use crate::plugin::{Instructions, OUTSIDE, Plugin};
-use crate::process::Ended;
+use crate::process::{Answer, Ended};
 use crate::symbols::Symbols;
 use crate::{BootError, Row, process};
 use std::process::Command;
@@ -161,7 +161,7 @@ impl Lab<'_> {
         ]);
         qemu.arg(&self.image.file).args(["-append", &format!("path rounds={READS} depth={depth} check={check}")]);
         self.prepare(&mut qemu);
-        let (ended, counted) = self.counted(process::run(qemu, b"", |status, lines| {
+        let (ended, counted) = self.counted(process::run(qemu, Answer::None, |status, lines| {
             status.code() == Some(1) && lines.iter().any(|line| line == "pass")
         })?)?;
         let counted = counted.into_iter().next().ok_or(Stop::Failed("the image makes no marks".into()))?;
@@ -184,7 +184,7 @@ impl Lab<'_> {
             format!("console=ttyS0 nokaslr mitigations=off case=nvme loads={loads} symbols={}", PATH.join(","));
         let mut qemu = self.linux.command(&options);
         self.prepare(&mut qemu);
-        self.counted(peer::run(qemu, b"")?)
+        self.counted(peer::run(qemu, Answer::None)?)
     }
 
     /// The machine, the same for both kernels.

@@ -1,7 +1,7 @@
 //! Linux on the same machines and with the same work as our images: its counts stand beside ours.
 
 use crate::matrix::{Case, Machine, Setting};
-use crate::process::{self, Ended};
+use crate::process::{self, Answer, Ended};
 use crate::{BootError, Row, pinned, trace};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -53,7 +53,7 @@ impl Linux {
 ///
 /// # Errors
 /// [`BootError`]; a guest that fails is not an error.
-pub(crate) fn run(command: Command, answer: &[u8]) -> Result<Ended, BootError> {
+pub(crate) fn run(command: Command, answer: Answer<'_>) -> Result<Ended, BootError> {
     process::run(command, answer, |status, lines| status.success() && lines.iter().any(|line| line == "guest: passed"))
 }
 
@@ -99,7 +99,7 @@ impl Peers {
             let folder = tempfile::tempdir().map_err(|error| BootError::Io("a temporary folder".into(), error))?;
             let file = folder.path().join("trace");
             qemu.arg("-D").arg(&file);
-            let ended = run(qemu, b"x")?;
+            let ended = run(qemu, Answer::Typed(b"x"))?;
             if let Some(failure) = ended.failure {
                 return Ok(Err(failure));
             }

@@ -1,6 +1,7 @@
 //! A QEMU process: its output and its end.
 
 use crate::BootError;
+use crate::monitor::Ask;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -18,14 +19,37 @@ pub(crate) struct Ended {
     pub(crate) failure: Option<String>,
 }
 
-/// Runs a command to its end, and types `answer` each time the guest says that it is ready. The exit status and the
+/// What is done each time the guest says that it is ready.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Answer<'a> {
+    /// Nothing; the guest does not say it.
+    None,
+    /// These bytes are typed.
+    Typed(&'a [u8]),
+    /// QEMU's monitor is asked.
+    Asked(&'a Ask),
+}
+
+impl Answer<'_> {
+    fn give(self, stdin: &mut impl Write) -> Result<(), String> {
+        match self {
+            Self::None => {}
+            // Writing fails if QEMU has ended; the verdict reports that.
+            Self::Typed(bytes) => _ = stdin.write_all(bytes),
+            Self::Asked(ask) => ask.send()?,
+        }
+        Ok(())
+    }
+}
+
+/// Runs a command to its end, and gives `answer` each time the guest says that it is ready. The exit status and the
 /// guest's lines decide whether the run `passed`.
 ///
 /// # Errors
 /// [`BootError::Io`].
 pub(crate) fn run(
     mut command: Command,
-    answer: &[u8],
+    answer: Answer<'_>,
     passed: impl Fn(ExitStatus, &[String]) -> bool,
 ) -> Result<Ended, BootError> {
     let program = command.get_program().to_string_lossy().into_owned();
@@ -57,8 +81,8 @@ impl Ended {
     }
 }
 
-/// Collects the guest's lines until it ends or its time is over, and types the answers that it asks for.
-fn talk(answer: &[u8], child: &mut Child) -> Vec<String> {
+/// Collects the guest's lines until it ends or its time is over, and gives the answers that it asks for.
+fn talk(answer: Answer<'_>, child: &mut Child) -> Vec<String> {
     let (sender, receiver) = mpsc::channel();
     let stdout = child.stdout.take().expect("piped");
     let reader = std::thread::spawn(move || {
@@ -70,11 +94,13 @@ fn talk(answer: &[u8], child: &mut Child) -> Vec<String> {
     loop {
         match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(line) => {
-                if line.starts_with("ready") {
-                    // Writing fails if QEMU has ended; the verdict reports that.
-                    let _ = stdin.write_all(answer);
-                }
+                let is_ready = line.starts_with("ready");
                 lines.push(line);
+                if is_ready && let Err(why) = answer.give(&mut stdin) {
+                    lines.push(format!("fail: {why}"));
+                    let _ = child.kill();
+                    break;
+                }
             }
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
@@ -113,9 +139,19 @@ mod tests {
             "-c",
             "echo ready; read -r a; echo ready; read -r b; echo 'ROM..policy messages plain'; echo count sum $((a + b)); echo fail: odd; exit 3",
         ]);
-        let ended = run(command, b"21\n", |status, _| status.success()).expect("sh runs");
+        let ended = run(command, Answer::Typed(b"21\n"), |status, _| status.success()).expect("sh runs");
         assert_eq!(ended.counts().get("sum"), Some(&42));
         assert_eq!(ended.policy().as_deref(), Some("messages plain"));
         assert!(ended.failure.is_some_and(|failure| failure.starts_with("fail: odd")));
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_given_ends_the_run() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo ready; exec sleep 60"]);
+        let ask = Ask::resize(std::path::Path::new("/nowhere"), "d", 1);
+        let ended = run(command, Answer::Asked(&ask), |_, _| true).expect("sh runs");
+        let failure = ended.lines.last().expect("lines");
+        assert!(failure.starts_with("fail: /nowhere/monitor"), "{failure}");
     }
 }

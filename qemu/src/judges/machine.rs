@@ -2,7 +2,7 @@
 
 use super::gates::{self, Addresses, Gates, GatesPlugin};
 use crate::image::{Image, X86_64};
-use crate::process::Ended;
+use crate::process::{Answer, Ended};
 use crate::{BootError, peer, pinned, process, trace};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -152,10 +152,10 @@ impl Judge {
         let folder = tempfile::tempdir().map_err(io("a temporary folder"))?;
         let command = self.command(who, mode, load, folder.path())?;
         let ended = match who {
-            Who::Ours => process::run(command, b"", |status, lines| {
+            Who::Ours => process::run(command, Answer::None, |status, lines| {
                 status.code() == Some(1) && lines.iter().any(|line| line == "pass")
             })?,
-            Who::Linux | Who::Stock => peer::run(command, b"")?,
+            Who::Linux | Who::Stock => peer::run(command, Answer::None)?,
         };
         let Ended { ref failure, .. } = ended;
         let mut counts = ended.counts();

@@ -24,19 +24,24 @@ pub(crate) static CLOCK: Clock = Clock::new();
 /// Ticks a second of the APIC's timer.
 static APIC_HZ: AtomicU64 = AtomicU64::new(0);
 
-/// Compares TSC and APIC timer with channel 2 of the PIT, which counts down once.
+/// Compares TSC and APIC timer with channel 0 of the PIT, which counts down once. Not every machine has port 61h, which
+/// channel 2 needs. The interrupt of channel 0 is masked at both controllers.
 pub(super) fn calibrate() {
     let pit_ticks = CALIBRATION_NS * PIT_HZ / 1_000_000_000;
     LAPIC.write32(DIVIDE, BY_1);
     LAPIC.write32(LVT_TIMER, 1 << 16);
-    // Gate on, speaker off; channel 2, both bytes, mode 0: the output rises at the end.
-    write_port(0x61, read_port(0x61) & 0xfc | 1);
-    write_port(0x43, 0xb0);
-    write_port(0x42, pit_ticks as u8);
-    write_port(0x42, (pit_ticks >> 8) as u8);
+    // Channel 0, both bytes, mode 0: the output rises at the end.
+    write_port(0x43, 0x30);
+    write_port(0x40, pit_ticks as u8);
+    write_port(0x40, (pit_ticks >> 8) as u8);
     LAPIC.write32(INITIAL_COUNT, 0xffff_ffff);
     let begin = ticks();
-    while read_port(0x61) & 1 << 5 == 0 {
+    // Read back the status of channel 0; bit 7 is its output (8254 datasheet, "Read-Back Command").
+    let is_over = || {
+        write_port(0x43, 0xe2);
+        read_port(0x40) & 1 << 7 != 0
+    };
+    while !is_over() {
         core::hint::spin_loop();
     }
     let (end, left) = (ticks(), LAPIC.read32(CURRENT_COUNT));

@@ -11,7 +11,7 @@ mod uart;
 pub(crate) use clock::{CLOCK, set_timer, timer_hz};
 /// Every window is memory-mapped, the local APIC's too: QEMU's TCG has no x2APIC mode before version 9.
 pub(crate) use metal::Mmio as Registers;
-pub(crate) use tables::Platform;
+pub(crate) use tables::{IoApic, Platform};
 pub(crate) use uart::write_byte;
 
 use crate::kernel;

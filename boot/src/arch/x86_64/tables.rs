@@ -1,7 +1,7 @@
 //! The machine's hardware, read from PVH's start information and the ACPI tables.
 //!
 //! The kernel reads the tables itself: the maintained ACPI crate needs an allocator interface that stable Rust does
-//! not have, and this kernel needs only three tables of fixed layout.
+//! not have, and this kernel needs only a few tables of fixed layout. The DSDT is left to those who look for devices in it.
 
 use crate::kernel::{EarlyPlatform, Pcie};
 use alloc::string::String;
@@ -16,6 +16,19 @@ pub(crate) struct Platform {
     pub(crate) pcie: Option<Pcie>,
     /// Registers of the remapping unit, from the DMAR (VT-d, "DMA Remapping Reporting Structure").
     pub(crate) vtd: Option<u64>,
+    /// From the MADT.
+    pub(crate) io_apics: Vec<IoApic>,
+    /// The DSDT itself, which the FADT names (ACPI 6.5, 5.2.9).
+    pub(crate) dsdt: &'static [u8],
+}
+
+/// An I/O APIC (ACPI 6.5, 5.2.12.3).
+#[derive(Clone, Copy)]
+pub(crate) struct IoApic {
+    /// Address of its registers.
+    pub(crate) base: usize,
+    /// Global system interrupt of its first pin.
+    pub(crate) first: u32,
 }
 
 impl Platform {
@@ -64,11 +77,14 @@ impl EarlyPlatform for Early {
         let address = |at| if wide { root.read::<u64>(at) as usize } else { root.read::<u32>(at) as usize };
         let tables: Vec<At> = entries.map(|at| At(address(at))).collect();
         let find = |signature: &[u8; 4]| tables.iter().find(|table| &table.read::<[u8; 4]>(0) == signature).copied();
+        let madt = find(b"APIC").expect("a MADT");
         Platform {
             command_line: self.command_line(),
-            apic_ids: cpus(find(b"APIC").expect("a MADT")),
+            apic_ids: cpus(madt),
             pcie: find(b"MCFG").map(|mcfg| Pcie { ecam: mcfg.read::<u64>(44) as usize, free: 0..0 }),
             vtd: find(b"DMAR").and_then(remapping_unit),
+            io_apics: io_apics(madt),
+            dsdt: dsdt(find(b"FACP").expect("a FADT")),
         }
     }
 }
@@ -81,23 +97,45 @@ impl Early {
     }
 }
 
+/// The structures of a MADT (ACPI 6.5, 5.2.12): type at 0, length at 1.
+fn structures(madt: At) -> impl Iterator<Item = At> {
+    let (end, mut at) = (madt.read::<u32>(4) as usize, 44);
+    core::iter::from_fn(move || {
+        let structure = At(madt.0 + at);
+        let is_there = at + 2 <= end;
+        if is_there {
+            at += usize::from(structure.read::<u8>(1)).max(2);
+        }
+        is_there.then_some(structure)
+    })
+}
+
 /// The enabled CPUs: structures of type 0, processor local APIC (id at 3, flags at 4), and 9, x2APIC (id at 4, flags at
 /// 8).
 fn cpus(madt: At) -> Vec<u32> {
-    let (end, mut at, mut ids) = (madt.read::<u32>(4) as usize, 44, Vec::new());
-    while at + 2 <= end {
-        let structure = At(madt.0 + at);
+    let cpu = |structure: At| {
         let (id, flags) = match structure.read::<u8>(0) {
             0 => (structure.read::<u8>(3).into(), structure.read::<u32>(4)),
             9 => (structure.read::<u32>(4), structure.read::<u32>(8)),
-            _ => (0, 0),
+            _ => return None,
         };
-        if flags & 1 != 0 {
-            ids.push(id);
-        }
-        at += usize::from(structure.read::<u8>(1)).max(2);
-    }
-    ids
+        (flags & 1 != 0).then_some(id)
+    };
+    structures(madt).filter_map(cpu).collect()
+}
+
+/// Structures of type 1: address at 4, first interrupt at 8.
+fn io_apics(madt: At) -> Vec<IoApic> {
+    let found = structures(madt).filter(|structure| structure.read::<u8>(0) == 1);
+    found.map(|found| IoApic { base: found.read::<u32>(4) as usize, first: found.read::<u32>(8) }).collect()
+}
+
+/// X_DSDT at 140 where the table has it, else DSDT at 40.
+fn dsdt(fadt: At) -> &'static [u8] {
+    let wide = if fadt.read::<u32>(4) >= 148 { fadt.read::<u64>(140) as usize } else { 0 };
+    let table = At(if wide == 0 { fadt.read::<u32>(40) as usize } else { wide });
+    // SAFETY: firmware's tables lie in mapped RAM that nothing else uses; the table tells its length.
+    unsafe { core::slice::from_raw_parts(table.0 as *const u8, table.read::<u32>(4) as usize) }
 }
 
 /// The registers of the first hardware unit: a structure of type 0, their address at 8.

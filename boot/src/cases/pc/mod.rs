@@ -2,6 +2,7 @@
 
 mod bursts;
 mod path;
+mod pins;
 mod posts;
 mod system;
 
@@ -28,9 +29,10 @@ pub(super) fn run(case: &str, options: &Options, platform: &'static Platform) ->
     match case {
         "nvme" => super::nvme::nvme(&system, options),
         "posts" => posts::posts(&system, options),
+        "virtio-blk" => pins::virtio_block(&system, options),
         "virtio-irqs" => super::virtio::described_block(&system, options),
         "path" => path::path(&system, options),
         "bursts" => bursts::bursts(&system, options),
-        _ => Err(format!("no case {case:?}; there are bursts, nvme, path, posts, virtio-irqs")),
+        _ => Err(format!("no case {case:?}; there are bursts, nvme, path, posts, virtio-blk, virtio-irqs")),
     }
 }

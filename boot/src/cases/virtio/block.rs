@@ -1,6 +1,6 @@
 //! A block device: data written and read back, first one request at a time, then many on every queue.
 
-use super::{Connect, Found, connect_all, interrupts, text};
+use super::{Connect, Found, connect_all, cpu_of, interrupts, text};
 use crate::cases::reads::{Reads, Transfer, Written, carry, fill};
 use crate::cases::{Fixture, Options, count, expect, settle, wait};
 use crate::kernel::Bare;
@@ -9,7 +9,9 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use drivers::virtio::block::{BatchDone, Block, BlockConfig, BlockOp, Completed};
-use drivers::virtio::{QueueFault, Rung};
+use drivers::virtio::{QueueFault, Rung, VectorPolicy};
+use irq::Irq;
+use spec::virtio::block::config;
 use spin::Once;
 
 /// Entries of a queue.
@@ -43,7 +45,8 @@ fn submit(block: &Block<Bare>, queue: u16, op: BlockOp, transfer: Transfer) -> R
 
 /// Writes known data and reads it back. First come `rounds` reads, one at a time, on queue 0; each must interrupt
 /// once. Then come as many over all queues, `depth` in flight, and each completion submits the next. The device must
-/// have `queues` queues.
+/// have `queues` queues. With `single=1` the driver does not accept several interrupts. With `grow=1` the device then
+/// grows to twice its size, and announces that once.
 ///
 /// # Errors
 /// The first failure.
@@ -56,13 +59,15 @@ pub(in crate::cases) fn block(
     let (rounds, depth) = (options.number("rounds", 1000)?, options.number("depth", 16)?);
     let queues = options.number("queues", 1)? as u16;
     let ends = Arc::new(Ends::default());
-    let config = BlockConfig { queues, entries: ENTRIES, ..BlockConfig::default() };
+    let is_single = options.number("single", 0)? != 0;
+    let policy = if is_single { VectorPolicy::Single } else { VectorPolicy::Ladder };
+    let config = BlockConfig { queues, entries: ENTRIES, policy };
     let block = Block::open(Bare, found.transport.clone(), &config, ends.clone()).map_err(text)?;
     expect("queues", block.queues().into(), queues.into())?;
     let lines = connect_all(system, found, block.vectors(), block.handlers(), connect)?;
     block.start();
     count("queues", block.queues().into());
-    count("vectors", lines.len() as u64);
+    count("lines", lines.len() as u64);
     count("single_interrupt", (block.vectors().rung == Rung::Single).into());
     fill(&ends.written, |transfer| submit(&block, 0, BlockOp::Write, transfer), || ())?;
 
@@ -91,16 +96,25 @@ pub(in crate::cases) fn block(
     settle(system.platform.cpus())?;
     system.mark();
     crate::println!("end");
+    if options.number("grow", 0)? != 0 {
+        grow(&block, found)?;
+    }
 
     for (vector, &line) in lines.iter().enumerate() {
         count(&format!("interrupts_vector{vector}"), interrupts(system, line));
     }
+    if block.vectors().rung != Rung::Single {
+        count("of_configuration", interrupts(system, lines[0]));
+    }
     let counters: Vec<_> = (0..queues).filter_map(|queue| block.counters(queue)).collect();
     let sum = |value: fn(&drivers::virtio::block::BlockQueueCounters) -> u64| counters.iter().map(value).sum::<u64>();
-    count("reads", reads.iter().map(|reads| reads.progress().0).sum());
+    let done = reads.iter().map(|reads| reads.progress().0).sum();
+    count("reads", done);
+    count("requests", done);
     count("interrupts", taken());
     count("interrupts_at_depth_1", one_by_one);
     count("configuration_changes", block.configuration_changes());
+    count("interrupts_elsewhere", elsewhere(system, &block, &lines));
     count("strays", system.strays());
     if let Some((queue, fault)) = ends.broken.get() {
         return Err(format!("queue {queue} was broken: {fault:?}"));
@@ -109,6 +123,25 @@ pub(in crate::cases) fn block(
     expect("requests", sum(|queue| queue.requests), crate::cases::reads::BLOCKS + 2 * rounds)?;
     expect("requests completed", sum(|queue| queue.completed), crate::cases::reads::BLOCKS + 2 * rounds)?;
     expect("requests failed", sum(|queue| queue.errors), 0)?;
+    expect("interrupts at a CPU of another queue", elsewhere(system, &block, &lines), 0)?;
     expect("strays", system.strays(), 0)?;
     system.check()
+}
+
+/// Interrupts of lines that came at another CPU than that of their first queue.
+fn elsewhere(system: &Fixture, block: &Block<Bare>, lines: &[Irq]) -> u64 {
+    let away = |(vector, &line)| {
+        let own = system.core.count(line, cpu_of(system, block.vectors(), vector));
+        interrupts(system, line) - own
+    };
+    (0..).zip(lines).map(away).sum()
+}
+
+/// Lets the program that runs the image double the device's size. The device announces that by one interrupt.
+fn grow(block: &Block<Bare>, found: &Found) -> Result<(), String> {
+    crate::println!("ready to grow");
+    wait("a change of the configuration", || block.configuration_changes() > 0)?;
+    let sectors = u64::from(found.transport.config32(config::CAPACITY));
+    expect("sectors", sectors, 2 * crate::cases::reads::BLOCKS)?;
+    expect("changes of the configuration", block.configuration_changes(), 1)
 }

@@ -62,10 +62,14 @@ fn connect_all(
     if handlers.len() > found.lines.len() {
         return Err(format!("{} vectors on {} lines", handlers.len(), found.lines.len()));
     }
-    let queue = |vector: u16| if vectors.rung == Rung::Single { None } else { vectors.queues_of(vector).next() };
-    let cpu = |vector: u16| CpuId(u32::from(queue(vector).unwrap_or(0)) % system.platform.cpus());
     let connected = (0..).zip(handlers.into_iter().zip(&found.lines));
-    connected.map(|(vector, (handler, line))| connect(line, cpu(vector), handler)).collect()
+    connected.map(|(vector, (handler, line))| connect(line, cpu_of(system, vectors, vector), handler)).collect()
+}
+
+/// The CPU of a vector: that of its first queue.
+fn cpu_of(system: &Fixture, vectors: &VectorMap, vector: u16) -> CpuId {
+    let queue = if vectors.rung == Rung::Single { None } else { vectors.queues_of(vector).next() };
+    CpuId(u32::from(queue.unwrap_or(0)) % system.platform.cpus())
 }
 
 /// Interrupts of a line, summed over all CPUs.

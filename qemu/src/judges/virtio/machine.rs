@@ -1,17 +1,30 @@
 //! One run of a Linux guest with one virtio device.
 
 use super::{CPUS, Case};
-use crate::process::Ended;
-use crate::{BootError, peer, pinned};
+use crate::image::{Image, X86_64};
+use crate::monitor::{self, Ask};
+use crate::process::{Answer, Ended};
+use crate::{BootError, peer, pinned, process};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Bytes of the drive.
+/// Bytes of the drive, before it grows to twice as many.
 const DISK_BYTES: u64 = 1 << 20;
 /// Requests in flight of each CPU.
 const DEPTH: u64 = 4;
+
+/// The guest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Guest {
+    /// Linux as Debian has it.
+    Old,
+    /// Linux with the patches of `judges/linux`.
+    New,
+    /// Our image. `is_single`: its driver does not accept several interrupts.
+    Ours { is_single: bool },
+}
 
 /// The device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +66,7 @@ pub(super) struct Machine {
     /// Holds the kernels.
     kernels: PathBuf,
     initrd: PathBuf,
+    image: PathBuf,
     // The folder of the initrd.
     _folder: tempfile::TempDir,
 }
@@ -96,7 +110,8 @@ impl Machine {
         let folder = tempfile::tempdir().map_err(|error| BootError::Io("a temporary folder".into(), error))?;
         let initrd = folder.path().join("initrd");
         pinned::script("guest-initrd", &["x86_64", "qemu/guest/virtio.rs", &initrd.to_string_lossy()])?;
-        Ok(Self { qemu, kernels, initrd, _folder: folder })
+        let image = Image::build(X86_64)?.file;
+        Ok(Self { qemu, kernels, initrd, image, _folder: folder })
     }
 
     /// Runs a guest once.
@@ -111,7 +126,15 @@ impl Machine {
         let folder = tempfile::tempdir().map_err(io("a temporary folder"))?;
         let disk = std::fs::File::create(folder.path().join("disk")).map_err(io("the drive's file"))?;
         disk.set_len(DISK_BYTES).map_err(io("the drive's file"))?;
-        let ended = peer::run(self.command(case, requests, folder.path()), b"")?;
+        let grow = Ask::resize(folder.path(), "d", 2 * DISK_BYTES);
+        let command = self.command(case, requests, folder.path());
+        let ended = match case.guest {
+            // The debug port exits with 2·value + 1.
+            Guest::Ours { .. } => process::run(command, Answer::Asked(&grow), |status, lines| {
+                status.code() == Some(1) && lines.iter().any(|line| line == "pass")
+            })?,
+            Guest::Old | Guest::New => peer::run(command, Answer::Asked(&grow))?,
+        };
         let (counts, Ended { failure, .. }) = (ended.counts(), ended);
         let file = std::fs::File::open(folder.path().join("trace")).map_err(io("QEMU's trace"))?;
         let accesses = accesses(BufReader::new(file).lines()).map_err(io("QEMU's trace"))?;
@@ -123,24 +146,8 @@ impl Machine {
         let mut qemu = if case.kind == Kind::Net { in_network(&self.qemu) } else { Command::new(&self.qemu) };
         qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-no-reboot"]);
         qemu.args(["-m", "256M", "-smp", &CPUS.to_string(), "-display", "none", "-nodefaults"]);
-        qemu.args(["-serial", "stdio", "-monitor", "none"]);
-        match case.kind {
-            Kind::Blk => {
-                let file = folder.join("disk");
-                qemu.args(["-drive", &format!("if=none,id=d,format=raw,cache=unsafe,file={}", file.display())]);
-            }
-            Kind::Net => {
-                qemu.args(["-netdev", "tap,id=n,ifname=tap0,script=no,downscript=no,vhost=off,queues=4"]);
-            }
-        }
-        let bus = if case.transport == Transport::Pci { "pci" } else { "device" };
-        let mut device = match case.kind {
-            Kind::Blk => format!("virtio-blk-{bus},drive=d,num-queues={CPUS}"),
-            Kind::Net => format!("virtio-net-{bus},netdev=n,mq=on"),
-        };
-        let name = if case.kind == Kind::Blk { "blk" } else { "net" };
-        let mut options = format!("console=ttyS0 panic=-1 quiet device={name} requests={requests} depth={DEPTH}");
-        match case.transport {
+        qemu.args(["-serial", "stdio", "-monitor", "none", "-qmp", &monitor::argument(folder)]);
+        let events = match case.transport {
             Transport::Mmio { vectors, is_level, by_command_line } => {
                 let acpi = if by_command_line { "off" } else { "on" };
                 // The clock of the PC lies among the lines of the transports.
@@ -150,24 +157,61 @@ impl Machine {
                 if is_level {
                     qemu.args(["-global", &format!("virtio-mmio.level-vectors={}", (1 << vectors) - 1)]);
                 }
-                options += if by_command_line { " end=restart reboot=t" } else { CLOCK };
+                MMIO_EVENTS
             }
             Transport::Pci => {
                 qemu.args(["-M", "q35"]);
-                if case.kind == Kind::Net {
-                    // Nothing boots from it, and the option ROM is in no package that is unpacked.
-                    device += ",vectors=10,romfile=";
-                }
+                PCI_EVENTS
             }
-        }
-        qemu.args(["-device", &device]);
-        let events = if case.transport == Transport::Pci { PCI_EVENTS } else { MMIO_EVENTS };
+        };
+        add_device(&mut qemu, case, folder);
         events.iter().for_each(|event| _ = qemu.args(["-trace", event]));
         qemu.arg("-D").arg(folder.join("trace"));
-        let kernel = if case.is_new_guest { "bzImage" } else { "bzImage-stock" };
-        qemu.arg("-kernel").arg(self.kernels.join(kernel)).arg("-initrd").arg(&self.initrd);
-        qemu.args(["-append", &options]);
+        self.add_guest(&mut qemu, case, requests);
         qemu
+    }
+
+    fn add_guest(&self, qemu: &mut Command, case: &Case, requests: u64) {
+        let kernel = match case.guest {
+            Guest::Ours { is_single } => {
+                qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-kernel"]).arg(&self.image);
+                let single = u64::from(is_single);
+                // The image reads half of them one by one.
+                let rounds = requests / 2;
+                let options = format!("queues={CPUS} rounds={rounds} depth={DEPTH} single={single} grow=1");
+                qemu.args(["-append", &format!("virtio-blk {options}")]);
+                return;
+            }
+            Guest::Old => "bzImage-stock",
+            Guest::New => "bzImage",
+        };
+        let name = if case.kind == Kind::Blk { "blk" } else { "net" };
+        let end = match case.transport {
+            Transport::Mmio { by_command_line: true, .. } => " end=restart reboot=t",
+            Transport::Mmio { .. } => CLOCK,
+            Transport::Pci => "",
+        };
+        qemu.arg("-kernel").arg(self.kernels.join(kernel)).arg("-initrd").arg(&self.initrd);
+        let options = format!("console=ttyS0 panic=-1 quiet device={name} requests={requests} depth={DEPTH}{end}");
+        qemu.args(["-append", &options]);
+    }
+}
+
+/// The device, and what it stands for on the host.
+fn add_device(qemu: &mut Command, case: &Case, folder: &Path) {
+    let bus = if case.transport == Transport::Pci { "pci" } else { "device" };
+    match case.kind {
+        Kind::Blk => {
+            let file = folder.join("disk");
+            qemu.args(["-drive", &format!("if=none,id=d,format=raw,cache=unsafe,file={}", file.display())]);
+            qemu.args(["-device", &format!("virtio-blk-{bus},drive=d,num-queues={CPUS}")]);
+        }
+        Kind::Net => {
+            qemu.args(["-netdev", "tap,id=n,ifname=tap0,script=no,downscript=no,vhost=off,queues=4"]);
+            // Nothing boots from a PCI device, and its option ROM is in no package that is unpacked.
+            let more = if case.transport == Transport::Pci { ",vectors=10,romfile=" } else { "" };
+            qemu.args(["-device", &format!("virtio-net-{bus},netdev=n,mq=on{more}")]);
+        }
     }
 }
 
