@@ -6,6 +6,9 @@
 //! - **bursts**: drives whose vectors all go to one of two CPUs. A plugin counts the instructions from the gate to the write
 //!   of EOI, by the number of handlers in between.
 //!
+//! - **stranger**: a function of another requester sends messages of Linux's drive. The unit must refuse each of them, and
+//!   the drive must go on.
+//!
 //! A guest's own failures are judged: lost, doubled and late reads, wrong data. Counts of notifications depend on the
 //! host's threads; they are printed, and judged only as the text above says.
 
@@ -35,6 +38,12 @@ const QUICK: Sizes = Sizes { storm: 20_000, bursts: 4_000, moves: 60, trips: 12 
 /// For an image alone, which has time for more moves and trips.
 const ALONE: Sizes = Sizes { moves: 400, trips: 100, ..QUICK };
 
+const READS: &str = "reads completed, each once, data right";
+const TRIPS: &str = "times a CPU went offline and came back";
+
+/// Messages of the stranger.
+const STRANGE: u64 = 20;
+
 /// Both systems in all modes.
 ///
 /// # Errors
@@ -48,13 +57,15 @@ pub(crate) fn measure(quick: bool, is_stopped: impl Fn() -> bool, tell: impl Fn(
             break;
         }
         let load = Load::Storm { reads: sizes.storm, moves: sizes.moves, trips: sizes.trips };
+        let storm = pair(&judge, mode, load, &tell)?;
         if mode == Mode::Posted && !quick {
-            rows.push(stock(&judge, load, &tell)?);
+            rows.extend(stock(&judge, load, &storm, &tell)?);
         }
-        rows.extend(pair(&judge, mode, load, &tell)?);
+        rows.extend(storm);
         for drives in [1, 4] {
             rows.extend(pair(&judge, mode, Load::Bursts { reads: sizes.bursts, drives }, &tell)?);
         }
+        rows.extend(stranger(&judge, mode, &tell)?);
     }
     Ok(rows)
 }
@@ -86,14 +97,50 @@ fn failed(case: &str, who: &str, ran: &Ran) -> Option<Row> {
     Some(Row { case: case.into(), quantity: "failures".into(), value: 1.0, note: Some(note), ..Row::default() })
 }
 
-/// Linux without our patches: the interrupts that it loses are counted, and not judged.
-fn stock(judge: &Judge, load: Load, tell: &impl Fn(&str)) -> Result<Row, BootError> {
+/// Linux without our patches, beside the figures of our image: the interrupts that it loses are counted, and not judged.
+/// The guest ends the disturbances once 20 lines of its log, or a pass of 64 reads in more than 20 s, show lost ones.
+fn stock(judge: &Judge, load: Load, ours: &[Row], tell: &impl Fn(&str)) -> Result<Vec<Row>, BootError> {
     let case = format!("judges {load}, {}, Linux unpatched", Mode::Posted);
     tell(&case);
     let ran = judge.run(Who::Stock, Mode::Posted, load)?;
-    let peer_value = ran.count("late_reads").map(|late| late as f64);
-    let quantity = "lines of the log about completions without an interrupt".into();
-    Ok(Row { case, quantity, value: 0.0, peer_value, pass: true, ..Row::default() })
+    let row = |quantity: &str, value: f64, name: &str| {
+        let (quantity, peer_value) = (quantity.into(), ran.count(name).map(|count| count as f64));
+        // Without its figures the guest has not come to its end.
+        let (pass, note) = (peer_value.is_some(), ran.failure.clone().filter(|_| peer_value.is_none()));
+        Row { case: case.clone(), quantity, value, peer_value, pass, note, ..Row::default() }
+    };
+    let counted = [(READS, "reads"), (TRIPS, "offline_trips")].map(|(quantity, name)| {
+        let own = ours.iter().find(|row| row.quantity == quantity);
+        row(quantity, own.map_or(f64::NAN, |row| row.value), name)
+    });
+    let late = row("lines of the log about completions without an interrupt", 0.0, "late_reads");
+    Ok(counted.into_iter().chain([late]).collect())
+}
+
+/// Linux and a stranger's messages.
+fn stranger(judge: &Judge, mode: Mode, tell: &impl Fn(&str)) -> Result<Vec<Row>, BootError> {
+    let load = Load::Stranger { reads: 1_000, messages: STRANGE };
+    let case = format!("judges {load}, {mode}, Linux");
+    tell(&case);
+    let ran = judge.run(Who::Linux, mode, load)?;
+    Ok(failed(&case, "Linux", &ran).map_or_else(|| strange(&case, &ran), |row| vec![row]))
+}
+
+/// What a stranger's messages came to.
+fn strange(case: &str, ran: &Ran) -> Vec<Row> {
+    let row = |quantity: &str, name: &str, is_right: &dyn Fn(u64) -> bool| {
+        let count = ran.count(name);
+        let value = count.map_or(f64::NAN, |count| count as f64);
+        let pass = count.is_some_and(is_right);
+        Row { case: case.into(), quantity: quantity.into(), value, pass, ..Row::default() }
+    };
+    vec![
+        row("messages of the stranger that were refused", "vtd_ir_fault", &|refused| refused == STRANGE),
+        row("interrupts that they caused", "stolen", &|stolen| stolen == 0),
+        // Linux enables the unit's fault interrupt only where firmware says to which node the unit belongs.
+        row("faults that Linux logged", "faults", &|_| true),
+        row("reads completed after them", "reads_after", &|reads| reads > 0),
+    ]
 }
 
 /// A load on our image and on Linux, side by side.
@@ -129,14 +176,11 @@ fn counts(case: &str, mode: Mode, load: Load, ours: &Ran, linux: Option<&Ran>) -
         Row { case: case.into(), quantity, value: number(value), peer_value, pass, ..Row::default() }
     };
     let any = |_: &Ran, _: u64| true;
-    let (Load::Storm { reads, .. } | Load::Bursts { reads, .. }) = load;
-    let mut rows = vec![
-        row("reads completed, each once, data right", "reads", &|_, done| done >= reads),
-        row("interrupts", "interrupts", &any),
-    ];
+    let (Load::Storm { reads, .. } | Load::Bursts { reads, .. } | Load::Stranger { reads, .. }) = load;
+    let mut rows = vec![row(READS, "reads", &|_, done| done >= reads), row("interrupts", "interrupts", &any)];
     if let Load::Storm { moves, trips, .. } = load {
         rows.push(row("changes of affinity", "moves", &|_, done| done >= moves));
-        rows.push(row("times a CPU went offline and came back", "offline_trips", &|_, done| done >= trips));
+        rows.push(row(TRIPS, "offline_trips", &|_, done| done >= trips));
         // A vector that waited at a CPU that went becomes a stray when it comes back.
         rows.push(row("strays", "strays", &|ran, strays| strays <= ran.count("waited_offline").unwrap_or(0)));
     }
@@ -214,6 +258,18 @@ mod tests {
         assert_eq!(failing(&with("notifications_taken", 41), &good), ["notifications taken"]);
         assert_eq!(failing(&good, &with("strays", 1)), ["strays"]);
         assert_eq!(failing(&good, &with("offline_trips", 0)), ["times a CPU went offline and came back"]);
+    }
+
+    #[test]
+    fn a_stranger_that_gets_through_fails() {
+        let failing = |refused, stolen| {
+            let counts = [("vtd_ir_fault", refused), ("stolen", stolen), ("faults", 1), ("reads_after", 64)];
+            let rows = strange("case", &ran(&counts));
+            rows.into_iter().filter(|row| !row.pass).map(|row| row.quantity).collect::<Vec<_>>()
+        };
+        assert!(failing(STRANGE, 0).is_empty());
+        assert_eq!(failing(STRANGE - 1, 0), ["messages of the stranger that were refused"]);
+        assert_eq!(failing(STRANGE, 1), ["interrupts that they caused"]);
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub(super) enum Load {
     Storm { reads: u64, moves: u64, trips: u64 },
     /// All vectors to one of two CPUs.
     Bursts { reads: u64, drives: u64 },
+    /// One drive, and a function that sends so many of its messages.
+    Stranger { reads: u64, messages: u64 },
 }
 
 impl fmt::Display for Load {
@@ -59,6 +61,7 @@ impl fmt::Display for Load {
             Self::Storm { .. } => write!(f, "storm"),
             Self::Bursts { drives: 1, .. } => write!(f, "one drive"),
             Self::Bursts { drives, .. } => write!(f, "bursts of {drives} drives"),
+            Self::Stranger { .. } => write!(f, "stranger"),
         }
     }
 }
@@ -176,6 +179,7 @@ impl Judge {
             // Linux moves only the interrupt of a drive with a single vector.
             Load::Storm { .. } => (4, if who == Who::Ours { 1 } else { 2 }),
             Load::Bursts { drives, .. } => (2, drives),
+            Load::Stranger { .. } => (2, 1),
         };
         // Guests' atomic accesses are atomic to QEMU's devices only with several CPUs, each a thread.
         qemu.args(["-M", "q35,kernel-irqchip=off", "-accel", "tcg,thread=multi", "-cpu", "max", "-no-reboot"]);
@@ -191,6 +195,9 @@ impl Judge {
             let is_single = matches!(load, Load::Storm { .. }) && drive == 1;
             let vectors = if is_single { ",msix_qsize=1" } else { "" };
             qemu.args(["-device", &format!("nvme,serial={drive},drive=d{drive}{vectors}")]);
+        }
+        if matches!(load, Load::Stranger { .. }) {
+            qemu.args(["-device", "edu"]);
         }
         EVENTS.iter().for_each(|event| _ = qemu.args(["-trace", event]));
         qemu.arg("-D").arg(folder.join("trace"));
@@ -229,10 +236,12 @@ fn ours(load: Load) -> String {
             format!("nvme rounds={reads} depth={DEPTH} moves={}", moves.max(4 * trips))
         }
         Load::Bursts { reads, .. } => format!("bursts rounds={reads} hold_ns={HOLD_NS}"),
+        Load::Stranger { .. } => unreachable!("Linux alone meets the stranger"),
     }
 }
 
-/// Linux's command line. `intel_iommu=off` leaves DMA alone; interrupts are remapped without it.
+/// Linux's command line. `intel_iommu=off` leaves DMA alone; interrupts are remapped without it. `no_timer_check`: the check
+/// panics where a busy host does not run QEMU for some ticks.
 fn linux(mode: Mode, load: Load, drives: u64) -> String {
     let remapping = if mode == Mode::Posted { "on,posted_msi" } else { "on" };
     let work = match load {
@@ -240,8 +249,11 @@ fn linux(mode: Mode, load: Load, drives: u64) -> String {
             format!("reads={reads} depth={DEPTH} moves={moves} trips={trips} readers=0,1,2,3")
         }
         Load::Bursts { reads, .. } => format!("reads={reads} depth=1 moves=0 trips=0 readers=0"),
+        Load::Stranger { reads, messages } => {
+            format!("reads={reads} depth=1 moves=0 trips=0 readers=0 stranger={messages}")
+        }
     };
     format!(
-        "console=ttyS0 panic=-1 quiet nokaslr nvme_core.io_timeout=2 intel_iommu=off intremap={remapping} drives={drives} {work}"
+        "console=ttyS0 panic=-1 quiet nokaslr no_timer_check nvme_core.io_timeout=2 intel_iommu=off intremap={remapping} drives={drives} {work}"
     )
 }

@@ -100,30 +100,48 @@ pub(in crate::cases) fn block(
         grow(&block, found)?;
     }
 
+    let counted = Counted { rounds, one_by_one, taken: taken() };
+    report(system, &block, &lines, &reads, &counted);
+    if let Some((queue, fault)) = ends.broken.get() {
+        return Err(format!("queue {queue} was broken: {fault:?}"));
+    }
+    judge(system, &block, &lines, &counted)
+}
+
+/// Figures of a run.
+struct Counted {
+    rounds: u64,
+    /// Interrupts of the reads one by one, and of everything.
+    one_by_one: u64,
+    taken: u64,
+}
+
+fn report(system: &Fixture, block: &Block<Bare>, lines: &[Irq], reads: &[Arc<Reads>], counted: &Counted) {
     for (vector, &line) in lines.iter().enumerate() {
         count(&format!("interrupts_vector{vector}"), interrupts(system, line));
     }
     if block.vectors().rung != Rung::Single {
         count("of_configuration", interrupts(system, lines[0]));
     }
-    let counters: Vec<_> = (0..queues).filter_map(|queue| block.counters(queue)).collect();
-    let sum = |value: fn(&drivers::virtio::block::BlockQueueCounters) -> u64| counters.iter().map(value).sum::<u64>();
     let done = reads.iter().map(|reads| reads.progress().0).sum();
     count("reads", done);
     count("requests", done);
-    count("interrupts", taken());
-    count("interrupts_at_depth_1", one_by_one);
+    count("interrupts", counted.taken);
+    count("interrupts_at_depth_1", counted.one_by_one);
     count("configuration_changes", block.configuration_changes());
-    count("interrupts_elsewhere", elsewhere(system, &block, &lines));
+    count("interrupts_elsewhere", elsewhere(system, block, lines));
     count("strays", system.strays());
-    if let Some((queue, fault)) = ends.broken.get() {
-        return Err(format!("queue {queue} was broken: {fault:?}"));
-    }
-    expect("interrupts of reads one by one", one_by_one, rounds)?;
-    expect("requests", sum(|queue| queue.requests), crate::cases::reads::BLOCKS + 2 * rounds)?;
-    expect("requests completed", sum(|queue| queue.completed), crate::cases::reads::BLOCKS + 2 * rounds)?;
+}
+
+fn judge(system: &Fixture, block: &Block<Bare>, lines: &[Irq], counted: &Counted) -> Result<(), String> {
+    let counters: Vec<_> = (0..block.queues()).filter_map(|queue| block.counters(queue)).collect();
+    let sum = |value: fn(&drivers::virtio::block::BlockQueueCounters) -> u64| counters.iter().map(value).sum::<u64>();
+    let requests = crate::cases::reads::BLOCKS + 2 * counted.rounds;
+    expect("interrupts of reads one by one", counted.one_by_one, counted.rounds)?;
+    expect("requests", sum(|queue| queue.requests), requests)?;
+    expect("requests completed", sum(|queue| queue.completed), requests)?;
     expect("requests failed", sum(|queue| queue.errors), 0)?;
-    expect("interrupts at a CPU of another queue", elsewhere(system, &block, &lines), 0)?;
+    expect("interrupts at a CPU of another queue", elsewhere(system, block, lines), 0)?;
     expect("strays", system.strays(), 0)?;
     system.check()
 }
