@@ -145,6 +145,11 @@ pub(super) fn cover(stack: &PcStack, coverage: &mut Coverage) {
         coverage.add("line: storm throttled", line.storms.into());
     }
     for slot in &stack.slots {
+        let done = slot.load.done();
+        coverage.add("data: deallocated", done.deallocations);
+        coverage.add("data: flushed", done.flushes);
+        coverage.add("data: read back", done.read_back);
+        coverage.add("data: written", done.writes);
         let Some(bound) = slot.bound() else { continue };
         let queue = bound.pair.snapshot();
         coverage.add("check: found", queue.submission.look_hits);

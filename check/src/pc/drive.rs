@@ -170,7 +170,7 @@ impl Drive {
     /// Creates a queue and gives it a line. The caller holds the slot.
     pub(super) fn bind(&self, host: &Host, slot: &Slot, numbers: &AtomicU64) -> Result<(), BindError> {
         let controller = self.controller().ok_or(NvmeError::Stopped)?;
-        let config = QueueConfig { entries: 32, vector: Some(slot.vector), transfer_bytes_max: 4096 };
+        let config = QueueConfig { entries: 32, vector: Some(slot.vector), transfer_bytes_max: 16 << 10 };
         let pair = controller.create_queue_pair(config, slot.load.clone())?;
         match self.connect(host, slot, pair.clone(), numbers) {
             Ok(()) => {

@@ -1,5 +1,6 @@
 //! The load of one queue: submits commands, and knows the right result of each.
 
+use super::blocks::{Access, Blocks, Done, End, Mix, Op};
 use super::user::User;
 use crate::mark::Mark;
 use crate::verdict::violate;
@@ -11,22 +12,22 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
-/// Bytes of a command: one block, whose first word the drive fills with the block's number.
+/// Bytes of a block. Its first word stands for its data.
 const BLOCK_BYTES: usize = 512;
 /// Commands that a load has buffers for: more than a queue of 32 entries takes.
 const BUFFERS: u16 = 32;
-/// The content of a buffer until the drive writes it.
+/// The content of a buffer until a read fills it.
 const POISON: u64 = 0xdead_dead_dead_dead;
 
 struct Flight {
     since_ns: u64,
     buffer: u16,
-    lba: u64,
+    access: Access,
     user: Option<Arc<User>>,
 }
 
-#[derive(Default)]
 struct State {
+    blocks: Blocks,
     given: u64,
     accepted: u64,
     in_flight: BTreeMap<u64, Flight>,
@@ -42,6 +43,8 @@ pub(super) struct Load {
     /// In the high bits of its commands' numbers.
     number: u64,
     memory: <SimHal as hal::Hal>::Dma,
+    /// Words of a buffer.
+    stride: usize,
     /// The queue pair reports to the load, and so owns it.
     pair: Mutex<Weak<QueuePair<SimHal>>>,
     state: Mutex<State>,
@@ -52,13 +55,24 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// The load of queue `number`; on a CPU of the machine.
-    pub(super) fn new(number: u32) -> Arc<Self> {
-        let memory = SimHal.dma_alloc(BLOCK_BYTES * usize::from(BUFFERS), 4096).expect("memory for buffers");
-        let state = State { free: (0..BUFFERS).rev().collect(), ..State::default() };
+    /// The load of queue `number` in the history of this seed; on a CPU of the machine. Its buffers begin anywhere in a
+    /// page and cross into the next ones.
+    pub(super) fn new(seed: u64, number: u32, mix: Mix) -> Arc<Self> {
+        let bytes = BLOCK_BYTES * mix.blocks_max as usize;
+        let memory = SimHal.dma_alloc(bytes * usize::from(BUFFERS), 4096).expect("memory for buffers");
+        let state = State {
+            blocks: Blocks::new(seed, number, mix),
+            given: 0,
+            accepted: 0,
+            in_flight: BTreeMap::new(),
+            free: (0..BUFFERS).rev().collect(),
+            carried: 0,
+            aborted_ns: 0,
+        };
         Arc::new(Self {
             number: u64::from(number) << 32,
             memory,
+            stride: bytes / 8,
             pair: Mutex::default(),
             state: Mutex::new(state),
             disrupted: AtomicU32::new(0),
@@ -95,35 +109,48 @@ impl Load {
 
     fn prepare(&self, user: Option<&Arc<User>>) -> Option<IoRequest> {
         let since_ns = SimHal.now_ns();
-        let (tag, lba, buffer) = self.state(|state| {
+        let (tag, access, buffer) = self.state(|state| {
             let buffer = state.free.pop()?;
-            let (tag, lba) = (self.number | state.given, state.given % 4096);
+            let (tag, access) = (self.number | state.given, state.blocks.begin());
             state.given += 1;
-            state.in_flight.insert(tag, Flight { since_ns, buffer, lba, user: user.cloned() });
-            Some((tag, lba, buffer))
+            state.in_flight.insert(tag, Flight { since_ns, buffer, access, user: user.cloned() });
+            Some((tag, access, buffer))
         })?;
-        let offset = BLOCK_BYTES * usize::from(buffer);
-        self.memory.words()[offset / 8].set(POISON);
+        let data = written(tag).map(|data| if access.op == Op::Write { data } else { POISON });
+        self.first_words(buffer, access.blocks).zip(data).for_each(|(word, data)| word.set(data));
         if let Some(user) = user {
             user.begins();
         }
         Mark::Submitted.of(tag);
-        let buffer = self.memory.device_address().offset(offset as u64);
-        Some(IoRequest { tag, op: IoOp::Read, lba, buffer, len_bytes: BLOCK_BYTES as u32 })
+        let buffer = self.memory.device_address().offset((8 * self.stride * usize::from(buffer)) as u64);
+        let op = match access.op {
+            Op::Read => IoOp::Read,
+            Op::Write => IoOp::Write,
+            Op::Flush => IoOp::Flush,
+            Op::Deallocate => IoOp::Deallocate,
+        };
+        Some(IoRequest { tag, op, lba: access.lba, buffer, len_bytes: BLOCK_BYTES as u32 * access.blocks })
+    }
+
+    /// The words of a buffer that stand for its blocks.
+    fn first_words(&self, buffer: u16, blocks: u32) -> impl Iterator<Item = &<SimHal as hal::Hal>::Word> {
+        let words = &self.memory.words()[self.stride * usize::from(buffer)..];
+        words.iter().step_by(BLOCK_BYTES / 8).take(blocks as usize)
     }
 
     fn take_back(&self, tag: u64) {
         Mark::Refused.of(tag);
-        if let Some(flight) = self.land(tag)
+        if let Some(flight) = self.land(tag, End::Refused)
             && let Some(user) = flight.user
         {
             user.ends();
         }
     }
 
-    fn land(&self, tag: u64) -> Option<Flight> {
+    fn land(&self, tag: u64, end: End) -> Option<Flight> {
         self.state(|state| {
             let flight = state.in_flight.remove(&tag)?;
+            state.blocks.end(flight.access, end, written(tag));
             state.free.push(flight.buffer);
             Some(flight)
         })
@@ -151,6 +178,11 @@ impl Load {
         }
     }
 
+    /// Commands that were done.
+    pub(super) fn done(&self) -> Done {
+        self.state(|state| state.blocks.done)
+    }
+
     /// Commands that its queues accepted.
     pub(super) fn given(&self) -> u64 {
         self.state(|state| state.accepted)
@@ -176,12 +208,13 @@ impl Load {
     }
 
     fn completed(&self, completed: &Completed) {
-        let flight = self.land(completed.tag);
+        if completed.result.is_ok() {
+            self.check_data(completed.tag);
+        }
+        let is_done = completed.result.is_ok() && !self.distrusted.load(Relaxed);
+        let flight = self.land(completed.tag, if is_done { End::Done } else { End::Unknown });
         match completed.result {
             Ok(_) => {
-                if let Some(flight) = &flight {
-                    self.check_data(completed.tag, flight);
-                }
                 Mark::Completed.of(completed.tag);
             }
             Err(error) => {
@@ -194,12 +227,22 @@ impl Load {
         }
     }
 
-    /// A completion follows its data: the buffer holds the drive's data of that block.
-    fn check_data(&self, tag: u64, flight: &Flight) {
-        let found = self.memory.words()[BLOCK_BYTES / 8 * usize::from(flight.buffer)].get();
-        if found != flight.lba && !self.distrusted.load(Relaxed) {
-            let text = format!("command {tag:#x} completed; its buffer holds {found:#x} instead of {:#x}", flight.lba);
-            violate("commands", text);
+    /// A completion follows its data: the buffer of a read holds what its blocks may hold.
+    fn check_data(&self, tag: u64) {
+        if self.distrusted.load(Relaxed) {
+            return;
+        }
+        let wrong = self.state(|state| {
+            let Flight { buffer, access, .. } =
+                state.in_flight.get(&tag).filter(|flight| flight.access.op == Op::Read)?;
+            let mut found = (access.lba..).zip(self.first_words(*buffer, access.blocks).map(|word| word.get()));
+            found.find_map(|(lba, found)| Some((lba, found, state.blocks.found(lba, found).err()?)))
+        });
+        if let Some((lba, found, expected)) = wrong {
+            violate(
+                "commands",
+                format!("read {tag:#x} completed; it found {found:#x} in block {lba:#x} instead of {expected}"),
+            );
         }
     }
 
@@ -219,6 +262,11 @@ impl Load {
             violate("commands", format!("command {tag:#x} failed, and no fault explains it: {error}"));
         }
     }
+}
+
+/// What a write of this number writes into its blocks, one after the other: nothing that was there before.
+fn written(tag: u64) -> impl Iterator<Item = u64> {
+    (0..).map(move |block| 1 << 63 | tag << 8 | block)
 }
 
 /// Runs an operation that may end commands of `loads` with an error.

@@ -5,6 +5,7 @@ mod absent;
 mod audit;
 mod beliefs;
 mod bench;
+mod blocks;
 mod drive;
 mod fault;
 mod guard;

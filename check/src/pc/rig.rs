@@ -1,5 +1,6 @@
 //! The machine, and the host's operations on it.
 
+use super::blocks::Mix;
 use super::drive::{Drive, Slot};
 use super::fault::{PcFault, Tampering, WrongEntry};
 use super::load::Load;
@@ -187,12 +188,13 @@ impl Rig for PcRig {
         let host = self.hardware.bring_up();
         let models: Vec<_> = self.drives.iter().map(|site| site.drive).collect();
         let delivery = self.delivery;
-        let Shape { queues, managed, .. } = self.shape;
+        let Shape { queues, managed, mix, .. } = self.shape;
+        let seed = self.seed;
         let any = |is: fn(&PcFault) -> bool| self.faults.iter().any(is);
         let (lossy, faulty, mute) = (any(PcFault::is_lossy), any(PcFault::breaks_operations), any(PcFault::is_mute));
         let untranslated = delivery == Path::Plain;
         let promises = Promises { lossy, faulty, mute, stale: any(PcFault::is_stale) && untranslated };
-        let boot = move || bring_up(host, delivery, &models, queues, managed, promises);
+        let boot = move || bring_up(host, delivery, &models, queues, managed, promises, (seed, mix));
         let stack = self.hardware.machine.run_boot(LIMIT, boot).expect("the drives come up");
         for fault in self.faults.iter().filter(|fault| fault.lies()) {
             let (PcFault::Entry { drive, .. } | PcFault::Silent { drive, .. } | PcFault::Fatal { drive }) = fault
@@ -377,6 +379,7 @@ fn bring_up(
     queues: u16,
     managed: bool,
     promises: Promises,
+    (seed, mix): (u64, Mix),
 ) -> Arc<PcStack> {
     let cpus = CpuSet::first(host.cpus());
     let bring_up = |(&model, index)| Drive::bring_up(&host, model, index, queues, managed);
@@ -385,7 +388,7 @@ fn bring_up(
     for drive in 0..drives.len() {
         let shares = irq::spread(queues.into(), &cpus).expect("at least a CPU a queue");
         for (vector, share) in (1..).zip(shares) {
-            let load = Load::new(slots.len() as u32);
+            let load = Load::new(seed, slots.len() as u32, mix);
             slots.push(Slot::new(drive, vector, share, load));
         }
     }

@@ -1,5 +1,6 @@
 //! Draws a PC from knobs.
 
+use super::blocks::{EXTENT_BLOCKS, Mix};
 use super::fault::PcFault;
 use super::user::Habit;
 use crate::draw::{Draw, Knobs};
@@ -16,6 +17,7 @@ pub(super) struct Shape {
     pub(super) managed: bool,
     pub(super) users: u32,
     pub(super) habit: Habit,
+    pub(super) mix: Mix,
     pub(super) carried: u64,
     pub(super) leaks: bool,
     pub(super) absent: u32,
@@ -47,6 +49,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     let load = knobs.number_with("load", 0..=20_000, 20, |draw| draw.time_ns(100, 3_000));
     let carried = if knobs.chance("carried", 40) { load / 2 } else { 0 };
     let habit = Habit::draw(knobs, (load - carried) / u64::from(users));
+    let mix = draw_mix(knobs);
     let config = Config {
         cpus,
         drives: 0,
@@ -62,7 +65,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         unrest: base.unrest.clone(),
         lines_max: if leaks { 2000 } else { 64 },
         machine: MachineConfig {
-            memory_bytes: 2 << 20,
+            memory_bytes: 8 << 20,
             jitter_percent: 40,
             costs: Costs { time_slice, ..costs() },
             ..base
@@ -71,9 +74,19 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     };
     (
         config,
-        Shape { queues, managed, users, habit, carried, leaks, absent: if stays { 0 } else { absent as u32 } },
+        Shape { queues, managed, users, habit, mix, carried, leaks, absent: if stays { 0 } else { absent as u32 } },
         drives,
     )
+}
+
+/// Up to four pages of data, so that a command may need a PRP list.
+fn draw_mix(knobs: &mut Knobs) -> Mix {
+    let changes = |draw: &mut Draw| if draw.percent(50) { 0 } else { draw.within(10..=90) };
+    let blocks = |draw: &mut Draw| if draw.percent(60) { 1 } else { draw.time_ns(2, 20) };
+    Mix {
+        changes_percent: knobs.number_with("changes_percent", 0..=100, 0, changes),
+        blocks_max: knobs.number_with("blocks", 1..=EXTENT_BLOCKS.into(), 1, blocks) as u32,
+    }
 }
 
 /// How long a posted notification may begin handlers.
