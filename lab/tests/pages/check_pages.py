@@ -12,6 +12,7 @@ import csv
 import io
 import json
 import pathlib
+import shutil
 import sys
 
 import selenium_axe_python
@@ -104,7 +105,7 @@ def main(files):
     for argument in ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]:
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     driver.set_script_timeout(120)
     try:
         found = []

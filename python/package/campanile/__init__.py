@@ -18,8 +18,8 @@ import warnings
 from collections.abc import Iterable
 from typing import Literal, TypeVar
 
-from . import _native
-from ._arguments import Arguments, Number, Pairs, Path, Words
+from . import _native, _ray
+from ._arguments import Arguments, Number, Pairs, Path, Words, key_values
 from ._native import Error, InputError, RunError, __version__
 from ._results import Advice, Checked, CorrectnessFound, CrashFound, Found, Imported, LivenessFound, Result, Run, Swept
 
@@ -111,8 +111,6 @@ def sweep(
         return Swept(_native.answer(line.line()))
     if shard is not None or jobs is not None:
         raise InputError("ray: the cluster divides the sweep; valid: ray without shard and jobs")
-    from . import _ray
-
     return Swept(_ray.sweep(line.line(), ray))
 
 
@@ -146,14 +144,7 @@ def advise(
     """
     line = Arguments("advise").input("input", input).path("platform", platform).text("today", today)
     line.pairs("set", set).pairs("define", define).words_of("among", among)
-    if isinstance(cpu_budget, str) or cpu_budget is None:
-        line.text("cpu-budget", cpu_budget)
-    else:
-        line.number("cpu-budget", cpu_budget)
-    line.text("kernel", kernel)
-    if device is not None and not isinstance(device, bool):
-        raise TypeError(f"device: a bool, not {type(device).__name__}")
-    line.text("device", None if device is None else ("yes" if device else "no"))
+    line.value("cpu-budget", cpu_budget).text("kernel", kernel).yes_or_no("device", device)
     line.text("by", by).number("seeds", seeds).number("points", points).path("html", html)
     return _warned(Advice(_native.answer(line.line())))
 
@@ -215,8 +206,6 @@ def check(
     :param ray: the address of a Ray cluster that searches. The result is that of one machine, but for ``seconds`` and
         ``ios_per_second_per_core``.
     """
-    from ._arguments import key_values
-
     line = Arguments("check").words_of("scenario", scenario).number("seeds", seeds).number("minutes", minutes)
     line.number("seed", seed).words_of("faults", faults).words_of("without", without)
     line.words_of("set", key_values("set", set)).flag("no-shrink", not shrink)
@@ -225,6 +214,4 @@ def check(
         return Checked(*_native.Search(line.line()).run())
     if jobs is not None:
         raise InputError("ray: the cluster has its own workers; valid: ray without jobs")
-    from . import _ray
-
     return _ray.check(line.line(), ray, None if minutes is None else float(minutes))

@@ -74,6 +74,16 @@ class Arguments:
             self._add(option, _number(value))
         return self
 
+    def value(self, option: str, value: Value | None) -> Arguments:
+        """An option that is a number or a word."""
+        return self.text(option, value) if value is None or isinstance(value, str) else self.number(option, value)
+
+    def yes_or_no(self, option: str, value: bool | None) -> Arguments:
+        """An option that is `yes` or `no`."""
+        if value is not None and not isinstance(value, bool):
+            raise TypeError(f"{option}: a bool, not {type(value).__name__}")
+        return self.text(option, None if value is None else ("yes" if value else "no"))
+
     def words_of(self, option: str, values: Words | None) -> Arguments:
         """An option that is a list, separated by commas."""
         if values is not None:
