@@ -62,13 +62,20 @@ def test_a_sweep_goes_on_where_a_local_one_was_stopped(cluster: Any, sweep_file:
     assert bytes_of(campanile.sweep(sweep_file, out="ray", ray=cluster.address).folder) == local
 
 
-def test_a_search_finds_what_a_local_one_finds(cluster: Any) -> None:
-    local = campanile.check(seeds=12, seed=3)
-    remote = campanile.check(seeds=12, seed=3, ray=cluster.address)
+def same_search(address: str, *arguments: Any, **options: Any) -> campanile.Checked:
+    """The result of a search on the cluster, which is the local one's."""
+    local = campanile.check(*arguments, **options)
+    remote = campanile.check(*arguments, **options, ray=address)
     for checked in [local, remote]:
         del checked["seconds"], checked["ios_per_second_per_core"]
     assert json.dumps(local) == json.dumps(remote)
-    assert (local.exit_code, local.shortest) == (remote.exit_code, remote.shortest)
+    found = [(checked.exit_code, checked.shortest, checked.history) for checked in [local, remote]]
+    assert found[0] == found[1]
+    return remote
+
+
+def test_a_search_finds_what_a_local_one_finds(cluster: Any) -> None:
+    assert same_search(cluster.address, seeds=12, seed=3).exit_code == 0
 
 
 def test_errors_of_tasks_are_the_same_exceptions(cluster: Any) -> None:
