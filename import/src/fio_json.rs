@@ -6,6 +6,7 @@
 //! `show_thread_status_json` and `show_ddir_status_json` in its `stat.c`.
 
 use crate::Note;
+use crate::encoding::plain;
 use serde_json::{Map, Value};
 use std::fmt;
 
@@ -98,7 +99,7 @@ impl FioOutput {
         if text.len() > BYTES_MAX {
             return Err(FioJsonError::TooLong);
         }
-        let (root, mut notes) = last_document(text)?;
+        let (root, mut notes) = last_document(&plain(text))?;
         let string = |key: &str| root.get(key).map(text_of).unwrap_or_default();
         let list = ["jobs", "client_stats"].iter().find_map(|key| root.get(*key)?.as_array());
         let Some(list) = list else { return Err(FioJsonError::NoJobs) };
@@ -110,7 +111,7 @@ impl FioOutput {
         for (index, job) in list.iter().enumerate() {
             match job.as_object() {
                 // The sum of all clients, beside the clients themselves.
-                Some(job) if job.get("jobname").map(text_of).as_deref() == Some("All clients") => {}
+                Some(job) if list.len() > 1 && job.get("jobname").map(text_of).as_deref() == Some("All clients") => {}
                 Some(job) => output.jobs.push(read_job(job)),
                 None => notes.push(format!("job {index} is no object")),
             }
@@ -359,8 +360,13 @@ Run status group 0 (all jobs):
     fn clients_are_jobs_and_their_sum_is_not() {
         let text = V2.replace("\"jobs\"", "\"client_stats\"");
         assert_eq!(FioOutput::parse(text.as_bytes()).unwrap().jobs.len(), 1);
-        let sum = text.replace("\"b\"", "\"All clients\"");
-        assert_eq!(FioOutput::parse(sum.as_bytes()).unwrap().jobs.len(), 0);
+        let all = r#"{ "jobname" : "All clients", "mixed" : { "iops" : 5.0, "total_ios" : 10 } }"#;
+        let both = text.replace("} } } ]", &format!("}} }} }}, {all} ]"));
+        let found = FioOutput::parse(both.as_bytes()).unwrap();
+        assert_eq!((found.jobs.len(), found.iops()), (1, 1000.0));
+        // A file that someone cut down to the sum.
+        let alone = format!("{{\"client_stats\": [{all}]}}");
+        assert_eq!(FioOutput::parse(alone.as_bytes()).unwrap().iops(), 5.0);
     }
 
     #[test]
@@ -377,6 +383,15 @@ Run status group 0 (all jobs):
         for length in 0..V3.len() {
             let _ = FioOutput::parse(&V3.as_bytes()[..length]);
         }
+    }
+
+    #[test]
+    fn texts_that_windows_saved_are_read() {
+        let (_, json) = V3.split_once('\n').unwrap();
+        let marked = format!("\u{feff}{json}");
+        assert_eq!(FioOutput::parse(marked.as_bytes()).unwrap().jobs.len(), 1);
+        let wide: Vec<u8> = format!("\u{feff}{V2}").encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(FioOutput::parse(&wide).unwrap().version, "fio-2.1.11");
     }
 
     proptest! {

@@ -12,6 +12,7 @@
 //! number with the trigger, and the names of the actions, separated by commas.
 
 use crate::Note;
+use crate::encoding::plain;
 use std::collections::BTreeMap;
 
 /// Most bytes of a text: 4,096 CPUs with some thousand interrupts.
@@ -45,7 +46,8 @@ impl Line {
     /// The names of its actions: `nvme0q1`. Empty for an architecture's own counter.
     ///
     /// A name may hold spaces; the words before it, chip and hardware number, may not. Where the trigger is printed with
-    /// the hardware number (`1-edge`), the names are behind it; else they are behind the chip and the number.
+    /// the hardware number (`1-edge`), the names are behind it; else they are behind the chip and the number. Kernels before
+    /// 2.6.39 print no number with some chips.
     pub fn actions(&self) -> Vec<&str> {
         if self.id.parse::<u32>().is_err() {
             return Vec::new();
@@ -55,7 +57,11 @@ impl Line {
             let end = word.rsplit('-').next().unwrap_or(word).to_ascii_lowercase();
             matches!(end.as_str(), "edge" | "level" | "fasteoi" | "none")
         };
-        let behind = words.iter().position(is_trigger).map_or(2, |at| at + 1);
+        let behind = match words.iter().position(is_trigger) {
+            Some(at) => at + 1,
+            None if words.len() == 2 && words[1].parse::<u64>().is_err() => 1,
+            None => 2,
+        };
         let Some(first) = words.get(behind) else { return Vec::new() };
         // The names as they are written, spaces included.
         let start = first.as_ptr() as usize - self.text.as_ptr() as usize;
@@ -88,7 +94,7 @@ impl Interrupts {
         if text.len() > BYTES_MAX {
             found.notes.push(format!("the text has more than {BYTES_MAX} bytes; the rest is not read"));
         }
-        let text = String::from_utf8_lossy(&text[..text.len().min(BYTES_MAX)]).replace('\0', "");
+        let text = String::from_utf8_lossy(&plain(&text[..text.len().min(BYTES_MAX)])).replace('\0', "");
         let mut lines = text.lines().enumerate();
         // Shells and consoles leave lines of their own before the header.
         let header = lines.by_ref().find(|(_, line)| is_header(line));
@@ -255,6 +261,26 @@ Err:          0
         let before = Interrupts::parse(b"CPU0\n 34: 100 PCI-MSI 1-edge eth0\n");
         let later = Interrupts::parse(b"CPU0\n 34: 130 PCI-MSI 1-edge nvme0q1\n");
         assert_eq!(before.until(&later)[0].total(), 130);
+    }
+
+    #[test]
+    fn names_stand_behind_what_each_kernel_prints() {
+        for (text, actions) in [
+            ("PCI-MSI-edge      nvme0q1", &["nvme0q1"][..]),
+            ("PCI-MSI-X  nvme0q1", &["nvme0q1"]),
+            ("xen-pirq    -msi-x     nvme0q1", &["nvme0q1"]),
+            ("xen-dyn-event     blkif", &["blkif"]),
+            ("nwl_pcie:msi 524289 Edge      nvme0q1", &["nvme0q1"]),
+            ("SiFive PLIC  10 Edge      virtio0", &["virtio0"]),
+            ("GIC-0  27", &[]),
+            ("IO-APIC-fasteoi   ehci_hcd:usb1, eth0", &["ehci_hcd:usb1", "eth0"]),
+        ] {
+            let found = Interrupts::parse(format!("CPU0\n 34: 7 {text}\n").as_bytes());
+            assert_eq!(found.lines[0].actions(), actions, "{text}");
+        }
+        let windows: Vec<u8> =
+            "\u{feff}CPU0\r\n 34: 7 PCI-MSI 1-edge nvme0q1\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(Interrupts::parse(&windows).lines[0].nvme_queue(), Some((0, 1)));
     }
 
     #[test]

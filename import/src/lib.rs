@@ -5,8 +5,10 @@
 
 pub mod archive;
 pub mod cpu_time;
+mod encoding;
 pub mod fio_json;
 pub mod interrupts;
+pub mod lscpu;
 
 /// Something that a reader could not use, for people: what, and where.
 pub type Note = String;

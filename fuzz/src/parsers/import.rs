@@ -44,7 +44,14 @@ pub(crate) fn import_interrupts(data: &[u8]) {
     differences.iter().for_each(|difference| _ = difference.total());
 }
 
-/// Two readings of `/proc/stat`, and `/proc/uptime`.
+/// What lscpu prints.
+fn lscpu(data: &[u8]) {
+    for name in ["CPU(s)", "Socket(s)"] {
+        assert!(import::lscpu::field(data, &[name]).is_none_or(|value| value.len() <= data.len() * 3));
+    }
+}
+
+/// Two readings of `/proc/stat`, `/proc/uptime`, and lscpu's lines or JSON.
 pub(crate) fn import_cpu_time(data: &[u8]) {
     let (before, after) = pair(data);
     if let (Some(before), Some(after)) = (CpuTicks::parse(before), CpuTicks::parse(after))
@@ -57,6 +64,7 @@ pub(crate) fn import_cpu_time(data: &[u8]) {
         );
     }
     assert!(uptime_s(data).is_none_or(|seconds| seconds >= 0.0));
+    lscpu(data);
 }
 
 /// An archive, within limits; what it holds is gathered as a server.

@@ -1,6 +1,7 @@
 //! What the kernel says of the hardware. No fit is needed for it: each fact sets a constant, with the file as its
 //! reason.
 
+use import::lscpu;
 use std::collections::BTreeMap;
 
 /// A constant that a file of the server states.
@@ -25,12 +26,12 @@ pub fn facts(about: &BTreeMap<String, Vec<u8>>) -> Vec<Fact> {
     let mut fact = |key, value: Option<f64>, reason: &str| {
         facts.extend(value.map(|value| Fact { key, value, reason: reason.to_owned() }));
     };
-    let lscpu = text(about, "lscpu");
-    let field = |name: &str| lscpu.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+    let lscpu = about.get("lscpu").map_or(&[][..], Vec::as_slice);
+    let field = |names: &[&str]| lscpu::field(lscpu, names)?.parse::<f64>().ok();
     let online = text(about, "sys/devices/system/cpu/online");
-    let cpus = cpu_count(online.trim()).or_else(|| field("CPU(s):").map(|cpus| cpus as usize));
+    let cpus = cpu_count(online.trim()).or_else(|| field(&["CPU(s)"]).map(|cpus| cpus as usize));
     fact("fabric.cpus", cpus.map(|cpus| cpus as f64), "the CPUs that are online");
-    fact("fabric.sockets", field("Socket(s):"), "lscpu");
+    fact("fabric.sockets", field(&["Socket(s)", "CPU socket(s)"]), "lscpu");
     let shared = |end: &str| {
         let lists = about.iter().filter(|(path, _)| path.ends_with(end));
         lists.filter_map(|(_, list)| cpu_count(String::from_utf8_lossy(list).trim())).max().map(|cpus| cpus as f64)
