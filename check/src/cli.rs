@@ -486,6 +486,7 @@ mod tests {
         assert!(refused("check --replay 1").contains("needs one --scenario"));
         assert!(refused("check --scenario pc-plain --replay 1 --keep x").contains("numbers of events"));
         assert!(refused("check --scenario pc-plain --replay 1 --set cpus=99").contains("1 to 8"));
+        assert!(refused("check --single-faults its/fire").contains("or a part: edge/level-stuck, "));
         assert!(refused("check --without gravity").contains("--without gravity: valid is of "));
         for line in ["check --seeds 1 --minutes 1", "check --replay 1 --seeds 3", "check --seed five", "check --keep 1"]
         {

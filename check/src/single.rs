@@ -11,6 +11,7 @@ use crate::run::{Run, Scenario};
 use crate::verdict::Failure;
 use machine::time::Ps;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -98,15 +99,15 @@ pub(crate) fn execute(args: &CheckArgs, scenarios: &[&'static dyn Scenario], wan
         let scenario = *scenario;
         scenario.singles().into_iter().map(move |case| (scenario, case))
     };
-    let all = scenarios.iter().flat_map(of);
-    let cases: Vec<_> = match args.position {
-        Some(_) => all.filter(|(_, case)| case.name == wanted).collect(),
-        None => all.filter(|(_, case)| case.name.contains(wanted)).collect(),
-    };
+    let mut cases: Vec<_> = scenarios.iter().flat_map(of).collect();
+    let known: BTreeSet<_> = cases.iter().map(|(_, case)| case.name.clone()).collect();
+    match args.position {
+        Some(_) => cases.retain(|(_, case)| case.name == wanted),
+        None => cases.retain(|(_, case)| case.name.contains(wanted)),
+    }
     if cases.is_empty() {
-        return Err(CheckError::Input(format!(
-            "--single-faults {wanted}: valid is MACHINE/FAULT, or a part; see --list"
-        )));
+        let known = known.into_iter().collect::<Vec<_>>().join(", ");
+        return Err(CheckError::Input(format!("--single-faults {wanted}: valid is one of these, or a part: {known}")));
     }
     if let Some(position) = args.position {
         return replay(args, &cases, position);
