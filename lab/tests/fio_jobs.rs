@@ -77,8 +77,31 @@ fn a_file_of_3000_sections_is_planned_quickly() {
     assert!(took.as_millis() < 2000, "{took:?}");
 }
 
+/// Four million I/Os in flight: the span that is chosen is of a bounded number of I/Os.
+#[test]
+fn a_job_of_the_greatest_depth_has_a_short_span() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep.fio");
+    let plan = |numjobs: u32| {
+        let job = "ioengine=libaio\ndirect=1\nfilename=/dev/nvme0n1\nrw=randread\niodepth=1024\nruntime=60\ntime_based";
+        std::fs::write(&path, format!("[a]\n{job}\nnumjobs={numjobs}\n")).unwrap();
+        Request::of(path.to_str().unwrap()).plan().unwrap()
+    };
+    let (few, many) = (plan(64), plan(4096));
+    assert!(
+        many.spans.measured_ns < 2 * few.spans.measured_ns,
+        "{} of {}",
+        many.spans.measured_ns,
+        few.spans.measured_ns
+    );
+    let warns = |plan: &lab::plan::Plan| {
+        plan.warnings.iter().any(|warning| warning.to_string().contains("4194304 I/Os are in flight"))
+    };
+    assert!(warns(&many) && !warns(&few));
+}
+
 /// Files as people also write them: each is run for 100 us.
-const ODD: [&str; 30] = [
+const ODD: [&str; 37] = [
     "[a]\nbssplit=4k/0:64k/100\nrw=randread\nsize=1m\n",
     "[a]\nrw=read\nbs=1m\nsize=1m\nnrfiles=2\nfile_service_type=zipf:1.2\n",
     "[a]\nrw=randread\nzonemode=strided\nzonesize=64k\nzonerange=1e\nzoneskip=1e\nsize=1m\n",
@@ -108,6 +131,13 @@ const ODD: [&str; 30] = [
     "[a]\nrw=randread\nbssplit=4k/10:5000/90\nsize=1m\n",
     "[a]\nrw=read\nsize=1m\nbs=1m\nnrfiles=4\n",
     "[a]\noffset=1t\nsize=1m\nrw=read\nfilename=/dev/nvme0n1\n",
+    "[a]\nioengine=libaio\ndirect=1\nfilename=/dev/nvme0n1\nrw=randread\niodepth=1024\nnumjobs=4096\n",
+    "[a]\nrw=randread:0\nsize=1m\n",
+    "[a]\noffset_increment=150%\nnumjobs=6\nsize=1m\nfilename=/dev/sda\n",
+    "[a]\nsize=300%\nfilesize=1m\nfilename=x\n",
+    "[a]\nnrfiles=0\n[b]\nsize=1m\n",
+    "[a]\noffset=110%\nsize=1m\nfilename=/dev/sda\n",
+    "[a]\nname=x\nnumjobs=3\ngroup_reporting\nsize=1m\n[b]\nwait_for=x\nsize=1m\n",
     "[a]\nthinktime=10s\nruntime=20\ntime_based\nrw=read\nsize=1m\n",
 ];
 

@@ -1,7 +1,7 @@
 //! Resolves a storage experiment completely: jobs become threads on CPUs, filenames become drives.
 
 use super::names::Names;
-use super::turn::turn_ns;
+use super::turn::{in_flight, share_simulated, turn_ns};
 use super::{IoEngine, JobPlan, stages};
 use crate::fio::{FioJob, Reporting};
 use crate::input::{InputError, Warning};
@@ -63,6 +63,7 @@ impl Resolve<'_> {
         let mut storage = Storage { drives, jobs, reporting, detail, ..self.draft.storage().clone() };
         self.warn_of_syncs(&storage);
         let spans = self.spans(turn_ns(&storage, &self.common.platform))?;
+        self.warn_of_turns(&storage);
         stages::settle(&mut storage, &spans, &mut self.warnings)?;
         Ok(Resolved { cpus, work: Work::new(storage, variants), spans, warnings: self.warnings })
     }
@@ -191,6 +192,20 @@ impl Resolve<'_> {
             job.block_bytes = (u64::from(job.block_bytes) + 2 * block).next_multiple_of(PAGE_BYTES) as u32;
         }
         Ok(())
+    }
+
+    /// A span that is shorter than the time in which the drives do all I/Os in flight measures queues that are filling.
+    fn warn_of_turns(&mut self, storage: &Storage) {
+        if share_simulated(storage) < 1.0
+            && let Some(job) = storage.jobs.iter().max_by_key(|job| job.iodepth)
+        {
+            let meaning = format!(
+                "{} I/Os are in flight together, more than are simulated: queues are still filling when the span ends, and \
+                 latencies are too small; --set ramp=TIME --set duration=TIME simulate more",
+                in_flight(storage)
+            );
+            self.warnings.push(Warning { place: job.source.clone(), key: "iodepth".into(), meaning });
+        }
     }
 
     /// A sync of a drive without a volatile cache sends nothing, which a reader who looks for flushes must know.

@@ -3,16 +3,30 @@
 use crate::kinds::storage::{JobPlan, Storage, Trims};
 use crate::platform::{Drive, Platform};
 
+/// I/Os in flight whose turn is simulated, of all jobs together: a ramp and a span of four turns take half a million I/Os.
+const TURN_IOS_MAX: u64 = 100_000;
+
+/// What a turn is simulated of: all I/Os in flight, or the first so many.
+pub(super) fn share_simulated(storage: &Storage) -> f64 {
+    (TURN_IOS_MAX as f64 / in_flight(storage).max(1) as f64).min(1.0)
+}
+
+/// The I/Os that all jobs keep in flight together.
+pub(super) fn in_flight(storage: &Storage) -> u64 {
+    storage.jobs.iter().map(|job| u64::from(job.iodepth)).sum()
+}
+
 /// The longest turn of a drive, in ns: the bytes in flight at the rate of its link, or what is to be written, its cache
-/// included, at the rate of its media.
+/// included, at the rate of its media. Of more I/Os than are simulated for a turn it is that share.
 pub(super) fn turn_ns(storage: &Storage, platform: &Platform) -> u64 {
+    let share = share_simulated(storage);
     let of_drive = |index: usize| {
         let kind = platform.drive(&storage.drives[index].model)?;
         let jobs = || storage.jobs.iter().filter(|job| job.drive == index);
         let bytes: u64 = jobs().map(|job| u64::from(job.iodepth) * u64::from(job.block_bytes)).sum();
         let writes_ns: f64 = jobs().map(|job| writes_ns(job, kind)).sum();
         let cache_ns = if writes_ns > 0.0 { kind.write_cache.value / slower_rate(kind) * 1e9 } else { 0.0 };
-        Some((bytes as f64 / kind.link.value * 1e9).max(writes_ns + cache_ns) as u64)
+        Some((share * bytes as f64 / kind.link.value * 1e9).max(share * writes_ns + cache_ns) as u64)
     };
     (0..storage.drives.len()).filter_map(of_drive).max().unwrap_or(0)
 }
