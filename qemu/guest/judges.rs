@@ -112,7 +112,8 @@ fn read(shared: &Shared, drive: usize, cpu: usize, count: usize, depth: usize, u
         keep_in_flight(&disk, BLOCKS, depth, false, |index| content(drive, index))?;
         done += BLOCKS;
         shared.reads.fetch_add(BLOCKS as u64, SeqCst);
-        if began.elapsed() > LATE {
+        // A busy host can put the guest's clock wrong, so the log decides.
+        if began.elapsed() > LATE && !late_lines()?.is_empty() {
             shared.late.store(true, SeqCst);
         }
     }
