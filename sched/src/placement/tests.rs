@@ -148,16 +148,16 @@ proptest! {
                     let spec = ThreadSpec { name: "t", affinity, urgent: byte % 8 == 7 };
                     scheduler.spawn(&spec).expect("a CPU");
                 }
-                1 => drop(thread.map(|thread| scheduler.wake_by(thread, Some(cpu), None))),
-                2 if scheduler.current(cpu).is_some() => drop(scheduler.park(cpu)),
+                1 => _ = thread.map(|thread| scheduler.wake_by(thread, Some(cpu), None)),
+                2 if scheduler.current(cpu).is_some() => _ = scheduler.park(cpu),
                 3 if scheduler.current(cpu).is_some() => scheduler.yield_now(cpu),
-                4 => drop(scheduler.offload(cpu)),
+                4 => _ = scheduler.offload(cpu),
                 5 if byte % 4 == 0 => scheduler.offline(cpu, |_| {}),
-                5 => drop(scheduler.online(cpu)),
+                5 => _ = scheduler.online(cpu),
                 _ => {
                     now_ns += u64::from(byte) * 10_000;
                     scheduler.pick(cpu, now_ns);
-                    drop(scheduler.stack_returned(cpu));
+                    _ = scheduler.stack_returned(cpu);
                 }
             }
             let mask: Vec<u32> = scheduler.crowded.within(0..8).map(|cpu| cpu.0).collect();
