@@ -76,7 +76,7 @@ pub struct CheckArgs {
     pub trace: PathBuf,
     /// Instead of random histories, try every order of pairs of operations on small machines, up to a bound of
     /// preemptions: all pairs, or those whose name contains a text, such as edge/move.
-    #[arg(long, value_name = "PAIR", num_args = 0..=1, default_missing_value = "",
+    #[arg(long, value_name = "PAIR", group = "search", num_args = 0..=1, default_missing_value = "",
         conflicts_with_all = ["seeds", "minutes", "seed", "faults", "replay", "without", "set", "shrink"])]
     pub systematic: Option<String>,
     /// Run one schedule of a pair again. Needs exactly one --scenario and the pair's full name.
@@ -84,7 +84,7 @@ pub struct CheckArgs {
     pub schedule: Option<Schedule>,
     /// Instead of random histories, let each fault strike once at every position of a short history of small machines: all
     /// machines and faults, or those whose name contains a text, such as its/message-late.
-    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "",
+    #[arg(long, value_name = "NAME", group = "search", num_args = 0..=1, default_missing_value = "",
         conflicts_with_all = ["seeds", "minutes", "seed", "faults", "replay", "without", "set", "shrink", "systematic"])]
     pub single_faults: Option<String>,
     /// Run one position again. Needs exactly one --scenario and the full name of machine and fault.
@@ -94,7 +94,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "N", requires = "systematic", value_parser = clap::value_parser!(u8).range(0..=4))]
     pub bound: Option<u8>,
     /// Most schedules of a pair, or positions of a machine and fault. The default is 2000.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", requires = "search", value_parser = clap::value_parser!(u64).range(1..))]
     pub budget: Option<u64>,
     /// Print scenarios, kinds of fault and kinds of unrest.
     #[arg(long)]

@@ -41,7 +41,8 @@ impl Stores {
         let mut stores = self.under_way.borrow_mut();
         let behind = stores.back().map_or(now, |last| last.until.max(now));
         let until = behind + late;
-        if until > now {
+        // One that is not late stays behind those that are: `now` may be ahead of the machine by the debt of its CPU.
+        if until > now || !stores.is_empty() {
             stores.push_back(Store { word: word.host_address(), mask, old, until, by });
             self.any.set(true);
         }
@@ -139,6 +140,16 @@ mod tests {
         assert_eq!(stores.until(Some(CpuId(1))), None);
         assert_eq!(seen(150), (3, 20));
         assert!(!stores.is_any());
+    }
+
+    #[test]
+    fn a_store_in_a_cpus_debt_does_not_overtake_one_that_is_held() {
+        let stores = Stores::default();
+        let (first, second) = (Word::holding(1), Word::holding(10));
+        store(&stores, &first, (u64::MAX, 2), 100, 50);
+        store(&stores, &second, (u64::MAX, 20), 200, 0);
+        let seen = |now| (stores.seen(&first, Ps(now)), stores.seen(&second, Ps(now)));
+        assert_eq!([seen(120), seen(160), seen(200)], [(1, 10), (2, 10), (2, 20)]);
     }
 
     #[test]

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import campanile
+import perfetto.protos.perfetto.trace.perfetto_trace_pb2 as schema
 import pytest
+from google.protobuf import unknown_fields
 
 from .conftest import ROOT, command
 
-schema = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
-unknown_fields = pytest.importorskip("google.protobuf.unknown_fields")
 
 PHASES = ROOT / "lab" / "tests" / "pages" / "phases.fio"
 

@@ -4,7 +4,7 @@ use super::run::{self, Form};
 use super::{stop_flag, sweep};
 use crate::cli::{self, Cli, Command, Failure, RerunArgs};
 use crate::fio::replay::BYTES_MAX;
-use crate::input::{InputError, Place, Problem, read_beginning, read_file};
+use crate::input::{InputError, Place, Problem, read_beginning};
 use crate::inputs::{Given, Input, sha256};
 use crate::manifest::{Manifest, SCHEMA};
 use crate::report::trace;
@@ -12,6 +12,9 @@ use crate::sweep::Sweep;
 use clap::Parser;
 use serde_json::Value;
 use std::path::Path;
+
+/// The largest result: far above a trace with all its records.
+const RESULT_BYTES_MAX: u64 = 256 << 20;
 
 /// Most differences that are printed.
 const SHOWN_MAX: usize = 8;
@@ -77,7 +80,10 @@ fn finish(mut text: String, results: &[(&str, &[u8], &[u8])]) -> Result<(), Fail
 fn result(path: &str) -> Result<(Vec<u8>, Manifest, Form), InputError> {
     let place = Place::file(path);
     let io = |why| InputError::new(&place, "", Problem::Io(format!("cannot be read: {why}")));
-    let bytes = read_file(path).map_err(io)?;
+    let bytes = match read_beginning(path, RESULT_BYTES_MAX).map_err(io)? {
+        (bytes, false) => bytes,
+        (_, true) => return Err(io(format!("it has more than {RESULT_BYTES_MAX} bytes"))),
+    };
     let syntax = |why: String| InputError::new(&place, "", Problem::Syntax(why));
     let (manifest, form) = match trace::manifest(&bytes) {
         Some(text) => (serde_json::from_str(&text).unwrap_or_default(), Form::Trace),

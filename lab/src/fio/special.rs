@@ -39,7 +39,7 @@ pub(super) fn leading(text: &str) -> i64 {
 fn odd_nth(word: &str, nth: &str) -> Option<String> {
     let number = leading(nth);
     match word.starts_with("rand") {
-        true if number == 0 => {
+        true if number as u32 == 0 => {
             Some(format!("fio reads `{}` as 0: no offset is random, each follows the last", nth.trim()))
         }
         true if nth.trim().bytes().any(|c| !c.is_ascii_digit()) => {

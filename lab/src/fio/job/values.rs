@@ -52,11 +52,31 @@ impl<'a> Parts<'a> {
             text => read(&part(self.entry, text)).map(Some),
         };
         let parts: Vec<Result<Option<T>, InputError>> = self.texts.iter().take(3).map(one).collect();
+        // A number is out of this program's bounds, or of fio's: neither is left out in silence.
+        if let Some(at) = parts.iter().zip(&self.texts).position(|(part, text)| part.is_err() && is_number(text)) {
+            return parts.into_iter().nth(at).into_iter().collect();
+        }
+        let text = &self.entry.setting.text;
+        if text.contains('(') && text.contains([',', ':']) {
+            let valid = "one sum for all directions, or numbers for each";
+            return Err(self.entry.wrong("has a sum in parentheses beside other parts", valid));
+        }
         if parts.iter().any(|part| matches!(part, Ok(Some(_)))) {
             return Ok(parts.into_iter().map(|part| part.ok().flatten()).collect());
         }
         parts.into_iter().collect()
     }
+}
+
+/// True for digits with a unit or without.
+fn is_number(text: &str) -> bool {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit()).to_ascii_lowercase();
+    let is_unit = |unit: &str| matches!(unit, "" | "k" | "m" | "g" | "t" | "p");
+    unit.len() < text.len()
+        && (is_unit(&unit)
+            || unit == "b"
+            || is_unit(unit.trim_end_matches("ib"))
+            || is_unit(unit.trim_end_matches('b')))
 }
 
 /// Sets the value of each direction: one value is for all, and of two the second is for writes and trims.

@@ -31,10 +31,18 @@ pub fn write(traces: &[Trace], manifest: &str) -> Vec<u8> {
 
 /// The manifest that a file keeps. None if the bytes are no such file.
 pub fn manifest(bytes: &[u8]) -> Option<String> {
-    let events = proto::Trace::decode(bytes).ok()?.packet.into_iter().filter_map(|packet| packet.track_event);
-    let annotations = events.flat_map(|event| event.debug_annotations);
-    let is_meant = |annotation: &DebugAnnotation| annotation.name_iid == Some(annotation_iid("manifest"));
-    annotations.filter(is_meant).find_map(|annotation| annotation.string_value)
+    // Packet by packet, each behind its tag (field 1, length-delimited): the manifest is in one of the first.
+    let mut rest = bytes;
+    while let Some((0x0a, packet)) = rest.split_first() {
+        rest = packet;
+        let packet = proto::TracePacket::decode_length_delimited(&mut rest).ok()?;
+        let annotations = packet.track_event.into_iter().flat_map(|event| event.debug_annotations);
+        let is_meant = |annotation: &DebugAnnotation| annotation.name_iid == Some(annotation_iid("manifest"));
+        if let Some(text) = annotations.filter(is_meant).find_map(|annotation| annotation.string_value) {
+            return Some(text);
+        }
+    }
+    None
 }
 
 /// Leaves out what is beyond `share`, the latest first. Returns how many records that were.

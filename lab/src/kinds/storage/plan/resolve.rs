@@ -63,7 +63,7 @@ impl Resolve<'_> {
         let mut storage = Storage { drives, jobs, reporting, detail, ..self.draft.storage().clone() };
         self.warn_of_syncs(&storage);
         let spans = self.spans(turn_ns(&storage, &self.common.platform))?;
-        self.warn_of_turns(&storage);
+        self.warn_of_turns(&storage, &spans);
         stages::settle(&mut storage, &spans, &mut self.warnings)?;
         Ok(Resolved { cpus, work: Work::new(storage, variants), spans, warnings: self.warnings })
     }
@@ -195,8 +195,11 @@ impl Resolve<'_> {
     }
 
     /// A span that is shorter than the time in which the drives do all I/Os in flight measures queues that are filling.
-    fn warn_of_turns(&mut self, storage: &Storage) {
-        if share_simulated(storage) < 1.0
+    fn warn_of_turns(&mut self, storage: &Storage, spans: &Spans) {
+        let share = share_simulated(storage);
+        let whole_ns = turn_ns(storage, &self.common.platform) as f64 / share;
+        if share < 1.0
+            && (spans.ramp_ns as f64) < whole_ns
             && let Some(job) = storage.jobs.iter().max_by_key(|job| job.iodepth)
         {
             let meaning = format!(
