@@ -1,5 +1,5 @@
 //! Bare-metal images: [`hal::Hal`] on real registers, a small kernel round it, and cases that drive `irq/` and
-//! `drivers/`, unchanged, on QEMU's `virt` (aarch64) and `q35` (x86_64) machines.
+//! `drivers/`, unchanged, on QEMU's `virt` (aarch64), `q35` and `microvm` (x86_64) machines.
 //!
 //! The kernel's command line names the case. A case prints each result as `count NAME VALUE`. The image ends with
 //! `pass` or `fail: REASON`, and with the exit code 0 or 1.
@@ -16,6 +16,8 @@ mod arch;
 mod cases;
 #[cfg(target_os = "none")]
 mod kernel;
+#[cfg(any(test, target_os = "none"))]
+mod patience;
 
 #[cfg(not(target_os = "none"))]
 fn main() {

@@ -25,10 +25,12 @@ pub enum Mark {
     TimedOut,
     /// The line with this entry of the remapping table is about to be freed.
     EntryFreed,
+    /// A fault of the harness's own devices did something.
+    Struck,
 }
 
 impl Mark {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Submitted,
         Self::Completed,
         Self::Failed,
@@ -39,6 +41,7 @@ impl Mark {
         Self::HandlerLeft,
         Self::TimedOut,
         Self::EntryFreed,
+        Self::Struck,
     ];
 
     /// The mark with this number, if it is one of ours.

@@ -5,17 +5,15 @@ use crate::checkers::{Commands, Ends, Handlers, Ledger};
 use crate::coverage::Coverage;
 use crate::draw::{Draw, KnobError, Knobs};
 use crate::history::{Event, History, Recipe};
-use crate::single::Case;
-use crate::subject::{Bench, Build, Rig, Single, Subject};
-use crate::systematic::{BenchNames, Task};
+use crate::subject::{Build, Rig, Subject};
 use crate::unrest;
 use crate::verdict::{Failure, Kind};
-use directed::{Directed, How, Window};
+use directed::{Directed, How, Next};
 use hal::{Affinity, CpuId, Hal as _, ThreadId, ThreadSpec, Threads};
 use machine::time::Ps;
 use machine::trace::Span;
 use machine::unrest::Unrest;
-use machine::unrest::turns::{Schedule, Turn};
+use machine::unrest::turns::Turn;
 use machine::{MachineConfig, RunEnd, SimHal};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,6 +22,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 mod directed;
+mod scenario;
+
+pub use scenario::Scenario;
 
 /// Most managers of a history.
 pub(crate) const MANAGERS_MAX: u32 = 3;
@@ -57,97 +58,10 @@ pub struct Run {
     pub turns: Vec<Turn>,
     /// The switches of a directed schedule that took place.
     pub switched: usize,
-    /// The positions at which a single fault could have struck.
+    /// The times at which a fault that acts at its injection may be injected.
     pub occasions: Vec<Ps>,
-}
-
-/// A scenario, whatever its subject.
-pub trait Scenario: Sync {
-    /// Its name.
-    fn name(&self) -> &'static str;
-    /// A description in one line.
-    fn about(&self) -> &'static str;
-    /// Kinds of fault that it has.
-    fn fault_kinds(&self) -> &'static [&'static str];
-    /// Runs one history.
-    ///
-    /// # Errors
-    /// A knob that was set wrongly.
-    fn run(&self, recipe: &Recipe) -> Result<Run, KnobError>;
-    /// The small machines of the systematic search, with the names of their operations.
-    fn benches(&self) -> Vec<BenchNames>;
-    /// Runs operations of a small machine in the order of a schedule.
-    ///
-    /// # Errors
-    /// A knob that the machine does not have.
-    fn direct(&self, task: &Task, schedule: &Schedule, trace_spans_max: usize) -> Result<Run, KnobError>;
-    /// The small machines with each of their single faults.
-    fn singles(&self) -> Vec<Case>;
-    /// Runs all operations of a small machine, one after the other, with one fault that lasts from when to when, or never.
-    ///
-    /// # Errors
-    /// A knob that the machine does not have.
-    fn single(&self, case: &Case, lasts: Option<(Ps, Ps)>, trace_spans_max: usize) -> Result<Run, KnobError>;
-}
-
-impl<S: Subject> Scenario for S {
-    fn name(&self) -> &'static str {
-        Subject::name(self)
-    }
-    fn about(&self) -> &'static str {
-        Subject::about(self)
-    }
-    fn fault_kinds(&self) -> &'static [&'static str] {
-        Subject::fault_kinds(self)
-    }
-    fn run(&self, recipe: &Recipe) -> Result<Run, KnobError> {
-        let mut knobs = Knobs::new(recipe.seed, recipe.set.clone());
-        let plan = draw(self, recipe, &mut knobs);
-        run(self, recipe, knobs, plan)
-    }
-    fn benches(&self) -> Vec<BenchNames> {
-        Subject::benches(self).iter().map(BenchNames::of).collect()
-    }
-    fn direct(&self, task: &Task, schedule: &Schedule, trace_spans_max: usize) -> Result<Run, KnobError> {
-        let bench = Subject::benches(self).swap_remove(task.bench);
-        let operations = task.operations.iter().map(|&index| bench.operations[index].1.clone()).collect();
-        small(self, bench, operations, (How::InTurn(schedule.clone()), None), trace_spans_max)
-    }
-    fn singles(&self) -> Vec<Case> {
-        let (benches, singles) = (Subject::benches(self), Subject::singles(self));
-        let of = |(bench, it): (usize, &Bench<S::Step>)| {
-            let case = |(fault, single): (usize, &Single<S::Fault>)| Case {
-                bench,
-                fault,
-                name: format!("{}/{}", it.name, single.kind),
-            };
-            singles.iter().enumerate().map(case).collect::<Vec<_>>()
-        };
-        benches.iter().enumerate().flat_map(of).collect()
-    }
-    fn single(&self, case: &Case, lasts: Option<(Ps, Ps)>, trace_spans_max: usize) -> Result<Run, KnobError> {
-        let bench = Subject::benches(self).swap_remove(case.bench);
-        let Single { kind, fault, strikes } = Subject::singles(self).swap_remove(case.fault);
-        let operations = bench.operations.iter().map(|(_, operation)| operation.clone()).collect();
-        let fault = Fault { number: 0, kind, from_ns: 0, until_ns: 0, what: fault };
-        small(self, bench, operations, (How::Alone(Window { strikes, lasts }), Some(fault)), trace_spans_max)
-    }
-}
-
-/// A history of a small machine.
-fn small<S: Subject>(
-    subject: &S,
-    bench: Bench<S::Step>,
-    operations: Vec<S::Step>,
-    (how, fault): (How, Option<Fault<S::Fault>>),
-    trace_spans_max: usize,
-) -> Result<Run, KnobError> {
-    let set = bench.set.into_iter().map(|(name, value)| (name.into(), value)).collect();
-    let recipe = Recipe { trace_spans_max, ..Recipe::of(1) };
-    let directed = Directed { before: bench.before, operations, how };
-    let faults = fault.into_iter().collect();
-    let plan = Plan { steps: Vec::new(), faults, managers: 0, span_ns: 0, directed: Some(directed) };
-    run(subject, &recipe, Knobs::new(1, set), plan)
+    /// The times at which a single fault did something.
+    pub struck: Vec<Ps>,
 }
 
 /// Time between two looks at the findings of the checkers, so that a failure ends the history soon.
@@ -284,7 +198,9 @@ fn run<S: Subject>(subject: &S, recipe: &Recipe, mut knobs: Knobs, plan: Plan<S>
         calm_from,
         started: Ps(0),
         faults: BTreeMap::new(),
-        occasions: Vec::new(),
+        occasions: Rc::default(),
+        struck: Rc::default(),
+        is_over: false,
         panicked: false,
     };
     let ended = catch::panics(|| live.go());
@@ -307,7 +223,11 @@ struct Live<'a, S: Subject> {
     started: Ps,
     faults: BTreeMap<&'static str, u64>,
     /// See [`Run::occasions`].
-    occasions: Vec<Ps>,
+    occasions: Rc<RefCell<Vec<Ps>>>,
+    /// See [`Run::struck`].
+    struck: Rc<RefCell<Vec<Ps>>>,
+    /// What was wanted is known. The stack may hold locks, so nobody may ask it for its counts.
+    is_over: bool,
     /// A panic went through a thread of the machine. The machine must not run again, not even to show its state.
     panicked: bool,
 }
@@ -338,7 +258,12 @@ impl<S: Subject> Live<'_, S> {
         let start = self.rig.machine().now();
         self.started = start;
         match self.plan.directed.take() {
-            Some(directed) => self.direct(directed)?,
+            Some(directed) => {
+                self.is_over = self.direct(directed)? == Next::Over;
+                if self.is_over {
+                    return Ok(());
+                }
+            }
             None => self.disturb(start)?,
         }
         self.rig.settle();
@@ -479,14 +404,15 @@ impl<S: Subject> Live<'_, S> {
     }
 
     fn report(mut self, run: &mut Run) {
-        (run.faults, run.started, run.occasions) = (self.faults, self.started, self.occasions);
+        (run.faults, run.started) = (self.faults, self.started);
+        (run.occasions, run.struck) = (self.occasions.take(), self.struck.take());
         run.simulated = self.rig.machine().now();
         run.digest = self.rig.machine().engine_counters().digest;
         (run.turns, run.switched) = self.rig.machine().turns();
         run.spans = self.rig.machine().take_spans();
-        if run.failure.is_none() {
+        if run.failure.is_none() && !self.is_over {
             self.rig.cover(&mut run.coverage);
-        } else if !self.panicked {
+        } else if run.failure.is_some() && !self.panicked && !self.is_over {
             // The state may be anything now.
             run.state = catch::panics(|| self.rig.describe()).unwrap_or_default();
         }

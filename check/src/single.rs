@@ -1,9 +1,10 @@
 //! Every single fault: a small machine does each of its operations once, and one fault strikes at one position.
 //!
-//! A first run without the fault notes the times at which it can strike: a message, an invalidation, an entry, a doorbell,
-//! an acknowledgement. Each is a **position**. A further run for each of them is the same up to the position before; from
-//! there to just behind its own the fault lasts. All checkers listen, and the history ends as any other does. Nothing is
-//! drawn.
+//! A **position** is a time at which the fault acts. The hardware tells of each act, so the fault itself finds its positions:
+//! injected behind one of them, it strikes at the next. A further run is the same up to there; the fault lasts until just
+//! behind its position, so it strikes once. A fault that acts at its injection, such as a spurious interrupt, is injected
+//! behind each fact of a kind, and the report says how often it did something. All checkers listen, and the history ends as
+//! any other does. Nothing is drawn.
 
 use crate::cli::{self, CheckArgs, CheckError};
 use crate::report;
@@ -30,6 +31,10 @@ pub struct Case {
     pub bench: usize,
     /// Which of its single faults.
     pub fault: usize,
+    /// The fault ends by itself, so it is injected just before its position.
+    pub lasts: bool,
+    /// The fault acts at its injection.
+    pub behind: bool,
     /// Machine and fault: `its/message-late`.
     pub name: String,
 }
@@ -40,53 +45,118 @@ impl fmt::Display for Case {
     }
 }
 
+/// When the fault of a case is injected and healed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// Never.
+    Never,
+    /// From this time until it does something. Then the run is over: it tells when that was.
+    From(Ps),
+    /// From when to when.
+    During(Ps, Ps),
+}
+
 /// A case and its result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
     scenario: &'static str,
     name: String,
-    /// Positions that there are.
+    /// Positions that were found and run.
     pub positions: u64,
-    /// Those that were run.
-    pub run: u64,
+    /// Positions at which the fault did something.
+    pub acted: u64,
+    /// There are more positions than the budget allows.
+    pub cut: bool,
     /// Over the digests of all runs.
     digest: u64,
-    /// The first that failed.
+    /// The first that failed; 0: the run without the fault.
     #[serde(skip)]
     pub failure: Option<(u64, Failure)>,
 }
 
-/// The window of position `index`: from behind the position before to just behind its own.
-fn window(positions: &[Ps], index: usize) -> (Ps, Ps) {
-    let before = if index == 0 { Ps(0) } else { positions[index - 1] };
-    (before + Ps(1), positions[index] + Ps(1))
+/// Finds the positions of a case, one after the other.
+struct Positions<'a> {
+    scenario: &'a dyn Scenario,
+    case: &'a Case,
+    /// Where a fault that acts at its injection may be injected.
+    occasions: Vec<Ps>,
+    /// The last position.
+    last: Ps,
 }
 
-fn one(scenario: &dyn Scenario, case: &Case, lasts: Option<(Ps, Ps)>, spans: usize) -> Result<Run, CheckError> {
-    scenario.single(case, lasts, spans).map_err(|error| CheckError::Input(error.to_string()))
+/// The next position, or a failure on the way to it.
+enum Step {
+    At(When),
+    Failed(Failure, When),
+    End,
 }
 
-/// Runs all positions of a case; if there are more than `budget`, so many, evenly from all. Stops at the first failure.
+impl<'a> Positions<'a> {
+    fn new(scenario: &'a dyn Scenario, case: &'a Case, calm: &Run) -> Self {
+        let mut occasions = calm.occasions.clone();
+        occasions.reverse();
+        Self { scenario, case, occasions, last: Ps(0) }
+    }
+
+    fn next(&mut self) -> Result<Step, CheckError> {
+        if self.case.behind {
+            return Ok(self.occasions.pop().map_or(Step::End, |at| Step::At(When::During(at + Ps(1), at + Ps(2)))));
+        }
+        let from = self.last + Ps(1);
+        let run = one(self.scenario, self.case, When::From(from), 0)?;
+        let Some(&at) = run.struck.iter().min() else {
+            return Ok(run.failure.map_or(Step::End, |failure| Step::Failed(failure, When::From(from))));
+        };
+        self.last = at.max(from);
+        Ok(Step::At(window(self.case, from, self.last)))
+    }
+}
+
+/// From behind the position before to just behind `at`; or from just before it, if the fault ends by itself.
+fn window(case: &Case, from: Ps, at: Ps) -> When {
+    let from = if case.lasts { from.max(Ps(at.0.saturating_sub(1))) } else { from };
+    When::During(from, at + Ps(1))
+}
+
+fn one(scenario: &dyn Scenario, case: &Case, when: When, spans: usize) -> Result<Run, CheckError> {
+    scenario.single(case, when, spans).map_err(|error| CheckError::Input(error.to_string()))
+}
+
+/// Finds and runs the positions of a case, at most `budget` of them. Stops at the first failure.
 ///
 /// # Errors
 /// A knob that the machine does not have.
 pub fn explore(scenario: &dyn Scenario, case: &Case, budget: u64) -> Result<Verdict, CheckError> {
-    let calm = one(scenario, case, None, 0)?;
-    let positions = calm.occasions;
-    let (total, taken) = (positions.len() as u64, budget.min(positions.len() as u64));
+    let calm = one(scenario, case, When::Never, 0)?;
     let (name, digest) = (case.name.clone(), calm.digest);
-    let mut verdict = Verdict { scenario: scenario.name(), name, positions: total, run: 0, digest, failure: None };
+    let mut verdict =
+        Verdict { scenario: scenario.name(), name, positions: 0, acted: 0, cut: false, digest, failure: None };
+    let mut positions = Positions::new(scenario, case, &calm);
     if let Some(failure) = calm.failure {
         verdict.failure = Some((0, failure));
         return Ok(verdict);
     }
-    for place in 0..taken {
-        let index = (u128::from(place) * u128::from(total) / u128::from(taken)) as usize;
-        let run = one(scenario, case, Some(window(&positions, index)), 0)?;
-        verdict.run += 1;
-        verdict.digest = (verdict.digest.rotate_left(5) ^ run.digest).wrapping_mul(0x517c_c1b7_2722_0a95);
-        if let Some(failure) = run.failure {
-            verdict.failure = Some((index as u64 + 1, failure));
+    loop {
+        let failure = match positions.next()? {
+            Step::End => break,
+            Step::At(_) if verdict.positions == budget => {
+                verdict.cut = true;
+                break;
+            }
+            Step::Failed(failure, _) => {
+                verdict.positions += 1;
+                Some(failure)
+            }
+            Step::At(when) => {
+                let run = one(scenario, case, when, 0)?;
+                verdict.positions += 1;
+                verdict.acted += u64::from(!run.struck.is_empty());
+                verdict.digest = (verdict.digest.rotate_left(5) ^ run.digest).wrapping_mul(0x517c_c1b7_2722_0a95);
+                run.failure
+            }
+        };
+        if let Some(failure) = failure {
+            verdict.failure = Some((verdict.positions, failure));
             break;
         }
     }
@@ -148,15 +218,10 @@ fn replay(args: &CheckArgs, cases: &[(&'static dyn Scenario, Case)], position: u
     let [(scenario, case)] = cases else {
         return Err(CheckError::Input("--position: needs one --scenario".into()));
     };
-    let positions = one(*scenario, case, None, 0)?.occasions;
-    let index = usize::try_from(position).ok().and_then(|position| position.checked_sub(1));
-    let Some(index) = index.filter(|index| *index < positions.len()) else {
-        let text = format!("--position {position}: {case} has 1 to {}", positions.len());
-        return Err(CheckError::Input(text));
-    };
-    let run = one(*scenario, case, Some(window(&positions, index)), TRACE_SPANS_MAX)?;
+    let run = one(*scenario, case, locate(*scenario, case, position)?, TRACE_SPANS_MAX)?;
+    let acted = run.struck.first().map_or("the fault did nothing".into(), |at| format!("the fault acted at {at}"));
     report::say(format_args!(
-        "\n{}\n{}",
+        "\n{}\n{}\n  {acted}",
         line(scenario.name(), &case.name, position),
         run.history.to_string().trim_end()
     ));
@@ -170,6 +235,26 @@ fn replay(args: &CheckArgs, cases: &[(&'static dyn Scenario, Case)], position: u
     Ok(failure.kind.exit_code())
 }
 
+/// When the fault lasts at this position; 0: never.
+fn locate(scenario: &dyn Scenario, case: &Case, position: u64) -> Result<When, CheckError> {
+    if position == 0 {
+        return Ok(When::Never);
+    }
+    let calm = one(scenario, case, When::Never, 0)?;
+    let mut positions = Positions::new(scenario, case, &calm);
+    for number in 1..=position {
+        match positions.next()? {
+            Step::At(when) | Step::Failed(_, when) if number == position => return Ok(when),
+            Step::At(_) => {}
+            Step::End | Step::Failed(..) => {
+                let text = format!("--position {position}: {case} has 1 to {}, and 0 for no fault", number - 1);
+                return Err(CheckError::Input(text));
+            }
+        }
+    }
+    unreachable!("the last position is returned or refused")
+}
+
 /// The line that runs one position again.
 fn line(scenario: &str, name: &str, position: u64) -> String {
     format!("campanile check --scenario {scenario} --single-faults {name} --position {position}")
@@ -177,11 +262,12 @@ fn line(scenario: &str, name: &str, position: u64) -> String {
 
 fn print(verdicts: &[Verdict], took_s: f64) {
     for verdict in verdicts.iter().filter(|verdict| verdict.positions > 0) {
-        let left = verdict.positions - verdict.run;
         let name = format!("{} {}", verdict.scenario, verdict.name);
+        let idle = verdict.positions - verdict.acted;
+        let cut = if verdict.cut { ", and there are more" } else { "" };
         report::say(format_args!(
-            "{name:<40} {:>6} positions, {:>6} run, {left:>6} left out",
-            verdict.positions, verdict.run
+            "{name:<42} {:>6} positions, {:>6} acted, {idle:>6} did not{cut}",
+            verdict.positions, verdict.acted
         ));
     }
     for verdict in verdicts {
@@ -192,12 +278,14 @@ fn print(verdicts: &[Verdict], took_s: f64) {
     }
     let sum = |of: fn(&Verdict) -> u64| verdicts.iter().map(of).sum::<u64>();
     report::say(format_args!(
-        "{} machines and faults, {} with positions; {} positions, {} run in {took_s:.1} s (measured), {} failed; digest {:#018x}",
+        "{} machines and faults, {} with positions; {} positions run in {took_s:.1} s (measured), {} acted, {} failed; {} cut; \
+         digest {:#018x}",
         verdicts.len(),
         sum(|verdict| (verdict.positions > 0).into()),
         sum(|verdict| verdict.positions),
-        sum(|verdict| verdict.run),
+        sum(|verdict| verdict.acted),
         sum(|verdict| verdict.failure.is_some().into()),
+        sum(|verdict| verdict.cut.into()),
         verdicts.iter().fold(0, |digest: u64, verdict| digest.rotate_left(5) ^ verdict.digest)
     ));
 }
@@ -208,8 +296,9 @@ mod tests {
 
     #[test]
     fn a_position_lasts_from_the_one_before_to_its_own() {
-        let positions = [Ps(10), Ps(25)];
-        assert_eq!(window(&positions, 0), (Ps(1), Ps(11)));
-        assert_eq!(window(&positions, 1), (Ps(11), Ps(26)));
+        let case = |lasts| Case { bench: 0, fault: 0, lasts, behind: false, name: String::new() };
+        assert_eq!(window(&case(false), Ps(11), Ps(25)), When::During(Ps(11), Ps(26)));
+        assert_eq!(window(&case(true), Ps(11), Ps(25)), When::During(Ps(24), Ps(26)));
+        assert_eq!(window(&case(true), Ps(11), Ps(11)), When::During(Ps(11), Ps(12)));
     }
 }

@@ -8,6 +8,7 @@
 use crate::checkers::Checker;
 use crate::coverage::Coverage;
 use crate::draw::{Draw, Knobs};
+use crate::mark::Mark;
 use machine::observe::Fact;
 use machine::time::Ps;
 use machine::{Machine, MachineConfig};
@@ -105,8 +106,29 @@ pub struct Single<F> {
     pub kind: &'static str,
     /// The fault.
     pub fault: F,
-    /// The facts at which it can strike.
-    pub strikes: fn(&Fact) -> bool,
+    /// What it strikes.
+    pub strikes: Strikes<F>,
+}
+
+/// What a single fault strikes.
+#[derive(Clone, Debug)]
+pub enum Strikes<F> {
+    /// What it meets first from its injection on. It tells so, by [`Fact::Struck`] or [`Fact::Tampered`], and is healed.
+    Next,
+    /// As [`Self::Next`], but the fault ends by itself, after a time of its own. This fault meets the same and has no end.
+    NextOf(F),
+    /// It acts at its injection, just behind each fact of the first kind. A fact of the second kind at that time shows that it
+    /// did something.
+    Behind(fn(&Fact) -> bool, fn(&Fact) -> bool),
+}
+
+/// A fault that the hardware tells of, or the harness ([`Mark::Struck`]).
+pub fn is_struck(fact: &Fact) -> bool {
+    match *fact {
+        Fact::Struck { .. } | Fact::Tampered { .. } => true,
+        Fact::Mark { tag, .. } => Mark::from_tag(tag) == Some(Mark::Struck),
+        _ => false,
+    }
 }
 
 /// The inputs for building a machine.

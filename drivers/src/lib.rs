@@ -9,6 +9,8 @@ pub mod dsa;
 pub mod gic;
 pub mod hpet;
 pub mod ioapic;
+#[cfg(all(test, loom))]
+mod loom_world;
 pub mod message;
 pub mod nvme;
 pub mod pci;

@@ -1,5 +1,6 @@
 //! The files of an archive or a folder, read into memory within limits.
 
+use crate::fio_json::FioOutput;
 use flate2::read::MultiGzDecoder;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,6 +32,8 @@ pub enum ArchiveError {
     Io(io::Error),
     /// It is neither a folder, nor a tar archive, plain or with gzip.
     NoArchive,
+    /// It is packed with this program, whose form is not read.
+    Packed(&'static str),
     /// It holds more than a limit: what, and the limit.
     TooMuch(&'static str, u64),
     /// A path leads out of the archive, or is no text.
@@ -41,6 +44,12 @@ impl fmt::Display for ArchiveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => write!(f, "cannot be read ({error})"),
+            Self::Packed(with) => {
+                write!(
+                    f,
+                    "is packed with {with}, which is not read; unpack it and give the folder, or pack it as .tar.gz"
+                )
+            }
             Self::NoArchive => f.write_str("is neither a folder nor a tar archive"),
             Self::TooMuch(what, most) => write!(f, "holds more than {most} {what}"),
             Self::Path(path) => write!(f, "holds the path {path:?}, which leads out of it"),
@@ -55,6 +64,16 @@ impl From<io::Error> for ArchiveError {
         Self::Io(error)
     }
 }
+
+/// How files of other packers begin. Sources: the formats' own descriptions.
+const PACKED: [(&[u8], &str); 6] = [
+    (b"PK\x03\x04", "zip"),
+    (b"\xfd7zXZ\0", "xz"),
+    (b"(\xb5/\xfd", "zstd"),
+    (b"BZh", "bzip2"),
+    (b"7z\xbc\xaf\x27\x1c", "7z"),
+    (b"\x04\x22\x4d\x18", "lz4"),
+];
 
 /// Files by their path.
 pub type Files = BTreeMap<String, Vec<u8>>;
@@ -76,7 +95,7 @@ impl From<Files> for Contents {
     }
 }
 
-/// Reads a folder, or a tar archive that may be compressed with gzip.
+/// Reads a folder, a tar archive, or a single output of fio's; the latter two may be compressed with gzip.
 ///
 /// # Errors
 /// It cannot be read at all, or exceeds a limit. A damaged end is a note.
@@ -87,12 +106,29 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Contents, ArchiveError> {
         return Ok(contents);
     }
     let mut file = std::fs::File::open(path)?;
-    let mut magic = [0; 2];
-    let is_gzip = file.read_exact(&mut magic).is_ok() && magic == [0x1f, 0x8b];
+    let mut magic = Vec::new();
+    file.by_ref().take(8).read_to_end(&mut magic)?;
+    if let Some((_, with)) = PACKED.iter().find(|(start, _)| magic.starts_with(start)) {
+        return Err(ArchiveError::Packed(with));
+    }
+    let is_gzip = magic.starts_with(&[0x1f, 0x8b]);
     let file = std::fs::File::open(path)?;
     // Headers count too: an archive of nothing but headers must end as well.
     let most = limits.total_bytes + limits.files as u64 * 2048;
-    if is_gzip { tar(MultiGzDecoder::new(file).take(most), limits) } else { tar(file.take(most), limits) }
+    let found = if is_gzip { tar(MultiGzDecoder::new(file).take(most), limits) } else { tar(file.take(most), limits) };
+    match found {
+        Err(ArchiveError::NoArchive | ArchiveError::Io(_)) => lone(path, is_gzip, limits).map_or(found, Ok),
+        found => found,
+    }
+}
+
+/// A single output of fio's, in place of an archive.
+fn lone(path: &Path, is_gzip: bool, limits: &Limits) -> Option<Contents> {
+    let file = std::fs::File::open(path).ok()?;
+    let bytes = if is_gzip { bounded(MultiGzDecoder::new(file), limits) } else { bounded(file, limits) }.ok()?;
+    FioOutput::parse(&bytes).ok()?;
+    let name = path.file_name()?.to_str()?.trim_end_matches(".gz").to_owned();
+    Some(Contents::from(Files::from([(name, bytes)])))
 }
 
 /// Reads the bytes of a tar archive that may be compressed with gzip.
@@ -123,8 +159,21 @@ fn folder(
             folder(root, &entry.path(), limits, depth + 1, contents)?;
         } else if kind.is_file() {
             let below = entry.path().strip_prefix(root).unwrap_or(&entry.path()).to_path_buf();
-            let bytes = bounded(std::fs::File::open(entry.path())?, limits)?;
-            add(contents, limits, name(&below)?, bytes)?;
+            let bytes = match std::fs::File::open(entry.path())
+                .map_err(ArchiveError::from)
+                .and_then(|file| bounded(file, limits))
+            {
+                Ok(bytes) => bytes,
+                Err(ArchiveError::Io(error)) => {
+                    contents.notes.push(format!("{} cannot be read ({error})", below.display()));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            match name(&below) {
+                Ok(name) => add(contents, limits, name, bytes)?,
+                Err(_) => contents.notes.push(format!("{}: the name is no text", below.display())),
+            }
         }
     }
     Ok(())
@@ -150,6 +199,10 @@ fn tar(reader: impl Read, limits: &Limits) -> Result<Contents, ArchiveError> {
             }
         };
         if !is_file {
+            continue;
+        }
+        if path.to_str().is_none() {
+            contents.notes.push(format!("{}: the name is no text", path.display()));
             continue;
         }
         let name = name(&path)?;
@@ -242,6 +295,39 @@ mod tests {
         std::fs::write(folder.path().join("a/b"), "xxx").unwrap();
         std::fs::write(folder.path().join("c"), "").unwrap();
         assert_eq!(read(folder.path(), &SMALL).unwrap().files, found.files);
+    }
+
+    #[test]
+    fn other_packers_are_named() {
+        for (start, with) in PACKED {
+            let error = of(&[start, &[7; 600]].concat()).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("is packed with {with}")), "{error}");
+        }
+        assert!(matches!(of(b""), Err(ArchiveError::NoArchive)));
+    }
+
+    #[test]
+    fn an_output_alone_is_an_archive_of_one_file() {
+        let fio = b"{\"jobs\": [{\"jobname\": \"a\"}]}";
+        let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+        packed.write_all(fio).unwrap();
+        for bytes in [fio.to_vec(), packed.finish().unwrap()] {
+            let found = of(&bytes).unwrap();
+            assert_eq!(found.files.values().collect::<Vec<_>>(), [fio]);
+        }
+        let long = [&fio[..], &[b' '; 100]].concat();
+        assert!(matches!(of(&long), Err(ArchiveError::NoArchive | ArchiveError::Io(_))), "longer than a file may be");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn names_that_are_no_text_are_noted() {
+        use std::os::unix::ffi::OsStrExt;
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(std::ffi::OsStr::from_bytes(b"\xff")), "x").unwrap();
+        std::fs::write(folder.path().join("c"), "x").unwrap();
+        let found = read(folder.path(), &SMALL).unwrap();
+        assert_eq!((found.files.len(), found.notes.len()), (1, 1), "{:?}", found.notes);
     }
 
     #[test]

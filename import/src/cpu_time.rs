@@ -4,6 +4,8 @@
 //! ticks, usually of 10 ms; only their shares are used. Where the kernel does not account interrupts apart
 //! (`CONFIG_IRQ_TIME_ACCOUNTING`), it counts them by sampling at the tick.
 
+use crate::encoding::plain;
+
 /// Ticks of all CPUs together since the start of the system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CpuTicks {
@@ -20,8 +22,10 @@ pub struct CpuTicks {
 impl CpuTicks {
     /// The line `cpu` of a text; none where there is none with at least four numbers.
     pub fn parse(text: &[u8]) -> Option<Self> {
-        let text = String::from_utf8_lossy(&text[..text.len().min(1 << 22)]);
-        let line = text.lines().find_map(|line| line.strip_prefix("cpu ").or_else(|| line.strip_prefix("cpu\t")))?;
+        let text = plain(&text[..text.len().min(1 << 22)]);
+        let text = String::from_utf8_lossy(&text);
+        let mut lines = text.lines().map(|line| line.trim_start_matches(['>', ' ', '\0']));
+        let line = lines.find_map(|line| line.strip_prefix("cpu ").or_else(|| line.strip_prefix("cpu\t")))?;
         let mut numbers = line.split_whitespace().map_while(|word| word.parse::<u64>().ok());
         let mut next = || numbers.next();
         let (user, nice, system, idle) = (next()?, next()?, next()?, next()?);
@@ -50,7 +54,8 @@ impl CpuTicks {
 
 /// The first number of `/proc/uptime`, in seconds.
 pub fn uptime_s(text: &[u8]) -> Option<f64> {
-    let text = String::from_utf8_lossy(&text[..text.len().min(4096)]);
+    let text = plain(&text[..text.len().min(4096)]);
+    let text = String::from_utf8_lossy(&text);
     text.split_whitespace().next()?.parse().ok().filter(|seconds: &f64| seconds.is_finite() && *seconds >= 0.0)
 }
 
@@ -90,6 +95,9 @@ mod tests {
     #[test]
     fn old_and_broken_texts() {
         assert_eq!(CpuTicks::parse(b"cpu 1 2 3 4\n").unwrap().irq, 0, "Linux 2.4");
+        let windows: Vec<u8> =
+            "\u{feff}cpu  1 2 3 4 5\r\ncpu0 1 2\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(CpuTicks::parse(&windows).unwrap().idle, 9);
         for text in [&b""[..], b"cpu 1 2 3", b"cpu0 1 2 3 4", b"cpu a b c d", b"\xff\xfe"] {
             assert_eq!(CpuTicks::parse(text), None);
         }

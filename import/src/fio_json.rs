@@ -7,6 +7,7 @@
 
 use crate::Note;
 use crate::encoding::plain;
+use crate::json;
 use serde_json::{Map, Value};
 use std::fmt;
 
@@ -31,6 +32,8 @@ pub struct FioOutput {
 pub struct FioJob {
     /// Its name.
     pub name: String,
+    /// Its group. Groups run one after another, except for those that `new_group` began.
+    pub group: i64,
     /// fio's number of its error; 0 without one.
     pub error: i64,
     /// Its options as fio prints them.
@@ -80,7 +83,9 @@ pub enum FioJsonError {
 impl fmt::Display for FioJsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoJson => f.write_str("holds no JSON; valid: what `fio --output-format=json` prints"),
+            Self::NoJson => {
+                f.write_str("holds no JSON; valid: what `fio --output-format=json` prints, or fio's whole text")
+            }
             Self::Broken(why) => write!(f, "holds broken JSON ({why}); it may be cut off"),
             Self::NoJobs => f.write_str("holds JSON without `jobs` or `client_stats`; valid: what fio prints"),
             Self::TooLong => write!(f, "has more than {BYTES_MAX} bytes"),
@@ -93,16 +98,21 @@ impl std::error::Error for FioJsonError {}
 impl FioOutput {
     /// Reads a text.
     ///
+    /// Without JSON, what fio prints for people or as `terse` is read ([`crate::fio_text`]).
+    ///
     /// # Errors
-    /// There is no JSON of fio's in it.
+    /// There is no output of fio's in it.
     pub fn parse(text: &[u8]) -> Result<Self, FioJsonError> {
         if text.len() > BYTES_MAX {
             return Err(FioJsonError::TooLong);
         }
-        let (root, mut notes) = last_document(&plain(text))?;
+        let text = plain(text);
+        let (root, mut notes) = match json::last_document(&text) {
+            Ok(found) => found,
+            Err(error) => return crate::fio_text::parse(&text).ok_or(error),
+        };
         let string = |key: &str| root.get(key).map(text_of).unwrap_or_default();
-        let list = ["jobs", "client_stats"].iter().find_map(|key| root.get(*key)?.as_array());
-        let Some(list) = list else { return Err(FioJsonError::NoJobs) };
+        let list = json::jobs(&root).ok_or(FioJsonError::NoJobs)?;
         let mut output = Self {
             version: string("fio version"),
             global_options: options(root.get("global options")),
@@ -147,90 +157,6 @@ impl FioOutput {
     }
 }
 
-/// The last whole document of a text, and notes about the rest.
-fn last_document(text: &[u8]) -> Result<(Map<String, Value>, Vec<Note>), FioJsonError> {
-    let clean = without_nan(text);
-    let mut from = 0;
-    let (mut found, mut notes, mut broken) = (None, Vec::new(), None);
-    while let Some(start) = object_at(&clean, from) {
-        let mut documents = serde_json::Deserializer::from_slice(&clean[start..]).into_iter::<Value>();
-        match documents.next() {
-            Some(Ok(Value::Object(document))) => {
-                if found.replace(document).is_some() {
-                    notes = vec!["several documents follow each other; the last is used".to_owned()];
-                }
-                from = start + documents.byte_offset();
-            }
-            Some(Err(error)) => {
-                broken = Some(error.to_string());
-                // A brace in a warning's line; the JSON may still come.
-                from = start + 1;
-                if found.is_some() || error.is_eof() {
-                    break;
-                }
-            }
-            _ => from = start + 1,
-        }
-    }
-    match (found, broken) {
-        (Some(document), None) => Ok((document, notes)),
-        (Some(document), Some(why)) => {
-            notes.push(format!("what follows the last whole document is broken ({why})"));
-            Ok((document, notes))
-        }
-        (None, Some(why)) => Err(FioJsonError::Broken(why)),
-        (None, None) => Err(FioJsonError::NoJson),
-    }
-}
-
-/// The next brace that begins a line, from `from` on; fio's objects begin so.
-fn object_at(text: &[u8], from: usize) -> Option<usize> {
-    (from..text.len()).find(|&at| {
-        text[at] == b'{'
-            && text[..at]
-                .iter()
-                .rev()
-                .find(|byte| !matches!(byte, b' ' | b'\t'))
-                .is_none_or(|byte| matches!(byte, b'\n' | b'\r' | b'}'))
-    })
-}
-
-/// The text with `nan` and `inf`, which are no JSON, replaced by null of the same length, outside strings.
-fn without_nan(text: &[u8]) -> Vec<u8> {
-    let mut clean = Vec::with_capacity(text.len());
-    let (mut quoted, mut escaped) = (false, false);
-    let mut rest = text;
-    while let Some((&byte, tail)) = rest.split_first() {
-        if !quoted {
-            let word = [&b"-nan"[..], b"nan", b"-inf", b"inf"]
-                .into_iter()
-                .find(|word| rest.len() >= word.len() && rest[..word.len()].eq_ignore_ascii_case(word));
-            // Only as a value: behind a colon or a comma.
-            let is_value = clean
-                .iter()
-                .rev()
-                .find(|byte: &&u8| !byte.is_ascii_whitespace())
-                .is_some_and(|byte| matches!(byte, b':' | b',' | b'['));
-            if let Some(word) = word.filter(|_| is_value) {
-                clean.extend_from_slice(b"null");
-                rest = &rest[word.len()..];
-                continue;
-            }
-        }
-        match (byte, quoted, escaped) {
-            (_, true, true) => escaped = false,
-            (b'\\', true, false) => escaped = true,
-            (b'"', _, false) => quoted = !quoted,
-            // No string of fio's runs over the end of a line, but an apostrophe in a warning may open one.
-            (b'\n', true, false) => quoted = false,
-            _ => {}
-        }
-        clean.push(byte);
-        rest = tail;
-    }
-    clean
-}
-
 fn read_job(job: &Map<String, Value>) -> FioJob {
     let direction = |key: &str| job.get(key).and_then(Value::as_object).map(read_direction).unwrap_or_default();
     // `unified_rw_reporting` sums all directions under this name.
@@ -240,6 +166,7 @@ fn read_job(job: &Map<String, Value>) -> FioJob {
     }
     FioJob {
         name: job.get("jobname").map(text_of).unwrap_or_default(),
+        group: job.get("groupid").and_then(Value::as_i64).unwrap_or(0),
         error: job.get("error").and_then(Value::as_i64).unwrap_or(0),
         options: options(job.get("job options")),
         directions,
@@ -271,10 +198,12 @@ fn read_direction(direction: &Map<String, Value>) -> Direction {
     };
     let ((slat_ns, _), (clat_ns, clat), (lat_ns, lat)) = (latency("slat"), latency("clat"), latency("lat"));
     let runtime_ms = number(direction, "runtime").unwrap_or(0.0);
-    let iops = number(direction, "iops").unwrap_or(0.0);
+    let ios = number(direction, "total_ios");
+    let counted = || ios.filter(|_| runtime_ms > 0.0).map(|ios| ios / runtime_ms * 1000.0);
+    let iops = number(direction, "iops").or_else(counted).unwrap_or(0.0);
     Direction {
         // Older versions print no number of I/Os.
-        ios: number(direction, "total_ios").unwrap_or(iops * runtime_ms / 1000.0).round() as u64,
+        ios: ios.unwrap_or(iops * runtime_ms / 1000.0).round() as u64,
         iops,
         bandwidth_bps: number(direction, "bw_bytes").or(kib).unwrap_or(0.0),
         runtime_ms,
@@ -286,11 +215,11 @@ fn read_direction(direction: &Map<String, Value>) -> Direction {
     }
 }
 
-/// A number that is finite and not negative; some versions print numbers as strings.
+/// A number that is neither negative nor beyond all that a drive does; some versions print numbers as strings.
 fn number(object: &Map<String, Value>, key: &str) -> Option<f64> {
     let value = object.get(key)?;
     let number = value.as_f64().or_else(|| value.as_str()?.trim().trim_end_matches('%').parse().ok())?;
-    (number.is_finite() && number >= 0.0).then_some(number)
+    (0.0..1e18).contains(&number).then_some(number)
 }
 
 fn text_of(value: &Value) -> String {

@@ -19,6 +19,8 @@ use std::collections::BTreeMap;
 pub const BYTES_MAX: usize = 64 << 20;
 /// Most CPUs of a header.
 const CPUS_MAX: usize = 16_384;
+/// Most notes on single lines.
+const NOTES_MAX: usize = 20;
 
 /// One reading of `/proc/interrupts`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -95,29 +97,95 @@ impl Interrupts {
             found.notes.push(format!("the text has more than {BYTES_MAX} bytes; the rest is not read"));
         }
         let text = String::from_utf8_lossy(&plain(&text[..text.len().min(BYTES_MAX)])).replace('\0', "");
-        let mut lines = text.lines().enumerate();
+        let lines: Vec<&str> = text.lines().map(unquoted).collect();
         // Shells and consoles leave lines of their own before the header.
-        let header = lines.by_ref().find(|(_, line)| is_header(line));
-        let Some((_, header)) = header else {
-            found
-                .notes
-                .push("no line names CPUs (CPU0 CPU1 …): this is no /proc/interrupts, or its head is cut off".into());
+        let Some(header) = lines.iter().position(|line| is_header(line)) else {
+            found.without_header(&lines);
             return found;
         };
-        found.cpus = header.split_whitespace().filter_map(cpu_number).take(CPUS_MAX).collect();
-        for (number, line) in lines {
-            match read_line(line, found.cpus.len()) {
+        let mut behind = header;
+        // A narrow terminal or mail breaks the header, and each line behind it.
+        while lines.get(behind).is_some_and(|line| is_header(line) && found.goes_on(line)) {
+            found.cpus.extend(lines[behind].split_whitespace().filter_map(cpu_number));
+            behind += 1;
+        }
+        found.cpus.truncate(CPUS_MAX);
+        let is_broken = behind > header + 1;
+        let mut at = behind;
+        while let Some(line) = lines.get(at) {
+            let whole = if is_broken { found.joined(&lines[at..]) } else { (line.to_string(), 1) };
+            match read_line(&whole.0, found.cpus.len()) {
                 Some(line) => found.lines.push(line),
                 // A second reading in one file begins with a header of its own.
                 None if is_header(line) => {
-                    found.notes.push(format!("line {}: a second reading begins; only the first is used", number + 1));
+                    found.note(format!("line {}: a second reading begins; only the first is used", at + 1));
                     break;
                 }
                 None if line.trim().is_empty() => {}
-                None => found.notes.push(format!("line {}: no interrupt: {:?}", number + 1, clip(line))),
+                None => found.note(format!("line {}: no interrupt: {:?}", at + 1, clip(line))),
             }
+            at += whole.1;
         }
         found
+    }
+
+    /// Notes a line; of very many lines, the first.
+    fn note(&mut self, note: Note) {
+        match self.notes.len() {
+            0..NOTES_MAX => self.notes.push(note),
+            NOTES_MAX => self.notes.push("more lines are no interrupts".to_owned()),
+            _ => {}
+        }
+    }
+
+    /// True if a header continues the one before it.
+    fn goes_on(&self, header: &str) -> bool {
+        let first = header.split_whitespace().next().and_then(cpu_number);
+        self.cpus.len() < CPUS_MAX && self.cpus.last().is_none_or(|last| first.is_some_and(|first| first > *last))
+    }
+
+    /// The first line with what was broken off it, and the number of lines that it took.
+    fn joined(&self, lines: &[&str]) -> (String, usize) {
+        let begins = |line: &&str| line.split_once(':').is_some_and(|(id, _)| !id.trim().contains(char::is_whitespace));
+        let more = lines.iter().skip(1).take_while(|line| {
+            // A name such as `ehci_hcd:usb1` may begin a line too; an interrupt goes on with a number.
+            let number = |line: &str| {
+                line.split_once(':').and_then(|(_, rest)| rest.split_whitespace().next()?.parse::<u64>().ok())
+            };
+            !is_header(line) && !line.trim().is_empty() && (!begins(line) || number(line).is_none())
+        });
+        let count = 1 + more.count();
+        (lines[..count].join(" "), count)
+    }
+
+    /// The lines of a text whose header was cut off, as by `grep nvme`. All columns are taken as CPUs from 0 on: the sums
+    /// are right, and columns of two readings match as long as no CPU came or went.
+    fn without_header(&mut self, lines: &[&str]) {
+        let found: Vec<Line> = lines.iter().filter_map(|line| read_line(line, CPUS_MAX)).collect();
+        let devices = || found.iter().filter(|line| !line.actions().is_empty());
+        let columns = devices().map(|line| line.counts.len()).max().unwrap_or(0);
+        if columns == 0 || devices().any(|line| line.counts.len() != columns) {
+            self.note("no line names CPUs (CPU0 CPU1 …): this is no /proc/interrupts, or its head is cut off".into());
+            return;
+        }
+        self.note("no line names CPUs (CPU0 CPU1 …): the columns are taken as CPUs from 0 on".into());
+        self.cpus = (0..columns as u32).collect();
+        // A line with more numbers is none of these.
+        self.lines = found.into_iter().filter(|line| line.counts.len() <= columns).collect();
+    }
+
+    /// True if `later` was read before `self`: more of its counts are lower than higher.
+    pub fn is_behind(&self, later: &Self) -> bool {
+        let mine: BTreeMap<&str, u64> = self.lines.iter().map(|line| (line.id.as_str(), line.total())).collect();
+        let (mut rises, mut falls) = (0, 0);
+        for line in &later.lines {
+            match mine.get(line.id.as_str()).map(|before| line.total().cmp(before)) {
+                Some(std::cmp::Ordering::Greater) => rises += 1,
+                Some(std::cmp::Ordering::Less) => falls += 1,
+                _ => {}
+            }
+        }
+        falls > rises
     }
 
     /// The line with that id.
@@ -131,6 +199,7 @@ impl Interrupts {
     pub fn until(&self, later: &Self) -> Vec<Difference> {
         let mine: BTreeMap<(&str, Vec<&str>), &Line> =
             self.lines.iter().map(|line| ((line.id.as_str(), line.actions()), line)).collect();
+        let columns: BTreeMap<u32, usize> = self.cpus.iter().enumerate().map(|(column, &cpu)| (cpu, column)).collect();
         let mut differences = Vec::new();
         for line in &later.lines {
             let earlier = mine.get(&(line.id.as_str(), line.actions()));
@@ -139,7 +208,7 @@ impl Interrupts {
                 let cpu = later.cpus.get(column).copied();
                 let before = earlier.and_then(|earlier| {
                     let column = match cpu {
-                        Some(cpu) => self.cpus.iter().position(|&known| known == cpu)?,
+                        Some(cpu) => *columns.get(&cpu)?,
                         None => column,
                     };
                     earlier.counts.get(column).copied()
@@ -204,6 +273,11 @@ fn read_line(line: &str, cpus: usize) -> Option<Line> {
         rest = &trimmed[end..];
     }
     (!counts.is_empty()).then(|| Line { id: id.into(), counts, text: rest.trim().to_owned() })
+}
+
+/// A line without the marks of a quotation in mail.
+fn unquoted(line: &str) -> &str {
+    line.trim_start_matches(['>', ' '])
 }
 
 /// The beginning of a text, for a message.
@@ -290,6 +364,69 @@ Err:          0
         let cut = Interrupts::parse(b"junk\n CPU0 CPU1\n 34: 1 2 PCI-MSI 1-edge nvme0q1\n 35: 1\n36\n CPU0\n 34: 9");
         assert_eq!(cut.lines.len(), 2, "{:?}", cut.lines);
         assert_eq!(cut.notes.len(), 2, "{:?}", cut.notes);
+    }
+
+    #[test]
+    fn lines_that_were_broken_are_joined() {
+        let text = "> $ cat /proc/interrupts\n>       CPU0 CPU1\n>   CPU2  CPU5\n>  16: 1 2\n>  3 4  XIVE-IRQ 4610 Level  usb1,\n> \
+                    ehci_hcd:usb2\n> 17: 5 6 7\n> 8 PCI-MSI 1-edge\n> nvme0q1\n> LOC: 1 1 1 1 Local timer\n> ERR: 0\n";
+        let found = Interrupts::parse(text.as_bytes());
+        assert_eq!(
+            (found.cpus.as_slice(), found.lines.len(), found.notes.len()),
+            (&[0, 1, 2, 5][..], 4, 0),
+            "{found:?}"
+        );
+        assert_eq!((found.lines[0].total(), found.lines[0].actions()), (10, vec!["usb1", "ehci_hcd:usb2"]));
+        assert_eq!((found.lines[1].total(), found.lines[1].nvme_queue()), (26, Some((0, 1))));
+    }
+
+    #[test]
+    fn lines_that_were_picked_out_have_columns() {
+        let at = |count: u32| {
+            let text = format!("40: 0 {count} IR-PCI-MSI 1-edge nvme0q1\n41: 7 0 IR-PCI-MSI 2-edge nvme0q2\nERR: 0\n");
+            Interrupts::parse(text.as_bytes())
+        };
+        let (before, later) = (at(5), at(25));
+        assert!(before.notes.len() == 1 && before.notes[0].contains("taken as CPUs"), "{:?}", before.notes);
+        assert_eq!(before.until(&later)[0].counts, [(0, 0), (1, 20)]);
+        assert!(later.is_behind(&before) && !before.is_behind(&later) && !before.is_behind(&before));
+        // Columns that somebody left out are no columns.
+        let elided = Interrupts::parse(b"40: 0 5 ... IR-PCI-MSI 1-edge nvme0q1\n41: 7 IR-PCI-MSI 2-edge nvme0q2\n");
+        assert!(elided.lines.is_empty(), "{elided:?}");
+    }
+
+    #[test]
+    fn architectures_without_numbers_and_with_their_own_chips() {
+        let s390 = "           CPU0       CPU1\nEXT:        12         13\nI/O:          4          5\nAIO:  1  2\nCLK:  9  9   [EXT] Clock Comparator\n  \
+                    3:  7  8  PCI-MSI  0-edge  nvme0q0\n";
+        let found = Interrupts::parse(s390.as_bytes());
+        assert_eq!((found.lines.len(), found.notes.len()), (5, 0), "{found:?}");
+        assert_eq!((found.line("I/O").unwrap().total(), found.line("3").unwrap().nvme_queue()), (9, Some((0, 0))));
+        for (text, name) in [
+            ("PCH-MSI-0000:01:00.0   3  nvme0q3", "nvme0q3"),
+            ("MPIC  254 Edge  nvme0q3", "nvme0q3"),
+            ("RISC-V INTC  13 Edge  nvme0q3", "nvme0q3"),
+            ("PCI-MSIX-0000:00:02.0   3 Edge  nvme0q3", "nvme0q3"),
+            ("Hyper-V PCIe MSI 1073741824-edge      nvme0q3", "nvme0q3"),
+            ("MIPS  7  timer", "timer"),
+            ("Dummy  0  spread out name", "spread out name"),
+        ] {
+            let found = Interrupts::parse(format!("CPU0\n 34: 7 {text}\n").as_bytes());
+            assert_eq!(found.lines[0].actions(), [name], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_large_machine_and_a_long_wrong_text_are_read_soon() {
+        let cpus: String = (0..4096).map(|cpu| format!(" CPU{cpu}")).collect();
+        let counts = " 7".repeat(4096);
+        let lines: String = (0..200).map(|id| format!("{id}:{counts} PCI-MSI {id}-edge nvme0q{id}\n")).collect();
+        let begun = std::time::Instant::now();
+        let found = Interrupts::parse(format!("{cpus}\n{lines}").as_bytes());
+        assert_eq!(found.until(&found).len(), 200);
+        let wrong = Interrupts::parse(format!("CPU0\n{}", "x\n".repeat(1 << 20)).as_bytes());
+        assert_eq!(wrong.notes.len(), NOTES_MAX + 1);
+        assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
     }
 
     proptest! {

@@ -7,7 +7,9 @@ pub mod archive;
 pub mod cpu_time;
 mod encoding;
 pub mod fio_json;
+pub mod fio_text;
 pub mod interrupts;
+mod json;
 pub mod lscpu;
 
 /// Something that a reader could not use, for people: what, and where.

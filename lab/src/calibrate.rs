@@ -19,7 +19,7 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-pub use decide::{Decided, Decision, decide};
+pub use decide::{Decided, Decision, decide, errors};
 pub use predict::{Carried, holding_rows, intervals};
 pub use region::{POINTS_MIN, TOLERANCE};
 

@@ -143,6 +143,11 @@ impl InputError {
         }
     }
 
+    /// Whether a name is unknown, so that no value of it would be valid.
+    pub fn is_unknown_name(&self) -> bool {
+        matches!(*self.problem, Problem::UnknownKey { .. })
+    }
+
     /// An unknown name; `valid` lists all valid names.
     pub fn unknown<'a>(place: &Place, key: &str, valid: impl IntoIterator<Item = &'a str>) -> Self {
         Self::new(place, key, Problem::UnknownKey { valid: nearest(key, valid) })

@@ -257,3 +257,23 @@ fn the_files_of_an_import_are_taken_by_other_commands() {
     assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
     assert!(text.starts_with("YOURS\n") && text.contains("Rows of yours, fitted: "), "{text}");
 }
+
+/// No job at depth 1: the drive's time is not decided, and borrowed. What `import` prints is of the file that it wrote.
+#[test]
+fn the_errors_are_those_of_the_platform_as_it_is_written() {
+    let job = "[a]\nioengine=libaio\ndirect=1\nfilename=/dev/nvme0n1\nrw=randread\nbs=4k\niodepth=8\nruntime=10\n";
+    let fio = r#"{"fio version": "fio-3.33", "jobs": [{"jobname": "a", "read": {"iops": 29000, "total_ios": 290000,
+        "runtime": 10000, "bw_bytes": 118784000, "clat_ns": {"mean": 266000, "max": 999999, "N": 290000}}}]}"#;
+    let files = [("points/a/fio.json", fio), ("points/a/job.fio", job), ("static/lscpu", "CPU(s): 8\nSocket(s): 1\n")];
+    let files: Files = files.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec())).into();
+    let folder = tempfile::tempdir().unwrap();
+    let base = Platform::load(&Setting::new(Place::option("test"), "", "emr")).unwrap();
+    let (out, stop) = (folder.path().join("mine"), StopFlag::default());
+    let found = fit::import(Server::of_archive(&Contents::from(files)), &base, &out, &stop).unwrap();
+    assert!(found.decision.undecided.contains(&"drive.measured.media_mean".to_owned()), "{:?}", found.decision);
+    let scenario = out.join("a.toml").to_string_lossy().into_owned();
+    let plans = [(scenario.clone(), Request::of(&scenario).plan().unwrap())].into();
+    let rows = lab::published::read(&out.join("rows.csv").to_string_lossy()).unwrap();
+    let again = lab::calibrate::errors(&rows, &plans, &stop).unwrap();
+    assert_eq!(found.decision.errors, again);
+}

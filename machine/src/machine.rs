@@ -140,6 +140,17 @@ impl Machine {
         f(&mut **self.board().model(model).borrow_mut())
     }
 
+    /// While `exhausted`, no allocation of memory for devices succeeds ([`hal::DmaError::Exhausted`]).
+    pub fn set_memory_exhausted(&mut self, exhausted: bool) {
+        self.board().memory.is_exhausted.set(exhausted);
+    }
+
+    /// While `refuses`, the ITS takes each command for one in error and stalls at it, as the architecture allows (IHI
+    /// 0069H, "Command errors"). Without an ITS nothing happens.
+    pub fn set_its_refuses(&mut self, refuses: bool) {
+        self.with_model(gic::MODEL, |gic: &mut Gic| gic.set_its_refuses(refuses));
+    }
+
     /// Sets the code that runs when a CPU takes a vector (the IDT). It runs with interrupts off, on top of the
     /// interrupted code.
     ///

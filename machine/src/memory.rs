@@ -5,7 +5,7 @@ use crate::time::Ps;
 use core::fmt;
 use core::ops::Range;
 use hal::{CpuId, DmaError, Word as _};
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -60,6 +60,8 @@ pub(crate) struct Memory {
     lines: RefCell<Lines>,
     posted_writes: PostedWrites,
     pub(crate) stores: Stores,
+    /// No allocation succeeds: a fault of the harness.
+    pub(crate) is_exhausted: Cell<bool>,
 }
 
 impl Memory {
@@ -71,6 +73,7 @@ impl Memory {
             lines: RefCell::default(),
             posted_writes: PostedWrites::new(),
             stores: Stores::default(),
+            is_exhausted: Cell::new(false),
         }
     }
 

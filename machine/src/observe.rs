@@ -324,6 +324,14 @@ pub enum Fact {
         /// The tampering.
         act: Act,
     },
+    /// A fault that the harness planned did something: it changed an entry, refused an access, held an event back. A plan
+    /// that changes nothing is not told.
+    Struck {
+        /// The model; `u32::MAX` for the seam.
+        source: ModelId,
+        /// The fault.
+        fault: &'static str,
+    },
     /// The harness declared a CPU offline or online ([`crate::declare_cpu`]).
     Declared {
         /// Which CPU.

@@ -4,6 +4,7 @@
 //! belong to the model.
 
 use crate::model::{AccessCosts, Model, ModelId, Upstream};
+use crate::observe::Fact;
 use crate::pci::all_ones;
 use crate::time::Ps;
 use crate::world::World;
@@ -24,6 +25,8 @@ pub struct Outage {
     pub refuses_at: Option<Ps>,
     /// From this time on it accepts accesses again.
     pub refuses_until: Option<Ps>,
+    /// It refuses accesses to this region alone; none: to all.
+    pub refuses_region: Option<u8>,
     /// The device is pulled out: from then on every register reads all ones, and writes have no effect.
     pub gone_at: Option<Ps>,
 }
@@ -61,8 +64,9 @@ impl Outage {
         reached(self.gone_at, now)
     }
 
-    fn refuses(&self, now: Ps) -> bool {
-        self.is_gone(now) || reached(self.refuses_at, now) && !reached(self.refuses_until, now)
+    fn refuses(&self, now: Ps, region: u8) -> bool {
+        let refuses = reached(self.refuses_at, now) && !reached(self.refuses_until, now);
+        self.is_gone(now) || refuses && self.refuses_region.is_none_or(|only| only == region)
     }
 
     /// True while the device is silent, for now or for ever.
@@ -82,6 +86,10 @@ fn reached(at: Option<Ps>, now: Ps) -> bool {
 
 /// The wrapper's own event: processes a register write that came during a silence. No model uses this code.
 const WRITE: u32 = (1 << 28) - 1;
+
+/// Names of the faults, for [`Fact::Struck`].
+const SILENT: &str = "silence";
+const REFUSED: &str = "refused access";
 
 /// A register write that waits for the end of a silence.
 struct LateWrite {
@@ -113,6 +121,7 @@ impl<M: Model> Model for Unreliable<M> {
     fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
         let (outage, now) = (self.outage.0.get(), world.now());
         if outage.is_mute(now) {
+            world.tell(|| Fact::Struck { source: world.me(), fault: SILENT });
             if let Some(until) = outage.speaks_again(now) {
                 world.schedule(until, code, arg);
             }
@@ -126,7 +135,8 @@ impl<M: Model> Model for Unreliable<M> {
     }
 
     fn read(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8) -> u64 {
-        if self.outage.0.get().refuses(world.now()) {
+        if self.outage.0.get().refuses(world.now(), region) {
+            world.tell(|| Fact::Struck { source: world.me(), fault: REFUSED });
             return all_ones(width_bytes);
         }
         self.model.read(world, region, offset, width_bytes)
@@ -134,12 +144,13 @@ impl<M: Model> Model for Unreliable<M> {
 
     fn write(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8, value: u64) {
         let (outage, now) = (self.outage.0.get(), world.now());
-        if outage.refuses(now) {
-            return;
+        if outage.refuses(now, region) {
+            return world.tell(|| Fact::Struck { source: world.me(), fault: REFUSED });
         }
         if !outage.is_mute(now) {
             return self.model.write(world, region, offset, width_bytes, value);
         }
+        world.tell(|| Fact::Struck { source: world.me(), fault: SILENT });
         if let Some(until) = outage.speaks_again(now) {
             self.late_writes.push_back(LateWrite { region, offset, width_bytes, value });
             world.schedule(until, WRITE, 0);

@@ -9,22 +9,21 @@
 //! ordinary one; one drive is such a drive if there are moves.
 
 mod aio;
+mod cpu;
+mod interrupts;
 mod log;
 mod stranger;
 mod system;
 
 use aio::{BLOCK, Page, keep_in_flight};
+use cpu::bind;
+use interrupts::{Interrupt, interrupts};
 use log::log_lines;
 use std::env;
 use std::fs::{self, File};
-use std::os::raw::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use system::{Outcome, check, mount_at, open_disk, text};
-
-unsafe extern "C" {
-    fn sched_setaffinity(pid: c_int, bytes: usize, mask: *const u64) -> c_int;
-}
 
 /// Blocks of a drive that are used. A pass over them is what a thread does before it looks whether it must end.
 const BLOCKS: usize = 64;
@@ -57,35 +56,6 @@ fn content(drive: usize, index: usize) -> Page {
 
 fn open(drive: usize) -> Outcome<File> {
     open_disk(&format!("/dev/nvme{drive}n1"))
-}
-
-/// Binds the calling thread to a CPU.
-fn bind(cpu: usize) -> Outcome<()> {
-    let mask = 1_u64 << cpu;
-    // SAFETY: the mask lives during the call.
-    check(&format!("CPU {cpu}"), unsafe { sched_setaffinity(0, 8, &mask) } == 0)
-}
-
-/// A row of /proc/interrupts.
-struct Interrupt {
-    /// The first column: a number, or the abbreviation of a system vector.
-    id: String,
-    /// Over all CPUs.
-    count: u64,
-    /// The names of the drives' queues that it serves.
-    queues: Vec<String>,
-}
-
-fn interrupts() -> Outcome<Vec<Interrupt>> {
-    let table = text("/proc/interrupts", fs::read_to_string("/proc/interrupts"))?;
-    let row = |line: &str| {
-        let words: Vec<&str> = line.split_whitespace().map(|word| word.trim_end_matches(',')).collect();
-        let id = words.first()?.strip_suffix(':')?.to_owned();
-        let count = words[1..].iter().map_while(|word| word.parse::<u64>().ok()).sum();
-        let queues = words.iter().filter(|word| word.starts_with("nvme")).map(|&word| word.to_owned()).collect();
-        Some(Interrupt { id, count, queues })
-    };
-    Ok(table.lines().skip(1).filter_map(row).collect())
 }
 
 /// The sum over the rows that are `wanted`.

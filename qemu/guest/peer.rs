@@ -5,7 +5,10 @@
 //! The kernel passes options that it does not know as environment variables: `case`, and the arguments of that case.
 
 mod aio;
+mod cpu;
 mod drive;
+mod interrupts;
+mod messages;
 mod system;
 
 use aio::{BLOCK, Page, keep_in_flight};
@@ -47,10 +50,10 @@ struct Terminal {
     characters: [u8; 19],
 }
 
-/// Interrupts of the UART so far.
-fn uart_interrupts() -> Outcome<u64> {
+/// Interrupts so far of the line that a driver has requested under this name.
+fn interrupts_of(name: &str) -> Outcome<u64> {
     let table = text("/proc/interrupts", fs::read_to_string("/proc/interrupts"))?;
-    let line = table.lines().find(|line| line.ends_with("uart-pl011")).ok_or("the UART has no interrupt")?;
+    let line = table.lines().find(|line| line.ends_with(name)).ok_or_else(|| format!("no interrupt of {name}"))?;
     Ok(line.split_whitespace().skip(1).map_while(|word| word.parse::<u64>().ok()).sum())
 }
 
@@ -71,7 +74,17 @@ fn serial() -> Outcome<()> {
         text("the UART", console.read_exact(&mut byte))?;
     }
     println!("count received {rounds}");
-    println!("count interrupts {}", uart_interrupts()?);
+    println!("count interrupts {}", interrupts_of("uart-pl011")?);
+    Ok(())
+}
+
+/// Has the judges' kernel raise an unused interrupt `rounds` times, each time after its handler has run.
+fn raise() -> Outcome<()> {
+    let rounds = number("rounds")?;
+    let file = "/sys/module/irq_raise/parameters/rounds";
+    text(file, fs::write(file, rounds.to_string()))?;
+    // The same number of characters in every run: the UART's own interrupts must not differ.
+    println!("count interrupts {:06}", interrupts_of("irq-raise")?);
     Ok(())
 }
 
@@ -126,8 +139,10 @@ fn symbols(names: &str) -> Outcome<()> {
 fn run() -> Outcome<()> {
     match option("case")?.as_str() {
         "serial" => serial(),
+        "raise" => raise(),
         "nvme" => nvme(),
-        other => Err(format!("no case {other:?}; there are serial and nvme")),
+        "messages" => messages::messages(),
+        other => Err(format!("no case {other:?}; there are serial, raise, nvme and messages")),
     }
 }
 

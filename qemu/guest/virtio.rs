@@ -7,22 +7,19 @@
 //! `blk` reads the drive, which then grows to twice its size. `net` sends ICMP echo requests to an address of the host for each CPU; the host's kernel answers.
 
 mod aio;
+mod cpu;
 mod log;
 mod ping;
 mod system;
 
 use aio::{BLOCK, Page, keep_in_flight};
+use cpu::bind;
 use log::log_lines;
 use std::env;
 use std::fs;
-use std::os::raw::c_int;
 use std::thread;
 use std::time::{Duration, Instant};
 use system::{Outcome, check, open_disk, text};
-
-unsafe extern "C" {
-    fn sched_setaffinity(pid: c_int, bytes: usize, mask: *const u64) -> c_int;
-}
 
 const DISK: &str = "/dev/vda";
 /// Blocks of the drive that are used, read in passes.
@@ -34,13 +31,6 @@ fn option(name: &str) -> Outcome<String> {
 
 fn number(name: &str) -> Outcome<usize> {
     text(name, option(name)?.parse())
-}
-
-/// Binds the calling thread to a CPU.
-fn bind(cpu: usize) -> Outcome<()> {
-    let mask = 1_u64 << cpu;
-    // SAFETY: the mask lives during the call.
-    check(&format!("CPU {cpu}"), unsafe { sched_setaffinity(0, 8, &mask) } == 0)
 }
 
 /// What a block of the drive holds.

@@ -1,5 +1,6 @@
 //! One run of QEMU.
 
+use crate::disk::Disk;
 use crate::image::Image;
 use crate::lent::{self, Lent};
 use crate::matrix::{Case, Machine, Setting};
@@ -10,9 +11,6 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Command;
-
-/// The drive's size: the image expects 2,048 blocks of 512 bytes.
-const DISK_BYTES: u64 = 1 << 20;
 
 /// The result of one run.
 #[derive(Debug)]
@@ -30,7 +28,10 @@ pub(crate) struct Run {
 }
 
 /// QEMU's whole command line.
-fn command(setting: &Setting, image: &Image, folder: &Path, traced: bool) -> Command {
+///
+/// # Errors
+/// [`BootError::Io`].
+fn command(setting: &Setting, image: &Image, folder: &Path, traced: bool) -> Result<Command, BootError> {
     let mut qemu = Command::new(&image.qemu);
     match setting.machine {
         Machine::Virt { gic, level, .. } => {
@@ -38,20 +39,17 @@ fn command(setting: &Setting, image: &Image, folder: &Path, traced: bool) -> Com
             qemu.args(["-M", &format!("virt,gic-version={gic},virtualization={el2}"), "-cpu", "cortex-a72"]);
             qemu.arg("-semihosting");
         }
-        Machine::Q35 { remapping } => {
+        Machine::Q35 { .. } | Machine::Lent { .. } => {
             qemu.args(["-M", "q35,kernel-irqchip=off", "-cpu", "max", "-no-reboot"]);
             qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
-            if remapping {
-                qemu.args(["-device", "intel-iommu,intremap=on"]);
-            }
         }
-        Machine::Lent { .. } => {}
     }
-    if let Machine::Lent { .. } = setting.machine {
+    match setting.machine {
+        Machine::Q35 { remapping: true } => _ = qemu.args(["-device", "intel-iommu,intremap=on"]),
         // The device's memory accesses are atomic towards those of the CPUs only if there are several CPUs, each a
         // thread.
-        qemu.args(["-M", "q35,kernel-irqchip=off", "-accel", "tcg,thread=multi", "-cpu", "max", "-no-reboot"]);
-        qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
+        Machine::Lent { .. } => _ = qemu.args(["-accel", "tcg,thread=multi"]),
+        Machine::Q35 { remapping: false } | Machine::Virt { .. } => {}
     }
     if setting.is_lent() {
         // The memory is shared because the server maps it.
@@ -63,11 +61,11 @@ fn command(setting: &Setting, image: &Image, folder: &Path, traced: bool) -> Com
         ]);
         qemu.args(["-device", &lent::device(folder)]);
     }
-    let drive = || format!("if=none,id=d,format=raw,cache=unsafe,file={}", folder.join("disk").display());
+    let drive = || Ok(Disk::create(folder, "d")?.argument());
     match setting.case {
-        Case::Nvme if !setting.is_lent() => _ = qemu.args(["-drive", &drive(), "-device", "nvme,serial=1,drive=d"]),
+        Case::Nvme if !setting.is_lent() => _ = qemu.args(["-drive", &drive()?, "-device", "nvme,serial=1,drive=d"]),
         Case::VirtioBlk => {
-            qemu.args(["-global", "virtio-mmio.force-legacy=false", "-drive", &drive()]);
+            qemu.args(["-global", "virtio-mmio.force-legacy=false", "-drive", &drive()?]);
             qemu.args(["-device", "virtio-blk-device,drive=d,num-queues=4"]);
         }
         Case::VirtioNet => {
@@ -86,7 +84,7 @@ fn command(setting: &Setting, image: &Image, folder: &Path, traced: bool) -> Com
         qemu.arg("-D").arg(folder.join("trace"));
     }
     qemu.arg("-kernel").arg(&image.file).args(["-append", &setting.command_line()]);
-    qemu
+    Ok(qemu)
 }
 
 /// Runs the image once.
@@ -99,11 +97,9 @@ pub(crate) fn run(setting: &Setting, image: &Image, campanile: &Path, traced: bo
         move |error| BootError::Io(what, error)
     };
     let folder = tempfile::tempdir().map_err(io("a temporary folder"))?;
-    let disk = std::fs::File::create(folder.path().join("disk")).map_err(io("the drive's file"))?;
-    disk.set_len(DISK_BYTES).map_err(io("the drive's file"))?;
     let serve = || Lent::serve(campanile, setting.case, setting.cpus, folder.path());
     let server = if setting.is_lent() { Some(serve()?) } else { None };
-    let command = command(setting, image, folder.path(), traced);
+    let command = command(setting, image, folder.path(), traced)?;
     let answer = if setting.case == Case::Serial { vec![b'x'; setting.rounds as usize] } else { Vec::new() };
     // The debug port exits with 2·value + 1; semihosting exits with the code itself.
     let good = if matches!(setting.machine, Machine::Virt { .. }) { 0 } else { 1 };
@@ -115,7 +111,7 @@ pub(crate) fn run(setting: &Setting, image: &Image, campanile: &Path, traced: bo
     let mut run = Run { counts, policy, events: Events::new(), device, failure: ended.failure };
     if traced {
         let file = std::fs::File::open(folder.path().join("trace")).map_err(io("QEMU's trace"))?;
-        run.events = trace::count(BufReader::new(file).lines()).map_err(io("QEMU's trace"))?;
+        run.events = trace::count(BufReader::new(file).lines(), trace::IMAGE_MARK).map_err(io("QEMU's trace"))?;
     }
     Ok(run)
 }

@@ -6,7 +6,7 @@ use crate::lent::QUEUES;
 use std::fmt;
 
 /// A case of the images.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Case {
     /// An SPI that software raises: the published benchmark's loop.
     Raise,

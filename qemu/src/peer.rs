@@ -1,17 +1,20 @@
 //! Linux on the same machines and with the same work as our images: its counts stand beside ours.
 
+mod messages;
+mod wires;
+
 use crate::matrix::{Case, Machine, Setting};
 use crate::process::{self, Answer, Ended};
-use crate::{BootError, Row, pinned, trace};
+use crate::trace::{self, Events};
+use crate::{BootError, Missing, Row, pinned};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The source of the guest's only process.
 const INIT: &str = "qemu/guest/peer.rs";
-/// Bytes typed in the two runs that are subtracted.
-const BYTES: [u64; 2] = [20, 200];
 
 /// A kernel, its initrd, and a QEMU.
 pub(crate) struct Linux {
@@ -38,12 +41,14 @@ impl Linux {
 
     /// QEMU with this guest on one CPU and its console on the standard streams. The caller adds the machine.
     pub(crate) fn command(&self, options: &str) -> Command {
+        self.command_with(&self.kernel, 1, options)
+    }
+
+    /// The same with another kernel and so many CPUs.
+    fn command_with(&self, kernel: &Path, cpus: u32, options: &str) -> Command {
         let mut qemu = Command::new(&self.qemu);
-        qemu.args(["-m", "256M", "-smp", "1", "-display", "none", "-nodefaults", "-no-reboot"]);
-        qemu.args(["-serial", "stdio", "-monitor", "none", "-kernel"])
-            .arg(&self.kernel)
-            .arg("-initrd")
-            .arg(&self.initrd);
+        qemu.args(["-m", "256M", "-smp", &cpus.to_string(), "-display", "none", "-nodefaults", "-no-reboot"]);
+        qemu.args(["-serial", "stdio", "-monitor", "none", "-kernel"]).arg(kernel).arg("-initrd").arg(&self.initrd);
         qemu.args(["-append", &format!("panic=-1 quiet {options}")]);
         qemu
     }
@@ -57,98 +62,116 @@ pub(crate) fn run(command: Command, answer: Answer<'_>) -> Result<Ended, BootErr
     process::run(command, answer, |status, lines| status.success() && lines.iter().any(|line| line == "guest: passed"))
 }
 
-/// Writes and reads per interrupt, at distributor and redistributor, of Linux's forced-threaded PL011 interrupt.
-type Accesses = Result<(f64, f64), String>;
+/// `virt` with this GIC and exception level, and its options of QEMU.
+fn virt(gic: u8, level: u8) -> [String; 4] {
+    let el2 = if level == 2 { "on" } else { "off" };
+    ["-M".into(), format!("virt,gic-version={gic},virtualization={el2}"), "-cpu".into(), "cortex-a72".into()]
+}
+
+/// Runs a guest and counts the events that QEMU traces; or the guest's failure.
+fn traced(
+    mut qemu: Command,
+    events: &[&str],
+    mark: u64,
+    folder: &Path,
+    answer: Answer<'_>,
+) -> Result<Result<(Ended, Events), String>, BootError> {
+    events.iter().for_each(|event| _ = qemu.args(["-trace", event]));
+    let file = folder.join("trace");
+    qemu.arg("-D").arg(&file);
+    let mut ended = run(qemu, answer)?;
+    if let Some(failure) = ended.failure.take() {
+        return Ok(Err(failure));
+    }
+    let io = |error| BootError::Io("QEMU's trace".into(), error);
+    let file = std::fs::File::open(file).map_err(io)?;
+    let events = trace::count(BufReader::new(file).lines(), mark).map_err(io)?;
+    Ok(Ok((ended, events)))
+}
 
 /// The peers of a run, each measured once.
 #[derive(Default)]
 pub(crate) struct Peers {
     linux: Option<Linux>,
+    /// The folder of the judges' kernels for arm64, or the reason why there is none.
+    judges: Option<Result<PathBuf, Missing>>,
+    /// By case, kernel, GIC and exception level.
+    wires: HashMap<(Case, wires::Kernel, u8, u8), wires::Counted>,
     /// By GIC and exception level.
-    serial: HashMap<(u8, u8), Accesses>,
+    messages: HashMap<(u8, u8), messages::Counted>,
 }
 
 impl Peers {
-    /// Puts Linux's figures beside ours, where Linux has any. Linux's figures are judged too: 2 writes, and on a GICv3
-    /// 1 read. This shows that the counting works.
+    /// Puts Linux's figures beside ours, where Linux has any. Linux's figures are judged too: this shows that the
+    /// counting works. Returns what is missing for some of them.
     ///
     /// # Errors
     /// [`BootError`].
-    pub(crate) fn join(&mut self, setting: &Setting, rows: &mut [Row]) -> Result<(), BootError> {
-        let (Case::Serial, Machine::Virt { gic, level, .. }) = (setting.case, setting.machine) else { return Ok(()) };
-        if !self.serial.contains_key(&(gic, level)) {
-            let accesses = self.serial(gic, level)?;
-            self.serial.insert((gic, level), accesses);
+    pub(crate) fn join(&mut self, setting: &Setting, rows: &mut Vec<Row>) -> Result<Option<Missing>, BootError> {
+        let Machine::Virt { gic, level, .. } = setting.machine else { return Ok(None) };
+        match setting.case {
+            Case::Serial | Case::Raise => self.join_wires(setting.case, gic, level, rows),
+            Case::Nvme if setting.cpus == messages::CPUS => {
+                let linux = linux(&mut self.linux)?;
+                let counted = match self.messages.entry((gic, level)) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(new) => new.insert(messages::measure(linux, setting, gic, level)?),
+                };
+                messages::put(rows, counted, gic, level);
+                Ok(None)
+            }
+            _ => Ok(None),
         }
-        let reads = if gic == 3 { 1.0 } else { 0.0 };
-        put(rows, &self.serial[&(gic, level)], (2.0, reads));
-        Ok(())
     }
 
-    fn serial(&mut self, gic: u8, level: u8) -> Result<Accesses, BootError> {
-        if self.linux.is_none() {
-            self.linux = Some(Linux::new("aarch64", "arm64")?);
+    fn join_wires(
+        &mut self,
+        case: Case,
+        gic: u8,
+        level: u8,
+        rows: &mut Vec<Row>,
+    ) -> Result<Option<Missing>, BootError> {
+        let linux = linux(&mut self.linux)?;
+        let mut missing = None;
+        for kernel in wires::kernels(case, gic) {
+            let image = match (kernel.file(), &mut self.judges) {
+                (None, _) => linux.kernel.clone(),
+                (Some(file), judges) => {
+                    let folder = match judges {
+                        Some(known) => known,
+                        None => judges.insert(built()?),
+                    };
+                    match folder {
+                        Ok(folder) => folder.join(file),
+                        Err(why) => {
+                            missing = Some(why.clone());
+                            continue;
+                        }
+                    }
+                }
+            };
+            let counted = match self.wires.entry((case, *kernel, gic, level)) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(wires::measure(linux, &image, case, gic, level)?),
+            };
+            wires::put(rows, counted, *kernel, wires::expected(case, *kernel, gic));
         }
-        let linux = self.linux.as_ref().expect("made above");
-        let mut sums = Vec::new();
-        for bytes in BYTES {
-            let el2 = if level == 2 { "on" } else { "off" };
-            let mut qemu = linux.command(&format!("console=ttyAMA0 threadirqs case=serial rounds={bytes}"));
-            qemu.args(["-M", &format!("virt,gic-version={gic},virtualization={el2}"), "-cpu", "cortex-a72"]);
-            trace::accesses(gic).iter().for_each(|event| _ = qemu.args(["-trace", event]));
-            let folder = tempfile::tempdir().map_err(|error| BootError::Io("a temporary folder".into(), error))?;
-            let file = folder.path().join("trace");
-            qemu.arg("-D").arg(&file);
-            let ended = run(qemu, Answer::Typed(b"x"))?;
-            if let Some(failure) = ended.failure {
-                return Ok(Err(failure));
-            }
-            let io = |error| BootError::Io("QEMU's trace".into(), error);
-            let events = trace::count(BufReader::new(std::fs::File::open(file).map_err(io)?).lines()).map_err(io)?;
-            let interrupts = ended.counts().get("interrupts").copied().unwrap_or(0);
-            sums.push((trace::sum(&events, "_write"), trace::sum(&events, "_read"), interrupts as i64));
-        }
-        let [short, long] = sums[..] else { unreachable!("two runs") };
-        let interrupts = (long.2 - short.2) as f64;
-        Ok(Ok(((long.0 - short.0) as f64 / interrupts, (long.1 - short.1) as f64 / interrupts)))
-    }
-}
-
-/// Linux's writes and reads beside ours.
-fn put(rows: &mut [Row], peer: &Accesses, expected: (f64, f64)) {
-    for row in rows {
-        let (value, expected) = match row.quantity.as_str() {
-            crate::run::WRITES => (peer.as_ref().map(|&(writes, _)| writes), expected.0),
-            crate::run::READS => (peer.as_ref().map(|&(_, reads)| reads), expected.1),
-            _ => continue,
-        };
-        match value {
-            Ok(value) => {
-                row.peer_value = Some(value);
-                row.pass &= value == expected;
-            }
-            Err(failure) => {
-                row.note = Some(format!("Linux: {failure}"));
-                row.pass = false;
-            }
-        }
+        Ok(missing)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn linux(linux: &mut Option<Linux>) -> Result<&Linux, BootError> {
+    match linux {
+        Some(linux) => Ok(linux),
+        None => Ok(linux.insert(Linux::new("aarch64", "arm64")?)),
+    }
+}
 
-    #[test]
-    fn a_peer_that_costs_something_else_fails() {
-        let row = |quantity: &str| Row { quantity: quantity.into(), pass: true, ..Row::default() };
-        let judged = |peer: Accesses| {
-            let mut rows = [row(crate::run::WRITES), row(crate::run::READS), row("interrupts")];
-            put(&mut rows, &peer, (2.0, 1.0));
-            rows.map(|row| (row.peer_value, row.pass))
-        };
-        assert_eq!(judged(Ok((2.0, 1.0))), [(Some(2.0), true), (Some(1.0), true), (None, true)]);
-        assert_eq!(judged(Ok((2.5, 1.0))), [(Some(2.5), false), (Some(1.0), true), (None, true)]);
-        assert_eq!(judged(Err("hung".into())), [(None, false), (None, false), (None, true)]);
+/// The folder of the judges' kernels for arm64, if they are built. They are built on request only.
+fn built() -> Result<Result<PathBuf, Missing>, BootError> {
+    match pinned::script("judges", &["--built", "linux-arm64"]) {
+        Ok(folder) => Ok(Ok(folder.into())),
+        Err(BootError::Missing(missing)) => Ok(Err(missing)),
+        Err(error) => Err(error),
     }
 }

@@ -9,6 +9,11 @@ use std::path::Path;
 /// Accesses to distributor and redistributor, by the difference between two runs.
 pub(crate) const WRITES: &str = "GIC writes an interrupt";
 pub(crate) const READS: &str = "GIC reads an interrupt";
+/// Accesses between the marks, and commands of an ITS.
+pub(crate) const CALM_WRITES_ROW: &str = "GIC writes in the steady state";
+pub(crate) const CALM_READS_ROW: &str = "GIC reads in the steady state";
+pub(crate) const MOVI_COMMANDS: &str = "MOVI commands";
+pub(crate) const INV_COMMANDS: &str = "INV commands";
 /// Rounds of the shorter of the two runs that are subtracted.
 const SHORT_ROUNDS: u64 = 20;
 /// Most reads of a traced run; a trace of more would fill disks.
@@ -110,8 +115,8 @@ fn interrupts(setting: &Setting, run: &Run) -> Vec<(&'static str, f64, bool)> {
     let is_marked = event(trace::MARKS) == 2;
     let calm = |quantity: &'static str, name: &str| (quantity, event(name) as f64, is_marked && event(name) == 0);
     let mut rows = vec![
-        calm("GIC writes in the steady state", trace::CALM_WRITES),
-        calm("GIC reads in the steady state", trace::CALM_READS),
+        calm(CALM_WRITES_ROW, trace::CALM_WRITES),
+        calm(CALM_READS_ROW, trace::CALM_READS),
         exact(trace::ACKNOWLEDGED, trace::ACKNOWLEDGED, interrupts),
         exact(trace::DROPPED, trace::DROPPED, interrupts),
         exact(trace::DEACTIVATED, trace::DEACTIVATED, deactivated),
@@ -129,8 +134,8 @@ fn interrupts(setting: &Setting, run: &Run) -> Vec<(&'static str, f64, bool)> {
         let moved = event("gicv3_its_cmd_movi");
         // With one CPU there is no other CPU to move a line to.
         let moves = moves.map(|moves| if setting.cpus == 1 { 0 } else { moves });
-        rows.push(("MOVI commands", moved as f64, moves.is_some_and(|moves| moved >= moves)));
-        rows.push(("INV commands", event("gicv3_its_cmd_inv") as f64, true));
+        rows.push((MOVI_COMMANDS, moved as f64, moves.is_some_and(|moves| moved >= moves)));
+        rows.push((INV_COMMANDS, event("gicv3_its_cmd_inv") as f64, true));
     }
     rows
 }

@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 /// How often each event happened: QEMU's events by their own names, derived ones by the names below.
 pub(crate) type Events = BTreeMap<String, u64>;
 
-/// Reads of GICD_IIDR. An image reads it to mark the start and end of a steady state.
+/// Reads of the register that marks the start and end of a steady state.
 pub(crate) const MARKS: &str = "marks";
+/// The register that an image reads: GICD_IIDR.
+pub(crate) const IMAGE_MARK: u64 = 0x8;
 /// Accesses to distributor and redistributor between the marks.
 pub(crate) const CALM_WRITES: &str = "writes between the marks";
 pub(crate) const CALM_READS: &str = "reads between the marks";
@@ -15,9 +17,15 @@ pub(crate) const CALM_READS: &str = "reads between the marks";
 pub(crate) const ACKNOWLEDGED: &str = "interrupts acknowledged";
 pub(crate) const DROPPED: &str = "interrupts dropped in priority";
 pub(crate) const DEACTIVATED: &str = "interrupts deactivated";
+/// The same between the marks.
+pub(crate) const CALM_ACKNOWLEDGED: &str = "interrupts acknowledged between the marks";
+pub(crate) const CALM_DROPPED: &str = "interrupts dropped in priority between the marks";
+pub(crate) const CALM_DEACTIVATED: &str = "interrupts deactivated between the marks";
 /// Register accesses that the one interrupt of a virtio-mmio device costs.
 pub(crate) const STATUS_READS: &str = "reads of InterruptStatus";
 pub(crate) const STATUS_ACKS: &str = "writes of InterruptACK";
+/// Messages that a remapping unit refused because the entry names another requester (VT-d, fault reason 26h).
+pub(crate) const WRONG_SOURCE: &str = "messages of a wrong requester";
 
 /// Events for QEMU to trace in this setting.
 pub(crate) fn traced(setting: &Setting) -> Vec<&'static str> {
@@ -56,30 +64,45 @@ pub(crate) fn sum(events: &Events, which: &str) -> i64 {
     accesses.map(|(_, &count)| count as i64).sum()
 }
 
-/// Counts the lines of a trace.
-pub(crate) fn count(lines: impl Iterator<Item = std::io::Result<String>>) -> std::io::Result<Events> {
+/// The register that a Linux guest reads as a mark: GICD_CIDR0, which the kernel leaves alone. It reads GICD_IIDR.
+pub(crate) fn linux_mark(gic: u8) -> u64 {
+    if gic == 2 { 0xff0 } else { 0xfff0 }
+}
+
+/// Counts the lines of a trace. `mark` is the offset of the distributor's register that is read as a mark.
+pub(crate) fn count(lines: impl Iterator<Item = std::io::Result<String>>, mark: u64) -> std::io::Result<Events> {
     let mut events = Events::new();
     for line in lines {
-        note(&line?, &mut events);
+        note(&line?, mark, &mut events);
     }
     Ok(events)
 }
 
-fn note(line: &str, events: &mut Events) {
+fn note(line: &str, mark: u64, events: &mut Events) {
     let event = line.split_whitespace().next().unwrap_or_default();
+    let is_calm = events.get(MARKS) == Some(&1);
     let mut add = |name: &str| *events.entry(name.to_owned()).or_default() += 1;
     add(event);
+    if event == "vtd_ir_fault" && after(line, " reason ") == Some(0x26) {
+        add(WRONG_SOURCE);
+    }
     if let Some(what) = at_cpu(event, line).or_else(|| at_device(event, line)) {
         add(what);
+        let calm = match what {
+            ACKNOWLEDGED => Some(CALM_ACKNOWLEDGED),
+            DROPPED => Some(CALM_DROPPED),
+            DEACTIVATED => Some(CALM_DEACTIVATED),
+            _ => None,
+        };
+        calm.filter(|_| is_calm).iter().for_each(|calm| add(calm));
     }
     let is_read = matches!(event, "gic_dist_read" | "gicv3_dist_read" | "gicv3_redist_read");
     let is_write = matches!(event, "gic_dist_write" | "gicv3_dist_write" | "gicv3_redist_write");
     // GICD_SGIR sends the kernel's own software-generated interrupts; a GICv3 sends them by a system register.
     let is_send = event == "gic_dist_write" && offset(line) == Some(0xf00);
-    // GICD_IIDR.
-    if event.ends_with("dist_read") && event != "gicv3_redist_read" && offset(line) == Some(0x8) {
+    if event.ends_with("dist_read") && event != "gicv3_redist_read" && offset(line) == Some(mark) {
         add(MARKS);
-    } else if (is_read || is_write) && !is_send && events.get(MARKS) == Some(&1) {
+    } else if (is_read || is_write) && !is_send && is_calm {
         *events.entry((if is_write { CALM_WRITES } else { CALM_READS }).to_owned()).or_default() += 1;
     }
 }
@@ -134,7 +157,7 @@ mod tests {
 
     fn counted(lines: &str) -> Vec<(String, u64)> {
         let lines = lines.lines().map(|line| Ok(line.trim().to_owned()));
-        count(lines).expect("no file is read").into_iter().filter(|(name, _)| name.contains(' ')).collect()
+        count(lines, IMAGE_MARK).expect("no file is read").into_iter().filter(|(name, _)| name.contains(' ')).collect()
     }
 
     /// The lines as QEMU 7.2 writes them.
@@ -150,7 +173,8 @@ mod tests {
             gicv3_icc_dir_write GICv3 ICC_DIR write cpu 0x2 value 0x0
             gicv3_dist_read GICv3 distributor read: offset 0x8 data 0x43b size 4 secure 0
             gicv3_dist_write GICv3 distributor write: offset 0x84 data 0x0 size 4 secure 0";
-        let expected = [(ACKNOWLEDGED, 1), (DROPPED, 1), (CALM_READS, 1), (CALM_WRITES, 1)];
+        let calm = [(CALM_ACKNOWLEDGED, 1), (CALM_DROPPED, 1)];
+        let expected = [(ACKNOWLEDGED, 1), calm[0], (DROPPED, 1), calm[1], (CALM_READS, 1), (CALM_WRITES, 1)];
         assert_eq!(counted(trace), expected.map(|(name, value)| (name.to_owned(), value)));
         let device = "virtio_mmio_read virtio_mmio_read offset 0x60
             virtio_mmio_read virtio_mmio_read offset 0x70
@@ -164,6 +188,17 @@ mod tests {
     }
 
     #[test]
+    fn linux_marks_by_another_register() {
+        let trace = "gicv3_dist_read GICv3 distributor read: offset 0x8 data 0x43b size 4 secure 0
+            gicv3_dist_read GICv3 distributor read: offset 0xfff0 data 0xd size 4 secure 0
+            gicv3_dist_write GICv3 distributor write: offset 0x84 data 0x0 size 4 secure 0
+            gicv3_dist_read GICv3 distributor read: offset 0xfff0 data 0xd size 4 secure 0";
+        let lines = trace.lines().map(|line| Ok(line.trim().to_owned()));
+        let events = count(lines, linux_mark(3)).expect("no file is read");
+        assert_eq!((events[MARKS], events[CALM_WRITES], events.get(CALM_READS)), (2, 1, None));
+    }
+
+    #[test]
     fn a_gicv2s_trace_is_read() {
         let trace = "gic_dist_read dist read at 0x00000008 size 4: 0x0000043b
             gic_dist_write dist write at 0x00000f00 size 4: 0x00020000
@@ -173,7 +208,8 @@ mod tests {
             gic_cpu_write cpu 0 iface write at 0x00000010 0x00000050
             gic_cpu_write cpu 0 iface write at 0x00001000 0x00000050
             gic_cpu_write cpu 0 iface write at 0x00001000 0x00000400";
-        let expected = [(ACKNOWLEDGED, 1), (DEACTIVATED, 1), (DROPPED, 1), (CALM_WRITES, 1)];
+        let calm = [(CALM_ACKNOWLEDGED, 1), (CALM_DEACTIVATED, 1), (CALM_DROPPED, 1)];
+        let expected = [(ACKNOWLEDGED, 1), calm[0], (DEACTIVATED, 1), calm[1], (DROPPED, 1), calm[2], (CALM_WRITES, 1)];
         assert_eq!(counted(trace), expected.map(|(name, value)| (name.to_owned(), value)));
     }
 }

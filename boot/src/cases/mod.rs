@@ -11,6 +11,7 @@ mod virtio;
 
 use crate::arch::Platform;
 use crate::kernel::Bare;
+use crate::patience::Patience;
 use crate::println;
 use alloc::boxed::Box;
 use alloc::format;
@@ -78,9 +79,9 @@ const LIMIT_NS: u64 = 60_000_000_000;
 /// # Errors
 /// `done` was still false after a minute.
 pub(crate) fn wait(what: &str, done: impl Fn() -> bool) -> Result<(), String> {
-    let deadline_ns = crate::arch::CLOCK.now_ns() + LIMIT_NS;
+    let mut patience = Patience::new(LIMIT_NS, crate::arch::CLOCK.now_ns());
     while !done() {
-        if crate::arch::CLOCK.now_ns() > deadline_ns {
+        if patience.is_over(crate::arch::CLOCK.now_ns()) {
             return Err(format!("{what} did not happen within {} s", LIMIT_NS / 1_000_000_000));
         }
         Bare.yield_now();

@@ -3,6 +3,7 @@
 
 use crate::arch;
 use crate::kernel::Bare;
+use crate::patience::Patience;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -217,15 +218,16 @@ pub(super) fn carry(
     let share = |index: usize| rounds / queues.len() as u64 + u64::from((index as u64) < rounds % queues.len() as u64);
     queues.iter().enumerate().for_each(|(index, reads)| reads.start(share(index)));
     let sum = || queues.iter().map(|reads| reads.progress().0).sum::<u64>();
-    let (mut seen, mut since_ns) = (sum(), arch::CLOCK.now_ns());
+    let (mut seen, mut patience) = (sum(), Patience::new(STALL_NS, arch::CLOCK.now_ns()));
     while !queues.iter().all(|reads| reads.progress().1) {
         meanwhile()?;
         Bare.yield_now();
         queues.iter().try_for_each(|reads| reads.check())?;
         let (now, now_ns) = (sum(), arch::CLOCK.now_ns());
         if now != seen {
-            (seen, since_ns) = (now, now_ns);
-        } else if now_ns - since_ns > STALL_NS {
+            seen = now;
+            patience.renew(now_ns);
+        } else if patience.is_over(now_ns) {
             return Err(format!("no completion for {} s after {now} reads", STALL_NS / 1_000_000_000));
         }
     }

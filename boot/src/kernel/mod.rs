@@ -9,6 +9,7 @@ pub(crate) mod threads;
 pub(crate) use self::hal::Bare;
 
 use crate::arch::{self, Platform};
+use crate::patience::Patience;
 use crate::println;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -28,7 +29,7 @@ pub(crate) struct Pcie {
 static PLATFORM: Once<Platform> = Once::new();
 /// Bytes of a thread's stack.
 pub(crate) const STACK_BYTES: usize = 64 << 10;
-/// How long another CPU may take to come up.
+/// How long another CPU may take to come up, of the time in which the waiting one runs.
 const START_LIMIT_NS: u64 = 5_000_000_000;
 
 /// The description of this machine.
@@ -68,9 +69,9 @@ pub(crate) fn start_cpus(each: impl Fn() + Send + Sync + 'static) -> Result<(), 
         let top = stack.as_ptr_range().end.addr();
         arch::start_cpu(platform(), cpu, top)
             .map_err(|answer| alloc::format!("CPU {cpu} cannot be started: {answer}"))?;
-        let deadline_ns = arch::CLOCK.now_ns() + START_LIMIT_NS;
+        let mut patience = Patience::new(START_LIMIT_NS, arch::CLOCK.now_ns());
         while !cpu::is_up(cpu) {
-            if arch::CLOCK.now_ns() > deadline_ns {
+            if patience.is_over(arch::CLOCK.now_ns()) {
                 return Err(alloc::format!("CPU {cpu} did not come up within {START_LIMIT_NS} ns"));
             }
             core::hint::spin_loop();

@@ -5,6 +5,7 @@ use hal::Regs as _;
 use machine::Regs;
 use machine::gic::{PULSE, WIRE, wire_arg};
 use machine::model::{Model, ModelId, Upstream};
+use machine::observe::Fact;
 use machine::time::Ps;
 use machine::world::World;
 
@@ -52,6 +53,8 @@ pub(crate) enum Sound {
 pub(crate) struct Faults {
     /// Its wire stays raised.
     pub(crate) stuck: bool,
+    /// When it is served next, its wire stays raised for this time; 0: it does not.
+    pub(crate) sticks: Ps,
     /// Its next messages, this many, are lost.
     pub(crate) drop: u32,
     /// Its messages are sent twice.
@@ -60,6 +63,13 @@ pub(crate) struct Faults {
     pub(crate) late: Ps,
     /// It interrupts without end, at this distance; 0: not at all.
     pub(crate) storm: Ps,
+}
+
+impl Bell {
+    /// Whether its wire is raised, if it is level-triggered.
+    fn is_raised(&self) -> bool {
+        self.told > self.served || self.faults.stuck || self.glitches
+    }
 }
 
 struct Bell {
@@ -72,6 +82,8 @@ struct Bell {
     masked: bool,
     /// A message that is sent once it is unmasked.
     held: bool,
+    /// Its wire is raised without an event.
+    glitches: bool,
     faults: Faults,
 }
 
@@ -112,6 +124,7 @@ impl Bells {
             data: 0,
             masked: sound == Sound::Message,
             held: false,
+            glitches: false,
             faults: Faults::default(),
         };
         Self { gic, bells: sounds.map(bell).collect(), block, latched: 0, enabled: 0, block_raised: false }
@@ -126,7 +139,7 @@ impl Bells {
     /// Updates its wire or pin to its present state.
     fn sound(&mut self, world: &mut World<'_>, index: usize, new: bool) {
         let bell = &self.bells[index];
-        let raised = bell.told > bell.served || bell.faults.stuck;
+        let raised = bell.is_raised();
         match bell.sound {
             Sound::Wire { intid, cpu } if bell.level => {
                 world.schedule_for(self.gic, world.now(), WIRE, wire_arg(intid, cpu, raised));
@@ -155,11 +168,15 @@ impl Bells {
         }
         if bell.faults.drop > 0 {
             bell.faults.drop -= 1;
-            return;
+            return world.tell(|| Fact::Struck { source: world.me(), fault: "dropped message" });
         }
         if bell.faults.late > Ps(0) {
             let at = world.now() + bell.faults.late;
+            world.tell(|| Fact::Struck { source: world.me(), fault: "late message" });
             return world.schedule(at, SEND, index as u64);
+        }
+        if bell.faults.double > 0 {
+            world.tell(|| Fact::Struck { source: world.me(), fault: "doubled message" });
         }
         let times = 1 + u32::from(bell.faults.double > 0);
         bell.faults.double = bell.faults.double.saturating_sub(1);
@@ -171,8 +188,26 @@ impl Bells {
         world.upstream(self.gic, Upstream::Message { requester: REQUESTER, address, data });
     }
 
+    /// Its wire or pin is raised for `time`, or its message is sent, without an event.
+    fn glitch(&mut self, world: &mut World<'_>, index: usize, time: Ps) {
+        let bell = &mut self.bells[index];
+        if bell.level && bell.sound != Sound::Message {
+            bell.glitches = true;
+            world.schedule(world.now() + time, RELEASE, index as u64);
+        }
+        match bell.sound {
+            Sound::Message if bell.masked => {}
+            Sound::Message => {
+                world.tell(|| Fact::Struck { source: world.me(), fault: "spurious message" });
+                self.send(world, index);
+            }
+            // A wire that stayed up would swallow the next edge of the bell itself.
+            _ => self.sound(world, index, true),
+        }
+    }
+
     fn wants(&self) -> u32 {
-        let levels = self.bells.iter().filter(|bell| bell.level && (bell.told > bell.served || bell.faults.stuck));
+        let levels = self.bells.iter().filter(|bell| bell.level && bell.is_raised());
         let levels = levels.filter_map(|bell| if let Sound::Pin(pin) = bell.sound { Some(1 << pin) } else { None });
         (self.latched | levels.sum::<u32>()) & self.enabled
     }
@@ -209,7 +244,11 @@ impl Model for Bells {
                 self.sound(world, index, true);
             }
             SEND => self.send(world, index),
-            RELEASE => self.sound(world, index, false),
+            SETTLE => self.sound(world, index, false),
+            RELEASE => {
+                self.bells[index].glitches = false;
+                self.sound(world, index, false);
+            }
             TICK => {
                 self.bells[index].told += 1;
                 self.sound(world, index, true);
@@ -222,16 +261,7 @@ impl Model for Bells {
                     world.schedule(world.now() + period, STORM, arg);
                 }
             }
-            glitch => {
-                let Sound::Wire { intid, cpu } = self.bells[index].sound else { return };
-                if self.bells[index].level {
-                    world.schedule_for(self.gic, world.now(), WIRE, wire_arg(intid, cpu, true));
-                    world.schedule(world.now() + Ps::from_ns(u64::from(glitch - GLITCH)), RELEASE, arg);
-                } else {
-                    // A wire that stayed up would swallow the next edge of the bell itself.
-                    world.schedule_for(self.gic, world.now(), PULSE, wire_arg(intid, cpu, true));
-                }
-            }
+            glitch => self.glitch(world, index, Ps::from_ns(u64::from(glitch - GLITCH))),
         }
     }
 
@@ -243,8 +273,15 @@ impl Model for Bells {
         let Some(bell) = self.bells.get_mut(index) else { return 0 };
         match offset % STRIDE {
             SERVE => {
-                bell.served = bell.told;
-                let told = bell.told;
+                let (told, sticks) = (bell.told, bell.faults.sticks);
+                if bell.level && bell.is_raised() && bell.sound != Sound::Message && sticks > Ps(0) {
+                    bell.faults.sticks = Ps(0);
+                    bell.glitches = true;
+                    world.schedule(world.now() + sticks, RELEASE, index as u64);
+                    world.tell(|| Fact::Struck { source: world.me(), fault: "stuck wire" });
+                }
+                let bell = &mut self.bells[index];
+                bell.served = told;
                 self.sound(world, index, false);
                 told
             }
@@ -297,7 +334,7 @@ pub(crate) const BEGIN_TICKS: u32 = TICK;
 /// Event code that begins a storm.
 pub(crate) const BEGIN_STORM: u32 = STORM;
 /// Event code that updates a wire to the present state.
-pub(crate) const SETTLE: u32 = RELEASE;
+pub(crate) const SETTLE: u32 = 5;
 
 /// The driver's side of one bell.
 #[derive(Clone, Copy)]

@@ -1,7 +1,7 @@
 //! Faults of the hardware around a GIC.
 
 use crate::draw::Draw;
-use crate::subject::Single;
+use crate::subject::{Single, Strikes, is_struck};
 use machine::observe::Fact;
 use std::fmt;
 
@@ -20,6 +20,12 @@ pub enum GicFault {
     Doubled { source: u32, count: u32 },
     /// Its messages are late.
     Late { source: u32, ns: u64 },
+    /// When it is served next, its wire stays raised for a while.
+    Sticks { source: u32, ns: u64 },
+    /// The ITS refuses each command and stalls.
+    Stalls,
+    /// No memory for devices is left.
+    NoMemory,
 }
 
 /// All kinds.
@@ -29,14 +35,22 @@ pub(super) const KINDS: &[&str] =
 /// Faults that strike once, at the only source of the small machine.
 pub(super) fn singles() -> Vec<Single<GicFault>> {
     let (source, count) = (0, 1);
-    let message = |kind, fault| Single { kind, fault, strikes: |fact| matches!(fact, Fact::Message { .. }) };
-    let wire = |kind, fault| Single { kind, fault, strikes: |fact| matches!(fact, Fact::GicPending { .. }) };
+    let next = |kind, fault| Single { kind, fault, strikes: Strikes::Next };
+    let is_taken = |fact: &Fact| matches!(fact, Fact::GicAcknowledged { .. });
+    // A wire; or a message, which the board tells of.
+    let is_raised = |fact: &Fact| matches!(fact, Fact::GicPending { .. }) || is_struck(fact);
     vec![
-        message("message-dropped", GicFault::Dropped { source, count }),
-        message("message-doubled", GicFault::Doubled { source, count }),
-        message("message-late", GicFault::Late { source, ns: 3_000 }),
-        wire("level-stuck", GicFault::Stuck { source }),
-        wire("spurious", GicFault::Glitch { source, ns: 200 }),
+        next("message-dropped", GicFault::Dropped { source, count }),
+        next("message-doubled", GicFault::Doubled { source, count }),
+        next("message-late", GicFault::Late { source, ns: 3_000 }),
+        next("level-stuck", GicFault::Sticks { source, ns: 2_000 }),
+        next("stalled-its", GicFault::Stalls),
+        next("no-memory", GicFault::NoMemory),
+        Single {
+            kind: "spurious",
+            fault: GicFault::Glitch { source, ns: 200 },
+            strikes: Strikes::Behind(is_taken, is_raised),
+        },
     ]
 }
 
@@ -60,8 +74,15 @@ impl GicFault {
             | Self::Storm { source, .. }
             | Self::Dropped { source, .. }
             | Self::Doubled { source, .. }
-            | Self::Late { source, .. } => *source,
+            | Self::Late { source, .. }
+            | Self::Sticks { source, .. } => *source,
+            Self::Stalls | Self::NoMemory => 0,
         }
+    }
+
+    /// Operations of the stack may fail because of it.
+    pub(super) fn breaks_operations(&self) -> bool {
+        matches!(self, Self::Stalls | Self::NoMemory)
     }
 }
 
@@ -76,6 +97,9 @@ impl fmt::Display for GicFault {
             Self::Dropped { source, count } => write!(f, "{count} messages of source {source} are lost"),
             Self::Doubled { source, count } => write!(f, "{count} messages of source {source} are sent twice"),
             Self::Late { source, ns } => write!(f, "messages of source {source} are {ns} ns late"),
+            Self::Sticks { source, ns } => write!(f, "the wire of source {source} sticks for {ns} ns"),
+            Self::Stalls => write!(f, "the ITS refuses its commands"),
+            Self::NoMemory => write!(f, "there is no memory for devices"),
         }
     }
 }

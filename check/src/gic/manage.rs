@@ -130,7 +130,7 @@ fn replace(stack: &Arc<GicStack>, source: u32, line_too: bool) {
         source.set_line(None);
         stack.check("free line", stack.system.core.free_line(line));
         // The number is free once messages on their way have passed.
-        stack.check("allocate", stack.bind(index));
+        stack.bind_again(index);
         stack.saw("line: freed under load");
     }
     after(stack, source);

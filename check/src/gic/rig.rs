@@ -164,10 +164,11 @@ impl Rig for GicRig {
         let (version, mode) = (self.version, self.mode);
         let (options, entry, kinds) = (self.options.clone(), self.entry.clone(), self.kinds.clone());
         let (clock, linger_ns) = (kinds.len() as u32 + 1, self.linger_ns);
+        let faulty = self.faults.iter().any(GicFault::breaks_operations);
         let lossy = self.faults.iter().any(|fault| matches!(fault, GicFault::Dropped { .. }));
         let boot = move || {
             let system = harness::bring_up(windows, version, mode, &options, &entry);
-            let stack = Arc::new(GicStack::new(system, regs, &kinds, linger_ns));
+            let stack = Arc::new(GicStack::new(system, regs, &kinds, linger_ns, faulty));
             stack.bind_all(BellPort { regs, index: clock });
             if lossy {
                 stack.start_clock();
@@ -221,10 +222,18 @@ impl Rig for GicRig {
             GicFault::Dropped { count, .. } => self.change(source, |faults| faults.drop = count),
             GicFault::Doubled { count, .. } => self.change(source, |faults| faults.double = count),
             GicFault::Late { ns, .. } => self.change(source, |faults| faults.late = Ps::from_ns(ns)),
+            GicFault::Sticks { ns, .. } => self.change(source, |faults| faults.sticks = Ps::from_ns(ns)),
+            GicFault::Stalls => self.machine.set_its_refuses(true),
+            GicFault::NoMemory => self.machine.set_memory_exhausted(true),
         }
     }
 
     fn heal(&mut self, fault: &GicFault) {
+        match fault {
+            GicFault::Stalls => return self.machine.set_its_refuses(false),
+            GicFault::NoMemory => return self.machine.set_memory_exhausted(false),
+            _ => {}
+        }
         let source = fault.source();
         self.change(source, |faults| *faults = bells::Faults::default());
         self.poke(source, SETTLE);
@@ -246,6 +255,10 @@ impl Rig for GicRig {
         if self.up().freed.load(Relaxed) > 0 {
             // A message that was on its way when its line was freed.
             faults.retain(|fault| fault.kind != "message without a translation");
+        }
+        if self.faults.contains(&GicFault::Stalls) {
+            // A command behind a refused one, such as the INV behind a MAPTI, names an event that is not mapped.
+            faults.retain(|fault| fault.kind != "ITS command error");
         }
         assert!(faults.is_empty(), "the machine recorded faults: {faults:?}");
         self.boot(|stack| {

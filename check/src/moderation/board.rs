@@ -6,6 +6,7 @@ use irq::moderation::Setting;
 use machine::Regs;
 use machine::gic::{PULSE, wire_arg};
 use machine::model::{Model, ModelId};
+use machine::observe::Fact;
 use machine::rdma::ModerationAnswer;
 use machine::time::Ps;
 use machine::world::World;
@@ -48,17 +49,35 @@ pub(super) struct Board {
     intid: u32,
     devices: Vec<Device>,
     answer: ModerationAnswer,
+    /// A fault: it answers so.
+    fault: Option<ModerationAnswer>,
+}
+
+/// The moderation of a device that has `old` and is told another, and whether it refuses.
+fn answered(how: ModerationAnswer, old: (u32, u32), (items, us): (u32, u32)) -> ((u32, u32), bool) {
+    match how {
+        ModerationAnswer::Exact => ((items, us), false),
+        ModerationAnswer::Rounds { count, period_us } => {
+            ((items.next_multiple_of(count.into()), us.next_multiple_of(period_us.into())), false)
+        }
+        ModerationAnswer::Refuses => (old, true),
+    }
 }
 
 impl Board {
     pub(super) fn new(gic: ModelId, intid: u32, devices: u32) -> Self {
         let devices = (0..devices).map(|_| Device::default()).collect();
-        Self { gic, intid, devices, answer: ModerationAnswer::Exact }
+        Self { gic, intid, devices, answer: ModerationAnswer::Exact, fault: None }
     }
 
     /// Sets how the device answers a new moderation from now on.
     pub(super) fn set_answer(&mut self, answer: ModerationAnswer) {
         self.answer = answer;
+    }
+
+    /// As a fault: it answers so for now; none: as before.
+    pub(super) fn set_fault(&mut self, answer: Option<ModerationAnswer>) {
+        self.fault = answer;
     }
 
     fn produce(&mut self, world: &mut World<'_>, arg: u64) {
@@ -92,16 +111,14 @@ impl Board {
     }
 
     fn moderate(&mut self, world: &mut World<'_>, index: usize, told: u64) {
-        let (items, us) = ((told & !REFUSED) as u32, (told >> 32) as u32);
+        let told = ((told & !REFUSED) as u32, (told >> 32) as u32);
         let device = &mut self.devices[index];
-        device.refused = self.answer == ModerationAnswer::Refuses;
-        device.moderation = match self.answer {
-            ModerationAnswer::Exact => (items, us),
-            ModerationAnswer::Rounds { count, period_us } => {
-                (items.next_multiple_of(count.into()), us.next_multiple_of(period_us.into()))
-            }
-            ModerationAnswer::Refuses => device.moderation,
-        };
+        let right = answered(self.answer, device.moderation, told);
+        let answer = self.fault.map_or(right, |fault| answered(fault, device.moderation, told));
+        if answer != right {
+            world.tell(|| Fact::Struck { source: world.me(), fault: "moderation" });
+        }
+        (device.moderation, device.refused) = answer;
         // The new moderation applies to waiting items at once, and they have a whole period again.
         device.new = device.new.min(1);
         self.tell(world, index);

@@ -51,7 +51,6 @@ pub struct ModerationRig {
     clock: ModelId,
     board: ModelId,
     load: u64,
-    rounds: ModerationAnswer,
     stack: Option<Arc<ModerationStack>>,
 }
 
@@ -140,7 +139,7 @@ impl ModerationRig {
         };
         let load = knobs.number_with("load", 0..=40_000, 20, |draw| draw.time_ns(500, 16_000));
         let rounds = ModerationAnswer::Rounds { count: rounds, period_us: rounds };
-        let mut rig = Self { machine, entry, options, mode, wanted, clock, board, load, rounds, stack: None };
+        let mut rig = Self { machine, entry, options, mode, wanted, clock, board, load, stack: None };
         (0..DEVICES).for_each(|device| rig.answer(device, rounds));
         rig
     }
@@ -176,6 +175,17 @@ impl ModerationRig {
             }
         }
         self.boot(move |_| violate("tuning", format!("a tuning does not come to rest: {said}")));
+    }
+
+    /// A fault of a device; none: it is healed.
+    fn answer_wrongly(&mut self, device: u32, answer: Option<ModerationAnswer>) {
+        match device.checked_sub(1) {
+            None => _ = self.machine.with_model(self.board, |board: &mut Board| board.set_fault(answer)),
+            Some(nic) => {
+                let nic = self.wanted.nics[nic as usize];
+                self.machine.with_model(nic, |nic: &mut Nic| nic.set_moderation_fault(answer));
+            }
+        }
     }
 
     fn answer(&mut self, device: u32, answer: ModerationAnswer) {
@@ -237,7 +247,7 @@ impl Rig for ModerationRig {
 
     fn inject(&mut self, fault: &ModerationFault) {
         match *fault {
-            ModerationFault::Answers { device, answer } => self.answer(device, answer),
+            ModerationFault::Answers { device, answer } => self.answer_wrongly(device, Some(answer)),
             ModerationFault::Hangs { consumer, hang } => self.up().consumer(consumer).device.set(hang),
             ModerationFault::Spurious { queue } if self.wanted.queues > 0 => {
                 let wire = wire_arg(BOARD_INTID + queue % self.wanted.queues, 0, true);
@@ -250,7 +260,7 @@ impl Rig for ModerationRig {
 
     fn heal(&mut self, fault: &ModerationFault) {
         match *fault {
-            ModerationFault::Answers { device, .. } => self.answer(device, self.rounds),
+            ModerationFault::Answers { device, .. } => self.answer_wrongly(device, None),
             ModerationFault::Hangs { consumer, .. } => self.up().consumer(consumer).device.set(Hang::No),
             ModerationFault::Spurious { .. } => {}
         }

@@ -2,7 +2,7 @@
 
 use super::watch::Hang;
 use crate::draw::Draw;
-use crate::subject::Single;
+use crate::subject::{Single, Strikes};
 use machine::observe::Fact;
 use machine::rdma::ModerationAnswer;
 use std::fmt;
@@ -89,15 +89,24 @@ pub(super) const KINDS: &[&str] = &["level-rounded", "level-refused", "command-h
 
 /// Faults that strike once: what is asked between one interrupt and the next is answered so.
 pub(super) fn singles() -> Vec<Single<ModerationFault>> {
-    let (device, consumer) = (0, 0);
-    let taken = |kind, fault| Single { kind, fault, strikes: |fact| matches!(fact, Fact::GicAcknowledged { .. }) };
+    let (board, nic, consumer) = (0, 1, 0);
+    let next = |kind, fault| Single { kind, fault, strikes: Strikes::Next };
+    let answers = |device, answer| ModerationFault::Answers { device, answer };
     let rounds = ModerationAnswer::Rounds { count: 3, period_us: 5 };
+    let is_taken = |fact: &Fact| matches!(fact, Fact::GicAcknowledged { .. });
+    let is_pending = |fact: &Fact| matches!(fact, Fact::GicPending { .. });
     vec![
-        taken("level-rounded", ModerationFault::Answers { device, answer: rounds }),
-        taken("level-refused", ModerationFault::Answers { device, answer: ModerationAnswer::Refuses }),
-        taken("command-lost", ModerationFault::Hangs { consumer, hang: Hang::Lost }),
-        taken("command-late", ModerationFault::Hangs { consumer, hang: Hang::Late }),
-        taken("spurious", ModerationFault::Spurious { queue: 0 }),
+        next("level-rounded", answers(board, rounds)),
+        next("level-refused", answers(board, ModerationAnswer::Refuses)),
+        next("nic-level-rounded", answers(nic, rounds)),
+        next("nic-level-refused", answers(nic, ModerationAnswer::Refuses)),
+        next("command-lost", ModerationFault::Hangs { consumer, hang: Hang::Lost }),
+        next("command-late", ModerationFault::Hangs { consumer, hang: Hang::Late }),
+        Single {
+            kind: "spurious",
+            fault: ModerationFault::Spurious { queue: 0 },
+            strikes: Strikes::Behind(is_taken, is_pending),
+        },
     ]
 }
 

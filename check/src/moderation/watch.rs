@@ -1,5 +1,6 @@
 //! A controller under observation: its inputs, its answers, and which of its steps are taken.
 
+use crate::mark::Mark;
 use crate::verdict::violate;
 use hal::{ThreadId, Threads};
 use irq::moderation::{Controller, Found, Moderated, Next, Outcome, Sample, Setting, Step, TuningView};
@@ -323,6 +324,9 @@ impl Slow {
 impl Moderated for Slow {
     fn program(&self, setting: Setting) -> Outcome {
         let hang = self.hangs();
+        if hang != Hang::No {
+            Mark::Struck.of(0);
+        }
         while self.hangs() != Hang::No {
             self.sleepers.lock().expect("one host thread").push(SimHal.current_thread());
             SimHal.park();

@@ -2,8 +2,7 @@
 
 use crate::draw::Draw;
 use crate::server::Path;
-use crate::subject::Single;
-use machine::observe::Fact;
+use crate::subject::{Single, Strikes};
 use std::fmt;
 
 /// A fault, for as long as its window lasts.
@@ -28,6 +27,12 @@ pub enum PcFault {
     FailedInvalidation,
     /// A function on the level-triggered pin does not release it.
     Stuck { function: u32 },
+    /// A drive's controller registers read all ones, and writes to them are lost.
+    Refused { drive: u32 },
+    /// A drive's admin commands fail.
+    AdminFails { drive: u32 },
+    /// No memory for devices is left.
+    NoMemory,
 }
 
 /// The fate of messages on their way.
@@ -92,16 +97,10 @@ const KINDS: &[&str] = &[
 /// Faults that strike once. The drive is the only one of the small machine.
 pub(super) fn singles(delivery: Path) -> Vec<Single<PcFault>> {
     let drive = 0;
-    let message = |kind, act| {
-        let fault = PcFault::Tampered { drive, act, per_mille: 1_000 };
-        Single { kind, fault, strikes: |fact| matches!(fact, Fact::Message { .. }) }
-    };
-    let entry = |kind, wrong| {
-        let fault = PcFault::Entry { drive, wrong, after: 0 };
-        Single { kind, fault, strikes: |fact| matches!(fact, Fact::EntryPosted { .. }) }
-    };
-    let doorbell = |kind, fault| Single { kind, fault, strikes: |fact| matches!(fact, Fact::Doorbell { .. }) };
-    let invalidation = |kind, fault| Single { kind, fault, strikes: |fact| matches!(fact, Fact::Invalidated { .. }) };
+    let next = |kind, fault| Single { kind, fault, strikes: Strikes::Next };
+    let message = |kind, act| next(kind, PcFault::Tampered { drive, act, per_mille: 1_000 });
+    let entry = |kind, wrong| next(kind, PcFault::Entry { drive, wrong, after: 1 });
+    let silent = |ns| PcFault::Silent { drive, ns };
     let mut all = vec![
         entry("unknown-command", WrongEntry::UnknownCommand),
         entry("completed-twice", WrongEntry::Twice),
@@ -112,15 +111,21 @@ pub(super) fn singles(delivery: Path) -> Vec<Single<PcFault>> {
         message("message-doubled", Tampering::Double),
         message("message-reordered", Tampering::Reorder),
         message("message-stale", Tampering::Stale),
-        doorbell("device-silent", PcFault::Silent { drive, ns: 20_000 }),
-        doorbell("device-fatal", PcFault::Fatal { drive }),
+        Single { kind: "device-silent", fault: silent(20_000), strikes: Strikes::NextOf(silent(ENDLESS_NS)) },
+        next("device-fatal", PcFault::Fatal { drive }),
+        next("register-refused", PcFault::Refused { drive }),
+        next("admin-fails", PcFault::AdminFails { drive }),
+        next("no-memory", PcFault::NoMemory),
     ];
     if delivery != Path::Plain {
-        all.push(invalidation("invalidation-late", PcFault::LateInvalidation { ns: 5_000 }));
-        all.push(invalidation("invalidation-fails", PcFault::FailedInvalidation));
+        all.push(next("invalidation-late", PcFault::LateInvalidation { ns: 5_000 }));
+        all.push(next("invalidation-fails", PcFault::FailedInvalidation));
     }
     all
 }
+
+/// Longer than any history.
+const ENDLESS_NS: u64 = 60_000_000_000;
 
 impl PcFault {
     pub(super) fn draw(kind: &str, draw: &mut Draw) -> Self {
@@ -154,9 +159,10 @@ impl PcFault {
         match self {
             Self::Entry { wrong, .. } => *wrong != WrongEntry::Twice,
             Self::Tampered { act, .. } => matches!(act, Tampering::Drop | Tampering::Stale),
-            Self::Silent { .. } | Self::Fatal { .. } => true,
+            Self::Silent { .. } | Self::Fatal { .. } | Self::Refused { .. } => true,
             Self::Storm { .. } | Self::Stranger { .. } | Self::Stuck { .. } => false,
             Self::LateInvalidation { .. } | Self::FailedInvalidation => false,
+            Self::AdminFails { .. } | Self::NoMemory => false,
         }
     }
 
@@ -172,12 +178,23 @@ impl PcFault {
 
     /// Operations of the stack may fail because of it.
     pub(super) fn breaks_operations(&self) -> bool {
-        self.lies() || *self == Self::FailedInvalidation
+        self.lies() || matches!(self, Self::FailedInvalidation | Self::AdminFails { .. } | Self::NoMemory)
     }
 
     /// A drive's reports on commands cannot be trusted.
     pub(super) fn lies(&self) -> bool {
-        matches!(self, Self::Entry { .. } | Self::Silent { .. } | Self::Fatal { .. })
+        self.liar().is_some()
+    }
+
+    /// The drive whose reports cannot be trusted.
+    pub(super) fn liar(&self) -> Option<u32> {
+        match self {
+            Self::Entry { drive, .. }
+            | Self::Silent { drive, .. }
+            | Self::Fatal { drive }
+            | Self::Refused { drive } => Some(*drive),
+            _ => None,
+        }
     }
 }
 
@@ -212,6 +229,9 @@ impl fmt::Display for PcFault {
             Self::Stranger { drive, vector, interval_ns } => {
                 write!(f, "a stranger sends vector {vector} of drive {drive}, every {interval_ns} ns")
             }
+            Self::Refused { drive } => write!(f, "drive {drive} refuses accesses to its registers"),
+            Self::AdminFails { drive } => write!(f, "admin commands of drive {drive} fail"),
+            Self::NoMemory => write!(f, "there is no memory for devices"),
             Self::Stuck { function } => write!(f, "function {function} does not let go of the level line"),
         }
     }

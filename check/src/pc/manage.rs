@@ -247,7 +247,7 @@ fn lend(stack: &PcStack, slot: &Slot, ns: u64) {
     let Some(bound) = slot.bound().filter(|_| !slot.unposted.load(Relaxed)) else { return };
     let Some(view) = stack.host.core().view(bound.line) else { return };
     let entry = view.levels[1].hwirq;
-    let memory = SimHal.dma_alloc(64, 64).expect("memory");
+    let Ok(memory) = SimHal.dma_alloc(64, 64) else { return };
     let guest = Descriptor::new(memory.words());
     guest.initialise(Notification { vector: GUEST_NOTIFICATION, destination: 0 });
     let serve = || {

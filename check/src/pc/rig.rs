@@ -21,7 +21,7 @@ use machine::fabric::port::Credits;
 use machine::fabric::tamper::{Rates, Tamper, TamperConfig};
 use machine::fabric::vtd::{InvalidationFault, InvalidationTrouble, VtdUnit};
 use machine::model::ModelId;
-use machine::nvme::{FaultPlan, Nvme, StorageKind, Timing};
+use machine::nvme::{FaultPlan, Nvme, REGION_CONTROLLER, StorageKind, Timing};
 use machine::outage::{Outages, Unreliable};
 use machine::time::Ps;
 use machine::{Machine, Regs};
@@ -196,12 +196,8 @@ impl Rig for PcRig {
         let promises = Promises { lossy, faulty, mute, stale: any(PcFault::is_stale) && untranslated };
         let boot = move || bring_up(host, delivery, &models, queues, managed, promises, (seed, mix));
         let stack = self.hardware.machine.run_boot(LIMIT, boot).expect("the drives come up");
-        for fault in self.faults.iter().filter(|fault| fault.lies()) {
-            let (PcFault::Entry { drive, .. } | PcFault::Silent { drive, .. } | PcFault::Fatal { drive }) = fault
-            else {
-                continue;
-            };
-            let drive = &stack.drives[*drive as usize % stack.drives.len()];
+        for drive in self.faults.iter().filter_map(PcFault::liar) {
+            let drive = &stack.drives[drive as usize % stack.drives.len()];
             stack.loads_of(drive).iter().for_each(|load| load.distrusted.store(true, Relaxed));
         }
         self.stack = Some(stack);
@@ -266,6 +262,9 @@ impl Rig for PcRig {
                 trouble: InvalidationTrouble::FetchFails,
             }),
             PcFault::Fatal { drive } => self.drive(drive, |drive| drive.faults_mut().fatal_at = Some(now)),
+            PcFault::Refused { drive } => self.refuse(drive, Some(now)),
+            PcFault::AdminFails { drive } => self.drive(drive, |drive| drive.faults_mut().admin_fails = true),
+            PcFault::NoMemory => self.hardware.machine.set_memory_exhausted(true),
             PcFault::Storm { period_ns } => {
                 self.up().rings.deaf.store(true, Relaxed);
                 self.up().rings.ring(u64::MAX, period_ns);
@@ -288,6 +287,12 @@ impl Rig for PcRig {
             }
             PcFault::LateInvalidation { .. } | PcFault::FailedInvalidation => self.trouble(InvalidationFault::None),
             PcFault::Silent { drive, .. } => self.broken(drive),
+            PcFault::Refused { drive } => {
+                self.refuse(drive, None);
+                self.broken(drive);
+            }
+            PcFault::AdminFails { drive } => self.drive(drive, |drive| drive.faults_mut().admin_fails = false),
+            PcFault::NoMemory => self.hardware.machine.set_memory_exhausted(false),
             PcFault::Fatal { drive } => {
                 // An unnoticed fatal error would break the next start, long after it was healed.
                 self.drive(drive, |drive| drive.faults_mut().fatal_at = None);
@@ -339,6 +344,14 @@ impl Rig for PcRig {
 }
 
 impl PcRig {
+    /// Accesses to the controller's registers are refused from `since` on; none: they are not. Its message table and its
+    /// configuration stay: what is lost there comes back only when the function is found anew.
+    fn refuse(&self, drive: u32, since: Option<Ps>) {
+        self.site(drive).outage.change(|outage| {
+            (outage.refuses_at, outage.refuses_region) = (since, Some(REGION_CONTROLLER));
+        });
+    }
+
     fn broken(&self, drive: u32) {
         let drives = &self.up().drives;
         drives[drive as usize % drives.len()].broken.store(true, Relaxed);

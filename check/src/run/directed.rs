@@ -2,13 +2,14 @@
 
 use super::{Failure, LOOK, Live};
 use crate::checkers::{Checker, Findings};
+use crate::single::When;
 use crate::subject::{Rig, Subject};
 use hal::{Affinity, CpuId, ThreadSpec, Threads as _};
 use machine::SimHal;
 use machine::observe::Fact;
 use machine::time::Ps;
 use machine::unrest::turns::Schedule;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -30,61 +31,113 @@ pub(super) enum How {
 
 /// When a single fault strikes.
 pub(super) struct Window {
-    /// The facts at which it can strike.
-    pub(super) strikes: fn(&Fact) -> bool,
-    /// From when to when it lasts; none: never, and the times of those facts are noted.
-    pub(super) lasts: Option<(Ps, Ps)>,
+    /// The facts behind which it may be injected, if it acts at its injection.
+    pub(super) behind: Option<fn(&Fact) -> bool>,
+    /// The facts that show that it did something.
+    pub(super) acts: fn(&Fact) -> bool,
+    pub(super) when: When,
+}
+
+/// What comes after the operations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Next {
+    /// The end that every history has.
+    End,
+    /// Nothing: what was wanted is known.
+    Over,
 }
 
 /// Notes the times of facts.
 struct Occasions {
-    strikes: fn(&Fact) -> bool,
-    times: Rc<RefCell<Vec<Ps>>>,
+    behind: Option<fn(&Fact) -> bool>,
+    acts: fn(&Fact) -> bool,
+    occasions: Rc<RefCell<Vec<Ps>>>,
+    struck: Rc<RefCell<Vec<Ps>>>,
+    /// The operations have not ended.
+    notes: Rc<Cell<bool>>,
+    /// The fault is there.
+    armed: Rc<Cell<bool>>,
 }
 
 impl Checker for Occasions {
     fn hear(&mut self, at: Ps, fact: &Fact, _findings: &mut Findings) {
-        if (self.strikes)(fact) {
-            self.times.borrow_mut().push(at);
+        if self.notes.get() && self.behind.is_some_and(|behind| behind(fact)) {
+            self.occasions.borrow_mut().push(at);
+        }
+        if self.armed.get() && (self.acts)(fact) {
+            self.struck.borrow_mut().push(at);
         }
     }
 }
 
+/// Between two looks for what a fault has met.
+const FIND_LOOK: Ps = Ps::from_ns(5_000);
+/// What a fault does at its injection shows within this time.
+const AT_ONCE: Ps = Ps::from_ns(1);
+
 impl<S: Subject> Live<'_, S> {
     /// The preparation, the load, and the operations.
-    pub(super) fn direct(&mut self, directed: Directed<S::Step>) -> Result<(), Failure> {
+    pub(super) fn direct(&mut self, directed: Directed<S::Step>) -> Result<Next, Failure> {
         let Directed { before, operations, how } = directed;
+        let steps = before.len();
         let left = self.spawn(vec![before], |_| {});
-        self.wait_for(&left, "preparation")?;
+        self.wait_for(&left, steps, "preparation")?;
         self.rig.start_load();
         match how {
             How::InTurn(_) => {
+                let steps = operations.len();
                 let each = operations.into_iter().map(|operation| vec![operation]).collect();
                 let left = self.spawn(each, machine::begin_agent);
-                self.wait_for(&left, "managers")
+                self.wait_for(&left, steps, "managers")?;
+                Ok(Next::End)
             }
             How::Alone(window) => self.strike(operations, &window),
         }
     }
 
-    fn strike(&mut self, operations: Vec<S::Step>, window: &Window) -> Result<(), Failure> {
-        let times = Rc::new(RefCell::new(Vec::new()));
-        let occasions = Occasions { strikes: window.strikes, times: times.clone() };
-        self.ledger.borrow_mut().extend(vec![Box::new(occasions)]);
+    fn strike(&mut self, operations: Vec<S::Step>, window: &Window) -> Result<Next, Failure> {
+        let (notes, armed) = (Rc::new(Cell::new(true)), Rc::new(Cell::new(false)));
+        let Window { behind, acts, when } = *window;
+        let (occasions, struck) = (self.occasions.clone(), self.struck.clone());
+        let heard = (notes.clone(), armed.clone());
+        let hears = Occasions { behind, acts, occasions, struck, notes: heard.0, armed: heard.1 };
+        self.ledger.borrow_mut().extend(vec![Box::new(hears)]);
+        let steps = operations.len();
         let left = self.spawn(vec![operations], |_| {});
-        if let Some((from, until)) = window.lasts {
-            self.pass_until(from)?;
-            let what = self.plan.faults[0].what.clone();
-            *self.faults.entry(self.plan.faults[0].kind).or_default() += 1;
-            self.rig.inject(&what);
-            self.pass_until(until)?;
-            self.rig.heal(&what);
+        match when {
+            When::Never => {}
+            When::From(from) => {
+                self.pass_until(from)?;
+                armed.set(true);
+                self.inject();
+                while self.struck.borrow().is_empty() && left.load(Relaxed) > 0 {
+                    let next = self.rig.machine().now() + FIND_LOOK;
+                    self.pass_until(next)?;
+                }
+                return Ok(Next::Over);
+            }
+            When::During(from, until) => {
+                self.pass_until(from)?;
+                armed.set(true);
+                self.inject();
+                self.pass_until(if behind.is_some() { from + AT_ONCE } else { until })?;
+                armed.set(behind.is_none());
+                let what = self.plan.faults[0].what.clone();
+                self.rig.heal(&what);
+            }
         }
-        self.wait_for(&left, "managers")?;
-        self.occasions = times.take();
-        self.occasions.sort_unstable();
-        self.occasions.dedup();
-        Ok(())
+        self.wait_for(&left, steps, "managers")?;
+        notes.set(false);
+        let mut occasions = self.occasions.borrow_mut();
+        occasions.sort_unstable();
+        occasions.dedup();
+        Ok(Next::End)
+    }
+
+    fn inject(&mut self) {
+        let what = self.plan.faults[0].what.clone();
+        *self.faults.entry(self.plan.faults[0].kind).or_default() += 1;
+        self.rig.inject(&what);
     }
 
     /// A thread on each CPU does its steps. Returns how many have not ended.
@@ -104,10 +157,10 @@ impl<S: Subject> Live<'_, S> {
         left
     }
 
-    fn wait_for(&mut self, left: &Arc<AtomicU32>, checker: &'static str) -> Result<(), Failure> {
+    fn wait_for(&mut self, left: &Arc<AtomicU32>, steps: usize, checker: &'static str) -> Result<(), Failure> {
         let is_done = |_: &_| left.load(Relaxed) == 0;
         // Operations follow each other, and each may take its bound.
-        let bound = self.subject.step_bound().max(LOOK);
+        let bound = Ps(self.subject.step_bound().max(LOOK).0.saturating_mul(steps.max(1) as u64));
         self.wait(bound, checker, is_done, |_| "an operation has not ended".into())
     }
 }

@@ -33,12 +33,14 @@ pub(super) struct Load {
     pub(super) disrupted: AtomicU32,
     /// The device breaks its queues.
     pub(super) hostile: bool,
+    /// Memory may run out.
+    pub(super) exhausted: bool,
     /// The thread that a broken queue wakes.
     pub(super) repairer: OnceLock<ThreadId>,
 }
 
 impl Load {
-    pub(super) fn new(depth: u64, buffer: <SimHal as Hal>::Dma, hostile: bool) -> Self {
+    pub(super) fn new(depth: u64, buffer: <SimHal as Hal>::Dma, (hostile, exhausted): (bool, bool)) -> Self {
         Self {
             queues: Default::default(),
             depth,
@@ -47,6 +49,7 @@ impl Load {
             next: AtomicU64::new(0),
             disrupted: AtomicU32::new(0),
             hostile,
+            exhausted,
             repairer: OnceLock::new(),
         }
     }

@@ -48,8 +48,8 @@ pub struct VirtioRig {
     budget: u32,
     load: u64,
     depth: u64,
-    latency: Ps,
     hostile: bool,
+    exhausted: bool,
     /// Packets lost with the rings of a driver that was unbound, by flow.
     lost: Vec<i64>,
     stack: Option<Arc<VirtioStack>>,
@@ -128,6 +128,7 @@ impl VirtioRig {
         let tick = (Sound::Wire { intid: TICK_PPI, cpu: 0 }, true);
         let clock = machine.add_model(|_| Box::new(Bells::new(gic, 60, [tick].into_iter())));
         let hostile = build.faults.iter().any(|fault| matches!(fault, VirtioFault::Jump { .. }));
+        let exhausted = build.faults.contains(&VirtioFault::NoMemory);
         let lost = vec![0; pairs.into()];
         Self {
             machine,
@@ -142,8 +143,8 @@ impl VirtioRig {
             budget,
             load,
             depth,
-            latency,
             hostile,
+            exhausted,
             lost,
             stack: None,
         }
@@ -206,13 +207,13 @@ impl Rig for VirtioRig {
     fn bring_up(&mut self) {
         let windows = self.machine.gic().expect("it was asked for");
         let (options, entry, mode, places) = (self.options.clone(), self.entry.clone(), self.mode, self.places);
-        let (pairs, budget, depth, hostile, policies) =
-            (self.pairs, self.budget, self.depth, self.hostile, self.policies);
+        let (pairs, budget, depth, policies) = (self.pairs, self.budget, self.depth, self.policies);
+        let (hostile, exhausted) = (self.hostile, self.exhausted);
         let clock = self.machine.regs(self.clock, 0);
         let boot = move || {
             let system = harness::bring_up(windows, Version::V3, mode, &options, &entry);
             let page = SimHal.dma_alloc(4096, 4096).expect("memory");
-            let load = Load::new(depth, page, hostile);
+            let load = Load::new(depth, page, (hostile, exhausted));
             let stack = VirtioStack::new(system, places, load, pairs, budget);
             let tick = Tick { port: BellPort { regs: clock, index: 0 }, load: stack.load.clone() };
             let line = stack.system.private(TICK_PPI, Arc::new(tick));
@@ -260,19 +261,18 @@ impl Rig for VirtioRig {
                 self.poke(which, model::code::RAISE, vector.into());
             }
             VirtioFault::Late { us } => {
-                let latency = Ps::from_ns(1000 * us);
-                self.with(Which::Disk, |disk: &mut Block| disk.set_latency(latency));
+                let late = Ps::from_ns(1000 * us);
+                self.with(Which::Disk, |disk: &mut Block| disk.set_late(late));
             }
+            VirtioFault::NoMemory => self.machine.set_memory_exhausted(true),
         }
     }
 
     fn heal(&mut self, fault: &VirtioFault) {
         match fault {
             VirtioFault::Jump { .. } | VirtioFault::Raise { .. } => {}
-            VirtioFault::Late { .. } => {
-                let latency = self.latency;
-                self.with(Which::Disk, |disk: &mut Block| disk.set_latency(latency));
-            }
+            VirtioFault::Late { .. } => self.with(Which::Disk, |disk: &mut Block| disk.set_late(Ps(0))),
+            VirtioFault::NoMemory => self.machine.set_memory_exhausted(false),
         }
     }
 

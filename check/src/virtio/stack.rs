@@ -10,9 +10,9 @@ use crate::verdict::violate;
 use drivers::pci::{MsixCapability, MsixTable};
 use drivers::virtio::block::{Block, BlockConfig};
 use drivers::virtio::net::{Net, NetConfig};
-use drivers::virtio::{Bar, Mmio, MmioConfig, Pci, RegisterWrites, Rung, Transport, VectorPolicy};
+use drivers::virtio::{Bar, Mmio, MmioConfig, Pci, RegisterWrites, Rung, Transport, VectorPolicy, VirtioError};
 use hal::{Affinity, CpuSet, Hal as _, ThreadSpec, Threads};
-use irq::{Action, AllocRequest, Flow, Irq, IrqReturn, RequestFlags, RequesterId, Trigger};
+use irq::{Action, AllocRequest, Flow, Irq, IrqError, IrqReturn, RequestFlags, RequesterId, Trigger};
 use machine::{Regs, SimHal};
 use spec::gic::IntId;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -107,6 +107,36 @@ pub(super) fn policy(number: u32) -> VectorPolicy {
     [VectorPolicy::Ladder, VectorPolicy::Modulo, VectorPolicy::Pairs, VectorPolicy::Single][number as usize % 4]
 }
 
+/// A manager tries so often, so far apart, to bind a device while a fault lasts.
+const BINDS_MAX: u32 = 4;
+const BIND_GAP_NS: u64 = 2_000;
+
+/// Why a device could not be bound.
+#[derive(Debug)]
+enum BindError {
+    Virtio(VirtioError),
+    Irq(IrqError),
+}
+
+impl BindError {
+    /// There may have been no memory.
+    fn is_of_memory(&self) -> bool {
+        matches!(self, Self::Virtio(VirtioError::Dma(_)) | Self::Irq(IrqError::Hardware(..)))
+    }
+}
+
+impl From<VirtioError> for BindError {
+    fn from(error: VirtioError) -> Self {
+        Self::Virtio(error)
+    }
+}
+
+impl From<IrqError> for BindError {
+    fn from(error: IrqError) -> Self {
+        Self::Irq(error)
+    }
+}
+
 impl VirtioStack {
     pub(super) fn new(system: Arc<ArmHarness>, places: [Place; 2], load: Load, pairs: u16, budget: u32) -> Arc<Self> {
         let reflector = Reflector::new(system.cpus, pairs, budget);
@@ -188,7 +218,14 @@ impl VirtioStack {
         let Some(disk) = self.load.disk().filter(|disk| queue < disk.queues()) else { return false };
         self.load.disrupted.fetch_add(1, Relaxed);
         self.load.trust(queue, true);
-        let recovered = disk.recover(queue);
+        let mut recovered = disk.recover(queue);
+        for _ in 1..BINDS_MAX {
+            if !self.load.exhausted || !matches!(recovered, Err(VirtioError::Dma(_))) {
+                break;
+            }
+            SimHal.delay_ns(BIND_GAP_NS);
+            recovered = disk.recover(queue);
+        }
         self.load.disrupted.fetch_sub(1, Relaxed);
         if let Err(error) = recovered {
             violate("operations", format!("queue {queue} is not recovered: {error}"));
@@ -215,8 +252,19 @@ impl VirtioStack {
         }
     }
 
-    /// Brings a device up.
+    /// Brings a device up, again while a fault keeps it from that.
     pub(super) fn bind(self: &Arc<Self>, which: Which, policy: VectorPolicy) {
+        for _ in 0..BINDS_MAX {
+            match self.try_bind(which, policy) {
+                Ok(()) => return,
+                Err(error) if self.load.exhausted && error.is_of_memory() => SimHal.delay_ns(BIND_GAP_NS),
+                Err(error) => violate("operations", format!("{error:?} at a binding, and no fault explains it")),
+            }
+        }
+        violate("operations", format!("a device is not bound in {BINDS_MAX} tries"));
+    }
+
+    fn try_bind(self: &Arc<Self>, which: Which, policy: VectorPolicy) -> Result<(), BindError> {
         let place = self.places[which as usize];
         // With messages there is no single interrupt.
         let single = policy == VectorPolicy::Single && matches!(place.bus, Bus::Pci { .. });
@@ -225,9 +273,13 @@ impl VirtioStack {
         match which {
             Which::Disk => {
                 let config = BlockConfig { queues: super::load::QUEUES_MAX as u16, entries: 16, policy };
-                let disk = Block::open(SimHal, transport, &config, Arc::new(Told(Arc::downgrade(&self.load))))
-                    .expect("a disk");
-                self.install(which, &place, table, disk.handlers(), disk.vectors().rung);
+                let told = Arc::new(Told(Arc::downgrade(&self.load)));
+                let disk = Block::open(SimHal, transport, &config, told)?;
+                if let Err(error) = self.install(which, &place, table, disk.handlers(), disk.vectors().rung) {
+                    disk.shut_down()?;
+                    self.remove_lines(which);
+                    return Err(error.into());
+                }
                 disk.start();
                 self.load.set_disk(Some(disk.clone()));
                 (0..disk.queues()).for_each(|queue| self.load.go_on(queue));
@@ -235,12 +287,19 @@ impl VirtioStack {
             Which::Network => {
                 let config = NetConfig { pairs: self.pairs, reflect: true, entries: 32, buffer_bytes: 1_536, policy };
                 let receiver = Arc::new(network::Told(Arc::downgrade(&self.reflector)));
-                let net = Net::open(SimHal, transport, &config, receiver).expect("a network");
+                let net = Net::open(SimHal, transport, &config, receiver)?;
                 self.reflector.attach(Some(&net));
-                self.install(which, &place, table, net.handlers(), net.vectors().rung);
-                net.start().expect("it takes its pairs");
+                let installed = self.install(which, &place, table, net.handlers(), net.vectors().rung);
+                let started = installed.map_err(BindError::from).and_then(|()| Ok(net.start()?));
+                if let Err(error) = started {
+                    net.shut_down()?;
+                    self.reflector.attach(None);
+                    self.remove_lines(which);
+                    return Err(error);
+                }
             }
         }
+        Ok(())
     }
 
     fn install(
@@ -250,11 +309,12 @@ impl VirtioStack {
         table: Option<Arc<MsixTable<Regs>>>,
         handlers: Vec<Arc<dyn Action>>,
         rung: Rung,
-    ) {
+    ) -> Result<(), IrqError> {
         let messages = table.map(|table| {
             let table = Arc::into_inner(table).expect("nobody else has it");
-            self.system.arm.message_domain(table).expect("an ITS")
+            self.system.arm.message_domain(table)
         });
+        let messages = messages.transpose()?;
         let arm = &self.system.arm;
         for (index, inner) in (0..).zip(handlers) {
             let affinity = CpuSet::first(self.system.cpus);
@@ -267,13 +327,14 @@ impl VirtioStack {
                     arm.wire(IntId(place.intid + index), trigger, request.affinity)
                 }
             };
-            let line = line.expect("a line");
+            let line = line?;
             let number = self.numbers.fetch_add(1, Relaxed);
             Mark::LineOpened.of(number);
             let marked = Arc::new(Marked { inner, number });
             let handler = line.request("virtio", RequestFlags::default(), marked).expect("a new line");
             self.lines[which as usize].lock().expect("one host thread").push(Bound { handler, line, number });
         }
+        Ok(())
     }
 
     /// Takes a device down with requests in flight.
@@ -298,6 +359,10 @@ impl VirtioStack {
                 self.reflector.attach(None);
             }
         }
+        self.remove_lines(which);
+    }
+
+    fn remove_lines(&self, which: Which) {
         let lines = std::mem::take(&mut *self.lines[which as usize].lock().expect("one host thread"));
         for Bound { handler, line, number } in lines {
             handler.free().expect("it is there");

@@ -1,7 +1,7 @@
 //! Steps of managers on virtio devices and their lines, and faults of the devices.
 
 use crate::draw::Draw;
-use crate::subject::Single;
+use crate::subject::{Single, Strikes, is_struck};
 use machine::observe::Fact;
 use std::fmt;
 
@@ -79,6 +79,8 @@ pub enum VirtioFault {
     Raise { disk: bool, vector: u32 },
     /// The disk takes long.
     Late { us: u64 },
+    /// No memory for devices is left.
+    NoMemory,
 }
 
 /// All kinds.
@@ -86,11 +88,15 @@ pub(super) const KINDS: &[&str] = &["used-index-jumps", "spurious", "back-end-la
 
 /// Faults that strike once.
 pub(super) fn singles() -> Vec<Single<VirtioFault>> {
-    let kick = |kind, fault| Single { kind, fault, strikes: |fact| matches!(fact, Fact::Doorbell { .. }) };
-    let taken = |kind, fault| Single { kind, fault, strikes: |fact| matches!(fact, Fact::GicAcknowledged { .. }) };
+    let next = |kind, fault| Single { kind, fault, strikes: Strikes::Next };
+    let is_kick = |fact: &Fact| matches!(fact, Fact::Doorbell { .. });
+    let is_taken = |fact: &Fact| matches!(fact, Fact::GicAcknowledged { .. });
+    let kick = |kind, fault| Single { kind, fault, strikes: Strikes::Behind(is_kick, is_struck) };
+    let taken = |kind, fault| Single { kind, fault, strikes: Strikes::Behind(is_taken, is_struck) };
     vec![
         kick("used-index-jumps", VirtioFault::Jump { queue: 0, by: 1 }),
-        kick("back-end-late", VirtioFault::Late { us: 100 }),
+        next("back-end-late", VirtioFault::Late { us: 100 }),
+        next("no-memory", VirtioFault::NoMemory),
         taken("spurious", VirtioFault::Raise { disk: true, vector: 0 }),
         taken("spurious-network", VirtioFault::Raise { disk: false, vector: 0 }),
     ]
@@ -112,6 +118,7 @@ impl fmt::Display for VirtioFault {
             Self::Jump { queue, by } => write!(f, "the used index of the disk's queue {queue} jumps by {by}"),
             Self::Raise { disk: true, vector } => write!(f, "the disk raises vector {vector} without a reason"),
             Self::Raise { disk: false, vector } => write!(f, "the network raises vector {vector} without a reason"),
+            Self::NoMemory => write!(f, "there is no memory for devices"),
             Self::Late { us } => write!(f, "the disk takes {us} µs a request"),
         }
     }

@@ -85,8 +85,12 @@ impl<H: Hal> Version<H> for V2<H> {
         self.distributor()
     }
 
-    /// GICv2 has no status register for this, and the driver reads nothing back. So the distributor must be mapped without
-    /// early write acknowledgement (Device-nGnRnE): a write has then arrived when the CPU goes on.
+    /// Waits for nothing. A GICv2 has no register that tells when a disable has taken effect, and IHI 0048B states no
+    /// time for it. A read of the distributor would show that the write has arrived there, not that the CPU interface has
+    /// withdrawn the interrupt. Where that comes later, the interrupt is taken once more: the core leaves a masked line pending,
+    /// and a freed INTID is ended and counted. Linux reads nothing back either (`irq-gic.c`, `gic_poke_irq`). The read would cost
+    /// every forced-threaded interrupt of EOImode 0 an access, where it makes two. Where the distributor is mapped without early
+    /// write acknowledgement (Device-nGnRnE), the write has arrived when the CPU goes on.
     fn wait_written(&self, _intid: IntId) -> Result<(), GicError> {
         Ok(())
     }

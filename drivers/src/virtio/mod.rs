@@ -1,4 +1,4 @@
-//! Virtio: transports, split virtqueues, network and block devices.
+//! Virtio: transports, split and packed virtqueues, network and block devices.
 //!
 //! ```text
 //! Net, Block ─► session: reset, negotiate, map vectors rung by rung, start queues ─► Transport: Mmio | Pci
@@ -12,7 +12,7 @@
 //! The driver trusts no device. A violation of the standard in a ring breaks that ring, with a [`QueueFault`] that
 //! stays readable, and no other ring.
 //!
-//! Absent: packed virtqueues, legacy devices, address translation (VIRTIO_F_ACCESS_PLATFORM), offloads of the network
+//! Absent: legacy devices, address translation (VIRTIO_F_ACCESS_PLATFORM), offloads of the network
 //! device, merged receive buffers, discard and zeroing of the block device, suspend and migration.
 //!
 //! Source: OASIS Virtual I/O Device (VIRTIO) version 1.3, cited as "VIRTIO".

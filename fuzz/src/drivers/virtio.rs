@@ -74,13 +74,14 @@ impl BatchDone for Ledger {
 
 /// The block driver: requests, recovery of broken queues, shutdown. Every request that was accepted ends exactly once.
 pub(crate) fn driver_virtio_block(data: &[u8]) {
-    let (pci, data) = split(data);
+    let (Kind { pci, packed }, data) = split(data);
     let build = |machine: &mut Machine, bus, mischief: &_| {
         let config = model::block::BlockConfig {
             sectors: 256,
             queues: 2,
             queue_entries: 16,
             latency: Ps::from_ns(5_000),
+            packed,
             ..Default::default()
         };
         put(machine, bus, mischief, pci, model::block::Block::new(config))
@@ -90,10 +91,18 @@ pub(crate) fn driver_virtio_block(data: &[u8]) {
     });
 }
 
-/// The first bit chooses the transport; the rest is the input.
-fn split(data: &[u8]) -> (bool, &[u8]) {
+/// Which device it is.
+struct Kind {
+    /// On PCI; else on MMIO.
+    pci: bool,
+    /// It offers packed virtqueues.
+    packed: bool,
+}
+
+/// The first byte chooses the device; the rest is the input.
+fn split(data: &[u8]) -> (Kind, &[u8]) {
     let (&first, rest) = data.split_first().unwrap_or((&0, &[]));
-    (first & 1 != 0, rest)
+    (Kind { pci: first & 1 != 0, packed: first & 2 != 0 }, rest)
 }
 
 fn block(driver: &mut Driver<'_>, device: &Reached) -> Option<()> {
@@ -151,10 +160,10 @@ impl Receiver<SimHal> for Looker {
 
 /// The network driver: receiving, reflecting, sending, coalescing, shutdown.
 pub(crate) fn driver_virtio_net(data: &[u8]) {
-    let (pci, data) = split(data);
+    let (Kind { pci, packed }, data) = split(data);
     let build = |machine: &mut Machine, bus, mischief: &_| {
         let coalescing = model::net::CoalescingSupport::Exact;
-        let config = model::net::NetConfig { pairs: 2, queue_entries: 16, coalescing, ..Default::default() };
+        let config = model::net::NetConfig { pairs: 2, queue_entries: 16, coalescing, packed, ..Default::default() };
         let mut net = model::net::Net::new(config);
         for pair in [0, 1, 0, 0] {
             net.inject(pair, vec![1; 100]);

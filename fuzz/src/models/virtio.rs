@@ -1,5 +1,7 @@
 //! Virtio devices on either transport: registers, and rings that no real driver would write.
 
+mod packed;
+
 use super::host::{Bus, Host, Window, on_machine};
 use hal::{Dma as _, Hal as _, Regs as _};
 use machine::Interrupts;
@@ -9,8 +11,10 @@ use machine::virtio::block::{Block, BlockConfig};
 use machine::virtio::net::{CoalescingSupport, Net, NetConfig};
 use machine::virtio::{Device, Exits, Irqfd, Line, MmioConfig, PciConfig, Trigger, VirtioMmio, VirtioPci};
 use machine::{Machine, Regs, SimHal};
+use packed::Packed;
 
-/// Layout of each queue: descriptors at 0, available ring at 1000h, used ring at 2000h. Buffers lie behind all queues.
+/// Layout of each queue: descriptors at 0, available ring or driver area at 1000h, used ring or device area at 2000h. Buffers
+/// lie behind all queues.
 const QUEUE_BYTES: usize = 0x3000;
 const AVAILABLE: usize = 0x1000;
 const USED: usize = 0x2000;
@@ -95,12 +99,19 @@ fn windows(machine: &Machine, device: ModelId) -> Vec<Window> {
 
 fn block() -> Block {
     let latency = Ps::from_ns(2_000);
-    Block::new(BlockConfig { sectors: 64, queues: 2, queue_entries: 16, latency, ..BlockConfig::default() })
+    Block::new(BlockConfig {
+        sectors: 64,
+        queues: 2,
+        queue_entries: 16,
+        latency,
+        packed: true,
+        ..BlockConfig::default()
+    })
 }
 
 fn net() -> Net {
-    let config =
-        NetConfig { pairs: 2, queue_entries: 16, coalescing: CoalescingSupport::Exact, ..NetConfig::default() };
+    let coalescing = CoalescingSupport::Exact;
+    let config = NetConfig { pairs: 2, queue_entries: 16, coalescing, packed: true, ..NetConfig::default() };
     let mut net = Net::new(config);
     for pair in [0, 1, 0] {
         net.inject(pair, vec![7; 60]);
@@ -124,19 +135,32 @@ pub(crate) fn virtio_net(data: &[u8]) {
 }
 
 fn guest(host: &mut Host<'_>, layout: &Layout) {
+    let mut format = Format::Split;
     if !host.input.one_in(8) {
-        start(host, layout);
+        format = start(host, layout);
     }
     while host.goes_on() {
         match host.input.u8() % 8 {
             0 | 1 => host.step(),
             2 => host.wait(),
             3 => notify(host, layout),
-            4 => start(host, layout),
-            5 => ring_word(host),
-            _ => offer(host, layout),
+            4 => format = start(host, layout),
+            5 => ring_word(host, &format),
+            _ => {
+                let queue = match &mut format {
+                    Format::Split => offer(host),
+                    Format::Packed(rings) => rings.offer(host),
+                };
+                layout.put(host.windows[0].regs, layout.notify + queue * layout.notify_stride, queue);
+            }
         }
     }
+}
+
+/// The format of the queues that the guest has asked for.
+enum Format {
+    Split,
+    Packed(Packed),
 }
 
 impl Layout {
@@ -151,13 +175,15 @@ impl Layout {
 }
 
 /// Reset, features, queues, DRIVER_OK. The input chooses features and sizes.
-fn start(host: &mut Host<'_>, layout: &Layout) {
+fn start(host: &mut Host<'_>, layout: &Layout) -> Format {
     let regs = host.windows[0].regs;
     for status in [0, 1, 3] {
         layout.put(regs, layout.status, status);
     }
-    // VERSION_1 always; INDIRECT_DESC, EVENT_IDX, RING_RESET and the device's own features as the input says.
-    let wanted = [host.input.u32(), 1 | u32::from(host.input.u8() & 1) << 8 | u32::from(host.input.u8() & 1) << 12];
+    // VERSION_1 always; INDIRECT_DESC, EVENT_IDX, RING_PACKED, RING_RESET and the device's own features as the input says.
+    let (low, rings, more) = (host.input.u32(), host.input.u8(), host.input.u8());
+    let packed = rings & 2 != 0;
+    let wanted = [low, 1 | u32::from(packed) << 2 | u32::from(rings & 1) << 8 | u32::from(more & 1) << 12];
     for (half, bits) in (0..).zip(wanted) {
         regs.write32(layout.features[0], half);
         SimHal.delay_ns(50);
@@ -179,6 +205,7 @@ fn start(host: &mut Host<'_>, layout: &Layout) {
         layout.put(regs, layout.enable, 1);
     }
     layout.put(regs, layout.status, 15);
+    if packed { Format::Packed(Packed::default()) } else { Format::Split }
 }
 
 fn notify(host: &mut Host<'_>, layout: &Layout) {
@@ -186,8 +213,8 @@ fn notify(host: &mut Host<'_>, layout: &Layout) {
     layout.put(host.windows[0].regs, layout.notify + queue * layout.notify_stride, queue);
 }
 
-/// A descriptor: address, length, flags (1 next, 2 device writes, 4 indirect), and the next descriptor.
-fn descriptor(host: &mut Host<'_>) -> [u64; 2] {
+/// Address and length of a descriptor.
+fn stretch(host: &mut Host<'_>) -> (u64, u32) {
     let address = match host.input.u8() % 8 {
         0 => host.value(),
         // The descriptor table of a queue.
@@ -201,22 +228,36 @@ fn descriptor(host: &mut Host<'_>) -> [u64; 2] {
         3 => 512,
         _ => host.input.u8().into(),
     };
+    (address, len)
+}
+
+/// The header of a block device's request, which lies where the buffers begin. Whether the device is to write the data, and
+/// how long they are.
+fn request(host: &mut Host<'_>) -> (bool, u64) {
+    let writes = host.input.flag();
+    let bytes = u64::from(host.input.u8() % 5) * 512;
+    let kind = u64::from(host.input.u8() % 12);
+    let sector = u64::from(host.input.u8() % 80);
+    host.put((BUFFERS / 8) as usize, &[kind, sector]);
+    (writes, bytes)
+}
+
+/// A descriptor: address, length, flags (1 next, 2 device writes, 4 indirect), and the next descriptor.
+fn descriptor(host: &mut Host<'_>) -> [u64; 2] {
+    let (address, len) = stretch(host);
     let (flags, next) = (u64::from(host.input.u8() % 8), u64::from(host.input.u8() % 10));
     [address, u64::from(len) | flags << 32 | next << 48]
 }
 
-/// Makes a request's chain available, often nearly right, and notifies the device.
-fn offer(host: &mut Host<'_>, layout: &Layout) {
+/// Makes a request's chain available, often nearly right. Returns the queue.
+fn offer(host: &mut Host<'_>) -> u32 {
     let queue = usize::from(host.input.u8()) % usize::from(QUEUES) * QUEUE_BYTES;
     let head = host.input.u8() % 8;
     if host.input.flag() {
         // A block device requires header, data, status.
         let data = host.address(BUFFERS + 0x100);
-        let writes = u64::from(host.input.u8() & 1) << 33;
-        let bytes = u64::from(host.input.u8() % 5) * 512;
-        let kind = u64::from(host.input.u8() % 12);
-        let sector = u64::from(host.input.u8() % 80);
-        host.put((BUFFERS / 8) as usize, &[kind, sector]);
+        let (writes, bytes) = request(host);
+        let writes = u64::from(writes) << 33;
         let chain = [
             [host.address(BUFFERS), 16 | 1 << 32 | 1 << 48],
             [data, bytes | 1 << 32 | writes | 2 << 48],
@@ -232,15 +273,22 @@ fn offer(host: &mut Host<'_>, layout: &Layout) {
     let head = if host.input.one_in(16) { host.input.u16() } else { u16::from(head) };
     host.memory.write16(available + 4 + 2 * usize::from(index % ENTRIES), head);
     host.memory.write16(available + 2, index.wrapping_add(1));
-    let number = (queue / QUEUE_BYTES) as u32;
-    layout.put(host.windows[0].regs, layout.notify + number * layout.notify_stride, number);
+    (queue / QUEUE_BYTES) as u32
 }
 
-/// A word of a ring: an index that jumps, a flag, an entry.
-fn ring_word(host: &mut Host<'_>) {
+/// Two bytes of a ring: an index that jumps, a flag, an entry; of a packed one a piece of a descriptor, or of what a side wants
+/// to be notified of.
+fn ring_word(host: &mut Host<'_>, format: &Format) {
     let queue = usize::from(host.input.u8()) % usize::from(QUEUES) * QUEUE_BYTES;
-    let part = host.input.pick(&[AVAILABLE, AVAILABLE, USED]);
-    let at = queue + part + usize::from(host.input.u8() % 24) * 2;
+    let (parts, words) = match format {
+        Format::Split => ([AVAILABLE, AVAILABLE, USED], 24),
+        Format::Packed(_) => ([AVAILABLE, 0, USED], 8 * ENTRIES as u8),
+    };
+    let part = host.input.pick(&parts);
+    let word = usize::from(host.input.u8() % words);
+    // Of the areas of a packed queue only the first two words count.
+    let word = if matches!(format, Format::Packed(_)) && part != 0 { word % 2 } else { word };
+    let at = queue + part + word * 2;
     let value = host.input.u16();
     host.memory.write16(at, value);
 }

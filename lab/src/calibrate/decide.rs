@@ -104,6 +104,14 @@ pub fn decide(
     })
 }
 
+/// The relative errors of rows with the platforms of their plans.
+///
+/// # Errors
+/// A run fails; Ctrl-C.
+pub fn errors(rows: &[Row], plans: &BTreeMap<String, Plan>, stop: &StopFlag) -> Result<Vec<f64>, CalibrateError> {
+    Whole(Rows { rows: rows.to_vec(), plans: plans.clone(), constants: &[], stop }).errors(&[])
+}
+
 struct Found {
     at: Vec<f64>,
     chosen: Vec<usize>,

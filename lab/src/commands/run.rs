@@ -35,7 +35,7 @@ pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<(), Failure> {
             cli::print(&crate::kinds::storage::verbose_jobs(&report))?;
         }
     }
-    outputs.write(&plan, &report, &traces)?;
+    outputs.write(&plan, &report, traces)?;
     ended(&stop)
 }
 
@@ -52,7 +52,7 @@ pub(super) fn answer(args: &RunArgs, arguments: &[String], stop: &StopFlag) -> R
     let manifest = Manifest::new(arguments, &read).with_plan(&plan);
     let (report, traces) = report(args, &plan, manifest, stop)?;
     ended(stop)?;
-    outputs.write(&plan, &report, &traces)?;
+    outputs.write(&plan, &report, traces)?;
     Ok(report::json::run(&report).expect("a report is plain data"))
 }
 
@@ -74,7 +74,7 @@ impl Outputs {
         })
     }
 
-    fn write(self, plan: &Plan, report: &RunReport, traces: &[Trace]) -> Result<(), Failure> {
+    fn write(self, plan: &Plan, report: &RunReport, traces: Vec<Trace>) -> Result<(), Failure> {
         self.fio.write(plan, report)?;
         write(self.json, || report::json::run(report).expect("a report is plain data"))?;
         write(self.html, || report::html::page(report))?;
@@ -83,7 +83,7 @@ impl Outputs {
     }
 }
 
-fn trace_of(report: &RunReport, traces: &[Trace]) -> Vec<u8> {
+fn trace_of(report: &RunReport, traces: Vec<Trace>) -> Vec<u8> {
     let manifest = report.manifest.as_ref().map(Manifest::text).unwrap_or_default();
     trace::write(traces, &manifest)
 }
@@ -121,7 +121,7 @@ pub(super) fn again(
     Ok(match form {
         Form::Json => report::json::run(&report).expect("a report is plain data").into_bytes(),
         Form::FioJson(delivery) => fio_outputs::document(&plan, &report, delivery).unwrap_or_default().into_bytes(),
-        Form::Trace => trace_of(&report, &traces),
+        Form::Trace => trace_of(&report, traces),
     })
 }
 

@@ -107,6 +107,16 @@ pub fn part(file: &str, identity: &str, given: Given, runs: &[u64], stop: &StopF
         let why = "is another sweep here; valid: the same version of campanile on all machines";
         return Err(Failure::Input(InputError::new(&Place::file(file), "", Problem::Syntax(why.into()))));
     }
+    if let Some(run) = runs.iter().find(|run| **run >= sweep.grid.runs()) {
+        let valid = format!("0 to {}", sweep.grid.runs().saturating_sub(1));
+        return Err(Failure::Input(InputError::value(
+            &Place::file(file),
+            "runs",
+            run,
+            "is no run of this sweep",
+            valid,
+        )));
+    }
     let lines = on_threads(Some(1), || carry_out_runs(&sweep, runs, stop))?;
     ended(stop)?;
     Ok(lines)

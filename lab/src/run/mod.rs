@@ -18,7 +18,7 @@ use crate::outcome::{Engine, Outcome, Phase, Timeline};
 use crate::plan::{Plan, Spans, Trial};
 use crate::platform::{Constant, Platform};
 use crate::progress::Progress;
-use crate::report::trace::{RECORDS_MAX, Trace, TraceRecord};
+use crate::report::trace::{self, RECORDS_MAX, Trace, TraceRecord};
 use crate::work;
 use machine::Interrupts;
 use machine::gic::{GicConfig, GicCosts};
@@ -180,7 +180,11 @@ pub fn run_all(plan: &Plan, traced: bool, stop: &StopFlag) -> Result<Vec<Run>, R
         .into_par_iter()
         .filter(|_| !stop.is_set())
         .map(|(trial, seed)| {
-            let result = run_one(trial, seed, traced && Some(&seed) == plan.seeds.first(), stop);
+            let mut result = run_one(trial, seed, traced && Some(&seed) == plan.seeds.first(), stop);
+            // Of many traces a file has a part of each; the rest would only take memory.
+            if let Some(trace) = result.as_mut().ok().and_then(|run| run.trace.as_mut()) {
+                trace::shorten(trace, trace::share(trials.len()));
+            }
             progress.step();
             result
         })

@@ -56,6 +56,7 @@ impl Recorder {
         let spans = rig.machine().take_spans();
         // A full list ends early: what else is known of later times would stand alone.
         let until = if spans.len() < RECORDS_MAX { until } else { spans[spans.len() - 1].start.min(until) };
+        let until = path.full_at.map_or(until, |full| full.min(until));
         let mut records = Vec::new();
         for span in spans.iter().filter(|span| span.start < until) {
             let track = match span.track {
@@ -81,7 +82,7 @@ impl Recorder {
             let points = depth.points(self.start, until);
             counters.push(Counter { name: format!("drive {number}: I/Os in work"), unit: "I/Os", points });
         }
-        Trace { delivery: String::new(), start_ps: self.start.0, records, counters }
+        Trace { delivery: String::new(), start_ps: self.start.0, records, counters, left_out: 0 }
     }
 }
 
@@ -167,6 +168,8 @@ impl Depth {
 #[derive(Default)]
 struct Path {
     is_on: bool,
+    /// When it stopped because it held [`RECORDS_MAX`] of what a file has.
+    full_at: Option<Ps>,
     flows: u64,
     signalled: Option<(ModelId, u16)>,
     /// I/Os whose entries no message has announced, by device and vector.
@@ -190,7 +193,11 @@ struct Path {
 
 impl Path {
     fn hear(&mut self, at: Ps, fact: &Fact) {
-        if !self.is_on || self.sent.len() >= RECORDS_MAX {
+        if !self.is_on {
+            return;
+        }
+        if self.is_full() {
+            (self.is_on, self.full_at) = (false, Some(at));
             return;
         }
         match *fact {
@@ -237,6 +244,13 @@ impl Path {
             Fact::Worked { cpu, work: Work::PirHarvest, .. } | Fact::Returned { cpu, .. } => self.harvested(at, cpu),
             _ => {}
         }
+    }
+
+    /// True once there is more than a file holds. Each I/O and each message is a flow, and has a record of its own; a polled
+    /// job has I/Os alone.
+    fn is_full(&self) -> bool {
+        let points: usize = self.depths.values().map(|depth| depth.changes.len()).sum();
+        self.flows as usize + points + self.taken.len() >= RECORDS_MAX
     }
 
     fn flow(&mut self) -> u64 {
@@ -295,5 +309,22 @@ impl Path {
             _ => return Vec::new(),
         };
         self.decided.remove(&(span.argument as u16, at)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_ends_when_a_file_is_full() {
+        let device = ModelId(3);
+        let mut path = Path { is_on: true, ..Path::default() };
+        // As of a polled job: no I/O has a message.
+        for io in 0..2 * RECORDS_MAX as u64 {
+            path.hear(Ps(io * COUNTER_PS), &Fact::Fetched { device, sqid: 1, cid: io as u16 });
+        }
+        assert_eq!((path.is_on, path.full_at), (false, Some(Ps(RECORDS_MAX as u64 * COUNTER_PS))));
+        assert_eq!(path.depths[&device].changes.len(), RECORDS_MAX);
     }
 }

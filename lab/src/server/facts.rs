@@ -27,14 +27,13 @@ pub fn facts(about: &BTreeMap<String, Vec<u8>>) -> Vec<Fact> {
         facts.extend(value.map(|value| Fact { key, value, reason: reason.to_owned() }));
     };
     let lscpu = about.get("lscpu").map_or(&[][..], Vec::as_slice);
-    let field = |names: &[&str]| lscpu::field(lscpu, names)?.parse::<f64>().ok();
     let online = text(about, "sys/devices/system/cpu/online");
-    let cpus = cpu_count(online.trim()).or_else(|| field(&["CPU(s)"]).map(|cpus| cpus as usize));
-    fact("fabric.cpus", cpus.map(|cpus| cpus as f64), "the CPUs that are online");
-    fact("fabric.sockets", field(&["Socket(s)", "CPU socket(s)"]), "lscpu");
+    let cpus = lscpu::count(&online).or_else(|| lscpu::cpus(lscpu));
+    fact("fabric.cpus", cpus.map(f64::from), "the CPUs that are online");
+    fact("fabric.sockets", lscpu::sockets(lscpu).map(f64::from), "lscpu");
     let shared = |end: &str| {
         let lists = about.iter().filter(|(path, _)| path.ends_with(end));
-        lists.filter_map(|(_, list)| cpu_count(String::from_utf8_lossy(list).trim())).max().map(|cpus| cpus as f64)
+        lists.filter_map(|(_, list)| lscpu::count(&String::from_utf8_lossy(list))).max().map(f64::from)
     };
     let nodes = about.keys().filter(|path| path.ends_with("/cpulist") && path.contains("/node/")).count();
     let node = (nodes > 0).then(|| shared("/cpulist")).flatten();
@@ -89,17 +88,6 @@ fn link_bytes_a_second(speed: &str, lanes: Option<f64>) -> Option<f64> {
     // 8b/10b until 5 GT/s, 128b/130b above.
     let coding = if transfers < 6.0 { 0.8 } else { 128.0 / 130.0 };
     Some(transfers * 1e9 / 8.0 * lanes * coding * PAYLOAD).filter(|rate| (1e6..1e12).contains(rate))
-}
-
-/// The number of CPUs in `0-3,8`.
-fn cpu_count(list: &str) -> Option<usize> {
-    let mut count = 0;
-    for item in list.split(',') {
-        let (first, last) = item.split_once('-').unwrap_or((item, item));
-        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        count += last.checked_sub(first)? + 1;
-    }
-    (1..=65_536).contains(&count).then_some(count)
 }
 
 #[cfg(test)]

@@ -88,6 +88,9 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
     let name = folder.file_name().map_or("server".into(), |name| name.to_string_lossy().into_owned());
     let facts = facts::facts(&about);
     let cpus = facts::cpus(&facts);
+    if cpus.is_none() && about.contains_key("lscpu") {
+        notes.push("lscpu: no number of CPUs that is understood; valid: what `LC_ALL=C lscpu` prints".to_owned());
+    }
     let started = starts(&measurements, base, &facts);
     let of_start = |key: &str| started.get(key).cloned();
     let files = Folder { path: folder, name: &name };
@@ -126,7 +129,7 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
     }
     let platform = Platform::load(&Setting::new(Place::option("import"), "", files.path_of(&format!("{name}.toml"))))?;
     let keys: Vec<String> = CANDIDATES.iter().map(|(key, _)| (*key).to_owned()).collect();
-    let decision = calibrate::decide(&platform, &keys, &rows, &plans, NOISE, stop)?;
+    let mut decision = calibrate::decide(&platform, &keys, &rows, &plans, NOISE, stop)?;
     let of_fit = |key: &str| {
         let decided = decision.decided.iter().find(|decided| decided.key == key);
         let own = |decided: &calibrate::Decided| {
@@ -138,6 +141,9 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
     };
     let of_shape = |key: &str| of_fit(key).or_else(|| floor(key, base, &of_fit));
     files.write(&format!("{name}.toml"), &write::platform(&name, base, &of_shape))?;
+    if !decision.interrupted {
+        decision.errors = files.errors(&usable, cpus, &rows, stop)?;
+    }
     let base = base.name.clone();
     Ok(Imported { name, folder: folder.to_owned(), facts, decision, rows, base, notes })
 }
@@ -236,6 +242,23 @@ impl Folder<'_> {
         };
         path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
         std::fs::write(&path, text).map_err(failed)
+    }
+
+    /// The rows' errors with the platform as it is written. Constants that the rows do not decide are borrowed there, and not
+    /// what the fit began with.
+    fn errors(
+        &self,
+        measurements: &[Measurement],
+        cpus: Option<u32>,
+        rows: &[Row],
+        stop: &StopFlag,
+    ) -> Result<Vec<f64>, ImportError> {
+        let mut plans = BTreeMap::new();
+        for measurement in measurements {
+            let (scenario, plan) = self.plan(measurement, cpus)??;
+            plans.insert(scenario, plan);
+        }
+        Ok(calibrate::errors(rows, &plans, stop)?)
     }
 
     /// Writes the scenario and the job of a measurement, and plans it. The inner error: it cannot be simulated.

@@ -1,6 +1,6 @@
 //! The measurements of a server: each a job, fio's output, and the kernel's counters before and after.
 
-use super::facts;
+use super::{facts, job};
 use crate::fio::{self, FioJob, Variables};
 use crate::input::InputError;
 use import::archive::Contents;
@@ -72,6 +72,11 @@ impl Measurement {
     /// fio's output makes no sense, or fio failed, or nothing was done: no measurement. The text says which.
     pub fn read(name: &str, parts: &Parts<'_>) -> Result<(Self, Vec<String>), String> {
         let fio = FioOutput::parse(parts.fio).map_err(|error| format!("{name}: fio's output {error}"))?;
+        Self::of(name, fio, parts)
+    }
+
+    /// The measurement of what fio printed; see [`Measurement::read`].
+    fn of(name: &str, fio: FioOutput, parts: &Parts<'_>) -> Result<(Self, Vec<String>), String> {
         let mut notes: Vec<String> = fio.notes.iter().map(|note| format!("{name}: fio's output: {note}")).collect();
         if let Some(job) = fio.jobs.iter().find(|job| job.error != 0) {
             return Err(format!("{name}: fio ended with error {} in job {:?}", job.error, job.name));
@@ -79,23 +84,28 @@ impl Measurement {
         if fio.iops() <= 0.0 {
             return Err(format!("{name}: fio did no I/O"));
         }
-        let job = match parts.job {
-            Some(text) => String::from_utf8_lossy(text).into_owned(),
-            None => {
-                job_of(&fio).ok_or_else(|| format!("{name}: there is no job file, and fio's output has no options"))?
+        let (job, sections) = match parts.job {
+            Some(text) => {
+                let job = String::from_utf8_lossy(text).into_owned();
+                let sections = sections(&format!("{name}.fio"), &job, parts.cpus.unwrap_or(1));
+                (job, sections.map_err(|error| format!("{name}: {error}"))?)
             }
+            None => job::of_options(name, &fio, parts.cpus.unwrap_or(1), &mut notes)?,
         };
-        let sections = sections(&format!("{name}.fio"), &job, parts.cpus.unwrap_or(1))
-            .map_err(|error| format!("{name}: {error}"))?;
         let seconds = parts.uptime.and_then(|[before, after]| Some(uptime_s(after)? - uptime_s(before)?));
         let interrupts = parts.interrupts.and_then(|[before, after]| {
             let (before, after) = (Interrupts::parse(before), Interrupts::parse(after));
             notes.extend(before.notes.iter().chain(&after.notes).map(|note| format!("{name}: interrupts: {note}")));
-            delivered(&before.until(&after), seconds.filter(|seconds| *seconds > 0.0))
+            if before.is_behind(&after) {
+                notes.push(format!("{name}: interrupts: the counts fall: the two readings are not in their order"));
+                return None;
+            }
+            let found = delivered(&before.until(&after), seconds.filter(|seconds| *seconds > 0.0));
+            if found.is_none() {
+                notes.push(format!("{name}: no interrupt of an NVMe queue (nvme0q1) came between the readings"));
+            }
+            found
         });
-        if parts.interrupts.is_some() && interrupts.is_none() {
-            notes.push(format!("{name}: no interrupt of an NVMe queue (nvme0q1) came between the readings"));
-        }
         let cpu =
             parts.stat.and_then(|[before, after]| CpuTicks::parse(before)?.shares_until(&CpuTicks::parse(after)?));
         if parts.stat.is_some() && cpu.is_none() {
@@ -124,30 +134,13 @@ impl Measurement {
 }
 
 /// The sections of a job file that stands alone.
-fn sections(file: &str, text: &str, cpus: u32) -> Result<Vec<FioJob>, InputError> {
+pub(super) fn sections(file: &str, text: &str, cpus: u32) -> Result<Vec<FioJob>, InputError> {
     let alone = |_: &str, _: &str| Err("a measurement has one job file".to_owned());
     let mut sections = fio::sections(file, text.as_bytes(), &alone)?;
     let variables = Variables { cpus, environment: false, ..Variables::of(&[])? };
     let (_, errors) = variables.expand(&mut sections);
     errors.into_iter().next().map_or(Ok(()), Err)?;
     fio::jobs(file, &sections, &[]).map(|(jobs, _)| jobs)
-}
-
-/// A job file from the options that fio printed.
-fn job_of(fio: &FioOutput) -> Option<String> {
-    let lines = |options: &[(String, String)]| -> String {
-        let is_known = |name: &str| name != "name";
-        options.iter().filter(|(name, _)| is_known(name)).map(|(name, value)| format!("{name}={value}\n")).collect()
-    };
-    if fio.global_options.is_empty() && fio.jobs.iter().all(|job| job.options.is_empty()) {
-        return None;
-    }
-    let mut text = format!("[global]\n{}", lines(&fio.global_options));
-    for (index, job) in fio.jobs.iter().enumerate() {
-        let name: String = job.name.chars().filter(|c| !c.is_control() && !matches!(c, '[' | ']')).collect();
-        text += &format!("[{}]\n{}", if name.is_empty() { format!("job{index}") } else { name }, lines(&job.options));
-    }
-    Some(text)
 }
 
 /// The interrupts of NVMe queues in a difference; none if there are none.
@@ -172,12 +165,17 @@ impl Server {
     pub fn of_archive(contents: &Contents) -> Self {
         let mut server = Self { notes: contents.notes.clone(), ..Self::default() };
         let mut points: BTreeMap<&str, BTreeMap<&str, &[u8]>> = BTreeMap::new();
+        let root = root(contents.files.keys());
         for (path, bytes) in &contents.files {
+            let Some(path) = path.strip_prefix(root) else { continue };
             if let Some(path) = path.strip_prefix("static/") {
                 server.about.insert(path.to_owned(), bytes.clone());
             } else if let Some((name, file)) = path.strip_prefix("points/").and_then(|path| path.split_once('/')) {
                 points.entry(name).or_default().insert(file, bytes);
             }
+        }
+        if points.is_empty() {
+            server.add_outputs(contents);
         }
         let cpus = facts::cpus(&facts::facts(&server.about));
         for (name, files) in points {
@@ -201,16 +199,66 @@ impl Server {
         server
     }
 
-    /// Adds a measurement; what cannot be used becomes a note.
-    pub fn add(&mut self, name: &str, parts: &Parts<'_>) {
-        match Measurement::read(&plain(name), parts) {
-            Ok((measurement, notes)) => {
-                self.measurements.push(measurement);
-                self.notes.extend(notes);
+    /// Adds what looks like fio's outputs in files of somebody's own.
+    fn add_outputs(&mut self, contents: &Contents) {
+        self.notes.push(
+            "there is no folder `points`: scripts/measure-server did not make this; its fio outputs are read".into(),
+        );
+        for (path, bytes) in &contents.files {
+            let is_output = ["\"fio version\"", "): err="]
+                .iter()
+                .any(|sign| bytes.windows(sign.len()).take(SIGN_WITHIN).any(|window| window == sign.as_bytes()));
+            if path.rsplit('/').next().is_some_and(|name| name.starts_with("lscpu")) {
+                self.about.insert("lscpu".to_owned(), bytes.clone());
+            } else if is_output {
+                let cpus = facts::cpus(&facts::facts(&self.about));
+                let name = path.rsplit_once('.').map_or(path.as_str(), |(name, _)| name);
+                self.add(name, &Parts { fio: bytes, cpus, ..Parts::default() });
             }
-            Err(note) => self.notes.push(note),
         }
     }
+
+    /// Adds a measurement, or one for each group of jobs that ran alone; what cannot be used becomes a note.
+    pub fn add(&mut self, name: &str, parts: &Parts<'_>) {
+        let name = plain(name);
+        let fio = match FioOutput::parse(parts.fio) {
+            Ok(fio) => fio,
+            Err(error) => return self.notes.push(format!("{name}: fio's output {error}")),
+        };
+        let groups = job::groups(&name, fio, parts.job);
+        if let [_, _, ..] = groups.as_slice() {
+            self.notes.push(format!(
+                "{name}: {} groups of jobs ran one after another: each is a measurement; counters of them all are not used",
+                groups.len()
+            ));
+        }
+        let is_one = groups.len() == 1;
+        for group in groups {
+            let job = group.job.as_deref().map(str::as_bytes);
+            let alone = Parts { interrupts: None, stat: None, uptime: None, job, ..*parts };
+            let found = Measurement::of(&plain(&group.name), group.fio, if is_one { parts } else { &alone });
+            match found {
+                Ok((measurement, notes)) => {
+                    self.measurements.push(measurement);
+                    self.notes.extend(notes);
+                }
+                Err(note) => self.notes.push(note),
+            }
+        }
+    }
+}
+
+/// What fio's outputs begin with stands within so many bytes.
+const SIGN_WITHIN: usize = 64 << 10;
+
+/// The folder of the archive that holds `points` and `static`, with a slash behind it; empty if they are the archive's own.
+fn root<'a>(mut paths: impl Iterator<Item = &'a String>) -> &'a str {
+    let of = |path: &'a String| {
+        let starts = path.match_indices('/').map(|(at, _)| at + 1);
+        let mut starts = std::iter::once(0).chain(starts);
+        starts.find(|&at| path[at..].starts_with("points/") || path[at..].starts_with("static/")).map(|at| &path[..at])
+    };
+    paths.find_map(of).unwrap_or("")
 }
 
 /// A name that a file can have.
@@ -269,6 +317,32 @@ mod tests {
         let two = "[global]\nnumjobs=4\nfilename=/dev/a\n[a]\nrw=read\n[b]\nnumjobs = 2\nfilename=/dev/a:/dev/b\n";
         assert_eq!(of(two), Ok((6, 2)));
         assert!(of("[a]\nnumjobs=x\n").is_err_and(|error| error.starts_with("x: x.fio:2: numjobs: `x`")));
+    }
+
+    #[test]
+    fn readings_that_are_swapped_say_nothing() {
+        let at = |count: u32| format!("CPU0\n 40: {count} IR-PCI-MSIX 1-edge nvme0q1\n");
+        let (more, fewer) = (at(9), at(5));
+        let interrupts = Some([more.as_bytes(), fewer.as_bytes()]);
+        let parts = Parts { fio: FIO.as_bytes(), interrupts, ..Parts::default() };
+        let (found, notes) = Measurement::read("x", &parts).unwrap();
+        assert!(found.interrupts.is_none() && notes.len() == 1 && notes[0].contains("not in their order"), "{notes:?}");
+    }
+
+    #[test]
+    fn archives_are_found_below_a_folder_and_without_points() {
+        let of = |files: &[(&str, &str)]| {
+            let files: import::archive::Files =
+                files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect();
+            Server::of_archive(&Contents::from(files))
+        };
+        let lscpu = "CPU(s): 8\n";
+        let below = of(&[("a/b/points/x/fio.json", FIO), ("a/b/static/lscpu", lscpu), ("other", "x")]);
+        assert_eq!((below.measurements.len(), below.about.len(), below.notes.len()), (1, 1, 0), "{:?}", below.notes);
+        let own = of(&[("run1/out.json", FIO), ("lscpu.txt", lscpu), ("notes.txt", "fio is fine")]);
+        assert_eq!((own.measurements.len(), own.measurements[0].name.as_str()), (1, "run1-out"), "{:?}", own.notes);
+        assert_eq!((own.about.len(), own.notes.len()), (1, 1), "{:?}", own.notes);
+        assert!(of(&[]).notes[0].contains("no folder `points`"));
     }
 
     #[test]

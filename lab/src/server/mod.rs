@@ -10,6 +10,7 @@
 pub mod facts;
 pub mod fit;
 pub mod gather;
+mod job;
 pub mod write;
 
 /// The kind of drive in the platform file of a measured server.

@@ -91,7 +91,7 @@ impl Grid {
     /// first point that has a plan.
     ///
     /// # Errors
-    /// A file that every point of a scenario needs is wrong.
+    /// A file that every point of a scenario needs is wrong, or the sweep sets a name that nowhere exists.
     fn try_inputs(&mut self) -> Result<(), InputError> {
         for name in self.definition.platforms.iter().flatten() {
             Platform::load(&Setting::new(self.definition.place.clone(), "platforms", name))?;
@@ -101,7 +101,9 @@ impl Grid {
             files.read(&path).map_err(|why| InputError::new(&Place::file(&path), "", Problem::Io(why)))?;
         }
         let within = self.points_within();
-        for outer in 0..self.points() / within {
+        let outers = self.points() / within;
+        let mut unknown = Vec::new();
+        for outer in 0..outers {
             let mut first_error = None;
             let mut found = false;
             for inner in 0..within.min(TRIED_MAX) {
@@ -117,11 +119,14 @@ impl Grid {
                 }
             }
             let is_wrong = !found && (self.deliveries.is_empty() || within == 1);
-            if let Some(error) = first_error.filter(|_| is_wrong) {
-                return Err(error);
+            match first_error.filter(|_| !found) {
+                Some(error) if is_wrong => return Err(error),
+                Some(error) if error.is_unknown_name() => unknown.push(error),
+                _ => {}
             }
         }
-        Ok(())
+        let everywhere = unknown.len() as u64 == outers;
+        unknown.into_iter().next().filter(|_| everywhere).map_or(Ok(()), Err)
     }
 
     /// Points of one scenario on one platform.

@@ -271,14 +271,20 @@ fn nested_axes(table: &Table<'_, '_>, axes: &mut Vec<Axis>) -> Result<(), InputE
     Ok(())
 }
 
+/// Where the number ends that a text begins with, its exponent included.
+fn number_end(text: &str) -> usize {
+    let is_number = |c: char| matches!(c, '0'..='9' | '+' | '-' | '.' | '_');
+    let digits = text.find(|c| !is_number(c)).unwrap_or(text.len());
+    let exponent = text[digits..].strip_prefix(['e', 'E']).filter(|rest| rest.starts_with(is_number));
+    exponent.map_or(digits, |rest| digits + 1 + rest.find(|c| !is_number(c)).unwrap_or(rest.len()))
+}
+
 /// `{ from = 1, to = 64, times = 2 }` or `{ from = "10 ns", to = "50 ns", step = "10 ns" }`.
 fn range(table: &Table<'_, '_>, key: &str) -> Result<Vec<String>, InputError> {
     table.only(&["from", "to", "step", "times"])?;
     let number = |name: &str| -> Result<(f64, String), InputError> {
         let setting = table.scalar(name, "a number, with its unit if the key has one")?;
-        let digits =
-            setting.text.find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | '_')).unwrap_or(setting.text.len());
-        let (digits, unit) = setting.text.split_at(digits);
+        let (digits, unit) = setting.text.split_at(number_end(&setting.text));
         let value = digits.trim().replace('_', "").parse::<f64>().ok().filter(|value| value.is_finite());
         let value = value.ok_or_else(|| setting.wrong("is no number", "a number, with its unit if the key has one"))?;
         Ok((value, unit.trim().to_owned()))

@@ -44,6 +44,8 @@ fn a_range_counts_up_by_steps_or_by_factors() {
         of("{ from = \"0.1 us\", to = \"0.3 us\", step = \"0.1 us\" }").unwrap(),
         ["0.1 us", "0.2 us", "0.3 us"]
     );
+    assert_eq!(of("{ from = 1e0, to = 1.0e+1, step = 3 }").unwrap(), ["1", "4", "7", "10"]);
+    assert_eq!(of("{ from = \"1e1 ns\", to = \"4e1ns\", times = 2 }").unwrap(), ["10 ns", "20 ns", "40 ns"]);
     for (range, why) in [
         ("{ from = 1, to = 64 }", "has neither step nor times"),
         ("{ from = 1, to = 64, times = 1 }", "does not grow"),
@@ -52,6 +54,7 @@ fn a_range_counts_up_by_steps_or_by_factors() {
         ("{ from = 1, to = \"2 ns\", step = 1 }", "in another unit"),
         ("{ from = 0, to = \"x\", step = 1 }", "is no number"),
         ("{ from = 0, to = 1, step = 0.000001 }", "has too many values"),
+        ("{ from = 1, to = 1e18, step = 1 }", "has too many values"),
     ] {
         assert!(of(range).unwrap_err().contains(why), "{range}: {:?}", of(range));
     }
@@ -111,6 +114,16 @@ fn what_does_not_exist_ends_a_sweep() {
         let error = folder(&SWEEP.replace("scenario = \"j.fio\"", wrong)).1.unwrap_err();
         assert!(error.contains("typo"), "{error}");
     }
+}
+
+#[test]
+fn a_key_that_no_scenario_has_ends_a_sweep() {
+    let error = folder(&SWEEP.replace("fabric.dispatch", "fabric.dispach")).1.unwrap_err();
+    assert!(error.contains("fabric.dispach: the name is unknown; valid: fabric.dispatch"), "{error}");
+    // One platform has the drive, the other has not: its points say so in the table.
+    let text = "scenario = \"emr-4-drives\"\nplatforms = [\"emr\", \"optane\"]\ndeliveries = [\"remapped\"]\n\
+                [grid]\n\"drive.gen5.slots\" = [64, 128]\n";
+    assert_eq!(folder(text).1.unwrap().grid.runs(), 4);
 }
 
 #[test]

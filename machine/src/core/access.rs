@@ -163,6 +163,11 @@ impl Core {
 /// Words and buffers.
 impl Core {
     pub(crate) fn allocate(&self, len: usize, align: usize) -> Result<Dma, DmaError> {
+        if self.board.memory.is_exhausted.get() {
+            let source = ModelId(u32::MAX);
+            self.board.tell_of_cpu(|_| Fact::Struck { source, fault: "no memory" });
+            return Err(DmaError::Exhausted(len));
+        }
         self.board.memory.allocate(len, align)
     }
 

@@ -43,6 +43,9 @@ pub(crate) enum Next {
 /// No limit: only an interrupt ends the wait.
 const NEVER: Key = (Ps::MAX, u64::MAX);
 
+/// Time that passes at a point of a dead machine.
+const DEAD_STEP: Ps = Ps::from_ns(1_000_000);
+
 /// Time.
 impl Core {
     /// A point of the seam: settles the running CPU's debt.
@@ -75,6 +78,10 @@ impl Core {
         let cpu = self.cpu();
         let debt = cpu.take_debt();
         if cpu.is_console() {
+            // Coroutines are unwound from there.
+            if self.dead.get() {
+                self.pass_dead();
+            }
             return;
         }
         if debt > 0 {
@@ -85,9 +92,17 @@ impl Core {
         let end = Ps(self.now().0 + debt);
         if self.short_cuts && self.clock().is_nothing_due(end) {
             self.clock().end_charge(end);
-        } else if !self.dead.get() {
+        } else if self.dead.get() {
+            self.pass_dead();
+        } else {
             self.pass(end);
         }
+    }
+
+    /// No event happens any more, so what code waits for while it unwinds never comes: its deadline does.
+    #[cold]
+    fn pass_dead(&self) {
+        self.clock().set_now(self.now() + DEAD_STEP);
     }
 
     /// Lets time pass up to `end` while events are due before it. Interrupts in between move `end` back.

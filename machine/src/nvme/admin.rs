@@ -4,6 +4,7 @@ use super::async_event::ERROR_LOG;
 use super::prp::DataPointer;
 use super::queues::{CompletionQueue, SubmissionQueue};
 use super::{Nvme, code, identify};
+use crate::observe::Fact;
 use crate::world::World;
 use spec::nvme::identify::{BYTES, Cns};
 use spec::nvme::{AbortDw10, AdminOpcode, Command, CreateCqDw11, CreateSqDw11, IdentifyDw10, QueueDw10, Status};
@@ -53,8 +54,12 @@ impl Nvme {
 
     fn admin(&mut self, world: &mut World<'_>, command: &Command) {
         let cid = command.cdw0.cid();
+        let waits = AdminOpcode(command.cdw0.opcode()) == AdminOpcode::ASYNC_EVENT_REQUEST;
         let outcome = if command.cdw0.fuse() != 0 || command.cdw0.psdt() != 0 {
             Err(Status::INVALID_FIELD)
+        } else if self.config.faults.admin_fails && !waits {
+            world.tell(|| Fact::Struck { source: world.me(), fault: "admin command" });
+            Err(Status::INTERNAL_ERROR)
         } else {
             match AdminOpcode(command.cdw0.opcode()) {
                 AdminOpcode::DELETE_IO_SQ => self.delete_sq(world, command),

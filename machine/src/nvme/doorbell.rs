@@ -130,7 +130,11 @@ impl Nvme {
         let mut fault = EntryFault::default();
         if cqid != 0 {
             self.counters.completions += 1;
+            let right = entry;
             fault = self.config.faults.spoil(self.counters.completions, &mut entry);
+            if right != entry || fault != EntryFault::default() {
+                world.tell(|| Fact::Struck { source: world.me(), fault: "entry" });
+            }
             if fault == EntryFault::default() {
                 fault = self.config.faults.random.spoil(&mut self.fault_stream, world.now(), &entry);
             }

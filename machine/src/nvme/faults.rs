@@ -20,6 +20,9 @@ pub struct FaultPlan {
     pub drop_msi: Option<u64>,
     /// CSTS.CFS is set at this time, once. A controller reset cures it.
     pub fatal_at: Option<Ps>,
+    /// While this is set, admin commands that complete end with Internal Error and have done nothing. Requests for events
+    /// wait as usual.
+    pub admin_fails: bool,
     /// Random faults of entries.
     pub random: RandomFaults,
 }

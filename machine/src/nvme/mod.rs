@@ -45,6 +45,7 @@ pub use queues::QueueState;
 pub use storage::Blocks;
 
 use crate::model::ModelId;
+use crate::observe::Fact;
 use crate::pci::{Function, MessageCounts, Place, Shell};
 use crate::random::Stream;
 use crate::time::Ps;
@@ -284,6 +285,7 @@ impl Nvme {
     /// A planned failure happens when it is first checked. Nobody can tell the difference.
     fn fail_if_due(&mut self, world: &mut World<'_>) {
         if self.config.faults.take_fatal(world.now()) {
+            world.tell(|| Fact::Struck { source: world.me(), fault: "fatal" });
             self.fatal(world, "NVMe controller failure by the fault plan", String::new());
         }
     }

@@ -97,6 +97,8 @@ pub struct Nic {
     link_free: crate::time::Ps,
     byte_time_q20: u64,
     counters: Counters,
+    /// A fault: it treats moderation so, and not as configured.
+    moderation_fault: Option<ModerationAnswer>,
 }
 
 impl Nic {
@@ -122,6 +124,7 @@ impl Nic {
             link_free: crate::time::Ps(0),
             byte_time_q20: u64::try_from(byte_time_q20).unwrap_or(u64::MAX),
             counters: Counters::default(),
+            moderation_fault: None,
             config,
         })
     }
@@ -135,6 +138,12 @@ impl Nic {
     /// Sets how it treats moderation from now on. The value was valid in a [`Config`].
     pub fn set_moderation_answer(&mut self, answer: ModerationAnswer) {
         self.config.moderation = answer;
+    }
+
+    /// As a fault: it treats moderation so for now; none: as configured again. An answer that differs is told
+    /// ([`crate::observe::Fact::Struck`]).
+    pub fn set_moderation_fault(&mut self, answer: Option<ModerationAnswer>) {
+        self.moderation_fault = answer;
     }
 
     fn fault(&self, world: &mut World<'_>, kind: &'static str, text: String) {

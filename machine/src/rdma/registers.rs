@@ -72,6 +72,20 @@ const EQ_END: u32 = reg::EQ + reg::EQ_MAX * reg::EQ_STRIDE;
 const CQ_END: u32 = reg::CQ + reg::CQ_MAX * reg::CQ_STRIDE;
 const QP_END: u32 = reg::QP + reg::QP_MAX * reg::QP_STRIDE;
 
+/// The moderation of a queue that had `old` and is told another.
+fn answered(how: ModerationAnswer, old: Moderation, told: Moderation) -> Moderation {
+    match how {
+        ModerationAnswer::Exact => told,
+        ModerationAnswer::Rounds { count, period_us } => {
+            // The fields' own most bounds what rounding up gives.
+            let count_up = u32::from(told.count()).next_multiple_of(count.into()).min(u16::MAX.into()) as u16;
+            let period_up = told.period_us().next_multiple_of(period_us).min(u16::MAX >> 1);
+            told.with_count(count_up).with_period_us(period_up)
+        }
+        ModerationAnswer::Refuses => old.with_refused(true),
+    }
+}
+
 impl Nic {
     fn capabilities(&self) -> u64 {
         let config = &self.config;
@@ -220,16 +234,12 @@ impl Nic {
     fn moderate(&mut self, world: &mut World<'_>, number: usize, told: Moderation) {
         let queue = &mut self.completion_queues[number];
         let told = told.with_refused(false);
-        queue.moderation = match self.config.moderation {
-            ModerationAnswer::Exact => told,
-            ModerationAnswer::Rounds { count, period_us } => {
-                // The fields' own most bounds what rounding up gives.
-                let count_up = u32::from(told.count()).next_multiple_of(count.into()).min(u16::MAX.into()) as u16;
-                let period_up = told.period_us().next_multiple_of(period_us).min(u16::MAX >> 1);
-                told.with_count(count_up).with_period_us(period_up)
-            }
-            ModerationAnswer::Refuses => queue.moderation.with_refused(true),
-        };
+        let right = answered(self.config.moderation, queue.moderation, told);
+        let answer = self.moderation_fault.map_or(right, |fault| answered(fault, queue.moderation, told));
+        if answer != right {
+            world.tell(|| Fact::Struck { source: world.me(), fault: "moderation" });
+        }
+        queue.moderation = answer;
         self.counters.moderation_changed += u64::from(queue.moderation != told);
         self.tell(world, number as u16);
     }

@@ -121,3 +121,32 @@ fn a_wait_ends_at_its_deadline() {
     });
     assert_eq!(end, Ok(700));
 }
+
+/// Unwound code may poll up to a deadline. No event happens any more, so its clock used to stand still.
+#[test]
+fn the_clock_of_a_dead_machine_goes_on() {
+    struct Polls;
+    impl Drop for Polls {
+        fn drop(&mut self) {
+            let end_ns = SimHal.now_ns() + 10_000_000;
+            while SimHal.now_ns() < end_ns {
+                SimHal.delay_ns(100);
+            }
+        }
+    }
+    let (mut machine, _) = machine(2);
+    let ran = machine.run_boot(Ps::from_ns(100_000), || {
+        for cpu in 0..2 {
+            let body = || {
+                let _polls = Polls;
+                loop {
+                    SimHal.delay_ns(30);
+                }
+            };
+            SimHal.spawn(thread("polls", cpu), Box::new(body)).expect("the CPU exists");
+        }
+    });
+    assert_eq!(ran, Ok(()));
+    machine.run_until(Ps::from_ns(200_000));
+    drop(machine);
+}

@@ -2,6 +2,7 @@
 
 use super::device::{Bus, Device};
 use super::ring::Chain;
+use crate::observe::Fact;
 use crate::time::Ps;
 use spec::virtio::DeviceId;
 use spec::virtio::block::{self as layout, ID_BYTES, Outcome, Request, SECTOR_BYTES, header};
@@ -50,18 +51,28 @@ pub struct Block {
     epoch: u32,
     completed: u64,
     errors: u64,
+    late: Ps,
 }
 
 impl Block {
     /// A device without a driver, its storage zero.
     pub fn new(config: BlockConfig) -> Self {
         let storage = vec![0; (config.sectors * u64::from(SECTOR_BYTES)) as usize];
-        Self { config, storage, requests: BTreeMap::new(), next_ticket: 0, epoch: 0, completed: 0, errors: 0 }
+        Self {
+            config,
+            storage,
+            requests: BTreeMap::new(),
+            next_ticket: 0,
+            epoch: 0,
+            completed: 0,
+            errors: 0,
+            late: Ps(0),
+        }
     }
 
-    /// Its requests take so long from now on, on average.
-    pub fn set_latency(&mut self, latency: Ps) {
-        self.config.latency = latency;
+    /// A fault: requests that it takes from now on take so much longer. 0: healed.
+    pub fn set_late(&mut self, late: Ps) {
+        self.late = late;
     }
 
     /// Runs the request of `chain`: its outcome, and the bytes of data written into it.
@@ -136,7 +147,11 @@ impl Block {
             let ticket = self.next_ticket;
             self.next_ticket = ticket.wrapping_add(1);
             self.requests.insert(ticket, (queue, std::mem::take(&mut chain)));
-            let latency = bus.world().jitter(self.config.latency);
+            let world = bus.world();
+            if self.late > Ps(0) {
+                world.tell(|| Fact::Struck { source: world.me(), fault: "late request" });
+            }
+            let latency = world.jitter(self.config.latency) + self.late;
             bus.schedule(latency, DONE, u64::from(self.epoch) << 32 | u64::from(ticket));
         }
     }

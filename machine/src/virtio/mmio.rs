@@ -7,6 +7,8 @@ use super::lines::Lines;
 use super::signal::{Exits, Irqfd, Line, Trigger};
 use crate::memory::with_field;
 use crate::model::{AccessCosts, Model, ModelId};
+use crate::observe::Fact;
+use crate::time::Ps;
 use crate::world::World;
 use core::fmt;
 use spec::virtio::NO_VECTOR;
@@ -247,7 +249,11 @@ impl<D: Device> Model for VirtioMmio<D> {
         match code {
             code::ASSERT => self.lines.assert(world, arg),
             code::RESAMPLE => self.lines.resample(world, &self.common, arg),
-            code::RAISE => drop(self.lines.raise_vector(world, arg as u16)),
+            code::RAISE => {
+                if self.lines.raise_vector(world, arg as u16) > Ps(0) {
+                    world.tell(|| Fact::Struck { source: world.me(), fault: "spurious" });
+                }
+            }
             code::JUMP_USED => super::jump_used(world, &mut self.common, arg),
             _ => self.with_bus(world, |device, bus| device.event(bus, code, arg)),
         }

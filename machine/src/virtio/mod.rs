@@ -97,6 +97,7 @@ fn read_config(world: &mut World<'_>, common: &Common, device: &impl Device, off
 
 fn jump_used(world: &mut World<'_>, common: &mut Common, arg: u64) {
     if let Some(ring) = common.queues.get_mut((arg >> 16) as usize).and_then(|queue| queue.ring.as_mut()) {
+        world.tell(|| Fact::Struck { source: world.me(), fault: "used index" });
         // The rings were all there when the queue started.
         let _ = ring.jump(world, arg as u16);
     }

@@ -14,6 +14,7 @@ use super::device::{Bus, Cause, Device, Wire};
 use super::signal::{Exits, Irqfd};
 use crate::memory::with_field;
 use crate::model::{AccessCosts, ModelId};
+use crate::observe::Fact;
 use crate::pci::{Bar, Capability, Function, Identity, MSIX_BAR_BYTES, MsixPlace, PBA_OFFSET, Place, Shell, Widths};
 use crate::time::Ps;
 use crate::world::World;
@@ -320,7 +321,11 @@ impl<D: Device> Function for VirtioPci<D> {
 
     fn on_event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
         match code {
-            code::MESSAGE | code::RAISE => self.message(world, arg as u16),
+            code::MESSAGE => self.message(world, arg as u16),
+            code::RAISE => {
+                world.tell(|| Fact::Struck { source: world.me(), fault: "spurious" });
+                self.message(world, arg as u16);
+            }
             code::JUMP_USED => super::jump_used(world, &mut self.common, arg),
             _ => self.with_bus(world, |device, bus| device.event(bus, code, arg)),
         }

@@ -1,6 +1,7 @@
 //! One run of a guest on the judges' QEMU.
 
 use super::gates::{self, Addresses, Gates, GatesPlugin};
+use crate::disk::Disk;
 use crate::image::{Image, X86_64};
 use crate::process::{Answer, Ended};
 use crate::{BootError, peer, pinned, process, trace};
@@ -10,8 +11,6 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Bytes of a drive.
-const DISK_BYTES: u64 = 1 << 20;
 /// For how long our image keeps interrupts off after the submissions of a burst.
 const HOLD_NS: u64 = 200_000;
 /// Reads in flight of a queue in a storm.
@@ -163,8 +162,8 @@ impl Judge {
         let Ended { ref failure, .. } = ended;
         let mut counts = ended.counts();
         let file = std::fs::File::open(folder.path().join("trace")).map_err(io("QEMU's trace"))?;
-        let events = trace::count(BufReader::new(file).lines()).map_err(io("QEMU's trace"))?;
-        for event in EVENTS {
+        let events = trace::count(BufReader::new(file).lines(), trace::IMAGE_MARK).map_err(io("QEMU's trace"))?;
+        for event in EVENTS.into_iter().chain([trace::WRONG_SOURCE]) {
             counts.insert(event.into(), events.get(event).copied().unwrap_or(0));
         }
         let counted = std::fs::read_to_string(folder.path().join("gates")).ok();
@@ -188,10 +187,7 @@ impl Judge {
         qemu.args(["-m", "512M", "-smp", &cpus.to_string(), "-display", "none", "-nodefaults"]);
         qemu.args(["-serial", "stdio", "-monitor", "none"]);
         for drive in 0..drives {
-            let path = folder.join(format!("disk{drive}"));
-            let io = |error| BootError::Io("the drive's file".into(), error);
-            std::fs::File::create(&path).and_then(|file| file.set_len(DISK_BYTES)).map_err(io)?;
-            qemu.args(["-drive", &format!("if=none,id=d{drive},format=raw,cache=unsafe,file={}", path.display())]);
+            qemu.args(["-drive", &Disk::create(folder, format!("d{drive}"))?.argument()]);
             let is_single = matches!(load, Load::Storm { .. }) && drive == 1;
             let vectors = if is_single { ",msix_qsize=1" } else { "" };
             qemu.args(["-device", &format!("nvme,serial={drive},drive=d{drive}{vectors}")]);
@@ -236,7 +232,7 @@ fn ours(load: Load) -> String {
             format!("nvme rounds={reads} depth={DEPTH} moves={}", moves.max(4 * trips))
         }
         Load::Bursts { reads, .. } => format!("bursts rounds={reads} hold_ns={HOLD_NS}"),
-        Load::Stranger { .. } => unreachable!("Linux alone meets the stranger"),
+        Load::Stranger { messages, .. } => format!("stranger messages={messages}"),
     }
 }
 

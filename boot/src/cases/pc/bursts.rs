@@ -3,7 +3,7 @@
 
 use super::Fixture;
 use super::path::Done;
-use crate::arch;
+use crate::arch::{self, Registers};
 use crate::cases::nvme::{CLASS, submit};
 use crate::cases::pci::{Bus, Function};
 use crate::cases::reads::{BLOCK_BYTES, BLOCKS, Transfer, Written, fill, pattern};
@@ -19,18 +19,23 @@ use drivers::nvme::{CompletionLook, Config, Controller, IoOp, QueueConfig, Queue
 use drivers::pci::{MsixCapability, MsixTable};
 use hal::{CpuId, CpuSet, Dma, Hal, Word};
 use irq::{AllocRequest, Irq, RequestFlags};
+use spec::msi::msix_entry;
 
 /// Entries of a queue.
 const ENTRIES: u16 = 64;
 /// The CPU that takes all interrupts.
-const CPU: CpuId = CpuId(0);
+pub(super) const CPU: CpuId = CpuId(0);
+/// The MSI-X vector of a drive's queue.
+const VECTOR: u32 = 1;
 
 /// A drive with one queue, and the buffer of its one read.
-struct Drive {
+pub(super) struct Drive {
     pair: Arc<QueuePair<Bare>>,
     done: Arc<Done>,
     buffer: <Bare as Hal>::Dma,
-    line: Irq,
+    pub(super) line: Irq,
+    /// The entry of the MSI-X table by which its queue interrupts.
+    pub(super) entry: (Registers, u32),
 }
 
 /// Rounds in which a thread submits a read to every NVMe drive of bus 0 and waits for all of them, then checks their data.
@@ -70,7 +75,7 @@ pub(super) fn bursts(system: &Arc<Fixture>, options: &Options) -> Result<(), Str
 }
 
 /// Reads a block from every drive.
-fn burst(drives: &[Drive], round: u64, hold_ns: u64) -> Result<(), String> {
+pub(super) fn burst(drives: &[Drive], round: u64, hold_ns: u64) -> Result<(), String> {
     let lba = |index: usize| (round * 17 + index as u64) % BLOCKS;
     for (index, Drive { buffer, .. }) in drives.iter().enumerate() {
         buffer.words().iter().zip(0..).for_each(|(word, at)| word.set(!pattern(lba(index), at)));
@@ -100,12 +105,13 @@ fn interrupts_elsewhere(system: &Fixture, line: Irq) -> u64 {
 }
 
 /// Brings up a drive, and writes its known blocks.
-fn drive(system: &Arc<Fixture>, bus: &mut Bus, function: &Function, index: u64) -> Result<Drive, String> {
+pub(super) fn drive(system: &Arc<Fixture>, bus: &mut Bus, function: &Function, index: u64) -> Result<Drive, String> {
     let bar = bus.region(function, 0)?;
     let controller =
         Controller::new(Bare, bar, Config::default()).map_err(|error| format!("drive {index}: {error}"))?;
     let capability = MsixCapability::find(&function.config).map_err(|error| error.to_string())?;
     let table = bus.region(function, capability.table_bar)?;
+    let entry = (table, capability.table_offset + VECTOR * msix_entry::SIZE);
     let table = MsixTable::enable(function.config, table, capability);
     let messages = MessageDomain::new(Bare, table, system.messages(bus, function)?);
     let messages = Arc::new(messages.map_err(|error| error.to_string())?);
@@ -114,13 +120,13 @@ fn drive(system: &Arc<Fixture>, bus: &mut Bus, function: &Function, index: u64) 
     let filler = controller.create_queue_pair(polled, written.clone()).map_err(|error| error.to_string())?;
     fill(&written, |transfer| submit(&filler, IoOp::Write, transfer), || _ = filler.poll(1))?;
     let done = Arc::new(Done::default());
-    let config = QueueConfig { vector: Some(1), ..polled };
+    let config = QueueConfig { vector: Some(VECTOR as u16), ..polled };
     let pair = controller.create_queue_pair(config, done.clone()).map_err(|error| error.to_string())?;
     let buffer = Bare.dma_alloc(BLOCK_BYTES, BLOCK_BYTES).map_err(|error| format!("a buffer: {error}"))?;
-    let request = AllocRequest::fixed(function.requester, 1, CpuSet::of(CPU));
+    let request = AllocRequest::fixed(function.requester, VECTOR, CpuSet::of(CPU));
     let line = system.core.alloc_line(messages, &request, system.message_flow()).map_err(|error| error.to_string())?;
     let requested = system.core.request(line, format!("nvme{index}q0"), RequestFlags::default(), pair.clone());
     requested.map_err(|error| error.to_string())?;
     pair.set_completion_look(CompletionLook::Off);
-    Ok(Drive { pair, done, buffer, line })
+    Ok(Drive { pair, done, buffer, line, entry })
 }

@@ -4,6 +4,7 @@ mod bursts;
 mod path;
 mod pins;
 mod posts;
+mod stranger;
 mod system;
 
 use super::Options;
@@ -33,6 +34,7 @@ pub(super) fn run(case: &str, options: &Options, platform: &'static Platform) ->
         "virtio-irqs" => super::virtio::described_block(&system, options),
         "path" => path::path(&system, options),
         "bursts" => bursts::bursts(&system, options),
-        _ => Err(format!("no case {case:?}; there are bursts, nvme, path, posts, virtio-blk, virtio-irqs")),
+        "stranger" => stranger::stranger(&system, options),
+        _ => Err(format!("no case {case:?}; there are bursts, nvme, path, posts, stranger, virtio-blk, virtio-irqs")),
     }
 }

@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 use drivers::apic::{ApicId, ApicMode};
 use drivers::message::MessageSource;
 use drivers::posting::{PostingBlock, PostingCapability, PostingDomain};
-use drivers::vtd::RemapUnit;
-use hal::Hal as _;
+use drivers::vtd::{Fault, RemapUnit};
+use hal::{Hal as _, Lock};
 use irq::{Flow, IrqCore, IrqDomain};
 use spin::Once;
 use systems::pc::{Apics, Path, Pc, PcBuilder, PcCpus, PcError, Tick, TickEoi};
@@ -22,6 +22,15 @@ use systems::pc::{Apics, Path, Pc, PcBuilder, PcCpus, PcError, Tick, TickEoi};
 const UNIT_BYTES: u32 = 0x1000;
 /// Lines of devices.
 const LINES: u32 = 64;
+/// Faults that are kept; further ones are left out.
+pub(super) const FAULTS_MAX: usize = 64;
+
+/// Keeps a fault, without allocating.
+fn note(faults: &mut Vec<Fault>, fault: Fault) {
+    if faults.len() < faults.capacity() {
+        faults.push(fault);
+    }
+}
 
 /// The parts of a PC that the cases use.
 pub(in crate::cases) struct PcFixture {
@@ -30,6 +39,7 @@ pub(in crate::cases) struct PcFixture {
     /// True if a device that can post must post.
     wants_posting: bool,
     posting: Once<Posting>,
+    faults: Arc<Lock<Bare, Vec<Fault>>>,
     pub(in crate::cases) platform: &'static Platform,
 }
 
@@ -72,11 +82,16 @@ impl PcFixture {
         let ids = platform.apic_ids.iter().copied().map(ApicId).collect();
         let apics = Apics { regs: LAPIC, mode: ApicMode::XApic, ids, timer_hz: arch::timer_hz() };
         let tick = Tick { eoi: TickEoi::First, runs_unarmed: true, run: Arc::new(|_| threads::tick()) };
+        // The line of a unit's fault event takes the records, so the faults are noted there.
+        let faults = Arc::new(Lock::new(Bare, Vec::with_capacity(FAULTS_MAX)));
+        let noted = faults.clone();
+        let observer = move |_, fault| note(&mut noted.lock(), fault);
         let builder = PcBuilder::new(Bare, apics, LINES).wish(Path::Posted).devices_post().tick(tick);
+        let builder = builder.observe_faults(Arc::new(observer));
         let units = platform.vtd.map(|base| arch::window(base as usize, UNIT_BYTES));
         let builder = units.into_iter().fold(builder, PcBuilder::unit);
         let pc = builder.build(|cpus| start(cpus).map_err(Failed)).map_err(|Failed(why)| why)?;
-        Ok(Self { core: pc.core().clone(), pc, wants_posting, posting: Once::new(), platform })
+        Ok(Self { core: pc.core().clone(), pc, wants_posting, posting: Once::new(), faults, platform })
     }
 
     /// The remapping unit, if the machine has one.
@@ -186,6 +201,16 @@ impl PcFixture {
         if taken <= counts.notifications { Ok(()) } else { Err(format!("{taken} notifications taken")) }
     }
 
+    /// True if the remapping unit has blocked a request since the last [`Self::take_faults`].
+    pub(super) fn has_faults(&self) -> bool {
+        !self.faults.lock().is_empty()
+    }
+
+    /// The requests that the remapping unit has blocked since the last call, oldest first; at most [`FAULTS_MAX`].
+    pub(super) fn take_faults(&self) -> Vec<Fault> {
+        core::mem::replace(&mut *self.faults.lock(), Vec::with_capacity(FAULTS_MAX))
+    }
+
     /// Checks that the remapping unit has blocked no request, and that a posting device has posted.
     ///
     /// # Errors
@@ -196,13 +221,13 @@ impl PcFixture {
         if self.posts() {
             self.tell_notifications();
         }
-        let mut faults = 0;
-        let mut last = None;
-        unit.take_faults(|fault| {
-            faults += 1;
-            last = Some(fault);
-        });
-        count("remapping_faults", faults);
-        last.map_or(Ok(()), |fault| Err(format!("the remapping unit blocked {faults} messages; the last: {fault:?}")))
+        let mut faults = self.take_faults();
+        // Records whose event has not come yet.
+        unit.take_faults(|fault| note(&mut faults, fault));
+        count("remapping_faults", faults.len() as u64);
+        let blocked = faults.len();
+        faults
+            .last()
+            .map_or(Ok(()), |fault| Err(format!("the remapping unit blocked {blocked} messages; the last: {fault}")))
     }
 }

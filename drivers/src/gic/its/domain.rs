@@ -5,7 +5,7 @@ use crate::gic::GicError;
 use crate::gic::lpi::LpiDomain;
 use alloc::collections::btree_map::Entry;
 use alloc::sync::Arc;
-use hal::{Dma, Hal};
+use hal::{CpuId, Dma, Hal};
 use irq::{
     AllocRequest, HardwareIrq, IrqChip, IrqChipState, IrqDomain, IrqError, Level, LevelData, MsiMessage, Target,
 };
@@ -70,12 +70,12 @@ impl<H: Hal> Events<H> {
         let Some(event) = slot.as_ref().and_then(|slot| slot.as_ref()) else { return Ok(()) };
         if let Some((intid, cpu)) = event.mapped {
             self.its.lpis.configure(intid, false);
-            self.its.post(&[Command::Discard { device, event: number }, self.its.sync(cpu)?])?;
+            self.its.post_firmly(&[Command::Discard { device, event: number }, self.its.sync(cpu)?])?;
         }
         slot.map(Option::take);
         if entry.events.iter().all(Option::is_none) {
             let (event_bits_less_one, table) = (0, entry.table.device_address().0);
-            self.its.post(&[Command::MapDevice { device, event_bits_less_one, table, valid: false }])?;
+            self.its.post_firmly(&[Command::MapDevice { device, event_bits_less_one, table, valid: false }])?;
             devices.remove(&device);
         }
         Ok(())
@@ -98,8 +98,10 @@ impl<H: Hal> Events<H> {
             if !its.can_target(target.cpu) {
                 return Err(IrqError::Target("ITS", target));
             }
-            let collection = target.cpu.0 as u16;
-            its.post(&[Command::Move { device, event: number, collection }, its.sync(old)?, its.sync(target.cpu)?])?;
+            let (sync_old, sync_new) = (its.sync(old)?, its.sync(target.cpu)?);
+            let move_to = |cpu: CpuId| Command::Move { device, event: number, collection: cpu.0 as u16 };
+            let commands = [move_to(target.cpu), sync_old, sync_new];
+            its.post_or_undo(&commands, &[move_to(old), sync_new, sync_old])?;
             event.mapped = Some((intid, target.cpu));
             Ok(())
         })

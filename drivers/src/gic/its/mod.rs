@@ -107,6 +107,30 @@ impl<H: Hal> Its<H> {
         self.queue.lock().post(&Frame::new(&self.regs, 0), commands)
     }
 
+    /// Posts `commands`. If the ITS refuses one behind the first, the first has been done; then `undo` follows.
+    fn post_or_undo(&self, commands: &[Command], undo: &[Command]) -> Result<(), GicError> {
+        let (mut queue, frame) = (self.queue.lock(), Frame::new(&self.regs, 0));
+        let first = queue.next();
+        let posted = queue.post(&frame, commands);
+        if matches!(posted, Err(GicError::Stalled(index)) if index != first) {
+            _ = queue.post(&frame, undo);
+        }
+        posted
+    }
+
+    /// Posts `commands`, and once more from the one on that the ITS refuses: for what must not be left undone.
+    fn post_firmly(&self, commands: &[Command]) -> Result<(), GicError> {
+        let (mut queue, frame) = (self.queue.lock(), Frame::new(&self.regs, 0));
+        let first = queue.next();
+        match queue.post(&frame, commands) {
+            Err(GicError::Stalled(index)) => {
+                let done = usize::from(index.wrapping_sub(first) % queue::COMMANDS);
+                queue.post(&frame, commands.get(done..).unwrap_or(commands))
+            }
+            posted => posted,
+        }
+    }
+
     fn redistributor(&self, cpu: CpuId) -> Result<RedistributorBase, GicError> {
         self.lpis.gic().version.its_target(cpu, self.kind.physical_targets())
     }
@@ -121,7 +145,7 @@ impl<H: Hal> Its<H> {
     /// [`GicError::NoCpu`], [`GicError::Timeout`], [`GicError::Stalled`].
     pub fn cpu_online(&self, cpu: CpuId) -> Result<(), GicError> {
         let (collection, redistributor) = (cpu.0 as u16, self.redistributor(cpu)?);
-        self.post(&[
+        self.post_firmly(&[
             Command::MapCollection { collection, redistributor, valid: true },
             Command::InvalidateAll { collection },
             Command::Sync { redistributor },
@@ -139,7 +163,7 @@ impl<H: Hal> Its<H> {
         let (old, new) = (self.redistributor(from)?, self.redistributor(to)?);
         self.online[from.index()].set(0);
         let collection = from.0 as u16;
-        self.post(&[
+        self.post_firmly(&[
             Command::MapCollection { collection, redistributor: new, valid: true },
             Command::Sync { redistributor: new },
             Command::MoveAll { from: old, to: new },

@@ -7,7 +7,7 @@ use spec::gic::gicr::{Cacheability, Shareability};
 use spec::gic::its::{CBASER, COMMAND_BYTES, CREADR, CWRITER, Command, CommandBase, Pointer};
 
 /// One page, because only a few commands are in flight at any time.
-const COMMANDS: u16 = 128;
+pub(super) const COMMANDS: u16 = 128;
 const QUEUE_ALIGN: usize = 0x1_0000;
 /// Time limit for the ITS. Hardware answers within microseconds, an emulated ITS when its host schedules it.
 const TIMEOUT_NS: u64 = 100_000_000;
@@ -51,6 +51,11 @@ impl<H: Hal> CommandQueue<H> {
         }
         frame.write(CWRITER, Pointer::new().with_index(self.next).into_bits());
         self.wait(frame, commands)
+    }
+
+    /// The index of the next command.
+    pub(super) fn next(&self) -> u16 {
+        self.next
     }
 
     fn place(&self, index: u16, command: Command) {

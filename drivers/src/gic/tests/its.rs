@@ -307,3 +307,53 @@ fn an_its_that_stops_outside_of_its_queue_is_an_error() {
     let refused = Err(IrqError::Hardware("GIC", "the ITS refused a command"));
     assert_eq!(chip.set_affinity(&level, Target::on(CpuId(1))), refused);
 }
+
+/// The event has moved before the ITS refuses the SYNC behind it, so the driver moves it back.
+#[test]
+fn an_event_whose_move_fails_half_way_is_where_the_driver_believes_it() {
+    let rig = rig();
+    let (_its, domain) = rig.domain();
+    let levels = line(domain.clone(), 0, Target::on(CpuId(0)));
+    let (chip, level) = chip(&levels);
+    rig.fake.commands();
+    // SYNC.
+    rig.fake.refuse(0x05);
+    let moved = chip.set_affinity(&level, Target::on(CpuId(1)));
+    assert_eq!(moved, Err(IrqError::Hardware("GIC", "the ITS refused a command")));
+    let moves: Vec<_> = rig.fake.commands().into_iter().filter(|words| words[0] & 0xff == 0x01).collect();
+    // MOVI: the collection is in bits 15:0 of the third word.
+    assert_eq!(moves.iter().map(|words| words[2] & 0xffff).collect::<Vec<_>>(), [1, 0]);
+}
+
+/// What the ITS still maps would interrupt the next owner of the LPI's number.
+#[test]
+fn an_event_is_unmapped_although_the_its_refuses_it_once() {
+    for refused in [0x0f, 0x05, 0x08] {
+        let rig = rig();
+        let (_its, domain) = rig.domain();
+        let levels = line(domain.clone(), 0, Target::on(CpuId(0)));
+        let (_, level) = chip(&levels);
+        rig.fake.commands();
+        rig.fake.refuse(refused);
+        domain.release(level.hwirq());
+        let done = opcodes(&rig.fake.commands());
+        let count = |opcode| done.iter().filter(|&&other| other == opcode).count();
+        // DISCARD, and MAPD without its table.
+        assert_eq!((count(0x0f), count(0x08)), (1, 1), "{refused:#x} was refused: {done:x?}");
+    }
+}
+
+/// A CPU that has left would keep its pending LPIs.
+#[test]
+fn a_cpu_leaves_although_the_its_refuses_a_command_once() {
+    // MAPC, MOVALL, SYNC.
+    for refused in [0x09, 0x0e, 0x05] {
+        let rig = rig();
+        let (its, _) = rig.domain();
+        rig.fake.commands();
+        rig.fake.refuse(refused);
+        assert_eq!(its.cpu_offline(CpuId(1), CpuId(0)), Ok(()), "{refused:#x}");
+        let done = opcodes(&rig.fake.commands());
+        assert!(done.contains(&0x09) && done.contains(&0x0e), "{refused:#x} was refused: {done:x?}");
+    }
+}

@@ -7,103 +7,14 @@
 //! its reap, and the interrupt handler. Round it stands a device that writes each entry's phase last and then requests
 //! the interrupt.
 
-#[path = "../../../../irq/tests/loom_word/mod.rs"]
-mod loom_word;
-
 use super::{BLOCKS, Parts, entry, read};
+use crate::loom_world::{CPU, Doorbells, LoomHal};
 use crate::nvme::{BatchDone, Completed, CompletionLook, Namespace, QueuePair};
-use hal::{CpuId, DeviceAddress, Dma, DmaError, Hal, IrqState, Regs, Word, Work};
+use hal::{Dma, Word};
 use irq::{Action, Irq};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
-use loom_word::LoomWord;
-use std::boxed::Box;
-
-/// Doorbells that nobody hears: the device posts what the test has it post.
-struct Doorbells;
-
-impl Regs for Doorbells {
-    fn read32(&self, _: u32) -> u32 {
-        unreachable!()
-    }
-    fn write32(&self, _: u32, _: u32) {}
-    fn read64(&self, _: u32) -> u64 {
-        unreachable!()
-    }
-    fn write64(&self, _: u32, _: u64) {
-        unreachable!()
-    }
-}
-
-/// Memory of words.
-struct Words(Box<[LoomWord]>);
-
-impl Dma for Words {
-    type Word = LoomWord;
-    fn len_bytes(&self) -> usize {
-        self.0.len() * 8
-    }
-    fn device_address(&self) -> DeviceAddress {
-        DeviceAddress(0)
-    }
-    fn words(&self) -> &[LoomWord] {
-        &self.0
-    }
-    fn read8(&self, _: usize) -> u8 {
-        unreachable!()
-    }
-    fn read16(&self, _: usize) -> u16 {
-        unreachable!()
-    }
-    fn read32(&self, _: usize) -> u32 {
-        unreachable!()
-    }
-    fn write8(&self, _: usize, _: u8) {
-        unreachable!()
-    }
-    fn write16(&self, _: usize, _: u16) {
-        unreachable!()
-    }
-    fn write32(&self, _: usize, _: u32) {
-        unreachable!()
-    }
-}
-
-loom::thread_local! {
-    static CPU: core::cell::Cell<u32> = core::cell::Cell::new(0);
-}
-
-/// A world of two CPUs that has words and locks and nothing else.
-#[derive(Clone, Copy)]
-struct LoomHal;
-
-impl Hal for LoomHal {
-    type Word = LoomWord;
-    type Regs = Doorbells;
-    type Dma = Words;
-    fn dma_alloc(self, len_bytes: usize, _: usize) -> Result<Words, DmaError> {
-        Ok(Words((0..len_bytes / 8).map(|_| LoomWord::new(0)).collect()))
-    }
-    fn now_ns(self) -> u64 {
-        0
-    }
-    fn cpu(self) -> CpuId {
-        CpuId(CPU.with(core::cell::Cell::get))
-    }
-    fn irq_save(self) -> IrqState {
-        IrqState { were_on: true }
-    }
-    fn irq_restore(self, _: IrqState) {}
-    fn relax_on(self, _: &LoomWord, _: u64, _: u64) {
-        thread::yield_now();
-    }
-    fn delay_ns(self, _: u64) {}
-    fn wait_for_interrupt(self) {
-        unreachable!()
-    }
-    fn work(self, _: Work, _: u32) {}
-}
 
 /// Commands in flight from the start: tags and ids 0 and 1. The check follows a third, which stays in flight.
 const POSTED: usize = 2;

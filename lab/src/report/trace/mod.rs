@@ -7,14 +7,17 @@
 mod proto;
 mod writer;
 
-pub use writer::{manifest, write};
+pub use writer::{manifest, share, shorten, write};
 
 use std::borrow::Cow;
 
 /// Most records of a file, all deliveries together: some milliseconds of a busy server, and still loadable in a viewer.
 pub const RECORDS_MAX: usize = 400_000;
-/// Most bytes that a record adds to a file. With [`RECORDS_MAX`] it bounds the file, apart from its manifest.
+/// Most bytes that a record adds to a file. With [`RECORDS_MAX`] it bounds the file, apart from its manifest. A record with many
+/// flows, such as the message that announces many I/Os, counts as several.
 pub const RECORD_BYTES_MAX: usize = 160;
+/// Flows that a record has room for, and that each further record would have: a flow's id has ten bytes.
+const FLOWS_OF_RECORD: (usize, usize) = (4, 16);
 
 /// The actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,6 +95,8 @@ pub struct Trace {
     pub records: Vec<TraceRecord>,
     /// Counters.
     pub counters: Vec<Counter>,
+    /// How many of both were left out already: the latest ones.
+    pub left_out: usize,
 }
 
 #[cfg(test)]

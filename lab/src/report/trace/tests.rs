@@ -8,11 +8,11 @@ fn record(start_ps: u64, duration_ps: u64, track: Track) -> TraceRecord {
 }
 
 fn trace(records: Vec<TraceRecord>) -> Trace {
-    Trace { delivery: "posted".into(), start_ps: 0, records, counters: Vec::new() }
+    Trace { delivery: "posted".into(), start_ps: 0, records, counters: Vec::new(), left_out: 0 }
 }
 
 fn packets(traces: &[Trace]) -> Vec<TracePacket> {
-    proto::Trace::decode(&write(traces, "{}")[..]).expect("packets").packet
+    proto::Trace::decode(&write(traces.to_vec(), "{}")[..]).expect("packets").packet
 }
 
 /// The events on the track of this name: type, ns.
@@ -76,7 +76,7 @@ fn a_file_keeps_its_bound_and_says_what_it_left_out() {
         ..record(u64::MAX - 5_000_000 + at, 1, Track::Cpu(0))
     };
     let records: Vec<TraceRecord> = (0..RECORDS_MAX as u64 + 7).map(long).collect();
-    let bytes = write(&[trace(records)], "{\"a\": 1}");
+    let bytes = write(vec![trace(records)], "{\"a\": 1}");
     assert!(bytes.len() < RECORDS_MAX * RECORD_BYTES_MAX, "{}", bytes.len());
     assert_eq!(manifest(&bytes).as_deref(), Some("{\"a\": 1}"));
     let left_out = proto::Trace::decode(&bytes[..])
@@ -87,4 +87,25 @@ fn a_file_keeps_its_bound_and_says_what_it_left_out() {
     assert_eq!(left_out, Some(7));
     assert_eq!(manifest(b"{\"manifest\": {}}"), None);
     assert_eq!(manifest(&[]), None);
+}
+
+#[test]
+fn messages_with_many_flows_keep_the_bound_too() {
+    let many = |at: u64| TraceRecord {
+        flows: vec![at],
+        ends: (0..300).map(|io| (at << 9) + io).collect(),
+        ..record(u64::MAX - 5_000_000_000 + at * 1000, 0, Track::Drive(0))
+    };
+    let records = 2 * RECORDS_MAX / 20;
+    let written = |keep: usize| {
+        let mut trace = trace((0..records as u64).map(many).collect());
+        shorten(&mut trace, keep);
+        (trace.records.len(), trace.left_out, write(vec![trace], "").len())
+    };
+    let (kept, left_out, bytes) = written(RECORDS_MAX);
+    assert!(bytes < RECORDS_MAX * RECORD_BYTES_MAX, "{bytes}");
+    assert!(kept > RECORDS_MAX / 25 && kept + left_out == records, "{kept} and {left_out}");
+    // A share that was cut before says what it left out.
+    let (kept, left_out, bytes) = written(share(2));
+    assert!(kept + left_out == records && bytes < RECORDS_MAX / 2 * RECORD_BYTES_MAX, "{kept}, {left_out}, {bytes}");
 }

@@ -1,7 +1,7 @@
 //! Writes and reads the file.
 
 use super::proto::{self, DebugAnnotation, Interned, TrackDescriptor, TrackEvent};
-use super::{Counter, RECORDS_MAX, Trace, TraceRecord, Track};
+use super::{Counter, FLOWS_OF_RECORD, RECORDS_MAX, Trace, TraceRecord, Track};
 use prost::Message;
 use std::collections::BTreeMap;
 
@@ -16,17 +16,22 @@ const FLOWS: u64 = 1 << 32;
 
 /// The bytes of a file with `traces` side by side, each beginning at 0. Of more than [`RECORDS_MAX`] records each trace keeps its
 /// first ones, in equal parts; the file says how many it left out.
-pub fn write(traces: &[Trace], manifest: &str) -> Vec<u8> {
-    let share = RECORDS_MAX / traces.len().max(1);
+pub fn write(mut traces: Vec<Trace>, manifest: &str) -> Vec<u8> {
+    let share = share(traces.len());
     let mut writer = Writer { bytes: Vec::new(), tracks: 0 };
-    let mut traces: Vec<Trace> = traces.to_vec();
-    let left_out = traces.iter_mut().map(|trace| shorten(trace, share)).sum();
+    traces.iter_mut().for_each(|trace| shorten(trace, share));
+    let left_out = traces.iter().map(|trace| trace.left_out).sum();
     let names = writer.names(&traces);
     writer.origin(&names, manifest, left_out);
     for (index, trace) in traces.into_iter().enumerate() {
         Run { writer: &mut writer, names: &names, flows: index as u64 * FLOWS, start_ps: trace.start_ps }.write(trace);
     }
     writer.bytes
+}
+
+/// The records that each of so many traces has in a file.
+pub fn share(traces: usize) -> usize {
+    RECORDS_MAX / traces.max(1)
 }
 
 /// The manifest that a file keeps. None if the bytes are no such file.
@@ -45,24 +50,33 @@ pub fn manifest(bytes: &[u8]) -> Option<String> {
     None
 }
 
-/// Leaves out what is beyond `share`, the latest first. Returns how many records that were.
-fn shorten(trace: &mut Trace, share: usize) -> usize {
+/// Leaves out what is beyond `share`, the latest first.
+pub fn shorten(trace: &mut Trace, share: usize) {
     trace.records.sort_by_key(|record| (record.start_ps, std::cmp::Reverse(record.duration_ps)));
-    let points: usize = trace.counters.iter().map(|counter| counter.points.len()).sum();
-    let all = trace.records.len() + points;
-    if all <= share {
-        return 0;
-    }
+    let count =
+        |trace: &Trace| trace.records.len() + trace.counters.iter().map(|counter| counter.points.len()).sum::<usize>();
+    let all = count(trace);
     // Records and points end together.
-    let mut times: Vec<u64> = trace.records.iter().map(|record| record.start_ps).collect();
-    times.extend(trace.counters.iter().flat_map(|counter| &counter.points).map(|&(at, _)| at));
+    let records = trace.records.iter().flat_map(|record| std::iter::repeat_n(record.start_ps, weight(record)));
+    let points = trace.counters.iter().flat_map(|counter| &counter.points).map(|&(at, _)| at);
+    let mut times: Vec<u64> = records.chain(points).collect();
+    if times.len() <= share {
+        return;
+    }
     let (_, &mut until_ps, _) = times.select_nth_unstable(share);
+    drop(times);
     trace.records.retain(|record| record.start_ps < until_ps);
+    trace.records.shrink_to_fit();
     for counter in &mut trace.counters {
         counter.points.retain(|&(at, _)| at < until_ps);
     }
-    let left: usize = trace.counters.iter().map(|counter| counter.points.len()).sum();
-    all - trace.records.len() - left
+    trace.left_out += all - count(trace);
+}
+
+/// How many records a record counts for.
+fn weight(record: &TraceRecord) -> usize {
+    let (own, further) = FLOWS_OF_RECORD;
+    1 + (record.flows.len() + record.ends.len()).saturating_sub(own).div_ceil(further)
 }
 
 fn annotation_iid(name: &str) -> u64 {

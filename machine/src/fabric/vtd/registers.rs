@@ -3,6 +3,7 @@
 use super::fault::EventDue;
 use super::queue::Executed;
 use super::{InvalidationFault, InvalidationTrouble, VtdUnit, code};
+use crate::observe::Fact;
 use crate::time::Ps;
 use crate::world::World;
 use spec::vtd::registers::{
@@ -229,6 +230,9 @@ impl VtdUnit {
                     (InvalidationFault::Late(by), _) | (_, Some(InvalidationTrouble::Late(by))) => by,
                     _ => Ps(0),
                 };
+                if late > Ps(0) {
+                    world.tell(|| Fact::Struck { source: world.me(), fault: "late invalidation" });
+                }
                 let at = world.now() + world.jitter(self.config.invalidation_time) + late;
                 world.schedule(at, code::INVALIDATE, self.queue.epoch);
             }
@@ -256,7 +260,10 @@ impl VtdUnit {
             }
             InvalidationFault::Within { until, .. } => match self.trouble(world.now()) {
                 Some(InvalidationTrouble::Stands) => return world.schedule(until, code::INVALIDATE, epoch),
-                Some(InvalidationTrouble::FetchFails) => return self.stop_queue(world, QueueErrorInfo::FETCH),
+                Some(InvalidationTrouble::FetchFails) => {
+                    world.tell(|| Fact::Struck { source: world.me(), fault: "failed invalidation" });
+                    return self.stop_queue(world, QueueErrorInfo::FETCH);
+                }
                 _ => {}
             },
             InvalidationFault::FetchFails(after) if self.descriptors >= after => {

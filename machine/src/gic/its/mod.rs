@@ -11,6 +11,7 @@ mod tables;
 
 use super::access::{Outcome, Refusal};
 use super::{COMMAND, Gic, ItsConfig};
+use crate::observe::Fact;
 use crate::world::World;
 use effects::Outstanding;
 use spec::gic::its::{self, Base, CommandBase, Control, Pointer, TableType, Type};
@@ -35,6 +36,8 @@ pub(super) struct Its {
     outstanding: Vec<Outstanding>,
     pub(super) commands: u64,
     pub(super) errors: u64,
+    /// It takes each command for one in error, and stalls.
+    pub(super) refuses: bool,
 }
 
 impl Its {
@@ -58,6 +61,7 @@ impl Its {
             outstanding: Vec::new(),
             commands: 0,
             errors: 0,
+            refuses: false,
         }
     }
 
@@ -174,6 +178,11 @@ impl Its {
 
     /// The words of the next command. A queue outside memory stalls.
     fn fetch(&mut self, world: &mut World<'_>) -> Option<[u64; 4]> {
+        if self.refuses {
+            self.done.set_stalled_or_retry(true);
+            world.tell(|| Fact::Struck { source: world.me(), fault: "stalled command" });
+            return None;
+        }
         let address = (self.queue.page() << 12) + u64::from(self.done.index()) * its::COMMAND_BYTES as u64;
         let word = |index: u64| world.read64(address + index * 8);
         if let (Ok(first), Ok(second), Ok(third), Ok(fourth)) = (word(0), word(1), word(2), word(3)) {
@@ -189,6 +198,13 @@ impl Its {
 }
 
 impl Gic {
+    /// See [`crate::Machine::set_its_refuses`].
+    pub(crate) fn set_its_refuses(&mut self, refuses: bool) {
+        if let Some(its) = &mut self.its {
+            its.refuses = refuses;
+        }
+    }
+
     pub(super) fn its_read(&mut self, offset: u32, width: u8) -> Outcome<u64> {
         self.its.as_ref().ok_or(Refusal::Reserved)?.read(offset, width)
     }

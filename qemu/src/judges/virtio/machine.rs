@@ -1,6 +1,7 @@
-//! One run of a Linux guest with one virtio device.
+//! One run of a guest, Linux or our image, with one virtio device.
 
 use super::{CPUS, Case};
+use crate::disk::{self, Disk};
 use crate::image::{Image, X86_64};
 use crate::monitor::{self, Ask};
 use crate::process::{Answer, Ended};
@@ -10,8 +11,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Bytes of the drive, before it grows to twice as many.
-const DISK_BYTES: u64 = 1 << 20;
+/// QEMU's name of the drive.
+const DISK: &str = "d";
 /// Requests in flight of each CPU.
 const DEPTH: u64 = 4;
 
@@ -124,10 +125,9 @@ impl Machine {
             move |error| BootError::Io(what, error)
         };
         let folder = tempfile::tempdir().map_err(io("a temporary folder"))?;
-        let disk = std::fs::File::create(folder.path().join("disk")).map_err(io("the drive's file"))?;
-        disk.set_len(DISK_BYTES).map_err(io("the drive's file"))?;
-        let grow = Ask::resize(folder.path(), "d", 2 * DISK_BYTES);
-        let command = self.command(case, requests, folder.path());
+        // Only a guest with a drive asks for this.
+        let grow = Ask::resize(folder.path(), DISK, 2 * disk::BYTES);
+        let command = self.command(case, requests, folder.path())?;
         let ended = match case.guest {
             // The debug port exits with 2·value + 1.
             Guest::Ours { .. } => process::run(command, Answer::Asked(&grow), |status, lines| {
@@ -142,8 +142,8 @@ impl Machine {
     }
 
     /// QEMU's command line.
-    fn command(&self, case: &Case, requests: u64, folder: &Path) -> Command {
-        let mut qemu = if case.kind == Kind::Net { in_network(&self.qemu) } else { Command::new(&self.qemu) };
+    fn command(&self, case: &Case, requests: u64, folder: &Path) -> Result<Command, BootError> {
+        let mut qemu = case.kind.program(&self.qemu);
         qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-no-reboot"]);
         qemu.args(["-m", "256M", "-smp", &CPUS.to_string(), "-display", "none", "-nodefaults"]);
         qemu.args(["-serial", "stdio", "-monitor", "none", "-qmp", &monitor::argument(folder)]);
@@ -164,11 +164,11 @@ impl Machine {
                 PCI_EVENTS
             }
         };
-        add_device(&mut qemu, case, folder);
+        case.kind.add(&mut qemu, case.transport, folder)?;
         events.iter().for_each(|event| _ = qemu.args(["-trace", event]));
         qemu.arg("-D").arg(folder.join("trace"));
         self.add_guest(&mut qemu, case, requests);
-        qemu
+        Ok(qemu)
     }
 
     fn add_guest(&self, qemu: &mut Command, case: &Case, requests: u64) {
@@ -185,7 +185,7 @@ impl Machine {
             Guest::Old => "bzImage-stock",
             Guest::New => "bzImage",
         };
-        let name = if case.kind == Kind::Blk { "blk" } else { "net" };
+        let name = case.kind.name();
         let end = match case.transport {
             Transport::Mmio { by_command_line: true, .. } => " end=restart reboot=t",
             Transport::Mmio { .. } => CLOCK,
@@ -198,21 +198,42 @@ impl Machine {
     }
 }
 
-/// The device, and what it stands for on the host.
-fn add_device(qemu: &mut Command, case: &Case, folder: &Path) {
-    let bus = if case.transport == Transport::Pci { "pci" } else { "device" };
-    match case.kind {
-        Kind::Blk => {
-            let file = folder.join("disk");
-            qemu.args(["-drive", &format!("if=none,id=d,format=raw,cache=unsafe,file={}", file.display())]);
-            qemu.args(["-device", &format!("virtio-blk-{bus},drive=d,num-queues={CPUS}")]);
+impl Kind {
+    /// Its name in QEMU, and for the guest.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Blk => "blk",
+            Self::Net => "net",
         }
-        Kind::Net => {
-            qemu.args(["-netdev", "tap,id=n,ifname=tap0,script=no,downscript=no,vhost=off,queues=4"]);
+    }
+
+    /// QEMU, where the device's other side is.
+    fn program(self, qemu: &Path) -> Command {
+        match self {
+            Self::Blk => Command::new(qemu),
+            Self::Net => in_network(qemu),
+        }
+    }
+
+    /// Adds the device, and what it stands for on the host.
+    fn add(self, qemu: &mut Command, transport: Transport, folder: &Path) -> Result<(), BootError> {
+        let (bus, on_pci) = match transport {
+            Transport::Mmio { .. } => ("device", ""),
             // Nothing boots from a PCI device, and its option ROM is in no package that is unpacked.
-            let more = if case.transport == Transport::Pci { ",vectors=10,romfile=" } else { "" };
-            qemu.args(["-device", &format!("virtio-net-{bus},netdev=n,mq=on{more}")]);
+            Transport::Pci => ("pci", ",vectors=10,romfile="),
+        };
+        let device = format!("virtio-{}-{bus}", self.name());
+        match self {
+            Self::Blk => {
+                qemu.args(["-drive", &Disk::create(folder, DISK)?.argument()]);
+                qemu.args(["-device", &format!("{device},drive={DISK},num-queues={CPUS}")]);
+            }
+            Self::Net => {
+                qemu.args(["-netdev", "tap,id=n,ifname=tap0,script=no,downscript=no,vhost=off,queues=4"]);
+                qemu.args(["-device", &format!("{device},netdev=n,mq=on{on_pci}")]);
+            }
         }
+        Ok(())
     }
 }
 

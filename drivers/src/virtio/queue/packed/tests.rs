@@ -1,5 +1,8 @@
 //! Against a scripted device that knows nothing but offsets and words of the standard.
 
+#[cfg(loom)]
+mod loom_wish;
+
 use super::super::tests::{Step, step};
 use super::super::{Queue, QueueConfig};
 use super::*;

@@ -1,0 +1,107 @@
+//! Scenarios: subjects of any type, behind one interface.
+
+use super::directed::{Directed, How, Window};
+use super::{Fault, Plan, Run, draw, run};
+use crate::draw::{KnobError, Knobs};
+use crate::history::Recipe;
+use crate::single::{Case, When};
+use crate::subject::{Bench, Single, Strikes, Subject, is_struck};
+use crate::systematic::{BenchNames, Task};
+use machine::unrest::turns::Schedule;
+
+/// A scenario, whatever its subject.
+pub trait Scenario: Sync {
+    /// Its name.
+    fn name(&self) -> &'static str;
+    /// A description in one line.
+    fn about(&self) -> &'static str;
+    /// Kinds of fault that it has.
+    fn fault_kinds(&self) -> &'static [&'static str];
+    /// Runs one history.
+    ///
+    /// # Errors
+    /// A knob that was set wrongly.
+    fn run(&self, recipe: &Recipe) -> Result<Run, KnobError>;
+    /// The small machines of the systematic search, with the names of their operations.
+    fn benches(&self) -> Vec<BenchNames>;
+    /// Runs operations of a small machine in the order of a schedule.
+    ///
+    /// # Errors
+    /// A knob that the machine does not have.
+    fn direct(&self, task: &Task, schedule: &Schedule, trace_spans_max: usize) -> Result<Run, KnobError>;
+    /// The small machines with each of their single faults.
+    fn singles(&self) -> Vec<Case>;
+    /// Runs all operations of a small machine, one after the other, with one fault.
+    ///
+    /// # Errors
+    /// A knob that the machine does not have.
+    fn single(&self, case: &Case, when: When, trace_spans_max: usize) -> Result<Run, KnobError>;
+}
+
+impl<S: Subject> Scenario for S {
+    fn name(&self) -> &'static str {
+        Subject::name(self)
+    }
+    fn about(&self) -> &'static str {
+        Subject::about(self)
+    }
+    fn fault_kinds(&self) -> &'static [&'static str] {
+        Subject::fault_kinds(self)
+    }
+    fn run(&self, recipe: &Recipe) -> Result<Run, KnobError> {
+        let mut knobs = Knobs::new(recipe.seed, recipe.set.clone());
+        let plan = draw(self, recipe, &mut knobs);
+        run(self, recipe, knobs, plan)
+    }
+    fn benches(&self) -> Vec<BenchNames> {
+        Subject::benches(self).iter().map(BenchNames::of).collect()
+    }
+    fn direct(&self, task: &Task, schedule: &Schedule, trace_spans_max: usize) -> Result<Run, KnobError> {
+        let bench = Subject::benches(self).swap_remove(task.bench);
+        let operations = task.operations.iter().map(|&index| bench.operations[index].1.clone()).collect();
+        small(self, bench, operations, (How::InTurn(schedule.clone()), None), trace_spans_max)
+    }
+    fn singles(&self) -> Vec<Case> {
+        let (benches, singles) = (Subject::benches(self), Subject::singles(self));
+        let of = |(bench, it): (usize, &Bench<S::Step>)| {
+            let case = |(fault, single): (usize, &Single<S::Fault>)| {
+                let lasts = matches!(single.strikes, Strikes::NextOf(_));
+                let behind = matches!(single.strikes, Strikes::Behind(..));
+                Case { bench, fault, lasts, behind, name: format!("{}/{}", it.name, single.kind) }
+            };
+            singles.iter().enumerate().map(case).collect::<Vec<_>>()
+        };
+        benches.iter().enumerate().flat_map(of).collect()
+    }
+    fn single(&self, case: &Case, when: When, trace_spans_max: usize) -> Result<Run, KnobError> {
+        let bench = Subject::benches(self).swap_remove(case.bench);
+        let Single { kind, fault, strikes } = Subject::singles(self).swap_remove(case.fault);
+        let operations = bench.operations.iter().map(|(_, operation)| operation.clone()).collect();
+        let fault = match (&strikes, when) {
+            (Strikes::NextOf(endless), When::From(_)) => endless.clone(),
+            _ => fault,
+        };
+        let (behind, acts) = match strikes {
+            Strikes::Behind(behind, acts) => (Some(behind), acts),
+            _ => (None, is_struck as fn(&_) -> _),
+        };
+        let fault = Fault { number: 0, kind, from_ns: 0, until_ns: 0, what: fault };
+        small(self, bench, operations, (How::Alone(Window { behind, acts, when }), Some(fault)), trace_spans_max)
+    }
+}
+
+/// A history of a small machine.
+fn small<S: Subject>(
+    subject: &S,
+    bench: Bench<S::Step>,
+    operations: Vec<S::Step>,
+    (how, fault): (How, Option<Fault<S::Fault>>),
+    trace_spans_max: usize,
+) -> Result<Run, KnobError> {
+    let set = bench.set.into_iter().map(|(name, value)| (name.into(), value)).collect();
+    let recipe = Recipe { trace_spans_max, ..Recipe::of(1) };
+    let directed = Directed { before: bench.before, operations, how };
+    let faults = fault.into_iter().collect();
+    let plan = Plan { steps: Vec::new(), faults, managers: 0, span_ns: 0, directed: Some(directed) };
+    run(subject, &recipe, Knobs::new(1, set), plan)
+}

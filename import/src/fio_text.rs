@@ -1,0 +1,437 @@
+//! fio's output for people (`--output-format=normal`) and for old scripts (`terse`, versions 2 to 5).
+//!
+//! Both say less than the JSON: neither has the job's options. Of these, the banner that fio prints before it starts has
+//! `rw`, `bs`, `ioengine` and `iodepth`; the disk statistics name the devices. Source: fio's HOWTO, "Interpreting the output"
+//! and "Terse output".
+
+use crate::fio_json::{Direction, FioJob, FioOutput};
+
+/// Most bytes of a text. What fio prints for people is short.
+const BYTES_MAX: usize = 4 << 20;
+
+/// What a text says, or none if it is no output of fio's.
+pub(crate) fn parse(text: &[u8]) -> Option<FioOutput> {
+    let text = String::from_utf8_lossy(&text[..text.len().min(BYTES_MAX)]);
+    let mut output = normal(&text).or_else(|| terse(&text))?;
+    for direction in output.jobs.iter_mut().flat_map(|job| &mut job.directions) {
+        direction
+            .percentiles_ns
+            .retain(|(percent, value)| *percent > 0.0 && *percent <= 100.0 && (0.0..1e18).contains(value));
+        direction.percentiles_ns.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    output.notes.push("this is fio's text, and says less than what --output-format=json prints".to_owned());
+    Some(output)
+}
+
+/// Lines of numbers. Each direction has a list of percentiles; what stands round it follows from the list's place.
+fn terse(text: &str) -> Option<FioOutput> {
+    let mut output = FioOutput::default();
+    for line in text.lines() {
+        let fields: Vec<&str> = line.trim().split(';').collect();
+        let name = match fields.first() {
+            Some(&"2") => 1,
+            Some(&("3" | "4" | "5")) => 2,
+            _ => continue,
+        };
+        let Some(job) = terse_job(&fields, name) else { continue };
+        output.version = if name == 2 { fields[1].to_owned() } else { String::new() };
+        output.jobs.push(job);
+    }
+    (!output.jobs.is_empty()).then_some(output)
+}
+
+fn terse_job(fields: &[&str], name: usize) -> Option<FioJob> {
+    let percentile = |field: &&str| -> Option<(f64, f64)> {
+        let (percent, value) = field.split_once("%=")?;
+        Some((percent.parse().ok()?, value.parse().ok()?))
+    };
+    let mut job = FioJob {
+        name: (*fields.get(name)?).to_owned(),
+        group: fields.get(name + 1)?.parse().ok()?,
+        error: fields.get(name + 2)?.parse().ok()?,
+        ..FioJob::default()
+    };
+    let (mut at, mut found) = (name + 3, 0);
+    while found < job.directions.len() {
+        let first = (at..fields.len()).find(|&at| percentile(&fields[at]).is_some());
+        let Some(first) = first else { break };
+        let behind = (first..fields.len()).find(|&at| percentile(&fields[at]).is_none())?;
+        // KiB, KiB/s, I/Os a second, ms; then min, max, mean, deviation of slat and clat, and behind the list of lat: in us.
+        let number = |at: usize| fields.get(at)?.parse::<f64>().ok().filter(|number| (0.0..1e18).contains(number));
+        let start = first.checked_sub(12)?;
+        let mean_ns =
+            |at: usize| Some(number(at)? * 1000.0).filter(|_| number(start + 2).is_some_and(|iops| iops > 0.0));
+        let (iops, runtime_ms) = (number(start + 2)?, number(start + 3)?);
+        let percentiles = fields[first..behind].iter().filter_map(percentile);
+        job.directions[found] = Direction {
+            ios: (iops * runtime_ms / 1000.0).round() as u64,
+            iops,
+            bandwidth_bps: number(start + 1)? * 1024.0,
+            runtime_ms,
+            slat_ns: mean_ns(start + 6),
+            clat_ns: mean_ns(start + 10).filter(|clat| *clat > 0.0).or(mean_ns(behind + 2)),
+            lat_ns: mean_ns(behind + 2),
+            percentiles_ns: percentiles
+                .filter(|(percent, us)| *percent > 0.0 && *us > 0.0)
+                .map(|(p, us)| (p, us * 1e3))
+                .collect(),
+        };
+        (at, found) = (behind, found + 1);
+    }
+    // Behind the last direction's bandwidth, whose share of all is the first per cent: user, then system.
+    let mut percents =
+        fields.get(at..)?.iter().filter_map(|field| field.strip_suffix('%')?.parse::<f64>().ok()).skip(1);
+    (job.user_percent, job.system_percent) = (percents.next(), percents.next());
+    // Without them the line is cut off, perhaps within a number.
+    (found >= 2 && job.user_percent.is_some() && job.system_percent.is_some()).then_some(job)
+}
+
+/// The banner of a job: its name and options.
+type Banner = (String, Vec<(String, String)>);
+
+fn normal(text: &str) -> Option<FioOutput> {
+    let mut output = FioOutput::default();
+    let mut banners: Vec<Banner> = Vec::new();
+    let (mut direction, mut disks, mut in_disks) = (None, Vec::new(), false);
+    for line in text.lines() {
+        let line = line.trim();
+        if let Some(found) = banner(line) {
+            banners.push(found);
+        } else if let Some(job) = head(line, &banners) {
+            output.jobs.push(job);
+            direction = None;
+        } else if line.starts_with("fio-") && output.version.is_empty() {
+            output.version = line.to_owned();
+        } else if line.starts_with("Run status") || line.starts_with("Disk stats") {
+            // The sums of all groups look like a job's own lines.
+            (direction, in_disks) = (None, line.starts_with("Disk stats"));
+        } else if in_disks {
+            disks.extend(line.split_once(": ios=").map(|(name, _)| format!("/dev/{name}")));
+        } else if let Some(job) = output.jobs.last_mut() {
+            detail(job, &mut direction, line);
+        }
+    }
+    let is_whole = |job: &FioJob| job.error != 0 || job.user_percent.is_some();
+    let count = output.jobs.len();
+    output
+        .jobs
+        .retain(|job| is_whole(job) && (job.error != 0 || job.directions.iter().any(|part| part.runtime_ms > 0.0)));
+    if output.jobs.len() < count {
+        output.notes.push(format!("{} of {count} jobs did nothing, or are cut off", count - output.jobs.len()));
+    }
+    if output.jobs.is_empty() {
+        return None;
+    }
+    if !disks.is_empty() {
+        output.global_options = vec![("filename".to_owned(), disks.join(":")), ("direct".to_owned(), "1".to_owned())];
+        let shown = disks.join(", ");
+        output
+            .notes
+            .push(format!("the text has no file names; the disks of its statistics are taken, with direct=1: {shown}"));
+    }
+    Some(output)
+}
+
+/// `name: (g=0): rw=randread, bs=(R) 4096B-4096B, (W) …, ioengine=libaio, iodepth=32`
+fn banner(line: &str) -> Option<Banner> {
+    let (name, rest) = line.split_once(": (g=")?;
+    let (_, rest) = rest.split_once("): ")?;
+    let value = |key: &str| rest.split(", ").find_map(|part| part.strip_prefix(key)?.strip_prefix('='));
+    let mut options: Vec<(String, String)> = ["rw", "ioengine", "iodepth"]
+        .iter()
+        .filter_map(|key| Some(((*key).to_owned(), value(key)?.to_owned())))
+        .collect();
+    // Reads, writes, trims: `bs=(R) 4096B-4096B, (W) …` or, before version 2.99, `bs=4K-4K/4K-4K/4K-4K`.
+    let sizes = rest.split_once("bs=")?.1.split(", ioengine").next()?;
+    let sizes: Vec<&str> =
+        sizes.split([',', '/']).map(|size| size.trim().trim_start_matches(|c: char| !c.is_ascii_digit())).collect();
+    let same = |size: &&str| match size.split_once('-') {
+        Some((least, most)) if least == most => least.to_owned(),
+        _ => (*size).to_owned(),
+    };
+    let sizes: Vec<String> = sizes.iter().filter(|size| !size.is_empty()).map(same).collect();
+    if sizes.iter().all(|size| !size.contains('-')) {
+        options.push(("bs".to_owned(), sizes.join(",")));
+    } else {
+        options.push((
+            "bsrange".to_owned(),
+            sizes
+                .iter()
+                .map(|size| if size.contains('-') { size.clone() } else { format!("{size}-{size}") })
+                .collect::<Vec<_>>()
+                .join(","),
+        ));
+    }
+    Some((name.to_owned(), options))
+}
+
+/// `name: (groupid=0, jobs=4): err= 0: pid=123: …`
+fn head(line: &str, banners: &[Banner]) -> Option<FioJob> {
+    let (name, rest) = line.split_once(": (groupid=")?;
+    let (group, rest) = rest.split_once("): err=")?;
+    let (group, jobs) = group.split_once("jobs=")?;
+    let (group, jobs) = (group.trim().trim_end_matches(',').parse().unwrap_or(0), jobs.trim());
+    let error = rest.trim_start().split(|c: char| !c.is_ascii_digit() && c != '-').next()?.parse().ok()?;
+    let mut options =
+        banners.iter().find(|(known, _)| known == name).map(|(_, options)| options.clone()).unwrap_or_default();
+    if jobs.parse::<u32>().is_ok_and(|jobs| jobs > 1) && !options.is_empty() {
+        options.push(("numjobs".to_owned(), jobs.to_owned()));
+        options.push(("group_reporting".to_owned(), "1".to_owned()));
+    }
+    Some(FioJob { name: name.to_owned(), group, error, options, ..FioJob::default() })
+}
+
+/// A line below a job's head.
+fn detail(job: &mut FioJob, direction: &mut Option<usize>, line: &str) {
+    let names = [("read", 0), ("write", 1), ("trim", 2), ("mixed", 0)];
+    let begun =
+        names.iter().find_map(|(name, at)| Some((line.strip_prefix(name)?.trim_start().strip_prefix(':')?, *at)));
+    if let Some((rest, at)) = begun {
+        *direction = Some(at);
+        begin(&mut job.directions[at], rest);
+        return;
+    }
+    if let Some(rest) = line.strip_prefix("cpu").and_then(|rest| rest.trim_start().strip_prefix(':')) {
+        let percent = |key| value(rest, key)?.trim_end_matches('%').parse().ok();
+        (job.user_percent, job.system_percent) = (percent("usr="), percent("sys="));
+        *direction = None;
+    } else if line.starts_with("issued") {
+        issued(job, line);
+    } else if let Some(direction) = direction.map(|at| &mut job.directions[at]) {
+        latency(direction, line);
+    }
+}
+
+/// ` IOPS=234k, BW=914MiB/s (958MB/s)(17.9GiB/20001msec)` or ` io=1024.0MB, bw=10240KB/s, iops=2560, runt=102400msec`
+fn begin(direction: &mut Direction, rest: &str) {
+    direction.iops = value(rest, "IOPS=").or(value(rest, "iops=")).and_then(scaled).unwrap_or(0.0);
+    direction.bandwidth_bps = value(rest, "BW=").or(value(rest, "bw=")).and_then(bytes).unwrap_or(0.0);
+    let runtime = rest.rsplit_once("msec").map(|(before, _)| before.trim_end());
+    let digits = runtime.map(|text| text.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or_default());
+    direction.runtime_ms = digits.and_then(|digits| digits.parse().ok()).unwrap_or(0.0);
+    direction.ios = (direction.iops * direction.runtime_ms / 1000.0).round() as u64;
+}
+
+/// `clat (usec): min=2, max=39107, avg=124.11, stdev=778.49`, or the percentiles' lines.
+fn latency(direction: &mut Direction, line: &str) {
+    if let Some(unit) = line.strip_prefix("clat percentiles (") {
+        // The unit of the lines that follow stands in for a value until they come.
+        direction.percentiles_ns = vec![(0.0, unit_ns(unit))];
+    } else if let Some(values) = line.strip_prefix('|') {
+        let Some(&(_, unit_ns)) = direction.percentiles_ns.first() else { return };
+        let pairs = values.split(']').filter_map(|pair| {
+            let (percent, value) = pair.split_once("th=[")?;
+            let percent = percent.trim_start_matches([',', ' ', '|']).parse().ok()?;
+            Some((percent, value.trim().trim_start_matches(">=").parse::<f64>().ok()? * unit_ns))
+        });
+        direction.percentiles_ns.extend(pairs);
+    } else if let Some((name, rest)) = line.split_once('(')
+        && let Some(mean) = value(rest, "avg=").and_then(scaled)
+    {
+        let mean = Some(mean * unit_ns(rest)).filter(|mean| mean.is_finite());
+        match name.trim() {
+            "slat" => direction.slat_ns = mean,
+            "clat" => direction.clat_ns = mean,
+            "lat" => (direction.lat_ns, direction.clat_ns) = (mean, direction.clat_ns.or(mean)),
+            _ => {}
+        }
+    }
+    if line.starts_with("bw ") || line.starts_with("iops") {
+        direction.percentiles_ns.retain(|(percent, _)| *percent > 0.0);
+    }
+}
+
+/// `issued rwts: total=23529,23691,0,0 …` or `issued : total=r=262144/w=0/d=0, …`: exact, where the rate is rounded.
+fn issued(job: &mut FioJob, line: &str) {
+    let Some((_, totals)) = line.split_once("total=") else { return };
+    // A line that is cut off may end within a number.
+    let Some((totals, _)) = totals.split_once("short") else { return };
+    let totals = totals.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse::<u64>().ok());
+    for (direction, total) in job.directions.iter_mut().zip(totals) {
+        direction.percentiles_ns.retain(|(percent, _)| *percent > 0.0);
+        if direction.runtime_ms > 0.0 {
+            direction.ios = total;
+            direction.iops = total as f64 / direction.runtime_ms * 1000.0;
+        }
+    }
+}
+
+/// The text behind `key`, up to what cannot belong to a number and its unit.
+fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let rest = text.split_once(key)?.1.trim_start();
+    Some(rest.split([',', ' ', '(', ')', ';']).next().unwrap_or_default())
+}
+
+/// `23.5k`
+fn scaled(text: &str) -> Option<f64> {
+    let (number, scale) = match text.char_indices().last()? {
+        (at, 'k' | 'K') => (&text[..at], 1e3),
+        (at, 'm' | 'M') => (&text[..at], 1e6),
+        (at, 'g' | 'G') => (&text[..at], 1e9),
+        _ => (text, 1.0),
+    };
+    number.parse::<f64>().ok().map(|number| number * scale).filter(|number| (0.0..1e18).contains(number))
+}
+
+/// `91.8MiB/s`, or before version 2.99 `91.8MB/s` with the same meaning: fio counts in 1024 unless it is told otherwise.
+fn bytes(text: &str) -> Option<f64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let power = "KMGT".find(text[digits..].chars().next()?.to_ascii_uppercase()).map_or(0, |power| power + 1);
+    let bytes = text[..digits].parse::<f64>().ok()? * 1024f64.powi(power as i32);
+    Some(bytes).filter(|bytes| (0.0..1e18).contains(bytes))
+}
+
+/// Nanoseconds of the unit in `usec)`.
+fn unit_ns(text: &str) -> f64 {
+    match text.split(')').next().unwrap_or_default().trim() {
+        "nsec" => 1.0,
+        "msec" => 1e6,
+        "sec" => 1e9,
+        _ => 1e3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NEW: &str =
+        "a job: (g=0): rw=randrw, bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B, ioengine=libaio, iodepth=4
+...
+fio-3.33
+Starting 2 processes
+
+a job: (groupid=0, jobs=2): err= 0: pid=27398: Mon Nov 23 13:02:56 2026
+  read: IOPS=23.5k, BW=91.8MiB/s (96.3MB/s)(91.9MiB/1000msec)
+    slat (nsec): min=1151, max=6021.5k, avg=56275.81, stdev=195458.86
+    clat (usec): min=2, max=39107, avg=124.11, stdev=778.49
+     lat (usec): min=8, max=39109, avg=180.38, stdev=809.67
+    clat percentiles (usec):
+     |  1.00th=[    9],  5.00th=[   10], 10.00th=[   11], 20.00th=[   12],
+     | 99.99th=[27657]
+   bw (  KiB/s): min=86288, max=86288, per=91.77%, avg=86288.00, stdev= 0.00, samples=2
+  write: IOPS=1.2M, BW=4.5GiB/s (4.8GB/s)(4.5GiB/1000msec); 0 zone resets
+    clat (msec): min=7, max=38917, avg=1.5K, stdev=825.19
+  lat (usec)   : 4=0.01%, 10=9.17%, 20=29.75%, 50=8.12%, 100=16.63%
+  cpu          : usr=2.60%, sys=21.05%, ctx=12698, majf=0, minf=25
+     issued rwts: total=23529,1200001,0,0 short=0,0,0,0 dropped=0,0,0,0
+
+Run status group 0 (all jobs):
+   READ: bw=91.8MiB/s (96.3MB/s), 91.8MiB/s-91.8MiB/s (96.3MB/s-96.3MB/s), io=91.9MiB (96.4MB), run=1001-1001msec
+
+Disk stats (read/write):
+  nvme0n1: ios=11558/4030, merge=0/1, ticks=1715/2779, in_queue=4494, util=52.61%
+";
+    const OLD: &str = "b: (g=0): rw=read, bs=4K-4K/8K-8K/4K-4K, ioengine=sync, iodepth=1
+fio-2.1.11
+b: (groupid=1, jobs=1): err= 5 (file:io_u.c:1, func=x): pid=7: Mon
+  read : io=1024.0MB, bw=10240KB/s, iops=2560, runt=100000msec
+    clat (usec): min=50, max= 1234, avg=80.00, stdev= 3.10
+     lat (usec): min=50, max= 1234, avg=80.25, stdev= 3.10
+    clat percentiles (usec):
+     |  1.00th=[   73], 99.99th=[>=2000]
+  cpu          : usr=1.00%, sys=2.00%, ctx=1, majf=0, minf=2
+     issued    : total=r=256001/w=0/d=0, short=r=0/w=0/d=0
+";
+
+    /// A terse line of version 3: 5 fields, then reads and writes.
+    fn line(version: &str) -> String {
+        let percentiles = "1.000000%=8;99.000000%=90;0%=0;";
+        let direction = |iops: u32| {
+            format!("400;4000;{iops};1000;1;9;2.5;1.0;2;99;80.5;3.0;{percentiles}9;99;83.0;4.0;1;2;57.5%;1.0;0.0")
+        };
+        let trims = if version == "3" { String::new() } else { format!(";{}", direction(0)) };
+        let start = if version == "2" { "2;a".to_owned() } else { format!("{version};fio-3.33;a") };
+        format!("{start};0;0;{};{}{trims};5.5%;10.25%;1;0;29;0.1%;0.1%", direction(1000), direction(10))
+    }
+
+    #[test]
+    fn what_fio_prints_for_people_is_read() {
+        let found = FioOutput::parse(NEW.as_bytes()).unwrap();
+        let [job] = found.jobs.as_slice() else { panic!("{found:?}") };
+        assert_eq!((found.version.as_str(), job.name.as_str(), job.error), ("fio-3.33", "a job", 0));
+        let (read, write) = (&job.directions[0], &job.directions[1]);
+        assert_eq!((read.ios, read.iops, read.runtime_ms), (23_529, 23_529.0, 1000.0));
+        assert_eq!((write.iops, write.clat_ns), (1_200_001.0, Some(1.5e9)));
+        assert_eq!((read.clat_ns, read.slat_ns, read.lat_ns), (Some(124_110.0), Some(56_275.81), Some(180_380.0)));
+        assert_eq!(read.percentiles_ns[0], (1.0, 9000.0));
+        assert_eq!((read.percentiles_ns.len(), read.percentiles_ns[4]), (5, (99.99, 27_657_000.0)));
+        assert!((read.bandwidth_bps / (91.8 * 1048576.0) - 1.0).abs() < 1e-9);
+        assert_eq!((job.user_percent, job.system_percent), (Some(2.6), Some(21.05)));
+        let option = |key: &str| {
+            job.options
+                .iter()
+                .chain(&found.global_options)
+                .find(|(name, _)| name == key)
+                .map(|(_, value)| value.as_str())
+        };
+        assert_eq!([option("rw"), option("iodepth"), option("numjobs")], [Some("randrw"), Some("4"), Some("2")]);
+        assert_eq!([option("bs"), option("filename")], [Some("4096B,4096B,4096B"), Some("/dev/nvme0n1")]);
+        assert_eq!(found.notes.len(), 2);
+    }
+
+    #[test]
+    fn older_texts_are_read() {
+        let found = FioOutput::parse(OLD.as_bytes()).unwrap();
+        let job = &found.jobs[0];
+        assert_eq!((job.group, job.error, found.version.as_str()), (1, 5, "fio-2.1.11"));
+        let read = &job.directions[0];
+        assert_eq!((read.ios, read.iops, read.clat_ns), (256_001, 2560.01, Some(80_000.0)));
+        assert_eq!(read.percentiles_ns, [(1.0, 73_000.0), (99.99, 2_000_000.0)]);
+        assert_eq!(read.bandwidth_bps, 10_240.0 * 1024.0);
+        assert!(job.options.contains(&("bs".to_owned(), "4K,8K,4K".to_owned())));
+        let range = banner("c: (g=0): rw=read, bs=512-4K/4K-4K/4K-4K, ioengine=sync, iodepth=1").unwrap();
+        assert!(range.1.contains(&("bsrange".to_owned(), "512-4K,4K-4K,4K-4K".to_owned())), "{range:?}");
+    }
+
+    #[test]
+    fn every_version_of_terse_is_read() {
+        for version in ["2", "3", "4", "5"] {
+            let found = FioOutput::parse(format!("fio: warning; x\n{}\n", line(version)).as_bytes()).unwrap();
+            let job = &found.jobs[0];
+            let [read, write, trim] = &job.directions;
+            assert_eq!((job.name.as_str(), read.iops, write.ios, trim.ios), ("a", 1000.0, 10, 0), "{version}");
+            assert_eq!((read.bandwidth_bps, read.runtime_ms), (4_096_000.0, 1000.0));
+            assert_eq!((read.slat_ns, read.clat_ns, read.lat_ns), (Some(2500.0), Some(80_500.0), Some(83_000.0)));
+            assert_eq!(read.percentiles_ns, [(1.0, 8000.0), (99.0, 90_000.0)]);
+            assert_eq!(
+                (job.user_percent, job.system_percent, trim.clat_ns),
+                (Some(5.5), Some(10.25), None),
+                "{version}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_has_no_made_up_numbers() {
+        let old = OLD.replace("err= 5 (file:io_u.c:1, func=x)", "err= 0");
+        for text in [NEW, &old, &line("3")] {
+            for length in 0..text.len() {
+                let found = parse(&text.as_bytes()[..length]);
+                let jobs = found.iter().flat_map(|found| &found.jobs);
+                let whole = parse(text.as_bytes()).unwrap();
+                // The CPU's line stands behind all rates; fio's exact counts may be missing.
+                let near =
+                    |at: usize, iops: f64| (iops / whole.jobs[0].directions[at].iops - 1.0).abs() < 0.01 || iops == 0.0;
+                for job in jobs {
+                    assert!((0..3).all(|at| near(at, job.directions[at].iops)), "{length} of {text}");
+                }
+            }
+        }
+        assert_eq!(parse(b"3;fio-3.1;a;0;0;1;2"), None);
+        assert_eq!(parse(b"a: (groupid=0, jobs=1): err= 0: pid=1\n"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_damage_is_read_without_a_panic(at in 0..NEW.len(), bytes in proptest::collection::vec(any::<u8>(), 0..9)) {
+            for text in [NEW, OLD, &line("5")] {
+                let mut text = text.as_bytes().to_vec();
+                let at = at % text.len();
+                text.splice(at..(at + 4).min(text.len()), bytes.iter().copied());
+                let _ = parse(&text);
+            }
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! The last JSON document of fio's in a text, as such texts are found: with lines before, behind and between the JSON, with
+//! `nan`, with names that come twice, wrapped in a document of somebody else's, or cut off.
+
+use crate::Note;
+use crate::fio_json::FioJsonError;
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+use std::fmt;
+
+/// Most documents that break before the search ends: braces in warnings.
+const BROKEN_MAX: usize = 32;
+/// How deep fio's document may stand in somebody else's.
+const WRAPPED_MAX: usize = 6;
+/// The names of the list of jobs.
+const LISTS: [&str; 2] = ["jobs", "client_stats"];
+
+/// The jobs of fio's document, or of its clients.
+pub(crate) fn jobs(document: &Map<String, Value>) -> Option<&Vec<Value>> {
+    LISTS.iter().find_map(|key| document.get(*key)?.as_array())
+}
+
+/// The last whole document of a text, and notes about the rest.
+pub(crate) fn last_document(text: &[u8]) -> Result<(Map<String, Value>, Vec<Note>), FioJsonError> {
+    let text = String::from_utf8_lossy(text);
+    let clean = without_nan(text.as_bytes());
+    let whole = search(&clean);
+    if let Ok(found) = whole {
+        return Ok(found);
+    }
+    let (lines, dropped) = without_other_lines(&clean);
+    let again = if dropped > 0 { search(&lines) } else { whole.clone() };
+    if let Ok((document, mut notes)) = again {
+        notes.push(format!("{dropped} lines that are not JSON are left out"));
+        return Ok((document, notes));
+    }
+    match whole {
+        Err(FioJsonError::Broken(why)) => recovered(&clean, &why).ok_or(FioJsonError::Broken(why)),
+        other => other,
+    }
+}
+
+/// The last of fio's documents that follow each other.
+fn search(clean: &[u8]) -> Result<(Map<String, Value>, Vec<Note>), FioJsonError> {
+    let (mut from, mut failures, mut others) = (0, 0, false);
+    let (mut found, mut notes, mut broken) = (None, Vec::new(), None);
+    while let Some(start) = object_at(clean, from) {
+        let mut documents = serde_json::Deserializer::from_slice(&clean[start..]).into_iter::<Joined>();
+        match documents.next() {
+            Some(Ok(Joined(Value::Object(document)))) => {
+                from = start + documents.byte_offset();
+                let (mut of_fio, path) = unwrapped(document);
+                others |= of_fio.is_empty();
+                let Some(document) = of_fio.pop() else { continue };
+                if found.replace(document).is_some() || !of_fio.is_empty() {
+                    notes = vec!["several documents follow each other; the last is used".to_owned()];
+                }
+                if !path.is_empty() {
+                    notes.push(format!("fio's output stands below {path:?}"));
+                }
+            }
+            Some(Err(error)) => {
+                broken = Some(error.to_string());
+                // A brace in a warning's line; the JSON may still come.
+                from = start + 1;
+                failures += 1;
+                if found.is_some() || error.is_eof() || failures == BROKEN_MAX {
+                    break;
+                }
+            }
+            _ => from = start + 1,
+        }
+    }
+    match (found, broken) {
+        (Some(document), None) => Ok((document, notes)),
+        (Some(document), Some(why)) => {
+            notes.push(format!("what follows the last whole document is broken ({why})"));
+            Ok((document, notes))
+        }
+        (None, Some(why)) => Err(FioJsonError::Broken(why)),
+        (None, None) if others => Err(FioJsonError::NoJobs),
+        (None, None) => Err(FioJsonError::NoJson),
+    }
+}
+
+/// fio's documents within a document, and where the last one stands; empty if it is fio's itself.
+fn unwrapped(document: Map<String, Value>) -> (Vec<Map<String, Value>>, String) {
+    if jobs(&document).is_some() {
+        return (vec![document], String::new());
+    }
+    let (mut found, mut path) = (Vec::new(), String::new());
+    let mut pending = vec![(Value::Object(document), String::new(), 0)];
+    while let Some((value, at, depth)) = pending.pop() {
+        let below = |name: &str| if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
+        match value {
+            Value::Object(inner) if jobs(&inner).is_some_and(|jobs| jobs.iter().any(is_job)) => {
+                found.push(inner);
+                path = at;
+            }
+            // From the last on the stack, so that they are found in their order.
+            Value::Object(inner) if depth < WRAPPED_MAX => {
+                let inner = inner.into_iter().rev();
+                pending.extend(inner.map(|(name, value)| (value, below(&name), depth + 1)));
+            }
+            Value::Array(inner) if depth < WRAPPED_MAX => {
+                let inner = inner.into_iter().enumerate().rev();
+                pending.extend(inner.map(|(index, value)| (value, below(&index.to_string()), depth + 1)));
+            }
+            _ => {}
+        }
+    }
+    (found, path)
+}
+
+fn is_job(value: &Value) -> bool {
+    value.get("jobname").is_some()
+}
+
+/// The document of a text that breaks behind its list of jobs: nothing that follows the list is needed.
+fn recovered(clean: &[u8], why: &str) -> Option<(Map<String, Value>, Vec<Note>)> {
+    let (at, name, jobs) = LISTS.iter().find_map(|name| {
+        let (at, jobs) = value_of(clean, name)?;
+        jobs.as_array().is_some_and(|jobs| jobs.iter().any(is_job)).then_some((at, *name, jobs))
+    })?;
+    let mut document = Map::from_iter([(name.to_owned(), jobs)]);
+    for name in ["fio version", "global options"] {
+        document.extend(value_of(&clean[..at], name).map(|(_, value)| (name.to_owned(), value)));
+    }
+    Some((document, vec![format!("the JSON is broken behind its jobs ({why}); they are whole, and are used")]))
+}
+
+/// The value behind the last `"name" :`, if it is whole, and where the name stands.
+fn value_of(clean: &[u8], name: &str) -> Option<(usize, Value)> {
+    let quoted = format!("\"{name}\"");
+    let at = clean.windows(quoted.len()).rposition(|window| window == quoted.as_bytes())?;
+    let rest = clean[at + quoted.len()..].trim_ascii_start().strip_prefix(b":")?;
+    let Joined(value) = serde_json::Deserializer::from_slice(rest).into_iter().next()?.ok()?;
+    Some((at, value))
+}
+
+/// The next brace that begins a line or a list, from `from` on; fio's objects begin so.
+fn object_at(text: &[u8], from: usize) -> Option<usize> {
+    (from..text.len()).find(|&at| {
+        text[at] == b'{'
+            && text[..at]
+                .iter()
+                .rev()
+                .find(|byte| !matches!(byte, b' ' | b'\t'))
+                .is_none_or(|byte| matches!(byte, b'\n' | b'\r' | b'}' | b'[' | b',' | 0))
+    })
+}
+
+/// The text without lines that no JSON of fio's has, such as its messages, and their number.
+fn without_other_lines(text: &[u8]) -> (Vec<u8>, usize) {
+    let is_json = |line: &&[u8]| {
+        let line = line.trim_ascii_start();
+        let word = [&b"null"[..], b"true", b"false"].iter().any(|word| line.starts_with(word));
+        word || line
+            .first()
+            .is_none_or(|byte| matches!(byte, b'{' | b'}' | b'[' | b']' | b'"' | b',' | b'-' | b'0'..=b'9'))
+    };
+    let lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').collect();
+    let kept: Vec<&[u8]> = lines.iter().copied().filter(is_json).collect();
+    (kept.join(&b'\n'), lines.len() - kept.len())
+}
+
+/// The text with `nan` and `inf`, which are no JSON, replaced by null outside strings, and with control characters, which
+/// fio does not escape, replaced by blanks within strings.
+fn without_nan(text: &[u8]) -> Vec<u8> {
+    let mut clean = Vec::with_capacity(text.len());
+    let (mut quoted, mut escaped) = (false, false);
+    let mut rest = text;
+    while let Some((&byte, tail)) = rest.split_first() {
+        if !quoted {
+            let word = [&b"-nan"[..], b"nan", b"-inf", b"inf"]
+                .into_iter()
+                .find(|word| rest.len() >= word.len() && rest[..word.len()].eq_ignore_ascii_case(word));
+            // Only as a value: behind a colon or a comma.
+            let is_value = word.is_some()
+                && clean
+                    .iter()
+                    .rev()
+                    .find(|byte: &&u8| !byte.is_ascii_whitespace())
+                    .is_some_and(|byte| matches!(byte, b':' | b',' | b'['));
+            if let Some(word) = word.filter(|_| is_value) {
+                clean.extend_from_slice(b"null");
+                rest = &rest[word.len()..];
+                continue;
+            }
+        }
+        match (byte, quoted, escaped) {
+            (_, true, true) => escaped = false,
+            (b'\\', true, false) => escaped = true,
+            (b'"', _, false) => quoted = !quoted,
+            // No string of fio's runs over the end of a line, but an apostrophe in a warning may open one.
+            (b'\n', true, false) => quoted = false,
+            _ => {}
+        }
+        clean.push(if quoted && byte < b' ' { b' ' } else { byte });
+        rest = tail;
+    }
+    clean
+}
+
+/// A value in which an option that comes twice has both values.
+///
+/// fio prints an option as often as it was given. Of `filename`, fio uses all; of every other, the last.
+struct Joined(Value);
+
+impl<'de> Deserialize<'de> for Joined {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Joining).map(Self)
+    }
+}
+
+struct Joining;
+
+impl<'de> Visitor<'de> for Joining {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(Joined(value)) = list.next_element()? {
+            values.push(value);
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut values = Map::new();
+        while let Some((name, Joined(value))) = fields.next_entry::<String, Joined>()? {
+            let value = match (values.get(&name).and_then(Value::as_str), value.as_str()) {
+                (Some(first), Some(second)) if name == "filename" => format!("{first}:{second}").into(),
+                _ => value,
+            };
+            values.insert(name, value);
+        }
+        Ok(Value::Object(values))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIO: &str = "{\n \"fio version\" : \"fio-3.1\",\n \"global options\" : { \"bs\" : \"4k\" },\n \"jobs\" : [\n  {\n   \
+                       \"jobname\" : \"a\",\n   \"read\" : { \"iops\" : 7 }\n  },\n  {\n   \"jobname\" : \"b\"\n  }\n ],\n \
+                       \"disk_util\" : [\n  {\n   \"name\" : \"sda\"\n  }\n ]\n}\n";
+
+    fn names(text: &str) -> Result<(Vec<String>, Vec<Note>), FioJsonError> {
+        let (document, notes) = last_document(text.as_bytes())?;
+        let names = jobs(&document).unwrap().iter().map(|job| job["jobname"].as_str().unwrap_or_default().to_owned());
+        Ok((names.collect(), notes))
+    }
+
+    #[test]
+    fn a_text_that_breaks_behind_its_jobs_is_used() {
+        let end = FIO.find("],").unwrap();
+        for length in 0..FIO.len() - 2 {
+            match names(&FIO[..length]) {
+                Ok((names, notes)) => {
+                    assert!(length > end && names == ["a", "b"] && notes[0].contains("broken behind"))
+                }
+                Err(error) => assert!(length <= end, "{length}: {error}"),
+            }
+        }
+        // Damage in the middle, with whole jobs behind it, is not a list of those jobs.
+        let middle = FIO.replace(" : { \"iops\"", " : { iops");
+        assert!(matches!(names(&middle), Err(FioJsonError::Broken(_))));
+        let behind = FIO.replace("\"name\" : \"sda\"", "\"name\" \"sda\"");
+        assert_eq!(names(&behind).unwrap().0, ["a", "b"]);
+    }
+
+    #[test]
+    fn lines_between_the_json_are_left_out() {
+        let mixed = FIO.replace(" \"disk_util\"", "fio: terminating on signal 2\n \"disk_util\"");
+        let (found, notes) = names(&mixed).unwrap();
+        assert_eq!((found.len(), notes.as_slice()), (2, &["1 lines that are not JSON are left out".to_owned()][..]));
+    }
+
+    #[test]
+    fn an_output_within_another_document_is_found() {
+        let (found, notes) = names(&format!("{{\"host\": \"x\", \"results\": [{FIO}]}}")).unwrap();
+        assert_eq!((found.len(), notes.as_slice()), (2, &["fio's output stands below \"results.0\"".to_owned()][..]));
+        let compact = format!("[{0},{0}]", FIO.replace('\n', ""));
+        assert!(names(&compact).unwrap().1[0].contains("several"));
+        assert_eq!(names("{\"jobs\": 3}\n{\"a\": {\"jobs\": [1]}}"), Err(FioJsonError::NoJobs));
+    }
+
+    #[test]
+    fn files_that_come_twice_are_all_kept() {
+        let text = "{\"jobs\": [{\"job options\": {\"filename\": \"/dev/a\", \"bs\": \"1k\", \"filename\": \"/dev/b\", \"bs\": \"4k\"}}]}";
+        let (document, _) = last_document(text.as_bytes()).unwrap();
+        let options = &jobs(&document).unwrap()[0]["job options"];
+        assert_eq!((options["filename"].as_str(), options["bs"].as_str()), (Some("/dev/a:/dev/b"), Some("4k")));
+    }
+
+    #[test]
+    fn characters_that_are_no_json_are_read() {
+        let mut text = b"\0\0{\"jobs\": [{\"jobname\": \"a\tb \xe9\", \"x\": -NaN}]}\0\0\0".to_vec();
+        let (document, _) = last_document(&text).unwrap();
+        assert_eq!(jobs(&document).unwrap()[0]["jobname"], "a b \u{fffd}");
+        text.truncate(8);
+        assert!(last_document(&text).is_err());
+    }
+
+    #[test]
+    fn braces_without_end_are_answered_soon() {
+        let begun = std::time::Instant::now();
+        for piece in ["{\n", "{\"a\":\n", "[{", "{}\n", "{\"jobs\":[\n", "x\n", "{ x\n"] {
+            let text = piece.repeat((1 << 20) / piece.len());
+            assert!(last_document(text.as_bytes()).is_err(), "{piece:?}");
+        }
+        assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
+    }
+}

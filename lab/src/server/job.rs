@@ -1,0 +1,170 @@
+//! The job file of a measurement, where fio's output is all that there is; and the groups of jobs in one output.
+
+use super::gather::sections;
+use crate::fio::FioJob;
+use crate::input::Problem;
+use import::fio_json::{self, FioOutput};
+
+/// A group of jobs that ran at the same time, and no other did.
+pub(super) struct Group {
+    /// The output's name, and the first job's if there are several groups.
+    pub name: String,
+    /// The jobs of the group.
+    pub fio: FioOutput,
+    /// Their part of the job file, if there is one.
+    pub job: Option<String>,
+}
+
+/// The groups that ran one after another: fio begins one at `stonewall`. Of a job file that has no `stonewall`, and of jobs
+/// with `new_group`, all ran together.
+pub(super) fn groups(name: &str, fio: FioOutput, job: Option<&[u8]>) -> Vec<Group> {
+    let text = job.map(|text| String::from_utf8_lossy(text).into_owned());
+    let waits = |text: &String| ["stonewall", "wait_for_previous"].iter().any(|option| text.contains(option));
+    let is_together = fio.jobs.iter().any(|job| has(job, "new_group") && !has(job, "stonewall"));
+    let is_one = fio.jobs.iter().all(|job| job.group == fio.jobs[0].group);
+    if is_one || is_together || text.as_ref().is_some_and(|text| !waits(text)) {
+        return vec![Group { name: name.to_owned(), fio, job: text }];
+    }
+    let same = |a: &fio_json::FioJob, b: &fio_json::FioJob| a.group == b.group;
+    let group = |jobs: &[fio_json::FioJob]| {
+        let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
+        Group {
+            name: format!("{name}-{}", names[0]),
+            job: text.as_ref().map(|text| part(text, &names)),
+            fio: FioOutput { jobs: jobs.to_vec(), ..fio.clone() },
+        }
+    };
+    fio.jobs.chunk_by(same).map(group).collect()
+}
+
+fn has(job: &fio_json::FioJob, option: &str) -> bool {
+    job.options.iter().any(|(name, _)| name == option)
+}
+
+/// The global sections of a job file, and the sections with these names.
+fn part(text: &str, names: &[&str]) -> String {
+    let mut is_kept = true;
+    let is_meant = |line: &&str| {
+        if let Some(name) = line.trim().strip_prefix('[').and_then(|line| line.split(']').next()) {
+            is_kept = name.starts_with("global") || names.contains(&name);
+        }
+        is_kept
+    };
+    text.lines().filter(is_meant).map(|line| format!("{line}\n")).collect()
+}
+
+/// A job file from the options that fio printed, and its sections. An option that is not known here is left out and noted:
+/// fio knew it.
+///
+/// # Errors
+/// fio printed no options, or they make no job file.
+pub(super) fn of_options(
+    name: &str,
+    fio: &FioOutput,
+    cpus: u32,
+    notes: &mut Vec<String>,
+) -> Result<(String, Vec<FioJob>), String> {
+    let mut text = written(fio)
+        .ok_or_else(|| format!("{name}: fio's output has no options of its jobs; valid: the job file behind --job"))?;
+    loop {
+        let error = match sections(&format!("{name}.fio"), &text, cpus) {
+            Ok(sections) => return Ok((text, sections)),
+            Err(error) => error,
+        };
+        let line = error.place.line.map(|line| line as usize - 1);
+        let unknown = line.filter(|_| matches!(&*error.problem, Problem::UnknownKey { .. }));
+        let Some(line) = unknown else { return Err(format!("{name}: {error}")) };
+        notes.push(format!("{name}: the option {} is not known, and left out", error.key));
+        let others = text.lines().enumerate().filter(|(at, _)| *at != line);
+        text = others.map(|(_, text)| format!("{text}\n")).collect();
+    }
+}
+
+/// The options as a job file. Without `group_reporting`, fio prints a job for each of `numjobs`: one section makes them.
+fn written(fio: &FioOutput) -> Option<String> {
+    let lines = |options: &[(String, String)], but: &[&str]| -> String {
+        let kept = options.iter().filter(|(name, _)| !but.contains(&name.as_str()));
+        // fio would read a line's end as the end of the value.
+        let flat = |text: &str| text.replace(char::is_control, " ");
+        kept.map(|(name, value)| format!("{}={}\n", flat(name), flat(value))).collect()
+    };
+    if fio.global_options.is_empty() && fio.jobs.iter().all(|job| job.options.is_empty()) {
+        return None;
+    }
+    let mut text = format!("[global]\n{}", lines(&fio.global_options, &["name"]));
+    let same =
+        |a: &fio_json::FioJob, b: &fio_json::FioJob| a.name == b.name && a.options == b.options && a.group == b.group;
+    for (index, jobs) in fio.jobs.chunk_by(same).enumerate() {
+        let job = &jobs[0];
+        let name: String = job.name.chars().filter(|c| !c.is_control() && !matches!(c, '[' | ']')).collect();
+        let name = if name.is_empty() { format!("job{index}") } else { name };
+        text += &match jobs.len() {
+            1 => format!("[{name}]\n{}", lines(&job.options, &["name"])),
+            count => format!("[{name}]\n{}numjobs={count}\n", lines(&job.options, &["name", "numjobs"])),
+        };
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::gather::{Parts, Server};
+
+    /// fio's output with jobs: name, group, options, IOPS.
+    fn output(jobs: &[(&str, u32, &str, u32)]) -> String {
+        let job = |(name, group, options, iops): &(&str, u32, &str, u32)| {
+            format!(
+                r#"{{"jobname": "{name}", "groupid": {group}, "job options": {{"name": "{name}", {options}}}, "read": {{"iops": {iops},
+                "total_ios": {iops}, "clat_ns": {{"mean": 5000, "max": 9}}}}}}"#
+            )
+        };
+        format!(r#"{{"fio version": "fio-3.33", "jobs": [{}]}}"#, jobs.iter().map(job).collect::<Vec<_>>().join(","))
+    }
+
+    fn server(jobs: &[(&str, u32, &str, u32)], job: Option<&str>) -> Server {
+        let mut server = Server::default();
+        let (fio, stat) = (output(jobs), [&b"cpu 1 1 1 1"[..], b"cpu 2 2 2 2"]);
+        let parts = Parts { fio: fio.as_bytes(), job: job.map(str::as_bytes), stat: Some(stat), ..Parts::default() };
+        server.add("x", &parts);
+        server
+    }
+
+    const ONE: &str = r#""rw": "randread", "filename": "/dev/nvme0n1", "numjobs": "3""#;
+
+    #[test]
+    fn each_of_numjobs_is_no_section() {
+        let found = server(&[("a", 0, ONE, 100), ("a", 0, ONE, 110), ("a", 0, ONE, 90)], None);
+        assert_eq!((found.measurements.len(), found.measurements[0].threads()), (1, 3));
+        assert_eq!(found.measurements[0].job, "[global]\n[a]\nfilename=/dev/nvme0n1\nrw=randread\nnumjobs=3\n");
+        // With group_reporting, one job stands for all.
+        assert_eq!(server(&[("a", 0, ONE, 300)], None).measurements[0].threads(), 3);
+    }
+
+    #[test]
+    fn groups_that_ran_one_after_another_are_measurements() {
+        let two = r#""rw": "read", "filename": "/dev/nvme0n1""#;
+        let jobs = [("a", 0, ONE, 300), ("b", 1, two, 50), ("c", 1, two, 60)];
+        let found = server(&jobs, None);
+        let names: Vec<&str> = found.measurements.iter().map(|measurement| measurement.name.as_str()).collect();
+        assert_eq!((names.as_slice(), found.measurements[1].fio.iops()), (&["x-a", "x-b"][..], 110.0));
+        assert!(found.measurements[0].cpu.is_none() && found.notes[0].contains("2 groups"), "{:?}", found.notes);
+        let file = "[global]\nfilename=/dev/nvme0n1\n[a]\nrw=randread\n[b]\nstonewall\nrw=read\n[c]\nrw=read\n";
+        let found = server(&jobs, Some(file));
+        assert_eq!(
+            found.measurements[1].job,
+            "[global]\nfilename=/dev/nvme0n1\n[b]\nstonewall\nrw=read\n[c]\nrw=read\n"
+        );
+        assert_eq!((found.measurements[0].threads(), found.measurements[1].threads()), (1, 2));
+        let together = server(&jobs, Some(&file.replace("stonewall", "new_group")));
+        assert_eq!((together.measurements.len(), together.measurements[0].cpu.is_some()), (1, true));
+    }
+
+    #[test]
+    fn options_of_another_fio_are_left_out_and_noted() {
+        let found = server(&[("a", 0, r#""rw": "read", "filename": "/dev/nvme0n1", "brand_new": "1""#, 5)], None);
+        assert_eq!(found.measurements[0].job, "[global]\n[a]\nfilename=/dev/nvme0n1\nrw=read\n");
+        assert_eq!(found.notes, ["x: the option brand_new is not known, and left out"]);
+        let wrong = server(&[("a", 0, r#""rw": "sideways""#, 5)], None);
+        assert!(wrong.measurements.is_empty() && wrong.notes[0].contains("sideways"), "{:?}", wrong.notes);
+    }
+}
