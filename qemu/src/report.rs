@@ -55,7 +55,13 @@ pub fn table(rows: &[Row]) -> String {
             let _ = writeln!(text, "{}: {line}", row.case);
         }
     }
-    let failed = rows.iter().filter(|row| !row.pass).count();
+    // Once more behind the long table: a log may keep its end alone.
+    let failed: Vec<_> = rows.iter().filter(|row| !row.pass).collect();
+    for Row { case, quantity, value, peer_value, .. } in &failed {
+        let peer = peer_value.map_or_else(String::new, |peer| format!(", Linux's {}", figure(peer)));
+        let _ = writeln!(text, "wrong: {case}: {quantity} {}{peer}", figure(*value));
+    }
+    let failed = failed.len();
     let _ =
         writeln!(text, "{} figures, {failed} of them wrong; all counted under QEMU, none of them times.", rows.len());
     text

@@ -4,10 +4,14 @@
 //! nothing may differ, except what is on its way: a posted register write, and a disable that has not taken effect
 //! everywhere. All of that arrives within microseconds. A difference is therefore a failure if it is there at every look
 //! over [`LOOKS_NS`].
+//!
+//! A looking thread that runs only at one point of a cycle, say while a line is masked, meets a write on its way at every
+//! look. So the last look pushes posted writes ([`Comparison::arrived`]).
 
 use crate::verdict::violate;
 use hal::Hal as _;
-use machine::SimHal;
+use machine::model::ModelId;
+use machine::{SimHal, push_writes};
 
 /// Times between looks. In all longer than a write is on its way, and shorter than most lies last: a line that is moved
 /// while it is masked is soon unmasked. So many that a belief which changes all the time is seen in agreement once.
@@ -24,7 +28,10 @@ struct Difference {
 
 /// One look at beliefs and hardware. Nothing is allocated while they agree.
 #[derive(Default)]
-pub struct Comparison(Vec<Difference>);
+pub struct Comparison {
+    differences: Vec<Difference>,
+    is_last: bool,
+}
 
 impl Comparison {
     /// Software believes that `what` number `which` is `believed`; the hardware holds `held`.
@@ -32,7 +39,16 @@ impl Comparison {
     pub fn same(&mut self, what: &'static str, which: u64, believed: impl Into<u128>, held: impl Into<u128>) {
         let (believed, held) = (believed.into(), held.into());
         if believed != held {
-            self.0.push(Difference { what, which, believed, held });
+            self.differences.push(Difference { what, which, believed, held });
+        }
+    }
+
+    /// At the last look, waits until the posted writes to `model` have arrived. To be called under the lock of the belief
+    /// that is compared next, so that nobody writes again before the comparison.
+    #[inline]
+    pub fn arrived(&self, model: ModelId) {
+        if self.is_last {
+            push_writes(model);
         }
     }
 }
@@ -42,18 +58,18 @@ impl Comparison {
 /// # Panics
 /// With a failure of this checker when a place never agrees.
 pub fn compare(look: impl Fn(&mut Comparison)) {
-    let looked = || {
-        let mut now = Comparison::default();
+    let looked = |is_last| {
+        let mut now = Comparison { differences: Vec::new(), is_last };
         look(&mut now);
-        now.0
+        now.differences
     };
-    let mut left = looked();
-    for ns in LOOKS_NS {
+    let mut left = looked(false);
+    for (number, ns) in LOOKS_NS.into_iter().enumerate() {
         if left.is_empty() {
             return;
         }
         SimHal.delay_ns(ns);
-        let now = looked();
+        let now = looked(number + 1 == LOOKS_NS.len());
         left.retain_mut(|old| {
             let still = now.iter().find(|new| (new.what, new.which) == (old.what, old.which));
             still.inspect(|new| *old = **new).is_some()

@@ -51,6 +51,7 @@ fn config(system: &ArmHarness, cpu: u32, intid: u32) -> Option<IntConfig> {
 fn line(system: &ArmHarness, belief: &Belief<'_>, at_rest: bool, owned: &mut Owned, now: &mut Comparison) {
     let Some((chip, number)) = belief.levels().next_back() else { return };
     let intid = number.0 as u32;
+    now.arrived(system.model);
     match chip {
         "LPI" => lpi(system, belief, intid, now),
         "GICv2" | "GICv3" if intid < PRIVATE_END => private(system, belief, intid, at_rest, now),

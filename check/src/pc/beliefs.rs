@@ -139,6 +139,7 @@ fn message(
     now: &mut Comparison,
 ) {
     let drive = stack.drive_of(slot);
+    now.arrived(drive.model);
     let held = inspect(drive.model, |drive: &Nvme, _| drive.msix_entry(vector as u16)).flatten();
     let Some((address, data, masked)) = held else { return };
     let which = u64::from(drive.index) << 16 | vector;
@@ -160,6 +161,7 @@ fn message(
 
 /// 82093AA, "I/O Redirection Table Registers"; VT-d, "I/OxAPIC Programming".
 fn pin(stack: &PcStack, belief: &Belief<'_>, handle: Option<u64>, now: &mut Comparison) {
+    now.arrived(stack.host.models.ioapic);
     let held = inspect(stack.host.models.ioapic, |io_apic: &IoApic, _| io_apic.redirection(WIRE_PIN)).flatten();
     let held = held.map_or(0, |entry| entry.into_bits()) & !REDIRECTION_STATUS;
     let (level, masked) = (1 << 15, u64::from(belief.masked) << 16);

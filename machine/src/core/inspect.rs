@@ -17,6 +17,15 @@ pub fn inspect<M: 'static, R>(model: ModelId, look: impl FnOnce(&M, &World<'_>) 
     seen
 }
 
+/// Waits until the posted writes to `model` have arrived, as a CPU waits that reads one of its registers; but reads none,
+/// since a read may change what it reads. Nothing happens without a machine.
+pub fn push_writes(model: ModelId) {
+    current::try_with(|core| {
+        core.board.owe(core.push_writes(model));
+        core.settle();
+    });
+}
+
 /// A register of a CPU's local APIC in x2APIC mode, by MSR number, as it is. `None` without a machine, such a CPU or such
 /// a register.
 pub fn peek_lapic(cpu: u32, register: u32) -> Option<u64> {

@@ -15,7 +15,7 @@ mod points;
 mod scheduling;
 
 pub use history::{begin_agent, declare_cpu, end_agent, mark, peek64, stop_run};
-pub use inspect::{inspect, peek_lapic};
+pub use inspect::{inspect, peek_lapic, push_writes};
 
 use crate::board::controller::Controller;
 use crate::board::{Board, BoardConfig};

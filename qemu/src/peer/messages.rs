@@ -63,7 +63,7 @@ pub(super) fn put(rows: &mut Vec<Row>, peer: &Counted, gic: u8, level: u8) {
             "moves" => (count("moves"), count("moves") == MOVES as f64),
             CALM_WRITES_ROW => (event(trace::CALM_WRITES), is_marked && event(trace::CALM_WRITES) == 0.0),
             CALM_READS_ROW => (event(trace::CALM_READS), is_marked && event(trace::CALM_READS) == 0.0),
-            MOVI_COMMANDS => (event("gicv3_its_cmd_movi"), event("gicv3_its_cmd_movi") == MOVES as f64),
+            MOVI_COMMANDS => (event(trace::MOVED_BEHIND), event(trace::MOVED_BEHIND) == MOVES as f64),
             INV_COMMANDS => (event("gicv3_its_cmd_inv"), true),
             _ => continue,
         };
@@ -100,7 +100,7 @@ mod tests {
         (trace::CALM_ACKNOWLEDGED, 1_000),
         (trace::CALM_DROPPED, 1_000),
         (trace::CALM_DEACTIVATED, 0),
-        ("gicv3_its_cmd_movi", MOVES),
+        (trace::MOVED_BEHIND, MOVES),
         ("gicv3_its_cmd_inv", 9),
     ];
 
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(failing(trace::CALM_DEACTIVATED, 1_000, 3), ["deactivations an interrupt"]);
         assert!(failing(trace::CALM_DEACTIVATED, 1_000, 2).is_empty());
         assert_eq!(failing(trace::CALM_WRITES, 1, 3), [CALM_WRITES_ROW]);
-        assert_eq!(failing("gicv3_its_cmd_movi", MOVES + 1, 3), [MOVI_COMMANDS]);
+        assert_eq!(failing(trace::MOVED_BEHIND, MOVES + 1, 3), [MOVI_COMMANDS]);
         assert_eq!(failing(trace::MARKS, 1, 3).len(), 5, "no steady state was marked");
     }
 
