@@ -3,6 +3,7 @@
 
 use crate::campaign::{self, Campaign, Found, Length, Summary};
 use crate::history::Recipe;
+use crate::metamorphic;
 use crate::report;
 use crate::run::{Run, Scenario};
 use crate::shrink;
@@ -87,6 +88,12 @@ pub struct CheckArgs {
     #[arg(long, value_name = "NAME", group = "search", num_args = 0..=1, default_missing_value = "",
         conflicts_with_all = ["seeds", "minutes", "seed", "faults", "replay", "without", "set", "shrink", "systematic"])]
     pub single_faults: Option<String>,
+    /// Instead of random histories, run each history in several forms whose load must come to the same: messages plain,
+    /// remapped and posted, one CPU and many, with and without moderation. All families of forms, or those whose name
+    /// contains a text, such as delivery.
+    #[arg(long, value_name = "FAMILY", num_args = 0..=1, default_missing_value = "",
+        conflicts_with_all = ["minutes", "faults", "replay", "set", "shrink", "scenario", "systematic", "single_faults"])]
+    pub metamorphic: Option<String>,
     /// Run one position again. Needs exactly one --scenario and the full name of machine and fault.
     #[arg(long, value_name = "N", requires = "single_faults")]
     pub position: Option<u64>,
@@ -176,6 +183,9 @@ pub fn execute_with(
         return single::execute(args, &chosen, wanted);
     }
     let recipe = recipe(args, &chosen)?;
+    if let Some(wanted) = &args.metamorphic {
+        return metamorphic::execute(args, &chosen, recipe, wanted);
+    }
     match args.replay {
         Some(seed) => replay(args, &chosen, Recipe { seed, ..recipe }),
         None => search(args, chosen, recipe, origin),
@@ -265,13 +275,17 @@ fn search(
 }
 
 fn campaign_of(args: &CheckArgs, scenarios: Vec<&'static dyn Scenario>, recipe: Recipe) -> Campaign {
-    let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_micros() as u64);
     let length = match (args.seeds, args.minutes) {
         (_, Some(time)) => Length::Time(time),
         (seeds, None) => Length::Seeds(seeds.unwrap_or(SEEDS_DEFAULT)),
     };
-    let first_seed = args.seed.unwrap_or_else(clock);
-    Campaign { scenarios, first_seed, length, recipe, jobs: jobs(args), stop: Arc::default() }
+    Campaign { scenarios, first_seed: first_seed(args), length, recipe, jobs: jobs(args), stop: Arc::default() }
+}
+
+/// The seed that was given, or one from the clock.
+pub(crate) fn first_seed(args: &CheckArgs) -> u64 {
+    let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_micros() as u64);
+    args.seed.unwrap_or_else(clock)
 }
 
 fn shortest(args: &CheckArgs, campaign: &Campaign, found: &Found) -> Recipe {
@@ -287,9 +301,10 @@ fn shortest(args: &CheckArgs, campaign: &Campaign, found: &Found) -> Recipe {
 /// # Errors
 /// Wrong input, or a request for something other than a search.
 pub fn campaign(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result<Campaign, CheckError> {
-    if args.replay.is_some() || args.list || args.systematic.is_some() || args.single_faults.is_some() {
+    let other = args.systematic.is_some() || args.single_faults.is_some() || args.metamorphic.is_some();
+    if args.replay.is_some() || args.list || other {
         return Err(CheckError::Input(
-            "--replay, --list, --systematic, --single-faults: are for the command alone".into(),
+            "--replay, --list, --systematic, --single-faults, --metamorphic: are for the command alone".into(),
         ));
     }
     let chosen = choose(args, scenarios)?;
@@ -460,38 +475,4 @@ pub(crate) fn write_json(args: &CheckArgs, text: &str) -> Result<(), CheckError>
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        check: CheckArgs,
-    }
-
-    fn parse(line: &str) -> Result<CheckArgs, clap::error::ErrorKind> {
-        Cli::try_parse_from(line.split(' ')).map(|cli| cli.check).map_err(|error| error.kind())
-    }
-
-    fn refused(line: &str) -> String {
-        let args = parse(line).expect("clap takes it");
-        execute(&args, crate::scenarios::all()).expect_err("refused").to_string()
-    }
-
-    #[test]
-    fn what_is_wrong_is_named_with_what_would_be_valid() {
-        assert!(refused("check --scenario pc").contains("valid is pc-plain, "));
-        assert!(refused("check --faults fire").contains("--faults fire: valid is all, none, or of "));
-        assert!(refused("check --replay 1").contains("needs one --scenario"));
-        assert!(refused("check --scenario pc-plain --replay 1 --keep x").contains("numbers of events"));
-        assert!(refused("check --scenario pc-plain --replay 1 --set cpus=99").contains("1 to 8"));
-        assert!(refused("check --single-faults its/fire").contains("or a part: edge/level-stuck, "));
-        assert!(refused("check --without gravity").contains("--without gravity: valid is of "));
-        for line in ["check --seeds 1 --minutes 1", "check --replay 1 --seeds 3", "check --seed five", "check --keep 1"]
-        {
-            assert!(parse(line).is_err(), "{line}");
-        }
-        assert_eq!(parse("check --seed 0x5eed").expect("hex").seed, Some(0x5eed));
-    }
-}
+mod tests;

@@ -15,6 +15,7 @@ pub mod draw;
 pub mod gic;
 pub mod history;
 pub mod mark;
+pub mod metamorphic;
 pub mod moderation;
 pub mod pc;
 mod report;

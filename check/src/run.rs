@@ -26,6 +26,9 @@ mod scenario;
 
 pub use scenario::Scenario;
 
+/// The knob of histories that can be compared.
+pub(crate) const COMPARABLE: &str = "comparable";
+
 /// Most managers of a history.
 pub(crate) const MANAGERS_MAX: u32 = 3;
 
@@ -40,6 +43,8 @@ pub struct Run {
     pub ios: u64,
     /// Interrupts that CPUs took.
     pub interrupts: u64,
+    /// What its load came to, if it ended.
+    pub outcome: Option<Outcome>,
     /// The time at which the history began: the stack was up.
     pub started: Ps,
     /// Simulated time, bring-up included.
@@ -62,6 +67,19 @@ pub struct Run {
     pub occasions: Vec<Ps>,
     /// The times at which a single fault did something.
     pub struck: Vec<Ps>,
+}
+
+/// What a load came to: what must not depend on how its interrupts are delivered, on the CPUs, or on times.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Outcome {
+    /// Commands that completed.
+    pub completed: u64,
+    /// Commands that ended with an error.
+    pub failed: u64,
+    /// Over the numbers of those that completed.
+    pub numbers: u64,
+    /// Over what they found.
+    pub found: u64,
 }
 
 /// Time between two looks at the findings of the checkers, so that a failure ends the history soon.
@@ -91,6 +109,8 @@ struct Plan<S: Subject> {
     faults: Vec<Fault<S::Fault>>,
     managers: u32,
     span_ns: u64,
+    /// See [`Build::comparable`].
+    comparable: bool,
     /// In place of the above.
     directed: Option<Directed<S::Step>>,
 }
@@ -98,6 +118,7 @@ struct Plan<S: Subject> {
 fn draw<S: Subject>(subject: &S, recipe: &Recipe, knobs: &mut Knobs) -> Plan<S> {
     let span_ns = 1000 * knobs.number_with("span_us", 50..=20_000, 50, |draw| draw.time_ns(300, 3_000));
     let managers = knobs.number("managers", 1..=u64::from(MANAGERS_MAX)) as u32;
+    let comparable = knobs.number_with(COMPARABLE, 0..=1, 0, |_| 0) == 1;
     // `--keep` shrinks their number and leaves the numbers of the others as they are.
     let fixed = |knobs: &mut Knobs, name, most, draw: fn(&mut Draw) -> u64| {
         let count = knobs.number_with(name, 0..=most, most, draw);
@@ -118,11 +139,12 @@ fn draw<S: Subject>(subject: &S, recipe: &Recipe, knobs: &mut Knobs) -> Plan<S> 
         let until_ns = from_ns + draw.time_ns(1_000, span_ns.max(2_000));
         Fault { number: index + 1, kind, from_ns, until_ns, what: subject.draw_fault(kind, &mut draw) }
     };
-    let mut steps: Vec<_> = (0..steps).map(draw_step).filter(|step| recipe.keeps(step.number)).collect();
+    let happens = |step: &Step<_>| recipe.keeps(step.number) && (!comparable || subject.is_comparable(&step.what));
+    let mut steps: Vec<_> = (0..steps).map(draw_step).filter(happens).collect();
     steps.sort_by_key(|step| (step.at_ns, step.number));
     let drawn = if kinds.is_empty() { 0 } else { faults };
     let faults = (0..drawn).map(draw_fault).filter(|fault| recipe.keeps(fault.number)).collect();
-    Plan { steps, faults, managers, span_ns, directed: None }
+    Plan { steps, faults, managers, span_ns, comparable, directed: None }
 }
 
 fn is_wanted(recipe: &Recipe, kind: &str) -> bool {
@@ -182,7 +204,8 @@ fn run<S: Subject>(subject: &S, recipe: &Recipe, mut knobs: Knobs, plan: Plan<S>
         Box::new(Handlers::default()),
     ])));
     // Building draws the rest of the knobs.
-    let built = catch::panics(|| subject.build(&mut Build { knobs: &mut knobs, seed: recipe.seed, faults, machine }));
+    let (seed, comparable) = (recipe.seed, plan.comparable);
+    let built = catch::panics(|| subject.build(&mut Build { knobs: &mut knobs, seed, faults, comparable, machine }));
     run.history.knobs = knobs.finish()?;
     let mut rig = match built {
         Ok(rig) => rig,
@@ -198,6 +221,7 @@ fn run<S: Subject>(subject: &S, recipe: &Recipe, mut knobs: Knobs, plan: Plan<S>
         calm_from,
         started: Ps(0),
         faults: BTreeMap::new(),
+        outcome: None,
         occasions: Rc::default(),
         struck: Rc::default(),
         is_over: false,
@@ -222,6 +246,7 @@ struct Live<'a, S: Subject> {
     calm_from: Ps,
     started: Ps,
     faults: BTreeMap<&'static str, u64>,
+    outcome: Option<Outcome>,
     /// See [`Run::occasions`].
     occasions: Rc<RefCell<Vec<Ps>>>,
     /// See [`Run::struck`].
@@ -268,6 +293,7 @@ impl<S: Subject> Live<'_, S> {
         }
         self.rig.settle();
         self.wait(bound, "load", |rig| rig.is_done(), |_| "the load has not ended".into())?;
+        self.outcome = Some(self.outcome());
         self.rig.prove();
         self.wait(bound, "proof", |rig| rig.is_done(), |_| "a last load has not ended".into())?;
         let audit = |failure: Failure| match failure.kind {
@@ -282,6 +308,12 @@ impl<S: Subject> Live<'_, S> {
         let now = self.rig.machine().now();
         self.ledger.borrow_mut().end(now);
         Ok(())
+    }
+
+    fn outcome(&self) -> Outcome {
+        let ledger = self.ledger.borrow();
+        let (completed, failed, numbers) = (ledger.completed, ledger.failed, ledger.completed_digest);
+        Outcome { completed, failed, numbers, found: self.rig.found() }
     }
 
     /// Managers and faults at the times that were drawn, under unrest, up to the end of all of them.
@@ -404,7 +436,7 @@ impl<S: Subject> Live<'_, S> {
     }
 
     fn report(mut self, run: &mut Run) {
-        (run.faults, run.started) = (self.faults, self.started);
+        (run.faults, run.outcome, run.started) = (self.faults, self.outcome, self.started);
         (run.occasions, run.struck) = (self.occasions.take(), self.struck.take());
         run.simulated = self.rig.machine().now();
         run.digest = self.rig.machine().engine_counters().digest;

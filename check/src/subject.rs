@@ -47,6 +47,12 @@ pub trait Subject: Sync + 'static {
     /// Draws a fault of `kind`, one of [`Subject::fault_kinds`].
     fn draw_fault(&self, kind: &'static str, draw: &mut Draw) -> Self::Fault;
 
+    /// False for a step that ends commands with an error, or whose commands depend on the time: histories that are compared
+    /// ([`crate::metamorphic`]) have none.
+    fn is_comparable(&self, _step: &Self::Step) -> bool {
+        true
+    }
+
     /// Small machines and their operations, for the systematic search ([`crate::systematic`]).
     fn benches(&self) -> Vec<Bench<Self::Step>> {
         Vec::new()
@@ -139,6 +145,8 @@ pub struct Build<'a, F> {
     pub seed: u64,
     /// Faults that will happen.
     pub faults: Vec<F>,
+    /// The load must be the same, whatever time its commands take.
+    pub comparable: bool,
     pub(crate) machine: MachineConfig,
 }
 
@@ -193,6 +201,11 @@ pub trait Rig {
 
     /// True if all of the load has completed.
     fn is_done(&self) -> bool;
+
+    /// A digest of what the load's commands found, in whatever order. All of the load has completed.
+    fn found(&self) -> u64 {
+        0
+    }
 
     /// Starts a last load on all queues and devices. Only interrupts may carry it, no timeout. If it completes,
     /// nothing is stuck.

@@ -91,6 +91,13 @@ pub trait Checker {
     fn end(&mut self, _at: Ps, _findings: &mut Findings) {}
 }
 
+/// A number for another, so that a sum tells which ones were added (the finaliser of MurmurHash3).
+pub(crate) fn scatter(number: u64) -> u64 {
+    let mixed = (number ^ number >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let mixed = (mixed ^ mixed >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    mixed ^ mixed >> 33
+}
+
 /// All checkers of one history, and their findings.
 #[derive(Default)]
 pub struct Ledger {
@@ -103,6 +110,12 @@ pub struct Ledger {
     pub running: u64,
     /// Commands that the code under test accepted.
     pub commands: u64,
+    /// Commands that completed.
+    pub completed: u64,
+    /// Commands that ended with an error.
+    pub failed: u64,
+    /// Over the numbers of those that completed, in whatever order.
+    pub completed_digest: u64,
 }
 
 impl Ledger {
@@ -139,9 +152,14 @@ impl Ledger {
                 self.running += 1;
             }
             Fact::Returned { .. } => self.running -= 1,
-            Fact::Mark { tag, .. } => match Mark::from_tag(tag) {
+            Fact::Mark { tag, value, .. } => match Mark::from_tag(tag) {
                 Some(Mark::Submitted) => self.commands += 1,
                 Some(Mark::Refused) => self.commands -= 1,
+                Some(Mark::Completed) => {
+                    self.completed += 1;
+                    self.completed_digest = self.completed_digest.wrapping_add(scatter(value));
+                }
+                Some(Mark::Failed) => self.failed += 1,
                 _ => {}
             },
             _ => {}

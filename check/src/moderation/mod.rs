@@ -69,6 +69,11 @@ impl Subject for Moderation {
         ModerationStep::draw(draw)
     }
 
+    /// The load of a consumer is cut at the end, and bursts make it longer.
+    fn is_comparable(&self, step: &ModerationStep) -> bool {
+        !matches!(step, ModerationStep::Burst { .. })
+    }
+
     fn draw_fault(&self, kind: &'static str, draw: &mut Draw) -> ModerationFault {
         ModerationFault::draw(kind, draw)
     }

@@ -17,9 +17,9 @@ use std::sync::atomic::Ordering::Relaxed;
 /// A healed drive comes back within this many resets.
 const RESETS_MAX: u32 = 3;
 
-/// Ends the load, resets what is broken, and binds what is unbound.
-pub(super) fn settle(stack: &Arc<PcStack>) {
-    stack.ending.store(true, Relaxed);
+/// Ends the load unless all of it is wanted, resets what is broken, and binds what is unbound.
+pub(super) fn settle(stack: &Arc<PcStack>, whole_load: bool) {
+    stack.ending.store(!whole_load, Relaxed);
     stack.loads().for_each(|load| load.carry_no_more());
     stack.drives.iter().for_each(|drive| put_right(stack, drive));
 }
@@ -81,7 +81,7 @@ fn delete_orphans(stack: &PcStack, drive: &Drive) {
 pub(super) fn prove(stack: &Arc<PcStack>, absent: u32) {
     stack.proving.store(true, Relaxed);
     // Waits for recoveries that the driver's clock has begun.
-    settle(stack);
+    settle(stack, false);
     absent::leave(stack, absent);
     for (number, slot) in stack.slots.iter().enumerate() {
         let before = slot.load.given();

@@ -2,6 +2,7 @@
 
 use super::blocks::{Access, Blocks, Done, End, Mix, Op};
 use super::user::User;
+use crate::checkers::scatter;
 use crate::mark::Mark;
 use crate::verdict::violate;
 use drivers::nvme::{BatchDone, Completed, IoError, IoOp, IoRequest, QueuePair, Refusal};
@@ -30,6 +31,8 @@ struct State {
     blocks: Blocks,
     given: u64,
     accepted: u64,
+    /// Over the commands that were done and the data that reads found, in whatever order.
+    found: u64,
     in_flight: BTreeMap<u64, Flight>,
     free: Vec<u16>,
     /// Commands still to submit from completions.
@@ -64,6 +67,7 @@ impl Load {
             blocks: Blocks::new(seed, number, mix),
             given: 0,
             accepted: 0,
+            found: 0,
             in_flight: BTreeMap::new(),
             free: (0..BUFFERS).rev().collect(),
             carried: 0,
@@ -210,6 +214,7 @@ impl Load {
     fn completed(&self, completed: &Completed) {
         if completed.result.is_ok() {
             self.check_data(completed.tag);
+            self.note_found(completed.tag);
         }
         let is_done = completed.result.is_ok() && !self.distrusted.load(Relaxed);
         let flight = self.land(completed.tag, if is_done { End::Done } else { End::Unknown });
@@ -244,6 +249,21 @@ impl Load {
                 format!("read {tag:#x} completed; it found {found:#x} in block {lba:#x} instead of {expected}"),
             );
         }
+    }
+
+    fn note_found(&self, tag: u64) {
+        self.state(|state| {
+            let Some(Flight { buffer, access, .. }) = state.in_flight.get(&tag) else { return };
+            let data = self.first_words(*buffer, access.blocks).map(|word| word.get());
+            let words = [tag, access.op as u64, access.lba].into_iter().chain(data);
+            let command = words.fold(0, |digest: u64, word| scatter(digest.rotate_left(7) ^ word));
+            state.found = state.found.wrapping_add(command);
+        });
+    }
+
+    /// A digest of the commands that were done and of the data that reads found.
+    pub(super) fn found(&self) -> u64 {
+        self.state(|state| state.found)
     }
 
     /// From now on, commands in flight since `since_ns` may be aborted. Younger ones may not: no Abort names them.

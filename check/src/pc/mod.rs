@@ -76,6 +76,11 @@ impl Subject for Pc {
         PcFault::draw(kind, draw)
     }
 
+    fn is_comparable(&self, step: &PcStep) -> bool {
+        use PcStep::{Abort, Burst, Rebind, Recreate, Reset};
+        !matches!(step, Abort { .. } | Burst { .. } | Rebind { .. } | Recreate { .. } | Reset { .. })
+    }
+
     /// A drive may fail again while its driver waits for the end of its reset. The driver then waits for CAP.TO, 500
     /// ms, as often as a history has faults.
     fn step_bound(&self) -> Ps {

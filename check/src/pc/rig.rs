@@ -311,11 +311,16 @@ impl Rig for PcRig {
     }
 
     fn settle(&mut self) {
-        self.boot(audit::settle);
+        let whole_load = self.shape.habit.own_queue;
+        self.boot(move |stack| audit::settle(stack, whole_load));
     }
 
     fn is_done(&self) -> bool {
         self.up().is_done()
+    }
+
+    fn found(&self) -> u64 {
+        self.up().loads().fold(0, |sum, load| sum.wrapping_add(load.found()))
     }
 
     fn prove(&mut self) {

@@ -26,7 +26,7 @@ pub(super) struct Shape {
 /// Draws the machine.
 pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config, Shape, u32) {
     let base = build.machine();
-    let seed = build.seed;
+    let (seed, comparable) = (build.seed, build.comparable);
     let knobs = &mut *build.knobs;
     let cpus = knobs.number("cpus", 1..=8) as u32;
     let drives = knobs.number("drives", 1..=2) as u32;
@@ -45,10 +45,15 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     // is offline.
     let stays = managed || force_threads;
     let absent = knobs.number_with("absent", 0..=7, 0, |draw| if draw.percent(60) { 0 } else { draw.within(1..=7) });
-    let users = knobs.number("users", 1..=4) as u32;
+    let drawn_users = knobs.number("users", 1..=4) as u32;
+    // Each queue of a load that is compared has a user of its own, whose batches follow each other.
+    let users = if comparable { drives * u32::from(queues) } else { drawn_users };
     let load = knobs.number_with("load", 0..=20_000, 20, |draw| draw.time_ns(100, 3_000));
-    let carried = if knobs.chance("carried", 40) { load / 2 } else { 0 };
-    let habit = Habit::draw(knobs, (load - carried) / u64::from(users));
+    let carried = if knobs.chance("carried", 40) && !comparable { load / 2 } else { 0 };
+    let mut habit = Habit::draw(knobs, (load - carried) / u64::from(drawn_users));
+    if comparable {
+        (habit.own_queue, habit.depth) = (true, 1);
+    }
     let mix = draw_mix(knobs);
     let config = Config {
         cpus,

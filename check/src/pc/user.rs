@@ -20,6 +20,8 @@ pub(super) struct Habit {
     pub(super) think_ns: u64,
     /// It stays on its CPU.
     pub(super) pinned: bool,
+    /// Its commands go to the queue of its own number.
+    pub(super) own_queue: bool,
 }
 
 impl Habit {
@@ -33,6 +35,7 @@ impl Habit {
                 if draw.percent(40) { 0 } else { draw.time_ns(100, 8_000) }
             }),
             pinned: !knobs.chance("roaming", 50),
+            own_queue: false,
         }
     }
 }
@@ -51,7 +54,8 @@ impl User {
         let affinity = if habit.pinned { Affinity::Cpu(CpuId(number % cpus)) } else { Affinity::Any };
         let body = move || {
             assert!(user.thread.set(SimHal.current_thread()).is_ok(), "a user has one thread");
-            user.work(&stack, &mut Draw::new(seed, "user", number), habit);
+            let own = habit.own_queue.then_some(number);
+            user.work(&stack, own, &mut Draw::new(seed, "user", number), habit);
             stack.user_ends();
         };
         SimHal.spawn(ThreadSpec { name: "user", affinity, urgent: false }, Box::new(body)).expect("a CPU");
@@ -70,10 +74,14 @@ impl User {
         }
     }
 
-    fn work(self: &Arc<Self>, stack: &PcStack, draw: &mut Draw, habit: Habit) {
+    fn work(self: &Arc<Self>, stack: &PcStack, own: Option<u32>, draw: &mut Draw, habit: Habit) {
         let mut left = habit.commands;
         while left > 0 && !stack.ending.load(Relaxed) {
-            let load = &draw.pick(&stack.slots).load;
+            let slot = match own {
+                Some(number) => &stack.slots[number as usize % stack.slots.len()],
+                None => draw.pick(&stack.slots),
+            };
+            let load = &slot.load;
             let wanted = draw.within(1..=habit.batch.into()).min(left) as u32;
             let accepted = load.submit(wanted, Some(self));
             left -= u64::from(accepted);

@@ -102,6 +102,6 @@ fn small<S: Subject>(
     let recipe = Recipe { trace_spans_max, ..Recipe::of(1) };
     let directed = Directed { before: bench.before, operations, how };
     let faults = fault.into_iter().collect();
-    let plan = Plan { steps: Vec::new(), faults, managers: 0, span_ns: 0, directed: Some(directed) };
+    let plan = Plan { steps: Vec::new(), faults, managers: 0, span_ns: 0, comparable: false, directed: Some(directed) };
     run(subject, &recipe, Knobs::new(1, set), plan)
 }

@@ -62,6 +62,10 @@ impl Subject for Virtio {
         VirtioFault::draw(kind, draw)
     }
 
+    fn is_comparable(&self, step: &VirtioStep) -> bool {
+        !matches!(step, VirtioStep::Recover { .. } | VirtioStep::Rebind { .. })
+    }
+
     /// Some thousand requests of 20 µs each, one after the other, are 60 ms.
     fn bound(&self) -> Ps {
         Ps::from_ns(200_000_000)
