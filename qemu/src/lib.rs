@@ -88,7 +88,7 @@ pub struct Outcome {
     /// Every count with its verdict.
     pub rows: Vec<Row>,
     /// The skipped cases with the reason. Only quick selections skip cases, apart from those that need a network of their
-    /// own, and figures of Linux whose kernel is built on request only.
+    /// own, or programs for arm64 that are built on request only; figures of Linux may be left out for the latter reason.
     pub skipped: Vec<String>,
 }
 

@@ -38,8 +38,7 @@ pub(crate) fn traced(setting: &Setting) -> Vec<&'static str> {
         Machine::Q35 { remapping: false } | Machine::Lent { .. } => &[],
     };
     let cpus: &[&str] = match setting.machine {
-        Machine::Virt { gic: 2, .. } => &["gic_cpu_read", "gic_cpu_write"],
-        Machine::Virt { .. } => &["gicv3_icc_iar1_read", "gicv3_icc_eoir_write", "gicv3_icc_dir_write"],
+        Machine::Virt { gic, .. } => interrupts(gic),
         Machine::Q35 { .. } | Machine::Lent { .. } => &[],
     };
     let device: &[&str] = match (setting.case, setting.machine) {
@@ -57,6 +56,14 @@ pub(crate) fn accesses(gic: u8) -> &'static [&'static str] {
     match gic {
         2 => &["gic_dist_write", "gic_dist_read"],
         _ => &["gicv3_dist_write", "gicv3_dist_read", "gicv3_redist_write", "gicv3_redist_read"],
+    }
+}
+
+/// Every interrupt at a CPU interface: acknowledged, dropped in priority, deactivated.
+pub(crate) fn interrupts(gic: u8) -> &'static [&'static str] {
+    match gic {
+        2 => &["gic_cpu_read", "gic_cpu_write"],
+        _ => &["gicv3_icc_iar1_read", "gicv3_icc_eoir_write", "gicv3_icc_dir_write"],
     }
 }
 

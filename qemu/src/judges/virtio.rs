@@ -4,11 +4,15 @@
 //! Old and new devices meet old and new guests. A guest uses the device from all of its CPUs: reads of a drive, or ICMP
 //! echo requests that the host's kernel answers. Each request must complete once with the right data. Then QEMU's monitor
 //! doubles the drive's size, and the device announces that to the guest.
+//!
+//! The same on arm64's `virt`, where the device tree lists the interrupts (`judges/qemu-arm64/`). These programs are built on
+//! request only.
 
 mod machine;
 
 use self::machine::{Guest, Kind, Machine, Ran, Transport};
-use crate::{BootError, Missing, Row};
+use crate::run::{CALM_READS_ROW, CALM_WRITES_ROW};
+use crate::{BootError, Missing, Row, trace};
 
 /// Requests of a run.
 const FULL: u64 = 20_000;
@@ -45,6 +49,10 @@ const fn mmio(vectors: u64) -> Transport {
     Transport::Mmio { vectors, is_level: false, by_command_line: false }
 }
 
+const fn virt(gic: u8, vectors: u64) -> Transport {
+    Transport::Virt { gic, vectors, is_level: false }
+}
+
 const fn case(name: &'static str, kind: Kind, transport: Transport, lines: u64, accesses: f64) -> Case {
     Case { name, kind, transport, guest: Guest::New, lines, accesses, in_quick: false }
 }
@@ -68,7 +76,9 @@ const fn quick(case: Case) -> Case {
 const BY_COMMAND_LINE: Transport = Transport::Mmio { vectors: BLK_VECTORS, is_level: false, by_command_line: true };
 const LEVELS: Transport = Transport::Mmio { vectors: BLK_VECTORS, is_level: true, by_command_line: false };
 
-const CASES: [Case; 19] = [
+const VIRT_LEVELS: Transport = Transport::Virt { gic: 3, vectors: BLK_VECTORS, is_level: true };
+
+const CASES: [Case; 34] = [
     quick(old_guest(case("drive, old device, old guest", Kind::Blk, mmio(0), 1, SINGLE))),
     case("drive, old device, new guest", Kind::Blk, mmio(0), 1, SINGLE),
     quick(old_guest(case("drive, new device, old guest", Kind::Blk, mmio(BLK_VECTORS), 1, SINGLE))),
@@ -88,6 +98,21 @@ const CASES: [Case; 19] = [
     quick(case("network, new device", Kind::Net, mmio(NET_VECTORS), NET_VECTORS, EDGE)),
     case("network, 5 vectors", Kind::Net, mmio(5), 5, EDGE),
     case("network, virtio-pci", Kind::Net, Transport::Pci, NET_VECTORS, EDGE),
+    old_guest(case("drive, old device, old guest", Kind::Blk, virt(3, 0), 1, SINGLE)),
+    case("drive, old device, new guest", Kind::Blk, virt(3, 0), 1, SINGLE),
+    old_guest(case("drive, new device, old guest", Kind::Blk, virt(3, BLK_VECTORS), 1, SINGLE)),
+    quick(case("drive, new device, new guest", Kind::Blk, virt(3, BLK_VECTORS), BLK_VECTORS, EDGE)),
+    case("drive, new device, new guest", Kind::Blk, virt(2, BLK_VECTORS), BLK_VECTORS, EDGE),
+    case("drive, level-triggered vectors", Kind::Blk, VIRT_LEVELS, BLK_VECTORS, LEVEL),
+    case("drive, 3 vectors", Kind::Blk, virt(3, 3), 3, EDGE),
+    ours(case("drive, old device, ours", Kind::Blk, virt(3, 0), 1, SINGLE)),
+    ours_single(case("drive, new device, ours without the feature", Kind::Blk, virt(3, BLK_VECTORS), 1, SINGLE)),
+    quick(ours(case("drive, new device, ours", Kind::Blk, virt(3, BLK_VECTORS), BLK_VECTORS, EDGE))),
+    ours(case("drive, new device, ours", Kind::Blk, virt(2, BLK_VECTORS), BLK_VECTORS, EDGE)),
+    ours(case("drive, level-triggered vectors, ours", Kind::Blk, VIRT_LEVELS, BLK_VECTORS, LEVEL_OURS)),
+    ours(case("drive, 3 vectors, ours", Kind::Blk, virt(3, 3), 3, EDGE)),
+    case("network, old device", Kind::Net, virt(3, 0), 1, SINGLE),
+    case("network, new device", Kind::Net, virt(3, NET_VECTORS), NET_VECTORS, EDGE),
 ];
 
 /// Runs the cases, and names those that cannot run here.
@@ -99,7 +124,12 @@ pub(crate) fn measure(
     is_stopped: impl Fn() -> bool,
     tell: impl Fn(&str),
 ) -> Result<(Vec<Row>, Vec<Missing>), BootError> {
-    let machine = Machine::prepare()?;
+    let x86_64 = Machine::x86_64()?;
+    let (arm64, mut missing) = match Machine::arm64() {
+        Ok(machine) => (Some(machine), Vec::new()),
+        Err(BootError::Missing(missing)) => (None, vec![missing]),
+        Err(error) => return Err(error),
+    };
     let no_network = machine::no_network();
     let mut rows = Vec::new();
     for case in CASES.iter().filter(|case| case.in_quick || !is_quick) {
@@ -109,17 +139,22 @@ pub(crate) fn measure(
         if case.kind == Kind::Net && no_network.is_some() {
             continue;
         }
+        let Some(machine) = (if case.transport.is_virt() { arm64.as_ref() } else { Some(&x86_64) }) else { continue };
         tell(&case.name());
         let requests = if is_quick { QUICK } else { FULL };
         let ran = machine.run(case, requests)?;
         rows.extend(judged(case, requests, &ran));
     }
-    Ok((rows, no_network.map(Missing::Network).into_iter().collect()))
+    missing.extend(no_network.map(Missing::Network));
+    Ok((rows, missing))
 }
 
 impl Case {
     fn name(&self) -> String {
-        format!("virtio {}", self.name)
+        match self.transport {
+            Transport::Virt { gic, .. } => format!("virtio GICv{gic} {}", self.name),
+            Transport::Mmio { .. } | Transport::Pci => format!("virtio {}", self.name),
+        }
     }
 
     /// True if each queue has a vector for itself.
@@ -156,6 +191,9 @@ fn judged(case: &Case, requests: u64, ran: &Ran) -> Vec<Row> {
     if case.kind == Kind::Blk && case.lines > 1 {
         rows.push(counted("interrupts of the configuration", "of_configuration", &|taken| taken == 1.0));
     }
+    if case.transport.is_virt() {
+        rows.extend(traced(case, ran, &row));
+    }
     if let Guest::Ours { .. } = case.guest {
         // The image has found every read right, and each of those one by one with one interrupt.
         rows.push(counted("interrupts at a CPU of another queue", "interrupts_elsewhere", &|taken| taken == 0.0));
@@ -172,6 +210,32 @@ fn judged(case: &Case, requests: u64, ran: &Ran) -> Vec<Row> {
         // A network device is sent to from each CPU, but reaps what it has sent without an interrupt if it can.
         let may_be_silent = if case.kind == Kind::Net { CPUS as f64 } else { 0.0 };
         rows.push(counted("queues without an interrupt", "silent_queues", &|silent| silent <= may_be_silent));
+    }
+    rows
+}
+
+/// What QEMU traced on virt: a device with one interrupt is asked for its status at each, another only where its
+/// configuration has changed. Our image takes each interrupt once, and accesses neither distributor nor redistributor.
+fn traced(case: &Case, ran: &Ran, row: &dyn Fn(&str, f64, bool) -> Row) -> Vec<Row> {
+    let event = |name: &str| ran.events.get(name).copied().unwrap_or(0);
+    let exact = |quantity: &str, name: &str, wanted: Option<u64>| {
+        row(quantity, event(name) as f64, wanted == Some(event(name)))
+    };
+    let interrupts = ran.counts.get("interrupts").copied();
+    let asked = if case.lines == 1 { interrupts } else { Some(1) };
+    let mut rows = vec![
+        exact(trace::STATUS_READS, trace::STATUS_READS, asked),
+        exact(trace::STATUS_ACKS, trace::STATUS_ACKS, asked),
+    ];
+    if let Guest::Ours { .. } = case.guest {
+        let calm = (event(trace::MARKS) == 2).then_some(0);
+        rows.extend([
+            exact(CALM_WRITES_ROW, trace::CALM_WRITES, calm),
+            exact(CALM_READS_ROW, trace::CALM_READS, calm),
+            exact(trace::ACKNOWLEDGED, trace::ACKNOWLEDGED, interrupts),
+            exact(trace::DROPPED, trace::DROPPED, interrupts),
+            exact(trace::DEACTIVATED, trace::DEACTIVATED, interrupts),
+        ]);
     }
     rows
 }
@@ -198,7 +262,7 @@ mod tests {
     /// The quantities that fail if `name` is `value`.
     fn failing(name: &str, value: u64, accesses: u64) -> Vec<String> {
         let counts = COUNTS.map(|(known, old)| (known.to_owned(), if known == name { value } else { old }));
-        let ran = Ran { counts: counts.into_iter().collect(), accesses, failure: None };
+        let ran = Ran { counts: counts.into_iter().collect(), accesses, events: Default::default(), failure: None };
         let new = CASES.iter().find(|case| case.name == "drive, new device, new guest").expect("a case");
         judged(new, QUICK, &ran).into_iter().filter(|row| !row.pass).map(|row| row.quantity).collect()
     }
@@ -218,15 +282,48 @@ mod tests {
     }
 
     #[test]
+    fn on_virt_an_access_too_many_fails() {
+        const EVENTS: [(&str, u64); 8] = [
+            (trace::MARKS, 2),
+            (trace::STATUS_READS, 1),
+            (trace::STATUS_ACKS, 1),
+            (trace::CALM_WRITES, 0),
+            (trace::CALM_READS, 0),
+            (trace::ACKNOWLEDGED, 9),
+            (trace::DROPPED, 9),
+            (trace::DEACTIVATED, 9),
+        ];
+        let failing = |case: &str, name: &str, value: u64| {
+            let events = EVENTS.map(|(known, old)| (known.to_owned(), if known == name { value } else { old }));
+            let counts = [("interrupts".to_owned(), 9)].into();
+            let ran = Ran { counts, accesses: 0, events: events.into_iter().collect(), failure: None };
+            let case = CASES.iter().find(|known| known.name() == case).expect("a case");
+            let row = |quantity: &str, value, pass| Row { quantity: quantity.into(), value, pass, ..Row::default() };
+            let rows = traced(case, &ran, &row);
+            rows.into_iter().filter(|row| !row.pass).map(|row| row.quantity).collect::<Vec<_>>()
+        };
+        let ours = "virtio GICv3 drive, new device, ours";
+        assert!(failing(ours, "", 0).is_empty());
+        assert_eq!(failing(ours, trace::STATUS_READS, 9), [trace::STATUS_READS]);
+        assert_eq!(failing(ours, trace::CALM_READS, 1), [CALM_READS_ROW]);
+        assert_eq!(failing(ours, trace::ACKNOWLEDGED, 8), [trace::ACKNOWLEDGED]);
+        assert_eq!(failing(ours, trace::MARKS, 1), [CALM_WRITES_ROW, CALM_READS_ROW], "no steady state was marked");
+        let one = failing("virtio GICv3 drive, old device, ours", "", 0);
+        assert_eq!(one, [trace::STATUS_READS, trace::STATUS_ACKS], "one interrupt is asked for each time");
+        assert!(failing("virtio GICv3 drive, new device, new guest", trace::ACKNOWLEDGED, 90).is_empty());
+    }
+
+    #[test]
     fn a_guest_that_fails_is_a_row() {
-        let ran = Ran { counts: Default::default(), accesses: 0, failure: Some("guest: FAILED".into()) };
+        let failure = Some("guest: FAILED".into());
+        let ran = Ran { counts: Default::default(), accesses: 0, events: Default::default(), failure };
         let rows = judged(&CASES[0], QUICK, &ran);
         assert_eq!((rows.len(), rows[0].pass, rows[0].note.as_deref()), (1, false, Some("guest: FAILED")));
     }
 
     #[test]
     fn cases_have_names_of_their_own() {
-        let names: std::collections::BTreeSet<_> = CASES.iter().map(|case| case.name).collect();
+        let names: std::collections::BTreeSet<_> = CASES.iter().map(Case::name).collect();
         assert_eq!(names.len(), CASES.len());
     }
 }

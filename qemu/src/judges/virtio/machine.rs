@@ -2,9 +2,10 @@
 
 use super::{CPUS, Case};
 use crate::disk::{self, Disk};
-use crate::image::{Image, X86_64};
+use crate::image::{AARCH64, Image, Tools, X86_64};
 use crate::monitor::{self, Ask};
 use crate::process::{Answer, Ended};
+use crate::trace::{self, Events};
 use crate::{BootError, peer, pinned, process};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -48,6 +49,8 @@ pub(super) enum Transport {
     },
     /// On q35, with MSI-X.
     Pci,
+    /// MMIO on Arm's virt with a GIC of this version, found by the device tree.
+    Virt { gic: u8, vectors: u64, is_level: bool },
 }
 
 /// The result of a run.
@@ -57,6 +60,8 @@ pub(super) struct Ran {
     pub(super) counts: BTreeMap<String, u64>,
     /// Accesses to the transport's registers after the first interrupt. QEMU takes the kicks without tracing them.
     pub(super) accesses: u64,
+    /// The events that QEMU traced.
+    pub(super) events: Events,
     /// The reason of a failure; none if the run passed.
     pub(super) failure: Option<String>,
 }
@@ -64,8 +69,8 @@ pub(super) struct Ran {
 /// The guests, and the QEMU that judges them.
 pub(super) struct Machine {
     qemu: PathBuf,
-    /// Holds the kernels.
-    kernels: PathBuf,
+    /// Linux with our patches. Beside it lies the kernel without them.
+    kernel: PathBuf,
     initrd: PathBuf,
     image: PathBuf,
     // The folder of the initrd.
@@ -101,18 +106,30 @@ pub(super) fn no_network() -> Option<String> {
 }
 
 impl Machine {
-    /// Builds the guests; the first use may build QEMU and Linux.
+    /// Builds the guests for x86_64; the first use may build QEMU and Linux.
     ///
     /// # Errors
     /// [`BootError`].
-    pub(super) fn prepare() -> Result<Self, BootError> {
-        let qemu = PathBuf::from(pinned::script("judges", &["qemu"])?).join("qemu-system-x86_64");
-        let kernels = PathBuf::from(pinned::script("judges", &["linux"])?);
+    pub(super) fn x86_64() -> Result<Self, BootError> {
+        let judge = |part| pinned::script("judges", &[part]).map(PathBuf::from);
+        Self::prepare(X86_64, "x86_64", &judge("qemu")?, judge("linux")?.join("bzImage"))
+    }
+
+    /// Builds the guests for arm64. QEMU and Linux are built on request only.
+    ///
+    /// # Errors
+    /// [`BootError`].
+    pub(super) fn arm64() -> Result<Self, BootError> {
+        let judge = |part| pinned::script("judges", &["--built", part]).map(PathBuf::from);
+        Self::prepare(AARCH64, "aarch64", &judge("qemu-arm64")?, judge("linux-arm64")?.join("Image"))
+    }
+
+    fn prepare(tools: Tools, instructions: &str, qemu: &Path, kernel: PathBuf) -> Result<Self, BootError> {
         let folder = tempfile::tempdir().map_err(|error| BootError::Io("a temporary folder".into(), error))?;
         let initrd = folder.path().join("initrd");
-        pinned::script("guest-initrd", &["x86_64", "qemu/guest/virtio.rs", &initrd.to_string_lossy()])?;
-        let image = Image::build(X86_64)?.file;
-        Ok(Self { qemu, kernels, initrd, image, _folder: folder })
+        pinned::script("guest-initrd", &[instructions, "qemu/guest/virtio.rs", &initrd.to_string_lossy()])?;
+        let image = Image::build(tools)?.file;
+        Ok(Self { qemu: qemu.join(tools.qemu), kernel, initrd, image, _folder: folder })
     }
 
     /// Runs a guest once.
@@ -128,44 +145,51 @@ impl Machine {
         // Only a guest with a drive asks for this.
         let grow = Ask::resize(folder.path(), DISK, 2 * disk::BYTES);
         let command = self.command(case, requests, folder.path())?;
+        // The debug port exits with 2·value + 1; semihosting exits with the code itself.
+        let good = if case.transport.is_virt() { 0 } else { 1 };
         let ended = match case.guest {
-            // The debug port exits with 2·value + 1.
             Guest::Ours { .. } => process::run(command, Answer::Asked(&grow), |status, lines| {
-                status.code() == Some(1) && lines.iter().any(|line| line == "pass")
+                status.code() == Some(good) && lines.iter().any(|line| line == "pass")
             })?,
             Guest::Old | Guest::New => peer::run(command, Answer::Asked(&grow))?,
         };
         let (counts, Ended { failure, .. }) = (ended.counts(), ended);
-        let file = std::fs::File::open(folder.path().join("trace")).map_err(io("QEMU's trace"))?;
-        let accesses = accesses(BufReader::new(file).lines()).map_err(io("QEMU's trace"))?;
-        Ok(Ran { counts, accesses, failure })
+        let lines = || std::fs::File::open(folder.path().join("trace")).map(|file| BufReader::new(file).lines());
+        let accesses = lines().and_then(accesses).map_err(io("QEMU's trace"))?;
+        let counted = lines().and_then(|lines| trace::count(lines, trace::IMAGE_MARK));
+        let events = counted.map_err(io("QEMU's trace"))?;
+        Ok(Ran { counts, accesses, events, failure })
     }
 
     /// QEMU's command line.
     fn command(&self, case: &Case, requests: u64, folder: &Path) -> Result<Command, BootError> {
         let mut qemu = case.kind.program(&self.qemu);
-        qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-no-reboot"]);
+        qemu.args(["-accel", "tcg,thread=multi", "-no-reboot"]);
+        qemu.args(["-cpu", if case.transport.is_virt() { "cortex-a72" } else { "max" }]);
         qemu.args(["-m", "256M", "-smp", &CPUS.to_string(), "-display", "none", "-nodefaults"]);
         qemu.args(["-serial", "stdio", "-monitor", "none", "-qmp", &monitor::argument(folder)]);
-        let events = match case.transport {
-            Transport::Mmio { vectors, is_level, by_command_line } => {
+        match case.transport {
+            Transport::Mmio { by_command_line, .. } => {
                 let acpi = if by_command_line { "off" } else { "on" };
                 // The clock of the PC lies among the lines of the transports.
                 qemu.args(["-M", &format!("microvm,acpi={acpi},rtc=off")]);
-                qemu.args(["-global", "virtio-mmio.force-legacy=off"]);
-                qemu.args(["-global", &format!("virtio-mmio.vectors={vectors}")]);
-                if is_level {
-                    qemu.args(["-global", &format!("virtio-mmio.level-vectors={}", (1 << vectors) - 1)]);
-                }
-                MMIO_EVENTS
             }
-            Transport::Pci => {
-                qemu.args(["-M", "q35"]);
-                PCI_EVENTS
+            Transport::Pci => _ = qemu.args(["-M", "q35"]),
+            Transport::Virt { gic, .. } => {
+                // Each GIC at one exception level.
+                let el2 = if gic == 3 { "on" } else { "off" };
+                qemu.args(["-M", &format!("virt,gic-version={gic},virtualization={el2}"), "-semihosting"]);
             }
-        };
+        }
+        if let Transport::Mmio { vectors, is_level, .. } | Transport::Virt { vectors, is_level, .. } = case.transport {
+            qemu.args(["-global", "virtio-mmio.force-legacy=off"]);
+            qemu.args(["-global", &format!("virtio-mmio.vectors={vectors}")]);
+            if is_level {
+                qemu.args(["-global", &format!("virtio-mmio.level-vectors={}", (1 << vectors) - 1)]);
+            }
+        }
         case.kind.add(&mut qemu, case.transport, folder)?;
-        events.iter().for_each(|event| _ = qemu.args(["-trace", event]));
+        case.transport.events().iter().for_each(|event| _ = qemu.args(["-trace", event]));
         qemu.arg("-D").arg(folder.join("trace"));
         self.add_guest(&mut qemu, case, requests);
         Ok(qemu)
@@ -174,16 +198,25 @@ impl Machine {
     fn add_guest(&self, qemu: &mut Command, case: &Case, requests: u64) {
         let kernel = match case.guest {
             Guest::Ours { is_single } => {
-                qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-kernel"]).arg(&self.image);
+                let gic = if case.transport.is_virt() {
+                    " eoimode=1 forced=0"
+                } else {
+                    qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
+                    ""
+                };
                 let single = u64::from(is_single);
                 // The image reads half of them one by one.
                 let rounds = requests / 2;
-                let options = format!("queues={CPUS} rounds={rounds} depth={DEPTH} single={single} grow=1");
-                qemu.args(["-append", &format!("virtio-blk {options}")]);
+                let options = format!("queues={CPUS} rounds={rounds} depth={DEPTH} single={single} grow=1{gic}");
+                qemu.arg("-kernel").arg(&self.image).args(["-append", &format!("virtio-blk {options}")]);
                 return;
             }
-            Guest::Old => "bzImage-stock",
-            Guest::New => "bzImage",
+            Guest::Old => {
+                let mut stock = self.kernel.clone().into_os_string();
+                stock.push("-stock");
+                stock.into()
+            }
+            Guest::New => self.kernel.clone(),
         };
         let name = case.kind.name();
         let end = match case.transport {
@@ -191,10 +224,29 @@ impl Machine {
             Transport::Mmio { .. } => CLOCK,
             // The check panics where a busy host does not run QEMU for some ticks.
             Transport::Pci => " no_timer_check",
+            Transport::Virt { .. } => "",
         };
-        qemu.arg("-kernel").arg(self.kernels.join(kernel)).arg("-initrd").arg(&self.initrd);
-        let options = format!("console=ttyS0 panic=-1 quiet device={name} requests={requests} depth={DEPTH}{end}");
+        let console = if case.transport.is_virt() { "ttyAMA0" } else { "ttyS0" };
+        qemu.arg("-kernel").arg(kernel).arg("-initrd").arg(&self.initrd);
+        let options = format!("console={console} panic=-1 quiet device={name} requests={requests} depth={DEPTH}{end}");
         qemu.args(["-append", &options]);
+    }
+}
+
+impl Transport {
+    /// True for a machine of Arm's.
+    pub(super) fn is_virt(self) -> bool {
+        matches!(self, Self::Virt { .. })
+    }
+
+    /// Notifications of queues, accesses to the transport's registers, and on virt those to the GIC.
+    fn events(self) -> Vec<&'static str> {
+        let mmio = &["virtio_notify", "virtio_mmio_read", "virtio_mmio_write_offset"][..];
+        match self {
+            Self::Mmio { .. } => mmio.to_vec(),
+            Self::Pci => vec!["virtio_notify", "memory_region_ops_read", "memory_region_ops_write"],
+            Self::Virt { gic, .. } => [mmio, trace::accesses(gic), trace::interrupts(gic)].concat(),
+        }
     }
 }
 
@@ -218,7 +270,7 @@ impl Kind {
     /// Adds the device, and what it stands for on the host.
     fn add(self, qemu: &mut Command, transport: Transport, folder: &Path) -> Result<(), BootError> {
         let (bus, on_pci) = match transport {
-            Transport::Mmio { .. } => ("device", ""),
+            Transport::Mmio { .. } | Transport::Virt { .. } => ("device", ""),
             // Nothing boots from a PCI device, and its option ROM is in no package that is unpacked.
             Transport::Pci => ("pci", ",vectors=10,romfile="),
         };
@@ -236,10 +288,6 @@ impl Kind {
         Ok(())
     }
 }
-
-/// Notifications of queues, and accesses to a transport's registers.
-const MMIO_EVENTS: &[&str] = &["virtio_notify", "virtio_mmio_read", "virtio_mmio_write_offset"];
-const PCI_EVENTS: &[&str] = &["virtio_notify", "memory_region_ops_read", "memory_region_ops_write"];
 
 /// The number of accesses to a transport after the first notification of a queue.
 fn accesses(lines: impl Iterator<Item = std::io::Result<String>>) -> std::io::Result<u64> {
