@@ -30,10 +30,10 @@ impl Gic {
             }
             Command::Discard { device, event } => {
                 let mapped = self.unit().event(world, device, event)?;
-                if let Ok(cpu) = self.unit().target(world, mapped.collection) {
-                    self.its_act(world, cpu, Effect::Clear(mapped.intid));
+                match self.unit().target(world, mapped.collection) {
+                    Ok(cpu) => self.its_act(world, cpu, Effect::Discard(mapped.intid)),
+                    Err(_) => drop(self.properties.remove(&mapped.intid)),
                 }
-                self.properties.remove(&mapped.intid);
                 self.unit().unmap_event(world, mapped)
             }
             Command::Interrupt { device, event } => {
@@ -87,6 +87,7 @@ impl Gic {
             return Err(ItsError::Intid(intid));
         }
         self.unit().map_event(world, device, event, intid, collection)?;
+        self.its_keep(intid);
         if let Ok(cpu) = self.unit().target(world, collection) {
             self.load_property(world, cpu, intid);
         }

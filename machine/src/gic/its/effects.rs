@@ -17,6 +17,8 @@ pub(in crate::gic) enum Effect {
     Pend(u32),
     /// The LPI is no longer pending.
     Clear(u32),
+    /// The same, and its configuration is forgotten.
+    Discard(u32),
     /// The redistributor reads the LPI's configuration again.
     Load(u32),
     /// The LPI, if it is pending, is pending at this CPU instead.
@@ -48,9 +50,11 @@ impl Gic {
 
     fn its_act_after(&mut self, world: &mut World<'_>, cpu: u32, effect: Effect, late: Ps) {
         let outstanding = self.its.iter().flat_map(|its| &its.outstanding).filter(|before| before.cpu == cpu);
-        let due = outstanding.map(|before| before.due).max().unwrap_or_default().max(world.now() + late);
+        // One that is due at this very time is still to come.
+        let last = outstanding.map(|before| before.due).max();
+        let due = last.unwrap_or_default().max(world.now() + late);
         match &mut self.its {
-            Some(its) if due > world.now() => {
+            Some(its) if last.is_some() || due > world.now() => {
                 its.outstanding.push(Outstanding { cpu, effect, due });
                 world.schedule(due, EFFECT, 0);
             }
@@ -66,11 +70,23 @@ impl Gic {
         due.into_iter().for_each(|one| self.take_effect(world, one.cpu, one.effect));
     }
 
+    /// The LPI is mapped anew: a discard that is still to come leaves the new configuration.
+    pub(super) fn its_keep(&mut self, intid: u32) {
+        let outstanding = self.its.iter_mut().flat_map(|its| &mut its.outstanding);
+        for one in outstanding.filter(|one| one.effect == Effect::Discard(intid)) {
+            one.effect = Effect::Clear(intid);
+        }
+    }
+
     fn take_effect(&mut self, world: &mut World<'_>, cpu: u32, effect: Effect) {
         match effect {
             Effect::Pend(intid) => self.pend_lpi(world, cpu, intid),
             Effect::Clear(intid) => {
                 self.clear_lpi(cpu, intid);
+            }
+            Effect::Discard(intid) => {
+                self.clear_lpi(cpu, intid);
+                self.properties.remove(&intid);
             }
             Effect::Load(intid) => self.load_property(world, cpu, intid),
             Effect::Move(intid, to) => {

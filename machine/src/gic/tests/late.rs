@@ -42,6 +42,29 @@ fn a_command_acts_on_a_redistributor_late_up_to_a_sync_that_names_it() {
     assert_eq!(faults, []);
 }
 
+/// IHI 0069H, "DISCARD": the LPI may be taken until a SYNC, and an event that is mapped in between is not forgotten.
+#[test]
+fn a_discard_is_late_and_spares_what_is_mapped_behind_it() {
+    let unrest = only(Kind::LateCommand, Ps::from_ns(500_000));
+    let (machine, gic, _) = machine_with(with_its(), 2, TRANSLATER, unrest);
+    let faults = run(machine, move || {
+        let mut bench = Bench::new(gic);
+        bench.map();
+        let [interrupt, discard] = [3, 0xf].map(|opcode| [0x0000_0100_0000_0000 | opcode, 5, 0, 0]);
+        let sync = [5, 0, 0, 0];
+        [interrupt, sync, discard].into_iter().for_each(|command| bench.command(command));
+        assert_eq!(gic.cpu_interface.read64(0xc662), 8200, "nobody waited");
+        bench.command(sync);
+        assert_eq!(gic.cpu_interface.read64(0xc662), 1023);
+        bench.map();
+        [discard].into_iter().for_each(|command| bench.command(command));
+        bench.map();
+        [sync, interrupt, sync].into_iter().for_each(|command| bench.command(command));
+        assert_eq!(gic.cpu_interface.read64(0xc662), 8200, "it has its configuration");
+    });
+    assert_eq!(faults, []);
+}
+
 /// A machine whose CPU 0 takes SPI 40; how long RWP stays set after it is disabled, and what may be acknowledged then.
 fn disable(unrest: Option<Unrest>) -> (u64, u64) {
     let Interrupts::GicV3(config) = v3() else { unreachable!("it is one") };
