@@ -165,6 +165,10 @@ impl<M: Model> Model for Unreliable<M> {
         self.model.is_trapped()
     }
 
+    fn is_far(&self) -> bool {
+        self.model.is_far()
+    }
+
     fn access_costs(&self, region: u8, offset: u32) -> Option<AccessCosts> {
         self.model.access_costs(region, offset)
     }

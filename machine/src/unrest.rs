@@ -55,6 +55,9 @@ pub enum Kind {
     LateDisable,
     /// A command of an ITS acts on a redistributor late, up to a SYNC that names that redistributor.
     LateCommand,
+    /// A posted write to a function behind PCI Express waits for flow-control credits: far longer than other writes, and
+    /// those behind it too (PCI Express Base Specification, "Flow Control": no bound is given).
+    FarWrite,
 }
 
 impl Kind {
@@ -62,7 +65,7 @@ impl Kind {
     pub const COUNT: usize = Self::ALL.len();
 
     /// All of them, in the order of [`Unrest::chances`].
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Delay,
         Self::Stall,
         Self::Interleave,
@@ -77,6 +80,7 @@ impl Kind {
         Self::SlowStore,
         Self::LateDisable,
         Self::LateCommand,
+        Self::FarWrite,
     ];
 
     /// Its name in options and reports.
@@ -96,6 +100,7 @@ impl Kind {
             Self::SlowStore => "slow-store",
             Self::LateDisable => "late-disable",
             Self::LateCommand => "late-command",
+            Self::FarWrite => "far-write",
         }
     }
 }
@@ -127,7 +132,7 @@ pub struct Unrest {
 
 impl Unrest {
     /// Some of everything, always: rather dense, so that a history of a millisecond meets each kind. Single delays stay
-    /// below a few microseconds, except for stalls, starved threads and commands that nobody waits for (50 µs).
+    /// below a few microseconds, except for stalls, starved threads, commands that nobody waits for (50 µs) and far writes (60 µs).
     pub fn new(seed: u64) -> Self {
         let chance = |per_mille, longest_ns| Chance { per_mille, longest: Ps::from_ns(longest_ns) };
         let of = |kind| match kind {
@@ -145,6 +150,7 @@ impl Unrest {
             Kind::SlowStore => chance(100, 500),
             Kind::LateDisable => chance(200, 2_000),
             Kind::LateCommand => chance(200, 50_000),
+            Kind::FarWrite => chance(5, 60_000),
         };
         Self { seed, from: Ps(0), until: Ps::MAX, chances: Kind::ALL.map(of), turns: None }
     }

@@ -92,6 +92,12 @@ pub trait Model {
         false
     }
 
+    /// True for a function behind PCI Express: a posted write to it may wait for credits
+    /// ([`crate::unrest::Kind::FarWrite`]).
+    fn is_far(&self) -> bool {
+        false
+    }
+
     /// Cost of an access to this register, if it differs from the platform's `register_read` and `register_write`.
     /// Examples: a portal that takes 64 bytes at once, a register behind a slow bus, a register that a hypervisor
     /// traps.

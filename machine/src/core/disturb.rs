@@ -112,11 +112,14 @@ impl Core {
     #[cold]
     #[inline(never)]
     fn late_arrival(&self, unrest: &State, model: ModelId, order: u32, at: Ps) -> Ps {
-        let late = unrest.late(Kind::LateWrite, at);
-        if let Some(by) = late {
-            self.tell_of_unrest(Kind::LateWrite, by);
+        let is_far = self.board.model(model).borrow().is_far();
+        let mut earliest = at;
+        for kind in [Kind::LateWrite, Kind::FarWrite].into_iter().filter(|kind| is_far || *kind != Kind::FarWrite) {
+            if let Some(by) = unrest.late(kind, at) {
+                self.tell_of_unrest(kind, by);
+                earliest = earliest.max(at + by);
+            }
         }
-        let earliest = at + late.unwrap_or_default();
         unrest.after_writes(model, earliest, |earliest| self.board.memory.write_arrival(model, order, earliest))
     }
 

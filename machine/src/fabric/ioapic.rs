@@ -218,6 +218,11 @@ impl Model for IoApic {
         self.end_of_interrupt(world, vector);
     }
 
+    /// In the chipset, behind a link of its own.
+    fn is_far(&self) -> bool {
+        true
+    }
+
     fn counters(&self) -> Vec<(&'static str, u64)> {
         vec![("messages", self.messages), ("lost_edges", self.lost_edges)]
     }

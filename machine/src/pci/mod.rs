@@ -114,6 +114,10 @@ impl<F: Function> Model for F {
         Function::write_order(self, region, offset)
     }
 
+    fn is_far(&self) -> bool {
+        true
+    }
+
     fn access_costs(&self, region: u8, offset: u32) -> Option<AccessCosts> {
         Function::access_costs(self, region, offset)
     }

@@ -38,6 +38,9 @@ impl Model for Bell {
         let at = world.line_reserve(self.line, world.now(), Ps::from_ns(20));
         world.schedule(at, 0, value);
     }
+    fn is_far(&self) -> bool {
+        true
+    }
     fn as_any(&mut self) -> &mut dyn std::any::Any {
         self
     }
