@@ -19,9 +19,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A history that takes the host longer than this does not end.
-const HANG: Duration = Duration::from_secs(60);
+pub(crate) const HANG: Duration = Duration::from_secs(60);
 /// Progress is shown after this time.
-const QUIET: Duration = Duration::from_secs(2);
+pub(crate) const QUIET: Duration = Duration::from_secs(2);
 
 /// How long to search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,11 +80,8 @@ impl Campaign {
 
     /// What is said of a history that does not end on the host.
     pub fn hang(&self, index: u64) -> Found {
-        let text =
-            format!("the host has worked on this history for {} s: it spins without the machine", HANG.as_secs());
-        let failure = Failure::new(Kind::Liveness, "hang", Ps(0), text);
         let scenario = self.scenario(index).name();
-        Found { index, scenario, recipe: self.recipe_of(index), failure, hangs: true }
+        Found { index, scenario, recipe: self.recipe_of(index), failure: hangs(), hangs: true }
     }
 
     fn run_one(&self, index: u64) -> Run {
@@ -98,6 +95,12 @@ impl Campaign {
         let seed = self.first_seed.wrapping_add(index / self.scenarios.len() as u64);
         Recipe { seed, ..self.recipe.clone() }
     }
+}
+
+/// The failure of a history that does not end on the host.
+pub(crate) fn hangs() -> Failure {
+    let text = format!("the host has worked on this history for {} s: it spins without the machine", HANG.as_secs());
+    Failure::new(Kind::Liveness, "hang", Ps(0), text)
 }
 
 /// A history that failed.
@@ -172,7 +175,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    fn add(&mut self, scenario: &'static str, run: &Run) {
+    pub(crate) fn add(&mut self, scenario: &'static str, run: &Run) {
         self.histories += 1;
         self.ios += run.ios;
         self.interrupts += run.interrupts;

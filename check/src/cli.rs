@@ -2,13 +2,14 @@
 //! lab.
 
 use crate::campaign::{self, Campaign, Found, Length, Summary};
-use crate::history::Recipe;
+use crate::guided;
+use crate::history::{PARTS, Recipe};
 use crate::metamorphic;
 use crate::report;
 use crate::run::{Run, Scenario};
 use crate::shrink;
 use crate::single;
-use crate::systematic::{self, Search, Task};
+use crate::systematic;
 use clap::Args;
 use machine::unrest::turns::Schedule;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,14 +17,12 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Histories of a default campaign, for each scenario.
 const SEEDS_DEFAULT: u64 = 300;
-/// Schedules of a pair in a default search.
-const BUDGET_DEFAULT: u64 = 2_000;
 /// Spans of a failure's trace.
-const TRACE_SPANS_MAX: usize = 200_000;
+pub(crate) const TRACE_SPANS_MAX: usize = 200_000;
 /// File of the trace, unless another is named.
 const TRACE: &str = "check-failure.trace.json";
 
@@ -60,6 +59,12 @@ pub struct CheckArgs {
     /// Set a number of the machine or its load: cpus=2. Each history prints its numbers.
     #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',')]
     pub set: Vec<String>,
+    /// Draw parts of the replayed history from other seeds: machine, load, steps, faults, unrest, or the number of an event.
+    #[arg(long, value_name = "PART=SEED", value_delimiter = ',', requires = "replay")]
+    pub reseed: Vec<String>,
+    /// Let events of the replayed history happen at other times, in ns since its start.
+    #[arg(long, value_name = "NUMBER=NS", value_delimiter = ',', requires = "replay")]
+    pub at: Vec<String>,
     /// Shrink the replayed history if it fails. A campaign shrinks its failures unless --no-shrink is given.
     #[arg(long)]
     pub shrink: bool,
@@ -97,6 +102,14 @@ pub struct CheckArgs {
     /// Run one position again. Needs exactly one --scenario and the full name of machine and fault.
     #[arg(long, value_name = "N", requires = "single_faults")]
     pub position: Option<u64>,
+    /// Keep histories that reach something new, and make this many of a hundred further ones from those. 0 is the random
+    /// search, with the same counts.
+    #[arg(long, value_name = "PERCENT", num_args = 0..=1, default_missing_value = "50",
+        conflicts_with_all = ["replay", "shrink", "search", "metamorphic"], value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub guided: Option<u8>,
+    /// Folder of the histories that a guided search keeps. They run first, and the least that reach all of it are written.
+    #[arg(long, value_name = "DIR", requires = "guided")]
+    pub corpus: Option<PathBuf>,
     /// Most preemptions of a schedule. The default is 2.
     #[arg(long, value_name = "N", requires = "systematic", value_parser = clap::value_parser!(u8).range(0..=4))]
     pub bound: Option<u8>,
@@ -177,7 +190,7 @@ pub fn execute_with(
     }
     let chosen = choose(args, scenarios)?;
     if let Some(pairs) = &args.systematic {
-        return systematic(args, &chosen, pairs);
+        return systematic::execute(args, &chosen, pairs);
     }
     if let Some(wanted) = &args.single_faults {
         return single::execute(args, &chosen, wanted);
@@ -188,6 +201,7 @@ pub fn execute_with(
     }
     match args.replay {
         Some(seed) => replay(args, &chosen, Recipe { seed, ..recipe }),
+        None if args.guided.is_some() => guided::execute(args, &guided_of(args, chosen, recipe)),
         None => search(args, chosen, recipe, origin),
     }
 }
@@ -205,13 +219,13 @@ fn choose(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result<Vec<&
 }
 
 /// The settings that all histories share.
-fn recipe(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result<Recipe, CheckError> {
-    let mut set = BTreeMap::new();
-    for pair in &args.set {
-        let (name, value) =
-            pair.split_once('=').ok_or_else(|| CheckError::Input(format!("--set {pair}: valid is NAME=VALUE")))?;
-        set.insert(name.into(), value.into());
-    }
+pub(crate) fn recipe(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result<Recipe, CheckError> {
+    let set = pairs("--set NAME=VALUE", &args.set, |name, value| Some((name.into(), value.into())))?;
+    let is_part = |part: &str| PARTS.contains(&part) || part.parse::<u32>().is_ok();
+    let reseed = pairs("--reseed PART=SEED", &args.reseed, |part, text| {
+        Some((part.to_owned(), seed(text).ok().filter(|_| is_part(part))?))
+    })?;
+    let at = pairs("--at NUMBER=NS", &args.at, |number, ns| Some((number.parse().ok()?, ns.parse().ok()?)))?;
     let keep: Result<BTreeSet<u32>, _> =
         args.keep.iter().filter(|number| *number != "none").map(|n| n.parse()).collect();
     let keep =
@@ -222,8 +236,24 @@ fn recipe(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result<Recip
         keep: (!args.keep.is_empty()).then_some(keep),
         faults: faults(args, scenarios)?,
         without: without(args)?,
-        trace_spans_max: 0,
+        reseed,
+        at,
+        ..Recipe::default()
     })
+}
+
+/// The pairs of an option.
+fn pairs<K: Ord, V>(
+    valid: &str,
+    given: &[String],
+    parse: impl Fn(&str, &str) -> Option<(K, V)>,
+) -> Result<BTreeMap<K, V>, CheckError> {
+    let one = |pair: &String| {
+        let parsed = pair.split_once('=').and_then(|(name, value)| parse(name, value));
+        let (option, form) = valid.split_once(' ').unwrap_or((valid, ""));
+        parsed.ok_or_else(|| CheckError::Input(format!("{option} {pair}: valid is {form}")))
+    };
+    given.iter().map(one).collect()
 }
 
 fn faults(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result<Option<BTreeSet<String>>, CheckError> {
@@ -275,11 +305,21 @@ fn search(
 }
 
 fn campaign_of(args: &CheckArgs, scenarios: Vec<&'static dyn Scenario>, recipe: Recipe) -> Campaign {
-    let length = match (args.seeds, args.minutes) {
+    let (first_seed, length) = (first_seed(args), length(args));
+    Campaign { scenarios, first_seed, length, recipe, jobs: jobs(args), stop: Arc::default() }
+}
+
+fn guided_of(args: &CheckArgs, scenarios: Vec<&'static dyn Scenario>, recipe: Recipe) -> guided::Search {
+    let (seed, length) = (first_seed(args), length(args));
+    let mutated = args.guided.unwrap_or(0).into();
+    guided::Search { scenarios, seed, length, recipe, mutated, jobs: jobs(args) }
+}
+
+fn length(args: &CheckArgs) -> Length {
+    match (args.seeds, args.minutes) {
         (_, Some(time)) => Length::Time(time),
         (seeds, None) => Length::Seeds(seeds.unwrap_or(SEEDS_DEFAULT)),
-    };
-    Campaign { scenarios, first_seed: first_seed(args), length, recipe, jobs: jobs(args), stop: Arc::default() }
+    }
 }
 
 /// The seed that was given, or one from the clock.
@@ -301,10 +341,11 @@ fn shortest(args: &CheckArgs, campaign: &Campaign, found: &Found) -> Recipe {
 /// # Errors
 /// Wrong input, or a request for something other than a search.
 pub fn campaign(args: &CheckArgs, scenarios: &[&'static dyn Scenario]) -> Result<Campaign, CheckError> {
-    let other = args.systematic.is_some() || args.single_faults.is_some() || args.metamorphic.is_some();
-    if args.replay.is_some() || args.list || other {
+    let others = [args.systematic.is_some(), args.single_faults.is_some(), args.metamorphic.is_some()];
+    if args.replay.is_some() || args.list || args.guided.is_some() || others.contains(&true) {
         return Err(CheckError::Input(
-            "--replay, --list, --systematic, --single-faults, --metamorphic: are for the command alone".into(),
+            "--replay, --list, --guided, --systematic, --single-faults, --metamorphic: are for the command alone"
+                .into(),
         ));
     }
     let chosen = choose(args, scenarios)?;
@@ -354,54 +395,6 @@ pub fn answer(
     Ok(answer)
 }
 
-/// Every order of the operations of the pairs whose names contain `pairs`.
-fn systematic(args: &CheckArgs, scenarios: &[&'static dyn Scenario], pairs: &str) -> Result<u8, CheckError> {
-    let of = |scenario: &&'static dyn Scenario| {
-        let scenario = *scenario;
-        Task::all(scenario).into_iter().map(move |task| (scenario, task))
-    };
-    let all: Vec<_> = scenarios.iter().flat_map(of).collect();
-    let tasks: Vec<_> = match args.schedule {
-        Some(_) => all.into_iter().filter(|(_, task)| task.to_string() == pairs).collect(),
-        None => all.into_iter().filter(|(_, task)| task.to_string().contains(pairs)).collect(),
-    };
-    if tasks.is_empty() {
-        return Err(CheckError::Input(format!("--systematic {pairs}: valid is a pair, or a part of one; see --list")));
-    }
-    if let Some(schedule) = &args.schedule {
-        return one_schedule(args, &tasks, schedule);
-    }
-    let bound = args.bound.map_or(systematic::BOUND, usize::from);
-    let search = Search { tasks, bound, budget: args.budget.unwrap_or(BUDGET_DEFAULT), jobs: jobs(args) };
-    report::search(&search);
-    let start = Instant::now();
-    let verdicts = systematic::run(&search);
-    report::verdicts(&verdicts, !pairs.is_empty(), start.elapsed());
-    write_json(args, &document(&systematic::document(&verdicts), None))?;
-    let failure = verdicts.iter().find_map(|verdict| verdict.explored.failure.as_ref().map(|(_, failure)| failure));
-    Ok(failure.map_or(0, |failure| failure.kind.exit_code()))
-}
-
-fn one_schedule(
-    args: &CheckArgs,
-    tasks: &[(&'static dyn Scenario, Task)],
-    schedule: &Schedule,
-) -> Result<u8, CheckError> {
-    let [(scenario, task)] = tasks else {
-        return Err(CheckError::Input("--schedule: needs one --scenario".into()));
-    };
-    if schedule.order.len() != task.operations.len() {
-        let agents = task.operations.len();
-        return Err(CheckError::Input(format!("--schedule {schedule}: {task} has {agents} agents")));
-    }
-    let run = scenario.direct(task, schedule, TRACE_SPANS_MAX).map_err(|error| CheckError::Input(error.to_string()))?;
-    report::directed(*scenario, task, schedule, &run);
-    let Some(failure) = &run.failure else { return Ok(0) };
-    report::write_trace(&args.trace, &run).map_err(|error| CheckError::Write(args.trace.clone(), error))?;
-    report::say(format_args!("trace: {}", args.trace.display()));
-    Ok(failure.kind.exit_code())
-}
-
 fn replay(args: &CheckArgs, scenarios: &[&'static dyn Scenario], recipe: Recipe) -> Result<u8, CheckError> {
     let [scenario] = scenarios else {
         return Err(CheckError::Input("--replay: needs one --scenario".into()));
@@ -429,7 +422,7 @@ fn replay(args: &CheckArgs, scenarios: &[&'static dyn Scenario], recipe: Recipe)
 }
 
 /// Prints a failing history, and writes its trace.
-fn show(args: &CheckArgs, scenario: &'static dyn Scenario, recipe: &Recipe) -> Result<(), CheckError> {
+pub(crate) fn show(args: &CheckArgs, scenario: &'static dyn Scenario, recipe: &Recipe) -> Result<(), CheckError> {
     let run = traced(scenario, recipe)?;
     report::say(format_args!("\n{}", report::history(scenario, recipe, &run)));
     report::write_trace(&args.trace, &run).map_err(|error| CheckError::Write(args.trace.clone(), error))?;

@@ -63,12 +63,16 @@ pub struct Knob {
     pub choices: &'static [&'static str],
 }
 
+impl Knob {
+    /// How `--set` names this value of it.
+    pub fn text_of(&self, value: u64) -> String {
+        self.choices.get(value as usize).map_or_else(|| value.to_string(), |choice| (*choice).into())
+    }
+}
+
 impl fmt::Display for Knob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.choices.get(self.value as usize) {
-            Some(choice) => write!(f, "{}={choice}", self.name),
-            None => write!(f, "{}={}", self.name, self.value),
-        }
+        write!(f, "{}={}", self.name, self.text_of(self.value))
     }
 }
 

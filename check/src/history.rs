@@ -17,14 +17,36 @@ pub struct Recipe {
     pub faults: Option<BTreeSet<String>>,
     /// Kinds of unrest that are switched off.
     pub without: BTreeSet<String>,
+    /// Parts of the history that are drawn from another seed: one of [`PARTS`], or the number of an event.
+    pub reseed: BTreeMap<String, u64>,
+    /// Events that happen at another time than the drawn one: by number, in ns since the start of the history.
+    pub at: BTreeMap<u32, u64>,
+    /// Whether to find out what it reaches ([`crate::reach`]).
+    pub reaches: bool,
     /// Spans kept for a trace.
     pub trace_spans_max: usize,
 }
+
+/// The parts that can have a seed of their own.
+pub const PARTS: [&str; 5] = ["machine", "load", "steps", "faults", "unrest"];
 
 impl Recipe {
     /// The complete history of a seed.
     pub fn of(seed: u64) -> Self {
         Self { seed, ..Self::default() }
+    }
+
+    /// The seed of a part.
+    pub fn seed_of(&self, part: &str) -> u64 {
+        self.reseed.get(part).copied().unwrap_or(self.seed)
+    }
+
+    /// The seed of event `number`, which belongs to `part`.
+    pub fn seed_of_event(&self, number: u32, part: &str) -> u64 {
+        match self.reseed.is_empty() {
+            true => self.seed,
+            false => self.reseed.get(&number.to_string()).copied().unwrap_or_else(|| self.seed_of(part)),
+        }
     }
 
     /// Whether event `number` happens.
@@ -46,6 +68,13 @@ impl fmt::Display for Recipe {
         }
         if !self.set.is_empty() {
             write!(f, " --set {}", list(&mut self.set.iter().map(|(name, value)| format!("{name}={value}"))))?;
+        }
+        if !self.reseed.is_empty() {
+            let parts = &mut self.reseed.iter().map(|(part, seed)| format!("{part}={seed:#x}"));
+            write!(f, " --reseed {}", list(parts))?;
+        }
+        if !self.at.is_empty() {
+            write!(f, " --at {}", list(&mut self.at.iter().map(|(number, ns)| format!("{number}={ns}"))))?;
         }
         if let Some(keep) = &self.keep {
             write!(f, " --keep {}", list(&mut keep.iter().map(u32::to_string)))?;
@@ -117,9 +146,15 @@ mod tests {
             faults: Some([].into()),
             without: ["preempt".into()].into(),
             set: [("cpus".into(), "2".into())].into(),
+            reseed: [("load".into(), 7), ("9".into(), 16)].into(),
+            at: [(3, 250)].into(),
             ..Recipe::of(1)
         };
-        assert_eq!(recipe.to_string(), "--replay 0x1 --faults none --set cpus=2 --keep 3,9 --without preempt");
+        let options =
+            "--replay 0x1 --faults none --set cpus=2 --reseed 9=0x10,load=0x7 --at 3=250 --keep 3,9 --without preempt";
+        assert_eq!(recipe.to_string(), options);
+        assert_eq!((recipe.seed_of("load"), recipe.seed_of("steps")), (7, 1));
+        assert_eq!((recipe.seed_of_event(9, "steps"), recipe.seed_of_event(3, "load")), (16, 7));
         assert!(recipe.keeps(3) && !recipe.keeps(4));
     }
 

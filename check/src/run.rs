@@ -5,6 +5,7 @@ use crate::checkers::{Commands, Ends, Handlers, Ledger};
 use crate::coverage::Coverage;
 use crate::draw::{Draw, KnobError, Knobs};
 use crate::history::{Event, History, Recipe};
+use crate::reach::Reach;
 use crate::subject::{Build, Rig, Subject};
 use crate::unrest;
 use crate::verdict::{Failure, Kind};
@@ -67,6 +68,8 @@ pub struct Run {
     pub occasions: Vec<Ps>,
     /// The times at which a single fault did something.
     pub struck: Vec<Ps>,
+    /// What it reached, if the recipe asks ([`crate::reach`]).
+    pub reached: Vec<u32>,
 }
 
 /// What a load came to: what must not depend on how its interrupts are delivered, on the CPUs, or on times.
@@ -87,6 +90,9 @@ const LOOK: Ps = Ps::from_ns(100_000);
 
 /// The approximate length of a bring-up. Unrest lasts for this long in addition to the history's span.
 const BRING_UP_NS: u64 = 400_000;
+
+/// Faults in a hundred that are of a rare kind ([`Subject::is_rare`]).
+const RARE_PERCENT: u64 = 12;
 
 struct Step<T> {
     number: u32,
@@ -127,22 +133,33 @@ fn draw<S: Subject>(subject: &S, recipe: &Recipe, knobs: &mut Knobs) -> Plan<S> 
     let steps = fixed(knobs, "steps", 400, |draw| if draw.percent(10) { 0 } else { draw.time_ns(2, 60) });
     let faults = fixed(knobs, "faults", 20, |draw| if draw.percent(50) { 0 } else { draw.within(1..=4) });
     let draw_step = |index: u32| {
-        let mut draw = Draw::new(recipe.seed, "step", index);
+        let number = faults + 1 + index;
+        let mut draw = Draw::new(recipe.seed_of_event(number, "steps"), "step", index);
         let (at_ns, manager) = (draw.below(span_ns), draw.below(managers.into()) as u32);
-        Step { number: faults + 1 + index, manager, at_ns, what: subject.draw_step(&mut draw) }
+        let at_ns = recipe.at.get(&number).map_or(at_ns, |&at_ns| at_ns.min(span_ns));
+        Step { number, manager, at_ns, what: subject.draw_step(&mut draw) }
     };
-    let kinds: Vec<_> = Subject::fault_kinds(subject).iter().copied().filter(|kind| is_wanted(recipe, kind)).collect();
+    let wanted = Subject::fault_kinds(subject).iter().copied().filter(|kind| is_wanted(recipe, kind));
+    let (rare, common): (Vec<_>, Vec<_>) = wanted.partition(|kind| subject.is_rare(kind));
+    let draw_kind = |seed, index, draw: &mut Draw| {
+        let mut apart = Draw::new(seed, "rare fault", index);
+        let is_rare = !rare.is_empty() && (common.is_empty() || apart.percent(RARE_PERCENT));
+        if is_rare { *apart.pick(&rare) } else { *draw.pick(&common) }
+    };
     let draw_fault = |index: u32| {
-        let mut draw = Draw::new(recipe.seed, "fault", index);
-        let kind = *draw.pick(&kinds);
+        let number = index + 1;
+        let seed = recipe.seed_of_event(number, "faults");
+        let mut draw = Draw::new(seed, "fault", index);
+        let kind = draw_kind(seed, index, &mut draw);
         let from_ns = draw.below(span_ns);
+        let from_ns = recipe.at.get(&number).map_or(from_ns, |&at_ns| at_ns.min(span_ns));
         let until_ns = from_ns + draw.time_ns(1_000, span_ns.max(2_000));
-        Fault { number: index + 1, kind, from_ns, until_ns, what: subject.draw_fault(kind, &mut draw) }
+        Fault { number, kind, from_ns, until_ns, what: subject.draw_fault(kind, &mut draw) }
     };
     let happens = |step: &Step<_>| recipe.keeps(step.number) && (!comparable || subject.is_comparable(&step.what));
     let mut steps: Vec<_> = (0..steps).map(draw_step).filter(happens).collect();
     steps.sort_by_key(|step| (step.at_ns, step.number));
-    let drawn = if kinds.is_empty() { 0 } else { faults };
+    let drawn = if rare.is_empty() && common.is_empty() { 0 } else { faults };
     let faults = (0..drawn).map(draw_fault).filter(|fault| recipe.keeps(fault.number)).collect();
     Plan { steps, faults, managers, span_ns, comparable, directed: None }
 }
@@ -189,7 +206,7 @@ fn run<S: Subject>(subject: &S, recipe: &Recipe, mut knobs: Knobs, plan: Plan<S>
         None => unrest::draw(recipe, calm_from),
     };
     let machine = MachineConfig {
-        seed: recipe.seed,
+        seed: recipe.seed_of("load"),
         unrest,
         trace_spans_max: recipe.trace_spans_max,
         ..MachineConfig::default()
@@ -204,13 +221,19 @@ fn run<S: Subject>(subject: &S, recipe: &Recipe, mut knobs: Knobs, plan: Plan<S>
         Box::new(Handlers::default()),
     ])));
     // Building draws the rest of the knobs.
-    let (seed, comparable) = (recipe.seed, plan.comparable);
+    let (seed, comparable) = (recipe.seed_of("load"), plan.comparable);
     let built = catch::panics(|| subject.build(&mut Build { knobs: &mut knobs, seed, faults, comparable, machine }));
     run.history.knobs = knobs.finish()?;
     let mut rig = match built {
         Ok(rig) => rig,
         Err(failure) => return Ok(Run { failure: Some(failure), ..run }),
     };
+    let at = Arc::new((0..plan.managers).map(|_| AtomicU32::new(0)).collect::<Vec<_>>());
+    if recipe.reaches {
+        let steps = run.history.events.iter().filter(|event| event.manager.is_some());
+        let steps = steps.map(|event| (event.number, event.text.as_str()));
+        ledger.borrow_mut().reach = Some(Reach::new(at.clone(), steps));
+    }
     let heard = ledger.clone();
     rig.machine().set_observer(move |at, fact| heard.borrow_mut().hear(at, &fact));
     let mut live = Live {
@@ -219,6 +242,7 @@ fn run<S: Subject>(subject: &S, recipe: &Recipe, mut knobs: Knobs, plan: Plan<S>
         ledger,
         plan,
         calm_from,
+        at,
         started: Ps(0),
         faults: BTreeMap::new(),
         outcome: None,
@@ -244,6 +268,8 @@ struct Live<'a, S: Subject> {
     plan: Plan<S>,
     /// The schedule is undisturbed from then on.
     calm_from: Ps,
+    /// The step number of each manager, 0 between steps.
+    at: Arc<Vec<AtomicU32>>,
     started: Ps,
     faults: BTreeMap<&'static str, u64>,
     outcome: Option<Outcome>,
@@ -267,8 +293,6 @@ enum Edge {
 /// The progress of the managers.
 struct Managers {
     threads: Vec<ThreadId>,
-    /// The step number of each manager, 0 between steps.
-    at: Arc<Vec<AtomicU32>>,
     left: Arc<AtomicU32>,
 }
 
@@ -325,35 +349,46 @@ impl<S: Subject> Live<'_, S> {
             match edge {
                 Edge::Inject(index) => {
                     let fault = &self.plan.faults[index];
+                    self.tell_reach(fault.kind, true);
                     *self.faults.entry(fault.kind).or_default() += 1;
                     self.rig.inject(&fault.what);
                 }
-                Edge::Heal(index) => self.rig.heal(&self.plan.faults[index].what),
+                Edge::Heal(index) => {
+                    let fault = &self.plan.faults[index];
+                    self.tell_reach(fault.kind, false);
+                    self.rig.heal(&fault.what);
+                }
                 Edge::Wake(manager) => SimHal.wake(managers.threads[manager as usize]),
             }
         }
         self.pass_until(self.calm_from)?;
+        let at = self.at.clone();
         self.wait(
             self.subject.step_bound(),
             "managers",
             |_| managers.left.load(Relaxed) == 0,
             |_| {
-                let at = managers.at.iter().map(|at| at.load(Relaxed)).filter(|&at| at > 0);
+                let at = at.iter().map(|at| at.load(Relaxed)).filter(|&at| at > 0);
                 format!("managers are stuck in steps {:?}", at.collect::<Vec<_>>())
             },
         )
     }
 
+    fn tell_reach(&self, kind: &'static str, begins: bool) {
+        if let Some(reach) = &mut self.ledger.borrow_mut().reach {
+            reach.fault(kind, begins);
+        }
+    }
+
     /// Managers are threads that sleep until the host wakes them for a step.
     fn start_managers(&mut self, start: Ps) -> Managers {
         let count = self.plan.managers;
-        let at: Arc<Vec<AtomicU32>> = Arc::new((0..count).map(|_| AtomicU32::new(0)).collect());
         let left = Arc::new(AtomicU32::new(count));
         let start_ns = start.as_ns();
         let spawn = |manager: u32| {
             let own = self.plan.steps.iter().filter(|step| step.manager == manager);
             let steps: Vec<_> = own.map(|step| (step.number, start_ns + step.at_ns, step.what.clone())).collect();
-            let (stack, at, left) = (self.rig.stack(), at.clone(), left.clone());
+            let (stack, at, left) = (self.rig.stack(), self.at.clone(), left.clone());
             let body = move || {
                 for (number, due_ns, step) in &steps {
                     while SimHal.now_ns() < *due_ns {
@@ -370,7 +405,7 @@ impl<S: Subject> Live<'_, S> {
             SimHal.spawn(ThreadSpec { name: "manager", affinity, urgent: false }, Box::new(body)).expect("a CPU")
         };
         let threads = (0..count).map(spawn).collect();
-        Managers { threads, at, left }
+        Managers { threads, left }
     }
 
     fn edges(&self) -> Vec<(u64, Edge)> {
@@ -448,8 +483,9 @@ impl<S: Subject> Live<'_, S> {
             // The state may be anything now.
             run.state = catch::panics(|| self.rig.describe()).unwrap_or_default();
         }
-        let ledger = self.ledger.borrow();
+        let mut ledger = self.ledger.borrow_mut();
         run.coverage.merge(&ledger.findings.coverage);
+        run.reached = ledger.reach.take().map_or_else(Vec::new, |reach| reach.features(&run.coverage));
         (run.ios, run.interrupts) = (ledger.commands, ledger.interrupts);
     }
 }

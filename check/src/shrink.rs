@@ -80,8 +80,7 @@ impl<F: Fn(&Recipe) -> Option<Run>> Shrinker<F> {
             let mut next = knob.least;
             while value != next {
                 let mut candidate = best.clone();
-                let text = knob.choices.get(next as usize).map_or_else(|| next.to_string(), |choice| (*choice).into());
-                candidate.set.insert(knob.name.into(), text);
+                candidate.set.insert(knob.name.into(), knob.text_of(next));
                 if self.fails(&candidate).is_some() {
                     (best, value) = (candidate, next);
                     next = knob.least;

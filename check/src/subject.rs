@@ -41,6 +41,12 @@ pub trait Subject: Sync + 'static {
         &[]
     }
 
+    /// Kinds that are drawn more seldom, since little else can happen under them. Whether they exist does not change the
+    /// draws of the others.
+    fn is_rare(&self, _kind: &str) -> bool {
+        false
+    }
+
     /// Draws a step.
     fn draw_step(&self, draw: &mut Draw) -> Self::Step;
 

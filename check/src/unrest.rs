@@ -17,18 +17,19 @@ pub fn kinds() -> impl Iterator<Item = &'static str> {
 
 /// The unrest of a history, up to `until`, and the names of its kinds. None: a calm one.
 pub(crate) fn draw(recipe: &Recipe, until: Ps) -> (Option<Unrest>, Vec<&'static str>) {
-    let calm = Draw::new(recipe.seed, "calm", 0).percent(CALM_PERCENT);
+    let seed = recipe.seed_of("unrest");
+    let calm = Draw::new(seed, "calm", 0).percent(CALM_PERCENT);
     let wanted = |kind: &Kind| {
-        let drawn = Draw::new(recipe.seed, kind.name(), 0).percent(KIND_PERCENT);
+        let drawn = Draw::new(seed, kind.name(), 0).percent(KIND_PERCENT);
         !calm && drawn && !recipe.without.contains(kind.name())
     };
     let names: Vec<_> = Kind::ALL.iter().filter(|kind| wanted(kind)).map(|kind| kind.name()).collect();
     if names.is_empty() {
         return (None, names);
     }
-    let mut unrest = Unrest { until, ..Unrest::new(recipe.seed) };
+    let mut unrest = Unrest { until, ..Unrest::new(seed) };
     for kind in Kind::ALL {
-        let chance = if wanted(&kind) { scaled(recipe.seed, kind, &unrest) } else { Chance::default() };
+        let chance = if wanted(&kind) { scaled(seed, kind, &unrest) } else { Chance::default() };
         unrest = unrest.with(kind, chance);
     }
     (Some(unrest), names)

@@ -48,6 +48,7 @@ pub use waits::Waits;
 
 use crate::coverage::Coverage;
 use crate::mark::Mark;
+use crate::reach::Reach;
 use crate::verdict::{Failure, Kind};
 use machine::observe::Fact;
 use machine::time::Ps;
@@ -116,6 +117,8 @@ pub struct Ledger {
     pub failed: u64,
     /// Over the numbers of those that completed, in whatever order.
     pub completed_digest: u64,
+    /// What the history reaches, if anybody wants to know.
+    pub reach: Option<Reach>,
 }
 
 impl Ledger {
@@ -133,6 +136,9 @@ impl Ledger {
     /// The observer.
     pub fn hear(&mut self, at: Ps, fact: &Fact) {
         self.count(fact);
+        if let Some(reach) = &mut self.reach {
+            reach.hear(fact);
+        }
         for checker in &mut self.checkers {
             checker.hear(at, fact, &mut self.findings);
         }

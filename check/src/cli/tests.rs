@@ -24,6 +24,8 @@ fn what_is_wrong_is_named_with_what_would_be_valid() {
     assert!(refused("check --scenario pc-plain --replay 1 --keep x").contains("numbers of events"));
     assert!(refused("check --scenario pc-plain --replay 1 --set cpus=99").contains("1 to 8"));
     assert!(refused("check --single-faults its/fire").contains("or a part: edge/level-stuck, "));
+    assert!(refused("check --scenario pc-plain --replay 1 --reseed cpu=1").contains("valid is PART=SEED"));
+    assert!(refused("check --scenario pc-plain --replay 1 --at 4").contains("--at 4: valid is NUMBER=NS"));
     assert!(refused("check --without gravity").contains("--without gravity: valid is of "));
     for line in ["check --seeds 1 --minutes 1", "check --replay 1 --seeds 3", "check --seed five", "check --keep 1"] {
         assert!(parse(line).is_err(), "{line}");

@@ -1,5 +1,6 @@
 //! Faults of the hardware around a GIC.
 
+use super::harness::Version;
 use crate::draw::Draw;
 use crate::subject::{Single, Strikes, is_struck};
 use machine::observe::Fact;
@@ -29,8 +30,25 @@ pub enum GicFault {
 }
 
 /// All kinds.
-pub(super) const KINDS: &[&str] =
-    &["level-stuck", "spurious", "line-storm", "message-dropped", "message-doubled", "message-late"];
+const KINDS: &[&str] = &[
+    "level-stuck",
+    "spurious",
+    "line-storm",
+    "message-dropped",
+    "message-doubled",
+    "message-late",
+    // Only with an ITS.
+    "no-memory",
+    "stalled-its",
+];
+
+/// Those of this version.
+pub(super) fn kinds(version: Version) -> &'static [&'static str] {
+    match version {
+        Version::V2 => &KINDS[..KINDS.len() - 2],
+        Version::V3 => KINDS,
+    }
+}
 
 /// Faults that strike once, at the only source of the small machine.
 pub(super) fn singles() -> Vec<Single<GicFault>> {
@@ -63,6 +81,8 @@ impl GicFault {
             "line-storm" => Self::Storm { source, period_ns: draw.time_ns(1_000, 8_000) },
             "message-dropped" => Self::Dropped { source, count },
             "message-doubled" => Self::Doubled { source, count },
+            "no-memory" => Self::NoMemory,
+            "stalled-its" => Self::Stalls,
             _ => Self::Late { source, ns: draw.time_ns(100, 10_000) },
         }
     }

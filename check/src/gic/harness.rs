@@ -14,6 +14,8 @@ use spec::gic::gicr::STRIDE_BYTES;
 use std::sync::{Arc, Mutex, OnceLock};
 use systems::arm::{Arm, ArmBuilder, GicHardware, MessageHardware, TimerHardware};
 
+/// Between two tries of a CPU to come online while a fault lasts.
+const START_GAP_NS: u64 = 2_000;
 /// LPIs of the driver.
 const LPIS: u32 = 64;
 /// The machine's ITS, as devices find it.
@@ -160,22 +162,35 @@ impl ArmHarness {
         SimHal.irq_restore(off);
     }
 
-    /// Takes a CPU offline for `ns`; its number counts modulo the CPUs. A single CPU stays online.
-    pub(crate) fn take_offline(self: &Arc<Self>, cpu: u32, ns: u64) {
+    /// Takes a CPU offline for `ns`; its number counts modulo the CPUs. A single CPU stays online, and so does one that the
+    /// hardware keeps, which may be only `faulty`. False if that happened.
+    pub(crate) fn take_offline(self: &Arc<Self>, cpu: u32, ns: u64, faulty: bool) -> bool {
         let cpus = self.cpus;
         if cpus == 1 {
-            return;
+            return true;
         }
         let (cpu, system) = (cpu % cpus, self.clone());
         self.on(cpu, move || {
             let off = SimHal.irq_save();
-            system.leave();
+            match system.arm.stop_cpu() {
+                Err(_) if faulty => {
+                    SimHal.irq_restore(off);
+                    return false;
+                }
+                stopped => stopped.expect("others are left"),
+            }
             machine::declare_cpu(cpu, false);
             SimHal.delay_ns(ns);
             machine::declare_cpu(cpu, true);
-            system.come_up();
+            let mut started = system.arm.start_cpu();
+            while faulty && started.is_err() {
+                SimHal.delay_ns(START_GAP_NS);
+                started = system.arm.start_cpu();
+            }
+            started.expect("it starts");
             SimHal.irq_restore(off);
-        });
+            true
+        })
     }
 
     /// Starts every CPU but the boot CPU, which has started.

@@ -158,7 +158,9 @@ fn set_type(stack: &GicStack, source: u32, level: bool) {
 
 fn offline(stack: &Arc<GicStack>, cpu: u32, ns: u64) {
     let Some(_claim) = claim(&stack.hotplug) else { return };
-    stack.system.take_offline(cpu, ns);
+    if !stack.system.take_offline(cpu, ns, stack.faulty) {
+        stack.saw("operation: failed");
+    }
 }
 
 fn disable_private(stack: &GicStack, source: u32, cpu: u32, ns: u64) {

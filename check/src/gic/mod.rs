@@ -87,7 +87,11 @@ impl Subject for GicSubject {
     }
 
     fn fault_kinds(&self) -> &'static [&'static str] {
-        fault::KINDS
+        fault::kinds(self.version)
+    }
+
+    fn is_rare(&self, kind: &str) -> bool {
+        ["no-memory", "stalled-its"].contains(&kind)
     }
 
     fn draw_step(&self, draw: &mut Draw) -> GicStep {

@@ -20,7 +20,7 @@ pub(super) fn apply(stack: &Arc<ModerationStack>, step: &ModerationStep) {
         ModerationStep::Disable { line, ns } => disable(stack, line, ns),
         ModerationStep::Offline { cpu, ns } => {
             if let Some(_claim) = claim(&stack.hotplug) {
-                stack.system.take_offline(cpu, ns);
+                stack.system.take_offline(cpu, ns, false);
                 stack.saw("CPU: went offline", u64::from(cpus > 1));
             }
         }

@@ -88,6 +88,9 @@ const KINDS: &[&str] = &[
     "device-fatal",
     "storm",
     "level-stuck",
+    "register-refused",
+    "admin-fails",
+    "no-memory",
     // Only with remapping.
     "stranger",
     "invalidation-late",
@@ -150,6 +153,9 @@ impl PcFault {
             "invalidation-late" => Self::LateInvalidation { ns: draw.time_ns(200, 5_000) },
             "invalidation-fails" => Self::FailedInvalidation,
             "level-stuck" => Self::Stuck { function: draw.below(2) as u32 },
+            "register-refused" => Self::Refused { drive },
+            "admin-fails" => Self::AdminFails { drive },
+            "no-memory" => Self::NoMemory,
             _ => Self::Stranger { drive, vector: draw.below(64) as u32, interval_ns: draw.time_ns(500, 20_000) },
         }
     }

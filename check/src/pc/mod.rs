@@ -68,6 +68,10 @@ impl Subject for Pc {
         fault::kinds(self.delivery)
     }
 
+    fn is_rare(&self, kind: &str) -> bool {
+        ["register-refused", "admin-fails", "no-memory"].contains(&kind)
+    }
+
     fn draw_step(&self, draw: &mut Draw) -> PcStep {
         PcStep::draw(draw)
     }

@@ -49,7 +49,7 @@ impl<S: Subject> Scenario for S {
         Subject::fault_kinds(self)
     }
     fn run(&self, recipe: &Recipe) -> Result<Run, KnobError> {
-        let mut knobs = Knobs::new(recipe.seed, recipe.set.clone());
+        let mut knobs = Knobs::new(recipe.seed_of("machine"), recipe.set.clone());
         let plan = draw(self, recipe, &mut knobs);
         run(self, recipe, knobs, plan)
     }

@@ -5,9 +5,11 @@
 //! ([`machine::unrest::turns`]). All checkers listen, and the history ends as any other does: repair, last load, audit.
 //! Nothing is drawn, so the same tree has the same schedules and verdicts.
 
+mod command;
 mod explore;
 mod search;
 
+pub(crate) use command::execute;
 pub use explore::{BOUND, Explored, explore};
 pub(crate) use search::replay_line;
 pub use search::{Search, Verdict, document, run};

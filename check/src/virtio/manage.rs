@@ -72,7 +72,7 @@ fn disable(stack: &VirtioStack, line: u32, ns: u64) {
 
 fn offline(stack: &Arc<VirtioStack>, cpu: u32, ns: u64) {
     let Some(_claim) = claim(&stack.hotplug) else { return };
-    stack.system.take_offline(cpu, ns);
+    stack.system.take_offline(cpu, ns, false);
 }
 
 fn rebind(stack: &Arc<VirtioStack>, disk: bool, number: u32, ns: u64) {

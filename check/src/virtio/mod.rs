@@ -54,6 +54,10 @@ impl Subject for Virtio {
         step::KINDS
     }
 
+    fn is_rare(&self, kind: &str) -> bool {
+        kind == "no-memory"
+    }
+
     fn draw_step(&self, draw: &mut Draw) -> VirtioStep {
         VirtioStep::draw(draw)
     }

@@ -84,7 +84,7 @@ pub enum VirtioFault {
 }
 
 /// All kinds.
-pub(super) const KINDS: &[&str] = &["used-index-jumps", "spurious", "back-end-late"];
+pub(super) const KINDS: &[&str] = &["used-index-jumps", "spurious", "back-end-late", "no-memory"];
 
 /// Faults that strike once.
 pub(super) fn singles() -> Vec<Single<VirtioFault>> {
@@ -106,6 +106,7 @@ impl VirtioFault {
     pub(super) fn draw(kind: &str, draw: &mut Draw) -> Self {
         match kind {
             "used-index-jumps" => Self::Jump { queue: draw.below(64) as u32, by: draw.within(1..=65_535) as u16 },
+            "no-memory" => Self::NoMemory,
             "spurious" => Self::Raise { disk: draw.percent(50), vector: draw.below(8) as u32 },
             _ => Self::Late { us: draw.time_ns(20, 400) },
         }
