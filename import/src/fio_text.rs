@@ -89,7 +89,34 @@ fn terse_job(fields: &[&str], name: usize) -> Option<FioJob> {
 /// The banner of a job: its name and options.
 type Banner = (String, Vec<(String, String)>);
 
+/// What fio prints for people. Of several runs in one text, the last that is whole.
 fn normal(text: &str) -> Option<FioOutput> {
+    let runs = runs(text);
+    let (skipped, mut output) = runs.iter().rev().enumerate().find_map(|(at, run)| Some((at, one_run(run)?)))?;
+    if runs.len() > 1 {
+        let which = if skipped == 0 { "the last" } else { "the last whole one" };
+        output.notes.push(format!("{} runs follow each other; {which} is used", runs.len()));
+    }
+    Some(output)
+}
+
+/// The runs in a text: a banner behind results begins another.
+fn runs(text: &str) -> Vec<&str> {
+    let (mut runs, mut start, mut at, mut has_results) = (Vec::new(), 0, 0, false);
+    for line in text.split_inclusive('\n') {
+        let is_banner = line.contains(": (g=") && banner(line.trim()).is_some();
+        if is_banner && has_results {
+            runs.push(&text[start..at]);
+            (start, has_results) = (at, false);
+        }
+        has_results |= line.contains(": (groupid=");
+        at += line.len();
+    }
+    runs.push(&text[start..]);
+    runs
+}
+
+fn one_run(text: &str) -> Option<FioOutput> {
     let mut output = FioOutput::default();
     let mut banners: Vec<Banner> = Vec::new();
     let (mut direction, mut disks, mut in_disks) = (None, Vec::new(), false);
@@ -99,14 +126,16 @@ fn normal(text: &str) -> Option<FioOutput> {
             banners.push(found);
         } else if let Some(job) = head(line, &banners) {
             output.jobs.push(job);
-            direction = None;
+            // Results that `--status-interval` repeats follow the disks of those before.
+            (direction, in_disks) = (None, false);
         } else if line.starts_with("fio-") && output.version.is_empty() {
             output.version = line.to_owned();
         } else if line.starts_with("Run status") || line.starts_with("Disk stats") {
             // The sums of all groups look like a job's own lines.
             (direction, in_disks) = (None, line.starts_with("Disk stats"));
         } else if in_disks {
-            disks.extend(line.split_once(": ios=").map(|(name, _)| format!("/dev/{name}")));
+            let name = line.split_once(": ios=").map(|(name, _)| format!("/dev/{name}"));
+            disks.extend(name.filter(|name| !disks.contains(name)));
         } else if let Some(job) = output.jobs.last_mut() {
             detail(job, &mut direction, line);
         }
@@ -383,6 +412,18 @@ b: (groupid=1, jobs=1): err= 5 (file:io_u.c:1, func=x): pid=7: Mon
         assert!(job.options.contains(&("bs".to_owned(), "4K,8K,4K".to_owned())));
         let range = banner("c: (g=0): rw=read, bs=512-4K/4K-4K/4K-4K, ioengine=sync, iodepth=1").unwrap();
         assert!(range.1.contains(&("bsrange".to_owned(), "512-4K,4K-4K,4K-4K".to_owned())), "{range:?}");
+    }
+
+    #[test]
+    fn of_several_runs_in_one_text_the_last_whole_one_is_read() {
+        let disks = "Disk stats (read/write):\n  vda: ios=1/2, util=9%\n";
+        let first = format!("{}{disks}", NEW.replace("23529", "11111"));
+        let found = FioOutput::parse(format!("{first}{NEW}{disks}").as_bytes()).unwrap();
+        assert_eq!((found.jobs.len(), found.jobs[0].directions[0].ios), (1, 23_529), "{found:?}");
+        assert!(found.notes.contains(&"2 runs follow each other; the last is used".to_owned()), "{:?}", found.notes);
+        let cut = FioOutput::parse(format!("{first}{}", &NEW[..NEW.len() / 2]).as_bytes()).unwrap();
+        assert_eq!(cut.jobs[0].directions[0].ios, 11_111);
+        assert!(cut.notes.iter().any(|note| note.contains("the last whole one is used")), "{:?}", cut.notes);
     }
 
     #[test]

@@ -97,6 +97,7 @@ impl Interrupts {
             found.notes.push(format!("the text has more than {BYTES_MAX} bytes; the rest is not read"));
         }
         let text = String::from_utf8_lossy(&plain(&text[..text.len().min(BYTES_MAX)])).replace('\0', "");
+        let text = of_lsirq(&text).unwrap_or(text);
         let lines: Vec<&str> = text.lines().map(unquoted).collect();
         // Shells and consoles leave lines of their own before the header.
         let Some(header) = lines.iter().position(|line| is_header(line)) else {
@@ -248,6 +249,17 @@ fn rise(before: u64, after: u64) -> u64 {
     }
 }
 
+/// What `lsirq` of util-linux prints (number, sum of all CPUs, name), in the form of the kernel's file with one CPU.
+fn of_lsirq(text: &str) -> Option<String> {
+    let is_head = |line: &&str| line.split_whitespace().eq(["IRQ", "TOTAL", "NAME"]);
+    let (_, lines) = text.split_once(text.lines().find(is_head)?)?;
+    let whole = |line: &str| {
+        let (id, rest) = line.trim().split_once(char::is_whitespace)?;
+        Some(format!("{id}: {}\n", rest.trim_start()))
+    };
+    Some(format!("CPU0\n{}", lines.lines().filter_map(whole).collect::<String>()))
+}
+
 fn cpu_number(word: &str) -> Option<u32> {
     word.strip_prefix("CPU").or_else(|| word.strip_prefix("cpu"))?.parse().ok()
 }
@@ -319,6 +331,15 @@ Err:          0
         assert_eq!(arm.line("47").unwrap().nvme_queue(), Some((0, 0)));
         assert_eq!(arm.line("11").unwrap().actions(), ["arch_timer"]);
         assert_eq!(arm.line("IPI0").unwrap().total(), 300);
+    }
+
+    #[test]
+    fn what_lsirq_prints_is_read_as_sums() {
+        let text = "$ lsirq\nIRQ TOTAL NAME\n129   823 IR-PCI-MSI 524289-edge nvme0q1\nLOC 81624 Local timer interrupts\n 9 \n";
+        let found = Interrupts::parse(text.as_bytes());
+        assert_eq!((found.cpus.as_slice(), found.lines.len()), (&[0][..], 2), "{found:?}");
+        assert_eq!((found.lines[0].total(), found.lines[0].nvme_queue()), (823, Some((0, 1))));
+        assert_eq!((found.lines[0].chip(), found.lines[1].chip()), (Some("IR-PCI-MSI"), None));
     }
 
     #[test]
