@@ -8,19 +8,22 @@
 //! | `decide.rs` | which of many constants the rows of a measured server decide |
 //! | `region.rs` | the region in which all fitted rows stay within 2 % |
 //! | `linear.rs` | a region with linear limits: its furthest points, points drawn inside it |
+//! | `ranges.rs` | how far a server's measurements leave its constants open |
 //! | `predict.rs` | predictions over that region |
 
 mod decide;
 mod fit;
 mod linear;
 mod predict;
+mod ranges;
 mod region;
 mod rows;
 #[cfg(test)]
 mod tests;
 
-pub use decide::{Decided, Decision, decide, errors};
+pub use decide::{Candidate, Decided, Decision, decide, errors};
 pub use predict::{Carried, holding_rows, intervals};
+pub use ranges::{POINTS_KEPT, Range, ranges};
 pub use region::{POINTS_MIN, TOLERANCE};
 
 use crate::input::{InputError, Place};
@@ -235,7 +238,7 @@ fn hold(found: &mut Calibration, centre: &[FreeConstant], region: &Region) {
 const SEEN: f64 = 0.03;
 
 /// To four digits: intervals are no more exact.
-fn rounded(value: f64) -> f64 {
+pub(crate) fn rounded(value: f64) -> f64 {
     let scale = 10f64.powf(3.0 - value.abs().max(f64::MIN_POSITIVE).log10().floor());
     (value * scale).round() / scale
 }

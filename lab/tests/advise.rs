@@ -15,7 +15,7 @@ fn question(scenario: &str, sets: &[&str]) -> Question {
         stated: Stated::default(),
         cpu_budget: None,
         by: Criterion::Throughput,
-        points: 1,
+        points: Some(1),
     }
 }
 
@@ -76,7 +76,8 @@ fn a_threaded_line_wants_eoimode_1() {
 #[test]
 fn eight_flows_want_several_interrupts() {
     let among = ["interrupts", "threads"].map(String::from).to_vec();
-    let found = advice(&Question { among, points: 0, ..question("virtio-irqs", &["ramp=60ms", "duration=40ms"]) });
+    let found =
+        advice(&Question { among, points: Some(0), ..question("virtio-irqs", &["ramp=60ms", "duration=40ms"]) });
     let (families, text) = (first(&found), advise::text(&found, 160));
     assert!(families.contains(&"interrupts"), "{text}");
     let names: Vec<&String> = found.verdicts[0].first.iter().chain(&found.verdicts[0].tied).collect();
@@ -85,7 +86,7 @@ fn eight_flows_want_several_interrupts() {
 
 #[test]
 fn a_deep_load_wants_moderation() {
-    let found = advice(&Question { points: 0, ..question("rdma-vm", &["duration=200ms"]) });
+    let found = advice(&Question { points: Some(0), ..question("rdma-vm", &["duration=200ms"]) });
     assert_eq!(first(&found)[0], "moderation", "{}", advise::text(&found, 160));
 }
 

@@ -108,7 +108,7 @@ impl Random {
 }
 
 /// The advice on a job: what an administrator could switch on.
-fn advised(request: Request, points: u32) -> Advice {
+fn advised(request: Request, points: Option<u32>) -> Advice {
     let among = ["posted", "rq_affinity", "threaded"].map(String::from).to_vec();
     let request = Request { deliveries: Some(vec!["remapped".into()]), seeds: Some(2), ..request };
     let by = Criterion::Throughput;
@@ -142,6 +142,8 @@ struct Blind {
     predicted: f64,
     /// The true IOPS.
     truth: f64,
+    /// Whether the advice's interval of today's throughput holds the truth.
+    inside: bool,
     /// Whether the right remedy came first or tied.
     advised: bool,
     /// How, for people.
@@ -183,14 +185,16 @@ fn blind(seed: u64) -> Blind {
         sets: [sets, vec!["cpus=32".into(), "duration=4ms".into()]].concat(),
         ..Request::of(other.as_str())
     };
-    let right = advised(on("emr".into(), secrets.clone()), 0);
-    let ours = advised(on(out.join("mine.toml").to_string_lossy().into_owned(), Vec::new()), 4);
+    let right = advised(on("emr".into(), secrets.clone()), Some(0));
+    let ours = advised(on(out.join("mine.toml").to_string_lossy().into_owned(), Vec::new()), None);
     let decided: Vec<String> =
         found.decision.decided.iter().map(|d| format!("{} {}", d.key, d.unit.format(d.value))).collect();
     let verdicts = [&right, &ours].map(|advice| advice.verdicts[0].first.clone());
+    let [low, high] = ours.today.throughput_range;
     Blind {
         predicted: iops(predicted),
         truth,
+        inside: (low..=high).contains(&truth),
         advised: is_right(&right, &ours),
         how: format!(
             "right {:?}, advised {:?}; {secrets:?} against {decided:?}, errors {:?}",
@@ -206,26 +210,36 @@ fn blind(seed: u64) -> Blind {
     }
 }
 
-/// Nine of ten servers are predicted within 10 %, and of nine of ten the right remedy comes first or tied. `BLIND=50` for
-/// many.
+/// Nine of ten servers are predicted within 10 % or have the truth in their interval, and of nine of ten the right remedy
+/// comes first or tied. `BLIND=50` for many, `BLIND=9..50` for those servers.
 #[test]
 fn servers_with_secrets_are_predicted() {
-    let count: u64 = std::env::var("BLIND").ok().and_then(|count| count.parse().ok()).unwrap_or(2);
-    let (mut missed, mut wrong) = (Vec::new(), Vec::new());
-    for seed in 1..=count {
-        let Blind { predicted, truth, advised, how } = blind(seed);
+    let asked = std::env::var("BLIND").unwrap_or_else(|_| "2".to_owned());
+    let (first, last) = asked.split_once("..").unwrap_or(("1", &asked));
+    let [first, last]: [u64; 2] = [first, last].map(|seed| seed.parse().expect("BLIND=50, or BLIND=9..50"));
+    let count = last + 1 - first;
+    let (mut near, mut missed, mut wrong) = (0, Vec::new(), Vec::new());
+    for seed in first..=last {
+        let Blind { predicted, truth, inside, advised, how } = blind(seed);
         let error = predicted / truth - 1.0;
-        println!("server {seed}: {truth:.0} IOPS, predicted {:+.1} %", error * 100.0);
+        println!(
+            "server {seed}: {truth:.0} IOPS, predicted {:+.1} %, {} its interval; advised {}",
+            error * 100.0,
+            if inside { "inside" } else { "outside" },
+            if advised { "right" } else { "wrong" }
+        );
         if std::env::var_os("BLIND").is_some() {
             println!("{how}");
         }
         if !advised {
             wrong.push(format!("server {seed}: {how}"));
         }
-        if error.abs() > 0.10 {
+        near += u64::from(error.abs() <= 0.10);
+        if error.abs() > 0.10 && !inside {
             missed.push(format!("server {seed}: {:+.1} %: {how}", error * 100.0));
         }
     }
+    println!("{near} of {count} within 10 %");
     println!("{} of {count} missed\n{}", missed.len(), missed.join("\n"));
     println!("{} of {count} advised otherwise\n{}", wrong.len(), wrong.join("\n"));
     assert!(missed.len() as u64 * 10 <= count.max(10), "{}", missed.join("\n"));
@@ -258,7 +272,8 @@ fn the_files_of_an_import_are_taken_by_other_commands() {
     assert!(text.starts_with("YOURS\n") && text.contains("Rows of yours, fitted: "), "{text}");
 }
 
-/// No job at depth 1: the drive's time is not decided, and borrowed. What `import` prints is of the file that it wrote.
+/// No job at depth 1: the drive's time and its fetch explain the rows alike, so one of them is borrowed. What `import`
+/// prints is of the file that it wrote.
 #[test]
 fn the_errors_are_those_of_the_platform_as_it_is_written() {
     let job = "[a]\nioengine=libaio\ndirect=1\nfilename=/dev/nvme0n1\nrw=randread\nbs=4k\niodepth=8\nruntime=10\n";
@@ -270,10 +285,69 @@ fn the_errors_are_those_of_the_platform_as_it_is_written() {
     let base = Platform::load(&Setting::new(Place::option("test"), "", "emr")).unwrap();
     let (out, stop) = (folder.path().join("mine"), StopFlag::default());
     let found = fit::import(Server::of_archive(&Contents::from(files)), &base, &out, &stop).unwrap();
-    assert!(found.decision.undecided.contains(&"drive.measured.media_mean".to_owned()), "{:?}", found.decision);
+    let undecided = ["media_mean", "fetch"].map(|name| {
+        let key = format!("drive.measured.{name}");
+        found.decision.undecided.contains(&key)
+    });
+    assert!(undecided[0] != undecided[1], "{:?}", found.decision);
+    let written = std::fs::read_to_string(out.join("mine.toml")).unwrap();
+    let line =
+        written.lines().find(|line| line.starts_with(if undecided[0] { "media_mean" } else { "fetch" })).unwrap();
+    assert!(line.contains("borrowed from emr"), "{line}");
     let scenario = out.join("a.toml").to_string_lossy().into_owned();
     let plans = [(scenario.clone(), Request::of(&scenario).plan().unwrap())].into();
     let rows = lab::published::read(&out.join("rows.csv").to_string_lossy()).unwrap();
     let again = lab::calibrate::errors(&rows, &plans, &stop).unwrap();
     assert_eq!(found.decision.errors, again);
+}
+
+/// Two jobs on one drive, with a base whose drive is faster than what was measured, and with one that is slower.
+#[test]
+fn the_fit_stands_on_what_is_borrowed() {
+    let fio = |name: &str, iops: u32, clat: u32| {
+        format!(
+            r#"{{"fio version": "fio-3.33", "jobs": [{{"jobname": "{name}", "read": {{"iops": {iops}, "total_ios": {iops},
+            "runtime": 1000, "bw_bytes": {}, "clat_ns": {{"mean": {clat}, "max": 9999999, "N": {iops}}}}}}}]}}"#,
+            iops * 4096
+        )
+    };
+    let job = |depth: u32| {
+        format!("[a]\nioengine=libaio\ndirect=1\nfilename=/dev/nvme0n1\nrw=randread\nbs=4k\niodepth={depth}\n")
+    };
+    let files = [
+        ("points/one/fio.json", fio("a", 14_700, 66_300)),
+        ("points/one/job.fio", job(1)),
+        ("points/eight/fio.json", fio("a", 115_500, 67_200)),
+        ("points/eight/job.fio", job(8)),
+        ("static/lscpu", "CPU(s): 8\nSocket(s): 1\n".to_owned()),
+    ];
+    let files: Files = files.map(|(path, text)| (path.to_owned(), text.into_bytes())).into();
+    let folder = tempfile::tempdir().unwrap();
+    let emr = Platform::load(&Setting::new(Place::option("test"), "", "emr")).unwrap();
+    let out = folder.path().join("mine");
+    let import = |base: &Platform| {
+        let server = Server::of_archive(&Contents::from(files.clone()));
+        fit::import(server, base, &out, &StopFlag::default()).unwrap()
+    };
+    let written =
+        || Platform::load(&Setting::new(Place::option("test"), "", out.join("mine.toml").to_string_lossy())).unwrap();
+    let found = import(&emr);
+    let drive = written().drive("measured").unwrap().clone();
+    assert!(found.notes.iter().any(|note| note.contains("is assumed: remapped")), "{:?}", found.notes);
+    assert_eq!((drive.link.value, drive.link.reason.as_str()), (emr.drives[0].1.link.value, "borrowed from emr"));
+    assert!(found.decision.errors.iter().all(|error| error.abs() < 0.03), "{:?}", found.decision);
+    assert!(drive.media_mean.region.len() > 4 && drive.media_mean.region == drive.media_floor.region, "{drive:?}");
+    let share = drive.media_floor.value / drive.media_mean.value;
+    let of_base = emr.drives[0].1.media_floor.value / emr.drives[0].1.media_mean.value;
+    assert!((share / of_base - 1.0).abs() < 1e-3, "{share} against {of_base}");
+    let media = found.ranges.iter().find(|range| range.key == "drive.measured.media_mean").unwrap();
+    let [Some(low), Some(high)] = media.ends else { panic!("{media:?}") };
+    assert!(low < drive.media_mean.value && drive.media_mean.value < high && high / low < 1.3, "{media:?}");
+
+    let mut slow = emr.clone();
+    slow.drives[0].1.fetch.value = 40_000.0;
+    let found = import(&slow);
+    let fetch = written().drive("measured").unwrap().fetch.clone();
+    assert!(fetch.value < 10_000.0 && !fetch.reason.starts_with("borrowed"), "{fetch:?}");
+    assert!(found.decision.errors.iter().all(|error| error.abs() < 0.03), "{:?}", found.decision);
 }

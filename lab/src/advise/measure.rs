@@ -10,10 +10,13 @@ use crate::progress::Progress;
 use crate::run::{self, RunError};
 use machine::Stream;
 use rayon::prelude::*;
+use std::fmt;
 
 /// How far a free constant is moved whose file does not say how far its fit leaves it open: the tolerance of a fitted
 /// row.
 const UNCERTAINTY: f64 = 0.02;
+/// Points of a platform without a region, unless the question says how many.
+const POINTS: usize = 4;
 /// The seed of the drawn points.
 const SEED: u64 = 1;
 
@@ -55,7 +58,7 @@ enum At {
 ///
 /// # Errors
 /// A base of the platform cannot be read.
-pub(super) fn run(plans: &[&Plan], points: u32, stop: &StopFlag) -> Result<All, InputError> {
+pub(super) fn run(plans: &[&Plan], points: Option<u32>, stop: &StopFlag) -> Result<All, InputError> {
     let free = free(plans[0])?;
     let points = if free.is_empty() { Vec::new() } else { drawn(&free, points) };
     let runs: Vec<(usize, At)> = (0..plans.len())
@@ -90,7 +93,7 @@ pub(super) fn run(plans: &[&Plan], points: u32, stop: &StopFlag) -> Result<All, 
             }
         }
     }
-    let moved = free.iter().map(|(free, share)| format!("{} ±{:.1} %", free.key, share * 100.0)).collect();
+    let moved = free.iter().map(|(free, open)| format!("{} {open}", free.key)).collect();
     Ok(All { plans: all.into_iter().map(|(outcomes, measured)| finished(&outcomes, measured)).collect(), moved })
 }
 
@@ -104,7 +107,7 @@ fn finished(outcomes: &[Outcome], measured: Result<Measured, String>) -> Result<
 fn one(
     plan: &Plan,
     at: At,
-    free: &[(FreeConstant, f64)],
+    free: &[(FreeConstant, Open)],
     points: &[Vec<f64>],
     stop: &StopFlag,
 ) -> Result<Outcome, RunError> {
@@ -120,23 +123,92 @@ fn one(
     }
 }
 
-/// The free constants of a plan's platform and of its bases, and how far each is moved.
-fn free(plan: &Plan) -> Result<Vec<(FreeConstant, f64)>, InputError> {
+/// How far a constant is open.
+enum Open {
+    /// To either side, by this share.
+    Share(f64),
+    /// At these factors, of which the first belong together with the other constants' first, and so on.
+    Region(Vec<f64>),
+}
+
+impl fmt::Display for Open {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Share(share) => write!(f, "±{:.1} %", share * 100.0),
+            Self::Region(factors) => {
+                let ends = factors
+                    .iter()
+                    .fold([1.0, 1.0], |[low, high], &factor| [f64::min(low, factor), f64::max(high, factor)]);
+                let [low, high] = ends.map(|factor| (factor - 1.0) * 100.0);
+                write!(f, "{low:+.1} to {high:+.1} %")
+            }
+        }
+    }
+}
+
+/// The constants that are open: those that the platform's file gives a region, and the free ones of it and of its bases.
+fn free(plan: &Plan) -> Result<Vec<(FreeConstant, Open)>, InputError> {
+    let mut open: Vec<(FreeConstant, Open)> = FreeConstant::with_regions(&plan.platform)
+        .into_iter()
+        .map(|(free, factors)| (free, Open::Region(factors)))
+        .collect();
     let share = |free: &FreeConstant| {
         let constants = plan.platform.constants();
         let found = constants.iter().find(|(key, ..)| *key == free.key);
         found.and_then(|(.., constant)| constant.uncertainty).unwrap_or(UNCERTAINTY)
     };
-    let constants = Family::of(&plan.platform)?.constants.into_iter();
-    Ok(constants.map(|free| (share(&free), free)).map(|(share, free)| (free, share)).collect())
+    for free in Family::of(&plan.platform)?.constants {
+        if open.iter().all(|(known, _)| known.key != free.key) {
+            open.push((free.clone(), Open::Share(share(&free))));
+        }
+    }
+    Ok(open)
 }
 
-/// Points: each constant at one or the other end of its range, drawn.
-fn drawn(free: &[(FreeConstant, f64)], points: u32) -> Vec<Vec<f64>> {
+/// Points: those of the region, and each other constant at one or the other end of its range, drawn.
+fn drawn(free: &[(FreeConstant, Open)], points: Option<u32>) -> Vec<Vec<f64>> {
+    let of_region = free.iter().filter_map(|(_, open)| match open {
+        Open::Region(factors) => Some(factors.len()),
+        Open::Share(_) => None,
+    });
+    let count = points.map_or_else(|| of_region.max().unwrap_or(POINTS), |points| points as usize);
     let mut stream = Stream::new(SEED, 0);
-    let step = |share: f64, stream: &mut Stream| {
-        let log = (1.0 + share).ln();
-        if stream.next() & 1 == 0 { -log } else { log }
+    let mut step = |open: &Open, point: usize| match open {
+        Open::Region(factors) => factors[point % factors.len()].ln(),
+        Open::Share(share) => {
+            let log = (1.0 + share).ln();
+            if stream.next() & 1 == 0 { -log } else { log }
+        }
     };
-    (0..points).map(|_| free.iter().map(|(_, share)| step(*share, &mut stream)).collect()).collect()
+    (0..count).map(|point| free.iter().map(|(_, open)| step(open, point)).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Request;
+
+    #[test]
+    fn points_are_those_of_the_region_and_corners_of_the_rest() {
+        let mut plan = Request::of("emr-4-drives").plan().unwrap();
+        let shares = free(&plan).unwrap();
+        assert!(!shares.is_empty() && drawn(&shares, None).len() == POINTS);
+        assert!(shares.iter().all(|(_, open)| matches!(open, Open::Share(_))));
+        plan.platform.fabric.remap_service.region = vec![0.5, 2.0, 1.25];
+        plan.platform.cpu.irq_entry.region = vec![1.0, 0.75, 1.5];
+        let open = free(&plan).unwrap();
+        assert_eq!(
+            open.len(),
+            shares.len()
+                + usize::from(!plan.platform.fabric.remap_service.fit)
+                + usize::from(!plan.platform.cpu.irq_entry.fit)
+        );
+        let at = |key: &str| open.iter().position(|(free, _)| free.key == key).unwrap();
+        let points = drawn(&open, None);
+        let factors = |key: &str| points.iter().map(|point| (point[at(key)].exp() * 100.0).round()).collect::<Vec<_>>();
+        assert_eq!(factors("fabric.remap_service"), [50.0, 200.0, 125.0]);
+        assert_eq!(factors("cpu.irq_entry"), [100.0, 75.0, 150.0]);
+        assert_eq!(open[at("fabric.remap_service")].1.to_string(), "-50.0 to +100.0 %");
+        assert_eq!((drawn(&open, Some(4)).len(), drawn(&open, Some(0)).len()), (4, 0));
+    }
 }

@@ -46,8 +46,8 @@ pub struct Question {
     pub cpu_budget: Option<Budget>,
     /// What places follow.
     pub by: Criterion,
-    /// Points at which the platform's free constants are moved.
-    pub points: u32,
+    /// Points at which the platform's constants are moved; none: all of its region, or 4.
+    pub points: Option<u32>,
 }
 
 /// A bound on busy CPUs.
@@ -144,6 +144,8 @@ pub struct Today {
     pub what: &'static str,
     /// Throughput a second.
     pub throughput: f64,
+    /// The least and the greatest over the seeds and the points.
+    pub throughput_range: [f64; 2],
     /// 99th percentile of the latency, in ns.
     pub p99_ns: Option<f64>,
     /// 99.9th percentile, in ns.
@@ -187,7 +189,8 @@ pub struct Advice {
     pub span_ns: u64,
     /// Points at which constants were moved.
     pub points: usize,
-    /// The constants that were moved, each with its share: `fabric.remap_service ±2 %`.
+    /// The constants that were moved, each with its share (`fabric.remap_service ±2.0 %`) or its range over the region
+    /// (`-3.1 to +4.0 %`).
     pub moved: Vec<String>,
     /// Warnings about the input.
     pub warnings: Vec<String>,
@@ -390,11 +393,18 @@ fn mean(of: &Measured, value: fn(&Figures) -> Option<f64>) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
+fn range(of: &Measured) -> [f64; 2] {
+    let all = of.seeds.iter().chain(of.points.iter().flatten()).filter_map(|figures| figures.throughput);
+    let low = all.clone().fold(f64::INFINITY, f64::min);
+    if low.is_finite() { [low, all.fold(low, f64::max)] } else { [0.0; 2] }
+}
+
 fn as_it_is(plan: &Plan, base: &Measured) -> Today {
     Today {
         delivery: plan.work.names().swap_remove(0),
         what: base.what,
         throughput: mean(base, |figures| figures.throughput).unwrap_or(0.0),
+        throughput_range: range(base),
         p99_ns: mean(base, |figures| figures.p99),
         p99_9_ns: mean(base, |figures| figures.p99_9),
         cpu_ns: mean(base, |figures| figures.cpu_ns),

@@ -43,13 +43,16 @@ pub(super) fn head(advice: &Advice) -> Vec<String> {
     let latency =
         |name: &str, ns: Option<f64>| ns.map(|ns| format!(", {name} {}", figure::value(Unit::Nanoseconds, ns)));
     let cpu = today.cpu_ns.map(|ns| format!(", {} of CPU time each", figure::value(Unit::Nanoseconds, ns)));
+    let rate = |value: f64| figure::value(Unit::PerSecond, value);
     let parts = [latency("p99", today.p99_ns), latency("p99.9", today.p99_9_ns), cpu];
     vec![
         format!("{} on platform {}{own}", advice.scenario, advice.platform),
         format!(
-            "Today, {}: {} {}{}; {:.1} of {} CPUs busy",
+            "Today, {}: {} ({} to {}) {}{}; {:.1} of {} CPUs busy",
             today.delivery,
-            figure::value(Unit::PerSecond, today.throughput),
+            rate(today.throughput),
+            rate(today.throughput_range[0]),
+            rate(today.throughput_range[1]),
             today.what,
             parts.into_iter().flatten().collect::<String>(),
             today.busy_cpus,
@@ -214,12 +217,12 @@ pub(super) fn remarks(candidate: &Candidate) -> String {
 pub(super) fn basis(advice: &Advice) -> Vec<String> {
     let moved = match advice.moved.len() {
         0 => "no constant of the platform is fitted, so none was moved".to_owned(),
-        count => format!("{} points of {count} fitted constants ({})", advice.points, advice.moved.join(", ")),
+        count => format!("{} points of {count} constants ({})", advice.points, advice.moved.join(", ")),
     };
     let class = if advice.is_own { "yours, simulated" } else { "simulated, predicted" };
     vec![
         format!(
-            "Figures: {class}. {} seeds of {} each; {moved}. Assumed and borrowed constants were held.",
+            "Figures: {class}. {} seeds of {} each; {moved}. Other constants were held.",
             advice.seeds,
             figure::duration(advice.span_ns as f64)
         ),

@@ -90,12 +90,26 @@ impl Region {
 /// # Errors
 /// A run fails at the centre, or Ctrl-C.
 pub(super) fn find(model: &dyn Model, bounds: &[[f64; 2]], name: &str) -> Result<Option<Region>, CalibrateError> {
+    find_within(model, bounds, |_| TOLERANCE, name)
+}
+
+/// As [`find`]; `limit` gives the size of the error that a row may have, from its error at the centre.
+///
+/// # Errors
+/// As [`find`].
+pub(super) fn find_within(
+    model: &dyn Model,
+    bounds: &[[f64; 2]],
+    limit: impl Fn(f64) -> f64,
+    name: &str,
+) -> Result<Option<Region>, CalibrateError> {
     let size = bounds.len();
     let centre = model.errors(&vec![0.0; size])?;
-    if !is_inside(&centre) {
+    let limits: Vec<f64> = centre.iter().map(|error| limit(*error)).collect();
+    let search = Search { model, bounds, centre: &centre, limits: &limits };
+    if !search.is_inside(&centre) {
         return Ok(None);
     }
-    let search = Search { model, bounds, centre: &centre };
     let progress = Progress::new(2 * size as u64, &format!("{name}: each constant alone"));
     let ends: Result<Vec<End>, CalibrateError> = (0..2 * size)
         .into_par_iter()
@@ -114,23 +128,27 @@ pub(super) fn find(model: &dyn Model, bounds: &[[f64; 2]], name: &str) -> Result
     Ok(Some(region))
 }
 
-fn is_inside(errors: &[f64]) -> bool {
-    errors.iter().all(|error| error.abs() <= TOLERANCE)
-}
-
-/// The row that is furthest outside.
-fn worst(errors: &[f64]) -> Option<usize> {
-    let size = |row: usize| if errors[row].is_finite() { errors[row].abs() } else { f64::INFINITY };
-    (0..errors.len()).max_by(|&a, &b| size(a).total_cmp(&size(b)))
-}
-
 struct Search<'a> {
     model: &'a dyn Model,
     bounds: &'a [[f64; 2]],
     centre: &'a [f64],
+    /// The size of the error that each row may have.
+    limits: &'a [f64],
 }
 
 impl Search<'_> {
+    fn is_inside(&self, errors: &[f64]) -> bool {
+        errors.iter().zip(self.limits).all(|(error, limit)| error.abs() <= *limit)
+    }
+
+    /// The row that is furthest outside.
+    fn worst(&self, errors: &[f64]) -> Option<usize> {
+        let size = |row: usize| {
+            if errors[row].is_finite() { errors[row].abs() / self.limits[row] } else { f64::INFINITY }
+        };
+        (0..errors.len()).max_by(|&a, &b| size(a).total_cmp(&size(b)))
+    }
+
     fn size(&self) -> usize {
         self.bounds.len()
     }
@@ -153,9 +171,9 @@ impl Search<'_> {
                 break;
             }
             match self.moved(constant, side * next)? {
-                Some(errors) if is_inside(&errors) => inside = (next, errors),
+                Some(errors) if self.is_inside(&errors) => inside = (next, errors),
                 Some(errors) => {
-                    let held = worst(&errors).map_or(Held::Nothing, Held::Row);
+                    let held = self.worst(&errors).map_or(Held::Nothing, Held::Row);
                     outside = Some((next, held, Some(errors)));
                 }
                 None => outside = Some((next, Held::Failure, None)),
@@ -171,16 +189,17 @@ impl Search<'_> {
     fn next(&self, inside: &(f64, Vec<f64>), outside: Option<&(f64, Held, Option<Vec<f64>>)>, furthest: f64) -> f64 {
         match outside {
             Some((limit, _, Some(errors))) => {
-                let share = inside.1.iter().zip(errors).filter(|(_, out)| out.abs() > TOLERANCE);
-                let share = share.map(|(within, out)| (TOLERANCE.copysign(*out) - within) / (out - within));
+                let share =
+                    inside.1.iter().zip(errors).zip(self.limits).filter(|((_, out), limit)| out.abs() > **limit);
+                let share = share.map(|((within, out), limit)| (limit.copysign(*out) - within) / (out - within));
                 let share = share.fold(1.0, f64::min).clamp(0.1, 0.9);
                 inside.0 + share * (limit - inside.0)
             }
             Some((limit, ..)) => f64::midpoint(inside.0, *limit),
             None => {
-                let leaves = inside.1.iter().zip(self.centre).filter_map(|(now, then)| {
+                let leaves = inside.1.iter().zip(self.centre).zip(self.limits).filter_map(|((now, then), limit)| {
                     let speed = (now - then) / inside.0;
-                    (speed.abs() > 1e-9).then(|| inside.0 + (TOLERANCE.copysign(speed) - now) / speed)
+                    (speed.abs() > 1e-9).then(|| inside.0 + (limit.copysign(speed) - now) / speed)
                 });
                 let line = leaves.fold(f64::INFINITY, f64::min) * 1.1;
                 line.clamp(inside.0 * 1.5, inside.0 * 8.0).min(furthest)
@@ -215,7 +234,7 @@ impl Search<'_> {
                 .map(|steps| {
                     let errors = tried(self.model.errors(steps))?;
                     progress.step();
-                    Ok(errors.is_some_and(|errors| is_inside(&errors)))
+                    Ok(errors.is_some_and(|errors| self.is_inside(&errors)))
                 })
                 .collect();
             region.tried += candidates.len();
@@ -229,10 +248,10 @@ impl Search<'_> {
     fn polytope(&self, region: &Region) -> (Polytope, Vec<f64>) {
         let slopes: Vec<Vec<f64>> = (0..self.size()).map(|constant| region.slopes(constant)).collect();
         let mut polytope = Polytope::of_box(self.bounds);
-        for (row, centre) in self.centre.iter().enumerate() {
+        for (row, (centre, limit)) in self.centre.iter().zip(self.limits).enumerate() {
             let normal: Vec<f64> = slopes.iter().map(|of_constant| of_constant[row]).collect();
-            polytope.limit(normal.iter().map(|slope| -slope).collect(), TOLERANCE + centre);
-            polytope.limit(normal, TOLERANCE - centre);
+            polytope.limit(normal.iter().map(|slope| -slope).collect(), limit + centre);
+            polytope.limit(normal, limit - centre);
         }
         let widths = region.alone.iter().map(|[low, high]| (high.step - low.step).max(CLOSE)).collect();
         (polytope, widths)
@@ -242,7 +261,7 @@ impl Search<'_> {
     fn pulled_back(&self, corner: &[f64]) -> Result<(Option<Vec<f64>>, usize), CalibrateError> {
         for (count, share) in PULLED_BACK.iter().enumerate() {
             let steps: Vec<f64> = corner.iter().map(|step| step * share).collect();
-            if tried(self.model.errors(&steps))?.is_some_and(|errors| is_inside(&errors)) {
+            if tried(self.model.errors(&steps))?.is_some_and(|errors| self.is_inside(&errors)) {
                 return Ok((Some(steps), count + 1));
             }
         }

@@ -1,6 +1,6 @@
 //! Published rows as a function of the constants.
 
-use super::{CalibrateError, Model};
+use super::{CalibrateError, Candidate, Model};
 use crate::input::{InputError, Place};
 use crate::interrupt::StopFlag;
 use crate::plan::Plan;
@@ -20,18 +20,31 @@ pub(crate) struct FreeConstant {
     pub value: f64,
     /// Where it is set. A plan in which another place sets it, such as a scenario, keeps its own value.
     place: Place,
+    /// It moves with this one, by the same factor.
+    follower: Option<Box<FreeConstant>>,
 }
 
 impl FreeConstant {
     fn new(key: String, spec: &'static Spec, constant: &Constant) -> Self {
         let (value, place) = (constant.value, constant.place.clone());
-        Self { key, spec, value, place }
+        Self { key, spec, value, place, follower: None }
     }
 
     /// The constant of that key, free or not.
-    pub(super) fn of(platform: &Platform, key: &str) -> Option<Self> {
+    fn of(platform: &Platform, key: &str) -> Option<Self> {
         let (key, spec, constant) = platform.constants().into_iter().find(|(known, ..)| known == key)?;
         Some(Self::new(key, spec, constant))
+    }
+
+    /// A candidate with its follower, free or not.
+    pub(super) fn candidate(platform: &Platform, candidate: &Candidate) -> Option<Self> {
+        let follower = candidate.follower.as_ref().and_then(|key| Self::of(platform, key)).map(Box::new);
+        Some(Self { follower, ..Self::of(platform, &candidate.key)? })
+    }
+
+    /// The change of its logarithm that gives it a value.
+    pub(super) fn step_to(&self, value: f64) -> f64 {
+        if value > 0.0 && self.value > 0.0 { (value / self.value).ln() } else { 0.0 }
     }
 
     /// The free constants of a platform's own file.
@@ -40,9 +53,16 @@ impl FreeConstant {
         own.map(|(key, spec, constant)| Self::new(key, spec, constant)).collect()
     }
 
+    /// The constants of a platform that have a region, free or not, each with its factors.
+    pub(crate) fn with_regions(platform: &Platform) -> Vec<(Self, Vec<f64>)> {
+        let all = platform.constants().into_iter().filter(|(.., constant)| !constant.region.is_empty());
+        all.map(|(key, spec, constant)| (Self::new(key, spec, constant), constant.region.clone())).collect()
+    }
+
     /// The same constant with another value.
     pub(crate) fn shifted(&self, step: f64) -> Self {
-        Self { value: self.moved(step), ..self.clone() }
+        let follower = self.follower.as_ref().map(|follower| Box::new(follower.shifted(step)));
+        Self { value: self.moved(step), follower, ..self.clone() }
     }
 
     /// Moves it in a platform by a change of its logarithm, unless another place sets it there.
@@ -51,6 +71,9 @@ impl FreeConstant {
             && constant.place == self.place
         {
             constant.value = self.moved(step);
+        }
+        if let Some(follower) = &self.follower {
+            follower.move_in(platform, step);
         }
     }
 

@@ -40,9 +40,10 @@ pub struct AdviseArgs {
     /// Seeds of today's server and of each remedy.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub seeds: u32,
-    /// Points at which the platform's fitted constants are moved.
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(0..=100))]
-    pub points: u32,
+    /// Points at which the platform's fitted constants are moved. The default is all points of an imported platform's
+    /// region, or else 4.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub points: Option<u32>,
     /// Columns of the terminal's tables. The default is the terminal's width, COLUMNS of the environment, or else 100.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(20..=1000))]
     pub columns: Option<u16>,

@@ -1,7 +1,7 @@
 //! `campanile import`.
 
 use super::{output, stop_flag, table, takes_standard_output, write_table};
-use crate::calibrate::CalibrateError;
+use crate::calibrate::{CalibrateError, rounded};
 use crate::cli::{self, Failure, ImportArgs};
 use crate::input::{InputError, Place, read_file};
 use crate::inputs::{self, Given};
@@ -140,7 +140,8 @@ fn text(found: &Imported) -> String {
     for decided in &decision.decided {
         let rows: Vec<&str> = decided.rows.iter().take(2).map(|(id, _)| id.as_str()).collect();
         let (value, percent) = (decided.unit.format(decided.value), decided.uncertainty * 100.0);
-        text += &format!("  {:28} {value:>14}  ±{percent:<4.0} %  {}\n", decided.key, rows.join(", "));
+        let range = range(found, &decided.key).map(|range| format!("{range}; ")).unwrap_or_default();
+        text += &format!("  {:28} {value:>14}  ±{percent:<4.0} %  {range}{}\n", decided.key, rows.join(", "));
     }
     text += "\nStated by the kernel\n";
     for Fact { key, value, reason } in &found.facts {
@@ -148,7 +149,14 @@ fn text(found: &Imported) -> String {
     }
     text += &format!("\nNot decided, and so borrowed from {base}; what would decide it\n");
     for key in &decision.undecided {
-        text += &format!("  {key:28} {}\n", Imported::decided_by(key).unwrap_or("nothing that is measured here"));
+        let by = Imported::decided_by(key).unwrap_or("nothing that is measured here");
+        let kept = if decision.kept.iter().any(|(kept, _)| kept == key) {
+            "not borrowed: the measurements contradict it; "
+        } else {
+            ""
+        };
+        let range = range(found, key).map(|range| format!("{range} fits; ")).unwrap_or_default();
+        text += &format!("  {key:28} {kept}{range}{by}\n");
     }
     text += &format!("\n{:44} {:>14} {:>9}\n", "Measured", "", "here");
     for (row, error) in rows.iter().zip(&decision.errors) {
@@ -165,6 +173,18 @@ fn text(found: &Imported) -> String {
     )
 }
 
+/// How far the measurements leave a constant open: `52.1 us to 55.0 us`.
+fn range(found: &Imported, key: &str) -> Option<String> {
+    let range = found.ranges.iter().find(|range| range.key == key)?;
+    let text = |value: f64| range.unit.format(rounded(value));
+    Some(match range.ends {
+        [Some(low), Some(high)] => format!("{} to {}", text(low), text(high)),
+        [Some(low), None] => format!("{} or more", text(low)),
+        [None, Some(high)] => format!("{} or less", text(high)),
+        [None, None] => return None,
+    })
+}
+
 fn plain(found: &Imported) -> serde_json::Value {
     let decision = &found.decision;
     json!({
@@ -172,10 +192,12 @@ fn plain(found: &Imported) -> serde_json::Value {
         "base": found.base,
         "decided": decision.decided.iter().map(|decided| json!({
             "key": decided.key, "value": decided.unit.format(decided.value), "uncertainty": decided.uncertainty,
-            "rows": decided.rows,
+            "rows": decided.rows, "range": range(found, &decided.key),
         })).collect::<Vec<_>>(),
         "stated": found.facts.iter().map(|fact| json!({ "key": fact.key, "value": fact.value, "reason": fact.reason })).collect::<Vec<_>>(),
-        "undecided": decision.undecided.iter().map(|key| json!({ "key": key, "decided_by": Imported::decided_by(key) })).collect::<Vec<_>>(),
+        "undecided": decision.undecided.iter().map(|key| json!({
+            "key": key, "range": range(found, key), "decided_by": Imported::decided_by(key), "kept": decision.kept.iter().any(|(kept, _)| kept == key),
+        })).collect::<Vec<_>>(),
         "rows": found.rows.iter().zip(&decision.errors).map(|(row, error)| json!({
             "id": row.id, "measured": row.published, "unit": row.unit, "error": error,
         })).collect::<Vec<_>>(),

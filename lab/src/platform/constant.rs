@@ -14,6 +14,8 @@ pub struct Constant {
     pub fit: bool,
     /// How far a fit leaves it open to either side, as a share of its value; none if the file does not say.
     pub uncertainty: Option<f64>,
+    /// Factors on its value at points that measurements leave open, the same number for each constant that has them.
+    pub region: Vec<f64>,
     /// The place that set it last.
     pub place: Place,
 }
@@ -24,7 +26,14 @@ const ABSENT: &str = "not given: nothing on this platform needs it";
 impl Constant {
     /// The placeholder for a constant that the platform does not need.
     pub(super) fn absent(spec: &Spec, place: &Place) -> Self {
-        Self { value: spec.min, reason: ABSENT.into(), fit: false, uncertainty: None, place: place.clone() }
+        Self {
+            value: spec.min,
+            reason: ABSENT.into(),
+            fit: false,
+            uncertainty: None,
+            region: Vec::new(),
+            place: place.clone(),
+        }
     }
 
     /// Whether the platform gives it.

@@ -148,7 +148,8 @@ impl Platform {
         };
         let value = spec.unit.read(setting, spec.min, spec.max)?;
         let reason = format!("set by {}", setting.place);
-        *constant = Constant { value, reason, fit: false, uncertainty: None, place: setting.place.clone() };
+        let place = setting.place.clone();
+        *constant = Constant { value, reason, fit: false, uncertainty: None, region: Vec::new(), place };
         Ok(())
     }
 }

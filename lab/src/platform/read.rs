@@ -262,9 +262,9 @@ impl<'d, 't> Group<'d, 't> {
     }
 }
 
-/// `{ value, unit, reason, fit, uncertainty }`. A plain number has the unit `""`, or none.
+/// `{ value, unit, reason, fit, uncertainty, region }`. A plain number has the unit `""`, or none.
 fn read_constant(fields: &Table<'_, '_>, spec: &Spec) -> Result<Constant, InputError> {
-    fields.only(&["value", "unit", "reason", "fit", "uncertainty"])?;
+    fields.only(&["value", "unit", "reason", "fit", "uncertainty", "region"])?;
     let value = fields.scalar("value", "a number")?;
     let unit = match fields.get("unit") {
         Some(node) => node.scalar("the name of a unit")?.text,
@@ -285,5 +285,21 @@ fn read_constant(fields: &Table<'_, '_>, spec: &Spec) -> Result<Constant, InputE
     let place = value.place.clone();
     let quantity = Setting::new(value.place, value.key.trim_end_matches(".value"), format!("{} {unit}", value.text));
     let value = spec.unit.read(&Setting { text: quantity.text.trim().to_owned(), ..quantity }, spec.min, spec.max)?;
-    Ok(Constant { value, reason: reason.text, fit, uncertainty, place })
+    Ok(Constant { value, reason: reason.text, fit, uncertainty, region: read_region(fields)?, place })
+}
+
+/// Most points of a region.
+const REGION_MAX: usize = 100;
+
+/// `region = [0.97, 1.02]`; empty if there is none.
+fn read_region(fields: &Table<'_, '_>) -> Result<Vec<f64>, InputError> {
+    let valid = "a list of factors from 0.01 to 100, such as [0.97, 1.02]";
+    match fields.get("region") {
+        None => Ok(Vec::new()),
+        Some(Node::Array(_, items)) if items.len() <= REGION_MAX => {
+            items.into_iter().map(|item| super::Unit::Ratio.read(&item.scalar(valid)?, 0.01, 100.0)).collect()
+        }
+        Some(Node::Array(list, _)) => Err(list.wrong("has more than 100 factors", valid)),
+        Some(node) => Err(node.scalar(valid)?.wrong("is no list", valid)),
+    }
 }

@@ -146,3 +146,24 @@ fn a_platform_is_somebodys_own_unless_the_program_carries_it() {
     assert!(EMBEDDED.iter().all(|(name, ..)| !load(name).is_own));
     assert!(Platform::read("emr", "emr.toml", "about = \"x\"\nbase = \"emr\"\n").unwrap().is_own);
 }
+
+#[test]
+fn a_region_is_a_list_of_factors() {
+    let of = |region: &str| {
+        let line = format!(
+            "[fabric]\nremap_service = {{ value = 50, unit = \"ns\", region = {region}, reason = \"why not\" }}"
+        );
+        variant(&line).map(|platform| platform.fabric.remap_service.region)
+    };
+    assert_eq!(of("[0.5, 1, 2.25]"), Ok(vec![0.5, 1.0, 2.25]));
+    assert_eq!(of("[]"), Ok(Vec::new()));
+    for (wrong, why) in [("[0]", "`0`"), ("[1, \"x\"]", "`x`"), ("0.5", "is no list"), ("[[1]]", "is a list")] {
+        assert!(of(wrong).unwrap_err().contains(why), "{wrong}: {:?}", of(wrong));
+    }
+    let many = format!("[{}]", ["1"; 101].join(", "));
+    assert!(of(&many).unwrap_err().contains("more than 100"));
+    let mut set = load("emr");
+    set.fabric.remap_service.region = vec![0.5];
+    set.set(&Setting::new(Place::option("--set"), "fabric.remap_service", "60ns")).unwrap();
+    assert!(set.fabric.remap_service.region.is_empty());
+}

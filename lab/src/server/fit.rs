@@ -4,7 +4,7 @@ use super::DRIVE;
 use super::facts::{self, Fact};
 use super::gather::{Measurement, Server};
 use super::write::{self, Own};
-use crate::calibrate::{self, CalibrateError, Decision};
+use crate::calibrate::{self, CalibrateError, Candidate, Decision, Range};
 use crate::input::{InputError, Place, Problem};
 use crate::interrupt::StopFlag;
 use crate::kinds::storage::IoEngine;
@@ -43,6 +43,8 @@ pub struct Imported {
     pub facts: Vec<Fact>,
     /// The constants and what was decided of them.
     pub decision: Decision,
+    /// How far the measurements leave constants open.
+    pub ranges: Vec<Range>,
     /// The rows, in the order of [`Decision::errors`].
     pub rows: Vec<Row>,
     /// The base of the other constants.
@@ -92,27 +94,11 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
         notes.push("lscpu: no number of CPUs that is understood; valid: what `LC_ALL=C lscpu` prints".to_owned());
     }
     let started = starts(&measurements, base, &facts);
-    let of_start = |key: &str| started.get(key).cloned();
+    let of_start = |key: &str| started.get(key).cloned().or_else(|| floor(key, base, &|key| started.get(key).cloned()));
     let files = Folder { path: folder, name: &name };
     files.write(&format!("{name}.toml"), &write::platform(&name, base, &of_start))?;
-    let mut usable = Vec::new();
-    let mut plans = BTreeMap::new();
-    for measurement in measurements {
-        match files.plan(&measurement, cpus)? {
-            Ok((scenario, plan)) => {
-                notes.extend(plan.warnings.iter().map(|warning| format!("{}: {warning}", measurement.name)));
-                if cpus.is_some_and(|cpus| write::has_other_work(&measurement, cpus)) {
-                    notes.push(format!(
-                        "{}: the CPUs had other work than fio's; their times are not used",
-                        measurement.name
-                    ));
-                }
-                plans.insert(scenario, plan);
-                usable.push(measurement);
-            }
-            Err(error) => notes.push(format!("{}: not simulated: {error}", measurement.name)),
-        }
-    }
+    let (usable, plans) = files.simulated(measurements, cpus, &mut notes)?;
+    notes.extend(assumed(&usable));
     files.write("rows.csv", &write::rows(&name, &usable, cpus))?;
     let rows = published::read(&files.path_of("rows.csv"))?;
     if rows.is_empty() {
@@ -127,25 +113,81 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
         )
         .into());
     }
-    let platform = Platform::load(&Setting::new(Place::option("import"), "", files.path_of(&format!("{name}.toml"))))?;
-    let keys: Vec<String> = CANDIDATES.iter().map(|(key, _)| (*key).to_owned()).collect();
-    let mut decision = calibrate::decide(&platform, &keys, &rows, &plans, NOISE, stop)?;
+    let platform = files.platform()?;
+    let candidates = candidates(base, &started);
+    let mut decision = calibrate::decide(&platform, &candidates, &rows, &plans, NOISE, stop)?;
     let of_fit = |key: &str| {
         let decided = decision.decided.iter().find(|decided| decided.key == key);
         let own = |decided: &calibrate::Decided| {
             let rows: Vec<&str> = decided.rows.iter().take(3).map(|(id, _)| id.as_str()).collect();
             let reason = format!("fitted, ±{:.0} %: {}", decided.uncertainty * 100.0, rows.join(", "));
-            Own { value: decided.value, reason, fit: true, uncertainty: Some(decided.uncertainty) }
+            Own { value: decided.value, reason, fit: true, uncertainty: Some(decided.uncertainty), ..Own::default() }
         };
-        decided.map(own).or_else(|| started.get(key).filter(|own| own.reason != GUESS).cloned())
+        let kept = decision.kept.iter().find(|(kept, _)| kept == key).map(|(_, value)| {
+            let reason = format!("not decided, but what was measured contradicts {}'s value", base.name);
+            Own { value: *value, reason, ..Own::default() }
+        });
+        decided.map(own).or(kept).or_else(|| started.get(key).filter(|own| own.reason != GUESS).cloned())
     };
     let of_shape = |key: &str| of_fit(key).or_else(|| floor(key, base, &of_fit));
     files.write(&format!("{name}.toml"), &write::platform(&name, base, &of_shape))?;
+    let mut ranges = Vec::new();
     if !decision.interrupted {
-        decision.errors = files.errors(&usable, cpus, &rows, stop)?;
+        let plans = files.plans(&usable, cpus)?;
+        decision.errors = calibrate::errors(&rows, &plans, stop)?;
+        let platform = files.platform()?;
+        match calibrate::ranges(&platform, &candidates, &rows, &plans, NOISE, stop) {
+            Ok(found) => ranges = found,
+            Err(CalibrateError::Stopped) => decision.interrupted = true,
+            Err(error) => return Err(error.into()),
+        }
+        let of_ranges = |key: &str| with_region(key, &of_shape, base, &ranges);
+        files.write(&format!("{name}.toml"), &write::platform(&name, base, &of_ranges))?;
     }
     let base = base.name.clone();
-    Ok(Imported { name, folder: folder.to_owned(), facts, decision, rows, base, notes })
+    Ok(Imported { name, folder: folder.to_owned(), facts, decision, ranges, rows, base, notes })
+}
+
+/// A note on measurements of which nothing says how their interrupts came.
+fn assumed(measurements: &[Measurement]) -> Option<String> {
+    let names: Vec<&str> =
+        measurements.iter().filter(|one| !one.is_delivery_known()).map(|one| one.name.as_str()).collect();
+    let of = match names.as_slice() {
+        [] => return None,
+        [name] => (*name).to_owned(),
+        [name, others @ ..] => format!("{name} and {} more", others.len()),
+    };
+    Some(format!("{of}: how the interrupts came is assumed: remapped; /proc/interrupts before and after would say"))
+}
+
+/// The constants that the rows may decide. The home of each is what the platform's file says of it unless they do: what
+/// the kernel states, or else the base's value.
+fn candidates(base: &Platform, started: &BTreeMap<String, Own>) -> Vec<Candidate> {
+    let candidate = |key: &str| {
+        let stated = started.get(key).filter(|own| own.reason != GUESS).map(|own| own.value);
+        let follower = (key == format!("drive.{DRIVE}.media_mean")).then(|| format!("drive.{DRIVE}.media_floor"));
+        Some(Candidate { key: key.to_owned(), home: stated.or_else(|| of_base(base, key))?, follower })
+    };
+    CANDIDATES.iter().filter_map(|(key, _)| candidate(key)).collect()
+}
+
+/// A constant with its factors at the region's points. One that is not given is written as the base's.
+fn with_region(key: &str, given: write::Given<'_>, base: &Platform, ranges: &[Range]) -> Option<Own> {
+    let is_of = |range: &&Range| range.key == key || range.follower.as_deref() == Some(key);
+    let Some(range) = ranges.iter().find(is_of) else { return given(key) };
+    let own = given(key).or_else(|| Some(write::borrowed(base, of_base(base, key)?)))?;
+    Some(Own { region: range.factors.clone(), ..own })
+}
+
+/// The base's value of a constant of the measured server's file.
+fn of_base(base: &Platform, key: &str) -> Option<f64> {
+    let (_, drive) = base.drives.first()?;
+    let name = key.strip_prefix(&format!("drive.{DRIVE}."));
+    let of_drive = name.and_then(|name| drive.iter().find(|(spec, _)| spec.name == name).map(|(_, own)| own.value));
+    of_drive.or_else(|| {
+        let constants = base.constants();
+        constants.iter().find(|(known, ..)| known == key).map(|(.., constant)| constant.value)
+    })
 }
 
 /// The media's smallest time: nothing tells it apart, so it follows the mean as the base's does.
@@ -153,7 +195,7 @@ fn floor(key: &str, base: &Platform, given: write::Given<'_>) -> Option<Own> {
     let (_, drive) = base.drives.first().filter(|_| key == format!("drive.{DRIVE}.media_floor"))?;
     let mean = given(&format!("drive.{DRIVE}.media_mean")).map_or(drive.media_mean.value, |own| own.value);
     let reason = format!("borrowed from {}: its share of media_mean", base.name);
-    Some(Own { value: mean * drive.media_floor.value / drive.media_mean.value, reason, fit: false, uncertainty: None })
+    Some(Own { value: mean * drive.media_floor.value / drive.media_mean.value, reason, ..Own::default() })
 }
 
 /// The reason of a value that is only where the fit begins.
@@ -165,12 +207,11 @@ fn starts(measurements: &[Measurement], base: &Platform, facts: &[Fact]) -> BTre
     for fact in facts {
         starts.insert(
             write::fact_key(fact),
-            Own { value: fact.value, reason: format!("stated: {}", fact.reason), fit: false, uncertainty: None },
+            Own { value: fact.value, reason: format!("stated: {}", fact.reason), ..Own::default() },
         );
     }
-    let Some((_, drive)) = base.drives.first() else { return starts };
     let mut guess = |key: String, value: f64| {
-        starts.entry(key).or_insert_with(|| Own { value, reason: GUESS.to_owned(), fit: false, uncertainty: None });
+        starts.entry(key).or_insert_with(|| Own { value, reason: GUESS.to_owned(), ..Own::default() });
     };
     let of_drive = |name: &str| format!("drive.{DRIVE}.{name}");
     let clats = measurements.iter().filter_map(|measurement| measurement.fio.clat_ns());
@@ -178,8 +219,6 @@ fn starts(measurements: &[Measurement], base: &Platform, facts: &[Fact]) -> BTre
     if least.is_finite() {
         let mean = (least - SOFTWARE_NS).max(least / 2.0);
         guess(of_drive("media_mean"), mean);
-        // The fit may find a mean far below where it begins.
-        guess(of_drive("media_floor"), mean * 0.3);
     }
     let per_drive = |of: fn(&Measurement) -> f64| {
         measurements.iter().map(|measurement| of(measurement) / measurement.drives().max(1) as f64).fold(0.0, f64::max)
@@ -191,7 +230,7 @@ fn starts(measurements: &[Measurement], base: &Platform, facts: &[Fact]) -> BTre
     }
     let iops = per_drive(|measurement| measurement.fio.iops());
     if iops > 0.0 {
-        guess(of_drive("fetch"), (1e9 / iops / 1.1).max(drive.fetch.value));
+        guess(of_drive("fetch"), 1e9 / iops / 1.1);
     }
     let is_uring = |measurement: &Measurement| {
         measurement.sections.iter().any(|section| matches!(section.engine, IoEngine::IoUring { .. }))
@@ -244,21 +283,42 @@ impl Folder<'_> {
         std::fs::write(&path, text).map_err(failed)
     }
 
-    /// The rows' errors with the platform as it is written. Constants that the rows do not decide are borrowed there, and not
-    /// what the fit began with.
-    fn errors(
+    /// The measurements that can be simulated, with their plans; notes on the others.
+    fn simulated(
         &self,
-        measurements: &[Measurement],
+        measurements: Vec<Measurement>,
         cpus: Option<u32>,
-        rows: &[Row],
-        stop: &StopFlag,
-    ) -> Result<Vec<f64>, ImportError> {
+        notes: &mut Vec<String>,
+    ) -> Result<(Vec<Measurement>, BTreeMap<String, Plan>), InputError> {
+        let mut usable = Vec::new();
         let mut plans = BTreeMap::new();
         for measurement in measurements {
-            let (scenario, plan) = self.plan(measurement, cpus)??;
-            plans.insert(scenario, plan);
+            match self.plan(&measurement, cpus)? {
+                Ok((scenario, plan)) => {
+                    notes.extend(plan.warnings.iter().map(|warning| format!("{}: {warning}", measurement.name)));
+                    if cpus.is_some_and(|cpus| write::has_other_work(&measurement, cpus)) {
+                        notes.push(format!(
+                            "{}: the CPUs had other work than fio's; their times are not used",
+                            measurement.name
+                        ));
+                    }
+                    plans.insert(scenario, plan);
+                    usable.push(measurement);
+                }
+                Err(error) => notes.push(format!("{}: not simulated: {error}", measurement.name)),
+            }
         }
-        Ok(calibrate::errors(rows, &plans, stop)?)
+        Ok((usable, plans))
+    }
+
+    /// The platform as it is written.
+    fn platform(&self) -> Result<Platform, InputError> {
+        Platform::load(&Setting::new(Place::option("import"), "", self.path_of(&format!("{}.toml", self.name))))
+    }
+
+    /// The plans of the measurements, with the platform as it is written.
+    fn plans(&self, measurements: &[Measurement], cpus: Option<u32>) -> Result<BTreeMap<String, Plan>, InputError> {
+        measurements.iter().map(|measurement| self.plan(measurement, cpus)?).collect()
     }
 
     /// Writes the scenario and the job of a measurement, and plans it. The inner error: it cannot be simulated.

@@ -84,14 +84,7 @@ impl Measurement {
         if fio.iops() <= 0.0 {
             return Err(format!("{name}: fio did no I/O"));
         }
-        let (job, sections) = match parts.job {
-            Some(text) => {
-                let job = String::from_utf8_lossy(text).into_owned();
-                let sections = sections(&format!("{name}.fio"), &job, parts.cpus.unwrap_or(1));
-                (job, sections.map_err(|error| format!("{name}: {error}"))?)
-            }
-            None => job::of_options(name, &fio, parts.cpus.unwrap_or(1), &mut notes)?,
-        };
+        let (job, sections) = job::of(name, &fio, parts, &mut notes)?;
         let seconds = parts.uptime.and_then(|[before, after]| Some(uptime_s(after)? - uptime_s(before)?));
         let interrupts = parts.interrupts.and_then(|[before, after]| {
             let (before, after) = (Interrupts::parse(before), Interrupts::parse(after));
@@ -101,6 +94,12 @@ impl Measurement {
                 return None;
             }
             let found = delivered(&before.until(&after), seconds.filter(|seconds| *seconds > 0.0));
+            let is_part = [&before, &after].iter().any(|reading| reading.lines.iter().all(|line| line.chip().is_some()));
+            if is_part && found.as_ref().is_some_and(|found| found.delivery == "remapped") {
+                notes.push(format!(
+                    "{name}: interrupts: the kernel's own counters are missing: a line PMN would tell posted messages from remapped ones, which are assumed"
+                ));
+            }
             if found.is_none() {
                 notes.push(format!("{name}: no interrupt of an NVMe queue (nvme0q1) came between the readings"));
             }
@@ -126,10 +125,19 @@ impl Measurement {
 
     /// How its completions came: polled by its own option, else as `/proc/interrupts` says; remapped where nobody says.
     pub fn delivery(&self) -> &'static str {
-        if self.sections.iter().any(|section| section.engine.polls()) {
+        if self.polls() {
             return "polled";
         }
         self.interrupts.as_ref().map_or("remapped", |interrupts| interrupts.delivery)
+    }
+
+    /// False if [`Self::delivery`] is assumed.
+    pub fn is_delivery_known(&self) -> bool {
+        self.polls() || self.interrupts.is_some()
+    }
+
+    fn polls(&self) -> bool {
+        self.sections.iter().any(|section| section.engine.polls())
     }
 }
 
@@ -310,8 +318,10 @@ mod tests {
 
     #[test]
     fn threads_and_drives_are_those_of_the_sections() {
+        // fio printed no options that could stand in for a wrong job file.
+        let fio = FIO.replace("options", "remarks");
         let of = |job: &str| {
-            let parts = Parts { fio: FIO.as_bytes(), job: Some(job.as_bytes()), ..Parts::default() };
+            let parts = Parts { fio: fio.as_bytes(), job: Some(job.as_bytes()), ..Parts::default() };
             Measurement::read("x", &parts).map(|(found, _)| (found.threads(), found.drives()))
         };
         let two = "[global]\nnumjobs=4\nfilename=/dev/a\n[a]\nrw=read\n[b]\nnumjobs = 2\nfilename=/dev/a:/dev/b\n";

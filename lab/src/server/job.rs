@@ -1,6 +1,6 @@
 //! The job file of a measurement, where fio's output is all that there is; and the groups of jobs in one output.
 
-use super::gather::sections;
+use super::gather::{Parts, sections};
 use crate::fio::FioJob;
 use crate::input::Problem;
 use import::fio_json::{self, FioOutput};
@@ -53,6 +53,41 @@ fn part(text: &str, names: &[&str]) -> String {
     text.lines().filter(is_meant).map(|line| format!("{line}\n")).collect()
 }
 
+/// The job file of a measurement, and its sections: the given one, or one of the options that fio printed where there is
+/// none, it is damaged, or it lacks a job that ran.
+///
+/// # Errors
+/// There is neither.
+pub(super) fn of(
+    name: &str,
+    fio: &FioOutput,
+    parts: &Parts<'_>,
+    notes: &mut Vec<String>,
+) -> Result<(String, Vec<FioJob>), String> {
+    let cpus = parts.cpus.unwrap_or(1);
+    let Some(text) = parts.job else { return of_options(name, fio, cpus, notes) };
+    let text = String::from_utf8_lossy(text).into_owned();
+    let why = match sections(&format!("{name}.fio"), &text, cpus) {
+        Ok(sections) => {
+            let threads = sections.iter().map(|section| section.numjobs as usize).sum::<usize>();
+            if threads >= fio.jobs.len() {
+                return Ok((text, sections));
+            }
+            format!("{name}: the job file has {threads} jobs, and fio's output {}", fio.jobs.len())
+        }
+        Err(error) => format!("{name}: {error}"),
+    };
+    let mut of_those = Vec::new();
+    match of_options(name, fio, cpus, &mut of_those) {
+        Ok(found) => {
+            notes.push(format!("{why}; the options that fio printed are used instead"));
+            notes.append(&mut of_those);
+            Ok(found)
+        }
+        Err(_) => Err(why),
+    }
+}
+
 /// A job file from the options that fio printed, and its sections. An option that is not known here is left out and noted:
 /// fio knew it.
 ///
@@ -86,7 +121,12 @@ fn written(fio: &FioOutput) -> Option<String> {
         let kept = options.iter().filter(|(name, _)| !but.contains(&name.as_str()));
         // fio would read a line's end as the end of the value.
         let flat = |text: &str| text.replace(char::is_control, " ");
-        kept.map(|(name, value)| format!("{}={}\n", flat(name), flat(value))).collect()
+        // A flag of the command line, such as `--group_reporting`, is printed with an empty value.
+        let line = |(name, value): &(String, String)| match value.is_empty() {
+            true => format!("{}\n", flat(name)),
+            false => format!("{}={}\n", flat(name), flat(value)),
+        };
+        kept.map(line).collect()
     };
     if fio.global_options.is_empty() && fio.jobs.iter().all(|job| job.options.is_empty()) {
         return None;
@@ -157,6 +197,38 @@ mod tests {
         assert_eq!((found.measurements[0].threads(), found.measurements[1].threads()), (1, 2));
         let together = server(&jobs, Some(&file.replace("stonewall", "new_group")));
         assert_eq!((together.measurements.len(), together.measurements[0].cpu.is_some()), (1, true));
+    }
+
+    #[test]
+    fn a_damaged_job_file_gives_way_to_fios_options() {
+        let made = "[global]\n[a]\nfilename=/dev/nvme0n1\nnumjobs=3\nrw=randread\n";
+        for (damaged, why) in [("[a]\nfilename=/dev/nvme0n1\nrw=rand", "rw"), ("\u{fffd}\0\u{1}", ""), ("", "")] {
+            let found = server(&[("a", 0, ONE, 300)], Some(damaged));
+            assert_eq!(found.measurements.len(), 1, "{damaged:?}: {:?}", found.notes);
+            assert_eq!(found.measurements[0].job, made, "{damaged:?}");
+            let note = &found.notes[0];
+            assert!(note.contains("the options that fio printed are used instead") && note.contains(why), "{note}");
+        }
+        // The file was cut off behind its first section.
+        let found = server(&[("a", 0, ONE, 300), ("b", 0, ONE, 200)], Some("[a]\nrw=read\nfilename=/dev/nvme0n1\n"));
+        assert_eq!(found.measurements[0].threads(), 6);
+        assert!(found.notes[0].contains("has 1 jobs, and fio's output 2"), "{:?}", found.notes);
+        let mut without = Server::default();
+        let old = output(&[("a", 0, "", 300)]).replace(r#""job options": {"name": "a", },"#, "");
+        without.add("x", &Parts { fio: old.as_bytes(), job: Some(b"[a]\nrw=rand"), ..Parts::default() });
+        assert!(without.measurements.is_empty() && without.notes[0].contains("rw"), "{:?}", without.notes);
+    }
+
+    #[test]
+    fn flags_without_a_value_are_set() {
+        let found = server(
+            &[("a", 0, r#""rw": "read", "filename": "/dev/nvme0n1", "group_reporting": "", "thread": """#, 5)],
+            None,
+        );
+        assert_eq!(
+            found.measurements[0].job,
+            "[global]\n[a]\nfilename=/dev/nvme0n1\ngroup_reporting\nrw=read\nthread\n"
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::platform::{Constant, Platform, SCHEMA, Spec, Unit};
 use std::fmt::Write as _;
 
 /// A value for a constant of the platform file.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Own {
     /// In the base of its unit.
     pub value: f64,
@@ -23,6 +23,8 @@ pub struct Own {
     pub fit: bool,
     /// The standard error of the fit, as a share of the value.
     pub uncertainty: Option<f64>,
+    /// Factors on the value at points that the measurements leave open.
+    pub region: Vec<f64>,
 }
 
 /// The value for a constant of the platform file, by its key.
@@ -40,6 +42,11 @@ pub fn platform(name: &str, base: &Platform, given: Given<'_>) -> String {
     text
 }
 
+/// A constant with the base's value.
+pub(super) fn borrowed(base: &Platform, value: f64) -> Own {
+    Own { value, reason: format!("borrowed from {}", base.name), ..Own::default() }
+}
+
 fn group<'a>(
     text: &mut String,
     name: &str,
@@ -50,13 +57,7 @@ fn group<'a>(
     let _ = writeln!(text, "\n[{name}]");
     for (spec, constant) in constants {
         let own = given(&format!("{name}.{}", spec.name));
-        let borrowed = || Own {
-            value: constant.value,
-            reason: format!("borrowed from {}", base.name),
-            fit: false,
-            uncertainty: None,
-        };
-        let mut own = own.unwrap_or_else(borrowed);
+        let mut own = own.unwrap_or_else(|| borrowed(base, constant.value));
         own.value = own.value.clamp(spec.min, spec.max);
         if spec.unit == Unit::Count {
             own.value = own.value.round();
@@ -79,7 +80,9 @@ fn constant_text(unit: Unit, own: &Own) -> String {
     let uncertainty = own.uncertainty.filter(|share| share.is_finite());
     let uncertainty =
         uncertainty.map(|share| format!("uncertainty = {:.4}, ", share.clamp(0.0, 1.0))).unwrap_or_default();
-    format!("{{ {value}, {fit}{uncertainty}reason = \"{reason}\" }}")
+    let factors: Vec<String> = own.region.iter().map(|factor| format!("{factor:.4}")).collect();
+    let region = if factors.is_empty() { String::new() } else { format!("region = [{}], ", factors.join(", ")) };
+    format!("{{ {value}, {fit}{uncertainty}{region}reason = \"{reason}\" }}")
 }
 
 /// The spans in which a measurement is simulated: long enough for some thousand I/Os, short enough for a fit.
@@ -173,7 +176,8 @@ mod tests {
         for name in ["emr", "spr", "optane", "azure"] {
             let base = Platform::load(&Setting::new(Place::option("test"), "", name)).unwrap();
             let given = |key: &str| {
-                let own = Own { value: 1.2345e9, reason: "a \"quote\"".to_owned(), fit: true, uncertainty: Some(0.03) };
+                let reason = "a \"quote\"".to_owned();
+                let own = Own { value: 1.2345e9, reason, fit: true, uncertainty: Some(0.03), region: vec![0.9, 1.125] };
                 (key == "drive.measured.link").then_some(own)
             };
             let text = platform("mine", &base, &given);
@@ -184,6 +188,7 @@ mod tests {
                     && drive.link.reason == "a 'quote'"
                     && drive.link.fit
                     && drive.link.uncertainty == Some(0.03)
+                    && drive.link.region == [0.9, 1.125]
             );
             assert!((read.cpu.irq_entry.value - base.cpu.irq_entry.value).abs() < 1e-6);
             assert_eq!(read.cpu.irq_entry.reason, format!("borrowed from {name}"));
