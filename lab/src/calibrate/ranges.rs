@@ -89,8 +89,7 @@ fn seen_region(
             let mut steps = still.clone();
             steps[index] = step;
             let moved = tried(model.errors(&steps))?;
-            let is_changed =
-                |moved: Vec<f64>| moved.iter().zip(&centre).any(|(now, then)| !((now - then).abs() <= noise));
+            let is_changed = |moved: Vec<f64>| moved.iter().zip(&centre).any(|(now, then)| (now - then).abs() > noise);
             Ok::<bool, CalibrateError>(moved.is_none_or(is_changed))
         };
         if changes(bounds[index][0])? || changes(bounds[index][1])? {
