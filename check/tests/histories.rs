@@ -34,6 +34,12 @@ fn a_throttled_line_comes_back_without_a_tick() {
     passes("virtio", &Recipe::of(0x6_60db_6c2a_c701));
 }
 
+/// A CPU acknowledges an interrupt and stands still, while another frees its line.
+#[test]
+fn an_interrupt_may_be_acknowledged_when_its_line_is_freed() {
+    passes("virtio", &Recipe::of(0x006a_cfff));
+}
+
 /// Knobs as `--set` takes them.
 fn knobs(list: &str) -> BTreeMap<String, String> {
     list.split(' ').filter_map(|knob| knob.split_once('=')).map(|(name, value)| (name.into(), value.into())).collect()
@@ -57,4 +63,6 @@ fn an_enable_on_its_way_is_not_a_wrong_belief() {
 fn an_answer_that_nobody_has_read_is_not_a_wrong_belief() {
     let set = knobs("cpus=2 drives=1 queues=1 span_us=50 steps=400");
     passes("pc-plain", &Recipe { set, faults: Some([].into()), ..Recipe::of(0xb4) });
+    let reseed = [("unrest".to_owned(), 0x8b74_430a_1c24_685a)].into();
+    passes("pc-posted", &Recipe { reseed, ..Recipe::of(0xc) });
 }

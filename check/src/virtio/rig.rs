@@ -345,8 +345,8 @@ impl Rig for VirtioRig {
         // A network that is bound again begins with one pair, and takes its other pairs later.
         assert!(rebound || disordered == 0, "{disordered} packets overtook others");
         self.boot(|stack| {
-            let strays = stack.system.arm.strays();
-            assert_eq!(strays, 0, "interrupts without a line");
+            let (strays, freed) = (stack.system.arm.strays(), stack.freed.load(Relaxed));
+            assert!(strays <= freed, "{strays} interrupts without a line, and {freed} lines were freed");
         });
     }
 

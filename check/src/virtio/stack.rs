@@ -100,6 +100,8 @@ pub struct VirtioStack {
     pub(super) proving: AtomicBool,
     /// The network was bound again: packets were lost with its rings.
     pub(super) net_rebound: AtomicBool,
+    /// Lines that were freed. A CPU may have acknowledged the interrupt of each, and not looked for its line yet.
+    pub(super) freed: AtomicU64,
     pub(super) seen: Mutex<Coverage>,
 }
 
@@ -153,6 +155,7 @@ impl VirtioStack {
             hotplug: AtomicBool::new(false),
             proving: AtomicBool::new(false),
             net_rebound: AtomicBool::new(false),
+            freed: AtomicU64::new(0),
             seen: Mutex::default(),
         };
         let stack = Arc::new(stack);
@@ -368,6 +371,7 @@ impl VirtioStack {
             handler.free().expect("it is there");
             Mark::LineClosed.of(number);
             line.free().expect("it lives");
+            self.freed.fetch_add(1, Relaxed);
         }
     }
 
