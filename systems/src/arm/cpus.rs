@@ -31,7 +31,8 @@ impl<H: Hal> Arm<H> {
     /// core.
     ///
     /// # Errors
-    /// [`ArmError::Started`], or the error of the GIC or the core. The CPU may then try again.
+    /// [`ArmError::Started`], or the error of the GIC: the CPU may then try again. After the error of a line that did not come
+    /// back ([`irq::IrqCore::cpu_online`]) the CPU is up, and the core tries that line again.
     pub fn start_cpu(&self) -> Result<(), ArmError> {
         let cpu = self.hal.cpu();
         let life = self.life(cpu);
@@ -51,16 +52,14 @@ impl<H: Hal> Arm<H> {
         }
         self.private_lines().try_for_each(|irq| self.core.enable_percpu(irq))?;
         self.set_life(cpu, Life::Up);
-        if matches!(life, Life::Empty | Life::Off) {
-            self.core.cpu_online(cpu)?;
-        }
+        let came = if matches!(life, Life::Empty | Life::Off) { self.core.cpu_online(cpu) } else { Ok(()) };
         // The core may have set a deadline for this CPU before the CPU could be interrupted.
         if self.core.next_deadline_ns(cpu).is_some() {
             let off = self.hal.irq_save();
             self.alarm.look(&self.core);
             self.hal.irq_restore(off);
         }
-        Ok(())
+        came.map_err(Into::into)
     }
 
     /// Takes this CPU offline: moves its lines and messages to other CPUs, stops its timer and its private lines, and
