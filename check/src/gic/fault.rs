@@ -37,15 +37,14 @@ const KINDS: &[&str] = &[
     "message-dropped",
     "message-doubled",
     "message-late",
-    // Only with an ITS.
+    // Only with an ITS. One that stalls for long is not drawn: an INV that it refuses twice leaves a line as it was.
     "no-memory",
-    "stalled-its",
 ];
 
 /// Those of this version.
 pub(super) fn kinds(version: Version) -> &'static [&'static str] {
     match version {
-        Version::V2 => &KINDS[..KINDS.len() - 2],
+        Version::V2 => &KINDS[..KINDS.len() - 1],
         Version::V3 => KINDS,
     }
 }

@@ -91,7 +91,7 @@ impl Subject for GicSubject {
     }
 
     fn is_rare(&self, kind: &str) -> bool {
-        ["no-memory", "stalled-its"].contains(&kind)
+        kind == "no-memory"
     }
 
     fn draw_step(&self, draw: &mut Draw) -> GicStep {

@@ -18,7 +18,7 @@ const DEPTH: u64 = 4;
 /// QEMU's own assertion, which fails now and then when a plugin asks for the address of a device's register.
 const ASSERTION: &str = "iotlb_to_section: Assertion";
 /// Attempts of a run that ends with that assertion.
-const ATTEMPTS: u32 = 3;
+const ATTEMPTS: u32 = 6;
 
 /// The guest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

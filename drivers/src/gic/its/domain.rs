@@ -58,7 +58,7 @@ impl<H: Hal> Events<H> {
             event.masked = masked;
             let Some((intid, cpu)) = event.mapped else { return Ok(()) };
             its.lpis.configure(intid, !masked);
-            Ok(its.post(&[Command::Invalidate { device, event: number }, its.sync(cpu)?])?)
+            Ok(its.post_firmly(&[Command::Invalidate { device, event: number }, its.sync(cpu)?])?)
         })
     }
 
