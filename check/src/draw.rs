@@ -6,17 +6,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 
+/// FNV-1a.
+pub(crate) fn hash(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
 /// Random draws from one stream.
 pub struct Draw(Stream);
 
 impl Draw {
     /// The stream `name` of `seed`, number `index` of its kind.
     pub fn new(seed: u64, name: &str, index: u32) -> Self {
-        // FNV-1a: the streams of two names are independent.
-        let hash = name
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-        Self(Stream::new(seed, hash.wrapping_add(index.into())))
+        // The streams of two names are independent.
+        Self(Stream::new(seed, hash(name.bytes()).wrapping_add(index.into())))
     }
 
     /// A number from 0 up to, not including, `count`; 0 if `count` is 0.

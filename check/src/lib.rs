@@ -18,6 +18,7 @@ pub mod history;
 pub mod mark;
 pub mod metamorphic;
 pub mod moderation;
+mod parallel;
 pub mod pc;
 pub mod reach;
 mod report;

@@ -7,23 +7,21 @@
 //! The load of these histories is the same whatever time its commands take ([`Build::comparable`](crate::subject::Build)),
 //! no fault is injected, and no step ends commands ([`Subject::is_comparable`](crate::subject::Subject::is_comparable)).
 
-use crate::campaign::replay_line;
+use crate::campaign::{QUIET, replay_line};
 use crate::cli::{self, CheckArgs, CheckError};
 use crate::history::Recipe;
+use crate::parallel;
 use crate::report;
 use crate::run::{COMPARABLE, Outcome, Scenario};
 use crate::verdict::Kind;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use serde::Serialize;
 use std::fmt;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Histories of a family, unless another number is given.
 const SEEDS_DEFAULT: u64 = 100;
-/// Time between two reports of the progress.
-const PROGRESS: Duration = Duration::from_secs(2);
 
 /// Forms of one history.
 #[derive(Debug)]
@@ -205,6 +203,9 @@ fn differs(first: Outcome, other: Outcome) -> String {
 #[derive(Serialize)]
 struct Verdict {
     family: &'static str,
+    #[serde(skip)]
+    about: &'static str,
+    /// Those that were asked for: none behind one that is broken is needed.
     histories: u64,
     forms: usize,
     broken: Option<Broken>,
@@ -231,8 +232,7 @@ pub(crate) fn execute(
     let start = Instant::now();
     let of = |seed: u64| Recipe { seed: first_seed.wrapping_add(seed), ..recipe.clone() };
     let verdicts = all(&families, scenarios, seeds, cli::jobs(args), of)?;
-    for Verdict { family, histories, forms, broken } in &verdicts {
-        let about = FAMILIES.iter().find(|it| it.name == *family).map_or("", |it| it.about);
+    for Verdict { family, about, histories, forms, broken } in &verdicts {
         report::say(format_args!("{family:<16} {histories:>6} histories in {forms} forms: {about}"));
         if let Some(broken) = broken {
             report::say(format_args!("{broken}"));
@@ -251,7 +251,7 @@ pub(crate) fn execute(
     Ok(kind.map_or(0, Kind::exit_code))
 }
 
-/// Runs all histories of all families. A family ends with the first that breaks its relation: the one of the least seed.
+/// Runs the histories of all families. A family ends with the first that breaks its relation: the one of the least seed.
 fn all(
     families: &[&'static Family],
     scenarios: &[&'static dyn Scenario],
@@ -259,43 +259,25 @@ fn all(
     jobs: usize,
     recipe: impl Fn(u64) -> Recipe + Sync,
 ) -> Result<Vec<Verdict>, CheckError> {
-    let count = families.len() * seeds as usize;
-    let next = AtomicUsize::new(0);
-    let found: Mutex<Vec<(usize, Result<Broken, CheckError>)>> = Mutex::default();
-    let work = || {
-        loop {
-            let task = next.fetch_add(1, Relaxed);
-            let Some(family) = families.get(task / seeds.max(1) as usize).filter(|_| task < count) else { break };
-            match family.run(scenarios, &recipe(task as u64 % seeds)) {
-                Ok(None) => {}
-                Ok(Some(broken)) => found.lock().expect("no panic while it is held").push((task, Ok(broken))),
-                Err(error) => found.lock().expect("no panic while it is held").push((task, Err(error))),
-            }
+    let (pool, start) = (parallel::pool(jobs), Instant::now());
+    let bar =
+        ProgressBar::with_draw_target(Some(seeds.saturating_mul(families.len() as u64)), ProgressDrawTarget::hidden());
+    let bar = bar.with_style(ProgressStyle::with_template("{bar:30} {pos}/{len} histories").expect("a valid template"));
+    let one = |family: &Family, seed| {
+        bar.inc(1);
+        if bar.is_hidden() && start.elapsed() > QUIET {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
         }
+        family.run(scenarios, &recipe(seed)).transpose()
     };
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
-        let mut told = Instant::now();
-        while workers.iter().any(|worker| !worker.is_finished()) {
-            thread::park_timeout(Duration::from_millis(20));
-            if told.elapsed() >= PROGRESS {
-                eprintln!("{} of {count} histories", next.load(Relaxed).min(count));
-                told = Instant::now();
-            }
-        }
-    });
-    let mut found = found.into_inner().expect("no panic while it is held");
-    found.sort_by_key(|(task, _)| *task);
-    let mut verdicts: Vec<_> = families
-        .iter()
-        .map(|family| Verdict { family: family.name, histories: seeds, forms: family.forms.len(), broken: None })
-        .collect();
-    for (task, broken) in found {
-        let verdict = &mut verdicts[task / seeds.max(1) as usize];
-        let broken = broken?;
-        verdict.broken.get_or_insert(broken);
-    }
-    Ok(verdicts)
+    let verdict = |&family: &&'static Family| {
+        let broken = pool.install(|| (0..seeds).into_par_iter().find_map_first(|seed| one(family, seed)));
+        let Family { name, about, forms, .. } = family;
+        Ok(Verdict { family: name, about, histories: seeds, forms: forms.len(), broken: broken.transpose()? })
+    };
+    let verdicts = families.iter().map(verdict).collect();
+    bar.finish_and_clear();
+    verdicts
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! that has a feature which no other had is worth keeping ([`crate::guided`]).
 
 use crate::coverage::Coverage;
+use crate::draw::hash;
 use crate::mark::Mark;
 use machine::observe::{Arrival, Fact};
 use std::collections::{BTreeMap, HashMap};
@@ -251,11 +252,6 @@ fn source_of(fact: &Fact) -> Option<Source> {
 /// What a step does, without its numbers.
 fn verb(text: &str) -> u64 {
     hash(text.split(' ').filter(|word| !word.starts_with(|c: char| c.is_ascii_digit())).flat_map(str::bytes)).max(1)
-}
-
-/// FNV-1a.
-fn hash(bytes: impl Iterator<Item = u8>) -> u64 {
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 /// The number of a variant. Debug prints it; there is no other way without a cast.

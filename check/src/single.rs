@@ -6,7 +6,8 @@
 //! behind each fact of a kind, and the report says how often it did something. All checkers listen, and the history ends as
 //! any other does. Nothing is drawn.
 
-use crate::cli::{self, CheckArgs, CheckError};
+use crate::cli::{self, CheckArgs, CheckError, TRACE_SPANS_MAX};
+use crate::parallel;
 use crate::report;
 use crate::run::{Run, Scenario};
 use crate::verdict::Failure;
@@ -14,15 +15,10 @@ use machine::time::Ps;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::thread;
 use std::time::Instant;
 
 /// Most positions of a machine and fault.
 const BUDGET_DEFAULT: u64 = 2_000;
-/// Spans of a failure's trace.
-const TRACE_SPANS_MAX: usize = 200_000;
 
 /// A small machine and a fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -183,7 +179,9 @@ pub(crate) fn execute(args: &CheckArgs, scenarios: &[&'static dyn Scenario], wan
         return replay(args, &cases, position);
     }
     let start = Instant::now();
-    let verdicts = run_all(&cases, args.budget.unwrap_or(BUDGET_DEFAULT), cli::jobs(args))?;
+    let budget = args.budget.unwrap_or(BUDGET_DEFAULT);
+    let verdicts = parallel::map(&cases, cli::jobs(args), |(scenario, case)| explore(*scenario, case, budget));
+    let verdicts = verdicts.into_iter().collect::<Result<Vec<_>, _>>()?;
     print(&verdicts, start.elapsed().as_secs_f64());
     #[derive(Serialize)]
     struct Document<'a> {
@@ -192,26 +190,6 @@ pub(crate) fn execute(args: &CheckArgs, scenarios: &[&'static dyn Scenario], wan
     cli::write_json(args, &cli::document(&Document { single_faults: &verdicts }, None))?;
     let failure = verdicts.iter().find_map(|verdict| verdict.failure.as_ref());
     Ok(failure.map_or(0, |(_, failure)| failure.kind.exit_code()))
-}
-
-fn run_all(cases: &[(&'static dyn Scenario, Case)], budget: u64, jobs: usize) -> Result<Vec<Verdict>, CheckError> {
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..jobs {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Relaxed);
-                    let Some((scenario, case)) = cases.get(index) else { break };
-                    let verdict = explore(*scenario, case, budget);
-                    done.lock().expect("no panic while it is held").push((index, verdict));
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().expect("no panic while it is held");
-    done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, verdict)| verdict).collect()
 }
 
 fn replay(args: &CheckArgs, cases: &[(&'static dyn Scenario, Case)], position: u64) -> Result<u8, CheckError> {

@@ -10,23 +10,25 @@
 
 mod aio;
 mod cpu;
+mod drives;
 mod interrupts;
 mod log;
+mod options;
 mod stranger;
 mod system;
 
-use aio::{BLOCK, Page, keep_in_flight};
+use aio::keep_in_flight;
 use cpu::bind;
+use drives::{BLOCKS, content, open};
 use interrupts::{Interrupt, interrupts};
 use log::log_lines;
+use options::{number, option};
 use std::env;
-use std::fs::{self, File};
+use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use system::{Outcome, check, mount_at, open_disk, text};
+use system::{Outcome, check, mount_at, text};
 
-/// Blocks of a drive that are used. A pass over them is what a thread does before it looks whether it must end.
-const BLOCKS: usize = 64;
 /// A pass takes a moment; in this time the kernel's own time-out has passed several times.
 const LATE: Duration = Duration::from_secs(20);
 /// After so many lines of the kernel's log about late completions the disturbances end. Each cost the kernel's time-out.
@@ -35,28 +37,6 @@ const LATE_LINES_MAX: usize = 20;
 const STRANGE: Duration = Duration::from_millis(500);
 /// Time between two disturbances.
 const PAUSE: Duration = Duration::from_millis(3);
-
-fn option(name: &str) -> Outcome<String> {
-    env::var(name).map_err(|_| format!("the kernel's command line has no {name}="))
-}
-
-fn number(name: &str) -> Outcome<usize> {
-    text(name, option(name)?.parse())
-}
-
-/// What block `index` of a drive holds.
-fn content(drive: usize, index: usize) -> Page {
-    let mut page = [0; BLOCK];
-    for (at, bytes) in page.chunks_exact_mut(8).enumerate() {
-        let word = ((drive * BLOCKS + index) << 16 | at) as u64;
-        bytes.copy_from_slice(&word.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    }
-    Page(page)
-}
-
-fn open(drive: usize) -> Outcome<File> {
-    open_disk(&format!("/dev/nvme{drive}n1"))
-}
 
 /// The sum over the rows that are `wanted`.
 fn sum(rows: &[Interrupt], wanted: impl Fn(&Interrupt) -> bool) -> u64 {

@@ -4,12 +4,13 @@
 //! Linux manages the vectors of a drive with several queues and refuses to move them. The second drive has a single vector,
 //! which is an ordinary interrupt.
 
-use crate::aio::{BLOCK, Page, keep_in_flight};
+use crate::aio::keep_in_flight;
 use crate::cpu;
+use crate::drives::{BLOCKS, content, open};
 use crate::interrupts::{Interrupt, interrupts};
-use crate::number;
-use crate::system::{Outcome, check, open_disk, text};
-use std::fs::{self, File, OpenOptions};
+use crate::options::number;
+use crate::system::{Outcome, check, text};
+use std::fs::{self, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::raw::{c_int, c_long, c_void};
 use std::os::unix::fs::OpenOptionsExt;
@@ -29,20 +30,8 @@ const MAP_SHARED: c_int = 1;
 /// Makes a mapping of /dev/mem that of a device.
 const O_SYNC: i32 = 0o4_010_000;
 
-/// Blocks of a drive that are used, read in passes.
-const BLOCKS: usize = 64;
 /// Time between two moves.
 const PAUSE: Duration = Duration::from_millis(3);
-
-/// What block `index` of a drive holds.
-fn content(drive: usize, index: usize) -> Page {
-    let mut page = [0; BLOCK];
-    for (at, bytes) in page.chunks_exact_mut(8).enumerate() {
-        let word = ((drive * BLOCKS + index) << 16 | at) as u64;
-        bytes.copy_from_slice(&word.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    }
-    Page(page)
-}
 
 /// Marks the begin or the end of the steady state: reads the distributor's register at this offset. The kernel must run
 /// with `iomem=relaxed`.
@@ -79,10 +68,6 @@ fn read(drive: usize, cpu: usize, count: usize, depth: usize) -> Outcome<usize> 
         done += BLOCKS;
     }
     Ok(done)
-}
-
-fn open(drive: usize) -> Outcome<File> {
-    open_disk(&format!("/dev/nvme{drive}n1"))
 }
 
 /// The undisturbed reads, shared by all CPUs; their number.

@@ -7,13 +7,15 @@
 mod aio;
 mod cpu;
 mod drive;
+mod drives;
 mod interrupts;
 mod messages;
+mod options;
 mod system;
 
 use aio::{BLOCK, Page, keep_in_flight};
 use drive::{disk, queue_interrupts};
-use std::env;
+use options::{number, option};
 use std::fs::{self, OpenOptions};
 use std::io::Read;
 use std::os::fd::AsRawFd;
@@ -29,14 +31,6 @@ const TCSETS: c_ulong = 0x5402;
 
 /// Uncounted reads before the counted ones.
 const WARM_UP: usize = 64;
-
-fn option(name: &str) -> Outcome<String> {
-    env::var(name).map_err(|_| format!("the kernel's command line has no {name}="))
-}
-
-fn number(name: &str) -> Outcome<usize> {
-    text(name, option(name)?.parse())
-}
 
 /// The `struct termios` of Linux's asm-generic/termbits.h.
 #[repr(C)]

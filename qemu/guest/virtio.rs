@@ -9,13 +9,14 @@
 mod aio;
 mod cpu;
 mod log;
+mod options;
 mod ping;
 mod system;
 
 use aio::{BLOCK, Page, keep_in_flight};
 use cpu::bind;
 use log::log_lines;
-use std::env;
+use options::{number, option};
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,14 +25,6 @@ use system::{Outcome, check, open_disk, text};
 const DISK: &str = "/dev/vda";
 /// Blocks of the drive that are used, read in passes.
 const BLOCKS: usize = 64;
-
-fn option(name: &str) -> Outcome<String> {
-    env::var(name).map_err(|_| format!("the kernel's command line has no {name}="))
-}
-
-fn number(name: &str) -> Outcome<usize> {
-    text(name, option(name)?.parse())
-}
 
 /// What a block of the drive holds.
 fn content(index: usize) -> Page {

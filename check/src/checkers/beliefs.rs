@@ -2,11 +2,11 @@
 //!
 //! Drivers and core give their belief while they hold its lock; the models give what they hold at that instant. So
 //! nothing may differ, except what is on its way: a posted register write, and a disable that has not taken effect
-//! everywhere. All of that arrives within microseconds. A difference is therefore a failure if it is there at every look
+//! everywhere. Most of that arrives within microseconds. A difference is therefore a failure if it is there at every look
 //! over [`LOOKS_NS`].
 //!
-//! A looking thread that runs only at one point of a cycle, say while a line is masked, meets a write on its way at every
-//! look. So the last look pushes posted writes ([`Comparison::arrived`]).
+//! A write that waits for credits is on its way for longer, and a looking thread that runs only at one point of a cycle, say
+//! while a line is masked, meets one at every look. So the last look pushes posted writes ([`Comparison::arrived`]).
 
 use crate::verdict::violate;
 use hal::Hal as _;
@@ -27,7 +27,6 @@ struct Difference {
 }
 
 /// One look at beliefs and hardware. Nothing is allocated while they agree.
-#[derive(Default)]
 pub struct Comparison {
     differences: Vec<Difference>,
     is_last: bool,

@@ -2,14 +2,12 @@
 
 use super::Task;
 use super::explore::{Explored, explore};
+use crate::parallel;
 use crate::run::{Run, Scenario};
 use crate::verdict::{Failure, Kind};
 use machine::time::Ps;
 use machine::unrest::turns::Schedule;
 use serde::Serialize;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::thread;
 
 /// A search.
 pub struct Search {
@@ -59,28 +57,11 @@ pub(crate) fn one(scenario: &dyn Scenario, task: &Task, schedule: &Schedule, tra
 /// # Panics
 /// If a worker of this program fails, which is a defect of the program.
 pub fn run(search: &Search) -> Vec<Verdict<'_>> {
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..search.jobs {
-            scope.spawn(|| {
-                while let Some((scenario, task)) = search.tasks.get(next.fetch_add(1, Relaxed)) {
-                    let agents = task.operations.len() as u8;
-                    let run = |schedule: &Schedule| one(*scenario, task, schedule, 0);
-                    let explored = explore(agents, search.bound, search.budget, run);
-                    done.lock().expect("no panic while it is held").push(Verdict {
-                        scenario: *scenario,
-                        task,
-                        explored,
-                    });
-                }
-            });
-        }
-    });
-    let mut verdicts = done.into_inner().expect("no panic while it is held");
-    let place = |verdict: &Verdict<'_>| search.tasks.iter().position(|(_, task)| std::ptr::eq(task, verdict.task));
-    verdicts.sort_by_key(place);
-    verdicts
+    parallel::map(&search.tasks, search.jobs, |(scenario, task)| {
+        let agents = task.operations.len() as u8;
+        let run = |schedule: &Schedule| one(*scenario, task, schedule, 0);
+        Verdict { scenario: *scenario, task, explored: explore(agents, search.bound, search.budget, run) }
+    })
 }
 
 /// The result for a JSON file.

@@ -325,6 +325,27 @@ fn an_event_whose_move_fails_half_way_is_where_the_driver_believes_it() {
     assert_eq!(moves.iter().map(|words| words[2] & 0xffff).collect::<Vec<_>>(), [1, 0]);
 }
 
+/// Mask and unmask cannot fail: what the redistributor did not read again would stay as it was for ever.
+#[test]
+fn a_redistributor_reads_a_configuration_although_the_its_refuses_it_once() {
+    for refused in [0x0c, 0x05] {
+        let rig = rig();
+        let (_its, domain) = rig.domain();
+        let levels = line(domain.clone(), 0, Target::on(CpuId(0)));
+        let (chip, level) = chip(&levels);
+        rig.fake.commands();
+        rig.fake.refuse(refused);
+        chip.unmask(&level);
+        let done = opcodes(&rig.fake.commands());
+        assert_eq!(
+            done.iter().filter(|&&opcode| opcode == 0x0c).count(),
+            1,
+            "one INV, {refused:#x} refused: {done:x?}"
+        );
+        assert_eq!(done.last(), Some(&0x05), "SYNC");
+    }
+}
+
 /// What the ITS still maps would interrupt the next owner of the LPI's number.
 #[test]
 fn an_event_is_unmapped_although_the_its_refuses_it_once() {
