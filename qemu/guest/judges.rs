@@ -154,6 +154,9 @@ fn run() -> Outcome<()> {
         keep_in_flight(&disk, BLOCKS, 16, true, |index| content(drive, index))?;
     }
     chips()?;
+    // The kernel names the mode when it has chosen it: "cluster x2apic", "physical flat". A storm's log overwrites this.
+    let modes = log_lines(&["Switched APIC routing to"])?;
+    println!("count x2apic {}", u8::from(modes.last().is_some_and(|line| line.contains("x2apic"))));
     let before = interrupts()?;
     let shared = Shared::default();
     let is_disturbed = moves + trips > 0;

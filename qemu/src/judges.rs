@@ -2,7 +2,8 @@
 //! remapped.
 //!
 //! - **storm**: a drive with a queue and a vector for each CPU, four CPUs. Lines move and CPUs go offline and come back
-//!   under load. Every read must complete once with the right data, and nothing may be refused.
+//!   under load. Every read must complete once with the right data, and nothing may be refused. Posted also with local
+//!   APICs in x2APIC mode.
 //! - **bursts**: drives whose vectors all go to one of two CPUs. A plugin counts the instructions from the gate to the write
 //!   of EOI, by the number of handlers in between.
 //!
@@ -40,6 +41,7 @@ const ALONE: Sizes = Sizes { moves: 400, trips: 100, ..QUICK };
 
 const READS: &str = "reads completed, each once, data right";
 const TRIPS: &str = "times a CPU went offline and came back";
+const X2APIC: &str = "local APICs in x2APIC mode";
 
 /// Messages of the stranger.
 const STRANGE: u64 = 20;
@@ -52,7 +54,7 @@ pub(crate) fn measure(quick: bool, is_stopped: impl Fn() -> bool, tell: impl Fn(
     let judge = Judge::prepare()?;
     let sizes = if quick { QUICK } else { FULL };
     let mut rows = Vec::new();
-    for mode in [Mode::Posted, Mode::Remapped] {
+    for mode in [Mode::Posted, Mode::PostedX2Apic, Mode::Remapped] {
         if is_stopped() {
             break;
         }
@@ -62,12 +64,37 @@ pub(crate) fn measure(quick: bool, is_stopped: impl Fn() -> bool, tell: impl Fn(
             rows.extend(stock(&judge, load, &storm, &tell)?);
         }
         rows.extend(storm);
+        if mode == Mode::PostedX2Apic {
+            continue;
+        }
         for drives in [1, 4] {
             rows.extend(pair(&judge, mode, Load::Bursts { reads: sizes.bursts, drives }, &tell)?);
         }
         rows.extend(pair(&judge, mode, Load::Stranger { reads: 1_000, messages: STRANGE }, &tell)?);
     }
     Ok(rows)
+}
+
+/// QEMU's own assertions, which fail now and then: the first when a plugin asks for the address of a device's register, the
+/// second at an access to an MSI-X table (seen once, in the case of virtio-pci).
+const ASSERTIONS: [&str; 2] = ["iotlb_to_section: Assertion", "msix_table_mmio_write: Assertion"];
+/// Attempts of a run that ends with one of them.
+const ATTEMPTS: u32 = 6;
+
+/// Runs a guest once; again if QEMU ends with an assertion of its own.
+fn repeated<T>(
+    mut run: impl FnMut() -> Result<T, BootError>,
+    failure: impl Fn(&T) -> Option<&str>,
+) -> Result<T, BootError> {
+    let mut attempt = 1;
+    loop {
+        let ran = run()?;
+        let is_assertion = failure(&ran).is_some_and(|why| ASSERTIONS.iter().any(|known| why.contains(known)));
+        if !is_assertion || attempt == ATTEMPTS {
+            return Ok(ran);
+        }
+        attempt += 1;
+    }
 }
 
 /// One built image of ours, posted, without Linux: what `cargo xtask mutants --judge` asks of an image with a defect.
@@ -178,11 +205,12 @@ fn counts(case: &str, mode: Mode, load: Load, ours: &Ran, linux: Option<&Ran>) -
     if let Load::Storm { moves, trips, .. } = load {
         rows.push(row("changes of affinity", "moves", &|_, done| done >= moves));
         rows.push(row(TRIPS, "offline_trips", &|_, done| done >= trips));
+        rows.push(row(X2APIC, "x2apic", &|_, on| on == u64::from(mode == Mode::PostedX2Apic)));
         // A vector that waited at a CPU that went becomes a stray when it comes back.
         rows.push(row("strays", "strays", &|ran, strays| strays <= ran.count("waited_offline").unwrap_or(0)));
     }
     rows.push(row("messages refused", "vtd_ir_fault", &|_, faults| faults == 0));
-    if mode == Mode::Remapped {
+    if !mode.posts() {
         rows.push(row("messages posted", "vtd_ir_post", &|_, posts| posts == 0));
         rows.push(row("messages remapped", "vtd_ir_remap", &|_, messages| messages > 0));
         return rows;
@@ -238,6 +266,7 @@ mod tests {
             ("interrupts", 50),
             ("moves", 4),
             ("offline_trips", 1),
+            ("x2apic", 0),
             ("strays", 0),
             ("vtd_ir_fault", 0),
             ("vtd_ir_post", 60),
@@ -255,6 +284,23 @@ mod tests {
         assert_eq!(failing(&with("notifications_taken", 41), &good), ["notifications taken"]);
         assert_eq!(failing(&good, &with("strays", 1)), ["strays"]);
         assert_eq!(failing(&good, &with("offline_trips", 0)), ["times a CPU went offline and came back"]);
+    }
+
+    #[test]
+    fn only_an_assertion_of_qemus_own_is_tried_again() {
+        let attempts = |why: &'static str, good_at: u32| {
+            let mut count = 0;
+            let run = || {
+                count += 1;
+                Ok((count < good_at).then_some(why))
+            };
+            let last = repeated(run, |failure: &Option<&'static str>| *failure).expect("no error");
+            (count, last.is_none())
+        };
+        assert_eq!(attempts("exec.c:1: iotlb_to_section: Assertion `x' failed.", 3), (3, true));
+        assert_eq!(attempts("msix.c:1: msix_table_mmio_write: Assertion `x' failed.", 9), (ATTEMPTS, false));
+        assert_eq!(attempts("a lost read", 3), (1, false));
+        assert_eq!(attempts("intel_iommu.c:1: vtd_post: Assertion `x' failed.", 3), (1, false));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One run of a guest on the judges' QEMU.
 
 use super::gates::{self, Addresses, Gates, GatesPlugin};
+use super::repeated;
 use crate::disk::Disk;
 use crate::image::{Image, X86_64};
 use crate::process::{Answer, Ended};
@@ -15,11 +16,6 @@ use std::process::Command;
 const HOLD_NS: u64 = 200_000;
 /// Reads in flight of a queue in a storm.
 const DEPTH: u64 = 4;
-/// QEMU's own assertion, which fails now and then when a plugin asks for the address of a device's register.
-const ASSERTION: &str = "iotlb_to_section: Assertion";
-/// Attempts of a run that ends with that assertion.
-const ATTEMPTS: u32 = 6;
-
 /// The guest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Who {
@@ -34,12 +30,24 @@ pub(super) enum Who {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
     Posted,
+    /// With local APICs in x2APIC mode, and the unit in extended interrupt mode.
+    PostedX2Apic,
     Remapped,
+}
+
+impl Mode {
+    pub(super) fn posts(self) -> bool {
+        self != Self::Remapped
+    }
 }
 
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if *self == Self::Posted { "posted" } else { "remapped" })
+        f.write_str(match self {
+            Self::Posted => "posted",
+            Self::PostedX2Apic => "posted, x2APIC",
+            Self::Remapped => "remapped",
+        })
     }
 }
 
@@ -135,15 +143,7 @@ impl Judge {
     /// # Errors
     /// [`BootError`]; a guest that fails is not an error.
     pub(super) fn run(&self, who: Who, mode: Mode, load: Load) -> Result<Ran, BootError> {
-        let mut attempt = 1;
-        loop {
-            let ran = self.attempt(who, mode, load)?;
-            let is_assertion = ran.failure.as_ref().is_some_and(|why| why.contains(ASSERTION));
-            if !is_assertion || attempt == ATTEMPTS {
-                return Ok(ran);
-            }
-            attempt += 1;
-        }
+        repeated(|| self.attempt(who, mode, load), |ran| ran.failure.as_deref())
     }
 
     fn attempt(&self, who: Who, mode: Mode, load: Load) -> Result<Ran, BootError> {
@@ -182,8 +182,9 @@ impl Judge {
         };
         // Guests' atomic accesses are atomic to QEMU's devices only with several CPUs, each a thread.
         qemu.args(["-M", "q35,kernel-irqchip=off", "-accel", "tcg,thread=multi", "-cpu", "max", "-no-reboot"]);
-        let posts = if mode == Mode::Posted { "on" } else { "off" };
-        qemu.args(["-device", &format!("intel-iommu,intremap=on,posted-interrupts={posts}")]);
+        let is_on = |property: bool| if property { "on" } else { "off" };
+        let (posts, extended) = (is_on(mode.posts()), is_on(mode == Mode::PostedX2Apic));
+        qemu.args(["-device", &format!("intel-iommu,intremap=on,posted-interrupts={posts},eim={extended}")]);
         qemu.args(["-m", "512M", "-smp", &cpus.to_string(), "-display", "none", "-nodefaults"]);
         qemu.args(["-serial", "stdio", "-monitor", "none"]);
         for drive in 0..drives {
@@ -204,7 +205,7 @@ impl Judge {
         match who {
             Who::Ours => {
                 qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-kernel"]).arg(&self.image);
-                qemu.args(["-append", &ours(load)]);
+                qemu.args(["-append", &ours(mode, load)]);
             }
             Who::Linux | Who::Stock => {
                 let kernel = if who == Who::Linux { "bzImage" } else { "bzImage-stock" };
@@ -217,7 +218,7 @@ impl Judge {
     }
 
     fn addresses(&self, who: Who, mode: Mode) -> Result<Addresses, BootError> {
-        let posted = mode == Mode::Posted;
+        let posted = mode.posts();
         match who {
             Who::Ours => gates::of_image(&self.image, posted),
             Who::Linux | Who::Stock => gates::of_linux(&self.linux().kernels.join("System.map"), posted),
@@ -226,20 +227,21 @@ impl Judge {
 }
 
 /// Our image's command line. Every fourth move is followed by a CPU's trip.
-fn ours(load: Load) -> String {
-    match load {
+fn ours(mode: Mode, load: Load) -> String {
+    let work = match load {
         Load::Storm { reads, moves, trips } => {
             format!("nvme rounds={reads} depth={DEPTH} moves={}", moves.max(4 * trips))
         }
         Load::Bursts { reads, .. } => format!("bursts rounds={reads} hold_ns={HOLD_NS}"),
         Load::Stranger { messages, .. } => format!("stranger messages={messages}"),
-    }
+    };
+    format!("{work} x2apic={}", u8::from(mode == Mode::PostedX2Apic))
 }
 
 /// Linux's command line. `intel_iommu=off` leaves DMA alone; interrupts are remapped without it. `no_timer_check`: the check
 /// panics where a busy host does not run QEMU for some ticks.
 fn linux(mode: Mode, load: Load, drives: u64) -> String {
-    let remapping = if mode == Mode::Posted { "on,posted_msi" } else { "on" };
+    let remapping = if mode.posts() { "on,posted_msi" } else { "on" };
     let work = match load {
         Load::Storm { reads, moves, trips } => {
             format!("reads={reads} depth={DEPTH} moves={moves} trips={trips} readers=0,1,2,3")

@@ -9,8 +9,7 @@ mod tables;
 mod uart;
 
 pub(crate) use clock::{CLOCK, set_timer, timer_hz};
-/// Every window is memory-mapped, the local APIC's too: QEMU's TCG has no x2APIC mode before version 9.
-pub(crate) use metal::Mmio as Registers;
+pub(crate) use metal::Registers;
 pub(crate) use tables::{IoApic, Platform};
 pub(crate) use uart::write_byte;
 
@@ -18,7 +17,7 @@ use crate::kernel;
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU32, Ordering};
 use hal::Regs;
-use metal::{interrupts_off, interrupts_on};
+use metal::{Mmio, interrupts_off, interrupts_on};
 
 global_asm!(include_str!("start.s"));
 
@@ -35,8 +34,15 @@ static NUMBERS: [u32; kernel::cpu::CPUS_MAX] = {
     }
     numbers
 };
-/// The local APIC of the accessing CPU (SDM 11.4.1).
+/// The local APIC of the accessing CPU in xAPIC mode (SDM 11.4.1).
 pub(crate) const LAPIC: Registers = window(0xfee0_0000, 0x1000);
+/// The same in x2APIC mode.
+pub(crate) const X2APIC: Registers = Registers::Cpu(metal::CpuRegisters);
+/// IA32_APIC_BASE, whose bit 10 is set in x2APIC mode (SDM 11.12.1).
+const APIC_BASE: u32 = 0x1b;
+const IN_X2APIC_MODE: u64 = 1 << 10;
+/// The interrupt command register in x2APIC mode (SDM 11.12.9).
+const X2APIC_ICR: u32 = 0x830;
 /// Both halves of the interrupt command register (SDM 11.6.1); writing the low one sends.
 const ICR_LOW: u32 = 0x300;
 const ICR_HIGH: u32 = 0x310;
@@ -97,7 +103,7 @@ pub(crate) fn cpu() -> u32 {
 /// The window of `len_bytes` at `base`.
 pub(crate) const fn window(base: usize, len_bytes: u32) -> Registers {
     // SAFETY: the image maps memory one to one, and RAM lies elsewhere; the caller names a device.
-    unsafe { Registers::new(base, len_bytes) }
+    Registers::Mmio(unsafe { Mmio::new(base, len_bytes) })
 }
 
 /// The initial stack pointer of a new thread whose stack ends at `top`: [`switch_stack`] returns to `entry`.
@@ -127,8 +133,12 @@ pub(crate) fn start_cpu(platform: &Platform, cpu: u32, top: usize) -> Result<(),
         (stack as *mut u64).write_volatile(top as u64);
     }
     let command = |low: u32| {
+        let id = platform.apic_ids[cpu as usize];
+        if X2APIC.read64(APIC_BASE) & IN_X2APIC_MODE != 0 {
+            return X2APIC.write64(X2APIC_ICR, u64::from(id) << 32 | u64::from(low));
+        }
         let were_on = interrupts_off();
-        LAPIC.write32(ICR_HIGH, platform.apic_ids[cpu as usize] << 24);
+        LAPIC.write32(ICR_HIGH, id << 24);
         LAPIC.write32(ICR_LOW, low);
         if were_on {
             interrupts_on();

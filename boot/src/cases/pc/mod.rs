@@ -22,11 +22,13 @@ pub(super) use system::PcFixture as Fixture;
 /// The failure of the case, or an unknown case.
 pub(super) fn run(case: &str, options: &Options, platform: &'static Platform) -> Result<(), String> {
     let posting = options.number("posting", 0)?;
-    let system = Arc::new(PcFixture::new(platform, posting != 0)?);
+    let x2apic = options.number("x2apic", 0)?;
+    let system = Arc::new(PcFixture::new(platform, posting != 0, x2apic != 0)?);
     println!("policy {}", system.pc);
     super::count("cpus", platform.cpus().into());
     super::count("remapping", system.unit().is_some().into());
     super::count("posting", posting);
+    super::count("x2apic", x2apic);
     match case {
         "nvme" => super::nvme::nvme(&system, options),
         "posts" => posts::posts(&system, options),

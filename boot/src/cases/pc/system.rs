@@ -1,6 +1,6 @@
 //! Brings up core and drivers on this machine's local APICs and its remapping unit.
 
-use crate::arch::{self, LAPIC, Platform};
+use crate::arch::{self, LAPIC, Platform, X2APIC};
 use crate::cases::pci::{Bus, Function};
 use crate::cases::{count, expect};
 use crate::kernel::cpu::{self, Exception};
@@ -74,13 +74,15 @@ impl From<PcError> for Failed {
 }
 
 impl PcFixture {
-    /// Brings up everything, on all CPUs. With `wants_posting` devices post by themselves.
+    /// Brings up everything, on all CPUs. With `wants_posting` devices post by themselves; with `x2apic` the local APICs
+    /// change to that mode.
     ///
     /// # Errors
     /// The part that did not come up.
-    pub(super) fn new(platform: &'static Platform, wants_posting: bool) -> Result<Self, String> {
+    pub(super) fn new(platform: &'static Platform, wants_posting: bool, x2apic: bool) -> Result<Self, String> {
         let ids = platform.apic_ids.iter().copied().map(ApicId).collect();
-        let apics = Apics { regs: LAPIC, mode: ApicMode::XApic, ids, timer_hz: arch::timer_hz() };
+        let (regs, mode) = if x2apic { (X2APIC, ApicMode::X2Apic) } else { (LAPIC, ApicMode::XApic) };
+        let apics = Apics { regs, mode, ids, timer_hz: arch::timer_hz() };
         let tick = Tick { eoi: TickEoi::First, runs_unarmed: true, run: Arc::new(|_| threads::tick()) };
         // The line of a unit's fault event takes the records, so the faults are noted there.
         let faults = Arc::new(Lock::new(Bare, Vec::with_capacity(FAULTS_MAX)));
@@ -88,6 +90,7 @@ impl PcFixture {
         let observer = move |_, fault| note(&mut noted.lock(), fault);
         let builder = PcBuilder::new(Bare, apics, LINES).wish(Path::Posted).devices_post().tick(tick);
         let builder = builder.observe_faults(Arc::new(observer));
+        let builder = if x2apic { builder.switch_to_x2apic() } else { builder };
         let units = platform.vtd.map(|base| arch::window(base as usize, UNIT_BYTES));
         let builder = units.into_iter().fold(builder, PcBuilder::unit);
         let pc = builder.build(|cpus| start(cpus).map_err(Failed)).map_err(|Failed(why)| why)?;
