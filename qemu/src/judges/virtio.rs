@@ -50,7 +50,7 @@ const fn mmio(vectors: u64) -> Transport {
 }
 
 const fn virt(gic: u8, vectors: u64) -> Transport {
-    Transport::Virt { gic, vectors, is_level: false }
+    Transport::Virt { gic, vectors, is_level: false, by_acpi: false }
 }
 
 const fn case(name: &'static str, kind: Kind, transport: Transport, lines: u64, accesses: f64) -> Case {
@@ -76,9 +76,10 @@ const fn quick(case: Case) -> Case {
 const BY_COMMAND_LINE: Transport = Transport::Mmio { vectors: BLK_VECTORS, is_level: false, by_command_line: true };
 const LEVELS: Transport = Transport::Mmio { vectors: BLK_VECTORS, is_level: true, by_command_line: false };
 
-const VIRT_LEVELS: Transport = Transport::Virt { gic: 3, vectors: BLK_VECTORS, is_level: true };
+const VIRT_LEVELS: Transport = Transport::Virt { gic: 3, vectors: BLK_VECTORS, is_level: true, by_acpi: false };
+const VIRT_ACPI: Transport = Transport::Virt { gic: 3, vectors: BLK_VECTORS, is_level: false, by_acpi: true };
 
-const CASES: [Case; 34] = [
+const CASES: [Case; 35] = [
     quick(old_guest(case("drive, old device, old guest", Kind::Blk, mmio(0), 1, SINGLE))),
     case("drive, old device, new guest", Kind::Blk, mmio(0), 1, SINGLE),
     quick(old_guest(case("drive, new device, old guest", Kind::Blk, mmio(BLK_VECTORS), 1, SINGLE))),
@@ -111,6 +112,7 @@ const CASES: [Case; 34] = [
     ours(case("drive, new device, ours", Kind::Blk, virt(2, BLK_VECTORS), BLK_VECTORS, EDGE)),
     ours(case("drive, level-triggered vectors, ours", Kind::Blk, VIRT_LEVELS, BLK_VECTORS, LEVEL_OURS)),
     ours(case("drive, 3 vectors, ours", Kind::Blk, virt(3, 3), 3, EDGE)),
+    ours(case("drive, found by ACPI, ours", Kind::Blk, VIRT_ACPI, BLK_VECTORS, EDGE)),
     case("network, old device", Kind::Net, virt(3, 0), 1, SINGLE),
     case("network, new device", Kind::Net, virt(3, NET_VECTORS), NET_VECTORS, EDGE),
 ];

@@ -3,9 +3,11 @@
 //! Source: Arm Architecture Reference Manual (DDI 0487); PSCI (DEN 0022); semihosting (DUI 0471).
 #![allow(unsafe_code)]
 
+mod firmware;
 mod tree;
 mod uart;
 
+pub(crate) use firmware::dsdt;
 pub(crate) use metal::Registers;
 pub(crate) use tree::{Platform, Window};
 pub(crate) use uart::{UART, write_byte};

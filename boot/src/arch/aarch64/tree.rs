@@ -34,6 +34,8 @@ pub(crate) struct Platform {
     /// The GICv3's ITS; the GICv2's v2m frame.
     pub(crate) messages: Option<Window>,
     pub(crate) pcie: Option<Pcie>,
+    /// QEMU's firmware configuration device, which has the ACPI tables.
+    pub(crate) firmware: Option<Window>,
     /// The tree itself.
     pub(crate) device_tree: &'static [u8],
 }
@@ -112,6 +114,7 @@ impl EarlyPlatform for Early {
             cpu_part: gic[1],
             messages: find(messages).and_then(|node| windows(&node).first().copied()),
             pcie: find("pci-host-ecam-generic").and_then(|node| pcie(&node)),
+            firmware: find("qemu,fw-cfg-mmio").and_then(|node| windows(&node).first().copied()),
             // SAFETY: as in `read`; the tree tells its length.
             device_tree: unsafe { core::slice::from_raw_parts(TREE as *const u8, self.tree.total_size()) },
         }

@@ -5,12 +5,12 @@ mod system;
 mod wired;
 
 use super::Options;
-use crate::arch::Platform;
+use crate::arch::{self, Platform};
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use drivers::virtio::RegisterWrites;
-use drivers::virtio::discovery::{Line, from_device_tree};
+use drivers::virtio::discovery::{Line, from_acpi, from_device_tree};
 use spec::virtio::DeviceId;
 pub(super) use system::GicFixture as Fixture;
 
@@ -37,9 +37,15 @@ pub(super) fn run(case: &str, options: &Options, platform: &'static Platform) ->
     }
 }
 
-/// Finds the machine's own virtio devices in its device tree.
+/// Finds the machine's own virtio devices in its device tree, or with the option `acpi=1` in its DSDT, and drives them.
 fn virtio(system: &Fixture, case: &str, options: &Options) -> Result<(), String> {
-    let described = from_device_tree(system.platform.device_tree).map_err(|error| format!("{error}"))?;
+    let described = if options.number("acpi", 0)? == 0 {
+        from_device_tree(system.platform.device_tree)
+    } else {
+        let place = system.platform.firmware.ok_or("the device tree names no qemu,fw-cfg-mmio")?;
+        from_acpi(&arch::dsdt(place)?)
+    };
+    let described = described.map_err(|error| format!("{error}"))?;
     let connect = |line: &Line, cpu, handler| system.wire(line, cpu, handler);
     // QEMU emulates their registers.
     let find = |kind| super::virtio::find(&described, kind, RegisterWrites::AtOnce);

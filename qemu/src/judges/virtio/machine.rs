@@ -1,5 +1,6 @@
 //! One run of a guest, Linux or our image, with one virtio device.
 
+use super::super::repeated;
 use super::{CPUS, Case};
 use crate::disk::{self, Disk};
 use crate::image::{AARCH64, Image, Tools, X86_64};
@@ -49,8 +50,8 @@ pub(super) enum Transport {
     },
     /// On q35, with MSI-X.
     Pci,
-    /// MMIO on Arm's virt with a GIC of this version, found by the device tree.
-    Virt { gic: u8, vectors: u64, is_level: bool },
+    /// MMIO on Arm's virt with a GIC of this version, found by the device tree; by our image also by ACPI.
+    Virt { gic: u8, vectors: u64, is_level: bool, by_acpi: bool },
 }
 
 /// The result of a run.
@@ -132,11 +133,15 @@ impl Machine {
         Ok(Self { qemu: qemu.join(tools.qemu), kernel, initrd, image, _folder: folder })
     }
 
-    /// Runs a guest once.
+    /// Runs a guest once; again if QEMU ends with an assertion of its own.
     ///
     /// # Errors
     /// [`BootError`]; a guest that fails is not an error.
     pub(super) fn run(&self, case: &Case, requests: u64) -> Result<Ran, BootError> {
+        repeated(|| self.attempt(case, requests), |ran| ran.failure.as_deref())
+    }
+
+    fn attempt(&self, case: &Case, requests: u64) -> Result<Ran, BootError> {
         let io = |what: &str| {
             let what = what.to_owned();
             move |error| BootError::Io(what, error)
@@ -198,16 +203,17 @@ impl Machine {
     fn add_guest(&self, qemu: &mut Command, case: &Case, requests: u64) {
         let kernel = match case.guest {
             Guest::Ours { is_single } => {
-                let gic = if case.transport.is_virt() {
-                    " eoimode=1 forced=0"
-                } else {
-                    qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
-                    ""
+                let machine = match case.transport {
+                    Transport::Virt { by_acpi, .. } => format!(" eoimode=1 forced=0 acpi={}", u8::from(by_acpi)),
+                    Transport::Mmio { .. } | Transport::Pci => {
+                        qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
+                        String::new()
+                    }
                 };
                 let single = u64::from(is_single);
                 // The image reads half of them one by one.
                 let rounds = requests / 2;
-                let options = format!("queues={CPUS} rounds={rounds} depth={DEPTH} single={single} grow=1{gic}");
+                let options = format!("queues={CPUS} rounds={rounds} depth={DEPTH} single={single} grow=1{machine}");
                 qemu.arg("-kernel").arg(&self.image).args(["-append", &format!("virtio-blk {options}")]);
                 return;
             }
