@@ -3,8 +3,8 @@
 use crate::catch;
 use crate::checkers::{Commands, Ends, Handlers, Ledger};
 use crate::coverage::Coverage;
-use crate::draw::{Draw, KnobError, Knobs};
-use crate::history::{Event, History, Recipe};
+use crate::draw::{KnobError, Knobs};
+use crate::history::{History, Recipe};
 use crate::reach::Reach;
 use crate::subject::{Build, Rig, Subject};
 use crate::unrest;
@@ -16,6 +16,7 @@ use machine::trace::Span;
 use machine::unrest::Unrest;
 use machine::unrest::turns::Turn;
 use machine::{MachineConfig, RunEnd, SimHal};
+use plan::Plan;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 mod directed;
+mod plan;
 mod scenario;
 
 pub use scenario::Scenario;
@@ -90,113 +92,6 @@ const LOOK: Ps = Ps::from_ns(100_000);
 
 /// The approximate length of a bring-up. Unrest lasts for this long in addition to the history's span.
 const BRING_UP_NS: u64 = 400_000;
-
-/// Faults in a hundred that are of a rare kind ([`Subject::is_rare`]).
-const RARE_PERCENT: u64 = 12;
-
-struct Step<T> {
-    number: u32,
-    manager: u32,
-    at_ns: u64,
-    what: T,
-}
-
-struct Fault<T> {
-    number: u32,
-    kind: &'static str,
-    from_ns: u64,
-    until_ns: u64,
-    what: T,
-}
-
-/// Everything that is drawn except the machine.
-struct Plan<S: Subject> {
-    steps: Vec<Step<S::Step>>,
-    faults: Vec<Fault<S::Fault>>,
-    managers: u32,
-    span_ns: u64,
-    /// See [`Build::comparable`].
-    comparable: bool,
-    /// In place of the above.
-    directed: Option<Directed<S::Step>>,
-}
-
-fn draw<S: Subject>(subject: &S, recipe: &Recipe, knobs: &mut Knobs) -> Plan<S> {
-    let span_ns = 1000 * knobs.number_with("span_us", 50..=20_000, 50, |draw| draw.time_ns(300, 3_000));
-    let managers = knobs.number("managers", 1..=u64::from(MANAGERS_MAX)) as u32;
-    let comparable = knobs.number_with(COMPARABLE, 0..=1, 0, |_| 0) == 1;
-    // `--keep` shrinks their number and leaves the numbers of the others as they are.
-    let fixed = |knobs: &mut Knobs, name, most, draw: fn(&mut Draw) -> u64| {
-        let count = knobs.number_with(name, 0..=most, most, draw);
-        u32::try_from(count).unwrap_or(u32::MAX)
-    };
-    let steps = fixed(knobs, "steps", 400, |draw| if draw.percent(10) { 0 } else { draw.time_ns(2, 60) });
-    let faults = fixed(knobs, "faults", 20, |draw| if draw.percent(50) { 0 } else { draw.within(1..=4) });
-    let draw_step = |index: u32| {
-        let number = faults + 1 + index;
-        let mut draw = Draw::new(recipe.seed_of_event(number, "steps"), "step", index);
-        let (at_ns, manager) = (draw.below(span_ns), draw.below(managers.into()) as u32);
-        let at_ns = recipe.at.get(&number).map_or(at_ns, |&at_ns| at_ns.min(span_ns));
-        Step { number, manager, at_ns, what: subject.draw_step(&mut draw) }
-    };
-    let wanted = Subject::fault_kinds(subject).iter().copied().filter(|kind| is_wanted(recipe, kind));
-    let (rare, common): (Vec<_>, Vec<_>) = wanted.partition(|kind| subject.is_rare(kind));
-    let draw_kind = |seed, index, draw: &mut Draw| {
-        let mut apart = Draw::new(seed, "rare fault", index);
-        let is_rare = !rare.is_empty() && (common.is_empty() || apart.percent(RARE_PERCENT));
-        if is_rare { *apart.pick(&rare) } else { *draw.pick(&common) }
-    };
-    let draw_fault = |index: u32| {
-        let number = index + 1;
-        let seed = recipe.seed_of_event(number, "faults");
-        let mut draw = Draw::new(seed, "fault", index);
-        let kind = draw_kind(seed, index, &mut draw);
-        let from_ns = draw.below(span_ns);
-        let from_ns = recipe.at.get(&number).map_or(from_ns, |&at_ns| at_ns.min(span_ns));
-        let until_ns = from_ns + draw.time_ns(1_000, span_ns.max(2_000));
-        Fault { number, kind, from_ns, until_ns, what: subject.draw_fault(kind, &mut draw) }
-    };
-    let happens = |step: &Step<_>| recipe.keeps(step.number) && (!comparable || subject.is_comparable(&step.what));
-    let mut steps: Vec<_> = (0..steps).map(draw_step).filter(happens).collect();
-    steps.sort_by_key(|step| (step.at_ns, step.number));
-    let drawn = if rare.is_empty() && common.is_empty() { 0 } else { faults };
-    let faults = (0..drawn).map(draw_fault).filter(|fault| recipe.keeps(fault.number)).collect();
-    Plan { steps, faults, managers, span_ns, comparable, directed: None }
-}
-
-fn is_wanted(recipe: &Recipe, kind: &str) -> bool {
-    recipe.faults.as_ref().is_none_or(|wanted| wanted.contains(kind))
-}
-
-impl<S: Subject> Plan<S> {
-    fn events(&self) -> Vec<Event> {
-        let faults = self.faults.iter().map(|fault| Event {
-            number: fault.number,
-            at_ns: fault.from_ns,
-            until_ns: Some(fault.until_ns),
-            manager: None,
-            text: fault.what.to_string(),
-        });
-        let steps = self.steps.iter().map(|step| Event {
-            number: step.number,
-            at_ns: step.at_ns,
-            until_ns: None,
-            manager: Some(step.manager),
-            text: step.what.to_string(),
-        });
-        let operations = self.directed.iter().flat_map(|directed| &directed.operations);
-        let operations = (0..).zip(operations).map(|(agent, operation)| Event {
-            number: agent + 1,
-            at_ns: 0,
-            until_ns: None,
-            manager: Some(agent),
-            text: operation.to_string(),
-        });
-        let mut events: Vec<_> = faults.chain(steps).chain(operations).collect();
-        events.sort_by_key(|event| (event.at_ns, event.number));
-        events
-    }
-}
 
 fn run<S: Subject>(subject: &S, recipe: &Recipe, mut knobs: Knobs, plan: Plan<S>) -> Result<Run, KnobError> {
     let calm_from = Ps::from_ns(BRING_UP_NS + plan.span_ns);

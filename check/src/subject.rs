@@ -50,6 +50,12 @@ pub trait Subject: Sync + 'static {
     /// Draws a step.
     fn draw_step(&self, draw: &mut Draw) -> Self::Step;
 
+    /// Draws a step that takes a device away and brings it back; none for a subject whose devices stay. Such steps come in
+    /// addition to the others, and do not change their draws.
+    fn draw_removal(&self, _draw: &mut Draw) -> Option<Self::Step> {
+        None
+    }
+
     /// Draws a fault of `kind`, one of [`Subject::fault_kinds`].
     fn draw_fault(&self, kind: &'static str, draw: &mut Draw) -> Self::Fault;
 

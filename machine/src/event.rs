@@ -23,6 +23,9 @@ pub(crate) const KIND_STOP: u32 = 3;
 /// The model or CPU in a target.
 pub(crate) const INDEX_MASK: u32 = 0x3fff_ffff;
 
+/// A hand pulls a device out (arg 0) or puts it in (arg 1). No model has a code of its own that is so high.
+pub(crate) const PLUG: u32 = (1 << 28) - 2;
+
 /// The kinds of events for a CPU.
 pub(crate) mod cpu_event {
     /// A wait is over, if its generation (`arg`) is still the CPU's current one.

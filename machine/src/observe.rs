@@ -348,6 +348,13 @@ pub enum Fact {
         /// The mark's argument.
         value: u64,
     },
+    /// A device was pulled out or put in ([`crate::plug`]).
+    Plugged {
+        /// Which one.
+        device: ModelId,
+        /// From now on.
+        present: bool,
+    },
 }
 
 /// The reaction of a LAPIC to a vector that arrived.

@@ -3,6 +3,7 @@
 //! The model does not know the wrapper. A device's own errors (a status, a wrong completion entry, a fatal state)
 //! belong to the model.
 
+use crate::event::PLUG;
 use crate::model::{AccessCosts, Model, ModelId, Upstream};
 use crate::observe::Fact;
 use crate::pci::all_ones;
@@ -20,6 +21,9 @@ pub struct Outage {
     pub silent_at: Option<Ps>,
     /// End of the silence. Events and register writes that came during it are then processed in their order.
     pub silent_until: Option<Ps>,
+    /// Writes to this region take effect in a silence too: configuration space is the link's, and a write there waits for its
+    /// completion (PCI Express, "Transaction Ordering").
+    pub prompt_region: Option<u8>,
     /// From this time on the device refuses register accesses as unsupported: reads return all ones, writes are lost.
     /// Work in progress continues.
     pub refuses_at: Option<Ps>,
@@ -104,12 +108,30 @@ pub struct Unreliable<M> {
     model: M,
     outage: Outages,
     late_writes: VecDeque<LateWrite>,
+    /// Pulled out by hand, until it is put in again.
+    pulled: bool,
+    lose_power: fn(&mut M, &mut World<'_>),
 }
 
 impl<M: Model> Unreliable<M> {
-    /// Wraps `model`. `outage` controls its fate.
+    /// Wraps `model`. `outage` controls its fate. Pulled out and put in, it is as it was.
     pub fn new(model: M, outage: Outages) -> Self {
-        Self { model, outage, late_writes: VecDeque::new() }
+        Self::removable(model, outage, |_, _| ())
+    }
+
+    /// Wraps a `model` that can be pulled out and put in again ([`crate::plug`]). `lose_power` makes it what it will be when
+    /// its power comes on. Its earlier events still come, and must find nothing to act on or to send.
+    pub fn removable(model: M, outage: Outages, lose_power: fn(&mut M, &mut World<'_>)) -> Self {
+        Self { model, outage, late_writes: VecDeque::new(), pulled: false, lose_power }
+    }
+
+    fn plug(&mut self, world: &mut World<'_>, present: bool) {
+        world.tell(|| Fact::Plugged { device: world.me(), present });
+        self.pulled = !present;
+        if self.pulled {
+            self.late_writes.clear();
+            (self.lose_power)(&mut self.model, world);
+        }
     }
 }
 
@@ -120,6 +142,9 @@ impl<M: Model> Model for Unreliable<M> {
 
     fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
         let (outage, now) = (self.outage.0.get(), world.now());
+        if code == PLUG {
+            return self.plug(world, arg != 0);
+        }
         if outage.is_mute(now) {
             world.tell(|| Fact::Struck { source: world.me(), fault: SILENT });
             if let Some(until) = outage.speaks_again(now) {
@@ -135,6 +160,9 @@ impl<M: Model> Model for Unreliable<M> {
     }
 
     fn read(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8) -> u64 {
+        if self.pulled {
+            return all_ones(width_bytes);
+        }
         if self.outage.0.get().refuses(world.now(), region) {
             world.tell(|| Fact::Struck { source: world.me(), fault: REFUSED });
             return all_ones(width_bytes);
@@ -144,10 +172,13 @@ impl<M: Model> Model for Unreliable<M> {
 
     fn write(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8, value: u64) {
         let (outage, now) = (self.outage.0.get(), world.now());
+        if self.pulled {
+            return;
+        }
         if outage.refuses(now, region) {
             return world.tell(|| Fact::Struck { source: world.me(), fault: REFUSED });
         }
-        if !outage.is_mute(now) {
+        if !outage.is_mute(now) || outage.prompt_region == Some(region) {
             return self.model.write(world, region, offset, width_bytes, value);
         }
         world.tell(|| Fact::Struck { source: world.me(), fault: SILENT });

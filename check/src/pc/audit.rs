@@ -2,8 +2,9 @@
 
 use super::absent;
 use super::beliefs::{self, When};
-use super::drive::{Drive, claim};
+use super::drive::{Drive, Slot, claim};
 use super::load::disrupt;
+use super::removal;
 use super::stack::{COMMON, PcStack, REMAPPED};
 use crate::coverage::Coverage;
 use crate::server::Path;
@@ -77,26 +78,38 @@ fn delete_orphans(stack: &PcStack, drive: &Drive) {
     }
 }
 
-/// A last load, by interrupts alone.
-pub(super) fn prove(stack: &Arc<PcStack>, absent: u32) {
+/// A last load, by interrupts alone. Drive `gone`, counted from 1, is gone meanwhile; 0: all are there.
+pub(super) fn prove(stack: &Arc<PcStack>, absent: u32, gone: u32) {
     stack.proving.store(true, Relaxed);
     // Waits for recoveries that the driver's clock has begun.
     settle(stack, false);
+    if let Some(index) = gone.checked_sub(1) {
+        removal::leave(stack, &stack.drives[index as usize % stack.drives.len()]);
+    }
     absent::leave(stack, absent);
-    for (number, slot) in stack.slots.iter().enumerate() {
+    prove_slots(stack, stack.slots.iter().filter(|slot| stack.drive_of(slot).present.load(Relaxed)));
+    stack.rings.ring(2, 1_000);
+    stack.functions.iter().for_each(|function| function.raise());
+}
+
+/// Begins the last load of these queues.
+pub(super) fn prove_slots<'a>(stack: &PcStack, slots: impl Iterator<Item = &'a Slot>) {
+    for slot in slots {
         let before = slot.load.given();
         slot.load.carry(12, 4);
         if slot.load.given() == before {
+            let number = stack.slots.iter().position(|other| std::ptr::eq(other, slot)).expect("its own");
             violate("operations", format!("queue {number} takes no command, healed"));
         }
     }
-    stack.rings.ring(2, 1_000);
-    stack.functions.iter().for_each(|function| function.raise());
 }
 
 /// No command is under way: nothing may be left.
 pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool) {
     absent::come_back(stack);
+    for drive in stack.drives.iter().filter(|drive| !drive.present.load(Relaxed)) {
+        removal::come_back(stack, drive);
+    }
     stack.host.check_quiet();
     beliefs::check(stack, When::AtRest);
     check_affinities(stack);

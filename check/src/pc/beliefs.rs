@@ -103,13 +103,18 @@ fn lines(stack: &PcStack, when: When, now: &mut Comparison) {
             entry(stack, belief, (handle, is_posted), source, now);
         }
         match (chip, bound(belief.irq)) {
-            ("PCI-MSIX", Some(slot)) if when == When::AtRest || !stack.promises.mute => {
+            ("PCI-MSIX", Some(slot)) if is_known(stack, slot, when) => {
                 message(stack, belief, (slot, number.0), handle, now);
             }
             ("IO-APIC" | "IR-IO-APIC", _) => pin(stack, belief, handle, now),
             _ => {}
         }
     });
+}
+
+/// The registers of a slot's drive can be compared: it is there, and takes up what is written to it.
+fn is_known(stack: &PcStack, slot: &Slot, when: When) -> bool {
+    stack.drive_of(slot).present.load(Relaxed) && (when == When::AtRest || !stack.promises.mute)
 }
 
 /// VT-d, "Interrupt Remapping Table Entry (IRTE)", both formats: present, fixed and physical, edge, for one requester.
@@ -182,7 +187,7 @@ fn queue(stack: &PcStack, slot: &Slot, when: When, now: &mut Comparison) {
     let drive = stack.drive_of(slot);
     let (Some(bound), Some(controller)) = (slot.bound(), drive.controller()) else { return };
     // A drive that fails loses its queues before its driver notices.
-    if when == When::Loaded && stack.promises.faulty {
+    if when == When::Loaded && stack.promises.faulty || !drive.present.load(Relaxed) {
         return;
     }
     let queue = bound.pair.snapshot();

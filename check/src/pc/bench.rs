@@ -1,5 +1,6 @@
 //! The small machine of the systematic search.
 
+use super::removal::Removal;
 use super::step::PcStep;
 use crate::server::Path;
 use crate::subject::Bench;
@@ -18,7 +19,7 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
     let limit = if delivery == Path::Posted { "limit_ns=0" } else { "" };
     let machine = [
         "cpus=3,drives=1,queues=1,managed=0,strict_storms=0,threads=0,secret_us=0,secret_entries=0",
-        "read_us=2,slice_us=3000,count_vectors=0,users=1,load=20,carried=1,batch=2,depth=4,think_ns=500,roaming=0",
+        "read_us=2,slice_us=3000,count_vectors=0,gone=0,users=1,load=20,carried=1,batch=2,depth=4,think_ns=500,roaming=0",
         limit,
     ];
     let disable = |line| PcStep::Disable { line, depth: 1, ns: 300 };
@@ -50,6 +51,8 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
         operations.push(("lend", PcStep::Lend { queue: 0, ns: 2_000 }));
     }
     operations.push(("fire", PcStep::Fire));
+    let removal = Removal { unnoticed_ns: 300, lines_first: false, ns: 100, other_vectors: false };
+    operations.push(("remove", PcStep::Remove { drive: 0, removal }));
     let before = [RING, PIN, QUEUE].map(|line| PcStep::Move { line, cpus: CPU_1 });
     let triples = vec![["move", "offline", "fire"], ["move", "disable", "fire"], ["move", "move-back", "fire"]];
     vec![Bench { before: before.into(), operations, triples, ..Bench::new("pc", &machine) }]

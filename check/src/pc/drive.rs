@@ -13,7 +13,7 @@ use machine::model::ModelId;
 use machine::nvme::{REGION_CONFIG, REGION_CONTROLLER, REGION_MSIX};
 use machine::{Regs, SimHal};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// An admin command takes some 5 µs here, so a drive that does not answer is noticed soon.
@@ -58,7 +58,7 @@ pub(super) struct Bound {
 /// A place for a queue of a drive.
 pub(super) struct Slot {
     pub(super) drive: usize,
-    vector: u16,
+    vector: AtomicU16,
     share: CpuSet,
     pub(super) load: Arc<Load>,
     bound: Mutex<Option<Bound>>,
@@ -85,7 +85,16 @@ pub(super) fn claim(flag: &AtomicBool) -> Option<Claim<'_>> {
 impl Slot {
     pub(super) fn new(drive: usize, vector: u16, share: CpuSet, load: Arc<Load>) -> Self {
         let (unposted, busy) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { drive, vector, share, load, bound: Mutex::default(), unposted, busy }
+        Self { drive, vector: vector.into(), share, load, bound: Mutex::default(), unposted, busy }
+    }
+
+    fn vector(&self) -> u16 {
+        self.vector.load(Relaxed)
+    }
+
+    /// It gets the next one of so many entries of the drive's MSI-X table.
+    pub(super) fn turn_vector(&self, count: u16) {
+        self.vector.store(self.vector() % count + 1, Relaxed);
     }
 
     pub(super) fn claim(&self) -> Option<Claim<'_>> {
@@ -102,6 +111,24 @@ impl Slot {
     }
 }
 
+/// Where a drive's lines come from. Both share one MSI-X table; each vector belongs to only one of them.
+#[derive(Clone)]
+struct Domains {
+    posted: Arc<MessageDomain<SimHal, MsixTable<Regs>>>,
+    unposted: Arc<MessageDomain<SimHal, MsixTable<Regs>>>,
+}
+
+impl Domains {
+    /// Switches MSI-X of this function on.
+    fn new(host: &Host, model: ModelId) -> Self {
+        let region = |region| Regs::Model { model, region };
+        let capability = MsixCapability::find(&region(REGION_CONFIG)).expect("MSI-X");
+        let table = || MsixTable::enable(region(REGION_CONFIG), region(REGION_MSIX), capability);
+        let domain = |parent| Arc::new(MessageDomain::new(SimHal, table(), parent).expect("PCI messages"));
+        Self { posted: domain(host.pci()), unposted: domain(host.unposted()) }
+    }
+}
+
 /// A drive.
 pub(super) struct Drive {
     pub(super) index: u32,
@@ -111,8 +138,9 @@ pub(super) struct Drive {
     controller: Mutex<Option<Arc<Controller<SimHal>>>>,
     /// Controllers whose device did not stop. It may still write to their queues.
     unstopped: Mutex<Vec<Arc<Controller<SimHal>>>>,
-    posted: Arc<MessageDomain<SimHal, MsixTable<Regs>>>,
-    unposted: Arc<MessageDomain<SimHal, MsixTable<Regs>>>,
+    domains: Mutex<Domains>,
+    /// It is plugged in.
+    pub(super) present: AtomicBool,
     /// Something went wrong with it that only a reset cures.
     pub(super) broken: AtomicBool,
     /// One manager at a time takes the whole drive.
@@ -122,10 +150,6 @@ pub(super) struct Drive {
 impl Drive {
     /// Brings the controller up; on a CPU of the machine.
     pub(super) fn bring_up(host: &Host, model: ModelId, index: u32, queues: u16, managed: bool) -> Self {
-        let region = |region| Regs::Model { model, region };
-        let capability = MsixCapability::find(&region(REGION_CONFIG)).expect("MSI-X");
-        // Both share one table; each vector belongs to only one of them.
-        let table = || MsixTable::enable(region(REGION_CONFIG), region(REGION_MSIX), capability);
         let drive = Self {
             index,
             model,
@@ -133,13 +157,18 @@ impl Drive {
             managed,
             controller: Mutex::default(),
             unstopped: Mutex::default(),
-            posted: Arc::new(MessageDomain::new(SimHal, table(), host.pci()).expect("PCI messages")),
-            unposted: Arc::new(MessageDomain::new(SimHal, table(), host.unposted()).expect("PCI messages")),
+            domains: Mutex::new(Domains::new(host, model)),
+            present: AtomicBool::new(true),
             broken: AtomicBool::new(false),
             busy: AtomicBool::new(false),
         };
         drive.start().expect("the drive comes up");
         drive
+    }
+
+    /// The function is there anew.
+    pub(super) fn find(&self, host: &Host) {
+        *self.domains.lock().expect("one host thread") = Domains::new(host, self.model);
     }
 
     /// A new controller.
@@ -170,7 +199,7 @@ impl Drive {
     /// Creates a queue and gives it a line. The caller holds the slot.
     pub(super) fn bind(&self, host: &Host, slot: &Slot, numbers: &AtomicU64) -> Result<(), BindError> {
         let controller = self.controller().ok_or(NvmeError::Stopped)?;
-        let config = QueueConfig { entries: 32, vector: Some(slot.vector), transfer_bytes_max: 16 << 10 };
+        let config = QueueConfig { entries: 32, vector: Some(slot.vector()), transfer_bytes_max: 16 << 10 };
         let pair = controller.create_queue_pair(config, slot.load.clone())?;
         match self.connect(host, slot, pair.clone(), numbers) {
             Ok(()) => {
@@ -194,19 +223,20 @@ impl Drive {
     ) -> Result<(), IrqError> {
         let request = AllocRequest {
             managed: self.managed,
-            ..AllocRequest::fixed(RequesterId(requester(self.index)), slot.vector.into(), slot.share.clone())
+            ..AllocRequest::fixed(RequesterId(requester(self.index)), slot.vector().into(), slot.share.clone())
         };
-        let domain = if slot.unposted.load(Relaxed) { &self.unposted } else { &self.posted };
+        let Domains { posted, unposted } = self.domains.lock().expect("one host thread").clone();
+        let domain = if slot.unposted.load(Relaxed) { unposted } else { posted };
         let line = match host.core().alloc_line(domain.clone(), &request, Flow::Edge) {
             // The queue's own CPUs are offline: any CPU will do.
             Err(IrqError::NoCpu(_)) => {
                 let request = AllocRequest { affinity: CpuSet::first(host.cpus()), ..request };
-                host.core().alloc_line(domain.clone(), &request, Flow::Edge)?
+                host.core().alloc_line(domain, &request, Flow::Edge)?
             }
             line => line?,
         };
         let guard = Guard::open(numbers, pair.clone());
-        let name = format!("nvme{}q{}", self.index, slot.vector);
+        let name = format!("nvme{}q{}", self.index, slot.vector());
         if let Err(error) = host.core().request(line, name, RequestFlags::default(), guard.clone()) {
             guard.close();
             host.core().free_line(line)?;
@@ -224,6 +254,18 @@ impl Drive {
         // Completions in between had no line, so the driver looks for them itself.
         bound.pair.poll(usize::MAX);
         Ok(())
+    }
+
+    /// The drive is gone: its commands end. The answer of its driver. No device can write to the queues' memory any more.
+    pub(super) fn lose(&self) -> Result<(), NvmeError> {
+        let controller = self.controller.lock().expect("one host thread").take().ok_or(NvmeError::Gone)?;
+        controller.shutdown()
+    }
+
+    /// Frees the line of a slot whose queue went with the drive. The caller holds the slot.
+    pub(super) fn release(&self, host: &Host, slot: &Slot) -> Result<(), IrqError> {
+        slot.load.attach(None);
+        slot.set(None).map_or(Ok(()), |bound| free_line(host, &bound))
     }
 
     /// Deletes a queue with its commands in flight, and frees its line. The caller holds the slot.

@@ -3,6 +3,7 @@
 use super::beliefs::{self, When};
 use super::drive::{BindError, Drive, Slot, claim, replace_handler};
 use super::load::disrupt;
+use super::removal;
 use super::stack::PcStack;
 use super::step::PcStep;
 use crate::server::{GUEST_NOTIFICATION, Path};
@@ -40,6 +41,7 @@ pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
         PcStep::Redeliver { queue } => redeliver(stack, slot(queue)),
         PcStep::Reset { drive: index } => reset(stack, drive(index)),
         PcStep::Rebind { drive: index, lines_first, ns } => rebind(stack, drive(index), lines_first, ns),
+        PcStep::Remove { drive: index, removal } => removal::remove(stack, drive(index), removal),
         PcStep::Coalesce { drive: index, entries, us } => coalesce(stack, drive(index), entries, us),
         PcStep::Abort { queue, age_ns } => abort(stack, slot(queue), age_ns),
         PcStep::Check { queue, policy } => check(slot(queue), policy),

@@ -11,6 +11,7 @@ mod fault;
 mod guard;
 mod load;
 mod manage;
+mod removal;
 mod rig;
 mod shape;
 mod sources;
@@ -76,13 +77,19 @@ impl Subject for Pc {
         PcStep::draw(draw)
     }
 
+    fn draw_removal(&self, draw: &mut Draw) -> Option<PcStep> {
+        Some(PcStep::draw_removal(draw))
+    }
+
     fn draw_fault(&self, kind: &'static str, draw: &mut Draw) -> PcFault {
         PcFault::draw(kind, draw)
     }
 
     fn is_comparable(&self, step: &PcStep) -> bool {
-        use PcStep::{Abort, Burst, Rebind, Recreate, Reset};
-        !matches!(step, Abort { .. } | Burst { .. } | Rebind { .. } | Recreate { .. } | Reset { .. })
+        use PcStep::{Abort, Burst, Rebind, Recreate, Remove, Reset};
+        let ends =
+            |step: &_| matches!(step, Abort { .. } | Rebind { .. } | Recreate { .. } | Remove { .. } | Reset { .. });
+        !ends(step) && !matches!(step, Burst { .. })
     }
 
     /// A drive may fail again while its driver waits for the end of its reset. The driver then waits for CAP.TO, 500

@@ -21,8 +21,8 @@ use machine::fabric::port::Credits;
 use machine::fabric::tamper::{Rates, Tamper, TamperConfig};
 use machine::fabric::vtd::{InvalidationFault, InvalidationTrouble, VtdUnit};
 use machine::model::ModelId;
-use machine::nvme::{FaultPlan, Nvme, REGION_CONTROLLER, StorageKind, Timing};
-use machine::outage::{Outages, Unreliable};
+use machine::nvme::{FaultPlan, Nvme, REGION_CONFIG, REGION_CONTROLLER, StorageKind, Timing};
+use machine::outage::{Outage, Outages, Unreliable};
 use machine::time::Ps;
 use machine::{Machine, Regs};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -325,7 +325,8 @@ impl Rig for PcRig {
 
     fn prove(&mut self) {
         let absent = if self.up().promises.stale { 0 } else { self.shape.absent };
-        self.boot(move |stack| audit::prove(stack, absent));
+        let gone = self.shape.gone;
+        self.boot(move |stack| audit::prove(stack, absent, gone));
     }
 
     fn audit(&mut self) {
@@ -373,8 +374,9 @@ fn add_tampered_drive(
 ) -> Site {
     let port = add_port(machine, iommu, credits);
     let tamper = machine.add_model(|_| Box::new(Tamper::new(port, tamper)));
-    let (drive, outage) = (Nvme::new(tamper, config).expect("a valid drive"), Outages::default());
-    let drive = machine.add_model(|_| Box::new(Unreliable::new(drive, outage.clone())));
+    let drive = Nvme::new(tamper, config).expect("a valid drive");
+    let outage = Outages::new(Outage { prompt_region: Some(REGION_CONFIG), ..Outage::default() });
+    let drive = machine.add_model(|_| Box::new(Unreliable::removable(drive, outage.clone(), Nvme::lose_power)));
     Site { drive, tamper, outage }
 }
 

@@ -21,6 +21,8 @@ pub(super) struct Shape {
     pub(super) carried: u64,
     pub(super) leaks: bool,
     pub(super) absent: u32,
+    /// This drive is gone through the last load, counted from 1; 0: none is.
+    pub(super) gone: u32,
 }
 
 /// Draws the machine.
@@ -44,7 +46,8 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     // A managed queue whose CPUs are absent has no interrupt, and the machine's scheduler leaves ready threads on a CPU that
     // is offline.
     let stays = managed || force_threads;
-    let absent = knobs.number_with("absent", 0..=7, 0, |draw| if draw.percent(60) { 0 } else { draw.within(1..=7) });
+    let (absent, gone) = draw_missing(knobs);
+    let absent = if stays { 0 } else { absent };
     let drawn_users = knobs.number("users", 1..=4) as u32;
     // Each queue of a load that is compared has a user of its own, whose batches follow each other.
     let users = if comparable { drives * u32::from(queues) } else { drawn_users };
@@ -77,11 +80,14 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         },
         ..Config::default()
     };
-    (
-        config,
-        Shape { queues, managed, users, habit, mix, carried, leaks, absent: if stays { 0 } else { absent as u32 } },
-        drives,
-    )
+    (config, Shape { queues, managed, users, habit, mix, carried, leaks, absent, gone }, drives)
+}
+
+/// CPUs that are offline through the last load, and the drive that is gone.
+fn draw_missing(knobs: &mut Knobs) -> (u32, u32) {
+    let absent = knobs.number_with("absent", 0..=7, 0, |draw| if draw.percent(60) { 0 } else { draw.within(1..=7) });
+    let gone = knobs.number_with("gone", 0..=2, 0, |draw| if draw.percent(80) { 0 } else { draw.within(1..=2) });
+    (absent as u32, gone as u32)
 }
 
 /// Up to four pages of data, so that a command may need a PRP list.

@@ -34,6 +34,8 @@ pub(super) const COMMON: &[&str] = &[
     "move: at once",
     "move: waits for an earlier one",
     "move: with a vector pending",
+    "drive: gone through the last load",
+    "drive: pulled out and put in",
     "drive: reset",
     "drive: unbound and bound",
     "queue: deleted and made",

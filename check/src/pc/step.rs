@@ -1,5 +1,6 @@
 //! Steps of managers.
 
+use super::removal::Removal;
 use crate::draw::Draw;
 use std::fmt;
 
@@ -27,6 +28,8 @@ pub enum PcStep {
     Reset { drive: u32 },
     /// Unbinds the driver, lines first or controller first, and binds it again.
     Rebind { drive: u32, lines_first: bool, ns: u64 },
+    /// Pulls a drive out, and puts it in again.
+    Remove { drive: u32, removal: Removal },
     /// Changes a controller's declared coalescing.
     Coalesce { drive: u32, entries: u16, us: u32 },
     /// Makes a drive abort the commands of a queue that have been in flight for this long.
@@ -70,6 +73,16 @@ impl PcStep {
     }
 }
 
+impl PcStep {
+    /// A drive goes and comes back. It is drawn apart, so that the other steps stay as they were.
+    pub(super) fn draw_removal(draw: &mut Draw) -> Self {
+        let drive = draw.below(64) as u32;
+        let (unnoticed_ns, ns) = (draw.time_ns(50, 60_000), draw.time_ns(50, 200_000));
+        let (lines_first, other_vectors) = (draw.percent(50), draw.percent(50));
+        Self::Remove { drive, removal: Removal { unnoticed_ns, lines_first, ns, other_vectors } }
+    }
+}
+
 impl fmt::Display for PcStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -87,6 +100,14 @@ impl fmt::Display for PcStep {
             }
             Self::Rebind { drive, lines_first: false, ns } => {
                 write!(f, "unbind drive {drive} and bind it after {ns} ns")
+            }
+            Self::Remove { drive, removal: Removal { unnoticed_ns, lines_first, ns, other_vectors } } => {
+                let order = if *lines_first { ", its lines are freed first" } else { "" };
+                let vectors = if *other_vectors { " with other vectors" } else { "" };
+                write!(
+                    f,
+                    "pull drive {drive} out; noticed after {unnoticed_ns} ns{order}; put in after {ns} ns{vectors}"
+                )
             }
             Self::Coalesce { drive, entries: 0, .. } => write!(f, "switch coalescing of drive {drive} off"),
             Self::Coalesce { drive, entries, us } => write!(f, "drive {drive} coalesces {entries} entries or {us} µs"),

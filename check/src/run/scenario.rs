@@ -1,7 +1,8 @@
 //! Scenarios: subjects of any type, behind one interface.
 
 use super::directed::{Directed, How, Window};
-use super::{Fault, Plan, Run, draw, run};
+use super::plan::{Fault, Plan, draw};
+use super::{Run, run};
 use crate::draw::{KnobError, Knobs};
 use crate::history::Recipe;
 use crate::single::{Case, When};

@@ -1,7 +1,9 @@
 //! Entries that a harness on the machine's own CPUs adds to the observed history.
 
 use super::{Core, current};
+use crate::event::{ModelId, PLUG};
 use crate::observe::Fact;
+use crate::world::World;
 
 /// Adds a harness entry to the observer's stream: a command submitted, a line freed. Does nothing without an observer,
 /// or on a host thread without a machine. Takes no simulated time and is no point of the seam.
@@ -18,6 +20,16 @@ pub fn stop_run() {
 /// on no interrupt may be delivered there.
 pub fn declare_cpu(cpu: u32, online: bool) {
     current::try_with(|core| core.board.tell_of_cpu(|_| Fact::Declared { cpu, online }));
+}
+
+/// Pulls a device out, or puts it in, as a hand does: a model behind [`crate::outage::Unreliable`]. While it is out, its
+/// registers read all ones, what is written to it is lost, and it writes and sends nothing. Put in, it has just got its
+/// power. It takes no simulated time and is no point of the seam.
+pub fn plug(device: ModelId, present: bool) {
+    current::try_with(|core| {
+        let at = core.board.local_now();
+        World::new(&core.board, device).schedule(at, PLUG, present.into());
+    });
 }
 
 /// The running thread is this agent of the directed schedule ([`crate::unrest::turns`]) from now on. Waits until all agents

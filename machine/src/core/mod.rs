@@ -14,7 +14,7 @@ mod interrupts;
 mod points;
 mod scheduling;
 
-pub use history::{begin_agent, declare_cpu, end_agent, mark, peek64, stop_run};
+pub use history::{begin_agent, declare_cpu, end_agent, mark, peek64, plug, stop_run};
 pub use inspect::{inspect, peek_lapic, push_writes};
 
 use crate::board::controller::Controller;

@@ -168,6 +168,14 @@ impl Nvme {
         world.schedule(at, code::READY, self.controller.epoch.into());
     }
 
+    /// The power goes: every register, queue, feature and MSI-X entry is as at first. The blocks keep their data, and what
+    /// the cache holds reaches the media.
+    pub fn lose_power(&mut self, world: &mut World<'_>) {
+        self.stop(world);
+        self.controller = Controller { epoch: self.controller.epoch, ..Controller::default() };
+        self.pci.lose_power();
+    }
+
     /// RDY follows EN.
     pub(super) fn ready_changes(&mut self, epoch: u64) {
         if epoch != u64::from(self.controller.epoch) {

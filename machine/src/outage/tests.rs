@@ -68,6 +68,15 @@ fn what_came_in_a_silence_is_taken_up_in_its_order() {
 }
 
 #[test]
+fn a_silence_does_not_hold_configuration_back() {
+    let silent = Outage { silent_at: Some(ns(15)), silent_until: Some(ns(45)), ..Outage::default() };
+    let ((_, writes), _) = after(Outage { prompt_region: Some(0), ..silent });
+    assert!(writes.len() == 1 && writes[0].0 < ns(30), "{writes:?}");
+    let ((_, writes), _) = after(Outage { prompt_region: Some(1), ..silent });
+    assert_eq!(writes, [(ns(45), 7)]);
+}
+
+#[test]
 fn a_silence_without_an_end_still_reads() {
     let ((events, writes), read) = after(Outage { silent_at: Some(ns(15)), ..Outage::default() });
     assert_eq!((events.len(), writes.len(), read), (1, 0, 1));
@@ -88,6 +97,29 @@ fn a_device_that_was_pulled_out_reads_all_ones() {
     let both =
         Outage { gone_at: Some(ns(25)), silent_at: Some(ns(15)), silent_until: Some(ns(45)), ..Outage::default() };
     assert_eq!(after(both).0.0, [(ns(10), 1)], "what a silence kept is lost with the device");
+}
+
+/// Pulled out at 15 ns, put in at 35 ns: what is written meanwhile is lost, and it begins anew when it is pulled.
+#[test]
+fn a_device_that_is_put_in_again_begins_anew() {
+    let mut machine = Machine::new(MachineConfig::default());
+    let forget = |probe: &mut Probe, _: &mut World<'_>| *probe = Probe::default();
+    let silent = Outage { silent_at: Some(ns(5)), silent_until: Some(ns(90)), ..Outage::default() };
+    let model = machine.add_model(|_| Box::new(Unreliable::removable(Probe::default(), Outages::new(silent), forget)));
+    let put = |machine: &mut Machine, at, value| {
+        machine.run_until(ns(at));
+        machine.regs(model, 0).write32(0, value);
+    };
+    put(&mut machine, 10, 1);
+    machine.poke(model, ns(15), PLUG, 0);
+    put(&mut machine, 20, 2);
+    assert_eq!(machine.regs(model, 0).read32(0), u32::MAX);
+    machine.poke(model, ns(35), PLUG, 1);
+    put(&mut machine, 40, 3);
+    machine.run_until(ns(100));
+    let written = |probe: &mut Probe| probe.writes.iter().map(|(_, value)| *value).collect::<Vec<_>>();
+    assert_eq!(machine.with_model(model, written), Some(vec![3]), "the silence's first write went with the device");
+    assert_eq!(machine.regs(model, 0).read32(0), 0, "its registers read again");
 }
 
 #[test]

@@ -166,6 +166,11 @@ impl Shell {
         self.msix.forget_pending();
     }
 
+    /// MSI-X is off again, and every entry masked and empty.
+    pub fn lose_power(&mut self) {
+        self.msix = Msix::new(self.vectors());
+    }
+
     fn send(&mut self, world: &mut World<'_>, vector: u16) {
         self.counts.sent += 1;
         self.sent[usize::from(vector)] += 1;
