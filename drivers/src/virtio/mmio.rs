@@ -236,8 +236,11 @@ impl<H: Hal> Transport for Mmio<H> {
         }
         if self.always_acknowledges {
             let status = InterruptStatus::from_bits(self.regs.read(mmio::INTERRUPT_STATUS));
-            self.regs.write(mmio::INTERRUPT_ACK, status.with_used_buffer(true).into_bits());
-            return Cause { queues: true, configuration: shares_configuration && status.config_change() };
+            // Another vector's handler finds a change by its bit, so the bit is left to it.
+            let configuration = shares_configuration && status.config_change();
+            let taken = InterruptStatus::new().with_used_buffer(true).with_config_change(configuration);
+            self.regs.write(mmio::INTERRUPT_ACK, taken.into_bits());
+            return Cause { queues: true, configuration };
         }
         Cause { queues: true, configuration: shares_configuration && self.acknowledge().config_change() }
     }

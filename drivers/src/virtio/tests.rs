@@ -128,9 +128,14 @@ fn a_queues_vector_costs_no_status() {
 
     let (script, dear) = mmio(MULTI, 8, 0, EIGHT);
     let dear = dear.always_acknowledge();
-    script.answer(0x060, &[0]);
+    script.answer(0x060, &[0, 3, 2, 3]);
     assert_eq!(dear.interrupt(queue), served, "whatever the status says");
     assert_eq!(script.writes(), [(0x64, 32, 1)], "used buffers are acknowledged");
+    assert_eq!(dear.interrupt(queue), served);
+    assert_eq!(dear.interrupt(queue), served);
+    assert_eq!(script.writes(), [(0x64, 32, 1), (0x64, 32, 1)], "a change of the configuration is another vector's");
+    assert_eq!(dear.interrupt(shares), Cause { queues: true, configuration: true });
+    assert_eq!(script.writes(), [(0x64, 32, 3)]);
 
     let (script, level) = mmio(MULTI, 8, 0b1000, EIGHT);
     assert_eq!(level.interrupt(queue), served);

@@ -63,6 +63,17 @@ fn irq_am_climbs_turns_and_reprograms_at_the_end() {
 }
 
 #[test]
+fn a_view_of_dim_has_a_sample_once_a_window_is_over() {
+    let mut dim = RdmaDim::new(rdma_table());
+    let mut feed = feed(&mut dim, 64);
+    assert!(dim.view().sample.is_none());
+    // A completion each 10 us.
+    feed.sample(&mut dim, 10, 1);
+    let sample = dim.view().sample.expect("a window is over");
+    assert_eq!((sample.completions_per_s, sample.events_per_s), (100_000, 100_000), "{sample}");
+}
+
+#[test]
 fn irq_am_goes_down_when_events_are_single() {
     let mut am = IrqAm::new(five_levels(), 10);
     let mut feed = feed(&mut am, 10);
