@@ -44,6 +44,9 @@ pub struct FioJob {
     pub user_percent: Option<f64>,
     /// See `user_percent`.
     pub system_percent: Option<f64>,
+    /// Threads that it stands for, where the output tells. A ramp before the measured time makes the number of JSON too
+    /// great.
+    pub threads: Option<f64>,
 }
 
 /// Reads, writes or trims of a job.
@@ -140,6 +143,11 @@ impl FioOutput {
         self.all().map(|direction| direction.bandwidth_bps).sum()
     }
 
+    /// I/Os that were in flight on average: rate times completion latency, of all jobs in all directions.
+    pub fn in_flight(&self) -> f64 {
+        self.all().map(|direction| direction.iops * direction.clat_ns.unwrap_or(0.0) / 1e9).sum()
+    }
+
     /// Mean completion latency over all I/Os that have one.
     pub fn clat_ns(&self) -> Option<f64> {
         let (mut sum, mut ios) = (0.0, 0.0);
@@ -150,6 +158,11 @@ impl FioOutput {
             }
         }
         (ios > 0.0).then(|| sum / ios)
+    }
+
+    /// Threads that ran, where all jobs tell theirs.
+    pub fn threads(&self) -> Option<f64> {
+        self.jobs.iter().map(|job| job.threads).sum()
     }
 
     fn all(&self) -> impl Iterator<Item = &Direction> {
@@ -164,6 +177,8 @@ fn read_job(job: &Map<String, Value>) -> FioJob {
     if directions.iter().all(|direction| direction.ios == 0) {
         directions[0] = direction("mixed");
     }
+    // `job_runtime` is the sum over all threads of a group.
+    let longest_ms = directions.iter().map(|direction| direction.runtime_ms).fold(0.0, f64::max);
     FioJob {
         name: job.get("jobname").map(text_of).unwrap_or_default(),
         group: job.get("groupid").and_then(Value::as_i64).unwrap_or(0),
@@ -172,6 +187,7 @@ fn read_job(job: &Map<String, Value>) -> FioJob {
         directions,
         user_percent: number(job, "usr_cpu"),
         system_percent: number(job, "sys_cpu"),
+        threads: number(job, "job_runtime").filter(|_| longest_ms > 0.0).map(|all_ms| all_ms / longest_ms),
     }
 }
 
@@ -269,6 +285,11 @@ Run status group 0 (all jobs):
         assert_eq!(read.percentiles_ns, [(50.0, 79_000.0), (99.0, 90_000.0)]);
         assert_eq!(found.jobs[0].directions[1].clat_ns, None, "of nothing");
         assert_eq!((found.jobs[0].user_percent, found.jobs[0].system_percent), (Some(5.5), Some(10.25)));
+        assert_eq!((found.jobs[0].threads, found.threads()), (None, None));
+        let group =
+            FioOutput::parse(V3.replace("\"usr_cpu\"", "\"job_runtime\" : 5990, \"usr_cpu\"").as_bytes()).unwrap();
+        assert_eq!(group.threads(), Some(5.99));
+        assert!((group.in_flight() - 1000.5 * 80e-6).abs() < 1e-9);
         let old = FioOutput::parse(V2.as_bytes()).unwrap();
         let read = &old.jobs[0].directions[0];
         assert_eq!((read.ios, read.bandwidth_bps, read.clat_ns), (2000, 4_096_000.0, Some(80_000.0)));

@@ -86,8 +86,13 @@ fn terse_job(fields: &[&str], name: usize) -> Option<FioJob> {
     (found >= 2 && job.user_percent.is_some() && job.system_percent.is_some()).then_some(job)
 }
 
-/// The banner of a job: its name and options.
-type Banner = (String, Vec<(String, String)>);
+/// The banner of a job.
+#[derive(PartialEq, Debug)]
+struct Banner {
+    name: String,
+    group: i64,
+    options: Vec<(String, String)>,
+}
 
 /// What fio prints for people. Of several runs in one text, the last that is whole.
 fn normal(text: &str) -> Option<FioOutput> {
@@ -164,7 +169,7 @@ fn one_run(text: &str) -> Option<FioOutput> {
 /// `name: (g=0): rw=randread, bs=(R) 4096B-4096B, (W) …, ioengine=libaio, iodepth=32`
 fn banner(line: &str) -> Option<Banner> {
     let (name, rest) = line.split_once(": (g=")?;
-    let (_, rest) = rest.split_once("): ")?;
+    let (group, rest) = rest.split_once("): ")?;
     let value = |key: &str| rest.split(", ").find_map(|part| part.strip_prefix(key)?.strip_prefix('='));
     let mut options: Vec<(String, String)> = ["rw", "ioengine", "iodepth"]
         .iter()
@@ -191,7 +196,7 @@ fn banner(line: &str) -> Option<Banner> {
                 .join(","),
         ));
     }
-    Some((name.to_owned(), options))
+    Some(Banner { name: name.to_owned(), group: group.parse().unwrap_or(0), options })
 }
 
 /// `name: (groupid=0, jobs=4): err= 0: pid=123: …`
@@ -199,15 +204,18 @@ fn head(line: &str, banners: &[Banner]) -> Option<FioJob> {
     let (name, rest) = line.split_once(": (groupid=")?;
     let (group, rest) = rest.split_once("): err=")?;
     let (group, jobs) = group.split_once("jobs=")?;
-    let (group, jobs) = (group.trim().trim_end_matches(',').parse().unwrap_or(0), jobs.trim());
+    let (group, jobs) = (group.trim().trim_end_matches(',').parse().unwrap_or(0), jobs.trim().parse::<u32>().ok());
     let error = rest.trim_start().split(|c: char| !c.is_ascii_digit() && c != '-').next()?.parse().ok()?;
-    let mut options =
-        banners.iter().find(|(known, _)| known == name).map(|(_, options)| options.clone()).unwrap_or_default();
-    if jobs.parse::<u32>().is_ok_and(|jobs| jobs > 1) && !options.is_empty() {
-        options.push(("numjobs".to_owned(), jobs.to_owned()));
+    let first = banners.iter().find(|banner| banner.name == name);
+    let mut options = first.map(|banner| banner.options.clone()).unwrap_or_default();
+    // Other sections of the group have banners of their own: these options are then not those of all its threads.
+    let is_section = first.is_some_and(|first| banners.iter().all(|one| one.group != first.group || one == first));
+    if let Some(jobs) = jobs.filter(|jobs| *jobs > 1 && is_section) {
+        options.push(("numjobs".to_owned(), jobs.to_string()));
         options.push(("group_reporting".to_owned(), "1".to_owned()));
     }
-    Some(FioJob { name: name.to_owned(), group, error, options, ..FioJob::default() })
+    let threads = jobs.map(f64::from);
+    Some(FioJob { name: name.to_owned(), group, error, options, threads, ..FioJob::default() })
 }
 
 /// A line below a job's head.
@@ -411,7 +419,21 @@ b: (groupid=1, jobs=1): err= 5 (file:io_u.c:1, func=x): pid=7: Mon
         assert_eq!(read.bandwidth_bps, 10_240.0 * 1024.0);
         assert!(job.options.contains(&("bs".to_owned(), "4K,8K,4K".to_owned())));
         let range = banner("c: (g=0): rw=read, bs=512-4K/4K-4K/4K-4K, ioengine=sync, iodepth=1").unwrap();
-        assert!(range.1.contains(&("bsrange".to_owned(), "512-4K,4K-4K,4K-4K".to_owned())), "{range:?}");
+        assert!(range.options.contains(&("bsrange".to_owned(), "512-4K,4K-4K,4K-4K".to_owned())), "{range:?}");
+    }
+
+    #[test]
+    fn the_options_of_a_group_of_several_sections_are_not_those_of_all() {
+        let (banner, rest) = NEW.split_once('\n').unwrap();
+        let threads = |text: &str| {
+            let job = FioOutput::parse(text.as_bytes()).unwrap().jobs.remove(0);
+            (job.threads, job.options.iter().any(|(name, _)| name == "numjobs"))
+        };
+        let other = banner.replace("a job", "b").replace("randrw", "read");
+        assert_eq!(threads(NEW), (Some(2.0), true));
+        assert_eq!(threads(&format!("{banner}\n{other}\n{rest}")), (Some(2.0), false));
+        let later = other.replace("(g=0)", "(g=1)");
+        assert_eq!(threads(&format!("{banner}\n{later}\n{rest}")), (Some(2.0), true));
     }
 
     #[test]

@@ -169,6 +169,8 @@ pub struct Advice {
     pub platform: String,
     /// The platform is the reader's own.
     pub is_own: bool,
+    /// Why the ranking is not to be relied on: the platform misses what it was fitted to.
+    pub caution: Option<String>,
     /// The server as it is.
     pub today: Today,
     /// The remedies, best first.
@@ -280,6 +282,7 @@ pub fn advise(question: &Question, stop: &StopFlag) -> Result<Advice, AdviseErro
         scenario: today.name.clone(),
         platform: today.platform.name.clone(),
         is_own: today.platform.is_own,
+        caution: today.platform.caution(),
         today: as_it_is(&today, base),
         candidates,
         over_budget,

@@ -64,7 +64,7 @@ pub(super) fn head(advice: &Advice) -> Vec<String> {
 
 /// The verdicts in sentences.
 pub(super) fn conclusion(advice: &Advice) -> Vec<String> {
-    let mut lines = Vec::new();
+    let mut lines: Vec<String> = advice.caution.iter().map(|why| format!("Not to be relied on: {why}.")).collect();
     if advice.is_none_needed() {
         lines.push("None needed: nothing that can be switched on here gains in throughput or tail latency.".to_owned());
     }

@@ -163,6 +163,7 @@ fn text(found: &Imported) -> String {
         let value = row.published.unwrap_or(f64::NAN);
         text += &format!("  {:42} {value:>14.1} {:>+7.1} %  {}\n", row.id, error * 100.0, row.unit);
     }
+    text += &missed(found);
     if !found.notes.is_empty() {
         text += "\nNot used\n";
         text.extend(found.notes.iter().map(|note| format!("  {note}\n")));
@@ -171,6 +172,27 @@ fn text(found: &Imported) -> String {
     text + &format!(
         "\nWritten: {folder}/{name}.toml (the platform), {folder}/rows.csv, a scenario for each measurement.\nNext: campanile run my-job.fio --platform {folder}/{name}.toml\n"
     )
+}
+
+/// The rows that the platform misses, each with what may be the reason.
+fn missed(found: &Imported) -> String {
+    if found.misses.is_empty() {
+        return String::new();
+    }
+    let noise = fit::NOISE * 100.0;
+    let mut text = format!(
+        "\nDOES NOT FIT: {} of {} rows are off by more than the {noise:.0} % of noise; do not rely on figures of this platform\n",
+        found.misses.len(),
+        found.rows.len()
+    );
+    for miss in &found.misses {
+        let why = match miss.reasons.as_slice() {
+            [] => "perhaps a limit that is not modelled: a virtual disk, a throttle, other work on the CPUs".to_owned(),
+            reasons => reasons.join("; "),
+        };
+        text += &format!("  {:42} {:>+7.1} %  {why}\n", miss.row, miss.error * 100.0);
+    }
+    text
 }
 
 /// How far the measurements leave a constant open: `52.1 us to 55.0 us`.
@@ -200,6 +222,9 @@ fn plain(found: &Imported) -> serde_json::Value {
         })).collect::<Vec<_>>(),
         "rows": found.rows.iter().zip(&decision.errors).map(|(row, error)| json!({
             "id": row.id, "measured": row.published, "unit": row.unit, "error": error,
+        })).collect::<Vec<_>>(),
+        "misses": found.misses.iter().map(|miss| json!({
+            "id": miss.row, "error": miss.error, "reasons": miss.reasons,
         })).collect::<Vec<_>>(),
         "notes": found.notes,
     })

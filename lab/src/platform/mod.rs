@@ -28,6 +28,8 @@ pub struct Platform {
     pub base: Option<Setting>,
     /// It is somebody's own: no platform that the program carries.
     pub is_own: bool,
+    /// Measurements that it was fitted to and does not give back: `one-drive-full/iops -75.6 %`.
+    pub misses: Vec<String>,
     /// Costs of a CPU.
     pub cpu: Cpu,
     /// Between drives and CPUs.
@@ -51,6 +53,18 @@ impl Platform {
     /// Whether `key` begins with the name of a group of constants and a dot.
     pub fn has_group_of(key: &str) -> bool {
         key.split_once('.').is_some_and(|(group, _)| GROUPS.contains(&group))
+    }
+
+    /// What it says of itself if it does not give back what it was fitted to.
+    pub fn caution(&self) -> Option<String> {
+        (!self.misses.is_empty()).then(|| {
+            format!(
+                "{} misses measurements that it was fitted to by more than their noise: {}. Its figures, and changes of \
+                 them, are worth no more than that",
+                self.name,
+                self.misses.join(", ")
+            )
+        })
     }
 
     /// The kind of drive with that name.

@@ -4,6 +4,7 @@
 //! schema = 1                  # optional: the form of this file
 //! about = "one line"
 //! base = "emr"                # optional: another platform, whose constants hold unless this file gives them
+//! misses = ["a/iops -75.6 %"] # optional: measurements that it was fitted to and does not give back
 //! [fabric]
 //! dispatch = { value = 112, unit = "ns", fit = true, reason = "why this value" }
 //! [drive.gen5]                # one table a kind of drive
@@ -73,7 +74,7 @@ impl Platform {
     fn parse(name: &str, file: &str, text: &str, depth: u32) -> Result<Self, InputError> {
         let document = Document::parse(file, text)?;
         let root = document.root();
-        root.only(&["schema", "about", "base"].into_iter().chain(GROUPS).collect::<Vec<_>>())?;
+        root.only(&["schema", "about", "base", "misses"].into_iter().chain(GROUPS).collect::<Vec<_>>())?;
         if let Some(node) = root.get("schema") {
             known_schema(&node.scalar(SCHEMA_VALID)?)?;
         }
@@ -81,6 +82,10 @@ impl Platform {
         let lender = root.get("base").map(|node| node.scalar("the name of a platform")).transpose()?;
         let base = lender.as_ref().map(|lender| Self::load_within(lender, depth + 1)).transpose()?;
         let base = base.as_ref();
+        let misses = match root.get("misses") {
+            Some(node) => read_misses(node)?,
+            None => base.map(|base| base.misses.clone()).unwrap_or_default(),
+        };
         let drives = drives(&root, base, depth)?;
         let accelerator = match (root.get("accelerator"), base.and_then(|base| base.accelerator.as_ref())) {
             (None, None) => None,
@@ -124,9 +129,19 @@ impl Platform {
             Fabric::build(|spec| fabric_group.constant_if(is_needed(spec), spec, base.map(|base| base.fabric.iter())))?;
         let name = name.to_owned();
         let is_own = EMBEDDED.iter().all(|(_, _, carried)| *carried != text);
-        let platform = Self { name, about, base: lender, is_own, cpu, fabric, drives, accelerator, nic, vhost, gic };
+        let platform =
+            Self { name, about, base: lender, is_own, misses, cpu, fabric, drives, accelerator, nic, vhost, gic };
         platform.validate()?;
         Ok(platform)
+    }
+}
+
+/// `misses = ["one-drive-full/iops -75.6 %"]`
+fn read_misses(node: Node<'_, '_>) -> Result<Vec<String>, InputError> {
+    let valid = "a list of rows that the platform misses, such as [\"one-drive-full/iops -75.6 %\"]";
+    match node {
+        Node::Array(_, items) => items.into_iter().map(|item| Ok(item.scalar(valid)?.text)).collect(),
+        node => Err(node.scalar(valid)?.wrong("is no list", valid)),
     }
 }
 

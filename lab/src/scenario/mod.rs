@@ -13,7 +13,7 @@ pub use carried::{names, of_name as text};
 
 use crate::document::Document;
 use crate::fio::Variables;
-use crate::input::{InputError, Place, Problem, STANDARD_INPUT};
+use crate::input::{InputError, Place, Problem, STANDARD_INPUT, Warning};
 use crate::kinds::{KINDS, storage};
 use crate::plan::Plan;
 use crate::platform::Platform;
@@ -124,7 +124,13 @@ impl Request {
             known.insert(setting.key, setting.text);
         }
         let whole_runtime = common.whole_runtime().cloned();
-        let Resolved { cpus, work, spans, warnings } = draft.resolve(&common, self.deliveries().or(deliveries))?;
+        let Resolved { cpus, work, spans, mut warnings } = draft.resolve(&common, self.deliveries().or(deliveries))?;
+        let caution = common.platform.caution();
+        warnings.extend(caution.map(|meaning| Warning {
+            place: platform.place.clone(),
+            key: "platform".into(),
+            meaning,
+        }));
         let plan = Plan {
             name: name(&path),
             source: Place::file(&path),

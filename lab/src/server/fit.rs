@@ -3,6 +3,7 @@
 use super::DRIVE;
 use super::facts::{self, Fact};
 use super::gather::{Measurement, Server};
+use super::misses::{self, Miss};
 use super::write::{self, Own};
 use crate::calibrate::{self, CalibrateError, Candidate, Decision, Range};
 use crate::input::{InputError, Place, Problem};
@@ -47,6 +48,8 @@ pub struct Imported {
     pub ranges: Vec<Range>,
     /// The rows, in the order of [`Decision::errors`].
     pub rows: Vec<Row>,
+    /// Those that the platform misses by more than the noise, the worst first.
+    pub misses: Vec<Miss>,
     /// The base of the other constants.
     pub base: String,
     /// What could not be used.
@@ -96,7 +99,7 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
     let started = starts(&measurements, base, &facts);
     let of_start = |key: &str| started.get(key).cloned().or_else(|| floor(key, base, &|key| started.get(key).cloned()));
     let files = Folder { path: folder, name: &name };
-    files.write(&format!("{name}.toml"), &write::platform(&name, base, &of_start))?;
+    files.write(&format!("{name}.toml"), &write::platform(&name, base, &[], &of_start))?;
     let (usable, plans) = files.simulated(measurements, cpus, &mut notes)?;
     notes.extend(assumed(&usable));
     files.write("rows.csv", &write::rows(&name, &usable, cpus))?;
@@ -130,7 +133,7 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
         decided.map(own).or(kept).or_else(|| started.get(key).filter(|own| own.reason != GUESS).cloned())
     };
     let of_shape = |key: &str| of_fit(key).or_else(|| floor(key, base, &of_fit));
-    files.write(&format!("{name}.toml"), &write::platform(&name, base, &of_shape))?;
+    files.write(&format!("{name}.toml"), &write::platform(&name, base, &[], &of_shape))?;
     let mut ranges = Vec::new();
     if !decision.interrupted {
         let plans = files.plans(&usable, cpus)?;
@@ -141,11 +144,12 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
             Err(CalibrateError::Stopped) => decision.interrupted = true,
             Err(error) => return Err(error.into()),
         }
-        let of_ranges = |key: &str| with_region(key, &of_shape, base, &ranges);
-        files.write(&format!("{name}.toml"), &write::platform(&name, base, &of_ranges))?;
     }
+    let misses = misses::of(&rows, &decision.errors, &usable);
+    let of_ranges = |key: &str| with_region(key, &of_shape, base, &ranges);
+    files.write(&format!("{name}.toml"), &write::platform(&name, base, &misses::named(&misses), &of_ranges))?;
     let base = base.name.clone();
-    Ok(Imported { name, folder: folder.to_owned(), facts, decision, ranges, rows, base, notes })
+    Ok(Imported { name, folder: folder.to_owned(), facts, decision, ranges, rows, misses, base, notes })
 }
 
 /// A note on measurements of which nothing says how their interrupts came.

@@ -115,6 +115,39 @@ pub(super) fn of_options(
     }
 }
 
+/// I/Os in flight may be so many times what the options allow: rates and latencies are means over unlike times.
+const IN_FLIGHT_SLACK: f64 = 1.25;
+/// Threads, likewise. Two sections in place of one are twice as many.
+const THREADS_SLACK: f64 = 1.5;
+
+/// Whether the sections can have done what fio measured.
+///
+/// With `group_reporting` fio prints one job for a group, and of its sections the options of the first alone. A fit of such
+/// a measurement would be far off, and not say why.
+///
+/// # Errors
+/// More was in flight than the sections allow, or more threads ran.
+pub(super) fn explains(sections: &[FioJob], fio: &FioOutput) -> Result<(), String> {
+    let most: f64 = sections.iter().map(|section| f64::from(section.numjobs) * f64::from(section.iodepth)).sum();
+    let threads: f64 = sections.iter().map(|section| f64::from(section.numjobs)).sum();
+    let in_flight = fio.in_flight();
+    // A ramp counts as time of the threads, but not as measured time.
+    let has_ramp = fio.global_options.iter().chain(fio.jobs.iter().flat_map(|job| &job.options));
+    let has_ramp = has_ramp.into_iter().any(|(name, _)| name == "ramp_time");
+    let ran = fio.threads().filter(|ran| !has_ramp && *ran > threads * THREADS_SLACK);
+    let found = match ran {
+        Some(ran) => format!("about {ran:.0} threads ran, and the job's options make {threads:.0}"),
+        None if in_flight > most * IN_FLIGHT_SLACK => {
+            format!("{in_flight:.1} I/Os were in flight, and the job's options allow {most:.0}")
+        }
+        None => return Ok(()),
+    };
+    Err(format!(
+        "{found}: these are not the options of all that ran (with group_reporting, fio prints those of a group's first job \
+         alone); valid: the whole job file behind --job"
+    ))
+}
+
 /// The options as a job file. Without `group_reporting`, fio prints a job for each of `numjobs`: one section makes them.
 fn written(fio: &FioOutput) -> Option<String> {
     let lines = |options: &[(String, String)], but: &[&str]| -> String {
@@ -138,9 +171,16 @@ fn written(fio: &FioOutput) -> Option<String> {
         let job = &jobs[0];
         let name: String = job.name.chars().filter(|c| !c.is_control() && !matches!(c, '[' | ']')).collect();
         let name = if name.is_empty() { format!("job{index}") } else { name };
+        let of = |name: &str| job.options.iter().chain(&fio.global_options).find(|(known, _)| known == name);
+        // Each of several clients prints one job for all of its threads.
+        let threads = of("numjobs").filter(|_| of("group_reporting").is_some());
+        let threads = threads.and_then(|(_, threads)| threads.parse::<usize>().ok()).unwrap_or(1);
         text += &match jobs.len() {
             1 => format!("[{name}]\n{}", lines(&job.options, &["name"])),
-            count => format!("[{name}]\n{}numjobs={count}\n", lines(&job.options, &["name", "numjobs"])),
+            count => {
+                let numjobs = count.saturating_mul(threads);
+                format!("[{name}]\n{}numjobs={numjobs}\n", lines(&job.options, &["name", "numjobs"]))
+            }
         };
     }
     Some(text)
@@ -178,6 +218,37 @@ mod tests {
         assert_eq!(found.measurements[0].job, "[global]\n[a]\nfilename=/dev/nvme0n1\nrw=randread\nnumjobs=3\n");
         // With group_reporting, one job stands for all.
         assert_eq!(server(&[("a", 0, ONE, 300)], None).measurements[0].threads(), 3);
+    }
+
+    #[test]
+    fn clients_with_group_reporting_have_their_threads_each() {
+        let grouped = format!(r#"{ONE}, "group_reporting": "1""#);
+        let found = server(&[("a", 0, &grouped, 100), ("a", 0, &grouped, 110)], None);
+        assert_eq!((found.measurements.len(), found.measurements[0].threads()), (1, 6), "{:?}", found.notes);
+    }
+
+    #[test]
+    fn options_of_one_section_do_not_stand_for_a_group() {
+        let of = |more: &str, clat: u32, job: Option<&str>| {
+            let fio = format!(
+                r#"{{"jobs": [{{"jobname": "a", "job options": {{"rw": "read", "ioengine": "libaio", "iodepth": "16", "filename": "/dev/nvme0n1"{more}}},
+                "read": {{"iops": 30000, "total_ios": 300000, "runtime": 10000, "clat_ns": {{"mean": {clat}, "max": 9000000}}}},
+                "job_runtime": 60010}}]}}"#
+            );
+            let mut server = Server::default();
+            server.add("x", &Parts { fio: fio.as_bytes(), job: job.map(str::as_bytes), ..Parts::default() });
+            (server.measurements.len(), server.notes.join("\n"))
+        };
+        let (count, notes) = of("", 500_000, None);
+        assert!(count == 0 && notes.contains("about 6 threads ran") && notes.contains("--job"), "{notes}");
+        assert_eq!(of(r#", "numjobs": "6""#, 500_000, None).0, 1);
+        assert_eq!(of(r#", "ramp_time": "50s""#, 500_000, None).0, 1, "a ramp of five times the measured time");
+        // 30,000 a second at 3 ms are 90.
+        let (count, notes) = of(r#", "ramp_time": "50s""#, 3_000_000, None);
+        assert!(count == 0 && notes.contains("90.0 I/Os were in flight") && notes.contains("allow 16"), "{notes}");
+        let whole =
+            "[global]\nioengine=libaio\niodepth=16\nfilename=/dev/nvme0n1\n[a]\nrw=read\n[b]\nrw=write\nnumjobs=5\n";
+        assert_eq!(of("", 3_000_000, Some(whole)).0, 1);
     }
 
     #[test]

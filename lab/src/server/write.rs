@@ -30,10 +30,15 @@ pub struct Own {
 /// The value for a constant of the platform file, by its key.
 pub type Given<'a> = &'a dyn Fn(&str) -> Option<Own>;
 
-/// The platform file. `given` has the constants that the server states or decides; all others are `base`'s.
-pub fn platform(name: &str, base: &Platform, given: Given<'_>) -> String {
+/// The platform file. `given` has the constants that the server states or decides; all others are `base`'s. `misses` are
+/// the measurements that it does not give back.
+pub fn platform(name: &str, base: &Platform, misses: &[String], given: Given<'_>) -> String {
     let mut text = format!("# A server that was measured. What it does not tell is borrowed from {}.\n", base.name);
     let _ = writeln!(text, "schema = {SCHEMA}\nabout = \"{name}, measured\"");
+    if !misses.is_empty() {
+        // Ids of rows are letters, digits, `-` and `/`: nothing in them needs an escape.
+        let _ = writeln!(text, "misses = [\"{}\"]", misses.join("\", \""));
+    }
     group(&mut text, "cpu", base, base.cpu.iter(), given);
     group(&mut text, "fabric", base, base.fabric.iter(), given);
     if let Some((_, drive)) = base.drives.first() {
@@ -180,8 +185,10 @@ mod tests {
                 let own = Own { value: 1.2345e9, reason, fit: true, uncertainty: Some(0.03), region: vec![0.9, 1.125] };
                 (key == "drive.measured.link").then_some(own)
             };
-            let text = platform("mine", &base, &given);
+            let misses = ["a/iops -75.6 %".to_owned(), "and 2 more".to_owned()];
+            let text = platform("mine", &base, &misses, &given);
             let read = Platform::read("mine", "mine.toml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+            assert_eq!(read.misses, misses);
             let drive = read.drive(DRIVE).unwrap();
             assert!(
                 (drive.link.value / 1.2345e9 - 1.0).abs() < 1e-6

@@ -1,0 +1,110 @@
+//! What a fitted platform does not give back of the measurements that it was fitted to, and what may be the reason.
+
+use super::fit::NOISE;
+use super::gather::Measurement;
+use crate::fio::FioJob;
+use crate::published::Row;
+
+/// A row that the platform misses by more than the data's noise.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Miss {
+    /// Its id: `one-drive-full/iops`.
+    pub row: String,
+    /// The relative error.
+    pub error: f64,
+    /// What the measurement has that the model lacks; empty: nothing that its options tell.
+    pub reasons: Vec<&'static str>,
+}
+
+/// Most rows that a platform's file names.
+const NAMED_MAX: usize = 8;
+
+/// The rows that are missed, the worst first.
+pub(super) fn of(rows: &[Row], errors: &[f64], measurements: &[Measurement]) -> Vec<Miss> {
+    let reasons = |row: &Row| {
+        let name = row.id.rsplit_once('/').map_or(row.id.as_str(), |(name, _)| name);
+        measurements.iter().find(|one| one.name == name).map(reasons).unwrap_or_default()
+    };
+    let missed = rows.iter().zip(errors).filter(|(_, error)| error.is_nan() || error.abs() > NOISE);
+    let mut missed: Vec<Miss> =
+        missed.map(|(row, &error)| Miss { row: row.id.clone(), error, reasons: reasons(row) }).collect();
+    missed.sort_by(|a, b| b.error.abs().total_cmp(&a.error.abs()));
+    missed
+}
+
+/// The rows as a platform's file names them: `one-drive-full/iops -75.6 %`.
+pub(super) fn named(misses: &[Miss]) -> Vec<String> {
+    let text = |miss: &Miss| format!("{} {:+.1} %", miss.row, miss.error * 100.0);
+    let mut named: Vec<String> = misses.iter().take(NAMED_MAX).map(text).collect();
+    if misses.len() > NAMED_MAX {
+        named.push(format!("and {} more", misses.len() - NAMED_MAX));
+    }
+    named
+}
+
+/// What a measurement has that the model lacks.
+fn reasons(measurement: &Measurement) -> Vec<&'static str> {
+    let sections = &measurement.sections;
+    let files = || sections.iter().flat_map(|section| section.file_names(0));
+    let is_buffered = |section: &FioJob| !section.says_direct || section.load.syncs.buffered;
+    let [read, write, _] =
+        [0, 1, 2].map(|at| measurement.fio.jobs.iter().map(|job| job.directions[at].iops).sum::<f64>());
+    let found = [
+        (files().any(|file| !is_device(&file)), "it used files: a file system and its cache are not modelled"),
+        (sections.iter().any(is_buffered), "without direct=1 the page cache answers"),
+        (
+            files().any(|file| is_device(&file) && !file.starts_with("/dev/nvme")),
+            "a device that is not /dev/nvme…: a bus, a RAID or a virtual disk is not modelled",
+        ),
+        (read > 0.0 && write > 0.0, "it mixed reads and writes: reads that wait behind writes are not modelled"),
+    ];
+    found.into_iter().filter(|(holds, _)| *holds).map(|(_, reason)| reason).collect()
+}
+
+fn is_device(file: &str) -> bool {
+    file.starts_with("/dev/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::gather::Parts;
+    use super::*;
+    use crate::published;
+
+    fn measurement(options: &str, write: u32) -> Measurement {
+        let fio = format!(
+            r#"{{"jobs": [{{"jobname": "a", "read": {{"iops": 100, "total_ios": 100, "clat_ns": {{"mean": 5000, "max": 9}}}}, "write": {{"iops": {write}}}}}]}}"#
+        );
+        let job = format!("[a]\niodepth=4\n{options}");
+        let parts = Parts { fio: fio.as_bytes(), job: Some(job.as_bytes()), ..Parts::default() };
+        Measurement::read("x", &parts).unwrap().0
+    }
+
+    #[test]
+    fn what_the_options_tell_is_named() {
+        let of = |options: &str, write: u32| -> Vec<&str> {
+            let words = |reason: &'static str| reason.split([' ', ':']).nth(2).unwrap_or_default();
+            reasons(&measurement(options, write)).into_iter().map(words).collect()
+        };
+        assert_eq!(of("direct=1\nrw=randread\nfilename=/dev/nvme0n1\n", 0), Vec::<&str>::new());
+        assert_eq!(of("direct=1\nrw=randrw\nfilename=/dev/nvme0n1\n", 5), ["reads"]);
+        assert_eq!(of("rw=randread\ndirectory=/mnt\nsize=1g\n", 0), ["files", "the"]);
+        assert_eq!(of("direct=1\nrw=randread\nfilename=/dev/sda\n", 0), ["that"]);
+    }
+
+    #[test]
+    fn rows_beyond_the_noise_are_misses() {
+        let header = "id,platform,scenario,delivery,quantity,value,unit,use,files,source\n";
+        let line = |quantity: &str| format!("x/{quantity},m,x,remapped,{quantity},100,1/s,fit,x.toml,measured\n");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), [header, &line("iops"), &line("clat"), &line("user_time")].concat()).unwrap();
+        let rows = published::read(&file.path().to_string_lossy()).unwrap();
+        let found = of(&rows, &[0.031, -0.029, -0.5], &[measurement("direct=1\nrw=read\nfilename=/dev/sda\n", 0)]);
+        let said: Vec<(&str, usize)> = found.iter().map(|miss| (miss.row.as_str(), miss.reasons.len())).collect();
+        assert_eq!(said, [("x/user_time", 1), ("x/iops", 1)]);
+        assert_eq!(named(&found), ["x/user_time -50.0 %", "x/iops +3.1 %"]);
+        assert_eq!(of(&rows, &[f64::NAN, 0.0, 0.0], &[]).len(), 1);
+        let many: Vec<Miss> = (0..10).map(|_| found[0].clone()).collect();
+        assert_eq!(named(&many).last().unwrap(), "and 2 more");
+    }
+}
