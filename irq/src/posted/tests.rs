@@ -160,6 +160,17 @@ fn a_harvest_takes_only_the_words_that_hold_something() {
     assert_eq!(accesses(&words), [0, 0, 1, 0, 0, 0, 0, 0], "each exclusive access is a cache line moved");
 }
 
+proptest! {
+    #[test]
+    fn a_harvest_is_empty_if_all_its_words_are(
+        requests in proptest::array::uniform4(prop_oneof![Just(0_u64), Just(1 << 5), any::<u64>()]),
+    ) {
+        let words = words();
+        requests.iter().zip(&words).for_each(|(&request, word)| word.set(request));
+        prop_assert_eq!(Descriptor::new(&words).harvest(|| ()).is_empty(), requests == [0; 4]);
+    }
+}
+
 #[test]
 fn an_empty_notification_touches_nothing_but_on() {
     let words = words();

@@ -173,6 +173,20 @@ fn net_dim_starts_at_1_parked_and_parks_at_the_end() {
 }
 
 #[test]
+fn net_dim_parks_one_step_below_a_level_that_was_worse() {
+    let mut dim = NetDim::new(five_levels());
+    let mut feed = feed(&mut dim, 64);
+    assert_eq!(feed.sample(&mut dim, 10, 10), (0, true));
+    // Three steps right, of which the last is worse: turn, and one step left.
+    for (completions, level) in [(10, 1), (12, 2), (14, 3), (10, 2)] {
+        assert_eq!(feed.sample(&mut dim, 10, completions), (level, true));
+    }
+    assert_eq!(dim.view().phase, "going left");
+    // Better there than above: the top, after several steps one way and one back.
+    assert_eq!((feed.sample(&mut dim, 10, 14), dim.view().phase), ((2, false), "parking on top"));
+}
+
+#[test]
 fn net_dim_parks_tired_after_ten_steps_and_leaves_after_ten_samples() {
     let mut dim = NetDim::new(five_levels());
     let mut feed = feed(&mut dim, 64);
