@@ -99,23 +99,40 @@ impl fmt::Display for FioJsonError {
 impl std::error::Error for FioJsonError {}
 
 impl FioOutput {
-    /// Reads a text.
+    /// Reads the last run in a text; see [`Self::parse_all`].
+    ///
+    /// # Errors
+    /// There is no output of fio's in it.
+    pub fn parse(text: &[u8]) -> Result<Self, FioJsonError> {
+        Self::parse_all(text).and_then(|mut runs| runs.pop().ok_or(FioJsonError::NoJobs))
+    }
+
+    /// Reads all runs of different jobs in a text. The last one has the notes on the whole text.
     ///
     /// Without JSON, what fio prints for people or as `terse` is read ([`crate::fio_text`]).
     ///
     /// # Errors
     /// There is no output of fio's in it.
-    pub fn parse(text: &[u8]) -> Result<Self, FioJsonError> {
+    pub fn parse_all(text: &[u8]) -> Result<Vec<Self>, FioJsonError> {
         if text.len() > BYTES_MAX {
             return Err(FioJsonError::TooLong);
         }
         let text = plain(text);
-        let (root, mut notes) = match json::last_document(&text) {
+        let (documents, mut notes) = match json::documents(&text) {
             Ok(found) => found,
             Err(error) => return crate::fio_text::parse(&text).ok_or(error),
         };
+        let mut runs: Vec<Self> = documents.iter().map(Self::of_document).collect::<Result<_, _>>()?;
+        if let Some(last) = runs.last_mut() {
+            notes.append(&mut last.notes);
+            last.notes = notes;
+        }
+        Ok(runs)
+    }
+
+    fn of_document(root: &Map<String, Value>) -> Result<Self, FioJsonError> {
         let string = |key: &str| root.get(key).map(text_of).unwrap_or_default();
-        let list = json::jobs(&root).ok_or(FioJsonError::NoJobs)?;
+        let list = json::jobs(root).ok_or(FioJsonError::NoJobs)?;
         let mut output = Self {
             version: string("fio version"),
             global_options: options(root.get("global options")),
@@ -126,10 +143,9 @@ impl FioOutput {
                 // The sum of all clients, beside the clients themselves.
                 Some(job) if list.len() > 1 && job.get("jobname").map(text_of).as_deref() == Some("All clients") => {}
                 Some(job) => output.jobs.push(read_job(job)),
-                None => notes.push(format!("job {index} is no object")),
+                None => output.notes.push(format!("job {index} is no object")),
             }
         }
-        output.notes = notes;
         Ok(output)
     }
 
@@ -297,10 +313,13 @@ Run status group 0 (all jobs):
     }
 
     #[test]
-    fn the_last_of_several_documents_counts() {
+    fn the_last_document_of_the_same_jobs_counts() {
         let two = format!("{V3}\n{}", V3.replace("1000.5", "7"));
         let found = FioOutput::parse(two.as_bytes()).unwrap();
         assert_eq!((found.iops(), found.notes.len()), (7.0, 1));
+        let other = V3.replace("randread", "read").replace("1000.5", "7");
+        let both = FioOutput::parse_all(format!("{V3}\n{other}").as_bytes()).unwrap();
+        assert_eq!(both.iter().map(FioOutput::iops).collect::<Vec<_>>(), [1000.5, 7.0]);
         let cut = format!("{V3}\n{}", &V3[..300]);
         let found = FioOutput::parse(cut.as_bytes()).unwrap();
         assert!((found.iops() - 1000.5).abs() < 1e-9 && found.notes[0].contains("broken"), "{:?}", found.notes);

@@ -5,85 +5,25 @@
 //! and "Terse output".
 
 use crate::fio_json::{Direction, FioJob, FioOutput};
+use crate::fio_terse;
 
 /// Most bytes of a text. What fio prints for people is short.
 const BYTES_MAX: usize = 4 << 20;
 
-/// What a text says, or none if it is no output of fio's.
-pub(crate) fn parse(text: &[u8]) -> Option<FioOutput> {
+/// The runs of different jobs in a text, or none if it is no output of fio's.
+pub(crate) fn parse(text: &[u8]) -> Option<Vec<FioOutput>> {
     let text = String::from_utf8_lossy(&text[..text.len().min(BYTES_MAX)]);
-    let mut output = normal(&text).or_else(|| terse(&text))?;
-    for direction in output.jobs.iter_mut().flat_map(|job| &mut job.directions) {
+    let mut outputs = normal(&text).or_else(|| Some(vec![fio_terse::parse(&text)?]))?;
+    let jobs = outputs.iter_mut().flat_map(|output| &mut output.jobs);
+    for direction in jobs.flat_map(|job| &mut job.directions) {
         direction
             .percentiles_ns
             .retain(|(percent, value)| *percent > 0.0 && *percent <= 100.0 && (0.0..1e18).contains(value));
         direction.percentiles_ns.sort_by(|a, b| a.0.total_cmp(&b.0));
     }
-    output.notes.push("this is fio's text, and says less than what --output-format=json prints".to_owned());
-    Some(output)
-}
-
-/// Lines of numbers. Each direction has a list of percentiles; what stands round it follows from the list's place.
-fn terse(text: &str) -> Option<FioOutput> {
-    let mut output = FioOutput::default();
-    for line in text.lines() {
-        let fields: Vec<&str> = line.trim().split(';').collect();
-        let name = match fields.first() {
-            Some(&"2") => 1,
-            Some(&("3" | "4" | "5")) => 2,
-            _ => continue,
-        };
-        let Some(job) = terse_job(&fields, name) else { continue };
-        output.version = if name == 2 { fields[1].to_owned() } else { String::new() };
-        output.jobs.push(job);
-    }
-    (!output.jobs.is_empty()).then_some(output)
-}
-
-fn terse_job(fields: &[&str], name: usize) -> Option<FioJob> {
-    let percentile = |field: &&str| -> Option<(f64, f64)> {
-        let (percent, value) = field.split_once("%=")?;
-        Some((percent.parse().ok()?, value.parse().ok()?))
-    };
-    let mut job = FioJob {
-        name: (*fields.get(name)?).to_owned(),
-        group: fields.get(name + 1)?.parse().ok()?,
-        error: fields.get(name + 2)?.parse().ok()?,
-        ..FioJob::default()
-    };
-    let (mut at, mut found) = (name + 3, 0);
-    while found < job.directions.len() {
-        let first = (at..fields.len()).find(|&at| percentile(&fields[at]).is_some());
-        let Some(first) = first else { break };
-        let behind = (first..fields.len()).find(|&at| percentile(&fields[at]).is_none())?;
-        // KiB, KiB/s, I/Os a second, ms; then min, max, mean, deviation of slat and clat, and behind the list of lat: in us.
-        let number = |at: usize| fields.get(at)?.parse::<f64>().ok().filter(|number| (0.0..1e18).contains(number));
-        let start = first.checked_sub(12)?;
-        let mean_ns =
-            |at: usize| Some(number(at)? * 1000.0).filter(|_| number(start + 2).is_some_and(|iops| iops > 0.0));
-        let (iops, runtime_ms) = (number(start + 2)?, number(start + 3)?);
-        let percentiles = fields[first..behind].iter().filter_map(percentile);
-        job.directions[found] = Direction {
-            ios: (iops * runtime_ms / 1000.0).round() as u64,
-            iops,
-            bandwidth_bps: number(start + 1)? * 1024.0,
-            runtime_ms,
-            slat_ns: mean_ns(start + 6),
-            clat_ns: mean_ns(start + 10).filter(|clat| *clat > 0.0).or(mean_ns(behind + 2)),
-            lat_ns: mean_ns(behind + 2),
-            percentiles_ns: percentiles
-                .filter(|(percent, us)| *percent > 0.0 && *us > 0.0)
-                .map(|(p, us)| (p, us * 1e3))
-                .collect(),
-        };
-        (at, found) = (behind, found + 1);
-    }
-    // Behind the last direction's bandwidth, whose share of all is the first per cent: user, then system.
-    let mut percents =
-        fields.get(at..)?.iter().filter_map(|field| field.strip_suffix('%')?.parse::<f64>().ok()).skip(1);
-    (job.user_percent, job.system_percent) = (percents.next(), percents.next());
-    // Without them the line is cut off, perhaps within a number.
-    (found >= 2 && job.user_percent.is_some() && job.system_percent.is_some()).then_some(job)
+    let last = outputs.last_mut()?;
+    last.notes.push("this is fio's text, and says less than what --output-format=json prints".to_owned());
+    Some(outputs)
 }
 
 /// The banner of a job.
@@ -94,15 +34,37 @@ struct Banner {
     options: Vec<(String, String)>,
 }
 
-/// What fio prints for people. Of several runs in one text, the last that is whole.
-fn normal(text: &str) -> Option<FioOutput> {
+/// Most runs of other jobs that one text may hold.
+const RUNS_MAX: usize = 1000;
+
+/// What fio prints for people. Of several runs of the same jobs in one text, the last that is whole.
+fn normal(text: &str) -> Option<Vec<FioOutput>> {
     let runs = runs(text);
-    let (skipped, mut output) = runs.iter().rev().enumerate().find_map(|(at, run)| Some((at, one_run(run)?)))?;
-    if runs.len() > 1 {
-        let which = if skipped == 0 { "the last" } else { "the last whole one" };
-        output.notes.push(format!("{} runs follow each other; {which} is used", runs.len()));
+    let mut found: Vec<FioOutput> = Vec::new();
+    let mut whole = 0;
+    for output in runs.iter().filter_map(|run| one_run(run)) {
+        whole += 1;
+        let jobs = |output: &FioOutput| -> Vec<_> {
+            output.jobs.iter().map(|job| (job.name.clone(), job.group, job.options.clone())).collect()
+        };
+        let of_this = jobs(&output);
+        match found.iter().rposition(|before| jobs(before) == of_this) {
+            Some(at) => found[at] = output,
+            None if found.len() < RUNS_MAX => found.push(output),
+            None => {}
+        }
     }
-    Some(output)
+    let count = found.len();
+    let last = found.last_mut()?;
+    if runs.len() > 1 {
+        let which = match (count, whole == runs.len()) {
+            (1, true) => "the last is used",
+            (1, false) => "the last whole one is used",
+            _ => "the last whole one of each of the same jobs is used",
+        };
+        last.notes.push(format!("{} runs follow each other; {which}", runs.len()));
+    }
+    Some(found)
 }
 
 /// The runs in a text: a banner behind results begins another.
@@ -443,6 +405,11 @@ b: (groupid=1, jobs=1): err= 5 (file:io_u.c:1, func=x): pid=7: Mon
         let found = FioOutput::parse(format!("{first}{NEW}{disks}").as_bytes()).unwrap();
         assert_eq!((found.jobs.len(), found.jobs[0].directions[0].ios), (1, 23_529), "{found:?}");
         assert!(found.notes.contains(&"2 runs follow each other; the last is used".to_owned()), "{:?}", found.notes);
+        let other = NEW.replace("rw=randrw", "rw=randread");
+        let both = FioOutput::parse_all(format!("{first}{other}{disks}").as_bytes()).unwrap();
+        let ios: Vec<u64> = both.iter().map(|run| run.jobs[0].directions[0].ios).collect();
+        assert_eq!(ios, [11_111, 23_529]);
+        assert!(both[1].notes.iter().any(|note| note.contains("of each of the same jobs")), "{:?}", both[1].notes);
         let cut = FioOutput::parse(format!("{first}{}", &NEW[..NEW.len() / 2]).as_bytes()).unwrap();
         assert_eq!(cut.jobs[0].directions[0].ios, 11_111);
         assert!(cut.notes.iter().any(|note| note.contains("the last whole one is used")), "{:?}", cut.notes);
@@ -472,8 +439,9 @@ b: (groupid=1, jobs=1): err= 5 (file:io_u.c:1, func=x): pid=7: Mon
         for text in [NEW, &old, &line("3")] {
             for length in 0..text.len() {
                 let found = parse(&text.as_bytes()[..length]);
-                let jobs = found.iter().flat_map(|found| &found.jobs);
+                let jobs = found.iter().flatten().flat_map(|found| &found.jobs);
                 let whole = parse(text.as_bytes()).unwrap();
+                let [whole] = whole.as_slice() else { panic!("{whole:?}") };
                 // The CPU's line stands behind all rates; fio's exact counts may be missing.
                 let near =
                     |at: usize, iops: f64| (iops / whole.jobs[0].directions[at].iops - 1.0).abs() < 0.01 || iops == 0.0;

@@ -1,10 +1,11 @@
-//! The last JSON document of fio's in a text, as such texts are found: with lines before, behind and between the JSON, with
+//! The JSON documents of fio's in a text, as such texts are found: with lines before, behind and between the JSON, with
 //! `nan`, with names that come twice, wrapped in a document of somebody else's, or cut off.
 
 use crate::Note;
 use crate::fio_json::FioJsonError;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Most documents that break before the search ends: braces in warnings.
@@ -19,8 +20,14 @@ pub(crate) fn jobs(document: &Map<String, Value>) -> Option<&Vec<Value>> {
     LISTS.iter().find_map(|key| document.get(*key)?.as_array())
 }
 
-/// The last whole document of a text, and notes about the rest.
-pub(crate) fn last_document(text: &[u8]) -> Result<(Map<String, Value>, Vec<Note>), FioJsonError> {
+/// Documents, and notes about the rest of their text.
+type Found = (Vec<Map<String, Value>>, Vec<Note>);
+
+/// The whole documents of a text, one for each run of other jobs, and notes about the rest.
+///
+/// Documents of the same jobs with the same options are one run that `--status-interval` printed again, or a run that was
+/// repeated: the last counts.
+pub(crate) fn documents(text: &[u8]) -> Result<Found, FioJsonError> {
     let text = String::from_utf8_lossy(text);
     let clean = without_nan(text.as_bytes());
     let whole = search(&clean);
@@ -29,9 +36,9 @@ pub(crate) fn last_document(text: &[u8]) -> Result<(Map<String, Value>, Vec<Note
     }
     let (lines, dropped) = without_other_lines(&clean);
     let again = if dropped > 0 { search(&lines) } else { whole.clone() };
-    if let Ok((document, mut notes)) = again {
+    if let Ok((documents, mut notes)) = again {
         notes.push(format!("{dropped} lines that are not JSON are left out"));
-        return Ok((document, notes));
+        return Ok((documents, notes));
     }
     match whole {
         Err(FioJsonError::Broken(why)) => recovered(&clean, &why).ok_or(FioJsonError::Broken(why)),
@@ -39,23 +46,20 @@ pub(crate) fn last_document(text: &[u8]) -> Result<(Map<String, Value>, Vec<Note
     }
 }
 
-/// The last of fio's documents that follow each other.
-fn search(clean: &[u8]) -> Result<(Map<String, Value>, Vec<Note>), FioJsonError> {
+/// fio's documents that follow each other.
+fn search(clean: &[u8]) -> Result<Found, FioJsonError> {
     let (mut from, mut failures, mut others) = (0, 0, false);
-    let (mut found, mut notes, mut broken) = (None, Vec::new(), None);
+    let (mut found, mut notes, mut broken) = (Runs::default(), Vec::new(), None);
     while let Some(start) = object_at(clean, from) {
         let mut documents = serde_json::Deserializer::from_slice(&clean[start..]).into_iter::<Joined>();
         match documents.next() {
             Some(Ok(Joined(Value::Object(document)))) => {
                 from = start + documents.byte_offset();
-                let (mut of_fio, path) = unwrapped(document);
+                let (of_fio, path) = unwrapped(document);
                 others |= of_fio.is_empty();
-                let Some(document) = of_fio.pop() else { continue };
-                if found.replace(document).is_some() || !of_fio.is_empty() {
-                    notes = vec!["several documents follow each other; the last is used".to_owned()];
-                }
+                of_fio.into_iter().for_each(|document| found.add(document));
                 if !path.is_empty() {
-                    notes.push(format!("fio's output stands below {path:?}"));
+                    notes = vec![format!("fio's output stands below {path:?}")];
                 }
             }
             Some(Err(error)) => {
@@ -63,22 +67,70 @@ fn search(clean: &[u8]) -> Result<(Map<String, Value>, Vec<Note>), FioJsonError>
                 // A brace in a warning's line; the JSON may still come.
                 from = start + 1;
                 failures += 1;
-                if found.is_some() || error.is_eof() || failures == BROKEN_MAX {
+                if found.count > 0 || error.is_eof() || failures == BROKEN_MAX {
                     break;
                 }
             }
             _ => from = start + 1,
         }
     }
-    match (found, broken) {
-        (Some(document), None) => Ok((document, notes)),
-        (Some(document), Some(why)) => {
+    notes.extend(found.note());
+    match (found.documents.is_empty(), broken) {
+        (false, None) => Ok((found.documents, notes)),
+        (false, Some(why)) => {
             notes.push(format!("what follows the last whole document is broken ({why})"));
-            Ok((document, notes))
+            Ok((found.documents, notes))
         }
-        (None, Some(why)) => Err(FioJsonError::Broken(why)),
-        (None, None) if others => Err(FioJsonError::NoJobs),
-        (None, None) => Err(FioJsonError::NoJson),
+        (true, Some(why)) => Err(FioJsonError::Broken(why)),
+        (true, None) if others => Err(FioJsonError::NoJobs),
+        (true, None) => Err(FioJsonError::NoJson),
+    }
+}
+
+/// Most runs of other jobs that one text may hold.
+const RUNS_MAX: usize = 1000;
+
+/// The runs of a text, each with its last document.
+#[derive(Default)]
+struct Runs {
+    documents: Vec<Map<String, Value>>,
+    /// Where the document of each run stands, by what tells runs apart.
+    by_jobs: BTreeMap<String, usize>,
+    /// The number of each document in the text, from 1.
+    numbers: Vec<usize>,
+    count: usize,
+}
+
+impl Runs {
+    fn add(&mut self, document: Map<String, Value>) {
+        self.count += 1;
+        let of_job = |job: &Value| json!([job.get("jobname"), job.get("job options"), job.get("groupid")]);
+        let jobs: Vec<Value> = jobs(&document).into_iter().flatten().map(of_job).collect();
+        let key = json!([document.get("global options"), jobs]).to_string();
+        match self.by_jobs.get(&key) {
+            Some(&at) => (self.documents[at], self.numbers[at]) = (document, self.count),
+            None if self.documents.len() < RUNS_MAX => {
+                self.by_jobs.insert(key, self.documents.len());
+                self.documents.push(document);
+                self.numbers.push(self.count);
+            }
+            None => {}
+        }
+    }
+
+    /// Which documents are used, if there are several.
+    fn note(&self) -> Option<String> {
+        let used = match self.documents.len() {
+            _ if self.count < 2 => return None,
+            1 => "all are of the same jobs, and the last is used".to_owned(),
+            runs if runs == self.count => "each is of other jobs, and all are used".to_owned(),
+            _ => {
+                let numbers: Vec<String> = self.numbers.iter().take(20).map(ToString::to_string).collect();
+                let more = if self.numbers.len() > 20 { ", …" } else { "" };
+                format!("the last of each run of the same jobs is used: number {}{more}", numbers.join(", "))
+            }
+        };
+        Some(format!("{} documents follow each other; {used}", self.count))
     }
 }
 
@@ -116,7 +168,7 @@ fn is_job(value: &Value) -> bool {
 }
 
 /// The document of a text that breaks behind its list of jobs: nothing that follows the list is needed.
-fn recovered(clean: &[u8], why: &str) -> Option<(Map<String, Value>, Vec<Note>)> {
+fn recovered(clean: &[u8], why: &str) -> Option<Found> {
     let (at, name, jobs) = LISTS.iter().find_map(|name| {
         let (at, jobs) = value_of(clean, name)?;
         jobs.as_array().is_some_and(|jobs| jobs.iter().any(is_job)).then_some((at, *name, jobs))
@@ -125,7 +177,7 @@ fn recovered(clean: &[u8], why: &str) -> Option<(Map<String, Value>, Vec<Note>)>
     for name in ["fio version", "global options"] {
         document.extend(value_of(&clean[..at], name).map(|(_, value)| (name.to_owned(), value)));
     }
-    Some((document, vec![format!("the JSON is broken behind its jobs ({why}); they are whole, and are used")]))
+    Some((vec![document], vec![format!("the JSON is broken behind its jobs ({why}); they are whole, and are used")]))
 }
 
 /// The value behind the last `"name" :`, if it is whole, and where the name stands.
@@ -275,8 +327,11 @@ mod tests {
                        \"disk_util\" : [\n  {\n   \"name\" : \"sda\"\n  }\n ]\n}\n";
 
     fn names(text: &str) -> Result<(Vec<String>, Vec<Note>), FioJsonError> {
-        let (document, notes) = last_document(text.as_bytes())?;
-        let names = jobs(&document).unwrap().iter().map(|job| job["jobname"].as_str().unwrap_or_default().to_owned());
+        let (documents, notes) = documents(text.as_bytes())?;
+        let names = jobs(documents.last().unwrap())
+            .unwrap()
+            .iter()
+            .map(|job| job["jobname"].as_str().unwrap_or_default().to_owned());
         Ok((names.collect(), notes))
     }
 
@@ -310,25 +365,50 @@ mod tests {
         let (found, notes) = names(&format!("{{\"host\": \"x\", \"results\": [{FIO}]}}")).unwrap();
         assert_eq!((found.len(), notes.as_slice()), (2, &["fio's output stands below \"results.0\"".to_owned()][..]));
         let compact = format!("[{0},{0}]", FIO.replace('\n', ""));
-        assert!(names(&compact).unwrap().1[0].contains("several"));
+        assert!(names(&compact).unwrap().1.iter().any(|note| note.starts_with("2 documents follow each other")));
         assert_eq!(names("{\"jobs\": 3}\n{\"a\": {\"jobs\": [1]}}"), Err(FioJsonError::NoJobs));
+    }
+
+    #[test]
+    fn of_each_run_of_other_jobs_the_last_document_counts() {
+        let run = |size: &str, iops: u32| FIO.replace("4k", size).replace(" 7 }", &format!(" {iops} }}"));
+        let found = |text: &str| {
+            let (documents, notes) = documents(text.as_bytes()).unwrap();
+            let iops = documents.iter().map(|document| jobs(document).unwrap()[0]["read"]["iops"].as_u64().unwrap());
+            (iops.collect::<Vec<_>>(), notes.join("\n"))
+        };
+        let (iops, note) = found(&[run("4k", 1), run("8k", 2)].concat());
+        assert_eq!(iops, [1, 2]);
+        assert!(note.contains("2 documents") && note.contains("all are used"), "{note}");
+        let (iops, note) = found(&[run("4k", 1), run("4k", 2), run("8k", 3), run("8k", 4)].concat());
+        assert_eq!(iops, [2, 4]);
+        assert!(note.ends_with("number 2, 4"), "{note}");
+        let (iops, note) = found(&[run("4k", 1), run("4k", 2)].concat());
+        assert_eq!(iops, [2]);
+        assert!(note.contains("the last is used"), "{note}");
+        let (iops, _) = found(&format!("[{}, {}]", run("4k", 1), run("8k", 2)));
+        assert_eq!(iops, [1, 2], "in somebody's own list");
+        let (iops, note) = found(&[&run("4k", 1), &run("8k", 2), &FIO[..80]].concat());
+        assert!(iops == [1, 2] && note.contains("is broken"), "{note}");
+        let many: String = (0..RUNS_MAX + 5).map(|run_of| run(&run_of.to_string(), 1)).collect();
+        assert_eq!(found(&many).0.len(), RUNS_MAX);
     }
 
     #[test]
     fn files_that_come_twice_are_all_kept() {
         let text = "{\"jobs\": [{\"job options\": {\"filename\": \"/dev/a\", \"bs\": \"1k\", \"filename\": \"/dev/b\", \"bs\": \"4k\"}}]}";
-        let (document, _) = last_document(text.as_bytes()).unwrap();
-        let options = &jobs(&document).unwrap()[0]["job options"];
+        let (documents, _) = documents(text.as_bytes()).unwrap();
+        let options = &jobs(&documents[0]).unwrap()[0]["job options"];
         assert_eq!((options["filename"].as_str(), options["bs"].as_str()), (Some("/dev/a:/dev/b"), Some("4k")));
     }
 
     #[test]
     fn characters_that_are_no_json_are_read() {
         let mut text = b"\0\0{\"jobs\": [{\"jobname\": \"a\tb \xe9\", \"x\": -NaN}]}\0\0\0".to_vec();
-        let (document, _) = last_document(&text).unwrap();
-        assert_eq!(jobs(&document).unwrap()[0]["jobname"], "a b \u{fffd}");
+        let (found, _) = documents(&text).unwrap();
+        assert_eq!(jobs(&found[0]).unwrap()[0]["jobname"], "a b \u{fffd}");
         text.truncate(8);
-        assert!(last_document(&text).is_err());
+        assert!(documents(&text).is_err());
     }
 
     #[test]
@@ -336,7 +416,7 @@ mod tests {
         let begun = std::time::Instant::now();
         for piece in ["{\n", "{\"a\":\n", "[{", "{}\n", "{\"jobs\":[\n", "x\n", "{ x\n"] {
             let text = piece.repeat((1 << 20) / piece.len());
-            assert!(last_document(text.as_bytes()).is_err(), "{piece:?}");
+            assert!(documents(text.as_bytes()).is_err(), "{piece:?}");
         }
         assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
     }

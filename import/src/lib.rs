@@ -7,6 +7,7 @@ pub mod archive;
 pub mod cpu_time;
 mod encoding;
 pub mod fio_json;
+mod fio_terse;
 pub mod fio_text;
 pub mod interrupts;
 mod json;

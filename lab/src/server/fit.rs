@@ -89,7 +89,7 @@ impl From<CalibrateError> for ImportError {
 /// # Errors
 /// No measurement can be used; the folder cannot be written; a run fails.
 pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -> Result<Imported, ImportError> {
-    let Server { measurements, about, mut notes } = server;
+    let Server { measurements, about, mut notes, .. } = server;
     let name = folder.file_name().map_or("server".into(), |name| name.to_string_lossy().into_owned());
     let facts = facts::facts(&about);
     let cpus = facts::cpus(&facts);

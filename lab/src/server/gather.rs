@@ -46,6 +46,8 @@ pub struct Server {
     pub about: BTreeMap<String, Vec<u8>>,
     /// What could not be used.
     pub notes: Vec<String>,
+    /// Names of the measurements.
+    names: BTreeSet<String>,
 }
 
 /// The files of one measurement, in whatever subset there is.
@@ -227,14 +229,43 @@ impl Server {
         }
     }
 
-    /// Adds a measurement, or one for each group of jobs that ran alone; what cannot be used becomes a note.
+    /// The name, or with a number behind it if a measurement has it: two runs may have files or jobs of one name.
+    fn unique(&self, name: &str) -> String {
+        let mut numbered = (2..NUMBER_MAX).map(|number| format!("{name}-{number}"));
+        let is_free = |name: &String| !self.names.contains(name);
+        if self.names.contains(name) { numbered.find(is_free).unwrap_or_default() } else { name.to_owned() }
+    }
+
+    /// Adds a measurement, or one for each run and each group of jobs that ran alone; what cannot be used becomes a note.
     pub fn add(&mut self, name: &str, parts: &Parts<'_>) {
         let name = plain(name);
-        let fio = match FioOutput::parse(parts.fio) {
-            Ok(fio) => fio,
+        let runs = match FioOutput::parse_all(parts.fio) {
+            Ok(runs) => runs,
             Err(error) => return self.notes.push(format!("{name}: fio's output {error}")),
         };
-        let groups = job::groups(&name, fio, parts.job);
+        if let [_, _, ..] = runs.as_slice() {
+            self.notes.push(format!(
+                "{name}: {} runs of different jobs: each is a measurement; counters of them all are not used",
+                runs.len()
+            ));
+        }
+        let is_one = runs.len() == 1;
+        for run in runs {
+            if is_one {
+                self.add_run(&name, run, parts);
+            } else {
+                let names: Vec<&str> = run.jobs.iter().map(|job| job.name.as_str()).collect();
+                let of_run = format!("{name}-{}", names.first().unwrap_or(&""));
+                let job = parts.job.map(|text| job::part(&String::from_utf8_lossy(text), &names));
+                let job = job.as_deref().map(str::as_bytes);
+                self.add_run(&of_run, run, &Parts { interrupts: None, stat: None, uptime: None, job, ..*parts });
+            }
+        }
+    }
+
+    /// Adds one run of fio's.
+    fn add_run(&mut self, name: &str, run: FioOutput, parts: &Parts<'_>) {
+        let groups = job::groups(name, run, parts.job);
         if let [_, _, ..] = groups.as_slice() {
             self.notes.push(format!(
                 "{name}: {} groups of jobs ran one after another: each is a measurement; counters of them all are not used",
@@ -245,9 +276,11 @@ impl Server {
         for group in groups {
             let job = group.job.as_deref().map(str::as_bytes);
             let alone = Parts { interrupts: None, stat: None, uptime: None, job, ..*parts };
-            let found = Measurement::of(&plain(&group.name), group.fio, if is_one { parts } else { &alone });
+            let name = self.unique(&plain(&group.name));
+            let found = Measurement::of(&name, group.fio, if is_one { parts } else { &alone });
             match found {
                 Ok((measurement, notes)) => {
+                    self.names.insert(name);
                     self.measurements.push(measurement);
                     self.notes.extend(notes);
                 }
@@ -256,6 +289,9 @@ impl Server {
         }
     }
 }
+
+/// Most measurements of one name that are told apart by a number.
+const NUMBER_MAX: usize = 10_000;
 
 /// What fio's outputs begin with stands within so many bytes.
 const SIGN_WITHIN: usize = 64 << 10;
@@ -354,6 +390,29 @@ mod tests {
         assert_eq!((own.measurements.len(), own.measurements[0].name.as_str()), (1, "run1-out"), "{:?}", own.notes);
         assert_eq!((own.about.len(), own.notes.len()), (1, 1), "{:?}", own.notes);
         assert!(of(&[]).notes[0].contains("no folder `points`"));
+    }
+
+    #[test]
+    fn runs_of_one_text_and_files_of_one_name_are_measurements_of_their_own() {
+        let mut server = Server::default();
+        let other = FIO.replace("randread", "read");
+        let stat = Some([&b"cpu 1 1 1 1"[..], b"cpu 2 2 2 2"]);
+        let both = [FIO, &other].concat();
+        server.add("x", &Parts { fio: both.as_bytes(), stat, ..Parts::default() });
+        server.add("a", &Parts { fio: FIO.as_bytes(), stat, ..Parts::default() });
+        server.add("a", &Parts { fio: FIO.as_bytes(), ..Parts::default() });
+        let names: Vec<(&str, bool)> =
+            server.measurements.iter().map(|one| (one.name.as_str(), one.cpu.is_some())).collect();
+        assert_eq!(names, [("x-a-b-", false), ("x-a-b--2", false), ("a", true), ("a-2", false)]);
+        assert!(server.measurements[1].job.contains("rw=read\n"), "{}", server.measurements[1].job);
+        assert!(server.notes[0].contains("2 runs of different jobs"), "{:?}", server.notes);
+        let one = |name: &str| FIO.replace("a[b]", name);
+        let both = [one("r"), one("w")].concat();
+        let job = "[global]\nfilename=/dev/nvme0n1\n[r]\nrw=randread\n[w]\nrw=write\n";
+        let mut with_job = Server::default();
+        with_job.add("x", &Parts { fio: both.as_bytes(), job: Some(job.as_bytes()), ..Parts::default() });
+        let jobs: Vec<&str> = with_job.measurements.iter().map(|one| one.job.as_str()).collect();
+        assert!(jobs.len() == 2 && !jobs[0].contains("[w]") && !jobs[1].contains("[r]"), "{jobs:?}");
     }
 
     #[test]

@@ -42,7 +42,7 @@ fn has(job: &fio_json::FioJob, option: &str) -> bool {
 }
 
 /// The global sections of a job file, and the sections with these names.
-fn part(text: &str, names: &[&str]) -> String {
+pub(super) fn part(text: &str, names: &[&str]) -> String {
     let mut is_kept = true;
     let is_meant = |line: &&str| {
         if let Some(name) = line.trim().strip_prefix('[').and_then(|line| line.split(']').next()) {

@@ -1,0 +1,66 @@
+//! fio's lines for old scripts (`terse`, versions 2 to 5). Source: fio's HOWTO, "Terse output".
+
+use crate::fio_json::{Direction, FioJob, FioOutput};
+
+/// Lines of numbers. Each direction has a list of percentiles; what stands round it follows from the list's place.
+pub(crate) fn parse(text: &str) -> Option<FioOutput> {
+    let mut output = FioOutput::default();
+    for line in text.lines() {
+        let fields: Vec<&str> = line.trim().split(';').collect();
+        let name = match fields.first() {
+            Some(&"2") => 1,
+            Some(&("3" | "4" | "5")) => 2,
+            _ => continue,
+        };
+        let Some(job) = job(&fields, name) else { continue };
+        output.version = if name == 2 { fields[1].to_owned() } else { String::new() };
+        output.jobs.push(job);
+    }
+    (!output.jobs.is_empty()).then_some(output)
+}
+
+fn job(fields: &[&str], name: usize) -> Option<FioJob> {
+    let percentile = |field: &&str| -> Option<(f64, f64)> {
+        let (percent, value) = field.split_once("%=")?;
+        Some((percent.parse().ok()?, value.parse().ok()?))
+    };
+    let mut job = FioJob {
+        name: (*fields.get(name)?).to_owned(),
+        group: fields.get(name + 1)?.parse().ok()?,
+        error: fields.get(name + 2)?.parse().ok()?,
+        ..FioJob::default()
+    };
+    let (mut at, mut found) = (name + 3, 0);
+    while found < job.directions.len() {
+        let first = (at..fields.len()).find(|&at| percentile(&fields[at]).is_some());
+        let Some(first) = first else { break };
+        let behind = (first..fields.len()).find(|&at| percentile(&fields[at]).is_none())?;
+        // KiB, KiB/s, I/Os a second, ms; then min, max, mean, deviation of slat and clat, and behind the list of lat: in us.
+        let number = |at: usize| fields.get(at)?.parse::<f64>().ok().filter(|number| (0.0..1e18).contains(number));
+        let start = first.checked_sub(12)?;
+        let mean_ns =
+            |at: usize| Some(number(at)? * 1000.0).filter(|_| number(start + 2).is_some_and(|iops| iops > 0.0));
+        let (iops, runtime_ms) = (number(start + 2)?, number(start + 3)?);
+        let percentiles = fields[first..behind].iter().filter_map(percentile);
+        job.directions[found] = Direction {
+            ios: (iops * runtime_ms / 1000.0).round() as u64,
+            iops,
+            bandwidth_bps: number(start + 1)? * 1024.0,
+            runtime_ms,
+            slat_ns: mean_ns(start + 6),
+            clat_ns: mean_ns(start + 10).filter(|clat| *clat > 0.0).or(mean_ns(behind + 2)),
+            lat_ns: mean_ns(behind + 2),
+            percentiles_ns: percentiles
+                .filter(|(percent, us)| *percent > 0.0 && *us > 0.0)
+                .map(|(p, us)| (p, us * 1e3))
+                .collect(),
+        };
+        (at, found) = (behind, found + 1);
+    }
+    // Behind the last direction's bandwidth, whose share of all is the first per cent: user, then system.
+    let mut percents =
+        fields.get(at..)?.iter().filter_map(|field| field.strip_suffix('%')?.parse::<f64>().ok()).skip(1);
+    (job.user_percent, job.system_percent) = (percents.next(), percents.next());
+    // Without them the line is cut off, perhaps within a number.
+    (found >= 2 && job.user_percent.is_some() && job.system_percent.is_some()).then_some(job)
+}
