@@ -1,6 +1,7 @@
 //! From measurements to a platform: the facts, a start for each constant, and the fit of those that the rows decide.
 
 use super::DRIVE;
+use super::choose;
 use super::facts::{self, Fact};
 use super::gather::{Measurement, Server};
 use super::misses::{self, Miss};
@@ -11,7 +12,7 @@ use crate::interrupt::StopFlag;
 use crate::kinds::storage::IoEngine;
 use crate::plan::Plan;
 use crate::platform::Platform;
-use crate::published::{self, Row};
+use crate::published::{self, Row, Usage};
 use crate::scenario::Request;
 use crate::setting::Setting;
 use std::collections::BTreeMap;
@@ -102,7 +103,9 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
     files.write(&format!("{name}.toml"), &write::platform(&name, base, &[], &of_start))?;
     let (usable, plans) = files.simulated(measurements, cpus, &mut notes)?;
     notes.extend(assumed(&usable));
-    files.write("rows.csv", &write::rows(&name, &usable, cpus))?;
+    let is_fitted = choose::fitted(&usable);
+    notes.extend(compared(&is_fitted));
+    files.write("rows.csv", &write::rows(&name, &usable, &is_fitted, cpus))?;
     let rows = published::read(&files.path_of("rows.csv"))?;
     if rows.is_empty() {
         let why = if notes.is_empty() { "it holds none".to_owned() } else { notes.join("; ") };
@@ -118,7 +121,8 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
     }
     let platform = files.platform()?;
     let candidates = candidates(base, &started);
-    let mut decision = calibrate::decide(&platform, &candidates, &rows, &plans, NOISE, stop)?;
+    let (to_fit, plans) = fitted(&rows, plans);
+    let mut decision = calibrate::decide(&platform, &candidates, &to_fit, &plans, NOISE, stop)?;
     let of_fit = |key: &str| {
         let decided = decision.decided.iter().find(|decided| decided.key == key);
         let own = |decided: &calibrate::Decided| {
@@ -135,21 +139,44 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
     let of_shape = |key: &str| of_fit(key).or_else(|| floor(key, base, &of_fit));
     files.write(&format!("{name}.toml"), &write::platform(&name, base, &[], &of_shape))?;
     let mut ranges = Vec::new();
+    let mut shown = to_fit;
     if !decision.interrupted {
         let plans = files.plans(&usable, cpus)?;
         decision.errors = calibrate::errors(&rows, &plans, stop)?;
         let platform = files.platform()?;
-        match calibrate::ranges(&platform, &candidates, &rows, &plans, NOISE, stop) {
+        let (to_fit, plans) = fitted(&rows, plans);
+        shown = rows;
+        match calibrate::ranges(&platform, &candidates, &to_fit, &plans, NOISE, stop) {
             Ok(found) => ranges = found,
             Err(CalibrateError::Stopped) => decision.interrupted = true,
             Err(error) => return Err(error.into()),
         }
     }
+    let rows = shown;
     let misses = misses::of(&rows, &decision.errors, &usable);
     let of_ranges = |key: &str| with_region(key, &of_shape, base, &ranges);
     files.write(&format!("{name}.toml"), &write::platform(&name, base, &misses::named(&misses), &of_ranges))?;
     let base = base.name.clone();
     Ok(Imported { name, folder: folder.to_owned(), facts, decision, ranges, rows, misses, base, notes })
+}
+
+/// The rows that are fitted, and the plans that give them.
+fn fitted(rows: &[Row], mut plans: BTreeMap<String, Plan>) -> (Vec<Row>, BTreeMap<String, Plan>) {
+    let rows: Vec<Row> = rows.iter().filter(|row| row.usage == Usage::Fit).cloned().collect();
+    plans.retain(|name, _| rows.iter().any(|row| row.scenarios.contains(name)));
+    (rows, plans)
+}
+
+/// A note on measurements that are not fitted.
+fn compared(is_fitted: &[bool]) -> Option<String> {
+    let count = is_fitted.iter().filter(|is_fitted| !**is_fitted).count();
+    (count > 0).then(|| {
+        format!(
+            "{} of {} measurements are fitted, those that are most unlike each other; the others are only compared",
+            is_fitted.len() - count,
+            is_fitted.len()
+        )
+    })
 }
 
 /// A note on measurements of which nothing says how their interrupts came.

@@ -144,17 +144,18 @@ pub fn has_other_work(measurement: &Measurement, cpus: u32) -> bool {
 /// Least share of all CPUs' time that is a row, in per cent.
 const SHARE_MIN: f64 = 2.0;
 
-/// The rows file: its header, and a line for each value.
-pub fn rows(name: &str, measurements: &[Measurement], cpus: Option<u32>) -> String {
+/// The rows file: its header, and a line for each value. `is_fitted` tells of each measurement whether a fit uses it.
+pub fn rows(name: &str, measurements: &[Measurement], is_fitted: &[bool], cpus: Option<u32>) -> String {
     let mut text = "id,platform,scenario,delivery,quantity,value,unit,use,files,source\n".to_owned();
-    for measurement in measurements {
+    for (measurement, is_fitted) in measurements.iter().zip(is_fitted) {
+        let usage = if *is_fitted { "fit" } else { "report" };
         for (quantity, value, unit) in values(measurement, cpus) {
             let id = format!("{}/{quantity}", measurement.name);
             let delivery = measurement.delivery();
             let file = format!("{}.toml", measurement.name);
             let _ = writeln!(
                 text,
-                "{id},{name},{0},{delivery},{quantity},{value:.4},{unit},fit,{file},measured",
+                "{id},{name},{0},{delivery},{quantity},{value:.4},{unit},{usage},{file},measured",
                 measurement.name
             );
         }
