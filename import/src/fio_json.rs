@@ -14,6 +14,9 @@ use std::fmt;
 /// Most bytes of a text.
 pub const BYTES_MAX: usize = 64 << 20;
 
+/// A mean latency may be so many times the time of the run. An I/O that began before a ramp's end may end behind it.
+const LATENCY_SLACK: f64 = 2.0;
+
 /// What one run of fio printed.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FioOutput {
@@ -117,10 +120,33 @@ impl FioOutput {
         if text.len() > BYTES_MAX {
             return Err(FioJsonError::TooLong);
         }
-        let text = plain(text);
-        let (documents, mut notes) = match json::documents(&text) {
+        let mut runs = Self::runs(&plain(text))?;
+        runs.iter_mut().for_each(Self::leave_out_impossible);
+        Ok(runs)
+    }
+
+    /// Leaves out mean latencies that are longer than the run: with `gtod_reduce` or `disable_lat`, old versions print times
+    /// since the start of the system.
+    fn leave_out_impossible(&mut self) {
+        let mut count = 0;
+        for direction in self.jobs.iter_mut().flat_map(|job| &mut job.directions) {
+            let longest_ns = direction.runtime_ms.max(1.0) * 1e6 * LATENCY_SLACK;
+            let is_impossible = |latency: &Option<f64>| latency.is_some_and(|latency| latency > longest_ns);
+            if direction.runtime_ms > 0.0 && (is_impossible(&direction.clat_ns) || is_impossible(&direction.lat_ns)) {
+                (direction.clat_ns, direction.lat_ns) = (None, None);
+                direction.percentiles_ns.clear();
+                count += 1;
+            }
+        }
+        if count > 0 {
+            self.notes.push(format!("{count} latencies are longer than the run, and left out: nothing measured them"));
+        }
+    }
+
+    fn runs(text: &[u8]) -> Result<Vec<Self>, FioJsonError> {
+        let (documents, mut notes) = match json::documents(text) {
             Ok(found) => found,
-            Err(error) => return crate::fio_text::parse(&text).ok_or(error),
+            Err(error) => return crate::fio_text::parse(text).ok_or(error),
         };
         let mut runs: Vec<Self> = documents.iter().map(Self::of_document).collect::<Result<_, _>>()?;
         if let Some(last) = runs.last_mut() {
@@ -323,6 +349,16 @@ Run status group 0 (all jobs):
         let cut = format!("{V3}\n{}", &V3[..300]);
         let found = FioOutput::parse(cut.as_bytes()).unwrap();
         assert!((found.iops() - 1000.5).abs() < 1e-9 && found.notes[0].contains("broken"), "{:?}", found.notes);
+    }
+
+    #[test]
+    fn latencies_that_are_longer_than_the_run_are_left_out() {
+        // 1,000 ms.
+        let of = |mean: &str| FioOutput::parse(V3.replace("\"mean\" : 80000.0", mean).as_bytes()).unwrap();
+        let found = of("\"mean\" : 756537530850000.0");
+        assert_eq!((found.clat_ns(), found.iops(), found.in_flight()), (None, 1000.5, 0.0));
+        assert!(found.notes.iter().any(|note| note.contains("longer than the run")), "{:?}", found.notes);
+        assert_eq!(of("\"mean\" : 1500000000.0").clat_ns(), Some(1.5e9));
     }
 
     #[test]
