@@ -57,6 +57,19 @@ fn an_enable_on_its_way_is_not_a_wrong_belief() {
     passes("gicv3", &Recipe { set, keep: Some([1, 4].into()), without, ..Recipe::of(0x6_60f3_191a_b785) });
 }
 
+/// A CPU goes offline while the writes that move a pin away from it are on their way, and the pin is raised: its message would
+/// find no CPU, and the pin would wait for the EOI for ever.
+#[test]
+fn a_pin_has_left_a_cpu_that_goes_offline() {
+    let set = knobs(
+        "depth=8 gone=0 load=267 managed=0 removals=8 secret_entries=0 slice_us=3000 span_us=350 steps=400 think_ns=4059",
+    );
+    let others = "late-command late-disable misplaced-thread preempt slow-line starved-thread";
+    let without = others.split(' ').map(Into::into).collect();
+    let keep = Some([1, 2, 4, 10, 17, 18, 20, 29, 33].into());
+    passes("pc-plain", &Recipe { set, keep, without, ..Recipe::of(0x6_60f9_0858_c334) });
+}
+
 /// A manager sets coalescing and waits for its CPU, while another compares beliefs: the drive has done what was asked, and the
 /// driver has not heard of it.
 #[test]

@@ -65,6 +65,8 @@ impl<R: Regs> MessageSource for HpetTimers<R> {
     fn write(&self, timer: u32, message: MsiMessage) {
         let route = FsbRoute::new().with_data(message.data).with_address(message.address as u32);
         self.regs.write(Self::register(timer, TIMER_FSB_ROUTE), route.into_bits());
+        // The read waits for the write.
+        self.regs.read(Self::register(timer, TIMER_FSB_ROUTE));
     }
 }
 
@@ -82,6 +84,7 @@ mod tests {
         assert_eq!(timers.entries(), 3);
         assert!(timers.can_send(2) && !timers.can_send(1) && !timers.can_send(3));
         timers.write(2, MsiMessage { address: 0xfee0_0030, data: 1 });
+        assert!(script.is_pushed());
         timers.unmask(2);
         timers.mask(2);
         assert_eq!(script.writes(), [(0x150, 64, 0xfee0_0030_0000_0001), (0x140, 64, 0xc034), (0x140, 64, 0x8030)]);

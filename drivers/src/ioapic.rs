@@ -161,6 +161,8 @@ impl<H: Hal> IoApic<H> {
             state.pins[pin].moved = entry_had_vector;
             state.program(pin, new.with_masked(true));
             state.set_masked(pin, masked);
+            // The read completes after the writes: nothing goes to a CPU that the line has left, and that goes offline next.
+            state.regs.read(ioapic::WINDOW);
         }
         Ok(())
     }

@@ -29,7 +29,8 @@ pub trait MessageSource: Send + Sync {
     fn mask(&self, entry: u32);
     /// Unmasks `entry`. A message that was held back is sent at once.
     fn unmask(&self, entry: u32);
-    /// Changes the message of `entry`, which is below [`MessageSource::entries`].
+    /// Changes the message of `entry`, which is below [`MessageSource::entries`]. Once this returns, the entry does not send
+    /// its earlier message any more: the CPU that it named may go offline.
     fn write(&self, entry: u32, message: MsiMessage);
 }
 

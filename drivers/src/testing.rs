@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use hal::Regs;
 use hal::host::HostRegs;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// One write: offset, width in bits, value.
 pub(crate) type Write = (u32, u32, u64);
@@ -14,6 +15,7 @@ pub(crate) type Write = (u32, u32, u64);
 pub(crate) struct Script {
     answers: Mutex<BTreeMap<u32, VecDeque<u64>>>,
     writes: Mutex<Vec<Write>>,
+    is_pushed: AtomicBool,
 }
 
 impl Script {
@@ -32,7 +34,18 @@ impl Script {
         core::mem::take(&mut self.writes.lock().unwrap())
     }
 
+    /// True if a read followed the last write.
+    pub(crate) fn is_pushed(&self) -> bool {
+        self.is_pushed.load(Relaxed)
+    }
+
+    fn write(&self, offset: u32, bits: u32, value: u64) {
+        self.is_pushed.store(false, Relaxed);
+        self.writes.lock().unwrap().push((offset, bits, value));
+    }
+
     fn read(&self, offset: u32) -> u64 {
+        self.is_pushed.store(true, Relaxed);
         let mut answers = self.answers.lock().unwrap();
         let Some(values) = answers.get_mut(&offset) else { return 0 };
         if values.len() > 1 { values.pop_front().unwrap() } else { values[0] }
@@ -44,24 +57,24 @@ impl Regs for Script {
         self.read(offset) as u8
     }
     fn write8(&self, offset: u32, value: u8) {
-        self.writes.lock().unwrap().push((offset, 8, u64::from(value)));
+        self.write(offset, 8, value.into());
     }
     fn read16(&self, offset: u32) -> u16 {
         self.read(offset) as u16
     }
     fn write16(&self, offset: u32, value: u16) {
-        self.writes.lock().unwrap().push((offset, 16, u64::from(value)));
+        self.write(offset, 16, value.into());
     }
     fn read32(&self, offset: u32) -> u32 {
         self.read(offset) as u32
     }
     fn write32(&self, offset: u32, value: u32) {
-        self.writes.lock().unwrap().push((offset, 32, u64::from(value)));
+        self.write(offset, 32, value.into());
     }
     fn read64(&self, offset: u32) -> u64 {
         self.read(offset)
     }
     fn write64(&self, offset: u32, value: u64) {
-        self.writes.lock().unwrap().push((offset, 64, value));
+        self.write(offset, 64, value);
     }
 }

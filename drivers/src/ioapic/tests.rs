@@ -142,6 +142,16 @@ fn a_plain_level_pin_that_moved_is_told_of_the_end_by_its_new_vector() {
     assert_eq!(edge_then_level, [0x1_0000, 0x1_8000, 0x8000], "masked edge, masked level, level");
 }
 
+/// `check` found this bug: the CPU that the pin had left was offline before the entry's posted writes arrived, and a message
+/// to it left the pin waiting for its EOI for ever.
+#[test]
+fn a_plain_pin_has_left_its_cpu_when_the_move_returns() {
+    with_plain_level(0x20, |setup, level| {
+        level.chip().set_affinity(level, Target::at(CpuId(0), Vector(0x44))).unwrap();
+        assert!(!setup.script.writes().is_empty() && setup.script.is_pushed());
+    });
+}
+
 /// `check` found this bug: an outdated message of a drive turned a level into an edge, and the pin waited for ever.
 #[test]
 fn a_plain_level_pin_that_was_taken_for_an_edge_is_told_of_the_end() {

@@ -130,5 +130,7 @@ impl<H: Hal> MessageSource for FaultEvent<H> {
         self.0.regs.write(FEDATA, message.data);
         self.0.regs.write(FEADDR, message.address as u32);
         self.0.regs.write(FEUADDR, (message.address >> 32) as u32);
+        // The read waits for the writes.
+        self.0.regs.read(FEUADDR);
     }
 }

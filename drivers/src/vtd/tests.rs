@@ -387,6 +387,7 @@ fn the_fault_event_is_a_plain_message_to_a_wide_id() {
     let root = level.parent().unwrap();
     setup.vectors.activate(&root, B).unwrap();
     domain.activate(&level, B).unwrap();
+    assert_eq!(setup.device.state.lock().unwrap().pushed, 3, "the CPU of the earlier message may go offline");
     level.chip().unmask(&level);
     let event = setup.device.state.lock().unwrap().event.clone();
     assert_eq!(event, [(0x3c, 0x52), (0x40, 0xfee2_3000), (0x44, 0x100), (0x38, 0)]);

@@ -29,6 +29,8 @@ pub(super) struct State {
     pub(super) invalidated: Vec<u64>,
     pub(super) records: [[u64; 2]; 2],
     pub(super) event: Vec<(u32, u32)>,
+    /// How many of them a read has pushed.
+    pub(super) pushed: usize,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -95,12 +97,15 @@ impl Unit {
 
 impl Regs for Unit {
     fn read32(&self, offset: u32) -> u32 {
-        let state = self.state.lock().unwrap();
+        let mut state = self.state.lock().unwrap();
         let pending = state.records.iter().any(|record| record[1] >> 63 != 0);
         match offset {
             0x1c => state.status,
             0x34 => state.faults | u32::from(pending) << 1 | 1 << 8,
-            0x38 => 0,
+            0x38 | 0x44 => {
+                state.pushed = state.event.len();
+                0
+            }
             _ => panic!("read of {offset:#x}"),
         }
     }
