@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use crate::event::ModelId;
 use crate::posted_writes::PostedWrites;
 use crate::stores::Stores;
-use crate::word::Word;
+use crate::word::{Word, Zeroed};
 
 /// Bus address where the arena begins. No memory lies below it, so small wild addresses are caught.
 pub const MEMORY_BASE: u64 = 0x1_0000_0000;
@@ -177,17 +177,17 @@ impl Memory {
 
 /// The words and the list of free ranges.
 struct Arena {
-    words: Box<[Word]>,
+    words: Zeroed,
     /// Free ranges: first byte → length.
     free: Mutex<BTreeMap<usize, usize>>,
 }
 
 impl Arena {
-    /// Creates `bytes` of zeroed memory. The host allocates a page when it is first touched.
+    /// Creates `bytes` of zeroed memory.
     fn new(bytes: usize) -> Arc<Self> {
         let bytes = bytes.next_multiple_of(4096);
         let free = Mutex::new(BTreeMap::from([(0, bytes)]));
-        Arc::new(Self { words: crate::word::zeroed(bytes / 8), free })
+        Arc::new(Self { words: Zeroed::new(bytes / 8), free })
     }
 
     fn allocate(&self, len: usize, align: usize) -> Result<usize, DmaError> {

@@ -1,5 +1,6 @@
 //! Words that CPUs and devices share.
 
+use core::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A word of simulated memory. One host thread runs a machine, so the host's own ordering plays no part.
@@ -32,10 +33,27 @@ impl Word {
     }
 }
 
-/// `count` zero words, which the host commits only when they are touched.
-#[allow(unsafe_code)]
-pub(crate) fn zeroed(count: usize) -> Box<[Word]> {
-    let plain = vec![0u64; count].into_boxed_slice();
-    // SAFETY: `Word` is a transparent `AtomicU64`, which has the size, alignment and validity of `u64`.
-    unsafe { Box::from_raw(Box::into_raw(plain) as *mut [Word]) }
+/// Zero words. The host commits their pages only when they are touched; a general allocator would clear all of them where it
+/// uses memory again.
+pub(crate) struct Zeroed(memmap2::MmapMut);
+
+impl Zeroed {
+    /// `count` of them.
+    ///
+    /// # Panics
+    /// If the host has no address space left.
+    pub(crate) fn new(count: usize) -> Self {
+        Self(memmap2::MmapMut::map_anon((8 * count).max(1)).expect("the host has address space"))
+    }
+}
+
+impl Deref for Zeroed {
+    type Target = [Word];
+
+    #[allow(unsafe_code)]
+    fn deref(&self) -> &[Word] {
+        // SAFETY: the mapping is aligned to pages and lives as long as `self`; `Word` is a transparent `AtomicU64`, which has
+        // the size and validity of `u64`, and nobody else accesses the mapping.
+        unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() / 8) }
+    }
 }
