@@ -6,7 +6,8 @@
 //! x86_64 with local APICs in xAPIC mode.
 //!
 //! Arguments: `gates=FIRST:END:STEP` (the addresses of the gates, hexadecimal), `handler=ADDRESS` (the first instruction of
-//! the handler; may be given several times), `to=FILE`. At the end the plugin writes to it, for each number of handlers:
+//! the handler; may be given several times), `eoi=FIRST:END` (where the local APIC's registers are mapped; of several pages the
+//! others have nothing at the place of EOI), `to=FILE`. At the end the plugin writes to it, for each number of handlers:
 //! ```text
 //! ran HANDLERS INTERRUPTS INSTRUCTIONS-TO-EOI INSTRUCTIONS
 //! ```
@@ -16,6 +17,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::fmt::Write;
+use std::ops::Range;
 use std::sync::Mutex;
 
 type Id = u64;
@@ -60,8 +62,6 @@ unsafe extern "C" {
         accesses: c_int,
         data: *mut c_void,
     );
-    fn qemu_plugin_get_hwaddr(access: c_uint, address: u64) -> *mut c_void;
-    fn qemu_plugin_hwaddr_phys_addr(address: *const c_void) -> u64;
 }
 
 #[unsafe(no_mangle)]
@@ -71,8 +71,9 @@ static qemu_plugin_version: c_int = 4;
 const NO_REGISTERS: c_int = 0;
 const ADD: c_int = 0;
 const WRITES: c_int = 2;
-/// The local APIC's EOI register (SDM vol. 3, 11.4.1).
-const EOI: u64 = 0xfee0_00b0;
+/// The local APIC's EOI register, from the start of its page (SDM vol. 3, 11.4.1).
+const EOI: u64 = 0xb0;
+const PAGE: u64 = 0x1000;
 
 /// An interrupt that a CPU has entered and not left.
 #[derive(Clone, Copy)]
@@ -95,6 +96,8 @@ struct State {
     file: String,
     gates: (u64, u64, u64),
     handlers: Vec<u64>,
+    /// Addresses of the local APIC's registers.
+    eoi: Range<u64>,
     /// Instructions by CPU.
     instructions: Entry,
     /// By CPU.
@@ -190,25 +193,18 @@ extern "C" fn lost(cpu: c_uint, _: *mut c_void) {
 }
 
 /// An instruction has written to memory.
-extern "C" fn written(cpu: c_uint, access: c_uint, address: u64, _: *mut c_void) {
-    // The physical address counts, wherever the page is mapped.
-    if address & 0xfff != EOI & 0xfff {
+extern "C" fn written(cpu: c_uint, _access: c_uint, address: u64, _: *mut c_void) {
+    // QEMU's own question for the physical address (`qemu_plugin_get_hwaddr`) sometimes ends QEMU with an assertion.
+    if address % PAGE != EOI {
         return;
     }
-    // SAFETY: this runs inside the callback of this access.
-    let physical = unsafe {
-        let address = qemu_plugin_get_hwaddr(access, address);
-        (!address.is_null()).then(|| qemu_plugin_hwaddr_phys_addr(address))
-    };
-    if physical == Some(EOI) {
-        with(|state| {
-            let now = state.now(cpu);
-            if let Some(open) = state.open.get_mut(&cpu) {
-                open.ends += 1;
-                open.to_eoi = now - open.start;
-            }
-        });
-    }
+    with(|state| {
+        let now = state.now(cpu);
+        if let Some(open) = state.open.get_mut(&cpu).filter(|_| state.eoi.contains(&address)) {
+            open.ends += 1;
+            open.to_eoi = now - open.start;
+        }
+    });
 }
 
 extern "C" fn ended(_: Id, _: *mut c_void) {
@@ -224,14 +220,24 @@ extern "C" fn ended(_: Id, _: *mut c_void) {
     });
 }
 
-/// The plugin's arguments.
-fn arguments(texts: &[String]) -> Option<(String, (u64, u64, u64), Vec<u64>)> {
+/// The state that the plugin's arguments describe.
+fn described(texts: &[String]) -> Option<State> {
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     let values = |name: &'static str| texts.iter().filter_map(move |text| text.strip_prefix(name));
-    let gates: Vec<u64> = values("gates=").next()?.split(':').map(hex).collect::<Option<_>>()?;
-    let &[first, end, step] = &gates[..] else { return None };
-    let handlers = values("handler=").map(hex).collect::<Option<_>>()?;
-    (step > 0).then_some((values("to=").next()?.to_owned(), (first, end, step), handlers))
+    let list = |name| values(name).next()?.split(':').map(hex).collect::<Option<Vec<u64>>>();
+    let (&[first, end, step], &[eoi, eoi_end]) = (&list("gates=")?[..], &list("eoi=")?[..]) else { return None };
+    (step > 0).then_some(())?;
+    Some(State {
+        file: values("to=").next()?.to_owned(),
+        gates: (first, end, step),
+        handlers: values("handler=").map(hex).collect::<Option<_>>()?,
+        eoi: eoi..eoi_end,
+        // SAFETY: QEMU calls this when it loads the plugin.
+        instructions: Entry { scoreboard: unsafe { qemu_plugin_scoreboard_new(8) }, offset: 0 },
+        open: BTreeMap::new(),
+        sums: BTreeMap::new(),
+        odd: 0,
+    })
 }
 
 /// QEMU calls this when it loads the plugin.
@@ -248,16 +254,13 @@ unsafe extern "C" fn qemu_plugin_install(
     // SAFETY: QEMU passes `count` strings.
     let text = |index: usize| unsafe { CStr::from_ptr(*given.add(index)) }.to_string_lossy().into_owned();
     let texts: Vec<String> = (0..count as usize).map(text).collect();
-    let Some((file, gates, handlers)) = arguments(&texts) else {
-        eprintln!("wanted: gates=FIRST:END:STEP, handler=ADDRESS, to=FILE; given: {texts:?}");
+    let Some(state) = described(&texts) else {
+        eprintln!("wanted: gates=FIRST:END:STEP, handler=ADDRESS, eoi=FIRST:END, to=FILE; given: {texts:?}");
         return 1;
     };
+    *STATE.lock().expect("nothing ran yet") = Some(state);
     // SAFETY: the callbacks have the types that the interface declares.
     unsafe {
-        let instructions = Entry { scoreboard: qemu_plugin_scoreboard_new(8), offset: 0 };
-        let (open, sums) = (BTreeMap::new(), BTreeMap::new());
-        *STATE.lock().expect("nothing ran yet") =
-            Some(State { file, gates, handlers, instructions, open, sums, odd: 0 });
         qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
         qemu_plugin_register_atexit_cb(id, ended, std::ptr::null_mut());
     }

@@ -11,7 +11,15 @@ pub(super) struct Addresses {
     pub(super) gates: (u64, u64, u64),
     /// First instruction of the drive's handler.
     pub(super) handler: u64,
+    /// Where the local APIC's registers are mapped: first address and end.
+    pub(super) apic: (u64, u64),
 }
+
+/// Our image maps memory one to one (SDM vol. 3, 11.4.1).
+const APIC: (u64, u64) = (0xfee0_0000, 0xfee0_1000);
+/// Linux maps the registers somewhere among its fixed pages, with those of I/O APICs, which have nothing at the place of EOI
+/// (Documentation/arch/x86/x86_64/mm.rst; asm/fixmap.h).
+const FIXED_PAGES: (u64, u64) = (0xffff_ffff_ff00_0000, 0xffff_ffff_ff80_0000);
 
 /// The notification vector, the same in both systems (Linux: POSTED_MSI_NOTIFICATION_VECTOR).
 const NOTIFICATION: u64 = 0xeb;
@@ -33,7 +41,7 @@ pub(super) fn of_image(file: &Path, posted: bool) -> Result<Addresses, BootError
     let gate = |vector: u64| code + CODE * vector;
     let gates =
         if posted { (gate(NOTIFICATION), gate(NOTIFICATION) + 1, 1) } else { (gate(FIRST), gate(SYSTEM), CODE) };
-    Ok(Addresses { gates, handler })
+    Ok(Addresses { gates, handler, apic: APIC })
 }
 
 /// Addresses of Linux, from its `System.map`.
@@ -56,7 +64,7 @@ pub(super) fn of_linux(map: &Path, posted: bool) -> Result<Addresses, BootError>
         let (first, end) = (address("irq_entries_start")?, address("spurious_entries_start")?);
         (first, end, (end - first) / (NOTIFICATION - FIRST))
     };
-    Ok(Addresses { gates, handler })
+    Ok(Addresses { gates, handler, apic: FIXED_PAGES })
 }
 
 /// The built plugin.
@@ -79,8 +87,9 @@ impl GatesPlugin {
 
     /// QEMU's argument for it.
     pub(super) fn argument(&self, addresses: &Addresses, to: &Path) -> String {
-        let Addresses { gates: (first, end, step), handler } = addresses;
-        format!("{},gates={first:x}:{end:x}:{step:x},handler={handler:x},to={}", self.file.display(), to.display())
+        let Addresses { gates: (first, end, step), handler, apic: (eoi, eoi_end) } = addresses;
+        let (plugin, to) = (self.file.display(), to.display());
+        format!("{plugin},gates={first:x}:{end:x}:{step:x},handler={handler:x},eoi={eoi:x}:{eoi_end:x},to={to}")
     }
 }
 
