@@ -11,7 +11,7 @@ use lab::advise::{self, Advice, Criterion, Question};
 use lab::input::Place;
 use lab::interrupt::StopFlag;
 use lab::outcome::{CpuTime, Outcome, Summary};
-use lab::platform::Platform;
+use lab::platform::{Platform, Unit};
 use lab::run;
 use lab::scenario::Request;
 use lab::server::fit;
@@ -19,14 +19,9 @@ use lab::server::gather::Server;
 use lab::setting::Setting;
 use std::path::Path;
 
-/// Constants that the server has and `import` does not know: key, unit, emr's value.
-const HIDDEN: [(&str, &str, f64); 5] = [
-    ("drive.gen5.media_mean", "us", 60.0),
-    ("drive.gen5.link", "GB/s", 13.3),
-    ("drive.gen5.fetch", "ns", 400.0),
-    ("cpu.submit_aio", "ns", 1089.6),
-    ("fabric.remap_service", "ns", 53.6),
-];
+/// Constants of emr's that are drawn beside all times and rates. With emr's own `fetch` it is never what limits a drive.
+const DRAWN_TOO: &str = "drive.gen5.slots";
+const FETCH: (&str, f64) = ("drive.gen5.fetch", 400.0);
 
 /// Jobs as scripts/measure-server writes them: name, drives, options.
 const JOBS: [(&str, usize, &str); 6] = [
@@ -138,6 +133,61 @@ fn is_right(truth: &Advice, ours: &Advice) -> bool {
     }
 }
 
+/// Every time and rate of `base`, from a third to three times what it is.
+fn secrets(base: &Platform, random: &mut Random) -> Vec<String> {
+    let mut secrets = Vec::new();
+    let mut media_mean = f64::INFINITY;
+    for (key, spec, constant) in base.constants() {
+        let is_drawn = matches!(spec.unit, Unit::Time | Unit::ByteRate) || key == DRAWN_TOO;
+        if !is_drawn || constant.value == 0.0 {
+            continue;
+        }
+        let centre = if key == FETCH.0 { FETCH.1 } else { constant.value };
+        let drawn = (centre * 3f64.powf(2.0 * random.next() - 1.0)).clamp(spec.min, spec.max);
+        let value = match &key[..] {
+            DRAWN_TOO => drawn.round(),
+            // The smallest time is not above the mean.
+            "drive.gen5.media_floor" => drawn.min(media_mean),
+            _ => drawn,
+        };
+        if key == "drive.gen5.media_mean" {
+            media_mean = value;
+        }
+        secrets.push(format!("{key}={}", spec.unit.format(value)));
+    }
+    secrets
+}
+
+/// The server's archive, and what of it is missing: each job with a chance of one in six, CPU times and the list of
+/// CPUs with one in four. Two jobs are always there.
+fn archive(folder: &Path, secrets: &[String], random: &mut Random) -> (Files, Vec<String>) {
+    let (mut files, mut missing) = (Files::new(), Vec::new());
+    let mut may_miss = JOBS.len() - 2;
+    for of in JOBS {
+        if random.next() < 1.0 / 6.0 && may_miss > 0 {
+            missing.push(of.0.to_owned());
+            may_miss -= 1;
+            continue;
+        }
+        let has_stat = random.next() >= 0.25;
+        if !has_stat {
+            missing.push(format!("{}/stat", of.0));
+        }
+        for (file, text) in printed(&measured(folder, of, secrets), random) {
+            let text = if file == "job.fio" { job(of) } else { text };
+            if has_stat || !file.ends_with("stat") {
+                files.insert(format!("points/{}/{file}", of.0), text.into_bytes());
+            }
+        }
+    }
+    if random.next() >= 0.25 {
+        files.insert("static/lscpu".into(), b"CPU(s): 32\nSocket(s): 1\n".to_vec());
+    } else {
+        missing.push("lscpu".into());
+    }
+    (files, missing)
+}
+
 /// What the blind test of one server gave.
 struct Blind {
     /// The predicted IOPS of a job that was not measured.
@@ -155,23 +205,11 @@ struct Blind {
 /// Imports a server that `seed` draws, and predicts and advises on a job that was not measured.
 fn blind(seed: u64) -> Blind {
     let mut random = Random(seed);
-    let draw = |(key, unit, value): (&str, &str, f64), random: &mut Random| {
-        format!("{key}={:.4}{unit}", value * 3f64.powf(2.0 * random.next() - 1.0))
-    };
-    let mut secrets: Vec<String> = HIDDEN.iter().map(|&hidden| draw(hidden, &mut random)).collect();
-    secrets.push("drive.gen5.media_floor=1us".into());
-    let folder = tempfile::tempdir().unwrap();
-    let mut files = Files::new();
-    for of in JOBS {
-        for (file, text) in printed(&measured(folder.path(), of, &secrets), &mut random) {
-            let text = if file == "job.fio" { job(of) } else { text };
-            files.insert(format!("points/{}/{file}", of.0), text.into_bytes());
-        }
-    }
-    files.insert("static/lscpu".into(), b"CPU(s): 32\nSocket(s): 1\n".to_vec());
-    let server = Server::of_archive(&Contents::from(files));
-    assert_eq!(server.measurements.len(), JOBS.len(), "{:?}", server.notes);
     let base = Platform::load(&Setting::new(Place::option("test"), "", "emr")).unwrap();
+    let secrets = secrets(&base, &mut random);
+    let folder = tempfile::tempdir().unwrap();
+    let (files, missing) = archive(folder.path(), &secrets, &mut random);
+    let server = Server::of_archive(&Contents::from(files));
     let out = folder.path().join("mine");
     let found = fit::import(server, &base, &out, &StopFlag::default()).unwrap();
     let iops = |outcome: Outcome| mean(&Summary::over(&[outcome]).unwrap(), "iops");
@@ -199,7 +237,7 @@ fn blind(seed: u64) -> Blind {
         inside: (low..=high).contains(&truth),
         advised: is_right(&right, &ours),
         how: format!(
-            "right {:?}, advised {:?}; {secrets:?} against {decided:?}, errors {:?}",
+            "right {:?}, advised {:?}; without {missing:?}; {secrets:?} against {decided:?}, errors {:?}",
             verdicts[0],
             verdicts[1],
             found
