@@ -9,6 +9,7 @@
 //! ordinary one; one drive is such a drive if there are moves.
 
 mod aio;
+mod begin;
 mod cpu;
 mod drives;
 mod interrupts;
@@ -18,6 +19,7 @@ mod stranger;
 mod system;
 
 use aio::keep_in_flight;
+use begin::begin;
 use cpu::bind;
 use drives::{BLOCKS, content, open};
 use interrupts::{Interrupt, interrupts};
@@ -149,6 +151,7 @@ fn run() -> Outcome<()> {
     let (moves, trips, readers) = (number("moves")?, number("trips")?, option("readers")?);
     let readers: Vec<usize> = text("readers", readers.split(',').map(str::parse).collect::<Result<_, _>>())?;
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    begin(cpus)?;
     for drive in 0..drives {
         let disk = open(drive)?;
         keep_in_flight(&disk, BLOCKS, 16, true, |index| content(drive, index))?;

@@ -7,6 +7,7 @@
 //! `blk` reads the drive, which then grows to twice its size. `net` sends ICMP echo requests to an address of the host for each CPU; the host's kernel answers.
 
 mod aio;
+mod begin;
 mod cpu;
 mod log;
 mod options;
@@ -14,6 +15,7 @@ mod ping;
 mod system;
 
 use aio::{BLOCK, Page, keep_in_flight};
+use begin::begin;
 use cpu::bind;
 use log::log_lines;
 use options::{number, option};
@@ -133,6 +135,7 @@ fn report(device: &str, interrupts: &[Interrupt], cpus: usize) -> Outcome<()> {
 fn run() -> Outcome<()> {
     let (device, requests, depth) = (option("device")?, number("requests")?, number("depth")?);
     let cpus = thread::available_parallelism().map_or(1, usize::from);
+    begin(cpus)?;
     match &device[..] {
         "blk" => keep_in_flight(&open_disk(DISK)?, BLOCKS, 16, true, content)?,
         "net" => ping::prepare()?,

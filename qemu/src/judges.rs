@@ -77,23 +77,39 @@ pub(crate) fn measure(quick: bool, is_stopped: impl Fn() -> bool, tell: impl Fn(
 
 /// QEMU's own assertion at an access to an MSI-X table (seen once, in the case of virtio-pci).
 const ASSERTION: &str = "msix_table_mmio_write: Assertion";
-/// Attempts of a run that ends with it.
-const ATTEMPTS: u32 = 6;
+/// Attempts of a run that ends with it, or before the guest's work begins.
+const ATTEMPTS: usize = 4;
 
-/// Runs a guest once; again if QEMU ends with an assertion of its own.
+/// Runs a guest once; again if QEMU ends with an assertion of its own, or if Linux does not come to its work, before which
+/// nothing of ours has run. Returns the last run, and the reasons of the repetitions.
 fn repeated<T>(
     mut run: impl FnMut() -> Result<T, BootError>,
-    failure: impl Fn(&T) -> Option<&str>,
-) -> Result<T, BootError> {
-    let mut attempt = 1;
+    ended: impl Fn(&T) -> (Option<&str>, bool),
+) -> Result<(T, Vec<String>), BootError> {
+    let mut reasons = Vec::new();
     loop {
         let ran = run()?;
-        let is_assertion = failure(&ran).is_some_and(|why| why.contains(ASSERTION));
-        if !is_assertion || attempt == ATTEMPTS {
-            return Ok(ran);
+        let (failure, has_begun) = ended(&ran);
+        let is_again = reasons.len() + 1 < ATTEMPTS && failure.is_some_and(|why| !has_begun || why.contains(ASSERTION));
+        match failure {
+            Some(why) if is_again => reasons.push(why.to_owned()),
+            _ => return Ok((ran, reasons)),
         }
-        attempt += 1;
     }
+}
+
+/// A row for the runs that were repeated; none where the first came to its end.
+fn repetitions(case: &str, who: &str, reasons: &[String]) -> Option<Row> {
+    let note = (!reasons.is_empty()).then(|| format!("{who}, repeated after: {}", reasons.join("; ")))?;
+    let quantity = format!("runs repeated, {who}");
+    Some(Row {
+        case: case.into(),
+        quantity,
+        value: reasons.len() as f64,
+        pass: true,
+        note: Some(note),
+        ..Row::default()
+    })
 }
 
 /// One built image of ours, posted, without Linux: what `cargo xtask mutants --judge` asks of an image with a defect.
@@ -181,6 +197,8 @@ fn pair(judge: &Judge, mode: Mode, load: Load, tell: &impl Fn(&str)) -> Result<V
     if let (Some(ours), Some(linux)) = (&ours.gates, &linux.gates) {
         rows.extend(instructions(&case, ours, linux));
     }
+    rows.extend(repetitions(&case, "ours", &ours.repetitions));
+    rows.extend(repetitions(&case, "Linux", &linux.repetitions));
     if let Some(first) = rows.first_mut() {
         first.policy.clone_from(&ours.policy);
     }
@@ -249,7 +267,7 @@ mod tests {
 
     fn ran(counts: &[(&str, u64)]) -> Ran {
         let counts = counts.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
-        Ran { counts, gates: None, policy: None, failure: None }
+        Ran { counts, ..Ran::default() }
     }
 
     fn failing(ours: &[(&str, u64)], linux: &[(&str, u64)]) -> Vec<String> {
@@ -286,20 +304,25 @@ mod tests {
     }
 
     #[test]
-    fn only_an_assertion_of_qemus_own_is_tried_again() {
-        let attempts = |why: &'static str, good_at: u32| {
+    fn only_an_assertion_of_qemus_own_and_a_boot_are_tried_again() {
+        let attempts = |why: &'static str, has_begun: bool, good_at: usize| {
             let mut count = 0;
             let run = || {
                 count += 1;
                 Ok((count < good_at).then_some(why))
             };
-            let last = repeated(run, |failure: &Option<&'static str>| *failure).expect("no error");
-            (count, last.is_none())
+            let (last, reasons) =
+                repeated(run, |failure: &Option<&'static str>| (*failure, has_begun)).expect("no error");
+            let row = repetitions("case", "Linux", &reasons);
+            assert_eq!(row.map_or(0.0, |row| row.value), reasons.len() as f64);
+            (reasons.len() + 1, last.is_none())
         };
-        assert_eq!(attempts("msix.c:1: msix_table_mmio_write: Assertion `x' failed.", 3), (3, true));
-        assert_eq!(attempts("msix.c:1: msix_table_mmio_write: Assertion `x' failed.", 9), (ATTEMPTS, false));
-        assert_eq!(attempts("a lost read", 3), (1, false));
-        assert_eq!(attempts("intel_iommu.c:1: vtd_post: Assertion `x' failed.", 3), (1, false));
+        let assertion = "msix.c:1: msix_table_mmio_write: Assertion `x' failed.";
+        assert_eq!(attempts(assertion, true, 3), (3, true));
+        assert_eq!(attempts(assertion, true, 9), (ATTEMPTS, false));
+        assert_eq!(attempts("a lost read", true, 3), (1, false));
+        assert_eq!(attempts("intel_iommu.c:1: vtd_post: Assertion `x' failed.", true, 3), (1, false));
+        assert_eq!(attempts("a CPU's timer stands still", false, 2), (2, true));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 /// The source of the guest's only process.
 const INIT: &str = "qemu/guest/peer.rs";
@@ -59,7 +59,19 @@ impl Linux {
 /// # Errors
 /// [`BootError`]; a guest that fails is not an error.
 pub(crate) fn run(command: Command, answer: Answer<'_>) -> Result<Ended, BootError> {
-    process::run(command, answer, |status, lines| status.success() && lines.iter().any(|line| line == "guest: passed"))
+    process::run(command, answer, passed)
+}
+
+/// Runs a Linux guest that says when its work begins.
+///
+/// # Errors
+/// [`BootError`]; a guest that fails is not an error.
+pub(crate) fn run_booted(command: Command, answer: Answer<'_>) -> Result<Ended, BootError> {
+    process::run_booted(command, answer, passed)
+}
+
+fn passed(status: ExitStatus, lines: &[String]) -> bool {
+    status.success() && lines.iter().any(|line| line == "guest: passed")
 }
 
 /// `virt` with this GIC and exception level, and its options of QEMU.

@@ -4,7 +4,7 @@ use super::gates::{self, Addresses, Gates, GatesPlugin};
 use super::repeated;
 use crate::disk::Disk;
 use crate::image::{Image, X86_64};
-use crate::process::{Answer, Ended};
+use crate::process::Answer;
 use crate::{BootError, peer, pinned, process, trace};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -74,7 +74,7 @@ impl fmt::Display for Load {
 }
 
 /// The result of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Ran {
     /// What the guest printed, and how often QEMU traced an event.
     pub(super) counts: BTreeMap<String, u64>,
@@ -82,6 +82,10 @@ pub(super) struct Ran {
     pub(super) policy: Option<String>,
     /// The reason of a failure; none if the run passed.
     pub(super) failure: Option<String>,
+    /// False if Linux did not come to its work.
+    pub(super) has_begun: bool,
+    /// The failures of the attempts before this one.
+    pub(super) repetitions: Vec<String>,
 }
 
 impl Ran {
@@ -138,12 +142,14 @@ impl Judge {
         self.linux.as_ref().expect("only `prepare` leads to runs of Linux")
     }
 
-    /// Runs a guest once; again if QEMU ends with an assertion of its own.
+    /// Runs a guest once; again if QEMU ends with an assertion of its own, or Linux does not come to its work.
     ///
     /// # Errors
     /// [`BootError`]; a guest that fails is not an error.
     pub(super) fn run(&self, who: Who, mode: Mode, load: Load) -> Result<Ran, BootError> {
-        repeated(|| self.attempt(who, mode, load), |ran| ran.failure.as_deref())
+        let run = || self.attempt(who, mode, load);
+        let (ran, repetitions) = repeated(run, |ran| (ran.failure.as_deref(), ran.has_begun))?;
+        Ok(Ran { repetitions, ..ran })
     }
 
     fn attempt(&self, who: Who, mode: Mode, load: Load) -> Result<Ran, BootError> {
@@ -157,9 +163,8 @@ impl Judge {
             Who::Ours => process::run(command, Answer::None, |status, lines| {
                 status.code() == Some(1) && lines.iter().any(|line| line == "pass")
             })?,
-            Who::Linux | Who::Stock => peer::run(command, Answer::None)?,
+            Who::Linux | Who::Stock => peer::run_booted(command, Answer::None)?,
         };
-        let Ended { ref failure, .. } = ended;
         let mut counts = ended.counts();
         let file = std::fs::File::open(folder.path().join("trace")).map_err(io("QEMU's trace"))?;
         let events = trace::count(BufReader::new(file).lines(), trace::IMAGE_MARK).map_err(io("QEMU's trace"))?;
@@ -168,7 +173,9 @@ impl Judge {
         }
         let counted = std::fs::read_to_string(folder.path().join("gates")).ok();
         let gates = counted.and_then(|text| Gates::parse(&text));
-        Ok(Ran { counts, gates, policy: ended.policy(), failure: failure.clone() })
+        let has_begun = who == Who::Ours || ended.has_begun();
+        let (policy, failure) = (ended.policy(), ended.failure);
+        Ok(Ran { counts, gates, policy, failure, has_begun, repetitions: Vec::new() })
     }
 
     /// QEMU's command line.

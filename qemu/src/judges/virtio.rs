@@ -11,6 +11,7 @@
 mod machine;
 
 use self::machine::{Guest, Kind, Machine, Ran, Transport};
+use super::repetitions;
 use crate::run::{CALM_READS_ROW, CALM_WRITES_ROW};
 use crate::{BootError, Missing, Row, trace};
 
@@ -146,6 +147,7 @@ pub(crate) fn measure(
         let requests = if is_quick { QUICK } else { FULL };
         let ran = machine.run(case, requests)?;
         rows.extend(judged(case, requests, &ran));
+        rows.extend(repetitions(&case.name(), "the guest", &ran.repetitions));
     }
     missing.extend(no_network.map(Missing::Network));
     Ok((rows, missing))
@@ -264,7 +266,7 @@ mod tests {
     /// The quantities that fail if `name` is `value`.
     fn failing(name: &str, value: u64, accesses: u64) -> Vec<String> {
         let counts = COUNTS.map(|(known, old)| (known.to_owned(), if known == name { value } else { old }));
-        let ran = Ran { counts: counts.into_iter().collect(), accesses, events: Default::default(), failure: None };
+        let ran = Ran { counts: counts.into_iter().collect(), accesses, ..Ran::default() };
         let new = CASES.iter().find(|case| case.name == "drive, new device, new guest").expect("a case");
         judged(new, QUICK, &ran).into_iter().filter(|row| !row.pass).map(|row| row.quantity).collect()
     }
@@ -300,7 +302,7 @@ mod tests {
             // Only a drive grows.
             let changes = if case.contains("drive") { 1 } else { 0 };
             let counts = [("interrupts".to_owned(), 9), ("of_configuration".to_owned(), changes)].into();
-            let ran = Ran { counts, accesses: 0, events: events.into_iter().collect(), failure: None };
+            let ran = Ran { counts, events: events.into_iter().collect(), ..Ran::default() };
             let case = CASES.iter().find(|known| known.name() == case).expect("a case");
             let row = |quantity: &str, value, pass| Row { quantity: quantity.into(), value, pass, ..Row::default() };
             let rows = traced(case, &ran, &row);
@@ -322,7 +324,7 @@ mod tests {
     #[test]
     fn a_guest_that_fails_is_a_row() {
         let failure = Some("guest: FAILED".into());
-        let ran = Ran { counts: Default::default(), accesses: 0, events: Default::default(), failure };
+        let ran = Ran { failure, ..Ran::default() };
         let rows = judged(&CASES[0], QUICK, &ran);
         assert_eq!((rows.len(), rows[0].pass, rows[0].note.as_deref()), (1, false, Some("guest: FAILED")));
     }

@@ -55,7 +55,7 @@ pub(super) enum Transport {
 }
 
 /// The result of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Ran {
     /// What the guest printed.
     pub(super) counts: BTreeMap<String, u64>,
@@ -65,6 +65,10 @@ pub(super) struct Ran {
     pub(super) events: Events,
     /// The reason of a failure; none if the run passed.
     pub(super) failure: Option<String>,
+    /// False if Linux did not come to its work.
+    pub(super) has_begun: bool,
+    /// The failures of the attempts before this one.
+    pub(super) repetitions: Vec<String>,
 }
 
 /// The guests, and the QEMU that judges them.
@@ -133,12 +137,14 @@ impl Machine {
         Ok(Self { qemu: qemu.join(tools.qemu), kernel, initrd, image, _folder: folder })
     }
 
-    /// Runs a guest once; again if QEMU ends with an assertion of its own.
+    /// Runs a guest once; again if QEMU ends with an assertion of its own, or Linux does not come to its work.
     ///
     /// # Errors
     /// [`BootError`]; a guest that fails is not an error.
     pub(super) fn run(&self, case: &Case, requests: u64) -> Result<Ran, BootError> {
-        repeated(|| self.attempt(case, requests), |ran| ran.failure.as_deref())
+        let run = || self.attempt(case, requests);
+        let (ran, repetitions) = repeated(run, |ran| (ran.failure.as_deref(), ran.has_begun))?;
+        Ok(Ran { repetitions, ..ran })
     }
 
     fn attempt(&self, case: &Case, requests: u64) -> Result<Ran, BootError> {
@@ -156,14 +162,15 @@ impl Machine {
             Guest::Ours { .. } => process::run(command, Answer::Asked(&grow), |status, lines| {
                 status.code() == Some(good) && lines.iter().any(|line| line == "pass")
             })?,
-            Guest::Old | Guest::New => peer::run(command, Answer::Asked(&grow))?,
+            Guest::Old | Guest::New => peer::run_booted(command, Answer::Asked(&grow))?,
         };
+        let has_begun = matches!(case.guest, Guest::Ours { .. }) || ended.has_begun();
         let (counts, Ended { failure, .. }) = (ended.counts(), ended);
         let lines = || std::fs::File::open(folder.path().join("trace")).map(|file| BufReader::new(file).lines());
         let accesses = lines().and_then(accesses).map_err(io("QEMU's trace"))?;
         let counted = lines().and_then(|lines| trace::count(lines, trace::IMAGE_MARK));
         let events = counted.map_err(io("QEMU's trace"))?;
-        Ok(Ran { counts, accesses, events, failure })
+        Ok(Ran { counts, accesses, events, failure, has_begun, repetitions: Vec::new() })
     }
 
     /// QEMU's command line.
