@@ -2,10 +2,11 @@
 //!
 //! Workers take numbers in turn. A number determines scenario and seed, so the report does not depend on which worker
 //! is faster. A failure ends the campaign: histories with lower numbers are finished, histories with higher numbers do
-//! not count.
+//! not count. A search for a given time is divided otherwise ([`crate::minutes`]).
 
 use crate::coverage::Coverage;
 use crate::history::Recipe;
+use crate::minutes::{self, Spent};
 use crate::run::{Run, Scenario};
 use crate::verdict::{Failure, Kind};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -50,6 +51,8 @@ pub struct Campaign {
     pub length: Length,
     /// The part of the recipe that all histories share.
     pub recipe: Recipe,
+    /// Files that a change touches: in a given time their scenarios get most of it.
+    pub touched: Vec<String>,
     /// Worker threads.
     pub jobs: usize,
     /// Once it is set, workers begin no further history.
@@ -71,21 +74,35 @@ impl Campaign {
         self.scenarios[(index % self.scenarios.len() as u64) as usize]
     }
 
+    /// The scenario of a finding.
+    ///
+    /// # Panics
+    /// If it is none of this campaign's.
+    pub fn scenario_of(&self, found: &Found) -> &'static dyn Scenario {
+        let named = self.scenarios.iter().find(|scenario| scenario.name() == found.scenario);
+        *named.expect("a campaign finds what it searches")
+    }
+
     /// Runs one history again, which failed elsewhere. None if it does not fail here.
     pub fn failure(&self, index: u64) -> Option<Found> {
         let run = self.run_one(index);
         let scenario = self.scenario(index).name();
-        Some(Found { index, scenario, recipe: self.recipe_of(index), failure: run.failure?, hangs: false })
+        Some(Found { index, scenario, recipe: self.recipe_of(index), failure: run.failure?, hangs: false, line: None })
     }
 
     /// What is said of a history that does not end on the host.
     pub fn hang(&self, index: u64) -> Found {
         let scenario = self.scenario(index).name();
-        Found { index, scenario, recipe: self.recipe_of(index), failure: hangs(), hangs: true }
+        Found { index, scenario, recipe: self.recipe_of(index), failure: hangs(), hangs: true, line: None }
     }
 
     fn run_one(&self, index: u64) -> Run {
-        self.scenario(index).run(&self.recipe_of(index)).unwrap_or_else(|error| Run {
+        self.run_of(self.scenario(index), self.recipe_of(index).seed)
+    }
+
+    /// The history of `seed`.
+    pub(crate) fn run_of(&self, scenario: &dyn Scenario, seed: u64) -> Run {
+        scenario.run(&Recipe { seed, ..self.recipe.clone() }).unwrap_or_else(|error| Run {
             failure: Some(Failure::new(Kind::Correctness, "input", Ps(0), error.to_string())),
             ..Run::default()
         })
@@ -103,10 +120,10 @@ pub(crate) fn hangs() -> Failure {
     Failure::new(Kind::Liveness, "hang", Ps(0), text)
 }
 
-/// A history that failed.
+/// A history that failed, or what another search of small machines or forms found.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Its number in the campaign.
+    /// Its number in the campaign; 0 in a search for a given time, which has no numbers.
     pub index: u64,
     /// Its scenario.
     pub scenario: &'static str,
@@ -116,12 +133,19 @@ pub struct Found {
     pub failure: Failure,
     /// It does not end on the host either.
     pub hangs: bool,
+    /// The command line that shows it again, if it is no random history.
+    pub line: Option<String>,
 }
 
 impl Found {
     /// The command line that shows it again.
     pub fn replay(&self) -> String {
-        replay_line(self.scenario, &self.recipe)
+        self.line.clone().unwrap_or_else(|| replay_line(self.scenario, &self.recipe))
+    }
+
+    /// Whether a recipe makes it again, which can be shortened.
+    pub fn is_history(&self) -> bool {
+        self.line.is_none() && !self.hangs
     }
 }
 
@@ -133,7 +157,8 @@ pub fn replay_line(scenario: &str, recipe: &Recipe) -> String {
 #[derive(Serialize)]
 struct FoundRow<'a> {
     scenario: &'a str,
-    seed: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<String>,
     kind: Kind,
     checker: &'a str,
     message: &'a str,
@@ -143,7 +168,7 @@ struct FoundRow<'a> {
 impl Serialize for Found {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Failure { kind, checker, text, .. } = &self.failure;
-        let seed = format!("{:#x}", self.recipe.seed);
+        let seed = self.line.is_none().then(|| format!("{:#x}", self.recipe.seed));
         let row =
             FoundRow { scenario: self.scenario, seed, kind: *kind, checker, message: text, replay: self.replay() };
         row.serialize(serializer)
@@ -172,6 +197,9 @@ pub struct Summary {
     pub failures: Vec<Found>,
     /// Transitions that were seen, by scenario.
     pub coverage: BTreeMap<Cow<'static, str>, Coverage>,
+    /// What a given time went to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub spent: Vec<Spent>,
 }
 
 impl Summary {
@@ -243,7 +271,6 @@ struct Shared {
     next: AtomicU64,
     /// The lowest failing number, or the number of histories. Workers start no history at or beyond it.
     end: AtomicU64,
-    deadline: Option<Instant>,
     /// The history of each worker, and when it began.
     at: Vec<Mutex<Option<(u64, Instant)>>>,
 }
@@ -254,16 +281,16 @@ struct Shared {
 /// If a worker of this program fails, which is a defect of the program.
 pub fn run(campaign: &Campaign) -> Summary {
     let start = Instant::now();
-    let (from, deadline) = match campaign.length {
-        Length::Seeds(_) => (0, None),
-        Length::Time(time) => (0, Some(start + time)),
-        Length::Part { from, .. } => (from, None),
+    let from = match campaign.length {
+        Length::Seeds(_) => 0,
+        Length::Time(time) => return minutes::run(campaign, time),
+        Length::Part { from, .. } => from,
     };
     let end = campaign.histories().map_or(u64::MAX, |count| from.saturating_add(count));
     let jobs = campaign.jobs;
     let at = (0..jobs).map(|_| Mutex::new(None)).collect();
     let (next, end) = (AtomicU64::new(from), AtomicU64::new(end));
-    let shared = Arc::new(Shared { campaign: campaign.clone(), next, end, deadline, at });
+    let shared = Arc::new(Shared { campaign: campaign.clone(), next, end, at });
     let (results, done) = mpsc::channel();
     for worker in 0..jobs {
         let (shared, results) = (shared.clone(), results.clone());
@@ -310,15 +337,21 @@ fn count(campaign: &Campaign, summary: &mut Summary, index: u64, run: Run) {
     let scenario = campaign.scenario(index).name();
     summary.add(scenario, &run);
     if let Some(failure) = run.failure {
-        summary.failures.push(Found { index, scenario, recipe: campaign.recipe_of(index), failure, hangs: false });
+        summary.failures.push(Found {
+            index,
+            scenario,
+            recipe: campaign.recipe_of(index),
+            failure,
+            hangs: false,
+            line: None,
+        });
     }
 }
 
 fn work(shared: &Shared, worker: usize, results: &Sender<(u64, Run)>) {
     loop {
         let index = shared.next.fetch_add(1, Relaxed);
-        let late = shared.deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        if late || shared.campaign.stop.load(Relaxed) || index >= shared.end.load(Relaxed) {
+        if shared.campaign.stop.load(Relaxed) || index >= shared.end.load(Relaxed) {
             return;
         }
         *shared.at[worker].lock().expect("no panic while it is held") = Some((index, Instant::now()));
@@ -341,7 +374,7 @@ impl Shared {
     }
 }
 
-fn progress(campaign: &Campaign) -> ProgressBar {
+pub(crate) fn progress(campaign: &Campaign) -> ProgressBar {
     let (bar, style) = match campaign.histories() {
         Some(histories) => (ProgressBar::new(histories), "{bar:30} {pos}/{len} histories, {msg}"),
         None => (ProgressBar::new_spinner(), "{spinner} {elapsed} {pos} histories, {msg}"),
@@ -350,7 +383,7 @@ fn progress(campaign: &Campaign) -> ProgressBar {
     bar.with_style(ProgressStyle::with_template(style).expect("a valid template"))
 }
 
-fn show_progress(bar: &ProgressBar, start: Instant, summary: &Summary, jobs: usize) {
+pub(crate) fn show_progress(bar: &ProgressBar, start: Instant, summary: &Summary, jobs: usize) {
     let elapsed = start.elapsed();
     if elapsed > QUIET && bar.is_hidden() {
         bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());

@@ -38,9 +38,13 @@ pub struct CheckArgs {
     /// Number of histories of each scenario.
     #[arg(long, value_name = "N", conflicts_with_all = ["minutes", "replay"])]
     pub seeds: Option<u64>,
-    /// Run as many histories as fit into this time.
+    /// Search for this time: random histories of all scenarios, orders of operations and single faults on their small
+    /// machines, and one history in several forms. The report says what the time went to.
     #[arg(long, value_name = "M", value_parser = minutes, conflicts_with = "replay")]
     pub minutes: Option<Duration>,
+    /// Files that a change touches: the scenarios that run them get most of the time of --minutes.
+    #[arg(long, value_name = "FILES", value_delimiter = ',', num_args = 1.., requires = "minutes", conflicts_with = "guided")]
+    pub touched: Vec<String>,
     /// The seed of the first history. Later ones count up. The default comes from the clock.
     #[arg(long, value_name = "SEED", value_parser = seed, conflicts_with = "replay")]
     pub seed: Option<u64>,
@@ -298,15 +302,16 @@ fn search(
     report::summary(&summary);
     write_json(args, &document(&summary, origin(campaign.first_seed)))?;
     let Some(found) = summary.failures.first() else { return Ok(0) };
-    if !found.hangs {
-        show(args, campaign.scenario(found.index), &shortest(args, &campaign, found))?;
+    if found.is_history() {
+        show(args, campaign.scenario_of(found), &shortest(args, &campaign, found))?;
     }
     Ok(found.failure.kind.exit_code())
 }
 
 fn campaign_of(args: &CheckArgs, scenarios: Vec<&'static dyn Scenario>, recipe: Recipe) -> Campaign {
     let (first_seed, length) = (first_seed(args), length(args));
-    Campaign { scenarios, first_seed, length, recipe, jobs: jobs(args), stop: Arc::default() }
+    let touched = args.touched.clone();
+    Campaign { scenarios, first_seed, length, recipe, touched, jobs: jobs(args), stop: Arc::default() }
 }
 
 fn guided_of(args: &CheckArgs, scenarios: Vec<&'static dyn Scenario>, recipe: Recipe) -> guided::Search {
@@ -329,7 +334,7 @@ pub(crate) fn first_seed(args: &CheckArgs) -> u64 {
 }
 
 fn shortest(args: &CheckArgs, campaign: &Campaign, found: &Found) -> Recipe {
-    let scenario = campaign.scenario(found.index);
+    let scenario = campaign.scenario_of(found);
     match args.no_shrink || found.hangs {
         true => found.recipe.clone(),
         false => shrink::shrink(scenario, &found.recipe, &found.failure, &campaign.stop),
@@ -382,8 +387,8 @@ pub fn answer(
     let mut answer = Answer { json: document(summary, manifest), exit_code: 0, shortest: None };
     let Some(found) = summary.failures.first() else { return Ok(answer) };
     answer.exit_code = found.failure.kind.exit_code();
-    if !found.hangs {
-        let scenario = campaign.scenario(found.index);
+    if found.is_history() {
+        let scenario = campaign.scenario_of(found);
         let recipe = shortest(args, campaign, found);
         let run = traced(scenario, &recipe)?;
         let replay = campaign::replay_line(scenario.name(), &recipe);

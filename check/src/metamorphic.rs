@@ -13,8 +13,9 @@ use crate::history::Recipe;
 use crate::parallel;
 use crate::report;
 use crate::run::{COMPARABLE, Outcome, Scenario};
-use crate::verdict::Kind;
+use crate::verdict::{Failure, Kind};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use machine::time::Ps;
 use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use serde::Serialize;
 use std::fmt;
@@ -130,6 +131,14 @@ pub struct Broken {
     pub replay: [String; 2],
     #[serde(skip)]
     kind: Option<Kind>,
+}
+
+impl Broken {
+    /// As a failure of a campaign.
+    pub(crate) fn failure(&self) -> Failure {
+        let text = format!("{}: {}; {} against {}", self.family, self.text, self.replay[1], self.replay[0]);
+        Failure::new(self.kind.unwrap_or(Kind::Correctness), "forms", Ps(0), text)
+    }
 }
 
 impl fmt::Display for Broken {

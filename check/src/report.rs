@@ -2,6 +2,7 @@
 
 use crate::campaign::{Campaign, Length, Summary, replay_line};
 use crate::history::Recipe;
+use crate::minutes::Spent;
 use crate::run::{Run, Scenario};
 use crate::systematic::{self, Search, Task, Verdict};
 use machine::trace::Track;
@@ -66,6 +67,7 @@ pub(crate) fn summary(summary: &Summary) {
             say(format_args!("  {:>12}  {transition}", "never"));
         }
     }
+    spent(&summary.spent);
     let faults: Vec<_> = summary.faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
     say(format_args!("\nfaults injected: {}", if faults.is_empty() { "none".into() } else { faults.join(", ") }));
     say(format_args!(
@@ -83,6 +85,30 @@ pub(crate) fn summary(summary: &Summary) {
     if summary.failures.is_empty() {
         say(format_args!("no failure"));
     }
+}
+
+/// What a given time went to: a line for each scenario and family.
+fn spent(spent: &[Spent]) {
+    if spent.is_empty() {
+        return;
+    }
+    say(format_args!("\nthe time of all workers went to"));
+    let mut lines: Vec<(&str, Vec<String>)> = Vec::new();
+    for Spent { on, search, seconds, units, complete } in spent {
+        let what = match *search {
+            "random" => "histories",
+            "orders" => "sets of operations",
+            "faults" => "machines with a fault",
+            _ => "histories in all forms",
+        };
+        let all = if *complete { ", all" } else { "" };
+        let text = format!("{seconds:.1} s {units} {what}{all}");
+        match lines.iter_mut().find(|(name, _)| name == on) {
+            Some((_, texts)) => texts.push(text),
+            None => lines.push((on, vec![text])),
+        }
+    }
+    lines.iter().for_each(|(name, texts)| say(format_args!("  {name:<14} {}", texts.join("; "))));
 }
 
 /// What a systematic search will do.

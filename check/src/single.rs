@@ -234,7 +234,7 @@ fn locate(scenario: &dyn Scenario, case: &Case, position: u64) -> Result<When, C
 }
 
 /// The line that runs one position again.
-fn line(scenario: &str, name: &str, position: u64) -> String {
+pub(crate) fn line(scenario: &str, name: &str, position: u64) -> String {
     format!("campanile check --scenario {scenario} --single-faults {name} --position {position}")
 }
 

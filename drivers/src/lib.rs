@@ -9,7 +9,8 @@ pub mod dsa;
 pub mod gic;
 pub mod hpet;
 pub mod ioapic;
-#[cfg(all(test, loom))]
+#[cfg(test)]
+#[cfg(loom)]
 mod loom_world;
 pub mod message;
 pub mod nvme;

@@ -32,3 +32,37 @@ fn what_is_wrong_is_named_with_what_would_be_valid() {
     }
     assert_eq!(parse("check --seed 0x5eed").expect("hex").seed, Some(0x5eed));
 }
+
+#[test]
+fn a_search_for_a_time_runs_every_search_and_says_what_it_spent() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let json = folder.path().join("found.json");
+    let mut args = parse("check --scenario gicv2,gicv3 --minutes 0.05 --seed 7 --jobs 1").expect("valid");
+    args.json = Some(json.clone());
+    assert_eq!(execute(&args, crate::scenarios::all()).expect("it runs"), 0);
+    let said: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&json).expect("written")).expect("JSON");
+    let spent = said["spent"].as_array().expect("a list");
+    for (on, search) in [("gicv2", "random"), ("gicv3", "orders"), ("gicv2", "faults"), ("eoimode", "forms")] {
+        let is_it = |row: &&serde_json::Value| row["on"] == on && row["search"] == search;
+        assert!(
+            spent.iter().find(is_it).is_some_and(|row| row["units"].as_u64() > Some(0)),
+            "{on} {search}: {spent:?}"
+        );
+    }
+    assert!(said["histories"].as_u64() > Some(0) && said["seconds"].as_f64() > Some(2.0), "{said}");
+    // What is set by hand is of random histories alone.
+    let mut args = parse("check --scenario gicv2 --minutes 0.01 --seed 7 --faults none --jobs 1").expect("valid");
+    args.json = Some(json.clone());
+    assert_eq!(execute(&args, crate::scenarios::all()).expect("it runs"), 0);
+    let said: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&json).expect("written")).expect("JSON");
+    assert_eq!(said["spent"].as_array().map(Vec::len), Some(1), "{said}");
+}
+
+#[test]
+fn files_that_are_touched_are_for_a_search_for_a_time() {
+    assert!(parse("check --touched irq/src/flow.rs").is_err());
+    let args = parse("check --minutes 1 --touched irq/src/flow.rs README.md").expect("valid");
+    assert_eq!(args.touched, ["irq/src/flow.rs", "README.md"]);
+}

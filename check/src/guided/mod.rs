@@ -194,7 +194,7 @@ fn note(summary: &mut Summary, scenario: &'static str, index: u64, recipe: &Reci
     if !summary.failures.iter().any(|found| found.failure.is_like(failure)) {
         let (recipe, failure) = (Recipe { reaches: false, ..recipe.clone() }, failure.clone());
         let hangs = failure.checker == "hang";
-        summary.failures.push(Found { index, scenario, recipe, failure, hangs });
+        summary.failures.push(Found { index, scenario, recipe, failure, hangs, line: None });
     }
 }
 

@@ -11,8 +11,8 @@ mod search;
 
 pub(crate) use command::execute;
 pub use explore::{BOUND, Explored, explore};
-pub(crate) use search::replay_line;
 pub use search::{Search, Verdict, document, run};
+pub(crate) use search::{one, replay_line};
 
 use crate::run::Scenario;
 use crate::subject::Bench;

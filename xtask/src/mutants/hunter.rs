@@ -52,7 +52,7 @@ impl Hunter {
             println!("building `campanile check`, and asking it about the tree as it is");
             let program = build::check(&hunter.copy)?;
             let seed = mix(seed, &format!("job {job}"));
-            if let Some(found) = hunter.ask_check(&program, seed, GLANCE, CHECK_LIMIT)? {
+            if let Some(found) = hunter.ask_check(&program, seed, &GLANCE, CHECK_LIMIT)? {
                 return Err(found.without_defect());
             }
             let kept = hunter.copy.target.join("check-without-defect");
@@ -80,7 +80,7 @@ impl Hunter {
         let mut ran = Duration::ZERO;
         if self.check.is_some() {
             let program = build::check(&self.copy)?;
-            let (by, time) = self.search(&program, mix(self.seed, &mutant.name))?;
+            let (by, time) = self.search(&program, mutant)?;
             ran += time;
             if let Some(by) = by {
                 return Ok((Kill::Check(by), None, ran));
@@ -119,13 +119,16 @@ impl Hunter {
         self.copy.target.join("killer.log")
     }
 
-    /// Runs `campanile check` from `seed` on, until it finds a history that passes without the defect, or its time is
-    /// over.
-    fn search(&mut self, program: &Path, mut seed: u64) -> Result<(Option<String>, Duration), String> {
+    /// Runs `campanile check` until it finds a history that passes without the defect, or its time is over. It is told
+    /// which files the defect touches, as it would be of a change.
+    fn search(&mut self, program: &Path, mutant: &Mutant) -> Result<(Option<String>, Duration), String> {
+        let mut seed = mix(self.seed, &mutant.name);
         let (mut ran, mut limit) = (Duration::ZERO, CHECK_LIMIT);
+        let touched = mutant.files().collect::<Vec<_>>().join(",");
         loop {
             let started = Instant::now();
-            let found = self.ask_check(program, seed, ["--minutes", &self.minutes], limit)?;
+            let length = ["--minutes", &self.minutes, "--touched", &touched];
+            let found = self.ask_check(program, seed, &length, limit)?;
             ran += started.elapsed();
             let Some(found) = found else { return Ok((None, ran)) };
             if self.is_clean(&found)? {
@@ -133,7 +136,7 @@ impl Hunter {
             }
             println!("{}", found.without_defect());
             self.troubles.push(found.without_defect());
-            seed = found.seed.wrapping_add(1);
+            seed = mix(seed, "again");
             limit = SEARCH_LIMIT.saturating_sub(ran);
             if limit.is_zero() {
                 return Ok((None, ran));
@@ -143,13 +146,7 @@ impl Hunter {
 
     /// Runs `campanile check` from `seed` on; returns its finding, if any. Running into its own time limit is no
     /// finding.
-    fn ask_check(
-        &self,
-        program: &Path,
-        seed: u64,
-        length: [&str; 2],
-        limit: Duration,
-    ) -> Result<Option<Found>, String> {
+    fn ask_check(&self, program: &Path, seed: u64, length: &[&str], limit: Duration) -> Result<Option<Found>, String> {
         let json = self.copy.target.join("check.json");
         let mut command = self.command(program);
         command.args(["--seed", &seed.to_string(), "--no-shrink"]).args(length).arg("--json").arg(&json);
@@ -163,7 +160,7 @@ impl Hunter {
             None => "it hangs".to_owned(),
         };
         let said = std::fs::read_to_string(&json).unwrap_or_default();
-        Ok(Some(found(&said).unwrap_or(Found { by, seed, replay: Vec::new() })))
+        Ok(Some(found(&said).unwrap_or(Found { by, replay: Vec::new() })))
     }
 
     /// True if the history that failed under the defect passes without it.
@@ -187,8 +184,7 @@ impl Hunter {
 struct Found {
     /// The checker that found it, and the kind of failure.
     by: String,
-    seed: u64,
-    /// The command line that runs the history again.
+    /// The options that run the history again; none if it is not known.
     replay: Vec<String>,
 }
 
@@ -203,11 +199,10 @@ fn found(json: &str) -> Option<Found> {
     let summary: serde_json::Value = serde_json::from_str(json).ok()?;
     let failure = summary.get("failures")?.get(0)?;
     let text = |key: &str| failure.get(key)?.as_str();
-    let (scenario, seed) = (text("scenario")?, text("seed")?);
-    let number = u64::from_str_radix(seed.trim_start_matches("0x"), 16).ok()?;
-    let replay = ["--scenario", scenario, "--replay", seed].map(str::to_owned).into();
-    let by = format!("{} ({}), {scenario}", text("checker")?, text("kind")?);
-    Some(Found { by, seed: number, replay })
+    let line = text("replay")?.strip_prefix("campanile check ")?;
+    let replay = line.split_whitespace().map(str::to_owned).collect();
+    let by = format!("{} ({}), {}", text("checker")?, text("kind")?, text("scenario")?);
+    Some(Found { by, replay })
 }
 
 #[cfg(test)]
@@ -216,12 +211,11 @@ mod tests {
 
     #[test]
     fn what_check_found_is_read() {
-        let json = r#"{"histories": 3, "failures": [{"scenario": "pc-posted", "seed": "0x7", "kind": "liveness",
-            "checker": "commands", "message": "m", "replay": "campanile check"}]}"#;
+        let json = r#"{"histories": 3, "failures": [{"scenario": "gicv3", "kind": "liveness", "checker": "commands",
+            "message": "m", "replay": "campanile check --scenario gicv3 --systematic edge/move+free --schedule ab,a7b"}]}"#;
         let found = found(json).unwrap();
-        assert_eq!(found.by, "commands (liveness), pc-posted");
-        assert_eq!(found.seed, 7);
-        assert_eq!(found.replay, ["--scenario", "pc-posted", "--replay", "0x7"]);
+        assert_eq!(found.by, "commands (liveness), gicv3");
+        assert_eq!(found.replay.join(" "), "--scenario gicv3 --systematic edge/move+free --schedule ab,a7b");
         assert!(super::found(r#"{"failures": []}"#).is_none());
     }
 }

@@ -105,6 +105,11 @@ impl Mutant {
         })
     }
 
+    /// The files that it changes.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &str> {
+        self.text.lines().filter_map(|line| line.strip_prefix("+++ b/"))
+    }
+
     /// True if the patch applies to the tree at `root`.
     pub(crate) fn check(&self, root: &Path) -> Result<(), String> {
         self.run(git(root).arg("--check"))

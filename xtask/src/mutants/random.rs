@@ -10,12 +10,14 @@ mod results;
 mod tests;
 
 use super::build::NOT_BUILT;
+use super::copy::Copy;
 use super::hunter::Hunter;
 use super::{Kill, Options, mix};
 use catalogue::Drawn;
 use results::{Outcome, Results, Row};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// How long the tests may look for a change that check did not find.
@@ -30,8 +32,8 @@ const SAMPLE_MIN: usize = 200;
 
 /// Draws `count` changes by `seed` and looks for each; returns what is not as it should be.
 pub(super) fn run(root: &Path, count: usize, seed: u64, options: &Options) -> Result<Vec<String>, String> {
-    let mut hunter = Hunter::new(root, 0, seed, options)?;
-    let mut drawn = catalogue::list(&hunter.copy.root)?;
+    let copy = Copy::new(root, 0)?;
+    let mut drawn = catalogue::list(&copy.root)?;
     let print = catalogue::fingerprint(&drawn);
     println!("{} changes can be made in {}", drawn.len(), catalogue::PACKAGES.join(", "));
     if let Some(only) = &options.only {
@@ -39,25 +41,58 @@ pub(super) fn run(root: &Path, count: usize, seed: u64, options: &Options) -> Re
     }
     drawn.sort_by_key(|change| mix(seed, &change.name));
     let equivalents = catalogue::equivalents(root)?;
-    let mut results = Results::open(options.json.as_deref(), seed, print)?;
-    for change in &drawn {
-        let judged = results.judged();
-        if judged == count {
-            break;
+    let results = Results::open(options.json.as_deref(), seed, print)?;
+    let draws = Mutex::new(Draws { drawn: drawn.iter(), results, under_way: 0, count });
+    let work = |job| -> Result<(), String> {
+        let mut hunter = Hunter::new(root, job, seed, options)?;
+        while let Some(change) = draws.lock().expect(ALIVE).next() {
+            let row = match equivalents.get(&change.name) {
+                Some(reason) => Ok(Row::of(change, Outcome::Equivalent(reason.clone()), Duration::ZERO)),
+                None => look(&mut hunter, change),
+            };
+            draws.lock().expect(ALIVE).done(row)?;
         }
-        if results.has(&change.name) {
-            continue;
-        }
-        let row = match equivalents.get(&change.name) {
-            Some(reason) => Row::of(change, Outcome::Equivalent(reason.clone()), Duration::ZERO),
-            None => look(&mut hunter, change)?,
-        };
-        println!("[{:>3}/{count}] {:<44} {}", judged + 1, row.outcome.to_string(), row.name);
-        results.add(row)?;
-    }
-    hunter.troubles.drain(..).for_each(|trouble| println!("{trouble}"));
+        hunter.troubles.drain(..).for_each(|trouble| println!("{trouble}"));
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..options.jobs).map(|job| scope.spawn(move || work(job))).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or(Err("a job died".into())))
+    })?;
+    let results = draws.into_inner().expect(ALIVE).results;
     print_survivors(&results);
     Ok(verdict(&results, options.only.is_some() || results.judged() < SAMPLE_MIN))
+}
+
+const ALIVE: &str = "a job died";
+
+/// The changes in the order in which they were drawn. Jobs take them in that order, so the sample does not depend on how many
+/// jobs there are.
+struct Draws<'a> {
+    drawn: std::slice::Iter<'a, Drawn>,
+    results: Results,
+    under_way: usize,
+    count: usize,
+}
+
+impl<'a> Draws<'a> {
+    /// The next change that has no result yet. None: with those under way there are enough.
+    fn next(&mut self) -> Option<&'a Drawn> {
+        if self.results.judged() + self.under_way >= self.count {
+            return None;
+        }
+        let change = self.drawn.by_ref().find(|change| !self.results.has(&change.name))?;
+        self.under_way += 1;
+        Some(change)
+    }
+
+    fn done(&mut self, row: Result<Row, String>) -> Result<(), String> {
+        self.under_way -= 1;
+        let row = row?;
+        let number = self.results.judged() + 1;
+        println!("[{number:>3}/{}] {:<44} {}", self.count, row.outcome.to_string(), row.name);
+        self.results.add(row)
+    }
 }
 
 /// Puts one change in and looks for it.
@@ -165,5 +200,28 @@ mod verdicts {
         assert_eq!(findings(70, 19, 11, 0), ["89.0 % of the random changes were found; 90 % are to be"]);
         assert_eq!(findings(69, 21, 10, 0), ["69.0 % were found by check alone; 70 % are to be"]);
         assert_eq!(findings(94, 0, 0, 6), ["6.0 % are called equivalent; 5 % may be"]);
+    }
+}
+
+#[cfg(test)]
+mod draws {
+    use super::*;
+
+    #[test]
+    fn jobs_take_the_first_changes_that_compile_in_the_drawn_order() {
+        let drawn: Vec<_> = (0..9).map(|number| Drawn::named(&format!("irq/src/x.rs: change {number}"))).collect();
+        let results = Results::open(None, 1, 1).unwrap();
+        let mut draws = Draws { drawn: drawn.iter(), results, under_way: 0, count: 3 };
+        let under_way: Vec<_> = std::iter::from_fn(|| draws.next()).collect();
+        assert_eq!(under_way.len(), 3);
+        // The first does not compile, so one more is drawn; the others come back in another order.
+        let done = |change: &Drawn, outcome| Ok(Row::of(change, outcome, Duration::ZERO));
+        draws.done(done(under_way[2], Outcome::Judged(Kill::None))).unwrap();
+        draws.done(done(under_way[0], Outcome::NotBuilt)).unwrap();
+        let further = draws.next().unwrap();
+        assert!(draws.next().is_none());
+        draws.done(done(under_way[1], Outcome::Judged(Kill::None))).unwrap();
+        draws.done(done(further, Outcome::Judged(Kill::None))).unwrap();
+        assert!(draws.next().is_none() && draws.results.has(&drawn[3].name) && !draws.results.has(&drawn[4].name));
     }
 }

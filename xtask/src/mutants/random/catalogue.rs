@@ -23,6 +23,15 @@ pub(super) struct Drawn {
     pub(super) mutant: Mutant,
 }
 
+#[cfg(test)]
+impl Drawn {
+    /// A change that is only named.
+    pub(super) fn named(name: &str) -> Self {
+        let mutant = Mutant::of_diff(name, "x", "\n@@ -1 +1 @@\n").expect("a diff");
+        Self { name: name.to_owned(), package: "campanile-irq".to_owned(), kind: "behaves", mutant }
+    }
+}
+
 /// Asks cargo-mutants about the tree at `root`.
 ///
 /// # Errors

@@ -1,0 +1,244 @@
+//! What time is spent on, and who gets the next piece of it.
+
+use super::unit::Unit;
+use crate::metamorphic::FAMILIES;
+use crate::run::{Run, Scenario};
+use crate::single::Case;
+use crate::systematic::Task;
+use crate::touched;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Shares of a scenario's time. What the searches of small machines do not need falls to random histories.
+const RANDOM: f64 = 6.0;
+const ORDERS: f64 = 2.0;
+const FAULTS: f64 = 1.0;
+/// The share of a family of forms, if there were as many families as scenarios.
+const FORMS: f64 = 1.0;
+
+/// Preemptions and schedules of a set of operations, one round after the other.
+const ROUNDS: [(usize, u64); 3] = [(1, 8), (2, 64), (2, 1024)];
+
+/// How much of the last histories' news a further one forgets.
+const MEMORY: f64 = 0.99;
+/// How many times its share a scenario gets while every history reaches something new.
+const GROWTH: f64 = 2.0;
+
+/// What a part of the time went to.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Spent {
+    /// The scenario, or the family of forms.
+    pub on: &'static str,
+    /// "random", "orders", "faults" or "forms".
+    pub search: &'static str,
+    /// Time of workers: measured on this machine.
+    pub seconds: f64,
+    /// Histories, sets of operations in a round, machines with a fault, or histories in all forms.
+    pub units: u64,
+    /// The search of small machines is through.
+    pub complete: bool,
+}
+
+/// The pieces of work of one search.
+enum Work {
+    Random(&'static dyn Scenario),
+    Orders(&'static dyn Scenario, Arc<[Task]>),
+    Faults(&'static dyn Scenario, Arc<[Case]>),
+    /// The index of a family.
+    Forms(usize),
+}
+
+/// One search of one scenario or family.
+struct Lane {
+    work: Work,
+    /// Its share, in relation to others.
+    weight: f64,
+    spent: Duration,
+    /// Pieces that were given out, and those that came back.
+    taken: u64,
+    done: u64,
+    /// The share of the last histories that reached something new.
+    news: f64,
+    /// Transitions that were seen, with the order of magnitude of how often a history saw them.
+    seen: BTreeSet<(String, u32)>,
+}
+
+impl Lane {
+    fn new(work: Work, weight: f64) -> Self {
+        Self { work, weight, spent: Duration::ZERO, taken: 0, done: 0, news: 1.0, seen: BTreeSet::new() }
+    }
+
+    fn pieces(&self) -> Option<u64> {
+        match &self.work {
+            Work::Random(_) | Work::Forms(_) => None,
+            Work::Orders(_, tasks) => Some((tasks.len() * ROUNDS.len()) as u64),
+            Work::Faults(_, cases) => Some(cases.len() as u64),
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.pieces().is_none_or(|pieces| self.taken < pieces)
+    }
+
+    /// Pieces that are under way count with the time that such a piece takes.
+    fn claim(&self) -> f64 {
+        let piece = self.spent.as_secs_f64() / self.done.max(1) as f64;
+        let spent = self.spent.as_secs_f64() + piece * (self.taken - self.done) as f64;
+        let grows = if matches!(self.work, Work::Random(_)) { 1.0 + GROWTH * self.news } else { 1.0 };
+        spent / (self.weight * grows)
+    }
+
+    /// The next piece. Each search of small machines begins elsewhere with another `seed`.
+    fn take(&mut self, seed: u64) -> Unit {
+        let number = self.taken;
+        self.taken += 1;
+        let place = |count: usize| ((seed % count as u64 + number) % count as u64) as usize;
+        match &self.work {
+            Work::Random(scenario) => Unit::History(*scenario, seed.wrapping_add(number)),
+            Work::Orders(scenario, tasks) => {
+                let (bound, budget) = ROUNDS[number as usize / tasks.len()];
+                Unit::Orders { scenario: *scenario, tasks: tasks.clone(), task: place(tasks.len()), bound, budget }
+            }
+            Work::Faults(scenario, cases) => {
+                Unit::Faults { scenario: *scenario, cases: cases.clone(), case: place(cases.len()) }
+            }
+            Work::Forms(family) => Unit::Forms(*family, seed.wrapping_add(number)),
+        }
+    }
+
+    fn learn(&mut self, run: &Run) {
+        let places = run.coverage.iter().filter(|(_, times)| *times > 0);
+        let mut is_new = false;
+        for (transition, times) in places {
+            is_new |= self.seen.insert((transition.to_owned(), times.ilog2()));
+        }
+        self.news = MEMORY * self.news + (1.0 - MEMORY) * f64::from(u8::from(is_new));
+    }
+}
+
+/// All searches.
+pub(super) struct Lanes {
+    lanes: Vec<Lane>,
+    seed: u64,
+}
+
+impl Lanes {
+    /// The searches of these scenarios. `all`: small machines and forms too, not random histories alone.
+    pub(super) fn new(scenarios: &[&'static dyn Scenario], touched: &[String], all: bool, seed: u64) -> Self {
+        let mut lanes = Vec::new();
+        let weight = |name: &str| f64::from(touched::weight(name, touched));
+        for &scenario in scenarios {
+            let weight = weight(scenario.name());
+            lanes.push(Lane::new(Work::Random(scenario), RANDOM * weight));
+            if all {
+                lanes.push(Lane::new(Work::Orders(scenario, Task::all(scenario).into()), ORDERS * weight));
+                lanes.push(Lane::new(Work::Faults(scenario, scenario.singles().into()), FAULTS * weight));
+            }
+        }
+        let is_there = |name: &str| scenarios.iter().any(|scenario| scenario.name() == name);
+        let share = FORMS * scenarios.len() as f64 / FAMILIES.len() as f64;
+        for (index, family) in FAMILIES.iter().enumerate() {
+            if all && family.forms.iter().all(|(name, _)| is_there(name)) {
+                let most = family.forms.iter().map(|(name, _)| weight(name)).fold(1.0, f64::max);
+                lanes.push(Lane::new(Work::Forms(index), share * most));
+            }
+        }
+        Self { lanes, seed }
+    }
+
+    /// The next piece of work, and whose it is: of the search that has had the least of its share.
+    pub(super) fn next(&mut self) -> Option<(usize, Unit)> {
+        let open = self.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.is_open());
+        let (index, lane) = open.min_by(|(_, one), (_, other)| one.claim().total_cmp(&other.claim()))?;
+        Some((index, lane.take(self.seed)))
+    }
+
+    /// A piece of `lane` is done.
+    pub(super) fn done(&mut self, lane: usize, took: Duration, run: Option<&Run>) {
+        let lane = &mut self.lanes[lane];
+        lane.spent += took;
+        lane.done += 1;
+        if let Some(run) = run {
+            lane.learn(run);
+        }
+    }
+
+    /// What the time went to.
+    pub(super) fn spent(&self) -> Vec<Spent> {
+        let of = |lane: &Lane| {
+            let (on, search) = match &lane.work {
+                Work::Random(scenario) => (scenario.name(), "random"),
+                Work::Orders(scenario, _) => (scenario.name(), "orders"),
+                Work::Faults(scenario, _) => (scenario.name(), "faults"),
+                Work::Forms(family) => (FAMILIES[*family].name, "forms"),
+            };
+            let complete = lane.pieces() == Some(lane.done);
+            Spent { on, search, seconds: lane.spent.as_secs_f64(), units: lane.done, complete }
+        };
+        self.lanes.iter().map(of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives out pieces that take `piece_ms` each, `count` of them, and returns what they went to.
+    fn divide(lanes: &mut Lanes, count: u64, piece_ms: u64) -> Vec<Spent> {
+        for _ in 0..count {
+            let (lane, _) = lanes.next().expect("random histories do not end");
+            lanes.done(lane, Duration::from_millis(piece_ms), None);
+        }
+        lanes.spent()
+    }
+
+    fn seconds(spent: &[Spent], on: &str, search: &str) -> f64 {
+        spent.iter().filter(|spent| spent.on == on && spent.search == search).map(|spent| spent.seconds).sum()
+    }
+
+    #[test]
+    fn each_search_has_its_share_until_it_is_through() {
+        let scenarios: [&'static dyn Scenario; 2] = [&crate::gic::V2, &crate::gic::V3];
+        let mut lanes = Lanes::new(&scenarios, &[], true, 1);
+        let spent = divide(&mut lanes, 400, 10);
+        let [random, orders, faults] = ["random", "orders", "faults"].map(|search| seconds(&spent, "gicv2", search));
+        // Nothing was learned, so random histories count as those that grow.
+        assert!((random / orders / (3.0 * RANDOM / ORDERS) - 1.0).abs() < 0.2, "{random} {orders}");
+        assert!(faults > 0.0 && faults < orders, "{spent:?}");
+        assert!(spent.iter().any(|spent| spent.search == "forms" && spent.units > 0), "{spent:?}");
+        let spent = divide(&mut lanes, 40_000, 10);
+        assert!(spent.iter().filter(|spent| spent.search == "faults").all(|spent| spent.complete), "{spent:?}");
+        let cases = scenarios[0].singles().len() as u64;
+        let faults = spent.iter().find(|spent| spent.on == "gicv2" && spent.search == "faults").expect("it is there");
+        assert_eq!(faults.units, cases);
+    }
+
+    #[test]
+    fn what_is_touched_gets_most_and_the_others_something() {
+        let scenarios: [&'static dyn Scenario; 2] = [&crate::gic::V2, &crate::gic::V3];
+        let mut lanes = Lanes::new(&scenarios, &["drivers/src/gic/v2.rs".to_owned()], false, 1);
+        let spent = divide(&mut lanes, 500, 10);
+        let [v2, v3] = ["gicv2", "gicv3"].map(|on| seconds(&spent, on, "random"));
+        assert!((v2 / v3 - 4.0).abs() < 0.2, "{v2} {v3}");
+    }
+
+    #[test]
+    fn a_scenario_that_still_grows_gets_more() {
+        let scenarios: [&'static dyn Scenario; 2] = [&crate::gic::V2, &crate::gic::V3];
+        let mut lanes = Lanes::new(&scenarios, &[], false, 1);
+        for _ in 0..2_000 {
+            let (lane, unit) = lanes.next().expect("random histories do not end");
+            // The first one sees the same again and again.
+            let mut run = Run::default();
+            let times = if unit.scenario() == "gicv2" { 1 } else { 1 << (lanes.lanes[lane].done % 60) };
+            run.coverage.add("seen", times);
+            lanes.done(lane, Duration::from_millis(1), Some(&run));
+            lanes.lanes[1].seen.clear();
+        }
+        let spent = lanes.spent();
+        let [v2, v3] = ["gicv2", "gicv3"].map(|on| seconds(&spent, on, "random"));
+        assert!(v3 / v2 > 2.0, "{v2} {v3}");
+    }
+}
