@@ -4,8 +4,10 @@ use super::load::{Load, QUEUES_MAX};
 use super::manage;
 use super::stack::{Bus, Place, Tick, VirtioStack, Which, policy};
 use super::step::{VirtioFault, VirtioStep};
+use crate::checkers::truth::marks::Known;
 use crate::checkers::{self, Checker};
 use crate::coverage::Coverage;
+use crate::fullness::check_lines;
 use crate::gic::bells::{BEGIN_TICKS, BellPort, Bells, Sound};
 use crate::gic::harness::{self, Entry, Options, Version};
 use crate::subject::{Build, Rig};
@@ -32,6 +34,8 @@ const PROOF_FLOWS: Ps = Ps::from_ns(100_000);
 const TICK_PPI: u32 = 27;
 /// Looks, 100 µs apart, until the last packet is back.
 const DRAIN_MAX: u32 = 200;
+/// An interrupt that was acknowledged is counted within this time, and a freed line forgotten.
+const REST_NS: u64 = 20_000;
 const IRQFD: Irqfd = Irqfd { signal: Ps::from_ns(100), latency: Ps::from_ns(300) };
 
 /// A machine with a disk and a network.
@@ -234,7 +238,13 @@ impl Rig for VirtioRig {
     }
 
     fn checkers(&mut self) -> Vec<Box<dyn Checker>> {
-        vec![Box::new(checkers::Gic::default())]
+        let (core, lines) = (&self.up().system.core, self.up().all_lines());
+        let known: Vec<_> = lines.iter().filter_map(|&line| Known::of(core, line)).collect();
+        vec![
+            Box::new(checkers::Gic::default()),
+            Box::new(checkers::Truth::new(self.options.storm, self.options.force_threads, known)),
+            Box::new(checkers::Acks::new(core, lines)),
+        ]
     }
 
     fn start_load(&mut self) {
@@ -347,6 +357,9 @@ impl Rig for VirtioRig {
         self.boot(|stack| {
             let (strays, freed) = (stack.system.arm.strays(), stack.freed.load(Relaxed));
             assert!(strays <= freed, "{strays} interrupts without a line, and {freed} lines were freed");
+            SimHal.delay_ns(REST_NS);
+            stack.claim();
+            check_lines(&stack.system.core, harness::LINES_MAX as usize);
         });
     }
 
