@@ -15,6 +15,7 @@
 //! | `truth` | what the core counts of a line, and when it throttles it, is what happened | rounds, bursts and acknowledgements, a line |
 //! | `queues` | what an NVMe driver counts of a queue, and what its handler says, is what happened | entries, commands and runs, a queue |
 //! | `polls` | a pass ends with its budget, a turn with its weight; instances take turns; none is left with its interrupt off | polled instances |
+//! | `programs` | a thread that programs the levels of several consumers serves them in turn | levels that wait |
 //! | `containment` | a line that nobody handles is masked for a while | the last answers, a handler |
 //! | [`beliefs`] | what software believes is what the hardware holds | differences of the last look |
 //! | `waits` | a system vector is taken within its bound | waits, a CPU |
@@ -32,6 +33,7 @@ mod isolation;
 mod offline;
 mod polls;
 mod posted;
+pub(crate) mod programs;
 pub(crate) mod queues;
 mod refusals;
 pub(crate) mod truth;
@@ -49,6 +51,7 @@ pub use isolation::Isolation;
 pub use offline::Offline;
 pub use polls::Polls;
 pub use posted::Posted;
+pub use programs::Programs;
 pub use queues::Queues;
 pub use refusals::Refusals;
 pub use truth::Truth;

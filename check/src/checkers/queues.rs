@@ -4,6 +4,8 @@
 //! faults each count of the driver is known exactly once all is at rest. A reset, a deletion or a removal may leave entries
 //! that nobody takes; the counts that depend on them are then only bounds.
 //!
+//! A run of the handler takes one ring's worth at most.
+//!
 //! A handler that says "not mine" took nothing, and nothing had been taken by a look or a poll since its last run: else that
 //! interrupt would count as a stray. One that says "mine" took something, or something had been taken.
 
@@ -29,6 +31,9 @@ const POLLED: u32 = 0x323;
 const DISRUPTED: u32 = 0x324;
 /// From here on: what the driver counts, by [`COUNTS`].
 const CLAIMED: u32 = 0x328;
+
+/// Entries of a ring: the most that a run may take, so that threads and other interrupts have their turn.
+const RING: u64 = 32;
 
 /// The load in the bits from here on, the rest below.
 const LOAD_BIT: u32 = 48;
@@ -134,6 +139,13 @@ impl Queue {
 
     /// What is wrong about the handler's answer.
     fn left(&mut self, handled: bool) -> Option<String> {
+        let taken = self.inside;
+        let wrong = self.answered(handled);
+        let much = || format!("took {taken} entries in one run, and its ring has {RING}");
+        wrong.or_else(|| (taken > RING).then(much))
+    }
+
+    fn answered(&mut self, handled: bool) -> Option<String> {
         let Self { inside, before, during, perhaps, .. } = *self;
         self.counts[6] += 1;
         self.counts[12] += 1;

@@ -27,6 +27,8 @@ pub struct Truth {
     storm: StormConfig,
     /// Handlers run in threads, so their answers do not show how many interrupts there were.
     forced: bool,
+    /// Messages of a line that was freed may arrive long after.
+    faulty: bool,
     lines: BTreeMap<u16, Line>,
     /// Lines whose burst has ended on this CPU, and the core has yet to read the time.
     closing: Vec<(u32, u16)>,
@@ -38,9 +40,13 @@ pub struct Truth {
 
 impl Truth {
     /// Checks these lines, and all that are allocated from now on.
-    pub(crate) fn new(storm: StormConfig, forced: bool, known: impl IntoIterator<Item = Known>) -> Self {
+    pub(crate) fn new(
+        storm: StormConfig,
+        (forced, faulty): (bool, bool),
+        known: impl IntoIterator<Item = Known>,
+    ) -> Self {
         let lines = known.into_iter().map(|known| (known.line, Line::new(known.handlers))).collect();
-        Self { storm, forced, lines, closing: Vec::new(), offline: 0, disturbed: false }
+        Self { storm, forced, faulty, lines, closing: Vec::new(), offline: 0, disturbed: false }
     }
 
     fn answered(&mut self, at: Ps, cpu: u32, number: u16, answer: Answer, findings: &mut Findings) {
@@ -74,13 +80,14 @@ impl Truth {
         let Some(line) = self.lines.get_mut(&number) else { return };
         line.close(at, &self.storm);
         let is_judged = match claim {
-            Claim::Unhandled | Claim::Unexpected => true,
+            Claim::Unhandled => true,
+            Claim::Unexpected => !self.faulty,
             Claim::Storms | Claim::Count => !self.forced,
         };
         if !is_judged {
             return;
         }
-        let exact = !self.disturbed && self.offline == 0;
+        let exact = !self.disturbed && !self.faulty && self.offline == 0;
         if let Some(text) = line.contradicts(claim, value, self.offline, exact) {
             findings.wrong(NAME, at, format!("line {number}: {text}"));
         } else if claim == Claim::Count && exact {

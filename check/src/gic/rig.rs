@@ -188,11 +188,12 @@ impl Rig for GicRig {
 
     fn checkers(&mut self) -> Vec<Box<dyn Checker>> {
         let Options { storm, force_threads, .. } = self.options;
+        let kind = (force_threads, !self.faults.is_empty());
         let (core, judged) = (&self.up().system.core, self.up().judged_lines());
         let mut all: Vec<Box<dyn Checker>> = vec![
             Box::new(checkers::Gic::default()),
             Box::new(checkers::Acks::new(core, self.up().lines())),
-            Box::new(checkers::Truth::new(storm, force_threads, judged.filter_map(|line| Known::of(core, line)))),
+            Box::new(checkers::Truth::new(storm, kind, judged.filter_map(|line| Known::of(core, line)))),
         ];
         // One run of a thread may serve several interrupts.
         if !force_threads && storm != StormConfig::default() {

@@ -231,7 +231,12 @@ impl Rig for ModerationRig {
     fn checkers(&mut self) -> Vec<Box<dyn Checker>> {
         let budget = self.wanted.poll.budget;
         let acks = checkers::Acks::new(&self.up().system.core, self.up().lines.iter().copied());
-        vec![Box::new(checkers::Gic::default()), Box::new(checkers::Polls::new(budget)), Box::new(acks)]
+        let mut all: Vec<Box<dyn Checker>> =
+            vec![Box::new(checkers::Gic::default()), Box::new(checkers::Polls::new(budget)), Box::new(acks)];
+        if self.wanted.shared {
+            all.push(Box::new(checkers::Programs::default()));
+        }
+        all
     }
 
     fn start_load(&mut self) {

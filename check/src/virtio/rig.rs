@@ -54,6 +54,9 @@ pub struct VirtioRig {
     depth: u64,
     hostile: bool,
     exhausted: bool,
+    faulty: bool,
+    /// The last load begins with full queues.
+    full: bool,
     comparable: bool,
     /// Packets lost with the rings of a driver that was unbound, by flow.
     lost: Vec<i64>,
@@ -107,6 +110,7 @@ impl VirtioRig {
         let budget = knobs.number_with("budget", 4..=256, 256, |draw| draw.time_ns(4, 256)) as u32;
         let packed = knobs.chance("packed", 40);
         let force_threads = knobs.chance("threads", 25);
+        let full = knobs.chance("full", 30);
         let machine = MachineConfig { memory_bytes: 16 << 20, jitter_percent: 40, ..build.machine() };
         let gic = GicConfig { its: Some(ItsConfig::default()), ..GicConfig::default() };
         let options = Options { cpus, force_threads, gic, machine, ..Options::default() };
@@ -150,6 +154,8 @@ impl VirtioRig {
             depth,
             hostile,
             exhausted,
+            faulty: !build.faults.is_empty(),
+            full,
             comparable: build.comparable,
             lost,
             stack: None,
@@ -242,7 +248,7 @@ impl Rig for VirtioRig {
         let known: Vec<_> = lines.iter().filter_map(|&line| Known::of(core, line)).collect();
         vec![
             Box::new(checkers::Gic::default()),
-            Box::new(checkers::Truth::new(self.options.storm, self.options.force_threads, known)),
+            Box::new(checkers::Truth::new(self.options.storm, (self.options.force_threads, self.faulty), known)),
             Box::new(checkers::Acks::new(core, lines)),
         ]
     }
@@ -318,8 +324,13 @@ impl Rig for VirtioRig {
     }
 
     fn prove(&mut self) {
-        self.boot(|stack| {
+        let full = self.full;
+        self.boot(move |stack| {
             stack.proving.store(true, Relaxed);
+            if full {
+                stack.load.fill();
+                stack.saw("disk: every descriptor in use");
+            }
             let queues = stack.load.disk().map_or(1, |disk| disk.queues());
             (0..queues).for_each(|queue| stack.load.add(queue, PROOF));
         });

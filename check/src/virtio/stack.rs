@@ -287,7 +287,11 @@ impl VirtioStack {
         let (transport, table) = self.transport(&place);
         match which {
             Which::Disk => {
-                let config = BlockConfig { queues: super::load::QUEUES_MAX as u16, entries: 16, policy };
+                let config = BlockConfig {
+                    queues: super::load::QUEUES_MAX as u16,
+                    entries: super::load::ENTRIES as u16,
+                    policy,
+                };
                 let told = Arc::new(Told(Arc::downgrade(&self.load)));
                 let disk = Block::open(SimHal, transport, &config, told)?;
                 if let Err(error) = self.install(which, &place, table, disk.handlers(), disk.vectors().rung) {

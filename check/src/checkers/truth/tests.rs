@@ -21,7 +21,7 @@ fn claim(which: u32, number: u64) -> Fact {
 }
 
 fn of(storm: StormConfig, parts: &[&[Fact]]) -> Vec<String> {
-    says(Truth::new(storm, false, [Known { line: 5, handlers: 1 }]), &parts.concat())
+    says(Truth::new(storm, (false, false), [Known { line: 5, handlers: 1 }]), &parts.concat())
 }
 
 /// A mark a microsecond: four rounds take 3 µs, and no storm is one of them.
