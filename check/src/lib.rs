@@ -12,6 +12,7 @@ pub mod checkers;
 pub mod cli;
 pub mod coverage;
 pub mod draw;
+mod fullness;
 pub mod gic;
 pub mod guided;
 pub mod history;

@@ -12,11 +12,15 @@
 //! | `entries` | a changed entry is not used from the cache for longer than an invalidation takes | entries used in an old form |
 //! | `refusals` | where nothing is faulty, only what a freed line sent last is refused | entries whose lines were freed |
 //! | `gic` | one priority drop and one deactivation an acknowledged interrupt; none of a held, disabled or offline one | interrupts active |
+//! | `truth` | what the core counts of a line, and when it throttles it, is what happened | rounds, bursts and acknowledgements, a line |
+//! | `queues` | what an NVMe driver counts of a queue, and what its handler says, is what happened | entries, commands and runs, a queue |
 //! | `polls` | a pass ends with its budget, a turn with its weight; instances take turns; none is left with its interrupt off | polled instances |
+//! | `programs` | a thread that programs the levels of several consumers serves them in turn | levels that wait |
 //! | `containment` | a line that nobody handles is masked for a while | the last answers, a handler |
 //! | [`beliefs`] | what software believes is what the hardware holds | differences of the last look |
 //! | `waits` | a system vector is taken within its bound | waits, a CPU |
 
+pub(crate) mod acks;
 pub mod beliefs;
 mod commands;
 mod containment;
@@ -29,9 +33,13 @@ mod isolation;
 mod offline;
 mod polls;
 mod posted;
+pub(crate) mod programs;
+pub(crate) mod queues;
 mod refusals;
+pub(crate) mod truth;
 mod waits;
 
+pub use acks::Acks;
 pub use commands::Commands;
 pub use containment::Containment;
 pub use ends::Ends;
@@ -43,7 +51,10 @@ pub use isolation::Isolation;
 pub use offline::Offline;
 pub use polls::Polls;
 pub use posted::Posted;
+pub use programs::Programs;
+pub use queues::Queues;
 pub use refusals::Refusals;
+pub use truth::Truth;
 pub use waits::Waits;
 
 use crate::coverage::Coverage;

@@ -2,6 +2,7 @@
 //!
 //! - A turn completes at most its weight, and begins only while its pass has some of its budget left.
 //! - Instances of a CPU take turns: a waiting instance sees each other instance at most once.
+//! - At the end of an interrupt, passes follow each other ten times at most; a thread takes over then.
 //! - After a turn with less than its weight, the instance re-arms its interrupt; if something had come before that, another
 //!   turn follows. No instance is left with its interrupt off.
 
@@ -13,6 +14,8 @@ use machine::time::Ps;
 use std::collections::BTreeMap;
 
 const NAME: &str = "polls";
+/// Passes at the end of one interrupt (Linux `MAX_SOFTIRQ_RESTART`).
+const PASSES_MAX: u32 = 10;
 
 /// The state of an instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -44,16 +47,33 @@ pub struct Polls {
     instances: BTreeMap<u32, Instance>,
     /// Completions of the present pass, by CPU.
     passes: BTreeMap<u32, u32>,
+    /// By CPU, passes since the present interrupt began, and how deep it is.
+    at_end: BTreeMap<u32, (u32, u32)>,
 }
 
 impl Polls {
     /// Checks passes that end after `budget` completions; the last turn of a pass may go beyond it.
     pub fn new(budget: u32) -> Self {
-        Self { budget, instances: BTreeMap::new(), passes: BTreeMap::new() }
+        Self { budget, instances: BTreeMap::new(), passes: BTreeMap::new(), at_end: BTreeMap::new() }
     }
 
     fn instance(&mut self, number: u32) -> &mut Instance {
         self.instances.entry(number).or_default()
+    }
+
+    /// A pass begins: in a thread at depth 0.
+    fn passed(&mut self, at: Ps, cpu: u32, depth: u32, findings: &mut Findings) {
+        if depth == 0 {
+            return;
+        }
+        let (count, of) = self.at_end.entry(cpu).or_insert((0, depth));
+        (*count, *of) = (*count + 1, depth);
+        if *count == PASSES_MAX {
+            findings.coverage.add("poll: a thread must take over", 1);
+        }
+        if *count > PASSES_MAX {
+            findings.wrong(NAME, at, format!("pass {count} on CPU {cpu} at the end of one interrupt"));
+        }
     }
 
     fn begun(&mut self, at: Ps, cpu: u32, number: u32, weight: u32, findings: &mut Findings) {
@@ -123,7 +143,13 @@ impl Polls {
 impl Checker for Polls {
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         match *fact {
-            Fact::Worked { cpu, work: Work::SoftPass, .. } => _ = self.passes.insert(cpu, 0),
+            Fact::Worked { cpu, work: Work::SoftPass, depth, .. } => {
+                self.passes.insert(cpu, 0);
+                self.passed(at, cpu, depth, findings);
+            }
+            Fact::Returned { cpu, depth, .. } if self.at_end.get(&cpu).is_some_and(|&(_, of)| of > depth) => {
+                self.at_end.remove(&cpu);
+            }
             Fact::Mark { cpu, tag, value } => {
                 let (instance, number) = ((value >> 32) as u32, value as u32);
                 match tag {
@@ -186,6 +212,14 @@ mod tests {
         assert_eq!(spent, ["instance 1 has a turn in a pass of CPU 0 that has done 8 of 8"]);
         let much = of(&[&[pass()], &turn(1, 5), &turn(1, 0), &[rearm(1, 0)]]);
         assert_eq!(much, ["instance 1 completed 5 in a turn of 4"]);
+    }
+
+    #[test]
+    fn an_interrupt_ends_after_ten_passes() {
+        let returned = [Fact::Returned { cpu: 0, depth: 0, in_service: None }];
+        let passes = |count| vec![pass(); count];
+        assert!(of(&[&passes(10), &returned, &passes(10)]).is_empty());
+        assert_eq!(of(&[&passes(11)]), ["pass 11 on CPU 0 at the end of one interrupt"]);
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! The end of a history: every line is freed, nothing of it is left in the GIC, and every number can be used once more.
 
 use super::beliefs;
+use super::harness::{self, EVENTS_MAX, FRAME_SPIS, LINES_MAX, LPIS};
+use super::source::Kind;
 use super::stack::GicStack;
+use crate::fullness::{check_free, check_lines};
 use crate::verdict::violate;
 use hal::Hal as _;
 use machine::SimHal;
@@ -32,9 +35,13 @@ pub(super) fn check(stack: &Arc<GicStack>) {
     }
     beliefs::check(stack, true);
     beliefs::check_unmapped(&stack.system, DEVICE, EVENTS);
+    check_numbers(stack);
     for &index in &shared {
         match stack.alloc(&stack.sources[index]) {
-            Ok(line) => stack.sources[index].set_line(Some(line)),
+            Ok(line) => {
+                stack.begin(line);
+                stack.sources[index].set_line(Some(line));
+            }
             Err(error) => violate("operations", format!("allocate once more: {error}")),
         }
     }
@@ -50,4 +57,20 @@ pub(super) fn check(stack: &Arc<GicStack>) {
         }
         SimHal.delay_ns(LOOK_NS);
     }
+    stack.claim();
+    // Freed lines are forgotten by now.
+    check_lines(core, LINES_MAX as usize);
+}
+
+/// All numbers of messages are free. The driver keeps those whose command the ITS refused.
+fn check_numbers(stack: &GicStack) {
+    let sent = stack.sources.iter().any(|source| matches!(source.kind, Kind::Message { .. }));
+    let Some(way) = stack.system.arm.messages().filter(|_| sent && !stack.faulty) else { return };
+    let (domain, request) = (way.domain(), harness::request(0));
+    let is_its = domain.name() == "ITS";
+    if is_its {
+        check_free(&**domain, &request, EVENTS_MAX as usize);
+    }
+    let root = domain.parent().expect("LPIs, or the SPIs of a frame");
+    check_free(&*root, &request, if is_its { LPIS } else { FRAME_SPIS } as usize);
 }

@@ -17,7 +17,13 @@ use systems::arm::{Arm, ArmBuilder, GicHardware, MessageHardware, TimerHardware}
 /// Between two tries of a CPU to come online while a fault lasts.
 const START_GAP_NS: u64 = 2_000;
 /// LPIs of the driver.
-const LPIS: u32 = 64;
+pub(super) const LPIS: u32 = 64;
+/// Events of a device.
+pub(super) const EVENTS_MAX: u32 = 32;
+/// SPIs of the v2m frame.
+pub(super) const FRAME_SPIS: u32 = 8;
+/// Lines of the core.
+pub(crate) const LINES_MAX: u32 = 64;
 /// The machine's ITS, as devices find it.
 pub const ITS_BASE: u64 = 0x0808_0000;
 /// The v2m frame.
@@ -68,7 +74,7 @@ pub fn hardware(windows: &GicWindows, version: Version, cpus: u32) -> GicHardwar
 fn messages(windows: &GicWindows, gic: &GicConfig) -> Option<MessageHardware<Regs>> {
     let its = || MessageHardware::Its {
         regs: windows.its,
-        config: ItsConfig { base: ITS_BASE, events_per_device: 32 },
+        config: ItsConfig { base: ITS_BASE, events_per_device: EVENTS_MAX },
         lpis: LPIS,
     };
     let v2m = || MessageHardware::V2m { regs: windows.v2m, base: V2M_BASE };
@@ -286,7 +292,7 @@ pub fn bring_up(
     let timer = TimerHardware::physical_timer(windows.timer);
     let mut builder = ArmBuilder::new(SimHal, hardware(&windows, version, cpus), timer)
         .eoi_mode(mode)
-        .lines_max(64)
+        .lines_max(LINES_MAX)
         .flight_ns(2_000)
         .storm(options.storm)
         .force_threads(options.force_threads);

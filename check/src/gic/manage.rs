@@ -3,6 +3,7 @@
 use super::source::{DISABLED, ENABLED, Kind, Source, claim};
 use super::stack::{GicStack, STRAY, trigger};
 use super::step::GicStep;
+use crate::checkers::truth::marks;
 use hal::{CpuId, CpuSet, Hal as _, Regs as _};
 use irq::{Irq, IrqChipState, IrqError};
 use machine::SimHal;
@@ -14,6 +15,10 @@ const FIRE_LOOKS: u32 = 30;
 const FIRE_LOOK_NS: u64 = 100;
 
 pub(super) fn apply(stack: &Arc<GicStack>, step: &GicStep) {
+    let is_calm = |step: &_| matches!(step, GicStep::Fire { .. } | GicStep::Burst { .. } | GicStep::Synchronize { .. });
+    if !is_calm(step) {
+        marks::disturbed();
+    }
     match *step {
         GicStep::Move { source, cpus } => move_line(stack, source, cpus),
         GicStep::Chase { source, moves, ns } => chase(stack, source, moves, ns),

@@ -7,6 +7,7 @@ use super::source::{Kind, Style};
 use super::stack::{BLOCK, GicStack, STRAY};
 use super::step::GicStep;
 use super::{beliefs, end, manage};
+use crate::checkers::truth::marks::Known;
 use crate::checkers::{self, Checker};
 use crate::coverage::Coverage;
 use crate::subject::{Build, Rig};
@@ -102,7 +103,7 @@ impl GicRig {
         let gic = GicConfig {
             pseudo_nmi: nmis.then_some(Priority::DEFAULT.0),
             its: (way == Way::Its).then(ItsConfig::default),
-            v2m: (way == Way::V2m).then_some(V2mConfig { base: V2M_BASE, first: 64, count: 8 }),
+            v2m: (way == Way::V2m).then_some(V2mConfig { base: V2M_BASE, first: 64, count: harness::FRAME_SPIS }),
             ..GicConfig::default()
         };
         let machine = MachineConfig { memory_bytes: 4 << 20, jitter_percent: 40, ..build.machine() };
@@ -187,7 +188,13 @@ impl Rig for GicRig {
 
     fn checkers(&mut self) -> Vec<Box<dyn Checker>> {
         let Options { storm, force_threads, .. } = self.options;
-        let mut all: Vec<Box<dyn Checker>> = vec![Box::new(checkers::Gic::default())];
+        let kind = (force_threads, !self.faults.is_empty());
+        let (core, judged) = (&self.up().system.core, self.up().judged_lines());
+        let mut all: Vec<Box<dyn Checker>> = vec![
+            Box::new(checkers::Gic::default()),
+            Box::new(checkers::Acks::new(core, self.up().lines())),
+            Box::new(checkers::Truth::new(storm, kind, judged.filter_map(|line| Known::of(core, line)))),
+        ];
         // One run of a thread may serve several interrupts.
         if !force_threads && storm != StormConfig::default() {
             all.push(Box::new(checkers::Containment::new(storm)));
@@ -280,6 +287,7 @@ impl Rig for GicRig {
                 assert_ne!((source.is_private(), active), (false, Ok(true)), "source {} is active", source.number);
             }
             beliefs::check(stack, true);
+            stack.claim();
             end::check(stack);
         });
     }

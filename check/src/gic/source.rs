@@ -2,6 +2,7 @@
 
 use super::bells::BellPort;
 use super::harness::ArmHarness;
+use crate::checkers::truth::marks;
 use crate::mark::Mark;
 use hal::{CpuId, Hal as _};
 use irq::{Action, Irq, IrqReturn};
@@ -129,6 +130,11 @@ impl Source {
             Kind::Spi { intid, .. } | Kind::Nmi { intid } => Some(intid),
             _ => None,
         }
+    }
+
+    /// The core judges the answers of its handlers: not those of private lines and pseudo-NMIs.
+    pub(super) fn is_judged(&self) -> bool {
+        !self.is_private() && !matches!(self.kind, Kind::Nmi { .. })
     }
 
     /// The exclusive right to a source, until this is dropped.
@@ -273,7 +279,7 @@ impl Handler {
 }
 
 impl Action for Handler {
-    fn handle(&self, _: Irq) -> IrqReturn {
+    fn handle(&self, line: Irq) -> IrqReturn {
         Mark::HandlerEntered.of(self.number);
         let intid = u64::from(self.sources.first().and_then(|source| source.wired()).unwrap_or(0));
         let found = match self.part {
@@ -298,6 +304,9 @@ impl Action for Handler {
             machine::mark(RELEASED, intid);
         }
         Mark::HandlerLeft.of(self.number);
+        if self.sources.first().is_some_and(|source| source.is_judged()) {
+            marks::answered(line, found, self.part == Part::Thread);
+        }
         found
     }
 }

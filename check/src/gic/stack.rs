@@ -4,6 +4,8 @@ use super::bells::BellPort;
 use super::harness::{self, ArmHarness};
 use super::source::{DISABLED, ENABLED, Handler, Kind, Source, Style};
 use super::wires::{BellMessages, Block, BlockDomain, MasklessDomain};
+use crate::checkers::acks;
+use crate::checkers::truth::marks;
 use crate::coverage::Coverage;
 use crate::mark::Mark;
 use crate::verdict::violate;
@@ -11,6 +13,7 @@ use drivers::message::MessageDomain;
 use hal::{Affinity, CpuId, CpuSet, Hal as _, ThreadId, ThreadSpec, Threads};
 use irq::{Action, AllocRequest, Flow, Irq, IrqError, IrqReturn, RequestFlags, Trigger};
 use machine::{Regs, SimHal};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -51,6 +54,8 @@ pub struct GicStack {
 /// A manager tries so often, so far apart, to bind a source while a fault lasts.
 const BINDS_MAX: u32 = 10_000;
 const BIND_GAP_NS: u64 = 2_000;
+/// An interrupt that was acknowledged is counted within this time.
+const REST_NS: u64 = 20_000;
 
 impl GicStack {
     pub(super) fn new(
@@ -156,8 +161,15 @@ impl GicStack {
     pub(super) fn bind(self: &Arc<Self>, index: usize) -> Result<(), IrqError> {
         let source = &self.sources[index];
         let line = self.alloc(source)?;
+        self.begin(line);
         source.set_line(Some(line));
         self.install(index)
+    }
+
+    /// Marks that a line was allocated.
+    pub(super) fn begin(&self, line: Irq) {
+        marks::allocated(line);
+        acks::begun(&self.system.core, line);
     }
 
     /// Allocates the source's line, without a handler.
@@ -201,6 +213,7 @@ impl GicStack {
         let source = &self.sources[index];
         let Some(line) = source.line() else { return Ok(()) };
         let (core, number) = (&self.system.core, self.number());
+        marks::installing(line);
         let handlers = match (source.kind, source.style) {
             (Kind::Nmi { .. }, _) => {
                 let handler = Handler::whole(&self.system, vec![source.clone()], number);
@@ -236,6 +249,10 @@ impl GicStack {
         let action: Arc<dyn Action> = primary.clone();
         self.system.core.free(line, &action)?;
         primary.close();
+        marks::removed(line);
+        if self.sources[index].is_judged() {
+            marks::claim(&self.system.core, line, false);
+        }
         Ok(())
     }
 
@@ -247,6 +264,23 @@ impl GicStack {
         }
         let tag = if silent { DISABLED } else { ENABLED };
         source.wired().into_iter().for_each(|intid| machine::mark(tag, intid.into()));
+    }
+
+    /// The lines of all sources; one of several CPUs comes once.
+    pub(super) fn lines(&self) -> BTreeSet<Irq> {
+        self.sources.iter().filter_map(|source| source.line()).collect()
+    }
+
+    /// Those whose handlers' answers the core judges.
+    pub(super) fn judged_lines(&self) -> impl Iterator<Item = Irq> {
+        self.sources.iter().filter(|source| source.is_judged()).filter_map(|source| source.line())
+    }
+
+    /// All is at rest: marks what the core counts.
+    pub(super) fn claim(&self) {
+        SimHal.delay_ns(REST_NS);
+        self.judged_lines().for_each(|line| marks::claim(&self.system.core, line, true));
+        self.lines().into_iter().for_each(|line| acks::claim(&self.system.core, line));
     }
 
     /// A thread that looks every few ticks for events whose message was lost.

@@ -7,7 +7,7 @@ use super::stack::{BOARD_INTID, ModerationStack, NICS, Tick, Wanted};
 use super::step::{ModerationFault, ModerationStep};
 use super::tuning::{TABLES, Tuning, table};
 use super::watch::Hang;
-use crate::checkers::{self, Checker};
+use crate::checkers::{self, Checker, acks};
 use crate::coverage::Coverage;
 use crate::draw::Knobs;
 use crate::gic::bells::{BEGIN_TICKS, BellPort, Bells, Sound};
@@ -230,7 +230,13 @@ impl Rig for ModerationRig {
 
     fn checkers(&mut self) -> Vec<Box<dyn Checker>> {
         let budget = self.wanted.poll.budget;
-        vec![Box::new(checkers::Gic::default()), Box::new(checkers::Polls::new(budget))]
+        let acks = checkers::Acks::new(&self.up().system.core, self.up().lines.iter().copied());
+        let mut all: Vec<Box<dyn Checker>> =
+            vec![Box::new(checkers::Gic::default()), Box::new(checkers::Polls::new(budget)), Box::new(acks)];
+        if self.wanted.shared {
+            all.push(Box::new(checkers::Programs::default()));
+        }
+        all
     }
 
     fn start_load(&mut self) {
@@ -290,6 +296,7 @@ impl Rig for ModerationRig {
         self.boot(|stack| {
             let strays = stack.system.arm.strays();
             assert_eq!(strays, 0, "interrupts without a line");
+            stack.lines.iter().for_each(|&line| acks::claim(&stack.system.core, line));
             for consumer in &stack.consumers {
                 let Some(tuned) = &consumer.tuned else { continue };
                 let (told, done) = (tuned.watched.told(), consumer.source.completed());

@@ -60,7 +60,7 @@ pub(super) struct Wanted {
 
 impl Wanted {
     fn tuned(&self, number: u32) -> Option<Tuned> {
-        (self.untuned >> (number % 8) & 1 == 0).then(|| self.tuning.tuned(self.algorithm + number))
+        (self.untuned >> (number % 8) & 1 == 0).then(|| self.tuning.tuned(self.algorithm + number, number))
     }
 
     fn home(&self, number: u32) -> CpuId {

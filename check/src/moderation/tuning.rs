@@ -43,9 +43,10 @@ impl Tuning {
         (published.build(self.table.clone(), events).expect("it has events"), Promise::Published)
     }
 
-    pub(super) fn tuned(&self, number: u32) -> Tuned {
+    /// The tuner of a consumer, by a controller of this number.
+    pub(super) fn tuned(&self, number: u32, consumer: u32) -> Tuned {
         let (controller, promise) = self.controller(number);
-        let watched = Watched::new(controller, promise);
+        let watched = Watched::new(controller, promise, consumer);
         let tuner = Arc::new(Tuner::new(SimHal, watched.controller()));
         Tuned { watched, tuner }
     }

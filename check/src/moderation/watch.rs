@@ -1,5 +1,6 @@
 //! A controller under observation: its inputs, its answers, and which of its steps are taken.
 
+use crate::checkers::programs;
 use crate::mark::Mark;
 use crate::verdict::violate;
 use hal::{ThreadId, Threads};
@@ -25,6 +26,8 @@ pub(super) enum Promise {
 
 /// Observations of a controller, beside its own reports.
 struct State {
+    /// Whose it is.
+    consumer: u32,
     inner: Box<dyn Controller>,
     promise: Promise,
     epoch: u32,
@@ -52,8 +55,9 @@ pub(super) struct Watched(Arc<Mutex<State>>);
 pub(super) struct Watch(Watched);
 
 impl Watched {
-    pub(super) fn new(inner: Box<dyn Controller>, promise: Promise) -> Self {
+    pub(super) fn new(inner: Box<dyn Controller>, promise: Promise, consumer: u32) -> Self {
         Self(Arc::new(Mutex::new(State {
+            consumer,
             inner,
             promise,
             epoch: 0,
@@ -132,6 +136,9 @@ impl State {
 
     fn see_call(&mut self, next: Next) {
         if next == Next::Program {
+            if self.called.is_none() {
+                programs::wanted(self.consumer);
+            }
             self.called.get_or_insert(self.now_ns);
         }
     }
@@ -246,6 +253,7 @@ impl Controller for Watch {
     fn step(&self) -> Option<Step> {
         self.0.with(|state| {
             state.called = None;
+            programs::taken(state.consumer);
             let epoch = state.epoch << ID_BITS;
             if state.first {
                 let (level, setting) = (state.inner.level(), state.inner.view().setting);

@@ -1,6 +1,7 @@
 //! After the last step: repairs the damage of managers, loads everything once more, and checks that nothing is left.
 
 use super::absent;
+use super::accounts;
 use super::beliefs::{self, When};
 use super::drive::{Drive, Slot, claim};
 use super::load::disrupt;
@@ -78,8 +79,9 @@ fn delete_orphans(stack: &PcStack, drive: &Drive) {
     }
 }
 
-/// A last load, by interrupts alone. Drive `gone`, counted from 1, is gone meanwhile; 0: all are there.
-pub(super) fn prove(stack: &Arc<PcStack>, absent: u32, gone: u32) {
+/// A last load, by interrupts alone. Drive `gone`, counted from 1, is gone meanwhile; 0: all are there. With `full`, it begins
+/// with full queues.
+pub(super) fn prove(stack: &Arc<PcStack>, absent: u32, gone: u32, full: bool) {
     stack.proving.store(true, Relaxed);
     // Waits for recoveries that the driver's clock has begun.
     settle(stack, false);
@@ -87,7 +89,11 @@ pub(super) fn prove(stack: &Arc<PcStack>, absent: u32, gone: u32) {
         removal::leave(stack, &stack.drives[index as usize % stack.drives.len()]);
     }
     absent::leave(stack, absent);
-    prove_slots(stack, stack.slots.iter().filter(|slot| stack.drive_of(slot).present.load(Relaxed)));
+    if full {
+        accounts::fill(stack);
+    } else {
+        prove_slots(stack, stack.slots.iter().filter(|slot| stack.drive_of(slot).present.load(Relaxed)));
+    }
     stack.rings.ring(2, 1_000);
     stack.functions.iter().for_each(|function| function.raise());
 }
@@ -105,12 +111,13 @@ pub(super) fn prove_slots<'a>(stack: &PcStack, slots: impl Iterator<Item = &'a S
 }
 
 /// No command is under way: nothing may be left.
-pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool) {
+pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool, lines_max: Option<usize>) {
     absent::come_back(stack);
     for drive in stack.drives.iter().filter(|drive| !drive.present.load(Relaxed)) {
         removal::come_back(stack, drive);
     }
     stack.host.check_quiet();
+    accounts::claim(stack);
     beliefs::check(stack, When::AtRest);
     check_affinities(stack);
     if !stack.lines_freed.load(Relaxed) {
@@ -133,6 +140,9 @@ pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool) {
             }
         }
         stack.host.check_no_vector_leaked();
+    }
+    if let Some(lines_max) = lines_max {
+        accounts::check_numbers(stack, lines_max);
     }
 }
 

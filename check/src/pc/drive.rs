@@ -2,6 +2,8 @@
 
 use super::guard::Guard;
 use super::load::{Load, disrupt};
+use crate::checkers::queues;
+use crate::checkers::truth::marks;
 use crate::mark::Mark;
 use crate::server::{Host, requester};
 use drivers::message::MessageDomain;
@@ -106,6 +108,13 @@ impl Slot {
         self.bound.lock().expect("one host thread").clone()
     }
 
+    /// Looks for entries without an interrupt; returns how many there were.
+    pub(super) fn poll(&self, bound: &Bound) -> usize {
+        let found = bound.pair.poll(usize::MAX);
+        queues::polled(self.load.index(), found);
+        found
+    }
+
     fn set(&self, bound: Option<Bound>) -> Option<Bound> {
         std::mem::replace(&mut self.bound.lock().expect("one host thread"), bound)
     }
@@ -201,6 +210,7 @@ impl Drive {
         let controller = self.controller().ok_or(NvmeError::Stopped)?;
         let config = QueueConfig { entries: 32, vector: Some(slot.vector()), transfer_bytes_max: 16 << 10 };
         let pair = controller.create_queue_pair(config, slot.load.clone())?;
+        queues::opened(slot.load.index(), self.model, pair.qid());
         match self.connect(host, slot, pair.clone(), numbers) {
             Ok(()) => {
                 slot.load.attach(Some(&pair));
@@ -235,7 +245,9 @@ impl Drive {
             }
             line => line?,
         };
-        let guard = Guard::open(numbers, pair.clone());
+        marks::allocated(line);
+        let guard = Guard::open(numbers, pair.clone(), slot.load.index());
+        marks::installing(line);
         let name = format!("nvme{}q{}", self.index, slot.vector());
         if let Err(error) = host.core().request(line, name, RequestFlags::default(), guard.clone()) {
             guard.close();
@@ -252,7 +264,7 @@ impl Drive {
         free_line(host, &bound)?;
         self.connect(host, slot, bound.pair.clone(), numbers)?;
         // Completions in between had no line, so the driver looks for them itself.
-        bound.pair.poll(usize::MAX);
+        slot.poll(&bound);
         Ok(())
     }
 
@@ -291,6 +303,8 @@ fn free_line(host: &Host, bound: &Bound) -> Result<(), IrqError> {
     let action: Arc<dyn Action> = bound.guard.clone();
     host.core().free(bound.line, &action)?;
     bound.guard.close();
+    marks::removed(bound.line);
+    marks::claim(host.core(), bound.line, false);
     if host.unit().is_some()
         && let Some(view) = host.core().view(bound.line)
     {
@@ -305,11 +319,14 @@ pub(super) fn replace_handler(host: &Host, slot: &Slot, numbers: &AtomicU64) -> 
     let action: Arc<dyn Action> = bound.guard.clone();
     host.core().free(bound.line, &action)?;
     bound.guard.close();
-    let guard = Guard::open(numbers, bound.pair.clone());
+    marks::removed(bound.line);
+    marks::claim(host.core(), bound.line, false);
+    let guard = Guard::open(numbers, bound.pair.clone(), slot.load.index());
+    marks::installing(bound.line);
     let flags = RequestFlags { start_disabled: true, ..RequestFlags::default() };
     slot.set(Some(Bound { guard: guard.clone(), ..bound.clone() }));
     host.core().request(bound.line, "again", flags, guard)?;
     host.core().enable(bound.line)?;
-    bound.pair.poll(usize::MAX);
+    slot.poll(&bound);
     Ok(())
 }

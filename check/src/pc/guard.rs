@@ -1,5 +1,7 @@
 //! A handler that reports its runs to the checkers.
 
+use crate::checkers::queues;
+use crate::checkers::truth::marks;
 use crate::mark::Mark;
 use irq::{Action, Irq, IrqReturn};
 use std::sync::Arc;
@@ -9,14 +11,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub(super) struct Guard {
     inner: Arc<dyn Action>,
     number: u64,
+    /// The load of its queue.
+    load: u64,
 }
 
 impl Guard {
     /// `inner`, about to be installed.
-    pub(super) fn open(numbers: &AtomicU64, inner: Arc<dyn Action>) -> Arc<Self> {
+    pub(super) fn open(numbers: &AtomicU64, inner: Arc<dyn Action>, load: u64) -> Arc<Self> {
         let number = numbers.fetch_add(1, Relaxed);
         Mark::LineOpened.of(number);
-        Arc::new(Self { inner, number })
+        Arc::new(Self { inner, number, load })
     }
 
     /// The line's `free` has returned: none of its handlers may run.
@@ -28,7 +32,10 @@ impl Guard {
 impl Action for Guard {
     fn handle(&self, irq: Irq) -> IrqReturn {
         Mark::HandlerEntered.of(self.number);
+        queues::entered(self.load);
         let answer = self.inner.handle(irq);
+        queues::left(self.load, answer != IrqReturn::None);
+        marks::answered(irq, answer, false);
         Mark::HandlerLeft.of(self.number);
         answer
     }

@@ -2,7 +2,7 @@
 
 use super::blocks::{Access, Blocks, Done, End, Mix, Op};
 use super::user::User;
-use crate::checkers::scatter;
+use crate::checkers::{queues, scatter};
 use crate::mark::Mark;
 use crate::verdict::violate;
 use drivers::nvme::{BatchDone, Completed, IoError, IoOp, IoRequest, QueuePair, Refusal};
@@ -82,6 +82,11 @@ impl Load {
             disrupted: AtomicU32::new(0),
             distrusted: AtomicBool::new(false),
         })
+    }
+
+    /// Its number.
+    pub(super) fn index(&self) -> u64 {
+        self.number >> 32
     }
 
     /// The queue pair that takes the commands; none: commands go nowhere.
@@ -291,7 +296,10 @@ fn written(tag: u64) -> impl Iterator<Item = u64> {
 
 /// Runs an operation that may end commands of `loads` with an error.
 pub(super) fn disrupt<R>(loads: &[&Load], body: impl FnOnce() -> R) -> R {
-    loads.iter().for_each(|load| _ = load.disrupted.fetch_add(1, Relaxed));
+    for load in loads {
+        load.disrupted.fetch_add(1, Relaxed);
+        queues::disrupted(load.index(), false);
+    }
     let result = body();
     loads.iter().for_each(|load| _ = load.disrupted.fetch_sub(1, Relaxed));
     result

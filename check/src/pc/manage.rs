@@ -6,6 +6,8 @@ use super::load::disrupt;
 use super::removal;
 use super::stack::PcStack;
 use super::step::PcStep;
+use crate::checkers::queues;
+use crate::checkers::truth::marks;
 use crate::server::{GUEST_NOTIFICATION, Path};
 use crate::verdict::violate;
 use drivers::nvme::{Coalescing, CoalescingThreshold, CoalescingTime, CompletionLook};
@@ -28,6 +30,11 @@ const FIRE_LOOK_NS: u64 = 100;
 
 /// Does one step, and compares beliefs. Two managers never run conflicting operations on one queue at once.
 pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
+    if !matches!(step, PcStep::Check { .. } | PcStep::Coalesce { .. } | PcStep::Abort { .. } | PcStep::Reset { .. })
+        && !matches!(step, PcStep::Ring { .. } | PcStep::Fire | PcStep::Raise { .. } | PcStep::Burst { .. })
+    {
+        marks::disturbed();
+    }
     let slot = |index: u32| &stack.slots[index as usize % stack.slots.len()];
     let drive = |index: u32| &stack.drives[index as usize % stack.drives.len()];
     match *step {
@@ -250,6 +257,7 @@ fn lend(stack: &PcStack, slot: &Slot, ns: u64) {
     let Some(view) = stack.host.core().view(bound.line) else { return };
     let entry = view.levels[1].hwirq;
     let Ok(memory) = SimHal.dma_alloc(64, 64) else { return };
+    queues::disrupted(slot.load.index(), true);
     let guest = Descriptor::new(memory.words());
     guest.initialise(Notification { vector: GUEST_NOTIFICATION, destination: 0 });
     let serve = || {

@@ -2,6 +2,7 @@
 //! level line and a ringing device, under load, managers and faults.
 
 mod absent;
+mod accounts;
 mod audit;
 mod beliefs;
 mod bench;

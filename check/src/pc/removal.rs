@@ -7,6 +7,7 @@ use super::audit;
 use super::drive::{BindError, Drive, Slot, claim};
 use super::load::disrupt;
 use super::stack::PcStack;
+use crate::checkers::queues;
 use crate::server::requester;
 use crate::verdict::violate;
 use drivers::nvme::NvmeError;
@@ -79,6 +80,7 @@ pub(super) fn come_back(stack: &PcStack, drive: &Drive) {
 
 fn pull_out(stack: &PcStack, drive: &Drive, unnoticed_ns: u64) {
     stack.lines_freed.store(true, Relaxed);
+    stack.loads_of(drive).iter().for_each(|load| queues::disrupted(load.index(), false));
     drive.present.store(false, Relaxed);
     machine::plug(drive.model, false);
     SimHal.delay_ns(unnoticed_ns);

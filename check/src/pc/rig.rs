@@ -8,8 +8,8 @@ use super::shape::{self, Shape};
 use super::sources::{Function, Rings};
 use super::stack::{PcStack, Promises};
 use super::step::PcStep;
-use super::{audit, manage};
-use crate::checkers::{Checker, Entries, Fairness, Isolation, Offline, Posted, Refusals, Waits};
+use super::{accounts, audit, manage};
+use crate::checkers::{Checker, Entries, Fairness, Isolation, Offline, Posted, Queues, Refusals, Truth, Waits};
 use crate::coverage::Coverage;
 use crate::server::ringer::{Ringer, RingerPort};
 use crate::server::wire::WirePort;
@@ -212,10 +212,15 @@ impl Rig for PcRig {
         let iommu = host.models.iommu;
         let descriptor = |cpu| Some(host.pc.posted()?.descriptor_address(CpuId(cpu)).expect("one a CPU").0);
         let addresses: Vec<u64> = (0..host.cpus()).filter_map(descriptor).collect();
+        let Shape { storm, forced, .. } = self.shape;
         let mut checkers: Vec<Box<dyn Checker>> = vec![
+            Box::new(Truth::new(storm, (forced, !self.faults.is_empty()), accounts::known_lines(self.up()))),
             Box::new(Offline::new(DEVICE_LAST, &addresses)),
             Box::new(Waits::new(&[LOCAL_TIMER], self.unless_invalidation_fails(TICK_WAIT_MAX))),
         ];
+        if self.faults.is_empty() {
+            checkers.push(Box::new(Queues::new(forced, accounts::known_queues(self.up()))));
+        }
         if self.delivery != Path::Plain {
             let table = Regs::Model { model: iommu, region: 0 }.read64(IRTA) & !0xfff;
             checkers.push(Box::new(Isolation::new(&[STRANGER_REQUESTER])));
@@ -325,8 +330,8 @@ impl Rig for PcRig {
 
     fn prove(&mut self) {
         let absent = if self.up().promises.stale { 0 } else { self.shape.absent };
-        let gone = self.shape.gone;
-        self.boot(move |stack| audit::prove(stack, absent, gone));
+        let Shape { gone, full, .. } = self.shape;
+        self.boot(move |stack| audit::prove(stack, absent, gone, full));
     }
 
     fn audit(&mut self) {
@@ -336,8 +341,9 @@ impl Rig for PcRig {
             faults.retain(|fault| fault.kind != "interrupt request refused: entry not present");
             assert!(faults.is_empty(), "the machine recorded faults, and none was injected: {faults:?}");
         }
-        let leaks = self.shape.leaks;
-        self.boot(move |stack| audit::audit(stack, leaks));
+        let Shape { leaks, count_lines, .. } = self.shape;
+        let count_lines = count_lines.filter(|_| !self.faults.contains(&PcFault::FailedInvalidation));
+        self.boot(move |stack| audit::audit(stack, leaks, count_lines));
     }
 
     fn cover(&mut self, coverage: &mut Coverage) {

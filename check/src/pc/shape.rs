@@ -23,6 +23,12 @@ pub(super) struct Shape {
     pub(super) absent: u32,
     /// This drive is gone through the last load, counted from 1; 0: none is.
     pub(super) gone: u32,
+    /// The last load begins with full queues.
+    pub(super) full: bool,
+    /// The lines of the core, if all are to be allocated in the end.
+    pub(super) count_lines: Option<usize>,
+    pub(super) storm: StormConfig,
+    pub(super) forced: bool,
 }
 
 /// Draws the machine.
@@ -58,6 +64,10 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         (habit.own_queue, habit.depth) = (true, 1);
     }
     let mix = draw_mix(knobs);
+    let full = knobs.chance("full", 30);
+    let lines_max = if leaks { 2000 } else { 64 };
+    let count_lines = (knobs.chance("count_numbers", 20) && !leaks).then_some(lines_max as usize);
+    let forced = force_threads;
     let config = Config {
         cpus,
         drives: 0,
@@ -71,7 +81,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         read_ns,
         hidden_coalescing,
         unrest: base.unrest.clone(),
-        lines_max: if leaks { 2000 } else { 64 },
+        lines_max,
         machine: MachineConfig {
             memory_bytes: 8 << 20,
             jitter_percent: 40,
@@ -80,7 +90,11 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         },
         ..Config::default()
     };
-    (config, Shape { queues, managed, users, habit, mix, carried, leaks, absent, gone }, drives)
+    (
+        config,
+        Shape { queues, managed, users, habit, mix, carried, leaks, absent, gone, full, count_lines, storm, forced },
+        drives,
+    )
 }
 
 /// CPUs that are offline through the last load, and the drive that is gone.

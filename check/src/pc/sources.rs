@@ -1,5 +1,6 @@
 //! Lines beside the drives': the ringing device, and two functions on a level pin.
 
+use crate::checkers::truth::marks::answered;
 use crate::mark::Mark;
 use crate::server::ringer::RingerPort;
 use crate::server::wire::WirePort;
@@ -69,9 +70,11 @@ impl Rings {
 }
 
 impl Action for Rings {
-    fn handle(&self, _: Irq) -> IrqReturn {
+    fn handle(&self, line: Irq) -> IrqReturn {
         Waiting::serve(&self.waiting);
-        if self.deaf.load(Relaxed) { IrqReturn::None } else { IrqReturn::Handled }
+        let answer = if self.deaf.load(Relaxed) { IrqReturn::None } else { IrqReturn::Handled };
+        answered(line, answer, false);
+        answer
     }
 }
 
@@ -100,14 +103,13 @@ impl Function {
 }
 
 impl Action for Function {
-    fn handle(&self, _: Irq) -> IrqReturn {
-        if self.stuck.load(Relaxed) {
-            return IrqReturn::None;
+    fn handle(&self, line: Irq) -> IrqReturn {
+        let found = !self.stuck.load(Relaxed) && self.port.serve(self.number);
+        if found {
+            Waiting::serve(&self.waiting);
         }
-        if !self.port.serve(self.number) {
-            return IrqReturn::None;
-        }
-        Waiting::serve(&self.waiting);
-        IrqReturn::Handled
+        let answer = if found { IrqReturn::Handled } else { IrqReturn::None };
+        answered(line, answer, false);
+        answer
     }
 }

@@ -39,6 +39,7 @@ pub(super) const COMMON: &[&str] = &[
     "drive: reset",
     "drive: unbound and bound",
     "queue: deleted and made",
+    "queue: every id in use",
 ];
 /// Further transitions with remapping.
 pub(super) const REMAPPED: &[&str] = &[
@@ -171,7 +172,7 @@ impl PcStack {
         }
         let Some(_claim) = slot.claim() else { return };
         let Some(bound) = slot.bound() else { return };
-        let found = bound.pair.poll(usize::MAX);
+        let found = slot.poll(&bound);
         if found > 0 {
             Mark::TimedOut.of(found as u64);
             self.saw("timeout: a poll found commands");

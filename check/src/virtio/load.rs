@@ -6,11 +6,14 @@ use drivers::virtio::QueueFault;
 use drivers::virtio::block::{BatchDone, Block, BlockOp, BlockRequest, Completed};
 use hal::{Dma as _, Hal, ThreadId, Threads};
 use machine::SimHal;
+use spec::virtio::feature::Feature;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Queues that the disk may have.
 pub(super) const QUEUES_MAX: usize = 3;
+/// Descriptors of each.
+pub(super) const ENTRIES: u64 = 16;
 
 #[derive(Default)]
 struct Queue {
@@ -100,6 +103,31 @@ impl Load {
             own.left.fetch_add(1, Relaxed);
         }
         accepted
+    }
+
+    /// Gives every queue reads until it takes no more. Nothing is in flight, so it must take as many as it ever could: a
+    /// read is three descriptors, or one if it may be indirect.
+    pub(super) fn fill(&self) {
+        let Some(disk) = self.disk() else { return };
+        let is_indirect = disk.info().features.has(Feature::INDIRECT_DESC);
+        let expected = if is_indirect { ENTRIES } else { ENTRIES / 3 };
+        for queue in 0..disk.queues() {
+            let own = &self.queues[usize::from(queue)];
+            let tags: Vec<u64> = (0..=expected).map(|_| self.next.fetch_add(1, Relaxed)).collect();
+            let request = |&tag: &u64| {
+                Mark::Submitted.of(tag);
+                let buffer = self.buffer.device_address();
+                BlockRequest { tag, op: BlockOp::Read, sector: tag % 64, buffer, len_bytes: 512 }
+            };
+            let requests: Vec<_> = tags.iter().map(request).collect();
+            own.in_flight.fetch_add(expected, Relaxed);
+            let accepted = disk.submit(queue, &requests).accepted as u64;
+            tags.iter().skip(accepted as usize).for_each(|&tag| Mark::Refused.of(tag));
+            if accepted != expected {
+                let text = format!("queue {queue} takes {accepted} requests at once, and it has room for {expected}");
+                violate("fullness", text);
+            }
+        }
     }
 
     /// Queues that broke since the last call.

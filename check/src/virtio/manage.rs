@@ -2,6 +2,7 @@
 
 use super::stack::{VirtioStack, Which, policy};
 use super::step::VirtioStep;
+use crate::checkers::truth::marks;
 use crate::gic::source::claim;
 use crate::verdict::violate;
 use drivers::virtio::net::Coalescing;
@@ -12,6 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 pub(super) fn apply(stack: &Arc<VirtioStack>, step: &VirtioStep) {
+    use VirtioStep::{Burst, Coalesce, Poll, Recover};
+    if !matches!(step, Burst { .. } | Coalesce { .. } | Poll { .. } | Recover { .. }) {
+        marks::disturbed();
+    }
     let cpus = stack.system.cpus;
     match *step {
         VirtioStep::Move { line, cpus: mask } => {

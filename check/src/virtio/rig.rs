@@ -4,8 +4,10 @@ use super::load::{Load, QUEUES_MAX};
 use super::manage;
 use super::stack::{Bus, Place, Tick, VirtioStack, Which, policy};
 use super::step::{VirtioFault, VirtioStep};
+use crate::checkers::truth::marks::Known;
 use crate::checkers::{self, Checker};
 use crate::coverage::Coverage;
+use crate::fullness::check_lines;
 use crate::gic::bells::{BEGIN_TICKS, BellPort, Bells, Sound};
 use crate::gic::harness::{self, Entry, Options, Version};
 use crate::subject::{Build, Rig};
@@ -32,6 +34,8 @@ const PROOF_FLOWS: Ps = Ps::from_ns(100_000);
 const TICK_PPI: u32 = 27;
 /// Looks, 100 µs apart, until the last packet is back.
 const DRAIN_MAX: u32 = 200;
+/// An interrupt that was acknowledged is counted within this time, and a freed line forgotten.
+const REST_NS: u64 = 20_000;
 const IRQFD: Irqfd = Irqfd { signal: Ps::from_ns(100), latency: Ps::from_ns(300) };
 
 /// A machine with a disk and a network.
@@ -50,6 +54,9 @@ pub struct VirtioRig {
     depth: u64,
     hostile: bool,
     exhausted: bool,
+    faulty: bool,
+    /// The last load begins with full queues.
+    full: bool,
     comparable: bool,
     /// Packets lost with the rings of a driver that was unbound, by flow.
     lost: Vec<i64>,
@@ -103,6 +110,7 @@ impl VirtioRig {
         let budget = knobs.number_with("budget", 4..=256, 256, |draw| draw.time_ns(4, 256)) as u32;
         let packed = knobs.chance("packed", 40);
         let force_threads = knobs.chance("threads", 25);
+        let full = knobs.chance("full", 30);
         let machine = MachineConfig { memory_bytes: 16 << 20, jitter_percent: 40, ..build.machine() };
         let gic = GicConfig { its: Some(ItsConfig::default()), ..GicConfig::default() };
         let options = Options { cpus, force_threads, gic, machine, ..Options::default() };
@@ -146,6 +154,8 @@ impl VirtioRig {
             depth,
             hostile,
             exhausted,
+            faulty: !build.faults.is_empty(),
+            full,
             comparable: build.comparable,
             lost,
             stack: None,
@@ -234,7 +244,13 @@ impl Rig for VirtioRig {
     }
 
     fn checkers(&mut self) -> Vec<Box<dyn Checker>> {
-        vec![Box::new(checkers::Gic::default())]
+        let (core, lines) = (&self.up().system.core, self.up().all_lines());
+        let known: Vec<_> = lines.iter().filter_map(|&line| Known::of(core, line)).collect();
+        vec![
+            Box::new(checkers::Gic::default()),
+            Box::new(checkers::Truth::new(self.options.storm, (self.options.force_threads, self.faulty), known)),
+            Box::new(checkers::Acks::new(core, lines)),
+        ]
     }
 
     fn start_load(&mut self) {
@@ -308,8 +324,13 @@ impl Rig for VirtioRig {
     }
 
     fn prove(&mut self) {
-        self.boot(|stack| {
+        let full = self.full;
+        self.boot(move |stack| {
             stack.proving.store(true, Relaxed);
+            if full {
+                stack.load.fill();
+                stack.saw("disk: every descriptor in use");
+            }
             let queues = stack.load.disk().map_or(1, |disk| disk.queues());
             (0..queues).for_each(|queue| stack.load.add(queue, PROOF));
         });
@@ -347,6 +368,9 @@ impl Rig for VirtioRig {
         self.boot(|stack| {
             let (strays, freed) = (stack.system.arm.strays(), stack.freed.load(Relaxed));
             assert!(strays <= freed, "{strays} interrupts without a line, and {freed} lines were freed");
+            SimHal.delay_ns(REST_NS);
+            stack.claim();
+            check_lines(&stack.system.core, harness::LINES_MAX as usize);
         });
     }
 

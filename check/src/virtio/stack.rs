@@ -2,6 +2,8 @@
 
 use super::load::{Load, Told};
 use super::network::{self, Reflector};
+use crate::checkers::acks;
+use crate::checkers::truth::marks;
 use crate::coverage::Coverage;
 use crate::gic::bells::BellPort;
 use crate::gic::harness::{self, ArmHarness};
@@ -73,6 +75,7 @@ impl Action for Marked {
         Mark::HandlerEntered.of(self.number);
         let answer = self.inner.handle(irq);
         Mark::HandlerLeft.of(self.number);
+        marks::answered(irq, answer, false);
         answer
     }
 }
@@ -170,14 +173,23 @@ impl VirtioStack {
 
     /// The present line of this number.
     pub(super) fn line(&self, index: u32) -> Option<Irq> {
-        let all: Vec<_> = self
-            .lines
-            .iter()
-            .flat_map(|lines| {
-                lines.lock().expect("one host thread").iter().map(|bound| bound.line.irq()).collect::<Vec<_>>()
-            })
-            .collect();
+        let all = self.all_lines();
         (!all.is_empty()).then(|| all[index as usize % all.len()])
+    }
+
+    /// All lines of the devices.
+    pub(super) fn all_lines(&self) -> Vec<Irq> {
+        let locked = self.lines.iter().map(|lines| lines.lock().expect("one host thread"));
+        locked.flat_map(|lines| lines.iter().map(|bound| bound.line.irq()).collect::<Vec<_>>()).collect()
+    }
+
+    /// All is at rest: marks what the core counts.
+    pub(super) fn claim(&self) {
+        let core = &self.system.core;
+        for line in self.all_lines() {
+            marks::claim(core, line, true);
+            acks::claim(core, line);
+        }
     }
 
     /// A thread that resets the queues that its device broke.
@@ -275,7 +287,11 @@ impl VirtioStack {
         let (transport, table) = self.transport(&place);
         match which {
             Which::Disk => {
-                let config = BlockConfig { queues: super::load::QUEUES_MAX as u16, entries: 16, policy };
+                let config = BlockConfig {
+                    queues: super::load::QUEUES_MAX as u16,
+                    entries: super::load::ENTRIES as u16,
+                    policy,
+                };
                 let told = Arc::new(Told(Arc::downgrade(&self.load)));
                 let disk = Block::open(SimHal, transport, &config, told)?;
                 if let Err(error) = self.install(which, &place, table, disk.handlers(), disk.vectors().rung) {
@@ -331,6 +347,9 @@ impl VirtioStack {
                 }
             };
             let line = line?;
+            marks::allocated(line.irq());
+            acks::begun(line.core(), line.irq());
+            marks::installing(line.irq());
             let number = self.numbers.fetch_add(1, Relaxed);
             Mark::LineOpened.of(number);
             let marked = Arc::new(Marked { inner, number });
@@ -370,6 +389,8 @@ impl VirtioStack {
         for Bound { handler, line, number } in lines {
             handler.free().expect("it is there");
             Mark::LineClosed.of(number);
+            marks::removed(line.irq());
+            marks::claim(line.core(), line.irq(), false);
             line.free().expect("it lives");
             self.freed.fetch_add(1, Relaxed);
         }
@@ -382,9 +403,7 @@ impl VirtioStack {
                 text += &format!("pair {pair}: {:?}, {:?}\n", net.receive_counters(pair), net.receive_fault(pair));
             }
         }
-        for line in self.lines.iter().flat_map(|lines| {
-            lines.lock().expect("one host thread").iter().map(|bound| bound.line.irq()).collect::<Vec<_>>()
-        }) {
+        for line in self.all_lines() {
             text += &self.system.core.view(line).map(|view| format!("{view}\n")).unwrap_or_default();
         }
         text

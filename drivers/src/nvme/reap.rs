@@ -134,7 +134,12 @@ impl<H: Hal> QueuePair<H> {
 
     /// As [`QueuePair::poll`] without limit, for control operations. It does not count as a poll of the user.
     pub(super) fn take_completions(&self) {
-        self.reap(&mut self.completion.lock(), usize::MAX);
+        self.take_early(&mut self.completion.lock());
+    }
+
+    /// Takes all entries. Their interrupts may still come, and are then the queue's own.
+    fn take_early(&self, side: &mut CompletionSide) {
+        side.taken_early |= self.reap(side, usize::MAX) > 0;
     }
 
     /// Waits until a new entry lies at the head or `deadline_ns` has passed; returns whether one does. May return
@@ -287,7 +292,7 @@ impl<H: Hal> QueuePair<H> {
     /// `why`, and never looks at the entries again. The queue accepts no requests at this time.
     pub(super) fn fail_all(&self, why: IoError) {
         let mut side = self.completion.lock();
-        self.reap(&mut side, usize::MAX);
+        self.take_early(&mut side);
         side.alive = false;
         side.batch.len = 0;
         side.cpu = self.hal.cpu();

@@ -29,6 +29,22 @@ fn a_batch_is_followed_by_what_came_meanwhile() {
     assert_eq!((counters.interrupts, counters.empty_interrupts, counters.overtaken_interrupts), (2, 2, 1));
 }
 
+/// Control operations take entries too. The handler used to disown their interrupts, which then counted as strays.
+#[test]
+fn an_interrupt_of_what_a_control_operation_took_is_the_queues_own() {
+    let rig = Rig::new(8, 4096);
+    assert_eq!(rig.submit_reads(70, 2).accepted, 2);
+    rig.post(0, [0, entry(1, 0, 1, 0)]);
+    rig.pair.take_completions();
+    assert_eq!(rig.pair.handle(Irq(9)), IrqReturn::Handled);
+    assert_eq!(rig.pair.handle(Irq(9)), IrqReturn::None);
+
+    rig.post(1, [0, entry(2, 1, 1, 0)]);
+    rig.pair.fail_all(IoError::QueueDeleted);
+    assert_eq!(rig.pair.handle(Irq(9)), IrqReturn::Handled);
+    assert_eq!(rig.pair.handle(Irq(9)), IrqReturn::None);
+}
+
 #[test]
 fn nothing_accepted_is_nothing_to_look_after() {
     let rig = Rig::new(2, 4096);

@@ -1,0 +1,68 @@
+//! One thread programs the levels of several consumers, in turn.
+//!
+//! It goes through its consumers again and again, and programs for each what it wants. A consumer that wants a level when its
+//! place has just passed waits for the rest of this round and for its place in the next. So each other one has one turn
+//! meanwhile. One whose command is given up as late may want another level in its turn: then two.
+
+use super::{Checker, Findings};
+use machine::observe::Fact;
+use machine::time::Ps;
+use std::collections::BTreeMap;
+
+const NAME: &str = "programs";
+/// Turns of another one while one waits.
+const TURNS_MAX: u32 = 2;
+
+/// A consumer's controller wants a level programmed.
+const WANTED: u32 = 0x210;
+/// The thread takes what it wants.
+const TAKEN: u32 = 0x211;
+
+pub(crate) fn wanted(consumer: u32) {
+    machine::mark(WANTED, consumer.into());
+}
+
+pub(crate) fn taken(consumer: u32) {
+    machine::mark(TAKEN, consumer.into());
+}
+
+/// Who waits, and how many turns each other one has had since then.
+#[derive(Default)]
+pub struct Programs(BTreeMap<u64, BTreeMap<u64, u32>>);
+
+impl Checker for Programs {
+    fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
+        match *fact {
+            Fact::Mark { tag: WANTED, value, .. } => _ = self.0.entry(value).or_default(),
+            Fact::Mark { tag: TAKEN, value, .. } => {
+                self.0.remove(&value);
+                for (waits, turns) in &mut self.0 {
+                    let turns = turns.entry(value).or_default();
+                    *turns += 1;
+                    findings.coverage.add("tuning: a level waits for another's", 1);
+                    if *turns > TURNS_MAX {
+                        let text = format!("consumer {value} has its turn number {turns} while {waits} waits for one");
+                        findings.wrong(NAME, at, text);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::says;
+    use super::*;
+
+    #[test]
+    fn who_waits_sees_each_other_twice_at_most() {
+        let mark = |tag, value| Fact::Mark { cpu: 0, tag, value };
+        let turns = |count| std::iter::repeat_n(mark(TAKEN, 2), count);
+        let facts = |count| std::iter::once(mark(WANTED, 1)).chain(turns(count)).collect::<Vec<_>>();
+        assert!(says(Programs::default(), &[facts(2), vec![mark(TAKEN, 1)], facts(2)].concat()).is_empty());
+        let starved = says(Programs::default(), &facts(3));
+        assert_eq!(starved, ["consumer 2 has its turn number 3 while 1 waits for one"]);
+    }
+}

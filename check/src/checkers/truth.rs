@@ -1,0 +1,125 @@
+//! The core's verdicts on a line are true: what it counts as unhandled was, what it throttled did storm, what stormed was
+//! throttled, and each interrupt that it counts ran a handler or could not.
+//!
+//! The harness marks the answer of every run of its handlers. From these the checker counts for itself, and compares when
+//! the harness marks what the core claims: at rest, and when a line has lost its handler.
+//!
+//! The core looks at a line once per burst, and the time that it reads lies between the mark of the last answer and the next
+//! thing that this CPU does for the core. So each burst lasts between two bounds. It must be a storm, or must not be, or, if
+//! the limit lies between the bounds, may be. What must be one is not answered for as long as a throttle lasts.
+
+mod line;
+pub(crate) mod marks;
+
+use super::{Checker, Findings};
+use hal::Work;
+use irq::StormConfig;
+use line::Line;
+use machine::observe::Fact;
+use machine::time::Ps;
+use marks::{Answer, Claim, Known, Told};
+use std::collections::BTreeMap;
+
+const NAME: &str = "truth";
+
+/// The verdicts on all lines whose handlers are the harness's.
+pub struct Truth {
+    storm: StormConfig,
+    /// Handlers run in threads, so their answers do not show how many interrupts there were.
+    forced: bool,
+    /// Messages of a line that was freed may arrive long after.
+    faulty: bool,
+    lines: BTreeMap<u16, Line>,
+    /// Lines whose burst has ended on this CPU, and the core has yet to read the time.
+    closing: Vec<(u32, u16)>,
+    /// CPUs went offline so often: each may have left a line pending without an interrupt of its own.
+    offline: u64,
+    /// Managers moved, disabled or resent lines, so an interrupt may have found its line unable to run.
+    disturbed: bool,
+}
+
+impl Truth {
+    /// Checks these lines, and all that are allocated from now on.
+    pub(crate) fn new(
+        storm: StormConfig,
+        (forced, faulty): (bool, bool),
+        known: impl IntoIterator<Item = Known>,
+    ) -> Self {
+        let lines = known.into_iter().map(|known| (known.line, Line::new(known.handlers))).collect();
+        Self { storm, forced, faulty, lines, closing: Vec::new(), offline: 0, disturbed: false }
+    }
+
+    fn answered(&mut self, at: Ps, cpu: u32, number: u16, answer: Answer, findings: &mut Findings) {
+        let Some(line) = self.lines.get_mut(&number) else { return };
+        line.close(at, &self.storm);
+        if answer.in_thread || self.forced {
+            return line.thread_answered(answer.handled);
+        }
+        if let Some(text) = line.answered(at, answer.handled, &self.storm) {
+            findings.wrong(NAME, at, format!("line {number} {text}"));
+        }
+        if line.is_closing() {
+            self.closing.push((cpu, number));
+        }
+    }
+
+    /// The core has left an interrupt on `cpu`.
+    fn left(&mut self, at: Ps, cpu: u32) {
+        let (lines, storm) = (&mut self.lines, &self.storm);
+        self.closing.retain(|&(of, number)| {
+            if of == cpu
+                && let Some(line) = lines.get_mut(&number)
+            {
+                line.close(at, storm);
+            }
+            of != cpu
+        });
+    }
+
+    fn claimed(&mut self, at: Ps, number: u16, claim: Claim, value: u64, findings: &mut Findings) {
+        let Some(line) = self.lines.get_mut(&number) else { return };
+        line.close(at, &self.storm);
+        let is_judged = match claim {
+            Claim::Unhandled => true,
+            Claim::Unexpected => !self.faulty,
+            Claim::Storms | Claim::Count => !self.forced,
+        };
+        if !is_judged {
+            return;
+        }
+        let exact = !self.disturbed && !self.faulty && self.offline == 0;
+        if let Some(text) = line.contradicts(claim, value, self.offline, exact) {
+            findings.wrong(NAME, at, format!("line {number}: {text}"));
+        } else if claim == Claim::Count && exact {
+            findings.coverage.add("account: each interrupt is known", 1);
+        }
+        if claim == Claim::Storms && value > 0 {
+            findings.coverage.add("account: storms of a line are known", value);
+        }
+    }
+}
+
+impl Checker for Truth {
+    fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
+        match *fact {
+            Fact::Worked { cpu, work: Work::IrqExit, .. } if !self.closing.is_empty() => self.left(at, cpu),
+            Fact::Declared { online: false, .. } => self.offline += 1,
+            Fact::Mark { cpu, tag, value } => match Told::read(tag, value) {
+                Some(Told::Answered(line, answer)) => self.answered(at, cpu, line, answer, findings),
+                Some(Told::Allocated(line)) => _ = self.lines.insert(line, Line::new(0)),
+                Some(Told::Installing(line)) => {
+                    let line = self.lines.entry(line).or_insert_with(|| Line::new(0));
+                    line.install(at);
+                }
+                Some(Told::Removed(line)) => _ = self.lines.get_mut(&line).map(Line::remove),
+                Some(Told::Disturbed) => self.disturbed = true,
+                Some(Told::Claimed(line, claim, value)) => self.claimed(at, line, claim, value, findings),
+                None => {}
+            },
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! What the harness tells of lines: the answers of their handlers, and what the core claims.
+
+use irq::{Irq, IrqCore, IrqReturn};
+use machine::SimHal;
+
+/// A handler of the line has answered.
+const ANSWERED: u32 = 0x300;
+/// The line was allocated: its counts are 0.
+const ALLOCATED: u32 = 0x301;
+/// A handler is about to be installed.
+const INSTALLING: u32 = 0x302;
+/// A handler was removed.
+const REMOVED: u32 = 0x303;
+/// A manager is about to do something that may keep interrupts from their handlers.
+const DISTURBED: u32 = 0x304;
+/// From here on: what the core claims, by [`Claim`].
+const CLAIMED: u32 = 0x308;
+
+/// The line in the bits from here on, the rest below.
+const LINE_BIT: u32 = 48;
+
+/// A number that the core gives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Claim {
+    /// Rounds of its handlers in which none had found something, and answers of threads that found nothing.
+    Unhandled,
+    /// Throttles.
+    Storms,
+    /// Interrupts without a handler.
+    Unexpected,
+    /// Interrupts. The last of the claims.
+    Count,
+}
+
+impl Claim {
+    const ALL: [Self; 4] = [Self::Unhandled, Self::Storms, Self::Unexpected, Self::Count];
+}
+
+/// What a handler said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Answer {
+    /// It, or its thread, has something to do with the interrupt.
+    pub(super) handled: bool,
+    pub(super) in_thread: bool,
+}
+
+/// One mark.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Told {
+    Answered(u16, Answer),
+    Allocated(u16),
+    Installing(u16),
+    Removed(u16),
+    Disturbed,
+    Claimed(u16, Claim, u64),
+}
+
+impl Told {
+    pub(super) fn read(tag: u32, value: u64) -> Option<Self> {
+        let (line, rest) = ((value >> LINE_BIT) as u16, value & ((1 << LINE_BIT) - 1));
+        Some(match tag {
+            ANSWERED => Self::Answered(line, Answer { handled: rest & 1 != 0, in_thread: rest & 2 != 0 }),
+            ALLOCATED => Self::Allocated(line),
+            INSTALLING => Self::Installing(line),
+            REMOVED => Self::Removed(line),
+            DISTURBED => Self::Disturbed,
+            _ => Self::Claimed(line, *Claim::ALL.get(tag.checked_sub(CLAIMED)? as usize)?, rest),
+        })
+    }
+}
+
+fn mark(tag: u32, line: Irq, rest: u64) {
+    machine::mark(tag, u64::from(line.0) << LINE_BIT | rest);
+}
+
+/// A handler answers, as its last act; in a thread of the line or in the interrupt.
+pub(crate) fn answered(line: Irq, answer: IrqReturn, in_thread: bool) {
+    mark(ANSWERED, line, u64::from(answer != IrqReturn::None) | u64::from(in_thread) << 1);
+}
+
+/// A line was allocated.
+pub(crate) fn allocated(line: Irq) {
+    mark(ALLOCATED, line, 0);
+}
+
+/// A handler is about to be installed.
+pub(crate) fn installing(line: Irq) {
+    mark(INSTALLING, line, 0);
+}
+
+/// A handler of the line was removed, and runs no more.
+pub(crate) fn removed(line: Irq) {
+    mark(REMOVED, line, 0);
+}
+
+/// A manager is about to move, disable or resend a line, or to do more.
+pub(crate) fn disturbed() {
+    machine::mark(DISTURBED, 0);
+}
+
+/// Marks what the core claims of a line none of whose handlers runs. `at_rest`: no interrupt of it is on its way either.
+pub(crate) fn claim(core: &IrqCore<SimHal>, line: Irq, at_rest: bool) {
+    let Some(view) = core.view(line) else { return };
+    let numbers = [view.unhandled, view.storms.into(), view.unexpected, view.count];
+    for (index, number) in (0..).zip(numbers).take(if at_rest { 4 } else { 2 }) {
+        mark(CLAIMED + index, line, number);
+    }
+}
+
+/// A line that had no interrupt yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub(super) line: u16,
+    pub(super) handlers: u32,
+}
+
+impl Known {
+    /// The line, if it had no interrupt yet.
+    pub(crate) fn of(core: &IrqCore<SimHal>, line: Irq) -> Option<Self> {
+        let view = core.view(line).filter(|view| view.count == 0)?;
+        Some(Self { line: line.0 as u16, handlers: view.handlers.len() as u32 })
+    }
+}
