@@ -1,11 +1,11 @@
 //! After the last step: repairs the damage of managers, loads everything once more, and checks that nothing is left.
 
-use super::absent;
 use super::beliefs::{self, When};
 use super::drive::{Drive, Slot, claim};
 use super::load::disrupt;
 use super::removal;
 use super::stack::{COMMON, PcStack, REMAPPED};
+use super::{absent, accelerator};
 use crate::coverage::Coverage;
 use crate::server::Path;
 use crate::verdict::violate;
@@ -23,6 +23,7 @@ pub(super) fn settle(stack: &Arc<PcStack>, whole_load: bool) {
     stack.ending.store(!whole_load, Relaxed);
     stack.loads().for_each(|load| load.carry_no_more());
     stack.drives.iter().for_each(|drive| put_right(stack, drive));
+    accelerator::settle(stack);
 }
 
 fn put_right(stack: &PcStack, drive: &Drive) {
@@ -89,6 +90,7 @@ pub(super) fn prove(stack: &Arc<PcStack>, absent: u32, gone: u32) {
     absent::leave(stack, absent);
     prove_slots(stack, stack.slots.iter().filter(|slot| stack.drive_of(slot).present.load(Relaxed)));
     stack.rings.ring(2, 1_000);
+    accelerator::prove(stack);
     stack.functions.iter().for_each(|function| function.raise());
 }
 
@@ -126,6 +128,7 @@ pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool) {
             violate("commands", format!("no command is in flight, but the driver counts some\n{queue}"));
         }
     }
+    accelerator::audit(stack);
     if count_vectors {
         for slot in &stack.slots {
             if let Err(error) = stack.drive_of(slot).unbind(&stack.host, slot, false) {
@@ -157,6 +160,7 @@ pub(super) fn cover(stack: &PcStack, coverage: &mut Coverage) {
     for line in stack.host.core().views() {
         coverage.add("line: storm throttled", line.storms.into());
     }
+    accelerator::cover(stack, coverage);
     for slot in &stack.slots {
         let done = slot.load.done();
         coverage.add("data: deallocated", done.deallocations);
@@ -183,6 +187,7 @@ pub(super) fn cover(stack: &PcStack, coverage: &mut Coverage) {
 pub(super) fn describe(stack: &PcStack) -> String {
     let mut text = stack.host.describe();
     text += &format!("now {} ns, {} users at work\n", SimHal.now_ns(), stack.users_left.load(Relaxed));
+    text += &accelerator::describe(stack);
     for (index, slot) in stack.slots.iter().enumerate() {
         let state = match slot.bound() {
             Some(bound) => format!("line {}, {}", bound.line, bound.pair.snapshot()),

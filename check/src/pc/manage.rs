@@ -1,5 +1,6 @@
 //! Managers' steps on the stack.
 
+use super::accelerator;
 use super::beliefs::{self, When};
 use super::drive::{BindError, Drive, Slot, claim, replace_handler};
 use super::load::disrupt;
@@ -50,6 +51,8 @@ pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
         PcStep::Fire => fire(stack),
         PcStep::Raise { function } => stack.functions[function as usize % stack.functions.len()].raise(),
         PcStep::Burst { queue, count, depth } => slot(queue).load.carry(count, depth),
+        PcStep::Accelerator(ref step) if !accelerator::apply(stack, step) => return,
+        PcStep::Accelerator(_) => {}
     }
     // A directed schedule is about the step, not about the look at every line.
     machine::end_agent();
@@ -90,11 +93,7 @@ fn move_line(stack: &PcStack, line: u32, cpus: u64) {
 
 fn disable(stack: &PcStack, line: u32, depth: u32, ns: u64) {
     // Not beside a replacement: a request forgets the disables of the previous handler.
-    let own = (line as usize % (stack.slots.len() + 2)).checked_sub(2).map(|slot| &stack.slots[slot]);
-    let _claim = match own.map(Slot::claim) {
-        Some(None) => return,
-        claimed => claimed,
-    };
+    let Some(_claim) = stack.claim_line(line) else { return };
     with_line(stack, line, |line| {
         for _ in 0..depth {
             stack.host.core().disable(line)?;

@@ -1,5 +1,6 @@
 //! Draws a PC from knobs.
 
+use super::accelerator;
 use super::blocks::{EXTENT_BLOCKS, Mix};
 use super::fault::PcFault;
 use super::user::Habit;
@@ -23,6 +24,7 @@ pub(super) struct Shape {
     pub(super) absent: u32,
     /// This drive is gone through the last load, counted from 1; 0: none is.
     pub(super) gone: u32,
+    pub(super) accelerator: Option<accelerator::Plan>,
 }
 
 /// Draws the machine.
@@ -58,6 +60,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         (habit.own_queue, habit.depth) = (true, 1);
     }
     let mix = draw_mix(knobs);
+    let accelerator = accelerator::Plan::draw(knobs, seed, !comparable);
     let config = Config {
         cpus,
         drives: 0,
@@ -73,14 +76,15 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         unrest: base.unrest.clone(),
         lines_max: if leaks { 2000 } else { 64 },
         machine: MachineConfig {
-            memory_bytes: 8 << 20,
+            memory_bytes: accelerator::MEMORY_BYTES,
             jitter_percent: 40,
             costs: Costs { time_slice, ..costs() },
             ..base
         },
         ..Config::default()
     };
-    (config, Shape { queues, managed, users, habit, mix, carried, leaks, absent, gone }, drives)
+    let shape = Shape { queues, managed, users, habit, mix, carried, leaks, absent, gone, accelerator };
+    (config, shape, drives)
 }
 
 /// CPUs that are offline through the last load, and the drive that is gone.

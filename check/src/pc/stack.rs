@@ -1,6 +1,7 @@
 //! State that the machine's threads share: the host, its drives, its sources, and the transitions seen.
 
-use super::drive::{Drive, Slot, claim};
+use super::accelerator::{self, Accelerator};
+use super::drive::{Claim, Drive, Slot, claim};
 use super::load::{Load, disrupt};
 use super::sources::{Function, Rings};
 use super::user::{Habit, User};
@@ -15,6 +16,12 @@ use std::sync::{Arc, Mutex};
 
 /// Transitions that every PC can show.
 pub(super) const COMMON: &[&str] = &[
+    "accelerator: a fill went outside memory",
+    "accelerator: an error without a record",
+    "accelerator: filled",
+    "accelerator: queue aborted",
+    "accelerator: queue closed and opened",
+    "accelerator: shut down and started",
     "CPU: offline through the last load",
     "CPU: went offline",
     "check: found",
@@ -105,6 +112,7 @@ pub struct PcStack {
     pub(super) absent: AtomicU32,
     /// The last load is over.
     pub(super) returning: AtomicBool,
+    pub(super) accelerator: Option<Accelerator>,
     pub(super) seen: Mutex<Coverage>,
 }
 
@@ -118,14 +126,32 @@ impl PcStack {
         &self.drives[slot.drive]
     }
 
-    /// All lines that exist now: the queues', then the others.
+    /// All lines that exist now: those of the ringing device and the pin, then the queues', then the accelerator's.
     pub(super) fn line(&self, index: u32) -> Option<Irq> {
-        let count = self.slots.len() + 2;
-        match index as usize % count {
+        match self.place_of(index) {
             0 => Some(self.ring_line),
             1 => Some(self.pin_line),
-            slot => self.slots[slot - 2].bound().map(|bound| bound.line),
+            number => match self.slots.get(number - 2) {
+                Some(slot) => slot.bound().map(|bound| bound.line),
+                None => self.accelerator.as_ref()?.line(number - 2 - self.slots.len()),
+            },
         }
+    }
+
+    fn place_of(&self, index: u32) -> usize {
+        let accelerator = self.accelerator.as_ref().map_or(0, Accelerator::lines);
+        index as usize % (self.slots.len() + 2 + accelerator)
+    }
+
+    /// The right to change the handler of a line: none if another manager has it; none is needed for lines that stay.
+    pub(super) fn claim_line(&self, index: u32) -> Option<Option<Claim<'_>>> {
+        let Some(number) = self.place_of(index).checked_sub(2) else { return Some(None) };
+        let flag = match (self.slots.get(number), &self.accelerator) {
+            (Some(slot), _) => slot.busy(),
+            (None, Some(accelerator)) => accelerator.busy(number - self.slots.len()),
+            (None, None) => return Some(None),
+        };
+        claim(flag).map(Some)
     }
 
     pub(super) fn loads(&self) -> impl Iterator<Item = &Arc<Load>> {
@@ -147,7 +173,8 @@ impl PcStack {
 
     /// True if no part of the load is left.
     pub(super) fn is_done(&self) -> bool {
-        let sources = self.rings.is_idle() && self.functions.iter().all(|function| function.is_idle());
+        let accelerator = accelerator::is_done(self);
+        let sources = accelerator && self.rings.is_idle() && self.functions.iter().all(|function| function.is_idle());
         sources && self.users_left.load(Relaxed) == 0 && self.loads().all(|load| load.is_idle())
     }
 

@@ -193,6 +193,11 @@ impl Hardware {
         (Self { models, drives, machine, config: config.clone(), entry }, added)
     }
 
+    /// True if handlers run in threads.
+    pub fn has_threads(&self) -> bool {
+        self.config.force_threads
+    }
+
     /// Brings the software up.
     ///
     /// # Panics
