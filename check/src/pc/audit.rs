@@ -5,7 +5,7 @@ use super::drive::{Drive, Slot, claim};
 use super::load::disrupt;
 use super::removal;
 use super::stack::{COMMON, PcStack, REMAPPED};
-use super::{absent, accelerator};
+use super::{absent, accelerator, timers};
 use crate::coverage::Coverage;
 use crate::server::Path;
 use crate::verdict::violate;
@@ -24,6 +24,7 @@ pub(super) fn settle(stack: &Arc<PcStack>, whole_load: bool) {
     stack.loads().for_each(|load| load.carry_no_more());
     stack.drives.iter().for_each(|drive| put_right(stack, drive));
     accelerator::settle(stack);
+    timers::settle(stack);
 }
 
 fn put_right(stack: &PcStack, drive: &Drive) {
@@ -91,6 +92,7 @@ pub(super) fn prove(stack: &Arc<PcStack>, absent: u32, gone: u32) {
     prove_slots(stack, stack.slots.iter().filter(|slot| stack.drive_of(slot).present.load(Relaxed)));
     stack.rings.ring(2, 1_000);
     accelerator::prove(stack);
+    timers::prove(stack);
     stack.functions.iter().for_each(|function| function.raise());
 }
 

@@ -45,6 +45,9 @@ pub(super) fn check(stack: &PcStack, when: When) {
         if let Some(accelerator) = &stack.accelerator {
             accelerator.compare(now);
         }
+        if let Some(timers) = &stack.timers {
+            timers.compare_free(now);
+        }
         stack.slots.iter().for_each(|slot| queue(stack, slot, when, now));
     });
 }
@@ -98,6 +101,7 @@ fn lines(stack: &PcStack, when: When, now: &mut Comparison) {
                 None => stack.accelerator.as_ref().and_then(|accelerator| accelerator.requester_of(belief.irq)),
             },
             "IO-APIC" | "IR-IO-APIC" => Some(IOAPIC_REQUESTER),
+            "HPET-MSI" => stack.timers.as_ref().and_then(|timers| timers.requester_of(belief.irq)),
             _ if belief.irq == stack.ring_line => Some(RINGER_REQUESTER),
             _ => None,
         };
@@ -120,6 +124,7 @@ fn lines(stack: &PcStack, when: When, now: &mut Comparison) {
                     accelerator.compare_message(belief, handle, now);
                 }
             }
+            ("HPET-MSI", _) => stack.timers.iter().for_each(|timers| timers.compare(belief, handle, now)),
             ("IO-APIC" | "IR-IO-APIC", _) => pin(stack, belief, handle, now),
             _ => {}
         }
@@ -160,7 +165,15 @@ pub(super) fn message(
 ) {
     let Some((address, data, masked)) = held else { return };
     now.same("MSI-X mask", which, belief.masked, masked);
-    let expected = match (handle, belief.target) {
+    if let Some((wanted, payload)) = composed(belief, handle) {
+        now.same("MSI-X address", which, wanted, address);
+        now.same("MSI-X data", which, payload, data);
+    }
+}
+
+/// The message that a line's device must send, where that is known.
+pub(super) fn composed(belief: &Belief<'_>, handle: Option<u64>) -> Option<(u64, u32)> {
+    match (handle, belief.target) {
         // A managed line may begin its life without a CPU: no message is written before one comes.
         _ if belief.shutdown => None,
         (Some(handle), _) => Some((0xfee0_0010 | (handle & 0x7fff) << 5 | handle >> 15 << 2, 0)),
@@ -168,10 +181,6 @@ pub(super) fn message(
             target.vector().map(|vector| (0xfee0_0000 | u64::from(target.cpu.0) << 12, u32::from(vector.0)))
         }
         (None, None) => None,
-    };
-    if let Some((wanted, payload)) = expected {
-        now.same("MSI-X address", which, wanted, address);
-        now.same("MSI-X data", which, payload, data);
     }
 }
 

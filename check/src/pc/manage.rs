@@ -7,6 +7,7 @@ use super::load::disrupt;
 use super::removal;
 use super::stack::PcStack;
 use super::step::PcStep;
+use super::timers;
 use crate::server::{GUEST_NOTIFICATION, Path};
 use crate::verdict::violate;
 use drivers::nvme::{Coalescing, CoalescingThreshold, CoalescingTime, CompletionLook};
@@ -52,7 +53,8 @@ pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
         PcStep::Raise { function } => stack.functions[function as usize % stack.functions.len()].raise(),
         PcStep::Burst { queue, count, depth } => slot(queue).load.carry(count, depth),
         PcStep::Accelerator(ref step) if !accelerator::apply(stack, step) => return,
-        PcStep::Accelerator(_) => {}
+        PcStep::Timer(ref step) if !timers::apply(stack, step) => return,
+        PcStep::Accelerator(_) | PcStep::Timer(_) => {}
     }
     // A directed schedule is about the step, not about the look at every line.
     machine::end_agent();

@@ -1,5 +1,5 @@
 //! Our own stack on a PC: core, local APICs, remapping, posted delivery, NVMe drives with their queues, an I/O APIC's
-//! level line, a ringing device and an accelerator, under load, managers and faults.
+//! level line, a ringing device, an accelerator and timers, under load, managers and faults.
 
 mod absent;
 mod accelerator;
@@ -18,6 +18,7 @@ mod shape;
 mod sources;
 mod stack;
 mod step;
+mod timers;
 mod user;
 
 pub use rig::PcRig;
@@ -91,10 +92,10 @@ impl Subject for Pc {
     }
 
     fn is_comparable(&self, step: &PcStep) -> bool {
-        use PcStep::{Abort, Accelerator, Burst, Rebind, Recreate, Remove, Reset};
+        use PcStep::{Abort, Accelerator, Burst, Rebind, Recreate, Remove, Reset, Timer};
         let ends =
             |step: &_| matches!(step, Abort { .. } | Rebind { .. } | Recreate { .. } | Remove { .. } | Reset { .. });
-        !ends(step) && !matches!(step, Accelerator(_) | Burst { .. })
+        !ends(step) && !matches!(step, Accelerator(_) | Burst { .. } | Timer(_))
     }
 
     /// A drive may fail again while its driver waits for the end of its reset. The driver then waits for CAP.TO, 500

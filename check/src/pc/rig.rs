@@ -9,6 +9,7 @@ use super::shape::{self, Shape};
 use super::sources::{Function, Rings};
 use super::stack::{PcStack, Promises};
 use super::step::PcStep;
+use super::timers::Timers;
 use super::{audit, manage};
 use crate::checkers::{Checker, Entries, Fairness, Isolation, Offline, Posted, Refusals, Waits};
 use crate::coverage::Coverage;
@@ -196,7 +197,7 @@ impl Rig for PcRig {
         let delivery = self.delivery;
         let Shape { queues, managed, mix, .. } = self.shape;
         let accelerator = self.accelerator.zip(self.shape.accelerator.clone());
-        let threaded = self.hardware.has_threads();
+        let (threaded, has_timers) = (self.hardware.has_threads(), self.shape.timers);
         let seed = self.seed;
         let any = |is: fn(&PcFault) -> bool| self.faults.iter().any(is);
         let (lossy, faulty, mute) = (any(PcFault::is_lossy), any(PcFault::breaks_operations), any(PcFault::is_mute));
@@ -206,7 +207,8 @@ impl Rig for PcRig {
             let numbers = AtomicU64::new(1);
             let accelerator =
                 accelerator.map(|(model, plan)| Accelerator::bring_up(&host, model, &plan, &numbers, threaded));
-            bring_up(host, delivery, &models, (queues, managed), promises, (seed, mix), (numbers, accelerator))
+            let timers = has_timers.then(|| Timers::bring_up(&host, &numbers));
+            bring_up(host, delivery, &models, (queues, managed), promises, (seed, mix), (numbers, accelerator, timers))
         };
         let stack = self.hardware.machine.run_boot(LIMIT, boot).expect("the drives come up");
         for drive in self.faults.iter().filter_map(PcFault::liar) {
@@ -423,7 +425,7 @@ fn bring_up(
     (queues, managed): (u16, bool),
     promises: Promises,
     (seed, mix): (u64, Mix),
-    (numbers, accelerator): (AtomicU64, Option<Accelerator>),
+    (numbers, accelerator, timers): (AtomicU64, Option<Accelerator>, Option<Timers>),
 ) -> Arc<PcStack> {
     let cpus = CpuSet::first(host.cpus());
     let bring_up = |(&model, index)| Drive::bring_up(&host, model, index, queues, managed);
@@ -457,6 +459,7 @@ fn bring_up(
         pin_line,
         numbers,
         accelerator,
+        timers,
         hotplug: AtomicBool::new(false),
         promises,
         lines_freed: AtomicBool::new(false),

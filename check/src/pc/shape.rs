@@ -25,6 +25,8 @@ pub(super) struct Shape {
     /// This drive is gone through the last load, counted from 1; 0: none is.
     pub(super) gone: u32,
     pub(super) accelerator: Option<accelerator::Plan>,
+    /// Timers of the HPET are used.
+    pub(super) timers: bool,
 }
 
 /// Draws the machine.
@@ -61,6 +63,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     }
     let mix = draw_mix(knobs);
     let accelerator = accelerator::Plan::draw(knobs, seed, !comparable);
+    let timers = knobs.chance("timers", 40) && !comparable;
     let config = Config {
         cpus,
         drives: 0,
@@ -83,7 +86,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         },
         ..Config::default()
     };
-    let shape = Shape { queues, managed, users, habit, mix, carried, leaks, absent, gone, accelerator };
+    let shape = Shape { queues, managed, users, habit, mix, carried, leaks, absent, gone, accelerator, timers };
     (config, shape, drives)
 }
 

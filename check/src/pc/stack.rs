@@ -4,6 +4,7 @@ use super::accelerator::{self, Accelerator};
 use super::drive::{Claim, Drive, Slot, claim};
 use super::load::{Load, disrupt};
 use super::sources::{Function, Rings};
+use super::timers::{self, Timers};
 use super::user::{Habit, User};
 use crate::coverage::Coverage;
 use crate::mark::Mark;
@@ -46,6 +47,8 @@ pub(super) const COMMON: &[&str] = &[
     "drive: reset",
     "drive: unbound and bound",
     "queue: deleted and made",
+    "timer: deadline",
+    "timer: line freed and given",
 ];
 /// Further transitions with remapping.
 pub(super) const REMAPPED: &[&str] = &[
@@ -113,6 +116,7 @@ pub struct PcStack {
     /// The last load is over.
     pub(super) returning: AtomicBool,
     pub(super) accelerator: Option<Accelerator>,
+    pub(super) timers: Option<Timers>,
     pub(super) seen: Mutex<Coverage>,
 }
 
@@ -126,32 +130,52 @@ impl PcStack {
         &self.drives[slot.drive]
     }
 
-    /// All lines that exist now: those of the ringing device and the pin, then the queues', then the accelerator's.
+    /// All lines that exist now: those of the ringing device and the pin, then the queues', the accelerator's, the timers'.
     pub(super) fn line(&self, index: u32) -> Option<Irq> {
         match self.place_of(index) {
             0 => Some(self.ring_line),
             1 => Some(self.pin_line),
             number => match self.slots.get(number - 2) {
                 Some(slot) => slot.bound().map(|bound| bound.line),
-                None => self.accelerator.as_ref()?.line(number - 2 - self.slots.len()),
+                None => self.line_beside(number - 2 - self.slots.len()),
             },
         }
     }
 
+    fn accelerator_lines(&self) -> usize {
+        self.accelerator.as_ref().map_or(0, Accelerator::lines)
+    }
+
+    fn line_beside(&self, number: usize) -> Option<Irq> {
+        match number.checked_sub(self.accelerator_lines()) {
+            None => self.accelerator.as_ref()?.line(number),
+            Some(timer) => self.timers.as_ref()?.line(timer),
+        }
+    }
+
+    fn busy_beside(&self, number: usize) -> Option<&AtomicBool> {
+        match number.checked_sub(self.accelerator_lines()) {
+            None => Some(self.accelerator.as_ref()?.busy(number)),
+            Some(timer) => Some(self.timers.as_ref()?.busy(timer)),
+        }
+    }
+
     fn place_of(&self, index: u32) -> usize {
-        let accelerator = self.accelerator.as_ref().map_or(0, Accelerator::lines);
-        index as usize % (self.slots.len() + 2 + accelerator)
+        index as usize
+            % (self.slots.len() + 2 + self.accelerator_lines() + self.timers.as_ref().map_or(0, Timers::lines))
     }
 
     /// The right to change the handler of a line: none if another manager has it; none is needed for lines that stay.
     pub(super) fn claim_line(&self, index: u32) -> Option<Option<Claim<'_>>> {
         let Some(number) = self.place_of(index).checked_sub(2) else { return Some(None) };
-        let flag = match (self.slots.get(number), &self.accelerator) {
-            (Some(slot), _) => slot.busy(),
-            (None, Some(accelerator)) => accelerator.busy(number - self.slots.len()),
-            (None, None) => return Some(None),
+        let flag = match self.slots.get(number) {
+            Some(slot) => Some(slot.busy()),
+            None => self.busy_beside(number - self.slots.len()),
         };
-        claim(flag).map(Some)
+        match flag {
+            Some(flag) => claim(flag).map(Some),
+            None => Some(None),
+        }
     }
 
     pub(super) fn loads(&self) -> impl Iterator<Item = &Arc<Load>> {
@@ -174,7 +198,10 @@ impl PcStack {
     /// True if no part of the load is left.
     pub(super) fn is_done(&self) -> bool {
         let accelerator = accelerator::is_done(self);
-        let sources = accelerator && self.rings.is_idle() && self.functions.iter().all(|function| function.is_idle());
+        let sources = accelerator
+            && timers::is_done(self)
+            && self.rings.is_idle()
+            && self.functions.iter().all(|function| function.is_idle());
         sources && self.users_left.load(Relaxed) == 0 && self.loads().all(|load| load.is_idle())
     }
 

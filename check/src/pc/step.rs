@@ -2,6 +2,7 @@
 
 use super::accelerator::AcceleratorStep;
 use super::removal::Removal;
+use super::timers::TimerStep;
 use crate::draw::Draw;
 use std::fmt;
 
@@ -49,6 +50,8 @@ pub enum PcStep {
     Burst { queue: u32, count: u64, depth: u32 },
     /// Something on the accelerator.
     Accelerator(AcceleratorStep),
+    /// Something on a timer.
+    Timer(TimerStep),
 }
 
 impl PcStep {
@@ -89,7 +92,11 @@ impl PcStep {
 impl PcStep {
     /// A step on a device that not every PC has. Drawn apart too.
     pub(super) fn draw_beside(draw: &mut Draw) -> Self {
-        Self::Accelerator(AcceleratorStep::draw(draw))
+        if draw.percent(70) {
+            Self::Accelerator(AcceleratorStep::draw(draw))
+        } else {
+            Self::Timer(TimerStep::draw(draw))
+        }
     }
 }
 
@@ -128,6 +135,7 @@ impl fmt::Display for PcStep {
             Self::Fire => write!(f, "ring once, and wait for the handler"),
             Self::Raise { function } => write!(f, "function {function} raises the level line"),
             Self::Accelerator(step) => step.fmt(f),
+            Self::Timer(step) => step.fmt(f),
             Self::Burst { queue, count, depth } => write!(f, "{count} commands to queue {queue}, {depth} at a time"),
         }
     }
