@@ -56,6 +56,12 @@ pub trait Subject: Sync + 'static {
         None
     }
 
+    /// Draws a step on a device that not every machine has; none for a subject without such a device. They come in addition
+    /// too, behind the removals.
+    fn draw_beside(&self, _draw: &mut Draw) -> Option<Self::Step> {
+        None
+    }
+
     /// Draws a fault of `kind`, one of [`Subject::fault_kinds`].
     fn draw_fault(&self, kind: &'static str, draw: &mut Draw) -> Self::Fault;
 

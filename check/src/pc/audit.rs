@@ -7,6 +7,7 @@ use super::drive::{Drive, Slot, claim};
 use super::load::disrupt;
 use super::removal;
 use super::stack::{COMMON, PcStack, REMAPPED};
+use super::{accelerator, timers};
 use crate::coverage::Coverage;
 use crate::server::Path;
 use crate::verdict::violate;
@@ -24,6 +25,8 @@ pub(super) fn settle(stack: &Arc<PcStack>, whole_load: bool) {
     stack.ending.store(!whole_load, Relaxed);
     stack.loads().for_each(|load| load.carry_no_more());
     stack.drives.iter().for_each(|drive| put_right(stack, drive));
+    accelerator::settle(stack);
+    timers::settle(stack);
 }
 
 fn put_right(stack: &PcStack, drive: &Drive) {
@@ -95,6 +98,8 @@ pub(super) fn prove(stack: &Arc<PcStack>, absent: u32, gone: u32, full: bool) {
         prove_slots(stack, stack.slots.iter().filter(|slot| stack.drive_of(slot).present.load(Relaxed)));
     }
     stack.rings.ring(2, 1_000);
+    accelerator::prove(stack);
+    timers::prove(stack);
     stack.functions.iter().for_each(|function| function.raise());
 }
 
@@ -133,6 +138,7 @@ pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool, lines_max: Option
             violate("commands", format!("no command is in flight, but the driver counts some\n{queue}"));
         }
     }
+    accelerator::audit(stack);
     if count_vectors {
         for slot in &stack.slots {
             if let Err(error) = stack.drive_of(slot).unbind(&stack.host, slot, false) {
@@ -167,6 +173,7 @@ pub(super) fn cover(stack: &PcStack, coverage: &mut Coverage) {
     for line in stack.host.core().views() {
         coverage.add("line: storm throttled", line.storms.into());
     }
+    accelerator::cover(stack, coverage);
     for slot in &stack.slots {
         let done = slot.load.done();
         coverage.add("data: deallocated", done.deallocations);
@@ -193,6 +200,7 @@ pub(super) fn cover(stack: &PcStack, coverage: &mut Coverage) {
 pub(super) fn describe(stack: &PcStack) -> String {
     let mut text = stack.host.describe();
     text += &format!("now {} ns, {} users at work\n", SimHal.now_ns(), stack.users_left.load(Relaxed));
+    text += &accelerator::describe(stack);
     for (index, slot) in stack.slots.iter().enumerate() {
         let state = match slot.bound() {
             Some(bound) => format!("line {}, {}", bound.line, bound.pair.snapshot()),

@@ -42,6 +42,12 @@ pub(super) fn check(stack: &PcStack, when: When) {
         lapics(stack, now);
         entries(stack, now);
         lines(stack, when, now);
+        if let Some(accelerator) = &stack.accelerator {
+            accelerator.compare(now);
+        }
+        if let Some(timers) = &stack.timers {
+            timers.compare_free(now);
+        }
         stack.slots.iter().for_each(|slot| queue(stack, slot, when, now));
     });
 }
@@ -90,8 +96,12 @@ fn lines(stack: &PcStack, when: When, now: &mut Comparison) {
         let (Some((chip, number)), next) = (levels.next(), levels.next()) else { return };
         let handle = next.filter(|(chip, _)| chip.starts_with("INTEL-IR")).map(|(_, handle)| handle.0);
         let source = match chip {
-            "PCI-MSIX" => bound(belief.irq).map(|slot| requester(stack.drive_of(slot).index)),
+            "PCI-MSIX" => match bound(belief.irq) {
+                Some(slot) => Some(requester(stack.drive_of(slot).index)),
+                None => stack.accelerator.as_ref().and_then(|accelerator| accelerator.requester_of(belief.irq)),
+            },
             "IO-APIC" | "IR-IO-APIC" => Some(IOAPIC_REQUESTER),
+            "HPET-MSI" => stack.timers.as_ref().and_then(|timers| timers.requester_of(belief.irq)),
             _ if belief.irq == stack.ring_line => Some(RINGER_REQUESTER),
             _ => None,
         };
@@ -104,8 +114,17 @@ fn lines(stack: &PcStack, when: When, now: &mut Comparison) {
         }
         match (chip, bound(belief.irq)) {
             ("PCI-MSIX", Some(slot)) if is_known(stack, slot, when) => {
-                message(stack, belief, (slot, number.0), handle, now);
+                let (drive, vector) = (stack.drive_of(slot), number.0 as u16);
+                now.arrived(drive.model);
+                let held = inspect(drive.model, |drive: &Nvme, _| drive.msix_entry(vector)).flatten();
+                message(belief, u64::from(drive.index) << 16 | u64::from(vector), held, handle, now);
             }
+            ("PCI-MSIX", None) => {
+                if let Some(accelerator) = &stack.accelerator {
+                    accelerator.compare_message(belief, handle, now);
+                }
+            }
+            ("HPET-MSI", _) => stack.timers.iter().for_each(|timers| timers.compare(belief, handle, now)),
             ("IO-APIC" | "IR-IO-APIC", _) => pin(stack, belief, handle, now),
             _ => {}
         }
@@ -137,20 +156,24 @@ fn entry(stack: &PcStack, belief: &Belief<'_>, (index, is_posted): (u64, bool), 
 
 /// PCI Express, "MSI-X Capability and Table Structures"; SDM vol. 3, "Message Address Register Format"; VT-d,
 /// "Interrupt Requests in Remappable Format".
-fn message(
-    stack: &PcStack,
+pub(super) fn message(
     belief: &Belief<'_>,
-    (slot, vector): (&Slot, u64),
+    which: u64,
+    held: Option<(u64, u32, bool)>,
     handle: Option<u64>,
     now: &mut Comparison,
 ) {
-    let drive = stack.drive_of(slot);
-    now.arrived(drive.model);
-    let held = inspect(drive.model, |drive: &Nvme, _| drive.msix_entry(vector as u16)).flatten();
     let Some((address, data, masked)) = held else { return };
-    let which = u64::from(drive.index) << 16 | vector;
     now.same("MSI-X mask", which, belief.masked, masked);
-    let expected = match (handle, belief.target) {
+    if let Some((wanted, payload)) = composed(belief, handle) {
+        now.same("MSI-X address", which, wanted, address);
+        now.same("MSI-X data", which, payload, data);
+    }
+}
+
+/// The message that a line's device must send, where that is known.
+pub(super) fn composed(belief: &Belief<'_>, handle: Option<u64>) -> Option<(u64, u32)> {
+    match (handle, belief.target) {
         // A managed line may begin its life without a CPU: no message is written before one comes.
         _ if belief.shutdown => None,
         (Some(handle), _) => Some((0xfee0_0010 | (handle & 0x7fff) << 5 | handle >> 15 << 2, 0)),
@@ -158,10 +181,6 @@ fn message(
             target.vector().map(|vector| (0xfee0_0000 | u64::from(target.cpu.0) << 12, u32::from(vector.0)))
         }
         (None, None) => None,
-    };
-    if let Some((wanted, payload)) = expected {
-        now.same("MSI-X address", which, wanted, address);
-        now.same("MSI-X data", which, payload, data);
     }
 }
 

@@ -6,11 +6,12 @@ use crate::checkers::queues;
 use crate::checkers::truth::marks;
 use crate::mark::Mark;
 use crate::server::{Host, requester};
+use drivers::dsa::DsaError;
 use drivers::message::MessageDomain;
 use drivers::nvme::{self, Controller, NvmeError, QueueConfig, QueuePair};
 use drivers::pci::{MsixCapability, MsixTable};
 use hal::CpuSet;
-use irq::{Action, AllocRequest, Flow, Irq, IrqError, RequestFlags, RequesterId};
+use irq::{Action, AllocRequest, Flow, Irq, IrqDomain, IrqError, RequestFlags, RequesterId};
 use machine::model::ModelId;
 use machine::nvme::{REGION_CONFIG, REGION_CONTROLLER, REGION_MSIX};
 use machine::{Regs, SimHal};
@@ -18,6 +19,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
+/// Of a drive: configuration space, MSI-X table.
+const REGIONS: [u8; 2] = [REGION_CONFIG, REGION_MSIX];
 /// An admin command takes some 5 µs here, so a drive that does not answer is noticed soon.
 const ADMIN_TIMEOUT_NS: u64 = 2_000_000;
 
@@ -25,6 +28,7 @@ const ADMIN_TIMEOUT_NS: u64 = 2_000_000;
 #[derive(Debug)]
 pub(super) enum BindError {
     Nvme(NvmeError),
+    Dsa(DsaError),
     Irq(IrqError),
 }
 
@@ -32,6 +36,7 @@ impl fmt::Display for BindError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nvme(error) => error.fmt(f),
+            Self::Dsa(error) => error.fmt(f),
             Self::Irq(error) => error.fmt(f),
         }
     }
@@ -40,6 +45,12 @@ impl fmt::Display for BindError {
 impl From<NvmeError> for BindError {
     fn from(error: NvmeError) -> Self {
         Self::Nvme(error)
+    }
+}
+
+impl From<DsaError> for BindError {
+    fn from(error: DsaError) -> Self {
+        Self::Dsa(error)
     }
 }
 
@@ -103,6 +114,10 @@ impl Slot {
         claim(&self.busy)
     }
 
+    pub(super) fn busy(&self) -> &AtomicBool {
+        &self.busy
+    }
+
     /// The queue that is bound here now.
     pub(super) fn bound(&self) -> Option<Bound> {
         self.bound.lock().expect("one host thread").clone()
@@ -120,21 +135,26 @@ impl Slot {
     }
 }
 
-/// Where a drive's lines come from. Both share one MSI-X table; each vector belongs to only one of them.
+/// Where a function's lines come from. Both share one MSI-X table; each vector belongs to only one of them.
 #[derive(Clone)]
-struct Domains {
+pub(super) struct Domains {
     posted: Arc<MessageDomain<SimHal, MsixTable<Regs>>>,
     unposted: Arc<MessageDomain<SimHal, MsixTable<Regs>>>,
 }
 
 impl Domains {
-    /// Switches MSI-X of this function on.
-    fn new(host: &Host, model: ModelId) -> Self {
+    /// Switches MSI-X of this function on. Regions: its configuration space, its MSI-X table.
+    pub(super) fn new(host: &Host, model: ModelId, [config, table]: [u8; 2]) -> Self {
         let region = |region| Regs::Model { model, region };
-        let capability = MsixCapability::find(&region(REGION_CONFIG)).expect("MSI-X");
-        let table = || MsixTable::enable(region(REGION_CONFIG), region(REGION_MSIX), capability);
+        let capability = MsixCapability::find(&region(config)).expect("MSI-X");
+        let table = || MsixTable::enable(region(config), region(table), capability);
         let domain = |parent| Arc::new(MessageDomain::new(SimHal, table(), parent).expect("PCI messages"));
         Self { posted: domain(host.pci()), unposted: domain(host.unposted()) }
+    }
+
+    /// The domain of lines that are posted where that is possible, or of those that never are.
+    pub(super) fn one(&self, unposted: bool) -> Arc<dyn IrqDomain> {
+        if unposted { self.unposted.clone() } else { self.posted.clone() }
     }
 }
 
@@ -166,7 +186,7 @@ impl Drive {
             managed,
             controller: Mutex::default(),
             unstopped: Mutex::default(),
-            domains: Mutex::new(Domains::new(host, model)),
+            domains: Mutex::new(Domains::new(host, model, REGIONS)),
             present: AtomicBool::new(true),
             broken: AtomicBool::new(false),
             busy: AtomicBool::new(false),
@@ -177,7 +197,7 @@ impl Drive {
 
     /// The function is there anew.
     pub(super) fn find(&self, host: &Host) {
-        *self.domains.lock().expect("one host thread") = Domains::new(host, self.model);
+        *self.domains.lock().expect("one host thread") = Domains::new(host, self.model, REGIONS);
     }
 
     /// A new controller.
@@ -235,8 +255,7 @@ impl Drive {
             managed: self.managed,
             ..AllocRequest::fixed(RequesterId(requester(self.index)), slot.vector().into(), slot.share.clone())
         };
-        let Domains { posted, unposted } = self.domains.lock().expect("one host thread").clone();
-        let domain = if slot.unposted.load(Relaxed) { unposted } else { posted };
+        let domain = self.domains.lock().expect("one host thread").one(slot.unposted.load(Relaxed));
         let line = match host.core().alloc_line(domain.clone(), &request, Flow::Edge) {
             // The queue's own CPUs are offline: any CPU will do.
             Err(IrqError::NoCpu(_)) => {
@@ -245,15 +264,8 @@ impl Drive {
             }
             line => line?,
         };
-        marks::allocated(line);
-        let guard = Guard::open(numbers, pair.clone(), slot.load.index());
-        marks::installing(line);
         let name = format!("nvme{}q{}", self.index, slot.vector());
-        if let Err(error) = host.core().request(line, name, RequestFlags::default(), guard.clone()) {
-            guard.close();
-            host.core().free_line(line)?;
-            return Err(error);
-        }
+        let guard = install(host, line, name, (pair.clone(), Some(slot.load.index())), numbers)?;
         slot.set(Some(Bound { pair, line, guard }));
         Ok(())
     }
@@ -261,7 +273,7 @@ impl Drive {
     /// Frees a slot's line, and gives its queue pair a new one. The caller holds the slot.
     pub(super) fn reconnect(&self, host: &Host, slot: &Slot, numbers: &AtomicU64) -> Result<(), IrqError> {
         let Some(bound) = slot.set(None) else { return Ok(()) };
-        free_line(host, &bound)?;
+        free_line(host, bound.line, &bound.guard)?;
         self.connect(host, slot, bound.pair.clone(), numbers)?;
         // Completions in between had no line, so the driver looks for them itself.
         slot.poll(&bound);
@@ -277,7 +289,7 @@ impl Drive {
     /// Frees the line of a slot whose queue went with the drive. The caller holds the slot.
     pub(super) fn release(&self, host: &Host, slot: &Slot) -> Result<(), IrqError> {
         slot.load.attach(None);
-        slot.set(None).map_or(Ok(()), |bound| free_line(host, &bound))
+        slot.set(None).map_or(Ok(()), |bound| free_line(host, bound.line, &bound.guard))
     }
 
     /// Deletes a queue with its commands in flight, and frees its line. The caller holds the slot.
@@ -285,32 +297,53 @@ impl Drive {
         let Some(bound) = slot.set(None) else { return Ok(()) };
         slot.load.attach(None);
         if lines_first {
-            free_line(host, &bound)?;
+            free_line(host, bound.line, &bound.guard)?;
         }
         let deleted = match self.controller() {
             Some(controller) => disrupt(&[&slot.load], || controller.delete_queue_pair(bound.pair.qid())),
             None => Ok(()),
         };
         if !lines_first {
-            free_line(host, &bound)?;
+            free_line(host, bound.line, &bound.guard)?;
         }
         Ok(deleted?)
     }
 }
 
+/// Installs the first handler of a line, which is freed again if that fails. `load`: that of its queue, if it is a drive's.
+pub(super) fn install(
+    host: &Host,
+    line: Irq,
+    name: String,
+    (action, load): (Arc<dyn Action>, Option<u64>),
+    numbers: &AtomicU64,
+) -> Result<Arc<Guard>, IrqError> {
+    marks::allocated(line);
+    let guard = Guard::open(numbers, action, load);
+    marks::installing(line);
+    match host.core().request(line, name, RequestFlags::default(), guard.clone()) {
+        Ok(()) => Ok(guard),
+        Err(error) => {
+            guard.close();
+            host.core().free_line(line)?;
+            Err(error)
+        }
+    }
+}
+
 /// Takes the handler off a line, and frees the line.
-fn free_line(host: &Host, bound: &Bound) -> Result<(), IrqError> {
-    let action: Arc<dyn Action> = bound.guard.clone();
-    host.core().free(bound.line, &action)?;
-    bound.guard.close();
-    marks::removed(bound.line);
-    marks::claim(host.core(), bound.line, false);
+pub(super) fn free_line(host: &Host, line: Irq, guard: &Arc<Guard>) -> Result<(), IrqError> {
+    let action: Arc<dyn Action> = guard.clone();
+    host.core().free(line, &action)?;
+    guard.close();
+    marks::removed(line);
+    marks::claim(host.core(), line, false);
     if host.unit().is_some()
-        && let Some(view) = host.core().view(bound.line)
+        && let Some(view) = host.core().view(line)
     {
         Mark::EntryFreed.of(view.levels[1].hwirq.0);
     }
-    host.core().free_line(bound.line)
+    host.core().free_line(line)
 }
 
 /// Takes a slot's handler off its line and installs another for the same queue pair. The caller holds the slot.
@@ -321,7 +354,7 @@ pub(super) fn replace_handler(host: &Host, slot: &Slot, numbers: &AtomicU64) -> 
     bound.guard.close();
     marks::removed(bound.line);
     marks::claim(host.core(), bound.line, false);
-    let guard = Guard::open(numbers, bound.pair.clone(), slot.load.index());
+    let guard = Guard::open(numbers, bound.pair.clone(), Some(slot.load.index()));
     marks::installing(bound.line);
     let flags = RequestFlags { start_disabled: true, ..RequestFlags::default() };
     slot.set(Some(Bound { guard: guard.clone(), ..bound.clone() }));

@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub(super) struct Guard {
     inner: Arc<dyn Action>,
     number: u64,
-    /// The load of its queue.
-    load: u64,
+    /// The load of its queue, if it is a drive's.
+    load: Option<u64>,
 }
 
 impl Guard {
     /// `inner`, about to be installed.
-    pub(super) fn open(numbers: &AtomicU64, inner: Arc<dyn Action>, load: u64) -> Arc<Self> {
+    pub(super) fn open(numbers: &AtomicU64, inner: Arc<dyn Action>, load: Option<u64>) -> Arc<Self> {
         let number = numbers.fetch_add(1, Relaxed);
         Mark::LineOpened.of(number);
         Arc::new(Self { inner, number, load })
@@ -32,9 +32,9 @@ impl Guard {
 impl Action for Guard {
     fn handle(&self, irq: Irq) -> IrqReturn {
         Mark::HandlerEntered.of(self.number);
-        queues::entered(self.load);
+        self.load.inspect(|load| queues::entered(*load));
         let answer = self.inner.handle(irq);
-        queues::left(self.load, answer != IrqReturn::None);
+        self.load.inspect(|load| queues::left(*load, answer != IrqReturn::None));
         marks::answered(irq, answer, false);
         Mark::HandlerLeft.of(self.number);
         answer

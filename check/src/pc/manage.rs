@@ -1,5 +1,6 @@
 //! Managers' steps on the stack.
 
+use super::accelerator;
 use super::beliefs::{self, When};
 use super::drive::{BindError, Drive, Slot, claim, replace_handler};
 use super::load::disrupt;
@@ -8,6 +9,7 @@ use super::stack::PcStack;
 use super::step::PcStep;
 use crate::checkers::queues;
 use crate::checkers::truth::marks;
+use super::timers;
 use crate::server::{GUEST_NOTIFICATION, Path};
 use crate::verdict::violate;
 use drivers::nvme::{Coalescing, CoalescingThreshold, CoalescingTime, CompletionLook};
@@ -57,6 +59,9 @@ pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
         PcStep::Fire => fire(stack),
         PcStep::Raise { function } => stack.functions[function as usize % stack.functions.len()].raise(),
         PcStep::Burst { queue, count, depth } => slot(queue).load.carry(count, depth),
+        PcStep::Accelerator(ref step) if !accelerator::apply(stack, step) => return,
+        PcStep::Timer(ref step) if !timers::apply(stack, step) => return,
+        PcStep::Accelerator(_) | PcStep::Timer(_) => {}
     }
     // A directed schedule is about the step, not about the look at every line.
     machine::end_agent();
@@ -97,11 +102,7 @@ fn move_line(stack: &PcStack, line: u32, cpus: u64) {
 
 fn disable(stack: &PcStack, line: u32, depth: u32, ns: u64) {
     // Not beside a replacement: a request forgets the disables of the previous handler.
-    let own = (line as usize % (stack.slots.len() + 2)).checked_sub(2).map(|slot| &stack.slots[slot]);
-    let _claim = match own.map(Slot::claim) {
-        Some(None) => return,
-        claimed => claimed,
-    };
+    let Some(_claim) = stack.claim_line(line) else { return };
     with_line(stack, line, |line| {
         for _ in 0..depth {
             stack.host.core().disable(line)?;

@@ -1,7 +1,8 @@
 //! Our own stack on a PC: core, local APICs, remapping, posted delivery, NVMe drives with their queues, an I/O APIC's
-//! level line and a ringing device, under load, managers and faults.
+//! level line, a ringing device, an accelerator and timers, under load, managers and faults.
 
 mod absent;
+mod accelerator;
 mod accounts;
 mod audit;
 mod beliefs;
@@ -18,6 +19,7 @@ mod shape;
 mod sources;
 mod stack;
 mod step;
+mod timers;
 mod user;
 
 pub use rig::PcRig;
@@ -82,15 +84,19 @@ impl Subject for Pc {
         Some(PcStep::draw_removal(draw))
     }
 
+    fn draw_beside(&self, draw: &mut Draw) -> Option<PcStep> {
+        Some(PcStep::draw_beside(draw))
+    }
+
     fn draw_fault(&self, kind: &'static str, draw: &mut Draw) -> PcFault {
         PcFault::draw(kind, draw)
     }
 
     fn is_comparable(&self, step: &PcStep) -> bool {
-        use PcStep::{Abort, Burst, Rebind, Recreate, Remove, Reset};
+        use PcStep::{Abort, Accelerator, Burst, Rebind, Recreate, Remove, Reset, Timer};
         let ends =
             |step: &_| matches!(step, Abort { .. } | Rebind { .. } | Recreate { .. } | Remove { .. } | Reset { .. });
-        !ends(step) && !matches!(step, Burst { .. })
+        !ends(step) && !matches!(step, Accelerator(_) | Burst { .. } | Timer(_))
     }
 
     /// A drive may fail again while its driver waits for the end of its reset. The driver then waits for CAP.TO, 500

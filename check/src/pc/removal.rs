@@ -3,6 +3,7 @@
 //! PCI Express, "Surprise Down Error" and "Hot-Plug": once the link is down, a read returns all ones, a write goes nowhere,
 //! and the function sends no more. Its driver learns of it later, and must give back all that the function had.
 
+use super::accelerator::Accelerator;
 use super::audit;
 use super::drive::{BindError, Drive, Slot, claim};
 use super::load::disrupt;
@@ -121,6 +122,7 @@ fn put_in(stack: &PcStack, drive: &Drive, other_vectors: bool) -> Result<(), Bin
 fn check_given_back(stack: &PcStack, drive: &Drive) {
     let bound = stack.slots.iter().filter(|slot| slot.bound().is_some()).count();
     let lines = stack.host.core().views().iter().filter(|line| line.levels[0].chip == "PCI-MSIX").count();
+    let lines = lines - stack.accelerator.as_ref().map_or(0, Accelerator::lines_now);
     if lines != bound {
         let text = format!("{lines} lines of drives exist for {bound} queues, and drive {} is gone", drive.index);
         violate("operations", text);

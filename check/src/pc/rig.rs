@@ -1,5 +1,6 @@
 //! The machine, and the host's operations on it.
 
+use super::accelerator::{self, Accelerator};
 use super::blocks::Mix;
 use super::drive::{Drive, Slot};
 use super::fault::{PcFault, Tampering, WrongEntry};
@@ -8,6 +9,7 @@ use super::shape::{self, Shape};
 use super::sources::{Function, Rings};
 use super::stack::{PcStack, Promises};
 use super::step::PcStep;
+use super::timers::Timers;
 use super::{accounts, audit, manage};
 use crate::checkers::{Checker, Entries, Fairness, Isolation, Offline, Posted, Queues, Refusals, Truth, Waits};
 use crate::coverage::Coverage;
@@ -17,6 +19,8 @@ use crate::server::{Config, FLIGHT_NS, Hardware, Host, Path, add_port, drive_con
 use crate::subject::{Build, Rig};
 use hal::{CpuId, CpuSet, Regs as _};
 use irq::RequestFlags;
+use machine::dsa::Dsa;
+use machine::fabric::integrated::{IntegratedConfig, IntegratedPath};
 use machine::fabric::port::Credits;
 use machine::fabric::tamper::{Rates, Tamper, TamperConfig};
 use machine::fabric::vtd::{InvalidationFault, InvalidationTrouble, VtdUnit};
@@ -61,6 +65,7 @@ pub struct PcRig {
     hardware: Hardware,
     drives: Vec<Site>,
     stranger: Regs,
+    accelerator: Option<ModelId>,
     shape: Shape,
     delivery: Path,
     faults: Vec<PcFault>,
@@ -79,7 +84,7 @@ impl PcRig {
             let timing = Timing { enable: QUICKLY, reset: QUICKLY, shutdown: QUICKLY, ..drive.timing };
             machine::nvme::Config { storage, timing, ..drive }
         };
-        let (hardware, (drives, stranger)) = Hardware::with(&config, |machine, iommu, credits| {
+        let (hardware, (drives, stranger, accelerator)) = Hardware::with(&config, |machine, iommu, credits| {
             let seed = build.seed;
             let drives: Vec<_> = (0..drives)
                 .map(|index| {
@@ -95,10 +100,12 @@ impl PcRig {
                 })
                 .collect();
             let stranger = machine.add_model(|_| Box::new(Ringer::new(iommu, STRANGER_REQUESTER)));
-            (drives, Regs::Model { model: stranger, region: 0 })
+            let plan = shape.accelerator.as_ref();
+            let accelerator = plan.map(|plan| add_accelerator(machine, iommu, credits, plan));
+            (drives, Regs::Model { model: stranger, region: 0 }, accelerator)
         });
         let (faults, seed) = (build.faults.clone(), build.seed);
-        Self { hardware, drives, stranger, shape, delivery, faults, seed, stack: None }
+        Self { hardware, drives, stranger, accelerator, shape, delivery, faults, seed, stack: None }
     }
 
     fn up(&self) -> &Arc<PcStack> {
@@ -189,12 +196,20 @@ impl Rig for PcRig {
         let models: Vec<_> = self.drives.iter().map(|site| site.drive).collect();
         let delivery = self.delivery;
         let Shape { queues, managed, mix, .. } = self.shape;
+        let accelerator = self.accelerator.zip(self.shape.accelerator.clone());
+        let (threaded, has_timers) = (self.hardware.has_threads(), self.shape.timers);
         let seed = self.seed;
         let any = |is: fn(&PcFault) -> bool| self.faults.iter().any(is);
         let (lossy, faulty, mute) = (any(PcFault::is_lossy), any(PcFault::breaks_operations), any(PcFault::is_mute));
         let untranslated = delivery == Path::Plain;
         let promises = Promises { lossy, faulty, mute, stale: any(PcFault::is_stale) && untranslated };
-        let boot = move || bring_up(host, delivery, &models, queues, managed, promises, (seed, mix));
+        let boot = move || {
+            let numbers = AtomicU64::new(1);
+            let accelerator =
+                accelerator.map(|(model, plan)| Accelerator::bring_up(&host, model, &plan, &numbers, threaded));
+            let timers = has_timers.then(|| Timers::bring_up(&host, &numbers));
+            bring_up(host, delivery, &models, (queues, managed), promises, (seed, mix), (numbers, accelerator, timers))
+        };
         let stack = self.hardware.machine.run_boot(LIMIT, boot).expect("the drives come up");
         for drive in self.faults.iter().filter_map(PcFault::liar) {
             let drive = &stack.drives[drive as usize % stack.drives.len()];
@@ -232,7 +247,8 @@ impl Rig for PcRig {
         if self.delivery == Path::Posted {
             checkers.push(Box::new(Posted::new(NOTIFICATION, &addresses)));
             // Each line has its vector there, and one that it has left.
-            let vectors = 2 * (self.up().slots.len() as u32 + 1);
+            let accelerator = self.up().accelerator.as_ref().map_or(0, Accelerator::lines);
+            let vectors = 2 * (self.up().slots.len() + accelerator + 1) as u32;
             checkers.push(Box::new(Fairness::new(NOTIFICATION, &addresses, vectors)));
         }
         checkers
@@ -245,6 +261,9 @@ impl Rig for PcRig {
         let each = carried / stack.slots.len() as u64;
         if each > 0 {
             self.boot(move |stack| stack.loads().for_each(|load| load.carry(each, 8)));
+        }
+        if self.accelerator.is_some() {
+            self.boot(|stack| accelerator::start_load(stack));
         }
     }
 
@@ -386,6 +405,13 @@ fn add_tampered_drive(
     Site { drive, tamper, outage }
 }
 
+/// An accelerator inside the root complex, with a way of its own.
+fn add_accelerator(machine: &mut Machine, iommu: ModelId, credits: &Credits, plan: &accelerator::Plan) -> ModelId {
+    let way = IntegratedConfig { name: "dsa's way".into(), bytes_per_second: 30_000_000_000, waiting_messages_max: 2 };
+    let way = machine.add_model(|id| Box::new(IntegratedPath::new(id, iommu, way, credits)));
+    machine.add_model(|_| Box::new(Dsa::new(way, plan.model.clone()).expect("a valid device")))
+}
+
 fn rate(rates: &mut Rates, act: Tampering) -> &mut u32 {
     match act {
         Tampering::Drop => &mut rates.drop,
@@ -402,10 +428,10 @@ fn bring_up(
     host: Arc<Host>,
     delivery: Path,
     models: &[ModelId],
-    queues: u16,
-    managed: bool,
+    (queues, managed): (u16, bool),
     promises: Promises,
     (seed, mix): (u64, Mix),
+    (numbers, accelerator, timers): (AtomicU64, Option<Accelerator>, Option<Timers>),
 ) -> Arc<PcStack> {
     let cpus = CpuSet::first(host.cpus());
     let bring_up = |(&model, index)| Drive::bring_up(&host, model, index, queues, managed);
@@ -437,7 +463,9 @@ fn bring_up(
         ring_line,
         functions,
         pin_line,
-        numbers: AtomicU64::new(1),
+        numbers,
+        accelerator,
+        timers,
         hotplug: AtomicBool::new(false),
         promises,
         lines_freed: AtomicBool::new(false),

@@ -1,5 +1,6 @@
 //! Draws a PC from knobs.
 
+use super::accelerator;
 use super::blocks::{EXTENT_BLOCKS, Mix};
 use super::fault::PcFault;
 use super::user::Habit;
@@ -29,6 +30,9 @@ pub(super) struct Shape {
     pub(super) count_lines: Option<usize>,
     pub(super) storm: StormConfig,
     pub(super) forced: bool,
+    pub(super) accelerator: Option<accelerator::Plan>,
+    /// Timers of the HPET are used.
+    pub(super) timers: bool,
 }
 
 /// Draws the machine.
@@ -68,6 +72,8 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     let lines_max = if leaks { 2000 } else { 64 };
     let count_lines = (knobs.chance("count_numbers", 20) && !leaks).then_some(lines_max as usize);
     let forced = force_threads;
+    let accelerator = accelerator::Plan::draw(knobs, seed, !comparable);
+    let timers = knobs.chance("timers", 40) && !comparable;
     let config = Config {
         cpus,
         drives: 0,
@@ -83,18 +89,31 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         unrest: base.unrest.clone(),
         lines_max,
         machine: MachineConfig {
-            memory_bytes: 8 << 20,
+            memory_bytes: accelerator::MEMORY_BYTES,
             jitter_percent: 40,
             costs: Costs { time_slice, ..costs() },
             ..base
         },
         ..Config::default()
     };
-    (
-        config,
-        Shape { queues, managed, users, habit, mix, carried, leaks, absent, gone, full, count_lines, storm, forced },
-        drives,
-    )
+    let shape = Shape {
+        queues,
+        managed,
+        users,
+        habit,
+        mix,
+        carried,
+        leaks,
+        absent,
+        gone,
+        full,
+        count_lines,
+        storm,
+        forced,
+        accelerator,
+        timers,
+    };
+    (config, shape, drives)
 }
 
 /// CPUs that are offline through the last load, and the drive that is gone.

@@ -14,13 +14,13 @@ const WIRE: u64 = 1 << 61;
 
 /// Requests that were made and not served yet.
 #[derive(Default)]
-struct Waiting {
+pub(super) struct Waiting {
     given: u64,
     waiting: Vec<u64>,
 }
 
 impl Waiting {
-    fn ask(this: &Mutex<Self>, kind: u64) {
+    pub(super) fn ask(this: &Mutex<Self>, kind: u64) {
         let number = {
             let mut this = this.lock().expect("one host thread");
             let number = kind | this.given;
@@ -31,13 +31,13 @@ impl Waiting {
         Mark::Submitted.of(number);
     }
 
-    fn serve(this: &Mutex<Self>) -> bool {
+    pub(super) fn serve(this: &Mutex<Self>) -> bool {
         let served = std::mem::take(&mut this.lock().expect("one host thread").waiting);
         served.iter().for_each(|number| Mark::Completed.of(*number));
         !served.is_empty()
     }
 
-    fn is_empty(this: &Mutex<Self>) -> bool {
+    pub(super) fn is_empty(this: &Mutex<Self>) -> bool {
         this.lock().expect("one host thread").waiting.is_empty()
     }
 }

@@ -1,8 +1,10 @@
 //! State that the machine's threads share: the host, its drives, its sources, and the transitions seen.
 
-use super::drive::{Drive, Slot, claim};
+use super::accelerator::{self, Accelerator};
+use super::drive::{Claim, Drive, Slot, claim};
 use super::load::{Load, disrupt};
 use super::sources::{Function, Rings};
+use super::timers::{self, Timers};
 use super::user::{Habit, User};
 use crate::coverage::Coverage;
 use crate::mark::Mark;
@@ -15,6 +17,12 @@ use std::sync::{Arc, Mutex};
 
 /// Transitions that every PC can show.
 pub(super) const COMMON: &[&str] = &[
+    "accelerator: a fill went outside memory",
+    "accelerator: an error without a record",
+    "accelerator: filled",
+    "accelerator: queue aborted",
+    "accelerator: queue closed and opened",
+    "accelerator: shut down and started",
     "CPU: offline through the last load",
     "CPU: went offline",
     "check: found",
@@ -40,6 +48,8 @@ pub(super) const COMMON: &[&str] = &[
     "drive: unbound and bound",
     "queue: deleted and made",
     "queue: every id in use",
+    "timer: deadline",
+    "timer: line freed and given",
 ];
 /// Further transitions with remapping.
 pub(super) const REMAPPED: &[&str] = &[
@@ -106,6 +116,8 @@ pub struct PcStack {
     pub(super) absent: AtomicU32,
     /// The last load is over.
     pub(super) returning: AtomicBool,
+    pub(super) accelerator: Option<Accelerator>,
+    pub(super) timers: Option<Timers>,
     pub(super) seen: Mutex<Coverage>,
 }
 
@@ -119,13 +131,51 @@ impl PcStack {
         &self.drives[slot.drive]
     }
 
-    /// All lines that exist now: the queues', then the others.
+    /// All lines that exist now: those of the ringing device and the pin, then the queues', the accelerator's, the timers'.
     pub(super) fn line(&self, index: u32) -> Option<Irq> {
-        let count = self.slots.len() + 2;
-        match index as usize % count {
+        match self.place_of(index) {
             0 => Some(self.ring_line),
             1 => Some(self.pin_line),
-            slot => self.slots[slot - 2].bound().map(|bound| bound.line),
+            number => match self.slots.get(number - 2) {
+                Some(slot) => slot.bound().map(|bound| bound.line),
+                None => self.line_beside(number - 2 - self.slots.len()),
+            },
+        }
+    }
+
+    fn accelerator_lines(&self) -> usize {
+        self.accelerator.as_ref().map_or(0, Accelerator::lines)
+    }
+
+    fn line_beside(&self, number: usize) -> Option<Irq> {
+        match number.checked_sub(self.accelerator_lines()) {
+            None => self.accelerator.as_ref()?.line(number),
+            Some(timer) => self.timers.as_ref()?.line(timer),
+        }
+    }
+
+    fn busy_beside(&self, number: usize) -> Option<&AtomicBool> {
+        match number.checked_sub(self.accelerator_lines()) {
+            None => Some(self.accelerator.as_ref()?.busy(number)),
+            Some(timer) => Some(self.timers.as_ref()?.busy(timer)),
+        }
+    }
+
+    fn place_of(&self, index: u32) -> usize {
+        index as usize
+            % (self.slots.len() + 2 + self.accelerator_lines() + self.timers.as_ref().map_or(0, Timers::lines))
+    }
+
+    /// The right to change the handler of a line: none if another manager has it; none is needed for lines that stay.
+    pub(super) fn claim_line(&self, index: u32) -> Option<Option<Claim<'_>>> {
+        let Some(number) = self.place_of(index).checked_sub(2) else { return Some(None) };
+        let flag = match self.slots.get(number) {
+            Some(slot) => Some(slot.busy()),
+            None => self.busy_beside(number - self.slots.len()),
+        };
+        match flag {
+            Some(flag) => claim(flag).map(Some),
+            None => Some(None),
         }
     }
 
@@ -148,7 +198,11 @@ impl PcStack {
 
     /// True if no part of the load is left.
     pub(super) fn is_done(&self) -> bool {
-        let sources = self.rings.is_idle() && self.functions.iter().all(|function| function.is_idle());
+        let accelerator = accelerator::is_done(self);
+        let sources = accelerator
+            && timers::is_done(self)
+            && self.rings.is_idle()
+            && self.functions.iter().all(|function| function.is_idle());
         sources && self.users_left.load(Relaxed) == 0 && self.loads().all(|load| load.is_idle())
     }
 

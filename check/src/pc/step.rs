@@ -1,6 +1,8 @@
 //! Steps of managers.
 
+use super::accelerator::AcceleratorStep;
 use super::removal::Removal;
+use super::timers::TimerStep;
 use crate::draw::Draw;
 use std::fmt;
 
@@ -46,6 +48,10 @@ pub enum PcStep {
     Raise { function: u32 },
     /// Some more commands for a queue, submitted from its completions.
     Burst { queue: u32, count: u64, depth: u32 },
+    /// Something on the accelerator.
+    Accelerator(AcceleratorStep),
+    /// Something on a timer.
+    Timer(TimerStep),
 }
 
 impl PcStep {
@@ -83,6 +89,17 @@ impl PcStep {
     }
 }
 
+impl PcStep {
+    /// A step on a device that not every PC has. Drawn apart too.
+    pub(super) fn draw_beside(draw: &mut Draw) -> Self {
+        if draw.percent(70) {
+            Self::Accelerator(AcceleratorStep::draw(draw))
+        } else {
+            Self::Timer(TimerStep::draw(draw))
+        }
+    }
+}
+
 impl fmt::Display for PcStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -117,6 +134,8 @@ impl fmt::Display for PcStep {
             Self::Ring { count, period_ns } => write!(f, "ring {count} times, every {period_ns} ns"),
             Self::Fire => write!(f, "ring once, and wait for the handler"),
             Self::Raise { function } => write!(f, "function {function} raises the level line"),
+            Self::Accelerator(step) => step.fmt(f),
+            Self::Timer(step) => step.fmt(f),
             Self::Burst { queue, count, depth } => write!(f, "{count} commands to queue {queue}, {depth} at a time"),
         }
     }

@@ -57,13 +57,19 @@ pub(super) fn draw<S: Subject>(subject: &S, recipe: &Recipe, knobs: &mut Knobs) 
     let has_removals = subject.draw_removal(&mut Draw::new(0, "removal", 0)).is_some();
     let draw_count = |draw: &mut Draw| if draw.percent(75) { 0 } else { draw.within(1..=3) };
     let removals = if has_removals { fixed(knobs, "removals", 8, draw_count) } else { 0 };
-    let draw_removal = |index: u32| {
-        let number = faults + steps + 1 + index;
-        let mut draw = Draw::new(recipe.seed_of_event(number, "steps"), "removal", index);
+    let draw_apart = |first: u32, kind, index: u32, what: &dyn Fn(&mut Draw) -> Option<S::Step>| {
+        let number = first + index;
+        let mut draw = Draw::new(recipe.seed_of_event(number, "steps"), kind, index);
         let (at_ns, manager) = (draw.below(span_ns), draw.below(managers.into()) as u32);
         let at_ns = recipe.at.get(&number).map_or(at_ns, |&at_ns| at_ns.min(span_ns));
-        Some(Step { number, manager, at_ns, what: subject.draw_removal(&mut draw)? })
+        Some(Step { number, manager, at_ns, what: what(&mut draw)? })
     };
+    let draw_removal = |index| draw_apart(faults + steps + 1, "removal", index, &|draw| subject.draw_removal(draw));
+    let has_beside = subject.draw_beside(&mut Draw::new(0, "beside", 0)).is_some();
+    let draw_count = |draw: &mut Draw| if draw.percent(30) { 0 } else { draw.time_ns(1, 15) };
+    let beside = if has_beside { fixed(knobs, "beside", 60, draw_count) } else { 0 };
+    let draw_beside =
+        |index| draw_apart(faults + steps + removals + 1, "beside", index, &|draw| subject.draw_beside(draw));
     let wanted = Subject::fault_kinds(subject).iter().copied().filter(|kind| is_wanted(recipe, kind));
     let (rare, common): (Vec<_>, Vec<_>) = wanted.partition(|kind| subject.is_rare(kind));
     let draw_kind = |seed, index, draw: &mut Draw| {
@@ -82,7 +88,8 @@ pub(super) fn draw<S: Subject>(subject: &S, recipe: &Recipe, knobs: &mut Knobs) 
         Fault { number, kind, from_ns, until_ns, what: subject.draw_fault(kind, &mut draw) }
     };
     let happens = |step: &Step<_>| recipe.keeps(step.number) && (!comparable || subject.is_comparable(&step.what));
-    let drawn_steps = (0..steps).map(draw_step).chain((0..removals).filter_map(draw_removal));
+    let drawn_apart = (0..removals).filter_map(draw_removal).chain((0..beside).filter_map(draw_beside));
+    let drawn_steps = (0..steps).map(draw_step).chain(drawn_apart);
     let mut steps: Vec<_> = drawn_steps.filter(happens).collect();
     steps.sort_by_key(|step| (step.at_ns, step.number));
     let drawn = if rare.is_empty() && common.is_empty() { 0 } else { faults };

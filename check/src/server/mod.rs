@@ -182,7 +182,7 @@ impl Hardware {
             .collect();
         let ioapic = IoApicConfig { name: "ioapic".into(), requester: IOAPIC_REQUESTER, pins: 8 };
         let ioapic = machine.add_model(|_| Box::new(IoApic::new(iommu, ioapic)));
-        let hpet = HpetConfig { name: "hpet".into(), requester: HPET_REQUESTER, period_fs: 10_000_000 };
+        let hpet = HpetConfig { name: "hpet".into(), requester: HPET_REQUESTER, period_fs: 10_000_000, timers: 3 };
         let hpet = machine.add_model(|_| Box::new(Hpet::new(iommu, hpet)));
         let ringer = machine.add_model(|_| Box::new(Ringer::new(iommu, RINGER_REQUESTER)));
         let wire = machine.add_model(|_| Box::new(Wire::new(ioapic, WIRE_PIN)));
@@ -191,6 +191,11 @@ impl Hardware {
         let entry = Arc::default();
         bringup::hang_entry(&mut machine, &entry);
         (Self { models, drives, machine, config: config.clone(), entry }, added)
+    }
+
+    /// True if handlers run in threads.
+    pub fn has_threads(&self) -> bool {
+        self.config.force_threads
     }
 
     /// Brings the software up.

@@ -99,7 +99,7 @@ impl Rig {
         let ioapic_config = IoApicConfig { name: "ioapic".into(), requester: 0xf0f8, pins: 24 };
         let ioapic = machine.add_model(|_| Box::new(IoApic::new(unit, ioapic_config)));
         // A tick of 100 ns.
-        let hpet_config = HpetConfig { name: "hpet".into(), requester: 0xf0f0, period_fs: 100_000_000 };
+        let hpet_config = HpetConfig { name: "hpet".into(), requester: 0xf0f0, period_fs: 100_000_000, timers: 1 };
         let hpet = machine.add_model(|_| Box::new(Hpet::new(unit, hpet_config)));
         let log = Log::default();
         let handler: Rc<OnceCell<Handler>> = Rc::default();

@@ -126,6 +126,16 @@ impl Dsa {
         Counters { msis: sent, msis_pended: pended, msis_lost: lost, ..self.counters }
     }
 
+    /// A register or a word of a table in BAR 0, as it is.
+    pub fn held(&self, offset: u32) -> u32 {
+        self.register_read(offset)
+    }
+
+    /// Address, data and mask of a vector's MSI-X table entry; none of a vector that the device lacks.
+    pub fn msix_entry(&self, vector: u16) -> Option<(u64, u32, bool)> {
+        self.pci.entry(vector)
+    }
+
     /// Descriptors in queues and engines now.
     pub fn in_flight(&self) -> usize {
         self.jobs.len() + self.queues.iter().map(|queue| queue.waiting.len()).sum::<usize>()
