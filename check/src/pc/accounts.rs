@@ -20,7 +20,9 @@ const NOBODY: u16 = 0x4400;
 
 fn lines(stack: &PcStack) -> impl Iterator<Item = Irq> {
     let queues = stack.slots.iter().filter_map(|slot| slot.bound()).map(|bound| bound.line);
-    [stack.ring_line, stack.pin_line].into_iter().chain(queues)
+    let accelerator = stack.accelerator.iter().flat_map(|it| (0..it.lines()).filter_map(|number| it.line(number)));
+    let timers = stack.timers.iter().flat_map(|it| (0..it.lines()).filter_map(|number| it.line(number)));
+    [stack.ring_line, stack.pin_line].into_iter().chain(queues).chain(accelerator).chain(timers)
 }
 
 /// Lines that had no interrupt yet.

@@ -138,6 +138,10 @@ pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool, lines_max: Option
             violate("commands", format!("no command is in flight, but the driver counts some\n{queue}"));
         }
     }
+    if let Some(lines_max) = lines_max {
+        accounts::check_numbers(stack, lines_max);
+    }
+    // It frees lines, whose vectors come back later.
     accelerator::audit(stack);
     if count_vectors {
         for slot in &stack.slots {
@@ -146,9 +150,6 @@ pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool, lines_max: Option
             }
         }
         stack.host.check_no_vector_leaked();
-    }
-    if let Some(lines_max) = lines_max {
-        accounts::check_numbers(stack, lines_max);
     }
 }
 
