@@ -1,6 +1,7 @@
 //! What the core and the drivers of a PC believe, against its hardware. The expected words are composed here, from the
 //! manuals.
 
+use super::bringup;
 use super::drive::Slot;
 use super::stack::PcStack;
 use crate::checkers::beliefs::{Comparison, compare};
@@ -41,12 +42,10 @@ pub(super) fn check(stack: &PcStack, when: When) {
     compare(|now| {
         lapics(stack, now);
         entries(stack, now);
+        bringup::compare(stack, when, now);
         lines(stack, when, now);
         if let Some(accelerator) = &stack.accelerator {
             accelerator.compare(now);
-        }
-        if let Some(timers) = &stack.timers {
-            timers.compare_free(now);
         }
         stack.slots.iter().for_each(|slot| queue(stack, slot, when, now));
     });
@@ -124,6 +123,7 @@ fn lines(stack: &PcStack, when: When, now: &mut Comparison) {
                     accelerator.compare_message(belief, handle, now);
                 }
             }
+            _ if stack.host.fault_line() == Some(belief.irq) => bringup::fault_event(stack, belief, now),
             ("HPET-MSI", _) => stack.timers.iter().for_each(|timers| timers.compare(belief, handle, now)),
             ("IO-APIC" | "IR-IO-APIC", _) => pin(stack, belief, handle, now),
             _ => {}

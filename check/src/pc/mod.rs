@@ -7,6 +7,7 @@ mod audit;
 mod beliefs;
 mod bench;
 mod blocks;
+mod bringup;
 mod drive;
 mod fault;
 mod guard;
