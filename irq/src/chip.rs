@@ -59,7 +59,8 @@ pub struct ChipBehaviour {
     /// it is served. Message-signalled devices behave so.
     pub oneshot_safe: bool,
     /// What comes while the line is masked is lost: nothing keeps it. The core then runs the handlers once when it
-    /// unmasks a line that had handlers, and they look for themselves.
+    /// unmasks a line that had handlers, and they look for themselves. Without effect on a ONESHOT line, which is
+    /// masked at every interrupt.
     pub forgets_masked: bool,
 }
 

@@ -246,7 +246,7 @@ impl LineState {
         if let Some(hardware) = self.life.hardware().filter(|_| !self.masked) {
             hardware.mask();
             self.masked = true;
-            self.is_deaf = hardware.ops.forgets_masked && !self.entries.is_empty();
+            self.is_deaf = hardware.ops.forgets_masked && !self.oneshot && !self.entries.is_empty();
         }
     }
 

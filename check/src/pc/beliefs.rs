@@ -47,6 +47,7 @@ pub(super) fn check(stack: &PcStack, when: When) {
         if let Some(accelerator) = &stack.accelerator {
             accelerator.compare(now);
         }
+        stack.poster.iter().for_each(|poster| poster.compare(&stack.host, now));
         stack.slots.iter().for_each(|slot| queue(stack, slot, when, now));
     });
 }
@@ -122,6 +123,7 @@ fn lines(stack: &PcStack, when: When, now: &mut Comparison) {
                 if let Some(accelerator) = &stack.accelerator {
                     accelerator.compare_message(belief, handle, now);
                 }
+                stack.poster.iter().for_each(|poster| poster.compare_line(belief, now));
             }
             _ if stack.host.fault_line() == Some(belief.irq) => bringup::fault_event(stack, belief, now),
             ("HPET-MSI", _) => stack.timers.iter().for_each(|timers| timers.compare(belief, handle, now)),

@@ -27,6 +27,8 @@ pub(super) struct Shape {
     pub(super) accelerator: Option<accelerator::Plan>,
     /// Timers of the HPET are used.
     pub(super) timers: bool,
+    /// A function posts by itself.
+    pub(super) poster: bool,
 }
 
 /// Draws the machine.
@@ -64,6 +66,8 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     let mix = draw_mix(knobs);
     let accelerator = accelerator::Plan::draw(knobs, seed, !comparable);
     let timers = knobs.chance("timers", 40) && !comparable;
+    // Where a unit remaps, it blocks the messages that the function notifies with.
+    let poster = delivery == Path::Plain && knobs.chance("poster", 30) && !comparable;
     let config = Config {
         cpus,
         drives: 0,
@@ -76,6 +80,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         notification_limit_ns,
         read_ns,
         hidden_coalescing,
+        devices_post: poster,
         unrest: base.unrest.clone(),
         lines_max: if leaks { 2000 } else { 64 },
         machine: MachineConfig {
@@ -86,7 +91,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         },
         ..Config::default()
     };
-    let shape = Shape { queues, managed, users, habit, mix, carried, leaks, absent, gone, accelerator, timers };
+    let shape = Shape { queues, managed, users, habit, mix, carried, leaks, absent, gone, accelerator, timers, poster };
     (config, shape, drives)
 }
 

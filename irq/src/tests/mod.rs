@@ -233,6 +233,7 @@ pub(super) const ALL_OPS: Ops = Ops {
     ends_in_halves: false,
     eoi_threaded: false,
     oneshot_safe: false,
+    forgets_masked: false,
 };
 
 /// The identities of an x86 system: 256 vectors. Devices use those between the exceptions and the notification's 0xeb.
