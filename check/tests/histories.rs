@@ -57,6 +57,15 @@ fn an_enable_on_its_way_is_not_a_wrong_belief() {
     passes("gicv3", &Recipe { set, keep: Some([1, 4].into()), without, ..Recipe::of(0x6_60f3_191a_b785) });
 }
 
+/// A timer whose interrupt is disabled keeps nothing of a deadline that passes meanwhile.
+#[test]
+fn a_deadline_that_passes_while_its_line_is_disabled_is_served() {
+    let set = knobs("beside=60 cpus=1 fills=0 load=726 roaming=0 secret_us=20 slice_us=3000 span_us=1474");
+    let others = "far-write late-command late-disable late-write misplaced-thread slow-line";
+    let without = others.split(' ').map(Into::into).collect();
+    passes("pc-remapped", &Recipe { set, keep: Some([19, 27].into()), without, ..Recipe::of(0x4e7) });
+}
+
 /// A CPU goes offline while the writes that move a pin away from it are on their way, and the pin is raised: its message would
 /// find no CPU, and the pin would wait for the EOI for ever.
 #[test]

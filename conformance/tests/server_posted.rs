@@ -109,6 +109,23 @@ fn timer(host: &Arc<Host>, ticks: u64) -> (Irq, Arc<Count>) {
     (line, count)
 }
 
+/// A disabled timer keeps nothing (IA-PC HPET 1.0a, "Timer N Configuration and Capability Register", Tn_INT_ENB_CNF).
+#[test]
+fn a_deadline_that_passes_while_its_line_is_disabled_is_not_lost() {
+    for delivery in [Path::Plain, Path::Remapped, Path::Posted] {
+        let mut server = Server::new(&Config { delivery, ..Config::default() });
+        server.run(|host| {
+            let (line, count) = timer(host, 100_000);
+            host.core().disable(line).expect("a line");
+            SimHal.delay_ns(1_500_000);
+            assert_eq!(count.0.load(Relaxed), 0);
+            host.core().enable(line).expect("disabled");
+            SimHal.delay_ns(100_000);
+            assert_eq!(count.0.load(Relaxed), 1);
+        });
+    }
+}
+
 #[test]
 fn a_timer_and_the_fault_event_stay_remapped_and_plain_beside_posted_drives() {
     for delivery in [Path::Plain, Path::Remapped, Path::Posted] {

@@ -52,6 +52,11 @@ impl<R: Regs> MessageSource for HpetTimers<R> {
         self.timers
     }
 
+    /// A match of a timer whose interrupt is disabled leaves nothing behind in edge mode, the only mode with messages.
+    fn forgets_masked(&self) -> bool {
+        true
+    }
+
     /// A timer has no mask bit, so masking disables the timer's interrupt.
     fn mask(&self, timer: u32) {
         self.configure(timer, self.configuration(timer).with_interrupt_enable(false));

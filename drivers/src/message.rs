@@ -25,9 +25,13 @@ pub trait MessageSource: Send + Sync {
     fn may_be_posted(&self) -> bool {
         false
     }
+    /// True if what comes while an entry is masked is lost. Otherwise [`MessageSource::unmask`] sends it.
+    fn forgets_masked(&self) -> bool {
+        false
+    }
     /// Masks `entry`. Once this returns, the entry sends nothing more.
     fn mask(&self, entry: u32);
-    /// Unmasks `entry`. A message that was held back is sent at once.
+    /// Unmasks `entry`. A message that was held back is sent at once, unless [`MessageSource::forgets_masked`].
     fn unmask(&self, entry: u32);
     /// Changes the message of `entry`, which is below [`MessageSource::entries`]. Once this returns, the entry does not send
     /// its earlier message any more: the CPU that it named may go offline.
@@ -46,8 +50,9 @@ struct Messages<H: Hal, S> {
 
 impl<H: Hal, S: MessageSource + 'static> Messages<H, S> {
     fn chip(self: &Arc<Self>) -> Arc<IrqChip> {
+        let forgets_masked = self.source.forgets_masked();
         IrqChip::of(self.source.chip_name(), self)
-            .behaviour(ChipBehaviour { oneshot_safe: true, ..ChipBehaviour::default() })
+            .behaviour(ChipBehaviour { oneshot_safe: true, forgets_masked, ..ChipBehaviour::default() })
             .mask(Self::mask, Self::unmask)
             .set_affinity(Self::set_affinity)
             .write_message(Self::write_message)

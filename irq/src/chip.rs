@@ -58,6 +58,10 @@ pub struct ChipBehaviour {
     /// A line with only a threaded handler needs no ONESHOT: its device does not raise the interrupt repeatedly until
     /// it is served. Message-signalled devices behave so.
     pub oneshot_safe: bool,
+    /// What comes while the line is masked is lost: nothing keeps it. The core then runs the handlers once when it
+    /// unmasks a line that had handlers, and they look for themselves. Without effect on a ONESHOT line, which is
+    /// masked at every interrupt.
+    pub forgets_masked: bool,
 }
 
 /// An interrupt controller, or one level of a hierarchy of them: a table of the operations that it implements.

@@ -42,6 +42,7 @@ pub(crate) struct Resolved {
     pub(crate) flow_masks: bool,
     pub(crate) eoi_threaded: bool,
     pub(crate) oneshot_safe: bool,
+    pub(crate) forgets_masked: bool,
 }
 
 impl Resolved {
@@ -66,6 +67,7 @@ impl Resolved {
             flow_masks: eoi_threaded && behaviours().any(|chip| chip.automasks_flow),
             eoi_threaded,
             oneshot_safe: behaviours().any(|chip| chip.oneshot_safe),
+            forgets_masked: behaviours().any(|chip| chip.forgets_masked),
         }
     }
 

@@ -61,6 +61,8 @@ pub(crate) struct LineState {
     pub(crate) retired: Vec<Retired>,
     pub(crate) depth: u32,
     pub(crate) masked: bool,
+    /// It is masked, had a handler then, and its chip keeps nothing that comes meanwhile.
+    pub(crate) is_deaf: bool,
     pub(crate) pending: bool,
     /// The handlers hold the line back until their threads are done.
     pub(crate) oneshot: bool,
@@ -89,6 +91,7 @@ impl LineState {
             retired: Vec::new(),
             depth: 0,
             masked: true,
+            is_deaf: false,
             pending: false,
             oneshot: false,
             thread_numbers: 0,
@@ -243,6 +246,7 @@ impl LineState {
         if let Some(hardware) = self.life.hardware().filter(|_| !self.masked) {
             hardware.mask();
             self.masked = true;
+            self.is_deaf = hardware.ops.forgets_masked && !self.oneshot && !self.entries.is_empty();
         }
     }
 
@@ -287,6 +291,8 @@ impl LineState {
             if self.masked {
                 hardware.unmask();
                 self.masked = false;
+                // Something may have come that nobody kept.
+                self.pending |= core::mem::take(&mut self.is_deaf);
             }
             // If a handler runs, its flow will see the pending mark itself.
             if self.pending && !self.is_running() {

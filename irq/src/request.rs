@@ -156,6 +156,7 @@ impl<H: Hal> IrqCore<H> {
         if state.entries.is_empty() {
             state.depth = u32::from(flags.start_disabled);
             state.storm.restart(self.hal.now_ns());
+            state.is_deaf = false;
         }
         let Wanted { shared, oneshot, action, primary, .. } = wanted;
         state.entries.push(Entry { name, shared, oneshot, action, installed: Installed { primary, thread } });

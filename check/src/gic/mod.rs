@@ -4,6 +4,7 @@
 mod beliefs;
 pub(crate) mod bells;
 mod bench;
+mod bringup;
 mod end;
 mod fault;
 pub mod harness;

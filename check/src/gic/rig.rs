@@ -6,7 +6,7 @@ use super::harness::{self, Entry, Options, V2M_BASE, Version};
 use super::source::{Kind, Style};
 use super::stack::{BLOCK, GicStack, STRAY};
 use super::step::GicStep;
-use super::{beliefs, end, manage};
+use super::{beliefs, bringup, end, manage};
 use crate::checkers::truth::marks::Known;
 use crate::checkers::{self, Checker};
 use crate::coverage::Coverage;
@@ -270,7 +270,12 @@ impl Rig for GicRig {
             faults.retain(|fault| fault.kind != "ITS command error" || !is_unmapped(&fault.text));
         }
         assert!(faults.is_empty(), "the machine recorded faults: {faults:?}");
-        self.boot(|stack| {
+        let asked = bringup::Asked {
+            splits_ends: self.mode == EoiMode::Split,
+            has_nmis: self.options.gic.pseudo_nmi.is_some(),
+            has_its: self.options.gic.its.is_some(),
+        };
+        self.boot(move |stack| {
             let (strays, late) = (stack.system.arm.strays(), stack.system.arm.late_writes());
             // One may be on its way to a CPU when its line is freed.
             let explained = stack.strays.load(Relaxed) + stack.freed.load(Relaxed);
@@ -286,6 +291,7 @@ impl Rig for GicRig {
                 let active = stack.system.core.irqchip_state(line, IrqChipState::Active);
                 assert_ne!((source.is_private(), active), (false, Ok(true)), "source {} is active", source.number);
             }
+            bringup::check(&stack.system, asked);
             beliefs::check(stack, true);
             stack.claim();
             end::check(stack);

@@ -7,7 +7,7 @@ use super::drive::{Drive, Slot, claim};
 use super::load::disrupt;
 use super::removal;
 use super::stack::{COMMON, PcStack, REMAPPED};
-use super::{accelerator, timers};
+use super::{accelerator, poster, timers};
 use crate::coverage::Coverage;
 use crate::server::Path;
 use crate::verdict::violate;
@@ -27,6 +27,7 @@ pub(super) fn settle(stack: &Arc<PcStack>, whole_load: bool) {
     stack.drives.iter().for_each(|drive| put_right(stack, drive));
     accelerator::settle(stack);
     timers::settle(stack);
+    poster::settle(stack);
 }
 
 fn put_right(stack: &PcStack, drive: &Drive) {
@@ -100,6 +101,7 @@ pub(super) fn prove(stack: &Arc<PcStack>, absent: u32, gone: u32, full: bool) {
     stack.rings.ring(2, 1_000);
     accelerator::prove(stack);
     timers::prove(stack);
+    poster::prove(stack);
     stack.functions.iter().for_each(|function| function.raise());
 }
 
@@ -143,6 +145,7 @@ pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool, lines_max: Option
     }
     // It frees lines, whose vectors come back later.
     accelerator::audit(stack);
+    poster::audit(stack);
     if count_vectors {
         for slot in &stack.slots {
             if let Err(error) = stack.drive_of(slot).unbind(&stack.host, slot, false) {

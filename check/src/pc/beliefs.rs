@@ -1,6 +1,7 @@
 //! What the core and the drivers of a PC believe, against its hardware. The expected words are composed here, from the
 //! manuals.
 
+use super::bringup;
 use super::drive::Slot;
 use super::stack::PcStack;
 use crate::checkers::beliefs::{Comparison, compare};
@@ -41,13 +42,12 @@ pub(super) fn check(stack: &PcStack, when: When) {
     compare(|now| {
         lapics(stack, now);
         entries(stack, now);
+        bringup::compare(stack, when, now);
         lines(stack, when, now);
         if let Some(accelerator) = &stack.accelerator {
             accelerator.compare(now);
         }
-        if let Some(timers) = &stack.timers {
-            timers.compare_free(now);
-        }
+        stack.poster.iter().for_each(|poster| poster.compare(&stack.host, now));
         stack.slots.iter().for_each(|slot| queue(stack, slot, when, now));
     });
 }
@@ -123,7 +123,9 @@ fn lines(stack: &PcStack, when: When, now: &mut Comparison) {
                 if let Some(accelerator) = &stack.accelerator {
                     accelerator.compare_message(belief, handle, now);
                 }
+                stack.poster.iter().for_each(|poster| poster.compare_line(belief, now));
             }
+            _ if stack.host.fault_line() == Some(belief.irq) => bringup::fault_event(stack, belief, now),
             ("HPET-MSI", _) => stack.timers.iter().for_each(|timers| timers.compare(belief, handle, now)),
             ("IO-APIC" | "IR-IO-APIC", _) => pin(stack, belief, handle, now),
             _ => {}

@@ -16,12 +16,16 @@ const CPU_2: u64 = 4;
 
 /// Three CPUs, a drive with a queue that has some commands under way, the ringing device and the level line.
 pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
-    let limit = if delivery == Path::Posted { "limit_ns=0" } else { "" };
+    let own = match delivery {
+        Path::Plain => "poster=0",
+        Path::Remapped => "",
+        Path::Posted => "limit_ns=0",
+    };
     let machine = [
         "cpus=3,drives=1,queues=1,managed=0,strict_storms=0,threads=0,secret_us=0,secret_entries=0",
         "read_us=2,slice_us=3000,count_vectors=0,gone=0,users=1,load=20,carried=1,batch=2,depth=4,think_ns=500,roaming=0",
-        "accelerator=0,timers=0,beside=0",
-        limit,
+        "accelerator=0,timers=0",
+        own,
     ];
     let disable = |line| PcStep::Disable { line, depth: 1, ns: 300 };
     let mut operations = vec![

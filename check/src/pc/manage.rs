@@ -4,6 +4,7 @@ use super::accelerator;
 use super::beliefs::{self, When};
 use super::drive::{BindError, Drive, Slot, claim, replace_handler};
 use super::load::disrupt;
+use super::poster;
 use super::removal;
 use super::stack::PcStack;
 use super::step::PcStep;
@@ -61,7 +62,8 @@ pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
         PcStep::Burst { queue, count, depth } => slot(queue).load.carry(count, depth),
         PcStep::Accelerator(ref step) if !accelerator::apply(stack, step) => return,
         PcStep::Timer(ref step) if !timers::apply(stack, step) => return,
-        PcStep::Accelerator(_) | PcStep::Timer(_) => {}
+        PcStep::Poster(ref step) if !poster::apply(stack, step) => return,
+        PcStep::Accelerator(_) | PcStep::Timer(_) | PcStep::Poster(_) => {}
     }
     // A directed schedule is about the step, not about the look at every line.
     machine::end_agent();

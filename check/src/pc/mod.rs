@@ -1,5 +1,5 @@
 //! Our own stack on a PC: core, local APICs, remapping, posted delivery, NVMe drives with their queues, an I/O APIC's
-//! level line, a ringing device, an accelerator and timers, under load, managers and faults.
+//! level line, a ringing device, an accelerator, timers and a function that posts by itself, under load, managers and faults.
 
 mod absent;
 mod accelerator;
@@ -8,11 +8,13 @@ mod audit;
 mod beliefs;
 mod bench;
 mod blocks;
+mod bringup;
 mod drive;
 mod fault;
 mod guard;
 mod load;
 mod manage;
+mod poster;
 mod removal;
 mod rig;
 mod shape;
@@ -93,10 +95,10 @@ impl Subject for Pc {
     }
 
     fn is_comparable(&self, step: &PcStep) -> bool {
-        use PcStep::{Abort, Accelerator, Burst, Rebind, Recreate, Remove, Reset, Timer};
+        use PcStep::{Abort, Accelerator, Burst, Poster, Rebind, Recreate, Remove, Reset, Timer};
         let ends =
             |step: &_| matches!(step, Abort { .. } | Rebind { .. } | Recreate { .. } | Remove { .. } | Reset { .. });
-        !ends(step) && !matches!(step, Accelerator(_) | Burst { .. } | Timer(_))
+        !ends(step) && !matches!(step, Accelerator(_) | Burst { .. } | Poster(_) | Timer(_))
     }
 
     /// A drive may fail again while its driver waits for the end of its reset. The driver then waits for CAP.TO, 500

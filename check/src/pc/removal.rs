@@ -7,6 +7,7 @@ use super::accelerator::Accelerator;
 use super::audit;
 use super::drive::{BindError, Drive, Slot, claim};
 use super::load::disrupt;
+use super::poster::Poster;
 use super::stack::PcStack;
 use crate::checkers::queues;
 use crate::server::requester;
@@ -123,6 +124,7 @@ fn check_given_back(stack: &PcStack, drive: &Drive) {
     let bound = stack.slots.iter().filter(|slot| slot.bound().is_some()).count();
     let lines = stack.host.core().views().iter().filter(|line| line.levels[0].chip == "PCI-MSIX").count();
     let lines = lines - stack.accelerator.as_ref().map_or(0, Accelerator::lines_now);
+    let lines = lines - stack.poster.as_ref().map_or(0, Poster::lines_now);
     if lines != bound {
         let text = format!("{lines} lines of drives exist for {bound} queues, and drive {} is gone", drive.index);
         violate("operations", text);

@@ -5,6 +5,7 @@ use super::blocks::Mix;
 use super::drive::{Drive, Slot};
 use super::fault::{PcFault, Tampering, WrongEntry};
 use super::load::Load;
+use super::poster::{self, Poster};
 use super::shape::{self, Shape};
 use super::sources::{Function, Rings};
 use super::stack::{PcStack, Promises};
@@ -13,6 +14,7 @@ use super::timers::Timers;
 use super::{accounts, audit, manage};
 use crate::checkers::{Checker, Entries, Fairness, Isolation, Offline, Posted, Queues, Refusals, Truth, Waits};
 use crate::coverage::Coverage;
+use crate::server::poster::Poster as PostingFunction;
 use crate::server::ringer::{Ringer, RingerPort};
 use crate::server::wire::WirePort;
 use crate::server::{Config, FLIGHT_NS, Hardware, Host, Path, add_port, drive_config};
@@ -66,6 +68,7 @@ pub struct PcRig {
     drives: Vec<Site>,
     stranger: Regs,
     accelerator: Option<ModelId>,
+    poster: Option<ModelId>,
     shape: Shape,
     delivery: Path,
     faults: Vec<PcFault>,
@@ -84,28 +87,31 @@ impl PcRig {
             let timing = Timing { enable: QUICKLY, reset: QUICKLY, shutdown: QUICKLY, ..drive.timing };
             machine::nvme::Config { storage, timing, ..drive }
         };
-        let (hardware, (drives, stranger, accelerator)) = Hardware::with(&config, |machine, iommu, credits| {
-            let seed = build.seed;
-            let drives: Vec<_> = (0..drives)
-                .map(|index| {
-                    let config = TamperConfig {
-                        seed: seed ^ u64::from(index),
-                        longest: LATE_MAX,
-                        // Without a remapping entry to free, a repeated message goes to its first target: for no
-                        // longer than the stack expects messages to take.
-                        storm_messages_max: if delivery == Path::Plain { 20 } else { 1000 },
-                        ..TamperConfig::default()
-                    };
-                    add_tampered_drive(machine, iommu, credits, config, model(index))
-                })
-                .collect();
-            let stranger = machine.add_model(|_| Box::new(Ringer::new(iommu, STRANGER_REQUESTER)));
-            let plan = shape.accelerator.as_ref();
-            let accelerator = plan.map(|plan| add_accelerator(machine, iommu, credits, plan));
-            (drives, Regs::Model { model: stranger, region: 0 }, accelerator)
-        });
+        let (hardware, (drives, stranger, [accelerator, poster])) =
+            Hardware::with(&config, |machine, iommu, credits| {
+                let seed = build.seed;
+                let drives: Vec<_> = (0..drives)
+                    .map(|index| {
+                        let config = TamperConfig {
+                            seed: seed ^ u64::from(index),
+                            longest: LATE_MAX,
+                            // Without a remapping entry to free, a repeated message goes to its first target: for no
+                            // longer than the stack expects messages to take.
+                            storm_messages_max: if delivery == Path::Plain { 20 } else { 1000 },
+                            ..TamperConfig::default()
+                        };
+                        add_tampered_drive(machine, iommu, credits, config, model(index))
+                    })
+                    .collect();
+                let stranger = machine.add_model(|_| Box::new(Ringer::new(iommu, STRANGER_REQUESTER)));
+                let plan = shape.accelerator.as_ref();
+                let accelerator = plan.map(|plan| add_accelerator(machine, iommu, credits, plan));
+                let function = || PostingFunction::new(iommu, poster::REQUESTER);
+                let poster = shape.poster.then(|| machine.add_model(|_| Box::new(function())));
+                (drives, Regs::Model { model: stranger, region: 0 }, [accelerator, poster])
+            });
         let (faults, seed) = (build.faults.clone(), build.seed);
-        Self { hardware, drives, stranger, accelerator, shape, delivery, faults, seed, stack: None }
+        Self { hardware, drives, stranger, accelerator, poster, shape, delivery, faults, seed, stack: None }
     }
 
     fn up(&self) -> &Arc<PcStack> {
@@ -197,6 +203,7 @@ impl Rig for PcRig {
         let delivery = self.delivery;
         let Shape { queues, managed, mix, .. } = self.shape;
         let accelerator = self.accelerator.zip(self.shape.accelerator.clone());
+        let poster = self.poster;
         let (threaded, has_timers) = (self.hardware.has_threads(), self.shape.timers);
         let seed = self.seed;
         let any = |is: fn(&PcFault) -> bool| self.faults.iter().any(is);
@@ -208,7 +215,16 @@ impl Rig for PcRig {
             let accelerator =
                 accelerator.map(|(model, plan)| Accelerator::bring_up(&host, model, &plan, &numbers, threaded));
             let timers = has_timers.then(|| Timers::bring_up(&host, &numbers));
-            bring_up(host, delivery, &models, (queues, managed), promises, (seed, mix), (numbers, accelerator, timers))
+            let poster = poster.map(|model| Poster::bring_up(&host, model, &numbers));
+            bring_up(
+                host,
+                delivery,
+                &models,
+                (queues, managed),
+                promises,
+                (seed, mix),
+                (numbers, accelerator, timers, poster),
+            )
         };
         let stack = self.hardware.machine.run_boot(LIMIT, boot).expect("the drives come up");
         for drive in self.faults.iter().filter_map(PcFault::liar) {
@@ -244,11 +260,12 @@ impl Rig for PcRig {
                 checkers.push(Box::new(Refusals::new(FLIGHT + INVALIDATION_MAX)));
             }
         }
-        if self.delivery == Path::Posted {
+        if !addresses.is_empty() {
             checkers.push(Box::new(Posted::new(NOTIFICATION, &addresses)));
             // Each line has its vector there, and one that it has left.
             let accelerator = self.up().accelerator.as_ref().map_or(0, Accelerator::lines);
-            let vectors = 2 * (self.up().slots.len() + accelerator + 1) as u32;
+            let poster = self.up().poster.as_ref().map_or(0, Poster::lines);
+            let vectors = 2 * (self.up().slots.len() + accelerator + poster + 1) as u32;
             checkers.push(Box::new(Fairness::new(NOTIFICATION, &addresses, vectors)));
         }
         checkers
@@ -431,7 +448,7 @@ fn bring_up(
     (queues, managed): (u16, bool),
     promises: Promises,
     (seed, mix): (u64, Mix),
-    (numbers, accelerator, timers): (AtomicU64, Option<Accelerator>, Option<Timers>),
+    (numbers, accelerator, timers, poster): (AtomicU64, Option<Accelerator>, Option<Timers>, Option<Poster>),
 ) -> Arc<PcStack> {
     let cpus = CpuSet::first(host.cpus());
     let bring_up = |(&model, index)| Drive::bring_up(&host, model, index, queues, managed);
@@ -466,6 +483,7 @@ fn bring_up(
         numbers,
         accelerator,
         timers,
+        poster,
         hotplug: AtomicBool::new(false),
         promises,
         lines_freed: AtomicBool::new(false),

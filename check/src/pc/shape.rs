@@ -33,6 +33,8 @@ pub(super) struct Shape {
     pub(super) accelerator: Option<accelerator::Plan>,
     /// Timers of the HPET are used.
     pub(super) timers: bool,
+    /// A function posts by itself.
+    pub(super) poster: bool,
 }
 
 /// Draws the machine.
@@ -74,6 +76,8 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     let forced = force_threads;
     let accelerator = accelerator::Plan::draw(knobs, seed, !comparable);
     let timers = knobs.chance("timers", 40) && !comparable;
+    // Where a unit remaps, it blocks the messages that the function notifies with.
+    let poster = delivery == Path::Plain && knobs.chance("poster", 30) && !comparable;
     let config = Config {
         cpus,
         drives: 0,
@@ -86,6 +90,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         notification_limit_ns,
         read_ns,
         hidden_coalescing,
+        devices_post: poster,
         unrest: base.unrest.clone(),
         lines_max,
         machine: MachineConfig {
@@ -112,6 +117,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         forced,
         accelerator,
         timers,
+        poster,
     };
     (config, shape, drives)
 }

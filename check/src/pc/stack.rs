@@ -3,6 +3,7 @@
 use super::accelerator::{self, Accelerator};
 use super::drive::{Claim, Drive, Slot, claim};
 use super::load::{Load, disrupt};
+use super::poster::{self, Poster};
 use super::sources::{Function, Rings};
 use super::timers::{self, Timers};
 use super::user::{Habit, User};
@@ -46,6 +47,8 @@ pub(super) const COMMON: &[&str] = &[
     "drive: pulled out and put in",
     "drive: reset",
     "drive: unbound and bound",
+    "poster: line freed and given",
+    "poster: raised",
     "queue: deleted and made",
     "queue: every id in use",
     "timer: deadline",
@@ -118,6 +121,7 @@ pub struct PcStack {
     pub(super) returning: AtomicBool,
     pub(super) accelerator: Option<Accelerator>,
     pub(super) timers: Option<Timers>,
+    pub(super) poster: Option<Poster>,
     pub(super) seen: Mutex<Coverage>,
 }
 
@@ -131,7 +135,8 @@ impl PcStack {
         &self.drives[slot.drive]
     }
 
-    /// All lines that exist now: those of the ringing device and the pin, then the queues', the accelerator's, the timers'.
+    /// All lines that exist now: those of the ringing device and the pin, then the queues', the accelerator's, the timers',
+    /// the posting function's.
     pub(super) fn line(&self, index: u32) -> Option<Irq> {
         match self.place_of(index) {
             0 => Some(self.ring_line),
@@ -147,23 +152,33 @@ impl PcStack {
         self.accelerator.as_ref().map_or(0, Accelerator::lines)
     }
 
+    fn timer_lines(&self) -> usize {
+        self.timers.as_ref().map_or(0, Timers::lines)
+    }
+
     fn line_beside(&self, number: usize) -> Option<Irq> {
-        match number.checked_sub(self.accelerator_lines()) {
-            None => self.accelerator.as_ref()?.line(number),
-            Some(timer) => self.timers.as_ref()?.line(timer),
+        let Some(number) = number.checked_sub(self.accelerator_lines()) else {
+            return self.accelerator.as_ref()?.line(number);
+        };
+        match number.checked_sub(self.timer_lines()) {
+            None => self.timers.as_ref()?.line(number),
+            Some(source) => self.poster.as_ref()?.line(source),
         }
     }
 
     fn busy_beside(&self, number: usize) -> Option<&AtomicBool> {
-        match number.checked_sub(self.accelerator_lines()) {
-            None => Some(self.accelerator.as_ref()?.busy(number)),
-            Some(timer) => Some(self.timers.as_ref()?.busy(timer)),
+        let Some(number) = number.checked_sub(self.accelerator_lines()) else {
+            return Some(self.accelerator.as_ref()?.busy(number));
+        };
+        match number.checked_sub(self.timer_lines()) {
+            None => Some(self.timers.as_ref()?.busy(number)),
+            Some(source) => Some(self.poster.as_ref()?.busy(source)),
         }
     }
 
     fn place_of(&self, index: u32) -> usize {
-        index as usize
-            % (self.slots.len() + 2 + self.accelerator_lines() + self.timers.as_ref().map_or(0, Timers::lines))
+        let beside = self.accelerator_lines() + self.timer_lines() + self.poster.as_ref().map_or(0, Poster::lines);
+        index as usize % (self.slots.len() + 2 + beside)
     }
 
     /// The right to change the handler of a line: none if another manager has it; none is needed for lines that stay.
@@ -201,6 +216,7 @@ impl PcStack {
         let accelerator = accelerator::is_done(self);
         let sources = accelerator
             && timers::is_done(self)
+            && poster::is_done(self)
             && self.rings.is_idle()
             && self.functions.iter().all(|function| function.is_idle());
         sources && self.users_left.load(Relaxed) == 0 && self.loads().all(|load| load.is_idle())

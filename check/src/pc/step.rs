@@ -1,6 +1,7 @@
 //! Steps of managers.
 
 use super::accelerator::AcceleratorStep;
+use super::poster::PosterStep;
 use super::removal::Removal;
 use super::timers::TimerStep;
 use crate::draw::Draw;
@@ -52,6 +53,8 @@ pub enum PcStep {
     Accelerator(AcceleratorStep),
     /// Something on a timer.
     Timer(TimerStep),
+    /// Something on the function that posts by itself.
+    Poster(PosterStep),
 }
 
 impl PcStep {
@@ -92,10 +95,10 @@ impl PcStep {
 impl PcStep {
     /// A step on a device that not every PC has. Drawn apart too.
     pub(super) fn draw_beside(draw: &mut Draw) -> Self {
-        if draw.percent(70) {
-            Self::Accelerator(AcceleratorStep::draw(draw))
-        } else {
-            Self::Timer(TimerStep::draw(draw))
+        match draw.below(100) {
+            0..60 => Self::Accelerator(AcceleratorStep::draw(draw)),
+            60..85 => Self::Timer(TimerStep::draw(draw)),
+            _ => Self::Poster(PosterStep::draw(draw)),
         }
     }
 }
@@ -136,6 +139,7 @@ impl fmt::Display for PcStep {
             Self::Raise { function } => write!(f, "function {function} raises the level line"),
             Self::Accelerator(step) => step.fmt(f),
             Self::Timer(step) => step.fmt(f),
+            Self::Poster(step) => step.fmt(f),
             Self::Burst { queue, count, depth } => write!(f, "{count} commands to queue {queue}, {depth} at a time"),
         }
     }

@@ -235,17 +235,6 @@ impl Timers {
             now.same("route of timer", which, address << 32 | u64::from(data), held.route);
         }
     }
-
-    /// A timer without a line sends nothing.
-    pub(super) fn compare_free(&self, now: &mut Comparison) {
-        for (number, timer) in (0..).zip(&self.timers) {
-            if self.line(number).is_none() && !timer.busy.load(Relaxed) {
-                let held = inspect(self.model, |hpet: &Hpet, _| hpet.timer(number as u32)).flatten();
-                let enable = held.map_or(0, |held| held.configuration & ENABLED);
-                now.same("enable of timer without a line", number as u64, 0_u8, enable);
-            }
-        }
-    }
 }
 
 /// Does one step; false on a PC whose timers are not used.
@@ -274,6 +263,11 @@ fn reline(stack: &PcStack, timers: &Timers, timer: &Timer, ns: u64) {
     stack.lines_freed.store(true, Relaxed);
     let freed = free_line(&stack.host, line, &guard).map_err(BindError::from);
     timer.alarm.forget();
+    machine::push_writes(timers.model);
+    let held = inspect(timers.model, |hpet: &Hpet, _| hpet.timer(timer.alarm.number)).flatten();
+    if freed.is_ok() && held.is_some_and(|held| held.configuration & ENABLED != 0) {
+        violate("beliefs", format!("timer {} has no line, and its interrupt is enabled", timer.alarm.number));
+    }
     SimHal.delay_ns(ns);
     match freed.and_then(|()| timers.connect(&stack.host, timer, &stack.numbers)) {
         Ok(()) => stack.saw("timer: line freed and given"),

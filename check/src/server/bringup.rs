@@ -59,6 +59,7 @@ fn builder(config: &Config, models: Models, ticks: &Arc<Ticks>, faults: &Arc<Mut
             run: Arc::new(|| {}),
         })
         .observe_faults(Arc::new(move |_, fault| faults.lock().expect("one host thread").push(fault)));
+    let builder = if config.devices_post { builder.devices_post() } else { builder };
     let regs = Regs::Model { model: models.iommu, region: 0 };
     (0..units).fold(builder, |builder, _| builder.unit(regs))
 }

@@ -4,6 +4,7 @@
 
 mod bringup;
 mod load;
+pub mod poster;
 mod quiet;
 pub mod ringer;
 mod system;
@@ -61,6 +62,8 @@ pub struct Config {
     pub force_threads: bool,
     /// A posted notification begins no handler after this long; none: it serves all requests.
     pub notification_limit_ns: Option<u64>,
+    /// A device posts by itself: the CPUs have descriptors, whatever the delivery.
+    pub devices_post: bool,
     /// The remapping unit has CAP.PI.
     pub posting_capability: bool,
     /// The fault of the invalidation queue.
@@ -98,6 +101,7 @@ impl Default for Config {
             storm: StormConfig::default(),
             force_threads: false,
             notification_limit_ns: None,
+            devices_post: false,
             posting_capability: true,
             invalidation_fault: InvalidationFault::None,
             tick_ns: 100_000,

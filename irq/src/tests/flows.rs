@@ -27,6 +27,22 @@ fn an_edge_that_comes_disabled_is_brought_back() {
     assert_eq!(bench.core.enable(irq), Err(IrqError::NotDisabled(irq)));
 }
 
+/// Nothing keeps what came while the line was masked, so its handlers look once. A new handler has missed nothing.
+#[test]
+fn handlers_of_a_chip_that_forgets_run_once_when_the_line_is_enabled() {
+    let bench = Bench::new(Ops { forgets_masked: true, ..ALL_OPS });
+    let irq = bench.alloc(Flow::Edge);
+    bench.said();
+    let action = bench.request(irq, |_| IrqReturn::Handled);
+    assert_eq!(bench.said(), "unmask");
+    bench.core.disable(irq).unwrap();
+    bench.core.enable(irq).unwrap();
+    assert_eq!(bench.said(), "mask unmask retrigger");
+    bench.core.free(irq, &action).unwrap();
+    bench.request(irq, |_| IrqReturn::Handled);
+    assert_eq!(bench.said(), "mask unmask");
+}
+
 /// The second interrupt comes on CPU 1 while the handler runs on CPU 0, as after a move.
 #[test]
 fn an_edge_in_progress_runs_again() {

@@ -81,12 +81,22 @@ pub(super) struct Ops {
     pub(super) ends_in_halves: bool,
     pub(super) eoi_threaded: bool,
     pub(super) oneshot_safe: bool,
+    pub(super) forgets_masked: bool,
 }
 
 impl Ops {
     pub(super) fn behaviour(self) -> ChipBehaviour {
-        let Self { moves_on_ack, forwards, automasks_flow, ends_in_halves, eoi_threaded, oneshot_safe, .. } = self;
-        ChipBehaviour { moves_on_ack, forwards, automasks_flow, ends_in_halves, eoi_threaded, oneshot_safe }
+        let Self { moves_on_ack, forwards, automasks_flow, ends_in_halves, .. } = self;
+        let Self { eoi_threaded, oneshot_safe, forgets_masked, .. } = self;
+        ChipBehaviour {
+            moves_on_ack,
+            forwards,
+            automasks_flow,
+            ends_in_halves,
+            eoi_threaded,
+            oneshot_safe,
+            forgets_masked,
+        }
     }
 }
 
@@ -223,6 +233,7 @@ pub(super) const ALL_OPS: Ops = Ops {
     ends_in_halves: false,
     eoi_threaded: false,
     oneshot_safe: false,
+    forgets_masked: false,
 };
 
 /// The identities of an x86 system: 256 vectors. Devices use those between the exceptions and the notification's 0xeb.

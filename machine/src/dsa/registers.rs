@@ -64,6 +64,8 @@ pub(super) struct Registers {
     cause: IntCause,
     /// SWERROR as words of 64 bits.
     error: [u64; 4],
+    /// Errors recorded there, and how often the overflow bit was set.
+    reported: (u64, u64),
 }
 
 /// Half of a 64-bit register. The low half is at its offset, the high half four bytes later.
@@ -145,11 +147,14 @@ impl Dsa {
         let control = descriptor.control;
         let first = SwError::from_bits(self.registers.error[0]);
         if first.valid() {
+            self.registers.reported.1 += u64::from(!first.overflow());
             self.registers.error[0] = first.with_overflow(true).into_bits();
             return;
         }
+        self.registers.reported.0 += 1;
         let head = SwError::new()
             .with_valid(true)
+            .with_overflow(first.overflow())
             .with_descriptor_valid(true)
             .with_queue_valid(true)
             .with_privileged(control.privileged())
@@ -161,6 +166,11 @@ impl Dsa {
         if self.registers.genctrl.software_error_interrupt() {
             self.interrupt(world, IntCause::new().with_software_error(true));
         }
+    }
+
+    /// Errors that SWERROR recorded since the last reset, and how often it told of more.
+    pub fn reported(&self) -> (u64, u64) {
+        self.registers.reported
     }
 
     /// The registers after a reset: all cleared.

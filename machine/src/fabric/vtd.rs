@@ -184,6 +184,11 @@ impl VtdUnit {
         self.table.page() << 12
     }
 
+    /// A register of 32 bits, as it is.
+    pub fn held(&self, offset: u32) -> u32 {
+        self.read_register(offset)
+    }
+
     /// The entry that the unit remembers for this interrupt index, if it remembers one.
     pub fn cached_entry(&self, index: u16) -> Option<u128> {
         self.cache.get(index)

@@ -1,6 +1,6 @@
 //! What the GIC holds of each interrupt, for checkers.
 
-use super::Gic;
+use super::{Gic, Private};
 use crate::world::World;
 
 /// The configuration of an SGI, PPI or SPI, and its state.
@@ -22,7 +22,45 @@ pub struct IntConfig {
     pub is_active: bool,
 }
 
+/// What a CPU's interface and redistributor are set to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CpuConfig {
+    /// The enabled groups.
+    pub groups: [bool; 2],
+    /// Interrupts of this priority and below are held back.
+    pub priority_mask: u8,
+    /// EOImode: the end of an interrupt drops its priority only.
+    pub eoi_mode: bool,
+    /// GICv3: the redistributor sleeps.
+    pub is_asleep: bool,
+    /// GICv3: LPIs are enabled.
+    pub has_lpis: bool,
+    /// GICv3: GICR_PROPBASER.
+    pub properties: u64,
+    /// GICv3: GICR_PENDBASER.
+    pub pending_table: u64,
+}
+
 impl Gic {
+    /// The distributor's enabled groups, and whether affinity routing is on.
+    pub fn shared_config(&self) -> ([bool; 2], bool) {
+        (self.distributor.enabled, self.distributor.affinity_routing)
+    }
+
+    /// What a CPU's interface and redistributor are set to; none for a CPU that does not exist.
+    pub fn cpu_config(&self, cpu: u32) -> Option<CpuConfig> {
+        let Private { interface, redistributor, .. } = self.cpus.get(cpu as usize)?;
+        Some(CpuConfig {
+            groups: interface.enabled,
+            priority_mask: interface.mask,
+            eoi_mode: interface.eoi_mode,
+            is_asleep: redistributor.is_asleep(),
+            has_lpis: redistributor.lpis_enabled,
+            properties: redistributor.properties.into_bits(),
+            pending_table: redistributor.pending_table.into_bits(),
+        })
+    }
+
     /// Interrupts from 32 up to this are SPIs.
     pub fn spi_end(&self) -> u32 {
         let count = (32..1020).take_while(|&intid| self.shared.get(intid).is_some()).count();

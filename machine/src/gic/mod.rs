@@ -68,7 +68,7 @@ pub(crate) use cpu_input::build;
 
 pub use config::{GicConfig, GicCosts, GicWindows, ItsConfig, V2mConfig};
 pub use faults::{GicFaults, STICK};
-pub use inspect::IntConfig;
+pub use inspect::{CpuConfig, IntConfig};
 pub use timer::TIMER_HZ;
 
 use crate::cpu::IrqInput;

@@ -257,6 +257,11 @@ impl Nvme {
         self.pci.entry(vector)
     }
 
+    /// A register of the controller, 32 bits, as it is.
+    pub fn held(&self, offset: u32) -> u32 {
+        self.controller_read(offset)
+    }
+
     /// A queue pair as the drive has it; none unless both queues exist.
     pub fn queue_state(&self, qid: u16) -> Option<QueueState> {
         self.queues.state(qid)

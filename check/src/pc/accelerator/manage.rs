@@ -67,21 +67,27 @@ fn recover(stack: &PcStack, accelerator: &Accelerator, place: &Place, age_ns: u6
     let stream = &place.stream;
     stream.closing.fetch_add(1, Relaxed);
     stream.aborting.fetch_add(1, Relaxed);
-    let before = stream.older_than(SimHal.now_ns().saturating_sub(age_ns));
-    // A fill that is handed in meanwhile may become overdue until the driver looks.
+    let (before, begin_ns) = (stream.in_flight(), SimHal.now_ns());
     let recovered = accelerator.command(|device| device.recover_queue(place.index, age_ns));
-    let overdue = before.iter().find(|(tag, accepted)| *accepted && stream.is_in_flight(*tag));
+    let end_ns = SimHal.now_ns();
+    let is_overdue = |at: &Option<u64>| at.is_some_and(|at| at + age_ns <= begin_ns);
+    let overdue = before.iter().find(|(tag, _, accepted)| is_overdue(accepted) && stream.is_in_flight(*tag));
+    // Fills that came meanwhile can be overdue too, if that is soon.
+    let any = end_ns - begin_ns >= age_ns || before.iter().any(|(_, since_ns, _)| since_ns + age_ns <= end_ns);
     stream.aborting.fetch_sub(1, Relaxed);
     stream.closing.fetch_sub(1, Relaxed);
     match (recovered, overdue) {
-        (Ok(false), Some((tag, _))) => {
+        (Ok(false), Some((tag, ..))) => {
             violate(
                 "operations",
                 format!("fill {tag:#x} is older than {age_ns} ns, and its driver finds none overdue"),
             );
         }
-        (Ok(true), Some((tag, _))) => {
+        (Ok(true), Some((tag, ..))) => {
             violate("commands", format!("the queue of fill {tag:#x} was aborted, and the fill has not ended"));
+        }
+        (Ok(true), None) if !any => {
+            violate("operations", format!("work queue {} was aborted, and no fill is {age_ns} ns old", place.index));
         }
         (Ok(true), None) => stack.saw("accelerator: queue aborted"),
         _ => {}

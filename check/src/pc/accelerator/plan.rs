@@ -175,3 +175,34 @@ pub(super) fn words(config: &Config, [groups, queues]: [u32; 2]) -> Vec<(u32, u3
     }
     words
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        let queue = QueueConfig { index: 2, entries: 16, interrupt: Some(3), priority: 10, transfer_bytes_max: 4095 };
+        Config { groups: vec![GroupConfig { queues: vec![queue], engines: vec![1, 3] }], command_timeout_ns: 1 }
+    }
+
+    #[test]
+    fn tables_have_the_manuals_words() {
+        let zeros = (0x404..0x420).step_by(4).map(|at| (at, 0));
+        let group = [(0x400, 0b100)].into_iter().chain(zeros).chain([(0x420, 0b1010), (0x424, 0), (0x428, 0)]);
+        let queue = [(0x840, 16), (0x844, 16), (0x848, 0xa1), (0x84c, 12)];
+        assert_eq!(words(&config(), [0x400, 0x800]), group.chain(queue).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_drawn_fits_the_model_and_no_mistake_does() {
+        for seed in 0..200 {
+            let mut knobs = Knobs::new(seed, Default::default());
+            let Some(plan) = Plan::draw(&mut knobs, seed, true) else { continue };
+            let queues: Vec<_> = plan.config.groups.iter().flat_map(|group| &group.queues).collect();
+            assert!(plan.config.groups.iter().all(|group| !group.engines.is_empty() && !group.queues.is_empty()));
+            assert!(queues.iter().map(|queue| queue.entries).sum::<u16>() <= ENTRIES);
+            assert!(queues.iter().all(|queue| queue.index < STRANGER && queue.interrupt < Some(plan.model.vectors)));
+            assert!((0..12).all(|which| mistake(&plan.config, which).0 != plan.config));
+        }
+    }
+}

@@ -243,11 +243,10 @@ impl Stream {
         self.state(|state| state.in_flight.iter().find(|(_, flight)| flight.accepted_ns.is_some()).map(|(&tag, _)| tag))
     }
 
-    /// Fills that were in flight before `ns`: their numbers, and whether each had been accepted by then.
-    pub(super) fn older_than(&self, ns: u64) -> Vec<(u64, bool)> {
+    /// Fills in flight: their numbers, since when, and since when they are known to be accepted.
+    pub(super) fn in_flight(&self) -> Vec<(u64, u64, Option<u64>)> {
         self.state(|state| {
-            let old = state.in_flight.iter().filter(|(_, flight)| flight.since_ns <= ns);
-            old.map(|(&tag, flight)| (tag, flight.accepted_ns.is_some_and(|at| at <= ns))).collect()
+            state.in_flight.iter().map(|(&tag, flight)| (tag, flight.since_ns, flight.accepted_ns)).collect()
         })
     }
 
