@@ -88,3 +88,16 @@ fn an_answer_that_nobody_has_read_is_not_a_wrong_belief() {
     let reseed = [("unrest".to_owned(), 0x8b74_430a_1c24_685a)].into();
     passes("pc-posted", &Recipe { reseed, ..Recipe::of(0xc) });
 }
+
+/// A thread programs the levels of two consumers; one of them wanted the next level as soon as it had one, and the other waited.
+#[test]
+fn a_level_that_is_wanted_waits_for_one_of_each_other_consumer() {
+    passes("moderation", &Recipe::of(0x24ae));
+}
+
+/// A queue is deleted: what that takes from it is no stray to its handler.
+#[test]
+fn an_interrupt_of_what_a_deletion_took_is_the_queues_own() {
+    passes("pc-plain", &Recipe::of(0x1106));
+    passes("pc-posted", &Recipe::of(0x1615));
+}

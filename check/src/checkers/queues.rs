@@ -9,6 +9,7 @@
 //! A handler that says "not mine" took nothing, and nothing had been taken by a look or a poll since its last run: else that
 //! interrupt would count as a stray. One that says "mine" took something, or something had been taken.
 
+use super::truth::marks::DISTURBED;
 use super::{Checker, Findings};
 use crate::mark::Mark;
 use drivers::nvme::QueueSnapshot;
@@ -115,6 +116,8 @@ struct Queue {
     disrupted: bool,
     /// Others than its interrupts have run its handler.
     lent: bool,
+    /// Where its messages come from.
+    sender: Option<(ModelId, u16)>,
     /// The CPU on which its handler runs, and completions there since it began.
     running: Option<u32>,
     inside: u64,
@@ -170,12 +173,16 @@ pub struct Queues {
     queues: BTreeMap<u64, Queue>,
     /// The load of a model's queue.
     loads: BTreeMap<(ModelId, u16), u64>,
+    /// Messages by model and vector.
+    messages: BTreeMap<(ModelId, u16), u64>,
+    /// Managers resent interrupts, or made the core resend them.
+    disturbed: bool,
 }
 
 impl Queues {
     /// Checks these queues: their loads, models and numbers; and all that are made from now on.
     pub fn new(forced: bool, known: impl IntoIterator<Item = (u64, ModelId, u16)>) -> Self {
-        let mut this = Self { forced, queues: BTreeMap::new(), loads: BTreeMap::new() };
+        let mut this = Self { forced, queues: BTreeMap::new(), loads: BTreeMap::new(), messages: BTreeMap::new(), disturbed: false };
         known.into_iter().for_each(|(load, device, qid)| this.open(load, device, qid));
         this
     }
@@ -228,6 +235,11 @@ impl Queues {
                         let text = format!("the driver counts {rest} {} of queue {load}", COUNTS[which]);
                         findings.wrong(NAME, at, format!("{text}, and there were {known}"));
                     }
+                    let sent = queue.sender.map_or(0, |sender| self.messages.get(&sender).copied().unwrap_or(0));
+                    if which == 6 && !self.disturbed && rest > sent {
+                        let text = format!("queue {load} had {rest} interrupts, and its drive sent {sent} messages");
+                        findings.wrong(NAME, at, text);
+                    }
                     if which == 0 {
                         findings.coverage.add("account: counts of a queue are known", 1);
                     }
@@ -240,7 +252,15 @@ impl Queues {
 impl Checker for Queues {
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         match *fact {
-            Fact::EntryPosted { device, cqid, .. } => self.count(device, cqid, 2),
+            Fact::EntryPosted { device, cqid, vector, .. } => {
+                self.count(device, cqid, 2);
+                let queue = self.loads.get(&(device, cqid)).and_then(|load| self.queues.get_mut(load));
+                if let (Some(queue), Some(vector)) = (queue, vector) {
+                    queue.sender = Some((device, vector));
+                }
+            }
+            Fact::Signalled { device, vector } => *self.messages.entry((device, vector)).or_default() += 1,
+            Fact::Declared { online: false, .. } | Fact::Mark { tag: DISTURBED, .. } => self.disturbed = true,
             Fact::Doorbell { device, queue, is_completion, .. } => {
                 self.count(device, queue, if is_completion { 5 } else { 1 });
             }

@@ -113,13 +113,20 @@ impl<H: Hal> Tuner<H> {
 
     /// The deferred work: programs what the controller wants until it wants nothing.
     pub fn work(&self, device: &dyn Moderated) {
-        while self.handover.take() {
-            let Some(step) = self.controller.lock().step() else { continue };
-            let outcome = device.program(step.setting);
-            let next = self.controller.lock().programmed(self.hal.now_ns(), step.id, outcome);
-            // This thread is awake already.
-            let _ = next == Next::Program && self.handover.ask();
+        while self.turn(device) {}
+    }
+
+    /// Programs one level, if the controller wants one. False if it has asked for nothing.
+    fn turn(&self, device: &dyn Moderated) -> bool {
+        if !self.handover.take() {
+            return false;
         }
+        let Some(step) = self.controller.lock().step() else { return true };
+        let outcome = device.program(step.setting);
+        let next = self.controller.lock().programmed(self.hal.now_ns(), step.id, outcome);
+        // This thread is awake already.
+        let _ = next == Next::Program && self.handover.ask();
+        true
     }
 
     /// The state of the tuning, for people.
@@ -162,10 +169,11 @@ impl<H: Threads> Programmer<H> {
 
     fn run(&self) {
         while self.stopped.load() == 0 {
-            for (tuner, device) in &self.served {
-                tuner.work(&**device);
+            // Each has one turn a round: one that wants levels again and again does not keep the others waiting.
+            let turns = self.served.iter().filter(|(tuner, device)| tuner.turn(&**device)).count();
+            if turns == 0 {
+                self.hal.park();
             }
-            self.hal.park();
         }
     }
 

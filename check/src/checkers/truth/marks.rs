@@ -12,7 +12,7 @@ const INSTALLING: u32 = 0x302;
 /// A handler was removed.
 const REMOVED: u32 = 0x303;
 /// A manager is about to do something that may keep interrupts from their handlers.
-const DISTURBED: u32 = 0x304;
+pub(crate) const DISTURBED: u32 = 0x304;
 /// From here on: what the core claims, by [`Claim`].
 const CLAIMED: u32 = 0x308;
 

@@ -1,9 +1,10 @@
 //! A tuner, its programmer, and devices that disobey.
 
 use super::*;
-use crate::moderation::{Moderated, Programmer, Tuner, Tuning};
+use crate::moderation::{Controller, Moderated, Next, Programmer, Step, Tuner, Tuning, TuningView};
 use hal::host::HostHal;
 use hal::{Affinity, ThreadSpec};
+use std::boxed::Box;
 use std::sync::{Arc, Mutex};
 use std::vec::Vec;
 
@@ -67,5 +68,79 @@ fn the_thread_programs_the_first_level_and_later_ones() {
         tuner.interrupt(Found::completions(1));
     }
     assert!(device.settings.lock().expect("not poisoned").len() >= 2, "{}", programmer.views()[0]);
+    programmer.stop();
+}
+
+/// Wants so many levels, one after the other.
+struct Wants {
+    left: u32,
+    inner: Box<dyn Controller>,
+}
+
+impl Wants {
+    fn next(&self) -> Next {
+        if self.left > 0 { Next::Program } else { Next::Measure }
+    }
+}
+
+impl Controller for Wants {
+    fn interrupt(&mut self, _: u64, _: Found) -> Next {
+        self.next()
+    }
+    fn polled(&mut self, _: u64, _: Found) -> Next {
+        self.next()
+    }
+    fn deadline_ns(&self) -> Option<u64> {
+        None
+    }
+    fn elapsed(&mut self, _: u64) -> Next {
+        self.next()
+    }
+    fn step(&self) -> Option<Step> {
+        (self.left > 0).then_some(Step { id: self.left, level: 0, setting: rdma_table().setting(0) })
+    }
+    fn programmed(&mut self, _: u64, _: u32, _: Outcome) -> Next {
+        self.left -= 1;
+        self.next()
+    }
+    fn level(&self) -> usize {
+        0
+    }
+    fn view(&self) -> TuningView {
+        self.inner.view()
+    }
+}
+
+/// Says whose level it programs.
+struct Named(u32, Arc<Mutex<Vec<u32>>>);
+
+impl Moderated for Named {
+    fn program(&self, setting: Setting) -> Outcome {
+        self.1.lock().expect("not poisoned").push(self.0);
+        Outcome::Done(setting)
+    }
+}
+
+/// The first one used to be served until it wanted nothing more, while the other waited.
+#[test]
+fn a_thread_of_two_serves_them_in_turn() {
+    let hal = HostHal::monotonic(1);
+    let log = Arc::<Mutex<Vec<u32>>>::default();
+    let tuner = |left| {
+        let inner = Algorithm::IrqAm.build(rdma_table(), 64).expect("events");
+        Arc::new(Tuner::new(hal, Box::new(Wants { left, inner })))
+    };
+    let tuners = [tuner(1_000), tuner(1)];
+    tuners.iter().for_each(|tuner| tuner.interrupt(Found::completions(1)));
+    let served = (0..).zip(&tuners).map(|(number, tuner)| (tuner.clone(), Arc::new(Named(number, log.clone())) as _));
+    let spec = ThreadSpec { name: "moderation", affinity: Affinity::Any, urgent: false };
+    let programmer = Programmer::start(hal, spec, served.collect()).expect("a thread");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while log.lock().expect("not poisoned").len() < 1_003 && std::time::Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    let log = log.lock().expect("not poisoned");
+    // The first levels are those of the start.
+    assert_eq!((&log[..5], log.len()), (&[0, 1, 0, 1, 0][..], 1_003));
     programmer.stop();
 }
