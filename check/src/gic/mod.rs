@@ -6,6 +6,7 @@ pub(crate) mod bells;
 mod bench;
 mod end;
 mod fault;
+mod guards;
 pub mod harness;
 mod manage;
 mod rig;
@@ -53,12 +54,16 @@ const COMMON: &[&str] = &[
     "gic: SPI acknowledged",
     "gic: deactivated by another CPU",
     "gic: no interrupt to acknowledge",
+    "guard: disabled and enabled",
+    "guard: of a line dropped before its handler's",
     "handler: no event",
     "handler: replaced",
+    "kick: sent and came",
     "line: freed under load",
     "line: storm throttled",
     "line: trigger changed",
     "move: of an active line",
+    "tick: asked for and came",
     "stray: found, ended, disabled",
     // Further transitions of version 3.
     "gic: LPI acknowledged",

@@ -32,6 +32,10 @@ pub enum GicStep {
     Stray { ns: u64 },
     /// A critical section on a CPU.
     InterruptsOff { cpu: u32, ns: u64 },
+    /// A CPU asks for the kernel's tick so much later.
+    Tick { cpu: u32, ns: u64 },
+    /// A CPU is asked to look at its run queue.
+    Kick { cpu: u32 },
     /// One event of a source; waits for its handler, for a while.
     Fire { source: u32 },
     /// More events of a source.
@@ -50,7 +54,9 @@ impl GicStep {
             52..59 => Self::SetPending { source },
             59..63 => Self::Retrigger { source },
             63..70 => Self::SetType { source, level: draw.percent(50) },
-            70..73 => Self::Synchronize { source },
+            70..71 => Self::Synchronize { source },
+            71..72 => Self::Kick { cpu },
+            72..73 => Self::Tick { cpu, ns: draw.time_ns(500, 50_000) },
             73..83 => Self::Offline { cpu, ns: draw.time_ns(50, 60_000) },
             83..87 => Self::DisablePrivate { source, cpu, ns: draw.time_ns(50, 10_000) },
             87..89 => Self::Stray { ns: draw.time_ns(50, 5_000) },
@@ -83,6 +89,8 @@ impl fmt::Display for GicStep {
             }
             Self::Stray { ns } => write!(f, "a wire that has no line is raised for {ns} ns"),
             Self::InterruptsOff { cpu, ns } => write!(f, "CPU {cpu} has interrupts off for {ns} ns"),
+            Self::Tick { cpu, ns } => write!(f, "CPU {cpu} wants a tick in {ns} ns"),
+            Self::Kick { cpu } => write!(f, "kick CPU {cpu}"),
             Self::Fire { source } => write!(f, "an event of source {source}, and wait for the handler"),
             Self::Burst { source, count, depth } => write!(f, "{count} events of source {source}, {depth} at a time"),
         }

@@ -113,6 +113,7 @@ pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool) {
     stack.host.check_quiet();
     beliefs::check(stack, When::AtRest);
     check_affinities(stack);
+    stack.host.check_sums();
     if !stack.lines_freed.load(Relaxed) {
         stack.host.check_accounts();
     }

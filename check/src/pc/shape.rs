@@ -4,6 +4,7 @@ use super::blocks::{EXTENT_BLOCKS, Mix};
 use super::fault::PcFault;
 use super::user::Habit;
 use crate::draw::{Draw, Knobs};
+use crate::scheduler::draw_topology;
 use crate::server::{Config, Path, costs};
 use crate::subject::Build;
 use irq::StormConfig;
@@ -58,6 +59,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         (habit.own_queue, habit.depth) = (true, 1);
     }
     let mix = draw_mix(knobs);
+    let topology = draw_topology(knobs);
     let config = Config {
         cpus,
         drives: 0,
@@ -76,6 +78,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
             memory_bytes: 8 << 20,
             jitter_percent: 40,
             costs: Costs { time_slice, ..costs() },
+            topology,
             ..base
         },
         ..Config::default()

@@ -148,13 +148,27 @@ impl Desk {
         agree("the new thread", is.map(|(thread, kicked)| (thread.0, number(kicked))), expected)
     }
 
+    /// Mostly one that sleeps, and if there is any, often one whose last CPU is between two threads.
+    fn sleeper(&self, drawn: u32) -> Option<u32> {
+        let is_between = |cpu: u32| {
+            let cpu = &self.oracle.cpus[cpu as usize];
+            cpu.runs.is_none() && !cpu.idles
+        };
+        let all = (0..).zip(&self.oracle.threads).filter(|(_, thread)| thread.place == Place::Sleeps);
+        let between = all.clone().filter(|(_, thread)| thread.lent.is_none() && is_between(thread.last));
+        let numbers = |found: &mut dyn Iterator<Item = u32>| found.collect::<Vec<_>>();
+        match drawn % 4 {
+            0 => None,
+            1 => one_of(&numbers(&mut between.map(|(number, _)| number)), drawn / 4),
+            _ => one_of(&numbers(&mut all.map(|(number, _)| number)), drawn / 4),
+        }
+    }
+
     fn wake(&mut self, drawn: u32, waker: Option<u32>, place: Option<u32>) -> Finding {
-        // Mostly one that sleeps.
-        let all = (0..).zip(&self.oracle.threads);
-        let sleeps: Vec<_> =
-            all.filter(|(_, thread)| thread.place == Place::Sleeps).map(|(number, _)| number).collect();
-        let asleep = if drawn % 4 == 0 { None } else { one_of(&sleeps, drawn / 4) };
-        let Some(thread) = asleep.or(self.thread(drawn)) else { return Ok(()) };
+        let Some(thread) = self.sleeper(drawn).or(self.thread(drawn)) else { return Ok(()) };
+        // Some wakers idle: an interrupt came there.
+        let idle = waker.filter(|waker| waker % 3 == 0).map(|_| self.oracle.with(|cpu| cpu.idles));
+        let waker = idle.and_then(|idle| one_of(&idle, drawn)).or(waker);
         let count = self.count();
         let [waker, place] = [waker, place].map(|cpu| cpu.map(|cpu| cpu % count));
         let (id, cpu_id) = (ThreadId(thread), |cpu: Option<u32>| cpu.map(CpuId));

@@ -12,6 +12,7 @@ mod rules;
 mod step;
 
 pub use rig::SchedulerRig;
+pub(crate) use rig::draw_topology;
 
 use crate::draw::Draw;
 use crate::subject::{Build, Subject};

@@ -72,6 +72,12 @@ fn draw_domains(knobs: &mut Knobs, names: [&'static str; 2], most: u64, none_per
     (cache > 0).then_some((cache * caches, cache))
 }
 
+/// The caches and nodes by which the threads of a machine are placed; on most machines there are none.
+pub(crate) fn draw_topology(knobs: &mut Knobs) -> Option<Topology> {
+    let domains = draw_domains(knobs, ["cache_cpus", "node_caches"], 4, 75);
+    domains.map(|(node_cpus, cache_cpus)| Topology { node_cpus, cache_cpus })
+}
+
 fn draw_shape(knobs: &mut Knobs) -> Shape {
     // Sets of CPUs of several words are another matter than those of one.
     let draw = |draw: &mut Draw| if draw.percent(88) { draw.within(1..=12) } else { draw.within(60..=200) };

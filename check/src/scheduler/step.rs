@@ -109,7 +109,7 @@ pub enum SchedulerStep {
 impl SchedulerStep {
     pub(super) fn draw(draw: &mut Draw) -> Self {
         let (cpu, thread) = (draw.below(1 << 16) as u32, draw.below(1 << 16) as u32);
-        let picks = draw.percent(85);
+        let picks = draw.percent(75);
         match draw.below(100) {
             0..7 => Self::Spawn(Allowed::draw(draw), draw.percent(25)),
             7..31 => {
