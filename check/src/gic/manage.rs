@@ -1,6 +1,7 @@
 //! Managers' steps on the stack.
 
 use super::guards;
+use super::misuse;
 use super::source::{DISABLED, ENABLED, Kind, Source, claim};
 use super::stack::{GicStack, STRAY, trigger};
 use super::step::GicStep;
@@ -46,6 +47,7 @@ pub(super) fn apply(stack: &Arc<GicStack>, step: &GicStep) {
         }),
         GicStep::Tick { cpu, ns } => tick(stack, cpu % stack.system.cpus, ns),
         GicStep::Kick { cpu } => kick(stack, cpu % stack.system.cpus),
+        GicStep::Misuse { source } => misuse::shared(stack, source),
         GicStep::Fire { source } => fire(stack, source),
         GicStep::Burst { source, count, depth } => stack.source(source).carry(&stack.system, count, depth),
     }

@@ -9,6 +9,7 @@ mod fault;
 mod guards;
 pub mod harness;
 mod manage;
+mod misuse;
 mod rig;
 pub(crate) mod source;
 mod stack;
@@ -63,6 +64,7 @@ const COMMON: &[&str] = &[
     "line: storm throttled",
     "line: trigger changed",
     "move: of an active line",
+    "refused: wrong operations",
     "tick: asked for and came",
     "stray: found, ended, disabled",
     // Further transitions of version 3.

@@ -156,6 +156,19 @@ impl GicRig {
     }
 }
 
+/// The last stray and the table of all interrupts agree with the number of strays.
+fn check_strays(stack: &GicStack) {
+    let arm = &stack.system.arm;
+    let strays = arm.strays();
+    let last = arm.last_stray().map(|intid| intid.0);
+    // A line that was freed under load may have left one.
+    let is_known = stack.freed.load(Relaxed) > 0 || last.is_none_or(|intid| intid == STRAY);
+    assert!(last.is_some() == (strays > 0) && is_known, "{strays} interrupts without a line, the last {last:?}");
+    let table = arm.interrupts().to_string();
+    let errors = table.lines().last().and_then(|row| row.split_whitespace().last()?.parse().ok());
+    assert_eq!(errors, Some(strays), "the row of errors of\n{table}");
+}
+
 impl Rig for GicRig {
     type Step = GicStep;
     type Fault = GicFault;
@@ -271,6 +284,7 @@ impl Rig for GicRig {
         }
         assert!(faults.is_empty(), "the machine recorded faults: {faults:?}");
         self.boot(|stack| {
+            check_strays(stack);
             let (strays, late) = (stack.system.arm.strays(), stack.system.arm.late_writes());
             // One may be on its way to a CPU when its line is freed.
             let explained = stack.strays.load(Relaxed) + stack.freed.load(Relaxed);

@@ -127,7 +127,7 @@ impl GicStack {
 
     fn bind_private(self: &Arc<Self>, intid: u32, is: impl Fn(Kind) -> bool) {
         let sources: Vec<_> = self.sources.iter().filter(|source| is(source.kind)).cloned().collect();
-        let handler = Handler::whole(&self.system, sources.clone(), self.number());
+        let handler = Handler::whole(&self.system, sources.clone(), self.number(), false);
         handler.open();
         let line = self.system.private(intid, handler);
         sources.iter().for_each(|source| source.set_line(Some(line)));
@@ -205,12 +205,14 @@ impl GicStack {
         let source = &self.sources[index];
         let Some(line) = source.line() else { return Ok(()) };
         let (core, number) = (&self.system.core, self.number());
+        let asks = self.guards.line(index).is_some();
         let handlers = match (source.kind, source.style) {
             (Kind::Nmi { .. }, _) | (_, Style::Plain) => {
-                let handler = Handler::whole(&self.system, vec![source.clone()], number);
+                let asks = asks && !matches!(source.kind, Kind::Nmi { .. });
+                let handler = Handler::whole(&self.system, vec![source.clone()], number, asks);
                 [handler.clone(), handler]
             }
-            (_, Style::Oneshot) => Handler::halves(&self.system, source, number),
+            (_, Style::Oneshot) => Handler::halves(&self.system, source, number, asks),
         };
         let [primary, thread] = &handlers;
         primary.open();

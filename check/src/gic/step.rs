@@ -36,6 +36,8 @@ pub enum GicStep {
     Tick { cpu: u32, ns: u64 },
     /// A CPU is asked to look at its run queue.
     Kick { cpu: u32 },
+    /// Operations on a source's line that the core must refuse.
+    Misuse { source: u32 },
     /// One event of a source; waits for its handler, for a while.
     Fire { source: u32 },
     /// More events of a source.
@@ -61,6 +63,7 @@ impl GicStep {
             83..87 => Self::DisablePrivate { source, cpu, ns: draw.time_ns(50, 10_000) },
             87..89 => Self::Stray { ns: draw.time_ns(50, 5_000) },
             89..93 => Self::InterruptsOff { cpu, ns: draw.time_ns(50, 20_000) },
+            93..95 => Self::Misuse { source },
             _ => Self::Burst { source, count: draw.time_ns(1, 64), depth: draw.within(1..=4) as u32 },
         }
     }
@@ -91,6 +94,7 @@ impl fmt::Display for GicStep {
             Self::InterruptsOff { cpu, ns } => write!(f, "CPU {cpu} has interrupts off for {ns} ns"),
             Self::Tick { cpu, ns } => write!(f, "CPU {cpu} wants a tick in {ns} ns"),
             Self::Kick { cpu } => write!(f, "kick CPU {cpu}"),
+            Self::Misuse { source } => write!(f, "wrong operations on the line of source {source}"),
             Self::Fire { source } => write!(f, "an event of source {source}, and wait for the handler"),
             Self::Burst { source, count, depth } => write!(f, "{count} events of source {source}, {depth} at a time"),
         }

@@ -336,8 +336,8 @@ impl Rig for PcRig {
             faults.retain(|fault| fault.kind != "interrupt request refused: entry not present");
             assert!(faults.is_empty(), "the machine recorded faults, and none was injected: {faults:?}");
         }
-        let leaks = self.shape.leaks;
-        self.boot(move |stack| audit::audit(stack, leaks));
+        let (leaks, seed) = (self.shape.leaks, self.seed);
+        self.boot(move |stack| audit::audit(stack, leaks, seed));
     }
 
     fn cover(&mut self, coverage: &mut Coverage) {

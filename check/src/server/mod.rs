@@ -4,6 +4,7 @@
 
 mod bringup;
 mod load;
+mod places;
 mod quiet;
 pub mod ringer;
 mod system;

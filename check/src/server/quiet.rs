@@ -10,10 +10,10 @@ use machine::SimHal;
 use std::sync::Arc;
 
 /// Device vectors a CPU: 0x20 to 0xea.
-const DEVICE_VECTORS: u32 = 0xea - 0x20 + 1;
+pub(super) const DEVICE_VECTORS: u32 = 0xea - 0x20 + 1;
 
 /// A device that has messages and never sends one.
-struct Silent;
+pub(super) struct Silent;
 
 impl MessageSource for Silent {
     fn chip_name(&self) -> &'static str {
@@ -103,6 +103,13 @@ impl Host {
         let cpus = || (0..self.cpus()).map(CpuId);
         let strays: u64 = cpus().map(|cpu| self.core().stray_vectors(cpu)).sum();
         assert_eq!(self.pc.strays(), strays, "strays of all CPUs");
+        let last = self.core().last_stray();
+        let is_device = |target: irq::Target| {
+            let vector = target.identity.map_or(0, |identity| identity.0);
+            target.cpu.0 < self.cpus() && (0x20..=0xea).contains(&vector)
+        };
+        let agrees = if strays == 0 { last.is_none() } else { last.is_some_and(is_device) };
+        assert!(agrees, "{strays} strays, the last {last:?}");
         let says = self.pc.statistics();
         let says =
             [says.notifications, says.empty_notifications, says.passes, says.vectors, says.stray, says.cut_short];
