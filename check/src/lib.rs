@@ -26,6 +26,7 @@ pub mod reach;
 mod report;
 pub mod run;
 pub mod scenarios;
+pub mod scheduler;
 pub mod server;
 pub mod shrink;
 pub mod single;

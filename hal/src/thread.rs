@@ -24,8 +24,8 @@ pub trait Threads: Hal {
     /// Ends the next or current [`Threads::park`] of `thread`. Owed; may be called from interrupt context.
     fn wake(self, thread: ThreadId);
 
-    /// Lets `thread` run on `affinity` only, from its next [`Threads::wake`] on; until then it stays where it is. Owed;
-    /// may be called from interrupt context.
+    /// Lets `thread` run on `affinity` only, from its next [`Threads::wake`] on; until then it stays where it is, unless it
+    /// waits for a CPU that is offline. Owed; may be called from interrupt context.
     ///
     /// # Errors
     /// [`SpawnError::NoCpu`] when the affinity names no CPU of this world; the old one stays.

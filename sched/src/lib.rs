@@ -6,8 +6,9 @@
 //! - Each CPU has a queue of urgent and one of normal threads. Urgent ones run first and until they park (SCHED_FIFO);
 //!   normal ones take turns of one time slice (SCHED_RR). A preempted thread keeps its place and the rest of its slice.
 //! - A woken thread goes to its last CPU if that is idle, else to an idle CPU that its affinity allows, else to its last
-//!   CPU. There is no work stealing: a queued thread moves only when its CPU goes offline. A scheduler that is given a
-//!   [`Topology`] places, wakes and moves threads as Linux does instead.
+//!   CPU, or if that is offline to another that its affinity allows. Of several CPUs it takes the first behind its last one,
+//!   round. There is no work stealing: a queued thread moves only when its CPU goes offline. A scheduler that is given a
+//!   [`Topology`] places, wakes and moves threads as Linux does instead, as long as their last CPU is online.
 //! - A CPU with nothing to run idles *on the stack of the thread that ran last*. That stack is lent: the thread, when
 //!   woken, is queued there and nowhere else until the CPU has given the stack back (see
 //!   [`Scheduler::lent_to_idle`]). A caller whose CPUs run in parallel holds its lock from [`Scheduler::pick`] until it

@@ -39,7 +39,9 @@ impl Scheduler {
             may_go(thread, cpu) && thread.ran_ns.is_none_or(|ran_ns| now_ns.saturating_sub(ran_ns) >= HOT_NS)
         };
         for range in [topology.cache_domain(cpu, count), topology.node(cpu, count), 0..count] {
-            let busiest = self.crowded.within(range).filter(|other| *other != cpu);
+            // What an offline CPU holds may run on no other.
+            let others = |other: &CpuId| *other != cpu && self.online.contains(*other);
+            let busiest = self.crowded.within(range).filter(others);
             let Some(busiest) = busiest.max_by_key(|&other| (self.waiting(other), core::cmp::Reverse(other))) else {
                 continue;
             };

@@ -37,7 +37,7 @@ pub(crate) struct Thread {
     wake_token: bool,
     pub(crate) urgent: bool,
     pub(crate) allowed: Mask,
-    /// The CPU on which the thread last ran, or will first run.
+    /// The CPU on which the thread last ran, or will first run. Its affinity allows it.
     pub(crate) home: CpuId,
     /// The CPU that idles on its stack.
     pub(crate) lent_to: Option<CpuId>,
@@ -104,7 +104,9 @@ impl Scheduler {
         Self { topology: Some(topology), ..Self::new(cpu_count, slice_ns) }
     }
 
-    /// Adds a thread, ready to run, and says which CPU to kick. New threads are spread round their affinity.
+    /// Adds a thread, ready to run, and says which CPU to kick. New threads are spread round their affinity: the first online
+    /// CPU behind the one chosen for the thread before it, or an offline one if none is online. From there the thread is
+    /// placed as by a wake.
     ///
     /// # Errors
     /// [`SpawnError::NoCpu`] when the affinity names none of the CPUs.
@@ -133,11 +135,14 @@ impl Scheduler {
     }
 
     /// Changes the affinity of `thread` from its next wake on; it stays where it is until then. A CPU that idles on
-    /// its stack runs it once more.
+    /// its stack runs it once more. If its last CPU is not allowed any more, the first online one that is takes that place.
+    ///
+    /// A thread that an offline CPU holds goes to a CPU of the new affinity at once, or is held by another. Returns the CPU
+    /// that needs a kick.
     ///
     /// # Errors
     /// [`SpawnError::NoCpu`] when the affinity names none of the CPUs.
-    pub fn set_affinity(&mut self, thread: ThreadId, affinity: &Affinity) -> Result<(), SpawnError> {
+    pub fn set_affinity(&mut self, thread: ThreadId, affinity: &Affinity) -> Result<Option<CpuId>, SpawnError> {
         let cpu_count = self.cpus.len() as u32;
         let first = match affinity {
             Affinity::Any => Some(CpuId(0)),
@@ -153,7 +158,14 @@ impl Scheduler {
         if !thread.allowed.contains(thread.home) {
             thread.home = thread.allowed.first_common(online, first).unwrap_or(first);
         }
-        Ok(())
+        let mut kicked = None;
+        if let State::Ready(cpu) = thread.state
+            && !online.contains(cpu)
+        {
+            // No other thread that it holds may run elsewhere.
+            self.evacuate(cpu, |cpu| kicked = Some(cpu));
+        }
+        Ok(kicked)
     }
 
     /// The running thread of `cpu` wants to sleep. True: it is parked, and the caller picks. False: a wake had come
@@ -180,7 +192,7 @@ impl Scheduler {
     }
 
     /// Ends the current park of `thread`, or the next one. Returns the CPU to kick: one that idles, or one that runs a
-    /// normal thread while the woken one is urgent.
+    /// normal thread while the woken one is urgent, unless it was kicked for another that still waits.
     pub fn wake(&mut self, thread: ThreadId) -> Option<CpuId> {
         self.wake_on(thread, None)
     }
@@ -353,13 +365,15 @@ impl Scheduler {
         }
     }
 
-    /// The current thread gives way: to the back of its queue when its slice is over, else to the front.
+    /// The current thread gives way: a normal one to the back of its queue when its slice is over, else to the front.
     fn preempt(&mut self, cpu: CpuId, now_ns: u64) {
         let left_ns = self.cpus[cpu.index()].slice_end_ns.saturating_sub(now_ns);
         let id = self.stop_current(cpu, State::Ready(cpu));
-        self.threads[id.0 as usize].slice_left_ns = left_ns;
-        self.threads[id.0 as usize].ran_ns = Some(now_ns);
-        self.queue_of(cpu, id, if left_ns == 0 { Queue::push_back } else { Queue::push_front });
+        let thread = &mut self.threads[id.0 as usize];
+        thread.slice_left_ns = left_ns;
+        thread.ran_ns = Some(now_ns);
+        let slice_over = left_ns == 0 && !thread.urgent;
+        self.queue_of(cpu, id, if slice_over { Queue::push_back } else { Queue::push_front });
     }
 
     fn run(&mut self, cpu: CpuId, id: ThreadId, now_ns: u64) {
@@ -367,7 +381,9 @@ impl Scheduler {
         let thread = &mut self.threads[id.0 as usize];
         debug_assert_eq!(thread.lent_to, None, "the stack of a thread about to run on CPU {cpu} is in use");
         thread.state = State::Running(cpu);
-        thread.home = cpu;
+        if thread.allowed.contains(cpu) {
+            thread.home = cpu;
+        }
         thread.ran_ns = Some(now_ns);
         let slice_ns = if thread.slice_left_ns == 0 { self.slice_ns } else { mem::take(&mut thread.slice_left_ns) };
         let state = &mut self.cpus[cpu.index()];

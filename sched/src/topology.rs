@@ -15,9 +15,13 @@ use hal::CpuId;
 ///   the CPU itself if it is idle, the last CPU if that shares the cache and is idle, else the next idle CPU of the
 ///   cache domain. If none idles, it queues on the chosen CPU.
 /// - **A CPU that becomes idle** (`sched_balance_newidle`) takes the thread that waits longest on the CPU with the most
-///   waiting threads: of its cache domain, else of its node, else of the machine. A thread that had a CPU within the
-///   last 500 µs is hot (`task_hot`, `sysctl_sched_migration_cost`) and stays.
-/// - **The end of a slice** with a thread waiting (`nohz_balancer_kick`) sends that thread to the nearest idle CPU.
+///   waiting threads, the lowest number among equals: of its cache domain, else of its node, else of the machine. A thread
+///   that had a CPU within the last 500 µs is hot (`task_hot`, `sysctl_sched_migration_cost`) and stays.
+/// - **The end of a slice** with a thread waiting (`nohz_balancer_kick`) sends the first that may go to the nearest idle
+///   CPU: of the cache domain, else of the node, else of the machine, the next number among equals, round.
+///
+/// Urgent threads are placed and woken alike, and are not moved while they wait. A thread whose stack is lent is not moved
+/// either. A node consists of whole cache domains.
 ///
 /// Left out: bandwidth, priorities, load that decays, sibling threads of a core, `wake_wide`, `recent_used_cpu`, and
 /// balancing between CPUs that are all busy. Linux 6.12 does not preempt at a wake before the running thread's slice

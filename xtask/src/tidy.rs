@@ -25,7 +25,7 @@ const LAW: [(&str, &[&str]); 19] = [
     ("systems", &["irq", "drivers", "spec", "hal"]),
     ("machine", &["spec", "hal", "sched"]),
     ("bridge", &["machine", "spec"]),
-    ("check", &["spec", "hal", "irq", "drivers", "systems", "machine"]),
+    ("check", &["spec", "hal", "irq", "sched", "drivers", "systems", "machine"]),
     ("lab", &["spec", "hal", "irq", "sched", "drivers", "systems", "machine", "bridge", "check", "qemu", "import"]),
     ("qemu", &[]),
     ("import", &[]),

@@ -95,7 +95,9 @@ pub(crate) fn wake(thread: ThreadId) {
 /// # Errors
 /// As [`hal::Threads::set_affinity`].
 pub(crate) fn set_affinity(thread: ThreadId, affinity: &Affinity) -> Result<(), SpawnError> {
-    with(|threads| threads.sched.set_affinity(thread, affinity))
+    let kicked = with(|threads| threads.sched.set_affinity(thread, affinity))?;
+    kicked.into_iter().for_each(|cpu| after_wake(Some(cpu)));
+    Ok(())
 }
 
 /// Takes the CPU out of the scheduler, or puts it back.

@@ -4,13 +4,14 @@ use drivers::gic::its::{Its, ItsConfig};
 use drivers::gic::{Affinity, EoiMode, Redistributors};
 use hal::{CpuId, CpuSet, Hal as _, ThreadSpec, Threads as _};
 use irq::poll::SoftPoll;
-use irq::{Action, AllocRequest, Flow, Irq, IrqCore, IrqDomain, RequesterId, StormConfig};
+use irq::{Action, AllocRequest, Flow, Irq, IrqCore, IrqDomain, IrqReturn, RequesterId, StormConfig};
 use machine::Interrupts;
 use machine::gic::{GicConfig, GicWindows};
 use machine::model::ModelId;
 use machine::{Exception, Machine, MachineConfig, Regs, SimHal};
 use spec::gic::IntId;
 use spec::gic::gicr::STRIDE_BYTES;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use systems::arm::{Arm, ArmBuilder, GicHardware, MessageHardware, TimerHardware};
 
@@ -98,6 +99,10 @@ pub struct ArmHarness {
     pub version: Version,
     /// The GIC's model.
     pub model: ModelId,
+    /// The kernel's ticks, by CPU.
+    pub(crate) ticks: Vec<Arc<Heard>>,
+    /// Its reschedule interrupts, by CPU.
+    pub(crate) kicks: Vec<Arc<Heard>>,
     /// Polls at the end of every interrupt.
     pub polls: OnceLock<Arc<SoftPoll<SimHal>>>,
 }
@@ -236,6 +241,36 @@ impl ArmHarness {
     }
 }
 
+/// Interrupts of the kernel's own that a CPU handled.
+#[derive(Default)]
+pub(crate) struct Heard {
+    count: AtomicU64,
+    last_ns: AtomicU64,
+}
+
+impl Heard {
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Relaxed)
+    }
+
+    /// When the last one came.
+    pub(crate) fn last_ns(&self) -> u64 {
+        self.last_ns.load(Relaxed)
+    }
+}
+
+/// The handler that counts them.
+struct Counted(Vec<Arc<Heard>>);
+
+impl Action for Counted {
+    fn handle(&self, _: Irq) -> IrqReturn {
+        let heard = &self.0[SimHal.cpu().index()];
+        heard.last_ns.store(SimHal.now_ns(), Relaxed);
+        heard.count.fetch_add(1, Relaxed);
+        IrqReturn::Handled
+    }
+}
+
 /// A thread that stays on `cpu`.
 pub fn spec(cpu: u32) -> ThreadSpec {
     ThreadSpec { name: "on cpu", affinity: hal::Affinity::Cpu(CpuId(cpu)), urgent: false }
@@ -290,10 +325,14 @@ pub fn bring_up(
 ) -> Arc<ArmHarness> {
     let cpus = options.cpus.max(1);
     let timer = TimerHardware::physical_timer(windows.timer);
+    let heard = || (0..cpus).map(|_| Arc::default()).collect::<Vec<Arc<Heard>>>();
+    let (ticks, kicks) = (heard(), heard());
     let mut builder = ArmBuilder::new(SimHal, hardware(&windows, version, cpus), timer)
         .eoi_mode(mode)
         .lines_max(LINES_MAX)
         .flight_ns(2_000)
+        .tick("timer", Arc::new(Counted(ticks.clone())))
+        .reschedule(IntId(0), "reschedule", Arc::new(Counted(kicks.clone())))
         .storm(options.storm)
         .force_threads(options.force_threads);
     if let Some(way) = messages(&windows, &options.gic) {
@@ -304,7 +343,7 @@ pub fn bring_up(
     }
     let arm = builder.build().expect("the machine is as described");
     let (core, model) = (arm.core().clone(), windows.model);
-    let system = ArmHarness { core, arm, windows, cpus, version, model, polls: OnceLock::new() };
+    let system = ArmHarness { core, arm, windows, cpus, version, model, ticks, kicks, polls: OnceLock::new() };
     let system = Arc::new(system);
     assert!(entry.set(system.clone()).is_ok(), "once");
     system.come_up();

@@ -1,9 +1,12 @@
 //! Managers' steps on the stack.
 
+use super::guards;
+use super::misuse;
 use super::source::{DISABLED, ENABLED, Kind, Source, claim};
 use super::stack::{GicStack, STRAY, trigger};
 use super::step::GicStep;
 use crate::checkers::truth::marks;
+use crate::verdict::violate;
 use hal::{CpuId, CpuSet, Hal as _, Regs as _};
 use irq::{Irq, IrqChipState, IrqError};
 use machine::SimHal;
@@ -13,6 +16,8 @@ use std::sync::atomic::Ordering::Relaxed;
 /// An event is waited for by so many looks, so far apart.
 const FIRE_LOOKS: u32 = 30;
 const FIRE_LOOK_NS: u64 = 100;
+/// A tick or a kick comes within this time, however busy its CPU is.
+const CAME_NS: u64 = 5_000_000;
 
 pub(super) fn apply(stack: &Arc<GicStack>, step: &GicStep) {
     let is_calm = |step: &_| matches!(step, GicStep::Fire { .. } | GicStep::Burst { .. } | GicStep::Synchronize { .. });
@@ -45,6 +50,9 @@ pub(super) fn apply(stack: &Arc<GicStack>, step: &GicStep) {
             SimHal.delay_ns(ns);
             SimHal.irq_restore(off);
         }),
+        GicStep::Tick { cpu, ns } => tick(stack, cpu % stack.system.cpus, ns),
+        GicStep::Kick { cpu } => kick(stack, cpu % stack.system.cpus),
+        GicStep::Misuse { source } => misuse::shared(stack, source),
         GicStep::Fire { source } => fire(stack, source),
         GicStep::Burst { source, count, depth } => stack.source(source).carry(&stack.system, count, depth),
     }
@@ -61,7 +69,15 @@ fn with(stack: &GicStack, source: u32, what: &str, body: impl FnOnce(Irq) -> Res
 
 fn move_line(stack: &GicStack, source: u32, cpus: u64) {
     let wanted: CpuSet = (0..stack.system.cpus).filter(|cpu| cpus & 1 << (cpu % 8) != 0).map(CpuId).collect();
-    with(stack, source, "move", |line| match stack.system.core.set_affinity(line, &wanted) {
+    let own = stack.source(source);
+    let claim = stack.guards.line(own.number as usize).and_then(|_| own.claim());
+    // Who has the claim finds the line that is there now.
+    let guard = claim.as_ref().and_then(|_| stack.guards.line(own.number as usize));
+    let moved = |line| match &guard {
+        Some(guard) => guard.set_affinity(&wanted),
+        None => stack.system.core.set_affinity(line, &wanted),
+    };
+    with(stack, source, "move", |line| match moved(line) {
         // A pin moves with its block.
         Err(IrqError::NoCpu(_) | IrqError::NotSupported(_)) => Ok(()),
         moved => {
@@ -105,6 +121,9 @@ fn disable(stack: &GicStack, source: u32, ns: u64, twice: bool) {
     if source.line() != Some(line) || matches!(source.kind, Kind::Nmi { .. }) {
         return;
     }
+    if let Some(guard) = stack.guards.line(source.number as usize) {
+        return guards::disable(stack, source, &guard, ns, twice);
+    }
     let core = &stack.system.core;
     stack.check("disable", core.disable(line));
     stack.silence(source, true);
@@ -126,14 +145,13 @@ fn replace(stack: &Arc<GicStack>, source: u32, line_too: bool) {
     let Some((source, line)) = stack.shared(source) else { return };
     let Some(_claim) = source.claim() else { return };
     let index = source.number as usize;
-    stack.check("free", stack.remove(index));
     if !line_too {
+        stack.check("free", stack.remove(index));
         stack.check("request", stack.install(index));
         stack.saw("handler: replaced");
     } else {
         stack.freed.fetch_add(1, Relaxed);
-        source.set_line(None);
-        stack.check("free line", stack.system.core.free_line(line));
+        stack.give_back(index, line);
         // The number is free once messages on their way have passed.
         stack.bind_again(index);
         stack.saw("line: freed under load");
@@ -184,6 +202,43 @@ fn disable_private(stack: &GicStack, source: u32, cpu: u32, ns: u64) {
         machine::mark(ENABLED, intid.into());
         system.core.enable_percpu(line).expect("it is private");
     });
+}
+
+/// The kernel's tick comes on the CPU that asked for it, and not before its time.
+fn tick(stack: &Arc<GicStack>, cpu: u32, ns: u64) {
+    // A CPU that goes offline loses its tick.
+    let Some(_claim) = claim(&stack.hotplug) else { return };
+    let system = stack.system.clone();
+    stack.system.on(cpu, move || {
+        let heard = &system.ticks[cpu as usize];
+        let at_ns = SimHal.now_ns() + ns;
+        let before = heard.count();
+        system.arm.tick_at(at_ns);
+        wait_for(&format!("the tick of CPU {cpu}"), || heard.count() > before && heard.last_ns() >= at_ns);
+    });
+    stack.saw("tick: asked for and came");
+}
+
+/// A kicked CPU handles its reschedule interrupt.
+fn kick(stack: &Arc<GicStack>, cpu: u32) {
+    let Some(_claim) = claim(&stack.hotplug) else { return };
+    let heard = &stack.system.kicks[cpu as usize];
+    let before = heard.count();
+    if let Err(error) = stack.system.arm.kick(CpuId(cpu)) {
+        violate("operations", format!("kick CPU {cpu}: {error}"));
+    }
+    wait_for(&format!("the kick of CPU {cpu}"), || heard.count() > before);
+    stack.saw("kick: sent and came");
+}
+
+fn wait_for(what: &str, came: impl Fn() -> bool) {
+    let end_ns = SimHal.now_ns() + CAME_NS;
+    while !came() {
+        if SimHal.now_ns() > end_ns {
+            violate("waits", format!("{what} has not come for {CAME_NS} ns"));
+        }
+        SimHal.delay_ns(500);
+    }
 }
 
 /// A wire without an owner, which firmware has left enabled.

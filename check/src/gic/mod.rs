@@ -7,8 +7,10 @@ mod bench;
 mod bringup;
 mod end;
 mod fault;
+mod guards;
 pub mod harness;
 mod manage;
+mod misuse;
 mod rig;
 pub(crate) mod source;
 mod stack;
@@ -54,12 +56,17 @@ const COMMON: &[&str] = &[
     "gic: SPI acknowledged",
     "gic: deactivated by another CPU",
     "gic: no interrupt to acknowledge",
+    "guard: disabled and enabled",
+    "guard: of a line dropped before its handler's",
     "handler: no event",
     "handler: replaced",
+    "kick: sent and came",
     "line: freed under load",
     "line: storm throttled",
     "line: trigger changed",
     "move: of an active line",
+    "refused: wrong operations",
+    "tick: asked for and came",
     "stray: found, ended, disabled",
     // Further transitions of version 3.
     "gic: LPI acknowledged",

@@ -6,10 +6,12 @@ use super::harness::{self, Entry, Options, V2M_BASE, Version};
 use super::source::{Kind, Style};
 use super::stack::{BLOCK, GicStack, STRAY};
 use super::step::GicStep;
-use super::{beliefs, bringup, end, manage};
+use super::{beliefs, bringup, end, guards, manage};
 use crate::checkers::truth::marks::Known;
 use crate::checkers::{self, Checker};
 use crate::coverage::Coverage;
+use crate::draw::Draw;
+use crate::scheduler::draw_topology;
 use crate::subject::{Build, Rig};
 use drivers::gic::EoiMode;
 use irq::{IrqChipState, StormConfig};
@@ -45,7 +47,8 @@ pub struct GicRig {
     kinds: Vec<(Kind, Style)>,
     load: u64,
     depth: u32,
-    linger_ns: u64,
+    /// How long handlers linger, and which sources have guards.
+    held: (u64, u64),
     faults: Vec<GicFault>,
     stack: Option<Arc<GicStack>>,
 }
@@ -100,13 +103,16 @@ impl GicRig {
         let depth = knobs.number("depth", 1..=4) as u32;
         let linger_ns = knobs
             .number_with("linger_ns", 0..=4_000, 0, |draw| if draw.percent(40) { 0 } else { draw.time_ns(200, 4_000) });
+        let draw = |draw: &mut Draw| if draw.percent(50) { 0 } else { draw.within(1..=15) };
+        let guarded = knobs.number_with("guarded", 0..=15, 0, draw);
         let gic = GicConfig {
             pseudo_nmi: nmis.then_some(Priority::DEFAULT.0),
             its: (way == Way::Its).then(ItsConfig::default),
             v2m: (way == Way::V2m).then_some(V2mConfig { base: V2M_BASE, first: 64, count: harness::FRAME_SPIS }),
             ..GicConfig::default()
         };
-        let machine = MachineConfig { memory_bytes: 4 << 20, jitter_percent: 40, ..build.machine() };
+        let topology = draw_topology(knobs);
+        let machine = MachineConfig { memory_bytes: 4 << 20, jitter_percent: 40, topology, ..build.machine() };
         let options = Options { cpus, force_threads, storm, gic, machine };
         let entry = Entry::default();
         let mut machine = harness::build(version, &options, &entry);
@@ -123,7 +129,8 @@ impl GicRig {
         let sounds: Vec<_> = sounds.chain([(Sound::Wire { intid: STRAY, cpu: 0 }, true), tick]).collect();
         let bells = machine.add_model(|_| Box::new(Bells::new(gic, BLOCK, sounds.into_iter())));
         let faults = build.faults.clone();
-        Self { machine, entry, options, version, mode, bells, kinds, load, depth, linger_ns, faults, stack: None }
+        let held = (linger_ns, guarded);
+        Self { machine, entry, options, version, mode, bells, kinds, load, depth, held, faults, stack: None }
     }
 
     fn up(&self) -> &Arc<GicStack> {
@@ -150,6 +157,19 @@ impl GicRig {
     }
 }
 
+/// The last stray and the table of all interrupts agree with the number of strays.
+fn check_strays(stack: &GicStack) {
+    let arm = &stack.system.arm;
+    let strays = arm.strays();
+    let last = arm.last_stray().map(|intid| intid.0);
+    // A line that was freed under load may have left one.
+    let is_known = stack.freed.load(Relaxed) > 0 || last.is_none_or(|intid| intid == STRAY);
+    assert!(last.is_some() == (strays > 0) && is_known, "{strays} interrupts without a line, the last {last:?}");
+    let table = arm.interrupts().to_string();
+    let errors = table.lines().last().and_then(|row| row.split_whitespace().last()?.parse().ok());
+    assert_eq!(errors, Some(strays), "the row of errors of\n{table}");
+}
+
 impl Rig for GicRig {
     type Step = GicStep;
     type Fault = GicFault;
@@ -164,12 +184,12 @@ impl Rig for GicRig {
         let regs = self.machine.regs(self.bells, 0);
         let (version, mode) = (self.version, self.mode);
         let (options, entry, kinds) = (self.options.clone(), self.entry.clone(), self.kinds.clone());
-        let (clock, linger_ns) = (kinds.len() as u32 + 1, self.linger_ns);
+        let (clock, held) = (kinds.len() as u32 + 1, self.held);
         let faulty = self.faults.iter().any(GicFault::breaks_operations);
         let lossy = self.faults.iter().any(|fault| matches!(fault, GicFault::Dropped { .. }));
         let boot = move || {
             let system = harness::bring_up(windows, version, mode, &options, &entry);
-            let stack = Arc::new(GicStack::new(system, regs, &kinds, linger_ns, faulty));
+            let stack = Arc::new(GicStack::new(system, regs, &kinds, held, faulty));
             stack.bind_all(BellPort { regs, index: clock });
             if lossy {
                 stack.start_clock();
@@ -276,6 +296,7 @@ impl Rig for GicRig {
             has_its: self.options.gic.its.is_some(),
         };
         self.boot(move |stack| {
+            check_strays(stack);
             let (strays, late) = (stack.system.arm.strays(), stack.system.arm.late_writes());
             // One may be on its way to a CPU when its line is freed.
             let explained = stack.strays.load(Relaxed) + stack.freed.load(Relaxed);
@@ -292,6 +313,7 @@ impl Rig for GicRig {
                 assert_ne!((source.is_private(), active), (false, Ok(true)), "source {} is active", source.number);
             }
             bringup::check(&stack.system, asked);
+            guards::check(stack);
             beliefs::check(stack, true);
             stack.claim();
             end::check(stack);

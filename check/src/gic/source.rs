@@ -2,6 +2,7 @@
 
 use super::bells::BellPort;
 use super::harness::ArmHarness;
+use super::misuse;
 use crate::checkers::truth::marks;
 use crate::mark::Mark;
 use hal::{CpuId, Hal as _};
@@ -232,7 +233,12 @@ pub(super) struct Handler {
     /// The number of this installation, for the checkers.
     number: u64,
     part: Part,
+    /// Interrupts handled, on a line whose core is asked for the impossible now and then.
+    asks: Option<AtomicU32>,
 }
+
+/// Every so many interrupts.
+const ASKS: u32 = 24;
 
 /// Which half of a handler it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -244,14 +250,17 @@ enum Part {
 
 impl Handler {
     /// A handler without a thread; its caller installs it.
-    pub(super) fn whole(system: &Arc<ArmHarness>, sources: Vec<Arc<Source>>, number: u64) -> Arc<Self> {
-        Arc::new(Self { system: Arc::downgrade(system), sources, number, part: Part::Whole })
+    pub(super) fn whole(system: &Arc<ArmHarness>, sources: Vec<Arc<Source>>, number: u64, asks: bool) -> Arc<Self> {
+        let asks = asks.then(AtomicU32::default);
+        Arc::new(Self { system: Arc::downgrade(system), sources, number, part: Part::Whole, asks })
     }
 
     /// A handler and its thread.
-    pub(super) fn halves(system: &Arc<ArmHarness>, source: &Arc<Source>, number: u64) -> [Arc<Self>; 2] {
-        [Part::Primary, Part::Thread]
-            .map(|part| Arc::new(Self { system: Arc::downgrade(system), sources: vec![source.clone()], number, part }))
+    pub(super) fn halves(system: &Arc<ArmHarness>, source: &Arc<Source>, number: u64, asks: bool) -> [Arc<Self>; 2] {
+        [Part::Primary, Part::Thread].map(|part| {
+            let (sources, asks) = (vec![source.clone()], asks.then(AtomicU32::default));
+            Arc::new(Self { system: Arc::downgrade(system), sources, number, part, asks })
+        })
     }
 
     /// It is about to be installed.
@@ -279,8 +288,13 @@ impl Handler {
 }
 
 impl Action for Handler {
-    fn handle(&self, line: Irq) -> IrqReturn {
+    fn handle(&self, irq: Irq) -> IrqReturn {
         Mark::HandlerEntered.of(self.number);
+        if self.asks.as_ref().is_some_and(|asks| asks.fetch_add(1, Relaxed) % ASKS == ASKS - 1)
+            && let (Some(system), Some(source)) = (self.system.upgrade(), self.sources.first())
+        {
+            misuse::in_handler(&system, source, irq);
+        }
         let intid = u64::from(self.sources.first().and_then(|source| source.wired()).unwrap_or(0));
         let found = match self.part {
             Part::Primary => {
@@ -305,7 +319,7 @@ impl Action for Handler {
         }
         Mark::HandlerLeft.of(self.number);
         if self.sources.first().is_some_and(|source| source.is_judged()) {
-            marks::answered(line, found, self.part == Part::Thread);
+            marks::answered(irq, found, self.part == Part::Thread);
         }
         found
     }

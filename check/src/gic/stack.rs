@@ -1,6 +1,7 @@
 //! State that the machine's threads share: the system and its sources.
 
 use super::bells::BellPort;
+use super::guards::Guards;
 use super::harness::{self, ArmHarness};
 use super::source::{DISABLED, ENABLED, Handler, Kind, Source, Style};
 use super::wires::{BellMessages, Block, BlockDomain, MasklessDomain};
@@ -30,6 +31,7 @@ pub struct GicStack {
     pub(super) sources: Vec<Arc<Source>>,
     /// By source.
     handlers: Mutex<Vec<Option<[Arc<Handler>; 2]>>>,
+    pub(super) guards: Guards,
     pub(super) block: Arc<Block>,
     pub(super) block_line: OnceLock<Irq>,
     messages: BellMessages,
@@ -62,7 +64,7 @@ impl GicStack {
         system: Arc<ArmHarness>,
         regs: Regs,
         kinds: &[(Kind, Style)],
-        linger_ns: u64,
+        (linger_ns, guarded): (u64, u64),
         faulty: bool,
     ) -> Self {
         let port = |index: usize| BellPort { regs, index: index as u32 };
@@ -73,6 +75,7 @@ impl GicStack {
         Self {
             system,
             handlers: Mutex::new(sources.iter().map(|_| None).collect()),
+            guards: Guards::new(guarded, sources.len()),
             messages: BellMessages((0..sources.len()).map(port).collect()),
             stray: port(sources.len()),
             sources,
@@ -129,7 +132,7 @@ impl GicStack {
 
     fn bind_private(self: &Arc<Self>, intid: u32, is: impl Fn(Kind) -> bool) {
         let sources: Vec<_> = self.sources.iter().filter(|source| is(source.kind)).cloned().collect();
-        let handler = Handler::whole(&self.system, sources.clone(), self.number());
+        let handler = Handler::whole(&self.system, sources.clone(), self.number(), false);
         handler.open();
         let line = self.system.private(intid, handler);
         sources.iter().for_each(|source| source.set_line(Some(line)));
@@ -179,14 +182,15 @@ impl GicStack {
     pub(super) fn alloc(&self, source: &Source) -> Result<Irq, IrqError> {
         let (core, all) = (&self.system.core, CpuSet::first(self.system.cpus));
         let request = |index| AllocRequest { affinity: all.clone(), ..harness::request(index) };
+        let alloc = |domain, request: &_, flow| self.guards.alloc(source, core, domain, request, flow);
         match source.kind {
             Kind::Spi { intid, .. } | Kind::Nmi { intid } => {
-                let line = core.alloc_line(self.system.arm.domain(), &request(intid), self.system.arm.flow())?;
+                let line = alloc(self.system.arm.domain(), &request(intid), self.system.arm.flow())?;
                 core.set_type(line, trigger(source.level.load(Relaxed)))?;
                 Ok(line)
             }
             Kind::Pin { pin, .. } => {
-                let line = core.alloc_line(Arc::new(BlockDomain::new(&self.block)), &request(pin), Flow::Edge)?;
+                let line = alloc(Arc::new(BlockDomain::new(&self.block)), &request(pin), Flow::Edge)?;
                 core.set_type(line, trigger(source.level.load(Relaxed)))?;
                 Ok(line)
             }
@@ -196,9 +200,9 @@ impl GicStack {
                 let request = request(source.number);
                 if maskable {
                     let domain = MessageDomain::new(SimHal, self.messages.clone(), domain)?;
-                    core.alloc_line(Arc::new(domain), &request, flow)
+                    alloc(Arc::new(domain), &request, flow)
                 } else {
-                    core.alloc_line(Arc::new(MasklessDomain::new(self.messages.clone(), domain)), &request, flow)
+                    alloc(Arc::new(MasklessDomain::new(self.messages.clone(), domain)), &request, flow)
                 }
             }
             Kind::Ppi { .. } | Kind::Sgi { .. } => Err(IrqError::NotSupported("a line of all CPUs")),
@@ -214,27 +218,27 @@ impl GicStack {
         let Some(line) = source.line() else { return Ok(()) };
         let (core, number) = (&self.system.core, self.number());
         marks::installing(line);
+        let asks = self.guards.line(index).is_some();
         let handlers = match (source.kind, source.style) {
-            (Kind::Nmi { .. }, _) => {
-                let handler = Handler::whole(&self.system, vec![source.clone()], number);
-                handler.open();
-                core.request_nmi(line, "nmi", handler.clone())?;
+            (Kind::Nmi { .. }, _) | (_, Style::Plain) => {
+                let asks = asks && !matches!(source.kind, Kind::Nmi { .. });
+                let handler = Handler::whole(&self.system, vec![source.clone()], number, asks);
                 [handler.clone(), handler]
             }
-            (_, Style::Plain) => {
-                let handler = Handler::whole(&self.system, vec![source.clone()], number);
-                handler.open();
-                core.request(line, "plain", RequestFlags::default(), handler.clone())?;
-                [handler.clone(), handler]
-            }
-            (_, Style::Oneshot) => {
-                let [primary, thread] = Handler::halves(&self.system, source, number);
-                primary.open();
-                let flags = RequestFlags { oneshot: true, ..RequestFlags::default() };
-                core.request_threaded(line, "oneshot", flags, Some(primary.clone()), thread.clone())?;
-                [primary, thread]
-            }
+            (_, Style::Oneshot) => Handler::halves(&self.system, source, number, asks),
         };
+        let [primary, thread] = &handlers;
+        primary.open();
+        let flags = RequestFlags::default();
+        match (source.kind, source.style) {
+            _ if self.guards.install(source, &handlers)? => {}
+            (Kind::Nmi { .. }, _) => core.request_nmi(line, "nmi", primary.clone())?,
+            (_, Style::Plain) => core.request(line, "plain", flags, primary.clone())?,
+            (_, Style::Oneshot) => {
+                let flags = RequestFlags { oneshot: true, ..flags };
+                core.request_threaded(line, "oneshot", flags, Some(primary.clone()), thread.clone())?;
+            }
+        }
         self.handlers.lock().expect("one host thread")[index] = Some(handlers);
         Ok(())
     }
@@ -247,13 +251,33 @@ impl GicStack {
         let handlers = self.handlers.lock().expect("one host thread")[index].take();
         let (Some([primary, _]), Some(line)) = (handlers, self.sources[index].line()) else { return Ok(()) };
         let action: Arc<dyn Action> = primary.clone();
-        self.system.core.free(line, &action)?;
+        if !self.guards.remove(index)? {
+            self.system.core.free(line, &action)?;
+        }
         primary.close();
         marks::removed(line);
         if self.sources[index].is_judged() {
             marks::claim(&self.system.core, line, false);
         }
         Ok(())
+    }
+
+    /// Takes its handler off, and frees its line.
+    pub(super) fn give_back(&self, index: usize, line: Irq) {
+        let primary = |slot: &Option<[Arc<Handler>; 2]>| slot.as_ref().map(|[primary, _]| primary.clone());
+        let primary = primary(&self.handlers.lock().expect("one host thread")[index]);
+        let first = self.guards.free_line_first(index);
+        if matches!(first, Ok(true)) {
+            self.handlers.lock().expect("one host thread")[index] = None;
+            primary.into_iter().for_each(|primary| primary.close());
+            self.saw("guard: of a line dropped before its handler's");
+            return self.sources[index].set_line(None);
+        }
+        self.check("free", first.map(drop));
+        self.check("free", self.remove(index));
+        self.sources[index].set_line(None);
+        let freed = self.guards.free_line(index).unwrap_or_else(|| self.system.core.free_line(line));
+        self.check("free line", freed);
     }
 
     /// Marks that a disable of its line has returned, or that an enable is about to begin: no handler may run in

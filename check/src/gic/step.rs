@@ -32,6 +32,12 @@ pub enum GicStep {
     Stray { ns: u64 },
     /// A critical section on a CPU.
     InterruptsOff { cpu: u32, ns: u64 },
+    /// A CPU asks for the kernel's tick so much later.
+    Tick { cpu: u32, ns: u64 },
+    /// A CPU is asked to look at its run queue.
+    Kick { cpu: u32 },
+    /// Operations on a source's line that the core must refuse.
+    Misuse { source: u32 },
     /// One event of a source; waits for its handler, for a while.
     Fire { source: u32 },
     /// More events of a source.
@@ -50,11 +56,14 @@ impl GicStep {
             52..59 => Self::SetPending { source },
             59..63 => Self::Retrigger { source },
             63..70 => Self::SetType { source, level: draw.percent(50) },
-            70..73 => Self::Synchronize { source },
+            70..71 => Self::Synchronize { source },
+            71..72 => Self::Kick { cpu },
+            72..73 => Self::Tick { cpu, ns: draw.time_ns(500, 50_000) },
             73..83 => Self::Offline { cpu, ns: draw.time_ns(50, 60_000) },
             83..87 => Self::DisablePrivate { source, cpu, ns: draw.time_ns(50, 10_000) },
             87..89 => Self::Stray { ns: draw.time_ns(50, 5_000) },
             89..93 => Self::InterruptsOff { cpu, ns: draw.time_ns(50, 20_000) },
+            93..95 => Self::Misuse { source },
             _ => Self::Burst { source, count: draw.time_ns(1, 64), depth: draw.within(1..=4) as u32 },
         }
     }
@@ -83,6 +92,9 @@ impl fmt::Display for GicStep {
             }
             Self::Stray { ns } => write!(f, "a wire that has no line is raised for {ns} ns"),
             Self::InterruptsOff { cpu, ns } => write!(f, "CPU {cpu} has interrupts off for {ns} ns"),
+            Self::Tick { cpu, ns } => write!(f, "CPU {cpu} wants a tick in {ns} ns"),
+            Self::Kick { cpu } => write!(f, "kick CPU {cpu}"),
+            Self::Misuse { source } => write!(f, "wrong operations on the line of source {source}"),
             Self::Fire { source } => write!(f, "an event of source {source}, and wait for the handler"),
             Self::Burst { source, count, depth } => write!(f, "{count} events of source {source}, {depth} at a time"),
         }

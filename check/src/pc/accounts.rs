@@ -22,7 +22,8 @@ fn lines(stack: &PcStack) -> impl Iterator<Item = Irq> {
     let queues = stack.slots.iter().filter_map(|slot| slot.bound()).map(|bound| bound.line);
     let accelerator = stack.accelerator.iter().flat_map(|it| (0..it.lines()).filter_map(|number| it.line(number)));
     let timers = stack.timers.iter().flat_map(|it| (0..it.lines()).filter_map(|number| it.line(number)));
-    [stack.ring_line, stack.pin_line].into_iter().chain(queues).chain(accelerator).chain(timers)
+    let poster = stack.poster.iter().flat_map(|it| (0..it.lines()).filter_map(|number| it.line(number)));
+    [stack.ring_line, stack.pin_line].into_iter().chain(queues).chain(accelerator).chain(timers).chain(poster)
 }
 
 /// Lines that had no interrupt yet.

@@ -118,7 +118,7 @@ pub(super) fn prove_slots<'a>(stack: &PcStack, slots: impl Iterator<Item = &'a S
 }
 
 /// No command is under way: nothing may be left.
-pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool, lines_max: Option<usize>) {
+pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool, lines_max: Option<usize>, seed: u64) {
     absent::come_back(stack);
     for drive in stack.drives.iter().filter(|drive| !drive.present.load(Relaxed)) {
         removal::come_back(stack, drive);
@@ -127,6 +127,8 @@ pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool, lines_max: Option
     accounts::claim(stack);
     beliefs::check(stack, When::AtRest);
     check_affinities(stack);
+    stack.host.check_sums();
+    stack.host.check_places(seed);
     if !stack.lines_freed.load(Relaxed) {
         stack.host.check_accounts();
     }

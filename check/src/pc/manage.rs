@@ -23,6 +23,7 @@ use machine::{Regs, SimHal};
 use spec::vtd::registers::IRTA;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use systems::pc::RESCHEDULE;
 
 /// The vector that a guest gives a lent line.
 const GUEST_VECTOR: Vector = Vector(0x66);
@@ -30,6 +31,8 @@ const GUEST_VECTOR: Vector = Vector(0x66);
 /// An interrupt is waited for by so many looks, so far apart.
 const FIRE_LOOKS: u32 = 30;
 const FIRE_LOOK_NS: u64 = 100;
+/// A kick comes within this time, however busy its CPU is: longer than an invalidation queue that fails takes.
+const KICKED_NS: u64 = 25_000_000;
 
 /// Does one step, and compares beliefs. Two managers never run conflicting operations on one queue at once.
 pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
@@ -59,6 +62,8 @@ pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
         PcStep::Ring { count, period_ns } => stack.rings.ring(count, period_ns),
         PcStep::Fire => fire(stack),
         PcStep::Raise { function } => stack.functions[function as usize % stack.functions.len()].raise(),
+        PcStep::Quiet { cpu, ns } => quiet(stack, CpuId(cpu % stack.host.cpus()), ns),
+        PcStep::Kick { cpu } => kick(stack, CpuId(cpu % stack.host.cpus())),
         PcStep::Burst { queue, count, depth } => slot(queue).load.carry(count, depth),
         PcStep::Accelerator(ref step) if !accelerator::apply(stack, step) => return,
         PcStep::Timer(ref step) if !timers::apply(stack, step) => return,
@@ -139,6 +144,31 @@ fn fire(stack: &PcStack) {
         }
         SimHal.delay_ns(FIRE_LOOK_NS);
     }
+}
+
+fn quiet(stack: &Arc<PcStack>, cpu: CpuId, ns: u64) {
+    let Some(_claim) = claim(&stack.hotplug) else { return };
+    if !stack.host.without_tick(cpu, ns) {
+        violate("ticks", format!("CPU {cpu} wants no tick, and one came"));
+    }
+    stack.saw("tick: none for a while");
+}
+
+/// A kicked CPU takes its reschedule vector.
+fn kick(stack: &PcStack, cpu: CpuId) {
+    let Some(_claim) = claim(&stack.hotplug) else { return };
+    let before = stack.host.taken(cpu, RESCHEDULE);
+    if let Err(error) = stack.host.pc.kick(cpu) {
+        violate("operations", format!("kick CPU {cpu}: {error}"));
+    }
+    let end_ns = SimHal.now_ns() + KICKED_NS;
+    while stack.host.taken(cpu, RESCHEDULE) == before {
+        if SimHal.now_ns() > end_ns {
+            violate("waits", format!("the kick of CPU {cpu} has not come for {KICKED_NS} ns"));
+        }
+        SimHal.delay_ns(500);
+    }
+    stack.saw("kick: sent and came");
 }
 
 fn retrigger(stack: &PcStack, line: u32) {

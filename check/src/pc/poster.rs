@@ -1,6 +1,6 @@
 //! A function that posts its interrupts by itself (docs/software-posting.md), on PCs without a remapping unit.
 
-use super::drive::{BindError, claim, free_line};
+use super::drive::{BindError, claim, free_line, install};
 use super::guard::Guard;
 use super::sources::Waiting;
 use super::stack::PcStack;
@@ -13,7 +13,7 @@ use drivers::message::MessageDomain;
 use drivers::pci::{MsixCapability, MsixTable};
 use drivers::posting::{PostingBlock, PostingCapability, PostingCounts};
 use hal::{CpuId, CpuSet, Hal as _};
-use irq::{Action, AllocRequest, Belief, Flow, Irq, IrqReturn, RequestFlags, RequesterId};
+use irq::{Action, AllocRequest, Belief, Flow, Irq, IrqReturn, RequesterId};
 use machine::model::ModelId;
 use machine::{Regs, SimHal, inspect};
 use std::fmt;
@@ -118,13 +118,7 @@ impl Poster {
         let all = CpuSet::first(host.cpus());
         let request = AllocRequest::fixed(RequesterId(REQUESTER), source.number, all);
         let line = host.core().alloc_line(self.domain.clone(), &request, Flow::Edge)?;
-        let guard = Guard::open(numbers, source.served.clone());
-        let name = format!("poster{}", source.number);
-        if let Err(error) = host.core().request(line, name, RequestFlags::default(), guard.clone()) {
-            guard.close();
-            host.core().free_line(line)?;
-            return Err(error.into());
-        }
+        let guard = install(host, line, format!("poster{}", source.number), (source.served.clone(), None), numbers)?;
         *source.bound.lock().expect("one host thread") = Some((line, guard));
         Ok(())
     }

@@ -5,6 +5,7 @@ use super::blocks::{EXTENT_BLOCKS, Mix};
 use super::fault::PcFault;
 use super::user::Habit;
 use crate::draw::{Draw, Knobs};
+use crate::scheduler::draw_topology;
 use crate::server::{Config, Path, costs};
 use crate::subject::Build;
 use irq::StormConfig;
@@ -78,6 +79,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     let timers = knobs.chance("timers", 40) && !comparable;
     // Where a unit remaps, it blocks the messages that the function notifies with.
     let poster = delivery == Path::Plain && knobs.chance("poster", 30) && !comparable;
+    let topology = draw_topology(knobs);
     let config = Config {
         cpus,
         drives: 0,
@@ -97,6 +99,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
             memory_bytes: accelerator::MEMORY_BYTES,
             jitter_percent: 40,
             costs: Costs { time_slice, ..costs() },
+            topology,
             ..base
         },
         ..Config::default()

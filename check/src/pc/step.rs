@@ -47,6 +47,10 @@ pub enum PcStep {
     Fire,
     /// A function on the level line wants service.
     Raise { function: u32 },
+    /// A CPU goes without its tick.
+    Quiet { cpu: u32, ns: u64 },
+    /// A CPU is asked to look at its run queue.
+    Kick { cpu: u32 },
     /// Some more commands for a queue, submitted from its completions.
     Burst { queue: u32, count: u64, depth: u32 },
     /// Something on the accelerator.
@@ -66,7 +70,9 @@ impl PcStep {
             28..40 => Self::Offline { cpu: draw.below(64) as u32, ns: draw.time_ns(50, 100_000) },
             40..48 => Self::Retrigger { line },
             48..53 => Self::Replace { queue },
-            53..56 => Self::Synchronize { line },
+            53..54 => Self::Synchronize { line },
+            54..55 => Self::Quiet { cpu: line, ns: draw.time_ns(1_000, 60_000) },
+            55..56 => Self::Kick { cpu: line },
             56..61 => Self::Recreate { queue, ns: draw.time_ns(50, 30_000) },
             61..66 => Self::Redeliver { queue },
             66..69 => Self::Reset { drive },
@@ -140,6 +146,8 @@ impl fmt::Display for PcStep {
             Self::Accelerator(step) => step.fmt(f),
             Self::Timer(step) => step.fmt(f),
             Self::Poster(step) => step.fmt(f),
+            Self::Quiet { cpu, ns } => write!(f, "CPU {cpu} goes without its tick for {ns} ns"),
+            Self::Kick { cpu } => write!(f, "kick CPU {cpu}"),
             Self::Burst { queue, count, depth } => write!(f, "{count} commands to queue {queue}, {depth} at a time"),
         }
     }

@@ -66,7 +66,7 @@ fn builder(config: &Config, models: Models, ticks: &Arc<Ticks>, faults: &Arc<Mut
 
 impl Host {
     pub(super) fn bring_up(config: &Config, models: Models, sites: &[ModelId], entry: &Entry) -> Arc<Self> {
-        let (ticks, faults) = (Arc::new(Ticks::new(config.tick_ns)), Arc::default());
+        let (ticks, faults) = (Arc::new(Ticks::new(config.tick_ns, config.cpus)), Arc::default());
         let pc = builder(config, models, &ticks, &faults).build(|cpus| {
             let watch = Arc::new(Watch::new(cpus.clone()));
             assert!(entry.set(watch.clone()).is_ok(), "one server a machine");

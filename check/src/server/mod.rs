@@ -4,6 +4,7 @@
 
 mod bringup;
 mod load;
+mod places;
 pub mod poster;
 mod quiet;
 pub mod ringer;

@@ -10,10 +10,10 @@ use machine::SimHal;
 use std::sync::Arc;
 
 /// Device vectors a CPU: 0x20 to 0xea.
-const DEVICE_VECTORS: u32 = 0xea - 0x20 + 1;
+pub(super) const DEVICE_VECTORS: u32 = 0xea - 0x20 + 1;
 
 /// A device that has messages and never sends one.
-struct Silent;
+pub(super) struct Silent;
 
 impl MessageSource for Silent {
     fn chip_name(&self) -> &'static str {
@@ -95,6 +95,37 @@ impl Host {
         let came: u64 = cpus.map(|cpu| self.taken(cpu, vector)).sum();
         assert_eq!(notifications, came, "and the LAPICs'");
         assert_eq!(rows, taken + vectors, "all rows together are what the CPUs took, and what was harvested\n{table}");
+    }
+
+    /// What the system says of all its CPUs is the sum of what core and notifications say of each. The notifications are those
+    /// that the CPUs took.
+    pub(crate) fn check_sums(&self) {
+        let cpus = || (0..self.cpus()).map(CpuId);
+        let strays: u64 = cpus().map(|cpu| self.core().stray_vectors(cpu)).sum();
+        assert_eq!(self.pc.strays(), strays, "strays of all CPUs");
+        let last = self.core().last_stray();
+        let is_device = |target: irq::Target| {
+            let vector = target.identity.map_or(0, |identity| identity.0);
+            target.cpu.0 < self.cpus() && (0x20..=0xea).contains(&vector)
+        };
+        let agrees = if strays == 0 { last.is_none() } else { last.is_some_and(is_device) };
+        assert!(agrees, "{strays} strays, the last {last:?}");
+        let says = self.pc.statistics();
+        let says =
+            [says.notifications, says.empty_notifications, says.passes, says.vectors, says.stray, says.cut_short];
+        let mut sums = [0; 6];
+        for own in self.pc.posted().into_iter().flat_map(|posted| cpus().map(|cpu| posted.statistics(cpu))) {
+            let own = [own.notifications, own.empty_notifications, own.passes, own.vectors, own.stray, own.cut_short];
+            sums.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+        }
+        assert_eq!(says, sums, "notifications of all CPUs: all, empty, passes, vectors, alien vectors, cut short");
+        let table = self.pc.interrupts().to_string();
+        assert_eq!(table, self.core().interrupts().to_string(), "the table of all interrupts");
+        if let Some(posted) = self.pc.posted() {
+            let came: u64 = cpus().map(|cpu| self.taken(cpu, self.pc.notification())).sum();
+            assert_eq!(says[0], came, "notifications that were counted and that came");
+            assert_eq!(self.pc.notification(), posted.vector(), "the vector of notifications");
+        }
     }
 
     /// Frees the lines of all queues, and checks that every vector of every CPU can be allocated again.

@@ -83,14 +83,18 @@ pub(super) struct Ticks {
     ticking: AtomicBool,
     /// Further work of CPU 0's tick: the kernel's timers.
     also: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// By CPU.
+    count: Vec<AtomicU64>,
 }
 
 impl Ticks {
-    pub(super) fn new(ns: u64) -> Self {
-        Self { ns, ticking: AtomicBool::new(true), also: OnceLock::new() }
+    pub(super) fn new(ns: u64, cpus: u32) -> Self {
+        let count = (0..cpus).map(|_| AtomicU64::new(0)).collect();
+        Self { ns, ticking: AtomicBool::new(true), also: OnceLock::new(), count }
     }
 
     pub(super) fn tick(&self, alarm: &Alarm<SimHal>) {
+        self.count[SimHal.cpu().index()].fetch_add(1, Relaxed);
         if self.ticking.load(Relaxed) {
             alarm.arm(SimHal.now_ns() + self.ns);
             if let Some(also) = self.also.get().filter(|_| SimHal.cpu() == CpuId(0)) {
@@ -231,6 +235,19 @@ impl Host {
     pub(super) fn stop_ticks(&self) {
         self.ticks.ticking.store(false, Relaxed);
         SimHal.delay_ns(2 * self.ticks.ns);
+    }
+
+    /// `cpu` goes without a tick for `ns`, as a kernel without work does. Then its ticks go on. False if one came meanwhile.
+    pub(crate) fn without_tick(self: &Arc<Self>, cpu: CpuId, ns: u64) -> bool {
+        self.on_cpu(cpu, move |host| {
+            let count = || host.ticks.count[cpu.index()].load(Relaxed);
+            host.pc.no_tick();
+            let before = count();
+            SimHal.delay_ns(ns);
+            let is_still = count() == before;
+            host.start_tick();
+            is_still
+        })
     }
 
     /// Runs `body` on `cpu` and waits for it.

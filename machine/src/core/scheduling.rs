@@ -38,7 +38,9 @@ impl Core {
 
     /// Sets the CPUs where a thread may run from now on.
     pub(crate) fn set_affinity(&self, thread: ThreadId, affinity: &Affinity) -> Result<(), SpawnError> {
-        self.threads.sched().set_affinity(thread, affinity)
+        let kicked = self.threads.sched().set_affinity(thread, affinity)?;
+        kicked.into_iter().for_each(|cpu| self.ask_to_schedule(cpu));
+        Ok(())
     }
 
     /// Makes `thread` runnable again.
