@@ -77,6 +77,17 @@ fn line(draw: &mut Draw, values: &[String]) -> String {
     text + *draw.pick(&["", "debug"])
 }
 
+/// A line that names these devices, whose interrupts follow each other.
+pub(super) fn platform(draw: &mut Draw, devices: &[Described]) -> String {
+    let value = |draw: &mut Draw, device: &Described| {
+        let (first, count) = (device.lines[0].0, device.lines.len() as u32);
+        let last = if count > 1 { format!("-{}", first + count - 1) } else { String::new() };
+        format!("{}@{}:{first}{last}", number(draw, device.size_bytes), number(draw, device.base))
+    };
+    let values: Vec<_> = devices.iter().map(|device| value(draw, device)).collect();
+    line(draw, &values)
+}
+
 pub(super) fn whole(draw: &mut Draw) -> Result<(), String> {
     let (devices, values): (Vec<_>, Vec<_>) = (0..draw.below(5)).map(|_| device(draw)).unzip();
     let values: Vec<_> = values.iter().map(value).collect();

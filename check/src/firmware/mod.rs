@@ -3,11 +3,15 @@
 //! from the standards, by code that shares nothing with the readers.
 
 mod aml;
+mod answers;
 mod command_line;
 mod described;
 mod fdt;
 mod function;
+mod identity;
 mod namespace;
+pub(crate) mod platform;
+mod posting;
 mod regs;
 mod resources;
 mod structures;
@@ -31,6 +35,8 @@ pub static FIRMWARE: &Trials = &Trials {
         Trial { name: "MSI-X table", run: function::table },
         Trial { name: "virtio structures", run: structures::structures },
         Trial { name: "HPET timers", run: timers::timers },
+        Trial { name: "NVMe controller", run: identity::controller },
+        Trial { name: "posting block", run: posting::posting },
     ],
     names: &[
         "command line",
@@ -43,6 +49,8 @@ pub static FIRMWARE: &Trials = &Trials {
         "MSI-X table",
         "virtio structures",
         "HPET timers",
+        "NVMe controller",
+        "posting block",
     ],
 };
 

@@ -91,7 +91,20 @@ fn container(draw: &mut Draw, content: &[u8]) -> Vec<u8> {
     }
 }
 
-fn text_of(table: &[u8]) -> String {
+/// A table with these devices, in this order.
+pub(super) fn platform(draw: &mut Draw, devices: &[Described]) -> Vec<u8> {
+    let mut terms = Vec::new();
+    for device in devices {
+        let list = [resources::of(draw, device), END.to_vec()].concat();
+        terms.push(stranger(draw));
+        terms.push(other(draw));
+        terms.push(object(draw, &list, None));
+    }
+    let body = container(draw, &terms.concat());
+    table(draw, &body)
+}
+
+pub(super) fn text_of(table: &[u8]) -> String {
     let bytes: Vec<_> = table.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("ACPI table {}", bytes.concat())
 }

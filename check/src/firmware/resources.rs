@@ -71,6 +71,18 @@ fn interrupts(draw: &mut Draw, numbers: &[u32], edge: bool) -> Vec<u8> {
     large(0x89, &body)
 }
 
+/// The resources of this device, up to the end tag; all of its interrupts trigger alike.
+pub(super) fn of(draw: &mut Draw, device: &Described) -> Vec<u8> {
+    let mut list = memory(draw, device.base, device.size_bytes);
+    let numbers: Vec<_> = device.lines.iter().map(|&(number, _)| number).collect();
+    let edge = device.lines[0].1 == Some(true);
+    for numbers in numbers.chunks(draw.within(1..=8) as usize) {
+        list.extend(other(draw));
+        list.extend(interrupts(draw, numbers, edge));
+    }
+    list
+}
+
 /// A device, and its resources up to the end tag.
 pub(super) fn device(draw: &mut Draw) -> (Described, Vec<u8>) {
     let least = REGISTERS_BYTES;

@@ -1,9 +1,14 @@
 //! Device trees: buses within buses, interrupt controllers of each kind, devices of each kind.
 
-use super::described::{Described, REGISTERS_BYTES, VECTORS_MAX, Wrong, found_all, plausible, wide};
+mod damage;
+
+pub(super) use damage::damaged;
+
+use super::described::{Described, REGISTERS_BYTES, VECTORS_MAX, Wrong, found_all, wide};
 use super::fdt::{Fdt, in_cells};
 use crate::draw::Draw;
-use drivers::virtio::discovery::{DiscoveryError, from_device_tree};
+use damage::Damage;
+use drivers::virtio::discovery::from_device_tree;
 
 /// Nodes below the root, for a device as deep as one may be.
 const DEPTH_MAX: u64 = 16;
@@ -34,36 +39,6 @@ struct Bus {
     /// Addresses outside of its regions reach nothing.
     is_windowed: bool,
 }
-
-/// What is wrong with one device of a damaged tree.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Damage {
-    NoInterrupt,
-    ManyInterrupts,
-    SmallWindow,
-    NoRegisters,
-    CutRegisters,
-    OutsideOfBus,
-    WrongSpecifier,
-    CutSpecifier,
-    OddInterrupts,
-    NoParent,
-    UnknownParent,
-}
-
-const DAMAGES: [Damage; 11] = [
-    Damage::NoInterrupt,
-    Damage::ManyInterrupts,
-    Damage::SmallWindow,
-    Damage::NoRegisters,
-    Damage::CutRegisters,
-    Damage::OutsideOfBus,
-    Damage::WrongSpecifier,
-    Damage::CutSpecifier,
-    Damage::OddInterrupts,
-    Damage::NoParent,
-    Damage::UnknownParent,
-];
 
 struct Writer<'d> {
     draw: &'d mut Draw,
@@ -355,96 +330,48 @@ impl<'d> Writer<'d> {
         self.devices.push(Described { base, size_bytes, lines: vec![(5, Some(false))], id: None });
         (0..depth).for_each(|_| self.fdt.end());
     }
-
-    /// Writes a device of which one thing is wrong.
-    fn damaged(&mut self, bus: &Bus) {
-        let mut damage = self.damage.take().expect("it is to be damaged");
-        let (mut address, base, mut size_bytes) = self.place(bus);
-        let controller = *self.draw.pick(&self.controllers);
-        if damage == Damage::WrongSpecifier && controller.cells < 3 {
-            damage = Damage::CutSpecifier;
-        }
-        if damage == Damage::CutSpecifier && controller.cells < 2 || damage == Damage::NoParent && bus.parent.is_some()
-        {
-            damage = Damage::UnknownParent;
-        }
-        if damage == Damage::OutsideOfBus && !bus.is_windowed {
-            damage = Damage::CutRegisters;
-        }
-        self.begin("virtio_mmio");
-        self.fdt.texts("compatible", &["virtio,mmio"]);
-        let lines = Wrong::Tree("interrupts");
-        let wrong = match damage {
-            Damage::NoInterrupt => Wrong::Just(DiscoveryError::NoInterrupt(base)),
-            Damage::ManyInterrupts => Wrong::Just(DiscoveryError::Interrupts(VECTORS_MAX as usize + 1)),
-            Damage::SmallWindow => {
-                size_bytes = if self.draw.percent(50) { REGISTERS_BYTES - 1 } else { self.draw.below(REGISTERS_BYTES) };
-                Wrong::Just(DiscoveryError::Window(base, size_bytes))
-            }
-            Damage::OutsideOfBus => {
-                let region = bus.regions[0];
-                let before = self.draw.percent(50) && region.child >= 0x100;
-                address = if before { region.child - 0x100 } else { region.child + region.bytes - 0xff };
-                size_bytes = 0x100 + u64::from(before) * 0x1000;
-                Wrong::Tree("reg")
-            }
-            Damage::NoRegisters | Damage::CutRegisters => Wrong::Tree("reg"),
-            _ => lines,
-        };
-        match damage {
-            Damage::NoRegisters => {}
-            Damage::CutRegisters => self.fdt.cells("reg", &in_cells(address, bus.address_cells)),
-            _ => self.registers(bus, address, size_bytes),
-        }
-        self.damaged_interrupts(damage, controller);
-        self.fdt.end();
-        self.wrong = Some(wrong);
-    }
-
-    fn damaged_interrupts(&mut self, damage: Damage, controller: Controller) {
-        if !matches!(damage, Damage::NoParent | Damage::UnknownParent) {
-            self.fdt.cells("interrupt-parent", &[controller.phandle]);
-        }
-        let (mut cells, _) = self.specifier(controller);
-        match damage {
-            Damage::NoInterrupt => return,
-            Damage::ManyInterrupts => {
-                let one = cells.clone();
-                (0..VECTORS_MAX).for_each(|_| cells.extend(&one));
-            }
-            Damage::WrongSpecifier => {
-                let wrong = [[0, 988], [1, 16], [2, 5], [0, u32::MAX], [1, u32::MAX], [0, 1024]];
-                let wrong: [u32; 2] = *self.draw.pick(&wrong);
-                cells[..2].copy_from_slice(&wrong);
-            }
-            Damage::CutSpecifier => {
-                let (good, _) = self.specifier(controller);
-                cells.truncate(self.draw.within(1..=u64::from(controller.cells) - 1) as usize);
-                if self.draw.percent(30) {
-                    cells.insert(0, controller.phandle);
-                    return self.fdt.cells("interrupts-extended", &cells);
-                }
-                cells = [good, cells].concat();
-            }
-            Damage::OddInterrupts => {
-                let bytes = vec![0; 4 * cells.len() + self.draw.within(1..=3) as usize];
-                return self.fdt.bytes("interrupts", &bytes);
-            }
-            Damage::UnknownParent => {
-                let bad = *self.draw.pick(&[0, 5, u32::MAX]);
-                self.fdt.cells("interrupt-parent", &[7]);
-                if self.draw.percent(50) {
-                    self.fdt.cells("interrupts", &cells);
-                    return self.controller(Controller { phandle: 7, cells: bad });
-                }
-            }
-            _ => {}
-        }
-        self.fdt.cells("interrupts", &cells);
-    }
 }
 
-fn text(blob: &[u8]) -> String {
+/// A tree with a GIC and these devices, each an SPI's, beside others and on a bus.
+pub(super) fn platform(draw: &mut Draw, devices: &[Described]) -> Vec<u8> {
+    let gic = Controller { phandle: 1 + 8 * draw.below(100) as u32, cells: draw.within(3..=4) as u32 };
+    let mut writer = Writer::new(draw);
+    writer.controllers = vec![gic];
+    writer.fdt.begin("");
+    writer.fdt.cells("#address-cells", &[2]);
+    writer.fdt.cells("#size-cells", &[2]);
+    writer.fdt.cells("interrupt-parent", &[gic.phandle]);
+    let child = writer.draw.below(64) * 0x1000;
+    let cpu = devices.iter().map(|device| device.base).min().unwrap_or(0) & !0xfff;
+    let region = Region { child: cpu, cpu, bytes: 0x100_0000 };
+    let root = Bus { address_cells: 2, size_cells: 2, regions: vec![region], parent: Some(gic), is_windowed: false };
+    writer.closed(&root);
+    writer.begin("soc");
+    let bus = Bus { address_cells: 1, size_cells: 1, regions: vec![Region { child, ..region }], ..root };
+    writer.fdt.cells("#address-cells", &[1]);
+    writer.fdt.cells("#size-cells", &[1]);
+    writer.fdt.cells("ranges", &[child as u32, (cpu >> 32) as u32, cpu as u32, region.bytes as u32]);
+    for device in devices {
+        writer.begin("virtio_mmio");
+        writer.fdt.texts("compatible", &["virtio,mmio"]);
+        writer.registers(&bus, device.base - cpu + child, device.size_bytes);
+        let flags = |edge: Option<bool>| if edge == Some(true) { 1 } else { 4 };
+        let specifier = |&(intid, edge): &(u32, Option<bool>)| {
+            let mut cells = vec![0, intid - 32, flags(edge)];
+            cells.resize(gic.cells as usize, 0);
+            cells
+        };
+        let cells: Vec<u32> = device.lines.iter().flat_map(specifier).collect();
+        writer.fdt.cells("interrupts", &cells);
+        writer.fdt.end();
+    }
+    writer.fdt.end();
+    writer.controller(gic);
+    writer.fdt.end();
+    writer.fdt.finish()
+}
+
+pub(super) fn text(blob: &[u8]) -> String {
     let bytes: Vec<_> = blob.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("device tree {}", bytes.concat())
 }
@@ -453,30 +380,4 @@ pub(super) fn whole(draw: &mut Draw) -> Result<(), String> {
     let depth = if draw.percent(10) { draw.within(DEPTH_MAX - 1..=DEPTH_MAX) } else { 0 };
     let (blob, devices, _) = Writer::new(draw).tree(depth);
     found_all(&|| text(&blob), &devices, &from_device_tree(&blob))
-}
-
-pub(super) fn damaged(draw: &mut Draw) -> Result<(), String> {
-    let kind = draw.below(10);
-    if kind == 0 {
-        let depth = draw.within(DEPTH_MAX + 1..=DEPTH_MAX + 3);
-        let (blob, ..) = Writer::new(draw).tree(depth);
-        return Wrong::Tree("deep").came(&|| text(&blob), &from_device_tree(&blob));
-    }
-    if kind < 7 {
-        let damage = *draw.pick(&DAMAGES);
-        let mut writer = Writer::new(draw);
-        writer.damage = Some(damage);
-        let (blob, _, wrong) = writer.tree(0);
-        return wrong.expect("it was damaged").came(&|| text(&blob), &from_device_tree(&blob));
-    }
-    let (mut blob, ..) = Writer::new(draw).tree(0);
-    if kind == 7 {
-        blob.truncate(draw.below(blob.len() as u64) as usize);
-        return Wrong::Tree("not valid").came(&|| text(&blob), &from_device_tree(&blob));
-    }
-    for _ in 0..draw.within(1..=4) {
-        let at = draw.below(blob.len() as u64) as usize;
-        blob[at] = draw.below(256) as u8;
-    }
-    plausible(&from_device_tree(&blob))
 }

@@ -59,6 +59,11 @@ impl Load {
         self.disk.lock().expect("one host thread").clone()
     }
 
+    /// The buffer of all requests.
+    pub(super) fn buffer(&self) -> &<SimHal as Hal>::Dma {
+        &self.buffer
+    }
+
     pub(super) fn set_disk(&self, disk: Option<Arc<Block<SimHal>>>) {
         *self.disk.lock().expect("one host thread") = disk;
     }
