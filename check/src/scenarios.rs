@@ -1,11 +1,11 @@
 //! All scenarios.
 
 use crate::run::Scenario;
-use crate::{gic, moderation, pc, scheduler, virtio};
+use crate::{firmware, gic, moderation, parts, pc, scheduler, virtio};
 
 /// The scenarios that `campanile check` runs.
 pub fn all() -> &'static [&'static dyn Scenario] {
-    static ALL: [&dyn Scenario; 8] = [
+    static ALL: [&dyn Scenario; 10] = [
         &pc::PLAIN,
         &pc::REMAPPED,
         &pc::POSTED,
@@ -14,6 +14,8 @@ pub fn all() -> &'static [&'static dyn Scenario] {
         &virtio::DEVICES,
         &moderation::CONSUMERS,
         &scheduler::THREADS,
+        &firmware::FIRMWARE,
+        &parts::PARTS,
     ];
     &ALL
 }

@@ -56,7 +56,7 @@ pub(super) fn check(stack: &Arc<GicStack>) {
     }
     stack.claim();
     // Freed lines are forgotten by now.
-    check_lines(core, LINES_MAX as usize);
+    check_lines(&stack.system.core, LINES_MAX as usize);
 }
 
 /// All numbers of messages are free. The driver keeps those whose command the ITS refused.

@@ -377,7 +377,8 @@ impl Rig for PcRig {
             faults.retain(|fault| fault.kind != "interrupt request refused: entry not present");
             assert!(faults.is_empty(), "the machine recorded faults, and none was injected: {faults:?}");
         }
-        let (Shape { leaks, count_lines, .. }, seed) = (self.shape, self.seed);
+        let Shape { leaks, count_lines, .. } = self.shape;
+        let seed = self.seed;
         let count_lines = count_lines.filter(|_| !self.faults.contains(&PcFault::FailedInvalidation));
         self.boot(move |stack| audit::audit(stack, leaks, count_lines, seed));
     }

@@ -62,6 +62,11 @@ impl Load {
         self.disk.lock().expect("one host thread").clone()
     }
 
+    /// The buffer of all requests.
+    pub(super) fn buffer(&self) -> &<SimHal as Hal>::Dma {
+        &self.buffer
+    }
+
     pub(super) fn set_disk(&self, disk: Option<Arc<Block<SimHal>>>) {
         *self.disk.lock().expect("one host thread") = disk;
     }
@@ -107,8 +112,8 @@ impl Load {
 
     /// Gives every queue reads until it takes no more. Nothing is in flight, so it must take as many as it ever could: a
     /// read is three descriptors, or one if it may be indirect.
-    pub(super) fn fill(&self) {
-        let Some(disk) = self.disk() else { return };
+    pub(super) fn fill(&self) -> u64 {
+        let Some(disk) = self.disk() else { return 0 };
         let is_indirect = disk.info().features.has(Feature::INDIRECT_DESC);
         let expected = if is_indirect { ENTRIES } else { ENTRIES / 3 };
         for queue in 0..disk.queues() {
@@ -128,6 +133,7 @@ impl Load {
                 violate("fullness", text);
             }
         }
+        expected
     }
 
     /// Queues that broke since the last call.

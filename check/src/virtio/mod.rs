@@ -2,9 +2,11 @@
 //! PCI with messages through an ITS.
 
 mod bench;
+mod end;
 mod load;
 mod manage;
 mod network;
+mod platform;
 mod rig;
 mod stack;
 mod step;

@@ -37,6 +37,8 @@ pub(super) struct Reflector {
     pairs: Vec<Arc<PairPoll>>,
     packets: AtomicU64,
     net: Mutex<Option<Arc<Net<SimHal>>>>,
+    /// The sum of the tags that came back.
+    pub(super) transmitted: AtomicU64,
 }
 
 impl Reflector {
@@ -50,7 +52,8 @@ impl Reflector {
         let ids = (0..).zip(&pairs).map(add).collect();
         let poll = Arc::new(poll);
         poll.start().expect("threads");
-        Arc::new(Self { poll, ids, pairs, packets: AtomicU64::new(FIRST), net: Mutex::default() })
+        let (packets, transmitted) = (AtomicU64::new(FIRST), AtomicU64::new(0));
+        Arc::new(Self { poll, ids, pairs, packets, net: Mutex::default(), transmitted })
     }
 
     pub(super) fn poll(&self) -> Arc<SoftPoll<SimHal>> {
@@ -88,5 +91,11 @@ impl Receiver<SimHal> for Told {
             Mark::Completed.of(number);
         }
         Verdict::Reflect
+    }
+
+    fn transmitted(&self, _: u16, tag: u64) {
+        if let Some(reflector) = self.0.upgrade() {
+            reflector.transmitted.fetch_add(tag, Relaxed);
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! The machine, and the host's operations on it.
 
+use super::end::{self, Before, Built};
 use super::load::{Load, QUEUES_MAX};
-use super::manage;
 use super::stack::{Bus, Place, Tick, VirtioStack, Which, policy};
 use super::step::{VirtioFault, VirtioStep};
+use super::{manage, platform};
 use crate::checkers::truth::marks::Known;
 use crate::checkers::{self, Checker};
 use crate::coverage::Coverage;
@@ -12,6 +13,7 @@ use crate::gic::bells::{BEGIN_TICKS, BellPort, Bells, Sound};
 use crate::gic::harness::{self, Entry, Options, Version};
 use crate::subject::{Build, Rig};
 use drivers::gic::EoiMode;
+use drivers::virtio::discovery::MmioDevice;
 use hal::Hal as _;
 use machine::gic::{GicConfig, ItsConfig, WIRE, wire_arg};
 use machine::model::{Model, ModelId};
@@ -47,8 +49,12 @@ pub struct VirtioRig {
     models: [ModelId; 2],
     clock: ModelId,
     places: [Place; 2],
+    found: [Option<MmioDevice>; 2],
+    built: Built,
+    before: Before,
+    /// Requests of the last load, for each queue of the disk.
+    proof: u64,
     policies: [u32; 2],
-    pairs: u16,
     budget: u32,
     load: u64,
     depth: u64,
@@ -93,6 +99,18 @@ fn device<D: Device>(bus: Bus, gic: ModelId, intid: u32, requester: u16, device:
     }
 }
 
+fn disk_config() -> BlockConfig {
+    BlockConfig { sectors: end::SECTORS, queue_entries: 16, ..BlockConfig::default() }
+}
+
+/// A network whose host sends a packet of each flow so often.
+fn network_config(pairs: u16, packet: Ps, packed: bool) -> NetConfig {
+    let flows = Flows { count: pairs, sent: packet, dropped: packet };
+    let host = HostConfig { receive: Ps::from_ns(200), transmit: Ps::from_ns(200), flows, ..HostConfig::default() };
+    let coalescing = CoalescingSupport::Exact;
+    NetConfig { pairs: 2 * pairs, queue_entries: 32, coalescing, host, packed, ..NetConfig::default() }
+}
+
 impl VirtioRig {
     pub(super) fn build(build: &mut Build<'_, VirtioFault>) -> Self {
         let cpus = build.knobs.number("cpus", 1..=4) as u32;
@@ -117,12 +135,9 @@ impl VirtioRig {
         let entry = Entry::default();
         let mut machine = harness::build(Version::V3, &options, &entry);
         let gic = machine.gic().expect("it was asked for").model;
-        let disk = BlockConfig { sectors: 256, queues, queue_entries: 16, latency, packed, ..BlockConfig::default() };
-        let flows = Flows { count: pairs, sent: packet, dropped: packet };
-        let host = HostConfig { receive: Ps::from_ns(200), transmit: Ps::from_ns(200), flows, ..HostConfig::default() };
-        let coalescing = CoalescingSupport::Exact;
-        let network =
-            NetConfig { pairs: 2 * pairs, queue_entries: 32, coalescing, host, packed, ..NetConfig::default() };
+        let read_only = build.knobs.chance("read_only", 30);
+        let disk = BlockConfig { queues, read_only, latency, packed, ..disk_config() };
+        let network = network_config(pairs, packet, packed);
         let models = [
             machine.add_model(|_| device(buses[0], gic, 40, 0x0200, Block::new(disk))),
             machine.add_model(|_| device(buses[1], gic, 48, 0x0300, Net::new(network))),
@@ -134,6 +149,8 @@ impl VirtioRig {
             requester: [0x0200, 0x0300][index],
         };
         let places = [place(0), place(1)];
+        let found = platform::discover(build, &places);
+        let built = Built { queues, pairs, read_only, buses };
         let tick = (Sound::Wire { intid: TICK_PPI, cpu: 0 }, true);
         let clock = machine.add_model(|_| Box::new(Bells::new(gic, 60, [tick].into_iter())));
         let hostile = build.faults.iter().any(|fault| matches!(fault, VirtioFault::Jump { .. }));
@@ -147,8 +164,11 @@ impl VirtioRig {
             models,
             clock,
             places,
+            found,
+            built,
+            before: Before::new(),
+            proof: 0,
             policies,
-            pairs,
             budget,
             load,
             depth,
@@ -167,7 +187,7 @@ impl VirtioRig {
     }
 
     /// Runs `body` on CPU 0 until it has ended.
-    fn boot<R: Send + 'static>(&mut self, body: impl FnOnce(&Arc<VirtioStack>) -> R + Send + 'static) -> R {
+    pub(super) fn boot<R: Send + 'static>(&mut self, body: impl FnOnce(&Arc<VirtioStack>) -> R + Send + 'static) -> R {
         let stack = self.up().clone();
         match self.machine.run_boot(LIMIT, move || body(&stack)) {
             Ok(value) => value,
@@ -184,7 +204,7 @@ impl VirtioRig {
         self.machine.poke(self.models[which as usize], at, code, arg);
     }
 
-    fn with<D: Device, R>(&mut self, which: Which, look: impl Fn(&mut D) -> R) -> R {
+    pub(super) fn with<D: Device, R>(&mut self, which: Which, look: impl Fn(&mut D) -> R) -> R {
         let model = self.models[which as usize];
         let on_mmio = self.machine.with_model(model, |mmio: &mut VirtioMmio<D>| look(mmio.device()));
         on_mmio.unwrap_or_else(|| {
@@ -202,7 +222,7 @@ impl VirtioRig {
 
     fn drops(&self) -> i64 {
         let Some(net) = self.up().reflector.net() else { return 0 };
-        let counters = (0..self.pairs).filter_map(|pair| net.receive_counters(pair));
+        let counters = (0..self.built.pairs).filter_map(|pair| net.receive_counters(pair));
         counters.map(|counters| counters.reflect_drops as i64).sum()
     }
 }
@@ -218,8 +238,9 @@ impl Rig for VirtioRig {
 
     fn bring_up(&mut self) {
         let windows = self.machine.gic().expect("it was asked for");
-        let (options, entry, mode, places) = (self.options.clone(), self.entry.clone(), self.mode, self.places);
-        let (pairs, budget, depth, policies) = (self.pairs, self.budget, self.depth, self.policies);
+        let (options, entry, mode) = (self.options.clone(), self.entry.clone(), self.mode);
+        let places = (self.places, self.found.clone());
+        let (pairs, budget, depth, policies) = (self.built.pairs, self.budget, self.depth, self.policies);
         let (hostile, exhausted) = (self.hostile, self.exhausted);
         let clock = self.machine.regs(self.clock, 0);
         let boot = move || {
@@ -325,14 +346,16 @@ impl Rig for VirtioRig {
 
     fn prove(&mut self) {
         let full = self.full;
-        self.boot(move |stack| {
+        (self.before, self.proof) = self.boot(move |stack| {
             stack.proving.store(true, Relaxed);
-            if full {
-                stack.load.fill();
+            let before = end::before(stack);
+            let filled = if full { stack.load.fill() } else { 0 };
+            if filled > 0 {
                 stack.saw("disk: every descriptor in use");
             }
             let queues = stack.load.disk().map_or(1, |disk| disk.queues());
             (0..queues).for_each(|queue| stack.load.add(queue, PROOF));
+            (before, PROOF + filled)
         });
         self.poke(Which::Network, net::code::FLOWS, 1);
         self.poke_at(Which::Network, PROOF_FLOWS, net::code::FLOWS, 0);
@@ -372,6 +395,8 @@ impl Rig for VirtioRig {
             stack.claim();
             check_lines(&stack.system.core, harness::LINES_MAX as usize);
         });
+        let before = std::mem::take(&mut self.before);
+        end::judge(self, self.built, before, self.proof);
     }
 
     fn cover(&mut self, coverage: &mut Coverage) {
@@ -379,9 +404,12 @@ impl Rig for VirtioRig {
         coverage.merge(&stack.seen.lock().expect("one host thread"));
         if let Some(net) = stack.reflector.net() {
             let of = |pair| net.receive_counters(pair).unwrap_or_default();
+            coverage.add(
+                "network: packets came before the re-arm",
+                (0..self.built.pairs).map(|pair| of(pair).rearm_races).sum(),
+            );
             coverage
-                .add("network: packets came before the re-arm", (0..self.pairs).map(|pair| of(pair).rearm_races).sum());
-            coverage.add("network: an empty interrupt", (0..self.pairs).map(|pair| of(pair).empty_interrupts).sum());
+                .add("network: an empty interrupt", (0..self.built.pairs).map(|pair| of(pair).empty_interrupts).sum());
         }
     }
 

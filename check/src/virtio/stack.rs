@@ -11,6 +11,7 @@ use crate::mark::Mark;
 use crate::verdict::violate;
 use drivers::pci::{MsixCapability, MsixTable};
 use drivers::virtio::block::{Block, BlockConfig};
+use drivers::virtio::discovery::{self, MmioDevice};
 use drivers::virtio::net::{Net, NetConfig};
 use drivers::virtio::{Bar, Mmio, MmioConfig, Pci, RegisterWrites, Rung, Transport, VectorPolicy, VirtioError};
 use hal::{Affinity, CpuSet, Hal as _, ThreadSpec, Threads};
@@ -91,6 +92,8 @@ pub(super) enum Which {
 pub struct VirtioStack {
     pub(super) system: Arc<ArmHarness>,
     places: [Place; 2],
+    /// What firmware said of those on MMIO.
+    found: [Option<MmioDevice>; 2],
     lines: [Mutex<Vec<Bound>>; 2],
     pub(super) load: Arc<Load>,
     pub(super) reflector: Arc<Reflector>,
@@ -143,12 +146,19 @@ impl From<IrqError> for BindError {
 }
 
 impl VirtioStack {
-    pub(super) fn new(system: Arc<ArmHarness>, places: [Place; 2], load: Load, pairs: u16, budget: u32) -> Arc<Self> {
+    pub(super) fn new(
+        system: Arc<ArmHarness>,
+        (places, found): ([Place; 2], [Option<MmioDevice>; 2]),
+        load: Load,
+        pairs: u16,
+        budget: u32,
+    ) -> Arc<Self> {
         let reflector = Reflector::new(system.cpus, pairs, budget);
         assert!(system.polls.set(reflector.poll()).is_ok(), "once");
         let stack = Self {
             system,
             places,
+            found,
             lines: Default::default(),
             load: Arc::new(load),
             reflector,
@@ -249,10 +259,11 @@ impl VirtioStack {
         true
     }
 
-    fn transport(&self, place: &Place) -> (Arc<dyn Transport>, Option<Arc<MsixTable<Regs>>>) {
+    fn transport(&self, which: Which, place: &Place) -> (Arc<dyn Transport>, Option<Arc<MsixTable<Regs>>>) {
         match place.bus {
-            Bus::Mmio { wires, .. } => {
-                let platform = MmioConfig { interrupts: wires, shared_lines: false, writes: RegisterWrites::AtOnce };
+            Bus::Mmio { .. } => {
+                let found = self.found[which as usize].as_ref().expect("a device on MMIO was described");
+                let platform = MmioConfig { writes: RegisterWrites::AtOnce, ..found.config() };
                 (Arc::new(Mmio::new(SimHal, place.regs[0], platform).expect("a device")), None)
             }
             Bus::Pci { vectors } => {
@@ -284,7 +295,7 @@ impl VirtioStack {
         // With messages there is no single interrupt.
         let single = policy == VectorPolicy::Single && matches!(place.bus, Bus::Pci { .. });
         let policy = if single { VectorPolicy::Ladder } else { policy };
-        let (transport, table) = self.transport(&place);
+        let (transport, table) = self.transport(which, &place);
         match which {
             Which::Disk => {
                 let config = BlockConfig {
@@ -341,9 +352,14 @@ impl VirtioStack {
             let line = match (&messages, place.bus) {
                 (Some(messages), _) => Line::alloc(arm.core(), messages.clone(), &request, Flow::FastEoi),
                 (None, bus) => {
-                    let level = rung == Rung::Single || matches!(bus, Bus::Mmio { level: true, .. });
+                    let found = self.found[which as usize].as_ref().expect("a device on MMIO was described");
+                    let wire = found.lines[index as usize];
+                    // A command line says nothing of triggers.
+                    let is_level = matches!(bus, Bus::Mmio { level: true, .. });
+                    let is_level = wire.trigger.map_or(is_level, |told| told == discovery::Trigger::Level);
+                    let level = rung == Rung::Single || is_level;
                     let trigger = if level { Trigger::LevelHigh } else { Trigger::EdgeRising };
-                    arm.wire(IntId(place.intid + index), trigger, request.affinity)
+                    arm.wire(IntId(wire.number), trigger, request.affinity)
                 }
             };
             let line = line?;

@@ -40,8 +40,12 @@ fn walk(
     if inherited.depth > DEPTH_MAX {
         return Err(DiscoveryError::DeviceTree("nodes are nested too deeply"));
     }
+    // What is behind a disabled bus cannot be reached either.
+    if !is_enabled(&node) {
+        return Ok(());
+    }
     inherited.interrupt_parent = cell(&node, "interrupt-parent").or(inherited.interrupt_parent);
-    if is_enabled(&node) && node.compatible().is_some_and(|mut names| names.any(|name| name == "virtio,mmio")) {
+    if node.compatible().is_some_and(|mut names| names.any(|name| name == "virtio,mmio")) {
         devices.push(device(&node, inherited, translate)?);
     }
     let children = Inherited { depth: inherited.depth + 1, ..inherited };
@@ -132,7 +136,12 @@ fn lines(node: &FdtNode<'_>, inherited: Inherited<'_>) -> Result<Vec<Line>, Disc
     } else if let Some(cells) = cells("interrupts")? {
         let parent = inherited.interrupt_parent.ok_or(wrong.clone())?;
         let count = interrupt_cells(inherited.fdt, parent).ok_or(wrong.clone())?;
-        for specifier in cells.chunks(count) {
+        // A rest could be read as a specifier of fewer cells.
+        let specifiers = cells.chunks_exact(count);
+        if !specifiers.remainder().is_empty() {
+            return Err(wrong);
+        }
+        for specifier in specifiers {
             lines.push(line(specifier).ok_or(wrong.clone())?);
         }
     }

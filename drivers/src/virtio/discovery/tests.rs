@@ -8,6 +8,51 @@ use std::format;
 use std::vec;
 use vm_fdt::FdtWriter;
 
+/// A GIC, and on a bus with this status one device whose `interrupts` has these cells.
+fn tree_of(status: &str, interrupts: &[u32]) -> Vec<u8> {
+    let write = || -> Result<Vec<u8>, vm_fdt::Error> {
+        let mut fdt = FdtWriter::new()?;
+        let root = fdt.begin_node("")?;
+        fdt.property_u32("#address-cells", 1)?;
+        fdt.property_u32("#size-cells", 1)?;
+        fdt.property_u32("interrupt-parent", 1)?;
+        let gic = fdt.begin_node("intc@8000000")?;
+        fdt.property_u32("#interrupt-cells", 3)?;
+        fdt.property_phandle(1)?;
+        fdt.end_node(gic)?;
+        let bus = fdt.begin_node("bus")?;
+        fdt.property_string("status", status)?;
+        fdt.property_u32("#address-cells", 1)?;
+        fdt.property_u32("#size-cells", 1)?;
+        fdt.property_null("ranges")?;
+        let node = fdt.begin_node("virtio_mmio@3000")?;
+        fdt.property_string("compatible", "virtio,mmio")?;
+        fdt.property_array_u32("reg", &[0x3000, 0x200])?;
+        fdt.property_array_u32("interrupts", interrupts)?;
+        fdt.end_node(node)?;
+        fdt.end_node(bus)?;
+        fdt.end_node(root)?;
+        fdt.finish()
+    };
+    write().expect("a tree")
+}
+
+/// Found by `campanile check`: the device was found, though no driver could reach it.
+#[test]
+fn nothing_is_behind_a_disabled_bus() {
+    let found = |status| from_device_tree(&tree_of(status, &[0, 16, 4])).map(|devices| devices.len());
+    assert_eq!((found("okay"), found("disabled"), found("fail")), (Ok(1), Ok(0), Ok(0)));
+}
+
+/// Found by `campanile check`: the rest of three cells was read as a specifier of one or two.
+#[test]
+fn a_specifier_that_is_cut_is_none() {
+    let wrong = Err(DiscoveryError::DeviceTree("the interrupts of a virtio,mmio node are not valid"));
+    for cells in [&[0, 16, 4, 0][..], &[0, 16, 4, 0, 17], &[0, 16]] {
+        assert_eq!(from_device_tree(&tree_of("okay", cells)), wrong, "{cells:?}");
+    }
+}
+
 /// A GIC and one device of `spis` behind a bus whose addresses begin at `bus`.
 fn tree(bus: u32, offset: u32, size: u32, spis: &[u32], flags: u32) -> Vec<u8> {
     let write = || -> Result<Vec<u8>, vm_fdt::Error> {

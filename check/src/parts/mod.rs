@@ -1,0 +1,39 @@
+//! Parts of the stack that need no machine: moderation's controllers, budgeted polling, virtqueues and features, against models
+//! that are written from the publications and the manuals, and share no code with them. Each is told the same, and must decide
+//! the same at every call.
+
+mod dim;
+mod features;
+mod irq_am;
+mod levels;
+mod poll;
+mod replay;
+mod ring;
+mod tuner;
+
+use crate::trials::{Trial, Trials};
+
+/// Parts.
+pub static PARTS: &Trials = &Trials {
+    name: "parts",
+    about: "moderation's controllers, poll lists, virtqueues and features against models of the publications",
+    list: &[
+        Trial { name: "net_dim", run: dim::net_dim },
+        Trial { name: "rdma_dim", run: dim::rdma_dim },
+        Trial { name: "irq-am", run: irq_am::irq_am },
+        Trial { name: "level table", run: levels::levels },
+        Trial { name: "poll list", run: poll::list },
+        Trial { name: "tuner", run: tuner::tuner },
+        Trial { name: "virtqueue", run: ring::ring },
+        Trial { name: "NVMe coalescing", run: features::coalescing },
+    ],
+    names: &["net_dim", "rdma_dim", "irq-am", "level table", "poll list", "tuner", "virtqueue", "NVMe coalescing"],
+};
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_trial_passes() {
+        crate::trials::often(super::PARTS, 300);
+    }
+}
