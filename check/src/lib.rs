@@ -23,6 +23,7 @@ mod parallel;
 pub mod pc;
 pub mod reach;
 mod report;
+mod rest;
 pub mod run;
 pub mod scenarios;
 pub mod server;

@@ -367,7 +367,10 @@ impl Scheduler {
         let thread = &mut self.threads[id.0 as usize];
         debug_assert_eq!(thread.lent_to, None, "the stack of a thread about to run on CPU {cpu} is in use");
         thread.state = State::Running(cpu);
-        thread.home = cpu;
+        // It was queued here before its affinity changed: its next wake is elsewhere.
+        if thread.allowed.contains(cpu) {
+            thread.home = cpu;
+        }
         thread.ran_ns = Some(now_ns);
         let slice_ns = if thread.slice_left_ns == 0 { self.slice_ns } else { mem::take(&mut thread.slice_left_ns) };
         let state = &mut self.cpus[cpu.index()];

@@ -7,6 +7,7 @@ use super::drive::{Drive, Slot, claim};
 use super::load::disrupt;
 use super::removal;
 use super::stack::{COMMON, PcStack, REMAPPED};
+use crate::checkers::truth::marks;
 use crate::coverage::Coverage;
 use crate::server::Path;
 use crate::verdict::violate;
@@ -89,6 +90,7 @@ pub(super) fn prove(stack: &Arc<PcStack>, absent: u32, gone: u32, full: bool) {
         removal::leave(stack, &stack.drives[index as usize % stack.drives.len()]);
     }
     absent::leave(stack, absent);
+    accounts::place(stack);
     if full {
         accounts::fill(stack);
     } else {
@@ -112,6 +114,7 @@ pub(super) fn prove_slots<'a>(stack: &PcStack, slots: impl Iterator<Item = &'a S
 
 /// No command is under way: nothing may be left.
 pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool, lines_max: Option<usize>) {
+    marks::movable();
     absent::come_back(stack);
     for drive in stack.drives.iter().filter(|drive| !drive.present.load(Relaxed)) {
         removal::come_back(stack, drive);

@@ -4,12 +4,13 @@ use super::load::{Load, QUEUES_MAX};
 use super::manage;
 use super::stack::{Bus, Place, Tick, VirtioStack, Which, policy};
 use super::step::{VirtioFault, VirtioStep};
-use crate::checkers::truth::marks::Known;
+use crate::checkers::truth::marks::{self, Known};
 use crate::checkers::{self, Checker};
 use crate::coverage::Coverage;
 use crate::fullness::check_lines;
 use crate::gic::bells::{BEGIN_TICKS, BellPort, Bells, Sound};
 use crate::gic::harness::{self, Entry, Options, Version};
+use crate::rest;
 use crate::subject::{Build, Rig};
 use drivers::gic::EoiMode;
 use hal::Hal as _;
@@ -327,6 +328,8 @@ impl Rig for VirtioRig {
         let full = self.full;
         self.boot(move |stack| {
             stack.proving.store(true, Relaxed);
+            let lines = stack.all_lines();
+            lines.into_iter().for_each(|line| marks::placed(&stack.system.core, line));
             if full {
                 stack.load.fill();
                 stack.saw("disk: every descriptor in use");
@@ -369,6 +372,8 @@ impl Rig for VirtioRig {
             let (strays, freed) = (stack.system.arm.strays(), stack.freed.load(Relaxed));
             assert!(strays <= freed, "{strays} interrupts without a line, and {freed} lines were freed");
             SimHal.delay_ns(REST_NS);
+            marks::movable();
+            rest::check(&stack.system.core);
             stack.claim();
             check_lines(&stack.system.core, harness::LINES_MAX as usize);
         });
