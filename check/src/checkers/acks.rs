@@ -98,7 +98,7 @@ mod tests {
     fn each_acknowledgement_is_counted_once() {
         let ack = Fact::GicAcknowledged { cpu: 1, word: 40 };
         let none = Fact::GicAcknowledged { cpu: 1, word: 1023 };
-        let mark = |tag, count| Fact::Mark { cpu: 0, tag, value: 40 << INTID_BIT | count };
+        let mark = |tag, count| Fact::Mark { cpu: 0, tag, value: 40u64 << INTID_BIT | count };
         let facts = |count| [ack, mark(BEGUN, 0), ack, none, ack, mark(CLAIMED, count)];
         assert!(says(Acks::default(), &facts(2)).is_empty());
         let text = "the core counts 3 interrupts of INTID 40, and CPUs acknowledged 2";
