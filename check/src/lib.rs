@@ -26,6 +26,7 @@ pub mod parts;
 pub mod pc;
 pub mod reach;
 mod report;
+mod rest;
 pub mod run;
 pub mod scenarios;
 pub mod scheduler;

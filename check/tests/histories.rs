@@ -101,3 +101,9 @@ fn an_interrupt_of_what_a_deletion_took_is_the_queues_own() {
     passes("pc-plain", &Recipe::of(0x1106));
     passes("pc-posted", &Recipe::of(0x1615));
 }
+
+/// Two managers set the level of one consumer at once. The driver promises no order, so the harness lets one of them do it.
+#[test]
+fn two_managers_do_not_program_one_device_at_once() {
+    passes("moderation", &Recipe::of(0xee62));
+}

@@ -75,7 +75,11 @@ impl Checker for Acks {
                 }
             }
             Fact::Mark { tag: BEGUN, value, .. } => {
-                self.0.insert((value >> INTID_BIT) as u32, value & ((1 << INTID_BIT) - 1));
+                let (intid, count) = ((value >> INTID_BIT) as u32, value & ((1 << INTID_BIT) - 1));
+                self.0.insert(intid, count);
+                if count > 0 {
+                    findings.wrong(NAME, at, format!("a new line of INTID {intid} begins with {count} interrupts"));
+                }
             }
             Fact::Mark { tag: CLAIMED, value, .. } => {
                 self.claimed(at, (value >> INTID_BIT) as u32, value & ((1 << INTID_BIT) - 1), findings);
@@ -94,7 +98,7 @@ mod tests {
     fn each_acknowledgement_is_counted_once() {
         let ack = Fact::GicAcknowledged { cpu: 1, word: 40 };
         let none = Fact::GicAcknowledged { cpu: 1, word: 1023 };
-        let mark = |tag, count| Fact::Mark { cpu: 0, tag, value: 40_u64 << INTID_BIT | count };
+        let mark = |tag, count| Fact::Mark { cpu: 0, tag, value: 40u64 << INTID_BIT | count };
         let facts = |count| [ack, mark(BEGUN, 0), ack, none, ack, mark(CLAIMED, count)];
         assert!(says(Acks::default(), &facts(2)).is_empty());
         let text = "the core counts 3 interrupts of INTID 40, and CPUs acknowledged 2";

@@ -182,7 +182,13 @@ pub struct Queues {
 impl Queues {
     /// Checks these queues: their loads, models and numbers; and all that are made from now on.
     pub fn new(forced: bool, known: impl IntoIterator<Item = (u64, ModelId, u16)>) -> Self {
-        let mut this = Self { forced, queues: BTreeMap::new(), loads: BTreeMap::new(), messages: BTreeMap::new(), disturbed: false };
+        let mut this = Self {
+            forced,
+            queues: BTreeMap::new(),
+            loads: BTreeMap::new(),
+            messages: BTreeMap::new(),
+            disturbed: false,
+        };
         known.into_iter().for_each(|(load, device, qid)| this.open(load, device, qid));
         this
     }

@@ -1,6 +1,8 @@
 //! The core's verdicts on a line are true: what it counts as unhandled was, what it throttled did storm, what stormed was
 //! throttled, and each interrupt that it counts ran a handler or could not.
 //!
+//! Where it says that a line is delivered, there its handlers run in the last load.
+//!
 //! The harness marks the answer of every run of its handlers. From these the checker counts for itself, and compares when
 //! the harness marks what the core claims: at rest, and when a line has lost its handler.
 //!
@@ -36,6 +38,8 @@ pub struct Truth {
     offline: u64,
     /// Managers moved, disabled or resent lines, so an interrupt may have found its line unable to run.
     disturbed: bool,
+    /// Lines were freed: what they sent last may find nobody.
+    freed: bool,
 }
 
 impl Truth {
@@ -46,13 +50,19 @@ impl Truth {
         known: impl IntoIterator<Item = Known>,
     ) -> Self {
         let lines = known.into_iter().map(|known| (known.line, Line::new(known.handlers))).collect();
-        Self { storm, forced, faulty, lines, closing: Vec::new(), offline: 0, disturbed: false }
+        Self { storm, forced, faulty, lines, closing: Vec::new(), offline: 0, disturbed: false, freed: false }
     }
 
     fn answered(&mut self, at: Ps, cpu: u32, number: u16, answer: Answer, findings: &mut Findings) {
         let Some(line) = self.lines.get_mut(&number) else { return };
         line.close(at, &self.storm);
-        if answer.in_thread || self.forced {
+        let in_thread = answer.in_thread || self.forced;
+        // A thread that has moved may run where it was, as long as nothing else runs there.
+        if let Some(place) = line.astray(cpu).filter(|_| !in_thread) {
+            let text = format!("line {number} is delivered at CPU {place}, and its handler ran on CPU {cpu}");
+            findings.wrong(NAME, at, text);
+        }
+        if in_thread {
             return line.thread_answered(answer.handled);
         }
         if let Some(text) = line.answered(at, answer.handled, &self.storm) {
@@ -106,13 +116,30 @@ impl Checker for Truth {
             Fact::Declared { online: false, .. } => self.offline += 1,
             Fact::Mark { cpu, tag, value } => match Told::read(tag, value) {
                 Some(Told::Answered(line, answer)) => self.answered(at, cpu, line, answer, findings),
-                Some(Told::Allocated(line)) => _ = self.lines.insert(line, Line::new(0)),
+                Some(Told::Allocated(line)) => {
+                    self.freed = true;
+                    self.lines.insert(line, Line::new(0));
+                }
+                // A CPU that comes back takes what had been sent to it; its line has long been served elsewhere.
+                Some(Told::Strays(strays)) if strays > 0 && !self.faulty && !self.freed && self.offline == 0 => {
+                    findings.wrong(
+                        NAME,
+                        at,
+                        format!("{strays} interrupts had no line, and every line has lived all the time"),
+                    );
+                }
+                Some(Told::Strays(_)) => {}
                 Some(Told::Installing(line)) => {
                     let line = self.lines.entry(line).or_insert_with(|| Line::new(0));
                     line.install(at);
                 }
                 Some(Told::Removed(line)) => _ = self.lines.get_mut(&line).map(Line::remove),
                 Some(Told::Disturbed) => self.disturbed = true,
+                Some(Told::Placed(line, cpu)) => {
+                    let line = self.lines.get_mut(&line);
+                    line.into_iter().for_each(|line| line.place(Some(cpu)));
+                }
+                Some(Told::Movable) => self.lines.values_mut().for_each(|line| line.place(None)),
                 Some(Told::Claimed(line, claim, value)) => self.claimed(at, line, claim, value, findings),
                 None => {}
             },

@@ -7,7 +7,7 @@ use super::source::{Kind, Style};
 use super::stack::{BLOCK, GicStack, STRAY};
 use super::step::GicStep;
 use super::{beliefs, bringup, end, guards, manage};
-use crate::checkers::truth::marks::Known;
+use crate::checkers::truth::marks::{self, Known};
 use crate::checkers::{self, Checker};
 use crate::coverage::Coverage;
 use crate::draw::Draw;
@@ -273,6 +273,7 @@ impl Rig for GicRig {
     fn prove(&mut self) {
         self.boot(|stack| {
             stack.proving.store(true, Relaxed);
+            stack.judged_lines().for_each(|line| marks::placed(&stack.system.core, line));
             stack.sources.iter().for_each(|source| source.carry(&stack.system, PROOF, 2));
         });
     }

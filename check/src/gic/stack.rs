@@ -9,6 +9,7 @@ use crate::checkers::acks;
 use crate::checkers::truth::marks;
 use crate::coverage::Coverage;
 use crate::mark::Mark;
+use crate::rest;
 use crate::verdict::violate;
 use drivers::message::MessageDomain;
 use hal::{Affinity, CpuId, CpuSet, Hal as _, ThreadId, ThreadSpec, Threads};
@@ -303,6 +304,8 @@ impl GicStack {
     /// All is at rest: marks what the core counts.
     pub(super) fn claim(&self) {
         SimHal.delay_ns(REST_NS);
+        marks::movable();
+        rest::check(&self.system.core);
         self.judged_lines().for_each(|line| marks::claim(&self.system.core, line, true));
         self.lines().into_iter().for_each(|line| acks::claim(&self.system.core, line));
     }

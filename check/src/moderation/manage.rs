@@ -78,7 +78,9 @@ fn disable(stack: &ModerationStack, number: u32, ns: u64) {
 /// Sets a level by hand, for a consumer that no controller tunes.
 fn set_level(stack: &ModerationStack, number: u32, level: u32) {
     let consumer = stack.consumer(number);
-    if consumer.tuned.is_none() {
+    if consumer.tuned.is_none()
+        && let Some(_claim) = claim(&consumer.device.busy)
+    {
         let table = &stack.tuning.table;
         consumer.device.program(table.setting(level as usize % (table.last() + 1)));
         stack.saw("tuning: a level was set by hand", 1);

@@ -12,6 +12,7 @@ use crate::coverage::Coverage;
 use crate::draw::Knobs;
 use crate::gic::bells::{BEGIN_TICKS, BellPort, Bells, Sound};
 use crate::gic::harness::{self, Entry, Options, Version};
+use crate::rest;
 use crate::server;
 use crate::subject::{Build, Rig};
 use crate::verdict::violate;
@@ -296,6 +297,7 @@ impl Rig for ModerationRig {
         self.boot(|stack| {
             let strays = stack.system.arm.strays();
             assert_eq!(strays, 0, "interrupts without a line");
+            rest::check(&stack.system.core);
             stack.lines.iter().for_each(|&line| acks::claim(&stack.system.core, line));
             for consumer in &stack.consumers {
                 let Some(tuned) = &consumer.tuned else { continue };

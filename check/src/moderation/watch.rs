@@ -7,6 +7,7 @@ use hal::{ThreadId, Threads};
 use irq::moderation::{Controller, Found, Moderated, Next, Outcome, Sample, Setting, Step, TuningView};
 use machine::SimHal;
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 const NAME: &str = "tuning";
@@ -288,6 +289,8 @@ pub(super) struct Slow {
     hangs: Mutex<Hang>,
     sleepers: Mutex<Vec<ThreadId>>,
     last: Mutex<Option<(Setting, Outcome)>>,
+    /// One manager at a time programs it: the driver promises no order of two commands.
+    pub(super) busy: AtomicBool,
 }
 
 /// The fate of commands.
@@ -304,7 +307,13 @@ pub enum Hang {
 
 impl Slow {
     pub(super) fn new(device: Arc<dyn Moderated>) -> Arc<Self> {
-        Arc::new(Self { device, hangs: Mutex::default(), sleepers: Mutex::default(), last: Mutex::default() })
+        Arc::new(Self {
+            device,
+            hangs: Mutex::default(),
+            sleepers: Mutex::default(),
+            last: Mutex::default(),
+            busy: AtomicBool::new(false),
+        })
     }
 
     fn hangs(&self) -> Hang {

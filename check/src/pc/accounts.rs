@@ -5,6 +5,7 @@ use super::stack::PcStack;
 use crate::checkers::queues;
 use crate::checkers::truth::marks::{self, Known};
 use crate::fullness::{check_free, check_lines};
+use crate::rest;
 use crate::verdict::violate;
 use hal::CpuSet;
 use irq::{AllocRequest, Irq, LineView, RequesterId};
@@ -42,6 +43,8 @@ pub(super) fn known_queues(stack: &PcStack) -> Vec<(u64, ModelId, u16)> {
 
 /// All is at rest: marks what core and drivers count.
 pub(super) fn claim(stack: &PcStack) {
+    rest::check(stack.host.core());
+    marks::strays(stack.host.core(), stack.host.cpus());
     for line in lines(stack) {
         marks::claim(stack.host.core(), line, true);
     }
@@ -50,6 +53,11 @@ pub(super) fn claim(stack: &PcStack) {
             queues::claim(slot.load.index(), &bound.pair.snapshot());
         }
     }
+}
+
+/// The last load begins: marks where each line is delivered.
+pub(super) fn place(stack: &PcStack) {
+    lines(stack).for_each(|line| marks::placed(stack.host.core(), line));
 }
 
 /// Every queue takes as many commands at once as it has ids, and refuses the next. No command is under way.

@@ -8,6 +8,7 @@ use super::load::disrupt;
 use super::removal;
 use super::stack::{COMMON, PcStack, REMAPPED};
 use super::{accelerator, poster, timers};
+use crate::checkers::truth::marks;
 use crate::coverage::Coverage;
 use crate::server::Path;
 use crate::verdict::violate;
@@ -93,6 +94,7 @@ pub(super) fn prove(stack: &Arc<PcStack>, absent: u32, gone: u32, full: bool) {
         removal::leave(stack, &stack.drives[index as usize % stack.drives.len()]);
     }
     absent::leave(stack, absent);
+    accounts::place(stack);
     if full {
         accounts::fill(stack);
     } else {
@@ -119,6 +121,7 @@ pub(super) fn prove_slots<'a>(stack: &PcStack, slots: impl Iterator<Item = &'a S
 
 /// No command is under way: nothing may be left.
 pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool, lines_max: Option<usize>, seed: u64) {
+    marks::movable();
     absent::come_back(stack);
     for drive in stack.drives.iter().filter(|drive| !drive.present.load(Relaxed)) {
         removal::come_back(stack, drive);

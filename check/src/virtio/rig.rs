@@ -5,12 +5,13 @@ use super::load::{Load, QUEUES_MAX};
 use super::stack::{Bus, Place, Tick, VirtioStack, Which, policy};
 use super::step::{VirtioFault, VirtioStep};
 use super::{manage, platform};
-use crate::checkers::truth::marks::Known;
+use crate::checkers::truth::marks::{self, Known};
 use crate::checkers::{self, Checker};
 use crate::coverage::Coverage;
 use crate::fullness::check_lines;
 use crate::gic::bells::{BEGIN_TICKS, BellPort, Bells, Sound};
 use crate::gic::harness::{self, Entry, Options, Version};
+use crate::rest;
 use crate::subject::{Build, Rig};
 use drivers::gic::EoiMode;
 use drivers::virtio::discovery::MmioDevice;
@@ -348,6 +349,8 @@ impl Rig for VirtioRig {
         let full = self.full;
         (self.before, self.proof) = self.boot(move |stack| {
             stack.proving.store(true, Relaxed);
+            let lines = stack.all_lines();
+            lines.into_iter().for_each(|line| marks::placed(&stack.system.core, line));
             let before = end::before(stack);
             let filled = if full { stack.load.fill() } else { 0 };
             if filled > 0 {
@@ -392,6 +395,8 @@ impl Rig for VirtioRig {
             let (strays, freed) = (stack.system.arm.strays(), stack.freed.load(Relaxed));
             assert!(strays <= freed, "{strays} interrupts without a line, and {freed} lines were freed");
             SimHal.delay_ns(REST_NS);
+            marks::movable();
+            rest::check(&stack.system.core);
             stack.claim();
             check_lines(&stack.system.core, harness::LINES_MAX as usize);
         });

@@ -145,6 +145,20 @@ fn a_thread_whose_affinity_changes_goes_there_when_it_is_next_woken() {
     assert_eq!(nowhere, Err(SpawnError::NoCpu(CpuSet::of(CpuId(3)), 3)));
 }
 
+/// It runs once where it waits. Then it used to stay there for ever.
+#[test]
+fn a_ready_thread_whose_affinity_changes_goes_there_when_it_is_next_woken() {
+    let mut scheduler = Scheduler::new(2, SLICE_NS);
+    let mover = spawn(&mut scheduler, Affinity::Cpu(C0), true);
+    scheduler.set_affinity(mover, &Affinity::Cpu(C1)).expect("CPU 1 exists");
+    assert_eq!(scheduler.pick(C0, 0), Choice::Thread(mover), "it waits there");
+    assert!(scheduler.park(C0));
+    let other = spawn(&mut scheduler, Affinity::Cpu(C0), false);
+    assert_eq!(scheduler.pick(C0, 0), Choice::Thread(other), "its stack is free");
+    scheduler.wake(mover);
+    assert_eq!(scheduler.state(mover), State::Ready(C1));
+}
+
 #[test]
 fn an_affinity_without_a_cpu_is_refused() {
     let mut scheduler = Scheduler::new(4, SLICE_NS);

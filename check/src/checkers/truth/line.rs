@@ -39,6 +39,8 @@ pub(super) struct Line {
     handlers: u32,
     /// It exists from the start.
     original: bool,
+    /// Its interrupts are served by this CPU.
+    place: Option<u32>,
     /// Handlers that were ever installed.
     installed: u32,
     /// Of the present round: answers, and whether one of them found something.
@@ -60,6 +62,7 @@ impl Line {
         Self {
             handlers,
             original: handlers > 0,
+            place: None,
             installed: handlers,
             answers: 0,
             handled: false,
@@ -71,6 +74,16 @@ impl Line {
             carried: 0,
             ended: None,
         }
+    }
+
+    /// From now on it is served by this CPU, or by any.
+    pub(super) fn place(&mut self, cpu: Option<u32>) {
+        self.place = cpu;
+    }
+
+    /// The CPU that should serve it, if `cpu` may not.
+    pub(super) fn astray(&self, cpu: u32) -> Option<u32> {
+        self.place.filter(|&place| place != cpu)
     }
 
     /// The first handler begins the watch anew, and ends a throttle.

@@ -1,5 +1,6 @@
 //! What the harness tells of lines: the answers of their handlers, and what the core claims.
 
+use hal::CpuId;
 use irq::{Irq, IrqCore, IrqReturn};
 use machine::SimHal;
 
@@ -13,6 +14,12 @@ const INSTALLING: u32 = 0x302;
 const REMOVED: u32 = 0x303;
 /// A manager is about to do something that may keep interrupts from their handlers.
 pub(crate) const DISTURBED: u32 = 0x304;
+/// The core says that the line is delivered at this CPU, and nobody will move it.
+const PLACED: u32 = 0x305;
+/// Lines may move again.
+const MOVABLE: u32 = 0x306;
+/// So many interrupts had no line.
+const STRAYS: u32 = 0x307;
 /// From here on: what the core claims, by [`Claim`].
 const CLAIMED: u32 = 0x308;
 
@@ -52,6 +59,9 @@ pub(super) enum Told {
     Installing(u16),
     Removed(u16),
     Disturbed,
+    Placed(u16, u32),
+    Movable,
+    Strays(u64),
     Claimed(u16, Claim, u64),
 }
 
@@ -64,6 +74,9 @@ impl Told {
             INSTALLING => Self::Installing(line),
             REMOVED => Self::Removed(line),
             DISTURBED => Self::Disturbed,
+            PLACED => Self::Placed(line, rest as u32),
+            MOVABLE => Self::Movable,
+            STRAYS => Self::Strays(value),
             _ => Self::Claimed(line, *Claim::ALL.get(tag.checked_sub(CLAIMED)? as usize)?, rest),
         })
     }
@@ -96,6 +109,24 @@ pub(crate) fn removed(line: Irq) {
 /// A manager is about to move, disable or resend a line, or to do more.
 pub(crate) fn disturbed() {
     machine::mark(DISTURBED, 0);
+}
+
+/// Marks where the core says that a line is delivered, unless it is about to move. No interrupt of it is under way.
+pub(crate) fn placed(core: &IrqCore<SimHal>, line: Irq) {
+    let Some(view) = core.view(line).filter(|view| !view.move_wanted && view.retired.is_empty()) else { return };
+    if let Some(target) = view.effective {
+        mark(PLACED, line, target.cpu.0.into());
+    }
+}
+
+/// Marks how many interrupts had no line, on so many CPUs.
+pub(crate) fn strays(core: &IrqCore<SimHal>, cpus: u32) {
+    machine::mark(STRAYS, (0..cpus).map(|cpu| core.stray_vectors(CpuId(cpu))).sum());
+}
+
+/// From now on lines may move again.
+pub(crate) fn movable() {
+    machine::mark(MOVABLE, 0);
 }
 
 /// Marks what the core claims of a line none of whose handlers runs. `at_rest`: no interrupt of it is on its way either.

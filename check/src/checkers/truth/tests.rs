@@ -74,3 +74,22 @@ fn a_count_is_not_less_than_the_runs_and_equal_where_nothing_disturbs() {
     assert!(count(&disturbed, 3).is_empty());
     assert_eq!(count(&disturbed, 1).len(), 1);
 }
+
+#[test]
+fn a_line_is_served_where_the_core_says() {
+    let placed = |cpu| [mark(0x305, cpu)];
+    assert!(of(SLOW, &[&placed(0), &answers(&[1])]).is_empty());
+    let astray = of(SLOW, &[&placed(2), &answers(&[1])]);
+    assert_eq!(astray, ["line 5 is delivered at CPU 2, and its handler ran on CPU 0"]);
+    assert!(of(SLOW, &[&placed(2), &answers(&[3])]).is_empty(), "a thread may run where it was");
+    let free = [Fact::Mark { cpu: 0, tag: 0x306, value: 0 }];
+    assert!(of(SLOW, &[&placed(2), &free, &answers(&[1])]).is_empty());
+}
+
+#[test]
+fn a_stray_is_explained_by_what_is_gone() {
+    let strays = [Fact::Mark { cpu: 0, tag: 0x307, value: 1 }];
+    assert_eq!(of(SLOW, &[&strays]), ["1 interrupts had no line, and every line has lived all the time"]);
+    assert!(of(SLOW, &[&[mark(0x301, 0)], &strays]).is_empty());
+    assert!(of(SLOW, &[&[Fact::Declared { cpu: 1, online: false }], &strays]).is_empty());
+}
