@@ -90,8 +90,10 @@ impl Guards {
                 line.request_threaded("oneshot", flags, Some(whole.clone()), thread.clone())
             }
         }?;
-        if handler.irq() != line.irq() {
-            violate(CHECKER, format!("the handler of line {} says that it is of line {}", line.irq(), handler.irq()));
+        if handler.irq() != line.irq()
+            || format!("{handler:?}, {line:?}") != format!("Handler({0}), Line({0})", line.irq())
+        {
+            violate(CHECKER, format!("{handler:?} of {line:?} is of line {}", handler.irq()));
         }
         self.held(index).handler = Some(handler);
         Ok(true)

@@ -9,7 +9,7 @@ use irq::{Action, AllocRequest, Flow, Irq, IrqError, IrqReturn, RequestFlags};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-const CHECKER: &str = "refusals";
+const CHECKER: &str = "misuse";
 /// No line has this number.
 const NOBODY: Irq = Irq(9_999);
 
@@ -25,6 +25,9 @@ impl Action for Alien {
 fn refused<T: Debug>(what: &str, result: Result<T, IrqError>, expected: IrqError) {
     if !matches!(&result, Err(error) if *error == expected) {
         violate(CHECKER, format!("{what}: {result:?}, expected {expected:?}"));
+    }
+    if expected.to_string().is_empty() {
+        violate(CHECKER, format!("{expected:?} says nothing"));
     }
 }
 
