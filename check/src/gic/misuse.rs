@@ -36,7 +36,8 @@ pub(super) fn shared(stack: &Arc<GicStack>, source: u32) {
     let Some((source, line)) = stack.shared(source) else { return };
     let Some(_claim) = source.claim() else { return };
     let core = &stack.system.core;
-    let state = || core.view(line).map(|view| (view.handlers, view.disabled_depth, view.affinity, view.flow));
+    let state =
+        || core.view(line).map(|view| (view.handlers, view.disabled_depth, view.affinity.is_empty(), view.flow));
     let before = state();
     if source.line() != Some(line) || before.as_ref().is_none_or(|(handlers, ..)| handlers.is_empty()) {
         return;

@@ -351,7 +351,7 @@ fn a_thread_whose_handler_is_being_freed_may_not_wait_for_itself() {
     let said = answers.clone();
     let inside = handler(move |irq| {
         wait_until(|| core.view(irq).is_some_and(|view| view.handlers.is_empty()));
-        *said.lock().unwrap() = vec![core.synchronize(irq), core.disable(irq), core.free_line(irq)];
+        *said.lock().unwrap() = Vec::from([core.synchronize(irq), core.disable(irq), core.free_line(irq)]);
         IrqReturn::Handled
     });
     bench.core.request_threaded(irq, "inside", ONESHOT, None, inside.clone()).unwrap();
