@@ -131,7 +131,7 @@ impl Guards {
         let line = self.held(index).line.take()?;
         let (irq, core) = (line.irq(), line.core().clone());
         let freed = match Arc::try_unwrap(line) {
-            Ok(line) if self.turn() % 2 == 0 => line.free().map_err(|(_, error)| error),
+            Ok(line) if self.turn().is_multiple_of(2) => line.free().map_err(|(_, error)| error),
             line => {
                 drop(line);
                 Ok(())
@@ -149,7 +149,7 @@ impl Guards {
     /// # Errors
     /// The core's result.
     pub(super) fn free_line_first(&self, index: usize) -> Result<bool, IrqError> {
-        if self.turn() % 2 == 0 || self.held(index).handler.is_none() {
+        if self.turn().is_multiple_of(2) || self.held(index).handler.is_none() {
             return Ok(false);
         }
         let Some(line) = self.held(index).line.take() else { return Ok(false) };

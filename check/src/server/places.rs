@@ -69,7 +69,7 @@ impl Host {
             let lines = self.place(&domain, &mut Draw::new(seed, "places", look));
             for (index, line) in lines.into_iter().enumerate() {
                 let irq = line.irq();
-                if index % 2 == 0 {
+                if index.is_multiple_of(2) {
                     drop(line)
                 } else {
                     line.free().expect("it has no handler")
