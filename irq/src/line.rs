@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use hal::{CpuId, CpuSet, Hal, Lock, Published, Word};
+use hal::{CpuId, CpuSet, Hal, Lock, Published, ThreadId, Word};
 
 mod life;
 mod progress;
@@ -68,6 +68,8 @@ pub(crate) struct LineState {
     pub(crate) oneshot: bool,
     /// Thread numbers in use, one bit each.
     pub(crate) thread_numbers: u32,
+    /// Threads of handlers, until they have ended: longer than the handlers are in `entries`.
+    pub(crate) thread_ids: Vec<ThreadId>,
     /// The line is a pseudo-NMI.
     pub(crate) nmi: bool,
     /// The CPUs that have enabled a per-CPU line.
@@ -95,6 +97,7 @@ impl LineState {
             pending: false,
             oneshot: false,
             thread_numbers: 0,
+            thread_ids: Vec::new(),
             nmi: false,
             percpu_enabled: CpuSet::new(),
             unhandled: 0,

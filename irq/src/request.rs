@@ -158,6 +158,7 @@ impl<H: Hal> IrqCore<H> {
             state.storm.restart(self.hal.now_ns());
             state.is_deaf = false;
         }
+        state.thread_ids.extend(thread.map(|thread| thread.id));
         let Wanted { shared, oneshot, action, primary, .. } = wanted;
         state.entries.push(Entry { name, shared, oneshot, action, installed: Installed { primary, thread } });
         state.refresh_actions();
@@ -234,8 +235,9 @@ impl<H: Hal> IrqCore<H> {
         let state = line.state.lock();
         let mine = line.running.get() == u64::from(self.hal.cpu().0) + 1;
         let me = self.threads.get().map(|threads| (threads.current_thread)(self.hal));
-        let mut threads = state.entries.iter().filter_map(|entry| entry.installed.thread);
-        if mine || threads.any(|thread| Some(thread.id) == me) { Err(IrqError::InHandler(irq)) } else { Ok(()) }
+        // Also while another CPU frees its handler and waits for it.
+        let thread = me.is_some_and(|me| state.thread_ids.contains(&me));
+        if mine || thread { Err(IrqError::InHandler(irq)) } else { Ok(()) }
     }
 
     /// Disables the line, and waits until its handlers and threads run no more. Nests.

@@ -101,7 +101,9 @@ impl<H: Hal> IrqCore<H> {
         line.handover.dismiss(thread.number);
         self.threads.wake(self.hal, thread.id);
         self.wait_for_threads(line, |line| !line.handover.is_leaving(thread.number));
-        line.state.lock().thread_numbers &= !(1 << thread.number);
+        let mut state = line.state.lock();
+        state.thread_numbers &= !(1 << thread.number);
+        state.thread_ids.retain(|id| *id != thread.id);
     }
 
     /// Waits until `done`, which the threads of the line bring about.

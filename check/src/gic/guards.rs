@@ -90,8 +90,10 @@ impl Guards {
                 line.request_threaded("oneshot", flags, Some(whole.clone()), thread.clone())
             }
         }?;
-        if handler.irq() != line.irq() {
-            violate(CHECKER, format!("the handler of line {} says that it is of line {}", line.irq(), handler.irq()));
+        if handler.irq() != line.irq()
+            || format!("{handler:?}, {line:?}") != format!("Handler({0}), Line({0})", line.irq())
+        {
+            violate(CHECKER, format!("{handler:?} of {line:?} is of line {}", handler.irq()));
         }
         self.held(index).handler = Some(handler);
         Ok(true)
@@ -129,7 +131,7 @@ impl Guards {
         let line = self.held(index).line.take()?;
         let (irq, core) = (line.irq(), line.core().clone());
         let freed = match Arc::try_unwrap(line) {
-            Ok(line) if self.turn() % 2 == 0 => line.free().map_err(|(_, error)| error),
+            Ok(line) if self.turn().is_multiple_of(2) => line.free().map_err(|(_, error)| error),
             line => {
                 drop(line);
                 Ok(())
@@ -147,7 +149,7 @@ impl Guards {
     /// # Errors
     /// The core's result.
     pub(super) fn free_line_first(&self, index: usize) -> Result<bool, IrqError> {
-        if self.turn() % 2 == 0 || self.held(index).handler.is_none() {
+        if self.turn().is_multiple_of(2) || self.held(index).handler.is_none() {
             return Ok(false);
         }
         let Some(line) = self.held(index).line.take() else { return Ok(false) };

@@ -9,7 +9,7 @@ use irq::{Action, AllocRequest, Flow, Irq, IrqError, IrqReturn, RequestFlags};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-const CHECKER: &str = "refusals";
+const CHECKER: &str = "misuse";
 /// No line has this number.
 const NOBODY: Irq = Irq(9_999);
 
@@ -26,6 +26,9 @@ fn refused<T: Debug>(what: &str, result: Result<T, IrqError>, expected: IrqError
     if !matches!(&result, Err(error) if *error == expected) {
         violate(CHECKER, format!("{what}: {result:?}, expected {expected:?}"));
     }
+    if expected.to_string().is_empty() {
+        violate(CHECKER, format!("{expected:?} says nothing"));
+    }
 }
 
 /// Wrong operations on a source's line, which has a handler and is enabled.
@@ -33,7 +36,8 @@ pub(super) fn shared(stack: &Arc<GicStack>, source: u32) {
     let Some((source, line)) = stack.shared(source) else { return };
     let Some(_claim) = source.claim() else { return };
     let core = &stack.system.core;
-    let state = || core.view(line).map(|view| (view.handlers, view.disabled_depth, view.affinity, view.flow));
+    let state =
+        || core.view(line).map(|view| (view.handlers, view.disabled_depth, view.affinity.is_empty(), view.flow));
     let before = state();
     if source.line() != Some(line) || before.as_ref().is_none_or(|(handlers, ..)| handlers.is_empty()) {
         return;

@@ -130,7 +130,7 @@ pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool, lines_max: Option
     accounts::claim(stack);
     beliefs::check(stack, When::AtRest);
     check_affinities(stack);
-    stack.host.check_sums();
+    stack.host.check_sums(stack.delivery);
     stack.host.check_places(seed);
     if !stack.lines_freed.load(Relaxed) {
         stack.host.check_accounts();

@@ -167,7 +167,7 @@ impl Desk {
     fn wake(&mut self, drawn: u32, waker: Option<u32>, place: Option<u32>) -> Finding {
         let Some(thread) = self.sleeper(drawn).or(self.thread(drawn)) else { return Ok(()) };
         // Some wakers idle: an interrupt came there.
-        let idle = waker.filter(|waker| waker % 3 == 0).map(|_| self.oracle.with(|cpu| cpu.idles));
+        let idle = waker.filter(|waker| waker.is_multiple_of(3)).map(|_| self.oracle.with(|cpu| cpu.idles));
         let waker = idle.and_then(|idle| one_of(&idle, drawn)).or(waker);
         let count = self.count();
         let [waker, place] = [waker, place].map(|cpu| cpu.map(|cpu| cpu % count));

@@ -37,9 +37,10 @@ pub struct SchedulerStack {
     seed: u64,
     /// Steps drawn so far.
     drawn: AtomicU32,
-    /// Turns that are left, and the next one's number.
+    /// Turns that are left, the next one's number, and how many have ended.
     left: AtomicU64,
     turn: AtomicU64,
+    ended: AtomicU64,
     /// Turns that the next interrupt of the clock hands on.
     posted: AtomicU32,
     workers: OnceLock<Vec<Worker>>,
@@ -113,6 +114,7 @@ impl SchedulerRig {
             drawn: AtomicU32::new(0),
             left: AtomicU64::new(0),
             turn: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
             posted: AtomicU32::new(0),
             workers: OnceLock::new(),
         });
@@ -199,6 +201,7 @@ impl SchedulerStack {
             _ => {}
         }
         Mark::Completed.of(turn);
+        self.ended.fetch_add(1, Relaxed);
         match draw.below(4) {
             0 => _ = self.posted.fetch_add(1, Relaxed),
             1 => self.give_turn(draw.below(64) as u32),
@@ -281,8 +284,9 @@ impl Rig for SchedulerRig {
 
     /// Every turn was taken and none is under way.
     fn is_done(&self) -> bool {
+        let SchedulerStack { left, turn, ended, .. } = &*self.stack;
         let is_waiting = self.stack.workers().iter().all(|worker| worker.given.load(Relaxed) == 0);
-        self.stack.left.load(Relaxed) == 0 && is_waiting
+        left.load(Relaxed) == 0 && turn.load(Relaxed) == ended.load(Relaxed) && is_waiting
     }
 
     fn prove(&mut self) {

@@ -7,10 +7,11 @@ use crate::draw::Draw;
 use crate::verdict::violate;
 use drivers::message::MessageDomain;
 use hal::{CpuId, CpuSet, Hal as _};
-use irq::{AllocRequest, Flow, Irq, IrqDomain, IrqError, LineView, RequesterId};
+use irq::{AllocRequest, Flow, IrqDomain, IrqError, LineView, RequesterId};
 use machine::SimHal;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use systems::Line;
 
 const CHECKER: &str = "places";
 /// The first device vector.
@@ -66,7 +67,17 @@ impl Host {
         let before = self.core().views().len();
         for look in 0..2 {
             let lines = self.place(&domain, &mut Draw::new(seed, "places", look));
-            lines.iter().for_each(|&line| self.core().free_line(line).expect("it has no handler"));
+            for (index, line) in lines.into_iter().enumerate() {
+                let irq = line.irq();
+                if index.is_multiple_of(2) {
+                    drop(line)
+                } else {
+                    line.free().expect("it has no handler")
+                }
+                if self.core().view(irq).is_some() {
+                    violate(CHECKER, format!("line {irq} is there without its guard"));
+                }
+            }
             SimHal.delay_ns(SETTLES_NS);
             self.on_every_cpu(|host| host.core().housekeep());
         }
@@ -77,7 +88,7 @@ impl Host {
         self.check_managed();
     }
 
-    fn place(&self, domain: &Arc<dyn IrqDomain>, draw: &mut Draw) -> Vec<Irq> {
+    fn place(&self, domain: &Arc<dyn IrqDomain>, draw: &mut Draw) -> Vec<Line<SimHal>> {
         let mut cpus: Vec<_> = (0..self.cpus()).map(|_| Cpu::default()).collect();
         self.core().views().iter().for_each(|line| enter(&mut cpus, line));
         let place = |index: u32| {
@@ -85,19 +96,19 @@ impl Host {
             let affinity: CpuSet = (0..self.cpus()).filter(|cpu| mask >> cpu & 1 != 0).map(CpuId).collect();
             let managed = draw.percent(25);
             let request = AllocRequest { managed, ..AllocRequest::fixed(RequesterId(0), index, affinity.clone()) };
-            let irq = match self.core().alloc_line(domain.clone(), &request, Flow::Edge) {
-                Ok(irq) => irq,
+            let line = match self.pc.line(domain.clone(), &request, Flow::Edge) {
+                Ok(line) => line,
                 Err(error) => violate(CHECKER, format!("a line on CPUs {affinity}: {error}")),
             };
             let expected = expected(&cpus, &affinity, managed);
-            let view = self.core().view(irq).expect("it was allocated");
+            let view = self.core().view(line.irq()).expect("it was allocated");
             let is = view.effective.and_then(|target| Some((target.cpu, target.identity?.0)));
             if is != Some(expected) {
                 let (cpu, vector) = expected;
                 violate(CHECKER, format!("expected CPU {cpu}, vector {vector:#x} for CPUs {affinity}:\n{view}"));
             }
             enter(&mut cpus, &view);
-            irq
+            line
         };
         let lines = (0..LINES).map(place).collect();
         let nowhere = AllocRequest::fixed(RequesterId(0), LINES, CpuSet::of(CpuId(self.cpus())));

@@ -1,6 +1,6 @@
 //! Conditions that hold once no command and no message is under way.
 
-use super::Host;
+use super::{Host, Path};
 use drivers::message::{MessageDomain, MessageSource};
 use hal::{CpuId, CpuSet, Hal as _};
 use irq::MsiMessage;
@@ -99,7 +99,7 @@ impl Host {
 
     /// What the system says of all its CPUs is the sum of what core and notifications say of each. The notifications are those
     /// that the CPUs took.
-    pub(crate) fn check_sums(&self) {
+    pub(crate) fn check_sums(&self, delivery: Path) {
         let cpus = || (0..self.cpus()).map(CpuId);
         let strays: u64 = cpus().map(|cpu| self.core().stray_vectors(cpu)).sum();
         assert_eq!(self.pc.strays(), strays, "strays of all CPUs");
@@ -119,6 +119,14 @@ impl Host {
             sums.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
         }
         assert_eq!(says, sums, "notifications of all CPUs: all, empty, passes, vectors, alien vectors, cut short");
+        let path = match delivery {
+            Path::Plain => "plain",
+            Path::Remapped => "remapped",
+            Path::Posted => "posted",
+        };
+        let plural = if self.cpus() == 1 { "" } else { "s" };
+        assert_eq!(self.pc.to_string(), format!("{} CPU{plural}, messages {path}", self.cpus()));
+        assert!(self.pc.policy().is_met(), "messages take the wished path");
         let table = self.pc.interrupts().to_string();
         assert_eq!(table, self.core().interrupts().to_string(), "the table of all interrupts");
         if let Some(posted) = self.pc.posted() {

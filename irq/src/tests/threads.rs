@@ -342,6 +342,25 @@ fn free_and_synchronize_wait_for_threads_but_not_inside_one() {
     bench.core.free_line(irq).unwrap();
 }
 
+/// It is a thread of the line until it ends. It used to wait for itself, and the free for it.
+#[test]
+fn a_thread_whose_handler_is_being_freed_may_not_wait_for_itself() {
+    let (bench, irq, _gate, primary) = oneshot(GIC, Flow::Strict);
+    bench.core.free(irq, &primary).unwrap();
+    let (core, answers) = (bench.core.clone(), Arc::new(Mutex::new(Vec::new())));
+    let said = answers.clone();
+    let inside = handler(move |irq| {
+        wait_until(|| core.view(irq).is_some_and(|view| view.handlers.is_empty()));
+        *said.lock().unwrap() = Vec::from([core.synchronize(irq), core.disable(irq), core.free_line(irq)]);
+        IrqReturn::Handled
+    });
+    bench.core.request_threaded(irq, "inside", ONESHOT, None, inside.clone()).unwrap();
+    bench.fire(irq);
+    bench.core.free(irq, &inside).unwrap();
+    assert_eq!(*answers.lock().unwrap(), [Err(IrqError::InHandler(irq)); 3]);
+    bench.core.free_line(irq).unwrap();
+}
+
 /// Freed while its thread holds the line, the line is ended and not left active.
 #[test]
 fn a_handler_freed_while_its_thread_works_leaves_nothing_active() {

@@ -165,3 +165,20 @@ proptest! {
         }
     }
 }
+
+/// The longest queue used to be that of an offline CPU, whose threads may run nowhere else.
+#[test]
+fn an_idle_cpu_does_not_look_at_what_an_offline_cpu_holds() {
+    let mut scheduler = eight();
+    scheduler.offline(CpuId(1), |_| {});
+    (0..3).for_each(|_| _ = spawn(&mut scheduler, Affinity::Cpu(CpuId(1))));
+    let bound = [0, 2, 3].map(|cpu| spawn(&mut scheduler, Affinity::Cpu(CpuId(cpu))));
+    let waits = spawn(&mut scheduler, Affinity::Set([0, 2].into_iter().map(CpuId).collect()));
+    let from = home(&scheduler, waits);
+    for (cpu, thread) in [0, 2, 3].into_iter().zip(bound) {
+        assert_eq!(scheduler.pick(CpuId(cpu), 0), Choice::Thread(thread));
+    }
+    let other = CpuId(2 - from);
+    assert!(scheduler.park(other));
+    assert_eq!(scheduler.pick(other, 0), Choice::Thread(waits));
+}

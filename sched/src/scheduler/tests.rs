@@ -210,3 +210,44 @@ fn a_thread_is_woken_where_the_caller_wants_if_it_may_run_there() {
     assert_eq!(scheduler.wake_on(thread, Some(C1)), Some(C1));
     assert_eq!(scheduler.pick(C1, 0), Choice::Thread(thread));
 }
+
+/// It used to go behind the others once a slice was over, although urgent threads have no slices.
+#[test]
+fn an_urgent_thread_keeps_its_place_when_its_cpu_goes_offline() {
+    let mut scheduler = Scheduler::new(2, SLICE_NS);
+    let [first, second] = [(); 2].map(|()| spawn(&mut scheduler, Affinity::Cpu(C0), true));
+    assert_eq!(scheduler.pick(C0, 0), Choice::Thread(first));
+    scheduler.offline(C0, |_| {});
+    assert_eq!(scheduler.pick(C0, 10 * SLICE_NS), Choice::Idle);
+    assert_eq!(scheduler.stack_returned(C0), None);
+    assert!(scheduler.online(C0));
+    assert_eq!(scheduler.pick(C0, 10 * SLICE_NS), Choice::Thread(first));
+    assert!(scheduler.park(C0));
+    assert_eq!(scheduler.pick(C0, 10 * SLICE_NS), Choice::Thread(second));
+}
+
+/// It used to stay there until any CPU came online, and the CPU that it went to then was not kicked.
+#[test]
+fn a_thread_that_an_offline_cpu_holds_follows_its_affinity() {
+    let mut scheduler = Scheduler::new(2, SLICE_NS);
+    scheduler.offline(C1, |_| {});
+    let [stays, goes] = [(); 2].map(|()| spawn(&mut scheduler, Affinity::Cpu(C1), false));
+    assert_eq!(scheduler.set_affinity(goes, &Affinity::Cpu(C0)), Ok(Some(C0)), "it idles");
+    assert_eq!([scheduler.state(stays), scheduler.state(goes)], [State::Ready(C1), State::Ready(C0)]);
+    assert_eq!(scheduler.pick(C0, 0), Choice::Thread(goes));
+}
+
+/// Its last CPU used to be where it ran once more, and it was woken there for ever.
+#[test]
+fn a_thread_that_runs_once_more_where_it_may_not_goes_away_at_its_next_wake() {
+    let mut scheduler = Scheduler::new(2, SLICE_NS);
+    let thread = spawn(&mut scheduler, Affinity::Any, false);
+    assert_eq!(scheduler.pick(C0, 0), Choice::Thread(thread));
+    assert_eq!(scheduler.set_affinity(thread, &Affinity::Cpu(C1)), Ok(None));
+    scheduler.yield_now(C0);
+    assert_eq!(scheduler.pick(C0, 10), Choice::Thread(thread), "it stays until it is woken");
+    assert!(scheduler.park(C0));
+    assert_eq!(scheduler.pick(C0, 20), Choice::Idle);
+    assert_eq!(scheduler.stack_returned(C0), None);
+    assert_eq!(scheduler.wake(thread), Some(C1));
+}

@@ -74,3 +74,19 @@ fn a_thread_leaves_a_cpu_that_its_affinity_no_longer_allows() {
         assert_eq!(desk.scheduler.current(CpuId(2)), Some(ThreadId(0)));
     }
 }
+
+/// A CPU comes back before it has stopped its thread, and an urgent thread that was held outranks that one: it must pick.
+#[test]
+fn a_cpu_that_comes_back_running_takes_an_urgent_thread() {
+    let mut desk = Desk::new(&Shape { cpus: 2, domains: None, ..SHAPE });
+    let steps = [
+        SchedulerStep::Spawn(Allowed::One(1), false),
+        SchedulerStep::Rest,
+        SchedulerStep::Offline(1),
+        SchedulerStep::Spawn(Allowed::One(1), true),
+        SchedulerStep::Online(0),
+        SchedulerStep::Rest,
+    ];
+    steps.iter().try_for_each(|step| desk.apply(step)).expect("by the rules");
+    assert_eq!(desk.scheduler.current(CpuId(1)), Some(ThreadId(1)));
+}

@@ -233,8 +233,10 @@ impl Naive {
             }
             self.stop(cpu, State::Ready(cpu));
             let over = deadline_ns.is_none_or(|deadline_ns| self.now_ns >= deadline_ns);
-            let to_front = self.scheduler.threads[id.0 as usize].slice_left_ns > 0;
-            assert!(deadline_ns.is_none() || to_front != over, "the rest of a slice decides the place");
+            let has_rest = self.scheduler.threads[id.0 as usize].slice_left_ns > 0;
+            assert!(deadline_ns.is_none() || has_rest != over, "the rest of a slice decides the place");
+            // Urgent threads have no slices.
+            let to_front = has_rest || self.threads[id.0 as usize].spec.urgent;
             let queue = self.queue(cpu, id);
             if to_front { queue.push_front(id) } else { queue.push_back(id) }
         }
