@@ -79,3 +79,13 @@ fn an_answer_that_nobody_has_read_is_not_a_wrong_belief() {
     let reseed = [("unrest".to_owned(), 0x8b74_430a_1c24_685a)].into();
     passes("pc-posted", &Recipe { reseed, ..Recipe::of(0xc) });
 }
+
+/// Nothing of a machine of trials has an event of its own: its time stood, and the step of a manager did not come.
+#[test]
+fn a_step_comes_though_nothing_else_happens() {
+    let set = knobs("faults=20 load=0 span_us=50 steps=400");
+    let others = "interleave late-command late-disable late-message late-timer late-write misplaced-thread preempt starved-thread";
+    let without = others.split(' ').map(Into::into).collect();
+    let reseed = [("steps".to_owned(), 0xd)].into();
+    passes("parts", &Recipe { set, keep: Some([21, 26].into()), without, reseed, ..Recipe::of(0x20) });
+}

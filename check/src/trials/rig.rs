@@ -6,15 +6,44 @@ use crate::draw::Draw;
 use crate::mark::Mark;
 use crate::subject::{Build, Rig};
 use crate::verdict::violate;
+use machine::model::Model;
 use machine::time::Ps;
+use machine::world::World;
 use machine::{Machine, MachineConfig};
+use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// Trials of the load end within this time: none takes any.
 const LIMIT: Ps = Ps::from_ns(1_000_000_000);
 
-/// A machine that has nothing but a CPU.
+/// Between two events of the clock.
+const TICK: Ps = Ps::from_ns(20_000);
+
+/// A clock that nobody hears. Without any event the machine's time would stand, and a step's time would not come.
+struct Clock;
+
+impl Model for Clock {
+    fn name(&self) -> &str {
+        "clock"
+    }
+
+    fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
+        world.schedule(world.now() + TICK, code, arg);
+    }
+
+    fn read(&mut self, _: &mut World<'_>, _region: u8, _offset: u32, _width_bytes: u8) -> u64 {
+        0
+    }
+
+    fn write(&mut self, _: &mut World<'_>, _region: u8, _offset: u32, _width_bytes: u8, _value: u64) {}
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// A machine that has nothing but a CPU and a clock.
 pub struct TrialRig {
     machine: Machine,
     stack: Arc<TrialStack>,
@@ -46,7 +75,10 @@ impl TrialRig {
         let load = build.knobs.number_with("load", 0..=1_000, 0, |draw| draw.time_ns(8, 63));
         let machine = MachineConfig { cpus: 1, memory_bytes: 1 << 20, ..build.machine() };
         let stack = TrialStack { trials, numbers: AtomicU64::new(0), seen: Mutex::default() };
-        Self { machine: Machine::new(machine), stack: Arc::new(stack), load, seed: build.seed }
+        let mut machine = Machine::new(machine);
+        let clock = machine.add_model(|_| Box::new(Clock));
+        machine.poke(clock, TICK, 0, 0);
+        Self { machine, stack: Arc::new(stack), load, seed: build.seed }
     }
 
     /// Runs `body` on the CPU until it has ended.
