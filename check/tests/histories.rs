@@ -89,3 +89,11 @@ fn a_step_comes_though_nothing_else_happens() {
     let reseed = [("steps".to_owned(), 0xd)].into();
     passes("parts", &Recipe { set, keep: Some([21, 26].into()), without, reseed, ..Recipe::of(0x20) });
 }
+
+/// The load took the machine's time, and with it that of three steps within a quarter of a microsecond.
+#[test]
+fn a_step_is_not_lost_at_the_start() {
+    let set = knobs("faults=1 load=0 managers=1 span_us=50 steps=400");
+    let without = "late-disable late-write misplaced-thread slow-line stall".split(' ').map(Into::into).collect();
+    passes("firmware", &Recipe { set, keep: Some([12, 33, 40].into()), without, ..Recipe::of(0xfe) });
+}
