@@ -107,3 +107,21 @@ fn an_interrupt_of_what_a_deletion_took_is_the_queues_own() {
 fn two_managers_do_not_program_one_device_at_once() {
     passes("moderation", &Recipe::of(0xee62));
 }
+
+/// Nothing of a machine of trials has an event of its own: its time stood, and the step of a manager did not come.
+#[test]
+fn a_step_comes_though_nothing_else_happens() {
+    let set = knobs("faults=20 load=0 span_us=50 steps=400");
+    let others = "interleave late-command late-disable late-message late-timer late-write misplaced-thread preempt starved-thread";
+    let without = others.split(' ').map(Into::into).collect();
+    let reseed = [("steps".to_owned(), 0xd)].into();
+    passes("parts", &Recipe { set, keep: Some([21, 26].into()), without, reseed, ..Recipe::of(0x20) });
+}
+
+/// The load took the machine's time, and with it that of three steps within a quarter of a microsecond.
+#[test]
+fn a_step_is_not_lost_at_the_start() {
+    let set = knobs("faults=1 load=0 managers=1 span_us=50 steps=400");
+    let without = "late-disable late-write misplaced-thread slow-line stall".split(' ').map(Into::into).collect();
+    passes("firmware", &Recipe { set, keep: Some([12, 33, 40].into()), without, ..Recipe::of(0xfe) });
+}

@@ -187,7 +187,7 @@ pub(super) fn table(draw: &mut Draw) -> Result<(), String> {
     let offset = 0x40 + 4 * draw.below(45) as u32;
     let before = (draw.below(4) as u16) << 14 | draw.below(1 << 14) as u16;
     head[offset as usize + 2..][..2].copy_from_slice(&before.to_le_bytes());
-    let (config, bar) = (Ram::new(head.clone()), Ram::new(vec![0xa5; 0x400]));
+    let (config, bar) = (Ram::new(head), Ram::new(vec![0xa5; 0x400]));
     let capability = MsixCapability { offset, entries, table_bar: 0, table_offset };
     let table = MsixTable::enable(config.window(), bar.window(), capability);
     // The function may send nothing while an entry is not masked.
@@ -242,13 +242,19 @@ pub(super) fn table(draw: &mut Draw) -> Result<(), String> {
         let now =
             (config.get(offset + 2, 2) as u16, before & 0x3fff | u16::from(on) << 15 | u16::from(all_masked) << 14);
         same("control", &now.1, &now.0)?;
-        for (index, entry) in (0..).zip(&model) {
-            let masked = read(index, 12) & 1 != 0;
-            let address = read(index, 0) | read(index, 4) << 32;
-            same(&format!("entry {index}"), entry, &Entry { address, data: read(index, 8) as u32, masked })?;
-        }
+        holds(&bar, table_offset, &model)?;
     }
     outside(&bar, table_offset, entries)
+}
+
+/// Entries hold what they are to hold.
+fn holds(bar: &Ram, table_offset: u32, model: &[Entry]) -> Result<(), String> {
+    let read = |entry: u32, field: u32| bar.get(table_offset + 16 * entry + field, 4);
+    (0..).zip(model).try_for_each(|(index, entry)| {
+        let address = read(index, 0) | read(index, 4) << 32;
+        let (data, masked) = (read(index, 8) as u32, read(index, 12) & 1 != 0);
+        same(&format!("entry {index}"), entry, &Entry { address, data, masked })
+    })
 }
 
 /// No field changed while the entry was not masked (PCI Express, "MSI-X Table").

@@ -64,7 +64,7 @@ fn is_significant(now: u64, before: u64) -> bool {
 }
 
 impl Dim {
-    fn new(is_net: bool, profiles: usize) -> Box<dyn Model> {
+    fn begin(is_net: bool, profiles: usize) -> Box<dyn Model> {
         // net_dim begins parked at its second profile; rdma_dim goes right from its first.
         let (profile, tune) = if is_net { (1.min(profiles - 1), Tune::OnTop) } else { (0, Tune::Right) };
         let counters = Counters::default();
@@ -91,7 +91,7 @@ impl Dim {
             return None;
         }
         let (packets, events) = (rate(self.now.packets - start.packets), rate(EVENTS));
-        let ratio = if events == 0 { packets * 100 } else { packets * 100 / events };
+        let ratio = packets * 100 / events.max(1);
         Some(Sample { bytes: rate(self.now.bytes - start.bytes), packets, events, ratio: ratio & 0xffff_ffff })
     }
 
@@ -296,9 +296,9 @@ impl Model for Dim {
 }
 
 pub(super) fn net_dim(draw: &mut Draw) -> Result<(), String> {
-    replay(draw, Algorithm::NetDim, EVENTS as u16, |profiles| Dim::new(true, profiles))
+    replay(draw, Algorithm::NetDim, EVENTS as u16, |profiles| Dim::begin(true, profiles))
 }
 
 pub(super) fn rdma_dim(draw: &mut Draw) -> Result<(), String> {
-    replay(draw, Algorithm::RdmaDim, EVENTS as u16, |profiles| Dim::new(false, profiles))
+    replay(draw, Algorithm::RdmaDim, EVENTS as u16, |profiles| Dim::begin(false, profiles))
 }

@@ -9,6 +9,7 @@ mod levels;
 mod poll;
 mod replay;
 mod ring;
+mod texts;
 mod tuner;
 
 use crate::trials::{Trial, Trials};
@@ -26,8 +27,19 @@ pub static PARTS: &Trials = &Trials {
         Trial { name: "tuner", run: tuner::tuner },
         Trial { name: "virtqueue", run: ring::ring },
         Trial { name: "NVMe coalescing", run: features::coalescing },
+        Trial { name: "texts", run: texts::texts },
     ],
-    names: &["net_dim", "rdma_dim", "irq-am", "level table", "poll list", "tuner", "virtqueue", "NVMe coalescing"],
+    names: &[
+        "net_dim",
+        "rdma_dim",
+        "irq-am",
+        "level table",
+        "poll list",
+        "tuner",
+        "virtqueue",
+        "NVMe coalescing",
+        "texts",
+    ],
 };
 
 #[cfg(test)]

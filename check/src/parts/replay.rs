@@ -155,7 +155,9 @@ pub(super) fn replay(
     let mut run = Run { controller, model: &mut *model, table, name, counts, step: None, now_ns };
     run.compare(Next::Measure, false)?;
     let mut load = any_load(draw);
-    for sample in 0..draw.within(4..=24) {
+    // Parking tired takes as many samples as two walks through the table.
+    let samples = if draw.percent(15) { draw.within(24..=40) } else { draw.within(4..=12) };
+    for sample in 0..samples {
         draw_load(draw, &mut load);
         let still = draw.percent(3);
         let gap_ns = if still { 0 } else { load.gap_ns };

@@ -6,15 +6,49 @@ use crate::draw::Draw;
 use crate::mark::Mark;
 use crate::subject::{Build, Rig};
 use crate::verdict::violate;
+use hal::{Affinity, CpuId, Regs as _, ThreadSpec, Threads as _};
+use machine::model::Model;
 use machine::time::Ps;
-use machine::{Machine, MachineConfig};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use machine::world::World;
+use machine::{Machine, MachineConfig, Regs, SimHal};
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// Trials of the load end within this time: none takes any.
 const LIMIT: Ps = Ps::from_ns(1_000_000_000);
 
-/// A machine that has nothing but a CPU.
+/// End of interrupt of a local APIC, as an x2APIC numbers its registers (Intel SDM 3, "x2APIC Register Address Space").
+const EOI: u32 = 0x80b;
+/// Spurious-interrupt vector register: software-enabled, vector FFh.
+const SVR: (u32, u32) = (0x80f, 0x1ff);
+/// Between two events of the clock.
+const TICK: Ps = Ps::from_ns(20_000);
+
+/// A clock that nobody hears. Without any event the machine's time would stand, and a step's time would not come.
+struct Clock;
+
+impl Model for Clock {
+    fn name(&self) -> &str {
+        "clock"
+    }
+
+    fn event(&mut self, world: &mut World<'_>, code: u32, arg: u64) {
+        world.schedule(world.now() + TICK, code, arg);
+    }
+
+    fn read(&mut self, _: &mut World<'_>, _region: u8, _offset: u32, _width_bytes: u8) -> u64 {
+        0
+    }
+
+    fn write(&mut self, _: &mut World<'_>, _region: u8, _offset: u32, _width_bytes: u8, _value: u64) {}
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// A machine that has nothing but a CPU and a clock.
 pub struct TrialRig {
     machine: Machine,
     stack: Arc<TrialStack>,
@@ -26,6 +60,7 @@ pub struct TrialRig {
 pub struct TrialStack {
     trials: &'static Trials,
     numbers: AtomicU64,
+    is_loaded: AtomicBool,
     seen: Mutex<Coverage>,
 }
 
@@ -45,8 +80,14 @@ impl TrialRig {
     pub(super) fn build(trials: &'static Trials, build: &mut Build<'_, NoFault>) -> Self {
         let load = build.knobs.number_with("load", 0..=1_000, 0, |draw| draw.time_ns(8, 63));
         let machine = MachineConfig { cpus: 1, memory_bytes: 1 << 20, ..build.machine() };
-        let stack = TrialStack { trials, numbers: AtomicU64::new(0), seen: Mutex::default() };
-        Self { machine: Machine::new(machine), stack: Arc::new(stack), load, seed: build.seed }
+        let stack =
+            TrialStack { trials, numbers: AtomicU64::new(0), is_loaded: AtomicBool::new(true), seen: Mutex::default() };
+        let mut machine = Machine::new(machine);
+        // The host wakes managers by reschedule interrupts.
+        machine.set_interrupt_entry(|_| Regs::Lapic.write32(EOI, 0));
+        let clock = machine.add_model(|_| Box::new(Clock));
+        machine.poke(clock, TICK, 0, 0);
+        Self { machine, stack: Arc::new(stack), load, seed: build.seed }
     }
 
     /// Runs `body` on the CPU until it has ended.
@@ -67,20 +108,27 @@ impl Rig for TrialRig {
         &mut self.machine
     }
 
-    fn bring_up(&mut self) {}
+    fn bring_up(&mut self) {
+        self.boot(|_| Regs::Lapic.write32(SVR.0, SVR.1));
+    }
 
     fn stack(&self) -> Arc<TrialStack> {
         self.stack.clone()
     }
 
+    /// A thread of its own: a boot would let the machine's time pass, and with it that of the first steps.
     fn start_load(&mut self) {
-        let (load, seed) = (self.load, self.seed);
-        self.boot(move |stack| {
+        let (load, seed, stack) = (self.load, self.seed, self.stack.clone());
+        stack.is_loaded.store(false, Relaxed);
+        let body = move || {
             for index in 0..load {
                 let list = stack.trials.list;
                 stack.run(&list[index as usize % list.len()], seed, index as u32);
             }
-        });
+            stack.is_loaded.store(true, Relaxed);
+        };
+        let spec = ThreadSpec { name: "load", affinity: Affinity::Cpu(CpuId(0)), urgent: false };
+        SimHal.spawn(spec, Box::new(body)).expect("a CPU");
     }
 
     fn apply(stack: &Arc<TrialStack>, step: &TrialStep) {
@@ -96,7 +144,7 @@ impl Rig for TrialRig {
     }
 
     fn is_done(&self) -> bool {
-        true
+        self.stack.is_loaded.load(Relaxed)
     }
 
     fn prove(&mut self) {

@@ -43,15 +43,22 @@ fn disk(stack: &VirtioStack, built: Built, before: &Before, proof: u64) -> Resul
     let disk = stack.load.disk().ok_or("the disk is not bound")?;
     let info = disk.info();
     same("sectors, read-only", &(SECTORS, built.read_only), &(info.sectors, info.read_only()))?;
+    // The machine's disk sets no limit: as many whole sectors as a length can say.
+    same("longest transfer", &(u32::MAX / 512 * 512), &info.transfer_bytes_max)?;
     same("queues", &built.queues, &disk.queues())?;
     for (queue, before) in (0..).zip(before) {
         same("in flight", &0, &disk.in_flight(queue))?;
         same("fault", &None, &disk.fault(queue))?;
         let now = disk.counters(queue).ok_or("no counters")?;
-        let done = (now.requests - before.requests, now.completed - before.completed, now.errors - before.errors);
-        same(&format!("requests, completed, errors of queue {queue}"), &(proof, proof, 0), &done)?;
+        let grown = |now: u64, before: u64| now.wrapping_sub(before);
+        let done = [
+            grown(now.requests, before.requests),
+            grown(now.completed, before.completed),
+            grown(now.errors, before.errors),
+        ];
+        same(&format!("requests, completed, errors of queue {queue}"), &[proof, proof, 0], &done)?;
         same("none is left", &now.requests, &now.completed)?;
-        let told = now.notifications - before.notifications;
+        let told = grown(now.notifications, before.notifications);
         if told > proof || now.notifications == 0 {
             return Err(format!("queue {queue} was notified {told} times for {proof} requests"));
         }
@@ -117,6 +124,7 @@ fn network(stack: &Arc<VirtioStack>, built: Built) -> Result<(), String> {
     let many = VirtioError::TooMany("the queue's number", last + 1, last);
     same("no queue", &Err(many), &net.coalescing_of(last as u16 + 1))?;
     same("no queue", &Err(many), &net.coalesce_queue(last as u16 + 1, Coalescing::default()))?;
+    same("the last queue", &true, &net.coalescing_of(last as u16).is_ok())?;
     let of = |max_packets, max_usecs| Coalescing { max_packets, max_usecs };
     same("transmit", &Ok(()), &net.coalesce_transmit(of(70, 7)))?;
     same("receive", &Ok(()), &net.coalesce_receive(of(80, 8)))?;
