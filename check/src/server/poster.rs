@@ -26,7 +26,7 @@ pub const BLOCK_BYTES: u32 = 0x2000;
 pub const SOURCES: u16 = 4;
 const SLOTS: u16 = 8;
 
-/// 64 bits. Source in 7:0, how often in 23:8, from then on every so many ns in 63:32. In one write, since several CPUs raise.
+/// Source in 3:0, how often in 11:4, from then on every so many ns in 31:12. In one write, since several CPUs raise.
 const RAISE: u32 = 0x0;
 
 // "The block".
@@ -71,7 +71,7 @@ impl Poster {
             vendor: 0xfffe,
             device: 0x5057,
             class: 0xff_0000,
-            bars: vec![Bar { writes: Widths::Any, ..Bar::new(0, 0x4000) }, block],
+            bars: vec![Bar::new(0, 0x4000), block],
             msix: MsixPlace { region: REGION_OWN, table: 0x2000, pending: 0x3000 },
             capabilities: vec![Capability { offset: 0x60, words }],
         };
@@ -246,9 +246,9 @@ impl Function for Poster {
             );
             return;
         }
-        self.raise(world, (arg & 0xff) as usize % usize::from(SOURCES));
-        if arg >> 8 & 0xffff > 1 {
-            world.schedule(world.now() + Ps::from_ns((arg >> 32).max(100)), AGAIN, arg - 0x100);
+        self.raise(world, (arg & 0xf) as usize % usize::from(SOURCES));
+        if arg >> 4 & 0xff > 1 {
+            world.schedule(world.now() + Ps::from_ns((arg >> 12).max(100)), AGAIN, arg - 0x10);
         }
     }
 
@@ -283,5 +283,5 @@ impl Function for Poster {
 /// Has a source raised `count` times, one every `period_ns`.
 pub fn raise(model: ModelId, source: u32, count: u32, period_ns: u32) {
     let regs = Regs::Model { model, region: REGION_OWN };
-    regs.write64(RAISE, u64::from(period_ns) << 32 | u64::from(count.clamp(1, 0xffff) << 8 | source));
+    regs.write32(RAISE, period_ns.min(0xf_ffff) << 12 | count.clamp(1, 0xff) << 4 | source);
 }
