@@ -232,8 +232,8 @@ pub(super) fn settle(stack: &PcStack) {
 
 /// True if no raise waits for its handler.
 pub(super) fn is_done(stack: &PcStack) -> bool {
-    let sources = stack.poster.iter().flat_map(|poster| &poster.sources);
-    sources.fold(true, |done, source| done && Waiting::is_empty(&source.served.0))
+    let mut sources = stack.poster.iter().flat_map(|poster| &poster.sources);
+    sources.all(|source| Waiting::is_empty(&source.served.0))
 }
 
 /// The last raises.

@@ -286,8 +286,8 @@ pub(super) fn settle(stack: &PcStack) {
 
 /// True if no deadline waits.
 pub(super) fn is_done(stack: &PcStack) -> bool {
-    let timers = stack.timers.iter().flat_map(|timers| &timers.timers);
-    timers.fold(true, |done, timer| done && Waiting::is_empty(&timer.alarm.waiting))
+    let mut timers = stack.timers.iter().flat_map(|timers| &timers.timers);
+    timers.all(|timer| Waiting::is_empty(&timer.alarm.waiting))
 }
 
 /// The last deadlines.

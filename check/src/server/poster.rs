@@ -26,10 +26,8 @@ pub const BLOCK_BYTES: u32 = 0x2000;
 pub const SOURCES: u16 = 4;
 const SLOTS: u16 = 8;
 
-/// Source in 7:0, how often in 31:8.
+/// Source in 3:0, how often in 11:4, from then on every so many ns in 31:12. In one write, since several CPUs raise.
 const RAISE: u32 = 0x0;
-/// Between two raises, in ns. Begins.
-const PERIOD: u32 = 0x4;
 
 // "The block".
 const SIGNATURE: u32 = 0x4950_7753;
@@ -37,7 +35,7 @@ const VERSION: u32 = 0x0001_0000;
 const SLOT_TABLE: u32 = 0x100;
 const SOURCE_TABLE: u32 = 0x1000;
 
-/// Events: a source is raised so many times more; those that its mask held back are looked at again.
+/// Events: a source is raised, as RAISE says; those that its mask held back are looked at again.
 const AGAIN: u32 = 0;
 const LOOK: u32 = 1;
 /// Between two looks.
@@ -52,8 +50,6 @@ struct Slot {
 /// The function.
 pub struct Poster {
     shell: Shell,
-    what: u32,
-    period: Ps,
     control: u32,
     fault: u32,
     /// Posts, notifications, messages of their own, faults.
@@ -82,8 +78,6 @@ impl Poster {
         let place = Place { name: "poster".into(), requester, port };
         Self {
             shell: Shell::new(place, &identity, SOURCES + SLOTS),
-            what: 0,
-            period: Ps(0),
             control: 0,
             fault: 0,
             counts: [0; 4],
@@ -252,9 +246,9 @@ impl Function for Poster {
             );
             return;
         }
-        self.raise(world, (arg & 0xff) as usize % usize::from(SOURCES));
-        if arg >> 8 > 1 {
-            world.schedule(world.now() + self.period.max(Ps::from_ns(100)), AGAIN, arg - 0x100);
+        self.raise(world, (arg & 0xf) as usize % usize::from(SOURCES));
+        if arg >> 4 & 0xff > 1 {
+            world.schedule(world.now() + Ps::from_ns((arg >> 12).max(100)), AGAIN, arg - 0x10);
         }
     }
 
@@ -268,11 +262,7 @@ impl Function for Poster {
 
     fn write_bar(&mut self, world: &mut World<'_>, region: u8, offset: u32, width_bytes: u8, value: u64) {
         match (region, offset) {
-            (REGION_OWN, RAISE) => self.what = value as u32,
-            (REGION_OWN, PERIOD) => {
-                self.period = Ps::from_ns(value);
-                world.schedule(world.now(), AGAIN, self.what.into());
-            }
+            (REGION_OWN, RAISE) => world.schedule(world.now(), AGAIN, value),
             (REGION_OWN, _) => {}
             _ => {
                 let is_wide = width_bytes == 8;
@@ -293,6 +283,5 @@ impl Function for Poster {
 /// Has a source raised `count` times, one every `period_ns`.
 pub fn raise(model: ModelId, source: u32, count: u32, period_ns: u32) {
     let regs = Regs::Model { model, region: REGION_OWN };
-    regs.write32(RAISE, count.clamp(1, 0xff_ffff) << 8 | source);
-    regs.write32(PERIOD, period_ns);
+    regs.write32(RAISE, period_ns.min(0xf_ffff) << 12 | count.clamp(1, 0xff) << 4 | source);
 }

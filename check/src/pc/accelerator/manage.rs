@@ -179,7 +179,7 @@ fn refused(accelerator: &Accelerator, place: &Place, which: u32) {
     let submit = |bytes, destination| {
         let fill = Fill { pattern: 1, destination: DeviceAddress(destination), bytes, tag: 0 };
         let submitted = queue.submit(&[fill]);
-        (submitted.accepted == 0).then_some(submitted.refusal).flatten().map_or(Err("accepted".into()), |why| Ok(why))
+        (submitted.accepted == 0).then_some(submitted.refusal).flatten().ok_or_else(|| "accepted".to_owned())
     };
     let most = place.bytes_max;
     let request = |bytes, destination, expected: Refusal| {
