@@ -14,6 +14,7 @@ mod fault;
 mod guard;
 mod load;
 mod manage;
+mod models;
 mod poster;
 mod removal;
 mod rig;

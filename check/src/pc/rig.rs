@@ -5,6 +5,7 @@ use super::blocks::Mix;
 use super::drive::{Drive, Slot};
 use super::fault::{PcFault, Tampering, WrongEntry};
 use super::load::Load;
+use super::models::{Site, add_accelerator, add_tampered_drive};
 use super::poster::{self, Poster};
 use super::shape::{self, Shape};
 use super::sources::{Function, Rings};
@@ -17,18 +18,14 @@ use crate::coverage::Coverage;
 use crate::server::poster::Poster as PostingFunction;
 use crate::server::ringer::{Ringer, RingerPort};
 use crate::server::wire::WirePort;
-use crate::server::{Config, FLIGHT_NS, Hardware, Host, Path, add_port, drive_config};
+use crate::server::{Config, FLIGHT_NS, Hardware, Host, Path, drive_config};
 use crate::subject::{Build, Rig};
 use hal::{CpuId, CpuSet, Regs as _};
 use irq::RequestFlags;
-use machine::dsa::Dsa;
-use machine::fabric::integrated::{IntegratedConfig, IntegratedPath};
-use machine::fabric::port::Credits;
 use machine::fabric::tamper::{Rates, Tamper, TamperConfig};
 use machine::fabric::vtd::{InvalidationFault, InvalidationTrouble, VtdUnit};
 use machine::model::ModelId;
-use machine::nvme::{FaultPlan, Nvme, REGION_CONFIG, REGION_CONTROLLER, StorageKind, Timing};
-use machine::outage::{Outage, Outages, Unreliable};
+use machine::nvme::{FaultPlan, Nvme, REGION_CONTROLLER, StorageKind, Timing};
 use machine::time::Ps;
 use machine::{Machine, Regs};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -54,13 +51,6 @@ const LATE_MAX: Ps = Ps::from_ns(15_000);
 const FLIGHT: Ps = Ps::from_ns(FLIGHT_NS);
 /// An invalidation takes some 4 µs, and the previous one may still be under way.
 const INVALIDATION_MAX: Ps = Ps::from_ns(60_000);
-
-/// The models of a drive.
-struct Site {
-    drive: ModelId,
-    tamper: ModelId,
-    outage: Outages,
-}
 
 /// A PC.
 pub struct PcRig {
@@ -405,29 +395,6 @@ impl PcRig {
         let drives = &self.up().drives;
         drives[drive as usize % drives.len()].broken.store(true, Relaxed);
     }
-}
-
-/// A drive whose messages can be tampered with before they reach its port.
-fn add_tampered_drive(
-    machine: &mut Machine,
-    iommu: ModelId,
-    credits: &Credits,
-    tamper: TamperConfig,
-    config: machine::nvme::Config,
-) -> Site {
-    let port = add_port(machine, iommu, credits);
-    let tamper = machine.add_model(|_| Box::new(Tamper::new(port, tamper)));
-    let drive = Nvme::new(tamper, config).expect("a valid drive");
-    let outage = Outages::new(Outage { prompt_region: Some(REGION_CONFIG), ..Outage::default() });
-    let drive = machine.add_model(|_| Box::new(Unreliable::removable(drive, outage.clone(), Nvme::lose_power)));
-    Site { drive, tamper, outage }
-}
-
-/// An accelerator inside the root complex, with a way of its own.
-fn add_accelerator(machine: &mut Machine, iommu: ModelId, credits: &Credits, plan: &accelerator::Plan) -> ModelId {
-    let way = IntegratedConfig { name: "dsa's way".into(), bytes_per_second: 30_000_000_000, waiting_messages_max: 2 };
-    let way = machine.add_model(|id| Box::new(IntegratedPath::new(id, iommu, way, credits)));
-    machine.add_model(|_| Box::new(Dsa::new(way, plan.model.clone()).expect("a valid device")))
 }
 
 fn rate(rates: &mut Rates, act: Tampering) -> &mut u32 {

@@ -47,34 +47,20 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     let drives = knobs.number("drives", 1..=2) as u32;
     let queues = knobs.number("queues", 1..=3).min(cpus.into()) as u16;
     let managed = knobs.chance("managed", 25);
-    let storm = StormConfig { burst: 40, burst_ns_min: 60_000, unhandled_max: 30, throttle_ns: 150_000 };
-    let storm = if knobs.chance("strict_storms", 30) { storm } else { StormConfig::default() };
+    let storm = draw_storm(knobs);
     let force_threads = knobs.chance("threads", 25);
     let hidden_coalescing = draw_coalescing(knobs);
     let notification_limit_ns = if delivery == Path::Posted { draw_limit(knobs) } else { None };
     let read_ns = 1000 * knobs.number("read_us", 2..=20);
-    let time_slice =
-        Ps::from_ns(1000 * knobs.number_with("slice_us", 10..=3_000, 3_000, |draw| draw.time_ns(10, 3_000)));
+    let slice_us = knobs.number_with("slice_us", 10..=3_000, 3_000, |draw| draw.time_ns(10, 3_000));
+    let costs = Costs { time_slice: Ps::from_ns(1000 * slice_us), ..costs() };
     let leaks = knobs.chance("count_vectors", 3);
-    // A managed queue whose CPUs are absent has no interrupt, and the machine's scheduler leaves ready threads on a CPU that
-    // is offline.
-    let stays = managed || force_threads;
-    let (absent, gone) = draw_missing(knobs);
-    let absent = if stays { 0 } else { absent };
-    let drawn_users = knobs.number("users", 1..=4) as u32;
-    // Each queue of a load that is compared has a user of its own, whose batches follow each other.
-    let users = if comparable { drives * u32::from(queues) } else { drawn_users };
-    let load = knobs.number_with("load", 0..=20_000, 20, |draw| draw.time_ns(100, 3_000));
-    let carried = if knobs.chance("carried", 40) && !comparable { load / 2 } else { 0 };
-    let mut habit = Habit::draw(knobs, (load - carried) / u64::from(drawn_users));
-    if comparable {
-        (habit.own_queue, habit.depth) = (true, 1);
-    }
+    let (absent, gone) = draw_missing(knobs, managed || force_threads);
+    let (users, carried, habit) = draw_load(knobs, comparable.then_some(drives * u32::from(queues)));
     let mix = draw_mix(knobs);
     let full = knobs.chance("full", 30);
     let lines_max = if leaks { 2000 } else { 64 };
     let count_lines = (knobs.chance("count_numbers", 20) && !leaks).then_some(lines_max as usize);
-    let forced = force_threads;
     let accelerator = accelerator::Plan::draw(knobs, seed, !comparable);
     let timers = knobs.chance("timers", 40) && !comparable;
     // Where a unit remaps, it blocks the messages that the function notifies with.
@@ -95,13 +81,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         devices_post: poster,
         unrest: base.unrest.clone(),
         lines_max,
-        machine: MachineConfig {
-            memory_bytes: accelerator::MEMORY_BYTES,
-            jitter_percent: 40,
-            costs: Costs { time_slice, ..costs() },
-            topology,
-            ..base
-        },
+        machine: MachineConfig { memory_bytes: accelerator::MEMORY_BYTES, jitter_percent: 40, costs, topology, ..base },
         ..Config::default()
     };
     let shape = Shape {
@@ -117,7 +97,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         full,
         count_lines,
         storm,
-        forced,
+        forced: force_threads,
         accelerator,
         timers,
         poster,
@@ -125,11 +105,31 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     (config, shape, drives)
 }
 
-/// CPUs that are offline through the last load, and the drive that is gone.
-fn draw_missing(knobs: &mut Knobs) -> (u32, u32) {
+/// The users, the commands of those that are carried on from completions, and how a user submits. `queues`: those of a load
+/// that is compared; each has a user of its own, whose batches follow each other.
+fn draw_load(knobs: &mut Knobs, queues: Option<u32>) -> (u32, u64, Habit) {
+    let drawn_users = knobs.number("users", 1..=4) as u32;
+    let load = knobs.number_with("load", 0..=20_000, 20, |draw| draw.time_ns(100, 3_000));
+    let carried = if knobs.chance("carried", 40) && queues.is_none() { load / 2 } else { 0 };
+    let mut habit = Habit::draw(knobs, (load - carried) / u64::from(drawn_users));
+    if queues.is_some() {
+        (habit.own_queue, habit.depth) = (true, 1);
+    }
+    (queues.unwrap_or(drawn_users), carried, habit)
+}
+
+/// When a line storms.
+fn draw_storm(knobs: &mut Knobs) -> StormConfig {
+    let strict = StormConfig { burst: 40, burst_ns_min: 60_000, unhandled_max: 30, throttle_ns: 150_000 };
+    if knobs.chance("strict_storms", 30) { strict } else { StormConfig::default() }
+}
+
+/// CPUs that are offline through the last load, and the drive that is gone. All of them stay if lines are managed or threaded: a
+/// managed queue whose CPUs are absent has no interrupt, and the machine's scheduler leaves ready threads on a CPU that is offline.
+fn draw_missing(knobs: &mut Knobs, all_stay: bool) -> (u32, u32) {
     let absent = knobs.number_with("absent", 0..=7, 0, |draw| if draw.percent(60) { 0 } else { draw.within(1..=7) });
     let gone = knobs.number_with("gone", 0..=2, 0, |draw| if draw.percent(80) { 0 } else { draw.within(1..=2) });
-    (absent as u32, gone as u32)
+    (if all_stay { 0 } else { absent as u32 }, gone as u32)
 }
 
 /// Up to four pages of data, so that a command may need a PRP list.

@@ -135,7 +135,7 @@ pub(crate) fn interrupt_controllers(data: &[u8]) {
         let unit = unit(machine);
         let ioapic = IoApicConfig { name: "ioapic".into(), requester: 0xf0f8, pins: PINS };
         let ioapic = machine.add_model(|_| Box::new(IoApic::new(unit, ioapic)));
-        let hpet = HpetConfig { name: "hpet".into(), requester: 0xf0f0, period_fs: 100_000_000 };
+        let hpet = HpetConfig { name: "hpet".into(), requester: 0xf0f0, period_fs: 100_000_000, timers: 1 };
         let hpet = machine.add_model(|_| Box::new(Hpet::new(unit, hpet)));
         let pull = move |world: &mut World<'_>, pin: u32, value: u64| {
             world.schedule_for(ioapic, world.now(), PIN, pin_arg(pin as u8, value & 1 != 0));
