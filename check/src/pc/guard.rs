@@ -20,7 +20,13 @@ impl Guard {
     pub(super) fn open(numbers: &AtomicU64, inner: Arc<dyn Action>, load: u64) -> Arc<Self> {
         let number = numbers.fetch_add(1, Relaxed);
         Mark::LineOpened.of(number);
+        queues::installed(load, number);
         Arc::new(Self { inner, number, load })
+    }
+
+    /// The number of this installation.
+    pub(super) fn number(&self) -> u64 {
+        self.number
     }
 
     /// The line's `free` has returned: none of its handlers may run.
@@ -32,10 +38,8 @@ impl Guard {
 impl Action for Guard {
     fn handle(&self, irq: Irq) -> IrqReturn {
         Mark::HandlerEntered.of(self.number);
-        queues::entered(self.load);
         let answer = self.inner.handle(irq);
-        queues::left(self.load, answer != IrqReturn::None);
-        marks::answered(irq, answer, false);
+        marks::queue_answered(irq, answer, self.load);
         Mark::HandlerLeft.of(self.number);
         answer
     }
