@@ -9,23 +9,20 @@
 //! A handler that says "not mine" took nothing, and nothing had been taken by a look or a poll since its last run: else that
 //! interrupt would count as a stray. One that says "mine" took something, or something had been taken.
 
-use super::truth::marks::DISTURBED;
+use super::truth::marks::{DISTURBED, answer_of};
 use super::{Checker, Findings};
 use crate::mark::Mark;
 use drivers::nvme::QueueSnapshot;
 use machine::model::ModelId;
 use machine::observe::Fact;
 use machine::time::Ps;
-use std::collections::BTreeMap;
 
 const NAME: &str = "queues";
 
 /// A queue pair was made for the load of this number: its model, and its own number.
 const OPENED: u32 = 0x320;
-/// The interrupt handler of the queue begins.
-const ENTERED: u32 = 0x321;
-/// It says whether the interrupt was its own.
-const LEFT: u32 = 0x322;
+/// An installation of its handler has this number.
+const INSTALLED: u32 = 0x321;
 /// A poll has found so many entries.
 const POLLED: u32 = 0x323;
 /// From now on entries may be lost, or taken without a word; 1: others than its interrupts run its handler.
@@ -69,12 +66,8 @@ pub(crate) fn opened(load: u64, device: ModelId, qid: u16) {
     mark(OPENED, load, u64::from(device.0) << 16 | u64::from(qid));
 }
 
-pub(crate) fn entered(load: u64) {
-    mark(ENTERED, load, 0);
-}
-
-pub(crate) fn left(load: u64, handled: bool) {
-    mark(LEFT, load, handled.into());
+pub(crate) fn installed(load: u64, handler: u64) {
+    mark(INSTALLED, load, handler);
 }
 
 pub(crate) fn polled(load: u64, found: usize) {
@@ -170,58 +163,90 @@ impl Queue {
 pub struct Queues {
     /// Handlers run in threads, which others may interrupt.
     forced: bool,
-    queues: BTreeMap<u64, Queue>,
+    /// By load.
+    queues: Vec<Option<Queue>>,
     /// The load of a model's queue.
-    loads: BTreeMap<(ModelId, u16), u64>,
+    loads: Vec<((ModelId, u16), u64)>,
     /// Messages by model and vector.
-    messages: BTreeMap<(ModelId, u16), u64>,
+    messages: Vec<((ModelId, u16), u64)>,
+    /// By handler: its load.
+    handlers: Vec<Option<u64>>,
     /// Managers resent interrupts, or made the core resend them.
     disturbed: bool,
 }
 
 impl Queues {
-    /// Checks these queues: their loads, models and numbers; and all that are made from now on.
-    pub fn new(forced: bool, known: impl IntoIterator<Item = (u64, ModelId, u16)>) -> Self {
-        let mut this = Self {
-            forced,
-            queues: BTreeMap::new(),
-            loads: BTreeMap::new(),
-            messages: BTreeMap::new(),
-            disturbed: false,
-        };
-        known.into_iter().for_each(|(load, device, qid)| this.open(load, device, qid));
+    /// Checks these queues: their loads, models and numbers, and the numbers of their handlers; and all that are made from
+    /// now on.
+    pub fn new(forced: bool, known: impl IntoIterator<Item = (u64, ModelId, u16, u64)>) -> Self {
+        let (queues, loads, messages, handlers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut this = Self { forced, queues, loads, messages, handlers, disturbed: false };
+        for (load, device, qid, handler) in known {
+            this.open(load, device, qid);
+            this.install(load, handler);
+        }
         this
     }
 
-    fn open(&mut self, load: u64, device: ModelId, qid: u16) {
-        self.loads.retain(|_, other| *other != load);
-        self.loads.insert((device, qid), load);
-        let next = self.queues.get(&load).map_or(0, |queue| queue.next);
-        self.queues.insert(load, Queue { first: next, next, ..Queue::default() });
+    fn queue(&mut self, load: u64) -> Option<&mut Queue> {
+        self.queues.get_mut(usize::try_from(load).ok()?)?.as_mut()
     }
 
-    fn count(&mut self, device: ModelId, qid: u16, which: usize) {
-        if let Some(load) = self.loads.get(&(device, qid))
-            && let Some(queue) = self.queues.get_mut(load)
-        {
-            queue.counts[which] += 1;
+    fn queue_of(&mut self, device: ModelId, qid: u16) -> Option<&mut Queue> {
+        let load = self.loads.iter().find(|(of, _)| *of == (device, qid))?.1;
+        self.queue(load)
+    }
+
+    fn install(&mut self, load: u64, handler: u64) {
+        let index = handler as usize;
+        if self.handlers.len() <= index {
+            self.handlers.resize(index + 1, None);
+        }
+        self.handlers[index] = Some(load);
+    }
+
+    fn open(&mut self, load: u64, device: ModelId, qid: u16) {
+        self.loads.retain(|(of, other)| *other != load && *of != (device, qid));
+        self.loads.push(((device, qid), load));
+        let next = self.queue(load).map_or(0, |queue| queue.next);
+        let index = load as usize;
+        if self.queues.len() <= index {
+            self.queues.resize_with(index + 1, || None);
+        }
+        self.queues[index] = Some(Queue { first: next, next, ..Queue::default() });
+    }
+
+    /// Messages that a queue's drive sent for it.
+    fn sent(&self, load: u64) -> u64 {
+        let sender = self.queues.get(load as usize).and_then(|queue| queue.as_ref()?.sender);
+        self.messages.iter().find(|(of, _)| Some(*of) == sender).map_or(0, |(_, count)| *count)
+    }
+
+    fn answered(&mut self, at: Ps, load: u64, handled: bool, findings: &mut Findings) {
+        let is_forced = self.forced;
+        let Some(queue) = self.queue(load) else { return };
+        let wrong = queue.left(handled);
+        if let Some(text) = wrong.filter(|_| !is_forced && !queue.lent) {
+            findings.wrong(NAME, at, format!("the handler of queue {load} {text}"));
         }
     }
 
-    fn told(&mut self, at: Ps, cpu: u32, tag: u32, value: u64, findings: &mut Findings) {
+    fn told(&mut self, at: Ps, tag: u32, value: u64, findings: &mut Findings) {
+        if let Some((load, handled)) = answer_of(tag, value) {
+            return self.answered(at, load, handled, findings);
+        }
         let (load, rest) = (value >> LOAD_BIT, value & ((1 << LOAD_BIT) - 1));
         if tag == OPENED {
             return self.open(load, ModelId((rest >> 16) as u32), rest as u16);
         }
-        let Some(queue) = self.queues.get_mut(&load) else { return };
+        if tag == INSTALLED {
+            return self.install(load, rest);
+        }
+        if let Some(which) = tag.checked_sub(CLAIMED).filter(|&which| which < COUNTS.len() as u32) {
+            return self.claimed(at, load, which as usize, rest, findings);
+        }
+        let Some(queue) = self.queue(load) else { return };
         match tag {
-            ENTERED => queue.running = Some(cpu),
-            LEFT => {
-                let wrong = queue.left(rest != 0);
-                if let Some(text) = wrong.filter(|_| !self.forced && !queue.lent) {
-                    findings.wrong(NAME, at, format!("the handler of queue {load} {text}"));
-                }
-            }
             POLLED => {
                 queue.counts[10] += 1;
                 queue.counts[11] += u64::from(rest == 0);
@@ -230,27 +255,28 @@ impl Queues {
                 (queue.disrupted, queue.perhaps) = (true, true);
                 queue.lent |= rest != 0;
             }
-            _ => {
-                let which = tag.wrapping_sub(CLAIMED) as usize;
-                if let Some(&known) = queue.counts.get(which) {
-                    let loose = queue.disrupted && LOOSE.contains(&which);
-                    let wrong = if loose { rest > known && which == 2 } else { rest != known };
-                    // A thread's run may be interrupted by another's poll.
-                    let by_runs = self.forced && (7..10).contains(&which) || queue.lent && BY_RUNS.contains(&which);
-                    if wrong && !by_runs {
-                        let text = format!("the driver counts {rest} {} of queue {load}", COUNTS[which]);
-                        findings.wrong(NAME, at, format!("{text}, and there were {known}"));
-                    }
-                    let sent = queue.sender.map_or(0, |sender| self.messages.get(&sender).copied().unwrap_or(0));
-                    if which == 6 && !self.disturbed && rest > sent {
-                        let text = format!("queue {load} had {rest} interrupts, and its drive sent {sent} messages");
-                        findings.wrong(NAME, at, text);
-                    }
-                    if which == 0 {
-                        findings.coverage.add("account: counts of a queue are known", 1);
-                    }
-                }
-            }
+            _ => {}
+        }
+    }
+
+    fn claimed(&mut self, at: Ps, load: u64, which: usize, claimed: u64, findings: &mut Findings) {
+        let (sent, is_forced, is_disturbed) = (self.sent(load), self.forced, self.disturbed);
+        let Some(queue) = self.queue(load) else { return };
+        let known = queue.counts[which];
+        let loose = queue.disrupted && LOOSE.contains(&which);
+        let wrong = if loose { claimed > known && which == 2 } else { claimed != known };
+        // A thread's run may be interrupted by another's poll.
+        let by_runs = is_forced && (7..10).contains(&which) || queue.lent && BY_RUNS.contains(&which);
+        if wrong && !by_runs {
+            let text = format!("the driver counts {claimed} {} of queue {load}", COUNTS[which]);
+            findings.wrong(NAME, at, format!("{text}, and there were {known}"));
+        }
+        if which == 6 && !is_disturbed && claimed > sent {
+            let text = format!("queue {load} had {claimed} interrupts, and its drive sent {sent} messages");
+            findings.wrong(NAME, at, text);
+        }
+        if which == 0 {
+            findings.coverage.add("account: counts of a queue are known", 1);
         }
     }
 }
@@ -259,20 +285,32 @@ impl Checker for Queues {
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         match *fact {
             Fact::EntryPosted { device, cqid, vector, .. } => {
-                self.count(device, cqid, 2);
-                let queue = self.loads.get(&(device, cqid)).and_then(|load| self.queues.get_mut(load));
-                if let (Some(queue), Some(vector)) = (queue, vector) {
-                    queue.sender = Some((device, vector));
+                if let Some(queue) = self.queue_of(device, cqid) {
+                    queue.counts[2] += 1;
+                    queue.sender = vector.map(|vector| (device, vector)).or(queue.sender);
                 }
             }
-            Fact::Signalled { device, vector } => *self.messages.entry((device, vector)).or_default() += 1,
-            Fact::Declared { online: false, .. } | Fact::Mark { tag: DISTURBED, .. } => self.disturbed = true,
-            Fact::Doorbell { device, queue, is_completion, .. } => {
-                self.count(device, queue, if is_completion { 5 } else { 1 });
+            Fact::Signalled { device, vector } => {
+                match self.messages.iter_mut().find(|(of, _)| *of == (device, vector)) {
+                    Some((_, count)) => *count += 1,
+                    None => self.messages.push(((device, vector), 1)),
+                }
             }
+            Fact::Doorbell { device, queue, is_completion, .. } => {
+                if let Some(queue) = self.queue_of(device, queue) {
+                    queue.counts[if is_completion { 5 } else { 1 }] += 1;
+                }
+            }
+            Fact::Declared { online: false, .. } | Fact::Mark { tag: DISTURBED, .. } => self.disturbed = true,
             Fact::Mark { cpu, tag, value } => match Mark::from_tag(tag) {
+                Some(Mark::HandlerEntered) => {
+                    let load = self.handlers.get(value as usize).copied().flatten();
+                    if let Some(queue) = load.and_then(|load| self.queue(load)) {
+                        queue.running = Some(cpu);
+                    }
+                }
                 Some(mark @ (Mark::Submitted | Mark::Refused | Mark::Completed | Mark::Failed)) => {
-                    let Some(queue) = self.queues.get_mut(&(value >> 32)) else { return };
+                    let Some(queue) = self.queue(value >> 32) else { return };
                     match mark {
                         Mark::Submitted => {
                             queue.counts[0] += 1;
@@ -284,7 +322,7 @@ impl Checker for Queues {
                     }
                 }
                 Some(_) => {}
-                None => self.told(at, cpu, tag, value, findings),
+                None => self.told(at, tag, value, findings),
             },
             _ => {}
         }
@@ -305,11 +343,13 @@ mod tests {
     }
 
     fn of(facts: &[Fact]) -> Vec<String> {
-        says(Queues::new(false, [(1, ModelId(9), 2)]), facts)
+        says(Queues::new(false, [(1, ModelId(9), 2, 3)]), facts)
     }
 
     fn run(inside: &[Fact], handled: bool) -> Vec<Fact> {
-        [&[told(ENTERED, 0)], inside, &[told(LEFT, handled.into())]].concat()
+        let entered = Fact::Mark { cpu: 0, tag: Mark::HandlerEntered as u32, value: 3 };
+        let answered = Fact::Mark { cpu: 0, tag: 0x300, value: 2 << 8 | u64::from(handled) };
+        [&[entered], inside, &[answered]].concat()
     }
 
     #[test]

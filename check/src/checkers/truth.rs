@@ -20,7 +20,6 @@ use line::Line;
 use machine::observe::Fact;
 use machine::time::Ps;
 use marks::{Answer, Claim, Known, Told};
-use std::collections::BTreeMap;
 
 const NAME: &str = "truth";
 
@@ -31,7 +30,8 @@ pub struct Truth {
     forced: bool,
     /// Messages of a line that was freed may arrive long after.
     faulty: bool,
-    lines: BTreeMap<u16, Line>,
+    /// By number.
+    lines: Vec<Option<Line>>,
     /// Lines whose burst has ended on this CPU, and the core has yet to read the time.
     closing: Vec<(u32, u16)>,
     /// CPUs went offline so often: each may have left a line pending without an interrupt of its own.
@@ -49,12 +49,26 @@ impl Truth {
         (forced, faulty): (bool, bool),
         known: impl IntoIterator<Item = Known>,
     ) -> Self {
-        let lines = known.into_iter().map(|known| (known.line, Line::new(known.handlers))).collect();
-        Self { storm, forced, faulty, lines, closing: Vec::new(), offline: 0, disturbed: false, freed: false }
+        let (lines, closing) = (Vec::new(), Vec::new());
+        let mut this = Self { storm, forced, faulty, lines, closing, offline: 0, disturbed: false, freed: false };
+        known.into_iter().for_each(|known| this.insert(known.line, Line::new(known.handlers)));
+        this
+    }
+
+    fn insert(&mut self, number: u16, line: Line) {
+        let index = usize::from(number);
+        if self.lines.len() <= index {
+            self.lines.resize_with(index + 1, || None);
+        }
+        self.lines[index] = Some(line);
+    }
+
+    fn line(&mut self, number: u16) -> Option<&mut Line> {
+        self.lines.get_mut(usize::from(number))?.as_mut()
     }
 
     fn answered(&mut self, at: Ps, cpu: u32, number: u16, answer: Answer, findings: &mut Findings) {
-        let Some(line) = self.lines.get_mut(&number) else { return };
+        let Some(line) = self.lines.get_mut(usize::from(number)).and_then(Option::as_mut) else { return };
         line.close(at, &self.storm);
         let in_thread = answer.in_thread || self.forced;
         // A thread that has moved may run where it was, as long as nothing else runs there.
@@ -78,7 +92,7 @@ impl Truth {
         let (lines, storm) = (&mut self.lines, &self.storm);
         self.closing.retain(|&(of, number)| {
             if of == cpu
-                && let Some(line) = lines.get_mut(&number)
+                && let Some(Some(line)) = lines.get_mut(usize::from(number))
             {
                 line.close(at, storm);
             }
@@ -87,7 +101,7 @@ impl Truth {
     }
 
     fn claimed(&mut self, at: Ps, number: u16, claim: Claim, value: u64, findings: &mut Findings) {
-        let Some(line) = self.lines.get_mut(&number) else { return };
+        let Some(line) = self.lines.get_mut(usize::from(number)).and_then(Option::as_mut) else { return };
         line.close(at, &self.storm);
         let is_judged = match claim {
             Claim::Unhandled => true,
@@ -118,7 +132,7 @@ impl Checker for Truth {
                 Some(Told::Answered(line, answer)) => self.answered(at, cpu, line, answer, findings),
                 Some(Told::Allocated(line)) => {
                     self.freed = true;
-                    self.lines.insert(line, Line::new(0));
+                    self.insert(line, Line::new(0));
                 }
                 // A CPU that comes back takes what had been sent to it; its line has long been served elsewhere.
                 Some(Told::Strays(strays)) if strays > 0 && !self.faulty && !self.freed && self.offline == 0 => {
@@ -130,16 +144,17 @@ impl Checker for Truth {
                 }
                 Some(Told::Strays(_)) => {}
                 Some(Told::Installing(line)) => {
-                    let line = self.lines.entry(line).or_insert_with(|| Line::new(0));
-                    line.install(at);
+                    if self.line(line).is_none() {
+                        self.insert(line, Line::new(0));
+                    }
+                    self.line(line).into_iter().for_each(|line| line.install(at));
                 }
-                Some(Told::Removed(line)) => _ = self.lines.get_mut(&line).map(Line::remove),
+                Some(Told::Removed(line)) => _ = self.line(line).map(Line::remove),
                 Some(Told::Disturbed) => self.disturbed = true,
                 Some(Told::Placed(line, cpu)) => {
-                    let line = self.lines.get_mut(&line);
-                    line.into_iter().for_each(|line| line.place(Some(cpu)));
+                    self.line(line).into_iter().for_each(|line| line.place(Some(cpu)));
                 }
-                Some(Told::Movable) => self.lines.values_mut().for_each(|line| line.place(None)),
+                Some(Told::Movable) => self.lines.iter_mut().flatten().for_each(|line| line.place(None)),
                 Some(Told::Claimed(line, claim, value)) => self.claimed(at, line, claim, value, findings),
                 None => {}
             },

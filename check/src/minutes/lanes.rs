@@ -133,8 +133,13 @@ impl Lanes {
             let weight = weight(scenario.name());
             lanes.push(Lane::new(Work::Random(scenario), RANDOM * weight));
             if all {
-                lanes.push(Lane::new(Work::Orders(scenario, Task::all(scenario).into()), ORDERS * weight));
-                lanes.push(Lane::new(Work::Faults(scenario, scenario.singles().into()), FAULTS * weight));
+                // A scenario without small machines has neither.
+                let (tasks, cases) = (Task::all(scenario), scenario.singles());
+                let small = [
+                    (!tasks.is_empty()).then(|| Lane::new(Work::Orders(scenario, tasks.into()), ORDERS * weight)),
+                    (!cases.is_empty()).then(|| Lane::new(Work::Faults(scenario, cases.into()), FAULTS * weight)),
+                ];
+                lanes.extend(small.into_iter().flatten());
             }
         }
         let is_there = |name: &str| scenarios.iter().any(|scenario| scenario.name() == name);

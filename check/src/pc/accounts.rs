@@ -32,11 +32,11 @@ pub(super) fn known_lines(stack: &PcStack) -> Vec<Known> {
     lines(stack).filter_map(|line| Known::of(stack.host.core(), line)).collect()
 }
 
-/// Loads, models and numbers of the queues that exist.
-pub(super) fn known_queues(stack: &PcStack) -> Vec<(u64, ModelId, u16)> {
+/// Loads, models and numbers of the queues that exist, and the numbers of their handlers.
+pub(super) fn known_queues(stack: &PcStack) -> Vec<(u64, ModelId, u16, u64)> {
     let queue = |slot: &Slot| {
         let bound = slot.bound()?;
-        Some((slot.load.index(), stack.drive_of(slot).model, bound.pair.qid()))
+        Some((slot.load.index(), stack.drive_of(slot).model, bound.pair.qid(), bound.guard.number()))
     };
     stack.slots.iter().filter_map(queue).collect()
 }

@@ -20,7 +20,15 @@ impl Guard {
     pub(super) fn open(numbers: &AtomicU64, inner: Arc<dyn Action>, load: Option<u64>) -> Arc<Self> {
         let number = numbers.fetch_add(1, Relaxed);
         Mark::LineOpened.of(number);
+        if let Some(load) = load {
+            queues::installed(load, number);
+        }
         Arc::new(Self { inner, number, load })
+    }
+
+    /// The number of this installation.
+    pub(super) fn number(&self) -> u64 {
+        self.number
     }
 
     /// The line's `free` has returned: none of its handlers may run.
@@ -32,10 +40,11 @@ impl Guard {
 impl Action for Guard {
     fn handle(&self, irq: Irq) -> IrqReturn {
         Mark::HandlerEntered.of(self.number);
-        self.load.inspect(|load| queues::entered(*load));
         let answer = self.inner.handle(irq);
-        self.load.inspect(|load| queues::left(*load, answer != IrqReturn::None));
-        marks::answered(irq, answer, false);
+        match self.load {
+            Some(load) => marks::queue_answered(irq, answer, load),
+            None => marks::answered(irq, answer, false),
+        }
         Mark::HandlerLeft.of(self.number);
         answer
     }

@@ -25,6 +25,8 @@ const CLAIMED: u32 = 0x308;
 
 /// The line in the bits from here on, the rest below.
 const LINE_BIT: u32 = 48;
+/// In an answer: 1 + the load of a queue, in the bits from here on.
+const LOAD_BIT: u32 = 8;
 
 /// A number that the core gives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,6 +91,17 @@ fn mark(tag: u32, line: Irq, rest: u64) {
 /// A handler answers, as its last act; in a thread of the line or in the interrupt.
 pub(crate) fn answered(line: Irq, answer: IrqReturn, in_thread: bool) {
     mark(ANSWERED, line, u64::from(answer != IrqReturn::None) | u64::from(in_thread) << 1);
+}
+
+/// The same for the handler of an NVMe queue, in the interrupt.
+pub(crate) fn queue_answered(line: Irq, answer: IrqReturn, load: u64) {
+    mark(ANSWERED, line, u64::from(answer != IrqReturn::None) | (load + 1) << LOAD_BIT);
+}
+
+/// The load of the queue whose handler answered, and whether it claimed the interrupt.
+pub(crate) fn answer_of(tag: u32, value: u64) -> Option<(u64, bool)> {
+    let load = ((value & ((1 << LINE_BIT) - 1)) >> LOAD_BIT).checked_sub(1)?;
+    (tag == ANSWERED).then_some((load, value & 1 != 0))
 }
 
 /// A line was allocated.
