@@ -338,6 +338,48 @@ Run status group 0 (all jobs):
         assert_eq!((read.percentiles_ns.as_slice(), old.jobs[0].error), (&[(50.0, 79_000.0)][..], 5));
     }
 
+    /// The first job of a text.
+    fn first(text: &str) -> FioJob {
+        FioOutput::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {text}")).jobs.remove(0)
+    }
+
+    #[test]
+    fn counters_that_overflowed_are_not_numbers() {
+        let job = first(
+            r#"{"fio version": "fio-2.2.10", "jobs": [{"jobname": "a", "read": {"io_bytes": -2147483648, "bw": -5, "iops": 1000.5,
+            "total_ios": -1294967296, "runtime": 10000, "clat": {"min": 1, "max": 90, "mean": 50.5, "stddev": -nan}},
+            "usr_cpu": -1.0, "sys_cpu": 12.5}]}"#,
+        );
+        let read = &job.directions[0];
+        assert_eq!((read.iops, read.ios, read.bandwidth_bps, read.clat_ns), (1000.5, 10_005, 0.0, Some(50_500.0)));
+        assert_eq!((job.user_percent, job.system_percent), (None, Some(12.5)));
+    }
+
+    #[test]
+    fn what_newer_versions_add_changes_nothing() {
+        let job = first(
+            r#"{"fio version": "fio-3.41", "timestamp": 1, "global options": {"rw": "randtrim"}, "jobs": [{"jobname": "a", "elapsed": 3,
+            "read": {"iops": 0.0, "total_ios": 0, "clat_ns": {"min": 0, "max": 0, "mean": 0.0, "N": 0}},
+            "trim": {"iops": 500.0, "total_ios": 5000, "runtime": 10000, "bw_bytes": 2048000, "short_ios": 0, "drop_ios": 0,
+              "clat_ns": {"min": 900, "max": 9000, "mean": 2000.0, "stddev": 1.0, "N": 5000, "bins": {"900": 4000, "9000": 1000}},
+              "lat_prio": [{"prioclass": "BE", "prio": 4, "iops": 500.0}]},
+            "sync": {"total_ios": 7, "lat_ns": {"min": 1, "max": 2, "mean": 1.5, "N": 7}}, "latency_depth": 1, "latency_window": 0}],
+            "disk_util": [{"name": "nvme0n1", "read_ios": 5}]}"#,
+        );
+        assert_eq!((job.directions[0].ios, job.directions[2].ios, job.directions[2].clat_ns), (0, 5000, Some(2000.0)));
+        assert!(job.directions[2].percentiles_ns.is_empty());
+    }
+
+    #[test]
+    fn a_text_for_people_before_the_json_is_no_run_of_its_own() {
+        let text = "a: (g=0): rw=randread, bs=(R) 4096B-4096B, ioengine=libaio, iodepth=1\nfio-3.33\nStarting 1 process\n\n\
+                    a: (groupid=0, jobs=1): err= 0: pid=7: Tue Nov 24 2026\n  read: IOPS=1, BW=1KiB/s (1kB/s)(4KiB/1000msec)\n\
+                    {\"fio version\": \"fio-3.33\", \"jobs\": [{\"jobname\": \"a\", \"read\": {\"iops\": 1.5, \"total_ios\": 3}}]}\n\n\
+                    Run status group 0 (all jobs):\n   READ: bw=1KiB/s\n";
+        let runs = FioOutput::parse_all(text.as_bytes()).unwrap();
+        assert_eq!((runs.len(), runs[0].iops()), (1, 1.5));
+    }
+
     #[test]
     fn the_last_document_of_the_same_jobs_counts() {
         let two = format!("{V3}\n{}", V3.replace("1000.5", "7"));

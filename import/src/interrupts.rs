@@ -438,6 +438,29 @@ Err:          0
     }
 
     #[test]
+    fn chips_whose_names_have_blanks_and_counters_in_brackets() {
+        let of = |line: &str| {
+            let found = Interrupts::parse(format!("           CPU0       CPU8\n{line}\n").as_bytes());
+            assert!(found.notes.is_empty(), "{line}: {:?}", found.notes);
+            found.lines[0].nvme_queue()
+        };
+        for line in [
+            " 20:       1000          0  SiFive PLIC  12 Edge      nvme0q1",
+            " 21:       1000          0  PCI-MSIX-0000:01:00.0   1 Edge      nvme0q1",
+            " 21:       1000          0  XIVE-IRQ 1048578 Edge      nvme0q1",
+            " 22:       1000          0  XICS 4113 Level     nvme0q1",
+            "  3:      12000          0  PCI-MSI   nvme0q1",
+            " 25:       1000          0  ITS-PCI-MSIX-0000:01:00.0   1 Edge      nvme0q1",
+            "163:       1000          0  sun4v  -msi   nvme0q1",
+        ] {
+            assert_eq!(of(line), Some((0, 1)), "{line}");
+        }
+        for line in ["CLK:        100         90   [EXT] Clock Comparator", "I/O:        300        100", "BAD:          0"] {
+            assert_eq!(of(line), None, "{line}");
+        }
+    }
+
+    #[test]
     fn a_large_machine_and_a_long_wrong_text_are_read_soon() {
         let cpus: String = (0..4096).map(|cpu| format!(" CPU{cpu}")).collect();
         let counts = " 7".repeat(4096);

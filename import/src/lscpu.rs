@@ -1,10 +1,12 @@
-//! What `lscpu` prints: lines, or JSON with `-J`.
+//! What `lscpu` prints: lines, or JSON with `-J`; its tables (`-e`, `-p`). And where there is no lscpu, as with busybox:
+//! `/proc/cpuinfo`, and the number that `nproc` prints.
 //!
 //! util-linux indents the fields of a CPU's model since version 2.37, and nests them in JSON. The fields' names are those of
 //! the C locale, or of another language. Source: util-linux, `sys-utils/lscpu.c` and the translations in `po/`.
 
 use crate::encoding::plain;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Most bytes of a text.
 const BYTES_MAX: usize = 1 << 20;
@@ -49,12 +51,94 @@ const SOCKETS: [&str; 17] = [
 /// CPUs that are online; all, where the text does not list them.
 pub fn cpus(text: &[u8]) -> Option<u32> {
     let online = field(text, &["On-line CPU(s) list"]).and_then(|list| count(&list));
-    online.or_else(|| field(text, &CPUS)?.parse().ok()).filter(|cpus| *cpus > 0)
+    let of_table = || table(text).map(|rows| rows.len() as u32);
+    let found = online.or_else(|| field(text, &CPUS)?.parse().ok()).or_else(of_table).or_else(|| number_alone(text));
+    found.filter(|cpus| *cpus > 0)
 }
 
 /// Sockets.
 pub fn sockets(text: &[u8]) -> Option<u32> {
-    field(text, &SOCKETS)?.parse().ok().filter(|sockets| *sockets > 0)
+    let of_table = || {
+        let sockets: BTreeSet<String> = table(text)?.into_iter().flatten().collect();
+        u32::try_from(sockets.len()).ok()
+    };
+    let found = field(text, &SOCKETS).and_then(|sockets| sockets.parse().ok()).or_else(of_table);
+    found.filter(|sockets| *sockets > 0)
+}
+
+/// Most CPUs of a table.
+const ROWS_MAX: usize = 65_536;
+
+/// The CPUs that are online in a table, each with its socket where the table tells.
+fn table(text: &[u8]) -> Option<Vec<Option<String>>> {
+    let text = plain(&text[..text.len().min(BYTES_MAX)]).into_owned();
+    if let Ok(json) = serde_json::from_slice::<Value>(&text) {
+        return Some(json.get("cpus")?.as_array()?.iter().filter_map(row_of_json).take(ROWS_MAX).collect());
+    }
+    let text = String::from_utf8_lossy(&text);
+    let rows = columns(&text).unwrap_or_else(|| cpuinfo(&text));
+    (!rows.is_empty()).then_some(rows)
+}
+
+/// A CPU of `lscpu -e -J`. None if it is offline.
+fn row_of_json(cpu: &Value) -> Option<Option<String>> {
+    let plain = |key: &str| cpu.get(key).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+    plain("cpu")?;
+    let is_online = plain("online").is_none_or(|online| matches!(online.as_str(), "true" | "yes" | "Y"));
+    is_online.then(|| plain("socket").filter(|socket| socket != "null" && socket != "-"))
+}
+
+/// The rows of `lscpu -e` (words under a head) or `-p` (commas under a comment). None without such a head.
+fn columns(text: &str) -> Option<Vec<Option<String>>> {
+    let split = |line: &str| -> Vec<String> {
+        let is_end = |c: char| c == ',' || c.is_whitespace();
+        let line = line.trim_start_matches('#').trim();
+        match line.contains(',') {
+            true => line.split(',').map(|word| word.trim().to_owned()).collect(),
+            false => line.split(is_end).filter(|word| !word.is_empty()).map(str::to_owned).collect(),
+        }
+    };
+    let mut lines = text.lines().skip_while(|line| {
+        let names = split(line);
+        names.first().is_none_or(|name| !name.eq_ignore_ascii_case("CPU")) || names.len() < 2
+    });
+    let names = split(lines.next()?);
+    let of = |name: &str| names.iter().position(|known| known.eq_ignore_ascii_case(name));
+    let (socket, online) = (of("socket"), of("online"));
+    let row = |line: &str| {
+        let words = split(line);
+        words.first()?.parse::<u32>().ok()?;
+        let word = |at: Option<usize>| words.get(at?).filter(|word| *word != "-" && !word.is_empty()).cloned();
+        let is_online = word(online).is_none_or(|word| word.eq_ignore_ascii_case("yes") || word == "Y");
+        is_online.then(|| word(socket))
+    };
+    Some(lines.filter_map(row).take(ROWS_MAX).collect())
+}
+
+/// The processors of `/proc/cpuinfo`: `processor : 0`, or `processor 0: version = …` of s390.
+fn cpuinfo(text: &str) -> Vec<Option<String>> {
+    let mut rows: Vec<Option<String>> = Vec::new();
+    for line in text.lines() {
+        let Some((name, value)) = line.split_once(':') else { continue };
+        let (name, value) = (name.trim(), value.trim());
+        let number = name.strip_prefix("processor").map(str::trim);
+        let is_processor = number.is_some_and(|number| match number {
+            "" => value.parse::<u32>().is_ok(),
+            number => number.parse::<u32>().is_ok(),
+        });
+        if is_processor && rows.len() < ROWS_MAX {
+            rows.push(None);
+        } else if let Some(row) = rows.last_mut().filter(|_| name == "physical id") {
+            *row = Some(value.to_owned());
+        }
+    }
+    rows
+}
+
+/// What `nproc` prints.
+fn number_alone(text: &[u8]) -> Option<u32> {
+    let text = plain(&text[..text.len().min(64)]).into_owned();
+    String::from_utf8_lossy(&text).trim().parse().ok().filter(|cpus| *cpus <= 65_536)
 }
 
 /// The number of CPUs in `0-3,8`.
@@ -137,6 +221,35 @@ mod tests {
             assert_eq!((cpus(text.as_bytes()), sockets(text.as_bytes())), expected, "{text}");
         }
         assert_eq!([count("0-3,8"), count("9-3"), count("0-4294967295"), count("")], [Some(5), None, None, None]);
+    }
+
+    #[test]
+    fn tables_and_what_stands_in_for_lscpu() {
+        let wide = "CPU NODE SOCKET CORE L1d:L1i:L2:L3 ONLINE    MAXMHZ\n  0    0      0    0 0:0:0:0          yes 3800.0000\n  \
+                    1    1      1    1 1:1:1:1          yes 3800.0000\n  2    -      -    - -                 no         -\n";
+        let parsable = "# The following is the parsable format, which can be fed to other\n# programs. Each different item in every column has an unique ID\n\
+                        # starting usually from zero.\n# CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n0,0,0,0,,0,0,0,0\n1,0,1,0,,0,0,0,0\n";
+        let without_sockets = "CPU CORE ONLINE\n0 0 yes\n1 1 yes\n";
+        let json = r#"{"cpus": [{"cpu": 0, "node": 0, "socket": 0, "online": true}, {"cpu": "1", "socket": "1", "online": "yes"},
+            {"cpu": 2, "socket": null, "online": false}]}"#;
+        let x86 = "processor\t: 0\nphysical id\t: 0\nflags\t\t: fpu\n\nprocessor\t: 1\nphysical id\t: 1\n";
+        let s390 = "vendor_id       : IBM/S390\n# processors    : 2\nprocessor 0: version = FF,  identification = 1\nprocessor 1: version = FF\n";
+        let arm = "Processor\t: AArch64 rev 0\nprocessor\t: 0\nprocessor\t: 1\nHardware\t: x\n";
+        for (text, expected) in [
+            (wide, (Some(2), Some(2))),
+            (parsable, (Some(2), Some(2))),
+            (without_sockets, (Some(2), None)),
+            (json, (Some(2), Some(2))),
+            (x86, (Some(2), Some(2))),
+            (s390, (Some(2), None)),
+            (arm, (Some(2), None)),
+            ("2\n", (Some(2), None)),
+            ("-bash: lscpu: command not found\n", (None, None)),
+            ("CPU NODE\n", (None, None)),
+            ("{\"cpus\": 3}", (None, None)),
+        ] {
+            assert_eq!((cpus(text.as_bytes()), sockets(text.as_bytes())), expected, "{text}");
+        }
     }
 
     #[test]

@@ -5,13 +5,17 @@
 //! |---|---|
 //! | `rows.rs` | rows as a function of the constants, by whole and by short runs |
 //! | `fit.rs` | the fit: Gauss–Newton |
+//! | `choose.rs` | the choice of constants and their fit, and other explanations |
 //! | `decide.rs` | which of many constants the rows of a measured server decide |
 //! | `region.rs` | the region in which all fitted rows stay within 2 % |
 //! | `linear.rs` | a region with linear limits: its furthest points, points drawn inside it |
 //! | `ranges.rs` | how far a server's measurements leave its constants open |
+//! | `explain.rs` | servers that could have printed a server's measurements |
 //! | `predict.rs` | predictions over that region |
 
+mod choose;
 mod decide;
+mod explain;
 mod fit;
 mod linear;
 mod predict;
@@ -46,6 +50,11 @@ trait Model: Sync {
     /// # Errors
     /// A run fails, a row has no figure, Ctrl-C.
     fn errors(&self, steps: &[f64]) -> Result<Vec<f64>, CalibrateError>;
+
+    /// The relative move of a constant that measures its effect: the shorter the runs, the greater.
+    fn probe(&self) -> f64 {
+        fit::PROBE
+    }
 }
 
 /// None for constants with which a run fails; the error of Ctrl-C remains one.

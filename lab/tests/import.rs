@@ -1,289 +1,59 @@
-//! `campanile import` on servers whose constants it cannot know: the machine itself plays the server, with constants drawn
-//! from a third to three times their own, and prints what fio and the kernel would.
+//! `campanile import` on servers whose constants it cannot know (`blind/`), and the files that it writes.
 
+mod blind;
 mod common;
 
-use common::{mean, plan};
+use blind::judge::{OTHERS, blind};
+use blind::{JOBS, Random, job, measured, printed};
+use common::plan;
 use import::archive::{Contents, Files};
-use lab::advise::needs::Stated;
-use lab::advise::rank::LEAST_THROUGHPUT;
-use lab::advise::{self, Advice, Criterion, Question};
 use lab::input::Place;
 use lab::interrupt::StopFlag;
-use lab::outcome::{CpuTime, Outcome, Summary};
-use lab::platform::{Platform, Unit};
-use lab::run;
+use lab::platform::Platform;
 use lab::scenario::Request;
 use lab::server::fit;
 use lab::server::gather::Server;
 use lab::setting::Setting;
-use std::path::Path;
 
-/// Constants of emr's that are drawn beside all times and rates. With emr's own `fetch` it is never what limits a drive.
-const DRAWN_TOO: &str = "drive.gen5.slots";
-const FETCH: (&str, f64) = ("drive.gen5.fetch", 400.0);
-
-/// Jobs as scripts/measure-server writes them: name, drives, options.
-const JOBS: [(&str, usize, &str); 6] = [
-    ("one-drive-depth-1", 1, "bs=4k\niodepth=1\ncpus_allowed=0"),
-    ("one-drive-depth-32", 1, "bs=4k\niodepth=32\ncpus_allowed=0"),
-    ("one-drive-full", 1, "bs=4k\niodepth=64\nnumjobs=8\ncpus_allowed=0-7\ncpus_allowed_policy=split"),
-    ("one-drive-full-128k", 1, "bs=128k\niodepth=64\nnumjobs=8\ncpus_allowed=0-7\ncpus_allowed_policy=split"),
-    ("one-cpu-all-drives", 4, "bs=4k\niodepth=32\ncpus_allowed=0"),
-    ("all-drives-full", 4, "bs=4k\niodepth=64\nnumjobs=8\ncpus_allowed=0-31\ncpus_allowed_policy=split"),
-];
-
-/// CPUs of the server.
-const CPUS: u64 = 32;
-
-/// A job that was not measured, to predict.
-const OTHER: (&str, usize, &str) =
-    ("other", 4, "bs=8k\niodepth=16\nnumjobs=4\ncpus_allowed=0-15\ncpus_allowed_policy=split");
-
-fn job((_, drives, options): (&str, usize, &str)) -> String {
-    let head =
-        format!("[global]\nioengine=libaio\ndirect=1\nrw=randread\nnorandommap=1\ngroup_reporting=1\n{options}\n");
-    (0..drives).fold(head, |text, drive| text + &format!("[drive-{drive}]\nfilename=/dev/nvme{drive}n1\n"))
-}
-
-/// The server's own run of a job, with its secrets.
-fn measured(folder: &Path, of: (&str, usize, &str), secrets: &[String]) -> Outcome {
-    let path = folder.join(format!("{}.fio", of.0));
-    std::fs::write(&path, job(of)).unwrap();
-    let input = path.to_string_lossy().into_owned();
-    let mut sets = secrets.to_vec();
-    // Jobs that take turns on a CPU need many turns, and a slow job many I/Os: fio runs for seconds.
-    let is_long = of.0.ends_with("-1") || of.0.starts_with("one-cpu");
-    sets.extend(["cpus=32".into(), format!("duration={}", if is_long { "150ms" } else { "10ms" })]);
-    run_of(&Request { platform: Some("emr".into()), sets, ..Request::of(input) })
-}
-
-fn run_of(request: &Request) -> Outcome {
-    let request = Request { deliveries: Some(vec!["remapped".into()]), ..request.clone() };
-    let plan = request.plan().unwrap();
-    let trials = plan.trials();
-    run::run_one(&trials[0], 1, false, &StopFlag::default()).unwrap().outcome
-}
-
-/// What the server would have printed, each figure off by at most `noise`.
-fn printed(outcome: &Outcome, random: &mut Random) -> [(&'static str, String); 4] {
-    let summary = Summary::over(std::slice::from_ref(outcome)).unwrap();
-    let mut noisy = |id: &str| mean(&summary, id) * (1.0 + 0.03 * (2.0 * random.next() - 1.0));
-    let (iops, clat) = (noisy("iops"), noisy("clat"));
-    let fio = format!(
-        "{{\"fio version\": \"fio-3.33\", \"jobs\": [{{\"jobname\": \"j\", \"error\": 0, \"read\": {{\"iops\": {iops}, \
-         \"total_ios\": 1000, \"bw_bytes\": {bandwidth}, \"clat_ns\": {{\"mean\": {clat}, \"max\": 9, \"N\": 1000}}}}}}]}}",
-        bandwidth = noisy("bandwidth")
-    );
-    // An outcome has the CPUs of the jobs; the others of the server are idle.
-    let ticks = |of: fn(&CpuTime) -> u64| {
-        let ns: u64 = outcome.cpus.iter().map(of).sum();
-        (ns as f64 / (outcome.span_ns * CPUS) as f64 * 1e8) as u64
-    };
-    let (user, system, irq) = (ticks(|cpu| cpu.user_ns), ticks(|cpu| cpu.system_ns), ticks(|cpu| cpu.irq_ns));
-    let idle = 100_000_000 - user - system - irq;
-    let stat = format!("cpu  {user} 0 {system} {idle} 0 {irq} 0\n");
-    [
-        ("fio.json", fio),
-        ("before/stat", "cpu  0 0 0 0 0 0 0\n".into()),
-        ("after/stat", stat),
-        ("job.fio", String::new()),
-    ]
-}
-
-/// Splitmix64, for draws from a seed that is printed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ z >> 31) >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
-
-/// The advice on a job: what an administrator could switch on.
-fn advised(request: Request, points: Option<u32>) -> Advice {
-    let among = ["posted", "rq_affinity", "threaded"].map(String::from).to_vec();
-    let request = Request { deliveries: Some(vec!["remapped".into()]), seeds: Some(2), ..request };
-    let by = Criterion::Throughput;
-    let question = Question { request, among, stated: Stated::default(), cpu_budget: None, by, points };
-    advise::advise(&question, &StopFlag::default()).unwrap()
-}
-
-/// True if `ours` has the true server's first remedy first, or tied with its first. "None needed" ties with a remedy whose
-/// interval reaches down to what does not count.
-fn is_right(truth: &Advice, ours: &Advice) -> bool {
-    let [truth, verdict] = [truth, ours].map(|advice| &advice.verdicts[0]);
-    let is_small = |name: &String| {
-        let found = ours.candidates.iter().find(|candidate| candidate.name == *name);
-        found.and_then(|candidate| candidate.changes.throughput).is_some_and(|gain| gain.low <= LEAST_THROUGHPUT)
-    };
-    let reaches = |name: &String| {
-        let found = ours.candidates.iter().find(|candidate| candidate.name == *name);
-        found.and_then(|candidate| candidate.changes.throughput).is_some_and(|gain| gain.high >= LEAST_THROUGHPUT)
-    };
-    match (&truth.first, &verdict.first) {
-        (None, None) => true,
-        (Some(right), Some(first)) => right == first || verdict.tied.contains(right) || truth.tied.contains(first),
-        (None, Some(first)) => is_small(first),
-        (Some(right), None) => reaches(right),
-    }
-}
-
-/// Every time and rate of `base`, from a third to three times what it is.
-fn secrets(base: &Platform, random: &mut Random) -> Vec<String> {
-    let mut secrets = Vec::new();
-    let mut media_mean = f64::INFINITY;
-    for (key, spec, constant) in base.constants() {
-        let is_drawn = matches!(spec.unit, Unit::Time | Unit::ByteRate) || key == DRAWN_TOO;
-        if !is_drawn || constant.value == 0.0 {
-            continue;
-        }
-        let centre = if key == FETCH.0 { FETCH.1 } else { constant.value };
-        let drawn = (centre * 3f64.powf(2.0 * random.next() - 1.0)).clamp(spec.min, spec.max);
-        let value = match &key[..] {
-            DRAWN_TOO => drawn.round(),
-            // The smallest time is not above the mean.
-            "drive.gen5.media_floor" => drawn.min(media_mean),
-            _ => drawn,
-        };
-        if key == "drive.gen5.media_mean" {
-            media_mean = value;
-        }
-        secrets.push(format!("{key}={}", spec.unit.format(value)));
-    }
-    secrets
-}
-
-/// The server's archive, and what of it is missing: each job with a chance of one in six, CPU times and the list of
-/// CPUs with one in four. Two jobs are always there.
-fn archive(folder: &Path, secrets: &[String], random: &mut Random) -> (Files, Vec<String>) {
-    let (mut files, mut missing) = (Files::new(), Vec::new());
-    let mut may_miss = JOBS.len() - 2;
-    for of in JOBS {
-        if random.next() < 1.0 / 6.0 && may_miss > 0 {
-            missing.push(of.0.to_owned());
-            may_miss -= 1;
-            continue;
-        }
-        let has_stat = random.next() >= 0.25;
-        if !has_stat {
-            missing.push(format!("{}/stat", of.0));
-        }
-        for (file, text) in printed(&measured(folder, of, secrets), random) {
-            let text = if file == "job.fio" { job(of) } else { text };
-            if has_stat || !file.ends_with("stat") {
-                files.insert(format!("points/{}/{file}", of.0), text.into_bytes());
-            }
-        }
-    }
-    if random.next() >= 0.25 {
-        files.insert("static/lscpu".into(), b"CPU(s): 32\nSocket(s): 1\n".to_vec());
-    } else {
-        missing.push("lscpu".into());
-    }
-    (files, missing)
-}
-
-/// What the blind test of one server gave.
-struct Blind {
-    /// The predicted IOPS of a job that was not measured.
-    predicted: f64,
-    /// The true IOPS.
-    truth: f64,
-    /// Whether the advice's interval of today's throughput holds the truth.
-    inside: bool,
-    /// Whether the right remedy came first or tied.
-    advised: bool,
-    /// How, for people.
-    how: String,
-}
-
-/// Imports a server that `seed` draws, and predicts and advises on a job that was not measured.
-fn blind(seed: u64) -> Blind {
-    let mut random = Random(seed);
-    let base = Platform::load(&Setting::new(Place::option("test"), "", "emr")).unwrap();
-    let secrets = secrets(&base, &mut random);
-    let folder = tempfile::tempdir().unwrap();
-    let (files, missing) = archive(folder.path(), &secrets, &mut random);
-    let server = Server::of_archive(&Contents::from(files));
-    let out = folder.path().join("mine");
-    let found = fit::import(server, &base, &out, &StopFlag::default()).unwrap();
-    let iops = |outcome: Outcome| mean(&Summary::over(&[outcome]).unwrap(), "iops");
-    let truth = iops(measured(folder.path(), OTHER, &secrets));
-    let predicted = run_of(&Request {
-        platform: Some(out.join("mine.toml").to_string_lossy().into_owned()),
-        sets: vec!["cpus=32".into(), "duration=10ms".into()],
-        ..Request::of(folder.path().join("other.fio").to_string_lossy().into_owned())
-    });
-    let other = folder.path().join("other.fio").to_string_lossy().into_owned();
-    let on = |platform: String, sets: Vec<String>| Request {
-        platform: Some(platform),
-        sets: [sets, vec!["cpus=32".into(), "duration=4ms".into()]].concat(),
-        ..Request::of(other.as_str())
-    };
-    let right = advised(on("emr".into(), secrets.clone()), Some(0));
-    let ours = advised(on(out.join("mine.toml").to_string_lossy().into_owned(), Vec::new()), None);
-    let decided: Vec<String> =
-        found.decision.decided.iter().map(|d| format!("{} {}", d.key, d.unit.format(d.value))).collect();
-    let verdicts = [&right, &ours].map(|advice| advice.verdicts[0].first.clone());
-    let [low, high] = ours.today.throughput_range;
-    Blind {
-        predicted: iops(predicted),
-        truth,
-        inside: (low..=high).contains(&truth),
-        advised: is_right(&right, &ours),
-        how: format!(
-            "right {:?}, advised {:?}; without {missing:?}; {secrets:?} against {decided:?}, errors {:?}",
-            verdicts[0],
-            verdicts[1],
-            found
-                .rows
-                .iter()
-                .zip(&found.decision.errors)
-                .map(|(row, e)| format!("{} {:.1} {:+.1}", row.id, row.published.unwrap(), e * 100.0))
-                .collect::<Vec<_>>()
-        ),
-    }
-}
-
-/// Nine of ten servers are predicted within 10 % or have the truth in their interval, and of nine of ten the right remedy
-/// comes first or tied. `BLIND=50` for many, `BLIND=9..50` for those servers.
+/// Of each job that was not measured, nine of ten servers are predicted within 10 % or have the truth in their interval,
+/// and of nine of ten the right remedy comes first or tied. `BLIND=50` for many, `BLIND=9..50` for those servers.
 #[test]
 fn servers_with_secrets_are_predicted() {
     let asked = std::env::var("BLIND").unwrap_or_else(|_| "2".to_owned());
     let (first, last) = asked.split_once("..").unwrap_or(("1", &asked));
     let [first, last]: [u64; 2] = [first, last].map(|seed| seed.parse().expect("BLIND=50, or BLIND=9..50"));
-    let count = last + 1 - first;
-    let (mut near, mut missed, mut wrong) = (0, Vec::new(), Vec::new());
+    let count = (last + 1 - first) as usize;
+    let mut of_jobs: Vec<Vec<(u64, blind::judge::Judged)>> = OTHERS.iter().map(|_| Vec::new()).collect();
     for seed in first..=last {
-        let Blind { predicted, truth, inside, advised, how } = blind(seed);
-        let error = predicted / truth - 1.0;
-        println!(
-            "server {seed}: {truth:.0} IOPS, predicted {:+.1} %, {} its interval; advised {}",
-            error * 100.0,
-            if inside { "inside" } else { "outside" },
-            if advised { "right" } else { "wrong" }
-        );
+        let (judged, how) = blind(seed);
+        println!("server {seed}:");
+        for (of_job, judged) in of_jobs.iter_mut().zip(judged) {
+            println!("  {}", judged.how);
+            of_job.push((seed, judged));
+        }
         if std::env::var_os("BLIND").is_some() {
-            println!("{how}");
-        }
-        if !advised {
-            wrong.push(format!("server {seed}: {how}"));
-        }
-        near += u64::from(error.abs() <= 0.10);
-        if error.abs() > 0.10 && !inside {
-            missed.push(format!("server {seed}: {:+.1} %: {how}", error * 100.0));
+            println!("  {how}");
         }
     }
-    println!("{near} of {count} within 10 %");
-    println!("{} of {count} missed\n{}", missed.len(), missed.join("\n"));
-    println!("{} of {count} advised otherwise\n{}", wrong.len(), wrong.join("\n"));
-    assert!(missed.len() as u64 * 10 <= count.max(10), "{}", missed.join("\n"));
-    assert!(wrong.len() as u64 * 10 <= count.max(10), "{}", wrong.join("\n"));
+    for ((name, ..), mut of_job) in OTHERS.into_iter().zip(of_jobs) {
+        let number =
+            |is_meant: fn(&blind::judge::Judged) -> bool| of_job.iter().filter(|(_, one)| is_meant(one)).count();
+        let (near, needs) = (number(|one| one.error.abs() <= 0.10), number(|one| one.needs));
+        let missed = number(|one| one.error.abs() > 0.10 && !one.inside);
+        let wrong = number(|one| !one.advised);
+        let inside = number(|one| one.inside);
+        for (seed, one) in of_job.iter().filter(|(_, one)| one.error.abs() > 0.10 && !one.inside || !one.advised) {
+            println!("miss: server {seed}: {}", one.how);
+        }
+        of_job.sort_by(|a, b| a.1.width.total_cmp(&b.1.width));
+        println!(
+            "{name}: {near} of {count} within 10 %, {inside} inside their interval, {missed} missed; {needs} need a remedy, \
+             {wrong} advised otherwise; median width of the interval {:.0} %",
+            of_job[count / 2].1.width * 100.0
+        );
+        assert!(missed * 10 <= count.max(10), "{name}: {missed} missed");
+        assert!(wrong * 10 <= count.max(10), "{name}: {wrong} advised otherwise");
+    }
 }
 
 /// The files that an import writes are a platform, a scenario and rows that other commands take.

@@ -7,6 +7,9 @@ use super::{Advice, Candidate};
 use crate::outcome::Unit;
 use crate::report::figure;
 
+/// Most moved constants that are named.
+const MOVED_MAX: usize = 8;
+
 /// Above the remedies.
 const HEADING: &str = "Changes in per cent of today, and how far seeds and constants leave them open";
 
@@ -217,6 +220,10 @@ pub(super) fn remarks(candidate: &Candidate) -> String {
 pub(super) fn basis(advice: &Advice) -> Vec<String> {
     let moved = match advice.moved.len() {
         0 => "no constant of the platform is fitted, so none was moved".to_owned(),
+        count if count > MOVED_MAX => {
+            let first = advice.moved[..MOVED_MAX].join(", ");
+            format!("{} points of {count} constants ({first}, and {} more)", advice.points, count - MOVED_MAX)
+        }
         count => format!("{} points of {count} constants ({})", advice.points, advice.moved.join(", ")),
     };
     let class = if advice.is_own { "yours, simulated" } else { "simulated, predicted" };

@@ -4,7 +4,8 @@
 //! derivative shows the constant's effect and not the random draw's. A step is damped (Levenberg–Marquardt) and taken
 //! only when it makes the sum of squares smaller.
 
-use super::{CalibrateError, Model, linear::dot};
+use super::linear::{dot, eliminate};
+use super::{CalibrateError, Model};
 
 /// The result of a fit.
 pub(super) struct Fit {
@@ -23,7 +24,7 @@ pub(super) struct Fit {
 /// Most rounds. The fit ends earlier when a round changes little.
 const ROUNDS_MAX: u32 = 8;
 /// The relative move of a constant that measures its effect.
-const PROBE: f64 = 0.06;
+pub(super) const PROBE: f64 = 0.06;
 /// The sum of squared relative errors at which every row is as accurate as its repetitions (0.3 % each).
 pub(super) const GOOD_ENOUGH: f64 = 1e-5;
 /// A round that gains less than this share of the sum of squares is the last.
@@ -84,7 +85,7 @@ fn round(model: &dyn Model, fit: &Fit, damping: &mut f64) -> Result<Option<Found
 /// both directions has no effect that could be measured.
 pub(super) fn slopes(model: &dyn Model, at: &[f64], errors: &[f64]) -> Result<Vec<Vec<f64>>, CalibrateError> {
     let slope = |index: usize| {
-        for probe in [PROBE, -PROBE] {
+        for probe in [model.probe(), -model.probe()] {
             let mut steps = at.to_vec();
             steps[index] += probe;
             if let Some(probed) = super::tried(model.errors(&steps))? {
@@ -103,25 +104,14 @@ pub(super) fn squares(errors: &[f64]) -> f64 {
 /// Solves (JᵀJ + λ·diag) step = −Jᵀe by Gaussian elimination with pivots; J's columns are `slopes`.
 fn solve(slopes: &[Vec<f64>], errors: &[f64], damping: f64) -> Vec<f64> {
     let size = slopes.len();
-    let mut rows: Vec<Vec<f64>> = (0..size)
-        .map(|row| {
-            let mut line: Vec<f64> = (0..size).map(|column| dot(&slopes[row], &slopes[column])).collect();
-            // A constant that affects no row gets a diagonal of its own and keeps its value.
-            line[row] += damping * line[row] + 1e-9;
-            line.push(-dot(&slopes[row], errors));
-            line
-        })
-        .collect();
-    for pivot in 0..size {
-        let best = (pivot..size).max_by(|&a, &b| rows[a][pivot].abs().total_cmp(&rows[b][pivot].abs()));
-        rows.swap(pivot, best.unwrap_or(pivot));
-        let line = rows[pivot].clone();
-        for (index, row) in rows.iter_mut().enumerate() {
-            let factor = if index == pivot { 0.0 } else { row[pivot] / line[pivot] };
-            row.iter_mut().zip(&line).for_each(|(value, of_line)| *value -= factor * of_line);
-        }
-    }
-    (0..size).map(|row| rows[row][size] / rows[row][row]).collect()
+    let line = |row: usize| {
+        let mut line: Vec<f64> = (0..size).map(|column| dot(&slopes[row], &slopes[column])).collect();
+        // A constant that affects no row gets a diagonal of its own and keeps its value.
+        line[row] += damping * line[row] + 1e-9;
+        line.push(-dot(&slopes[row], errors));
+        line
+    };
+    eliminate((0..size).map(line).collect())
 }
 
 #[cfg(test)]

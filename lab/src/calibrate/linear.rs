@@ -105,8 +105,23 @@ const MIXING: u32 = 20;
 const NEAR_END: f64 = 0.97;
 
 /// From 0 to 1.
-fn unit(random: &mut Stream) -> f64 {
+pub(super) fn unit(random: &mut Stream) -> f64 {
     (random.next() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// Solves a system by Gaussian elimination with pivots. Each line ends with its right side. The system has one solution.
+pub(super) fn eliminate(mut lines: Vec<Vec<f64>>) -> Vec<f64> {
+    let size = lines.len();
+    for pivot in 0..size {
+        let best = (pivot..size).max_by(|&a, &b| lines[a][pivot].abs().total_cmp(&lines[b][pivot].abs()));
+        lines.swap(pivot, best.unwrap_or(pivot));
+        let of_pivot = lines[pivot].clone();
+        for (index, line) in lines.iter_mut().enumerate() {
+            let factor = if index == pivot { 0.0 } else { line[pivot] / of_pivot[pivot] };
+            line.iter_mut().zip(&of_pivot).for_each(|(value, of_pivot)| *value -= factor * of_pivot);
+        }
+    }
+    (0..size).map(|row| lines[row][size] / lines[row][row]).collect()
 }
 
 pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {

@@ -1,12 +1,12 @@
-//! How far measurements leave constants open: the region of `region.rs`, with the measurements' own noise as its limit.
+//! How far measurements leave a server's constants open: over servers that could have printed them (`explain.rs`).
 //!
-//! A row may be off by the noise more than it is with the platform as it stands. So the region holds the constants of every
-//! server that could have printed these rows; where the model misses a row, it is as much wider.
+//! A row may be off by the noise more than it is with the platform as it stands; where the model misses a row, the ranges
+//! are as much wider.
 
-use super::decide::{Candidate, Part};
-use super::region;
+use super::decide::Candidate;
+use super::explain::Sought;
 use super::rows::{Anchored, FreeConstant, Rows};
-use super::{CalibrateError, Model, tried};
+use super::{CalibrateError, Model};
 use crate::interrupt::StopFlag;
 use crate::plan::Plan;
 use crate::platform::{Platform, Unit};
@@ -31,7 +31,7 @@ pub struct Range {
     pub factors: Vec<f64>,
 }
 
-/// The ranges of those candidates that the rows tell something of, at points that lie far apart.
+/// The ranges of constants, at points that lie far apart.
 ///
 /// # Errors
 /// A run fails with the platform's own constants; Ctrl-C.
@@ -49,64 +49,34 @@ pub fn ranges(
     let whole = rows.outcomes(&vec![0.0; constants.len()])?;
     let model = Anchored::new(rows, &whole)?;
     let bounds: Vec<[f64; 2]> = constants.iter().map(FreeConstant::bounds).collect();
-    let (seen, region) = seen_region(&model, &bounds, noise, &platform.name)?;
-    let Some(region) = region else { return Ok(Vec::new()) };
-    let kept = spread(&region.points, POINTS_KEPT);
-    let range = |(at, &index): (usize, &usize)| {
-        let constant = &constants[index];
-        let joint = region.joint(at);
-        let end = |side: usize| {
-            let is_open = (joint[side] - bounds[index][side]).abs() < OPEN;
-            (!is_open).then(|| constant.moved(joint[side]))
-        };
+    let (bounds, points) = servers(&model, &bounds, noise, &platform.name)?;
+    let kept = spread(&points, POINTS_KEPT);
+    let range = |(index, constant): (usize, &FreeConstant)| {
+        let steps = points.iter().map(|point| point[index]);
+        let [low, high] = steps.fold([0.0, 0.0], |[low, high], step| [f64::min(low, step), f64::max(high, step)]);
+        let end = |step: f64, bound: f64| ((step - bound).abs() >= OPEN).then(|| constant.moved(step));
         Range {
             key: constant.key.clone(),
             follower: candidates[index].follower.clone(),
             unit: constant.spec.unit,
-            ends: [end(0), end(1)],
-            factors: kept.iter().map(|&point| region.points[point][at].exp()).collect(),
+            ends: [end(low, bounds[index][0]), end(high, bounds[index][1])],
+            factors: kept.iter().map(|&point| points[point][index].exp()).collect(),
         }
     };
-    Ok(seen.iter().enumerate().map(range).collect())
+    Ok(constants.iter().enumerate().map(range).collect())
 }
 
-/// An end of the region this near to the furthest that a constant is moved is held by nothing.
-const OPEN: f64 = 0.05;
+/// An end this near to the furthest that a constant is moved is held by nothing.
+const OPEN: f64 = 0.25;
 
-/// The constants that rows see, and their region. A constant that changes no row by more than the noise, however far it is
-/// moved, is left where it is: nothing that was measured tells it.
-fn seen_region(
-    model: &dyn Model,
-    bounds: &[[f64; 2]],
-    noise: f64,
-    name: &str,
-) -> Result<(Vec<usize>, Option<region::Region>), CalibrateError> {
-    let still = vec![0.0; bounds.len()];
-    let centre = model.errors(&still)?;
-    let mut seen = Vec::new();
-    for index in 0..bounds.len() {
-        let changes = |step: f64| {
-            let mut steps = still.clone();
-            steps[index] = step;
-            let moved = tried(model.errors(&steps))?;
-            let is_changed = |moved: Vec<f64>| moved.iter().zip(&centre).any(|(now, then)| (now - then).abs() > noise);
-            Ok::<bool, CalibrateError>(moved.is_none_or(is_changed))
-        };
-        if changes(bounds[index][0])? || changes(bounds[index][1])? {
-            seen.push(index);
-        }
-    }
-    let part = Part { model, at: &still, chosen: &seen };
-    let of_seen: Vec<[f64; 2]> = seen.iter().map(|&index| bounds[index]).collect();
-    let mut region = region::find_within(&part, &of_seen, |error| error.abs() + noise, name)?;
-    if let Some(region) = &mut region {
-        // A limit that holds on one side alone is far from linear: the ends that were run are points too.
-        let alone = region.alone.iter().enumerate().flat_map(|(at, ends)| ends.iter().map(move |end| (at, end.step)));
-        let point = |(at, step)| (0..seen.len()).map(|other| if other == at { step } else { 0.0 }).collect();
-        region.points.extend(alone.map(point).collect::<Vec<Vec<f64>>>());
-    }
-    Ok((seen, region))
+/// The steps that servers may take, and the servers: first the platform's own, then those that were found.
+fn servers(model: &dyn Model, bounds: &[[f64; 2]], noise: f64, name: &str) -> Result<Servers, CalibrateError> {
+    let sought = Sought::new(model, bounds, noise)?;
+    let found = sought.servers(name)?;
+    Ok((sought.bounds, std::iter::once(vec![0.0; bounds.len()]).chain(found).collect()))
 }
+
+type Servers = (Vec<[f64; 2]>, Vec<Vec<f64>>);
 
 /// The indices of `count` points that lie far apart, and far from the first one, which is left out. Distances are in
 /// widths of the region.
@@ -147,15 +117,18 @@ mod tests {
 
     #[test]
     fn a_range_is_as_wide_as_the_noise_and_what_the_model_misses() {
-        let bounds = [[-region::LOG_MAX, region::LOG_MAX]; 3];
-        let (seen, region) = seen_region(&Toy, &bounds, 0.03, "test").unwrap();
-        assert_eq!(seen, [0, 1]);
-        let region = region.unwrap();
-        let [low, high] = region.joint(0);
+        let (bounds, points) = servers(&Toy, &[[-2.0, 2.0]; 3], 0.03, "test").unwrap();
+        let ends = |index: usize| {
+            let steps = points.iter().map(|point| point[index]);
+            steps.fold([0.0, 0.0], |[low, high], step| [f64::min(low, step), f64::max(high, step)])
+        };
+        let [low, high] = ends(0);
         // The error may go from -5 to +5 %.
-        assert!((-0.0701..-0.066).contains(&low) && (0.028..=0.0301).contains(&high), "{low} {high}");
-        let [low, high] = region.joint(1);
-        assert!((-0.2301..-0.22).contains(&low) && high > region::LOG_MAX - OPEN, "{low} {high}");
+        assert!((-0.0701..-0.03).contains(&low) && (-1e-9..=0.0301).contains(&high), "{low} {high}");
+        let [low, high] = ends(1);
+        assert!((-0.2301..-0.1).contains(&low) && high > bounds[1][1] - OPEN, "{low} {high}");
+        let [low, high] = ends(2);
+        assert!(low < bounds[2][0] + OPEN && high > bounds[2][1] - OPEN, "{low} {high}");
     }
 
     #[test]

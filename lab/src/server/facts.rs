@@ -28,9 +28,14 @@ pub fn facts(about: &BTreeMap<String, Vec<u8>>) -> Vec<Fact> {
     };
     let lscpu = about.get("lscpu").map_or(&[][..], Vec::as_slice);
     let online = text(about, "sys/devices/system/cpu/online");
-    let cpus = lscpu::count(&online).or_else(|| lscpu::cpus(lscpu));
+    let cpuinfo = about.get("proc/cpuinfo").map_or(&[][..], Vec::as_slice);
+    let cpus = lscpu::count(&online).or_else(|| lscpu::cpus(lscpu)).or_else(|| lscpu::cpus(cpuinfo));
     fact("fabric.cpus", cpus.map(f64::from), "the CPUs that are online");
-    fact("fabric.sockets", lscpu::sockets(lscpu).map(f64::from), "lscpu");
+    fact(
+        "fabric.sockets",
+        lscpu::sockets(lscpu).or_else(|| lscpu::sockets(cpuinfo)).map(f64::from),
+        "what lscpu lists, or /proc/cpuinfo",
+    );
     let shared = |end: &str| {
         let lists = about.iter().filter(|(path, _)| path.ends_with(end));
         lists.filter_map(|(_, list)| lscpu::count(&String::from_utf8_lossy(list))).max().map(f64::from)

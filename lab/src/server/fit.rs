@@ -1,7 +1,7 @@
 //! From measurements to a platform: the facts, a start for each constant, and the fit of those that the rows decide.
 
 use super::DRIVE;
-use super::choose;
+use super::cost::{self, Used};
 use super::facts::{self, Fact};
 use super::gather::{Measurement, Server};
 use super::misses::{self, Miss};
@@ -11,7 +11,7 @@ use crate::input::{InputError, Place, Problem};
 use crate::interrupt::StopFlag;
 use crate::kinds::storage::IoEngine;
 use crate::plan::Plan;
-use crate::platform::Platform;
+use crate::platform::{Platform, Unit};
 use crate::published::{self, Row, Usage};
 use crate::scenario::Request;
 use crate::setting::Setting;
@@ -22,11 +22,14 @@ use std::path::{Path, PathBuf};
 pub const NOISE: f64 = 0.03;
 
 /// A constant that measurements may decide, and the measurement of `scripts/measure-server` that does it best.
-const CANDIDATES: [(&str, &str); 9] = [
+const CANDIDATES: [(&str, &str); 12] = [
     ("drive.measured.media_mean", "one-drive-depth-1"),
     ("drive.measured.fetch", "one-drive-full, on enough CPUs that they have idle time"),
+    ("drive.measured.slots", "one-drive-full; drives of which fetch does the same cannot be told apart"),
     ("drive.measured.link", "one-drive-full-128k"),
     ("fabric.remap_service", "all-drives-full, with more IOPS than one IOMMU can remap"),
+    ("fabric.ordering_stall", "one-drive-full at two block sizes, with an interrupt for each I/O"),
+    ("drive.measured.msi_interval", "one-drive-full, with /proc/interrupts and /proc/uptime before and after"),
     ("cpu.submit_aio", "one-drive-depth-32 with ioengine=libaio on one CPU"),
     ("cpu.user_aio", "one-drive-full with ioengine=libaio, with /proc/stat before and after"),
     ("cpu.submit_uring", "a full drive with ioengine=io_uring on one CPU"),
@@ -102,27 +105,22 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
     let files = Folder { path: folder, name: &name };
     files.write(&format!("{name}.toml"), &write::platform(&name, base, &[], &of_start))?;
     let (usable, plans) = files.simulated(measurements, cpus, &mut notes)?;
+    let path_of = |measurement: &Measurement| files.path_of(&format!("{}.toml", measurement.name));
+    let Used { measurements: usable, is_fitted, plans } = cost::affordable(usable, plans, &path_of, &mut notes, stop);
     notes.extend(assumed(&usable));
-    let is_fitted = choose::fitted(&usable);
     notes.extend(compared(&is_fitted));
     files.write("rows.csv", &write::rows(&name, &usable, &is_fitted, cpus))?;
     let rows = published::read(&files.path_of("rows.csv"))?;
     if rows.is_empty() {
-        let why = if notes.is_empty() { "it holds none".to_owned() } else { notes.join("; ") };
-        let valid = "fio's JSON with the job's I/Os, from scripts/measure-server or your own runs".to_owned();
-        return Err(InputError::value(
-            &Place::option("import"),
-            "",
-            "no measurement",
-            format!("can be used: {why}"),
-            valid,
-        )
-        .into());
+        return Err(unusable(&notes).into());
     }
     let platform = files.platform()?;
     let candidates = candidates(base, &started);
     let (to_fit, plans) = fitted(&rows, plans);
     let mut decision = calibrate::decide(&platform, &candidates, &to_fit, &plans, NOISE, stop)?;
+    if decision.is_cut {
+        notes.push("the fit took too many runs, and ended with the best that it had".to_owned());
+    }
     let of_fit = |key: &str| {
         let decided = decision.decided.iter().find(|decided| decided.key == key);
         let own = |decided: &calibrate::Decided| {
@@ -146,7 +144,8 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
         let platform = files.platform()?;
         let (to_fit, plans) = fitted(&rows, plans);
         shown = rows;
-        match calibrate::ranges(&platform, &candidates, &to_fit, &plans, NOISE, stop) {
+        let open = open(&platform, &candidates, &started);
+        match calibrate::ranges(&platform, &open, &to_fit, &plans, NOISE, stop) {
             Ok(found) => ranges = found,
             Err(CalibrateError::Stopped) => decision.interrupted = true,
             Err(error) => return Err(error.into()),
@@ -158,6 +157,13 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
     files.write(&format!("{name}.toml"), &write::platform(&name, base, &misses::named(&misses), &of_ranges))?;
     let base = base.name.clone();
     Ok(Imported { name, folder: folder.to_owned(), facts, decision, ranges, rows, misses, base, notes })
+}
+
+/// The error of an import without a measurement.
+fn unusable(notes: &[String]) -> InputError {
+    let why = if notes.is_empty() { "it holds none".to_owned() } else { notes.join("; ") };
+    let valid = "fio's JSON with the job's I/Os, from scripts/measure-server or your own runs".to_owned();
+    InputError::value(&Place::option("import"), "", "no measurement", format!("can be used: {why}"), valid)
 }
 
 /// The rows that are fitted, and the plans that give them.
@@ -200,6 +206,20 @@ fn candidates(base: &Platform, started: &BTreeMap<String, Own>) -> Vec<Candidate
         Some(Candidate { key: key.to_owned(), home: stated.or_else(|| of_base(base, key))?, follower })
     };
     CANDIDATES.iter().filter_map(|(key, _)| candidate(key)).collect()
+}
+
+/// The constants that may be off: times, rates and the drive's slots, unless the kernel states them.
+fn open(platform: &Platform, candidates: &[Candidate], started: &BTreeMap<String, Own>) -> Vec<Candidate> {
+    let mut open = candidates.to_vec();
+    let is_stated = |key: &str| started.get(key).is_some_and(|own| own.reason != GUESS);
+    for (key, spec, constant) in platform.constants() {
+        let is_open = matches!(spec.unit, Unit::Time | Unit::ByteRate) || key == format!("drive.{DRIVE}.slots");
+        let is_known = |one: &Candidate| one.key == key || one.follower.as_ref() == Some(&key);
+        if is_open && constant.value > 0.0 && !is_stated(&key) && !candidates.iter().any(is_known) {
+            open.push(Candidate { key, home: constant.value, follower: None });
+        }
+    }
+    open
 }
 
 /// A constant with its factors at the region's points. One that is not given is written as the base's.

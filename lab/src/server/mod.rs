@@ -5,11 +5,13 @@
 //! | `gather.rs` | the measurements of an archive, or of single files |
 //! | `facts.rs` | what the kernel says of the hardware: no fit needed |
 //! | `choose.rs` | which of many measurements are fitted |
+//! | `cost.rs` | what their runs cost, and how many a fit can afford |
 //! | `fit.rs` | the platform, and which of its constants the measurements decide |
 //! | `misses.rs` | what the fitted platform does not give back, and what may be the reason |
 //! | `write.rs` | the files: platform, rows, a scenario and a job file a measurement |
 
 pub mod choose;
+mod cost;
 pub mod facts;
 pub mod fit;
 pub mod gather;

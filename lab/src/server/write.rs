@@ -93,8 +93,8 @@ fn constant_text(unit: Unit, own: &Own) -> String {
 /// The spans in which a measurement is simulated: long enough for some thousand I/Os, short enough for a fit.
 pub fn spans_us(measurement: &Measurement) -> (u64, u64) {
     let iops = measurement.fio.iops().max(1.0);
-    let measured = (4_000.0 / iops * 1e6).clamp(4_000.0, 300_000.0);
-    let ramp = (measurement.fio.clat_ns().unwrap_or(0.0) / 1000.0 * 5.0).clamp(2_000.0, 100_000.0);
+    let measured = (4_000.0 / iops * 1e6).clamp(2_000.0, 300_000.0);
+    let ramp = (measurement.fio.clat_ns().unwrap_or(0.0) / 1000.0 * 4.0).clamp(1_000.0, 100_000.0);
     (ramp as u64, measured as u64)
 }
 
@@ -118,6 +118,9 @@ pub type Value = (&'static str, f64, &'static str);
 pub fn values(measurement: &Measurement, cpus: Option<u32>) -> Vec<Value> {
     let mut values = vec![("iops", measurement.fio.iops(), "1/s")];
     values.extend(measurement.fio.clat_ns().map(|clat| ("clat", clat / 1000.0, "us")));
+    // A kernel counts the interrupts that it handles.
+    let interrupts = measurement.interrupts.as_ref().filter(|_| measurement.delivery() != "polled");
+    values.extend(interrupts.and_then(|found| found.per_second).map(|rate| ("msi", rate, "1/s")));
     // As the published tables count CPU time: seconds of all CPUs in 33 s. A kernel that samples at its tick cannot tell
     // small shares.
     if let (Some([user, system, irq, _]), Some(cpus)) = (measurement.cpu, cpus)
@@ -142,7 +145,7 @@ pub fn has_other_work(measurement: &Measurement, cpus: u32) -> bool {
 }
 
 /// Least share of all CPUs' time that is a row, in per cent.
-const SHARE_MIN: f64 = 2.0;
+const SHARE_MIN: f64 = 0.5;
 
 /// The rows file: its header, and a line for each value. `is_fitted` tells of each measurement whether a fit uses it.
 pub fn rows(name: &str, measurements: &[Measurement], is_fitted: &[bool], cpus: Option<u32>) -> String {

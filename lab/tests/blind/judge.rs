@@ -1,0 +1,143 @@
+//! What was predicted and advised for one blind server, beside the truth.
+
+use super::{Random, archive, base, measured, run_of, secrets};
+use crate::common::mean;
+use import::archive::Contents;
+use lab::advise::needs::Stated;
+use lab::advise::rank::LEAST_THROUGHPUT;
+use lab::advise::{self, Advice, Criterion, Question};
+use lab::interrupt::StopFlag;
+use lab::outcome::Summary;
+use lab::scenario::Request;
+use lab::server::fit;
+use lab::server::gather::Server;
+use std::path::Path;
+use std::time::Instant;
+
+/// Jobs that were not measured, to predict: name, drives, options. The path of the interrupts limits some servers in the
+/// second one.
+pub(crate) const OTHERS: [(&str, usize, &str); 4] = [
+    ("blocks-8k", 4, "bs=8k\niodepth=16\nnumjobs=4\ncpus_allowed=0-15\ncpus_allowed_policy=split"),
+    ("small-full", 4, "bs=512\niodepth=64\nnumjobs=8\ncpus_allowed=0-31\ncpus_allowed_policy=split"),
+    ("two-drives", 2, "bs=4k\niodepth=8\nnumjobs=4\ncpus_allowed=0-7\ncpus_allowed_policy=split"),
+    ("shallow", 4, "bs=4k\niodepth=2\nnumjobs=1\ncpus_allowed=0-3\ncpus_allowed_policy=split"),
+];
+
+/// What one job gave.
+pub(crate) struct Judged {
+    /// The predicted IOPS against the true ones.
+    pub error: f64,
+    /// Whether the printed interval of today's IOPS holds the truth.
+    pub inside: bool,
+    /// The width of that interval against the prediction.
+    pub width: f64,
+    /// Whether the truth needs a remedy.
+    pub needs: bool,
+    /// Whether the right remedy came first or tied.
+    pub advised: bool,
+    /// How, for people.
+    pub how: String,
+}
+
+/// The advice on a job: what an administrator could switch on.
+fn advised(request: Request, points: Option<u32>) -> Advice {
+    let among = ["posted", "threaded"].map(String::from).to_vec();
+    let request = Request { deliveries: Some(vec!["remapped".into()]), seeds: Some(2), ..request };
+    let by = Criterion::Throughput;
+    let question = Question { request, among, stated: Stated::default(), cpu_budget: None, by, points };
+    advise::advise(&question, &StopFlag::default()).unwrap()
+}
+
+/// True if `ours` has the true server's first remedy first, or tied with its first. "None needed" ties with a remedy whose
+/// interval reaches down to what does not count.
+fn is_right(truth: &Advice, ours: &Advice) -> bool {
+    let [truth, verdict] = [truth, ours].map(|advice| &advice.verdicts[0]);
+    let gain = |name: &String| {
+        let found = ours.candidates.iter().find(|candidate| candidate.name == *name);
+        found.and_then(|candidate| candidate.changes.throughput)
+    };
+    match (&truth.first, &verdict.first) {
+        (None, None) => true,
+        (Some(right), Some(first)) => right == first || verdict.tied.contains(right) || truth.tied.contains(first),
+        (None, Some(first)) => gain(first).is_some_and(|gain| gain.low <= LEAST_THROUGHPUT),
+        (Some(right), None) => gain(right).is_some_and(|gain| gain.high >= LEAST_THROUGHPUT),
+    }
+}
+
+/// The verdict on throughput, with the interval of its remedy.
+fn shown(advice: &Advice) -> String {
+    let gain = |name: &String| {
+        let found = advice.candidates.iter().find(|candidate| candidate.name == *name);
+        let change = found.and_then(|candidate| candidate.changes.throughput);
+        change.map_or(String::new(), |gain| format!(" {:+.0} ({:+.0} to {:+.0}) %", gain.percent, gain.low, gain.high))
+    };
+    let first = &advice.verdicts[0].first;
+    first.as_ref().map_or("none needed".into(), |first| format!("{first}{}", gain(first)))
+}
+
+/// Imports a server that `seed` draws, and predicts and advises on jobs that were not measured.
+pub(crate) fn blind(seed: u64) -> (Vec<Judged>, String) {
+    let mut random = Random(seed);
+    let base = base();
+    let secrets = secrets(&base, &mut random);
+    let folder = tempfile::tempdir().unwrap();
+    let (files, missing) = archive(folder.path(), &secrets, &mut random);
+    let server = Server::of_archive(&Contents::from(files));
+    let out = folder.path().join("mine");
+    let started = Instant::now();
+    let found = fit::import(server, &base, &out, &StopFlag::default()).unwrap();
+    let took = started.elapsed().as_secs_f64();
+    let mine = out.join("mine.toml").to_string_lossy().into_owned();
+    let judged = OTHERS.iter().map(|of| judge(folder.path(), *of, &secrets, &mine)).collect();
+    let decided: Vec<String> = found
+        .decision
+        .decided
+        .iter()
+        .map(|d| format!("{} {} ±{:.0} %", d.key, d.unit.format(d.value), d.uncertainty * 100.0))
+        .collect();
+    let errors: Vec<String> = found
+        .rows
+        .iter()
+        .zip(&found.decision.errors)
+        .map(|(row, e)| format!("{} {:.1} {:+.1}", row.id, row.published.unwrap(), e * 100.0))
+        .collect();
+    let points = found.ranges.first().map_or(0, |range| range.factors.len());
+    let how = format!(
+        "import in {took:.1} s, {points} points; without {missing:?}; {secrets:?} against {decided:?}, kept {:?}; errors {errors:?}; notes {:?}",
+        found.decision.kept, found.notes
+    );
+    (judged, how)
+}
+
+fn judge(folder: &Path, of: (&str, usize, &str), secrets: &[String], mine: &str) -> Judged {
+    let truth = mean(&Summary::over(&[measured(folder, of, secrets)]).unwrap(), "iops");
+    let path = folder.join(format!("{}.fio", of.0)).to_string_lossy().into_owned();
+    let on = |platform: &str, sets: &[String], duration: &str| Request {
+        platform: Some(platform.to_owned()),
+        sets: [sets, &["cpus=32".to_owned(), format!("duration={duration}")]].concat(),
+        ..Request::of(path.as_str())
+    };
+    let predicted = mean(&Summary::over(&[run_of(&on(mine, &[], "10ms"))]).unwrap(), "iops");
+    let right = advised(on("emr", secrets, "2ms"), Some(0));
+    let ours = advised(on(mine, &[], "2ms"), None);
+    let [low, high] = ours.today.throughput_range;
+    let error = predicted / truth - 1.0;
+    Judged {
+        error,
+        inside: (low..=high).contains(&truth),
+        width: (high - low) / predicted,
+        needs: right.verdicts[0].first.is_some(),
+        advised: is_right(&right, &ours),
+        how: format!(
+            "{}: {truth:.0} IOPS, predicted {:+.1} % ({:+.1} to {:+.1}); limited by {}, thought {}; right {}, advised {}",
+            of.0,
+            error * 100.0,
+            (low / truth - 1.0) * 100.0,
+            (high / truth - 1.0) * 100.0,
+            right.today.bottleneck,
+            ours.today.bottleneck,
+            shown(&right),
+            shown(&ours)
+        ),
+    }
+}

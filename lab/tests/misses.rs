@@ -1,0 +1,76 @@
+//! A server that the model cannot give back: every command says so before its figures.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Depth 1 with a rate that its latency contradicts: a throttle, which the model lacks.
+const FIO: &str = r#"{"fio version": "fio-3.33", "jobs": [{"jobname": "a", "read": {"iops": 10000, "total_ios": 100000,
+    "runtime": 10000, "bw_bytes": 40960000, "clat_ns": {"mean": 20000, "max": 90000, "N": 100000}}}]}"#;
+const JOB: &str =
+    "[a]\nioengine=libaio\ndirect=1\nfilename=/dev/nvme0n1\nrw=randread\nbs=4k\niodepth=1\nruntime=1\ntime_based\n";
+
+fn campanile(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_campanile")).current_dir(folder).args(arguments).output().unwrap()
+}
+
+/// Standard output and standard error.
+fn texts(output: &Output) -> [String; 2] {
+    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+}
+
+#[test]
+fn a_server_that_does_not_fit_is_named_by_import_run_and_advise() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("fio.json"), FIO).unwrap();
+    std::fs::write(folder.join("a.fio"), JOB).unwrap();
+    let import = campanile(folder, &["import", "--fio-json", "fio.json", "--job", "a.fio", "--out", "mine"]);
+    let [text, error] = texts(&import);
+    assert!(import.status.success(), "{error}");
+    let said =
+        "DOES NOT FIT: 2 of 2 rows are off by more than the 3 % of noise; do not rely on figures of this platform";
+    assert!(text.contains(said), "{text}");
+    let (_, behind) = text.split_once(said).unwrap();
+    let lines: Vec<&str> = behind.lines().skip(1).take(2).collect();
+    for line in &lines {
+        assert!(line.contains("fio/") && line.contains("perhaps a limit that is not modelled"), "{line}");
+    }
+    let percent = |line: &str| -> f64 { line.split_whitespace().nth(1).unwrap().parse().unwrap() };
+    assert!(percent(lines[0]).abs() >= percent(lines[1]).abs(), "the worst stands first: {lines:?}");
+    let json =
+        campanile(folder, &["import", "--fio-json", "fio.json", "--job", "a.fio", "--out", "mine", "--json", "-"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["misses"].as_array().map(Vec::len), Some(2), "{json}");
+
+    let misses = "mine misses measurements that it was fitted to by more than their noise: fio/";
+    let run = ["run", "a.fio", "--platform", "mine/mine.toml", "--set", "duration=2ms", "--seeds", "1"];
+    let run = campanile(folder, &run);
+    let [text, error] = texts(&run);
+    assert!(run.status.success() && [text, error.clone()].concat().contains(misses), "{error}");
+
+    let advise = ["advise", "a.fio", "--platform", "mine/mine.toml", "--set", "duration=2ms", "--among", "posted"];
+    let advise = campanile(folder, &advise);
+    let [text, error] = texts(&advise);
+    assert!(advise.status.success(), "{error}");
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let caution = flat.find(&format!("Not to be relied on: {misses}")).unwrap_or_else(|| panic!("{text}"));
+    let verdict = flat.find("None needed").or_else(|| flat.find("Throughput:")).unwrap_or_else(|| panic!("{text}"));
+    assert!(caution < verdict, "{text}");
+}
+
+/// Where everything is given back, nobody warns.
+#[test]
+fn a_server_that_fits_is_not_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("fio.json"), FIO.replace("20000,", "95000,")).unwrap();
+    std::fs::write(folder.join("a.fio"), JOB).unwrap();
+    let import = campanile(folder, &["import", "--fio-json", "fio.json", "--job", "a.fio", "--out", "mine"]);
+    let [text, error] = texts(&import);
+    assert!(import.status.success() && !text.contains("DOES NOT FIT"), "{text}{error}");
+    let platform = std::fs::read_to_string(folder.join("mine/mine.toml")).unwrap();
+    assert!(!platform.contains("misses"), "{platform}");
+    let run = ["run", "a.fio", "--platform", "mine/mine.toml", "--set", "duration=2ms", "--seeds", "1"];
+    let [text, error] = texts(&campanile(folder, &run));
+    assert!(!text.contains("misses measurements") && !error.contains("misses measurements"), "{text}{error}");
+}
