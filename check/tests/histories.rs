@@ -98,3 +98,9 @@ fn an_interrupt_of_what_a_deletion_took_is_the_queues_own() {
 fn two_managers_do_not_program_one_device_at_once() {
     passes("moderation", &Recipe::of(0xee62));
 }
+
+/// A message of a device whose line was freed comes just after the next line has its INTID.
+#[test]
+fn a_new_line_may_begin_with_an_interrupt() {
+    passes("gicv3", &Recipe::of(0xab_d4e7));
+}
