@@ -125,3 +125,9 @@ fn a_step_is_not_lost_at_the_start() {
     let without = "late-disable late-write misplaced-thread slow-line stall".split(' ').map(Into::into).collect();
     passes("firmware", &Recipe { set, keep: Some([12, 33, 40].into()), without, ..Recipe::of(0xfe) });
 }
+
+/// A message of a device whose line was freed comes just after the next line has its INTID.
+#[test]
+fn a_new_line_may_begin_with_an_interrupt() {
+    passes("gicv3", &Recipe::of(0xab_d4e7));
+}
