@@ -455,7 +455,9 @@ Err:          0
         ] {
             assert_eq!(of(line), Some((0, 1)), "{line}");
         }
-        for line in ["CLK:        100         90   [EXT] Clock Comparator", "I/O:        300        100", "BAD:          0"] {
+        for line in
+            ["CLK:        100         90   [EXT] Clock Comparator", "I/O:        300        100", "BAD:          0"]
+        {
             assert_eq!(of(line), None, "{line}");
         }
     }
