@@ -125,6 +125,8 @@ fn a_reset_ends_each_command_once() {
         Event::Batch([done(70, reset), done(72, reset)].into()),
     ];
     assert_eq!(rig.log.take(), events);
+    // The interrupt of the entry that the reset took is the queue's own.
+    assert_eq!(rig.pair.handle(Irq(9)), IrqReturn::Handled);
     // Too late, and looked at no more.
     rig.post(1, [0, entry(3, 0, 1, 0)]);
     assert_eq!(rig.pair.handle(Irq(9)), IrqReturn::None);
