@@ -131,3 +131,9 @@ fn a_step_is_not_lost_at_the_start() {
 fn a_new_line_may_begin_with_an_interrupt() {
     passes("gicv3", &Recipe::of(0xab_d4e7));
 }
+
+/// Who has found a wish stands still between the controller's lock and the call that asks the programming thread.
+#[test]
+fn a_thread_cannot_serve_a_wish_that_it_has_not_heard() {
+    passes("moderation", &Recipe::of(0x6610_c7ba_1f03b));
+}

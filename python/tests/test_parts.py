@@ -48,7 +48,7 @@ def test_parts_of_a_search_make_the_whole() -> None:
     arguments = ["check", "--seeds", "3", "--seed", "5"]
     search = _native.Search(arguments)
     histories = search.histories()
-    assert histories == 21
+    assert histories == 30
     parts = [search.part(start, min(4, histories - start)) for start in range(0, histories, 4)]
     merged = json.loads(search.merge(parts, 1.0, 1)[0])
     whole = json.loads(search.run()[0])

@@ -2,7 +2,8 @@
 //!
 //! It goes through its consumers again and again, and programs for each what it wants. A consumer that wants a level when its
 //! place has just passed waits for the rest of this round and for its place in the next. So each other one has one turn
-//! meanwhile.
+//! meanwhile. The thread hears of a wish only when whoever found it asks for it, behind the controller's lock; that one may stand
+//! still in between, so turns count only once the wish is older than that takes.
 
 use super::{Checker, Findings};
 use machine::observe::Fact;
@@ -12,6 +13,9 @@ use std::collections::BTreeMap;
 const NAME: &str = "programs";
 /// Turns of another one while one waits.
 const TURNS_MAX: u32 = 1;
+
+/// Who has found a wish has asked the thread by then: two of the longest stalls of a CPU, and a slice behind another thread.
+const ASKED: Ps = Ps::from_ns(2 * 50_000 + 3_000_000);
 
 /// A consumer's controller wants a level programmed.
 const WANTED: u32 = 0x210;
@@ -26,17 +30,20 @@ pub(crate) fn taken(consumer: u32) {
     machine::mark(TAKEN, consumer.into());
 }
 
-/// Who waits, and how many turns each other one has had since then.
+/// Who waits since when, and how many turns each other one has had since it must have asked.
 #[derive(Default)]
-pub struct Programs(BTreeMap<u64, BTreeMap<u64, u32>>);
+pub struct Programs(BTreeMap<u64, (Ps, BTreeMap<u64, u32>)>);
 
 impl Checker for Programs {
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         match *fact {
-            Fact::Mark { tag: WANTED, value, .. } => _ = self.0.entry(value).or_default(),
+            Fact::Mark { tag: WANTED, value, .. } => _ = self.0.entry(value).or_insert_with(|| (at, BTreeMap::new())),
             Fact::Mark { tag: TAKEN, value, .. } => {
                 self.0.remove(&value);
-                for (waits, turns) in &mut self.0 {
+                for (waits, (since, turns)) in &mut self.0 {
+                    if at < *since + ASKED {
+                        continue;
+                    }
                     let turns = turns.entry(value).or_default();
                     *turns += 1;
                     findings.coverage.add("tuning: a level waits for another's", 1);
@@ -60,7 +67,13 @@ mod tests {
     fn who_waits_sees_each_other_once() {
         let mark = |tag, value| Fact::Mark { cpu: 0, tag, value };
         let turns = |count| std::iter::repeat_n(mark(TAKEN, 2), count);
-        let facts = |count| std::iter::once(mark(WANTED, 1)).chain(turns(count)).collect::<Vec<_>>();
+        // A fact a microsecond: so many are nothing but time.
+        let time = |us| std::iter::repeat_n(mark(0, 0), us);
+        let after =
+            |us, count| std::iter::once(mark(WANTED, 1)).chain(time(us)).chain(turns(count)).collect::<Vec<_>>();
+        let facts = |count| after(3_200, count);
+        // The thread need not know of the wish yet.
+        assert!(says(Programs::default(), &after(50, 4)).is_empty());
         assert!(says(Programs::default(), &[facts(1), vec![mark(TAKEN, 1)], facts(1)].concat()).is_empty());
         let starved = says(Programs::default(), &facts(2));
         assert_eq!(starved, ["consumer 2 has its turn number 2 while 1 waits for one"]);
