@@ -135,5 +135,5 @@ fn a_new_line_may_begin_with_an_interrupt() {
 /// Who has found a wish stands still between the controller's lock and the call that asks the programming thread.
 #[test]
 fn a_thread_cannot_serve_a_wish_that_it_has_not_heard() {
-    passes("moderation", &Recipe::of(0x6610_c7ba_1f03b));
+    passes("moderation", &Recipe::of(0x0006_610c_7ba1_f03b));
 }
