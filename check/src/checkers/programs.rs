@@ -14,9 +14,9 @@ const NAME: &str = "programs";
 /// Turns of another one while one waits.
 const TURNS_MAX: u32 = 1;
 
-/// Who has found a wish has asked the thread by then: several of the longest stalls of a CPU (50 µs), and interrupts between.
+/// Who has found a wish has asked the thread by then: three of the longest stalls of a CPU (50 µs).
 /// A thread that polls could be behind another one for a slice (3 ms); histories are too short to wait for that, and none did.
-const ASKED: Ps = Ps::from_ns(500_000);
+const ASKED: Ps = Ps::from_ns(150_000);
 
 /// A consumer's controller wants a level programmed.
 const WANTED: u32 = 0x210;
