@@ -308,12 +308,12 @@ impl<H: Hal> QueuePair<H> {
         self.deliver(&mut side);
     }
 
-    /// Starts at the first entry again, with nothing in flight.
+    /// Starts at the first entry again, with nothing in flight. What was taken early may still interrupt: a line that was
+    /// disabled over the reset delivers when it is enabled.
     pub(super) fn restart_completion(&self, side: &mut CompletionSide) {
         side.alive = true;
         side.cursor = Cursor::START;
         side.sq_head = 0;
-        side.taken_early = false;
         side.observer = Observer::default();
         side.coalescing_declared = false;
         self.look.set_coalesces(false);

@@ -143,6 +143,20 @@ fn a_reset_ends_each_command_once() {
     assert_eq!(rig.log.take()[1], Event::Batch([done(86, Ok(0))].into()));
 }
 
+/// `pc-remapped --replay 0xebc0d7c88eb61b75`: the line was disabled over the reset, and delivers when it is enabled.
+#[test]
+fn an_interrupt_of_what_a_reset_took_may_come_after_the_restart() {
+    let rig = Rig::new(8, 4096);
+    assert_eq!(rig.submit_reads(70, 1).accepted, 1);
+    rig.post(0, [0, entry(1, 0, 1, 0)]);
+    rig.pair.stop();
+    rig.pair.fail_all(IoError::ControllerReset);
+    rig.pair.restart();
+    rig.pair.open();
+    assert_eq!(rig.pair.handle(Irq(9)), IrqReturn::Handled);
+    assert_eq!(rig.pair.handle(Irq(9)), IrqReturn::None, "one interrupt was owed");
+}
+
 #[test]
 fn an_id_stays_its_own_while_an_abort_names_it() {
     let rig = Rig::new(3, 4096);
