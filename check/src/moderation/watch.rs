@@ -230,6 +230,7 @@ impl State {
 
 impl Controller for Watch {
     fn interrupt(&mut self, now_ns: u64, found: Found) -> Next {
+        programs::called();
         self.0.with(|state| {
             state.look(now_ns, found);
             state.pass(now_ns, |inner| inner.interrupt(now_ns, found))
@@ -237,6 +238,7 @@ impl Controller for Watch {
     }
 
     fn polled(&mut self, now_ns: u64, found: Found) -> Next {
+        programs::called();
         self.0.with(|state| {
             state.look(now_ns, found);
             state.pass(now_ns, |inner| inner.polled(now_ns, found))
@@ -248,10 +250,12 @@ impl Controller for Watch {
     }
 
     fn elapsed(&mut self, now_ns: u64) -> Next {
+        programs::called();
         self.0.with(|state| state.pass(now_ns, |inner| inner.elapsed(now_ns)))
     }
 
     fn step(&self) -> Option<Step> {
+        programs::called();
         self.0.with(|state| {
             state.called = None;
             programs::taken(state.consumer);
@@ -265,6 +269,7 @@ impl Controller for Watch {
     }
 
     fn programmed(&mut self, now_ns: u64, id: u32, outcome: Outcome) -> Next {
+        programs::called();
         self.0.with(|state| {
             // An answer to a controller that has been replaced is ignored.
             if id >> ID_BITS == state.epoch {
