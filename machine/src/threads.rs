@@ -40,21 +40,50 @@ type Task = Coroutine<Reason, Yield, Yield>;
 /// Bytes of a coroutine's stack. The host commits only the touched pages.
 const STACK_BYTES: usize = 128 << 10;
 
+/// Stacks that a host thread keeps for its next machines. A new stack costs more than what most threads do on it.
+const SPARE_MAX: usize = 64;
+
+thread_local! {
+    static SPARE: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+}
+
 /// A coroutine and the way out of it.
 pub(crate) struct Thread {
-    task: RefCell<Task>,
+    /// None once it is dropped.
+    task: RefCell<Option<Task>>,
     yielder: Cell<*const Yielder<Reason, Yield>>,
 }
 
 impl Thread {
     /// A coroutine that runs `body`. `body` returns what to do after its end. First `begin` gets the way out.
     pub(crate) fn new(begin: fn(WayOut), body: impl FnOnce() -> Yield + 'static) -> Rc<Self> {
-        let stack = DefaultStack::new(STACK_BYTES).expect("the host gives a coroutine its stack");
-        let task = Coroutine::with_stack(stack, move |out: &Yielder<Reason, Yield>, _first| {
+        let spare = SPARE.with_borrow_mut(Vec::pop);
+        let new = || DefaultStack::new(STACK_BYTES).expect("the host gives a coroutine its stack");
+        let task = Coroutine::with_stack(spare.unwrap_or_else(new), move |out: &Yielder<Reason, Yield>, _first| {
             begin(WayOut(out));
             body()
         });
-        Rc::new(Self { task: RefCell::new(task), yielder: Cell::new(core::ptr::null()) })
+        Rc::new(Self { task: RefCell::new(Some(task)), yielder: Cell::new(core::ptr::null()) })
+    }
+
+    /// Ends the coroutine by unwinding its stack.
+    fn unwind(&self) {
+        self.task.borrow_mut().as_mut().into_iter().for_each(Coroutine::force_unwind);
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        let Some(mut task) = self.task.take() else { return };
+        task.force_unwind();
+        let stack = task.into_stack();
+        // The host thread itself may be ending.
+        _ = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < SPARE_MAX {
+                spare.push(stack);
+            }
+        });
     }
 }
 
@@ -125,7 +154,7 @@ impl Threads {
             None => self.idle.borrow_mut()[cpu.index()].get_or_insert_with(idle).clone(),
         };
         self.yielder.set(thread.yielder.get());
-        let result = thread.task.borrow_mut().resume(reason);
+        let result = thread.task.borrow_mut().as_mut().expect("it lives").resume(reason);
         thread.yielder.set(self.yielder.replace(core::ptr::null()));
         match result {
             CoroutineResult::Yield(why) | CoroutineResult::Return(why) => why,
@@ -147,10 +176,10 @@ impl Threads {
     /// Ends every coroutine by unwinding its stack.
     pub(crate) fn unwind(&self) {
         for thread in self.threads.take() {
-            thread.task.borrow_mut().force_unwind();
+            thread.unwind();
         }
         for thread in self.idle.take().into_iter().flatten() {
-            thread.task.borrow_mut().force_unwind();
+            thread.unwind();
         }
     }
 }

@@ -185,9 +185,11 @@ impl Bank {
     /// The interrupts that are ready, in ascending order.
     pub(super) fn ready(&self) -> impl Iterator<Item = (u32, &Interrupt)> {
         let bits = |(word, &bits): (usize, &u64)| {
-            (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word * 64 + bit)
+            let some = |bits: u64| (bits != 0).then_some(bits);
+            let rest = std::iter::successors(some(bits), move |bits| some(bits & (bits - 1)));
+            rest.map(move |bits| word * 64 + bits.trailing_zeros() as usize)
         };
-        let indices = self.ready.iter().enumerate().filter(|(_, bits)| **bits != 0).flat_map(bits);
+        let indices = self.ready.iter().enumerate().flat_map(bits);
         indices.map(|index| (self.first + index as u32, &self.interrupts[index]))
     }
 
