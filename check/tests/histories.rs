@@ -137,3 +137,21 @@ fn a_new_line_may_begin_with_an_interrupt() {
 fn a_thread_cannot_serve_a_wish_that_it_has_not_heard() {
     passes("moderation", &Recipe::of(0x0006_610c_7ba1_f03b));
 }
+
+/// A queue of a disk was being reset when the last load began.
+#[test]
+fn the_last_load_waits_for_a_reset() {
+    passes("virtio", &Recipe::of(0xaa_df7e_0702_c17f));
+}
+
+/// A line was disabled over the reset of its drive, and delivered an interrupt of before it.
+#[test]
+fn an_interrupt_that_waits_over_a_reset_is_the_queues_own() {
+    passes("pc-remapped", &Recipe::of(0xebc0_d7c8_8eb6_1b75));
+}
+
+/// An interrupt came while the core was asked what it had counted of a new line.
+#[test]
+fn a_count_is_taken_while_interrupts_come() {
+    passes("gicv3", &Recipe::of(0x0b43_f223_d749_e50e));
+}

@@ -151,8 +151,10 @@ impl Load {
         self.disrupted.load(Relaxed) > 0 || self.queues[usize::from(queue)].distrusted.load(Relaxed)
     }
 
+    /// Nothing is left to do, and nobody is at work on the disk.
     pub(super) fn is_idle(&self) -> bool {
-        self.queues.iter().all(|queue| queue.left.load(Relaxed) == 0 && queue.in_flight.load(Relaxed) == 0)
+        self.disrupted.load(Relaxed) == 0
+            && self.queues.iter().all(|queue| queue.left.load(Relaxed) == 0 && queue.in_flight.load(Relaxed) == 0)
     }
 
     pub(super) fn describe(&self) -> String {

@@ -2,7 +2,7 @@
 
 use super::end::{self, Before, Built};
 use super::load::{Load, QUEUES_MAX};
-use super::stack::{Bus, Place, Tick, VirtioStack, Which, policy};
+use super::stack::{BIND_GAP_NS, BINDS_MAX, Bus, Place, Tick, VirtioStack, Which, policy};
 use super::step::{VirtioFault, VirtioStep};
 use super::{manage, platform};
 use crate::checkers::truth::marks::{self, Known};
@@ -328,8 +328,11 @@ impl Rig for VirtioRig {
                 net.coalesce_receive(none).expect("it is bound");
             }
             if let Some(disk) = stack.load.disk().filter(|_| stack.load.hostile) {
-                // A used index that jumped while the queue was idle.
-                (0..disk.queues()).for_each(|queue| _ = stack.recover(queue));
+                // A used index that jumped while the queue was idle. The repairer may still be at another queue.
+                for queue in 0..disk.queues() {
+                    let again = |_: &u32| !stack.recover(queue);
+                    (0..BINDS_MAX).take_while(again).for_each(|_| SimHal.delay_ns(BIND_GAP_NS));
+                }
             }
             if stack.net_rebound.load(Relaxed) {
                 // Packets on their way come back; the rest is lost with the rings.

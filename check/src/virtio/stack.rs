@@ -116,8 +116,8 @@ pub(super) fn policy(number: u32) -> VectorPolicy {
 }
 
 /// A manager tries so often, so far apart, to bind a device while a fault lasts.
-const BINDS_MAX: u32 = 10_000;
-const BIND_GAP_NS: u64 = 2_000;
+pub(super) const BINDS_MAX: u32 = 10_000;
+pub(super) const BIND_GAP_NS: u64 = 2_000;
 
 /// Why a device could not be bound.
 #[derive(Debug)]
