@@ -56,6 +56,16 @@ fn vectors_are_those_that_device_and_platform_both_have() {
     assert_eq!(mmio(MULTI, u64::from(u32::MAX), 0, MmioConfig { interrupts: u16::MAX, ..EIGHT }).1.vectors(), 2048);
 }
 
+/// Virtio 1.3, 4.2.2: the device's own structure begins at 0x100.
+#[test]
+fn the_configuration_is_read_where_it_lies() {
+    let (script, transport) = mmio(MULTI, 2, 0, EIGHT);
+    script.answer(0x105, &[0x5a]);
+    script.answer(0x10a, &[0x1234]);
+    script.answer(0x10c, &[0x8765_4321]);
+    assert_eq!((transport.config8(5), transport.config16(10), transport.config32(12)), (0x5a, 0x1234, 0x8765_4321));
+}
+
 #[test]
 fn features_have_two_halves() {
     let (script, transport) = mmio(MULTI, 2, 0, EIGHT);

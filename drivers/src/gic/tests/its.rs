@@ -17,6 +17,8 @@ struct FakeIts {
     frozen: Mutex<bool>,
     /// Set: stops at the next command of this opcode.
     refuses: Mutex<Option<u8>>,
+    /// Of GITS_BASER0, the bits that are read-only, and what they hold.
+    fixed: Mutex<(u64, u64)>,
     state: Mutex<(u64, u64, u64)>,
     commands: Mutex<Vec<[u64; 4]>>,
 }
@@ -70,8 +72,10 @@ impl Regs for FakeIts {
     fn write64(&self, offset: u32, value: u64) {
         match offset {
             0x80 => self.state.lock().unwrap().0 = value,
-            // Type 1 (devices), entries of 8 bytes: read-only.
-            0x100 => self.state.lock().unwrap().2 = value & !(0x71f << 48) | 0x0107 << 48,
+            0x100 => {
+                let (mask, fixed) = *self.fixed.lock().unwrap();
+                self.state.lock().unwrap().2 = value & !mask | fixed;
+            }
             0x88 => return self.follow(value),
             _ => {}
         }
@@ -110,6 +114,8 @@ fn rig() -> Rig {
         frozen: Mutex::new(false),
         refuses: Mutex::new(None),
         state: Mutex::new((0, 0, 0x0107 << 48)),
+        // Type 1 (devices), entries of 8 bytes.
+        fixed: Mutex::new((0x71f << 48, 0x0107 << 48)),
         commands: Mutex::new(Vec::new()),
     });
     Rig { log, fake, gic, lpis }
@@ -182,6 +188,25 @@ fn an_its_that_does_not_get_quiet_is_an_error() {
     rig.log.answer('i', 0x00, &[0x8000_0000]);
     rig.log.answer('i', 0x08, &[0x0001_ef71]);
     assert!(matches!(rig.its().err(), Some(GicError::TooLarge("CPU", 2, 0))));
+}
+
+/// Pages of 4 KiB only, for 2^16 devices: of 16 bytes each they fill the 256 pages that GITS_BASERn.Size can say, of 32
+/// bytes twice as many.
+#[test]
+fn a_table_of_more_pages_than_the_register_can_say_is_refused() {
+    let rig = rig();
+    *rig.fake.fixed.lock().unwrap() = (0x71f << 48 | 3 << 8, 0x010f << 48);
+    rig.fake.state.lock().unwrap().2 = 0x010f << 48;
+    rig.log.take();
+    rig.its().unwrap();
+    let writes = rig.log.take();
+    let table = writes.iter().filter(|access| access.starts_with("wi 100 ")).next_back().unwrap();
+    assert!(table.ends_with("4ff"), "256 pages: {table}");
+
+    *rig.fake.fixed.lock().unwrap() = (0x71f << 48 | 3 << 8, 0x011f << 48);
+    rig.fake.state.lock().unwrap().2 = 0x011f << 48;
+    let refused = rig.its().err();
+    assert_eq!(refused, Some(GicError::TooLarge("number of pages of an ITS table", 512, 257)));
 }
 
 #[test]
