@@ -111,6 +111,29 @@ fn feed(controller: &mut Adaptive, seen: &[(u64, u64)], from_ns: u64, until_ns: 
     changes
 }
 
+/// The windows until the load counts as settled, if the time between two interrupts is `gap_ns` of the window's number.
+fn windows_to_settle(gap_ns: impl Fn(u32) -> u64) -> u32 {
+    let mut controller = adaptive();
+    let (mut now_ns, mut windows, mut sample) = (0, 0, None);
+    while windows == 0 || controller.view().phase == "settling" {
+        // No two windows are quite the same, so that each is seen.
+        now_ns += gap_ns(windows) + 11 * u64::from(windows);
+        let _ = controller.interrupt(now_ns, Found { completions: 1, bytes: 0, in_flight: Some(2) });
+        let latest = controller.view().sample;
+        windows += u32::from(latest != sample);
+        sample = latest;
+        assert!(now_ns < 10 * S, "it never settles");
+    }
+    windows
+}
+
+#[test]
+fn an_unsteady_load_is_waited_for_and_accepted_in_the_end() {
+    assert_eq!(windows_to_settle(|_| 10_000), 2, "the second is like the first");
+    assert_eq!(windows_to_settle(|window| if window < 4 { 5_000 << window } else { 100_000 }), 6);
+    assert_eq!(windows_to_settle(|window| if window % 2 == 0 { 10_000 } else { 20_000 }), 8, "never steady");
+}
+
 /// Four reads in flight, where level 0 is the best, and 256, by the table of `scenarios/rdma-vm.toml`.
 const FOUR: [(u64, u64); 5] = [(145_000, 136), (48_800, 401), (32_300, 406), (21_300, 406), (12_700, 406)];
 const MANY: [(u64, u64); 5] = [(173_600, 119), (79_700, 371), (44_900, 732), (17_900, 2_005), (10_200, 3_588)];
