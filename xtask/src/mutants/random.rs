@@ -5,20 +5,25 @@
 //! drawn. Check runs first, for `--minutes` on one core; what survives it meets the tests of its crate and the conformance
 //! tests, for [`TESTS_LIMIT`] in all. The results file makes a run resumable: what it holds is not run again.
 
+mod batch;
+mod blame;
 mod catalogue;
 mod results;
+mod switch;
 mod tests;
 
-use super::build::NOT_BUILT;
+use super::build::{self, NOT_BUILT};
 use super::copy::Copy;
 use super::hunter::Hunter;
 use super::{Kill, Options, mix};
+use batch::Batch;
 use catalogue::Drawn;
 use results::{Outcome, Results, Row};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
+pub(super) use switch::VARIABLE;
 
 /// How long the tests may look for a change that check did not find.
 const TESTS_LIMIT: Duration = Duration::from_secs(300);
@@ -32,7 +37,7 @@ const SAMPLE_MIN: usize = 200;
 
 /// Draws `count` changes by `seed` and looks for each; returns what is not as it should be.
 pub(super) fn run(root: &Path, count: usize, seed: u64, options: &Options) -> Result<Vec<String>, String> {
-    let copy = Copy::new(root, 0)?;
+    let copy = Copy::named(root, "switched")?;
     let mut drawn = catalogue::list(&copy.root)?;
     let print = catalogue::fingerprint(&drawn);
     println!("{} changes can be made in {}", drawn.len(), catalogue::PACKAGES.join(", "));
@@ -42,17 +47,20 @@ pub(super) fn run(root: &Path, count: usize, seed: u64, options: &Options) -> Re
     drawn.sort_by_key(|change| mix(seed, &change.name));
     let equivalents = catalogue::equivalents(root)?;
     let results = Results::open(options.json.as_deref(), seed, print)?;
+    let batch = switched(copy, &drawn, &equivalents, &results, count, options)?;
     let draws = Mutex::new(Draws { drawn: drawn.iter(), results, under_way: 0, count });
     let work = |job| -> Result<(), String> {
-        let mut hunter = Hunter::new(root, job, seed, options)?;
+        let Some(batch) = &batch else { return Ok(()) };
+        let hunter = Hunter::of_switched(&batch.copy, batch.check.clone(), job, seed, options)?;
+        let mut hunters = Hunters { batch, switched: hunter, alone: None };
         while let Some(change) = draws.lock().expect(ALIVE).next() {
             let row = match equivalents.get(&change.name) {
                 Some(reason) => Ok(Row::of(change, Outcome::Equivalent(reason.clone()), Duration::ZERO)),
-                None => look(&mut hunter, change),
+                None => hunters.look(change, || Hunter::new(root, job, seed, options)),
             };
             draws.lock().expect(ALIVE).done(row)?;
         }
-        hunter.troubles.drain(..).for_each(|trouble| println!("{trouble}"));
+        hunters.troubles().for_each(|trouble| println!("{trouble}"));
         Ok(())
     };
     std::thread::scope(|scope| {
@@ -63,6 +71,24 @@ pub(super) fn run(root: &Path, count: usize, seed: u64, options: &Options) -> Re
     print_survivors(&results);
     Ok(verdict(&results, options.only.is_some() || results.judged() < SAMPLE_MIN))
 }
+
+/// Builds the changes that are next, with some to spare for those that do not compile. None: there are enough results.
+fn switched(
+    copy: Copy,
+    drawn: &[Drawn],
+    equivalents: &BTreeMap<String, String>,
+    results: &Results,
+    count: usize,
+    options: &Options,
+) -> Result<Option<Batch>, String> {
+    let missing = count.saturating_sub(results.judged());
+    let is_new = |change: &&Drawn| !results.has(&change.name) && !equivalents.contains_key(&change.name);
+    let next: Vec<_> = drawn.iter().filter(is_new).take(missing + missing / SPARE + 1).collect();
+    if missing == 0 { Ok(None) } else { Batch::build(copy, &next, options).map(Some) }
+}
+
+/// One change to spare for so many.
+const SPARE: usize = 4;
 
 const ALIVE: &str = "a job died";
 
@@ -95,13 +121,51 @@ impl<'a> Draws<'a> {
     }
 }
 
+/// A job's two ways to look for a change.
+struct Hunters<'a> {
+    batch: &'a Batch,
+    switched: Hunter,
+    /// For changes that have to be built alone; made when the first of them comes.
+    alone: Option<Hunter>,
+}
+
+impl Hunters<'_> {
+    fn look(&mut self, change: &Drawn, new: impl FnOnce() -> Result<Hunter, String>) -> Result<Row, String> {
+        let found = match self.batch.number(change) {
+            Some(number) => self.find(change, number),
+            None => {
+                println!("building alone: {}", change.name);
+                if self.alone.is_none() {
+                    self.alone = Some(new()?);
+                }
+                self.alone.as_mut().map_or(Err(String::new()), |hunter| apply(hunter, change))
+            }
+        };
+        let (outcome, ran) = found.map_err(|error| format!("{}: {error}", change.name))?;
+        Ok(Row::of(change, outcome, ran))
+    }
+
+    fn find(&mut self, change: &Drawn, number: u32) -> Result<(Outcome, Duration), String> {
+        let (by, ran) = self.switched.find_switched(number, &change.mutant)?;
+        if let Some(by) = by {
+            return Ok((Outcome::Judged(Kill::Check(by)), ran));
+        }
+        let programs = self.batch.tests(&change.package);
+        let (by, took) = tests::find(&programs, Some(number), &self.switched.log(), TESTS_LIMIT)?;
+        Ok((Outcome::Judged(by.map_or(Kill::None, Kill::Test)), ran + took))
+    }
+
+    fn troubles(&self) -> impl Iterator<Item = &String> {
+        self.switched.troubles.iter().chain(self.alone.iter().flat_map(|alone| &alone.troubles))
+    }
+}
+
 /// Puts one change in and looks for it.
-fn look(hunter: &mut Hunter, change: &Drawn) -> Result<Row, String> {
+fn apply(hunter: &mut Hunter, change: &Drawn) -> Result<(Outcome, Duration), String> {
     change.mutant.apply(&hunter.copy.root)?;
     let found = find(hunter, change);
     change.mutant.mend(&hunter.copy.root)?;
-    let (outcome, ran) = found.map_err(|error| format!("{}: {error}", change.name))?;
-    Ok(Row::of(change, outcome, ran))
+    found
 }
 
 fn find(hunter: &mut Hunter, change: &Drawn) -> Result<(Outcome, Duration), String> {
@@ -113,13 +177,12 @@ fn find(hunter: &mut Hunter, change: &Drawn) -> Result<(Outcome, Duration), Stri
     if kill.is_one() {
         return Ok((Outcome::Judged(kill), ran));
     }
-    match tests::find(&hunter.copy, &change.package, TESTS_LIMIT) {
-        Err(error) if error.starts_with(NOT_BUILT) => Ok((Outcome::NotBuilt, ran)),
-        found => {
-            let (by, took) = found?;
-            Ok((Outcome::Judged(by.map_or(Kill::None, Kill::Test)), ran + took))
-        }
-    }
+    let programs = match build::tests(&hunter.copy, &[&change.package, tests::CONFORMANCE]) {
+        Err(error) if error.starts_with(NOT_BUILT) => return Ok((Outcome::NotBuilt, ran)),
+        programs => programs?,
+    };
+    let (by, took) = tests::find(&programs.iter().collect::<Vec<_>>(), None, &hunter.log(), TESTS_LIMIT)?;
+    Ok((Outcome::Judged(by.map_or(Kill::None, Kill::Test)), ran + took))
 }
 
 fn print_survivors(results: &Results) {
