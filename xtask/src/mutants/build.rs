@@ -92,6 +92,12 @@ pub(super) fn attempt(copy: &Copy, arguments: &[String]) -> Result<Result<String
     Ok(Err(messages))
 }
 
+/// Whether the compiler takes `package`, before any code is made.
+pub(super) fn checks(copy: &Copy, package: &str) -> Result<bool, String> {
+    let arguments = ["check", "--package", package].map(str::to_owned);
+    attempt(copy, &arguments).map(|messages| messages.is_ok())
+}
+
 /// The compiler's errors among cargo's messages.
 pub(super) fn errors(messages: &str) -> impl Iterator<Item = serde_json::Value> {
     messages.lines().filter_map(|line| {

@@ -52,8 +52,9 @@ pub(super) fn run(root: &Path, count: usize, seed: u64, options: &Options) -> Re
     let work = |job| -> Result<(), String> {
         let Some(batch) = &batch else { return Ok(()) };
         let hunter = Hunter::of_switched(&batch.copy, batch.check.clone(), job, seed, options)?;
-        let mut hunters = Hunters { batch, switched: hunter, alone: None };
-        while let Some(change) = draws.lock().expect(ALIVE).next() {
+        let mut hunters = Hunters { batch, switched: hunter, unchanged: Copy::new(root, job)?, alone: None };
+        // The lock is free again while a change is looked for.
+        for change in std::iter::from_fn(|| draws.lock().expect(ALIVE).next()) {
             let row = match equivalents.get(&change.name) {
                 Some(reason) => Ok(Row::of(change, Outcome::Equivalent(reason.clone()), Duration::ZERO)),
                 None => hunters.look(change, || Hunter::new(root, job, seed, options)),
@@ -125,7 +126,9 @@ impl<'a> Draws<'a> {
 struct Hunters<'a> {
     batch: &'a Batch,
     switched: Hunter,
-    /// For changes that have to be built alone; made when the first of them comes.
+    /// The tree without switches.
+    unchanged: Copy,
+    /// For changes that have to be built alone, in that tree; made when the first of them comes.
     alone: Option<Hunter>,
 }
 
@@ -135,10 +138,7 @@ impl Hunters<'_> {
             Some(number) => self.find(change, number),
             None => {
                 println!("building alone: {}", change.name);
-                if self.alone.is_none() {
-                    self.alone = Some(new()?);
-                }
-                self.alone.as_mut().map_or(Err(String::new()), |hunter| apply(hunter, change))
+                self.find_alone(change, new)
             }
         };
         let (outcome, ran) = found.map_err(|error| format!("{}: {error}", change.name))?;
@@ -155,19 +155,39 @@ impl Hunters<'_> {
         Ok((Outcome::Judged(by.map_or(Kill::None, Kill::Test)), ran + took))
     }
 
+    /// Most changes that cannot be switched do not compile at all. The compiler says so long before the first such change that does
+    /// has its build.
+    fn find_alone(
+        &mut self,
+        change: &Drawn,
+        new: impl FnOnce() -> Result<Hunter, String>,
+    ) -> Result<(Outcome, Duration), String> {
+        let checks = with(&self.unchanged, change, || build::checks(&self.unchanged, &change.package))?;
+        if !checks {
+            return Ok((Outcome::NotBuilt, Duration::ZERO));
+        }
+        let hunter = match &mut self.alone {
+            Some(hunter) => hunter,
+            none => none.insert(new()?),
+        };
+        let copy = hunter.copy.clone();
+        with(&copy, change, || find(hunter, change))
+    }
+
     fn troubles(&self) -> impl Iterator<Item = &String> {
         self.switched.troubles.iter().chain(self.alone.iter().flat_map(|alone| &alone.troubles))
     }
 }
 
-/// Puts one change in and looks for it.
-fn apply(hunter: &mut Hunter, change: &Drawn) -> Result<(Outcome, Duration), String> {
-    change.mutant.apply(&hunter.copy.root)?;
-    let found = find(hunter, change);
-    change.mutant.mend(&hunter.copy.root)?;
-    found
+/// What `act` returns with the change in the copy.
+fn with<T>(copy: &Copy, change: &Drawn, act: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    change.mutant.apply(&copy.root)?;
+    let done = act();
+    change.mutant.mend(&copy.root)?;
+    done
 }
 
+/// Builds a change that is in, and looks for it.
 fn find(hunter: &mut Hunter, change: &Drawn) -> Result<(Outcome, Duration), String> {
     let by_check = match hunter.find(&change.mutant) {
         Err(error) if error.starts_with(NOT_BUILT) => return Ok((Outcome::NotBuilt, Duration::ZERO)),

@@ -135,9 +135,9 @@ fn place(source: &str, bodies: &[Body], edit: &Edit) -> Option<(usize, String)> 
 
 /// The byte at `place`, whose columns are characters.
 fn offset(source: &str, place: Place) -> Option<usize> {
-    let lines = source.split_inclusive('\n');
+    let mut lines = source.split_inclusive('\n');
     let before = lines.clone().take(place.line.checked_sub(1)?).map(str::len).sum::<usize>();
-    let line = lines.skip(place.line - 1).next()?;
+    let line = lines.nth(place.line - 1)?;
     let mut columns = line.char_indices().map(|(byte, _)| byte).chain([line.len()]);
     Some(before + columns.nth(place.column.checked_sub(1)?)?)
 }
