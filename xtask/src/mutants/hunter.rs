@@ -2,7 +2,7 @@
 
 use super::copy::Copy;
 use super::patch::{Mutant, Suite};
-use super::random::VARIABLE;
+use super::random::{Batch, VARIABLE};
 use super::{Kill, Killed, Options, build, kill, mix};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -56,22 +56,17 @@ impl Hunter {
         Ok(hunter)
     }
 
-    /// A hunter that shares `copy` with other jobs. `check`, if it is to run, was built there, with switched changes.
-    pub(super) fn of_switched(
-        copy: &Copy,
-        check: Option<PathBuf>,
-        job: usize,
-        seed: u64,
-        options: &Options,
-    ) -> Result<Self, String> {
+    /// A hunter that shares the programs of `batch` with other jobs.
+    pub(super) fn of_switched(batch: &Batch, job: usize, seed: u64, options: &Options) -> Result<Self, String> {
+        let Batch { copy, check, .. } = batch;
         let work = copy.target.join(format!("job-{job}"));
         std::fs::create_dir_all(&work).map_err(|error| format!("{}: {error}", work.display()))?;
         let mut hunter = Self::idle(copy.clone(), work, seed, options);
-        if let Some(program) = &check {
+        if let Some(program) = check {
             println!("asking `campanile check` about the tree with no change drawn");
             hunter.glance(program, job)?;
         }
-        hunter.check = check;
+        hunter.check = check.clone();
         Ok(hunter)
     }
 

@@ -2,8 +2,9 @@
 //! kernels embed. `mutants/` holds defects that somebody thought of; this measures what nobody thought of.
 //!
 //! Nothing is left out: no exclusion, no skip attribute. A change that does not compile is no change, and the next one is
-//! drawn. Check runs first, for `--minutes` on one core; what survives it meets the tests of its crate and the conformance
-//! tests, for [`TESTS_LIMIT`] in all. The results file makes a run resumable: what it holds is not run again.
+//! drawn. All are built at once behind a switch ([`batch`]); what cannot be switched is built alone. Check runs first, for
+//! `--minutes` on one core; what survives it meets the tests of its crate and the conformance tests, for [`TESTS_LIMIT`] in
+//! all. The results file makes a run resumable: what it holds is not run again.
 
 mod batch;
 mod blame;
@@ -16,7 +17,7 @@ use super::build::{self, NOT_BUILT};
 use super::copy::Copy;
 use super::hunter::Hunter;
 use super::{Kill, Options, mix};
-use batch::Batch;
+pub(super) use batch::Batch;
 use catalogue::Drawn;
 use results::{Outcome, Results, Row};
 use std::collections::BTreeMap;
@@ -50,9 +51,9 @@ pub(super) fn run(root: &Path, count: usize, seed: u64, options: &Options) -> Re
     let batch = switched(copy, &drawn, &equivalents, &results, count, options)?;
     let draws = Mutex::new(Draws { drawn: drawn.iter(), results, under_way: 0, count });
     let work = |job| -> Result<(), String> {
-        let Some(batch) = &batch else { return Ok(()) };
-        let hunter = Hunter::of_switched(&batch.copy, batch.check.clone(), job, seed, options)?;
-        let mut hunters = Hunters { batch, switched: hunter, unchanged: Copy::new(root, job)?, alone: None };
+        let hunter = |batch| Hunter::of_switched(batch, job, seed, options).map(|hunter| (batch, hunter));
+        let switched = batch.as_ref().map(hunter).transpose()?;
+        let mut hunters = Hunters { switched, unchanged: Copy::new(root, job)?, alone: None };
         // The lock is free again while a change is looked for.
         for change in std::iter::from_fn(|| draws.lock().expect(ALIVE).next()) {
             let row = match equivalents.get(&change.name) {
@@ -73,7 +74,7 @@ pub(super) fn run(root: &Path, count: usize, seed: u64, options: &Options) -> Re
     Ok(verdict(&results, options.only.is_some() || results.judged() < SAMPLE_MIN))
 }
 
-/// Builds the changes that are next, with some to spare for those that do not compile. None: there are enough results.
+/// Builds the changes that are next, with some to spare for those that do not compile. None: there is nothing to build at once.
 fn switched(
     copy: Copy,
     drawn: &[Drawn],
@@ -85,7 +86,11 @@ fn switched(
     let missing = count.saturating_sub(results.judged());
     let is_new = |change: &&Drawn| !results.has(&change.name) && !equivalents.contains_key(&change.name);
     let next: Vec<_> = drawn.iter().filter(is_new).take(missing + missing / SPARE + 1).collect();
-    if missing == 0 { Ok(None) } else { Batch::build(copy, &next, options).map(Some) }
+    if next.is_empty() || missing == 0 || options.alone {
+        Ok(None)
+    } else {
+        Batch::build(copy, &next, options).map(Some)
+    }
 }
 
 /// One change to spare for so many.
@@ -124,8 +129,8 @@ impl<'a> Draws<'a> {
 
 /// A job's two ways to look for a change.
 struct Hunters<'a> {
-    batch: &'a Batch,
-    switched: Hunter,
+    /// The build of many, and who looks for one of them.
+    switched: Option<(&'a Batch, Hunter)>,
     /// The tree without switches.
     unchanged: Copy,
     /// For changes that have to be built alone, in that tree; made when the first of them comes.
@@ -134,8 +139,10 @@ struct Hunters<'a> {
 
 impl Hunters<'_> {
     fn look(&mut self, change: &Drawn, new: impl FnOnce() -> Result<Hunter, String>) -> Result<Row, String> {
-        let found = match self.batch.number(change) {
-            Some(number) => self.find(change, number),
+        let switched = self.switched.as_mut();
+        let numbered = switched.and_then(|(batch, hunter)| Some((batch.number(change)?, *batch, hunter)));
+        let found = match numbered {
+            Some((number, batch, hunter)) => find_switched(hunter, batch, change, number),
             None => {
                 println!("building alone: {}", change.name);
                 self.find_alone(change, new)
@@ -143,16 +150,6 @@ impl Hunters<'_> {
         };
         let (outcome, ran) = found.map_err(|error| format!("{}: {error}", change.name))?;
         Ok(Row::of(change, outcome, ran))
-    }
-
-    fn find(&mut self, change: &Drawn, number: u32) -> Result<(Outcome, Duration), String> {
-        let (by, ran) = self.switched.find_switched(number, &change.mutant)?;
-        if let Some(by) = by {
-            return Ok((Outcome::Judged(Kill::Check(by)), ran));
-        }
-        let programs = self.batch.tests(&change.package);
-        let (by, took) = tests::find(&programs, Some(number), &self.switched.log(), TESTS_LIMIT)?;
-        Ok((Outcome::Judged(by.map_or(Kill::None, Kill::Test)), ran + took))
     }
 
     /// Most changes that cannot be switched do not compile at all. The compiler says so long before the first such change that does
@@ -175,8 +172,25 @@ impl Hunters<'_> {
     }
 
     fn troubles(&self) -> impl Iterator<Item = &String> {
-        self.switched.troubles.iter().chain(self.alone.iter().flat_map(|alone| &alone.troubles))
+        let hunters = self.switched.iter().map(|(_, hunter)| hunter).chain(&self.alone);
+        hunters.flat_map(|hunter| &hunter.troubles)
     }
+}
+
+/// Looks for the change of this number in the programs of `batch`.
+fn find_switched(
+    hunter: &mut Hunter,
+    batch: &Batch,
+    change: &Drawn,
+    number: u32,
+) -> Result<(Outcome, Duration), String> {
+    let (by, ran) = hunter.find_switched(number, &change.mutant)?;
+    if let Some(by) = by {
+        return Ok((Outcome::Judged(Kill::Check(by)), ran));
+    }
+    let programs = batch.tests(&change.package);
+    let (by, took) = tests::find(&programs, Some(number), &hunter.log(), TESTS_LIMIT)?;
+    Ok((Outcome::Judged(by.map_or(Kill::None, Kill::Test)), ran + took))
 }
 
 /// What `act` returns with the change in the copy.

@@ -14,10 +14,10 @@ use std::fs;
 use std::path::PathBuf;
 
 /// The programs that hold the changes.
-pub(super) struct Batch {
-    pub(super) copy: Copy,
+pub(in crate::mutants) struct Batch {
+    pub(in crate::mutants) copy: Copy,
     /// `campanile check`; none if it is not to run.
-    pub(super) check: Option<PathBuf>,
+    pub(in crate::mutants) check: Option<PathBuf>,
     programs: Vec<Program>,
     /// The changes in them by name.
     numbers: BTreeMap<String, u32>,
