@@ -54,14 +54,10 @@ pub(super) fn run(root: &Path, count: usize, seed: u64, options: &Options) -> Re
         let hunter = |batch| Hunter::of_switched(batch, job, seed, options).map(|hunter| (batch, hunter));
         let switched = batch.as_ref().map(hunter).transpose()?;
         let mut hunters = Hunters { switched, unchanged: Copy::new(root, job)?, alone: None };
-        // The lock is free again while a change is looked for.
-        for change in std::iter::from_fn(|| draws.lock().expect(ALIVE).next()) {
-            let row = match equivalents.get(&change.name) {
-                Some(reason) => Ok(Row::of(change, Outcome::Equivalent(reason.clone()), Duration::ZERO)),
-                None => hunters.look(change, || Hunter::new(root, job, seed, options)),
-            };
-            draws.lock().expect(ALIVE).done(row)?;
-        }
+        work_through(&draws, |change| match equivalents.get(&change.name) {
+            Some(reason) => Ok(Row::of(change, Outcome::Equivalent(reason.clone()), Duration::ZERO)),
+            None => hunters.look(change, || Hunter::new(root, job, seed, options)),
+        })?;
         hunters.troubles().for_each(|trouble| println!("{trouble}"));
         Ok(())
     };
@@ -125,6 +121,15 @@ impl<'a> Draws<'a> {
         println!("[{number:>3}/{}] {:<44} {}", self.count, row.outcome.to_string(), row.name);
         self.results.add(row)
     }
+}
+
+/// Looks for one change after the other until there are enough results. Other jobs can draw while `look` runs.
+fn work_through(draws: &Mutex<Draws>, mut look: impl FnMut(&Drawn) -> Result<Row, String>) -> Result<(), String> {
+    for change in std::iter::from_fn(|| draws.lock().expect(ALIVE).next()) {
+        let row = look(change);
+        draws.lock().expect(ALIVE).done(row)?;
+    }
+    Ok(())
 }
 
 /// A job's two ways to look for a change.
@@ -303,6 +308,19 @@ mod verdicts {
 #[cfg(test)]
 mod draws {
     use super::*;
+
+    #[test]
+    fn other_jobs_can_draw_while_a_change_is_looked_for() {
+        let drawn: Vec<_> = (0..9).map(|number| Drawn::named(&format!("irq/src/x.rs: change {number}"))).collect();
+        let results = Results::open(None, 1, 1).unwrap();
+        let draws = Mutex::new(Draws { drawn: drawn.iter(), results, under_way: 0, count: 3 });
+        work_through(&draws, |change| {
+            assert!(draws.try_lock().is_ok());
+            Ok(Row::of(change, Outcome::Judged(Kill::None), Duration::ZERO))
+        })
+        .unwrap();
+        assert_eq!(draws.into_inner().unwrap().results.judged(), 3);
+    }
 
     #[test]
     fn jobs_take_the_first_changes_that_compile_in_the_drawn_order() {
