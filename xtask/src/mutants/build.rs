@@ -11,6 +11,9 @@ pub(super) const NOT_BUILT: &str = "does not compile";
 /// The profile of `Cargo.toml` that mutants are built with.
 const PROFILE: &str = "mutants";
 
+/// The package and the program of `campanile check`.
+pub(super) const CHECK: &str = "campanile-check";
+
 /// A test program.
 pub(crate) struct Program {
     pub(crate) file: PathBuf,
@@ -20,8 +23,8 @@ pub(crate) struct Program {
 
 /// Builds `campanile check`.
 pub(crate) fn check(copy: &Copy) -> Result<PathBuf, String> {
-    let messages = cargo(copy, false, &["build", "--package", "campanile-check", "--bin", "campanile-check"])?;
-    program(&messages, "campanile-check")
+    let messages = cargo(copy, false, &["build", "--package", CHECK, "--bin", CHECK])?;
+    program(&messages, CHECK)
 }
 
 /// Builds `campanile` of the tree at `root`, which judges images.
@@ -40,7 +43,7 @@ pub(crate) fn image(copy: &Copy) -> Result<PathBuf, String> {
 }
 
 /// The only program of `package`.
-fn program(messages: &str, package: &str) -> Result<PathBuf, String> {
+pub(super) fn program(messages: &str, package: &str) -> Result<PathBuf, String> {
     let program = programs(messages).next().map(|program| program.file);
     program.ok_or_else(|| format!("{package} was built and is not there"))
 }
@@ -72,6 +75,38 @@ fn cargo(copy: &Copy, loom: bool, arguments: &[&str]) -> Result<String, String> 
     messages(&mut cargo)
 }
 
+/// Runs cargo in the copy. Returns its messages, with those of the compiler; if it failed, as the inner error.
+pub(super) fn attempt(copy: &Copy, arguments: &[String]) -> Result<Result<String, String>, String> {
+    let mut cargo = cargo_of(&copy.root);
+    cargo.args(arguments).args(["--profile", PROFILE, "--quiet", "--locked", "--message-format", "json"]);
+    cargo.arg("--target-dir").arg(&copy.target).stderr(Stdio::piped());
+    let output = cargo.output().map_err(|error| format!("cargo: {error}"))?;
+    let messages = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(Ok(messages));
+    }
+    // An error of cargo itself is no message.
+    if errors(&messages).next().is_none() {
+        return Err(format!("cargo: {}", String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    Ok(Err(messages))
+}
+
+/// Whether the compiler takes `package`, before any code is made.
+pub(super) fn checks(copy: &Copy, package: &str) -> Result<bool, String> {
+    let arguments = ["check", "--package", package].map(str::to_owned);
+    attempt(copy, &arguments).map(|messages| messages.is_ok())
+}
+
+/// The compiler's errors among cargo's messages.
+pub(super) fn errors(messages: &str) -> impl Iterator<Item = serde_json::Value> {
+    messages.lines().filter_map(|line| {
+        let mut message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let message = message.get_mut("message")?.take();
+        message.get("level")?.as_str()?.starts_with("error").then_some(message)
+    })
+}
+
 /// Cargo in the tree at `root`, without the settings of the tree that this program belongs to.
 fn cargo_of(root: &Path) -> Command {
     let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
@@ -92,7 +127,7 @@ fn messages(cargo: &mut Command) -> Result<String, String> {
 }
 
 /// The programs that cargo's messages name.
-fn programs(messages: &str) -> impl Iterator<Item = Program> {
+pub(super) fn programs(messages: &str) -> impl Iterator<Item = Program> {
     messages.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         let manifest = Path::new(message.get("manifest_path")?.as_str()?);

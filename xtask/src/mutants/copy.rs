@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A copy of the tree at `from`.
+#[derive(Clone)]
 pub(crate) struct Copy {
     /// Its path.
     pub(crate) root: PathBuf,
@@ -17,8 +18,13 @@ pub(crate) struct Copy {
 impl Copy {
     /// The copy for job number `job`. Makes it equal to the present files at `from` that git tracks.
     pub(crate) fn new(from: &Path, job: usize) -> Result<Self, String> {
+        Self::named(from, &job.to_string())
+    }
+
+    /// The copy of this name, in the same way.
+    pub(crate) fn named(from: &Path, name: &str) -> Result<Self, String> {
         let folder = from.join("target/mutants");
-        let copy = Self { root: folder.join(format!("tree-{job}")), target: folder.join(format!("build-{job}")) };
+        let copy = Self { root: folder.join(format!("tree-{name}")), target: folder.join(format!("build-{name}")) };
         let tracked = tracked(from)?;
         for file in &tracked {
             renew(&from.join(file), &copy.root.join(file))?;

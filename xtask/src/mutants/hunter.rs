@@ -2,6 +2,7 @@
 
 use super::copy::Copy;
 use super::patch::{Mutant, Suite};
+use super::random::{Batch, VARIABLE};
 use super::{Kill, Killed, Options, build, kill, mix};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ const TESTS_LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) struct Hunter {
     pub(super) copy: Copy,
+    /// The folder of what the killers write.
+    work: PathBuf,
     seed: u64,
     /// How long check may look for a defect.
     minutes: String,
@@ -39,27 +42,53 @@ pub(super) struct Hunter {
 impl Hunter {
     /// A hunter with a copy of its own. Check must pass without a defect, or every mutant would seem to die.
     pub(super) fn new(root: &Path, job: usize, seed: u64, options: &Options) -> Result<Self, String> {
-        let mut hunter = Self {
-            copy: Copy::new(root, job)?,
+        let copy = Copy::new(root, job)?;
+        let work = copy.target.clone();
+        let mut hunter = Self::idle(copy, work, seed, options);
+        if !options.without_check {
+            println!("building `campanile check`, and asking it about the tree as it is");
+            let program = build::check(&hunter.copy)?;
+            hunter.glance(&program, job)?;
+            let kept = hunter.copy.target.join("check-without-defect");
+            std::fs::copy(&program, &kept).map_err(|error| format!("{}: {error}", kept.display()))?;
+            hunter.check = Some(kept);
+        }
+        Ok(hunter)
+    }
+
+    /// A hunter that shares the programs of `batch` with other jobs.
+    pub(super) fn of_switched(batch: &Batch, job: usize, seed: u64, options: &Options) -> Result<Self, String> {
+        let Batch { copy, check, .. } = batch;
+        let work = copy.target.join(format!("job-{job}"));
+        std::fs::create_dir_all(&work).map_err(|error| format!("{}: {error}", work.display()))?;
+        let mut hunter = Self::idle(copy.clone(), work, seed, options);
+        if let Some(program) = check {
+            println!("asking `campanile check` about the tree with no change drawn");
+            hunter.glance(program, job)?;
+        }
+        hunter.check = check.clone();
+        Ok(hunter)
+    }
+
+    fn idle(copy: Copy, work: PathBuf, seed: u64, options: &Options) -> Self {
+        Self {
+            copy,
+            work,
             seed,
             minutes: options.minutes.clone(),
             one_core: options.random.is_some(),
             check: None,
             content: BTreeMap::new(),
             troubles: Vec::new(),
-        };
-        if !options.without_check {
-            println!("building `campanile check`, and asking it about the tree as it is");
-            let program = build::check(&hunter.copy)?;
-            let seed = mix(seed, &format!("job {job}"));
-            if let Some(found) = hunter.ask_check(&program, seed, &GLANCE, CHECK_LIMIT)? {
-                return Err(found.without_defect());
-            }
-            let kept = hunter.copy.target.join("check-without-defect");
-            std::fs::copy(&program, &kept).map_err(|error| format!("{}: {error}", kept.display()))?;
-            hunter.check = Some(kept);
         }
-        Ok(hunter)
+    }
+
+    fn glance(&self, program: &Path, job: usize) -> Result<(), String> {
+        let seed = mix(self.seed, &format!("job {job}"));
+        match self.ask_check(self.command(program, None), seed, &GLANCE, CHECK_LIMIT)? {
+            Some(found) => Err(found.without_defect()),
+            None => Ok(()),
+        }
     }
 
     /// Applies a defect, runs the killers, and removes the defect again.
@@ -80,7 +109,7 @@ impl Hunter {
         let mut ran = Duration::ZERO;
         if self.check.is_some() {
             let program = build::check(&self.copy)?;
-            let (by, time) = self.search(&program, mutant)?;
+            let (by, time) = self.search(&program, None, mutant)?;
             ran += time;
             if let Some(by) = by {
                 return Ok((Kill::Check(by), None, ran));
@@ -115,20 +144,33 @@ impl Hunter {
         }
     }
 
-    fn log(&self) -> PathBuf {
-        self.copy.target.join("killer.log")
+    pub(super) fn log(&self) -> PathBuf {
+        self.work.join("killer.log")
+    }
+
+    /// Asks check, if it is to run, about the change of this number.
+    pub(super) fn find_switched(&mut self, number: u32, mutant: &Mutant) -> Result<(Option<String>, Duration), String> {
+        match self.check.clone() {
+            Some(program) => self.search(&program, Some(number), mutant),
+            None => Ok((None, Duration::ZERO)),
+        }
     }
 
     /// Runs `campanile check` until it finds a history that passes without the defect, or its time is over. It is told
-    /// which files the defect touches, as it would be of a change.
-    fn search(&mut self, program: &Path, mutant: &Mutant) -> Result<(Option<String>, Duration), String> {
+    /// which files the defect touches, as it would be of a change. `number`: of the defect, if the program has several.
+    fn search(
+        &mut self,
+        program: &Path,
+        number: Option<u32>,
+        mutant: &Mutant,
+    ) -> Result<(Option<String>, Duration), String> {
         let mut seed = mix(self.seed, &mutant.name);
         let (mut ran, mut limit) = (Duration::ZERO, CHECK_LIMIT);
         let touched = mutant.files().collect::<Vec<_>>().join(",");
         loop {
             let started = Instant::now();
             let length = ["--minutes", &self.minutes, "--touched", &touched];
-            let found = self.ask_check(program, seed, &length, limit)?;
+            let found = self.ask_check(self.command(program, number), seed, &length, limit)?;
             ran += started.elapsed();
             let Some(found) = found else { return Ok((None, ran)) };
             if self.is_clean(&found)? {
@@ -146,9 +188,14 @@ impl Hunter {
 
     /// Runs `campanile check` from `seed` on; returns its finding, if any. Running into its own time limit is no
     /// finding.
-    fn ask_check(&self, program: &Path, seed: u64, length: &[&str], limit: Duration) -> Result<Option<Found>, String> {
-        let json = self.copy.target.join("check.json");
-        let mut command = self.command(program);
+    fn ask_check(
+        &self,
+        mut command: Command,
+        seed: u64,
+        length: &[&str],
+        limit: Duration,
+    ) -> Result<Option<Found>, String> {
+        let json = self.work.join("check.json");
         command.args(["--seed", &seed.to_string(), "--no-shrink"]).args(length).arg("--json").arg(&json);
         // The report of an earlier run must not count for this one.
         _ = std::fs::remove_file(&json);
@@ -166,13 +213,14 @@ impl Hunter {
     /// True if the history that failed under the defect passes without it.
     fn is_clean(&self, found: &Found) -> Result<bool, String> {
         let Some(program) = self.check.as_ref().filter(|_| !found.replay.is_empty()) else { return Ok(true) };
-        let ended = kill::run(self.command(program).args(&found.replay), &self.log(), CHECK_LIMIT, |_| false)?;
+        let ended = kill::run(self.command(program, None).args(&found.replay), &self.log(), CHECK_LIMIT, |_| false)?;
         Ok(ended.status.is_some_and(|status| status.success()))
     }
 
-    fn command(&self, program: &Path) -> Command {
+    fn command(&self, program: &Path, number: Option<u32>) -> Command {
         let mut command = Command::new(program);
-        command.current_dir(&self.copy.root).arg("--trace").arg(self.copy.target.join("check.trace.json"));
+        command.current_dir(&self.copy.root).arg("--trace").arg(self.work.join("check.trace.json"));
+        command.env(VARIABLE, number.unwrap_or(0).to_string());
         if self.one_core {
             command.args(["--jobs", "1"]);
         }

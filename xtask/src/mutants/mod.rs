@@ -30,7 +30,8 @@ pub(crate) const USAGE: &str =
            --minutes M    how long check may look for a defect (1)
            --without check   ask the tests alone
            --random N     instead of them N changes that chance chooses, by the seed, out of all that cargo-mutants can make;
-                          --json FILE is where it goes on
+                          one build for all, --json FILE is where it goes on
+           --alone        with --random: a build for each change
            --judge        put those of the notification path into our image, and ask the QEMU of judges/
            --table FILE…  write the table of docs/reliability.md from such files";
 
@@ -96,6 +97,8 @@ struct Options {
     /// How long check may look for a defect; `campanile check` reads the number.
     minutes: String,
     without_check: bool,
+    /// No build for several changes.
+    alone: bool,
     judge: bool,
     table: Vec<String>,
 }
@@ -112,6 +115,7 @@ impl Default for Options {
             json: None,
             minutes: "1".into(),
             without_check: false,
+            alone: false,
             judge: false,
             table: Vec::new(),
         }
@@ -134,6 +138,7 @@ fn parse(arguments: &[&str]) -> Result<Options, String> {
             "--json" => options.json = Some(value()?.into()),
             "--minutes" => options.minutes = value()?.to_owned(),
             "--without" if value()? == "check" => options.without_check = true,
+            "--alone" => options.alone = true,
             "--judge" => options.judge = true,
             "--table" => options.table = rest.by_ref().map(|file| (*file).to_owned()).collect(),
             _ => return Err(format!("{option} is no option of `cargo xtask mutants`")),

@@ -2,23 +2,29 @@
 //! kernels embed. `mutants/` holds defects that somebody thought of; this measures what nobody thought of.
 //!
 //! Nothing is left out: no exclusion, no skip attribute. A change that does not compile is no change, and the next one is
-//! drawn. Check runs first, for `--minutes` on one core; what survives it meets the tests of its crate and the conformance
-//! tests, for [`TESTS_LIMIT`] in all. The results file makes a run resumable: what it holds is not run again.
+//! drawn. All are built at once behind a switch ([`batch`]); what cannot be switched is built alone. Check runs first, for
+//! `--minutes` on one core; what survives it meets the tests of its crate and the conformance tests, for [`TESTS_LIMIT`] in
+//! all. The results file makes a run resumable: what it holds is not run again.
 
+mod batch;
+mod blame;
 mod catalogue;
 mod results;
+mod switch;
 mod tests;
 
-use super::build::NOT_BUILT;
+use super::build::{self, NOT_BUILT};
 use super::copy::Copy;
 use super::hunter::Hunter;
 use super::{Kill, Options, mix};
+pub(super) use batch::Batch;
 use catalogue::Drawn;
 use results::{Outcome, Results, Row};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
+pub(super) use switch::VARIABLE;
 
 /// How long the tests may look for a change that check did not find.
 const TESTS_LIMIT: Duration = Duration::from_secs(300);
@@ -32,7 +38,7 @@ const SAMPLE_MIN: usize = 200;
 
 /// Draws `count` changes by `seed` and looks for each; returns what is not as it should be.
 pub(super) fn run(root: &Path, count: usize, seed: u64, options: &Options) -> Result<Vec<String>, String> {
-    let copy = Copy::new(root, 0)?;
+    let copy = Copy::named(root, "switched")?;
     let mut drawn = catalogue::list(&copy.root)?;
     let print = catalogue::fingerprint(&drawn);
     println!("{} changes can be made in {}", drawn.len(), catalogue::PACKAGES.join(", "));
@@ -42,17 +48,17 @@ pub(super) fn run(root: &Path, count: usize, seed: u64, options: &Options) -> Re
     drawn.sort_by_key(|change| mix(seed, &change.name));
     let equivalents = catalogue::equivalents(root)?;
     let results = Results::open(options.json.as_deref(), seed, print)?;
+    let batch = switched(copy, &drawn, &equivalents, &results, count, options)?;
     let draws = Mutex::new(Draws { drawn: drawn.iter(), results, under_way: 0, count });
     let work = |job| -> Result<(), String> {
-        let mut hunter = Hunter::new(root, job, seed, options)?;
-        while let Some(change) = draws.lock().expect(ALIVE).next() {
-            let row = match equivalents.get(&change.name) {
-                Some(reason) => Ok(Row::of(change, Outcome::Equivalent(reason.clone()), Duration::ZERO)),
-                None => look(&mut hunter, change),
-            };
-            draws.lock().expect(ALIVE).done(row)?;
-        }
-        hunter.troubles.drain(..).for_each(|trouble| println!("{trouble}"));
+        let hunter = |batch| Hunter::of_switched(batch, job, seed, options).map(|hunter| (batch, hunter));
+        let switched = batch.as_ref().map(hunter).transpose()?;
+        let mut hunters = Hunters { switched, unchanged: Copy::new(root, job)?, alone: None };
+        work_through(&draws, |change| match equivalents.get(&change.name) {
+            Some(reason) => Ok(Row::of(change, Outcome::Equivalent(reason.clone()), Duration::ZERO)),
+            None => hunters.look(change, || Hunter::new(root, job, seed, options)),
+        })?;
+        hunters.troubles().for_each(|trouble| println!("{trouble}"));
         Ok(())
     };
     std::thread::scope(|scope| {
@@ -63,6 +69,28 @@ pub(super) fn run(root: &Path, count: usize, seed: u64, options: &Options) -> Re
     print_survivors(&results);
     Ok(verdict(&results, options.only.is_some() || results.judged() < SAMPLE_MIN))
 }
+
+/// Builds the changes that are next, with some to spare for those that do not compile. None: there is nothing to build at once.
+fn switched(
+    copy: Copy,
+    drawn: &[Drawn],
+    equivalents: &BTreeMap<String, String>,
+    results: &Results,
+    count: usize,
+    options: &Options,
+) -> Result<Option<Batch>, String> {
+    let missing = count.saturating_sub(results.judged());
+    let is_new = |change: &&Drawn| !results.has(&change.name) && !equivalents.contains_key(&change.name);
+    let next: Vec<_> = drawn.iter().filter(is_new).take(missing + missing / SPARE + 1).collect();
+    if next.is_empty() || missing == 0 || options.alone {
+        Ok(None)
+    } else {
+        Batch::build(copy, &next, options).map(Some)
+    }
+}
+
+/// One change to spare for so many.
+const SPARE: usize = 3;
 
 const ALIVE: &str = "a job died";
 
@@ -95,15 +123,90 @@ impl<'a> Draws<'a> {
     }
 }
 
-/// Puts one change in and looks for it.
-fn look(hunter: &mut Hunter, change: &Drawn) -> Result<Row, String> {
-    change.mutant.apply(&hunter.copy.root)?;
-    let found = find(hunter, change);
-    change.mutant.mend(&hunter.copy.root)?;
-    let (outcome, ran) = found.map_err(|error| format!("{}: {error}", change.name))?;
-    Ok(Row::of(change, outcome, ran))
+/// Looks for one change after the other until there are enough results. Other jobs can draw while `look` runs.
+fn work_through(draws: &Mutex<Draws>, mut look: impl FnMut(&Drawn) -> Result<Row, String>) -> Result<(), String> {
+    for change in std::iter::from_fn(|| draws.lock().expect(ALIVE).next()) {
+        let row = look(change);
+        draws.lock().expect(ALIVE).done(row)?;
+    }
+    Ok(())
 }
 
+/// A job's two ways to look for a change.
+struct Hunters<'a> {
+    /// The build of many, and who looks for one of them.
+    switched: Option<(&'a Batch, Hunter)>,
+    /// The tree without switches.
+    unchanged: Copy,
+    /// For changes that have to be built alone, in that tree; made when the first of them comes.
+    alone: Option<Hunter>,
+}
+
+impl Hunters<'_> {
+    fn look(&mut self, change: &Drawn, new: impl FnOnce() -> Result<Hunter, String>) -> Result<Row, String> {
+        let switched = self.switched.as_mut();
+        let numbered = switched.and_then(|(batch, hunter)| Some((batch.number(change)?, *batch, hunter)));
+        let found = match numbered {
+            Some((number, batch, hunter)) => find_switched(hunter, batch, change, number),
+            None => {
+                println!("building alone: {}", change.name);
+                self.find_alone(change, new)
+            }
+        };
+        let (outcome, ran) = found.map_err(|error| format!("{}: {error}", change.name))?;
+        Ok(Row::of(change, outcome, ran))
+    }
+
+    /// Most changes that cannot be switched do not compile at all. The compiler says so long before the first such change that does
+    /// has its build.
+    fn find_alone(
+        &mut self,
+        change: &Drawn,
+        new: impl FnOnce() -> Result<Hunter, String>,
+    ) -> Result<(Outcome, Duration), String> {
+        let checks = with(&self.unchanged, change, || build::checks(&self.unchanged, &change.package))?;
+        if !checks {
+            return Ok((Outcome::NotBuilt, Duration::ZERO));
+        }
+        let hunter = match &mut self.alone {
+            Some(hunter) => hunter,
+            none => none.insert(new()?),
+        };
+        let copy = hunter.copy.clone();
+        with(&copy, change, || find(hunter, change))
+    }
+
+    fn troubles(&self) -> impl Iterator<Item = &String> {
+        let hunters = self.switched.iter().map(|(_, hunter)| hunter).chain(&self.alone);
+        hunters.flat_map(|hunter| &hunter.troubles)
+    }
+}
+
+/// Looks for the change of this number in the programs of `batch`.
+fn find_switched(
+    hunter: &mut Hunter,
+    batch: &Batch,
+    change: &Drawn,
+    number: u32,
+) -> Result<(Outcome, Duration), String> {
+    let (by, ran) = hunter.find_switched(number, &change.mutant)?;
+    if let Some(by) = by {
+        return Ok((Outcome::Judged(Kill::Check(by)), ran));
+    }
+    let programs = batch.tests(&change.package);
+    let (by, took) = tests::find(&programs, Some(number), &hunter.log(), TESTS_LIMIT)?;
+    Ok((Outcome::Judged(by.map_or(Kill::None, Kill::Test)), ran + took))
+}
+
+/// What `act` returns with the change in the copy.
+fn with<T>(copy: &Copy, change: &Drawn, act: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    change.mutant.apply(&copy.root)?;
+    let done = act();
+    change.mutant.mend(&copy.root)?;
+    done
+}
+
+/// Builds a change that is in, and looks for it.
 fn find(hunter: &mut Hunter, change: &Drawn) -> Result<(Outcome, Duration), String> {
     let by_check = match hunter.find(&change.mutant) {
         Err(error) if error.starts_with(NOT_BUILT) => return Ok((Outcome::NotBuilt, Duration::ZERO)),
@@ -113,13 +216,12 @@ fn find(hunter: &mut Hunter, change: &Drawn) -> Result<(Outcome, Duration), Stri
     if kill.is_one() {
         return Ok((Outcome::Judged(kill), ran));
     }
-    match tests::find(&hunter.copy, &change.package, TESTS_LIMIT) {
-        Err(error) if error.starts_with(NOT_BUILT) => Ok((Outcome::NotBuilt, ran)),
-        found => {
-            let (by, took) = found?;
-            Ok((Outcome::Judged(by.map_or(Kill::None, Kill::Test)), ran + took))
-        }
-    }
+    let programs = match build::tests(&hunter.copy, &[&change.package, tests::CONFORMANCE]) {
+        Err(error) if error.starts_with(NOT_BUILT) => return Ok((Outcome::NotBuilt, ran)),
+        programs => programs?,
+    };
+    let (by, took) = tests::find(&programs.iter().collect::<Vec<_>>(), None, &hunter.log(), TESTS_LIMIT)?;
+    Ok((Outcome::Judged(by.map_or(Kill::None, Kill::Test)), ran + took))
 }
 
 fn print_survivors(results: &Results) {
@@ -206,6 +308,19 @@ mod verdicts {
 #[cfg(test)]
 mod draws {
     use super::*;
+
+    #[test]
+    fn other_jobs_can_draw_while_a_change_is_looked_for() {
+        let drawn: Vec<_> = (0..9).map(|number| Drawn::named(&format!("irq/src/x.rs: change {number}"))).collect();
+        let results = Results::open(None, 1, 1).unwrap();
+        let draws = Mutex::new(Draws { drawn: drawn.iter(), results, under_way: 0, count: 3 });
+        work_through(&draws, |change| {
+            assert!(draws.try_lock().is_ok());
+            Ok(Row::of(change, Outcome::Judged(Kill::None), Duration::ZERO))
+        })
+        .unwrap();
+        assert_eq!(draws.into_inner().unwrap().results.judged(), 3);
+    }
 
     #[test]
     fn jobs_take_the_first_changes_that_compile_in_the_drawn_order() {

@@ -1,5 +1,6 @@
 //! All changes that cargo-mutants can make, and the known equivalent ones.
 
+use super::switch::{Edit, Place};
 use crate::mutants::patch::Mutant;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,6 +22,9 @@ pub(super) struct Drawn {
     /// What the changed function does: "behaves", "formats" or "configures".
     pub(super) kind: &'static str,
     pub(super) mutant: Mutant,
+    pub(super) file: String,
+    /// The same change as positions.
+    pub(super) edit: Edit,
 }
 
 #[cfg(test)]
@@ -28,7 +32,10 @@ impl Drawn {
     /// A change that is only named.
     pub(super) fn named(name: &str) -> Self {
         let mutant = Mutant::of_diff(name, "x", "\n@@ -1 +1 @@\n").expect("a diff");
-        Self { name: name.to_owned(), package: "campanile-irq".to_owned(), kind: "behaves", mutant }
+        let place = Place { line: 1, column: 1 };
+        let edit = Edit { start: place, end: place, text: String::new() };
+        let file = "irq/src/x.rs".to_owned();
+        Self { name: name.to_owned(), package: "campanile-irq".to_owned(), kind: "behaves", mutant, file, edit }
     }
 }
 
@@ -62,7 +69,15 @@ fn read(value: &serde_json::Value, numbers: &mut BTreeMap<String, u32>) -> Optio
     let function = value
         .get("function")
         .and_then(|function| Some((function.get("function_name")?.as_str()?, function.get("return_type")?.as_str()?)));
+    let place = |end: &str| {
+        let place = value.get("span")?.get(end)?;
+        let number = |key: &str| Some(place.get(key)?.as_u64()? as usize);
+        Some(Place { line: number("line")?, column: number("column")? })
+    };
+    let edit = Edit { start: place("start")?, end: place("end")?, text: text("replacement")?.to_owned() };
     Some(Drawn {
+        file: file.to_owned(),
+        edit,
         mutant: Mutant::of_diff(&name, file, text("diff")?)?,
         package: text("package")?.to_owned(),
         kind: function.map_or("behaves", |(function, result)| kind(function, result)),
@@ -103,7 +118,8 @@ mod tests {
         let of = |line: u32| {
             serde_json::json!({
                 "file": "irq/src/x.rs", "package": "campanile-irq", "name": format!("irq/src/x.rs:{line}:5: replace == with != in f"),
-                "function": { "function_name": "f", "return_type": "-> bool" },
+                "function": { "function_name": "f", "return_type": "-> bool" }, "replacement": "!=",
+                "span": { "start": { "line": line, "column": 5 }, "end": { "line": line, "column": 7 } },
                 "diff": "--- irq/src/x.rs\n+++ replace == with !=\n@@ -1,1 +1,1 @@\n-a == b\n+a != b\n",
             })
         };
