@@ -1,5 +1,6 @@
 //! Managers' steps on the stack.
 
+use super::beliefs;
 use super::guards;
 use super::misuse;
 use super::source::{DISABLED, ENABLED, Kind, Source, claim};
@@ -127,6 +128,7 @@ fn disable(stack: &GicStack, source: u32, ns: u64, twice: bool) {
     let core = &stack.system.core;
     stack.check("disable", core.disable(line));
     stack.silence(source, true);
+    beliefs::check_promises(stack);
     if twice {
         stack.check("disable", core.disable(line));
         SimHal.delay_ns(ns);

@@ -114,6 +114,7 @@ fn disable(stack: &PcStack, line: u32, depth: u32, ns: u64) {
         for _ in 0..depth {
             stack.host.core().disable(line)?;
         }
+        beliefs::check_promises(stack);
         SimHal.delay_ns(ns);
         if stack.host.core().view(line).is_some_and(|view| view.pending) {
             stack.saw("disable: something came meanwhile");
