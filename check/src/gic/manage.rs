@@ -2,6 +2,7 @@
 
 use super::beliefs;
 use super::guards;
+use super::lodgers;
 use super::misuse;
 use super::source::{DISABLED, ENABLED, Kind, Source, claim};
 use super::stack::{GicStack, STRAY, trigger};
@@ -54,6 +55,7 @@ pub(super) fn apply(stack: &Arc<GicStack>, step: &GicStep) {
         GicStep::Tick { cpu, ns } => tick(stack, cpu % stack.system.cpus, ns),
         GicStep::Kick { cpu } => kick(stack, cpu % stack.system.cpus),
         GicStep::Misuse { source } => misuse::shared(stack, source),
+        GicStep::Lodge { turns, cpu, ns } => lodgers::share(stack, turns, cpu, ns),
         GicStep::Fire { source } => fire(stack, source),
         GicStep::Burst { source, count, depth } => stack.source(source).carry(&stack.system, count, depth),
     }
