@@ -161,7 +161,6 @@ impl VirtioRig {
         let clock = machine.add_model(|_| Box::new(Bells::new(gic, 60, [tick].into_iter())));
         let hostile = build.faults.iter().any(|fault| matches!(fault, VirtioFault::Jump { .. }));
         let exhausted = build.faults.contains(&VirtioFault::NoMemory);
-        let lost = vec![0; pairs.into()];
         Self {
             machine,
             entry,
@@ -183,7 +182,7 @@ impl VirtioRig {
             faulty: !build.faults.is_empty(),
             full,
             comparable: build.comparable,
-            lost,
+            lost: vec![0; pairs.into()],
             stack: None,
         }
     }
