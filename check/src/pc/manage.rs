@@ -265,13 +265,14 @@ fn coalesce(stack: &PcStack, drive: &Drive, entries: u16, us: u32) {
 
 fn abort(stack: &PcStack, slot: &Slot, age_ns: u64) {
     let drive = stack.drive_of(slot);
-    // A driver's timeout strikes whatever else its drive is doing: every other Abort asks nobody, and a reset may come upon it.
-    let claim = claim(&drive.busy);
+    // A driver's timeout strikes whatever else its drive is doing: every other Abort keeps only its queue from deletion, since
+    // an Abort of a deleted queue's command may meet a command of the next queue of that number. A reset may come upon it.
     let is_alone = !age_ns.is_multiple_of(2);
-    if is_alone && claim.is_none() {
+    let whole = is_alone.then(|| claim(&drive.busy)).flatten();
+    let own = (!is_alone).then(|| slot.claim()).flatten();
+    if whole.is_none() && own.is_none() {
         return;
     }
-    let _claim = claim.filter(|_| is_alone);
     let (Some(controller), Some(bound)) = (drive.controller(), slot.bound()) else { return };
     let now_ns = SimHal.now_ns();
     slot.load.may_be_aborted(now_ns.saturating_sub(age_ns));
@@ -279,8 +280,10 @@ fn abort(stack: &PcStack, slot: &Slot, age_ns: u64) {
         Ok(report) if report.aborted > 0 => stack.saw("command: aborted"),
         Ok(report) if report.not_aborted > 0 => stack.saw("command: over before its Abort"),
         Ok(_) => {}
-        // The drive was reset, or is down.
-        Err(NvmeError::Stopped | NvmeError::Lost(..)) if !is_alone => stack.saw("command: its Abort met a reset"),
+        // The drive was reset, is down, or was pulled out.
+        Err(NvmeError::Stopped | NvmeError::Lost(..) | NvmeError::Gone) if !is_alone => {
+            stack.saw("command: its Abort met a reset")
+        }
         Err(error) => stack.fails("an Abort", drive, &error),
     }
 }
