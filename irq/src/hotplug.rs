@@ -92,14 +92,17 @@ impl<H: Hal> IrqCore<H> {
             // The pending mark is kept until the line comes back.
             state.pending = true;
         }
-        if let Some(Target { cpu, .. }) = state.target() {
-            // The line's new CPU takes over the deadlines of this CPU.
-            if state.storm.is_throttled() {
-                self.schedule(cpu, state.storm.until_ns);
-            }
-            if state.move_wanted() {
-                self.schedule(cpu, self.hal.now_ns());
-            }
+        // The line's new CPU takes over the deadlines of this CPU; any CPU does for a line without a target of its own.
+        let heir = state.target().map(|target| target.cpu);
+        if state.storm.is_throttled()
+            && let Some(cpu) = heir.or_else(|| self.matrix.lock().online().iter().next())
+        {
+            self.schedule(cpu, state.storm.until_ns);
+        }
+        if state.move_wanted()
+            && let Some(cpu) = heir
+        {
+            self.schedule(cpu, self.hal.now_ns());
         }
         self.finish_freeing(&mut state);
     }

@@ -7,6 +7,10 @@
 //!
 //! A write that waits for credits is on its way for longer, and a looking thread that runs only at one point of a cycle, say
 //! while a line is masked, meets one at every look. So the last look pushes posted writes ([`Comparison::arrived`]).
+//!
+//! Some beliefs may not even be early: a driver promises that an interrupt is masked, or goes to its new CPU, once its
+//! operation has returned. It reads a register back for that, or waits for a SYNC, before the core believes it. Such a place
+//! fails at the first look ([`Comparison::promised`]), where no fault keeps a write or a command away ([`Promises`]).
 
 use crate::verdict::violate;
 use hal::Hal as _;
@@ -26,9 +30,28 @@ struct Difference {
     held: u128,
 }
 
+/// Whether drivers can keep what they promise on return.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Promises {
+    /// Nothing is faulty.
+    Kept,
+    /// Hardware may refuse what keeps them.
+    Loose,
+}
+
+impl Promises {
+    /// Those of a history with faults, or without.
+    pub fn under_faults(faulty: bool) -> Self {
+        if faulty { Self::Loose } else { Self::Kept }
+    }
+}
+
 /// One look at beliefs and hardware. Nothing is allocated while they agree.
 pub struct Comparison {
     differences: Vec<Difference>,
+    /// The first promise that is broken, and the number of its place.
+    broken: Option<(&'static str, u64)>,
+    promises: Promises,
     is_last: bool,
 }
 
@@ -39,6 +62,21 @@ impl Comparison {
         let (believed, held) = (believed.into(), held.into());
         if believed != held {
             self.differences.push(Difference { what, which, believed, held });
+        }
+    }
+
+    /// The operation that made software believe so has returned only when `what` number `which` was `true` of the hardware:
+    /// there is nothing to wait for. To be called under the lock of the belief.
+    #[inline]
+    pub fn promised(&mut self, what: &'static str, which: u64, is_true: bool) {
+        if !is_true && self.promises == Promises::Kept {
+            self.broken.get_or_insert((what, which));
+        }
+    }
+
+    fn judge(&self) {
+        if let Some((what, which)) = self.broken {
+            violate("beliefs", format!("{what} {which:#x}: the operation returned before the hardware had done it"));
         }
     }
 
@@ -55,11 +93,12 @@ impl Comparison {
 /// Looks until each place has agreed once. On a thread of the machine, with interrupts on.
 ///
 /// # Panics
-/// With a failure of this checker when a place never agrees.
-pub fn compare(look: impl Fn(&mut Comparison)) {
+/// With a failure of this checker when a place never agrees, or when a promise is broken at any look.
+pub fn compare(promises: Promises, look: impl Fn(&mut Comparison)) {
     let looked = |is_last| {
-        let mut now = Comparison { differences: Vec::new(), is_last };
+        let mut now = Comparison { differences: Vec::new(), broken: None, promises, is_last };
         look(&mut now);
+        now.judge();
         now.differences
     };
     let mut left = looked(false);
@@ -79,6 +118,18 @@ pub fn compare(look: impl Fn(&mut Comparison)) {
     }
 }
 
+/// Looks once, and judges only what is promised.
+///
+/// # Panics
+/// As [`compare`], for a broken promise.
+pub fn glance(promises: Promises, look: impl Fn(&mut Comparison)) {
+    if promises == Promises::Kept {
+        let mut now = Comparison { differences: Vec::new(), broken: None, promises, is_last: false };
+        look(&mut now);
+        now.judge();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,7 +144,9 @@ mod tests {
         let mut machine = Machine::new(MachineConfig { memory_bytes: 4096, ..MachineConfig::default() });
         let body = move || {
             let looks = AtomicU32::new(0);
-            let caught = catch_unwind(AssertUnwindSafe(|| compare(|now| look(looks.fetch_add(1, Relaxed), now))));
+            let caught = catch_unwind(AssertUnwindSafe(|| {
+                compare(Promises::Kept, |now| look(looks.fetch_add(1, Relaxed), now))
+            }));
             let text = caught.err().map(|why| why.downcast::<Failure>().expect("a failure").text);
             (text, looks.into_inner())
         };
@@ -120,5 +173,26 @@ mod tests {
         let (text, looks) = says(|_, now| now.same("mask", 2, true, false));
         assert_eq!(text.as_deref(), Some("mask 0x2: software believes 0x1, the hardware holds 0x0"));
         assert_eq!(looks, 1 + LOOKS_NS.len() as u32);
+    }
+
+    #[test]
+    fn a_promise_is_broken_at_any_look() {
+        let (text, looks) = says(|look, now| {
+            now.same("route", 1, 9_u8, 0_u8);
+            now.promised("mask", 3, look < 2);
+        });
+        assert_eq!(text.as_deref(), Some("mask 0x3: the operation returned before the hardware had done it"));
+        assert_eq!(looks, 3);
+    }
+
+    #[test]
+    fn a_glance_judges_promises_alone_and_none_under_faults() {
+        let look = |now: &mut Comparison| {
+            now.same("route", 1, 1_u8, 0_u8);
+            now.promised("mask", 3, false);
+        };
+        glance(Promises::under_faults(true), look);
+        assert!(catch_unwind(|| glance(Promises::under_faults(false), look)).is_err());
+        glance(Promises::Kept, |now| now.same("route", 1, 1_u8, 0_u8));
     }
 }

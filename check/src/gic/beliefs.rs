@@ -2,7 +2,7 @@
 
 use super::harness::{ArmHarness, Version};
 use super::stack::{GicStack, STRAY};
-use crate::checkers::beliefs::{Comparison, compare};
+use crate::checkers::beliefs::{Comparison, Promises, compare, glance};
 use irq::Belief;
 use machine::gic::{Gic, IntConfig};
 use machine::inspect;
@@ -31,7 +31,7 @@ impl Owned {
 
 /// Looks until everything has agreed. `at_rest`: nothing is under way.
 pub(super) fn check(stack: &GicStack, at_rest: bool) {
-    compare(|now| {
+    compare(Promises::under_faults(stack.faulty), |now| {
         let system = &stack.system;
         let mut owned = Owned([0; 16]);
         system.core.for_each_belief(|belief| line(system, belief, at_rest, &mut owned, now));
@@ -41,6 +41,14 @@ pub(super) fn check(stack: &GicStack, at_rest: bool) {
             now.same("enable of the ownerless INTID", intid.into(), false, config.is_enabled);
             now.same("priority of the ownerless INTID", intid.into(), ORDINARY, config.priority);
         }
+    });
+}
+
+/// An operation has just returned: what it promised holds.
+pub(super) fn check_promises(stack: &GicStack) {
+    glance(Promises::under_faults(stack.faulty), |now| {
+        let mut owned = Owned([0; 16]);
+        stack.system.core.for_each_belief(|belief| line(&stack.system, belief, false, &mut owned, now));
     });
 }
 
@@ -78,6 +86,8 @@ fn spi(system: &ArmHarness, belief: &Belief<'_>, intid: u32, at_rest: bool, now:
     };
     let root = belief.levels().len() - 1;
     now.same("enable of INTID", which, is_open(belief, root), held.is_enabled);
+    // "GICD_CTLR", RWP: the driver waits for a disable. A GICv2 has none, and its writes are never late.
+    now.promised("disable of INTID", which, is_open(belief, root) || !held.is_enabled);
     if let Some(target) = belief.target {
         let cpu = u64::from(target.cpu.0);
         let route = match system.version {
@@ -125,11 +135,15 @@ fn lpi(system: &ArmHarness, belief: &Belief<'_>, intid: u32, now: &mut Compariso
     let Some(level) = belief.levels().position(|(chip, _)| chip == "ITS") else { return };
     let Some((_, event)) = belief.levels().nth(level) else { return };
     let held = inspect(system.model, |gic: &Gic, world| {
-        (gic.cached_lpi(intid), gic.translation(world, (event.0 >> 32) as u32, event.0 as u32))
+        let translation = gic.translation(world, (event.0 >> 32) as u32, event.0 as u32);
+        (gic.cached_lpi(intid), translation, gic.awaits_command(intid))
     });
-    let Some((cached, translation)) = held else { return };
+    let Some((cached, translation, awaits)) = held else { return };
     let enable = u8::from(is_open(belief, level));
     now.same("configuration of LPI", which, 0xc2 | enable, cached.unwrap_or(0));
+    // "SYNC": only then has a redistributor done what was asked of it.
+    now.promised("commands on LPI", which, !awaits);
+    now.promised("disable of LPI", which, enable != 0 || cached.unwrap_or(0) & 1 == 0);
     if let Some(target) = belief.target {
         let wanted = u64::from(intid) << 32 | u64::from(target.cpu.0);
         let (intid, cpu) = translation.unwrap_or((0, 0));
@@ -139,7 +153,7 @@ fn lpi(system: &ArmHarness, belief: &Belief<'_>, intid: u32, now: &mut Compariso
 
 /// Every line was freed: the ITS maps no event of `device`.
 pub(super) fn check_unmapped(system: &ArmHarness, device: u32, events: u32) {
-    compare(|now| {
+    compare(Promises::Kept, |now| {
         for event in 0..events {
             let mapped = inspect(system.model, |gic: &Gic, world| gic.translation(world, device, event).is_some());
             now.same("mapping of the ownerless event", event.into(), false, mapped.unwrap_or(false));

@@ -26,13 +26,36 @@ const V3: [(&str, &str); 2] = [
 /// Three CPUs and a source with a few events.
 pub(super) fn benches(version: Version) -> Vec<Bench<GicStep>> {
     let more: &[_] = if version == Version::V3 { &V3 } else { &[] };
-    BOTH.iter().chain(more).map(|(name, set)| bench(version, name, set)).collect()
+    let benches = BOTH.iter().chain(more).map(|(name, set)| bench(version, name, set, 0));
+    // The first message has a mask of its own device; the ITS masks the second.
+    let maskless = (version == Version::V3).then(|| bench(version, "its-maskless", MASKLESS, 1));
+    benches.chain(maskless).chain([neighbours(version)]).collect()
 }
 
-fn bench(version: Version, name: &'static str, set: &'static str) -> Bench<GicStep> {
+const MASKLESS: &str = "eoimode=0,messages_by=its,edges=0,levels=0,pins=0,messages=2,oneshot=0";
+
+/// Knobs of a small machine.
+fn knobs(version: Version, set: &'static str) -> [&'static str; 3] {
     let nmis = if version == Version::V3 { "pseudo_nmi=0" } else { "" };
-    let machine = ["cpus=3,sgis=0,ppis=0,strict_storms=0,threads=0,load=20,depth=1,linger_ns=300", set, nmis];
-    let source = 0;
+    ["cpus=3,sgis=0,ppis=0,strict_storms=0,threads=0,load=20,depth=1,linger_ns=300", set, nmis]
+}
+
+/// Two wires whose fields share registers of the distributor: priority, target (GICv2) and trigger.
+fn neighbours(version: Version) -> Bench<GicStep> {
+    let set = "eoimode=0,messages_by=none,edges=2,levels=0,pins=0,oneshot=0";
+    let operations = vec![
+        ("move", GicStep::Move { source: 0, cpus: CPU_2 }),
+        ("set-type", GicStep::SetType { source: 0, level: true }),
+        ("realloc", GicStep::Realloc { source: 0 }),
+        ("move-other", GicStep::Move { source: 1, cpus: CPU_0 }),
+        ("set-type-other", GicStep::SetType { source: 1, level: true }),
+        ("realloc-other", GicStep::Realloc { source: 1 }),
+    ];
+    let before = vec![GicStep::Move { source: 0, cpus: CPU_1 }, GicStep::Move { source: 1, cpus: CPU_1 }];
+    Bench { before, operations, ..Bench::new("neighbours", &knobs(version, set)) }
+}
+
+fn bench(version: Version, name: &'static str, set: &'static str, source: u32) -> Bench<GicStep> {
     let operations = vec![
         ("move", GicStep::Move { source, cpus: CPU_2 }),
         ("move-back", GicStep::Move { source, cpus: CPU_0 }),
@@ -51,5 +74,5 @@ fn bench(version: Version, name: &'static str, set: &'static str) -> Bench<GicSt
     ];
     let before = vec![GicStep::Move { source, cpus: CPU_1 }];
     let triples = vec![["move", "offline", "fire"], ["move", "disable", "fire"], ["disable", "retrigger", "fire"]];
-    Bench { before, operations, triples, ..Bench::new(name, &machine) }
+    Bench { before, operations, triples, ..Bench::new(name, &knobs(version, set)) }
 }

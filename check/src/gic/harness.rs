@@ -1,5 +1,6 @@
 //! An Arm system on a machine with a GIC, and operations of tests on its CPUs.
 
+use crate::deadlines;
 use drivers::gic::its::{Its, ItsConfig};
 use drivers::gic::{Affinity, EoiMode, Redistributors};
 use hal::{CpuId, CpuSet, Hal as _, ThreadSpec, Threads as _};
@@ -191,6 +192,7 @@ impl ArmHarness {
                 stopped => stopped.expect("others are left"),
             }
             machine::declare_cpu(cpu, false);
+            deadlines::check(&system.core, cpus, |other| other != CpuId(cpu));
             SimHal.delay_ns(ns);
             machine::declare_cpu(cpu, true);
             let mut started = system.arm.start_cpu();

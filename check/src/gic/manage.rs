@@ -1,6 +1,8 @@
 //! Managers' steps on the stack.
 
+use super::beliefs;
 use super::guards;
+use super::lodgers;
 use super::misuse;
 use super::source::{DISABLED, ENABLED, Kind, Source, claim};
 use super::stack::{GicStack, STRAY, trigger};
@@ -53,6 +55,7 @@ pub(super) fn apply(stack: &Arc<GicStack>, step: &GicStep) {
         GicStep::Tick { cpu, ns } => tick(stack, cpu % stack.system.cpus, ns),
         GicStep::Kick { cpu } => kick(stack, cpu % stack.system.cpus),
         GicStep::Misuse { source } => misuse::shared(stack, source),
+        GicStep::Lodge { turns, cpu, ns } => lodgers::share(stack, turns, cpu, ns),
         GicStep::Fire { source } => fire(stack, source),
         GicStep::Burst { source, count, depth } => stack.source(source).carry(&stack.system, count, depth),
     }
@@ -127,6 +130,7 @@ fn disable(stack: &GicStack, source: u32, ns: u64, twice: bool) {
     let core = &stack.system.core;
     stack.check("disable", core.disable(line));
     stack.silence(source, true);
+    beliefs::check_promises(stack);
     if twice {
         stack.check("disable", core.disable(line));
         SimHal.delay_ns(ns);

@@ -9,6 +9,7 @@ mod end;
 mod fault;
 mod guards;
 pub mod harness;
+mod lodgers;
 mod manage;
 mod misuse;
 mod rig;

@@ -41,6 +41,8 @@ pub struct GicStack {
     pub(super) numbers: AtomicU64,
     /// One manager at a time takes CPUs offline.
     pub(super) hotplug: AtomicBool,
+    /// One manager at a time has the line that drivers share.
+    pub(super) lodging: AtomicBool,
     /// Woken by each tick.
     clock: OnceLock<ThreadId>,
     /// The driver's clock must not look any more.
@@ -84,6 +86,7 @@ impl GicStack {
             block_line: OnceLock::new(),
             numbers: AtomicU64::new(1),
             hotplug: AtomicBool::new(false),
+            lodging: AtomicBool::new(false),
             clock: OnceLock::new(),
             proving: AtomicBool::new(false),
             freed: AtomicU64::new(0),

@@ -38,6 +38,8 @@ pub enum GicStep {
     Kick { cpu: u32 },
     /// Operations on a source's line that the core must refuse.
     Misuse { source: u32 },
+    /// Two drivers with threads come to a line that they share, and leave it, so often, while the other does the same.
+    Lodge { turns: u32, cpu: u32, ns: u64 },
     /// One event of a source; waits for its handler, for a while.
     Fire { source: u32 },
     /// More events of a source.
@@ -63,7 +65,8 @@ impl GicStep {
             83..87 => Self::DisablePrivate { source, cpu, ns: draw.time_ns(50, 10_000) },
             87..89 => Self::Stray { ns: draw.time_ns(50, 5_000) },
             89..93 => Self::InterruptsOff { cpu, ns: draw.time_ns(50, 20_000) },
-            93..95 => Self::Misuse { source },
+            93..94 => Self::Misuse { source },
+            94..95 => Self::Lodge { turns: draw.within(1..=6) as u32, cpu, ns: draw.time_ns(20, 5_000) },
             _ => Self::Burst { source, count: draw.time_ns(1, 64), depth: draw.within(1..=4) as u32 },
         }
     }
@@ -95,6 +98,9 @@ impl fmt::Display for GicStep {
             Self::Tick { cpu, ns } => write!(f, "CPU {cpu} wants a tick in {ns} ns"),
             Self::Kick { cpu } => write!(f, "kick CPU {cpu}"),
             Self::Misuse { source } => write!(f, "wrong operations on the line of source {source}"),
+            Self::Lodge { turns, cpu, ns } => {
+                write!(f, "two drivers from CPU {cpu} on share a line {turns} times each, for up to {ns} ns")
+            }
             Self::Fire { source } => write!(f, "an event of source {source}, and wait for the handler"),
             Self::Burst { source, count, depth } => write!(f, "{count} events of source {source}, {depth} at a time"),
         }

@@ -4,7 +4,7 @@
 use super::bringup;
 use super::drive::Slot;
 use super::stack::PcStack;
-use crate::checkers::beliefs::{Comparison, compare};
+use crate::checkers::beliefs::{Comparison, Promises, compare, glance};
 use crate::server::{IOAPIC_REQUESTER, RINGER_REQUESTER, WIRE_PIN, requester};
 use drivers::nvme::QueueState;
 use hal::CpuId;
@@ -39,7 +39,7 @@ pub(super) enum When {
 
 /// Looks until everything has agreed.
 pub(super) fn check(stack: &PcStack, when: When) {
-    compare(|now| {
+    compare(promises(stack), |now| {
         lapics(stack, now);
         entries(stack, now);
         bringup::compare(stack, when, now);
@@ -50,6 +50,15 @@ pub(super) fn check(stack: &PcStack, when: When) {
         stack.poster.iter().for_each(|poster| poster.compare(&stack.host, now));
         stack.slots.iter().for_each(|slot| queue(stack, slot, when, now));
     });
+}
+
+/// An operation has just returned: what it promised holds.
+pub(super) fn check_promises(stack: &PcStack) {
+    glance(promises(stack), |now| lines(stack, When::Loaded, now));
+}
+
+fn promises(stack: &PcStack) -> Promises {
+    Promises::under_faults(stack.promises.faulty)
 }
 
 /// Task priority 0, enabled with spurious vector ffh; the timer is masked, or one-shot at its vector, undivided.
@@ -156,6 +165,9 @@ fn entry(stack: &PcStack, belief: &Belief<'_>, (index, is_posted): (u64, bool), 
     }
 }
 
+/// The mask is read back, and so it holds (PCI Express, "Transaction Ordering": a read pushes posted writes). A message is written
+/// under the mask, so that an entry which is open has the present one.
+///
 /// PCI Express, "MSI-X Capability and Table Structures"; SDM vol. 3, "Message Address Register Format"; VT-d,
 /// "Interrupt Requests in Remappable Format".
 pub(super) fn message(
@@ -167,7 +179,9 @@ pub(super) fn message(
 ) {
     let Some((address, data, masked)) = held else { return };
     now.same("MSI-X mask", which, belief.masked, masked);
+    now.promised("MSI-X mask", which, masked || !belief.masked);
     if let Some((wanted, payload)) = composed(belief, handle) {
+        now.promised("message of open MSI-X entry", which, masked || (wanted, payload) == (address, data));
         now.same("MSI-X address", which, wanted, address);
         now.same("MSI-X data", which, payload, data);
     }
@@ -186,6 +200,8 @@ pub(super) fn composed(belief: &Belief<'_>, handle: Option<u64>) -> Option<(u64,
     }
 }
 
+/// The register window is read after a change: the pin is masked, or sends as the entry says.
+///
 /// 82093AA, "I/O Redirection Table Registers"; VT-d, "I/OxAPIC Programming".
 fn pin(stack: &PcStack, belief: &Belief<'_>, handle: Option<u64>, now: &mut Comparison) {
     now.arrived(stack.host.models.ioapic);
@@ -198,7 +214,10 @@ fn pin(stack: &PcStack, belief: &Belief<'_>, handle: Option<u64>, now: &mut Comp
         (None, Some((cpu, vector))) => Some(u64::from(vector.0) | u64::from(cpu.0) << 56),
         (None, None) => None,
     };
+    let is_masked = held >> 16 & 1 != 0;
+    now.promised("mask of pin", WIRE_PIN.into(), is_masked || !belief.masked);
     if let Some(expected) = expected {
+        now.promised("entry of open pin", WIRE_PIN.into(), is_masked || held == expected | level);
         now.same("redirection entry of pin", WIRE_PIN.into(), expected | level | masked, held);
     }
 }

@@ -63,8 +63,11 @@ pub(super) fn fault_event(stack: &PcStack, belief: &Belief<'_>, now: &mut Compar
     now.arrived(stack.host.models.iommu);
     let [control, data, address, upper] = [0, 4, 8, 12].map(|part| held(stack, FECTL + part));
     now.same("mask of fault event", FECTL.into(), belief.masked, control >> 31);
+    // VT-d, "Fault Event Control Register": the driver reads mask and address back.
+    now.promised("mask of fault event", FECTL.into(), !belief.masked || control >> 31 != 0);
     if let Some((wanted, payload)) = composed(belief, None) {
         let address = u64::from(upper) << 32 | u64::from(address);
+        now.promised("message of fault event", FECTL.into(), (wanted, payload) == (address, data));
         now.same("address of fault event", FECTL.into(), wanted, address);
         now.same("data of fault event", FECTL.into(), payload, data);
     }

@@ -13,7 +13,7 @@ use crate::checkers::queues;
 use crate::checkers::truth::marks;
 use crate::server::{GUEST_NOTIFICATION, Path};
 use crate::verdict::violate;
-use drivers::nvme::{Coalescing, CoalescingThreshold, CoalescingTime, CompletionLook};
+use drivers::nvme::{Coalescing, CoalescingThreshold, CoalescingTime, CompletionLook, NvmeError};
 use drivers::vtd::GuestPosting;
 use hal::{CpuId, CpuSet, Dma as _, Hal as _, Regs as _};
 use irq::posted::{Deliverable, Descriptor, Notification};
@@ -114,6 +114,7 @@ fn disable(stack: &PcStack, line: u32, depth: u32, ns: u64) {
         for _ in 0..depth {
             stack.host.core().disable(line)?;
         }
+        beliefs::check_promises(stack);
         SimHal.delay_ns(ns);
         if stack.host.core().view(line).is_some_and(|view| view.pending) {
             stack.saw("disable: something came meanwhile");
@@ -264,7 +265,14 @@ fn coalesce(stack: &PcStack, drive: &Drive, entries: u16, us: u32) {
 
 fn abort(stack: &PcStack, slot: &Slot, age_ns: u64) {
     let drive = stack.drive_of(slot);
-    let Some(_claim) = claim(&drive.busy) else { return };
+    // A driver's timeout strikes whatever else its drive is doing: every other Abort keeps only its queue from deletion, since
+    // an Abort of a deleted queue's command may meet a command of the next queue of that number. A reset may come upon it.
+    let is_alone = !age_ns.is_multiple_of(2);
+    let whole = is_alone.then(|| claim(&drive.busy)).flatten();
+    let own = (!is_alone).then(|| slot.claim()).flatten();
+    if whole.is_none() && own.is_none() {
+        return;
+    }
     let (Some(controller), Some(bound)) = (drive.controller(), slot.bound()) else { return };
     let now_ns = SimHal.now_ns();
     slot.load.may_be_aborted(now_ns.saturating_sub(age_ns));
@@ -272,6 +280,10 @@ fn abort(stack: &PcStack, slot: &Slot, age_ns: u64) {
         Ok(report) if report.aborted > 0 => stack.saw("command: aborted"),
         Ok(report) if report.not_aborted > 0 => stack.saw("command: over before its Abort"),
         Ok(_) => {}
+        // The drive was reset, is down, or was pulled out.
+        Err(NvmeError::Stopped | NvmeError::Lost(..) | NvmeError::Gone) if !is_alone => {
+            stack.saw("command: its Abort met a reset")
+        }
         Err(error) => stack.fails("an Abort", drive, &error),
     }
 }

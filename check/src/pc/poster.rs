@@ -152,10 +152,14 @@ impl Poster {
         });
         let Some((held, masked)) = look else { return };
         now.same("mask of posting source", number as u64, belief.masked, masked);
+        now.promised("mask of posting source", number as u64, masked || !belief.masked);
         if let Some((cpu, vector)) = belief.target.and_then(|target| Some((target.cpu, target.vector()?)))
             && !belief.shutdown
         {
-            now.same("route of posting source", number as u64, 1 | u32::from(vector.0) << 8 | cpu.0 << 16, held);
+            let wanted = 1 | u32::from(vector.0) << 8 | cpu.0 << 16;
+            // docs/software-posting.md, "Changing it": the driver reads the source back.
+            now.promised("route of posting source", number as u64, wanted == held);
+            now.same("route of posting source", number as u64, wanted, held);
         }
     }
 
@@ -208,7 +212,9 @@ fn reline(stack: &PcStack, poster: &Poster, source: &Source, ns: u64) {
     stack.lines_freed.store(true, Relaxed);
     let freed = free_line(&stack.host, line, &guard).map_err(BindError::from);
     Waiting::serve(&source.served.0);
-    machine::push_writes(poster.model);
+    if stack.promises.faulty {
+        machine::push_writes(poster.model);
+    }
     let number = source.number as usize;
     let held = inspect(poster.model, |poster: &poster::Poster, _| poster.source(number)).unwrap_or(0);
     if freed.is_ok() && held != 0 {

@@ -231,7 +231,10 @@ impl Timers {
         if !belief.masked {
             now.same("delivery by message of timer", which, BY_MESSAGE, held.configuration & BY_MESSAGE);
         }
+        // Both are read back (IA-PC HPET, "Timer N Configuration and Capability Register").
+        now.promised("mask of timer", which, !belief.masked || held.configuration & ENABLED == 0);
         if let Some((address, data)) = composed(belief, handle) {
+            now.promised("route of timer", which, address << 32 | u64::from(data) == held.route);
             now.same("route of timer", which, address << 32 | u64::from(data), held.route);
         }
     }

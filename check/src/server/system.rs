@@ -3,6 +3,7 @@
 use super::bringup::request;
 use super::ringer::RingerPort;
 use super::{IOAPIC_REQUESTER, Load, Models, RINGER_REQUESTER, WIRE_PIN};
+use crate::deadlines;
 use drivers::apic::device_vectors;
 use drivers::ioapic::PinWiring;
 use drivers::nvme::{Controller, QueuePair};
@@ -305,6 +306,7 @@ impl Host {
             offline.store(true, Relaxed);
             machine::declare_cpu(cpu.0, false);
             let before = self.pc.requested_here();
+            deadlines::check(self.core(), self.cpus(), |cpu| !self.watch.offline[cpu.index()].load(Relaxed));
             wait();
             let after = self.pc.requested_here();
             if before != after {

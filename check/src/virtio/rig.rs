@@ -79,7 +79,9 @@ fn draw_bus(build: &mut Build<'_, VirtioFault>, bus: &'static str, count: &'stat
     }
 }
 
-fn device<D: Device>(bus: Bus, gic: ModelId, intid: u32, requester: u16, device: D) -> Box<dyn Model> {
+/// The model of a device. On MMIO its register writes may be posted, as those of hardware are.
+fn device<D: Device>(bus: Bus, is_posted: bool, gic: ModelId, place: (u32, u16), device: D) -> Box<dyn Model> {
+    let (intid, requester) = place;
     let exits = Exits { register: Ps::from_ns(100), kick: Ps::from_ns(100) };
     match bus {
         Bus::Mmio { wires, level } => {
@@ -91,7 +93,8 @@ fn device<D: Device>(bus: Bus, gic: ModelId, intid: u32, requester: u16, device:
             };
             let lines = (0..wires).map(line).collect();
             let config = MmioConfig { name: "virtio".into(), lines, multi_irq: wires > 1, exits, irqfd: IRQFD };
-            Box::new(VirtioMmio::new(config, device).expect("valid lines"))
+            let device = VirtioMmio::new(config, device).expect("valid lines");
+            Box::new(if is_posted { device.with_posted_writes() } else { device })
         }
         Bus::Pci { vectors } => {
             let config = PciConfig { name: "virtio".into(), requester, upstream: gic, vectors, exits, irqfd: IRQFD };
@@ -137,15 +140,17 @@ impl VirtioRig {
         let mut machine = harness::build(Version::V3, &options, &entry);
         let gic = machine.gic().expect("it was asked for").model;
         let read_only = build.knobs.chance("read_only", 30);
+        let is_posted = build.knobs.chance("posted", 50);
         let disk = BlockConfig { queues, read_only, latency, packed, ..disk_config() };
         let network = network_config(pairs, packet, packed);
         let models = [
-            machine.add_model(|_| device(buses[0], gic, 40, 0x0200, Block::new(disk))),
-            machine.add_model(|_| device(buses[1], gic, 48, 0x0300, Net::new(network))),
+            machine.add_model(|_| device(buses[0], is_posted, gic, (40, 0x0200), Block::new(disk))),
+            machine.add_model(|_| device(buses[1], is_posted, gic, (48, 0x0300), Net::new(network))),
         ];
         let place = |index: usize| Place {
             bus: buses[index],
             regs: [0, 1, 2].map(|region| machine.regs(models[index], region)),
+            is_posted,
             intid: [40, 48][index],
             requester: [0x0200, 0x0300][index],
         };
@@ -156,7 +161,6 @@ impl VirtioRig {
         let clock = machine.add_model(|_| Box::new(Bells::new(gic, 60, [tick].into_iter())));
         let hostile = build.faults.iter().any(|fault| matches!(fault, VirtioFault::Jump { .. }));
         let exhausted = build.faults.contains(&VirtioFault::NoMemory);
-        let lost = vec![0; pairs.into()];
         Self {
             machine,
             entry,
@@ -178,7 +182,7 @@ impl VirtioRig {
             faulty: !build.faults.is_empty(),
             full,
             comparable: build.comparable,
-            lost,
+            lost: vec![0; pairs.into()],
             stack: None,
         }
     }

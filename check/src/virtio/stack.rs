@@ -36,6 +36,8 @@ pub(super) enum Bus {
 pub(super) struct Place {
     pub(super) bus: Bus,
     pub(super) regs: [Regs; 3],
+    /// Register writes on MMIO are posted.
+    pub(super) is_posted: bool,
     /// The INTID of the first wire.
     pub(super) intid: u32,
     pub(super) requester: u16,
@@ -263,7 +265,8 @@ impl VirtioStack {
         match place.bus {
             Bus::Mmio { .. } => {
                 let found = self.found[which as usize].as_ref().expect("a device on MMIO was described");
-                let platform = MmioConfig { writes: RegisterWrites::AtOnce, ..found.config() };
+                let writes = if place.is_posted { RegisterWrites::Posted } else { RegisterWrites::AtOnce };
+                let platform = MmioConfig { writes, ..found.config() };
                 (Arc::new(Mmio::new(SimHal, place.regs[0], platform).expect("a device")), None)
             }
             Bus::Pci { vectors } => {

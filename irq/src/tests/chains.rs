@@ -217,3 +217,20 @@ fn a_thread_raises_a_line_by_its_irqchip_state() {
     let missing = Err(IrqError::NotSupported("irqchip state"));
     assert_eq!(none.core.irqchip_state(irq, IrqChipState::Active), missing);
 }
+
+/// `check` found it: a pin that stormed stayed masked until the CPU came back that had counted the storm.
+#[test]
+fn the_throttle_of_a_line_without_a_target_ends_though_its_cpu_has_gone() {
+    let storm = StormConfig { burst: 10, burst_ns_min: 1_000, unhandled_max: 8, throttle_ns: 500 };
+    let bench = Bench::with(GPIO, |config| config.storm = storm);
+    let pin = bench.core.alloc_line(Wired::of(&bench), &on(CpuSet::first(2)), Flow::Edge).unwrap();
+    bench.request(pin, |_| IrqReturn::Handled);
+    (0..10).for_each(|_| assert!(bench.hal.interrupt(CPU1, || bench.core.handle_irq(pin))));
+    let throttled = || bench.core.view(pin).unwrap().throttled_until_ns;
+    assert_eq!((throttled(), bench.core.next_deadline_ns(CPU0)), (Some(500), None));
+    bench.hal.on_cpu(CPU1, || bench.core.cpu_offline()).unwrap();
+    assert_eq!(bench.core.next_deadline_ns(CPU0), Some(500));
+    bench.hal.advance_ns(600);
+    bench.hal.on_cpu(CPU0, || bench.core.housekeep());
+    assert_eq!(throttled(), None);
+}

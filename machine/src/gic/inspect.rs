@@ -87,6 +87,11 @@ impl Gic {
         self.properties.get(&intid).map(|property| property.into_bits())
     }
 
+    /// True while a command of the ITS has not yet acted on this LPI at its redistributor. What makes it pending does not count.
+    pub fn awaits_command(&self, intid: u32) -> bool {
+        self.its.as_ref().is_some_and(|its| its.has_outstanding(intid))
+    }
+
     /// The LPI of a device's event, and the CPU whose redistributor gets it. None without a mapping.
     pub fn translation(&self, world: &World<'_>, device: u32, event: u32) -> Option<(u32, u32)> {
         let (cpu, intid) = self.its.as_ref()?.translate(world, device, event).ok()?;

@@ -103,6 +103,7 @@ pub struct VirtioMmio<D> {
     lines: Lines,
     device: D,
     accesses: Accesses,
+    has_posted_writes: bool,
 }
 
 impl<D: Device> VirtioMmio<D> {
@@ -122,7 +123,13 @@ impl<D: Device> VirtioMmio<D> {
         let ours = if config.multi_irq { Features::of(&[Feature::MULTI_IRQ]) } else { Features::NONE };
         let common = Common::new(super::REQUESTER_MMIO, super::ring_features().or(ours).or(device.features()), &device);
         let lines = Lines::new(config.irqfd, &config.lines);
-        Ok(Self { config, common, lines, device, accesses: Accesses::default() })
+        Ok(Self { config, common, lines, device, accesses: Accesses::default(), has_posted_writes: false })
+    }
+
+    /// Hardware instead of a hypervisor: a register write is on its way for a while, and a read pushes it (Arm ARM, "Device
+    /// memory": Early Write Acknowledgement).
+    pub fn with_posted_writes(self) -> Self {
+        Self { has_posted_writes: true, ..self }
     }
 
     /// The device behind the transport.
@@ -280,7 +287,7 @@ impl<D: Device> Model for VirtioMmio<D> {
     }
 
     fn is_trapped(&self) -> bool {
-        true
+        !self.has_posted_writes
     }
 
     fn access_costs(&self, _region: u8, offset: u32) -> Option<AccessCosts> {

@@ -5,6 +5,7 @@
 //! "SYNC"). So an effect on a redistributor may be late ([`crate::unrest::Kind::LateCommand`]) until a SYNC names that
 //! redistributor. Effects on one redistributor keep their order.
 
+use super::Its;
 use crate::gic::{EFFECT, Gic};
 use crate::time::Ps;
 use crate::unrest::Kind;
@@ -33,6 +34,17 @@ pub(super) struct Outstanding {
     cpu: u32,
     effect: Effect,
     due: Ps,
+}
+
+impl Its {
+    /// True while a command that changes an LPI's place or configuration has not taken effect. A message or an INT that makes
+    /// it pending does not count.
+    pub(in crate::gic) fn has_outstanding(&self, intid: u32) -> bool {
+        self.outstanding.iter().any(|one| match one.effect {
+            Effect::Clear(of) | Effect::Discard(of) | Effect::Load(of) | Effect::Move(of, _) => of == intid,
+            Effect::Pend(_) | Effect::MoveAll(_) => false,
+        })
+    }
 }
 
 impl Gic {

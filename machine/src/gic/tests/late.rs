@@ -2,6 +2,8 @@
 
 use super::message::{Bench, TRANSLATER, machine_with, run, with_its};
 use super::{GicConfig, v3};
+use crate::gic::Gic;
+use crate::inspect;
 use crate::time::Ps;
 use crate::unrest::{Chance, Kind, Unrest};
 use crate::{Interrupts, Machine, MachineConfig, SimHal};
@@ -38,6 +40,32 @@ fn a_command_acts_on_a_redistributor_late_up_to_a_sync_that_names_it() {
         assert_eq!(gic.cpu_interface.read64(0xc662), 1023);
         gic.its.write32(0x0000, 0);
         assert_eq!(gic.its.read32(0x0000), 0x8000_0000, "quiescent again");
+    });
+    assert_eq!(faults, []);
+}
+
+/// IHI 0069H, "SYNC": until then a command is not done, and a checker can see that. An INT changes no place and no
+/// configuration.
+#[test]
+fn a_command_is_awaited_until_its_redistributor_is_synchronized() {
+    let unrest = only(Kind::LateCommand, Ps::from_ns(500_000));
+    let (machine, gic, _) = machine_with(with_its(), 2, TRANSLATER, unrest);
+    let faults = run(machine, move || {
+        let awaits = |intid| inspect(gic.model, |gic: &Gic, _| gic.awaits_command(intid));
+        let mut bench = Bench::new(gic);
+        bench.map();
+        let [movi, interrupt, clear, inv] = [1, 3, 4, 0xc].map(|opcode| [0x0000_0100_0000_0000 | opcode, 5, 2, 0]);
+        for (command, counts) in [(interrupt, false), (clear, true), (inv, true), (movi, true)] {
+            bench.command([5, 0, 0, 0]);
+            assert_eq!(awaits(8200), Some(false));
+            bench.command(command);
+            assert_eq!((awaits(8200), awaits(8201)), (Some(counts), Some(false)), "{command:x?}");
+        }
+        // Of the other CPU: the LPI may still be taken where it was.
+        bench.command([5, 0, 0x1_0000, 0]);
+        assert_eq!(awaits(8200), Some(true));
+        bench.command([5, 0, 0, 0]);
+        assert_eq!(awaits(8200), Some(false));
     });
     assert_eq!(faults, []);
 }

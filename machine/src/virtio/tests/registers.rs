@@ -145,6 +145,30 @@ fn the_pci_structures_are_found_and_work() {
     assert_eq!(rig.faults(), kinds);
 }
 
+/// A device of hardware gets a write some time after its CPU has gone on, and before it answers a read.
+#[test]
+fn writes_to_a_device_of_hardware_are_posted() {
+    for is_posted in [false, true] {
+        let (mut machine, log) = machine();
+        let model = VirtioMmio::new(mmio_config(log, &[Trigger::Edge]), Block::new(block_config())).expect("valid");
+        let model = if is_posted { model.with_posted_writes() } else { model };
+        let device = machine.add_model(|_| Box::new(model));
+        let regs = machine.regs(device, 0);
+        let seen = machine.run_boot(Ps::from_ns(100_000), move || {
+            let acknowledgements = || {
+                let counters =
+                    crate::inspect(device, |model: &VirtioMmio<Block>, _| model.counters()).unwrap_or_default();
+                counters.iter().find(|(name, _)| *name == "acknowledgements").map(|&(_, count)| count)
+            };
+            regs.write32(0x64, 1);
+            let before = acknowledgements();
+            regs.read32(0x60);
+            [before, acknowledgements()]
+        });
+        assert_eq!(seen, Ok([Some(u64::from(!is_posted)), Some(1)]));
+    }
+}
+
 /// What a guest's CPU pays: an exit for a register, less for a kick.
 #[test]
 fn accesses_cost_exits() {

@@ -1,0 +1,65 @@
+//! What waits for a time waits on a CPU that will look: the demand `deadlines`.
+//!
+//! A CPU that is offline looks after no line. So while one is, each throttled line must have its end among the deadlines of
+//! the others (`IrqCore::next_deadline_ns`); else the line stays masked until the CPU comes back or something else happens
+//! to make a CPU look.
+
+use crate::verdict::violate;
+use hal::{CpuId, Hal as _};
+use irq::{Irq, IrqCore};
+use machine::SimHal;
+
+/// Between two looks.
+const LOOK_NS: u64 = 2_000;
+/// A CPU that has begun to look after its lines has no deadline until it is through with them. It is through within this
+/// time, however slow it is.
+const LOOKED_NS: u64 = 1_000_000;
+
+/// Judges the throttled lines of `core`. Called on a CPU that is offline, with interrupts off.
+///
+/// # Panics
+/// With a failure when a line waits for its end and no CPU that is `online` knows.
+pub(crate) fn check(core: &IrqCore<SimHal>, cpus: u32, online: impl Fn(CpuId) -> bool) {
+    let end_ns = SimHal.now_ns() + LOOKED_NS;
+    let mut waiting = uncovered(core, cpus, &online);
+    while !waiting.is_empty() {
+        if SimHal.now_ns() > end_ns {
+            let (line, until_ns) = waiting[0];
+            let text =
+                format!("line {line} is throttled until {until_ns} ns, and no CPU that is online will look by then");
+            violate("deadlines", text);
+        }
+        SimHal.delay_ns(LOOK_NS);
+        let now = uncovered(core, cpus, &online);
+        waiting.retain(|before| now.contains(before));
+    }
+}
+
+/// Throttled lines, and their ends, that no CPU looks for.
+fn uncovered(core: &IrqCore<SimHal>, cpus: u32, online: &impl Fn(CpuId) -> bool) -> Vec<(Irq, u64)> {
+    // The ends are read first: a deadline that is met meanwhile has ended its line's throttle, and the next look sees that.
+    let ends: Vec<_> = core.views().iter().filter_map(|line| Some((line.irq, line.throttled_until_ns?))).collect();
+    let deadlines = (0..cpus).map(CpuId).filter(|&cpu| online(cpu)).map(|cpu| core.next_deadline_ns(cpu));
+    later_than(&ends, deadlines)
+}
+
+/// Those of `ends` that are before the earliest of `deadlines`.
+fn later_than(ends: &[(Irq, u64)], deadlines: impl Iterator<Item = Option<u64>>) -> Vec<(Irq, u64)> {
+    let earliest_ns = deadlines.flatten().min().unwrap_or(u64::MAX);
+    ends.iter().copied().filter(|&(_, until_ns)| until_ns < earliest_ns).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_needs_a_cpu_that_looks_by_then() {
+        let ends = [(Irq(3), 500), (Irq(4), 700)];
+        let covered = |deadlines: &[Option<u64>]| later_than(&ends, deadlines.iter().copied());
+        assert_eq!(covered(&[None, Some(500)]), []);
+        assert_eq!(covered(&[Some(900), Some(600)]), [(Irq(3), 500)]);
+        assert_eq!(covered(&[None, None]), ends);
+        assert_eq!(later_than(&[], [None].into_iter()), []);
+    }
+}
