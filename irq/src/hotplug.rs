@@ -2,7 +2,7 @@
 
 use crate::delivery::IrqCore;
 use crate::line::{Line, LineState, Shutdown};
-use crate::{Irq, IrqError, Target};
+use crate::{Irq, IrqError};
 use hal::{CpuId, CpuSet, Hal};
 
 impl<H: Hal> IrqCore<H> {
