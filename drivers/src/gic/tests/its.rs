@@ -200,7 +200,7 @@ fn a_table_of_more_pages_than_the_register_can_say_is_refused() {
     rig.log.take();
     rig.its().unwrap();
     let writes = rig.log.take();
-    let table = writes.iter().filter(|access| access.starts_with("wi 100 ")).next_back().unwrap();
+    let table = writes.iter().rfind(|access| access.starts_with("wi 100 ")).unwrap();
     assert!(table.ends_with("4ff"), "256 pages: {table}");
 
     *rig.fake.fixed.lock().unwrap() = (0x71f << 48 | 3 << 8, 0x011f << 48);
