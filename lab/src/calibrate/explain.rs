@@ -244,7 +244,12 @@ impl<'a> Sought<'a> {
         seen: &[bool],
     ) -> Result<Option<Place>, CalibrateError> {
         let (mut place, mut slopes, first) = match of_centre {
-            Some(slopes) => (centre.clone(), slopes.clone(), 0),
+            Some(slopes) => {
+                // What no row sees is where it was drawn.
+                let at = |index: usize| if seen[index] { centre.at[index] } else { drawn.home[index] };
+                let place = Place { at: (0..self.size()).map(at).collect(), errors: centre.errors.clone() };
+                (place, slopes.clone(), 0)
+            }
             None => {
                 let Some(place) = self.run(&drawn.home)? else { return Ok(None) };
                 (place, vec![vec![0.0; centre.errors.len()]; self.size()], 1)
@@ -312,25 +317,17 @@ impl<'a> Sought<'a> {
             (0..rows).map(product).chain([along - off]).collect()
         };
         let weights = eliminate((0..rows).map(line).collect());
-        let step = |index: usize| {
-            let to = drawn.home[index] + VARIANCE * dot(&slopes[index], &weights);
-            (to - at[index]).clamp(-2.0 * PRIOR, 2.0 * PRIOR)
-        };
+        let step = |index: usize| drawn.home[index] + VARIANCE * dot(&slopes[index], &weights) - at[index];
         let steps: Vec<f64> = (0..self.size()).map(step).collect();
-        // What the rows do not see may go home at once; the others keep the step's direction.
-        let is_seen = |index: usize| slopes[index].iter().any(|change| *change != 0.0);
-        let longest =
-            (0..self.size()).filter(|&index| is_seen(index)).map(|index| steps[index].abs()).fold(0.0, f64::max);
+        let longest = steps.iter().map(|step| step.abs()).fold(0.0, f64::max);
         let share = if longest > most { most / longest } else { 1.0 };
-        let taken = |index: usize| steps[index] * if is_seen(index) { share } else { 1.0 };
-        (0..self.size()).map(|index| self.within(index, at[index] + taken(index))).collect()
+        (0..self.size()).map(|index| self.within(index, at[index] + share * steps[index])).collect()
     }
 }
 
 /// Changes slopes by as little as makes them right for a step that was run.
 fn mend(slopes: &mut Slopes, from: &Place, to: &Place) {
-    let is_seen: Vec<bool> = slopes.iter().map(|slope| slope.iter().any(|change| *change != 0.0)).collect();
-    let step: Vec<f64> = (0..slopes.len()).map(|i| if is_seen[i] { to.at[i] - from.at[i] } else { 0.0 }).collect();
+    let step: Vec<f64> = to.at.iter().zip(&from.at).map(|(to, from)| to - from).collect();
     let length = dot(&step, &step);
     if length < 1e-6 {
         return;
