@@ -75,6 +75,11 @@ fn the_files_of_an_import_are_taken_by_other_commands() {
     assert_eq!(rows[0].platform, "mine");
     let scenario = plan(&out.join("a.toml").to_string_lossy(), &[]);
     assert_eq!(scenario.platform.name, "mine");
+    // The fit begins with a drive that fetches no faster than what was measured: 60 us, at depth 1. That explains the rows as
+    // well as the media's time does, and must not stay.
+    let drive = scenario.platform.drive("measured").unwrap();
+    assert_eq!((drive.fetch.value, drive.fetch.reason.as_str()), (base.drives[0].1.fetch.value, "borrowed from emr"));
+    assert!((50_000.0..66_000.0).contains(&drive.media_mean.value), "{:?}", drive.media_mean);
     let mut reproduce = std::process::Command::new(env!("CARGO_BIN_EXE_campanile"));
     let told = reproduce.args(["reproduce", "--rows"]).arg(out.join("rows.csv")).output().unwrap();
     let text = String::from_utf8(told.stdout).unwrap();
