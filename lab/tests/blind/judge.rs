@@ -34,8 +34,10 @@ pub(crate) struct Judged {
     pub width: f64,
     /// Whether the truth needs a remedy.
     pub needs: bool,
-    /// Whether the right remedy came first or tied.
+    /// Whether the right remedy came first or tied: of one that is not named, whether its interval reaches a gain that counts.
     pub advised: bool,
+    /// Whether the advice named the right remedy.
+    pub named: bool,
     /// How, for people.
     pub how: String,
 }
@@ -168,6 +170,7 @@ fn judge(folder: &Path, of: (&str, usize, &str), secrets: &[String], mine: &str)
         width: (high - low) / predicted,
         needs: right.verdicts[0].first.is_some(),
         advised: is_right(&right, &ours),
+        named: right.verdicts[0].first.is_some() && ours.verdicts[0].first.is_some() && is_right(&right, &ours),
         how: format!(
             "{}: {truth:.0} IOPS, predicted {:+.1} % ({:+.1} to {:+.1}); limited by {}, thought {}; right {}, advised {}",
             of.0,
