@@ -27,7 +27,7 @@ mod tests;
 
 pub use decide::{Candidate, Decided, Decision, decide, errors};
 pub use predict::{Carried, holding_rows, intervals};
-pub use ranges::{POINTS_KEPT, Range, ranges};
+pub use ranges::{Open, POINTS_KEPT, Range, ranges};
 pub use region::{POINTS_MIN, TOLERANCE};
 
 use crate::input::{InputError, Place};
@@ -38,7 +38,7 @@ use crate::published::{self, Usage};
 use crate::reproduce::{self, FailedRun};
 use region::{Held, Region};
 use rows::{Anchored, Rows, Whole};
-pub(crate) use rows::{Family, FreeConstant};
+pub(crate) use rows::{Family, FreeConstant, short_ns};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -21,7 +21,7 @@ const NEAR: f64 = 40.0;
 const ROW_NOISE: f64 = 0.025;
 /// The variance of a departure from home: a third to three times, all alike.
 const HOME_VARIANCE: f64 = 0.4;
-/// A row that is further off is not given back, for a fit that looks at half runs.
+/// A row that is further off is not given back, for a fit that looks at short runs.
 const GIVEN_BACK: f64 = 0.06;
 
 /// Some of a model's constants; the others stand still.

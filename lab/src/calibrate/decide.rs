@@ -10,7 +10,7 @@
 
 use super::choose::{choose_and_fit, residual};
 use super::linear::dot;
-use super::rows::{FreeConstant, Rows, Whole};
+use super::rows::{Anchored, DRIFTING, FreeConstant, Rows, Whole};
 use super::{CalibrateError, Model};
 use crate::interrupt::StopFlag;
 use crate::plan::Plan;
@@ -65,7 +65,7 @@ pub struct Decision {
 /// Most places at which a fit looks at the rows. One of six measurements takes about a hundred.
 const LOOKS_MAX: u32 = 500;
 
-/// Half a run is off by chance by up to a per cent; a move of this size shows the constant.
+/// A short run is off by chance by up to a per cent; a move of this size shows the constant.
 const SHORT_PROBE: f64 = 0.15;
 
 /// An error beyond this counts by its size and no longer by its square.
@@ -78,7 +78,7 @@ fn gentle(error: f64) -> f64 {
     if size <= GENTLE { error } else { (GENTLE * (2.0 * size - GENTLE)).sqrt().copysign(error) }
 }
 
-/// A model that stops after so many places, and looks at half runs.
+/// A model that stops after so many places, and looks at short runs.
 struct Bounded<'a> {
     model: &'a dyn Model,
     left: AtomicU32,
@@ -114,8 +114,9 @@ pub fn decide(
         candidates.iter().filter_map(|candidate| Some((FreeConstant::candidate(platform, candidate)?, candidate.home)));
     let (constants, homes): (Vec<FreeConstant>, Vec<f64>) = found.unzip();
     let homes: Vec<f64> = constants.iter().zip(homes).map(|(constant, home)| constant.step_to(home)).collect();
-    let plans = plans.iter().map(|(name, plan)| (name.clone(), halved(plan))).collect();
-    let model = Whole(Rows { rows: rows.to_vec(), plans, constants: &constants, stop });
+    let of_plans = Rows { rows: rows.to_vec(), plans: plans.clone(), constants: &constants, stop };
+    let whole = of_plans.outcomes(&vec![0.0; constants.len()])?;
+    let model = Anchored::with(DRIFTING, of_plans, &whole)?;
     let bounded = Bounded { model: &model, left: AtomicU32::new(LOOKS_MAX) };
     let found = choose_and_fit(&bounded, &homes)?;
     let decided = found.chosen.iter().map(|&index| {
@@ -145,14 +146,6 @@ pub fn decide(
         interrupted: found.interrupted && stop.is_set(),
         is_cut: found.interrupted && !stop.is_set(),
     })
-}
-
-/// A plan of half the span, which is enough to find a way by; the plan itself where it does not run so.
-fn halved(plan: &Plan) -> Plan {
-    let mut half = plan.clone();
-    half.spans.ramp_ns -= half.spans.ramp_ns / 3;
-    half.spans.measured_ns /= 2;
-    if half.validate().is_ok() { half } else { plan.clone() }
 }
 
 /// The relative errors of rows with the platforms of their plans.

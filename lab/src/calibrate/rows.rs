@@ -194,30 +194,48 @@ pub(super) struct Anchored<'a> {
     short: Vec<f64>,
 }
 
-/// A short run measures this part of a plan's span, after half its ramp.
-const SHORTER: u64 = 4;
-/// The greatest difference between short and whole run of the same seed for which a scenario counts as stationary:
-/// 1 %, of a share 1 point.
-const STATIONARY: f64 = 0.01;
+/// How short runs are made, and when they will do.
+#[derive(Clone, Copy)]
+pub(super) struct Short {
+    /// The ramp is divided by this.
+    ramp: u64,
+    /// The span is divided by this.
+    span: u64,
+    /// The greatest difference between short and whole run of the same seed: relative, of a share in hundredths.
+    drift: f64,
+}
+
+/// Runs of a scenario that is stationary.
+const STATIONARY: Short = Short { ramp: 2, span: 4, drift: 0.01 };
+/// Runs of measurements, whose noise is greater. CPU times still drift in them by some per cent, whatever the constants are.
+pub(super) const DRIFTING: Short = Short { ramp: 4, span: 2, drift: 0.12 };
 
 impl<'a> Anchored<'a> {
     /// Runs the rows once at the centre. `whole` are the outcomes of the plans as they stand.
     ///
     /// # Errors
     /// A run fails, a row has no figure, Ctrl-C.
-    pub(super) fn new(mut rows: Rows<'a>, whole: &Outcomes) -> Result<Self, CalibrateError> {
+    pub(super) fn new(rows: Rows<'a>, whole: &Outcomes) -> Result<Self, CalibrateError> {
+        Self::with(STATIONARY, rows, whole)
+    }
+
+    /// As [`Anchored::new`], with short runs of this kind.
+    ///
+    /// # Errors
+    /// As [`Anchored::new`].
+    pub(super) fn with(kind: Short, mut rows: Rows<'a>, whole: &Outcomes) -> Result<Self, CalibrateError> {
         let values = rows.values(whole)?;
         let mut first = whole.clone();
         first.values_mut().for_each(|outcomes| outcomes.truncate(1));
         let first = rows.values(&first)?;
         let full = rows.plans.clone();
         for plan in rows.plans.values_mut() {
-            *plan = shortened(plan);
+            *plan = shortened(plan, kind);
         }
         let centre = vec![0.0; rows.constants.len()];
         let short = rows.values(&rows.outcomes(&centre)?)?;
         for (row, (short, first)) in rows.rows.iter().zip(short.iter().zip(&first)) {
-            if error(row, *short, *first).abs() <= STATIONARY {
+            if error(row, *short, *first).abs() <= kind.drift {
                 continue;
             }
             for name in &row.scenarios {
@@ -260,12 +278,18 @@ fn error(row: &published::Row, value: f64, from: f64) -> f64 {
     }
 }
 
+/// The ramp and the span of the short run that a fit to measurements repeats, in ns.
+pub(crate) fn short_ns(plan: &Plan) -> f64 {
+    let short = shortened(plan, DRIFTING).spans;
+    (short.ramp_ns + short.measured_ns) as f64
+}
+
 /// One seed, a shorter span; the plan with one seed if it does not run over the shorter span.
-fn shortened(plan: &Plan) -> Plan {
+fn shortened(plan: &Plan, kind: Short) -> Plan {
     let mut whole = plan.clone();
     whole.seeds.truncate(1);
     let mut short = whole.clone();
-    short.spans.ramp_ns /= 2;
-    short.spans.measured_ns /= SHORTER;
+    short.spans.ramp_ns /= kind.ramp;
+    short.spans.measured_ns /= kind.span;
     if short.validate().is_ok() { short } else { whole }
 }

@@ -101,9 +101,8 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
         notes.push("lscpu: no number of CPUs that is understood; valid: what `LC_ALL=C lscpu` prints".to_owned());
     }
     let started = starts(&measurements, base, &facts);
-    let of_start = |key: &str| started.get(key).cloned().or_else(|| floor(key, base, &|key| started.get(key).cloned()));
     let files = Folder { path: folder, name: &name };
-    files.write(&format!("{name}.toml"), &write::platform(&name, base, &[], &of_start))?;
+    write_started(&files, base, &started)?;
     let (usable, plans) = files.simulated(measurements, cpus, &mut notes)?;
     let path_of = |measurement: &Measurement| files.path_of(&format!("{}.toml", measurement.name));
     let Used { measurements: usable, is_fitted, plans } = cost::affordable(usable, plans, &path_of, &mut notes, stop);
@@ -114,49 +113,141 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
     if rows.is_empty() {
         return Err(unusable(&notes).into());
     }
-    let platform = files.platform()?;
     let candidates = candidates(base, &started);
     let (to_fit, plans) = fitted(&rows, plans);
-    let mut decision = calibrate::decide(&platform, &candidates, &to_fit, &plans, NOISE, stop)?;
-    if decision.is_cut {
+    let fit = Fit { files: &files, base, candidates: &candidates, rows: &to_fit, stop };
+    let mut shape = fit.shape(started.clone(), &plans)?;
+    let mut ranges = Vec::new();
+    let mut shown = &to_fit;
+    if !shape.decision.interrupted {
+        shown = &rows;
+        let plans = files.plans(&usable, cpus)?;
+        shape.decision.errors = calibrate::errors(&rows, &plans, stop)?;
+        let platform = files.platform()?;
+        let open = open(&platform, &candidates, &started);
+        match calibrate::ranges(&platform, &open, &to_fit, &fitted(&rows, plans).1, NOISE, stop) {
+            Ok(found) => {
+                ranges = found.ranges;
+                if let Some(better) = found.better {
+                    let other = fit.from(&better, &shape, &|| files.plans(&usable, cpus), &rows)?;
+                    shape = other.unwrap_or(shape);
+                    let now = shape.write(&files)?;
+                    ranges = ranges.into_iter().map(|range| moved(range, &platform, &now)).collect();
+                }
+            }
+            Err(CalibrateError::Stopped) => shape.decision.interrupted = true,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if shape.decision.is_cut {
         notes.push("the fit took too many runs, and ended with the best that it had".to_owned());
     }
-    let of_fit = |key: &str| {
-        let decided = decision.decided.iter().find(|decided| decided.key == key);
+    let rows = shown.clone();
+    let misses = misses::of(&rows, &shape.decision.errors, &usable);
+    let of_ranges = |key: &str| with_region(key, &|key| shape.own(key), base, &ranges);
+    files.write(&format!("{name}.toml"), &write::platform(&name, base, &misses::named(&misses), &of_ranges))?;
+    let (base, decision) = (base.name.clone(), shape.decision);
+    Ok(Imported { name, folder: folder.to_owned(), facts, decision, ranges, rows, misses, base, notes })
+}
+
+/// A range of a constant that another fit has moved.
+fn moved(range: Range, before: &Platform, now: &Platform) -> Range {
+    let value = |of: &Platform| of.constants().iter().find(|(key, ..)| *key == range.key).map(|(.., own)| own.value);
+    let factor = value(now).zip(value(before)).map(|(now, before)| now / before);
+    range.about(factor.filter(|factor| factor.is_finite() && *factor > 0.0).unwrap_or(1.0))
+}
+
+/// What is fitted.
+struct Fit<'a> {
+    files: &'a Folder<'a>,
+    base: &'a Platform,
+    candidates: &'a [Candidate],
+    rows: &'a [Row],
+    stop: &'a StopFlag,
+}
+
+impl<'a> Fit<'a> {
+    /// Decides and fits from these starts, which the platform's file has, and writes what was found.
+    fn shape(&self, started: BTreeMap<String, Own>, plans: &BTreeMap<String, Plan>) -> Result<Shape<'a>, ImportError> {
+        let platform = self.files.platform()?;
+        let decision = calibrate::decide(&platform, self.candidates, self.rows, plans, NOISE, self.stop)?;
+        let shape = Shape { base: self.base, started, decision };
+        shape.write(self.files)?;
+        Ok(shape)
+    }
+
+    /// The fit from a server that explains the rows better, if it does so, too. `all` are the rows that the errors are of.
+    fn from(
+        &self,
+        better: &[(String, f64)],
+        shape: &Shape<'a>,
+        plans: &dyn Fn() -> Result<BTreeMap<String, Plan>, InputError>,
+        all: &[Row],
+    ) -> Result<Option<Shape<'a>>, ImportError> {
+        let mut started = shape.started.clone();
+        let is_open = |key: &String| {
+            let is_stated = started.get(key).is_some_and(|own| own.reason != GUESS);
+            self.candidates.iter().any(|one| one.key == *key) && !is_stated
+        };
+        let guesses: Vec<(String, f64)> = better.iter().filter(|(key, _)| is_open(key)).cloned().collect();
+        let own = |value: f64| Own { value, reason: GUESS.to_owned(), ..Own::default() };
+        started.extend(guesses.into_iter().map(|(key, value)| (key, own(value))));
+        write_started(self.files, self.base, &started)?;
+        let plans_there = fitted(self.rows, plans()?).1;
+        let mut other = match self.shape(started, &plans_there) {
+            Ok(other) => other,
+            Err(ImportError::Fit(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if other.decision.interrupted {
+            return Ok(None);
+        }
+        let Ok(errors) = calibrate::errors(all, &plans()?, self.stop) else { return Ok(None) };
+        other.decision.errors = errors;
+        let off = |errors: &[f64]| errors.iter().map(|error| error.abs()).sum::<f64>();
+        Ok((off(&other.decision.errors) < off(&shape.decision.errors)).then_some(other))
+    }
+}
+
+/// Writes the platform with which a fit begins.
+fn write_started(files: &Folder<'_>, base: &Platform, started: &BTreeMap<String, Own>) -> Result<(), InputError> {
+    let of_start = |key: &str| started.get(key).cloned().or_else(|| floor(key, base, &|key| started.get(key).cloned()));
+    files.write(&format!("{}.toml", files.name), &write::platform(files.name, base, &[], &of_start))
+}
+
+/// What the platform's file says of its constants after a fit.
+struct Shape<'a> {
+    base: &'a Platform,
+    started: BTreeMap<String, Own>,
+    decision: Decision,
+}
+
+impl Shape<'_> {
+    /// A constant that the file does not borrow.
+    fn own(&self, key: &str) -> Option<Own> {
+        self.of_fit(key).or_else(|| floor(key, self.base, &|key| self.of_fit(key)))
+    }
+
+    fn of_fit(&self, key: &str) -> Option<Own> {
+        let decided = self.decision.decided.iter().find(|decided| decided.key == key);
         let own = |decided: &calibrate::Decided| {
             let rows: Vec<&str> = decided.rows.iter().take(3).map(|(id, _)| id.as_str()).collect();
             let reason = format!("fitted, ±{:.0} %: {}", decided.uncertainty * 100.0, rows.join(", "));
             Own { value: decided.value, reason, fit: true, uncertainty: Some(decided.uncertainty), ..Own::default() }
         };
-        let kept = decision.kept.iter().find(|(kept, _)| kept == key).map(|(_, value)| {
-            let reason = format!("not decided, but what was measured contradicts {}'s value", base.name);
+        let kept = self.decision.kept.iter().find(|(kept, _)| kept == key).map(|(_, value)| {
+            let reason = format!("not decided, but what was measured contradicts {}'s value", self.base.name);
             Own { value: *value, reason, ..Own::default() }
         });
-        decided.map(own).or(kept).or_else(|| started.get(key).filter(|own| own.reason != GUESS).cloned())
-    };
-    let of_shape = |key: &str| of_fit(key).or_else(|| floor(key, base, &of_fit));
-    files.write(&format!("{name}.toml"), &write::platform(&name, base, &[], &of_shape))?;
-    let mut ranges = Vec::new();
-    let mut shown = to_fit;
-    if !decision.interrupted {
-        let plans = files.plans(&usable, cpus)?;
-        decision.errors = calibrate::errors(&rows, &plans, stop)?;
-        let platform = files.platform()?;
-        let (to_fit, plans) = fitted(&rows, plans);
-        shown = rows;
-        let open = open(&platform, &candidates, &started);
-        match calibrate::ranges(&platform, &open, &to_fit, &plans, NOISE, stop) {
-            Ok(found) => ranges = found,
-            Err(CalibrateError::Stopped) => decision.interrupted = true,
-            Err(error) => return Err(error.into()),
-        }
+        decided.map(own).or(kept).or_else(|| self.started.get(key).filter(|own| own.reason != GUESS).cloned())
     }
-    let rows = shown;
-    let misses = misses::of(&rows, &decision.errors, &usable);
-    let of_ranges = |key: &str| with_region(key, &of_shape, base, &ranges);
-    files.write(&format!("{name}.toml"), &write::platform(&name, base, &misses::named(&misses), &of_ranges))?;
-    let base = base.name.clone();
-    Ok(Imported { name, folder: folder.to_owned(), facts, decision, ranges, rows, misses, base, notes })
+
+    /// Writes the platform, and reads it again.
+    fn write(&self, files: &Folder<'_>) -> Result<Platform, InputError> {
+        let text = write::platform(files.name, self.base, &[], &|key| self.own(key));
+        files.write(&format!("{}.toml", files.name), &text)?;
+        files.platform()
+    }
 }
 
 /// The error of an import without a measurement.
@@ -380,8 +471,16 @@ impl Folder<'_> {
     ) -> Result<Result<(String, Plan), InputError>, InputError> {
         self.write(&format!("jobs/{}.fio", measurement.name), &measurement.job)?;
         let file = format!("{}.toml", measurement.name);
-        self.write(&file, &write::scenario(self.name, measurement, cpus))?;
         let path = self.path_of(&file);
-        Ok(Request::of(&path).plan().map(|plan| (path, plan)))
+        let plan = |cpus: Option<u32>| {
+            self.write(&file, &write::scenario(self.name, measurement, cpus))?;
+            Ok::<_, InputError>(Request::of(&path).plan())
+        };
+        let mut found = plan(cpus)?;
+        // A server has more CPUs than a job of one thread names.
+        if cpus.is_none() && found.as_ref().is_ok_and(|plan| plan.cpus == 1) {
+            found = plan(Some(2))?;
+        }
+        Ok(found.map(|plan| (path.clone(), plan)))
     }
 }

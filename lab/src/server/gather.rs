@@ -3,6 +3,7 @@
 use super::{facts, job};
 use crate::fio::{self, FioJob, Variables};
 use crate::input::InputError;
+use hal::CpuSet;
 use import::archive::Contents;
 use import::cpu_time::{CpuTicks, uptime_s};
 use import::fio_json::FioOutput;
@@ -119,6 +120,16 @@ impl Measurement {
     /// fio's threads.
     pub fn threads(&self) -> u32 {
         self.sections.iter().map(|section| section.numjobs).sum()
+    }
+
+    /// fio's threads that share a CPU, at most; 1 where the jobs name no CPUs.
+    pub fn threads_per_cpu(&self) -> u32 {
+        let mut named = CpuSet::new();
+        for section in &self.sections {
+            let Some((cpus, _)) = &section.cpus else { return 1 };
+            cpus.iter().for_each(|cpu| named.insert(cpu));
+        }
+        self.threads().div_ceil((named.iter().count() as u32).max(1)).max(1)
     }
 
     /// The drives or files that it names.

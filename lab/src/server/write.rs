@@ -90,13 +90,25 @@ fn constant_text(unit: Unit, own: &Own) -> String {
     format!("{{ {value}, {fit}{uncertainty}{region}reason = \"{reason}\" }}")
 }
 
-/// The spans in which a measurement is simulated: long enough for some thousand I/Os, short enough for a fit.
+/// A thread's turn on a CPU that several share, in us.
+const TURN_US: f64 = 4_000.0;
+/// Turns of the I/Os in flight until rates and CPU times no longer drift: CPUs that begin in step sleep more often.
+const SETTLED_TURNS: f64 = 20.0;
+
+/// The ramp and the span in which a measurement is simulated: long enough for some thousand I/Os and for a turn of each
+/// thread on a CPU, short enough for a fit.
 pub fn spans_us(measurement: &Measurement) -> (u64, u64) {
     let iops = measurement.fio.iops().max(1.0);
+    let crowd = measurement.threads_per_cpu();
+    let round = if crowd > 1 { f64::from(crowd) * TURN_US } else { 0.0 };
     let measured = (4_000.0 / iops * 1e6).clamp(2_000.0, 300_000.0);
-    let ramp = (measurement.fio.clat_ns().unwrap_or(0.0) / 1000.0 * 4.0).clamp(1_000.0, 100_000.0);
-    (ramp as u64, measured as u64)
+    let clat_us = measurement.fio.clat_ns().unwrap_or(0.0) / 1000.0;
+    let settled = (clat_us * 4.0).max((clat_us * SETTLED_TURNS).min(SETTLED_MAX_US));
+    (settled.max(round).clamp(1_000.0, 100_000.0) as u64, measured.max(round).min(300_000.0) as u64)
 }
+
+/// Most of a ramp that is for CPU times to settle, in us.
+const SETTLED_MAX_US: f64 = 8_000.0;
 
 /// The scenario of a measurement.
 pub fn scenario(platform: &str, measurement: &Measurement, cpus: Option<u32>) -> String {

@@ -11,6 +11,7 @@ use lab::outcome::Summary;
 use lab::scenario::Request;
 use lab::server::fit;
 use lab::server::gather::Server;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
 
@@ -33,8 +34,10 @@ pub(crate) struct Judged {
     pub width: f64,
     /// Whether the truth needs a remedy.
     pub needs: bool,
-    /// Whether the right remedy came first or tied.
+    /// Whether the right remedy came first or tied: of one that is not named, whether its interval reaches a gain that counts.
     pub advised: bool,
+    /// Whether the advice named the right remedy.
+    pub named: bool,
     /// How, for people.
     pub how: String,
 }
@@ -84,29 +87,67 @@ pub(crate) fn blind(seed: u64) -> (Vec<Judged>, String) {
     let (files, missing) = archive(folder.path(), &secrets, &mut random);
     let server = Server::of_archive(&Contents::from(files));
     let out = folder.path().join("mine");
-    let started = Instant::now();
+    let (started, began) = (Instant::now(), cpu_seconds());
     let found = fit::import(server, &base, &out, &StopFlag::default()).unwrap();
-    let took = started.elapsed().as_secs_f64();
+    let (took, busy) = (started.elapsed().as_secs_f64(), cpu_seconds() - began);
     let mine = out.join("mine.toml").to_string_lossy().into_owned();
     let judged = OTHERS.iter().map(|of| judge(folder.path(), *of, &secrets, &mine)).collect();
+    let how = format!(
+        "import in {took:.1} s, {busy:.1} s of CPUs; without {missing:?}; {secrets:?} against {}",
+        told(&found, &secrets)
+    );
+    (judged, how)
+}
+
+/// What the import found, beside the truth.
+fn told(found: &fit::Imported, secrets: &[String]) -> String {
     let decided: Vec<String> = found
         .decision
         .decided
         .iter()
         .map(|d| format!("{} {} ±{:.0} %", d.key, d.unit.format(d.value), d.uncertainty * 100.0))
         .collect();
+    let of_truth = truth_on(found, secrets);
     let errors: Vec<String> = found
         .rows
         .iter()
-        .zip(&found.decision.errors)
-        .map(|(row, e)| format!("{} {:.1} {:+.1}", row.id, row.published.unwrap(), e * 100.0))
+        .zip(found.decision.errors.iter().zip(&of_truth))
+        .map(|(row, (e, truth))| {
+            format!("{} {:.1} {:+.1} ({:+.1})", row.id, row.published.unwrap(), e * 100.0, truth * 100.0)
+        })
+        .collect();
+    let spread: Vec<String> = found
+        .ranges
+        .iter()
+        .map(|range| {
+            let key = range.key.replace("drive.measured.", "drive.gen5.");
+            let truth = secrets.iter().find_map(|set| set.strip_prefix(&format!("{key}=")));
+            let factors: Vec<String> = range.factors.iter().map(|f| format!("{f:.2}")).collect();
+            format!("{key} is {} of {:?} with {}", truth.unwrap_or("?"), range.ends, factors.join(" "))
+        })
         .collect();
     let points = found.ranges.first().map_or(0, |range| range.factors.len());
-    let how = format!(
-        "import in {took:.1} s, {points} points; without {missing:?}; {secrets:?} against {decided:?}, kept {:?}; errors {errors:?}; notes {:?}",
+    format!(
+        "{decided:?}, kept {:?}; {points} points; errors (and the truth's) {errors:?}; spread {spread:#?}; notes {:?}",
         found.decision.kept, found.notes
-    );
-    (judged, how)
+    )
+}
+
+/// The CPU time of this process, where the kernel tells it: a host may be shared.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    // utime and stime, in hundredths of a second.
+    fields.iter().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
+}
+
+/// The rows' errors with the true constants, in the runs of the import: what no fit can make smaller but by chance.
+fn truth_on(found: &fit::Imported, secrets: &[String]) -> Vec<f64> {
+    let sets: Vec<String> = secrets.iter().map(|set| set.replace("drive.gen5.", "drive.measured.")).collect();
+    let names: BTreeSet<&String> = found.rows.iter().flat_map(|row| &row.scenarios).collect();
+    let plan = |name: &String| Request { sets: sets.clone(), ..Request::of(name) }.plan().unwrap();
+    let plans = names.into_iter().map(|name| (name.clone(), plan(name))).collect();
+    lab::calibrate::errors(&found.rows, &plans, &StopFlag::default()).unwrap()
 }
 
 fn judge(folder: &Path, of: (&str, usize, &str), secrets: &[String], mine: &str) -> Judged {
@@ -117,9 +158,10 @@ fn judge(folder: &Path, of: (&str, usize, &str), secrets: &[String], mine: &str)
         sets: [sets, &["cpus=32".to_owned(), format!("duration={duration}")]].concat(),
         ..Request::of(path.as_str())
     };
-    let predicted = mean(&Summary::over(&[run_of(&on(mine, &[], "10ms"))]).unwrap(), "iops");
-    let right = advised(on("emr", secrets, "2ms"), Some(0));
-    let ours = advised(on(mine, &[], "2ms"), None);
+    let as_long = ["ramp=10ms".to_owned()];
+    let predicted = mean(&Summary::over(&[run_of(&on(mine, &as_long, "10ms"))]).unwrap(), "iops");
+    let right = advised(on("emr", secrets, "5ms"), Some(0));
+    let ours = advised(on(mine, &[], "5ms"), None);
     let [low, high] = ours.today.throughput_range;
     let error = predicted / truth - 1.0;
     Judged {
@@ -128,6 +170,7 @@ fn judge(folder: &Path, of: (&str, usize, &str), secrets: &[String], mine: &str)
         width: (high - low) / predicted,
         needs: right.verdicts[0].first.is_some(),
         advised: is_right(&right, &ours),
+        named: right.verdicts[0].first.is_some() && ours.verdicts[0].first.is_some() && is_right(&right, &ours),
         how: format!(
             "{}: {truth:.0} IOPS, predicted {:+.1} % ({:+.1} to {:+.1}); limited by {}, thought {}; right {}, advised {}",
             of.0,

@@ -52,6 +52,8 @@ pub(crate) fn measured(folder: &Path, of: (&str, usize, &str), secrets: &[String
     // Jobs that take turns on a CPU need many turns, and a slow job many I/Os: fio runs for seconds.
     let is_long = of.0.ends_with("-1") || of.0.starts_with("one-cpu");
     sets.extend(["cpus=32".into(), format!("duration={}", if is_long { "150ms" } else { "10ms" })]);
+    // Before, the threads that share a CPU have had their turns, and CPUs that began in step no longer are.
+    sets.push(format!("ramp={}", if of.0.starts_with("one-cpu") { "32ms" } else { "10ms" }));
     run_of(&Request { platform: Some("emr".into()), sets, ..Request::of(input) })
 }
 
