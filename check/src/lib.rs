@@ -12,7 +12,7 @@ pub mod checkers;
 pub mod cli;
 pub mod coverage;
 mod deadlines;
-mod draw;
+pub mod draw;
 pub mod firmware;
 mod fullness;
 pub mod gic;
