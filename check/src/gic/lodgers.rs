@@ -64,16 +64,17 @@ pub(super) fn share(stack: &Arc<GicStack>, turns: u32, cpu: u32, ns: u64) {
     let left = Arc::new(AtomicU32::new(2));
     for number in 0..2 {
         let affinity = Affinity::Cpu(CpuId((cpu + number) % stack.system.cpus));
-        let (stack, left) = (stack.clone(), left.clone());
+        let (stack, left, waiter) = (stack.clone(), left.clone(), SimHal.current_thread());
         let body = move || {
             (0..turns).for_each(|turn| lodge(&stack, line, ns / u64::from(1 + number + turn % 2)));
             left.fetch_sub(1, Relaxed);
+            SimHal.wake(waiter);
         };
         let spec = ThreadSpec { name: "lodger", affinity, urgent: false };
         SimHal.spawn(spec, Box::new(body)).expect("the CPU exists");
     }
     while left.load(Relaxed) > 0 {
-        SimHal.delay_ns(LOOK_NS);
+        SimHal.park();
     }
     let view = core.view(line);
     if let Some(view) = view.filter(|view| view.threads_working > 0 || !view.handlers.is_empty()) {

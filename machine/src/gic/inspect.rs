@@ -87,7 +87,7 @@ impl Gic {
         self.properties.get(&intid).map(|property| property.into_bits())
     }
 
-    /// True while a command of the ITS has not yet acted on this LPI at its redistributor. What makes it pending does not count.
+    /// True while a command of the ITS has not yet moved, cleared or discarded this LPI at its redistributor.
     pub fn awaits_command(&self, intid: u32) -> bool {
         self.its.as_ref().is_some_and(|its| its.has_outstanding(intid))
     }

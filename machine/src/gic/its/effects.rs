@@ -37,12 +37,12 @@ pub(super) struct Outstanding {
 }
 
 impl Its {
-    /// True while a command that changes an LPI's place or configuration has not taken effect. A message or an INT that makes
-    /// it pending does not count.
+    /// True while a command that moves, clears or discards an LPI has not taken effect. A message or an INT that makes it pending
+    /// does not count, nor does a configuration that is to be read again: an INVALL asks for those of all LPIs.
     pub(in crate::gic) fn has_outstanding(&self, intid: u32) -> bool {
         self.outstanding.iter().any(|one| match one.effect {
-            Effect::Clear(of) | Effect::Discard(of) | Effect::Load(of) | Effect::Move(of, _) => of == intid,
-            Effect::Pend(_) | Effect::MoveAll(_) => false,
+            Effect::Clear(of) | Effect::Discard(of) | Effect::Move(of, _) => of == intid,
+            Effect::Pend(_) | Effect::Load(_) | Effect::MoveAll(_) => false,
         })
     }
 }
