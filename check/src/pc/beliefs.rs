@@ -115,7 +115,10 @@ fn lines(stack: &PcStack, when: When, now: &mut Comparison) {
             _ => None,
         };
         if let Some(handle) = handle.filter(|_| belief.deactivated) {
-            now.same("entry of line without CPUs", handle, 0_u8, table_entry(stack, handle));
+            // A guest keeps the entry that it was lent.
+            let lent = stack.host.unit().and_then(|unit| unit.belief(handle)).filter(|entry| entry.is_lent);
+            let host = lent.map_or_else(|| table_entry(stack, handle), |entry| entry.host);
+            now.same("entry of line without CPUs", handle, 0_u8, host);
         }
         if let (Some(handle), Some(source), false) = (handle, source, belief.shutdown) {
             let is_posted = next.is_some_and(|(chip, _)| chip == "INTEL-IR-POST");
