@@ -155,3 +155,9 @@ fn an_interrupt_that_waits_over_a_reset_is_the_queues_own() {
 fn a_count_is_taken_while_interrupts_come() {
     passes("gicv3", &Recipe::of(0x0b43_f223_d749_e50e));
 }
+
+/// A freed line's number went to another line before its guard's owner looked.
+#[test]
+fn a_freed_lines_number_may_be_anothers() {
+    passes("gicv2", &Recipe::of(0x6_6114_c6c3_eb98));
+}

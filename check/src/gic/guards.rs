@@ -5,7 +5,7 @@ use super::source::{Handler, Kind, Source, Style};
 use super::stack::GicStack;
 use crate::verdict::violate;
 use hal::{CpuSet, Hal as _};
-use irq::{AllocRequest, Flow, Irq, IrqCore, IrqDomain, IrqError, RequestFlags};
+use irq::{AllocRequest, Flow, Irq, IrqCore, IrqDomain, IrqError, LineView, RequestFlags};
 use machine::SimHal;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -130,6 +130,7 @@ impl Guards {
     pub(super) fn free_line(&self, index: usize) -> Option<Result<(), IrqError>> {
         let line = self.held(index).line.take()?;
         let (irq, core) = (line.irq(), line.core().clone());
+        let before = core.view(irq);
         let freed = match Arc::try_unwrap(line) {
             Ok(line) if self.turn().is_multiple_of(2) => line.free().map_err(|(_, error)| error),
             line => {
@@ -137,7 +138,9 @@ impl Guards {
                 Ok(())
             }
         };
-        if freed.is_ok() && core.view(irq).is_some() {
+        // Its number may have gone to another line meanwhile.
+        let is_same = |before: &LineView| core.view(irq).is_some_and(|view| view.levels == before.levels);
+        if freed.is_ok() && before.as_ref().is_some_and(is_same) {
             violate(CHECKER, format!("line {irq} is there without its guard"));
         }
         Some(freed)
