@@ -51,6 +51,14 @@ trait Model: Sync {
     /// A run fails, a row has no figure, Ctrl-C.
     fn errors(&self, steps: &[f64]) -> Result<Vec<f64>, CalibrateError>;
 
+    /// As [`Model::errors`], by runs that are not shortened.
+    ///
+    /// # Errors
+    /// As [`Model::errors`].
+    fn whole(&self, steps: &[f64]) -> Result<Vec<f64>, CalibrateError> {
+        self.errors(steps)
+    }
+
     /// The relative move of a constant that measures its effect: the shorter the runs, the greater.
     fn probe(&self) -> f64 {
         fit::PROBE

@@ -129,9 +129,9 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
             Ok(found) => {
                 ranges = found.ranges;
                 if let Some(better) = found.better {
-                    let other = fit.from(&better, &shape, &|| files.plans(&usable, cpus), &rows)?;
-                    shape = other.unwrap_or(shape);
+                    shape.take(&better, &platform);
                     let now = shape.write(&files)?;
+                    shape.decision.errors = calibrate::errors(&rows, &files.plans(&usable, cpus)?, stop)?;
                     ranges = ranges.into_iter().map(|range| moved(range, &platform, &now)).collect();
                 }
             }
@@ -171,41 +171,9 @@ impl<'a> Fit<'a> {
     fn shape(&self, started: BTreeMap<String, Own>, plans: &BTreeMap<String, Plan>) -> Result<Shape<'a>, ImportError> {
         let platform = self.files.platform()?;
         let decision = calibrate::decide(&platform, self.candidates, self.rows, plans, NOISE, self.stop)?;
-        let shape = Shape { base: self.base, started, decision };
+        let shape = Shape { base: self.base, started, decision, taken: BTreeMap::new() };
         shape.write(self.files)?;
         Ok(shape)
-    }
-
-    /// The fit from a server that explains the rows better, if it does so, too. `all` are the rows that the errors are of.
-    fn from(
-        &self,
-        better: &[(String, f64)],
-        shape: &Shape<'a>,
-        plans: &dyn Fn() -> Result<BTreeMap<String, Plan>, InputError>,
-        all: &[Row],
-    ) -> Result<Option<Shape<'a>>, ImportError> {
-        let mut started = shape.started.clone();
-        let is_open = |key: &String| {
-            let is_stated = started.get(key).is_some_and(|own| own.reason != GUESS);
-            self.candidates.iter().any(|one| one.key == *key) && !is_stated
-        };
-        let guesses: Vec<(String, f64)> = better.iter().filter(|(key, _)| is_open(key)).cloned().collect();
-        let own = |value: f64| Own { value, reason: GUESS.to_owned(), ..Own::default() };
-        started.extend(guesses.into_iter().map(|(key, value)| (key, own(value))));
-        write_started(self.files, self.base, &started)?;
-        let plans_there = fitted(self.rows, plans()?).1;
-        let mut other = match self.shape(started, &plans_there) {
-            Ok(other) => other,
-            Err(ImportError::Fit(_)) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        if other.decision.interrupted {
-            return Ok(None);
-        }
-        let Ok(errors) = calibrate::errors(all, &plans()?, self.stop) else { return Ok(None) };
-        other.decision.errors = errors;
-        let off = |errors: &[f64]| errors.iter().map(|error| error.abs()).sum::<f64>();
-        Ok((off(&other.decision.errors) < off(&shape.decision.errors)).then_some(other))
     }
 }
 
@@ -220,9 +188,30 @@ struct Shape<'a> {
     base: &'a Platform,
     started: BTreeMap<String, Own>,
     decision: Decision,
+    /// Constants that are neither fitted nor the base's: the measurements come out with all of them together.
+    taken: BTreeMap<String, f64>,
 }
 
 impl Shape<'_> {
+    /// Takes the constants of a server that explains the measurements better than the fit.
+    fn take(&mut self, server: &[(String, f64)], before: &Platform) {
+        let constants = before.constants();
+        for (key, value) in server {
+            let now = constants.iter().find(|(known, ..)| known == key).map_or(f64::NAN, |(.., own)| own.value);
+            let decided = self.decision.decided.iter_mut().find(|decided| decided.key == *key);
+            let kept = self.decision.kept.iter_mut().find(|(kept, _)| kept == key);
+            match (decided, kept) {
+                (Some(decided), _) => decided.value = *value,
+                (None, Some((_, kept))) => *kept = *value,
+                (None, None) if now != *value && self.decision.undecided.contains(key) => {
+                    self.decision.kept.push((key.clone(), *value));
+                }
+                (None, None) if now != *value => drop(self.taken.insert(key.clone(), *value)),
+                (None, None) => {}
+            }
+        }
+    }
+
     /// A constant that the file does not borrow.
     fn own(&self, key: &str) -> Option<Own> {
         self.of_fit(key).or_else(|| floor(key, self.base, &|key| self.of_fit(key)))
@@ -239,7 +228,11 @@ impl Shape<'_> {
             let reason = format!("not decided, but what was measured contradicts {}'s value", self.base.name);
             Own { value: *value, reason, ..Own::default() }
         });
-        decided.map(own).or(kept).or_else(|| self.started.get(key).filter(|own| own.reason != GUESS).cloned())
+        let taken = self.taken.get(key).map(|value| {
+            let reason = format!("not decided; with {}'s values the measurements do not come out", self.base.name);
+            Own { value: *value, reason, ..Own::default() }
+        });
+        decided.map(own).or(taken).or(kept).or_else(|| self.started.get(key).filter(|own| own.reason != GUESS).cloned())
     }
 
     /// Writes the platform, and reads it again.
