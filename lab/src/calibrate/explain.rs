@@ -13,7 +13,7 @@
 //! | first | half of the servers from the centre, with its slopes; the others from where they were drawn, with their own, so that a centre that is wrong does not hold all of them |
 //! | next | those others, with new slopes |
 //! | while none gives the rows back | the best few, with new slopes |
-//! | last | each that does not give the rows back, from the nearest one that does, with that one's slopes |
+//! | last | each that does not give the rows back, from the nearest one that does, and those from the centre once more; with slopes that are measured at a few servers that give the rows back |
 //!
 //! Each run mends the slopes along the step that was taken (Broyden). Runs are short; at the end of a round a server that is near
 //! is run in full, and what its short runs were off by is held against them from then on. Only servers that were run in full
@@ -44,6 +44,8 @@ const BEST_ROUNDS: usize = 6;
 const BEST: usize = 3;
 /// All rounds.
 const ROUNDS: usize = 8;
+/// Places at which slopes are measured for those that begin again.
+const LEADERS: usize = 4;
 /// The standard deviation of a value that is off by at most the noise, all alike, as a share of it.
 const LIKELY: f64 = 0.577_350_269_189_625_8;
 /// A server is run in full when its rows, in the mean, are off by fewer squares of the noise.
@@ -125,6 +127,8 @@ struct Way {
     checked: Vec<Place>,
     /// It has come near to what it seeks.
     is_done: bool,
+    /// It went on with slopes that were measured where it, or one that is near to it, gives the rows back.
+    is_settled: bool,
     /// It does not go on in this round.
     is_idle: bool,
 }
@@ -154,6 +158,7 @@ impl Way {
             most,
             checked,
             is_done: false,
+            is_settled: false,
             is_idle: false,
         }
     }
@@ -206,7 +211,7 @@ impl<'a> Sought<'a> {
                 0 => {}
                 1..OWN_ROUNDS => ways.iter_mut().for_each(|way| way.is_idle = way.is_central || self.has_arrived(way)),
                 OWN_ROUNDS..BEST_ROUNDS if !self.is_good(&least) => self.best_go_on(&mut ways),
-                _ => self.lead(&mut ways, &seen, &least),
+                _ => self.lead(&mut ways, &seen, &least)?,
             }
             ways.par_iter_mut().filter(|way| !way.is_idle).try_for_each(|way| {
                 let walked = self.walk(way, &seen);
@@ -261,29 +266,46 @@ impl<'a> Sought<'a> {
         ways.iter_mut().for_each(|way| way.is_idle = off(way) > most);
     }
 
-    /// Sets ways that came to no place that fits to the nearest such place of another way, to begin there.
-    fn lead(&self, ways: &mut [Way], seen: &[bool], least: &[f64]) {
-        let ends: Vec<(Place, Slopes, Vec<f64>)> = ways
-            .iter()
-            .filter_map(|way| Some((self.end(way, least)?.clone(), way.slopes.clone(), way.shift.clone())))
-            .collect();
-        for way in ways.iter_mut() {
-            way.is_idle = self.end(way, least).is_some();
-            if way.is_idle {
-                continue;
-            }
-            let home = &way.drawn.home;
-            let away = |place: &Place| -> f64 {
-                let steps = place.at.iter().zip(home).zip(seen).filter(|(_, seen)| **seen);
-                steps.map(|((at, home), _)| (at - home).powi(2)).sum()
-            };
-            let nearest = ends.iter().min_by(|a, b| away(&a.0).total_cmp(&away(&b.0)));
-            let Some((place, slopes, shift)) = nearest else { continue };
-            let at = |index: usize| if seen[index] { place.at[index] } else { home[index] };
-            way.place = Some(Place { at: (0..self.size()).map(at).collect(), errors: place.errors.clone() });
-            (way.slopes, way.shift) = (slopes.clone(), shift.clone());
-            (way.has_slopes, way.most) = (true, STEP_MAX);
+    /// Sets ways that came to no place that fits to the nearest such place of another way, to begin there with slopes that
+    /// are measured there. Ways that came to one by the centre's slopes go on with such slopes too, once: where they are, the
+    /// centre's tell little of what else would fit.
+    fn lead(&self, ways: &mut [Way], seen: &[bool], least: &[f64]) -> Result<(), CalibrateError> {
+        let is_idle = |way: &Way| self.end(way, least).is_some() && (way.is_settled || !way.is_central);
+        ways.iter_mut().for_each(|way| way.is_idle = is_idle(way));
+        let ends: Vec<(Place, Vec<f64>)> =
+            ways.iter().filter_map(|way| Some((self.end(way, least)?.clone(), way.shift.clone()))).collect();
+        if ends.is_empty() || ways.iter().all(|way| way.is_idle) {
+            return Ok(());
         }
+        let leaders: Vec<(Place, Vec<f64>)> = apart(&ends, seen).into_iter().map(|index| ends[index].clone()).collect();
+        let slopes: Result<Vec<Slopes>, CalibrateError> =
+            leaders.par_iter().map(|(place, shift)| self.slopes(place, shift, seen)).collect();
+        let slopes = slopes?;
+        for way in ways.iter_mut().filter(|way| !way.is_idle) {
+            let end = self.end(way, least).cloned();
+            let from = end.as_ref().map_or(&way.drawn.home, |end| &end.at);
+            let away = |index: &usize| distance(&leaders[*index].0.at, from, seen);
+            let Some(nearest) = (0..leaders.len()).min_by(|a, b| away(a).total_cmp(&away(b))) else { continue };
+            let (leader, shift) = &leaders[nearest];
+            let at = |index: usize| if seen[index] { leader.at[index] } else { way.drawn.home[index] };
+            let place = Place { at: (0..self.size()).map(at).collect(), errors: leader.errors.clone() };
+            if end.is_none() {
+                way.shift.clone_from(shift);
+            }
+            way.place = Some(end.unwrap_or(place));
+            way.slopes.clone_from(&slopes[nearest]);
+            (way.has_slopes, way.most, way.is_settled) = (true, STEP_MAX, true);
+        }
+        Ok(())
+    }
+
+    /// The rows' change with each constant that they see.
+    fn slopes(&self, place: &Place, shift: &[f64], seen: &[bool]) -> Result<Slopes, CalibrateError> {
+        let slope = |index: usize| match seen[index] {
+            true => self.slope(place, index, shift, false),
+            false => Ok(vec![0.0; place.errors.len()]),
+        };
+        (0..self.size()).map(slope).collect()
     }
 
     /// Those that give the rows back.
@@ -411,9 +433,7 @@ impl<'a> Sought<'a> {
         }
         let Some(mut place) = way.place.clone() else { return Ok(()) };
         if !way.has_slopes {
-            for index in (0..self.size()).filter(|&index| seen[index]) {
-                way.slopes[index] = self.slope(&place, index, &way.shift, false)?;
-            }
+            way.slopes = self.slopes(&place, &way.shift, seen)?;
         }
         for _ in 0..STEPS {
             let to = self.moved(&place, &way.drawn, &way.slopes, way.most);
@@ -501,6 +521,26 @@ impl<'a> Sought<'a> {
         };
         (0..self.size()).map(step).collect()
     }
+}
+
+/// How far two places are from each other in what the rows see.
+fn distance(a: &[f64], b: &[f64], seen: &[bool]) -> f64 {
+    let seen = a.iter().zip(b).zip(seen).filter(|(_, seen)| **seen);
+    seen.map(|((a, b), _)| (a - b).powi(2)).sum()
+}
+
+/// The indices of a few places that lie far apart.
+fn apart(places: &[(Place, Vec<f64>)], seen: &[bool]) -> Vec<usize> {
+    let mut chosen = vec![0];
+    while chosen.len() < LEADERS.min(places.len()) {
+        let nearest = |index: &usize| {
+            let to = |other: &usize| distance(&places[*index].0.at, &places[*other].0.at, seen);
+            chosen.iter().map(to).fold(f64::INFINITY, f64::min)
+        };
+        let left = (0..places.len()).filter(|index| !chosen.contains(index));
+        chosen.extend(left.max_by(|a, b| nearest(a).total_cmp(&nearest(b))));
+    }
+    chosen
 }
 
 /// Relative errors as logarithms: a row that is a product of constants is then linear in theirs.

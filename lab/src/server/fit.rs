@@ -183,6 +183,9 @@ fn write_started(files: &Folder<'_>, base: &Platform, started: &BTreeMap<String,
     files.write(&format!("{}.toml", files.name), &write::platform(files.name, base, &[], &of_start))
 }
 
+/// A constant that moved by less, as a change of its logarithm, did not move.
+const SAME: f64 = 1e-3;
+
 /// What the platform's file says of its constants after a fit.
 struct Shape<'a> {
     base: &'a Platform,
@@ -198,16 +201,17 @@ impl Shape<'_> {
         let constants = before.constants();
         for (key, value) in server {
             let now = constants.iter().find(|(known, ..)| known == key).map_or(f64::NAN, |(.., own)| own.value);
-            let decided = self.decision.decided.iter_mut().find(|decided| decided.key == *key);
-            let kept = self.decision.kept.iter_mut().find(|(kept, _)| kept == key);
-            match (decided, kept) {
-                (Some(decided), _) => decided.value = *value,
-                (None, Some((_, kept))) => *kept = *value,
-                (None, None) if now != *value && self.decision.undecided.contains(key) => {
-                    self.decision.kept.push((key.clone(), *value));
-                }
-                (None, None) if now != *value => drop(self.taken.insert(key.clone(), *value)),
-                (None, None) => {}
+            if (value / now).ln().abs() < SAME {
+                continue;
+            }
+            let Decision { decided, kept, undecided, .. } = &mut self.decision;
+            if let Some(decided) = decided.iter_mut().find(|decided| decided.key == *key) {
+                decided.value = *value;
+            } else if undecided.contains(key) {
+                kept.retain(|(kept, _)| kept != key);
+                kept.push((key.clone(), *value));
+            } else {
+                self.taken.insert(key.clone(), *value);
             }
         }
     }
@@ -294,8 +298,8 @@ fn candidates(base: &Platform, started: &BTreeMap<String, Own>) -> Vec<Candidate
 
 /// The constants that may be off: times, rates and the drive's slots, unless the kernel states them.
 fn open(platform: &Platform, candidates: &[Candidate], started: &BTreeMap<String, Own>) -> Vec<Candidate> {
-    let mut open = candidates.to_vec();
     let is_stated = |key: &str| started.get(key).is_some_and(|own| own.reason != GUESS);
+    let mut open: Vec<Candidate> = candidates.iter().filter(|one| !is_stated(&one.key)).cloned().collect();
     for (key, spec, constant) in platform.constants() {
         let is_open = matches!(spec.unit, Unit::Time | Unit::ByteRate) || key == format!("drive.{DRIVE}.slots");
         let is_known = |one: &Candidate| one.key == key || one.follower.as_ref() == Some(&key);
