@@ -11,6 +11,7 @@
 //! | `linear.rs` | a region with linear limits: its furthest points, points drawn inside it |
 //! | `ranges.rs` | how far a server's measurements leave its constants open |
 //! | `explain.rs` | servers that could have printed a server's measurements |
+//! | `ways.rs` | the ways of such servers to the measurements |
 //! | `predict.rs` | predictions over that region |
 
 mod choose;
@@ -24,6 +25,7 @@ mod region;
 mod rows;
 #[cfg(test)]
 mod tests;
+mod ways;
 
 pub use decide::{Candidate, Decided, Decision, decide, errors};
 pub use predict::{Carried, holding_rows, intervals};

@@ -23,6 +23,7 @@
 //! does not give the rows back.
 
 use super::linear::{dot, eliminate, unit};
+use super::ways::{Drawn, Place, STEP_MAX, Slopes, Way, apart, distance, logs, mend};
 use super::{CalibrateError, Model, tried};
 use crate::progress::Progress;
 use machine::Stream;
@@ -44,20 +45,14 @@ const BEST_ROUNDS: usize = 6;
 const BEST: usize = 3;
 /// All rounds.
 const ROUNDS: usize = 8;
-/// Places at which slopes are measured for those that begin again.
-const LEADERS: usize = 4;
 /// The standard deviation of a value that is off by at most the noise, all alike, as a share of it.
 const LIKELY: f64 = 0.577_350_269_189_625_8;
 /// A server is run in full when its rows, in the mean, are off by fewer squares of the noise.
 const PROMISING: f64 = 8.0;
 /// Steps of a round.
 const STEPS: u32 = 5;
-/// A value below this share of the measured one counts as this share.
-const LEAST: f64 = 0.01;
 /// After a step that made the rows better, the next may be so many times as long.
 const LONGER: f64 = 2.0;
-/// The greatest change of a constant in one step.
-const STEP_MAX: f64 = 0.7;
 /// A step that made the rows no better is tried once more at this share.
 const SHORTER: f64 = 0.4;
 /// A server whose rows are off from their targets by this share of the noise, in the mean, is not moved further.
@@ -71,9 +66,6 @@ const GENTLE: f64 = 4.0;
 const BETTER: f64 = 8.0;
 /// The seed of the draws.
 const SEED: u64 = 1;
-
-/// The rows' change with each constant.
-type Slopes = Vec<Vec<f64>>;
 
 /// What is sought.
 pub(super) struct Sought<'a> {
@@ -94,74 +86,6 @@ pub(super) struct Servers {
     pub points: Vec<Vec<f64>>,
     /// One that explains the rows clearly better than the centre: the nearest to the home values.
     pub better: Option<Vec<f64>>,
-}
-
-/// A server on its way: where it is, and the rows' errors there.
-#[derive(Clone)]
-struct Place {
-    at: Vec<f64>,
-    errors: Vec<f64>,
-}
-
-/// A server to find: where it was drawn, and the rows' errors that it is to have.
-struct Drawn {
-    home: Vec<f64>,
-    target: Vec<f64>,
-}
-
-/// The way of a drawn server to one that gives the rows back.
-struct Way {
-    drawn: Drawn,
-    /// It began at the centre.
-    is_central: bool,
-    /// Where it is; none where it was drawn, before it ran there.
-    place: Option<Place>,
-    /// What its short runs are off by.
-    shift: Vec<f64>,
-    /// The rows' change with each constant where it is, if it has slopes.
-    slopes: Slopes,
-    has_slopes: bool,
-    /// The greatest change of a constant in its next step.
-    most: f64,
-    /// The places at which it was run in full.
-    checked: Vec<Place>,
-    /// It has come near to what it seeks.
-    is_done: bool,
-    /// It went on with slopes that were measured where it, or one that is near to it, gives the rows back.
-    is_settled: bool,
-    /// It does not go on in this round.
-    is_idle: bool,
-}
-
-impl Way {
-    /// From the centre with its slopes, or from where it was drawn.
-    fn new(drawn: Drawn, centre: Option<(&Place, &Slopes)>, seen: &[bool]) -> Self {
-        let (size, rows) = (seen.len(), drawn.target.len());
-        let (place, slopes) = match centre {
-            Some((centre, slopes)) => {
-                // What no row sees is where it was drawn.
-                let at = |index: usize| if seen[index] { centre.at[index] } else { drawn.home[index] };
-                (Some(Place { at: (0..size).map(at).collect(), errors: centre.errors.clone() }), slopes.clone())
-            }
-            None => (None, vec![vec![0.0; rows]; size]),
-        };
-        let is_central = place.is_some();
-        let most = if is_central { 2.0 * PRIOR } else { STEP_MAX };
-        let (shift, checked) = (vec![0.0; rows], Vec::new());
-        Self {
-            drawn,
-            is_central,
-            place,
-            shift,
-            slopes,
-            has_slopes: is_central,
-            most,
-            checked,
-            is_done: false,
-            is_settled: false,
-            is_idle: false,
-        }
-    }
 }
 
 impl<'a> Sought<'a> {
@@ -186,15 +110,13 @@ impl<'a> Sought<'a> {
     pub(super) fn servers(&self, name: &str) -> Result<Servers, CalibrateError> {
         let progress = Progress::new((self.size() + ROUNDS * DRAWN) as u64, &format!("{name}: servers that fit"));
         let start = Place { at: vec![0.0; self.size()], errors: self.centre.clone() };
-        let slopes: Result<Slopes, CalibrateError> = (0..self.size())
-            .into_par_iter()
-            .map(|index| {
-                let slope = self.slope(&start, index, &vec![0.0; self.centre.len()], true);
-                progress.step();
-                slope
-            })
-            .collect();
-        let slopes = slopes?;
+        let still = vec![0.0; self.centre.len()];
+        let slope = |index: usize| {
+            let slope = self.slope(&start, index, &still, true);
+            progress.step();
+            slope
+        };
+        let slopes = (0..self.size()).into_par_iter().map(slope).collect::<Result<Slopes, CalibrateError>>()?;
         let seen = self.seen(&slopes)?;
         let drawn = self.drawn().into_iter().enumerate();
         let mut ways: Vec<Way> = drawn
@@ -203,7 +125,7 @@ impl<'a> Sought<'a> {
                 Way::new(drawn, (index % 2 == 0).then_some((&start, &slopes)), &seen)
             })
             .collect();
-        let own = Drawn { home: self.homes.clone(), target: vec![0.0; self.centre.len()] };
+        let own = Drawn { home: self.homes.clone(), target: still.clone() };
         ways.push(Way::new(own, Some((&start, &slopes)), &seen));
         let mut least = self.centre.clone();
         for round in 0..ROUNDS {
@@ -520,45 +442,6 @@ impl<'a> Sought<'a> {
             there - at[index]
         };
         (0..self.size()).map(step).collect()
-    }
-}
-
-/// How far two places are from each other in what the rows see.
-fn distance(a: &[f64], b: &[f64], seen: &[bool]) -> f64 {
-    let seen = a.iter().zip(b).zip(seen).filter(|(_, seen)| **seen);
-    seen.map(|((a, b), _)| (a - b).powi(2)).sum()
-}
-
-/// The indices of a few places that lie far apart.
-fn apart(places: &[(Place, Vec<f64>)], seen: &[bool]) -> Vec<usize> {
-    let mut chosen = vec![0];
-    while chosen.len() < LEADERS.min(places.len()) {
-        let nearest = |index: &usize| {
-            let to = |other: &usize| distance(&places[*index].0.at, &places[*other].0.at, seen);
-            chosen.iter().map(to).fold(f64::INFINITY, f64::min)
-        };
-        let left = (0..places.len()).filter(|index| !chosen.contains(index));
-        chosen.extend(left.max_by(|a, b| nearest(a).total_cmp(&nearest(b))));
-    }
-    chosen
-}
-
-/// Relative errors as logarithms: a row that is a product of constants is then linear in theirs.
-fn logs(errors: &[f64]) -> Vec<f64> {
-    errors.iter().map(|error| (1.0 + error).max(LEAST).ln()).collect()
-}
-
-/// Changes slopes by as little as makes them right for a step that was run.
-fn mend(slopes: &mut Slopes, from: &Place, to: &Place) {
-    let step: Vec<f64> = to.at.iter().zip(&from.at).map(|(to, from)| to - from).collect();
-    let length = dot(&step, &step);
-    if length < 1e-6 {
-        return;
-    }
-    for row in 0..from.errors.len() {
-        let expected: f64 = slopes.iter().zip(&step).map(|(slope, step)| slope[row] * step).sum();
-        let missed = to.errors[row] - from.errors[row] - expected;
-        slopes.iter_mut().zip(&step).for_each(|(slope, step)| slope[row] += missed * step / length);
     }
 }
 
