@@ -5,6 +5,7 @@ use super::cost::{self, Used};
 use super::facts::{self, Fact};
 use super::gather::{Measurement, Server};
 use super::misses::{self, Miss};
+use super::shape::{GUESS, Shape, floor, moved};
 use super::write::{self, Own};
 use crate::calibrate::{self, CalibrateError, Candidate, Decision, Range};
 use crate::input::{InputError, Place, Problem};
@@ -150,13 +151,6 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
     Ok(Imported { name, folder: folder.to_owned(), facts, decision, ranges, rows, misses, base, notes })
 }
 
-/// A range of a constant that another fit has moved.
-fn moved(range: Range, before: &Platform, now: &Platform) -> Range {
-    let value = |of: &Platform| of.constants().iter().find(|(key, ..)| *key == range.key).map(|(.., own)| own.value);
-    let factor = value(now).zip(value(before)).map(|(now, before)| now / before);
-    range.about(factor.filter(|factor| factor.is_finite() && *factor > 0.0).unwrap_or(1.0))
-}
-
 /// What is fitted.
 struct Fit<'a> {
     files: &'a Folder<'a>,
@@ -181,70 +175,6 @@ impl<'a> Fit<'a> {
 fn write_started(files: &Folder<'_>, base: &Platform, started: &BTreeMap<String, Own>) -> Result<(), InputError> {
     let of_start = |key: &str| started.get(key).cloned().or_else(|| floor(key, base, &|key| started.get(key).cloned()));
     files.write(&format!("{}.toml", files.name), &write::platform(files.name, base, &[], &of_start))
-}
-
-/// A constant that moved by less, as a change of its logarithm, did not move.
-const SAME: f64 = 1e-3;
-
-/// What the platform's file says of its constants after a fit.
-struct Shape<'a> {
-    base: &'a Platform,
-    started: BTreeMap<String, Own>,
-    decision: Decision,
-    /// Constants that are neither fitted nor the base's: the measurements come out with all of them together.
-    taken: BTreeMap<String, f64>,
-}
-
-impl Shape<'_> {
-    /// Takes the constants of a server that explains the measurements better than the fit.
-    fn take(&mut self, server: &[(String, f64)], before: &Platform) {
-        let constants = before.constants();
-        for (key, value) in server {
-            let now = constants.iter().find(|(known, ..)| known == key).map_or(f64::NAN, |(.., own)| own.value);
-            if (value / now).ln().abs() < SAME {
-                continue;
-            }
-            let Decision { decided, kept, undecided, .. } = &mut self.decision;
-            if let Some(decided) = decided.iter_mut().find(|decided| decided.key == *key) {
-                decided.value = *value;
-            } else if undecided.contains(key) {
-                kept.retain(|(kept, _)| kept != key);
-                kept.push((key.clone(), *value));
-            } else {
-                self.taken.insert(key.clone(), *value);
-            }
-        }
-    }
-
-    /// A constant that the file does not borrow.
-    fn own(&self, key: &str) -> Option<Own> {
-        self.of_fit(key).or_else(|| floor(key, self.base, &|key| self.of_fit(key)))
-    }
-
-    fn of_fit(&self, key: &str) -> Option<Own> {
-        let decided = self.decision.decided.iter().find(|decided| decided.key == key);
-        let own = |decided: &calibrate::Decided| {
-            let rows: Vec<&str> = decided.rows.iter().take(3).map(|(id, _)| id.as_str()).collect();
-            let reason = format!("fitted, ±{:.0} %: {}", decided.uncertainty * 100.0, rows.join(", "));
-            Own { value: decided.value, reason, fit: true, uncertainty: Some(decided.uncertainty), ..Own::default() }
-        };
-        let kept = self.decision.kept.iter().find(|(kept, _)| kept == key).map(|(_, value)| {
-            let reason = format!("not decided, but what was measured contradicts {}'s value", self.base.name);
-            Own { value: *value, reason, ..Own::default() }
-        });
-        let taken = self.taken.get(key).map(|value| {
-            let reason = format!("not decided; with {}'s values the measurements do not come out", self.base.name);
-            Own { value: *value, reason, ..Own::default() }
-        });
-        decided.map(own).or(taken).or(kept).or_else(|| self.started.get(key).filter(|own| own.reason != GUESS).cloned())
-    }
-
-    /// Writes the platform, and reads it again.
-    fn write(&self, files: &Folder<'_>) -> Result<Platform, InputError> {
-        let text = write::platform(files.name, self.base, &[], &|key| self.own(key));
-        files.write(&format!("{}.toml", files.name), &text)?;
-        files.platform()
-    }
 }
 
 /// The error of an import without a measurement.
@@ -329,17 +259,6 @@ fn of_base(base: &Platform, key: &str) -> Option<f64> {
     })
 }
 
-/// The media's smallest time: nothing tells it apart, so it follows the mean as the base's does.
-fn floor(key: &str, base: &Platform, given: write::Given<'_>) -> Option<Own> {
-    let (_, drive) = base.drives.first().filter(|_| key == format!("drive.{DRIVE}.media_floor"))?;
-    let mean = given(&format!("drive.{DRIVE}.media_mean")).map_or(drive.media_mean.value, |own| own.value);
-    let reason = format!("borrowed from {}: its share of media_mean", base.name);
-    Some(Own { value: mean * drive.media_floor.value / drive.media_mean.value, reason, ..Own::default() })
-}
-
-/// The reason of a value that is only where the fit begins.
-const GUESS: &str = "where the fit begins";
-
 /// A value for each constant that the facts state, or that the fit should begin near.
 fn starts(measurements: &[Measurement], base: &Platform, facts: &[Fact]) -> BTreeMap<String, Own> {
     let mut starts = BTreeMap::new();
@@ -401,9 +320,9 @@ const INTERRUPT_NS: f64 = 500.0;
 const SOFTWARE_NS: f64 = 6_000.0;
 
 /// The folder of a server's files.
-struct Folder<'a> {
+pub(super) struct Folder<'a> {
     path: &'a Path,
-    name: &'a str,
+    pub name: &'a str,
 }
 
 impl Folder<'_> {
@@ -412,7 +331,7 @@ impl Folder<'_> {
         Path::new(".").join(self.path).join(file).to_string_lossy().into_owned()
     }
 
-    fn write(&self, file: &str, text: &str) -> Result<(), InputError> {
+    pub(super) fn write(&self, file: &str, text: &str) -> Result<(), InputError> {
         let path = self.path.join(file);
         let failed = |error: std::io::Error| {
             let place = Place::file(path.to_string_lossy());
@@ -451,7 +370,7 @@ impl Folder<'_> {
     }
 
     /// The platform as it is written.
-    fn platform(&self) -> Result<Platform, InputError> {
+    pub(super) fn platform(&self) -> Result<Platform, InputError> {
         Platform::load(&Setting::new(Place::option("import"), "", self.path_of(&format!("{}.toml", self.name))))
     }
 
