@@ -95,7 +95,12 @@ fn a_late_answer_after_a_search_begins_no_other() {
         }
     }
     let counts = controller.view().counts;
-    assert_eq!((counts.late, counts.searches, counts.strays, controller.level()), (1, 1, 0, 0), "{}", controller.view());
+    assert_eq!(
+        (counts.late, counts.searches, counts.strays, controller.level()),
+        (1, 1, 0, 0),
+        "{}",
+        controller.view()
+    );
 }
 
 #[test]
