@@ -161,3 +161,17 @@ fn a_count_is_taken_while_interrupts_come() {
 fn a_freed_lines_number_may_be_anothers() {
     passes("gicv2", &Recipe::of(0x6_6114_c6c3_eb98));
 }
+
+/// The core looks at its clock at the end of a burst. It is not done when the line's thread answers elsewhere, nor when an
+/// interrupt of the burst's last handler is left.
+#[test]
+fn a_burst_ends_when_the_core_has_looked() {
+    passes("gicv2", &Recipe::of(0x0030_43c7_fd18_ebf5));
+    passes("gicv3", &Recipe::of(0x0786_cd13_a0a4_06df));
+}
+
+/// Each completion submits the next command. A notification that finds two full queues keeps its CPU for as long as that takes.
+#[test]
+fn a_tick_waits_for_completions_that_submit() {
+    passes("pc-posted", &Recipe::of(0x33ac_a97d_2629_ad56));
+}

@@ -276,6 +276,7 @@ fn the_levels_of_a_message_line() {
             let drive = bring_up(system, model);
             let view = system.core.view(drive.queues[0].1).expect("a line");
             assert_eq!(drive.messages.name(), "PCI-MSIX");
+            assert_eq!(system.arm.domain().name(), if way.version() == Version::V2 { "GICv2" } else { "GICv3" });
             view.levels.iter().map(|level| level.chip.to_string()).collect::<Vec<_>>()
         });
         assert_eq!(chips, levels);

@@ -39,7 +39,10 @@ fn a_write_lands_in_lent_memory_and_completes_at_the_sender_alone() {
     let after = host(Config::default(), |host| {
         let [a, b] = host.connected(None);
         let lent = memory(4096);
-        let key = b.device.lend(lent.device_address(), 4096).expect("a region");
+        let other = memory(4096);
+        b.device.lend(other.device_address(), 4096).expect("a region");
+        let key = b.device.lend(lent.device_address(), 4096).expect("another");
+        b.device.lend(other.device_address(), 4096).expect("a third");
         a.memory.words()[63].set(0xfeed);
         let remote = Some((key, lent.device_address().offset(512)));
         a.pair.post_send(&PostSend { remote, ..a.send(1, 512) }).expect("room");
@@ -49,6 +52,23 @@ fn a_write_lands_in_lent_memory_and_completes_at_the_sender_alone() {
         assert_eq!(lent.words()[127].get(), 0xfeed);
     });
     assert!(after.faults.is_empty(), "{:?}", after.faults);
+}
+
+#[test]
+fn a_completion_with_an_error_is_counted() {
+    host(Config::default(), |host| {
+        let [a, b] = host.connected(None);
+        let lent = memory(4096);
+        let key = b.device.lend(lent.device_address(), 4096).expect("a region");
+        // One byte beyond its end.
+        let remote = Some((key, lent.device_address().offset(4096 - 511)));
+        a.pair.post_send(&PostSend { remote, ..a.send(1, 512) }).expect("room");
+        a.pair.ring_sends();
+        host.wait_ns(10_000);
+        assert_eq!(a.queue.poll(16), 1);
+        assert_ne!(a.seen.take()[0].status, Status::SUCCESS);
+        assert_eq!((a.queue.counters().completions, a.queue.counters().errors), (1, 1));
+    });
 }
 
 #[test]
@@ -63,6 +83,8 @@ fn polling_takes_batches_of_16_within_the_budget() {
         assert_eq!(*b.seen.batches.lock().expect("one host thread"), [16, 16, 8, 16, 16, 16, 12]);
         let ids: Vec<u64> = b.seen.take().iter().map(|done| done.id).collect();
         assert_eq!(ids, (0..100).collect::<Vec<_>>());
+        let counters = b.queue.counters();
+        assert_eq!((counters.completions, counters.batches, counters.errors), (100, 7, 0));
     });
 }
 
@@ -119,6 +141,9 @@ fn events_that_nobody_takes_yet_do_not_outgrow_their_queue() {
         a.sends(300, 1);
         host.wait_ns(5_000);
         assert_eq!((events.counters().completions, b.seen.count()), (3, 301));
+        assert_eq!(events.counters().empty, 0);
+        assert_eq!(events.handle(Irq(0)), IrqReturn::None);
+        assert_eq!(events.counters().empty, 1);
         drop(soft);
     });
     assert!(after.faults.is_empty(), "{:?}", after.faults);

@@ -109,12 +109,13 @@ fn what_is_written_is_read_and_the_device_has_a_name() {
 
 #[test]
 fn what_a_device_cannot_do_is_refused_before_it_is_asked() {
-    let read_only = model::BlockConfig { read_only: true, ..device() };
+    let read_only = model::BlockConfig { read_only: true, flush: false, ..device() };
     let (mut rig, driver, done) = driven(Bus::edges(3), read_only, VectorPolicy::Ladder);
     let refused = rig.boot(move |_| {
         let at = DeviceAddress(0);
         [
             request(0, BlockOp::Write, 0, at, 512),
+            request(0, BlockOp::Flush, 0, at, 0),
             request(0, BlockOp::Read, 255, at, 1024),
             request(0, BlockOp::Read, u64::MAX, at, 512),
             request(0, BlockOp::Read, 0, at, 100),
@@ -123,6 +124,7 @@ fn what_a_device_cannot_do_is_refused_before_it_is_asked() {
         .map(|request| driver.submit(0, &[request]).refused)
     });
     let expected = [
+        Refusal::NotSupported,
         Refusal::NotSupported,
         Refusal::Range(255, 256),
         Refusal::Range(u64::MAX, 256),

@@ -60,6 +60,35 @@ fn traffic(bus: Bus, policy: VectorPolicy) -> (Vec<u64>, u64, u64) {
     (rig.taken(), after.0 - before.0, after.1 - before.1)
 }
 
+/// MULTI_IRQ: only vectors below 32 may be levels.
+#[test]
+fn the_thirty_third_vector_is_an_edge() {
+    let config = NetConfig { policy: VectorPolicy::Ladder, ..pairs(33) };
+    let (mut rig, net, keeper) = driven(Bus::edges(34), device(33), config);
+    assert_eq!(net.vectors().rung, Rung::Each);
+    for pair in [30, 31, 32] {
+        rig.receive(pair, &[2, pair as u8]);
+    }
+    let packets = keeper.packets.lock().expect("one host thread");
+    assert_eq!(*packets, [30, 31, 32].map(|pair: u16| (pair, vec![2, pair as u8])));
+    assert_eq!(rig.counter("acknowledgements"), 0);
+}
+
+/// A poll takes several batches, up to its weight.
+#[test]
+fn a_poll_takes_what_its_weight_allows() {
+    let (mut rig, net, keeper) = driven(Bus::edges(3), device(2), pairs(2));
+    rig.send_to(0, 50);
+    let taken = rig.boot(move |_| {
+        let off = SimHal.irq_save();
+        SimHal.delay_ns(500_000);
+        let taken = [40, 64, 64].map(|weight| net.poll_receive(0, weight));
+        SimHal.irq_restore(off);
+        taken
+    });
+    assert_eq!((taken, keeper.packets.lock().expect("one host thread").len()), ([40, 10, 0], 50));
+}
+
 /// MULTI_IRQ 4.2, rule 1: neither status read nor acknowledgement. 12 packets, 12 interrupts.
 #[test]
 fn an_edge_of_a_queue_costs_no_access() {

@@ -11,7 +11,7 @@ use hal::{CpuId, CpuSet, DeviceAddress, Dma as _, Word as _};
 use irq::posted::{PostedConfig, PostedMsi};
 use irq::{AllocRequest, Irq, IrqDomain, IrqError, Level, LevelData, MsiMessage, RequesterId, Target, Vector};
 use machine::SimHal;
-use machine::fabric::vtd::InvalidationFault;
+use machine::fabric::vtd::{InvalidationFault, InvalidationTrouble, VtdUnit};
 use machine::time::Ps;
 use spec::vtd::registers::FaultReason;
 use std::sync::Arc;
@@ -345,6 +345,26 @@ fn a_dead_queue_is_an_error_not_a_hang() {
     let domain = setup.domain(true);
     let line = setup.line(&domain, A);
     assert_eq!(setup.set_affinity(&line, B), Err(IrqError::Hardware("remapping unit", "an invalidation failed")));
+}
+
+/// The queue stands still for longer than the driver waits. Once it has gone on by itself, the next request is served.
+#[test]
+fn a_queue_that_was_too_late_serves_again_once_it_has_caught_up() {
+    let mut setup = Setup::new(Options::default());
+    let domain = setup.domain(true);
+    let line = setup.line(&domain, A);
+    let from = setup.rig.machine.now();
+    let (until, trouble) = (from + Ps::from_ns(12_000_000), InvalidationTrouble::Stands);
+    let fault = InvalidationFault::Within { from, until, trouble };
+    let unit = setup.rig.unit;
+    setup.rig.machine.with_model(unit, |unit: &mut VtdUnit| unit.set_invalidation_fault(fault)).expect("a unit");
+    let failed = Err(IrqError::Hardware("remapping unit", "an invalidation failed"));
+    assert_eq!(setup.set_affinity(&line, B), failed);
+    assert_eq!(setup.set_affinity(&line, B), failed, "it still stands");
+    setup.rig.run(3_000_000);
+    setup.set_affinity(&line, B).expect("it runs again");
+    setup.send(&line);
+    assert_eq!(setup.rig.interrupts(), [(2, 0x52)]);
 }
 
 /// A level-triggered, remapped pin. The I/O APIC's own EOI register ends it.

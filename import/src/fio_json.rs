@@ -192,14 +192,12 @@ impl FioOutput {
 
     /// Mean completion latency over all I/Os that have one.
     pub fn clat_ns(&self) -> Option<f64> {
-        let (mut sum, mut ios) = (0.0, 0.0);
-        for direction in self.all() {
-            if let Some(clat) = direction.clat_ns {
-                sum += clat * direction.ios as f64;
-                ios += direction.ios as f64;
-            }
-        }
-        (ios > 0.0).then(|| sum / ios)
+        mean_clat_ns(self.all())
+    }
+
+    /// The same of reads (0), writes (1) or trims (2) alone. What fio printed as mixed counts as reads.
+    pub fn clat_ns_of(&self, direction: usize) -> Option<f64> {
+        mean_clat_ns(self.jobs.iter().filter_map(|job| job.directions.get(direction)))
     }
 
     /// Threads that ran, where all jobs tell theirs.
@@ -210,6 +208,17 @@ impl FioOutput {
     fn all(&self) -> impl Iterator<Item = &Direction> {
         self.jobs.iter().flat_map(|job| &job.directions)
     }
+}
+
+fn mean_clat_ns<'a>(directions: impl Iterator<Item = &'a Direction>) -> Option<f64> {
+    let (mut sum, mut ios) = (0.0, 0.0);
+    for direction in directions {
+        if let Some(clat) = direction.clat_ns {
+            sum += clat * direction.ios as f64;
+            ios += direction.ios as f64;
+        }
+    }
+    (ios > 0.0).then(|| sum / ios)
 }
 
 fn read_job(job: &Map<String, Value>) -> FioJob {

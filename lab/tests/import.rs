@@ -167,3 +167,40 @@ fn the_fit_stands_on_what_is_borrowed() {
     assert!(fetch.value < 10_000.0 && !fetch.reason.starts_with("borrowed"), "{fetch:?}");
     assert!(found.decision.errors.iter().all(|error| error.abs() < 0.03), "{:?}", found.decision);
 }
+
+/// Jobs that write, as `measure-server --write` has them, decide the drive's constants of writes; nothing else takes their part.
+#[test]
+fn jobs_that_write_decide_what_writes_take() {
+    let secrets =
+        [("write_cached", 25_000.0, "25us"), ("write_random", 0.4e9, "0.4GB/s"), ("write_sequential", 2e9, "2GB/s")];
+    let sets: Vec<String> = secrets.iter().map(|(name, _, text)| format!("drive.gen5.{name}={text}")).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let mut files: Files = [("static/lscpu".to_owned(), b"CPU(s): 32\nSocket(s): 1\n".to_vec())].into();
+    for (name, options) in [
+        ("write-a-depth-1", "rw=randwrite\nbs=4k\niodepth=1\ncpus_allowed=0"),
+        ("write-a-full", "rw=randwrite\nbs=4k\niodepth=64\nnumjobs=4\ncpus_allowed=0-3\ncpus_allowed_policy=split"),
+        ("write-a-stream", "rw=write\nbs=128k\niodepth=32\ncpus_allowed=0"),
+    ] {
+        let of = (name, 1, options);
+        let outcome = measured(folder.path(), of, &sets);
+        let summary = lab::outcome::Summary::over(std::slice::from_ref(&outcome)).unwrap();
+        let [iops, clat, bandwidth] = ["iops", "clat", "bandwidth"].map(|id| common::mean(&summary, id));
+        let fio = format!(
+            r#"{{"fio version": "fio-3.33", "jobs": [{{"jobname": "drive-0", "write": {{"iops": {iops}, "total_ios": 90000,
+            "bw_bytes": {bandwidth}, "clat_ns": {{"mean": {clat}, "max": 9999999, "N": 90000}}}}}}]}}"#
+        );
+        files.insert(format!("points/{name}/fio.json"), fio.into_bytes());
+        files.insert(format!("points/{name}/job.fio"), job(of).into_bytes());
+    }
+    let base = Platform::load(&Setting::new(Place::option("test"), "", "emr")).unwrap();
+    let out = folder.path().join("mine");
+    let found = fit::import(Server::of_archive(&Contents::from(files)), &base, &out, &StopFlag::default()).unwrap();
+    for (name, value, _) in secrets {
+        let key = format!("drive.measured.{name}");
+        let decided = found.decision.decided.iter().find(|decided| decided.key == key);
+        let off = decided.map(|decided| decided.value / value - 1.0);
+        assert!(off.is_some_and(|off| off.abs() < 0.06), "{name}: {off:?}\n{:?}", found.decision);
+    }
+    let others = ["media_mean", "fetch"].map(|name| format!("drive.measured.{name}"));
+    assert!(others.iter().all(|key| found.decision.undecided.contains(key)), "{:?}", found.decision);
+}

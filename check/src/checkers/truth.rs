@@ -32,8 +32,10 @@ pub struct Truth {
     faulty: bool,
     /// By number.
     lines: Vec<Option<Line>>,
-    /// Lines whose burst has ended on this CPU, and the core has yet to read the time.
-    closing: Vec<(u32, u16)>,
+    /// Lines whose burst has ended, and where the core has yet to read the time: on which CPU, this deep in interrupts.
+    closing: Vec<(u16, u32, u32)>,
+    /// How deep each CPU is in interrupts.
+    depths: Vec<u32>,
     /// CPUs went offline so often: each may have left a line pending without an interrupt of its own.
     offline: u64,
     /// Managers moved, disabled or resent lines, so an interrupt may have found its line unable to run.
@@ -49,8 +51,9 @@ impl Truth {
         (forced, faulty): (bool, bool),
         known: impl IntoIterator<Item = Known>,
     ) -> Self {
-        let (lines, closing) = (Vec::new(), Vec::new());
-        let mut this = Self { storm, forced, faulty, lines, closing, offline: 0, disturbed: false, freed: false };
+        let (lines, closing, depths) = (Vec::new(), Vec::new(), Vec::new());
+        let mut this =
+            Self { storm, forced, faulty, lines, closing, depths, offline: 0, disturbed: false, freed: false };
         known.into_iter().for_each(|known| this.insert(known.line, Line::new(known.handlers)));
         this
     }
@@ -69,7 +72,6 @@ impl Truth {
 
     fn answered(&mut self, at: Ps, cpu: u32, number: u16, answer: Answer, findings: &mut Findings) {
         let Some(line) = self.lines.get_mut(usize::from(number)).and_then(Option::as_mut) else { return };
-        line.close(at, &self.storm);
         let in_thread = answer.in_thread || self.forced;
         // A thread that has moved may run where it was, as long as nothing else runs there.
         if let Some(place) = line.astray(cpu).filter(|_| !in_thread) {
@@ -79,24 +81,34 @@ impl Truth {
         if in_thread {
             return line.thread_answered(answer.handled);
         }
+        line.close(at, &self.storm);
         if let Some(text) = line.answered(at, answer.handled, &self.storm) {
             findings.wrong(NAME, at, format!("line {number} {text}"));
         }
+        self.closing.retain(|&(other, ..)| other != number);
         if line.is_closing() {
-            self.closing.push((cpu, number));
+            let depth = self.depths.get(cpu as usize).copied().unwrap_or(0);
+            self.closing.push((number, cpu, depth));
         }
     }
 
-    /// The core has left an interrupt on `cpu`.
-    fn left(&mut self, at: Ps, cpu: u32) {
+    fn is_at(&mut self, cpu: u32, depth: u32) {
+        let cpu = cpu as usize;
+        if self.depths.len() <= cpu {
+            self.depths.resize(cpu + 1, 0);
+        }
+        self.depths[cpu] = depth;
+    }
+
+    /// The core has left an interrupt on `cpu`, which was this deep: an interrupt of its handlers says nothing about them.
+    fn left(&mut self, at: Ps, cpu: u32, depth: u32) {
         let (lines, storm) = (&mut self.lines, &self.storm);
-        self.closing.retain(|&(of, number)| {
-            if of == cpu
-                && let Some(Some(line)) = lines.get_mut(usize::from(number))
-            {
+        self.closing.retain(|&(number, of, deep)| {
+            let is_done = of == cpu && depth <= deep;
+            if is_done && let Some(Some(line)) = lines.get_mut(usize::from(number)) {
                 line.close(at, storm);
             }
-            of != cpu
+            !is_done
         });
     }
 
@@ -126,7 +138,13 @@ impl Truth {
 impl Checker for Truth {
     fn hear(&mut self, at: Ps, fact: &Fact, findings: &mut Findings) {
         match *fact {
-            Fact::Worked { cpu, work: Work::IrqExit, .. } if !self.closing.is_empty() => self.left(at, cpu),
+            Fact::Worked { cpu, depth, work, .. } => {
+                self.is_at(cpu, depth);
+                if work == Work::IrqExit {
+                    self.left(at, cpu, depth);
+                }
+            }
+            Fact::Returned { cpu, depth, .. } => self.is_at(cpu, depth),
             Fact::Declared { online: false, .. } => self.offline += 1,
             Fact::Mark { cpu, tag, value } => match Told::read(tag, value) {
                 Some(Told::Answered(line, answer)) => self.answered(at, cpu, line, answer, findings),

@@ -42,6 +42,10 @@ const NOTIFICATION: u8 = 0xeb;
 const DEVICE_LAST: u8 = 0xea;
 /// The tick waits for locks, for an interrupt in progress, and for each manager's call, a vector of higher priority.
 const TICK_WAIT_MAX: Ps = Ps::from_ns(400_000);
+/// A completion submits the next command in its interrupt: the doorbell, the look behind it, the lines that they move.
+const CARRIED_MAX: Ps = Ps::from_ns(5_000);
+/// A notification harvests twice and once more, and may find a full queue each time.
+const CARRIED_IN_A_NOTIFICATION: u64 = 3 * 31;
 const INVALIDATION_FAILING_MAX: Ps = Ps::from_ns(20_000_000);
 /// A drive that comes up fast enough for the length of a history.
 const QUICKLY: Ps = Ps::from_ns(20_000);
@@ -140,6 +144,13 @@ impl PcRig {
 
     /// The bound does not hold for an invalidation queue that keeps failing: the driver tries again with interrupts
     /// off, up to its deadline.
+    /// One CPU may serve all queues.
+    fn tick_wait_max(&self) -> Ps {
+        let Shape { carried, queues, .. } = self.shape;
+        let queues = if carried > 0 { self.drives.len() as u64 * u64::from(queues) } else { 0 };
+        TICK_WAIT_MAX + Ps(CARRIED_MAX.0 * CARRIED_IN_A_NOTIFICATION * queues)
+    }
+
     fn unless_invalidation_fails(&self, bound: Ps) -> Ps {
         if self.faults.contains(&PcFault::FailedInvalidation) { bound.max(INVALIDATION_FAILING_MAX) } else { bound }
     }
@@ -237,7 +248,7 @@ impl Rig for PcRig {
         let mut checkers: Vec<Box<dyn Checker>> = vec![
             Box::new(Truth::new(storm, (forced, !self.faults.is_empty()), accounts::known_lines(self.up()))),
             Box::new(Offline::new(DEVICE_LAST, &addresses)),
-            Box::new(Waits::new(&[LOCAL_TIMER], self.unless_invalidation_fails(TICK_WAIT_MAX))),
+            Box::new(Waits::new(&[LOCAL_TIMER], self.unless_invalidation_fails(self.tick_wait_max()))),
         ];
         if self.faults.is_empty() {
             checkers.push(Box::new(Queues::new(forced, accounts::known_queues(self.up()))));

@@ -104,6 +104,13 @@ impl Rig {
         self.poke(model::code::INJECTED, pair.into());
     }
 
+    /// Packets that arrive for `pair` from now on, as soon as the machine runs.
+    pub fn send_to(&mut self, pair: u16, packets: usize) {
+        self.net(|net| (0..packets).for_each(|_| net.inject(pair, vec![2])));
+        let now = self.machine.now();
+        (0..packets).for_each(|_| self.machine.poke(self.device, now, model::code::INJECTED, pair.into()));
+    }
+
     /// The results of each flow.
     pub fn flows(&mut self) -> Vec<model::FlowCounts> {
         self.net(|net| net.flows())

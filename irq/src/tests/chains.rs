@@ -216,6 +216,8 @@ fn a_thread_raises_a_line_by_its_irqchip_state() {
     let irq = none.line(Flow::Strict);
     let missing = Err(IrqError::NotSupported("irqchip state"));
     assert_eq!(none.core.irqchip_state(irq, IrqChipState::Active), missing);
+    let states = [IrqChipState::Pending, IrqChipState::Active, IrqChipState::Masked].map(|state| state.to_string());
+    assert_eq!(states, ["pending", "active", "masked"]);
 }
 
 /// `check` found it: a pin that stormed stayed masked until the CPU came back that had counted the storm.

@@ -142,6 +142,21 @@ fn a_managed_line_that_is_made_while_its_cpu_is_offline_comes_with_it() {
 }
 
 #[test]
+fn a_managed_line_does_not_come_with_another_cpu() {
+    let bench = Bench::with(ALL_OPS, |config| *config = x86(3, 8));
+    let managed = AllocRequest { managed: true, ..on(CpuSet::of(CPU1)) };
+    let irq = bench.core.alloc_line(bench.domain.clone(), &managed, Flow::Edge).unwrap();
+    bench.request(irq, |_| IrqReturn::Handled);
+    for cpu in [CPU1, CpuId(2)] {
+        bench.hal.on_cpu(cpu, || bench.core.cpu_offline()).unwrap();
+    }
+    bench.core.cpu_online(CpuId(2)).unwrap();
+    assert!(bench.core.view(irq).unwrap().shutdown);
+    bench.core.cpu_online(CPU1).unwrap();
+    assert_eq!(bench.core.view(irq).unwrap().effective.unwrap().cpu, CPU1);
+}
+
+#[test]
 fn a_vector_pending_on_a_cpu_that_goes_is_fired_at_its_new_one() {
     let bench = Bench::new(ALL_OPS);
     let irq = bench.line(Flow::Edge);

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 pub const NOISE: f64 = 0.03;
 
 /// A constant that measurements may decide, and the measurement of `scripts/measure-server` that does it best.
-const CANDIDATES: [(&str, &str); 12] = [
+const CANDIDATES: [(&str, &str); 16] = [
     ("drive.measured.media_mean", "one-drive-depth-1"),
     ("drive.measured.fetch", "one-drive-full, on enough CPUs that they have idle time"),
     ("drive.measured.slots", "one-drive-full; drives of which fetch does the same cannot be told apart"),
@@ -36,7 +36,14 @@ const CANDIDATES: [(&str, &str); 12] = [
     ("cpu.submit_uring", "a full drive with ioengine=io_uring on one CPU"),
     ("cpu.user_uring", "a full drive with ioengine=io_uring, with /proc/stat before and after"),
     ("cpu.user_polled", "one-drive-polled-full"),
+    ("drive.measured.write_cached", "write-DRIVE-depth-1, of measure-server --write"),
+    ("drive.measured.write_random", "write-DRIVE-full, of measure-server --write"),
+    ("drive.measured.write_sequential", "write-DRIVE-stream, of measure-server --write"),
+    ("drive.measured.flush", "write-DRIVE-synced, of measure-server --write"),
 ];
+
+/// Where [`CANDIDATES`] of writes begin. Nothing that reads alone tells of them.
+const OF_WRITES: usize = 12;
 
 /// The result of an import.
 #[derive(Debug)]
@@ -114,7 +121,8 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
     if rows.is_empty() {
         return Err(unusable(&notes).into());
     }
-    let candidates = candidates(base, &started);
+    let writes = usable.iter().any(Measurement::writes);
+    let candidates = candidates(base, &started, writes);
     let (to_fit, plans) = fitted(&rows, plans);
     let fit = Fit { files: &files, base, candidates: &candidates, rows: &to_fit, stop };
     let mut shape = fit.shape(started.clone(), &plans)?;
@@ -139,6 +147,9 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
             Err(CalibrateError::Stopped) => shape.decision.interrupted = true,
             Err(error) => return Err(error.into()),
         }
+    }
+    if !writes {
+        shape.decision.undecided.extend(CANDIDATES[OF_WRITES..].iter().map(|(key, _)| (*key).to_owned()));
     }
     if shape.decision.is_cut {
         notes.push("the fit took too many runs, and ended with the best that it had".to_owned());
@@ -217,13 +228,14 @@ fn assumed(measurements: &[Measurement]) -> Option<String> {
 
 /// The constants that the rows may decide. The home of each is what the platform's file says of it unless they do: what
 /// the kernel states, or else the base's value.
-fn candidates(base: &Platform, started: &BTreeMap<String, Own>) -> Vec<Candidate> {
+fn candidates(base: &Platform, started: &BTreeMap<String, Own>, writes: bool) -> Vec<Candidate> {
     let candidate = |key: &str| {
         let stated = started.get(key).filter(|own| own.reason != GUESS).map(|own| own.value);
         let follower = (key == format!("drive.{DRIVE}.media_mean")).then(|| format!("drive.{DRIVE}.media_floor"));
         Some(Candidate { key: key.to_owned(), home: stated.or_else(|| of_base(base, key))?, follower })
     };
-    CANDIDATES.iter().filter_map(|(key, _)| candidate(key)).collect()
+    let told = if writes { &CANDIDATES[..] } else { &CANDIDATES[..OF_WRITES] };
+    told.iter().filter_map(|(key, _)| candidate(key)).collect()
 }
 
 /// The constants that may be off: times, rates and the drive's slots, unless the kernel states them.
@@ -272,24 +284,35 @@ fn starts(measurements: &[Measurement], base: &Platform, facts: &[Fact]) -> BTre
         starts.entry(key).or_insert_with(|| Own { value, reason: GUESS.to_owned(), ..Own::default() });
     };
     let of_drive = |name: &str| format!("drive.{DRIVE}.{name}");
-    let clats = measurements.iter().filter_map(|measurement| measurement.fio.clat_ns());
-    let least = clats.fold(f64::INFINITY, f64::min);
-    if least.is_finite() {
-        let mean = (least - SOFTWARE_NS).max(least / 2.0);
-        guess(of_drive("media_mean"), mean);
-    }
-    let per_drive = |of: fn(&Measurement) -> f64| {
-        measurements.iter().map(|measurement| of(measurement) / measurement.drives().max(1) as f64).fold(0.0, f64::max)
+    let least_clat = |writes: bool| {
+        let clats = measurements.iter().filter_map(|measurement| measurement.clat_ns_of(writes));
+        Some(clats.fold(f64::INFINITY, f64::min)).filter(|least| least.is_finite())
     };
-    // A little above what was seen, so that the limit shows in the runs.
-    let bandwidth = per_drive(|measurement| measurement.fio.bandwidth_bps());
-    if bandwidth > 0.0 {
-        guess(of_drive("link"), bandwidth * 1.1);
+    for (name, writes) in [("media_mean", false), ("write_cached", true)] {
+        if let Some(least) = least_clat(writes) {
+            guess(of_drive(name), (least - SOFTWARE_NS).max(least / 2.0));
+        }
     }
-    let iops = per_drive(|measurement| measurement.fio.iops());
-    if iops > 0.0 {
-        guess(of_drive("fetch"), 1e9 / iops / 1.1);
-    }
+    // A rate a little above what was seen, so that the limit shows in the runs. It is seen where I/Os wait for each other;
+    // elsewhere the drive may be as fast as the base's.
+    let mut rate = |name: &str, of: &dyn Fn(&Measurement) -> Option<f64>, is_time: bool| {
+        let each = measurements.iter().filter_map(|one| Some((of(one)? / one.drives().max(1) as f64, one)));
+        let Some((seen, by)) = each.filter(|(rate, _)| *rate > 0.0).max_by(|a, b| a.0.total_cmp(&b.0)) else { return };
+        let waits =
+            |writes| by.clat_ns_of(writes).zip(least_clat(writes)).is_some_and(|(clat, least)| clat > 2.0 * least);
+        let known = of_base(base, &of_drive(name)).filter(|_| !waits(false) && !waits(true));
+        let start = if is_time { 1e9 / seen / 1.1 } else { seen * 1.1 };
+        let start = known.map_or(start, |known| if is_time { start.min(known) } else { start.max(known) });
+        guess(of_drive(name), start);
+    };
+    let written = |one: &Measurement, random: bool| {
+        let is_so = !one.reads() && one.sections.iter().all(|section| section.pattern.random == random);
+        (one.writes() && is_so).then(|| one.fio.bandwidth_bps())
+    };
+    rate("link", &|one| Some(one.fio.bandwidth_bps()), false);
+    rate("fetch", &|one| Some(one.fio.iops()), true);
+    rate("write_random", &|one| written(one, true), false);
+    rate("write_sequential", &|one| written(one, false), false);
     let is_uring = |measurement: &Measurement| {
         measurement.sections.iter().any(|section| matches!(section.engine, IoEngine::IoUring { .. }))
     };

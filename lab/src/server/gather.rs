@@ -137,6 +137,27 @@ impl Measurement {
         self.sections.iter().flat_map(|section| section.file_names(0)).collect::<BTreeSet<_>>().len()
     }
 
+    /// Whether a job of it reads.
+    pub fn reads(&self) -> bool {
+        self.sections.iter().any(|section| section.pattern.reads())
+    }
+
+    /// Whether a job of it writes.
+    pub fn writes(&self) -> bool {
+        self.sections.iter().any(|section| section.pattern.writes())
+    }
+
+    /// Mean completion latency of its writes, or else of its reads. What reads and writes have together is neither's.
+    pub fn clat_ns_of(&self, writes: bool) -> Option<f64> {
+        match (self.reads(), self.writes()) {
+            (true, true) => {
+                let [reads, written] = [0, 1].map(|direction| self.fio.clat_ns_of(direction));
+                reads.zip(written).map(|(reads, written)| if writes { written } else { reads })
+            }
+            (_, has_writes) => self.fio.clat_ns().filter(|_| has_writes == writes),
+        }
+    }
+
     /// How its completions came: polled by its own option, else as `/proc/interrupts` says; remapped where nobody says.
     pub fn delivery(&self) -> &'static str {
         if self.polls() {

@@ -132,7 +132,13 @@ pub type Value = (&'static str, f64, &'static str);
 /// The values of a measurement that a scenario has too.
 pub fn values(measurement: &Measurement, cpus: Option<u32>) -> Vec<Value> {
     let mut values = vec![("iops", measurement.fio.iops(), "1/s")];
-    values.extend(measurement.fio.clat_ns().map(|clat| ("clat", clat / 1000.0, "us")));
+    // Where reads and writes are mixed, each tells of its own part of the drive.
+    let apart = [("read_clat", 0), ("write_clat", 1)].map(|(name, of)| Some((name, measurement.fio.clat_ns_of(of)?)));
+    let clats = match apart {
+        [Some(reads), Some(writes)] => vec![reads, writes],
+        _ => measurement.fio.clat_ns().map(|clat| ("clat", clat)).into_iter().collect(),
+    };
+    values.extend(clats.into_iter().map(|(name, clat_ns)| (name, clat_ns / 1000.0, "us")));
     // A kernel counts the interrupts that it handles.
     let interrupts = measurement.interrupts.as_ref().filter(|_| measurement.delivery() != "polled");
     values.extend(interrupts.and_then(|found| found.per_second).map(|rate| ("msi", rate, "1/s")));

@@ -20,6 +20,8 @@ pub struct BlockConfig {
     pub queue_entries: u16,
     /// It refuses writes.
     pub read_only: bool,
+    /// It has a write cache that can be flushed.
+    pub flush: bool,
     /// From a request's notification to its end, on average.
     pub latency: Ps,
     /// Its name, of which 20 bytes count.
@@ -32,7 +34,16 @@ impl Default for BlockConfig {
     /// A mebibyte without latency.
     fn default() -> Self {
         let serial = "campanile".into();
-        Self { sectors: 2048, queues: 1, queue_entries: 256, read_only: false, latency: Ps(0), serial, packed: false }
+        Self {
+            sectors: 2048,
+            queues: 1,
+            queue_entries: 256,
+            read_only: false,
+            flush: true,
+            latency: Ps(0),
+            serial,
+            packed: false,
+        }
     }
 }
 
@@ -163,7 +174,8 @@ impl Device for Block {
     }
 
     fn features(&self) -> Features {
-        let features = Features::of(&[layout::BLK_SIZE, layout::FLUSH, layout::MQ]);
+        let features = Features::of(&[layout::BLK_SIZE, layout::MQ]);
+        let features = if self.config.flush { features.with(layout::FLUSH) } else { features };
         let features = if self.config.packed { features.with(Feature::RING_PACKED) } else { features };
         if self.config.read_only { features.with(layout::RO) } else { features }
     }

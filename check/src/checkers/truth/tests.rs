@@ -65,6 +65,22 @@ fn a_burst_is_a_storm_if_it_is_too_fast_at_its_longest() {
     assert!(of(storm, &[&facts, &[claim(1, 1)]]).is_empty());
 }
 
+/// Neither a thread's answer nor an interrupt of the handlers shows that the core has looked at its clock.
+#[test]
+fn a_burst_lasts_until_its_own_interrupt_is_left() {
+    let storm = StormConfig { burst_ns_min: 7_500, ..STORM };
+    let deeper = Fact::Worked { cpu: 0, depth: 2, work: Work::IrqExit, count: 1 };
+    let entry = Fact::Worked { cpu: 0, depth: 1, work: Work::IrqEntry, count: 1 };
+    let bursts = |between: &[Fact]| {
+        let first = [vec![exit(); 10], vec![entry], answers(&[1, 1, 1, 1]), vec![exit(), entry]].concat();
+        let second = [answers(&[1, 1, 1, 1]), between.to_vec(), vec![exit()]].concat();
+        of(storm, &[&first, &second, &[claim(1, 0)]])
+    };
+    assert_eq!(bursts(&[]).len(), 1, "the second burst takes 7 us");
+    assert!(bursts(&[mark(0x300, 3); 3]).is_empty());
+    assert!(bursts(&[deeper; 3]).is_empty());
+}
+
 #[test]
 fn a_count_is_not_less_than_the_runs_and_equal_where_nothing_disturbs() {
     let count = |before: &[Fact], number| of(SLOW, &[before, &answers(&[1, 1]), &[claim(2, 0), claim(3, number)]]);

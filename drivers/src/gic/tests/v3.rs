@@ -58,6 +58,21 @@ fn setting_up_routes_by_affinity_before_it_enables() {
     assert_eq!(log[log.len() - 10..], interface);
 }
 
+/// Each register of the shared interrupts is written once.
+#[test]
+fn setting_up_writes_each_register_once() {
+    let log = log();
+    log.answer('d', 0x0004, &[0x007b_0003]);
+    new(&log, EoiMode::Split).unwrap();
+    let log = log.take();
+    let writes = |first: u32, last: u32| {
+        let offset = |access: &str| u32::from_str_radix(access.strip_prefix("wd ")?.split(' ').next()?, 16).ok();
+        log.iter().filter_map(|access| offset(access)).filter(|offset| (first..=last).contains(offset)).count()
+    };
+    assert_eq!(writes(0x0c08, 0x0cff), 6, "ICFGR: 16 interrupts each");
+    assert_eq!(writes(0x6100, 0x7fff), 96, "IROUTER");
+}
+
 #[test]
 fn a_gic_that_does_not_answer_is_an_error_and_no_hang() {
     let log = log();

@@ -288,3 +288,31 @@ fn other_tables_depths_and_devices_come_to_rest_near_their_best() {
         }
     }
 }
+
+/// Levels above 0 gather, and gain half of the throughput. Then a third of the load goes. If what is left comes one by one, the
+/// delay goes before the next search is due; if it still gathers, the delay stays until then.
+#[test]
+fn a_load_that_falls_to_single_completions_loses_its_delay_at_once() {
+    for (gathers, level) in [(false, 0), (true, 1)] {
+        let mut controller = adaptive();
+        let (mut now_ns, mut turn) = (0, 0);
+        let mut interrupt = |controller: &mut Adaptive, gathers: bool, spacing_ns: u64| {
+            now_ns += spacing_ns;
+            turn += 1;
+            let completions = 1 + u32::from(gathers && turn % 2 == 0);
+            if controller.interrupt(now_ns, Found::completions(completions)) == Next::Program {
+                let step = controller.step().expect("said so");
+                let _ = controller.programmed(now_ns, step.id, Outcome::Done(step.setting));
+            }
+            now_ns
+        };
+        while controller.view().phase != "holding" || controller.level() == 0 {
+            let gathers = controller.level() > 0;
+            assert!(interrupt(&mut controller, gathers, 4_300) < 4 * S, "{}", controller.view());
+        }
+        assert_eq!(controller.level(), 1);
+        let end_ns = interrupt(&mut controller, true, 4_300) + 100 * MS;
+        while interrupt(&mut controller, gathers, if gathers { 6_450 } else { 4_300 }) < end_ns {}
+        assert_eq!((controller.level(), controller.view().counts.searches), (level, 1), "{}", controller.view());
+    }
+}

@@ -62,6 +62,48 @@ fn work_that_never_runs_is_late_and_asked_for_less_and_less() {
 }
 
 #[test]
+fn a_step_is_late_at_its_deadline() {
+    let mut controller = adaptive();
+    let mut now_ns = 0;
+    while controller.view().counts.steps == 0 {
+        now_ns += 4_300;
+        let _ = controller.interrupt(now_ns, Found::completions(1));
+    }
+    let deadline_ns = controller.deadline_ns().expect("a step waits");
+    assert_eq!(deadline_ns, now_ns + 100 * MS);
+    for (at_ns, late) in [(deadline_ns - 1, 0), (deadline_ns, 1)] {
+        let _ = controller.elapsed(at_ns);
+        assert_eq!(controller.view().counts.late, late, "at {at_ns} ns");
+    }
+}
+
+/// The last step of a search, back to the level that it chose, is answered late. The search has judged the load all the same.
+#[test]
+fn a_late_answer_after_a_search_begins_no_other() {
+    let mut controller = adaptive();
+    let mut now_ns = 0;
+    let mut waits: Option<(u64, Step)> = None;
+    while now_ns < 12 * S {
+        now_ns += 20_000;
+        let _ = controller.interrupt(now_ns, Found::completions(1));
+        if let Some(step) = controller.step().filter(|step| waits.is_none_or(|(_, waits)| waits.id != step.id)) {
+            let is_back = step.level < controller.level();
+            waits = Some((now_ns + if is_back { 150 * MS } else { 0 }, step));
+        }
+        if let Some((_, step)) = waits.take_if(|(at_ns, _)| *at_ns <= now_ns) {
+            let _ = controller.programmed(now_ns, step.id, Outcome::Done(step.setting));
+        }
+    }
+    let counts = controller.view().counts;
+    assert_eq!(
+        (counts.late, counts.searches, counts.strays, controller.level()),
+        (1, 1, 0, 0),
+        "{}",
+        controller.view()
+    );
+}
+
+#[test]
 fn work_that_runs_late_is_believed_when_it_answers() {
     let mut controller = adaptive();
     let mut now_ns = 0;

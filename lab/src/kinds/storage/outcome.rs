@@ -270,6 +270,8 @@ const PUBLISHED: &[Published] = &[
     Published { name: "user_time", of: |o| cpu_seconds(o, |cpu| cpu.user_ns) },
     Published { name: "system_time", of: |o| cpu_seconds(o, |cpu| cpu.system_ns + cpu.irq_ns) },
     Published { name: "clat", of: |o| Some(o.storage()?.completion_latency.mean_ns / 1000.0) },
+    Published { name: "read_clat", of: |o| Some(apart(o, 0)?.latency.mean_ns / 1000.0) },
+    Published { name: "write_clat", of: |o| Some(apart(o, 1)?.latency.mean_ns / 1000.0) },
 ];
 
 /// The stages averaged over several runs; none if a run is of another kind.
