@@ -11,6 +11,7 @@
 //! | `linear.rs` | a region with linear limits: its furthest points, points drawn inside it |
 //! | `ranges.rs` | how far a server's measurements leave its constants open |
 //! | `explain.rs` | servers that could have printed a server's measurements |
+//! | `ways.rs` | the ways of such servers to the measurements |
 //! | `predict.rs` | predictions over that region |
 
 mod choose;
@@ -24,6 +25,7 @@ mod region;
 mod rows;
 #[cfg(test)]
 mod tests;
+mod ways;
 
 pub use decide::{Candidate, Decided, Decision, decide, errors};
 pub use predict::{Carried, holding_rows, intervals};
@@ -50,6 +52,14 @@ trait Model: Sync {
     /// # Errors
     /// A run fails, a row has no figure, Ctrl-C.
     fn errors(&self, steps: &[f64]) -> Result<Vec<f64>, CalibrateError>;
+
+    /// As [`Model::errors`], by runs that are not shortened.
+    ///
+    /// # Errors
+    /// As [`Model::errors`].
+    fn whole(&self, steps: &[f64]) -> Result<Vec<f64>, CalibrateError> {
+        self.errors(steps)
+    }
 
     /// The relative move of a constant that measures its effect: the shorter the runs, the greater.
     fn probe(&self) -> f64 {

@@ -39,7 +39,7 @@ fn servers_with_secrets_are_predicted() {
         let number =
             |is_meant: fn(&blind::judge::Judged) -> bool| of_job.iter().filter(|(_, one)| is_meant(one)).count();
         let (near, needs) = (number(|one| one.error.abs() <= 0.10), number(|one| one.needs));
-        let named = number(|one| one.named);
+        let [named, likely, needless] = [number(|one| one.named), number(|one| one.likely), number(|one| one.needless)];
         let missed = number(|one| one.error.abs() > 0.10 && !one.inside);
         let wrong = number(|one| !one.advised);
         let inside = number(|one| one.inside);
@@ -49,7 +49,7 @@ fn servers_with_secrets_are_predicted() {
         of_job.sort_by(|a, b| a.1.width.total_cmp(&b.1.width));
         println!(
             "{name}: {near} of {count} within 10 %, {inside} inside their interval, {missed} missed; {needs} need a remedy, \
-             {named} have it named, {wrong} advised otherwise; median width of the interval {:.0} %",
+             {named} have it named and {likely} as likely, {needless} have one named that need none, {wrong} advised otherwise; median width of the interval {:.0} %",
             of_job[count / 2].1.width * 100.0
         );
         assert!(missed * 10 <= count.max(10), "{name}: {missed} missed");

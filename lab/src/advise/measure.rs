@@ -38,6 +38,8 @@ pub(super) struct All {
     plans: Vec<Result<Measured, String>>,
     /// The constants that were moved, with their shares.
     pub moved: Vec<String>,
+    /// The points are servers that could be this one, drawn alike.
+    pub are_servers: bool,
 }
 
 impl All {
@@ -94,7 +96,12 @@ pub(super) fn run(plans: &[&Plan], points: Option<u32>, stop: &StopFlag) -> Resu
         }
     }
     let moved = free.iter().map(|(free, open)| format!("{} {open}", free.key)).collect();
-    Ok(All { plans: all.into_iter().map(|(outcomes, measured)| finished(&outcomes, measured)).collect(), moved })
+    let are_servers = free.iter().any(|(_, open)| matches!(open, Open::Region(_)));
+    Ok(All {
+        are_servers,
+        plans: all.into_iter().map(|(outcomes, measured)| finished(&outcomes, measured)).collect(),
+        moved,
+    })
 }
 
 fn finished(outcomes: &[Outcome], measured: Result<Measured, String>) -> Result<Measured, String> {

@@ -93,6 +93,9 @@ pub struct Candidate {
     pub place: usize,
     /// What it changes, in per cent of today's figures.
     pub changes: Changes,
+    /// On how many of the servers that could be this one it gains throughput that counts, and how many those are; none of a
+    /// platform that keeps no such servers.
+    pub gaining: Option<[usize; 2]>,
     /// CPUs that it keeps busy.
     pub busy_cpus: f64,
     /// What limits with it.
@@ -116,6 +119,7 @@ impl Candidate {
             name: String::new(),
             place: 0,
             changes: Changes { throughput: None, p99: None, p99_9: None, cpu: None },
+            gaining: None,
             busy_cpus: 0.0,
             bottleneck: String::new(),
             possible: Possible::Yes(Vec::new()),
@@ -262,7 +266,7 @@ pub fn advise(question: &Question, stop: &StopFlag) -> Result<Advice, AdviseErro
         match measured.of(index + 1) {
             // A remedy whose runs were stopped has no seed for each of today's.
             Ok(ours) if ours.seeds.len() < base.seeds.len() => {}
-            Ok(ours) => candidates.push(candidate(one, base, ours)),
+            Ok(ours) => candidates.push(candidate(one, base, ours, measured.are_servers)),
             Err(error) => refused.push(Refused { name: one.step.name, why: error }),
         }
     }
@@ -373,15 +377,22 @@ fn tried(question: &Question, today: &Plan) -> (Vec<Tried>, Vec<Refused>) {
     (tried, refused)
 }
 
-fn candidate(tried: Tried, base: &Measured, ours: &Measured) -> Candidate {
+fn candidate(tried: Tried, base: &Measured, ours: &Measured, are_servers: bool) -> Candidate {
     let Tried { remedy, step, possible, .. } = tried;
     let pairs: Vec<(Figures, Figures)> = base.seeds.iter().copied().zip(ours.seeds.iter().copied()).collect();
     let points = base.points.iter().zip(&ours.points).filter_map(|(today, then)| Some(((*today)?, (*then)?)));
+    let points: Vec<(Figures, Figures)> = points.collect();
+    let gains = |(today, then): &&(Figures, Figures)| {
+        let [today, then] = [today, then].map(|figures| figures.throughput);
+        today.zip(then).is_some_and(|(today, then)| (then / today - 1.0) * 100.0 >= rank::LEAST_THROUGHPUT)
+    };
+    let gaining = (are_servers && !points.is_empty()).then(|| [points.iter().filter(gains).count(), points.len()]);
     Candidate {
         remedy: remedy.id,
         name: step.name,
         place: 0,
-        changes: Changes::of(&pairs, &points.collect::<Vec<_>>()),
+        changes: Changes::of(&pairs, &points),
+        gaining,
         busy_cpus: mean(ours, |figures| Some(figures.busy_cpus)).unwrap_or(0.0),
         bottleneck: ours.bottleneck.clone(),
         effort: Possible::effort(&step.needs),

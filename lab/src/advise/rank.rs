@@ -38,6 +38,8 @@ pub struct Verdict {
     pub first: Option<String>,
     /// Those that cannot be told apart from it.
     pub tied: Vec<String>,
+    /// Where none is first: a remedy that gains on most servers that could be this one, but not on all.
+    pub perhaps: Option<String>,
     /// A remedy that would gain more if a condition holds that nothing here tells.
     pub unless: Option<String>,
     /// The first remedy that polls, if it gains more than all others.
@@ -55,6 +57,17 @@ pub fn gains(candidate: &Candidate, by: Criterion) -> bool {
             Criterion::Tail => keeps(Criterion::Throughput, THROUGHPUT_LOSS),
             Criterion::Cpu => keeps(Criterion::Throughput, THROUGHPUT_LOSS) && keeps(Criterion::Tail, TAIL_LOSS),
         }
+}
+
+/// The share of the servers that could be this one on which a remedy must gain to be named, though it does not on all.
+const MOST: f64 = 0.5;
+
+/// True if a remedy gains in throughput at today's constants and on most points, though not beyond its interval.
+fn may_gain(candidate: &Candidate, by: Criterion) -> bool {
+    let gain = candidate.changes.gain(by);
+    by == Criterion::Throughput
+        && gain.is_some_and(|gain| gain.percent >= LEAST_THROUGHPUT)
+        && candidate.gaining.is_some_and(|[gaining, points]| gaining as f64 > MOST * points as f64)
 }
 
 impl Verdict {
@@ -76,8 +89,11 @@ impl Verdict {
         };
         let conditional = gaining.iter().filter(|one| !one.polls && matches!(one.possible, Possible::If(_)));
         let polling = gaining.iter().filter(|one| one.polls && matches!(one.possible, Possible::Yes(_)));
+        let unsure = |candidate: &&Candidate| first.is_none() && is_sure(candidate) && may_gain(candidate, by);
+        let most = |a: &&Candidate, b: &&Candidate| gain(a).percent.total_cmp(&gain(b).percent);
         Self {
             by,
+            perhaps: candidates.iter().filter(unsure).max_by(most).map(|one| one.name.clone()),
             first: first.map(|first| first.name.clone()),
             tied: sure.iter().filter(tied).map(|one| one.name.clone()).collect(),
             unless: conditional.filter(beats).map(|one| one.name.clone()).next(),
@@ -89,7 +105,10 @@ impl Verdict {
 impl Advice {
     /// True if nothing that can be switched on here, and that does not poll, gains in throughput or tail latency.
     pub fn is_none_needed(&self) -> bool {
-        self.verdicts.iter().filter(|verdict| verdict.by != Criterion::Cpu).all(|verdict| verdict.first.is_none())
+        self.verdicts
+            .iter()
+            .filter(|verdict| verdict.by != Criterion::Cpu)
+            .all(|verdict| verdict.first.is_none() && verdict.perhaps.is_none())
     }
 }
 
@@ -126,6 +145,17 @@ mod tests {
         assert_eq!(verdict(&noise).first, None);
         let gain = [candidate("a", 5.0, 0.5), candidate("b", 5.2, 0.5)];
         assert_eq!((verdict(&gain).first.as_deref(), verdict(&gain).tied.len()), (Some("b"), 1));
+    }
+
+    #[test]
+    fn a_remedy_that_gains_on_most_servers_is_named_as_a_likely_one() {
+        let unsure = |gaining: usize| Candidate { gaining: Some([gaining, 16]), ..candidate("a", 5.0, 6.0) };
+        let found = |of: &[Candidate]| Verdict::of(of, Criterion::Throughput);
+        let likely = found(&[unsure(13)]);
+        assert_eq!((likely.first.as_deref(), likely.perhaps.as_deref()), (None, Some("a")));
+        assert_eq!(found(&[unsure(8)]).perhaps, None);
+        assert_eq!(found(&[candidate("a", 5.0, 6.0)]).perhaps, None, "constants that were not drawn");
+        assert_eq!(found(&[unsure(13), candidate("b", 5.0, 0.5)]).perhaps, None, "one is sure");
     }
 
     #[test]

@@ -91,9 +91,19 @@ fn sentence(advice: &Advice, verdict: &Verdict) -> String {
         found.and_then(of).map_or(String::new(), |change| format!(" {} %", figure::signed(change.percent)))
     };
     let named = |name: &String| format!("{name}{}", change(name));
+    let servers = |name: &String| {
+        let found = advice.candidates.iter().find(|candidate| candidate.name == *name);
+        let of = |[gaining, points]: [usize; 2]| {
+            format!(", which gains on {gaining} of {points} servers that could have been measured so")
+        };
+        found.and_then(|candidate| candidate.gaining).map_or(String::new(), of)
+    };
     let mut text = match &verdict.first {
         Some(first) => format!("{what}: {}", named(first)),
-        None => format!("{what}: none needed"),
+        None => match &verdict.perhaps {
+            Some(perhaps) => format!("{what}: not sure; perhaps {}{}", named(perhaps), servers(perhaps)),
+            None => format!("{what}: none needed"),
+        },
     };
     if !verdict.tied.is_empty() {
         let tied: Vec<String> = verdict.tied.iter().map(named).collect();

@@ -5,10 +5,25 @@
 //! Gauss–Newton steps that leave alone what the rows do not see (a randomised maximum likelihood). So two explanations of
 //! one row are both found, if drawn servers lead to both, and what the rows cannot tell keeps the spread of the draws.
 //!
-//! Half of the servers begin near the centre, with its slopes; the others begin where they were drawn, with their own, so that
-//! a centre that is wrong does not hold all of them. Each run mends the slopes along the step that was taken (Broyden).
+//! Errors are logarithms here: most rows are products of times and rates, or the greatest of some, so a step that is far
+//! too long for relative errors is the right one.
+//!
+//! | rounds | who goes on |
+//! |---|---|
+//! | first | half of the servers from the centre, with its slopes; the others from where they were drawn, with their own, so that a centre that is wrong does not hold all of them |
+//! | next | those others, with new slopes |
+//! | while none gives the rows back | the best few, with new slopes |
+//! | last | each that does not give the rows back, from the nearest one that does, and those from the centre once more; with slopes that are measured at a few servers that give the rows back |
+//!
+//! Each run mends the slopes along the step that was taken (Broyden). Runs are short; at the end of a round a server that is near
+//! is run in full, and what its short runs were off by is held against them from then on. Only servers that were run in full
+//! are kept.
+//!
+//! One more server is sought beside the drawn ones: the nearest to the home values. It stands in for the centre where the centre
+//! does not give the rows back.
 
 use super::linear::{dot, eliminate, unit};
+use super::ways::{Drawn, Place, STEP_MAX, Slopes, Way, apart, distance, logs, mend};
 use super::{CalibrateError, Model, tried};
 use crate::progress::Progress;
 use machine::Stream;
@@ -22,12 +37,22 @@ pub(super) const DRAWN: usize = 16;
 const VARIANCE: f64 = PRIOR * PRIOR / 3.0;
 /// The move that measures a constant's effect.
 const PROBE: f64 = 0.2;
-/// Times that a server's own slopes are taken.
-const OWN_SLOPES: u32 = 2;
-/// Steps between them.
+/// Rounds of steps from a server's own start.
+const OWN_ROUNDS: usize = 3;
+/// Up to this round, the best go on alone while none gives the rows back.
+const BEST_ROUNDS: usize = 6;
+/// So many go on then.
+const BEST: usize = 3;
+/// All rounds.
+const ROUNDS: usize = 8;
+/// The standard deviation of a value that is off by at most the noise, all alike, as a share of it.
+const LIKELY: f64 = 0.577_350_269_189_625_8;
+/// A server is run in full when its rows, in the mean, are off by fewer squares of the noise.
+const PROMISING: f64 = 8.0;
+/// Steps of a round.
 const STEPS: u32 = 5;
-/// The greatest change of a constant in one step.
-const STEP_MAX: f64 = 0.7;
+/// After a step that made the rows better, the next may be so many times as long.
+const LONGER: f64 = 2.0;
 /// A step that made the rows no better is tried once more at this share.
 const SHORTER: f64 = 0.4;
 /// A server whose rows are off from their targets by this share of the noise, in the mean, is not moved further.
@@ -42,9 +67,6 @@ const BETTER: f64 = 8.0;
 /// The seed of the draws.
 const SEED: u64 = 1;
 
-/// The rows' change with each constant.
-type Slopes = Vec<Vec<f64>>;
-
 /// What is sought.
 pub(super) struct Sought<'a> {
     model: &'a dyn Model,
@@ -52,6 +74,8 @@ pub(super) struct Sought<'a> {
     pub bounds: Vec<[f64; 2]>,
     /// The rows' errors at the centre.
     centre: Vec<f64>,
+    /// The steps to the constants' home values.
+    homes: Vec<f64>,
     /// A measured value may be off by so much.
     noise: f64,
 }
@@ -60,31 +84,23 @@ pub(super) struct Sought<'a> {
 pub(super) struct Servers {
     /// As steps of the constants; the one that gives the rows back best is first.
     pub points: Vec<Vec<f64>>,
-    /// The first one explains the rows clearly better than the centre.
-    pub is_better: bool,
-}
-
-/// A server on its way: where it is, and the rows' errors there.
-#[derive(Clone)]
-struct Place {
-    at: Vec<f64>,
-    errors: Vec<f64>,
-}
-
-/// A server to find: where it was drawn, and the rows' errors that it is to have.
-struct Drawn {
-    home: Vec<f64>,
-    target: Vec<f64>,
+    /// One that explains the rows clearly better than the centre: the nearest to the home values.
+    pub better: Option<Vec<f64>>,
 }
 
 impl<'a> Sought<'a> {
-    /// `bounds` are those of the draws.
+    /// `bounds` are those of the draws, `homes` the steps to what a constant is unless the rows tell otherwise.
     ///
     /// # Errors
     /// A run fails at the centre; Ctrl-C.
-    pub(super) fn new(model: &'a dyn Model, bounds: &[[f64; 2]], noise: f64) -> Result<Self, CalibrateError> {
-        let centre = model.errors(&vec![0.0; bounds.len()])?;
-        Ok(Self { model, bounds: bounds.to_vec(), centre, noise })
+    pub(super) fn new(
+        model: &'a dyn Model,
+        bounds: &[[f64; 2]],
+        homes: &[f64],
+        noise: f64,
+    ) -> Result<Self, CalibrateError> {
+        let centre = logs(&model.errors(&vec![0.0; bounds.len()])?);
+        Ok(Self { model, bounds: bounds.to_vec(), centre, homes: homes.to_vec(), noise })
     }
 
     /// Looks for servers.
@@ -92,45 +108,137 @@ impl<'a> Sought<'a> {
     /// # Errors
     /// Ctrl-C.
     pub(super) fn servers(&self, name: &str) -> Result<Servers, CalibrateError> {
-        let progress = Progress::new((self.size() + DRAWN) as u64, &format!("{name}: servers that fit"));
+        let progress = Progress::new((self.size() + ROUNDS * DRAWN) as u64, &format!("{name}: servers that fit"));
         let start = Place { at: vec![0.0; self.size()], errors: self.centre.clone() };
-        let slopes: Result<Slopes, CalibrateError> = (0..self.size())
-            .into_par_iter()
-            .map(|index| {
-                let slope = self.slope(&start, index, true);
-                progress.step();
-                slope
-            })
-            .collect();
-        let slopes = slopes?;
+        let still = vec![0.0; self.centre.len()];
+        let slope = |index: usize| {
+            let slope = self.slope(&start, index, &still, true);
+            progress.step();
+            slope
+        };
+        let slopes = (0..self.size()).into_par_iter().map(slope).collect::<Result<Slopes, CalibrateError>>()?;
         let seen = self.seen(&slopes)?;
-        let found: Result<Vec<_>, CalibrateError> = self
-            .drawn()
-            .into_par_iter()
-            .enumerate()
+        let drawn = self.drawn().into_iter().enumerate();
+        let mut ways: Vec<Way> = drawn
             .map(|(index, home)| {
                 let drawn = Drawn { home, target: self.target(index as u64) };
-                let server = self.server(&drawn, &start, (index % 2 == 0).then_some(&slopes), &seen);
-                progress.step();
-                server
+                Way::new(drawn, (index % 2 == 0).then_some((&start, &slopes)), &seen)
             })
             .collect();
-        let found: Vec<Place> = found?.into_iter().flatten().collect();
-        Ok(self.fitting(found))
+        let own = Drawn { home: self.homes.clone(), target: still.clone() };
+        ways.push(Way::new(own, Some((&start, &slopes)), &seen));
+        let mut least = self.centre.clone();
+        for round in 0..ROUNDS {
+            match round {
+                0 => {}
+                1..OWN_ROUNDS => ways.iter_mut().for_each(|way| way.is_idle = way.is_central || self.has_arrived(way)),
+                OWN_ROUNDS..BEST_ROUNDS if !self.is_good(&least) => self.best_go_on(&mut ways),
+                _ => self.lead(&mut ways, &seen, &least)?,
+            }
+            ways.par_iter_mut().filter(|way| !way.is_idle).try_for_each(|way| {
+                let walked = self.walk(way, &seen);
+                progress.step();
+                walked
+            })?;
+            for checked in ways.iter().flat_map(|way| &way.checked) {
+                if self.off(&checked.errors) < self.off(&least) {
+                    least.clone_from(&checked.errors);
+                }
+            }
+        }
+        Ok(self.fitting(ways, &least))
     }
 
-    /// Those that give the rows back: each row within twice the noise, or as far off as with the best server of all.
-    fn fitting(&self, mut found: Vec<Place>) -> Servers {
-        let off = |errors: &[f64]| errors.iter().map(|error| self.cost(*error)).sum::<f64>();
-        found.sort_by(|a, b| off(&a.errors).total_cmp(&off(&b.errors)));
-        let best = found.first().map(|first| &first.errors).filter(|first| off(first) < off(&self.centre));
-        let least = best.unwrap_or(&self.centre).clone();
-        let fits = |place: &Place| {
-            place.errors.iter().zip(&least).all(|(error, least)| error.abs() <= least.abs().max(OFF_MAX * self.noise))
-                || off(&place.errors) <= off(&least) + place.errors.len() as f64 / 2.0
+    fn off(&self, errors: &[f64]) -> f64 {
+        errors.iter().map(|error| self.cost(*error)).sum()
+    }
+
+    /// True if a place gives the rows back: each row within twice the noise, or as far off as with the best server of all.
+    fn fits(&self, place: &Place, least: &[f64]) -> bool {
+        let bound = OFF_MAX * self.noise;
+        place.errors.iter().zip(least).all(|(error, least)| error.abs() <= least.abs().max(bound))
+            || self.off(&place.errors) <= self.off(least) + place.errors.len() as f64 / 2.0
+    }
+
+    /// The place of a way that is nearest to what it seeks, of those that give the rows back.
+    fn end<'w>(&self, way: &'w Way, least: &[f64]) -> Option<&'w Place> {
+        let fitting = way.checked.iter().filter(|place| self.fits(place, least));
+        fitting.min_by(|a, b| self.price(a, &way.drawn).total_cmp(&self.price(b, &way.drawn)))
+    }
+
+    /// True if errors are what the noise alone makes them.
+    fn is_good(&self, errors: &[f64]) -> bool {
+        self.off(errors) <= errors.len() as f64
+    }
+
+    /// True if a way has come near to what it seeks, or to rows that the noise alone explains.
+    fn has_arrived(&self, way: &Way) -> bool {
+        way.is_done
+            || way.checked.last().is_some_and(|place| {
+                self.is_good(&place.errors) && place.errors.iter().all(|error| error.abs() <= OFF_MAX * self.noise)
+            })
+    }
+
+    /// While none gives the rows back, only those go on that are nearest to it.
+    fn best_go_on(&self, ways: &mut [Way]) {
+        let off = |way: &Way| way.place.as_ref().map_or(f64::INFINITY, |place| self.off(&place.errors));
+        let mut all: Vec<f64> = ways.iter().map(off).collect();
+        all.sort_by(f64::total_cmp);
+        let most = all[BEST.min(all.len()) - 1];
+        ways.iter_mut().for_each(|way| way.is_idle = off(way) > most);
+    }
+
+    /// Sets ways that came to no place that fits to the nearest such place of another way, to begin there with slopes that
+    /// are measured there. Ways that came to one by the centre's slopes go on with such slopes too, once: where they are, the
+    /// centre's tell little of what else would fit.
+    fn lead(&self, ways: &mut [Way], seen: &[bool], least: &[f64]) -> Result<(), CalibrateError> {
+        let is_idle = |way: &Way| self.end(way, least).is_some() && (way.is_settled || !way.is_central);
+        ways.iter_mut().for_each(|way| way.is_idle = is_idle(way));
+        let ends: Vec<(Place, Vec<f64>)> =
+            ways.iter().filter_map(|way| Some((self.end(way, least)?.clone(), way.shift.clone()))).collect();
+        if ends.is_empty() || ways.iter().all(|way| way.is_idle) {
+            return Ok(());
+        }
+        let leaders: Vec<(Place, Vec<f64>)> = apart(&ends, seen).into_iter().map(|index| ends[index].clone()).collect();
+        let slopes: Result<Vec<Slopes>, CalibrateError> =
+            leaders.par_iter().map(|(place, shift)| self.slopes(place, shift, seen)).collect();
+        let slopes = slopes?;
+        for way in ways.iter_mut().filter(|way| !way.is_idle) {
+            let end = self.end(way, least).cloned();
+            let from = end.as_ref().map_or(&way.drawn.home, |end| &end.at);
+            let away = |index: &usize| distance(&leaders[*index].0.at, from, seen);
+            let Some(nearest) = (0..leaders.len()).min_by(|a, b| away(a).total_cmp(&away(b))) else { continue };
+            let (leader, shift) = &leaders[nearest];
+            let at = |index: usize| if seen[index] { leader.at[index] } else { way.drawn.home[index] };
+            let place = Place { at: (0..self.size()).map(at).collect(), errors: leader.errors.clone() };
+            if end.is_none() {
+                way.shift.clone_from(shift);
+            }
+            way.place = Some(end.unwrap_or(place));
+            way.slopes.clone_from(&slopes[nearest]);
+            (way.has_slopes, way.most, way.is_settled) = (true, STEP_MAX, true);
+        }
+        Ok(())
+    }
+
+    /// The rows' change with each constant that they see.
+    fn slopes(&self, place: &Place, shift: &[f64], seen: &[bool]) -> Result<Slopes, CalibrateError> {
+        let slope = |index: usize| match seen[index] {
+            true => self.slope(place, index, shift, false),
+            false => Ok(vec![0.0; place.errors.len()]),
         };
-        let is_better = 2.0 * off(&least) + BETTER < off(&self.centre);
-        Servers { points: found.into_iter().filter(fits).map(|place| place.at).collect(), is_better }
+        (0..self.size()).map(slope).collect()
+    }
+
+    /// Those that give the rows back.
+    fn fitting(&self, mut ways: Vec<Way>, least: &[f64]) -> Servers {
+        let own = ways.pop().and_then(|way| self.end(&way, least).cloned());
+        let mut found: Vec<Place> = ways.iter().filter_map(|way| self.end(way, least).cloned()).collect();
+        found.sort_by(|a, b| self.off(&a.errors).total_cmp(&self.off(&b.errors)));
+        let best = own.as_ref().or(found.first());
+        let is_better = |best: &&Place| 2.0 * self.off(&best.errors) + BETTER < self.off(&self.centre);
+        let better = best.filter(is_better).map(|best| best.at.clone());
+        Servers { points: found.into_iter().map(|place| place.at).collect(), better }
     }
 
     fn size(&self) -> usize {
@@ -147,7 +255,7 @@ impl<'a> Sought<'a> {
     fn price(&self, place: &Place, drawn: &Drawn) -> f64 {
         let rows: f64 = place.errors.iter().zip(&drawn.target).map(|(error, target)| self.cost(error - target)).sum();
         let moved: f64 = place.at.iter().zip(&drawn.home).map(|(at, home)| (at - home).powi(2)).sum();
-        rows + moved / VARIANCE
+        rows / (LIKELY * LIKELY) + moved / VARIANCE
     }
 
     /// True if a server's rows are near enough to their targets.
@@ -156,17 +264,23 @@ impl<'a> Sought<'a> {
         off <= NEAR * NEAR * place.errors.len() as f64
     }
 
-    fn run(&self, at: &[f64]) -> Result<Option<Place>, CalibrateError> {
-        Ok(tried(self.model.errors(at))?.map(|errors| Place { at: at.to_vec(), errors }))
+    /// The rows' errors with these steps, as logarithms; none where it does not run.
+    fn look(&self, at: &[f64]) -> Result<Option<Vec<f64>>, CalibrateError> {
+        Ok(tried(self.model.errors(at))?.map(|errors| logs(&errors)))
+    }
+
+    fn run(&self, at: &[f64], shift: &[f64]) -> Result<Option<Place>, CalibrateError> {
+        let shifted = |errors: Vec<f64>| errors.iter().zip(shift).map(|(error, shift)| error + shift).collect();
+        Ok(self.look(at)?.map(|errors| Place { at: at.to_vec(), errors: shifted(errors) }))
     }
 
     /// The rows' change with a constant at a place, from one side or from both. Exactly zero for one that no run comes to.
-    fn slope(&self, place: &Place, index: usize, both: bool) -> Result<Vec<f64>, CalibrateError> {
+    fn slope(&self, place: &Place, index: usize, shift: &[f64], both: bool) -> Result<Vec<f64>, CalibrateError> {
         let probed = |by: f64| {
             let mut steps = place.at.clone();
             steps[index] = self.within(index, steps[index] + by);
             let moved = steps[index] - place.at[index];
-            let found = if moved == 0.0 { None } else { tried(self.model.errors(&steps))? };
+            let found = if moved == 0.0 { None } else { self.run(&steps, shift)?.map(|found| found.errors) };
             Ok::<_, CalibrateError>(found.map_or_else(|| (0.0, place.errors.clone()), |found| (moved, found)))
         };
         let (high, above) = probed(PROBE)?;
@@ -199,7 +313,7 @@ impl<'a> Sought<'a> {
         for end in [0, 1] {
             let mut steps = vec![0.0; self.size()];
             group.iter().for_each(|&index| steps[index] = self.bounds[index][end]);
-            if tried(self.model.errors(&steps))?.is_none_or(|errors| errors != self.centre) {
+            if self.look(&steps)?.is_none_or(|errors| errors != self.centre) {
                 return Ok(false);
             }
         }
@@ -234,108 +348,100 @@ impl<'a> Sought<'a> {
         self.centre.iter().map(|_| self.noise * (2.0 * unit(&mut random) - 1.0)).collect()
     }
 
-    /// Moves a drawn server until it gives the rows back: from the centre with its slopes, or from where it was drawn. None
-    /// where it does not run.
-    fn server(
-        &self,
-        drawn: &Drawn,
-        centre: &Place,
-        of_centre: Option<&Slopes>,
-        seen: &[bool],
-    ) -> Result<Option<Place>, CalibrateError> {
-        let (mut place, mut slopes, first) = match of_centre {
-            Some(slopes) => {
-                // What no row sees is where it was drawn.
-                let at = |index: usize| if seen[index] { centre.at[index] } else { drawn.home[index] };
-                let place = Place { at: (0..self.size()).map(at).collect(), errors: centre.errors.clone() };
-                (place, slopes.clone(), 0)
-            }
-            None => {
-                let Some(place) = self.run(&drawn.home)? else { return Ok(None) };
-                (place, vec![vec![0.0; centre.errors.len()]; self.size()], 1)
-            }
-        };
-        let mut most = if of_centre.is_some() { 2.0 * PRIOR } else { STEP_MAX };
-        for turn in first..=OWN_SLOPES {
-            if turn > 0 {
-                for index in (0..self.size()).filter(|&index| seen[index]) {
-                    slopes[index] = self.slope(&place, index, false)?;
-                }
-            }
-            self.approach(&mut place, &mut slopes, drawn, most)?;
-            if self.is_near(&place, drawn) {
-                break;
-            }
-            most = STEP_MAX;
+    /// Moves a drawn server towards one that gives the rows back: a round of steps, with its own slopes if it has none.
+    fn walk(&self, way: &mut Way, seen: &[bool]) -> Result<(), CalibrateError> {
+        if way.place.is_none() {
+            way.place = self.run(&way.drawn.home, &way.shift)?;
         }
-        Ok(Some(place))
-    }
-
-    /// Steps with the same slopes, mended along each.
-    fn approach(
-        &self,
-        place: &mut Place,
-        slopes: &mut Slopes,
-        drawn: &Drawn,
-        mut most: f64,
-    ) -> Result<(), CalibrateError> {
+        let Some(mut place) = way.place.clone() else { return Ok(()) };
+        if !way.has_slopes {
+            way.slopes = self.slopes(&place, &way.shift, seen)?;
+        }
         for _ in 0..STEPS {
-            let to = self.moved(place, drawn, slopes, most);
-            let Some(next) = self.run(&to)? else {
-                most *= SHORTER;
+            let to = self.moved(&place, &way.drawn, &way.slopes, way.most);
+            let Some(next) = self.run(&to, &way.shift)? else {
+                way.most *= SHORTER;
                 continue;
             };
-            mend(slopes, place, &next);
-            let (before, after) = (self.price(place, drawn), self.price(&next, drawn));
+            mend(&mut way.slopes, &place, &next);
+            let (before, after) = (self.price(&place, &way.drawn), self.price(&next, &way.drawn));
             if after < before {
-                *place = next;
-                if self.is_near(place, drawn) && before - after < 1.0 {
+                place = next;
+                if self.is_near(&place, &way.drawn) && before - after < 1.0 {
                     break;
                 }
+                way.most = (way.most * LONGER).min(STEP_MAX);
             } else {
                 let taken = to.iter().zip(&place.at).map(|(to, at)| (to - at).abs()).fold(0.0, f64::max);
-                most = SHORTER * taken.min(most);
+                way.most = SHORTER * taken.min(way.most);
             }
         }
+        (way.has_slopes, way.most) = (false, STEP_MAX);
+        self.check(way, place)
+    }
+
+    /// Runs a server in full where its short runs promise something, and holds against them what they were off by.
+    fn check(&self, way: &mut Way, mut place: Place) -> Result<(), CalibrateError> {
+        if self.off(&place.errors) <= PROMISING * place.errors.len() as f64
+            && let Some(whole) = tried(self.model.whole(&place.at))?
+        {
+            let whole = logs(&whole);
+            let off = whole.iter().zip(&place.errors).map(|(whole, short)| whole - short);
+            way.shift.iter_mut().zip(off).for_each(|(shift, off)| *shift += off);
+            place.errors = whole;
+            way.checked.push(place.clone());
+            way.is_done = self.is_near(&place, &way.drawn);
+        }
+        way.place = Some(place);
         Ok(())
     }
 
     /// The server after a step to the target: of all servers that a linear model takes there, the nearest to the drawn one.
+    /// A constant that would leave its bounds stands at one, and the others are moved with it there.
     fn moved(&self, place: &Place, drawn: &Drawn, slopes: &Slopes, most: f64) -> Vec<f64> {
-        let (at, rows) = (&place.at, place.errors.len());
-        let away: Vec<f64> = at.iter().zip(&drawn.home).map(|(at, home)| at - home).collect();
-        let of_row = |row: usize| slopes.iter().map(move |slope| slope[row]);
-        let line = |row: usize| {
-            let off = place.errors[row] - drawn.target[row];
-            let product = |other: usize| {
-                // A row that is far off counts less, as in its cost.
-                let gentle = (off.abs() / (GENTLE * self.noise)).max(1.0);
-                let noise = if row == other { self.noise * self.noise * gentle } else { 0.0 };
-                VARIANCE * of_row(row).zip(of_row(other)).map(|(a, b)| a * b).sum::<f64>() + noise
-            };
-            let along: f64 = of_row(row).zip(&away).map(|(slope, away)| slope * away).sum();
-            (0..rows).map(product).chain([along - off]).collect()
+        let mut to: Vec<Option<f64>> = vec![None; self.size()];
+        let steps = loop {
+            let steps = self.steps(place, drawn, slopes, &to);
+            let mut is_inside = true;
+            for index in 0..self.size() {
+                let there = place.at[index] + steps[index];
+                let bound = self.within(index, there);
+                if to[index].is_none() && bound != there {
+                    (to[index], is_inside) = (Some(bound), false);
+                }
+            }
+            if is_inside {
+                break steps;
+            }
         };
-        let weights = eliminate((0..rows).map(line).collect());
-        let step = |index: usize| drawn.home[index] + VARIANCE * dot(&slopes[index], &weights) - at[index];
-        let steps: Vec<f64> = (0..self.size()).map(step).collect();
         let longest = steps.iter().map(|step| step.abs()).fold(0.0, f64::max);
         let share = if longest > most { most / longest } else { 1.0 };
-        (0..self.size()).map(|index| self.within(index, at[index] + share * steps[index])).collect()
+        (0..self.size()).map(|index| self.within(index, place.at[index] + share * steps[index])).collect()
     }
-}
 
-/// Changes slopes by as little as makes them right for a step that was run.
-fn mend(slopes: &mut Slopes, from: &Place, to: &Place) {
-    let step: Vec<f64> = to.at.iter().zip(&from.at).map(|(to, from)| to - from).collect();
-    let length = dot(&step, &step);
-    if length < 1e-6 {
-        return;
-    }
-    for row in 0..from.errors.len() {
-        let expected: f64 = slopes.iter().zip(&step).map(|(slope, step)| slope[row] * step).sum();
-        let missed = to.errors[row] - from.errors[row] - expected;
-        slopes.iter_mut().zip(&step).for_each(|(slope, step)| slope[row] += missed * step / length);
+    /// The whole step of each constant, with those of `to` held there.
+    fn steps(&self, place: &Place, drawn: &Drawn, slopes: &Slopes, to: &[Option<f64>]) -> Vec<f64> {
+        let (at, rows) = (&place.at, place.errors.len());
+        let is_free = |index: &usize| to[*index].is_none();
+        let free: Vec<usize> = (0..self.size()).filter(is_free).collect();
+        let line = |row: usize| {
+            let held = (0..self.size()).filter_map(|index| Some(slopes[index][row] * (to[index]? - at[index])));
+            let off = place.errors[row] - drawn.target[row];
+            // A row that is far off counts less, as in its cost.
+            let gentle = (off.abs() / (GENTLE * self.noise)).max(1.0);
+            let product = |other: usize| {
+                let noise = if row == other { (LIKELY * self.noise).powi(2) * gentle } else { 0.0 };
+                VARIANCE * free.iter().map(|&index| slopes[index][row] * slopes[index][other]).sum::<f64>() + noise
+            };
+            let along: f64 = free.iter().map(|&index| slopes[index][row] * (at[index] - drawn.home[index])).sum();
+            (0..rows).map(product).chain([along - off - held.sum::<f64>()]).collect()
+        };
+        let weights = eliminate((0..rows).map(line).collect());
+        let step = |index: usize| {
+            let there = to[index].unwrap_or_else(|| drawn.home[index] + VARIANCE * dot(&slopes[index], &weights));
+            there - at[index]
+        };
+        (0..self.size()).map(step).collect()
     }
 }
 
@@ -356,7 +462,7 @@ mod tests {
 
     fn servers() -> Vec<Vec<f64>> {
         let bounds = [[-2.0, 2.0]; 5];
-        let sought = Sought::new(&Toy, &bounds, 0.03).unwrap();
+        let sought = Sought::new(&Toy, &bounds, &[0.0; 5], 0.03).unwrap();
         sought.servers("test").unwrap().points
     }
 

@@ -68,10 +68,11 @@ pub fn ranges(
     let homes = candidates.iter().map(|candidate| candidate.home);
     let bounds: Vec<[f64; 2]> =
         constants.iter().zip(homes).map(|(constant, home)| drawn_from(constant, home)).collect();
-    let found = Sought::new(&model, &bounds, noise)?.servers(&platform.name)?;
-    let of_best = || found.points.first().filter(|_| found.is_better);
+    let homes: Vec<f64> =
+        constants.iter().zip(&candidates).map(|(constant, candidate)| constant.step_to(candidate.home)).collect();
+    let found = Sought::new(&model, &bounds, &homes, noise)?.servers(&platform.name)?;
     let value = |(constant, step): (&FreeConstant, &f64)| (constant.key.clone(), constant.moved(*step));
-    let better = of_best().map(|best| constants.iter().zip(best).map(value).collect());
+    let better = found.better.as_ref().map(|best| constants.iter().zip(best).map(value).collect());
     let points = with_centre(found.points, bounds.len());
     let kept = spread(&points, POINTS_KEPT);
     let range = |(index, constant): (usize, &FreeConstant)| {
@@ -151,7 +152,8 @@ mod tests {
     #[test]
     fn a_range_is_as_wide_as_the_noise() {
         let bounds = [[-2.0, 2.0]; 3];
-        let points = with_centre(Sought::new(&Toy, &bounds, 0.03).unwrap().servers("test").unwrap().points, 3);
+        let points =
+            with_centre(Sought::new(&Toy, &bounds, &[0.0; 3], 0.03).unwrap().servers("test").unwrap().points, 3);
         let ends = |index: usize| {
             let steps = points.iter().map(|point| point[index]);
             steps.fold([0.0, 0.0], |[low, high], step| [f64::min(low, step), f64::max(high, step)])

@@ -7,6 +7,7 @@ use crate::plan::Plan;
 use crate::platform::{Constant, Platform, Spec};
 use crate::published::{self, Usage};
 use crate::reproduce::{self, Outcomes};
+use hal::CpuSet;
 use std::collections::BTreeMap;
 
 /// A free constant.
@@ -188,6 +189,8 @@ impl Model for Whole<'_> {
 /// change from the centre, so that neither its span nor its seed shifts a value.
 pub(super) struct Anchored<'a> {
     rows: Rows<'a>,
+    /// The plans of the whole runs.
+    full: BTreeMap<String, Plan>,
     /// The values of the whole runs, all seeds.
     whole: Vec<f64>,
     /// The values of the short runs at the centre.
@@ -245,7 +248,7 @@ impl<'a> Anchored<'a> {
             }
         }
         let short = rows.values(&rows.outcomes(&centre)?)?;
-        Ok(Self { rows, whole: values, short })
+        Ok(Self { rows, full, whole: values, short })
     }
 
     /// The rows' values with each constant's logarithm moved by its step.
@@ -267,6 +270,14 @@ impl Model for Anchored<'_> {
         let of = |(row, value): (&published::Row, f64)| error(row, value, row.published.unwrap_or(f64::NAN));
         Ok(self.rows.rows.iter().zip(self.values(steps)?).map(of).collect())
     }
+
+    fn whole(&self, steps: &[f64]) -> Result<Vec<f64>, CalibrateError> {
+        let of = |(row, value): (&published::Row, f64)| error(row, value, row.published.unwrap_or(f64::NAN));
+        let (rows, constants, stop) = (self.rows.rows.clone(), self.rows.constants, self.rows.stop);
+        let rows = Rows { rows, plans: self.full.clone(), constants, stop };
+        let values = rows.values(&rows.outcomes(steps)?)?;
+        Ok(rows.rows.iter().zip(values).map(of).collect())
+    }
 }
 
 /// The deviation of a row's value from another: relative, of a share in hundredths.
@@ -284,10 +295,21 @@ pub(crate) fn short_ns(plan: &Plan) -> f64 {
     (short.ramp_ns + short.measured_ns) as f64
 }
 
-/// One seed, a shorter span; the plan with one seed if it does not run over the shorter span.
+/// True if threads share a CPU: each has to have its turns.
+fn is_crowded(plan: &Plan) -> bool {
+    let Some(storage) = plan.storage() else { return false };
+    let mut cpus = CpuSet::new();
+    storage.jobs.iter().flat_map(|job| job.cpus.iter()).for_each(|cpu| cpus.insert(cpu));
+    storage.jobs.len() > cpus.iter().count()
+}
+
+/// One seed, a shorter span; the plan with one seed if it does not run over the shorter span, or if threads take turns.
 fn shortened(plan: &Plan, kind: Short) -> Plan {
     let mut whole = plan.clone();
     whole.seeds.truncate(1);
+    if is_crowded(plan) {
+        return whole;
+    }
     let mut short = whole.clone();
     short.spans.ramp_ns /= kind.ramp;
     short.spans.measured_ns /= kind.span;

@@ -5,6 +5,7 @@ use super::cost::{self, Used};
 use super::facts::{self, Fact};
 use super::gather::{Measurement, Server};
 use super::misses::{self, Miss};
+use super::shape::{GUESS, Shape, floor, moved};
 use super::write::{self, Own};
 use crate::calibrate::{self, CalibrateError, Candidate, Decision, Range};
 use crate::input::{InputError, Place, Problem};
@@ -137,9 +138,9 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
             Ok(found) => {
                 ranges = found.ranges;
                 if let Some(better) = found.better {
-                    let other = fit.from(&better, &shape, &|| files.plans(&usable, cpus), &rows)?;
-                    shape = other.unwrap_or(shape);
+                    shape.take(&better, &platform);
                     let now = shape.write(&files)?;
+                    shape.decision.errors = calibrate::errors(&rows, &files.plans(&usable, cpus)?, stop)?;
                     ranges = ranges.into_iter().map(|range| moved(range, &platform, &now)).collect();
                 }
             }
@@ -161,13 +162,6 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
     Ok(Imported { name, folder: folder.to_owned(), facts, decision, ranges, rows, misses, base, notes })
 }
 
-/// A range of a constant that another fit has moved.
-fn moved(range: Range, before: &Platform, now: &Platform) -> Range {
-    let value = |of: &Platform| of.constants().iter().find(|(key, ..)| *key == range.key).map(|(.., own)| own.value);
-    let factor = value(now).zip(value(before)).map(|(now, before)| now / before);
-    range.about(factor.filter(|factor| factor.is_finite() && *factor > 0.0).unwrap_or(1.0))
-}
-
 /// What is fitted.
 struct Fit<'a> {
     files: &'a Folder<'a>,
@@ -182,41 +176,9 @@ impl<'a> Fit<'a> {
     fn shape(&self, started: BTreeMap<String, Own>, plans: &BTreeMap<String, Plan>) -> Result<Shape<'a>, ImportError> {
         let platform = self.files.platform()?;
         let decision = calibrate::decide(&platform, self.candidates, self.rows, plans, NOISE, self.stop)?;
-        let shape = Shape { base: self.base, started, decision };
+        let shape = Shape { base: self.base, started, decision, taken: BTreeMap::new() };
         shape.write(self.files)?;
         Ok(shape)
-    }
-
-    /// The fit from a server that explains the rows better, if it does so, too. `all` are the rows that the errors are of.
-    fn from(
-        &self,
-        better: &[(String, f64)],
-        shape: &Shape<'a>,
-        plans: &dyn Fn() -> Result<BTreeMap<String, Plan>, InputError>,
-        all: &[Row],
-    ) -> Result<Option<Shape<'a>>, ImportError> {
-        let mut started = shape.started.clone();
-        let is_open = |key: &String| {
-            let is_stated = started.get(key).is_some_and(|own| own.reason != GUESS);
-            self.candidates.iter().any(|one| one.key == *key) && !is_stated
-        };
-        let guesses: Vec<(String, f64)> = better.iter().filter(|(key, _)| is_open(key)).cloned().collect();
-        let own = |value: f64| Own { value, reason: GUESS.to_owned(), ..Own::default() };
-        started.extend(guesses.into_iter().map(|(key, value)| (key, own(value))));
-        write_started(self.files, self.base, &started)?;
-        let plans_there = fitted(self.rows, plans()?).1;
-        let mut other = match self.shape(started, &plans_there) {
-            Ok(other) => other,
-            Err(ImportError::Fit(_)) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        if other.decision.interrupted {
-            return Ok(None);
-        }
-        let Ok(errors) = calibrate::errors(all, &plans()?, self.stop) else { return Ok(None) };
-        other.decision.errors = errors;
-        let off = |errors: &[f64]| errors.iter().map(|error| error.abs()).sum::<f64>();
-        Ok((off(&other.decision.errors) < off(&shape.decision.errors)).then_some(other))
     }
 }
 
@@ -224,41 +186,6 @@ impl<'a> Fit<'a> {
 fn write_started(files: &Folder<'_>, base: &Platform, started: &BTreeMap<String, Own>) -> Result<(), InputError> {
     let of_start = |key: &str| started.get(key).cloned().or_else(|| floor(key, base, &|key| started.get(key).cloned()));
     files.write(&format!("{}.toml", files.name), &write::platform(files.name, base, &[], &of_start))
-}
-
-/// What the platform's file says of its constants after a fit.
-struct Shape<'a> {
-    base: &'a Platform,
-    started: BTreeMap<String, Own>,
-    decision: Decision,
-}
-
-impl Shape<'_> {
-    /// A constant that the file does not borrow.
-    fn own(&self, key: &str) -> Option<Own> {
-        self.of_fit(key).or_else(|| floor(key, self.base, &|key| self.of_fit(key)))
-    }
-
-    fn of_fit(&self, key: &str) -> Option<Own> {
-        let decided = self.decision.decided.iter().find(|decided| decided.key == key);
-        let own = |decided: &calibrate::Decided| {
-            let rows: Vec<&str> = decided.rows.iter().take(3).map(|(id, _)| id.as_str()).collect();
-            let reason = format!("fitted, ±{:.0} %: {}", decided.uncertainty * 100.0, rows.join(", "));
-            Own { value: decided.value, reason, fit: true, uncertainty: Some(decided.uncertainty), ..Own::default() }
-        };
-        let kept = self.decision.kept.iter().find(|(kept, _)| kept == key).map(|(_, value)| {
-            let reason = format!("not decided, but what was measured contradicts {}'s value", self.base.name);
-            Own { value: *value, reason, ..Own::default() }
-        });
-        decided.map(own).or(kept).or_else(|| self.started.get(key).filter(|own| own.reason != GUESS).cloned())
-    }
-
-    /// Writes the platform, and reads it again.
-    fn write(&self, files: &Folder<'_>) -> Result<Platform, InputError> {
-        let text = write::platform(files.name, self.base, &[], &|key| self.own(key));
-        files.write(&format!("{}.toml", files.name), &text)?;
-        files.platform()
-    }
 }
 
 /// The error of an import without a measurement.
@@ -313,8 +240,8 @@ fn candidates(base: &Platform, started: &BTreeMap<String, Own>, writes: bool) ->
 
 /// The constants that may be off: times, rates and the drive's slots, unless the kernel states them.
 fn open(platform: &Platform, candidates: &[Candidate], started: &BTreeMap<String, Own>) -> Vec<Candidate> {
-    let mut open = candidates.to_vec();
     let is_stated = |key: &str| started.get(key).is_some_and(|own| own.reason != GUESS);
+    let mut open: Vec<Candidate> = candidates.iter().filter(|one| !is_stated(&one.key)).cloned().collect();
     for (key, spec, constant) in platform.constants() {
         let is_open = matches!(spec.unit, Unit::Time | Unit::ByteRate) || key == format!("drive.{DRIVE}.slots");
         let is_known = |one: &Candidate| one.key == key || one.follower.as_ref() == Some(&key);
@@ -343,17 +270,6 @@ fn of_base(base: &Platform, key: &str) -> Option<f64> {
         constants.iter().find(|(known, ..)| known == key).map(|(.., constant)| constant.value)
     })
 }
-
-/// The media's smallest time: nothing tells it apart, so it follows the mean as the base's does.
-fn floor(key: &str, base: &Platform, given: write::Given<'_>) -> Option<Own> {
-    let (_, drive) = base.drives.first().filter(|_| key == format!("drive.{DRIVE}.media_floor"))?;
-    let mean = given(&format!("drive.{DRIVE}.media_mean")).map_or(drive.media_mean.value, |own| own.value);
-    let reason = format!("borrowed from {}: its share of media_mean", base.name);
-    Some(Own { value: mean * drive.media_floor.value / drive.media_mean.value, reason, ..Own::default() })
-}
-
-/// The reason of a value that is only where the fit begins.
-const GUESS: &str = "where the fit begins";
 
 /// A value for each constant that the facts state, or that the fit should begin near.
 fn starts(measurements: &[Measurement], base: &Platform, facts: &[Fact]) -> BTreeMap<String, Own> {
@@ -427,9 +343,9 @@ const INTERRUPT_NS: f64 = 500.0;
 const SOFTWARE_NS: f64 = 6_000.0;
 
 /// The folder of a server's files.
-struct Folder<'a> {
+pub(super) struct Folder<'a> {
     path: &'a Path,
-    name: &'a str,
+    pub name: &'a str,
 }
 
 impl Folder<'_> {
@@ -438,7 +354,7 @@ impl Folder<'_> {
         Path::new(".").join(self.path).join(file).to_string_lossy().into_owned()
     }
 
-    fn write(&self, file: &str, text: &str) -> Result<(), InputError> {
+    pub(super) fn write(&self, file: &str, text: &str) -> Result<(), InputError> {
         let path = self.path.join(file);
         let failed = |error: std::io::Error| {
             let place = Place::file(path.to_string_lossy());
@@ -477,7 +393,7 @@ impl Folder<'_> {
     }
 
     /// The platform as it is written.
-    fn platform(&self) -> Result<Platform, InputError> {
+    pub(super) fn platform(&self) -> Result<Platform, InputError> {
         Platform::load(&Setting::new(Place::option("import"), "", self.path_of(&format!("{}.toml", self.name))))
     }
 

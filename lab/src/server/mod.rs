@@ -7,6 +7,7 @@
 //! | `choose.rs` | which of many measurements are fitted |
 //! | `cost.rs` | what their runs cost, and how many a fit can afford |
 //! | `fit.rs` | the platform, and which of its constants the measurements decide |
+//! | `shape.rs` | what the platform's file says of its constants after a fit |
 //! | `misses.rs` | what the fitted platform does not give back, and what may be the reason |
 //! | `write.rs` | the files: platform, rows, a scenario and a job file a measurement |
 
@@ -17,6 +18,7 @@ pub mod fit;
 pub mod gather;
 mod job;
 pub mod misses;
+mod shape;
 pub mod write;
 
 /// The kind of drive in the platform file of a measured server.

@@ -95,6 +95,9 @@ const TURN_US: f64 = 4_000.0;
 /// Turns of the I/Os in flight until rates and CPU times no longer drift: CPUs that begin in step sleep more often.
 const SETTLED_TURNS: f64 = 20.0;
 
+/// Rounds of such turns before each thread has I/Os that waited for its turn.
+const ROUNDS_FIRST: f64 = 1.5;
+
 /// The ramp and the span in which a measurement is simulated: long enough for some thousand I/Os and for a turn of each
 /// thread on a CPU, short enough for a fit.
 pub fn spans_us(measurement: &Measurement) -> (u64, u64) {
@@ -104,7 +107,7 @@ pub fn spans_us(measurement: &Measurement) -> (u64, u64) {
     let measured = (4_000.0 / iops * 1e6).clamp(2_000.0, 300_000.0);
     let clat_us = measurement.fio.clat_ns().unwrap_or(0.0) / 1000.0;
     let settled = (clat_us * 4.0).max((clat_us * SETTLED_TURNS).min(SETTLED_MAX_US));
-    (settled.max(round).clamp(1_000.0, 100_000.0) as u64, measured.max(round).min(300_000.0) as u64)
+    (settled.max(ROUNDS_FIRST * round).clamp(1_000.0, 100_000.0) as u64, measured.max(round).min(300_000.0) as u64)
 }
 
 /// Most of a ramp that is for CPU times to settle, in us.

@@ -36,8 +36,12 @@ pub(crate) struct Judged {
     pub needs: bool,
     /// Whether the right remedy came first or tied: of one that is not named, whether its interval reaches a gain that counts.
     pub advised: bool,
-    /// Whether the advice named the right remedy.
+    /// Whether the advice named the right remedy as sure.
     pub named: bool,
+    /// Whether it named the right remedy as likely.
+    pub likely: bool,
+    /// Whether it named a remedy, sure or likely, and none was needed.
+    pub needless: bool,
     /// How, for people.
     pub how: String,
 }
@@ -75,7 +79,9 @@ fn shown(advice: &Advice) -> String {
         change.map_or(String::new(), |gain| format!(" {:+.0} ({:+.0} to {:+.0}) %", gain.percent, gain.low, gain.high))
     };
     let first = &advice.verdicts[0].first;
-    first.as_ref().map_or("none needed".into(), |first| format!("{first}{}", gain(first)))
+    let perhaps = &advice.verdicts[0].perhaps;
+    let likely = || perhaps.as_ref().map_or("none needed".into(), |one| format!("perhaps {one}{}", gain(one)));
+    first.as_ref().map_or_else(likely, |first| format!("{first}{}", gain(first)))
 }
 
 /// Imports a server that `seed` draws, and predicts and advises on jobs that were not measured.
@@ -164,13 +170,17 @@ fn judge(folder: &Path, of: (&str, usize, &str), secrets: &[String], mine: &str)
     let ours = advised(on(mine, &[], "5ms"), None);
     let [low, high] = ours.today.throughput_range;
     let error = predicted / truth - 1.0;
+    let [true_verdict, verdict] = [&right, &ours].map(|advice| &advice.verdicts[0]);
+    let is_likely = |name: &String| true_verdict.first.as_ref() == Some(name) || true_verdict.tied.contains(name);
     Judged {
         error,
         inside: (low..=high).contains(&truth),
         width: (high - low) / predicted,
-        needs: right.verdicts[0].first.is_some(),
+        needs: true_verdict.first.is_some(),
         advised: is_right(&right, &ours),
-        named: right.verdicts[0].first.is_some() && ours.verdicts[0].first.is_some() && is_right(&right, &ours),
+        named: true_verdict.first.is_some() && verdict.first.is_some() && is_right(&right, &ours),
+        likely: verdict.perhaps.as_ref().is_some_and(is_likely),
+        needless: true_verdict.first.is_none() && (verdict.first.is_some() || verdict.perhaps.is_some()),
         how: format!(
             "{}: {truth:.0} IOPS, predicted {:+.1} % ({:+.1} to {:+.1}); limited by {}, thought {}; right {}, advised {}",
             of.0,

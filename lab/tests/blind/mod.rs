@@ -49,11 +49,13 @@ pub(crate) fn measured(folder: &Path, of: (&str, usize, &str), secrets: &[String
     std::fs::write(&path, job(of)).unwrap();
     let input = path.to_string_lossy().into_owned();
     let mut sets = secrets.to_vec();
-    // Jobs that take turns on a CPU need many turns, and a slow job many I/Os: fio runs for seconds.
-    let is_long = of.0.ends_with("-1") || of.0.starts_with("one-cpu");
+    // Jobs that take turns on a CPU need many turns, and slow I/Os and large blocks take long to be many: fio runs for seconds.
+    let is_large = of.0.ends_with("-128k");
+    let is_long = of.0.ends_with("-1") || of.0.starts_with("one-cpu") || is_large;
     sets.extend(["cpus=32".into(), format!("duration={}", if is_long { "150ms" } else { "10ms" })]);
     // Before, the threads that share a CPU have had their turns, and CPUs that began in step no longer are.
-    sets.push(format!("ramp={}", if of.0.starts_with("one-cpu") { "32ms" } else { "10ms" }));
+    let ramp = if of.0.starts_with("one-cpu") || is_large { "64ms" } else { "10ms" };
+    sets.push(format!("ramp={ramp}"));
     run_of(&Request { platform: Some("emr".into()), sets, ..Request::of(input) })
 }
 

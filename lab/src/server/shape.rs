@@ -1,0 +1,91 @@
+//! What the platform's file says of its constants after a fit.
+
+use super::DRIVE;
+use super::fit::Folder;
+use super::write::{self, Own};
+use crate::calibrate::{Decided, Decision, Range};
+use crate::input::InputError;
+use crate::platform::Platform;
+use std::collections::BTreeMap;
+
+/// The reason of a value that is only where the fit begins.
+pub(super) const GUESS: &str = "where the fit begins";
+
+/// A constant that moved by less, as a change of its logarithm, did not move.
+const SAME: f64 = 1e-3;
+
+/// What the platform's file says of its constants after a fit.
+pub(super) struct Shape<'a> {
+    pub base: &'a Platform,
+    pub started: BTreeMap<String, Own>,
+    pub decision: Decision,
+    /// Constants that are neither fitted nor the base's: the measurements come out with all of them together.
+    pub taken: BTreeMap<String, f64>,
+}
+
+impl Shape<'_> {
+    /// Takes the constants of a server that explains the measurements better than the fit.
+    pub(super) fn take(&mut self, server: &[(String, f64)], before: &Platform) {
+        let constants = before.constants();
+        for (key, value) in server {
+            let now = constants.iter().find(|(known, ..)| known == key).map_or(f64::NAN, |(.., own)| own.value);
+            if (value / now).ln().abs() < SAME {
+                continue;
+            }
+            let Decision { decided, kept, undecided, .. } = &mut self.decision;
+            if let Some(decided) = decided.iter_mut().find(|decided| decided.key == *key) {
+                decided.value = *value;
+            } else if undecided.contains(key) {
+                kept.retain(|(kept, _)| kept != key);
+                kept.push((key.clone(), *value));
+            } else {
+                self.taken.insert(key.clone(), *value);
+            }
+        }
+    }
+
+    /// A constant that the file does not borrow.
+    pub(super) fn own(&self, key: &str) -> Option<Own> {
+        self.of_fit(key).or_else(|| floor(key, self.base, &|key| self.of_fit(key)))
+    }
+
+    fn of_fit(&self, key: &str) -> Option<Own> {
+        let decided = self.decision.decided.iter().find(|decided| decided.key == key);
+        let own = |decided: &Decided| {
+            let rows: Vec<&str> = decided.rows.iter().take(3).map(|(id, _)| id.as_str()).collect();
+            let reason = format!("fitted, ±{:.0} %: {}", decided.uncertainty * 100.0, rows.join(", "));
+            Own { value: decided.value, reason, fit: true, uncertainty: Some(decided.uncertainty), ..Own::default() }
+        };
+        let kept = self.decision.kept.iter().find(|(kept, _)| kept == key).map(|(_, value)| {
+            let reason = format!("not decided, but what was measured contradicts {}'s value", self.base.name);
+            Own { value: *value, reason, ..Own::default() }
+        });
+        let taken = self.taken.get(key).map(|value| {
+            let reason = format!("not decided; with {}'s values the measurements do not come out", self.base.name);
+            Own { value: *value, reason, ..Own::default() }
+        });
+        decided.map(own).or(taken).or(kept).or_else(|| self.started.get(key).filter(|own| own.reason != GUESS).cloned())
+    }
+
+    /// Writes the platform, and reads it again.
+    pub(super) fn write(&self, files: &Folder<'_>) -> Result<Platform, InputError> {
+        let text = write::platform(files.name, self.base, &[], &|key| self.own(key));
+        files.write(&format!("{}.toml", files.name), &text)?;
+        files.platform()
+    }
+}
+
+/// The media's smallest time: nothing tells it apart, so it follows the mean as the base's does.
+pub(super) fn floor(key: &str, base: &Platform, given: write::Given<'_>) -> Option<Own> {
+    let (_, drive) = base.drives.first().filter(|_| key == format!("drive.{DRIVE}.media_floor"))?;
+    let mean = given(&format!("drive.{DRIVE}.media_mean")).map_or(drive.media_mean.value, |own| own.value);
+    let reason = format!("borrowed from {}: its share of media_mean", base.name);
+    Some(Own { value: mean * drive.media_floor.value / drive.media_mean.value, reason, ..Own::default() })
+}
+
+/// A range of a constant that another fit has moved.
+pub(super) fn moved(range: Range, before: &Platform, now: &Platform) -> Range {
+    let value = |of: &Platform| of.constants().iter().find(|(key, ..)| *key == range.key).map(|(.., own)| own.value);
+    let factor = value(now).zip(value(before)).map(|(now, before)| now / before);
+    range.about(factor.filter(|factor| factor.is_finite() && *factor > 0.0).unwrap_or(1.0))
+}
