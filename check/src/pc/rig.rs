@@ -295,6 +295,9 @@ impl Rig for PcRig {
             PcFault::Fatal { drive } => self.drive(drive, |drive| drive.faults_mut().fatal_at = Some(now)),
             PcFault::Refused { drive } => self.refuse(drive, Some(now)),
             PcFault::AdminFails { drive } => self.drive(drive, |drive| drive.faults_mut().admin_fails = true),
+            PcFault::AbortsUnanswered { drive } => {
+                self.drive(drive, |drive| drive.faults_mut().aborts_unanswered = true);
+            }
             PcFault::NoMemory => self.hardware.machine.set_memory_exhausted(true),
             PcFault::Storm { period_ns } => {
                 self.up().rings.deaf.store(true, Relaxed);
@@ -323,6 +326,11 @@ impl Rig for PcRig {
                 self.broken(drive);
             }
             PcFault::AdminFails { drive } => self.drive(drive, |drive| drive.faults_mut().admin_fails = false),
+            PcFault::AbortsUnanswered { drive } => {
+                self.drive(drive, |drive| drive.faults_mut().aborts_unanswered = false);
+                // The ids of what the driver wanted to abort come back with a reset.
+                self.broken(drive);
+            }
             PcFault::NoMemory => self.hardware.machine.set_memory_exhausted(false),
             PcFault::Fatal { drive } => {
                 // An unnoticed fatal error would break the next start, long after it was healed.
@@ -460,6 +468,7 @@ fn bring_up(
         users_left: AtomicU32::new(0),
         absent: AtomicU32::new(0),
         returning: AtomicBool::new(false),
+        tunings: Mutex::default(),
         seen: Mutex::default(),
     };
     for slot in &stack.slots {

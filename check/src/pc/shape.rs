@@ -66,6 +66,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     // Where a unit remaps, it blocks the messages that the function notifies with.
     let poster = delivery == Path::Plain && knobs.chance("poster", 30) && !comparable;
     let topology = draw_topology(knobs);
+    let apic_id_shift = knobs.number("apic_id_shift", 0..=2) as u32;
     let config = Config {
         cpus,
         drives: 0,
@@ -79,9 +80,17 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         read_ns,
         hidden_coalescing,
         devices_post: poster,
+        old_ioapic: delivery == Path::Plain && knobs.chance("old_ioapic", 40),
         unrest: base.unrest.clone(),
         lines_max,
-        machine: MachineConfig { memory_bytes: accelerator::MEMORY_BYTES, jitter_percent: 40, costs, topology, ..base },
+        machine: MachineConfig {
+            memory_bytes: accelerator::MEMORY_BYTES,
+            jitter_percent: 40,
+            costs,
+            topology,
+            apic_id_shift,
+            ..base
+        },
         ..Config::default()
     };
     let shape = Shape {

@@ -6,6 +6,7 @@ use super::load::{Load, disrupt};
 use super::poster::{self, Poster};
 use super::sources::{Function, Rings};
 use super::timers::{self, Timers};
+use super::told::Tunings;
 use super::user::{Habit, User};
 use crate::coverage::Coverage;
 use crate::mark::Mark;
@@ -124,6 +125,8 @@ pub struct PcStack {
     pub(super) accelerator: Option<Accelerator>,
     pub(super) timers: Option<Timers>,
     pub(super) poster: Option<Poster>,
+    /// What the drives' tunings hear in the last load.
+    pub(super) tunings: Mutex<Option<Tunings>>,
     pub(super) seen: Mutex<Coverage>,
 }
 

@@ -1,0 +1,103 @@
+//! What the queues of a drive report to its tuning in the last load: every entry that they take, whatever found it and
+//! whichever of them holds the controller just then.
+//!
+//! Nobody programs a level: the drives' coalescing is the managers'.
+
+use super::stack::PcStack;
+use crate::verdict::violate;
+use drivers::nvme::{COALESCING_LEVELS, Controller as Drive, QueuePair};
+use irq::moderation::{Algorithm, Controller, Found, LevelTable, Next, Outcome, Step, Tuner, TuningView};
+use machine::SimHal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A controller that counts what it is told, and never asks for a level.
+struct Tally {
+    told: Arc<AtomicU64>,
+    inner: Box<dyn Controller>,
+}
+
+impl Controller for Tally {
+    fn interrupt(&mut self, now_ns: u64, found: Found) -> Next {
+        self.polled(now_ns, found)
+    }
+
+    fn polled(&mut self, _: u64, found: Found) -> Next {
+        self.told.fetch_add(found.completions.into(), Relaxed);
+        Next::Measure
+    }
+
+    fn deadline_ns(&self) -> Option<u64> {
+        None
+    }
+
+    fn elapsed(&mut self, _: u64) -> Next {
+        Next::Measure
+    }
+
+    fn step(&self) -> Option<Step> {
+        None
+    }
+
+    fn programmed(&mut self, _: u64, _: u32, _: Outcome) -> Next {
+        Next::Measure
+    }
+
+    fn level(&self) -> usize {
+        self.inner.level()
+    }
+
+    fn view(&self) -> TuningView {
+        self.inner.view()
+    }
+}
+
+/// A drive whose queues report.
+struct Tuned {
+    index: u32,
+    drive: Arc<Drive<SimHal>>,
+    told: Arc<AtomicU64>,
+    /// Entries of its queues before.
+    before: u64,
+}
+
+/// All drives of a stack.
+pub(super) struct Tunings(Vec<Tuned>);
+
+fn entries(pairs: &[Arc<QueuePair<SimHal>>]) -> u64 {
+    pairs.iter().map(|pair| pair.snapshot().completion.entries).sum()
+}
+
+fn pairs(drive: &Drive<SimHal>) -> Vec<Arc<QueuePair<SimHal>>> {
+    (1..=drive.queue_pairs_max()).filter_map(|qid| drive.queue_pair(qid)).collect()
+}
+
+impl Tunings {
+    /// From now on the queues of the drives that are there report. Nothing is in flight.
+    pub(super) fn begin(stack: &PcStack) -> Self {
+        let present = stack.drives.iter().filter(|drive| drive.present.load(Relaxed));
+        let tuned = present.filter_map(|drive| {
+            let (index, drive) = (drive.index, drive.controller()?);
+            let told = Arc::new(AtomicU64::new(0));
+            let table = LevelTable::new(COALESCING_LEVELS).expect("sorted");
+            let inner = Algorithm::Adaptive.build(table, 64).expect("not 0");
+            drive.tune(Arc::new(Tuner::new(SimHal, Box::new(Tally { told: told.clone(), inner }))));
+            let before = entries(&pairs(&drive));
+            Some(Tuned { index, drive, told, before })
+        });
+        Self(tuned.collect())
+    }
+
+    /// All is at rest. A queue that could not report the last time does so at the next look.
+    pub(super) fn check(&self) {
+        for Tuned { index, drive, told, before } in &self.0 {
+            let pairs = pairs(drive);
+            pairs.iter().for_each(|pair| _ = pair.poll(0));
+            let (told, taken) = (told.load(Relaxed), entries(&pairs) - before);
+            if told != taken {
+                let text = format!("the queues of drive {index} took {taken} entries, and their tuning was told of {told}");
+                violate("tuning", text);
+            }
+        }
+    }
+}
