@@ -26,11 +26,8 @@ pub(crate) fn check(core: &IrqCore<SimHal>, cpus: u32, online: impl Fn(CpuId) ->
     while !waiting.is_empty() {
         if SimHal.now_ns() > end_ns {
             let (line, until_ns) = waiting[0];
-            let waits = if until_ns == WANTED {
-                "wants to move".into()
-            } else {
-                format!("is throttled until {until_ns} ns")
-            };
+            let waits =
+                if until_ns == WANTED { "wants to move".into() } else { format!("is throttled until {until_ns} ns") };
             violate("deadlines", format!("line {line} {waits}, and no CPU that is online will look in time"));
         }
         SimHal.delay_ns(LOOK_NS);

@@ -104,7 +104,9 @@ impl MachineConfig {
     /// The controller after reset, and the model behind it.
     pub(crate) fn controller(&self, credits: &Credits) -> Built {
         match &self.interrupts {
-            Interrupts::X2Apic => LocalApics::build(self.cpus, self.apic_id_shift, [self.reschedule_vector, self.timer_vector]),
+            Interrupts::X2Apic => {
+                LocalApics::build(self.cpus, self.apic_id_shift, [self.reschedule_vector, self.timer_vector])
+            }
             Interrupts::GicV2(config) => gic::build(gic::Version::V2, config, self.cpus, credits),
             Interrupts::GicV3(config) => gic::build(gic::Version::V3, config, self.cpus, credits),
         }

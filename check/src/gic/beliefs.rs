@@ -91,7 +91,7 @@ fn spi(system: &ArmHarness, belief: &Belief<'_>, intid: u32, at_rest: bool, now:
     if let Some(target) = belief.target {
         let cpu = u64::from(target.cpu.0);
         let route = match system.version {
-            Version::V2 => 1 << cpu,
+            Version::V2 => 1_u64 << cpu,
             Version::V3 => affinity(&system.windows, target.cpu.0).0.into(),
         };
         now.same("route of INTID", which, route, held.route);

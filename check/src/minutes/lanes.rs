@@ -99,7 +99,8 @@ impl Lane {
             Work::Random(scenario) => Unit::History(*scenario, seed.wrapping_add(number)),
             Work::Orders(scenario, tasks) => {
                 let (bound, budget) = ROUNDS[number as usize / tasks.len()];
-                Unit::Orders { scenario: *scenario, tasks: tasks.clone(), task: place(tasks.len()), bound, budget }
+                let task = number as usize % tasks.len();
+                Unit::Orders { scenario: *scenario, tasks: tasks.clone(), task, bound, budget }
             }
             Work::Faults(scenario, cases) => {
                 Unit::Faults { scenario: *scenario, cases: cases.clone(), case: place(cases.len()) }
@@ -118,6 +119,18 @@ impl Lane {
     }
 }
 
+/// The tasks of a scenario so that its machines take turns: the first seconds reach each of them, and one with few operations
+/// is soon through. Each begins elsewhere with another `seed`.
+fn in_turns(tasks: &[Task], seed: u64) -> Vec<Task> {
+    let machines: Vec<_> = tasks.chunk_by(|one, other| one.bench == other.bench).collect();
+    let most = machines.iter().map(|own| own.len()).max().unwrap_or(0);
+    let turn = |turn: usize| {
+        let those = machines.iter().filter(move |own| turn < own.len());
+        those.map(move |own| own[((seed % own.len() as u64) as usize + turn) % own.len()].clone())
+    };
+    (0..most).flat_map(turn).collect()
+}
+
 /// All searches.
 pub(super) struct Lanes {
     lanes: Vec<Lane>,
@@ -134,7 +147,7 @@ impl Lanes {
             lanes.push(Lane::new(Work::Random(scenario), RANDOM * weight));
             if all {
                 // A scenario without small machines has neither.
-                let (tasks, cases) = (Task::all(scenario), scenario.singles());
+                let (tasks, cases) = (in_turns(&Task::all(scenario), seed), scenario.singles());
                 let small = [
                     (!tasks.is_empty()).then(|| Lane::new(Work::Orders(scenario, tasks.into()), ORDERS * weight)),
                     (!cases.is_empty()).then(|| Lane::new(Work::Faults(scenario, cases.into()), FAULTS * weight)),
@@ -218,6 +231,20 @@ mod tests {
         let cases = scenarios[0].singles().len() as u64;
         let faults = spent.iter().find(|spent| spent.on == "gicv2" && spent.search == "faults").expect("it is there");
         assert_eq!(faults.units, cases);
+    }
+
+    #[test]
+    fn every_small_machine_is_reached_at_once_and_each_task_once() {
+        let tasks = Task::all(&crate::gic::V3);
+        let machines = tasks.iter().map(|task| task.bench).collect::<BTreeSet<_>>();
+        for seed in [1, 77] {
+            let ordered = in_turns(&tasks, seed);
+            let first: BTreeSet<_> = ordered[..machines.len()].iter().map(|task| task.bench).collect();
+            assert_eq!(first, machines);
+            let names = |tasks: &[Task]| tasks.iter().map(Task::to_string).collect::<BTreeSet<_>>();
+            assert_eq!((ordered.len(), names(&ordered)), (tasks.len(), names(&tasks)));
+        }
+        assert_ne!(in_turns(&tasks, 1), in_turns(&tasks, 77));
     }
 
     #[test]

@@ -189,7 +189,8 @@ impl PcFault {
 
     /// Operations of the stack may fail because of it.
     pub(super) fn breaks_operations(&self) -> bool {
-        self.lies() || matches!(
+        self.lies()
+            || matches!(
                 self,
                 Self::FailedInvalidation | Self::AdminFails { .. } | Self::AbortsUnanswered { .. } | Self::NoMemory
             )

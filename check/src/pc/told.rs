@@ -95,7 +95,8 @@ impl Tunings {
             pairs.iter().for_each(|pair| _ = pair.poll(0));
             let (told, taken) = (told.load(Relaxed), entries(&pairs) - before);
             if told != taken {
-                let text = format!("the queues of drive {index} took {taken} entries, and their tuning was told of {told}");
+                let text =
+                    format!("the queues of drive {index} took {taken} entries, and their tuning was told of {told}");
                 violate("tuning", text);
             }
         }

@@ -7,7 +7,7 @@
 use crate::checkers::scatter;
 use crate::verdict::violate;
 use drivers::virtio::block::BlockOp;
-use hal::{DeviceAddress, Dma as _, Hal};
+use hal::{DeviceAddress, Dma as _, Hal, Word as _};
 use machine::SimHal;
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -159,12 +159,15 @@ mod tests {
 
     #[test]
     fn a_buffer_belongs_to_nobody_once_its_request_has_ended() {
-        assert_eq!(told(|buffers| {
-            let room = buffers.take(1, BlockOp::Write);
-            assert_eq!(room.sector, 0);
-            buffers.end(1, true);
-            buffers.check();
-        }), None);
+        assert_eq!(
+            told(|buffers| {
+                let room = buffers.take(1, BlockOp::Write);
+                assert_eq!(room.sector, 0);
+                buffers.end(1, true);
+                buffers.check();
+            }),
+            None
+        );
         let late = told(|buffers| {
             buffers.take(1, BlockOp::Read);
             buffers.end(1, false);
@@ -176,17 +179,19 @@ mod tests {
 
     #[test]
     fn a_read_finds_what_was_written_or_what_may_have_been() {
-        let round = |first: bool, value: fn(u64, u64) -> u64| told(move |buffers| {
-            buffers.take(1, BlockOp::Write);
-            buffers.end(1, first);
-            // Until the first buffer comes again.
-            for tag in 2..=BUFFERS + 1 {
-                buffers.take(tag, BlockOp::Read);
-                let found = if tag == BUFFERS + 1 { value(0, scatter(1 | 1 << 63)) } else { 0 };
-                buffers.write(tag as usize - 1 & (BUFFERS as usize - 1), found);
-                buffers.end(tag, true);
-            }
-        });
+        let round = |first: bool, value: fn(u64, u64) -> u64| {
+            told(move |buffers| {
+                buffers.take(1, BlockOp::Write);
+                buffers.end(1, first);
+                // Until the first buffer comes again.
+                for tag in 2..=BUFFERS + 1 {
+                    buffers.take(tag, BlockOp::Read);
+                    let found = if tag == BUFFERS + 1 { value(0, scatter(1 | 1 << 63)) } else { 0 };
+                    buffers.write(tag as usize - 1 & (BUFFERS as usize - 1), found);
+                    buffers.end(tag, true);
+                }
+            })
+        };
         assert_eq!(round(true, |_, new| new), None);
         assert_eq!(round(false, |_, new| new), None);
         assert_eq!(round(false, |old, _| old), None);

@@ -77,13 +77,7 @@ fn disk(stack: &VirtioStack, built: Built, before: &Before, proof: u64) -> Resul
     let none = built.queues;
     same("no queue", &(0, None, None), &(disk.in_flight(none), disk.fault(none), disk.counters(none)))?;
     vectors(disk.vectors(), built.buses[0])?;
-    let request = |op, sector, len_bytes| BlockRequest {
-        tag: 0,
-        op,
-        sector,
-        buffer: stack.load.page(),
-        len_bytes,
-    };
+    let request = |op, sector, len_bytes| BlockRequest { tag: 0, op, sector, buffer: stack.load.page(), len_bytes };
     let read = |sector, bytes| request(BlockOp::Read, sector, bytes);
     let refused = [
         (none, read(0, 512), Refusal::NotSupported),
@@ -208,7 +202,9 @@ pub(super) fn judge(rig: &mut VirtioRig, built: Built, before: Before, proof: u6
         for (now, before) in changes(stack).into_iter().zip(before.changes) {
             // One is announced in the last load, and earlier ones may come with it.
             if now <= before {
-                return Err(format!("the driver knows of {now} changes of the configuration, and of {before} before the last"));
+                return Err(format!(
+                    "the driver knows of {now} changes of the configuration, and of {before} before the last"
+                ));
             }
         }
         disk(stack, built, &before, proof).map_err(|wrong| format!("disk: {wrong}"))?;

@@ -217,7 +217,9 @@ impl VirtioRig {
 
     /// Each device announces a change of its configuration.
     fn announce(&mut self, after: Ps) {
-        [Which::Disk, Which::Network].into_iter().for_each(|which| self.poke_at(which, after, model::code::ANNOUNCE, 0));
+        [Which::Disk, Which::Network]
+            .into_iter()
+            .for_each(|which| self.poke_at(which, after, model::code::ANNOUNCE, 0));
     }
 
     pub(super) fn with<D: Device, R>(&mut self, which: Which, look: impl Fn(&mut D) -> R) -> R {

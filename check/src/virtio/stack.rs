@@ -317,11 +317,7 @@ impl VirtioStack {
         let (transport, table) = self.transport(which, &place);
         match which {
             Which::Disk => {
-                let config = BlockConfig {
-                    queues: QUEUES_MAX as u16,
-                    entries: super::load::ENTRIES as u16,
-                    policy,
-                };
+                let config = BlockConfig { queues: QUEUES_MAX as u16, entries: super::load::ENTRIES as u16, policy };
                 let told = Arc::new(Told(Arc::downgrade(&self.load)));
                 let disk = Block::open(SimHal, transport, &config, told)?;
                 if let Err(error) = self.install(which, &place, table, disk.handlers(), disk.vectors().rung) {

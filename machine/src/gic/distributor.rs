@@ -147,7 +147,8 @@ impl Gic {
             return base.with_cpus_less_one((self.cpus.len() - 1) as u8);
         }
         let id_bits = self.config.its.as_ref().map_or(10, |its| its.intid_bits);
-        base.with_message_spis(self.config.message_spis).with_range_selector(self.config.affinity_shift > 0)
+        base.with_message_spis(self.config.message_spis)
+            .with_range_selector(self.config.affinity_shift > 0)
             .with_has_lpis(self.config.its.is_some())
             .with_id_bits_less_one(id_bits - 1)
     }

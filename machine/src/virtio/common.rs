@@ -1,8 +1,8 @@
 //! The transport-independent state of every device: features, status, queues (VIRTIO 2 and 3.1).
 
-use super::{Device, code};
 use super::either::Ring;
 use super::ring::{Layout, RingFeatures};
+use super::{Device, code};
 use crate::time::Ps;
 use crate::unrest::Kind;
 use crate::world::World;
