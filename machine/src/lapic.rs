@@ -411,6 +411,16 @@ mod tests {
     }
 
     #[test]
+    fn an_id_need_not_be_its_cpus_number() {
+        let mut lapic = Lapic::new(3, 2);
+        assert_eq!(lapic.read(0x802), Ok(12));
+        assert_eq!(lapic.write(0x830, 20 << 32 | 0xfd), Effect::Ipi { to: CpuId(5), vector: 0xfd });
+        assert_eq!(lapic.write(0x830, 5 << 32 | 0xfd), Effect::Ipi { to: CpuId(u32::MAX), vector: 0xfd }, "nobody's");
+        assert_eq!(lapic.write(0x83f, 0x33), Effect::Ipi { to: CpuId(3), vector: 0x33 });
+        assert_eq!((cpu_of(8, 2), cpu_of(9, 2), cpu_of(9, 0)), (Some(2), None, Some(9)));
+    }
+
+    #[test]
     fn the_timer_counts_by_its_divisor() {
         let mut lapic = enabled();
         lapic.write(0x83e, 0b1011);

@@ -7,7 +7,6 @@ use super::drive::{Drive, Slot, claim};
 use super::load::disrupt;
 use super::removal;
 use super::stack::{COMMON, PcStack, REMAPPED};
-use super::told::Tunings;
 use super::{accelerator, poster, timers};
 use crate::checkers::truth::marks;
 use crate::coverage::Coverage;
@@ -96,7 +95,6 @@ pub(super) fn prove(stack: &Arc<PcStack>, absent: u32, gone: u32, full: bool) {
     }
     absent::leave(stack, absent);
     accounts::place(stack);
-    *stack.tunings.lock().expect("one host thread") = Some(Tunings::begin(stack));
     if full {
         accounts::fill(stack);
     } else {
@@ -148,7 +146,7 @@ pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool, lines_max: Option
         }
     }
     let tunings = stack.tunings.lock().expect("one host thread").take();
-    tunings.iter().for_each(Tunings::check);
+    tunings.iter().for_each(|tunings| tunings.check(stack));
     if let Some(lines_max) = lines_max {
         accounts::check_numbers(stack, lines_max);
     }

@@ -12,6 +12,7 @@ use super::sources::{Function, Rings};
 use super::stack::{PcStack, Promises};
 use super::step::PcStep;
 use super::timers::Timers;
+use super::told::Tunings;
 use super::{accounts, audit, manage};
 use crate::checkers::{Checker, Entries, Fairness, Isolation, Offline, Posted, Queues, Refusals, Truth, Waits};
 use crate::coverage::Coverage;
@@ -194,7 +195,7 @@ impl Rig for PcRig {
         let Shape { queues, managed, mix, .. } = self.shape;
         let accelerator = self.accelerator.zip(self.shape.accelerator.clone());
         let poster = self.poster;
-        let (threaded, has_timers) = (self.hardware.has_threads(), self.shape.timers);
+        let (threaded, has_timers, tuned) = (self.hardware.has_threads(), self.shape.timers, self.shape.tuned);
         let seed = self.seed;
         let any = |is: fn(&PcFault) -> bool| self.faults.iter().any(is);
         let (lossy, faulty, mute) = (any(PcFault::is_lossy), any(PcFault::breaks_operations), any(PcFault::is_mute));
@@ -206,7 +207,7 @@ impl Rig for PcRig {
                 accelerator.map(|(model, plan)| Accelerator::bring_up(&host, model, &plan, &numbers, threaded));
             let timers = has_timers.then(|| Timers::bring_up(&host, &numbers));
             let poster = poster.map(|model| Poster::bring_up(&host, model, &numbers));
-            bring_up(
+            let stack = bring_up(
                 host,
                 delivery,
                 &models,
@@ -214,7 +215,9 @@ impl Rig for PcRig {
                 promises,
                 (seed, mix),
                 (numbers, accelerator, timers, poster),
-            )
+            );
+            *stack.tunings.lock().expect("one host thread") = tuned.then(|| Tunings::begin(&stack));
+            stack
         };
         let stack = self.hardware.machine.run_boot(LIMIT, boot).expect("the drives come up");
         for drive in self.faults.iter().filter_map(PcFault::liar) {
@@ -365,6 +368,8 @@ impl Rig for PcRig {
     fn prove(&mut self) {
         let absent = if self.up().promises.stale { 0 } else { self.shape.absent };
         let Shape { gone, full, .. } = self.shape;
+        // An Abort without an answer may keep an id for ever: only a queue that is full shows it.
+        let full = full || self.faults.iter().any(|fault| matches!(fault, PcFault::AbortsUnanswered { .. }));
         self.boot(move |stack| audit::prove(stack, absent, gone, full));
     }
 

@@ -56,6 +56,7 @@ pub(super) const COMMON: &[&str] = &[
     "queue: every id in use",
     "timer: deadline",
     "timer: line freed and given",
+    "tuning: a drive's entries add up",
 ];
 /// Further transitions with remapping.
 pub(super) const REMAPPED: &[&str] = &[
@@ -125,7 +126,7 @@ pub struct PcStack {
     pub(super) accelerator: Option<Accelerator>,
     pub(super) timers: Option<Timers>,
     pub(super) poster: Option<Poster>,
-    /// What the drives' tunings hear in the last load.
+    /// What the drives' tunings hear.
     pub(super) tunings: Mutex<Option<Tunings>>,
     pub(super) seen: Mutex<Coverage>,
 }

@@ -1,5 +1,5 @@
-//! What the queues of a drive report to its tuning in the last load: every entry that they take, whatever found it and
-//! whichever of them holds the controller just then.
+//! What the queues of a drive report to its tuning: every entry that they take, whatever found it and whichever of them holds
+//! the controller just then. Entries that a reset or a deletion takes are not reported, so a drive that had one is not judged.
 //!
 //! Nobody programs a level: the drives' coalescing is the managers'.
 
@@ -57,8 +57,6 @@ struct Tuned {
     index: u32,
     drive: Arc<Drive<SimHal>>,
     told: Arc<AtomicU64>,
-    /// Entries of its queues before.
-    before: u64,
 }
 
 /// All drives of a stack.
@@ -73,32 +71,57 @@ fn pairs(drive: &Drive<SimHal>) -> Vec<Arc<QueuePair<SimHal>>> {
 }
 
 impl Tunings {
-    /// From now on the queues of the drives that are there report. Nothing is in flight.
+    /// From now on the queues of all drives report. Nothing has been in flight.
     pub(super) fn begin(stack: &PcStack) -> Self {
-        let present = stack.drives.iter().filter(|drive| drive.present.load(Relaxed));
-        let tuned = present.filter_map(|drive| {
+        let tuned = stack.drives.iter().filter_map(|drive| {
             let (index, drive) = (drive.index, drive.controller()?);
             let told = Arc::new(AtomicU64::new(0));
             let table = LevelTable::new(COALESCING_LEVELS).expect("sorted");
             let inner = Algorithm::Adaptive.build(table, 64).expect("not 0");
             drive.tune(Arc::new(Tuner::new(SimHal, Box::new(Tally { told: told.clone(), inner }))));
-            let before = entries(&pairs(&drive));
-            Some(Tuned { index, drive, told, before })
+            Some(Tuned { index, drive, told })
         });
         Self(tuned.collect())
     }
 
     /// All is at rest. A queue that could not report the last time does so at the next look.
-    pub(super) fn check(&self) {
-        for Tuned { index, drive, told, before } in &self.0 {
+    pub(super) fn check(&self, stack: &PcStack) {
+        for Tuned { index, drive, told } in &self.0 {
+            let own = stack.drives.iter().find(|own| own.index == *index).expect("it is one of them");
+            let is_same = own.controller().is_some_and(|now| Arc::ptr_eq(&now, drive));
+            if !is_same || stack.loads_of(own).iter().any(|load| load.was_disrupted.load(Relaxed)) {
+                continue;
+            }
             let pairs = pairs(drive);
             pairs.iter().for_each(|pair| _ = pair.poll(0));
-            let (told, taken) = (told.load(Relaxed), entries(&pairs) - before);
-            if told != taken {
-                let text =
-                    format!("the queues of drive {index} took {taken} entries, and their tuning was told of {told}");
+            let (told, taken) = (told.load(Relaxed), entries(&pairs));
+            if let Some(text) = differs(*index, taken, told) {
                 violate("tuning", text);
             }
+            stack.saw("tuning: a drive's entries add up");
         }
+    }
+}
+
+fn differs(index: u32, taken: u64, told: u64) -> Option<String> {
+    (told != taken)
+        .then(|| format!("the queues of drive {index} took {taken} entries, and their tuning was told of {told}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_is_told_however_it_was_found() {
+        let told = Arc::new(AtomicU64::new(0));
+        let table = LevelTable::new(COALESCING_LEVELS).expect("sorted");
+        let inner = Algorithm::Adaptive.build(table, 64).expect("not 0");
+        let mut tally = Tally { told: told.clone(), inner };
+        assert_eq!(tally.interrupt(1, Found::completions(3)), Next::Measure);
+        assert_eq!(tally.polled(2, Found::completions(4)), Next::Measure);
+        let told = told.load(Relaxed);
+        assert_eq!((differs(0, 7, told), tally.step()), (None, None));
+        assert!(differs(0, 8, told).is_some_and(|text| text.contains("took 8 entries") && text.contains("told of 7")));
     }
 }
