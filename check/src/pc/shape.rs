@@ -67,7 +67,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     let timers = knobs.chance("timers", 40) && !comparable;
     // Where a unit remaps, it blocks the messages that the function notifies with.
     let poster = delivery == Path::Plain && knobs.chance("poster", 30) && !comparable;
-    let tuned = knobs.chance("tuned", 25) && !comparable;
+    let tuned = knobs.chance("tuned", 40) && !comparable;
     let topology = draw_topology(knobs);
     let apic_id_shift = knobs.number("apic_id_shift", 0..=2) as u32;
     let config = Config {

@@ -6,14 +6,19 @@
 use super::stack::PcStack;
 use crate::verdict::violate;
 use drivers::nvme::{COALESCING_LEVELS, Controller as Drive, QueuePair};
+use hal::Hal as _;
 use irq::moderation::{Algorithm, Controller, Found, LevelTable, Next, Outcome, Step, Tuner, TuningView};
 use machine::SimHal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+const TAKES_NS: u64 = 300;
+
 /// A controller that counts what it is told, and never asks for a level.
 struct Tally {
     told: Arc<AtomicU64>,
+    /// How long it thinks. Meanwhile the other queues cannot report.
+    takes_ns: u64,
     inner: Box<dyn Controller>,
 }
 
@@ -24,6 +29,7 @@ impl Controller for Tally {
 
     fn polled(&mut self, _: u64, found: Found) -> Next {
         self.told.fetch_add(found.completions.into(), Relaxed);
+        SimHal.delay_ns(self.takes_ns);
         Next::Measure
     }
 
@@ -78,7 +84,7 @@ impl Tunings {
             let told = Arc::new(AtomicU64::new(0));
             let table = LevelTable::new(COALESCING_LEVELS).expect("sorted");
             let inner = Algorithm::Adaptive.build(table, 64).expect("not 0");
-            drive.tune(Arc::new(Tuner::new(SimHal, Box::new(Tally { told: told.clone(), inner }))));
+            drive.tune(Arc::new(Tuner::new(SimHal, Box::new(Tally { told: told.clone(), takes_ns: TAKES_NS, inner }))));
             Some(Tuned { index, drive, told })
         });
         Self(tuned.collect())
@@ -117,7 +123,7 @@ mod tests {
         let told = Arc::new(AtomicU64::new(0));
         let table = LevelTable::new(COALESCING_LEVELS).expect("sorted");
         let inner = Algorithm::Adaptive.build(table, 64).expect("not 0");
-        let mut tally = Tally { told: told.clone(), inner };
+        let mut tally = Tally { told: told.clone(), takes_ns: 0, inner };
         assert_eq!(tally.interrupt(1, Found::completions(3)), Next::Measure);
         assert_eq!(tally.polled(2, Found::completions(4)), Next::Measure);
         let told = told.load(Relaxed);

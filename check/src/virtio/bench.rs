@@ -37,7 +37,8 @@ fn queues(bus: &'static str, set: &'static str) -> Bench<VirtioStep> {
         "levels" => "levels-queues",
         _ => "pci-queues",
     };
-    Bench { before, operations, ..Bench::new(name, &machine) }
+    let pairs = vec![["recover", "recover-second"], ["recover", "burst"], ["recover-second", "burst"]];
+    Bench { before, operations, pairs: Some(pairs), ..Bench::new(name, &machine) }
 }
 
 fn bench(name: &'static str, set: &'static str) -> Bench<VirtioStep> {
