@@ -121,7 +121,6 @@ pub(super) fn singles(delivery: Path) -> Vec<Single<PcFault>> {
         next("device-fatal", PcFault::Fatal { drive }),
         next("register-refused", PcFault::Refused { drive }),
         next("admin-fails", PcFault::AdminFails { drive }),
-        next("abort-unanswered", PcFault::AbortsUnanswered { drive }),
         next("no-memory", PcFault::NoMemory),
     ];
     if delivery != Path::Plain {
