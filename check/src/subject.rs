@@ -106,6 +106,8 @@ pub struct Bench<T> {
     pub before: Vec<T>,
     /// Operations by name. Agent n does its own on CPU n.
     pub operations: Vec<(&'static str, T)>,
+    /// Pairs of operations, by name; none: every pair, an operation with itself included.
+    pub pairs: Option<Vec<[&'static str; 2]>>,
     /// Triples of operations, by name.
     pub triples: Vec<[&'static str; 3]>,
 }
@@ -119,7 +121,7 @@ impl<T> Bench<T> {
         let list = set.iter().flat_map(|list| list.split(',')).filter(|pair| !pair.is_empty());
         let pairs = list.map(|pair| pair.split_once('=').expect("NAME=VALUE"));
         let set = pairs.map(|(name, value)| (name, value.to_owned())).collect();
-        Self { name, set, before: Vec::new(), operations: Vec::new(), triples: Vec::new() }
+        Self { name, set, before: Vec::new(), operations: Vec::new(), pairs: None, triples: Vec::new() }
     }
 }
 

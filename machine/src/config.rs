@@ -11,8 +11,11 @@ use crate::unrest::Unrest;
 /// The configuration of a machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MachineConfig {
-    /// CPUs, at least 1. Their APIC ids are their numbers.
+    /// CPUs, at least 1.
     pub cpus: u32,
+    /// The APIC id of a CPU is its number, shifted left by so many bits: firmware leaves gaps for threads and cores that a
+    /// package does not have.
+    pub apic_id_shift: u32,
     /// Memory for DMA. The host allocates a page when it is first touched.
     pub memory_bytes: usize,
     /// Seed of all random streams.
@@ -48,6 +51,7 @@ impl Default for MachineConfig {
     fn default() -> Self {
         Self {
             cpus: 1,
+            apic_id_shift: 0,
             memory_bytes: 64 << 20,
             seed: 1,
             jitter_percent: 0,
@@ -100,7 +104,9 @@ impl MachineConfig {
     /// The controller after reset, and the model behind it.
     pub(crate) fn controller(&self, credits: &Credits) -> Built {
         match &self.interrupts {
-            Interrupts::X2Apic => LocalApics::build(self.cpus, self.reschedule_vector, self.timer_vector),
+            Interrupts::X2Apic => {
+                LocalApics::build(self.cpus, self.apic_id_shift, [self.reschedule_vector, self.timer_vector])
+            }
             Interrupts::GicV2(config) => gic::build(gic::Version::V2, config, self.cpus, credits),
             Interrupts::GicV3(config) => gic::build(gic::Version::V3, config, self.cpus, credits),
         }

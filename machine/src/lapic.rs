@@ -70,7 +70,9 @@ const LVT_MASKED: u32 = 1 << 16;
 
 /// One CPU's local APIC.
 struct Lapic {
-    id: u32,
+    cpu: u32,
+    /// Bits by which its id is its CPU's number shifted left.
+    id_shift: u32,
     irr: Vectors,
     isr: Vectors,
     /// Trigger mode of the last arrival: set for level.
@@ -86,9 +88,10 @@ struct Lapic {
 
 impl Lapic {
     /// After reset: software-disabled, every LVT entry masked ("Local APIC State After Power-Up or Reset").
-    fn new(id: u32) -> Self {
+    fn new(cpu: u32, id_shift: u32) -> Self {
         Self {
-            id,
+            cpu,
+            id_shift,
             irr: Vectors::default(),
             isr: Vectors::default(),
             tmr: Vectors::default(),
@@ -99,6 +102,10 @@ impl Lapic {
             timer_initial: 0,
             timer_divide: 0,
         }
+    }
+
+    fn id(&self) -> u32 {
+        self.cpu << self.id_shift
     }
 
     /// A message or IPI arrives. False when it is not accepted: software-disabled, or an illegal vector below 16
@@ -160,13 +167,13 @@ impl Lapic {
     /// RDMSR of `register`. `Err` means a fault on hardware.
     fn read(&self, register: u32) -> Result<u64, Fault> {
         Ok(match register {
-            msr::ID => self.id.into(),
+            msr::ID => self.id().into(),
             // Version 0x15, six LVT entries above the first.
             msr::VERSION => 0x0005_0015,
             msr::TPR => self.task_priority.into(),
             msr::PPR => self.processor_priority().into(),
             // Cluster id and bit, derived from the id ("Deriving Logical x2APIC ID").
-            msr::LDR => u64::from((self.id & !0xf) << 12 | 1 << (self.id & 0xf)),
+            msr::LDR => u64::from((self.id() & !0xf) << 12 | 1 << (self.id() & 0xf)),
             msr::SVR => self.spurious.into(),
             msr::ISR..msr::TMR => self.isr.bank(register - msr::ISR).into(),
             msr::TMR..msr::IRR => self.tmr.bank(register - msr::TMR).into(),
@@ -195,7 +202,7 @@ impl Lapic {
                 return Effect::Timer(self.timer_initial.saturating_mul(self.divisor()));
             }
             msr::TIMER_DIVIDE => self.timer_divide = value as u32 & 0xb,
-            msr::SELF_IPI => return Effect::Ipi { to: CpuId(self.id), vector: value as u8 },
+            msr::SELF_IPI => return Effect::Ipi { to: CpuId(self.cpu), vector: value as u8 },
             _ => return Effect::Fault(Fault::Access),
         }
         Effect::None
@@ -213,8 +220,11 @@ impl Lapic {
     fn command(&self, value: u64) -> Effect {
         let (delivery, logical, shorthand) = (value >> 8 & 7, value >> 11 & 1, value >> 18 & 3);
         match (delivery, logical, shorthand) {
-            (0, 0, 0) => Effect::Ipi { to: CpuId((value >> 32) as u32), vector: value as u8 },
-            (0, _, 1) => Effect::Ipi { to: CpuId(self.id), vector: value as u8 },
+            (0, 0, 0) => {
+                let to = cpu_of((value >> 32) as u32, self.id_shift).unwrap_or(u32::MAX);
+                Effect::Ipi { to: CpuId(to), vector: value as u8 }
+            }
+            (0, _, 1) => Effect::Ipi { to: CpuId(self.cpu), vector: value as u8 },
             _ => Effect::Fault(Fault::Access),
         }
     }
@@ -228,9 +238,16 @@ impl Lapic {
     }
 }
 
-/// The local APICs of a machine: one per CPU, and one that the console programs. APIC ids are CPU numbers.
+/// The CPU of an APIC id, if a CPU can have it.
+fn cpu_of(id: u32, shift: u32) -> Option<u32> {
+    let cpu = id >> shift;
+    (cpu << shift == id).then_some(cpu)
+}
+
+/// The local APICs of a machine: one per CPU, and one that the console programs.
 pub(crate) struct LocalApics {
     apics: Box<[RefCell<Lapic>]>,
+    id_shift: u32,
     /// The vector of a reschedule IPI.
     reschedule_vector: u8,
     /// The vector that ends a time slice.
@@ -239,9 +256,31 @@ pub(crate) struct LocalApics {
 
 impl LocalApics {
     /// The local APICs of `cpus` CPUs after reset.
-    pub(crate) fn build(cpus: u32, reschedule_vector: u8, timer_vector: u8) -> Built {
-        let apics = (0..=cpus).map(|id| RefCell::new(Lapic::new(id))).collect();
-        Built { controller: Box::new(Self { apics, reschedule_vector, timer_vector }), model: None }
+    pub(crate) fn build(cpus: u32, id_shift: u32, [reschedule_vector, timer_vector]: [u8; 2]) -> Built {
+        let apics = (0..=cpus).map(|cpu| RefCell::new(Lapic::new(cpu, id_shift))).collect();
+        Built { controller: Box::new(Self { apics, id_shift, reschedule_vector, timer_vector }), model: None }
+    }
+
+    /// A message or an IPI arrives at the LAPIC of `cpu`, if there is one.
+    fn raise(&self, board: &Board, number: Option<u32>, vector: u8, level: bool) -> bool {
+        let cpu = number.and_then(|number| board.cpus.real().get(number as usize));
+        let (arrival, input) = cpu.map_or((Arrival::Refused, IrqInput::Low), |cpu| {
+            let mut lapic = self.apics[cpu.id.index()].borrow_mut();
+            let arrival = match (lapic.is_requested(vector), lapic.raise(vector, level)) {
+                (_, false) => Arrival::Refused,
+                (false, true) => Arrival::Pending,
+                (true, true) => Arrival::Merged,
+            };
+            (arrival, Self::input(&lapic))
+        });
+        board.tell(|| Fact::Raised { cpu: number.unwrap_or(u32::MAX), vector, level, arrival });
+        match cpu {
+            Some(cpu) if arrival != Arrival::Refused => {
+                board.drive(cpu, input);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The request that the LAPIC makes to its CPU.
@@ -267,24 +306,7 @@ impl Controller for LocalApics {
     }
 
     fn message(&self, board: &Board, apic_id: u32, vector: u8, level: bool) -> bool {
-        let cpu = board.cpus.real().get(apic_id as usize);
-        let (arrival, input) = cpu.map_or((Arrival::Refused, IrqInput::Low), |cpu| {
-            let mut lapic = self.apics[cpu.id.index()].borrow_mut();
-            let arrival = match (lapic.is_requested(vector), lapic.raise(vector, level)) {
-                (_, false) => Arrival::Refused,
-                (false, true) => Arrival::Pending,
-                (true, true) => Arrival::Merged,
-            };
-            (arrival, Self::input(&lapic))
-        });
-        board.tell(|| Fact::Raised { cpu: apic_id, vector, level, arrival });
-        match cpu {
-            Some(cpu) if arrival != Arrival::Refused => {
-                board.drive(cpu, input);
-                true
-            }
-            _ => false,
-        }
+        self.raise(board, cpu_of(apic_id, self.id_shift), vector, level)
     }
 
     fn kick(&self, _from: CpuId) -> u64 {
@@ -298,19 +320,19 @@ impl Controller for LocalApics {
     /// A LAPIC that firmware has not enabled yet cannot accept the kick. The CPU then leaves its halt as after an
     /// INIT, and checks its run queue.
     fn ipi(&self, board: &Board, cpu: &Cpu, content: u64) -> bool {
-        let is_accepted = self.message(board, cpu.id.0, content as u8, false);
+        let is_accepted = self.raise(board, Some(cpu.id.0), content as u8, false);
         !is_accepted && cpu.is_idle() && content == u64::from(self.reschedule_vector)
     }
 
     fn timer(&self, board: &Board, cpu: &Cpu) {
         let fired = self.apics[cpu.id.index()].borrow_mut().timer_fired();
         if let Some(vector) = fired {
-            self.message(board, cpu.id.0, vector, false);
+            self.raise(board, Some(cpu.id.0), vector, false);
         }
     }
 
     fn time_slice(&self, board: &Board, cpu: &Cpu) {
-        self.message(board, cpu.id.0, self.timer_vector, false);
+        self.raise(board, Some(cpu.id.0), self.timer_vector, false);
     }
 
     fn read(&self, cpu: &Cpu, register: u32) -> Result<u64, Fault> {
@@ -330,14 +352,14 @@ mod tests {
     use super::*;
 
     fn enabled() -> Lapic {
-        let mut lapic = Lapic::new(3);
+        let mut lapic = Lapic::new(3, 0);
         lapic.write(0x80f, 0x1ff);
         lapic
     }
 
     #[test]
     fn a_lapic_after_reset_accepts_nothing() {
-        assert!(!Lapic::new(0).raise(0x31, false));
+        assert!(!Lapic::new(0, 0).raise(0x31, false));
     }
 
     #[test]
@@ -386,6 +408,16 @@ mod tests {
         assert_eq!(lapic.write(0x830, 7 << 32 | 0xfd), Effect::Ipi { to: CpuId(7), vector: 0xfd });
         assert_eq!(lapic.write(0x83f, 0x33), Effect::Ipi { to: CpuId(3), vector: 0x33 });
         assert_eq!(lapic.write(0x80b, 1), Effect::Fault(Fault::Access), "only 0 may be written to EOI");
+    }
+
+    #[test]
+    fn an_id_need_not_be_its_cpus_number() {
+        let mut lapic = Lapic::new(3, 2);
+        assert_eq!(lapic.read(0x802), Ok(12));
+        assert_eq!(lapic.write(0x830, 20 << 32 | 0xfd), Effect::Ipi { to: CpuId(5), vector: 0xfd });
+        assert_eq!(lapic.write(0x830, 5 << 32 | 0xfd), Effect::Ipi { to: CpuId(u32::MAX), vector: 0xfd }, "nobody's");
+        assert_eq!(lapic.write(0x83f, 0x33), Effect::Ipi { to: CpuId(3), vector: 0x33 });
+        assert_eq!((cpu_of(8, 2), cpu_of(9, 2), cpu_of(9, 0)), (Some(2), None, Some(9)));
     }
 
     #[test]

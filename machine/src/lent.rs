@@ -65,7 +65,7 @@ impl Lent {
         build: impl FnOnce(ModelId) -> Box<dyn Model>,
     ) -> Self {
         let config = BoardConfig { cpus: 0, memory_bytes: 0, seed, jitter_percent, ..BoardConfig::default() };
-        let board = Board::new(config, LocalApics::build(0, 0, 0).controller);
+        let board = Board::new(config, LocalApics::build(0, 0, [0; 2]).controller);
         board.memory.lend_to(host);
         board.add_model(|_| Box::new(HostPort));
         board.add_model(|_| build(PORT));

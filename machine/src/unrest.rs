@@ -58,6 +58,9 @@ pub enum Kind {
     /// A posted write to a function behind PCI Express waits for flow-control credits: far longer than other writes, and
     /// those behind it too (PCI Express Base Specification, "Flow Control": no bound is given).
     FarWrite,
+    /// A reset of a virtio device, or of one of its queues, takes a while. Until its register says that it is over, the device
+    /// goes on with what it has taken (VIRTIO 2.4.2, 2.6.1).
+    LateReset,
 }
 
 impl Kind {
@@ -65,7 +68,7 @@ impl Kind {
     pub const COUNT: usize = Self::ALL.len();
 
     /// All of them, in the order of [`Unrest::chances`].
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Delay,
         Self::Stall,
         Self::Interleave,
@@ -81,6 +84,7 @@ impl Kind {
         Self::LateDisable,
         Self::LateCommand,
         Self::FarWrite,
+        Self::LateReset,
     ];
 
     /// Its name in options and reports.
@@ -101,6 +105,7 @@ impl Kind {
             Self::LateDisable => "late-disable",
             Self::LateCommand => "late-command",
             Self::FarWrite => "far-write",
+            Self::LateReset => "late-reset",
         }
     }
 }
@@ -151,6 +156,7 @@ impl Unrest {
             Kind::LateDisable => chance(200, 2_000),
             Kind::LateCommand => chance(200, 50_000),
             Kind::FarWrite => chance(5, 60_000),
+            Kind::LateReset => chance(300, 50_000),
         };
         Self { seed, from: Ps(0), until: Ps::MAX, chances: Kind::ALL.map(of), turns: None }
     }

@@ -1,6 +1,6 @@
 //! What the core and the drivers of an Arm system believe, against its GIC.
 
-use super::harness::{ArmHarness, Version};
+use super::harness::{ArmHarness, Version, affinity};
 use super::stack::{GicStack, STRAY};
 use crate::checkers::beliefs::{Comparison, Promises, compare, glance};
 use irq::Belief;
@@ -91,8 +91,8 @@ fn spi(system: &ArmHarness, belief: &Belief<'_>, intid: u32, at_rest: bool, now:
     if let Some(target) = belief.target {
         let cpu = u64::from(target.cpu.0);
         let route = match system.version {
-            Version::V2 => 1 << cpu,
-            Version::V3 => ((cpu / 16) << 8) | (cpu % 16),
+            Version::V2 => 1_u64 << cpu,
+            Version::V3 => affinity(&system.windows, target.cpu.0).0.into(),
         };
         now.same("route of INTID", which, route, held.route);
     }

@@ -54,6 +54,11 @@ pub const ALL: [(Version, EoiMode); 6] = [
     (Version::V3, EoiMode::SplitAtOnce),
 ];
 
+/// The affinity of a CPU of the machine, as its firmware tells.
+pub(crate) fn affinity(windows: &GicWindows, cpu: u32) -> Affinity {
+    Affinity(((cpu / 16) << 8) | ((cpu % 16) << windows.affinity_shift))
+}
+
 /// Describes a machine's GIC to the system.
 pub fn hardware(windows: &GicWindows, version: Version, cpus: u32) -> GicHardware<Regs> {
     let GicWindows { distributor, cpu_interface, redistributors, .. } = *windows;
@@ -66,7 +71,7 @@ pub fn hardware(windows: &GicWindows, version: Version, cpus: u32) -> GicHardwar
                 distributor,
                 redistributors: vec![redistributors],
                 system_registers: cpu_interface,
-                affinities: (0..cpus).map(|cpu| Affinity(((cpu / 16) << 8) | (cpu % 16))).collect(),
+                affinities: (0..cpus).map(|cpu| affinity(windows, cpu)).collect(),
             }
         }
     }

@@ -105,7 +105,9 @@ impl GicRig {
             .number_with("linger_ns", 0..=4_000, 0, |draw| if draw.percent(40) { 0 } else { draw.time_ns(200, 4_000) });
         let draw = |draw: &mut Draw| if draw.percent(50) { 0 } else { draw.within(1..=15) };
         let guarded = knobs.number_with("guarded", 0..=15, 0, draw);
+        let affinity_shift = if version == Version::V3 { knobs.number("affinity_shift", 0..=4) as u32 } else { 0 };
         let gic = GicConfig {
+            affinity_shift,
             pseudo_nmi: nmis.then_some(Priority::DEFAULT.0),
             its: (way == Way::Its).then(ItsConfig::default),
             v2m: (way == Way::V2m).then_some(V2mConfig { base: V2M_BASE, first: 64, count: harness::FRAME_SPIS }),

@@ -44,7 +44,7 @@ pub struct Spent {
 /// The pieces of work of one search.
 enum Work {
     Random(&'static dyn Scenario),
-    Orders(&'static dyn Scenario, Arc<[Task]>),
+    Orders(&'static dyn Scenario, Arc<[Task]>, Vec<Turn>),
     Faults(&'static dyn Scenario, Arc<[Case]>),
     /// The index of a family.
     Forms(usize),
@@ -73,7 +73,7 @@ impl Lane {
     fn pieces(&self) -> Option<u64> {
         match &self.work {
             Work::Random(_) | Work::Forms(_) => None,
-            Work::Orders(_, tasks) => Some((tasks.len() * ROUNDS.len()) as u64),
+            Work::Orders(_, _, order) => Some(order.len() as u64),
             Work::Faults(_, cases) => Some(cases.len() as u64),
         }
     }
@@ -97,9 +97,10 @@ impl Lane {
         let place = |count: usize| ((seed % count as u64 + number) % count as u64) as usize;
         match &self.work {
             Work::Random(scenario) => Unit::History(*scenario, seed.wrapping_add(number)),
-            Work::Orders(scenario, tasks) => {
-                let (bound, budget) = ROUNDS[number as usize / tasks.len()];
-                Unit::Orders { scenario: *scenario, tasks: tasks.clone(), task: place(tasks.len()), bound, budget }
+            Work::Orders(scenario, tasks, order) => {
+                let Turn { task, round } = order[number as usize];
+                let (bound, budget) = ROUNDS[round];
+                Unit::Orders { scenario: *scenario, tasks: tasks.clone(), task, bound, budget }
             }
             Work::Faults(scenario, cases) => {
                 Unit::Faults { scenario: *scenario, cases: cases.clone(), case: place(cases.len()) }
@@ -116,6 +117,33 @@ impl Lane {
         }
         self.news = MEMORY * self.news + (1.0 - MEMORY) * f64::from(u8::from(is_new));
     }
+}
+
+/// The tasks of a scenario, each in each round, so that its machines get the same number of schedules: the first seconds reach
+/// each machine, and one with few operations is soon in a later round. Each begins elsewhere with another `seed`.
+fn in_turns(tasks: &[Task], seed: u64) -> Vec<Turn> {
+    let mut machines: Vec<Vec<Turn>> = Vec::new();
+    for own in (0..tasks.len()).collect::<Vec<_>>().chunk_by(|&one, &other| tasks[one].bench == tasks[other].bench) {
+        let begin = (seed % own.len() as u64) as usize;
+        let turns = |round| own[begin..].iter().chain(&own[..begin]).map(move |&task| Turn { task, round });
+        // The last one first.
+        machines.push((0..ROUNDS.len()).flat_map(turns).rev().collect());
+    }
+    let mut given = vec![0; machines.len()];
+    let mut order = Vec::new();
+    while let Some(next) = (0..machines.len()).filter(|&it| !machines[it].is_empty()).min_by_key(|&it| given[it]) {
+        let turn = machines[next].pop().expect("it is not empty");
+        given[next] += ROUNDS[turn.round].1;
+        order.push(turn);
+    }
+    order
+}
+
+/// A task in a round.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Turn {
+    task: usize,
+    round: usize,
 }
 
 /// All searches.
@@ -135,8 +163,10 @@ impl Lanes {
             if all {
                 // A scenario without small machines has neither.
                 let (tasks, cases) = (Task::all(scenario), scenario.singles());
+                let order = in_turns(&tasks, seed);
                 let small = [
-                    (!tasks.is_empty()).then(|| Lane::new(Work::Orders(scenario, tasks.into()), ORDERS * weight)),
+                    (!tasks.is_empty())
+                        .then(|| Lane::new(Work::Orders(scenario, tasks.into(), order), ORDERS * weight)),
                     (!cases.is_empty()).then(|| Lane::new(Work::Faults(scenario, cases.into()), FAULTS * weight)),
                 ];
                 lanes.extend(small.into_iter().flatten());
@@ -175,7 +205,7 @@ impl Lanes {
         let of = |lane: &Lane| {
             let (on, search) = match &lane.work {
                 Work::Random(scenario) => (scenario.name(), "random"),
-                Work::Orders(scenario, _) => (scenario.name(), "orders"),
+                Work::Orders(scenario, ..) => (scenario.name(), "orders"),
                 Work::Faults(scenario, _) => (scenario.name(), "faults"),
                 Work::Forms(family) => (FAMILIES[*family].name, "forms"),
             };
@@ -218,6 +248,25 @@ mod tests {
         let cases = scenarios[0].singles().len() as u64;
         let faults = spent.iter().find(|spent| spent.on == "gicv2" && spent.search == "faults").expect("it is there");
         assert_eq!(faults.units, cases);
+    }
+
+    #[test]
+    fn every_small_machine_is_reached_at_once_and_each_task_once_a_round() {
+        let tasks = Task::all(&crate::gic::V3);
+        let machines = tasks.iter().map(|task| task.bench).collect::<BTreeSet<_>>();
+        for seed in [1, 77] {
+            let order = in_turns(&tasks, seed);
+            let first: BTreeSet<_> = order[..machines.len()].iter().map(|turn| tasks[turn.task].bench).collect();
+            assert_eq!(first, machines);
+            let all = (0..tasks.len()).flat_map(|task| (0..ROUNDS.len()).map(move |round| Turn { task, round }));
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert!(sorted.into_iter().eq(all));
+            // The machine with the fewest operations is in its second round while the others are in their first.
+            let second = order.iter().position(|turn| turn.round == 1).expect("there is one");
+            assert!(second < tasks.len() / 2, "{second} of {}", tasks.len());
+        }
+        assert_ne!(in_turns(&tasks, 1), in_turns(&tasks, 77));
     }
 
     #[test]

@@ -145,6 +145,8 @@ pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool, lines_max: Option
             violate("commands", format!("no command is in flight, but the driver counts some\n{queue}"));
         }
     }
+    let tunings = stack.tunings.lock().expect("one host thread").take();
+    tunings.iter().for_each(|tunings| tunings.check(stack));
     if let Some(lines_max) = lines_max {
         accounts::check_numbers(stack, lines_max);
     }

@@ -16,6 +16,7 @@ use machine::{inspect, peek_lapic, peek64};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// MSR numbers (SDM vol. 3, "x2APIC Register Address Space").
+const ID: u32 = 0x802;
 const TPR: u32 = 0x808;
 const SVR: u32 = 0x80f;
 const LVT_TIMER: u32 = 0x832;
@@ -24,6 +25,11 @@ const LVT_MASKED: u64 = 1 << 16;
 /// Bits of a redirection entry that only hardware changes: delivery status and remote IRR (82093AA, "I/O Redirection
 /// Table Registers").
 const REDIRECTION_STATUS: u64 = 1 << 12 | 1 << 14;
+
+/// The APIC id of a CPU, which need not be its number.
+pub(super) fn apic_id(cpu: CpuId) -> u64 {
+    peek_lapic(cpu.0, ID).unwrap_or(u64::from(u8::MAX))
+}
 
 /// The fields of an entry that tell whose messages it takes (VT-d, "Source-ID Validation": SID, SQ, SVT).
 const SOURCE: u128 = 0xf_ffff << 64;
@@ -75,7 +81,7 @@ fn lapics(stack: &PcStack, now: &mut Comparison) {
         if let Some(address) = stack.host.pc.posted().and_then(|posted| posted.descriptor_address(CpuId(cpu))) {
             // VT-d, "Posted Interrupt Descriptor (PID)": SN 257, NV 279:272, NDST 319:288.
             let control = peek64(address.0 + 32).unwrap_or(0);
-            now.same("posted descriptor of CPU", cpu.into(), u64::from(cpu) << 32 | 0xeb << 16, control & !1);
+            now.same("posted descriptor of CPU", cpu.into(), apic_id(CpuId(cpu)) << 32 | 0xeb << 16, control & !1);
         }
     }
 }
@@ -159,7 +165,7 @@ fn entry(stack: &PcStack, belief: &Belief<'_>, (index, is_posted): (u64, bool), 
         let address = u128::from(posted.map_or(0, |address| address.0));
         common | 1 << 15 | u128::from(address as u32) >> 6 << 38 | address >> 32 << 96
     } else {
-        common | u128::from(cpu.0) << 32
+        common | u128::from(apic_id(cpu)) << 32
     };
     // A guest has the entry itself: the table gets the host's when the guest gives it back.
     match stack.host.unit().and_then(|unit| unit.belief(index)) {
@@ -197,7 +203,7 @@ pub(super) fn composed(belief: &Belief<'_>, handle: Option<u64>) -> Option<(u64,
         _ if belief.shutdown => None,
         (Some(handle), _) => Some((0xfee0_0010 | (handle & 0x7fff) << 5 | handle >> 15 << 2, 0)),
         (None, Some(target)) => {
-            target.vector().map(|vector| (0xfee0_0000 | u64::from(target.cpu.0) << 12, u32::from(vector.0)))
+            target.vector().map(|vector| (0xfee0_0000 | apic_id(target.cpu) << 12, u32::from(vector.0)))
         }
         (None, None) => None,
     }
@@ -214,7 +220,7 @@ fn pin(stack: &PcStack, belief: &Belief<'_>, handle: Option<u64>, now: &mut Comp
     let target = belief.target.and_then(|target| Some((target.cpu, target.vector()?)));
     let expected = match (handle, target) {
         (Some(handle), _) => Some(u64::from(WIRE_PIN) | handle >> 15 << 11 | 1 << 48 | (handle & 0x7fff) << 49),
-        (None, Some((cpu, vector))) => Some(u64::from(vector.0) | u64::from(cpu.0) << 56),
+        (None, Some((cpu, vector))) => Some(u64::from(vector.0) | apic_id(cpu) << 56),
         (None, None) => None,
     };
     let is_masked = held >> 16 & 1 != 0;

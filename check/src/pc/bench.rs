@@ -59,6 +59,11 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
     let removal = Removal { unnoticed_ns: 300, lines_first: false, ns: 100, other_vectors: false };
     operations.push(("remove", PcStep::Remove { drive: 0, removal }));
     let before = [RING, PIN, QUEUE].map(|line| PcStep::Move { line, cpus: CPU_1 });
-    let triples = vec![["move", "offline", "fire"], ["move", "disable", "fire"], ["move", "move-back", "fire"]];
+    let triples = vec![
+        ["move", "offline", "fire"],
+        ["move", "disable", "fire"],
+        ["move", "move-back", "fire"],
+        ["move", "move-back", "offline"],
+    ];
     vec![Bench { before: before.into(), operations, triples, ..Bench::new("pc", &machine) }]
 }

@@ -31,6 +31,8 @@ pub enum PcFault {
     Refused { drive: u32 },
     /// A drive's admin commands fail.
     AdminFails { drive: u32 },
+    /// A drive's Abort commands have no effect and get no answer.
+    AbortsUnanswered { drive: u32 },
     /// No memory for devices is left.
     NoMemory,
 }
@@ -90,6 +92,7 @@ const KINDS: &[&str] = &[
     "level-stuck",
     "register-refused",
     "admin-fails",
+    "abort-unanswered",
     "no-memory",
     // Only with remapping.
     "stranger",
@@ -155,6 +158,7 @@ impl PcFault {
             "level-stuck" => Self::Stuck { function: draw.below(2) as u32 },
             "register-refused" => Self::Refused { drive },
             "admin-fails" => Self::AdminFails { drive },
+            "abort-unanswered" => Self::AbortsUnanswered { drive },
             "no-memory" => Self::NoMemory,
             _ => Self::Stranger { drive, vector: draw.below(64) as u32, interval_ns: draw.time_ns(500, 20_000) },
         }
@@ -168,7 +172,7 @@ impl PcFault {
             Self::Silent { .. } | Self::Fatal { .. } | Self::Refused { .. } => true,
             Self::Storm { .. } | Self::Stranger { .. } | Self::Stuck { .. } => false,
             Self::LateInvalidation { .. } | Self::FailedInvalidation => false,
-            Self::AdminFails { .. } | Self::NoMemory => false,
+            Self::AdminFails { .. } | Self::AbortsUnanswered { .. } | Self::NoMemory => false,
         }
     }
 
@@ -184,7 +188,11 @@ impl PcFault {
 
     /// Operations of the stack may fail because of it.
     pub(super) fn breaks_operations(&self) -> bool {
-        self.lies() || matches!(self, Self::FailedInvalidation | Self::AdminFails { .. } | Self::NoMemory)
+        self.lies()
+            || matches!(
+                self,
+                Self::FailedInvalidation | Self::AdminFails { .. } | Self::AbortsUnanswered { .. } | Self::NoMemory
+            )
     }
 
     /// A drive's reports on commands cannot be trusted.
@@ -237,6 +245,7 @@ impl fmt::Display for PcFault {
             }
             Self::Refused { drive } => write!(f, "drive {drive} refuses accesses to its registers"),
             Self::AdminFails { drive } => write!(f, "admin commands of drive {drive} fail"),
+            Self::AbortsUnanswered { drive } => write!(f, "drive {drive} answers no Abort"),
             Self::NoMemory => write!(f, "there is no memory for devices"),
             Self::Stuck { function } => write!(f, "function {function} does not let go of the level line"),
         }

@@ -53,6 +53,8 @@ pub(super) struct Load {
     state: Mutex<State>,
     /// Operations under way that may end its commands with an error.
     disrupted: AtomicU32,
+    /// There was one.
+    pub(super) was_disrupted: AtomicBool,
     /// The drive's reports cannot be trusted.
     pub(super) distrusted: AtomicBool,
 }
@@ -80,6 +82,7 @@ impl Load {
             pair: Mutex::default(),
             state: Mutex::new(state),
             disrupted: AtomicU32::new(0),
+            was_disrupted: AtomicBool::new(false),
             distrusted: AtomicBool::new(false),
         })
     }
@@ -298,6 +301,7 @@ fn written(tag: u64) -> impl Iterator<Item = u64> {
 pub(super) fn disrupt<R>(loads: &[&Load], body: impl FnOnce() -> R) -> R {
     for load in loads {
         load.disrupted.fetch_add(1, Relaxed);
+        load.was_disrupted.store(true, Relaxed);
         queues::disrupted(load.index(), false);
     }
     let result = body();

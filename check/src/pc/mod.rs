@@ -23,6 +23,7 @@ mod sources;
 mod stack;
 mod step;
 mod timers;
+mod told;
 mod user;
 
 pub use rig::PcRig;

@@ -1,5 +1,6 @@
 //! A function that posts its interrupts by itself (docs/software-posting.md), on PCs without a remapping unit.
 
+use super::beliefs::apic_id;
 use super::drive::{BindError, claim, free_line, install};
 use super::guard::Guard;
 use super::sources::Waiting;
@@ -176,7 +177,7 @@ impl Poster {
             now.same("control of posting block", 0, 1_u8, control);
             now.same("slot of CPU", cpu.into(), address.map_or(0, |address| address.0 | 1), descriptor);
             now.same("notification of CPU", cpu.into(), u32::from(SOURCES) + cpu, notification);
-            let message = (0xfee0_0000 | u64::from(cpu) << 12, NOTIFICATION, false);
+            let message = (0xfee0_0000 | apic_id(CpuId(cpu)) << 12, NOTIFICATION, false);
             now.same("message of notification of CPU", cpu.into(), true, entry == Some(message));
         }
     }

@@ -12,6 +12,7 @@ use super::sources::{Function, Rings};
 use super::stack::{PcStack, Promises};
 use super::step::PcStep;
 use super::timers::Timers;
+use super::told::Tunings;
 use super::{accounts, audit, manage};
 use crate::checkers::{Checker, Entries, Fairness, Isolation, Offline, Posted, Queues, Refusals, Truth, Waits};
 use crate::coverage::Coverage;
@@ -205,7 +206,7 @@ impl Rig for PcRig {
         let Shape { queues, managed, mix, .. } = self.shape;
         let accelerator = self.accelerator.zip(self.shape.accelerator.clone());
         let poster = self.poster;
-        let (threaded, has_timers) = (self.hardware.has_threads(), self.shape.timers);
+        let (threaded, has_timers, tuned) = (self.hardware.has_threads(), self.shape.timers, self.shape.tuned);
         let seed = self.seed;
         let any = |is: fn(&PcFault) -> bool| self.faults.iter().any(is);
         let (lossy, faulty, mute) = (any(PcFault::is_lossy), any(PcFault::breaks_operations), any(PcFault::is_mute));
@@ -217,7 +218,7 @@ impl Rig for PcRig {
                 accelerator.map(|(model, plan)| Accelerator::bring_up(&host, model, &plan, &numbers, threaded));
             let timers = has_timers.then(|| Timers::bring_up(&host, &numbers));
             let poster = poster.map(|model| Poster::bring_up(&host, model, &numbers));
-            bring_up(
+            let stack = bring_up(
                 host,
                 delivery,
                 &models,
@@ -225,7 +226,9 @@ impl Rig for PcRig {
                 promises,
                 (seed, mix),
                 (numbers, accelerator, timers, poster),
-            )
+            );
+            *stack.tunings.lock().expect("one host thread") = tuned.then(|| Tunings::begin(&stack));
+            stack
         };
         let stack = self.hardware.machine.run_boot(LIMIT, boot).expect("the drives come up");
         for drive in self.faults.iter().filter_map(PcFault::liar) {
@@ -306,6 +309,9 @@ impl Rig for PcRig {
             PcFault::Fatal { drive } => self.drive(drive, |drive| drive.faults_mut().fatal_at = Some(now)),
             PcFault::Refused { drive } => self.refuse(drive, Some(now)),
             PcFault::AdminFails { drive } => self.drive(drive, |drive| drive.faults_mut().admin_fails = true),
+            PcFault::AbortsUnanswered { drive } => {
+                self.drive(drive, |drive| drive.faults_mut().aborts_unanswered = true);
+            }
             PcFault::NoMemory => self.hardware.machine.set_memory_exhausted(true),
             PcFault::Storm { period_ns } => {
                 self.up().rings.deaf.store(true, Relaxed);
@@ -334,6 +340,11 @@ impl Rig for PcRig {
                 self.broken(drive);
             }
             PcFault::AdminFails { drive } => self.drive(drive, |drive| drive.faults_mut().admin_fails = false),
+            PcFault::AbortsUnanswered { drive } => {
+                self.drive(drive, |drive| drive.faults_mut().aborts_unanswered = false);
+                // The ids of what the driver wanted to abort come back with a reset.
+                self.broken(drive);
+            }
             PcFault::NoMemory => self.hardware.machine.set_memory_exhausted(false),
             PcFault::Fatal { drive } => {
                 // An unnoticed fatal error would break the next start, long after it was healed.
@@ -368,6 +379,8 @@ impl Rig for PcRig {
     fn prove(&mut self) {
         let absent = if self.up().promises.stale { 0 } else { self.shape.absent };
         let Shape { gone, full, .. } = self.shape;
+        // An Abort without an answer may keep an id for ever: only a queue that is full shows it.
+        let full = full || self.faults.iter().any(|fault| matches!(fault, PcFault::AbortsUnanswered { .. }));
         self.boot(move |stack| audit::prove(stack, absent, gone, full));
     }
 
@@ -471,6 +484,7 @@ fn bring_up(
         users_left: AtomicU32::new(0),
         absent: AtomicU32::new(0),
         returning: AtomicBool::new(false),
+        tunings: Mutex::default(),
         seen: Mutex::default(),
     };
     for slot in &stack.slots {

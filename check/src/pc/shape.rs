@@ -36,6 +36,8 @@ pub(super) struct Shape {
     pub(super) timers: bool,
     /// A function posts by itself.
     pub(super) poster: bool,
+    /// The drives' queues report to a tuning.
+    pub(super) tuned: bool,
 }
 
 /// Draws the machine.
@@ -65,7 +67,9 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     let timers = knobs.chance("timers", 40) && !comparable;
     // Where a unit remaps, it blocks the messages that the function notifies with.
     let poster = delivery == Path::Plain && knobs.chance("poster", 30) && !comparable;
+    let tuned = knobs.chance("tuned", 40) && !comparable;
     let topology = draw_topology(knobs);
+    let apic_id_shift = knobs.number("apic_id_shift", 0..=2) as u32;
     let config = Config {
         cpus,
         drives: 0,
@@ -79,9 +83,17 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         read_ns,
         hidden_coalescing,
         devices_post: poster,
+        old_ioapic: delivery == Path::Plain && knobs.chance("old_ioapic", 40),
         unrest: base.unrest.clone(),
         lines_max,
-        machine: MachineConfig { memory_bytes: accelerator::MEMORY_BYTES, jitter_percent: 40, costs, topology, ..base },
+        machine: MachineConfig {
+            memory_bytes: accelerator::MEMORY_BYTES,
+            jitter_percent: 40,
+            costs,
+            topology,
+            apic_id_shift,
+            ..base
+        },
         ..Config::default()
     };
     let shape = Shape {
@@ -101,6 +113,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         accelerator,
         timers,
         poster,
+        tuned,
     };
     (config, shape, drives)
 }

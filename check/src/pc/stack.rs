@@ -6,6 +6,7 @@ use super::load::{Load, disrupt};
 use super::poster::{self, Poster};
 use super::sources::{Function, Rings};
 use super::timers::{self, Timers};
+use super::told::Tunings;
 use super::user::{Habit, User};
 use crate::coverage::Coverage;
 use crate::mark::Mark;
@@ -55,6 +56,7 @@ pub(super) const COMMON: &[&str] = &[
     "queue: every id in use",
     "timer: deadline",
     "timer: line freed and given",
+    "tuning: a drive's entries add up",
 ];
 /// Further transitions with remapping.
 pub(super) const REMAPPED: &[&str] = &[
@@ -124,6 +126,8 @@ pub struct PcStack {
     pub(super) accelerator: Option<Accelerator>,
     pub(super) timers: Option<Timers>,
     pub(super) poster: Option<Poster>,
+    /// What the drives' tunings hear.
+    pub(super) tunings: Mutex<Option<Tunings>>,
     pub(super) seen: Mutex<Coverage>,
 }
 

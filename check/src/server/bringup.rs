@@ -39,7 +39,7 @@ pub(super) fn request(requester: u16, index: u32, affinity: CpuSet, managed: boo
 /// The options of the PC.
 fn builder(config: &Config, models: Models, ticks: &Arc<Ticks>, faults: &Arc<Mutex<Vec<Fault>>>) -> PcBuilder<SimHal> {
     let units = u32::from(config.delivery != Path::Plain);
-    let ids = (0..config.cpus).map(ApicId).collect();
+    let ids = (0..config.cpus).map(|cpu| ApicId(cpu << config.machine.apic_id_shift)).collect();
     // A tick of the timers is 1 ns on this machine.
     let apics = Apics { regs: Regs::Lapic, mode: ApicMode::X2Apic, ids, timer_hz: 1_000_000_000 };
     let serving = config.notification_limit_ns.map_or(Serving::Whole, Serving::Within);

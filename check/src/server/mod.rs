@@ -65,6 +65,8 @@ pub struct Config {
     pub notification_limit_ns: Option<u64>,
     /// A device posts by itself: the CPUs have descriptors, whatever the delivery.
     pub devices_post: bool,
+    /// The I/O APIC has no EOI register. Its pins cannot be remapped then.
+    pub old_ioapic: bool,
     /// The remapping unit has CAP.PI.
     pub posting_capability: bool,
     /// The fault of the invalidation queue.
@@ -103,6 +105,7 @@ impl Default for Config {
             force_threads: false,
             notification_limit_ns: None,
             devices_post: false,
+            old_ioapic: false,
             posting_capability: true,
             invalidation_fault: InvalidationFault::None,
             tick_ns: 100_000,
@@ -186,7 +189,9 @@ impl Hardware {
             })
             .collect();
         let ioapic = IoApicConfig { name: "ioapic".into(), requester: IOAPIC_REQUESTER, pins: 8 };
-        let ioapic = machine.add_model(|_| Box::new(IoApic::new(iommu, ioapic)));
+        let ioapic = IoApic::new(iommu, ioapic);
+        let ioapic = if config.old_ioapic { ioapic.without_eoi_register() } else { ioapic };
+        let ioapic = machine.add_model(|_| Box::new(ioapic));
         let hpet = HpetConfig { name: "hpet".into(), requester: HPET_REQUESTER, period_fs: 10_000_000, timers: 3 };
         let hpet = machine.add_model(|_| Box::new(Hpet::new(iommu, hpet)));
         let ringer = machine.add_model(|_| Box::new(Ringer::new(iommu, RINGER_REQUESTER)));

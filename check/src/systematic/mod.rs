@@ -23,6 +23,7 @@ use std::fmt;
 pub struct BenchNames {
     name: &'static str,
     operations: Vec<&'static str>,
+    pairs: Option<Vec<[usize; 2]>>,
     triples: Vec<[usize; 3]>,
 }
 
@@ -30,19 +31,22 @@ impl BenchNames {
     /// The names of `bench`.
     ///
     /// # Panics
-    /// At a triple of an operation that it does not have.
+    /// At a pair or a triple of an operation that it does not have.
     pub(crate) fn of<T>(bench: &Bench<T>) -> Self {
         let operations: Vec<_> = bench.operations.iter().map(|(name, _)| *name).collect();
         let index = |name| operations.iter().position(|other| *other == name).expect("an operation of this machine");
+        let pairs = bench.pairs.as_ref().map(|pairs| pairs.iter().map(|pair| pair.map(index)).collect());
         let triples = bench.triples.iter().map(|triple| triple.map(index)).collect();
-        Self { name: bench.name, operations, triples }
+        Self { name: bench.name, operations, pairs, triples }
     }
 
-    /// Every pair of its operations, an operation with itself included, and its triples.
+    /// Its pairs and its triples.
     fn sets(&self) -> Vec<Vec<usize>> {
         let count = self.operations.len();
-        let pairs = (0..count).flat_map(|one| (one..count).map(move |other| vec![one, other]));
-        pairs.chain(self.triples.iter().map(|triple| triple.to_vec())).collect()
+        let every = || (0..count).flat_map(|one| (one..count).map(move |other| [one, other])).collect();
+        let pairs = self.pairs.clone().unwrap_or_else(every);
+        let triples = self.triples.iter().map(|triple| triple.to_vec());
+        pairs.iter().map(|pair| pair.to_vec()).chain(triples).collect()
     }
 }
 

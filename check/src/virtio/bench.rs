@@ -15,7 +15,30 @@ const BUSES: [(&str, &str); 3] = [
 
 /// Three CPUs, a disk of one queue and a network of one pair, with a few requests and packets.
 pub(super) fn benches() -> Vec<Bench<VirtioStep>> {
-    BUSES.iter().map(|(name, set)| bench(name, set)).collect()
+    let queues = BUSES.iter().map(|(name, set)| queues(name, set));
+    BUSES.iter().map(|(name, set)| bench(name, set)).chain(queues).collect()
+}
+
+/// Two queues of one disk, reset by two managers.
+fn queues(bus: &'static str, set: &'static str) -> Bench<VirtioStep> {
+    let machine = [
+        "cpus=3,disk_vectors=2,net_vectors=2,disk_policy=0,net_policy=0,queues=2,pairs=1,depth=2,load=20",
+        "latency_us=2,packet_gap=100,budget=16,threads=0",
+        set,
+    ];
+    let operations = vec![
+        ("recover", VirtioStep::Recover { queue: 0 }),
+        ("recover-second", VirtioStep::Recover { queue: 1 }),
+        ("burst", VirtioStep::Burst { queue: 1, count: 4 }),
+    ];
+    let before = vec![VirtioStep::Move { line: 0, cpus: CPU_1 }];
+    let name = match bus {
+        "wires" => "wires-queues",
+        "levels" => "levels-queues",
+        _ => "pci-queues",
+    };
+    let pairs = vec![["recover", "recover-second"], ["recover", "burst"], ["recover-second", "burst"]];
+    Bench { before, operations, pairs: Some(pairs), ..Bench::new(name, &machine) }
 }
 
 fn bench(name: &'static str, set: &'static str) -> Bench<VirtioStep> {

@@ -30,12 +30,23 @@ pub(super) struct Built {
     pub(super) buses: [Bus; 2],
 }
 
-/// Counters of each of the disk's queues, before the last load.
-pub(super) type Before = Vec<BlockQueueCounters>;
+/// Counters of each of the disk's queues, and changes of the configuration that each driver knows of, before the last load.
+#[derive(Default)]
+pub(super) struct Before {
+    queues: Vec<BlockQueueCounters>,
+    changes: [u64; 2],
+}
+
+/// What the drivers of the disk and the network know of changes of the configuration.
+fn changes(stack: &VirtioStack) -> [u64; 2] {
+    let disk = stack.load.disk().map_or(0, |disk| disk.configuration_changes());
+    [disk, stack.reflector.net().map_or(0, |net| net.configuration_changes())]
+}
 
 pub(super) fn before(stack: &VirtioStack) -> Before {
-    let Some(disk) = stack.load.disk() else { return Vec::new() };
-    (0..disk.queues()).filter_map(|queue| disk.counters(queue)).collect()
+    let Some(disk) = stack.load.disk() else { return Before::default() };
+    let queues = (0..disk.queues()).filter_map(|queue| disk.counters(queue)).collect();
+    Before { queues, changes: changes(stack) }
 }
 
 /// Runs on the machine, behind the last load of `proof` requests a queue.
@@ -46,7 +57,7 @@ fn disk(stack: &VirtioStack, built: Built, before: &Before, proof: u64) -> Resul
     // The machine's disk sets no limit: as many whole sectors as a length can say.
     same("longest transfer", &(u32::MAX / 512 * 512), &info.transfer_bytes_max)?;
     same("queues", &built.queues, &disk.queues())?;
-    for (queue, before) in (0..).zip(before) {
+    for (queue, before) in (0..).zip(&before.queues) {
         same("in flight", &0, &disk.in_flight(queue))?;
         same("fault", &None, &disk.fault(queue))?;
         let now = disk.counters(queue).ok_or("no counters")?;
@@ -66,13 +77,7 @@ fn disk(stack: &VirtioStack, built: Built, before: &Before, proof: u64) -> Resul
     let none = built.queues;
     same("no queue", &(0, None, None), &(disk.in_flight(none), disk.fault(none), disk.counters(none)))?;
     vectors(disk.vectors(), built.buses[0])?;
-    let request = |op, sector, len_bytes| BlockRequest {
-        tag: 0,
-        op,
-        sector,
-        buffer: stack.load.buffer().device_address(),
-        len_bytes,
-    };
+    let request = |op, sector, len_bytes| BlockRequest { tag: 0, op, sector, buffer: stack.load.page(), len_bytes };
     let read = |sector, bytes| request(BlockOp::Read, sector, bytes);
     let refused = [
         (none, read(0, 512), Refusal::NotSupported),
@@ -194,6 +199,14 @@ fn send(stack: &VirtioStack, built: Built) -> Result<(), String> {
 /// If anything is not as it must be.
 pub(super) fn judge(rig: &mut VirtioRig, built: Built, before: Before, proof: u64) {
     let told = rig.boot(move |stack| {
+        for (now, before) in changes(stack).into_iter().zip(before.changes) {
+            // One is announced in the last load, and earlier ones may come with it.
+            if now <= before {
+                return Err(format!(
+                    "the driver knows of {now} changes of the configuration, and of {before} before the last"
+                ));
+            }
+        }
         disk(stack, built, &before, proof).map_err(|wrong| format!("disk: {wrong}"))?;
         network(stack, built).map_err(|wrong| format!("network: {wrong}"))
     });

@@ -1,10 +1,11 @@
 //! The disk's load: keeps some requests in flight on each queue, and knows how each of them ended.
 
+use super::buffers::{BYTES, Buffers, Room};
 use crate::mark::Mark;
 use crate::verdict::violate;
 use drivers::virtio::QueueFault;
 use drivers::virtio::block::{BatchDone, Block, BlockOp, BlockRequest, Completed};
-use hal::{Dma as _, Hal, ThreadId, Threads};
+use hal::{DeviceAddress, Dma as _, Hal, ThreadId, Threads};
 use machine::SimHal;
 use spec::virtio::feature::Feature;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -30,7 +31,9 @@ pub(super) struct Load {
     queues: [Queue; QUEUES_MAX],
     depth: u64,
     disk: Mutex<Option<Arc<Block<SimHal>>>>,
-    buffer: <SimHal as Hal>::Dma,
+    /// For requests that must be refused.
+    page: <SimHal as Hal>::Dma,
+    pub(super) buffers: Buffers,
     next: AtomicU64,
     /// Resets under way: requests may fail.
     pub(super) disrupted: AtomicU32,
@@ -43,12 +46,14 @@ pub(super) struct Load {
 }
 
 impl Load {
-    pub(super) fn new(depth: u64, buffer: <SimHal as Hal>::Dma, (hostile, exhausted): (bool, bool)) -> Self {
+    pub(super) fn new(depth: u64, memory: [<SimHal as Hal>::Dma; 2], (hostile, exhausted): (bool, bool)) -> Self {
+        let [page, buffers] = memory;
         Self {
             queues: Default::default(),
             depth,
             disk: Mutex::default(),
-            buffer,
+            page,
+            buffers: Buffers::new(buffers, hostile),
             next: AtomicU64::new(0),
             disrupted: AtomicU32::new(0),
             hostile,
@@ -62,9 +67,9 @@ impl Load {
         self.disk.lock().expect("one host thread").clone()
     }
 
-    /// The buffer of all requests.
-    pub(super) fn buffer(&self) -> &<SimHal as Hal>::Dma {
-        &self.buffer
+    /// Where requests point that must be refused.
+    pub(super) fn page(&self) -> DeviceAddress {
+        self.page.device_address()
     }
 
     pub(super) fn set_disk(&self, disk: Option<Arc<Block<SimHal>>>) {
@@ -98,16 +103,28 @@ impl Load {
         own.in_flight.fetch_add(1, Relaxed);
         let tag = self.next.fetch_add(1, Relaxed);
         Mark::Submitted.of(tag);
-        let op = if tag.is_multiple_of(16) { BlockOp::Flush } else { BlockOp::Read };
-        let len_bytes = if op == BlockOp::Flush { 0 } else { 512 };
-        let request = BlockRequest { tag, op, sector: tag % 64, buffer: self.buffer.device_address(), len_bytes };
+        let op = match tag % 16 {
+            0 => BlockOp::Flush,
+            1..=6 if !disk.info().read_only() => BlockOp::Write,
+            _ => BlockOp::Read,
+        };
+        let request = self.request(tag, op);
         let accepted = disk.submit(queue, &[request]).accepted == 1;
         if !accepted {
             Mark::Refused.of(tag);
+            self.buffers.refuse(tag);
             own.in_flight.fetch_sub(1, Relaxed);
             own.left.fetch_add(1, Relaxed);
         }
         accepted
+    }
+
+    fn request(&self, tag: u64, op: BlockOp) -> BlockRequest {
+        if op == BlockOp::Flush {
+            return BlockRequest { tag, op, sector: 0, buffer: self.page(), len_bytes: 0 };
+        }
+        let Room { address, sector } = self.buffers.take(tag, op);
+        BlockRequest { tag, op, sector, buffer: address, len_bytes: BYTES as u32 }
     }
 
     /// Gives every queue reads until it takes no more. Nothing is in flight, so it must take as many as it ever could: a
@@ -121,13 +138,15 @@ impl Load {
             let tags: Vec<u64> = (0..=expected).map(|_| self.next.fetch_add(1, Relaxed)).collect();
             let request = |&tag: &u64| {
                 Mark::Submitted.of(tag);
-                let buffer = self.buffer.device_address();
-                BlockRequest { tag, op: BlockOp::Read, sector: tag % 64, buffer, len_bytes: 512 }
+                self.request(tag, BlockOp::Read)
             };
             let requests: Vec<_> = tags.iter().map(request).collect();
             own.in_flight.fetch_add(expected, Relaxed);
             let accepted = disk.submit(queue, &requests).accepted as u64;
-            tags.iter().skip(accepted as usize).for_each(|&tag| Mark::Refused.of(tag));
+            for &tag in tags.iter().skip(accepted as usize) {
+                Mark::Refused.of(tag);
+                self.buffers.refuse(tag);
+            }
             if accepted != expected {
                 let text = format!("queue {queue} takes {accepted} requests at once, and it has room for {expected}");
                 violate("fullness", text);
@@ -172,6 +191,7 @@ impl BatchDone for Told {
     fn batch_done(&self, queue: u16, batch: &[Completed]) {
         let Some(load) = self.0.upgrade() else { return };
         for done in batch {
+            load.buffers.end(done.tag, done.result.is_ok());
             match done.result {
                 Ok(()) => Mark::Completed.of(done.tag),
                 Err(_) if load.may_fail(queue) => Mark::Failed.of(done.tag),

@@ -67,7 +67,7 @@ fn with(stack: &VirtioStack, line: u32, body: impl FnOnce(Irq) -> Result<(), Irq
 
 /// The claims keep other managers from freeing the line meanwhile.
 fn disable(stack: &VirtioStack, line: u32, ns: u64) {
-    let (Some(_disk), Some(_network)) = (claim(&stack.busy[0]), claim(&stack.busy[1])) else { return };
+    let (Some(_disk), Some(_network)) = (stack.own(Which::Disk), stack.own(Which::Network)) else { return };
     with(stack, line, |line| {
         stack.system.core.disable(line)?;
         SimHal.delay_ns(ns);
@@ -82,7 +82,7 @@ fn offline(stack: &Arc<VirtioStack>, cpu: u32, ns: u64) {
 
 fn rebind(stack: &Arc<VirtioStack>, disk: bool, number: u32, ns: u64) {
     let which = if disk { Which::Disk } else { Which::Network };
-    let Some(_claim) = claim(&stack.busy[which as usize]) else { return };
+    let Some(_claim) = stack.own(which) else { return };
     if !disk {
         stack.net_rebound.store(true, Relaxed);
     }
@@ -93,7 +93,7 @@ fn rebind(stack: &Arc<VirtioStack>, disk: bool, number: u32, ns: u64) {
 }
 
 fn coalesce(stack: &VirtioStack, packets: u32, usecs: u32) {
-    let Some(_claim) = claim(&stack.busy[1]) else { return };
+    let Some(_claim) = stack.own(Which::Network) else { return };
     let Some(net) = stack.reflector.net() else { return };
     match net.coalesce_receive(Coalescing { max_packets: packets, max_usecs: usecs }) {
         Ok(()) => stack.saw("network: coalescing changed"),

@@ -2,6 +2,7 @@
 //! PCI with messages through an ITS.
 
 mod bench;
+mod buffers;
 mod end;
 mod load;
 mod manage;

@@ -1,5 +1,6 @@
 //! The machine, and the host's operations on it.
 
+use super::buffers::Buffers;
 use super::end::{self, Before, Built};
 use super::load::{Load, QUEUES_MAX};
 use super::stack::{BIND_GAP_NS, BINDS_MAX, Bus, Place, Tick, VirtioStack, Which, policy};
@@ -64,6 +65,8 @@ pub struct VirtioRig {
     faulty: bool,
     /// The last load begins with full queues.
     full: bool,
+    /// Changes of the configuration that each device announces while the load runs, and the time between them.
+    announcements: (u64, Ps),
     comparable: bool,
     /// Packets lost with the rings of a driver that was unbound, by flow.
     lost: Vec<i64>,
@@ -133,6 +136,8 @@ impl VirtioRig {
         let packed = knobs.chance("packed", 40);
         let force_threads = knobs.chance("threads", 25);
         let full = knobs.chance("full", 30);
+        let announcements = knobs.number_with("announcements", 0..=100, 0, |draw| draw.time_ns(1, 100) - 1);
+        let announcements = (announcements, Ps::from_ns(knobs.number("announce_ns", 500..=20_000)));
         let machine = MachineConfig { memory_bytes: 16 << 20, jitter_percent: 40, ..build.machine() };
         let gic = GicConfig { its: Some(ItsConfig::default()), ..GicConfig::default() };
         let options = Options { cpus, force_threads, gic, machine, ..Options::default() };
@@ -171,7 +176,7 @@ impl VirtioRig {
             places,
             found,
             built,
-            before: Before::new(),
+            before: Before::default(),
             proof: 0,
             policies,
             budget,
@@ -181,6 +186,7 @@ impl VirtioRig {
             exhausted,
             faulty: !build.faults.is_empty(),
             full,
+            announcements,
             comparable: build.comparable,
             lost: vec![0; pairs.into()],
             stack: None,
@@ -207,6 +213,13 @@ impl VirtioRig {
     fn poke_at(&mut self, which: Which, after: Ps, code: u32, arg: u64) {
         let at = self.machine.now() + after;
         self.machine.poke(self.models[which as usize], at, code, arg);
+    }
+
+    /// Each device announces a change of its configuration.
+    fn announce(&mut self, after: Ps) {
+        [Which::Disk, Which::Network]
+            .into_iter()
+            .for_each(|which| self.poke_at(which, after, model::code::ANNOUNCE, 0));
     }
 
     pub(super) fn with<D: Device, R>(&mut self, which: Which, look: impl Fn(&mut D) -> R) -> R {
@@ -250,8 +263,8 @@ impl Rig for VirtioRig {
         let clock = self.machine.regs(self.clock, 0);
         let boot = move || {
             let system = harness::bring_up(windows, Version::V3, mode, &options, &entry);
-            let page = SimHal.dma_alloc(4096, 4096).expect("memory");
-            let load = Load::new(depth, page, (hostile, exhausted));
+            let memory = [4096, Buffers::bytes()].map(|bytes| SimHal.dma_alloc(bytes, 4096).expect("memory"));
+            let load = Load::new(depth, memory, (hostile, exhausted));
             let stack = VirtioStack::new(system, places, load, pairs, budget);
             let tick = Tick { port: BellPort { regs: clock, index: 0 }, load: stack.load.clone() };
             let line = stack.system.private(TICK_PPI, Arc::new(tick));
@@ -285,6 +298,10 @@ impl Rig for VirtioRig {
             let queues = stack.load.disk().map_or(1, |disk| disk.queues());
             (0..queues).for_each(|queue| stack.load.add(queue, load / u64::from(queues)));
         });
+        let (count, gap) = self.announcements;
+        for number in 1..=count {
+            self.announce(Ps(gap.0 * number));
+        }
         // The host sends packets for as long as the load lasts: no two histories have the same.
         if !self.comparable {
             self.poke(Which::Network, net::code::FLOWS, 1);
@@ -367,6 +384,7 @@ impl Rig for VirtioRig {
             (0..queues).for_each(|queue| stack.load.add(queue, PROOF));
             (before, PROOF + filled)
         });
+        self.announce(Ps(0));
         self.poke(Which::Network, net::code::FLOWS, 1);
         self.poke_at(Which::Network, PROOF_FLOWS, net::code::FLOWS, 0);
         self.boot(|_| SimHal.delay_ns(PROOF_FLOWS.as_ns() + 400_000));
@@ -405,6 +423,7 @@ impl Rig for VirtioRig {
             marks::movable();
             rest::check(&stack.system.core);
             stack.claim();
+            stack.load.buffers.check();
             check_lines(&stack.system.core, harness::LINES_MAX as usize);
         });
         let before = std::mem::take(&mut self.before);

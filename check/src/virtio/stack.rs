@@ -1,12 +1,13 @@
 //! State that the machine's threads share: the system, a disk and a network, their lines.
 
-use super::load::{Load, Told};
+use super::load::{Load, QUEUES_MAX, Told};
 use super::network::{self, Reflector};
 use crate::checkers::acks;
 use crate::checkers::truth::marks;
 use crate::coverage::Coverage;
 use crate::gic::bells::BellPort;
 use crate::gic::harness::{self, ArmHarness};
+use crate::gic::source::{Claim, claim};
 use crate::mark::Mark;
 use crate::verdict::violate;
 use drivers::pci::{MsixCapability, MsixTable};
@@ -101,8 +102,10 @@ pub struct VirtioStack {
     pub(super) reflector: Arc<Reflector>,
     pub(super) pairs: u16,
     numbers: AtomicU64,
-    /// Managers that bind, unbind or reset a device do so one at a time.
-    pub(super) busy: [AtomicBool; 2],
+    /// Managers that bind or unbind a device do so one at a time.
+    busy: [AtomicBool; 2],
+    /// Queues of the disk that are being reset: several at once, each by one manager.
+    resetting: [AtomicBool; QUEUES_MAX],
     pub(super) hotplug: AtomicBool,
     /// The driver's clock must not look any more.
     pub(super) proving: AtomicBool,
@@ -167,6 +170,7 @@ impl VirtioStack {
             pairs,
             numbers: AtomicU64::new(1),
             busy: Default::default(),
+            resetting: Default::default(),
             hotplug: AtomicBool::new(false),
             proving: AtomicBool::new(false),
             net_rebound: AtomicBool::new(false),
@@ -239,10 +243,22 @@ impl VirtioStack {
         }
     }
 
+    /// The right to bind or unbind a device, or to disable its lines. None while somebody has it, or resets one of its queues.
+    pub(super) fn own(&self, which: Which) -> Option<Claim<'_>> {
+        let claimed = claim(&self.busy[which as usize])?;
+        let is_resetting = self.resetting.iter().any(|queue| queue.load(Relaxed));
+        (which == Which::Network || !is_resetting).then_some(claimed)
+    }
+
+    fn own_queue(&self, queue: u16) -> Option<Claim<'_>> {
+        let is_owned = self.busy[Which::Disk as usize].load(Relaxed);
+        if is_owned { None } else { claim(&self.resetting[usize::from(queue)]) }
+    }
+
     /// Resets a queue of the disk. False if its driver is unbound or busy with it.
     pub(super) fn recover(&self, queue: u16) -> bool {
-        let Some(_claim) = crate::gic::source::claim(&self.busy[0]) else { return false };
         let Some(disk) = self.load.disk().filter(|disk| queue < disk.queues()) else { return false };
+        let Some(_claim) = self.own_queue(queue) else { return false };
         self.load.disrupted.fetch_add(1, Relaxed);
         self.load.trust(queue, true);
         let mut recovered = disk.recover(queue);
@@ -301,11 +317,7 @@ impl VirtioStack {
         let (transport, table) = self.transport(which, &place);
         match which {
             Which::Disk => {
-                let config = BlockConfig {
-                    queues: super::load::QUEUES_MAX as u16,
-                    entries: super::load::ENTRIES as u16,
-                    policy,
-                };
+                let config = BlockConfig { queues: QUEUES_MAX as u16, entries: super::load::ENTRIES as u16, policy };
                 let told = Arc::new(Told(Arc::downgrade(&self.load)));
                 let disk = Block::open(SimHal, transport, &config, told)?;
                 if let Err(error) = self.install(which, &place, table, disk.handlers(), disk.vectors().rung) {

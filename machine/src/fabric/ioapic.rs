@@ -1,7 +1,7 @@
 //! An I/O APIC: it turns pin changes into messages.
 //!
 //! Sources: Intel 82093AA datasheet ("I/O APIC Registers", "I/O Redirection Table Registers"); VT-d, "I/OxAPIC
-//! Programming" for entries in remappable format. It has the directed EOI register of version 0x20.
+//! Programming" for entries in remappable format. It has the directed EOI register of version 0x20, or is older.
 
 use crate::model::{Model, ModelId, Upstream};
 use crate::world::World;
@@ -71,6 +71,7 @@ pub struct IoApic {
     pins: Vec<Pin>,
     messages: u64,
     lost_edges: u64,
+    has_eoi: bool,
 }
 
 impl IoApic {
@@ -84,7 +85,12 @@ impl IoApic {
             resampler: None,
         };
         let pins = vec![pin; usize::from(config.pins).clamp(1, PINS_MAX)];
-        Self { iommu, config, select: 0, id: 0, pins, messages: 0, lost_edges: 0 }
+        Self { iommu, config, select: 0, id: 0, pins, messages: 0, lost_edges: 0, has_eoi: true }
+    }
+
+    /// One of version 11h: it has no EOI register.
+    pub fn without_eoi_register(self) -> Self {
+        Self { has_eoi: false, ..self }
     }
 
     /// The redirection entry of `pin`, if the pin exists.
@@ -161,7 +167,7 @@ impl IoApic {
         match self.select {
             ioapic::ID | ARBITRATION => self.id,
             ioapic::VERSION => IoApicVersion::new()
-                .with_version(ioapic::VERSION_WITH_EOI)
+                .with_version(if self.has_eoi { ioapic::VERSION_WITH_EOI } else { 0x11 })
                 .with_entries_less_one((self.pins.len() - 1) as u8)
                 .into_bits(),
             register => {
@@ -209,7 +215,7 @@ impl Model for IoApic {
         match offset {
             SELECT => self.select = value as u8,
             WINDOW => self.set_selected(world, value as u32),
-            EOI => self.end_of_interrupt(world, value as u8),
+            EOI if self.has_eoi => self.end_of_interrupt(world, value as u8),
             _ => {}
         }
     }

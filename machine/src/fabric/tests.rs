@@ -448,3 +448,43 @@ fn a_pin_that_sticks_comes_again_and_again_until_it_is_free() {
     machine.run_until(Ps::from_ns(50_000));
     assert!(count.get() <= stuck + 2, "{}", count.get());
 }
+
+/// 82093AA, "IOAPICVER": version 11h has no EOI register. Software makes a pin edge-triggered and level-triggered again.
+#[test]
+fn an_old_io_apic_ends_no_interrupt_by_its_register() {
+    use super::ioapic::{IoApic, IoApicConfig, PIN, pin_arg};
+    for (is_old, version) in [(false, 0x20), (true, 0x11)] {
+        let mut machine = Machine::new(MachineConfig { memory_bytes: 4096, ..MachineConfig::default() });
+        let unit = VtdUnit::new(unit_config(), Dispatch::new(DELIVER), Credits::default());
+        let iommu = machine.add_model(|_| Box::new(unit));
+        let config = IoApicConfig { name: "ioapic".into(), requester: 0xf0, pins: 8 };
+        let new = IoApic::new(iommu, config);
+        let model = if is_old { new.without_eoi_register() } else { new };
+        let ioapic = machine.add_model(|_| Box::new(model));
+        machine.poke(ioapic, Ps::from_ns(10), PIN, pin_arg(3, true));
+        machine.run_until(Ps::from_ns(100));
+        let pins = machine.regs(ioapic, 0);
+        let end = machine.run_boot(Ps::from_ns(100_000), move || {
+            let read = |register| {
+                pins.write32(0x00, register);
+                pins.read32(0x10)
+            };
+            let write = |value| {
+                pins.write32(0x00, 0x16);
+                pins.write32(0x10, value);
+            };
+            let waits = || read(0x16) >> 14 & 1;
+            assert_eq!(read(0x01) & 0xff, version);
+            write(1 << 15 | 0x61);
+            assert_eq!(waits(), 1);
+            // Masked, so that it does not send again.
+            write(1 << 16 | 1 << 15 | 0x61);
+            pins.write32(0x40, 0x61);
+            assert_eq!(waits(), u32::from(is_old));
+            write(1 << 16 | 0x61);
+            write(1 << 16 | 1 << 15 | 0x61);
+            assert_eq!(waits(), 0);
+        });
+        assert_eq!(end, Ok(()));
+    }
+}

@@ -27,6 +27,7 @@ impl GicWindows {
             v2m: window(GicRegion::V2m),
             timer: window(GicRegion::Timer),
             message_base: config.distributor_base,
+            affinity_shift: config.affinity_shift,
         }
     }
 }
@@ -44,6 +45,8 @@ pub struct GicConfig {
     pub reschedule_sgi: u8,
     /// The PPI of each CPU's physical timer, which also ends a thread's time slice.
     pub timer_ppi: u8,
+    /// Affinity level 0 of a CPU is its number modulo 16, shifted left by so many bits, at most 4. GICv3 only.
+    pub affinity_shift: u32,
     /// The priority mask that stands for the seam's `irq_save`. With `None`, `irq_save` masks the IRQ exception
     /// itself. GICv3 only.
     ///
@@ -83,6 +86,7 @@ impl Default for GicConfig {
             priority_bits: 5,
             reschedule_sgi: 0,
             timer_ppi: 30,
+            affinity_shift: 0,
             pseudo_nmi: None,
             write_pending_time: Ps::from_ns(50),
             costs: GicCosts::default(),
@@ -181,4 +185,6 @@ pub struct GicWindows {
     pub timer: Regs,
     /// The bus address of the distributor, whose registers for messages are 40h and 48h above.
     pub message_base: u64,
+    /// [`GicConfig::affinity_shift`].
+    pub affinity_shift: u32,
 }

@@ -4,20 +4,23 @@
 //! "Physical interrupt handling", "Affinity routing".
 
 use super::cpu_interface::{Candidate, End};
-use super::{AGAIN, Gic, IntState, PULSE, STICK, Version};
+use super::{AGAIN, Gic, GicConfig, IntState, PULSE, STICK, Version};
 use crate::cpu::IrqInput;
 use crate::observe::Fact;
 use crate::world::World;
 use spec::gic::{IntId, Kind, gicd};
 
-/// Affinity of a CPU: level 0 in bits 7:0, level 1 in bits 15:8.
-pub(super) fn affinity(cpu: u32) -> u32 {
-    ((cpu / 16) << 8) | (cpu % 16)
-}
+impl GicConfig {
+    /// Affinity of a CPU: level 0 in bits 7:0, level 1 in bits 15:8.
+    pub(super) fn affinity(&self, cpu: u32) -> u32 {
+        ((cpu / 16) << 8) | ((cpu % 16) << self.affinity_shift)
+    }
 
-/// The CPU of an affinity, if levels 2 and 3 are 0 and level 0 is one that [`affinity`] gives.
-pub(super) fn cpu_of(affinity: u32) -> Option<u32> {
-    (affinity & 0xff < 16 && affinity >> 16 == 0).then_some((affinity >> 8) * 16 + (affinity & 0xff))
+    /// The CPU of an affinity, if levels 2 and 3 are 0 and level 0 is one that [`GicConfig::affinity`] gives.
+    pub(super) fn cpu_of(&self, affinity: u32) -> Option<u32> {
+        let cpu = (affinity >> 8) * 16 + ((affinity & 0xff) >> self.affinity_shift);
+        (affinity >> 16 == 0 && self.affinity(cpu) == affinity).then_some(cpu)
+    }
 }
 
 impl Gic {
@@ -59,7 +62,7 @@ impl Gic {
         }
         route.affinity2() == 0
             && route.affinity3() == 0
-            && u32::from(route.affinity1()) << 8 | u32::from(route.affinity0()) == affinity(cpu)
+            && u32::from(route.affinity1()) << 8 | u32::from(route.affinity0()) == self.config.affinity(cpu)
     }
 
     /// The interrupt that the CPU interface signals.

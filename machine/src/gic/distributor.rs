@@ -148,6 +148,7 @@ impl Gic {
         }
         let id_bits = self.config.its.as_ref().map_or(10, |its| its.intid_bits);
         base.with_message_spis(self.config.message_spis)
+            .with_range_selector(self.config.affinity_shift > 0)
             .with_has_lpis(self.config.its.is_some())
             .with_id_bits_less_one(id_bits - 1)
     }
@@ -233,7 +234,7 @@ impl Gic {
         let affinity = u32::from(route.affinity1()) << 8 | u32::from(route.affinity0());
         let is_cpu = route.affinity2() == 0
             && route.affinity3() == 0
-            && super::delivery::cpu_of(affinity).is_some_and(|cpu| (cpu as usize) < self.cpus.len());
+            && self.config.cpu_of(affinity).is_some_and(|cpu| (cpu as usize) < self.cpus.len());
         if !route.any() && !is_cpu {
             world.fault("GIC route to no CPU", index.into(), format!("INTID {index}: {:#x}", route.into_bits()));
         }

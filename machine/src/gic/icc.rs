@@ -4,7 +4,6 @@
 use super::Gic;
 use super::access::{Outcome, Refusal};
 use super::cpu_interface::Candidate;
-use super::delivery::{affinity, cpu_of};
 use crate::world::World;
 use spec::gic::{IntId, icc};
 
@@ -67,6 +66,7 @@ impl Gic {
             .with_common_binary_point(interface.common_binary_point)
             .with_eoi_mode(interface.eoi_mode)
             .with_priority_bits_less_one(self.config.priority_bits - 1)
+            .with_range_selector(self.config.affinity_shift > 0)
     }
 
     fn set_system_control(&mut self, world: &mut World<'_>, cpu: u32, value: u64) {
@@ -90,13 +90,14 @@ impl Gic {
             | u32::from(command.affinity2()) << 16
             | u32::from(command.affinity1()) << 8;
         let named = |bit: u32| cluster + u32::from(command.range()) * 16 + bit;
-        let exists = |bit: &u32| cpu_of(named(*bit)).is_some_and(|to| (to as usize) < self.cpus.len());
+        let exists = |bit: &u32| self.config.cpu_of(named(*bit)).is_some_and(|to| (to as usize) < self.cpus.len());
         let bits = (0..16).filter(|bit| command.targets() >> bit & 1 == 1);
         if command.targets() == 0 || !bits.clone().all(|bit| exists(&bit)) {
             let text = format!("SGI {}, {value:#x}", command.intid());
             world.fault("GIC software interrupt to no CPU", cpu.into(), text);
         }
-        self.send_sgi(world, cpu, command.intid(), |to| bits.clone().any(|bit| named(bit) == affinity(to)));
+        let targets: Vec<_> = bits.map(named).filter_map(|named| self.config.cpu_of(named)).collect();
+        self.send_sgi(world, cpu, command.intid(), |to| targets.contains(&to));
     }
 }
 

@@ -1,7 +1,6 @@
 //! GICv3's redistributors (IHI 0069H, "The GIC Redistributor register descriptions"), two frames for each CPU.
 
 use super::access::{Outcome, Refusal};
-use super::delivery::affinity;
 use super::distributor::{PIDR2_V3, retriggered};
 use super::interrupt::Field;
 use super::{AWAKE, DISABLED_PRIVATE, Gic, is_pending};
@@ -186,7 +185,7 @@ impl Gic {
                 .with_physical_lpis(self.config.its.is_some())
                 .with_last(cpu + 1 == self.cpus.len())
                 .with_number(cpu as u16)
-                .with_affinity(affinity(cpu as u32))
+                .with_affinity(self.config.affinity(cpu as u32))
                 .into_bits(),
         }
     }

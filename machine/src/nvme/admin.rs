@@ -55,6 +55,9 @@ impl Nvme {
     fn admin(&mut self, world: &mut World<'_>, command: &Command) {
         let cid = command.cdw0.cid();
         let waits = AdminOpcode(command.cdw0.opcode()) == AdminOpcode::ASYNC_EVENT_REQUEST;
+        if self.config.faults.aborts_unanswered && AdminOpcode(command.cdw0.opcode()) == AdminOpcode::ABORT {
+            return world.tell(|| Fact::Struck { source: world.me(), fault: "Abort" });
+        }
         let outcome = if command.cdw0.fuse() != 0 || command.cdw0.psdt() != 0 {
             Err(Status::INVALID_FIELD)
         } else if self.config.faults.admin_fails && !waits {

@@ -23,6 +23,8 @@ pub struct FaultPlan {
     /// While this is set, admin commands that complete end with Internal Error and have done nothing. Requests for events
     /// wait as usual.
     pub admin_fails: bool,
+    /// While this is set, an Abort command has no effect and gets no answer.
+    pub aborts_unanswered: bool,
     /// Random faults of entries.
     pub random: RandomFaults,
 }

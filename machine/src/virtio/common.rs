@@ -1,8 +1,10 @@
 //! The transport-independent state of every device: features, status, queues (VIRTIO 2 and 3.1).
 
-use super::Device;
 use super::either::Ring;
 use super::ring::{Layout, RingFeatures};
+use super::{Device, code};
+use crate::time::Ps;
+use crate::unrest::Kind;
 use crate::world::World;
 use spec::virtio::feature::{Feature, Features};
 use spec::virtio::{NO_VECTOR, Status};
@@ -17,6 +19,8 @@ pub(super) struct Queue {
     pub(super) used: u64,
     pub(super) vector: u16,
     pub(super) ring: Option<Ring>,
+    /// Its reset has begun and is not over.
+    pub(super) is_resetting: bool,
 }
 
 impl Queue {
@@ -29,6 +33,7 @@ impl Queue {
             used: 0,
             vector: NO_VECTOR,
             ring: None,
+            is_resetting: false,
         }
     }
 }
@@ -40,6 +45,8 @@ pub(super) struct Common {
     offered: Features,
     accepted: Features,
     pub(super) status: Status,
+    /// The device's reset has begun and is not over: until then the status is what it was.
+    pub(super) is_resetting: bool,
     pub(super) device_features_select: u32,
     pub(super) driver_features_select: u32,
     pub(super) queue_select: u32,
@@ -71,6 +78,7 @@ impl Common {
             offered,
             accepted: Features::NONE,
             status: Status::new(),
+            is_resetting: false,
             device_features_select: 0,
             driver_features_select: 0,
             queue_select: 0,
@@ -145,7 +153,7 @@ impl Common {
     pub(super) fn reset(&mut self) {
         let entries: Vec<_> = self.queues.iter().map(|queue| queue.entries_max).collect();
         self.accepted = Features::NONE;
-        self.status = Status::new();
+        (self.status, self.is_resetting) = (Status::new(), false);
         (self.device_features_select, self.driver_features_select, self.queue_select) = (0, 0, 0);
         self.config_vector = NO_VECTOR;
         self.queues = entries.into_iter().map(Queue::new).collect();
@@ -198,11 +206,43 @@ impl Common {
         }
     }
 
-    /// Stops the selected queue: its registers are as after a reset (VIRTIO 2.6.1). Returns its number if it exists.
-    pub(super) fn reset_queue(&mut self) -> Option<u16> {
+    /// Begins the reset of the selected queue, if it exists. Returns its number if the reset is over at once; else
+    /// [`code::RESET`] ends it.
+    pub(super) fn begin_queue_reset(&mut self, world: &mut World<'_>) -> Option<u16> {
         let number = self.queue_select as u16;
+        let late = world.effect_delay(Kind::LateReset);
         let queue = self.selected()?;
+        if queue.ring.is_none() || late == Ps(0) {
+            return self.end_queue_reset(number);
+        }
+        if !std::mem::replace(&mut queue.is_resetting, true) {
+            world.schedule(world.now() + late, code::RESET, u64::from(number) + 1);
+        }
+        None
+    }
+
+    /// Stops a queue: its registers are as after a reset (VIRTIO 2.6.1). Returns its number if it exists.
+    pub(super) fn end_queue_reset(&mut self, number: u16) -> Option<u16> {
+        let queue = self.queues.get_mut(usize::from(number))?;
         *queue = Queue::new(queue.entries_max);
         Some(number)
+    }
+
+    /// Begins the reset of the device. True if it is over at once; else [`code::RESET`] ends it.
+    pub(super) fn begin_reset(&mut self, world: &mut World<'_>) -> bool {
+        let late = world.effect_delay(Kind::LateReset);
+        if self.status == Status::new() || late == Ps(0) {
+            return true;
+        }
+        if !std::mem::replace(&mut self.is_resetting, true) {
+            world.schedule(world.now() + late, code::RESET, 0);
+        }
+        false
+    }
+
+    /// The queue whose reset is over with this argument of [`code::RESET`]; none if something else ended it before.
+    pub(super) fn resets(&self, arg: u64) -> Option<u16> {
+        let number = u16::try_from(arg.checked_sub(1)?).ok()?;
+        self.queues.get(usize::from(number)).filter(|queue| queue.is_resetting).map(|_| number)
     }
 }

@@ -110,9 +110,16 @@ impl<'w> Bus<'_, 'w> {
     }
 
     /// Signals a change of the configuration to the driver.
-    fn config_changed(&mut self) {
+    pub(super) fn config_changed(&mut self) {
         self.common.config_generation = self.common.config_generation.wrapping_add(1);
         self.wire.raise(self.world, self.common, Cause::Config);
+    }
+
+    /// The configuration changes: the driver hears of it if it has started the device.
+    pub(super) fn announce(&mut self) {
+        if self.common.is_running() {
+            self.config_changed();
+        }
     }
 
     /// Runs an operation on a ring of a running device. An error of the driver stops the device.

@@ -26,6 +26,8 @@ pub(super) struct Lines {
     irqfd: Irqfd,
     wires: Vec<Wired>,
     pub(super) status: InterruptStatus,
+    /// Bits of the status that the driver has read since they were set.
+    seen: u32,
     /// Pulses, and levels that were not raised already.
     pub(super) raised: u64,
 }
@@ -34,7 +36,7 @@ impl Lines {
     pub(super) fn new(irqfd: Irqfd, lines: &[Line]) -> Self {
         let wired = |&line| Wired { line, held: false, again: false, high: false };
         let wires = lines.iter().map(wired).collect();
-        Self { irqfd, wires, status: InterruptStatus::new(), raised: 0 }
+        Self { irqfd, wires, status: InterruptStatus::new(), seen: 0, raised: 0 }
     }
 
     pub(super) fn count(&self) -> u32 {
@@ -108,8 +110,20 @@ impl Lines {
         (0..32).filter(|vector| held & bits & 1 << vector != 0).for_each(|vector| self.release(world, vector));
     }
 
-    /// InterruptACK.
+    /// InterruptStatus, read by the driver.
+    pub(super) fn read_status(&mut self) -> u32 {
+        self.seen |= self.status.into_bits();
+        self.status.into_bits()
+    }
+
+    /// InterruptACK. It says that the events have been handled (VIRTIO 4.2.2), so a driver that has not seen a bit loses what
+    /// the bit stood for.
     pub(super) fn acknowledge_status(&mut self, world: &mut World<'_>, common: &Common, bits: u32) {
+        let unseen = self.status.into_bits() & bits & !self.seen;
+        if unseen != 0 {
+            common.fault(world, "virtio interrupt acknowledged and never seen", format!("status {unseen:#x}"));
+        }
+        self.seen &= !bits;
         self.status = InterruptStatus::from_bits(self.status.into_bits() & !bits);
         if self.status.into_bits() == 0 && !common.has(Feature::MULTI_IRQ) && !self.wires.is_empty() {
             self.release(world, 0);
@@ -132,7 +146,7 @@ impl Lines {
 
     /// Everything is down.
     pub(super) fn reset(&mut self, world: &mut World<'_>) {
-        self.status = InterruptStatus::new();
+        (self.status, self.seen) = (InterruptStatus::new(), 0);
         (0..self.wires.len()).for_each(|vector| self.release(world, vector));
     }
 }

@@ -153,11 +153,10 @@ impl<D: Device> VirtioMmio<D> {
             at::QUEUE_READY => queue.is_some_and(|queue| queue.ring.is_some()).into(),
             at::INTERRUPT_STATUS => {
                 self.accesses.status_reads += 1;
-                self.lines.status.into_bits()
+                self.lines.read_status()
             }
             at::STATUS => self.common.status.into_bits().into(),
-            // Queues reset at once.
-            at::QUEUE_RESET => 0,
+            at::QUEUE_RESET => queue.is_some_and(|queue| queue.is_resetting).into(),
             at::CONFIG_GENERATION => self.common.config_generation.into(),
             at::VECTOR_COUNT if self.config.multi_irq => self.lines.count(),
             at::CONFIG_VECTOR if self.config.multi_irq => self.common.config_vector.into(),
@@ -190,8 +189,8 @@ impl<D: Device> VirtioMmio<D> {
             at::QUEUE_DEVICE_HIGH => common.configure(world, |queue| queue.used = high(queue.used)),
             at::QUEUE_READY if value & 1 != 0 => common.start_queue(world),
             // VIRTIO 4.2.2.2: with RING_RESET the driver does not write 0; without it, it stops the queue so.
-            at::QUEUE_READY => self.reset_queue(),
-            at::QUEUE_RESET if value & 1 != 0 && common.has(Feature::RING_RESET) => self.reset_queue(),
+            at::QUEUE_READY => self.reset_queue(world),
+            at::QUEUE_RESET if value & 1 != 0 && common.has(Feature::RING_RESET) => self.reset_queue(world),
             at::QUEUE_NOTIFY => self.kicked(world, value),
             at::INTERRUPT_ACK => {
                 self.accesses.acknowledgements += 1;
@@ -223,10 +222,25 @@ impl<D: Device> VirtioMmio<D> {
         }
     }
 
-    fn reset_queue(&mut self) {
-        if let Some(queue) = self.common.reset_queue() {
+    fn reset_queue(&mut self, world: &mut World<'_>) {
+        if let Some(queue) = self.common.begin_queue_reset(world) {
             self.device.queue_reset(queue);
         }
+    }
+
+    /// A reset that took a while is over.
+    fn end_reset(&mut self, world: &mut World<'_>, arg: u64) {
+        if let Some(queue) = self.common.resets(arg).and_then(|queue| self.common.end_queue_reset(queue)) {
+            self.device.queue_reset(queue);
+        } else if arg == 0 && self.common.is_resetting {
+            self.reset(world);
+        }
+    }
+
+    fn reset(&mut self, world: &mut World<'_>) {
+        self.common.reset();
+        self.lines.reset(world);
+        self.device.reset();
     }
 
     fn kicked(&mut self, world: &mut World<'_>, queue: u32) {
@@ -239,9 +253,9 @@ impl<D: Device> VirtioMmio<D> {
             StatusChange::None => {}
             StatusChange::Started => self.with_bus(world, |device, bus| device.started(bus)),
             StatusChange::Reset => {
-                self.common.reset();
-                self.lines.reset(world);
-                self.device.reset();
+                if self.common.begin_reset(world) {
+                    self.reset(world);
+                }
             }
         }
     }
@@ -262,6 +276,8 @@ impl<D: Device> Model for VirtioMmio<D> {
                 }
             }
             code::JUMP_USED => super::jump_used(world, &mut self.common, arg),
+            code::ANNOUNCE => self.with_bus(world, |_, bus| bus.announce()),
+            code::RESET => self.end_reset(world, arg),
             _ => self.with_bus(world, |device, bus| device.event(bus, code, arg)),
         }
     }

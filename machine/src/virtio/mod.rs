@@ -51,6 +51,10 @@ pub mod code {
     pub const RAISE: u32 = TRANSPORT + 3;
     /// Misbehaves, for tests of drivers: see [`super::jump_arg`].
     pub const JUMP_USED: u32 = TRANSPORT + 4;
+    /// The configuration changes, to what it was. A device that its driver has started tells it so.
+    pub const ANNOUNCE: u32 = TRANSPORT + 5;
+    /// A reset is over. Argument: 0, the device's; else 1 + the queue's number.
+    pub(super) const RESET: u32 = TRANSPORT + 6;
 }
 
 /// The argument of [`code::JUMP_USED`]: the used index of `queue` goes ahead by `by` entries that were never filled; a

@@ -178,6 +178,7 @@ impl<D: Device> VirtioPci<D> {
             at::QUEUE_MSIX_VECTOR => queue.map_or(NO_VECTOR, |queue| queue.vector).into(),
             at::QUEUE_ENABLE => queue.is_some_and(|queue| queue.ring.is_some()).into(),
             at::QUEUE_NOTIFY_OFF => state.queue_select.into(),
+            at::QUEUE_RESET => queue.is_some_and(|queue| queue.is_resetting).into(),
             _ => {
                 let Some(queue) = queue else { return 0 };
                 let value = match field & !7 {
@@ -224,7 +225,7 @@ impl<D: Device> VirtioPci<D> {
             at::QUEUE_MSIX_VECTOR => state.configure(world, |queue| queue.vector = vector),
             at::QUEUE_ENABLE if value == 1 => state.start_queue(world),
             at::QUEUE_RESET if value == 1 && state.has(Feature::RING_RESET) => {
-                if let Some(queue) = state.reset_queue() {
+                if let Some(queue) = state.begin_queue_reset(world) {
                     self.device.queue_reset(queue);
                 }
             }
@@ -245,12 +246,27 @@ impl<D: Device> VirtioPci<D> {
             StatusChange::None => {}
             StatusChange::Started => self.with_bus(world, |device, bus| device.started(bus)),
             StatusChange::Reset => {
-                self.common.reset();
-                self.messages.isr = Isr::new();
-                self.messages.pci.forget_pending();
-                self.device.reset();
+                if self.common.begin_reset(world) {
+                    self.reset();
+                }
             }
         }
+    }
+
+    /// A reset that took a while is over.
+    fn end_reset(&mut self, arg: u64) {
+        if let Some(queue) = self.common.resets(arg).and_then(|queue| self.common.end_queue_reset(queue)) {
+            self.device.queue_reset(queue);
+        } else if arg == 0 && self.common.is_resetting {
+            self.reset();
+        }
+    }
+
+    fn reset(&mut self) {
+        self.common.reset();
+        self.messages.isr = Isr::new();
+        self.messages.pci.forget_pending();
+        self.device.reset();
     }
 
     /// A vector's message is due. The driver may have turned MSI-X off, or reset the device, since it was raised.
@@ -327,6 +343,8 @@ impl<D: Device> Function for VirtioPci<D> {
                 self.message(world, arg as u16);
             }
             code::JUMP_USED => super::jump_used(world, &mut self.common, arg),
+            code::ANNOUNCE => self.with_bus(world, |_, bus| bus.announce()),
+            code::RESET => self.end_reset(arg),
             _ => self.with_bus(world, |device, bus| device.event(bus, code, arg)),
         }
     }

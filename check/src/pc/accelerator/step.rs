@@ -38,7 +38,7 @@ impl AcceleratorStep {
             _ => Self::Provoke {
                 portal: draw.below(4) as u32,
                 opcode: *draw.pick(&[0, 4]),
-                count: draw.time_ns(1, 4) as u32,
+                count: draw.time_ns(1, 16) as u32,
             },
         }
     }

@@ -3,6 +3,8 @@
 //! c65bh, ICC_SGI1R_EL1 c65dh.
 
 use super::{v3, with_registers};
+use crate::config::Interrupts;
+use crate::gic::GicConfig;
 use crate::gic::GicWindows;
 use hal::{Hal as _, Regs as _, Threads};
 
@@ -138,6 +140,27 @@ fn an_sgi_goes_by_affinity() {
         assert_eq!(gic.redistributors.read32(17 * 0x2_0000 + 0x1_0200), 1 << 4 | 1 << 6);
         assert_eq!(gic.cpu_interface.read64(0xc660), 3, "no sender in GICv3");
         assert_eq!(gic.distributor.read32(0x200), 0, "private ones are not in the distributor");
+    });
+    assert_eq!(faults, [("GIC software interrupt to no CPU", 1)]);
+}
+
+/// IHI 0069H, "GICD_TYPER", RSS, and "ICC_SGI1R_EL1", RS: affinity level 0 may be above 15.
+#[test]
+fn an_sgi_selects_a_range_of_affinities() {
+    let config = GicConfig { affinity_shift: 4, ..GicConfig::default() };
+    let interrupts = Interrupts::GicV3(config);
+    let faults = with_registers(interrupts, 3, |gic| {
+        bring_up(gic, 0);
+        assert_eq!(gic.distributor.read32(0x4) >> 26 & 1, 1);
+        assert_eq!(gic.redistributors.read64(2 * 0x2_0000 + 8) >> 32, 0x20);
+        gic.redistributors.write32(0x1_0080, 0xffff_ffff);
+        // SGI 3 to 0.0.0.32, which is CPU 2; SGI 4 to 0.0.0.0; SGI 5 to 0.0.0.1, which is nobody.
+        gic.cpu_interface.write64(0xc65d, 2 << 44 | 0x0300_0001);
+        gic.cpu_interface.write64(0xc65d, 0x0400_0001);
+        gic.cpu_interface.write64(0xc65d, 0x0500_0002);
+        crate::SimHal.delay_ns(2_000);
+        assert_eq!(gic.redistributors.read32(2 * 0x2_0000 + 0x1_0200), 1 << 3);
+        assert_eq!(gic.redistributors.read32(0x1_0200), 1 << 4);
     });
     assert_eq!(faults, [("GIC software interrupt to no CPU", 1)]);
 }

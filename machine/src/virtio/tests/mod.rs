@@ -1,6 +1,7 @@
 //! Devices driven by hand, with the offsets and words of the standard as literals.
 
 mod interrupts;
+mod late;
 mod network;
 mod queues;
 mod registers;
