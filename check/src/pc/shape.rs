@@ -68,8 +68,8 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     // Where a unit remaps, it blocks the messages that the function notifies with.
     let poster = delivery == Path::Plain && knobs.chance("poster", 30) && !comparable;
     let tuned = knobs.chance("tuned", 40) && !comparable;
-    let topology = draw_topology(knobs);
-    let apic_id_shift = knobs.number("apic_id_shift", 0..=2) as u32;
+    let unrest = base.unrest.clone();
+    let machine = draw_machine(knobs, MachineConfig { costs, ..base });
     let config = Config {
         cpus,
         drives: 0,
@@ -84,16 +84,9 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         hidden_coalescing,
         devices_post: poster,
         old_ioapic: delivery == Path::Plain && knobs.chance("old_ioapic", 40),
-        unrest: base.unrest.clone(),
+        unrest,
         lines_max,
-        machine: MachineConfig {
-            memory_bytes: accelerator::MEMORY_BYTES,
-            jitter_percent: 40,
-            costs,
-            topology,
-            apic_id_shift,
-            ..base
-        },
+        machine,
         ..Config::default()
     };
     let shape = Shape {
@@ -116,6 +109,13 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         tuned,
     };
     (config, shape, drives)
+}
+
+/// The rest of the machine.
+fn draw_machine(knobs: &mut Knobs, base: MachineConfig) -> MachineConfig {
+    let topology = draw_topology(knobs);
+    let apic_id_shift = knobs.number("apic_id_shift", 0..=2) as u32;
+    MachineConfig { memory_bytes: accelerator::MEMORY_BYTES, jitter_percent: 40, topology, apic_id_shift, ..base }
 }
 
 /// The users, the commands of those that are carried on from completions, and how a user submits. `queues`: those of a load

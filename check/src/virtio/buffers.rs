@@ -187,7 +187,7 @@ mod tests {
                 for tag in 2..=BUFFERS + 1 {
                     buffers.take(tag, BlockOp::Read);
                     let found = if tag == BUFFERS + 1 { value(0, scatter(1 | 1 << 63)) } else { 0 };
-                    buffers.write(tag as usize - 1 & (BUFFERS as usize - 1), found);
+                    buffers.write((tag as usize - 1) % BUFFERS as usize, found);
                     buffers.end(tag, true);
                 }
             })

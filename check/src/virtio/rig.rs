@@ -9,6 +9,7 @@ use super::{manage, platform};
 use crate::checkers::truth::marks::{self, Known};
 use crate::checkers::{self, Checker};
 use crate::coverage::Coverage;
+use crate::draw::Knobs;
 use crate::fullness::check_lines;
 use crate::gic::bells::{BEGIN_TICKS, BellPort, Bells, Sound};
 use crate::gic::harness::{self, Entry, Options, Version};
@@ -106,6 +107,17 @@ fn device<D: Device>(bus: Bus, is_posted: bool, gic: ModelId, place: (u32, u16),
     }
 }
 
+/// Between two packets of a flow.
+fn draw_packet_gap(knobs: &mut Knobs) -> Ps {
+    Ps::from_ns(100 * knobs.number_with("packet_gap", 10..=1_000, 1_000, |draw| draw.time_ns(10, 1_000)))
+}
+
+/// How many changes of the configuration, and the time between them.
+fn draw_announcements(knobs: &mut Knobs) -> (u64, Ps) {
+    let count = knobs.number_with("announcements", 0..=100, 0, |draw| draw.time_ns(1, 100) - 1);
+    (count, Ps::from_ns(knobs.number("announce_ns", 500..=20_000)))
+}
+
 fn disk_config() -> BlockConfig {
     BlockConfig { sectors: end::SECTORS, queue_entries: 16, ..BlockConfig::default() }
 }
@@ -130,22 +142,19 @@ impl VirtioRig {
         let depth = knobs.number("depth", 1..=12);
         let load = knobs.number_with("load", 0..=20_000, 20, |draw| draw.time_ns(100, 3_000));
         let latency = Ps::from_ns(1000 * knobs.number("latency_us", 1..=20));
-        let packet =
-            Ps::from_ns(100 * knobs.number_with("packet_gap", 10..=1_000, 1_000, |draw| draw.time_ns(10, 1_000)));
+        let packet = draw_packet_gap(knobs);
         let budget = knobs.number_with("budget", 4..=256, 256, |draw| draw.time_ns(4, 256)) as u32;
         let packed = knobs.chance("packed", 40);
         let force_threads = knobs.chance("threads", 25);
         let full = knobs.chance("full", 30);
-        let announcements = knobs.number_with("announcements", 0..=100, 0, |draw| draw.time_ns(1, 100) - 1);
-        let announcements = (announcements, Ps::from_ns(knobs.number("announce_ns", 500..=20_000)));
+        let announcements = draw_announcements(knobs);
         let machine = MachineConfig { memory_bytes: 16 << 20, jitter_percent: 40, ..build.machine() };
         let gic = GicConfig { its: Some(ItsConfig::default()), ..GicConfig::default() };
         let options = Options { cpus, force_threads, gic, machine, ..Options::default() };
         let entry = Entry::default();
         let mut machine = harness::build(Version::V3, &options, &entry);
         let gic = machine.gic().expect("it was asked for").model;
-        let read_only = build.knobs.chance("read_only", 30);
-        let is_posted = build.knobs.chance("posted", 50);
+        let [read_only, is_posted] = [("read_only", 30), ("posted", 50)].map(|(name, of)| build.knobs.chance(name, of));
         let disk = BlockConfig { queues, read_only, latency, packed, ..disk_config() };
         let network = network_config(pairs, packet, packed);
         let models = [
