@@ -147,14 +147,17 @@ impl Measurement {
         self.sections.iter().any(|section| section.pattern.writes())
     }
 
-    /// Mean completion latency of its writes, or else of its reads. What reads and writes have together is neither's.
+    /// Mean completion latency of its writes, or of its reads. What fio printed of both together is neither's.
     pub fn clat_ns_of(&self, writes: bool) -> Option<f64> {
         match (self.reads(), self.writes()) {
             (true, true) => {
                 let [reads, written] = [0, 1].map(|direction| self.fio.clat_ns_of(direction));
                 reads.zip(written).map(|(reads, written)| if writes { written } else { reads })
             }
-            (_, has_writes) => self.fio.clat_ns().filter(|_| has_writes == writes),
+            (true, false) => self.fio.clat_ns().filter(|_| !writes),
+            (false, true) => self.fio.clat_ns().filter(|_| writes),
+            // Trims alone.
+            (false, false) => None,
         }
     }
 
@@ -363,6 +366,22 @@ mod tests {
             ..Parts::default()
         };
         assert_eq!(Measurement::read("x", &polled).unwrap().0.delivery(), "polled");
+    }
+
+    #[test]
+    fn a_latency_is_of_reads_or_of_writes() {
+        let of = |rw: &str, jobs: &str| {
+            let fio = FIO.replace("randread", rw).replace(r#""read": {"iops": 1000, "#, jobs);
+            let (found, _) = Measurement::read("x", &Parts { fio: fio.as_bytes(), ..Parts::default() }).unwrap();
+            [false, true].map(|writes| found.clat_ns_of(writes))
+        };
+        let reads = r#""read": {"iops": 1000, "#;
+        assert_eq!(of("randread", reads), [Some(5000.0), None]);
+        assert_eq!(of("randwrite", &reads.replace("read", "write")), [None, Some(5000.0)]);
+        let first = r#""write": {"iops": 9, "total_ios": 9, "clat_ns": {"mean": 700, "max": 9, "N": 9}}, "#;
+        assert_eq!(of("randrw", &format!("{first}{reads}")), [Some(5000.0), Some(700.0)]);
+        assert_eq!(of("randrw", &reads.replace("read", "mixed")), [None, None]);
+        assert_eq!(of("randtrim", &reads.replace("read", "trim")), [None, None]);
     }
 
     #[test]
