@@ -35,6 +35,7 @@ fn servers_with_secrets_are_predicted() {
             println!("  {how}");
         }
     }
+    let mut failed = Vec::new();
     for ((name, ..), mut of_job) in OTHERS.into_iter().zip(of_jobs) {
         let number =
             |is_meant: fn(&blind::judge::Judged) -> bool| of_job.iter().filter(|(_, one)| is_meant(one)).count();
@@ -49,12 +50,15 @@ fn servers_with_secrets_are_predicted() {
         of_job.sort_by(|a, b| a.1.width.total_cmp(&b.1.width));
         println!(
             "{name}: {near} of {count} within 10 %, {inside} inside their interval, {missed} missed; {needs} need a remedy, \
-             {named} have it named and {likely} as likely, {needless} have one named that need none, {wrong} advised otherwise; median width of the interval {:.0} %",
+             {named} have it named and {likely} as likely, {needless} have one named that need none, {wrong} advised \
+             otherwise; median width of the interval {:.0} %",
             of_job[count / 2].1.width * 100.0
         );
-        assert!(missed * 10 <= count.max(10), "{name}: {missed} missed");
-        assert!(wrong * 10 <= count.max(10), "{name}: {wrong} advised otherwise");
+        if missed * 10 > count.max(10) || wrong * 10 > count.max(10) {
+            failed.push(format!("{name}: {missed} missed, {wrong} advised otherwise"));
+        }
     }
+    assert!(failed.is_empty(), "{failed:?}");
 }
 
 /// The files that an import writes are a platform, a scenario and rows that other commands take.
