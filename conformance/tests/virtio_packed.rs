@@ -5,15 +5,17 @@ mod virtio_rig;
 
 use drivers::virtio::{Part, Queue, QueueConfig, QueueFault, QueueMemory, Transport, Used};
 use hal::{DeviceAddress, Dma as _, Hal as _, Word as _};
-use machine::SimHal;
+use machine::time::Ps;
+use machine::unrest::{Chance, Kind, Unrest};
 use machine::virtio::ring::Chain;
 use machine::virtio::{self, Device, code, jump_arg};
+use machine::{MachineConfig, SimHal};
 use proptest::prelude::*;
 use spec::virtio::feature::{Feature, Features};
 use spec::virtio::{DeviceId, Status};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use virtio_rig::{Bus, DmaBuffer, Host, Rig, bytes, memory, rig};
+use virtio_rig::{Bus, DmaBuffer, Host, Rig, bytes, memory, rig, rig_on};
 
 /// Copies the bytes that it reads to the bytes that it writes. It takes all that is there, and gives back the n-th in turn.
 struct Echo {
@@ -159,6 +161,34 @@ fn ring_and_event_words_are_those_of_the_standard() {
         assert_eq!(ring.words()[3].get(), 0x0000_0002_0000_0000, "nothing to read, so nothing written");
     });
     assert_eq!(rig.faults(), Vec::<&str>::new());
+}
+
+/// VIRTIO 2.8.5: a used descriptor without WRITE has a length that is reserved. The driver takes it for none.
+#[test]
+fn a_length_that_is_reserved_is_no_length() {
+    let chances = [Chance::default(); Kind::COUNT];
+    let always = Chance { per_mille: 1_000, longest: Ps::from_ns(1) };
+    let unrest = Unrest { chances, ..Unrest::new(1) }.with(Kind::ReservedField, always);
+    let machine = MachineConfig { unrest: Some(unrest), ..MachineConfig::default() };
+    let rig = || rig_on(machine.clone(), Bus::edges(1), Echo { entries: 4, order: 0 });
+    let word = rig().boot(|host| {
+        let (transport, memory) = start(host, Feature::EVENT_IDX);
+        let (ring, data) = (&memory[0], &memory[3]);
+        ring.words()[0].set(data.device_address().0);
+        ring.words()[1].set(0x0080_0002_0000_0004);
+        transport.notify(0);
+        SimHal.delay_ns(10_000);
+        ring.words()[1].get()
+    });
+    assert_eq!(word, 0x8080_0002_dead_beef);
+    let taken = rig().boot(|host| {
+        let (data, mut driven) = (memory(64), drive(host, 4, false, false));
+        let read = Part { address: data.device_address(), len_bytes: 4, device_writes: false };
+        driven.queue.add(7, &[read]).expect("room");
+        driven.go();
+        driven.take()
+    });
+    assert_eq!(taken, [(7, 0)]);
 }
 
 /// A device that uses what it was not given: id 4 of a queue of 4. The driver's queue breaks, and says how.

@@ -61,6 +61,8 @@ pub enum Kind {
     /// A reset of a virtio device, or of one of its queues, takes a while. Until its register says that it is over, the device
     /// goes on with what it has taken (VIRTIO 2.4.2, 2.6.1).
     LateReset,
+    /// A device writes anything where drivers read nothing: the length of a used packed descriptor without WRITE (VIRTIO 2.8.5).
+    ReservedField,
 }
 
 impl Kind {
@@ -68,7 +70,7 @@ impl Kind {
     pub const COUNT: usize = Self::ALL.len();
 
     /// All of them, in the order of [`Unrest::chances`].
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Delay,
         Self::Stall,
         Self::Interleave,
@@ -85,6 +87,7 @@ impl Kind {
         Self::LateCommand,
         Self::FarWrite,
         Self::LateReset,
+        Self::ReservedField,
     ];
 
     /// Its name in options and reports.
@@ -106,6 +109,7 @@ impl Kind {
             Self::LateCommand => "late-command",
             Self::FarWrite => "far-write",
             Self::LateReset => "late-reset",
+            Self::ReservedField => "reserved-field",
         }
     }
 }
@@ -157,6 +161,8 @@ impl Unrest {
             Kind::LateCommand => chance(200, 50_000),
             Kind::FarWrite => chance(5, 60_000),
             Kind::LateReset => chance(300, 50_000),
+            // It has no length; one that is not 0 says that it strikes.
+            Kind::ReservedField => chance(500, 1),
         };
         Self { seed, from: Ps(0), until: Ps::MAX, chances: Kind::ALL.map(of), turns: None }
     }

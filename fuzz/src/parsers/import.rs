@@ -49,6 +49,8 @@ fn lscpu(data: &[u8]) {
     for name in ["CPU(s)", "Socket(s)"] {
         assert!(import::lscpu::field(data, &[name]).is_none_or(|value| value.len() <= data.len() * 3));
     }
+    assert!(import::lscpu::cpus(data).is_none_or(|cpus| cpus > 0));
+    let _ = import::lscpu::sockets(data);
 }
 
 /// Two readings of `/proc/stat`, `/proc/uptime`, and lscpu's lines or JSON.

@@ -58,7 +58,7 @@ struct Left {
 
 /// The kinds that happen on a machine without a GIC or a virtio device.
 fn usual() -> impl Iterator<Item = Kind> {
-    let others = [Kind::LateDisable, Kind::LateCommand, Kind::LateReset];
+    let others = [Kind::LateDisable, Kind::LateCommand, Kind::LateReset, Kind::ReservedField];
     Kind::ALL.into_iter().filter(move |kind| !others.contains(kind))
 }
 

@@ -5,10 +5,12 @@
 
 use super::memory::{read_bytes, validate, write_bytes};
 use super::ring::{Chain, Layout, QueueError, RingFeatures, check_areas};
+use crate::time::Ps;
+use crate::unrest::Kind;
 use crate::world::World;
 use spec::virtio::packed::{self, DESCRIPTOR_BYTES, EventSuppression, PackedTail, Position, event};
 
-/// The length of a used descriptor without WRITE, which means nothing: no buffer is this long.
+/// No buffer is this long.
 const RESERVED_LENGTH: u32 = 0xdead_beef;
 
 /// One packed queue, ready.
@@ -138,8 +140,9 @@ impl PackedRing {
 
     pub(super) fn fill(&mut self, world: &mut World<'_>, id: u16, written_bytes: u32) -> Result<(), QueueError> {
         let count = self.descriptors.get_mut(usize::from(id)).map_or(1, core::mem::take).max(1);
-        // VIRTIO 2.8.4: without WRITE the length is reserved, and drivers ignore it.
-        let len_bytes = if written_bytes > 0 { written_bytes } else { RESERVED_LENGTH };
+        // VIRTIO 2.8.5: without WRITE the length is reserved, and drivers ignore it.
+        let is_junk = written_bytes == 0 && world.effect_delay(Kind::ReservedField) > Ps(0);
+        let len_bytes = if is_junk { RESERVED_LENGTH } else { written_bytes };
         let tail = PackedTail::new().with_len_bytes(len_bytes).with_id(id).with_device_writes(written_bytes > 0);
         self.write_used(world, tail, count)
     }
