@@ -189,14 +189,18 @@ impl<H: Hal> IrqDomain for ItsDomain<H> {
                 return Err(IrqError::Target("ITS", target));
             }
             its.lpis.configure(intid, !event.masked);
-            let collection = target.cpu.0 as u16;
-            its.post(&[
+            let (collection, sync) = (target.cpu.0 as u16, its.sync(target.cpu)?);
+            let commands = [
                 Command::MapEvent { device, event: number, intid, collection },
                 Command::Invalidate { device, event: number },
-                its.sync(target.cpu)?,
-            ])?;
-            event.mapped = Some((intid, target.cpu));
-            Ok(())
+                sync,
+            ];
+            let posted = its.post_or_undo(&commands, &[Command::Discard { device, event: number }, sync]);
+            // What an ITS did not do in time it may do yet: then the event's release has to discard it.
+            if matches!(posted, Ok(()) | Err(GicError::Timeout(..))) {
+                event.mapped = Some((intid, target.cpu));
+            }
+            Ok(posted?)
         })
     }
 

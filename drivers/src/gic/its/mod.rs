@@ -158,18 +158,23 @@ impl<H: Hal> Its<H> {
     /// lines one by one, and before [`super::Gic::stop_cpu`].
     ///
     /// # Errors
-    /// [`GicError::NoCpu`], [`GicError::Timeout`], [`GicError::Stalled`].
+    /// [`GicError::NoCpu`], [`GicError::Timeout`], [`GicError::Stalled`]. Then `from` stays a target, unless the ITS does
+    /// not take it back either.
     pub fn cpu_offline(&self, from: CpuId, to: CpuId) -> Result<(), GicError> {
         let (old, new) = (self.redistributor(from)?, self.redistributor(to)?);
         self.online[from.index()].set(0);
         let collection = from.0 as u16;
-        self.post_firmly(&[
+        let gone = self.post_firmly(&[
             Command::MapCollection { collection, redistributor: new, valid: true },
             Command::Sync { redistributor: new },
             Command::MoveAll { from: old, to: new },
             Command::Sync { redistributor: old },
             Command::Sync { redistributor: new },
-        ])
+        ]);
+        if gone.is_err() {
+            _ = self.cpu_online(from);
+        }
+        gone
     }
 
     fn can_target(&self, cpu: CpuId) -> bool {

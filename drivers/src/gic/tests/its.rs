@@ -15,8 +15,8 @@ struct FakeIts {
     log: Arc<Log>,
     /// Set: does nothing at all.
     frozen: Mutex<bool>,
-    /// Set: stops at the next command of this opcode.
-    refuses: Mutex<Option<u8>>,
+    /// Stops at the next commands of this opcode, so often.
+    refuses: Mutex<(u8, u32)>,
     /// Of GITS_BASER0, the bits that are read-only, and what they hold.
     fixed: Mutex<(u64, u64)>,
     state: Mutex<(u64, u64, u64)>,
@@ -34,7 +34,9 @@ impl FakeIts {
         let mut place = reader & !STALLED;
         while place != writer & !0x1f {
             let words = [0, 1, 2, 3].map(|word| memory.words()[place as usize / 8 + word].get());
-            if self.refuses.lock().unwrap().take_if(|opcode| *opcode == words[0] as u8).is_some() {
+            let mut refuses = self.refuses.lock().unwrap();
+            if refuses.1 != 0 && refuses.0 == words[0] as u8 {
+                refuses.1 -= 1;
                 place |= STALLED;
                 break;
             }
@@ -49,7 +51,11 @@ impl FakeIts {
     }
 
     fn refuse(&self, opcode: u8) {
-        *self.refuses.lock().unwrap() = Some(opcode);
+        self.refuse_times(opcode, 1);
+    }
+
+    fn refuse_times(&self, opcode: u8, times: u32) {
+        *self.refuses.lock().unwrap() = (opcode, times);
     }
 }
 
@@ -112,7 +118,7 @@ fn rig() -> Rig {
     let fake = Arc::new(FakeIts {
         log: log.clone(),
         frozen: Mutex::new(false),
-        refuses: Mutex::new(None),
+        refuses: Mutex::new((0, 0)),
         state: Mutex::new((0, 0, 0x0107 << 48)),
         // Type 1 (devices), entries of 8 bytes.
         fixed: Mutex::new((0x71f << 48, 0x0107 << 48)),
@@ -401,5 +407,60 @@ fn a_cpu_leaves_although_the_its_refuses_a_command_once() {
         assert_eq!(its.cpu_offline(CpuId(1), CpuId(0)), Ok(()), "{refused:#x}");
         let done = opcodes(&rig.fake.commands());
         assert!(done.contains(&0x09) && done.contains(&0x0e), "{refused:#x} was refused: {done:x?}");
+    }
+}
+
+/// An ITS that has mapped an event before it refuses what follows would interrupt the next owner of the LPI's number.
+#[test]
+fn an_event_whose_mapping_fails_half_way_is_not_mapped() {
+    // INV, SYNC; or the ITS stops until the driver has given up.
+    for refused in [Some(0x0c), Some(0x05), None] {
+        let rig = rig();
+        let (_its, domain) = rig.domain();
+        let core = IrqCore::new(hal(), CoreConfig::new(2, 4)).unwrap();
+        // The device is known: only the event is mapped.
+        core.alloc_line(domain.clone(), &request(1), Flow::FastEoi).unwrap();
+        rig.fake.commands();
+        refused.into_iter().for_each(|opcode| rig.fake.refuse(opcode));
+        *rig.fake.frozen.lock().unwrap() = refused.is_none();
+        let failed = core.alloc_line(domain.clone(), &request(0), Flow::FastEoi);
+        assert!(matches!(failed, Err(IrqError::Hardware("GIC", _))), "{failed:?}");
+        *rig.fake.frozen.lock().unwrap() = false;
+        if refused.is_none() {
+            let reader = rig.fake.state.lock().unwrap().1;
+            rig.fake.follow(reader + 3 * 32);
+        }
+        let line = core.alloc_line(domain.clone(), &request(0), Flow::FastEoi).unwrap();
+        assert_eq!(core.free_line(line), Ok(()));
+        let mut mapped = std::collections::BTreeSet::new();
+        for [opcode, event, ..] in rig.fake.commands() {
+            let event = (opcode >> 32, event as u32);
+            match opcode & 0xff {
+                0x0a => assert!(mapped.insert(event), "{event:x?} was mapped already, {refused:x?} refused"),
+                0x0f => assert!(mapped.remove(&event), "{event:x?} was not mapped"),
+                _ => {}
+            }
+        }
+        // What could not be discarded is nobody's, and is not given again.
+        assert_eq!(mapped.is_empty(), refused.is_some(), "{refused:x?} refused: {mapped:x?}");
+    }
+}
+
+/// The CPU stays online, so its lines must find it again.
+#[test]
+fn a_cpu_that_the_its_keeps_is_a_target_still() {
+    // MAPC, MOVALL; twice, so that the second try fails too.
+    for refused in [0x09, 0x0e] {
+        let rig = rig();
+        let (its, domain) = rig.domain();
+        let levels = line(domain.clone(), 0, Target::on(CpuId(0)));
+        let (chip, level) = chip(&levels);
+        rig.fake.commands();
+        rig.fake.refuse_times(refused, 2);
+        assert!(matches!(its.cpu_offline(CpuId(1), CpuId(0)), Err(GicError::Stalled(_))), "{refused:#x}");
+        let commands = rig.fake.commands();
+        let last = commands.iter().rfind(|words| words[0] & 0xff == 0x09).expect("MAPC");
+        assert_eq!(last[2], 1 << 63 | 1 << 16 | 1, "collection 1 is at redistributor 1, {refused:#x} refused");
+        assert_eq!(chip.set_affinity(&level, Target::on(CpuId(1))), Ok(()));
     }
 }
