@@ -175,3 +175,16 @@ fn a_burst_ends_when_the_core_has_looked() {
 fn a_tick_waits_for_completions_that_submit() {
     passes("pc-posted", &Recipe::of(0x33ac_a97d_2629_ad56));
 }
+
+/// A line stormed in its last load, and still waited for the end of its throttle. Its last edge stays pending until then.
+#[test]
+fn an_edge_waits_for_the_end_of_a_throttle() {
+    let set = knobs(
+        "affinity_shift=0 faults=20 guarded=0 linger_ns=2922 load=2433 managers=2 messages_by=none node_caches=1 oneshot=1 \
+         span_us=262 steps=400 threads=0",
+    );
+    let without =
+        "far-write late-acceptance late-disable late-message late-timer preempt reserved-field starved-thread";
+    let without = without.split(' ').map(Into::into).collect();
+    passes("gicv3", &Recipe { set, keep: Some([18].into()), without, ..Recipe::of(0x65_be9c_559f_18e0) });
+}

@@ -16,6 +16,8 @@ pub struct Belief<'a> {
     pub masked: bool,
     /// The level that masks the line: 0 is the device's. None if no level can.
     pub masking_level: Option<usize>,
+    /// Masked for a while, because it stormed. An interrupt that comes meanwhile stays pending.
+    pub throttled: bool,
     /// The trigger of the line's wire, if the core was told.
     pub trigger: Option<Trigger>,
     /// The line is a pseudo-NMI.
@@ -51,6 +53,7 @@ impl<H: Hal> IrqCore<H> {
                 target: state.target(),
                 masked: state.masked,
                 masking_level: hardware.ops.masking_level(),
+                throttled: state.storm.is_throttled(),
                 trigger: state.trigger,
                 nmi: state.nmi,
                 is_per_cpu: state.flow == Flow::PerCpu && !state.nmi,

@@ -103,7 +103,7 @@ fn spi(system: &ArmHarness, belief: &Belief<'_>, intid: u32, at_rest: bool, now:
     now.same("group of INTID", which, system.version == Version::V3, held.is_group1);
     if at_rest {
         now.same("active state of INTID", which, false, held.is_active);
-        now.same("pending state of INTID", which, false, held.is_pending);
+        now.same("pending state of INTID", which, false, held.is_pending && !belief.throttled);
     }
 }
 
