@@ -1,11 +1,12 @@
 //! Conditions that hold once no command and no message is under way.
 
+use super::crowded::Crowd;
 use super::{Host, Path};
-use drivers::message::{MessageDomain, MessageSource};
-use hal::{CpuId, CpuSet, Hal as _};
+use drivers::message::MessageSource;
+use hal::{CpuId, Hal as _};
 use irq::MsiMessage;
+use irq::Vector;
 use irq::posted::PostedConfig;
-use irq::{AllocRequest, Flow, Irq, IrqError, RequesterId, Vector};
 use machine::SimHal;
 use std::sync::Arc;
 
@@ -136,7 +137,8 @@ impl Host {
         }
     }
 
-    /// Frees the lines of all queues, and checks that every vector of every CPU can be allocated again.
+    /// Frees the lines of all queues, and checks that every vector of every CPU can be allocated again, and that no CPU goes
+    /// offline then.
     ///
     /// # Panics
     /// If one cannot.
@@ -148,26 +150,6 @@ impl Host {
         }
         SimHal.delay_ns(100_000);
         self.on_every_cpu(|host| host.core().housekeep());
-        let domain = Arc::new(MessageDomain::new(SimHal, Silent, self.pc.vectors().clone()).expect("never posted"));
-        let own = self.core().views();
-        let mut taken = 0;
-        for cpu in (0..self.cpus()).map(CpuId) {
-            let used = own.iter().filter(|line| line.effective.is_some_and(|target| target.cpu == cpu)).count() as u32;
-            for _ in used..DEVICE_VECTORS {
-                self.silent_line(&domain, taken, cpu).unwrap_or_else(|error| panic!("CPU {cpu}: {error}"));
-                taken += 1;
-            }
-            assert!(self.silent_line(&domain, taken, cpu).is_err(), "CPU {cpu} has more vectors than there are");
-        }
-    }
-
-    fn silent_line(
-        &self,
-        domain: &Arc<MessageDomain<SimHal, Silent>>,
-        index: u32,
-        cpu: CpuId,
-    ) -> Result<Irq, IrqError> {
-        let request = AllocRequest::fixed(RequesterId(0), index, CpuSet::of(cpu));
-        self.core().alloc_line(domain.clone(), &request, Flow::Edge)
+        Crowd::gather(self).refuse_offline();
     }
 }

@@ -70,7 +70,8 @@ impl<H: Hal> PcCpus<H> {
     /// emptied and its timer stopped. The CPU then leaves its interrupts off until [`PcCpus::start_cpu`].
     ///
     /// # Errors
-    /// The error of [`IrqCore::cpu_offline`]. The CPU then stays online, with everything as before.
+    /// The error of [`IrqCore::cpu_offline`]. The CPU then stays online, with everything as before, except that a line
+    /// which has moved to another CPU of its affinity stays there.
     pub fn stop_cpu(&self) -> Result<CpuId, IrqError> {
         let off = self.parts.hal.irq_save();
         let stopped = self.parts.core.cpu_offline();
