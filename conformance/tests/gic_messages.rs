@@ -283,3 +283,28 @@ fn the_levels_of_a_message_line() {
         rig.finish();
     }
 }
+
+/// A managed line whose CPU is offline has no other CPU. A message that comes meanwhile, from a device that cannot mask its
+/// own, waits for that CPU.
+#[test]
+fn a_message_of_a_managed_line_waits_for_its_cpu() {
+    let mut rig = Rig::new(Version::V3, EoiMode::Split, Way::Its.options());
+    let count = Arc::new(Count::default());
+    let counted = count.clone();
+    rig.run(move |system| {
+        let domain = Arc::new(ItsDomain::new(system.its()));
+        let request = AllocRequest { managed: true, affinity: CpuSet::of(CpuId(1)), ..gic_rig::request(0) };
+        let line = system.core.alloc_line(domain, &request, Flow::FastEoi).expect("a line");
+        system.core.request(line, "counts", RequestFlags::default(), counted).expect("a new line");
+        let there = system.clone();
+        system.on(1, move || there.leave());
+        assert!(system.core.view(line).expect("it lives").shutdown);
+        system.core.set_irqchip_state(line, IrqChipState::Pending, true).expect("INT");
+        SimHal.delay_ns(20_000);
+        let there = system.clone();
+        system.on(1, move || there.come_up());
+        SimHal.delay_ns(100_000);
+    });
+    assert_eq!([0, 1].map(|cpu| count.on(cpu)), [0, 1]);
+    rig.finish();
+}

@@ -5,7 +5,7 @@ use crate::gic::GicError;
 use crate::gic::lpi::LpiDomain;
 use alloc::collections::btree_map::Entry;
 use alloc::sync::Arc;
-use hal::{CpuId, Dma, Hal};
+use hal::{Dma, Hal};
 use irq::{
     AllocRequest, HardwareIrq, IrqChip, IrqChipState, IrqDomain, IrqError, Level, LevelData, MsiMessage, Target,
 };
@@ -90,18 +90,13 @@ impl<H: Hal> Events<H> {
         _ = self.set_masked(level.hwirq(), false);
     }
 
-    /// A pending interrupt moves too (IHI 0069H, "MOVI"). The driver waits for both redistributors: afterwards the old
-    /// one delivers nothing more, and the new one delivers.
     fn set_affinity(&self, level: &Level<'_>, target: Target) -> Result<(), IrqError> {
         self.change(level.hwirq(), |its, device, number, event| {
             let (intid, old) = event.mapped.ok_or(NO_EVENT)?;
             if !its.can_target(target.cpu) {
                 return Err(IrqError::Target("ITS", target));
             }
-            let (sync_old, sync_new) = (its.sync(old)?, its.sync(target.cpu)?);
-            let move_to = |cpu: CpuId| Command::Move { device, event: number, collection: cpu.0 as u16 };
-            let commands = [move_to(target.cpu), sync_old, sync_new];
-            its.post_or_undo(&commands, &[move_to(old), sync_new, sync_old])?;
+            its.move_event(device, number, old, target.cpu)?;
             event.mapped = Some((intid, target.cpu));
             Ok(())
         })

@@ -154,8 +154,8 @@ impl<H: Hal> Its<H> {
         Ok(())
     }
 
-    /// Moves all remaining pending LPIs from `from` to `to`. Call it after `IrqCore::cpu_offline`, which has moved the
-    /// lines one by one, and before [`super::Gic::stop_cpu`].
+    /// Moves all that is left at `from` to `to`: the events of managed lines that are shut down, and pending LPIs. Call it
+    /// after `IrqCore::cpu_offline`, which has moved the other lines one by one, and before [`super::Gic::stop_cpu`].
     ///
     /// # Errors
     /// [`GicError::NoCpu`], [`GicError::Timeout`], [`GicError::Stalled`]. Then `from` stays a target, unless the ITS does
@@ -163,18 +163,48 @@ impl<H: Hal> Its<H> {
     pub fn cpu_offline(&self, from: CpuId, to: CpuId) -> Result<(), GicError> {
         let (old, new) = (self.redistributor(from)?, self.redistributor(to)?);
         self.online[from.index()].set(0);
+        let gone = self.leave(from, to).and_then(|()| self.empty(from, old, new));
+        if gone.is_err() {
+            _ = self.cpu_online(from);
+        }
+        gone
+    }
+
+    /// A message for a line that is shut down stays pending where its event is, and moves back with it.
+    fn leave(&self, from: CpuId, to: CpuId) -> Result<(), GicError> {
+        let mut devices = self.devices.lock();
+        for (&device, state) in devices.iter_mut() {
+            for (number, event) in (0..).zip(&mut state.events) {
+                if let Some((_, cpu)) = event.as_mut().and_then(|event| event.mapped.as_mut())
+                    && *cpu == from
+                {
+                    // Once more if the ITS refuses it: the CPU should be able to go.
+                    self.move_event(device, number, from, to).or_else(|_| self.move_event(device, number, from, to))?;
+                    *cpu = to;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn empty(&self, from: CpuId, old: RedistributorBase, new: RedistributorBase) -> Result<(), GicError> {
         let collection = from.0 as u16;
-        let gone = self.post_firmly(&[
+        self.post_firmly(&[
             Command::MapCollection { collection, redistributor: new, valid: true },
             Command::Sync { redistributor: new },
             Command::MoveAll { from: old, to: new },
             Command::Sync { redistributor: old },
             Command::Sync { redistributor: new },
-        ]);
-        if gone.is_err() {
-            _ = self.cpu_online(from);
-        }
-        gone
+        ])
+    }
+
+    /// A pending interrupt moves too (IHI 0069H, "MOVI"). Waits for both redistributors: afterwards the old one delivers
+    /// nothing more, and the new one delivers.
+    fn move_event(&self, device: u32, event: u32, from: CpuId, to: CpuId) -> Result<(), GicError> {
+        let (sync_old, sync_new) = (self.sync(from)?, self.sync(to)?);
+        let move_to = |cpu: CpuId| Command::Move { device, event, collection: cpu.0 as u16 };
+        let commands = [move_to(to), sync_old, sync_new];
+        self.post_or_undo(&commands, &[move_to(from), sync_new, sync_old])
     }
 
     fn can_target(&self, cpu: CpuId) -> bool {
