@@ -308,3 +308,34 @@ fn a_message_of_a_managed_line_waits_for_its_cpu() {
     assert_eq!([0, 1].map(|cpu| count.on(cpu)), [0, 1]);
     rig.finish();
 }
+
+/// A managed line that is allocated while its CPU is offline works once that CPU is there.
+#[test]
+fn a_managed_line_may_be_older_than_its_cpu() {
+    for (way, mode) in WAYS {
+        let mut rig = Rig::new(way.version(), mode, way.options());
+        let counts = [Arc::new(Count::default()), Arc::new(Count::default())];
+        let counted = counts.clone();
+        rig.run(move |system| {
+            let there = system.clone();
+            system.on(1, move || there.leave());
+            let domain = system.arm.messages().expect("a way of messages").domain().clone();
+            let flow = system.arm.messages().expect("a way of messages").flow();
+            let request =
+                |index| AllocRequest { managed: true, affinity: CpuSet::of(CpuId(1)), ..gic_rig::request(index) };
+            let message = system.core.alloc_line(domain, &request(0), flow).expect("a line");
+            let wire = system.core.alloc_line(system.arm.domain(), &request(40), system.arm.flow()).expect("a line");
+            for (line, count) in [message, wire].into_iter().zip(counted) {
+                system.core.request(line, "counts", RequestFlags::default(), count).expect("a new line");
+            }
+            let there = system.clone();
+            system.on(1, move || there.come_up());
+            for line in [message, wire] {
+                system.core.set_irqchip_state(line, IrqChipState::Pending, true).expect("its CPU is there");
+            }
+            SimHal.delay_ns(100_000);
+        });
+        assert_eq!(counts.map(|count| [0, 1].map(|cpu| count.on(cpu))), [[0, 1]; 2], "{way:?} {mode:?}");
+        rig.finish();
+    }
+}

@@ -43,7 +43,8 @@ impl<H: Hal> IrqCore<H> {
         let found = self.matrix.lock().target(allowed, &hardware);
         let new = found.unwrap_or(Err(IrqError::NoCpu(hardware.irq)))?;
         self.set_entry(new, Some(hardware.irq));
-        if let Err(error) = hardware.set_affinity(new) {
+        let pointed = if state.is_new() { hardware.activate(new) } else { hardware.set_affinity(new) };
+        if let Err(error) = pointed {
             // A controller that failed half-way may already have sent a message to the new target.
             self.leave_target(state, new);
             return Err(error);

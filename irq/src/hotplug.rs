@@ -154,7 +154,7 @@ impl<H: Hal> IrqCore<H> {
     /// points at that CPU.
     fn undo_shutdown(&self, state: &mut LineState, cpu: CpuId) {
         match state.was_shut_down_for(cpu) {
-            None => {}
+            Some(Shutdown::New) | None => {}
             // If the line does not start, housekeeping tries again.
             Some(Shutdown::Deactivated) => _ = self.restart_or_return(state, cpu),
             Some(Shutdown::Masked) => {

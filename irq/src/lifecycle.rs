@@ -78,7 +78,7 @@ impl<H: Hal> IrqCore<H> {
                     }
                     return Err(error);
                 }
-                None if request.managed => return Ok(Place::ShutDown(Shutdown::Masked)),
+                None if request.managed => return Ok(Place::ShutDown(Shutdown::New)),
                 None => return Err(IrqError::NoCpu(hardware.irq)),
             }
         };

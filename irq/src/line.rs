@@ -175,6 +175,11 @@ impl LineState {
         self.life.is_shut_down()
     }
 
+    /// True for a line that has had no CPU since it was allocated.
+    pub(crate) fn is_new(&self) -> bool {
+        self.life.shutdown() == Some(Shutdown::New)
+    }
+
     /// True for a line that is shut down, and whose hardware lets nothing pass.
     pub(crate) fn is_deactivated(&self) -> bool {
         self.life.shutdown() == Some(Shutdown::Deactivated)

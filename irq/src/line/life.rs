@@ -37,6 +37,8 @@ pub(crate) enum Place {
 /// The state of the hardware of a line that is shut down.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shutdown {
+    /// The line is new, and was never pointed anywhere: no level is active.
+    New,
     /// The line is masked, and still points at the CPU that goes offline.
     Masked,
     /// The hardware lets no interrupt of the line reach a CPU.
