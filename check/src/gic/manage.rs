@@ -81,7 +81,8 @@ fn move_line(stack: &GicStack, source: u32, cpus: u64) {
         None => stack.system.core.set_affinity(line, &wanted),
     };
     with(stack, source, "move", |line| match moved(line) {
-        // A pin moves with its block.
+        // A managed line keeps its CPU, and a pin moves with its block.
+        Err(IrqError::Managed(_)) if own.managed => Ok(()),
         Err(IrqError::NoCpu(_) | IrqError::NotSupported(_)) => Ok(()),
         moved => {
             if stack.system.core.irqchip_state(line, IrqChipState::Active) == Ok(true) {

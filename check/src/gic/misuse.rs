@@ -54,7 +54,8 @@ pub(super) fn shared(stack: &Arc<GicStack>, source: u32) {
     refused("enable on this CPU", core.enable_percpu(line), IrqError::NotPerCpu(line));
     refused("disable on this CPU", core.disable_percpu(line), IrqError::NotPerCpu(line));
     if !matches!(source.kind, Kind::Pin { .. }) {
-        refused("move to no CPU", core.set_affinity(line, &CpuSet::new()), IrqError::NoCpu(line));
+        let expected = if source.managed { IrqError::Managed(line) } else { IrqError::NoCpu(line) };
+        refused("move to no CPU", core.set_affinity(line, &CpuSet::new()), expected);
     }
     let percpu = IrqError::Flow(Flow::PerCpu, "a line that is per-CPU from the start, or never");
     refused("another flow", core.set_flow(line, Flow::PerCpu), percpu);

@@ -47,8 +47,8 @@ pub struct GicRig {
     kinds: Vec<(Kind, Style)>,
     load: u64,
     depth: u32,
-    /// How long handlers linger, and which sources have guards.
-    held: (u64, u64),
+    /// How long handlers linger, and which sources have guards or are managed.
+    held: (u64, u64, u64),
     faults: Vec<GicFault>,
     stack: Option<Arc<GicStack>>,
 }
@@ -105,6 +105,7 @@ impl GicRig {
             .number_with("linger_ns", 0..=4_000, 0, |draw| if draw.percent(40) { 0 } else { draw.time_ns(200, 4_000) });
         let draw = |draw: &mut Draw| if draw.percent(50) { 0 } else { draw.within(1..=15) };
         let guarded = knobs.number_with("guarded", 0..=15, 0, draw);
+        let managed = knobs.number_with("managed", 0..=15, 0, draw);
         let affinity_shift = if version == Version::V3 { knobs.number("affinity_shift", 0..=4) as u32 } else { 0 };
         let gic = GicConfig {
             affinity_shift,
@@ -131,7 +132,7 @@ impl GicRig {
         let sounds: Vec<_> = sounds.chain([(Sound::Wire { intid: STRAY, cpu: 0 }, true), tick]).collect();
         let bells = machine.add_model(|_| Box::new(Bells::new(gic, BLOCK, sounds.into_iter())));
         let faults = build.faults.clone();
-        let held = (linger_ns, guarded);
+        let held = (linger_ns, guarded, managed);
         Self { machine, entry, options, version, mode, bells, kinds, load, depth, held, faults, stack: None }
     }
 

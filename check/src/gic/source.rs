@@ -65,6 +65,8 @@ pub(crate) struct Source {
     pub(super) number: u32,
     pub(super) kind: Kind,
     pub(super) style: Style,
+    /// Its line is managed: it is shut down while its only CPU is offline.
+    pub(super) managed: bool,
     pub(super) port: BellPort,
     /// How long its handler goes on after it has served the device.
     linger_ns: u64,
@@ -85,12 +87,20 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    pub(super) fn new(number: u32, kind: Kind, style: Style, port: BellPort, linger_ns: u64) -> Self {
+    pub(super) fn new(
+        number: u32,
+        (kind, style): (Kind, Style),
+        port: BellPort,
+        linger_ns: u64,
+        managed: bool,
+    ) -> Self {
+        let managed = managed && matches!(kind, Kind::Spi { .. } | Kind::Message { .. });
         let level = matches!(kind, Kind::Spi { level: true, .. } | Kind::Pin { level: true, .. } | Kind::Ppi { .. });
         Self {
             number,
             kind,
             style,
+            managed,
             port,
             linger_ns,
             line: AtomicU32::new(0),

@@ -67,12 +67,13 @@ impl GicStack {
         system: Arc<ArmHarness>,
         regs: Regs,
         kinds: &[(Kind, Style)],
-        (linger_ns, guarded): (u64, u64),
+        (linger_ns, guarded, managed): (u64, u64, u64),
         faulty: bool,
     ) -> Self {
         let port = |index: usize| BellPort { regs, index: index as u32 };
         let source = |(index, &(kind, style)): (usize, &(Kind, Style))| {
-            Arc::new(Source::new(index as u32, kind, style, port(index), linger_ns))
+            let managed = managed >> (index % 4) & 1 != 0;
+            Arc::new(Source::new(index as u32, (kind, style), port(index), linger_ns, managed))
         };
         let sources: Vec<_> = kinds.iter().enumerate().map(source).collect();
         Self {
@@ -184,8 +185,12 @@ impl GicStack {
     /// # Errors
     /// The core's result.
     pub(super) fn alloc(&self, source: &Source) -> Result<Irq, IrqError> {
-        let (core, all) = (&self.system.core, CpuSet::first(self.system.cpus));
-        let request = |index| AllocRequest { affinity: all.clone(), ..harness::request(index) };
+        let (core, cpus) = (&self.system.core, self.system.cpus);
+        // A managed line is one CPU's own.
+        let own = CpuSet::of(CpuId(source.number % cpus));
+        let affinity = if source.managed { own } else { CpuSet::first(cpus) };
+        let request =
+            |index| AllocRequest { affinity: affinity.clone(), managed: source.managed, ..harness::request(index) };
         let alloc = |domain, request: &_, flow| self.guards.alloc(source, core, domain, request, flow);
         match source.kind {
             Kind::Spi { intid, .. } | Kind::Nmi { intid } => {
