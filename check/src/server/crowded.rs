@@ -141,7 +141,12 @@ impl Crowd {
         }
         let before = count.0.load(Relaxed);
         self.host.core().retrigger(*line).expect("a local APIC can");
-        SimHal.delay_ns(SETTLES_NS);
+        for _ in 0..LOOKS {
+            SimHal.delay_ns(SETTLES_NS);
+            if count.0.load(Relaxed) != before {
+                break;
+            }
+        }
         let came = count.0.load(Relaxed) - before;
         if came != 1 {
             violate(CHECKER, format!("CPU {cpu} could not go offline, and its managed line came {came} times for one"));
