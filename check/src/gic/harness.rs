@@ -33,7 +33,7 @@ pub const V2M_BASE: u64 = 0x0802_0000;
 /// The redistributors. Only an ITS would need them.
 const REDISTRIBUTORS_BASE: u64 = 0x080a_0000;
 /// SPIs that the distributor's own message register raises.
-const MESSAGE_SPIS: (IntId, u32) = (IntId(72), 8);
+const MESSAGE_SPIS: (IntId, u32) = (IntId(72), FRAME_SPIS);
 
 /// Which GIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

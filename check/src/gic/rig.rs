@@ -34,6 +34,8 @@ enum Way {
     None,
     Its,
     V2m,
+    /// The distributor's own registers.
+    Mbi,
 }
 
 /// A machine with a GIC and its sources.
@@ -66,7 +68,7 @@ fn draw_sources(build: &mut Build<'_, GicFault>, cpus: u32, nmis: bool, way: Way
     add("sgis", 1, &|index| Kind::Sgi { intid: 3 + index });
     add("pins", bells::PINS.into(), &|pin| Kind::Pin { pin, level: pin == 1 });
     if way != Way::None {
-        add("messages", 3, &|index| Kind::Message { maskable: way == Way::V2m || index == 0 });
+        add("messages", 3, &|index| Kind::Message { maskable: way != Way::Its || index == 0 });
     }
     if nmis {
         add("nmis", 1, &|index| Kind::Nmi { intid: 50 + index });
@@ -91,8 +93,8 @@ impl GicRig {
         let cpus = build.knobs.number("cpus", 1..=4) as u32;
         let mode = [EoiMode::Together, EoiMode::Split][build.knobs.choice("eoimode", &["0", "1"])];
         let ways: &'static [&'static str] =
-            if version == Version::V3 { &["none", "v2m", "its"] } else { &["none", "v2m"] };
-        let way = [Way::None, Way::V2m, Way::Its][build.knobs.choice("messages_by", ways)];
+            if version == Version::V3 { &["none", "v2m", "its", "mbi"] } else { &["none", "v2m"] };
+        let way = [Way::None, Way::V2m, Way::Its, Way::Mbi][build.knobs.choice("messages_by", ways)];
         let nmis = version == Version::V3 && build.knobs.chance("pseudo_nmi", 40);
         let kinds = draw_sources(build, cpus, nmis, way);
         let storm = StormConfig { burst: 40, burst_ns_min: 60_000, unhandled_max: 30, throttle_ns: 100_000 };
@@ -111,6 +113,7 @@ impl GicRig {
             affinity_shift,
             pseudo_nmi: nmis.then_some(Priority::DEFAULT.0),
             its: (way == Way::Its).then(ItsConfig::default),
+            message_spis: way == Way::Mbi,
             v2m: (way == Way::V2m).then_some(V2mConfig { base: V2M_BASE, first: 64, count: harness::FRAME_SPIS }),
             ..GicConfig::default()
         };
