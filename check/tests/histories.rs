@@ -188,3 +188,11 @@ fn an_edge_waits_for_the_end_of_a_throttle() {
     let without = without.split(' ').map(Into::into).collect();
     passes("gicv3", &Recipe { set, keep: Some([18].into()), without, ..Recipe::of(0x65_be9c_559f_18e0) });
 }
+
+/// A CPU's acknowledgement had to wait for another CPU's doorbell, and its own read did not wait for it.
+#[test]
+fn a_read_comes_behind_the_writes_of_its_cpu() {
+    let set =
+        knobs("budget=256 cpus=2 disk_policy=0 load=1514 managed=0 managers=2 net_policy=0 net_vectors=3 steps=400");
+    passes("virtio", &Recipe { set, keep: Some([1].into()), ..Recipe::of(0x6b_d9f5_61ce_3d34) });
+}

@@ -86,6 +86,8 @@ pub(crate) struct Cpu {
     longest_interrupt: Cell<Ps>,
     /// Time owed, in ps.
     debt: Cell<u64>,
+    /// Posted register writes of this CPU wait until then, behind another CPU's whose time has not come.
+    writes_wait: Cell<Ps>,
     times: [Cell<u64>; 3],
     /// Counts waits. An event of an earlier wait is stale.
     generation: Cell<u32>,
@@ -120,6 +122,7 @@ impl Cpu {
             interrupt_since: Cell::new(Ps(0)),
             longest_interrupt: Cell::new(Ps(0)),
             debt: Cell::new(0),
+            writes_wait: Cell::default(),
             times: Default::default(),
             generation: Cell::new(0),
             relaxes_on: Cell::new(0),
@@ -164,6 +167,17 @@ impl Cpu {
             _ if self.irq_on.get() => true,
             input => input == IrqInput::PseudoNmi && !self.exceptions_masked.get(),
         }
+    }
+
+    /// A posted write that this CPU made now arrives at `at`, behind another CPU's.
+    pub(crate) fn hold_write(&self, at: Ps) {
+        self.writes_wait.set(self.writes_wait.get().max(at));
+    }
+
+    /// When the last of this CPU's posted writes has arrived, if some had to wait.
+    #[inline]
+    pub(crate) fn writes_wait(&self) -> Ps {
+        self.writes_wait.get()
     }
 
     #[inline]

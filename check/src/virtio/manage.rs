@@ -21,7 +21,10 @@ pub(super) fn apply(stack: &Arc<VirtioStack>, step: &VirtioStep) {
     match *step {
         VirtioStep::Move { line, cpus: mask } => {
             let wanted: CpuSet = (0..cpus).filter(|cpu| mask & 1 << (cpu % 8) != 0).map(CpuId).collect();
-            with(stack, line, |line| stack.system.core.set_affinity(line, &wanted));
+            with(stack, line, |line| match stack.system.core.set_affinity(line, &wanted) {
+                Err(IrqError::Managed(_)) if stack.system.core.view(line).is_none_or(|view| view.managed) => Ok(()),
+                moved => moved,
+            });
         }
         VirtioStep::Disable { line, ns } => disable(stack, line, ns),
         VirtioStep::SetPending { line } => {

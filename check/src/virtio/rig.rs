@@ -155,6 +155,7 @@ impl VirtioRig {
         let mut machine = harness::build(Version::V3, &options, &entry);
         let gic = machine.gic().expect("it was asked for").model;
         let [read_only, is_posted] = [("read_only", 30), ("posted", 50)].map(|(name, of)| build.knobs.chance(name, of));
+        let is_managed = build.knobs.chance("managed", 30);
         let disk = BlockConfig { queues, read_only, latency, packed, ..disk_config() };
         let network = network_config(pairs, packet, packed);
         let models = [
@@ -165,6 +166,7 @@ impl VirtioRig {
             bus: buses[index],
             regs: [0, 1, 2].map(|region| machine.regs(models[index], region)),
             is_posted,
+            is_managed,
             intid: [40, 48][index],
             requester: [0x0200, 0x0300][index],
         };

@@ -15,7 +15,7 @@ use drivers::virtio::block::{Block, BlockConfig};
 use drivers::virtio::discovery::{self, MmioDevice};
 use drivers::virtio::net::{Net, NetConfig};
 use drivers::virtio::{Bar, Mmio, MmioConfig, Pci, RegisterWrites, Rung, Transport, VectorPolicy, VirtioError};
-use hal::{Affinity, CpuSet, Hal as _, ThreadSpec, Threads};
+use hal::{Affinity, CpuId, CpuSet, Hal as _, ThreadSpec, Threads};
 use irq::{Action, AllocRequest, Flow, Irq, IrqError, IrqReturn, RequestFlags, RequesterId, Trigger};
 use machine::{Regs, SimHal};
 use spec::gic::IntId;
@@ -39,6 +39,8 @@ pub(super) struct Place {
     pub(super) regs: [Regs; 3],
     /// Register writes on MMIO are posted.
     pub(super) is_posted: bool,
+    /// Its messages' lines are managed, each on one CPU.
+    pub(super) is_managed: bool,
     /// The INTID of the first wire.
     pub(super) intid: u32,
     pub(super) requester: u16,
@@ -362,8 +364,11 @@ impl VirtioStack {
         let messages = messages.transpose()?;
         let arm = &self.system.arm;
         for (index, inner) in (0..).zip(handlers) {
-            let affinity = CpuSet::first(self.system.cpus);
-            let request = AllocRequest { affinity, requester: RequesterId(place.requester), ..harness::request(index) };
+            let managed = place.is_managed && messages.is_some();
+            let own = CpuSet::of(CpuId(index % self.system.cpus));
+            let affinity = if managed { own } else { CpuSet::first(self.system.cpus) };
+            let requester = RequesterId(place.requester);
+            let request = AllocRequest { affinity, managed, requester, ..harness::request(index) };
             let line = match (&messages, place.bus) {
                 (Some(messages), _) => Line::alloc(arm.core(), messages.clone(), &request, Flow::FastEoi),
                 (None, bus) => {

@@ -104,8 +104,14 @@ impl Core {
     pub(super) fn write_arrival(&self, model: ModelId, order: u32) -> Ps {
         let at = self.board.local_now();
         match self.unrest() {
-            None => self.board.memory.write_arrival(model, order, at),
             Some(unrest) => self.late_arrival(unrest, model, order, at),
+            None => {
+                let arrival = self.board.memory.write_arrival(model, order, at);
+                if arrival > at {
+                    self.cpu().hold_write(arrival);
+                }
+                arrival
+            }
         }
     }
 
@@ -195,8 +201,8 @@ impl Core {
     /// A read pushes earlier writes, which may be late. Returns how long that takes.
     #[inline]
     pub(super) fn push_writes(&self, model: ModelId) -> Ps {
-        let Some(unrest) = self.unrest() else { return Ps(0) };
-        unrest.writes_until(model).saturating_sub(self.board.local_now())
+        let until = self.unrest().map_or_else(|| self.cpu().writes_wait(), |unrest| unrest.writes_until(model));
+        until.saturating_sub(self.board.local_now())
     }
 
     /// True if the waking of this thread is delayed.

@@ -93,6 +93,31 @@ fn a_trapped_write_takes_effect_at_its_own_time() {
     }
 }
 
+/// A read comes behind its CPU's writes (PCI Express, "Transaction Ordering"), also behind one that waits for another CPU's.
+#[test]
+fn a_read_waits_for_the_writes_of_its_cpu() {
+    let (mut machine, bell) = machine(2);
+    let regs = machine.regs(bell, 0);
+    let read_ns = Arc::new(<Word as hal::Word>::new(0));
+    let was_read = read_ns.clone();
+    let end = machine.run_boot(Ps::from_ns(10_000), move || {
+        let second = move || {
+            SimHal.delay_ns(503 - SimHal.now_ns());
+            regs.write32(0, 2);
+            regs.read32(0);
+            was_read.set(SimHal.now_ns());
+        };
+        SimHal.spawn(thread("second", 1), Box::new(second)).expect("CPU 1 exists");
+        let state = SimHal.irq_save();
+        SimHal.work(SUBMIT, 1);
+        regs.write32(0, 1);
+        SimHal.irq_restore(state);
+        SimHal.delay_ns(2_000);
+    });
+    assert_eq!(end, Ok(()));
+    assert!(read_ns.get() >= 1_002, "the write arrives at 1002 ns, and was read at {} ns", read_ns.get());
+}
+
 #[test]
 fn a_register_write_beyond_any_window_is_a_fault_and_arrives_nowhere() {
     let (mut machine, bell) = machine(1);
