@@ -126,11 +126,20 @@ impl<H: Hal> MessageSource for FaultEvent<H> {
         self.0.regs.write(FECTL, EventControl::new().into_bits());
     }
 
-    fn write(&self, _entry: u32, message: MsiMessage) {
+    /// Masks the event during the change, because the unit could otherwise send the new vector to the old CPU. Nobody would
+    /// take that message, and the unit sends no other before all records are clear.
+    fn write(&self, entry: u32, message: MsiMessage) {
+        let was_masked = EventControl::from_bits(self.0.regs.read(FECTL)).masked();
+        if !was_masked {
+            self.mask(entry);
+        }
         self.0.regs.write(FEDATA, message.data);
         self.0.regs.write(FEADDR, message.address as u32);
         self.0.regs.write(FEUADDR, (message.address >> 32) as u32);
         // The read waits for the writes.
         self.0.regs.read(FEUADDR);
+        if !was_masked {
+            self.unmask(entry);
+        }
     }
 }

@@ -4,11 +4,11 @@ use super::error::PcError;
 use super::policy::{Fallback, Path, UnitPolicy};
 use super::{Parts, PcCpus};
 use alloc::format;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use drivers::message::MessageDomain;
 use drivers::vtd::{Fault, FaultEvent, RemapConfig, RemapDomain, RemapUnit, VtdError};
 use hal::{CpuId, CpuSet, DmaExchange128, Hal};
-use irq::{Action, AllocRequest, Flow, Irq, IrqDomain, IrqReturn, RequestFlags, RequesterId};
+use irq::{Action, AllocRequest, Flow, Irq, IrqCore, IrqDomain, IrqReturn, RequestFlags, RequesterId};
 
 /// Called for each request that a unit has blocked, with the unit's number and the record. Runs in the interrupt.
 pub type FaultObserver = Arc<dyn Fn(usize, Fault) + Send + Sync>;
@@ -127,7 +127,8 @@ where
         let cpu = CpuId(range.start + index as u32 % range.len() as u32);
         let line =
             core.alloc_line(Arc::new(domain), &AllocRequest::fixed(RequesterId(0), 0, CpuSet::of(cpu)), Flow::Edge)?;
-        let handler = FaultHandler { unit: unit.clone(), index, observer: self.observer.clone() };
+        let (core_ref, unit, observer) = (Arc::downgrade(core), unit.clone(), self.observer.clone());
+        let handler = FaultHandler { core: core_ref, unit, index, observer };
         core.request(line, format!("dmar{index}"), RequestFlags::default(), Arc::new(handler))?;
         Ok(line)
     }
@@ -135,6 +136,8 @@ where
 
 /// Takes the records, so that the unit reports the next fault too.
 struct FaultHandler<H: Hal> {
+    /// The core owns this.
+    core: Weak<IrqCore<H>>,
     unit: Arc<RemapUnit<H>>,
     index: usize,
     observer: Option<FaultObserver>,
@@ -144,12 +147,20 @@ impl<H: Hal> Action for FaultHandler<H>
 where
     H::Dma: DmaExchange128,
 {
-    fn handle(&self, _irq: Irq) -> IrqReturn {
+    /// Faults that come faster than they are read make the line storm, like any device that interrupts without end: the core
+    /// throttles it. The unit itself would send no event for them.
+    fn handle(&self, irq: Irq) -> IrqReturn {
         let mut any = false;
-        self.unit.take_faults(|fault| {
+        let taken = self.unit.take_faults(|fault| {
             any = true;
             self.observer.iter().for_each(|observer| observer(self.index, fault));
         });
+        if taken.pending
+            && let Some(core) = self.core.upgrade()
+        {
+            // It fails only at a local APIC that takes no command.
+            _ = core.retrigger(irq);
+        }
         if any { IrqReturn::Handled } else { IrqReturn::None }
     }
 }

@@ -29,6 +29,8 @@ pub(super) struct State {
     pub(super) invalidated: Vec<u64>,
     pub(super) records: [[u64; 2]; 2],
     pub(super) event: Vec<(u32, u32)>,
+    /// FECTL with IM inverted: an event is masked at reset.
+    event_control: u32,
     /// How many of them a read has pushed.
     pub(super) pushed: usize,
 }
@@ -104,7 +106,7 @@ impl Regs for Unit {
             0x34 => state.faults | u32::from(pending) << 1 | 1 << 8,
             0x38 | 0x44 => {
                 state.pushed = state.event.len();
-                0
+                if offset == 0x38 { state.event_control ^ 1 << 31 } else { 0 }
             }
             _ => panic!("read of {offset:#x}"),
         }
@@ -125,7 +127,12 @@ impl Regs for Unit {
                     self.run_queue(&mut state, tail);
                 }
             }
-            0x38..=0x44 => state.event.push((offset, value)),
+            0x38..=0x44 => {
+                state.event.push((offset, value));
+                if offset == 0x38 {
+                    state.event_control = value ^ 1 << 31;
+                }
+            }
             0x22c | 0x23c => {
                 assert_eq!(value, 1 << 31, "only the fault bit is written");
                 state.records[(offset as usize - 0x220) / 16][1] &= !(1 << 63);
