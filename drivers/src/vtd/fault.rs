@@ -46,7 +46,8 @@ impl fmt::Display for Fault {
 pub struct FaultsTaken {
     /// More faults came than there were records for.
     pub lost: bool,
-    /// They come faster than they are read. No event will tell of the rest: look again later.
+    /// No event will tell of the rest: look again later. They come faster than they are read, or the invalidation queue has an
+    /// error that its user has not cleared yet.
     pub pending: bool,
 }
 
@@ -73,7 +74,7 @@ where
             self.regs.strobe(FSTS, FaultStatus::new().with_overflow(true).into_bits());
             status = FaultStatus::from_bits(self.regs.read(FSTS));
         }
-        FaultsTaken { lost: lost || status.overflow(), pending: status.pending() }
+        FaultsTaken { lost: lost || status.overflow(), pending: status.pending() || holds_back(status) }
     }
 
     fn take_record(&self, offset: u32, report: &mut impl FnMut(Fault)) {
@@ -90,6 +91,12 @@ where
             self.regs.strobe(FAULT_RECORD_CLEAR.behind(offset), clear as u32);
         }
     }
+}
+
+/// While one of these errors stands, a fault that is recorded is no new reason for an event (VT-d, "Fault Event Control
+/// Register", IP).
+fn holds_back(status: FaultStatus) -> bool {
+    status.queue_error() || status.time_out_error() || status.completion_error()
 }
 
 /// The unit's fault event as a line: a plain message, since a remapping fault must not depend on remapping (VT-d,

@@ -147,8 +147,8 @@ impl<H: Hal> Action for FaultHandler<H>
 where
     H::Dma: DmaExchange128,
 {
-    /// Faults that come faster than they are read make the line storm, like any device that interrupts without end: the core
-    /// throttles it. The unit itself would send no event for them.
+    /// What no event tells of is looked for by a further interrupt. Faults that come faster than they are read so make the line
+    /// storm, like any device that interrupts without end, and the core throttles it.
     fn handle(&self, irq: Irq) -> IrqReturn {
         let mut any = false;
         let taken = self.unit.take_faults(|fault| {
@@ -161,6 +161,6 @@ where
             // It fails only at a local APIC that takes no command.
             _ = core.retrigger(irq);
         }
-        if any { IrqReturn::Handled } else { IrqReturn::None }
+        if any || taken.pending { IrqReturn::Handled } else { IrqReturn::None }
     }
 }
