@@ -39,6 +39,8 @@ pub(super) struct Place {
     pub(super) regs: [Regs; 3],
     /// Register writes on MMIO are posted.
     pub(super) is_posted: bool,
+    /// The driver is told that the lines on MMIO are other devices' too.
+    pub(super) shares_lines: bool,
     /// The INTID of the first wire.
     pub(super) intid: u32,
     pub(super) requester: u16,
@@ -282,7 +284,7 @@ impl VirtioStack {
             Bus::Mmio { .. } => {
                 let found = self.found[which as usize].as_ref().expect("a device on MMIO was described");
                 let writes = if place.is_posted { RegisterWrites::Posted } else { RegisterWrites::AtOnce };
-                let platform = MmioConfig { writes, ..found.config() };
+                let platform = MmioConfig { writes, shared_lines: place.shares_lines, ..found.config() };
                 (Arc::new(Mmio::new(SimHal, place.regs[0], platform).expect("a device")), None)
             }
             Bus::Pci { vectors } => {
