@@ -188,3 +188,17 @@ fn an_edge_waits_for_the_end_of_a_throttle() {
     let without = without.split(' ').map(Into::into).collect();
     passes("gicv3", &Recipe { set, keep: Some([18].into()), without, ..Recipe::of(0x65_be9c_559f_18e0) });
 }
+
+/// A stranger's messages were blocked faster than the handler of the fault event read the records. The rest waited for an event that
+/// never came.
+#[test]
+fn no_fault_waits_for_an_event_that_never_comes() {
+    passes("pc-remapped", &Recipe { faults: Some(["stranger".into()].into()), ..Recipe::of(1) });
+}
+
+/// The invalidation queue had an error when a stranger's message was blocked, so the unit raised no event for the fault.
+#[test]
+fn no_fault_waits_behind_an_error_of_the_queue() {
+    passes("pc-remapped", &Recipe::of(0x1119));
+    passes("pc-posted", &Recipe::of(0x1119));
+}
