@@ -196,3 +196,17 @@ fn a_read_comes_behind_the_writes_of_its_cpu() {
         knobs("budget=256 cpus=2 disk_policy=0 load=1514 managed=0 managers=2 net_policy=0 net_vectors=3 steps=400");
     passes("virtio", &Recipe { set, keep: Some([1].into()), ..Recipe::of(0x6b_d9f5_61ce_3d34) });
 }
+
+/// A stranger's messages were blocked faster than the handler of the fault event read the records. The rest waited for an event that
+/// never came.
+#[test]
+fn no_fault_waits_for_an_event_that_never_comes() {
+    passes("pc-remapped", &Recipe { faults: Some(["stranger".into()].into()), ..Recipe::of(1) });
+}
+
+/// The invalidation queue had an error when a stranger's message was blocked, so the unit raised no event for the fault.
+#[test]
+fn no_fault_waits_behind_an_error_of_the_queue() {
+    passes("pc-remapped", &Recipe::of(0x1119));
+    passes("pc-posted", &Recipe::of(0x1119));
+}

@@ -151,12 +151,15 @@ fn lpi(system: &ArmHarness, belief: &Belief<'_>, intid: u32, now: &mut Compariso
     }
 }
 
-/// Every line was freed: the ITS maps no event of `device`.
-pub(super) fn check_unmapped(system: &ArmHarness, device: u32, events: u32) {
+/// Every line was freed: the ITS maps no event of `device`, nor the device, whose table may be another's by now. A driver whose
+/// command was refused keeps the table.
+pub(super) fn check_unmapped(system: &ArmHarness, device: u32, events: u32, refused: bool) {
     compare(Promises::Kept, |now| {
         for event in 0..events {
             let mapped = inspect(system.model, |gic: &Gic, world| gic.translation(world, device, event).is_some());
             now.same("mapping of the ownerless event", event.into(), false, mapped.unwrap_or(false));
         }
+        let maps = inspect(system.model, |gic: &Gic, world| gic.maps_device(world, device)).unwrap_or(false);
+        now.same("mapping of the device without events", device.into(), false, maps && !refused);
     });
 }

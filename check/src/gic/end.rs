@@ -31,7 +31,7 @@ pub(super) fn check(stack: &Arc<GicStack>) {
         stack.freed.fetch_add(1, Relaxed);
     }
     beliefs::check(stack, true);
-    beliefs::check_unmapped(&stack.system, DEVICE, EVENTS);
+    beliefs::check_unmapped(&stack.system, DEVICE, EVENTS, stack.faulty);
     check_numbers(stack);
     for &index in &shared {
         match stack.alloc(&stack.sources[index]) {

@@ -24,6 +24,11 @@ pub(super) trait Model {
     fn sample(&self) -> Option<Rates>;
 }
 
+/// One controller in so many is old when its samples begin. It takes as long as some hundred others.
+const OLD_IN: u64 = 1_000;
+/// How many interrupts before a count of 16 bits begins anew the samples begin, at most.
+const LIFE_SPREAD: u16 = 300;
+
 /// Load of one sample.
 struct Load {
     gap_ns: u64,
@@ -121,6 +126,27 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Lets both grow so old that a count of 16 bits is about to begin anew: that is seconds of a fast device. The load stays the
+    /// same, so that only decisions need to be compared.
+    fn grow_old(&mut self, draw: &mut Draw) -> Result<(), String> {
+        let load = any_load(draw);
+        let found = Found { completions: load.completions as u32, bytes: load.bytes, in_flight: None };
+        for _ in draw.below(u64::from(LIFE_SPREAD))..1 << 16 {
+            self.now_ns += load.gap_ns;
+            let before = self.model.level();
+            let next = self.controller.interrupt(self.now_ns, found);
+            let programs = self.model.interrupt(self.now_ns / 1000, found.completions, found.bytes);
+            if programs || next == Next::Program {
+                self.counts.changes += u64::from(self.model.level() != before);
+                self.counts.steps += u64::from(programs);
+                self.step = Some(self.counts.steps as u32);
+                self.compare(next, programs)?;
+                self.answer(draw)?;
+            }
+        }
+        self.compare(Next::Measure, false)
+    }
+
     /// Answers the step under way, or one that is none.
     fn answer(&mut self, draw: &mut Draw) -> Result<(), String> {
         let id = self.step.filter(|_| draw.percent(85)).unwrap_or_else(|| draw.within(1 << 20..=1 << 30) as u32);
@@ -154,6 +180,9 @@ pub(super) fn replay(
     let counts = Counts::default();
     let mut run = Run { controller, model: &mut *model, table, name, counts, step: None, now_ns };
     run.compare(Next::Measure, false)?;
+    if draw.below(OLD_IN) == 0 {
+        run.grow_old(draw).map_err(|text| format!("grown old: {text}"))?;
+    }
     let mut load = any_load(draw);
     // Parking tired takes as many samples as two walks through the table.
     let samples = if draw.percent(15) { draw.within(24..=40) } else { draw.within(4..=12) };

@@ -32,11 +32,11 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
         ("move", PcStep::Move { line: RING, cpus: CPU_2 }),
         ("move-back", PcStep::Move { line: RING, cpus: CPU_0 }),
         ("disable", disable(RING)),
-        ("retrigger", PcStep::Retrigger { line: RING }),
+        ("retrigger", PcStep::Retrigger { line: RING, count: 1 }),
         ("synchronize", PcStep::Synchronize { line: RING }),
         ("move-queue", PcStep::Move { line: QUEUE, cpus: CPU_2 }),
         ("disable-queue", disable(QUEUE)),
-        ("retrigger-queue", PcStep::Retrigger { line: QUEUE }),
+        ("retrigger-queue", PcStep::Retrigger { line: QUEUE, count: 1 }),
         ("replace", PcStep::Replace { queue: 0 }),
         ("recreate", PcStep::Recreate { queue: 0, ns: 100 }),
         ("move-pin", PcStep::Move { line: PIN, cpus: CPU_2 }),
@@ -53,6 +53,8 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
     ];
     if delivery == Path::Posted {
         operations.push(("redeliver", PcStep::Redeliver { queue: 0 }));
+    }
+    if delivery != Path::Plain {
         operations.push(("lend", PcStep::Lend { queue: 0, ns: 2_000 }));
     }
     operations.push(("fire", PcStep::Fire));
@@ -65,5 +67,21 @@ pub(super) fn benches(delivery: Path) -> Vec<Bench<PcStep>> {
         ["move", "move-back", "fire"],
         ["move", "move-back", "offline"],
     ];
-    vec![Bench { before: before.into(), operations, triples, ..Bench::new("pc", &machine) }]
+    let threads = threads(own, &operations);
+    vec![Bench { before: before.into(), operations, triples, ..Bench::new("pc", &machine) }, threads]
+}
+
+/// The same with handlers in threads, which hold their lines back: what concerns the level line and the ringing device's.
+fn threads(own: &'static str, operations: &[(&'static str, PcStep)]) -> Bench<PcStep> {
+    let machine = [
+        "cpus=3,drives=1,queues=1,managed=0,strict_storms=0,threads=1,secret_us=0,secret_entries=0",
+        "read_us=2,slice_us=3000,count_vectors=0,gone=0,users=1,load=4,carried=1,batch=2,depth=4,think_ns=500,roaming=0",
+        "accelerator=0,timers=0",
+        own,
+    ];
+    let chosen = ["move", "disable", "retrigger", "move-pin", "disable-pin", "offline", "fire"];
+    let chosen = operations.iter().filter(|(name, _)| chosen.contains(name)).cloned();
+    let operations = chosen.chain([("fire-pin", PcStep::FirePin { function: 0 })]).collect();
+    let before = [RING, PIN, QUEUE].map(|line| PcStep::Move { line, cpus: CPU_1 });
+    Bench { before: before.into(), operations, ..Bench::new("threads", &machine) }
 }

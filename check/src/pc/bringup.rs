@@ -14,9 +14,10 @@ use machine::inspect;
 use machine::nvme::Nvme;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Registers of a remapping unit (VT-d, "Global Status Register", "Fault Event Control Register", "Invalidation Queue Address
-/// Register", "Interrupt Remapping Table Address Register").
+/// Registers of a remapping unit (VT-d, "Global Status Register", "Fault Status Register", "Fault Event Control Register",
+/// "Invalidation Queue Address Register", "Interrupt Remapping Table Address Register").
 const GSTS: u32 = 0x1c;
+const FSTS: u32 = 0x34;
 const FECTL: u32 = 0x38;
 const IQA: u32 = 0x90;
 const IRTA: u32 = 0xb8;
@@ -24,6 +25,8 @@ const IRTA: u32 = 0xb8;
 const REMAPS: u32 = 1 << 26 | 1 << 25 | 1 << 24;
 /// Of IRTA: 2^(9+1) entries, extended interrupt mode.
 const TABLE: u32 = 9 | 1 << 11;
+/// PFO and PPF. The unit sends no other event before both are clear.
+const FAULTS_WAIT: u32 = 0b11;
 /// A redirection entry that is masked and nothing else (82093AA, "I/O Redirection Table Registers").
 const MASKED: u64 = 1 << 16;
 /// Pins of the I/O APIC.
@@ -42,6 +45,11 @@ pub(super) fn compare(stack: &PcStack, when: When, now: &mut Comparison) {
         now.same("status of remapping unit", GSTS.into(), REMAPS, held(GSTS));
         now.same("size and mode of remapping table", IRTA.into(), TABLE, held(IRTA) & 0xfff);
         now.same("size and width of invalidation queue", IQA.into(), 0_u8, held(IQA) & 0xfff);
+        if when == When::AtRest {
+            now.same("faults that wait in the remapping unit", FSTS.into(), 0_u8, held(FSTS) & FAULTS_WAIT);
+            let recorded = inspect(stack.host.models.iommu, |unit: &VtdUnit, _| unit.faults_recorded());
+            now.same("faults reported", FSTS.into(), stack.host.faults().len() as u64, recorded.unwrap_or(0));
+        }
     }
     for pin in (0..PINS).filter(|&pin| pin != WIRE_PIN) {
         let entry = inspect(stack.host.models.ioapic, |io_apic: &IoApic, _| io_apic.redirection(pin)).flatten();

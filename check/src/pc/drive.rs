@@ -23,6 +23,8 @@ use std::sync::{Arc, Mutex};
 const REGIONS: [u8; 2] = [REGION_CONFIG, REGION_MSIX];
 /// An admin command takes some 5 µs here, so a drive that does not answer is noticed soon.
 const ADMIN_TIMEOUT_NS: u64 = 2_000_000;
+/// The same, where commands are to be in flight for longer: more than the doorbell of an admin command may be late.
+const IMPATIENT_NS: u64 = 100_000;
 
 /// Why a queue could not be bound.
 #[derive(Debug)]
@@ -164,6 +166,7 @@ pub(super) struct Drive {
     pub(super) model: ModelId,
     queues: u16,
     managed: bool,
+    admin_timeout_ns: u64,
     controller: Mutex<Option<Arc<Controller<SimHal>>>>,
     /// Controllers whose device did not stop. It may still write to their queues.
     unstopped: Mutex<Vec<Arc<Controller<SimHal>>>>,
@@ -178,12 +181,19 @@ pub(super) struct Drive {
 
 impl Drive {
     /// Brings the controller up; on a CPU of the machine.
-    pub(super) fn bring_up(host: &Host, model: ModelId, index: u32, queues: u16, managed: bool) -> Self {
+    pub(super) fn bring_up(
+        host: &Host,
+        model: ModelId,
+        index: u32,
+        (queues, managed): (u16, bool),
+        impatient: bool,
+    ) -> Self {
         let drive = Self {
             index,
             model,
             queues,
             managed,
+            admin_timeout_ns: if impatient { IMPATIENT_NS } else { ADMIN_TIMEOUT_NS },
             controller: Mutex::default(),
             unstopped: Mutex::default(),
             domains: Mutex::new(Domains::new(host, model, REGIONS)),
@@ -203,8 +213,8 @@ impl Drive {
     /// A new controller.
     pub(super) fn start(&self) -> Result<(), NvmeError> {
         let regs = Regs::Model { model: self.model, region: REGION_CONTROLLER };
-        let config =
-            nvme::Config { queue_pairs: self.queues, admin_timeout_ns: ADMIN_TIMEOUT_NS, ..Default::default() };
+        let admin_timeout_ns = self.admin_timeout_ns;
+        let config = nvme::Config { queue_pairs: self.queues, admin_timeout_ns, ..Default::default() };
         let controller = Arc::new(Controller::new(SimHal, regs, config)?);
         *self.controller.lock().expect("one host thread") = Some(controller);
         Ok(())

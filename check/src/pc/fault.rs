@@ -31,8 +31,8 @@ pub enum PcFault {
     Refused { drive: u32 },
     /// A drive's admin commands fail.
     AdminFails { drive: u32 },
-    /// A drive's Abort commands have no effect and get no answer.
-    AbortsUnanswered { drive: u32 },
+    /// A drive's Abort commands get no answer, and are done only so much later.
+    AbortsUnanswered { drive: u32, late_ns: u64 },
     /// No memory for devices is left.
     NoMemory,
 }
@@ -158,7 +158,7 @@ impl PcFault {
             "level-stuck" => Self::Stuck { function: draw.below(2) as u32 },
             "register-refused" => Self::Refused { drive },
             "admin-fails" => Self::AdminFails { drive },
-            "abort-unanswered" => Self::AbortsUnanswered { drive },
+            "abort-unanswered" => Self::AbortsUnanswered { drive, late_ns: draw.time_ns(20_000, 500_000) },
             "no-memory" => Self::NoMemory,
             _ => Self::Stranger { drive, vector: draw.below(64) as u32, interval_ns: draw.time_ns(500, 20_000) },
         }
@@ -193,6 +193,11 @@ impl PcFault {
                 self,
                 Self::FailedInvalidation | Self::AdminFails { .. } | Self::AbortsUnanswered { .. } | Self::NoMemory
             )
+    }
+
+    /// It matters only to commands that are in flight for longer than their driver waits for an Abort.
+    pub(super) fn outlasts_patience(&self) -> bool {
+        matches!(self, Self::AbortsUnanswered { .. })
     }
 
     /// A drive's reports on commands cannot be trusted.
@@ -245,7 +250,9 @@ impl fmt::Display for PcFault {
             }
             Self::Refused { drive } => write!(f, "drive {drive} refuses accesses to its registers"),
             Self::AdminFails { drive } => write!(f, "admin commands of drive {drive} fail"),
-            Self::AbortsUnanswered { drive } => write!(f, "drive {drive} answers no Abort"),
+            Self::AbortsUnanswered { drive, late_ns } => {
+                write!(f, "drive {drive} answers no Abort, and does it {late_ns} ns later")
+            }
             Self::NoMemory => write!(f, "there is no memory for devices"),
             Self::Stuck { function } => write!(f, "function {function} does not let go of the level line"),
         }

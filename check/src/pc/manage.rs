@@ -31,6 +31,12 @@ const GUEST_VECTOR: Vector = Vector(0x66);
 /// An interrupt is waited for by so many looks, so far apart.
 const FIRE_LOOKS: u32 = 30;
 const FIRE_LOOK_NS: u64 = 100;
+/// An impatient driver's looks for old commands, the time between them, and the age that only slow commands reach.
+const ABORTS: u32 = 6;
+const ABORT_GAP_NS: u64 = 15_000;
+const SLOW_NS: u64 = 40_000;
+/// Between two retriggers of one step: longer than an interrupt of a line alone.
+const RETRIGGERED_NS: u64 = 1_000;
 /// A kick comes within this time, however busy its CPU is: longer than an invalidation queue that fails takes.
 const KICKED_NS: u64 = 25_000_000;
 
@@ -38,6 +44,7 @@ const KICKED_NS: u64 = 25_000_000;
 pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
     if !matches!(step, PcStep::Check { .. } | PcStep::Coalesce { .. } | PcStep::Abort { .. } | PcStep::Reset { .. })
         && !matches!(step, PcStep::Ring { .. } | PcStep::Fire | PcStep::Raise { .. } | PcStep::Burst { .. })
+        && !matches!(step, PcStep::FirePin { .. })
     {
         marks::disturbed();
     }
@@ -47,7 +54,7 @@ pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
         PcStep::Move { line, cpus } => move_line(stack, line, cpus),
         PcStep::Disable { line, depth, ns } => disable(stack, line, depth, ns),
         PcStep::Offline { cpu, ns } => offline(stack, CpuId(cpu % stack.host.cpus()), ns),
-        PcStep::Retrigger { line } => retrigger(stack, line),
+        PcStep::Retrigger { line, count } => retrigger(stack, line, count),
         PcStep::Replace { queue } => replace(stack, slot(queue)),
         PcStep::Synchronize { line } => with_line(stack, line, |line| stack.host.core().synchronize(line)),
         PcStep::Recreate { queue, ns } => recreate(stack, slot(queue), ns),
@@ -60,7 +67,15 @@ pub(super) fn apply(stack: &Arc<PcStack>, step: &PcStep) {
         PcStep::Check { queue, policy } => check(slot(queue), policy),
         PcStep::Lend { queue, ns } => lend(stack, slot(queue), ns),
         PcStep::Ring { count, period_ns } => stack.rings.ring(count, period_ns),
-        PcStep::Fire => fire(stack),
+        PcStep::Fire => {
+            stack.rings.ring(1, 500);
+            wait_for(|| stack.rings.is_idle());
+        }
+        PcStep::FirePin { function } => {
+            let function = &stack.functions[function as usize % stack.functions.len()];
+            function.raise();
+            wait_for(|| function.is_idle());
+        }
         PcStep::Raise { function } => stack.functions[function as usize % stack.functions.len()].raise(),
         PcStep::Quiet { cpu, ns } => quiet(stack, CpuId(cpu % stack.host.cpus()), ns),
         PcStep::Kick { cpu } => kick(stack, CpuId(cpu % stack.host.cpus())),
@@ -133,14 +148,17 @@ fn offline(stack: &Arc<PcStack>, cpu: CpuId, ns: u64) {
     }
     if let Err(error) = stack.host.offline_for(cpu, ns) {
         complain(stack, &error);
+        if !stack.host.has_tick(cpu, KICKED_NS) {
+            violate("ticks", format!("CPU {cpu} could not go offline, and its tick has not come since"));
+        }
     }
 }
 
-/// Looks on the way are points of the seam, so a directed schedule can stop anywhere between the message and its handler.
-fn fire(stack: &PcStack) {
-    stack.rings.ring(1, 500);
+/// Waits for a handler for a while. Looks on the way are points of the seam, so a directed schedule can stop anywhere between the
+/// message and its handler.
+fn wait_for(is_served: impl Fn() -> bool) {
     for _ in 0..FIRE_LOOKS {
-        if stack.rings.is_idle() {
+        if is_served() {
             return;
         }
         SimHal.delay_ns(FIRE_LOOK_NS);
@@ -172,12 +190,18 @@ fn kick(stack: &PcStack, cpu: CpuId) {
     stack.saw("kick: sent and came");
 }
 
-fn retrigger(stack: &PcStack, line: u32) {
-    with_line(stack, line, |line| match stack.host.core().retrigger(line) {
-        // The level line's chips resend nothing while its CPU goes offline.
-        Err(IrqError::NotSupported(_)) => Ok(()),
-        result => result,
-    });
+/// Many of them are a storm of any line, also of one whose device never sends so often.
+fn retrigger(stack: &PcStack, line: u32, count: u32) {
+    for more in (0..count).rev() {
+        with_line(stack, line, |line| match stack.host.core().retrigger(line) {
+            // The level line's chips resend nothing while its CPU goes offline.
+            Err(IrqError::NotSupported(_)) => Ok(()),
+            result => result,
+        });
+        if more > 0 {
+            SimHal.delay_ns(RETRIGGERED_NS);
+        }
+    }
 }
 
 fn replace(stack: &PcStack, slot: &Slot) {
@@ -273,6 +297,18 @@ fn abort(stack: &PcStack, slot: &Slot, age_ns: u64) {
     if whole.is_none() && own.is_none() {
         return;
     }
+    // Where Aborts get no answer, a driver's timer that strikes again and again finds the slow commands, and what is left of them.
+    let (aborts, age_ns) = if stack.promises.impatient { (ABORTS, age_ns.max(SLOW_NS)) } else { (1, age_ns) };
+    for more in (0..aborts).rev() {
+        abort_old(stack, slot, age_ns, is_alone);
+        if more > 0 {
+            SimHal.delay_ns(ABORT_GAP_NS);
+        }
+    }
+}
+
+fn abort_old(stack: &PcStack, slot: &Slot, age_ns: u64, is_alone: bool) {
+    let drive = stack.drive_of(slot);
     let (Some(controller), Some(bound)) = (drive.controller(), slot.bound()) else { return };
     let now_ns = SimHal.now_ns();
     slot.load.may_be_aborted(now_ns.saturating_sub(age_ns));
@@ -294,11 +330,13 @@ fn check(slot: &Slot, policy: u32) {
     bound.pair.set_completion_look(policies[policy as usize % policies.len()]);
 }
 
-/// Lends a queue's line to a guest for a while; this thread is the guest's virtual CPU.
+/// Lends a queue's line to a guest for a while; this thread is the guest's virtual CPU. The host's own format may be either, and
+/// then the entry changes from one to the other and back.
 fn lend(stack: &PcStack, slot: &Slot, ns: u64) {
     let Some(_claim) = slot.claim() else { return };
-    let Some(remap) = stack.host.remap().filter(|remap| remap.is_posted()) else { return };
-    let Some(bound) = slot.bound().filter(|_| !slot.unposted.load(Relaxed)) else { return };
+    let Some(remap) = stack.host.remap() else { return };
+    let Some(bound) = slot.bound() else { return };
+    let is_posted = remap.is_posted() && !slot.unposted.load(Relaxed);
     let Some(view) = stack.host.core().view(bound.line) else { return };
     let entry = view.levels[1].hwirq;
     let Ok(memory) = SimHal.dma_alloc(64, 64) else { return };
@@ -328,10 +366,10 @@ fn lend(stack: &PcStack, slot: &Slot, ns: u64) {
     }
     serve();
     // No line exists while its CPUs are offline.
-    if let Some((false, _)) = table_entry(stack, entry) {
-        violate("entries", format!("entry {} came back from a guest, and is posted no more", entry.0));
+    if table_entry(stack, entry).is_some_and(|(posts, _)| posts != is_posted) {
+        violate("entries", format!("entry {} came back from a guest in another format than the host's", entry.0));
     }
-    stack.saw("entry: posted to a guest and back");
+    stack.saw(if is_posted { "entry: posted to a guest and back" } else { "entry: remapped, a guest's, and back" });
     drop(memory);
 }
 

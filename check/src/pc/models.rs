@@ -8,8 +8,21 @@ use machine::fabric::integrated::{IntegratedConfig, IntegratedPath};
 use machine::fabric::port::Credits;
 use machine::fabric::tamper::{Tamper, TamperConfig};
 use machine::model::ModelId;
-use machine::nvme::{Nvme, REGION_CONFIG};
+use machine::nvme::{Latency, Nvme, REGION_CONFIG, Tail, Timing};
 use machine::outage::{Outage, Outages, Unreliable};
+use machine::time::Ps;
+
+/// A drive that comes up fast enough for the length of a history.
+const QUICKLY: Ps = Ps::from_ns(20_000);
+/// Slow commands: with reads of 2 to 20 µs, most of them take longer than an impatient driver waits.
+const SLOW: Tail = Tail { one_in: 10, factor: 30 };
+
+/// The times of a drive, some of whose commands may be slow.
+pub(super) fn timing(base: Timing, slow: bool) -> Timing {
+    let tail = slow.then_some(SLOW);
+    let [read, write] = [base.read, base.write].map(|latency| Latency { tail, ..latency });
+    Timing { enable: QUICKLY, reset: QUICKLY, shutdown: QUICKLY, read, write, ..base }
+}
 
 /// The models of a drive.
 pub(super) struct Site {

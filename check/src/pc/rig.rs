@@ -5,7 +5,7 @@ use super::blocks::Mix;
 use super::drive::{Drive, Slot};
 use super::fault::{PcFault, Tampering, WrongEntry};
 use super::load::Load;
-use super::models::{Site, add_accelerator, add_tampered_drive};
+use super::models::{Site, add_accelerator, add_tampered_drive, timing};
 use super::poster::{self, Poster};
 use super::shape::{self, Shape};
 use super::sources::{Function, Rings};
@@ -26,7 +26,7 @@ use irq::RequestFlags;
 use machine::fabric::tamper::{Rates, Tamper, TamperConfig};
 use machine::fabric::vtd::{InvalidationFault, InvalidationTrouble, VtdUnit};
 use machine::model::ModelId;
-use machine::nvme::{FaultPlan, Nvme, REGION_CONTROLLER, StorageKind, Timing};
+use machine::nvme::{FaultPlan, Nvme, REGION_CONTROLLER, StorageKind};
 use machine::time::Ps;
 use machine::{Machine, Regs};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -48,8 +48,6 @@ const CARRIED_MAX: Ps = Ps::from_ns(5_000);
 /// A notification harvests twice and once more, and may find a full queue each time.
 const CARRIED_IN_A_NOTIFICATION: u64 = 3 * 31;
 const INVALIDATION_FAILING_MAX: Ps = Ps::from_ns(20_000_000);
-/// A drive that comes up fast enough for the length of a history.
-const QUICKLY: Ps = Ps::from_ns(20_000);
 /// The greatest delay of a late message: half of the time that the stack expects.
 const LATE_MAX: Ps = Ps::from_ns(15_000);
 /// The greatest delay of a message that the stack expects.
@@ -74,12 +72,13 @@ pub struct PcRig {
 impl PcRig {
     pub(super) fn build(delivery: Path, build: &mut Build<'_, PcFault>) -> Self {
         let (config, shape, drives) = shape::machine(delivery, build);
+        let slow = build.faults.iter().any(PcFault::outlasts_patience);
         let model = |index| {
             let hidden_coalescing = config.hidden_coalescing;
             let storage = StorageKind::Tags;
             let queues = Config { queues: shape.queues.into(), hidden_coalescing, ..config.clone() };
             let drive = drive_config(&queues, index);
-            let timing = Timing { enable: QUICKLY, reset: QUICKLY, shutdown: QUICKLY, ..drive.timing };
+            let timing = timing(drive.timing, slow);
             machine::nvme::Config { storage, timing, ..drive }
         };
         let (hardware, (drives, stranger, [accelerator, poster])) =
@@ -211,7 +210,8 @@ impl Rig for PcRig {
         let any = |is: fn(&PcFault) -> bool| self.faults.iter().any(is);
         let (lossy, faulty, mute) = (any(PcFault::is_lossy), any(PcFault::breaks_operations), any(PcFault::is_mute));
         let untranslated = delivery == Path::Plain;
-        let promises = Promises { lossy, faulty, mute, stale: any(PcFault::is_stale) && untranslated };
+        let (stale, impatient) = (any(PcFault::is_stale) && untranslated, any(PcFault::outlasts_patience));
+        let promises = Promises { lossy, faulty, mute, stale, impatient };
         let boot = move || {
             let numbers = AtomicU64::new(1);
             let accelerator =
@@ -309,8 +309,8 @@ impl Rig for PcRig {
             PcFault::Fatal { drive } => self.drive(drive, |drive| drive.faults_mut().fatal_at = Some(now)),
             PcFault::Refused { drive } => self.refuse(drive, Some(now)),
             PcFault::AdminFails { drive } => self.drive(drive, |drive| drive.faults_mut().admin_fails = true),
-            PcFault::AbortsUnanswered { drive } => {
-                self.drive(drive, |drive| drive.faults_mut().aborts_unanswered = true);
+            PcFault::AbortsUnanswered { drive, late_ns } => {
+                self.drive(drive, |drive| drive.faults_mut().aborts_unanswered = Some(Ps::from_ns(late_ns)));
             }
             PcFault::NoMemory => self.hardware.machine.set_memory_exhausted(true),
             PcFault::Storm { period_ns } => {
@@ -340,8 +340,8 @@ impl Rig for PcRig {
                 self.broken(drive);
             }
             PcFault::AdminFails { drive } => self.drive(drive, |drive| drive.faults_mut().admin_fails = false),
-            PcFault::AbortsUnanswered { drive } => {
-                self.drive(drive, |drive| drive.faults_mut().aborts_unanswered = false);
+            PcFault::AbortsUnanswered { drive, .. } => {
+                self.drive(drive, |drive| drive.faults_mut().aborts_unanswered = None);
                 // The ids of what the driver wanted to abort come back with a reset.
                 self.broken(drive);
             }
@@ -443,7 +443,7 @@ fn bring_up(
     (numbers, accelerator, timers, poster): (AtomicU64, Option<Accelerator>, Option<Timers>, Option<Poster>),
 ) -> Arc<PcStack> {
     let cpus = CpuSet::first(host.cpus());
-    let bring_up = |(&model, index)| Drive::bring_up(&host, model, index, queues, managed);
+    let bring_up = |(&model, index)| Drive::bring_up(&host, model, index, (queues, managed), promises.impatient);
     let drives: Vec<_> = models.iter().zip(0..).map(bring_up).collect();
     let mut slots = Vec::new();
     for drive in 0..drives.len() {

@@ -83,6 +83,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         read_ns,
         hidden_coalescing,
         devices_post: poster,
+        cache_places: draw_places(knobs),
         old_ioapic: delivery == Path::Plain && knobs.chance("old_ioapic", 40),
         unrest,
         lines_max,
@@ -109,6 +110,11 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         tuned,
     };
     (config, shape, drives)
+}
+
+/// A remapping unit may forget any entry at any time.
+fn draw_places(knobs: &mut Knobs) -> usize {
+    knobs.number_with("cache_places", 0..=4, 0, |draw| if draw.percent(70) { 0 } else { draw.within(1..=4) }) as usize
 }
 
 /// The rest of the machine.

@@ -95,6 +95,8 @@ pub(super) struct Promises {
     pub(super) mute: bool,
     /// Old messages may come, and nothing keeps them from the CPU that they name: no CPU goes offline.
     pub(super) stale: bool,
+    /// Commands may be in flight for longer than their driver waits for an Abort.
+    pub(super) impatient: bool,
 }
 
 /// Everything that runs on the machine.

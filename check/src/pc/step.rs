@@ -17,8 +17,8 @@ pub enum PcStep {
     Disable { line: u32, depth: u32, ns: u64 },
     /// Takes a CPU offline, and back.
     Offline { cpu: u32, ns: u64 },
-    /// Makes a line fire once more.
-    Retrigger { line: u32 },
+    /// Makes a line fire that many times more.
+    Retrigger { line: u32, count: u32 },
     /// Takes a queue's handler off its line and puts it back.
     Replace { queue: u32 },
     /// Waits for a line's handlers.
@@ -45,6 +45,8 @@ pub enum PcStep {
     Ring { count: u64, period_ns: u64 },
     /// The ringing device sends one message; waits for its handler, for a while.
     Fire,
+    /// A function on the level line wants service; waits for its handler, for a while.
+    FirePin { function: u32 },
     /// A function on the level line wants service.
     Raise { function: u32 },
     /// A CPU goes without its tick.
@@ -68,7 +70,7 @@ impl PcStep {
             0..20 => Self::Move { line, cpus: draw.within(1..=255) },
             20..28 => Self::Disable { line, depth: draw.within(1..=3) as u32, ns: draw.time_ns(50, 30_000) },
             28..40 => Self::Offline { cpu: draw.below(64) as u32, ns: draw.time_ns(50, 100_000) },
-            40..48 => Self::Retrigger { line },
+            40..48 => Self::Retrigger { line, count: draw_count(draw) },
             48..53 => Self::Replace { queue },
             53..54 => Self::Synchronize { line },
             54..55 => Self::Quiet { cpu: line, ns: draw.time_ns(1_000, 60_000) },
@@ -86,6 +88,11 @@ impl PcStep {
             _ => Self::Burst { queue, count: draw.time_ns(1, 128), depth: draw.within(1..=24) as u32 },
         }
     }
+}
+
+/// How often a line is retriggered: once, or so often that it may count as a storm.
+fn draw_count(draw: &mut Draw) -> u32 {
+    if draw.percent(85) { 1 } else { draw.within(2..=64) as u32 }
 }
 
 impl PcStep {
@@ -115,7 +122,8 @@ impl fmt::Display for PcStep {
             Self::Move { line, cpus } => write!(f, "move line {line} to CPUs of mask {cpus:#x}"),
             Self::Disable { line, depth, ns } => write!(f, "disable line {line} {depth} times for {ns} ns"),
             Self::Offline { cpu, ns } => write!(f, "take CPU {cpu} offline for {ns} ns"),
-            Self::Retrigger { line } => write!(f, "retrigger line {line}"),
+            Self::Retrigger { line, count: 1 } => write!(f, "retrigger line {line}"),
+            Self::Retrigger { line, count } => write!(f, "retrigger line {line} {count} times"),
             Self::Replace { queue } => write!(f, "take queue {queue}'s handler off and put it back"),
             Self::Synchronize { line } => write!(f, "synchronize line {line}"),
             Self::Recreate { queue, ns } => write!(f, "delete queue {queue}, make it again after {ns} ns"),
@@ -141,6 +149,9 @@ impl fmt::Display for PcStep {
             Self::Check { queue, policy } => write!(f, "set the check of queue {queue} to policy {policy}"),
             Self::Lend { queue, ns } => write!(f, "lend queue {queue}'s line to a guest for {ns} ns"),
             Self::Ring { count, period_ns } => write!(f, "ring {count} times, every {period_ns} ns"),
+            Self::FirePin { function } => {
+                write!(f, "function {function} raises the level line, and waits for the handler")
+            }
             Self::Fire => write!(f, "ring once, and wait for the handler"),
             Self::Raise { function } => write!(f, "function {function} raises the level line"),
             Self::Accelerator(step) => step.fmt(f),

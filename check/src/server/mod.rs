@@ -70,6 +70,8 @@ pub struct Config {
     pub old_ioapic: bool,
     /// The remapping unit has CAP.PI.
     pub posting_capability: bool,
+    /// Places of the remapping unit's cache of entries; 0: no bound.
+    pub cache_places: usize,
     /// The fault of the invalidation queue.
     pub invalidation_fault: InvalidationFault,
     /// Each CPU's tick.
@@ -108,6 +110,7 @@ impl Default for Config {
             devices_post: false,
             old_ioapic: false,
             posting_capability: true,
+            cache_places: 0,
             invalidation_fault: InvalidationFault::None,
             tick_ns: 100_000,
             read_ns: 10_000,
@@ -181,7 +184,7 @@ impl Hardware {
         });
         let socket = Dispatch::new(Ps::from_ns(112));
         let credits = Credits::default();
-        let iommu = VtdUnit::new(unit_config(config), socket, credits.clone());
+        let iommu = VtdUnit::new(unit_config(config), socket, credits.clone()).with_cache_places(config.cache_places);
         let iommu = machine.add_model(|_| Box::new(iommu));
         let drives: Vec<ModelId> = (0..config.drives)
             .map(|index| {

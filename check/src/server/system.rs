@@ -251,6 +251,19 @@ impl Host {
         })
     }
 
+    /// Waits for the next tick of `cpu`. False if none has come for `ns`.
+    pub(crate) fn has_tick(&self, cpu: CpuId, ns: u64) -> bool {
+        let count = || self.ticks.count[cpu.index()].load(Relaxed);
+        let (before, end_ns) = (count(), SimHal.now_ns() + self.ticks.ns + ns);
+        while self.ticks.ticking.load(Relaxed) && count() == before {
+            if SimHal.now_ns() > end_ns {
+                return false;
+            }
+            SimHal.delay_ns(1_000);
+        }
+        true
+    }
+
     /// Runs `body` on `cpu` and waits for it.
     ///
     /// # Panics

@@ -154,7 +154,8 @@ impl VirtioRig {
         let entry = Entry::default();
         let mut machine = harness::build(Version::V3, &options, &entry);
         let gic = machine.gic().expect("it was asked for").model;
-        let [read_only, is_posted] = [("read_only", 30), ("posted", 50)].map(|(name, of)| build.knobs.chance(name, of));
+        let chances = [("read_only", 30), ("posted", 50), ("shared_lines", 40)];
+        let [read_only, is_posted, shares_lines] = chances.map(|(name, of)| build.knobs.chance(name, of));
         let is_managed = build.knobs.chance("managed", 30);
         let disk = BlockConfig { queues, read_only, latency, packed, ..disk_config() };
         let network = network_config(pairs, packet, packed);
@@ -167,6 +168,7 @@ impl VirtioRig {
             regs: [0, 1, 2].map(|region| machine.regs(models[index], region)),
             is_posted,
             is_managed,
+            shares_lines,
             intid: [40, 48][index],
             requester: [0x0200, 0x0300][index],
         };

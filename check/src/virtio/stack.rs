@@ -41,6 +41,8 @@ pub(super) struct Place {
     pub(super) is_posted: bool,
     /// Its messages' lines are managed, each on one CPU.
     pub(super) is_managed: bool,
+    /// The driver is told that the lines on MMIO are other devices' too.
+    pub(super) shares_lines: bool,
     /// The INTID of the first wire.
     pub(super) intid: u32,
     pub(super) requester: u16,
@@ -284,7 +286,7 @@ impl VirtioStack {
             Bus::Mmio { .. } => {
                 let found = self.found[which as usize].as_ref().expect("a device on MMIO was described");
                 let writes = if place.is_posted { RegisterWrites::Posted } else { RegisterWrites::AtOnce };
-                let platform = MmioConfig { writes, ..found.config() };
+                let platform = MmioConfig { writes, shared_lines: place.shares_lines, ..found.config() };
                 (Arc::new(Mmio::new(SimHal, place.regs[0], platform).expect("a device")), None)
             }
             Bus::Pci { vectors } => {

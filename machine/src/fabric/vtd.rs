@@ -184,9 +184,20 @@ impl VtdUnit {
         self.table.page() << 12
     }
 
+    /// The cache of entries has so many places, and forgets the oldest entry when it needs one; 0: no bound.
+    pub fn with_cache_places(mut self, places: usize) -> Self {
+        self.cache.set_places(places);
+        self
+    }
+
     /// A register of 32 bits, as it is.
     pub fn held(&self, offset: u32) -> u32 {
         self.read_register(offset)
+    }
+
+    /// Faults that were recorded for software so far. Those that found no free record are not among them.
+    pub fn faults_recorded(&self) -> u64 {
+        self.faults.recorded
     }
 
     /// The entry that the unit remembers for this interrupt index, if it remembers one.

@@ -92,6 +92,11 @@ impl Gic {
         self.its.as_ref().is_some_and(|its| its.has_outstanding(intid))
     }
 
+    /// True if the ITS has a translation table of this device.
+    pub fn maps_device(&self, world: &World<'_>, device: u32) -> bool {
+        self.its.as_ref().is_some_and(|its| its.maps(world, device))
+    }
+
     /// The LPI of a device's event, and the CPU whose redistributor gets it. None without a mapping.
     pub fn translation(&self, world: &World<'_>, device: u32, event: u32) -> Option<(u32, u32)> {
         let (cpu, intid) = self.its.as_ref()?.translate(world, device, event).ok()?;

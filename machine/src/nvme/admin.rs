@@ -55,7 +55,11 @@ impl Nvme {
     fn admin(&mut self, world: &mut World<'_>, command: &Command) {
         let cid = command.cdw0.cid();
         let waits = AdminOpcode(command.cdw0.opcode()) == AdminOpcode::ASYNC_EVENT_REQUEST;
-        if self.config.faults.aborts_unanswered && AdminOpcode(command.cdw0.opcode()) == AdminOpcode::ABORT {
+        if let Some(late) = self.config.faults.aborts_unanswered
+            && AdminOpcode(command.cdw0.opcode()) == AdminOpcode::ABORT
+        {
+            self.late_aborts.push(AbortDw10::from_bits(command.cdw10));
+            world.schedule(world.now() + late, code::ABORT, command.cdw10.into());
             return world.tell(|| Fact::Struck { source: world.me(), fault: "Abort" });
         }
         let outcome = if command.cdw0.fuse() != 0 || command.cdw0.psdt() != 0 {
@@ -146,6 +150,7 @@ impl Nvme {
         let cqid = self.queues.sq(qid).ok_or(Status::INVALID_QUEUE_ID)?.cqid;
         self.ready.set(qid, false);
         self.abort_queue(world, qid);
+        self.late_aborts.retain(|late| late.sqid() != qid);
         self.queues.sqs[usize::from(qid)] = SubmissionQueue::default();
         self.recount_backlog(world);
         self.queues.cqs[usize::from(cqid)].users -= 1;
@@ -183,6 +188,15 @@ impl Nvme {
             self.abort_command(world, which.sqid(), which.cid())
         };
         u32::from(!aborted)
+    }
+
+    /// An Abort without an answer is done at last.
+    pub(super) fn abort_late(&mut self, world: &mut World<'_>, which: u64) {
+        let found = self.late_aborts.iter().position(|late| u64::from(late.into_bits()) == which);
+        if let Some(found) = found {
+            let which = self.late_aborts.swap_remove(found);
+            self.abort_command(world, which.sqid(), which.cid());
+        }
     }
 
     fn identify(&mut self, world: &mut World<'_>, command: &Command) -> Outcome {

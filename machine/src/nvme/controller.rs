@@ -154,6 +154,7 @@ impl Nvme {
         self.controller.interrupt_mask = 0;
         self.queues.clear();
         self.corrections.clear();
+        self.late_aborts.clear();
         self.ready.clear();
         self.slots.clear(world.now(), &mut self.counters);
         (0..self.media.reset()).for_each(|_| self.counters.leave_media(world.now()));

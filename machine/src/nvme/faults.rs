@@ -23,8 +23,9 @@ pub struct FaultPlan {
     /// While this is set, admin commands that complete end with Internal Error and have done nothing. Requests for events
     /// wait as usual.
     pub admin_fails: bool,
-    /// While this is set, an Abort command has no effect and gets no answer.
-    pub aborts_unanswered: bool,
+    /// While this is set, an Abort command gets no answer, and is done only after this time: to whatever command has that id in
+    /// that queue then. It is forgotten if the queue is deleted or the controller reset before.
+    pub aborts_unanswered: Option<Ps>,
     /// Random faults of entries.
     pub random: RandomFaults,
 }

@@ -58,6 +58,7 @@ use io::Slots;
 use media::Media;
 use queues::Queues;
 use ready::Ready;
+use spec::nvme::AbortDw10;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use storage::Storage;
@@ -91,6 +92,8 @@ mod code {
     pub(super) const CORRECT: u32 = 8;
     /// A write of the cache is on the media. arg: its bytes.
     pub(super) const DRAINED: u32 = 9;
+    /// An Abort that got no answer is done. arg: its dword 10.
+    pub(super) const ABORT: u32 = 10;
 }
 
 /// Cumulative counts, in the order of [`Function::counters`].
@@ -186,6 +189,8 @@ pub struct Nvme {
     /// Random stream of the plan's faults, once a number was drawn.
     fault_stream: Option<Stream>,
     corrections: BTreeMap<u64, Correction>,
+    /// Aborts that got no answer and are not done yet.
+    late_aborts: Vec<AbortDw10>,
     correction_next: u64,
 }
 
@@ -215,6 +220,7 @@ impl Nvme {
             messages_tried: 0,
             fault_stream: None,
             corrections: BTreeMap::new(),
+            late_aborts: Vec::new(),
             correction_next: 0,
             config,
         })
@@ -318,6 +324,7 @@ impl Function for Nvme {
             code::COALESCED => self.coalescing_ends(world, arg),
             code::CORRECT => self.correct(world, arg),
             code::DRAINED => self.drained(world, arg),
+            code::ABORT => self.abort_late(world, arg),
             _ => world.fault("event that an NVMe drive does not know", code.into(), format!("argument {arg:#x}")),
         }
     }

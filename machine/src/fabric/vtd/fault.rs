@@ -13,6 +13,8 @@ pub(super) struct Faults {
     queue_error: QueueErrorInfo,
     /// Faults that were lost because no record was free.
     pub(super) dropped: u64,
+    /// Faults that were recorded.
+    pub(super) recorded: u64,
 }
 
 /// Whether the fault event is due.
@@ -27,6 +29,7 @@ impl Faults {
             next: 0,
             queue_error: QueueErrorInfo::NONE,
             dropped: 0,
+            recorded: 0,
         }
     }
 
@@ -49,6 +52,7 @@ impl Faults {
             .with_source(requester)
             .with_interrupt_index(refusal.index);
         self.next = (self.next + 1) % self.records.len();
+        self.recorded += 1;
         EventDue(quiet)
     }
 

@@ -189,6 +189,12 @@ impl Its {
         Ok(world.write64(event.entry, 0)?)
     }
 
+    /// True if the device has a translation table.
+    pub(in crate::gic) fn maps(&self, world: &World<'_>, device: u32) -> bool {
+        let word = self.device_entry(device).and_then(|entry| Ok(world.read64(entry)?));
+        word.is_ok_and(|word| word & VALID != 0)
+    }
+
     /// The CPU and the LPI of an event.
     pub(in crate::gic) fn translate(&self, world: &World<'_>, device: u32, event: u32) -> Result<(u32, u32), ItsError> {
         let event = self.event(world, device, event)?;
