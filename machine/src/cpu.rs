@@ -87,7 +87,7 @@ pub(crate) struct Cpu {
     /// Time owed, in ps.
     debt: Cell<u64>,
     /// Posted register writes of this CPU wait until then, behind another CPU's whose time has not come.
-    writes_wait: Cell<Ps>,
+    pub(crate) writes_wait: Cell<Ps>,
     times: [Cell<u64>; 3],
     /// Counts waits. An event of an earlier wait is stale.
     generation: Cell<u32>,
@@ -167,17 +167,6 @@ impl Cpu {
             _ if self.irq_on.get() => true,
             input => input == IrqInput::PseudoNmi && !self.exceptions_masked.get(),
         }
-    }
-
-    /// A posted write that this CPU made now arrives at `at`, behind another CPU's.
-    pub(crate) fn hold_write(&self, at: Ps) {
-        self.writes_wait.set(self.writes_wait.get().max(at));
-    }
-
-    /// When the last of this CPU's posted writes has arrived, if some had to wait.
-    #[inline]
-    pub(crate) fn writes_wait(&self) -> Ps {
-        self.writes_wait.get()
     }
 
     #[inline]

@@ -130,6 +130,17 @@ fn network_config(pairs: u16, packet: Ps, packed: bool) -> NetConfig {
     NetConfig { pairs: 2 * pairs, queue_entries: 32, coalescing, host, packed, ..NetConfig::default() }
 }
 
+/// Knobs that are on or off, and on how many of a hundred machines they are on.
+const CHANCES: [(&str, u64); 7] = [
+    ("packed", 40),
+    ("threads", 25),
+    ("full", 30),
+    ("read_only", 30),
+    ("posted", 50),
+    ("shared_lines", 40),
+    ("managed", 30),
+];
+
 impl VirtioRig {
     pub(super) fn build(build: &mut Build<'_, VirtioFault>) -> Self {
         let cpus = build.knobs.number("cpus", 1..=4) as u32;
@@ -144,9 +155,8 @@ impl VirtioRig {
         let latency = Ps::from_ns(1000 * knobs.number("latency_us", 1..=20));
         let packet = draw_packet_gap(knobs);
         let budget = knobs.number_with("budget", 4..=256, 256, |draw| draw.time_ns(4, 256)) as u32;
-        let packed = knobs.chance("packed", 40);
-        let force_threads = knobs.chance("threads", 25);
-        let full = knobs.chance("full", 30);
+        let [packed, force_threads, full, read_only, is_posted, shares_lines, is_managed] =
+            CHANCES.map(|(name, percent)| knobs.chance(name, percent));
         let announcements = draw_announcements(knobs);
         let machine = MachineConfig { memory_bytes: 16 << 20, jitter_percent: 40, ..build.machine() };
         let gic = GicConfig { its: Some(ItsConfig::default()), ..GicConfig::default() };
@@ -154,9 +164,6 @@ impl VirtioRig {
         let entry = Entry::default();
         let mut machine = harness::build(Version::V3, &options, &entry);
         let gic = machine.gic().expect("it was asked for").model;
-        let chances = [("read_only", 30), ("posted", 50), ("shared_lines", 40)];
-        let [read_only, is_posted, shares_lines] = chances.map(|(name, of)| build.knobs.chance(name, of));
-        let is_managed = build.knobs.chance("managed", 30);
         let disk = BlockConfig { queues, read_only, latency, packed, ..disk_config() };
         let network = network_config(pairs, packet, packed);
         let models = [

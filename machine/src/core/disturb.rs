@@ -108,7 +108,8 @@ impl Core {
             None => {
                 let arrival = self.board.memory.write_arrival(model, order, at);
                 if arrival > at {
-                    self.cpu().hold_write(arrival);
+                    let wait = &self.cpu().writes_wait;
+                    wait.set(wait.get().max(arrival));
                 }
                 arrival
             }
@@ -201,7 +202,7 @@ impl Core {
     /// A read pushes earlier writes, which may be late. Returns how long that takes.
     #[inline]
     pub(super) fn push_writes(&self, model: ModelId) -> Ps {
-        let until = self.unrest().map_or_else(|| self.cpu().writes_wait(), |unrest| unrest.writes_until(model));
+        let until = self.unrest().map_or_else(|| self.cpu().writes_wait.get(), |unrest| unrest.writes_until(model));
         until.saturating_sub(self.board.local_now())
     }
 
