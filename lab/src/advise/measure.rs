@@ -1,6 +1,6 @@
 //! The runs: each plan with every seed, and with its first seed at points of the constants.
 
-use super::change::Figures;
+use super::change::{Figures, Points};
 use crate::calibrate::{Family, FreeConstant};
 use crate::input::InputError;
 use crate::interrupt::StopFlag;
@@ -38,8 +38,8 @@ pub(super) struct All {
     plans: Vec<Result<Measured, String>>,
     /// The constants that were moved, with their shares.
     pub moved: Vec<String>,
-    /// The points are servers that could be this one, drawn alike.
-    pub are_servers: bool,
+    /// What the points are.
+    pub are: Points,
 }
 
 impl All {
@@ -96,9 +96,9 @@ pub(super) fn run(plans: &[&Plan], points: Option<u32>, stop: &StopFlag) -> Resu
         }
     }
     let moved = free.iter().map(|(free, open)| format!("{} {open}", free.key)).collect();
-    let are_servers = free.iter().any(|(_, open)| matches!(open, Open::Region(_)));
+    let is_region = free.iter().any(|(_, open)| matches!(open, Open::Region(_)));
     Ok(All {
-        are_servers,
+        are: if is_region { Points::Servers } else { Points::Corners },
         plans: all.into_iter().map(|(outcomes, measured)| finished(&outcomes, measured)).collect(),
         moved,
     })

@@ -25,7 +25,7 @@ use crate::input::{InputError, Place};
 use crate::interrupt::StopFlag;
 use crate::plan::{Plan, Spans};
 use crate::scenario::Request;
-use change::{Changes, Figures};
+use change::{Changes, Figures, Points};
 use measure::Measured;
 use needs::{Possible, Stated};
 use rank::Verdict;
@@ -96,6 +96,8 @@ pub struct Candidate {
     /// On how many of the servers that could be this one it gains throughput that counts, and how many those are; none of a
     /// platform that keeps no such servers.
     pub gaining: Option<[usize; 2]>,
+    /// What it gains in throughput over those servers in the mean, in per cent.
+    pub expected: Option<f64>,
     /// CPUs that it keeps busy.
     pub busy_cpus: f64,
     /// What limits with it.
@@ -120,6 +122,7 @@ impl Candidate {
             place: 0,
             changes: Changes { throughput: None, p99: None, p99_9: None, cpu: None },
             gaining: None,
+            expected: None,
             busy_cpus: 0.0,
             bottleneck: String::new(),
             possible: Possible::Yes(Vec::new()),
@@ -148,7 +151,8 @@ pub struct Today {
     pub what: &'static str,
     /// Throughput a second.
     pub throughput: f64,
-    /// The least and the greatest over the seeds and the points.
+    /// The least and the greatest over the seeds and the points; wider where the points are drawn servers
+    /// ([`Points::ends`]).
     pub throughput_range: [f64; 2],
     /// 99th percentile of the latency, in ns.
     pub p99_ns: Option<f64>,
@@ -266,7 +270,7 @@ pub fn advise(question: &Question, stop: &StopFlag) -> Result<Advice, AdviseErro
         match measured.of(index + 1) {
             // A remedy whose runs were stopped has no seed for each of today's.
             Ok(ours) if ours.seeds.len() < base.seeds.len() => {}
-            Ok(ours) => candidates.push(candidate(one, base, ours, measured.are_servers)),
+            Ok(ours) => candidates.push(candidate(one, base, ours, measured.are)),
             Err(error) => refused.push(Refused { name: one.step.name, why: error }),
         }
     }
@@ -287,7 +291,7 @@ pub fn advise(question: &Question, stop: &StopFlag) -> Result<Advice, AdviseErro
         platform: today.platform.name.clone(),
         is_own: today.platform.is_own,
         caution: today.platform.caution(),
-        today: as_it_is(&today, base),
+        today: as_it_is(&today, base, measured.are),
         candidates,
         over_budget,
         without_effect: without.into_iter().map(|candidate| candidate.name).collect(),
@@ -377,22 +381,22 @@ fn tried(question: &Question, today: &Plan) -> (Vec<Tried>, Vec<Refused>) {
     (tried, refused)
 }
 
-fn candidate(tried: Tried, base: &Measured, ours: &Measured, are_servers: bool) -> Candidate {
+fn candidate(tried: Tried, base: &Measured, ours: &Measured, are: Points) -> Candidate {
     let Tried { remedy, step, possible, .. } = tried;
     let pairs: Vec<(Figures, Figures)> = base.seeds.iter().copied().zip(ours.seeds.iter().copied()).collect();
     let points = base.points.iter().zip(&ours.points).filter_map(|(today, then)| Some(((*today)?, (*then)?)));
     let points: Vec<(Figures, Figures)> = points.collect();
-    let gains = |(today, then): &&(Figures, Figures)| {
-        let [today, then] = [today, then].map(|figures| figures.throughput);
-        today.zip(then).is_some_and(|(today, then)| (then / today - 1.0) * 100.0 >= rank::LEAST_THROUGHPUT)
-    };
-    let gaining = (are_servers && !points.is_empty()).then(|| [points.iter().filter(gains).count(), points.len()]);
+    let gain = |(today, then): &(Figures, Figures)| Some((then.throughput? / today.throughput? - 1.0) * 100.0);
+    let gains: Vec<f64> = points.iter().filter_map(gain).collect();
+    let are_servers = are == Points::Servers && !gains.is_empty();
+    let gaining = gains.iter().filter(|gain| **gain >= rank::LEAST_THROUGHPUT).count();
     Candidate {
         remedy: remedy.id,
         name: step.name,
         place: 0,
-        changes: Changes::of(&pairs, &points),
-        gaining,
+        changes: Changes::of(&pairs, &points, are),
+        gaining: are_servers.then_some([gaining, gains.len()]),
+        expected: are_servers.then(|| gains.iter().sum::<f64>() / gains.len() as f64),
         busy_cpus: mean(ours, |figures| Some(figures.busy_cpus)).unwrap_or(0.0),
         bottleneck: ours.bottleneck.clone(),
         effort: Possible::effort(&step.needs),
@@ -407,18 +411,20 @@ fn mean(of: &Measured, value: fn(&Figures) -> Option<f64>) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-fn range(of: &Measured) -> [f64; 2] {
-    let all = of.seeds.iter().chain(of.points.iter().flatten()).filter_map(|figures| figures.throughput);
-    let low = all.clone().fold(f64::INFINITY, f64::min);
-    if low.is_finite() { [low, all.fold(low, f64::max)] } else { [0.0; 2] }
+fn range(of: &Measured, are: Points) -> [f64; 2] {
+    let throughput = |figures: &Figures| figures.throughput;
+    let of_seeds = Points::Corners.ends(of.seeds.iter().filter_map(throughput));
+    let of_points = are.ends(of.points.iter().flatten().filter_map(throughput));
+    let both = of_seeds.into_iter().chain(of_points);
+    both.reduce(|[low, high], [least, most]| [low.min(least), high.max(most)]).unwrap_or([0.0; 2])
 }
 
-fn as_it_is(plan: &Plan, base: &Measured) -> Today {
+fn as_it_is(plan: &Plan, base: &Measured, are: Points) -> Today {
     Today {
         delivery: plan.work.names().swap_remove(0),
         what: base.what,
         throughput: mean(base, |figures| figures.throughput).unwrap_or(0.0),
-        throughput_range: range(base),
+        throughput_range: range(base, are),
         p99_ns: mean(base, |figures| figures.p99),
         p99_9_ns: mean(base, |figures| figures.p99_9),
         cpu_ns: mean(base, |figures| figures.cpu_ns),

@@ -38,7 +38,7 @@ pub struct Verdict {
     pub first: Option<String>,
     /// Those that cannot be told apart from it.
     pub tied: Vec<String>,
-    /// Where none is first: a remedy that gains on most servers that could be this one, but not on all.
+    /// Where none is first: the remedy that gains most in the mean over the servers that could be this one, though not on all.
     pub perhaps: Option<String>,
     /// A remedy that would gain more if a condition holds that nothing here tells.
     pub unless: Option<String>,
@@ -59,15 +59,10 @@ pub fn gains(candidate: &Candidate, by: Criterion) -> bool {
         }
 }
 
-/// The share of the servers that could be this one on which a remedy must gain to be named, though it does not on all.
-const MOST: f64 = 0.5;
-
-/// True if a remedy gains in throughput at today's constants and on most points, though not beyond its interval.
+/// True if a remedy gains throughput that counts in the mean over the servers that could be this one, though not beyond its
+/// interval.
 fn may_gain(candidate: &Candidate, by: Criterion) -> bool {
-    let gain = candidate.changes.gain(by);
-    by == Criterion::Throughput
-        && gain.is_some_and(|gain| gain.percent >= LEAST_THROUGHPUT)
-        && candidate.gaining.is_some_and(|[gaining, points]| gaining as f64 > MOST * points as f64)
+    by == Criterion::Throughput && candidate.expected.is_some_and(|expected| expected >= LEAST_THROUGHPUT)
 }
 
 impl Verdict {
@@ -90,7 +85,8 @@ impl Verdict {
         let conditional = gaining.iter().filter(|one| !one.polls && matches!(one.possible, Possible::If(_)));
         let polling = gaining.iter().filter(|one| one.polls && matches!(one.possible, Possible::Yes(_)));
         let unsure = |candidate: &&Candidate| first.is_none() && is_sure(candidate) && may_gain(candidate, by);
-        let most = |a: &&Candidate, b: &&Candidate| gain(a).percent.total_cmp(&gain(b).percent);
+        let expected = |candidate: &Candidate| candidate.expected.unwrap_or(0.0);
+        let most = |a: &&Candidate, b: &&Candidate| expected(a).total_cmp(&expected(b));
         Self {
             by,
             perhaps: candidates.iter().filter(unsure).max_by(most).map(|one| one.name.clone()),
@@ -148,14 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn a_remedy_that_gains_on_most_servers_is_named_as_a_likely_one() {
-        let unsure = |gaining: usize| Candidate { gaining: Some([gaining, 16]), ..candidate("a", 5.0, 6.0) };
+    fn a_remedy_that_gains_in_the_mean_over_servers_is_named_as_a_likely_one() {
+        let unsure = |expected: f64| Candidate { expected: Some(expected), ..candidate("a", 0.5, 6.0) };
         let found = |of: &[Candidate]| Verdict::of(of, Criterion::Throughput);
-        let likely = found(&[unsure(13)]);
+        let likely = found(&[unsure(1.5)]);
         assert_eq!((likely.first.as_deref(), likely.perhaps.as_deref()), (None, Some("a")));
-        assert_eq!(found(&[unsure(8)]).perhaps, None);
+        assert_eq!(found(&[unsure(0.8)]).perhaps, None);
         assert_eq!(found(&[candidate("a", 5.0, 6.0)]).perhaps, None, "constants that were not drawn");
-        assert_eq!(found(&[unsure(13), candidate("b", 5.0, 0.5)]).perhaps, None, "one is sure");
+        assert_eq!(found(&[unsure(1.5), candidate("b", 5.0, 0.5)]).perhaps, None, "one is sure");
     }
 
     #[test]

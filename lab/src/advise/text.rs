@@ -93,10 +93,13 @@ fn sentence(advice: &Advice, verdict: &Verdict) -> String {
     let named = |name: &String| format!("{name}{}", change(name));
     let servers = |name: &String| {
         let found = advice.candidates.iter().find(|candidate| candidate.name == *name);
-        let of = |[gaining, points]: [usize; 2]| {
-            format!(", which gains on {gaining} of {points} servers that could have been measured so")
+        let of = |([gaining, points], expected): ([usize; 2], f64)| {
+            let mean = figure::signed(expected);
+            format!(
+                ", which gains on {gaining} of {points} servers that could have been measured so, {mean} % in the mean"
+            )
         };
-        found.and_then(|candidate| candidate.gaining).map_or(String::new(), of)
+        found.and_then(|candidate| candidate.gaining.zip(candidate.expected)).map_or(String::new(), of)
     };
     let mut text = match &verdict.first {
         Some(first) => format!("{what}: {}", named(first)),
