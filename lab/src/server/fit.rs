@@ -30,7 +30,7 @@ const CANDIDATES: [(&str, &str); 16] = [
     ("drive.measured.link", "one-drive-full-128k"),
     ("fabric.remap_service", "all-drives-full, with more IOPS than one IOMMU can remap"),
     ("fabric.ordering_stall", "one-drive-full at two block sizes, with an interrupt for each I/O"),
-    ("drive.measured.msi_interval", "one-drive-full, with /proc/interrupts and /proc/uptime before and after"),
+    ("drive.measured.msi_interval", "all-drives-full-512, with /proc/interrupts and /proc/uptime before and after"),
     ("cpu.submit_aio", "one-drive-depth-32 with ioengine=libaio on one CPU"),
     ("cpu.user_aio", "one-drive-full with ioengine=libaio, with /proc/stat before and after"),
     ("cpu.submit_uring", "a full drive with ioengine=io_uring on one CPU"),
