@@ -9,12 +9,12 @@ use drivers::message::MessageDomain;
 use drivers::nvme::{self, Controller, QueueConfig, QueuePair};
 use drivers::pci::{MsixCapability, MsixTable};
 use gic_rig::{ArmHarness, Count, Do, ITS_BASE, Options, Rig, Version};
-use hal::{CpuId, CpuSet, Hal as _};
+use hal::{CpuId, CpuSet, Hal as _, Threads as _, Word as _};
 use irq::{AllocRequest, Flow, Irq, IrqChipState, IrqDomain, IrqError, RequestFlags, RequesterId};
-use machine::gic::{GicConfig, GicWindows, ItsConfig, V2mConfig};
+use machine::gic::{Gic, GicConfig, GicWindows, ItsConfig, V2mConfig};
 use machine::model::ModelId;
 use machine::nvme::{Config, Nvme, REGION_CONFIG, REGION_CONTROLLER, REGION_MSIX};
-use machine::{Machine, Regs, SimHal};
+use machine::{Machine, Regs, SimHal, inspect};
 use std::sync::{Arc, Mutex};
 
 /// The target of a test's messages.
@@ -338,4 +338,35 @@ fn a_managed_line_may_be_older_than_its_cpu() {
         assert_eq!(counts.map(|count| [0, 1].map(|cpu| count.on(cpu))), [[0, 1]; 2], "{way:?} {mode:?}");
         rig.finish();
     }
+}
+
+/// What stays at a CPU that goes offline goes to the next one that is online: here CPU 0 has gone before.
+#[test]
+fn events_go_to_a_cpu_that_is_online() {
+    let gic = GicConfig { its: Some(ItsConfig::default()), ..GicConfig::default() };
+    let mut rig = Rig::new(Version::V3, EoiMode::Split, Options { cpus: 3, gic, ..Options::default() });
+    let target = rig.run(|system| {
+        let domain = Arc::new(ItsDomain::new(system.its()));
+        let request = AllocRequest { managed: true, affinity: CpuSet::of(CpuId(1)), ..gic_rig::request(0) };
+        system.core.alloc_line(domain, &request, Flow::FastEoi).expect("a line");
+        let off = SimHal.irq_save();
+        system.arm.stop_cpu().expect("others are left");
+        let over = Arc::new(<machine::Word as hal::Word>::new(0));
+        let (there, done) = (system.clone(), over.clone());
+        let third = move || {
+            let second = there.clone();
+            there.on(1, move || second.leave());
+            done.set(1);
+        };
+        SimHal.spawn(gic_rig::spec(2), Box::new(third)).expect("CPU 2 exists");
+        while over.load() == 0 {
+            SimHal.delay_ns(1_000);
+        }
+        let target = inspect(system.model, |gic: &Gic, world| gic.translation(world, 0x0100, 0).map(|(_, cpu)| cpu));
+        system.come_up();
+        SimHal.irq_restore(off);
+        target.flatten()
+    });
+    assert_eq!(target, Some(2));
+    rig.finish();
 }
