@@ -210,3 +210,9 @@ fn no_fault_waits_behind_an_error_of_the_queue() {
     passes("pc-remapped", &Recipe::of(0x1119));
     passes("pc-posted", &Recipe::of(0x1119));
 }
+
+/// A command of the accelerator that must be refused kept another one away.
+#[test]
+fn a_refused_command_is_a_command() {
+    passes("pc-posted", &Recipe::of(0x0027_8b67_ae89_4e12));
+}

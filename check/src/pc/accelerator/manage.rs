@@ -186,7 +186,9 @@ fn refused(accelerator: &Accelerator, place: &Place, which: u32) {
         let told: Result<Refusal, String> = submit(bytes, destination);
         (told == Ok(expected), format!("{bytes} bytes to {destination:#x}: {told:?}"))
     };
-    let operation = |told: Option<DsaError>, expected| {
+    // While it is refused, it may keep another command away.
+    let operation = |give: &dyn Fn() -> Option<DsaError>, expected| {
+        let (told, _) = accelerator.give(give);
         (told == Some(expected) || told == Some(DsaError::Busy), format!("{told:?} instead of {expected:?}"))
     };
     let opening = || Opening::new(place.stream.clone());
@@ -198,10 +200,10 @@ fn refused(accelerator: &Accelerator, place: &Place, which: u32) {
         3 if most > 1 => {
             request(most, u64::MAX - u64::from(most) + 2, Refusal::Wraps(u64::MAX - u64::from(most) + 2, most))
         }
-        4 => operation(device.open_queue(index, opening()).err(), DsaError::Open(index)),
-        5 => operation(device.open_queue(STRANGER, opening()).err(), DsaError::NoQueue(STRANGER)),
-        6 => operation(device.close_queue(STRANGER).err(), DsaError::NotOpen(STRANGER)),
-        _ => operation(device.recover_queue(STRANGER, 0).err(), DsaError::NotOpen(STRANGER)),
+        4 => operation(&|| device.open_queue(index, opening()).err(), DsaError::Open(index)),
+        5 => operation(&|| device.open_queue(STRANGER, opening()).err(), DsaError::NoQueue(STRANGER)),
+        6 => operation(&|| device.close_queue(STRANGER).err(), DsaError::NotOpen(STRANGER)),
+        _ => operation(&|| device.recover_queue(STRANGER, 0).err(), DsaError::NotOpen(STRANGER)),
     };
     if !is_right {
         violate("operations", format!("the accelerator's driver does not refuse what is wrong: {text}"));

@@ -218,11 +218,7 @@ impl Accelerator {
         let Some(device) = self.device() else { return Err(DsaError::Gone) };
         let end_ns = SimHal.now_ns() + BUSY_NS;
         loop {
-            let begun = self.begun.fetch_add(1, Relaxed) + 1;
-            let others = self.under_way.fetch_add(1, Relaxed);
-            let result = give(&device);
-            self.under_way.fetch_sub(1, Relaxed);
-            let alone = others == 0 && self.begun.load(Relaxed) == begun;
+            let (result, alone) = self.give(|| give(&device));
             match result {
                 Err(DsaError::Busy) if !alone && SimHal.now_ns() < end_ns => SimHal.delay_ns(2_000),
                 Err(error) if !matches!(error, DsaError::Dma(_)) => {
@@ -231,6 +227,15 @@ impl Accelerator {
                 result => return result,
             }
         }
+    }
+
+    /// Gives a command, and tells whether no other was under way meanwhile.
+    fn give<T>(&self, give: impl FnOnce() -> T) -> (T, bool) {
+        let begun = self.begun.fetch_add(1, Relaxed) + 1;
+        let others = self.under_way.fetch_add(1, Relaxed);
+        let result = give();
+        self.under_way.fetch_sub(1, Relaxed);
+        (result, others == 0 && self.begun.load(Relaxed) == begun)
     }
 
     /// Its lines, the queues' first, each with its entry of the MSI-X table; none where there is none now.
