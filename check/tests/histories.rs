@@ -216,3 +216,9 @@ fn no_fault_waits_behind_an_error_of_the_queue() {
 fn a_refused_command_is_a_command() {
     passes("pc-posted", &Recipe::of(0x0027_8b67_ae89_4e12));
 }
+
+/// The devices still announced changes of their configuration when the load had ended.
+#[test]
+fn a_line_may_be_at_work_until_the_last_change_is_announced() {
+    passes("virtio", &Recipe::of(0x4e2a_b72d_8c20));
+}

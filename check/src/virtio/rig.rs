@@ -68,6 +68,8 @@ pub struct VirtioRig {
     full: bool,
     /// Changes of the configuration that each device announces while the load runs, and the time between them.
     announcements: (u64, Ps),
+    /// When the last of them is announced, which may be after the load.
+    announced: Ps,
     comparable: bool,
     /// Packets lost with the rings of a driver that was unbound, by flow.
     lost: Vec<i64>,
@@ -179,13 +181,12 @@ impl VirtioRig {
             intid: [40, 48][index],
             requester: [0x0200, 0x0300][index],
         };
-        let places = [place(0), place(1)];
+        let places = [0, 1].map(place);
         let found = platform::discover(build, &places);
         let built = Built { queues, pairs, read_only, buses };
         let tick = (Sound::Wire { intid: TICK_PPI, cpu: 0 }, true);
         let clock = machine.add_model(|_| Box::new(Bells::new(gic, 60, [tick].into_iter())));
         let hostile = build.faults.iter().any(|fault| matches!(fault, VirtioFault::Jump { .. }));
-        let exhausted = build.faults.contains(&VirtioFault::NoMemory);
         Self {
             machine,
             entry,
@@ -203,10 +204,11 @@ impl VirtioRig {
             load,
             depth,
             hostile,
-            exhausted,
+            exhausted: build.faults.contains(&VirtioFault::NoMemory),
             faulty: !build.faults.is_empty(),
             full,
             announcements,
+            announced: Ps(0),
             comparable: build.comparable,
             lost: vec![0; pairs.into()],
             stack: None,
@@ -322,6 +324,7 @@ impl Rig for VirtioRig {
         for number in 1..=count {
             self.announce(Ps(gap.0 * number));
         }
+        self.announced = self.machine.now() + Ps(gap.0 * count);
         // The host sends packets for as long as the load lasts: no two histories have the same.
         if !self.comparable {
             self.poke(Which::Network, net::code::FLOWS, 1);
@@ -436,10 +439,11 @@ impl Rig for VirtioRig {
             self.with(Which::Network, |net: &mut Net| net.flows()).iter().map(|flow| flow.disordered).sum();
         // A network that is bound again begins with one pair, and takes its other pairs later.
         assert!(rebound || disordered == 0, "{disordered} packets overtook others");
-        self.boot(|stack| {
+        let quiet_ns = REST_NS + self.announced.saturating_sub(self.machine.now()).as_ns();
+        self.boot(move |stack| {
             let (strays, freed) = (stack.system.arm.strays(), stack.freed.load(Relaxed));
             assert!(strays <= freed, "{strays} interrupts without a line, and {freed} lines were freed");
-            SimHal.delay_ns(REST_NS);
+            SimHal.delay_ns(quiet_ns);
             marks::movable();
             rest::check(&stack.system.core);
             stack.claim();
