@@ -222,3 +222,9 @@ fn a_refused_command_is_a_command() {
 fn a_line_may_be_at_work_until_the_last_change_is_announced() {
     passes("virtio", &Recipe::of(0x4e2a_b72d_8c20));
 }
+
+/// A pseudo-NMI was acknowledged just when its handler had been taken off.
+#[test]
+fn a_pseudo_nmi_without_a_handler_is_not_counted() {
+    passes("gicv3", &Recipe::of(0x00f0_57e1_4596_d23b));
+}

@@ -84,6 +84,8 @@ pub(crate) struct Source {
     claimed: AtomicBool,
     /// Handlers that found no event.
     pub(super) empty: AtomicU64,
+    /// Its handler was taken off. A pseudo-NMI that came just then is nobody's: its line does not count it.
+    pub(super) was_removed: AtomicBool,
 }
 
 impl Source {
@@ -111,6 +113,7 @@ impl Source {
             since_ns: AtomicU64::new(0),
             claimed: AtomicBool::new(false),
             empty: AtomicU64::new(0),
+            was_removed: AtomicBool::new(false),
         }
     }
 
@@ -141,6 +144,11 @@ impl Source {
             Kind::Spi { intid, .. } | Kind::Nmi { intid } => Some(intid),
             _ => None,
         }
+    }
+
+    /// The core counts each of its interrupts.
+    pub(super) fn is_counted(&self) -> bool {
+        !matches!(self.kind, Kind::Nmi { .. }) || !self.was_removed.load(Relaxed)
     }
 
     /// The core judges the answers of its handlers: not those of private lines and pseudo-NMIs.

@@ -259,6 +259,7 @@ impl GicStack {
     pub(super) fn remove(&self, index: usize) -> Result<(), IrqError> {
         let handlers = self.handlers.lock().expect("one host thread")[index].take();
         let (Some([primary, _]), Some(line)) = (handlers, self.sources[index].line()) else { return Ok(()) };
+        self.sources[index].was_removed.store(true, Relaxed);
         let action: Arc<dyn Action> = primary.clone();
         if !self.guards.remove(index)? {
             self.system.core.free(line, &action)?;
@@ -315,7 +316,8 @@ impl GicStack {
         marks::movable();
         rest::check(&self.system.core);
         self.judged_lines().for_each(|line| marks::claim(&self.system.core, line, true));
-        self.lines().into_iter().for_each(|line| acks::claim(&self.system.core, line));
+        let counted = self.sources.iter().filter(|source| source.is_counted()).filter_map(|source| source.line());
+        counted.collect::<BTreeSet<_>>().into_iter().for_each(|line| acks::claim(&self.system.core, line));
     }
 
     /// A thread that looks every few ticks for events whose message was lost.
