@@ -4,7 +4,7 @@ use super::bells::{self, BEGIN_STORM, BEGIN_TICKS, BellPort, Bells, GLITCH, SETT
 use super::fault::GicFault;
 use super::harness::{self, Entry, Options, V2M_BASE, Version};
 use super::source::{Kind, Style};
-use super::stack::{BLOCK, GicStack, STRAY};
+use super::stack::{BLOCK, GicStack, Habits, STRAY};
 use super::step::GicStep;
 use super::{beliefs, bringup, end, guards, manage};
 use crate::checkers::truth::marks::{self, Known};
@@ -49,8 +49,7 @@ pub struct GicRig {
     kinds: Vec<(Kind, Style)>,
     load: u64,
     depth: u32,
-    /// How long handlers linger, and which sources have guards or are managed.
-    held: (u64, u64, u64),
+    habits: Habits,
     faults: Vec<GicFault>,
     stack: Option<Arc<GicStack>>,
 }
@@ -135,8 +134,8 @@ impl GicRig {
         let sounds: Vec<_> = sounds.chain([(Sound::Wire { intid: STRAY, cpu: 0 }, true), tick]).collect();
         let bells = machine.add_model(|_| Box::new(Bells::new(gic, BLOCK, sounds.into_iter())));
         let faults = build.faults.clone();
-        let held = (linger_ns, guarded, managed);
-        Self { machine, entry, options, version, mode, bells, kinds, load, depth, held, faults, stack: None }
+        let habits = Habits { linger_ns, guarded, managed };
+        Self { machine, entry, options, version, mode, bells, kinds, load, depth, habits, faults, stack: None }
     }
 
     fn up(&self) -> &Arc<GicStack> {
@@ -190,12 +189,12 @@ impl Rig for GicRig {
         let regs = self.machine.regs(self.bells, 0);
         let (version, mode) = (self.version, self.mode);
         let (options, entry, kinds) = (self.options.clone(), self.entry.clone(), self.kinds.clone());
-        let (clock, held) = (kinds.len() as u32 + 1, self.held);
+        let (clock, habits) = (kinds.len() as u32 + 1, self.habits);
         let faulty = self.faults.iter().any(GicFault::breaks_operations);
         let lossy = self.faults.iter().any(|fault| matches!(fault, GicFault::Dropped { .. }));
         let boot = move || {
             let system = harness::bring_up(windows, version, mode, &options, &entry);
-            let stack = Arc::new(GicStack::new(system, regs, &kinds, held, faulty));
+            let stack = Arc::new(GicStack::new(system, regs, &kinds, habits, faulty));
             stack.bind_all(BellPort { regs, index: clock });
             if lossy {
                 stack.start_clock();

@@ -26,6 +26,17 @@ pub(super) const STRAY: u32 = 90;
 /// The block's wire.
 pub(super) const BLOCK: u32 = 60;
 
+/// How sources are served. Bit n of a set stands for every fourth source from n on.
+#[derive(Clone, Copy)]
+pub(super) struct Habits {
+    /// How long a handler goes on after it has served its device.
+    pub(super) linger_ns: u64,
+    /// Whose lines are held by guards.
+    pub(super) guarded: u64,
+    /// Whose lines are managed.
+    pub(super) managed: u64,
+}
+
 /// Everything that runs on the machine.
 pub struct GicStack {
     pub(super) system: Arc<ArmHarness>,
@@ -67,7 +78,7 @@ impl GicStack {
         system: Arc<ArmHarness>,
         regs: Regs,
         kinds: &[(Kind, Style)],
-        (linger_ns, guarded, managed): (u64, u64, u64),
+        Habits { linger_ns, guarded, managed }: Habits,
         faulty: bool,
     ) -> Self {
         let port = |index: usize| BellPort { regs, index: index as u32 };

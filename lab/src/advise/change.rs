@@ -206,7 +206,7 @@ mod tests {
         assert!(is_near(low, 100.0 * (-0.1f64).exp()) && is_near(high, 100.0 * 1.1f64.exp()), "{low} {high}");
     }
 
-    /// Fifteen of sixteen and one more: how often the ends of 16 drawn values hold another one.
+    /// How often the ends of 16 drawn values hold another one.
     #[test]
     fn ends_of_sixteen_servers_hold_about_nineteen_of_twenty() {
         let mut random = machine::Stream::new(1, 0);

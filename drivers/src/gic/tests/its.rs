@@ -395,18 +395,22 @@ fn an_event_is_unmapped_although_the_its_refuses_it_once() {
     }
 }
 
-/// A CPU that has left would keep its pending LPIs.
+/// A CPU that has left would keep its pending LPIs, and the events of lines that are shut down.
 #[test]
 fn a_cpu_leaves_although_the_its_refuses_a_command_once() {
-    // MAPC, MOVALL, SYNC.
-    for refused in [0x09, 0x0e, 0x05] {
+    // MOVI, MAPC, MOVALL, SYNC.
+    for refused in [0x01, 0x09, 0x0e, 0x05] {
         let rig = rig();
-        let (its, _) = rig.domain();
+        let (its, domain) = rig.domain();
+        line(domain, 0, Target::on(CpuId(1)));
         rig.fake.commands();
         rig.fake.refuse(refused);
         assert_eq!(its.cpu_offline(CpuId(1), CpuId(0)), Ok(()), "{refused:#x}");
-        let done = opcodes(&rig.fake.commands());
+        let commands = rig.fake.commands();
+        let done = opcodes(&commands);
         assert!(done.contains(&0x09) && done.contains(&0x0e), "{refused:#x} was refused: {done:x?}");
+        let moved = commands.iter().rfind(|words| words[0] & 0xff == 0x01).expect("MOVI");
+        assert_eq!(moved[2] & 0xffff, 0, "the event is of collection 0, {refused:#x} was refused");
     }
 }
 
