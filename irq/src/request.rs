@@ -207,8 +207,9 @@ impl<H: Hal> IrqCore<H> {
         Ok(())
     }
 
-    /// Waits until no handler of the line runs that ran when this was called, and no thread of it. Per-CPU lines and
-    /// NMIs keep no such state: of those only [`IrqCore::free`] waits.
+    /// Waits until no handler of the line runs that ran when this was called, and no thread of it, and until the
+    /// controller has been told of their end. Per-CPU lines and NMIs keep no such state: of those only
+    /// [`IrqCore::free`] waits.
     ///
     /// # Errors
     /// [`IrqError::InHandler`] from a handler or thread of the line, which would wait for itself.
@@ -217,6 +218,8 @@ impl<H: Hal> IrqCore<H> {
         let line = self.line(irq)?;
         self.wait_for_handlers(line);
         self.wait_for_threads(line, |line| line.handover.working() == 0);
+        // The last of them ends the interrupt and unmasks the line before it lets the lock go.
+        drop(line.state.lock());
         Ok(())
     }
 

@@ -55,11 +55,20 @@ pub(super) struct LogChip {
     pub(super) accepts: Mutex<u32>,
     /// The answer of `settles`; also whether the chip deactivates.
     pub(super) forgets: Mutex<bool>,
+    /// An eoi begins and ends, and takes a while.
+    pub(super) ends_slowly: Mutex<bool>,
 }
 
 impl LogChip {
     pub(super) fn new(ops: Ops, log: Log) -> Self {
-        Self { ops, log, pending: Mutex::new(false), accepts: Mutex::new(u32::MAX), forgets: Mutex::new(true) }
+        Self {
+            ops,
+            log,
+            pending: Mutex::new(false),
+            accepts: Mutex::new(u32::MAX),
+            forgets: Mutex::new(true),
+            ends_slowly: Mutex::new(false),
+        }
     }
 }
 
@@ -126,6 +135,10 @@ impl LogChip {
         self.log.add("ack");
     }
     fn eoi(&self, _: &Level<'_>) {
+        if *self.ends_slowly.lock().unwrap() {
+            self.log.add("end begun");
+            std::thread::sleep(core::time::Duration::from_millis(20));
+        }
         self.log.add("eoi");
     }
     fn mask(&self, _: &Level<'_>) {

@@ -312,9 +312,11 @@ fn a_forced_handler_and_its_thread_function_run_in_one_thread() {
     bench.core.free(irq, &primary).unwrap();
 }
 
+/// Also for the end that the thread gives to the controller: a wait used to be over when the thread function was.
 #[test]
 fn free_and_synchronize_wait_for_threads_but_not_inside_one() {
     let (bench, irq, gate, primary) = oneshot(GIC, Flow::Strict);
+    *bench.domain.0.ends_slowly.lock().unwrap() = true;
     let core = bench.core.clone();
     let inside = handler(move |irq| {
         assert_eq!(core.synchronize(irq), Err(IrqError::InHandler(irq)));
@@ -326,11 +328,13 @@ fn free_and_synchronize_wait_for_threads_but_not_inside_one() {
         let (gate, log) = (gate.clone(), bench.log.clone());
         std::thread::spawn(move || {
             wait_until(|| log.has("mask"));
+            // The other thread begins to wait.
+            std::thread::sleep(core::time::Duration::from_millis(5));
             gate.open();
         })
     };
     bench.core.disable(irq).unwrap();
-    assert_eq!(bench.said(), "ack handle mask thread eoi");
+    assert_eq!(bench.said(), "ack handle mask thread end begun eoi");
     opener.join().unwrap();
     bench.core.free(irq, &primary).unwrap();
     assert_eq!(Arc::strong_count(&primary), 1);
