@@ -228,3 +228,9 @@ fn a_line_may_be_at_work_until_the_last_change_is_announced() {
 fn a_pseudo_nmi_without_a_handler_is_not_counted() {
     passes("gicv3", &Recipe::of(0x00f0_57e1_4596_d23b));
 }
+
+/// A CPU moved the event of a managed line away while another CPU's operation returned.
+#[test]
+fn an_event_may_be_on_its_way_while_its_cpu_goes() {
+    passes("gicv3", &Recipe::of(0x0003_5f4d_7bc8_0a73));
+}

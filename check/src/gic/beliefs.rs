@@ -6,6 +6,7 @@ use crate::checkers::beliefs::{Comparison, Promises, compare, glance};
 use irq::Belief;
 use machine::gic::{Gic, IntConfig};
 use machine::inspect;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Priorities of the driver (`spec::gic::Priority`), as the manual's registers have them.
 const ORDINARY: u8 = 0xc0;
@@ -34,7 +35,7 @@ pub(super) fn check(stack: &GicStack, at_rest: bool) {
     compare(Promises::under_faults(stack.faulty), |now| {
         let system = &stack.system;
         let mut owned = Owned([0; 16]);
-        system.core.for_each_belief(|belief| line(system, belief, at_rest, &mut owned, now));
+        system.core.for_each_belief(|belief| line(stack, belief, at_rest, &mut owned, now));
         // Nobody's interrupt is enabled, except the wire that firmware forgot.
         for intid in (PRIVATE_END..SPI_END).filter(|&intid| intid != STRAY && !owned.contains(intid)) {
             let Some(config) = config(system, 0, intid) else { break };
@@ -48,7 +49,7 @@ pub(super) fn check(stack: &GicStack, at_rest: bool) {
 pub(super) fn check_promises(stack: &GicStack) {
     glance(Promises::under_faults(stack.faulty), |now| {
         let mut owned = Owned([0; 16]);
-        stack.system.core.for_each_belief(|belief| line(&stack.system, belief, false, &mut owned, now));
+        stack.system.core.for_each_belief(|belief| line(stack, belief, false, &mut owned, now));
     });
 }
 
@@ -56,12 +57,13 @@ fn config(system: &ArmHarness, cpu: u32, intid: u32) -> Option<IntConfig> {
     inspect(system.model, |gic: &Gic, _| gic.int_config(cpu, intid)).flatten()
 }
 
-fn line(system: &ArmHarness, belief: &Belief<'_>, at_rest: bool, owned: &mut Owned, now: &mut Comparison) {
+fn line(stack: &GicStack, belief: &Belief<'_>, at_rest: bool, owned: &mut Owned, now: &mut Comparison) {
+    let system = &stack.system;
     let Some((chip, number)) = belief.levels().next_back() else { return };
     let intid = number.0 as u32;
     now.arrived(system.model);
     match chip {
-        "LPI" => lpi(system, belief, intid, now),
+        "LPI" => lpi(stack, belief, intid, now),
         "GICv2" | "GICv3" if intid < PRIVATE_END => private(system, belief, intid, at_rest, now),
         "GICv2" | "GICv3" => {
             owned.add(intid);
@@ -130,7 +132,8 @@ fn private(system: &ArmHarness, belief: &Belief<'_>, intid: u32, at_rest: bool, 
 }
 
 /// IHI 0069H, "LPI Configuration tables" (priority 7:2, bit 1 one, enable 0) and "The ITS tables".
-fn lpi(system: &ArmHarness, belief: &Belief<'_>, intid: u32, now: &mut Comparison) {
+fn lpi(stack: &GicStack, belief: &Belief<'_>, intid: u32, now: &mut Comparison) {
+    let system = &stack.system;
     let which = u64::from(intid);
     let Some(level) = belief.levels().position(|(chip, _)| chip == "ITS") else { return };
     let Some((_, event)) = belief.levels().nth(level) else { return };
@@ -141,8 +144,10 @@ fn lpi(system: &ArmHarness, belief: &Belief<'_>, intid: u32, now: &mut Compariso
     let Some((cached, translation, awaits)) = held else { return };
     let enable = u8::from(is_open(belief, level));
     now.same("configuration of LPI", which, 0xc2 | enable, cached.unwrap_or(0));
-    // "SYNC": only then has a redistributor done what was asked of it.
-    now.promised("commands on LPI", which, !awaits);
+    // "SYNC": only then has a redistributor done what was asked of it. The event of a line that is shut down is moved by the
+    // CPU that goes, under the driver's lock alone.
+    let is_leaving = belief.shutdown && stack.hotplug.load(Relaxed);
+    now.promised("commands on LPI", which, is_leaving || !awaits);
     now.promised("disable of LPI", which, enable != 0 || cached.unwrap_or(0) & 1 == 0);
     if let Some(target) = belief.target {
         let wanted = u64::from(intid) << 32 | u64::from(target.cpu.0);
