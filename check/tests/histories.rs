@@ -234,3 +234,13 @@ fn a_pseudo_nmi_without_a_handler_is_not_counted() {
 fn an_event_may_be_on_its_way_while_its_cpu_goes() {
     passes("gicv3", &Recipe::of(0x0003_5f4d_7bc8_0a73));
 }
+
+/// A managed line was allocated while its CPU was offline. Its hardware is set up when the CPU comes.
+#[test]
+fn a_line_without_its_cpu_has_no_hardware_set_up() {
+    let set = knobs(
+        "affinity_shift=0 depth=1 guarded=0 linger_ns=1783 load=910 managed=2 managers=2 node_caches=1 pseudo_nmi=0 \
+         span_us=178 steps=400 strict_storms=0",
+    );
+    passes("gicv3", &Recipe { set, keep: Some([11, 15].into()), ..Recipe::of(0x2a61_e55a_c193) });
+}

@@ -62,12 +62,16 @@ fn line(stack: &GicStack, belief: &Belief<'_>, at_rest: bool, owned: &mut Owned,
     let Some((chip, number)) = belief.levels().next_back() else { return };
     let intid = number.0 as u32;
     now.arrived(system.model);
+    // A line that was allocated while its CPU was offline has had no hardware set up.
+    let is_set_up = !belief.shutdown || belief.deactivated;
     match chip {
-        "LPI" => lpi(stack, belief, intid, now),
+        "LPI" if is_set_up => lpi(stack, belief, intid, now),
         "GICv2" | "GICv3" if intid < PRIVATE_END => private(system, belief, intid, at_rest, now),
         "GICv2" | "GICv3" => {
             owned.add(intid);
-            spi(system, belief, intid, at_rest, now);
+            if is_set_up {
+                spi(system, belief, intid, at_rest, now);
+            }
         }
         // A pin of the board's own block.
         _ => {}
