@@ -122,9 +122,8 @@ fn one(
         At::Seed(seed) => Ok(run::run_one(&plan.trials()[0], seed, false, stop)?.outcome),
         At::Point(point) => {
             let mut plan = plan.clone();
-            for ((free, _), step) in free.iter().zip(&points[point]) {
-                free.move_in(&mut plan.platform, *step);
-            }
+            let moved = free.iter().map(|(free, _)| free).zip(points[point].iter().copied());
+            FreeConstant::move_all(&mut plan.platform, moved);
             Ok(run::run_one(&plan.trials()[0], plan.seeds[0], false, stop)?.outcome)
         }
     }

@@ -21,8 +21,6 @@ pub const POINTS_KEPT: usize = 16;
 pub struct Range {
     /// Its key.
     pub key: String,
-    /// Another constant with the same factors.
-    pub follower: Option<String>,
     /// Its unit.
     pub unit: Unit,
     /// Its least and its greatest value over the points; none at an end that nothing measured holds.
@@ -71,8 +69,12 @@ pub fn ranges(
     let homes: Vec<f64> =
         constants.iter().zip(&candidates).map(|(constant, candidate)| constant.step_to(candidate.home)).collect();
     let found = Sought::new(&model, &bounds, &homes, noise)?.servers(&platform.name)?;
-    let value = |(constant, step): (&FreeConstant, &f64)| (constant.key.clone(), constant.moved(*step));
-    let better = found.better.as_ref().map(|best| constants.iter().zip(best).map(value).collect());
+    let better = found.better.as_ref().map(|best| {
+        let mut there = platform.clone();
+        FreeConstant::move_all(&mut there, constants.iter().zip(best.iter().copied()));
+        let is_open = |key: &String| constants.iter().any(|constant| constant.key == *key);
+        there.constants().into_iter().filter(|(key, ..)| is_open(key)).map(|(key, _, own)| (key, own.value)).collect()
+    });
     let points = with_centre(found.points, bounds.len());
     let kept = spread(&points, POINTS_KEPT);
     let range = |(index, constant): (usize, &FreeConstant)| {
@@ -81,7 +83,6 @@ pub fn ranges(
         let end = |step: f64, bound: f64| ((step - bound).abs() >= OPEN).then(|| constant.moved(step));
         Range {
             key: constant.key.clone(),
-            follower: candidates[index].follower.clone(),
             unit: constant.spec.unit,
             ends: [end(low, bounds[index][0]), end(high, bounds[index][1])],
             factors: kept.iter().map(|&point| points[point][index].exp()).collect(),

@@ -67,7 +67,7 @@ impl FreeConstant {
     }
 
     /// Moves it in a platform by a change of its logarithm, unless another place sets it there.
-    pub(crate) fn move_in(&self, platform: &mut Platform, step: f64) {
+    fn move_in(&self, platform: &mut Platform, step: f64) {
         if let Some((_, constant)) = platform.get_mut(&self.key)
             && constant.place == self.place
         {
@@ -75,6 +75,14 @@ impl FreeConstant {
         }
         if let Some(follower) = &self.follower {
             follower.move_in(platform, step);
+        }
+    }
+
+    /// Moves constants of a platform, each by a step of its own. A drive's smallest media time stays at most its mean.
+    pub(crate) fn move_all<'a>(platform: &mut Platform, moved: impl Iterator<Item = (&'a Self, f64)>) {
+        moved.for_each(|(free, step)| free.move_in(platform, step));
+        for (_, drive) in &mut platform.drives {
+            drive.media_floor.value = drive.media_floor.value.min(drive.media_mean.value);
         }
     }
 
@@ -145,9 +153,7 @@ impl Rows<'_> {
     pub(super) fn outcomes(&self, steps: &[f64]) -> Result<Outcomes, CalibrateError> {
         let moved = |plan: &Plan| {
             let mut plan = plan.clone();
-            for (free, step) in self.constants.iter().zip(steps) {
-                free.move_in(&mut plan.platform, *step);
-            }
+            FreeConstant::move_all(&mut plan.platform, self.constants.iter().zip(steps.iter().copied()));
             plan.validate()?;
             Ok(plan)
         };

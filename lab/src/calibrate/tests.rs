@@ -196,3 +196,18 @@ fn littles_law_holds_at_every_point() {
         assert!((in_flight / IN_FLIGHT - 1.0).abs() < 0.02, "{in_flight} in flight");
     }
 }
+
+#[test]
+fn a_drive_is_never_faster_than_its_smallest_time() {
+    let mut plan = Request::of("emr-4-drives").plan().unwrap();
+    let of = |plan: &Plan| plan.platform.drive("gen5").map(|drive| (drive.media_floor.value, drive.media_mean.value));
+    let (floor, mean) = of(&plan).unwrap();
+    let candidate = |key: &str| Candidate { key: key.to_owned(), home: 0.0, follower: None };
+    let [mean_moved, floor_moved] = ["drive.gen5.media_mean", "drive.gen5.media_floor"]
+        .map(|key| rows::FreeConstant::candidate(&plan.platform, &candidate(key)).unwrap());
+    rows::FreeConstant::move_all(&mut plan.platform, [(&mean_moved, -1.0), (&floor_moved, 0.5)].into_iter());
+    assert_eq!(of(&plan), Some(((mean * (-1f64).exp()), (mean * (-1f64).exp()))));
+    rows::FreeConstant::move_all(&mut plan.platform, [(&mean_moved, 0.0), (&floor_moved, -0.5)].into_iter());
+    assert_eq!(of(&plan), Some((floor * (-0.5f64).exp(), mean)));
+    plan.validate().unwrap();
+}

@@ -238,14 +238,14 @@ fn candidates(base: &Platform, started: &BTreeMap<String, Own>, writes: bool) ->
     told.iter().filter_map(|(key, _)| candidate(key)).collect()
 }
 
-/// The constants that may be off: times, rates and the drive's slots, unless the kernel states them.
+/// The constants that may be off, each for itself: times, rates and the drive's slots, unless the kernel states them.
 fn open(platform: &Platform, candidates: &[Candidate], started: &BTreeMap<String, Own>) -> Vec<Candidate> {
     let is_stated = |key: &str| started.get(key).is_some_and(|own| own.reason != GUESS);
-    let mut open: Vec<Candidate> = candidates.iter().filter(|one| !is_stated(&one.key)).cloned().collect();
+    let alone = |one: &Candidate| Candidate { follower: None, ..one.clone() };
+    let mut open: Vec<Candidate> = candidates.iter().filter(|one| !is_stated(&one.key)).map(alone).collect();
     for (key, spec, constant) in platform.constants() {
         let is_open = matches!(spec.unit, Unit::Time | Unit::ByteRate) || key == format!("drive.{DRIVE}.slots");
-        let is_known = |one: &Candidate| one.key == key || one.follower.as_ref() == Some(&key);
-        if is_open && constant.value > 0.0 && !is_stated(&key) && !candidates.iter().any(is_known) {
+        if is_open && constant.value > 0.0 && !is_stated(&key) && candidates.iter().all(|one| one.key != key) {
             open.push(Candidate { key, home: constant.value, follower: None });
         }
     }
@@ -254,8 +254,7 @@ fn open(platform: &Platform, candidates: &[Candidate], started: &BTreeMap<String
 
 /// A constant with its factors at the region's points. One that is not given is written as the base's.
 fn with_region(key: &str, given: write::Given<'_>, base: &Platform, ranges: &[Range]) -> Option<Own> {
-    let is_of = |range: &&Range| range.key == key || range.follower.as_deref() == Some(key);
-    let Some(range) = ranges.iter().find(is_of) else { return given(key) };
+    let Some(range) = ranges.iter().find(|range| range.key == key) else { return given(key) };
     let own = given(key).or_else(|| Some(write::borrowed(base, of_base(base, key)?)))?;
     Some(Own { region: range.factors.clone(), ..own })
 }
@@ -344,7 +343,7 @@ const SOFTWARE_NS: f64 = 6_000.0;
 
 /// The folder of a server's files.
 pub(super) struct Folder<'a> {
-    path: &'a Path,
+    pub(super) path: &'a Path,
     pub name: &'a str,
 }
 

@@ -27,9 +27,15 @@ impl Shape<'_> {
     /// Takes the constants of a server that explains the measurements better than the fit.
     pub(super) fn take(&mut self, server: &[(String, f64)], before: &Platform) {
         let constants = before.constants();
+        let is_moved = |key: &str, value: f64| {
+            let now = constants.iter().find(|(known, ..)| known == key).map_or(0.0, |(.., own)| own.value);
+            (value / now).ln().abs() >= SAME
+        };
+        let [mean, floor] = ["media_mean", "media_floor"].map(|name| format!("drive.{DRIVE}.{name}"));
+        let mean_moved = server.iter().any(|(key, value)| *key == mean && is_moved(key, *value));
         for (key, value) in server {
-            let now = constants.iter().find(|(known, ..)| known == key).map_or(f64::NAN, |(.., own)| own.value);
-            if (value / now).ln().abs() < SAME {
+            // The smallest time would follow the mean.
+            if !(is_moved(key, *value) || *key == floor && mean_moved) {
                 continue;
             }
             let Decision { decided, kept, undecided, .. } = &mut self.decision;
@@ -75,7 +81,7 @@ impl Shape<'_> {
     }
 }
 
-/// The media's smallest time: nothing tells it apart, so it follows the mean as the base's does.
+/// The media's smallest time. The fit moves it with the mean, as the base has it; only drawn servers have one of their own.
 pub(super) fn floor(key: &str, base: &Platform, given: write::Given<'_>) -> Option<Own> {
     let (_, drive) = base.drives.first().filter(|_| key == format!("drive.{DRIVE}.media_floor"))?;
     let mean = given(&format!("drive.{DRIVE}.media_mean")).map_or(drive.media_mean.value, |own| own.value);
@@ -88,4 +94,38 @@ pub(super) fn moved(range: Range, before: &Platform, now: &Platform) -> Range {
     let value = |of: &Platform| of.constants().iter().find(|(key, ..)| *key == range.key).map(|(.., own)| own.value);
     let factor = value(now).zip(value(before)).map(|(now, before)| now / before);
     range.about(factor.filter(|factor| factor.is_finite() && *factor > 0.0).unwrap_or(1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::Place;
+    use crate::setting::Setting;
+
+    /// A server's smallest time is its own, also where it is what the fit had, and the mean is not.
+    #[test]
+    fn the_smallest_time_of_a_server_is_taken_with_its_mean() {
+        let base = Platform::load(&Setting::new(Place::option("test"), "", "emr")).unwrap();
+        let files = tempfile::tempdir().unwrap();
+        let files = Folder { path: files.path(), name: "mine" };
+        let [mean, floor] = ["media_mean", "media_floor"].map(|name| format!("drive.{DRIVE}.{name}"));
+        let decision = Decision {
+            decided: Vec::new(),
+            undecided: vec![mean.clone()],
+            kept: Vec::new(),
+            errors: Vec::new(),
+            interrupted: false,
+            is_cut: false,
+        };
+        let mut shape = Shape { base: &base, started: BTreeMap::new(), decision, taken: BTreeMap::new() };
+        let before = shape.write(&files).unwrap();
+        let of =
+            |platform: &Platform| platform.drive(DRIVE).map(|drive| (drive.media_floor.value, drive.media_mean.value));
+        let (was, _) = of(&before).unwrap();
+        shape.take(&[(mean.clone(), 90_000.0), (floor.clone(), was)], &before);
+        assert_eq!(of(&shape.write(&files).unwrap()), Some((was, 90_000.0)));
+        let now = files.platform().unwrap();
+        shape.take(&[(mean, 90_000.0), (floor, was)], &now);
+        assert_eq!(shape.taken.len(), 1, "nothing moved");
+    }
 }

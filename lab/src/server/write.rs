@@ -132,9 +132,13 @@ pub type Value = (&'static str, f64, &'static str);
 /// The values of a measurement that a scenario has too.
 pub fn values(measurement: &Measurement, cpus: Option<u32>) -> Vec<Value> {
     let mut values = vec![("iops", measurement.fio.iops(), "1/s")];
+    // The mean latency of threads that take turns on a CPU needs many turns to settle, more than a fit can run. Their rate
+    // tells as much: as many I/Os as fit are always in flight.
+    let takes_turns = measurement.threads_per_cpu() > 1;
     // Where reads and writes are mixed, each tells of its own part of the drive.
     let apart = [("read_clat", 0), ("write_clat", 1)].map(|(name, of)| Some((name, measurement.fio.clat_ns_of(of)?)));
     let clats = match apart {
+        _ if takes_turns => Vec::new(),
         [Some(reads), Some(writes)] => vec![reads, writes],
         _ => measurement.fio.clat_ns().map(|clat| ("clat", clat)).into_iter().collect(),
     };
@@ -197,6 +201,7 @@ pub fn fact_key(fact: &Fact) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::gather::Parts;
     use super::*;
     use crate::input::Place;
     use crate::setting::Setting;
@@ -226,5 +231,17 @@ mod tests {
             assert_eq!(read.cpu.irq_entry.reason, format!("borrowed from {name}"));
             assert_eq!(drive.resend.value, base.drives[0].1.resend.value);
         }
+    }
+
+    #[test]
+    fn latencies_of_threads_that_take_turns_are_no_rows() {
+        let fio = br#"{"jobs": [{"jobname": "a", "read": {"iops": 1000, "total_ios": 9000, "clat_ns": {"mean": 5000, "max": 9}}}]}"#;
+        let quantities = |cpus: &str| {
+            let job = format!("[a]\nfilename=/dev/nvme0n1\nnumjobs=2\ngroup_reporting\ncpus_allowed={cpus}\n");
+            let parts = Parts { fio, job: Some(job.as_bytes()), ..Parts::default() };
+            let (measurement, _) = Measurement::read("x", &parts).unwrap();
+            values(&measurement, Some(4)).into_iter().map(|(quantity, ..)| quantity).collect::<Vec<_>>()
+        };
+        assert_eq!((quantities("0"), quantities("0-1")), (vec!["iops"], vec!["iops", "clat"]));
     }
 }
