@@ -5,6 +5,7 @@
 //! - An interrupt below 8192 is deactivated once, an SGI or PPI by the CPU that acknowledged it. An LPI has no active state
 //!   and is never deactivated (IHI 0069H, "LPIs").
 //! - A ONESHOT line is not acknowledged again before its thread is done; a wired line is not acknowledged while disabled.
+//! - When a disable returns, the line is not active for a thread that is done: the disable waits for the thread's end of it.
 //! - No CPU that was declared offline acknowledges an interrupt of a device.
 
 use super::{Checker, Findings};
@@ -26,14 +27,21 @@ const ACTIVE_MAX: Ps = Ps::from_ns(200_000);
 pub struct Gic {
     /// Interrupts acknowledged and not dropped, by CPU, the latest last.
     running: Vec<Vec<u32>>,
-    /// Interrupts acknowledged and not deactivated. Key: INTID, and the CPU of a private one. Value: which CPU
-    /// acknowledged it, and when.
-    active: BTreeMap<(u32, u32), (u32, Ps)>,
+    /// Interrupts acknowledged and not deactivated. Key: INTID, and the CPU of a private one.
+    active: BTreeMap<(u32, u32), Active>,
     /// Threads that hold a line, by INTID.
     held: BTreeMap<u32, u32>,
     /// Disables of a wired line that have returned, by INTID, and by the CPU of a private one.
     disabled: BTreeMap<(u32, u32), u32>,
     offline: BTreeSet<u32>,
+}
+
+/// An interrupt that was acknowledged.
+struct Active {
+    by: u32,
+    since: Ps,
+    /// The thread that it woke has done its work.
+    thread_done: bool,
 }
 
 /// The INTID in a value that a CPU reads or writes; on a GICv2 the sender of an SGI stands above it.
@@ -80,7 +88,8 @@ impl Gic {
             findings.coverage.add("gic: acknowledged inside another", 1);
         }
         self.cpu(cpu).push(word);
-        if intid < LPI_FIRST && self.active.insert(key(cpu, intid), (cpu, at)).is_some() {
+        let active = Active { by: cpu, since: at, thread_done: false };
+        if intid < LPI_FIRST && self.active.insert(key(cpu, intid), active).is_some() {
             findings.wrong(NAME, at, format!("INTID {intid} was acknowledged on CPU {cpu} while it is active"));
         }
     }
@@ -107,9 +116,7 @@ impl Gic {
         } else if !was_active {
             findings.wrong(NAME, at, format!("CPU {cpu} deactivated {word:#x}, which is not active there"));
         }
-        if let Some((by, _)) = self.active.remove(&key(cpu, intid))
-            && by != cpu
-        {
+        if self.active.remove(&key(cpu, intid)).is_some_and(|active| active.by != cpu) {
             findings.coverage.add("gic: deactivated by another CPU", 1);
         }
     }
@@ -120,8 +127,16 @@ impl Gic {
             source::RELEASED if intid != 0 => {
                 findings.coverage.add("gic: ONESHOT thread done", 1);
                 self.held.insert(intid, 0);
+                if let Some(active) = self.active.get_mut(&key(cpu, intid)) {
+                    active.thread_done = true;
+                }
             }
-            source::DISABLED => *self.disabled.entry(key(cpu, intid)).or_default() += 1,
+            source::DISABLED => {
+                *self.disabled.entry(key(cpu, intid)).or_default() += 1;
+                if self.active.get(&key(cpu, intid)).is_some_and(|active| active.thread_done) {
+                    findings.wrong(NAME, at, format!("INTID {intid} is disabled, and its thread has not ended it"));
+                }
+            }
             source::ENABLED => {
                 let depth = self.disabled.entry(key(cpu, intid)).or_default();
                 if *depth == 0 {
@@ -157,9 +172,9 @@ impl Checker for Gic {
     }
 
     fn end(&mut self, at: Ps, findings: &mut Findings) {
-        for ((intid, _), (cpu, since)) in &self.active {
+        for ((intid, _), Active { by, since, .. }) in &self.active {
             if *since + ACTIVE_MAX < at {
-                findings.late(NAME, at, format!("INTID {intid} is active since {since}, when CPU {cpu} took it"));
+                findings.late(NAME, at, format!("INTID {intid} is active since {since}, when CPU {by} took it"));
             }
         }
     }
@@ -213,5 +228,17 @@ mod tests {
         assert_eq!(again(source::HELD), ["INTID 40 was acknowledged on CPU 0 while its thread works"]);
         assert_eq!(again(source::DISABLED), ["INTID 40 was acknowledged on CPU 0 although it is disabled"]);
         assert!(again(source::RELEASED).is_empty());
+    }
+
+    #[test]
+    fn a_disable_waits_for_the_end_that_a_thread_gives() {
+        let mark = |tag| Fact::Mark { cpu: 1, tag, value: 40 };
+        let [dropped, ended] = end(0, 40);
+        let [held, released, disabled] = [source::HELD, source::RELEASED, source::DISABLED].map(mark);
+        let early = [ack(0, 40), held, dropped, BACK, released, disabled, ended];
+        assert_eq!(said(&early), ["INTID 40 is disabled, and its thread has not ended it"]);
+        assert!(said(&[ack(0, 40), held, dropped, BACK, released, ended, disabled]).is_empty());
+        // Another's: the interrupt came just before.
+        assert!(said(&[ack(0, 40), disabled, dropped, ended, BACK]).is_empty());
     }
 }
