@@ -9,6 +9,7 @@ use std::path::Path;
 const DOCUMENT: &str = "docs/reliability.md";
 const BEGIN: &str = "<!-- kill table: begin, written by cargo xtask mutants --table -->\n";
 const END: &str = "<!-- kill table: end -->";
+const SURVIVES: &str = "**survives**";
 
 /// Results of runs, one line per mutant: `[{"mutant": …, "killed_by": …, "seconds": …}]`.
 pub(super) fn to_json<'a>(killed: impl Iterator<Item = &'a Killed>) -> String {
@@ -33,28 +34,39 @@ fn from_json(text: &str) -> Result<Vec<Killed>, String> {
     rows.iter().map(|value| row(value).ok_or(format!("{value} is no row of a run"))).collect()
 }
 
-/// Writes the results of `files` into the document; rows of a later file replace those of an earlier one. A mutant
-/// without a row is shown as not run.
+/// Writes the results of `files` into the document; rows of a later file replace those of an earlier one, and those that
+/// the document has. A mutant without a row is shown as not run.
 pub(super) fn write(root: &Path, files: &[String]) -> Result<(), String> {
-    let mut killed = BTreeMap::new();
+    let path = root.join(DOCUMENT);
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{DOCUMENT}: {error}"))?;
+    let (before, table_text, after) = around(&text)?;
+    let mut killed: BTreeMap<String, Killed> =
+        table_text.lines().filter_map(recorded).map(|row| (row.mutant.clone(), row)).collect();
     for file in files {
         let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
         let rows = from_json(&text).map_err(|error| format!("{file}: {error}"))?;
         killed.extend(rows.into_iter().map(|row| (row.mutant.clone(), row)));
     }
     let mutants = load(root)?;
-    let path = root.join(DOCUMENT);
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("{DOCUMENT}: {error}"))?;
-    let (before, after) = around(&text)?;
     let new = format!("{before}{BEGIN}{}{END}{after}", table(&mutants, &killed));
     std::fs::write(&path, new).map_err(|error| format!("{DOCUMENT}: {error}"))
 }
 
-fn around(text: &str) -> Result<(&str, &str), String> {
+/// The document before its table, the table, and the document behind it.
+fn around(text: &str) -> Result<(&str, &str, &str), String> {
     let missing = || format!("{DOCUMENT} has no place for the kill table");
     let (before, rest) = text.split_once(BEGIN).ok_or_else(missing)?;
-    let (_, after) = rest.split_once(END).ok_or_else(missing)?;
-    Ok((before, after))
+    let (table, after) = rest.split_once(END).ok_or_else(missing)?;
+    Ok((before, table, after))
+}
+
+/// The result in a line of the table; none of a mutant that was not run.
+fn recorded(line: &str) -> Option<Killed> {
+    let mut cells = line.strip_prefix("| ")?.strip_suffix(" |")?.rsplitn(3, " | ");
+    let (seconds, killed_by) = (cells.next()?.parse().ok()?, cells.next()?.replace("\\|", "|"));
+    let mutant = cells.next()?.split(" |").next()?.to_owned();
+    let kill = if killed_by.starts_with(SURVIVES) { Kill::None } else { Kill::read(&killed_by) };
+    Some(Killed { mutant, kill, seconds })
 }
 
 fn table(mutants: &[Mutant], killed: &BTreeMap<String, Killed>) -> String {
@@ -66,7 +78,7 @@ fn table(mutants: &[Mutant], killed: &BTreeMap<String, Killed>) -> String {
         let row = killed.get(&mutant.name);
         let killed_by = match (row.map(|row| &row.kill), &mutant.survives) {
             (None, _) => "not run yet".to_owned(),
-            (Some(Kill::None), why) => format!("**survives**: {}", why.as_deref().unwrap_or("not looked into yet")),
+            (Some(Kill::None), why) => format!("{SURVIVES}: {}", why.as_deref().unwrap_or("not looked into yet")),
             (Some(kill), _) => kill.to_string(),
         };
         let seconds = row.map_or("–".into(), |row| row.seconds.ceil().to_string());
@@ -105,8 +117,7 @@ pub(crate) fn check(root: &Path) -> Vec<String> {
 
 /// The mutants that the document's table names.
 fn rows(text: &str) -> Result<Vec<&str>, String> {
-    let (before, after) = around(text)?;
-    let table = &text[before.len()..text.len() - after.len()];
+    let (_, table, _) = around(text)?;
     let is_name = |cell: &&str| cell.starts_with(|first: char| first.is_ascii_digit());
     Ok(table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next()).filter(is_name).collect())
 }
@@ -114,7 +125,7 @@ fn rows(text: &str) -> Result<Vec<&str>, String> {
 /// The mutants that the table says survive: a sample does not fail for them.
 pub(super) fn survivors(root: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(root.join(DOCUMENT)).unwrap_or_default();
-    let survives = |line: &&str| line.contains("| **survives**");
+    let survives = |line: &&str| line.contains(&format!("| {SURVIVES}"));
     let name = |line: &str| Some(line.strip_prefix("| ")?.split(" |").next()?.to_owned());
     text.lines().filter(survives).filter_map(name).collect()
 }
@@ -134,6 +145,15 @@ mod tests {
         let said: Vec<_> = back.iter().map(|row| (row.kill.to_string(), row.seconds)).collect();
         assert_eq!(said, [("check: lost".into(), 1.3), ("test: irq/lib: x".into(), 3.0), ("none".into(), 60.0)]);
         assert!(from_json("[{}]").is_err());
+    }
+
+    #[test]
+    fn a_result_is_read_from_its_line() {
+        let read = |line| recorded(line).map(|row| (row.mutant, row.kill.to_string(), row.seconds));
+        let of = |name: &str, kill: &str, seconds| Some((name.to_owned(), kill.to_owned(), seconds));
+        assert_eq!(read("| 01-a | a \\| b | c | check: lost, pc | 3 |"), of("01-a", "check: lost, pc", 3.0));
+        assert_eq!(read("| 02-b | a | b | **survives**: why | 61 |"), of("02-b", "none", 61.0));
+        assert_eq!((read("| 03-c | a | b | not run yet | – |"), read("|---|---|---|---|---:|")), (None, None));
     }
 
     #[test]
