@@ -4,7 +4,7 @@ use crate::board::controller::Built;
 use crate::costs::Costs;
 use crate::fabric::port::Credits;
 use crate::gic::{self, GicConfig};
-use crate::lapic::LocalApics;
+use crate::lapic::{Access, LocalApics};
 use crate::time::Ps;
 use crate::unrest::Unrest;
 
@@ -77,6 +77,8 @@ pub enum Interrupts {
     /// A local APIC in x2APIC mode in each CPU; I/O APICs and VT-d units, which are models, deliver to it.
     #[default]
     X2Apic,
+    /// The same in xAPIC mode: [`Regs::Lapic`](crate::Regs::Lapic) is the page of registers, and APIC ids end at 0xfe.
+    XApic,
     /// A GICv2, for at most 8 CPUs.
     GicV2(GicConfig),
     /// A GICv3 with affinity routing and one security state. Affinity level 0 of a CPU is its number modulo 16, level 1
@@ -101,12 +103,15 @@ impl Interrupts {
 }
 
 impl MachineConfig {
+    fn local_apics(&self, access: Access) -> Built {
+        LocalApics::build(self.cpus, self.apic_id_shift, access, [self.reschedule_vector, self.timer_vector])
+    }
+
     /// The controller after reset, and the model behind it.
     pub(crate) fn controller(&self, credits: &Credits) -> Built {
         match &self.interrupts {
-            Interrupts::X2Apic => {
-                LocalApics::build(self.cpus, self.apic_id_shift, [self.reschedule_vector, self.timer_vector])
-            }
+            Interrupts::X2Apic => self.local_apics(Access::Msr),
+            Interrupts::XApic => self.local_apics(Access::Page),
             Interrupts::GicV2(config) => gic::build(gic::Version::V2, config, self.cpus, credits),
             Interrupts::GicV3(config) => gic::build(gic::Version::V3, config, self.cpus, credits),
         }

@@ -1,4 +1,4 @@
-//! The local APIC of one CPU: pending vectors, vectors in service, and its registers in x2APIC mode.
+//! The local APIC of one CPU: pending vectors, vectors in service, and its registers in x2APIC mode and xAPIC mode.
 //!
 //! Register numbers and rules are those of the Intel SDM, volume 3, chapter "Advanced Programmable Interrupt
 //! Controller (APIC)"; each place names its clause.
@@ -8,7 +8,10 @@ use crate::board::controller::{Built, Controller, Effect, Fault};
 use crate::cpu::{Cpu, IrqInput};
 use crate::observe::{Arrival, Fact};
 use hal::CpuId;
+use page::Page;
 use std::cell::RefCell;
+
+mod page;
 
 /// 256 bits, one per vector.
 #[derive(Clone, Copy, Default)]
@@ -68,6 +71,15 @@ const SVR_ENABLE: u32 = 1 << 8;
 /// Mask, bit 16 of every LVT entry.
 const LVT_MASKED: u32 = 1 << 16;
 
+/// How software reaches the registers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    /// x2APIC mode: by the numbers of model-specific registers.
+    Msr,
+    /// xAPIC mode: by offsets in the page.
+    Page,
+}
+
 /// One CPU's local APIC.
 struct Lapic {
     cpu: u32,
@@ -84,11 +96,13 @@ struct Lapic {
     lvt_rest: [u32; 5],
     timer_initial: u32,
     timer_divide: u32,
+    /// In xAPIC mode.
+    page: Option<Page>,
 }
 
 impl Lapic {
     /// After reset: software-disabled, every LVT entry masked ("Local APIC State After Power-Up or Reset").
-    fn new(cpu: u32, id_shift: u32) -> Self {
+    fn new(cpu: u32, id_shift: u32, access: Access) -> Self {
         Self {
             cpu,
             id_shift,
@@ -101,6 +115,7 @@ impl Lapic {
             lvt_rest: [LVT_MASKED; 5],
             timer_initial: 0,
             timer_divide: 0,
+            page: (access == Access::Page).then(Page::new),
         }
     }
 
@@ -164,8 +179,25 @@ impl Lapic {
         [self.irr.0, self.isr.0]
     }
 
-    /// RDMSR of `register`. `Err` means a fault on hardware.
+    /// A read of the register that this mode has at `register`.
     fn read(&self, register: u32) -> Result<u64, Fault> {
+        match &self.page {
+            Some(page) => page::read(self, page, register),
+            None => self.read_msr(register),
+        }
+    }
+
+    /// A write.
+    #[inline]
+    fn write(&mut self, register: u32, value: u64) -> Effect {
+        let Some(mut page) = self.page.take() else { return self.write_msr(register, value) };
+        let effect = page::write(self, &mut page, register, value as u32);
+        self.page = Some(page);
+        effect
+    }
+
+    /// RDMSR of `register`. `Err` means a fault on hardware.
+    fn read_msr(&self, register: u32) -> Result<u64, Fault> {
         Ok(match register {
             msr::ID => self.id().into(),
             // Version 0x15, six LVT entries above the first.
@@ -188,7 +220,7 @@ impl Lapic {
     }
 
     /// WRMSR. Reserved registers and values fault.
-    fn write(&mut self, register: u32, value: u64) -> Effect {
+    fn write_msr(&mut self, register: u32, value: u64) -> Effect {
         match register {
             msr::TPR => self.task_priority = value as u8,
             msr::EOI if value == 0 => return self.end_of_interrupt(),
@@ -215,7 +247,7 @@ impl Lapic {
         Effect::Ended { vector, broadcast: self.tmr.contains(vector) }
     }
 
-    /// Interrupt command register, 64 bits in x2APIC mode: vector 7:0, delivery mode 10:8, destination mode 11,
+    /// Interrupt command register, as in x2APIC mode: vector 7:0, delivery mode 10:8, destination mode 11,
     /// shorthand 19:18, destination 63:32. Fixed delivery to a physical id is modelled, and the self shorthand.
     fn command(&self, value: u64) -> Effect {
         let (delivery, logical, shorthand) = (value >> 8 & 7, value >> 11 & 1, value >> 18 & 3);
@@ -256,8 +288,13 @@ pub(crate) struct LocalApics {
 
 impl LocalApics {
     /// The local APICs of `cpus` CPUs after reset.
-    pub(crate) fn build(cpus: u32, id_shift: u32, [reschedule_vector, timer_vector]: [u8; 2]) -> Built {
-        let apics = (0..=cpus).map(|cpu| RefCell::new(Lapic::new(cpu, id_shift))).collect();
+    ///
+    /// # Panics
+    /// In xAPIC mode, when a CPU's id does not fit into 8 bits: 0xff is the broadcast.
+    pub(crate) fn build(cpus: u32, id_shift: u32, access: Access, [reschedule_vector, timer_vector]: [u8; 2]) -> Built {
+        let last = cpus.saturating_sub(1) << id_shift;
+        assert!(access == Access::Msr || last < 0xff, "APIC id {last:#x}; xAPIC mode has 0 to 0xfe");
+        let apics = (0..=cpus).map(|cpu| RefCell::new(Lapic::new(cpu, id_shift, access))).collect();
         Built { controller: Box::new(Self { apics, id_shift, reschedule_vector, timer_vector }), model: None }
     }
 
@@ -352,14 +389,14 @@ mod tests {
     use super::*;
 
     fn enabled() -> Lapic {
-        let mut lapic = Lapic::new(3, 0);
+        let mut lapic = Lapic::new(3, 0, Access::Msr);
         lapic.write(0x80f, 0x1ff);
         lapic
     }
 
     #[test]
     fn a_lapic_after_reset_accepts_nothing() {
-        assert!(!Lapic::new(0, 0).raise(0x31, false));
+        assert!(!Lapic::new(0, 0, Access::Msr).raise(0x31, false));
     }
 
     #[test]
@@ -412,7 +449,7 @@ mod tests {
 
     #[test]
     fn an_id_need_not_be_its_cpus_number() {
-        let mut lapic = Lapic::new(3, 2);
+        let mut lapic = Lapic::new(3, 2, Access::Msr);
         assert_eq!(lapic.read(0x802), Ok(12));
         assert_eq!(lapic.write(0x830, 20 << 32 | 0xfd), Effect::Ipi { to: CpuId(5), vector: 0xfd });
         assert_eq!(lapic.write(0x830, 5 << 32 | 0xfd), Effect::Ipi { to: CpuId(u32::MAX), vector: 0xfd }, "nobody's");

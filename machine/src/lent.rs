@@ -8,7 +8,7 @@
 use crate::board::{Board, BoardConfig};
 use crate::clock::Due;
 use crate::fault::FaultRecord;
-use crate::lapic::LocalApics;
+use crate::lapic::{Access, LocalApics};
 use crate::model::{Model, ModelId, Upstream};
 use crate::time::Ps;
 use crate::world::World;
@@ -65,7 +65,7 @@ impl Lent {
         build: impl FnOnce(ModelId) -> Box<dyn Model>,
     ) -> Self {
         let config = BoardConfig { cpus: 0, memory_bytes: 0, seed, jitter_percent, ..BoardConfig::default() };
-        let board = Board::new(config, LocalApics::build(0, 0, [0; 2]).controller);
+        let board = Board::new(config, LocalApics::build(0, 0, Access::Msr, [0; 2]).controller);
         board.memory.lend_to(host);
         board.add_model(|_| Box::new(HostPort));
         board.add_model(|_| build(PORT));

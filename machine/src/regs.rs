@@ -12,7 +12,7 @@ pub enum Regs {
         /// Which of its regions.
         region: u8,
     },
-    /// The running CPU's local APIC in x2APIC mode; offsets are MSR numbers.
+    /// The running CPU's local APIC. Offsets are MSR numbers in x2APIC mode, and those of the page in xAPIC mode.
     Lapic,
     /// A region whose accesses are never posted: a write has arrived before the CPU goes on, and is a point as a read
     /// is.

@@ -24,6 +24,8 @@ const POSTED: u64 = 1 << 15;
 pub struct Entries {
     iommu: ModelId,
     table: u64,
+    /// Where in the field of 32 bits the APIC id is: bits 15:8 in xAPIC mode.
+    id_shift: u32,
     bound: Ps,
     /// Requests that wait for their outcome: requester, index.
     requests: VecDeque<(u16, u16)>,
@@ -33,9 +35,10 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// The table of `iommu` lies at bus address `table`; an invalidation takes `bound` at most.
-    pub fn new(iommu: ModelId, table: u64, bound: Ps) -> Self {
-        Self { iommu, table, bound, requests: VecDeque::new(), stale: BTreeMap::new(), peek: peek64 }
+    /// The table of `iommu` lies at bus address `table`, with APIC ids shifted by `id_shift` (8 in xAPIC mode, else 0); an
+    /// invalidation takes `bound` at most.
+    pub fn new(iommu: ModelId, table: u64, id_shift: u32, bound: Ps) -> Self {
+        Self { iommu, table, id_shift, bound, requests: VecDeque::new(), stale: BTreeMap::new(), peek: peek64 }
     }
 
     /// The index of the request with this outcome; none if the request was not seen.
@@ -57,7 +60,7 @@ impl Entries {
         let target = match low & POSTED != 0 {
             // The descriptor's address: bits 31:6 at 63:38, bits 63:32 at 127:96.
             true => (low >> 38 << 6) | high >> 32 << 32,
-            false => low >> 32,
+            false => low >> 32 >> self.id_shift,
         };
         low & PRESENT != 0 && (low & POSTED != 0) == is_posted && (low >> 16) as u8 == vector && target == destination
     }
@@ -129,7 +132,7 @@ mod tests {
     /// Entry 2 is remapped: present, vector 0x31, to CPU 1.
     fn checker() -> Entries {
         let peek = |address| Some(if address == 0x1020 { 1 << 32 | 0x31 << 16 | 1 } else { 0 });
-        Entries { peek, ..Entries::new(IOMMU, 0x1000, Ps::from_ns(3_000)) }
+        Entries { peek, ..Entries::new(IOMMU, 0x1000, 0, Ps::from_ns(3_000)) }
     }
 
     fn message() -> Fact {

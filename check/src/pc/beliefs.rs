@@ -15,7 +15,8 @@ use machine::nvme::Nvme;
 use machine::{inspect, peek_lapic, peek64};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// MSR numbers (SDM vol. 3, "x2APIC Register Address Space").
+/// MSR numbers (SDM vol. 3, "x2APIC Register Address Space"). In xAPIC mode the same registers are at `16 * (number - 0x800)` of a
+/// page ("Local APIC Register Address Map").
 const ID: u32 = 0x802;
 const TPR: u32 = 0x808;
 const SVR: u32 = 0x80f;
@@ -26,9 +27,25 @@ const LVT_MASKED: u64 = 1 << 16;
 /// Table Registers").
 const REDIRECTION_STATUS: u64 = 1 << 12 | 1 << 14;
 
+/// Whether a CPU's local APIC is in xAPIC mode: it has no model-specific registers.
+pub(super) fn is_xapic(cpu: CpuId) -> bool {
+    peek_lapic(cpu.0, ID).is_none()
+}
+
+/// A register of a CPU's local APIC, by its MSR number.
+fn lapic(cpu: CpuId, msr: u32) -> u64 {
+    peek_lapic(cpu.0, if is_xapic(cpu) { (msr - 0x800) * 16 } else { msr }).unwrap_or(u64::MAX)
+}
+
 /// The APIC id of a CPU, which need not be its number.
 pub(super) fn apic_id(cpu: CpuId) -> u64 {
-    peek_lapic(cpu.0, ID).unwrap_or(u64::from(u8::MAX))
+    lapic(cpu, ID) >> if is_xapic(cpu) { 24 } else { 0 }
+}
+
+/// The field that names a CPU in a remapping entry (DST) and in a posted descriptor (NDST): 32 bits, of which xAPIC mode uses 15:8
+/// (VT-d, "Interrupt Remapping Table Entry (IRTE) for Remapped Interrupts", "Posted Interrupt Descriptor (PID)").
+fn destination(cpu: CpuId) -> u64 {
+    apic_id(cpu) << if is_xapic(cpu) { 8 } else { 0 }
 }
 
 /// The fields of an entry that tell whose messages it takes (VT-d, "Source-ID Validation": SID, SQ, SVT).
@@ -70,7 +87,7 @@ fn promises(stack: &PcStack) -> Promises {
 /// Task priority 0, enabled with spurious vector ffh; the timer is masked, or one-shot at its vector, undivided.
 fn lapics(stack: &PcStack, now: &mut Comparison) {
     for cpu in 0..stack.host.cpus() {
-        let read = |register| peek_lapic(cpu, register).unwrap_or(u64::MAX);
+        let read = |register| lapic(CpuId(cpu), register);
         now.same("task priority of CPU", cpu.into(), 0_u8, read(TPR));
         now.same("spurious-interrupt vector register of CPU", cpu.into(), 0x1ff_u32, read(SVR));
         let timer = read(LVT_TIMER);
@@ -81,7 +98,8 @@ fn lapics(stack: &PcStack, now: &mut Comparison) {
         if let Some(address) = stack.host.pc.posted().and_then(|posted| posted.descriptor_address(CpuId(cpu))) {
             // VT-d, "Posted Interrupt Descriptor (PID)": SN 257, NV 279:272, NDST 319:288.
             let control = peek64(address.0 + 32).unwrap_or(0);
-            now.same("posted descriptor of CPU", cpu.into(), apic_id(CpuId(cpu)) << 32 | 0xeb << 16, control & !1);
+            let expected = destination(CpuId(cpu)) << 32 | 0xeb << 16;
+            now.same("posted descriptor of CPU", cpu.into(), expected, control & !1);
         }
     }
 }
@@ -165,7 +183,7 @@ fn entry(stack: &PcStack, belief: &Belief<'_>, (index, is_posted): (u64, bool), 
         let address = u128::from(posted.map_or(0, |address| address.0));
         common | 1 << 15 | u128::from(address as u32) >> 6 << 38 | address >> 32 << 96
     } else {
-        common | u128::from(apic_id(cpu)) << 32
+        common | u128::from(destination(cpu)) << 32
     };
     // A guest has the entry itself: the table gets the host's when the guest gives it back.
     match stack.host.unit().and_then(|unit| unit.belief(index)) {

@@ -1,12 +1,13 @@
 //! What bring-up wrote once, and what everything later depends on: the remapping unit, the pins that nobody uses, the
 //! controllers of drives. The expected words are composed here, from the manuals.
 
-use super::beliefs::{When, composed};
+use super::beliefs::{When, composed, is_xapic};
 use super::drive::Drive;
 use super::stack::PcStack;
 use crate::checkers::beliefs::Comparison;
 use crate::server::WIRE_PIN;
 use drivers::nvme;
+use hal::CpuId;
 use irq::Belief;
 use machine::fabric::ioapic::IoApic;
 use machine::fabric::vtd::VtdUnit;
@@ -23,8 +24,9 @@ const IQA: u32 = 0x90;
 const IRTA: u32 = 0xb8;
 /// QIES, IRES and IRTPS; translation is off, and so is the compatibility format.
 const REMAPS: u32 = 1 << 26 | 1 << 25 | 1 << 24;
-/// Of IRTA: 2^(9+1) entries, extended interrupt mode.
-const TABLE: u32 = 9 | 1 << 11;
+/// Of IRTA: 2^(9+1) entries; and EIME, which x2APIC mode needs.
+const TABLE: u32 = 9;
+const EXTENDED: u32 = 1 << 11;
 /// PFO and PPF. The unit sends no other event before both are clear.
 const FAULTS_WAIT: u32 = 0b11;
 /// A redirection entry that is masked and nothing else (82093AA, "I/O Redirection Table Registers").
@@ -43,7 +45,8 @@ pub(super) fn compare(stack: &PcStack, when: When, now: &mut Comparison) {
     if stack.host.unit().is_some() {
         let held = |offset| held(stack, offset);
         now.same("status of remapping unit", GSTS.into(), REMAPS, held(GSTS));
-        now.same("size and mode of remapping table", IRTA.into(), TABLE, held(IRTA) & 0xfff);
+        let table = TABLE | if is_xapic(CpuId(0)) { 0 } else { EXTENDED };
+        now.same("size and mode of remapping table", IRTA.into(), table, held(IRTA) & 0xfff);
         now.same("size and width of invalidation queue", IQA.into(), 0_u8, held(IQA) & 0xfff);
         if when == When::AtRest {
             now.same("faults that wait in the remapping unit", FSTS.into(), 0_u8, held(FSTS) & FAULTS_WAIT);

@@ -4,9 +4,10 @@ use super::blocks::{Access, Blocks, Done, End, Mix, Op};
 use super::user::User;
 use crate::checkers::{queues, scatter};
 use crate::mark::Mark;
+use crate::server::Host;
 use crate::verdict::violate;
 use drivers::nvme::{BatchDone, Completed, IoError, IoOp, IoRequest, QueuePair, Refusal};
-use hal::{Dma as _, Hal as _, Word as _};
+use hal::{CpuId, Dma as _, Hal as _, Word as _};
 use machine::SimHal;
 use spec::nvme::Status;
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ struct Flight {
     since_ns: u64,
     buffer: u16,
     access: Access,
+    cpu: CpuId,
     user: Option<Arc<User>>,
 }
 
@@ -57,12 +59,14 @@ pub(super) struct Load {
     pub(super) was_disrupted: AtomicBool,
     /// The drive's reports cannot be trusted.
     pub(super) distrusted: AtomicBool,
+    /// For calls of CPUs; none: nobody calls. The core of the machine keeps the load.
+    calls: Weak<Host>,
 }
 
 impl Load {
     /// The load of queue `number` in the history of this seed; on a CPU of the machine. Its buffers begin anywhere in a
     /// page and cross into the next ones.
-    pub(super) fn new(seed: u64, number: u32, mix: Mix) -> Arc<Self> {
+    pub(super) fn new(seed: u64, number: u32, mix: Mix, calls: Weak<Host>) -> Arc<Self> {
         let bytes = BLOCK_BYTES * mix.blocks_max as usize;
         let memory = SimHal.dma_alloc(bytes * usize::from(BUFFERS), 4096).expect("memory for buffers");
         let state = State {
@@ -84,6 +88,7 @@ impl Load {
             disrupted: AtomicU32::new(0),
             was_disrupted: AtomicBool::new(false),
             distrusted: AtomicBool::new(false),
+            calls,
         })
     }
 
@@ -110,6 +115,9 @@ impl Load {
         let Some(pair) = self.pair() else { return 0 };
         let requests: Vec<IoRequest> = (0..count).map_while(|_| self.prepare(user)).collect();
         let submitted = pair.submit(&requests);
+        if user.is_some() {
+            self.call(CpuId(SimHal.cpu().0 + 1));
+        }
         self.state(|state| state.accepted += submitted.accepted as u64);
         let refused = &requests[submitted.accepted..];
         refused.iter().for_each(|request| self.take_back(request.tag));
@@ -120,12 +128,12 @@ impl Load {
     }
 
     fn prepare(&self, user: Option<&Arc<User>>) -> Option<IoRequest> {
-        let since_ns = SimHal.now_ns();
+        let (since_ns, cpu) = (SimHal.now_ns(), SimHal.cpu());
         let (tag, access, buffer) = self.state(|state| {
             let buffer = state.free.pop()?;
             let (tag, access) = (self.number | state.given, state.blocks.begin());
             state.given += 1;
-            state.in_flight.insert(tag, Flight { since_ns, buffer, access, user: user.cloned() });
+            state.in_flight.insert(tag, Flight { since_ns, buffer, access, cpu, user: user.cloned() });
             Some((tag, access, buffer))
         })?;
         let data = written(tag).map(|data| if access.op == Op::Write { data } else { POISON });
@@ -235,8 +243,17 @@ impl Load {
                 Mark::Failed.of(completed.tag);
             }
         }
-        if let Some(user) = flight.and_then(|flight| flight.user) {
+        let Some(flight) = flight else { return };
+        self.call(flight.cpu);
+        if let Some(user) = flight.user {
             user.ends();
+        }
+    }
+
+    /// Calls a CPU as a kernel does: from threads, with interrupts on, and from completions.
+    fn call(&self, cpu: CpuId) {
+        if let Some(host) = self.calls.upgrade() {
+            host.call(CpuId(cpu.0 % host.cpus()));
         }
     }
 

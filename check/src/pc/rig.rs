@@ -1,6 +1,7 @@
 //! The machine, and the host's operations on it.
 
 use super::accelerator::{self, Accelerator};
+use super::beliefs::is_xapic;
 use super::blocks::Mix;
 use super::drive::{Drive, Slot};
 use super::fault::{PcFault, Tampering, WrongEntry};
@@ -30,7 +31,7 @@ use machine::nvme::{FaultPlan, Nvme, REGION_CONTROLLER, StorageKind};
 use machine::time::Ps;
 use machine::{Machine, Regs};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 /// Requester of the stranger, which has no line.
 const STRANGER_REQUESTER: u16 = 0x4300;
@@ -202,7 +203,7 @@ impl Rig for PcRig {
         let host = self.hardware.bring_up();
         let models: Vec<_> = self.drives.iter().map(|site| site.drive).collect();
         let delivery = self.delivery;
-        let Shape { queues, managed, mix, .. } = self.shape;
+        let Shape { queues, managed, mix, calls, .. } = self.shape;
         let accelerator = self.accelerator.zip(self.shape.accelerator.clone());
         let poster = self.poster;
         let (threaded, has_timers, tuned) = (self.hardware.has_threads(), self.shape.timers, self.shape.tuned);
@@ -224,7 +225,7 @@ impl Rig for PcRig {
                 &models,
                 (queues, managed),
                 promises,
-                (seed, mix),
+                (seed, mix, calls),
                 (numbers, accelerator, timers, poster),
             );
             *stack.tunings.lock().expect("one host thread") = tuned.then(|| Tunings::begin(&stack));
@@ -258,8 +259,14 @@ impl Rig for PcRig {
         }
         if self.delivery != Path::Plain {
             let table = Regs::Model { model: iommu, region: 0 }.read64(IRTA) & !0xfff;
+            let id_shift = if is_xapic(CpuId(0)) { 8 } else { 0 };
             checkers.push(Box::new(Isolation::new(&[STRANGER_REQUESTER])));
-            checkers.push(Box::new(Entries::new(iommu, table, self.unless_invalidation_fails(INVALIDATION_MAX))));
+            checkers.push(Box::new(Entries::new(
+                iommu,
+                table,
+                id_shift,
+                self.unless_invalidation_fails(INVALIDATION_MAX),
+            )));
             if self.faults.is_empty() {
                 checkers.push(Box::new(Refusals::new(FLIGHT + INVALIDATION_MAX)));
             }
@@ -439,7 +446,7 @@ fn bring_up(
     models: &[ModelId],
     (queues, managed): (u16, bool),
     promises: Promises,
-    (seed, mix): (u64, Mix),
+    (seed, mix, calls): (u64, Mix, bool),
     (numbers, accelerator, timers, poster): (AtomicU64, Option<Accelerator>, Option<Timers>, Option<Poster>),
 ) -> Arc<PcStack> {
     let cpus = CpuSet::first(host.cpus());
@@ -449,7 +456,8 @@ fn bring_up(
     for drive in 0..drives.len() {
         let shares = irq::spread(queues.into(), &cpus).expect("at least a CPU a queue");
         for (vector, share) in (1..).zip(shares) {
-            let load = Load::new(seed, slots.len() as u32, mix);
+            let calls = if calls { Arc::downgrade(&host) } else { Weak::new() };
+            let load = Load::new(seed, slots.len() as u32, mix, calls);
             slots.push(Slot::new(drive, vector, share, load));
         }
     }

@@ -11,7 +11,7 @@ use crate::subject::Build;
 use irq::StormConfig;
 use machine::nvme::HiddenCoalescing;
 use machine::time::Ps;
-use machine::{Costs, MachineConfig};
+use machine::{Costs, Interrupts, MachineConfig};
 
 /// How the drives are populated, and who loads them.
 pub(super) struct Shape {
@@ -38,6 +38,8 @@ pub(super) struct Shape {
     pub(super) poster: bool,
     /// The drives' queues report to a tuning.
     pub(super) tuned: bool,
+    /// Users call other CPUs, and completions those that submitted.
+    pub(super) calls: bool,
 }
 
 /// Draws the machine.
@@ -52,7 +54,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     let storm = draw_storm(knobs);
     let force_threads = knobs.chance("threads", 25);
     let hidden_coalescing = draw_coalescing(knobs);
-    let notification_limit_ns = if delivery == Path::Posted { draw_limit(knobs) } else { None };
+    let drawn_limit_ns = if delivery == Path::Posted { draw_limit(knobs) } else { None };
     let read_ns = 1000 * knobs.number("read_us", 2..=20);
     let slice_us = knobs.number_with("slice_us", 10..=3_000, 3_000, |draw| draw.time_ns(10, 3_000));
     let costs = Costs { time_slice: Ps::from_ns(1000 * slice_us), ..costs() };
@@ -68,8 +70,11 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     // Where a unit remaps, it blocks the messages that the function notifies with.
     let poster = delivery == Path::Plain && knobs.chance("poster", 30) && !comparable;
     let tuned = knobs.chance("tuned", 40) && !comparable;
+    let calls = knobs.chance("calls", 30) && !comparable;
     let unrest = base.unrest.clone();
     let machine = draw_machine(knobs, MachineConfig { costs, ..base });
+    // A notification that ends early sends itself another one, which takes x2APIC mode.
+    let notification_limit_ns = drawn_limit_ns.filter(|_| machine.interrupts != Interrupts::XApic);
     let config = Config {
         cpus,
         drives: 0,
@@ -108,6 +113,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         timers,
         poster,
         tuned,
+        calls,
     };
     (config, shape, drives)
 }
@@ -121,7 +127,15 @@ fn draw_places(knobs: &mut Knobs) -> usize {
 fn draw_machine(knobs: &mut Knobs, base: MachineConfig) -> MachineConfig {
     let topology = draw_topology(knobs);
     let apic_id_shift = knobs.number("apic_id_shift", 0..=2) as u32;
-    MachineConfig { memory_bytes: accelerator::MEMORY_BYTES, jitter_percent: 40, topology, apic_id_shift, ..base }
+    let interrupts = if knobs.chance("xapic", 30) { Interrupts::XApic } else { Interrupts::X2Apic };
+    MachineConfig {
+        memory_bytes: accelerator::MEMORY_BYTES,
+        jitter_percent: 40,
+        topology,
+        apic_id_shift,
+        interrupts,
+        ..base
+    }
 }
 
 /// The users, the commands of those that are carried on from completions, and how a user submits. `queues`: those of a load

@@ -1,5 +1,6 @@
 //! Brings the software up: core, LAPICs, posted delivery, remapping, drives.
 
+use super::calls::{CALL, Calls};
 use super::ringer::RingerPort;
 use super::system::{Ticks, Watch};
 use super::{Config, Drive, Host, Load, Models, Path, Queue, requester};
@@ -12,7 +13,7 @@ use irq::posted::PostedConfig;
 use irq::{AllocRequest, Flow, RequestFlags, RequesterId, Vector};
 use machine::model::ModelId;
 use machine::nvme::{REGION_CONFIG, REGION_CONTROLLER, REGION_MSIX};
-use machine::{Machine, Regs, SimHal};
+use machine::{Interrupts, Machine, Regs, SimHal};
 use std::sync::{Arc, Mutex, OnceLock};
 use systems::pc::{Apics, ExtraVector, PcBuilder, PcError, Serving, Tick, TickEoi};
 
@@ -37,13 +38,20 @@ pub(super) fn request(requester: u16, index: u32, affinity: CpuSet, managed: boo
 }
 
 /// The options of the PC.
-fn builder(config: &Config, models: Models, ticks: &Arc<Ticks>, faults: &Arc<Mutex<Vec<Fault>>>) -> PcBuilder<SimHal> {
+fn builder(
+    config: &Config,
+    models: Models,
+    (ticks, calls): (&Arc<Ticks>, &Arc<Calls>),
+    faults: &Arc<Mutex<Vec<Fault>>>,
+) -> PcBuilder<SimHal> {
     let units = u32::from(config.delivery != Path::Plain);
     let ids = (0..config.cpus).map(|cpu| ApicId(cpu << config.machine.apic_id_shift)).collect();
     // A tick of the timers is 1 ns on this machine.
-    let apics = Apics { regs: Regs::Lapic, mode: ApicMode::X2Apic, ids, timer_hz: 1_000_000_000 };
+    let is_xapic = config.machine.interrupts == Interrupts::XApic;
+    let mode = if is_xapic { ApicMode::XApic } else { ApicMode::X2Apic };
+    let apics = Apics { regs: Regs::Lapic, mode, ids, timer_hz: 1_000_000_000 };
     let serving = config.notification_limit_ns.map_or(Serving::Whole, Serving::Within);
-    let (ticks, faults) = (ticks.clone(), faults.clone());
+    let (ticks, calls, faults) = (ticks.clone(), calls.clone(), faults.clone());
     let builder = PcBuilder::new(SimHal, apics, config.lines_max - units)
         .demand(config.delivery)
         .notifications(PostedConfig::default(), serving)
@@ -58,6 +66,12 @@ fn builder(config: &Config, models: Models, ticks: &Arc<Ticks>, faults: &Arc<Mut
             description: "Posted-interrupt notification event",
             run: Arc::new(|| {}),
         })
+        .vector(ExtraVector {
+            vector: CALL,
+            abbreviation: "CAL",
+            description: "Function call interrupts",
+            run: Arc::new(move || calls.take()),
+        })
         .observe_faults(Arc::new(move |_, fault| faults.lock().expect("one host thread").push(fault)));
     let builder = if config.devices_post { builder.devices_post() } else { builder };
     let regs = Regs::Model { model: models.iommu, region: 0 };
@@ -67,7 +81,8 @@ fn builder(config: &Config, models: Models, ticks: &Arc<Ticks>, faults: &Arc<Mut
 impl Host {
     pub(super) fn bring_up(config: &Config, models: Models, sites: &[ModelId], entry: &Entry) -> Arc<Self> {
         let (ticks, faults) = (Arc::new(Ticks::new(config.tick_ns, config.cpus)), Arc::default());
-        let pc = builder(config, models, &ticks, &faults).build(|cpus| {
+        let calls = Arc::new(Calls::new(config.cpus));
+        let pc = builder(config, models, (&ticks, &calls), &faults).build(|cpus| {
             let watch = Arc::new(Watch::new(cpus.clone()));
             assert!(entry.set(watch.clone()).is_ok(), "one server a machine");
             // An INIT wakes the others; this CPU runs already.
@@ -83,6 +98,7 @@ impl Host {
             drives: OnceLock::new(),
             faults,
             ticks,
+            calls,
         });
         host.on_every_cpu(Self::start_tick);
         let drives = sites.iter().zip(0..).map(|(&site, index)| host.add_drive(config, site, index)).collect();

@@ -3,6 +3,7 @@
 //! Tests act on it through [`Host`], on the machine's CPUs. [`Server::run`] is the entry point.
 
 mod bringup;
+mod calls;
 mod crowded;
 mod load;
 mod places;

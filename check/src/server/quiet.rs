@@ -51,6 +51,7 @@ impl Host {
 
     /// No request is left at this CPU.
     fn check_cpu(&self, cpu: CpuId) {
+        assert!(!self.calls.any_waits(cpu), "CPU {cpu} was called, and its interrupt has not come");
         for vector in (0x20..=0xff).map(Vector) {
             assert!(!self.pc.lapic().is_in_service(vector), "CPU {cpu}: vector {:#x} is in service", vector.0);
             assert!(!self.pc.lapic().is_requested(vector), "CPU {cpu}: vector {:#x} is requested", vector.0);

@@ -1,6 +1,7 @@
 //! The software's view of the server, and operations of the tests on it.
 
 use super::bringup::request;
+use super::calls::Calls;
 use super::ringer::RingerPort;
 use super::{IOAPIC_REQUESTER, Load, Models, RINGER_REQUESTER, WIRE_PIN};
 use crate::deadlines;
@@ -65,6 +66,10 @@ impl Watch {
         self.cpus.interrupt(vector);
     }
 
+    pub(super) fn is_online(&self, cpu: CpuId) -> bool {
+        !self.offline[cpu.index()].load(Relaxed)
+    }
+
     pub(super) fn violation(&self, text: String) {
         self.violations.lock().expect("one host thread").push(text);
     }
@@ -118,6 +123,7 @@ pub struct Host {
     /// Faults that the remapping unit reported.
     pub(super) faults: Arc<Mutex<Vec<Fault>>>,
     pub(super) ticks: Arc<Ticks>,
+    pub(super) calls: Arc<Calls>,
 }
 
 impl Host {
@@ -317,9 +323,10 @@ impl Host {
         if result.is_ok() {
             let offline = &self.watch.offline[cpu.index()];
             offline.store(true, Relaxed);
+            self.calls.take();
             machine::declare_cpu(cpu.0, false);
             let before = self.pc.requested_here();
-            deadlines::check(self.core(), self.cpus(), |cpu| !self.watch.offline[cpu.index()].load(Relaxed));
+            deadlines::check(self.core(), self.cpus(), |cpu| self.watch.is_online(cpu));
             wait();
             let after = self.pc.requested_here();
             if before != after {

@@ -99,6 +99,8 @@ pub(crate) enum Effect {
 pub(crate) enum Fault {
     /// The register does not exist, or does not accept this value (#GP on hardware).
     Access,
+    /// A command for an IPI was written while the last one was pending (xAPIC mode; SDM vol. 3, "Interrupt Command Register").
+    CommandPending,
     /// The machine has no local APIC.
     NoRegisters,
 }
@@ -108,6 +110,7 @@ impl Fault {
     pub(crate) fn kind(self) -> &'static str {
         match self {
             Self::Access => "LAPIC access faults",
+            Self::CommandPending => "IPI command while the last one is pending",
             Self::NoRegisters => "no local APIC on this machine",
         }
     }

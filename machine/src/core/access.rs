@@ -107,10 +107,17 @@ impl Core {
     }
 }
 
+/// Offsets in the page of a local APIC in xAPIC mode end below this; the numbers of x2APIC mode's registers begin above.
+const PAGE_BYTES: u32 = 0x400;
+
 /// Registers of the running CPU's own interrupt controller.
 impl Core {
-    /// WRMSR to the running CPU's own LAPIC.
+    /// A write to the running CPU's own LAPIC: WRMSR, or a store to its page, which nothing posts.
     pub(crate) fn lapic_write(&self, register: u32, value: u64) {
+        // A command of xAPIC mode takes two stores, and others act between them.
+        if register < PAGE_BYTES {
+            self.settle();
+        }
         self.wait_for_stores();
         let cpu = self.cpu();
         let effect = self.board.controller().write(cpu, register, value);
@@ -134,7 +141,7 @@ impl Core {
             Effect::Ipi { to, vector } => self.board.send_ipi(to, vector.into()),
             Effect::Timer(ticks) => self.arm_timer(ticks),
             Effect::Fault(fault) => {
-                self.board.cpu_fault(fault.kind(), format!("WRMSR {register:#x} of {value:#x}"));
+                self.board.cpu_fault(fault.kind(), format!("write of {value:#x} to {register:#x}"));
             }
         }
     }
@@ -150,11 +157,11 @@ impl Core {
         }
     }
 
-    /// RDMSR of the running CPU's own LAPIC.
+    /// A read of the running CPU's own LAPIC.
     pub(crate) fn lapic_read(&self, register: u32) -> u64 {
         self.settle();
         self.board.controller().read(self.cpu(), register).unwrap_or_else(|fault| {
-            self.board.cpu_fault(fault.kind(), format!("RDMSR {register:#x}"));
+            self.board.cpu_fault(fault.kind(), format!("read of {register:#x}"));
             0
         })
     }

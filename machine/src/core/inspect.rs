@@ -26,7 +26,7 @@ pub fn push_writes(model: ModelId) {
     });
 }
 
-/// A register of a CPU's local APIC in x2APIC mode, by MSR number, as it is. `None` without a machine, such a CPU or such
+/// A register of a CPU's local APIC, at the place that it has in the APIC's mode, as it is. `None` without a machine, such a CPU or such
 /// a register.
 pub fn peek_lapic(cpu: u32, register: u32) -> Option<u64> {
     let mut seen = None;
