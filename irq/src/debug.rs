@@ -2,11 +2,11 @@
 
 use crate::delivery::IrqCore;
 use crate::line::Line;
-use crate::{Flow, HardwareIrq, Irq, Target, Trigger};
+use crate::{Flow, HardwareIrq, IdentityUse, Irq, Target, Trigger};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use hal::{CpuSet, Hal, Word};
+use hal::{CpuId, CpuSet, Hal, Word};
 
 /// One level of a line.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -81,6 +81,11 @@ pub struct LineView {
 }
 
 impl<H: Hal> IrqCore<H> {
+    /// What lines have of the identities of `cpu`; none for a CPU that does not exist.
+    pub fn identities_of(&self, cpu: CpuId) -> Option<IdentityUse> {
+        self.matrix.lock().use_of(cpu)
+    }
+
     /// Every allocated line.
     pub fn views(&self) -> Vec<LineView> {
         self.lines.iter().filter_map(|line| self.view_of(line)).collect()

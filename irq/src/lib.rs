@@ -67,4 +67,4 @@ pub use request::RequestFlags;
 pub use types::{
     Action, HardwareIrq, Identity, Irq, IrqChipState, IrqReturn, MsiMessage, RequesterId, Target, Trigger, Vector,
 };
-pub use vectors::spread;
+pub use vectors::{IdentityUse, spread};

@@ -24,6 +24,20 @@ impl CpuVectors {
     }
 }
 
+/// What lines have of a CPU's identities for devices: the vectors of a local APIC. As `Allocated` and `Managed` in Linux's
+/// `/sys/kernel/debug/irq/domains/VECTOR`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IdentityUse {
+    /// In use, also by a line that has left and whose interrupts may still come.
+    pub used: u32,
+    /// Kept for managed lines, in use or not.
+    pub managed: u32,
+    /// In use by managed lines.
+    pub managed_used: u32,
+    /// How many there are; 0 with a controller that has none.
+    pub total: u32,
+}
+
 /// The devices' identities on all CPUs.
 pub(crate) struct Matrix {
     /// The first that devices may have.
@@ -47,6 +61,11 @@ impl Matrix {
     #[cfg(test)]
     pub(crate) fn in_use(&self) -> (u32, u32) {
         self.cpus.iter().fold((0, 0), |(used, managed), cpu| (used + cpu.used, managed + cpu.managed))
+    }
+
+    pub(crate) fn use_of(&self, cpu: CpuId) -> Option<IdentityUse> {
+        let &CpuVectors { used, managed, managed_used, .. } = self.cpus.get(cpu.index())?;
+        Some(IdentityUse { used, managed, managed_used, total: self.total })
     }
 
     pub(crate) fn is_online(&self, cpu: CpuId) -> bool {

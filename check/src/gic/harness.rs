@@ -1,11 +1,12 @@
 //! An Arm system on a machine with a GIC, and operations of tests on its CPUs.
 
 use crate::deadlines;
+use crate::verdict::violate;
 use drivers::gic::its::{Its, ItsConfig};
 use drivers::gic::{Affinity, EoiMode, Redistributors};
 use hal::{CpuId, CpuSet, Hal as _, ThreadSpec, Threads as _};
 use irq::poll::SoftPoll;
-use irq::{Action, AllocRequest, Flow, Irq, IrqCore, IrqDomain, IrqReturn, RequesterId, StormConfig};
+use irq::{Action, AllocRequest, Flow, Irq, IrqCore, IrqDomain, IrqReturn, LineView, RequesterId, StormConfig};
 use machine::Interrupts;
 use machine::gic::{GicConfig, GicWindows};
 use machine::model::ModelId;
@@ -191,6 +192,7 @@ impl ArmHarness {
             let off = SimHal.irq_save();
             match system.arm.stop_cpu() {
                 Err(_) if faulty => {
+                    system.stayed(CpuId(cpu));
                     SimHal.irq_restore(off);
                     return false;
                 }
@@ -213,6 +215,17 @@ impl ArmHarness {
             SimHal.irq_restore(off);
             true
         })
+    }
+
+    /// This CPU could not go offline. Either it is as it was, with its own lines, or it has none and is to be started again.
+    fn stayed(&self, cpu: CpuId) {
+        if !matches!(self.arm.start_cpu(), Err(ArmError::Started(_))) {
+            return;
+        }
+        let is_off = |line: &LineView| line.flow == Flow::PerCpu && !line.percpu_enabled.contains(cpu);
+        if let Some(line) = self.core.views().into_iter().find(is_off) {
+            violate("operations", format!("CPU {cpu} could not go offline, and lost its own interrupt {}", line.irq));
+        }
     }
 
     /// Starts every CPU but the boot CPU, which has started.

@@ -14,6 +14,7 @@ use crate::server::Path;
 use crate::verdict::violate;
 use drivers::apic::device_vectors;
 use hal::{CpuId, Hal as _};
+use irq::LineView;
 use machine::SimHal;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -130,6 +131,7 @@ pub(super) fn audit(stack: &Arc<PcStack>, count_vectors: bool, lines_max: Option
     accounts::claim(stack);
     beliefs::check(stack, When::AtRest);
     check_affinities(stack);
+    check_identities(stack);
     stack.host.check_sums(stack.delivery);
     stack.host.check_places(seed);
     if !stack.lines_freed.load(Relaxed) {
@@ -170,6 +172,29 @@ fn check_affinities(stack: &PcStack) {
         if let Some(target) = astray.filter(|_| !line.move_wanted) {
             let (irq, affinity) = (line.irq, &line.affinity);
             violate("affinity", format!("interrupt {irq} may go to CPUs {affinity} and stays on CPU {}", target.cpu));
+        }
+    }
+}
+
+/// All lines are live and where they shall be: a CPU's vectors are theirs, and each managed line has one kept on every CPU of its
+/// affinity.
+fn check_identities(stack: &PcStack) {
+    let lines = stack.host.core().views();
+    for cpu in (0..stack.host.cpus()).map(CpuId) {
+        let count = |is: &dyn Fn(&LineView) -> bool| lines.iter().filter(|line| is(line)).count() as u32;
+        let is_here =
+            |line: &LineView| line.effective.is_some_and(|target| target.cpu == cpu && target.identity.is_some());
+        let expected = [
+            count(&is_here),
+            count(&|line| line.managed && line.affinity.contains(cpu)),
+            count(&|line| line.managed && is_here(line)),
+        ];
+        let kept = stack.host.core().identities_of(cpu).map(|kept| [kept.used, kept.managed, kept.managed_used]);
+        if kept != Some(expected) {
+            let text = format!(
+                "CPU {cpu} has vectors in use, kept and in use of managed lines: {expected:?}; the core counts {kept:?}"
+            );
+            violate("identities", text);
         }
     }
 }

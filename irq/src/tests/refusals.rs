@@ -165,3 +165,20 @@ fn a_throttled_line_that_slept_is_let_go_on_the_cpu_it_wakes_with() {
     let view = bench.core.view(irq).unwrap();
     assert!(view.throttled_until_ns.is_none() && !view.masked, "{view}");
 }
+
+#[test]
+fn what_lines_have_of_a_cpus_vectors_is_told() {
+    let bench = Bench::new(ALL_OPS);
+    let told = |cpu| bench.core.identities_of(cpu).map(|told| [told.used, told.managed, told.managed_used]);
+    managed_on(&bench, [0, 1]);
+    bench.line(Flow::Edge);
+    let [here, there] = [Some([2, 1, 1]), Some([0, 1, 0])];
+    assert_eq!((told(CPU0), told(CPU1), told(CpuId(99))), (here, there, None));
+    // More than a CPU has are refused, and nothing stays kept for them.
+    let managed = AllocRequest { managed: true, ..on(CpuSet::first(2)) };
+    let more = || bench.core.alloc_line(bench.domain.clone(), &managed, Flow::Edge);
+    let refused = (0..).find_map(|_| more().err());
+    assert!(matches!(refused, Some(IrqError::NoVector { .. } | IrqError::Exhausted(..))), "{refused:?}");
+    let (kept, lines) = (told(CPU1).unwrap()[1], bench.core.views().len() as u32);
+    assert_eq!(kept, lines - 1, "one for each managed line");
+}

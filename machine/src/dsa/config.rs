@@ -50,6 +50,8 @@ pub struct Config {
     pub timing: Timing,
     /// Whether bytes are written.
     pub data: Data,
+    /// A cause that software has not cleared yet sends no further message. DSA, "INTCAUSE", does not say which it is.
+    pub merges_causes: bool,
     /// Cost of one MOVDIR64B to a portal for its CPU. None: the cost of eight register writes.
     pub portal_write: Option<Ps>,
 }
@@ -69,6 +71,7 @@ impl Default for Config {
             transfer_shift_max: 31,
             timing,
             data: Data::Written,
+            merges_causes: false,
             portal_write: None,
         }
     }

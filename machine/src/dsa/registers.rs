@@ -138,7 +138,9 @@ impl Dsa {
     pub(super) fn interrupt(&mut self, world: &mut World<'_>, cause: IntCause) {
         let before = self.registers.cause.into_bits();
         self.registers.cause = IntCause::from_bits(before | cause.into_bits());
-        self.pci.signal(world, 0);
+        if before & cause.into_bits() == 0 || !self.config.merges_causes {
+            self.pci.signal(world, 0);
+        }
     }
 
     /// Records an error that no completion record can report: the first one, until software clears it (DSA,

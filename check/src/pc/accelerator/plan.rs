@@ -47,6 +47,7 @@ impl Plan {
             requester: super::REQUESTER,
             timing,
             portal_write: Some(Ps::from_ns(60)),
+            merges_causes: Draw::new(seed, "causes", 0).percent(50),
             ..Default::default()
         };
         let config = Config { groups: groups(draw, queues as usize), command_timeout_ns: COMMAND_TIMEOUT_NS };
