@@ -5,6 +5,9 @@
 //! behind its position, so it strikes once. A fault that acts at its injection, such as a spurious interrupt, is injected
 //! behind each fact of a kind, and the report says how often it did something. All checkers listen, and the history ends as
 //! any other does. Nothing is drawn.
+//!
+//! A fault that strikes twice has a position for each act that another one follows: the first try of something fails, and so
+//! does what the software then does about it.
 
 use crate::cli::{self, CheckArgs, CheckError, TRACE_SPANS_MAX};
 use crate::parallel;
@@ -31,6 +34,8 @@ pub struct Case {
     pub lasts: bool,
     /// The fault acts at its injection.
     pub behind: bool,
+    /// How often it acts at a position, 1 or 2: at the position and at what it meets next.
+    pub acts_times: usize,
     /// Machine and fault: `its/message-late`.
     pub name: String,
 }
@@ -100,11 +105,13 @@ impl<'a> Positions<'a> {
         }
         let from = self.last + Ps(1);
         let run = one(self.scenario, self.case, When::From(from), 0)?;
-        let Some(&at) = run.struck.iter().min() else {
+        let mut struck = run.struck;
+        struck.sort_unstable();
+        let (Some(&first), Some(&last)) = (struck.first(), struck.get(self.case.acts_times - 1)) else {
             return Ok(run.failure.map_or(Step::End, |failure| Step::Failed(failure, When::From(from))));
         };
-        self.last = at.max(from);
-        Ok(Step::At(window(self.case, from, self.last)))
+        self.last = first.max(from);
+        Ok(Step::At(window(self.case, from, last.max(from))))
     }
 }
 
@@ -274,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_position_lasts_from_the_one_before_to_its_own() {
-        let case = |lasts| Case { bench: 0, fault: 0, lasts, behind: false, name: String::new() };
+        let case = |lasts| Case { bench: 0, fault: 0, lasts, behind: false, acts_times: 1, name: String::new() };
         assert_eq!(window(&case(false), Ps(11), Ps(25)), When::During(Ps(11), Ps(26)));
         assert_eq!(window(&case(true), Ps(11), Ps(25)), When::During(Ps(24), Ps(26)));
         assert_eq!(window(&case(true), Ps(11), Ps(11)), When::During(Ps(11), Ps(12)));

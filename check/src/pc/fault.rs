@@ -104,6 +104,7 @@ const KINDS: &[&str] = &[
 pub(super) fn singles(delivery: Path) -> Vec<Single<PcFault>> {
     let drive = 0;
     let next = |kind, fault| Single { kind, fault, strikes: Strikes::Next };
+    let twice = |kind, fault| Single { kind, fault, strikes: Strikes::Twice };
     let message = |kind, act| next(kind, PcFault::Tampered { drive, act, per_mille: 1_000 });
     let entry = |kind, wrong| next(kind, PcFault::Entry { drive, wrong, after: 1 });
     let silent = |ns| PcFault::Silent { drive, ns };
@@ -120,12 +121,15 @@ pub(super) fn singles(delivery: Path) -> Vec<Single<PcFault>> {
         Single { kind: "device-silent", fault: silent(20_000), strikes: Strikes::NextOf(silent(ENDLESS_NS)) },
         next("device-fatal", PcFault::Fatal { drive }),
         next("register-refused", PcFault::Refused { drive }),
+        twice("register-refused-twice", PcFault::Refused { drive }),
         next("admin-fails", PcFault::AdminFails { drive }),
+        twice("admin-fails-twice", PcFault::AdminFails { drive }),
         next("no-memory", PcFault::NoMemory),
     ];
     if delivery != Path::Plain {
         all.push(next("invalidation-late", PcFault::LateInvalidation { ns: 5_000 }));
         all.push(next("invalidation-fails", PcFault::FailedInvalidation));
+        all.push(twice("invalidation-fails-twice", PcFault::FailedInvalidation));
     }
     all
 }

@@ -35,6 +35,8 @@ pub(super) struct Window {
     pub(super) behind: Option<fn(&Fact) -> bool>,
     /// The facts that show that it did something.
     pub(super) acts: fn(&Fact) -> bool,
+    /// How often it acts before it is healed.
+    pub(super) acts_times: usize,
     pub(super) when: When,
 }
 
@@ -97,7 +99,7 @@ impl<S: Subject> Live<'_, S> {
 
     fn strike(&mut self, operations: Vec<S::Step>, window: &Window) -> Result<Next, Failure> {
         let (notes, armed) = (Rc::new(Cell::new(true)), Rc::new(Cell::new(false)));
-        let Window { behind, acts, when } = *window;
+        let Window { behind, acts, acts_times, when } = *window;
         let (occasions, struck) = (self.occasions.clone(), self.struck.clone());
         let heard = (notes.clone(), armed.clone());
         let hears = Occasions { behind, acts, occasions, struck, notes: heard.0, armed: heard.1 };
@@ -110,7 +112,7 @@ impl<S: Subject> Live<'_, S> {
                 self.pass_until(from)?;
                 armed.set(true);
                 self.inject();
-                while self.struck.borrow().is_empty() && left.load(Relaxed) > 0 {
+                while self.struck.borrow().len() < acts_times && left.load(Relaxed) > 0 {
                     let next = self.rig.machine().now() + FIND_LOOK;
                     self.pass_until(next)?;
                 }

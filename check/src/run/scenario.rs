@@ -68,7 +68,8 @@ impl<S: Subject> Scenario for S {
             let case = |(fault, single): (usize, &Single<S::Fault>)| {
                 let lasts = matches!(single.strikes, Strikes::NextOf(_));
                 let behind = matches!(single.strikes, Strikes::Behind(..));
-                Case { bench, fault, lasts, behind, name: format!("{}/{}", it.name, single.kind) }
+                let acts_times = if matches!(single.strikes, Strikes::Twice) { 2 } else { 1 };
+                Case { bench, fault, lasts, behind, acts_times, name: format!("{}/{}", it.name, single.kind) }
             };
             singles.iter().enumerate().map(case).collect::<Vec<_>>()
         };
@@ -87,7 +88,13 @@ impl<S: Subject> Scenario for S {
             _ => (None, is_struck as fn(&_) -> _),
         };
         let fault = Fault { number: 0, kind, from_ns: 0, until_ns: 0, what: fault };
-        small(self, bench, operations, (How::Alone(Window { behind, acts, when }), Some(fault)), trace_spans_max)
+        small(
+            self,
+            bench,
+            operations,
+            (How::Alone(Window { behind, acts, acts_times: case.acts_times, when }), Some(fault)),
+            trace_spans_max,
+        )
     }
 }
 
