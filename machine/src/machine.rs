@@ -146,7 +146,7 @@ impl Machine {
     }
 
     /// While `refuses`, the ITS takes each command for one in error and stalls at it, as the architecture allows (IHI
-    /// 0069H, "Command errors"). Without an ITS nothing happens.
+    /// 0069H, "Command errors"); the second that it finds in the same place is executed. Without an ITS nothing happens.
     pub fn set_its_refuses(&mut self, refuses: bool) {
         self.with_model(gic::MODEL, |gic: &mut Gic| gic.set_its_refuses(refuses));
     }

@@ -38,6 +38,8 @@ pub(super) struct Its {
     pub(super) errors: u64,
     /// It takes each command for one in error, and stalls.
     pub(super) refuses: bool,
+    /// The index of the command that it has refused.
+    refused: Option<u16>,
 }
 
 impl Its {
@@ -62,6 +64,7 @@ impl Its {
             commands: 0,
             errors: 0,
             refuses: false,
+            refused: None,
         }
     }
 
@@ -178,7 +181,10 @@ impl Its {
 
     /// The words of the next command. A queue outside memory stalls.
     fn fetch(&mut self, world: &mut World<'_>) -> Option<[u64; 4]> {
-        if self.refuses {
+        // What software puts into the place of a refused command is taken.
+        let is_other = self.refused.take() != Some(self.done.index());
+        if self.refuses && is_other {
+            self.refused = Some(self.done.index());
             self.done.set_stalled_or_retry(true);
             world.tell(|| Fact::Struck { source: world.me(), fault: "stalled command" });
             return None;
