@@ -9,7 +9,7 @@ use super::tuning::{TABLES, Tuning, table};
 use super::watch::Hang;
 use crate::checkers::{self, Checker, acks};
 use crate::coverage::Coverage;
-use crate::draw::Knobs;
+use crate::draw::{Draw, Knobs};
 use crate::gic::bells::{BEGIN_TICKS, BellPort, Bells, Sound};
 use crate::gic::harness::{self, Entry, Options, Version};
 use crate::rest;
@@ -53,6 +53,11 @@ pub struct ModerationRig {
     board: ModelId,
     load: u64,
     stack: Option<Arc<ModerationStack>>,
+}
+
+/// When the threads that program levels start.
+fn draw_late_us(draw: &mut Draw) -> u64 {
+    if draw.percent(70) { 0 } else { draw.time_ns(5, 500) }
 }
 
 fn draw_tuning(knobs: &mut Knobs) -> Tuning {
@@ -135,6 +140,7 @@ impl ModerationRig {
             tuning: draw_tuning(knobs),
             shared: knobs.chance("one_programmer", 25),
             urgent: knobs.chance("urgent", 50),
+            late_ns: 1000 * knobs.number_with("late_us", 0..=500, 0, draw_late_us),
             board: machine.regs(board, 0),
             nics,
         };
@@ -245,6 +251,7 @@ impl Rig for ModerationRig {
         self.boot(move |stack| {
             let each = load / stack.consumers.len() as u64;
             stack.consumers.iter().for_each(|consumer| consumer.source.add(each));
+            stack.load_begins();
         });
     }
 

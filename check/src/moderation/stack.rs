@@ -13,7 +13,7 @@ use drivers::pci::{MsixCapability, MsixTable};
 use drivers::rdma::{
     CompletionQueue, CqConfig, CqContext, CqUse, Device, DeviceConfig, Missed, QpConfig, QueuePair, Worker,
 };
-use hal::{Affinity, CpuId, CpuSet, ThreadSpec};
+use hal::{Affinity, CpuId, CpuSet, Hal as _, ThreadSpec, Threads as _};
 use irq::moderation::{Programmer, Tuner};
 use irq::poll::{PollConfig, Polled, SoftId, SoftPoll};
 use irq::{Action, AllocRequest, Flow, Irq, IrqReturn, RequestFlags, RequesterId, Trigger};
@@ -54,6 +54,8 @@ pub(super) struct Wanted {
     pub(super) shared: bool,
     /// Threads that program are urgent.
     pub(super) urgent: bool,
+    /// So long after the load those threads start; 0: before it. What is asked for meanwhile waits for them.
+    pub(super) late_ns: u64,
     pub(super) board: Regs,
     pub(super) nics: [ModelId; 2],
 }
@@ -90,7 +92,8 @@ pub struct ModerationStack {
     pub(super) seen: Mutex<Coverage>,
     _devices: Vec<Device<SimHal>>,
     _workers: Vec<Arc<Worker<SimHal>>>,
-    _programmers: Vec<Arc<Programmer<SimHal>>>,
+    programmers: Mutex<Vec<Arc<Programmer<SimHal>>>>,
+    wanted: Wanted,
 }
 
 /// The clock of CPU 0. It lets time pass for tuners, and lets drivers find old commands.
@@ -147,9 +150,8 @@ impl ModerationStack {
         soft.start().expect("threads");
         assert!(bringup.system.polls.set(soft.clone()).is_ok(), "once");
         let workers = bringup.begin(&soft, &ids, &queues, &ends, &devices);
-        let programmers = bringup.program();
         let Bringup { system, wanted, consumers, lines } = bringup;
-        Arc::new(Self {
+        let stack = Arc::new(Self {
             system,
             consumers,
             busy: lines.iter().map(|_| AtomicBool::new(false)).collect(),
@@ -160,8 +162,41 @@ impl ModerationStack {
             seen: Mutex::default(),
             _devices: devices,
             _workers: workers,
-            _programmers: programmers,
-        })
+            programmers: Mutex::default(),
+            wanted: wanted.clone(),
+        });
+        if wanted.late_ns == 0 {
+            stack.program();
+        }
+        stack
+    }
+
+    /// The load has begun: if the threads that program levels come late, they come now.
+    pub(super) fn load_begins(self: &Arc<Self>) {
+        let late_ns = self.wanted.late_ns;
+        if late_ns > 0 {
+            let stack = self.clone();
+            let body = move || {
+                SimHal.delay_ns(late_ns);
+                stack.program();
+            };
+            let spec = ThreadSpec { name: "late", affinity: Affinity::Any, urgent: false };
+            SimHal.spawn(spec, Box::new(body)).expect("a CPU");
+        }
+    }
+
+    /// The threads that program levels.
+    fn program(&self) {
+        let served = |consumer: &Consumer| {
+            consumer.tuned.as_ref().map(|tuned| (tuned.tuner.clone(), consumer.device.clone() as _))
+        };
+        let all: Vec<_> = self.consumers.iter().filter_map(served).collect();
+        let groups = if self.wanted.shared { vec![all] } else { all.into_iter().map(|one| vec![one]).collect() };
+        let spec = || ThreadSpec { name: "moderation", affinity: Affinity::Any, urgent: self.wanted.urgent };
+        for group in groups.into_iter().filter(|group| !group.is_empty()) {
+            let programmer = Programmer::start(SimHal, spec(), group).expect("a thread");
+            self.programmers.lock().expect("one host thread").push(programmer);
+        }
     }
 
     /// The consumer of this number, modulo their number.
@@ -311,17 +346,5 @@ impl Bringup<'_> {
             let handler = line.request("rnic", RequestFlags::default(), events).expect("a new line");
             self.lines.push(handler.keep());
         }
-    }
-
-    /// The threads that program levels.
-    fn program(&self) -> Vec<Arc<Programmer<SimHal>>> {
-        let served = |consumer: &Consumer| {
-            consumer.tuned.as_ref().map(|tuned| (tuned.tuner.clone(), consumer.device.clone() as _))
-        };
-        let all: Vec<_> = self.consumers.iter().filter_map(served).collect();
-        let groups = if self.wanted.shared { vec![all] } else { all.into_iter().map(|one| vec![one]).collect() };
-        let spec = || ThreadSpec { name: "moderation", affinity: Affinity::Any, urgent: self.wanted.urgent };
-        let start = |served| Programmer::start(SimHal, spec(), served).expect("a thread");
-        groups.into_iter().filter(|group| !group.is_empty()).map(start).collect()
     }
 }
