@@ -278,7 +278,7 @@ impl Rig for GicRig {
     fn prove(&mut self) {
         self.boot(|stack| {
             stack.proving.store(true, Relaxed);
-            stack.judged_lines().for_each(|line| marks::placed(&stack.system.core, line));
+            marks::placed(&stack.system.core, stack.judged_lines());
             stack.sources.iter().for_each(|source| source.carry(&stack.system, PROOF, 2));
         });
     }

@@ -17,14 +17,14 @@ use crate::server;
 use crate::subject::{Build, Rig};
 use crate::verdict::violate;
 use drivers::gic::EoiMode;
-use hal::Work;
+use hal::{Hal as _, Work};
 use irq::moderation::AdaptiveConfig;
 use irq::poll::PollConfig;
 use machine::gic::{GicConfig, ItsConfig, PULSE, wire_arg};
 use machine::model::ModelId;
 use machine::rdma::{Config, ModerationAnswer, Nic, Wire};
 use machine::time::Ps;
-use machine::{Costs, Machine, MachineConfig};
+use machine::{Costs, Machine, MachineConfig, SimHal};
 use std::sync::Arc;
 
 /// Work on the boot thread ends within this time.
@@ -54,6 +54,10 @@ pub struct ModerationRig {
     load: u64,
     stack: Option<Arc<ModerationStack>>,
 }
+
+/// A level that is wanted at rest is programmed before that many looks, so far apart.
+const WISH_LOOKS: u32 = 40;
+const WISH_LOOK_NS: u64 = 50_000;
 
 /// When the threads that program levels start.
 fn draw_late_us(draw: &mut Draw) -> u64 {
@@ -310,6 +314,16 @@ impl Rig for ModerationRig {
                 let Some(tuned) = &consumer.tuned else { continue };
                 let (told, done) = (tuned.watched.told(), consumer.source.completed());
                 assert_eq!(told, done, "the completions reported to the tuning differ from the real ones");
+                // The tick goes on, and a controller may want another level meanwhile.
+                let is_served = || {
+                    SimHal.delay_ns(WISH_LOOK_NS);
+                    tuned.watched.view().wanted.is_none()
+                };
+                assert!(
+                    (0..WISH_LOOKS).any(|_| is_served()),
+                    "a level is wanted and never programmed\n{}",
+                    tuned.watched.view()
+                );
             }
         });
     }

@@ -57,7 +57,7 @@ pub(super) fn claim(stack: &PcStack) {
 
 /// The last load begins: marks where each line is delivered.
 pub(super) fn place(stack: &PcStack) {
-    lines(stack).for_each(|line| marks::placed(stack.host.core(), line));
+    marks::placed(stack.host.core(), lines(stack));
 }
 
 /// Every queue takes as many commands at once as it has ids, and refuses the next. No command is under way.

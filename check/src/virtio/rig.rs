@@ -396,8 +396,7 @@ impl Rig for VirtioRig {
         let full = self.full;
         (self.before, self.proof) = self.boot(move |stack| {
             stack.proving.store(true, Relaxed);
-            let lines = stack.all_lines();
-            lines.into_iter().for_each(|line| marks::placed(&stack.system.core, line));
+            marks::placed(&stack.system.core, stack.all_lines().into_iter());
             let before = end::before(stack);
             let filled = if full { stack.load.fill() } else { 0 };
             if filled > 0 {

@@ -9,9 +9,11 @@ const FREE: u64 = 0;
 const TAKEN: u64 = 1;
 /// Taken, and masked since.
 const MASKED: u64 = 2;
-const LINE: u64 = 3;
+/// Something may still send it: nobody's, and never free again.
+const WITHHELD: u64 = 3;
+const LINE: u64 = 4;
 
-/// One word for each INTID from `first` on: free, taken, or [`LINE`] + the line's number.
+/// One word for each INTID from `first` on: free, taken, withheld, or [`LINE`] + the line's number.
 pub(super) struct Lines<H: Hal> {
     first: u32,
     words: Box<[H::Word]>,
@@ -62,9 +64,17 @@ impl<H: Hal> Lines<H> {
         before == TAKEN
     }
 
+    /// Frees `intid`, unless it is withheld.
     pub(super) fn free(&self, intid: IntId) {
-        if let Some(word) = self.word(intid) {
+        if let Some(word) = self.word(intid).filter(|word| word.get() != WITHHELD) {
             word.set(FREE);
+        }
+    }
+
+    /// Keeps `intid` from its next line for good.
+    pub(super) fn withhold(&self, intid: IntId) {
+        if let Some(word) = self.word(intid) {
+            word.set(WITHHELD);
         }
     }
 }

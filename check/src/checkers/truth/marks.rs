@@ -1,7 +1,7 @@
 //! What the harness tells of lines: the answers of their handlers, and what the core claims.
 
-use hal::CpuId;
-use irq::{Irq, IrqCore, IrqReturn};
+use hal::{CpuId, Hal as _};
+use irq::{Irq, IrqCore, IrqReturn, LineView};
 use machine::SimHal;
 
 /// A handler of the line has answered.
@@ -124,11 +124,17 @@ pub(crate) fn disturbed() {
     machine::mark(DISTURBED, 0);
 }
 
-/// Marks where the core says that a line is delivered, unless it is about to move. No interrupt of it is under way.
-pub(crate) fn placed(core: &IrqCore<SimHal>, line: Irq) {
-    let Some(view) = core.view(line).filter(|view| !view.move_wanted && view.retired.is_empty()) else { return };
-    if let Some(target) = view.effective {
-        mark(PLACED, line, target.cpu.0.into());
+/// What was sent when a CPU came back and its lines with it has been served after this time.
+const SERVED_NS: u64 = 100_000;
+
+/// Marks where the core says that each line is delivered, unless it is about to move. No load runs.
+pub(crate) fn placed(core: &IrqCore<SimHal>, lines: impl Iterator<Item = Irq>) {
+    SimHal.delay_ns(SERVED_NS);
+    for line in lines {
+        let stays = |view: &LineView| !view.move_wanted && view.retired.is_empty() && !view.in_progress;
+        if let Some(target) = core.view(line).filter(stays).and_then(|view| view.effective) {
+            mark(PLACED, line, target.cpu.0.into());
+        }
     }
 }
 

@@ -70,7 +70,9 @@ impl<H: Hal> Events<H> {
         let Some(event) = slot.as_ref().and_then(|slot| slot.as_ref()) else { return Ok(()) };
         if let Some((intid, cpu)) = event.mapped {
             self.its.lpis.configure(intid, false);
-            self.its.post_firmly(&[Command::Discard { device, event: number }, self.its.sync(cpu)?])?;
+            let discard = [Command::Discard { device, event: number }, self.its.sync(cpu)?];
+            // An event that may still be mapped sends its LPI: neither may be another line's.
+            self.its.post_firmly(&discard).inspect_err(|_| self.its.lpis.gic().lpis.withhold(intid))?;
         }
         slot.map(Option::take);
         if entry.events.iter().all(Option::is_none) {
@@ -191,11 +193,11 @@ impl<H: Hal> IrqDomain for ItsDomain<H> {
                 sync,
             ];
             let posted = its.post_or_undo(&commands, &[Command::Discard { device, event: number }, sync]);
-            // What an ITS did not do in time it may do yet: then the event's release has to discard it.
-            if matches!(posted, Ok(()) | Err(GicError::Timeout(..))) {
+            // If it may be mapped, the event's release has to discard it.
+            if posted.as_ref().map_or_else(|failed| !failed.is_undone, |()| true) {
                 event.mapped = Some((intid, target.cpu));
             }
-            Ok(posted?)
+            Ok(posted.map_err(GicError::from)?)
         })
     }
 

@@ -67,6 +67,19 @@ pub struct Its<H: Hal> {
     online: Vec<H::Word>,
 }
 
+/// Commands that failed.
+struct Failed {
+    error: GicError,
+    /// Nothing of them is done, and nothing will be.
+    is_undone: bool,
+}
+
+impl From<Failed> for GicError {
+    fn from(failed: Failed) -> Self {
+        failed.error
+    }
+}
+
 impl<H: Hal> Its<H> {
     /// Sets up the ITS with its own tables, and makes this CPU a target.
     ///
@@ -108,27 +121,22 @@ impl<H: Hal> Its<H> {
     }
 
     /// Posts `commands`. If the ITS refuses one behind the first, the first has been done; then `undo` follows.
-    fn post_or_undo(&self, commands: &[Command], undo: &[Command]) -> Result<(), GicError> {
+    fn post_or_undo(&self, commands: &[Command], undo: &[Command]) -> Result<(), Failed> {
         let (mut queue, frame) = (self.queue.lock(), Frame::new(&self.regs, 0));
         let first = queue.next();
-        let posted = queue.post(&frame, commands);
-        if matches!(posted, Err(GicError::Stalled(index)) if index != first) {
-            _ = queue.post(&frame, undo);
-        }
-        posted
+        queue.post(&frame, commands).map_err(|error| {
+            let is_undone = match error {
+                GicError::Stalled(index) => index == first || queue.post_firmly(&frame, undo).is_ok(),
+                // What an ITS did not do in time it may do yet.
+                _ => false,
+            };
+            Failed { error, is_undone }
+        })
     }
 
     /// Posts `commands`, and once more from the one on that the ITS refuses: for what must not be left undone.
     fn post_firmly(&self, commands: &[Command]) -> Result<(), GicError> {
-        let (mut queue, frame) = (self.queue.lock(), Frame::new(&self.regs, 0));
-        let first = queue.next();
-        match queue.post(&frame, commands) {
-            Err(GicError::Stalled(index)) => {
-                let done = usize::from(index.wrapping_sub(first) % queue::COMMANDS);
-                queue.post(&frame, commands.get(done..).unwrap_or(commands))
-            }
-            posted => posted,
-        }
+        self.queue.lock().post_firmly(&Frame::new(&self.regs, 0), commands)
     }
 
     fn redistributor(&self, cpu: CpuId) -> Result<RedistributorBase, GicError> {
@@ -204,7 +212,7 @@ impl<H: Hal> Its<H> {
         let (sync_old, sync_new) = (self.sync(from)?, self.sync(to)?);
         let move_to = |cpu: CpuId| Command::Move { device, event, collection: cpu.0 as u16 };
         let commands = [move_to(to), sync_old, sync_new];
-        self.post_or_undo(&commands, &[move_to(from), sync_new, sync_old])
+        Ok(self.post_or_undo(&commands, &[move_to(from), sync_new, sync_old])?)
     }
 
     fn can_target(&self, cpu: CpuId) -> bool {

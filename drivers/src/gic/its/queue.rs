@@ -53,6 +53,18 @@ impl<H: Hal> CommandQueue<H> {
         self.wait(frame, commands)
     }
 
+    /// Posts `commands`, and once more from the one on that the ITS refuses.
+    pub(super) fn post_firmly(&mut self, frame: &Frame<'_, H::Regs>, commands: &[Command]) -> Result<(), GicError> {
+        let first = self.next();
+        match self.post(frame, commands) {
+            Err(GicError::Stalled(index)) => {
+                let done = usize::from(index.wrapping_sub(first) % COMMANDS);
+                self.post(frame, commands.get(done..).unwrap_or(commands))
+            }
+            posted => posted,
+        }
+    }
+
     /// The index of the next command.
     pub(super) fn next(&self) -> u16 {
         self.next
