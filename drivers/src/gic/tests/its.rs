@@ -450,6 +450,23 @@ fn an_event_whose_mapping_fails_half_way_is_not_mapped() {
     }
 }
 
+/// An ITS that keeps the event goes on to send its LPI: neither is another line's.
+#[test]
+fn what_the_its_does_not_discard_is_given_to_nobody() {
+    let rig = rig();
+    let (_its, domain) = rig.domain();
+    let core = IrqCore::new(hal(), CoreConfig::new(2, 4)).unwrap();
+    let numbers = |irq| core.view(irq).unwrap().levels.iter().map(|level| level.hwirq).collect::<Vec<_>>();
+    let first = core.alloc_line(domain.clone(), &request(0), Flow::FastEoi).unwrap();
+    let kept = numbers(first);
+    // DISCARD.
+    rig.fake.refuse_times(0x0f, 2);
+    core.free_line(first).unwrap();
+    let second = core.alloc_line(domain.clone(), &request(0), Flow::FastEoi).unwrap();
+    let given = numbers(second);
+    assert!(kept.iter().zip(&given).take(2).all(|(kept, given)| kept != given), "{kept:?}, then {given:?}");
+}
+
 /// The CPU stays online, so its lines must find it again.
 #[test]
 fn a_cpu_that_the_its_keeps_is_a_target_still() {
