@@ -77,11 +77,15 @@ pub(super) fn draw<S: Subject>(subject: &S, recipe: &Recipe, knobs: &mut Knobs) 
         let is_rare = !rare.is_empty() && (common.is_empty() || apart.percent(RARE_PERCENT));
         if is_rare { *apart.pick(&rare) } else { *draw.pick(&common) }
     };
+    // What takes many faults of a kind, or that one and no other beside it, is seldom drawn otherwise.
+    let is_one_kind = knobs.chance("one_kind", 30);
     let draw_fault = |index: u32| {
         let number = index + 1;
         let seed = recipe.seed_of_event(number, "faults");
         let mut draw = Draw::new(seed, "fault", index);
-        let kind = draw_kind(seed, index, &mut draw);
+        let own = draw_kind(seed, index, &mut draw);
+        let first = recipe.seed_of_event(1, "faults");
+        let kind = if is_one_kind { draw_kind(first, 0, &mut Draw::new(first, "fault", 0)) } else { own };
         let from_ns = draw.below(span_ns);
         let from_ns = recipe.at.get(&number).map_or(from_ns, |&at_ns| at_ns.min(span_ns));
         let until_ns = from_ns + draw.time_ns(1_000, span_ns.max(2_000));
