@@ -19,6 +19,8 @@ pub(super) const ENTRIES: u64 = 16;
 #[derive(Default)]
 struct Queue {
     left: AtomicU64,
+    /// How often somebody has asked it to go on.
+    asked: AtomicU64,
     in_flight: AtomicU64,
     broken: AtomicBool,
     /// The device has lied about the queue, so its used ring cannot be trusted until the queue's reset. If no request
@@ -89,9 +91,11 @@ impl Load {
     /// Submits until the depth is reached, or the queue is full.
     pub(super) fn go_on(&self, queue: u16) {
         let own = &self.queues[usize::from(queue)];
+        own.asked.fetch_add(1, Relaxed);
         while own.in_flight.load(Relaxed) < self.depth && self.submit_one(queue) {}
     }
 
+    /// Whether to try once more.
     fn submit_one(&self, queue: u16) -> bool {
         let own = &self.queues[usize::from(queue)];
         let Some(disk) = self.disk() else { return false };
@@ -99,6 +103,7 @@ impl Load {
         if left == 0 {
             return false;
         }
+        let asked = own.asked.load(Relaxed);
         own.left.store(left - 1, Relaxed);
         own.in_flight.fetch_add(1, Relaxed);
         let tag = self.next.fetch_add(1, Relaxed);
@@ -116,7 +121,8 @@ impl Load {
             own.in_flight.fetch_sub(1, Relaxed);
             own.left.fetch_add(1, Relaxed);
         }
-        accepted
+        // Who has asked meanwhile, because the disk is there again, has found this request taken.
+        accepted || own.asked.load(Relaxed) != asked
     }
 
     fn request(&self, tag: u64, op: BlockOp) -> BlockRequest {
