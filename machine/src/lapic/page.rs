@@ -42,7 +42,7 @@ impl Page {
 /// mode has, and what is not aligned, fault here; hardware leaves it undefined.
 fn same_msr(offset: u32) -> Result<u32, Fault> {
     let register = 0x800 + offset / 16;
-    let is_there = offset % 16 == 0 && register < msr::SELF_IPI;
+    let is_there = offset.is_multiple_of(16) && register < msr::SELF_IPI;
     if is_there { Ok(register) } else { Err(Fault::Access) }
 }
 
