@@ -4,7 +4,7 @@ use hal::{Hal as _, ThreadId, Threads as _};
 use machine::SimHal;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use systems::Alarm;
 use systems::pc::PcCpus;
 
@@ -14,8 +14,8 @@ type Queue = BinaryHeap<Reverse<(u64, u64, u32)>>;
 /// The sleeping threads of all CPUs.
 pub(crate) struct Sleepers {
     queues: Box<[Mutex<(Queue, u64)>]>,
-    /// Known once the server is up.
-    cpus: OnceLock<Arc<PcCpus<SimHal>>>,
+    /// Known once the server is up. They own the tick, which owns the sleepers.
+    cpus: OnceLock<Weak<PcCpus<SimHal>>>,
 }
 
 impl Sleepers {
@@ -25,7 +25,7 @@ impl Sleepers {
 
     /// From now on threads can sleep.
     pub(crate) fn wake_by(&self, cpus: &Arc<PcCpus<SimHal>>) {
-        assert!(self.cpus.set(cpus.clone()).is_ok(), "a server is brought up once");
+        assert!(self.cpus.set(Arc::downgrade(cpus)).is_ok(), "a server is brought up once");
     }
 
     /// Sleeps until `due_ns`, or until `is_over` says so after a wake.
@@ -40,7 +40,8 @@ impl Sleepers {
                 queue.0.push(Reverse((due_ns, number, thread.0)));
                 queue.0.peek().map_or(due_ns, |Reverse((first_ns, ..))| *first_ns)
             };
-            self.cpus.get().expect("no job sleeps before the server is up").tick_at(first_ns);
+            let cpus = self.cpus.get().and_then(Weak::upgrade);
+            cpus.expect("no job sleeps before the server is up").tick_at(first_ns);
             SimHal.irq_restore(off);
             SimHal.park();
         }
