@@ -80,12 +80,15 @@ impl Line {
         self.counts.iter().fold(0, |sum, &count| sum.saturating_add(count))
     }
 
-    /// The NVMe controller and queue of a name such as `nvme0q1`.
+    /// The NVMe controller and queue of a name such as `nvme0q1`. A queue for I/O may share the line with the administrator's,
+    /// number 0, where a drive has one vector or a pin; then it is the one.
     pub fn nvme_queue(&self) -> Option<(u32, u32)> {
-        self.actions().into_iter().find_map(|name| {
+        let queue_of = |name: &str| {
             let (controller, queue) = name.strip_prefix("nvme")?.split_once('q')?;
             Some((controller.parse().ok()?, queue.parse().ok()?))
-        })
+        };
+        let queues: Vec<(u32, u32)> = self.actions().into_iter().filter_map(queue_of).collect();
+        queues.iter().find(|(_, queue)| *queue > 0).or(queues.first()).copied()
     }
 }
 
@@ -331,6 +334,12 @@ Err:          0
         assert_eq!(arm.line("47").unwrap().nvme_queue(), Some((0, 0)));
         assert_eq!(arm.line("11").unwrap().actions(), ["arch_timer"]);
         assert_eq!(arm.line("IPI0").unwrap().total(), 300);
+    }
+
+    #[test]
+    fn a_queue_that_shares_the_line_of_the_administrators_is_the_lines_queue() {
+        let text = "            CPU0       CPU1\n 27:        100          0   PCI-MSI-edge      nvme0q0, nvme0q1\n";
+        assert_eq!(Interrupts::parse(text.as_bytes()).lines[0].nvme_queue(), Some((0, 1)));
     }
 
     #[test]

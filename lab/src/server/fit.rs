@@ -14,6 +14,7 @@ use crate::kinds::storage::IoEngine;
 use crate::plan::Plan;
 use crate::platform::{Platform, Unit};
 use crate::published::{self, Row, Usage};
+use crate::reproduce;
 use crate::scenario::Request;
 use crate::setting::Setting;
 use std::collections::BTreeMap;
@@ -103,6 +104,11 @@ impl From<CalibrateError> for ImportError {
 pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -> Result<Imported, ImportError> {
     let Server { measurements, about, mut notes, .. } = server;
     let name = folder.file_name().map_or("server".into(), |name| name.to_string_lossy().into_owned());
+    let mut measurements = measurements;
+    // Its file would be the platform's.
+    for one in measurements.iter_mut().filter(|one| one.name == name) {
+        one.name += "-job";
+    }
     let facts = facts::facts(&about);
     let cpus = facts::cpus(&facts);
     if cpus.is_none() && about.contains_key("lscpu") {
@@ -117,7 +123,7 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
     notes.extend(assumed(&usable));
     notes.extend(compared(&is_fitted));
     files.write("rows.csv", &write::rows(&name, &usable, &is_fitted, cpus))?;
-    let rows = published::read(&files.path_of("rows.csv"))?;
+    let rows = with_figures(published::read(&files.path_of("rows.csv"))?, &plans, &mut notes, stop)?;
     if rows.is_empty() {
         return Err(unusable(&notes).into());
     }
@@ -160,6 +166,29 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
     files.write(&format!("{name}.toml"), &write::platform(&name, base, &misses::named(&misses), &of_ranges))?;
     let (base, decision) = (base.name.clone(), shape.decision);
     Ok(Imported { name, folder: folder.to_owned(), facts, decision, ranges, rows, misses, base, notes })
+}
+
+/// The rows that a run gives a figure for. I/Os that take longer than the run can simulate give none.
+fn with_figures(
+    rows: Vec<Row>,
+    plans: &BTreeMap<String, Plan>,
+    notes: &mut Vec<String>,
+    stop: &StopFlag,
+) -> Result<Vec<Row>, ImportError> {
+    let ran = reproduce::run_quietly(plans, &rows, stop);
+    if stop.is_set() {
+        return Ok(rows);
+    }
+    let found = reproduce::compare(&rows, &ran.complete().map_err(CalibrateError::from)?);
+    let (with, without): (Vec<_>, Vec<_>) =
+        rows.into_iter().partition(|row| found.iter().any(|found| found.id == row.id && found.value.is_finite()));
+    for row in without {
+        notes.push(format!(
+            "{}: no I/O of it ends in the span that is simulated, and it is not used; a job of lower latency would tell",
+            row.id
+        ));
+    }
+    Ok(with)
 }
 
 /// What is fitted.

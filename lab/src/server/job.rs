@@ -1,7 +1,7 @@
 //! The job file of a measurement, where fio's output is all that there is; and the groups of jobs in one output.
 
 use super::gather::{Parts, sections};
-use crate::fio::FioJob;
+use crate::fio::{FioJob, options};
 use crate::input::Problem;
 use import::fio_json::{self, FioOutput};
 
@@ -107,7 +107,8 @@ pub(super) fn of_options(
             Err(error) => error,
         };
         let line = error.place.line.map(|line| line as usize - 1);
-        let unknown = line.filter(|_| matches!(&*error.problem, Problem::UnknownKey { .. }));
+        let is_unknown = matches!(&*error.problem, Problem::UnknownKey { .. }) || options::is_newer(&error.key);
+        let unknown = line.filter(|_| is_unknown);
         let Some(line) = unknown else { return Err(format!("{name}: {error}")) };
         notes.push(format!("{name}: the option {} is not known, and left out", error.key));
         let others = text.lines().enumerate().filter(|(at, _)| *at != line);
@@ -218,6 +219,14 @@ mod tests {
         assert_eq!(found.measurements[0].job, "[global]\n[a]\nfilename=/dev/nvme0n1\nrw=randread\nnumjobs=3\n");
         // With group_reporting, one job stands for all.
         assert_eq!(server(&[("a", 0, ONE, 300)], None).measurements[0].threads(), 3);
+    }
+
+    #[test]
+    fn an_option_of_a_newer_fio_is_left_out() {
+        let newer = format!(r#"{ONE}, "verify_write_sequence": "0""#);
+        let found = server(&[("a", 0, &newer, 300)], None);
+        assert_eq!(found.measurements.len(), 1, "{:?}", found.notes);
+        assert!(found.notes.iter().any(|note| note.contains("verify_write_sequence")), "{:?}", found.notes);
     }
 
     #[test]
