@@ -124,48 +124,91 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
     notes.extend(compared(&is_fitted));
     files.write("rows.csv", &write::rows(&name, &usable, &is_fitted, cpus))?;
     let rows = with_figures(published::read(&files.path_of("rows.csv"))?, &plans, &mut notes, stop)?;
-    if rows.is_empty() {
-        return Err(unusable(&notes).into());
-    }
-    let writes = usable.iter().any(Measurement::writes);
-    let candidates = candidates(base, &started, writes);
-    let (to_fit, plans) = fitted(&rows, plans);
-    let fit = Fit { files: &files, base, candidates: &candidates, rows: &to_fit, stop };
-    let mut shape = fit.shape(started.clone(), &plans)?;
-    let mut ranges = Vec::new();
-    let mut shown = &to_fit;
-    if !shape.decision.interrupted {
-        shown = &rows;
-        let plans = files.plans(&usable, cpus)?;
-        shape.decision.errors = calibrate::errors(&rows, &plans, stop)?;
-        let platform = files.platform()?;
-        let open = open(&platform, &candidates, &started);
-        match calibrate::ranges(&platform, &open, &to_fit, &fitted(&rows, plans).1, NOISE, stop) {
-            Ok(found) => {
-                ranges = found.ranges;
-                if let Some(better) = found.better {
-                    shape.take(&better, &platform);
-                    let now = shape.write(&files)?;
-                    shape.decision.errors = calibrate::errors(&rows, &files.plans(&usable, cpus)?, stop)?;
-                    ranges = ranges.into_iter().map(|range| moved(range, &platform, &now)).collect();
-                }
+    let task = Task { files: &files, base, usable: &usable, started: &started, facts: &facts, cpus, stop };
+    let mut rows = rows;
+    loop {
+        if rows.is_empty() {
+            return Err(unusable(&notes).into());
+        }
+        match task.finish(&rows, plans.clone(), notes.clone()) {
+            // As the fit moves a constant, a run may give none any more.
+            Err(ImportError::Fit(CalibrateError::NoFigure(id))) if rows.iter().any(|row| row.id == id) => {
+                notes.push(without_figure(&id));
+                rows.retain(|row| row.id != id);
             }
-            Err(CalibrateError::Stopped) => shape.decision.interrupted = true,
-            Err(error) => return Err(error.into()),
+            ended => return ended,
         }
     }
-    if !writes {
-        shape.decision.undecided.extend(CANDIDATES[OF_WRITES..].iter().map(|(key, _)| (*key).to_owned()));
+}
+
+fn without_figure(row: &str) -> String {
+    format!(
+        "{row}: no I/O of it ends in the span that is simulated, and it is not used; a job of lower latency would tell"
+    )
+}
+
+/// What is imported.
+struct Task<'a> {
+    files: &'a Folder<'a>,
+    base: &'a Platform,
+    usable: &'a [Measurement],
+    started: &'a BTreeMap<String, Own>,
+    facts: &'a [Fact],
+    cpus: Option<u32>,
+    stop: &'a StopFlag,
+}
+
+impl Task<'_> {
+    /// Fits the rows, and writes what was found.
+    fn finish(
+        &self,
+        rows: &[Row],
+        plans: BTreeMap<String, Plan>,
+        mut notes: Vec<String>,
+    ) -> Result<Imported, ImportError> {
+        let &Self { files, base, usable, started, cpus, stop, .. } = self;
+        let writes = usable.iter().any(Measurement::writes);
+        let candidates = candidates(base, started, writes);
+        let (to_fit, plans) = fitted(rows, plans);
+        let fit = Fit { files, base, candidates: &candidates, rows: &to_fit, stop };
+        let mut shape = fit.shape(started.clone(), &plans)?;
+        let mut ranges = Vec::new();
+        let mut shown = to_fit.as_slice();
+        if !shape.decision.interrupted {
+            shown = rows;
+            let plans = files.plans(usable, cpus)?;
+            shape.decision.errors = calibrate::errors(rows, &plans, stop)?;
+            let platform = files.platform()?;
+            let open = open(&platform, &candidates, started);
+            match calibrate::ranges(&platform, &open, &to_fit, &fitted(rows, plans).1, NOISE, stop) {
+                Ok(found) => {
+                    ranges = found.ranges;
+                    if let Some(better) = found.better {
+                        shape.take(&better, &platform);
+                        let now = shape.write(files)?;
+                        shape.decision.errors = calibrate::errors(rows, &files.plans(usable, cpus)?, stop)?;
+                        ranges = ranges.into_iter().map(|range| moved(range, &platform, &now)).collect();
+                    }
+                }
+                Err(CalibrateError::Stopped) => shape.decision.interrupted = true,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if !writes {
+            shape.decision.undecided.extend(CANDIDATES[OF_WRITES..].iter().map(|(key, _)| (*key).to_owned()));
+        }
+        if shape.decision.is_cut {
+            notes.push("the fit took too many runs, and ended with the best that it had".to_owned());
+        }
+        let rows = shown.to_vec();
+        let misses = misses::of(&rows, &shape.decision.errors, usable);
+        let of_ranges = |key: &str| with_region(key, &|key| shape.own(key), base, &ranges);
+        let name = files.name;
+        files.write(&format!("{name}.toml"), &write::platform(name, base, &misses::named(&misses), &of_ranges))?;
+        let (base, decision) = (base.name.clone(), shape.decision);
+        let (name, folder, facts) = (name.to_owned(), files.path.to_owned(), self.facts.to_vec());
+        Ok(Imported { name, folder, facts, decision, ranges, rows, misses, base, notes })
     }
-    if shape.decision.is_cut {
-        notes.push("the fit took too many runs, and ended with the best that it had".to_owned());
-    }
-    let rows = shown.clone();
-    let misses = misses::of(&rows, &shape.decision.errors, &usable);
-    let of_ranges = |key: &str| with_region(key, &|key| shape.own(key), base, &ranges);
-    files.write(&format!("{name}.toml"), &write::platform(&name, base, &misses::named(&misses), &of_ranges))?;
-    let (base, decision) = (base.name.clone(), shape.decision);
-    Ok(Imported { name, folder: folder.to_owned(), facts, decision, ranges, rows, misses, base, notes })
 }
 
 /// The rows that a run gives a figure for. I/Os that take longer than the run can simulate give none.
@@ -182,12 +225,7 @@ fn with_figures(
     let found = reproduce::compare(&rows, &ran.complete().map_err(CalibrateError::from)?);
     let (with, without): (Vec<_>, Vec<_>) =
         rows.into_iter().partition(|row| found.iter().any(|found| found.id == row.id && found.value.is_finite()));
-    for row in without {
-        notes.push(format!(
-            "{}: no I/O of it ends in the span that is simulated, and it is not used; a job of lower latency would tell",
-            row.id
-        ));
-    }
+    notes.extend(without.iter().map(|row| without_figure(&row.id)));
     Ok(with)
 }
 

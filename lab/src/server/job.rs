@@ -101,6 +101,12 @@ pub(super) fn of_options(
 ) -> Result<(String, Vec<FioJob>), String> {
     let mut text = written(fio)
         .ok_or_else(|| format!("{name}: fio's output has no options of its jobs; valid: the job file behind --job"))?;
+    if lasted(fio) {
+        notes.push(format!(
+            "{name}: fio measured for the whole `runtime`, and prints no flags of a job file: taken with time_based"
+        ));
+        text = text.replacen("[global]\n", "[global]\ntime_based\n", 1);
+    }
     loop {
         let error = match sections(&format!("{name}.fio"), &text, cpus) {
             Ok(sections) => return Ok((text, sections)),
@@ -147,6 +153,21 @@ pub(super) fn explains(sections: &[FioJob], fio: &FioOutput) -> Result<(), Strin
         "{found}: these are not the options of all that ran (with group_reporting, fio prints those of a group's first job \
          alone); valid: the whole job file behind --job"
     ))
+}
+
+/// Whether a job with a size and a runtime took the whole runtime. Then it does no harm to take `time_based` as given, and fio prints
+/// no flag that a job file has without a value.
+fn lasted(fio: &FioOutput) -> bool {
+    let all = || fio.jobs.iter().flat_map(|job| &job.options).chain(&fio.global_options);
+    let value = |wanted: &str| all().find(|(name, _)| name == wanted).map(|(_, value)| value.trim());
+    let runtime = value("runtime").or(value("timeout"));
+    let runtime_s = runtime.and_then(|text| match text.strip_suffix('m') {
+        Some(minutes) => Some(60.0 * minutes.parse::<f64>().ok()?),
+        None => text.strip_suffix('s').unwrap_or(text).parse().ok(),
+    });
+    let measured_ms = fio.jobs.iter().flat_map(|job| &job.directions).map(|one| one.runtime_ms).fold(0.0, f64::max);
+    let is_timed = runtime_s.is_some_and(|runtime_s| runtime_s > 0.0 && measured_ms >= 900.0 * runtime_s);
+    is_timed && value("time_based").is_none() && value("size").or(value("filesize")).is_some()
 }
 
 /// The options as a job file. Without `group_reporting`, fio prints a job for each of `numjobs`: one section makes them.
@@ -219,6 +240,20 @@ mod tests {
         assert_eq!(found.measurements[0].job, "[global]\n[a]\nfilename=/dev/nvme0n1\nrw=randread\nnumjobs=3\n");
         // With group_reporting, one job stands for all.
         assert_eq!(server(&[("a", 0, ONE, 300)], None).measurements[0].threads(), 3);
+    }
+
+    #[test]
+    fn a_job_with_a_size_that_took_its_whole_runtime_is_time_based() {
+        let of = |measured_ms: u32| {
+            let fio = format!(
+                r#"{{"fio version": "fio-3.33", "global options": {{"size": "64m", "runtime": "10"}}, "jobs": [{{"jobname": "a", "groupid": 0,
+                "job options": {{{ONE}}}, "read": {{"iops": 9, "total_ios": 90, "runtime": {measured_ms}, "clat_ns": {{"mean": 5000}}}}}}]}}"#
+            );
+            let mut server = Server::default();
+            server.add("x", &Parts { fio: fio.as_bytes(), ..Parts::default() });
+            server.measurements[0].job.contains("time_based")
+        };
+        assert_eq!([10_000, 9_999, 8_000].map(of), [true, true, false]);
     }
 
     #[test]
