@@ -55,8 +55,8 @@ pub struct ModerationRig {
     stack: Option<Arc<ModerationStack>>,
 }
 
-/// A level that is wanted at rest is programmed before that many looks, so far apart.
-const WISH_LOOKS: u32 = 40;
+/// A level that is wanted at rest is programmed before that many looks, so far apart: a wake that was lost never comes.
+const WISH_LOOKS: u32 = 4000;
 const WISH_LOOK_NS: u64 = 50_000;
 
 /// When the threads that program levels start.
