@@ -80,8 +80,7 @@ impl Line {
         self.counts.iter().fold(0, |sum, &count| sum.saturating_add(count))
     }
 
-    /// The NVMe controller and queue of a name such as `nvme0q1`. A queue for I/O may share the line with the administrator's,
-    /// number 0, where a drive has one vector or a pin; then it is the one.
+    /// The NVMe controller and queue of a name such as `nvme0q1`; if the administrator's queue, 0, shares the line, the other one.
     pub fn nvme_queue(&self) -> Option<(u32, u32)> {
         let queue_of = |name: &str| {
             let (controller, queue) = name.strip_prefix("nvme")?.split_once('q')?;
@@ -332,14 +331,10 @@ Err:          0
         assert_eq!((found.line("PMN").unwrap().total(), found.line("ERR").unwrap().counts.as_slice()), (18, &[0][..]));
         let arm = Interrupts::parse(ARM.as_bytes());
         assert_eq!(arm.line("47").unwrap().nvme_queue(), Some((0, 0)));
+        let shared = Interrupts::parse(b"  CPU0   CPU1\n 27: 100  0   PCI-MSI-edge  nvme0q0, nvme0q1\n");
+        assert_eq!(shared.lines[0].nvme_queue(), Some((0, 1)));
         assert_eq!(arm.line("11").unwrap().actions(), ["arch_timer"]);
         assert_eq!(arm.line("IPI0").unwrap().total(), 300);
-    }
-
-    #[test]
-    fn a_queue_that_shares_the_line_of_the_administrators_is_the_lines_queue() {
-        let text = "            CPU0       CPU1\n 27:        100          0   PCI-MSI-edge      nvme0q0, nvme0q1\n";
-        assert_eq!(Interrupts::parse(text.as_bytes()).lines[0].nvme_queue(), Some((0, 1)));
     }
 
     #[test]

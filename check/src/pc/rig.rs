@@ -202,16 +202,14 @@ impl Rig for PcRig {
     fn bring_up(&mut self) {
         let host = self.hardware.bring_up();
         let models: Vec<_> = self.drives.iter().map(|site| site.drive).collect();
-        let delivery = self.delivery;
-        let Shape { queues, managed, mix, calls, .. } = self.shape;
-        let accelerator = self.accelerator.zip(self.shape.accelerator.clone());
-        let poster = self.poster;
-        let (threaded, has_timers, tuned) = (self.hardware.has_threads(), self.shape.timers, self.shape.tuned);
-        let seed = self.seed;
+        let (delivery, poster, seed) = (self.delivery, self.poster, self.seed);
+        let Shape { queues, managed, mix, calls, timers: has_timers, tuned, .. } = self.shape;
+        let (accelerator, threaded) =
+            (self.accelerator.zip(self.shape.accelerator.clone()), self.hardware.has_threads());
         let any = |is: fn(&PcFault) -> bool| self.faults.iter().any(is);
         let (lossy, faulty, mute) = (any(PcFault::is_lossy), any(PcFault::breaks_operations), any(PcFault::is_mute));
-        let untranslated = delivery == Path::Plain;
-        let (stale, impatient) = (any(PcFault::is_stale) && untranslated, any(PcFault::outlasts_patience));
+        let stale = any(PcFault::is_stale) && delivery == Path::Plain;
+        let impatient = any(PcFault::outlasts_patience);
         let promises = Promises { lossy, faulty, mute, stale, impatient };
         let boot = move || {
             let numbers = AtomicU64::new(1);
@@ -398,8 +396,7 @@ impl Rig for PcRig {
             faults.retain(|fault| fault.kind != "interrupt request refused: entry not present");
             assert!(faults.is_empty(), "the machine recorded faults, and none was injected: {faults:?}");
         }
-        let Shape { leaks, count_lines, .. } = self.shape;
-        let seed = self.seed;
+        let (seed, &Shape { leaks, count_lines, .. }) = (self.seed, &self.shape);
         let count_lines = count_lines.filter(|_| !self.faults.contains(&PcFault::FailedInvalidation));
         self.boot(move |stack| audit::audit(stack, leaks, count_lines, seed));
     }

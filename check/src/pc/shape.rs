@@ -66,11 +66,7 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
     let lines_max = if leaks { 2000 } else { 64 };
     let count_lines = (knobs.chance("count_numbers", 20) && !leaks).then_some(lines_max as usize);
     let accelerator = accelerator::Plan::draw(knobs, seed, !comparable);
-    let timers = knobs.chance("timers", 40) && !comparable;
-    // Where a unit remaps, it blocks the messages that the function notifies with.
-    let poster = delivery == Path::Plain && knobs.chance("poster", 30) && !comparable;
-    let tuned = knobs.chance("tuned", 40) && !comparable;
-    let calls = knobs.chance("calls", 30) && !comparable;
+    let [timers, poster, tuned, calls] = draw_users(knobs, delivery).map(|is_wanted| is_wanted && !comparable);
     let unrest = base.unrest.clone();
     let machine = draw_machine(knobs, MachineConfig { costs, ..base });
     // A notification that ends early sends itself another one, which takes x2APIC mode.
@@ -116,6 +112,14 @@ pub(super) fn machine(delivery: Path, build: &mut Build<'_, PcFault>) -> (Config
         calls,
     };
     (config, shape, drives)
+}
+
+/// Timers of the HPET, a function that posts by itself, tunings, calls of CPUs.
+fn draw_users(knobs: &mut Knobs, delivery: Path) -> [bool; 4] {
+    let timers = knobs.chance("timers", 40);
+    // Where a unit remaps, it blocks the messages that the function notifies with.
+    let poster = delivery == Path::Plain && knobs.chance("poster", 30);
+    [timers, poster, knobs.chance("tuned", 40), knobs.chance("calls", 30)]
 }
 
 /// A remapping unit may forget any entry at any time.
