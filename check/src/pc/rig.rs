@@ -209,8 +209,7 @@ impl Rig for PcRig {
         let any = |is: fn(&PcFault) -> bool| self.faults.iter().any(is);
         let (lossy, faulty, mute) = (any(PcFault::is_lossy), any(PcFault::breaks_operations), any(PcFault::is_mute));
         let stale = any(PcFault::is_stale) && delivery == Path::Plain;
-        let impatient = any(PcFault::outlasts_patience);
-        let promises = Promises { lossy, faulty, mute, stale, impatient };
+        let promises = Promises { lossy, faulty, mute, stale, impatient: any(PcFault::outlasts_patience) };
         let boot = move || {
             let numbers = AtomicU64::new(1);
             let accelerator =
@@ -392,7 +391,7 @@ impl Rig for PcRig {
     fn audit(&mut self) {
         if self.faults.is_empty() {
             let mut faults = self.hardware.machine.faults().0;
-            // The checker of refusals has already judged these.
+            // The checker of refusals has judged these.
             faults.retain(|fault| fault.kind != "interrupt request refused: entry not present");
             assert!(faults.is_empty(), "the machine recorded faults, and none was injected: {faults:?}");
         }

@@ -396,8 +396,8 @@ impl Rig for VirtioRig {
         let full = self.full;
         (self.before, self.proof) = self.boot(move |stack| {
             stack.proving.store(true, Relaxed);
-            marks::placed(&stack.system.core, stack.all_lines().into_iter());
             let before = end::before(stack);
+            marks::placed(&stack.system.core, stack.all_lines().into_iter());
             let filled = if full { stack.load.fill() } else { 0 };
             if filled > 0 {
                 stack.saw("disk: every descriptor in use");
