@@ -6,7 +6,7 @@
 //! behind each fact of a kind, and the report says how often it did something. All checkers listen, and the history ends as
 //! any other does. Nothing is drawn.
 //!
-//! A fault that strikes several times has a position for each act that so many follow: the first try of something fails, and so
+//! A fault that strikes twice has a position for each act that another one follows: the first try of something fails, and so
 //! does what the software then does about it.
 
 use crate::cli::{self, CheckArgs, CheckError, TRACE_SPANS_MAX};
@@ -34,7 +34,7 @@ pub struct Case {
     pub lasts: bool,
     /// The fault acts at its injection.
     pub behind: bool,
-    /// How often it acts at a position, at least 1: at the position, and at what it meets next.
+    /// How often it acts at a position, 1 or 2: at the position, and at what it meets next.
     pub acts_times: usize,
     /// Machine and fault: `its/message-late`.
     pub name: String,

@@ -34,7 +34,7 @@ pub(super) fn apply(stack: &Arc<ModerationStack>, step: &ModerationStep) {
             let source = &stack.consumer(consumer).source;
             source.set_depth(0);
             SimHal.delay_ns(ns);
-            source.set_depth(stack.depth);
+            source.set_depth(stack.wanted.depth);
         }
         ModerationStep::Depth { consumer, depth } => stack.consumer(consumer).source.set_depth(depth),
         ModerationStep::Poll { consumer, most, times, gap_ns } => {
@@ -47,7 +47,7 @@ pub(super) fn apply(stack: &Arc<ModerationStack>, step: &ModerationStep) {
         ModerationStep::Level { consumer, level } => set_level(stack, consumer, level),
         ModerationStep::Algorithm { consumer, number } => {
             if let Some(tuned) = &stack.consumer(consumer).tuned {
-                let (controller, promise) = stack.tuning.controller(number);
+                let (controller, promise) = stack.wanted.tuning.controller(number);
                 tuned.watched.replace(controller, promise);
                 stack.saw("tuning: another controller took over", 1);
             }
@@ -81,7 +81,7 @@ fn set_level(stack: &ModerationStack, number: u32, level: u32) {
     if consumer.tuned.is_none()
         && let Some(_claim) = claim(&consumer.device.busy)
     {
-        let table = &stack.tuning.table;
+        let table = &stack.wanted.tuning.table;
         consumer.device.program(table.setting(level as usize % (table.last() + 1)));
         stack.saw("tuning: a level was set by hand", 1);
     }

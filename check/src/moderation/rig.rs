@@ -177,8 +177,9 @@ impl ModerationRig {
             let later = self.machine.now() + REST_LOOK;
             self.machine.run_until(later);
             (restless, said) = self.boot(move |stack| {
-                let unrest =
-                    |&index: &usize| stack.consumers[index].unrest(&stack.tuning.table).map(|text| (index, text));
+                let unrest = |&index: &usize| {
+                    stack.consumers[index].unrest(&stack.wanted.tuning.table).map(|text| (index, text))
+                };
                 restless.iter().filter_map(unrest).unzip()
             });
             if restless.is_empty() {
@@ -288,7 +289,7 @@ impl Rig for ModerationRig {
         self.boot(|stack| {
             for consumer in &stack.consumers {
                 consumer.source.trim(LEFT_MAX);
-                consumer.source.set_depth(stack.depth);
+                consumer.source.set_depth(stack.wanted.depth);
             }
         });
     }

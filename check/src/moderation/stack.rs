@@ -84,8 +84,6 @@ pub struct ModerationStack {
     pub(super) system: Arc<ArmHarness>,
     pub(super) consumers: Vec<Consumer>,
     pub(super) lines: Vec<Irq>,
-    pub(super) tuning: Tuning,
-    pub(super) depth: u64,
     /// Per line: true if a manager has disabled it.
     pub(super) busy: Vec<AtomicBool>,
     pub(super) hotplug: AtomicBool,
@@ -93,7 +91,7 @@ pub struct ModerationStack {
     _devices: Vec<Device<SimHal>>,
     _workers: Vec<Arc<Worker<SimHal>>>,
     programmers: Mutex<Vec<Arc<Programmer<SimHal>>>>,
-    wanted: Wanted,
+    pub(super) wanted: Wanted,
 }
 
 /// The clock of CPU 0. It lets time pass for tuners, and lets drivers find old commands.
@@ -156,8 +154,6 @@ impl ModerationStack {
             consumers,
             busy: lines.iter().map(|_| AtomicBool::new(false)).collect(),
             lines,
-            tuning: wanted.tuning.clone(),
-            depth: wanted.depth,
             hotplug: AtomicBool::new(false),
             seen: Mutex::default(),
             _devices: devices,

@@ -42,10 +42,14 @@ pub(super) fn apic_id(cpu: CpuId) -> u64 {
     lapic(cpu, ID) >> if is_xapic(cpu) { 24 } else { 0 }
 }
 
-/// The field that names a CPU in a remapping entry (DST) and in a posted descriptor (NDST): 32 bits, of which xAPIC mode uses 15:8
-/// (VT-d, "Interrupt Remapping Table Entry (IRTE) for Remapped Interrupts", "Posted Interrupt Descriptor (PID)").
+/// Where an APIC id is in the field that names a CPU in a remapping entry (DST) and in a posted descriptor (NDST): 32 bits, of which
+/// xAPIC mode uses 15:8 (VT-d, "Interrupt Remapping Table Entry (IRTE) for Remapped Interrupts", "Posted Interrupt Descriptor (PID)").
+pub(super) fn destination_shift() -> u32 {
+    if is_xapic(CpuId(0)) { 8 } else { 0 }
+}
+
 fn destination(cpu: CpuId) -> u64 {
-    apic_id(cpu) << if is_xapic(cpu) { 8 } else { 0 }
+    apic_id(cpu) << destination_shift()
 }
 
 /// The fields of an entry that tell whose messages it takes (VT-d, "Source-ID Validation": SID, SQ, SVT).

@@ -104,7 +104,7 @@ const KINDS: &[&str] = &[
 pub(super) fn singles(delivery: Path) -> Vec<Single<PcFault>> {
     let drive = 0;
     let next = |kind, fault| Single { kind, fault, strikes: Strikes::Next };
-    let twice = |kind, fault| Single { kind, fault, strikes: Strikes::Times(2) };
+    let twice = |kind, fault| Single { kind, fault, strikes: Strikes::Twice };
     let message = |kind, act| next(kind, PcFault::Tampered { drive, act, per_mille: 1_000 });
     let entry = |kind, wrong| next(kind, PcFault::Entry { drive, wrong, after: 1 });
     let silent = |ns| PcFault::Silent { drive, ns };

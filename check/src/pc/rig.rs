@@ -1,7 +1,7 @@
 //! The machine, and the host's operations on it.
 
 use super::accelerator::{self, Accelerator};
-use super::beliefs::is_xapic;
+use super::beliefs::destination_shift;
 use super::blocks::Mix;
 use super::drive::{Drive, Slot};
 use super::fault::{PcFault, Tampering, WrongEntry};
@@ -256,12 +256,11 @@ impl Rig for PcRig {
         }
         if self.delivery != Path::Plain {
             let table = Regs::Model { model: iommu, region: 0 }.read64(IRTA) & !0xfff;
-            let id_shift = if is_xapic(CpuId(0)) { 8 } else { 0 };
             checkers.push(Box::new(Isolation::new(&[STRANGER_REQUESTER])));
             checkers.push(Box::new(Entries::new(
                 iommu,
                 table,
-                id_shift,
+                destination_shift(),
                 self.unless_invalidation_fails(INVALIDATION_MAX),
             )));
             if self.faults.is_empty() {

@@ -14,7 +14,6 @@ use crate::kinds::storage::IoEngine;
 use crate::plan::Plan;
 use crate::platform::{Platform, Unit};
 use crate::published::{self, Row, Usage};
-use crate::reproduce;
 use crate::scenario::Request;
 use crate::setting::Setting;
 use std::collections::BTreeMap;
@@ -101,14 +100,10 @@ impl From<CalibrateError> for ImportError {
 ///
 /// # Errors
 /// No measurement can be used; the folder cannot be written; a run fails.
-pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -> Result<Imported, ImportError> {
-    let Server { measurements, about, mut notes, .. } = server;
+pub fn import(mut server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -> Result<Imported, ImportError> {
     let name = folder.file_name().map_or("server".into(), |name| name.to_string_lossy().into_owned());
-    let mut measurements = measurements;
-    // Its file would be the platform's.
-    for one in measurements.iter_mut().filter(|one| one.name == name) {
-        one.name += "-job";
-    }
+    server.keep_free(&name);
+    let Server { measurements, about, mut notes, .. } = server;
     let facts = facts::facts(&about);
     let cpus = facts::cpus(&facts);
     if cpus.is_none() && about.contains_key("lscpu") {
@@ -123,28 +118,23 @@ pub fn import(server: Server, base: &Platform, folder: &Path, stop: &StopFlag) -
     notes.extend(assumed(&usable));
     notes.extend(compared(&is_fitted));
     files.write("rows.csv", &write::rows(&name, &usable, &is_fitted, cpus))?;
-    let rows = with_figures(published::read(&files.path_of("rows.csv"))?, &plans, &mut notes, stop)?;
+    let mut rows = published::read(&files.path_of("rows.csv"))?;
     let task = Task { files: &files, base, usable: &usable, started: &started, facts: &facts, cpus, stop };
-    let mut rows = rows;
     loop {
         if rows.is_empty() {
             return Err(unusable(&notes).into());
         }
         match task.finish(&rows, plans.clone(), notes.clone()) {
-            // As the fit moves a constant, a run may give none any more.
+            // I/Os that take longer than the span that is simulated give no figure, from the start or as the fit moves a constant.
             Err(ImportError::Fit(CalibrateError::NoFigure(id))) if rows.iter().any(|row| row.id == id) => {
-                notes.push(without_figure(&id));
+                notes.push(format!(
+                    "{id}: no I/O of it ends in the span that is simulated, and it is not used; a job of lower latency would tell"
+                ));
                 rows.retain(|row| row.id != id);
             }
             ended => return ended,
         }
     }
-}
-
-fn without_figure(row: &str) -> String {
-    format!(
-        "{row}: no I/O of it ends in the span that is simulated, and it is not used; a job of lower latency would tell"
-    )
 }
 
 /// What is imported.
@@ -209,24 +199,6 @@ impl Task<'_> {
         let (name, folder, facts) = (name.to_owned(), files.path.to_owned(), self.facts.to_vec());
         Ok(Imported { name, folder, facts, decision, ranges, rows, misses, base, notes })
     }
-}
-
-/// The rows that a run gives a figure for. I/Os that take longer than the run can simulate give none.
-fn with_figures(
-    rows: Vec<Row>,
-    plans: &BTreeMap<String, Plan>,
-    notes: &mut Vec<String>,
-    stop: &StopFlag,
-) -> Result<Vec<Row>, ImportError> {
-    let ran = reproduce::run_quietly(plans, &rows, stop);
-    if stop.is_set() {
-        return Ok(rows);
-    }
-    let found = reproduce::compare(&rows, &ran.complete().map_err(CalibrateError::from)?);
-    let (with, without): (Vec<_>, Vec<_>) =
-        rows.into_iter().partition(|row| found.iter().any(|found| found.id == row.id && found.value.is_finite()));
-    notes.extend(without.iter().map(|row| without_figure(&row.id)));
-    Ok(with)
 }
 
 /// What is fitted.

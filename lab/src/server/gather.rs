@@ -271,6 +271,15 @@ impl Server {
         if self.names.contains(name) { numbered.find(is_free).unwrap_or_default() } else { name.to_owned() }
     }
 
+    /// Gives the measurement of this name, if there is one, another: the platform's file has it.
+    pub(super) fn keep_free(&mut self, name: &str) {
+        let other = self.unique(name);
+        if let Some(found) = self.measurements.iter_mut().find(|found| found.name == name) {
+            self.names.insert(other.clone());
+            found.name = other;
+        }
+    }
+
     /// Adds a measurement, or one for each run and each group of jobs that ran alone; what cannot be used becomes a note.
     pub fn add(&mut self, name: &str, parts: &Parts<'_>) {
         let name = plain(name);

@@ -101,14 +101,15 @@ pub(super) fn of_options(
 ) -> Result<(String, Vec<FioJob>), String> {
     let mut text = written(fio)
         .ok_or_else(|| format!("{name}: fio's output has no options of its jobs; valid: the job file behind --job"))?;
-    if lasted(fio) {
-        notes.push(format!(
-            "{name}: fio measured for the whole `runtime`, and prints no flags of a job file: taken with time_based"
-        ));
-        text = text.replacen("[global]\n", "[global]\ntime_based\n", 1);
-    }
     loop {
         let error = match sections(&format!("{name}.fio"), &text, cpus) {
+            Ok(sections) if lasted(&sections, fio) => {
+                notes.push(format!(
+                    "{name}: fio measured for the whole `runtime`, and prints no flags of a job file: taken with time_based"
+                ));
+                text = text.replacen("[global]\n", "[global]\ntime_based\n", 1);
+                continue;
+            }
             Ok(sections) => return Ok((text, sections)),
             Err(error) => error,
         };
@@ -155,19 +156,15 @@ pub(super) fn explains(sections: &[FioJob], fio: &FioOutput) -> Result<(), Strin
     ))
 }
 
-/// Whether a job with a size and a runtime took the whole runtime. Then it does no harm to take `time_based` as given, and fio prints
-/// no flag that a job file has without a value.
-fn lasted(fio: &FioOutput) -> bool {
-    let all = || fio.jobs.iter().flat_map(|job| &job.options).chain(&fio.global_options);
-    let value = |wanted: &str| all().find(|(name, _)| name == wanted).map(|(_, value)| value.trim());
-    let runtime = value("runtime").or(value("timeout"));
-    let runtime_s = runtime.and_then(|text| match text.strip_suffix('m') {
-        Some(minutes) => Some(60.0 * minutes.parse::<f64>().ok()?),
-        None => text.strip_suffix('s').unwrap_or(text).parse().ok(),
-    });
-    let measured_ms = fio.jobs.iter().flat_map(|job| &job.directions).map(|one| one.runtime_ms).fold(0.0, f64::max);
-    let is_timed = runtime_s.is_some_and(|runtime_s| runtime_s > 0.0 && measured_ms >= 900.0 * runtime_s);
-    is_timed && value("time_based").is_none() && value("size").or(value("filesize")).is_some()
+/// Whether jobs with a size took their whole runtime. Then it does no harm to take `time_based` as given, and fio prints no flag
+/// that a job file has without a value.
+fn lasted(sections: &[FioJob], fio: &FioOutput) -> bool {
+    let measured_ns =
+        fio.jobs.iter().flat_map(|job| &job.directions).map(|one| one.runtime_ms * 1e6).fold(0.0, f64::max);
+    sections.iter().all(|FioJob { load, .. }| {
+        let is_whole = load.ends.runtime_ns.is_some_and(|runtime_ns| measured_ns >= 0.9 * runtime_ns as f64);
+        is_whole && !load.ends.time_based && load.files.size.is_some()
+    })
 }
 
 /// The options as a job file. Without `group_reporting`, fio prints a job for each of `numjobs`: one section makes them.
