@@ -10,6 +10,7 @@ const ID: u32 = xapic::ID.offset();
 const LDR: u32 = xapic::LDR.offset();
 const DFR: u32 = xapic::DFR.offset();
 const EOI: u32 = xapic::EOI.offset();
+const ESR: u32 = xapic::ESR.offset();
 const ICR_LOW: u32 = xapic::ICR_LOW.offset();
 const ICR_HIGH: u32 = xapic::ICR_HIGH.offset();
 
@@ -58,10 +59,12 @@ pub(super) fn read(lapic: &Lapic, page: &Page, offset: u32) -> Result<u64, Fault
     })
 }
 
-/// A 32-bit write of the page. Which value goes to EOI does not matter ("Signaling Interrupt Servicing Completion").
+/// A 32-bit write of the page. Which value goes to EOI or ESR does not matter ("Signaling Interrupt Servicing Completion", "Error
+/// Handling").
 pub(super) fn write(lapic: &mut Lapic, page: &mut Page, offset: u32, value: u32) -> Effect {
     match offset {
         EOI => return lapic.end_of_interrupt(),
+        ESR => {}
         LDR => page.logical = value & 0xff00_0000,
         DFR => page.format = value | 0x0fff_ffff,
         ICR_HIGH => page.high = value & 0xff00_0000,
@@ -123,6 +126,7 @@ mod tests {
         assert_eq!((lapic.read(0x0a0), lapic.read(0x130)), (Ok(0x60), Ok(2)));
         assert_eq!(lapic.write(0x0b0, 7), Effect::Ended { vector: 0x61, broadcast: false });
         assert_eq!(lapic.write(0x0b0, 0), Effect::IdleEoi);
+        assert_eq!((lapic.write(0x280, 7), lapic.read(0x280)), (Effect::None, Ok(0)));
         assert_eq!((lapic.write(0x0d0, u32::MAX.into()), lapic.read(0x0d0)), (Effect::None, Ok(0xff00_0000)));
         assert_eq!((lapic.write(0x0e0, 0), lapic.read(0x0e0)), (Effect::None, Ok(0x0fff_ffff)));
     }
