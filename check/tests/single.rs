@@ -29,6 +29,7 @@ fn every_fault_acts_and_passes_at_its_first_positions() {
         // It has no ITS.
         "gicv2 no-memory",
         "gicv2 stalled-its",
+        "gicv2 stalled-its-twice",
         // The controllers of the small machine with NICs find no reason to change a level.
         "moderation nic-level-refused",
         "moderation nic-level-rounded",
