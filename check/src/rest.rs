@@ -6,7 +6,7 @@ use irq::{IrqCore, LineView};
 use machine::SimHal;
 
 /// After its time a throttled line comes back by the timer of its CPU, within this time.
-const THROTTLE_LATE_NS: u64 = 500_000;
+pub(crate) const THROTTLE_LATE_NS: u64 = 500_000;
 
 /// Every CPU is online, no event is under way, and no manager works.
 pub(crate) fn check(core: &IrqCore<SimHal>) {

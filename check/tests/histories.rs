@@ -144,6 +144,12 @@ fn the_last_load_waits_for_a_reset() {
     passes("virtio", &Recipe::of(0xaa_df7e_0702_c17f));
 }
 
+/// A device's level without a reason storms, so its line is throttled when the last change of the configuration comes.
+#[test]
+fn the_last_load_waits_for_the_end_of_a_throttle() {
+    passes("virtio", &Recipe::of(0xf_131f_01e0_b4ad));
+}
+
 /// A line was disabled over the reset of its drive, and delivered an interrupt of before it.
 #[test]
 fn an_interrupt_that_waits_over_a_reset_is_the_queues_own() {
