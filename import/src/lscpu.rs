@@ -62,8 +62,15 @@ pub fn sockets(text: &[u8]) -> Option<u32> {
         let sockets: BTreeSet<String> = table(text)?.into_iter().flatten().collect();
         u32::try_from(sockets.len()).ok()
     };
-    let found = field(text, &SOCKETS).and_then(|sockets| sockets.parse().ok()).or_else(of_table);
-    found.filter(|sockets| *sockets > 0)
+    let found = field(text, &SOCKETS).and_then(|sockets| sockets.parse().ok()).or_else(|| of_books(text));
+    found.or_else(of_table).filter(|sockets| *sockets > 0)
+}
+
+/// Sockets of an s390, whose books hold them, and whose drawers hold the books.
+fn of_books(text: &[u8]) -> Option<u32> {
+    let number = |name: &str| field(text, &[name])?.parse::<u32>().ok();
+    let in_each = number("Book(s)").or_else(|| number("Book(s) per drawer")).unwrap_or(1);
+    number("Socket(s) per book")?.checked_mul(in_each)?.checked_mul(number("Drawer(s)").unwrap_or(1))
 }
 
 /// Most CPUs of a table.
@@ -182,6 +189,15 @@ fn in_json(fields: &Value, name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn books_and_drawers_hold_sockets() {
+        let old = "CPU(s):                8\nSocket(s) per book:    2\nBook(s):               3\n";
+        let new = "CPU(s): 8\nSocket(s) per book: 3\nBook(s) per drawer: 4\nDrawer(s): 4\n";
+        let wild = "Socket(s) per book: 4294967295\nBook(s) per drawer: 4\nDrawer(s): 4294967295\n";
+        let found = [old, new, wild].map(|text| sockets(text.as_bytes()));
+        assert_eq!(found, [Some(6), Some(48), None]);
+    }
 
     #[test]
     fn fields_are_found_in_every_form() {
