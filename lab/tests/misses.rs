@@ -90,4 +90,7 @@ fn a_row_without_a_figure_is_left_out_and_the_others_are_fitted() {
     assert!(import.status.success(), "{error}");
     assert!(text.contains("slow-2/read_clat: no I/O of it ends in the span that is simulated"), "{text}");
     assert!(folder.join("slow/slow.toml").exists() && folder.join("slow/slow-2.toml").exists(), "{text}");
+    // Whoever calibrates with the rows again meets only what was used.
+    let rows = std::fs::read_to_string(folder.join("slow/rows.csv")).unwrap();
+    assert!(rows.contains("slow-2/iops") && !rows.contains("slow-2/read_clat"), "{rows}");
 }

@@ -117,7 +117,8 @@ pub fn import(mut server: Server, base: &Platform, folder: &Path, stop: &StopFla
     let Used { measurements: usable, is_fitted, plans } = cost::affordable(usable, plans, &path_of, &mut notes, stop);
     notes.extend(assumed(&usable));
     notes.extend(compared(&is_fitted));
-    files.write("rows.csv", &write::rows(&name, &usable, &is_fitted, cpus))?;
+    let mut table = write::rows(&name, &usable, &is_fitted, cpus);
+    files.write("rows.csv", &table)?;
     let mut rows = published::read(&files.path_of("rows.csv"))?;
     let task = Task { files: &files, base, usable: &usable, started: &started, facts: &facts, cpus, stop };
     loop {
@@ -131,6 +132,8 @@ pub fn import(mut server: Server, base: &Platform, folder: &Path, stop: &StopFla
                     "{id}: no I/O of it ends in the span that is simulated, and it is not used; a job of lower latency would tell"
                 ));
                 rows.retain(|row| row.id != id);
+                table = write::without(&table, &id);
+                files.write("rows.csv", &table)?;
             }
             ended => return ended,
         }

@@ -191,6 +191,12 @@ pub fn rows(name: &str, measurements: &[Measurement], is_fitted: &[bool], cpus: 
     text
 }
 
+/// The rows file `table` without the row `id`.
+pub fn without(table: &str, id: &str) -> String {
+    let is_kept = |line: &&str| line.split_once(',').is_none_or(|(of, _)| of != id);
+    table.lines().filter(is_kept).flat_map(|line| [line, "\n"]).collect()
+}
+
 /// A fact's value under the key that the platform file uses.
 pub fn fact_key(fact: &Fact) -> String {
     match fact.key.strip_prefix("drive.") {
