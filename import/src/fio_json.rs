@@ -6,6 +6,7 @@
 //! `show_thread_status_json` and `show_ddir_status_json` in its `stat.c`.
 
 use crate::Note;
+use crate::disks::Disk;
 use crate::encoding::plain;
 use crate::json;
 use serde_json::{Map, Value};
@@ -26,6 +27,8 @@ pub struct FioOutput {
     pub global_options: Vec<(String, String)>,
     /// Jobs; groups with `group_reporting`.
     pub jobs: Vec<FioJob>,
+    /// The disks of its statistics.
+    pub disks: Vec<Disk>,
     /// What could not be read.
     pub notes: Vec<Note>,
 }
@@ -162,6 +165,13 @@ impl FioOutput {
         let mut output = Self {
             version: string("fio version"),
             global_options: options(root.get("global options")),
+            disks: root
+                .get("disk_util")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(Disk::of_json)
+                .collect(),
             ..Self::default()
         };
         for (index, job) in list.iter().enumerate() {

@@ -4,6 +4,7 @@
 //! `rw`, `bs`, `ioengine` and `iodepth`; the disk statistics name the devices. Source: fio's HOWTO, "Interpreting the output"
 //! and "Terse output".
 
+use crate::disks::{self, Disk};
 use crate::fio_json::{Direction, FioJob, FioOutput};
 use crate::fio_terse;
 
@@ -86,7 +87,7 @@ fn runs(text: &str) -> Vec<&str> {
 fn one_run(text: &str) -> Option<FioOutput> {
     let mut output = FioOutput::default();
     let mut banners: Vec<Banner> = Vec::new();
-    let (mut direction, mut disks, mut in_disks) = (None, Vec::new(), false);
+    let (mut direction, mut in_disks) = (None, false);
     for line in text.lines() {
         let line = line.trim();
         if let Some(found) = banner(line) {
@@ -101,8 +102,10 @@ fn one_run(text: &str) -> Option<FioOutput> {
             // The sums of all groups look like a job's own lines.
             (direction, in_disks) = (None, line.starts_with("Disk stats"));
         } else if in_disks {
-            let name = line.split_once(": ios=").map(|(name, _)| format!("/dev/{name}"));
-            disks.extend(name.filter(|name| !disks.contains(name)));
+            if let Some(disk) = Disk::of_line(line) {
+                output.disks.retain(|before| before.name != disk.name);
+                output.disks.push(disk);
+            }
         } else if let Some(job) = output.jobs.last_mut() {
             detail(job, &mut direction, line);
         }
@@ -118,12 +121,20 @@ fn one_run(text: &str) -> Option<FioOutput> {
     if output.jobs.is_empty() {
         return None;
     }
-    if !disks.is_empty() {
-        output.global_options = vec![("filename".to_owned(), disks.join(":")), ("direct".to_owned(), "1".to_owned())];
-        let shown = disks.join(", ");
+    let drives: Vec<String> = disks::reached(&output.disks).iter().map(|disk| disk.name.clone()).collect();
+    if !drives.is_empty() {
+        let files: Vec<String> = drives.iter().map(|name| format!("/dev/{name}")).collect();
+        output.global_options = vec![("filename".to_owned(), files.join(":")), ("direct".to_owned(), "1".to_owned())];
+        let shown = drives.join(", ");
         output
             .notes
             .push(format!("the text has no file names; the disks of its statistics are taken, with direct=1: {shown}"));
+        let others = output.disks.iter().filter(|disk| !drives.contains(&disk.name));
+        let arrays: Vec<&str> = others.map(|disk| disk.name.as_str()).collect();
+        if !arrays.is_empty() {
+            output.notes.push(disks::in_place_of(&arrays.join(", "), &shown));
+        }
+        output.notes.extend(drives.iter().filter_map(|drive| disks::as_one(drive)));
     }
     Some(output)
 }
@@ -368,6 +379,23 @@ b: (groupid=1, jobs=1): err= 5 (file:io_u.c:1, func=x): pid=7: Mon
         assert_eq!([option("rw"), option("iodepth"), option("numjobs")], [Some("randrw"), Some("4"), Some("2")]);
         assert_eq!([option("bs"), option("filename")], [Some("4096B,4096B,4096B"), Some("/dev/nvme0n1")]);
         assert_eq!(found.notes.len(), 2);
+    }
+
+    #[test]
+    fn the_members_of_an_array_are_the_drives_and_not_the_array() {
+        let of = |disks: &str| {
+            let (before, _) = NEW.split_once("  nvme0n1: ios").unwrap();
+            let found = FioOutput::parse(format!("{before}{disks}").as_bytes()).unwrap();
+            (found.global_options[0].1.clone(), found.notes.join("\n"))
+        };
+        let array = "    md0: ios=20/0, merge=0/0, ticks=0/0, in_queue=0, util=0.00%, aggrios=10/0, aggrmerge=0/0, aggrutil=5%\n";
+        let members = "  nvme0n1: ios=10/0, merge=0/0, util=5%\n  nvme1n1: ios=10/0, merge=0/0, util=5%\n";
+        let (files, notes) = of(&format!("{array}{members}"));
+        assert_eq!(files, "/dev/nvme0n1:/dev/nvme1n1");
+        assert!(notes.contains("md0 is made of nvme0n1, nvme1n1"), "{notes}");
+        let (files, notes) = of(array);
+        assert_eq!(files, "/dev/md0");
+        assert!(notes.contains("md0 is taken as one drive"), "{notes}");
     }
 
     #[test]

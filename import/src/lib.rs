@@ -5,6 +5,7 @@
 
 pub mod archive;
 pub mod cpu_time;
+pub mod disks;
 mod encoding;
 pub mod fio_json;
 mod fio_terse;

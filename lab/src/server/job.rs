@@ -3,6 +3,7 @@
 use super::gather::{Parts, sections};
 use crate::fio::{FioJob, options};
 use crate::input::Problem;
+use import::disks;
 use import::fio_json::{self, FioOutput};
 
 /// A group of jobs that ran at the same time, and no other did.
@@ -66,7 +67,7 @@ pub(super) fn of(
 ) -> Result<(String, Vec<FioJob>), String> {
     let cpus = parts.cpus.unwrap_or(1);
     let Some(text) = parts.job else { return of_options(name, fio, cpus, notes) };
-    let text = String::from_utf8_lossy(text).into_owned();
+    let text = on_members(name, &String::from_utf8_lossy(text), fio, notes);
     let why = match sections(&format!("{name}.fio"), &text, cpus) {
         Ok(sections) => {
             let threads = sections.iter().map(|section| section.numjobs as usize).sum::<usize>();
@@ -99,8 +100,9 @@ pub(super) fn of_options(
     cpus: u32,
     notes: &mut Vec<String>,
 ) -> Result<(String, Vec<FioJob>), String> {
-    let mut text = written(fio)
+    let text = written(fio)
         .ok_or_else(|| format!("{name}: fio's output has no options of its jobs; valid: the job file behind --job"))?;
+    let mut text = on_members(name, &text, fio, notes);
     loop {
         let error = match sections(&format!("{name}.fio"), &text, cpus) {
             Ok(sections) if lasted(&sections, fio) => {
@@ -121,6 +123,28 @@ pub(super) fn of_options(
         let others = text.lines().enumerate().filter(|(at, _)| *at != line);
         text = others.map(|(_, text)| format!("{text}\n")).collect();
     }
+}
+
+/// A job file on the drives: the members in place of an array, where fio's statistics name them.
+fn on_members(name: &str, text: &str, fio: &FioOutput, notes: &mut Vec<String>) -> String {
+    let mut drives_of = |file: &str| match disks::members(&fio.disks, file) {
+        Some(members) => {
+            notes.push(format!("{name}: {}", disks::in_place_of(file, &members.join(", "))));
+            members.iter().map(|member| format!("/dev/{member}")).collect::<Vec<_>>().join(":")
+        }
+        None => {
+            notes.extend(disks::as_one(file).map(|note| format!("{name}: {note}")));
+            file.to_owned()
+        }
+    };
+    let mut line = |line: &str| match line.split_once('=').filter(|(key, _)| key.trim() == "filename") {
+        Some((key, files)) => {
+            let files: Vec<String> = files.trim().split(':').map(&mut drives_of).collect();
+            format!("{key}={}\n", files.join(":"))
+        }
+        None => format!("{line}\n"),
+    };
+    if fio.disks.is_empty() { text.to_owned() } else { text.lines().map(&mut line).collect() }
 }
 
 /// I/Os in flight may be so many times what the options allow: rates and latencies are means over unlike times.
@@ -237,6 +261,24 @@ mod tests {
         assert_eq!(found.measurements[0].job, "[global]\n[a]\nfilename=/dev/nvme0n1\nrw=randread\nnumjobs=3\n");
         // With group_reporting, one job stands for all.
         assert_eq!(server(&[("a", 0, ONE, 300)], None).measurements[0].threads(), 3);
+    }
+
+    #[test]
+    fn an_array_is_taken_as_its_members() {
+        let disks = r#""disk_util": [{"name": "dm-0", "read_ios": 9, "aggr_read_ios": 3}, {"name": "nvme1n1"}, {"name": "nvme2n1"}, {"name": "nvme3n1"}]"#;
+        let fio = output(&[("a", 0, &ONE.replace("nvme0n1", "mapper/vg-data"), 100)]);
+        let fio = fio.replacen('{', &format!("{{{disks}, "), 1);
+        let job = "[a]\nnumjobs=3\nfilename = /dev/nvme3n1:/dev/dm-0\n";
+        for (job, lines) in [
+            (None, "filename=/dev/nvme1n1:/dev/nvme2n1:/dev/nvme3n1\n"),
+            (Some(job.as_bytes()), "filename =/dev/nvme3n1:/dev/nvme1n1:/dev/nvme2n1:/dev/nvme3n1\n"),
+        ] {
+            let mut server = Server::default();
+            server.add("x", &Parts { fio: fio.as_bytes(), job, ..Parts::default() });
+            let found = &server.measurements[0];
+            assert!(found.job.contains(lines) && found.drives() == 3, "{}: {:?}", found.job, server.notes);
+            assert!(server.notes[0].contains("is made of nvme1n1, nvme2n1, nvme3n1"), "{:?}", server.notes);
+        }
     }
 
     #[test]
